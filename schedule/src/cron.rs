@@ -1,0 +1,98 @@
+//! A cron as sets of values; its text is canonical and is what the app stores.
+
+use std::{fmt, str::FromStr};
+
+use crate::{
+    CronError,
+    bits::Bits,
+    days::Days,
+    describe,
+    field::{HOUR, MINUTE, MONTH, YEAR},
+    parse, text,
+};
+
+/// A cron: minutes, hours, days, months and years, without a timezone.
+///
+/// Two crons that mean the same are equal and have the same text.
+///
+/// ```
+/// use schedule::Cron;
+/// let cron = Cron::parse("0  9 * * mon-fri")?;
+/// assert_eq!(cron.to_string(), "0 9 * * 1-5");
+/// assert_eq!(cron, Cron::parse("cron(0 9 ? * MON-FRI *)")?);
+/// # Ok::<(), schedule::CronError>(())
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Cron {
+    /// Bits 0 to 59.
+    pub(crate) minutes: u64,
+    /// Bits 0 to 23.
+    pub(crate) hours: u64,
+    pub(crate) days: Days,
+    /// Bits 1 to 12.
+    pub(crate) months: u64,
+    /// Years since 1970.
+    pub(crate) years: Bits,
+}
+
+impl Cron {
+    /// Reads a cron: 5 fields, 6 with seconds first, 7 with the year last, a macro, or `cron(...)`.
+    ///
+    /// ```
+    /// use schedule::Cron;
+    /// assert_eq!(Cron::parse("@daily")?.to_string(), "0 0 * * *");
+    /// assert_eq!(Cron::parse("0 30 6 L * ? 2030")?.to_string(), "0 30 6 L * * 2030");
+    /// # Ok::<(), schedule::CronError>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// Names the field and the reason; see [`CronError::code`]. What no year from 1970 to 2199 has is
+    /// refused as `never_fires`.
+    pub fn parse(text: &str) -> Result<Self, CronError> {
+        parse::cron(text)
+    }
+
+    /// Says in English when it fires.
+    ///
+    /// ```
+    /// let cron = schedule::Cron::parse("0 9 * * 1-5")?;
+    /// assert_eq!(cron.describe(), "At 09:00, Monday to Friday");
+    /// # Ok::<(), schedule::CronError>(())
+    /// ```
+    pub fn describe(&self) -> String {
+        describe::sentence(self)
+    }
+
+    /// Whether every hour is in it: such a cron runs through real time, both hours of a fold.
+    pub(crate) fn has_open_hour(&self) -> bool {
+        self.hours == HOUR.all().low()
+    }
+
+    pub(crate) fn has_open_minute(&self) -> bool {
+        self.minutes == MINUTE.all().low()
+    }
+
+    pub(crate) fn has_open_months(&self) -> bool {
+        self.months == MONTH.all().low()
+    }
+
+    pub(crate) fn has_open_years(&self) -> bool {
+        self.years == YEAR.all()
+    }
+}
+
+impl FromStr for Cron {
+    type Err = CronError;
+
+    fn from_str(text: &str) -> Result<Self, CronError> {
+        Self::parse(text)
+    }
+}
+
+/// The canonical text: parses to the same cron.
+impl fmt::Display for Cron {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        text::write(self, f)
+    }
+}

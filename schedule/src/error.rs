@@ -1,0 +1,96 @@
+//! Why a text is no cron: one opaque error that says what and where.
+
+use std::fmt;
+
+use crate::field::Field;
+
+/// Why a text is no cron. Displays as `minute field: 75 is above 59`.
+///
+/// ```
+/// let error = schedule::Cron::parse("75 * * * *").unwrap_err();
+/// assert_eq!(error.to_string(), "minute field: 75 is above 59");
+/// assert_eq!((error.code(), error.field(), error.position()), ("invalid_field", Some("minute"), Some(0)));
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CronError {
+    code: Code,
+    field: Option<&'static str>,
+    position: Option<usize>,
+    reason: String,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Code {
+    InvalidField,
+    NeverFires,
+    SubMinuteUnsupported,
+    TooLong,
+    UnsupportedExpression,
+    UnsupportedMacro,
+    WrongFieldCount,
+}
+
+impl CronError {
+    /// A stable code for programs: `invalid_field`, `never_fires`, `sub_minute_unsupported`,
+    /// `too_long`, `unsupported_expression`, `unsupported_macro` or `wrong_field_count`.
+    ///
+    /// ```
+    /// use schedule::Cron;
+    /// assert_eq!(Cron::parse("0 0 30 2 *").unwrap_err().code(), "never_fires");
+    /// assert_eq!(Cron::parse("*/5 * * * * *").unwrap_err().code(), "sub_minute_unsupported");
+    /// ```
+    pub fn code(&self) -> &'static str {
+        match self.code {
+            Code::InvalidField => "invalid_field",
+            Code::NeverFires => "never_fires",
+            Code::SubMinuteUnsupported => "sub_minute_unsupported",
+            Code::TooLong => "too_long",
+            Code::UnsupportedExpression => "unsupported_expression",
+            Code::UnsupportedMacro => "unsupported_macro",
+            Code::WrongFieldCount => "wrong_field_count",
+        }
+    }
+
+    /// The field at fault, such as `minute` or `day-of-week`.
+    ///
+    /// ```
+    /// let error = schedule::Cron::parse("0 0 * FOO *").unwrap_err();
+    /// assert_eq!(error.field(), Some("month"));
+    /// ```
+    pub fn field(&self) -> Option<&'static str> {
+        self.field
+    }
+
+    /// The byte of the input at which the fault begins.
+    ///
+    /// ```
+    /// let error = schedule::Cron::parse("0 0 1,32 * *").unwrap_err();
+    /// assert_eq!(error.position(), Some(6));
+    /// ```
+    pub fn position(&self) -> Option<usize> {
+        self.position
+    }
+
+    pub(crate) fn whole(code: Code, reason: impl Into<String>) -> Self {
+        Self { code, field: None, position: None, reason: reason.into() }
+    }
+
+    pub(crate) fn of_field(field: &Field, position: usize, reason: impl Into<String>) -> Self {
+        Self { code: Code::InvalidField, field: Some(field.name), position: Some(position), reason: reason.into() }
+    }
+
+    pub(crate) fn with_code(self, code: Code) -> Self {
+        Self { code, ..self }
+    }
+}
+
+impl fmt::Display for CronError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.field {
+            Some(field) => write!(f, "{field} field: {}", self.reason),
+            None => f.write_str(&self.reason),
+        }
+    }
+}
+
+impl std::error::Error for CronError {}

@@ -1,0 +1,186 @@
+//! [`Cron`] to its canonical text: the one spelling of a meaning, and it parses to itself.
+
+use std::fmt;
+
+use crate::{
+    Cron,
+    bits::Bits,
+    days::{Days, Rule},
+    field::{Field, HOUR, MINUTE, MONTH, MONTH_DAY, WEEKDAY, YEAR},
+};
+
+/// A list longer than this is worth a search for overlapping steps.
+const LONG: usize = 60;
+/// Of the steps tried in that search: bounds its work.
+const MAX_STEP: u32 = 20;
+
+/// How a field may begin: a star in front changes how the two day fields combine.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Begin {
+    Any,
+    Star,
+    NoStar,
+}
+
+/// Writes five fields, or seven when the years are restricted.
+pub(crate) fn write(cron: &Cron, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    let (month_days, weekdays) = day_fields(&cron.days);
+    let minutes = set(cron.minutes.into(), &MINUTE, Begin::Any);
+    let hours = set(cron.hours.into(), &HOUR, Begin::Any);
+    let months = set(cron.months.into(), &MONTH, Begin::Any);
+    if cron.has_open_years() {
+        write!(f, "{minutes} {hours} {month_days} {months} {weekdays}")
+    } else {
+        let years = set(cron.years, &YEAR, Begin::Any);
+        write!(f, "0 {minutes} {hours} {month_days} {months} {weekdays} {years}")
+    }
+}
+
+fn day_fields(days: &Days) -> (String, String) {
+    let (dates, weekdays) = (Bits::from(days.month_days.plain), Bits::from(u64::from(days.weekdays.plain)));
+    let (begin_date, begin_weekday) = match days.rule {
+        Rule::Either => (Begin::NoStar, Begin::NoStar),
+        Rule::Both if days.month_days.are_open() || days.weekdays.are_open() => (Begin::Any, Begin::Any),
+        // One star is enough; it goes where it leaves the shorter list.
+        Rule::Both if left_by_star(dates, &MONTH_DAY) <= left_by_star(weekdays, &WEEKDAY) => {
+            (Begin::Star, Begin::NoStar)
+        }
+        Rule::Both => (Begin::NoStar, Begin::Star),
+    };
+    let mut month_day_items = items(dates, &MONTH_DAY, begin_date);
+    month_day_items.extend(Bits::from(days.month_days.nearest).iter().map(|day| format!("{day}W")));
+    if days.month_days.last {
+        month_day_items.push("L".to_owned());
+    }
+    if days.month_days.last_weekday {
+        month_day_items.push("LW".to_owned());
+    }
+    let mut weekday_items = items(weekdays, &WEEKDAY, begin_weekday);
+    for (week, &nth) in (1..).zip(&days.weekdays.nth) {
+        weekday_items.extend(Bits::from(u64::from(nth)).iter().map(|weekday| format!("{weekday}#{week}")));
+    }
+    weekday_items.extend(Bits::from(u64::from(days.weekdays.last)).iter().map(|weekday| format!("{weekday}L")));
+    (month_day_items.join(","), weekday_items.join(","))
+}
+
+fn set(bits: Bits, field: &Field, begin: Begin) -> String {
+    items(bits, field, begin).join(",")
+}
+
+fn items(bits: Bits, field: &Field, begin: Begin) -> Vec<String> {
+    if bits.is_empty() {
+        return Vec::new();
+    }
+    if begin == Begin::Star {
+        return starred(bits, field);
+    }
+    if begin == Begin::Any && bits == field.all() {
+        return vec!["*".to_owned()];
+    }
+    if let Some(one) = progression(bits, field, begin) {
+        return vec![one];
+    }
+    let runs = runs(bits, field);
+    if runs.iter().map(String::len).sum::<usize>() <= LONG {
+        return runs;
+    }
+    let cover = cover(bits, field);
+    if total(&cover) < total(&runs) { cover } else { runs }
+}
+
+fn total(items: &[String]) -> usize {
+    items.iter().map(|item| item.len() + 1).sum()
+}
+
+/// `*/n` and what it leaves.
+fn starred(bits: Bits, field: &Field) -> Vec<String> {
+    let Some(step) = star_step(bits, field) else { return items(bits, field, Begin::NoStar) };
+    let mut rest = bits;
+    for bit in (field.bit(field.min)..=field.bit(field.last)).step_by(step as usize) {
+        rest.remove(bit);
+    }
+    let mut written = vec![format!("*/{step}")];
+    written.extend(items(rest, field, Begin::NoStar));
+    written
+}
+
+/// The least step of a `*/n` that stays within the set.
+fn star_step(bits: Bits, field: &Field) -> Option<u32> {
+    let (first, last) = (field.bit(field.min), field.bit(field.last));
+    (2..=field.max).find(|step| (first..=last).step_by(*step as usize).all(|bit| bits.contains(bit)))
+}
+
+/// How many values `*/n` leaves to be listed; `u32::MAX` where no star can stand.
+fn left_by_star(bits: Bits, field: &Field) -> u32 {
+    let count = |step| (field.last - field.min) / step + 1;
+    star_step(bits, field).map_or(u32::MAX, |step| bits.len() - count(step))
+}
+
+/// The whole set as one step, if it is one: `*/15`, `9-17/2`.
+fn progression(bits: Bits, field: &Field, begin: Begin) -> Option<String> {
+    let first = bits.first_from(0)?;
+    let second = bits.first_from(first + 1)?;
+    let (end, step) = (bits.last_to(255)?, second - first);
+    let count = (end - first) / step + 1;
+    if step == 1 || (first..=end).step_by(step as usize).ne(bits.iter()) {
+        return None;
+    }
+    let reaches_end = end + step > field.bit(field.last);
+    // Two values are a step only where they split the field evenly: 0,30 but not 0,59.
+    let fills_field = count > 2 || (field.last - field.min + 1) == 2 * step;
+    if begin == Begin::Any && first == field.bit(field.min) && reaches_end && fills_field {
+        return Some(format!("*/{step}"));
+    }
+    let end = if reaches_end { field.bit(field.last) } else { end };
+    (count > 2).then(|| format!("{}-{}/{step}", field.value(first), field.value(end)))
+}
+
+/// Neighbours as ranges, from three on.
+fn runs(bits: Bits, field: &Field) -> Vec<String> {
+    let mut written = Vec::new();
+    let mut next = bits.first_from(0);
+    while let Some(first) = next {
+        let last = (first..).take_while(|bit| bits.contains(*bit)).last().unwrap_or(first);
+        match last - first {
+            0 => written.push(field.value(first).to_string()),
+            1 => written.extend([field.value(first).to_string(), field.value(last).to_string()]),
+            _ => written.push(format!("{}-{}", field.value(first), field.value(last))),
+        }
+        next = bits.first_from(last + 1);
+    }
+    written
+}
+
+/// Overlapping steps, the longest first: what `*/2,*/3` once was.
+fn cover(bits: Bits, field: &Field) -> Vec<String> {
+    let mut missing = bits;
+    let mut written = Vec::new();
+    while let Some((first, last, step)) = longest(bits, missing) {
+        for bit in (first..=last).step_by(step as usize) {
+            missing.remove(bit);
+        }
+        written.push(match (last - first) / step {
+            0 => field.value(first).to_string(),
+            _ if step == 1 => format!("{}-{}", field.value(first), field.value(last)),
+            _ => format!("{}-{}/{step}", field.value(first), field.value(last)),
+        });
+    }
+    written
+}
+
+/// The step within `bits` that has most of `missing`.
+fn longest(bits: Bits, missing: Bits) -> Option<(u32, u32, u32)> {
+    let mut best = None;
+    let mut best_count = 0;
+    for step in 1..=MAX_STEP {
+        for first in bits.iter().filter(|first| *first < step || !bits.contains(first - step)) {
+            let along = || (first..).step_by(step as usize).take_while(|bit| bits.contains(*bit));
+            let count = along().filter(|bit| missing.contains(*bit)).count();
+            if count > best_count {
+                best_count = count;
+                best = along().last().map(|last| (first, last, step));
+            }
+        }
+    }
+    best
+}

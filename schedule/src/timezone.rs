@@ -1,0 +1,163 @@
+//! Timezones at the edge: a name of the IANA database, or an error that suggests one.
+
+use std::fmt;
+
+use chrono_tz::{TZ_VARIANTS, Tz};
+
+/// EventBridge's limit.
+const MAX_LENGTH: usize = 50;
+const MAX_SUGGESTIONS: usize = 3;
+
+/// The text is no timezone that we know; suggests near names.
+///
+/// ```
+/// let error = schedule::parse_timezone("Europe/Pari").unwrap_err();
+/// assert_eq!(error.to_string(), "unknown timezone Europe/Pari; did you mean Europe/Paris?");
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TimezoneError {
+    /// `None` when it is too long to be repeated.
+    text: Option<String>,
+    suggestions: Vec<&'static str>,
+}
+
+/// Reads the name of a timezone, such as `Europe/Paris`; at most 50 characters.
+///
+/// ```
+/// assert_eq!(schedule::parse_timezone("Asia/Kolkata"), Ok(chrono_tz::Asia::Kolkata));
+/// ```
+///
+/// # Errors
+///
+/// A name that the IANA database (as chrono-tz carries it) does not have.
+pub fn parse_timezone(text: &str) -> Result<Tz, TimezoneError> {
+    if text.chars().count() > MAX_LENGTH {
+        return Err(TimezoneError { text: None, suggestions: Vec::new() });
+    }
+    text.parse().map_err(|_| TimezoneError { text: Some(text.to_owned()), suggestions: near(text) })
+}
+
+impl TimezoneError {
+    /// A stable code for programs: `invalid_timezone`.
+    ///
+    /// ```
+    /// assert_eq!(schedule::parse_timezone("Mars/Phobos").unwrap_err().code(), "invalid_timezone");
+    /// ```
+    pub fn code(&self) -> &'static str {
+        "invalid_timezone"
+    }
+
+    /// Near names, the nearest first; at most three.
+    ///
+    /// ```
+    /// let error = schedule::parse_timezone("europe/paris").unwrap_err();
+    /// assert_eq!(error.suggestions(), ["Europe/Paris"]);
+    /// ```
+    pub fn suggestions(&self) -> &[&'static str] {
+        &self.suggestions
+    }
+}
+
+impl fmt::Display for TimezoneError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Some(text) = &self.text else {
+            return write!(f, "a timezone has at most {MAX_LENGTH} characters");
+        };
+        if text.is_empty() {
+            return f.write_str("the timezone is empty; write a name such as Europe/Paris");
+        }
+        write!(f, "unknown timezone {}", text.escape_debug())?;
+        match self.suggestions.as_slice() {
+            [] => f.write_str("; write a name of the IANA database, such as Europe/Paris"),
+            [one] => write!(f, "; did you mean {one}?"),
+            [most @ .., last] => write!(f, "; did you mean {} or {last}?", most.join(", ")),
+        }
+    }
+}
+
+impl std::error::Error for TimezoneError {}
+
+/// Names that differ from `text` by little: in case or blanks, by the city alone, or by some letters.
+fn near(text: &str) -> Vec<&'static str> {
+    let wanted = plain(text);
+    let names = || TZ_VARIANTS.iter().map(|tz| tz.name());
+    if let Some(name) = names().find(|name| plain(name) == wanted) {
+        return vec![name];
+    }
+    let limit = (wanted.chars().count() / 4).clamp(1, 3);
+    let mut ranked: Vec<_> = names()
+        .filter_map(|name| {
+            let name_plain = plain(name);
+            let city = name_plain.rsplit('/').next().unwrap_or(&name_plain);
+            let distance = distance(&wanted, &name_plain).min(distance(&wanted, city) + 1);
+            (distance <= limit).then_some((distance, name))
+        })
+        .collect();
+    ranked.sort_unstable();
+    ranked.into_iter().map(|(_, name)| name).take(MAX_SUGGESTIONS).collect()
+}
+
+fn plain(text: &str) -> String {
+    text.trim().chars().map(|letter| if letter == ' ' { '_' } else { letter.to_ascii_lowercase() }).collect()
+}
+
+/// How many letters must be added, dropped, changed or swapped with a neighbour.
+fn distance(left: &str, right: &str) -> usize {
+    let (left, right): (Vec<char>, Vec<char>) = (left.chars().collect(), right.chars().collect());
+    // More than any limit here; spares the table for most pairs.
+    if left.len().abs_diff(right.len()) > 3 {
+        return usize::MAX / 2;
+    }
+    let mut rows = vec![vec![0; right.len() + 1]; left.len() + 1];
+    for i in 0..=left.len() {
+        for j in 0..=right.len() {
+            rows[i][j] = if i == 0 || j == 0 {
+                i.max(j)
+            } else {
+                let changed = rows[i - 1][j - 1] + usize::from(left[i - 1] != right[j - 1]);
+                let best = changed.min(rows[i - 1][j] + 1).min(rows[i][j - 1] + 1);
+                let swapped = i > 1 && j > 1 && left[i - 1] == right[j - 2] && left[i - 2] == right[j - 1];
+                if swapped { best.min(rows[i - 2][j - 2] + 1) } else { best }
+            };
+        }
+    }
+    rows[left.len()][right.len()]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn message(text: &str) -> String {
+        parse_timezone(text).expect_err("no timezone").to_string()
+    }
+
+    #[test]
+    fn a_misspelt_name_is_put_right() {
+        assert_eq!(message("Europe/Pari"), "unknown timezone Europe/Pari; did you mean Europe/Paris?");
+        assert_eq!(message("america/new york"), "unknown timezone america/new york; did you mean America/New_York?");
+        assert_eq!(message("Paris"), "unknown timezone Paris; did you mean Europe/Paris?");
+        assert_eq!(message("Asia/Kolakta"), "unknown timezone Asia/Kolakta; did you mean Asia/Kolkata?");
+    }
+
+    #[test]
+    fn a_stranger_gets_an_example() {
+        assert_eq!(
+            message("Mars/Phobos"),
+            "unknown timezone Mars/Phobos; write a name of the IANA database, such as Europe/Paris"
+        );
+        assert_eq!(message(""), "the timezone is empty; write a name such as Europe/Paris");
+        assert_eq!(message(&"x".repeat(51)), "a timezone has at most 50 characters");
+        assert_eq!(
+            message("a\u{0}b"),
+            "unknown timezone a\\0b; write a name of the IANA database, such as Europe/Paris"
+        );
+    }
+
+    #[test]
+    fn every_known_name_reads_as_itself() {
+        for tz in TZ_VARIANTS {
+            assert_eq!(parse_timezone(tz.name()), Ok(tz));
+        }
+    }
+}
