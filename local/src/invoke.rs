@@ -1,0 +1,341 @@
+//! Between steps 5 and 6 of 7: Lambda's asynchronous invoke.
+//!
+//! An event is queued and the caller is done. A function that fails is tried twice more, after one and two minutes;
+//! then its on-failure queue keeps the event. All waiting goes by the business clock, so that a test can pass it.
+
+use std::collections::{BTreeMap, HashMap};
+use std::fmt;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use chrono::{DateTime, SecondsFormat, TimeDelta, Utc};
+use futures::future::{BoxFuture, join_all};
+use serde_json::{Value, json};
+use tokio::sync::{Notify, Semaphore};
+use uuid::Uuid;
+
+use crate::dead_letters::{DeadLetter, DeadLetters};
+
+/// What a function does with an event.
+pub type Handler = Arc<dyn Fn(Value) -> BoxFuture<'static, Result<(), FunctionError>> + Send + Sync>;
+
+/// A function's answer when it fails: what Lambda puts into `responsePayload`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FunctionError {
+    /// The kind, for machines
+    pub error_type: String,
+    /// A sentence, for people
+    pub message: String,
+}
+
+/// How Lambda behaves.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// The pause before each further try; as many tries as pauses
+    pub retry_after: Vec<TimeDelta>,
+    /// How long a function may work
+    pub timeout: Duration,
+    /// How many events are worked on at once
+    pub concurrency: usize,
+    /// Lambda may deliver an event more than once
+    pub delivery: Delivery,
+    /// What becomes of an event for a function that nobody registered
+    pub unknown: UnknownFunction,
+}
+
+/// How often an event arrives.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Delivery {
+    /// Once, and again after each failure
+    Once,
+    /// Always twice: at-least-once at its worst
+    Twice,
+}
+
+/// What becomes of an event for a function that nobody registered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum UnknownFunction {
+    /// The invoke is refused, as Lambda does
+    Refused,
+    /// It is taken and does nothing: the stand-in alone has no functions
+    Taken,
+}
+
+/// Lambda's answer to an invoke of a function that does not exist.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NoSuchFunction(pub String);
+
+/// The functions of one account and the events queued for them; clones are the same account.
+#[derive(Clone)]
+pub struct Lambda(Arc<Shared>);
+
+struct Shared {
+    options: Options,
+    slots: Semaphore,
+    functions: Mutex<HashMap<String, Function>>,
+    queue: Mutex<Queue>,
+    queued: Notify,
+    dead_letters: DeadLetters,
+}
+
+#[derive(Clone)]
+struct Function {
+    arn: String,
+    on_failure: String,
+    handler: Handler,
+}
+
+#[derive(Default)]
+struct Queue {
+    events: BTreeMap<(DateTime<Utc>, u64), Event>,
+    numbered: u64,
+    in_flight: usize,
+}
+
+#[derive(Clone)]
+struct Event {
+    request_id: Uuid,
+    function: Function,
+    payload: Value,
+    tries: usize,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Options {
+            retry_after: vec![TimeDelta::minutes(1), TimeDelta::minutes(2)],
+            timeout: Duration::from_secs(15),
+            concurrency: 100,
+            delivery: Delivery::Once,
+            unknown: UnknownFunction::Refused,
+        }
+    }
+}
+
+impl Lambda {
+    /// An account without functions, whose failures end in `dead_letters`.
+    pub fn new(options: Options, dead_letters: DeadLetters) -> Lambda {
+        Lambda(Arc::new(Shared {
+            slots: Semaphore::new(options.concurrency),
+            options,
+            functions: Mutex::default(),
+            queue: Mutex::default(),
+            queued: Notify::new(),
+            dead_letters,
+        }))
+    }
+
+    /// Makes `handler` the function `arn`; what it cannot do ends in the queue `on_failure`.
+    pub fn register(&self, arn: &str, on_failure: &str, handler: Handler) {
+        let function = Function { arn: arn.to_owned(), on_failure: on_failure.to_owned(), handler };
+        lock(&self.0.functions).insert(arn.to_owned(), function);
+    }
+
+    /// Queues an event, to be delivered at `now` or soon after.
+    ///
+    /// # Errors
+    /// There is no such function.
+    pub fn invoke(&self, arn: &str, payload: Value, now: DateTime<Utc>) -> Result<(), NoSuchFunction> {
+        let function = lock(&self.0.functions).get(arn).cloned();
+        let Some(function) = function else {
+            return match self.0.options.unknown {
+                UnknownFunction::Refused => Err(NoSuchFunction(arn.to_owned())),
+                UnknownFunction::Taken => Ok(()),
+            };
+        };
+        let event = Event { request_id: Uuid::new_v4(), function, payload, tries: 0 };
+        let mut queue = lock(&self.0.queue);
+        if self.0.options.delivery == Delivery::Twice {
+            queue.push(now, event.clone());
+        }
+        queue.push(now, event);
+        self.0.queued.notify_one();
+        Ok(())
+    }
+
+    /// When the next queued event is to be delivered.
+    pub fn next_due(&self) -> Option<DateTime<Utc>> {
+        lock(&self.0.queue).events.first_key_value().map(|((at, _), _)| *at)
+    }
+
+    /// Events queued, waiting for a further try or being worked on.
+    pub fn pending(&self) -> usize {
+        let queue = lock(&self.0.queue);
+        queue.events.len() + queue.in_flight
+    }
+
+    /// Delivers all that is due at `now`, and returns when each was answered.
+    pub async fn deliver_due(&self, now: DateTime<Utc>) {
+        loop {
+            let due = lock(&self.0.queue).take_due(now);
+            if due.is_empty() {
+                return;
+            }
+            join_all(due.into_iter().map(|event| self.deliver(event, now))).await;
+        }
+    }
+
+    /// Returns when an event was queued since the last call.
+    pub async fn queued(&self) {
+        self.0.queued.notified().await;
+    }
+
+    async fn deliver(&self, mut event: Event, now: DateTime<Utc>) {
+        let outcome = self.call(&event).await;
+        event.tries += 1;
+        let mut queue = lock(&self.0.queue);
+        queue.in_flight -= 1;
+        let Err(error) = outcome else { return };
+        match self.0.options.retry_after.get(event.tries - 1) {
+            Some(pause) => {
+                tracing::warn!(%error, "the function failed at try {}; it is tried again in {} s", event.tries, pause.num_seconds());
+                queue.push(now + *pause, event);
+                self.0.queued.notify_one();
+            }
+            None => {
+                tracing::warn!(%error, "the function failed at try {}; the event is a dead letter now", event.tries);
+                self.0.dead_letters.push(event.dead_letter(&error, now));
+            }
+        }
+    }
+
+    async fn call(&self, event: &Event) -> Result<(), FunctionError> {
+        // A closed semaphore is not in the cards; an event without a slot would still better run than be lost.
+        let _slot = self.0.slots.acquire().await.ok();
+        let timeout = self.0.options.timeout;
+        match tokio::time::timeout(timeout, (event.function.handler)(event.payload.clone())).await {
+            Ok(answer) => answer,
+            Err(_) => Err(FunctionError {
+                error_type: "Sandbox.Timedout".to_owned(),
+                message: format!("Task timed out after {:.2} seconds", timeout.as_secs_f64()),
+            }),
+        }
+    }
+}
+
+impl Queue {
+    fn push(&mut self, at: DateTime<Utc>, event: Event) {
+        self.numbered += 1;
+        self.events.insert((at, self.numbered), event);
+    }
+
+    fn take_due(&mut self, now: DateTime<Utc>) -> Vec<Event> {
+        let later = self.events.split_off(&(now, u64::MAX));
+        let due: Vec<Event> = std::mem::replace(&mut self.events, later).into_values().collect();
+        self.in_flight += due.len();
+        due
+    }
+}
+
+impl Event {
+    /// What Lambda writes to an on-failure destination.
+    fn dead_letter(&self, error: &FunctionError, now: DateTime<Utc>) -> DeadLetter {
+        DeadLetter {
+            queue: self.function.on_failure.clone(),
+            attributes: BTreeMap::new(),
+            body: json!({
+                "version": "1.0",
+                "timestamp": now.to_rfc3339_opts(SecondsFormat::Millis, true),
+                "requestContext": {
+                    "requestId": self.request_id,
+                    "functionArn": format!("{}:$LATEST", self.function.arn),
+                    "condition": "RetriesExhausted",
+                    "approximateInvokeCount": self.tries,
+                },
+                "requestPayload": self.payload,
+                "responseContext": {
+                    "statusCode": 200,
+                    "executedVersion": "$LATEST",
+                    "functionError": "Unhandled",
+                },
+                "responsePayload": { "errorType": error.error_type, "errorMessage": error.message },
+            }),
+        }
+    }
+}
+
+impl fmt::Display for FunctionError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.error_type, self.message)
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use super::*;
+
+    const FUNCTION: &str = "arn:aws:lambda:us-east-1:123456789012:function:runner";
+    const ON_FAILURE: &str = "arn:aws:sqs:us-east-1:123456789012:runner-failures";
+
+    fn at(text: &str) -> DateTime<Utc> {
+        text.parse().unwrap()
+    }
+
+    /// A function that fails its first `failures` calls, and how often it was called.
+    fn flaky(lambda: &Lambda, failures: usize) -> Arc<AtomicUsize> {
+        let calls = Arc::new(AtomicUsize::new(0));
+        let counter = Arc::clone(&calls);
+        let handler: Handler = Arc::new(move |_| {
+            let failed = counter.fetch_add(1, Ordering::SeqCst) < failures;
+            let error = FunctionError { error_type: "Refused".to_owned(), message: "the app is down".to_owned() };
+            Box::pin(std::future::ready(if failed { Err(error) } else { Ok(()) }))
+        });
+        lambda.register(FUNCTION, ON_FAILURE, handler);
+        calls
+    }
+
+    #[tokio::test]
+    async fn a_failing_function_is_tried_after_one_and_two_minutes_and_then_a_dead_letter() {
+        let dead_letters = DeadLetters::default();
+        let lambda = Lambda::new(Options::default(), dead_letters.clone());
+        let calls = flaky(&lambda, 3);
+        lambda.invoke(FUNCTION, json!({"workflow_id": 7}), at("2026-01-01T00:00:00Z")).unwrap();
+        lambda.deliver_due(at("2026-01-01T00:00:00Z")).await;
+        assert_eq!(lambda.next_due(), Some(at("2026-01-01T00:01:00Z")));
+        lambda.deliver_due(at("2026-01-01T00:00:59Z")).await;
+        assert_eq!(calls.load(Ordering::SeqCst), 1, "not before its minute is over");
+        lambda.deliver_due(at("2026-01-01T00:01:00Z")).await;
+        assert_eq!((lambda.next_due(), lambda.pending()), (Some(at("2026-01-01T00:03:00Z")), 1));
+        lambda.deliver_due(at("2026-01-01T00:03:00Z")).await;
+        assert_eq!((calls.load(Ordering::SeqCst), lambda.pending()), (3, 0));
+        let [letter] = &dead_letters.all()[..] else { panic!("one dead letter") };
+        assert_eq!(letter.queue, ON_FAILURE);
+        assert_eq!(letter.body["requestPayload"], json!({"workflow_id": 7}));
+        assert_eq!(letter.body["requestContext"]["condition"], "RetriesExhausted");
+        assert_eq!(letter.body["requestContext"]["approximateInvokeCount"], 3);
+        assert_eq!(letter.body["responsePayload"]["errorMessage"], "the app is down");
+    }
+
+    #[tokio::test]
+    async fn a_function_that_recovers_leaves_no_dead_letter() {
+        let dead_letters = DeadLetters::default();
+        let lambda = Lambda::new(Options::default(), dead_letters.clone());
+        let calls = flaky(&lambda, 1);
+        lambda.invoke(FUNCTION, json!({}), at("2026-01-01T00:00:00Z")).unwrap();
+        lambda.deliver_due(at("2026-01-01T00:00:00Z")).await;
+        lambda.deliver_due(at("2026-01-01T00:01:00Z")).await;
+        assert_eq!((calls.load(Ordering::SeqCst), lambda.pending(), dead_letters.all().len()), (2, 0, 0));
+    }
+
+    #[tokio::test]
+    async fn the_switch_delivers_every_event_twice() {
+        let lambda = Lambda::new(Options { delivery: Delivery::Twice, ..Options::default() }, DeadLetters::default());
+        let calls = flaky(&lambda, 0);
+        lambda.invoke(FUNCTION, json!({}), at("2026-01-01T00:00:00Z")).unwrap();
+        lambda.deliver_due(at("2026-01-01T00:00:00Z")).await;
+        assert_eq!(calls.load(Ordering::SeqCst), 2);
+    }
+
+    #[tokio::test]
+    async fn an_invoke_of_an_unknown_function_is_refused() {
+        let lambda = Lambda::new(Options::default(), DeadLetters::default());
+        let refused = lambda.invoke(FUNCTION, json!({}), at("2026-01-01T00:00:00Z"));
+        assert_eq!(refused, Err(NoSuchFunction(FUNCTION.to_owned())));
+    }
+}

@@ -1,0 +1,120 @@
+//! Where Postgres's programs are on this machine, and as whom they may run.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context, Result, bail};
+
+/// The oldest server that the migrations run on.
+const OLDEST: u32 = 15;
+
+/// The folders in which distributions put the programs, with a place for the version.
+const USUAL_PLACES: [&str; 6] = [
+    "/usr/lib/postgresql/{}/bin",
+    "/usr/pgsql-{}/bin",
+    "/opt/homebrew/opt/postgresql@{}/bin",
+    "/usr/local/opt/postgresql@{}/bin",
+    "/home/linuxbrew/.linuxbrew/opt/postgresql@{}/bin",
+    "/Library/PostgreSQL/{}/bin",
+];
+
+/// Versions that may lie in the usual places, newest first.
+const VERSIONS: std::ops::RangeInclusive<u32> = OLDEST..=30;
+
+/// A folder with `initdb`, `postgres` and `pg_ctl` of a version that will do.
+pub(super) struct Binaries(PathBuf);
+
+/// Another user than root: Postgres refuses to run as root.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct User {
+    /// User id
+    pub uid: u32,
+    /// Group id
+    pub gid: u32,
+}
+
+impl Binaries {
+    /// Looks on PATH, asks `pg_config`, then looks where distributions put them.
+    ///
+    /// # Errors
+    /// One sentence that says what to install.
+    pub(super) fn find() -> Result<Binaries> {
+        let usual = VERSIONS.rev().flat_map(|version| {
+            USUAL_PLACES.iter().map(move |place| PathBuf::from(place.replace("{}", &version.to_string())))
+        });
+        let fedora = PathBuf::from("/usr/bin");
+        let found = on_path().into_iter().chain(by_pg_config()).chain(usual).chain([fedora]).find(|folder| {
+            ["initdb", "postgres", "pg_ctl"].iter().all(|program| folder.join(program).is_file())
+                && version(&folder.join("postgres")).is_some_and(|version| version >= OLDEST)
+        });
+        match found {
+            Some(folder) => Ok(Binaries(folder)),
+            None => bail!(
+                "Postgres {OLDEST} or later is not installed: run `make setup`, which installs the package \
+                 `postgresql` (Debian) or `postgresql@17` (Homebrew)"
+            ),
+        }
+    }
+
+    /// One of the programs.
+    pub(super) fn program(&self, name: &str) -> PathBuf {
+        self.0.join(name)
+    }
+}
+
+impl User {
+    /// The user that Postgres must run as: `None` = ourselves, unless we are root.
+    ///
+    /// # Errors
+    /// We are root, and neither `postgres` nor `nobody` exists.
+    pub(super) fn unprivileged() -> Result<Option<User>> {
+        let id = Command::new("id").arg("-u").output().context("cannot run `id -u`")?;
+        if id.stdout.trim_ascii() != b"0" {
+            return Ok(None);
+        }
+        let passwd = fs::read_to_string("/etc/passwd").context("cannot read /etc/passwd")?;
+        match user_in(&passwd, "postgres").or_else(|| user_in(&passwd, "nobody")) {
+            Some(user) => Ok(Some(user)),
+            None => bail!("Postgres does not run as root: add a user `postgres`, or run this as another user"),
+        }
+    }
+}
+
+fn on_path() -> Option<PathBuf> {
+    let found = Command::new("sh").args(["-c", "command -v postgres"]).output().ok()?;
+    let path = PathBuf::from(String::from_utf8(found.stdout).ok()?.trim());
+    // A link such as /usr/local/bin/postgres has not all programs beside it.
+    fs::canonicalize(path).ok()?.parent().map(Path::to_owned)
+}
+
+fn by_pg_config() -> Option<PathBuf> {
+    let found = Command::new("pg_config").arg("--bindir").output().ok()?;
+    Some(PathBuf::from(String::from_utf8(found.stdout).ok()?.trim()))
+}
+
+/// The major version that `postgres --version` tells, as in `postgres (PostgreSQL) 15.14 (Debian ..)`.
+fn version(postgres: &Path) -> Option<u32> {
+    let told = Command::new(postgres).arg("--version").output().ok()?;
+    let told = String::from_utf8(told.stdout).ok()?;
+    let number = told.split_whitespace().find(|word| word.starts_with(|letter: char| letter.is_ascii_digit()))?;
+    number.split(|letter: char| !letter.is_ascii_digit()).next()?.parse().ok()
+}
+
+fn user_in(passwd: &str, name: &str) -> Option<User> {
+    let fields = passwd.lines().map(|line| line.split(':').collect::<Vec<_>>()).find(|fields| fields[0] == name)?;
+    Some(User { uid: fields.get(2)?.parse().ok()?, gid: fields.get(3)?.parse().ok()? })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_user_is_found_by_its_whole_name() {
+        let passwd =
+            "root:x:0:0:root:/root:/bin/bash\npostgres2:x:1:1::/:/bin/sh\npostgres:x:101:104:,,,:/var:/bin/bash";
+        assert_eq!(user_in(passwd, "postgres"), Some(User { uid: 101, gid: 104 }));
+        assert_eq!(user_in(passwd, "nobody"), None);
+    }
+}

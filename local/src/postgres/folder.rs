@@ -1,0 +1,176 @@
+//! The folder that holds a database, its password, its log and its lock.
+
+use std::fs::{self, DirBuilder, File, TryLockError};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, chown};
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use anyhow::{Context, Result, bail};
+use sha2::{Digest, Sha256};
+
+use super::binaries::User;
+
+/// A folder of the user that Postgres runs as.
+pub struct Folder {
+    root: PathBuf,
+    user: Option<User>,
+}
+
+/// What `postmaster.pid` says.
+pub struct Postmaster {
+    /// The server's process
+    pub pid: u32,
+    /// Whether it takes connections
+    pub ready: bool,
+}
+
+/// Where the data of a workspace goes: `target/local`, or the system's temporary folder when the user that
+/// Postgres runs as cannot enter the workspace.
+///
+/// # Errors
+/// A folder that cannot be made, or that belongs to somebody else.
+pub fn state_folder(target: &Path) -> Result<Folder> {
+    let user = User::unprivileged()?;
+    let wanted = target.join("local").join("postgres");
+    if let Ok(folder) = Folder::make(wanted.clone(), user)
+        && folder.can_be_entered()
+    {
+        return Ok(folder);
+    }
+    let digest = hex::encode(Sha256::digest(wanted.as_os_str().as_encoded_bytes()));
+    let elsewhere = std::env::temp_dir().join(format!("cronbox-{}", &digest[..12]));
+    Folder::make(elsewhere, user)
+}
+
+impl Folder {
+    /// A folder at a place of the user's choice, made if it is missing.
+    ///
+    /// # Errors
+    /// It cannot be made, or the user that Postgres runs as cannot enter it.
+    pub fn at(root: PathBuf) -> Result<Folder> {
+        let folder = Folder::make(root, User::unprivileged()?)?;
+        if !folder.can_be_entered() {
+            bail!("the user that Postgres runs as cannot enter {}: choose another --data", folder.root.display());
+        }
+        Ok(folder)
+    }
+
+    /// A new folder among the system's temporary ones.
+    ///
+    /// # Errors
+    /// It cannot be made.
+    pub fn temporary() -> Result<Folder> {
+        let name = format!("cronbox-test-{}-{}", std::process::id(), hex::encode(rand::random::<[u8; 6]>()));
+        Folder::make(std::env::temp_dir().join(name), User::unprivileged()?)
+    }
+
+    fn make(root: PathBuf, user: Option<User>) -> Result<Folder> {
+        let context = || format!("cannot make the folder {}", root.display());
+        if let Some(parent) = root.parent() {
+            fs::create_dir_all(parent).with_context(context)?;
+        }
+        let owner = match DirBuilder::new().mode(0o700).create(&root) {
+            Ok(()) => None,
+            Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {
+                Some(fs::symlink_metadata(&root).with_context(context)?)
+            }
+            Err(error) => return Err(error).with_context(context),
+        };
+        let folder = Folder { root: root.clone(), user };
+        match owner {
+            None => folder.give(&root)?,
+            // Somebody else could have put a trap at a place that is known beforehand.
+            Some(found) if !found.is_dir() || user.is_some_and(|user| ![0, user.uid].contains(&found.uid())) => {
+                bail!("{} belongs to somebody else: choose another place with --data", root.display())
+            }
+            Some(_) => folder.give(&root)?,
+        }
+        // A path that means the same from everywhere: Postgres is started from `/`.
+        Ok(Folder { root: fs::canonicalize(&root).with_context(context)?, user })
+    }
+
+    /// Hands a file of ours to the user that Postgres runs as.
+    ///
+    /// # Errors
+    /// The system's, about the file.
+    pub fn give(&self, path: &Path) -> Result<()> {
+        let Some(user) = self.user else { return Ok(()) };
+        chown(path, Some(user.uid), Some(user.gid))
+            .with_context(|| format!("cannot give {} to the user that Postgres runs as", path.display()))
+    }
+
+    /// Keeps every other process of ours away for as long as the file is open.
+    ///
+    /// # Errors
+    /// Another process has it.
+    pub fn lock(&self) -> Result<File> {
+        let path = self.root.join("lock");
+        let lock = File::create(&path).with_context(|| format!("cannot write {}", path.display()))?;
+        match lock.try_lock() {
+            Ok(()) => Ok(lock),
+            Err(TryLockError::WouldBlock) => {
+                bail!("another cronbox uses {}: stop it, or choose another folder with --data DIR", self.root.display())
+            }
+            Err(TryLockError::Error(error)) => Err(error).with_context(|| format!("cannot lock {}", path.display())),
+        }
+    }
+
+    /// What the running server, or the last one before a crash, noted about itself.
+    pub fn postmaster(&self) -> Option<Postmaster> {
+        let text = fs::read_to_string(self.postmaster_file()).ok()?;
+        let mut lines = text.lines();
+        let pid = lines.next()?.trim().parse().ok()?;
+        Some(Postmaster { pid, ready: lines.nth(6).is_some_and(|state| state.trim() == "ready") })
+    }
+
+    /// The folder itself.
+    pub fn root(&self) -> &Path {
+        &self.root
+    }
+
+    /// The user that Postgres runs as, `None` = ourselves.
+    pub fn user(&self) -> Option<User> {
+        self.user
+    }
+
+    /// The data folder.
+    pub fn data(&self) -> PathBuf {
+        self.root.join("data")
+    }
+
+    /// The file with the password, 0600.
+    pub fn password(&self) -> PathBuf {
+        self.root.join("password")
+    }
+
+    /// The server's log.
+    pub fn log(&self) -> PathBuf {
+        self.root.join("postgres.log")
+    }
+
+    /// `postmaster.pid`
+    pub fn postmaster_file(&self) -> PathBuf {
+        self.data().join("postmaster.pid")
+    }
+
+    fn can_be_entered(&self) -> bool {
+        let mut command = Command::new("test");
+        command.arg("-x").arg(&self.root).current_dir("/").stdin(Stdio::null()).stderr(Stdio::null());
+        if let Some(user) = self.user {
+            command.uid(user.uid).gid(user.gid);
+        }
+        command.status().is_ok_and(|status| status.success())
+    }
+}
+
+impl Postmaster {
+    /// Whether this process is a Postgres on that data: after a crash its number may be another program's.
+    pub fn is_running(&self, data: &Path) -> bool {
+        let told = fs::read(format!("/proc/{}/cmdline", self.pid)).or_else(|_| {
+            Command::new("ps").args(["-o", "args=", "-p", &self.pid.to_string()]).output().map(|told| told.stdout)
+        });
+        let command_line = told.map(|told| String::from_utf8_lossy(&told).into_owned()).unwrap_or_default();
+        command_line.contains("postgres") && command_line.contains(&*data.to_string_lossy())
+    }
+}

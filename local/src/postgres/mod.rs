@@ -1,0 +1,237 @@
+//! A Postgres of our own: from the system's programs, on this machine alone, ended with us.
+//!
+//! The server runs under a small shell that waits on a pipe from us. However we end, by kill -9 too, the pipe closes
+//! and the shell stops the server.
+
+mod binaries;
+mod folder;
+
+use std::fs::{self, File, Permissions};
+use std::io::Write;
+use std::net::{Ipv4Addr, TcpListener};
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdin, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail};
+
+use self::binaries::{Binaries, User};
+pub use self::folder::{Folder, state_folder};
+
+/// The role that owns everything.
+const ROLE: &str = "cronbox";
+
+/// `$1` the signal that stops the server, `$2` what to remove then, the rest the server's command line.
+const KEEPER: &str = r#"
+signal=$1 leftovers=$2
+shift 2
+exec 3<&0
+"$@" </dev/null 3<&- &
+server=$!
+# Our parent holds the other end of this pipe: it closes when the parent ends, however it ends.
+( read -r _ <&3; kill "-$signal" "$server" ) 2>/dev/null &
+watcher=$!
+exec 3<&-
+wait "$server"
+status=$?
+kill "$watcher" 2>/dev/null
+if [ -n "$leftovers" ]; then rm -rf "$leftovers"; fi
+exit $status
+"#;
+
+/// How long a server may take to start.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// What the data is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Purpose {
+    /// It stays, and must survive a crash
+    Keep,
+    /// It is removed with the server, and only has to be fast
+    ThrowAway,
+}
+
+/// A running server; dropping it stops the server.
+pub struct Postgres {
+    port: u16,
+    password: String,
+    keeper: Child,
+    pipe: Option<ChildStdin>,
+    _lock: File,
+}
+
+impl Postgres {
+    /// Makes the data folder if it is new, and starts the server on a free port of 127.0.0.1.
+    ///
+    /// # Errors
+    /// No programs, a folder in use by another of us, or a server that does not start: its log is named.
+    pub fn start(folder: &Folder, purpose: Purpose) -> Result<Postgres> {
+        let binaries = Binaries::find()?;
+        let lock = folder.lock()?;
+        let cluster = Cluster { binaries: &binaries, folder, user: folder.user() };
+        let password = if folder.data().join("PG_VERSION").exists() {
+            cluster.stop_leftover()?;
+            fs::read_to_string(folder.password()).context("cannot read the database's password beside its data")?
+        } else {
+            cluster.init()?
+        };
+        for _ in 0..3 {
+            let port = free_port()?;
+            let (mut keeper, pipe) = cluster.spawn(port, purpose)?;
+            if cluster.wait_until_ready(&mut keeper)? {
+                return Ok(Postgres { port, password, keeper, pipe: Some(pipe), _lock: lock });
+            }
+        }
+        bail!("Postgres does not start: {}", cluster.last_words())
+    }
+
+    /// How to reach one of its databases.
+    pub fn dsn(&self, database: &str) -> String {
+        format!("postgres://{ROLE}:{}@127.0.0.1:{}/{database}", self.password, self.port)
+    }
+
+    /// The process that keeps the server; for a test that kills it.
+    pub fn keeper_id(&self) -> u32 {
+        self.keeper.id()
+    }
+}
+
+impl Drop for Postgres {
+    fn drop(&mut self) {
+        drop(self.pipe.take());
+        // Nothing is left to be done about a keeper that cannot be waited for.
+        let _ended = self.keeper.wait();
+    }
+}
+
+/// The programs, on one folder, as one user.
+struct Cluster<'a> {
+    binaries: &'a Binaries,
+    folder: &'a Folder,
+    user: Option<User>,
+}
+
+impl Cluster<'_> {
+    fn init(&self) -> Result<String> {
+        let password = new_password();
+        self.write_password(&password)?;
+        let made = self
+            .command(&self.binaries.program("initdb"))
+            .arg("--pgdata")
+            .arg(self.folder.data())
+            .arg("--pwfile")
+            .arg(self.folder.password())
+            .args(["--username", ROLE, "--auth", "scram-sha-256", "--encoding", "UTF8", "--locale", "C", "--no-sync"])
+            .output()
+            .context("cannot run initdb")?;
+        if !made.status.success() {
+            bail!("initdb failed: {}", String::from_utf8_lossy(&made.stderr).trim());
+        }
+        Ok(password)
+    }
+
+    fn write_password(&self, password: &str) -> Result<()> {
+        let path = self.folder.password();
+        let mut file = File::create(&path).with_context(|| format!("cannot write {}", path.display()))?;
+        file.set_permissions(Permissions::from_mode(0o600))?;
+        file.write_all(password.as_bytes())?;
+        self.folder.give(&path)
+    }
+
+    fn spawn(&self, port: u16, purpose: Purpose) -> Result<(Child, ChildStdin)> {
+        let log = File::create(self.folder.log()).context("cannot write Postgres's log")?;
+        let (signal, leftovers) = match purpose {
+            Purpose::Keep => ("INT", PathBuf::new()),
+            Purpose::ThrowAway => ("QUIT", self.folder.root().to_owned()),
+        };
+        let mut command = self.command(Path::new("sh"));
+        command.args(["-c", KEEPER, "postgres-keeper", signal]).arg(leftovers);
+        command.arg(self.binaries.program("postgres")).arg("-D").arg(self.folder.data());
+        for setting in settings(port, purpose) {
+            command.arg("-c").arg(setting);
+        }
+        // Its own group: Ctrl-C reaches us, and we stop the server last.
+        command.process_group(0).stdin(Stdio::piped()).stdout(Stdio::null()).stderr(log);
+        let mut keeper = command.spawn().context("cannot start Postgres")?;
+        let pipe = keeper.stdin.take().context("Postgres's keeper has no pipe")?;
+        Ok((keeper, pipe))
+    }
+
+    /// Whether the server came up; if it ended, another try on another port may do.
+    fn wait_until_ready(&self, keeper: &mut Child) -> Result<bool> {
+        let started = Instant::now();
+        while started.elapsed() < PATIENCE {
+            if keeper.try_wait()?.is_some() {
+                return Ok(false);
+            }
+            if self.folder.postmaster().is_some_and(|postmaster| postmaster.ready) {
+                return Ok(true);
+            }
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        bail!("Postgres is not ready after {} s: {}", PATIENCE.as_secs(), self.last_words())
+    }
+
+    /// A server that outlived its keeper is stopped; a file that a crash left behind is removed.
+    fn stop_leftover(&self) -> Result<()> {
+        let Some(postmaster) = self.folder.postmaster() else { return Ok(()) };
+        if !postmaster.is_running(&self.folder.data()) {
+            return fs::remove_file(self.folder.postmaster_file()).context("cannot remove the stale postmaster.pid");
+        }
+        let stopped = self
+            .command(&self.binaries.program("pg_ctl"))
+            .arg("--pgdata")
+            .arg(self.folder.data())
+            .args(["--mode", "fast", "--wait", "--silent", "stop"])
+            .output()
+            .context("cannot run pg_ctl")?;
+        // It may have ended by itself meanwhile.
+        if stopped.status.success() || self.folder.postmaster().is_none() {
+            return Ok(());
+        }
+        bail!("a Postgres still runs on {}: stop process {}", self.folder.data().display(), postmaster.pid)
+    }
+
+    fn command(&self, program: &Path) -> Command {
+        let mut command = Command::new(program);
+        command.current_dir("/");
+        if let Some(user) = self.user {
+            command.uid(user.uid).gid(user.gid);
+        }
+        command
+    }
+
+    fn last_words(&self) -> String {
+        let log = fs::read_to_string(self.folder.log()).unwrap_or_default();
+        let last = log.lines().rev().find(|line| !line.trim().is_empty()).unwrap_or("no reason given");
+        format!("{last} (see {})", self.folder.log().display())
+    }
+}
+
+fn settings(port: u16, purpose: Purpose) -> Vec<String> {
+    let mut settings = vec![
+        "listen_addresses=127.0.0.1".to_owned(),
+        format!("port={port}"),
+        "unix_socket_directories=".to_owned(),
+        "max_connections=400".to_owned(),
+        "log_line_prefix=%m [%p] ".to_owned(),
+    ];
+    if purpose == Purpose::ThrowAway {
+        let fast = ["fsync=off", "synchronous_commit=off", "full_page_writes=off", "wal_level=minimal"];
+        settings.extend(fast.map(str::to_owned));
+        settings.extend(["max_wal_senders=0", "autovacuum=off"].map(str::to_owned));
+    }
+    settings
+}
+
+fn new_password() -> String {
+    hex::encode(rand::random::<[u8; 24]>())
+}
+
+/// A port that was free a moment ago; should another program be faster, the start is tried again.
+fn free_port() -> Result<u16> {
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).context("no free port on 127.0.0.1")?;
+    Ok(listener.local_addr()?.port())
+}

@@ -1,0 +1,284 @@
+//! Step 4 of 7: Scheduler's REST API.
+//!
+//! The casing of parameters is AWS's and differs from operation to operation: bodies are Pascal case, so are the
+//! queries of the lists, and the queries of get and delete are lower camel case.
+
+use std::collections::BTreeMap;
+
+use axum::body::Bytes;
+use axum::extract::{Path, Query, Request, State};
+use axum::http::{HeaderName, HeaderValue};
+use axum::middleware::{Next, from_fn_with_state};
+use axum::response::{IntoResponse, Response};
+use axum::routing::{get, post};
+use axum::{Json, Router};
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
+use serde_json::{Value, json};
+use uuid::Uuid;
+
+use super::Scheduler;
+use super::constraint::{Pattern, Violations};
+use super::error::Error;
+use super::groups::NewGroup;
+use super::spec::Spec;
+use super::store::{Filter, Key};
+use super::wire::{GroupView, PutGroup, PutSchedule, ScheduleSummary, ScheduleView, Tag, Tags};
+
+const REQUEST_ID: HeaderName = HeaderName::from_static("x-amzn-requestid");
+const DEFAULT_PAGE: usize = 100;
+
+type Answer = Result<Json<Value>, Error>;
+
+/// The twelve operations.
+pub fn router(scheduler: Scheduler) -> Router {
+    Router::new()
+        .route("/schedules", get(list_schedules))
+        .route(
+            "/schedules/{name}",
+            post(create_schedule).put(update_schedule).get(get_schedule).delete(delete_schedule),
+        )
+        .route("/schedule-groups", get(list_groups))
+        .route("/schedule-groups/{name}", post(create_group).get(get_group).delete(delete_group))
+        .route("/tags/{*arn}", get(list_tags).post(tag_group).delete(untag_group))
+        .fallback(async || Error::UnknownOperation)
+        .method_not_allowed_fallback(async || Error::UnknownOperation)
+        .layer(from_fn_with_state(scheduler.clone(), take_time))
+        .with_state(scheduler)
+}
+
+/// Each call takes the latency that was asked for, counts against the quota, and has an id.
+async fn take_time(State(scheduler): State<Scheduler>, request: Request, next: Next) -> Response {
+    if !scheduler.0.latency.is_zero() {
+        tokio::time::sleep(scheduler.0.latency).await;
+    }
+    let mut response = match scheduler.0.quota.take() {
+        Ok(()) => next.run(request).await,
+        Err(throttled) => throttled.into_response(),
+    };
+    if let Ok(id) = HeaderValue::from_str(&Uuid::new_v4().to_string()) {
+        response.headers_mut().insert(REQUEST_ID, id);
+    }
+    response
+}
+
+async fn create_schedule(State(scheduler): State<Scheduler>, Path(name): Path<String>, bytes: Bytes) -> Answer {
+    let put: PutSchedule = body(&bytes)?;
+    let (now, key, token) = (scheduler.0.clock.now(), key(put.group_name.clone(), &name), put.client_token.clone());
+    let spec = Spec::from_request(&name, put, now)?;
+    let arn = scheduler.store().create(key, spec, token, now)?;
+    scheduler.0.changed.notify_one();
+    Ok(Json(json!({ "ScheduleArn": arn })))
+}
+
+async fn update_schedule(State(scheduler): State<Scheduler>, Path(name): Path<String>, bytes: Bytes) -> Answer {
+    let put: PutSchedule = body(&bytes)?;
+    let (now, key) = (scheduler.0.clock.now(), key(put.group_name.clone(), &name));
+    let spec = Spec::from_request(&name, put, now)?;
+    let arn = scheduler.store().update(key, spec, now)?;
+    scheduler.0.changed.notify_one();
+    Ok(Json(json!({ "ScheduleArn": arn })))
+}
+
+/// The query of GetSchedule, DeleteSchedule and DeleteScheduleGroup.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct OfGroup {
+    group_name: Option<String>,
+    client_token: Option<String>,
+}
+
+impl OfGroup {
+    fn key(self, name: &str) -> Result<Key, Error> {
+        let mut violations = Violations::default();
+        violations.name("name", name);
+        if let Some(group) = &self.group_name {
+            violations.name("groupName", group);
+        }
+        violations.token(self.client_token.as_deref());
+        violations.finish()?;
+        Ok(key(self.group_name, name))
+    }
+}
+
+async fn get_schedule(
+    State(scheduler): State<Scheduler>,
+    Path(name): Path<String>,
+    Query(query): Query<OfGroup>,
+) -> Answer {
+    let schedule = scheduler.store().get(&query.key(&name)?)?;
+    Ok(Json(json!(ScheduleView::from(&*schedule))))
+}
+
+async fn delete_schedule(
+    State(scheduler): State<Scheduler>,
+    Path(name): Path<String>,
+    Query(query): Query<OfGroup>,
+) -> Answer {
+    let now = scheduler.0.clock.now();
+    scheduler.store().delete(&query.key(&name)?, now)?;
+    scheduler.0.changed.notify_one();
+    Ok(Json(json!({})))
+}
+
+/// The query of the two lists.
+#[derive(Deserialize)]
+#[serde(rename_all = "PascalCase")]
+struct ListQuery {
+    schedule_group: Option<String>,
+    name_prefix: Option<String>,
+    state: Option<String>,
+    max_results: Option<String>,
+    next_token: Option<String>,
+}
+
+impl ListQuery {
+    fn check(&self) -> Result<(usize, Option<Key>), Error> {
+        let mut violations = Violations::default();
+        if let Some(group) = &self.schedule_group {
+            violations.name("groupName", group);
+        }
+        if let Some(prefix) = &self.name_prefix {
+            violations.name("namePrefix", prefix);
+        }
+        if let Some(state) = &self.state {
+            violations.one_of("state", state, &["ENABLED", "DISABLED"]);
+        }
+        let limit = self.max_results.as_deref().map(str::parse::<i64>).transpose();
+        let limit = limit.map_err(|_| Error::Serialization("MaxResults is not a number".to_owned()))?;
+        if let Some(limit) = limit {
+            violations.range("maxResults", limit, 1, 100);
+        }
+        if let Some(token) = &self.next_token {
+            violations.length("nextToken", token, 1, 2048);
+        }
+        violations.finish()?;
+        let after = self.next_token.as_deref().map(read_token).transpose()?;
+        Ok((limit.and_then(|limit| usize::try_from(limit).ok()).unwrap_or(DEFAULT_PAGE), after))
+    }
+}
+
+async fn list_schedules(State(scheduler): State<Scheduler>, Query(query): Query<ListQuery>) -> Answer {
+    let (limit, after) = query.check()?;
+    let filter = Filter { group: query.schedule_group, name_prefix: query.name_prefix, state: query.state };
+    let page = scheduler.store().list(&filter, after, limit)?;
+    let items: Vec<_> = page.items.iter().map(|schedule| ScheduleSummary::from(&**schedule)).collect();
+    Ok(list("Schedules", json!(items), page.last))
+}
+
+async fn create_group(State(scheduler): State<Scheduler>, Path(name): Path<String>, bytes: Bytes) -> Answer {
+    let put: PutGroup = body(&bytes)?;
+    let mut violations = Violations::default();
+    violations.name("name", &name);
+    violations.token(put.client_token.as_deref());
+    check_tags(&mut violations, &put.tags);
+    violations.finish()?;
+    let new = NewGroup { name, tags: put.tags, client_token: put.client_token };
+    let now = scheduler.0.clock.now();
+    let arn = scheduler.store().create_group(new, now)?;
+    Ok(Json(json!({ "ScheduleGroupArn": arn })))
+}
+
+async fn get_group(State(scheduler): State<Scheduler>, Path(name): Path<String>) -> Answer {
+    let mut violations = Violations::default();
+    violations.name("name", &name);
+    violations.finish()?;
+    let mut store = scheduler.store();
+    Ok(Json(json!(GroupView::from(store.groups().get(&name)?))))
+}
+
+async fn delete_group(
+    State(scheduler): State<Scheduler>,
+    Path(name): Path<String>,
+    Query(query): Query<OfGroup>,
+) -> Answer {
+    let name = query.key(&name)?.name;
+    let now = scheduler.0.clock.now();
+    scheduler.store().delete_group(&name, now)?;
+    scheduler.0.changed.notify_one();
+    Ok(Json(json!({})))
+}
+
+async fn list_groups(State(scheduler): State<Scheduler>, Query(query): Query<ListQuery>) -> Answer {
+    let (limit, after) = query.check()?;
+    let page = scheduler.store().groups().list(query.name_prefix.as_deref().unwrap_or_default(), after, limit);
+    let items: Vec<_> = page.items.iter().map(GroupView::from).collect();
+    Ok(list("ScheduleGroups", json!(items), page.last))
+}
+
+async fn list_tags(State(scheduler): State<Scheduler>, Path(arn): Path<String>) -> Answer {
+    check_group_arn(&arn)?;
+    let mut store = scheduler.store();
+    let tags = &store.groups().by_arn(&arn)?.tags;
+    let tags = tags.iter().map(|(key, value)| Tag { key: key.clone(), value: value.clone() }).collect();
+    Ok(Json(json!(Tags { tags })))
+}
+
+async fn tag_group(State(scheduler): State<Scheduler>, Path(arn): Path<String>, bytes: Bytes) -> Answer {
+    let new: Tags = body(&bytes)?;
+    let mut violations = Violations::default();
+    violations.pattern("resourceArn", &arn, Pattern::GroupArn);
+    check_tags(&mut violations, &new.tags);
+    violations.finish()?;
+    let now = scheduler.0.clock.now();
+    let mut store = scheduler.store();
+    let group = store.groups().by_arn(&arn)?;
+    group.tags.extend(new.tags.into_iter().map(|tag| (tag.key, tag.value)));
+    group.modified_on = now;
+    Ok(Json(json!({})))
+}
+
+async fn untag_group(
+    State(scheduler): State<Scheduler>,
+    Path(arn): Path<String>,
+    Query(query): Query<Vec<(String, String)>>,
+) -> Answer {
+    check_group_arn(&arn)?;
+    let now = scheduler.0.clock.now();
+    let mut store = scheduler.store();
+    let group = store.groups().by_arn(&arn)?;
+    for (_, key) in query.iter().filter(|(name, _)| name == "TagKeys") {
+        group.tags.remove(key);
+    }
+    group.modified_on = now;
+    Ok(Json(json!({})))
+}
+
+fn check_group_arn(arn: &str) -> Result<(), Error> {
+    let mut violations = Violations::default();
+    violations.pattern("resourceArn", arn, Pattern::GroupArn);
+    violations.finish()
+}
+
+fn check_tags(violations: &mut Violations, tags: &[Tag]) {
+    for tag in tags {
+        violations.length("tags.key", &tag.key, 1, 128);
+        violations.length("tags.value", &tag.value, 1, 256);
+    }
+}
+
+fn body<T: DeserializeOwned>(bytes: &Bytes) -> Result<T, Error> {
+    let text: &[u8] = if bytes.is_empty() { b"{}" } else { bytes };
+    serde_json::from_slice(text).map_err(|error| Error::Serialization(error.to_string()))
+}
+
+fn key(group: Option<String>, name: &str) -> Key {
+    Key { group: group.unwrap_or_else(|| "default".to_owned()), name: name.to_owned() }
+}
+
+fn list(field: &str, items: Value, last: Option<Key>) -> Json<Value> {
+    let mut answer = BTreeMap::from([(field, items)]);
+    if let Some(last) = last {
+        // A `/` is in no name, so that the two parts cannot be mistaken.
+        answer.insert("NextToken", json!(hex::encode(format!("{}/{}", last.group, last.name))));
+    }
+    Json(json!(answer))
+}
+
+fn read_token(token: &str) -> Result<Key, Error> {
+    let text = hex::decode(token).ok().and_then(|bytes| String::from_utf8(bytes).ok());
+    text.as_deref()
+        .and_then(|text| text.split_once('/'))
+        .map(|(group, name)| Key { group: group.to_owned(), name: name.to_owned() })
+        .ok_or_else(|| Error::Validation("Invalid NextToken.".to_owned()))
+}

@@ -1,0 +1,60 @@
+//! The answers that Scheduler gives when it refuses, with AWS's names and status codes.
+
+use axum::Json;
+use axum::http::{HeaderName, StatusCode};
+use axum::response::{IntoResponse, Response};
+use serde_json::json;
+
+const ERROR_TYPE: HeaderName = HeaderName::from_static("x-amzn-errortype");
+
+/// One refusal; the text becomes the body's `Message`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Error {
+    /// A field says what AWS does not take.
+    Validation(String),
+    /// The body is not the JSON that the operation reads.
+    Serialization(String),
+    /// No such schedule or group.
+    NotFound(String),
+    /// The name is taken.
+    Conflict(String),
+    /// One more than the account may have.
+    Quota(String),
+    /// More calls in this second than the account may make.
+    Throttled,
+    /// A path that is no operation of Scheduler.
+    UnknownOperation,
+}
+
+impl Error {
+    /// `Schedule {name} does not exist.`
+    pub fn no_schedule(name: &str) -> Error {
+        Error::NotFound(format!("Schedule {name} does not exist."))
+    }
+
+    /// `Schedule group {name} does not exist.`
+    pub fn no_group(name: &str) -> Error {
+        Error::NotFound(format!("Schedule group {name} does not exist."))
+    }
+
+    fn parts(self) -> (StatusCode, &'static str, String) {
+        match self {
+            Error::Validation(message) => (StatusCode::BAD_REQUEST, "ValidationException", message),
+            Error::Serialization(message) => (StatusCode::BAD_REQUEST, "SerializationException", message),
+            Error::NotFound(message) => (StatusCode::NOT_FOUND, "ResourceNotFoundException", message),
+            Error::Conflict(message) => (StatusCode::CONFLICT, "ConflictException", message),
+            Error::Quota(message) => (StatusCode::PAYMENT_REQUIRED, "ServiceQuotaExceededException", message),
+            Error::Throttled => (StatusCode::TOO_MANY_REQUESTS, "ThrottlingException", "Rate exceeded".to_owned()),
+            Error::UnknownOperation => {
+                (StatusCode::NOT_FOUND, "UnknownOperationException", "The operation is unknown.".to_owned())
+            }
+        }
+    }
+}
+
+impl IntoResponse for Error {
+    fn into_response(self) -> Response {
+        let (status, error_type, message) = self.parts();
+        (status, [(ERROR_TYPE, error_type)], Json(json!({ "Message": message }))).into_response()
+    }
+}

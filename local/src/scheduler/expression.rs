@@ -1,0 +1,140 @@
+//! Step 5 of 7: what a schedule's expression can be, and when it next comes.
+//!
+//! cronbox itself publishes `cron(...)` alone; `at(...)` and `rate(...)` are here for other clients.
+
+use chrono::{DateTime, DurationRound, NaiveDateTime, TimeDelta, TimeZone, Utc};
+use chrono_tz::Tz;
+
+use super::cron::{Cron, Fold};
+
+/// A schedule expression that EventBridge Scheduler accepts.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Expression {
+    /// `cron(minutes hours day-of-month month day-of-week year)`
+    Cron(Cron),
+    /// `at(yyyy-mm-ddThh:mm:ss)`, read in the schedule's timezone
+    At(NaiveDateTime),
+    /// `rate(value unit)`: real time, also across a change of the clocks
+    Rate(TimeDelta),
+}
+
+impl Expression {
+    /// Reads an expression; `None` where AWS answers `Invalid Schedule Expression`.
+    pub fn parse(text: &str) -> Option<Expression> {
+        let (kind, rest) = text.split_once('(')?;
+        let inner = rest.strip_suffix(')')?;
+        match kind {
+            "cron" => Cron::parse(inner).map(Expression::Cron),
+            "at" if inner.len() == "yyyy-mm-ddThh:mm:ss".len() => {
+                NaiveDateTime::parse_from_str(inner, "%Y-%m-%dT%H:%M:%S").ok().map(Expression::At)
+            }
+            "rate" => parse_rate(inner).map(Expression::Rate),
+            _ => None,
+        }
+    }
+
+    /// The first time strictly after `instant`; a rate counts from `origin`.
+    pub fn next_after(
+        &self,
+        instant: DateTime<Utc>,
+        origin: DateTime<Utc>,
+        tz: Tz,
+        fold: Fold,
+    ) -> Option<DateTime<Utc>> {
+        match self {
+            Expression::Cron(cron) => cron.next_after(instant, tz, fold),
+            Expression::At(wall) => {
+                tz.from_local_datetime(wall).earliest().map(|at| at.to_utc()).filter(|at| *at > instant)
+            }
+            Expression::Rate(_) if instant < origin => Some(origin),
+            Expression::Rate(interval) => {
+                let passed = (instant - origin).num_milliseconds() / interval.num_milliseconds();
+                TimeDelta::try_milliseconds(interval.num_milliseconds().checked_mul(passed + 1)?)
+                    .and_then(|ahead| origin.checked_add_signed(ahead))
+            }
+        }
+    }
+
+    /// From where a schedule made at `now` is evaluated: a rate fires at once, anything else only ahead.
+    pub fn first_evaluated_after(&self, now: DateTime<Utc>) -> DateTime<Utc> {
+        match self {
+            Expression::Rate(_) => now - TimeDelta::milliseconds(1),
+            Expression::Cron(_) | Expression::At(_) => now,
+        }
+    }
+
+    /// From where a rate counts: its StartDate, whose seconds AWS discards, else the time it was made.
+    pub fn origin(now: DateTime<Utc>, start_date: Option<DateTime<Utc>>) -> DateTime<Utc> {
+        start_date.map_or(now, |start| start.duration_trunc(TimeDelta::minutes(1)).unwrap_or(start))
+    }
+}
+
+fn parse_rate(text: &str) -> Option<TimeDelta> {
+    let (value, unit) = text.split_once(' ')?;
+    if value.is_empty() || !value.bytes().all(|byte| byte.is_ascii_digit()) {
+        return None;
+    }
+    let value: i64 = value.parse().ok().filter(|value| *value > 0)?;
+    match unit {
+        "minute" | "minutes" => TimeDelta::try_minutes(value),
+        "hour" | "hours" => TimeDelta::try_hours(value),
+        "day" | "days" => TimeDelta::try_days(value),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(text: &str) -> DateTime<Utc> {
+        text.parse().unwrap()
+    }
+
+    #[test]
+    fn what_aws_was_seen_to_reject_is_rejected() {
+        for text in [
+            "cron()",
+            "cron(INVALID)",
+            "cron(0 1 * * * *)",
+            "cron(7 20 * * NOT *)",
+            "cron(71 8 1 * ? *)",
+            "rate(10 seconds)",
+            "rate(30 seconds)",
+            "rate(10 years)",
+            "rate(10)",
+            "rate(10 minutess)",
+            "rate(-10 minutes)",
+            "rate( 10 minutes )",
+            "rate(0 minutes)",
+            " rate(10 minutes)",
+            "at(2021-12-31)",
+            "at(2021-12-31T23:59:59Z)",
+            "at(2021-12-31T23:59)",
+            "CRON(0 9 * * ? *)",
+            "0 9 * * *",
+            "",
+        ] {
+            assert_eq!(Expression::parse(text), None, "{text}");
+        }
+    }
+
+    #[test]
+    fn a_rate_fires_at_once_and_then_in_real_time() {
+        let rate = Expression::parse("rate(1 day)").unwrap();
+        let made = at("2026-03-07T12:00:30Z");
+        let first =
+            rate.next_after(rate.first_evaluated_after(made), made, Tz::America__New_York, Fold::First).unwrap();
+        assert_eq!(first, made);
+        assert_eq!(rate.next_after(first, made, Tz::America__New_York, Fold::First), Some(at("2026-03-08T12:00:30Z")));
+    }
+
+    #[test]
+    fn at_is_read_in_the_timezone_and_comes_once() {
+        let once = Expression::parse("at(2026-07-01T09:30:00)").unwrap();
+        let made = at("2026-06-01T00:00:00Z");
+        let fire = once.next_after(made, made, Tz::Europe__Paris, Fold::First);
+        assert_eq!(fire, Some(at("2026-07-01T07:30:00Z")));
+        assert_eq!(once.next_after(fire.unwrap(), made, Tz::Europe__Paris, Fold::First), None);
+    }
+}

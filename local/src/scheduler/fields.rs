@@ -1,0 +1,173 @@
+//! Step 5 of 7: the grammar of EventBridge's six cron fields, as AWS documents it.
+//!
+//! Deliberately strict: what AWS does not document (`LW`, `L-3`, wrap-around ranges, lower-case names, a step between
+//! weekdays) is refused here and must never be published.
+
+use super::cron::{Cron, Day, FIRST_YEAR, LAST_YEAR};
+
+/// One field's values and the names that stand for them.
+struct Field {
+    min: u32,
+    max: u32,
+    names: &'static [&'static str],
+}
+
+const MINUTES: Field = Field { min: 0, max: 59, names: &[] };
+const HOURS: Field = Field { min: 0, max: 23, names: &[] };
+const DAYS: Field = Field { min: 1, max: 31, names: &[] };
+const MONTHS: Field = Field {
+    min: 1,
+    max: 12,
+    names: &["JAN", "FEB", "MAR", "APR", "MAY", "JUN", "JUL", "AUG", "SEP", "OCT", "NOV", "DEC"],
+};
+const WEEKDAYS: Field = Field { min: 1, max: 7, names: &["SUN", "MON", "TUE", "WED", "THU", "FRI", "SAT"] };
+const YEARS: Field = Field { min: FIRST_YEAR as u32, max: LAST_YEAR as u32, names: &[] };
+
+impl Cron {
+    /// Reads the text between the parentheses of `cron(...)`; `None` where AWS would not take it.
+    pub fn parse(text: &str) -> Option<Cron> {
+        let fields: Vec<&str> = text.split(' ').collect();
+        let [minutes, hours, day_of_month, month, day_of_week, year] = fields[..] else { return None };
+        let day = match (day_of_month, day_of_week) {
+            ("?", "?") => return None,
+            (day_of_month, "?") => parse_day_of_month(day_of_month)?,
+            ("?", day_of_week) => parse_day_of_week(day_of_week)?,
+            _ => return None,
+        };
+        let mut years = vec![false; (YEARS.max - YEARS.min + 1) as usize];
+        for value in values(year, &YEARS)? {
+            years[(value - YEARS.min) as usize] = true;
+        }
+        Some(Cron {
+            minutes: bits(minutes, &MINUTES)?,
+            hours: bits(hours, &HOURS)?,
+            day,
+            months: bits(month, &MONTHS)?,
+            years,
+        })
+    }
+}
+
+fn parse_day_of_month(text: &str) -> Option<Day> {
+    let (mut days, mut last, mut nearest_weekday_to) = (0, false, 0);
+    for item in text.split(',') {
+        match item.strip_suffix('W') {
+            _ if item == "L" => last = true,
+            Some(day) => nearest_weekday_to |= 1 << number(day, &DAYS)?,
+            None => days |= bits(item, &DAYS)?,
+        }
+    }
+    Some(Day::OfMonth { days, last, nearest_weekday_to })
+}
+
+fn parse_day_of_week(text: &str) -> Option<Day> {
+    if let Some((weekday, nth)) = text.split_once('#') {
+        return Some(Day::Nth {
+            weekday: number(weekday, &WEEKDAYS)?,
+            nth: number(nth, &Field { min: 1, max: 5, names: &[] })?,
+        });
+    }
+    // AWS's table lists no `/` for this field.
+    if text.contains('/') {
+        return None;
+    }
+    let (mut weekdays, mut last) = (0, 0);
+    for item in text.split(',') {
+        match item.strip_suffix('L') {
+            Some(weekday) => last |= 1 << number(weekday, &WEEKDAYS)?,
+            None => weekdays |= bits(item, &WEEKDAYS)?,
+        }
+    }
+    Some(Day::OfWeek { weekdays, last })
+}
+
+fn bits(text: &str, field: &Field) -> Option<u64> {
+    values(text, field).map(|values| values.iter().fold(0, |set, value| set | 1 << value))
+}
+
+fn values(text: &str, field: &Field) -> Option<Vec<u32>> {
+    text.split(',').map(|item| item_values(item, field)).collect::<Option<Vec<_>>>().map(|items| items.concat())
+}
+
+/// `*`, `a`, `a-b`, each with an optional `/step`; `a/step` runs to the end of the field.
+fn item_values(item: &str, field: &Field) -> Option<Vec<u32>> {
+    let (range, step) = match item.split_once('/') {
+        Some((range, step)) => (range, Some(number(step, &Field { min: 1, max: field.max, names: &[] })?)),
+        None => (item, None),
+    };
+    let (from, to) = match (range, range.split_once('-')) {
+        ("*", _) => (field.min, field.max),
+        (_, Some((from, to))) => (number(from, field)?, number(to, field)?),
+        (single, None) if step.is_some() => (number(single, field)?, field.max),
+        (single, None) => (number(single, field)?, number(single, field)?),
+    };
+    (from <= to).then(|| (from..=to).step_by(step.unwrap_or(1) as usize).collect())
+}
+
+fn number(text: &str, field: &Field) -> Option<u32> {
+    if let Some(position) = field.names.iter().position(|name| *name == text) {
+        return Some(field.min + position as u32);
+    }
+    let digits = !text.is_empty() && text.len() <= 4 && text.bytes().all(|byte| byte.is_ascii_digit());
+    text.parse().ok().filter(|value| digits && (field.min..=field.max).contains(value))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_aws_was_seen_to_accept_is_accepted() {
+        for text in [
+            "0-15/1 8-8 ? * 2,3,4,5,6,7 *",
+            "30-30 13-13 ? * 2,4,6 *",
+            "1-31/30 1-1 ? * 1,7 *",
+            "0 11-23/2 * * ? *",
+            "1 1-12/3 * * ? *",
+            "0 10 * * ? *",
+            "15 12 ? * MON-FRI *",
+            "0 8 1 * ? *",
+            "0 9 ? * 3#2 *",
+            "0 9 ? * 6L *",
+            "0 9 3W * ? *",
+            "0 9 L * ? *",
+            "1/10 * * JAN,JUL ? 2026-2030/2",
+        ] {
+            assert!(Cron::parse(text).is_some(), "{text}");
+        }
+    }
+
+    #[test]
+    fn what_aws_was_seen_to_reject_is_rejected() {
+        for text in ["0 1 * * * *", "7 20 * * NOT *", "71 8 1 * ? *", "", "INVALID", "0 0 12 * * ? *"] {
+            assert!(Cron::parse(text).is_none(), "{text}");
+        }
+    }
+
+    #[test]
+    fn what_aws_does_not_document_is_rejected() {
+        for text in [
+            "0 9 LW * ? *",
+            "0 9 L-3 * ? *",
+            "0 9 ? * L *",
+            "0 9 ? * FRI-MON *",
+            "0 22-2 * * ? *",
+            "0 9 ? * mon *",
+            "0 9 ? jan MON *",
+            "0 9 ? * MON-FRI/2 *",
+            "0 9 ? * 3#1,6#3 *",
+            "0 9 ? * ? *",
+            "0 9 * * ?",
+            " 0 9 * * ? *",
+            "0  9 * * ? *",
+            "0 9 * * ? 2200",
+            "0 9 0 * ? *",
+            "0 9 ? * 0 *",
+            "*/0 9 * * ? *",
+            "+5 9 * * ? *",
+            "0, 9 * * ? *",
+        ] {
+            assert!(Cron::parse(text).is_none(), "{text}");
+        }
+    }
+}

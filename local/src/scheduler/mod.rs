@@ -1,0 +1,91 @@
+//! Step 4 of 7: a stand-in for EventBridge Scheduler, in memory, behind Scheduler's own REST API.
+//!
+//! The AWS SDKs, the AWS CLI, boto3 and Terraform speak to it as to AWS: point them to its address. It keeps
+//! schedules and groups, and knows by its own evaluation when each fires; `fires` lets them.
+
+pub mod api;
+pub mod constraint;
+pub mod cron;
+pub mod error;
+pub mod expression;
+mod fields;
+pub mod groups;
+mod quota;
+pub mod spec;
+pub mod store;
+pub mod wire;
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use chrono::{DateTime, Utc};
+use schedule::Clock;
+use tokio::sync::Notify;
+
+use self::cron::Fold;
+use self::quota::Quota;
+use self::store::{Account, Due, Store};
+
+/// One account of Scheduler; clones are the same account.
+#[derive(Clone)]
+pub struct Scheduler(Arc<Shared>);
+
+/// How the stand-in behaves.
+#[derive(Clone, Debug, Default)]
+pub struct Options {
+    /// Whose schedules these are
+    pub account: Account,
+    /// How a time that occurs twice fires
+    pub fold: Fold,
+    /// How long each call of the API takes
+    pub latency: Duration,
+    /// Above so many calls a second the API answers 429; `None` = as many as come
+    pub calls_per_second: Option<u32>,
+}
+
+struct Shared {
+    clock: Clock,
+    latency: Duration,
+    quota: Quota,
+    store: Mutex<Store>,
+    changed: Notify,
+}
+
+impl Scheduler {
+    /// An account with nothing in it but the group `default`.
+    pub fn new(options: Options, clock: Clock) -> Scheduler {
+        let store = Store::new(options.account, options.fold, clock.now());
+        Scheduler(Arc::new(Shared {
+            clock,
+            latency: options.latency,
+            quota: Quota::new(options.calls_per_second),
+            store: Mutex::new(store),
+            changed: Notify::new(),
+        }))
+    }
+
+    /// The next time at which anything fires, if that is not after `until`.
+    pub fn next_due(&self, until: DateTime<Utc>) -> Option<DateTime<Utc>> {
+        self.store().next_due().filter(|at| *at <= until)
+    }
+
+    /// Takes what is due at `now`, in the order of time.
+    pub fn take_due(&self, now: DateTime<Utc>) -> Vec<Due> {
+        self.store().take_due(now)
+    }
+
+    /// The clock that it evaluates by.
+    pub fn clock(&self) -> &Clock {
+        &self.0.clock
+    }
+
+    /// What stands.
+    pub fn store(&self) -> MutexGuard<'_, Store> {
+        self.0.store.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Returns when a schedule was made, replaced or deleted since the last call.
+    pub async fn changed(&self) {
+        self.0.changed.notified().await;
+    }
+}

@@ -1,0 +1,36 @@
+//! How many calls a second the API takes: over the quota, AWS refuses for the rest of the second.
+
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use super::error::Error;
+
+/// Calls a second, counted in real time whatever the business clock says.
+pub(super) struct Quota {
+    calls_per_second: Option<u32>,
+    second: Mutex<(Instant, u32)>,
+}
+
+impl Quota {
+    /// A quota; `None` = as many calls as come.
+    pub(super) fn new(calls_per_second: Option<u32>) -> Quota {
+        Quota { calls_per_second, second: Mutex::new((Instant::now(), 0)) }
+    }
+
+    /// Counts one call.
+    ///
+    /// # Errors
+    /// ThrottlingException above the quota.
+    pub(super) fn take(&self) -> Result<(), Error> {
+        let Some(limit) = self.calls_per_second else { return Ok(()) };
+        let mut second = self.second.lock().unwrap_or_else(PoisonError::into_inner);
+        if second.0.elapsed() >= Duration::from_secs(1) {
+            *second = (Instant::now(), 0);
+        }
+        if second.1 >= limit {
+            return Err(Error::Throttled);
+        }
+        second.1 += 1;
+        Ok(())
+    }
+}

@@ -1,0 +1,307 @@
+//! Step 4 of 7: the schedules and groups that stand in the stand-in, in memory.
+//!
+//! Beside them an index of when each schedule fires next, so that a fire costs the same with ten and with 100,000.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Bound;
+use std::sync::Arc;
+
+use chrono::{DateTime, TimeDelta, Utc};
+
+use super::cron::Fold;
+use super::error::Error;
+use super::expression::Expression;
+use super::groups::{Groups, NewGroup};
+use super::spec::{Completion, Spec, State};
+
+/// All that one account has in one region.
+pub struct Store {
+    account: Account,
+    fold: Fold,
+    groups: Groups,
+    schedules: BTreeMap<Key, Arc<Schedule>>,
+    next: BTreeSet<(DateTime<Utc>, Key)>,
+    overdue: Vec<Due>,
+}
+
+/// Whose schedules these are, and how many there may be.
+#[derive(Clone, Debug)]
+pub struct Account {
+    /// Part of every name of a resource
+    pub region: String,
+    /// Twelve digits
+    pub id: String,
+    /// AWS gives ten million
+    pub max_schedules: usize,
+    /// AWS gives 500
+    pub max_groups: usize,
+}
+
+/// The name of a schedule: unique in its group.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Key {
+    /// The group
+    pub group: String,
+    /// The name in the group
+    pub name: String,
+}
+
+/// A schedule as it stands.
+#[derive(Clone, Debug)]
+pub struct Schedule {
+    /// Its name
+    pub key: Key,
+    /// Its full name
+    pub arn: String,
+    /// What it says
+    pub spec: Spec,
+    /// When it was made
+    pub created_on: DateTime<Utc>,
+    /// When it was last replaced
+    pub modified_on: DateTime<Utc>,
+    /// When it fires next
+    pub next: Option<DateTime<Utc>>,
+    origin: DateTime<Utc>,
+    client_token: Option<String>,
+}
+
+/// A schedule whose time has come.
+#[derive(Clone, Debug)]
+pub struct Due {
+    /// The time
+    pub at: DateTime<Utc>,
+    /// The schedule as it stood then
+    pub schedule: Arc<Schedule>,
+}
+
+/// A page of a list, and where the next one starts.
+pub struct Page<T> {
+    /// The items
+    pub items: Vec<T>,
+    /// The last item's place, if there are more
+    pub last: Option<Key>,
+}
+
+/// Which schedules are listed.
+#[derive(Clone, Debug, Default)]
+pub struct Filter {
+    /// Of this group alone
+    pub group: Option<String>,
+    /// With names that start so
+    pub name_prefix: Option<String>,
+    /// In this state
+    pub state: Option<String>,
+}
+
+impl<T> Page<T> {
+    /// The first `limit` of `items`.
+    pub fn of(items: impl Iterator<Item = T>, limit: usize, key: impl Fn(&T) -> Key) -> Page<T> {
+        let mut items: Vec<T> = items.take(limit + 1).collect();
+        let more = items.len() > limit;
+        items.truncate(limit);
+        Page { last: items.last().filter(|_| more).map(key), items }
+    }
+}
+
+impl Default for Account {
+    fn default() -> Self {
+        Account {
+            region: "us-east-1".to_owned(),
+            id: "123456789012".to_owned(),
+            max_schedules: 10_000_000,
+            max_groups: 500,
+        }
+    }
+}
+
+impl Store {
+    /// An account with its group `default` and nothing in it.
+    pub fn new(account: Account, fold: Fold, now: DateTime<Utc>) -> Store {
+        Store {
+            groups: Groups::new(&account, now),
+            account,
+            fold,
+            schedules: BTreeMap::new(),
+            next: BTreeSet::new(),
+            overdue: Vec::new(),
+        }
+    }
+
+    /// Makes a schedule; a repeat with the same client token changes nothing.
+    ///
+    /// # Errors
+    /// The group is missing, the name is taken, or the account is full.
+    pub fn create(&mut self, key: Key, spec: Spec, token: Option<String>, now: DateTime<Utc>) -> Result<String, Error> {
+        self.groups.get(&key.group)?;
+        if let Some(standing) = self.schedules.get(&key) {
+            let repeated = token.is_some() && standing.client_token == token;
+            return if repeated {
+                Ok(standing.arn.clone())
+            } else {
+                Err(Error::Conflict(format!("Schedule {} already exists.", key.name)))
+            };
+        }
+        if self.schedules.len() >= self.account.max_schedules {
+            return Err(Error::Quota("You have exceeded the quota of schedules for this account.".to_owned()));
+        }
+        Ok(self.put(key, spec, token, now, now))
+    }
+
+    /// Replaces a schedule whole.
+    ///
+    /// # Errors
+    /// The group or the schedule is missing.
+    pub fn update(&mut self, key: Key, spec: Spec, now: DateTime<Utc>) -> Result<String, Error> {
+        let standing = self.remove(&key, now)?;
+        Ok(self.put(key, spec, standing.client_token.clone(), standing.created_on, now))
+    }
+
+    /// Deletes a schedule.
+    ///
+    /// # Errors
+    /// The group or the schedule is missing.
+    pub fn delete(&mut self, key: &Key, now: DateTime<Utc>) -> Result<(), Error> {
+        self.remove(key, now).map(drop)
+    }
+
+    /// One schedule.
+    ///
+    /// # Errors
+    /// The group or the schedule is missing.
+    pub fn get(&self, key: &Key) -> Result<Arc<Schedule>, Error> {
+        self.groups.get(&key.group)?;
+        self.schedules.get(key).cloned().ok_or_else(|| Error::no_schedule(&key.name))
+    }
+
+    /// Up to `limit` schedules by group and name, after `after`.
+    ///
+    /// # Errors
+    /// The group that is asked for is missing.
+    pub fn list(&self, filter: &Filter, after: Option<Key>, limit: usize) -> Result<Page<Arc<Schedule>>, Error> {
+        if let Some(group) = &filter.group {
+            self.groups.get(group)?;
+        }
+        let first = Key {
+            group: filter.group.clone().unwrap_or_default(),
+            name: filter.group.as_ref().and(filter.name_prefix.clone()).unwrap_or_default(),
+        };
+        let start = match after {
+            Some(after) if after >= first => Bound::Excluded(after),
+            _ => Bound::Included(first),
+        };
+        let items = self
+            .schedules
+            .range((start, Bound::Unbounded))
+            .map(|(_, schedule)| schedule)
+            .take_while(|schedule| filter.group.as_ref().is_none_or(|group| *group == schedule.key.group))
+            .filter(|schedule| filter.name_prefix.as_ref().is_none_or(|prefix| schedule.key.name.starts_with(prefix)))
+            .filter(|schedule| filter.state.as_ref().is_none_or(|state| state == schedule.spec.state.as_str()));
+        Ok(Page::of(items.cloned(), limit, |schedule| schedule.key.clone()))
+    }
+
+    /// Makes a group.
+    ///
+    /// # Errors
+    /// The name is taken, or the account is full.
+    pub fn create_group(&mut self, new: NewGroup, now: DateTime<Utc>) -> Result<String, Error> {
+        self.groups.create(&self.account, new, now)
+    }
+
+    /// Deletes a group with all its schedules, at once (AWS takes a while).
+    ///
+    /// # Errors
+    /// The group is missing, or is `default`.
+    pub fn delete_group(&mut self, name: &str, now: DateTime<Utc>) -> Result<(), Error> {
+        self.groups.remove(name)?;
+        let keys: Vec<Key> = self.schedules.keys().filter(|key| key.group == name).cloned().collect();
+        for key in keys {
+            self.take(&key, now);
+        }
+        Ok(())
+    }
+
+    /// The groups, to read them and to change their tags.
+    pub fn groups(&mut self) -> &mut Groups {
+        &mut self.groups
+    }
+
+    /// The next time at which anything fires.
+    pub fn next_due(&self) -> Option<DateTime<Utc>> {
+        let overdue = self.overdue.iter().map(|due| due.at).min();
+        overdue.into_iter().chain(self.next.first().map(|(at, _)| *at)).min()
+    }
+
+    /// Takes what is due at `now`, in the order of time; each schedule moves on to its next time.
+    pub fn take_due(&mut self, now: DateTime<Utc>) -> Vec<Due> {
+        let mut due = std::mem::take(&mut self.overdue);
+        while let Some((at, key)) = self.next.pop_first() {
+            if at > now {
+                self.next.insert((at, key));
+                break;
+            }
+            let Some(schedule) = self.schedules.remove(&key) else { continue };
+            let next = self.next_of(&schedule, at);
+            due.push(Due { at, schedule: Arc::clone(&schedule) });
+            match next {
+                None if schedule.spec.completion == Completion::Delete => {}
+                _ => self.stand(Schedule { next, ..Arc::unwrap_or_clone(schedule) }),
+            }
+        }
+        due.sort_by_key(|due| due.at);
+        due
+    }
+
+    fn put(
+        &mut self,
+        key: Key,
+        spec: Spec,
+        client_token: Option<String>,
+        created_on: DateTime<Utc>,
+        now: DateTime<Utc>,
+    ) -> String {
+        let Account { region, id, .. } = &self.account;
+        let arn = format!("arn:aws:scheduler:{region}:{id}:schedule/{}/{}", key.group, key.name);
+        let origin = Expression::origin(now, spec.start_date);
+        let from = spec.expression.first_evaluated_after(now);
+        let mut schedule =
+            Schedule { key, arn: arn.clone(), spec, created_on, modified_on: now, next: None, origin, client_token };
+        schedule.next = self.next_of(&schedule, from);
+        self.stand(schedule);
+        arn
+    }
+
+    fn stand(&mut self, schedule: Schedule) {
+        if let Some(next) = schedule.next {
+            self.next.insert((next, schedule.key.clone()));
+        }
+        self.schedules.insert(schedule.key.clone(), Arc::new(schedule));
+    }
+
+    fn remove(&mut self, key: &Key, now: DateTime<Utc>) -> Result<Arc<Schedule>, Error> {
+        self.groups.get(&key.group)?;
+        self.take(key, now).ok_or_else(|| Error::no_schedule(&key.name))
+    }
+
+    /// Takes a schedule away. An edit does not take back a fire whose time has come: AWS would send it, too.
+    fn take(&mut self, key: &Key, now: DateTime<Utc>) -> Option<Arc<Schedule>> {
+        let schedule = self.schedules.remove(key)?;
+        if let Some(at) = schedule.next {
+            self.next.remove(&(at, key.clone()));
+            if at <= now {
+                self.overdue.push(Due { at, schedule: Arc::clone(&schedule) });
+            }
+        }
+        Some(schedule)
+    }
+
+    fn next_of(&self, schedule: &Schedule, after: DateTime<Utc>) -> Option<DateTime<Utc>> {
+        let spec = &schedule.spec;
+        if spec.state == State::Disabled {
+            return None;
+        }
+        let just_before_start = spec.start_date.map(|start| start - TimeDelta::milliseconds(1));
+        let from = just_before_start.map_or(after, |start| start.max(after));
+        let next = spec.expression.next_after(from, schedule.origin, spec.timezone, self.fold)?;
+        spec.end_date.is_none_or(|end| next <= end).then_some(next)
+    }
+}
