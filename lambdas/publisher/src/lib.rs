@@ -1,1 +1,121 @@
-//! To be written.
+//! Steps 3 and 4 of 7: the publisher drains the outbox into EventBridge Scheduler.
+//!
+//! [`Publisher::drain`] is a pipeline of batches: **claim** what is due, by workflow
+//! (`outbox.rs`), **read** those workflows as they stand (`workflows.rs`, `desired.rs`),
+//! **converge** their schedules, holding neither transaction nor connection (`converge.rs`,
+//! `schedules.rs`), and **settle** what became of it, fenced by epoch (`settle.rs`). While one batch
+//! waits for EventBridge, the next is claimed and the last is settled.
+//!
+//! It is a reconciler: whatever dies, the lease lapses and somebody looks again; nothing is
+//! replayed, so repeats do no harm. However many publishers run, one works on a workflow.
+
+mod backoff;
+mod config;
+mod converge;
+mod desired;
+mod drain;
+mod fault;
+mod inject;
+mod lambda;
+mod lease;
+mod listen;
+mod once;
+mod outbox;
+mod report;
+mod schedules;
+mod secret;
+mod settle;
+mod settlement;
+mod workflows;
+
+use std::sync::Arc;
+
+use schedule::Clock;
+use sqlx::PgPool;
+use tokio::sync::{Semaphore, SemaphorePermit};
+use uuid::Uuid;
+
+pub use config::{Arguments, Config, Database};
+#[cfg(debug_assertions)]
+pub use inject::Fault;
+pub use lambda::serve as serve_lambda;
+pub use report::{Report, Unsettled};
+pub use schedules::scheduler_client;
+pub use secret::dsn;
+
+use crate::backoff::Backoff;
+use crate::inject::Injector;
+use crate::outbox::Claimant;
+use crate::schedules::Schedules;
+
+/// One publisher; clones are the same one.
+#[derive(Clone)]
+pub struct Publisher(Arc<Parts>);
+
+struct Parts {
+    config: Config,
+    pool: PgPool,
+    schedules: Schedules,
+    clock: Clock,
+    claimant: Claimant,
+    places: Semaphore,
+    backoff: Backoff,
+    injector: Injector,
+}
+
+impl Publisher {
+    /// Makes a publisher; it does nothing until it is told to drain.
+    pub fn new(config: Config, pool: PgPool, scheduler: aws_sdk_scheduler::Client, clock: Clock) -> Self {
+        #[cfg(debug_assertions)]
+        let injector = Injector::new(config.fault.clone());
+        #[cfg(not(debug_assertions))]
+        let injector = Injector;
+        Publisher(Arc::new(Parts {
+            schedules: Schedules::new(scheduler, config.schedule_group.clone()),
+            claimant: Claimant {
+                owner: format!("publisher-{}", Uuid::new_v4()),
+                batch_size: config.batch_size,
+                max_attempts: config.max_attempts,
+            },
+            places: Semaphore::new(usize::from(config.api_concurrency)),
+            backoff: Backoff::default(),
+            injector,
+            config,
+            pool,
+            clock,
+        }))
+    }
+
+    fn config(&self) -> &Config {
+        &self.0.config
+    }
+
+    fn pool(&self) -> &PgPool {
+        &self.0.pool
+    }
+
+    fn schedules(&self) -> &Schedules {
+        &self.0.schedules
+    }
+
+    fn clock(&self) -> &Clock {
+        &self.0.clock
+    }
+
+    fn claimant(&self) -> &Claimant {
+        &self.0.claimant
+    }
+
+    fn backoff(&self) -> &Backoff {
+        &self.0.backoff
+    }
+
+    fn injector(&self) -> &Injector {
+        &self.0.injector
+    }
+
+    /// A place among the calls in flight; `None` never happens, the semaphore is never closed.
+    async fn place(&self) -> Option<SemaphorePermit<'_>> {
+        self.0.places.acquire().await.ok()
+    }
+}

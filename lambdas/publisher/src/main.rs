@@ -1,2 +1,72 @@
-//! To be written.
-fn main() {}
+//! Steps 3 and 4 of 7: the publisher, as a Lambda, as a daemon (`--listen`) or for one go (`--once`).
+
+use std::process::ExitCode;
+use std::time::Duration;
+
+use anyhow::{anyhow, bail};
+use publisher::{Arguments, Publisher, Report, Unsettled};
+use schedule::Clock;
+use tokio::signal::unix::{SignalKind, signal};
+use tracing_subscriber::EnvFilter;
+
+#[tokio::main(flavor = "current_thread")]
+async fn main() -> ExitCode {
+    match run().await {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("publisher: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+async fn run() -> anyhow::Result<()> {
+    let arguments = Arguments::read().map_err(|sentence| anyhow!(sentence))?;
+    let Arguments { once, listen, is_lambda, database, config } = arguments;
+    log(is_lambda);
+    if !(once || listen || is_lambda) {
+        bail!("say --once or --listen; without either it runs as a Lambda alone");
+    }
+    let pool = db::pool(&db::Options {
+        dsn: publisher::dsn(&database).await?,
+        max_connections: if listen { 6 } else { 3 },
+        acquire_timeout: Duration::from_secs(5),
+        application_name: "cronbox publisher",
+    })?;
+    let publisher = Publisher::new(config, pool, publisher::scheduler_client(None).await, Clock::System);
+    if once {
+        print(publisher.once().await)
+    } else if listen {
+        publisher.listen(stop()).await
+    } else {
+        publisher::serve_lambda(publisher).await.map_err(|error| anyhow!(error))
+    }
+}
+
+/// The report as one JSON line, also when the time was up.
+fn print(drained: anyhow::Result<Report>) -> anyhow::Result<()> {
+    let report = match &drained {
+        Ok(report) => Some(report),
+        Err(error) => error.downcast_ref::<Unsettled>().map(|unsettled| &unsettled.report),
+    };
+    if let Some(report) = report {
+        println!("{}", serde_json::to_string(report)?);
+    }
+    drained.map(drop)
+}
+
+/// Logs to stderr, because stdout is the report's; in a Lambda as JSON, which CloudWatch can query.
+fn log(is_lambda: bool) {
+    let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("info"));
+    let log = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
+    if is_lambda { log.json().init() } else { log.init() }
+}
+
+/// Ends at SIGTERM or Ctrl-C.
+async fn stop() {
+    let Ok(mut terminated) = signal(SignalKind::terminate()) else { return std::future::pending().await };
+    tokio::select! {
+        _ = terminated.recv() => {}
+        _ = tokio::signal::ctrl_c() => {}
+    }
+}

@@ -1,0 +1,49 @@
+//! Step 4 of 7: how long a workflow waits after a failure.
+//!
+//! Full jitter, because a fixed delay lets a thousand workflows come back as one herd. The steps
+//! live in this process alone: forgetting them means no more than an earlier try.
+
+use std::collections::HashMap;
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use schedule::WorkflowId;
+
+const FIRST: Duration = Duration::from_secs(2);
+const LONGEST: Duration = Duration::from_secs(15 * 60);
+
+/// The failures in a row of each workflow.
+#[derive(Debug, Default)]
+pub(crate) struct Backoff(Mutex<HashMap<WorkflowId, u32>>);
+
+impl Backoff {
+    /// Counts a failure and says how long to wait.
+    pub(crate) fn after_failure(&self, workflow: WorkflowId) -> Duration {
+        let mut failures = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let step = failures.entry(workflow).or_default();
+        let wait = LONGEST.min(FIRST.saturating_mul(2_u32.saturating_pow(*step)));
+        *step = step.saturating_add(1);
+        wait.mul_f64(rand::random_range(0.0..=1.0))
+    }
+
+    /// Forgets the failures of a workflow that has come to an end, good or bad.
+    pub(crate) fn reset(&self, workflow: WorkflowId) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).remove(&workflow);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn waits_double_up_to_a_quarter_of_an_hour_and_begin_anew_after_a_success() {
+        let backoff = Backoff::default();
+        for step in 0..40 {
+            let most = LONGEST.min(FIRST * 2_u32.pow(step.min(20)));
+            assert!(backoff.after_failure(WorkflowId(1)) <= most, "step {step}");
+        }
+        backoff.reset(WorkflowId(1));
+        assert!(backoff.after_failure(WorkflowId(1)) <= FIRST);
+    }
+}

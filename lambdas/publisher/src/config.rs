@@ -1,0 +1,117 @@
+//! Step 3 of 7: what the publisher is told from outside.
+
+use clap::builder::NonEmptyStringValueParser;
+use clap::error::{ContextKind, ContextValue, ErrorKind};
+use clap::{Args, Parser};
+use schedule::Environment;
+
+#[cfg(debug_assertions)]
+use crate::inject::Fault;
+
+/// Drains the outbox into EventBridge Scheduler.
+#[derive(Parser)]
+#[command(name = "publisher", version)]
+pub struct Arguments {
+    /// Drain until nothing is due, print the report as one JSON line, end.
+    #[arg(long, conflicts_with = "listen")]
+    pub once: bool,
+    /// Stay, and publish each edit as soon as Postgres tells of it.
+    #[arg(long)]
+    pub listen: bool,
+    /// Set by Lambda alone.
+    #[arg(skip)]
+    pub is_lambda: bool,
+    /// Where the outbox is.
+    #[command(flatten)]
+    pub database: Database,
+    /// What to publish, and how fast.
+    #[command(flatten)]
+    pub config: Config,
+}
+
+/// Where the outbox is: a DSN, or the secret that holds it. No `Debug`, a DSN holds a password.
+#[derive(Args, Clone)]
+pub struct Database {
+    /// `postgres://user:password@host:port/database`
+    #[arg(long, env = "DB_DSN", hide_env_values = true, required_unless_present = "db_secret_arn", value_parser = NonEmptyStringValueParser::new())]
+    pub db_dsn: Option<String>,
+    /// Secrets Manager's ARN of a DSN, or of RDS's JSON (username, password, host, port, dbname).
+    #[arg(long, env = "DB_SECRET_ARN", value_parser = NonEmptyStringValueParser::new())]
+    pub db_secret_arn: Option<String>,
+}
+
+/// What to publish, and how fast.
+#[derive(Args, Clone, Debug)]
+pub struct Config {
+    /// Part of every schedule's name, so that environments can share an account.
+    #[arg(long, env = "ENV")]
+    pub env: Environment,
+    /// What a schedule invokes.
+    #[arg(long, env = "RUNNER_LAMBDA_ARN", value_parser = NonEmptyStringValueParser::new())]
+    pub runner_lambda_arn: String,
+    /// The role in which EventBridge invokes it.
+    #[arg(long, env = "SCHEDULER_ROLE_ARN", value_parser = NonEmptyStringValueParser::new())]
+    pub scheduler_role_arn: String,
+    /// The schedule group; made by Terraform (or by the local stack), never by the publisher.
+    #[arg(long, env = "SCHEDULE_GROUP", value_parser = NonEmptyStringValueParser::new())]
+    pub schedule_group: String,
+    /// Where EventBridge leaves the fires that it could not deliver.
+    #[arg(long, env = "SCHEDULE_DLQ_ARN", value_parser = NonEmptyStringValueParser::new())]
+    pub schedule_dlq_arn: String,
+    /// Workflows per claim.
+    #[arg(long, env = "BATCH_SIZE", default_value_t = 100, value_parser = clap::value_parser!(u16).range(1..=1000))]
+    pub batch_size: u16,
+    /// Claims of a workflow without a success before it is given up.
+    #[arg(long, env = "MAX_ATTEMPTS", default_value_t = 10, value_parser = clap::value_parser!(u16).range(1..=1000))]
+    pub max_attempts: u16,
+    /// Calls in flight at once.
+    #[arg(long, env = "API_CONCURRENCY", default_value_t = 64, value_parser = clap::value_parser!(u16).range(1..=1000))]
+    pub api_concurrency: u16,
+    /// Calls per second, for all publishers together.
+    #[arg(long, env = "API_TPS", default_value_t = 200, value_parser = clap::value_parser!(u32).range(1..))]
+    pub api_tps: u32,
+    /// Where this process is to stop or die: `P8:1:kill`. For tests; no release has it.
+    #[cfg(debug_assertions)]
+    #[arg(long, env = "FAULT", hide = true)]
+    pub fault: Option<Fault>,
+}
+
+impl Arguments {
+    /// Reads the command line and the environment.
+    ///
+    /// # Errors
+    /// One sentence that names the variable; `--help` and `--version` print and end the process.
+    pub fn read() -> Result<Arguments, String> {
+        let is_lambda = std::env::var_os("AWS_LAMBDA_RUNTIME_API").is_some();
+        let read = Arguments::try_parse().map(|arguments| Arguments { is_lambda, ..arguments });
+        read.map_err(|error| match error.kind() {
+            ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => error.exit(),
+            ErrorKind::MissingRequiredArgument => format!("{} is missing: set it in the environment", missing(&error)),
+            _ => error.to_string().lines().next().unwrap_or_default().trim_start_matches("error: ").to_owned(),
+        })
+    }
+}
+
+/// The variables that clap asks for: its value names are their names.
+fn missing(error: &clap::Error) -> String {
+    let Some(ContextValue::Strings(arguments)) = error.get(ContextKind::InvalidArg) else {
+        return "a variable".to_owned();
+    };
+    let names = arguments.iter().map(|argument| match argument.split_once('<') {
+        Some((_, name)) => name.trim_end_matches('>').replace('|', " or "),
+        None => argument.clone(),
+    });
+    names.collect::<Vec<_>>().join(", ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_missing_variable_is_named() {
+        let error =
+            Arguments::try_parse_from(["publisher", "--env", "dev", "--db-dsn", "x"]).err().map(|e| missing(&e));
+        assert_eq!(error.as_deref(), Some("RUNNER_LAMBDA_ARN, SCHEDULER_ROLE_ARN, SCHEDULE_GROUP, SCHEDULE_DLQ_ARN"));
+    }
+}

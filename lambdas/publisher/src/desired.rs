@@ -1,0 +1,218 @@
+//! Step 4 of 7: which schedule a workflow's row asks for.
+
+use chrono::{DateTime, TimeDelta, Utc};
+use schedule::{Compiled, Cron, Revision, ScheduleName, WorkflowId};
+use serde::Serialize;
+use serde_json::Value;
+use sha2::{Digest, Sha256};
+
+use crate::config::Config;
+use crate::schedules::Standing;
+use crate::workflows::Workflow;
+
+/// The number of the shape below; raised when it changes, so that all schedules are published anew.
+pub(crate) const TEMPLATE: i32 = 1;
+/// Constant, because a team's words do not belong into somebody else's console.
+pub(crate) const DESCRIPTION: &str = "Published by cronbox; changes made here are undone";
+/// EventBridge gives up on a fire after this; the app would refuse it as too old soon after.
+pub(crate) const MAX_AGE_SECS: i32 = 1800;
+/// How often EventBridge tries to invoke the runner again.
+pub(crate) const MAX_RETRIES: i32 = 5;
+
+/// What should stand in EventBridge.
+#[derive(Debug)]
+pub(crate) enum Desired {
+    /// No schedule.
+    Nothing,
+    /// This one.
+    Schedule(Box<Spec>),
+}
+
+/// A stored cron or timezone that cannot be read any more: the last good schedule stays.
+#[derive(Debug, thiserror::Error)]
+#[error("the stored {field} cannot be read: {reason}; the last good schedule stays")]
+pub(crate) struct Unreadable {
+    field: &'static str,
+    reason: String,
+}
+
+/// One schedule, every field of it.
+#[derive(Clone, Debug)]
+pub(crate) struct Spec {
+    pub(crate) name: ScheduleName,
+    pub(crate) group: String,
+    pub(crate) state: State,
+    pub(crate) expression: String,
+    pub(crate) timezone: String,
+    pub(crate) starts_at: Option<DateTime<Utc>>,
+    pub(crate) ends_at: Option<DateTime<Utc>>,
+    pub(crate) target_arn: String,
+    pub(crate) role_arn: String,
+    pub(crate) dlq_arn: String,
+    pub(crate) input: Input,
+}
+
+/// Whether EventBridge fires it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub(crate) enum State {
+    Enabled,
+    Disabled,
+}
+
+/// The window as EventBridge is told it, in whole seconds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Dates {
+    pub(crate) start: Option<DateTime<Utc>>,
+    pub(crate) end: Option<DateTime<Utc>>,
+}
+
+/// What the runner receives; EventBridge replaces the `<aws.scheduler.*>` texts at each fire.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct Input {
+    workflow_id: WorkflowId,
+    scheduled_time: &'static str,
+    execution_id: &'static str,
+    attempt: &'static str,
+    schedule_arn: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    revision: Option<Revision>,
+    template: i32,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    traceparent: Option<String>,
+}
+
+/// What the row asks for, at the business time `now`.
+pub(crate) fn desired(
+    workflow: &Workflow,
+    traceparent: Option<&str>,
+    config: &Config,
+    now: DateTime<Utc>,
+) -> Result<Desired, Unreadable> {
+    let Some(row) = &workflow.row else { return Ok(Desired::Nothing) };
+    let Some(cron) = &row.cron else { return Ok(Desired::Nothing) };
+    if row.state == "archived" || row.ends_at.is_some_and(|end| end <= now) {
+        return Ok(Desired::Nothing);
+    }
+    let compiled = compile(cron, row.timezone.as_deref())?;
+    Ok(Desired::Schedule(Box::new(Spec {
+        name: ScheduleName::new(workflow.id, &config.env),
+        group: config.schedule_group.clone(),
+        state: if row.state == "paused" { State::Disabled } else { State::Enabled },
+        expression: compiled.expression,
+        timezone: compiled.timezone.name().to_owned(),
+        starts_at: row.starts_at,
+        ends_at: row.ends_at,
+        target_arn: config.runner_lambda_arn.clone(),
+        role_arn: config.scheduler_role_arn.clone(),
+        dlq_arn: config.schedule_dlq_arn.clone(),
+        input: Input::new(workflow.id, row.revision, traceparent),
+    })))
+}
+
+fn compile(cron: &str, timezone: Option<&str>) -> Result<Compiled, Unreadable> {
+    let cron = Cron::parse(cron).map_err(|error| Unreadable { field: "cron", reason: error.to_string() })?;
+    let timezone = schedule::parse_timezone(timezone.unwrap_or("UTC"))
+        .map_err(|error| Unreadable { field: "timezone", reason: error.to_string() })?;
+    Ok(schedule::compile(&cron, timezone))
+}
+
+impl Input {
+    fn new(workflow_id: WorkflowId, revision: Revision, traceparent: Option<&str>) -> Self {
+        Input {
+            workflow_id,
+            scheduled_time: "<aws.scheduler.scheduled-time>",
+            execution_id: "<aws.scheduler.execution-id>",
+            attempt: "<aws.scheduler.attempt-number>",
+            schedule_arn: "<aws.scheduler.schedule-arn>",
+            revision: Some(revision),
+            template: TEMPLATE,
+            traceparent: traceparent.map(str::to_owned),
+        }
+    }
+
+    /// The JSON that EventBridge is handed; serde_json leaves `<` and `>` alone, as they must be.
+    pub(crate) fn text(&self) -> String {
+        // Unwrap safety: strings and numbers alone always serialise.
+        serde_json::to_string(self).expect("strings and numbers serialise")
+    }
+
+    /// What must be equal: not the revision nor the trace, which no schedule is republished for.
+    fn essence(&self) -> Value {
+        serde_json::json!(Input { revision: None, traceparent: None, ..self.clone() })
+    }
+}
+
+impl Spec {
+    /// The window to send: EventBridge refuses a start in the past, and means the same without it.
+    pub(crate) fn dates(&self, now: DateTime<Utc>) -> Dates {
+        Dates { start: self.start().filter(|start| *start > now), end: self.end() }
+    }
+
+    /// A minute early, because EventBridge may drop the fire of the start's own minute; the app judges.
+    fn start(&self) -> Option<DateTime<Utc>> {
+        self.starts_at.and_then(|at| DateTime::from_timestamp(at.timestamp() - 60, 0))
+    }
+
+    /// Rounded up, so that the last fire before a fraction of a second is not lost.
+    fn end(&self) -> Option<DateTime<Utc>> {
+        let up = |at: DateTime<Utc>| if at.timestamp_subsec_nanos() == 0 { at } else { at + TimeDelta::seconds(1) };
+        self.ends_at.and_then(|at| DateTime::from_timestamp(up(at).timestamp(), 0))
+    }
+
+    /// Names all that is sent but the revision and the trace; the start as stored, because when it
+    /// passes it is sent no more, which is no reason to call.
+    pub(crate) fn hash(&self) -> String {
+        let Spec { name, group, state, expression, timezone, starts_at, ends_at, target_arn, role_arn, dlq_arn, input } =
+            self;
+        let sent = serde_json::json!({
+            "name": name.to_string(), "group": group, "state": state, "expression": expression, "timezone": timezone,
+            "window": "OFF", "starts_at": starts_at, "ends_at": ends_at, "description": DESCRIPTION,
+            "target_arn": target_arn, "role_arn": role_arn, "dlq_arn": dlq_arn, "retries": [MAX_AGE_SECS, MAX_RETRIES],
+            "input": input.essence(), "template": TEMPLATE,
+        });
+        hex::encode(Sha256::digest(sent.to_string()))
+    }
+
+    /// Whether EventBridge holds just this.
+    pub(crate) fn is(&self, standing: &Standing, now: DateTime<Utc>) -> bool {
+        let Standing {
+            expression,
+            timezone,
+            is_enabled,
+            is_punctual,
+            dates,
+            description,
+            target_arn,
+            role_arn,
+            dlq_arn,
+            retries,
+            input,
+        } = standing;
+        expression.as_ref() == Some(&self.expression)
+            && timezone.as_deref().unwrap_or("UTC") == self.timezone
+            && *is_enabled == (self.state == State::Enabled)
+            && *is_punctual
+            && self.starts_like(dates.start, now)
+            && dates.end == self.end()
+            && description.as_deref() == Some(DESCRIPTION)
+            && target_arn.as_ref() == Some(&self.target_arn)
+            && role_arn.as_ref() == Some(&self.role_arn)
+            && dlq_arn.as_ref() == Some(&self.dlq_arn)
+            && *retries == Some((MAX_AGE_SECS, MAX_RETRIES))
+            && input.as_deref().and_then(essence_of) == Some(self.input.essence())
+    }
+
+    /// A start that has passed may stand or be gone; another one is another schedule.
+    fn starts_like(&self, standing: Option<DateTime<Utc>>, now: DateTime<Utc>) -> bool {
+        let is_past = |start: Option<DateTime<Utc>>| start.is_none_or(|start| start <= now);
+        standing == self.start() || (is_past(standing) && is_past(self.start()))
+    }
+}
+
+fn essence_of(input: &str) -> Option<Value> {
+    let mut input: Value = serde_json::from_str(input).ok()?;
+    let fields = input.as_object_mut()?;
+    fields.remove("revision");
+    fields.remove("traceparent");
+    Some(input)
+}

@@ -1,0 +1,128 @@
+//! Steps 3 and 4 of 7: named points at which a test stops or kills the publisher.
+//!
+//! The names are API: every new await adds one. No release has them.
+
+/// The points, in the order in which a batch of work passes them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(not(debug_assertions), expect(dead_code, reason = "a release passes the points without looking"))]
+pub(crate) enum Point {
+    /// A drain starts.
+    P0,
+    /// The database answered for the first time.
+    P1,
+    /// Before the claim is sent.
+    P2,
+    /// Claimed, not committed.
+    P3,
+    /// The claim is committed.
+    P4,
+    /// The workflows are read.
+    P5,
+    /// Before a request is signed.
+    P6,
+    /// A request is about to go out on the wire.
+    P7,
+    /// EventBridge has answered, nobody knows yet.
+    P8,
+    /// Settled, not committed.
+    P9,
+    /// Settled and committed.
+    P10,
+    /// Between two workflows of a batch.
+    P11,
+    /// The drain is about to return.
+    P12,
+}
+
+#[cfg(debug_assertions)]
+pub use armed::Fault;
+#[cfg(debug_assertions)]
+pub(crate) use armed::Injector;
+
+#[cfg(not(debug_assertions))]
+#[derive(Default)]
+pub(crate) struct Injector;
+
+#[cfg(not(debug_assertions))]
+impl Injector {
+    pub(crate) async fn at(&self, _: Point) {}
+}
+
+#[cfg(debug_assertions)]
+mod armed {
+    use std::str::FromStr;
+    use std::sync::atomic::{AtomicU32, Ordering};
+
+    use super::Point;
+
+    /// What happens at which point, the how manieth time: `P8:1:kill`.
+    #[derive(Clone, Debug)]
+    pub struct Fault {
+        point: String,
+        nth: u32,
+        deed: Deed,
+    }
+
+    #[derive(Clone, Copy, Debug)]
+    enum Deed {
+        /// SIGKILL: nothing is cleaned up.
+        Kill,
+        /// Stands still, as a frozen Lambda does, and says so on stderr.
+        Stop,
+    }
+
+    impl FromStr for Fault {
+        type Err = String;
+
+        fn from_str(text: &str) -> Result<Self, String> {
+            let mut parts = text.split(':');
+            let (Some(point), Some(nth), Some(deed), None) = (parts.next(), parts.next(), parts.next(), parts.next())
+            else {
+                return Err("write point:nth:deed, as P8:1:kill".to_owned());
+            };
+            Ok(Fault {
+                point: point.to_owned(),
+                nth: nth.parse().map_err(|_| format!("{nth} is no number"))?,
+                deed: match deed {
+                    "kill" => Deed::Kill,
+                    "stop" => Deed::Stop,
+                    other => return Err(format!("{other} is neither kill nor stop")),
+                },
+            })
+        }
+    }
+
+    /// Counts the passes of the one point that is armed.
+    #[derive(Default)]
+    pub(crate) struct Injector {
+        fault: Option<Fault>,
+        passes: AtomicU32,
+    }
+
+    impl Injector {
+        pub(crate) fn new(fault: Option<Fault>) -> Self {
+            Injector { fault, passes: AtomicU32::new(0) }
+        }
+
+        /// Passes a point, or does not.
+        pub(crate) async fn at(&self, point: Point) {
+            let Some(fault) = &self.fault else { return };
+            if fault.point != format!("{point:?}") || self.passes.fetch_add(1, Ordering::Relaxed) + 1 != fault.nth {
+                return;
+            }
+            match fault.deed {
+                Deed::Kill => die(),
+                Deed::Stop => eprintln!("stopped at {point:?}"),
+            }
+            std::future::pending::<()>().await;
+        }
+    }
+
+    /// SIGKILL by way of `kill`, because nothing in std sends a signal.
+    fn die() {
+        let pid = std::process::id().to_string();
+        if let Err(error) = std::process::Command::new("kill").args(["-KILL", &pid]).status() {
+            eprintln!("cannot kill myself: {error}");
+        }
+    }
+}

@@ -1,0 +1,25 @@
+//! Steps 3 and 4 of 7: the publisher as a Lambda: one invocation, one drain.
+
+use std::time::{Instant, SystemTime};
+
+use lambda_runtime::{LambdaEvent, service_fn};
+use serde_json::Value;
+
+use crate::Publisher;
+use crate::report::Report;
+
+/// Serves Lambda's invocations until the sandbox ends; the report is the return value.
+///
+/// # Errors
+/// The runtime API's.
+pub async fn serve(publisher: Publisher) -> Result<(), lambda_runtime::Error> {
+    lambda_runtime::run(service_fn(|event| invoke(&publisher, event))).await
+}
+
+async fn invoke(publisher: &Publisher, event: LambdaEvent<Value>) -> Result<Report, lambda_runtime::Error> {
+    // Lambda tells a time of day; all that follows counts on the monotonic clock.
+    let left = event.context.deadline().duration_since(SystemTime::now()).unwrap_or_default();
+    let report = publisher.drain(Instant::now() + left).await?;
+    tracing::info!(report = %serde_json::json!(report), "drained");
+    Ok(report)
+}

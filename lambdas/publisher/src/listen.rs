@@ -1,0 +1,94 @@
+//! Steps 3 and 4 of 7: `--listen`, the daemon that publishes an edit as soon as it is told of it.
+//!
+//! A notification is a hint, nothing more: they get lost, so the daemon polls too. `LISTEN` comes
+//! before the scan, at the start and after each reconnect, so that nothing falls between the two.
+
+use std::convert::Infallible;
+use std::pin::pin;
+use std::time::{Duration, Instant};
+
+use sqlx::postgres::PgListener;
+use tokio::sync::Notify;
+
+use crate::Publisher;
+use crate::lease::{Renewal, Span};
+use crate::outbox;
+use crate::report::Report;
+
+/// The channel on which the app tells of an edit, after its commit.
+const CHANNEL: &str = "cronbox_outbox";
+/// The longest that a lost notification delays an edit.
+const POLL: Duration = Duration::from_secs(5);
+/// Before listening again after the connection was lost.
+const RECONNECT: Duration = Duration::from_secs(1);
+/// A daemon's drain has no end of its own.
+const FOREVER: Duration = Duration::from_secs(365 * 24 * 3600);
+
+impl Publisher {
+    /// Publishes until `shutdown`; then what is in flight is awaited and settled.
+    ///
+    /// # Errors
+    /// None at present: the database's are logged, and tried again.
+    pub async fn listen(&self, shutdown: impl Future<Output = ()>) -> anyhow::Result<()> {
+        let word = Notify::new();
+        let span = Span::until(Instant::now() + FOREVER, Renewal::On);
+        let mut working = pin!(self.drain_often(&span, &word));
+        let mut hearing = pin!(self.hear(&word));
+        tokio::select! {
+            never = &mut hearing => match never {},
+            () = &mut working => return Ok(()),
+            () = shutdown => {
+                span.end();
+                word.notify_one();
+            }
+        }
+        tokio::select! {
+            never = hearing => match never {},
+            () = working => Ok(()),
+        }
+    }
+
+    /// Drains, and waits for a word, for the next workflow to fall due, or for the poll.
+    async fn drain_often(&self, span: &Span, word: &Notify) {
+        while span.may_claim() {
+            let pause = match self.drain_for(span).await {
+                Ok(report) => {
+                    tell(report);
+                    outbox::next_due(self.pool()).await.ok().flatten().unwrap_or(POLL).min(POLL)
+                }
+                Err(error) => {
+                    tracing::warn!("the outbox could not be drained: {error:#}");
+                    RECONNECT
+                }
+            };
+            if span.may_claim() {
+                let _ = tokio::time::timeout(pause, word.notified()).await;
+            }
+        }
+    }
+
+    /// Passes on each notification, and each new connection: it may have missed some.
+    async fn hear(&self, word: &Notify) -> Infallible {
+        loop {
+            let Err(error) = self.hear_on_one_connection(word).await;
+            tracing::warn!(%error, "notifications are lost for now; the outbox is polled");
+            tokio::time::sleep(RECONNECT).await;
+        }
+    }
+
+    async fn hear_on_one_connection(&self, word: &Notify) -> sqlx::Result<Infallible> {
+        let mut listener = PgListener::connect_with(self.pool()).await?;
+        listener.listen(CHANNEL).await?;
+        loop {
+            word.notify_one();
+            // `None`: the connection was lost and is back, listening; so a scan is due then too.
+            listener.try_recv().await?;
+        }
+    }
+}
+
+fn tell(report: Report) {
+    if (Report { remaining: 0, ..report }) != Report::default() {
+        tracing::info!(report = %serde_json::json!(report), "drained");
+    }
+}

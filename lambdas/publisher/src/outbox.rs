@@ -1,0 +1,247 @@
+//! Step 3 of 7: the read half of the outbox: which workflows are due, and who works on them.
+//!
+//! The unit of work is the workflow, never the row: one owner at a time, told apart by `epoch`,
+//! and however many rows wait, the workflow is published once, as it stands.
+
+use std::collections::HashMap;
+use std::time::{Duration, Instant};
+
+use schedule::WorkflowId;
+use sqlx::{PgConnection, PgPool};
+
+use crate::inject::{Injector, Point};
+use crate::lease::{LEASE, Lease, Span};
+
+/// A claimed workflow.
+#[derive(Debug)]
+pub(crate) struct Claim {
+    pub(crate) workflow_id: WorkflowId,
+    /// The fence: every later statement about this claim names it.
+    pub(crate) epoch: i64,
+    /// Claims without a success, this one included.
+    pub(crate) attempt: i32,
+    /// The newest outbox row that the claim covers, 0 = none.
+    pub(crate) seen: i64,
+    pub(crate) traceparent: Option<String>,
+    /// `None` = unknown, so call; `Some("none")` = no schedule stands.
+    pub(crate) spec_hash: Option<String>,
+    pub(crate) schedule_name: Option<String>,
+    pub(crate) verify: Verify,
+}
+
+/// Whether this claim is to read the schedule back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Verify {
+    /// `verify_at` had passed when the claim began: no request signed before can still arrive.
+    Due,
+    NotDue,
+}
+
+/// Workflows claimed together, and the lease under which they may be worked on.
+#[derive(Debug)]
+pub(crate) struct Batch {
+    pub(crate) claims: Vec<Claim>,
+    pub(crate) lease: Lease,
+}
+
+/// Which workflows a claim takes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Choice {
+    /// Those that have not exhausted their attempts.
+    Usual,
+    /// Those that were claimed `MAX_ATTEMPTS` times and never came to an answer: each may be what
+    /// kills the publisher, so they are worked on alone, when all others are done.
+    Suspects,
+}
+
+/// Who claims, and how many.
+#[derive(Clone, Debug)]
+pub(crate) struct Claimant {
+    pub(crate) owner: String,
+    pub(crate) batch_size: u16,
+    pub(crate) max_attempts: u16,
+}
+
+/// Takes the workflows that have been due for longest; an empty batch means that none is.
+pub(crate) async fn claim(
+    pool: &PgPool,
+    claimant: &Claimant,
+    choice: Choice,
+    span: &Span,
+    injector: &Injector,
+) -> sqlx::Result<Batch> {
+    injector.at(Point::P2).await;
+    // Before the claim is sent, so that our lease ends before the database's.
+    let lease = Lease::new(Instant::now(), span);
+    let mut tx = db::begin(pool).await?;
+    let mut claims = lease_due(&mut tx, claimant, choice).await?;
+    if !claims.is_empty() {
+        cover(&mut tx, &mut claims).await?;
+    }
+    injector.at(Point::P3).await;
+    tx.commit().await?;
+    injector.at(Point::P4).await;
+    Ok(Batch { claims, lease })
+}
+
+/// Extends leases, named by workflow and epoch; says whether all of them still were ours to extend.
+pub(crate) async fn renew(pool: &PgPool, keys: &[(i64, i64)]) -> sqlx::Result<bool> {
+    let (ids, epochs): (Vec<i64>, Vec<i64>) = keys.iter().copied().unzip();
+    let renewed = sqlx::query!(
+        r#"
+        -- renew: not what has lapsed, because somebody may be taking it over at this moment
+        UPDATE publications AS p
+           SET lease_until = cronbox_now() + make_interval(secs => $3)
+          FROM unnest($1::bigint[], $2::bigint[]) AS mine (workflow_id, epoch)
+         WHERE p.workflow_id = mine.workflow_id
+           AND p.epoch = mine.epoch
+           AND p.lease_until > cronbox_now()
+        "#,
+        &ids,
+        &epochs,
+        LEASE.as_secs_f64(),
+    )
+    .execute(pool)
+    .await?;
+    Ok(renewed.rows_affected() == keys.len() as u64)
+}
+
+/// How many workflows are due, leased ones included.
+pub(crate) async fn count_due(pool: &PgPool) -> sqlx::Result<u64> {
+    let count = sqlx::query_scalar!(
+        r#"
+        -- count due: `due_at` stays set while leased, so this counts what others work on too
+        SELECT COUNT(*) AS "count!" FROM publications WHERE due_at <= cronbox_now()
+        "#
+    )
+    .fetch_one(pool)
+    .await?;
+    Ok(count.unsigned_abs())
+}
+
+/// How many workflows are due or backed off.
+pub(crate) async fn count_remaining(pool: &PgPool) -> sqlx::Result<u64> {
+    let count = sqlx::query_scalar!(
+        r#"
+        -- count remaining: a verify pass or an end that lies ahead is no backlog
+        SELECT COUNT(*) AS "count!"
+          FROM publications
+         WHERE due_at IS NOT NULL
+           AND (due_at <= cronbox_now() OR error_class IN ('transient', 'environment', 'unclassified'))
+        "#
+    )
+    .fetch_one(pool)
+    .await?;
+    Ok(count.unsigned_abs())
+}
+
+/// How long until the next workflow falls due, `None` if none waits.
+pub(crate) async fn next_due(pool: &PgPool) -> sqlx::Result<Option<Duration>> {
+    let secs = sqlx::query_scalar!(
+        r#"
+        -- next due: only what lies ahead; what is due and leased is somebody's, the poll sees to it
+        SELECT EXTRACT(EPOCH FROM due_at - cronbox_now())::float8 AS "secs!"
+          FROM publications
+         WHERE due_at > cronbox_now()
+         ORDER BY due_at
+         LIMIT 1
+        "#
+    )
+    .fetch_optional(pool)
+    .await?;
+    Ok(secs.map(|secs| Duration::try_from_secs_f64(secs.max(0.0)).unwrap_or(Duration::MAX)))
+}
+
+async fn lease_due(tx: &mut PgConnection, claimant: &Claimant, choice: Choice) -> sqlx::Result<Vec<Claim>> {
+    let limit = match choice {
+        Choice::Usual => i64::from(claimant.batch_size),
+        Choice::Suspects => 1,
+    };
+    let rows = sqlx::query!(
+        r#"
+        -- claim: MATERIALIZED, because the planner may run an inlined LIMIT .. SKIP LOCKED once per
+        -- row and take more than the limit
+        WITH due AS MATERIALIZED (
+            SELECT workflow_id, lease_until IS NOT NULL AS is_takeover, verify_at
+              FROM publications
+             WHERE due_at <= cronbox_now()
+               AND (lease_until IS NULL OR lease_until <= cronbox_now())
+               AND (attempt_count >= $4) = $5
+             ORDER BY due_at
+             LIMIT $3
+               FOR UPDATE SKIP LOCKED
+        )
+        UPDATE publications AS p
+           SET epoch = p.epoch + 1,
+               lease_owner = $1,
+               lease_until = cronbox_now() + make_interval(secs => $2),
+               attempt_count = p.attempt_count + 1,
+               -- a takeover: the former owner's last request may have been applied, or still be on
+               -- its way for as long as its signature is good; so call, and look again after that
+               spec_hash = CASE WHEN due.is_takeover THEN NULL ELSE p.spec_hash END,
+               verify_at = CASE WHEN due.is_takeover THEN GREATEST(p.verify_at, cronbox_now() + INTERVAL '16 minutes')
+                                ELSE p.verify_at END
+          FROM due
+         WHERE p.workflow_id = due.workflow_id
+        RETURNING p.workflow_id,
+                  p.epoch,
+                  p.attempt_count,
+                  p.spec_hash,
+                  p.schedule_name,
+                  COALESCE(due.verify_at <= cronbox_now() AND NOT due.is_takeover, FALSE) AS "is_verify_due!"
+        "#,
+        claimant.owner,
+        LEASE.as_secs_f64(),
+        limit,
+        i32::from(claimant.max_attempts),
+        choice == Choice::Suspects,
+    )
+    .fetch_all(tx)
+    .await?;
+    Ok(rows
+        .into_iter()
+        .map(|row| Claim {
+            workflow_id: WorkflowId(row.workflow_id),
+            epoch: row.epoch,
+            attempt: row.attempt_count,
+            seen: 0,
+            traceparent: None,
+            spec_hash: row.spec_hash,
+            schedule_name: row.schedule_name,
+            verify: if row.is_verify_due { Verify::Due } else { Verify::NotDue },
+        })
+        .collect())
+}
+
+/// Notes up to which outbox row each claim reaches.
+async fn cover(tx: &mut PgConnection, claims: &mut [Claim]) -> sqlx::Result<()> {
+    let ids: Vec<i64> = claims.iter().map(|claim| claim.workflow_id.0).collect();
+    let newest = sqlx::query!(
+        r#"
+        -- cover: a statement later than the one that locked, so that it sees every row that was
+        -- inserted under the lock before us
+        SELECT claimed.workflow_id AS "workflow_id!", newest.id, newest.payload ->> 'traceparent' AS traceparent
+          FROM unnest($1::bigint[]) AS claimed (workflow_id)
+         CROSS JOIN LATERAL (
+               SELECT id, payload
+                 FROM outbox_events
+                WHERE aggregate_id = claimed.workflow_id
+                  AND processed_on IS NULL
+                  AND failed_on IS NULL
+                ORDER BY aggregate_id DESC, id DESC
+                LIMIT 1
+         ) AS newest
+        "#,
+        &ids,
+    )
+    .fetch_all(tx)
+    .await?;
+    let mut newest: HashMap<i64, _> = newest.into_iter().map(|row| (row.workflow_id, row)).collect();
+    for claim in claims {
+        if let Some(row) = newest.remove(&claim.workflow_id.0) {
+            claim.seen = row.id;
+            claim.traceparent = row.traceparent;
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,213 @@
+//! Step 4 of 7: the port to AWS: one schedule per workflow, created, replaced, read or deleted.
+//!
+//! Every call sends every field, because `UpdateSchedule` resets what it is not told. The port is
+//! the wire: the same code speaks to AWS and, through `AWS_ENDPOINT_URL_SCHEDULER`, to the stand-in.
+
+use std::time::Duration;
+
+use aws_config::BehaviorVersion;
+use aws_sdk_scheduler::Client;
+use aws_sdk_scheduler::config::retry::RetryConfig;
+use aws_sdk_scheduler::config::timeout::TimeoutConfig;
+use aws_sdk_scheduler::config::{Credentials, Region};
+use aws_sdk_scheduler::operation::get_schedule::GetScheduleOutput;
+use aws_sdk_scheduler::types::{
+    DeadLetterConfig, FlexibleTimeWindow, FlexibleTimeWindowMode, RetryPolicy, ScheduleState, Target,
+};
+use aws_smithy_types::DateTime as AwsTime;
+use aws_smithy_types::error::operation::BuildError;
+use chrono::{DateTime, Utc};
+use schedule::ScheduleName;
+
+use crate::desired::{DESCRIPTION, Dates, MAX_AGE_SECS, MAX_RETRIES, Spec, State};
+use crate::fault::{self, Effect, Fault, Kind};
+use crate::lease::{Lease, SignWithinLease};
+
+/// EventBridge answers in milliseconds; a call that takes longer than this is lost.
+const CALL_TIMEOUT: Duration = Duration::from_secs(3);
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(1);
+
+/// A client of EventBridge Scheduler: our timeouts, and no retries of its own, because the outbox retries.
+///
+/// With an `endpoint` it speaks to a stand-in there, with made-up credentials; without, the
+/// environment decides, `AWS_ENDPOINT_URL_SCHEDULER` included.
+pub async fn scheduler_client(endpoint: Option<&str>) -> Client {
+    let config = match endpoint {
+        Some(endpoint) => aws_sdk_scheduler::Config::builder()
+            .behavior_version(BehaviorVersion::v2026_01_12())
+            .region(Region::new("us-east-1"))
+            .credentials_provider(Credentials::new("stand-in", "stand-in", None, None, "stand-in"))
+            .endpoint_url(endpoint),
+        None => {
+            aws_sdk_scheduler::config::Builder::from(&aws_config::load_defaults(BehaviorVersion::v2026_01_12()).await)
+        }
+    };
+    let timeouts = TimeoutConfig::builder()
+        .connect_timeout(CONNECT_TIMEOUT)
+        .operation_attempt_timeout(CALL_TIMEOUT)
+        .operation_timeout(CALL_TIMEOUT);
+    Client::from_conf(config.retry_config(RetryConfig::disabled()).timeout_config(timeouts.build()).build())
+}
+
+/// The schedules of one group.
+#[derive(Clone, Debug)]
+pub(crate) struct Schedules {
+    client: Client,
+    group: String,
+}
+
+/// A schedule as EventBridge has it; `None` in a field means that EventBridge holds nothing there.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Standing {
+    pub(crate) expression: Option<String>,
+    pub(crate) timezone: Option<String>,
+    pub(crate) is_enabled: bool,
+    pub(crate) is_punctual: bool,
+    pub(crate) dates: Dates,
+    pub(crate) description: Option<String>,
+    pub(crate) target_arn: Option<String>,
+    pub(crate) role_arn: Option<String>,
+    pub(crate) dlq_arn: Option<String>,
+    pub(crate) retries: Option<(i32, i32)>,
+    pub(crate) input: Option<String>,
+}
+
+impl Schedules {
+    pub(crate) fn new(client: Client, group: String) -> Self {
+        Schedules { client, group }
+    }
+
+    /// Creates a schedule; a [`Kind::NotFound`] means that the group is missing.
+    pub(crate) async fn create(&self, spec: &Spec, now: DateTime<Utc>, lease: &Lease) -> Result<(), Fault> {
+        let dates = spec.dates(now);
+        self.client
+            .create_schedule()
+            .name(spec.name.to_string())
+            .group_name(&self.group)
+            .schedule_expression(&spec.expression)
+            .schedule_expression_timezone(&spec.timezone)
+            .state(state(spec.state))
+            .flexible_time_window(punctual()?)
+            .set_start_date(dates.start.map(aws_time))
+            .set_end_date(dates.end.map(aws_time))
+            .description(DESCRIPTION)
+            .target(target(spec)?)
+            .customize()
+            .interceptor(SignWithinLease(lease.clone()))
+            .send()
+            .await
+            .map(drop)
+            .map_err(|error| fault::read(&error))
+    }
+
+    /// Replaces a schedule whole.
+    pub(crate) async fn update(&self, spec: &Spec, now: DateTime<Utc>, lease: &Lease) -> Result<(), Fault> {
+        let dates = spec.dates(now);
+        self.client
+            .update_schedule()
+            .name(spec.name.to_string())
+            .group_name(&self.group)
+            .schedule_expression(&spec.expression)
+            .schedule_expression_timezone(&spec.timezone)
+            .state(state(spec.state))
+            .flexible_time_window(punctual()?)
+            .set_start_date(dates.start.map(aws_time))
+            .set_end_date(dates.end.map(aws_time))
+            .description(DESCRIPTION)
+            .target(target(spec)?)
+            .customize()
+            .interceptor(SignWithinLease(lease.clone()))
+            .send()
+            .await
+            .map(drop)
+            .map_err(|error| fault::read(&error))
+    }
+
+    /// Deletes a schedule.
+    pub(crate) async fn remove(&self, name: &ScheduleName, lease: &Lease) -> Result<(), Fault> {
+        self.client
+            .delete_schedule()
+            .name(name.to_string())
+            .group_name(&self.group)
+            .customize()
+            .interceptor(SignWithinLease(lease.clone()))
+            .send()
+            .await
+            .map(drop)
+            .map_err(|error| fault::read(&error))
+    }
+
+    /// Reads a schedule; `None` if there is none.
+    pub(crate) async fn get(&self, name: &ScheduleName, lease: &Lease) -> Result<Option<Standing>, Fault> {
+        let read = self
+            .client
+            .get_schedule()
+            .name(name.to_string())
+            .group_name(&self.group)
+            .customize()
+            .interceptor(SignWithinLease(lease.clone()))
+            .send()
+            .await;
+        match read.map_err(|error| fault::read(&error)) {
+            Ok(output) => Ok(Some(standing(output))),
+            Err(fault) if fault.kind == Kind::NotFound => Ok(None),
+            // A read changes nothing, whatever became of it.
+            Err(fault) => Err(Fault { effect: Effect::None, ..fault }),
+        }
+    }
+}
+
+fn target(spec: &Spec) -> Result<Target, Fault> {
+    let retries = RetryPolicy::builder().maximum_event_age_in_seconds(MAX_AGE_SECS).maximum_retry_attempts(MAX_RETRIES);
+    Target::builder()
+        .arn(&spec.target_arn)
+        .role_arn(&spec.role_arn)
+        .dead_letter_config(DeadLetterConfig::builder().arn(&spec.dlq_arn).build())
+        .retry_policy(retries.build())
+        .input(spec.input.text())
+        .build()
+        .map_err(|error| incomplete(&error))
+}
+
+/// No flexible window: a cron means its minute.
+fn punctual() -> Result<FlexibleTimeWindow, Fault> {
+    FlexibleTimeWindow::builder().mode(FlexibleTimeWindowMode::Off).build().map_err(|error| incomplete(&error))
+}
+
+fn incomplete(error: &BuildError) -> Fault {
+    Fault { kind: Kind::Unclassified, effect: Effect::None, message: format!("the request is incomplete: {error}") }
+}
+
+fn state(state: State) -> ScheduleState {
+    match state {
+        State::Enabled => ScheduleState::Enabled,
+        State::Disabled => ScheduleState::Disabled,
+    }
+}
+
+fn standing(output: GetScheduleOutput) -> Standing {
+    let target = output.target;
+    let retries = target.as_ref().and_then(|target| target.retry_policy.as_ref());
+    Standing {
+        expression: output.schedule_expression,
+        // What is left out reads as the defaults: UTC, enabled.
+        timezone: output.schedule_expression_timezone,
+        is_enabled: output.state.is_none_or(|state| state == ScheduleState::Enabled),
+        is_punctual: output.flexible_time_window.is_none_or(|window| window.mode == FlexibleTimeWindowMode::Off),
+        dates: Dates { start: output.start_date.and_then(utc), end: output.end_date.and_then(utc) },
+        description: output.description,
+        retries: retries.and_then(|policy| policy.maximum_event_age_in_seconds.zip(policy.maximum_retry_attempts)),
+        dlq_arn: target.as_ref().and_then(|target| target.dead_letter_config.as_ref()).and_then(|dlq| dlq.arn.clone()),
+        target_arn: target.as_ref().map(|target| target.arn.clone()),
+        role_arn: target.as_ref().map(|target| target.role_arn.clone()),
+        input: target.and_then(|target| target.input),
+    }
+}
+
+fn aws_time(time: DateTime<Utc>) -> AwsTime {
+    AwsTime::from_secs(time.timestamp())
+}
+
+fn utc(time: AwsTime) -> Option<DateTime<Utc>> {
+    DateTime::from_timestamp(time.secs(), 0)
+}

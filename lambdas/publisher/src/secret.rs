@@ -1,0 +1,89 @@
+//! Step 3 of 7: the database's DSN, given or kept in Secrets Manager.
+
+use anyhow::{Context, bail};
+use aws_config::BehaviorVersion;
+use serde::Deserialize;
+use url::Url;
+
+use crate::config::Database;
+
+/// What RDS keeps in a secret of its own making.
+#[derive(Deserialize)]
+struct Rds {
+    username: String,
+    password: String,
+    host: String,
+    port: Option<u16>,
+    dbname: Option<String>,
+}
+
+/// The DSN of the outbox.
+///
+/// # Errors
+/// One sentence; never the secret itself.
+pub async fn dsn(database: &Database) -> anyhow::Result<String> {
+    match (&database.db_dsn, &database.db_secret_arn) {
+        (Some(dsn), _) => Ok(dsn.clone()),
+        (None, Some(arn)) => fetch(arn).await.and_then(|secret| read(&secret)),
+        (None, None) => bail!("DB_DSN is missing: set it, or DB_SECRET_ARN, in the environment"),
+    }
+}
+
+async fn fetch(arn: &str) -> anyhow::Result<String> {
+    let client = aws_sdk_secretsmanager::Client::new(&aws_config::load_defaults(BehaviorVersion::v2026_01_12()).await);
+    let secret = client.get_secret_value().secret_id(arn).send().await;
+    let secret =
+        secret.with_context(|| format!("the secret {arn} cannot be read: check DB_SECRET_ARN and the role"))?;
+    secret.secret_string.with_context(|| format!("the secret {arn} is binary: store a DSN, or RDS's JSON"))
+}
+
+/// A DSN as it is, or one made of RDS's JSON.
+fn read(secret: &str) -> anyhow::Result<String> {
+    let secret = secret.trim();
+    if !secret.starts_with('{') {
+        return Ok(secret.to_owned());
+    }
+    let Ok(rds) = serde_json::from_str::<Rds>(secret) else {
+        bail!("the database secret is neither a DSN nor JSON with username, password and host");
+    };
+    let Some(dsn) = rds.dsn() else { bail!("the database secret names no usable host") };
+    Ok(dsn)
+}
+
+impl Rds {
+    fn dsn(&self) -> Option<String> {
+        let mut dsn = Url::parse("postgres://host").ok()?;
+        dsn.set_host(Some(&self.host)).ok()?;
+        dsn.set_port(self.port).ok()?;
+        dsn.set_username(&self.username).ok()?;
+        dsn.set_password(Some(&self.password)).ok()?;
+        dsn.set_path(self.dbname.as_deref().unwrap_or("postgres"));
+        Some(dsn.to_string())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_dsn_is_taken_as_it_is() {
+        assert_eq!(read(" postgres://u:p@h/d\n").unwrap(), "postgres://u:p@h/d");
+    }
+
+    #[test]
+    fn rds_s_json_becomes_a_dsn_whatever_the_password() {
+        let json = r#"{"username":"cron","password":"p@ss/w:rd?","host":"db.internal","port":5433,"dbname":"cronbox","engine":"postgres"}"#;
+        let dsn = read(json).unwrap();
+        let options: sqlx::postgres::PgConnectOptions = dsn.parse().unwrap();
+        assert_eq!((options.get_host(), options.get_port()), ("db.internal", 5433));
+        assert_eq!((options.get_username(), options.get_database()), ("cron", Some("cronbox")));
+        assert_eq!(Url::parse(&dsn).unwrap().password(), Some("p%40ss%2Fw%3Ard%3F"));
+    }
+
+    #[test]
+    fn what_is_neither_is_refused_without_being_repeated() {
+        let error = read(r#"{"password":"hunter2"}"#).unwrap_err().to_string();
+        assert!(!error.contains("hunter2"), "{error}");
+    }
+}

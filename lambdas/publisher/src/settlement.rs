@@ -1,0 +1,112 @@
+//! Step 4 of 7: what became of a claim.
+
+use std::fmt;
+use std::time::Duration;
+
+use chrono::{DateTime, Utc};
+use schedule::Revision;
+
+use crate::fault::Effect;
+use crate::outbox::Claim;
+use crate::report::Report;
+
+/// A claim, and what became of it.
+#[derive(Debug)]
+pub(crate) struct Settlement {
+    pub(crate) claim: Claim,
+    pub(crate) outcome: Outcome,
+    /// The end that still lies ahead; a minute after it the schedule is to go.
+    pub(crate) ends_at: Option<DateTime<Utc>>,
+    /// Whether a verify pass that was due is done.
+    pub(crate) is_verified: bool,
+}
+
+/// What became of a claim.
+#[derive(Debug)]
+pub(crate) enum Outcome {
+    /// EventBridge shows what is wanted.
+    Applied(Applied),
+    /// To be tried again after a while.
+    Retry(Setback),
+    /// Given up until the next edit.
+    Failed { message: String, effect: Effect },
+    /// No call was made: to be tried again at once, by whoever has time.
+    NotCalled,
+}
+
+/// What EventBridge shows now.
+#[derive(Debug)]
+pub(crate) struct Applied {
+    pub(crate) deed: Deed,
+    pub(crate) revision: Revision,
+    pub(crate) spec_hash: String,
+    pub(crate) schedule_name: Option<String>,
+    pub(crate) template: Option<i32>,
+}
+
+/// What it took.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Deed {
+    Created,
+    Updated,
+    Deleted,
+    Unchanged,
+}
+
+/// Why, and for how long, a workflow is backed off.
+#[derive(Debug)]
+pub(crate) struct Setback {
+    pub(crate) class: ErrorClass,
+    pub(crate) message: String,
+    pub(crate) effect: Effect,
+    pub(crate) wait: Duration,
+}
+
+/// `publications.error_class`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ErrorClass {
+    Transient,
+    Environment,
+    Unclassified,
+    Permanent,
+}
+
+/// Counts the workflows; the outbox rows are counted where they are marked.
+pub(crate) fn count<'a>(settlements: impl Iterator<Item = &'a Settlement>) -> Report {
+    let mut report = Report::default();
+    for settlement in settlements {
+        match &settlement.outcome {
+            Outcome::Applied(Applied { deed: Deed::Created, .. }) => report.created += 1,
+            Outcome::Applied(Applied { deed: Deed::Updated, .. }) => report.updated += 1,
+            Outcome::Applied(Applied { deed: Deed::Deleted, .. }) => report.deleted += 1,
+            Outcome::Applied(Applied { deed: Deed::Unchanged, .. }) => report.unchanged += 1,
+            Outcome::Retry(_) => report.retried += 1,
+            Outcome::Failed { .. } => report.failed += 1,
+            Outcome::NotCalled => {}
+        }
+    }
+    report
+}
+
+impl ErrorClass {
+    /// As the column spells it.
+    pub(crate) fn as_str(self) -> &'static str {
+        match self {
+            ErrorClass::Transient => "transient",
+            ErrorClass::Environment => "environment",
+            ErrorClass::Unclassified => "unclassified",
+            ErrorClass::Permanent => "permanent",
+        }
+    }
+}
+
+impl fmt::Display for Deed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Deed::Created => "created",
+            Deed::Updated => "updated",
+            Deed::Deleted => "deleted",
+            Deed::Unchanged => "left as it is",
+        })
+    }
+}

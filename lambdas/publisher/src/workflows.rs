@@ -1,0 +1,64 @@
+//! Step 3 of 7: the workflows as they stand, read after the claim.
+
+use chrono::{DateTime, Utc};
+use schedule::{Revision, WorkflowId};
+use sqlx::PgPool;
+
+/// A workflow, or what is left of it.
+#[derive(Debug)]
+pub(crate) struct Workflow {
+    pub(crate) id: WorkflowId,
+    /// The revision that a success applies.
+    pub(crate) revision: Revision,
+    /// `None` once it was deleted: no schedule is wanted.
+    pub(crate) row: Option<Row>,
+}
+
+/// The timing of a workflow, not yet parsed: it may have been written by an older dialect.
+#[derive(Debug)]
+pub(crate) struct Row {
+    pub(crate) revision: Revision,
+    pub(crate) cron: Option<String>,
+    pub(crate) timezone: Option<String>,
+    pub(crate) state: String,
+    pub(crate) starts_at: Option<DateTime<Utc>>,
+    pub(crate) ends_at: Option<DateTime<Utc>>,
+}
+
+/// Reads what the claimed publications are to show, in one snapshot.
+pub(crate) async fn read(pool: &PgPool, ids: &[i64]) -> sqlx::Result<Vec<Workflow>> {
+    let rows = sqlx::query!(
+        r#"
+        -- read: the publication too, because a deleted workflow's revision lives on only there
+        SELECT p.workflow_id AS "workflow_id!",
+               p.desired_revision AS "desired_revision!",
+               w.revision AS "revision?",
+               w.cron_schedule AS "cron_schedule?",
+               w.timezone AS "timezone?",
+               w.state AS "state?",
+               w.starts_at AS "starts_at?",
+               w.ends_at AS "ends_at?"
+          FROM publications AS p
+          LEFT JOIN workflows AS w ON w.id = p.workflow_id
+         WHERE p.workflow_id = ANY($1)
+        "#,
+        ids,
+    )
+    .fetch_all(pool)
+    .await?;
+    Ok(rows
+        .into_iter()
+        .map(|read| {
+            let row = read.revision.zip(read.state).map(|(revision, state)| Row {
+                revision: Revision(revision),
+                cron: read.cron_schedule,
+                timezone: read.timezone,
+                state,
+                starts_at: read.starts_at,
+                ends_at: read.ends_at,
+            });
+            let revision = row.as_ref().map_or(Revision(read.desired_revision), |row| row.revision);
+            Workflow { id: WorkflowId(read.workflow_id), revision, row }
+        })
+        .collect())
+}
