@@ -1,1 +1,158 @@
-//! To be written.
+//! cronbox's app: the source of truth. Edits go to the outbox, fires become runs.
+//!
+//! | step | file |
+//! |---|---|
+//! | 1 edit | `api/workflows.rs` -> `workflows.rs`, `spec.rs`, `versions.rs`, `audit.rs` |
+//! | 2 outbox | `outbox.rs`, `nudge.rs` |
+//! | 7 run | `api/invoke.rs` -> `invoke.rs`, `occurrences.rs`; `execute.rs` -> `runs.rs`, `actions/` |
+//!
+//! Steps 3 to 6 are the publisher's, EventBridge's and the runner's. No AWS client can stand here:
+//! the crate does not depend on one, so no AWS call can stand inside an edit's transaction.
+
+pub mod actions;
+pub mod api;
+pub mod audit;
+pub mod config;
+pub mod execute;
+pub mod field;
+mod id;
+pub mod invoke;
+pub mod keys;
+pub mod metrics;
+pub mod nudge;
+pub mod occurrences;
+pub mod outbox;
+pub mod runs;
+mod serve;
+pub mod spec;
+pub mod versions;
+pub mod workflows;
+
+use std::future::Future;
+use std::ops::Deref;
+use std::sync::Arc;
+use std::time::Duration;
+
+use schedule::Clock;
+use sqlx::PgPool;
+use tokio::net::TcpListener;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+use uuid::Uuid;
+
+pub use config::Config;
+
+/// One instance of the app; any number of them may share a database.
+#[derive(Clone)]
+pub struct App(Arc<Parts>);
+
+/// What the handlers use.
+pub struct Parts {
+    /// What the app was told at start.
+    pub config: Config,
+    /// The database.
+    pub pool: PgPool,
+    /// Business time.
+    pub clock: Clock,
+    /// Knows the keys.
+    pub gate: api::auth::Gate,
+    /// Decides fires.
+    pub judge: invoke::Judge,
+    /// Tells the publisher of edits.
+    pub nudge: nudge::Nudge,
+    /// Tells the executor of runs.
+    pub wake: execute::Wake,
+    /// What `/metrics` shows.
+    pub metrics: metrics::Metrics,
+    /// Requests under way; each runs to its end.
+    pub requests: Requests,
+}
+
+/// Requests under way, awaited at shutdown.
+#[derive(Clone, Default)]
+pub struct Requests(TaskTracker);
+
+impl Requests {
+    /// Starts a request that nobody can cancel.
+    pub fn spawn<T: Send + 'static>(
+        &self,
+        request: impl Future<Output = T> + Send + 'static,
+    ) -> tokio::task::JoinHandle<T> {
+        self.0.spawn(request)
+    }
+}
+
+impl Deref for App {
+    type Target = Parts;
+
+    fn deref(&self) -> &Parts {
+        &self.0
+    }
+}
+
+impl App {
+    /// An instance on a database that is migrated.
+    #[must_use]
+    pub fn new(config: Config, pool: PgPool, clock: Clock) -> Self {
+        Self(Arc::new(Parts {
+            gate: api::auth::Gate::new(&config),
+            judge: invoke::Judge::new(pool.clone()),
+            nudge: nudge::Nudge::default(),
+            wake: execute::Wake::default(),
+            metrics: metrics::Metrics::default(),
+            requests: Requests::default(),
+            config,
+            pool,
+            clock,
+        }))
+    }
+
+    fn executor(&self) -> anyhow::Result<execute::Executor> {
+        let allowed = actions::address::Allowed::new(self.config.action_allow_cidrs.clone());
+        Ok(execute::Executor {
+            pool: self.pool.clone(),
+            clock: self.clock.clone(),
+            instance: Uuid::new_v4(),
+            client: actions::http::Client::new(allowed)?,
+            slots: self.config.executor_slots,
+            poll: Duration::from_millis(self.config.executor_poll_ms),
+            drain: Duration::from_secs(self.config.shutdown_drain_secs),
+            wake: self.wake.clone(),
+        })
+    }
+}
+
+/// Serves the API and executes runs until `shutdown`; what is under way then ends or is given back.
+///
+/// # Errors
+/// The HTTP client of the actions cannot be set up.
+pub async fn serve(
+    listener: TcpListener,
+    app: App,
+    shutdown: impl Future<Output = ()> + Send + 'static,
+) -> anyhow::Result<()> {
+    let executor = app.executor()?;
+    let stop = CancellationToken::new();
+    let executing = tokio::spawn(executor.run(stop.clone().cancelled_owned()));
+    let nudging = tokio::spawn(app.nudge.clone().run(app.pool.clone()));
+    let sweeping = tokio::spawn(sweep(app.clone()));
+    let signalled = async {
+        shutdown.await;
+        stop.cancel();
+    };
+    serve::serve(listener, api::router(app.clone()), &app.config, signalled).await;
+    app.requests.0.close();
+    app.requests.0.wait().await;
+    executing.await?;
+    nudging.abort();
+    sweeping.abort();
+    Ok(())
+}
+
+/// Keeps the rate limiters' memory to those who came lately.
+async fn sweep(app: App) {
+    loop {
+        tokio::time::sleep(Duration::from_secs(60)).await;
+        app.gate.sweep();
+    }
+}

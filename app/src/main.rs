@@ -1,2 +1,163 @@
-//! To be written.
-fn main() {}
+//! The app's command line: `app serve`, `app migrate`, `app teams create`, `app keys create`.
+
+use std::process::ExitCode;
+
+use anyhow::Context as _;
+use app::audit::Edit;
+use app::config::{Config, database};
+use app::keys::{Kind, Role};
+use app::{App, api, field, keys};
+use clap::{Args, Parser, Subcommand};
+use schedule::Clock;
+use tokio::net::TcpListener;
+use tracing_subscriber::EnvFilter;
+
+#[derive(Parser)]
+#[command(name = "app", version, about = "cronbox's app: the source of truth for workflows on a cron")]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Serve the API and execute runs.
+    Serve(Box<Config>),
+    /// Bring the database's schema up to date.
+    Migrate(Database),
+    /// Manage teams.
+    #[command(subcommand)]
+    Teams(Teams),
+    /// Manage API keys.
+    #[command(subcommand)]
+    Keys(Keys),
+}
+
+#[derive(Args)]
+struct Database {
+    /// Postgres DSN: `postgres://user:password@host:5432/database`
+    #[arg(long, env = "DATABASE_URL", hide_env_values = true)]
+    database_url: String,
+}
+
+#[derive(Subcommand)]
+enum Teams {
+    /// Make a team and print its id.
+    Create {
+        #[command(flatten)]
+        database: Database,
+        /// Unique name.
+        #[arg(long)]
+        name: String,
+    },
+}
+
+#[derive(Subcommand)]
+enum Keys {
+    /// Make a key and print it; it cannot be read again.
+    Create {
+        #[command(flatten)]
+        database: Database,
+        /// What it opens.
+        #[arg(long, value_parser = parse_word::<Kind>)]
+        kind: Kind,
+        /// The team, for a team key.
+        #[arg(long)]
+        team: Option<i64>,
+        /// The role, for a team key.
+        #[arg(long, value_parser = parse_word::<Role>)]
+        role: Option<Role>,
+        /// What it is for.
+        #[arg(long)]
+        name: String,
+    },
+}
+
+#[tokio::main]
+async fn main() -> ExitCode {
+    let cli = Cli::parse();
+    log();
+    let done = match cli.command {
+        Command::Serve(config) => serve(*config).await,
+        Command::Migrate(database) => migrate(&database).await,
+        Command::Teams(Teams::Create { database, name }) => create_team(&database, &name).await,
+        Command::Keys(Keys::Create { database, kind, team, role, name }) => {
+            create_key(&database, kind, team, role, &name).await
+        }
+    };
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("app: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+async fn serve(config: Config) -> anyhow::Result<()> {
+    let pool = db::connect(&config.database()).await?;
+    db::MIGRATOR.run(&pool).await.context("cannot bring the database's schema up to date")?;
+    let listener = TcpListener::bind(config.bind_addr).await.with_context(|| {
+        format!("cannot listen on {}: stop what uses it, or choose another BIND_ADDR", config.bind_addr)
+    })?;
+    tracing::info!(env = %config.env, "app listens on http://{}", listener.local_addr()?);
+    app::serve(listener, App::new(config, pool, Clock::System), stop_signal()?).await
+}
+
+async fn migrate(database_args: &Database) -> anyhow::Result<()> {
+    let pool = db::connect(&database(&database_args.database_url, 1)).await?;
+    db::MIGRATOR.run(&pool).await.context("cannot bring the database's schema up to date")
+}
+
+async fn create_team(database_args: &Database, name: &str) -> anyhow::Result<()> {
+    field::name("name", name).map_err(|error| anyhow::anyhow!("--{}", error.detail))?;
+    let pool = db::connect(&database(&database_args.database_url, 1)).await?;
+    let mut tx = db::begin(&pool).await?;
+    let (team, secret) = keys::create_team(&mut tx, name, &by_hand()).await.context("cannot make the team")?;
+    tx.commit().await?;
+    println!("{}", team.id);
+    eprintln!("signing secret, shown once: {}", secret.reveal());
+    Ok(())
+}
+
+async fn create_key(
+    database_args: &Database,
+    kind: Kind,
+    team: Option<i64>,
+    role: Option<Role>,
+    name: &str,
+) -> anyhow::Result<()> {
+    field::name("name", name).map_err(|error| anyhow::anyhow!("--{}", error.detail))?;
+    let holder = api::keys::holder(kind, team, role).map_err(|error| anyhow::anyhow!(error.detail))?;
+    let pool = db::connect(&database(&database_args.database_url, 1)).await?;
+    let mut tx = db::begin(&pool).await?;
+    let (_, secret) = keys::create(&mut tx, holder, name, &by_hand()).await.context("cannot make the key")?;
+    tx.commit().await?;
+    println!("{}", secret.reveal());
+    Ok(())
+}
+
+fn by_hand() -> Edit {
+    Edit { actor: "cli".to_owned(), now: Clock::System.now(), traceparent: None }
+}
+
+fn log() {
+    let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("info"));
+    tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).init();
+}
+
+fn stop_signal() -> anyhow::Result<impl Future<Output = ()>> {
+    let mut terminated = tokio::signal::unix::signal(tokio::signal::unix::SignalKind::terminate())?;
+    Ok(async move {
+        tokio::select! {
+            _ = terminated.recv() => {}
+            _ = tokio::signal::ctrl_c() => {}
+        }
+        tracing::info!("stopping");
+    })
+}
+
+/// A word of the API's vocabulary on the command line.
+fn parse_word<T: serde::de::DeserializeOwned>(word: &str) -> Result<T, String> {
+    serde_json::from_value(serde_json::Value::String(word.to_owned())).map_err(|error| error.to_string())
+}

@@ -1,0 +1,181 @@
+//! Steps 1 and 7 of 7: what a client is told when something is wrong.
+//!
+//! | what happened | here | status |
+//! |---|---|---|
+//! | a field is wrong | `FieldError`, by `?` | 400, with `field` |
+//! | a constraint of the database refused | [`Error::from`] a `sqlx::Error`, by the constraint's name | 400 or 409 |
+//! | the database is away or busy | the same, by the kind of error | 503, `Retry-After` |
+//! | anything unknown | `Error::Internal`, logged once here, never sent | 500 |
+
+use axum::Json;
+use axum::http::{HeaderValue, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use serde::Serialize;
+use utoipa::ToSchema;
+
+use crate::field::FieldError;
+
+/// Why a request is refused.
+#[derive(Debug)]
+pub enum Error {
+    /// 400: a field of the body or the query is wrong.
+    Field(FieldError),
+    /// Any other refusal: its status, its stable code and a sentence.
+    Refused(StatusCode, &'static str, String),
+    /// 429 or 503: try again after so many seconds.
+    Later(StatusCode, &'static str, &'static str, u32),
+    /// 500: logged, never sent.
+    Internal(anyhow::Error),
+}
+
+/// RFC 9457 `application/problem+json`.
+#[derive(Serialize, ToSchema)]
+pub struct Problem {
+    /// Always `about:blank`: the code tells the kinds apart.
+    #[serde(rename = "type")]
+    #[schema(example = "about:blank")]
+    kind: &'static str,
+    /// The status in words.
+    title: &'static str,
+    /// The HTTP status.
+    status: u16,
+    /// Stable, for programs.
+    code: &'static str,
+    /// A sentence, for people.
+    detail: String,
+    /// Which field of the body or the query is wrong.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    field: Option<String>,
+}
+
+impl Error {
+    /// 404; what another team has is answered just like what nobody has.
+    #[must_use]
+    pub fn not_found() -> Self {
+        Self::Refused(StatusCode::NOT_FOUND, "not_found", "there is no such thing, or it is not yours".into())
+    }
+
+    /// 403.
+    #[must_use]
+    pub fn forbidden(detail: &str) -> Self {
+        Self::Refused(StatusCode::FORBIDDEN, "forbidden", detail.into())
+    }
+
+    /// 401.
+    #[must_use]
+    pub fn unauthorized() -> Self {
+        Self::Refused(StatusCode::UNAUTHORIZED, "unauthorized", "send a living key in X-API-Key".into())
+    }
+
+    /// 409.
+    #[must_use]
+    pub fn conflict(code: &'static str, detail: &str) -> Self {
+        Self::Refused(StatusCode::CONFLICT, code, detail.into())
+    }
+
+    fn problem(&self) -> (StatusCode, Problem) {
+        let (status, code, detail, field) = match self {
+            Error::Field(error) => {
+                let field = Some(error.field.clone()).filter(|field| !field.is_empty());
+                (StatusCode::BAD_REQUEST, error.code, error.detail.clone(), field)
+            }
+            Error::Refused(status, code, detail) => (*status, *code, detail.clone(), None),
+            Error::Later(status, code, detail, _) => (*status, *code, (*detail).to_owned(), None),
+            Error::Internal(_) => {
+                let detail = "cronbox failed; the cause is in its log".to_owned();
+                (StatusCode::INTERNAL_SERVER_ERROR, "internal", detail, None)
+            }
+        };
+        let title = status.canonical_reason().unwrap_or("Error");
+        (status, Problem { kind: "about:blank", title, status: status.as_u16(), code, detail, field })
+    }
+}
+
+impl IntoResponse for Error {
+    fn into_response(self) -> Response {
+        if let Error::Internal(error) = &self {
+            tracing::error!(error = format!("{error:#}"), "request failed");
+        }
+        let (status, problem) = self.problem();
+        let mut response = (status, Json(problem)).into_response();
+        let headers = response.headers_mut();
+        headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/problem+json"));
+        if let Error::Later(_, _, _, seconds) = self {
+            headers.insert(header::RETRY_AFTER, HeaderValue::from(seconds));
+        }
+        if status == StatusCode::UNAUTHORIZED {
+            headers.insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("ApiKey header=\"X-API-Key\""));
+        }
+        response
+    }
+}
+
+impl From<FieldError> for Error {
+    fn from(error: FieldError) -> Self {
+        Self::Field(error)
+    }
+}
+
+impl From<anyhow::Error> for Error {
+    fn from(error: anyhow::Error) -> Self {
+        Self::Internal(error)
+    }
+}
+
+impl From<sqlx::Error> for Error {
+    fn from(error: sqlx::Error) -> Self {
+        if let Some(refusal) = error.as_database_error().and_then(|error| error.constraint()).and_then(by_constraint) {
+            return refusal;
+        }
+        match weather(&error) {
+            Weather::Away => {
+                tracing::warn!(%error, "the database is away");
+                Self::Later(StatusCode::SERVICE_UNAVAILABLE, "database_unavailable", "the database is away", 2)
+            }
+            Weather::Busy => {
+                tracing::warn!(%error, "the database is busy");
+                Self::Later(StatusCode::SERVICE_UNAVAILABLE, "database_busy", "the database is busy", 1)
+            }
+            Weather::Clear => Self::Internal(error.into()),
+        }
+    }
+}
+
+/// The database's constraints, each with what it means to a client.
+fn by_constraint(constraint: &str) -> Option<Error> {
+    match constraint {
+        "workflows_team_id_name_key" => {
+            Some(Error::conflict("name_taken", "the team has another workflow of this name that is not archived"))
+        }
+        "teams_name_key" => Some(Error::conflict("name_taken", "there is another team of this name")),
+        "workflows_team_id_fkey" | "api_keys_team_id_fkey" => {
+            Some(FieldError::new("unknown_team", "team_id", "there is no team of this id").into())
+        }
+        _ => None,
+    }
+}
+
+enum Weather {
+    Away,
+    Busy,
+    Clear,
+}
+
+/// Errors that are nobody's fault and pass: the connection, a restart, a deadlock, a timeout.
+fn weather(error: &sqlx::Error) -> Weather {
+    match error {
+        sqlx::Error::Io(_)
+        | sqlx::Error::Tls(_)
+        | sqlx::Error::PoolTimedOut
+        | sqlx::Error::PoolClosed
+        | sqlx::Error::WorkerCrashed => Weather::Away,
+        sqlx::Error::Database(error) => match error.code().as_deref() {
+            Some(code) if code.starts_with("08") || code.starts_with("57P") => Weather::Away,
+            // too many connections; read-only after a failover
+            Some("53300" | "25006") => Weather::Away,
+            Some("40001" | "40P01" | "55P03" | "57014") => Weather::Busy,
+            _ => Weather::Clear,
+        },
+        _ => Weather::Clear,
+    }
+}

@@ -1,0 +1,226 @@
+//! Steps 1 and 7 of 7: reads bodies, queries and paths, so that a handler gets what cannot be wrong.
+
+use axum::body::{Bytes, to_bytes};
+use axum::extract::{FromRequest, FromRequestParts, Path, Request};
+use axum::http::request::Parts;
+use axum::http::{HeaderMap, StatusCode, header};
+use schedule::WorkflowId;
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+use std::str::FromStr;
+
+use super::error::Error;
+use crate::config::BODY_LIMIT;
+use crate::field::{self, FieldError};
+use crate::spec::PatchKind;
+
+/// A JSON body that must be there.
+pub struct Body<T>(pub T);
+
+/// A JSON body that may be absent.
+pub struct OptionalBody<T>(pub T);
+
+/// The document of a PATCH, and how to read it.
+pub struct Patch(pub serde_json::Map<String, Value>, pub PatchKind);
+
+/// The query; a field that nobody knows is an error.
+pub struct Params<T>(pub T);
+
+/// `{id}` of a path.
+pub struct Id<T>(pub T);
+
+/// `{id}:verb` of a path, split: the router itself has no such patterns.
+pub struct Verb<T>(pub T, pub String);
+
+/// `If-Match`.
+pub enum IfMatch {
+    /// None was sent: the last writer wins.
+    Anything,
+    /// One of these versions.
+    Versions(Vec<i64>),
+}
+
+/// `traceparent`, as it came or a new one.
+pub struct Trace(pub String);
+
+impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for Body<T> {
+    type Rejection = Error;
+
+    async fn from_request(request: Request, _: &S) -> Result<Self, Error> {
+        content_type(request.headers(), &["application/json"])?;
+        parse(&read(request).await?).map(Self)
+    }
+}
+
+impl<T: DeserializeOwned + Default, S: Send + Sync> FromRequest<S> for OptionalBody<T> {
+    type Rejection = Error;
+
+    async fn from_request(request: Request, _: &S) -> Result<Self, Error> {
+        let headers = request.headers().clone();
+        let bytes = read(request).await?;
+        if bytes.is_empty() {
+            return Ok(Self(T::default()));
+        }
+        content_type(&headers, &["application/json"])?;
+        parse(&bytes).map(Self)
+    }
+}
+
+impl<S: Send + Sync> FromRequest<S> for Patch {
+    type Rejection = Error;
+
+    async fn from_request(request: Request, _: &S) -> Result<Self, Error> {
+        let kind = match content_type(request.headers(), &["application/json", "application/merge-patch+json"])? {
+            "application/json" => PatchKind::Replace,
+            _ => PatchKind::Merge,
+        };
+        match parse(&read(request).await?)? {
+            Value::Object(members) => Ok(Self(members, kind)),
+            _ => Err(FieldError::invalid("", "a patch is a JSON object").into()),
+        }
+    }
+}
+
+impl<T: DeserializeOwned, S: Send + Sync> FromRequestParts<S> for Params<T> {
+    type Rejection = Error;
+
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Error> {
+        let query = parts.uri.query().unwrap_or_default();
+        let deserializer = serde_html_form::Deserializer::from_bytes(query.as_bytes());
+        serde_path_to_error::deserialize(deserializer).map(Self).map_err(|error| {
+            let path = error.path().to_string();
+            field::from_serde("", &path, &error.into_inner().to_string()).into()
+        })
+    }
+}
+
+impl<T: FromStr, S: Send + Sync> FromRequestParts<S> for Id<T> {
+    type Rejection = Error;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Error> {
+        let Path(target) = Path::<String>::from_request_parts(parts, state).await.map_err(|_| Error::not_found())?;
+        target.parse().map(Self).map_err(|_| Error::not_found())
+    }
+}
+
+impl<T: FromStr, S: Send + Sync> FromRequestParts<S> for Verb<T> {
+    type Rejection = Error;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Error> {
+        let Path(target) = Path::<String>::from_request_parts(parts, state).await.map_err(|_| Error::not_found())?;
+        let (id, verb) = target.rsplit_once(':').ok_or_else(Error::not_found)?;
+        Ok(Self(id.parse().map_err(|_| Error::not_found())?, verb.to_owned()))
+    }
+}
+
+impl<S: Send + Sync> FromRequestParts<S> for IfMatch {
+    type Rejection = Error;
+
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Error> {
+        let Some(value) = parts.headers.get(header::IF_MATCH) else { return Ok(Self::Anything) };
+        let text = value.to_str().unwrap_or_default().trim();
+        if text == "*" {
+            return Ok(Self::Anything);
+        }
+        // A weak tag never matches, by RFC 9110: it promises less than If-Match asks.
+        let tags = text.split(',').map(str::trim);
+        Ok(Self::Versions(tags.filter_map(|tag| tag.strip_prefix('"')?.strip_suffix('"')?.parse().ok()).collect()))
+    }
+}
+
+impl IfMatch {
+    /// Refuses an edit of another version than the one that the client saw.
+    ///
+    /// # Errors
+    /// 412.
+    pub fn check(&self, version: i64) -> Result<(), Error> {
+        match self {
+            IfMatch::Anything => Ok(()),
+            IfMatch::Versions(versions) if versions.contains(&version) => Ok(()),
+            IfMatch::Versions(_) => Err(Error::Refused(
+                StatusCode::PRECONDITION_FAILED,
+                "version_mismatch",
+                format!("the workflow is at version {version}: read it again"),
+            )),
+        }
+    }
+}
+
+impl<S: Send + Sync> FromRequestParts<S> for Trace {
+    type Rejection = std::convert::Infallible;
+
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Self::Rejection> {
+        let sent = parts.headers.get("traceparent").and_then(|value| value.to_str().ok());
+        Ok(Self(sent.filter(|text| is_traceparent(text)).map_or_else(new_traceparent, str::to_owned)))
+    }
+}
+
+/// Reads `{id}` where a handler splits the path itself.
+///
+/// # Errors
+/// 404.
+pub fn workflow_id(text: &str) -> Result<WorkflowId, Error> {
+    text.parse().map_err(|_| Error::not_found())
+}
+
+/// A JSON document into its type, by way of a check for what Postgres cannot store.
+///
+/// # Errors
+/// 400, with the field.
+pub fn parse<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Error> {
+    let mut deserializer = serde_json::Deserializer::from_slice(bytes);
+    let parsed = serde_path_to_error::deserialize(&mut deserializer).map_err(|error| {
+        let path = error.path().to_string();
+        let inner = error.into_inner();
+        if inner.is_data() {
+            field::from_serde("", &path, &inner.to_string())
+        } else {
+            FieldError::new("invalid_json", "", format!("the body is not JSON: {inner}"))
+        }
+    })?;
+    deserializer
+        .end()
+        .map_err(|error| FieldError::new("invalid_json", "", format!("the body is not JSON: {error}")))?;
+    Ok(parsed)
+}
+
+/// The whole body, up to the limit.
+///
+/// # Errors
+/// 413, or 400 for a body that broke off.
+pub async fn read(request: Request) -> Result<Bytes, Error> {
+    to_bytes(request.into_body(), BODY_LIMIT).await.map_err(|error| {
+        let error = error.into_inner();
+        if error.is::<http_body_util::LengthLimitError>() {
+            let detail = format!("the body is larger than {} KiB", BODY_LIMIT / 1024);
+            Error::Refused(StatusCode::PAYLOAD_TOO_LARGE, "body_too_large", detail)
+        } else {
+            FieldError::new("incomplete_body", "", "the body broke off").into()
+        }
+    })
+}
+
+fn content_type<'a>(headers: &HeaderMap, accepted: &[&'a str]) -> Result<&'a str, Error> {
+    let sent = headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
+    let essence = sent.split(';').next().unwrap_or_default().trim();
+    accepted.iter().find(|kind| kind.eq_ignore_ascii_case(essence)).copied().ok_or_else(|| {
+        Error::Refused(
+            StatusCode::UNSUPPORTED_MEDIA_TYPE,
+            "unsupported_media_type",
+            format!("send the body as {}", accepted.join(" or ")),
+        )
+    })
+}
+
+/// W3C Trace Context, version 00.
+fn is_traceparent(text: &str) -> bool {
+    let parts: Vec<&str> = text.split('-').collect();
+    let hex =
+        |part: &str, length| part.len() == length && part.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'));
+    matches!(parts[..], ["00", trace, span, flags] if hex(trace, 32) && hex(span, 16) && hex(flags, 2)
+        && trace.contains(|c| c != '0') && span.contains(|c| c != '0'))
+}
+
+fn new_traceparent() -> String {
+    format!("00-{:032x}-{:016x}-01", rand::random::<u128>().max(1), rand::random::<u64>().max(1))
+}

@@ -1,0 +1,157 @@
+//! Step 7 of 7: where the runner delivers a fire. It answers what was decided, after the commit.
+
+use axum::Json;
+use axum::extract::{Request, State};
+use axum::http::StatusCode;
+use axum::response::{IntoResponse, Response};
+use chrono::DateTime;
+use schedule::{Fire, FireError, WorkflowId};
+use serde::Serialize;
+use serde_json::Value;
+use utoipa::ToSchema;
+use uuid::Uuid;
+
+use super::auth::Scheduler;
+use super::error::{Error, Problem};
+use super::extract::{self, Verb};
+use crate::App;
+use crate::field::FieldError;
+use crate::invoke::{Answer, Reason};
+use crate::metrics::{Answered, Word};
+use crate::outbox::Healing;
+
+/// A fire, as the schedule's Input gives it; fields that nobody knows are ignored.
+#[derive(ToSchema)]
+#[expect(dead_code, reason = "only documents the body; schedule::Fire reads it")]
+pub struct InvokeBody {
+    /// RFC 3339; floored to the minute.
+    #[schema(example = "2026-03-29T07:00:00Z")]
+    scheduled_time: String,
+    /// The revision that the schedule was published with.
+    revision: Option<i64>,
+    /// EventBridge's id of the delivery.
+    execution_id: Option<String>,
+    /// EventBridge's attempt number; a number or a string.
+    attempt: Option<i32>,
+}
+
+/// What a fire led to.
+#[derive(Serialize, ToSchema)]
+pub struct Verdict {
+    /// Whether this very call started a run.
+    accepted: bool,
+    /// Why not: `duplicate`, or why there is no run.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    reason: Option<&'static str>,
+    /// The run of this time.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    run_id: Option<Uuid>,
+}
+
+/// Deliver a fire. Idempotent by workflow and minute; safe to repeat after any failure.
+///
+/// # Errors
+/// As documented in the OpenAPI.
+#[utoipa::path(post, path = "/api/v1/cron/workflows/{id}:invoke", tag = "cron", params(("id" = i64, Path)),
+    request_body = InvokeBody,
+    responses((status = 202, body = Verdict, description = "a run was accepted"),
+              (status = 200, body = Verdict, description = "no new run, and why"),
+              (status = 410, body = Problem, content_type = "application/problem+json", description = "workflow_gone"),
+              (status = "4XX", body = Problem, content_type = "application/problem+json"),
+              (status = 503, body = Problem, content_type = "application/problem+json")))]
+pub async fn invoke(
+    State(app): State<App>,
+    Scheduler: Scheduler,
+    Verb(id, verb): Verb<WorkflowId>,
+    request: Request,
+) -> Result<Response, Error> {
+    if verb != "invoke" {
+        return Err(Error::not_found());
+    }
+    let fire = fire(id, &extract::read(request).await?)?;
+    let answer = app.judge.judge(&fire, app.clock.now()).await?;
+    account(&app, &fire, answer);
+    answered(answer)
+}
+
+fn fire(id: WorkflowId, body: &[u8]) -> Result<Fire, Error> {
+    let mut event: Value = extract::parse(body)?;
+    let Some(members) = event.as_object_mut() else {
+        return Err(FieldError::invalid("", "the body must be a JSON object").into());
+    };
+    let named = members.insert("workflow_id".into(), id.0.into());
+    if named.is_some_and(|named| named != id.0) {
+        return Err(FieldError::invalid("workflow_id", "workflow_id is not the one of the path").into());
+    }
+    let fire = Fire::from_event(&event)
+        .map_err(|error| FieldError::new("invalid_field", field_of(&error), error.to_string()))?;
+    let stored = [Some(&fire.raw_time), fire.execution_id.as_ref()];
+    if stored.into_iter().flatten().any(|text| text.contains('\0') || text.len() > 256) {
+        return Err(FieldError::invalid("execution_id", "execution_id is not one of EventBridge's").into());
+    }
+    Ok(fire)
+}
+
+fn field_of(error: &FireError) -> &'static str {
+    match error {
+        FireError::NotAnObject => "",
+        FireError::Missing { field } | FireError::Invalid { field, .. } | FireError::Time { field, .. } => field,
+    }
+}
+
+fn answered(answer: Answer) -> Result<Response, Error> {
+    let verdict = match answer {
+        Answer::Accepted(run) => Verdict { accepted: true, reason: None, run_id: Some(run) },
+        Answer::Duplicate(run) => Verdict { accepted: false, reason: Some("duplicate"), run_id: Some(run) },
+        Answer::Declined(reason) => Verdict { accepted: false, reason: Some(reason.as_str()), run_id: None },
+        Answer::Gone(_) => {
+            let detail = "there is no such workflow any more".to_owned();
+            return Err(Error::Refused(StatusCode::GONE, "workflow_gone", detail));
+        }
+        Answer::ClockSkew => {
+            let detail = "the fire is of the future: a clock is wrong";
+            return Err(Error::Later(StatusCode::SERVICE_UNAVAILABLE, "clock_skew", detail, 60));
+        }
+    };
+    let status = if verdict.accepted { StatusCode::ACCEPTED } else { StatusCode::OK };
+    Ok((status, Json(verdict)).into_response())
+}
+
+/// Logs and counts an answer, and wakes whom it concerns.
+fn account(app: &App, fire: &Fire, answer: Answer) {
+    let word = match answer {
+        Answer::Accepted(_) => "accepted",
+        Answer::Duplicate(_) => "duplicate",
+        Answer::Declined(reason) => reason.as_str(),
+        Answer::Gone(_) => "gone",
+        Answer::ClockSkew => "clock_skew",
+    };
+    app.metrics.invokes.get_or_create(&Answered { answer: Word(word) }).inc();
+    if off_minute(fire) {
+        app.metrics.fires_off_minute.inc();
+    }
+    tracing::info!(
+        step = 7,
+        workflow_id = fire.workflow_id.0,
+        execution_id = fire.execution_id,
+        "invoke: workflow {} at {}: {word}",
+        fire.workflow_id,
+        fire.scheduled_time.format("%Y-%m-%dT%H:%MZ"),
+    );
+    match answer {
+        Answer::Accepted(_) => app.wake.poke(),
+        Answer::Gone(Healing::Enqueued) => app.nudge.poke(),
+        Answer::Declined(Reason::Disagrees) => {
+            app.metrics.fires_disagree.inc();
+            tracing::warn!(
+                workflow_id = fire.workflow_id.0,
+                "a fire that EventBridge owed by its own reading is not due by ours"
+            );
+        }
+        _ => {}
+    }
+}
+
+fn off_minute(fire: &Fire) -> bool {
+    DateTime::parse_from_rfc3339(&fire.raw_time).is_ok_and(|raw| raw != fire.scheduled_time)
+}

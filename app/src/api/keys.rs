@@ -1,0 +1,216 @@
+//! Step 1 of 7: teams and keys, for admins.
+
+use axum::Json;
+use axum::extract::State;
+use axum::http::{StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use chrono::{DateTime, Utc};
+use serde::{Deserialize, Serialize};
+use utoipa::{IntoParams, ToSchema};
+use uuid::Uuid;
+
+use super::auth::Admin;
+use super::error::{Error, Problem};
+use super::extract::{Body, OptionalBody, Params, Trace, Verb};
+use super::page::{self, Page};
+use crate::App;
+use crate::field::{self, FieldError};
+use crate::keys::{self, Holder, Key, Kind, Role};
+
+/// A team to make.
+#[derive(Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct TeamBody {
+    /// Unique; one line, at most 200 characters.
+    name: String,
+}
+
+/// A team that was made.
+#[derive(Serialize, ToSchema)]
+pub struct TeamView {
+    id: i64,
+    name: String,
+    /// Standard Webhooks secret of the team's http actions; shown once.
+    signing_secret: String,
+    created_on: DateTime<Utc>,
+}
+
+/// A key to make.
+#[derive(Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct KeyBody {
+    /// What it opens.
+    kind: Kind,
+    /// The team, for a team key.
+    #[serde(default)]
+    team_id: Option<i64>,
+    /// The role, for a team key.
+    #[serde(default)]
+    role: Option<Role>,
+    /// What it is for; one line, at most 200 characters.
+    name: String,
+}
+
+/// A key as it is listed.
+#[derive(Serialize, ToSchema)]
+pub struct KeyView {
+    id: Uuid,
+    prefix: String,
+    kind: Kind,
+    team_id: Option<i64>,
+    role: Option<Role>,
+    name: String,
+    created_on: DateTime<Utc>,
+    last_used_on: Option<DateTime<Utc>>,
+    revoked_on: Option<DateTime<Utc>>,
+}
+
+/// A key that was made.
+#[derive(Serialize, ToSchema)]
+pub struct NewKeyView {
+    /// The key itself; shown once.
+    key: String,
+    #[serde(flatten)]
+    shown: KeyView,
+}
+
+/// The page of a list of keys.
+#[derive(Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub struct KeyParams {
+    /// Items on a page, 1 to 200.
+    limit: Option<i64>,
+    /// `next_cursor` of the page before.
+    cursor: Option<String>,
+}
+
+/// The body of a verb that takes none.
+#[derive(Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct NoBody {}
+
+/// Make a team.
+///
+/// # Errors
+/// As documented in the OpenAPI.
+#[utoipa::path(post, path = "/api/v1/teams", tag = "keys", request_body = TeamBody,
+    responses((status = 201, body = TeamView), (status = "4XX", body = Problem, content_type = "application/problem+json")))]
+pub async fn create_team(
+    State(app): State<App>,
+    Admin(caller): Admin,
+    Trace(trace): Trace,
+    Body(body): Body<TeamBody>,
+) -> Result<Response, Error> {
+    field::name("name", &body.name)?;
+    let mut tx = db::begin(&app.pool).await?;
+    let (team, secret) = keys::create_team(&mut tx, &body.name, &caller.edit(&app, trace)).await?;
+    tx.commit().await?;
+    let view = TeamView {
+        id: team.id,
+        name: team.name,
+        signing_secret: secret.reveal().to_owned(),
+        created_on: team.created_on,
+    };
+    Ok((StatusCode::CREATED, [(header::CACHE_CONTROL, "no-store")], Json(view)).into_response())
+}
+
+/// Make a key; the answer is the only place where it can be read.
+///
+/// # Errors
+/// As documented in the OpenAPI.
+#[utoipa::path(post, path = "/api/v1/keys", tag = "keys", request_body = KeyBody,
+    responses((status = 201, body = NewKeyView), (status = "4XX", body = Problem, content_type = "application/problem+json")))]
+pub async fn create(
+    State(app): State<App>,
+    Admin(caller): Admin,
+    Trace(trace): Trace,
+    Body(body): Body<KeyBody>,
+) -> Result<Response, Error> {
+    field::name("name", &body.name)?;
+    let holder = holder(body.kind, body.team_id, body.role)?;
+    let mut tx = db::begin(&app.pool).await?;
+    let (key, secret) = keys::create(&mut tx, holder, &body.name, &caller.edit(&app, trace)).await?;
+    tx.commit().await?;
+    let view = NewKeyView { key: secret.reveal().to_owned(), shown: key.into() };
+    Ok((StatusCode::CREATED, [(header::CACHE_CONTROL, "no-store")], Json(view)).into_response())
+}
+
+/// List keys, without the keys themselves.
+///
+/// # Errors
+/// As documented in the OpenAPI.
+#[utoipa::path(get, path = "/api/v1/keys", tag = "keys", params(KeyParams),
+    responses((status = 200, body = Page<KeyView>), (status = "4XX", body = Problem, content_type = "application/problem+json")))]
+pub async fn list(
+    State(app): State<App>,
+    Admin(_): Admin,
+    Params(params): Params<KeyParams>,
+) -> Result<Json<Page<KeyView>>, Error> {
+    let limit = page::limit(params.limit)?;
+    let mut connection = app.pool.acquire().await?;
+    let found = keys::list(&mut connection, page::cursor(params.cursor.as_deref())?, limit + 1).await?;
+    let items = found.into_iter().map(KeyView::from).collect();
+    Ok(Json(Page::cut(items, limit, |item: &KeyView| item.id.to_string())))
+}
+
+/// Revoke a key; at the latest 5 seconds later it opens nothing.
+///
+/// # Errors
+/// As documented in the OpenAPI.
+#[utoipa::path(post, path = "/api/v1/keys/{id}:revoke", tag = "keys", params(("id" = Uuid, Path)),
+    responses((status = 200, body = KeyView), (status = "4XX", body = Problem, content_type = "application/problem+json")))]
+pub async fn revoke(
+    State(app): State<App>,
+    Admin(caller): Admin,
+    Trace(trace): Trace,
+    Verb(id, verb): Verb<Uuid>,
+    OptionalBody(NoBody {}): OptionalBody<NoBody>,
+) -> Result<Json<KeyView>, Error> {
+    if verb != "revoke" {
+        return Err(Error::not_found());
+    }
+    let mut tx = db::begin(&app.pool).await?;
+    let key = keys::revoke(&mut tx, id, &caller.edit(&app, trace)).await?.ok_or_else(Error::not_found)?;
+    tx.commit().await?;
+    app.gate.forget_all();
+    Ok(Json(key.into()))
+}
+
+/// Who a key is for; a team key needs a team and a role, the others must have neither.
+///
+/// # Errors
+/// The field that is missing or too much.
+pub fn holder(kind: Kind, team_id: Option<i64>, role: Option<Role>) -> Result<Holder, FieldError> {
+    match (kind, team_id, role) {
+        (Kind::Admin, None, None) => Ok(Holder::Admin),
+        (Kind::Scheduler, None, None) => Ok(Holder::Scheduler),
+        (Kind::Team, Some(team_id), Some(role)) => Ok(Holder::Team(team_id, role)),
+        (Kind::Team, None, _) => Err(FieldError::new("missing_field", "team_id", "a team key needs its team_id")),
+        (Kind::Team, Some(_), None) => {
+            Err(FieldError::new("missing_field", "role", "a team key needs a role: viewer or editor"))
+        }
+        (Kind::Admin | Kind::Scheduler, Some(_), _) => {
+            Err(FieldError::invalid("team_id", "only a team key has a team_id"))
+        }
+        (Kind::Admin | Kind::Scheduler, None, Some(_)) => {
+            Err(FieldError::invalid("role", "only a team key has a role"))
+        }
+    }
+}
+
+impl From<Key> for KeyView {
+    fn from(key: Key) -> Self {
+        Self {
+            id: key.id,
+            prefix: key.prefix,
+            kind: key.kind,
+            team_id: key.team_id,
+            role: key.role,
+            name: key.name,
+            created_on: key.created_on,
+            last_used_on: key.last_used_on,
+            revoked_on: key.revoked_on,
+        }
+    }
+}

@@ -1,0 +1,76 @@
+//! Steps 1 and 7 of 7: the HTTP API, in reading order.
+
+pub mod auth;
+pub mod error;
+pub mod extract;
+pub mod invoke;
+pub mod keys;
+pub mod openapi;
+pub mod ops;
+pub mod page;
+pub mod runs;
+pub mod workflows;
+
+use std::time::Duration;
+
+use axum::Router;
+use axum::extract::{Request, State};
+use axum::http::StatusCode;
+use axum::middleware::{self, Next};
+use axum::response::{IntoResponse, Response};
+use axum::routing::{get, post};
+use utoipa::OpenApi as _;
+use utoipa_swagger_ui::SwaggerUi;
+
+use crate::App;
+use error::Error;
+
+/// All routes. `{target}` is `{id}` or `{id}:verb`; the extractors split it.
+pub fn router(app: App) -> Router {
+    let v1 = Router::new()
+        .route("/teams", post(keys::create_team))
+        .route("/keys", get(keys::list).post(keys::create))
+        .route("/keys/{target}", post(keys::revoke))
+        .route("/workflows", get(workflows::list).post(workflows::create))
+        .route(
+            "/workflows/{target}",
+            get(workflows::get).patch(workflows::patch).delete(workflows::delete).post(workflows::act),
+        )
+        .route("/schedules/{target}/runs", get(runs::of_schedule))
+        .route("/schedules/{target}/occurrences", get(runs::occurrences))
+        .route("/runs", get(runs::list))
+        .route("/runs/{target}", get(runs::get))
+        .route("/cron/workflows/{target}", post(invoke::invoke));
+    Router::new()
+        .nest("/api/v1", v1)
+        .route("/healthz", get(ops::healthz))
+        .route("/readyz", get(ops::readyz))
+        .route("/metrics", get(ops::metrics))
+        .merge(SwaggerUi::new("/docs").url("/openapi.json", openapi::Api::openapi()))
+        .fallback(|| async { Error::not_found() })
+        .method_not_allowed_fallback(method_not_allowed)
+        .layer(middleware::from_fn_with_state(app.clone(), to_its_end))
+        .with_state(app)
+}
+
+/// Runs each request to its end, whatever its client does: one that hangs up cancels no transaction.
+///
+/// A client that waits longer than the limit is told so; what it asked for goes on, and its edit is
+/// either committed whole or not at all. A panic is one request's failure, not the server's.
+async fn to_its_end(State(app): State<App>, request: Request, next: Next) -> Response {
+    let limit = Duration::from_millis(app.config.request_timeout_ms);
+    let task = app.requests.spawn(next.run(request));
+    match tokio::time::timeout(limit, task).await {
+        Ok(Ok(response)) => response,
+        Ok(Err(panic)) => Error::Internal(anyhow::Error::new(panic)).into_response(),
+        Err(_) => {
+            let detail = "the request took too long; read the workflow to see whether it was done";
+            Error::Refused(StatusCode::REQUEST_TIMEOUT, "request_timeout", detail.into()).into_response()
+        }
+    }
+}
+
+async fn method_not_allowed() -> Error {
+    let detail = "this resource has no such method".to_owned();
+    Error::Refused(StatusCode::METHOD_NOT_ALLOWED, "method_not_allowed", detail)
+}

@@ -1,0 +1,59 @@
+//! Step 1 of 7: keyset pages. A cursor is the last key of the page before, opaque to the client.
+
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use serde::Serialize;
+use std::str::FromStr;
+use utoipa::ToSchema;
+
+use crate::field::FieldError;
+
+/// Items on a page unless the client says otherwise.
+const DEFAULT_LIMIT: i64 = 50;
+/// Items on a page at most.
+const MAX_LIMIT: i64 = 200;
+
+/// One page of a list.
+#[derive(Serialize, ToSchema)]
+pub struct Page<T> {
+    /// What was asked for.
+    pub items: Vec<T>,
+    /// Send it as `cursor` for the next page; null: this is the last.
+    pub next_cursor: Option<String>,
+}
+
+impl<T> Page<T> {
+    /// Cuts a list that was read with one row too many, so that it is known whether more follow.
+    pub fn cut(mut items: Vec<T>, limit: i64, key: impl Fn(&T) -> String) -> Self {
+        let limit = usize::try_from(limit).unwrap_or(usize::MAX);
+        let more = items.len() > limit;
+        items.truncate(limit);
+        let next_cursor = if more { items.last().map(|last| URL_SAFE_NO_PAD.encode(key(last))) } else { None };
+        Self { items, next_cursor }
+    }
+}
+
+/// The `limit` of a query, 1 to 200.
+///
+/// # Errors
+/// Outside that.
+pub fn limit(limit: Option<i64>) -> Result<i64, FieldError> {
+    match limit {
+        None => Ok(DEFAULT_LIMIT),
+        Some(limit) if (1..=MAX_LIMIT).contains(&limit) => Ok(limit),
+        Some(_) => Err(FieldError::invalid("limit", format!("limit must be from 1 to {MAX_LIMIT}"))),
+    }
+}
+
+/// The key in a `cursor` of a query.
+///
+/// # Errors
+/// A cursor that no page gave.
+pub fn cursor<K: FromStr>(cursor: Option<&str>) -> Result<Option<K>, FieldError> {
+    let Some(cursor) = cursor else { return Ok(None) };
+    let key = URL_SAFE_NO_PAD.decode(cursor).ok().and_then(|bytes| String::from_utf8(bytes).ok());
+    match key.and_then(|key| key.parse().ok()) {
+        Some(key) => Ok(Some(key)),
+        None => Err(FieldError::new("invalid_cursor", "cursor", "take the cursor from next_cursor of the page before")),
+    }
+}

@@ -1,0 +1,229 @@
+//! Step 7 of 7: reads runs and occurrences.
+
+use axum::Json;
+use axum::extract::State;
+use chrono::{DateTime, Utc};
+use schedule::WorkflowId;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use utoipa::{IntoParams, ToSchema};
+use uuid::Uuid;
+
+use super::auth::Viewer;
+use super::error::{Error, Problem};
+use super::extract::{Id, Params};
+use super::page::{self, Page};
+use crate::App;
+use crate::field::{self, FieldError};
+use crate::occurrences::{self, Decision, Occurrence};
+use crate::runs::{self, Filter, Run, RunState, Trigger};
+use crate::workflows;
+
+/// A run as it is read.
+#[derive(Serialize, ToSchema)]
+pub struct RunView {
+    id: Uuid,
+    workflow_id: i64,
+    trigger: Trigger,
+    state: RunState,
+    scheduled_time: Option<DateTime<Utc>>,
+    attempt: i32,
+    created_on: DateTime<Utc>,
+    started_on: Option<DateTime<Utc>>,
+    finished_on: Option<DateTime<Utc>>,
+    duration_ms: Option<i64>,
+    #[schema(value_type = Option<Object>)]
+    result: Option<Value>,
+    error: Option<String>,
+}
+
+/// An occurrence as it is read.
+#[derive(Serialize, ToSchema)]
+pub struct OccurrenceView {
+    id: Uuid,
+    workflow_id: i64,
+    scheduled_time: DateTime<Utc>,
+    decision: Decision,
+    reason: Option<String>,
+    revision: Option<i64>,
+    run_id: Option<Uuid>,
+    lateness_s: i64,
+    decided_on: DateTime<Utc>,
+}
+
+/// Filters of a list of runs.
+#[derive(Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub struct RunParams {
+    /// One workflow's.
+    workflow_id: Option<i64>,
+    /// In this state.
+    #[param(inline)]
+    state: Option<RunState>,
+    /// Started by this.
+    #[param(inline)]
+    trigger: Option<Trigger>,
+    /// Accepted at or after this time.
+    from: Option<DateTime<Utc>>,
+    /// Accepted before this time.
+    to: Option<DateTime<Utc>>,
+    /// Items on a page, 1 to 200.
+    limit: Option<i64>,
+    /// `next_cursor` of the page before.
+    cursor: Option<String>,
+}
+
+/// Filters of a list of occurrences.
+#[derive(Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub struct OccurrenceParams {
+    /// Decided like this.
+    #[param(inline)]
+    decision: Option<Decision>,
+    /// Owed at or after this time.
+    from: Option<DateTime<Utc>>,
+    /// Owed before this time.
+    to: Option<DateTime<Utc>>,
+    /// Items on a page, 1 to 200.
+    limit: Option<i64>,
+    /// `next_cursor` of the page before.
+    cursor: Option<String>,
+}
+
+/// List runs, the newest first.
+///
+/// # Errors
+/// As documented in the OpenAPI.
+#[utoipa::path(get, path = "/api/v1/runs", tag = "runs", params(RunParams),
+    responses((status = 200, body = Page<RunView>),
+              (status = "4XX", body = Problem, content_type = "application/problem+json")))]
+pub async fn list(
+    State(app): State<App>,
+    Viewer(caller): Viewer,
+    Params(params): Params<RunParams>,
+) -> Result<Json<Page<RunView>>, Error> {
+    page_of_runs(&app, caller.team_id(), params).await
+}
+
+/// Read a run.
+///
+/// # Errors
+/// As documented in the OpenAPI.
+#[utoipa::path(get, path = "/api/v1/runs/{id}", tag = "runs", params(("id" = Uuid, Path)),
+    responses((status = 200, body = RunView),
+              (status = "4XX", body = Problem, content_type = "application/problem+json")))]
+pub async fn get(State(app): State<App>, Viewer(caller): Viewer, Id(id): Id<Uuid>) -> Result<Json<RunView>, Error> {
+    let mut connection = app.pool.acquire().await?;
+    let run = runs::find(&mut connection, id, caller.team_id()).await?.ok_or_else(Error::not_found)?;
+    Ok(Json(run.into()))
+}
+
+/// List the runs of a schedule, the newest first.
+///
+/// # Errors
+/// As documented in the OpenAPI.
+#[utoipa::path(get, path = "/api/v1/schedules/{id}/runs", tag = "schedules", params(("id" = i64, Path), RunParams),
+    responses((status = 200, body = Page<RunView>),
+              (status = "4XX", body = Problem, content_type = "application/problem+json")))]
+pub async fn of_schedule(
+    State(app): State<App>,
+    Viewer(caller): Viewer,
+    Id(id): Id<WorkflowId>,
+    Params(params): Params<RunParams>,
+) -> Result<Json<Page<RunView>>, Error> {
+    visible(&app, id, caller.team_id()).await?;
+    if params.workflow_id.is_some_and(|asked| asked != id.0) {
+        return Err(FieldError::invalid("workflow_id", "workflow_id is not the one of the path").into());
+    }
+    page_of_runs(&app, caller.team_id(), RunParams { workflow_id: Some(id.0), ..params }).await
+}
+
+/// List the occurrences of a schedule, the newest first: one decision for every time that it owed.
+///
+/// # Errors
+/// As documented in the OpenAPI.
+#[utoipa::path(get, path = "/api/v1/schedules/{id}/occurrences", tag = "schedules",
+    params(("id" = i64, Path), OccurrenceParams),
+    responses((status = 200, body = Page<OccurrenceView>),
+              (status = "4XX", body = Problem, content_type = "application/problem+json")))]
+pub async fn occurrences(
+    State(app): State<App>,
+    Viewer(caller): Viewer,
+    Id(id): Id<WorkflowId>,
+    Params(params): Params<OccurrenceParams>,
+) -> Result<Json<Page<OccurrenceView>>, Error> {
+    visible(&app, id, caller.team_id()).await?;
+    let limit = page::limit(params.limit)?;
+    let filter = occurrences::Filter {
+        workflow_id: id,
+        decision: params.decision,
+        from: params.from.map(|time| field::instant("from", time)).transpose()?,
+        to: params.to.map(|time| field::instant("to", time)).transpose()?,
+        before: page::cursor(params.cursor.as_deref())?,
+        limit: limit + 1,
+    };
+    let mut connection = app.pool.acquire().await?;
+    let found = occurrences::list(&mut connection, &filter).await?;
+    let items = found.into_iter().map(OccurrenceView::from).collect();
+    Ok(Json(Page::cut(items, limit, |item: &OccurrenceView| item.scheduled_time.to_rfc3339())))
+}
+
+async fn page_of_runs(app: &App, team_id: Option<i64>, params: RunParams) -> Result<Json<Page<RunView>>, Error> {
+    let limit = page::limit(params.limit)?;
+    let filter = Filter {
+        team_id,
+        workflow_id: params.workflow_id,
+        state: params.state,
+        trigger: params.trigger,
+        from: params.from.map(|time| field::instant("from", time)).transpose()?,
+        to: params.to.map(|time| field::instant("to", time)).transpose()?,
+        before: page::cursor(params.cursor.as_deref())?,
+        limit: limit + 1,
+    };
+    let mut connection = app.pool.acquire().await?;
+    let found = runs::list(&mut connection, &filter).await?;
+    let items = found.into_iter().map(RunView::from).collect();
+    Ok(Json(Page::cut(items, limit, |item: &RunView| item.id.to_string())))
+}
+
+async fn visible(app: &App, id: WorkflowId, team_id: Option<i64>) -> Result<(), Error> {
+    let mut connection = app.pool.acquire().await?;
+    workflows::find(&mut connection, id, team_id).await?.map(drop).ok_or_else(Error::not_found)
+}
+
+impl From<Run> for RunView {
+    fn from(run: Run) -> Self {
+        Self {
+            id: run.id,
+            workflow_id: run.workflow_id,
+            trigger: run.trigger,
+            state: run.state,
+            scheduled_time: run.scheduled_time,
+            attempt: run.attempt,
+            created_on: run.created_on,
+            started_on: run.started_on,
+            finished_on: run.finished_on,
+            duration_ms: run.duration_ms,
+            result: run.result,
+            error: run.error,
+        }
+    }
+}
+
+impl From<Occurrence> for OccurrenceView {
+    fn from(occurrence: Occurrence) -> Self {
+        Self {
+            id: occurrence.id,
+            workflow_id: occurrence.workflow_id,
+            scheduled_time: occurrence.scheduled_time,
+            decision: occurrence.decision,
+            reason: occurrence.reason,
+            revision: occurrence.revision,
+            run_id: occurrence.run_id,
+            lateness_s: occurrence.lateness_s,
+            decided_on: occurrence.decided_on,
+        }
+    }
+}

@@ -1,0 +1,396 @@
+//! Step 1 of 7: the workflows of a team. Change and message commit together, then the nudge goes out.
+
+use std::time::Duration;
+
+use axum::Json;
+use axum::extract::State;
+use axum::http::{StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use chrono::{DateTime, Utc};
+use schedule::WorkflowId;
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+use utoipa::{IntoParams, ToSchema};
+
+use super::auth::{Admin, Editor, Viewer};
+use super::error::{Error, Problem};
+use super::extract::{Body, Id, IfMatch, OptionalBody, Params, Patch, Trace, Verb};
+use super::page::{self, Page};
+use crate::App;
+use crate::actions;
+use crate::field::{self, FieldError};
+use crate::spec::{self, Spec, WorkflowBody};
+use crate::workflows::{self, Filter, Saved, Sync, SyncStatus, Workflow};
+
+/// A workflow as it is read.
+#[derive(Serialize, ToSchema)]
+pub struct WorkflowView {
+    #[schema(value_type = i64)]
+    id: WorkflowId,
+    team_id: i64,
+    name: String,
+    description: Option<String>,
+    cron_schedule: Option<String>,
+    timezone: Option<String>,
+    is_api: bool,
+    /// Header values are write-only and read as null.
+    #[schema(value_type = Object)]
+    action: Value,
+    #[schema(value_type = Object)]
+    starting_inputs: Map<String, Value>,
+    starts_at: Option<DateTime<Utc>>,
+    ends_at: Option<DateTime<Utc>>,
+    state: workflows::State,
+    pause_reason: Option<String>,
+    /// The ETag.
+    version: i64,
+    /// Raised by each change of timing or state.
+    revision: i64,
+    sync: SyncView,
+    /// The next time that it will run by its schedule.
+    next_fire_at: Option<DateTime<Utc>>,
+    created_on: DateTime<Utc>,
+    updated_on: DateTime<Utc>,
+}
+
+/// How far EventBridge follows a workflow.
+#[derive(Serialize, ToSchema)]
+pub struct SyncView {
+    status: SyncStatus,
+    desired_revision: Option<i64>,
+    applied_revision: Option<i64>,
+    last_error: Option<String>,
+    applied_at: Option<DateTime<Utc>>,
+}
+
+/// Filters of a list of workflows.
+#[derive(Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub struct ListParams {
+    /// One team's, for admin keys.
+    team_id: Option<i64>,
+    /// In this state.
+    #[param(inline)]
+    state: Option<workflows::State>,
+    /// In step with EventBridge like this.
+    #[param(inline)]
+    sync: Option<SyncStatus>,
+    /// Whose name or description holds this text, in any case.
+    q: Option<String>,
+    /// Items on a page, 1 to 200.
+    limit: Option<i64>,
+    /// `next_cursor` of the page before.
+    cursor: Option<String>,
+}
+
+/// How long a write waits for EventBridge.
+#[derive(Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub struct WriteParams {
+    /// Seconds, at most 25, to wait until EventBridge follows; `sync.status` tells how it went.
+    wait: Option<u64>,
+}
+
+/// Why a workflow is paused.
+#[derive(Default, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct PauseBody {
+    /// For people, at most 500 characters.
+    reason: Option<String>,
+}
+
+/// The body of verbs that take none.
+#[derive(Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct NoBody {}
+
+/// Make a workflow.
+///
+/// # Errors
+/// As documented in the OpenAPI.
+#[utoipa::path(post, path = "/api/v1/workflows", tag = "workflows", request_body = WorkflowBody, params(WriteParams),
+    responses((status = 201, body = WorkflowView, headers(("Location" = String), ("ETag" = String))),
+              (status = "4XX", body = Problem, content_type = "application/problem+json")))]
+pub async fn create(
+    State(app): State<App>,
+    Editor(caller): Editor,
+    Trace(trace): Trace,
+    Params(params): Params<WriteParams>,
+    Body(body): Body<WorkflowBody>,
+) -> Result<Response, Error> {
+    let wait = wait(params.wait)?;
+    let edit = caller.edit(&app, trace);
+    let team_id = match (caller.team_id(), body.team_id) {
+        (Some(own), None) => own,
+        (Some(own), Some(asked)) if own == asked => own,
+        (Some(_), Some(_)) => return Err(FieldError::new("unknown_team", "team_id", "this is not your team").into()),
+        (None, Some(asked)) => asked,
+        (None, None) => {
+            let detail = "an admin key belongs to no team: say which";
+            return Err(FieldError::new("missing_field", "team_id", detail).into());
+        }
+    };
+    let spec = Spec::new(body, None, edit.now)?;
+    let mut tx = db::begin(&app.pool).await?;
+    let made = workflows::create(&mut tx, team_id, spec, &edit).await?;
+    tx.commit().await?;
+    app.nudge.poke();
+    let location = format!("/api/v1/workflows/{}", made.id);
+    let read = applied(&app, made.id, made.revision.0, wait).await?;
+    Ok((StatusCode::CREATED, [(header::LOCATION, location)], read).into_response())
+}
+
+/// Read a workflow.
+///
+/// # Errors
+/// As documented in the OpenAPI.
+#[utoipa::path(get, path = "/api/v1/workflows/{id}", tag = "workflows", params(("id" = i64, Path)),
+    responses((status = 200, body = WorkflowView, headers(("ETag" = String))),
+              (status = "4XX", body = Problem, content_type = "application/problem+json")))]
+pub async fn get(State(app): State<App>, Viewer(caller): Viewer, Id(id): Id<WorkflowId>) -> Result<Read, Error> {
+    let mut connection = app.pool.acquire().await?;
+    let found = workflows::find(&mut connection, id, caller.team_id()).await?.ok_or_else(Error::not_found)?;
+    Ok(Read(view(found, app.clock.now())))
+}
+
+/// List workflows, in the order of their ids.
+///
+/// # Errors
+/// As documented in the OpenAPI.
+#[utoipa::path(get, path = "/api/v1/workflows", tag = "workflows", params(ListParams),
+    responses((status = 200, body = Page<WorkflowView>),
+              (status = "4XX", body = Problem, content_type = "application/problem+json")))]
+pub async fn list(
+    State(app): State<App>,
+    Viewer(caller): Viewer,
+    Params(params): Params<ListParams>,
+) -> Result<Json<Page<WorkflowView>>, Error> {
+    let limit = page::limit(params.limit)?;
+    params.q.as_deref().map_or(Ok(()), |q| field::text("q", q, 0, 200))?;
+    if params.team_id.is_some_and(|asked| caller.team_id().is_some_and(|own| own != asked)) {
+        // Another team's list is as empty as that of a team that does not exist.
+        return Ok(Json(Page { items: Vec::new(), next_cursor: None }));
+    }
+    let filter = Filter {
+        team_id: caller.team_id().or(params.team_id),
+        state: params.state,
+        sync: params.sync,
+        q: params.q,
+        after: page::cursor(params.cursor.as_deref())?,
+        limit: limit + 1,
+    };
+    let mut connection = app.pool.acquire().await?;
+    let found = workflows::list(&mut connection, &filter).await?;
+    let now = app.clock.now();
+    let items = found.into_iter().map(|found| view(found, now)).collect();
+    Ok(Json(Page::cut(items, limit, |item: &WorkflowView| item.id.to_string())))
+}
+
+/// Change a workflow. `application/json` replaces the fields sent; `application/merge-patch+json` is RFC 7396.
+///
+/// # Errors
+/// As documented in the OpenAPI.
+#[utoipa::path(patch, path = "/api/v1/workflows/{id}", tag = "workflows",
+    params(("id" = i64, Path), ("If-Match" = Option<String>, Header), WriteParams),
+    request_body(content((Object = "application/json"), (Object = "application/merge-patch+json"))),
+    responses((status = 200, body = WorkflowView, headers(("ETag" = String))),
+              (status = "4XX", body = Problem, content_type = "application/problem+json")))]
+pub async fn patch(
+    State(app): State<App>,
+    Editor(caller): Editor,
+    Trace(trace): Trace,
+    Id(id): Id<WorkflowId>,
+    if_match: IfMatch,
+    Params(params): Params<WriteParams>,
+    Patch(patch, kind): Patch,
+) -> Result<Read, Error> {
+    let wait = wait(params.wait)?;
+    let edit = caller.edit(&app, trace);
+    let mut tx = db::begin(&app.pool).await?;
+    let before = workflows::lock(&mut tx, id, caller.team_id()).await?.ok_or_else(Error::not_found)?;
+    if_match.check(before.version)?;
+    alive(&before)?;
+    let body = spec::patched(&before.spec, patch, kind)?;
+    let next = Workflow { spec: Spec::new(body, Some(&before.spec.timing), edit.now)?, ..before.clone() };
+    let saved = workflows::save(&mut tx, &before, next, "update", &edit).await?;
+    tx.commit().await?;
+    nudge(&app, saved);
+    applied(&app, id, before.revision.0 + 1, wait.filter(|_| saved == Saved::Enqueued)).await
+}
+
+/// Archive, pause or resume a workflow.
+///
+/// # Errors
+/// As documented in the OpenAPI.
+pub async fn act(
+    State(app): State<App>,
+    Editor(caller): Editor,
+    Trace(trace): Trace,
+    Verb(id, verb): Verb<WorkflowId>,
+    if_match: IfMatch,
+    Params(params): Params<WriteParams>,
+    OptionalBody(body): OptionalBody<Value>,
+) -> Result<Read, Error> {
+    let wait = wait(params.wait)?;
+    let change = Change::read(&verb, body)?;
+    let edit = caller.edit(&app, trace);
+    let mut tx = db::begin(&app.pool).await?;
+    let before = workflows::lock(&mut tx, id, caller.team_id()).await?.ok_or_else(Error::not_found)?;
+    if_match.check(before.version)?;
+    let next = change.of(&before)?;
+    let saved = workflows::save(&mut tx, &before, next, &verb, &edit).await?;
+    tx.commit().await?;
+    nudge(&app, saved);
+    applied(&app, id, before.revision.0 + 1, wait.filter(|_| saved == Saved::Enqueued)).await
+}
+
+/// Delete a workflow for good, with its runs, occurrences and schedule versions.
+///
+/// # Errors
+/// As documented in the OpenAPI.
+#[utoipa::path(delete, path = "/api/v1/workflows/{id}", tag = "workflows",
+    params(("id" = i64, Path), ("If-Match" = Option<String>, Header)),
+    responses((status = 204), (status = "4XX", body = Problem, content_type = "application/problem+json")))]
+pub async fn delete(
+    State(app): State<App>,
+    Admin(caller): Admin,
+    Trace(trace): Trace,
+    Id(id): Id<WorkflowId>,
+    if_match: IfMatch,
+) -> Result<StatusCode, Error> {
+    let edit = caller.edit(&app, trace);
+    let mut tx = db::begin(&app.pool).await?;
+    let before = workflows::lock(&mut tx, id, None).await?.ok_or_else(Error::not_found)?;
+    if_match.check(before.version)?;
+    workflows::erase(&mut tx, &before, &edit).await?;
+    tx.commit().await?;
+    app.nudge.poke();
+    Ok(StatusCode::NO_CONTENT)
+}
+
+/// What a verb does to a workflow.
+enum Change {
+    Archive,
+    Pause(Option<String>),
+    Resume,
+}
+
+impl Change {
+    fn read(verb: &str, body: Value) -> Result<Self, Error> {
+        let body = if body.is_null() { Value::Object(Map::new()) } else { body };
+        match verb {
+            "pause" => {
+                let body: PauseBody = field::read("", body)?;
+                body.reason.as_deref().map_or(Ok(()), |reason| field::text("reason", reason, 0, 500))?;
+                Ok(Self::Pause(body.reason))
+            }
+            "archive" => field::read::<NoBody>("", body).map(|_| Self::Archive).map_err(Error::from),
+            "resume" => field::read::<NoBody>("", body).map(|_| Self::Resume).map_err(Error::from),
+            _ => Err(Error::not_found()),
+        }
+    }
+
+    fn of(&self, before: &Workflow) -> Result<Workflow, Error> {
+        let next = before.clone();
+        match self {
+            Self::Archive => Ok(Workflow { state: workflows::State::Archived, pause_reason: None, ..next }),
+            Self::Pause(reason) => {
+                alive(before)?;
+                Ok(Workflow { state: workflows::State::Paused, pause_reason: reason.clone(), ..next })
+            }
+            Self::Resume => {
+                alive(before)?;
+                Ok(Workflow { state: workflows::State::Active, pause_reason: None, ..next })
+            }
+        }
+    }
+}
+
+/// An archived workflow is final.
+fn alive(workflow: &Workflow) -> Result<(), Error> {
+    match workflow.state {
+        workflows::State::Archived => Err(Error::conflict("archived", "an archived workflow is final")),
+        workflows::State::Active | workflows::State::Paused => Ok(()),
+    }
+}
+
+fn nudge(app: &App, saved: Saved) {
+    match saved {
+        Saved::Enqueued => app.nudge.poke(),
+        Saved::Changed | Saved::Unchanged => {}
+    }
+}
+
+fn wait(seconds: Option<u64>) -> Result<Option<Duration>, FieldError> {
+    match seconds {
+        Some(26..) => Err(FieldError::invalid("wait", "wait must be from 0 to 25 seconds")),
+        seconds => Ok(seconds.map(Duration::from_secs)),
+    }
+}
+
+/// Reads the workflow back, when EventBridge follows `revision`, refused it, or the time is up.
+///
+/// A connection is held for each look only: a hundred waiting clients must not exhaust the pool.
+async fn applied(app: &App, id: WorkflowId, revision: i64, wait: Option<Duration>) -> Result<Read, Error> {
+    let until = tokio::time::Instant::now() + wait.unwrap_or_default();
+    let mut pause = Duration::from_millis(10);
+    loop {
+        let mut connection = app.pool.acquire().await?;
+        let found = workflows::find(&mut connection, id, None).await?.ok_or_else(Error::not_found)?;
+        drop(connection);
+        if tokio::time::Instant::now() >= until || !is_awaited(&found.1, revision) {
+            return Ok(Read(view(found, app.clock.now())));
+        }
+        tokio::time::sleep(pause).await;
+        pause = (pause * 2).min(Duration::from_millis(250));
+    }
+}
+
+fn is_awaited(sync: &Sync, revision: i64) -> bool {
+    match sync.status {
+        SyncStatus::Pending => sync.applied_revision.is_none_or(|applied| applied < revision),
+        SyncStatus::Synced | SyncStatus::Failed | SyncStatus::Drifted | SyncStatus::None => false,
+    }
+}
+
+/// A workflow with its ETag.
+pub struct Read(WorkflowView);
+
+impl IntoResponse for Read {
+    fn into_response(self) -> Response {
+        ([(header::ETAG, format!("\"{}\"", self.0.version))], Json(self.0)).into_response()
+    }
+}
+
+fn view((workflow, sync): (Workflow, Sync), now: DateTime<Utc>) -> WorkflowView {
+    let next_fire_at = workflow.next_fire_at(now);
+    WorkflowView {
+        id: workflow.id,
+        team_id: workflow.team_id,
+        name: workflow.spec.name,
+        description: workflow.spec.description,
+        cron_schedule: workflow.spec.timing.cron,
+        timezone: workflow.spec.timing.timezone,
+        is_api: workflow.spec.is_api,
+        action: actions::redacted(&workflow.spec.action),
+        starting_inputs: workflow.spec.starting_inputs,
+        starts_at: workflow.spec.timing.starts_at,
+        ends_at: workflow.spec.timing.ends_at,
+        state: workflow.state,
+        pause_reason: workflow.pause_reason,
+        version: workflow.version,
+        revision: workflow.revision.0,
+        sync: SyncView {
+            status: sync.status,
+            desired_revision: sync.desired_revision,
+            applied_revision: sync.applied_revision,
+            last_error: sync.last_error,
+            applied_at: sync.applied_at,
+        },
+        next_fire_at,
+        created_on: workflow.created_on,
+        updated_on: workflow.updated_on,
+    }
+}

@@ -1,0 +1,157 @@
+//! Step 1 of 7: what may stand in a field. Bad input gets a sentence that names the field.
+
+use chrono::{DateTime, Datelike, SubsecRound, Utc};
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+
+/// What is wrong with one field of a body or a query.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FieldError {
+    /// Stable, for programs.
+    pub code: &'static str,
+    /// `action.url`, as in the body.
+    pub field: String,
+    /// A sentence, for people.
+    pub detail: String,
+}
+
+impl FieldError {
+    /// A field's value is not of the kind that it must be.
+    #[must_use]
+    pub fn invalid(field: impl Into<String>, detail: impl Into<String>) -> Self {
+        Self { code: "invalid_field", field: field.into(), detail: detail.into() }
+    }
+
+    /// A field with a code of its own.
+    #[must_use]
+    pub fn new(code: &'static str, field: impl Into<String>, detail: impl Into<String>) -> Self {
+        Self { code, field: field.into(), detail: detail.into() }
+    }
+}
+
+/// A text of `min` to `max` characters that Postgres can store and a person can read.
+///
+/// # Errors
+/// Too short, too long, blank where it must not be, or with control characters.
+pub fn text(field: &str, value: &str, min: usize, max: usize) -> Result<(), FieldError> {
+    let length = value.chars().count();
+    if length > max {
+        return Err(FieldError::invalid(field, format!("{field} has {length} characters, at most {max} are allowed")));
+    }
+    if value.trim().chars().count() < min {
+        return Err(FieldError::invalid(field, format!("{field} must not be blank")));
+    }
+    if value.chars().any(|c| c.is_control() && !matches!(c, '\n' | '\r' | '\t')) {
+        return Err(FieldError::invalid(field, format!("{field} has a control character")));
+    }
+    Ok(())
+}
+
+/// A name: a text of one line.
+///
+/// # Errors
+/// As [`text`], or a line break or tab.
+pub fn name(field: &str, value: &str) -> Result<(), FieldError> {
+    text(field, value, 1, 200)?;
+    if value.chars().any(char::is_control) {
+        return Err(FieldError::invalid(field, format!("{field} must be one line")));
+    }
+    if value.trim() != value {
+        return Err(FieldError::invalid(field, format!("{field} must not begin or end with a blank")));
+    }
+    Ok(())
+}
+
+/// A time from 1970 to 9999, in the microseconds that Postgres keeps.
+///
+/// # Errors
+/// A year outside that span.
+pub fn instant(field: &str, value: DateTime<Utc>) -> Result<DateTime<Utc>, FieldError> {
+    if (1970..=9999).contains(&value.year()) {
+        Ok(value.trunc_subsecs(6))
+    } else {
+        Err(FieldError::invalid(field, format!("{field} must lie in the years 1970 to 9999")))
+    }
+}
+
+/// Refuses NUL anywhere in a document: Postgres can store it neither in text nor in JSON.
+///
+/// # Errors
+/// The path of the string that holds it.
+pub fn no_nul(field: &str, value: &Value) -> Result<(), FieldError> {
+    let nul = |at: &str| FieldError::invalid(at, format!("{at} has a NUL character"));
+    match value {
+        Value::String(text) if text.contains('\0') => Err(nul(field)),
+        Value::Array(items) => {
+            items.iter().enumerate().try_for_each(|(i, item)| no_nul(&join(field, &i.to_string()), item))
+        }
+        Value::Object(members) => members.iter().try_for_each(|(key, member)| {
+            if key.contains('\0') { Err(nul(field)) } else { no_nul(&join(field, key), member) }
+        }),
+        _ => Ok(()),
+    }
+}
+
+/// Reads a document into its type; an error names the field, `prefix` before it.
+///
+/// # Errors
+/// The field and what serde found wrong with it.
+pub fn read<T: DeserializeOwned>(prefix: &str, value: Value) -> Result<T, FieldError> {
+    serde_path_to_error::deserialize(value).map_err(|error| {
+        let path = error.path().to_string();
+        from_serde(prefix, &path, &error.into_inner().to_string())
+    })
+}
+
+/// Gives serde's message a code and the field that it speaks of.
+#[must_use]
+pub fn from_serde(prefix: &str, path: &str, message: &str) -> FieldError {
+    let named = ["missing field `", "unknown field `", "duplicate field `"]
+        .iter()
+        .find_map(|lead| Some((*lead, message.strip_prefix(lead)?.split('`').next()?)));
+    let path = if path == "." { "" } else { path };
+    let message = message.split(" at line ").next().unwrap_or(message);
+    match named {
+        // The path of an unknown field already ends with it, that of a missing one does not.
+        Some((lead, field)) => {
+            let code = if lead.starts_with("missing") {
+                "missing_field"
+            } else if lead.starts_with("unknown") {
+                "unknown_field"
+            } else {
+                "duplicate_field"
+            };
+            let at =
+                if path == field || path.ends_with(&format!(".{field}")) { path.to_owned() } else { join(path, field) };
+            FieldError::new(code, join(prefix, &at), message)
+        }
+        None => FieldError::new("invalid_field", join(prefix, path), message),
+    }
+}
+
+fn join(outer: &str, inner: &str) -> String {
+    match (outer, inner) {
+        ("", only) | (only, "") => only.to_owned(),
+        (outer, inner) => format!("{outer}.{inner}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn serde_messages_name_the_whole_path() {
+        let error = from_serde("action", ".", "missing field `url`");
+        assert_eq!((error.code, error.field.as_str()), ("missing_field", "action.url"));
+        let error = from_serde("", "cron", "unknown field `cron`, expected `name` at line 1 column 8");
+        assert_eq!((error.code, error.field.as_str()), ("unknown_field", "cron"));
+        assert_eq!(error.detail, "unknown field `cron`, expected `name`");
+    }
+
+    #[test]
+    fn a_nul_is_found_wherever_it_hides() {
+        let error = no_nul("starting_inputs", &serde_json::json!({"a": [{"b": "x\0"}]})).unwrap_err();
+        assert_eq!(error.field, "starting_inputs.a.0.b");
+    }
+}

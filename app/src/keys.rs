@@ -1,0 +1,302 @@
+//! Step 1 of 7: teams and their keys.
+//!
+//! A key is `cb_<prefix>_<secret>`: the prefix finds the row, the SHA-256 of the whole proves it.
+//! The secret has 256 random bits, so a fast hash is right; it is shown once and never stored.
+
+use base64::Engine as _;
+use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
+use chrono::{DateTime, Utc};
+use serde_json::json;
+use sha2::{Digest as _, Sha256};
+use sqlx::PgConnection;
+use subtle::ConstantTimeEq as _;
+use uuid::Uuid;
+
+use crate::audit::{self, Edit, Entry};
+
+/// What a key opens.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, sqlx::Type, serde::Serialize, serde::Deserialize, utoipa::ToSchema)]
+#[sqlx(type_name = "text", rename_all = "lowercase")]
+#[serde(rename_all = "lowercase")]
+pub enum Kind {
+    /// Everything but `:invoke`.
+    Admin,
+    /// One team's workflows and runs.
+    Team,
+    /// `:invoke` alone.
+    Scheduler,
+}
+
+/// What a team key may do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, sqlx::Type, serde::Serialize, serde::Deserialize, utoipa::ToSchema)]
+#[sqlx(type_name = "text", rename_all = "lowercase")]
+#[serde(rename_all = "lowercase")]
+pub enum Role {
+    /// Read.
+    Viewer,
+    /// Read and write.
+    Editor,
+}
+
+/// A key as it may be shown.
+#[derive(Clone, Debug)]
+pub struct Key {
+    /// Identity.
+    pub id: Uuid,
+    /// The public part.
+    pub prefix: String,
+    /// What it opens.
+    pub kind: Kind,
+    /// The team of a team key.
+    pub team_id: Option<i64>,
+    /// The role of a team key.
+    pub role: Option<Role>,
+    /// What it is for.
+    pub name: String,
+    /// When it was made.
+    pub created_on: DateTime<Utc>,
+    /// When it was last looked up.
+    pub last_used_on: Option<DateTime<Utc>>,
+    /// Since when it opens nothing.
+    pub revoked_on: Option<DateTime<Utc>>,
+}
+
+/// Who a key is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Holder {
+    /// An operator.
+    Admin,
+    /// Somebody of a team.
+    Team(i64, Role),
+    /// The runner.
+    Scheduler,
+}
+
+impl Holder {
+    fn columns(self) -> (Kind, Option<i64>, Option<Role>) {
+        match self {
+            Holder::Admin => (Kind::Admin, None, None),
+            Holder::Team(team_id, role) => (Kind::Team, Some(team_id), Some(role)),
+            Holder::Scheduler => (Kind::Scheduler, None, None),
+        }
+    }
+}
+
+/// A key's text; printed by nothing but `reveal`.
+#[derive(Clone)]
+pub struct Secret(String);
+
+impl Secret {
+    /// The text, to be shown once.
+    #[must_use]
+    pub fn reveal(&self) -> &str {
+        &self.0
+    }
+}
+
+/// A team.
+#[derive(Clone, Debug)]
+pub struct Team {
+    /// Identity.
+    pub id: i64,
+    /// Unique name.
+    pub name: String,
+    /// When it was made.
+    pub created_on: DateTime<Utc>,
+}
+
+/// Makes a team; the second value is its signing secret, shown once.
+///
+/// # Errors
+/// The database's; a taken name is `teams_name_key`.
+pub async fn create_team(tx: &mut PgConnection, name: &str, edit: &Edit) -> sqlx::Result<(Team, Secret)> {
+    let secret = Secret(format!("whsec_{}", STANDARD.encode(rand::random::<[u8; 32]>())));
+    let id = sqlx::query_scalar!(
+        r#"
+        -- create a team
+        INSERT INTO teams (name, signing_secret, created_on) VALUES ($1, $2, $3) RETURNING id
+        "#,
+        name,
+        secret.0,
+        edit.now,
+    )
+    .fetch_one(&mut *tx)
+    .await?;
+    let after = Some(json!({ "name": name }));
+    audit::record(tx, edit, Entry { verb: "create", subject: format!("team:{id}"), before: None, after }).await?;
+    Ok((Team { id, name: name.to_owned(), created_on: edit.now }, secret))
+}
+
+/// Makes a key; its text is in the second value and nowhere else.
+///
+/// # Errors
+/// The database's; an unknown team is `api_keys_team_id_fkey`.
+pub async fn create(tx: &mut PgConnection, holder: Holder, name: &str, edit: &Edit) -> sqlx::Result<(Key, Secret)> {
+    let prefix = hex::encode(rand::random::<[u8; 6]>());
+    let secret = Secret(format!("cb_{prefix}_{}", URL_SAFE_NO_PAD.encode(rand::random::<[u8; 32]>())));
+    let (kind, team_id, role) = holder.columns();
+    let id = crate::id::at(edit.now);
+    let hash = digest(secret.reveal());
+    sqlx::query!(
+        r#"
+        -- create a key
+        INSERT INTO api_keys (id, prefix, hash, kind, team_id, role, name, created_on)
+        VALUES ($1, $2, $3, $4, $5, $6, $7, $8)
+        "#,
+        id,
+        prefix,
+        hash.as_slice(),
+        kind as Kind,
+        team_id,
+        role as Option<Role>,
+        name,
+        edit.now,
+    )
+    .execute(&mut *tx)
+    .await?;
+    let key = Key {
+        id,
+        prefix,
+        kind,
+        team_id,
+        role,
+        name: name.to_owned(),
+        created_on: edit.now,
+        last_used_on: None,
+        revoked_on: None,
+    };
+    let after = Some(json!({ "prefix": key.prefix, "kind": kind, "team_id": team_id, "role": role, "name": name }));
+    audit::record(tx, edit, Entry { verb: "create", subject: format!("key:{id}"), before: None, after }).await?;
+    Ok((key, secret))
+}
+
+/// Makes a key open nothing; a second time changes nothing. None: there is no such key.
+///
+/// # Errors
+/// The database's.
+pub async fn revoke(tx: &mut PgConnection, id: Uuid, edit: &Edit) -> sqlx::Result<Option<Key>> {
+    let key = sqlx::query_as!(
+        Key,
+        r#"
+        -- revoke a key: the first time counts
+        UPDATE api_keys SET revoked_on = COALESCE(revoked_on, $2) WHERE id = $1
+        RETURNING id, prefix, kind AS "kind: Kind", team_id, role AS "role: Role", name, created_on, last_used_on,
+                  revoked_on
+        "#,
+        id,
+        edit.now,
+    )
+    .fetch_optional(&mut *tx)
+    .await?;
+    if key.as_ref().is_some_and(|key| key.revoked_on == Some(edit.now)) {
+        let after = Some(json!({ "revoked_on": edit.now }));
+        audit::record(tx, edit, Entry { verb: "revoke", subject: format!("key:{id}"), before: None, after }).await?;
+    }
+    Ok(key)
+}
+
+/// Keys in the order in which they were made.
+///
+/// # Errors
+/// The database's.
+pub async fn list(db: &mut PgConnection, after: Option<Uuid>, limit: i64) -> sqlx::Result<Vec<Key>> {
+    sqlx::query_as!(
+        Key,
+        r#"
+        -- list keys by key
+        SELECT id, prefix, kind AS "kind: Kind", team_id, role AS "role: Role", name, created_on, last_used_on,
+               revoked_on
+          FROM api_keys
+         WHERE $1::uuid IS NULL OR id > $1
+         ORDER BY id
+         LIMIT $2
+        "#,
+        after,
+        limit,
+    )
+    .fetch_all(db)
+    .await
+}
+
+/// The living key that `presented` is, if it is one.
+///
+/// # Errors
+/// The database's.
+pub async fn verify(db: &mut PgConnection, presented: &str, now: DateTime<Utc>) -> sqlx::Result<Option<Key>> {
+    let Some(prefix) = prefix_of(presented) else { return Ok(None) };
+    let Some((key, hash)) = by_prefix(db, prefix).await? else { return Ok(None) };
+    if key.revoked_on.is_some() || !bool::from(digest(presented).ct_eq(&hash)) {
+        return Ok(None);
+    }
+    touch(db, key.id, now).await?;
+    Ok(Some(key))
+}
+
+/// SHA-256 of a key, under which it is stored and cached.
+#[must_use]
+pub fn digest(key: &str) -> [u8; 32] {
+    Sha256::digest(key).into()
+}
+
+fn prefix_of(presented: &str) -> Option<&str> {
+    let (prefix, secret) = presented.strip_prefix("cb_")?.split_once('_')?;
+    (prefix.len() == 12 && secret.len() == 43 && presented.is_ascii()).then_some(prefix)
+}
+
+async fn by_prefix(db: &mut PgConnection, prefix: &str) -> sqlx::Result<Option<(Key, Vec<u8>)>> {
+    let row = sqlx::query!(
+        r#"
+        -- find a key by its public part
+        SELECT id, prefix, hash, kind AS "kind: Kind", team_id, role AS "role: Role", name, created_on, last_used_on,
+               revoked_on
+          FROM api_keys
+         WHERE prefix = $1
+        "#,
+        prefix,
+    )
+    .fetch_optional(db)
+    .await?;
+    Ok(row.map(|row| {
+        let key = Key {
+            id: row.id,
+            prefix: row.prefix,
+            kind: row.kind,
+            team_id: row.team_id,
+            role: row.role,
+            name: row.name,
+            created_on: row.created_on,
+            last_used_on: row.last_used_on,
+            revoked_on: row.revoked_on,
+        };
+        (key, row.hash)
+    }))
+}
+
+async fn touch(db: &mut PgConnection, id: Uuid, now: DateTime<Utc>) -> sqlx::Result<()> {
+    sqlx::query!(
+        r#"
+        -- touch a key: once a minute is enough to see whether anybody uses it
+        UPDATE api_keys SET last_used_on = $2
+         WHERE id = $1 AND (last_used_on IS NULL OR last_used_on < $2::timestamptz - INTERVAL '1 minute')
+        "#,
+        id,
+        now,
+    )
+    .execute(db)
+    .await
+    .map(drop)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_key_of_our_form_is_looked_up() {
+        let secret = "s".repeat(43);
+        assert_eq!(prefix_of(&format!("cb_0123456789ab_{secret}")), Some("0123456789ab"));
+        for wrong in ["", "cb_", "cb_0123456789ab_short", "xx_0123456789ab_", &format!("cb_short_{secret}")] {
+            assert_eq!(prefix_of(wrong), None, "{wrong:?}");
+        }
+    }
+}

@@ -1,0 +1,62 @@
+//! Steps 1 and 7 of 7: what `/metrics` counts.
+
+use prometheus_client::encoding::text::encode;
+use prometheus_client::encoding::{EncodeLabelSet, EncodeLabelValue};
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::registry::Registry;
+
+/// The counters of this process.
+#[derive(Clone, Debug, Default)]
+pub struct Metrics {
+    /// Fires by what they led to.
+    pub invokes: Family<Answered, Counter>,
+    /// Fires whose time was not on a whole minute.
+    pub fires_off_minute: Counter,
+    /// Fires of exact coverage that our reading of the cron refuses.
+    pub fires_disagree: Counter,
+    /// Requests with a key that opens nothing.
+    pub bad_keys: Counter,
+}
+
+/// How a fire was answered.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+pub struct Answered {
+    /// `accepted`, `duplicate`, `gone`, `clock_skew`, or the reason of a refusal.
+    pub answer: Word,
+}
+
+/// A word of our own vocabulary, so that a label can take no text from outside.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Word(pub &'static str);
+
+impl EncodeLabelValue for Word {
+    fn encode(&self, encoder: &mut prometheus_client::encoding::LabelValueEncoder<'_>) -> std::fmt::Result {
+        self.0.encode(encoder)
+    }
+}
+
+impl Metrics {
+    /// The counters in Prometheus' text form.
+    ///
+    /// # Errors
+    /// None that a String can make.
+    pub fn render(&self) -> Result<String, std::fmt::Error> {
+        let mut registry = Registry::with_prefix("cronbox");
+        registry.register("invokes", "Fires by what they led to", self.invokes.clone());
+        registry.register(
+            "fires_off_minute",
+            "Fires whose time was not on a whole minute",
+            self.fires_off_minute.clone(),
+        );
+        registry.register(
+            "fires_disagree",
+            "Fires of exact coverage that our reading of the cron refuses: zone data or clock differ",
+            self.fires_disagree.clone(),
+        );
+        registry.register("bad_keys", "Requests with a key that opens nothing", self.bad_keys.clone());
+        let mut text = String::new();
+        encode(&mut text, &registry)?;
+        Ok(text)
+    }
+}

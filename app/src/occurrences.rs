@@ -1,0 +1,201 @@
+//! Step 7 of 7: the ledger. One time that a schedule owed, with its one decision.
+
+use chrono::{DateTime, Utc};
+use schedule::{Fire, WorkflowId};
+use sqlx::PgConnection;
+use uuid::Uuid;
+
+/// What was decided about a time that a schedule owed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, sqlx::Type, serde::Serialize, serde::Deserialize, utoipa::ToSchema)]
+#[sqlx(type_name = "text", rename_all = "snake_case")]
+#[serde(rename_all = "snake_case")]
+pub enum Decision {
+    /// It ran.
+    Fired,
+    /// It ran late, by the catch-up policy.
+    CaughtUp,
+    /// It ran by a backfill.
+    Backfilled,
+    /// It did not run, because the run before it had not ended.
+    SkippedOverlap,
+    /// It did not run, because the workflow was paused.
+    SkippedPaused,
+    /// It did not run, because nobody asked in time.
+    Missed,
+    /// It was given up.
+    Abandoned,
+}
+
+impl Decision {
+    /// The word of the column.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Decision::Fired => "fired",
+            Decision::CaughtUp => "caught_up",
+            Decision::Backfilled => "backfilled",
+            Decision::SkippedOverlap => "skipped_overlap",
+            Decision::SkippedPaused => "skipped_paused",
+            Decision::Missed => "missed",
+            Decision::Abandoned => "abandoned",
+        }
+    }
+}
+
+/// One row of the ledger.
+#[derive(Clone, Debug)]
+pub struct Occurrence {
+    /// Identity.
+    pub id: Uuid,
+    /// The workflow that owed it.
+    pub workflow_id: i64,
+    /// The time that was owed.
+    pub scheduled_time: DateTime<Utc>,
+    /// What was decided.
+    pub decision: Decision,
+    /// Why.
+    pub reason: Option<String>,
+    /// The schedule version that owed it.
+    pub revision: Option<i64>,
+    /// Its first run.
+    pub run_id: Option<Uuid>,
+    /// Seconds from the nominal time to the decision.
+    pub lateness_s: i64,
+    /// When it was decided.
+    pub decided_on: DateTime<Utc>,
+}
+
+/// A decision to record.
+pub struct Entry<'a> {
+    /// The delivery that asked.
+    pub fire: &'a Fire,
+    /// What was decided.
+    pub decision: Decision,
+    /// Why, where the decision alone does not tell.
+    pub reason: Option<&'a str>,
+    /// The schedule version that owed the time.
+    pub revision: i64,
+    /// The run, if it runs.
+    pub run_id: Option<Uuid>,
+    /// The business clock.
+    pub now: DateTime<Utc>,
+}
+
+/// Who decided a time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Recorded {
+    /// We did; the row's id.
+    Ours(Uuid),
+    /// Somebody else had; nothing was written.
+    Theirs,
+}
+
+/// Records a decision; UNIQUE is the judge. A `missed` time may still run, nothing else changes.
+///
+/// # Errors
+/// The database's.
+pub async fn record(tx: &mut PgConnection, entry: &Entry<'_>) -> sqlx::Result<Recorded> {
+    let lateness_s = (entry.now - entry.fire.scheduled_time).num_seconds();
+    let id = sqlx::query_scalar!(
+        r#"
+        -- record a decision: the row that stands wins, but a run may still redeem a missed one
+        INSERT INTO occurrences AS o (id, workflow_id, scheduled_time, decision, reason, revision, run_id, raw_time,
+                                      execution_id, attempt, lateness_s, decided_on, created_on, updated_on)
+        VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $12, $12)
+        ON CONFLICT ON CONSTRAINT occurrences_workflow_id_scheduled_time_key DO UPDATE
+           SET decision = excluded.decision, reason = excluded.reason, run_id = excluded.run_id,
+               raw_time = excluded.raw_time, execution_id = excluded.execution_id, attempt = excluded.attempt,
+               lateness_s = excluded.lateness_s, decided_on = excluded.decided_on, updated_on = excluded.updated_on
+         WHERE o.decision = 'missed' AND excluded.decision = 'fired'
+        RETURNING id
+        "#,
+        crate::id::at(entry.now),
+        entry.fire.workflow_id.0,
+        entry.fire.scheduled_time,
+        entry.decision.as_str(),
+        entry.reason,
+        entry.revision,
+        entry.run_id,
+        entry.fire.raw_time,
+        entry.fire.execution_id,
+        entry.fire.attempt,
+        lateness_s,
+        entry.now,
+    )
+    .fetch_optional(tx)
+    .await?;
+    Ok(id.map_or(Recorded::Theirs, Recorded::Ours))
+}
+
+/// The decision about a time, if there is one.
+///
+/// # Errors
+/// The database's.
+pub async fn find(
+    db: &mut PgConnection,
+    workflow: WorkflowId,
+    time: DateTime<Utc>,
+) -> sqlx::Result<Option<Occurrence>> {
+    sqlx::query_as!(
+        Occurrence,
+        r#"
+        -- find an occurrence
+        SELECT id, workflow_id, scheduled_time, decision AS "decision: Decision", reason, revision, run_id,
+               lateness_s, decided_on
+          FROM occurrences
+         WHERE workflow_id = $1 AND scheduled_time = $2
+        "#,
+        workflow.0,
+        time,
+    )
+    .fetch_optional(db)
+    .await
+}
+
+/// Which occurrences of one workflow are wanted.
+#[derive(Clone, Debug)]
+pub struct Filter {
+    /// The workflow.
+    pub workflow_id: WorkflowId,
+    /// Decided like this.
+    pub decision: Option<Decision>,
+    /// Owed at or after this time.
+    pub from: Option<DateTime<Utc>>,
+    /// Owed before this time.
+    pub to: Option<DateTime<Utc>>,
+    /// Owed before this time, by the page before.
+    pub before: Option<DateTime<Utc>>,
+    /// At most so many.
+    pub limit: i64,
+}
+
+/// Occurrences, the newest first.
+///
+/// # Errors
+/// The database's.
+pub async fn list(db: &mut PgConnection, filter: &Filter) -> sqlx::Result<Vec<Occurrence>> {
+    sqlx::query_as!(
+        Occurrence,
+        r#"
+        -- list the occurrences of a workflow by key
+        SELECT id, workflow_id, scheduled_time, decision AS "decision: Decision", reason, revision, run_id,
+               lateness_s, decided_on
+          FROM occurrences
+         WHERE workflow_id = $1
+           AND ($2::text IS NULL OR decision = $2)
+           AND ($3::timestamptz IS NULL OR scheduled_time >= $3)
+           AND ($4::timestamptz IS NULL OR scheduled_time < $4)
+           AND ($5::timestamptz IS NULL OR scheduled_time < $5)
+         ORDER BY scheduled_time DESC
+         LIMIT $6
+        "#,
+        filter.workflow_id.0,
+        filter.decision as Option<Decision>,
+        filter.from,
+        filter.to,
+        filter.before,
+        filter.limit,
+    )
+    .fetch_all(db)
+    .await
+}

@@ -1,0 +1,135 @@
+//! Step 2 of 7: the write half of the outbox.
+//!
+//! Called by `workflows.rs` inside its transaction; drained by the publisher.
+//! A row says "look at this workflow", never "set this cron": order and repeats do no harm.
+
+use chrono::{DateTime, Utc};
+use schedule::{Revision, WorkflowId};
+use serde::Serialize;
+use serde_json::Value;
+use sqlx::PgConnection;
+
+/// What an edit asked for; for audit, the publisher reads the workflow as it stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Op {
+    /// A schedule is wanted.
+    Upsert,
+    /// None is wanted any more.
+    Delete,
+}
+
+impl Op {
+    fn as_str(self) -> &'static str {
+        match self {
+            Op::Upsert => "upsert",
+            Op::Delete => "delete",
+        }
+    }
+}
+
+/// One row of the outbox.
+pub struct Event {
+    /// Which workflow to look at.
+    pub workflow: WorkflowId,
+    /// The revision that the edit made.
+    pub revision: Revision,
+    /// What the edit asked for.
+    pub op: Op,
+    /// For audit, never replayed.
+    pub payload: Payload,
+}
+
+/// What an outbox row keeps of the edit.
+#[derive(Serialize)]
+pub struct Payload {
+    /// The cron after the edit.
+    pub cron_schedule: Option<String>,
+    /// The timezone after the edit.
+    pub timezone: Option<String>,
+    /// The workflow's label.
+    pub is_api: bool,
+    /// The owner.
+    pub team_id: i64,
+    /// The revision that the edit made.
+    pub revision: Revision,
+    /// W3C trace context of the edit's request.
+    pub traceparent: Option<String>,
+}
+
+/// Asks the publisher to look at a workflow again once the caller's transaction commits.
+///
+/// # Errors
+/// The database's.
+pub async fn enqueue(tx: &mut PgConnection, event: &Event, now: DateTime<Utc>) -> sqlx::Result<()> {
+    sqlx::query!(
+        r#"
+        -- enqueue: the publication first, so that a workflow's rows are inserted under its lock
+        WITH publication AS (
+            INSERT INTO publications AS p (workflow_id, desired_revision, due_at)
+            VALUES ($1, $2, cronbox_now())
+            ON CONFLICT (workflow_id) DO UPDATE
+               SET desired_revision = GREATEST(p.desired_revision, excluded.desired_revision),
+                   due_at = LEAST(p.due_at, excluded.due_at),
+                   attempt_count = 0,
+                   error_class = NULL
+            RETURNING workflow_id
+        )
+        INSERT INTO outbox_events (aggregate_id, op, payload, created_on)
+        SELECT workflow_id, $3, $4, $5 FROM publication
+        "#,
+        event.workflow.0,
+        event.revision.0,
+        event.op.as_str(),
+        serde_json::to_value(&event.payload).unwrap_or(Value::Null),
+        now,
+    )
+    .execute(tx)
+    .await?;
+    tracing::info!(
+        step = 2,
+        workflow_id = event.workflow.0,
+        revision = event.revision.0,
+        "outbox: {} of workflow {} at revision {}",
+        event.op.as_str(),
+        event.workflow,
+        event.revision,
+    );
+    Ok(())
+}
+
+/// Whether a repair found something to repair.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Healing {
+    /// The publisher will call EventBridge, whatever it believes stands there.
+    Enqueued,
+    /// We never published this workflow; the sweep judges schedules of unknown origin.
+    NeverPublished,
+}
+
+/// Has the schedule removed of a workflow that is gone and yet fired.
+///
+/// # Errors
+/// The database's.
+pub async fn heal_orphan(tx: &mut PgConnection, workflow: WorkflowId, now: DateTime<Utc>) -> sqlx::Result<Healing> {
+    let healed = sqlx::query!(
+        r#"
+        -- heal an orphan: what we believe stands there is wrong, so forget it (spec_hash) and call
+        WITH publication AS (
+            UPDATE publications
+               SET spec_hash = NULL,
+                   due_at = LEAST(due_at, cronbox_now()),
+                   attempt_count = 0,
+                   error_class = NULL
+             WHERE workflow_id = $1
+            RETURNING workflow_id, desired_revision
+        )
+        INSERT INTO outbox_events (aggregate_id, op, payload, created_on)
+        SELECT workflow_id, 'delete', jsonb_build_object('revision', desired_revision), $2 FROM publication
+        "#,
+        workflow.0,
+        now,
+    )
+    .execute(tx)
+    .await?;
+    Ok(if healed.rows_affected() == 0 { Healing::NeverPublished } else { Healing::Enqueued })
+}

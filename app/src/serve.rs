@@ -1,0 +1,95 @@
+//! Steps 1 and 7 of 7: the server. Slow and silent clients cost a connection for seconds, not for ever.
+//!
+//! hyper's header timeout needs a timer, and `axum::serve` sets none: a client that sends half a
+//! header would hold its connection for ever. So the loop is our own.
+
+use std::future::Future;
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::Router;
+use hyper::server::conn::http1;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper_util::server::graceful::GracefulShutdown;
+use hyper_util::service::TowerToHyperService;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::Semaphore;
+use tower::ServiceExt as _;
+
+use crate::api::auth::Peer;
+use crate::config::Config;
+
+/// Room for the request line and all headers.
+const HEADER_LIMIT: usize = 16 * 1024;
+
+/// Serves until `shutdown`, then lets the requests under way end, up to the drain time.
+pub(crate) async fn serve(listener: TcpListener, router: Router, config: &Config, shutdown: impl Future<Output = ()>) {
+    let places = Arc::new(Semaphore::new(config.max_connections));
+    let connections = GracefulShutdown::new();
+    tokio::pin!(shutdown);
+    loop {
+        let accepted = tokio::select! {
+            () = &mut shutdown => break,
+            accepted = accept(&listener, &places) => accepted,
+        };
+        let (stream, peer, place) = match accepted {
+            Ok(accepted) => accepted,
+            Err(error) => {
+                // Out of file descriptors, most likely; without a pause this would spin.
+                tracing::warn!(%error, "cannot accept a connection");
+                tokio::time::sleep(Duration::from_millis(100)).await;
+                continue;
+            }
+        };
+        let connection = connections.watch(connection(stream, peer, router.clone(), config));
+        tokio::spawn(async move {
+            if let Err(error) = connection.await {
+                tracing::debug!(%error, "connection ended");
+            }
+            drop(place);
+        });
+    }
+    drop(listener);
+    let drain = Duration::from_secs(config.shutdown_drain_secs);
+    if tokio::time::timeout(drain, connections.shutdown()).await.is_err() {
+        tracing::warn!("some clients did not end in time and are cut off; their edits end all the same");
+    }
+}
+
+async fn accept(
+    listener: &TcpListener,
+    places: &Arc<Semaphore>,
+) -> io::Result<(TcpStream, SocketAddr, tokio::sync::OwnedSemaphorePermit)> {
+    let place = places.clone().acquire_owned().await.map_err(io::Error::other)?;
+    let (stream, peer) = listener.accept().await?;
+    stream.set_nodelay(true)?;
+    Ok((stream, peer, place))
+}
+
+fn connection(
+    stream: TcpStream,
+    peer: SocketAddr,
+    router: Router,
+    config: &Config,
+) -> http1::Connection<
+    TokioIo<TcpStream>,
+    impl hyper::service::HttpService<
+        hyper::body::Incoming,
+        ResBody = axum::body::Body,
+        Error = std::convert::Infallible,
+        Future: Send + 'static,
+    > + Send
+    + 'static,
+> {
+    let service = router.map_request(move |mut request: hyper::Request<hyper::body::Incoming>| {
+        request.extensions_mut().insert(Peer(peer.ip()));
+        request
+    });
+    http1::Builder::new()
+        .timer(TokioTimer::new())
+        .header_read_timeout(Duration::from_millis(config.header_timeout_ms))
+        .max_buf_size(HEADER_LIMIT)
+        .serve_connection(TokioIo::new(stream), TowerToHyperService::new(service))
+}

@@ -1,0 +1,266 @@
+//! Step 1 of 7: a workflow as a client writes it, and the edit that a PATCH makes of it.
+
+use chrono::{DateTime, Utc};
+use chrono_tz::Tz;
+use schedule::Cron;
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+use utoipa::ToSchema;
+
+use crate::actions::Action;
+use crate::field::{self, FieldError};
+
+/// A workflow as a client writes it.
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct WorkflowBody {
+    /// The owner, at creation only: needed with an admin key, else the key's team.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub team_id: Option<i64>,
+    /// Unique in its team among the workflows that are not archived; one line, at most 200 characters.
+    pub name: String,
+    /// For people; at most 2,000 characters.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub description: Option<String>,
+    /// Cron, e.g. `0 9 * * MON-FRI`; absent = no schedule.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(example = "0 9 * * MON-FRI")]
+    pub cron_schedule: Option<String>,
+    /// IANA timezone in which the cron is read; absent = UTC.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(example = "Europe/Paris")]
+    pub timezone: Option<String>,
+    /// A label: the workflow is also called by API.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub is_api: Option<bool>,
+    /// `{"type":"log","message":".."}` or `{"type":"http","method":"POST","url":"..","headers"?,"body"?}`
+    #[schema(value_type = Object, example = json!({"type": "log", "message": "hello"}))]
+    pub action: Value,
+    /// Inputs handed to each run; an object.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<Object>)]
+    pub starting_inputs: Option<Map<String, Value>>,
+    /// Owes nothing before this time.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub starts_at: Option<DateTime<Utc>>,
+    /// Owes nothing at or after this time.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ends_at: Option<DateTime<Utc>>,
+}
+
+/// What a workflow is to be: a body that was found right.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Spec {
+    /// Its name.
+    pub name: String,
+    /// For people.
+    pub description: Option<String>,
+    /// The timing facet.
+    pub timing: Timing,
+    /// A label.
+    pub is_api: bool,
+    /// The action's document; [`Action::parse`] reads it.
+    pub action: Value,
+    /// Inputs handed to each run.
+    pub starting_inputs: Map<String, Value>,
+}
+
+/// When a workflow is to run.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Timing {
+    /// Canonical cron, none = no schedule.
+    pub cron: Option<String>,
+    /// IANA name as written, none = UTC.
+    pub timezone: Option<String>,
+    /// Owes nothing before.
+    pub starts_at: Option<DateTime<Utc>>,
+    /// Owes nothing at or after.
+    pub ends_at: Option<DateTime<Utc>>,
+}
+
+impl Spec {
+    /// Validates a body; `standing` is the timing that the workflow has already.
+    ///
+    /// A timing that does not change is not judged again: a timezone that a newer database dropped
+    /// must not stop somebody from renaming the workflow.
+    ///
+    /// # Errors
+    /// The first field that is wrong.
+    pub fn new(body: WorkflowBody, standing: Option<&Timing>, now: DateTime<Utc>) -> Result<Self, FieldError> {
+        field::name("name", &body.name)?;
+        body.description.as_deref().map_or(Ok(()), |text| field::text("description", text, 0, 2_000))?;
+        field::no_nul("action", &body.action)?;
+        Action::parse(&body.action)?;
+        let starting_inputs = body.starting_inputs.unwrap_or_default();
+        field::no_nul("starting_inputs", &Value::Object(starting_inputs.clone()))?;
+        let written = Timing {
+            cron: body.cron_schedule,
+            timezone: body.timezone,
+            starts_at: body.starts_at.map(|time| field::instant("starts_at", time)).transpose()?,
+            ends_at: body.ends_at.map(|time| field::instant("ends_at", time)).transpose()?,
+        };
+        let timing = if standing == Some(&written) { written } else { written.judged(now)? };
+        Ok(Self {
+            name: body.name,
+            description: body.description,
+            timing,
+            is_api: body.is_api.unwrap_or(false),
+            action: body.action,
+            starting_inputs,
+        })
+    }
+
+    /// The body that would write this workflow again; what a PATCH changes.
+    #[must_use]
+    pub fn to_body(&self) -> WorkflowBody {
+        WorkflowBody {
+            team_id: None,
+            name: self.name.clone(),
+            description: self.description.clone(),
+            cron_schedule: self.timing.cron.clone(),
+            timezone: self.timing.timezone.clone(),
+            is_api: Some(self.is_api),
+            action: self.action.clone(),
+            starting_inputs: Some(self.starting_inputs.clone()),
+            starts_at: self.timing.starts_at,
+            ends_at: self.timing.ends_at,
+        }
+    }
+}
+
+impl Timing {
+    fn judged(self, now: DateTime<Utc>) -> Result<Self, FieldError> {
+        let timezone = self.timezone.as_deref().map(timezone).transpose()?.unwrap_or(Tz::UTC);
+        let cron = self.cron.as_deref().map(|text| cron(text, timezone, now)).transpose()?;
+        if let (Some(starts_at), Some(ends_at)) = (self.starts_at, self.ends_at)
+            && starts_at >= ends_at
+        {
+            return Err(FieldError::invalid("ends_at", "ends_at must be later than starts_at"));
+        }
+        Ok(Self { cron: cron.map(|cron| cron.to_string()), ..self })
+    }
+}
+
+/// Reads a timezone's name.
+///
+/// # Errors
+/// `invalid_timezone`, with near names.
+pub fn timezone(name: &str) -> Result<Tz, FieldError> {
+    schedule::parse_timezone(name).map_err(|error| FieldError::new(error.code(), "timezone", error.to_string()))
+}
+
+/// Reads a cron that will fire again.
+///
+/// # Errors
+/// What is wrong with it, or `never_fires`.
+pub fn cron(text: &str, timezone: Tz, now: DateTime<Utc>) -> Result<Cron, FieldError> {
+    let cron = Cron::parse(text).map_err(|error| FieldError::new(error.code(), "cron_schedule", error.to_string()))?;
+    match cron.next_after(now, timezone) {
+        Some(_) => Ok(cron),
+        None => Err(FieldError::new("never_fires", "cron_schedule", format!("{cron} never fires again"))),
+    }
+}
+
+/// How a PATCH is to be read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PatchKind {
+    /// `application/json`: a top-level null is as if absent, any other value replaces whole.
+    Replace,
+    /// `application/merge-patch+json`: RFC 7396.
+    Merge,
+}
+
+/// The body after a patch.
+///
+/// # Errors
+/// The field that the patch made wrong.
+pub fn patched(standing: &Spec, patch: Map<String, Value>, kind: PatchKind) -> Result<WorkflowBody, FieldError> {
+    if patch.contains_key("team_id") {
+        return Err(FieldError::new("immutable_field", "team_id", "a workflow stays with its team"));
+    }
+    let mut document = serde_json::to_value(standing.to_body())
+        .map_err(|error| FieldError::invalid("", format!("the stored workflow cannot be patched: {error}")))?;
+    match kind {
+        PatchKind::Merge => merge(&mut document, Value::Object(patch)),
+        PatchKind::Replace => {
+            if let Value::Object(members) = &mut document {
+                members.extend(patch.into_iter().filter(|(_, value)| !value.is_null()));
+            }
+        }
+    }
+    field::read("", document)
+}
+
+/// RFC 7396, section 2.
+fn merge(target: &mut Value, patch: Value) {
+    let Value::Object(patch) = patch else {
+        *target = patch;
+        return;
+    };
+    if !target.is_object() {
+        *target = Value::Object(Map::new());
+    }
+    if let Value::Object(members) = target {
+        for (key, value) in patch {
+            if value.is_null() {
+                members.remove(&key);
+            } else {
+                merge(members.entry(key).or_insert(Value::Null), value);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn standing() -> Spec {
+        Spec {
+            name: "nightly".into(),
+            description: Some("books".into()),
+            timing: Timing {
+                cron: Some("0 9 * * *".into()),
+                timezone: Some("Europe/Paris".into()),
+                ..Timing::default()
+            },
+            is_api: true,
+            action: json!({"type": "http", "method": "GET", "url": "https://a.example", "headers": {"a": "1", "b": "2"}}),
+            starting_inputs: Map::new(),
+        }
+    }
+
+    fn patch(document: Value, kind: PatchKind) -> Result<WorkflowBody, FieldError> {
+        let Value::Object(members) = document else { panic!("a patch is an object") };
+        patched(&standing(), members, kind)
+    }
+
+    #[test]
+    fn replace_takes_a_null_as_absent_and_any_other_value_whole() {
+        let body = patch(json!({"cron_schedule": null, "action": {"type": "log"}}), PatchKind::Replace).unwrap();
+        assert_eq!(body.cron_schedule.as_deref(), Some("0 9 * * *"));
+        assert_eq!(body.action, json!({"type": "log"}));
+    }
+
+    #[test]
+    fn merge_removes_by_null_and_goes_deep() {
+        let document = json!({"cron_schedule": null, "is_api": null, "action": {"headers": {"a": null}}});
+        let body = patch(document, PatchKind::Merge).unwrap();
+        assert_eq!((body.cron_schedule, body.is_api), (None, None));
+        assert_eq!(body.action["headers"], json!({"b": "2"}));
+    }
+
+    #[test]
+    fn merge_refuses_null_for_a_required_field() {
+        let error = patch(json!({"name": null}), PatchKind::Merge).unwrap_err();
+        assert_eq!((error.code, error.field.as_str()), ("missing_field", "name"));
+    }
+
+    #[test]
+    fn a_patch_names_fields_that_it_may_not_write() {
+        assert_eq!(patch(json!({"team_id": 2}), PatchKind::Merge).unwrap_err().code, "immutable_field");
+        let error = patch(json!({"state": "paused"}), PatchKind::Replace).unwrap_err();
+        assert_eq!((error.code, error.field.as_str()), ("unknown_field", "state"));
+    }
+}
