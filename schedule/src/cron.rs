@@ -7,7 +7,7 @@ use crate::{
     bits::Bits,
     days::Days,
     describe,
-    field::{HOUR, MINUTE, MONTH, YEAR},
+    field::{HOUR, MONTH, YEAR},
     parse, text,
 };
 
@@ -67,10 +67,6 @@ impl Cron {
     /// Whether every hour is in it: such a cron runs through real time, both hours of a fold.
     pub(crate) fn has_open_hour(&self) -> bool {
         self.hours == HOUR.all().low()
-    }
-
-    pub(crate) fn has_open_minute(&self) -> bool {
-        self.minutes == MINUTE.all().low()
     }
 
     pub(crate) fn has_open_months(&self) -> bool {

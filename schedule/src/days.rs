@@ -120,7 +120,7 @@ impl Days {
 }
 
 impl MonthDays {
-    pub(crate) const OPEN: Self = Self { plain: u32::MAX & !1, nearest: 0, last: false, last_weekday: false };
+    pub(crate) const OPEN: Self = Self { plain: !1, nearest: 0, last: false, last_weekday: false };
 
     pub(crate) fn are_open(&self) -> bool {
         self.plain == Self::OPEN.plain

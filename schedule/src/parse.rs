@@ -93,7 +93,7 @@ fn tokens(text: &str, start: usize) -> Vec<Token<'_>> {
 /// Minute, hour, day, month, weekday; with six seconds come first, with seven the year last.
 fn bare_fields(tokens: &[Token<'_>]) -> Result<Cron, CronError> {
     let (seconds, five, year) = match tokens {
-        [five @ ..] if five.len() == 5 => (None, five, None),
+        five if five.len() == 5 => (None, five, None),
         [seconds, five @ ..] if five.len() == 5 => (Some(seconds), five, None),
         [seconds, five @ .., year] if five.len() == 5 => (Some(seconds), five, Some(year)),
         _ => return Err(wrong_count(tokens.len())),
