@@ -49,9 +49,6 @@ pub struct Verdict {
 }
 
 /// Deliver a fire. Idempotent by workflow and minute; safe to repeat after any failure.
-///
-/// # Errors
-/// As documented in the OpenAPI.
 #[utoipa::path(post, path = "/api/v1/cron/workflows/{id}:invoke", tag = "cron", params(("id" = i64, Path)),
     request_body = InvokeBody,
     responses((status = 202, body = Verdict, description = "a run was accepted"),
@@ -59,7 +56,7 @@ pub struct Verdict {
               (status = 410, body = Problem, content_type = "application/problem+json", description = "workflow_gone"),
               (status = "4XX", body = Problem, content_type = "application/problem+json"),
               (status = 503, body = Problem, content_type = "application/problem+json")))]
-pub async fn invoke(
+pub(super) async fn invoke(
     State(app): State<App>,
     Scheduler: Scheduler,
     Verb(id, verb): Verb<WorkflowId>,

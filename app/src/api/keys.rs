@@ -91,12 +91,9 @@ pub struct KeyParams {
 pub struct NoBody {}
 
 /// Make a team.
-///
-/// # Errors
-/// As documented in the OpenAPI.
 #[utoipa::path(post, path = "/api/v1/teams", tag = "keys", request_body = TeamBody,
     responses((status = 201, body = TeamView), (status = "4XX", body = Problem, content_type = "application/problem+json")))]
-pub async fn create_team(
+pub(super) async fn create_team(
     State(app): State<App>,
     Admin(caller): Admin,
     Trace(trace): Trace,
@@ -116,12 +113,9 @@ pub async fn create_team(
 }
 
 /// Make a key; the answer is the only place where it can be read.
-///
-/// # Errors
-/// As documented in the OpenAPI.
 #[utoipa::path(post, path = "/api/v1/keys", tag = "keys", request_body = KeyBody,
     responses((status = 201, body = NewKeyView), (status = "4XX", body = Problem, content_type = "application/problem+json")))]
-pub async fn create(
+pub(super) async fn create(
     State(app): State<App>,
     Admin(caller): Admin,
     Trace(trace): Trace,
@@ -137,12 +131,9 @@ pub async fn create(
 }
 
 /// List keys, without the keys themselves.
-///
-/// # Errors
-/// As documented in the OpenAPI.
 #[utoipa::path(get, path = "/api/v1/keys", tag = "keys", params(KeyParams),
     responses((status = 200, body = Page<KeyView>), (status = "4XX", body = Problem, content_type = "application/problem+json")))]
-pub async fn list(
+pub(super) async fn list(
     State(app): State<App>,
     Admin(_): Admin,
     Params(params): Params<KeyParams>,
@@ -155,12 +146,9 @@ pub async fn list(
 }
 
 /// Revoke a key; at the latest 5 seconds later it opens nothing.
-///
-/// # Errors
-/// As documented in the OpenAPI.
 #[utoipa::path(post, path = "/api/v1/keys/{id}:revoke", tag = "keys", params(("id" = Uuid, Path)),
     responses((status = 200, body = KeyView), (status = "4XX", body = Problem, content_type = "application/problem+json")))]
-pub async fn revoke(
+pub(super) async fn revoke(
     State(app): State<App>,
     Admin(caller): Admin,
     Trace(trace): Trace,

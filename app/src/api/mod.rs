@@ -9,6 +9,7 @@ pub mod openapi;
 pub mod ops;
 pub mod page;
 pub mod runs;
+pub mod view;
 pub mod workflows;
 
 use std::time::Duration;

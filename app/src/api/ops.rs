@@ -20,28 +20,22 @@ pub struct Health {
 
 /// The process is alive.
 #[utoipa::path(get, path = "/healthz", tag = "operations", responses((status = 200, body = Health)))]
-pub async fn healthz(State(app): State<App>) -> Json<Health> {
+pub(super) async fn healthz(State(app): State<App>) -> Json<Health> {
     Json(health(&app))
 }
 
 /// The process can serve: Postgres answers.
-///
-/// # Errors
-/// 503 when Postgres is away.
 #[utoipa::path(get, path = "/readyz", tag = "operations",
     responses((status = 200, body = Health), (status = 503, body = Problem, content_type = "application/problem+json")))]
-pub async fn readyz(State(app): State<App>) -> Result<Json<Health>, Error> {
+pub(super) async fn readyz(State(app): State<App>) -> Result<Json<Health>, Error> {
     // The pool pings a connection before it hands it out.
     drop(app.pool.acquire().await?);
     Ok(Json(health(&app)))
 }
 
 /// Counters, in Prometheus' text form.
-///
-/// # Errors
-/// None in practice.
 #[utoipa::path(get, path = "/metrics", tag = "operations", responses((status = 200, body = String, content_type = "text/plain")))]
-pub async fn metrics(State(app): State<App>) -> Result<Response, Error> {
+pub(super) async fn metrics(State(app): State<App>) -> Result<Response, Error> {
     let text = app.metrics.render().map_err(anyhow::Error::from)?;
     let kind = "application/openmetrics-text; version=1.0.0; charset=utf-8";
     Ok((StatusCode::OK, [(header::CONTENT_TYPE, kind)], text).into_response())

@@ -93,13 +93,10 @@ pub struct OccurrenceParams {
 }
 
 /// List runs, the newest first.
-///
-/// # Errors
-/// As documented in the OpenAPI.
 #[utoipa::path(get, path = "/api/v1/runs", tag = "runs", params(RunParams),
     responses((status = 200, body = Page<RunView>),
               (status = "4XX", body = Problem, content_type = "application/problem+json")))]
-pub async fn list(
+pub(super) async fn list(
     State(app): State<App>,
     Viewer(caller): Viewer,
     Params(params): Params<RunParams>,
@@ -108,26 +105,24 @@ pub async fn list(
 }
 
 /// Read a run.
-///
-/// # Errors
-/// As documented in the OpenAPI.
 #[utoipa::path(get, path = "/api/v1/runs/{id}", tag = "runs", params(("id" = Uuid, Path)),
     responses((status = 200, body = RunView),
               (status = "4XX", body = Problem, content_type = "application/problem+json")))]
-pub async fn get(State(app): State<App>, Viewer(caller): Viewer, Id(id): Id<Uuid>) -> Result<Json<RunView>, Error> {
+pub(super) async fn get(
+    State(app): State<App>,
+    Viewer(caller): Viewer,
+    Id(id): Id<Uuid>,
+) -> Result<Json<RunView>, Error> {
     let mut connection = app.pool.acquire().await?;
     let run = runs::find(&mut connection, id, caller.team_id()).await?.ok_or_else(Error::not_found)?;
     Ok(Json(run.into()))
 }
 
 /// List the runs of a schedule, the newest first.
-///
-/// # Errors
-/// As documented in the OpenAPI.
 #[utoipa::path(get, path = "/api/v1/schedules/{id}/runs", tag = "schedules", params(("id" = i64, Path), RunParams),
     responses((status = 200, body = Page<RunView>),
               (status = "4XX", body = Problem, content_type = "application/problem+json")))]
-pub async fn of_schedule(
+pub(super) async fn of_schedule(
     State(app): State<App>,
     Viewer(caller): Viewer,
     Id(id): Id<WorkflowId>,
@@ -141,14 +136,11 @@ pub async fn of_schedule(
 }
 
 /// List the occurrences of a schedule, the newest first: one decision for every time that it owed.
-///
-/// # Errors
-/// As documented in the OpenAPI.
 #[utoipa::path(get, path = "/api/v1/schedules/{id}/occurrences", tag = "schedules",
     params(("id" = i64, Path), OccurrenceParams),
     responses((status = 200, body = Page<OccurrenceView>),
               (status = "4XX", body = Problem, content_type = "application/problem+json")))]
-pub async fn occurrences(
+pub(super) async fn occurrences(
     State(app): State<App>,
     Viewer(caller): Viewer,
     Id(id): Id<WorkflowId>,

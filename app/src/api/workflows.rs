@@ -6,9 +6,8 @@ use axum::Json;
 use axum::extract::State;
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
-use chrono::{DateTime, Utc};
 use schedule::WorkflowId;
-use serde::{Deserialize, Serialize};
+use serde::Deserialize;
 use serde_json::{Map, Value};
 use utoipa::{IntoParams, ToSchema};
 
@@ -16,52 +15,11 @@ use super::auth::{Admin, Editor, Viewer};
 use super::error::{Error, Problem};
 use super::extract::{Body, Id, IfMatch, OptionalBody, Params, Patch, Trace, Verb};
 use super::page::{self, Page};
+use super::view::{Read, WorkflowView, view};
 use crate::App;
-use crate::actions;
 use crate::field::{self, FieldError};
 use crate::spec::{self, Spec, WorkflowBody};
 use crate::workflows::{self, Filter, Saved, Sync, SyncStatus, Workflow};
-
-/// A workflow as it is read.
-#[derive(Serialize, ToSchema)]
-pub struct WorkflowView {
-    #[schema(value_type = i64)]
-    id: WorkflowId,
-    team_id: i64,
-    name: String,
-    description: Option<String>,
-    cron_schedule: Option<String>,
-    timezone: Option<String>,
-    is_api: bool,
-    /// Header values are write-only and read as null.
-    #[schema(value_type = Object)]
-    action: Value,
-    #[schema(value_type = Object)]
-    starting_inputs: Map<String, Value>,
-    starts_at: Option<DateTime<Utc>>,
-    ends_at: Option<DateTime<Utc>>,
-    state: workflows::State,
-    pause_reason: Option<String>,
-    /// The ETag.
-    version: i64,
-    /// Raised by each change of timing or state.
-    revision: i64,
-    sync: SyncView,
-    /// The next time that it will run by its schedule.
-    next_fire_at: Option<DateTime<Utc>>,
-    created_on: DateTime<Utc>,
-    updated_on: DateTime<Utc>,
-}
-
-/// How far EventBridge follows a workflow.
-#[derive(Serialize, ToSchema)]
-pub struct SyncView {
-    status: SyncStatus,
-    desired_revision: Option<i64>,
-    applied_revision: Option<i64>,
-    last_error: Option<String>,
-    applied_at: Option<DateTime<Utc>>,
-}
 
 /// Filters of a list of workflows.
 #[derive(Deserialize, IntoParams)]
@@ -107,13 +65,10 @@ pub struct PauseBody {
 struct NoBody {}
 
 /// Make a workflow.
-///
-/// # Errors
-/// As documented in the OpenAPI.
 #[utoipa::path(post, path = "/api/v1/workflows", tag = "workflows", request_body = WorkflowBody, params(WriteParams),
     responses((status = 201, body = WorkflowView, headers(("Location" = String), ("ETag" = String))),
               (status = "4XX", body = Problem, content_type = "application/problem+json")))]
-pub async fn create(
+pub(super) async fn create(
     State(app): State<App>,
     Editor(caller): Editor,
     Trace(trace): Trace,
@@ -143,26 +98,20 @@ pub async fn create(
 }
 
 /// Read a workflow.
-///
-/// # Errors
-/// As documented in the OpenAPI.
 #[utoipa::path(get, path = "/api/v1/workflows/{id}", tag = "workflows", params(("id" = i64, Path)),
     responses((status = 200, body = WorkflowView, headers(("ETag" = String))),
               (status = "4XX", body = Problem, content_type = "application/problem+json")))]
-pub async fn get(State(app): State<App>, Viewer(caller): Viewer, Id(id): Id<WorkflowId>) -> Result<Read, Error> {
+pub(super) async fn get(State(app): State<App>, Viewer(caller): Viewer, Id(id): Id<WorkflowId>) -> Result<Read, Error> {
     let mut connection = app.pool.acquire().await?;
     let found = workflows::find(&mut connection, id, caller.team_id()).await?.ok_or_else(Error::not_found)?;
     Ok(Read(view(found, app.clock.now())))
 }
 
 /// List workflows, in the order of their ids.
-///
-/// # Errors
-/// As documented in the OpenAPI.
 #[utoipa::path(get, path = "/api/v1/workflows", tag = "workflows", params(ListParams),
     responses((status = 200, body = Page<WorkflowView>),
               (status = "4XX", body = Problem, content_type = "application/problem+json")))]
-pub async fn list(
+pub(super) async fn list(
     State(app): State<App>,
     Viewer(caller): Viewer,
     Params(params): Params<ListParams>,
@@ -189,15 +138,12 @@ pub async fn list(
 }
 
 /// Change a workflow. `application/json` replaces the fields sent; `application/merge-patch+json` is RFC 7396.
-///
-/// # Errors
-/// As documented in the OpenAPI.
 #[utoipa::path(patch, path = "/api/v1/workflows/{id}", tag = "workflows",
     params(("id" = i64, Path), ("If-Match" = Option<String>, Header), WriteParams),
     request_body(content((Object = "application/json"), (Object = "application/merge-patch+json"))),
     responses((status = 200, body = WorkflowView, headers(("ETag" = String))),
               (status = "4XX", body = Problem, content_type = "application/problem+json")))]
-pub async fn patch(
+pub(super) async fn patch(
     State(app): State<App>,
     Editor(caller): Editor,
     Trace(trace): Trace,
@@ -221,10 +167,7 @@ pub async fn patch(
 }
 
 /// Archive, pause or resume a workflow.
-///
-/// # Errors
-/// As documented in the OpenAPI.
-pub async fn act(
+pub(super) async fn act(
     State(app): State<App>,
     Editor(caller): Editor,
     Trace(trace): Trace,
@@ -247,13 +190,10 @@ pub async fn act(
 }
 
 /// Delete a workflow for good, with its runs, occurrences and schedule versions.
-///
-/// # Errors
-/// As documented in the OpenAPI.
 #[utoipa::path(delete, path = "/api/v1/workflows/{id}", tag = "workflows",
     params(("id" = i64, Path), ("If-Match" = Option<String>, Header)),
     responses((status = 204), (status = "4XX", body = Problem, content_type = "application/problem+json")))]
-pub async fn delete(
+pub(super) async fn delete(
     State(app): State<App>,
     Admin(caller): Admin,
     Trace(trace): Trace,
@@ -352,45 +292,5 @@ fn is_awaited(sync: &Sync, revision: i64) -> bool {
     match sync.status {
         SyncStatus::Pending => sync.applied_revision.is_none_or(|applied| applied < revision),
         SyncStatus::Synced | SyncStatus::Failed | SyncStatus::Drifted | SyncStatus::None => false,
-    }
-}
-
-/// A workflow with its ETag.
-pub struct Read(WorkflowView);
-
-impl IntoResponse for Read {
-    fn into_response(self) -> Response {
-        ([(header::ETAG, format!("\"{}\"", self.0.version))], Json(self.0)).into_response()
-    }
-}
-
-fn view((workflow, sync): (Workflow, Sync), now: DateTime<Utc>) -> WorkflowView {
-    let next_fire_at = workflow.next_fire_at(now);
-    WorkflowView {
-        id: workflow.id,
-        team_id: workflow.team_id,
-        name: workflow.spec.name,
-        description: workflow.spec.description,
-        cron_schedule: workflow.spec.timing.cron,
-        timezone: workflow.spec.timing.timezone,
-        is_api: workflow.spec.is_api,
-        action: actions::redacted(&workflow.spec.action),
-        starting_inputs: workflow.spec.starting_inputs,
-        starts_at: workflow.spec.timing.starts_at,
-        ends_at: workflow.spec.timing.ends_at,
-        state: workflow.state,
-        pause_reason: workflow.pause_reason,
-        version: workflow.version,
-        revision: workflow.revision.0,
-        sync: SyncView {
-            status: sync.status,
-            desired_revision: sync.desired_revision,
-            applied_revision: sync.applied_revision,
-            last_error: sync.last_error,
-            applied_at: sync.applied_at,
-        },
-        next_fire_at,
-        created_on: workflow.created_on,
-        updated_on: workflow.updated_on,
     }
 }

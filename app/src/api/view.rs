@@ -1,0 +1,96 @@
+//! Step 1 of 7: a workflow as it is read, with how far EventBridge follows it.
+
+use axum::Json;
+use axum::http::header;
+use axum::response::{IntoResponse, Response};
+use chrono::{DateTime, Utc};
+use schedule::WorkflowId;
+use serde::Serialize;
+use serde_json::{Map, Value};
+use utoipa::ToSchema;
+
+use crate::actions;
+use crate::workflows::{State, Sync, SyncStatus, Workflow};
+
+/// A workflow as it is read.
+#[derive(Serialize, ToSchema)]
+pub struct WorkflowView {
+    #[schema(value_type = i64)]
+    pub(super) id: WorkflowId,
+    team_id: i64,
+    name: String,
+    description: Option<String>,
+    cron_schedule: Option<String>,
+    timezone: Option<String>,
+    is_api: bool,
+    /// Header values are write-only and read as null.
+    #[schema(value_type = Object)]
+    action: Value,
+    #[schema(value_type = Object)]
+    starting_inputs: Map<String, Value>,
+    starts_at: Option<DateTime<Utc>>,
+    ends_at: Option<DateTime<Utc>>,
+    state: State,
+    pause_reason: Option<String>,
+    /// The ETag.
+    version: i64,
+    /// Raised by each change of timing or state.
+    revision: i64,
+    sync: SyncView,
+    /// The next time that it will run by its schedule.
+    next_fire_at: Option<DateTime<Utc>>,
+    created_on: DateTime<Utc>,
+    updated_on: DateTime<Utc>,
+}
+
+/// How far EventBridge follows a workflow.
+#[derive(Serialize, ToSchema)]
+pub struct SyncView {
+    status: SyncStatus,
+    desired_revision: Option<i64>,
+    applied_revision: Option<i64>,
+    last_error: Option<String>,
+    applied_at: Option<DateTime<Utc>>,
+}
+
+/// A workflow with its ETag.
+pub struct Read(pub WorkflowView);
+
+impl IntoResponse for Read {
+    fn into_response(self) -> Response {
+        ([(header::ETAG, format!("\"{}\"", self.0.version))], Json(self.0)).into_response()
+    }
+}
+
+/// A workflow as it is read at `now`.
+#[must_use]
+pub fn view((workflow, sync): (Workflow, Sync), now: DateTime<Utc>) -> WorkflowView {
+    let next_fire_at = workflow.next_fire_at(now);
+    WorkflowView {
+        id: workflow.id,
+        team_id: workflow.team_id,
+        name: workflow.spec.name,
+        description: workflow.spec.description,
+        cron_schedule: workflow.spec.timing.cron,
+        timezone: workflow.spec.timing.timezone,
+        is_api: workflow.spec.is_api,
+        action: actions::redacted(&workflow.spec.action),
+        starting_inputs: workflow.spec.starting_inputs,
+        starts_at: workflow.spec.timing.starts_at,
+        ends_at: workflow.spec.timing.ends_at,
+        state: workflow.state,
+        pause_reason: workflow.pause_reason,
+        version: workflow.version,
+        revision: workflow.revision.0,
+        sync: SyncView {
+            status: sync.status,
+            desired_revision: sync.desired_revision,
+            applied_revision: sync.applied_revision,
+            last_error: sync.last_error,
+            applied_at: sync.applied_at,
+        },
+        next_fire_at,
+        created_on: workflow.created_on,
+        updated_on: workflow.updated_on,
+    }
+}
