@@ -12,7 +12,9 @@ use sqlx::{Executor as _, PgConnection, PgPool, Postgres, Row as _, Transaction}
 /// As [`PgPool::begin`].
 pub async fn begin(pool: &PgPool) -> sqlx::Result<Transaction<'static, Postgres>> {
     let pool = pool.clone();
-    match tokio::spawn(async move { pool.begin().await }).await {
+    #[expect(clippy::disallowed_methods, reason = "the one place where it cannot be cancelled")]
+    let begun = tokio::spawn(async move { pool.begin().await });
+    match begun.await {
         Ok(begun) => begun,
         Err(lost) => Err(sqlx::Error::Io(std::io::Error::other(lost))),
     }

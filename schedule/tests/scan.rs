@@ -213,7 +213,7 @@ impl GeneratedCron {
     /// A cron whose times are likely to lie near the change.
     fn near(window: &Window, random: &mut Random) -> Self {
         let hour = (window.change.hour() + random.below(4) + 23) % 24;
-        let (minute_text, minutes) = random.field(0, 59, random.0 as u32 % 60);
+        let (minute_text, minutes) = random.minute_field();
         let (hour_text, hours) = random.field(0, 23, hour);
         let (month_day_text, month_days) = random.day_field(1, 31, window.change.day());
         let (month_text, months) = random.day_field(1, 12, window.change.month());
@@ -253,6 +253,16 @@ impl Random {
 
     fn pick<T: Copy>(&mut self, from: &[T]) -> T {
         from[self.below(from.len() as u32) as usize]
+    }
+
+    /// Seldom open: a thousand times in a window say little more than ten.
+    fn minute_field(&mut self) -> (String, Vec<bool>) {
+        let minute = self.below(60);
+        if self.below(8) == 0 {
+            return self.field(0, 59, minute);
+        }
+        let other = self.below(60);
+        ((format!("{minute},{other}")), (0..60).map(|value| value == minute || value == other).collect())
     }
 
     /// Mostly open.

@@ -1,2 +1,25 @@
-//! To be written.
-fn main() {}
+//! Step 6 of 7: the runner, a Lambda that EventBridge Scheduler invokes.
+
+use std::process::ExitCode;
+
+use anyhow::anyhow;
+use runner::{Config, Runner};
+use tracing_subscriber::EnvFilter;
+
+#[tokio::main(flavor = "current_thread")]
+async fn main() -> ExitCode {
+    match run().await {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("runner: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+async fn run() -> anyhow::Result<()> {
+    let config = Config::read().map_err(|sentence| anyhow!(sentence))?;
+    let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("info"));
+    tracing_subscriber::fmt().json().with_env_filter(filter).init();
+    runner::serve_lambda(Runner::new(config)?).await.map_err(|error| anyhow!(error))
+}

@@ -80,7 +80,7 @@ async fn update_schedule(State(scheduler): State<Scheduler>, Path(name): Path<St
     Ok(Json(json!({ "ScheduleArn": arn })))
 }
 
-/// The query of GetSchedule, DeleteSchedule and DeleteScheduleGroup.
+/// The query of `GetSchedule`, `DeleteSchedule` and `DeleteScheduleGroup`.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct OfGroup {

@@ -27,7 +27,7 @@ impl Violations {
     /// Ends the checks.
     ///
     /// # Errors
-    /// ValidationException with every violation noted.
+    /// `ValidationException` with every violation noted.
     pub fn finish(self) -> Result<(), Error> {
         let plural = if self.0.len() == 1 { "" } else { "s" };
         match self.0.len() {

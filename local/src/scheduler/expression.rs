@@ -63,7 +63,7 @@ impl Expression {
         }
     }
 
-    /// From where a rate counts: its StartDate, whose seconds AWS discards, else the time it was made.
+    /// From where a rate counts: its `StartDate`, whose seconds AWS discards, else the time it was made.
     pub fn origin(now: DateTime<Utc>, start_date: Option<DateTime<Utc>>) -> DateTime<Utc> {
         start_date.map_or(now, |start| start.duration_trunc(TimeDelta::minutes(1)).unwrap_or(start))
     }

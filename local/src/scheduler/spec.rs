@@ -54,7 +54,7 @@ pub enum Completion {
     Delete,
 }
 
-/// What AWS fills in where RetryPolicy is not sent.
+/// What AWS fills in where `RetryPolicy` is not sent.
 pub const DEFAULT_RETRY_POLICY: RetryPolicy =
     RetryPolicy { maximum_event_age_in_seconds: Some(86_400), maximum_retry_attempts: Some(185) };
 
@@ -95,7 +95,7 @@ impl Spec {
     /// Judges a create or update as AWS does; an absent field takes its system default.
     ///
     /// # Errors
-    /// ValidationException: first all of the model's constraints at once, then one rule at a time.
+    /// `ValidationException`: first all of the model's constraints at once, then one rule at a time.
     pub fn from_request(name: &str, put: PutSchedule, now: DateTime<Utc>) -> Result<Spec, Error> {
         check_constraints(name, &put)?;
         let expression_text = put.schedule_expression.unwrap_or_default();

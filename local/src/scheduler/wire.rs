@@ -11,7 +11,7 @@ use serde_json::Value;
 use super::groups::Group;
 use super::store::Schedule;
 
-/// The body of CreateSchedule and UpdateSchedule.
+/// The body of `CreateSchedule` and `UpdateSchedule`.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "PascalCase")]
 pub struct PutSchedule {
@@ -96,7 +96,7 @@ pub struct DeadLetterConfig {
     pub arn: Option<String>,
 }
 
-/// The body of CreateScheduleGroup.
+/// The body of `CreateScheduleGroup`.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "PascalCase")]
 pub struct PutGroup {
@@ -117,7 +117,7 @@ pub struct Tag {
     pub value: String,
 }
 
-/// The body of TagResource and of ListTagsForResource's answer.
+/// The body of `TagResource` and of `ListTagsForResource`'s answer.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "PascalCase")]
 pub struct Tags {
@@ -125,7 +125,7 @@ pub struct Tags {
     pub tags: Vec<Tag>,
 }
 
-/// The answer of GetSchedule.
+/// The answer of `GetSchedule`.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "PascalCase")]
 pub struct ScheduleView<'a> {
@@ -175,7 +175,7 @@ impl<'a> From<&'a Schedule> for ScheduleView<'a> {
     }
 }
 
-/// One item of ListSchedules: AWS gives no expression, timezone or Input here.
+/// One item of `ListSchedules`: AWS gives no expression, timezone or Input here.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "PascalCase")]
 pub struct ScheduleSummary {
@@ -210,7 +210,7 @@ impl From<&Schedule> for ScheduleSummary {
     }
 }
 
-/// The answer of GetScheduleGroup, and one item of ListScheduleGroups.
+/// The answer of `GetScheduleGroup`, and one item of `ListScheduleGroups`.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "PascalCase")]
 pub struct GroupView {
