@@ -82,14 +82,18 @@ impl Arguments {
     /// # Errors
     /// One sentence that names the variable; `--help` and `--version` print and end the process.
     pub fn read() -> Result<Arguments, String> {
-        let is_lambda = std::env::var_os("AWS_LAMBDA_RUNTIME_API").is_some();
-        let read = Arguments::try_parse().map(|arguments| Arguments { is_lambda, ..arguments });
+        let read = Arguments::try_parse().map(|arguments| Arguments { is_lambda: is_lambda(), ..arguments });
         read.map_err(|error| match error.kind() {
             ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => error.exit(),
             ErrorKind::MissingRequiredArgument => format!("{} is missing: set it in the environment", missing(&error)),
             _ => error.to_string().lines().next().unwrap_or_default().trim_start_matches("error: ").to_owned(),
         })
     }
+}
+
+#[expect(clippy::disallowed_methods, reason = "this is where the environment is read; clap would make it a flag")]
+fn is_lambda() -> bool {
+    std::env::var_os("AWS_LAMBDA_RUNTIME_API").is_some()
 }
 
 /// The variables that clap asks for: its value names are their names.

@@ -120,7 +120,7 @@ impl Work<'_> {
         match self.create(spec).await {
             Err(fault) if fault.kind == Kind::Conflict => self.update(spec).await.map_err(|fault| match fault.kind {
                 // There a moment ago, gone now: somebody's late request. The next try finds out.
-                Kind::NotFound => fault.as_kind(Kind::Conflict, "the schedule came and went meanwhile"),
+                Kind::NotFound => fault.judged_as(Kind::Conflict, "the schedule came and went meanwhile"),
                 _ => fault,
             }),
             created => created.map_err(group_missing),
@@ -246,9 +246,8 @@ fn believed(claim: &Claim) -> Belief {
 /// Of a create, AWS's "does not exist" speaks of the group.
 fn group_missing(fault: Fault) -> Fault {
     match fault.kind {
-        Kind::NotFound => {
-            fault.as_kind(Kind::Environment, "the schedule group is missing: create it, as terraform/modules/cron does")
-        }
+        Kind::NotFound => fault
+            .judged_as(Kind::Environment, "the schedule group is missing: create it, as terraform/modules/cron does"),
         _ => fault,
     }
 }

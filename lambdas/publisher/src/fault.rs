@@ -58,7 +58,7 @@ impl Fault {
     }
 
     /// The same refusal, judged as another kind.
-    pub(crate) fn as_kind(self, kind: Kind, message: impl Into<String>) -> Self {
+    pub(crate) fn judged_as(self, kind: Kind, message: impl Into<String>) -> Self {
         Fault { kind, effect: self.effect, message: message.into() }
     }
 }

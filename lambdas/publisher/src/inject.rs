@@ -1,6 +1,7 @@
 //! Steps 3 and 4 of 7: named points at which a test stops or kills the publisher.
 //!
-//! The names are API: every new await adds one. No release has them.
+//! The names are API: every new await adds one. No release has them. P7, a request on the wire, lies
+//! inside the SDK's HTTP client, which a test replaces.
 
 /// The points, in the order in which a batch of work passes them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -20,8 +21,6 @@ pub(crate) enum Point {
     P5,
     /// Before a request is signed.
     P6,
-    /// A request is about to go out on the wire.
-    P7,
     /// EventBridge has answered, nobody knows yet.
     P8,
     /// Settled, not committed.

@@ -70,10 +70,11 @@ pub(crate) async fn claim(
     span: &Span,
     injector: &Injector,
 ) -> sqlx::Result<Batch> {
-    injector.at(Point::P2).await;
-    // Before the claim is sent, so that our lease ends before the database's.
+    // Taken before the claim is sent, so that our lease ends before the database's.
     let lease = Lease::new(Instant::now(), span);
     let mut tx = db::begin(pool).await?;
+    injector.at(Point::P1).await;
+    injector.at(Point::P2).await;
     let mut claims = lease_due(&mut tx, claimant, choice).await?;
     if !claims.is_empty() {
         cover(&mut tx, &mut claims).await?;

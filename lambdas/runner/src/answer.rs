@@ -1,0 +1,84 @@
+//! Step 6 of 7: which answers are the app's own.
+//!
+//! A load balancer, a proxy or a wrong address answer too. What the app did not say must not count
+//! as delivered, or a fire would be lost in silence.
+
+use serde::Deserialize;
+
+/// What the app said to a fire.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Delivered {
+    /// It runs.
+    Accepted {
+        /// The run.
+        run_id: Option<String>,
+    },
+    /// It does not run, and that is decided.
+    Declined {
+        /// Why: `duplicate`, `paused`, `not_due`, ..
+        reason: String,
+    },
+    /// The workflow does not exist any more; the app has the schedule removed.
+    Gone,
+}
+
+#[derive(Deserialize)]
+struct Decision {
+    accepted: bool,
+    run_id: Option<String>,
+    reason: Option<String>,
+}
+
+#[derive(Deserialize)]
+struct Problem {
+    code: String,
+}
+
+/// Reads an answer; `None` if the app cannot have given it.
+pub(crate) fn read(status: u16, body: &[u8]) -> Option<Delivered> {
+    match status {
+        200 | 202 => {
+            let Decision { accepted, run_id, reason } = serde_json::from_slice(body).ok()?;
+            Some(if accepted {
+                Delivered::Accepted { run_id }
+            } else {
+                Delivered::Declined { reason: reason.unwrap_or_else(|| "unsaid".to_owned()) }
+            })
+        }
+        410 => {
+            let Problem { code } = serde_json::from_slice(body).ok()?;
+            (code == "workflow_gone").then_some(Delivered::Gone)
+        }
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_the_app_s_answers_count() {
+        let accepted = |run_id: Option<&str>| Some(Delivered::Accepted { run_id: run_id.map(str::to_owned) });
+        let declined = |reason: &str| Some(Delivered::Declined { reason: reason.to_owned() });
+        for (status, body, answer) in [
+            (202, r#"{"accepted":true,"run_id":"r1"}"#, accepted(Some("r1"))),
+            (200, r#"{"accepted":true}"#, accepted(None)),
+            (200, r#"{"accepted":false,"reason":"duplicate","run_id":"r1"}"#, declined("duplicate")),
+            (410, r#"{"code":"workflow_gone","title":"gone"}"#, Some(Delivered::Gone)),
+            (200, "<html>Welcome to nginx</html>", None),
+            (200, r#"{"status":"ok"}"#, None),
+            (200, r#"{"accepted":"yes"}"#, None),
+            (200, "", None),
+            (201, r#"{"accepted":true}"#, None),
+            (204, "", None),
+            (302, r#"{"accepted":true}"#, None),
+            (404, r#"{"code":"not_found"}"#, None),
+            (410, "gone", None),
+            (410, r#"{"code":"something_else"}"#, None),
+            (503, r#"{"accepted":true}"#, None),
+        ] {
+            assert_eq!(read(status, body.as_bytes()), answer, "{status} {body}");
+        }
+    }
+}

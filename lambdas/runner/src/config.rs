@@ -1,0 +1,99 @@
+//! Step 6 of 7: what the runner is told from outside.
+
+use std::fmt;
+
+use clap::builder::NonEmptyStringValueParser;
+use clap::error::ErrorKind;
+use clap::{Args, Parser};
+use url::Url;
+
+/// Where the app is, and what opens it.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// The app's address, without `/api/v1`.
+    pub app_base_url: Url,
+    /// The scheduler key.
+    pub key: KeySource,
+}
+
+/// Where the scheduler key comes from.
+#[derive(Clone)]
+pub enum KeySource {
+    /// It was given.
+    Value(String),
+    /// It is a secret in Secrets Manager, by ARN.
+    Secret(String),
+}
+
+/// Delivers a fire of EventBridge Scheduler to the app's `:invoke`; runs as a Lambda alone.
+#[derive(Parser)]
+#[command(name = "runner", version)]
+struct Arguments {
+    /// The app's address, without `/api/v1`.
+    #[arg(long, env = "APP_BASE_URL", value_parser = address)]
+    app_base_url: Url,
+    #[command(flatten)]
+    key: Key,
+}
+
+#[derive(Args)]
+#[group(required = true, multiple = true)]
+struct Key {
+    /// The scheduler key.
+    #[arg(long, env = "SCHEDULER_API_KEY", hide_env_values = true, value_parser = NonEmptyStringValueParser::new())]
+    scheduler_api_key: Option<String>,
+    /// Secrets Manager's ARN of the scheduler key.
+    #[arg(long, env = "SCHEDULER_API_KEY_SECRET_ARN", value_parser = NonEmptyStringValueParser::new())]
+    scheduler_api_key_secret_arn: Option<String>,
+}
+
+impl Config {
+    /// Reads the command line and the environment.
+    ///
+    /// # Errors
+    /// One sentence that says what to do; `--help` and `--version` print and end the process.
+    pub fn read() -> Result<Config, String> {
+        let Arguments { app_base_url, key } = match Arguments::try_parse() {
+            Err(error) if matches!(error.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayVersion) => error.exit(),
+            _ if !is_lambda() => return Err("runs as a Lambda alone; `make up` runs it locally".to_owned()),
+            parsed => parsed.map_err(|error| sentence(&error))?,
+        };
+        let key = match (key.scheduler_api_key, key.scheduler_api_key_secret_arn) {
+            (Some(key), _) => KeySource::Value(key),
+            (None, Some(arn)) => KeySource::Secret(arn),
+            (None, None) => return Err("set SCHEDULER_API_KEY or SCHEDULER_API_KEY_SECRET_ARN".to_owned()),
+        };
+        Ok(Config { app_base_url, key })
+    }
+}
+
+impl fmt::Debug for KeySource {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            KeySource::Value(_) => f.write_str("Value(..)"),
+            KeySource::Secret(arn) => f.debug_tuple("Secret").field(arn).finish(),
+        }
+    }
+}
+
+#[expect(clippy::disallowed_methods, reason = "this is where the environment is read; clap would make it a flag")]
+fn is_lambda() -> bool {
+    std::env::var_os("AWS_LAMBDA_RUNTIME_API").is_some()
+}
+
+fn sentence(error: &clap::Error) -> String {
+    match error.kind() {
+        ErrorKind::MissingRequiredArgument => {
+            "set APP_BASE_URL, and SCHEDULER_API_KEY or SCHEDULER_API_KEY_SECRET_ARN, in the environment".to_owned()
+        }
+        _ => error.to_string().lines().next().unwrap_or_default().trim_start_matches("error: ").to_owned(),
+    }
+}
+
+fn address(text: &str) -> Result<Url, String> {
+    let url: Url = text.parse().map_err(|error| format!("{error}: write https://host"))?;
+    match url.scheme() {
+        "http" | "https" => Ok(url),
+        other => Err(format!("{other} is not http: write https://host")),
+    }
+}

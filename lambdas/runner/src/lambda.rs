@@ -1,0 +1,24 @@
+//! Step 6 of 7: the runner as a Lambda.
+
+use lambda_runtime::{Error, LambdaEvent, service_fn};
+use serde_json::{Value, json};
+
+use crate::{Delivered, Runner};
+
+/// Serves Lambda's invocations until the sandbox ends.
+///
+/// # Errors
+/// The runtime API's.
+pub async fn serve(runner: Runner) -> Result<(), Error> {
+    // Boxed: the types of a request within a request overflow the compiler's depth otherwise.
+    lambda_runtime::run(service_fn(|event: LambdaEvent<Value>| Box::pin(invoke(&runner, event.payload)))).await
+}
+
+/// Nobody reads the return value of an asynchronous invoke, but a person who tries it by hand does.
+async fn invoke(runner: &Runner, event: Value) -> Result<Value, Error> {
+    Ok(match runner.deliver(event).await? {
+        Delivered::Accepted { run_id } => json!({"accepted": true, "run_id": run_id}),
+        Delivered::Declined { reason } => json!({"accepted": false, "reason": reason}),
+        Delivered::Gone => json!({"accepted": false, "reason": "workflow_gone"}),
+    })
+}

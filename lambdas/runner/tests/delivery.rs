@@ -1,0 +1,152 @@
+//! Stories of one delivery, against whatever may stand where the app should be.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use axum::Json;
+use axum::Router;
+use axum::extract::Path;
+use axum::http::{HeaderMap, StatusCode};
+use axum::response::{IntoResponse, Redirect, Response};
+use axum::routing::{any, post};
+use runner::{Config, DeliverError, Delivered, KeySource, Runner};
+use serde_json::{Value, json};
+use tokio::net::TcpListener;
+
+const INVOKE: &str = "/api/v1/cron/workflows/{target}";
+
+fn event() -> Value {
+    json!({
+        "workflow_id": 12, "scheduled_time": "2026-03-29T07:00:41Z", "execution_id": "e-1", "attempt": "1",
+        "schedule_arn": "arn:aws:scheduler:us-east-1:1:schedule/g/wf-12-dev", "revision": 3, "template": 1,
+    })
+}
+
+async fn served(app: Router) -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    tokio::spawn(async move { axum::serve(listener, app).await });
+    format!("http://{address}")
+}
+
+fn runner_for(base: &str) -> Runner {
+    Runner::new(Config { app_base_url: base.parse().unwrap(), key: KeySource::Value("the key".to_owned()) }).unwrap()
+}
+
+async fn deliver_to(app: Router) -> Result<Delivered, DeliverError> {
+    runner_for(&served(app).await).deliver(event()).await
+}
+
+#[tokio::test]
+async fn the_app_receives_the_fire_with_its_key_and_the_raw_time() {
+    let app = Router::new().route(
+        INVOKE,
+        post(|Path(target): Path<String>, headers: HeaderMap, Json(body): Json<Value>| async move {
+            assert_eq!(target, "12:invoke");
+            assert_eq!(headers["x-api-key"], "the key");
+            assert_eq!(
+                body,
+                json!({
+                    "scheduled_time": "2026-03-29T07:00:41Z", "revision": 3, "execution_id": "e-1", "attempt": 1,
+                    "schedule_arn": "arn:aws:scheduler:us-east-1:1:schedule/g/wf-12-dev",
+                })
+            );
+            (StatusCode::ACCEPTED, Json(json!({"accepted": true, "run_id": "r-1"})))
+        }),
+    );
+    assert_eq!(deliver_to(app).await.unwrap(), Delivered::Accepted { run_id: Some("r-1".to_owned()) });
+}
+
+#[tokio::test]
+async fn a_decision_not_to_run_is_delivered_too() {
+    let app = Router::new().route(INVOKE, post(|| async { Json(json!({"accepted": false, "reason": "paused"})) }));
+    assert_eq!(deliver_to(app).await.unwrap(), Delivered::Declined { reason: "paused".to_owned() });
+
+    let gone = || async { (StatusCode::GONE, Json(json!({"code": "workflow_gone"}))) };
+    assert_eq!(deliver_to(Router::new().route(INVOKE, post(gone))).await.unwrap(), Delivered::Gone);
+}
+
+#[tokio::test]
+async fn an_answer_that_the_app_did_not_give_is_an_error() {
+    let welcome = || async { "<html>Welcome</html>" };
+    let not_found = || async { StatusCode::NOT_FOUND };
+    let unavailable = || async { (StatusCode::SERVICE_UNAVAILABLE, Json(json!({"accepted": true}))) };
+    let gone = || async { (StatusCode::GONE, "gone") };
+    for (app, status) in [
+        (Router::new().fallback(any(welcome)), 200),
+        (Router::new().fallback(any(not_found)), 404),
+        (Router::new().fallback(any(unavailable)), 503),
+        (Router::new().fallback(any(gone)), 410),
+    ] {
+        match deliver_to(app).await {
+            Err(DeliverError::NotTheApp { status: seen }) => assert_eq!(seen, status),
+            other => panic!("{status}: {other:?}"),
+        }
+    }
+}
+
+#[tokio::test]
+async fn no_redirect_is_followed() {
+    let visits = Arc::new(AtomicU32::new(0));
+    let counted = visits.clone();
+    let elsewhere = served(Router::new().fallback(any(move || async move {
+        counted.fetch_add(1, Ordering::Relaxed);
+        Json(json!({"accepted": true}))
+    })))
+    .await;
+    let app =
+        Router::new().fallback(any(move || async move { Redirect::temporary(&elsewhere).into_response() as Response }));
+    assert!(matches!(deliver_to(app).await, Err(DeliverError::NotTheApp { status: 307 })));
+    assert_eq!(visits.load(Ordering::Relaxed), 0);
+}
+
+#[tokio::test]
+async fn a_given_key_that_is_refused_is_not_tried_again() {
+    let tries = Arc::new(AtomicU32::new(0));
+    let counted = tries.clone();
+    let app = Router::new().fallback(any(move || async move {
+        counted.fetch_add(1, Ordering::Relaxed);
+        StatusCode::UNAUTHORIZED
+    }));
+    assert!(matches!(deliver_to(app).await, Err(DeliverError::NotTheApp { status: 401 })));
+    assert_eq!(tries.load(Ordering::Relaxed), 1);
+}
+
+#[tokio::test]
+async fn an_app_that_never_answers_is_left_after_eight_seconds() {
+    // Once the request is in, nothing moves any more, so the paused clock runs ahead to the timeout.
+    let app = Router::new().fallback(any(|| async {
+        tokio::time::pause();
+        std::future::pending::<StatusCode>().await
+    }));
+    let begun = tokio::time::Instant::now();
+    let error = deliver_to(app).await.unwrap_err();
+    assert_eq!(error.to_string(), "the app did not answer: timeout");
+    assert_eq!(begun.elapsed().as_secs(), 8);
+}
+
+#[tokio::test]
+async fn an_app_that_is_away_is_an_error() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let base = format!("http://{}", listener.local_addr().unwrap());
+    drop(listener);
+    let error = runner_for(&base).deliver(event()).await.unwrap_err();
+    assert_eq!(error.to_string(), "the app did not answer: cannot connect");
+}
+
+#[tokio::test]
+async fn a_time_that_was_not_filled_in_is_never_now() {
+    let mut event = event();
+    event["scheduled_time"] = json!("<aws.scheduler.scheduled-time>");
+    let error = runner_for("http://127.0.0.1:9").deliver(event).await.unwrap_err();
+    assert!(matches!(error, DeliverError::Event(_)), "{error}");
+    assert!(error.to_string().contains("unreplaced placeholder"), "{error}");
+}
+
+#[tokio::test]
+async fn a_base_address_may_have_a_path_of_its_own() {
+    let app = Router::new()
+        .route("/cron-app/api/v1/cron/workflows/{target}", post(|| async { Json(json!({"accepted": true})) }));
+    let base = format!("{}/cron-app/", served(app).await);
+    assert!(matches!(runner_for(&base).deliver(event()).await, Ok(Delivered::Accepted { run_id: None })));
+}

@@ -1,0 +1,155 @@
+//! The real process: what it says without Lambda, and how it lives in it.
+
+use std::collections::VecDeque;
+use std::process::{Command, Output, Stdio};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use axum::extract::{Path, State};
+use axum::http::{HeaderMap, StatusCode};
+use axum::response::{IntoResponse, Response};
+use axum::routing::{get, post};
+use axum::{Json, Router};
+use serde_json::{Value, json};
+use tokio::net::TcpListener;
+use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
+
+const RUNNER: &str = env!("CARGO_BIN_EXE_runner");
+const KEY_ARN: &str = "arn:aws:secretsmanager:us-east-1:123456789012:secret:key";
+
+fn run(env: &[(&str, &str)]) -> Output {
+    Command::new(RUNNER).env_clear().envs(env.iter().copied()).output().unwrap()
+}
+
+#[test]
+fn without_lambda_it_says_so_in_one_sentence() {
+    let output = run(&[]);
+    assert_eq!(output.status.code(), Some(1));
+    assert_eq!(String::from_utf8_lossy(&output.stderr), "runner: runs as a Lambda alone; `make up` runs it locally\n");
+}
+
+#[test]
+fn a_missing_variable_is_one_sentence_too() {
+    let output = run(&[("AWS_LAMBDA_RUNTIME_API", "127.0.0.1:9"), ("APP_BASE_URL", "http://app")]);
+    assert_eq!(output.status.code(), Some(1));
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(said.lines().count(), 1, "{said}");
+    assert!(said.contains("SCHEDULER_API_KEY"), "{said}");
+}
+
+/// Lambda, Secrets Manager and the app in one server.
+struct World {
+    events: Mutex<VecDeque<Value>>,
+    answers: UnboundedSender<(String, Value)>,
+    secrets: Mutex<VecDeque<&'static str>>,
+    keys_seen: Mutex<Vec<String>>,
+}
+
+#[tokio::test]
+async fn a_rotated_key_is_fetched_again_and_the_delivery_repeated_once() {
+    let (world, mut answers) = world([event(1), event(2)], ["old", "new", "never fetched"]);
+    let address = serve(world.clone()).await;
+    let mut runner = Command::new(RUNNER)
+        .env_clear()
+        .envs([
+            ("AWS_LAMBDA_RUNTIME_API", address.as_str()),
+            ("AWS_LAMBDA_FUNCTION_NAME", "runner"),
+            ("AWS_LAMBDA_FUNCTION_VERSION", "1"),
+            ("AWS_LAMBDA_FUNCTION_MEMORY_SIZE", "128"),
+            ("AWS_LAMBDA_LOG_GROUP_NAME", "g"),
+            ("AWS_LAMBDA_LOG_STREAM_NAME", "s"),
+            ("AWS_REGION", "us-east-1"),
+            ("AWS_ACCESS_KEY_ID", "a"),
+            ("AWS_SECRET_ACCESS_KEY", "b"),
+            ("APP_BASE_URL", format!("http://{address}").as_str()),
+            ("AWS_ENDPOINT_URL_SECRETS_MANAGER", format!("http://{address}/secrets").as_str()),
+            ("SCHEDULER_API_KEY_SECRET_ARN", KEY_ARN),
+        ])
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let first = answer(&mut answers).await;
+    let second = answer(&mut answers).await;
+    runner.kill().unwrap();
+    let log = String::from_utf8(runner.wait_with_output().unwrap().stdout).unwrap();
+
+    assert_eq!(first, ("response".to_owned(), json!({"accepted": true, "run_id": "r-1"})));
+    assert_eq!(second, ("response".to_owned(), json!({"accepted": true, "run_id": "r-2"})));
+    assert_eq!(*world.keys_seen.lock().unwrap(), ["old", "new", "new"], "kept once it was good");
+    let lines: Vec<Value> = log.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let statuses: Vec<&Value> = lines.iter().filter_map(|line| line["fields"].get("status")).collect();
+    assert_eq!(statuses, [202, 202], "one line a delivery");
+    assert!(!log.contains("\"old\"") && !log.contains("\"new\""), "no key in the log");
+}
+
+fn event(workflow: i64) -> Value {
+    json!({"workflow_id": workflow, "scheduled_time": "2026-03-29T07:00:00Z"})
+}
+
+fn world(
+    events: impl IntoIterator<Item = Value>,
+    secrets: impl IntoIterator<Item = &'static str>,
+) -> (Arc<World>, UnboundedReceiver<(String, Value)>) {
+    let (answers, heard) = unbounded_channel();
+    let world = World {
+        events: Mutex::new(events.into_iter().collect()),
+        answers,
+        secrets: Mutex::new(secrets.into_iter().collect()),
+        keys_seen: Mutex::default(),
+    };
+    (Arc::new(world), heard)
+}
+
+async fn serve(world: Arc<World>) -> String {
+    let app = Router::new()
+        .route("/2018-06-01/runtime/invocation/next", get(next))
+        .route("/2018-06-01/runtime/invocation/{id}/{kind}", post(answered))
+        .route("/secrets", post(secret))
+        .route("/secrets/", post(secret))
+        .route("/api/v1/cron/workflows/{target}", post(invoke))
+        .with_state(world);
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap().to_string();
+    tokio::spawn(async move { axum::serve(listener, app).await });
+    address
+}
+
+async fn answer(answers: &mut UnboundedReceiver<(String, Value)>) -> (String, Value) {
+    tokio::time::timeout(Duration::from_secs(20), answers.recv()).await.expect("an answer in time").unwrap()
+}
+
+async fn next(State(world): State<Arc<World>>) -> Response {
+    let event = world.events.lock().unwrap().pop_front();
+    let Some(event) = event else { return std::future::pending().await };
+    let headers = [
+        ("lambda-runtime-aws-request-id", "8476a536-e9f4-11e8-9739-2dfe598c3fcd"),
+        ("lambda-runtime-deadline-ms", "99999999999999"),
+        ("lambda-runtime-invoked-function-arn", "arn:aws:lambda:us-east-1:123456789012:function:runner"),
+    ];
+    (headers, Json(event)).into_response()
+}
+
+async fn answered(
+    State(world): State<Arc<World>>,
+    Path((_, kind)): Path<(String, String)>,
+    Json(body): Json<Value>,
+) -> StatusCode {
+    world.answers.send((kind, body)).unwrap();
+    StatusCode::ACCEPTED
+}
+
+async fn secret(State(world): State<Arc<World>>) -> Json<Value> {
+    let secret = world.secrets.lock().unwrap().pop_front();
+    Json(json!({"ARN": KEY_ARN, "Name": "key", "SecretString": secret}))
+}
+
+async fn invoke(State(world): State<Arc<World>>, Path(target): Path<String>, headers: HeaderMap) -> Response {
+    let key = headers["x-api-key"].to_str().unwrap().to_owned();
+    let is_good = key == "new";
+    world.keys_seen.lock().unwrap().push(key);
+    if !is_good {
+        return StatusCode::UNAUTHORIZED.into_response();
+    }
+    let run = format!("r-{}", target.trim_end_matches(":invoke"));
+    (StatusCode::ACCEPTED, Json(json!({"accepted": true, "run_id": run}))).into_response()
+}
