@@ -1,5 +1,7 @@
 //! Stories of one delivery, against whatever may stand where the app should be.
 
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
