@@ -152,7 +152,7 @@ impl Cursor<'_> {
         }
         let letters = self.rest.bytes().take_while(u8::is_ascii_alphabetic).count();
         let (word, _) = self.rest.split_at(letters);
-        let known = |word: &&str| word.len() >= 3 && self.rest[..3].eq_ignore_ascii_case(word);
+        let known = |name: &&str| word.get(..3).is_some_and(|head| head.eq_ignore_ascii_case(name));
         let Some(index) = self.field.words.iter().position(known).filter(|_| is_one_word(word)) else {
             return Err(self.not_a_value(word, position));
         };

@@ -6,9 +6,11 @@ use crate::{
     Cron,
     bits::Bits,
     days::{Days, Rule},
-    field::{Field, HOUR, MINUTE, MONTH, MONTH_DAY, WEEKDAY, YEAR},
+    field::{Field, HOUR, Kind, MINUTE, MONTH, MONTH_DAY, WEEKDAY, YEAR},
 };
 
+/// From this many values on, a list with even distances is written as a step.
+const FEWEST_STEPS: u32 = 4;
 /// A list longer than this is worth a search for overlapping steps.
 const LONG: usize = 60;
 /// Of the steps tried in that search: bounds its work.
@@ -122,7 +124,8 @@ fn progression(bits: Bits, field: &Field, begin: Begin) -> Option<String> {
     let second = bits.first_from(first + 1)?;
     let (end, step) = (bits.last_to(255)?, second - first);
     let count = (end - first) / step + 1;
-    if step == 1 || (first..=end).step_by(step as usize).ne(bits.iter()) {
+    // Weekdays are few, and a step over them hides that it starts again each Sunday.
+    if step == 1 || field.kind == Kind::Weekday || (first..=end).step_by(step as usize).ne(bits.iter()) {
         return None;
     }
     let reaches_end = end + step > field.bit(field.last);
@@ -132,7 +135,7 @@ fn progression(bits: Bits, field: &Field, begin: Begin) -> Option<String> {
         return Some(format!("*/{step}"));
     }
     let end = if reaches_end { field.bit(field.last) } else { end };
-    (count > 2).then(|| format!("{}-{}/{step}", field.value(first), field.value(end)))
+    (count >= FEWEST_STEPS).then(|| format!("{}-{}/{step}", field.value(first), field.value(end)))
 }
 
 /// Neighbours as ranges, from three on.

@@ -1,0 +1,300 @@
+//! What may be written, what it becomes, and what is refused with which words.
+
+use schedule::Cron;
+
+fn canonical(text: &str) -> String {
+    Cron::parse(text).unwrap_or_else(|error| panic!("{text}: {error}")).to_string()
+}
+
+/// Code, field and message.
+fn refusal(text: &str) -> (&'static str, Option<&'static str>, String) {
+    let error = Cron::parse(text).expect_err(text);
+    (error.code(), error.field(), error.to_string())
+}
+
+#[test]
+fn every_spelling_of_a_meaning_has_one_text() {
+    for (text, written) in [
+        ("* * * * *", "* * * * *"),
+        ("  0   9\t*  * 1-5 \n", "0 9 * * 1-5"),
+        ("0 9 * * mon-FRI", "0 9 * * 1-5"),
+        ("0 9 * JaN,mar sun", "0 9 * 1,3 0"),
+        ("0 9 * * 7", "0 9 * * 0"),
+        ("0 9 * * 5-7", "0 9 * * 0,5,6"),
+        ("0 9 * * FRI-SUN", "0 9 * * 0,5,6"),
+        ("0 9 * * 0-7", "0 9 * * *"),
+        ("00 09 01 01 *", "0 9 1 1 *"),
+        ("0,15,30,45 * * * *", "*/15 * * * *"),
+        ("0-59/15 * * * *", "*/15 * * * *"),
+        ("0/15 * * * *", "*/15 * * * *"),
+        ("5/15 * * * *", "5-59/15 * * * *"),
+        ("5,20,35,50 * * * *", "5-59/15 * * * *"),
+        ("0 9-17/2 * * *", "0 9-17/2 * * *"),
+        ("0 9-18/2 * * *", "0 9-17/2 * * *"),
+        ("0 9,17 * * *", "0 9,17 * * *"),
+        ("0 9,13,17 * * *", "0 9,13,17 * * *"),
+        ("0 9 * * */2", "0 9 * * 0,2,4,6"),
+        ("0,30 * * * *", "*/30 * * * *"),
+        ("0,59 * * * *", "0,59 * * * *"),
+        ("1,2,3,7,8,9 * * * *", "1-3,7-9 * * * *"),
+        ("0-59 0-23 1-31 1-12 *", "* * * * *"),
+        ("@hourly", "0 * * * *"),
+        ("@Daily", "0 0 * * *"),
+        ("@midnight", "0 0 * * *"),
+        ("@weekly", "0 0 * * 0"),
+        ("@monthly", "0 0 1 * *"),
+        ("@YEARLY", "0 0 1 1 *"),
+        ("@annually", "0 0 1 1 *"),
+        ("0 30 6 * * *", "30 6 * * *"),
+        ("00 30 6 * * *", "30 6 * * *"),
+        ("0 30 6 * * * *", "30 6 * * *"),
+        ("0 30 6 1 1 ? 2030", "0 30 6 1 1 * 2030"),
+        ("0 30 6 1 1 ? 2030-2032", "0 30 6 1 1 * 2030-2032"),
+        ("0 30 6 1 1 ? 2030/50", "0 30 6 1 1 * 2030-2199/50"),
+        ("0 0 L * ?", "0 0 L * *"),
+        ("0 0 ? * 5L", "0 0 * * 5L"),
+        ("0 0 ? * fril", "0 0 * * 5L"),
+        ("0 0 lw * *", "0 0 LW * *"),
+        ("0 0 1,15w,L * *", "0 0 1,15W,L * *"),
+        ("0 0 * * FRI#2", "0 0 * * 5#2"),
+        ("0 0 * * 5#2,1#1,7L", "0 0 * * 1#1,5#2,0L"),
+        ("0 0 * * 5,5#2,5L", "0 0 * * 5"),
+        ("0 0 * * 5#1,5#2,5#3,5#4,5#5", "0 0 * * 5"),
+    ] {
+        assert_eq!(canonical(text), written, "{text:?}");
+        assert_eq!(canonical(written), written, "of {text:?}");
+        assert_eq!(Cron::parse(text), Cron::parse(written));
+    }
+}
+
+#[test]
+fn eventbridge_s_own_expression_counts_weekdays_from_sunday_as_1() {
+    for (text, written) in [
+        ("cron(0 9 ? * MON-FRI *)", "0 9 * * 1-5"),
+        ("cron(0 9 ? * 2-6 *)", "0 9 * * 1-5"),
+        ("cron(0 9 ? * 1 *)", "0 9 * * 0"),
+        ("cron(0 9 ? * 7 *)", "0 9 * * 6"),
+        ("cron(0 9 ? * 3#2 *)", "0 9 * * 2#2"),
+        ("cron(15 10 ? * 6L 2019-2022)", "0 15 10 * * 5L 2019-2022"),
+        ("cron(0 9 3W * ? *)", "0 9 3W * *"),
+        ("cron(0 9 L * ? *)", "0 9 L * *"),
+        ("cron(0/5 8-17 ? * SUN,SAT *)", "*/5 8-17 * * 0,6"),
+        ("CRON( 0 9 1 * ? * )", "0 9 1 * *"),
+        // Recorded as accepted by the real service.
+        ("cron(0-15/1 8-8 ? * 2,3,4,5,6,7 *)", "0-15 8 * * 1-6"),
+        ("cron(30-30 13-13 ? * 2,4,6 *)", "30 13 * * 1,3,5"),
+        ("cron(1-31/30 1-1 ? * 1,7 *)", "1,31 1 * * 0,6"),
+    ] {
+        assert_eq!(canonical(text), written, "{text:?}");
+    }
+}
+
+#[test]
+fn what_the_real_service_refuses_in_cron_is_refused() {
+    for text in [
+        "cron(0 1 * * * *)",
+        "cron(7 20 * * NOT *)",
+        "cron(71 8 1 * ? *)",
+        "cron()",
+        "cron(INVALID)",
+        "cron(0 1 ? * ? *)",
+    ] {
+        assert!(Cron::parse(text).is_err(), "{text}");
+    }
+}
+
+#[test]
+fn the_two_day_fields_combine_as_in_vixie_cron() {
+    let days = |text: &str| -> Vec<u32> {
+        let from = "2026-03-31T12:00:00Z".parse().expect("a time");
+        let to: chrono::DateTime<chrono::Utc> = "2026-05-01T00:00:00Z".parse().expect("a time");
+        let cron = Cron::parse(text).unwrap_or_else(|error| panic!("{text}: {error}"));
+        cron.times_after(from, schedule::Tz::UTC)
+            .take_while(|time| *time < to)
+            .map(|time| chrono::Datelike::day(&time))
+            .collect()
+    };
+    // April 2026 has Mondays on 6, 13, 20, 27.
+    assert_eq!(days("0 0 13 * *"), [13]);
+    assert_eq!(days("0 0 * * MON"), [6, 13, 20, 27]);
+    assert_eq!(days("0 0 1,2 * MON"), [1, 2, 6, 13, 20, 27], "neither begins with a star: either");
+    assert_eq!(days("0 0 */2 * MON"), [13, 27], "one begins with a star: both");
+    assert_eq!(days("0 0 1-31/2 * MON").len(), 17, "the same values without the star: either");
+    assert_eq!(days("0 0 8-14 * */7"), [12], "the second Sunday");
+    assert_eq!(days("0 0 1-31 * MON").len(), 30, "every date, or Monday");
+    assert_eq!(days("0 0 ? * MON"), [6, 13, 20, 27]);
+}
+
+#[test]
+fn the_star_that_decides_stays_in_the_text() {
+    for (text, written) in [
+        ("0 0 */2 * MON", "0 0 */2 * 1"),
+        ("0 0 1-31/2 * MON", "0 0 1-31/2 * 1"),
+        ("0 0 */2,4 * MON", "0 0 */2,4 * 1"),
+        ("0 0 8-14 * */7", "0 0 8-14 * */7"),
+        ("0 0 8-14 * */2", "0 0 8-14 * */2"),
+        ("0 0 */2 * */2", "0 0 */2 * 0,2,4,6"),
+        ("0 0 */2,L * MON", "0 0 */2,L * 1"),
+        // Nothing is left for a star to decide.
+        ("0 0 1-31 * MON", "0 0 * * *"),
+        ("0 0 15 * 0-6", "0 0 * * *"),
+        ("0 0 5,* * MON", "0 0 * * *"),
+        ("0 0 *,5 * MON", "0 0 * * 1"),
+    ] {
+        assert_eq!(canonical(text), written, "{text:?}");
+        assert_eq!(canonical(written), written, "of {text:?}");
+    }
+}
+
+#[test]
+fn l_and_w_and_hash_follow_the_calendar() {
+    let next = |text: &str, after: &str| -> String {
+        let cron = Cron::parse(text).unwrap_or_else(|error| panic!("{text}: {error}"));
+        let after = format!("{after}T12:00:00Z").parse().expect("a time");
+        cron.next_after(after, schedule::Tz::UTC).map_or("never".to_owned(), |time| time.date_naive().to_string())
+    };
+    assert_eq!(next("0 0 L * *", "2024-02-01"), "2024-02-29");
+    assert_eq!(next("0 0 L * *", "2026-02-01"), "2026-02-28");
+    assert_eq!(next("0 0 * * 5L", "2026-05-01"), "2026-05-29");
+    assert_eq!(next("0 0 * * 5#2", "2026-05-01"), "2026-05-08");
+    assert_eq!(next("0 0 * * 5#5", "2026-05-01"), "2026-05-29");
+    assert_eq!(next("0 0 * * 5#5", "2026-06-01"), "2026-07-31");
+    // Saturday 1 August 2026: the nearest weekday of the same month is Monday the 3rd.
+    assert_eq!(next("0 0 1W * *", "2026-07-31"), "2026-08-03");
+    // Saturday 15 August 2026: Friday.
+    assert_eq!(next("0 0 15W * *", "2026-08-10"), "2026-08-14");
+    // Sunday 15 November 2026: Monday.
+    assert_eq!(next("0 0 15W * *", "2026-11-10"), "2026-11-16");
+    // Sunday 31 May 2026: Friday, for the month ends.
+    assert_eq!(next("0 0 31W * *", "2026-05-01"), "2026-05-29");
+    assert_eq!(next("0 0 LW * *", "2026-05-01"), "2026-05-29");
+    // A month without a 31st has no weekday nearest to it.
+    assert_eq!(next("0 0 31W * *", "2026-06-01"), "2026-07-31");
+    assert_eq!(next("0 0 29 2 *", "2096-03-01"), "2104-02-29");
+}
+
+#[test]
+fn a_refusal_names_the_field_and_the_reason() {
+    for (text, field, message) in [
+        ("75 * * * *", "minute", "minute field: 75 is above 59"),
+        ("* 24 * * *", "hour", "hour field: 24 is above 23"),
+        ("* * 0 * *", "day-of-month", "day-of-month field: 0 is below 1"),
+        ("* * 32 * *", "day-of-month", "day-of-month field: 32 is above 31"),
+        ("* * * 13 *", "month", "month field: 13 is above 12"),
+        ("* * * * 8", "day-of-week", "day-of-week field: 8 is above 7"),
+        ("0 * * * * * 1969", "year", "year field: 1969 is below 1970"),
+        ("0 * * * * * 2200", "year", "year field: 2200 is above 2199"),
+        ("99999999999999999999 * * * *", "minute", "minute field: 99999999999999999999 is above 59"),
+        ("75 * * * * *", "second", "second field: 75 is above 59"),
+        ("* 17-9 * * *", "hour", "hour field: the range to 9 runs backwards"),
+        ("* * * * 5-1", "day-of-week", "day-of-week field: the range to 1 runs backwards"),
+        ("* * * * FRI-MON", "day-of-week", "day-of-week field: the range to MON runs backwards"),
+        ("*/0 * * * *", "minute", "minute field: step 0 never moves on"),
+        ("*/90 * * * *", "minute", "minute field: step 90 is above 59"),
+        (",, 15 * 7 7", "minute", "minute field: a value is missing before the comma"),
+        ("1, * * * *", "minute", "minute field: a value is missing at the end"),
+        ("1- * * * *", "minute", "minute field: a value is missing at the end"),
+        ("*/ * * * *", "minute", "minute field: a value is missing at the end"),
+        ("-1 * * * *", "minute", "minute field: unexpected '-'"),
+        ("1-2-3 * * * *", "minute", "minute field: unexpected '-'"),
+        ("1.5 * * * *", "minute", "minute field: unexpected '.'"),
+        ("**  * * * *", "minute", "minute field: unexpected '*'"),
+        ("é * * * *", "minute", "minute field: unexpected 'é'"),
+        ("x * * * *", "minute", "minute field: x is not a number"),
+        ("? * * * *", "minute", "minute field: ? belongs in a day field only"),
+        ("* * * ? *", "month", "month field: ? belongs in a day field only"),
+        ("* * ?,1 * *", "day-of-month", "day-of-month field: ? must stand alone"),
+        ("* * ? * ?", "day-of-week", "day-of-week field: ? stands in the day-of-month field already; write * here"),
+        ("* * * FOO *", "month", "month field: FOO is not a name from JAN to DEC"),
+        ("* * * * FRIDAY", "day-of-week", "day-of-week field: FRIDAY is not a name from SUN to SAT"),
+        ("* * * * L", "day-of-week", "day-of-week field: L needs a weekday before it, such as 5L"),
+        ("* * W * *", "day-of-month", "day-of-month field: W needs a day before it, such as 15W"),
+        ("* * L-3 * *", "day-of-month", "day-of-month field: unexpected '-'"),
+        ("* * 1-5W * *", "day-of-month", "day-of-month field: unexpected 'W'"),
+        ("* * * * 5#6", "day-of-week", "day-of-week field: #6 is not from #1 to #5"),
+        ("* * * * 5#0", "day-of-week", "day-of-week field: #0 is not from #1 to #5"),
+        ("* * * * 5#", "day-of-week", "day-of-week field: a value is missing at the end"),
+        ("cron(0 9 ? * 0 *)", "day-of-week", "day-of-week field: 0 is below 1"),
+        (
+            "cron(0 9 * * * *)",
+            "day-of-week",
+            "day-of-week field: in cron(...), exactly one of the two day fields must be ?",
+        ),
+    ] {
+        assert_eq!(refusal(text), ("invalid_field", Some(field), message.to_owned()), "{text:?}");
+    }
+}
+
+#[test]
+fn what_eventbridge_cannot_do_is_refused_with_its_own_code() {
+    for (text, code, message) in [
+        (
+            "*/10 * * * * *",
+            "sub_minute_unsupported",
+            "second field: EventBridge fires on the minute, so only 0 is possible",
+        ),
+        (
+            "30 0 9 * * * *",
+            "sub_minute_unsupported",
+            "second field: EventBridge fires on the minute, so only 0 is possible",
+        ),
+        ("@reboot", "unsupported_macro", "@reboot has no meaning here: a schedule never boots"),
+        (
+            "@every 5m",
+            "unsupported_macro",
+            "@every 5m is not one of @hourly, @daily, @midnight, @weekly, @monthly, @yearly, @annually",
+        ),
+        (
+            "rate(5 minutes)",
+            "unsupported_expression",
+            "rate(...) counts from its creation, not by the clock; write a cron, such as */5 * * * *",
+        ),
+        (
+            "at(2030-12-31T09:30:00)",
+            "unsupported_expression",
+            "at(...) fires once; write a cron with its year, such as 0 30 9 31 12 * 2030",
+        ),
+        ("0 0 30 2 *", "never_fires", "no day from 1970 to 2199 matches, so it never fires"),
+        ("0 0 31 2,4,6,9,11 *", "never_fires", "no day from 1970 to 2199 matches, so it never fires"),
+        ("0 0 0 29 2 * 2027", "never_fires", "no day from 1970 to 2199 matches, so it never fires"),
+        ("0 0 31W 2 *", "never_fires", "no day from 1970 to 2199 matches, so it never fires"),
+        (
+            "",
+            "wrong_field_count",
+            "0 fields; a cron has 5 (minute hour day-of-month month day-of-week), 6 with seconds first, or 7 with the year last",
+        ),
+        (
+            "* * * *",
+            "wrong_field_count",
+            "4 fields; a cron has 5 (minute hour day-of-month month day-of-week), 6 with seconds first, or 7 with the year last",
+        ),
+        (
+            "cron(0 9 ? * MON-FRI)",
+            "wrong_field_count",
+            "5 fields in cron(...); it has 6: minute hour day-of-month month day-of-week year",
+        ),
+        ("cron(0 9 ? * MON-FRI *", "wrong_field_count", "cron(...) must end with its closing bracket"),
+    ] {
+        let (found, _, said) = refusal(text);
+        assert_eq!((found, said.as_str()), (code, message), "{text:?}");
+    }
+}
+
+#[test]
+fn a_cron_is_at_most_256_characters_before_and_after() {
+    let long = format!("0 0 1 1 *{}", " ".repeat(248));
+    assert_eq!(refusal(&long), ("too_long", None, "257 characters; a cron has at most 256".to_owned()));
+    assert_eq!(canonical(&long[..256]), "0 0 1 1 *");
+    assert_eq!(refusal(&"é".repeat(257)).0, "too_long");
+    // Overlapping steps stay steps, so that what was short to write is short to store.
+    assert_eq!(canonical("0 0 0 1 1 * */2,*/3"), "0 0 0 1 1 * 1970-2198/2,1970-2198/3");
+}
+
+#[test]
+fn a_refusal_points_at_the_byte() {
+    for (text, position) in
+        [("0 0 1,32 * *", 6), ("  75 * * * *", 2), ("cron(0 9 ? * MON,x *)", 17), ("* * * * 5#9", 10)]
+    {
+        assert_eq!(Cron::parse(text).expect_err(text).position(), Some(position), "{text:?}");
+    }
+}
