@@ -1,0 +1,26 @@
+//! The real SDK, pointed to a stand-in.
+
+use std::time::Duration;
+
+use aws_credential_types::Credentials;
+use aws_sdk_scheduler::Client;
+use aws_sdk_scheduler::config::retry::RetryConfig;
+use aws_sdk_scheduler::config::timeout::TimeoutConfig;
+use aws_sdk_scheduler::config::{BehaviorVersion, Region};
+
+/// A client with keys that mean nothing, for a stand-in at `endpoint`; it tries once.
+pub fn scheduler(endpoint: &str) -> Client {
+    let timeouts = TimeoutConfig::builder()
+        .connect_timeout(Duration::from_secs(1))
+        .operation_attempt_timeout(Duration::from_secs(10))
+        .build();
+    let config = aws_sdk_scheduler::Config::builder()
+        .behavior_version(BehaviorVersion::latest())
+        .region(Region::new("us-east-1"))
+        .credentials_provider(Credentials::new("local", "local", None, None, "local"))
+        .endpoint_url(endpoint)
+        .retry_config(RetryConfig::disabled())
+        .timeout_config(timeouts)
+        .build();
+    Client::from_conf(config)
+}

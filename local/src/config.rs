@@ -1,0 +1,74 @@
+//! The command line of `local`, and where its files go.
+
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use chrono::{DateTime, Utc};
+use clap::{Args, Parser, Subcommand};
+use schedule::Clock;
+
+use crate::invoke::UnknownFunction;
+use crate::{fires, invoke, scheduler, stand_in};
+
+/// cronbox on this machine: all of it, or the Scheduler stand-in alone.
+#[derive(Debug, Parser)]
+#[command(version)]
+pub struct Config {
+    /// What to start
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+/// What can be started.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Starts the stand-in alone, for any AWS client
+    Scheduler(SchedulerArgs),
+}
+
+/// The stand-in alone.
+#[derive(Debug, Args)]
+pub struct SchedulerArgs {
+    /// Where it listens
+    #[arg(long, value_name = "ADDRESS:PORT", default_value = "127.0.0.1:8090")]
+    pub listen: SocketAddr,
+    /// How long each call of the API takes
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    pub latency_ms: u64,
+    /// Above so many calls a second the API answers 429 [default: as many as come]
+    #[arg(long, value_name = "N")]
+    pub tps: Option<u32>,
+    /// Stands still at this time, instead of following the machine's clock
+    #[arg(long, value_name = "RFC3339")]
+    pub clock: Option<DateTime<Utc>>,
+    /// Makes everything that is random repeatable
+    #[arg(long, value_name = "N")]
+    pub seed: Option<u64>,
+}
+
+impl SchedulerArgs {
+    /// The clock that was asked for.
+    pub fn clock(&self) -> Clock {
+        self.clock.map_or(Clock::System, Clock::fixed)
+    }
+
+    /// The behaviour that was asked for; alone it has no functions, so that any target is taken.
+    pub fn options(&self) -> stand_in::Options {
+        stand_in::Options {
+            scheduler: scheduler::Options {
+                latency: Duration::from_millis(self.latency_ms),
+                calls_per_second: self.tps,
+                ..scheduler::Options::default()
+            },
+            invoke: invoke::Options { unknown: UnknownFunction::Taken, ..invoke::Options::default() },
+            fires: fires::Options { seed: self.seed, ..fires::Options::default() },
+        }
+    }
+}
+
+/// The folder of built things: `CARGO_TARGET_DIR`, else `target` in the workspace.
+pub fn target_folder() -> PathBuf {
+    let workspace = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap_or(Path::new("."));
+    std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| workspace.join("target"), |target| workspace.join(target))
+}

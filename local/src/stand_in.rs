@@ -1,0 +1,150 @@
+//! Steps 4 and 5 of 7 without AWS: Scheduler, Lambda's asynchronous invoke and the dead-letter queues, joined.
+
+use std::future::Future;
+use std::net::Ipv4Addr;
+
+use anyhow::{Context, Result};
+use axum::extract::State;
+use axum::routing::get;
+use axum::serve::ListenerExt;
+use axum::{Json, Router};
+use schedule::Clock;
+use serde_json::{Value, json};
+use tokio::net::TcpListener;
+use tokio::task::JoinHandle;
+use tokio_util::sync::CancellationToken;
+
+use crate::dead_letters::DeadLetters;
+use crate::fires::{self, Fires};
+use crate::invoke::{self, Lambda};
+use crate::scheduler::{self, Scheduler, api};
+
+/// One account; clones are the same account.
+#[derive(Clone)]
+pub struct StandIn {
+    /// The schedules
+    pub scheduler: Scheduler,
+    /// The functions
+    pub lambda: Lambda,
+    /// What could not be delivered
+    pub dead_letters: DeadLetters,
+    /// What makes schedules fire
+    pub fires: Fires,
+}
+
+/// How the parts behave.
+#[derive(Clone, Debug, Default)]
+pub struct Options {
+    /// Of the API
+    pub scheduler: scheduler::Options,
+    /// Of the functions
+    pub invoke: invoke::Options,
+    /// Of the fires
+    pub fires: fires::Options,
+}
+
+/// A stand-in that is being served; dropping it stops it.
+pub struct Served {
+    /// The account
+    pub stand_in: StandIn,
+    /// `http://127.0.0.1:PORT`
+    pub endpoint: String,
+    stop: CancellationToken,
+    serving: Option<JoinHandle<Result<()>>>,
+}
+
+impl Served {
+    /// Serves an account in the background.
+    ///
+    /// # Errors
+    /// The listener has no address.
+    pub fn start(stand_in: StandIn, listener: TcpListener) -> Result<Served> {
+        let endpoint = format!("http://{}", listener.local_addr()?);
+        let stop = CancellationToken::new();
+        let serving = tokio::spawn(stand_in.clone().serve(listener, stop.clone().cancelled_owned()));
+        Ok(Served { stand_in, endpoint, stop, serving: Some(serving) })
+    }
+
+    /// Serves an account on a free port of 127.0.0.1.
+    ///
+    /// # Errors
+    /// There is none.
+    pub async fn anywhere(stand_in: StandIn) -> Result<Served> {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.context("no free port on 127.0.0.1")?;
+        Served::start(stand_in, listener)
+    }
+
+    /// Stops it, and returns when the deliveries under way are answered.
+    ///
+    /// # Errors
+    /// It had failed before.
+    pub async fn stop(mut self) -> Result<()> {
+        self.stop.cancel();
+        match self.serving.take() {
+            Some(serving) => serving.await.context("the stand-in ended by itself")?,
+            None => Ok(()),
+        }
+    }
+}
+
+impl Drop for Served {
+    fn drop(&mut self) {
+        self.stop.cancel();
+    }
+}
+
+impl StandIn {
+    /// An account with nothing in it.
+    pub fn new(options: Options, clock: Clock) -> StandIn {
+        let dead_letters = DeadLetters::default();
+        let scheduler = Scheduler::new(options.scheduler, clock);
+        let lambda = Lambda::new(options.invoke, dead_letters.clone());
+        let fires = Fires::new(scheduler.clone(), lambda.clone(), dead_letters.clone(), options.fires);
+        StandIn { scheduler, lambda, dead_letters, fires }
+    }
+
+    /// Serves the API until `shutdown`, and fires if the clock runs; a clock that is set is stepped by its owner.
+    ///
+    /// # Errors
+    /// The listener fails.
+    pub async fn serve(self, listener: TcpListener, shutdown: impl Future<Output = ()> + Send + 'static) -> Result<()> {
+        let stop = CancellationToken::new();
+        let (fires, clock) = (self.fires.clone(), self.scheduler.clock().clone());
+        let fires_stop = stop.clone().cancelled_owned();
+        let firing = tokio::spawn(async move {
+            match clock {
+                Clock::System => fires.run(fires_stop).await,
+                Clock::Fixed(_) => {}
+            }
+        });
+        // Without it small answers wait for the other side's delayed acknowledgement.
+        let listener = listener.tap_io(|stream| {
+            if let Err(error) = stream.set_nodelay(true) {
+                tracing::debug!(%error, "no TCP_NODELAY");
+            }
+        });
+        let serve = axum::serve(listener, self.router()).with_graceful_shutdown(stop.clone().cancelled_owned());
+        let serving = tokio::spawn(async move { serve.await });
+        shutdown.await;
+        stop.cancel();
+        firing.await.context("the loop of the fires ended by itself")?;
+        serving.await.context("the stand-in ended by itself")?.context("the stand-in cannot be served")
+    }
+
+    fn router(self) -> Router {
+        let scheduler = self.scheduler.clone();
+        Router::new()
+            .route("/_dead-letters", get(list_dead_letters))
+            .route("/_fires", get(list_fires))
+            .with_state(self)
+            .merge(api::router(scheduler))
+    }
+}
+
+async fn list_dead_letters(State(stand_in): State<StandIn>) -> Json<Value> {
+    Json(json!({ "items": stand_in.dead_letters.all() }))
+}
+
+async fn list_fires(State(stand_in): State<StandIn>) -> Json<Value> {
+    Json(json!({ "items": stand_in.fires.recent() }))
+}

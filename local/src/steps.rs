@@ -1,0 +1,75 @@
+//! The lines that `local` prints: one for each step as it happens, and warnings.
+
+use std::fmt::{self, Write as _};
+
+use schedule::Clock;
+use tracing::field::{Field, Visit};
+use tracing::{Event, Level, Subscriber};
+use tracing_subscriber::Layer;
+use tracing_subscriber::filter::LevelFilter;
+use tracing_subscriber::layer::{Context, SubscriberExt};
+use tracing_subscriber::util::SubscriberInitExt;
+
+/// The seven steps of the way of the data, in their order.
+const STEPS: [&str; 7] = ["edit", "outbox", "publisher", "schedule", "fire", "runner", "run"];
+
+/// Prints every event that carries a `step`, and every warning.
+struct Steps;
+
+/// What a line is made of.
+#[derive(Default)]
+struct Line {
+    step: Option<usize>,
+    message: String,
+    rest: String,
+}
+
+/// Starts printing; to be called once.
+pub fn print() {
+    tracing_subscriber::registry().with(Steps.with_filter(LevelFilter::INFO)).init();
+}
+
+impl<S: Subscriber> Layer<S> for Steps {
+    fn on_event(&self, event: &Event<'_>, _context: Context<'_, S>) {
+        let mut line = Line::default();
+        event.record(&mut line);
+        let time = Clock::System.now().format("%H:%M:%S%.3fZ");
+        let level = *event.metadata().level();
+        match line.step {
+            Some(step) => println!("{time}  {step} {:<9}  {}", name(step), line.message),
+            None if level <= Level::WARN => {
+                println!("{time}  ! {:<9}  {}{}", level.as_str().to_lowercase(), line.message, line.rest)
+            }
+            None => {}
+        }
+    }
+}
+
+fn name(step: usize) -> &'static str {
+    step.checked_sub(1).and_then(|index| STEPS.get(index)).copied().unwrap_or_default()
+}
+
+impl Visit for Line {
+    fn record_u64(&mut self, field: &Field, value: u64) {
+        if field.name() == "step" {
+            self.step = usize::try_from(value).ok();
+        } else {
+            self.record_debug(field, &value);
+        }
+    }
+
+    fn record_i64(&mut self, field: &Field, value: i64) {
+        match u64::try_from(value) {
+            Ok(value) => self.record_u64(field, value),
+            Err(_) => self.record_debug(field, &value),
+        }
+    }
+
+    fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
+        // Writing to a string cannot fail.
+        let _written = match field.name() {
+            "message" => write!(self.message, "{value:?}"),
+            name => write!(self.rest, " {name}={value:?}"),
+        };
+    }
+}

@@ -1,0 +1,102 @@
+//! The house: who may import whom, so that the compiler itself forbids what an outbox exists to prevent.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use cargo_metadata::{DependencyKind, MetadataCommand, Package};
+
+/// The only edges between our crates (layout.md, section 1).
+const ALLOWED: [(&str, &[&str]); 8] = [
+    ("schedule", &[]),
+    ("db", &[]),
+    ("app", &["schedule", "db"]),
+    ("publisher", &["schedule", "db"]),
+    ("runner", &["schedule"]),
+    ("cli", &["schedule"]),
+    ("local", &["app", "publisher", "runner", "schedule", "db"]),
+    ("tests", &["app", "publisher", "runner", "schedule", "db", "local", "cli"]),
+];
+
+/// What a crate must never depend on, not even by way of another.
+const FORBIDDEN: [(&str, &[&str]); 4] = [
+    ("app", &["aws-", "lambda_"]),
+    ("runner", &["sqlx", "axum", "aws-sdk-scheduler"]),
+    ("publisher", &["axum", "reqwest"]),
+    ("schedule", &["tokio", "sqlx", "axum", "aws-", "reqwest", "hyper", "rand"]),
+];
+
+fn workspace() -> BTreeMap<String, Package> {
+    let metadata = MetadataCommand::new().no_deps().other_options(["--offline".to_owned()]).exec().unwrap();
+    metadata.packages.into_iter().map(|package| (package.name.to_string(), package)).collect()
+}
+
+fn shipped(package: &Package) -> BTreeSet<String> {
+    let shipped = package.dependencies.iter().filter(|dependency| dependency.kind == DependencyKind::Normal);
+    shipped.map(|dependency| dependency.name.clone()).collect()
+}
+
+#[test]
+fn crates_depend_on_each_other_only_as_the_layout_allows() {
+    let packages = workspace();
+    let rooms: BTreeSet<&str> = ALLOWED.iter().map(|(name, _)| *name).collect();
+    assert_eq!(packages.keys().map(String::as_str).collect::<BTreeSet<_>>(), rooms, "a room was added or removed");
+    for (name, allowed) in ALLOWED {
+        let edges = shipped(&packages[name]);
+        let ours: BTreeSet<&str> = edges.iter().map(String::as_str).filter(|edge| rooms.contains(edge)).collect();
+        let surplus: Vec<_> = ours.difference(&allowed.iter().copied().collect()).copied().collect();
+        assert!(surplus.is_empty(), "{name} must not depend on {surplus:?}");
+    }
+}
+
+#[test]
+fn nothing_forbidden_comes_in_by_way_of_another_crate() {
+    let metadata = MetadataCommand::new().other_options(["--offline".to_owned(), "--locked".to_owned()]).exec().unwrap();
+    let resolve = metadata.resolve.as_ref().unwrap();
+    let named: BTreeMap<_, _> = metadata.packages.iter().map(|package| (&package.id, package.name.as_str())).collect();
+    for (name, forbidden) in FORBIDDEN {
+        let root = metadata.packages.iter().find(|package| package.name == name).unwrap();
+        let mut reached = BTreeSet::new();
+        let mut ahead = vec![root.id.clone()];
+        while let Some(id) = ahead.pop() {
+            let node = resolve.nodes.iter().find(|node| node.id == id).unwrap();
+            for dependency in &node.deps {
+                let normal = dependency.dep_kinds.iter().any(|kind| kind.kind == DependencyKind::Normal);
+                if normal && reached.insert(named[&dependency.pkg]) {
+                    ahead.push(dependency.pkg.clone());
+                }
+            }
+        }
+        let found: Vec<_> =
+            reached.iter().filter(|name| forbidden.iter().any(|bad| name.starts_with(bad))).copied().collect();
+        // aws-lc is rustls' cryptography, not an AWS client.
+        let found: Vec<_> = found.into_iter().filter(|name| !name.starts_with("aws-lc-")).collect();
+        assert!(found.is_empty(), "{name} reaches {found:?}");
+    }
+}
+
+#[test]
+fn the_api_holds_no_sql() {
+    for file in std::fs::read_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/../app/src/api")).unwrap() {
+        let path = file.unwrap().path();
+        let source = std::fs::read_to_string(&path).unwrap();
+        assert!(!source.contains("sqlx::query"), "{} holds SQL; it belongs to a noun's file", path.display());
+    }
+}
+
+#[test]
+fn every_table_and_column_is_commented() {
+    let mut tables = 0;
+    for file in std::fs::read_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/../migrations")).unwrap() {
+        let sql = std::fs::read_to_string(file.unwrap().path()).unwrap();
+        for table in sql.split("CREATE TABLE ").skip(1) {
+            tables += 1;
+            let (name, rest) = table.split_once(" (").unwrap();
+            assert!(sql.contains(&format!("COMMENT ON TABLE  {name} ")), "table {name} has no comment");
+            let body = rest.split_once("\n);").unwrap().0;
+            let columns = body.lines().map(str::trim).filter(|line| line.starts_with(|c: char| c.is_ascii_lowercase()));
+            for column in columns.map(|line| line.split(' ').next().unwrap()) {
+                assert!(sql.contains(&format!("COMMENT ON COLUMN {name}.{column} ")), "{name}.{column} has no comment");
+            }
+        }
+    }
+    assert!(tables >= 8, "the migrations were not found");
+}
