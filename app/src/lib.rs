@@ -142,7 +142,10 @@ pub async fn serve(
     };
     serve::serve(listener, api::router(app.clone()), &app.config, signalled).await;
     app.requests.0.close();
-    app.requests.0.wait().await;
+    let drain = Duration::from_secs(app.config.shutdown_drain_secs);
+    if tokio::time::timeout(drain, app.requests.0.wait()).await.is_err() {
+        tracing::warn!("requests still going at shutdown are cut off; Postgres takes back what they had not committed");
+    }
     executing.await?;
     nudging.abort();
     sweeping.abort();

@@ -96,7 +96,7 @@ async fn main() -> ExitCode {
 
 async fn serve(config: Config) -> anyhow::Result<()> {
     let pool = db::connect(&config.database()).await?;
-    db::MIGRATOR.run(&pool).await.context("cannot bring the database's schema up to date")?;
+    db::check_migrated(&pool).await?;
     let listener = TcpListener::bind(config.bind_addr).await.with_context(|| {
         format!("cannot listen on {}: stop what uses it, or choose another BIND_ADDR", config.bind_addr)
     })?;

@@ -133,3 +133,32 @@ pub async fn heal_orphan(tx: &mut PgConnection, workflow: WorkflowId, now: DateT
     .await?;
     Ok(if healed.rows_affected() == 0 { Healing::NeverPublished } else { Healing::Enqueued })
 }
+
+/// How far the publisher is with a revision.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Progress {
+    /// It has work to do.
+    Open,
+    /// EventBridge follows it, or has refused it for good.
+    Settled,
+}
+
+/// How far the publisher is with a revision of a workflow, which may be deleted by now.
+///
+/// # Errors
+/// The database's.
+pub async fn progress(db: &mut PgConnection, workflow: WorkflowId, revision: i64) -> sqlx::Result<Progress> {
+    let open = sqlx::query_scalar!(
+        r#"
+        -- progress of a revision
+        SELECT COALESCE(applied_revision, 0) < $2 AND sync_status(p) <> 'failed' AS "open!"
+          FROM publications p
+         WHERE workflow_id = $1
+        "#,
+        workflow.0,
+        revision,
+    )
+    .fetch_optional(db)
+    .await?;
+    Ok(if open == Some(true) { Progress::Open } else { Progress::Settled })
+}

@@ -51,6 +51,27 @@ pub async fn connect(options: &Options) -> anyhow::Result<PgPool> {
     }
 }
 
+/// Refuses a database whose schema is older than this program; a newer one is fine (expand, then contract).
+///
+/// # Errors
+/// One sentence that says what to do.
+pub async fn check_migrated(pool: &PgPool) -> anyhow::Result<()> {
+    let applied: Vec<i64> = sqlx::query_scalar("SELECT version FROM _sqlx_migrations WHERE success")
+        .fetch_all(pool)
+        .await
+        .or_else(|error| match error.as_database_error().and_then(|error| error.code()) {
+            Some(code) if code == "42P01" => Ok(Vec::new()), // undefined table: never migrated
+            _ => Err(error),
+        })
+        .context("cannot read the version of the database's schema")?;
+    match MIGRATOR.iter().find(|migration| !applied.contains(&migration.version)) {
+        None => Ok(()),
+        Some(missing) => {
+            bail!("the database lacks migration {} ({}): run `app migrate`", missing.version, missing.description)
+        }
+    }
+}
+
 /// A pool that connects when it is first used.
 ///
 /// # Errors

@@ -82,11 +82,8 @@ impl Gate {
         Self {
             believed: Cache::builder().max_capacity(10_000).time_to_live(BELIEVED_FOR).build(),
             bad: NonZeroU32::new(config.bad_keys_per_min).map(|n| Arc::new(RateLimiter::keyed(Quota::per_minute(n)))),
-            good: NonZeroU32::new(config.key_requests_per_sec).map(|n| {
-                Arc::new(RateLimiter::keyed(
-                    Quota::per_second(n).allow_burst(n.saturating_mul(NonZeroU32::MIN.saturating_add(1))),
-                ))
-            }),
+            good: NonZeroU32::new(config.key_requests_per_sec)
+                .map(|n| Arc::new(RateLimiter::keyed(Quota::per_second(n)))),
         }
     }
 

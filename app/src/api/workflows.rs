@@ -18,8 +18,9 @@ use super::page::{self, Page};
 use super::view::{Read, WorkflowView, view};
 use crate::App;
 use crate::field::{self, FieldError};
+use crate::outbox::{self, Progress};
 use crate::spec::{self, Spec, WorkflowBody};
-use crate::workflows::{self, Filter, Saved, Sync, SyncStatus, Workflow};
+use crate::workflows::{self, Filter, Saved, SyncStatus, Workflow};
 
 /// Filters of a list of workflows.
 #[derive(Deserialize, IntoParams)]
@@ -191,7 +192,7 @@ pub(super) async fn act(
 
 /// Delete a workflow for good, with its runs, occurrences and schedule versions.
 #[utoipa::path(delete, path = "/api/v1/workflows/{id}", tag = "workflows",
-    params(("id" = i64, Path), ("If-Match" = Option<String>, Header)),
+    params(("id" = i64, Path), ("If-Match" = Option<String>, Header), WriteParams),
     responses((status = 204), (status = "4XX", body = Problem, content_type = "application/problem+json")))]
 pub(super) async fn delete(
     State(app): State<App>,
@@ -199,7 +200,9 @@ pub(super) async fn delete(
     Trace(trace): Trace,
     Id(id): Id<WorkflowId>,
     if_match: IfMatch,
+    Params(params): Params<WriteParams>,
 ) -> Result<StatusCode, Error> {
+    let wait = wait(params.wait)?;
     let edit = caller.edit(&app, trace);
     let mut tx = db::begin(&app.pool).await?;
     let before = workflows::lock(&mut tx, id, None).await?.ok_or_else(Error::not_found)?;
@@ -207,6 +210,7 @@ pub(super) async fn delete(
     workflows::erase(&mut tx, &before, &edit).await?;
     tx.commit().await?;
     app.nudge.poke();
+    awaited(&app, id, before.revision.0 + 1, wait).await?;
     Ok(StatusCode::NO_CONTENT)
 }
 
@@ -271,26 +275,28 @@ fn wait(seconds: Option<u64>) -> Result<Option<Duration>, FieldError> {
 }
 
 /// Reads the workflow back, when EventBridge follows `revision`, refused it, or the time is up.
+async fn applied(app: &App, id: WorkflowId, revision: i64, wait: Option<Duration>) -> Result<Read, Error> {
+    awaited(app, id, revision, wait).await?;
+    let mut connection = app.pool.acquire().await?;
+    let found = workflows::find(&mut connection, id, None).await?.ok_or_else(Error::not_found)?;
+    Ok(Read(view(found, app.clock.now())))
+}
+
+/// Waits until EventBridge follows `revision`, refused it, or the time is up.
 ///
 /// A connection is held for each look only: a hundred waiting clients must not exhaust the pool.
-async fn applied(app: &App, id: WorkflowId, revision: i64, wait: Option<Duration>) -> Result<Read, Error> {
-    let until = tokio::time::Instant::now() + wait.unwrap_or_default();
-    let mut pause = Duration::from_millis(10);
+async fn awaited(app: &App, id: WorkflowId, revision: i64, wait: Option<Duration>) -> Result<(), Error> {
+    let Some(wait) = wait else { return Ok(()) };
+    let until = tokio::time::Instant::now() + wait;
+    let mut pause = Duration::from_millis(5);
     loop {
         let mut connection = app.pool.acquire().await?;
-        let found = workflows::find(&mut connection, id, None).await?.ok_or_else(Error::not_found)?;
+        let progress = outbox::progress(&mut connection, id, revision).await?;
         drop(connection);
-        if tokio::time::Instant::now() >= until || !is_awaited(&found.1, revision) {
-            return Ok(Read(view(found, app.clock.now())));
+        if progress == Progress::Settled || tokio::time::Instant::now() >= until {
+            return Ok(());
         }
         tokio::time::sleep(pause).await;
         pause = (pause * 2).min(Duration::from_millis(250));
-    }
-}
-
-fn is_awaited(sync: &Sync, revision: i64) -> bool {
-    match sync.status {
-        SyncStatus::Pending => sync.applied_revision.is_none_or(|applied| applied < revision),
-        SyncStatus::Synced | SyncStatus::Failed | SyncStatus::Drifted | SyncStatus::None => false,
     }
 }

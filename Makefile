@@ -1,0 +1,36 @@
+# Each line is a command that a person could type. `make up` and `make test` need nothing but Rust before them.
+VENV := $(or $(CARGO_TARGET_DIR),target)/venv
+PGBIN = $(shell sh scripts/postgres-bin.sh)
+
+.PHONY: setup up test ci lint sqlx sqlx-check bench lambdas openapi
+
+setup: ## installs what is missing: Postgres 15 or later, Python tools in a venv
+	sh scripts/setup.sh "$(VENV)"
+
+up: setup ## starts everything on this machine; Ctrl-C stops it
+	cargo run -p local -- up
+
+test: setup ## proves it, on a Postgres of its own
+	cargo build --workspace --bins
+	cargo test --workspace
+
+lint:
+	cargo fmt --all --check
+	cargo clippy --workspace --all-targets -- -D warnings
+
+sqlx: setup ## writes .sqlx anew, after a statement or a migration changed
+	sh scripts/sqlx.sh write
+
+sqlx-check: setup ## fails if .sqlx is not what the statements and migrations make it
+	sh scripts/sqlx.sh check
+
+openapi: ## writes docs/openapi.json anew
+	UPDATE_OPENAPI=1 cargo test -p tests --test api openapi
+
+bench: setup ## measures; a table, and JSON under target/bench. ONLY=B5,B8 picks cases
+	cargo bench -p tests --bench suite -- $(if $(ONLY),--only $(ONLY))
+
+lambdas: ## the two Lambdas, built for release
+	cargo build --profile lambda -p publisher -p runner
+
+ci: setup lint sqlx-check test
