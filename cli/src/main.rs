@@ -1,2 +1,33 @@
-//! The operator's tool.
-fn main() {}
+//! `cronbox`: the operator's tool. One file per noun.
+
+mod cron;
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+/// The operator's tool of cronbox.
+#[derive(Parser)]
+#[command(name = "cronbox", version, arg_required_else_help = true)]
+struct Arguments {
+    #[command(subcommand)]
+    noun: Noun,
+}
+
+#[derive(Subcommand)]
+enum Noun {
+    /// Read a cron and say when it fires; works offline.
+    #[command(subcommand)]
+    Cron(cron::Verb),
+}
+
+fn main() -> ExitCode {
+    let arguments = Arguments::parse();
+    let outcome = match arguments.noun {
+        Noun::Cron(verb) => cron::run(&verb),
+    };
+    outcome.unwrap_or_else(|error| {
+        eprintln!("cronbox: {error:#}");
+        ExitCode::FAILURE
+    })
+}

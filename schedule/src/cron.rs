@@ -2,11 +2,15 @@
 
 use std::{fmt, str::FromStr};
 
+use chrono::{DateTime, SecondsFormat, Utc};
+use chrono_tz::Tz;
+
 use crate::{
     CronError,
     bits::Bits,
     days::Days,
     describe,
+    error::Code,
     field::{HOUR, MONTH, YEAR},
     parse, text,
 };
@@ -51,6 +55,29 @@ impl Cron {
     /// refused as `never_fires`.
     pub fn parse(text: &str) -> Result<Self, CronError> {
         parse::cron(text)
+    }
+
+    /// The first time after `instant`, where a cron that is over is refused at the edge.
+    ///
+    /// Parsing has no clock: it refuses 30 February, and this refuses a past year.
+    ///
+    /// ```
+    /// use schedule::{Cron, Tz};
+    /// let over = Cron::parse("0 30 9 31 12 * 2020")?;
+    /// let error = over.must_fire_after("2026-03-29T07:00:00Z".parse().unwrap(), Tz::UTC).unwrap_err();
+    /// assert_eq!(error.code(), "never_fires");
+    /// assert_eq!(error.to_string(), "it does not fire after 2026-03-29T07:00:00Z");
+    /// # Ok::<(), schedule::CronError>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// `never_fires` when there is no such time up to the year 2199.
+    pub fn must_fire_after(&self, instant: DateTime<Utc>, tz: Tz) -> Result<DateTime<Utc>, CronError> {
+        self.next_after(instant, tz).ok_or_else(|| {
+            let instant = instant.to_rfc3339_opts(SecondsFormat::Secs, true);
+            CronError::whole(Code::NeverFires, format!("it does not fire after {instant}"))
+        })
     }
 
     /// Says in English when it fires.

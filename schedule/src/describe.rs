@@ -178,7 +178,7 @@ fn rhythm(bits: Bits, field: &Field) -> Option<u32> {
     let size = field.last - field.min + 1;
     let step = size / bits.len().max(1);
     let (first, last) = (field.bit(field.min), field.bit(field.last));
-    let is_even = size % step == 0 && bits.len() > 1 && (first..=last).step_by(step as usize).eq(bits.iter());
+    let is_even = size.is_multiple_of(step) && bits.len() > 1 && (first..=last).step_by(step as usize).eq(bits.iter());
     is_even.then_some(step)
 }
 
