@@ -106,6 +106,13 @@ impl Days {
         self.month_days.are_open() && self.weekdays.are_open()
     }
 
+    /// Whether one field is open and the other has only plain values.
+    pub(crate) fn is_plain(&self) -> bool {
+        let dates = self.month_days == MonthDays { plain: self.month_days.plain, ..MonthDays::default() };
+        let weekdays = self.weekdays == Weekdays { plain: self.weekdays.plain, ..Weekdays::default() };
+        dates && weekdays && (self.month_days.are_open() || self.weekdays.are_open())
+    }
+
     /// The same days written the shortest way, so that equal meaning is equal.
     pub(crate) fn normalised(self) -> Self {
         let (month_days, weekdays) = (self.month_days.normalised(), self.weekdays.normalised());

@@ -3,6 +3,7 @@
 //! No I/O: time comes in as an argument, and everything here can be tested by arithmetic.
 
 mod bits;
+mod calendar;
 mod clock;
 mod cron;
 mod days;
@@ -19,6 +20,7 @@ mod parse;
 mod text;
 mod time;
 mod timezone;
+mod upcoming;
 
 pub use chrono_tz::Tz;
 
@@ -30,7 +32,7 @@ pub use crate::{
     fire::{Fire, FireError},
     ids::{IdError, Revision, WorkflowId},
     name::{Environment, EnvironmentError, ScheduleName},
-    next::{Note, Times, Upcoming, Upcomings},
     time::{TimeError, nominal_time},
     timezone::{TimezoneError, parse_timezone},
+    upcoming::{Note, Times, Upcoming, Upcomings},
 };

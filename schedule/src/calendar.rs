@@ -1,0 +1,109 @@
+//! The local times that a cron names, by bitsets on the calendar; no timezone here.
+
+use chrono::{Datelike, NaiveDate, NaiveDateTime, NaiveTime, TimeDelta, Timelike};
+
+use crate::{
+    Cron,
+    bits::Bits,
+    days::Shape,
+    field::{FIRST_YEAR, LAST_YEAR},
+};
+
+const MINUTE: TimeDelta = TimeDelta::minutes(1);
+
+impl Cron {
+    /// Whether any month of any year has a day that matches.
+    pub(crate) fn has_a_day(&self) -> bool {
+        self.date_after(NaiveDate::from_ymd_opt(FIRST_YEAR - 1, 12, 31).unwrap_or_default()).is_some()
+    }
+
+    /// Whether the local time is one that the fields name.
+    pub(crate) fn names(&self, local: NaiveDateTime) -> bool {
+        local.second() == 0
+            && local.nanosecond() == 0
+            && self.minutes & (1 << local.minute()) != 0
+            && self.hours & (1 << local.hour()) != 0
+            && self.names_day(local.date())
+    }
+
+    fn names_day(&self, date: NaiveDate) -> bool {
+        self.days_of(date.year(), date.month()) & (1 << date.day()) != 0
+    }
+
+    /// The days named in a month, as bits 1 to 31.
+    fn days_of(&self, year: i32, month: u32) -> u32 {
+        let year_is_named = u32::try_from(year - FIRST_YEAR).is_ok_and(|index| self.years.contains(index));
+        if year_is_named && self.months & (1 << month) != 0 { self.days.mask(Shape::of(year, month)) } else { 0 }
+    }
+
+    /// The first named local time after `local`, whether or not it exists in a timezone.
+    pub(crate) fn local_after(&self, local: NaiveDateTime) -> Option<NaiveDateTime> {
+        let from = start_of_minute(local) + MINUTE;
+        let (minutes, hours) = (Bits::from(self.minutes), Bits::from(self.hours));
+        if self.names_day(from.date()) {
+            if self.hours & (1 << from.hour()) != 0
+                && let Some(minute) = minutes.first_from(from.minute())
+            {
+                return at(from.date(), from.hour(), minute);
+            }
+            if let Some(hour) = hours.first_from(from.hour() + 1) {
+                return at(from.date(), hour, minutes.first_from(0)?);
+            }
+        }
+        at(self.date_after(from.date())?, hours.first_from(0)?, minutes.first_from(0)?)
+    }
+
+    /// The last named local time before `local`, whether or not it exists in a timezone.
+    pub(crate) fn local_before(&self, local: NaiveDateTime) -> Option<NaiveDateTime> {
+        let floor = start_of_minute(local);
+        let to = if floor < local { floor } else { floor - MINUTE };
+        let (minutes, hours) = (Bits::from(self.minutes), Bits::from(self.hours));
+        if self.names_day(to.date()) {
+            if self.hours & (1 << to.hour()) != 0
+                && let Some(minute) = minutes.last_to(to.minute())
+            {
+                return at(to.date(), to.hour(), minute);
+            }
+            if let Some(hour) = to.hour().checked_sub(1).and_then(|hour| hours.last_to(hour)) {
+                return at(to.date(), hour, minutes.last_to(59)?);
+            }
+        }
+        at(self.date_before(to.date())?, hours.last_to(23)?, minutes.last_to(59)?)
+    }
+
+    fn date_after(&self, date: NaiveDate) -> Option<NaiveDate> {
+        let (mut year, mut month) = (date.year(), date.month());
+        let mut later_days = u32::MAX.checked_shl(date.day() + 1).unwrap_or(0);
+        while year <= LAST_YEAR {
+            let days = self.days_of(year, month) & later_days;
+            if days != 0 {
+                return NaiveDate::from_ymd_opt(year, month, days.trailing_zeros());
+            }
+            later_days = u32::MAX;
+            (year, month) = if month == 12 { (year + 1, 1) } else { (year, month + 1) };
+        }
+        None
+    }
+
+    fn date_before(&self, date: NaiveDate) -> Option<NaiveDate> {
+        let (mut year, mut month) = (date.year(), date.month());
+        let mut earlier_days = (1 << date.day()) - 1;
+        while year >= FIRST_YEAR {
+            let days = self.days_of(year, month) & earlier_days;
+            if days != 0 {
+                return NaiveDate::from_ymd_opt(year, month, days.ilog2());
+            }
+            earlier_days = u32::MAX;
+            (year, month) = if month == 1 { (year - 1, 12) } else { (year, month - 1) };
+        }
+        None
+    }
+}
+
+fn start_of_minute(local: NaiveDateTime) -> NaiveDateTime {
+    local - TimeDelta::seconds(i64::from(local.second())) - TimeDelta::nanoseconds(i64::from(local.nanosecond()))
+}
+
+fn at(date: NaiveDate, hour: u32, minute: u32) -> Option<NaiveDateTime> {
+    Some(date.and_time(NaiveTime::from_hms_opt(hour, minute, 0)?))
+}
