@@ -1,0 +1,157 @@
+//! What must hold for every cron, every zone and every instant.
+
+use chrono::{DateTime, TimeDelta, Utc};
+use chrono_tz::{TZ_VARIANTS, Tz};
+use proptest::{prelude::*, sample::select};
+use schedule::{Coverage, Cron, compile, nominal_time, parse_timezone};
+
+const MONTHS: [&str; 12] = ["JAN", "feb", "Mar", "APR", "may", "Jun", "JUL", "aug", "Sep", "OCT", "nov", "Dec"];
+const WEEKDAYS: [&str; 7] = ["SUN", "mon", "Tue", "WED", "thu", "Fri", "SAT"];
+
+/// One item of a list: value, range, step, and what else the field allows.
+fn item(min: u32, max: u32, others: Vec<String>) -> BoxedStrategy<String> {
+    let value = min..=max;
+    let range = (min..=max, min..=max).prop_map(|(a, b)| (a.min(b), a.max(b)));
+    let step = 1..=(max - min).clamp(1, 20);
+    let numbers = prop_oneof![
+        4 => value.clone().prop_map(|value| value.to_string()),
+        2 => range.clone().prop_map(|(a, b)| format!("{a}-{b}")),
+        2 => (range, step.clone()).prop_map(|((a, b), step)| format!("{a}-{b}/{step}")),
+        1 => (value, step.clone()).prop_map(|(value, step)| format!("{value}/{step}")),
+        2 => step.prop_map(|step| format!("*/{step}")),
+    ];
+    if others.is_empty() { numbers.boxed() } else { prop_oneof![3 => numbers, 2 => select(others)].boxed() }
+}
+
+fn field(min: u32, max: u32, others: Vec<String>) -> impl Strategy<Value = String> {
+    let list = prop::collection::vec(item(min, max, others), 1..4).prop_map(|items| items.join(","));
+    prop_oneof![2 => Just("*".to_owned()), 3 => list]
+}
+
+fn month_day() -> impl Strategy<Value = String> {
+    let nearest = (1..=31).map(|day| format!("{day}W"));
+    field(1, 31, nearest.chain(["L".to_owned(), "lw".to_owned()]).collect())
+}
+
+fn weekday() -> impl Strategy<Value = String> {
+    let names = WEEKDAYS.map(str::to_owned);
+    let nth = (0..=7).flat_map(|day| (1..=5).map(move |week| format!("{day}#{week}")));
+    let last = (0..=7).map(|day| format!("{day}L"));
+    field(0, 7, names.into_iter().chain(nth).chain(last).collect())
+}
+
+/// Crons in the 5-field and the 7-field form; those that never fire are left out.
+fn cron() -> impl Strategy<Value = Cron> {
+    let months = field(1, 12, MONTHS.map(str::to_owned).to_vec());
+    let fields = (field(0, 59, vec![]), field(0, 23, vec![]), month_day(), months, weekday());
+    let years = prop_oneof![6 => Just(None), 1 => field(1970, 2199, vec![]).prop_map(Some)];
+    let text = (fields, years).prop_map(|((minute, hour, month_day, month, weekday), year)| match year {
+        None => format!("{minute} {hour} {month_day} {month} {weekday}"),
+        Some(year) => format!("0 {minute} {hour} {month_day} {month} {weekday} {year}"),
+    });
+    text.prop_filter_map("never fires, or too long once written out", |text| match Cron::parse(&text) {
+        Ok(cron) => Some(cron),
+        Err(error) if matches!(error.code(), "never_fires" | "too_long") => None,
+        Err(error) => panic!("{text}: {error}"),
+    })
+}
+
+/// Crons whose days alone decide.
+fn midnights() -> impl Strategy<Value = Cron> {
+    let text = (month_day(), weekday()).prop_map(|(month_day, weekday)| format!("0 0 {month_day} * {weekday}"));
+    text.prop_filter_map("never fires", |text| Cron::parse(&text).ok())
+}
+
+fn zone() -> impl Strategy<Value = Tz> {
+    select(TZ_VARIANTS.as_slice())
+}
+
+/// Between 2020 and 2037, on any second.
+fn instant() -> impl Strategy<Value = DateTime<Utc>> {
+    (1_577_836_800_i64..2_145_916_800).prop_map(|seconds| DateTime::from_timestamp(seconds, 0).expect("a time"))
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 400, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn canonical_text_parses_to_itself(cron in cron()) {
+        let text = cron.to_string();
+        prop_assert!(text.len() <= 256, "{text}");
+        prop_assert_eq!(Cron::parse(&text), Ok(cron), "{}", &text);
+        prop_assert_eq!(Cron::parse(&text).expect("a cron").to_string(), text);
+    }
+
+    #[test]
+    fn times_strictly_increase_and_match(cron in cron(), tz in zone(), from in instant()) {
+        let mut last = from;
+        for time in cron.times_after(from, tz).take(40) {
+            prop_assert!(time > last, "{cron} in {tz}: {time} after {last}");
+            prop_assert!(cron.matches(time, tz), "{cron} in {tz}: {time}");
+            last = time;
+        }
+    }
+
+    #[test]
+    fn nothing_between_two_times_matches(cron in cron(), tz in zone(), from in instant()) {
+        let Some(first) = cron.next_after(from, tz) else { return Ok(()) };
+        let second = cron.next_after(first, tz).unwrap_or(DateTime::<Utc>::MAX_UTC);
+        let minutes = (1..1500).map(|minute| first + TimeDelta::minutes(minute)).take_while(|at| *at < second);
+        for between in minutes {
+            prop_assert!(!cron.matches(between, tz), "{cron} in {tz}: {between} between {first} and {second}");
+        }
+    }
+
+    #[test]
+    fn previous_is_the_inverse_of_next(cron in cron(), tz in zone(), from in instant()) {
+        for (time, later) in cron.times_after(from, tz).zip(cron.times_after(from, tz).skip(1)).take(20) {
+            prop_assert_eq!(cron.prev_before(later, tz), Some(time), "{} in {}: before {}", cron, tz, later);
+            prop_assert_eq!(cron.next_after(later - TimeDelta::seconds(1), tz), Some(later));
+        }
+    }
+
+    #[test]
+    fn the_compiled_expression_has_every_time_and_no_other_if_exact(cron in cron(), tz in zone(), from in instant()) {
+        let compiled = compile(&cron, tz);
+        let expression = &compiled.expression;
+        prop_assert!(expression.len() <= 256, "{expression}");
+        prop_assert_eq!(expression.matches('?').count(), 1, "{}", expression);
+        prop_assert_eq!(expression.split(' ').count(), 6, "{}", expression);
+        let published = Cron::parse(expression).expect("EventBridge's own grammar");
+        for time in cron.times_after(from, tz).take(20) {
+            prop_assert!(published.matches(time, compiled.timezone), "{cron} in {tz}: {expression} lacks {time}");
+        }
+        if compiled.coverage == Coverage::Exact {
+            for time in published.times_after(from, compiled.timezone).take(20) {
+                prop_assert!(cron.matches(time, tz), "{cron} in {tz}: {expression} adds {time}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_superset_really_has_more(cron in midnights()) {
+        let compiled = compile(&cron, Tz::UTC);
+        if compiled.coverage == Coverage::Superset {
+            let published = Cron::parse(&compiled.expression).expect("EventBridge's own grammar");
+            // The calendar comes round in 28 years.
+            let from = "2026-01-01T00:00:00Z".parse().expect("a time");
+            let mut times = published.times_after(from, Tz::UTC).take(28 * 366);
+            prop_assert!(times.any(|time| !cron.matches(time, Tz::UTC)), "{cron}: {} adds nothing", compiled.expression);
+        }
+    }
+
+    #[test]
+    fn any_text_is_an_answer_not_a_panic(text in ".{0,60}", tz in "[A-Za-z_/ +0-9-]{0,55}") {
+        let _ = Cron::parse(&text).map(|cron| cron.describe());
+        let _ = parse_timezone(&tz).map_err(|error| error.to_string());
+        let _ = nominal_time(&text);
+    }
+
+    #[test]
+    fn text_near_a_cron_is_an_answer_not_a_panic(text in "(cron\\()?[0-9*/,#?LWlwa-z@-]{0,6}( [0-9*/,#?LWJANSUN-]{0,6}){0,6}\\)?") {
+        if let Ok(cron) = Cron::parse(&text) {
+            prop_assert_eq!(Cron::parse(&cron.to_string()), Ok(cron));
+            prop_assert!(!cron.describe().is_empty());
+        }
+    }
+}

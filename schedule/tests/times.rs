@@ -1,0 +1,188 @@
+//! When a cron fires around the changes of the clocks, told zone by zone.
+
+use chrono::{DateTime, Utc};
+use schedule::{Cron, Tz};
+
+fn instant(text: &str) -> DateTime<Utc> {
+    text.parse().unwrap_or_else(|error| panic!("{text}: {error}"))
+}
+
+/// The next `count` local times after an instant, with their offsets.
+fn times(cron: &str, zone: &str, after: &str, count: usize) -> Vec<String> {
+    let cron = Cron::parse(cron).unwrap_or_else(|error| panic!("{cron}: {error}"));
+    let tz: Tz = zone.parse().unwrap_or_else(|error| panic!("{zone}: {error}"));
+    let times = cron.times_after(instant(after), tz);
+    times.take(count).map(|time| time.with_timezone(&tz).format("%m-%d %H:%M %z").to_string()).collect()
+}
+
+#[test]
+fn a_time_in_the_spring_gap_is_skipped() {
+    // Europe/Paris, 29 March 2026: 02:00 becomes 03:00.
+    assert_eq!(
+        times("30 2 * * *", "Europe/Paris", "2026-03-27T12:00:00Z", 3),
+        ["03-28 02:30 +0100", "03-30 02:30 +0200", "03-31 02:30 +0200"]
+    );
+    // The hour before and the hour after fire once each.
+    assert_eq!(
+        times("30 1,3 * * *", "Europe/Paris", "2026-03-28T12:00:00Z", 3),
+        ["03-29 01:30 +0100", "03-29 03:30 +0200", "03-30 01:30 +0200"]
+    );
+    // An open hour goes on: 01:30, and the next half hour in real time is 03:00.
+    assert_eq!(
+        times("*/30 * * * *", "Europe/Paris", "2026-03-29T00:15:00Z", 3),
+        ["03-29 01:30 +0100", "03-29 03:00 +0200", "03-29 03:30 +0200"]
+    );
+}
+
+#[test]
+fn a_fixed_hour_fires_once_in_the_autumn_fold_at_the_first_instance() {
+    // Europe/Paris, 25 October 2026: 03:00 becomes 02:00.
+    assert_eq!(
+        times("30 2 * * *", "Europe/Paris", "2026-10-24T12:00:00Z", 2),
+        ["10-25 02:30 +0200", "10-26 02:30 +0100"]
+    );
+    assert_eq!(
+        times("0,30 2,3 * * *", "Europe/Paris", "2026-10-24T12:00:00Z", 4),
+        ["10-25 02:00 +0200", "10-25 02:30 +0200", "10-25 03:00 +0100", "10-25 03:30 +0100"]
+    );
+    // Every minute of a restricted hour is still once.
+    assert_eq!(
+        times("*/20 1-4 * * *", "America/New_York", "2026-11-01T05:00:00Z", 4),
+        ["11-01 01:20 -0400", "11-01 01:40 -0400", "11-01 02:00 -0500", "11-01 02:20 -0500"]
+    );
+}
+
+#[test]
+fn an_open_hour_runs_through_both_instances_of_the_fold() {
+    assert_eq!(
+        times("*/30 * * * *", "Europe/Paris", "2026-10-24T23:45:00Z", 5),
+        ["10-25 02:00 +0200", "10-25 02:30 +0200", "10-25 02:00 +0100", "10-25 02:30 +0100", "10-25 03:00 +0100"]
+    );
+    // The first instance whole, then the second, though 02:10 is earlier on the wall than 02:50.
+    assert_eq!(
+        times("10,50 * 25 10 *", "Europe/Paris", "2026-10-25T00:00:00Z", 4),
+        ["10-25 02:10 +0200", "10-25 02:50 +0200", "10-25 02:10 +0100", "10-25 02:50 +0100"]
+    );
+}
+
+#[test]
+fn santiago_changes_at_midnight() {
+    // 6 September 2026: 00:00 becomes 01:00; the day has no midnight.
+    assert_eq!(
+        times("0 0 * * *", "America/Santiago", "2026-09-05T12:00:00Z", 2),
+        ["09-07 00:00 -0300", "09-08 00:00 -0300"]
+    );
+    // 5 April 2026: 00:00 becomes 23:00 of the day before.
+    assert_eq!(
+        times("30 23 * * *", "America/Santiago", "2026-04-04T12:00:00Z", 2),
+        ["04-04 23:30 -0300", "04-05 23:30 -0400"]
+    );
+    assert_eq!(
+        times("30 * 4 4 *", "America/Santiago", "2026-04-05T02:00:00Z", 2),
+        ["04-04 23:30 -0300", "04-04 23:30 -0400"]
+    );
+}
+
+#[test]
+fn lord_howe_moves_by_half_an_hour() {
+    // 5 April 2026: 02:00 becomes 01:30. 4 October 2026: 02:00 becomes 02:30.
+    assert_eq!(
+        times("45 1 * * *", "Australia/Lord_Howe", "2026-04-04T12:00:00Z", 2),
+        ["04-05 01:45 +1100", "04-06 01:45 +1030"]
+    );
+    assert_eq!(
+        times("45 * * * *", "Australia/Lord_Howe", "2026-04-04T14:00:00Z", 3),
+        ["04-05 01:45 +1100", "04-05 01:45 +1030", "04-05 02:45 +1030"]
+    );
+    assert_eq!(
+        times("15,45 2 * * *", "Australia/Lord_Howe", "2026-10-03T12:00:00Z", 3),
+        ["10-04 02:45 +1100", "10-05 02:15 +1100", "10-05 02:45 +1100"]
+    );
+}
+
+#[test]
+fn apia_skipped_a_whole_day() {
+    assert_eq!(
+        times("0 12 * * *", "Pacific/Apia", "2011-12-29T00:00:00Z", 3),
+        ["12-29 12:00 -1000", "12-31 12:00 +1400", "01-01 12:00 +1400"]
+    );
+    assert_eq!(
+        times("0 12 * * 5", "Pacific/Apia", "2011-12-28T00:00:00Z", 1),
+        ["01-06 12:00 +1400"],
+        "that Friday, the 30th, never was"
+    );
+}
+
+#[test]
+fn casablanca_goes_back_for_ramadan() {
+    // 15 February 2026: 03:00 becomes 02:00. 22 March 2026: 02:00 becomes 03:00.
+    assert_eq!(
+        times("30 2 * * *", "Africa/Casablanca", "2026-02-14T12:00:00Z", 2),
+        ["02-15 02:30 +0100", "02-16 02:30 +0000"]
+    );
+    assert_eq!(times("30 2 * * *", "Africa/Casablanca", "2026-03-21T12:00:00Z", 1), ["03-23 02:30 +0100"]);
+}
+
+#[test]
+fn cairo_gaza_and_havana_change_around_midnight() {
+    // Cairo, Friday 24 April 2026: 00:00 becomes 01:00. Friday 30 October: 00:00 becomes Thursday 23:00.
+    assert_eq!(times("0 0 * * *", "Africa/Cairo", "2026-04-23T12:00:00Z", 1), ["04-25 00:00 +0300"]);
+    assert_eq!(
+        times("30 23 * * 4", "Africa/Cairo", "2026-10-29T12:00:00Z", 2),
+        ["10-29 23:30 +0300", "11-05 23:30 +0200"]
+    );
+    // Gaza, Saturday 28 March 2026: 02:00 becomes 03:00.
+    assert_eq!(times("15 2 * * *", "Asia/Gaza", "2026-03-27T12:00:00Z", 1), ["03-29 02:15 +0300"]);
+    // Havana, Sunday 1 November 2026: 01:00 becomes 00:00, so midnight comes twice.
+    assert_eq!(
+        times("0 0 * * *", "America/Havana", "2026-10-31T12:00:00Z", 2),
+        ["11-01 00:00 -0400", "11-02 00:00 -0500"]
+    );
+    assert_eq!(
+        times("0 * * * 0", "America/Havana", "2026-11-01T03:30:00Z", 3),
+        ["11-01 00:00 -0400", "11-01 00:00 -0500", "11-01 01:00 -0500"]
+    );
+}
+
+#[test]
+fn zones_off_the_whole_hour_are_as_good_as_any() {
+    assert_eq!(times("0 9 * * *", "Asia/Kolkata", "2026-05-01T00:00:00Z", 1), ["05-01 09:00 +0530"]);
+    assert_eq!(times("30 2 * * *", "America/St_Johns", "2026-03-07T12:00:00Z", 1), ["03-09 02:30 -0230"]);
+    // Chatham, 27 September 2026: 02:45 becomes 03:45.
+    assert_eq!(times("0 3 * * *", "Pacific/Chatham", "2026-09-26T00:00:00Z", 1), ["09-28 03:00 +1345"]);
+}
+
+#[test]
+fn matches_is_the_answer_that_next_gives() {
+    let paris = chrono_tz::Europe::Paris;
+    let fixed = Cron::parse("30 2 * * *").expect("a cron");
+    assert!(fixed.matches(instant("2026-10-25T00:30:00Z"), paris));
+    assert!(!fixed.matches(instant("2026-10-25T01:30:00Z"), paris), "the second instance");
+    let open = Cron::parse("30 * * * *").expect("a cron");
+    assert!(open.matches(instant("2026-10-25T00:30:00Z"), paris));
+    assert!(open.matches(instant("2026-10-25T01:30:00Z"), paris));
+    assert!(!open.matches(instant("2026-10-25T01:30:01Z"), paris), "not a whole minute");
+}
+
+#[test]
+fn times_end_with_the_year_2199_and_begin_with_1970() {
+    let yearly = Cron::parse("@yearly").expect("a cron");
+    assert_eq!(yearly.next_after(instant("2198-06-01T00:00:00Z"), Tz::UTC), Some(instant("2199-01-01T00:00:00Z")));
+    assert_eq!(yearly.next_after(instant("2199-01-01T00:00:00Z"), Tz::UTC), None);
+    assert_eq!(yearly.prev_before(instant("1970-01-01T00:00:01Z"), Tz::UTC), Some(instant("1970-01-01T00:00:00Z")));
+    assert_eq!(yearly.prev_before(instant("1970-01-01T00:00:00Z"), Tz::UTC), None);
+    // Far off either end: an answer, and at once.
+    assert_eq!(yearly.next_after(DateTime::<Utc>::MIN_UTC, Tz::UTC), Some(instant("1970-01-01T00:00:00Z")));
+    assert_eq!(yearly.next_after(DateTime::<Utc>::MAX_UTC, Tz::UTC), None);
+    assert_eq!(yearly.prev_before(DateTime::<Utc>::MAX_UTC, Tz::UTC), Some(instant("2199-01-01T00:00:00Z")));
+    assert_eq!(yearly.prev_before(DateTime::<Utc>::MIN_UTC, Tz::UTC), None);
+    assert!(!yearly.matches(DateTime::<Utc>::MAX_UTC, chrono_tz::Pacific::Apia));
+}
+
+#[test]
+fn a_time_between_two_minutes_counts_from_itself() {
+    let every_minute = Cron::parse("* * * * *").expect("a cron");
+    let between = instant("2026-05-01T09:00:30.5Z");
+    assert_eq!(every_minute.next_after(between, Tz::UTC), Some(instant("2026-05-01T09:01:00Z")));
+    assert_eq!(every_minute.prev_before(between, Tz::UTC), Some(instant("2026-05-01T09:00:00Z")));
+}
