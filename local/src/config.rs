@@ -23,8 +23,24 @@ pub struct Config {
 /// What can be started.
 #[derive(Debug, Subcommand)]
 pub enum Command {
+    /// Starts everything: Postgres, the stand-in, the publisher, the runner and the app
+    Up(UpArgs),
     /// Starts the stand-in alone, for any AWS client
     Scheduler(SchedulerArgs),
+}
+
+/// Everything.
+#[derive(Debug, Args)]
+pub struct UpArgs {
+    /// Where the data goes [default: target/local, or the temporary folder where Postgres cannot enter that]
+    #[arg(long, value_name = "DIR")]
+    pub data: Option<PathBuf>,
+    /// The app's port on 127.0.0.1
+    #[arg(long, value_name = "PORT", default_value_t = 8080)]
+    pub app_port: u16,
+    /// The stand-in's port on 127.0.0.1
+    #[arg(long, value_name = "PORT", default_value_t = 8090)]
+    pub scheduler_port: u16,
 }
 
 /// The stand-in alone.
@@ -68,6 +84,7 @@ impl SchedulerArgs {
 }
 
 /// The folder of built things: `CARGO_TARGET_DIR`, else `target` in the workspace.
+#[expect(clippy::disallowed_methods, reason = "this is where the environment is read")]
 pub fn target_folder() -> PathBuf {
     let workspace = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap_or(Path::new("."));
     std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| workspace.join("target"), |target| workspace.join(target))

@@ -139,7 +139,7 @@ impl Fires {
             step = 5,
             workflow_id = body["workflow_id"].as_i64(),
             schedule = %due.schedule.key.name,
-            "{} fires for {}",
+            "fire: {} for {}",
             due.schedule.key.name,
             payload.scheduled_time
         );

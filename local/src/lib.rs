@@ -7,6 +7,7 @@
 //! | [`invoke`], [`dead_letters`] | Lambda's asynchronous invoke, and where failures go |
 //! | [`stand_in`] | the three above, joined |
 //! | [`postgres`] | a Postgres of our own |
+//! | [`stack`], [`up`] | all parts together, for a test and for a person |
 //! | [`config`], [`steps`] | the command line, and the lines it prints |
 
 pub mod client;
@@ -16,5 +17,7 @@ pub mod fires;
 pub mod invoke;
 pub mod postgres;
 pub mod scheduler;
+pub mod stack;
 pub mod stand_in;
 pub mod steps;
+pub mod up;

@@ -1,20 +1,20 @@
-//! `local scheduler`: the stand-in alone.
+//! `local up`: everything on this machine. `local scheduler`: the stand-in alone.
 
-use std::net::SocketAddr;
 use std::process::ExitCode;
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 use clap::Parser;
 use local::config::{Command, Config, SchedulerArgs};
 use local::stand_in::StandIn;
-use local::steps;
-use tokio::net::TcpListener;
+use local::{steps, up};
+use tokio::signal::unix::{SignalKind, signal};
 
 #[tokio::main]
 async fn main() -> ExitCode {
     let config = Config::parse();
     steps::print();
     let ended = match config.command {
+        Command::Up(args) => up::up(args, interrupted()).await,
         Command::Scheduler(args) => scheduler(&args).await,
     };
     match ended {
@@ -27,19 +27,16 @@ async fn main() -> ExitCode {
 }
 
 async fn scheduler(args: &SchedulerArgs) -> Result<()> {
-    let listener = listen(args.listen, "--listen").await?;
+    let listener = up::listen(args.listen, "--listen").await?;
     println!("scheduler   http://{}   (AWS_ENDPOINT_URL_SCHEDULER)", listener.local_addr()?);
     StandIn::new(args.options(), args.clock()).serve(listener, interrupted()).await
 }
 
-async fn listen(address: SocketAddr, option: &str) -> Result<TcpListener> {
-    TcpListener::bind(address).await.with_context(|| {
-        format!("cannot listen on {address}: stop the program that does, or choose another port with {option}")
-    })
-}
-
+/// Ctrl-C, or what a process manager sends.
 async fn interrupted() {
-    if let Err(error) = tokio::signal::ctrl_c().await {
-        tracing::error!(%error, "Ctrl-C cannot be noticed");
+    let Ok(mut terminated) = signal(SignalKind::terminate()) else { return std::future::pending().await };
+    tokio::select! {
+        _ = terminated.recv() => {}
+        _ = tokio::signal::ctrl_c() => {}
     }
 }

@@ -1,6 +1,7 @@
 //! The lines that `local` prints: one for each step as it happens, and warnings.
 
 use std::fmt::{self, Write as _};
+use std::io::Write as _;
 
 use schedule::Clock;
 use tracing::field::{Field, Visit};
@@ -9,9 +10,6 @@ use tracing_subscriber::Layer;
 use tracing_subscriber::filter::LevelFilter;
 use tracing_subscriber::layer::{Context, SubscriberExt};
 use tracing_subscriber::util::SubscriberInitExt;
-
-/// The seven steps of the way of the data, in their order.
-const STEPS: [&str; 7] = ["edit", "outbox", "publisher", "schedule", "fire", "runner", "run"];
 
 /// Prints every event that carries a `step`, and every warning.
 struct Steps;
@@ -35,18 +33,16 @@ impl<S: Subscriber> Layer<S> for Steps {
         event.record(&mut line);
         let time = Clock::System.now().format("%H:%M:%S%.3fZ");
         let level = *event.metadata().level();
-        match line.step {
-            Some(step) => println!("{time}  {step} {:<9}  {}", name(step), line.message),
+        let mut out = std::io::stdout().lock();
+        // Whoever read along may have gone; what goes on here does not depend on being watched.
+        let _written = match line.step {
+            Some(step) => writeln!(out, "{time}  {step}  {}", line.message),
             None if level <= Level::WARN => {
-                println!("{time}  ! {:<9}  {}{}", level.as_str().to_lowercase(), line.message, line.rest)
+                writeln!(out, "{time}  !  {}: {}{}", level.as_str().to_lowercase(), line.message, line.rest)
             }
-            None => {}
-        }
+            None => Ok(()),
+        };
     }
-}
-
-fn name(step: usize) -> &'static str {
-    step.checked_sub(1).and_then(|index| STEPS.get(index)).copied().unwrap_or_default()
 }
 
 impl Visit for Line {

@@ -160,6 +160,7 @@ impl Cluster<'_> {
     }
 
     /// Whether the server came up; if it ended, another try on another port may do.
+    #[expect(clippy::disallowed_methods, reason = "the start of a server is waited for on a thread of its own")]
     fn wait_until_ready(&self, keeper: &mut Child) -> Result<bool> {
         let started = Instant::now();
         while started.elapsed() < PATIENCE {

@@ -1,0 +1,297 @@
+//! What a test says to a stack, in the domain's words.
+
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, ensure};
+use chrono::{DateTime, Utc};
+use publisher::Report;
+use reqwest::{Method, StatusCode};
+use schedule::{ScheduleName, WorkflowId};
+use serde_json::{Value, json};
+
+use super::{GROUP, PATIENCE, Stack, database, environment};
+use crate::scheduler::store::Key;
+
+/// An answer of the app.
+#[derive(Clone, Debug)]
+pub struct Answer {
+    /// The status code
+    pub status: u16,
+    /// The body; `null` if it is not JSON
+    pub body: Value,
+    /// The header `ETag`
+    pub etag: Option<String>,
+    /// The header `Location`
+    pub location: Option<String>,
+}
+
+impl Answer {
+    /// The problem's code, of a refusal.
+    pub fn code(&self) -> &str {
+        self.body["code"].as_str().unwrap_or_default()
+    }
+}
+
+/// Edits and fires.
+impl Stack {
+    /// Creates a workflow of the stack's team with a `log` action.
+    ///
+    /// # Panics
+    /// The app refuses.
+    pub async fn create(&self, cron: &str, timezone: &str) -> WorkflowId {
+        self.create_with(json!({ "cron_schedule": cron, "timezone": timezone })).await
+    }
+
+    /// Creates a workflow; what `fields` does not say is a unique name and a `log` action.
+    ///
+    /// # Panics
+    /// The app refuses.
+    pub async fn create_with(&self, fields: Value) -> WorkflowId {
+        let mut body = json!({
+            "name": format!("workflow {}", uuid::Uuid::new_v4()),
+            "action": { "type": "log", "message": "hello" },
+        });
+        merge(&mut body, fields);
+        let made = self.send(Method::POST, "/workflows", Some(body)).await;
+        assert_eq!(made.status, 201, "{}", made.body);
+        WorkflowId(made.body["id"].as_i64().unwrap_or_default())
+    }
+
+    /// Changes a workflow; last writer wins.
+    ///
+    /// # Panics
+    /// The app refuses.
+    pub async fn edit(&self, workflow: WorkflowId, fields: Value) -> Answer {
+        let edited = self.send(Method::PATCH, &format!("/workflows/{workflow}"), Some(fields)).await;
+        assert_eq!(edited.status, 200, "{}", edited.body);
+        edited
+    }
+
+    /// Pauses a workflow.
+    ///
+    /// # Panics
+    /// The app refuses.
+    pub async fn pause(&self, workflow: WorkflowId) {
+        let paused =
+            self.send(Method::POST, &format!("/workflows/{workflow}:pause"), Some(json!({"reason": "test"}))).await;
+        assert_eq!(paused.status, 200, "{}", paused.body);
+    }
+
+    /// Resumes a workflow.
+    ///
+    /// # Panics
+    /// The app refuses.
+    pub async fn resume(&self, workflow: WorkflowId) {
+        let resumed = self.send(Method::POST, &format!("/workflows/{workflow}:resume"), None).await;
+        assert_eq!(resumed.status, 200, "{}", resumed.body);
+    }
+
+    /// Archives a workflow.
+    ///
+    /// # Panics
+    /// The app refuses.
+    pub async fn archive(&self, workflow: WorkflowId) {
+        let archived = self.send(Method::POST, &format!("/workflows/{workflow}:archive"), None).await;
+        assert_eq!(archived.status, 200, "{}", archived.body);
+    }
+
+    /// Deletes a workflow for good.
+    ///
+    /// # Panics
+    /// The app refuses.
+    pub async fn delete(&self, workflow: WorkflowId) {
+        let url = format!("{}/api/v1/workflows/{workflow}", self.url());
+        let deleted = self.request(Method::DELETE, &url, &self.keys.admin, None).await;
+        assert!(deleted.status < 300, "{} {}", deleted.status, deleted.body);
+    }
+
+    /// Calls `:invoke` as the runner would.
+    ///
+    /// # Panics
+    /// The app does not answer.
+    pub async fn invoke(&self, workflow: WorkflowId, scheduled_time: &str) -> Answer {
+        self.invoke_at(self.url(), workflow, json!({ "scheduled_time": scheduled_time })).await
+    }
+
+    /// Calls `:invoke` of one of the apps.
+    ///
+    /// # Panics
+    /// The app does not answer.
+    pub async fn invoke_at(&self, app: &str, workflow: WorkflowId, body: Value) -> Answer {
+        let url = format!("{app}/api/v1/cron/workflows/{workflow}:invoke");
+        self.request(Method::POST, &url, &self.keys.scheduler, Some(body)).await
+    }
+
+    /// Publishes all that is due.
+    ///
+    /// # Panics
+    /// The publisher fails.
+    pub async fn publish(&self) -> Report {
+        self.publisher.once().await.unwrap_or_else(|error| panic!("the publisher failed: {error:#}"))
+    }
+
+    /// Steps both clocks through every time at which something fires or is tried again, and delivers it.
+    ///
+    /// Returns when all that was delivered by then has run.
+    ///
+    /// # Panics
+    /// The clock runs by itself, or a run does not end.
+    pub async fn clock_to(&self, until: &str) {
+        let until: DateTime<Utc> = until.parse().unwrap_or_else(|error| panic!("{until} is no time: {error}"));
+        while let Some(due) = self.stand_in.fires.next_due(until) {
+            self.set_clock(due.max(self.clock.now())).await;
+            self.stand_in.fires.deliver(due).await;
+            self.runs_end().await;
+        }
+        self.set_clock(until).await;
+        self.runs_end().await;
+    }
+
+    /// Sets both clocks, and lets nothing fire.
+    ///
+    /// # Panics
+    /// The clock runs by itself, or the database is away.
+    pub async fn set_clock(&self, now: DateTime<Utc>) {
+        self.clock.set(now);
+        let set = database::set_clock(&self.pool, now).await;
+        set.unwrap_or_else(|error| panic!("cronbox_now() cannot be set: {error}"));
+    }
+
+    /// Returns when every run that may start has ended.
+    ///
+    /// # Panics
+    /// One does not.
+    pub async fn runs_end(&self) {
+        let count = "SELECT count(*) FROM runs WHERE finished_on IS NULL AND run_after <= $1";
+        let started = Instant::now();
+        loop {
+            let going: sqlx::Result<i64> = sqlx::query_scalar(count).bind(self.clock.now()).fetch_one(&self.pool).await;
+            match going {
+                Ok(0) => return,
+                Ok(going) => assert!(started.elapsed() < PATIENCE, "{going} runs do not end"),
+                Err(error) => panic!("the runs cannot be counted: {error}"),
+            }
+            tokio::time::sleep(Duration::from_millis(2)).await;
+        }
+    }
+}
+
+/// What became of it.
+impl Stack {
+    /// A workflow's runs, oldest first, one line each: `2026-03-29T07:00Z schedule succeeded`.
+    ///
+    /// # Panics
+    /// The app refuses.
+    pub async fn runs(&self, workflow: WorkflowId) -> String {
+        self.history(workflow, "runs", &["trigger", "state"]).await
+    }
+
+    /// A workflow's occurrences, oldest first, one line each: `2026-03-29T07:00Z fired`.
+    ///
+    /// # Panics
+    /// The app refuses.
+    pub async fn occurrences(&self, workflow: WorkflowId) -> String {
+        self.history(workflow, "occurrences", &["decision"]).await
+    }
+
+    /// What stands in the stand-in: `cron(0 9 * * ? *) Europe/Paris ENABLED`, or `none`.
+    pub fn schedule(&self, workflow: WorkflowId) -> String {
+        match self.standing(workflow) {
+            Ok(schedule) => {
+                let spec = &schedule.spec;
+                format!("{} {} {}", spec.expression_text, spec.timezone.name(), spec.state.as_str())
+            }
+            Err(_) => "none".to_owned(),
+        }
+    }
+
+    /// The schedule of a workflow as it stands in the stand-in.
+    ///
+    /// # Errors
+    /// None stands.
+    pub fn standing(&self, workflow: WorkflowId) -> Result<std::sync::Arc<crate::scheduler::store::Schedule>> {
+        let name = ScheduleName::new(workflow, &environment()?).as_str().to_owned();
+        let found = self.stand_in.scheduler.store().get(&Key { group: GROUP.to_owned(), name });
+        found.map_err(|_| anyhow::anyhow!("no schedule of workflow {workflow} stands"))
+    }
+
+    /// A workflow as the API shows it.
+    ///
+    /// # Panics
+    /// The app does not answer.
+    pub async fn workflow(&self, workflow: WorkflowId) -> Value {
+        self.send(Method::GET, &format!("/workflows/{workflow}"), None).await.body
+    }
+
+    /// How many outbox rows a workflow has had.
+    ///
+    /// # Panics
+    /// The database is away.
+    pub async fn outbox_rows(&self, workflow: WorkflowId) -> i64 {
+        let count = "SELECT count(*) FROM outbox_events WHERE aggregate_id = $1";
+        let rows = sqlx::query_scalar(count).bind(workflow.0).fetch_one(&self.pool).await;
+        rows.unwrap_or_else(|error| panic!("the outbox cannot be counted: {error}"))
+    }
+
+    async fn history(&self, workflow: WorkflowId, what: &str, fields: &[&str]) -> String {
+        let listed = self.send(Method::GET, &format!("/schedules/{workflow}/{what}?limit=200"), None).await;
+        assert_eq!(listed.status, 200, "{}", listed.body);
+        let items = listed.body["items"].as_array().cloned().unwrap_or_default();
+        let mut lines: Vec<String> = items.iter().map(|item| line(item, fields)).collect();
+        lines.sort_unstable();
+        lines.join("\n")
+    }
+}
+
+/// Plain HTTP.
+impl Stack {
+    /// Calls the API as the team's editor; `path` follows `/api/v1`.
+    ///
+    /// # Panics
+    /// The app does not answer.
+    pub async fn send(&self, method: Method, path: &str, body: Option<Value>) -> Answer {
+        self.request(method, &format!("{}/api/v1{path}", self.url()), &self.keys.editor, body).await
+    }
+
+    /// Calls any URL with any key.
+    ///
+    /// # Panics
+    /// Nobody answers.
+    pub async fn request(&self, method: Method, url: &str, key: &str, body: Option<Value>) -> Answer {
+        let answer = self.try_request(method, url, key, body).await;
+        answer.unwrap_or_else(|error| panic!("no answer from {url}: {error:#}"))
+    }
+
+    /// A builder of requests, for what the words above do not say.
+    pub fn http(&self) -> &reqwest::Client {
+        &self.http
+    }
+
+    async fn try_request(&self, method: Method, url: &str, key: &str, body: Option<Value>) -> Result<Answer> {
+        let mut request = self.http.request(method, url).header("X-API-Key", key);
+        if let Some(body) = body {
+            request = request.json(&body);
+        }
+        let response = request.send().await?;
+        let header = |name| response.headers().get(name).and_then(|value| value.to_str().ok()).map(str::to_owned);
+        let (etag, location) = (header("etag"), header("location"));
+        let status = response.status();
+        let text = response.text().await.context("the body broke off")?;
+        ensure!(status != StatusCode::BAD_GATEWAY, "a proxy answered");
+        let body = serde_json::from_str(&text).unwrap_or_default();
+        Ok(Answer { status: status.as_u16(), body, etag, location })
+    }
+}
+
+fn line(item: &Value, fields: &[&str]) -> String {
+    let time = item["scheduled_time"].as_str().and_then(|time| time.parse::<DateTime<Utc>>().ok());
+    let time = time.map_or_else(|| "by hand".to_owned(), |time| time.format("%FT%RZ").to_string());
+    let rest = fields.iter().map(|field| item[*field].as_str().unwrap_or("?"));
+    std::iter::once(time.as_str()).chain(rest).collect::<Vec<_>>().join(" ")
+}
+
+fn merge(body: &mut Value, fields: Value) {
+    if let (Value::Object(body), Value::Object(fields)) = (body, fields) {
+        body.extend(fields);
+    }
+}

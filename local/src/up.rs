@@ -1,0 +1,100 @@
+//! `local up`: everything on this machine, until Ctrl-C; a restart finds all again.
+
+use std::future::Future;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result};
+use tokio::net::TcpListener;
+
+use crate::config::{UpArgs, target_folder};
+use crate::postgres::{Folder, state_folder};
+use crate::stack::{Database, Ground, KeysFrom, Publishing, Stack, StackOptions, write_secret};
+
+/// Starts everything, prints where it is, and runs until `shutdown`.
+///
+/// # Errors
+/// One sentence that says what to do.
+pub async fn up(args: UpArgs, shutdown: impl Future<Output = ()>) -> Result<()> {
+    let target = target_folder();
+    let app = listen(local(args.app_port), "--app-port").await?;
+    let scheduler = listen(local(args.scheduler_port), "--scheduler-port").await?;
+    let folder = match args.data {
+        Some(data) => Folder::at(data)?,
+        None => state_folder(&target)?,
+    };
+    let keys = folder.root().join("keys.json");
+    let database = Database::kept(folder).await?;
+    let ground = Ground { database, app, scheduler, keys: KeysFrom::File(keys) };
+    let options = StackOptions { publishing: Publishing::Listening, ..StackOptions::default() };
+    let mut stack = Stack::on(ground, options).await?;
+    let refilled = refill(&stack).await?;
+    let env = write_env(&target, &stack)?;
+    print(&stack, &env, refilled);
+    shutdown.await;
+    println!("stopping");
+    stack.stop().await
+}
+
+/// Binds an address, or says what to do about it.
+///
+/// # Errors
+/// Somebody else listens there.
+pub async fn listen(address: SocketAddr, option: &str) -> Result<TcpListener> {
+    TcpListener::bind(address).await.with_context(|| {
+        format!("cannot listen on {address}: stop the program that does, or choose another port with {option}")
+    })
+}
+
+/// The stand-in starts empty: nothing is known of what stands there, so the publisher looks at every workflow again.
+async fn refill(stack: &Stack) -> Result<u64> {
+    let due = sqlx::query(
+        "
+        -- repair at start: an unknown hash is always called for
+        UPDATE publications SET spec_hash = NULL, due_at = cronbox_now(), lease_owner = NULL, lease_until = NULL
+        ",
+    )
+    .execute(&stack.pool)
+    .await
+    .context("cannot have the schedules published again")?;
+    sqlx::query("SELECT pg_notify('cronbox_outbox', '')").execute(&stack.pool).await?;
+    Ok(due.rows_affected())
+}
+
+/// The file that a shell reads to use the stack; 0600, because it holds keys.
+fn write_env(target: &Path, stack: &Stack) -> Result<PathBuf> {
+    let folder = target.join("local");
+    std::fs::create_dir_all(&folder).with_context(|| format!("cannot make the folder {}", folder.display()))?;
+    let path = folder.join("env");
+    let lines = [
+        ("CRONBOX_URL", stack.url()),
+        ("CRONBOX_KEY", &stack.keys.admin),
+        ("CRONBOX_SCHEDULER_KEY", &stack.keys.scheduler),
+        ("AWS_ENDPOINT_URL_SCHEDULER", stack.scheduler_url()),
+        ("DATABASE_URL", &stack.dsn()),
+        ("TEAM_ID", &stack.keys.team_id.to_string()),
+    ];
+    let mut text: String = lines.iter().map(|(name, value)| format!("{name}={value}\n")).collect();
+    let names: Vec<&str> = lines.iter().map(|(name, _)| *name).collect();
+    text.push_str(&format!("export {}\n", names.join(" ")));
+    write_secret(&path, &text)?;
+    Ok(path)
+}
+
+fn print(stack: &Stack, env: &Path, refilled: u64) {
+    println!("app         {}/docs", stack.url());
+    println!("scheduler   {}", stack.scheduler_url());
+    println!("admin key   {}", stack.keys.admin);
+    println!("editor key  {}   (team {}, demo)", stack.keys.editor, stack.keys.team_id);
+    println!("runner key  {}", stack.keys.scheduler);
+    println!("shell       . {}", env.display());
+    if refilled > 0 {
+        println!("refilling   {refilled} workflows");
+    }
+    println!("ready; Ctrl-C stops everything, and starting it again finds all of it");
+    println!();
+}
+
+fn local(port: u16) -> SocketAddr {
+    (Ipv4Addr::LOCALHOST, port).into()
+}
