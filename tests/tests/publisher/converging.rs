@@ -1,0 +1,254 @@
+//! What EventBridge shows follows what the workflow asks for.
+
+use std::time::Duration;
+
+use app::workflows::State;
+use reqwest::Method;
+use serde_json::{Value, json};
+
+use crate::world::{GROUP, World, at, name};
+
+fn created() -> (String, u16) {
+    ("POST".to_owned(), 200)
+}
+
+fn updated() -> (String, u16) {
+    ("PUT".to_owned(), 200)
+}
+
+/// Somebody's schedule under our name.
+fn by_hand(cron: &str) -> Value {
+    json!({
+        "GroupName": GROUP, "ScheduleExpression": cron, "FlexibleTimeWindow": {"Mode": "OFF"},
+        "Target": {
+            "Arn": "arn:aws:lambda:us-east-1:123456789012:function:other",
+            "RoleArn": "arn:aws:iam::123456789012:role/other"
+        },
+    })
+}
+
+#[tokio::test]
+async fn every_field_of_a_schedule_is_sent() {
+    let world = World::new().await;
+    let workflow = world.create("30 9 * * MON-FRI", "Europe/Paris").await;
+    world.publish().await;
+
+    let mut schedule = world.schedule(workflow).await.unwrap();
+    let input: Value = serde_json::from_str(schedule["Target"]["Input"].as_str().unwrap()).unwrap();
+    schedule["Target"]["Input"] = json!("see below");
+    for its_own in ["Arn", "CreationDate", "LastModificationDate"] {
+        schedule.as_object_mut().unwrap().remove(its_own);
+    }
+    assert_eq!(
+        schedule,
+        json!({
+            "Name": name(workflow), "GroupName": GROUP, "State": "ENABLED",
+            "ScheduleExpression": "cron(30 9 ? * MON-FRI *)", "ScheduleExpressionTimezone": "Europe/Paris",
+            "FlexibleTimeWindow": {"Mode": "OFF"}, "ActionAfterCompletion": "NONE",
+            "Description": "Published by cronbox; changes made here are undone",
+            "Target": {
+                "Arn": "arn:aws:lambda:us-east-1:123456789012:function:runner",
+                "RoleArn": "arn:aws:iam::123456789012:role/scheduler",
+                "DeadLetterConfig": {"Arn": "arn:aws:sqs:us-east-1:123456789012:schedules-dlq"},
+                "RetryPolicy": {"MaximumEventAgeInSeconds": 1800, "MaximumRetryAttempts": 5},
+                "Input": "see below",
+            },
+        })
+    );
+    assert_eq!(
+        input,
+        json!({
+            "workflow_id": workflow, "revision": 1, "template": 1,
+            "scheduled_time": "<aws.scheduler.scheduled-time>", "execution_id": "<aws.scheduler.execution-id>",
+            "attempt": "<aws.scheduler.attempt-number>", "schedule_arn": "<aws.scheduler.schedule-arn>",
+        })
+    );
+}
+
+#[tokio::test]
+async fn a_schedule_that_exists_already_is_updated_instead_of_created() {
+    let world = World::new().await;
+    let workflow = world.create("0 9 * * *", "UTC").await;
+    world.meddle(Method::POST, workflow, by_hand("cron(0 1 * * ? *)")).await;
+
+    let report = world.publish().await;
+
+    assert_eq!((report.created, report.updated), (0, 1));
+    assert_eq!(world.calls(), [("POST".to_owned(), 409), updated()]);
+    assert_eq!(world.expression(workflow).await.as_deref(), Some("cron(0 9 * * ? *)"));
+    world.assert_settled().await;
+}
+
+#[tokio::test]
+async fn a_known_schedule_is_updated_with_one_call_and_created_anew_if_it_has_vanished() {
+    let world = World::new().await;
+    let workflow = world.create("0 9 * * *", "UTC").await;
+    world.publish().await;
+    assert_eq!(world.calls(), [created()]);
+
+    world.patch(workflow, json!({"cron_schedule": "0 10 * * *"})).await;
+    world.publish().await;
+    assert_eq!(world.calls(), [updated()]);
+
+    world.meddle(Method::DELETE, workflow, json!({})).await;
+    world.patch(workflow, json!({"cron_schedule": "0 11 * * *"})).await;
+    assert_eq!(world.publish().await.created, 1);
+    assert_eq!(world.calls(), [("PUT".to_owned(), 404), created()]);
+    assert_eq!(world.expression(workflow).await.as_deref(), Some("cron(0 11 * * ? *)"));
+}
+
+#[tokio::test]
+async fn a_paused_schedule_stays_paused_after_an_edit_of_its_cron() {
+    let world = World::new().await;
+    let workflow = world.create("0 9 * * *", "UTC").await;
+    world.publish().await;
+
+    world.set_state(workflow, State::Paused).await;
+    world.publish().await;
+    assert_eq!(world.schedule(workflow).await.unwrap()["State"], "DISABLED");
+
+    world.patch(workflow, json!({"cron_schedule": "0 10 * * *"})).await;
+    world.publish().await;
+    let schedule = world.schedule(workflow).await.unwrap();
+    assert_eq!(
+        (&schedule["State"], &schedule["ScheduleExpression"]),
+        (&json!("DISABLED"), &json!("cron(0 10 * * ? *)"))
+    );
+
+    world.set_state(workflow, State::Active).await;
+    world.publish().await;
+    assert_eq!(world.schedule(workflow).await.unwrap()["State"], "ENABLED");
+}
+
+#[tokio::test]
+async fn a_cleared_an_archived_and_a_deleted_workflow_have_no_schedule() {
+    let world = World::new().await;
+    let [cleared, archived, deleted] = [
+        world.create("0 1 * * *", "UTC").await,
+        world.create("0 2 * * *", "UTC").await,
+        world.create("0 3 * * *", "UTC").await,
+    ];
+    world.publish().await;
+    world.calls();
+
+    world.patch(cleared, json!({"cron_schedule": null})).await;
+    world.set_state(archived, State::Archived).await;
+    world.delete(deleted).await;
+    let report = world.publish().await;
+
+    assert_eq!(report.deleted, 3);
+    for workflow in [cleared, archived, deleted] {
+        assert_eq!(world.schedule(workflow).await, None);
+        let publication = world.publication(workflow).await;
+        assert_eq!((publication.spec_hash.as_deref(), publication.schedule_name), (Some("none"), None));
+        assert_eq!(publication.applied_revision, Some(publication.desired_revision));
+    }
+    assert_eq!(world.calls(), vec![("DELETE".to_owned(), 200); 3]);
+    world.assert_settled().await;
+}
+
+#[tokio::test]
+async fn a_schedule_that_is_gone_already_is_deleted_all_the_same() {
+    let world = World::new().await;
+    let [known, unknown] = [world.create("0 9 * * *", "UTC").await, world.create("0 9 * * *", "UTC").await];
+    world.publish().await;
+    world.meddle(Method::DELETE, known, json!({})).await;
+    world.delete(known).await;
+    // Cleared before it was ever published: nobody can know that nothing stands there.
+    let never = world.create("0 9 * * *", "UTC").await;
+    world.patch(never, json!({"cron_schedule": null})).await;
+    world.calls();
+
+    assert_eq!(world.publish().await.deleted, 2);
+    assert_eq!(world.calls(), vec![("DELETE".to_owned(), 404); 2]);
+    assert!(world.schedule(unknown).await.is_some());
+    world.assert_settled().await;
+}
+
+#[tokio::test]
+async fn an_orphan_that_fired_is_removed_by_a_repair() {
+    let world = World::new().await;
+    let workflow = world.create("0 9 * * *", "UTC").await;
+    world.publish().await;
+    world.delete(workflow).await;
+    world.publish().await;
+    // A late request of somebody's, long after we have settled.
+    world.meddle(Method::POST, workflow, by_hand("cron(* * * * ? *)")).await;
+
+    let mut tx = db::begin(&world.pool).await.unwrap();
+    app::outbox::heal_orphan(&mut tx, workflow, world.clock.now()).await.unwrap();
+    tx.commit().await.unwrap();
+    world.publish().await;
+
+    assert_eq!(world.schedule(workflow).await, None);
+    world.assert_settled().await;
+}
+
+#[tokio::test]
+async fn the_window_is_sent_a_minute_early_and_the_schedule_goes_after_its_end() {
+    let world = World::new().await;
+    let mut tx = db::begin(&world.pool).await.unwrap();
+    let fields = json!({
+        "cron_schedule": "30 12 * * *", "starts_at": "2026-03-02T12:00:00Z", "ends_at": "2026-03-02T13:00:00.5Z"
+    });
+    let workflow = world.create_in(&mut tx, fields).await;
+    tx.commit().await.unwrap();
+    world.publish().await;
+    let schedule = world.schedule(workflow).await.unwrap();
+    assert_eq!(schedule["StartDate"].as_f64(), Some(at("2026-03-02T11:59:00Z").timestamp() as f64));
+    assert_eq!(schedule["EndDate"].as_f64(), Some(at("2026-03-02T13:00:01Z").timestamp() as f64), "no fire is lost");
+
+    // Once the start has passed it is sent no more, which by itself is no reason to call.
+    world.clock.set(at("2026-03-02T12:30:00Z"));
+    world.calls();
+    world.patch(workflow, json!({"timezone": "Europe/Paris"})).await;
+    world.publish().await;
+    world.patch(workflow, json!({"timezone": "UTC"})).await;
+    world.publish().await;
+    assert_eq!(world.calls(), [updated(), updated()]);
+    let schedule = world.schedule(workflow).await.unwrap();
+    assert_eq!(schedule.get("StartDate"), None);
+
+    world.clock.set(at("2026-03-02T13:00:30Z"));
+    // The database's clock is the machine's: by it the end lies in the past, so a minute is waited.
+    world.skip(Duration::from_secs(3600)).await;
+    assert_eq!(world.publish().await.deleted, 1);
+    assert_eq!(world.schedule(workflow).await, None);
+    world.assert_settled().await;
+}
+
+#[tokio::test]
+async fn a_stored_timezone_that_nobody_knows_any_more_fails_in_words_and_leaves_the_last_good_schedule() {
+    let world = World::new().await;
+    let workflow = world.create("0 9 * * *", "Europe/Paris").await;
+    world.publish().await;
+    world.calls();
+    let mut tx = db::begin(&world.pool).await.unwrap();
+    sqlx::query("UPDATE workflows SET timezone = 'Mars/Phobos', revision = 2 WHERE id = $1")
+        .bind(workflow.0)
+        .execute(&mut *tx)
+        .await
+        .unwrap();
+    sqlx::query("UPDATE publications SET desired_revision = 2, due_at = cronbox_now() WHERE workflow_id = $1")
+        .bind(workflow.0)
+        .execute(&mut *tx)
+        .await
+        .unwrap();
+    tx.commit().await.unwrap();
+
+    assert_eq!(world.publish().await.failed, 1);
+
+    let publication = world.publication(workflow).await;
+    assert_eq!(publication.sync, "failed");
+    let sentence = publication.last_error.unwrap();
+    assert!(
+        sentence.starts_with("the stored timezone cannot be read:") && sentence.contains("Mars/Phobos"),
+        "{sentence}"
+    );
+    assert_eq!(world.calls(), []);
+    assert_eq!(world.schedule(workflow).await.unwrap()["ScheduleExpressionTimezone"], "Europe/Paris");
+
+    world.patch(workflow, json!({"timezone": "Europe/Berlin"})).await;
+    world.publish().await;
+    assert_eq!(world.publication(workflow).await.sync, "synced");
+}

@@ -1,0 +1,102 @@
+//! Real publisher processes, killed with SIGKILL at every point they pass.
+
+use std::os::unix::process::ExitStatusExt;
+use std::time::Duration;
+
+use serde_json::json;
+use tokio::io::{AsyncBufReadExt, BufReader};
+
+use crate::world::World;
+
+const LEASE: Duration = Duration::from_secs(61);
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_publisher_killed_anywhere_loses_nothing() {
+    for point in ["P0", "P1", "P2", "P3", "P4", "P5", "P6", "P8", "P9", "P10", "P11", "P12"] {
+        let world = World::new().await;
+        let [kept, cleared] = [world.create("0 9 * * *", "UTC").await, world.create("0 8 * * *", "UTC").await];
+        world.publish().await;
+        world.patch(kept, json!({"cron_schedule": "0 10 * * *"})).await;
+        world.patch(cleared, json!({"cron_schedule": null})).await;
+        let new = world.create("0 7 * * *", "UTC").await;
+
+        let killed = world.process(&["--once"], Some(&format!("{point}:1:kill"))).wait_with_output().await.unwrap();
+        assert_eq!(killed.status.signal(), Some(9), "{point}: {}", String::from_utf8_lossy(&killed.stderr));
+
+        world.skip(LEASE).await;
+        world.publish().await;
+        assert_eq!(world.expression(kept).await.as_deref(), Some("cron(0 10 * * ? *)"), "{point}");
+        assert_eq!(world.expression(new).await.as_deref(), Some("cron(0 7 * * ? *)"), "{point}");
+        assert_eq!(world.schedule(cleared).await, None, "{point}");
+        world.assert_settled().await;
+
+        // And the verify passes that a takeover owes come to an end.
+        world.skip(LEASE + Duration::from_secs(17 * 60)).await;
+        world.publish().await;
+        for workflow in [kept, cleared, new] {
+            let publication = world.publication(workflow).await;
+            assert_eq!((publication.sync.as_str(), publication.verify_in_secs), ("synced", None), "{point}");
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_publisher_that_stands_still_between_claim_and_settle_is_taken_over() {
+    let world = World::new().await;
+    let workflow = world.create("0 9 * * *", "UTC").await;
+    let mut frozen = world.process(&["--once"], Some("P8:1:stop"));
+    let mut said = BufReader::new(frozen.stderr.take().unwrap()).lines();
+    while let Some(line) = said.next_line().await.unwrap() {
+        if line == "stopped at P8" {
+            break;
+        }
+    }
+    assert!(world.publication(workflow).await.is_leased);
+    assert_eq!(world.publish().await.processed, 0, "the lease holds");
+
+    world.patch(workflow, json!({"cron_schedule": "0 10 * * *"})).await;
+    world.skip(LEASE).await;
+    assert_eq!(world.publish().await.processed, 2);
+    frozen.kill().await.unwrap();
+    assert_eq!(world.expression(workflow).await.as_deref(), Some("cron(0 10 * * ? *)"));
+    world.assert_settled().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_kills_the_publisher_each_time_is_worked_on_alone_and_last_and_not_given_up() {
+    let world = World::new().await;
+    let suspect = world.create("0 9 * * *", "UTC").await;
+    for _ in 0..10 {
+        let killed = world.process(&["--once"], Some("P5:1:kill")).wait_with_output().await.unwrap();
+        assert_eq!(killed.status.signal(), Some(9));
+        world.skip(LEASE * 20).await;
+        let lapsed = "UPDATE publications SET lease_until = cronbox_now()";
+        sqlx::query(lapsed).execute(&world.pool).await.unwrap();
+    }
+    assert_eq!(world.publication(suspect).await.attempt_count, 10);
+
+    let other = world.create("0 8 * * *", "UTC").await;
+    let killed = world.process(&["--once"], Some("P5:2:kill")).wait_with_output().await.unwrap();
+    assert_eq!(killed.status.signal(), Some(9));
+    assert_eq!(world.publication(other).await.sync, "synced", "the others are done before");
+    let publication = world.publication(suspect).await;
+    assert_eq!((publication.attempt_count, publication.error_class), (11, None));
+
+    sqlx::query("UPDATE publications SET lease_until = cronbox_now()").execute(&world.pool).await.ok();
+    world.skip(LEASE * 30).await;
+    world.publish().await;
+    assert_eq!(world.expression(suspect).await.as_deref(), Some("cron(0 9 * * ? *)"));
+    assert_eq!(world.publication(suspect).await.attempt_count, 0);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn once_prints_its_report_as_one_line() {
+    let world = World::new().await;
+    world.create("0 9 * * *", "UTC").await;
+    let done = world.process(&["--once"], None).wait_with_output().await.unwrap();
+    assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
+    assert_eq!(
+        String::from_utf8_lossy(&done.stdout),
+        "{\"processed\":1,\"coalesced\":0,\"created\":1,\"updated\":0,\"deleted\":0,\"unchanged\":0,\"retried\":0,\"failed\":0,\"remaining\":0}\n"
+    );
+}

@@ -1,0 +1,32 @@
+//! A database per story, and the publisher's binary.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use local::stack::Database;
+use sqlx::PgPool;
+
+/// A migrated database of its own; it ends with the test process.
+pub(crate) async fn fresh() -> (PgPool, String) {
+    let dsn = Database::of_template().await.unwrap().dsn();
+    (pool(&dsn), dsn)
+}
+
+/// Connections as one process has them.
+pub(crate) fn pool(dsn: &str) -> PgPool {
+    db::pool(&db::Options {
+        dsn: dsn.to_owned(),
+        max_connections: 6,
+        acquire_timeout: Duration::from_secs(10),
+        application_name: "cronbox test",
+    })
+    .unwrap()
+}
+
+/// Built by `make test`, beside the tests.
+pub(crate) fn publisher_binary() -> PathBuf {
+    let mut path = std::env::current_exe().unwrap();
+    path.pop();
+    path.set_file_name("publisher");
+    path
+}

@@ -1,0 +1,150 @@
+//! What EventBridge answers, and what becomes of the workflow.
+
+use std::time::Duration;
+
+use serde_json::json;
+
+use crate::front::{Answer, DENIED, INVALID, STRANGE, THROTTLED};
+use crate::world::{World, name};
+
+#[tokio::test]
+async fn throttling_backs_off_and_counts_no_attempt() {
+    let world = World::new().await;
+    let workflow = world.create("0 9 * * *", "UTC").await;
+    world.front.always(&name(workflow), Some(THROTTLED));
+    let publisher = world.publisher().await;
+    for round in 1..=15_u32 {
+        // One process, so that its backoff doubles.
+        let report = publisher.drain(crate::world::soon()).await.unwrap();
+        assert!(report.retried >= 1 && report.failed == 0 && report.remaining == 1, "{report:?}");
+        let publication = world.publication(workflow).await;
+        assert_eq!((publication.attempt_count, publication.sync.as_str()), (0, "pending"));
+        assert_eq!(publication.error_class.as_deref(), Some("transient"));
+        assert!(publication.due_in_secs.unwrap() <= 900.0);
+        assert_eq!(publication.verify_in_secs, None, "a refusal leaves no doubt");
+        world.skip(Duration::from_secs(u64::from(round) * 1000)).await;
+    }
+    assert_eq!(world.publication(workflow).await.last_error.as_deref(), Some("EventBridge throttles our calls"));
+    assert_eq!(world.outbox(workflow).await, (0, 0, 1), "nobody is dead-lettered");
+
+    world.front.always(&name(workflow), None);
+    assert_eq!(publisher.drain(crate::world::soon()).await.unwrap().created, 1);
+    let publication = world.publication(workflow).await;
+    assert_eq!((publication.sync.as_str(), publication.last_error), ("synced", None));
+}
+
+#[tokio::test]
+async fn a_refused_schedule_fails_at_once_blocks_no_other_and_is_revived_by_its_next_edit() {
+    let world = World::new().await;
+    let [wrong, right] = [world.create("0 9 * * *", "UTC").await, world.create("0 9 * * *", "UTC").await];
+    world.front.next(&name(wrong), [INVALID]);
+
+    let report = world.publish().await;
+
+    assert_eq!((report.failed, report.created, report.remaining), (1, 1, 0));
+    let publication = world.publication(wrong).await;
+    assert_eq!((publication.sync.as_str(), publication.error_class.as_deref()), ("failed", Some("permanent")));
+    assert_eq!(
+        publication.last_error.as_deref(),
+        Some("EventBridge refuses the schedule: Invalid Schedule Expression cron(..).")
+    );
+    assert_eq!((world.outbox(wrong).await, world.outbox(right).await), ((0, 1, 0), (1, 0, 0)));
+    assert_eq!(world.publish().await, publisher::Report::default(), "it is not tried again by itself");
+
+    world.patch(wrong, json!({"cron_schedule": "0 10 * * *"})).await;
+    assert_eq!(world.publish().await.created, 1);
+    assert_eq!(world.publication(wrong).await.sync, "synced");
+    assert_eq!(world.outbox(wrong).await, (1, 1, 0), "what failed is kept for the record");
+}
+
+#[tokio::test]
+async fn what_nobody_has_seen_before_is_tried_ten_times() {
+    let world = World::new().await;
+    let workflow = world.create("0 9 * * *", "UTC").await;
+    world.front.always(&name(workflow), Some(STRANGE));
+    let mut tries = 0;
+    while world.publication(workflow).await.sync == "pending" {
+        world.publish().await;
+        tries += world.calls().len();
+        world.skip(Duration::from_secs(3600) * u32::try_from(tries).unwrap()).await;
+    }
+    assert_eq!(tries, 10);
+    let publication = world.publication(workflow).await;
+    assert_eq!((publication.sync.as_str(), publication.attempt_count), ("failed", 10));
+    assert_eq!(publication.last_error.as_deref(), Some("EventBridge answered 418 short and stout"));
+    assert_eq!(world.outbox(workflow).await, (0, 1, 0));
+}
+
+#[tokio::test]
+async fn a_denial_is_the_environment_s_fault_and_fails_nobody() {
+    let world = World::new().await;
+    let workflow = world.create("0 9 * * *", "UTC").await;
+    world.front.next(&name(workflow), [DENIED]);
+    assert_eq!(world.publish().await.retried, 1);
+    let publication = world.publication(workflow).await;
+    assert_eq!((publication.error_class.as_deref(), publication.attempt_count), (Some("environment"), 0));
+    world.skip(Duration::from_secs(5)).await;
+    assert_eq!(world.publish().await.created, 1);
+}
+
+#[tokio::test]
+async fn a_role_that_iam_does_not_know_yet_is_waited_for() {
+    let world = World::new().await;
+    let workflow = world.create("0 9 * * *", "UTC").await;
+    let words = "The execution role you provide must allow AWS EventBridge Scheduler to assume the role.";
+    world.front.next(&name(workflow), [Answer::Refuse(400, "ValidationException", words)]);
+    assert_eq!(world.publish().await.retried, 1);
+    assert_eq!(world.publication(workflow).await.error_class.as_deref(), Some("transient"));
+    world.skip(Duration::from_secs(5)).await;
+    assert_eq!(world.publish().await.created, 1);
+}
+
+#[tokio::test]
+async fn a_missing_group_is_said_and_waited_for() {
+    let world = World::new().await;
+    let workflow = world.create("0 9 * * *", "UTC").await;
+    let publisher =
+        world.publisher_with(publisher::Config { schedule_group: "nowhere".to_owned(), ..world.config() }).await;
+    assert_eq!(publisher.drain(crate::world::soon()).await.unwrap().retried, 1);
+    let publication = world.publication(workflow).await;
+    assert_eq!(publication.error_class.as_deref(), Some("environment"));
+    assert!(publication.last_error.unwrap().starts_with("the schedule group is missing"));
+}
+
+#[tokio::test]
+async fn a_conflict_on_an_update_is_waited_for() {
+    let world = World::new().await;
+    let workflow = world.create("0 9 * * *", "UTC").await;
+    world.publish().await;
+    world.patch(workflow, json!({"cron_schedule": "0 10 * * *"})).await;
+    world.front.next(&name(workflow), [Answer::Refuse(409, "ConflictException", "being changed")]);
+    assert_eq!(world.publish().await.retried, 1);
+    world.skip(Duration::from_secs(5)).await;
+    assert_eq!(world.publish().await.updated, 1);
+    assert_eq!(world.expression(workflow).await.as_deref(), Some("cron(0 10 * * ? *)"));
+}
+
+#[tokio::test]
+async fn an_answer_that_never_comes_is_given_up_after_three_seconds_and_looked_into() {
+    let world = World::new().await;
+    let workflow = world.create("0 9 * * *", "UTC").await;
+    world.front.next(&name(workflow), [Answer::DoneButSilent]);
+    let begun = std::time::Instant::now();
+    assert_eq!(world.publish().await.retried, 1);
+    assert!((3..6).contains(&begun.elapsed().as_secs()), "{:?}", begun.elapsed());
+    let publication = world.publication(workflow).await;
+    assert_eq!(publication.last_error.as_deref(), Some("EventBridge did not answer in time"));
+    assert!(publication.verify_in_secs.is_some() && publication.spec_hash.is_none());
+    world.skip(Duration::from_secs(5)).await;
+    assert_eq!(world.publish().await.updated, 1);
+}
+
+#[tokio::test]
+async fn a_drain_whose_time_is_up_claims_nothing() {
+    let world = World::new().await;
+    world.create("0 9 * * *", "UTC").await;
+    let publisher = world.publisher().await;
+    let report = publisher.drain(std::time::Instant::now() + Duration::from_secs(9)).await.unwrap();
+    assert_eq!((report.created, report.remaining), (0, 1));
+    assert_eq!(world.calls(), []);
+}

@@ -1,0 +1,154 @@
+//! What stands between a publisher and EventBridge: it counts the calls, and answers in EventBridge's place when told to.
+
+use std::collections::{HashMap, HashSet, VecDeque};
+use std::sync::{Arc, Mutex};
+
+use axum::Router;
+use axum::body::{Bytes, to_bytes};
+use axum::extract::{Request, State};
+use axum::http::{HeaderValue, StatusCode};
+use axum::response::{IntoResponse, Response};
+use serde_json::json;
+use tokio::net::TcpListener;
+use tokio::sync::{Semaphore, watch};
+
+/// One call that arrived.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Call {
+    pub(crate) method: String,
+    pub(crate) name: String,
+    pub(crate) status: u16,
+}
+
+/// What to answer in EventBridge's place.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Answer {
+    /// A typed refusal; nothing is done.
+    Refuse(u16, &'static str, &'static str),
+    /// It is done, and the answer is lost: 500.
+    DoneButBroken,
+    /// It is done, and no answer comes.
+    DoneButSilent,
+}
+
+pub(crate) const THROTTLED: Answer = Answer::Refuse(429, "ThrottlingException", "Rate exceeded");
+pub(crate) const INVALID: Answer = Answer::Refuse(400, "ValidationException", "Invalid Schedule Expression cron(..).");
+pub(crate) const DENIED: Answer =
+    Answer::Refuse(403, "AccessDeniedException", "not authorized to perform scheduler:CreateSchedule");
+pub(crate) const STRANGE: Answer = Answer::Refuse(418, "TeapotException", "short and stout");
+
+#[derive(Clone)]
+pub(crate) struct Front(Arc<Parts>);
+
+struct Parts {
+    beyond: String,
+    http: reqwest::Client,
+    calls: Mutex<Vec<Call>>,
+    answers: Mutex<HashMap<String, VecDeque<Answer>>>,
+    always: Mutex<HashMap<String, Answer>>,
+    held: Mutex<HashSet<String>>,
+    arrived: watch::Sender<HashSet<String>>,
+    release: Semaphore,
+}
+
+impl Front {
+    /// Serves in front of the Scheduler at `beyond`; returns where.
+    pub(crate) async fn before(beyond: &str) -> (Front, String) {
+        let front = Front(Arc::new(Parts {
+            beyond: beyond.to_owned(),
+            http: reqwest::Client::builder().no_proxy().build().unwrap(),
+            calls: Mutex::default(),
+            answers: Mutex::default(),
+            always: Mutex::default(),
+            held: Mutex::default(),
+            arrived: watch::channel(HashSet::new()).0,
+            release: Semaphore::new(0),
+        }));
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let endpoint = format!("http://{}", listener.local_addr().unwrap());
+        let app = Router::new().fallback(pass).with_state(front.clone());
+        tokio::spawn(async move { axum::serve(listener, app).await });
+        (front, endpoint)
+    }
+
+    /// Answers the next calls about `name` so.
+    pub(crate) fn next(&self, name: &str, answers: impl IntoIterator<Item = Answer>) {
+        self.0.answers.lock().unwrap().entry(name.to_owned()).or_default().extend(answers);
+    }
+
+    /// Answers all calls about `name` so; `None` = EventBridge answers again.
+    pub(crate) fn always(&self, name: &str, answer: Option<Answer>) {
+        let mut always = self.0.always.lock().unwrap();
+        match answer {
+            Some(answer) => always.insert(name.to_owned(), answer),
+            None => always.remove(name),
+        };
+    }
+
+    /// Keeps the calls about `name` waiting, before EventBridge sees them.
+    pub(crate) fn hold(&self, name: &str) {
+        self.0.held.lock().unwrap().insert(name.to_owned());
+    }
+
+    /// Returns when a held call about `name` has arrived.
+    pub(crate) async fn arrival(&self, name: &str) {
+        self.0.arrived.subscribe().wait_for(|arrived| arrived.contains(name)).await.unwrap();
+    }
+
+    /// Lets one held call pass, and holds none that comes later.
+    pub(crate) fn release(&self) {
+        self.0.held.lock().unwrap().clear();
+        self.0.release.add_permits(1);
+    }
+
+    /// The calls that arrived and were answered since the last look.
+    pub(crate) fn take_calls(&self) -> Vec<Call> {
+        std::mem::take(&mut *self.0.calls.lock().unwrap())
+    }
+
+    fn answer_for(&self, name: &str) -> Option<Answer> {
+        let scripted = self.0.answers.lock().unwrap().get_mut(name).and_then(VecDeque::pop_front);
+        scripted.or_else(|| self.0.always.lock().unwrap().get(name).copied())
+    }
+}
+
+async fn pass(State(front): State<Front>, request: Request) -> Response {
+    let method = request.method().clone();
+    let name = request.uri().path().trim_start_matches("/schedules/").to_owned();
+    let url = format!("{}{}", front.0.beyond, request.uri());
+    let body = to_bytes(request.into_body(), 1 << 20).await.unwrap();
+    let is_held = front.0.held.lock().unwrap().contains(&name);
+    if is_held {
+        front.0.arrived.send_if_modified(|arrived| arrived.insert(name.clone()));
+        front.0.release.acquire().await.unwrap().forget();
+    }
+    let answer = front.answer_for(&name);
+    if let Some(Answer::Refuse(status, code, message)) = answer {
+        front.0.calls.lock().unwrap().push(Call { method: method.to_string(), name, status });
+        return refusal(status, code, message);
+    }
+    let answered = front.0.http.request(method.clone(), url).body(body).send().await.unwrap();
+    let status = answered.status().as_u16();
+    front.0.calls.lock().unwrap().push(Call { method: method.to_string(), name, status });
+    match answer {
+        Some(Answer::DoneButBroken) => refusal(500, "InternalServerException", "oops"),
+        Some(Answer::DoneButSilent) => std::future::pending().await,
+        _ => relay(answered).await,
+    }
+}
+
+async fn relay(answered: reqwest::Response) -> Response {
+    let status = StatusCode::from_u16(answered.status().as_u16()).unwrap();
+    let code = answered.headers().get("x-amzn-errortype").map(|code| code.as_bytes().to_vec());
+    let body: Bytes = answered.bytes().await.unwrap();
+    let mut response = (status, body).into_response();
+    if let Some(code) = code {
+        response.headers_mut().insert("x-amzn-errortype", HeaderValue::from_bytes(&code).unwrap());
+    }
+    response
+}
+
+fn refusal(status: u16, code: &'static str, message: &str) -> Response {
+    let status = StatusCode::from_u16(status).unwrap();
+    (status, [("x-amzn-errortype", code)], axum::Json(json!({"Message": message}))).into_response()
+}

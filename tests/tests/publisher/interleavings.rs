@@ -1,0 +1,197 @@
+//! Orders of events that lose an edit, or show an old one, if the protocol has a hole.
+
+use std::time::Duration;
+
+use reqwest::Method;
+use serde_json::json;
+
+use crate::front::Answer;
+use crate::world::{World, name, soon};
+
+const LEASE: Duration = Duration::from_secs(61);
+const SIGNATURES_DIE: Duration = Duration::from_secs(17 * 60);
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_edit_held_open_across_a_settle_is_not_lost_and_holds_up_no_other_workflow() {
+    let world = World::new().await;
+    let [edited, other] = [world.create("0 9 * * *", "UTC").await, world.create("0 8 * * *", "UTC").await];
+    world.front.hold(&name(edited));
+    let publisher = world.publisher().await;
+    let draining = tokio::spawn(async move { publisher.drain(soon()).await.unwrap() });
+    world.front.arrival(&name(edited)).await;
+
+    // The claim has looked; now an edit enqueues, and stays open while the publisher settles.
+    let edit = world.open_patch(edited, json!({"cron_schedule": "0 10 * * *"})).await;
+    world.front.release();
+    while world.publication(other).await.is_leased {
+        tokio::task::yield_now().await;
+    }
+    assert!(world.publication(edited).await.is_leased, "its settle waits for the edit");
+    edit.commit().await.unwrap();
+
+    let report = draining.await.unwrap();
+    assert_eq!((report.created, report.updated), (2, 1), "the same drain has found the edit due");
+    assert_eq!(world.expression(edited).await.as_deref(), Some("cron(0 10 * * ? *)"));
+    world.assert_settled().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_edit_that_commits_while_its_workflow_is_worked_on_is_published_after() {
+    let world = World::new().await;
+    let workflow = world.create("0 9 * * *", "UTC").await;
+    world.front.hold(&name(workflow));
+    let publisher = world.publisher().await;
+    let draining = tokio::spawn(async move { publisher.drain(soon()).await.unwrap() });
+    world.front.arrival(&name(workflow)).await;
+    world.patch(workflow, json!({"cron_schedule": "0 10 * * *"})).await;
+    world.front.release();
+
+    let report = draining.await.unwrap();
+    assert_eq!((report.processed, report.coalesced), (2, 0));
+    assert_eq!(world.expression(workflow).await.as_deref(), Some("cron(0 10 * * ? *)"));
+    world.assert_settled().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_stale_publisher_settles_nothing_over_a_newer_owner() {
+    let world = World::new().await;
+    let workflow = world.create("0 9 * * *", "UTC").await;
+    world.front.hold(&name(workflow));
+    let stale = world.publisher().await;
+    let stale = tokio::spawn(async move { stale.drain(soon()).await.unwrap() });
+    world.front.arrival(&name(workflow)).await;
+
+    // Its lease lapses while it waits for EventBridge; somebody else publishes a newer edit.
+    world.skip(LEASE).await;
+    world.patch(workflow, json!({"cron_schedule": "0 10 * * *"})).await;
+    let newer = world.publisher().await;
+    let newer = tokio::spawn(async move { newer.drain(soon()).await.unwrap() });
+    while world.publication(workflow).await.epoch < 2 {
+        tokio::task::yield_now().await;
+    }
+    world.front.release();
+    world.front.release();
+    let (stale, newer) = (stale.await.unwrap(), newer.await.unwrap());
+
+    assert_eq!((stale.created, stale.updated, stale.processed), (0, 0, 0), "a settle of the old epoch does nothing");
+    assert_eq!(newer.processed, 2);
+    let publication = world.publication(workflow).await;
+    assert_eq!((publication.applied_revision, publication.epoch), (Some(2), 2));
+    assert!(
+        publication.verify_in_secs.is_some_and(|secs| secs > 900.0),
+        "the old owner's request may still be on its way"
+    );
+
+    // It was: whatever it has done is found once its signature is dead.
+    world.meddle(Method::PUT, workflow, world.schedule_of_the_past(workflow).await).await;
+    world.skip(LEASE + SIGNATURES_DIE).await;
+    world.publish().await;
+    assert_eq!(world.expression(workflow).await.as_deref(), Some("cron(0 10 * * ? *)"));
+    assert_eq!(world.publication(workflow).await.verify_in_secs, None);
+    world.assert_settled().await;
+}
+
+#[tokio::test]
+async fn a_verify_pass_that_finds_all_well_makes_no_call_and_is_over() {
+    let world = World::new().await;
+    let workflow = world.create("0 9 * * *", "UTC").await;
+    world.front.next(&name(workflow), [Answer::DoneButBroken]);
+    let report = world.publish().await;
+    assert_eq!(report.retried, 1);
+    let publication = world.publication(workflow).await;
+    assert_eq!((publication.spec_hash, publication.error_class.as_deref()), (None, Some("transient")));
+    assert!(publication.verify_in_secs.is_some());
+
+    // The retry finds what the lost answer had done; the verify pass stays due nonetheless.
+    world.skip(Duration::from_secs(5)).await;
+    world.calls();
+    assert_eq!(world.publish().await.updated, 1);
+    assert_eq!(world.calls(), [("POST".to_owned(), 409), ("PUT".to_owned(), 200)]);
+    let publication = world.publication(workflow).await;
+    assert_eq!(publication.sync, "synced");
+    assert!(publication.verify_in_secs.is_some_and(|secs| secs > 900.0));
+
+    world.skip(SIGNATURES_DIE).await;
+    assert_eq!(world.publish().await.unchanged, 1);
+    assert_eq!(world.calls(), [("GET".to_owned(), 200)]);
+    let publication = world.publication(workflow).await;
+    assert_eq!((publication.verify_in_secs, publication.due_in_secs), (None, None));
+    assert_eq!(world.publish().await, publisher::Report::default(), "nothing is due any more");
+}
+
+#[tokio::test]
+async fn a_verify_pass_restores_what_somebody_deleted_or_paused_and_removes_what_came_back() {
+    let world = World::new().await;
+    let [lost, back] = [world.create("0 9 * * *", "UTC").await, world.create("0 9 * * *", "UTC").await];
+    world.publish().await;
+    let standing = world.schedule_of_the_past(back).await;
+    world.delete(back).await;
+    for workflow in [lost, back] {
+        world.front.next(&name(workflow), [Answer::DoneButBroken]);
+    }
+    world.patch(lost, json!({"cron_schedule": "0 10 * * *"})).await;
+    world.publish().await;
+    world.skip(Duration::from_secs(5)).await;
+    world.publish().await;
+
+    world.meddle(Method::DELETE, lost, json!({})).await;
+    world.meddle(Method::POST, back, standing).await;
+    world.skip(SIGNATURES_DIE).await;
+    world.calls();
+    let report = world.publish().await;
+
+    assert_eq!((report.created, report.deleted), (1, 1));
+    assert_eq!(world.expression(lost).await.as_deref(), Some("cron(0 10 * * ? *)"));
+    assert_eq!(world.schedule(back).await, None);
+    for workflow in [lost, back] {
+        assert_eq!(world.publication(workflow).await.verify_in_secs, None);
+    }
+    world.assert_settled().await;
+}
+
+#[tokio::test]
+async fn a_verify_pass_that_cannot_read_waits_instead_of_spinning() {
+    let world = World::new().await;
+    let workflow = world.create("0 9 * * *", "UTC").await;
+    world.front.next(&name(workflow), [Answer::DoneButBroken]);
+    world.publish().await;
+    world.skip(Duration::from_secs(5)).await;
+    world.publish().await;
+    world.skip(SIGNATURES_DIE).await;
+    world.calls();
+    world.front.always(&name(workflow), Some(crate::front::THROTTLED));
+
+    let report = world.publish().await;
+
+    // Jitter may make the wait short, so the same drain may come back to it a few times, no more.
+    assert!((1..10).contains(&report.retried), "{report:?}");
+    let publication = world.publication(workflow).await;
+    assert!(publication.due_in_secs.is_some_and(|secs| secs > 0.0) && publication.verify_in_secs.is_some());
+    assert_eq!(publication.attempt_count, 0);
+    world.front.always(&name(workflow), None);
+    world.skip(SIGNATURES_DIE * 2).await;
+    assert_eq!(world.publish().await.unchanged, 1);
+    world.assert_settled().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_repair_that_is_asked_for_while_its_workflow_is_worked_on_is_made() {
+    let world = World::new().await;
+    let workflow = world.create("0 9 * * *", "UTC").await;
+    world.publish().await;
+    world.patch(workflow, json!({"cron_schedule": "0 10 * * *"})).await;
+    world.front.hold(&name(workflow));
+    let publisher = world.publisher().await;
+    let draining = tokio::spawn(async move { publisher.drain(soon()).await.unwrap() });
+    world.front.arrival(&name(workflow)).await;
+    let mut tx = db::begin(&world.pool).await.unwrap();
+    app::outbox::heal_orphan(&mut tx, workflow, world.clock.now()).await.unwrap();
+    tx.commit().await.unwrap();
+    world.calls();
+    world.front.release();
+
+    draining.await.unwrap();
+
+    assert_eq!(world.calls(), vec![("PUT".to_owned(), 200); 2], "unknown stays unknown until it was called again");
+    world.assert_settled().await;
+}

@@ -1,0 +1,122 @@
+//! The daemon: an edit is in EventBridge before its author looks.
+
+use std::time::{Duration, Instant};
+
+use serde_json::json;
+use sqlx::PgPool;
+use tokio::sync::oneshot;
+use tokio::task::JoinHandle;
+
+use crate::world::{World, name};
+
+/// A daemon in the background, and what ends it.
+struct Daemon {
+    stop: oneshot::Sender<()>,
+    running: JoinHandle<anyhow::Result<()>>,
+}
+
+impl Daemon {
+    async fn start(world: &World) -> Daemon {
+        let publisher = world.publisher().await;
+        let (stop, stopped) = oneshot::channel::<()>();
+        let running = tokio::spawn(async move { publisher.listen(async { drop(stopped.await) }).await });
+        Daemon { stop, running }
+    }
+
+    async fn stop(self) {
+        self.stop.send(()).unwrap();
+        self.running.await.unwrap().unwrap();
+    }
+}
+
+async fn notify(pool: &PgPool) {
+    sqlx::query("SELECT pg_notify('cronbox_outbox', '')").execute(pool).await.unwrap();
+}
+
+async fn until_visible(world: &World, calls: usize) {
+    let mut seen = 0;
+    while seen < calls {
+        seen += world.calls().len();
+        tokio::task::yield_now().await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_edit_is_published_within_a_tenth_of_a_second() {
+    let world = World::new().await;
+    let workflow = world.create("0 9 * * *", "UTC").await;
+    let daemon = Daemon::start(&world).await;
+    until_visible(&world, 1).await;
+    let mut times = Vec::new();
+    for minute in 1..=31 {
+        world.patch(workflow, json!({"cron_schedule": format!("{minute} 9 * * *")})).await;
+        let committed = Instant::now();
+        notify(&world.pool).await;
+        until_visible(&world, 1).await;
+        times.push(committed.elapsed());
+    }
+    times.sort();
+    let [median, most] = [times[15], times[30]];
+    println!("commit to visible: p50 {median:?}, max {most:?}");
+    assert!(median < Duration::from_millis(100), "p50 {median:?}");
+    daemon.stop().await;
+    world.assert_settled().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_lost_notification_delays_an_edit_by_no_more_than_the_poll() {
+    let world = World::new().await;
+    let daemon = Daemon::start(&world).await;
+    let workflow = world.create("0 9 * * *", "UTC").await;
+    until_visible(&world, 1).await;
+    // Its settle follows; then nothing is due, and nobody says a word.
+    world.patch(workflow, json!({"cron_schedule": "0 10 * * *"})).await;
+    let committed = Instant::now();
+    until_visible(&world, 1).await;
+    assert!(committed.elapsed() < Duration::from_millis(5500), "{:?}", committed.elapsed());
+    daemon.stop().await;
+    world.assert_settled().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_daemon_wakes_for_a_backoff_that_ends_before_the_poll() {
+    let world = World::new().await;
+    let workflow = world.create("0 9 * * *", "UTC").await;
+    world.front.next(&name(workflow), [crate::front::THROTTLED]);
+    let daemon = Daemon::start(&world).await;
+    let started = Instant::now();
+    until_visible(&world, 2).await;
+    assert!(started.elapsed() < Duration::from_millis(3000), "backed off for 2 s at most: {:?}", started.elapsed());
+    daemon.stop().await;
+    world.assert_settled().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_daemon_that_lost_its_connections_listens_again() {
+    let world = World::new().await;
+    let daemon = Daemon::start(&world).await;
+    let workflow = world.create("0 9 * * *", "UTC").await;
+    until_visible(&world, 1).await;
+    let cut = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity
+                WHERE datname = current_database() AND pid <> pg_backend_pid()";
+    sqlx::query(cut).execute(&world.pool).await.unwrap();
+    world.patch(workflow, json!({"cron_schedule": "0 10 * * *"})).await;
+    notify(&world.pool).await;
+    until_visible(&world, 1).await;
+    daemon.stop().await;
+    assert_eq!(world.expression(workflow).await.as_deref(), Some("cron(0 10 * * ? *)"));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_daemon_told_to_stop_settles_what_it_has_begun() {
+    let world = World::new().await;
+    let workflow = world.create("0 9 * * *", "UTC").await;
+    world.front.hold(&name(workflow));
+    let daemon = Daemon::start(&world).await;
+    world.front.arrival(&name(workflow)).await;
+    let stopping = tokio::spawn(daemon.stop());
+    world.front.release();
+    stopping.await.unwrap();
+    assert_eq!(world.publication(workflow).await.sync, "synced");
+    world.assert_settled().await;
+}

@@ -1,0 +1,13 @@
+//! Stories of the publisher: what EventBridge shows, whoever edits, dies or answers.
+
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod converging;
+mod crashes;
+mod database;
+mod faults;
+mod front;
+mod interleavings;
+mod listening;
+mod sharing;
+mod world;

@@ -1,0 +1,63 @@
+//! However many publishers run, each workflow is published once.
+
+use futures::future::join_all;
+use serde_json::json;
+
+use crate::world::{World, soon};
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn four_publishers_share_a_thousand_workflows_evenly_and_none_is_applied_twice() {
+    let world = World::new().await;
+    let mut tx = db::begin(&world.pool).await.unwrap();
+    for _ in 0..1000 {
+        world.create_in(&mut tx, json!({"cron_schedule": "0 9 * * *"})).await;
+    }
+    tx.commit().await.unwrap();
+
+    let publishers = join_all((0..4).map(|_| world.publisher())).await;
+    let reports = join_all(publishers.iter().map(|publisher| publisher.drain(soon()))).await;
+    let created: Vec<u64> = reports.into_iter().map(|report| report.unwrap().created).collect();
+
+    assert_eq!(created.iter().sum::<u64>(), 1000, "{created:?}");
+    assert!(created.iter().all(|share| (100..=400).contains(share)), "{created:?}");
+    let mut calls = world.front.take_calls();
+    assert_eq!(calls.len(), 1000, "one call a workflow");
+    calls.sort_by(|a, b| a.name.cmp(&b.name));
+    calls.dedup_by(|a, b| a.name == b.name);
+    assert_eq!(calls.len(), 1000, "each another one");
+    world.assert_settled().await;
+}
+
+#[tokio::test]
+async fn a_burst_of_edits_is_one_call() {
+    let world = World::new().await;
+    let workflow = world.create("0 9 * * *", "UTC").await;
+    for minute in 1..20 {
+        world.patch(workflow, json!({"cron_schedule": format!("{minute} 9 * * *")})).await;
+    }
+
+    let report = world.publish().await;
+
+    assert_eq!((report.processed, report.coalesced, report.created), (20, 19, 1));
+    assert_eq!(world.calls(), [("POST".to_owned(), 200)]);
+    assert_eq!(world.expression(workflow).await.as_deref(), Some("cron(19 9 * * ? *)"));
+    assert_eq!(world.publication(workflow).await.applied_revision, Some(20));
+    world.assert_settled().await;
+}
+
+#[tokio::test]
+async fn an_edit_that_is_taken_back_costs_no_call() {
+    let world = World::new().await;
+    let workflow = world.create("0 9 * * *", "UTC").await;
+    world.publish().await;
+    world.front.take_calls();
+    world.patch(workflow, json!({"cron_schedule": "1 9 * * *"})).await;
+    world.patch(workflow, json!({"cron_schedule": "0 9 * * *"})).await;
+
+    let report = world.publish().await;
+
+    assert_eq!((report.processed, report.unchanged, report.updated), (2, 1, 0));
+    assert_eq!(world.calls(), []);
+    let publication = world.publication(workflow).await;
+    assert_eq!((publication.sync.as_str(), publication.applied_revision), ("synced", Some(3)));
+}

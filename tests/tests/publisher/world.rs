@@ -1,0 +1,284 @@
+//! A database with the app's own edits, an EventBridge that can be told what to answer, and publishers between them.
+
+use std::process::Stdio;
+use std::time::{Duration, Instant};
+
+use app::audit::Edit;
+use app::spec::{PatchKind, Spec, WorkflowBody, patched};
+use app::workflows;
+use chrono::{DateTime, Utc};
+use local::stand_in::{Options, Served, StandIn};
+use publisher::{Config, Publisher, Report};
+use schedule::{Clock, WorkflowId};
+use serde_json::{Value, json};
+use sqlx::{PgPool, Postgres, Transaction};
+use tokio::process::{Child, Command};
+
+use crate::front::{Call, Front};
+
+pub(crate) const GROUP: &str = "cronbox-test";
+
+/// Everything that a story needs.
+pub(crate) struct World {
+    pub(crate) pool: PgPool,
+    pub(crate) dsn: String,
+    pub(crate) front: Front,
+    pub(crate) clock: Clock,
+    endpoint: String,
+    beyond: String,
+    team: i64,
+    _served: Option<Served>,
+}
+
+/// What the publisher believes of one workflow.
+#[derive(Debug, sqlx::FromRow)]
+pub(crate) struct Publication {
+    pub(crate) sync: String,
+    pub(crate) desired_revision: i64,
+    pub(crate) applied_revision: Option<i64>,
+    pub(crate) epoch: i64,
+    pub(crate) attempt_count: i32,
+    pub(crate) error_class: Option<String>,
+    pub(crate) last_error: Option<String>,
+    pub(crate) spec_hash: Option<String>,
+    pub(crate) schedule_name: Option<String>,
+    pub(crate) is_leased: bool,
+    pub(crate) due_in_secs: Option<f64>,
+    pub(crate) verify_in_secs: Option<f64>,
+}
+
+pub(crate) fn at(time: &str) -> DateTime<Utc> {
+    time.parse().unwrap()
+}
+
+impl World {
+    pub(crate) async fn new() -> World {
+        let clock = Clock::fixed(at("2026-03-02T10:00:00Z"));
+        let served = Served::anywhere(StandIn::new(Options::default(), clock.clone())).await.unwrap();
+        let beyond = served.endpoint.clone();
+        World::before(&beyond, Some(served), clock).await
+    }
+
+    /// A world whose EventBridge is at `beyond`.
+    pub(crate) async fn before(beyond: &str, served: Option<Served>, clock: Clock) -> World {
+        let (front, endpoint) = Front::before(beyond).await;
+        let (pool, dsn) = crate::database::fresh().await;
+        let team = sqlx::query_scalar::<_, i64>(
+            "INSERT INTO teams (name, signing_secret, created_on) VALUES ('t', 's', cronbox_now()) RETURNING id",
+        );
+        let team = team.fetch_one(&pool).await.unwrap();
+        let http = reqwest::Client::builder().no_proxy().build().unwrap();
+        let group = http.post(format!("{beyond}/schedule-groups/{GROUP}")).body("{}").send().await.unwrap();
+        assert!(group.status().is_success(), "{}", group.status());
+        World { pool, dsn, front, clock, endpoint, beyond: beyond.to_owned(), team, _served: served }
+    }
+
+    pub(crate) fn config(&self) -> Config {
+        Config {
+            env: "dev".parse().unwrap(),
+            runner_lambda_arn: "arn:aws:lambda:us-east-1:123456789012:function:runner".to_owned(),
+            scheduler_role_arn: "arn:aws:iam::123456789012:role/scheduler".to_owned(),
+            schedule_group: GROUP.to_owned(),
+            schedule_dlq_arn: "arn:aws:sqs:us-east-1:123456789012:schedules-dlq".to_owned(),
+            batch_size: 100,
+            max_attempts: 10,
+            api_concurrency: 64,
+            api_tps: 100_000,
+            fault: None,
+        }
+    }
+
+    /// A publisher with connections of its own, as a process has.
+    pub(crate) async fn publisher(&self) -> Publisher {
+        self.publisher_with(self.config()).await
+    }
+
+    pub(crate) async fn publisher_with(&self, config: Config) -> Publisher {
+        let pool = crate::database::pool(&self.dsn);
+        Publisher::new(config, pool, publisher::scheduler_client(Some(&self.endpoint)).await, self.clock.clone())
+    }
+
+    /// One drain by a publisher that has just started.
+    pub(crate) async fn publish(&self) -> Report {
+        self.publisher().await.drain(soon()).await.unwrap()
+    }
+
+    /// A real publisher process.
+    pub(crate) fn process(&self, arguments: &[&str], fault: Option<&str>) -> Child {
+        let Config { runner_lambda_arn, scheduler_role_arn, schedule_group, schedule_dlq_arn, .. } = self.config();
+        let mut command = Command::new(crate::database::publisher_binary());
+        command.args(arguments).env_clear().envs([
+            ("ENV", "dev"),
+            ("DB_DSN", &self.dsn),
+            ("RUNNER_LAMBDA_ARN", &runner_lambda_arn),
+            ("SCHEDULER_ROLE_ARN", &scheduler_role_arn),
+            ("SCHEDULE_GROUP", &schedule_group),
+            ("SCHEDULE_DLQ_ARN", &schedule_dlq_arn),
+            ("AWS_ENDPOINT_URL_SCHEDULER", &self.endpoint),
+            ("AWS_REGION", "us-east-1"),
+            ("AWS_ACCESS_KEY_ID", "a"),
+            ("AWS_SECRET_ACCESS_KEY", "b"),
+            ("PATH", "/usr/bin:/bin"),
+        ]);
+        if let Some(fault) = fault {
+            command.env("FAULT", fault);
+        }
+        command.stdout(Stdio::piped()).stderr(Stdio::piped()).kill_on_drop(true).spawn().unwrap()
+    }
+
+    pub(crate) async fn create(&self, cron: &str, timezone: &str) -> WorkflowId {
+        let mut tx = db::begin(&self.pool).await.unwrap();
+        let id = self.create_in(&mut tx, json!({"cron_schedule": cron, "timezone": timezone})).await;
+        tx.commit().await.unwrap();
+        id
+    }
+
+    pub(crate) async fn create_in(&self, tx: &mut Transaction<'static, Postgres>, fields: Value) -> WorkflowId {
+        let mut body = json!({"name": uuid(), "action": {"type": "log", "message": "hello"}});
+        body.as_object_mut().unwrap().extend(fields.as_object().unwrap().clone());
+        let body: WorkflowBody = serde_json::from_value(body).unwrap();
+        let spec = Spec::new(body, None, self.clock.now()).unwrap();
+        workflows::create(tx, self.team, spec, &self.edit()).await.unwrap().id
+    }
+
+    /// A whole edit, as PATCH makes it.
+    pub(crate) async fn patch(&self, id: WorkflowId, fields: Value) {
+        let tx = self.open_patch(id, fields).await;
+        tx.commit().await.unwrap();
+    }
+
+    /// An edit that is not committed yet.
+    pub(crate) async fn open_patch(&self, id: WorkflowId, fields: Value) -> Transaction<'static, Postgres> {
+        let mut tx = db::begin(&self.pool).await.unwrap();
+        let before = workflows::lock(&mut tx, id, None).await.unwrap().unwrap();
+        let fields = fields.as_object().unwrap().clone();
+        let body = patched(&before.spec, fields, PatchKind::Merge).unwrap();
+        let spec = Spec::new(body, Some(&before.spec.timing), self.clock.now()).unwrap();
+        let next = workflows::Workflow { spec, ..before.clone() };
+        workflows::save(&mut tx, &before, next, "update", &self.edit()).await.unwrap();
+        tx
+    }
+
+    pub(crate) async fn set_state(&self, id: WorkflowId, state: workflows::State) {
+        let mut tx = db::begin(&self.pool).await.unwrap();
+        let before = workflows::lock(&mut tx, id, None).await.unwrap().unwrap();
+        let next = workflows::Workflow { state, ..before.clone() };
+        workflows::save(&mut tx, &before, next, "state", &self.edit()).await.unwrap();
+        tx.commit().await.unwrap();
+    }
+
+    pub(crate) async fn delete(&self, id: WorkflowId) {
+        let mut tx = db::begin(&self.pool).await.unwrap();
+        let before = workflows::lock(&mut tx, id, None).await.unwrap().unwrap();
+        workflows::erase(&mut tx, &before, &self.edit()).await.unwrap();
+        tx.commit().await.unwrap();
+    }
+
+    fn edit(&self) -> Edit {
+        Edit { actor: "test".to_owned(), now: self.clock.now(), traceparent: None }
+    }
+
+    /// What EventBridge holds for a workflow.
+    pub(crate) async fn schedule(&self, id: WorkflowId) -> Option<Value> {
+        let url = format!("{}/schedules/{}?groupName={GROUP}", self.beyond, name(id));
+        let answer = reqwest::Client::builder().no_proxy().build().unwrap().get(url).send().await.unwrap();
+        match answer.status().as_u16() {
+            404 => None,
+            200 => Some(answer.json().await.unwrap()),
+            other => panic!("GetSchedule answered {other}"),
+        }
+    }
+
+    pub(crate) async fn expression(&self, id: WorkflowId) -> Option<String> {
+        self.schedule(id).await.map(|schedule| schedule["ScheduleExpression"].as_str().unwrap().to_owned())
+    }
+
+    /// Somebody changes or deletes a schedule behind our back.
+    pub(crate) async fn meddle(&self, method: reqwest::Method, id: WorkflowId, body: Value) {
+        let url = format!("{}/schedules/{}?groupName={GROUP}", self.beyond, name(id));
+        let request = reqwest::Client::builder().no_proxy().build().unwrap().request(method, url);
+        let answer = request.body(body.to_string()).send().await.unwrap();
+        assert!(answer.status().is_success(), "{}", answer.text().await.unwrap());
+    }
+
+    /// What an older request would put there: another cron under our name.
+    pub(crate) async fn schedule_of_the_past(&self, id: WorkflowId) -> Value {
+        let mut schedule = self.schedule(id).await.unwrap();
+        for its_own in ["Arn", "CreationDate", "LastModificationDate", "Name"] {
+            schedule.as_object_mut().unwrap().remove(its_own);
+        }
+        schedule["ScheduleExpression"] = json!("cron(0 1 * * ? *)");
+        schedule
+    }
+
+    pub(crate) fn calls(&self) -> Vec<(String, u16)> {
+        self.front.take_calls().into_iter().map(|Call { method, status, .. }| (method, status)).collect()
+    }
+
+    pub(crate) async fn publication(&self, id: WorkflowId) -> Publication {
+        sqlx::query_as(
+            "SELECT sync_status(p) AS sync, desired_revision, applied_revision, epoch, attempt_count, error_class,
+                    last_error, spec_hash, schedule_name, lease_owner IS NOT NULL AS is_leased,
+                    EXTRACT(EPOCH FROM due_at - cronbox_now())::float8 AS due_in_secs,
+                    EXTRACT(EPOCH FROM verify_at - cronbox_now())::float8 AS verify_in_secs
+               FROM publications AS p WHERE workflow_id = $1",
+        )
+        .bind(id.0)
+        .fetch_one(&self.pool)
+        .await
+        .unwrap()
+    }
+
+    /// (processed, failed, open) outbox rows of a workflow.
+    pub(crate) async fn outbox(&self, id: WorkflowId) -> (i64, i64, i64) {
+        sqlx::query_as(
+            "SELECT COUNT(processed_on), COUNT(failed_on), COUNT(*) FILTER (WHERE processed_on IS NULL AND failed_on IS NULL)
+               FROM outbox_events WHERE aggregate_id = $1",
+        )
+        .bind(id.0)
+        .fetch_one(&self.pool)
+        .await
+        .unwrap()
+    }
+
+    /// Moves the clock of coordination on: leases lapse, backoffs end.
+    pub(crate) async fn skip(&self, time: Duration) {
+        let secs = time.as_secs_f64();
+        let sql = format!(
+            "CREATE OR REPLACE FUNCTION cronbox_now() RETURNS timestamptz LANGUAGE sql STABLE PARALLEL SAFE
+             AS 'SELECT clock_timestamp() + make_interval(secs => {secs})'"
+        );
+        sqlx::raw_sql(sqlx::AssertSqlSafe(sql)).execute(&self.pool).await.unwrap();
+    }
+
+    /// Asserts that nothing is due, leased or open, and that EventBridge shows just the crons given.
+    pub(crate) async fn assert_settled(&self) {
+        let pending: i64 = sqlx::query_scalar(
+            "SELECT COUNT(*) FROM publications WHERE due_at <= cronbox_now() OR lease_owner IS NOT NULL",
+        )
+        .fetch_one(&self.pool)
+        .await
+        .unwrap();
+        assert_eq!(pending, 0, "publications due or leased");
+        let open: i64 =
+            sqlx::query_scalar("SELECT COUNT(*) FROM outbox_events WHERE processed_on IS NULL AND failed_on IS NULL")
+                .fetch_one(&self.pool)
+                .await
+                .unwrap();
+        assert_eq!(open, 0, "outbox rows open");
+    }
+}
+
+pub(crate) fn name(id: WorkflowId) -> String {
+    format!("wf-{id}-dev")
+}
+
+pub(crate) fn soon() -> Instant {
+    Instant::now() + Duration::from_secs(60)
+}
+
+fn uuid() -> String {
+    use std::sync::atomic::{AtomicU64, Ordering};
+    static NEXT: AtomicU64 = AtomicU64::new(0);
+    format!("w{}", NEXT.fetch_add(1, Ordering::Relaxed))
+}
