@@ -72,7 +72,7 @@ fn instant() -> impl Strategy<Value = DateTime<Utc>> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 400, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 1000, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
     fn canonical_text_parses_to_itself(cron in cron()) {

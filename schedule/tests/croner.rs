@@ -1,0 +1,137 @@
+//! Against croner 4: the same times where the two agree on what a cron means, and a list of where
+//! they do not.
+
+use chrono::{DateTime, Datelike, TimeDelta, TimeZone, Utc};
+use chrono_tz::Tz;
+use proptest::{prelude::*, sample::select};
+use schedule::Cron;
+
+/// croner's next times after an instant.
+fn croner(text: &str, tz: Tz, after: DateTime<Utc>, count: usize) -> Vec<DateTime<Utc>> {
+    let cron: croner::Cron = text.parse().unwrap_or_else(|error| panic!("croner: {text}: {error}"));
+    cron.iter_after(tz.from_utc_datetime(&after.naive_utc())).take(count).map(|time| time.to_utc()).collect()
+}
+
+fn ours(text: &str, tz: Tz, after: DateTime<Utc>, count: usize) -> Vec<DateTime<Utc>> {
+    let cron = Cron::parse(text).unwrap_or_else(|error| panic!("{text}: {error}"));
+    cron.times_after(after, tz).take(count).collect()
+}
+
+fn local(times: &[DateTime<Utc>], tz: Tz) -> Vec<String> {
+    times.iter().map(|time| time.with_timezone(&tz).format("%m-%d %H:%M %z").to_string()).collect()
+}
+
+fn field(min: u32, max: u32) -> BoxedStrategy<String> {
+    let list = prop::collection::vec(min..=max, 1..4);
+    let list = list.prop_map(|values| values.iter().map(u32::to_string).collect::<Vec<_>>().join(","));
+    let range = (min..=max, min..=max, 1..=4_u32).prop_map(|(a, b, step)| match step {
+        1 => format!("{}-{}", a.min(b), a.max(b)),
+        _ => format!("{}-{}/{step}", a.min(b), a.max(b)),
+    });
+    let step = (2..=(max / 2).max(2)).prop_map(|step| format!("*/{step}"));
+    prop_oneof![3 => Just("*".to_owned()), 2 => list, 2 => range, 1 => step].boxed()
+}
+
+/// One of the two day fields restricted: there both agree what it means.
+fn days() -> impl Strategy<Value = (String, String)> {
+    let nearest = (1..=31).prop_map(|day| format!("{day}W"));
+    let last = select(vec!["L".to_owned(), "LW".to_owned()]);
+    let nth = (0..=6, 1..=5).prop_map(|(weekday, week)| format!("{weekday}#{week}"));
+    let last_of = (0..=6).prop_map(|weekday| format!("{weekday}L"));
+    let star = || "*".to_owned();
+    prop_oneof![
+        3 => field(1, 31).prop_map(move |dates| (dates, star())),
+        3 => field(0, 6).prop_map(move |weekdays| (star(), weekdays)),
+        1 => nearest.prop_map(move |dates| (dates, star())),
+        1 => last.prop_map(move |dates| (dates, star())),
+        1 => nth.prop_map(move |weekdays| (star(), weekdays)),
+        1 => last_of.prop_map(move |weekdays| (star(), weekdays)),
+        2 => (1..=31_u32, 0..=6_u32).prop_map(|(date, weekday)| (date.to_string(), weekday.to_string())),
+    ]
+}
+
+fn cron() -> impl Strategy<Value = String> {
+    let text = (field(0, 59), field(0, 23), days(), field(1, 12))
+        .prop_map(|(minute, hour, (date, weekday), month)| format!("{minute} {hour} {date} {month} {weekday}"));
+    text.prop_filter("never fires", |text| Cron::parse(text).is_ok())
+}
+
+fn instant() -> impl Strategy<Value = DateTime<Utc>> {
+    (1_577_836_800_i64..2_145_916_800).prop_map(|seconds| DateTime::from_timestamp(seconds, 0).expect("a time"))
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 1000, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn in_utc_both_name_the_same_times(text in cron(), after in instant()) {
+        prop_assert_eq!(ours(&text, Tz::UTC, after, 20), croner(&text, Tz::UTC, after, 20), "{}", &text);
+    }
+
+    #[test]
+    fn away_from_a_change_of_the_clocks_both_name_the_same_times(
+        text in cron(),
+        tz in select(chrono_tz::TZ_VARIANTS.as_slice()),
+        after in instant(),
+    ) {
+        let offset = |at: DateTime<Utc>| *at.with_timezone(&tz).offset();
+        let quiet = |until: DateTime<Utc>| {
+            let days = (until - after).num_days() + 2;
+            (-2..days).all(|day| offset(after + TimeDelta::days(day)) == offset(after))
+        };
+        let mut ours = ours(&text, tz, after, 10);
+        ours.retain(|time| *time < after + TimeDelta::days(200) && quiet(*time));
+        let mut croner = croner(&text, tz, after, ours.len());
+        croner.truncate(ours.len());
+        prop_assert_eq!(ours, croner, "{} in {}", &text, tz);
+    }
+}
+
+#[test]
+fn croner_fires_twice_for_a_job_in_the_hour_before_the_gap() {
+    let new_york = chrono_tz::America::New_York;
+    let after = "2026-03-08T05:00:00Z".parse().expect("a time");
+    assert_eq!(
+        local(&croner("30 1 * * *", new_york, after, 3), new_york),
+        ["03-08 01:30 -0500", "03-08 03:00 -0400", "03-09 01:30 -0400"]
+    );
+    assert_eq!(local(&ours("30 1 * * *", new_york, after, 2), new_york), ["03-08 01:30 -0500", "03-09 01:30 -0400"]);
+}
+
+#[test]
+fn croner_moves_a_time_in_the_gap_to_its_end() {
+    let paris = chrono_tz::Europe::Paris;
+    let after = "2026-03-29T00:30:00Z".parse().expect("a time");
+    assert_eq!(local(&croner("30 2 * * *", paris, after, 1), paris), ["03-29 03:00 +0200"]);
+    assert_eq!(local(&ours("30 2 * * *", paris, after, 1), paris), ["03-30 02:30 +0200"]);
+}
+
+#[test]
+fn croner_repeats_a_restricted_hour_that_is_written_as_a_step() {
+    let paris = chrono_tz::Europe::Paris;
+    let after = "2026-10-24T23:45:00Z".parse().expect("a time");
+    assert_eq!(
+        local(&croner("*/30 2 * * *", paris, after, 4), paris),
+        ["10-25 02:00 +0200", "10-25 02:30 +0200", "10-25 02:00 +0100", "10-25 02:30 +0100"]
+    );
+    assert_eq!(
+        local(&ours("*/30 2 * * *", paris, after, 3), paris),
+        ["10-25 02:00 +0200", "10-25 02:30 +0200", "10-26 02:00 +0100"]
+    );
+}
+
+#[test]
+fn croner_takes_a_step_over_the_dates_as_a_restriction_of_its_own() {
+    let after = "2026-04-01T12:00:00Z".parse().expect("a time");
+    let days = |times: Vec<DateTime<Utc>>| times.iter().map(Datelike::day).collect::<Vec<_>>();
+    // Vixie: begins with a star, so both must match.
+    assert_eq!(days(ours("0 0 */2 * MON", Tz::UTC, after, 2)), [13, 27]);
+    assert_eq!(days(croner("0 0 */2 * MON", Tz::UTC, after, 3)), [3, 5, 6]);
+}
+
+#[test]
+fn croner_reads_lists_with_nothing_in_them() {
+    // It then looks for a minute that is not there, for seconds of work; so it is not asked for a time.
+    assert!(",, 15 * 7 * 7".parse::<croner::Cron>().is_ok());
+    assert!(Cron::parse(",, 15 * 7 * 7").is_err());
+}
