@@ -145,7 +145,10 @@ async fn schedules(server: &Server) {
 
     let made = get(&client, "cronbox", "wf-1-dev").await;
     assert_eq!(made.arn(), Some("arn:aws:scheduler:us-east-1:123456789012:schedule/cronbox/wf-1-dev"));
-    assert_eq!((made.schedule_expression(), made.schedule_expression_timezone()), (Some("cron(0 9 * * ? *)"), Some("UTC")));
+    assert_eq!(
+        (made.schedule_expression(), made.schedule_expression_timezone()),
+        (Some("cron(0 9 * * ? *)"), Some("UTC"))
+    );
     assert_eq!(made.state(), Some(&ScheduleState::Enabled));
     let policy = made.target().unwrap().retry_policy().unwrap();
     assert_eq!((policy.maximum_event_age_in_seconds(), policy.maximum_retry_attempts()), (Some(86_400), Some(185)));

@@ -94,7 +94,10 @@ async fn a_refusal_names_every_field_that_is_wrong() {
     let garbled = reqwest::Client::new().post(format!("{}/schedules/wf-1-dev", served.endpoint)).body("{").send().await;
     assert_eq!(garbled.unwrap().headers()["x-amzn-errortype"], "SerializationException");
     let unknown = reqwest::get(format!("{}/nothing", served.endpoint)).await.unwrap();
-    assert_eq!((unknown.status().as_u16(), &unknown.headers()["x-amzn-errortype"]), (404, &"UnknownOperationException".parse().unwrap()));
+    assert_eq!(
+        (unknown.status().as_u16(), &unknown.headers()["x-amzn-errortype"]),
+        (404, &"UnknownOperationException".parse().unwrap())
+    );
 }
 
 #[tokio::test]

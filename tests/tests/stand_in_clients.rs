@@ -72,7 +72,10 @@ async fn the_aws_cli_creates_lists_and_deletes() {
     assert!(aws(&["delete-schedule", "--name", "wf-1-dev"]).await.status.success());
     let refused = aws(&["delete-schedule", "--name", "wf-1-dev"]).await;
     let said = text(&refused.stderr);
-    assert!(said.contains("(ResourceNotFoundException)") && said.contains("Schedule wf-1-dev does not exist."), "{said}");
+    assert!(
+        said.contains("(ResourceNotFoundException)") && said.contains("Schedule wf-1-dev does not exist."),
+        "{said}"
+    );
 }
 
 #[tokio::test]

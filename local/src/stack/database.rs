@@ -26,6 +26,8 @@ pub enum Database {
     Kept(Postgres),
     /// A clone of the template; dropped with the stack
     Clone(String),
+    /// It was removed
+    Gone,
 }
 
 const TEMPLATE: &str = "cronbox_template";
@@ -79,7 +81,7 @@ impl Database {
         match (self, CLUSTER.get()) {
             (Database::Kept(postgres), _) => postgres.dsn(KEPT),
             (Database::Clone(name), Some(cluster)) => cluster.postgres.dsn(name),
-            (Database::Clone(name), None) => format!("postgres:///{name}"),
+            (Database::Clone(_), None) | (Database::Gone, _) => String::new(),
         }
     }
 

@@ -224,8 +224,16 @@ impl Stack {
     /// # Errors
     /// It does not start.
     pub async fn another_app(&mut self) -> Result<String> {
+        self.another_app_at(self.dsn()).await
+    }
+
+    /// As [`Stack::another_app`], but reaching the database by a way of its own.
+    ///
+    /// # Errors
+    /// It does not start.
+    pub async fn another_app_at(&mut self, dsn: String) -> Result<String> {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await?;
-        let config = app_config_at(self.dsn(), &listener)?;
+        let config = app_config_at(dsn, &listener)?;
         let pool = db::connect(&config.database()).await?;
         let app = Instance::start(listener, App::new(config, pool, self.clock.clone()), &self.stop)?;
         let url = app.url.clone();
@@ -304,7 +312,12 @@ impl Drop for Stack {
             return;
         }
         let deliveries = self.stand_in.lambda.pending();
-        let judged = std::thread::scope(|scope| scope.spawn(|| judge_and_remove(&self.database)).join());
+        let dsn = self.dsn();
+        // Threads and runtimes of their own: the dropping thread may be the one that drives the stack's tasks.
+        let judged = std::thread::spawn(move || block_on(async move { count_pending(&dsn).await })).join();
+        // Not waited for: while this thread is held up, a half-made connection of its own would hold up the removal.
+        let database = std::mem::replace(&mut self.database, Database::Gone);
+        std::thread::spawn(move || block_on(async move { database.remove().await }));
         if let (Ok(Ok(left)), false) = (judged, std::thread::panicking())
             && let Err(error) = self.judge(Pending { deliveries, ..left })
         {
@@ -313,16 +326,15 @@ impl Drop for Stack {
     }
 }
 
-/// On a thread and a runtime of its own: the dropping thread may be the one that drives the stack's tasks.
-fn judge_and_remove(database: &Database) -> Result<Pending> {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    runtime.block_on(async {
-        let mut connection = PgConnection::connect(&database.dsn()).await?;
-        let left = Pending::count(&mut connection).await?;
-        connection.close().await?;
-        database.remove().await?;
-        Ok(left)
-    })
+fn block_on<T>(work: impl Future<Output = Result<T>>) -> Result<T> {
+    tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(work)
+}
+
+async fn count_pending(dsn: &str) -> Result<Pending> {
+    let mut connection = PgConnection::connect(dsn).await?;
+    let left = Pending::count(&mut connection).await?;
+    connection.close().await?;
+    Ok(left)
 }
 
 impl Instance {

@@ -1,0 +1,88 @@
+//! The harness itself: a stack carries a workflow through all seven steps, and tells what was left undone.
+
+use local::stack::{Publishing, Stack, StackOptions};
+use serde_json::json;
+
+fn at(now: &str) -> StackOptions {
+    StackOptions { now: Some(now.parse().unwrap()), ..StackOptions::default() }
+}
+
+#[tokio::test]
+async fn a_workflow_goes_through_all_seven_steps_on_a_clock_of_ours() {
+    let s = Stack::start(at("2026-03-27T12:00:00Z")).await.unwrap();
+    let wf = s.create("0 9 * * *", "Europe/Paris").await;
+    assert_eq!(s.schedule(wf), "none", "not before it is published");
+    let report = s.publish().await;
+    assert_eq!((report.processed, report.created, report.remaining), (1, 1, 0));
+    assert_eq!(s.schedule(wf), "cron(0 9 * * ? *) Europe/Paris ENABLED");
+    s.clock_to("2026-03-29T07:00:00Z").await;
+    assert_eq!(s.runs(wf).await, "2026-03-28T08:00Z schedule succeeded\n2026-03-29T07:00Z schedule succeeded");
+    assert_eq!(s.occurrences(wf).await, "2026-03-28T08:00Z fired\n2026-03-29T07:00Z fired");
+    s.pause(wf).await;
+    s.publish().await;
+    assert_eq!(s.schedule(wf), "cron(0 9 * * ? *) Europe/Paris DISABLED");
+    s.edit(wf, json!({ "cron_schedule": null })).await;
+    s.publish().await;
+    assert_eq!(s.schedule(wf), "none");
+    s.finish().await.unwrap();
+}
+
+#[tokio::test]
+async fn a_listening_publisher_follows_an_edit_by_itself() {
+    let options = StackOptions { publishing: Publishing::Listening, ..StackOptions::default() };
+    let s = Stack::start(options).await.unwrap();
+    let wf = s.create_with(json!({ "cron_schedule": "0 9 * * *" })).await;
+    let waited = s
+        .send(
+            reqwest::Method::PATCH,
+            &format!("/workflows/{wf}?wait=10"),
+            Some(json!({ "cron_schedule": "5 9 * * *" })),
+        )
+        .await;
+    assert_eq!(waited.body["sync"]["status"], "synced", "{}", waited.body);
+    assert_eq!(s.schedule(wf), "cron(5 9 * * ? *) UTC ENABLED");
+    s.finish().await.unwrap();
+}
+
+#[tokio::test]
+async fn two_apps_share_a_database() {
+    let mut s = Stack::start(at("2026-03-27T12:00:00Z")).await.unwrap();
+    let other = s.another_app().await.unwrap();
+    let wf = s.create("* * * * *", "UTC").await;
+    s.publish().await;
+    s.set_clock("2026-03-27T12:01:00Z".parse().unwrap()).await;
+    let first = s.invoke(wf, "2026-03-27T12:01:00Z").await;
+    let second = s.invoke_at(&other, wf, json!({ "scheduled_time": "2026-03-27T13:01:00+01:00" })).await;
+    assert_eq!((first.status, second.status), (202, 200));
+    assert_eq!(first.body["run_id"], second.body["run_id"]);
+    s.runs_end().await;
+    // The stand-in has the same minute in hand, and is told that it is a duplicate.
+    s.clock_to("2026-03-27T12:01:00Z").await;
+    assert_eq!(s.runs(wf).await, "2026-03-27T12:01Z schedule succeeded");
+    s.finish().await.unwrap();
+}
+
+#[tokio::test]
+async fn a_story_that_ends_too_early_is_told_so() {
+    let s = Stack::start(at("2026-03-27T12:00:00Z")).await.unwrap();
+    s.create("0 9 * * *", "UTC").await;
+    let error = s.finish().await.unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        "the story is not over: 1 outbox rows, 0 leases, 1 publications due, 0 runs, 0 deliveries"
+    );
+}
+
+#[tokio::test]
+#[should_panic(expected = "the story is not over")]
+async fn a_stack_that_is_dropped_judges_too() {
+    let s = Stack::start(at("2026-03-27T12:00:00Z")).await.unwrap();
+    s.create("0 9 * * *", "UTC").await;
+}
+
+#[tokio::test]
+async fn a_stack_that_is_dropped_with_nothing_left_is_content() {
+    let s = Stack::start(at("2026-03-27T12:00:00Z")).await.unwrap();
+    s.create("0 9 * * *", "UTC").await;
+    s.publish().await;
+}
