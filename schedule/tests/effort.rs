@@ -1,0 +1,70 @@
+//! What a cron costs: no allocation to find a time, and bounded work for any text.
+
+use std::time::{Duration, Instant};
+
+use allocation_counter::measure;
+use chrono::{DateTime, Utc};
+use schedule::{Cron, Tz, compile};
+
+/// Crons that make the evaluator walk: far days, gaps, folds, dense and open ones.
+const HARD: [&str; 8] = [
+    "* * * * *",
+    "59 23 31 12 *",
+    "0 0 29 2 1#5",
+    "0 0 29 2 */7",
+    "30 2 * 3 *",
+    "0 0 31W 1-12 5#5",
+    "0 0 0 29 2 * 2096",
+    "0 0 0 1 1 * 2199",
+];
+
+fn instant(text: &str) -> DateTime<Utc> {
+    text.parse().unwrap_or_else(|error| panic!("{text}: {error}"))
+}
+
+#[test]
+fn finding_a_time_allocates_nothing() {
+    let from = instant("2026-03-29T00:59:30Z");
+    for text in HARD {
+        let cron = Cron::parse(text).unwrap_or_else(|error| panic!("{text}: {error}"));
+        for tz in [Tz::UTC, chrono_tz::Europe::Paris, chrono_tz::America::Havana, chrono_tz::Pacific::Apia] {
+            let allocations = measure(|| {
+                let next = cron.next_after(from, tz);
+                assert!(next.is_none_or(|next| cron.matches(next, tz)));
+                assert!(next.and_then(|next| cron.prev_before(next, tz)).is_none_or(|previous| previous <= from));
+                assert!(cron.times_after(from, tz).take(10).is_sorted());
+            });
+            assert_eq!(allocations.count_total, 0, "{text} in {tz}");
+        }
+    }
+}
+
+/// A wide bound for an unoptimised build on a busy machine; the benches measure the real figure.
+#[test]
+fn no_text_costs_more_than_a_moment() {
+    let texts = HARD.iter().map(|text| (*text).to_owned()).chain([
+        "x".repeat(1_000_000),
+        format!("{} * * * *", "*/2,".repeat(60)),
+        format!("{} * * * *", ",".repeat(240)),
+        ",, 15 * 7 * 7".to_owned(),
+        "0 0 31 2,4,6,9,11 *".to_owned(),
+        "0 0 0 31 2,4,6,9,11 * *".to_owned(),
+        "0 0 0 1 1 * 1970/2,1970/3,1970/5,1970/7,1971/11,1973/13,1977/17,1979/19,1981/23".to_owned(),
+        "0,2,3,7,11,13,17,19,23,29,31,37,41,43,47,53,59 1,2,3,5,7,11,13,17,19,23 2,3,5,7,11,13,17 2,3,5,7 1#1,2#2"
+            .to_owned(),
+        format!(
+            "0 0 * * {}",
+            (0..=6).flat_map(|day| (1..=5).map(move |week| format!("{day}#{week}"))).collect::<Vec<_>>().join(",")
+        ),
+    ]);
+    for text in texts {
+        let start = Instant::now();
+        if let Ok(cron) = Cron::parse(&text) {
+            let tz = chrono_tz::America::Santiago;
+            assert!(cron.next_after(instant("2199-12-31T23:00:00Z"), tz).is_none_or(|time| cron.matches(time, tz)));
+            assert!(!cron.describe().is_empty());
+            assert!(compile(&cron, tz).expression.len() <= 256);
+        }
+        assert!(start.elapsed() < Duration::from_millis(100), "{text:.80}: {:?}", start.elapsed());
+    }
+}
