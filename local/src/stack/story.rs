@@ -9,7 +9,8 @@ use reqwest::{Method, RequestBuilder};
 use schedule::{ScheduleName, WorkflowId};
 use serde_json::{Value, json};
 
-use super::{GROUP, PATIENCE, Stack, database, environment};
+use super::parts::environment;
+use super::{GROUP, PATIENCE, Stack, database};
 use crate::scheduler::store::Key;
 
 /// An answer of the app.

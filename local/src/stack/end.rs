@@ -1,0 +1,110 @@
+//! The end of a stack: in order, and judged.
+
+use anyhow::{Context, Result, ensure};
+use sqlx::{Connection, PgConnection};
+use tokio_util::sync::CancellationToken;
+
+use super::{Database, Pending, Stack};
+
+/// The parts' ends, in the order in which they end.
+#[derive(Clone, Default)]
+pub(super) struct Stop {
+    pub(super) publisher: CancellationToken,
+    pub(super) apps: CancellationToken,
+}
+
+/// What the end of a stack asserts.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Leftovers {
+    Refused,
+    Accepted,
+}
+
+/// The end of a story.
+impl Stack {
+    /// Accepts that this story ends with work undone.
+    pub fn accept_leftovers(&mut self) {
+        self.leftovers = Leftovers::Accepted;
+    }
+
+    /// What is left to be done.
+    ///
+    /// # Errors
+    /// The database's.
+    pub async fn pending(&self) -> Result<Pending> {
+        let mut connection = self.pool.acquire().await?;
+        let deliveries = self.stand_in.lambda.pending();
+        Ok(Pending { deliveries, ..Pending::count(&mut connection).await? })
+    }
+
+    /// Ends a test's stack.
+    ///
+    /// # Errors
+    /// Work is left to be done, or a part had failed.
+    pub async fn finish(mut self) -> Result<()> {
+        let left = self.pending().await?;
+        let judged = self.judge(left);
+        self.leftovers = Leftovers::Accepted;
+        let stopped = self.stop().await;
+        judged.and(stopped)
+    }
+
+    /// Stops all parts in order: no more edits published, no more fires, then the apps, then the database.
+    ///
+    /// # Errors
+    /// A part had failed.
+    pub async fn stop(&mut self) -> Result<()> {
+        self.stop.publisher.cancel();
+        if let Some(publishing) = self.publishing.take() {
+            publishing.await.context("the publisher ended by itself")??;
+        }
+        if let Some(served) = self.served.take() {
+            served.stop().await?;
+        }
+        self.stop.apps.cancel();
+        for app in std::mem::take(&mut self.apps) {
+            app.serving.await.context("the app ended by itself")??;
+        }
+        self.pool.close().await;
+        self.database.remove().await
+    }
+
+    fn judge(&self, left: Pending) -> Result<()> {
+        ensure!(self.leftovers == Leftovers::Accepted || left == Pending::default(), "the story is not over: {left}");
+        Ok(())
+    }
+}
+
+/// A stack that nobody finished: its parts are told to end, and its database is judged and removed.
+impl Drop for Stack {
+    fn drop(&mut self) {
+        self.stop.publisher.cancel();
+        self.stop.apps.cancel();
+        if matches!(self.database, Database::Kept(_)) || self.apps.is_empty() {
+            return;
+        }
+        let deliveries = self.stand_in.lambda.pending();
+        let dsn = self.dsn();
+        // Threads and runtimes of their own: the dropping thread may be the one that drives the stack's tasks.
+        let judged = std::thread::spawn(move || block_on(async move { count_pending(&dsn).await })).join();
+        // Not waited for: while this thread is held up, a half-made connection of its own would hold up the removal.
+        let database = std::mem::replace(&mut self.database, Database::Gone);
+        std::thread::spawn(move || block_on(async move { database.remove().await }));
+        if let (Ok(Ok(left)), false) = (judged, std::thread::panicking())
+            && let Err(error) = self.judge(Pending { deliveries, ..left })
+        {
+            panic!("{error}");
+        }
+    }
+}
+
+fn block_on<T>(work: impl Future<Output = Result<T>>) -> Result<T> {
+    tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(work)
+}
+
+async fn count_pending(dsn: &str) -> Result<Pending> {
+    let mut connection = PgConnection::connect(dsn).await?;
+    let left = Pending::count(&mut connection).await?;
+    connection.close().await?;
+    Ok(left)
+}

@@ -1,0 +1,91 @@
+//! The parts of a stack that are configured here: apps, runner, publisher.
+
+use std::sync::Arc;
+
+use anyhow::{Context, Result};
+use app::App;
+use futures::future::BoxFuture;
+use runner::{KeySource, Runner};
+use schedule::Environment;
+use tokio::net::TcpListener;
+use tokio::task::JoinHandle;
+
+use super::end::Stop;
+use super::{GROUP, Keys, ROLE, RUNNER, RUNNER_DLQ, SCHEDULE_DLQ};
+use crate::invoke::FunctionError;
+use crate::stand_in::StandIn;
+
+/// The environment in the schedules' names.
+pub(super) const ENVIRONMENT: &str = "dev";
+
+/// One app that listens.
+pub(super) struct Instance {
+    /// `http://127.0.0.1:PORT`
+    pub(super) url: String,
+    pub(super) serving: JoinHandle<Result<()>>,
+}
+
+impl Instance {
+    pub(super) fn start(listener: TcpListener, app: App, stop: &Stop) -> Result<Instance> {
+        let url = format!("http://{}", listener.local_addr()?);
+        let stopped = stop.apps.clone().cancelled_owned();
+        Ok(Instance { url, serving: tokio::spawn(app::serve(listener, app, stopped)) })
+    }
+}
+
+/// The stand-in's function is the real runner.
+pub(super) fn register_runner(stand_in: &StandIn, url: &str, keys: &Keys) -> Result<()> {
+    let key = KeySource::Value(keys.scheduler.clone());
+    let runner = Runner::new(runner::Config { app_base_url: url.parse()?, key })?;
+    let handler = move |event| {
+        let runner = runner.clone();
+        let delivery = async move {
+            let delivered = runner.deliver(event).await;
+            delivered
+                .map(drop)
+                .map_err(|error| FunctionError { error_type: "DeliverError".to_owned(), message: error.to_string() })
+        };
+        Box::pin(delivery) as BoxFuture<'static, _>
+    };
+    stand_in.lambda.register(RUNNER, RUNNER_DLQ, Arc::new(handler));
+    Ok(())
+}
+
+pub(super) fn app_config(dsn: String, listener: &TcpListener) -> Result<app::Config> {
+    Ok(app::Config {
+        database_url: dsn,
+        bind_addr: listener.local_addr()?,
+        env: environment()?,
+        db_max_connections: 16,
+        // Actions may call what a person runs on this machine.
+        action_allow_cidrs: ["127.0.0.0/8", "::1/128"].iter().map(|net| net.parse()).collect::<Result<_, _>>()?,
+        executor_slots: 64,
+        executor_poll_ms: 200,
+        shutdown_drain_secs: 5,
+        header_timeout_ms: 10_000,
+        request_timeout_ms: 30_000,
+        max_connections: 8_192,
+        key_requests_per_sec: 0,
+        bad_keys_per_min: 0,
+    })
+}
+
+pub(super) fn publisher_config() -> Result<publisher::Config> {
+    Ok(publisher::Config {
+        env: environment()?,
+        runner_lambda_arn: RUNNER.to_owned(),
+        scheduler_role_arn: ROLE.to_owned(),
+        schedule_group: GROUP.to_owned(),
+        schedule_dlq_arn: SCHEDULE_DLQ.to_owned(),
+        batch_size: 100,
+        max_attempts: 10,
+        api_concurrency: 64,
+        api_tps: 10_000,
+        #[cfg(debug_assertions)]
+        fault: None,
+    })
+}
+
+pub(super) fn environment() -> Result<Environment> {
+    ENVIRONMENT.parse().context("the environment's name")
+}
