@@ -1,0 +1,166 @@
+//! `local up` as a person runs it: it keeps everything, gives way to nobody, and leaves nothing behind.
+
+use std::collections::HashMap;
+use std::fs;
+use std::io::{BufRead, BufReader};
+use std::net::TcpListener;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdout, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use local::config::target_folder;
+use serde_json::{Value, json};
+
+/// A folder that goes with the test.
+struct Scratch(PathBuf);
+
+impl Scratch {
+    fn new() -> Scratch {
+        Scratch(std::env::temp_dir().join(format!("cronbox-up-{}", uuid::Uuid::new_v4())))
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        // What was never made need not go.
+        let _gone = fs::remove_dir_all(&self.0);
+    }
+}
+
+/// A `local up` of our own.
+struct Up {
+    process: Child,
+    lines: std::io::Lines<BufReader<ChildStdout>>,
+    env: HashMap<String, String>,
+}
+
+impl Up {
+    /// Starts it on `data`, with a target folder of its own, and reads until it is ready.
+    fn start(data: &Path) -> Up {
+        let mut process = command(data, &[free_port(), free_port()]).stdout(Stdio::piped()).spawn().unwrap();
+        let lines = BufReader::new(process.stdout.take().unwrap()).lines();
+        let mut up = Up { process, lines, env: HashMap::new() };
+        up.read_until("ready");
+        let env = data.join("target/local/env");
+        assert_eq!(fs::metadata(&env).unwrap().permissions().mode() & 0o777, 0o600);
+        let text = fs::read_to_string(env).unwrap();
+        up.env =
+            text.lines().filter_map(|line| line.split_once('=')).map(|(k, v)| (k.to_owned(), v.to_owned())).collect();
+        up
+    }
+
+    fn read_until(&mut self, wanted: &str) -> String {
+        self.lines.find_map(|line| line.ok().filter(|line| line.contains(wanted))).expect(wanted)
+    }
+
+    async fn call(&self, path: &str, body: Option<Value>) -> Value {
+        let url = format!("{}/api/v1{path}", self.env["CRONBOX_URL"]);
+        let client = reqwest::Client::new();
+        let request = match body {
+            Some(body) => client.post(url).json(&body),
+            None => client.get(url),
+        };
+        request.header("X-API-Key", &self.env["CRONBOX_KEY"]).send().await.unwrap().json().await.unwrap()
+    }
+
+    /// The names of the schedules that stand.
+    async fn schedules(&self) -> Vec<String> {
+        let client = local::client::scheduler(&self.env["AWS_ENDPOINT_URL_SCHEDULER"]);
+        let listed = client.list_schedules().send().await.unwrap();
+        listed.schedules().iter().map(|schedule| schedule.name().unwrap().to_owned()).collect()
+    }
+
+    /// As Ctrl-C, which a terminal sends to the whole group.
+    fn interrupt(mut self) {
+        let sent = Command::new("kill").args(["-INT", &self.process.id().to_string()]).status().unwrap();
+        assert!(sent.success());
+        assert!(self.process.wait().unwrap().success());
+    }
+}
+
+impl Drop for Up {
+    fn drop(&mut self) {
+        // It may have ended already.
+        let _killed = self.process.kill();
+        let _ended = self.process.wait();
+    }
+}
+
+fn command(data: &Path, ports: &[u16; 2]) -> Command {
+    let program = target_folder().join("debug/local");
+    assert!(program.exists(), "build the programs first: `make test` does");
+    let mut command = Command::new(program);
+    command.arg("up").arg("--data").arg(data.join("data"));
+    command.args(["--app-port", &ports[0].to_string(), "--scheduler-port", &ports[1].to_string()]);
+    command.env("CARGO_TARGET_DIR", data.join("target")).env_remove("RUST_BACKTRACE");
+    command
+}
+
+fn free_port() -> u16 {
+    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
+}
+
+fn server(data: &Path) -> Option<String> {
+    let file = fs::read_to_string(data.join("data/data/postmaster.pid")).ok()?;
+    file.lines().next().map(str::to_owned)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_restart_keeps_workflows_and_keys_and_refills_the_stand_in() {
+    let scratch = Scratch::new();
+    let started = Instant::now();
+    let up = Up::start(&scratch.0);
+    assert!(started.elapsed() < Duration::from_secs(5), "ready after {:?}", started.elapsed());
+    let team: i64 = up.env["TEAM_ID"].parse().unwrap();
+    let body = json!({ "name": "nightly", "team_id": team, "cron_schedule": "0 3 * * *",
+                       "action": { "type": "log", "message": "hello" } });
+    let made = up.call("/workflows?wait=10", Some(body)).await;
+    assert_eq!(made["sync"]["status"], "synced", "{made}");
+    let name = format!("wf-{}-dev", made["id"]);
+    assert_eq!(up.schedules().await, [name.clone()]);
+    let before = up.env.clone();
+    up.interrupt();
+    assert_eq!(server(&scratch.0), None, "Postgres is stopped with the rest");
+
+    let mut again = Up::start(&scratch.0);
+    for same in ["CRONBOX_KEY", "CRONBOX_SCHEDULER_KEY", "TEAM_ID"] {
+        assert_eq!(before[same], again.env[same], "{same}");
+    }
+    let line = again.read_until("schedule");
+    assert!(line.contains(&name), "{line}");
+    assert_eq!(again.schedules().await, [name]);
+    assert_eq!(again.call(&format!("/workflows/{}", made["id"]), None).await["name"], "nightly");
+    again.interrupt();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn postgres_ends_with_a_process_that_is_killed_and_its_data_starts_again() {
+    let scratch = Scratch::new();
+    let mut up = Up::start(&scratch.0);
+    let pid = server(&scratch.0).unwrap();
+    up.process.kill().unwrap();
+    up.process.wait().unwrap();
+    // At once, while the server may still be on its way out.
+    let again = Up::start(&scratch.0);
+    assert_ne!(server(&scratch.0).unwrap(), pid);
+    again.interrupt();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_second_one_is_told_in_one_sentence_what_to_do() {
+    let scratch = Scratch::new();
+    let up = Up::start(&scratch.0);
+    let second = command(&scratch.0, &[free_port(), free_port()]).output().unwrap();
+    let said = String::from_utf8(second.stderr).unwrap();
+    assert_eq!(second.status.code(), Some(1));
+    assert!(said.contains("stop it, or choose another folder with --data DIR") && said.lines().count() == 1, "{said}");
+
+    let taken = TcpListener::bind("127.0.0.1:0").unwrap();
+    let other = Scratch::new();
+    let third = command(&other.0, &[taken.local_addr().unwrap().port(), free_port()]).output().unwrap();
+    let said = String::from_utf8(third.stderr).unwrap();
+    assert_eq!(third.status.code(), Some(1));
+    assert!(said.contains("choose another port with --app-port") && said.lines().count() == 1, "{said}");
+    up.interrupt();
+}
