@@ -1,0 +1,15 @@
+//! Any text: a timezone of that very name, or an error that can be shown.
+
+#![no_main]
+
+use libfuzzer_sys::fuzz_target;
+
+fuzz_target!(|text: &str| {
+    match schedule::parse_timezone(text) {
+        Ok(tz) => assert_eq!(tz.name(), text),
+        Err(error) => {
+            assert!(!error.to_string().is_empty());
+            assert!(error.suggestions().iter().all(|name| schedule::parse_timezone(name).is_ok()));
+        }
+    }
+});
