@@ -11,6 +11,8 @@ use schedule::WorkflowId;
 
 const FIRST: Duration = Duration::from_secs(2);
 const LONGEST: Duration = Duration::from_secs(15 * 60);
+/// Of the jitter: not so little that the same drain meets the workflow again.
+const LEAST: f64 = 0.05;
 
 /// The failures in a row of each workflow.
 #[derive(Debug, Default)]
@@ -23,7 +25,7 @@ impl Backoff {
         let step = failures.entry(workflow).or_default();
         let wait = LONGEST.min(FIRST.saturating_mul(2_u32.saturating_pow(*step)));
         *step = step.saturating_add(1);
-        wait.mul_f64(rand::random_range(0.0..=1.0))
+        wait.mul_f64(rand::random_range(LEAST..=1.0))
     }
 
     /// Forgets the failures of a workflow that has come to an end, good or bad.

@@ -130,7 +130,7 @@ impl Input {
         }
     }
 
-    /// The JSON that EventBridge is handed; serde_json leaves `<` and `>` alone, as they must be.
+    /// The JSON that EventBridge is handed; `<` and `>` stand as they are, or nothing is replaced.
     pub(crate) fn text(&self) -> String {
         // Unwrap safety: strings and numbers alone always serialise.
         serde_json::to_string(self).expect("strings and numbers serialise")

@@ -113,7 +113,10 @@ mod armed {
                 Deed::Kill => die(),
                 Deed::Stop => eprintln!("stopped at {point:?}"),
             }
-            std::future::pending::<()>().await;
+            // The thread, not the task: all of a frozen process stands still.
+            loop {
+                std::thread::park();
+            }
         }
     }
 

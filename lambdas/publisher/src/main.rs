@@ -27,12 +27,14 @@ async fn run() -> anyhow::Result<()> {
     if !(once || listen || is_lambda) {
         bail!("say --once or --listen; without either it runs as a Lambda alone");
     }
-    let pool = db::pool(&db::Options {
+    let options = db::Options {
         dsn: publisher::dsn(&database).await?,
         max_connections: if listen { 6 } else { 3 },
         acquire_timeout: Duration::from_secs(5),
         application_name: "cronbox publisher",
-    })?;
+    };
+    // A Lambda connects when it is invoked: its start is not to wait for the database.
+    let pool = if is_lambda { db::pool(&options)? } else { db::connect(&options).await? };
     let publisher = Publisher::new(config, pool, publisher::scheduler_client(None).await, Clock::System);
     if once {
         print(publisher.once().await)

@@ -85,7 +85,7 @@ impl Front {
         };
     }
 
-    /// Keeps the calls about `name` waiting, before EventBridge sees them.
+    /// Keeps the next call about `name` waiting, before EventBridge sees it.
     pub(crate) fn hold(&self, name: &str) {
         self.0.held.lock().unwrap().insert(name.to_owned());
     }
@@ -95,9 +95,8 @@ impl Front {
         self.0.arrived.subscribe().wait_for(|arrived| arrived.contains(name)).await.unwrap();
     }
 
-    /// Lets one held call pass, and holds none that comes later.
+    /// Lets the held call pass.
     pub(crate) fn release(&self) {
-        self.0.held.lock().unwrap().clear();
         self.0.release.add_permits(1);
     }
 
@@ -116,8 +115,9 @@ async fn pass(State(front): State<Front>, request: Request) -> Response {
     let method = request.method().clone();
     let name = request.uri().path().trim_start_matches("/schedules/").to_owned();
     let url = format!("{}{}", front.0.beyond, request.uri());
+    let signature = request.headers().get("authorization").cloned();
     let body = to_bytes(request.into_body(), 1 << 20).await.unwrap();
-    let is_held = front.0.held.lock().unwrap().contains(&name);
+    let is_held = front.0.held.lock().unwrap().remove(&name);
     if is_held {
         front.0.arrived.send_if_modified(|arrived| arrived.insert(name.clone()));
         front.0.release.acquire().await.unwrap().forget();
@@ -127,7 +127,11 @@ async fn pass(State(front): State<Front>, request: Request) -> Response {
         front.0.calls.lock().unwrap().push(Call { method: method.to_string(), name, status });
         return refusal(status, code, message);
     }
-    let answered = front.0.http.request(method.clone(), url).body(body).send().await.unwrap();
+    let mut beyond = front.0.http.request(method.clone(), url).body(body);
+    if let Some(signature) = signature {
+        beyond = beyond.header("authorization", signature);
+    }
+    let answered = beyond.send().await.unwrap();
     let status = answered.status().as_u16();
     front.0.calls.lock().unwrap().push(Call { method: method.to_string(), name, status });
     match answer {

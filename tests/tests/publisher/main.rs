@@ -8,6 +8,8 @@ mod database;
 mod faults;
 mod front;
 mod interleavings;
+mod lambda;
 mod listening;
+mod moto;
 mod sharing;
 mod world;

@@ -6,9 +6,12 @@ use std::time::{Duration, Instant};
 use app::audit::Edit;
 use app::spec::{PatchKind, Spec, WorkflowBody, patched};
 use app::workflows;
+use aws_sdk_scheduler::Client;
+use aws_sdk_scheduler::config::timeout::TimeoutConfig;
 use chrono::{DateTime, Utc};
 use local::stand_in::{Options, Served, StandIn};
 use publisher::{Config, Publisher, Report};
+use reqwest::{Method, RequestBuilder};
 use schedule::{Clock, WorkflowId};
 use serde_json::{Value, json};
 use sqlx::{PgPool, Postgres, Transaction};
@@ -17,6 +20,8 @@ use tokio::process::{Child, Command};
 use crate::front::{Call, Front};
 
 pub(crate) const GROUP: &str = "cronbox-test";
+
+const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Everything that a story needs.
 pub(crate) struct World {
@@ -67,9 +72,8 @@ impl World {
             "INSERT INTO teams (name, signing_secret, created_on) VALUES ('t', 's', cronbox_now()) RETURNING id",
         );
         let team = team.fetch_one(&pool).await.unwrap();
-        let http = reqwest::Client::builder().no_proxy().build().unwrap();
-        let group = http.post(format!("{beyond}/schedule-groups/{GROUP}")).body("{}").send().await.unwrap();
-        assert!(group.status().is_success(), "{}", group.status());
+        let group = raw(Method::POST, format!("{beyond}/schedule-groups/{GROUP}")).body("{}").send().await.unwrap();
+        assert!(group.status().is_success(), "{}", group.text().await.unwrap());
         World { pool, dsn, front, clock, endpoint, beyond: beyond.to_owned(), team, _served: served }
     }
 
@@ -94,8 +98,21 @@ impl World {
     }
 
     pub(crate) async fn publisher_with(&self, config: Config) -> Publisher {
-        let pool = crate::database::pool(&self.dsn);
-        Publisher::new(config, pool, publisher::scheduler_client(Some(&self.endpoint)).await, self.clock.clone())
+        let client = publisher::scheduler_client(Some(&self.endpoint)).await;
+        // A call that a story holds must not run out of time on a busy machine.
+        let patient = TimeoutConfig::builder().operation_timeout(PATIENCE).operation_attempt_timeout(PATIENCE).build();
+        let client = Client::from_conf(client.config().to_builder().timeout_config(patient).build());
+        self.publisher_speaking_through(client, config)
+    }
+
+    /// A publisher with the timeouts that it ships with.
+    pub(crate) async fn impatient_publisher(&self) -> Publisher {
+        let client = publisher::scheduler_client(Some(&self.endpoint)).await;
+        self.publisher_speaking_through(client, self.config())
+    }
+
+    fn publisher_speaking_through(&self, client: Client, config: Config) -> Publisher {
+        Publisher::new(config, crate::database::pool(&self.dsn), client, self.clock.clone())
     }
 
     /// One drain by a publisher that has just started.
@@ -105,9 +122,32 @@ impl World {
 
     /// A real publisher process.
     pub(crate) fn process(&self, arguments: &[&str], fault: Option<&str>) -> Child {
+        let mut command = self.command();
+        command.args(arguments);
+        if let Some(fault) = fault {
+            command.env("FAULT", fault);
+        }
+        command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
+    }
+
+    /// A real publisher process that Lambda's runtime API at `runtime` invokes.
+    pub(crate) fn lambda(&self, runtime: &str) -> Child {
+        let mut command = self.command();
+        command.envs([
+            ("AWS_LAMBDA_RUNTIME_API", runtime),
+            ("AWS_LAMBDA_FUNCTION_NAME", "publisher"),
+            ("AWS_LAMBDA_FUNCTION_VERSION", "1"),
+            ("AWS_LAMBDA_FUNCTION_MEMORY_SIZE", "256"),
+            ("AWS_LAMBDA_LOG_GROUP_NAME", "g"),
+            ("AWS_LAMBDA_LOG_STREAM_NAME", "s"),
+        ]);
+        command.spawn().unwrap()
+    }
+
+    fn command(&self) -> Command {
         let Config { runner_lambda_arn, scheduler_role_arn, schedule_group, schedule_dlq_arn, .. } = self.config();
         let mut command = Command::new(crate::database::publisher_binary());
-        command.args(arguments).env_clear().envs([
+        command.kill_on_drop(true).env_clear().envs([
             ("ENV", "dev"),
             ("DB_DSN", &self.dsn),
             ("RUNNER_LAMBDA_ARN", &runner_lambda_arn),
@@ -120,10 +160,7 @@ impl World {
             ("AWS_SECRET_ACCESS_KEY", "b"),
             ("PATH", "/usr/bin:/bin"),
         ]);
-        if let Some(fault) = fault {
-            command.env("FAULT", fault);
-        }
-        command.stdout(Stdio::piped()).stderr(Stdio::piped()).kill_on_drop(true).spawn().unwrap()
+        command
     }
 
     pub(crate) async fn create(&self, cron: &str, timezone: &str) -> WorkflowId {
@@ -181,7 +218,7 @@ impl World {
     /// What EventBridge holds for a workflow.
     pub(crate) async fn schedule(&self, id: WorkflowId) -> Option<Value> {
         let url = format!("{}/schedules/{}?groupName={GROUP}", self.beyond, name(id));
-        let answer = reqwest::Client::builder().no_proxy().build().unwrap().get(url).send().await.unwrap();
+        let answer = raw(Method::GET, url).send().await.unwrap();
         match answer.status().as_u16() {
             404 => None,
             200 => Some(answer.json().await.unwrap()),
@@ -194,10 +231,9 @@ impl World {
     }
 
     /// Somebody changes or deletes a schedule behind our back.
-    pub(crate) async fn meddle(&self, method: reqwest::Method, id: WorkflowId, body: Value) {
+    pub(crate) async fn meddle(&self, method: Method, id: WorkflowId, body: Value) {
         let url = format!("{}/schedules/{}?groupName={GROUP}", self.beyond, name(id));
-        let request = reqwest::Client::builder().no_proxy().build().unwrap().request(method, url);
-        let answer = request.body(body.to_string()).send().await.unwrap();
+        let answer = raw(method, url).body(body.to_string()).send().await.unwrap();
         assert!(answer.status().is_success(), "{}", answer.text().await.unwrap());
     }
 
@@ -275,6 +311,14 @@ pub(crate) fn name(id: WorkflowId) -> String {
 
 pub(crate) fn soon() -> Instant {
     Instant::now() + Duration::from_secs(60)
+}
+
+/// A request as the console makes it; moto tells services apart by the signature.
+fn raw(method: Method, url: String) -> RequestBuilder {
+    let http = reqwest::Client::builder().no_proxy().build().unwrap();
+    let signature =
+        "AWS4-HMAC-SHA256 Credential=a/20260302/us-east-1/scheduler/aws4_request, SignedHeaders=host, Signature=0";
+    http.request(method, url).header("authorization", signature)
 }
 
 fn uuid() -> String {

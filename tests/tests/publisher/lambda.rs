@@ -1,0 +1,88 @@
+//! The publisher as a Lambda: one invocation, one drain, the report returned.
+
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use axum::extract::{Path, State};
+use axum::http::StatusCode;
+use axum::response::{IntoResponse, Response};
+use axum::routing::{get, post};
+use axum::{Json, Router};
+use serde_json::{Value, json};
+use tokio::net::TcpListener;
+use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
+
+use crate::world::World;
+
+/// Lambda's runtime API, which hands out one invocation at a time.
+struct Runtime {
+    invocations: tokio::sync::Mutex<UnboundedReceiver<Value>>,
+    answers: UnboundedSender<(String, Value)>,
+    deadline_ms: Mutex<String>,
+}
+
+async fn next(State(runtime): State<Arc<Runtime>>) -> Response {
+    let Some(event) = runtime.invocations.lock().await.recv().await else { return StatusCode::GONE.into_response() };
+    let deadline = runtime.deadline_ms.lock().unwrap().clone();
+    let headers = [
+        ("lambda-runtime-aws-request-id", "8476a536-e9f4-11e8-9739-2dfe598c3fcd".to_owned()),
+        ("lambda-runtime-deadline-ms", deadline),
+        ("lambda-runtime-invoked-function-arn", "arn:aws:lambda:us-east-1:123456789012:function:publisher".to_owned()),
+    ];
+    (headers, Json(event)).into_response()
+}
+
+async fn answered(
+    State(runtime): State<Arc<Runtime>>,
+    Path((_, kind)): Path<(String, String)>,
+    body: String,
+) -> StatusCode {
+    runtime.answers.send((kind, serde_json::from_str(&body).unwrap())).unwrap();
+    StatusCode::ACCEPTED
+}
+
+async fn serve(runtime: Arc<Runtime>) -> String {
+    let app = Router::new()
+        .route("/2018-06-01/runtime/invocation/next", get(next))
+        .route("/2018-06-01/runtime/invocation/{id}/{kind}", post(answered))
+        .with_state(runtime);
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap().to_string();
+    tokio::spawn(async move { axum::serve(listener, app).await });
+    address
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn each_invocation_drains_and_returns_its_report() {
+    let world = World::new().await;
+    let (invoke, invocations) = unbounded_channel();
+    let (answers, mut answered) = unbounded_channel();
+    let runtime = Arc::new(Runtime {
+        invocations: tokio::sync::Mutex::new(invocations),
+        answers,
+        deadline_ms: Mutex::new("99999999999999".to_owned()),
+    });
+    let lambda = world.lambda(&serve(runtime.clone()).await);
+
+    world.create("0 9 * * *", "UTC").await;
+    invoke.send(json!({"source": "aws.events"})).unwrap();
+    let first = answer(&mut answered).await;
+    assert_eq!((first.0.as_str(), &first.1["created"], &first.1["remaining"]), ("response", &json!(1), &json!(0)));
+
+    // An invocation that has no time left claims nothing, and the next one does the work.
+    world.create("0 10 * * *", "UTC").await;
+    *runtime.deadline_ms.lock().unwrap() = "1000".to_owned();
+    invoke.send(json!({})).unwrap();
+    let late = answer(&mut answered).await;
+    assert_eq!((&late.1["created"], &late.1["remaining"]), (&json!(0), &json!(1)));
+    *runtime.deadline_ms.lock().unwrap() = "99999999999999".to_owned();
+    invoke.send(json!({})).unwrap();
+    assert_eq!(answer(&mut answered).await.1["created"], json!(1));
+
+    world.assert_settled().await;
+    drop(lambda);
+}
+
+async fn answer(answers: &mut UnboundedReceiver<(String, Value)>) -> (String, Value) {
+    tokio::time::timeout(Duration::from_secs(20), answers.recv()).await.expect("an answer in time").unwrap()
+}
