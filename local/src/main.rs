@@ -28,7 +28,7 @@ async fn main() -> ExitCode {
 
 async fn scheduler(args: &SchedulerArgs) -> Result<()> {
     let listener = up::listen(args.listen, "--listen").await?;
-    println!("scheduler   http://{}   (AWS_ENDPOINT_URL_SCHEDULER)", listener.local_addr()?);
+    steps::say(&format!("scheduler   http://{}   (AWS_ENDPOINT_URL_SCHEDULER)", listener.local_addr()?));
     StandIn::new(args.options(), args.clock()).serve(listener, interrupted()).await
 }
 

@@ -27,21 +27,24 @@ pub fn print() {
     tracing_subscriber::registry().with(Steps.with_filter(LevelFilter::INFO)).init();
 }
 
+/// Prints a line for whoever reads along; they may have gone, and what goes on here does not depend on them.
+pub fn say(line: &str) {
+    let _written = writeln!(std::io::stdout().lock(), "{line}");
+}
+
 impl<S: Subscriber> Layer<S> for Steps {
     fn on_event(&self, event: &Event<'_>, _context: Context<'_, S>) {
         let mut line = Line::default();
         event.record(&mut line);
         let time = Clock::System.now().format("%H:%M:%S%.3fZ");
         let level = *event.metadata().level();
-        let mut out = std::io::stdout().lock();
-        // Whoever read along may have gone; what goes on here does not depend on being watched.
-        let _written = match line.step {
-            Some(step) => writeln!(out, "{time}  {step}  {}", line.message),
+        match line.step {
+            Some(step) => say(&format!("{time}  {step}  {}", line.message)),
             None if level <= Level::WARN => {
-                writeln!(out, "{time}  !  {}: {}{}", level.as_str().to_lowercase(), line.message, line.rest)
+                say(&format!("{time}  !  {}: {}{}", level.as_str().to_lowercase(), line.message, line.rest));
             }
-            None => Ok(()),
-        };
+            None => {}
+        }
     }
 }
 

@@ -10,6 +10,7 @@ use tokio::net::TcpListener;
 use crate::config::{UpArgs, target_folder};
 use crate::postgres::{Folder, state_folder};
 use crate::stack::{Database, Ground, KeysFrom, Publishing, Stack, StackOptions, write_secret};
+use crate::steps::say;
 
 /// Starts everything, prints where it is, and runs until `shutdown`.
 ///
@@ -32,7 +33,7 @@ pub async fn up(args: UpArgs, shutdown: impl Future<Output = ()>) -> Result<()> 
     let env = write_env(&target, &stack)?;
     print(&stack, &env, refilled);
     shutdown.await;
-    println!("stopping");
+    say("stopping");
     stack.stop().await
 }
 
@@ -82,17 +83,17 @@ fn write_env(target: &Path, stack: &Stack) -> Result<PathBuf> {
 }
 
 fn print(stack: &Stack, env: &Path, refilled: u64) {
-    println!("app         {}/docs", stack.url());
-    println!("scheduler   {}", stack.scheduler_url());
-    println!("admin key   {}", stack.keys.admin);
-    println!("editor key  {}   (team {}, demo)", stack.keys.editor, stack.keys.team_id);
-    println!("runner key  {}", stack.keys.scheduler);
-    println!("shell       . {}", env.display());
+    say(&format!("app         {}/docs", stack.url()));
+    say(&format!("scheduler   {}", stack.scheduler_url()));
+    say(&format!("admin key   {}", stack.keys.admin));
+    say(&format!("editor key  {}   (team {}, demo)", stack.keys.editor, stack.keys.team_id));
+    say(&format!("runner key  {}", stack.keys.scheduler));
+    say(&format!("shell       . {}", env.display()));
     if refilled > 0 {
-        println!("refilling   {refilled} workflows");
+        say(&format!("refilling   {refilled} workflows"));
     }
-    println!("ready; Ctrl-C stops everything, and starting it again finds all of it");
-    println!();
+    say("ready; Ctrl-C stops everything, and starting it again finds all of it");
+    say("");
 }
 
 fn local(port: u16) -> SocketAddr {

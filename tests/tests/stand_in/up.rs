@@ -118,7 +118,7 @@ async fn a_restart_keeps_workflows_and_keys_and_refills_the_stand_in() {
     let made = up.call("/workflows?wait=10", Some(body)).await;
     assert_eq!(made["sync"]["status"], "synced", "{made}");
     let name = format!("wf-{}-dev", made["id"]);
-    assert_eq!(up.schedules().await, [name.clone()]);
+    assert_eq!(up.schedules().await, std::slice::from_ref(&name));
     let before = up.env.clone();
     up.interrupt();
     assert_eq!(server(&scratch.0), None, "Postgres is stopped with the rest");

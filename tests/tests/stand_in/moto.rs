@@ -73,7 +73,7 @@ impl Server {
 
 /// Code and status of a refusal.
 fn refusal<T: std::fmt::Debug, E: ProvideErrorMetadata>(answer: Result<T, SdkError<E>>) -> (String, u16) {
-    let error = answer.err().expect("a refusal");
+    let error = answer.expect_err("a refusal");
     let status = error.raw_response().map_or(0, |response| response.status().as_u16());
     (error.code().unwrap_or("none").to_owned(), status)
 }
@@ -110,12 +110,16 @@ async fn names(client: &Client, group: &str, page: i32) -> Vec<String> {
 
 #[tokio::test]
 async fn the_stand_in_keeps_schedules_as_aws_does() {
-    schedules(&Server::stand_in().await).await;
+    let server = Server::stand_in().await;
+    schedules(&server).await;
+    lists(&server).await;
 }
 
 #[tokio::test]
 async fn moto_keeps_schedules_but_for_its_known_differences() {
-    schedules(&Server::moto().await).await;
+    let server = Server::moto().await;
+    schedules(&server).await;
+    lists(&server).await;
 }
 
 #[tokio::test]
@@ -130,12 +134,16 @@ async fn moto_keeps_groups_but_for_its_known_differences() {
 
 #[tokio::test]
 async fn the_stand_in_refuses_as_aws_does() {
-    refusals(&Server::stand_in().await).await;
+    let server = Server::stand_in().await;
+    refusals(&server).await;
+    validation(&server).await;
 }
 
 #[tokio::test]
 async fn moto_refuses_next_to_nothing() {
-    refusals(&Server::moto().await).await;
+    let server = Server::moto().await;
+    refusals(&server).await;
+    validation(&server).await;
 }
 
 async fn schedules(server: &Server) {
@@ -180,7 +188,11 @@ async fn schedules(server: &Server) {
     // moto: UpdateSchedule drops the State that it is not given.
     let state = if server.is_moto() { None } else { Some(&ScheduleState::Enabled) };
     assert_eq!(replaced.state(), state);
+}
 
+/// After `schedules`: `wf-1-dev` stands in the group `cronbox`.
+async fn lists(server: &Server) {
+    let client = server.client();
     for name in ["wf-2-dev", "wf-3-dev", "other"] {
         create(&client, "cronbox", name).await;
     }
@@ -263,7 +275,10 @@ async fn refusals(server: &Server) {
     let homeless = refusal(homeless.flexible_time_window(on_time()).target(target()).send().await);
     // moto: a missing group is a 500.
     assert_eq!(homeless.1, if server.is_moto() { 500 } else { 404 });
+}
 
+async fn validation(server: &Server) {
+    let client = server.client();
     let elsewhere = Target::builder().arn("not an arn").role_arn(ROLE).build().unwrap();
     let role = Target::builder().arn(FUNCTION).role_arn("not a role").build().unwrap();
     let no_json = Target::builder().arn(FUNCTION).role_arn(ROLE).input("{").build().unwrap();

@@ -1,0 +1,10 @@
+//! The crate `local`: a stand-in that is as AWS is, a stack for a test, and all of it for a person.
+
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod clients;
+mod fires;
+mod limits;
+mod moto;
+mod stack;
+mod up;
