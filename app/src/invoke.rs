@@ -87,12 +87,12 @@ pub struct Judge {
 /// What a first caller found instead of a run; shared with those who asked at the same moment.
 enum NoRun {
     Answer(Answer),
-    Failed(sqlx::Error),
+    Failed(Arc<sqlx::Error>),
 }
 
 impl From<sqlx::Error> for NoRun {
     fn from(error: sqlx::Error) -> Self {
-        Self::Failed(error)
+        Self::Failed(Arc::new(error))
     }
 }
 
@@ -111,7 +111,7 @@ impl Judge {
     ///
     /// # Errors
     /// The database's; nothing was decided then.
-    pub async fn judge(&self, fire: &Fire, now: DateTime<Utc>) -> sqlx::Result<Answer> {
+    pub async fn judge(&self, fire: &Fire, now: DateTime<Utc>) -> Result<Answer, Arc<sqlx::Error>> {
         let mut accepted = None;
         let key = (fire.workflow_id, fire.scheduled_time);
         let decided = self.runs.try_get_with(key, async {
@@ -124,20 +124,11 @@ impl Judge {
         match decided.await {
             Ok(run) if accepted == Some(run) => Ok(Answer::Accepted(run)),
             Ok(run) => Ok(Answer::Duplicate(run)),
-            Err(shared) => match Arc::try_unwrap(shared) {
-                Ok(NoRun::Answer(answer)) => Ok(answer),
-                Ok(NoRun::Failed(error)) => Err(error),
-                Err(shared) => told_again(&shared),
+            Err(shared) => match &*shared {
+                NoRun::Answer(answer) => Ok(*answer),
+                NoRun::Failed(error) => Err(error.clone()),
             },
         }
-    }
-}
-
-/// For those who waited for somebody else's decision: an error cannot be cloned, so it is retold.
-fn told_again(shared: &NoRun) -> sqlx::Result<Answer> {
-    match shared {
-        NoRun::Answer(answer) => Ok(*answer),
-        NoRun::Failed(error) => Err(sqlx::Error::Io(std::io::Error::other(error.to_string()))),
     }
 }
 

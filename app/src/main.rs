@@ -7,6 +7,7 @@ use app::audit::Edit;
 use app::config::{Config, database};
 use app::keys::{Kind, Role};
 use app::{App, api, field, keys};
+use clap::error::ErrorKind;
 use clap::{Args, Parser, Subcommand};
 use schedule::Clock;
 use tokio::net::TcpListener;
@@ -75,7 +76,14 @@ enum Keys {
 
 #[tokio::main]
 async fn main() -> ExitCode {
-    let cli = Cli::parse();
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(told) if !told.use_stderr() => told.exit(), // --help, --version
+        Err(wrong) => {
+            eprintln!("app: {}", in_a_sentence(&wrong));
+            return ExitCode::FAILURE;
+        }
+    };
     log();
     let done = match cli.command {
         Command::Serve(config) => serve(*config).await,
@@ -135,6 +143,18 @@ async fn create_key(
     tx.commit().await?;
     println!("{}", secret.reveal());
     Ok(())
+}
+
+/// What clap says on several lines, without its usage.
+fn in_a_sentence(wrong: &clap::Error) -> String {
+    let said = wrong.to_string();
+    let lines: Vec<&str> = said.lines().map(str::trim).take_while(|line| !line.is_empty()).collect();
+    let sentence = lines.join(" ");
+    let sentence = sentence.trim_start_matches("error: ");
+    match wrong.kind() {
+        ErrorKind::MissingRequiredArgument => format!("{sentence}; each can be set in the environment too"),
+        _ => sentence.to_owned(),
+    }
 }
 
 fn by_hand() -> Edit {

@@ -103,7 +103,7 @@ impl Gate {
             let mut connection = app.pool.acquire().await?;
             Ok(keys::verify(&mut connection, presented, app.clock.now()).await?.map(Caller::from))
         });
-        let Some(caller) = looked_up.await.map_err(shared)? else { return Err(self.refuse(app, peer)) };
+        let Some(caller) = looked_up.await? else { return Err(self.refuse(app, peer)) };
         if caller.kind != Kind::Scheduler
             && self.good.as_ref().is_some_and(|limiter| limiter.check_key(&caller.id).is_err())
         {
@@ -124,14 +124,6 @@ impl Gate {
             return Error::Later(StatusCode::TOO_MANY_REQUESTS, "rate_limited", detail, 60);
         }
         Error::unauthorized()
-    }
-}
-
-/// A lookup that several requests waited for cannot hand its error to all, so its kind is retold.
-fn shared(error: Arc<sqlx::Error>) -> Error {
-    match Arc::try_unwrap(error) {
-        Ok(error) => error.into(),
-        Err(error) => sqlx::Error::Io(std::io::Error::other(error.to_string())).into(),
     }
 }
 

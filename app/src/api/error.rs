@@ -7,6 +7,8 @@
 //! | the database is away or busy | the same, by the kind of error | 503, `Retry-After` |
 //! | anything unknown | `Error::Internal`, logged once here, never sent | 500 |
 
+use std::sync::Arc;
+
 use axum::Json;
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
@@ -67,6 +69,13 @@ impl Error {
         Self::Refused(StatusCode::UNAUTHORIZED, "unauthorized", "send a living key in X-API-Key".into())
     }
 
+    /// 408.
+    #[must_use]
+    pub fn timeout() -> Self {
+        let detail = "the request took too long; read again to see whether it was done";
+        Self::Refused(StatusCode::REQUEST_TIMEOUT, "request_timeout", detail.into())
+    }
+
     /// 409.
     #[must_use]
     pub fn conflict(code: &'static str, detail: &str) -> Self {
@@ -124,6 +133,13 @@ impl From<anyhow::Error> for Error {
 
 impl From<sqlx::Error> for Error {
     fn from(error: sqlx::Error) -> Self {
+        Arc::new(error).into()
+    }
+}
+
+/// Requests that waited for one decision share its error.
+impl From<Arc<sqlx::Error>> for Error {
+    fn from(error: Arc<sqlx::Error>) -> Self {
         if let Some(refusal) = error.as_database_error().and_then(|error| error.constraint()).and_then(by_constraint) {
             return refusal;
         }

@@ -40,6 +40,10 @@ pub enum IfMatch {
     Versions(Vec<i64>),
 }
 
+/// When the client's patience ends; a body that has not come by then is given up.
+#[derive(Clone, Copy)]
+pub struct Deadline(pub tokio::time::Instant);
+
 /// `traceparent`, as it came or a new one.
 pub struct Trace(pub String);
 
@@ -184,12 +188,18 @@ pub fn parse<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Error> {
     Ok(parsed)
 }
 
-/// The whole body, up to the limit.
+/// The whole body, up to the limit and before the request's deadline.
 ///
 /// # Errors
-/// 413, or 400 for a body that broke off.
+/// 413, 408, or 400 for a body that broke off.
 pub async fn read(request: Request) -> Result<Bytes, Error> {
-    to_bytes(request.into_body(), BODY_LIMIT).await.map_err(|error| {
+    let deadline = request.extensions().get::<Deadline>().copied();
+    let reading = to_bytes(request.into_body(), BODY_LIMIT);
+    let read = match deadline {
+        Some(Deadline(deadline)) => tokio::time::timeout_at(deadline, reading).await.map_err(|_| Error::timeout())?,
+        None => reading.await,
+    };
+    read.map_err(|error| {
         let error = error.into_inner();
         if error.is::<http_body_util::LengthLimitError>() {
             let detail = format!("the body is larger than {} KiB", BODY_LIMIT / 1024);

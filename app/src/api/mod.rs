@@ -20,11 +20,13 @@ use axum::http::StatusCode;
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
+use tokio::time::Instant;
 use utoipa::OpenApi as _;
 use utoipa_swagger_ui::SwaggerUi;
 
 use crate::App;
 use error::Error;
+use extract::Deadline;
 
 /// All routes. `{target}` is `{id}` or `{id}:verb`; the extractors split it.
 pub fn router(app: App) -> Router {
@@ -58,16 +60,14 @@ pub fn router(app: App) -> Router {
 ///
 /// A client that waits longer than the limit is told so; what it asked for goes on, and its edit is
 /// either committed whole or not at all. A panic is one request's failure, not the server's.
-async fn to_its_end(State(app): State<App>, request: Request, next: Next) -> Response {
-    let limit = Duration::from_millis(app.config.request_timeout_ms);
+async fn to_its_end(State(app): State<App>, mut request: Request, next: Next) -> Response {
+    let deadline = Instant::now() + Duration::from_millis(app.config.request_timeout_ms);
+    request.extensions_mut().insert(Deadline(deadline));
     let task = app.requests.spawn(next.run(request));
-    match tokio::time::timeout(limit, task).await {
+    match tokio::time::timeout_at(deadline, task).await {
         Ok(Ok(response)) => response,
         Ok(Err(panic)) => Error::Internal(anyhow::Error::new(panic)).into_response(),
-        Err(_) => {
-            let detail = "the request took too long; read the workflow to see whether it was done";
-            Error::Refused(StatusCode::REQUEST_TIMEOUT, "request_timeout", detail.into()).into_response()
-        }
+        Err(_) => Error::timeout().into_response(),
     }
 }
 

@@ -1,0 +1,233 @@
+//! A stack of its own for each story, with the words that the stories use.
+
+use std::net::SocketAddr;
+use std::ops::Deref;
+use std::time::Instant;
+
+use aws_sdk_scheduler::types::{FlexibleTimeWindow, FlexibleTimeWindowMode, Target};
+use chrono::{DateTime, Utc};
+use local::stack::{GROUP, Publishing, ROLE, RUNNER, Stack, StackOptions};
+use schedule::WorkflowId;
+use serde_json::Value;
+use sqlx::Row as _;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::task::JoinHandle;
+
+use crate::Api;
+
+/// A stack; ending it asserts that nothing is left to be done.
+pub struct Story(Stack);
+
+impl Deref for Story {
+    type Target = Stack;
+
+    fn deref(&self) -> &Stack {
+        &self.0
+    }
+}
+
+/// One row of the outbox.
+#[derive(Clone, Debug)]
+pub struct OutboxRow {
+    /// `upsert` or `delete`
+    pub op: String,
+    /// What the edit left for audit
+    pub payload: Value,
+}
+
+/// How it begins and ends.
+impl Story {
+    /// On the machine's clock.
+    pub async fn today() -> Self {
+        Self::with(StackOptions::default()).await
+    }
+
+    /// On a clock that stands still until the story sets it.
+    pub async fn at(now: &str) -> Self {
+        Self::with(StackOptions { now: Some(time(now)), ..StackOptions::default() }).await
+    }
+
+    /// On the machine's clock, with an app that is set up like this.
+    pub async fn with_app(app: fn(&mut app::Config)) -> Self {
+        Self::with(StackOptions { app, ..StackOptions::default() }).await
+    }
+
+    /// On the machine's clock, with a publisher that follows each edit by itself.
+    pub async fn with_daemon() -> Self {
+        Self::with(StackOptions { publishing: Publishing::Listening, ..StackOptions::default() }).await
+    }
+
+    /// With these options.
+    pub async fn with(options: StackOptions) -> Self {
+        Self(Stack::start(options).await.unwrap_or_else(|error| panic!("the stack does not start: {error:#}")))
+    }
+
+    /// Sets both clocks; nothing fires by it.
+    pub async fn now_is(&self, now: &str) {
+        self.set_clock(time(now)).await;
+    }
+
+    /// Publishes and runs what the story has left open, and asserts that nothing else is left.
+    pub async fn end(self) {
+        self.publish().await;
+        self.runs_end().await;
+        self.0.finish().await.unwrap_or_else(|error| panic!("{error:#}"));
+    }
+
+    /// Ends with work undone, because that is the story.
+    pub async fn end_early(mut self) {
+        self.0.accept_leftovers();
+        self.0.finish().await.unwrap_or_else(|error| panic!("{error:#}"));
+    }
+}
+
+/// Who calls.
+impl Story {
+    /// The team's editor.
+    pub fn editor(&self) -> Api {
+        Api::new(self.url(), &self.keys.editor)
+    }
+
+    /// An operator.
+    pub fn admin(&self) -> Api {
+        Api::new(self.url(), &self.keys.admin)
+    }
+
+    /// The runner's key.
+    pub fn scheduler_key(&self) -> Api {
+        Api::new(self.url(), &self.keys.scheduler)
+    }
+
+    /// The runner's key, at another instance of the app.
+    pub async fn runner_at_another_app(&mut self) -> Api {
+        let url = self.another_url().await;
+        Api::new(&url, &self.keys.scheduler)
+    }
+
+    /// The address of another instance of the app on the same database.
+    pub async fn another_url(&mut self) -> String {
+        self.0.another_app().await.unwrap_or_else(|error| panic!("no second app: {error:#}"))
+    }
+
+    /// The runner's key, at an app that reaches the database by a way that can be cut.
+    pub async fn runner_behind(&mut self, way: &Way) -> Api {
+        let dsn = way.dsn(&self.dsn());
+        let url = self.0.another_app_at(dsn).await.unwrap_or_else(|error| panic!("no second app: {error:#}"));
+        Api::new(&url, &self.keys.scheduler)
+    }
+}
+
+/// A look behind the API.
+impl Story {
+    /// Puts a schedule of a workflow into the stand-in that nobody knows of.
+    pub async fn create_orphan(&self, workflow: WorkflowId) {
+        let input = format!(r#"{{"workflow_id":{workflow},"scheduled_time":"<aws.scheduler.scheduled-time>"}}"#);
+        let target = Target::builder().arn(RUNNER).role_arn(ROLE).input(input).build();
+        let window = FlexibleTimeWindow::builder().mode(FlexibleTimeWindowMode::Off).build();
+        let created = self.scheduler.create_schedule().group_name(GROUP).name(format!("wf-{workflow}-dev"));
+        let created = created.schedule_expression("cron(0 * * * ? *)").flexible_time_window(window.expect("a window"));
+        created.target(target.expect("a target")).send().await.unwrap_or_else(|error| panic!("no orphan: {error:?}"));
+    }
+
+    /// A workflow's runs, newest first, as the API shows them.
+    pub async fn runs_of(&self, workflow: WorkflowId) -> Vec<Value> {
+        let listed = self.editor().get(&format!("/api/v1/schedules/{workflow}/runs?limit=200")).await.expect(200);
+        listed.json["items"].as_array().cloned().unwrap_or_default()
+    }
+
+    /// The only row of a query that counts.
+    pub async fn count(&self, query: &'static str) -> i64 {
+        sqlx::query_scalar(query).fetch_one(&self.pool).await.unwrap_or_else(|error| panic!("{query}: {error}"))
+    }
+
+    /// Does something to the database that no program does.
+    pub async fn execute(&self, statement: &'static str) {
+        let done = sqlx::raw_sql(statement).execute(&self.pool).await;
+        done.unwrap_or_else(|error| panic!("{statement}: {error}"));
+    }
+
+    /// Waits until a query counts this many.
+    pub async fn until(&self, query: &'static str, expected: i64) {
+        let began = Instant::now();
+        while self.count(query).await != expected {
+            assert!(began.elapsed().as_secs() < 20, "never {expected}: {query}");
+            tokio::time::sleep(std::time::Duration::from_millis(5)).await;
+        }
+    }
+
+    /// A workflow's outbox rows, oldest first.
+    pub async fn outbox(&self, workflow: WorkflowId) -> Vec<OutboxRow> {
+        let query = "SELECT op, payload FROM outbox_events WHERE aggregate_id = $1 ORDER BY id";
+        let rows = sqlx::query(query).bind(workflow.0).fetch_all(&self.pool).await;
+        let rows = rows.unwrap_or_else(|error| panic!("{query}: {error}"));
+        rows.iter().map(|row| OutboxRow { op: row.get("op"), payload: row.get("payload") }).collect()
+    }
+
+    /// Every row of a table as text.
+    pub async fn table(&self, query: &'static str) -> String {
+        let rows: Vec<String> =
+            sqlx::query_scalar(query).fetch_all(&self.pool).await.unwrap_or_else(|error| panic!("{query}: {error}"));
+        rows.join("\n")
+    }
+}
+
+fn time(text: &str) -> DateTime<Utc> {
+    text.parse().unwrap_or_else(|error| panic!("{text} is no time: {error}"))
+}
+
+/// A way to the database that can be cut.
+pub struct Way {
+    address: SocketAddr,
+    target: String,
+    passing: Option<JoinHandle<()>>,
+}
+
+impl Way {
+    /// Opens a way to where `dsn` leads.
+    pub async fn to(dsn: &str) -> Self {
+        let target = host_of(dsn).to_owned();
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap_or_else(|error| panic!("no port: {error}"));
+        let address = listener.local_addr().unwrap_or_else(|error| panic!("no address: {error}"));
+        let passing = Some(tokio::spawn(pass(listener, target.clone())));
+        Self { address, target, passing }
+    }
+
+    /// The same DSN, by this way.
+    pub fn dsn(&self, dsn: &str) -> String {
+        dsn.replace(&self.target, &self.address.to_string())
+    }
+
+    /// Cuts it: connections break, new ones are refused.
+    pub async fn cut(&mut self) {
+        if let Some(passing) = self.passing.take() {
+            passing.abort();
+            passing.await.err();
+        }
+    }
+
+    /// Opens it again.
+    pub async fn mend(&mut self) {
+        let listener =
+            TcpListener::bind(self.address).await.unwrap_or_else(|error| panic!("the port is gone: {error}"));
+        self.passing = Some(tokio::spawn(pass(listener, self.target.clone())));
+    }
+}
+
+/// Aborting it drops the set of connections, and so breaks them all.
+async fn pass(listener: TcpListener, target: String) {
+    let mut connections = tokio::task::JoinSet::new();
+    while let Ok((mut here, _)) = listener.accept().await {
+        let target = target.clone();
+        connections.spawn(async move {
+            if let Ok(mut there) = TcpStream::connect(target).await {
+                tokio::io::copy_bidirectional(&mut here, &mut there).await.ok();
+            }
+        });
+    }
+}
+
+/// `host:port` of a DSN.
+fn host_of(dsn: &str) -> &str {
+    let after_user = dsn.rsplit_once('@').map_or(dsn, |(_, rest)| rest);
+    after_user.split('/').next().unwrap_or(after_user)
+}

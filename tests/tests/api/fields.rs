@@ -1,0 +1,205 @@
+//! Every field of every body and query: a clear refusal that names it, and nothing is changed by it.
+
+use serde_json::{Value, json};
+use tests::Story;
+
+fn http(action: Value) -> Value {
+    let mut whole = json!({"type": "http", "method": "POST", "url": "https://a.example/hook"});
+    whole.as_object_mut().unwrap().extend(action.as_object().unwrap().clone());
+    json!({ "action": whole })
+}
+
+/// A field that is wrong, and how the refusal tells of it.
+fn wrong_workflows() -> Vec<(Value, &'static str, &'static str)> {
+    let long = "x".repeat(300);
+    vec![
+        (json!({"name": ""}), "invalid_field", "name"),
+        (json!({"name": "  "}), "invalid_field", "name"),
+        (json!({"name": " a"}), "invalid_field", "name"),
+        (json!({"name": "a\nb"}), "invalid_field", "name"),
+        (json!({"name": "a\u{0}b"}), "invalid_field", "name"),
+        (json!({"name": long}), "invalid_field", "name"),
+        (json!({"name": 1}), "invalid_field", "name"),
+        (json!({"name": null}), "invalid_field", "name"),
+        (json!({"description": "x".repeat(2_001)}), "invalid_field", "description"),
+        (json!({"description": "\u{7}"}), "invalid_field", "description"),
+        (json!({"description": ["a"]}), "invalid_field", "description"),
+        (json!({"cron_schedule": ""}), "wrong_field_count", "cron_schedule"),
+        (json!({"cron_schedule": "75 * * * *"}), "invalid_field", "cron_schedule"),
+        (json!({"cron_schedule": "* * * *"}), "wrong_field_count", "cron_schedule"),
+        (json!({"cron_schedule": "30 * * * * *"}), "sub_minute_unsupported", "cron_schedule"),
+        (json!({"cron_schedule": "0 0 30 2 *"}), "never_fires", "cron_schedule"),
+        (json!({"cron_schedule": "0 0 0 1 1 * 2001"}), "never_fires", "cron_schedule"),
+        (json!({"cron_schedule": "@reboot"}), "unsupported_macro", "cron_schedule"),
+        (json!({"cron_schedule": "rate(5 minutes)"}), "unsupported_expression", "cron_schedule"),
+        (json!({"cron_schedule": long}), "too_long", "cron_schedule"),
+        (json!({"cron_schedule": "* * * * *\u{0}"}), "invalid_field", "cron_schedule"),
+        (json!({"cron_schedule": 5}), "invalid_field", "cron_schedule"),
+        (json!({"timezone": "Mars/Phobos"}), "invalid_timezone", "timezone"),
+        (json!({"timezone": ""}), "invalid_timezone", "timezone"),
+        (json!({"timezone": long}), "invalid_timezone", "timezone"),
+        (json!({"timezone": 0}), "invalid_field", "timezone"),
+        (json!({"is_api": "yes"}), "invalid_field", "is_api"),
+        (json!({"action": "log"}), "invalid_field", "action"),
+        (json!({"action": {}}), "missing_field", "action.type"),
+        (json!({"action": {"type": "shell", "message": "rm"}}), "invalid_field", "action.type"),
+        (json!({"action": {"type": "log"}}), "missing_field", "action.message"),
+        (json!({"action": {"type": "log", "message": ""}}), "invalid_field", "action.message"),
+        (json!({"action": {"type": "log", "message": "a", "level": "b"}}), "unknown_field", "action.level"),
+        (json!({"action": {"type": "log", "message": "a\u{0}"}}), "invalid_field", "action.message"),
+        (http(json!({"method": "TRACE"})), "invalid_field", "action.method"),
+        (http(json!({"url": "a.example"})), "invalid_field", "action.url"),
+        (http(json!({"url": "file:///etc/passwd"})), "invalid_field", "action.url"),
+        (http(json!({"url": "https://user:secret@a.example"})), "invalid_field", "action.url"),
+        (http(json!({"url": "https://"})), "invalid_field", "action.url"),
+        (http(json!({"headers": {"Host": "b.example"}})), "invalid_field", "action.headers.Host"),
+        (http(json!({"headers": {"a b": "c"}})), "invalid_field", "action.headers.a b"),
+        (http(json!({"headers": {"a": "b\r\nc: d"}})), "invalid_field", "action.headers.a"),
+        (http(json!({"headers": {"a": null}})), "invalid_field", "action.headers.a"),
+        (http(json!({"headers": "a: b"})), "invalid_field", "action.headers"),
+        (http(json!({"body": {"a": ["\u{0}"]}})), "invalid_field", "action.body.a.0"),
+        (http(json!({"timeout": 5})), "unknown_field", "action.timeout"),
+        (json!({"starting_inputs": []}), "invalid_field", "starting_inputs"),
+        (json!({"starting_inputs": {"a": {"b": "\u{0}"}}}), "invalid_field", "starting_inputs.a.b"),
+        (json!({"starts_at": "tomorrow"}), "invalid_field", "starts_at"),
+        (json!({"starts_at": "0001-01-01T00:00:00Z"}), "invalid_field", "starts_at"),
+        (json!({"ends_at": 1_700_000_000}), "invalid_field", "ends_at"),
+        (json!({"starts_at": "2030-01-01T00:00:00Z", "ends_at": "2030-01-01T00:00:00Z"}), "invalid_field", "ends_at"),
+        (json!({"team_id": 999_999}), "unknown_team", "team_id"),
+        (json!({"team_id": "1"}), "invalid_field", "team_id"),
+        (json!({"state": "paused"}), "unknown_field", "state"),
+        (json!({"id": 7}), "unknown_field", "id"),
+        (json!({"Name": "a"}), "unknown_field", "Name"),
+    ]
+}
+
+#[tokio::test]
+async fn a_wrong_field_of_a_new_workflow_is_named_and_nothing_is_made() {
+    let s = Story::today().await;
+    let editor = s.editor();
+    for (wrong, code, field) in wrong_workflows() {
+        let mut body = json!({"name": "good", "action": {"type": "log", "message": "hi"}});
+        body.as_object_mut().unwrap().extend(wrong.as_object().unwrap().clone());
+        editor.post("/api/v1/workflows", &body).await.refused(400, code, Some(field));
+    }
+    assert_eq!(editor.get("/api/v1/workflows").await.expect(200).json["items"], json!([]));
+    s.end().await;
+}
+
+#[tokio::test]
+async fn a_missing_field_is_named() {
+    let s = Story::today().await;
+    let path = "/api/v1/workflows";
+    let action = json!({"type": "log", "message": "hi"});
+    s.editor().post(path, &json!({ "action": action })).await.refused(400, "missing_field", Some("name"));
+    s.editor().post(path, &json!({"name": "a"})).await.refused(400, "missing_field", Some("action"));
+    let orphan = json!({"name": "a", "action": action});
+    s.admin().post(path, &orphan).await.refused(400, "missing_field", Some("team_id"));
+    s.end().await;
+}
+
+#[tokio::test]
+async fn a_body_that_is_no_json_document_is_refused() {
+    let s = Story::today().await;
+    let post = |body: &'static str, kind: &'static str| {
+        let request = s.editor().request(reqwest::Method::POST, "/api/v1/workflows");
+        tests::answer(request.header("content-type", kind).body(body))
+    };
+    post("{\"name\":", "application/json").await.refused(400, "invalid_json", None);
+    post("", "application/json").await.refused(400, "invalid_json", None);
+    post("{} {}", "application/json").await.refused(400, "missing_field", Some("name"));
+    post("[]", "application/json").await.refused(400, "invalid_field", None);
+    post("name=a", "application/x-www-form-urlencoded").await.refused(415, "unsupported_media_type", None);
+    let twice = "{\"name\":\"a\",\"name\":\"b\"}";
+    post(twice, "application/json").await.refused(400, "duplicate_field", Some("name"));
+    let deep: &'static str = Box::leak(format!("{{\"starting_inputs\":{}", "[".repeat(100_000)).into_boxed_str());
+    assert_eq!(post(deep, "application/json").await.status, 400);
+    s.end().await;
+}
+
+#[tokio::test]
+async fn a_wrong_field_of_a_query_is_named() {
+    let s = Story::today().await;
+    let id = s.create("0 9 * * *", "UTC").await;
+    let cases = [
+        ("/api/v1/workflows?limit=0", "invalid_field", "limit"),
+        ("/api/v1/workflows?limit=201", "invalid_field", "limit"),
+        ("/api/v1/workflows?limit=many", "invalid_field", "limit"),
+        ("/api/v1/workflows?cursor=zzz", "invalid_cursor", "cursor"),
+        ("/api/v1/workflows?state=gone", "invalid_field", "state"),
+        ("/api/v1/workflows?sync=maybe", "invalid_field", "sync"),
+        ("/api/v1/workflows?team_id=x", "invalid_field", "team_id"),
+        ("/api/v1/workflows?q=%00", "invalid_field", "q"),
+        ("/api/v1/workflows?page=2", "unknown_field", "page"),
+        ("/api/v1/runs?state=done", "invalid_field", "state"),
+        ("/api/v1/runs?trigger=cron", "invalid_field", "trigger"),
+        ("/api/v1/runs?from=yesterday", "invalid_field", "from"),
+        ("/api/v1/runs?to=0000-01-01T00:00:00Z", "invalid_field", "to"),
+        ("/api/v1/runs?workflow_id=-", "invalid_field", "workflow_id"),
+        ("/api/v1/runs?cursor=%2F", "invalid_cursor", "cursor"),
+    ];
+    for (path, code, field) in cases {
+        s.editor().get(path).await.refused(400, code, Some(field));
+    }
+    let occurrences = format!("/api/v1/schedules/{id}/occurrences");
+    s.editor().get(&format!("{occurrences}?decision=no")).await.refused(400, "invalid_field", Some("decision"));
+    s.editor().get(&format!("{occurrences}?state=no")).await.refused(400, "unknown_field", Some("state"));
+    s.editor().patch(&format!("/api/v1/workflows/{id}?wait=26"), &json!({})).await.refused(
+        400,
+        "invalid_field",
+        Some("wait"),
+    );
+    s.end().await;
+}
+
+#[tokio::test]
+async fn a_wrong_field_of_a_team_or_a_key_is_named() {
+    let s = Story::today().await;
+    let admin = s.admin();
+    admin.post("/api/v1/teams", &json!({"name": ""})).await.refused(400, "invalid_field", Some("name"));
+    admin.post("/api/v1/teams", &json!({"title": "a"})).await.refused(400, "unknown_field", Some("title"));
+    admin.post("/api/v1/teams", &json!({"name": "a"})).await.expect(201);
+    admin.post("/api/v1/teams", &json!({"name": "a"})).await.refused(409, "name_taken", None);
+    let team = s.keys.team_id;
+    let cases = [
+        (json!({"name": "k"}), "missing_field", "kind"),
+        (json!({"name": "k", "kind": "root"}), "invalid_field", "kind"),
+        (json!({"name": "k", "kind": "team"}), "missing_field", "team_id"),
+        (json!({"name": "k", "kind": "team", "team_id": team}), "missing_field", "role"),
+        (json!({"name": "k", "kind": "team", "team_id": team, "role": "owner"}), "invalid_field", "role"),
+        (json!({"name": "k", "kind": "team", "team_id": 999_999, "role": "editor"}), "unknown_team", "team_id"),
+        (json!({"name": "k", "kind": "admin", "team_id": team}), "invalid_field", "team_id"),
+        (json!({"name": "k", "kind": "scheduler", "role": "viewer"}), "invalid_field", "role"),
+        (json!({"name": "", "kind": "admin"}), "invalid_field", "name"),
+        (json!({"name": "k", "kind": "admin", "key": "mine"}), "unknown_field", "key"),
+    ];
+    for (body, code, field) in cases {
+        admin.post("/api/v1/keys", &body).await.refused(400, code, Some(field));
+    }
+    s.end().await;
+}
+
+#[tokio::test]
+async fn a_wrong_field_of_a_fire_is_named() {
+    let s = Story::today().await;
+    let scheduler = s.scheduler_key();
+    let path = "/api/v1/cron/workflows/1:invoke";
+    let time = "2026-03-02T09:00:00Z";
+    let cases = [
+        (json!({}), "scheduled_time"),
+        (json!({"scheduled_time": "<aws.scheduler.scheduled-time>"}), "scheduled_time"),
+        (json!({"scheduled_time": "now"}), "scheduled_time"),
+        (json!({"scheduled_time": 5}), "scheduled_time"),
+        (json!({"scheduled_time": "2026-03-02T23:59:60Z"}), "scheduled_time"),
+        (json!({"scheduled_time": time, "revision": "x"}), "revision"),
+        (json!({"scheduled_time": time, "attempt": "first"}), "attempt"),
+        (json!({"scheduled_time": time, "execution_id": "\u{0}"}), "execution_id"),
+        (json!({"scheduled_time": time, "workflow_id": 2}), "workflow_id"),
+    ];
+    for (body, field) in cases {
+        scheduler.post(path, &body).await.refused(400, "invalid_field", Some(field));
+    }
+    let with_more = json!({"scheduled_time": time, "shoe_size": 44});
+    scheduler.post(path, &with_more).await.refused(410, "workflow_gone", None);
+    s.end().await;
+}

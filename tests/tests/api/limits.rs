@@ -1,0 +1,108 @@
+//! Limits: large, slow and too many requests are refused; the others do not feel them.
+
+use std::io::ErrorKind;
+use std::time::Duration;
+
+use reqwest::Method;
+use serde_json::json;
+use tests::{Api, Story};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::TcpStream;
+use tokio::time::Instant;
+
+#[tokio::test]
+async fn a_body_of_more_than_256_kib_is_refused() {
+    let s = Story::today().await;
+    let body = json!({"name": "a", "starting_inputs": {"a": "x".repeat(256 * 1024)}, "action": {}});
+    s.editor().post("/api/v1/workflows", &body).await.refused(413, "body_too_large", None);
+    let allowed = json!({"name": "a", "starting_inputs": {"a": "x".repeat(200 * 1024)},
+                         "action": {"type": "log", "message": "hi"}});
+    s.editor().post("/api/v1/workflows", &allowed).await.expect(201);
+    s.end().await;
+}
+
+#[tokio::test]
+async fn headers_of_more_than_16_kib_are_refused() {
+    let s = Story::today().await;
+    let request = s.editor().request(Method::GET, "/api/v1/workflows").header("x-large", "x".repeat(20 * 1024));
+    assert_eq!(tests::answer(request).await.status, 431);
+    s.end().await;
+}
+
+#[tokio::test]
+async fn unknown_keys_are_limited_by_address_and_living_keys_are_not() {
+    let s = Story::with_app(|config| config.bad_keys_per_min = 5).await;
+    let stranger = Api::new(s.url(), "cb_000000000000_AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA");
+    for _ in 0..5 {
+        stranger.get("/api/v1/runs").await.refused(401, "unauthorized", None);
+    }
+    let limited = stranger.get("/api/v1/runs").await;
+    limited.refused(429, "rate_limited", None);
+    assert!(limited.headers.contains_key("retry-after"));
+    s.editor().get("/api/v1/runs").await.expect(200);
+    s.scheduler_key().post("/api/v1/cron/workflows/1:invoke", &json!({})).await.expect(400);
+    s.end().await;
+}
+
+#[tokio::test]
+async fn a_key_s_requests_are_limited_and_a_scheduler_key_s_are_not() {
+    let s = Story::with_app(|config| config.key_requests_per_sec = 5).await;
+    let mut limited = 0;
+    for _ in 0..12 {
+        limited += u32::from(s.editor().get("/api/v1/runs").await.status == 429);
+    }
+    assert!(limited > 0, "twelve requests in a moment passed a limit of five a second");
+    for _ in 0..12 {
+        s.scheduler_key().post("/api/v1/cron/workflows/1:invoke", &json!({})).await.expect(400);
+    }
+    s.end().await;
+}
+
+#[tokio::test]
+async fn slow_clients_lose_their_connection_and_nobody_else_feels_them() {
+    let s = Story::with_app(|config| config.header_timeout_ms = 1_500).await;
+    let address = s.url().strip_prefix("http://").unwrap().to_owned();
+    let mut slow = Vec::new();
+    for i in 0..200 {
+        let mut stream = TcpStream::connect(&address).await.unwrap();
+        // Half a request line, half a header, or nothing at all.
+        let beginning = ["GET /api", "GET /healthz HTTP/1.1\r\nhost: a\r\nx-slow: ", ""][i % 3];
+        stream.write_all(beginning.as_bytes()).await.unwrap();
+        slow.push(stream);
+    }
+    let mut latencies = Vec::new();
+    let api = Api::without_key(s.url());
+    for _ in 0..100 {
+        let sent = Instant::now();
+        api.get("/healthz").await.expect(200);
+        latencies.push(sent.elapsed());
+    }
+    latencies.sort();
+    assert!(latencies[98] < Duration::from_millis(200), "p99 {:?} beside 200 slow clients", latencies[98]);
+    for mut stream in slow {
+        let mut rest = Vec::new();
+        let ended = tokio::time::timeout(Duration::from_secs(10), stream.read_to_end(&mut rest)).await;
+        let ended = ended.expect("a slow client keeps its connection for ever");
+        assert!(ended.is_ok() || ended.is_err_and(|error| error.kind() == ErrorKind::ConnectionReset));
+    }
+    s.end().await;
+}
+
+#[tokio::test]
+async fn a_body_that_never_comes_is_given_up() {
+    let s = Story::with_app(|config| config.request_timeout_ms = 500).await;
+    let address = s.url().strip_prefix("http://").unwrap();
+    let mut stream = TcpStream::connect(address).await.unwrap();
+    let head = format!(
+        "POST /api/v1/workflows HTTP/1.1\r\nhost: a\r\nx-api-key: {}\r\ncontent-type: application/json\r\n\
+         content-length: 100\r\n\r\n{{",
+        s.keys.admin
+    );
+    stream.write_all(head.as_bytes()).await.unwrap();
+    let mut answer = String::new();
+    let read = tokio::time::timeout(Duration::from_secs(10), stream.read_to_string(&mut answer)).await;
+    read.expect("the server waits for ever").unwrap();
+    assert!(answer.starts_with("HTTP/1.1 408"), "{answer}");
+    assert!(answer.contains("request_timeout"));
+    s.end().await;
+}

@@ -1,0 +1,11 @@
+//! The API as a client meets it: what it answers, what it refuses, and who may ask.
+
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod fields;
+mod limits;
+mod matrix;
+mod openapi;
+mod patches;
+mod secrets;
+mod tenants;

@@ -1,0 +1,29 @@
+//! The API's description is generated from the code, checked in, and served.
+
+use app::api::openapi::Api as Description;
+use tests::Story;
+use utoipa::OpenApi as _;
+
+#[test]
+fn the_checked_in_openapi_is_the_code_s() {
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/openapi.json");
+    let generated = Description::openapi().to_pretty_json().unwrap() + "\n";
+    if std::env::var_os("UPDATE_OPENAPI").is_some() {
+        std::fs::write(path, &generated).unwrap();
+    }
+    let checked_in = std::fs::read_to_string(path).unwrap_or_default();
+    assert!(generated == checked_in, "docs/openapi.json is stale: run `make openapi` and commit it");
+}
+
+#[tokio::test]
+async fn the_description_and_its_page_are_served_without_a_key() {
+    let s = Story::today().await;
+    let api = tests::Api::without_key(s.url());
+    let served = api.get("/openapi.json").await.expect(200).json;
+    assert_eq!(served, serde_json::to_value(Description::openapi()).unwrap());
+    assert!(served["openapi"].as_str().unwrap().starts_with("3.1"));
+    let page = api.get("/docs/").await.expect(200);
+    assert!(page.text.contains("swagger-ui"));
+    assert!(!page.text.contains("https://"), "the page must need nothing from elsewhere");
+    s.end().await;
+}

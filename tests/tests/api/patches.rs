@@ -1,0 +1,141 @@
+//! Edits: two media types, If-Match, and what bumps what.
+
+use schedule::WorkflowId;
+use serde_json::json;
+use tests::Story;
+
+#[tokio::test]
+async fn application_json_replaces_what_is_sent_and_a_null_is_as_if_absent() {
+    let s = Story::today().await;
+    let id = s.create("0 9 * * *", "Europe/Paris").await;
+    let path = format!("/api/v1/workflows/{id}");
+    let patch = json!({"cron_schedule": null, "timezone": "Asia/Tokyo", "starting_inputs": {"a": 1}});
+    let read = s.editor().patch(&path, &patch).await.expect(200).json;
+    assert_eq!((&read["cron_schedule"], &read["timezone"]), (&json!("0 9 * * *"), &json!("Asia/Tokyo")));
+    let read = s.editor().patch(&path, &json!({"starting_inputs": {"b": 2}})).await.expect(200).json;
+    assert_eq!(read["starting_inputs"], json!({"b": 2}), "a value replaces whole");
+    s.end().await;
+}
+
+#[tokio::test]
+async fn merge_patch_is_rfc_7396_and_null_restores_the_default() {
+    let s = Story::today().await;
+    let id = s.create("0 9 * * *", "Europe/Paris").await;
+    let path = format!("/api/v1/workflows/{id}");
+    s.editor().merge(&path, &json!({"starting_inputs": {"a": 1, "b": {"c": 2}}})).await.expect(200);
+    let read = s.editor().merge(&path, &json!({"starting_inputs": {"a": null, "b": {"d": 3}}})).await.expect(200).json;
+    assert_eq!(read["starting_inputs"], json!({"b": {"c": 2, "d": 3}}));
+    let read = s.editor().merge(&path, &json!({"timezone": null, "starting_inputs": null})).await.expect(200).json;
+    assert_eq!((&read["timezone"], &read["starting_inputs"]), (&json!(null), &json!({})));
+    s.editor().merge(&path, &json!({"name": null})).await.refused(400, "missing_field", Some("name"));
+    s.editor().merge(&path, &json!({"action": null})).await.refused(400, "missing_field", Some("action"));
+    s.editor().merge(&path, &json!({"team_id": 5})).await.refused(400, "immutable_field", Some("team_id"));
+    s.end().await;
+}
+
+#[tokio::test]
+async fn an_edit_of_another_version_than_the_one_seen_is_refused() {
+    let s = Story::today().await;
+    let id = s.create("0 9 * * *", "UTC").await;
+    let path = format!("/api/v1/workflows/{id}");
+    let etag = s.editor().get(&path).await.expect(200).headers["etag"].to_str().unwrap().to_owned();
+    assert_eq!(etag, "\"1\"");
+    let patch = |tag: &str, name: &str| {
+        let request = s.editor().request(reqwest::Method::PATCH, &path).header("if-match", tag);
+        tests::answer(request.json(&json!({ "name": name })))
+    };
+    patch(&etag, "second").await.expect(200);
+    for stale in ["\"1\"", "W/\"2\"", "garbage", ""] {
+        patch(stale, "third").await.refused(412, "version_mismatch", None);
+    }
+    patch("\"1\", \"2\"", "third").await.expect(200);
+    patch("*", "fourth").await.expect(200);
+    assert_eq!(s.editor().patch(&path, &json!({"name": "fifth"})).await.expect(200).json["version"], 5);
+    s.end().await;
+}
+
+#[tokio::test]
+async fn only_a_change_of_timing_or_state_raises_the_revision_and_enqueues() {
+    let s = Story::today().await;
+    let id = s.create("0 9 * * *", "UTC").await;
+    let path = format!("/api/v1/workflows/{id}");
+    let steps = [
+        (json!({}), 1, 1, 1),
+        (json!({"cron_schedule": "0 9 * * *"}), 1, 1, 1),
+        (json!({"cron_schedule": "00 09 * * *"}), 1, 1, 1),
+        (json!({"description": "books"}), 2, 1, 1),
+        (json!({"is_api": true}), 3, 1, 1),
+        (json!({"cron_schedule": "0 10 * * *"}), 4, 2, 2),
+        (json!({"timezone": "Europe/Paris"}), 5, 3, 3),
+        (json!({"starts_at": "2030-01-01T00:00:00Z"}), 6, 4, 4),
+        (json!({"starts_at": "2030-01-01T01:00:00+01:00"}), 6, 4, 4),
+    ];
+    for (patch, version, revision, rows) in steps {
+        let read = s.editor().patch(&path, &patch).await.expect(200).json;
+        assert_eq!((&read["version"], &read["revision"]), (&json!(version), &json!(revision)), "{patch}");
+        assert_eq!(s.outbox_rows(id).await, rows, "{patch}");
+    }
+    s.end().await;
+}
+
+#[tokio::test]
+async fn a_workflow_that_never_had_a_cron_stays_at_revision_0() {
+    let s = Story::today().await;
+    let body = json!({"name": "by hand", "action": {"type": "log", "message": "hi"}});
+    let made = s.editor().post("/api/v1/workflows", &body).await.expect(201);
+    let path = format!("/api/v1/workflows/{}", made.id());
+    assert_eq!(made.json["sync"]["status"], "none");
+    s.editor().patch(&path, &json!({"timezone": "Europe/Paris"})).await.expect(200);
+    s.editor().act(&format!("{path}:pause")).await.expect(200);
+    let read = s.editor().act(&format!("{path}:resume")).await.expect(200).json;
+    assert_eq!((&read["revision"], &read["version"]), (&json!(0), &json!(4)));
+    assert_eq!(s.outbox_rows(WorkflowId(made.id())).await, 0);
+    let read = s.editor().patch(&path, &json!({"cron_schedule": "@daily"})).await.expect(200).json;
+    assert_eq!((&read["revision"], &read["cron_schedule"]), (&json!(1), &json!("0 0 * * *")));
+    s.end().await;
+}
+
+#[tokio::test]
+async fn an_archived_workflow_is_final_and_its_name_is_free() {
+    let s = Story::today().await;
+    let id = s.create("0 9 * * *", "UTC").await;
+    let path = format!("/api/v1/workflows/{id}");
+    let name = s.editor().get(&path).await.json["name"].clone();
+    let again = json!({"name": name, "action": {"type": "log", "message": "hi"}});
+    s.editor().post("/api/v1/workflows", &again).await.refused(409, "name_taken", None);
+    assert_eq!(s.editor().act(&format!("{path}:archive")).await.expect(200).json["state"], "archived");
+    let second = s.editor().act(&format!("{path}:archive")).await.expect(200).json;
+    assert_eq!(second["version"], 2, "a second archive changes nothing");
+    s.editor().patch(&path, &json!({"name": "x"})).await.refused(409, "archived", None);
+    s.editor().act(&format!("{path}:pause")).await.refused(409, "archived", None);
+    s.editor().act(&format!("{path}:resume")).await.refused(409, "archived", None);
+    let anew = s.editor().post("/api/v1/workflows", &again).await.expect(201);
+    assert_ne!(anew.id(), id.0, "a re-created name is a new id");
+    s.publish().await;
+    assert_eq!(s.schedule(id), "none");
+    s.end().await;
+}
+
+#[tokio::test]
+async fn pages_hold_every_workflow_once_whatever_is_edited_meanwhile() {
+    let s = Story::today().await;
+    for _ in 0..7 {
+        s.create("0 9 * * *", "UTC").await;
+    }
+    let (mut seen, mut path) = (Vec::new(), "/api/v1/workflows?limit=3".to_owned());
+    loop {
+        let page = s.editor().get(&path).await.expect(200).json;
+        let ids: Vec<i64> = page["items"].as_array().unwrap().iter().map(|item| item["id"].as_i64().unwrap()).collect();
+        s.editor().patch(&format!("/api/v1/workflows/{}", ids[0]), &json!({"description": "moved"})).await.expect(200);
+        seen.extend(ids);
+        let Some(cursor) = page["next_cursor"].as_str() else { break };
+        path = format!("/api/v1/workflows?limit=3&cursor={cursor}");
+    }
+    assert_eq!(seen.len(), 7);
+    assert!(seen.is_sorted());
+    let found = s.editor().get("/api/v1/workflows?q=MOVED&state=active&sync=pending").await.expect(200).json;
+    assert_eq!(found["items"].as_array().unwrap().len(), 3);
+    s.publish().await;
+    assert_eq!(s.editor().get("/api/v1/workflows?sync=pending").await.json["items"], json!([]));
+    s.end().await;
+}

@@ -1,0 +1,230 @@
+//! `:invoke`: one run for each time, whoever asks, how often, and in whatever spelling.
+
+use futures::future::join_all;
+use serde_json::{Value, json};
+use tests::{Story, Way};
+
+const NINE: [&str; 5] = [
+    "2026-03-02T09:00:00Z",
+    "2026-03-02T09:00:00.000Z",
+    "2026-03-02T09:00:00+00:00",
+    "2026-03-02T11:00:00+02:00",
+    "2026-03-02t09:00:41z",
+];
+
+fn path(wf: impl std::fmt::Display) -> String {
+    format!("/api/v1/cron/workflows/{wf}:invoke")
+}
+
+fn fire(time: &str) -> Value {
+    json!({"scheduled_time": time, "execution_id": "e-1", "attempt": "1"})
+}
+
+#[tokio::test]
+async fn a_time_in_five_spellings_to_two_instances_is_one_run() {
+    let mut s = Story::at("2026-03-02T08:59:00Z").await;
+    let second = s.runner_at_another_app().await;
+    let wf = s.create("0 9 * * *", "UTC").await;
+    s.publish().await;
+    s.now_is("2026-03-02T09:00:05Z").await;
+    let first = s.scheduler_key().post(&path(wf), &fire(NINE[0])).await.expect(202).json;
+    assert_eq!(first["accepted"], true);
+    for api in [s.scheduler_key(), second] {
+        for spelling in NINE {
+            let again = api.post(&path(wf), &fire(spelling)).await.expect(200).json;
+            assert_eq!(again, json!({"accepted": false, "reason": "duplicate", "run_id": first["run_id"]}));
+        }
+    }
+    assert_eq!(s.count("SELECT count(*) FROM runs").await, 1);
+    s.end().await;
+}
+
+#[tokio::test]
+async fn a_hundred_calls_at_once_to_two_instances_give_one_202() {
+    let mut s = Story::at("2026-03-02T08:59:00Z").await;
+    let second = s.runner_at_another_app().await;
+    let wf = s.create("0 9 * * *", "UTC").await;
+    s.publish().await;
+    s.now_is("2026-03-02T09:00:05Z").await;
+    let apis = [s.scheduler_key(), second];
+    let calls = (0..100).map(|i| {
+        let (api, spelling, path) = (apis[i % 2].clone(), NINE[i % 5], path(wf));
+        async move { api.post(&path, &fire(spelling)).await }
+    });
+    let answers = join_all(calls).await;
+    let accepted: Vec<_> = answers.iter().filter(|answer| answer.status == 202).collect();
+    assert_eq!(accepted.len(), 1);
+    let run = &accepted[0].json["run_id"];
+    assert!(answers.iter().all(|answer| &answer.json["run_id"] == run), "all name the one run");
+    assert_eq!(answers.iter().filter(|answer| answer.status == 200).count(), 99);
+    assert_eq!(s.count("SELECT count(*) FROM occurrences").await, 1);
+    s.end().await;
+}
+
+#[tokio::test]
+async fn each_case_has_its_answer_and_its_row() {
+    let s = Story::at("2026-03-02T08:30:00Z").await;
+    let wf = s.create("0 * * * *", "UTC").await;
+    s.now_is("2026-03-02T12:00:10Z").await;
+    let invoke = async |time: &str| {
+        let answer = s.scheduler_key().post(&path(wf), &fire(time)).await;
+        (answer.status, answer.json["reason"].as_str().or(answer.json["code"].as_str()).map(str::to_owned))
+    };
+    let said = |status: u16, word: &str| (status, Some(word.to_owned()));
+    assert_eq!(invoke("2026-03-02T12:06:00Z").await, said(503, "clock_skew"));
+    assert_eq!(invoke("2026-03-02T11:30:00Z").await, said(200, "not_due"), "the cron does not name it");
+    assert_eq!(invoke("2026-03-02T08:00:00Z").await, said(200, "not_due"), "before the first version");
+    assert_eq!(invoke("2026-03-02T12:00:00Z").await, (202, None));
+    assert_eq!(invoke("2026-03-02T12:00:00Z").await, said(200, "duplicate"));
+    assert_eq!(s.occurrences(wf).await, "2026-03-02T12:00Z fired");
+
+    s.now_is("2026-03-03T13:00:00Z").await;
+    assert_eq!(invoke("2026-03-02T11:00:00Z").await, said(200, "too_old"));
+    assert_eq!(invoke("2026-03-02T11:00:00Z").await, said(200, "too_old"));
+    assert_eq!(s.occurrences(wf).await, "2026-03-02T11:00Z missed\n2026-03-02T12:00Z fired");
+
+    s.editor().post(&format!("/api/v1/workflows/{wf}:pause"), &json!({"reason": "audit"})).await.expect(200);
+    assert_eq!(invoke("2026-03-03T12:00:00Z").await, said(200, "paused"), "owed, but paused now");
+    let decided = "2026-03-02T11:00Z missed\n2026-03-02T12:00Z fired\n2026-03-03T12:00Z skipped_paused";
+    assert_eq!(s.occurrences(wf).await, decided);
+    s.now_is("2026-03-03T15:00:00Z").await;
+    assert_eq!(invoke("2026-03-03T14:00:00Z").await, said(200, "paused"), "paused at that time: nothing was owed");
+    assert_eq!(s.occurrences(wf).await, decided, "what was not owed has no row");
+    s.editor().act(&format!("/api/v1/workflows/{wf}:resume")).await.expect(200);
+    assert_eq!(invoke("2026-03-03T14:00:00Z").await, said(200, "paused"), "still: paused at that time");
+    assert_eq!(invoke("2026-03-03T12:00:00Z").await, said(200, "paused"), "a decision is repeated");
+    s.end().await;
+}
+
+#[tokio::test]
+async fn a_fire_is_judged_by_the_schedule_in_force_at_its_time() {
+    let s = Story::at("2026-03-02T08:30:00Z").await;
+    let wf = s.create("0 * * * *", "UTC").await;
+    s.now_is("2026-03-02T09:30:00Z").await;
+    s.edit(wf, json!({"cron_schedule": "15 * * * *"})).await;
+    s.now_is("2026-03-02T10:20:00Z").await;
+    let invoke = async |time: &str, revision: i64| {
+        let body = json!({"scheduled_time": time, "revision": revision});
+        s.scheduler_key().post(&path(wf), &body).await
+    };
+    invoke("2026-03-02T09:00:00Z", 1).await.expect(202);
+    let stale = invoke("2026-03-02T10:00:00Z", 1).await.expect(200).json;
+    assert_eq!(stale["reason"], "stale_revision");
+    let refused = invoke("2026-03-02T10:00:00Z", 2).await.expect(200).json;
+    assert_eq!(refused["reason"], "not_due");
+    invoke("2026-03-02T10:15:00Z", 1).await.expect(202);
+    let metrics = s.admin().get("/metrics").await.text;
+    assert!(metrics.contains("cronbox_fires_disagree_total 1"), "{metrics}");
+    s.end().await;
+}
+
+#[tokio::test]
+async fn a_window_is_owed_from_its_start_and_not_at_its_end() {
+    let s = Story::at("2026-03-02T08:30:00Z").await;
+    let body = json!({"name": "w", "cron_schedule": "0 * * * *", "action": {"type": "log", "message": "hi"},
+                      "starts_at": "2026-03-02T10:00:00Z", "ends_at": "2026-03-02T12:00:00Z"});
+    let made = s.editor().post("/api/v1/workflows", &body).await.expect(201);
+    assert_eq!(made.json["next_fire_at"], "2026-03-02T10:00:00Z");
+    s.now_is("2026-03-02T12:30:00Z").await;
+    for (hour, status) in [(9, 200), (10, 202), (11, 202), (12, 200)] {
+        let answer = s.scheduler_key().post(&path(made.id()), &fire(&format!("2026-03-02T{hour:02}:00:00Z"))).await;
+        assert_eq!(answer.status, status, "{hour}: {answer:?}");
+        assert!(status == 202 || answer.json["reason"] == "outside_window", "{answer:?}");
+    }
+    s.end().await;
+}
+
+#[tokio::test]
+async fn the_invoke_of_a_deleted_workflow_heals_its_orphan() {
+    let s = Story::at("2026-03-02T08:30:00Z").await;
+    let wf = s.create("0 * * * *", "UTC").await;
+    s.publish().await;
+    s.delete(wf).await;
+    s.publish().await;
+    assert_eq!(s.schedule(wf), "none");
+    // A request of before the delete arrives late: the schedule is there again, and nobody knows.
+    s.create_orphan(wf).await;
+    assert_eq!(s.schedule(wf), "cron(0 * * * ? *) UTC ENABLED");
+    s.clock_to("2026-03-02T09:00:30Z").await;
+    s.publish().await;
+    assert_eq!(s.schedule(wf), "none", "the orphan has removed itself by firing");
+    s.end().await;
+}
+
+#[tokio::test]
+async fn a_never_seen_id_is_gone_and_is_left_to_the_sweep() {
+    let s = Story::at("2026-03-02T09:00:00Z").await;
+    s.scheduler_key().post(&path(4711), &fire(NINE[0])).await.refused(410, "workflow_gone", None);
+    assert_eq!(s.count("SELECT count(*) FROM outbox_events").await, 0);
+    s.end().await;
+}
+
+#[tokio::test]
+async fn an_archived_workflow_is_gone_but_its_runs_are_still_told() {
+    let mut s = Story::at("2026-03-02T08:30:00Z").await;
+    let wf = s.create("0 * * * *", "UTC").await;
+    s.now_is("2026-03-02T10:00:05Z").await;
+    let run = s.scheduler_key().post(&path(wf), &fire(NINE[0])).await.expect(202).json["run_id"].clone();
+    s.editor().act(&format!("/api/v1/workflows/{wf}:archive")).await.expect(200);
+    assert_eq!(s.scheduler_key().post(&path(wf), &fire(NINE[0])).await.expect(200).json["run_id"], run);
+    let second = s.runner_at_another_app().await;
+    assert_eq!(second.post(&path(wf), &fire(NINE[0])).await.expect(200).json["run_id"], run);
+    s.scheduler_key().post(&path(wf), &fire("2026-03-02T10:00:00Z")).await.refused(410, "workflow_gone", None);
+    s.end().await;
+}
+
+#[tokio::test]
+async fn a_failed_decision_is_not_remembered_as_a_duplicate() {
+    let s = Story::at("2026-03-02T08:30:00Z").await;
+    let wf = s.create("0 * * * *", "UTC").await;
+    s.publish().await;
+    s.now_is("2026-03-02T09:00:05Z").await;
+    // The run cannot be written: the transaction fails after the occurrence was.
+    s.execute("ALTER TABLE runs RENAME TO runs_away").await;
+    s.scheduler_key().post(&path(wf), &fire(NINE[0])).await.expect(500);
+    assert_eq!(s.count("SELECT count(*) FROM occurrences").await, 0);
+    s.execute("ALTER TABLE runs_away RENAME TO runs").await;
+    s.scheduler_key().post(&path(wf), &fire(NINE[0])).await.expect(202);
+    s.end().await;
+}
+
+#[tokio::test]
+async fn a_client_that_hangs_up_cancels_no_transaction() {
+    let s = Story::at("2026-03-02T08:30:00Z").await;
+    let wf = s.create("0 * * * *", "UTC").await;
+    s.publish().await;
+    s.now_is("2026-03-02T09:00:05Z").await;
+    // The workflow's row is held, so the decision waits while its client goes away.
+    let mut holder = db::begin(&s.pool).await.unwrap();
+    sqlx::query("SELECT 1 FROM workflows WHERE id = $1 FOR UPDATE").bind(wf.0).execute(&mut *holder).await.unwrap();
+    let (api, path) = (s.scheduler_key(), path(wf));
+    let call = tokio::spawn(async move { api.post(&path, &fire(NINE[0])).await });
+    s.until("SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database()", 1)
+        .await;
+    call.abort();
+    assert!(call.await.unwrap_err().is_cancelled());
+    holder.rollback().await.unwrap();
+    s.until("SELECT count(*) FROM runs", 1).await;
+    s.end().await;
+}
+
+#[tokio::test]
+async fn while_the_database_is_away_the_answer_is_503_and_nothing_runs() {
+    let mut s = Story::at("2026-03-02T08:30:00Z").await;
+    let mut way = Way::to(&s.dsn()).await;
+    let runner = s.runner_behind(&way).await;
+    let wf = s.create("0 * * * *", "UTC").await;
+    s.now_is("2026-03-02T09:00:05Z").await;
+    runner.post(&path(wf), &fire("2026-03-02T08:59:00Z")).await.expect(200);
+    way.cut().await;
+    let away = runner.post(&path(wf), &fire(NINE[0])).await;
+    away.refused(503, "database_unavailable", None);
+    assert!(away.headers.contains_key("retry-after"));
+    runner.get("/readyz").await.refused(503, "database_unavailable", None);
+    runner.get("/healthz").await.expect(200);
+    assert_eq!(s.count("SELECT count(*) FROM runs").await, 0);
+    way.mend().await;
+    runner.post(&path(wf), &fire(NINE[0])).await.expect(202);
+    runner.get("/readyz").await.expect(200);
+    s.end().await;
+}

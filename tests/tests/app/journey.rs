@@ -1,0 +1,126 @@
+//! The whole journey: an edit, its outbox row, the publisher, the schedule, the fire, the runner, the run.
+
+use schedule::WorkflowId;
+use serde_json::{Value, json};
+use tests::Story;
+
+#[tokio::test]
+async fn a_workflow_runs_when_its_cron_says_so() {
+    let s = Story::at("2026-03-27T12:00:00Z").await;
+    let wf = s.create("0 9 * * *", "Europe/Paris").await;
+    let read = s.workflow(wf).await;
+    assert_eq!(read["sync"]["status"], "pending");
+    assert_eq!(read["next_fire_at"], "2026-03-28T08:00:00Z");
+
+    s.publish().await;
+    assert_eq!(s.workflow(wf).await["sync"]["status"], "synced");
+    assert_eq!(s.schedule(wf), "cron(0 9 * * ? *) Europe/Paris ENABLED");
+
+    // Over the change to summer time: nine in Paris is 08:00Z, then 07:00Z.
+    s.clock_to("2026-03-29T07:01:00Z").await;
+    assert_eq!(s.runs(wf).await, "2026-03-28T08:00Z schedule succeeded\n2026-03-29T07:00Z schedule succeeded");
+    assert_eq!(s.occurrences(wf).await, "2026-03-28T08:00Z fired\n2026-03-29T07:00Z fired");
+    s.end().await;
+}
+
+#[tokio::test]
+async fn create_update_and_clear_of_a_cron_give_exactly_three_outbox_rows() {
+    let s = Story::at("2026-03-02T08:00:00Z").await;
+    let wf = s.create("0 9 * * *", "UTC").await;
+    s.edit(wf, json!({"cron_schedule": "0 10 * * *"})).await;
+    s.editor().merge(&format!("/api/v1/workflows/{wf}"), &json!({"cron_schedule": null})).await.expect(200);
+    let rows = s.outbox(wf).await;
+    let told: Vec<_> = rows.iter().map(|row| (row.op.as_str(), row.payload["cron_schedule"].clone())).collect();
+    assert_eq!(told, [("upsert", json!("0 9 * * *")), ("upsert", json!("0 10 * * *")), ("delete", Value::Null)]);
+    for (row, revision) in rows.iter().zip(1..) {
+        assert_eq!(row.payload["revision"], revision);
+        let keys: Vec<_> = row.payload.as_object().unwrap().keys().map(String::as_str).collect();
+        assert_eq!(keys, ["cron_schedule", "is_api", "revision", "team_id", "timezone", "traceparent"]);
+    }
+    s.publish().await;
+    assert_eq!(s.schedule(wf), "none");
+    s.end().await;
+}
+
+#[tokio::test]
+async fn an_edit_that_is_rolled_back_leaves_no_row() {
+    let s = Story::today().await;
+    let wf = s.create("0 9 * * *", "UTC").await;
+    let mut tx = db::begin(&s.pool).await.unwrap();
+    let before = app::workflows::lock(&mut tx, wf, None).await.unwrap().unwrap();
+    let mut next = before.clone();
+    next.spec.timing.cron = Some("0 10 * * *".to_owned());
+    let edit = app::audit::Edit { actor: "test".into(), now: s.clock.now(), traceparent: None };
+    let saved = app::workflows::save(&mut tx, &before, next, "update", &edit).await.unwrap();
+    assert_eq!(saved, app::workflows::Saved::Enqueued);
+    tx.rollback().await.unwrap();
+    assert_eq!(s.outbox(wf).await.len(), 1);
+    let read = s.workflow(wf).await;
+    assert_eq!((&read["revision"], &read["sync"]["desired_revision"]), (&json!(1), &json!(1)));
+    s.end().await;
+}
+
+#[tokio::test]
+async fn ten_rapid_edits_are_one_call_with_the_newest_state() {
+    let s = Story::today().await;
+    let wf = s.create("0 9 * * *", "UTC").await;
+    for minute in 1..=10 {
+        s.edit(wf, json!({ "cron_schedule": format!("{minute} 9 * * *") })).await;
+    }
+    let report = s.publish().await;
+    assert_eq!((report.processed, report.created, report.updated), (11, 1, 0));
+    assert_eq!(report.coalesced, 10);
+    assert_eq!(s.schedule(wf), "cron(10 9 * * ? *) UTC ENABLED");
+    s.end().await;
+}
+
+#[tokio::test]
+async fn a_paused_workflow_does_not_run_and_a_resumed_one_goes_on() {
+    let s = Story::at("2026-03-02T08:00:00Z").await;
+    let wf = s.create("0 * * * *", "UTC").await;
+    s.publish().await;
+    s.editor().post(&format!("/api/v1/workflows/{wf}:pause"), &json!({"reason": "audit"})).await.expect(200);
+    // EventBridge does not know yet, fires, and is refused.
+    s.clock_to("2026-03-02T09:00:30Z").await;
+    assert_eq!(s.runs(wf).await, "");
+    s.publish().await;
+    assert_eq!(s.schedule(wf), "cron(0 * * * ? *) UTC DISABLED");
+    s.clock_to("2026-03-02T10:30:00Z").await;
+    s.editor().act(&format!("/api/v1/workflows/{wf}:resume")).await.expect(200);
+    s.publish().await;
+    s.clock_to("2026-03-02T11:00:30Z").await;
+    assert_eq!(s.runs(wf).await, "2026-03-02T11:00Z schedule succeeded");
+    s.end().await;
+}
+
+#[tokio::test]
+async fn a_deleted_workflow_leaves_a_tombstone_and_no_schedule() {
+    let s = Story::at("2026-03-02T08:00:00Z").await;
+    let wf = s.create("0 * * * *", "UTC").await;
+    s.publish().await;
+    s.clock_to("2026-03-02T09:00:30Z").await;
+    s.admin().delete(&format!("/api/v1/workflows/{wf}")).await.expect(204);
+    s.editor().get(&format!("/api/v1/workflows/{wf}")).await.expect(404);
+    s.publish().await;
+    assert_eq!(s.schedule(wf), "none");
+    assert_eq!(s.count("SELECT count(*) FROM runs").await, 0);
+    assert_eq!(s.count("SELECT count(*) FROM schedule_versions").await, 0);
+    assert_eq!(s.count("SELECT count(*) FROM publications").await, 1);
+    assert!(s.count("SELECT count(*) FROM audit_log WHERE verb = 'delete'").await == 1);
+    s.end().await;
+}
+
+#[tokio::test]
+async fn a_write_that_waits_answers_when_eventbridge_follows() {
+    let s = Story::with_daemon().await;
+    let body = json!({"name": "w", "cron_schedule": "0 9 * * *", "action": {"type": "log", "message": "hi"}});
+    let made = s.editor().post("/api/v1/workflows?wait=10", &body).await.expect(201);
+    assert_eq!(made.json["sync"]["status"], "synced");
+    assert_eq!(s.schedule(WorkflowId(made.id())), "cron(0 9 * * ? *) UTC ENABLED");
+    let path = format!("/api/v1/workflows/{}?wait=10", made.id());
+    let read = s.editor().patch(&path, &json!({"cron_schedule": "0 10 * * *"})).await.expect(200).json;
+    assert_eq!((&read["sync"]["status"], &read["sync"]["applied_revision"]), (&json!("synced"), &json!(2)));
+    s.admin().delete(&path).await.expect(204);
+    assert_eq!(s.schedule(WorkflowId(made.id())), "none");
+    s.end().await;
+}

@@ -1,0 +1,8 @@
+//! The app's stories: from the edit to the run.
+
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod invoke;
+mod journey;
+mod runs;
+mod start;

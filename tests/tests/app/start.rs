@@ -1,0 +1,131 @@
+//! Starting and stopping: what is missing or wrong is told in one sentence, and a signal ends everything in order.
+
+use std::process::{Output, Stdio};
+use std::time::Duration;
+
+use serde_json::json;
+use sqlx::Executor as _;
+use tests::{Api, Story};
+use tokio::io::{AsyncBufReadExt as _, BufReader};
+use tokio::net::TcpListener;
+use tokio::process::{Child, Command};
+
+/// The app's program, as `cargo build --workspace --bins` leaves it beside this test's folder.
+fn app() -> Command {
+    let tests = std::env::current_exe().unwrap();
+    let program = tests.ancestors().nth(2).unwrap().join("app");
+    assert!(program.exists(), "{} is missing: run `cargo build --workspace --bins`", program.display());
+    let mut command = Command::new(program);
+    command.env_clear().kill_on_drop(true);
+    command
+}
+
+async fn run(command: &mut Command) -> Output {
+    tokio::time::timeout(Duration::from_secs(30), command.output()).await.expect("it does not end").unwrap()
+}
+
+/// One sentence on stderr, exit code 1, and nothing secret in it.
+fn told(output: &Output, words: &str) {
+    let error = String::from_utf8_lossy(&output.stderr);
+    assert!(error.contains(words), "{error:?} lacks {words:?}");
+    assert_eq!(output.status.code(), Some(1), "{error}");
+    assert!(error.trim().lines().count() == 1, "more than one sentence: {error}");
+    assert!(!error.contains("hunter2"), "the password is told: {error}");
+}
+
+#[tokio::test]
+async fn what_is_missing_or_wrong_is_told_in_one_sentence() {
+    let s = Story::today().await;
+    let serve = |dsn: &str| {
+        let mut command = app();
+        command.arg("serve").env("DATABASE_URL", dsn).env("BIND_ADDR", "127.0.0.1:0");
+        command
+    };
+    told(&run(app().arg("serve")).await, "DATABASE_URL");
+    told(&run(&mut serve("hunter2")).await, "the database DSN cannot be read");
+    told(&run(&mut serve("postgres://a:hunter2@127.0.0.1:9/x")).await, "127.0.0.1:9");
+    let (before, _) = s.dsn().rsplit_once('/').map(|(a, b)| (a.to_owned(), b.to_owned())).unwrap();
+    told(&run(&mut serve(&format!("{before}/nowhere"))).await, "nowhere");
+    let wrong = s.dsn().replace("cronbox:", "cronbox:hunter2");
+    told(&run(&mut serve(&wrong)).await, "password");
+    let taken = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = taken.local_addr().unwrap().to_string();
+    told(&run(serve(&s.dsn()).env("BIND_ADDR", &address)).await, "cannot listen on");
+    told(&run(serve(&s.dsn()).env("BIND_ADDR", "here")).await, "BIND_ADDR");
+    told(&run(serve(&s.dsn()).env("ENV", "Not An Env")).await, "ENV");
+    s.end().await;
+}
+
+#[tokio::test]
+async fn an_empty_database_is_told_to_be_migrated_and_then_served() {
+    let s = Story::today().await;
+    let (server, database) = s.dsn().rsplit_once('/').map(|(a, b)| (a.to_owned(), b.to_owned())).unwrap();
+    let empty = format!("{database}_empty");
+    s.pool.execute(sqlx::AssertSqlSafe(format!("CREATE DATABASE {empty}"))).await.unwrap();
+    let dsn = format!("{server}/{empty}");
+    told(&run(app().arg("serve").env("DATABASE_URL", &dsn)).await, "run `app migrate`");
+    let with = |words: &[&str]| {
+        let mut command = app();
+        command.args(words).env("DATABASE_URL", &dsn);
+        command
+    };
+    assert!(run(&mut with(&["migrate"])).await.status.success());
+    assert!(run(&mut with(&["migrate"])).await.status.success(), "a second time changes nothing");
+    let team = run(&mut with(&["teams", "create", "--name", "books"])).await;
+    let team = String::from_utf8(team.stdout).unwrap().trim().to_owned();
+    told(&run(&mut with(&["teams", "create", "--name", "books"])).await, "cannot make the team");
+    told(&run(&mut with(&["keys", "create", "--kind", "team", "--name", "k"])).await, "team_id");
+    let words = ["keys", "create", "--kind", "team", "--team", &team, "--role", "editor", "--name", "k"];
+    let key = String::from_utf8(run(&mut with(&words)).await.stdout).unwrap().trim().to_owned();
+    let (mut serving, url) = serve(&dsn).await;
+    let body = json!({"name": "a", "cron_schedule": "@daily", "action": {"type": "log", "message": "hi"}});
+    Api::new(&url, &key).post("/api/v1/workflows", &body).await.expect(201);
+    stop(&mut serving).await;
+    s.pool.execute(sqlx::AssertSqlSafe(format!("DROP DATABASE {empty} WITH (FORCE)"))).await.unwrap();
+    s.end().await;
+}
+
+#[tokio::test]
+async fn a_signal_lets_a_run_end_and_gives_back_what_takes_too_long() {
+    let s =
+        Story::with(local::stack::StackOptions { app: |config| config.executor_slots = 0, ..Default::default() }).await;
+    let silent = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("http://{}", silent.local_addr().unwrap());
+    let wf = s
+        .create_with(json!({"cron_schedule": "@daily", "action": {"type": "http", "method": "GET", "url": url}}))
+        .await;
+    let accepted = "INSERT INTO runs (id, workflow_id, trigger, state, run_after, created_on)
+                    VALUES (gen_random_uuid(), $1, 'manual', 'accepted', now(), now())";
+    sqlx::query(accepted).bind(wf.0).execute(&s.pool).await.unwrap();
+    let (mut serving, _) = serve(&s.dsn()).await;
+    let (_held, _) = silent.accept().await.unwrap();
+    s.until("SELECT count(*) FROM runs WHERE state = 'running'", 1).await;
+    stop(&mut serving).await;
+    let free = "SELECT count(*) FROM runs WHERE state = 'accepted' AND locked_by IS NULL AND attempt = 1";
+    assert_eq!(s.count(free).await, 1, "given back, for another instance");
+    s.publish().await;
+    s.end_early().await;
+}
+
+async fn serve(dsn: &str) -> (Child, String) {
+    let mut command = app();
+    command.arg("serve").env("DATABASE_URL", dsn).env("BIND_ADDR", "127.0.0.1:0").env("SHUTDOWN_DRAIN_SECS", "1");
+    command.env("ACTION_ALLOW_CIDRS", "127.0.0.0/8").env("NO_COLOR", "1").stderr(Stdio::piped());
+    let mut serving = command.spawn().unwrap();
+    let mut lines = BufReader::new(serving.stderr.take().unwrap()).lines();
+    while let Some(line) = lines.next_line().await.unwrap() {
+        if let Some((_, rest)) = line.split_once("listens on ") {
+            let url = rest.split_whitespace().next().unwrap().to_owned();
+            tokio::spawn(async move { while let Ok(Some(_)) = lines.next_line().await {} });
+            return (serving, url);
+        }
+    }
+    panic!("the app ended before it listened");
+}
+
+async fn stop(serving: &mut Child) {
+    let pid = serving.id().unwrap().to_string();
+    assert!(Command::new("kill").args(["-TERM", &pid]).status().await.unwrap().success());
+    let ended = tokio::time::timeout(Duration::from_secs(10), serving.wait()).await;
+    assert!(ended.expect("it does not stop").unwrap().success());
+}
