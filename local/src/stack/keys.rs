@@ -26,37 +26,54 @@ pub struct Keys {
 }
 
 impl Keys {
-    /// Makes a team and a key of each kind.
+    /// Makes a team, unless it exists, and a key of each kind.
     ///
     /// # Errors
     /// The database's.
     pub async fn create(pool: &PgPool, team: &str, now: DateTime<Utc>) -> Result<Keys> {
         let edit = Edit { actor: "local".to_owned(), now, traceparent: None };
         let mut tx = db::begin(pool).await?;
-        let (team, _) = keys::create_team(&mut tx, team, &edit).await?;
+        let found =
+            sqlx::query_scalar("SELECT id FROM teams WHERE name = $1").bind(team).fetch_optional(&mut *tx).await?;
+        let team_id = match found {
+            Some(id) => id,
+            None => keys::create_team(&mut tx, team, &edit).await?.0.id,
+        };
         let (_, admin) = keys::create(&mut tx, Holder::Admin, "local admin", &edit).await?;
         let (_, scheduler) = keys::create(&mut tx, Holder::Scheduler, "local runner", &edit).await?;
-        let (_, editor) = keys::create(&mut tx, Holder::Team(team.id, Role::Editor), "local editor", &edit).await?;
+        let (_, editor) = keys::create(&mut tx, Holder::Team(team_id, Role::Editor), "local editor", &edit).await?;
         tx.commit().await?;
         Ok(Keys {
             admin: admin.reveal().to_owned(),
             scheduler: scheduler.reveal().to_owned(),
             editor: editor.reveal().to_owned(),
-            team_id: team.id,
+            team_id,
         })
     }
 
-    /// Finds the keys in `path`, or makes them and keeps them there.
+    /// Finds the keys in `path`, or makes new ones and keeps them there: the file may be lost, or a key revoked.
     ///
     /// # Errors
     /// The database's, or the file's.
     pub async fn load_or_create(pool: &PgPool, path: &Path, now: DateTime<Utc>) -> Result<Keys> {
-        if let Ok(text) = fs::read_to_string(path) {
-            return serde_json::from_str(&text).with_context(|| format!("{} cannot be read", path.display()));
+        let kept = fs::read_to_string(path).ok().and_then(|text| serde_json::from_str::<Keys>(&text).ok());
+        if let Some(keys) = kept
+            && keys.are_alive(pool).await?
+        {
+            return Ok(keys);
         }
         let keys = Keys::create(pool, "demo", now).await?;
         write_secret(path, &serde_json::to_string_pretty(&keys)?)?;
         Ok(keys)
+    }
+
+    async fn are_alive(&self, pool: &PgPool) -> sqlx::Result<bool> {
+        // A key is cb_<prefix>_<secret>.
+        let all = [&self.admin, &self.scheduler, &self.editor];
+        let prefixes: Vec<_> = all.iter().filter_map(|key| key.split('_').nth(1).map(str::to_owned)).collect();
+        let count = "SELECT count(*) FROM api_keys WHERE prefix = ANY($1) AND revoked_on IS NULL";
+        let alive: i64 = sqlx::query_scalar(count).bind(prefixes).fetch_one(pool).await?;
+        Ok(usize::try_from(alive) == Ok(all.len()))
     }
 }
 

@@ -1,0 +1,76 @@
+//! Two evaluators, written apart, must agree: `schedule` on what a cron owes, the stand-in on what AWS would fire.
+
+use chrono::{DateTime, TimeDelta, Utc};
+use chrono_tz::Tz;
+use local::scheduler::cron::Fold;
+use local::scheduler::expression::Expression;
+use schedule::{Compiled, Coverage, Cron, compile};
+
+const MINUTES: [&str; 6] = ["*", "0", "*/7", "5,20,59", "10-40/5", "3/10"];
+const HOURS: [&str; 6] = ["*", "2", "1,2,3", "0-23/4", "22,2", "1-5"];
+const DAYS: [&str; 9] = ["*", "1", "31", "L", "15W", "LW", "*/2", "1-7", "?"];
+const MONTHS: [&str; 5] = ["*", "2", "JAN,JUL", "*/3", "10-11"];
+const WEEKDAYS: [&str; 8] = ["*", "1", "5L", "1#2", "MON-FRI", "0,6", "FRI-MON", "7"];
+
+/// A change of the clocks lies within the first days after each.
+const STARTS: [&str; 3] = ["2026-03-06T00:00:00Z", "2026-03-27T00:00:00Z", "2026-10-24T00:00:00Z"];
+const ZONES: [Tz; 5] = [Tz::UTC, Tz::America__New_York, Tz::Europe__Paris, Tz::Australia__Lord_Howe, Tz::Asia__Kolkata];
+
+/// So many times of each cron are compared.
+const TIMES: usize = 40;
+
+/// Every `step`-th of all crons that the fields above make.
+fn crons(step: usize) -> impl Iterator<Item = (bool, Cron)> {
+    let all = MINUTES.iter().flat_map(|minute| HOURS.iter().map(move |hour| (minute, hour)));
+    let all = all.flat_map(|(minute, hour)| DAYS.iter().map(move |day| (minute, hour, day)));
+    let all = all.flat_map(|(minute, hour, day)| MONTHS.iter().map(move |month| (minute, hour, day, month)));
+    let all = all.flat_map(|(minute, hour, day, month)| {
+        WEEKDAYS.iter().map(move |weekday| (*hour == "*", format!("{minute} {hour} {day} {month} {weekday}")))
+    });
+    // A day that never comes is refused, and so is nothing here else.
+    all.step_by(step).filter_map(|(open_hour, text)| Some((open_hour, Cron::parse(&text).ok()?)))
+}
+
+fn fires_after(compiled: &Compiled, instant: DateTime<Utc>) -> Option<DateTime<Utc>> {
+    let expression = Expression::parse(&compiled.expression).expect("AWS would take it");
+    expression.next_after(instant, instant, compiled.timezone, Fold::First)
+}
+
+#[test]
+fn an_exact_expression_fires_at_the_crons_times_and_at_no_other() {
+    let mut compared = 0;
+    for (number, (open_hour, cron)) in crons(7).enumerate() {
+        let tz = ZONES[number % ZONES.len()];
+        let start: DateTime<Utc> = STARTS[number % STARTS.len()].parse().unwrap();
+        let compiled = compile(&cron, tz);
+        // AWS does not say what an open hour does in a fold; the watchdog makes up the difference.
+        let is_fold_near = start.format("%m").to_string() == "10" || tz == Tz::Australia__Lord_Howe;
+        if compiled.coverage == Coverage::Superset || (open_hour && compiled.timezone != Tz::UTC && is_fold_near) {
+            continue;
+        }
+        let owed: Vec<_> = cron.times_after(start, tz).take(TIMES).collect();
+        let fired = std::iter::successors(fires_after(&compiled, start), |at| fires_after(&compiled, *at));
+        assert_eq!(owed, fired.take(TIMES).collect::<Vec<_>>(), "{cron} in {tz}: {}", compiled.expression);
+        compared += 1;
+    }
+    assert!(compared > 500, "{compared} crons compared");
+}
+
+#[test]
+fn a_superset_fires_at_every_time_that_the_cron_owes() {
+    let mut compared = 0;
+    for (number, (open_hour, cron)) in crons(11).enumerate() {
+        let tz = ZONES[number % ZONES.len()];
+        let start: DateTime<Utc> = STARTS[number % STARTS.len()].parse().unwrap();
+        let compiled = compile(&cron, tz);
+        if compiled.coverage == Coverage::Exact || (open_hour && compiled.timezone != Tz::UTC) {
+            continue;
+        }
+        for owed in cron.times_after(start, tz).take(TIMES) {
+            let fired = fires_after(&compiled, owed - TimeDelta::minutes(1));
+            assert_eq!(fired, Some(owed), "{cron} in {tz}: {}", compiled.expression);
+        }
+        compared += 1;
+    }
+    assert!(compared > 100, "{compared} crons compared");
+}
