@@ -168,7 +168,7 @@ impl Work<'_> {
             Kind::Unclassified if self.claim.attempt >= i32::from(self.publisher.config().max_attempts) => {
                 return self.give_up(fault);
             }
-            Kind::Transient | Kind::Conflict => ErrorClass::Transient,
+            Kind::Throttled | Kind::Transient | Kind::Conflict => ErrorClass::Transient,
             Kind::NotFound | Kind::Environment => ErrorClass::Environment,
             Kind::Unclassified => ErrorClass::Unclassified,
         };
@@ -221,14 +221,18 @@ impl Work<'_> {
 }
 
 impl Publisher {
-    /// Waits for a free place among the calls in flight, then makes the call, if the lease still holds.
+    /// Waits for a free place among the calls in flight and for its slot, then makes the call, if the lease still holds.
     async fn allowed<T>(&self, lease: &Lease, call: impl Future<Output = Result<T, Fault>>) -> Result<T, Fault> {
         let _place = self.place().await;
+        self.rate().slot(|| lease.is_live()).await;
         if !lease.is_live() {
             return Err(Fault::not_sent());
         }
         self.injector().at(Point::P6).await;
         let answer = call.await;
+        if let Err(Fault { kind: Kind::Throttled, .. }) = &answer {
+            self.rate().throttled();
+        }
         self.injector().at(Point::P8).await;
         answer
     }

@@ -15,7 +15,9 @@ pub(crate) enum Kind {
     NotFound,
     /// The schedule exists, or is being changed right now.
     Conflict,
-    /// Throttled, broken on their side, unreachable, or a role that is not known everywhere yet.
+    /// Too many calls.
+    Throttled,
+    /// Broken on their side, unreachable, or a role that is not known everywhere yet.
     Transient,
     /// We may not, or may not any more: permissions, credentials, quota.
     Environment,
@@ -126,7 +128,7 @@ fn refusal(code: &str, message: &str, status: u16) -> Fault {
             Fault::new(Kind::Environment, Effect::None, format!("the publisher may not do this in EventBridge: {said}"))
         }
         _ if code.starts_with("Throttl") || code == "TooManyRequestsException" || status == 429 => {
-            Fault::new(Kind::Transient, Effect::None, "EventBridge throttles our calls")
+            Fault::new(Kind::Throttled, Effect::None, "EventBridge throttles our calls")
         }
         _ if status >= 500 => {
             Fault::new(Kind::Transient, Effect::Unknown, format!("EventBridge has an internal error: {said}"))
@@ -144,7 +146,7 @@ fn refusal(code: &str, message: &str, status: u16) -> Fault {
 /// An answer that does not speak Scheduler's protocol: a proxy's page, a cut body.
 fn unreadable(status: u16) -> Fault {
     match status {
-        429 => Fault::new(Kind::Transient, Effect::None, "EventBridge throttles our calls"),
+        429 => Fault::new(Kind::Throttled, Effect::None, "EventBridge throttles our calls"),
         500.. => Fault::new(Kind::Transient, Effect::Unknown, format!("EventBridge answered {status}")),
         _ => Fault::new(
             Kind::Unclassified,
@@ -197,7 +199,7 @@ mod tests {
             ),
             ("ServiceQuotaExceededException", "", 402, Kind::Environment, Effect::None),
             ("AccessDeniedException", "not authorized", 403, Kind::Environment, Effect::None),
-            ("ThrottlingException", "Rate exceeded", 429, Kind::Transient, Effect::None),
+            ("ThrottlingException", "Rate exceeded", 429, Kind::Throttled, Effect::None),
             ("InternalServerException", "", 500, Kind::Transient, Effect::Unknown),
             ("", "", 503, Kind::Transient, Effect::Unknown),
             ("SomethingNew", "", 418, Kind::Unclassified, Effect::None),

@@ -21,6 +21,7 @@ mod lease;
 mod listen;
 mod once;
 mod outbox;
+mod rate;
 mod report;
 mod schedules;
 mod secret;
@@ -46,6 +47,7 @@ pub use secret::dsn;
 use crate::backoff::Backoff;
 use crate::inject::Injector;
 use crate::outbox::Claimant;
+use crate::rate::Rate;
 use crate::schedules::Schedules;
 
 /// One publisher; clones are the same one.
@@ -59,6 +61,7 @@ struct Parts {
     clock: Clock,
     claimant: Claimant,
     places: Semaphore,
+    rate: Rate,
     backoff: Backoff,
     injector: Injector,
 }
@@ -78,6 +81,7 @@ impl Publisher {
                 max_attempts: config.max_attempts,
             },
             places: Semaphore::new(usize::from(config.api_concurrency)),
+            rate: Rate::new(config.api_tps),
             backoff: Backoff::default(),
             injector,
             config,
@@ -104,6 +108,10 @@ impl Publisher {
 
     fn claimant(&self) -> &Claimant {
         &self.0.claimant
+    }
+
+    fn rate(&self) -> &Rate {
+        &self.0.rate
     }
 
     fn backoff(&self) -> &Backoff {

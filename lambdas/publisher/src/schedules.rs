@@ -211,3 +211,26 @@ fn aws_time(time: DateTime<Utc>) -> AwsTime {
 fn utc(time: AwsTime) -> Option<DateTime<Utc>> {
     DateTime::from_timestamp(time.secs(), 0)
 }
+
+#[cfg(test)]
+mod tests {
+    use std::time::Instant;
+
+    use schedule::WorkflowId;
+
+    use super::*;
+    use crate::lease::{Renewal, Span};
+
+    #[tokio::test]
+    async fn nothing_is_signed_once_the_lease_has_ended() {
+        let over = Lease::new(Instant::now(), &Span::until(Instant::now(), Renewal::Off));
+        // Nobody listens there: a request that left would be refused, and be a transient fault.
+        let schedules = Schedules::new(scheduler_client(Some("http://127.0.0.1:9")).await, "group".to_owned());
+        let name = ScheduleName::new(WorkflowId(1), &"dev".parse().unwrap());
+        assert_eq!(schedules.remove(&name, &over).await, Err(Fault::not_sent()));
+
+        let live = Lease::new(Instant::now(), &Span::until(Instant::now() + Duration::from_secs(60), Renewal::Off));
+        let refused = schedules.remove(&name, &live).await.unwrap_err();
+        assert_eq!((refused.kind, refused.effect), (Kind::Transient, Effect::None), "{}", refused.message);
+    }
+}

@@ -5,6 +5,7 @@
 mod converging;
 mod crashes;
 mod database;
+mod edits;
 mod faults;
 mod front;
 mod interleavings;

@@ -3,9 +3,6 @@
 use std::process::Stdio;
 use std::time::{Duration, Instant};
 
-use app::audit::Edit;
-use app::spec::{PatchKind, Spec, WorkflowBody, patched};
-use app::workflows;
 use aws_sdk_scheduler::Client;
 use aws_sdk_scheduler::config::timeout::TimeoutConfig;
 use chrono::{DateTime, Utc};
@@ -14,7 +11,7 @@ use publisher::{Config, Publisher, Report};
 use reqwest::{Method, RequestBuilder};
 use schedule::{Clock, WorkflowId};
 use serde_json::{Value, json};
-use sqlx::{PgPool, Postgres, Transaction};
+use sqlx::PgPool;
 use tokio::process::{Child, Command};
 
 use crate::front::{Call, Front};
@@ -31,7 +28,7 @@ pub(crate) struct World {
     pub(crate) clock: Clock,
     endpoint: String,
     beyond: String,
-    team: i64,
+    pub(crate) team: i64,
     _served: Option<Served>,
 }
 
@@ -163,58 +160,6 @@ impl World {
         command
     }
 
-    pub(crate) async fn create(&self, cron: &str, timezone: &str) -> WorkflowId {
-        let mut tx = db::begin(&self.pool).await.unwrap();
-        let id = self.create_in(&mut tx, json!({"cron_schedule": cron, "timezone": timezone})).await;
-        tx.commit().await.unwrap();
-        id
-    }
-
-    pub(crate) async fn create_in(&self, tx: &mut Transaction<'static, Postgres>, fields: Value) -> WorkflowId {
-        let mut body = json!({"name": uuid(), "action": {"type": "log", "message": "hello"}});
-        body.as_object_mut().unwrap().extend(fields.as_object().unwrap().clone());
-        let body: WorkflowBody = serde_json::from_value(body).unwrap();
-        let spec = Spec::new(body, None, self.clock.now()).unwrap();
-        workflows::create(tx, self.team, spec, &self.edit()).await.unwrap().id
-    }
-
-    /// A whole edit, as PATCH makes it.
-    pub(crate) async fn patch(&self, id: WorkflowId, fields: Value) {
-        let tx = self.open_patch(id, fields).await;
-        tx.commit().await.unwrap();
-    }
-
-    /// An edit that is not committed yet.
-    pub(crate) async fn open_patch(&self, id: WorkflowId, fields: Value) -> Transaction<'static, Postgres> {
-        let mut tx = db::begin(&self.pool).await.unwrap();
-        let before = workflows::lock(&mut tx, id, None).await.unwrap().unwrap();
-        let fields = fields.as_object().unwrap().clone();
-        let body = patched(&before.spec, fields, PatchKind::Merge).unwrap();
-        let spec = Spec::new(body, Some(&before.spec.timing), self.clock.now()).unwrap();
-        let next = workflows::Workflow { spec, ..before.clone() };
-        workflows::save(&mut tx, &before, next, "update", &self.edit()).await.unwrap();
-        tx
-    }
-
-    pub(crate) async fn set_state(&self, id: WorkflowId, state: workflows::State) {
-        let mut tx = db::begin(&self.pool).await.unwrap();
-        let before = workflows::lock(&mut tx, id, None).await.unwrap().unwrap();
-        let next = workflows::Workflow { state, ..before.clone() };
-        workflows::save(&mut tx, &before, next, "state", &self.edit()).await.unwrap();
-        tx.commit().await.unwrap();
-    }
-
-    pub(crate) async fn delete(&self, id: WorkflowId) {
-        let mut tx = db::begin(&self.pool).await.unwrap();
-        let before = workflows::lock(&mut tx, id, None).await.unwrap().unwrap();
-        workflows::erase(&mut tx, &before, &self.edit()).await.unwrap();
-        tx.commit().await.unwrap();
-    }
-
-    fn edit(&self) -> Edit {
-        Edit { actor: "test".to_owned(), now: self.clock.now(), traceparent: None }
-    }
-
     /// What EventBridge holds for a workflow.
     pub(crate) async fn schedule(&self, id: WorkflowId) -> Option<Value> {
         let url = format!("{}/schedules/{}?groupName={GROUP}", self.beyond, name(id));
@@ -319,10 +264,4 @@ fn raw(method: Method, url: String) -> RequestBuilder {
     let signature =
         "AWS4-HMAC-SHA256 Credential=a/20260302/us-east-1/scheduler/aws4_request, SignedHeaders=host, Signature=0";
     http.request(method, url).header("authorization", signature)
-}
-
-fn uuid() -> String {
-    use std::sync::atomic::{AtomicU64, Ordering};
-    static NEXT: AtomicU64 = AtomicU64::new(0);
-    format!("w{}", NEXT.fetch_add(1, Ordering::Relaxed))
 }

@@ -1,0 +1,115 @@
+//! Step 4 of 7: settles what EventBridge shows now.
+
+use std::collections::HashSet;
+
+use chrono::{DateTime, Utc};
+use serde::Serialize;
+use sqlx::PgConnection;
+use sqlx::types::Json;
+
+use crate::settlement::{Outcome, Settlement};
+
+/// A success, as the statements take it.
+#[derive(Serialize)]
+pub(super) struct Published<'a> {
+    workflow_id: i64,
+    seen: i64,
+    attempt: i32,
+    revision: i64,
+    spec_hash: &'a str,
+    was_known: bool,
+    schedule_name: Option<&'a str>,
+    template: Option<i32>,
+    ends_at: Option<DateTime<Utc>>,
+    is_verified: bool,
+    is_superseded: bool,
+}
+
+/// Outbox rows marked, and of how many workflows.
+pub(super) struct Marked {
+    pub(super) rows: u64,
+    pub(super) workflows: u64,
+}
+
+pub(super) fn published<'a>(settlement: &'a Settlement, superseded: &HashSet<i64>) -> Option<Published<'a>> {
+    let Settlement { claim, outcome: Outcome::Applied(applied), ends_at, is_verified } = settlement else {
+        return None;
+    };
+    Some(Published {
+        workflow_id: claim.workflow_id.0,
+        seen: claim.seen,
+        attempt: claim.attempt,
+        revision: applied.revision.0,
+        spec_hash: &applied.spec_hash,
+        was_known: claim.spec_hash.is_some(),
+        schedule_name: applied.schedule_name.as_deref(),
+        template: applied.template,
+        ends_at: applied.schedule_name.as_ref().and(*ends_at),
+        is_verified: *is_verified,
+        is_superseded: superseded.contains(&claim.workflow_id.0),
+    })
+}
+
+pub(super) async fn mark_processed(tx: &mut PgConnection, published: &[Published<'_>]) -> sqlx::Result<Marked> {
+    let marked = sqlx::query!(
+        r#"
+        -- mark processed: all that the claim covered, however many edits those were
+        WITH marked AS (
+            UPDATE outbox_events AS o
+               SET processed_on = cronbox_now(),
+                   attempt_count = s.attempt,
+                   error_message = NULL
+              FROM jsonb_to_recordset($1) AS s (workflow_id bigint, seen bigint, attempt integer)
+             WHERE o.aggregate_id = s.workflow_id
+               AND o.id <= s.seen
+               AND o.processed_on IS NULL
+               AND o.failed_on IS NULL
+            RETURNING o.aggregate_id
+        )
+        SELECT COUNT(*) AS "rows!", COUNT(DISTINCT aggregate_id) AS "workflows!" FROM marked
+        "#,
+        Json(published) as _,
+    )
+    .fetch_one(tx)
+    .await?;
+    Ok(Marked { rows: marked.rows.unsigned_abs(), workflows: marked.workflows.unsigned_abs() })
+}
+
+pub(super) async fn settle_published(tx: &mut PgConnection, published: &[Published<'_>]) -> sqlx::Result<()> {
+    sqlx::query!(
+        r#"
+        -- settle published
+        UPDATE publications AS p
+           SET applied_revision = s.revision,
+               -- a repair that was asked for meanwhile has made it unknown, and unknown it stays
+               spec_hash = CASE WHEN s.was_known AND p.spec_hash IS NULL THEN NULL ELSE s.spec_hash END,
+               schedule_name = s.schedule_name,
+               template = s.template,
+               applied_on = cronbox_now(),
+               attempt_count = 0,
+               error_class = NULL,
+               last_error = NULL,
+               drift = NULL,
+               lease_owner = NULL,
+               lease_until = NULL,
+               verify_at = CASE WHEN s.is_verified THEN NULL ELSE p.verify_at END,
+               due_at = CASE
+                   WHEN s.is_superseded THEN cronbox_now()
+                   ELSE LEAST(
+                       CASE WHEN s.is_verified THEN NULL ELSE p.verify_at END,
+                       -- not before a minute from now: the two clocks may disagree about the end
+                       CASE WHEN s.ends_at IS NOT NULL
+                            THEN GREATEST(s.ends_at, cronbox_now()) + INTERVAL '60 seconds' END
+                   )
+               END
+          FROM jsonb_to_recordset($1) AS s (
+               workflow_id bigint, revision bigint, spec_hash text, was_known boolean, schedule_name text,
+               template integer, ends_at timestamptz, is_verified boolean, is_superseded boolean)
+         WHERE p.workflow_id = s.workflow_id
+        "#,
+        Json(published) as _,
+    )
+    .execute(tx)
+    .await
+    .map(drop)
+}

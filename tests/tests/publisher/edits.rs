@@ -1,0 +1,71 @@
+//! Edits, made as the app's handlers make them: one transaction, the app's own statements.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use app::audit::Edit;
+use app::spec::{PatchKind, Spec, WorkflowBody, patched};
+use app::workflows;
+use schedule::WorkflowId;
+use serde_json::{Value, json};
+use sqlx::{Postgres, Transaction};
+
+use crate::world::World;
+
+impl World {
+    pub(crate) async fn create(&self, cron: &str, timezone: &str) -> WorkflowId {
+        let mut tx = db::begin(&self.pool).await.unwrap();
+        let id = self.create_in(&mut tx, json!({"cron_schedule": cron, "timezone": timezone})).await;
+        tx.commit().await.unwrap();
+        id
+    }
+
+    pub(crate) async fn create_in(&self, tx: &mut Transaction<'static, Postgres>, fields: Value) -> WorkflowId {
+        let mut body = json!({"name": any_name(), "action": {"type": "log", "message": "hello"}});
+        body.as_object_mut().unwrap().extend(fields.as_object().unwrap().clone());
+        let body: WorkflowBody = serde_json::from_value(body).unwrap();
+        let spec = Spec::new(body, None, self.clock.now()).unwrap();
+        workflows::create(tx, self.team, spec, &self.edit()).await.unwrap().id
+    }
+
+    /// A whole edit, as PATCH makes it.
+    pub(crate) async fn patch(&self, id: WorkflowId, fields: Value) {
+        let tx = self.open_patch(id, fields).await;
+        tx.commit().await.unwrap();
+    }
+
+    /// An edit that is not committed yet.
+    pub(crate) async fn open_patch(&self, id: WorkflowId, fields: Value) -> Transaction<'static, Postgres> {
+        let mut tx = db::begin(&self.pool).await.unwrap();
+        let before = workflows::lock(&mut tx, id, None).await.unwrap().unwrap();
+        let fields = fields.as_object().unwrap().clone();
+        let body = patched(&before.spec, fields, PatchKind::Merge).unwrap();
+        let spec = Spec::new(body, Some(&before.spec.timing), self.clock.now()).unwrap();
+        let next = workflows::Workflow { spec, ..before.clone() };
+        workflows::save(&mut tx, &before, next, "update", &self.edit()).await.unwrap();
+        tx
+    }
+
+    pub(crate) async fn set_state(&self, id: WorkflowId, state: workflows::State) {
+        let mut tx = db::begin(&self.pool).await.unwrap();
+        let before = workflows::lock(&mut tx, id, None).await.unwrap().unwrap();
+        let next = workflows::Workflow { state, ..before.clone() };
+        workflows::save(&mut tx, &before, next, "state", &self.edit()).await.unwrap();
+        tx.commit().await.unwrap();
+    }
+
+    pub(crate) async fn delete(&self, id: WorkflowId) {
+        let mut tx = db::begin(&self.pool).await.unwrap();
+        let before = workflows::lock(&mut tx, id, None).await.unwrap().unwrap();
+        workflows::erase(&mut tx, &before, &self.edit()).await.unwrap();
+        tx.commit().await.unwrap();
+    }
+
+    fn edit(&self) -> Edit {
+        Edit { actor: "test".to_owned(), now: self.clock.now(), traceparent: None }
+    }
+}
+
+fn any_name() -> String {
+    static NEXT: AtomicU64 = AtomicU64::new(0);
+    format!("w{}", NEXT.fetch_add(1, Ordering::Relaxed))
+}
