@@ -6,8 +6,12 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
+use chrono::{DateTime, SecondsFormat, Utc};
 use serde::Serialize;
-use serde_json::Value;
+use serde_json::{Value, json};
+use uuid::Uuid;
+
+use crate::invoke::FunctionError;
 
 /// One message.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -18,6 +22,90 @@ pub struct DeadLetter {
     pub body: Value,
     /// The message's attributes, all strings
     pub attributes: BTreeMap<String, String>,
+}
+
+/// A fire that Scheduler could not send.
+pub struct UnsentFire<'a> {
+    /// The schedule's full name
+    pub schedule_arn: &'a str,
+    /// The time it fired for
+    pub scheduled_time: &'a str,
+    /// The id of this fire
+    pub execution_id: &'a str,
+    /// The function
+    pub target_arn: &'a str,
+    /// What the function would have got
+    pub payload: &'a str,
+    /// AWS's code
+    pub error_code: &'a str,
+    /// A sentence
+    pub error_message: &'a str,
+    /// The retry condition that was exhausted; a permanent error exhausts none
+    pub exhausted: Option<&'a str>,
+}
+
+/// An event that a function could not handle.
+pub struct FailedEvent<'a> {
+    /// The id of the invoke
+    pub request_id: Uuid,
+    /// The function's full name
+    pub function: &'a str,
+    /// What it got
+    pub payload: &'a Value,
+    /// How often
+    pub tries: usize,
+}
+
+impl DeadLetter {
+    /// What Scheduler writes to a schedule's queue: the API request, and the reason in attributes.
+    pub fn of_schedule(queue: &str, fire: &UnsentFire<'_>) -> DeadLetter {
+        let always = [
+            ("ERROR_CODE", fire.error_code),
+            ("ERROR_MESSAGE", fire.error_message),
+            ("EXECUTION_ID", fire.execution_id),
+            ("IS_PAYLOAD_TRUNCATED", "false"),
+            ("RETRY_ATTEMPTS", "0"),
+            ("SCHEDULED_TIME", fire.scheduled_time),
+            ("SCHEDULE_ARN", fire.schedule_arn),
+            ("TARGET_ARN", "arn:aws:scheduler:::aws-sdk:lambda:invoke"),
+        ];
+        let exhausted = fire.exhausted.map(|condition| ("EXHAUSTED_RETRY_CONDITION", condition));
+        let attributes = always.into_iter().chain(exhausted);
+        DeadLetter {
+            queue: queue.to_owned(),
+            body: json!({
+                "FunctionName": fire.target_arn,
+                "InvocationType": "Event",
+                "Payload": fire.payload,
+            }),
+            attributes: attributes.map(|(name, value)| (name.to_owned(), value.to_owned())).collect(),
+        }
+    }
+
+    /// What Lambda writes to an on-failure destination.
+    pub fn of_function(queue: &str, event: &FailedEvent<'_>, error: &FunctionError, now: DateTime<Utc>) -> DeadLetter {
+        DeadLetter {
+            queue: queue.to_owned(),
+            attributes: BTreeMap::new(),
+            body: json!({
+                "version": "1.0",
+                "timestamp": now.to_rfc3339_opts(SecondsFormat::Millis, true),
+                "requestContext": {
+                    "requestId": event.request_id,
+                    "functionArn": format!("{}:$LATEST", event.function),
+                    "condition": "RetriesExhausted",
+                    "approximateInvokeCount": event.tries,
+                },
+                "requestPayload": event.payload,
+                "responseContext": {
+                    "statusCode": 200,
+                    "executedVersion": "$LATEST",
+                    "functionError": "Unhandled",
+                },
+                "responsePayload": { "errorType": error.error_type, "errorMessage": error.message },
+            }),
+        }
+    }
 }
 
 /// All queues in one list, oldest first; clones are the same list.

@@ -3,7 +3,7 @@
 //! It goes by the stand-in's own evaluation, fills in the context attributes and invokes the target as Scheduler
 //! does. On the machine's clock `run` does it; a test that sets the clock steps it with `next_due` and `deliver`.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::VecDeque;
 use std::future::Future;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 use tokio_util::task::TaskTracker;
 use uuid::Builder;
 
-use crate::dead_letters::{DeadLetter, DeadLetters};
+use crate::dead_letters::{DeadLetter, DeadLetters, UnsentFire};
 use crate::invoke::{Lambda, NoSuchFunction};
 use crate::scheduler::Scheduler;
 use crate::scheduler::constraint::Arn;
@@ -168,26 +168,19 @@ impl Fires {
             return;
         };
         tracing::warn!("the fire of {name} for {} is a dead letter now: {message}", payload.scheduled_time);
-        let mut attributes: BTreeMap<String, String> = [
-            ("ERROR_CODE", code),
-            ("ERROR_MESSAGE", &message),
-            ("EXECUTION_ID", &payload.execution_id),
-            ("IS_PAYLOAD_TRUNCATED", "false"),
-            ("RETRY_ATTEMPTS", "0"),
-            ("SCHEDULED_TIME", &payload.scheduled_time),
-            ("SCHEDULE_ARN", &due.schedule.arn),
-            ("TARGET_ARN", "arn:aws:scheduler:::aws-sdk:lambda:invoke"),
-        ]
-        .into_iter()
-        .map(|(name, value)| (name.to_owned(), value.to_owned()))
-        .collect();
-        attributes.extend(exhausted.map(|what| ("EXHAUSTED_RETRY_CONDITION".to_owned(), what.to_owned())));
-        let body = json!({
-            "FunctionName": payload.target_arn,
-            "InvocationType": "Event",
-            "Payload": payload.text,
-        });
-        self.0.dead_letters.push(DeadLetter { queue, body, attributes });
+        self.0.dead_letters.push(DeadLetter::of_schedule(
+            &queue,
+            &UnsentFire {
+                schedule_arn: &due.schedule.arn,
+                scheduled_time: &payload.scheduled_time,
+                execution_id: &payload.execution_id,
+                target_arn: &payload.target_arn,
+                payload: &payload.text,
+                error_code: code,
+                error_message: &message,
+                exhausted,
+            },
+        ));
     }
 
     fn execution_id(&self) -> String {

@@ -8,13 +8,13 @@ use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use chrono::{DateTime, SecondsFormat, TimeDelta, Utc};
+use chrono::{DateTime, TimeDelta, Utc};
 use futures::future::{BoxFuture, join_all};
-use serde_json::{Value, json};
+use serde_json::Value;
 use tokio::sync::{Notify, Semaphore};
 use uuid::Uuid;
 
-use crate::dead_letters::{DeadLetter, DeadLetters};
+use crate::dead_letters::{DeadLetter, DeadLetters, FailedEvent};
 
 /// What a function does with an event.
 pub type Handler = Arc<dyn Fn(Value) -> BoxFuture<'static, Result<(), FunctionError>> + Send + Sync>;
@@ -194,7 +194,13 @@ impl Lambda {
             }
             None => {
                 tracing::warn!(%error, "the function failed at try {}; the event is a dead letter now", event.tries);
-                self.0.dead_letters.push(event.dead_letter(&error, now));
+                let failed = FailedEvent {
+                    request_id: event.request_id,
+                    function: &event.function.arn,
+                    payload: &event.payload,
+                    tries: event.tries,
+                };
+                self.0.dead_letters.push(DeadLetter::of_function(&event.function.on_failure, &failed, &error, now));
             }
         }
     }
@@ -227,33 +233,6 @@ impl Queue {
     }
 }
 
-impl Event {
-    /// What Lambda writes to an on-failure destination.
-    fn dead_letter(&self, error: &FunctionError, now: DateTime<Utc>) -> DeadLetter {
-        DeadLetter {
-            queue: self.function.on_failure.clone(),
-            attributes: BTreeMap::new(),
-            body: json!({
-                "version": "1.0",
-                "timestamp": now.to_rfc3339_opts(SecondsFormat::Millis, true),
-                "requestContext": {
-                    "requestId": self.request_id,
-                    "functionArn": format!("{}:$LATEST", self.function.arn),
-                    "condition": "RetriesExhausted",
-                    "approximateInvokeCount": self.tries,
-                },
-                "requestPayload": self.payload,
-                "responseContext": {
-                    "statusCode": 200,
-                    "executedVersion": "$LATEST",
-                    "functionError": "Unhandled",
-                },
-                "responsePayload": { "errorType": error.error_type, "errorMessage": error.message },
-            }),
-        }
-    }
-}
-
 impl fmt::Display for FunctionError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}: {}", self.error_type, self.message)
@@ -266,6 +245,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
     use std::sync::atomic::{AtomicUsize, Ordering};
 
     use super::*;
