@@ -79,49 +79,52 @@ impl std::error::Error for TimezoneError {}
 
 /// Names that differ from `text` by little: in case or blanks, by the city alone, or by some letters.
 fn near(text: &str) -> Vec<&'static str> {
-    let wanted = plain(text);
-    let names = || TZ_VARIANTS.iter().map(|tz| tz.name());
-    if let Some(name) = names().find(|name| plain(name) == wanted) {
-        return vec![name];
-    }
-    let limit = (wanted.chars().count() / 4).clamp(1, 3);
-    let mut ranked: Vec<_> = names()
-        .filter_map(|name| {
-            let name_plain = plain(name);
-            let city = name_plain.rsplit('/').next().unwrap_or(&name_plain);
-            let distance = distance(&wanted, &name_plain).min(distance(&wanted, city) + 1);
-            (distance <= limit).then_some((distance, name))
+    let wanted = plain(text.trim());
+    let limit = (wanted.len() / 4).clamp(1, 3);
+    let mut ranked: Vec<_> = TZ_VARIANTS
+        .iter()
+        .filter_map(|tz| {
+            let name = plain(tz.name());
+            let city = name.rsplit(|byte| *byte == b'/').next().unwrap_or(&name);
+            let whole = distance(&wanted, &name, limit);
+            let by_city = distance(&wanted, city, limit - 1).map(|distance| distance + 1);
+            Some((whole.into_iter().chain(by_city).min()?, tz.name()))
         })
         .collect();
     ranked.sort_unstable();
+    if let [(0, same), ..] = ranked.as_slice() {
+        return vec![same];
+    }
     ranked.into_iter().map(|(_, name)| name).take(MAX_SUGGESTIONS).collect()
 }
 
-fn plain(text: &str) -> String {
-    text.trim().chars().map(|letter| if letter == ' ' { '_' } else { letter.to_ascii_lowercase() }).collect()
+fn plain(text: &str) -> Vec<u8> {
+    text.bytes().map(|byte| if byte == b' ' { b'_' } else { byte.to_ascii_lowercase() }).collect()
 }
 
-/// How many letters must be added, dropped, changed or swapped with a neighbour.
-fn distance(left: &str, right: &str) -> usize {
-    let (left, right): (Vec<char>, Vec<char>) = (left.chars().collect(), right.chars().collect());
-    // More than any limit here; spares the table for most pairs.
-    if left.len().abs_diff(right.len()) > 3 {
-        return usize::MAX / 2;
+/// How many letters must be added, dropped, changed or swapped with a neighbour; `None` above `limit`.
+fn distance(left: &[u8], right: &[u8], limit: usize) -> Option<usize> {
+    if left.len().abs_diff(right.len()) > limit {
+        return None;
     }
-    let mut rows = vec![vec![0; right.len() + 1]; left.len() + 1];
-    for i in 0..=left.len() {
-        for j in 0..=right.len() {
-            rows[i][j] = if i == 0 || j == 0 {
-                i.max(j)
-            } else {
-                let changed = rows[i - 1][j - 1] + usize::from(left[i - 1] != right[j - 1]);
-                let best = changed.min(rows[i - 1][j] + 1).min(rows[i][j - 1] + 1);
-                let swapped = i > 1 && j > 1 && left[i - 1] == right[j - 2] && left[i - 2] == right[j - 1];
-                if swapped { best.min(rows[i - 2][j - 2] + 1) } else { best }
-            };
+    let mut before = Vec::new();
+    let mut above: Vec<usize> = (0..=right.len()).collect();
+    for i in 1..=left.len() {
+        let mut row = Vec::with_capacity(right.len() + 1);
+        row.push(i);
+        for j in 1..=right.len() {
+            let changed = above[j - 1] + usize::from(left[i - 1] != right[j - 1]);
+            let best = changed.min(above[j] + 1).min(row[j - 1] + 1);
+            let is_swap = i > 1 && j > 1 && left[i - 1] == right[j - 2] && left[i - 2] == right[j - 1];
+            row.push(if is_swap { best.min(before[j - 2] + 1) } else { best });
         }
+        // It never gets less than in the row before; a swap looks back one row more.
+        if row.iter().chain(&above).all(|distance| *distance > limit) {
+            return None;
+        }
+        before = std::mem::replace(&mut above, row);
     }
-    rows[left.len()][right.len()]
+    above.last().copied().filter(|distance| *distance <= limit)
 }
 
 #[cfg(test)]
