@@ -1,6 +1,29 @@
 //! The pure vocabulary of cronbox: the cron dialect, its times, and what a fire is called.
 //!
 //! No I/O: time comes in as an argument, and everything here can be tested by arithmetic.
+//!
+//! | you write | EventBridge gets | fires when |
+//! |---|---|---|
+//! | `*/5 * * * *` | `cron(0/5 * * * ? *)`, in UTC | every 5 minutes |
+//! | `0 9 * * MON-FRI` | `cron(0 9 ? * MON-FRI *)` | at 09:00, Monday to Friday |
+//! | `0 9 * * 5#2` | `cron(0 9 ? * 6#2 *)` | at 09:00, on the second Friday of the month |
+//! | `0 9 13 * FRI` | `cron(0 9 * * ? *)`, a superset | at 09:00, on the 13th and on Fridays |
+//!
+//! A time in the spring gap is skipped; in the autumn fold a restricted hour fires at the first instance,
+//! an open hour (all 24) at both. The whole dialect is taught in `docs/cron.md`.
+//!
+//! ```
+//! use schedule::{Cron, compile};
+//! let cron: Cron = "0 9 * * mon-fri".parse()?;
+//! let paris = schedule::parse_timezone("Europe/Paris")?;
+//! let friday = "2026-03-27T12:00:00Z".parse()?;
+//! assert_eq!(cron.next_after(friday, paris), Some("2026-03-30T07:00:00Z".parse()?));
+//! assert_eq!(compile(&cron, paris).expression, "cron(0 9 ? * MON-FRI *)");
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! From text to times: `parse` and `item` read the fields into sets (`bits`, `days`), `text` writes them
+//! back, `calendar` walks the local calendar, `next` maps it to instants, `eventbridge` compiles.
 
 mod bits;
 mod calendar;
