@@ -229,7 +229,7 @@ pub async fn save(
     next.revision = Revision(before.revision.0 + i64::from(owes_otherwise));
     next.updated_on = edit.now;
     table::update(tx, &next).await?;
-    tracing::info!(step = 1, workflow_id = next.id.0, "edit: workflow {} {verb}: {}", next.id, in_words(&next));
+    tracing::info!(step = 1, workflow_id = next.id.0, "edit: {verb} of workflow {}: {}", next.id, in_words(&next));
     if owes_otherwise {
         versions::record(tx, &next, edit.now).await?;
         outbox::enqueue(tx, &next.event(edit), edit.now).await?;

@@ -59,7 +59,7 @@ pub async fn check_migrated(pool: &PgPool) -> anyhow::Result<()> {
     let applied: Vec<i64> = sqlx::query_scalar("SELECT version FROM _sqlx_migrations WHERE success")
         .fetch_all(pool)
         .await
-        .or_else(|error| match error.as_database_error().and_then(|error| error.code()) {
+        .or_else(|error| match error.as_database_error().and_then(sqlx::error::DatabaseError::code) {
             Some(code) if code == "42P01" => Ok(Vec::new()), // undefined table: never migrated
             _ => Err(error),
         })

@@ -48,6 +48,14 @@ impl Api {
         answer(self.request(Method::GET, path)).await
     }
 
+    /// GET, of an app that may not be there.
+    ///
+    /// # Errors
+    /// Nobody answers.
+    pub async fn try_get(&self, path: &str) -> reqwest::Result<Answer> {
+        try_answer(self.request(Method::GET, path)).await
+    }
+
     /// POST with a JSON body.
     pub async fn post(&self, path: &str, body: &Value) -> Answer {
         answer(self.request(Method::POST, path).json(body)).await
@@ -86,10 +94,14 @@ impl Api {
 
 /// Sends a request and reads what is answered.
 pub async fn answer(request: RequestBuilder) -> Answer {
-    let response = request.send().await.expect("the app answers");
+    try_answer(request).await.unwrap_or_else(|error| panic!("no answer: {error:?}"))
+}
+
+async fn try_answer(request: RequestBuilder) -> reqwest::Result<Answer> {
+    let response = request.send().await?;
     let (status, headers) = (response.status().as_u16(), response.headers().clone());
-    let text = response.text().await.expect("the answer is whole");
-    Answer { status, headers, json: serde_json::from_str(&text).unwrap_or(Value::Null), text }
+    let text = response.text().await?;
+    Ok(Answer { status, headers, json: serde_json::from_str(&text).unwrap_or(Value::Null), text })
 }
 
 impl Answer {
