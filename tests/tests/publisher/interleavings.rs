@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use tokio::process::Child;
 
 use crate::front::Answer;
-use crate::world::{World, name, soon};
+use crate::world::{World, name, soon, stopped};
 
 const LEASE: Duration = Duration::from_secs(61);
 const SIGNATURES_DIE: Duration = Duration::from_secs(17 * 60);
@@ -83,6 +83,34 @@ async fn a_stale_publisher_settles_nothing_over_a_newer_owner_and_what_its_late_
     world.publish().await;
     assert_eq!(world.expression(workflow).await.as_deref(), Some("cron(0 10 * * ? *)"));
     assert_eq!(world.publication(workflow).await.verify_in_secs, None);
+    world.assert_settled().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_stale_publisher_frees_nothing_that_a_newer_owner_holds() {
+    let world = World::new().await;
+    let workflow = world.create("0 9 * * *", "UTC").await;
+    world.front.hold(&name(workflow));
+    let mut stale = world.process(&["--once"], Some("P10:1:stop"));
+    world.front.arrival(&name(workflow)).await;
+    signal(&stale, "STOP");
+    world.skip(LEASE).await;
+    world.front.hold(&name(workflow));
+    let newer = world.publisher().await;
+    let newer = tokio::spawn(async move { newer.drain(soon()).await.unwrap() });
+    while world.publication(workflow).await.epoch < 2 {
+        tokio::task::yield_now().await;
+    }
+
+    world.front.release();
+    signal(&stale, "CONT");
+    stopped(&mut stale).await;
+
+    let publication = world.publication(workflow).await;
+    assert!(publication.is_leased, "it has settled, and changed nothing");
+    assert_eq!((publication.epoch, publication.applied_revision), (2, None));
+    world.front.release();
+    assert_eq!(newer.await.unwrap().processed, 1);
     world.assert_settled().await;
 }
 

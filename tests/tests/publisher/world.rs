@@ -12,6 +12,7 @@ use reqwest::{Method, RequestBuilder};
 use schedule::{Clock, WorkflowId};
 use serde_json::{Value, json};
 use sqlx::PgPool;
+use tokio::io::{AsyncBufReadExt, BufReader};
 use tokio::process::{Child, Command};
 
 use crate::front::{Call, Front};
@@ -252,6 +253,17 @@ impl World {
 
 pub(crate) fn name(id: WorkflowId) -> String {
     format!("wf-{id}-dev")
+}
+
+/// Returns when a process has come to the point at which it is to stop.
+pub(crate) async fn stopped(process: &mut Child) {
+    let mut said = BufReader::new(process.stderr.take().unwrap()).lines();
+    while let Some(line) = said.next_line().await.unwrap() {
+        if line.starts_with("stopped at ") {
+            return;
+        }
+    }
+    panic!("it never came to that point");
 }
 
 pub(crate) fn soon() -> Instant {
