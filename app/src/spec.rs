@@ -1,8 +1,8 @@
 //! Step 1 of 7: a workflow as a client writes it, and the edit that a PATCH makes of it.
 
-use chrono::{DateTime, Utc};
+use chrono::{DateTime, TimeDelta, Utc};
 use chrono_tz::Tz;
-use schedule::Cron;
+use schedule::{Cron, CronError};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use utoipa::ToSchema;
@@ -129,6 +129,12 @@ impl Spec {
 }
 
 impl Timing {
+    /// The instant to look for times after: now, or just before the start that lies ahead.
+    #[must_use]
+    pub fn first_instant_after(&self, now: DateTime<Utc>) -> DateTime<Utc> {
+        self.starts_at.map_or(now, |starts_at| now.max(starts_at - TimeDelta::microseconds(1)))
+    }
+
     fn judged(self, now: DateTime<Utc>) -> Result<Self, FieldError> {
         let timezone = self.timezone.as_deref().map(timezone).transpose()?.unwrap_or(Tz::UTC);
         let cron = self.cron.as_deref().map(|text| cron(text, timezone, now)).transpose()?;
@@ -154,11 +160,10 @@ pub fn timezone(name: &str) -> Result<Tz, FieldError> {
 /// # Errors
 /// What is wrong with it, or `never_fires`.
 pub fn cron(text: &str, timezone: Tz, now: DateTime<Utc>) -> Result<Cron, FieldError> {
-    let cron = Cron::parse(text).map_err(|error| FieldError::new(error.code(), "cron_schedule", error.to_string()))?;
-    match cron.next_after(now, timezone) {
-        Some(_) => Ok(cron),
-        None => Err(FieldError::new("never_fires", "cron_schedule", format!("{cron} never fires again"))),
-    }
+    let refused = |error: CronError| FieldError::new(error.code(), "cron_schedule", error.to_string());
+    let cron = Cron::parse(text).map_err(refused)?;
+    cron.must_fire_after(now, timezone).map_err(refused)?;
+    Ok(cron)
 }
 
 /// How a PATCH is to be read.

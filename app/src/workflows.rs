@@ -5,7 +5,7 @@
 
 mod table;
 
-use chrono::{DateTime, TimeDelta, Utc};
+use chrono::{DateTime, Utc};
 use schedule::{Cron, Revision, WorkflowId};
 use serde_json::{Value, json};
 use sqlx::PgConnection;
@@ -122,9 +122,8 @@ impl Workflow {
             return None;
         }
         let (cron, timezone) = self.cron()?;
-        let starts_at = self.spec.timing.starts_at.map(|time| time - TimeDelta::microseconds(1));
-        let from = starts_at.map_or(now, |starts_at| starts_at.max(now));
-        cron.next_after(from, timezone).filter(|next| self.spec.timing.ends_at.is_none_or(|end| *next < end))
+        cron.next_after(self.spec.timing.first_instant_after(now), timezone)
+            .filter(|next| self.spec.timing.ends_at.is_none_or(|end| *next < end))
     }
 
     /// The cron and its timezone; none without a cron, or if a newer timezone database dropped the name.

@@ -9,6 +9,7 @@ pub mod openapi;
 pub mod ops;
 pub mod page;
 pub mod runs;
+pub mod schedules;
 pub mod view;
 pub mod workflows;
 
@@ -39,6 +40,8 @@ pub fn router(app: App) -> Router {
             "/workflows/{target}",
             get(workflows::get).patch(workflows::patch).delete(workflows::delete).post(workflows::act),
         )
+        .route("/cron:explain", post(schedules::explain))
+        .route("/schedules/{target}/next", get(schedules::next))
         .route("/schedules/{target}/runs", get(runs::of_schedule))
         .route("/schedules/{target}/occurrences", get(runs::occurrences))
         .route("/runs", get(runs::list))

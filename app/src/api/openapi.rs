@@ -3,7 +3,7 @@
 use utoipa::openapi::security::{ApiKey, ApiKeyValue, SecurityScheme};
 use utoipa::{Modify, OpenApi};
 
-use super::{invoke, keys, ops, runs, view, workflows};
+use super::{invoke, keys, ops, runs, schedules, view, workflows};
 
 /// Describes every route; a test holds it against the router and against docs/openapi.json.
 #[derive(OpenApi)]
@@ -12,6 +12,7 @@ use super::{invoke, keys, ops, runs, view, workflows};
     paths(
         workflows::create, workflows::list, workflows::get, workflows::patch, workflows::delete,
         archive, pause, resume,
+        schedules::explain, schedules::next,
         runs::list, runs::get, runs::of_schedule, runs::occurrences,
         invoke::invoke,
         keys::create_team, keys::create, keys::list, keys::revoke,

@@ -7,5 +7,6 @@ mod limits;
 mod matrix;
 mod openapi;
 mod patches;
+mod previews;
 mod secrets;
 mod tenants;

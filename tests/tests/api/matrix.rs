@@ -18,7 +18,7 @@ enum Door {
     Scheduler,
 }
 
-const ROUTES: [(&str, &str, Door); 22] = [
+const ROUTES: [(&str, &str, Door); 24] = [
     ("post", "/api/v1/teams", Door::Admin),
     ("get", "/api/v1/keys", Door::Admin),
     ("post", "/api/v1/keys", Door::Admin),
@@ -31,6 +31,8 @@ const ROUTES: [(&str, &str, Door); 22] = [
     ("post", "/api/v1/workflows/{id}:archive", Door::Editor),
     ("post", "/api/v1/workflows/{id}:pause", Door::Editor),
     ("post", "/api/v1/workflows/{id}:resume", Door::Editor),
+    ("post", "/api/v1/cron:explain", Door::Viewer),
+    ("get", "/api/v1/schedules/{id}/next", Door::Viewer),
     ("get", "/api/v1/schedules/{id}/runs", Door::Viewer),
     ("get", "/api/v1/schedules/{id}/occurrences", Door::Viewer),
     ("get", "/api/v1/runs", Door::Viewer),
