@@ -1,8 +1,7 @@
 # Each line is a command that a person could type. `make up` and `make test` need nothing but Rust before them.
 VENV := $(or $(CARGO_TARGET_DIR),target)/venv
-PGBIN = $(shell sh scripts/postgres-bin.sh)
 
-.PHONY: setup up test ci lint sqlx sqlx-check bench lambdas openapi
+.PHONY: setup up test ci lint sqlx sqlx-check bench lambdas openapi deny
 
 setup: ## installs what is missing: Postgres 15 or later, Python tools in a venv
 	sh scripts/setup.sh "$(VENV)"
@@ -27,10 +26,17 @@ sqlx-check: setup ## fails if .sqlx is not what the statements and migrations ma
 openapi: ## writes docs/openapi.json anew
 	UPDATE_OPENAPI=1 cargo test -p tests --test api openapi
 
-bench: setup ## measures; a table, and JSON under target/bench. ONLY=B5,B8 picks cases
+bench: setup ## measures; a table, and JSON under target/bench. ONLY=B5,B8 picks cases of the suite alone
 	cargo bench -p tests --bench suite -- $(if $(ONLY),--only $(ONLY))
+ifeq ($(ONLY),)
+	cargo bench -p schedule
+	cargo test -p schedule --release --test scan -- --ignored
+endif
 
 lambdas: ## the two Lambdas, built for release
 	cargo build --profile lambda -p publisher -p runner
 
 ci: setup lint sqlx-check test
+
+deny: ## licences, sources and banned crates; needs `cargo install cargo-deny`
+	cargo deny check bans licenses sources

@@ -5,6 +5,7 @@
 mod agreement;
 mod clients;
 mod fires;
+mod judged;
 mod limits;
 mod moto;
 mod stack;
