@@ -85,7 +85,7 @@ impl Arguments {
         let read = Arguments::try_parse().map(|arguments| Arguments { is_lambda: is_lambda(), ..arguments });
         read.map_err(|error| match error.kind() {
             ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => error.exit(),
-            ErrorKind::MissingRequiredArgument => format!("{} is missing: set it in the environment", missing(&error)),
+            ErrorKind::MissingRequiredArgument => format!("set {} in the environment", missing(&error)),
             _ => error.to_string().lines().next().unwrap_or_default().trim_start_matches("error: ").to_owned(),
         })
     }

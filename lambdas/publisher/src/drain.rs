@@ -8,8 +8,10 @@ use std::convert::Infallible;
 use std::pin::pin;
 use std::time::{Duration, Instant};
 
+use anyhow::anyhow;
 use futures::StreamExt;
 use futures::stream::{self, FuturesUnordered};
+use sqlx::error::DatabaseError;
 
 use crate::Publisher;
 use crate::converge::converge;
@@ -26,6 +28,9 @@ const BATCHES_IN_FLIGHT: usize = 3;
 /// A settle that is lost costs a lease and a verify pass, so it is worth a few tries.
 const SETTLE_TRIES: u32 = 4;
 const SETTLE_PAUSE: Duration = Duration::from_millis(100);
+/// Postgres's codes for a name that it does not know.
+const UNDEFINED_TABLE: &str = "42P01";
+const UNDEFINED_FUNCTION: &str = "42883";
 
 impl Publisher {
     /// Works until nothing is due, or until shortly before `deadline`.
@@ -69,7 +74,7 @@ impl Publisher {
             match claimed {
                 Ok(batch) if batch.claims.is_empty() => is_dry = true,
                 Ok(batch) => flight.push(self.work(batch, span.renewal())),
-                Err(error) => done.take(Err(error.into())),
+                Err(error) => done.take(Err(in_words(error))),
             }
         }
     }
@@ -136,6 +141,14 @@ impl Publisher {
                 settled => return Ok(settled?),
             }
         }
+    }
+}
+
+/// A claim is the first that an empty or foreign database hears of.
+fn in_words(error: sqlx::Error) -> anyhow::Error {
+    match error.as_database_error().and_then(DatabaseError::code).as_deref() {
+        Some(UNDEFINED_TABLE | UNDEFINED_FUNCTION) => anyhow!("the database has no outbox: run `app migrate` on it"),
+        _ => anyhow::Error::from(error).context("the outbox cannot be read"),
     }
 }
 

@@ -99,15 +99,3 @@ async fn what_kills_the_publisher_each_time_is_worked_on_alone_and_last_and_not_
     assert_eq!(world.expression(suspect).await.as_deref(), Some("cron(0 9 * * ? *)"));
     assert_eq!(world.publication(suspect).await.attempt_count, 0);
 }
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn once_prints_its_report_as_one_line() {
-    let world = World::new().await;
-    world.create("0 9 * * *", "UTC").await;
-    let done = world.process(&["--once"], None).wait_with_output().await.unwrap();
-    assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
-    assert_eq!(
-        String::from_utf8_lossy(&done.stdout),
-        "{\"processed\":1,\"coalesced\":0,\"created\":1,\"updated\":0,\"deleted\":0,\"unchanged\":0,\"retried\":0,\"failed\":0,\"remaining\":0}\n"
-    );
-}

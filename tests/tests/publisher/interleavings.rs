@@ -148,6 +148,21 @@ async fn a_verify_pass_that_finds_all_well_makes_no_call_and_is_over() {
 }
 
 #[tokio::test]
+async fn an_edit_that_is_taken_back_after_a_lost_answer_is_published_all_the_same() {
+    let world = World::new().await;
+    let workflow = world.create("0 9 * * *", "UTC").await;
+    world.publish().await;
+    world.patch(workflow, json!({"cron_schedule": "0 10 * * *"})).await;
+    world.front.next(&name(workflow), [Answer::DoneButBroken]);
+    world.publish().await;
+    assert_eq!(world.expression(workflow).await.as_deref(), Some("cron(0 10 * * ? *)"), "done, and nobody knows");
+
+    world.patch(workflow, json!({"cron_schedule": "0 9 * * *"})).await;
+    world.publish().await;
+    assert_eq!(world.expression(workflow).await.as_deref(), Some("cron(0 9 * * ? *)"));
+}
+
+#[tokio::test]
 async fn a_verify_pass_restores_what_somebody_deleted_or_paused_and_removes_what_came_back() {
     let world = World::new().await;
     let [lost, back] = [world.create("0 9 * * *", "UTC").await, world.create("0 9 * * *", "UTC").await];

@@ -12,5 +12,6 @@ mod interleavings;
 mod lambda;
 mod listening;
 mod moto;
+mod process;
 mod sharing;
 mod world;

@@ -60,18 +60,29 @@ pub(super) async fn mirror_errors(tx: &mut PgConnection, unpublished: &[Unpublis
     sqlx::query!(
         r#"
         -- mirror errors: rows that a newer edit has superseded are not given up, that edit settles them
+        WITH covered AS MATERIALIZED (
+            SELECT open.id, s.*
+              FROM jsonb_to_recordset($1) AS s (
+                   workflow_id bigint, seen bigint, attempt integer, is_attempt_returned boolean,
+                   error_class text, message text, is_superseded boolean)
+             CROSS JOIN LATERAL (
+                   SELECT id
+                     FROM outbox_events
+                    WHERE aggregate_id = s.workflow_id
+                      AND id <= s.seen
+                      AND processed_on IS NULL
+                      AND failed_on IS NULL
+                    ORDER BY aggregate_id, id
+             ) AS open
+             WHERE s.message IS NOT NULL
+        )
         UPDATE outbox_events AS o
-           SET attempt_count = CASE WHEN s.is_attempt_returned THEN s.attempt - 1 ELSE s.attempt END,
-               error_message = s.message,
-               failed_on = CASE WHEN s.error_class = 'permanent' AND NOT s.is_superseded THEN cronbox_now() END
-          FROM jsonb_to_recordset($1) AS s (
-               workflow_id bigint, seen bigint, attempt integer, is_attempt_returned boolean,
-               error_class text, message text, is_superseded boolean)
-         WHERE s.message IS NOT NULL
-           AND o.aggregate_id = s.workflow_id
-           AND o.id <= s.seen
-           AND o.processed_on IS NULL
-           AND o.failed_on IS NULL
+           SET attempt_count = CASE WHEN c.is_attempt_returned THEN c.attempt - 1 ELSE c.attempt END,
+               error_message = c.message,
+               failed_on = CASE WHEN c.error_class = 'permanent' AND NOT c.is_superseded THEN cronbox_now() END
+          FROM covered AS c
+         WHERE o.id = c.id
+           AND o.id = ANY(ARRAY(SELECT id FROM covered))
         "#,
         Json(unpublished) as _,
     )
