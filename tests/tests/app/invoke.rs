@@ -209,6 +209,22 @@ async fn a_client_that_hangs_up_cancels_no_transaction() {
 }
 
 #[tokio::test]
+async fn a_duplicate_touches_no_database() {
+    let mut s = Story::at("2026-03-02T08:30:00Z").await;
+    let mut way = Way::to(&s.dsn()).await;
+    let runner = s.runner_behind(&way).await;
+    let wf = s.create("0 * * * *", "UTC").await;
+    s.now_is("2026-03-02T09:00:05Z").await;
+    let run = runner.post(&path(wf), &fire(NINE[0])).await.expect(202).json["run_id"].clone();
+    way.cut().await;
+    for spelling in NINE {
+        assert_eq!(runner.post(&path(wf), &fire(spelling)).await.expect(200).json["run_id"], run);
+    }
+    way.mend().await;
+    s.end().await;
+}
+
+#[tokio::test]
 async fn while_the_database_is_away_the_answer_is_503_and_nothing_runs() {
     let mut s = Story::at("2026-03-02T08:30:00Z").await;
     let mut way = Way::to(&s.dsn()).await;
