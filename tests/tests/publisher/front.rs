@@ -85,6 +85,11 @@ impl Front {
         };
     }
 
+    /// From now on EventBridge answers by itself.
+    pub(crate) fn forget(&self) {
+        self.0.answers.lock().unwrap().clear();
+    }
+
     /// Keeps the next call about `name` waiting, before EventBridge sees it.
     pub(crate) fn hold(&self, name: &str) {
         self.0.held.lock().unwrap().insert(name.to_owned());

@@ -14,4 +14,5 @@ mod listening;
 mod moto;
 mod process;
 mod sharing;
+mod storm;
 mod world;

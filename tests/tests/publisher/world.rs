@@ -56,8 +56,15 @@ pub(crate) fn at(time: &str) -> DateTime<Utc> {
 
 impl World {
     pub(crate) async fn new() -> World {
+        World::with_latency(Duration::ZERO).await
+    }
+
+    /// A world whose EventBridge takes its time.
+    pub(crate) async fn with_latency(latency: Duration) -> World {
         let clock = Clock::fixed(at("2026-03-02T10:00:00Z"));
-        let served = Served::anywhere(StandIn::new(Options::default(), clock.clone())).await.unwrap();
+        let scheduler = local::scheduler::Options { latency, ..local::scheduler::Options::default() };
+        let options = Options { scheduler, ..Options::default() };
+        let served = Served::anywhere(StandIn::new(options, clock.clone())).await.unwrap();
         let beyond = served.endpoint.clone();
         World::before(&beyond, Some(served), clock).await
     }
