@@ -23,8 +23,9 @@ use crate::settle::{Waiting, settle};
 use crate::settlement::Settlement;
 use crate::workflows::{self, Workflow};
 
-/// One batch waits for EventBridge, one is being claimed, one settled.
-const BATCHES_IN_FLIGHT: usize = 3;
+/// While one batch waits for EventBridge, another is settled and the next claimed. No more, or the
+/// first publisher to come would hold what the others could work on.
+const BATCHES_IN_FLIGHT: usize = 2;
 /// A settle that is lost costs a lease and a verify pass, so it is worth a few tries.
 const SETTLE_TRIES: u32 = 4;
 const SETTLE_PAUSE: Duration = Duration::from_millis(100);

@@ -50,6 +50,9 @@ use crate::outbox::Claimant;
 use crate::rate::Rate;
 use crate::schedules::Schedules;
 
+/// A claim costs a transaction, whatever the concurrency.
+const SMALLEST_BATCH: u16 = 16;
+
 /// One publisher; clones are the same one.
 #[derive(Clone)]
 pub struct Publisher(Arc<Parts>);
@@ -77,7 +80,8 @@ impl Publisher {
             schedules: Schedules::new(scheduler, config.schedule_group.clone()),
             claimant: Claimant {
                 owner: format!("publisher-{}", Uuid::new_v4()),
-                batch_size: config.batch_size,
+                // What cannot be in the air at once is left to the other publishers.
+                batch_size: config.batch_size.min(config.api_concurrency.max(SMALLEST_BATCH)),
                 max_attempts: config.max_attempts,
             },
             places: Semaphore::new(usize::from(config.api_concurrency)),

@@ -3,6 +3,8 @@
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod converging;
+// No release has points at which it dies.
+#[cfg(debug_assertions)]
 mod crashes;
 mod database;
 mod edits;

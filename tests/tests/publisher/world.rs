@@ -93,6 +93,7 @@ impl World {
             max_attempts: 10,
             api_concurrency: 64,
             api_tps: 100_000,
+            #[cfg(debug_assertions)]
             fault: None,
         }
     }
