@@ -11,6 +11,7 @@ use clap::error::ErrorKind;
 use clap::{Args, Parser, Subcommand};
 use schedule::Clock;
 use tokio::net::TcpListener;
+use tokio::signal::unix::{SignalKind, signal};
 use tracing_subscriber::EnvFilter;
 
 #[derive(Parser)]
@@ -103,13 +104,14 @@ async fn main() -> ExitCode {
 }
 
 async fn serve(config: Config) -> anyhow::Result<()> {
+    let stop = stop()?;
     let pool = db::connect(&config.database()).await?;
     db::check_migrated(&pool).await?;
     let listener = TcpListener::bind(config.bind_addr).await.with_context(|| {
         format!("cannot listen on {}: stop what uses it, or choose another BIND_ADDR", config.bind_addr)
     })?;
     tracing::info!(env = %config.env, "app listens on http://{}", listener.local_addr()?);
-    app::serve(listener, App::new(config, pool, Clock::System), stop_signal()?).await
+    app::serve(listener, App::new(config, pool, Clock::System), stop).await
 }
 
 async fn migrate(database_args: &Database) -> anyhow::Result<()> {
@@ -166,12 +168,13 @@ fn log() {
     tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).init();
 }
 
-fn stop_signal() -> anyhow::Result<impl Future<Output = ()>> {
-    let mut terminated = tokio::signal::unix::signal(tokio::signal::unix::SignalKind::terminate())?;
+/// Ctrl-C, or what a process manager sends; noticed from the call on, not from the first await.
+fn stop() -> std::io::Result<impl Future<Output = ()>> {
+    let (mut interrupted, mut terminated) = (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?);
     Ok(async move {
         tokio::select! {
+            _ = interrupted.recv() => {}
             _ = terminated.recv() => {}
-            _ = tokio::signal::ctrl_c() => {}
         }
         tracing::info!("stopping");
     })

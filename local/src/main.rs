@@ -13,11 +13,7 @@ use tokio::signal::unix::{SignalKind, signal};
 async fn main() -> ExitCode {
     let config = Config::parse();
     steps::print();
-    let ended = match config.command {
-        Command::Up(args) => up::up(args, interrupted()).await,
-        Command::Scheduler(args) => scheduler(&args).await,
-    };
-    match ended {
+    match run(config.command).await {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("local: {error:#}");
@@ -26,17 +22,27 @@ async fn main() -> ExitCode {
     }
 }
 
-async fn scheduler(args: &SchedulerArgs) -> Result<()> {
-    let listener = up::listen(args.listen, "--listen").await?;
-    steps::say(&format!("scheduler   http://{}   (AWS_ENDPOINT_URL_SCHEDULER)", listener.local_addr()?));
-    StandIn::new(args.options(), args.clock()).serve(listener, interrupted()).await
+async fn run(command: Command) -> Result<()> {
+    let stop = stop()?;
+    match command {
+        Command::Up(args) => up::up(args, stop).await,
+        Command::Scheduler(args) => scheduler(&args, stop).await,
+    }
 }
 
-/// Ctrl-C, or what a process manager sends.
-async fn interrupted() {
-    let Ok(mut terminated) = signal(SignalKind::terminate()) else { return std::future::pending().await };
-    tokio::select! {
-        _ = terminated.recv() => {}
-        _ = tokio::signal::ctrl_c() => {}
-    }
+async fn scheduler(args: &SchedulerArgs, stop: impl Future<Output = ()> + Send + 'static) -> Result<()> {
+    let listener = up::listen(args.listen, "--listen").await?;
+    steps::say(&format!("scheduler   http://{}   (AWS_ENDPOINT_URL_SCHEDULER)", listener.local_addr()?));
+    StandIn::new(args.options(), args.clock()).serve(listener, stop).await
+}
+
+/// Ctrl-C, or what a process manager sends; noticed from the call on, not from the first await.
+fn stop() -> std::io::Result<impl Future<Output = ()>> {
+    let (mut interrupted, mut terminated) = (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?);
+    Ok(async move {
+        tokio::select! {
+            _ = interrupted.recv() => {}
+            _ = terminated.recv() => {}
+        }
+    })
 }

@@ -29,9 +29,10 @@ pub async fn up(args: UpArgs, shutdown: impl Future<Output = ()>) -> Result<()> 
     let ground = Ground { database, app, scheduler, keys: KeysFrom::File(keys) };
     let options = StackOptions { publishing: Publishing::Listening, ..StackOptions::default() };
     let mut stack = Stack::on(ground, options).await?;
-    let refilled = refill(&stack).await?;
     let env = write_env(&target, &stack)?;
-    print(&stack, &env, refilled);
+    print(&stack, &env);
+    // Only now: a person reads first where everything is, then what happens.
+    refill(&stack).await?;
     shutdown.await;
     say("stopping");
     stack.stop().await
@@ -48,8 +49,8 @@ pub async fn listen(address: SocketAddr, option: &str) -> Result<TcpListener> {
 }
 
 /// The stand-in starts empty: nothing is known of what stands there, so the publisher looks at every workflow again.
-async fn refill(stack: &Stack) -> Result<u64> {
-    let due = sqlx::query(
+async fn refill(stack: &Stack) -> Result<()> {
+    sqlx::query(
         "
         -- repair at start: an unknown hash is always called for
         UPDATE publications SET spec_hash = NULL, due_at = cronbox_now(), lease_owner = NULL, lease_until = NULL
@@ -59,7 +60,7 @@ async fn refill(stack: &Stack) -> Result<u64> {
     .await
     .context("cannot have the schedules published again")?;
     sqlx::query("SELECT pg_notify('cronbox_outbox', '')").execute(&stack.pool).await?;
-    Ok(due.rows_affected())
+    Ok(())
 }
 
 /// The file that a shell reads to use the stack; 0600, because it holds keys.
@@ -82,16 +83,13 @@ fn write_env(target: &Path, stack: &Stack) -> Result<PathBuf> {
     Ok(path)
 }
 
-fn print(stack: &Stack, env: &Path, refilled: u64) {
+fn print(stack: &Stack, env: &Path) {
     say(&format!("app         {}/docs", stack.url()));
     say(&format!("scheduler   {}", stack.scheduler_url()));
     say(&format!("admin key   {}", stack.keys.admin));
     say(&format!("editor key  {}   (team {}, demo)", stack.keys.editor, stack.keys.team_id));
     say(&format!("runner key  {}", stack.keys.scheduler));
     say(&format!("shell       . {}", env.display()));
-    if refilled > 0 {
-        say(&format!("refilling   {refilled} workflows"));
-    }
     say("ready; Ctrl-C stops everything, and starting it again finds all of it");
     say("");
 }

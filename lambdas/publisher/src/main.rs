@@ -39,7 +39,7 @@ async fn run() -> anyhow::Result<()> {
     if once {
         print(publisher.once().await)
     } else if listen {
-        publisher.listen(stop()).await
+        publisher.listen(stop()?).await
     } else {
         publisher::serve_lambda(publisher).await.map_err(|error| anyhow!(error))
     }
@@ -64,11 +64,13 @@ fn log(is_lambda: bool) {
     if is_lambda { log.json().init() } else { log.init() }
 }
 
-/// Ends at SIGTERM or Ctrl-C.
-async fn stop() {
-    let Ok(mut terminated) = signal(SignalKind::terminate()) else { return std::future::pending().await };
-    tokio::select! {
-        _ = terminated.recv() => {}
-        _ = tokio::signal::ctrl_c() => {}
-    }
+/// Ctrl-C, or what a process manager sends; noticed from the call on, not from the first await.
+fn stop() -> std::io::Result<impl Future<Output = ()>> {
+    let (mut interrupted, mut terminated) = (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?);
+    Ok(async move {
+        tokio::select! {
+            _ = interrupted.recv() => {}
+            _ = terminated.recv() => {}
+        }
+    })
 }

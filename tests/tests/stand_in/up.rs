@@ -32,6 +32,8 @@ impl Drop for Scratch {
 struct Up {
     process: Child,
     lines: std::io::Lines<BufReader<ChildStdout>>,
+    /// What it has said, as far as it was read
+    said: Vec<String>,
     env: HashMap<String, String>,
 }
 
@@ -40,7 +42,7 @@ impl Up {
     fn start(data: &Path) -> Up {
         let mut process = command(data, &[free_port(), free_port()]).stdout(Stdio::piped()).spawn().unwrap();
         let lines = BufReader::new(process.stdout.take().unwrap()).lines();
-        let mut up = Up { process, lines, env: HashMap::new() };
+        let mut up = Up { process, lines, said: Vec::new(), env: HashMap::new() };
         up.read_until("ready");
         let env = data.join("target/local/env");
         assert_eq!(fs::metadata(&env).unwrap().permissions().mode() & 0o777, 0o600);
@@ -50,8 +52,18 @@ impl Up {
         up
     }
 
+    /// The first line with these words, whether it was read before or is still to come.
     fn read_until(&mut self, wanted: &str) -> String {
-        self.lines.find_map(|line| line.ok().filter(|line| line.contains(wanted))).expect(wanted)
+        if let Some(line) = self.said.iter().find(|line| line.contains(wanted)) {
+            return line.clone();
+        }
+        for line in self.lines.by_ref() {
+            self.said.push(line.unwrap());
+            if let Some(line) = self.said.last().filter(|line| line.contains(wanted)) {
+                return line.clone();
+            }
+        }
+        panic!("it ended without {wanted:?}: {:?}", self.said);
     }
 
     async fn call(&self, path: &str, body: Option<Value>) -> Value {
@@ -127,7 +139,7 @@ async fn a_restart_keeps_workflows_and_keys_and_refills_the_stand_in() {
     for same in ["CRONBOX_KEY", "CRONBOX_SCHEDULER_KEY", "TEAM_ID"] {
         assert_eq!(before[same], again.env[same], "{same}");
     }
-    let line = again.read_until("schedule");
+    let line = again.read_until("schedule wf-");
     assert!(line.contains(&name), "{line}");
     assert_eq!(again.schedules().await, [name]);
     assert_eq!(again.call(&format!("/workflows/{}", made["id"]), None).await["name"], "nightly");
