@@ -5,7 +5,6 @@
 
 /// The points, in the order in which a batch of work passes them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[cfg_attr(not(debug_assertions), expect(dead_code, reason = "a release passes the points without looking"))]
 pub(crate) enum Point {
     /// A drain starts.
     P0,
