@@ -66,14 +66,19 @@ impl Publisher {
                 continue;
             }
             let mut claiming = pin!(outbox::claim(self.pool(), self.claimant(), choice, span, self.injector()));
+            let mut was_settled = false;
             let claimed = loop {
                 tokio::select! {
                     claimed = &mut claiming => break claimed,
-                    Some(worked) = flight.next() => done.take(worked),
+                    Some(worked) = flight.next() => {
+                        was_settled = true;
+                        done.take(worked);
+                    }
                 }
             };
             match claimed {
-                Ok(batch) if batch.claims.is_empty() => is_dry = true,
+                // A claim that overlapped a settle has not seen what that made due.
+                Ok(batch) if batch.claims.is_empty() => is_dry = !was_settled,
                 Ok(batch) => flight.push(self.work(batch, span.renewal())),
                 Err(error) => done.take(Err(in_words(error))),
             }
