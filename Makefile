@@ -6,8 +6,8 @@ VENV := $(or $(CARGO_TARGET_DIR),target)/venv
 setup: ## installs what is missing: Postgres 15 or later, Python tools in a venv
 	sh scripts/setup.sh "$(VENV)"
 
-up: setup ## starts everything on this machine; Ctrl-C stops it
-	cargo run -p local -- up
+up: setup ## starts everything on this machine; Ctrl-C stops it (--bin, not -p: the build that `make test` makes)
+	cargo run --bin local -- up
 
 test: setup ## proves it, on a Postgres of its own
 	cargo build --workspace --bins
