@@ -1,10 +1,10 @@
-//! Step 1 of 7: teams and their keys.
+//! Step 1 of 7: the keys that open the API.
 //!
 //! A key is `cb_<prefix>_<secret>`: the prefix finds the row, the SHA-256 of the whole proves it.
 //! The secret has 256 random bits, so a fast hash is right; it is shown once and never stored.
 
 use base64::Engine as _;
-use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use chrono::{DateTime, Utc};
 use serde_json::json;
 use sha2::{Digest as _, Sha256};
@@ -84,7 +84,7 @@ impl Holder {
 
 /// A key's text; printed by nothing but `reveal`.
 #[derive(Clone)]
-pub struct Secret(String);
+pub struct Secret(pub(crate) String);
 
 impl Secret {
     /// The text, to be shown once.
@@ -92,39 +92,6 @@ impl Secret {
     pub fn reveal(&self) -> &str {
         &self.0
     }
-}
-
-/// A team.
-#[derive(Clone, Debug)]
-pub struct Team {
-    /// Identity.
-    pub id: i64,
-    /// Unique name.
-    pub name: String,
-    /// When it was made.
-    pub created_on: DateTime<Utc>,
-}
-
-/// Makes a team; the second value is its signing secret, shown once.
-///
-/// # Errors
-/// The database's; a taken name is `teams_name_key`.
-pub async fn create_team(tx: &mut PgConnection, name: &str, edit: &Edit) -> sqlx::Result<(Team, Secret)> {
-    let secret = Secret(format!("whsec_{}", STANDARD.encode(rand::random::<[u8; 32]>())));
-    let id = sqlx::query_scalar!(
-        r#"
-        -- create a team
-        INSERT INTO teams (name, signing_secret, created_on) VALUES ($1, $2, $3) RETURNING id
-        "#,
-        name,
-        secret.0,
-        edit.now,
-    )
-    .fetch_one(&mut *tx)
-    .await?;
-    let after = Some(json!({ "name": name }));
-    audit::record(tx, edit, Entry { verb: "create", subject: format!("team:{id}"), before: None, after }).await?;
-    Ok((Team { id, name: name.to_owned(), created_on: edit.now }, secret))
 }
 
 /// Makes a key; its text is in the second value and nowhere else.

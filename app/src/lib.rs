@@ -2,7 +2,7 @@
 //!
 //! | step | file |
 //! |---|---|
-//! | 1 edit | `api/workflows.rs` -> `workflows.rs`, `spec.rs`, `versions.rs`, `audit.rs` |
+//! | 1 edit | `api/workflows.rs`, `api/verbs.rs` -> `workflows.rs`, `spec.rs`, `versions.rs`, `audit.rs` |
 //! | 2 outbox | `outbox.rs`, `nudge.rs` |
 //! | 7 run | `api/invoke.rs` -> `invoke.rs`, `occurrences.rs`; `execute.rs` -> `runs.rs`, `actions/` |
 //!
@@ -25,6 +25,7 @@ pub mod outbox;
 pub mod runs;
 mod serve;
 pub mod spec;
+pub mod teams;
 pub mod versions;
 pub mod workflows;
 

@@ -6,7 +6,7 @@ use anyhow::Context as _;
 use app::audit::Edit;
 use app::config::{Config, database};
 use app::keys::{Kind, Role};
-use app::{App, api, field, keys};
+use app::{App, api, field, keys, teams};
 use clap::error::ErrorKind;
 use clap::{Args, Parser, Subcommand};
 use schedule::Clock;
@@ -123,7 +123,7 @@ async fn create_team(database_args: &Database, name: &str) -> anyhow::Result<()>
     field::name("name", name).map_err(|error| anyhow::anyhow!("--{}", error.detail))?;
     let pool = db::connect(&database(&database_args.database_url, 1)).await?;
     let mut tx = db::begin(&pool).await?;
-    let (team, secret) = keys::create_team(&mut tx, name, &by_hand()).await.context("cannot make the team")?;
+    let (team, secret) = teams::create(&mut tx, name, &by_hand()).await.context("cannot make the team")?;
     tx.commit().await?;
     println!("{}", team.id);
     eprintln!("signing secret, shown once: {}", secret.reveal());

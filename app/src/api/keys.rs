@@ -16,6 +16,7 @@ use super::page::{self, Page};
 use crate::App;
 use crate::field::{self, FieldError};
 use crate::keys::{self, Holder, Key, Kind, Role};
+use crate::teams;
 
 /// A team to make.
 #[derive(Deserialize, ToSchema)]
@@ -101,7 +102,7 @@ pub(super) async fn create_team(
 ) -> Result<Response, Error> {
     field::name("name", &body.name)?;
     let mut tx = db::begin(&app.pool).await?;
-    let (team, secret) = keys::create_team(&mut tx, &body.name, &caller.edit(&app, trace)).await?;
+    let (team, secret) = teams::create(&mut tx, &body.name, &caller.edit(&app, trace)).await?;
     tx.commit().await?;
     let view = TeamView {
         id: team.id,

@@ -10,6 +10,7 @@ pub mod ops;
 pub mod page;
 pub mod runs;
 pub mod schedules;
+pub mod verbs;
 pub mod view;
 pub mod workflows;
 
@@ -38,7 +39,7 @@ pub fn router(app: App) -> Router {
         .route("/workflows", get(workflows::list).post(workflows::create))
         .route(
             "/workflows/{target}",
-            get(workflows::get).patch(workflows::patch).delete(workflows::delete).post(workflows::act),
+            get(workflows::get).patch(workflows::patch).delete(workflows::delete).post(verbs::act),
         )
         .route("/cron:explain", post(schedules::explain))
         .route("/schedules/{target}/next", get(schedules::next))

@@ -3,7 +3,7 @@
 use utoipa::openapi::security::{ApiKey, ApiKeyValue, SecurityScheme};
 use utoipa::{Modify, OpenApi};
 
-use super::{invoke, keys, ops, runs, schedules, view, workflows};
+use super::{invoke, keys, ops, runs, schedules, verbs, view, workflows};
 
 /// Describes every route; a test holds it against the router and against docs/openapi.json.
 #[derive(OpenApi)]
@@ -38,20 +38,20 @@ impl Modify for Key {
     description = "Archive a workflow for good; its history stays. A second time changes nothing.",
     params(("id" = i64, Path), ("If-Match" = Option<String>, Header), workflows::WriteParams),
     responses((status = 200, body = view::WorkflowView), (status = "4XX", body = super::error::Problem, content_type = "application/problem+json")))]
-#[expect(dead_code, reason = "only describes a verb of workflows::act")]
+#[expect(dead_code, reason = "only describes a verb of verbs::act")]
 fn archive() {}
 
 #[utoipa::path(post, path = "/api/v1/workflows/{id}:pause", tag = "workflows",
     description = "Pause a workflow: it owes nothing until resumed. Effective at once, then in EventBridge.",
     params(("id" = i64, Path), ("If-Match" = Option<String>, Header), workflows::WriteParams),
-    request_body = Option<workflows::PauseBody>,
+    request_body = Option<verbs::PauseBody>,
     responses((status = 200, body = view::WorkflowView), (status = "4XX", body = super::error::Problem, content_type = "application/problem+json")))]
-#[expect(dead_code, reason = "only describes a verb of workflows::act")]
+#[expect(dead_code, reason = "only describes a verb of verbs::act")]
 fn pause() {}
 
 #[utoipa::path(post, path = "/api/v1/workflows/{id}:resume", tag = "workflows",
     description = "Resume a workflow; what fell into the pause stays undone.",
     params(("id" = i64, Path), ("If-Match" = Option<String>, Header), workflows::WriteParams),
     responses((status = 200, body = view::WorkflowView), (status = "4XX", body = super::error::Problem, content_type = "application/problem+json")))]
-#[expect(dead_code, reason = "only describes a verb of workflows::act")]
+#[expect(dead_code, reason = "only describes a verb of verbs::act")]
 fn resume() {}

@@ -8,13 +8,13 @@ use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use schedule::WorkflowId;
 use serde::Deserialize;
-use serde_json::{Map, Value};
-use utoipa::{IntoParams, ToSchema};
+use utoipa::IntoParams;
 
 use super::auth::{Admin, Editor, Viewer};
 use super::error::{Error, Problem};
-use super::extract::{Body, Id, IfMatch, OptionalBody, Params, Patch, Trace, Verb};
+use super::extract::{Body, Id, IfMatch, Params, Patch, Trace};
 use super::page::{self, Page};
+use super::verbs;
 use super::view::{Read, WorkflowView, view};
 use crate::App;
 use crate::field::{self, FieldError};
@@ -49,21 +49,8 @@ pub struct ListParams {
 #[into_params(parameter_in = Query)]
 pub struct WriteParams {
     /// Seconds, at most 25, to wait until EventBridge follows; `sync.status` tells how it went.
-    wait: Option<u64>,
+    pub(super) wait: Option<u64>,
 }
-
-/// Why a workflow is paused.
-#[derive(Default, Deserialize, ToSchema)]
-#[serde(deny_unknown_fields)]
-pub struct PauseBody {
-    /// For people, at most 500 characters.
-    reason: Option<String>,
-}
-
-/// The body of verbs that take none.
-#[derive(Default, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct NoBody {}
 
 /// Make a workflow.
 #[utoipa::path(post, path = "/api/v1/workflows", tag = "workflows", request_body = WorkflowBody, params(WriteParams),
@@ -158,33 +145,10 @@ pub(super) async fn patch(
     let mut tx = db::begin(&app.pool).await?;
     let before = workflows::lock(&mut tx, id, caller.team_id()).await?.ok_or_else(Error::not_found)?;
     if_match.check(before.version)?;
-    alive(&before)?;
+    verbs::alive(&before)?;
     let body = spec::patched(&before.spec, patch, kind)?;
     let next = Workflow { spec: Spec::new(body, Some(&before.spec.timing), edit.now)?, ..before.clone() };
     let saved = workflows::save(&mut tx, &before, next, "update", &edit).await?;
-    tx.commit().await?;
-    nudge(&app, saved);
-    applied(&app, id, before.revision.0 + 1, wait.filter(|_| saved == Saved::Enqueued)).await
-}
-
-/// Archive, pause or resume a workflow.
-pub(super) async fn act(
-    State(app): State<App>,
-    Editor(caller): Editor,
-    Trace(trace): Trace,
-    Verb(id, verb): Verb<WorkflowId>,
-    if_match: IfMatch,
-    Params(params): Params<WriteParams>,
-    OptionalBody(body): OptionalBody<Value>,
-) -> Result<Read, Error> {
-    let wait = wait(params.wait)?;
-    let change = Change::read(&verb, body)?;
-    let edit = caller.edit(&app, trace);
-    let mut tx = db::begin(&app.pool).await?;
-    let before = workflows::lock(&mut tx, id, caller.team_id()).await?.ok_or_else(Error::not_found)?;
-    if_match.check(before.version)?;
-    let next = change.of(&before)?;
-    let saved = workflows::save(&mut tx, &before, next, &verb, &edit).await?;
     tx.commit().await?;
     nudge(&app, saved);
     applied(&app, id, before.revision.0 + 1, wait.filter(|_| saved == Saved::Enqueued)).await
@@ -214,60 +178,14 @@ pub(super) async fn delete(
     Ok(StatusCode::NO_CONTENT)
 }
 
-/// What a verb does to a workflow.
-enum Change {
-    Archive,
-    Pause(Option<String>),
-    Resume,
-}
-
-impl Change {
-    fn read(verb: &str, body: Value) -> Result<Self, Error> {
-        let body = if body.is_null() { Value::Object(Map::new()) } else { body };
-        match verb {
-            "pause" => {
-                let body: PauseBody = field::read("", body)?;
-                body.reason.as_deref().map_or(Ok(()), |reason| field::text("reason", reason, 0, 500))?;
-                Ok(Self::Pause(body.reason))
-            }
-            "archive" => field::read::<NoBody>("", body).map(|_| Self::Archive).map_err(Error::from),
-            "resume" => field::read::<NoBody>("", body).map(|_| Self::Resume).map_err(Error::from),
-            _ => Err(Error::not_found()),
-        }
-    }
-
-    fn of(&self, before: &Workflow) -> Result<Workflow, Error> {
-        let next = before.clone();
-        match self {
-            Self::Archive => Ok(Workflow { state: workflows::State::Archived, pause_reason: None, ..next }),
-            Self::Pause(reason) => {
-                alive(before)?;
-                Ok(Workflow { state: workflows::State::Paused, pause_reason: reason.clone(), ..next })
-            }
-            Self::Resume => {
-                alive(before)?;
-                Ok(Workflow { state: workflows::State::Active, pause_reason: None, ..next })
-            }
-        }
-    }
-}
-
-/// An archived workflow is final.
-fn alive(workflow: &Workflow) -> Result<(), Error> {
-    match workflow.state {
-        workflows::State::Archived => Err(Error::conflict("archived", "an archived workflow is final")),
-        workflows::State::Active | workflows::State::Paused => Ok(()),
-    }
-}
-
-fn nudge(app: &App, saved: Saved) {
+pub(super) fn nudge(app: &App, saved: Saved) {
     match saved {
         Saved::Enqueued => app.nudge.poke(),
         Saved::Changed | Saved::Unchanged => {}
     }
 }
 
-fn wait(seconds: Option<u64>) -> Result<Option<Duration>, FieldError> {
+pub(super) fn wait(seconds: Option<u64>) -> Result<Option<Duration>, FieldError> {
     match seconds {
         Some(26..) => Err(FieldError::invalid("wait", "wait must be from 0 to 25 seconds")),
         seconds => Ok(seconds.map(Duration::from_secs)),
@@ -275,7 +193,7 @@ fn wait(seconds: Option<u64>) -> Result<Option<Duration>, FieldError> {
 }
 
 /// Reads the workflow back, when EventBridge follows `revision`, refused it, or the time is up.
-async fn applied(app: &App, id: WorkflowId, revision: i64, wait: Option<Duration>) -> Result<Read, Error> {
+pub(super) async fn applied(app: &App, id: WorkflowId, revision: i64, wait: Option<Duration>) -> Result<Read, Error> {
     awaited(app, id, revision, wait).await?;
     let mut connection = app.pool.acquire().await?;
     let found = workflows::find(&mut connection, id, None).await?.ok_or_else(Error::not_found)?;

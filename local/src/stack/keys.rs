@@ -8,6 +8,7 @@ use std::path::Path;
 use anyhow::{Context, Result};
 use app::audit::Edit;
 use app::keys::{self, Holder, Role};
+use app::teams;
 use chrono::{DateTime, Utc};
 use serde::{Deserialize, Serialize};
 use sqlx::PgPool;
@@ -37,7 +38,7 @@ impl Keys {
             sqlx::query_scalar("SELECT id FROM teams WHERE name = $1").bind(team).fetch_optional(&mut *tx).await?;
         let team_id = match found {
             Some(id) => id,
-            None => keys::create_team(&mut tx, team, &edit).await?.0.id,
+            None => teams::create(&mut tx, team, &edit).await?.0.id,
         };
         let (_, admin) = keys::create(&mut tx, Holder::Admin, "local admin", &edit).await?;
         let (_, scheduler) = keys::create(&mut tx, Holder::Scheduler, "local runner", &edit).await?;

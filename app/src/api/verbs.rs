@@ -1,0 +1,98 @@
+//! Step 1 of 7: archive, pause and resume: changes of a workflow's state.
+
+use axum::extract::State;
+use schedule::WorkflowId;
+use serde::Deserialize;
+use serde_json::{Map, Value};
+use utoipa::ToSchema;
+
+use super::auth::Editor;
+use super::error::Error;
+use super::extract::{IfMatch, OptionalBody, Params, Trace, Verb};
+use super::view::Read;
+use super::workflows::{WriteParams, applied, nudge, wait};
+use crate::App;
+use crate::field;
+use crate::workflows::{self, Saved, Workflow};
+
+/// Why a workflow is paused.
+#[derive(Default, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct PauseBody {
+    /// For people, at most 500 characters.
+    reason: Option<String>,
+}
+
+/// The body of verbs that take none.
+#[derive(Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct NoBody {}
+
+/// Archive, pause or resume a workflow.
+pub(super) async fn act(
+    State(app): State<App>,
+    Editor(caller): Editor,
+    Trace(trace): Trace,
+    Verb(id, verb): Verb<WorkflowId>,
+    if_match: IfMatch,
+    Params(params): Params<WriteParams>,
+    OptionalBody(body): OptionalBody<Value>,
+) -> Result<Read, Error> {
+    let wait = wait(params.wait)?;
+    let change = Change::read(&verb, body)?;
+    let edit = caller.edit(&app, trace);
+    let mut tx = db::begin(&app.pool).await?;
+    let before = workflows::lock(&mut tx, id, caller.team_id()).await?.ok_or_else(Error::not_found)?;
+    if_match.check(before.version)?;
+    let next = change.of(&before)?;
+    let saved = workflows::save(&mut tx, &before, next, &verb, &edit).await?;
+    tx.commit().await?;
+    nudge(&app, saved);
+    applied(&app, id, before.revision.0 + 1, wait.filter(|_| saved == Saved::Enqueued)).await
+}
+
+/// What a verb does to a workflow.
+enum Change {
+    Archive,
+    Pause(Option<String>),
+    Resume,
+}
+
+impl Change {
+    fn read(verb: &str, body: Value) -> Result<Self, Error> {
+        let body = if body.is_null() { Value::Object(Map::new()) } else { body };
+        match verb {
+            "pause" => {
+                let body: PauseBody = field::read("", body)?;
+                body.reason.as_deref().map_or(Ok(()), |reason| field::text("reason", reason, 0, 500))?;
+                Ok(Self::Pause(body.reason))
+            }
+            "archive" => field::read::<NoBody>("", body).map(|_| Self::Archive).map_err(Error::from),
+            "resume" => field::read::<NoBody>("", body).map(|_| Self::Resume).map_err(Error::from),
+            _ => Err(Error::not_found()),
+        }
+    }
+
+    fn of(&self, before: &Workflow) -> Result<Workflow, Error> {
+        let next = before.clone();
+        match self {
+            Self::Archive => Ok(Workflow { state: workflows::State::Archived, pause_reason: None, ..next }),
+            Self::Pause(reason) => {
+                alive(before)?;
+                Ok(Workflow { state: workflows::State::Paused, pause_reason: reason.clone(), ..next })
+            }
+            Self::Resume => {
+                alive(before)?;
+                Ok(Workflow { state: workflows::State::Active, pause_reason: None, ..next })
+            }
+        }
+    }
+}
+
+/// An archived workflow is final.
+pub(super) fn alive(workflow: &Workflow) -> Result<(), Error> {
+    match workflow.state {
+        workflows::State::Archived => Err(Error::conflict("archived", "an archived workflow is final")),
+        workflows::State::Active | workflows::State::Paused => Ok(()),
+    }
+}

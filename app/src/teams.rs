@@ -1,0 +1,43 @@
+//! Step 1 of 7: teams, who own workflows.
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use chrono::{DateTime, Utc};
+use serde_json::json;
+use sqlx::PgConnection;
+
+use crate::audit::{self, Edit, Entry};
+use crate::keys::Secret;
+
+/// A team.
+#[derive(Clone, Debug)]
+pub struct Team {
+    /// Identity.
+    pub id: i64,
+    /// Unique name.
+    pub name: String,
+    /// When it was made.
+    pub created_on: DateTime<Utc>,
+}
+
+/// Makes a team; the second value is its signing secret, shown once.
+///
+/// # Errors
+/// The database's; a taken name is `teams_name_key`.
+pub async fn create(tx: &mut PgConnection, name: &str, edit: &Edit) -> sqlx::Result<(Team, Secret)> {
+    let secret = Secret(format!("whsec_{}", STANDARD.encode(rand::random::<[u8; 32]>())));
+    let id = sqlx::query_scalar!(
+        r#"
+        -- create a team
+        INSERT INTO teams (name, signing_secret, created_on) VALUES ($1, $2, $3) RETURNING id
+        "#,
+        name,
+        secret.reveal(),
+        edit.now,
+    )
+    .fetch_one(&mut *tx)
+    .await?;
+    let after = Some(json!({ "name": name }));
+    audit::record(tx, edit, Entry { verb: "create", subject: format!("team:{id}"), before: None, after }).await?;
+    Ok((Team { id, name: name.to_owned(), created_on: edit.now }, secret))
+}
