@@ -1,7 +1,9 @@
 //! What stands between a publisher and EventBridge: it counts the calls, and answers in EventBridge's place when told to.
 
 use std::collections::{HashMap, HashSet, VecDeque};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use axum::Router;
 use axum::body::{Bytes, to_bytes};
@@ -11,6 +13,9 @@ use axum::response::{IntoResponse, Response};
 use serde_json::json;
 use tokio::net::TcpListener;
 use tokio::sync::{Semaphore, watch};
+
+/// Before a story that waits for calls gives up.
+const PATIENCE: Duration = Duration::from_secs(60);
 
 /// One call that arrived.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -49,6 +54,14 @@ struct Parts {
     held: Mutex<HashSet<String>>,
     arrived: watch::Sender<HashSet<String>>,
     release: Semaphore,
+    tide: Tide,
+}
+
+/// Calls that wait for one another, whoever makes them.
+struct Tide {
+    is_out: AtomicBool,
+    waiting: watch::Sender<usize>,
+    turns: Semaphore,
 }
 
 impl Front {
@@ -63,6 +76,7 @@ impl Front {
             held: Mutex::default(),
             arrived: watch::channel(HashSet::new()).0,
             release: Semaphore::new(0),
+            tide: Tide { is_out: AtomicBool::new(false), waiting: watch::channel(0).0, turns: Semaphore::new(0) },
         }));
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let endpoint = format!("http://{}", listener.local_addr().unwrap());
@@ -105,6 +119,26 @@ impl Front {
         self.0.release.add_permits(1);
     }
 
+    /// Keeps every call waiting from now on.
+    pub(crate) fn hold_all(&self) {
+        self.0.tide.is_out.store(true, Ordering::SeqCst);
+    }
+
+    /// Lets `calls` pass together, once so many wait.
+    pub(crate) async fn release_when_waiting(&self, calls: usize) {
+        let mut waiting = self.0.tide.waiting.subscribe();
+        let all = tokio::time::timeout(PATIENCE, waiting.wait_for(|waiting| *waiting == calls)).await.map(drop);
+        assert!(all.is_ok(), "{} calls wait, not {calls}", *self.0.tide.waiting.borrow());
+        self.0.tide.waiting.send_modify(|waiting| *waiting -= calls);
+        self.0.tide.turns.add_permits(calls);
+    }
+
+    /// Holds no more, and lets go of all that wait.
+    pub(crate) fn release_all(&self) {
+        self.0.tide.is_out.store(false, Ordering::SeqCst);
+        self.0.tide.turns.add_permits(Semaphore::MAX_PERMITS / 2);
+    }
+
     /// The calls that arrived and were answered since the last look.
     pub(crate) fn take_calls(&self) -> Vec<Call> {
         std::mem::take(&mut *self.0.calls.lock().unwrap())
@@ -126,6 +160,10 @@ async fn pass(State(front): State<Front>, request: Request) -> Response {
     if is_held {
         front.0.arrived.send_if_modified(|arrived| arrived.insert(name.clone()));
         front.0.release.acquire().await.unwrap().forget();
+    }
+    if front.0.tide.is_out.load(Ordering::SeqCst) {
+        front.0.tide.waiting.send_modify(|waiting| *waiting += 1);
+        front.0.tide.turns.acquire().await.unwrap().forget();
     }
     let answer = front.answer_for(&name);
     if let Some(Answer::Refuse(status, code, message)) = answer {
