@@ -27,10 +27,10 @@ async fn four_publishers_share_a_thousand_workflows_evenly_and_none_is_applied_t
         world.front.release_when_waiting(4 * IN_THE_AIR).await;
     }
     world.front.release_all();
-    let reports = join_all(drains).await;
-    let created: Vec<u64> = reports.into_iter().map(|report| report.unwrap().unwrap().created).collect();
+    let reports: Vec<_> = join_all(drains).await.into_iter().map(|report| report.unwrap().unwrap()).collect();
+    let created: Vec<u64> = reports.iter().map(|report| report.created).collect();
 
-    assert_eq!(created.iter().sum::<u64>(), 1000, "{created:?}");
+    assert_eq!(created.iter().sum::<u64>(), 1000, "{reports:?}");
     assert!(created.iter().all(|share| *share >= 3 * IN_THE_AIR as u64), "{created:?}");
     let mut calls = world.front.take_calls();
     assert_eq!(calls.len(), 1000, "one call a workflow");
