@@ -42,6 +42,7 @@ use tokio_util::task::TaskTracker;
 use uuid::Uuid;
 
 pub use config::Config;
+pub use serve::listen;
 
 /// One instance of the app; any number of them may share a database.
 #[derive(Clone)]

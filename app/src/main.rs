@@ -10,7 +10,6 @@ use app::{App, api, field, keys, teams};
 use clap::error::ErrorKind;
 use clap::{Args, Parser, Subcommand};
 use schedule::Clock;
-use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
 use tracing_subscriber::EnvFilter;
 
@@ -107,7 +106,7 @@ async fn serve(config: Config) -> anyhow::Result<()> {
     let stop = stop()?;
     let pool = db::connect(&config.database()).await?;
     db::check_migrated(&pool).await?;
-    let listener = TcpListener::bind(config.bind_addr).await.with_context(|| {
+    let listener = app::listen(config.bind_addr).with_context(|| {
         format!("cannot listen on {}: stop what uses it, or choose another BIND_ADDR", config.bind_addr)
     })?;
     tracing::info!(env = %config.env, "app listens on http://{}", listener.local_addr()?);

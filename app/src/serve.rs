@@ -14,7 +14,7 @@ use hyper::server::conn::http1;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::server::graceful::GracefulShutdown;
 use hyper_util::service::TowerToHyperService;
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::sync::Semaphore;
 use tower::ServiceExt as _;
 
@@ -23,6 +23,21 @@ use crate::config::Config;
 
 /// Room for the request line and all headers.
 const HEADER_LIMIT: usize = 16 * 1024;
+
+/// How many connections may wait to be accepted. Fires come on the minute, all at once; the usual
+/// 128 would turn the others away, to come again a second later.
+const BACKLOG: u32 = 4096;
+
+/// Listens for as many clients as a full minute brings.
+///
+/// # Errors
+/// The address is taken, or none of ours.
+pub fn listen(address: SocketAddr) -> io::Result<TcpListener> {
+    let socket = if address.is_ipv4() { TcpSocket::new_v4() } else { TcpSocket::new_v6() }?;
+    socket.set_reuseaddr(true)?;
+    socket.bind(address)?;
+    socket.listen(BACKLOG)
+}
 
 /// Serves until `shutdown`, then lets the requests under way end, up to the drain time.
 pub(crate) async fn serve(listener: TcpListener, router: Router, config: &Config, shutdown: impl Future<Output = ()>) {
@@ -92,4 +107,20 @@ fn connection(
         .header_read_timeout(Duration::from_millis(config.header_timeout_ms))
         .max_buf_size(HEADER_LIMIT)
         .serve_connection(TokioIo::new(stream), TowerToHyperService::new(service))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_thousand_fires_on_one_minute_get_in_before_the_first_is_accepted() {
+        let listener = listen("127.0.0.1:0".parse().unwrap()).unwrap();
+        let address = listener.local_addr().unwrap();
+        let mut waiting = Vec::new();
+        for nth in 0..1000 {
+            let connecting = tokio::time::timeout(Duration::from_secs(1), TcpStream::connect(address)).await;
+            waiting.push(connecting.unwrap_or_else(|_| panic!("client {nth} is turned away")).unwrap());
+        }
+    }
 }

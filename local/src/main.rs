@@ -31,7 +31,7 @@ async fn run(command: Command) -> Result<()> {
 }
 
 async fn scheduler(args: &SchedulerArgs, stop: impl Future<Output = ()> + Send + 'static) -> Result<()> {
-    let listener = up::listen(args.listen, "--listen").await?;
+    let listener = up::listen(args.listen, "--listen")?;
     steps::say(&format!("scheduler   http://{}   (AWS_ENDPOINT_URL_SCHEDULER)", listener.local_addr()?));
     StandIn::new(args.options(), args.clock()).serve(listener, stop).await
 }

@@ -70,7 +70,7 @@ impl Served {
     /// # Errors
     /// There is none.
     pub async fn anywhere(stand_in: StandIn) -> Result<Served> {
-        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.context("no free port on 127.0.0.1")?;
+        let listener = app::listen((Ipv4Addr::LOCALHOST, 0).into()).context("no free port on 127.0.0.1")?;
         Served::start(stand_in, listener)
     }
 

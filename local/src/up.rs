@@ -18,8 +18,8 @@ use crate::steps::say;
 /// One sentence that says what to do.
 pub async fn up(args: UpArgs, shutdown: impl Future<Output = ()>) -> Result<()> {
     let target = target_folder();
-    let app = listen(local(args.app_port), "--app-port").await?;
-    let scheduler = listen(local(args.scheduler_port), "--scheduler-port").await?;
+    let app = listen(local(args.app_port), "--app-port")?;
+    let scheduler = listen(local(args.scheduler_port), "--scheduler-port")?;
     let folder = match args.data {
         Some(data) => Folder::at(data)?,
         None => state_folder(&target)?,
@@ -42,8 +42,8 @@ pub async fn up(args: UpArgs, shutdown: impl Future<Output = ()>) -> Result<()> 
 ///
 /// # Errors
 /// Somebody else listens there.
-pub async fn listen(address: SocketAddr, option: &str) -> Result<TcpListener> {
-    TcpListener::bind(address).await.with_context(|| {
+pub fn listen(address: SocketAddr, option: &str) -> Result<TcpListener> {
+    app::listen(address).with_context(|| {
         format!("cannot listen on {address}: stop the program that does, or choose another port with {option}")
     })
 }

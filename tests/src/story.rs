@@ -186,7 +186,7 @@ impl Way {
     /// Opens a way to where `dsn` leads.
     pub async fn to(dsn: &str) -> Self {
         let target = host_of(dsn).to_owned();
-        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap_or_else(|error| panic!("no port: {error}"));
+        let listener = app::listen(([127, 0, 0, 1], 0).into()).unwrap_or_else(|error| panic!("no port: {error}"));
         let address = listener.local_addr().unwrap_or_else(|error| panic!("no address: {error}"));
         let passing = Some(tokio::spawn(pass(listener, target.clone())));
         Self { address, target, passing }
@@ -207,8 +207,7 @@ impl Way {
 
     /// Opens it again.
     pub async fn mend(&mut self) {
-        let listener =
-            TcpListener::bind(self.address).await.unwrap_or_else(|error| panic!("the port is gone: {error}"));
+        let listener = app::listen(self.address).unwrap_or_else(|error| panic!("the port is gone: {error}"));
         self.passing = Some(tokio::spawn(pass(listener, self.target.clone())));
     }
 }

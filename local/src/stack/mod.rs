@@ -127,11 +127,11 @@ impl Stack {
     /// # Errors
     /// A sentence that says what is missing, or which part does not start.
     pub async fn start(options: StackOptions) -> Result<Stack> {
-        let any_port = async || TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.context("no free port on 127.0.0.1");
+        let any_port = || app::listen((Ipv4Addr::LOCALHOST, 0).into()).context("no free port on 127.0.0.1");
         let ground = Ground {
             database: Database::of_template().await?,
-            app: any_port().await?,
-            scheduler: any_port().await?,
+            app: any_port()?,
+            scheduler: any_port()?,
             keys: KeysFrom::Nowhere,
         };
         Stack::on(ground, options).await
@@ -212,7 +212,7 @@ impl Stack {
     /// # Errors
     /// It does not start.
     pub async fn another_app_at(&mut self, dsn: String) -> Result<String> {
-        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await?;
+        let listener = app::listen((Ipv4Addr::LOCALHOST, 0).into())?;
         let config = parts::app_config(dsn, &listener)?;
         let pool = db::connect(&config.database()).await?;
         let app = Instance::start(listener, App::new(config, pool, self.clock.clone()), &self.stop)?;

@@ -11,7 +11,6 @@ use axum::extract::{Request, State};
 use axum::http::{HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
 use serde_json::json;
-use tokio::net::TcpListener;
 use tokio::sync::{Semaphore, watch};
 
 /// Before a story that waits for calls gives up.
@@ -78,7 +77,7 @@ impl Front {
             release: Semaphore::new(0),
             tide: Tide { is_out: AtomicBool::new(false), waiting: watch::channel(0).0, turns: Semaphore::new(0) },
         }));
-        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let listener = app::listen("127.0.0.1:0".parse().unwrap()).unwrap();
         let endpoint = format!("http://{}", listener.local_addr().unwrap());
         let app = Router::new().fallback(pass).with_state(front.clone());
         tokio::spawn(async move { axum::serve(listener, app).await });
