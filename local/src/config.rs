@@ -43,7 +43,11 @@ pub struct UpArgs {
     pub scheduler_port: u16,
 }
 
-/// The stand-in alone.
+/// The stand-in alone: EventBridge Scheduler's API, for any AWS client, and schedules that fire.
+///
+/// Beside AWS's operations it takes POST /_faults (what goes wrong, by seed; `{}` ends it), POST /_clock (with
+/// --clock: `{"now": "2026-03-29T01:00:00Z"}` or `{"advance_secs": 60}`), and GET of both, of /_fires and of
+/// /_dead-letters.
 #[derive(Debug, Args)]
 pub struct SchedulerArgs {
     /// Where it listens
@@ -55,10 +59,10 @@ pub struct SchedulerArgs {
     /// Above so many calls a second the API answers 429 [default: as many as come]
     #[arg(long, value_name = "N")]
     pub tps: Option<u32>,
-    /// Stands still at this time, instead of following the machine's clock
+    /// Stands still at this time until POST /_clock moves it, instead of following the machine's clock
     #[arg(long, value_name = "RFC3339")]
     pub clock: Option<DateTime<Utc>>,
-    /// Makes everything that is random repeatable
+    /// Makes everything that is random repeatable: the faults of POST /_faults, and execution ids
     #[arg(long, value_name = "N")]
     pub seed: Option<u64>,
 }
@@ -75,6 +79,7 @@ impl SchedulerArgs {
             scheduler: scheduler::Options {
                 latency: Duration::from_millis(self.latency_ms),
                 calls_per_second: self.tps,
+                seed: self.seed,
                 ..scheduler::Options::default()
             },
             invoke: invoke::Options { unknown: UnknownFunction::Taken, ..invoke::Options::default() },

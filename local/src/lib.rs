@@ -5,7 +5,7 @@
 //! | [`scheduler`] | step 4: EventBridge Scheduler's API and its schedules |
 //! | [`fires`] | step 5: what makes a schedule fire |
 //! | [`invoke`], [`dead_letters`] | Lambda's asynchronous invoke, and where failures go |
-//! | [`stand_in`] | the three above, joined |
+//! | [`stand_in`], [`switches`] | the three above, joined, and what a test tells them |
 //! | [`postgres`] | a Postgres of our own |
 //! | [`stack`], [`up`] | all parts together, for a test and for a person |
 //! | [`config`], [`steps`] | the command line, and the lines it prints |
@@ -20,4 +20,5 @@ pub mod scheduler;
 pub mod stack;
 pub mod stand_in;
 pub mod steps;
+pub mod switches;
 pub mod up;

@@ -18,6 +18,7 @@ use crate::dead_letters::DeadLetters;
 use crate::fires::{self, Fires};
 use crate::invoke::{self, Lambda};
 use crate::scheduler::{self, Scheduler, api};
+use crate::switches;
 
 /// One account; clones are the same account.
 #[derive(Clone)]
@@ -109,7 +110,7 @@ impl StandIn {
     /// The listener fails.
     pub async fn serve(self, listener: TcpListener, shutdown: impl Future<Output = ()> + Send + 'static) -> Result<()> {
         let stop = CancellationToken::new();
-        let (fires, clock) = (self.fires.clone(), self.scheduler.clock().clone());
+        let (fires, scheduler, clock) = (self.fires.clone(), self.scheduler.clone(), self.scheduler.clock().clone());
         let fires_stop = stop.clone().cancelled_owned();
         let firing = tokio::spawn(async move {
             match clock {
@@ -127,6 +128,7 @@ impl StandIn {
         let serving = tokio::spawn(async move { serve.await });
         shutdown.await;
         stop.cancel();
+        scheduler.end_silence();
         firing.await.context("the loop of the fires ended by itself")?;
         serving.await.context("the stand-in ended by itself")?.context("the stand-in cannot be served")
     }
@@ -136,6 +138,7 @@ impl StandIn {
         Router::new()
             .route("/_dead-letters", get(list_dead_letters))
             .route("/_fires", get(list_fires))
+            .merge(switches::router())
             .with_state(self)
             .merge(api::router(scheduler))
     }

@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 
 use axum::body::Bytes;
-use axum::extract::{Path, Query, Request, State};
+use axum::extract::{Extension, Path, Query, Request, State};
 use axum::http::{HeaderName, HeaderValue};
 use axum::middleware::{Next, from_fn_with_state};
 use axum::response::{IntoResponse, Response};
@@ -20,9 +20,11 @@ use uuid::Uuid;
 use super::Scheduler;
 use super::constraint::{Pattern, Violations};
 use super::error::Error;
+use super::faults::{View, act};
 use super::groups::NewGroup;
+use super::list::Filter;
 use super::spec::Spec;
-use super::store::{Filter, Key};
+use super::store::Key;
 use super::wire::{GroupView, PutGroup, PutSchedule, ScheduleSummary, ScheduleView, Tag, Tags};
 
 const REQUEST_ID: HeaderName = HeaderName::from_static("x-amzn-requestid");
@@ -43,6 +45,7 @@ pub fn router(scheduler: Scheduler) -> Router {
         .route("/tags/{*arn}", get(list_tags).post(tag_group).delete(untag_group))
         .fallback(async || Error::UnknownOperation)
         .method_not_allowed_fallback(async || Error::UnknownOperation)
+        .layer(from_fn_with_state(scheduler.clone(), act))
         .layer(from_fn_with_state(scheduler.clone(), take_time))
         .with_state(scheduler)
 }
@@ -103,10 +106,11 @@ impl OfGroup {
 
 async fn get_schedule(
     State(scheduler): State<Scheduler>,
+    Extension(view): Extension<View>,
     Path(name): Path<String>,
     Query(query): Query<OfGroup>,
 ) -> Answer {
-    let schedule = scheduler.store().get(&query.key(&name)?)?;
+    let schedule = scheduler.store().get_past(&query.key(&name)?, view.changes_back)?;
     Ok(Json(json!(ScheduleView::from(&*schedule))))
 }
 
@@ -158,10 +162,17 @@ impl ListQuery {
     }
 }
 
-async fn list_schedules(State(scheduler): State<Scheduler>, Query(query): Query<ListQuery>) -> Answer {
+async fn list_schedules(
+    State(scheduler): State<Scheduler>,
+    Extension(view): Extension<View>,
+    Query(query): Query<ListQuery>,
+) -> Answer {
     let (limit, after) = query.check()?;
     let filter = Filter { group: query.schedule_group, name_prefix: query.name_prefix, state: query.state };
-    let page = scheduler.store().list(&filter, after, limit)?;
+    let page = match view.changes_back {
+        0 => scheduler.store().list(&filter, after, limit)?,
+        back => scheduler.store().list_past(&filter, after, limit, back)?,
+    };
     let items: Vec<_> = page.items.iter().map(|schedule| ScheduleSummary::from(&**schedule)).collect();
     Ok(list("Schedules", json!(items), page.last))
 }

@@ -22,6 +22,8 @@ pub enum Error {
     Quota(String),
     /// More calls in this second than the account may make.
     Throttled,
+    /// Broken on their side.
+    Internal,
     /// A path that is no operation of Scheduler.
     UnknownOperation,
 }
@@ -45,6 +47,9 @@ impl Error {
             Error::Conflict(message) => (StatusCode::CONFLICT, "ConflictException", message),
             Error::Quota(message) => (StatusCode::PAYMENT_REQUIRED, "ServiceQuotaExceededException", message),
             Error::Throttled => (StatusCode::TOO_MANY_REQUESTS, "ThrottlingException", "Rate exceeded".to_owned()),
+            Error::Internal => {
+                (StatusCode::INTERNAL_SERVER_ERROR, "InternalServerException", "Unexpected error.".to_owned())
+            }
             Error::UnknownOperation => {
                 (StatusCode::NOT_FOUND, "UnknownOperationException", "The operation is unknown.".to_owned())
             }

@@ -5,7 +5,8 @@ use std::collections::BTreeMap;
 use chrono::{DateTime, Utc};
 
 use super::error::Error;
-use super::store::{Account, Key, Page};
+use super::list::Page;
+use super::store::{Account, Key};
 use super::wire::Tag;
 
 /// An account's groups, by name; `default` always stands.

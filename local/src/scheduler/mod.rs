@@ -8,8 +8,11 @@ pub mod constraint;
 pub mod cron;
 pub mod error;
 pub mod expression;
+pub mod faults;
 mod fields;
 pub mod groups;
+pub mod list;
+mod past;
 mod quota;
 pub mod spec;
 pub mod store;
@@ -23,6 +26,7 @@ use schedule::Clock;
 use tokio::sync::Notify;
 
 use self::cron::Fold;
+use self::faults::{Faults, Plan, Progress};
 use self::quota::Quota;
 use self::store::{Account, Due, Store};
 
@@ -41,12 +45,15 @@ pub struct Options {
     pub latency: Duration,
     /// Above so many calls a second the API answers 429; `None` = as many as come
     pub calls_per_second: Option<u32>,
+    /// Which faults a plan without a seed of its own draws
+    pub seed: Option<u64>,
 }
 
 struct Shared {
     clock: Clock,
     latency: Duration,
     quota: Quota,
+    faults: Faults,
     store: Mutex<Store>,
     changed: Notify,
 }
@@ -59,6 +66,7 @@ impl Scheduler {
             clock,
             latency: options.latency,
             quota: Quota::new(options.calls_per_second),
+            faults: Faults::new(options.seed),
             store: Mutex::new(store),
             changed: Notify::new(),
         }))
@@ -82,6 +90,35 @@ impl Scheduler {
     /// What stands.
     pub fn store(&self) -> MutexGuard<'_, Store> {
         self.0.store.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What goes wrong from now on.
+    pub fn plan_faults(&self, plan: Plan) {
+        self.0.faults.plan(plan);
+    }
+
+    /// What goes wrong, and how often it has.
+    pub fn faults_injected(&self) -> Progress {
+        self.0.faults.progress()
+    }
+
+    /// When the next late request arrives, if that is not after `until`.
+    pub fn next_arrival(&self, until: DateTime<Utc>) -> Option<DateTime<Utc>> {
+        self.0.faults.next_arrival().filter(|at| *at <= until)
+    }
+
+    /// Lets late requests arrive that are due at `now`.
+    pub async fn arrive(&self, now: DateTime<Utc>) {
+        self.0.faults.arrive(now).await;
+    }
+
+    /// Answers the calls that were never to be answered, because a server that stops waits for them.
+    pub fn end_silence(&self) {
+        self.0.faults.end();
+    }
+
+    fn faults(&self) -> &Faults {
+        &self.0.faults
     }
 
     /// Returns when a schedule was made, replaced or deleted since the last call.

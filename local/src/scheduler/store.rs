@@ -3,7 +3,6 @@
 //! Beside them an index of when each schedule fires next, so that a fire costs the same with ten and with 100,000.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::ops::Bound;
 use std::sync::Arc;
 
 use chrono::{DateTime, TimeDelta, Utc};
@@ -12,6 +11,8 @@ use super::cron::Fold;
 use super::error::Error;
 use super::expression::Expression;
 use super::groups::{Groups, NewGroup};
+use super::list::{Filter, Page};
+use super::past::Past;
 use super::spec::{Completion, Spec, State};
 
 /// All that one account has in one region.
@@ -22,6 +23,7 @@ pub struct Store {
     schedules: BTreeMap<Key, Arc<Schedule>>,
     next: BTreeSet<(DateTime<Utc>, Key)>,
     overdue: Vec<Due>,
+    past: Past,
 }
 
 /// Whose schedules these are, and how many there may be.
@@ -74,35 +76,6 @@ pub struct Due {
     pub schedule: Arc<Schedule>,
 }
 
-/// A page of a list, and where the next one starts.
-pub struct Page<T> {
-    /// The items
-    pub items: Vec<T>,
-    /// The last item's place, if there are more
-    pub last: Option<Key>,
-}
-
-/// Which schedules are listed.
-#[derive(Clone, Debug, Default)]
-pub struct Filter {
-    /// Of this group alone
-    pub group: Option<String>,
-    /// With names that start so
-    pub name_prefix: Option<String>,
-    /// In this state
-    pub state: Option<String>,
-}
-
-impl<T> Page<T> {
-    /// The first `limit` of `items`.
-    pub fn of(items: impl Iterator<Item = T>, limit: usize, key: impl Fn(&T) -> Key) -> Page<T> {
-        let mut items: Vec<T> = items.take(limit + 1).collect();
-        let more = items.len() > limit;
-        items.truncate(limit);
-        Page { last: items.last().filter(|_| more).map(key), items }
-    }
-}
-
 impl Default for Account {
     fn default() -> Self {
         Account {
@@ -124,6 +97,7 @@ impl Store {
             schedules: BTreeMap::new(),
             next: BTreeSet::new(),
             overdue: Vec::new(),
+            past: Past::default(),
         }
     }
 
@@ -144,6 +118,7 @@ impl Store {
         if self.schedules.len() >= self.account.max_schedules {
             return Err(Error::Quota("You have exceeded the quota of schedules for this account.".to_owned()));
         }
+        self.past.note(key.clone(), None);
         Ok(self.put(key, spec, token, now, now))
     }
 
@@ -153,6 +128,7 @@ impl Store {
     /// The group or the schedule is missing.
     pub fn update(&mut self, key: Key, spec: Spec, now: DateTime<Utc>) -> Result<String, Error> {
         let standing = self.remove(&key, now)?;
+        // One change, not two: what stood before it is what `remove` has noted.
         Ok(self.put(key, spec, standing.client_token.clone(), standing.created_on, now))
     }
 
@@ -173,6 +149,18 @@ impl Store {
         self.schedules.get(key).cloned().ok_or_else(|| Error::no_schedule(&key.name))
     }
 
+    /// One schedule, as it was `changes_back` changes of the account ago.
+    ///
+    /// # Errors
+    /// The group is missing, or the schedule was.
+    pub fn get_past(&self, key: &Key, changes_back: usize) -> Result<Arc<Schedule>, Error> {
+        self.groups.get(&key.group)?;
+        match self.past.of(key, changes_back) {
+            Some(before) => before.ok_or_else(|| Error::no_schedule(&key.name)),
+            None => self.get(key),
+        }
+    }
+
     /// Up to `limit` schedules by group and name, after `after`.
     ///
     /// # Errors
@@ -181,22 +169,24 @@ impl Store {
         if let Some(group) = &filter.group {
             self.groups.get(group)?;
         }
-        let first = Key {
-            group: filter.group.clone().unwrap_or_default(),
-            name: filter.group.as_ref().and(filter.name_prefix.clone()).unwrap_or_default(),
-        };
-        let start = match after {
-            Some(after) if after >= first => Bound::Excluded(after),
-            _ => Bound::Included(first),
-        };
-        let items = self
-            .schedules
-            .range((start, Bound::Unbounded))
-            .map(|(_, schedule)| schedule)
-            .take_while(|schedule| filter.group.as_ref().is_none_or(|group| *group == schedule.key.group))
-            .filter(|schedule| filter.name_prefix.as_ref().is_none_or(|prefix| schedule.key.name.starts_with(prefix)))
-            .filter(|schedule| filter.state.as_ref().is_none_or(|state| state == schedule.spec.state.as_str()));
-        Ok(Page::of(items.cloned(), limit, |schedule| schedule.key.clone()))
+        Ok(filter.page(&self.schedules, after, limit))
+    }
+
+    /// As [`Store::list`], as it was `changes_back` changes of the account ago.
+    ///
+    /// # Errors
+    /// The group that is asked for is missing.
+    pub fn list_past(
+        &self,
+        filter: &Filter,
+        after: Option<Key>,
+        limit: usize,
+        changes_back: usize,
+    ) -> Result<Page<Arc<Schedule>>, Error> {
+        if let Some(group) = &filter.group {
+            self.groups.get(group)?;
+        }
+        Ok(filter.page(&self.past.all(&self.schedules, changes_back), after, limit))
     }
 
     /// Makes a group.
@@ -285,6 +275,7 @@ impl Store {
     /// Takes a schedule away. An edit does not take back a fire whose time has come: AWS would send it, too.
     fn take(&mut self, key: &Key, now: DateTime<Utc>) -> Option<Arc<Schedule>> {
         let schedule = self.schedules.remove(key)?;
+        self.past.note(key.clone(), Some(Arc::clone(&schedule)));
         if let Some(at) = schedule.next {
             self.next.remove(&(at, key.clone()));
             if at <= now {

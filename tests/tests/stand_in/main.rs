@@ -4,6 +4,7 @@
 
 mod agreement;
 mod clients;
+mod faults;
 mod fires;
 mod judged;
 mod limits;

@@ -1,0 +1,114 @@
+//! Step 4 of 7: lets a call meet its fault.
+
+use std::time::Duration;
+
+use axum::extract::{Request, State};
+use axum::http::Method;
+use axum::middleware::Next;
+use axum::response::{IntoResponse, Response};
+use schedule::Clock;
+
+use super::{Draw, Faults, Kind, Operation};
+use crate::scheduler::error::Error;
+use crate::scheduler::{Scheduler, past};
+
+/// AWS's own sentence, which the publisher knows it by.
+const ASSUME_ROLE: &str = "The execution role you provide must allow AWS EventBridge Scheduler to assume the role.";
+const CONFLICT: &str = "Updating or deleting the resource can cause an inconsistent state.";
+
+/// What a get or a list is to show: what stands, or what stood so many changes ago.
+#[derive(Clone, Copy, Debug, Default)]
+pub(in crate::scheduler) struct View {
+    pub(in crate::scheduler) changes_back: usize,
+}
+
+/// Draws for a call, and lets it meet what was drawn.
+pub(in crate::scheduler) async fn act(
+    State(scheduler): State<Scheduler>,
+    mut request: Request,
+    next: Next,
+) -> Response {
+    let faults = scheduler.faults();
+    faults.late.arrive(scheduler.clock().now()).await;
+    let draw = operation(&request).and_then(|operation| faults.draw(operation));
+    request.extensions_mut().insert(View::default());
+    let Some(Draw { kind, share }) = draw else { return next.run(request).await };
+    tracing::info!(?kind, method = %request.method(), path = request.uri().path(), "a call meets a fault");
+    match kind {
+        Kind::Throttle => Error::Throttled.into_response(),
+        Kind::ErrorBefore => Error::Internal.into_response(),
+        Kind::ErrorAfter => {
+            next.run(request).await;
+            Error::Internal.into_response()
+        }
+        Kind::TimeoutAfter => {
+            next.run(request).await;
+            faults.silence().await
+        }
+        Kind::Late => {
+            send_late(&scheduler, share, request, next);
+            faults.silence().await
+        }
+        Kind::Conflict => Error::Conflict(CONFLICT.to_owned()).into_response(),
+        Kind::AssumeRole => Error::Validation(ASSUME_ROLE.to_owned()).into_response(),
+        Kind::MissingGroup => Error::no_group("asked for").into_response(),
+        Kind::Slow => slowly(faults.slowness(share), share, request, next).await,
+        Kind::Stale => {
+            let changes_back = 1 + index_of(share, past::KEPT);
+            request.extensions_mut().insert(View { changes_back });
+            next.run(request).await
+        }
+    }
+}
+
+fn operation(request: &Request) -> Option<Operation> {
+    let path = request.uri().path();
+    if path == "/schedules" {
+        return (request.method() == Method::GET).then_some(Operation::ListSchedules);
+    }
+    if !path.starts_with("/schedules/") {
+        return None;
+    }
+    match *request.method() {
+        Method::POST => Some(Operation::CreateSchedule),
+        Method::PUT => Some(Operation::UpdateSchedule),
+        Method::DELETE => Some(Operation::DeleteSchedule),
+        Method::GET => Some(Operation::GetSchedule),
+        _ => None,
+    }
+}
+
+/// On the machine's clock the request arrives by itself; else when the clock is set, or with the next call.
+fn send_late(scheduler: &Scheduler, share: f64, request: Request, next: Next) {
+    let lateness = scheduler.faults().lateness(share);
+    scheduler.faults().late.send(scheduler.clock().now() + lateness, request, next);
+    if let (Clock::System, Ok(wait)) = (scheduler.clock(), lateness.to_std()) {
+        let scheduler = scheduler.clone();
+        tokio::spawn(async move {
+            tokio::time::sleep(wait).await;
+            scheduler.faults().late.arrive(scheduler.clock().now()).await;
+        });
+    }
+}
+
+/// Which half of the way is slow goes by the same number as how slow it is.
+async fn slowly(wait: Duration, share: f64, request: Request, next: Next) -> Response {
+    let (before, after) = if share < 0.5 { (wait, Duration::ZERO) } else { (Duration::ZERO, wait) };
+    tokio::time::sleep(before).await;
+    let response = next.run(request).await;
+    tokio::time::sleep(after).await;
+    response
+}
+
+/// `share` of 0..1 as an index below `count`.
+fn index_of(share: f64, count: usize) -> usize {
+    (0..count).rev().find(|index| share * count as f64 >= *index as f64).unwrap_or_default()
+}
+
+impl Faults {
+    /// No answer, for as long as the stand-in runs; then one that says nothing.
+    async fn silence(&self) -> Response {
+        self.ended.cancelled().await;
+        Error::Internal.into_response()
+    }
+}

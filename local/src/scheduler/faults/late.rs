@@ -1,0 +1,46 @@
+//! Step 4 of 7: requests that were signed, sent, and have not arrived.
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use axum::extract::Request;
+use axum::middleware::Next;
+use chrono::{DateTime, Utc};
+
+/// What is on its way; it arrives by the stand-in's clock.
+#[derive(Default)]
+pub(super) struct Late(Mutex<Vec<Sent>>);
+
+struct Sent {
+    arrives_at: DateTime<Utc>,
+    request: Request,
+    next: Next,
+}
+
+impl Late {
+    pub(super) fn send(&self, arrives_at: DateTime<Utc>, request: Request, next: Next) {
+        self.sent().push(Sent { arrives_at, request, next });
+    }
+
+    pub(super) fn waiting(&self) -> usize {
+        self.sent().len()
+    }
+
+    /// When the next one arrives.
+    pub(super) fn next_due(&self) -> Option<DateTime<Utc>> {
+        self.sent().iter().map(|sent| sent.arrives_at).min()
+    }
+
+    /// Lets arrive what is due at `now`, in the order of time; nobody waits for the answers any more.
+    pub(super) async fn arrive(&self, now: DateTime<Utc>) {
+        let mut due: Vec<Sent> = self.sent().extract_if(.., |sent| sent.arrives_at <= now).collect();
+        due.sort_by_key(|sent| sent.arrives_at);
+        for Sent { request, next, .. } in due {
+            let answer = next.run(request).await;
+            tracing::info!(status = answer.status().as_u16(), "a late request has arrived");
+        }
+    }
+
+    fn sent(&self) -> MutexGuard<'_, Vec<Sent>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

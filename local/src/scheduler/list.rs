@@ -1,0 +1,62 @@
+//! Step 4 of 7: pages of what stands, as the two lists give them.
+
+use std::collections::BTreeMap;
+use std::ops::Bound;
+use std::sync::Arc;
+
+use super::store::{Key, Schedule};
+
+/// A page of a list, and where the next one starts.
+pub struct Page<T> {
+    /// The items
+    pub items: Vec<T>,
+    /// The last item's place, if there are more
+    pub last: Option<Key>,
+}
+
+/// Which schedules are listed.
+#[derive(Clone, Debug, Default)]
+pub struct Filter {
+    /// Of this group alone
+    pub group: Option<String>,
+    /// With names that start so
+    pub name_prefix: Option<String>,
+    /// In this state
+    pub state: Option<String>,
+}
+
+impl<T> Page<T> {
+    /// The first `limit` of `items`.
+    pub fn of(items: impl Iterator<Item = T>, limit: usize, key: impl Fn(&T) -> Key) -> Page<T> {
+        let mut items: Vec<T> = items.take(limit + 1).collect();
+        let more = items.len() > limit;
+        items.truncate(limit);
+        Page { last: items.last().filter(|_| more).map(key), items }
+    }
+}
+
+impl Filter {
+    /// Up to `limit` of `schedules` by group and name, after `after`.
+    pub(super) fn page(
+        &self,
+        schedules: &BTreeMap<Key, Arc<Schedule>>,
+        after: Option<Key>,
+        limit: usize,
+    ) -> Page<Arc<Schedule>> {
+        let first = Key {
+            group: self.group.clone().unwrap_or_default(),
+            name: self.group.as_ref().and(self.name_prefix.clone()).unwrap_or_default(),
+        };
+        let start = match after {
+            Some(after) if after >= first => Bound::Excluded(after),
+            _ => Bound::Included(first),
+        };
+        let items = schedules
+            .range((start, Bound::Unbounded))
+            .map(|(_, schedule)| schedule)
+            .take_while(|schedule| self.group.as_ref().is_none_or(|group| *group == schedule.key.group))
+            .filter(|schedule| self.name_prefix.as_ref().is_none_or(|prefix| schedule.key.name.starts_with(prefix)))
+            .filter(|schedule| self.state.as_ref().is_none_or(|state| state == schedule.spec.state.as_str()));
+        Page::of(items.cloned(), limit, |schedule| schedule.key.clone())
+    }
+}

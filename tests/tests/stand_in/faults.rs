@@ -1,0 +1,305 @@
+//! The stand-in's faults and its clock: each does what it says, by seed, until it is told to stop.
+
+use std::time::Duration;
+
+use aws_sdk_scheduler::Client;
+use aws_sdk_scheduler::config::timeout::TimeoutConfig;
+use aws_sdk_scheduler::error::{ProvideErrorMetadata, SdkError};
+use aws_sdk_scheduler::types::{FlexibleTimeWindow, FlexibleTimeWindowMode, Target};
+use chrono::{DateTime, Utc};
+use local::invoke::UnknownFunction;
+use local::stand_in::{Options, Served, StandIn};
+use local::{client, invoke, scheduler};
+use schedule::Clock;
+use serde_json::{Value, json};
+
+/// A stand-in, and what a test says to it.
+struct World {
+    served: Served,
+    client: Client,
+    http: reqwest::Client,
+}
+
+/// What a call came to: done, refused so, or unanswered.
+type Said = Result<(), String>;
+
+impl World {
+    async fn at(clock: Clock, seed: Option<u64>) -> World {
+        let options = Options {
+            scheduler: scheduler::Options { seed, ..Default::default() },
+            invoke: invoke::Options { unknown: UnknownFunction::Taken, ..Default::default() },
+            ..Options::default()
+        };
+        let served = Served::anywhere(StandIn::new(options, clock)).await.unwrap();
+        let impatient = TimeoutConfig::builder().operation_timeout(Duration::from_millis(700)).build();
+        let config = client::scheduler(&served.endpoint).config().to_builder().timeout_config(impatient).build();
+        World { served, client: Client::from_conf(config), http: reqwest::Client::new() }
+    }
+
+    async fn new() -> World {
+        World::at(Clock::fixed(time("2026-03-02T10:00:00Z")), None).await
+    }
+
+    async fn post(&self, path: &str, body: Value) -> (u16, Value) {
+        let answer = self.http.post(format!("{}{path}", self.served.endpoint)).body(body.to_string()).send().await;
+        let answer = answer.unwrap();
+        (answer.status().as_u16(), answer.json().await.unwrap())
+    }
+
+    async fn faults(&self, plan: Value) -> Value {
+        let (status, progress) = self.post("/_faults", plan).await;
+        assert_eq!(status, 200, "{progress}");
+        progress
+    }
+
+    /// One fault, at the next call that can meet it.
+    async fn next(&self, kind: &str) {
+        self.faults(json!({"faults": [{"kind": kind, "chance": 1, "count": 1}]})).await;
+    }
+
+    async fn create(&self, cron: &str) -> Said {
+        let put = self.client.create_schedule().name("wf-1-dev").schedule_expression(cron);
+        said(put.flexible_time_window(punctual()).target(target()).send().await)
+    }
+
+    async fn update(&self, cron: &str) -> Said {
+        let put = self.client.update_schedule().name("wf-1-dev").schedule_expression(cron);
+        said(put.flexible_time_window(punctual()).target(target()).send().await)
+    }
+
+    async fn delete(&self) -> Said {
+        said(self.client.delete_schedule().name("wf-1-dev").send().await)
+    }
+
+    async fn cron(&self) -> Option<String> {
+        let got = self.client.get_schedule().name("wf-1-dev").send().await;
+        got.ok().and_then(|schedule| schedule.schedule_expression)
+    }
+
+    async fn listed(&self) -> usize {
+        self.client.list_schedules().send().await.unwrap().schedules.len()
+    }
+}
+
+fn time(text: &str) -> DateTime<Utc> {
+    text.parse().unwrap()
+}
+
+fn punctual() -> FlexibleTimeWindow {
+    FlexibleTimeWindow::builder().mode(FlexibleTimeWindowMode::Off).build().unwrap()
+}
+
+fn target() -> Target {
+    let runner = "arn:aws:lambda:us-east-1:123456789012:function:runner";
+    Target::builder().arn(runner).role_arn("arn:aws:iam::123456789012:role/scheduler").build().unwrap()
+}
+
+fn said<T, E: ProvideErrorMetadata + std::fmt::Debug>(
+    answer: Result<T, SdkError<E, aws_sdk_scheduler::config::http::HttpResponse>>,
+) -> Said {
+    match answer {
+        Ok(_) => Ok(()),
+        Err(SdkError::TimeoutError(_)) => Err("no answer".to_owned()),
+        Err(error) => {
+            let status = error.raw_response().map_or(0, |answer| answer.status().as_u16());
+            Err(format!("{status} {}: {}", error.code().unwrap_or_default(), error.message().unwrap_or_default()))
+        }
+    }
+}
+
+const NINE: &str = "cron(0 9 * * ? *)";
+const TEN: &str = "cron(0 10 * * ? *)";
+
+#[tokio::test]
+async fn a_refusal_is_worded_as_aws_words_it_and_nothing_is_done() {
+    let world = World::new().await;
+    world.next("throttle").await;
+    assert_eq!(world.create(NINE).await, Err("429 ThrottlingException: Rate exceeded".to_owned()));
+    world.next("error_before").await;
+    assert_eq!(world.create(NINE).await, Err("500 InternalServerException: Unexpected error.".to_owned()));
+    world.next("assume_role").await;
+    let role = "The execution role you provide must allow AWS EventBridge Scheduler to assume the role.";
+    assert_eq!(world.create(NINE).await, Err(format!("400 ValidationException: {role}")));
+    world.next("missing_group").await;
+    assert!(world.create(NINE).await.unwrap_err().starts_with("404 ResourceNotFoundException: Schedule group"));
+    assert_eq!(world.listed().await, 0);
+
+    world.create(NINE).await.unwrap();
+    for refused in [world.conflicted(world.update(TEN)).await, world.conflicted(world.delete()).await] {
+        assert!(refused.unwrap_err().starts_with("409 ConflictException: "));
+    }
+    assert_eq!(world.cron().await.as_deref(), Some(NINE));
+}
+
+impl World {
+    async fn conflicted(&self, call: impl Future<Output = Said>) -> Said {
+        self.next("conflict").await;
+        call.await
+    }
+}
+
+#[tokio::test]
+async fn what_is_broken_or_silent_after_the_deed_has_done_it() {
+    let world = World::new().await;
+    world.next("error_after").await;
+    assert!(world.create(NINE).await.unwrap_err().starts_with("500 "));
+    assert_eq!(world.cron().await.as_deref(), Some(NINE));
+    world.next("timeout_after").await;
+    assert_eq!(world.update(TEN).await, Err("no answer".to_owned()));
+    assert_eq!(world.cron().await.as_deref(), Some(TEN));
+}
+
+#[tokio::test]
+async fn a_late_request_is_not_answered_and_arrives_before_its_signature_dies() {
+    let world = World::new().await;
+    world.create(NINE).await.unwrap();
+    world.next("late").await;
+    assert_eq!(world.update(TEN).await, Err("no answer".to_owned()));
+    assert_eq!(world.cron().await.as_deref(), Some(NINE), "still on its way");
+    let waiting: Value =
+        world.http.get(format!("{}/_faults", world.served.endpoint)).send().await.unwrap().json().await.unwrap();
+    assert_eq!((&waiting["waiting"], &waiting["faults"][0]["injected"]), (&json!(1), &json!(1)));
+
+    world.post("/_clock", json!({"advance_secs": 900})).await;
+    assert_eq!(world.cron().await.as_deref(), Some(TEN));
+}
+
+#[tokio::test]
+async fn on_the_machines_clock_a_late_request_arrives_by_itself() {
+    let world = World::at(Clock::System, None).await;
+    world.create(NINE).await.unwrap();
+    let late = json!({"late_secs": 1, "faults": [{"kind": "late", "chance": 1, "count": 1}]});
+    world.faults(late).await;
+    assert_eq!(world.update(TEN).await, Err("no answer".to_owned()));
+    while world.served.stand_in.scheduler.next_arrival(time("2999-01-01T00:00:00Z")).is_some() {
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    assert_eq!(world.cron().await.as_deref(), Some(TEN));
+}
+
+#[tokio::test]
+async fn a_stale_read_shows_what_stood_before_the_last_changes() {
+    let world = World::new().await;
+    world.create(NINE).await.unwrap();
+    // One change is all that there was, so every stale read shows what was before it: nothing.
+    world.faults(json!({"faults": [{"kind": "stale", "chance": 1}]})).await;
+    assert_eq!((world.cron().await, world.listed().await), (None, 0));
+    for cron in [TEN, NINE, TEN] {
+        world.update(cron).await.unwrap();
+    }
+    assert_eq!(world.listed().await, 1);
+    let mut seen = Vec::new();
+    for _ in 0..20 {
+        seen.extend(world.cron().await);
+    }
+    assert!(seen.iter().any(|cron| cron == NINE) && seen.iter().any(|cron| cron == TEN), "{seen:?}");
+    world.delete().await.unwrap();
+    assert_eq!((world.cron().await.is_some(), world.listed().await), (true, 1), "deleted, and yet listed");
+    world.faults(json!({})).await;
+    assert_eq!((world.cron().await, world.listed().await), (None, 0));
+}
+
+#[tokio::test]
+async fn a_slow_call_takes_its_time_and_is_done() {
+    let world = World::new().await;
+    world.faults(json!({"slow_ms": 60_000, "faults": [{"kind": "slow", "chance": 1, "count": 2}]})).await;
+    assert_eq!(world.create(NINE).await, Err("no answer".to_owned()));
+    world.faults(json!({"slow_ms": 20, "faults": [{"kind": "slow", "chance": 1}]})).await;
+    let _first = world.create(NINE).await;
+    world.update(TEN).await.unwrap();
+    assert_eq!(world.cron().await.as_deref(), Some(TEN));
+}
+
+/// What fifty updates meet.
+async fn fifty(seed: u64) -> Vec<Said> {
+    let world = World::at(Clock::fixed(time("2026-03-02T10:00:00Z")), Some(seed)).await;
+    world.create(NINE).await.unwrap();
+    let plan = json!({"faults": [
+        {"kind": "throttle", "chance": 0.2}, {"kind": "error_after", "chance": 0.2}, {"kind": "conflict", "chance": 0.2}
+    ]});
+    world.faults(plan).await;
+    let mut met = Vec::new();
+    for _ in 0..50 {
+        met.push(world.update(TEN).await);
+    }
+    met
+}
+
+#[tokio::test]
+async fn the_same_seed_makes_the_same_faults_and_another_makes_others() {
+    let met = fifty(7).await;
+    assert_eq!(met, fifty(7).await);
+    assert_ne!(met, fifty(8).await);
+    for kind in ["429", "500", "409"] {
+        assert!(met.iter().any(|said| said.as_ref().is_err_and(|said| said.starts_with(kind))), "no {kind}");
+    }
+}
+
+#[tokio::test]
+async fn faults_keep_to_their_operations_and_their_count_and_a_reset_ends_them() {
+    let world = World::new().await;
+    let rule = json!({"kind": "throttle", "chance": 1, "operations": ["CreateSchedule"], "count": 2});
+    world.faults(json!({"faults": [rule]})).await;
+    assert_eq!(world.listed().await, 0);
+    for _ in 0..2 {
+        assert!(world.create(NINE).await.is_err());
+    }
+    world.create(NINE).await.unwrap();
+    world.faults(json!({"faults": [{"kind": "error_before", "chance": 1}]})).await;
+    assert!(world.update(TEN).await.is_err());
+    let ended = world.faults(json!({})).await;
+    assert_eq!(ended, json!({"seed": 0, "late_secs": 900, "slow_ms": 1000, "faults": [], "waiting": 0}));
+    world.update(TEN).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_plan_that_cannot_be_is_refused_by_the_field() {
+    let world = World::new().await;
+    let one = |rule: Value| json!({"faults": [rule]});
+    for (plan, field, message) in [
+        (one(json!({"kind": "late", "chance": 1.5})), "faults[0].chance", "1.5 is not between 0 and 1"),
+        (one(json!({"kind": "lost", "chance": 1})), "faults[0].kind", "unknown variant `lost`, expected one of"),
+        (one(json!({"kind": "late", "chanse": 1})), "faults[0].chanse", "unknown field `chanse`, expected one of"),
+        (
+            one(json!({"kind": "stale", "chance": 1, "operations": ["CreateSchedule"]})),
+            "faults[0].operations",
+            "CreateSchedule never meets this fault",
+        ),
+        (json!({"late_secs": 901}), "late_secs", "901 is above 900: no signature lives longer"),
+        (
+            json!({"faults": [{"kind": "throttle", "chance": 0.6}, {"kind": "slow", "chance": 0.6}]}),
+            "faults",
+            "the chances of CreateSchedule add up to 1.20, above 1",
+        ),
+    ] {
+        let (status, refusal) = world.post("/_faults", plan).await;
+        assert_eq!((status, &refusal["field"]), (400, &json!(field)), "{refusal}");
+        assert!(refusal["message"].as_str().unwrap().starts_with(message), "{refusal}");
+    }
+}
+
+#[tokio::test]
+async fn a_set_clock_moves_when_it_is_told_and_what_falls_due_on_the_way_fires() {
+    let world = World::new().await;
+    world.create("cron(0 11 * * ? *)").await.unwrap();
+    let (_, moved) = world.post("/_clock", json!({"now": "2026-03-03T12:00:00Z"})).await;
+    assert_eq!(moved, json!({"now": "2026-03-03T12:00:00Z"}));
+    assert_eq!(world.served.stand_in.fires.recent().len(), 2);
+    for (to, field) in [
+        (json!({"now": "2026-03-03T11:00:00Z"}), "now"),
+        (json!({"advance": 1}), "advance"),
+        (json!({"advance_secs": -1}), "advance_secs"),
+        (json!({}), ""),
+    ] {
+        let (status, refusal) = world.post("/_clock", to).await;
+        assert_eq!((status, &refusal["field"]), (400, &json!(field)), "{refusal}");
+    }
+}
+
+#[tokio::test]
+async fn the_machines_clock_is_not_moved() {
+    let world = World::at(Clock::System, None).await;
+    let (status, refusal) = world.post("/_clock", json!({"advance_secs": 1})).await;
+    let said = "the stand-in goes by the machine's clock: start it with --clock to set it";
+    assert_eq!((status, &refusal["message"]), (409, &json!(said)));
+}
