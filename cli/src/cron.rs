@@ -10,9 +10,9 @@ use std::{
 
 use anyhow::Context;
 use clap::{Args, Subcommand};
-use serde::Serialize;
 
 use crate::cron::explain::Request;
+use crate::print;
 
 /// Exit code of bad input, as clap uses it too.
 const BAD_INPUT: u8 = 2;
@@ -67,9 +67,9 @@ pub(crate) fn run(verb: &Verb) -> anyhow::Result<ExitCode> {
     };
     let answer = explain::explain(&request, &clock);
     match (answer, arguments.json) {
-        (Ok(explanation), true) => print_json(&explanation),
-        (Ok(explanation), false) => print(&plain::text(&explanation)),
-        (Err(refusal), true) => print_json(&refusal).map(|_| BAD_INPUT.into()),
+        (Ok(explanation), true) => print::json(&explanation),
+        (Ok(explanation), false) => print::text(&plain::text(&explanation)),
+        (Err(refusal), true) => print::json(&refusal).map(|_| BAD_INPUT.into()),
         (Err(refusal), false) => {
             eprintln!("cronbox: {}", refusal.error.message);
             Ok(BAD_INPUT.into())
@@ -89,27 +89,9 @@ fn answer_lines(requests: impl BufRead, mut answers: impl Write, clock: &schedul
             Ok(explanation) => serde_json::to_string(explanation),
             Err(refusal) => serde_json::to_string(refusal),
         };
-        if told_no_more(writeln!(answers, "{}", answer?).and_then(|()| answers.flush()))? {
+        if print::told_no_more(writeln!(answers, "{}", answer?).and_then(|()| answers.flush()))? {
             break;
         }
     }
     Ok(ExitCode::SUCCESS)
-}
-
-fn print_json(answer: &(impl Serialize + ?Sized)) -> anyhow::Result<ExitCode> {
-    print(&format!("{}\n", serde_json::to_string(answer)?))
-}
-
-fn print(text: &str) -> anyhow::Result<ExitCode> {
-    told_no_more(io::stdout().lock().write_all(text.as_bytes()))?;
-    Ok(ExitCode::SUCCESS)
-}
-
-/// Whether the reader went away, as `head` does: no fault of ours.
-fn told_no_more(written: io::Result<()>) -> anyhow::Result<bool> {
-    match written {
-        Ok(()) => Ok(false),
-        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(true),
-        Err(error) => Err(error).context("could not write to standard output"),
-    }
 }

@@ -1,6 +1,9 @@
 //! `cronbox`: the operator's tool. One file per noun.
 
+#[expect(dead_code, reason = "the nouns that ask the app follow")]
+mod client;
 mod cron;
+mod print;
 
 use std::process::ExitCode;
 
@@ -28,6 +31,6 @@ fn main() -> ExitCode {
     };
     outcome.unwrap_or_else(|error| {
         eprintln!("cronbox: {error:#}");
-        ExitCode::FAILURE
+        error.downcast_ref::<client::Refusal>().map_or(ExitCode::FAILURE, client::Refusal::exit_code)
     })
 }

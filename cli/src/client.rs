@@ -1,0 +1,142 @@
+//! The way to the app's API, for every noun that asks it.
+//!
+//! A refusal is told as the app's own sentence. Exit codes: 1 = failed, 2 = asked wrongly.
+
+use std::fmt;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use anyhow::{Context, anyhow};
+use clap::Args;
+use clap::builder::NonEmptyStringValueParser;
+use reqwest::header::{HeaderMap, HeaderName, HeaderValue};
+use reqwest::{Method, RequestBuilder, StatusCode};
+use serde_json::Value;
+
+/// The app itself gives up on a request after 30 s, and says so.
+const PATIENCE: Duration = Duration::from_secs(35);
+const KEY_HEADER: HeaderName = HeaderName::from_static("x-api-key");
+/// Exit code of bad input, as clap uses it too.
+const BAD_USE: u8 = 2;
+
+/// Where the app is, and with which key it is asked.
+#[derive(Args)]
+pub(crate) struct Access {
+    /// Where the app is.
+    #[arg(long, env = "CRONBOX_URL", value_name = "URL", default_value = "http://127.0.0.1:8080",
+        value_parser = NonEmptyStringValueParser::new())]
+    url: String,
+    /// An admin key; better in the environment, because other users can read a command line.
+    #[arg(long, env = "CRONBOX_KEY", value_name = "KEY", hide_env_values = true,
+        value_parser = NonEmptyStringValueParser::new())]
+    key: String,
+}
+
+/// A client of one app.
+pub(crate) struct Client {
+    base: String,
+    http: reqwest::Client,
+}
+
+/// The app's refusal, in its own words.
+#[derive(Debug)]
+pub(crate) struct Refusal {
+    status: StatusCode,
+    code: String,
+    detail: String,
+}
+
+impl Client {
+    /// A client; nothing is sent yet.
+    ///
+    /// # Errors
+    /// The key holds what no header can.
+    pub(crate) fn new(access: &Access) -> anyhow::Result<Self> {
+        let mut key = HeaderValue::from_str(&access.key).map_err(|_| anyhow!("CRONBOX_KEY is no key"))?;
+        key.set_sensitive(true);
+        let http = reqwest::Client::builder()
+            .default_headers(HeaderMap::from_iter([(KEY_HEADER, key)]))
+            .timeout(PATIENCE)
+            // A key is for the app alone, not for where somebody sends us on to.
+            .redirect(reqwest::redirect::Policy::none())
+            .build()
+            .context("could not set up HTTP")?;
+        Ok(Client { base: access.url.trim_end_matches('/').to_owned(), http })
+    }
+
+    /// GET of a path below `/api/v1`.
+    ///
+    /// # Errors
+    /// A [`Refusal`], or the app cannot be reached.
+    pub(crate) async fn get(&self, path: &str, query: &[(&str, String)]) -> anyhow::Result<Value> {
+        self.send(self.request(Method::GET, path, query)?).await
+    }
+
+    /// POST of a JSON body to a path below `/api/v1`.
+    ///
+    /// # Errors
+    /// A [`Refusal`], or the app cannot be reached.
+    pub(crate) async fn post(&self, path: &str, body: &Value) -> anyhow::Result<Value> {
+        self.send(self.request(Method::POST, path, &[])?.json(body)).await
+    }
+
+    fn request(&self, method: Method, path: &str, query: &[(&str, String)]) -> anyhow::Result<RequestBuilder> {
+        let mut url = reqwest::Url::parse(&format!("{}/api/v1{path}", self.base))
+            .with_context(|| format!("CRONBOX_URL is no URL: {}", self.base))?;
+        if !query.is_empty() {
+            url.query_pairs_mut().extend_pairs(query);
+        }
+        Ok(self.http.request(method, url))
+    }
+
+    async fn send(&self, request: RequestBuilder) -> anyhow::Result<Value> {
+        let answer = request.send().await.map_err(|error| anyhow!(error.without_url()).context(self.unreached()))?;
+        let status = answer.status();
+        let text = answer.text().await.with_context(|| self.unreached())?;
+        let body = serde_json::from_str(&text);
+        if !status.is_success() {
+            return Err(Refusal::read(status, &body.unwrap_or(Value::Null)).into());
+        }
+        body.with_context(|| format!("{} answered {status}, but not as cronbox does", self.base))
+    }
+
+    fn unreached(&self) -> String {
+        format!("{} does not answer", self.base)
+    }
+}
+
+impl Refusal {
+    fn read(status: StatusCode, problem: &Value) -> Self {
+        let text = |field: &str| problem[field].as_str().unwrap_or_default().to_owned();
+        Refusal { status, code: text("code"), detail: text("detail") }
+    }
+
+    /// 2 if what was asked is wrong, else 1.
+    pub(crate) fn exit_code(&self) -> ExitCode {
+        match self.status {
+            StatusCode::BAD_REQUEST | StatusCode::NOT_FOUND | StatusCode::UNPROCESSABLE_ENTITY => BAD_USE.into(),
+            _ => ExitCode::FAILURE,
+        }
+    }
+}
+
+impl fmt::Display for Refusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let status = self.status.as_u16();
+        match (self.detail.as_str(), self.code.as_str()) {
+            ("", _) => write!(f, "the app answered {status}"),
+            (detail, code) => write!(f, "{detail} ({status} {code})"),
+        }
+    }
+}
+
+impl std::error::Error for Refusal {}
+
+/// Runs what a noun asks of the app to its end.
+///
+/// # Errors
+/// Its own, and the runtime's.
+pub(crate) fn wait_for<T>(work: impl Future<Output = anyhow::Result<T>>) -> anyhow::Result<T> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().context("no runtime")?;
+    runtime.block_on(work)
+}

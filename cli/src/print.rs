@@ -1,0 +1,27 @@
+//! What is said on standard output; a reader who goes away, as `head` does, is no failure.
+
+use std::io::{self, Write};
+use std::process::ExitCode;
+
+use anyhow::Context;
+use serde::Serialize;
+
+/// One line of JSON.
+pub(crate) fn json(answer: &(impl Serialize + ?Sized)) -> anyhow::Result<ExitCode> {
+    text(&format!("{}\n", serde_json::to_string(answer)?))
+}
+
+/// Text as it is.
+pub(crate) fn text(text: &str) -> anyhow::Result<ExitCode> {
+    told_no_more(io::stdout().lock().write_all(text.as_bytes()))?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Whether the reader went away.
+pub(crate) fn told_no_more(written: io::Result<()>) -> anyhow::Result<bool> {
+    match written {
+        Ok(()) => Ok(false),
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(true),
+        Err(error) => Err(error).context("could not write to standard output"),
+    }
+}
