@@ -8,6 +8,7 @@ use schedule::{Revision, ScheduleName, WorkflowId};
 
 use crate::Publisher;
 use crate::desired::{Desired, Spec, State, TEMPLATE, desired};
+use crate::evidence::{Beginning, Blame, Refused};
 use crate::fault::{Effect, Fault, Kind};
 use crate::inject::Point;
 use crate::lease::Lease;
@@ -78,10 +79,13 @@ impl Work<'_> {
         };
         match believed {
             Err(fault) => (self.judge(fault), false),
-            Ok(believed) => match self.call(wanted, &believed).await {
-                Ok(deed) => (Outcome::Applied(self.applied(deed, wanted, revision)), true),
-                Err(fault) => (self.judge(fault), true),
-            },
+            Ok(believed) => {
+                let began = self.publisher.evidence().begin();
+                match self.call(wanted, &believed).await {
+                    Ok(deed) => (Outcome::Applied(self.applied(deed, began, wanted, revision)), true),
+                    Err(fault) => (self.judge(fault), true),
+                }
+            }
         }
     }
 
@@ -144,8 +148,11 @@ impl Work<'_> {
         self.publisher.allowed(self.lease, call).await.map(|()| Deed::Updated)
     }
 
-    fn applied(&self, deed: Deed, wanted: &Desired, revision: Revision) -> Applied {
+    fn applied(&self, deed: Deed, began: Beginning, wanted: &Desired, revision: Revision) -> Applied {
         self.publisher.backoff().reset(self.claim.workflow_id);
+        if deed != Deed::Unchanged {
+            self.publisher.evidence().succeeded(self.claim.workflow_id, began);
+        }
         match wanted {
             Desired::Nothing => {
                 Applied { deed, revision, spec_hash: NONE.to_owned(), schedule_name: None, template: None }
@@ -169,11 +176,28 @@ impl Work<'_> {
                 return self.give_up(fault);
             }
             Kind::Throttled | Kind::Transient | Kind::Conflict => ErrorClass::Transient,
-            Kind::NotFound | Kind::Environment => ErrorClass::Environment,
+            Kind::Denied => match self.weigh(Refused::Denied, &fault) {
+                Blame::Workflow => return self.give_up(fault),
+                Blame::Environment | Blame::Everybody => ErrorClass::Environment,
+            },
+            Kind::NotFound | Kind::Environment => {
+                self.weigh(Refused::Otherwise, &fault);
+                ErrorClass::Environment
+            }
             Kind::Unclassified => ErrorClass::Unclassified,
         };
         let wait = self.publisher.backoff().after_failure(self.claim.workflow_id);
         Outcome::Retry(Setback { class, message: fault.message, effect: fault.effect, wait })
+    }
+
+    /// Whose fault a refusal by the environment is; if it meets everybody, the drain stops here.
+    fn weigh(&self, what: Refused, fault: &Fault) -> Blame {
+        let blame = self.publisher.evidence().refused(self.claim.workflow_id, what);
+        if blame == Blame::Everybody {
+            self.lease.stop_drain();
+            tracing::error!("the drain stops, because EventBridge refuses every workflow: {}", fault.message);
+        }
+        blame
     }
 
     fn give_up(&self, fault: Fault) -> Outcome {

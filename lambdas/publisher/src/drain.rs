@@ -33,23 +33,39 @@ const SETTLE_PAUSE: Duration = Duration::from_millis(100);
 const UNDEFINED_TABLE: &str = "42P01";
 const UNDEFINED_FUNCTION: &str = "42883";
 
+/// What a drain did, and why it ended.
+pub(crate) struct Drained {
+    pub(crate) report: Report,
+    pub(crate) ending: Ending,
+}
+
+/// Why a drain ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Ending {
+    /// Nothing was due any more, or the time was up.
+    Done,
+    /// EventBridge refused everybody; what was not called is still due.
+    Stopped,
+}
+
 impl Publisher {
     /// Works until nothing is due, or until shortly before `deadline`.
     ///
     /// # Errors
     /// The database's; what was claimed and could not be settled is taken over when its lease lapses.
     pub async fn drain(&self, deadline: Instant) -> anyhow::Result<Report> {
-        self.drain_for(&Span::until(deadline, Renewal::Off)).await
+        Ok(self.drain_for(&Span::until(deadline, Renewal::Off)).await?.report)
     }
 
-    pub(crate) async fn drain_for(&self, span: &Span) -> anyhow::Result<Report> {
+    pub(crate) async fn drain_for(&self, span: &Span) -> anyhow::Result<Drained> {
+        let span = span.afresh();
         self.injector().at(Point::P0).await;
-        let mut report = self.pipeline(span, Choice::Usual, BATCHES_IN_FLIGHT).await?;
+        let mut report = self.pipeline(&span, Choice::Usual, BATCHES_IN_FLIGHT).await?;
         // One by one, and last: whichever of them kills the process takes nobody with it.
-        report.add(self.pipeline(span, Choice::Suspects, 1).await?);
+        report.add(self.pipeline(&span, Choice::Suspects, 1).await?);
         report.remaining = outbox::count_remaining(self.pool()).await?;
         self.injector().at(Point::P12).await;
-        Ok(report)
+        Ok(Drained { report, ending: if span.is_stopped() { Ending::Stopped } else { Ending::Done } })
     }
 
     /// Claims while there is room, works on what is claimed, ends when a claim comes back empty.

@@ -19,7 +19,9 @@ pub(crate) enum Kind {
     Throttled,
     /// Broken on their side, unreachable, or a role that is not known everywhere yet.
     Transient,
-    /// We may not, or may not any more: permissions, credentials, quota.
+    /// We have no permission for it.
+    Denied,
+    /// Nobody's schedule is the cause: credentials, quota.
     Environment,
     /// The schedule itself is wrong; trying again changes nothing.
     Invalid,
@@ -117,13 +119,14 @@ fn refusal(code: &str, message: &str, status: u16) -> Fault {
         "ServiceQuotaExceededException" | "LimitExceededException" => {
             Fault::new(Kind::Environment, Effect::None, format!("the account's quota of schedules is used up: {said}"))
         }
-        "AccessDeniedException"
-        | "UnrecognizedClientException"
+        "AccessDeniedException" | "NotAuthorized" => {
+            Fault::new(Kind::Denied, Effect::None, format!("the publisher may not do this in EventBridge: {said}"))
+        }
+        "UnrecognizedClientException"
         | "InvalidSignatureException"
         | "ExpiredTokenException"
         | "IncompleteSignature"
         | "MissingAuthenticationTokenException"
-        | "NotAuthorized"
         | "OptInRequired" => {
             Fault::new(Kind::Environment, Effect::None, format!("the publisher may not do this in EventBridge: {said}"))
         }
@@ -137,7 +140,7 @@ fn refusal(code: &str, message: &str, status: u16) -> Fault {
             Fault::new(Kind::Environment, Effect::None, format!("the account's quota of schedules is used up: {said}"))
         }
         _ if status == 401 || status == 403 => {
-            Fault::new(Kind::Environment, Effect::None, format!("the publisher may not do this in EventBridge: {said}"))
+            Fault::new(Kind::Denied, Effect::None, format!("the publisher may not do this in EventBridge: {said}"))
         }
         _ => Fault::new(Kind::Unclassified, Effect::None, format!("EventBridge answered {status} {said}")),
     }
@@ -198,7 +201,7 @@ mod tests {
                 Effect::None,
             ),
             ("ServiceQuotaExceededException", "", 402, Kind::Environment, Effect::None),
-            ("AccessDeniedException", "not authorized", 403, Kind::Environment, Effect::None),
+            ("AccessDeniedException", "not authorized", 403, Kind::Denied, Effect::None),
             ("ThrottlingException", "Rate exceeded", 429, Kind::Throttled, Effect::None),
             ("InternalServerException", "", 500, Kind::Transient, Effect::Unknown),
             ("", "", 503, Kind::Transient, Effect::Unknown),

@@ -30,6 +30,7 @@ pub(crate) struct Span {
     deadline: Instant,
     renewal: Renewal,
     is_over: Arc<AtomicBool>,
+    is_stopped: Arc<AtomicBool>,
 }
 
 /// Whether leases are renewed while a batch is worked on.
@@ -43,7 +44,22 @@ pub(crate) enum Renewal {
 
 impl Span {
     pub(crate) fn until(deadline: Instant, renewal: Renewal) -> Self {
-        Span { deadline, renewal, is_over: Arc::default() }
+        Span { deadline, renewal, is_over: Arc::default(), is_stopped: Arc::default() }
+    }
+
+    /// The same span for a further drain, which stops on its own.
+    pub(crate) fn afresh(&self) -> Span {
+        Span { is_stopped: Arc::default(), ..self.clone() }
+    }
+
+    /// Stops this drain, but not the next: what is claimed but not called is given back.
+    pub(crate) fn stop(&self) {
+        self.is_stopped.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether this drain was stopped.
+    pub(crate) fn is_stopped(&self) -> bool {
+        self.is_stopped.load(Ordering::Relaxed)
     }
 
     /// Ends it now: what is claimed but not called is given back.
@@ -65,7 +81,9 @@ impl Span {
     }
 
     fn has_left(&self, time: Duration) -> bool {
-        !self.is_over.load(Ordering::Relaxed) && self.deadline.saturating_duration_since(Instant::now()) > time
+        !self.is_over.load(Ordering::Relaxed)
+            && !self.is_stopped()
+            && self.deadline.saturating_duration_since(Instant::now()) > time
     }
 }
 
@@ -85,6 +103,11 @@ impl Lease {
     /// Extends it, after the database has confirmed a renewal that was sent at `sent`.
     pub(crate) fn renewed(&self, sent: Instant) {
         *self.end.lock().unwrap_or_else(PoisonError::into_inner) = sent + LEASE - MARGIN;
+    }
+
+    /// Stops the drain that claimed it.
+    pub(crate) fn stop_drain(&self) {
+        self.span.stop();
     }
 
     /// Whether a request may still be signed.

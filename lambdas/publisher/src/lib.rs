@@ -14,6 +14,7 @@ mod config;
 mod converge;
 mod desired;
 mod drain;
+mod evidence;
 mod fault;
 mod inject;
 mod lambda;
@@ -45,6 +46,7 @@ pub use schedules::scheduler_client;
 pub use secret::dsn;
 
 use crate::backoff::Backoff;
+use crate::evidence::Evidence;
 use crate::inject::Injector;
 use crate::outbox::Claimant;
 use crate::rate::Rate;
@@ -66,6 +68,7 @@ struct Parts {
     places: Semaphore,
     rate: Rate,
     backoff: Backoff,
+    evidence: Evidence,
     injector: Injector,
 }
 
@@ -87,6 +90,7 @@ impl Publisher {
             places: Semaphore::new(usize::from(config.api_concurrency)),
             rate: Rate::new(config.api_tps),
             backoff: Backoff::default(),
+            evidence: Evidence::default(),
             injector,
             config,
             pool,
@@ -120,6 +124,10 @@ impl Publisher {
 
     fn backoff(&self) -> &Backoff {
         &self.0.backoff
+    }
+
+    fn evidence(&self) -> &Evidence {
+        &self.0.evidence
     }
 
     fn injector(&self) -> &Injector {

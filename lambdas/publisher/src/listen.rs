@@ -11,6 +11,7 @@ use sqlx::postgres::PgListener;
 use tokio::sync::Notify;
 
 use crate::Publisher;
+use crate::drain::{Drained, Ending};
 use crate::lease::{Renewal, Span};
 use crate::outbox;
 use crate::report::Report;
@@ -52,9 +53,13 @@ impl Publisher {
     async fn drain_often(&self, span: &Span, word: &Notify) {
         while span.may_claim() {
             let pause = match self.drain_for(span).await {
-                Ok(report) => {
+                Ok(Drained { report, ending }) => {
                     tell(report);
-                    outbox::next_due(self.pool()).await.ok().flatten().unwrap_or(POLL).min(POLL)
+                    match ending {
+                        Ending::Done => outbox::next_due(self.pool()).await.ok().flatten().unwrap_or(POLL).min(POLL),
+                        // All the rest is due; asking again at once would be refused again.
+                        Ending::Stopped => POLL,
+                    }
                 }
                 Err(error) => {
                     tracing::warn!("the outbox could not be drained: {error:#}");

@@ -3,6 +3,7 @@
 use std::time::{Duration, Instant};
 
 use crate::Publisher;
+use crate::drain::Ending;
 use crate::lease::{Renewal, Span};
 use crate::outbox;
 use crate::report::{Report, Unsettled};
@@ -10,6 +11,8 @@ use crate::report::{Report, Unsettled};
 const MINUTES: u64 = 5;
 /// How often to look whether another publisher has settled what it holds.
 const PAUSE: Duration = Duration::from_millis(100);
+/// Before asking an environment again that refused everybody.
+const PAUSE_AFTER_STOP: Duration = Duration::from_secs(5);
 
 impl Publisher {
     /// Works until nothing is due, nor leased by another publisher; at most five minutes.
@@ -24,14 +27,19 @@ impl Publisher {
         let span = Span::until(deadline, Renewal::On);
         let mut report = Report::default();
         loop {
-            report.add(self.drain_for(&span).await?);
+            let drained = self.drain_for(&span).await?;
+            report.add(drained.report);
             if outbox::count_due(self.pool()).await? == 0 {
                 return Ok(report);
             }
             if !span.may_claim() {
                 return Err(Unsettled { report, minutes: MINUTES }.into());
             }
-            tokio::time::sleep(PAUSE).await;
+            tokio::time::sleep(match drained.ending {
+                Ending::Done => PAUSE,
+                Ending::Stopped => PAUSE_AFTER_STOP,
+            })
+            .await;
         }
     }
 }

@@ -88,6 +88,98 @@ async fn a_denial_is_the_environment_s_fault_and_fails_nobody() {
 }
 
 #[tokio::test]
+async fn three_workflows_denied_in_a_row_stop_the_drain_and_the_others_are_given_back_at_once() {
+    let world = World::new().await;
+    let mut workflows = Vec::new();
+    for _ in 0..20 {
+        let workflow = world.create("0 9 * * *", "UTC").await;
+        world.front.always(&name(workflow), Some(DENIED));
+        workflows.push(workflow);
+    }
+    // One call at a time, so that the third answer comes before the fourth call.
+    let config = publisher::Config { api_concurrency: 1, ..world.config() };
+    let publisher = world.publisher_with(config).await;
+
+    let report = publisher.drain(soon()).await.unwrap();
+
+    assert_eq!((report.retried, report.failed, report.remaining), (3, 0, 20));
+    assert_eq!(world.calls().len(), 3, "the fourth is not asked");
+    for workflow in &workflows {
+        let publication = world.publication(*workflow).await;
+        assert_eq!((publication.attempt_count, publication.is_leased), (0, false));
+        world.front.always(&name(*workflow), None);
+    }
+    world.skip(Duration::from_secs(5)).await;
+    assert_eq!(publisher.drain(soon()).await.unwrap().created, 20);
+    world.assert_settled().await;
+}
+
+#[tokio::test]
+async fn one_workflow_denied_alone_while_others_succeed_is_given_up() {
+    let world = World::new().await;
+    let workflow = world.create("0 9 * * *", "UTC").await;
+    world.front.always(&name(workflow), Some(DENIED));
+    let publisher = world.publisher().await;
+    assert_eq!(publisher.drain(soon()).await.unwrap().retried, 1);
+    world.create("0 9 * * *", "UTC").await;
+    assert_eq!(publisher.drain(soon()).await.unwrap().created, 1);
+    world.skip(Duration::from_secs(5)).await;
+
+    assert_eq!(publisher.drain(soon()).await.unwrap().failed, 1);
+
+    let publication = world.publication(workflow).await;
+    assert_eq!((publication.sync.as_str(), publication.error_class.as_deref()), ("failed", Some("permanent")));
+    let sentence = publication.last_error.unwrap();
+    assert!(sentence.starts_with("the publisher may not do this in EventBridge: "), "{sentence}");
+    world.front.always(&name(workflow), None);
+    world.patch(workflow, json!({"cron_schedule": "0 10 * * *"})).await;
+    assert_eq!(publisher.drain(soon()).await.unwrap().created, 1);
+}
+
+#[tokio::test]
+async fn a_permission_that_is_lost_in_mid_drain_fails_nobody() {
+    let world = World::new().await;
+    let mut workflows = Vec::new();
+    for nth in 0..10 {
+        let workflow = world.create("0 9 * * *", "UTC").await;
+        if nth >= 5 {
+            world.front.always(&name(workflow), Some(DENIED));
+        }
+        workflows.push(workflow);
+    }
+    let publisher = world.publisher_with(publisher::Config { api_concurrency: 1, ..world.config() }).await;
+    for round in 1..=3 {
+        assert_eq!(publisher.drain(soon()).await.unwrap().failed, 0);
+        world.skip(Duration::from_secs(1000 * round)).await;
+    }
+    for workflow in workflows {
+        world.front.always(&name(workflow), None);
+    }
+    assert_eq!(publisher.drain(soon()).await.unwrap().created, 5);
+    world.assert_settled().await;
+}
+
+#[tokio::test]
+async fn an_edit_that_comes_while_its_predecessor_is_refused_is_published_and_nothing_has_failed() {
+    let world = World::new().await;
+    let workflow = world.create("0 9 * * *", "UTC").await;
+    world.front.next(&name(workflow), [INVALID]);
+    world.front.hold(&name(workflow));
+    let publisher = world.publisher().await;
+    let drain = tokio::spawn(async move { publisher.drain(soon()).await.unwrap() });
+    world.front.arrival(&name(workflow)).await;
+    world.patch(workflow, json!({"cron_schedule": "0 10 * * *"})).await;
+    world.front.release();
+
+    let report = drain.await.unwrap();
+
+    assert_eq!((report.created, report.processed), (1, 2), "{report:?}");
+    assert_eq!(world.outbox(workflow).await, (2, 0, 0), "the first edit is not failed: the second settles it");
+    assert_eq!(world.expression(workflow).await.as_deref(), Some("cron(0 10 * * ? *)"));
+    world.assert_settled().await;
+}
+
+#[tokio::test]
 async fn a_role_that_iam_does_not_know_yet_is_waited_for() {
     let world = World::new().await;
     let workflow = world.create("0 9 * * *", "UTC").await;
