@@ -21,6 +21,7 @@ use crate::outbox::{self, Batch, Choice, Claim};
 use crate::report::Report;
 use crate::settle::{Waiting, settle};
 use crate::settlement::Settlement;
+use crate::sharers;
 use crate::workflows::{self, Workflow};
 
 /// While one batch waits for EventBridge, another is settled and the next claimed. No more, or the
@@ -63,6 +64,7 @@ impl Publisher {
         let mut report = self.pipeline(&span, Choice::Usual, BATCHES_IN_FLIGHT).await?;
         // One by one, and last: whichever of them kills the process takes nobody with it.
         report.add(self.pipeline(&span, Choice::Suspects, 1).await?);
+        sharers::leave(self.pool(), &self.claimant().owner).await?;
         report.remaining = outbox::count_remaining(self.pool()).await?;
         self.injector().at(Point::P12).await;
         Ok(Drained { report, ending: if span.is_stopped() { Ending::Stopped } else { Ending::Done } })
@@ -95,7 +97,10 @@ impl Publisher {
             match claimed {
                 // A claim that overlapped a settle has not seen what that made due.
                 Ok(batch) if batch.claims.is_empty() => is_dry = !was_settled,
-                Ok(batch) => flight.push(self.work(batch, span.renewal())),
+                Ok(batch) => {
+                    self.rate().share(batch.sharers);
+                    flight.push(self.work(batch, span.renewal()));
+                }
                 Err(error) => done.take(Err(in_words(error))),
             }
         }
@@ -103,7 +108,7 @@ impl Publisher {
 
     /// Takes a claimed batch from reading to settling.
     async fn work(&self, batch: Batch, renewal: Renewal) -> anyhow::Result<Report> {
-        let Batch { claims, lease } = batch;
+        let Batch { claims, lease, .. } = batch;
         let keys: Vec<(i64, i64)> = claims.iter().map(|claim| (claim.workflow_id.0, claim.epoch)).collect();
         let settlements = tokio::select! {
             settlements = self.converge_all(claims, &lease) => settlements?,

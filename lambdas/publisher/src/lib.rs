@@ -28,6 +28,7 @@ mod schedules;
 mod secret;
 mod settle;
 mod settlement;
+mod sharers;
 mod workflows;
 
 use std::sync::Arc;

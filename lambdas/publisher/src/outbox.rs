@@ -11,6 +11,7 @@ use sqlx::{PgConnection, PgPool};
 
 use crate::inject::{Injector, Point};
 use crate::lease::{LEASE, Lease, Span};
+use crate::sharers;
 
 /// A claimed workflow.
 #[derive(Debug)]
@@ -42,6 +43,8 @@ pub(crate) enum Verify {
 pub(crate) struct Batch {
     pub(crate) claims: Vec<Claim>,
     pub(crate) lease: Lease,
+    /// How many publishers hold leases, this one included.
+    pub(crate) sharers: u32,
 }
 
 /// Which workflows a claim takes.
@@ -76,13 +79,15 @@ pub(crate) async fn claim(
     injector.at(Point::P1).await;
     injector.at(Point::P2).await;
     let mut claims = lease_due(&mut tx, claimant, choice).await?;
+    let mut sharers = 1;
     if !claims.is_empty() {
         cover(&mut tx, &mut claims).await?;
+        sharers = sharers::join(&mut tx, &claimant.owner).await?;
     }
     injector.at(Point::P3).await;
     tx.commit().await?;
     injector.at(Point::P4).await;
-    Ok(Batch { claims, lease })
+    Ok(Batch { claims, lease, sharers })
 }
 
 /// Extends leases, named by workflow and epoch; says whether all of them still were ours to extend.

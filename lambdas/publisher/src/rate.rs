@@ -1,6 +1,7 @@
 //! Step 4 of 7: how fast this process calls, so that EventBridge need not throttle us.
 //!
-//! One bucket for all calls. A 429 halves the rate; it recovers by a tenth of the limit a second.
+//! One bucket for all calls, with an equal share of what all live publishers may call together. A
+//! 429 halves the rate; it recovers by a tenth of the share a second.
 
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
@@ -17,6 +18,7 @@ const LEAST: f64 = 0.01;
 /// Hands out slots in the order of asking.
 #[derive(Debug)]
 pub(crate) struct Rate {
+    /// For all publishers together.
     limit: f64,
     pace: Mutex<Pace>,
     /// Held by the one who waits for the next slot; those behind have taken none yet, so a caller
@@ -26,6 +28,7 @@ pub(crate) struct Rate {
 
 #[derive(Debug)]
 struct Pace {
+    share: f64,
     per_sec: f64,
     since: Instant,
 }
@@ -34,7 +37,11 @@ impl Rate {
     pub(crate) fn new(per_sec: u32) -> Self {
         let now = Instant::now();
         let limit = f64::from(per_sec);
-        Rate { limit, pace: Mutex::new(Pace { per_sec: limit, since: now }), gate: tokio::sync::Mutex::new(now) }
+        Rate {
+            limit,
+            pace: Mutex::new(Pace { share: limit, per_sec: limit, since: now }),
+            gate: tokio::sync::Mutex::new(now),
+        }
     }
 
     /// Waits for a slot, unless `is_wanted` says, when it is our turn, that none is needed any more.
@@ -54,18 +61,34 @@ impl Rate {
     /// EventBridge said that it was too much.
     pub(crate) fn throttled(&self) {
         let now = Instant::now();
-        let half = (self.per_sec(now) / 2.0).max(self.limit * LEAST);
-        *self.pace() = Pace { per_sec: half, since: now };
+        let mut pace = self.pace();
+        let half = (pace.now(now) / 2.0).max(pace.share * LEAST);
+        *pace = Pace { share: pace.share, per_sec: half, since: now };
+    }
+
+    /// So many publishers are at work; each calls at an equal share of the limit.
+    pub(crate) fn share(&self, sharers: u32) {
+        let now = Instant::now();
+        let mut pace = self.pace();
+        let share = self.limit / f64::from(sharers.max(1));
+        // Slowed down or not, it stays so in proportion.
+        let per_sec = pace.now(now) * share / pace.share;
+        *pace = Pace { share, per_sec, since: now };
     }
 
     fn per_sec(&self, now: Instant) -> f64 {
-        let pace = self.pace();
-        let recovered = self.limit * RECOVERY * now.saturating_duration_since(pace.since).as_secs_f64();
-        (pace.per_sec + recovered).min(self.limit)
+        self.pace().now(now)
     }
 
     fn pace(&self) -> std::sync::MutexGuard<'_, Pace> {
         self.pace.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Pace {
+    fn now(&self, now: Instant) -> f64 {
+        let recovered = self.share * RECOVERY * now.saturating_duration_since(self.since).as_secs_f64();
+        (self.per_sec + recovered).min(self.share)
     }
 }
 
@@ -96,6 +119,16 @@ mod tests {
         assert!((70.0..71.0).contains(&rate.per_sec(Instant::now())));
         tokio::time::advance(Duration::from_secs(10)).await;
         assert!((100.0..101.0).contains(&rate.per_sec(Instant::now())));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn four_publishers_call_at_a_quarter_each_and_one_that_is_left_at_the_whole() {
+        let rate = Rate::new(100);
+        rate.share(4);
+        assert!((24.9..=25.0).contains(&rate.per_sec(Instant::now())));
+        rate.throttled();
+        rate.share(1);
+        assert!((49.0..51.0).contains(&rate.per_sec(Instant::now())), "it stays slowed down");
     }
 
     #[tokio::test(start_paused = true)]

@@ -1,5 +1,7 @@
 //! However many publishers run, each workflow is published once.
 
+use std::time::{Duration, Instant};
+
 use futures::future::join_all;
 use serde_json::json;
 
@@ -72,4 +74,24 @@ async fn an_edit_that_is_taken_back_costs_no_call() {
     assert_eq!(world.calls(), []);
     let publication = world.publication(workflow).await;
     assert_eq!((publication.sync.as_str(), publication.applied_revision), ("synced", Some(3)));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn four_publishers_keep_together_to_what_one_may_call_and_leave_the_list_when_done() {
+    let world = World::new().await;
+    let config = publisher::Config { api_tps: 100, batch_size: 16, ..world.config() };
+    let publishers = join_all((0..4).map(|_| world.publisher_with(config.clone()))).await;
+    for _ in 0..200 {
+        world.create("0 9 * * *", "UTC").await;
+    }
+
+    let begun = Instant::now();
+    let drains = publishers.into_iter().map(|publisher| tokio::spawn(async move { publisher.drain(soon()).await }));
+    let created: u64 = join_all(drains).await.into_iter().map(|report| report.unwrap().unwrap().created).sum();
+
+    assert_eq!(created, 200);
+    // Four who do not know of one another are through in half a second.
+    assert!(begun.elapsed() >= Duration::from_millis(1500), "200 calls at 100 a second took {:?}", begun.elapsed());
+    let listed: i64 = sqlx::query_scalar("SELECT COUNT(*) FROM publishers").fetch_one(&world.pool).await.unwrap();
+    assert_eq!(listed, 0);
 }

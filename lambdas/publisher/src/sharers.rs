@@ -1,0 +1,45 @@
+//! Step 3 of 7: the publishers that are at work, which share the account's quota among them.
+
+use std::time::Duration;
+
+use sqlx::{PgConnection, PgPool};
+
+use crate::lease::LEASE;
+
+/// What a publisher that died has left here is swept up after this.
+const FORGOTTEN: Duration = Duration::from_secs(3600);
+
+/// Notes that `owner` has claimed, and says how many publishers hold leases now, it included.
+pub(crate) async fn join(tx: &mut PgConnection, owner: &str) -> sqlx::Result<u32> {
+    let others = sqlx::query_scalar!(
+        r#"
+        -- join: the others as they stood before, and ourselves
+        WITH me AS (
+            INSERT INTO publishers (owner, live_until)
+            VALUES ($1, cronbox_now() + make_interval(secs => $2))
+            ON CONFLICT (owner) DO UPDATE SET live_until = excluded.live_until
+        )
+        SELECT COUNT(*) AS "count!" FROM publishers WHERE live_until > cronbox_now() AND owner <> $1
+        "#,
+        owner,
+        LEASE.as_secs_f64(),
+    )
+    .fetch_one(tx)
+    .await?;
+    Ok(u32::try_from(others).unwrap_or(u32::MAX).saturating_add(1))
+}
+
+/// Takes `owner` off the list, with whoever died an hour ago.
+pub(crate) async fn leave(pool: &PgPool, owner: &str) -> sqlx::Result<()> {
+    sqlx::query!(
+        r#"
+        -- leave
+        DELETE FROM publishers WHERE owner = $1 OR live_until < cronbox_now() - make_interval(secs => $2)
+        "#,
+        owner,
+        FORGOTTEN.as_secs_f64(),
+    )
+    .execute(pool)
+    .await
+    .map(drop)
+}
