@@ -55,13 +55,14 @@ impl Publisher {
     /// # Errors
     /// The database's; what was claimed and could not be settled is taken over when its lease lapses.
     pub async fn drain(&self, deadline: Instant) -> anyhow::Result<Report> {
-        Ok(self.drain_for(&Span::until(deadline, Renewal::Off)).await?.report)
+        Ok(self.drain_for(&Span::until(deadline, Renewal::Off, self.injector().stopwatch())).await?.report)
     }
 
     pub(crate) async fn drain_for(&self, span: &Span) -> anyhow::Result<Drained> {
         let span = span.afresh();
         self.injector().at(Point::P0).await;
-        let mut report = self.pipeline(&span, Choice::Usual, BATCHES_IN_FLIGHT).await?;
+        let mut report =
+            self.pipeline(&span, Choice::Usual, self.injector().batches_in_flight(BATCHES_IN_FLIGHT)).await?;
         // One by one, and last: whichever of them kills the process takes nobody with it.
         report.add(self.pipeline(&span, Choice::Suspects, 1).await?);
         sharers::leave(self.pool(), &self.claimant().owner).await?;
@@ -136,7 +137,7 @@ impl Publisher {
     async fn keep(&self, keys: &[(i64, i64)], lease: &Lease) -> Infallible {
         loop {
             tokio::time::sleep(RENEW_AFTER).await;
-            let sent = Instant::now();
+            let sent = lease.now();
             match outbox::renew(self.pool(), keys).await {
                 Ok(true) => lease.renewed(sent),
                 Ok(false) => tracing::warn!("a lease has lapsed while its workflow was worked on"),

@@ -3,9 +3,13 @@
 //! The names are API: every new await adds one. No release has them. P7, a request on the wire, lies
 //! inside the SDK's HTTP client, which a test replaces.
 
+#[cfg(not(debug_assertions))]
+use crate::stopwatch::Stopwatch;
+
 /// The points, in the order in which a batch of work passes them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Point {
+#[cfg_attr(not(debug_assertions), expect(unreachable_pub, reason = "only a test sees it"))]
+pub enum Point {
     /// A drain starts.
     P0,
     /// The database answered for the first time.
@@ -33,9 +37,9 @@ pub(crate) enum Point {
 }
 
 #[cfg(debug_assertions)]
-pub use armed::Fault;
-#[cfg(debug_assertions)]
 pub(crate) use armed::Injector;
+#[cfg(debug_assertions)]
+pub use armed::{Fault, Hook};
 
 #[cfg(not(debug_assertions))]
 #[derive(Default)]
@@ -44,14 +48,26 @@ pub(crate) struct Injector;
 #[cfg(not(debug_assertions))]
 impl Injector {
     pub(crate) async fn at(&self, _: Point) {}
+
+    pub(crate) fn stopwatch(&self) -> Stopwatch {
+        Stopwatch
+    }
+
+    pub(crate) fn batches_in_flight(&self, shipped: usize) -> usize {
+        shipped
+    }
 }
 
 #[cfg(debug_assertions)]
 mod armed {
     use std::str::FromStr;
+    use std::sync::Arc;
     use std::sync::atomic::{AtomicU32, Ordering};
 
+    use futures::future::BoxFuture;
+
     use super::Point;
+    use crate::stopwatch::Stopwatch;
 
     /// What happens at which point, the how manieth time: `P8:1:kill`.
     #[derive(Clone, Debug)]
@@ -90,20 +106,48 @@ mod armed {
         }
     }
 
-    /// Counts the passes of the one point that is armed.
+    /// What a test puts in at every point, and what it lends so that a history repeats itself.
+    #[derive(Clone)]
+    pub struct Hook {
+        /// Called at each point; the publisher goes on once what it returns is done.
+        pub at: Arc<dyn Fn(Point) -> BoxFuture<'static, ()> + Send + Sync>,
+        /// The clock of leases and deadlines.
+        pub stopwatch: Stopwatch,
+        /// Of the jitter.
+        pub seed: u64,
+    }
+
+    /// Counts the passes of the one point that is armed, and calls the hook at all of them.
     #[derive(Default)]
     pub(crate) struct Injector {
         fault: Option<Fault>,
         passes: AtomicU32,
+        hook: Option<Hook>,
     }
 
     impl Injector {
         pub(crate) fn new(fault: Option<Fault>) -> Self {
-            Injector { fault, passes: AtomicU32::new(0) }
+            Injector { fault, ..Injector::default() }
+        }
+
+        pub(crate) fn hooked(hook: Hook) -> Self {
+            Injector { hook: Some(hook), ..Injector::default() }
+        }
+
+        pub(crate) fn stopwatch(&self) -> Stopwatch {
+            self.hook.as_ref().map(|hook| hook.stopwatch.clone()).unwrap_or_default()
+        }
+
+        /// Under a hook one batch at a time, so that never two statements of one publisher race.
+        pub(crate) fn batches_in_flight(&self, shipped: usize) -> usize {
+            if self.hook.is_some() { 1 } else { shipped }
         }
 
         /// Passes a point, or does not.
         pub(crate) async fn at(&self, point: Point) {
+            if let Some(hook) = &self.hook {
+                (hook.at)(point).await;
+            }
             let Some(fault) = &self.fault else { return };
             if fault.point != format!("{point:?}") || self.passes.fetch_add(1, Ordering::Relaxed) + 1 != fault.nth {
                 return;

@@ -13,6 +13,8 @@ use aws_smithy_runtime_api::client::interceptors::context::BeforeTransmitInterce
 use aws_smithy_runtime_api::client::runtime_components::RuntimeComponents;
 use aws_smithy_types::config_bag::ConfigBag;
 
+use crate::stopwatch::Stopwatch;
+
 /// How long a claim holds without renewal (database clock).
 pub(crate) const LEASE: Duration = Duration::from_secs(60);
 /// When a daemon renews.
@@ -31,6 +33,7 @@ pub(crate) struct Span {
     renewal: Renewal,
     is_over: Arc<AtomicBool>,
     is_stopped: Arc<AtomicBool>,
+    stopwatch: Stopwatch,
 }
 
 /// Whether leases are renewed while a batch is worked on.
@@ -43,8 +46,13 @@ pub(crate) enum Renewal {
 }
 
 impl Span {
-    pub(crate) fn until(deadline: Instant, renewal: Renewal) -> Self {
-        Span { deadline, renewal, is_over: Arc::default(), is_stopped: Arc::default() }
+    pub(crate) fn until(deadline: Instant, renewal: Renewal, stopwatch: Stopwatch) -> Self {
+        Span { deadline, renewal, is_over: Arc::default(), is_stopped: Arc::default(), stopwatch }
+    }
+
+    /// Monotonic time, by which all of the drain goes.
+    pub(crate) fn now(&self) -> Instant {
+        self.stopwatch.now()
     }
 
     /// The same span for a further drain, which stops on its own.
@@ -83,7 +91,7 @@ impl Span {
     fn has_left(&self, time: Duration) -> bool {
         !self.is_over.load(Ordering::Relaxed)
             && !self.is_stopped()
-            && self.deadline.saturating_duration_since(Instant::now()) > time
+            && self.deadline.saturating_duration_since(self.now()) > time
     }
 }
 
@@ -110,10 +118,15 @@ impl Lease {
         self.span.stop();
     }
 
+    /// Monotonic time, as the lease counts it.
+    pub(crate) fn now(&self) -> Instant {
+        self.span.now()
+    }
+
     /// Whether a request may still be signed.
     pub(crate) fn is_live(&self) -> bool {
         let end = *self.end.lock().unwrap_or_else(PoisonError::into_inner);
-        Instant::now() < end && self.span.may_call()
+        self.now() < end && self.span.may_call()
     }
 }
 
@@ -146,7 +159,7 @@ mod tests {
     use super::*;
 
     fn span(secs: u64) -> Span {
-        Span::until(Instant::now() + Duration::from_secs(secs), Renewal::Off)
+        Span::until(Instant::now() + Duration::from_secs(secs), Renewal::Off, Stopwatch::default())
     }
 
     #[test]

@@ -29,6 +29,7 @@ mod secret;
 mod settle;
 mod settlement;
 mod sharers;
+mod stopwatch;
 mod workflows;
 
 use std::sync::Arc;
@@ -40,11 +41,13 @@ use uuid::Uuid;
 
 pub use config::{Arguments, Config, Database};
 #[cfg(debug_assertions)]
-pub use inject::Fault;
+pub use inject::{Fault, Hook, Point};
 pub use lambda::serve as serve_lambda;
 pub use report::{Report, Unsettled};
 pub use schedules::scheduler_client;
 pub use secret::dsn;
+#[cfg(debug_assertions)]
+pub use stopwatch::Stopwatch;
 
 use crate::backoff::Backoff;
 use crate::evidence::Evidence;
@@ -80,6 +83,29 @@ impl Publisher {
         let injector = Injector::new(config.fault.clone());
         #[cfg(not(debug_assertions))]
         let injector = Injector;
+        Self::with(config, pool, scheduler, clock, Backoff::default(), injector)
+    }
+
+    /// Makes a publisher that is stopped and set going by a test.
+    #[cfg(debug_assertions)]
+    pub fn hooked(
+        config: Config,
+        pool: PgPool,
+        scheduler: aws_sdk_scheduler::Client,
+        clock: Clock,
+        hook: Hook,
+    ) -> Self {
+        Self::with(config, pool, scheduler, clock, Backoff::seeded(hook.seed), Injector::hooked(hook))
+    }
+
+    fn with(
+        config: Config,
+        pool: PgPool,
+        scheduler: aws_sdk_scheduler::Client,
+        clock: Clock,
+        backoff: Backoff,
+        injector: Injector,
+    ) -> Self {
         Publisher(Arc::new(Parts {
             schedules: Schedules::new(scheduler, config.schedule_group.clone()),
             claimant: Claimant {
@@ -90,7 +116,7 @@ impl Publisher {
             },
             places: Semaphore::new(usize::from(config.api_concurrency)),
             rate: Rate::new(config.api_tps),
-            backoff: Backoff::default(),
+            backoff,
             evidence: Evidence::default(),
             injector,
             config,

@@ -32,7 +32,7 @@ impl Publisher {
     /// None at present: the database's are logged, and tried again.
     pub async fn listen(&self, shutdown: impl Future<Output = ()>) -> anyhow::Result<()> {
         let word = Notify::new();
-        let span = Span::until(Instant::now() + FOREVER, Renewal::On);
+        let span = Span::until(Instant::now() + FOREVER, Renewal::On, self.injector().stopwatch());
         let mut working = pin!(self.drain_often(&span, &word));
         let mut hearing = pin!(self.hear(&word));
         tokio::select! {

@@ -24,7 +24,7 @@ impl Publisher {
     /// The database's; [`Unsettled`] after five minutes.
     pub async fn once(&self) -> anyhow::Result<Report> {
         let deadline = Instant::now() + Duration::from_secs(MINUTES * 60);
-        let span = Span::until(deadline, Renewal::On);
+        let span = Span::until(deadline, Renewal::On, self.injector().stopwatch());
         let mut report = Report::default();
         loop {
             let drained = self.drain_for(&span).await?;

@@ -4,7 +4,7 @@
 //! and however many rows wait, the workflow is published once, as it stands.
 
 use std::collections::HashMap;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use schedule::WorkflowId;
 use sqlx::{PgConnection, PgPool};
@@ -74,7 +74,7 @@ pub(crate) async fn claim(
     injector: &Injector,
 ) -> sqlx::Result<Batch> {
     // Taken before the claim is sent, so that our lease ends before the database's.
-    let lease = Lease::new(Instant::now(), span);
+    let lease = Lease::new(span.now(), span);
     let mut tx = db::begin(pool).await?;
     injector.at(Point::P1).await;
     injector.at(Point::P2).await;

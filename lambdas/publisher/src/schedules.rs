@@ -220,16 +220,20 @@ mod tests {
 
     use super::*;
     use crate::lease::{Renewal, Span};
+    use crate::stopwatch::Stopwatch;
 
     #[tokio::test]
     async fn nothing_is_signed_once_the_lease_has_ended() {
-        let over = Lease::new(Instant::now(), &Span::until(Instant::now(), Renewal::Off));
+        let over = Lease::new(Instant::now(), &Span::until(Instant::now(), Renewal::Off, Stopwatch::default()));
         // Nobody listens there: a request that left would be refused, and be a transient fault.
         let schedules = Schedules::new(scheduler_client(Some("http://127.0.0.1:9")).await, "group".to_owned());
         let name = ScheduleName::new(WorkflowId(1), &"dev".parse().unwrap());
         assert_eq!(schedules.remove(&name, &over).await, Err(Fault::not_sent()));
 
-        let live = Lease::new(Instant::now(), &Span::until(Instant::now() + Duration::from_secs(60), Renewal::Off));
+        let live = Lease::new(
+            Instant::now(),
+            &Span::until(Instant::now() + Duration::from_secs(60), Renewal::Off, Stopwatch::default()),
+        );
         let refused = schedules.remove(&name, &live).await.unwrap_err();
         assert_eq!((refused.kind, refused.effect), (Kind::Transient, Effect::None), "{}", refused.message);
     }
