@@ -1,5 +1,7 @@
 //! Step 3 of 7: what the publisher is told from outside.
 
+use std::net::SocketAddr;
+
 use clap::builder::NonEmptyStringValueParser;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{Args, Parser};
@@ -18,6 +20,9 @@ pub struct Arguments {
     /// Stay, and publish each edit as soon as Postgres tells of it.
     #[arg(long)]
     pub listen: bool,
+    /// With --listen: where `/metrics` answers, as 127.0.0.1:9090; nowhere unless said.
+    #[arg(long, env = "METRICS_ADDR", requires = "listen")]
+    pub metrics_addr: Option<SocketAddr>,
     /// Set by Lambda alone.
     #[arg(skip)]
     pub is_lambda: bool,

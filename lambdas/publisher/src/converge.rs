@@ -195,6 +195,7 @@ impl Work<'_> {
         let blame = self.publisher.evidence().refused(self.claim.workflow_id, what);
         if blame == Blame::Everybody {
             self.lease.stop_drain();
+            self.publisher.metrics().stopped();
             tracing::error!("the drain stops, because EventBridge refuses every workflow: {}", fault.message);
         }
         blame
@@ -254,6 +255,7 @@ impl Publisher {
         }
         self.injector().at(Point::P6).await;
         let answer = call.await;
+        self.metrics().called(&answer);
         if let Err(Fault { kind: Kind::Throttled, .. }) = &answer {
             self.rate().throttled();
         }

@@ -67,6 +67,7 @@ impl Publisher {
         report.add(self.pipeline(&span, Choice::Suspects, 1).await?);
         sharers::leave(self.pool(), &self.claimant().owner).await?;
         report.remaining = outbox::count_remaining(self.pool()).await?;
+        self.metrics().drained(report);
         self.injector().at(Point::P12).await;
         Ok(Drained { report, ending: if span.is_stopped() { Ending::Stopped } else { Ending::Done } })
     }

@@ -6,6 +6,8 @@ use lambda_runtime::{LambdaEvent, service_fn};
 use serde_json::Value;
 
 use crate::Publisher;
+use crate::levels;
+use crate::metrics::emf;
 use crate::report::Report;
 
 /// Serves Lambda's invocations until the sandbox ends; the report is the return value.
@@ -20,7 +22,20 @@ async fn invoke(publisher: &Publisher, event: LambdaEvent<Value>) -> Result<Repo
     // Lambda tells a time of day; all that follows counts on the monotonic clock.
     #[expect(clippy::disallowed_methods, reason = "Lambda tells its deadline as a time of day")]
     let left = event.context.deadline().duration_since(SystemTime::now()).unwrap_or_default();
-    let report = publisher.drain(Instant::now() + left).await?;
+    let drained = publisher.drain(Instant::now() + left).await;
+    tell(publisher).await;
+    let report = drained?;
     tracing::info!(report = %serde_json::json!(report), "drained");
     Ok(report)
+}
+
+/// Metrics of an invocation that failed matter most; without a database there are none to tell.
+async fn tell(publisher: &Publisher) {
+    match levels::read(publisher.pool()).await {
+        Ok(levels) => {
+            let totals = publisher.metrics().take();
+            println!("{}", emf::line(&publisher.config().env, &totals, &levels, publisher.clock().now()));
+        }
+        Err(error) => tracing::warn!(%error, "the outbox cannot be measured"),
+    }
 }

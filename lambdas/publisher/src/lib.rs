@@ -19,7 +19,9 @@ mod fault;
 mod inject;
 mod lambda;
 mod lease;
+mod levels;
 mod listen;
+mod metrics;
 mod once;
 mod outbox;
 mod rate;
@@ -52,6 +54,7 @@ pub use stopwatch::Stopwatch;
 use crate::backoff::Backoff;
 use crate::evidence::Evidence;
 use crate::inject::Injector;
+use crate::metrics::Metrics;
 use crate::outbox::Claimant;
 use crate::rate::Rate;
 use crate::schedules::Schedules;
@@ -73,6 +76,7 @@ struct Parts {
     rate: Rate,
     backoff: Backoff,
     evidence: Evidence,
+    metrics: Metrics,
     injector: Injector,
 }
 
@@ -118,6 +122,7 @@ impl Publisher {
             rate: Rate::new(config.api_tps),
             backoff,
             evidence: Evidence::default(),
+            metrics: Metrics::default(),
             injector,
             config,
             pool,
@@ -155,6 +160,10 @@ impl Publisher {
 
     fn evidence(&self) -> &Evidence {
         &self.0.evidence
+    }
+
+    fn metrics(&self) -> &Metrics {
+        &self.0.metrics
     }
 
     fn injector(&self) -> &Injector {

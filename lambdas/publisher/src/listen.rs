@@ -8,11 +8,13 @@ use std::pin::pin;
 use std::time::{Duration, Instant};
 
 use sqlx::postgres::PgListener;
+use tokio::net::TcpListener;
 use tokio::sync::Notify;
 
 use crate::Publisher;
 use crate::drain::{Drained, Ending};
 use crate::lease::{Renewal, Span};
+use crate::metrics::prometheus;
 use crate::outbox;
 use crate::report::Report;
 
@@ -30,13 +32,15 @@ impl Publisher {
     ///
     /// # Errors
     /// None at present: the database's are logged, and tried again.
-    pub async fn listen(&self, shutdown: impl Future<Output = ()>) -> anyhow::Result<()> {
+    pub async fn listen(&self, metrics: Option<TcpListener>, shutdown: impl Future<Output = ()>) -> anyhow::Result<()> {
         let word = Notify::new();
         let span = Span::until(Instant::now() + FOREVER, Renewal::On, self.injector().stopwatch());
         let mut working = pin!(self.drain_often(&span, &word));
         let mut hearing = pin!(self.hear(&word));
+        let mut telling = pin!(self.tell_on(metrics));
         tokio::select! {
             never = &mut hearing => match never {},
+            never = &mut telling => match never {},
             () = &mut working => return Ok(()),
             () = shutdown => {
                 span.end();
@@ -45,7 +49,15 @@ impl Publisher {
         }
         tokio::select! {
             never = hearing => match never {},
+            never = telling => match never {},
             () = working => Ok(()),
+        }
+    }
+
+    async fn tell_on(&self, metrics: Option<TcpListener>) -> Infallible {
+        match metrics {
+            Some(listener) => prometheus::serve(self, listener).await,
+            None => std::future::pending().await,
         }
     }
 

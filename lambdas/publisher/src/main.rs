@@ -3,9 +3,10 @@
 use std::process::ExitCode;
 use std::time::Duration;
 
-use anyhow::{anyhow, bail};
+use anyhow::{Context, anyhow, bail};
 use publisher::{Arguments, Publisher, Report, Unsettled};
 use schedule::Clock;
+use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
 use tracing_subscriber::EnvFilter;
 
@@ -22,7 +23,7 @@ async fn main() -> ExitCode {
 
 async fn run() -> anyhow::Result<()> {
     let arguments = Arguments::read().map_err(|sentence| anyhow!(sentence))?;
-    let Arguments { once, listen, is_lambda, database, config } = arguments;
+    let Arguments { once, listen, metrics_addr, is_lambda, database, config } = arguments;
     log(is_lambda);
     if !(once || listen || is_lambda) {
         bail!("say --once or --listen; without either it runs as a Lambda alone");
@@ -39,7 +40,13 @@ async fn run() -> anyhow::Result<()> {
     if once {
         print(publisher.once().await)
     } else if listen {
-        publisher.listen(stop()?).await
+        let metrics = match metrics_addr {
+            Some(address) => Some(TcpListener::bind(address).await.with_context(|| {
+                format!("cannot listen on {address}: stop what uses it, or choose another METRICS_ADDR")
+            })?),
+            None => None,
+        };
+        publisher.listen(metrics, stop()?).await
     } else {
         publisher::serve_lambda(publisher).await.map_err(|error| anyhow!(error))
     }

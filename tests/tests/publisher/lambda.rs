@@ -9,7 +9,9 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use axum::{Json, Router};
 use serde_json::{Value, json};
+use tokio::io::{AsyncBufReadExt, BufReader, Lines};
 use tokio::net::TcpListener;
+use tokio::process::ChildStdout;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
 use crate::world::World;
@@ -62,7 +64,7 @@ async fn each_invocation_drains_and_returns_its_report() {
         answers,
         deadline_ms: Mutex::new("99999999999999".to_owned()),
     });
-    let lambda = world.lambda(&serve(runtime.clone()).await);
+    let mut lambda = world.lambda(&serve(runtime.clone()).await);
 
     world.create("0 9 * * *", "UTC").await;
     invoke.send(json!({"source": "aws.events"})).unwrap();
@@ -80,7 +82,27 @@ async fn each_invocation_drains_and_returns_its_report() {
     assert_eq!(answer(&mut answered).await.1["created"], json!(1));
 
     world.assert_settled().await;
-    drop(lambda);
+    let mut lines = BufReader::new(lambda.stdout.take().unwrap()).lines();
+    let told = [metrics(&mut lines).await, metrics(&mut lines).await, metrics(&mut lines).await];
+    assert_eq!(told.clone().map(|line| line["created"].as_i64().unwrap()), [1, 0, 1], "each tells its own");
+    assert_eq!(told.clone().map(|line| line["ApiCalls_done"].as_i64().unwrap()), [1, 0, 1]);
+    assert_eq!((&told[1]["remaining"], &told[2]["remaining"]), (&json!(1), &json!(0)));
+    assert!(told[1]["OutboxLagSeconds"].as_f64().unwrap() > 0.0 && told[2]["OutboxLagSeconds"] == json!(0.0));
+}
+
+/// The next line on stdout, which is as CloudWatch wants it: nothing but metrics, each of them declared.
+async fn metrics(lines: &mut Lines<BufReader<ChildStdout>>) -> Value {
+    let line =
+        tokio::time::timeout(Duration::from_secs(20), lines.next_line()).await.expect("a line").unwrap().unwrap();
+    let line: Value = serde_json::from_str(&line).unwrap();
+    let directive = &line["_aws"]["CloudWatchMetrics"][0];
+    assert_eq!((&directive["Namespace"], &directive["Dimensions"]), (&json!("cronbox"), &json!([["Env"]])));
+    assert_eq!(line["Env"], "dev");
+    assert!(line["_aws"]["Timestamp"].as_i64().unwrap() > 1_700_000_000_000);
+    for metric in directive["Metrics"].as_array().unwrap() {
+        assert!(line[metric["Name"].as_str().unwrap()].is_number(), "{metric} of {line}");
+    }
+    line
 }
 
 async fn answer(answers: &mut UnboundedReceiver<(String, Value)>) -> (String, Value) {

@@ -19,7 +19,7 @@ impl Daemon {
     async fn start(world: &World) -> Daemon {
         let publisher = world.publisher().await;
         let (stop, stopped) = oneshot::channel::<()>();
-        let running = tokio::spawn(async move { publisher.listen(async { drop(stopped.await) }).await });
+        let running = tokio::spawn(async move { publisher.listen(None, async { drop(stopped.await) }).await });
         Daemon { stop, running }
     }
 

@@ -1,9 +1,11 @@
 //! The publisher's process: what it prints, and what it says when it cannot start.
 
 use std::process::{Command, Output};
+use std::time::Duration;
 
 use crate::database::publisher_binary;
-use crate::world::World;
+use crate::front::INVALID;
+use crate::world::{World, name};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn once_prints_its_report_as_one_line() {
@@ -57,4 +59,44 @@ fn whoever_cannot_start_says_in_one_sentence_what_to_do() {
         assert!(said.starts_with(&format!("publisher: {says}")), "{said}");
         assert!(!said.contains("hunter2"), "{said}");
     }
+}
+
+#[tokio::test]
+async fn a_daemon_answers_scrapes_with_what_it_did_and_how_the_outbox_stands() {
+    let world = World::new().await;
+    let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let address = format!("127.0.0.1:{port}");
+    let [wrong, right] = [world.create("0 9 * * *", "UTC").await, world.create("0 9 * * *", "UTC").await];
+    world.front.next(&name(wrong), [INVALID]);
+    let daemon = world.process(&["--listen", "--metrics-addr", &address], None);
+    let scraped = async {
+        loop {
+            let answer = reqwest::get(format!("http://{address}/metrics")).await;
+            let text = match answer {
+                Ok(answer) => answer.text().await.unwrap(),
+                Err(_) => String::new(),
+            };
+            if text.contains("cronbox_publisher_failed_total 1") {
+                return text;
+            }
+            tokio::task::yield_now().await;
+        }
+    };
+    let text = tokio::time::timeout(Duration::from_secs(30), scraped).await.expect("the refusal is told");
+
+    for line in [
+        "cronbox_publisher_created_total 1",
+        "cronbox_publisher_api_calls_total{answer=\"done\"} 1",
+        "cronbox_publisher_api_calls_total{answer=\"invalid\"} 1",
+        "cronbox_publisher_outbox_failed_rows 1",
+        "cronbox_publisher_outbox_lag_seconds 0.0",
+        "cronbox_publisher_remaining 0",
+    ] {
+        assert!(text.lines().any(|told| told == line), "{line} is not in\n{text}");
+    }
+    assert_eq!(
+        (world.publication(wrong).await.sync, world.publication(right).await.sync),
+        ("failed".to_owned(), "synced".to_owned())
+    );
+    drop(daemon);
 }

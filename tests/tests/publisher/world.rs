@@ -147,7 +147,7 @@ impl World {
             ("AWS_LAMBDA_LOG_GROUP_NAME", "g"),
             ("AWS_LAMBDA_LOG_STREAM_NAME", "s"),
         ]);
-        command.spawn().unwrap()
+        command.stdout(Stdio::piped()).spawn().unwrap()
     }
 
     fn command(&self) -> Command {

@@ -1,0 +1,56 @@
+//! Steps 3 and 4 of 7: CloudWatch's embedded metric format: one line on stdout is a set of metrics.
+//!
+//! The line must stand alone, with `_aws` at its root, so it goes past the log. It needs no
+//! permission and no call.
+
+use chrono::{DateTime, Utc};
+use schedule::Environment;
+use serde_json::{Map, Value, json};
+
+use super::Totals;
+use crate::levels::Levels;
+
+const NAMESPACE: &str = "cronbox";
+/// Classes of drift, so that one that is gone is told as 0.
+const DRIFT: [&str; 5] = ["missing", "orphan", "changed", "stale_template", "disabled_out_of_band"];
+
+/// What one invocation did, and how the outbox stands after it.
+pub(crate) fn line(env: &Environment, totals: &Totals, levels: &Levels, now: DateTime<Utc>) -> Value {
+    let mut values = Map::new();
+    let mut told = Vec::new();
+    for (name, unit, value) in metrics(totals, levels) {
+        told.push(json!({"Name": name, "Unit": unit}));
+        values.insert(name, value);
+    }
+    let directive = json!({"Namespace": NAMESPACE, "Dimensions": [["Env"]], "Metrics": told});
+    values.insert("_aws".to_owned(), json!({"Timestamp": now.timestamp_millis(), "CloudWatchMetrics": [directive]}));
+    values.insert("Env".to_owned(), json!(env.to_string()));
+    Value::Object(values)
+}
+
+fn metrics(totals: &Totals, levels: &Levels) -> Vec<(String, &'static str, Value)> {
+    let report = totals.report;
+    let counts = [
+        ("processed", report.processed),
+        ("coalesced", report.coalesced),
+        ("created", report.created),
+        ("updated", report.updated),
+        ("deleted", report.deleted),
+        ("unchanged", report.unchanged),
+        ("retried", report.retried),
+        ("failed", report.failed),
+        ("remaining", report.remaining),
+        ("DrainsStopped", totals.stops),
+    ];
+    let mut metrics: Vec<_> =
+        counts.into_iter().map(|(name, count)| (name.to_owned(), "Count", json!(count))).collect();
+    metrics.extend(totals.calls().map(|(answer, count)| (format!("ApiCalls_{answer}"), "Count", json!(count))));
+    metrics.push(("OutboxLagSeconds".to_owned(), "Seconds", json!(levels.lag_secs)));
+    metrics.push(("OutboxFailedRows".to_owned(), "Count", json!(levels.failed_rows)));
+    metrics.push(("DriftCount".to_owned(), "Count", json!(levels.drift.values().sum::<i64>())));
+    metrics.extend(DRIFT.map(|class| {
+        let count = levels.drift.get(class).copied().unwrap_or_default();
+        (format!("Drift_{class}"), "Count", json!(count))
+    }));
+    metrics
+}
