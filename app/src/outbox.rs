@@ -1,7 +1,9 @@
-//! Step 2 of 7: the write half of the outbox.
+//! Step 2 of 7: the write half of the outbox; `operate.rs` is its operator's.
 //!
 //! Called by `workflows.rs` inside its transaction; drained by the publisher.
 //! A row says "look at this workflow", never "set this cron": order and repeats do no harm.
+
+pub mod operate;
 
 use chrono::{DateTime, Utc};
 use schedule::{Revision, WorkflowId};

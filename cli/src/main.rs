@@ -1,8 +1,8 @@
 //! `cronbox`: the operator's tool. One file per noun.
 
-#[expect(dead_code, reason = "the nouns that ask the app follow")]
 mod client;
 mod cron;
+mod outbox;
 mod print;
 
 use std::process::ExitCode;
@@ -22,12 +22,16 @@ enum Noun {
     /// Read a cron and say when it fires; works offline.
     #[command(subcommand)]
     Cron(cron::Verb),
+    /// Look at the outbox, try failed rows again or let them go.
+    #[command(subcommand)]
+    Outbox(outbox::Verb),
 }
 
 fn main() -> ExitCode {
     let arguments = Arguments::parse();
     let outcome = match arguments.noun {
         Noun::Cron(verb) => cron::run(&verb),
+        Noun::Outbox(verb) => outbox::run(&verb),
     };
     outcome.unwrap_or_else(|error| {
         eprintln!("cronbox: {error:#}");

@@ -7,6 +7,7 @@ pub mod invoke;
 pub mod keys;
 pub mod openapi;
 pub mod ops;
+pub mod outbox;
 pub mod page;
 pub mod runs;
 pub mod schedules;
@@ -47,6 +48,8 @@ pub fn router(app: App) -> Router {
         .route("/schedules/{target}/occurrences", get(runs::occurrences))
         .route("/runs", get(runs::list))
         .route("/runs/{target}", get(runs::get))
+        .route("/outbox", get(outbox::list))
+        .route("/outbox/{target}", post(outbox::act))
         .route("/cron/workflows/{target}", post(invoke::invoke));
     Router::new()
         .nest("/api/v1", v1)

@@ -3,7 +3,7 @@
 use utoipa::openapi::security::{ApiKey, ApiKeyValue, SecurityScheme};
 use utoipa::{Modify, OpenApi};
 
-use super::{invoke, keys, ops, runs, schedules, verbs, view, workflows};
+use super::{invoke, keys, ops, outbox, runs, schedules, verbs, view, workflows};
 
 /// Describes every route; a test holds it against the router and against docs/openapi.json.
 #[derive(OpenApi)]
@@ -16,6 +16,7 @@ use super::{invoke, keys, ops, runs, schedules, verbs, view, workflows};
         runs::list, runs::get, runs::of_schedule, runs::occurrences,
         invoke::invoke,
         keys::create_team, keys::create, keys::list, keys::revoke,
+        outbox::list, retry, discard,
         ops::healthz, ops::readyz, ops::metrics,
     ),
     security(("key" = [])),
@@ -55,3 +56,17 @@ fn pause() {}
     responses((status = 200, body = view::WorkflowView), (status = "4XX", body = super::error::Problem, content_type = "application/problem+json")))]
 #[expect(dead_code, reason = "only describes a verb of verbs::act")]
 fn resume() {}
+
+#[utoipa::path(post, path = "/api/v1/outbox/{id}:retry", tag = "operations",
+    description = "Publish the row's workflow again, at once and from the first attempt.",
+    params(("id" = i64, Path)),
+    responses((status = 200, body = outbox::OutboxView), (status = "4XX", body = super::error::Problem, content_type = "application/problem+json")))]
+#[expect(dead_code, reason = "only describes a verb of outbox::act")]
+fn retry() {}
+
+#[utoipa::path(post, path = "/api/v1/outbox/{id}:discard", tag = "operations",
+    description = "Let a failed row go: that edit is not published, and no alarm counts it any more.",
+    params(("id" = i64, Path)),
+    responses((status = 200, body = outbox::OutboxView), (status = "4XX", body = super::error::Problem, content_type = "application/problem+json")))]
+#[expect(dead_code, reason = "only describes a verb of outbox::act")]
+fn discard() {}

@@ -45,6 +45,7 @@ async fn failed_rows(pool: &PgPool) -> sqlx::Result<i64> {
           FROM outbox_events AS o
           JOIN publications AS p ON p.workflow_id = o.aggregate_id
          WHERE o.failed_on IS NOT NULL
+           AND o.processed_on IS NULL
            AND p.error_class = 'permanent'
         "#
     )

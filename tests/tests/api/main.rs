@@ -6,6 +6,7 @@ mod fields;
 mod limits;
 mod matrix;
 mod openapi;
+mod outbox;
 mod patches;
 mod previews;
 mod secrets;

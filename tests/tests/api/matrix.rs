@@ -18,7 +18,7 @@ enum Door {
     Scheduler,
 }
 
-const ROUTES: [(&str, &str, Door); 24] = [
+const ROUTES: [(&str, &str, Door); 27] = [
     ("post", "/api/v1/teams", Door::Admin),
     ("get", "/api/v1/keys", Door::Admin),
     ("post", "/api/v1/keys", Door::Admin),
@@ -38,6 +38,9 @@ const ROUTES: [(&str, &str, Door); 24] = [
     ("get", "/api/v1/runs", Door::Viewer),
     ("get", "/api/v1/runs/{id}", Door::Viewer),
     ("post", "/api/v1/cron/workflows/{id}:invoke", Door::Scheduler),
+    ("get", "/api/v1/outbox", Door::Admin),
+    ("post", "/api/v1/outbox/{id}:retry", Door::Admin),
+    ("post", "/api/v1/outbox/{id}:discard", Door::Admin),
     ("get", "/healthz", Door::Open),
     ("get", "/readyz", Door::Open),
     ("get", "/metrics", Door::Open),

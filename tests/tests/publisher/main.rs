@@ -14,6 +14,7 @@ mod interleavings;
 mod lambda;
 mod listening;
 mod moto;
+mod operated;
 mod process;
 mod sharing;
 mod storm;

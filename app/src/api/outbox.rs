@@ -1,0 +1,131 @@
+//! Step 2 of 7: the outbox, for operators: what is open, what has failed, and what to do about it.
+
+use axum::Json;
+use axum::extract::State;
+use chrono::{DateTime, Utc};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use utoipa::{IntoParams, ToSchema};
+
+use super::auth::Admin;
+use super::error::{Error, Problem};
+use super::extract::{OptionalBody, Params, Trace, Verb};
+use super::keys::NoBody;
+use super::page::{self, Page};
+use crate::App;
+use crate::outbox::operate::{self, Filter, Operated, Row, Status};
+
+/// An outbox row as it is read.
+#[derive(Serialize, ToSchema)]
+pub struct OutboxView {
+    id: i64,
+    workflow_id: i64,
+    /// `upsert` or `delete`.
+    op: String,
+    status: Status,
+    /// What the edit asked for; for audit, never replayed.
+    #[schema(value_type = Object)]
+    payload: Value,
+    created_on: DateTime<Utc>,
+    processed_on: Option<DateTime<Utc>>,
+    failed_on: Option<DateTime<Utc>>,
+    attempt_count: i32,
+    error_message: Option<String>,
+    /// Of the workflow's last error: `transient`, `environment`, `unclassified`, `permanent`.
+    error_class: Option<String>,
+    /// When the publisher looks at the workflow next; null: not by itself.
+    due_at: Option<DateTime<Utc>>,
+}
+
+/// Filters of a list of outbox rows.
+#[derive(Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub struct OutboxParams {
+    /// Standing so.
+    #[param(inline)]
+    status: Option<Status>,
+    /// One workflow's.
+    workflow_id: Option<i64>,
+    /// Items on a page, 1 to 200.
+    limit: Option<i64>,
+    /// `next_cursor` of the page before.
+    cursor: Option<String>,
+}
+
+/// List outbox rows, the newest first.
+#[utoipa::path(get, path = "/api/v1/outbox", tag = "operations", params(OutboxParams),
+    responses((status = 200, body = Page<OutboxView>),
+              (status = "4XX", body = Problem, content_type = "application/problem+json")))]
+pub(super) async fn list(
+    State(app): State<App>,
+    Admin(_): Admin,
+    Params(params): Params<OutboxParams>,
+) -> Result<Json<Page<OutboxView>>, Error> {
+    let limit = page::limit(params.limit)?;
+    let filter = Filter { status: params.status, workflow_id: params.workflow_id };
+    let before = page::cursor(params.cursor.as_deref())?;
+    let mut connection = app.pool.acquire().await?;
+    let found = operate::list(&mut connection, filter, before, limit + 1).await?;
+    let items = found.into_iter().map(OutboxView::from).collect();
+    Ok(Json(Page::cut(items, limit, |item: &OutboxView| item.id.to_string())))
+}
+
+/// Retry or discard an outbox row.
+pub(super) async fn act(
+    State(app): State<App>,
+    Admin(caller): Admin,
+    Trace(trace): Trace,
+    Verb(id, verb): Verb<i64>,
+    OptionalBody(NoBody {}): OptionalBody<NoBody>,
+) -> Result<Json<OutboxView>, Error> {
+    let edit = caller.edit(&app, trace);
+    let mut tx = db::begin(&app.pool).await?;
+    let operated = match verb.as_str() {
+        "retry" => operate::retry(&mut tx, id, &edit).await?,
+        "discard" => operate::discard(&mut tx, id, &edit).await?,
+        _ => return Err(Error::not_found()),
+    };
+    match operated {
+        Operated::Done(row) => {
+            tx.commit().await?;
+            app.nudge.poke();
+            Ok(Json(row.into()))
+        }
+        Operated::Unknown => Err(Error::not_found()),
+        Operated::Refused(status) => Err(refused(status)),
+    }
+}
+
+fn refused(status: Status) -> Error {
+    match status {
+        Status::Pending => {
+            Error::conflict("not_failed", "only a failed row can be discarded; this one is to be published")
+        }
+        Status::Processed => Error::conflict("already_processed", "this edit is published"),
+        Status::Discarded => {
+            Error::conflict("already_discarded", "this row was discarded; edit the workflow to publish it")
+        }
+        // Both verbs take a failed row.
+        Status::Failed => Error::not_found(),
+    }
+}
+
+impl From<Row> for OutboxView {
+    fn from(row: Row) -> Self {
+        Self {
+            id: row.id,
+            workflow_id: row.workflow_id,
+            op: row.op,
+            status: row.status,
+            payload: row.payload,
+            created_on: row.created_on,
+            processed_on: row.processed_on,
+            failed_on: row.failed_on,
+            attempt_count: row.attempt_count,
+            error_message: row.error_message,
+            error_class: row.error_class,
+            due_at: row.due_at,
+        }
+    }
+}

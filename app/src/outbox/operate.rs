@@ -1,0 +1,212 @@
+//! Step 2 of 7: what an operator does about outbox rows: look, try again, let go.
+//!
+//! The lock comes first and by publication, as an edit and a settle take it, so that nobody who
+//! publishes the same workflow at this moment is undone.
+
+use chrono::{DateTime, Utc};
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+use sqlx::PgConnection;
+use utoipa::ToSchema;
+
+use crate::audit::{self, Edit, Entry};
+
+/// An outbox row, with how its workflow's publishing stands.
+#[derive(Clone, Debug)]
+pub struct Row {
+    /// Identity.
+    pub id: i64,
+    /// The workflow, which may be deleted by now.
+    pub workflow_id: i64,
+    /// `upsert` or `delete`.
+    pub op: String,
+    /// What the edit asked for.
+    pub payload: Value,
+    /// Where it stands.
+    pub status: Status,
+    /// When the edit was made.
+    pub created_on: DateTime<Utc>,
+    /// When a publisher settled it, or an operator let it go.
+    pub processed_on: Option<DateTime<Utc>>,
+    /// When the publisher gave up.
+    pub failed_on: Option<DateTime<Utc>>,
+    /// Attempts that counted.
+    pub attempt_count: i32,
+    /// The last error.
+    pub error_message: Option<String>,
+    /// The class of the workflow's last error.
+    pub error_class: Option<String>,
+    /// When the publisher looks at the workflow next.
+    pub due_at: Option<DateTime<Utc>>,
+}
+
+/// Where an outbox row stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize, ToSchema, sqlx::Type)]
+#[serde(rename_all = "lowercase")]
+#[sqlx(type_name = "text", rename_all = "lowercase")]
+pub enum Status {
+    /// To be published.
+    Pending,
+    /// Given up until the workflow's next edit, or a retry.
+    Failed,
+    /// Published.
+    Processed,
+    /// Given up, and let go by an operator.
+    Discarded,
+}
+
+/// Which rows are listed.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Filter {
+    /// Standing so.
+    pub status: Option<Status>,
+    /// Of one workflow.
+    pub workflow_id: Option<i64>,
+}
+
+/// What became of an operator's wish.
+#[derive(Debug)]
+pub enum Operated {
+    /// Done.
+    Done(Row),
+    /// There is no such row.
+    Unknown,
+    /// Its status does not allow it.
+    Refused(Status),
+}
+
+/// Lists rows below `before`, the newest first.
+///
+/// # Errors
+/// The database's.
+pub async fn list(db: &mut PgConnection, filter: Filter, before: Option<i64>, limit: i64) -> sqlx::Result<Vec<Row>> {
+    sqlx::query_as!(
+        Row,
+        r#"
+        -- list the outbox
+        SELECT o.id, o.aggregate_id AS workflow_id, o.op, o.payload, outbox_status(o) AS "status!: Status",
+               o.created_on, o.processed_on, o.failed_on, o.attempt_count, o.error_message,
+               p.error_class AS "error_class?", p.due_at AS "due_at?"
+          FROM outbox_events AS o
+          LEFT JOIN publications AS p ON p.workflow_id = o.aggregate_id
+         WHERE ($1::text IS NULL OR outbox_status(o) = $1)
+           AND ($2::bigint IS NULL OR o.aggregate_id = $2)
+           AND ($3::bigint IS NULL OR o.id < $3)
+         ORDER BY o.id DESC
+         LIMIT $4
+        "#,
+        filter.status as Option<Status>,
+        filter.workflow_id,
+        before,
+        limit,
+    )
+    .fetch_all(db)
+    .await
+}
+
+/// Has a row's workflow published again, at once and from the first attempt.
+///
+/// # Errors
+/// The database's.
+pub async fn retry(tx: &mut PgConnection, id: i64, edit: &Edit) -> sqlx::Result<Operated> {
+    let Some(before) = lock(tx, id).await? else { return Ok(Operated::Unknown) };
+    if !matches!(before.status, Status::Pending | Status::Failed) {
+        return Ok(Operated::Refused(before.status));
+    }
+    reopen(tx, id).await?;
+    repair(tx, before.workflow_id).await?;
+    done(tx, "outbox.retry", before, edit).await
+}
+
+/// Lets a failed row go: nobody will publish that edit, and nobody is alarmed by it any more.
+///
+/// # Errors
+/// The database's.
+pub async fn discard(tx: &mut PgConnection, id: i64, edit: &Edit) -> sqlx::Result<Operated> {
+    let Some(before) = lock(tx, id).await? else { return Ok(Operated::Unknown) };
+    if before.status != Status::Failed {
+        return Ok(Operated::Refused(before.status));
+    }
+    let_go(tx, id).await?;
+    done(tx, "outbox.discard", before, edit).await
+}
+
+async fn done(tx: &mut PgConnection, verb: &str, before: Row, edit: &Edit) -> sqlx::Result<Operated> {
+    let after = find(tx, before.id).await?.ok_or(sqlx::Error::RowNotFound)?;
+    let seen =
+        |row: &Row| json!({"status": row.status, "attempt_count": row.attempt_count, "error": row.error_message});
+    let entry = Entry {
+        verb,
+        subject: format!("outbox:{} of workflow:{}", after.id, after.workflow_id),
+        before: Some(seen(&before)),
+        after: Some(seen(&after)),
+    };
+    audit::record(tx, edit, entry).await?;
+    Ok(Operated::Done(after))
+}
+
+/// Locks the publication of a row, then reads the row.
+async fn lock(tx: &mut PgConnection, id: i64) -> sqlx::Result<Option<Row>> {
+    sqlx::query_scalar!(
+        r#"
+        -- lock: before the row is read, because a publisher may be settling it
+        SELECT workflow_id
+          FROM publications
+         WHERE workflow_id = (SELECT aggregate_id FROM outbox_events WHERE id = $1)
+           FOR UPDATE
+        "#,
+        id,
+    )
+    .fetch_optional(&mut *tx)
+    .await?;
+    find(tx, id).await
+}
+
+async fn find(tx: &mut PgConnection, id: i64) -> sqlx::Result<Option<Row>> {
+    Ok(list(tx, Filter::default(), Some(id.saturating_add(1)), 1).await?.pop().filter(|row| row.id == id))
+}
+
+async fn reopen(tx: &mut PgConnection, id: i64) -> sqlx::Result<()> {
+    sqlx::query!(
+        r#"
+        -- reopen
+        UPDATE outbox_events SET failed_on = NULL, attempt_count = 0, error_message = NULL WHERE id = $1
+        "#,
+        id,
+    )
+    .execute(tx)
+    .await
+    .map(drop)
+}
+
+async fn repair(tx: &mut PgConnection, workflow_id: i64) -> sqlx::Result<()> {
+    sqlx::query!(
+        r#"
+        -- repair: what stands there is not believed any more (spec_hash), so it will be called for
+        UPDATE publications
+           SET attempt_count = 0,
+               error_class = NULL,
+               last_error = NULL,
+               spec_hash = NULL,
+               due_at = LEAST(due_at, cronbox_now())
+         WHERE workflow_id = $1
+        "#,
+        workflow_id,
+    )
+    .execute(tx)
+    .await
+    .map(drop)
+}
+
+async fn let_go(tx: &mut PgConnection, id: i64) -> sqlx::Result<()> {
+    sqlx::query!(
+        r#"
+        -- let go: `failed_on` stays, for the record
+        UPDATE outbox_events SET processed_on = cronbox_now() WHERE id = $1
+        "#,
+        id,
+    )
+    .execute(tx)
+    .await
+    .map(drop)
+}

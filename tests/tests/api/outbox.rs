@@ -1,0 +1,111 @@
+//! The outbox as an operator sees it: through the API, and through `cronbox outbox`.
+
+use serde_json::{Value, json};
+use tests::Story;
+use tokio::process::Command;
+
+/// The publisher has given up on the workflow of the only row; how it comes to that is its own story.
+async fn refused_by_eventbridge(s: &Story) {
+    s.execute("UPDATE outbox_events SET failed_on = cronbox_now(), attempt_count = 1, error_message = 'EventBridge refuses the schedule: no'").await;
+    s.execute("UPDATE publications SET error_class = 'permanent', last_error = 'EventBridge refuses the schedule: no', due_at = NULL, attempt_count = 1")
+        .await;
+}
+
+async fn cronbox(s: &Story, arguments: &[&str]) -> (Option<i32>, String) {
+    let mut command = Command::new(local::config::target_folder().join("debug/cronbox"));
+    command.args(arguments).env("CRONBOX_URL", s.url()).env("CRONBOX_KEY", &s.keys.admin);
+    let output = command.output().await.unwrap();
+    let said = String::from_utf8(output.stdout).unwrap() + &String::from_utf8(output.stderr).unwrap();
+    (output.status.code(), said)
+}
+
+#[tokio::test]
+async fn a_failed_edit_is_listed_retried_and_published() {
+    let s = Story::today().await;
+    let wf = s.create("0 9 * * *", "UTC").await;
+    refused_by_eventbridge(&s).await;
+    let failed = s.admin().get("/api/v1/outbox?status=failed").await.expect(200).json;
+    let row = &failed["items"][0];
+    assert_eq!((&row["workflow_id"], &row["status"], &row["attempt_count"]), (&json!(wf), &json!("failed"), &json!(1)));
+    assert_eq!((&row["error_class"], &row["due_at"]), (&json!("permanent"), &Value::Null));
+    let id = row["id"].as_i64().unwrap();
+
+    let retried = s.admin().act(&format!("/api/v1/outbox/{id}:retry")).await.expect(200).json;
+
+    assert_eq!((&retried["status"], &retried["attempt_count"]), (&json!("pending"), &json!(0)));
+    assert_eq!((&retried["error_message"], &retried["error_class"]), (&Value::Null, &Value::Null));
+    s.publish().await;
+    assert_eq!(s.schedule(wf), "cron(0 9 * * ? *) UTC ENABLED");
+    s.admin().act(&format!("/api/v1/outbox/{id}:retry")).await.refused(409, "already_processed", None);
+    s.admin().act(&format!("/api/v1/outbox/{id}:discard")).await.refused(409, "already_processed", None);
+    let audited = s.table("SELECT verb || ' ' || subject FROM audit_log WHERE verb LIKE 'outbox.%'").await;
+    assert!(audited.contains(&format!("outbox.retry outbox:{id} of workflow:{wf}")), "{audited}");
+    s.end().await;
+}
+
+#[tokio::test]
+async fn a_row_that_waits_can_be_hurried_but_not_discarded_and_what_is_discarded_stays_so() {
+    let s = Story::today().await;
+    let wf = s.create("0 9 * * *", "UTC").await;
+    let id = s.admin().get("/api/v1/outbox").await.expect(200).json["items"][0]["id"].as_i64().unwrap();
+    s.admin().act(&format!("/api/v1/outbox/{id}:discard")).await.refused(409, "not_failed", None);
+    s.admin().act(&format!("/api/v1/outbox/{id}:forget")).await.refused(404, "not_found", None);
+    s.admin().act("/api/v1/outbox/999:retry").await.refused(404, "not_found", None);
+    refused_by_eventbridge(&s).await;
+
+    let discarded = s.admin().act(&format!("/api/v1/outbox/{id}:discard")).await.expect(200).json;
+
+    assert_eq!(discarded["status"], "discarded");
+    s.admin().act(&format!("/api/v1/outbox/{id}:retry")).await.refused(409, "already_discarded", None);
+    assert_eq!(s.editor().get(&format!("/api/v1/workflows/{wf}")).await.json["sync"]["status"], "failed");
+    s.editor().patch(&format!("/api/v1/workflows/{wf}"), &json!({"cron_schedule": "0 10 * * *"})).await.expect(200);
+    s.publish().await;
+    assert_eq!(s.schedule(wf), "cron(0 10 * * ? *) UTC ENABLED");
+    s.end().await;
+}
+
+#[tokio::test]
+async fn the_list_is_filtered_and_paged() {
+    let s = Story::today().await;
+    let [first, second] = [s.create("0 9 * * *", "UTC").await, s.create("0 9 * * *", "UTC").await];
+    s.publish().await;
+    s.edit(first, json!({"cron_schedule": "0 10 * * *"})).await;
+    let ids = async |query: &str| -> Vec<i64> {
+        let page = s.admin().get(&format!("/api/v1/outbox{query}")).await.expect(200).json;
+        page["items"].as_array().unwrap().iter().map(|row| row["workflow_id"].as_i64().unwrap()).collect()
+    };
+    assert_eq!(ids("").await, [first.0, second.0, first.0]);
+    assert_eq!(ids("?status=processed").await, [second.0, first.0]);
+    assert_eq!(ids("?status=pending").await, [first.0]);
+    assert_eq!(ids(&format!("?workflow_id={second}")).await, [second.0]);
+    let page = s.admin().get("/api/v1/outbox?limit=2").await.json;
+    assert_eq!(ids(&format!("?limit=2&cursor={}", page["next_cursor"].as_str().unwrap())).await, [first.0]);
+    s.admin().get("/api/v1/outbox?status=lost").await.refused(400, "invalid_field", Some("status"));
+    s.publish().await;
+    s.end().await;
+}
+
+#[tokio::test]
+async fn cronbox_outbox_lists_retries_and_says_what_is_wrong() {
+    let s = Story::today().await;
+    let wf = s.create("0 9 * * *", "UTC").await;
+    refused_by_eventbridge(&s).await;
+    let (code, said) = cronbox(&s, &["outbox", "ls"]).await;
+    assert_eq!(code, Some(0), "{said}");
+    assert!(
+        said.starts_with("ROW ") && said.contains("failed") && said.contains("EventBridge refuses the schedule: no"),
+        "{said}"
+    );
+    let (code, said) = cronbox(&s, &["outbox", "ls", "--status", "pending", "--json"]).await;
+    assert_eq!((code, said.as_str()), (Some(0), ""));
+    let (code, said) = cronbox(&s, &["outbox", "retry", "999"]).await;
+    assert_eq!(code, Some(2), "{said}");
+    let (code, said) = cronbox(&s, &["outbox", "retry", "--all-failed", "--json"]).await;
+    assert_eq!(code, Some(0), "{said}");
+    assert_eq!(serde_json::from_str::<Value>(&said).unwrap()["status"], "pending");
+    s.publish().await;
+    assert_eq!(s.schedule(wf), "cron(0 9 * * ? *) UTC ENABLED");
+    let (code, said) = cronbox(&s, &["outbox", "discard", "--all-failed"]).await;
+    assert_eq!((code, said.as_str()), (Some(0), "nothing\n"));
+    s.end().await;
+}
