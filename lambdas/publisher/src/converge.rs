@@ -247,7 +247,11 @@ impl Work<'_> {
 
 impl Publisher {
     /// Waits for a free place among the calls in flight and for its slot, then makes the call, if the lease still holds.
-    async fn allowed<T>(&self, lease: &Lease, call: impl Future<Output = Result<T, Fault>>) -> Result<T, Fault> {
+    pub(crate) async fn allowed<T>(
+        &self,
+        lease: &Lease,
+        call: impl Future<Output = Result<T, Fault>>,
+    ) -> Result<T, Fault> {
         let _place = self.place().await;
         self.rate().slot(|| lease.is_live()).await;
         if !lease.is_live() {

@@ -187,6 +187,7 @@ impl Spec {
             dlq_arn,
             retries,
             input,
+            modified_on: _,
         } = standing;
         expression.as_ref() == Some(&self.expression)
             && timezone.as_deref().unwrap_or("UTC") == self.timezone

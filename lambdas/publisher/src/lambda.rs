@@ -1,4 +1,4 @@
-//! Steps 3 and 4 of 7: the publisher as a Lambda: one invocation, one drain.
+//! Steps 3 and 4 of 7: the publisher as a Lambda: one invocation, one tick.
 
 use std::time::{Instant, SystemTime};
 
@@ -22,7 +22,10 @@ async fn invoke(publisher: &Publisher, event: LambdaEvent<Value>) -> Result<Repo
     // Lambda tells a time of day; all that follows counts on the monotonic clock.
     #[expect(clippy::disallowed_methods, reason = "Lambda tells its deadline as a time of day")]
     let left = event.context.deadline().duration_since(SystemTime::now()).unwrap_or_default();
-    let drained = publisher.drain(Instant::now() + left).await;
+    if event.payload["sweep"] == true {
+        publisher.request_sweep("lambda").await?;
+    }
+    let drained = publisher.tick(Instant::now() + left).await;
     tell(publisher).await;
     let report = drained?;
     tracing::info!(report = %serde_json::json!(report), "drained");

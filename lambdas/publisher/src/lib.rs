@@ -6,6 +6,9 @@
 //! `schedules.rs`), and **settle** what became of it, fenced by epoch (`settle.rs`). While one batch
 //! waits for EventBridge, the next is claimed and the last is settled.
 //!
+//! [`Publisher::sweep`] holds all that stands in EventBridge against the database now and then, and
+//! has the drain repair what somebody else has changed (`sweep.rs`).
+//!
 //! It is a reconciler: whatever dies, the lease lapses and somebody looks again; nothing is
 //! replayed, so repeats do no harm. However many publishers run, one works on a workflow.
 
@@ -32,6 +35,7 @@ mod settle;
 mod settlement;
 mod sharers;
 mod stopwatch;
+mod sweep;
 mod workflows;
 
 use std::sync::Arc;
@@ -50,6 +54,7 @@ pub use schedules::scheduler_client;
 pub use secret::dsn;
 #[cfg(debug_assertions)]
 pub use stopwatch::Stopwatch;
+pub use sweep::{Findings, Swept};
 
 use crate::backoff::Backoff;
 use crate::evidence::Evidence;
@@ -74,6 +79,7 @@ struct Parts {
     claimant: Claimant,
     places: Semaphore,
     rate: Rate,
+    list_rate: Rate,
     backoff: Backoff,
     evidence: Evidence,
     metrics: Metrics,
@@ -120,6 +126,7 @@ impl Publisher {
             },
             places: Semaphore::new(usize::from(config.api_concurrency)),
             rate: Rate::new(config.api_tps),
+            list_rate: Rate::new(sweep::LISTS_PER_SEC),
             backoff,
             evidence: Evidence::default(),
             metrics: Metrics::default(),
@@ -152,6 +159,11 @@ impl Publisher {
 
     fn rate(&self) -> &Rate {
         &self.0.rate
+    }
+
+    /// The pace of the lists, which have a quota of their own.
+    fn list_rate(&self) -> &Rate {
+        &self.0.list_rate
     }
 
     fn backoff(&self) -> &Backoff {

@@ -33,9 +33,11 @@ impl Publisher {
     /// # Errors
     /// None at present: the database's are logged, and tried again.
     pub async fn listen(&self, metrics: Option<TcpListener>, shutdown: impl Future<Output = ()>) -> anyhow::Result<()> {
-        let word = Notify::new();
+        let (word, over) = (Notify::new(), Notify::new());
         let span = Span::until(Instant::now() + FOREVER, Renewal::On, self.injector().stopwatch());
-        let mut working = pin!(self.drain_often(&span, &word));
+        let mut working = pin!(async {
+            tokio::join!(self.drain_often(&span, &word), self.sweep_often(&span, &word, &over));
+        });
         let mut hearing = pin!(self.hear(&word));
         let mut telling = pin!(self.tell_on(metrics));
         tokio::select! {
@@ -45,6 +47,7 @@ impl Publisher {
             () = shutdown => {
                 span.end();
                 word.notify_one();
+                over.notify_one();
             }
         }
         tokio::select! {

@@ -3,6 +3,8 @@
 //! Every call sends every field, because `UpdateSchedule` resets what it is not told. The port is
 //! the wire: the same code speaks to AWS and, through `AWS_ENDPOINT_URL_SCHEDULER`, to the stand-in.
 
+mod list;
+
 use std::time::Duration;
 
 use aws_config::BehaviorVersion;
@@ -22,6 +24,8 @@ use schedule::ScheduleName;
 use crate::desired::{DESCRIPTION, Dates, MAX_AGE_SECS, MAX_RETRIES, Spec, State};
 use crate::fault::{self, Effect, Fault, Kind};
 use crate::lease::{Lease, SignWithinLease};
+
+pub(crate) use self::list::{Listed, Page};
 
 /// EventBridge answers in milliseconds; a call that takes longer than this is lost.
 const CALL_TIMEOUT: Duration = Duration::from_secs(3);
@@ -70,6 +74,7 @@ pub(crate) struct Standing {
     pub(crate) dlq_arn: Option<String>,
     pub(crate) retries: Option<(i32, i32)>,
     pub(crate) input: Option<String>,
+    pub(crate) modified_on: Option<DateTime<Utc>>,
 }
 
 impl Schedules {
@@ -201,6 +206,7 @@ fn standing(output: GetScheduleOutput) -> Standing {
         target_arn: target.as_ref().map(|target| target.arn.clone()),
         role_arn: target.as_ref().map(|target| target.role_arn.clone()),
         input: target.and_then(|target| target.input),
+        modified_on: output.last_modification_date.and_then(utc_micros),
     }
 }
 
@@ -210,6 +216,11 @@ fn aws_time(time: DateTime<Utc>) -> AwsTime {
 
 fn utc(time: AwsTime) -> Option<DateTime<Utc>> {
     DateTime::from_timestamp(time.secs(), 0)
+}
+
+/// In microseconds, as Postgres keeps them: what is read back must equal what was stored.
+fn utc_micros(time: AwsTime) -> Option<DateTime<Utc>> {
+    DateTime::from_timestamp(time.secs(), time.subsec_nanos() / 1000 * 1000)
 }
 
 #[cfg(test)]

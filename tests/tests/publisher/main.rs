@@ -18,4 +18,5 @@ mod operated;
 mod process;
 mod sharing;
 mod storm;
+mod sweep;
 mod world;

@@ -18,6 +18,8 @@ use tokio::process::{Child, Command};
 use crate::front::{Call, Front};
 
 pub(crate) const GROUP: &str = "cronbox-test";
+/// What a list is a call about.
+pub(crate) const LIST: &str = "/schedules";
 
 const PATIENCE: Duration = Duration::from_secs(60);
 
@@ -191,6 +193,20 @@ impl World {
         assert!(answer.status().is_success(), "{}", answer.text().await.unwrap());
     }
 
+    /// Somebody makes a schedule of any name, after the pattern of another.
+    pub(crate) async fn make_like(&self, pattern: WorkflowId, name: &str) {
+        let body = self.schedule_of_the_past(pattern).await;
+        let url = format!("{}/schedules/{name}", self.beyond);
+        let answer = raw(Method::POST, url).body(body.to_string()).send().await.unwrap();
+        assert!(answer.status().is_success(), "{}", answer.text().await.unwrap());
+    }
+
+    /// Whether EventBridge holds a schedule of this name.
+    pub(crate) async fn stands(&self, name: &str) -> bool {
+        let url = format!("{}/schedules/{name}?groupName={GROUP}", self.beyond);
+        raw(Method::GET, url).send().await.unwrap().status().is_success()
+    }
+
     /// What an older request would put there: another cron under our name.
     pub(crate) async fn schedule_of_the_past(&self, id: WorkflowId) -> Value {
         let mut schedule = self.schedule(id).await.unwrap();
@@ -201,8 +217,10 @@ impl World {
         schedule
     }
 
+    /// The calls about single schedules since the last look; a daemon lists now and then, too.
     pub(crate) fn calls(&self) -> Vec<(String, u16)> {
-        self.front.take_calls().into_iter().map(|Call { method, status, .. }| (method, status)).collect()
+        let of_one = self.front.take_calls().into_iter().filter(|call| call.name != LIST);
+        of_one.map(|Call { method, status, .. }| (method, status)).collect()
     }
 
     pub(crate) async fn publication(&self, id: WorkflowId) -> Publication {

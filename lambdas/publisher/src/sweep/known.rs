@@ -1,0 +1,82 @@
+//! Step 3 of 7: what the database knows of the schedules on one page of the list.
+
+use chrono::{DateTime, Utc};
+use schedule::{Revision, WorkflowId};
+use sqlx::PgPool;
+
+use crate::workflows::{Row, Workflow};
+
+/// What the database knows of one schedule of ours.
+#[derive(Debug)]
+pub(crate) struct Known {
+    pub(crate) workflow: Workflow,
+    /// `None` = we never published this workflow.
+    pub(crate) publication: Option<Publication>,
+}
+
+/// What we believe stands, as far as a sweep needs it.
+#[derive(Clone, Debug)]
+pub(crate) struct Publication {
+    /// A claim since makes a comparison void.
+    pub(crate) epoch: i64,
+    pub(crate) spec_hash: Option<String>,
+    pub(crate) template: Option<i32>,
+    /// AWS's date of the last change that we know to be good.
+    pub(crate) seen_modified_at: Option<DateTime<Utc>>,
+    /// The publisher is at it, has just been, or will be soon: what stands may be in between.
+    pub(crate) is_busy: bool,
+}
+
+/// Reads what is known of these workflows, in one snapshot.
+pub(crate) async fn read(pool: &PgPool, ids: &[i64]) -> sqlx::Result<Vec<Known>> {
+    let rows = sqlx::query!(
+        r#"
+        -- known: busy is also what was published within half a minute, because AWS's reads lag
+        -- behind its writes; and what is backed off or given up, because that is told elsewhere
+        SELECT asked.workflow_id AS "workflow_id!",
+               p.epoch AS "epoch?",
+               p.desired_revision AS "desired_revision?",
+               p.spec_hash AS "spec_hash?",
+               p.template AS "template?",
+               p.seen_modified_at AS "seen_modified_at?",
+               COALESCE(p.lease_owner IS NOT NULL
+                        OR p.due_at <= cronbox_now() + INTERVAL '60 seconds'
+                        OR p.error_class IS NOT NULL
+                        OR p.applied_on > cronbox_now() - INTERVAL '30 seconds', FALSE) AS "is_busy!",
+               w.revision AS "revision?",
+               w.cron_schedule AS "cron_schedule?",
+               w.timezone AS "timezone?",
+               w.state AS "state?",
+               w.starts_at AS "starts_at?",
+               w.ends_at AS "ends_at?"
+          FROM unnest($1::bigint[]) AS asked (workflow_id)
+          LEFT JOIN publications AS p ON p.workflow_id = asked.workflow_id
+          LEFT JOIN workflows AS w ON w.id = asked.workflow_id
+        "#,
+        ids,
+    )
+    .fetch_all(pool)
+    .await?;
+    Ok(rows
+        .into_iter()
+        .map(|read| {
+            let row = read.revision.zip(read.state).map(|(revision, state)| Row {
+                revision: Revision(revision),
+                cron: read.cron_schedule,
+                timezone: read.timezone,
+                state,
+                starts_at: read.starts_at,
+                ends_at: read.ends_at,
+            });
+            let revision = Revision(read.revision.or(read.desired_revision).unwrap_or(0));
+            let publication = read.epoch.map(|epoch| Publication {
+                epoch,
+                spec_hash: read.spec_hash,
+                template: read.template,
+                seen_modified_at: read.seen_modified_at,
+                is_busy: read.is_busy,
+            });
+            Known { workflow: Workflow { id: WorkflowId(read.workflow_id), revision, row }, publication }
+        })
+        .collect())
+}

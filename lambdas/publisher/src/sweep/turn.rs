@@ -1,0 +1,191 @@
+//! Steps 3 and 4 of 7: whose turn it is to sweep.
+//!
+//! At most one sweep is open (a unique index), at most one publisher works on it (a lease, taken by
+//! a guarded UPDATE). Each page is written down together with where the list goes on, so that
+//! whoever comes next continues there.
+
+use sqlx::types::Json;
+use sqlx::{PgConnection, PgPool};
+
+use crate::lease::LEASE;
+use crate::sweep::findings::Findings;
+
+/// A sweep that is ours until its lease lapses.
+#[derive(Clone, Debug)]
+pub(crate) struct Turn {
+    pub(crate) id: i64,
+    pub(crate) force: bool,
+    pub(crate) stage: Stage,
+    pub(crate) next_token: Option<String>,
+    pub(crate) sample_every: i64,
+    pub(crate) findings: Findings,
+}
+
+/// How far a sweep is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Stage {
+    Listing,
+    /// The list came to its end: what is missing can be told.
+    Listed,
+}
+
+/// Whether a sweep is still ours.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Hold {
+    Ours,
+    /// The lease lapsed and somebody else has taken it: what we would write is void.
+    Lost,
+}
+
+/// Asks for a sweep; if one is open, that one will do.
+pub(crate) async fn request(pool: &PgPool, requested_by: &str) -> sqlx::Result<()> {
+    sqlx::query!(
+        r#"
+        -- request a sweep
+        INSERT INTO sweeps (requested_by, requested_on)
+        VALUES ($1, cronbox_now())
+        ON CONFLICT DO NOTHING
+        "#,
+        requested_by,
+    )
+    .execute(pool)
+    .await
+    .map(drop)
+}
+
+/// Asks for a sweep if the last one is a quarter of an hour old, or there never was one.
+pub(crate) async fn request_if_time(pool: &PgPool) -> sqlx::Result<()> {
+    sqlx::query!(
+        r#"
+        -- request if time: two who find it is time insert one
+        INSERT INTO sweeps (requested_by, requested_on)
+        SELECT 'publisher', cronbox_now()
+         WHERE NOT EXISTS (
+               SELECT FROM sweeps
+                WHERE finished_on IS NULL
+                   OR started_on > cronbox_now() - INTERVAL '15 minutes'
+         )
+        ON CONFLICT DO NOTHING
+        "#
+    )
+    .execute(pool)
+    .await
+    .map(drop)
+}
+
+/// Takes the open sweep, unless there is none or somebody is at it.
+pub(crate) async fn take(pool: &PgPool, owner: &str, sample: i64) -> sqlx::Result<Option<Turn>> {
+    let taken = sqlx::query!(
+        r#"
+        -- take: who waits for the row's lock looks at the lease again, so one alone gets it
+        UPDATE sweeps
+           SET locked_by = $1,
+               locked_until = cronbox_now() + make_interval(secs => $2),
+               started_on = COALESCE(started_on, cronbox_now()),
+               sample_every = CASE WHEN started_on IS NULL
+                                   THEN (SELECT COUNT(*) FROM publications) / $3 + 1
+                                   ELSE sample_every END
+         WHERE finished_on IS NULL
+           AND (locked_until IS NULL OR locked_until <= cronbox_now())
+        RETURNING id, force, next_token, sample_every, listed_on IS NOT NULL AS "is_listed!",
+                  report AS "report: Json<Findings>"
+        "#,
+        owner,
+        LEASE.as_secs_f64(),
+        sample,
+    )
+    .fetch_optional(pool)
+    .await?;
+    Ok(taken.map(|row| Turn {
+        id: row.id,
+        force: row.force,
+        stage: if row.is_listed { Stage::Listed } else { Stage::Listing },
+        next_token: row.next_token,
+        sample_every: row.sample_every,
+        findings: row.report.0,
+    }))
+}
+
+/// Locks a sweep's row, if it still is ours; first in each transaction, as a fence.
+pub(crate) async fn hold(tx: &mut PgConnection, turn: &Turn, owner: &str) -> sqlx::Result<Hold> {
+    let held = sqlx::query_scalar!(
+        r#"
+        -- hold: by owner, so that a page of one who was taken over is not written down
+        SELECT id
+          FROM sweeps
+         WHERE id = $1
+           AND locked_by = $2
+           AND finished_on IS NULL
+           FOR UPDATE
+        "#,
+        turn.id,
+        owner,
+    )
+    .fetch_optional(tx)
+    .await?;
+    Ok(if held.is_some() { Hold::Ours } else { Hold::Lost })
+}
+
+/// Writes down how far the sweep is, and extends its lease.
+pub(crate) async fn advance(tx: &mut PgConnection, turn: &Turn) -> sqlx::Result<()> {
+    sqlx::query!(
+        r#"
+        -- advance: in the transaction of what was found, so that a page counts once
+        UPDATE sweeps
+           SET locked_until = cronbox_now() + make_interval(secs => $2),
+               next_token = $3,
+               listed_on = CASE WHEN $4 THEN COALESCE(listed_on, cronbox_now()) END,
+               report = $5
+         WHERE id = $1
+        "#,
+        turn.id,
+        LEASE.as_secs_f64(),
+        turn.next_token.as_deref(),
+        turn.stage == Stage::Listed,
+        Json(&turn.findings) as _,
+    )
+    .execute(tx)
+    .await
+    .map(drop)
+}
+
+/// Lets go of a sweep that is not done: anybody may go on at once.
+pub(crate) async fn release(pool: &PgPool, turn: &Turn, owner: &str) -> sqlx::Result<()> {
+    sqlx::query!(
+        r#"
+        -- release
+        UPDATE sweeps
+           SET locked_by = NULL, locked_until = NULL, next_token = $4, report = $3
+         WHERE id = $1
+           AND locked_by = $2
+        "#,
+        turn.id,
+        owner,
+        Json(&turn.findings) as _,
+        turn.next_token.as_deref(),
+    )
+    .execute(pool)
+    .await
+    .map(drop)
+}
+
+/// Closes a sweep that is done; the sightings have served.
+pub(crate) async fn finish(tx: &mut PgConnection, turn: &Turn) -> sqlx::Result<()> {
+    sqlx::query!(
+        r#"
+        -- finish: what was seen is of no use to the next sweep, nor are reports of last week
+        WITH forgotten AS (
+            DELETE FROM sightings WHERE sweep_id = $1
+        ), outdated AS (
+            DELETE FROM sweeps WHERE finished_on < cronbox_now() - INTERVAL '7 days'
+        )
+        UPDATE sweeps
+           SET finished_on = cronbox_now(), locked_by = NULL, locked_until = NULL, next_token = NULL
+         WHERE id = $1
+        "#,
+        turn.id,
+    )
+    .execute(tx)
+    .await
+    .map(drop)
+}

@@ -1,0 +1,92 @@
+//! The sweep: what somebody changes in EventBridge behind our back is found and put right.
+
+mod orphans;
+mod repairs;
+mod turns;
+
+use std::time::Duration;
+
+use chrono::TimeDelta;
+use publisher::{Findings, Swept};
+use reqwest::Method;
+use schedule::{Clock, WorkflowId};
+use serde_json::{Value, json};
+
+use crate::world::{LIST, World, soon};
+
+/// So long after its publishing a schedule counts as settled.
+const SETTLED: Duration = Duration::from_secs(120);
+
+impl World {
+    /// A sweep by a publisher that has just started, on request.
+    async fn sweep(&self) -> Findings {
+        match self.sweep_on_request().await {
+            Swept::Done(findings) => findings,
+            other => panic!("not done: {other:?}"),
+        }
+    }
+
+    async fn sweep_on_request(&self) -> Swept {
+        let publisher = self.publisher().await;
+        publisher.request_sweep("test").await.unwrap();
+        publisher.sweep(soon()).await.unwrap()
+    }
+
+    /// `count` workflows, published a while ago and known to the sweep.
+    async fn in_step(&self, count: usize) -> Vec<WorkflowId> {
+        let workflows = self.published(count).await;
+        self.skip(SETTLED).await;
+        assert_eq!(self.sweep().await.drift(), 0);
+        self.front.take_calls();
+        workflows
+    }
+
+    async fn published(&self, count: usize) -> Vec<WorkflowId> {
+        let mut workflows = Vec::new();
+        for minute in 0..count {
+            workflows.push(self.create(&format!("{} 9 * * *", minute % 60), "UTC").await);
+        }
+        self.publish().await;
+        workflows
+    }
+
+    /// EventBridge's clock moves on: what is changed from now on has another date.
+    fn later(&self) {
+        match &self.clock {
+            Clock::Fixed(hand) => hand.advance(TimeDelta::minutes(1)),
+            Clock::System => {}
+        }
+    }
+
+    /// What stands, without its dates.
+    async fn shown(&self, id: WorkflowId) -> Option<Value> {
+        let mut schedule = self.schedule(id).await?;
+        for date in ["CreationDate", "LastModificationDate"] {
+            schedule.as_object_mut().unwrap().remove(date);
+        }
+        Some(schedule)
+    }
+
+    /// Somebody changes some fields of a schedule in the console.
+    async fn change(&self, id: WorkflowId, fields: Value) {
+        let mut body = self.shown(id).await.unwrap();
+        for its_own in ["Arn", "Name"] {
+            body.as_object_mut().unwrap().remove(its_own);
+        }
+        body.as_object_mut().unwrap().extend(fields.as_object().unwrap().clone());
+        self.meddle(Method::PUT, id, body).await;
+    }
+
+    async fn remove(&self, id: WorkflowId) {
+        self.meddle(Method::DELETE, id, json!({})).await;
+    }
+
+    /// How many calls about this there were since the last look.
+    fn count_calls(&self, is: impl Fn(&str) -> bool) -> usize {
+        self.front.take_calls().iter().filter(|call| call.method == "GET" && is(&call.name)).count()
+    }
+
+    fn count_lists(&self) -> usize {
+        self.count_calls(|name| name == LIST)
+    }
+}

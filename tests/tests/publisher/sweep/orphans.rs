@@ -1,0 +1,135 @@
+//! Schedules that belong to nobody: deleted late, few at a time, and only if they are ours.
+
+use std::time::Duration;
+
+use serde_json::json;
+
+use super::SETTLED;
+use crate::world::World;
+
+const MINUTE: Duration = Duration::from_secs(60);
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_orphan_is_deleted_at_the_second_look_ten_minutes_later() {
+    let world = World::new().await;
+    let workflow = world.in_step(1).await[0];
+    world.make_like(workflow, "wf-4711-dev").await;
+    let look = async |minutes: u32| {
+        world.skip(SETTLED + MINUTE * minutes).await;
+        let found = world.sweep().await;
+        world.publish().await;
+        (found.orphan, found.orphans_waiting, found.orphans_deleted, world.stands("wf-4711-dev").await)
+    };
+    assert_eq!(look(0).await, (1, 1, 0, true));
+    assert_eq!(look(9).await, (1, 1, 0, true));
+    assert_eq!(look(11).await, (1, 0, 1, false));
+    assert_eq!(look(12).await, (0, 0, 0, false));
+    world.assert_settled().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_orphan_that_came_and_went_is_a_new_one_when_it_comes_again() {
+    let world = World::new().await;
+    let workflow = world.in_step(1).await[0];
+    world.make_like(workflow, "wf-4711-dev").await;
+    world.sweep().await;
+    world.meddle(reqwest::Method::DELETE, schedule::WorkflowId(4711), json!({})).await;
+    world.skip(MINUTE * 12).await;
+    assert_eq!(world.sweep().await.orphan, 0);
+    world.make_like(workflow, "wf-4711-dev").await;
+    world.skip(MINUTE * 13).await;
+    let found = world.sweep().await;
+    assert_eq!((found.orphans_waiting, found.orphans_deleted), (1, 0));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_is_not_ours_is_never_touched() {
+    let world = World::new().await;
+    let workflow = world.in_step(1).await[0];
+    let strangers = ["wf-4711-prod", "wf-4711-dev-x", "wf-04711-dev", "WF-4711-dev", "nightly"];
+    for stranger in strangers {
+        world.make_like(workflow, stranger).await;
+    }
+    for minutes in [0, 11, 22] {
+        world.skip(SETTLED + MINUTE * minutes).await;
+        let found = world.sweep().await;
+        assert_eq!((found.foreign, found.drift()), (5, 0), "{found:?}");
+        world.publish().await;
+    }
+    for stranger in strangers {
+        assert!(world.stands(stranger).await, "{stranger}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_mass_of_orphans_is_deleted_only_by_force() {
+    let world = World::new().await;
+    let workflow = world.in_step(1).await[0];
+    for id in 1001..=1011 {
+        world.make_like(workflow, &format!("wf-{id}-dev")).await;
+    }
+    world.sweep().await;
+    world.skip(MINUTE * 15).await;
+    let found = world.sweep().await;
+    assert_eq!((found.orphans_refused, found.orphans_deleted), (11, 0));
+    world.publish().await;
+    assert!(world.stands("wf-1001-dev").await);
+
+    sqlx::query("INSERT INTO sweeps (requested_by, force, requested_on) VALUES ('key:x', TRUE, cronbox_now())")
+        .execute(&world.pool)
+        .await
+        .unwrap();
+    let found = world.sweep().await;
+    assert_eq!((found.orphans_refused, found.orphans_deleted), (0, 11));
+    world.publish().await;
+    for id in 1001..=1011 {
+        assert!(!world.stands(&format!("wf-{id}-dev")).await);
+    }
+    assert!(world.schedule(workflow).await.is_some());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn ten_orphans_are_no_mass() {
+    let world = World::new().await;
+    let workflow = world.in_step(1).await[0];
+    for id in 1001..=1010 {
+        world.make_like(workflow, &format!("wf-{id}-dev")).await;
+    }
+    world.sweep().await;
+    world.skip(MINUTE * 15).await;
+    assert_eq!(world.sweep().await.orphans_deleted, 10);
+}
+
+/// reliability.md, G29: yesterday's backup is restored, while EventBridge shows today.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn after_a_restore_eventbridge_follows_the_older_database() {
+    let world = World::new().await;
+    let edited = world.in_step(1).await[0];
+    let execute = async |sql: &'static str| {
+        sqlx::raw_sql(sql).execute(&world.pool).await.unwrap();
+    };
+    execute("CREATE TABLE w AS TABLE workflows; CREATE TABLE p AS TABLE publications;").await;
+    world.later();
+    world.patch(edited, json!({"cron_schedule": "30 17 * * *"})).await;
+    let created = world.create("0 12 * * *", "UTC").await;
+    world.publish().await;
+    execute(
+        "SET session_replication_role = replica;
+         TRUNCATE outbox_events, publications;
+         DELETE FROM workflows;
+         INSERT INTO workflows OVERRIDING SYSTEM VALUE TABLE w;
+         INSERT INTO publications TABLE p;
+         SET session_replication_role = origin;",
+    )
+    .await;
+
+    world.skip(SETTLED * 2).await;
+    let found = world.sweep().await;
+    assert_eq!((found.changed, found.orphan), (1, 1), "{found:?}");
+    world.publish().await;
+    assert_eq!(world.expression(edited).await.unwrap(), "cron(0 9 * * ? *)");
+    world.skip(MINUTE * 20).await;
+    world.sweep().await;
+    world.publish().await;
+    assert_eq!(world.schedule(created).await, None);
+}
