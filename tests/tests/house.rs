@@ -101,7 +101,7 @@ fn every_table_and_column_is_commented() {
             tables += 1;
             let (name, rest) = table.split_once(" (").unwrap();
             assert!(sql.contains(&format!("COMMENT ON TABLE  {name} ")), "table {name} has no comment");
-            let body = rest.split_once("\n);").unwrap().0;
+            let body = rest.split_once("\n)").unwrap().0;
             let columns = body.lines().map(str::trim).filter(|line| line.starts_with(|c: char| c.is_ascii_lowercase()));
             for column in columns.map(|line| line.split(' ').next().unwrap()) {
                 assert!(sql.contains(&format!("COMMENT ON COLUMN {name}.{column} ")), "{name}.{column} has no comment");
