@@ -197,6 +197,11 @@ impl Way {
         dsn.replace(&self.target, &self.address.to_string())
     }
 
+    /// From the next mending on it leads to where `dsn` does.
+    pub fn lead_to(&mut self, dsn: &str) {
+        host_of(dsn).clone_into(&mut self.target);
+    }
+
     /// Cuts it: connections break, new ones are refused.
     pub async fn cut(&mut self) {
         if let Some(passing) = self.passing.take() {

@@ -1,6 +1,7 @@
 //! A database with the app's own edits, an EventBridge that can be told what to answer, and publishers between them.
 
 use std::process::Stdio;
+use std::sync::LazyLock;
 use std::time::{Duration, Instant};
 
 use aws_sdk_scheduler::Client;
@@ -73,8 +74,13 @@ impl World {
 
     /// A world whose EventBridge is at `beyond`.
     pub(crate) async fn before(beyond: &str, served: Option<Served>, clock: Clock) -> World {
-        let (front, endpoint) = Front::before(beyond).await;
         let (pool, dsn) = crate::database::fresh().await;
+        World::on(pool, dsn, beyond, served, clock).await
+    }
+
+    /// A world on a database of the story's own.
+    pub(crate) async fn on(pool: PgPool, dsn: String, beyond: &str, served: Option<Served>, clock: Clock) -> World {
+        let (front, endpoint) = Front::before(beyond).await;
         let team = sqlx::query_scalar::<_, i64>(
             "INSERT INTO teams (name, signing_secret, created_on) VALUES ('t', 's', cronbox_now()) RETURNING id",
         );
@@ -136,6 +142,13 @@ impl World {
             command.env("FAULT", fault);
         }
         command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
+    }
+
+    /// A real daemon that takes its time, so that a story can meet it in the middle.
+    pub(crate) fn slow_daemon(&self) -> Child {
+        let mut command = self.command();
+        command.args(["--listen"]).envs([("API_CONCURRENCY", "2"), ("BATCH_SIZE", "4")]);
+        command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap()
     }
 
     /// A real publisher process that Lambda's runtime API at `runtime` invokes.
@@ -298,8 +311,11 @@ pub(crate) fn soon() -> Instant {
 
 /// A request as the console makes it; moto tells services apart by the signature.
 fn raw(method: Method, url: String) -> RequestBuilder {
-    let http = reqwest::Client::builder().no_proxy().build().unwrap();
+    // One for all stories, because each would read the machine's certificates anew; it keeps no
+    // connection, because each story has a runtime of its own.
+    static HTTP: LazyLock<reqwest::Client> =
+        LazyLock::new(|| reqwest::Client::builder().no_proxy().pool_max_idle_per_host(0).build().unwrap());
     let signature =
         "AWS4-HMAC-SHA256 Credential=a/20260302/us-east-1/scheduler/aws4_request, SignedHeaders=host, Signature=0";
-    http.request(method, url).header("authorization", signature)
+    HTTP.request(method, url).header("authorization", signature)
 }
