@@ -4,6 +4,8 @@
 //! inside the SDK's HTTP client, which a test replaces.
 
 #[cfg(not(debug_assertions))]
+use crate::pipeline::Flight;
+#[cfg(not(debug_assertions))]
 use crate::stopwatch::Stopwatch;
 
 /// The points, in the order in which a batch of work passes them.
@@ -53,7 +55,7 @@ impl Injector {
         Stopwatch
     }
 
-    pub(crate) fn batches_in_flight(&self, shipped: usize) -> usize {
+    pub(crate) fn flight(&self, shipped: Flight) -> Flight {
         shipped
     }
 }
@@ -67,6 +69,7 @@ mod armed {
     use futures::future::BoxFuture;
 
     use super::Point;
+    use crate::pipeline::Flight;
     use crate::stopwatch::Stopwatch;
 
     /// What happens at which point, the how manieth time: `P8:1:kill`.
@@ -139,8 +142,8 @@ mod armed {
         }
 
         /// Under a hook one batch at a time, so that never two statements of one publisher race.
-        pub(crate) fn batches_in_flight(&self, shipped: usize) -> usize {
-            if self.hook.is_some() { 1 } else { shipped }
+        pub(crate) fn flight(&self, shipped: Flight) -> Flight {
+            if self.hook.is_some() { Flight::Single } else { shipped }
         }
 
         /// Passes a point, or does not.

@@ -27,6 +27,7 @@ mod listen;
 mod metrics;
 mod once;
 mod outbox;
+mod pipeline;
 mod rate;
 mod report;
 mod schedules;
@@ -36,6 +37,7 @@ mod settlement;
 mod sharers;
 mod stopwatch;
 mod sweep;
+mod work;
 mod workflows;
 
 use std::sync::Arc;

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use futures::future::join_all;
 use serde_json::json;
 
-use crate::world::{World, soon};
+use crate::world::{World, name, soon};
 
 /// What one publisher may have in the air.
 const IN_THE_AIR: usize = 64;
@@ -94,4 +94,35 @@ async fn four_publishers_keep_together_to_what_one_may_call_and_leave_the_list_w
     assert!(begun.elapsed() >= Duration::from_millis(1500), "200 calls at 100 a second took {:?}", begun.elapsed());
     let listed: i64 = sqlx::query_scalar("SELECT COUNT(*) FROM publishers").fetch_one(&world.pool).await.unwrap();
     assert_eq!(listed, 0);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn slow_answers_hold_up_neither_further_claims_nor_the_settling_of_the_others() {
+    let world = World::new().await;
+    let mut workflows = Vec::new();
+    for _ in 0..6 * IN_THE_AIR {
+        workflows.push(world.create("0 9 * * *", "UTC").await);
+    }
+    // One in each of the first two batches, which is all that a publisher claims ahead.
+    let slow = [workflows[0], workflows[IN_THE_AIR + 1]];
+    for workflow in slow {
+        world.front.hold(&name(workflow));
+    }
+    let publisher = world.publisher().await;
+    let draining = tokio::spawn(async move { publisher.drain(soon()).await.unwrap() });
+
+    let settled = "SELECT COUNT(*) FROM publications WHERE applied_revision = 1 AND lease_owner IS NULL";
+    let all_others = workflows.len() - slow.len();
+    let others_are_settled = async {
+        while sqlx::query_scalar::<_, i64>(settled).fetch_one(&world.pool).await.unwrap() < all_others as i64 {
+            tokio::task::yield_now().await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(30), others_are_settled).await.expect("they wait for nobody");
+
+    for _ in slow {
+        world.front.release();
+    }
+    assert_eq!(draining.await.unwrap().created, workflows.len() as u64);
+    world.assert_settled().await;
 }
