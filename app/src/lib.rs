@@ -4,6 +4,7 @@
 //! |---|---|
 //! | 1 edit | `api/workflows.rs`, `api/verbs.rs` -> `workflows.rs`, `spec.rs`, `versions.rs`, `audit.rs` |
 //! | 2 outbox | `outbox.rs`, `nudge.rs` |
+//! | 4 schedule | `drift.rs`: what the publisher's sweeps found |
 //! | 7 run | `api/invoke.rs` -> `invoke.rs`, `occurrences.rs`; `execute.rs` -> `runs.rs`, `actions/` |
 //!
 //! Steps 3 to 6 are the publisher's, EventBridge's and the runner's. No AWS client can stand here:
@@ -13,6 +14,7 @@ pub mod actions;
 pub mod api;
 pub mod audit;
 pub mod config;
+pub mod drift;
 pub mod execute;
 pub mod field;
 mod id;

@@ -2,6 +2,7 @@
 
 mod client;
 mod cron;
+mod drift;
 mod outbox;
 mod print;
 
@@ -22,6 +23,9 @@ enum Noun {
     /// Read a cron and say when it fires; works offline.
     #[command(subcommand)]
     Cron(cron::Verb),
+    /// See how EventBridge differed from the database, and have it looked at again.
+    #[command(subcommand)]
+    Drift(drift::Verb),
     /// Look at the outbox, try failed rows again or let them go.
     #[command(subcommand)]
     Outbox(outbox::Verb),
@@ -31,6 +35,7 @@ fn main() -> ExitCode {
     let arguments = Arguments::parse();
     let outcome = match arguments.noun {
         Noun::Cron(verb) => cron::run(&verb),
+        Noun::Drift(verb) => drift::run(&verb),
         Noun::Outbox(verb) => outbox::run(&verb),
     };
     outcome.unwrap_or_else(|error| {

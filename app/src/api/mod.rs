@@ -1,6 +1,7 @@
 //! Steps 1 and 7 of 7: the HTTP API, in reading order.
 
 pub mod auth;
+pub mod drift;
 pub mod error;
 pub mod extract;
 pub mod invoke;
@@ -50,6 +51,8 @@ pub fn router(app: App) -> Router {
         .route("/runs/{target}", get(runs::get))
         .route("/outbox", get(outbox::list))
         .route("/outbox/{target}", post(outbox::act))
+        .route("/drift", get(drift::show))
+        .route("/drift:check", post(drift::check))
         .route("/cron/workflows/{target}", post(invoke::invoke));
     Router::new()
         .nest("/api/v1", v1)

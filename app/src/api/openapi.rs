@@ -3,7 +3,7 @@
 use utoipa::openapi::security::{ApiKey, ApiKeyValue, SecurityScheme};
 use utoipa::{Modify, OpenApi};
 
-use super::{invoke, keys, ops, outbox, runs, schedules, verbs, view, workflows};
+use super::{drift, invoke, keys, ops, outbox, runs, schedules, verbs, view, workflows};
 
 /// Describes every route; a test holds it against the router and against docs/openapi.json.
 #[derive(OpenApi)]
@@ -17,6 +17,7 @@ use super::{invoke, keys, ops, outbox, runs, schedules, verbs, view, workflows};
         invoke::invoke,
         keys::create_team, keys::create, keys::list, keys::revoke,
         outbox::list, retry, discard,
+        drift::show, drift::check,
         ops::healthz, ops::readyz, ops::metrics,
     ),
     security(("key" = [])),

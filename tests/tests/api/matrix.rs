@@ -18,7 +18,7 @@ enum Door {
     Scheduler,
 }
 
-const ROUTES: [(&str, &str, Door); 27] = [
+const ROUTES: [(&str, &str, Door); 29] = [
     ("post", "/api/v1/teams", Door::Admin),
     ("get", "/api/v1/keys", Door::Admin),
     ("post", "/api/v1/keys", Door::Admin),
@@ -41,6 +41,8 @@ const ROUTES: [(&str, &str, Door); 27] = [
     ("get", "/api/v1/outbox", Door::Admin),
     ("post", "/api/v1/outbox/{id}:retry", Door::Admin),
     ("post", "/api/v1/outbox/{id}:discard", Door::Admin),
+    ("get", "/api/v1/drift", Door::Admin),
+    ("post", "/api/v1/drift:check", Door::Admin),
     ("get", "/healthz", Door::Open),
     ("get", "/readyz", Door::Open),
     ("get", "/metrics", Door::Open),

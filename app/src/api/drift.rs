@@ -1,0 +1,129 @@
+//! Step 4 of 7: drift, for operators: how EventBridge differed from the database, and asking again.
+
+use axum::Json;
+use axum::extract::State;
+use axum::http::StatusCode;
+use chrono::{DateTime, Utc};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use utoipa::ToSchema;
+
+use super::auth::Admin;
+use super::error::{Error, Problem};
+use super::extract::{OptionalBody, Trace};
+use crate::App;
+use crate::drift::{self, Drifted, Orphan, Sweep};
+
+/// More than a person reads; the report counts them all.
+const SHOWN: i64 = 200;
+
+/// What is known of drift.
+#[derive(Serialize, ToSchema)]
+pub struct DriftView {
+    /// The newest sweep that is done; null: none yet.
+    last: Option<SweepView>,
+    /// The sweep that is asked for or under way.
+    open: Option<SweepView>,
+    /// Workflows whose schedule is known to differ, until the publisher has put it right; at most 200.
+    workflows: Vec<DriftedView>,
+    /// Schedules that no workflow accounts for; at most 200.
+    orphans: Vec<OrphanView>,
+}
+
+/// A comparison of EventBridge with the database.
+#[derive(Serialize, ToSchema)]
+pub struct SweepView {
+    id: i64,
+    /// A key's public prefix, or `publisher` when it was time.
+    requested_by: String,
+    /// Whether a mass of orphans may be deleted.
+    force: bool,
+    requested_on: DateTime<Utc>,
+    started_on: Option<DateTime<Utc>>,
+    finished_on: Option<DateTime<Utc>>,
+    /// Counts of what was found and done so far; empty before it starts.
+    #[schema(value_type = Object)]
+    report: Value,
+}
+
+/// A workflow whose schedule differs.
+#[derive(Serialize, ToSchema)]
+pub struct DriftedView {
+    workflow_id: i64,
+    /// Null once the workflow is deleted.
+    name: Option<String>,
+    /// `missing`, `orphan`, `changed`, `stale_template` or `disabled_out_of_band`.
+    class: String,
+    /// Why it is not put right yet.
+    last_error: Option<String>,
+}
+
+/// A schedule that no workflow accounts for.
+#[derive(Serialize, ToSchema)]
+pub struct OrphanView {
+    name: String,
+    first_seen: DateTime<Utc>,
+    last_seen: DateTime<Utc>,
+}
+
+/// What to check.
+#[derive(Default, Deserialize, ToSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct CheckBody {
+    /// Delete orphans even if they are many; else more than 10 and more than 5 % are refused.
+    force: bool,
+}
+
+/// Show the last sweep, the open one, and what differs now.
+#[utoipa::path(get, path = "/api/v1/drift", tag = "operations",
+    responses((status = 200, body = DriftView), (status = "4XX", body = Problem, content_type = "application/problem+json")))]
+pub(super) async fn show(State(app): State<App>, Admin(_): Admin) -> Result<Json<DriftView>, Error> {
+    let mut connection = app.pool.acquire().await?;
+    // The open one first: if it is done between the two, it is shown as the last.
+    let open = drift::open(&mut connection).await?;
+    let last = drift::last(&mut connection).await?;
+    let workflows = drift::workflows(&mut connection, SHOWN).await?;
+    let orphans = drift::orphans(&mut connection, SHOWN).await?;
+    Ok(Json(DriftView {
+        last: last.map(SweepView::from),
+        open: open.map(SweepView::from),
+        workflows: workflows.into_iter().map(DriftedView::from).collect(),
+        orphans: orphans.into_iter().map(OrphanView::from).collect(),
+    }))
+}
+
+/// Ask for a sweep; the publisher's next tick begins it. While one is open, that one is answered.
+#[utoipa::path(post, path = "/api/v1/drift:check", tag = "operations", request_body = Option<CheckBody>,
+    responses((status = 202, body = SweepView), (status = "4XX", body = Problem, content_type = "application/problem+json")))]
+pub(super) async fn check(
+    State(app): State<App>,
+    Admin(caller): Admin,
+    Trace(trace): Trace,
+    OptionalBody(body): OptionalBody<CheckBody>,
+) -> Result<(StatusCode, Json<SweepView>), Error> {
+    let mut tx = db::begin(&app.pool).await?;
+    let sweep = drift::request(&mut tx, body.force, &caller.edit(&app, trace)).await?;
+    tx.commit().await?;
+    Ok((StatusCode::ACCEPTED, Json(sweep.into())))
+}
+
+impl From<Sweep> for SweepView {
+    fn from(sweep: Sweep) -> Self {
+        let Sweep { id, requested_by, force, requested_on, started_on, finished_on, report } = sweep;
+        Self { id, requested_by, force, requested_on, started_on, finished_on, report }
+    }
+}
+
+impl From<Drifted> for DriftedView {
+    fn from(drifted: Drifted) -> Self {
+        let Drifted { workflow_id, name, class, last_error } = drifted;
+        Self { workflow_id, name, class, last_error }
+    }
+}
+
+impl From<Orphan> for OrphanView {
+    fn from(orphan: Orphan) -> Self {
+        let Orphan { name, first_seen, last_seen } = orphan;
+        Self { name, first_seen, last_seen }
+    }
+}

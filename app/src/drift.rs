@@ -1,0 +1,155 @@
+//! Step 4 of 7: drift, for operators: what the sweeps found, and asking for one.
+//!
+//! The publisher sweeps (it alone reaches EventBridge); here its findings are read.
+
+use chrono::{DateTime, Utc};
+use serde_json::{Value, json};
+use sqlx::PgConnection;
+
+use crate::audit::{self, Edit, Entry};
+
+/// A comparison of EventBridge with the database.
+#[derive(Debug)]
+pub struct Sweep {
+    /// Its identity.
+    pub id: i64,
+    /// A key's public prefix, or `publisher` when it was time.
+    pub requested_by: String,
+    /// Whether a mass of orphans may be deleted.
+    pub force: bool,
+    /// When it was asked for.
+    pub requested_on: DateTime<Utc>,
+    /// When a publisher took it.
+    pub started_on: Option<DateTime<Utc>>,
+    /// When it was done.
+    pub finished_on: Option<DateTime<Utc>>,
+    /// Counts of what was found and done so far.
+    pub report: Value,
+}
+
+/// A workflow whose schedule differs, until the publisher has put it right.
+#[derive(Debug)]
+pub struct Drifted {
+    /// The workflow, or one that was deleted.
+    pub workflow_id: i64,
+    /// Its name, if it still exists.
+    pub name: Option<String>,
+    /// In which way.
+    pub class: String,
+    /// Why it is not put right yet.
+    pub last_error: Option<String>,
+}
+
+/// A schedule with a name of ours that no workflow accounts for.
+#[derive(Debug)]
+pub struct Orphan {
+    /// The schedule's name.
+    pub name: String,
+    /// When a sweep first listed it.
+    pub first_seen: DateTime<Utc>,
+    /// When a sweep last listed it.
+    pub last_seen: DateTime<Utc>,
+}
+
+/// Asks for a sweep; while one is open, that one will do, and takes over the `force`.
+///
+/// # Errors
+/// The database's.
+pub async fn request(tx: &mut PgConnection, force: bool, edit: &Edit) -> sqlx::Result<Sweep> {
+    let sweep = sqlx::query_as!(
+        Sweep,
+        r#"
+        -- request a sweep
+        INSERT INTO sweeps (requested_by, force, requested_on)
+        VALUES ($1, $2, cronbox_now())
+        ON CONFLICT ((TRUE)) WHERE finished_on IS NULL
+        DO UPDATE SET force = sweeps.force OR excluded.force
+        RETURNING id, requested_by, force, requested_on, started_on, finished_on, report
+        "#,
+        edit.actor,
+        force,
+    )
+    .fetch_one(&mut *tx)
+    .await?;
+    let subject = format!("sweep:{}", sweep.id);
+    let entry = Entry { verb: "drift.check", subject, before: None, after: Some(json!({"force": force})) };
+    audit::record(tx, edit, entry).await?;
+    Ok(sweep)
+}
+
+/// The sweep that is asked for or under way.
+///
+/// # Errors
+/// The database's.
+pub async fn open(db: &mut PgConnection) -> sqlx::Result<Option<Sweep>> {
+    sqlx::query_as!(
+        Sweep,
+        r#"
+        -- the open sweep: there is one at most
+        SELECT id, requested_by, force, requested_on, started_on, finished_on, report
+          FROM sweeps
+         WHERE finished_on IS NULL
+        "#
+    )
+    .fetch_optional(db)
+    .await
+}
+
+/// The newest sweep that is done.
+///
+/// # Errors
+/// The database's.
+pub async fn last(db: &mut PgConnection) -> sqlx::Result<Option<Sweep>> {
+    sqlx::query_as!(
+        Sweep,
+        r#"
+        -- the last sweep
+        SELECT id, requested_by, force, requested_on, started_on, finished_on, report
+          FROM sweeps
+         WHERE finished_on IS NOT NULL
+         ORDER BY id DESC
+         LIMIT 1
+        "#
+    )
+    .fetch_optional(db)
+    .await
+}
+
+/// Up to `limit` workflows whose schedule is known to differ.
+///
+/// # Errors
+/// The database's.
+pub async fn workflows(db: &mut PgConnection, limit: i64) -> sqlx::Result<Vec<Drifted>> {
+    sqlx::query_as!(
+        Drifted,
+        r#"
+        -- workflows with drift
+        SELECT p.workflow_id, w.name AS "name?", p.drift AS "class!", p.last_error
+          FROM publications AS p
+          LEFT JOIN workflows AS w ON w.id = p.workflow_id
+         WHERE p.drift IS NOT NULL
+         ORDER BY p.workflow_id
+         LIMIT $1
+        "#,
+        limit,
+    )
+    .fetch_all(db)
+    .await
+}
+
+/// Up to `limit` orphans, the longest known first.
+///
+/// # Errors
+/// The database's.
+pub async fn orphans(db: &mut PgConnection, limit: i64) -> sqlx::Result<Vec<Orphan>> {
+    sqlx::query_as!(
+        Orphan,
+        r#"
+        -- orphans
+        SELECT name, first_seen, last_seen FROM orphans ORDER BY first_seen, name LIMIT $1
+        "#,
+        limit,
+    )
+    .fetch_all(db)
+    .await
+}

@@ -1,0 +1,179 @@
+//! `cronbox drift`: how EventBridge differed from the database, and asking for another look.
+
+use std::fmt::Write as _;
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+use anyhow::bail;
+use clap::{Args, Subcommand};
+use serde_json::{Value, json};
+
+use crate::client::{Access, Client, wait_for};
+use crate::print;
+
+/// How often to look whether a sweep is done.
+const PAUSE: Duration = Duration::from_secs(1);
+/// A Lambda takes a sweep up within a minute, and one of 100,000 schedules takes half a minute.
+const PATIENCE: Duration = Duration::from_secs(600);
+/// The report's counts that are differences, in the order of the table.
+const CLASSES: [&str; 5] = ["missing", "changed", "disabled_out_of_band", "stale_template", "orphan"];
+
+/// What can be asked about drift.
+#[derive(Subcommand)]
+pub(crate) enum Verb {
+    /// Show the last sweep's report and what differs now; exit 1 if something does.
+    Show(Show),
+    /// Ask for a sweep, which repairs what it finds.
+    Check(Check),
+}
+
+/// The arguments of `show`.
+#[derive(Args)]
+pub(crate) struct Show {
+    #[command(flatten)]
+    access: Access,
+    /// Print JSON.
+    #[arg(long)]
+    json: bool,
+}
+
+/// The arguments of `check`.
+#[derive(Args)]
+pub(crate) struct Check {
+    #[command(flatten)]
+    access: Access,
+    /// Delete orphans even if they are many: only when you know why they are.
+    #[arg(long)]
+    force: bool,
+    /// Wait until it is done, and show what it found; exit 1 if something differed.
+    #[arg(long)]
+    wait: bool,
+    /// Print JSON.
+    #[arg(long)]
+    json: bool,
+}
+
+/// Does what was asked.
+pub(crate) fn run(verb: &Verb) -> anyhow::Result<ExitCode> {
+    wait_for(async {
+        match verb {
+            Verb::Show(arguments) => show(arguments).await,
+            Verb::Check(arguments) => check(arguments).await,
+        }
+    })
+}
+
+async fn show(arguments: &Show) -> anyhow::Result<ExitCode> {
+    let drift = Client::new(&arguments.access)?.get("/drift", &[]).await?;
+    tell(&drift, arguments.json)?;
+    Ok(verdict(is_empty(&drift["workflows"]) && is_empty(&drift["orphans"])))
+}
+
+async fn check(arguments: &Check) -> anyhow::Result<ExitCode> {
+    let client = Client::new(&arguments.access)?;
+    let sweep = client.post("/drift:check", &json!({"force": arguments.force})).await?;
+    if arguments.wait {
+        let drift = done(&client, &sweep["id"]).await?;
+        tell(&drift, arguments.json)?;
+        return Ok(verdict(differences(&drift["last"]["report"]) == 0));
+    }
+    match arguments.json {
+        true => print::json(&sweep),
+        false => {
+            print::text(&format!("sweep {} is asked for; `cronbox drift show` tells what it finds\n", sweep["id"]))
+        }
+    }
+}
+
+/// Drift as it stands once this sweep is done.
+async fn done(client: &Client, id: &Value) -> anyhow::Result<Value> {
+    let begun = Instant::now();
+    loop {
+        let drift = client.get("/drift", &[]).await?;
+        // A later one includes it.
+        if drift["last"]["id"].as_i64() >= id.as_i64() {
+            return Ok(drift);
+        }
+        if begun.elapsed() > PATIENCE {
+            bail!("sweep {id} is not done after {} minutes: does a publisher run?", PATIENCE.as_secs() / 60);
+        }
+        tokio::time::sleep(PAUSE).await;
+    }
+}
+
+fn tell(drift: &Value, as_json: bool) -> anyhow::Result<ExitCode> {
+    if as_json { print::json(drift) } else { print::text(&table(drift)) }
+}
+
+fn table(drift: &Value) -> String {
+    let mut table = String::new();
+    // Writing to a String cannot fail.
+    let _ = summarise(&mut table, drift);
+    let _ = list(&mut table, drift);
+    table
+}
+
+fn summarise(table: &mut String, drift: &Value) -> std::fmt::Result {
+    let (last, open) = (&drift["last"], &drift["open"]);
+    let report = &last["report"];
+    match last["finished_on"].as_str() {
+        None => writeln!(table, "no sweep is done yet")?,
+        Some(finished_on) => {
+            let (listed, found) = (count(report, "listed"), differences(report));
+            writeln!(table, "sweep {} of {finished_on}: {listed} schedules listed, {found} differed", last["id"])?;
+        }
+    }
+    for class in CLASSES.iter().filter(|class| count(report, class) > 0) {
+        writeln!(table, "  {class:<22} {:>7}", count(report, class))?;
+    }
+    match count(report, "orphans_refused") {
+        0 => {}
+        refused => writeln!(
+            table,
+            "  {refused} orphans were NOT deleted, because they are many: is it the right database? then `cronbox drift check --force`"
+        )?,
+    }
+    if let Some(id) = open["id"].as_i64() {
+        let state = if open["started_on"].is_null() { "asked for" } else { "under way" };
+        writeln!(table, "sweep {id} is {state}")?;
+        if let Some(why) = open["report"]["stopped_by"].as_str() {
+            writeln!(table, "  it had to stop: {why}")?;
+        }
+    }
+    Ok(())
+}
+
+fn list(table: &mut String, drift: &Value) -> std::fmt::Result {
+    for workflow in drift["workflows"].as_array().into_iter().flatten() {
+        let text = |field: &str| workflow[field].as_str().unwrap_or_default();
+        writeln!(
+            table,
+            "workflow {:<10} {:<22} {} {}",
+            workflow["workflow_id"],
+            text("class"),
+            text("name"),
+            text("last_error")
+        )?;
+    }
+    for orphan in drift["orphans"].as_array().into_iter().flatten() {
+        let text = |field: &str| orphan[field].as_str().unwrap_or_default();
+        writeln!(table, "orphan   {:<33} since {}", text("name"), text("first_seen"))?;
+    }
+    Ok(())
+}
+
+fn differences(report: &Value) -> u64 {
+    CLASSES.iter().map(|class| count(report, class)).sum()
+}
+
+fn count(report: &Value, field: &str) -> u64 {
+    report[field].as_u64().unwrap_or_default()
+}
+
+fn is_empty(list: &Value) -> bool {
+    list.as_array().is_none_or(Vec::is_empty)
+}
+
+fn verdict(is_in_step: bool) -> ExitCode {
+    if is_in_step { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}

@@ -1,0 +1,77 @@
+//! Drift as an operator sees it: through the API, and through `cronbox drift`.
+
+use local::stack::GROUP;
+use serde_json::json;
+use tests::Story;
+use tokio::process::Command;
+
+async fn cronbox(s: &Story, arguments: &[&str]) -> (Option<i32>, String) {
+    let mut command = Command::new(local::config::target_folder().join("debug/cronbox"));
+    command.args(arguments).env("CRONBOX_URL", s.url()).env("CRONBOX_KEY", &s.keys.admin);
+    let output = command.output().await.unwrap();
+    let said = String::from_utf8(output.stdout).unwrap() + &String::from_utf8(output.stderr).unwrap();
+    (output.status.code(), said)
+}
+
+#[tokio::test]
+async fn a_check_is_asked_for_once_and_remembered_by_whom() {
+    let s = Story::today().await;
+    let none = s.admin().get("/api/v1/drift").await.expect(200).json;
+    assert_eq!(none, json!({"last": null, "open": null, "workflows": [], "orphans": []}));
+    let first = s.admin().act("/api/v1/drift:check").await.expect(202).json;
+    assert_eq!((&first["force"], &first["started_on"], &first["report"]), (&json!(false), &json!(null), &json!({})));
+    let second = s.admin().post("/api/v1/drift:check", &json!({"force": true})).await.expect(202).json;
+    assert_eq!((&second["id"], &second["force"]), (&first["id"], &json!(true)), "the open one will do");
+    assert_eq!(s.admin().get("/api/v1/drift").await.json["open"], second);
+    s.admin().post("/api/v1/drift:check", &json!({"force": "yes"})).await.refused(400, "invalid_field", Some("force"));
+    let audited = s
+        .table("SELECT verb || ' ' || subject || ' ' || after FROM audit_log WHERE verb = 'drift.check' ORDER BY id")
+        .await;
+    let sweep = &first["id"];
+    assert_eq!(
+        audited,
+        format!("drift.check sweep:{sweep} {{\"force\": false}}\ndrift.check sweep:{sweep} {{\"force\": true}}")
+    );
+    s.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn cronbox_drift_finds_and_has_repaired_what_was_deleted_by_hand() {
+    let s = Story::with_daemon().await;
+    let wf = s.create("0 9 * * *", "UTC").await;
+    s.until("SELECT COUNT(*) FROM publications WHERE sync_status(publications) = 'synced'", 1).await;
+    s.until("SELECT COUNT(*) FROM sweeps WHERE finished_on IS NOT NULL", 1).await;
+    let (code, said) = cronbox(&s, &["drift", "show"]).await;
+    assert!(code == Some(0) && said.contains("0 differed"), "{code:?} {said}");
+
+    // The edit is no news any more: what is published just now is left alone.
+    s.execute("UPDATE publications SET applied_on = applied_on - INTERVAL '1 hour'").await;
+    let gone = s.scheduler.delete_schedule().group_name(GROUP).name(format!("wf-{wf}-dev")).send().await;
+    gone.unwrap();
+    let (code, said) = cronbox(&s, &["drift", "check", "--wait"]).await;
+    assert!(code == Some(1) && said.contains("missing                      1"), "{code:?} {said}");
+    s.until("SELECT COUNT(*) FROM publications WHERE sync_status(publications) = 'synced'", 1).await;
+    s.scheduler.get_schedule().group_name(GROUP).name(format!("wf-{wf}-dev")).send().await.unwrap();
+    let (code, said) = cronbox(&s, &["drift", "show", "--json"]).await;
+    let shown: serde_json::Value = serde_json::from_str(&said).unwrap();
+    assert_eq!((code, &shown["last"]["report"]["missing"]), (Some(0), &json!(1)));
+
+    s.create_orphan(schedule::WorkflowId(4711)).await;
+    let (code, said) = cronbox(&s, &["drift", "check", "--wait"]).await;
+    assert!(code == Some(1) && said.contains("orphan   wf-4711-dev"), "{code:?} {said}");
+    let (code, said) = cronbox(&s, &["drift", "show"]).await;
+    assert!(code == Some(1) && said.contains("wf-4711-dev"), "{code:?} {said}");
+    s.end_early().await;
+}
+
+#[tokio::test]
+async fn a_wrong_key_or_address_is_told_in_a_sentence() {
+    let s = Story::today().await;
+    let (code, said) = cronbox(&s, &["drift", "show", "--key", "nonsense"]).await;
+    assert_eq!((code, said.trim()), (Some(1), "cronbox: send a living key in X-API-Key (401 unauthorized)"));
+    let (code, said) = cronbox(&s, &["drift", "show", "--url", "http://127.0.0.1:9"]).await;
+    assert!(code == Some(1) && said.starts_with("cronbox: http://127.0.0.1:9 does not answer"), "{said}");
+    let (code, _) = cronbox(&s, &["drift", "mend"]).await;
+    assert_eq!(code, Some(2));
+    s.end().await;
+}
