@@ -1,0 +1,82 @@
+//! kill -9 of one publisher at each point that it passes, while the others go on.
+
+use std::os::unix::process::ExitStatusExt;
+
+use local::scheduler::faults::Plan;
+use serde_json::json;
+use tokio::process::Child;
+
+use crate::field::{Field, Told};
+
+/// P7, a request on the wire, lies inside the SDK: its story is told apart.
+const POINTS: [&str; 12] = ["P0", "P1", "P2", "P3", "P4", "P5", "P6", "P8", "P9", "P10", "P11", "P12"];
+
+/// Edits until the victim has met its end.
+async fn until_dead(field: &mut Field, mut victim: Child, point: &str) {
+    for _ in 0..5_000 {
+        if let Some(status) = victim.try_wait().unwrap() {
+            assert_eq!(status.signal(), Some(9), "{point}: it ended by itself");
+            return;
+        }
+        assert_eq!(field.edit().await, Told::Committed);
+    }
+    panic!("{point} is never passed");
+}
+
+async fn one_dies_at_every_point(seed: u64) {
+    let mut field = Field::new(seed).await;
+    field.staff(2);
+    for (round, point) in (seed..).zip(POINTS) {
+        let nth = 1 + round % 3;
+        let victim = field.publisher(Some(&format!("{point}:{nth}:kill")));
+        until_dead(&mut field, victim, point).await;
+        for _ in 0..5 {
+            field.edit().await;
+        }
+        field.settle().await;
+        field.judge(&format!("seed {seed}, after {point}:{nth}")).await;
+    }
+    field.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn one_of_three_killed_at_every_point_loses_nothing() {
+    one_dies_at_every_point(1).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn one_of_three_killed_at_every_point_loses_nothing_by_another_seed() {
+    one_dies_at_every_point(2).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn all_killed_with_requests_on_the_wire_lose_nothing() {
+    for (seed, kind) in [(3, "slow"), (4, "timeout_after"), (5, "late")] {
+        let mut field = Field::new(seed).await;
+        let plan = json!({"seed": seed, "slow_ms": 60_000, "faults": [{"kind": kind, "chance": 1.0}]});
+        field.story.stand_in.scheduler.plan_faults(serde_json::from_value(plan).unwrap());
+        field.staff(3);
+        until_on_the_wire(&field).await;
+        field.kill_all().await;
+        field.story.stand_in.scheduler.plan_faults(Plan::default());
+        for _ in 0..20 {
+            assert_eq!(field.edit().await, Told::Committed);
+        }
+        field.staff(3);
+        field.settle().await;
+        field.judge(&format!("killed with {kind} calls on the wire")).await;
+        field.end().await;
+    }
+}
+
+async fn until_on_the_wire(field: &Field) {
+    let on_the_wire = || {
+        let progress = serde_json::to_value(field.story.stand_in.scheduler.faults_injected()).unwrap();
+        progress["faults"][0]["injected"].as_u64().unwrap()
+    };
+    let began = std::time::Instant::now();
+    while on_the_wire() < 5 {
+        assert!(began.elapsed().as_secs() < 30, "no call is ever made");
+        tokio::time::sleep(std::time::Duration::from_millis(2)).await;
+    }
+}
