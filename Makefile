@@ -27,6 +27,7 @@ openapi: ## writes docs/openapi.json anew
 	UPDATE_OPENAPI=1 cargo test -p tests --test api openapi
 
 bench: setup ## measures; a table, and JSON under target/bench. ONLY=B5,B8 picks cases of the suite alone
+	cargo build --release --workspace --bins
 	cargo bench -p tests --bench suite -- $(if $(ONLY),--only $(ONLY))
 ifeq ($(ONLY),)
 	cargo bench -p schedule

@@ -24,9 +24,11 @@ if [ -z "$(sh "$here/postgres-bin.sh")" ]; then
     fi
 fi
 
-if [ ! -x "$venv/bin/moto_server" ] || [ ! -x "$venv/bin/aws" ]; then
+if ! cmp -s "$here/requirements.txt" "$venv/requirements.txt"; then
     python3 -c 'import ensurepip, venv' 2>/dev/null || { command -v apt-get >/dev/null && debian python3-venv; }
     mkdir -p "$(dirname "$venv")"
     python3 -m venv "$venv"
-    "$venv/bin/pip" install -q -r "$here/requirements.txt"
+    "$venv/bin/python" -m pip install -q -r "$here/requirements.txt"
+    # Last: a venv that was cut off in the making is made again.
+    cp "$here/requirements.txt" "$venv/requirements.txt"
 fi

@@ -1,0 +1,56 @@
+"""The publisher that most people write first: one row at a time, create, on conflict update.
+
+The peer of the drain benchmark. It holds a row lock over the call to AWS, as they do, and it is
+given every advantage that costs nothing: one connection, one client, kept alive.
+"""
+
+import json
+import os
+import sys
+import time
+
+import boto3
+import psycopg
+from botocore.config import Config
+
+GROUP = os.environ["SCHEDULE_GROUP"]
+
+
+def put(scheduler, workflow_id, cron):
+    minute, hour = cron.split()[:2]
+    schedule = {
+        "Name": f"wf-{workflow_id}-bench",
+        "GroupName": GROUP,
+        "ScheduleExpression": f"cron({minute} {hour} * * ? *)",
+        "FlexibleTimeWindow": {"Mode": "OFF"},
+        "Target": {
+            "Arn": os.environ["RUNNER_LAMBDA_ARN"],
+            "RoleArn": os.environ["SCHEDULER_ROLE_ARN"],
+            "Input": json.dumps({"workflow_id": workflow_id}),
+        },
+    }
+    try:
+        scheduler.create_schedule(**schedule)
+    except scheduler.exceptions.ConflictException:
+        scheduler.update_schedule(**schedule)
+
+
+def main(rows):
+    scheduler = boto3.client("scheduler", config=Config(retries={"max_attempts": 1}))
+    done, begun = 0, time.monotonic()
+    with psycopg.connect(os.environ["DB_DSN"]) as database:
+        while done < rows:
+            with database.transaction():
+                row = database.execute(
+                    "SELECT o.id, w.id, w.cron_schedule FROM outbox_events o JOIN workflows w ON w.id = o.aggregate_id"
+                    " WHERE o.processed_on IS NULL ORDER BY o.id LIMIT 1 FOR UPDATE OF o SKIP LOCKED"
+                ).fetchone()
+                if row is None:
+                    break
+                put(scheduler, row[1], row[2])
+                database.execute("UPDATE outbox_events SET processed_on = now() WHERE id = %s", (row[0],))
+            done += 1
+    print(json.dumps({"rows": done, "secs": time.monotonic() - begun}))
+
+
+main(int(sys.argv[1]))

@@ -1,0 +1,194 @@
+//! A backlog in a database of its own, the stand-in as a process, and publishers that drain it.
+
+use std::process::Stdio;
+use std::time::{Duration, Instant};
+
+use local::stack::Database;
+use serde_json::Value;
+use sqlx::PgPool;
+use tokio::io::AsyncReadExt;
+use tokio::process::{Child, Command};
+
+use crate::table::median;
+use crate::{free_port, millis, program};
+
+const GROUP: &str = "cronbox-bench";
+/// Scheduler's own, so that only latency and quota bound the drain.
+const UNLIMITED_TPS: &str = "1000000";
+
+/// Everything that a drain needs.
+pub(crate) struct Backlog {
+    pub(crate) pool: PgPool,
+    database: Database,
+    endpoint: String,
+    _stand_in: Child,
+}
+
+/// What a drain came to.
+#[derive(Debug, Default)]
+pub(crate) struct Drained {
+    pub(crate) secs: f64,
+    pub(crate) rows: f64,
+    pub(crate) writes: f64,
+    pub(crate) retried: f64,
+    pub(crate) peak_rss_mb: f64,
+}
+
+impl Backlog {
+    /// An empty one; the stand-in answers after `latency_ms`, and refuses above `tps`.
+    pub(crate) async fn new(latency_ms: u64, tps: Option<u32>) -> Backlog {
+        let address = format!("127.0.0.1:{}", free_port());
+        let mut stand_in = Command::new(program("local"));
+        stand_in.args(["scheduler", "--listen", &address, "--latency-ms", &latency_ms.to_string()]);
+        if let Some(tps) = tps {
+            stand_in.args(["--tps", &tps.to_string()]);
+        }
+        let stand_in = stand_in.stdout(Stdio::null()).stderr(Stdio::null()).kill_on_drop(true).spawn().unwrap();
+        let endpoint = format!("http://{address}");
+        let made = Instant::now();
+        while reqwest::Client::new()
+            .post(format!("{endpoint}/schedule-groups/{GROUP}"))
+            .body("{}")
+            .send()
+            .await
+            .is_err()
+        {
+            assert!(made.elapsed() < Duration::from_secs(10), "the stand-in does not start");
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+        let database = Database::of_template().await.unwrap();
+        let pool = PgPool::connect(&database.dsn()).await.unwrap();
+        Backlog { pool, database, endpoint, _stand_in: stand_in }
+    }
+
+    /// `rows` edits of `workflows` new workflows, interleaved, as the app enqueues them.
+    pub(crate) async fn fill(&self, rows: i64, workflows: i64) {
+        let sql = format!(
+            "WITH team AS (
+                 INSERT INTO teams (name, signing_secret, created_on)
+                 VALUES (gen_random_uuid()::text, 's', cronbox_now()) RETURNING id
+             ), made AS (
+                 INSERT INTO workflows (team_id, name, action, cron_schedule, revision, created_on, updated_on)
+                 SELECT id, n::text, '{{\"type\":\"log\",\"message\":\"m\"}}', (n % 60) || ' ' || (n % 24) || ' * * *', 1,
+                        cronbox_now(), cronbox_now()
+                   FROM team, generate_series(1, {workflows}) AS n RETURNING id
+             ), published AS (
+                 INSERT INTO publications (workflow_id, desired_revision, due_at)
+                 SELECT id, 1, cronbox_now() FROM made
+             )
+             INSERT INTO outbox_events (aggregate_id, op, payload, created_on)
+             SELECT id, 'upsert', '{{\"revision\":1}}', cronbox_now()
+               FROM generate_series(1, {rows} / {workflows}) AS nth, made ORDER BY nth, id"
+        );
+        sqlx::raw_sql(sqlx::AssertSqlSafe(sql)).execute(&self.pool).await.unwrap();
+        sqlx::raw_sql("ANALYZE outbox_events, publications, workflows").execute(&self.pool).await.unwrap();
+    }
+
+    /// Drains it with so many publishers that start at once; the time counts to the last settled row.
+    pub(crate) async fn drain(&self, publishers: usize, tps: Option<u32>) -> Drained {
+        let rows = self.open_rows().await;
+        let begun: chrono::DateTime<chrono::Utc> = self.scalar("SELECT clock_timestamp()").await;
+        let running: Vec<_> = (0..publishers).map(|_| tokio::spawn(watched(self.publisher(tps)))).collect();
+        let mut drained = Drained { rows, ..Drained::default() };
+        for publisher in running {
+            let (report, peak_rss_mb) = publisher.await.unwrap();
+            let count = |name: &str| report[name].as_f64().unwrap();
+            drained.writes += count("created") + count("updated") + count("deleted");
+            drained.retried += count("retried");
+            drained.peak_rss_mb = drained.peak_rss_mb.max(peak_rss_mb);
+        }
+        let ended: chrono::DateTime<chrono::Utc> = self.scalar("SELECT MAX(processed_on) FROM outbox_events").await;
+        assert!(self.open_rows().await < 1.0, "rows are left open");
+        drained.secs = (ended - begun).as_seconds_f64();
+        drained
+    }
+
+    /// Rows a second of the publisher that most people write first.
+    pub(crate) async fn naive(&self, rows: u32) -> f64 {
+        let python = local::config::target_folder().join("venv/bin/python");
+        let script = concat!(env!("CARGO_MANIFEST_DIR"), "/benches/peers/naive_publisher.py");
+        let mut naive = Command::new(python);
+        naive.args([script, &rows.to_string()]).envs(self.environment()).stderr(Stdio::inherit());
+        let output = naive.output().await.unwrap();
+        assert!(output.status.success(), "the naive publisher fails");
+        let told: Value = serde_json::from_slice(&output.stdout).unwrap();
+        told["rows"].as_f64().unwrap() / told["secs"].as_f64().unwrap()
+    }
+
+    /// What one call takes when nothing else is asked, in milliseconds: the limit of a drain is made of it.
+    pub(crate) async fn latency_ms(&self) -> f64 {
+        let http = reqwest::Client::new();
+        let mut taken = Vec::new();
+        for _ in 0..30 {
+            let sent = Instant::now();
+            http.get(format!("{}/schedules/none?groupName={GROUP}", self.endpoint)).send().await.unwrap();
+            taken.push(millis(sent));
+        }
+        median(&taken)
+    }
+
+    /// Ends it, and frees its disk.
+    pub(crate) async fn end(self) {
+        self.pool.close().await;
+        self.database.remove().await.unwrap();
+    }
+
+    fn publisher(&self, tps: Option<u32>) -> Command {
+        let mut command = Command::new(program("publisher"));
+        let tps = tps.map_or_else(|| UNLIMITED_TPS.to_owned(), |tps| tps.to_string());
+        command.arg("--once").envs(self.environment()).env("API_TPS", tps).env("RUST_LOG", "warn");
+        command
+    }
+
+    fn environment(&self) -> Vec<(&'static str, String)> {
+        vec![
+            ("ENV", "bench".to_owned()),
+            ("DB_DSN", self.database.dsn()),
+            ("RUNNER_LAMBDA_ARN", "arn:aws:lambda:us-east-1:123456789012:function:runner".to_owned()),
+            ("SCHEDULER_ROLE_ARN", "arn:aws:iam::123456789012:role/scheduler".to_owned()),
+            ("SCHEDULE_GROUP", GROUP.to_owned()),
+            ("SCHEDULE_DLQ_ARN", "arn:aws:sqs:us-east-1:123456789012:schedules-dlq".to_owned()),
+            ("AWS_ENDPOINT_URL_SCHEDULER", self.endpoint.clone()),
+            ("AWS_REGION", "us-east-1".to_owned()),
+            ("AWS_DEFAULT_REGION", "us-east-1".to_owned()),
+            ("AWS_ACCESS_KEY_ID", "a".to_owned()),
+            ("AWS_SECRET_ACCESS_KEY", "b".to_owned()),
+        ]
+    }
+
+    async fn open_rows(&self) -> f64 {
+        self.scalar("SELECT COUNT(*)::float8 FROM outbox_events WHERE processed_on IS NULL").await
+    }
+
+    async fn scalar<T>(&self, query: &'static str) -> T
+    where
+        T: for<'r> sqlx::Decode<'r, sqlx::Postgres> + sqlx::Type<sqlx::Postgres> + Send + Unpin,
+    {
+        sqlx::query_scalar(query).fetch_one(&self.pool).await.unwrap()
+    }
+}
+
+/// Runs a publisher to its end: its report, and the most memory that it had.
+async fn watched(mut command: Command) -> (Value, f64) {
+    let mut publisher = command.stdout(Stdio::piped()).kill_on_drop(true).spawn().unwrap();
+    let status = format!("/proc/{}/status", publisher.id().unwrap());
+    let mut peak_rss_mb = 0.0_f64;
+    let ended = loop {
+        if let Ok(Some(ended)) = publisher.try_wait() {
+            break ended;
+        }
+        peak_rss_mb = peak_rss_mb.max(high_water_mb(&status));
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    };
+    let mut report = String::new();
+    publisher.stdout.take().unwrap().read_to_string(&mut report).await.unwrap();
+    assert!(ended.success(), "the publisher fails: {report}");
+    (serde_json::from_str(&report).unwrap(), peak_rss_mb)
+}
+
+/// `VmHWM`, which Linux alone tells; elsewhere 0.
+fn high_water_mb(status: &str) -> f64 {
+    let status = std::fs::read_to_string(status).unwrap_or_default();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
+    line.and_then(|line| line.trim().trim_end_matches("kB").trim().parse::<f64>().ok()).unwrap_or_default() / 1024.0
+}

@@ -1,0 +1,59 @@
+//! `make bench`: what it costs, measured on the parts that ship. A table for people, JSON under `target/bench/`.
+//!
+//! Machines differ, so a case is judged by a ratio of the same run, or not at all. The cases are
+//! numbered as in docs/performance.md.
+
+#![expect(clippy::unwrap_used, reason = "a case that cannot go on fails")]
+
+mod backlog;
+mod drain;
+mod invoke;
+mod start;
+mod table;
+mod visible;
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::Instant;
+
+use local::config::target_folder;
+
+#[tokio::main]
+async fn main() -> ExitCode {
+    let arguments: Vec<String> = std::env::args().collect();
+    let only = arguments.iter().position(|argument| argument == "--only").and_then(|at| arguments.get(at + 1));
+    let wanted = |case: &str| only.is_none_or(|only| only.split(',').any(|name| name == case));
+    let mut rows = Vec::new();
+    if wanted("B1") {
+        rows.extend(drain::all().await);
+    }
+    if wanted("B5") {
+        for latency_ms in [0, 15] {
+            rows.push(visible::edit_to_visible(latency_ms, 300).await);
+        }
+    }
+    if wanted("B7") {
+        rows.push(invoke::duplicate_invokes(5_000).await);
+        rows.push(invoke::fresh_invokes(2_000).await);
+    }
+    if wanted("B8") {
+        rows.push(start::up_to_ready(5).await);
+    }
+    table::tell(&rows)
+}
+
+pub(crate) fn millis(since: Instant) -> f64 {
+    since.elapsed().as_secs_f64() * 1_000.0
+}
+
+/// A program that `cargo build --bins` or `cargo bench` has left, the newest of them.
+pub(crate) fn program(name: &str) -> PathBuf {
+    let built = ["release", "debug"].map(|profile| target_folder().join(profile).join(name));
+    let newest =
+        built.into_iter().filter(|path| path.exists()).max_by_key(|path| path.metadata().unwrap().modified().unwrap());
+    newest.unwrap_or_else(|| panic!("{name} is missing: run `cargo build --workspace --bins`"))
+}
+
+pub(crate) fn free_port() -> u16 {
+    std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
+}
