@@ -17,7 +17,7 @@ fn updated() -> (String, u16) {
 }
 
 /// Somebody's schedule under our name.
-fn by_hand(cron: &str) -> Value {
+pub(crate) fn by_hand(cron: &str) -> Value {
     json!({
         "GroupName": GROUP, "ScheduleExpression": cron, "FlexibleTimeWindow": {"Mode": "OFF"},
         "Target": {

@@ -2,11 +2,15 @@
 
 use std::time::{Duration, Instant};
 
+#[cfg(debug_assertions)]
+use reqwest::Method;
 use serde_json::json;
 use sqlx::PgPool;
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 
+#[cfg(debug_assertions)]
+use crate::converging::by_hand;
 use crate::world::{World, name};
 
 /// A daemon in the background, and what ends it.
@@ -17,7 +21,10 @@ struct Daemon {
 
 impl Daemon {
     async fn start(world: &World) -> Daemon {
-        let publisher = world.publisher().await;
+        Daemon::of(world.publisher().await)
+    }
+
+    fn of(publisher: publisher::Publisher) -> Daemon {
         let (stop, stopped) = oneshot::channel::<()>();
         let running = tokio::spawn(async move { publisher.listen(None, async { drop(stopped.await) }).await });
         Daemon { stop, running }
@@ -118,5 +125,43 @@ async fn a_daemon_told_to_stop_settles_what_it_has_begun() {
     world.front.release();
     stopping.await.unwrap();
     assert_eq!(world.publication(workflow).await.sync, "synced");
+    world.assert_settled().await;
+}
+
+#[cfg(debug_assertions)]
+#[tokio::test]
+async fn a_daemon_renews_the_lease_of_what_takes_long_and_may_go_on_calling() {
+    let world = World::new().await;
+    let workflow = world.create("0 9 * * *", "UTC").await;
+    world.meddle(Method::POST, workflow, by_hand("cron(0 1 * * ? *)")).await;
+    world.front.hold(&name(workflow));
+    let stopwatch = publisher::Stopwatch::held();
+    let daemon = Daemon::of(world.publisher_by(&stopwatch).await);
+    world.front.arrival(&name(workflow)).await;
+
+    // Both clocks of the lease are near its end when it is time to renew.
+    world.skip(Duration::from_secs(45)).await;
+    stopwatch.advance(Duration::from_secs(45));
+    tokio::time::pause();
+    tokio::time::advance(Duration::from_secs(20)).await;
+    tokio::time::resume();
+    let left = "SELECT EXTRACT(EPOCH FROM lease_until - cronbox_now())::float8 FROM publications";
+    let renewed = async {
+        while sqlx::query_scalar::<_, f64>(left).fetch_one(&world.pool).await.unwrap() < 50.0 {
+            tokio::task::yield_now().await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(10), renewed).await.expect("the lease is renewed");
+
+    // Past the first lease's end nobody takes over, and the update that follows is still signed.
+    world.skip(Duration::from_secs(65)).await;
+    stopwatch.advance(Duration::from_secs(20));
+    assert_eq!(world.publish().await.created, 0);
+    world.front.release();
+    until_visible(&world, 2).await;
+    daemon.stop().await;
+    let publication = world.publication(workflow).await;
+    assert_eq!((publication.epoch, publication.sync.as_str()), (1, "synced"));
+    assert_eq!(world.expression(workflow).await.as_deref(), Some("cron(0 9 * * ? *)"));
     world.assert_settled().await;
 }

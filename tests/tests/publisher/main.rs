@@ -20,4 +20,5 @@ mod process;
 mod sharing;
 mod storm;
 mod sweep;
+mod unanswered;
 mod world;

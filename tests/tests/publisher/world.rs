@@ -7,6 +7,8 @@ use std::time::{Duration, Instant};
 use aws_sdk_scheduler::Client;
 use aws_sdk_scheduler::config::timeout::TimeoutConfig;
 use chrono::{DateTime, Utc};
+#[cfg(debug_assertions)]
+use futures::FutureExt;
 use local::stand_in::{Options, Served, StandIn};
 use publisher::{Config, Publisher, Report};
 use reqwest::{Method, RequestBuilder};
@@ -112,11 +114,30 @@ impl World {
     }
 
     pub(crate) async fn publisher_with(&self, config: Config) -> Publisher {
-        let client = publisher::scheduler_client(Some(&self.endpoint)).await;
-        // A call that a story holds must not run out of time on a busy machine.
-        let patient = TimeoutConfig::builder().operation_timeout(PATIENCE).operation_attempt_timeout(PATIENCE).build();
-        let client = Client::from_conf(client.config().to_builder().timeout_config(patient).build());
+        let client = self.patient_client().await;
         self.publisher_speaking_through(client, config)
+    }
+
+    /// A publisher whose clock of leases a test moves.
+    #[cfg(debug_assertions)]
+    pub(crate) async fn publisher_by(&self, stopwatch: &publisher::Stopwatch) -> Publisher {
+        let at = std::sync::Arc::new(|_| std::future::ready(()).boxed());
+        let hook = publisher::Hook { at, stopwatch: stopwatch.clone(), seed: 0 };
+        let pool = crate::database::pool(&self.dsn);
+        Publisher::hooked(self.config(), pool, self.patient_client().await, self.clock.clone(), hook)
+    }
+
+    /// A publisher that reaches the database by another way.
+    pub(crate) async fn publisher_by_way_of(&self, dsn: &str) -> Publisher {
+        let client = self.patient_client().await;
+        Publisher::new(self.config(), crate::database::pool(dsn), client, self.clock.clone())
+    }
+
+    /// A call that a story holds must not run out of time on a busy machine.
+    async fn patient_client(&self) -> Client {
+        let client = publisher::scheduler_client(Some(&self.endpoint)).await;
+        let patient = TimeoutConfig::builder().operation_timeout(PATIENCE).operation_attempt_timeout(PATIENCE).build();
+        Client::from_conf(client.config().to_builder().timeout_config(patient).build())
     }
 
     /// A publisher with the timeouts that it ships with.
