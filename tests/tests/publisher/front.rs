@@ -53,7 +53,6 @@ struct Parts {
     held: Mutex<HashSet<String>>,
     arrived: watch::Sender<HashSet<String>>,
     release: Semaphore,
-    is_away: AtomicBool,
     tide: Tide,
 }
 
@@ -76,7 +75,6 @@ impl Front {
             held: Mutex::default(),
             arrived: watch::channel(HashSet::new()).0,
             release: Semaphore::new(0),
-            is_away: AtomicBool::new(false),
             tide: Tide { is_out: AtomicBool::new(false), waiting: watch::channel(0).0, turns: Semaphore::new(0) },
         }));
         let listener = app::listen("127.0.0.1:0".parse().unwrap()).unwrap();
@@ -120,11 +118,6 @@ impl Front {
         self.0.release.add_permits(1);
     }
 
-    /// Whether EventBridge is away: whatever is asked, there is nobody.
-    pub(crate) fn away(&self, is_away: bool) {
-        self.0.is_away.store(is_away, Ordering::SeqCst);
-    }
-
     /// Keeps every call waiting from now on.
     pub(crate) fn hold_all(&self) {
         self.0.tide.is_out.store(true, Ordering::SeqCst);
@@ -162,9 +155,6 @@ async fn pass(State(front): State<Front>, request: Request) -> Response {
     let url = format!("{}{}", front.0.beyond, request.uri());
     let signature = request.headers().get("authorization").cloned();
     let body = to_bytes(request.into_body(), 1 << 20).await.unwrap();
-    if front.0.is_away.load(Ordering::SeqCst) {
-        return StatusCode::SERVICE_UNAVAILABLE.into_response();
-    }
     let is_held = front.0.held.lock().unwrap().remove(&name);
     if is_held {
         front.0.arrived.send_if_modified(|arrived| arrived.insert(name.clone()));

@@ -2,7 +2,6 @@
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-mod chaos;
 mod converging;
 // No release has points at which it dies.
 #[cfg(debug_assertions)]

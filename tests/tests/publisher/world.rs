@@ -76,13 +76,8 @@ impl World {
 
     /// A world whose EventBridge is at `beyond`.
     pub(crate) async fn before(beyond: &str, served: Option<Served>, clock: Clock) -> World {
-        let (pool, dsn) = crate::database::fresh().await;
-        World::on(pool, dsn, beyond, served, clock).await
-    }
-
-    /// A world on a database of the story's own.
-    pub(crate) async fn on(pool: PgPool, dsn: String, beyond: &str, served: Option<Served>, clock: Clock) -> World {
         let (front, endpoint) = Front::before(beyond).await;
+        let (pool, dsn) = crate::database::fresh().await;
         let team = sqlx::query_scalar::<_, i64>(
             "INSERT INTO teams (name, signing_secret, created_on) VALUES ('t', 's', cronbox_now()) RETURNING id",
         );
@@ -163,13 +158,6 @@ impl World {
             command.env("FAULT", fault);
         }
         command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
-    }
-
-    /// A real daemon that takes its time, so that a story can meet it in the middle.
-    pub(crate) fn slow_daemon(&self) -> Child {
-        let mut command = self.command();
-        command.args(["--listen"]).envs([("API_CONCURRENCY", "2"), ("BATCH_SIZE", "4")]);
-        command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap()
     }
 
     /// A real publisher process that Lambda's runtime API at `runtime` invokes.
