@@ -169,12 +169,14 @@ async fn an_edit_published_during_the_comparison_is_not_taken_for_drift() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_was_given_up_is_not_tried_again_by_each_sweep() {
     let world = World::new().await;
-    let workflow = world.create("0 9 * * *", "UTC").await;
-    world.front.always(&name(workflow), Some(INVALID));
+    let workflow = world.in_step(1).await[0];
+    world.front.next(&name(workflow), [INVALID]);
+    world.patch(workflow, json!({"cron_schedule": "30 17 * * *"})).await;
     world.publish().await;
-    world.skip(SETTLED).await;
-    assert_eq!(world.sweep().await.drift(), 0);
-    world.front.take_calls();
+    world.skip(SETTLED * 2).await;
+    let found = world.sweep().await;
+    assert_eq!((found.skipped, found.drift()), (1, 0), "{found:?}");
+    world.calls();
     world.publish().await;
     assert!(world.calls().is_empty());
     assert_eq!(world.publication(workflow).await.sync, "failed");
