@@ -1,0 +1,24 @@
+output "runner_lambda_arn" {
+  description = "What every schedule invokes."
+  value       = module.cron.runner_lambda_arn
+}
+
+output "publisher_lambda_arn" {
+  description = "The publisher."
+  value       = module.cron.publisher_lambda_arn
+}
+
+output "scheduler_role_arn" {
+  description = "In which EventBridge Scheduler invokes the runner."
+  value       = module.cron.scheduler_role_arn
+}
+
+output "schedule_group_name" {
+  description = "Where the schedules live."
+  value       = module.cron.schedule_group_name
+}
+
+output "dead_letter_queue_urls" {
+  description = "For `cronbox dlq --queue URL`: schedules, runner, publisher."
+  value       = module.cron.dead_letter_queue_urls
+}

@@ -1,0 +1,107 @@
+# What this environment is told; see the module for what each means and what is refused.
+
+variable "env" {
+  description = "The environment's name."
+  type        = string
+}
+
+variable "region" {
+  description = "The region of AWS."
+  type        = string
+}
+
+variable "vpc_id" {
+  description = "The VPC from which the database and the app can be reached."
+  type        = string
+}
+
+variable "subnet_ids" {
+  description = "Private subnets for both Lambdas."
+  type        = list(string)
+}
+
+variable "database_security_group_id" {
+  description = "The database's security group."
+  type        = string
+}
+
+variable "create_vpc_endpoints" {
+  description = "Make interface endpoints; needed in subnets without NAT."
+  type        = bool
+  default     = false
+}
+
+variable "database_secret_arn" {
+  description = "The database secret's ARN."
+  type        = string
+}
+
+variable "scheduler_key_secret_arn" {
+  description = "The scheduler key secret's ARN."
+  type        = string
+}
+
+variable "secrets_kms_key_arn" {
+  description = "The customer-managed key of both secrets, if there is one."
+  type        = string
+  default     = null
+}
+
+variable "app_base_url" {
+  description = "The app's address, without /api/v1."
+  type        = string
+}
+
+variable "publisher_zip" {
+  description = "Path of publisher.zip; null = where `make lambdas` leaves it."
+  type        = string
+  default     = null
+}
+
+variable "runner_zip" {
+  description = "Path of runner.zip; null = where `make lambdas` leaves it."
+  type        = string
+  default     = null
+}
+
+variable "architecture" {
+  description = "What the zips were built for."
+  type        = string
+  default     = "x86_64"
+}
+
+variable "publisher" {
+  description = "How the publisher works; an absent field takes the module's default."
+  type = object({
+    batch_size           = optional(number)
+    max_attempts         = optional(number)
+    api_concurrency      = optional(number)
+    api_tps              = optional(number)
+    reserved_concurrency = optional(number)
+  })
+  default = {}
+}
+
+variable "runner_reserved_concurrency" {
+  description = "Runners at once."
+  type        = number
+  default     = 20
+}
+
+variable "alarm_topic_arns" {
+  description = "SNS topics that hear the alarms."
+  type        = list(string)
+  default     = []
+}
+
+variable "runbook_url" {
+  description = "Where docs/operations.md can be read."
+  type        = string
+  default     = "docs/operations.md"
+}
+
+variable "endpoint_url" {
+  description = "An emulator's address; null = AWS."
+  type        = string
+  default     = null
+}

@@ -1,0 +1,276 @@
+# Every alarm, by the step that it watches. Its description links to the paragraph of
+# docs/operations.md with the same name: cause, check, fix.
+
+locals {
+  publisher_function = { FunctionName = aws_lambda_function.publisher.function_name }
+  runner_function    = { FunctionName = aws_lambda_function.runner.function_name }
+  schedule_group     = { ScheduleGroup = aws_scheduler_schedule_group.this.name }
+  publisher_metrics  = { Env = var.env }
+
+  # Of each: what it means, where the number is, and from which value on. `over` is in minutes; a
+  # missing number is health unless the alarm says otherwise.
+  alarms = merge(
+    {
+      # Step 3: the heartbeat. Not the publisher's throttles: a long drain makes those in health.
+      publisher-heartbeat = {
+        says      = "The publisher has not run for five minutes: edits do not reach EventBridge."
+        namespace = "AWS/Lambda"
+        metric    = "Invocations"
+        where     = local.publisher_function
+        statistic = "Sum"
+        is        = "LessThanThreshold"
+        value     = 1
+        over      = 5
+        of        = 1
+        missing   = "breaching"
+      }
+      publisher-errors = {
+        says      = "Ticks of the publisher fail."
+        namespace = "AWS/Lambda"
+        metric    = "Errors"
+        where     = local.publisher_function
+        statistic = "Sum"
+        value     = 1
+        over      = 1
+        of        = 3
+      }
+      publisher-duration = {
+        says      = "The publisher works close to its 50 s: the backlog grows faster than it drains."
+        namespace = "AWS/Lambda"
+        metric    = "Duration"
+        where     = local.publisher_function
+        statistic = "p99"
+        value     = 45000
+        over      = 1
+        of        = 10
+      }
+      publisher-events-dropped = {
+        says      = "Lambda gave up ticks before the publisher saw them."
+        namespace = "AWS/Lambda"
+        metric    = "AsyncEventsDropped"
+        # Ticks that wait behind a long drain are dropped in health; five in a row are not.
+        where     = local.publisher_function
+        statistic = "Sum"
+        value     = 1
+        over      = 1
+        of        = 5
+      }
+      publisher-dead-letters-undelivered = {
+        says      = "Lambda could not write to the publisher's dead-letter queue."
+        namespace = "AWS/Lambda"
+        metric    = "DestinationDeliveryFailures"
+        where     = local.publisher_function
+        statistic = "Sum"
+        value     = 1
+        over      = 5
+        of        = 1
+      }
+      outbox-lag = {
+        says      = "The oldest unpublished edit is too old."
+        namespace = "cronbox"
+        metric    = "OutboxLagSeconds"
+        where     = local.publisher_metrics
+        statistic = "Maximum"
+        value     = var.outbox_lag_alarm_secs
+        over      = 1
+        of        = 3
+      }
+      outbox-failed = {
+        says      = "EventBridge refuses a workflow's schedule; it waits for an edit or a retry."
+        namespace = "cronbox"
+        metric    = "OutboxFailedRows"
+        where     = local.publisher_metrics
+        statistic = "Maximum"
+        value     = 1
+        over      = 1
+        of        = 1
+      }
+      drift = {
+        says      = "Schedules in EventBridge are not what the database says, and are not repaired."
+        namespace = "cronbox"
+        metric    = "DriftCount"
+        # A sweep repairs what it finds; what the next one, 15 minutes later, still finds stays.
+        where     = local.publisher_metrics
+        statistic = "Maximum"
+        value     = 1
+        over      = 15
+        of        = 2
+      }
+
+      # Step 5: EventBridge Scheduler fires.
+      target-errors = {
+        says      = "EventBridge cannot invoke the runner."
+        namespace = "AWS/Scheduler"
+        metric    = "TargetErrorCount"
+        where     = local.schedule_group
+        statistic = "Sum"
+        value     = 1
+        over      = 1
+        of        = 1
+      }
+      invocations-dropped = {
+        says      = "EventBridge gave up fires."
+        namespace = "AWS/Scheduler"
+        metric    = "InvocationDroppedCount"
+        where     = local.schedule_group
+        statistic = "Sum"
+        value     = 1
+        over      = 1
+        of        = 1
+      }
+      invocations-throttled = {
+        says      = "More fires in a second than the account's quota allows: they come late."
+        namespace = "AWS/Scheduler"
+        metric    = "InvocationThrottleCount"
+        where     = local.schedule_group
+        statistic = "Sum"
+        value     = 1
+        over      = 1
+        of        = 1
+      }
+      dead-letters-undelivered = {
+        says      = "EventBridge could not write to the schedules' dead-letter queue: fires are lost there."
+        namespace = "AWS/Scheduler"
+        metric    = "InvocationsFailedToBeSentToDeadLetterCount"
+        where     = local.schedule_group
+        statistic = "Sum"
+        value     = 1
+        over      = 1
+        of        = 1
+      }
+
+      # Step 6: the runner delivers.
+      runner-errors = {
+        says      = "Deliveries fail; Lambda tries twice more, then they are dead letters."
+        namespace = "AWS/Lambda"
+        metric    = "Errors"
+        where     = local.runner_function
+        statistic = "Sum"
+        value     = 1
+        over      = 1
+        of        = 3
+      }
+      runner-not-accepted = {
+        says      = "The app answers fires with something other than 200 and 202."
+        namespace = aws_cloudwatch_log_metric_filter.runner_not_accepted.metric_transformation[0].namespace
+        metric    = aws_cloudwatch_log_metric_filter.runner_not_accepted.metric_transformation[0].name
+        where     = {}
+        statistic = "Sum"
+        value     = 1
+        over      = 5
+        of        = 1
+      }
+      runner-throttles = {
+        says      = "More fires than runners: they wait in Lambda's queue."
+        namespace = "AWS/Lambda"
+        metric    = "Throttles"
+        where     = local.runner_function
+        statistic = "Sum"
+        value     = 1
+        over      = 1
+        of        = 5
+      }
+      runner-event-age = {
+        says      = "Fires wait in Lambda's queue for longer than the ledger's grace."
+        namespace = "AWS/Lambda"
+        metric    = "AsyncEventAge"
+        where     = local.runner_function
+        statistic = "Maximum"
+        value     = 180000
+        over      = 1
+        of        = 1
+      }
+      runner-events-dropped = {
+        says      = "Lambda gave up fires; they are in the runner's dead-letter queue."
+        namespace = "AWS/Lambda"
+        metric    = "AsyncEventsDropped"
+        where     = local.runner_function
+        statistic = "Sum"
+        value     = 1
+        over      = 1
+        of        = 1
+      }
+      runner-dead-letters-undelivered = {
+        says      = "Lambda could not write to the runner's dead-letter queue: fires are lost there."
+        namespace = "AWS/Lambda"
+        metric    = "DestinationDeliveryFailures"
+        where     = local.runner_function
+        statistic = "Sum"
+        value     = 1
+        over      = 1
+        of        = 1
+      }
+      runner-duration = {
+        says      = "Deliveries take almost all the time that they have (12 s)."
+        namespace = "AWS/Lambda"
+        metric    = "Duration"
+        where     = local.runner_function
+        statistic = "p99"
+        value     = 10000
+        over      = 5
+        of        = 3
+      }
+    },
+    {
+      for name, queue in aws_sqs_queue.dead_letters : "${name}-dead-letters" => {
+        says      = "The dead-letter queue of ${name} is not empty: see `cronbox dlq ls`."
+        namespace = "AWS/SQS"
+        metric    = "ApproximateNumberOfMessagesVisible"
+        where     = { QueueName = queue.name }
+        statistic = "Maximum"
+        value     = 1
+        over      = 1
+        of        = 1
+      }
+    },
+    {
+      for name, queue in aws_sqs_queue.dead_letters : "${name}-dead-letters-age" => {
+        # SQS forgets after 14 days.
+        says      = "A dead letter of ${name} has waited for ten days; SQS forgets it after 14."
+        namespace = "AWS/SQS"
+        metric    = "ApproximateAgeOfOldestMessage"
+        where     = { QueueName = queue.name }
+        statistic = "Maximum"
+        value     = 864000
+        over      = 60
+        of        = 1
+      }
+    },
+  )
+}
+
+resource "aws_cloudwatch_metric_alarm" "this" {
+  for_each = local.alarms
+
+  alarm_name        = "${local.name}-${each.key}"
+  alarm_description = "${each.value.says} ${var.runbook_url}#${each.key}"
+
+  namespace           = each.value.namespace
+  metric_name         = each.value.metric
+  dimensions          = each.value.where
+  statistic           = startswith(each.value.statistic, "p") ? null : each.value.statistic
+  extended_statistic  = startswith(each.value.statistic, "p") ? each.value.statistic : null
+  comparison_operator = try(each.value.is, "GreaterThanOrEqualToThreshold")
+  threshold           = each.value.value
+  period              = each.value.over * 60
+  evaluation_periods  = each.value.of
+  treat_missing_data  = try(each.value.missing, "notBreaching")
+
+  alarm_actions = var.alarm_topic_arns
+  ok_actions    = var.alarm_topic_arns
+}
+
+# The runner writes one line for each delivery; status 0 means that nobody answered.
+resource "aws_cloudwatch_log_metric_filter" "runner_not_accepted" {
+  name           = "${local.name}-runner-not-accepted"
+  log_group_name = aws_cloudwatch_log_group.runner.name
+  # 410 is an answer of the app too: the schedule of a deleted workflow, which it takes away.
+  pattern = "{ ($.fields.step = 6) && ($.fields.status != 200) && ($.fields.status != 202) && ($.fields.status != 410) }"
+
+  metric_transformation {
+    name          = "RunnerNotAccepted"
+    namespace     = "cronbox/${var.env}"
+    value         = "1"
+    default_value = "0"
+  }
+}

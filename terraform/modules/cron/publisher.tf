@@ -1,0 +1,156 @@
+# Steps 3 and 4: the publisher, a Lambda that a rule invokes every minute.
+
+resource "aws_cloudwatch_log_group" "publisher" {
+  name              = "/aws/lambda/${local.name}-publisher"
+  retention_in_days = var.log_retention_days
+  kms_key_id        = var.logs_kms_key_arn
+}
+
+resource "aws_lambda_function" "publisher" {
+  function_name    = "${local.name}-publisher"
+  description      = "Drains cronbox's outbox into EventBridge Scheduler."
+  role             = aws_iam_role.publisher.arn
+  filename         = var.publisher_zip
+  source_code_hash = filebase64sha256(var.publisher_zip)
+  runtime          = "provided.al2023"
+  handler          = "bootstrap"
+  architectures    = [var.architecture]
+  # It uses 20 MB; Lambda gives CPU by memory, and TLS wants some.
+  memory_size = 256
+  # Under the tick's minute, so that two ticks overlap only when one is late.
+  timeout                        = 50
+  reserved_concurrent_executions = var.publisher.reserved_concurrency
+
+  environment {
+    variables = merge(local.emulator, {
+      ENV                = var.env
+      DB_SECRET_ARN      = var.database_secret_arn
+      RUNNER_LAMBDA_ARN  = aws_lambda_function.runner.arn
+      SCHEDULER_ROLE_ARN = aws_iam_role.scheduler.arn
+      SCHEDULE_GROUP     = aws_scheduler_schedule_group.this.name
+      SCHEDULE_DLQ_ARN   = aws_sqs_queue.dead_letters["schedules"].arn
+      BATCH_SIZE         = tostring(var.publisher.batch_size)
+      MAX_ATTEMPTS       = tostring(var.publisher.max_attempts)
+      API_CONCURRENCY    = tostring(var.publisher.api_concurrency)
+      API_TPS            = tostring(var.publisher.api_tps)
+    })
+  }
+
+  vpc_config {
+    subnet_ids         = var.subnet_ids
+    security_group_ids = [aws_security_group.publisher.id]
+  }
+
+  logging_config {
+    log_format = "JSON"
+    log_group  = aws_cloudwatch_log_group.publisher.name
+  }
+
+  tracing_config {
+    mode = "PassThrough"
+  }
+
+  # A permission that comes late is an error in the first minute.
+  depends_on = [aws_iam_role_policy.publisher]
+}
+
+# A tick that fails is not repeated: the next one does its work. One that waits a minute is out of date.
+resource "aws_lambda_function_event_invoke_config" "publisher" {
+  function_name                = aws_lambda_function.publisher.function_name
+  maximum_event_age_in_seconds = 60
+  maximum_retry_attempts       = 0
+
+  destination_config {
+    on_failure {
+      destination = aws_sqs_queue.dead_letters["publisher"].arn
+    }
+  }
+}
+
+resource "aws_iam_role" "publisher" {
+  name               = "${local.name}-publisher"
+  description        = "What cronbox's publisher may do."
+  assume_role_policy = data.aws_iam_policy_document.lambda_trust.json
+}
+
+resource "aws_iam_role_policy" "publisher" {
+  name   = "publisher"
+  role   = aws_iam_role.publisher.id
+  policy = data.aws_iam_policy_document.publisher.json
+}
+
+data "aws_iam_policy_document" "publisher" {
+  statement {
+    sid = "Schedules"
+    actions = [
+      "scheduler:CreateSchedule",
+      "scheduler:DeleteSchedule",
+      "scheduler:GetSchedule",
+      "scheduler:UpdateSchedule",
+    ]
+    resources = [local.schedule_arns]
+  }
+
+  statement {
+    # IAM has no resource level for it.
+    sid       = "ListSchedules"
+    actions   = ["scheduler:ListSchedules"]
+    resources = ["*"]
+  }
+
+  statement {
+    sid       = "PassTheSchedulesRole"
+    actions   = ["iam:PassRole"]
+    resources = [aws_iam_role.scheduler.arn]
+
+    condition {
+      test     = "StringEquals"
+      variable = "iam:PassedToService"
+      values   = ["scheduler.amazonaws.com"]
+    }
+  }
+
+  statement {
+    sid       = "DatabaseSecret"
+    actions   = ["secretsmanager:GetSecretValue"]
+    resources = [var.database_secret_arn]
+  }
+
+  dynamic "statement" {
+    for_each = var.secrets_kms_key_arn[*]
+
+    content {
+      sid       = "DecryptSecret"
+      actions   = ["kms:Decrypt"]
+      resources = [statement.value]
+
+      condition {
+        test     = "StringEquals"
+        variable = "kms:ViaService"
+        values   = ["secretsmanager.${local.region}.amazonaws.com"]
+      }
+    }
+  }
+
+  statement {
+    sid       = "Logs"
+    actions   = ["logs:CreateLogStream", "logs:PutLogEvents"]
+    resources = ["${aws_cloudwatch_log_group.publisher.arn}:*"]
+  }
+
+  statement {
+    sid       = "DeadLetters"
+    actions   = ["sqs:SendMessage"]
+    resources = [aws_sqs_queue.dead_letters["publisher"].arn]
+  }
+
+  dynamic "statement" {
+    for_each = local.network_interface_statements
+
+    content {
+      sid       = statement.key
+      actions   = statement.value
+      resources = ["*"]
+    }
+  }
+}

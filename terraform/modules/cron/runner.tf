@@ -1,0 +1,118 @@
+# Step 6: the runner, a Lambda that every schedule invokes.
+
+resource "aws_cloudwatch_log_group" "runner" {
+  name              = "/aws/lambda/${local.name}-runner"
+  retention_in_days = var.log_retention_days
+  kms_key_id        = var.logs_kms_key_arn
+}
+
+resource "aws_lambda_function" "runner" {
+  function_name    = "${local.name}-runner"
+  description      = "Delivers a fire of EventBridge Scheduler to cronbox's app."
+  role             = aws_iam_role.runner.arn
+  filename         = var.runner_zip
+  source_code_hash = filebase64sha256(var.runner_zip)
+  runtime          = "provided.al2023"
+  handler          = "bootstrap"
+  architectures    = [var.architecture]
+  # The least; it waits for one HTTP answer.
+  memory_size = 128
+  # It gives up by itself after 12 s.
+  timeout                        = 15
+  reserved_concurrent_executions = var.runner_reserved_concurrency
+
+  environment {
+    variables = merge(local.emulator, {
+      APP_BASE_URL                 = var.app_base_url
+      SCHEDULER_API_KEY_SECRET_ARN = var.scheduler_key_secret_arn
+    })
+  }
+
+  vpc_config {
+    subnet_ids         = var.subnet_ids
+    security_group_ids = [aws_security_group.runner.id]
+  }
+
+  logging_config {
+    log_format = "JSON"
+    log_group  = aws_cloudwatch_log_group.runner.name
+  }
+
+  tracing_config {
+    mode = "PassThrough"
+  }
+
+  depends_on = [aws_iam_role_policy.runner]
+}
+
+# Lambda tries three times within four minutes, and up to an hour while it is throttled; then the
+# fire is a dead letter that `cronbox dlq redrive` delivers. The app tells late fires by their time.
+resource "aws_lambda_function_event_invoke_config" "runner" {
+  function_name                = aws_lambda_function.runner.function_name
+  maximum_event_age_in_seconds = 3600
+  maximum_retry_attempts       = 2
+
+  destination_config {
+    on_failure {
+      destination = aws_sqs_queue.dead_letters["runner"].arn
+    }
+  }
+}
+
+resource "aws_iam_role" "runner" {
+  name               = "${local.name}-runner"
+  description        = "What cronbox's runner may do; nothing on EventBridge Scheduler."
+  assume_role_policy = data.aws_iam_policy_document.lambda_trust.json
+}
+
+resource "aws_iam_role_policy" "runner" {
+  name   = "runner"
+  role   = aws_iam_role.runner.id
+  policy = data.aws_iam_policy_document.runner.json
+}
+
+data "aws_iam_policy_document" "runner" {
+  statement {
+    sid       = "SchedulerKey"
+    actions   = ["secretsmanager:GetSecretValue"]
+    resources = [var.scheduler_key_secret_arn]
+  }
+
+  dynamic "statement" {
+    for_each = var.secrets_kms_key_arn[*]
+
+    content {
+      sid       = "DecryptSecret"
+      actions   = ["kms:Decrypt"]
+      resources = [statement.value]
+
+      condition {
+        test     = "StringEquals"
+        variable = "kms:ViaService"
+        values   = ["secretsmanager.${local.region}.amazonaws.com"]
+      }
+    }
+  }
+
+  statement {
+    sid       = "Logs"
+    actions   = ["logs:CreateLogStream", "logs:PutLogEvents"]
+    resources = ["${aws_cloudwatch_log_group.runner.arn}:*"]
+  }
+
+  statement {
+    sid       = "DeadLetters"
+    actions   = ["sqs:SendMessage"]
+    resources = [aws_sqs_queue.dead_letters["runner"].arn]
+  }
+
+  dynamic "statement" {
+    for_each = local.network_interface_statements
+
+    content {
+      sid       = statement.key
+      actions   = statement.value
+      resources = ["*"]
+    }
+  }
+}

@@ -1,0 +1,227 @@
+# What one environment is told. Only the network, the two secrets, the app's address and the zips
+# have no default; everything else has one with its reason.
+
+variable "env" {
+  description = "The environment; part of every name and of every schedule's name (wf-<id>-<env>)."
+  type        = string
+
+  validation {
+    # A schedule's name has 64 characters: wf-, up to 19 digits, and this.
+    condition     = can(regex("^[a-z0-9-]{1,24}$", var.env))
+    error_message = "env must be 1 to 24 lower-case letters, digits or hyphens."
+  }
+}
+
+# Network
+
+variable "vpc_id" {
+  description = "The VPC from which the database and the app can be reached."
+  type        = string
+
+  validation {
+    condition     = startswith(var.vpc_id, "vpc-")
+    error_message = "vpc_id must be the id of a VPC (vpc-..)."
+  }
+}
+
+variable "subnet_ids" {
+  description = "Private subnets for both Lambdas, in at least two availability zones if there are two."
+  type        = list(string)
+
+  validation {
+    condition     = length(var.subnet_ids) > 0 && alltrue([for id in var.subnet_ids : startswith(id, "subnet-")])
+    error_message = "subnet_ids must name at least one subnet (subnet-..)."
+  }
+}
+
+variable "database_security_group_id" {
+  description = "The database's security group; the publisher is let in there."
+  type        = string
+
+  validation {
+    condition     = startswith(var.database_security_group_id, "sg-")
+    error_message = "database_security_group_id must be the id of a security group (sg-..)."
+  }
+}
+
+variable "database_port" {
+  description = "The database's port."
+  type        = number
+  default     = 5432
+
+  validation {
+    condition     = var.database_port > 0 && var.database_port < 65536
+    error_message = "database_port must be a port."
+  }
+}
+
+variable "create_vpc_endpoints" {
+  description = "Make interface endpoints for scheduler and secretsmanager; needed in subnets without NAT."
+  type        = bool
+  default     = false
+}
+
+variable "interface_endpoint_service_names" {
+  description = "Which services get an endpoint when create_vpc_endpoints is set."
+  type        = set(string)
+  default     = ["scheduler", "secretsmanager"]
+}
+
+# Secrets and the app
+
+variable "database_secret_arn" {
+  description = "Secrets Manager's ARN of the publisher's database secret: a DSN, or RDS's own JSON."
+  type        = string
+
+  validation {
+    condition     = can(regex("^arn:aws[a-z-]*:secretsmanager:", var.database_secret_arn))
+    error_message = "database_secret_arn must be an ARN of Secrets Manager; the secret itself never goes through Terraform."
+  }
+}
+
+variable "scheduler_key_secret_arn" {
+  description = "Secrets Manager's ARN of the scheduler key, as `app keys create --kind scheduler` printed it."
+  type        = string
+
+  validation {
+    condition     = can(regex("^arn:aws[a-z-]*:secretsmanager:", var.scheduler_key_secret_arn))
+    error_message = "scheduler_key_secret_arn must be an ARN of Secrets Manager; the key itself never goes through Terraform."
+  }
+}
+
+variable "secrets_kms_key_arn" {
+  description = "The customer-managed key of both secrets; null = AWS's own key, which needs no permission."
+  type        = string
+  default     = null
+
+  validation {
+    condition     = var.secrets_kms_key_arn == null || can(regex("^arn:aws[a-z-]*:kms:", var.secrets_kms_key_arn))
+    error_message = "secrets_kms_key_arn must be an ARN of KMS."
+  }
+}
+
+variable "app_base_url" {
+  description = "The app's address, without /api/v1; the runner posts there."
+  type        = string
+
+  validation {
+    condition     = can(regex("^https?://[^/]+", var.app_base_url))
+    error_message = "app_base_url must be http(s)://host."
+  }
+}
+
+# Lambdas
+
+variable "publisher_zip" {
+  description = "Path of publisher.zip, as `make lambdas` leaves it."
+  type        = string
+}
+
+variable "runner_zip" {
+  description = "Path of runner.zip, as `make lambdas` leaves it."
+  type        = string
+}
+
+variable "architecture" {
+  description = "What the zips were built for."
+  type        = string
+  default     = "x86_64"
+
+  validation {
+    condition     = contains(["x86_64", "arm64"], var.architecture)
+    error_message = "architecture must be x86_64 or arm64."
+  }
+}
+
+variable "publisher" {
+  description = "How the publisher works: workflows per claim, claims before a workflow is given up, calls in flight, calls a second for all publishers together."
+  type = object({
+    batch_size      = optional(number, 100)
+    max_attempts    = optional(number, 10)
+    api_concurrency = optional(number, 64)
+    # The account's smallest quota of UpdateSchedule is 250 a second; some is left to people.
+    api_tps = optional(number, 200)
+    # Two, so that a long drain does not keep the next tick waiting; more gain nothing, they share the rate.
+    reserved_concurrency = optional(number, 2)
+  })
+  default = {}
+
+  validation {
+    condition = (
+      var.publisher.batch_size >= 1 && var.publisher.batch_size <= 1000 &&
+      var.publisher.max_attempts >= 1 && var.publisher.max_attempts <= 1000 &&
+      var.publisher.api_concurrency >= 1 && var.publisher.api_concurrency <= 1000 &&
+      var.publisher.api_tps >= 1 && var.publisher.reserved_concurrency >= 1
+    )
+    error_message = "publisher: batch_size, max_attempts and api_concurrency are 1 to 1000, api_tps and reserved_concurrency at least 1."
+  }
+}
+
+variable "runner_reserved_concurrency" {
+  description = "Runners at once: the app's shield when many schedules share a minute. What does not fit waits in Lambda's queue."
+  type        = number
+  default     = 20
+
+  validation {
+    condition     = var.runner_reserved_concurrency >= 1
+    error_message = "runner_reserved_concurrency must be at least 1."
+  }
+}
+
+variable "log_retention_days" {
+  description = "How long CloudWatch keeps the logs."
+  type        = number
+  default     = 30
+
+  validation {
+    condition     = contains([1, 3, 5, 7, 14, 30, 60, 90, 120, 150, 180, 365, 400, 545, 731, 1096, 1827, 2192, 2557, 2922, 3288, 3653], var.log_retention_days)
+    error_message = "log_retention_days must be a number of days that CloudWatch Logs knows."
+  }
+}
+
+variable "logs_kms_key_arn" {
+  description = "A customer-managed key for the log groups; null = AWS's own."
+  type        = string
+  default     = null
+}
+
+# Scheduler
+
+variable "trust_schedule_group" {
+  description = "Trust EventBridge Scheduler only on behalf of our schedule group. Turn off (trust on the account alone) only where creates keep failing with `assume the role`."
+  type        = bool
+  default     = true
+}
+
+# Alarms
+
+variable "alarm_topic_arns" {
+  description = "SNS topics that alarms and their end are sent to; empty = alarms that nobody hears."
+  type        = list(string)
+  default     = []
+
+  validation {
+    condition     = alltrue([for arn in var.alarm_topic_arns : can(regex("^arn:aws[a-z-]*:sns:", arn))])
+    error_message = "alarm_topic_arns must be ARNs of SNS topics."
+  }
+}
+
+variable "runbook_url" {
+  description = "Where docs/operations.md can be read; every alarm's description links to its paragraph."
+  type        = string
+  default     = "docs/operations.md"
+}
+
+variable "outbox_lag_alarm_secs" {
+  description = "How old the oldest unpublished edit may be: five ticks."
+  type        = number
+  default     = 300
+}
+
+# Emulators
+
+variable "aws_endpoint_url" {
+  description = "An emulator's address for the Lambdas' own AWS calls; null = AWS."
+  type        = string
+  default     = null
+}
