@@ -167,7 +167,16 @@ impl Work<'_> {
         }
     }
 
-    /// What a fault means for this workflow (product.md, section 6, outcomes).
+    /// What a fault means for this workflow.
+    ///
+    /// | EventBridge | the attempt | the workflow |
+    /// |---|---|---|
+    /// | 429, 5xx, no answer, a conflict, a role not known yet | given back | backed off, never given up |
+    /// | denied, quota used up, group missing | given back | backed off; three in a row stop the drain |
+    /// | denied alone while others succeed | counts | given up |
+    /// | the schedule itself is refused | counts | given up at once |
+    /// | anything else | counts | backed off, given up at `MAX_ATTEMPTS` |
+    /// | not called: lease, deadline or drain at its end | given back | as due as it was |
     fn judge(&self, fault: Fault) -> Outcome {
         let class = match fault.kind {
             Kind::NotSent => return Outcome::NotCalled,

@@ -66,9 +66,12 @@ async fn a_refusal_of_what_was_edited_meanwhile_fails_nobody() {
     world.patch(workflow, json!({"cron_schedule": "0 10 * * *"})).await;
     world.front.release();
     world.front.hold(&name(workflow));
-    while world.publication(workflow).await.epoch < 2 {
-        tokio::task::yield_now().await;
-    }
+    let claimed_again = async {
+        while world.publication(workflow).await.epoch < 2 {
+            tokio::task::yield_now().await;
+        }
+    };
+    tokio::time::timeout(LEASE, claimed_again).await.expect("the newer edit is claimed");
 
     let publication = world.publication(workflow).await;
     assert_eq!((publication.sync.as_str(), publication.error_class), ("pending", None));
