@@ -1,7 +1,7 @@
 # Each line is a command that a person could type. `make up` and `make test` need nothing but Rust before them.
 VENV := $(or $(CARGO_TARGET_DIR),target)/venv
 
-.PHONY: setup up test ci lint sqlx sqlx-check bench lambdas openapi deny
+.PHONY: setup up test torture ci lint sqlx sqlx-check bench lambdas openapi deny
 
 setup: ## installs what is missing: Postgres 15 or later, Python tools in a venv
 	sh scripts/setup.sh "$(VENV)"
@@ -12,6 +12,9 @@ up: setup ## starts everything on this machine; Ctrl-C stops it (--bin, not -p: 
 test: setup ## proves it, on a Postgres of its own
 	cargo build --workspace --bins
 	cargo test --workspace
+
+torture: setup ## N seeded histories of edits, faults, kills and clock steps; N=1 SEED=7 replays one, with its trace if it is bad
+	cargo test -p tests --test torture -- --histories $(or $(N),500) --seed $(or $(SEED),1)$(if $(VARIANT), --variant $(VARIANT))
 
 lint:
 	cargo fmt --all --check

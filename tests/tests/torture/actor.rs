@@ -1,0 +1,92 @@
+//! An actor: a publisher or an editor, with connections of its own, that moves only when it is told to.
+
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::{Context, Poll, Wake, Waker};
+use std::time::Duration;
+
+use tokio::sync::Notify;
+
+use crate::ground::{Ground, Process};
+use crate::turnstile::Turnstile;
+
+/// Where an actor stands when it does not move.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Stand {
+    /// At one or more points of the turnstile.
+    AtPoints,
+    /// Another actor's open transaction holds what it wants.
+    AtLock,
+    /// Its work is done.
+    Ended,
+}
+
+/// What an actor is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Role {
+    Publisher,
+    Editor,
+}
+
+/// One process.
+pub(crate) struct Actor {
+    pub(crate) id: usize,
+    pub(crate) role: Role,
+    pub(crate) stand: Stand,
+    pub(crate) process: Process,
+    life: Pin<Box<dyn Future<Output = ()>>>,
+    bell: Arc<Bell>,
+}
+
+/// Rings when the actor could go on.
+#[derive(Default)]
+struct Bell {
+    has_rung: AtomicBool,
+    ringing: Notify,
+}
+
+impl Wake for Bell {
+    fn wake(self: Arc<Self>) {
+        self.has_rung.store(true, Ordering::Relaxed);
+        self.ringing.notify_one();
+    }
+}
+
+/// An answer of the database that takes longer may be a wait for a lock.
+const PATIENCE: Duration = Duration::from_millis(4);
+
+impl Actor {
+    pub(crate) fn new(id: usize, role: Role, process: Process, life: impl Future<Output = ()> + 'static) -> Actor {
+        Actor { id, role, stand: Stand::AtPoints, process, life: Box::pin(life), bell: Arc::default() }
+    }
+
+    /// Goes on until it stands again.
+    pub(crate) async fn go(&mut self, turnstile: &Turnstile, ground: &Ground) {
+        self.stand = self.next_stand(turnstile, ground).await;
+    }
+
+    async fn next_stand(&mut self, turnstile: &Turnstile, ground: &Ground) -> Stand {
+        let waker = Waker::from(Arc::clone(&self.bell));
+        loop {
+            turnstile.moves(self.id);
+            self.bell.has_rung.store(false, Ordering::Relaxed);
+            if let Poll::Ready(()) = self.life.as_mut().poll(&mut Context::from_waker(&waker)) {
+                return Stand::Ended;
+            }
+            if self.bell.has_rung.load(Ordering::Relaxed) {
+                tokio::task::yield_now().await;
+                continue;
+            }
+            // Nothing rang while it was polled, and it is at a point: all that is left to it waits there.
+            if !turnstile.points(self.id).is_empty() {
+                return Stand::AtPoints;
+            }
+            if tokio::time::timeout(PATIENCE, self.bell.ringing.notified()).await.is_err()
+                && ground.waits_for_lock(&self.process.name).await
+            {
+                return Stand::AtLock;
+            }
+        }
+    }
+}

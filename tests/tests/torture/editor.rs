@@ -1,0 +1,173 @@
+//! Editors: one edit each, by the app's own statements, with points between them.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use app::audit::Edit;
+use app::spec::{PatchKind, Spec, WorkflowBody, patched};
+use app::workflows::{self, State, Workflow};
+use schedule::{Clock, WorkflowId};
+use serde_json::{Value, json};
+use sqlx::{PgPool, Postgres, Transaction};
+
+use crate::dice::Dice;
+use crate::oracle::{CRONS, Committed, Oracle, TIMEZONES};
+use crate::turnstile::Turnstile;
+
+/// What an editor does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Verb {
+    Create,
+    Cron,
+    Timezone,
+    Pause,
+    Resume,
+    Clear,
+    Archive,
+    Delete,
+    /// The same cron again.
+    Nothing,
+    /// Three edits in a row.
+    Burst,
+    /// A fire of a workflow that is gone: the app asks for a repair.
+    Heal,
+}
+
+/// When the publisher is asked to look.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Emission {
+    /// In the transaction of the edit, as shipped.
+    Within,
+    /// After its commit, as most people write it first.
+    AfterCommit,
+}
+
+/// One who edits.
+#[derive(Clone)]
+pub(crate) struct Editor {
+    pub(crate) pool: PgPool,
+    pub(crate) team: i64,
+    pub(crate) clock: Clock,
+    pub(crate) dice: Dice,
+    pub(crate) turnstile: Turnstile,
+    pub(crate) oracle: Arc<Mutex<Oracle>>,
+    pub(crate) emission: Emission,
+}
+
+impl Editor {
+    /// Does it; a database that cuts the connection ends the edit, as a request that fails.
+    pub(crate) async fn edit(self, verb: Verb) {
+        let done = match verb {
+            Verb::Create => self.create().await,
+            Verb::Heal => self.heal().await,
+            Verb::Burst => {
+                let target = self.any();
+                self.change(target, Verb::Cron).await.ok();
+                self.change(target, Verb::Timezone).await.ok();
+                self.change(target, Verb::Cron).await
+            }
+            verb => self.change(self.any(), verb).await,
+        };
+        drop(done);
+    }
+
+    async fn create(&self) -> sqlx::Result<()> {
+        let cron = self.cron();
+        let (timezone, name) = (self.timezone(), format!("w{}", self.dice.between(0, u64::MAX)));
+        let body = json!({"name": name, "action": {"type": "log", "message": "m"}, "cron_schedule": cron, "timezone": timezone});
+        let body: WorkflowBody = serde_json::from_value(body).unwrap();
+        let spec = Spec::new(body, None, self.clock.now()).unwrap();
+        let mut tx = db::begin(&self.pool).await?;
+        self.turnstile.wait("E1").await;
+        let made = workflows::create(&mut tx, self.team, spec, &self.how()).await?;
+        self.finish(tx, &made, None).await
+    }
+
+    async fn change(&self, target: Option<i64>, verb: Verb) -> sqlx::Result<()> {
+        let Some(target) = target else { return Ok(()) };
+        let mut tx = db::begin(&self.pool).await?;
+        let Some(before) = workflows::lock(&mut tx, WorkflowId(target), None).await? else { return Ok(()) };
+        self.turnstile.wait("E1").await;
+        if verb == Verb::Delete {
+            workflows::erase(&mut tx, &before, &self.how()).await?;
+            return self.finish(tx, &before, Some("deleted")).await;
+        }
+        // An archived workflow is final.
+        if before.state == State::Archived {
+            return Ok(());
+        }
+        let next = self.changed(&before, verb);
+        workflows::save(&mut tx, &before, next.clone(), "update", &self.how()).await?;
+        self.finish(tx, &next, None).await
+    }
+
+    fn changed(&self, before: &Workflow, verb: Verb) -> Workflow {
+        let next = before.clone();
+        match verb {
+            Verb::Pause => Workflow { state: State::Paused, ..next },
+            Verb::Resume => Workflow { state: State::Active, ..next },
+            Verb::Archive => Workflow { state: State::Archived, ..next },
+            Verb::Timezone => self.patched(next, json!({"timezone": self.timezone()})),
+            Verb::Clear => self.patched(next, json!({"cron_schedule": null})),
+            Verb::Nothing => next,
+            _ => self.patched(next, json!({"cron_schedule": self.cron()})),
+        }
+    }
+
+    fn patched(&self, next: Workflow, fields: Value) -> Workflow {
+        let body = patched(&next.spec, fields.as_object().unwrap().clone(), PatchKind::Merge).unwrap();
+        let spec = Spec::new(body, Some(&next.spec.timing), self.clock.now()).unwrap();
+        Workflow { spec, ..next }
+    }
+
+    async fn heal(&self) -> sqlx::Result<()> {
+        let ever = self.oracle.lock().unwrap_or_else(PoisonError::into_inner).ever();
+        let Some(target) = self.dice.pick(&ever) else { return Ok(()) };
+        let mut tx = db::begin(&self.pool).await?;
+        app::outbox::heal_orphan(&mut tx, WorkflowId(*target), self.clock.now()).await?;
+        self.turnstile.wait("E2").await;
+        tx.commit().await
+    }
+
+    /// Commits, and tells the oracle in the same step.
+    async fn finish(
+        &self,
+        mut tx: Transaction<'static, Postgres>,
+        now: &Workflow,
+        state: Option<&'static str>,
+    ) -> sqlx::Result<()> {
+        let withheld = match self.emission {
+            Emission::Within => Vec::new(),
+            Emission::AfterCommit => crate::weaker::after_commit::withhold(&mut tx, now.id).await?,
+        };
+        self.turnstile.wait("E2").await;
+        tx.commit().await?;
+        let as_text = match now.state {
+            State::Active => "active",
+            State::Paused => "paused",
+            State::Archived => "archived",
+        };
+        let timing = &now.spec.timing;
+        let committed =
+            Committed { cron: timing.cron.clone(), timezone: timing.timezone.clone(), state: state.unwrap_or(as_text) };
+        self.oracle.lock().unwrap_or_else(PoisonError::into_inner).commit(now.id.0, committed);
+        self.turnstile.wait("E3").await;
+        crate::weaker::after_commit::emit(&self.pool, withheld).await
+    }
+
+    fn how(&self) -> Edit {
+        Edit { actor: "torture".to_owned(), now: self.clock.now(), traceparent: None }
+    }
+
+    fn any(&self) -> Option<i64> {
+        let alive = self.oracle.lock().unwrap_or_else(PoisonError::into_inner).alive();
+        self.dice.pick(&alive).copied()
+    }
+
+    fn cron(&self) -> &'static str {
+        self.dice.pick(&CRONS).map_or("0 9 * * *", |(cron, _)| cron)
+    }
+
+    fn timezone(&self) -> &'static str {
+        self.dice.pick(&TIMEZONES).copied().unwrap_or("UTC")
+    }
+}

@@ -1,0 +1,133 @@
+//! What the histories of one thread share: a database of their own, emptied before each.
+
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use chrono::{DateTime, Utc};
+use local::stack::Database;
+use sqlx::PgPool;
+
+/// A migrated database whose clock is set.
+pub(crate) struct Ground {
+    pub(crate) admin: PgPool,
+    pub(crate) team: i64,
+    dsn: String,
+    idle: Mutex<Vec<Process>>,
+    processes: AtomicUsize,
+    begun: AtomicUsize,
+}
+
+/// A process, as the database sees it: one connection, by its `application_name`.
+#[derive(Clone)]
+pub(crate) struct Process {
+    pub(crate) name: String,
+    pub(crate) pool: PgPool,
+}
+
+/// What the database of every history has: `cronbox_now()` shows what the history says.
+const CLOCK: &str = "
+    CREATE TABLE torture_clock (now timestamptz NOT NULL);
+    INSERT INTO torture_clock VALUES ('epoch');
+    CREATE OR REPLACE FUNCTION cronbox_now() RETURNS timestamptz
+        LANGUAGE sql STABLE PARALLEL SAFE AS 'SELECT now FROM torture_clock';
+";
+
+/// Not TRUNCATE, which takes longer than a short history; ids start at 1, so that a history repeats itself.
+const EMPTY: &str = "
+    DELETE FROM workflows;
+    DELETE FROM publications;
+    DELETE FROM outbox_events;
+    DELETE FROM publishers;
+    SELECT setval(pg_get_serial_sequence('workflows', 'id'), 1, false);
+    SELECT setval(pg_get_serial_sequence('outbox_events', 'id'), 1, false);
+";
+
+impl Ground {
+    pub(crate) async fn new() -> Ground {
+        let dsn = Database::of_template().await.unwrap().dsn();
+        let admin = pool(&dsn, "torture");
+        sqlx::raw_sql(CLOCK).execute(&admin).await.unwrap();
+        let team = "INSERT INTO teams (name, signing_secret, created_on) VALUES ('t', 's', cronbox_now()) RETURNING id";
+        let team = sqlx::query_scalar(team).fetch_one(&admin).await.unwrap();
+        Ground {
+            admin,
+            team,
+            dsn,
+            idle: Mutex::default(),
+            processes: AtomicUsize::default(),
+            begun: AtomicUsize::default(),
+        }
+    }
+
+    /// Empties it, and sets it up as `setup` says.
+    pub(crate) async fn begin(&self, setup: &'static str) {
+        sqlx::raw_sql(EMPTY).execute(&self.admin).await.unwrap();
+        sqlx::raw_sql(setup).execute(&self.admin).await.unwrap();
+        // Nothing else clears up: the throw-away server has no autovacuum.
+        if self.begun.fetch_add(1, Ordering::Relaxed) % 32 == 31 {
+            sqlx::raw_sql("VACUUM").execute(&self.admin).await.unwrap();
+        }
+    }
+
+    pub(crate) async fn set_clock(&self, now: DateTime<Utc>) {
+        sqlx::query("UPDATE torture_clock SET now = $1").bind(now).execute(&self.admin).await.unwrap();
+    }
+
+    /// A process with a connection of its own; one that ended well lends it, because a new backend is slow at first.
+    pub(crate) fn process(&self) -> Process {
+        if let Some(idle) = self.idle.lock().unwrap().pop() {
+            return idle;
+        }
+        let name = format!("process {}", self.processes.fetch_add(1, Ordering::Relaxed));
+        let pool = pool(&self.dsn, "torture");
+        let options = (*pool.connect_options()).clone().application_name(&name);
+        pool.set_connect_options(options);
+        Process { name, pool }
+    }
+
+    /// A process has ended well.
+    pub(crate) fn ended(&self, process: Process) {
+        self.idle.lock().unwrap().push(process);
+    }
+
+    /// Whether a process waits for a row that another one holds.
+    pub(crate) async fn waits_for_lock(&self, name: &str) -> bool {
+        sqlx::query_scalar(
+            "SELECT EXISTS (SELECT FROM pg_stat_activity WHERE application_name = $1
+                               AND datname = current_database() AND cardinality(pg_blocking_pids(pid)) > 0)",
+        )
+        .bind(name)
+        .fetch_one(&self.admin)
+        .await
+        .unwrap()
+    }
+
+    /// Whether a process holds a transaction open.
+    pub(crate) async fn is_in_transaction(&self, name: &str) -> bool {
+        sqlx::query_scalar(
+            "SELECT EXISTS (SELECT FROM pg_stat_activity WHERE application_name = $1
+                               AND datname = current_database() AND xact_start IS NOT NULL AND state <> 'active')",
+        )
+        .bind(name)
+        .fetch_one(&self.admin)
+        .await
+        .unwrap()
+    }
+
+    /// Ends a process's connections without a goodbye, and returns when their locks are free.
+    pub(crate) async fn cut(&self, name: &str) {
+        // Its own waiting (the second argument) looks only every 100 ms.
+        let cut = "SELECT COUNT(pg_terminate_backend(pid)) FROM pg_stat_activity
+                    WHERE application_name = $1 AND datname = current_database()";
+        while sqlx::query_scalar::<_, i64>(cut).bind(name).fetch_one(&self.admin).await.unwrap() > 0 {
+            tokio::task::yield_now().await;
+        }
+    }
+}
+
+fn pool(dsn: &str, application_name: &'static str) -> PgPool {
+    let acquire_timeout = Duration::from_secs(10);
+    let options = db::Options { dsn: dsn.to_owned(), max_connections: 1, acquire_timeout, application_name };
+    db::pool(&options).unwrap()
+}

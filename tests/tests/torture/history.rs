@@ -1,0 +1,245 @@
+//! One history: a storm of actors, faults, kills and clock steps, then calm, then the verdict.
+
+mod cast;
+mod step;
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use chrono::{DateTime, TimeDelta, Utc};
+use local::scheduler::groups::NewGroup;
+use local::scheduler::list::Filter;
+use local::scheduler::wire::ScheduleView;
+use local::scheduler::{Options, Scheduler, api};
+use publisher::Stopwatch;
+use schedule::Clock;
+use serde_json::{Value, json};
+
+use crate::actor::Actor;
+use crate::coverage::Coverage;
+use crate::dice::Dice;
+use crate::ground::Ground;
+use crate::invariants::{Watch, outbox_is_whole, unrest};
+use crate::oracle::{Oracle, plain};
+use crate::turnstile::Turnstile;
+use crate::weaker::Variant;
+use crate::wire::Wire;
+
+/// What became of a history.
+pub(crate) struct Outcome {
+    /// What was wrong; `None` = nothing.
+    pub(crate) bad: Option<String>,
+    pub(crate) coverage: Coverage,
+    pub(crate) trace: Vec<String>,
+}
+
+/// A history under way.
+pub(crate) struct History<'a> {
+    ground: &'a Ground,
+    variant: Variant,
+    dice: Dice,
+    clock: Clock,
+    stopwatch: Stopwatch,
+    turnstile: Turnstile,
+    wire: Wire,
+    client: aws_sdk_scheduler::Client,
+    scheduler: Scheduler,
+    oracle: Arc<Mutex<Oracle>>,
+    watch: Watch,
+    actors: Vec<Actor>,
+    actors_ever: usize,
+    most_publishers: usize,
+    most_workflows: usize,
+    coverage: Coverage,
+    trace: Vec<String>,
+}
+
+/// What may happen next.
+#[derive(Clone, Copy, Debug)]
+enum Event {
+    Move,
+    Publisher,
+    Editor,
+    Clock,
+    Arrival,
+    Kill,
+    Cut,
+}
+
+/// After so many drains in calm all must be at rest.
+const ROUNDS: u32 = 60;
+/// After so many moves in calm every actor must have ended.
+const MOVES: u32 = 5_000;
+
+/// Runs the history of one seed.
+pub(crate) async fn run(ground: &Ground, seed: u64, variant: Variant) -> Outcome {
+    let mut history = History::begin(ground, seed, variant).await;
+    let verdict = async {
+        history.storm().await?;
+        history.calm().await?;
+        history.judge().await
+    };
+    let bad = verdict.await.err();
+    history.end(bad).await
+}
+
+impl<'a> History<'a> {
+    async fn begin(ground: &'a Ground, seed: u64, variant: Variant) -> Self {
+        let start: DateTime<Utc> = "2026-03-02T10:00:00Z".parse().unwrap();
+        let (dice, clock, turnstile) = (Dice::new(seed), Clock::fixed(start), Turnstile::default());
+        ground.begin(variant.setup()).await;
+        ground.set_clock(start).await;
+        let scheduler = Scheduler::new(Options::default(), clock.clone());
+        let group = NewGroup { name: GROUP.to_owned(), tags: Vec::new(), client_token: None };
+        scheduler.store().create_group(group, start).unwrap();
+        let router = api::router(scheduler.clone());
+        let wire = Wire::new(router, turnstile.clone(), dice.clone(), clock.clone(), variant.window());
+        wire.fault_chance(*dice.pick(variant.fault_chances()).unwrap_or(&0.0));
+        History {
+            client: wire.client().await,
+            most_publishers: *dice.pick(&[1, 2, 2, 3, 4, 8]).unwrap_or(&2),
+            most_workflows: *dice.pick(variant.workflows()).unwrap_or(&2),
+            stopwatch: Stopwatch::held(),
+            oracle: Arc::default(),
+            watch: Watch::default(),
+            actors: Vec::new(),
+            actors_ever: 0,
+            coverage: Coverage::default(),
+            trace: Vec::new(),
+            ground,
+            variant,
+            dice,
+            clock,
+            turnstile,
+            wire,
+            scheduler,
+        }
+    }
+
+    /// Everything may happen.
+    async fn storm(&mut self) -> Result<(), String> {
+        for _ in 0..self.dice.between(150, 400) {
+            let event = self.dice.weighted(&[
+                (150, Event::Move),
+                (12, Event::Publisher),
+                (14, Event::Editor),
+                (6, Event::Clock),
+                (4, Event::Arrival),
+                (4, Event::Kill),
+                (1, Event::Cut),
+            ]);
+            match event.unwrap_or(Event::Move) {
+                Event::Move => self.move_one().await?,
+                // Publishers with nothing to do prove little.
+                Event::Publisher if self.dice.chance(0.2) || !self.unrest().await.is_empty() => {
+                    self.start_publisher().await?;
+                }
+                Event::Publisher => {}
+                Event::Editor => self.start_editor().await?,
+                Event::Clock => {
+                    let secs = self.dice.weighted(&[(6, (1, 8)), (4, (20, 70)), (2, (300, 1300))]).unwrap_or((1, 8));
+                    let secs = self.dice.between(secs.0, secs.1);
+                    self.advance(Duration::from_secs(secs)).await;
+                }
+                Event::Arrival => self.let_arrive().await,
+                Event::Kill => self.kill_one().await?,
+                Event::Cut => self.cut_one().await,
+            }
+        }
+        Ok(())
+    }
+
+    /// Faults end; who lives comes to an end; then publishers drain until nothing is left to do.
+    async fn calm(&mut self) -> Result<(), String> {
+        self.note("calm".to_owned());
+        self.wire.fault_chance(0.0);
+        self.finish_all().await?;
+        for _ in 0..ROUNDS {
+            if self.dice.chance(0.3) {
+                self.let_arrive().await;
+            }
+            let is_at_rest = self.unrest().await.is_empty();
+            if is_at_rest && self.wire.late() == 0 {
+                return Ok(());
+            }
+            self.wait_for_work(is_at_rest).await;
+            self.start_publisher().await?;
+            self.finish_all().await?;
+        }
+        Err(format!("L6: not at rest after {ROUNDS} drains: {:?}", self.unrest().await))
+    }
+
+    /// L1, L2, L3 and S5.
+    async fn judge(&mut self) -> Result<(), String> {
+        let differences = self.oracle.lock().unwrap_or_else(PoisonError::into_inner).differences(&self.standing());
+        if !differences.is_empty() {
+            return Err(format!("L1: {}", differences.join("; ")));
+        }
+        if self.variant.is_shipped_code() { outbox_is_whole(&self.ground.admin).await } else { Ok(()) }
+    }
+
+    async fn end(mut self, bad: Option<String>) -> Outcome {
+        for actor in std::mem::take(&mut self.actors) {
+            self.ground.cut(&actor.process.name).await;
+        }
+        self.coverage.met(&self.wire.met());
+        self.coverage.takeovers_of_the_living += self.watch.takeovers_of_the_living;
+        Outcome { bad, coverage: self.coverage, trace: self.trace }
+    }
+
+    async fn unrest(&self) -> Vec<String> {
+        let unrest = unrest(&self.ground.admin).await;
+        if self.variant.is_shipped_code() {
+            return unrest;
+        }
+        unrest.into_iter().filter(|line| line.starts_with("outbox row")).collect()
+    }
+
+    /// Moves time on to when something falls due, or to when no late request can arrive any more.
+    async fn wait_for_work(&mut self, is_at_rest: bool) {
+        let next: Option<DateTime<Utc>> = sqlx::query_scalar(
+            "SELECT MIN(CASE WHEN lease_until > cronbox_now() THEN lease_until ELSE due_at END)
+               FROM publications WHERE due_at IS NOT NULL",
+        )
+        .fetch_one(&self.ground.admin)
+        .await
+        .unwrap();
+        let until = match next {
+            _ if is_at_rest => self.wire.last_death(),
+            next if self.variant.is_shipped_code() => next,
+            _ => Some(self.clock.now() + TimeDelta::seconds(61)),
+        };
+        let wait = until.map_or(TimeDelta::zero(), |until| until - self.clock.now()) + TimeDelta::seconds(1);
+        if is_at_rest {
+            // What may still arrive, does.
+            while self.wire.late() > 0 && self.dice.chance(0.9) {
+                self.let_arrive().await;
+            }
+        }
+        self.advance(wait.to_std().unwrap_or(Duration::from_secs(1))).await;
+    }
+
+    /// Lets every actor come to its end.
+    async fn finish_all(&mut self) -> Result<(), String> {
+        for _ in 0..MOVES {
+            if self.actors.is_empty() {
+                return Ok(());
+            }
+            self.move_one().await?;
+        }
+        Err(format!("L6: actors that never end: {:?}", self.points()))
+    }
+
+    fn standing(&self) -> BTreeMap<String, Value> {
+        let all = Filter { group: Some(GROUP.to_owned()), ..Filter::default() };
+        let page = self.scheduler.store().list(&all, None, 1_000).unwrap();
+        page.items.iter().map(|schedule| plain(json!(ScheduleView::from(&**schedule)))).collect()
+    }
+
+    fn note(&mut self, what: String) {
+        self.trace.push(what);
+    }
+}
+
+const GROUP: &str = "cronbox-test";

@@ -1,0 +1,125 @@
+//! One step: an actor moves, dies or loses its connection; time passes; a late request arrives.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use chrono::TimeDelta;
+
+use super::History;
+use crate::actor::{Actor, Role, Stand};
+
+impl History<'_> {
+    pub(super) async fn move_one(&mut self) -> Result<(), String> {
+        let free: Vec<usize> = (0..self.actors.len()).filter(|n| self.actors[*n].stand == Stand::AtPoints).collect();
+        let Some(&place) = self.dice.pick(&free) else {
+            return if self.actors.is_empty() {
+                Ok(())
+            } else {
+                Err(format!("all wait for locks: {:?}", self.points()))
+            };
+        };
+        let id = self.actors[place].id;
+        let nth = self.dice.below(self.turnstile.points(id).len());
+        let point = self.turnstile.pass(id, nth).unwrap_or_default();
+        self.note(format!("actor {id} passes {point}"));
+        self.go(place, &point).await
+    }
+
+    /// Lets one actor go on, and those that it held up.
+    pub(super) async fn go(&mut self, place: usize, from: &str) -> Result<(), String> {
+        let mut movers = vec![self.actors[place].id];
+        self.actors[place].go(&self.turnstile, self.ground).await;
+        for actor in &mut self.actors {
+            if actor.stand == Stand::AtLock && !self.ground.waits_for_lock(&actor.process.name).await {
+                actor.go(&self.turnstile, self.ground).await;
+                movers.push(actor.id);
+            }
+        }
+        self.look(movers, from).await
+    }
+
+    /// The invariants, after a step.
+    async fn look(&mut self, mut movers: Vec<usize>, from: &str) -> Result<(), String> {
+        let publishers = |actor: &&Actor| actor.role == Role::Publisher;
+        let of_publishers: BTreeSet<usize> = self.actors.iter().filter(publishers).map(|actor| actor.id).collect();
+        // Between the points around a call no publisher has a connection.
+        let around_a_call = |point: &str| ["P6", "P7", "P8", "P11"].contains(&point);
+        let is_call = matches!(*movers, [mover] if around_a_call(from) && {
+            let points = self.turnstile.points(mover);
+            !points.is_empty() && points.iter().all(|point| around_a_call(point))
+        });
+        movers.retain(|mover| of_publishers.contains(mover));
+        let alive = self.actors.iter().filter(|actor| actor.stand != Stand::Ended).map(|actor| actor.id).collect();
+        if self.variant.is_shipped_code() && !is_call {
+            self.watch.look(&self.ground.admin, &movers, &alive).await?;
+        }
+        if self.variant.is_shipped_code() {
+            for actor in self.actors.iter().filter(|actor| movers.contains(&actor.id)) {
+                let calls = self.turnstile.points(actor.id).iter().any(|point| point == "P7");
+                if calls && self.ground.is_in_transaction(&actor.process.name).await {
+                    return Err(format!("S9: actor {} calls with a transaction open", actor.id));
+                }
+            }
+        }
+        while let Some(place) = self.actors.iter().position(|actor| actor.stand == Stand::Ended) {
+            let Actor { id, process, .. } = self.actors.remove(place);
+            self.ground.ended(process);
+            self.note(format!("actor {id} has ended"));
+        }
+        Ok(())
+    }
+
+    /// kill -9: nothing more of it runs, its connections break, what it had sent may yet arrive.
+    pub(super) async fn kill_one(&mut self) -> Result<(), String> {
+        let free: Vec<usize> = (0..self.actors.len()).filter(|n| self.actors[*n].stand == Stand::AtPoints).collect();
+        let Some(&place) = self.dice.pick(&free) else { return Ok(()) };
+        let actor = self.actors.remove(place);
+        let points = self.turnstile.points(actor.id);
+        self.note(format!("actor {} is killed at {points:?}", actor.id));
+        self.coverage.killed(&points);
+        self.ground.cut(&actor.process.name).await;
+        self.turnstile.forget(actor.id);
+        let id = actor.id;
+        drop(actor);
+        self.wire.orphan(id).await;
+        for place in 0..self.actors.len() {
+            if self.actors[place].stand == Stand::AtLock {
+                return self.go(place, "lock").await;
+            }
+        }
+        Ok(())
+    }
+
+    /// The server ends an actor's connection while the actor lives.
+    pub(super) async fn cut_one(&mut self) {
+        let Some(actor) = self.dice.pick(&(0..self.actors.len()).collect::<Vec<_>>()).map(|n| &self.actors[*n]) else {
+            return;
+        };
+        if actor.stand == Stand::AtPoints {
+            let (id, points) = (actor.id, self.turnstile.points(actor.id));
+            self.ground.cut(&actor.process.name).await;
+            self.coverage.cut += 1;
+            self.note(format!("actor {id} at {points:?} loses its connection"));
+        }
+    }
+
+    pub(super) async fn let_arrive(&mut self) {
+        if let Some(arrived) = self.wire.arrive().await {
+            self.coverage.arrived += 1;
+            self.note(format!("a late request arrives: {arrived}"));
+        }
+    }
+
+    pub(super) async fn advance(&mut self, by: Duration) {
+        let now = self.clock.now() + TimeDelta::from_std(by).unwrap_or_default();
+        self.clock.set(now);
+        self.stopwatch.advance(by);
+        self.ground.set_clock(now).await;
+        self.watch.time_passes(&self.ground.admin).await;
+        self.note(format!("it is {now}"));
+    }
+
+    pub(super) fn points(&self) -> Vec<(usize, Stand, Vec<String>)> {
+        self.actors.iter().map(|actor| (actor.id, actor.stand, self.turnstile.points(actor.id))).collect()
+    }
+}

@@ -1,0 +1,113 @@
+//! The oracle: what must stand in Scheduler, from the committed edits alone. It shares no code with the product.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde_json::{Value, json};
+
+/// The crons that are used, each with what EventBridge must be told.
+pub(crate) const CRONS: [(&str, &str); 5] = [
+    ("0 9 * * *", "cron(0 9 * * ? *)"),
+    ("15 10 * * 1-5", "cron(15 10 ? * MON-FRI *)"),
+    ("45 23 1 * *", "cron(45 23 1 * ? *)"),
+    ("5 4 * * 0", "cron(5 4 ? * SUN *)"),
+    ("30 18 * * *", "cron(30 18 * * ? *)"),
+];
+
+pub(crate) const TIMEZONES: [&str; 3] = ["UTC", "Europe/Paris", "America/New_York"];
+
+/// What was committed last, for each workflow that ever was.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Oracle(BTreeMap<i64, Committed>);
+
+/// A workflow's last committed state.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Committed {
+    pub(crate) cron: Option<String>,
+    pub(crate) timezone: Option<String>,
+    /// `active`, `paused`, `archived` or `deleted`
+    pub(crate) state: &'static str,
+}
+
+impl Oracle {
+    pub(crate) fn commit(&mut self, workflow: i64, committed: Committed) {
+        self.0.insert(workflow, committed);
+    }
+
+    /// Workflows that were not deleted.
+    pub(crate) fn alive(&self) -> Vec<i64> {
+        self.0.iter().filter(|(_, committed)| committed.state != "deleted").map(|(id, _)| *id).collect()
+    }
+
+    pub(crate) fn ever(&self) -> Vec<i64> {
+        self.0.keys().copied().collect()
+    }
+
+    /// In what `standing`, by name, differs from what must stand: every field of every schedule, and no orphan.
+    pub(crate) fn differences(&self, standing: &BTreeMap<String, Value>) -> Vec<String> {
+        let wanted: BTreeMap<String, Value> = self
+            .0
+            .iter()
+            .filter_map(|(id, committed)| Some((format!("wf-{id}-dev"), committed.schedule(*id)?)))
+            .collect();
+        let names: BTreeSet<&String> = wanted.keys().chain(standing.keys()).collect();
+        names
+            .into_iter()
+            .filter(|name| wanted.get(*name) != standing.get(*name))
+            .map(|name| match (wanted.get(name), standing.get(name)) {
+                (Some(wanted), None) => format!("{name} is missing: {wanted}"),
+                (None, Some(orphan)) => format!("{name} is an orphan: {orphan}"),
+                (wanted, standing) => format!("{name} is {standing:?}, not {wanted:?}"),
+            })
+            .collect()
+    }
+}
+
+impl Committed {
+    fn schedule(&self, id: i64) -> Option<Value> {
+        if self.state == "archived" || self.state == "deleted" {
+            return None;
+        }
+        let cron = self.cron.as_ref()?;
+        let (_, expression) = CRONS.iter().find(|(known, _)| known == cron).unwrap();
+        Some(json!({
+            "GroupName": "cronbox-test",
+            "Name": format!("wf-{id}-dev"),
+            "ScheduleExpression": expression,
+            "ScheduleExpressionTimezone": self.timezone.as_deref().unwrap_or("UTC"),
+            "State": if self.state == "paused" { "DISABLED" } else { "ENABLED" },
+            "Description": "Published by cronbox; changes made here are undone",
+            "FlexibleTimeWindow": { "Mode": "OFF" },
+            "ActionAfterCompletion": "NONE",
+            "Target": {
+                "Arn": "arn:aws:lambda:us-east-1:123456789012:function:runner",
+                "RoleArn": "arn:aws:iam::123456789012:role/scheduler",
+                "DeadLetterConfig": { "Arn": "arn:aws:sqs:us-east-1:123456789012:schedules-dlq" },
+                "RetryPolicy": { "MaximumEventAgeInSeconds": 1800, "MaximumRetryAttempts": 5 },
+                "Input": {
+                    "workflow_id": id,
+                    "scheduled_time": "<aws.scheduler.scheduled-time>",
+                    "execution_id": "<aws.scheduler.execution-id>",
+                    "attempt": "<aws.scheduler.attempt-number>",
+                    "schedule_arn": "<aws.scheduler.schedule-arn>",
+                },
+            },
+        }))
+    }
+}
+
+/// A schedule as the stand-in shows it, without what the stand-in adds and what an equal schedule may differ in.
+pub(crate) fn plain(mut schedule: Value) -> (String, Value) {
+    let fields = schedule.as_object_mut().unwrap();
+    for added in ["Arn", "CreationDate", "LastModificationDate"] {
+        fields.remove(added);
+    }
+    let input = &mut fields["Target"]["Input"];
+    let mut read: Value = serde_json::from_str(input.as_str().unwrap_or_default()).unwrap_or_default();
+    if let Some(read) = read.as_object_mut() {
+        for varying in ["revision", "template", "traceparent"] {
+            read.remove(varying);
+        }
+    }
+    *input = read;
+    (fields["Name"].as_str().unwrap_or_default().to_owned(), schedule)
+}

@@ -1,0 +1,85 @@
+//! The command line, and what is printed.
+
+use std::process::ExitCode;
+use std::time::Instant;
+
+use crate::torture::{Bad, Until, Verdict, torture};
+use crate::weaker::Variant;
+
+/// Seeds that once found a fault, with what it was; they run first.
+const REGRESSIONS: [u64; 0] = [];
+/// What runs under `make test`.
+const USUAL: u64 = 300;
+/// Fewer may by chance lack what more would meet.
+const ENOUGH_TO_JUDGE: usize = 300;
+/// Within so many a weaker protocol must have failed.
+const ENOUGH: u64 = 1_000;
+
+/// What was asked for.
+struct Wish {
+    histories: Option<u64>,
+    seed: u64,
+    variant: Option<Variant>,
+}
+
+pub(crate) fn run(arguments: &[String]) -> ExitCode {
+    // Under `cargo test NAME` every test program is started; a name that is not ours is for another.
+    let is_ours = |name: &String| name.starts_with("--") || "torture".contains(name.as_str());
+    let after =
+        |flag: &str| arguments.iter().position(|argument| argument == flag).and_then(|at| arguments.get(at + 1));
+    let number = |flag: &str| after(flag).and_then(|value| value.parse::<u64>().ok());
+    if number("--histories").is_none() && !arguments.iter().skip(1).all(is_ours)
+        || arguments.iter().any(|a| a == "--list")
+    {
+        return ExitCode::SUCCESS;
+    }
+    let variant = after("--variant").and_then(|name| Variant::named(name));
+    let wish = Wish { histories: number("--histories"), seed: number("--seed").unwrap_or(1), variant };
+    let started = Instant::now();
+    let verdict = match wish.histories {
+        Some(count) => {
+            torture(&seeds(wish.seed, count), wish.variant.unwrap_or(Variant::Shipped), Until::AllAreThrough)
+        }
+        None => usual(),
+    };
+    report(&verdict, wish.variant);
+    let is_judged = wish.variant.is_none() && verdict.histories >= ENOUGH_TO_JUDGE;
+    let gaps = if is_judged { verdict.coverage.gaps(verdict.histories) } else { Vec::new() };
+    for gap in &gaps {
+        println!("too rare for these histories to prove anything: {gap}");
+    }
+    println!("{:.1} s", started.elapsed().as_secs_f64());
+    println!("{} histories, {} bad, {} kills", verdict.histories, verdict.bad.len(), verdict.coverage.kills);
+    ExitCode::from(u8::from(!verdict.bad.is_empty() || !gaps.is_empty()))
+}
+
+fn usual() -> Verdict {
+    let mut verdict = torture(&[&REGRESSIONS[..], &seeds(1, USUAL)].concat(), Variant::Shipped, Until::AllAreThrough);
+    for variant in Variant::WEAKER {
+        let weaker = torture(&seeds(1, ENOUGH), variant, Until::OneIsBad);
+        match weaker.bad.first() {
+            Some(bad) => println!("{variant:?} fails, as it must: seed {}, {} histories", bad.seed, weaker.histories),
+            None => verdict.bad.push(Bad {
+                seed: 1,
+                why: format!("{variant:?} passes {ENOUGH} histories: the torture sees nothing"),
+                trace: Vec::new(),
+            }),
+        }
+    }
+    verdict
+}
+
+fn report(verdict: &Verdict, variant: Option<Variant>) {
+    let variant = variant.map(|variant| format!(" VARIANT={variant:?}")).unwrap_or_default();
+    for Bad { seed, why, trace } in &verdict.bad {
+        for line in trace {
+            println!("    {line}");
+        }
+        println!("seed {seed} is bad: {why}\n  replay: make torture N=1 SEED={seed}{variant}");
+    }
+    println!("{}", verdict.coverage);
+}
+
+fn seeds(from: u64, count: u64) -> Vec<u64> {
+    (from..from + count).collect()
+}

@@ -1,0 +1,70 @@
+//! The turnstile: at each injection point an actor waits here until the history lets it pass.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use futures::FutureExt;
+use futures::future::BoxFuture;
+use tokio::sync::oneshot;
+
+/// Who waits where; clones are the same turnstile.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Turnstile(Arc<Mutex<State>>);
+
+#[derive(Debug, Default)]
+struct State {
+    /// Whoever comes to a point now is this actor, because exactly one moves at a time.
+    moving: usize,
+    waiting: Vec<Waiting>,
+}
+
+#[derive(Debug)]
+struct Waiting {
+    actor: usize,
+    point: String,
+    pass: oneshot::Sender<()>,
+}
+
+impl Turnstile {
+    /// From now on it is `actor` who moves.
+    pub(crate) fn moves(&self, actor: usize) {
+        self.state().moving = actor;
+    }
+
+    pub(crate) fn moving(&self) -> usize {
+        self.state().moving
+    }
+
+    /// Waits at `point` until let through.
+    pub(crate) fn wait(&self, point: impl Into<String>) -> BoxFuture<'static, ()> {
+        let (pass, passed) = oneshot::channel();
+        let mut state = self.state();
+        let actor = state.moving;
+        state.waiting.push(Waiting { actor, point: point.into(), pass });
+        // A turnstile that is gone lets everybody through.
+        passed.map(|_| ()).boxed()
+    }
+
+    /// At which points an actor waits: several, if it works on several workflows at once.
+    pub(crate) fn points(&self, actor: usize) -> Vec<String> {
+        let mut state = self.state();
+        state.waiting.retain(|waiting| !waiting.pass.is_closed());
+        state.waiting.iter().filter(|waiting| waiting.actor == actor).map(|waiting| waiting.point.clone()).collect()
+    }
+
+    /// Lets an actor through at the `nth` of its points; says at which.
+    pub(crate) fn pass(&self, actor: usize, nth: usize) -> Option<String> {
+        let mut state = self.state();
+        let place = state.waiting.iter().enumerate().filter(|(_, waiting)| waiting.actor == actor).nth(nth)?.0;
+        let Waiting { point, pass, .. } = state.waiting.remove(place);
+        pass.send(()).ok().map(|()| point)
+    }
+
+    /// Forgets a dead actor.
+    pub(crate) fn forget(&self, actor: usize) {
+        self.state().waiting.retain(|waiting| waiting.actor != actor);
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

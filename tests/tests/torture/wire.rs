@@ -1,0 +1,258 @@
+//! The wire between the SDK and Scheduler: the SDK's own HTTP client, connected in process to the
+//! stand-in's router. Here requests get lost, repeated refusals happen, and old ones arrive late.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use aws_smithy_runtime_api::client::http::{HttpConnector, HttpConnectorFuture, SharedHttpConnector, http_client_fn};
+use aws_smithy_runtime_api::client::orchestrator::{HttpRequest, HttpResponse};
+use aws_smithy_runtime_api::client::result::ConnectorError;
+use aws_smithy_runtime_api::http::StatusCode;
+use axum::Router;
+use axum::body::{Body, to_bytes};
+use chrono::{DateTime, TimeDelta, Utc};
+use schedule::Clock;
+use tower::ServiceExt;
+
+use crate::dice::Dice;
+use crate::turnstile::Turnstile;
+
+/// What becomes of a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Fate {
+    Through,
+    Throttled,
+    ErrorBefore,
+    ErrorAfter,
+    /// Done, and not answered.
+    TimeoutAfter,
+    /// Not answered, and done at some time before its signature dies, or never.
+    Late,
+    /// Neither answered nor done.
+    Lost,
+    Conflict,
+    AssumeRole,
+    MissingGroup,
+    /// Of an update: the schedule that was made a moment ago is not seen yet.
+    NotFound,
+    /// Arrived after its signature had died.
+    Expired,
+}
+
+/// A signed request, which can be done at any time while its signature is good.
+#[derive(Clone)]
+struct Sent {
+    actor: usize,
+    signed_at: DateTime<Utc>,
+    method: String,
+    uri: String,
+    body: Vec<u8>,
+}
+
+/// Clones are the same wire.
+#[derive(Clone)]
+pub(crate) struct Wire(Arc<Shared>);
+
+struct Shared {
+    router: Router,
+    turnstile: Turnstile,
+    dice: Dice,
+    clock: Clock,
+    /// For how long a signature is good.
+    window: TimeDelta,
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    fault_chance: f64,
+    /// Requests whose sender waits for an answer.
+    in_the_air: Vec<Sent>,
+    /// Requests whose sender has given up, or died.
+    late: Vec<Sent>,
+    met: BTreeMap<Fate, u32>,
+}
+
+impl fmt::Debug for Wire {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Wire")
+    }
+}
+
+impl HttpConnector for Wire {
+    fn call(&self, request: HttpRequest) -> HttpConnectorFuture {
+        let wire = self.clone();
+        let sent = Sent {
+            actor: wire.0.turnstile.moving(),
+            signed_at: wire.0.clock.now(),
+            method: request.method().to_owned(),
+            uri: request.uri().to_owned(),
+            body: request.body().bytes().unwrap_or_default().to_vec(),
+        };
+        wire.state().in_the_air.push(sent.clone());
+        let waiting = wire.0.turnstile.wait("P7");
+        HttpConnectorFuture::new(async move {
+            waiting.await;
+            wire.land(&sent);
+            wire.meet(sent).await
+        })
+    }
+}
+
+impl Wire {
+    pub(crate) fn new(router: Router, turnstile: Turnstile, dice: Dice, clock: Clock, window: TimeDelta) -> Wire {
+        Wire(Arc::new(Shared { router, turnstile, dice, clock, window, state: Mutex::default() }))
+    }
+
+    /// A client like the publisher's own, that speaks through this wire, and leaves time to the history.
+    pub(crate) async fn client(&self) -> aws_sdk_scheduler::Client {
+        let wire = SharedHttpConnector::new(self.clone());
+        let config = publisher::scheduler_client(Some("http://wire")).await.config().to_builder();
+        let no_timeouts = aws_sdk_scheduler::config::timeout::TimeoutConfig::disabled();
+        let config = config.http_client(http_client_fn(move |_, _| wire.clone())).timeout_config(no_timeouts);
+        aws_sdk_scheduler::Client::from_conf(config.build())
+    }
+
+    pub(crate) fn fault_chance(&self, chance: f64) {
+        self.state().fault_chance = chance;
+    }
+
+    /// How often each fate was met.
+    pub(crate) fn met(&self) -> BTreeMap<Fate, u32> {
+        self.state().met.clone()
+    }
+
+    /// How many late requests are still on their way.
+    pub(crate) fn late(&self) -> usize {
+        self.state().late.len()
+    }
+
+    /// When the last of them has died.
+    pub(crate) fn last_death(&self) -> Option<DateTime<Utc>> {
+        self.state().late.iter().map(|sent| sent.signed_at + self.0.window).max()
+    }
+
+    /// What a dead actor had sent arrives now, or later, or never.
+    pub(crate) async fn orphan(&self, actor: usize) {
+        let theirs: Vec<Sent> = self.state().in_the_air.extract_if(.., |sent| sent.actor == actor).collect();
+        for sent in theirs {
+            match self.0.dice.below(3) {
+                0 => drop(self.carry(&sent).await),
+                1 => self.state().late.push(sent),
+                _ => {}
+            }
+        }
+    }
+
+    /// One late request arrives; says which.
+    pub(crate) async fn arrive(&self) -> Option<String> {
+        let sent = {
+            let mut state = self.state();
+            let nth = self.0.dice.below(state.late.len());
+            if state.late.is_empty() { None } else { Some(state.late.swap_remove(nth)) }
+        }?;
+        let said = if self.is_dead(&sent) {
+            "refused, its signature is dead".to_owned()
+        } else {
+            self.carry(&sent).await?.0.to_string()
+        };
+        Some(format!("{} {} of actor {}: {said}", sent.method, sent.uri, sent.actor))
+    }
+
+    fn land(&self, sent: &Sent) {
+        let mut state = self.state();
+        if let Some(place) =
+            state.in_the_air.iter().position(|other| other.actor == sent.actor && other.uri == sent.uri)
+        {
+            state.in_the_air.swap_remove(place);
+        }
+    }
+
+    fn is_dead(&self, sent: &Sent) -> bool {
+        self.0.clock.now() - sent.signed_at > self.0.window
+    }
+
+    fn fate(&self, sent: &Sent) -> Fate {
+        let drawn = if self.is_dead(sent) {
+            Fate::Expired
+        } else if self.0.dice.chance(self.state().fault_chance) {
+            let any = [(2, Fate::Throttled), (2, Fate::ErrorBefore), (3, Fate::ErrorAfter), (3, Fate::TimeoutAfter)];
+            let writes = [(4, Fate::Late), (2, Fate::Lost)];
+            let of_method: &[(u32, Fate)] = match &*sent.method {
+                "POST" => &[(1, Fate::AssumeRole), (1, Fate::MissingGroup)],
+                "PUT" => &[(2, Fate::Conflict), (1, Fate::AssumeRole), (1, Fate::NotFound)],
+                "DELETE" => &[(2, Fate::Conflict)],
+                _ => &[],
+            };
+            let writes: &[_] = if sent.method == "GET" { &[] } else { &writes };
+            self.0.dice.weighted(&[&any, writes, of_method].concat()).unwrap_or(Fate::Through)
+        } else {
+            Fate::Through
+        };
+        *self.state().met.entry(drawn).or_default() += 1;
+        drawn
+    }
+
+    async fn meet(&self, sent: Sent) -> Result<HttpResponse, ConnectorError> {
+        let group = "Schedule group cronbox-test does not exist.";
+        let role = "The execution role you provide must allow AWS EventBridge Scheduler to assume the role.";
+        match self.fate(&sent) {
+            Fate::Through => self.carry(&sent).await.map(|(status, body)| answer(status, body)).ok_or_else(silence),
+            Fate::Throttled => Ok(refusal(429, "ThrottlingException", "Rate exceeded")),
+            Fate::ErrorBefore => Ok(refusal(500, "InternalServerException", "before")),
+            Fate::ErrorAfter => {
+                self.carry(&sent).await;
+                Ok(refusal(500, "InternalServerException", "after"))
+            }
+            Fate::TimeoutAfter => {
+                self.carry(&sent).await;
+                Err(silence())
+            }
+            Fate::Late => {
+                self.state().late.push(sent);
+                Err(silence())
+            }
+            Fate::Lost => Err(silence()),
+            Fate::Conflict => Ok(refusal(409, "ConflictException", "The schedule is being changed.")),
+            Fate::AssumeRole => Ok(refusal(400, "ValidationException", role)),
+            Fate::MissingGroup => Ok(refusal(404, "ResourceNotFoundException", group)),
+            Fate::NotFound => Ok(refusal(404, "ResourceNotFoundException", "Schedule does not exist.")),
+            Fate::Expired => Ok(refusal(403, "InvalidSignatureException", "Signature expired")),
+        }
+    }
+
+    /// Lets Scheduler do it.
+    async fn carry(&self, sent: &Sent) -> Option<(u16, Vec<u8>)> {
+        let request = axum::http::Request::builder().method(&*sent.method).uri(&sent.uri);
+        let request = request.body(Body::from(sent.body.clone())).ok()?;
+        let response = self.0.router.clone().oneshot(request).await.ok()?;
+        let status = response.status().as_u16();
+        let typed = response.headers().get("x-amzn-errortype").and_then(|value| value.to_str().ok()).map(str::to_owned);
+        let body = to_bytes(response.into_body(), usize::MAX).await.ok()?;
+        Some((status, typed.map_or_else(|| body.to_vec(), |typed| error_body(&typed, &body))))
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.0.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The type in the body, where the SDK reads it as well as in the header.
+fn error_body(typed: &str, body: &[u8]) -> Vec<u8> {
+    let mut json: serde_json::Value = serde_json::from_slice(body).unwrap_or_default();
+    json["__type"] = typed.into();
+    json.to_string().into_bytes()
+}
+
+fn refusal(status: u16, typed: &str, message: &str) -> HttpResponse {
+    answer(status, serde_json::json!({"__type": typed, "Message": message}).to_string().into_bytes())
+}
+
+fn answer(status: u16, body: Vec<u8>) -> HttpResponse {
+    HttpResponse::new(StatusCode::try_from(status).unwrap(), body.into())
+}
+
+fn silence() -> ConnectorError {
+    ConnectorError::timeout("no answer came".into())
+}
