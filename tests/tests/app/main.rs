@@ -5,5 +5,6 @@
 mod database;
 mod invoke;
 mod journey;
+mod nudge;
 mod runs;
 mod start;

@@ -1,0 +1,61 @@
+//! The word that wakes a daemon: one for a storm of edits, and never before the commit.
+
+use std::time::{Duration, Instant};
+
+use futures::future::join_all;
+use serde_json::json;
+use sqlx::postgres::PgListener;
+use tests::Story;
+
+const CHANNEL: &str = "cronbox_outbox";
+/// Edits within this time of a word share the next one.
+const DEBOUNCE: Duration = Duration::from_millis(10);
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_storm_of_edits_is_told_in_few_words_and_the_last_edit_is_told() {
+    let s = Story::today().await;
+    let mut workflows = Vec::new();
+    for _ in 0..10 {
+        workflows.push(s.create("0 9 * * *", "UTC").await);
+    }
+    let mut listener = PgListener::connect(&s.dsn()).await.unwrap();
+    listener.listen(CHANNEL).await.unwrap();
+
+    let begun = Instant::now();
+    for minute in 1..=20 {
+        let edits = workflows.iter().map(|wf| s.edit(*wf, json!({"cron_schedule": format!("{minute} 9 * * *")})));
+        join_all(edits).await;
+    }
+    let storm = begun.elapsed();
+
+    // Whatever was said during the storm, one word comes after it, and then silence.
+    let mut words = 0;
+    while let Ok(word) = tokio::time::timeout(Duration::from_millis(500), listener.recv()).await {
+        assert_eq!(word.unwrap().channel(), CHANNEL);
+        words += 1;
+    }
+    let most = storm.as_millis() / DEBOUNCE.as_millis() + 2;
+    assert!((1..=most).contains(&words), "200 edits in {storm:?} made {words} words");
+    s.publish().await;
+    s.end().await;
+}
+
+#[tokio::test]
+async fn an_edit_that_is_refused_says_no_word() {
+    let s = Story::today().await;
+    let wf = s.create("0 9 * * *", "UTC").await;
+    let mut listener = PgListener::connect(&s.dsn()).await.unwrap();
+    listener.listen(CHANNEL).await.unwrap();
+    let path = format!("/api/v1/workflows/{wf}");
+    s.editor().patch(&path, &json!({"cron_schedule": "0 99 * * *"})).await.refused(
+        400,
+        "invalid_field",
+        Some("cron_schedule"),
+    );
+    // Nor does one that changes no timing.
+    s.editor().patch(&path, &json!({"description": "for people"})).await.expect(200);
+    let word = tokio::time::timeout(Duration::from_millis(200), listener.recv()).await;
+    assert!(word.is_err(), "{word:?}");
+    s.publish().await;
+    s.end().await;
+}
