@@ -64,6 +64,17 @@ impl Watch {
         }
     }
 
+    /// Nobody signs a request but under its own live lease: what is sent later could undo the next owner's work.
+    pub(crate) fn signed(&self, actor: usize, workflow: i64) -> Result<(), String> {
+        let publication = self.before.get(&workflow);
+        let owner = publication.and_then(|now| now.lease_owner.as_ref()).and_then(|owner| self.owners.get(owner));
+        // A claim made while a held-up publisher went on beside has no known owner.
+        if owner.is_none_or(|owner| *owner == actor) && publication.is_some_and(|now| now.is_leased) {
+            return Ok(());
+        }
+        Err(format!("S4: actor {actor} signed for {workflow} without a lease: {publication:?}"))
+    }
+
     fn judge(
         &mut self,
         before: Option<&Publication>,

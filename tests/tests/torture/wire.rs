@@ -50,6 +50,13 @@ struct Sent {
     body: Vec<u8>,
 }
 
+impl Sent {
+    fn workflow(&self) -> i64 {
+        let name = self.uri.split(['/', '?']).find_map(|part| part.strip_prefix("wf-")?.strip_suffix("-dev"));
+        name.and_then(|id| id.parse().ok()).unwrap_or_default()
+    }
+}
+
 /// Clones are the same wire.
 #[derive(Clone)]
 pub(crate) struct Wire(Arc<Shared>);
@@ -72,6 +79,8 @@ struct State {
     /// Requests whose sender has given up, or died.
     late: Vec<Sent>,
     met: BTreeMap<Fate, u32>,
+    /// Who has signed a request for which workflow since somebody asked.
+    signed: Vec<(usize, i64)>,
 }
 
 impl fmt::Debug for Wire {
@@ -90,6 +99,8 @@ impl HttpConnector for Wire {
             uri: request.uri().to_owned(),
             body: request.body().bytes().unwrap_or_default().to_vec(),
         };
+        let signed = (sent.actor, sent.workflow());
+        wire.state().signed.push(signed);
         wire.state().in_the_air.push(sent.clone());
         let waiting = wire.0.turnstile.wait("P7");
         HttpConnectorFuture::new(async move {
@@ -116,6 +127,11 @@ impl Wire {
 
     pub(crate) fn fault_chance(&self, chance: f64) {
         self.state().fault_chance = chance;
+    }
+
+    /// Who has signed a request for which workflow since the last time.
+    pub(crate) fn take_signed(&self) -> Vec<(usize, i64)> {
+        std::mem::take(&mut self.state().signed)
     }
 
     /// How often each fate was met.

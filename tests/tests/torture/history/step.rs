@@ -53,7 +53,11 @@ impl History<'_> {
         if self.variant.is_shipped_code() && !is_call {
             self.watch.look(&self.ground.admin, &movers, &alive).await?;
         }
+        let signed = self.wire.take_signed();
         if self.variant.is_shipped_code() {
+            for (actor, workflow) in signed {
+                self.watch.signed(actor, workflow)?;
+            }
             for actor in self.actors.iter().filter(|actor| movers.contains(&actor.id)) {
                 let calls = self.turnstile.points(actor.id).iter().any(|point| point == "P7");
                 if calls && self.ground.is_in_transaction(&actor.process.name).await {
