@@ -3,7 +3,8 @@
 //! Nothing is spawned: all that is in flight lives in the drain's own future and is awaited before
 //! it returns, so that no frozen Lambda wakes up minutes later with a request to sign.
 
-use std::time::Instant;
+use std::convert::Infallible;
+use std::time::{Duration, Instant};
 
 use anyhow::anyhow;
 use sqlx::error::DatabaseError;
@@ -16,6 +17,8 @@ use crate::pipeline::Flight;
 use crate::report::Report;
 use crate::sharers;
 
+/// How long publishers that start at once may call too often before they know of one another.
+const LOOK_AROUND: Duration = Duration::from_millis(50);
 /// Postgres's codes for a name that it does not know.
 const UNDEFINED_TABLE: &str = "42P01";
 const UNDEFINED_FUNCTION: &str = "42883";
@@ -47,7 +50,11 @@ impl Publisher {
     pub(crate) async fn drain_for(&self, span: &Span) -> anyhow::Result<Drained> {
         let span = span.afresh();
         self.injector().at(Point::P0).await;
-        let mut report = self.pipeline(&span, Choice::Usual, self.injector().flight(Flight::Overlapping)).await?;
+        let flight = self.injector().flight(Flight::Overlapping);
+        let mut report = tokio::select! {
+            report = self.pipeline(&span, Choice::Usual, flight) => report?,
+            never = self.keep_sharing(), if flight == Flight::Overlapping => match never {},
+        };
         // One by one, and last: whichever of them kills the process takes nobody with it.
         report.add(self.pipeline(&span, Choice::Suspects, Flight::Single).await?);
         sharers::leave(self.pool(), &self.claimant().owner).await?;
@@ -55,6 +62,19 @@ impl Publisher {
         self.metrics().drained(report);
         self.injector().at(Point::P12).await;
         Ok(Drained { report, ending: if span.is_stopped() { Ending::Stopped } else { Ending::Done } })
+    }
+}
+
+impl Publisher {
+    /// Follows the number of publishers: a claim alone would learn too late of those that start together with us.
+    async fn keep_sharing(&self) -> Infallible {
+        loop {
+            tokio::time::sleep(LOOK_AROUND).await;
+            match sharers::count(self.pool()).await {
+                Ok(sharers) => self.rate().share(sharers),
+                Err(error) => tracing::debug!(%error, "the other publishers cannot be counted; the next claim does"),
+            }
+        }
     }
 }
 

@@ -29,6 +29,19 @@ pub(crate) async fn join(tx: &mut PgConnection, owner: &str) -> sqlx::Result<u32
     Ok(u32::try_from(others).unwrap_or(u32::MAX).saturating_add(1))
 }
 
+/// How many publishers hold leases now.
+pub(crate) async fn count(pool: &PgPool) -> sqlx::Result<u32> {
+    let live = sqlx::query_scalar!(
+        r#"
+        -- count sharers
+        SELECT COUNT(*) AS "count!" FROM publishers WHERE live_until > cronbox_now()
+        "#
+    )
+    .fetch_one(pool)
+    .await?;
+    Ok(u32::try_from(live).unwrap_or(u32::MAX))
+}
+
 /// Takes `owner` off the list, with whoever died an hour ago.
 pub(crate) async fn leave(pool: &PgPool, owner: &str) -> sqlx::Result<()> {
     sqlx::query!(

@@ -79,7 +79,7 @@ async fn an_edit_that_is_taken_back_costs_no_call() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn four_publishers_keep_together_to_what_one_may_call_and_leave_the_list_when_done() {
     let world = World::new().await;
-    let config = publisher::Config { api_tps: 100, batch_size: 16, ..world.config() };
+    let config = publisher::Config { api_tps: 100, ..world.config() };
     let publishers = join_all((0..4).map(|_| world.publisher_with(config.clone()))).await;
     for _ in 0..200 {
         world.create("0 9 * * *", "UTC").await;
@@ -90,8 +90,9 @@ async fn four_publishers_keep_together_to_what_one_may_call_and_leave_the_list_w
     let created: u64 = join_all(drains).await.into_iter().map(|report| report.unwrap().unwrap().created).sum();
 
     assert_eq!(created, 200);
-    // Four who do not know of one another are through in half a second.
-    assert!(begun.elapsed() >= Duration::from_millis(1500), "200 calls at 100 a second took {:?}", begun.elapsed());
+    // Four who do not know of one another are through in half a second, and in a second if they look
+    // around at claims alone.
+    assert!(begun.elapsed() >= Duration::from_millis(1200), "200 calls at 100 a second took {:?}", begun.elapsed());
     let listed: i64 = sqlx::query_scalar("SELECT COUNT(*) FROM publishers").fetch_one(&world.pool).await.unwrap();
     assert_eq!(listed, 0);
 }
