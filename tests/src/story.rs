@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use aws_sdk_scheduler::types::{FlexibleTimeWindow, FlexibleTimeWindowMode, Target};
 use chrono::{DateTime, Utc};
-use local::stack::{GROUP, Publishing, ROLE, RUNNER, Stack, StackOptions};
+use local::stack::{GROUP, Ground, Publishing, ROLE, RUNNER, Stack, StackOptions};
 use schedule::WorkflowId;
 use serde_json::Value;
 use sqlx::Row as _;
@@ -60,6 +60,11 @@ impl Story {
     /// With these options.
     pub async fn with(options: StackOptions) -> Self {
         Self(Stack::start(options).await.unwrap_or_else(|error| panic!("the stack does not start: {error:#}")))
+    }
+
+    /// On a given ground, with these options.
+    pub async fn on(ground: Ground, options: StackOptions) -> Self {
+        Self(Stack::on(ground, options).await.unwrap_or_else(|error| panic!("the stack does not start: {error:#}")))
     }
 
     /// Sets both clocks; nothing fires by it.
@@ -175,7 +180,7 @@ fn time(text: &str) -> DateTime<Utc> {
     text.parse().unwrap_or_else(|error| panic!("{text} is no time: {error}"))
 }
 
-/// A way to the database that can be cut.
+/// A way to the database, or to another server, that can be cut.
 pub struct Way {
     address: SocketAddr,
     target: String,

@@ -26,6 +26,8 @@ pub enum Database {
     Kept(Postgres),
     /// A clone of the template; dropped with the stack
     Clone(String),
+    /// Somebody else's, migrated, by its DSN
+    Elsewhere(String),
     /// It was removed
     Gone,
 }
@@ -80,6 +82,7 @@ impl Database {
     pub fn dsn(&self) -> String {
         match (self, CLUSTER.get()) {
             (Database::Kept(postgres), _) => postgres.dsn(KEPT),
+            (Database::Elsewhere(dsn), _) => dsn.clone(),
             (Database::Clone(name), Some(cluster)) => cluster.postgres.dsn(name),
             (Database::Clone(_), None) | (Database::Gone, _) => String::new(),
         }

@@ -1,8 +1,87 @@
-//! Postgres cuts publishers and app off in the middle of edits, and is read-only for a while.
+//! Postgres goes away under the publishers: restarted, cut off, read-only.
 
+use std::time::Duration;
+
+use local::postgres::{Folder, Postgres, Purpose};
+use local::stack::Database;
 use sqlx::AssertSqlSafe;
+use tests::Way;
+use tokio::process::Command;
 
 use crate::field::{Field, Told};
+
+const LEASED: &str = "SELECT COUNT(*) FROM publications WHERE lease_owner IS NOT NULL";
+
+/// A server that keeps what it has committed, and that can be stopped as `pg_ctl -m immediate` stops it.
+struct Server {
+    folder: Folder,
+    postgres: Postgres,
+}
+
+impl Server {
+    async fn start() -> Server {
+        let folder = Folder::temporary().unwrap();
+        let again = Folder::at(folder.root().to_owned()).unwrap();
+        let Database::Kept(postgres) = Database::kept(again).await.unwrap() else { panic!("a database that stays") };
+        Server { folder, postgres }
+    }
+
+    /// No checkpoint, no goodbye: what was committed is in the log alone.
+    async fn restart_at_once(self, meanwhile: impl Future<Output = ()>) -> Server {
+        let Server { folder, postgres } = self;
+        let postmaster = folder.postmaster().unwrap().pid;
+        let stopped = Command::new("kill").args(["-QUIT", &postmaster.to_string()]).status().await.unwrap();
+        assert!(stopped.success());
+        tokio::task::spawn_blocking(|| drop(postgres)).await.unwrap();
+        meanwhile.await;
+        let (folder, postgres) = tokio::task::spawn_blocking(move || {
+            let postgres = Postgres::start(&folder, Purpose::Keep).unwrap();
+            (folder, postgres)
+        })
+        .await
+        .unwrap();
+        Server { folder, postgres }
+    }
+
+    fn remove(self) {
+        let Server { folder, postgres } = self;
+        drop(postgres);
+        std::fs::remove_dir_all(folder.root()).unwrap();
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn postgres_restarted_at_once_in_mid_drain_loses_nothing() {
+    let mut server = Server::start().await;
+    let mut way = Way::to(&server.postgres.dsn("cronbox")).await;
+    let mut field = Field::behind(&way, &server.postgres, 6).await;
+    field.staff(3);
+    for restart in 0..2 {
+        for _ in 0..30 {
+            assert_eq!(field.edit().await, Told::Committed);
+        }
+        field.until(LEASED, |leased| leased > 0 || restart == 0).await;
+        server = server
+            .restart_at_once(async {
+                way.cut().await;
+                assert_eq!(field.edit().await, Told::Nothing, "who is told of an edit can rely on it");
+            })
+            .await;
+        way.lead_to(&server.postgres.dsn("cronbox"));
+        way.mend().await;
+        until_back(&mut field).await;
+    }
+    field.settle().await;
+    field.judge("after two restarts").await;
+    field.end().await;
+    server.remove();
+}
+
+async fn until_back(field: &mut Field) {
+    while field.edit().await == Told::Nothing {
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+}
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn backends_terminated_and_a_read_only_database_in_mid_drain_lose_nothing() {

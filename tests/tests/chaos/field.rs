@@ -5,12 +5,13 @@ use std::process::Stdio;
 use std::time::{Duration, Instant};
 
 use chrono::TimeDelta;
-use local::stack::StackOptions;
+use local::postgres::Postgres;
+use local::stack::{Database, Ground, KeysFrom, StackOptions};
 use reqwest::Method;
 use schedule::WorkflowId;
 use serde_json::{Value, json};
 use sqlx::AssertSqlSafe;
-use tests::{Answer, Story};
+use tests::{Answer, Story, Way};
 use tokio::process::{Child, Command};
 
 /// How long EventBridge takes: enough that chaos meets calls in the air.
@@ -25,6 +26,7 @@ pub(crate) struct Field {
     pub(crate) promised: BTreeMap<WorkflowId, Option<String>>,
     live: Vec<WorkflowId>,
     publishers: Vec<Child>,
+    more: Vec<(&'static str, String)>,
     dice: Dice,
 }
 
@@ -36,24 +38,49 @@ pub(crate) enum Told {
 }
 
 impl Field {
-    /// A dozen workflows, not yet published.
+    /// On the cluster that all stories share.
     pub(crate) async fn new(seed: u64) -> Field {
-        let mut options = StackOptions { now: Some(NOW.parse().unwrap()), ..StackOptions::default() };
-        options.stand_in.scheduler.latency = LATENCY;
-        let story = Story::with(options).await;
+        Field::of(Story::with(options()).await, seed).await
+    }
+
+    /// On a database that is reached by a way, so that its server can be restarted elsewhere.
+    pub(crate) async fn behind(way: &Way, postgres: &Postgres, seed: u64) -> Field {
+        let any_port = || app::listen("127.0.0.1:0".parse().unwrap()).unwrap();
+        let ground = Ground {
+            database: Database::Elsewhere(way.dsn(&postgres.dsn("cronbox"))),
+            app: any_port(),
+            scheduler: any_port(),
+            keys: KeysFrom::Nowhere,
+        };
+        Field::of(Story::on(ground, options()).await, seed).await
+    }
+
+    async fn of(story: Story, seed: u64) -> Field {
         let dice = Dice(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15));
-        let mut field = Field { story, promised: BTreeMap::new(), live: Vec::new(), publishers: Vec::new(), dice };
+        let mut field = Field {
+            story,
+            promised: BTreeMap::new(),
+            live: Vec::new(),
+            publishers: Vec::new(),
+            more: Vec::new(),
+            dice,
+        };
         for _ in 0..12 {
             assert_eq!(field.create().await, Told::Committed);
         }
         field
     }
 
+    /// Gives the publishers that start from now on another value of a variable.
+    pub(crate) fn tell_publishers(&mut self, name: &'static str, value: String) {
+        self.more.push((name, value));
+    }
+
     /// A daemon that dies or stops where `fault` says.
     pub(crate) fn publisher(&self, fault: Option<&str>) -> Child {
         let mut command = Command::new(local::config::target_folder().join("debug/publisher"));
         command.arg("--listen").kill_on_drop(true).env_clear().env("PATH", "/usr/bin:/bin");
-        command.envs(self.story.publisher_environment());
+        command.envs(self.story.publisher_environment()).envs(self.more.iter().cloned());
         command.envs(fault.map(|fault| ("FAULT", fault))).env("RUST_LOG", "off").stdout(Stdio::null());
         command.spawn().unwrap()
     }
@@ -100,7 +127,7 @@ impl Field {
         }
     }
 
-    async fn create(&mut self) -> Told {
+    pub(crate) async fn create(&mut self) -> Told {
         let name = format!("w{}", self.dice.next());
         let action = json!({"type": "log", "message": "hello"});
         let body = json!({"name": name, "cron_schedule": self.cron(), "action": action});
@@ -140,7 +167,7 @@ impl Field {
         self.wake().await;
     }
 
-    async fn wake(&self) {
+    pub(crate) async fn wake(&self) {
         sqlx::query("SELECT pg_notify('cronbox_outbox', '')").execute(&self.story.pool).await.unwrap();
     }
 
@@ -174,6 +201,12 @@ impl Field {
         self.kill_all().await;
         self.story.end().await;
     }
+}
+
+fn options() -> StackOptions {
+    let mut options = StackOptions { now: Some(NOW.parse().unwrap()), ..StackOptions::default() };
+    options.stand_in.scheduler.latency = LATENCY;
+    options
 }
 
 /// What an answer of the app promises to stand in EventBridge.

@@ -1,9 +1,49 @@
-//! EventBridge refuses everybody for longer than any retry.
+//! EventBridge goes away under the publishers, or refuses everybody, for longer than any retry.
+
+use std::time::Instant;
 
 use local::scheduler::faults::Plan;
 use serde_json::json;
+use tests::Way;
 
-use crate::field::Field;
+use crate::field::{Field, Told};
+
+const DUE: &str = "SELECT COUNT(*) FROM publications WHERE due_at <= cronbox_now()";
+const BACKED_OFF: &str = "SELECT COUNT(*) FROM publications WHERE due_at > cronbox_now() AND error_class IS NOT NULL";
+/// What the publisher may call, a second.
+const CAP: u32 = 50;
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn thirty_minutes_without_eventbridge_give_nobody_up_and_end_within_the_rate() {
+    let mut field = Field::new(8).await;
+    let url = field.story.scheduler_url().to_owned();
+    let mut way = Way::to(url.trim_start_matches("http://")).await;
+    field.tell_publishers("AWS_ENDPOINT_URL_SCHEDULER", way.dsn(&url));
+    field.tell_publishers("API_TPS", CAP.to_string());
+    way.cut().await;
+    field.staff(1);
+    for _ in 0..6 {
+        for _ in 0..15 {
+            assert_eq!(field.create().await, Told::Committed);
+        }
+        // Every workflow is tried, and none is due any more; five minutes later some are again.
+        field.until(DUE, |due| due == 0).await;
+        field.skip(300).await;
+    }
+    assert_eq!(field.story.count("SELECT COUNT(*) FROM outbox_events WHERE failed_on IS NOT NULL").await, 0);
+    let waiting = field.story.count(BACKED_OFF).await + field.story.count(DUE).await;
+    assert_eq!(waiting, 102, "all are still to be published");
+
+    way.mend().await;
+    let mended = Instant::now();
+    field.skip(15 * 60).await;
+    field.until("SELECT COUNT(*) FROM publications WHERE applied_revision IS NULL", |left| left == 0).await;
+    let least = 102.0 / f64::from(CAP) - 0.5;
+    assert!(mended.elapsed().as_secs_f64() > least, "{:?}: faster than the rate allows", mended.elapsed());
+    field.settle().await;
+    field.judge("after thirty minutes without EventBridge").await;
+    field.end().await;
+}
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_environment_that_refuses_everybody_for_a_while_gives_nobody_up() {
