@@ -34,6 +34,15 @@ pub(crate) struct Drained {
     pub(crate) peak_rss_mb: f64,
 }
 
+impl Drained {
+    fn add(&mut self, (report, peak_rss_mb): (Value, f64)) {
+        let count = |name: &str| report[name].as_f64().unwrap();
+        self.writes += count("created") + count("updated") + count("deleted");
+        self.retried += count("retried");
+        self.peak_rss_mb = self.peak_rss_mb.max(peak_rss_mb);
+    }
+}
+
 impl Backlog {
     /// An empty one; the stand-in answers after `latency_ms`, and refuses above `tps`.
     pub(crate) async fn new(latency_ms: u64, tps: Option<u32>) -> Backlog {
@@ -91,14 +100,18 @@ impl Backlog {
         let running: Vec<_> = (0..publishers).map(|_| tokio::spawn(watched(self.publisher(tps)))).collect();
         let mut drained = Drained { rows, ..Drained::default() };
         for publisher in running {
-            let (report, peak_rss_mb) = publisher.await.unwrap();
-            let count = |name: &str| report[name].as_f64().unwrap();
-            drained.writes += count("created") + count("updated") + count("deleted");
-            drained.retried += count("retried");
-            drained.peak_rss_mb = drained.peak_rss_mb.max(peak_rss_mb);
+            drained.add(publisher.await.unwrap());
+        }
+        // `--once` leaves what is backed off to the next tick.
+        while self.open_rows().await > 0.0 {
+            assert!(
+                begun + chrono::TimeDelta::minutes(5) > self.scalar("SELECT clock_timestamp()").await,
+                "rows are left open"
+            );
+            tokio::time::sleep(Duration::from_millis(100)).await;
+            drained.add(watched(self.publisher(tps)).await);
         }
         let ended: chrono::DateTime<chrono::Utc> = self.scalar("SELECT MAX(processed_on) FROM outbox_events").await;
-        assert!(self.open_rows().await < 1.0, "rows are left open");
         drained.secs = (ended - begun).as_seconds_f64();
         drained
     }
@@ -125,6 +138,32 @@ impl Backlog {
             taken.push(millis(sent));
         }
         median(&taken)
+    }
+
+    /// A publisher that stays, and sweeps when it is asked to.
+    pub(crate) fn daemon(&self) -> Child {
+        let mut command = Command::new(program("publisher"));
+        command.arg("--listen").envs(self.environment()).env("API_TPS", UNLIMITED_TPS).env("RUST_LOG", "warn");
+        command.kill_on_drop(true).spawn().unwrap()
+    }
+
+    /// The most memory that a publisher has had so far.
+    pub(crate) fn peak_rss_mb(&self, publisher: &Child) -> f64 {
+        high_water_mb(&format!("/proc/{}/status", publisher.id().unwrap()))
+    }
+
+    /// Deletes every `nth` schedule behind the publisher's back.
+    pub(crate) async fn delete_by_hand(&self, nth: i64) {
+        let ids: Vec<i64> = sqlx::query_scalar("SELECT id FROM workflows WHERE id % $1 = 0")
+            .bind(nth)
+            .fetch_all(&self.pool)
+            .await
+            .unwrap();
+        let http = reqwest::Client::new();
+        for id in ids {
+            let url = format!("{}/schedules/wf-{id}-bench?groupName={GROUP}", self.endpoint);
+            assert!(http.delete(url).send().await.unwrap().status().is_success());
+        }
     }
 
     /// Ends it, and frees its disk.
@@ -160,7 +199,7 @@ impl Backlog {
         self.scalar("SELECT COUNT(*)::float8 FROM outbox_events WHERE processed_on IS NULL").await
     }
 
-    async fn scalar<T>(&self, query: &'static str) -> T
+    pub(crate) async fn scalar<T>(&self, query: &'static str) -> T
     where
         T: for<'r> sqlx::Decode<'r, sqlx::Postgres> + sqlx::Type<sqlx::Postgres> + Send + Unpin,
     {

@@ -8,7 +8,9 @@
 mod backlog;
 mod drain;
 mod invoke;
+mod quota;
 mod start;
+mod sweep;
 mod table;
 mod visible;
 
@@ -27,6 +29,9 @@ async fn main() -> ExitCode {
     if wanted("B1") {
         rows.extend(drain::all().await);
     }
+    if wanted("B3") {
+        rows.extend(quota::all().await);
+    }
     if wanted("B5") {
         for latency_ms in [0, 15] {
             rows.push(visible::edit_to_visible(latency_ms, 300).await);
@@ -38,6 +43,9 @@ async fn main() -> ExitCode {
     }
     if wanted("B8") {
         rows.push(start::up_to_ready(5).await);
+    }
+    if wanted("B9") {
+        rows.extend(sweep::all().await);
     }
     table::tell(&rows)
 }

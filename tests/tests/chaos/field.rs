@@ -17,6 +17,9 @@ use tokio::process::{Child, Command};
 /// How long EventBridge takes: enough that chaos meets calls in the air.
 const LATENCY: Duration = Duration::from_millis(5);
 const PATIENCE: Duration = Duration::from_secs(60);
+/// What is to be done at once, or under way.
+pub(crate) const BUSY: &str =
+    "SELECT COUNT(*) FROM publications WHERE due_at <= cronbox_now() OR lease_owner IS NOT NULL";
 const NOW: &str = "2026-03-02T10:00:00Z";
 
 /// A story, what was promised to its authors, and the publishers at work.
@@ -187,7 +190,6 @@ impl Field {
 
     /// Lets leases lapse, backoffs end and verify passes fall due, until nothing is left to do.
     pub(crate) async fn settle(&self) {
-        const BUSY: &str = "SELECT COUNT(*) FROM publications WHERE due_at <= cronbox_now() OR lease_owner IS NOT NULL";
         // A lease; as long as a signature is good; the verify pass that a takeover owes; and what that may owe.
         for secs in [61, 15 * 60, 17 * 60, 17 * 60] {
             self.skip(secs).await;

@@ -6,7 +6,7 @@ use local::scheduler::faults::Plan;
 use serde_json::json;
 use tests::Way;
 
-use crate::field::{Field, Told};
+use crate::field::{BUSY, Field, Told};
 
 const DUE: &str = "SELECT COUNT(*) FROM publications WHERE due_at <= cronbox_now()";
 const BACKED_OFF: &str = "SELECT COUNT(*) FROM publications WHERE due_at > cronbox_now() AND error_class IS NOT NULL";
@@ -37,7 +37,8 @@ async fn thirty_minutes_without_eventbridge_give_nobody_up_and_end_within_the_ra
     way.mend().await;
     let mended = Instant::now();
     field.skip(15 * 60).await;
-    field.until("SELECT COUNT(*) FROM publications WHERE applied_revision IS NULL", |left| left == 0).await;
+    // All have been asked for; whoever was unlucky on a busy machine is backed off, and comes with the settling.
+    field.until(BUSY, |busy| busy == 0).await;
     let least = 102.0 / f64::from(CAP) - 0.5;
     assert!(mended.elapsed().as_secs_f64() > least, "{:?}: faster than the rate allows", mended.elapsed());
     field.settle().await;
