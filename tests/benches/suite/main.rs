@@ -7,6 +7,7 @@
 
 mod backlog;
 mod drain;
+mod edits;
 mod invoke;
 mod quota;
 mod start;
@@ -36,6 +37,11 @@ async fn main() -> ExitCode {
         for latency_ms in [0, 15] {
             rows.push(visible::edit_to_visible(latency_ms, 300).await);
         }
+        rows.push(visible::at_rate(50, 15).await);
+        rows.push(visible::at_rate(1_000, 15).await);
+    }
+    if wanted("B6") {
+        rows.extend(edits::all().await);
     }
     if wanted("B7") {
         rows.push(invoke::duplicate_invokes(5_000).await);

@@ -3,15 +3,8 @@
 use local::stack::GROUP;
 use serde_json::json;
 use tests::Story;
-use tokio::process::Command;
 
-async fn cronbox(s: &Story, arguments: &[&str]) -> (Option<i32>, String) {
-    let mut command = Command::new(local::config::target_folder().join("debug/cronbox"));
-    command.args(arguments).env("CRONBOX_URL", s.url()).env("CRONBOX_KEY", &s.keys.admin);
-    let output = command.output().await.unwrap();
-    let said = String::from_utf8(output.stdout).unwrap() + &String::from_utf8(output.stderr).unwrap();
-    (output.status.code(), said)
-}
+use crate::cronbox::cronbox;
 
 #[tokio::test]
 async fn a_check_is_asked_for_once_and_remembered_by_whom() {

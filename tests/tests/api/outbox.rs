@@ -2,21 +2,14 @@
 
 use serde_json::{Value, json};
 use tests::Story;
-use tokio::process::Command;
+
+use crate::cronbox::cronbox;
 
 /// The publisher has given up on the workflow of the only row; how it comes to that is its own story.
 async fn refused_by_eventbridge(s: &Story) {
     s.execute("UPDATE outbox_events SET failed_on = cronbox_now(), attempt_count = 1, error_message = 'EventBridge refuses the schedule: no'").await;
     s.execute("UPDATE publications SET error_class = 'permanent', last_error = 'EventBridge refuses the schedule: no', due_at = NULL, attempt_count = 1")
         .await;
-}
-
-async fn cronbox(s: &Story, arguments: &[&str]) -> (Option<i32>, String) {
-    let mut command = Command::new(local::config::target_folder().join("debug/cronbox"));
-    command.args(arguments).env("CRONBOX_URL", s.url()).env("CRONBOX_KEY", &s.keys.admin);
-    let output = command.output().await.unwrap();
-    let said = String::from_utf8(output.stdout).unwrap() + &String::from_utf8(output.stderr).unwrap();
-    (output.status.code(), said)
 }
 
 #[tokio::test]

@@ -160,26 +160,6 @@ async fn a_permission_that_is_lost_in_mid_drain_fails_nobody() {
 }
 
 #[tokio::test]
-async fn an_edit_that_comes_while_its_predecessor_is_refused_is_published_and_nothing_has_failed() {
-    let world = World::new().await;
-    let workflow = world.create("0 9 * * *", "UTC").await;
-    world.front.next(&name(workflow), [INVALID]);
-    world.front.hold(&name(workflow));
-    let publisher = world.publisher().await;
-    let drain = tokio::spawn(async move { publisher.drain(soon()).await.unwrap() });
-    world.front.arrival(&name(workflow)).await;
-    world.patch(workflow, json!({"cron_schedule": "0 10 * * *"})).await;
-    world.front.release();
-
-    let report = drain.await.unwrap();
-
-    assert_eq!((report.created, report.processed), (1, 2), "{report:?}");
-    assert_eq!(world.outbox(workflow).await, (2, 0, 0), "the first edit is not failed: the second settles it");
-    assert_eq!(world.expression(workflow).await.as_deref(), Some("cron(0 10 * * ? *)"));
-    world.assert_settled().await;
-}
-
-#[tokio::test]
 async fn a_role_that_iam_does_not_know_yet_is_waited_for() {
     let world = World::new().await;
     let workflow = world.create("0 9 * * *", "UTC").await;

@@ -1,0 +1,13 @@
+//! `cronbox` as an operator types it.
+
+use tests::Story;
+use tokio::process::Command;
+
+/// Its exit code, and all that it says.
+pub(crate) async fn cronbox(s: &Story, arguments: &[&str]) -> (Option<i32>, String) {
+    let mut command = Command::new(local::config::target_folder().join("debug/cronbox"));
+    command.args(arguments).env("CRONBOX_URL", s.url()).env("CRONBOX_KEY", &s.keys.admin);
+    let output = command.output().await.unwrap();
+    let said = String::from_utf8(output.stdout).unwrap() + &String::from_utf8(output.stderr).unwrap();
+    (output.status.code(), said)
+}
