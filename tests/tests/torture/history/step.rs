@@ -1,28 +1,41 @@
 //! One step: an actor moves, dies or loses its connection; time passes; a late request arrives.
 
 use std::collections::BTreeSet;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use chrono::TimeDelta;
 
 use super::History;
 use crate::actor::{Actor, Role, Stand};
 
+/// Longer than Postgres takes to see that a transaction has ended; a deadlock it would end itself.
+const LOCK_PATIENCE: Duration = Duration::from_secs(10);
+
 impl History<'_> {
     pub(super) async fn move_one(&mut self) -> Result<(), String> {
         let free: Vec<usize> = (0..self.actors.len()).filter(|n| self.actors[*n].stand == Stand::AtPoints).collect();
-        let Some(&place) = self.dice.pick(&free) else {
-            return if self.actors.is_empty() {
-                Ok(())
-            } else {
-                Err(format!("all wait for locks: {:?}", self.points()))
-            };
-        };
+        let Some(&place) = self.dice.pick(&free) else { return self.wait_for_a_lock().await };
         let id = self.actors[place].id;
         let nth = self.dice.below(self.turnstile.points(id).len());
         let point = self.turnstile.pass(id, nth).unwrap_or_default();
         self.note(format!("actor {id} passes {point}"));
         self.go(place, &point).await
+    }
+
+    /// All that is left waits for locks. Whoever held one has ended, and Postgres lets go of it in its own time.
+    async fn wait_for_a_lock(&mut self) -> Result<(), String> {
+        let waited = Instant::now();
+        while !self.actors.is_empty() {
+            for place in 0..self.actors.len() {
+                if !self.ground.waits_for_lock(&self.actors[place].process.name).await {
+                    return self.go(place, "lock").await;
+                }
+            }
+            if waited.elapsed() > LOCK_PATIENCE {
+                return Err(format!("all wait for locks: {:?}", self.points()));
+            }
+        }
+        Ok(())
     }
 
     /// Lets one actor go on, and those that it held up.
