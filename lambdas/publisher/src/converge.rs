@@ -5,6 +5,7 @@
 
 use chrono::{DateTime, Utc};
 use schedule::{Revision, ScheduleName, WorkflowId};
+use tokio::time::Instant;
 
 use crate::Publisher;
 use crate::desired::{Desired, Spec, State, TEMPLATE, desired};
@@ -267,10 +268,11 @@ impl Publisher {
             return Err(Fault::not_sent());
         }
         self.injector().at(Point::P6).await;
+        let sent = Instant::now();
         let answer = call.await;
         self.metrics().called(&answer);
         if let Err(Fault { kind: Kind::Throttled, .. }) = &answer {
-            self.rate().throttled();
+            self.rate().throttled(sent);
         }
         self.injector().at(Point::P8).await;
         answer
