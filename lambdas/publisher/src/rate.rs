@@ -13,6 +13,8 @@ use tokio::time::Instant;
 const PACE: f64 = 0.99;
 /// How much may be made up for when a caller comes late to its slot.
 const BURST: Duration = Duration::from_millis(10);
+/// Whoever comes later than this was idle, not late: publishers that begin together have nothing to make up for.
+const IDLE: Duration = Duration::from_millis(100);
 /// Of the limit, recovered a second.
 const RECOVERY: f64 = 0.1;
 /// Of the limit, what is always left.
@@ -28,7 +30,7 @@ pub(crate) struct Rate {
     pace: Mutex<Pace>,
     /// Held by the one who waits for the next slot; those behind have taken none yet, so a caller
     /// whose lease ends while it queues wastes nothing.
-    gate: tokio::sync::Mutex<Instant>,
+    gate: tokio::sync::Mutex<Option<Instant>>,
 }
 
 #[derive(Debug)]
@@ -48,7 +50,7 @@ impl Rate {
         let now = Instant::now();
         let limit = f64::from(per_sec) * PACE;
         let pace = Pace { share: limit, per_sec: limit, since: now, handed: 0.0, debt_secs: 0.0, halved_on: None };
-        Rate { limit, pace: Mutex::new(pace), gate: tokio::sync::Mutex::new(now) }
+        Rate { limit, pace: Mutex::new(pace), gate: tokio::sync::Mutex::default() }
     }
 
     /// Waits for a slot, unless `is_wanted` says, when it is our turn, that none is needed any more.
@@ -59,8 +61,9 @@ impl Rate {
         }
         let now = Instant::now();
         let (debt, interval) = self.pace().hand_out(now);
-        let slot = (*next).max(now.checked_sub(BURST).unwrap_or(now)) + debt;
-        *next = slot + interval;
+        let turn = next.filter(|next| now.saturating_duration_since(*next) <= IDLE).unwrap_or(now);
+        let slot = turn.max(now.checked_sub(BURST).unwrap_or(now)) + debt;
+        *next = Some(slot + interval);
         if slot > now {
             tokio::time::sleep_until(slot).await;
         }
