@@ -93,6 +93,19 @@ impl Backlog {
         sqlx::raw_sql("ANALYZE outbox_events, publications, workflows").execute(&self.pool).await.unwrap();
     }
 
+    /// `times` more rows of every workflow, none of which asks for anything else than what stands.
+    pub(crate) async fn ask_again(&self, times: i64) {
+        let sql = format!(
+            "UPDATE publications SET due_at = cronbox_now();
+             INSERT INTO outbox_events (aggregate_id, op, payload, created_on)
+             SELECT workflow_id, 'upsert', '{{\"revision\":1}}', cronbox_now()
+               FROM generate_series(1, {times}) AS nth, publications ORDER BY nth, workflow_id;"
+        );
+        sqlx::raw_sql(sqlx::AssertSqlSafe(sql)).execute(&self.pool).await.unwrap();
+        sqlx::raw_sql("VACUUM ANALYZE outbox_events").execute(&self.pool).await.unwrap();
+        sqlx::raw_sql("VACUUM ANALYZE publications").execute(&self.pool).await.unwrap();
+    }
+
     /// Drains it with so many publishers that start at once; the time counts to the last settled row.
     pub(crate) async fn drain(&self, publishers: usize, tps: Option<u32>) -> Drained {
         let rows = self.open_rows().await;

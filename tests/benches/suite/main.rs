@@ -8,8 +8,10 @@
 mod backlog;
 mod drain;
 mod edits;
+mod held;
 mod invoke;
 mod quota;
+mod sink;
 mod start;
 mod sweep;
 mod table;
@@ -30,8 +32,14 @@ async fn main() -> ExitCode {
     if wanted("B1") {
         rows.extend(drain::all().await);
     }
+    if wanted("B2") {
+        rows.extend(sink::all().await);
+    }
     if wanted("B3") {
         rows.extend(quota::all().await);
+    }
+    if wanted("B4") {
+        rows.extend(held::all().await);
     }
     if wanted("B5") {
         for latency_ms in [0, 15] {
@@ -60,12 +68,11 @@ pub(crate) fn millis(since: Instant) -> f64 {
     since.elapsed().as_secs_f64() * 1_000.0
 }
 
-/// A program that `cargo build --bins` or `cargo bench` has left, the newest of them.
+/// A program that `make bench` has built; a debug build that happens to lie there would measure something else.
 pub(crate) fn program(name: &str) -> PathBuf {
-    let built = ["release", "debug"].map(|profile| target_folder().join(profile).join(name));
-    let newest =
-        built.into_iter().filter(|path| path.exists()).max_by_key(|path| path.metadata().unwrap().modified().unwrap());
-    newest.unwrap_or_else(|| panic!("{name} is missing: run `cargo build --workspace --bins`"))
+    let built = target_folder().join("release").join(name);
+    assert!(built.exists(), "{name} is missing: run `cargo build --release --workspace --bins`");
+    built
 }
 
 pub(crate) fn free_port() -> u16 {
