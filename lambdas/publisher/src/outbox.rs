@@ -43,8 +43,8 @@ pub(crate) enum Verify {
 pub(crate) struct Batch {
     pub(crate) claims: Vec<Claim>,
     pub(crate) lease: Lease,
-    /// How many publishers hold leases, this one included.
-    pub(crate) sharers: u32,
+    /// How many publishers hold leases, this one included; a claim that comes back empty has not looked.
+    pub(crate) sharers: Option<u32>,
 }
 
 /// Which workflows a claim takes.
@@ -79,10 +79,10 @@ pub(crate) async fn claim(
     injector.at(Point::P1).await;
     injector.at(Point::P2).await;
     let mut claims = lease_due(&mut tx, claimant, choice).await?;
-    let mut sharers = 1;
+    let mut sharers = None;
     if !claims.is_empty() {
         cover(&mut tx, &mut claims).await?;
-        sharers = sharers::join(&mut tx, &claimant.owner).await?;
+        sharers = Some(sharers::join(&mut tx, &claimant.owner).await?);
     }
     injector.at(Point::P3).await;
     tx.commit().await?;

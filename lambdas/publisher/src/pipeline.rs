@@ -69,8 +69,8 @@ impl Publisher {
                 claimed = &mut claiming => match claimed {
                     Ok(batch) => {
                         hand.claimed(batch.claims.len());
-                        self.rate().share(batch.sharers);
-                        if !batch.claims.is_empty() {
+                        if let Some(sharers) = batch.sharers {
+                            self.rate().share(sharers);
                             working.push(self.work(batch, span.renewal(), &answers));
                         }
                     }

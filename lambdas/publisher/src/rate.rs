@@ -25,8 +25,8 @@ const LONGEST_DEBT_SECS: f64 = 1.0;
 /// Hands out slots in the order of asking.
 #[derive(Debug)]
 pub(crate) struct Rate {
-    /// For all publishers together.
-    limit: f64,
+    /// For all publishers together, calls a second.
+    limit: u32,
     pace: Mutex<Pace>,
     /// Held by the one who waits for the next slot; those behind have taken none yet, so a caller
     /// whose lease ends while it queues wastes nothing.
@@ -48,9 +48,9 @@ struct Pace {
 impl Rate {
     pub(crate) fn new(per_sec: u32) -> Self {
         let now = Instant::now();
-        let limit = f64::from(per_sec) * PACE;
-        let pace = Pace { share: limit, per_sec: limit, since: now, handed: 0.0, debt_secs: 0.0, halved_on: None };
-        Rate { limit, pace: Mutex::new(pace), gate: tokio::sync::Mutex::default() }
+        let share = share_of(per_sec, 1);
+        let pace = Pace { share, per_sec: share, since: now, handed: 0.0, debt_secs: 0.0, halved_on: None };
+        Rate { limit: per_sec, pace: Mutex::new(pace), gate: tokio::sync::Mutex::default() }
     }
 
     /// Waits for a slot, unless `is_wanted` says, when it is our turn, that none is needed any more.
@@ -86,7 +86,7 @@ impl Rate {
     pub(crate) fn share(&self, sharers: u32) {
         let now = Instant::now();
         let mut pace = self.pace();
-        let share = self.limit / f64::from(sharers.max(1));
+        let share = share_of(self.limit, sharers.max(1));
         // The others may have been here since the last look, and have called as well.
         let surplus = pace.handed * (1.0 - share / pace.share).max(0.0);
         pace.debt_secs = (pace.debt_secs + surplus / share).min(LONGEST_DEBT_SECS);
@@ -116,6 +116,12 @@ impl Pace {
     }
 }
 
+/// In whole calls a second where it is more than one: a half too much is a whole call too much every other second.
+fn share_of(limit: u32, sharers: u32) -> f64 {
+    let share = f64::from(limit) / f64::from(sharers);
+    if share < 1.0 { share * PACE } else { share.floor() * PACE }
+}
+
 #[cfg(test)]
 mod tests {
     use futures::future::join_all;
@@ -131,7 +137,7 @@ mod tests {
     fn percent(rate: &Rate) -> u32 {
         let pace = rate.pace();
         #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "0 to 100")]
-        let percent = (pace.now(Instant::now()) / rate.limit * 100.0).round() as u32;
+        let percent = (pace.now(Instant::now()) / share_of(rate.limit, 1) * 100.0).round() as u32;
         percent
     }
 
