@@ -139,8 +139,13 @@ async fn discard(arguments: &Discard) -> anyhow::Result<ExitCode> {
     let queue = Queue::open(&arguments.at).await;
     let mut held = Held::of(&queue, Stop::by_signal()?);
     let discarded = discard_from(&mut held, arguments).await;
+    let is_stopped = held.is_stopped();
     held.put_back().await;
-    all_found(&arguments.ids, &discarded?)?;
+    let discarded = discarded?;
+    if is_stopped {
+        return Ok(ExitCode::FAILURE);
+    }
+    all_found(&arguments.ids, &discarded)?;
     Ok(ExitCode::SUCCESS)
 }
 

@@ -89,9 +89,11 @@ pub(super) async fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
         print::text(&tally.summary(arguments.dry_run, is_stopped))?;
     }
     ended?;
+    if is_stopped {
+        return Ok(ExitCode::FAILURE);
+    }
     all_found(&arguments.ids, &tally.seen)?;
-    let is_done = arguments.dry_run || (tally.stay == 0 && !is_stopped);
-    Ok(if is_done { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    Ok(if arguments.dry_run || tally.stay == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
 /// On standard error, and only if that is a terminal.
