@@ -36,6 +36,12 @@ pub enum Point {
     P11,
     /// The drain is about to return.
     P12,
+    /// A daemon is about to listen for notifications.
+    L1,
+    /// The sweep has read a page of the list.
+    C1,
+    /// What a page of the sweep came to is written, not committed.
+    C2,
 }
 
 #[cfg(debug_assertions)]

@@ -12,6 +12,7 @@ use tokio::net::TcpListener;
 use tokio::sync::Notify;
 
 use crate::drain::{Drained, Ending};
+use crate::inject::Point;
 use crate::lease::{Renewal, Span};
 use crate::metrics::prometheus;
 use crate::outbox;
@@ -112,6 +113,7 @@ impl Publisher {
 
     async fn hear_on_one_connection(&self, word: &Notify) -> sqlx::Result<Infallible> {
         let mut listener = PgListener::connect_with(self.pool()).await?;
+        self.injector().at(Point::L1).await;
         listener.listen(CHANNEL).await?;
         loop {
             word.notify_one();

@@ -24,6 +24,7 @@ use tokio::sync::Notify;
 use crate::Publisher;
 use crate::drain::{Drained, Ending};
 use crate::fault::{Fault, Kind};
+use crate::inject::Point;
 use crate::lease::{Lease, Renewal, Span};
 use crate::report::Report;
 use crate::schedules::Page;
@@ -152,6 +153,7 @@ impl Publisher {
                 Ok(page) => page,
                 Err(fault) => return Ok(End::Refused(fault)),
             };
+            self.injector().at(Point::C1).await;
             let next = async {
                 match &page.next_token {
                     Some(token) if span.may_claim() => Some(self.list(Some(token.clone()), lease).await),
@@ -197,6 +199,7 @@ impl Publisher {
         turn.findings.repaired += repair::enqueue(&mut tx, &compared.differences, now).await?;
         turn.findings.repaired += repair::adopt(&mut tx, &compared.unpublished, findings::Class::Changed, now).await?;
         turn::advance(&mut tx, turn).await?;
+        self.injector().at(Point::C2).await;
         tx.commit().await?;
         lease.renewed(sent);
         Ok(Hold::Ours)
@@ -220,12 +223,14 @@ impl Publisher {
                 turn::advance(&mut tx, turn).await?;
                 if disposal == Disposal::Done {
                     turn::finish(&mut tx, turn).await?;
+                    self.injector().at(Point::C2).await;
                     tx.commit().await?;
                     return Ok(End::Done);
                 }
             } else {
                 turn::advance(&mut tx, turn).await?;
             }
+            self.injector().at(Point::C2).await;
             tx.commit().await?;
             lease.renewed(sent);
         }

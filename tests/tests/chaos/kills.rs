@@ -3,10 +3,15 @@
 use std::os::unix::process::ExitStatusExt;
 
 use local::scheduler::faults::Plan;
+use local::stack::GROUP;
 use serde_json::json;
 use tokio::process::Child;
 
-use crate::field::{Field, Told};
+use crate::field::{BUSY, Field, Told};
+
+const SWEEP: &str =
+    "INSERT INTO sweeps (requested_by, requested_on) VALUES ('chaos', cronbox_now()) ON CONFLICT DO NOTHING";
+const OPEN_SWEEPS: &str = "SELECT COUNT(*) FROM sweeps WHERE finished_on IS NULL";
 
 /// P7, a request on the wire, lies inside the SDK: its story is told apart.
 const POINTS: [&str; 12] = ["P0", "P1", "P2", "P3", "P4", "P5", "P6", "P8", "P9", "P10", "P11", "P12"];
@@ -67,6 +72,34 @@ async fn all_killed_with_requests_on_the_wire_lose_nothing() {
         field.judge(&format!("killed with {kind} calls on the wire")).await;
         field.end().await;
     }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_sweeper_killed_before_or_in_its_repairs_leaves_them_to_another() {
+    let mut field = Field::new(6).await;
+    field.staff(1);
+    field.settle().await;
+    for point in ["C1", "C2"] {
+        field.kill_all().await;
+        let deleted_by_hand = field.names().await.swap_remove(0);
+        let delete = field.story.scheduler.delete_schedule().group_name(GROUP).name(&deleted_by_hand);
+        delete.send().await.unwrap();
+        sqlx::query(SWEEP).execute(&field.story.pool).await.unwrap();
+        let mut victim = field.publisher(Some(&format!("{point}:1:kill")));
+        assert_eq!(victim.wait().await.unwrap().signal(), Some(9), "{point}: it ended by itself");
+        assert!(!field.names().await.contains(&deleted_by_hand), "{point}: it was killed too late");
+
+        field.staff(2);
+        field.settle().await;
+        // The first that ends may have begun before the deletion; the second has not.
+        for _ in 0..2 {
+            sqlx::query(SWEEP).execute(&field.story.pool).await.unwrap();
+            field.until(OPEN_SWEEPS, |open| open == 0).await;
+        }
+        field.until(BUSY, |busy| busy == 0).await;
+        field.judge(&format!("a sweeper was killed at {point}")).await;
+    }
+    field.end().await;
 }
 
 async fn until_on_the_wire(field: &Field) {

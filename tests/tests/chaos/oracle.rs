@@ -38,7 +38,7 @@ impl Field {
         }
     }
 
-    async fn names(&self) -> Vec<String> {
+    pub(crate) async fn names(&self) -> Vec<String> {
         let mut pages = self.story.scheduler.list_schedules().group_name(GROUP).into_paginator().send();
         let mut names = Vec::new();
         while let Some(page) = pages.next().await {

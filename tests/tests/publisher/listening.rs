@@ -1,17 +1,25 @@
 //! The daemon: an edit is in EventBridge before its author looks.
 
+#[cfg(debug_assertions)]
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+#[cfg(debug_assertions)]
+use futures::FutureExt;
+#[cfg(debug_assertions)]
+use publisher::{Hook, Point};
 #[cfg(debug_assertions)]
 use reqwest::Method;
 use serde_json::json;
 use sqlx::PgPool;
+#[cfg(debug_assertions)]
+use tokio::sync::Notify;
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 
 #[cfg(debug_assertions)]
 use crate::converging::by_hand;
-use crate::world::{World, name};
+use crate::world::{World, name, soon};
 
 /// A daemon in the background, and what ends it.
 struct Daemon {
@@ -129,6 +137,41 @@ async fn a_daemon_told_to_stop_settles_what_it_has_begun() {
 }
 
 #[cfg(debug_assertions)]
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_edit_between_the_first_scan_and_the_listening_does_not_wait_for_the_poll() {
+    let world = World::new().await;
+    // A sweep that ends has a word for the drain, too; none is due for now.
+    world.publisher().await.sweep(soon()).await.unwrap();
+    let (scanned, may_listen) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
+    let (scan, listen) = (Arc::clone(&scanned), Arc::clone(&may_listen));
+    let at = Arc::new(move |point| {
+        let (scan, listen) = (Arc::clone(&scan), Arc::clone(&listen));
+        async move {
+            match point {
+                Point::P12 => scan.notify_one(),
+                Point::L1 => listen.notified().await,
+                _ => {}
+            }
+        }
+        .boxed()
+    });
+    let hook = Hook { at, stopwatch: publisher::Stopwatch::default(), seed: 0 };
+    let daemon = Daemon::of(world.publisher_hooked(hook).await);
+    scanned.notified().await;
+
+    // The scan is over and nobody listens yet: this word is lost.
+    let workflow = world.create("0 9 * * *", "UTC").await;
+    notify(&world.pool).await;
+    may_listen.notify_one();
+    let released = Instant::now();
+    until_visible(&world, 1).await;
+
+    assert!(released.elapsed() < Duration::from_secs(3), "{:?}", released.elapsed());
+    daemon.stop().await;
+    assert_eq!(world.publication(workflow).await.sync, "synced");
+}
+
+#[cfg(debug_assertions)]
 #[tokio::test]
 async fn a_daemon_renews_the_lease_of_what_takes_long_and_may_go_on_calling() {
     let world = World::new().await;
@@ -136,7 +179,9 @@ async fn a_daemon_renews_the_lease_of_what_takes_long_and_may_go_on_calling() {
     world.meddle(Method::POST, workflow, by_hand("cron(0 1 * * ? *)")).await;
     world.front.hold(&name(workflow));
     let stopwatch = publisher::Stopwatch::held();
-    let daemon = Daemon::of(world.publisher_by(&stopwatch).await);
+    let at = Arc::new(|_| std::future::ready(()).boxed());
+    let hook = Hook { at, stopwatch: stopwatch.clone(), seed: 0 };
+    let daemon = Daemon::of(world.publisher_hooked(hook).await);
     world.front.arrival(&name(workflow)).await;
 
     // Both clocks of the lease are near its end when it is time to renew.

@@ -7,8 +7,6 @@ use std::time::{Duration, Instant};
 use aws_sdk_scheduler::Client;
 use aws_sdk_scheduler::config::timeout::TimeoutConfig;
 use chrono::{DateTime, Utc};
-#[cfg(debug_assertions)]
-use futures::FutureExt;
 use local::stand_in::{Options, Served, StandIn};
 use publisher::{Config, Publisher, Report};
 use reqwest::{Method, RequestBuilder};
@@ -118,11 +116,9 @@ impl World {
         self.publisher_speaking_through(client, config)
     }
 
-    /// A publisher whose clock of leases a test moves.
+    /// A publisher that a test stops at its points, or whose clock of leases it moves.
     #[cfg(debug_assertions)]
-    pub(crate) async fn publisher_by(&self, stopwatch: &publisher::Stopwatch) -> Publisher {
-        let at = std::sync::Arc::new(|_| std::future::ready(()).boxed());
-        let hook = publisher::Hook { at, stopwatch: stopwatch.clone(), seed: 0 };
+    pub(crate) async fn publisher_hooked(&self, hook: publisher::Hook) -> Publisher {
         let pool = crate::database::pool(&self.dsn);
         Publisher::hooked(self.config(), pool, self.patient_client().await, self.clock.clone(), hook)
     }

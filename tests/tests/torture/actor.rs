@@ -27,6 +27,7 @@ pub(crate) enum Stand {
 pub(crate) enum Role {
     Publisher,
     Editor,
+    Sweeper,
 }
 
 /// One process.

@@ -14,13 +14,15 @@ pub(crate) struct Coverage {
     pub(crate) takeovers_of_the_living: u32,
     pub(crate) arrived: u32,
     pub(crate) cut: u32,
+    /// Changes in Scheduler past the publisher.
+    pub(crate) by_hand: u32,
 }
 
 /// Every point at which an actor can be killed.
-const POINTS: [&str; 16] =
-    ["P0", "P1", "P2", "P3", "P4", "P5", "P6", "P7", "P8", "P9", "P10", "P11", "P12", "E1", "E2", "E3"];
+const POINTS: [&str; 18] =
+    ["P0", "P1", "P2", "P3", "P4", "P5", "P6", "P7", "P8", "P9", "P10", "P11", "P12", "C1", "C2", "E1", "E2", "E3"];
 
-const FATES: [Fate; 12] = [
+const FATES: [Fate; 13] = [
     Fate::Through,
     Fate::Throttled,
     Fate::ErrorBefore,
@@ -32,6 +34,7 @@ const FATES: [Fate; 12] = [
     Fate::AssumeRole,
     Fate::MissingGroup,
     Fate::NotFound,
+    Fate::Stale,
     Fate::Expired,
 ];
 
@@ -58,6 +61,7 @@ impl Coverage {
         self.takeovers_of_the_living += other.takeovers_of_the_living;
         self.arrived += other.arrived;
         self.cut += other.cut;
+        self.by_hand += other.by_hand;
     }
 
     /// What was met too rarely in so many histories for them to prove anything.
@@ -72,6 +76,9 @@ impl Coverage {
         if self.takeovers_of_the_living < enough(20) {
             gaps.push(format!("{} takeovers while the former owner lived", self.takeovers_of_the_living));
         }
+        if self.by_hand < enough(100) {
+            gaps.push(format!("{} changes by hand", self.by_hand));
+        }
         gaps
     }
 }
@@ -83,8 +90,8 @@ impl fmt::Display for Coverage {
         writeln!(f, "requests {fates:?}, {} arrived late", self.arrived)?;
         write!(
             f,
-            "{} takeovers while the former owner lived, {} connections cut",
-            self.takeovers_of_the_living, self.cut
+            "{} takeovers while the former owner lived, {} connections cut, {} changes by hand",
+            self.takeovers_of_the_living, self.cut, self.by_hand
         )
     }
 }

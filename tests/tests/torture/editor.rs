@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use app::audit::Edit;
 use app::spec::{PatchKind, Spec, WorkflowBody, patched};
 use app::workflows::{self, State, Workflow};
+use chrono::TimeDelta;
 use schedule::{Clock, WorkflowId};
 use serde_json::{Value, json};
 use sqlx::{PgPool, Postgres, Transaction};
@@ -24,6 +25,8 @@ pub(crate) enum Verb {
     Clear,
     Archive,
     Delete,
+    /// Another start, another end, or neither.
+    Window,
     /// The same cron again.
     Nothing,
     /// Three edits in a row.
@@ -95,28 +98,39 @@ impl Editor {
         if before.state == State::Archived {
             return Ok(());
         }
-        let next = self.changed(&before, verb);
+        // What has ended for good can only be given another window.
+        let Some(next) = self.changed(&before, verb) else { return Ok(()) };
         workflows::save(&mut tx, &before, next.clone(), "update", &self.how()).await?;
         self.finish(tx, &next, None).await
     }
 
-    fn changed(&self, before: &Workflow, verb: Verb) -> Workflow {
+    fn changed(&self, before: &Workflow, verb: Verb) -> Option<Workflow> {
         let next = before.clone();
-        match verb {
+        Some(match verb {
             Verb::Pause => Workflow { state: State::Paused, ..next },
             Verb::Resume => Workflow { state: State::Active, ..next },
             Verb::Archive => Workflow { state: State::Archived, ..next },
-            Verb::Timezone => self.patched(next, json!({"timezone": self.timezone()})),
-            Verb::Clear => self.patched(next, json!({"cron_schedule": null})),
+            Verb::Timezone => self.patched(next, json!({"timezone": self.timezone()}))?,
+            Verb::Clear => self.patched(next, json!({"cron_schedule": null}))?,
+            Verb::Window => self.patched(next, self.window())?,
             Verb::Nothing => next,
-            _ => self.patched(next, json!({"cron_schedule": self.cron()})),
-        }
+            _ => self.patched(next, json!({"cron_schedule": self.cron()}))?,
+        })
     }
 
-    fn patched(&self, next: Workflow, fields: Value) -> Workflow {
+    fn patched(&self, next: Workflow, fields: Value) -> Option<Workflow> {
         let body = patched(&next.spec, fields.as_object().unwrap().clone(), PatchKind::Merge).unwrap();
-        let spec = Spec::new(body, Some(&next.spec.timing), self.clock.now()).unwrap();
-        Workflow { spec, ..next }
+        let spec = Spec::new(body, Some(&next.spec.timing), self.clock.now()).ok()?;
+        Some(Workflow { spec, ..next })
+    }
+
+    /// A start around now, and an end that the history may live to see, or that is years away.
+    fn window(&self) -> Value {
+        let now = self.clock.now();
+        let start = now + TimeDelta::seconds(*self.dice.pick(&[-86_400, -30, 30, 600, 86_400]).unwrap_or(&0));
+        let end = *self.dice.pick(&[Some(45), Some(900), Some(86_400 * 1000), None]).unwrap_or(&None);
+        let end = end.map(|secs| now.max(start) + TimeDelta::seconds(secs));
+        json!({"starts_at": self.dice.chance(0.7).then_some(start), "ends_at": end})
     }
 
     async fn heal(&self) -> sqlx::Result<()> {
@@ -147,8 +161,13 @@ impl Editor {
             State::Archived => "archived",
         };
         let timing = &now.spec.timing;
-        let committed =
-            Committed { cron: timing.cron.clone(), timezone: timing.timezone.clone(), state: state.unwrap_or(as_text) };
+        let committed = Committed {
+            cron: timing.cron.clone(),
+            timezone: timing.timezone.clone(),
+            state: state.unwrap_or(as_text),
+            starts_at: timing.starts_at,
+            ends_at: timing.ends_at,
+        };
         self.oracle.lock().unwrap_or_else(PoisonError::into_inner).commit(now.id.0, committed);
         self.turnstile.wait("E3").await;
         crate::weaker::after_commit::emit(&self.pool, withheld).await

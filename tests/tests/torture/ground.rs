@@ -39,6 +39,9 @@ const EMPTY: &str = "
     DELETE FROM publications;
     DELETE FROM outbox_events;
     DELETE FROM publishers;
+    DELETE FROM sweeps;
+    DELETE FROM sightings;
+    DELETE FROM orphans;
     SELECT setval(pg_get_serial_sequence('workflows', 'id'), 1, false);
     SELECT setval(pg_get_serial_sequence('outbox_events', 'id'), 1, false);
 ";

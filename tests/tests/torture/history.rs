@@ -1,6 +1,7 @@
 //! One history: a storm of actors, faults, kills and clock steps, then calm, then the verdict.
 
 mod cast;
+mod hand;
 mod step;
 
 use std::collections::BTreeMap;
@@ -53,6 +54,7 @@ pub(crate) struct History<'a> {
     most_workflows: usize,
     coverage: Coverage,
     trace: Vec<String>,
+    sweeping: Sweeping,
 }
 
 /// What may happen next.
@@ -65,10 +67,24 @@ enum Event {
     Arrival,
     Kill,
     Cut,
+    Sweeper,
+    Hand,
+}
+
+/// Who looks at all that stands, and who gives them something to find.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Sweeping {
+    /// Nobody: the drains alone must get it right.
+    Off,
+    On,
+    /// And somebody changes things in Scheduler by hand.
+    WithHands,
 }
 
 /// After so many drains in calm all must be at rest.
 const ROUNDS: u32 = 60;
+/// After so many sweeps in calm what was changed by hand must be repaired.
+const SWEEPS: u32 = 4;
 /// After so many moves in calm every actor must have ended.
 const MOVES: u32 = 5_000;
 
@@ -95,6 +111,12 @@ impl<'a> History<'a> {
         scheduler.store().create_group(group, start).unwrap();
         let router = api::router(scheduler.clone());
         let wire = Wire::new(router, turnstile.clone(), dice.clone(), clock.clone(), variant.window());
+        let sweeping = match variant {
+            Variant::Shipped => {
+                *dice.pick(&[Sweeping::Off, Sweeping::On, Sweeping::WithHands]).unwrap_or(&Sweeping::Off)
+            }
+            _ => Sweeping::Off,
+        };
         wire.fault_chance(*dice.pick(variant.fault_chances()).unwrap_or(&0.0));
         History {
             client: wire.client().await,
@@ -107,6 +129,7 @@ impl<'a> History<'a> {
             actors_ever: 0,
             coverage: Coverage::default(),
             trace: Vec::new(),
+            sweeping,
             ground,
             variant,
             dice,
@@ -119,6 +142,11 @@ impl<'a> History<'a> {
 
     /// Everything may happen.
     async fn storm(&mut self) -> Result<(), String> {
+        let (sweepers, hands) = match self.sweeping {
+            Sweeping::Off => (0, 0),
+            Sweeping::On => (4, 0),
+            Sweeping::WithHands => (4, 3),
+        };
         for _ in 0..self.dice.between(150, 400) {
             let event = self.dice.weighted(&[
                 (150, Event::Move),
@@ -128,6 +156,8 @@ impl<'a> History<'a> {
                 (4, Event::Arrival),
                 (4, Event::Kill),
                 (1, Event::Cut),
+                (sweepers, Event::Sweeper),
+                (hands, Event::Hand),
             ]);
             match event.unwrap_or(Event::Move) {
                 Event::Move => self.move_one().await?,
@@ -145,6 +175,8 @@ impl<'a> History<'a> {
                 Event::Arrival => self.let_arrive().await,
                 Event::Kill => self.kill_one().await?,
                 Event::Cut => self.cut_one().await,
+                Event::Sweeper => self.start_sweeper().await?,
+                Event::Hand => self.change_by_hand().await,
             }
         }
         Ok(())
@@ -155,6 +187,11 @@ impl<'a> History<'a> {
         self.note("calm".to_owned());
         self.wire.fault_chance(0.0);
         self.finish_all().await?;
+        self.come_to_rest().await?;
+        if self.sweeping == Sweeping::Off { Ok(()) } else { self.sweep_clean().await }
+    }
+
+    async fn come_to_rest(&mut self) -> Result<(), String> {
         for _ in 0..ROUNDS {
             if self.dice.chance(0.3) {
                 self.let_arrive().await;
@@ -170,9 +207,29 @@ impl<'a> History<'a> {
         Err(format!("L6: not at rest after {ROUNDS} drains: {:?}", self.unrest().await))
     }
 
+    /// However it was changed, a few sweeps put it right; the first may be one that was begun long ago.
+    async fn sweep_clean(&mut self) -> Result<(), String> {
+        for _ in 0..SWEEPS {
+            // An orphan is deleted when it was seen twice, ten minutes apart.
+            self.advance(Duration::from_secs(11 * 60)).await;
+            self.start_sweeper().await?;
+            self.finish_all().await?;
+            self.come_to_rest().await?;
+            if self.differences().is_empty() {
+                return Ok(());
+            }
+        }
+        Err(format!("L1: not repaired after {SWEEPS} sweeps: {:?}", self.differences()))
+    }
+
+    fn differences(&self) -> Vec<String> {
+        let oracle = self.oracle.lock().unwrap_or_else(PoisonError::into_inner);
+        oracle.differences(&self.standing(), self.clock.now())
+    }
+
     /// L1, L2, L3 and S5.
     async fn judge(&mut self) -> Result<(), String> {
-        let differences = self.oracle.lock().unwrap_or_else(PoisonError::into_inner).differences(&self.standing());
+        let differences = self.differences();
         if !differences.is_empty() {
             return Err(format!("L1: {}", differences.join("; ")));
         }
@@ -234,7 +291,7 @@ impl<'a> History<'a> {
     fn standing(&self) -> BTreeMap<String, Value> {
         let all = Filter { group: Some(GROUP.to_owned()), ..Filter::default() };
         let page = self.scheduler.store().list(&all, None, 1_000).unwrap();
-        page.items.iter().map(|schedule| plain(json!(ScheduleView::from(&**schedule)))).collect()
+        page.items.iter().map(|schedule| plain(json!(ScheduleView::from(&**schedule)), self.clock.now())).collect()
     }
 
     fn note(&mut self, what: String) {

@@ -28,6 +28,8 @@ mod history;
 #[cfg(debug_assertions)]
 mod invariants;
 #[cfg(debug_assertions)]
+mod lag;
+#[cfg(debug_assertions)]
 mod oracle;
 #[cfg(debug_assertions)]
 mod run;

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use chrono::{DateTime, Utc};
 use serde_json::{Value, json};
 
 /// The crons that are used, each with what EventBridge must be told.
@@ -26,6 +27,8 @@ pub(crate) struct Committed {
     pub(crate) timezone: Option<String>,
     /// `active`, `paused`, `archived` or `deleted`
     pub(crate) state: &'static str,
+    pub(crate) starts_at: Option<DateTime<Utc>>,
+    pub(crate) ends_at: Option<DateTime<Utc>>,
 }
 
 impl Oracle {
@@ -42,12 +45,12 @@ impl Oracle {
         self.0.keys().copied().collect()
     }
 
-    /// In what `standing`, by name, differs from what must stand: every field of every schedule, and no orphan.
-    pub(crate) fn differences(&self, standing: &BTreeMap<String, Value>) -> Vec<String> {
+    /// In what `standing`, by name, differs from what must stand at `now`: every field of every schedule, and no orphan.
+    pub(crate) fn differences(&self, standing: &BTreeMap<String, Value>, now: DateTime<Utc>) -> Vec<String> {
         let wanted: BTreeMap<String, Value> = self
             .0
             .iter()
-            .filter_map(|(id, committed)| Some((format!("wf-{id}-dev"), committed.schedule(*id)?)))
+            .filter_map(|(id, committed)| Some((format!("wf-{id}-dev"), committed.schedule(*id, now)?)))
             .collect();
         let names: BTreeSet<&String> = wanted.keys().chain(standing.keys()).collect();
         names
@@ -63,13 +66,13 @@ impl Oracle {
 }
 
 impl Committed {
-    fn schedule(&self, id: i64) -> Option<Value> {
-        if self.state == "archived" || self.state == "deleted" {
+    fn schedule(&self, id: i64, now: DateTime<Utc>) -> Option<Value> {
+        if self.state == "archived" || self.state == "deleted" || self.ends_at.is_some_and(|end| end <= now) {
             return None;
         }
         let cron = self.cron.as_ref()?;
         let (_, expression) = CRONS.iter().find(|(known, _)| known == cron).unwrap();
-        Some(json!({
+        let mut schedule = json!({
             "GroupName": "cronbox-test",
             "Name": format!("wf-{id}-dev"),
             "ScheduleExpression": expression,
@@ -91,13 +94,29 @@ impl Committed {
                     "schedule_arn": "<aws.scheduler.schedule-arn>",
                 },
             },
-        }))
+        });
+        // A minute early, and gone once it has passed.
+        if let Some(start) = self.starts_at.map(|at| at.timestamp() - 60).filter(|start| *start > now.timestamp()) {
+            schedule["StartDate"] = json!(start);
+        }
+        if let Some(end) = self.ends_at {
+            schedule["EndDate"] = json!(end.timestamp());
+        }
+        Some(schedule)
     }
 }
 
 /// A schedule as the stand-in shows it, without what the stand-in adds and what an equal schedule may differ in.
-pub(crate) fn plain(mut schedule: Value) -> (String, Value) {
+pub(crate) fn plain(mut schedule: Value, now: DateTime<Utc>) -> (String, Value) {
     let fields = schedule.as_object_mut().unwrap();
+    for date in ["StartDate", "EndDate"] {
+        // Whole seconds, which 1.0 and 1 both are.
+        if let Some(at) = fields.get(date).and_then(Value::as_f64) {
+            #[expect(clippy::cast_possible_truncation, reason = "seconds of this century")]
+            fields.insert(date.to_owned(), json!(at as i64));
+        }
+    }
+    fields.retain(|field, at| field != "StartDate" || at.as_i64() > Some(now.timestamp()));
     for added in ["Arn", "CreationDate", "LastModificationDate"] {
         fields.remove(added);
     }

@@ -16,6 +16,7 @@ use schedule::Clock;
 use tower::ServiceExt;
 
 use crate::dice::Dice;
+use crate::lag::Lag;
 use crate::turnstile::Turnstile;
 
 /// What becomes of a request.
@@ -36,6 +37,8 @@ pub(crate) enum Fate {
     MissingGroup,
     /// Of an update: the schedule that was made a moment ago is not seen yet.
     NotFound,
+    /// Of a read: it shows what stood before the last write.
+    Stale,
     /// Arrived after its signature had died.
     Expired,
 }
@@ -54,6 +57,10 @@ impl Sent {
     fn workflow(&self) -> i64 {
         let name = self.uri.split(['/', '?']).find_map(|part| part.strip_prefix("wf-")?.strip_suffix("-dev"));
         name.and_then(|id| id.parse().ok()).unwrap_or_default()
+    }
+
+    fn is_read(&self) -> bool {
+        self.method == "GET"
     }
 }
 
@@ -79,7 +86,8 @@ struct State {
     /// Requests whose sender has given up, or died.
     late: Vec<Sent>,
     met: BTreeMap<Fate, u32>,
-    /// Who has signed a request for which workflow since somebody asked.
+    lag: Lag,
+    /// Who has signed a write for which workflow since somebody asked.
     signed: Vec<(usize, i64)>,
 }
 
@@ -99,8 +107,12 @@ impl HttpConnector for Wire {
             uri: request.uri().to_owned(),
             body: request.body().bytes().unwrap_or_default().to_vec(),
         };
-        let signed = (sent.actor, sent.workflow());
-        wire.state().signed.push(signed);
+        if sent.is_read() {
+            wire.state().lag.keep(&sent.uri);
+        } else {
+            let signed = (sent.actor, sent.workflow());
+            wire.state().signed.push(signed);
+        }
         wire.state().in_the_air.push(sent.clone());
         let waiting = wire.0.turnstile.wait("P7");
         HttpConnectorFuture::new(async move {
@@ -129,7 +141,7 @@ impl Wire {
         self.state().fault_chance = chance;
     }
 
-    /// Who has signed a request for which workflow since the last time.
+    /// Who has signed a write for which workflow since the last time.
     pub(crate) fn take_signed(&self) -> Vec<(usize, i64)> {
         std::mem::take(&mut self.state().signed)
     }
@@ -159,6 +171,12 @@ impl Wire {
                 _ => {}
             }
         }
+    }
+
+    /// Somebody writes past the publisher.
+    pub(crate) async fn by_hand(&self, method: &str, uri: &str, body: &str) -> Option<u16> {
+        self.keep_what_is_shown().await;
+        self.ask(method, uri, body.as_bytes()).await.map(|(status, _)| status)
     }
 
     /// One late request arrives; says which.
@@ -199,9 +217,9 @@ impl Wire {
                 "POST" => &[(1, Fate::AssumeRole), (1, Fate::MissingGroup)],
                 "PUT" => &[(2, Fate::Conflict), (1, Fate::AssumeRole), (1, Fate::NotFound)],
                 "DELETE" => &[(2, Fate::Conflict)],
-                _ => &[],
+                _ => &[(5, Fate::Stale)],
             };
-            let writes: &[_] = if sent.method == "GET" { &[] } else { &writes };
+            let writes: &[_] = if sent.is_read() { &[] } else { &writes };
             self.0.dice.weighted(&[&any, writes, of_method].concat()).unwrap_or(Fate::Through)
         } else {
             Fate::Through
@@ -230,6 +248,11 @@ impl Wire {
                 Err(silence())
             }
             Fate::Lost => Err(silence()),
+            Fate::Stale => {
+                let shown = self.state().lag.shown(&sent.uri, self.0.clock.now());
+                let shown = if shown.is_some() { shown } else { self.carry(&sent).await };
+                shown.map(|(status, body)| answer(status, body)).ok_or_else(silence)
+            }
             Fate::Conflict => Ok(refusal(409, "ConflictException", "The schedule is being changed.")),
             Fate::AssumeRole => Ok(refusal(400, "ValidationException", role)),
             Fate::MissingGroup => Ok(refusal(404, "ResourceNotFoundException", group)),
@@ -240,8 +263,24 @@ impl Wire {
 
     /// Lets Scheduler do it.
     async fn carry(&self, sent: &Sent) -> Option<(u16, Vec<u8>)> {
-        let request = axum::http::Request::builder().method(&*sent.method).uri(&sent.uri);
-        let request = request.body(Body::from(sent.body.clone())).ok()?;
+        if !sent.is_read() {
+            self.keep_what_is_shown().await;
+        }
+        self.ask(&sent.method, &sent.uri, &sent.body).await
+    }
+
+    async fn keep_what_is_shown(&self) {
+        let kept = self.state().lag.kept();
+        for uri in kept {
+            if let Some(shown) = self.ask("GET", &uri, &[]).await {
+                self.state().lag.note(uri, shown, self.0.clock.now());
+            }
+        }
+    }
+
+    async fn ask(&self, method: &str, uri: &str, body: &[u8]) -> Option<(u16, Vec<u8>)> {
+        let request = axum::http::Request::builder().method(method).uri(uri);
+        let request = request.body(Body::from(body.to_vec())).ok()?;
         let response = self.0.router.clone().oneshot(request).await.ok()?;
         let status = response.status().as_u16();
         let typed = response.headers().get("x-amzn-errortype").and_then(|value| value.to_str().ok()).map(str::to_owned);

@@ -41,6 +41,22 @@ impl History<'_> {
         self.start(actor).await
     }
 
+    /// One who sweeps, once, whether or not it is time.
+    pub(super) async fn start_sweeper(&mut self) -> Result<(), String> {
+        if self.actors.iter().any(|actor| actor.role == Role::Sweeper) {
+            return Ok(());
+        }
+        let (id, process) = (self.next_id(), self.ground.process());
+        let (publisher, stopwatch) = (self.publisher(process.pool.clone()), self.stopwatch.clone());
+        self.note(format!("actor {id} sweeps"));
+        let actor = Actor::new(id, Role::Sweeper, process, async move {
+            if publisher.request_sweep("torture").await.is_ok() {
+                publisher.sweep(stopwatch.now() + Duration::from_secs(300)).await.ok();
+            }
+        });
+        self.start(actor).await
+    }
+
     pub(super) async fn start_editor(&mut self) -> Result<(), String> {
         if self.actors.iter().filter(|actor| actor.role == Role::Editor).count() >= 3 {
             return Ok(());
@@ -63,6 +79,8 @@ impl History<'_> {
                     (2, Verb::Nothing),
                     (4, Verb::Burst),
                     (2, Verb::Heal),
+                    // The naive ones know no window.
+                    (if self.variant.is_shipped_code() { 4 } else { 0 }, Verb::Window),
                 ])
                 .unwrap_or(Verb::Cron)
         };

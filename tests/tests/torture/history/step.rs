@@ -53,7 +53,7 @@ impl History<'_> {
 
     /// The invariants, after a step.
     async fn look(&mut self, mut movers: Vec<usize>, from: &str) -> Result<(), String> {
-        let publishers = |actor: &&Actor| actor.role == Role::Publisher;
+        let publishers = |actor: &&Actor| actor.role != Role::Editor;
         let of_publishers: BTreeSet<usize> = self.actors.iter().filter(publishers).map(|actor| actor.id).collect();
         // Between the points around a call no publisher has a connection.
         let around_a_call = |point: &str| ["P6", "P7", "P8", "P11"].contains(&point);

@@ -1,0 +1,53 @@
+//! What somebody does in AWS's console, past the publisher.
+
+use local::scheduler::wire::ScheduleView;
+use serde_json::{Value, json};
+
+use super::{Filter, GROUP, History};
+
+/// A change by hand.
+#[derive(Clone, Copy, Debug)]
+enum Hand {
+    Deletes,
+    Disables,
+    Retimes,
+    Invents,
+}
+
+impl History<'_> {
+    pub(super) async fn change_by_hand(&mut self) {
+        let hand =
+            self.dice.weighted(&[(3, Hand::Deletes), (2, Hand::Disables), (2, Hand::Retimes), (1, Hand::Invents)]);
+        let (Some(hand), Some(mut schedule)) = (hand, self.any_standing()) else { return };
+        let mut name = schedule["Name"].as_str().unwrap_or_default().to_owned();
+        let method = match hand {
+            Hand::Deletes => "DELETE",
+            Hand::Disables => {
+                schedule["State"] = json!("DISABLED");
+                "PUT"
+            }
+            Hand::Retimes => {
+                schedule["ScheduleExpression"] = json!("cron(1 1 1 1 ? *)");
+                "PUT"
+            }
+            Hand::Invents => {
+                // No workflow of this number ever was, nor will be in so short a history.
+                name = format!("wf-{}-dev", self.dice.between(900, 902));
+                "POST"
+            }
+        };
+        let status =
+            self.wire.by_hand(method, &format!("/schedules/{name}?groupName={GROUP}"), &schedule.to_string()).await;
+        self.coverage.by_hand += u32::from(status == Some(200));
+        self.note(format!("by hand: {hand:?} {name}: {status:?}"));
+    }
+
+    fn any_standing(&self) -> Option<Value> {
+        let all = Filter { group: Some(GROUP.to_owned()), ..Filter::default() };
+        let page = self.scheduler.store().list(&all, None, 1_000).ok()?;
+        let mut schedule = json!(ScheduleView::from(&**self.dice.pick(&page.items)?));
+        let fields = schedule.as_object_mut()?;
+        fields.retain(|field, _| !["Arn", "CreationDate", "LastModificationDate"].contains(&field.as_str()));
+        Some(schedule)
+    }
+}
