@@ -1,6 +1,7 @@
 //! What the app is told at start: flags and environment, parsed once.
 
 use std::net::SocketAddr;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use chrono::TimeDelta;
@@ -25,6 +26,9 @@ pub struct Config {
     /// Postgres DSN: `postgres://user:password@host:5432/database`
     #[arg(long, env = "DATABASE_URL", hide_env_values = true)]
     pub database_url: String,
+    /// A PEM file of the certificates that the database's may be signed with, beside the public ones.
+    #[arg(long, env = "DB_CA_FILE", value_parser = db::ca_file)]
+    pub db_ca_file: Option<PathBuf>,
     /// Where to listen.
     #[arg(long, env = "BIND_ADDR", default_value = "127.0.0.1:8080")]
     pub bind_addr: SocketAddr,
@@ -67,7 +71,7 @@ impl Config {
     /// How the app reaches its database.
     #[must_use]
     pub fn database(&self) -> db::Options {
-        database(&self.database_url, self.db_max_connections)
+        database(&db::with_ca(&self.database_url, self.db_ca_file.as_deref()), self.db_max_connections)
     }
 }
 

@@ -1,5 +1,6 @@
 //! The app's command line: `app serve`, `app migrate`, `app teams create`, `app keys create`.
 
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::Context as _;
@@ -10,6 +11,7 @@ use app::{App, api, field, keys, teams};
 use clap::error::ErrorKind;
 use clap::{Args, Parser, Subcommand};
 use schedule::Clock;
+use sqlx::PgPool;
 use tokio::signal::unix::{SignalKind, signal};
 use tracing_subscriber::EnvFilter;
 
@@ -39,6 +41,16 @@ struct Database {
     /// Postgres DSN: `postgres://user:password@host:5432/database`
     #[arg(long, env = "DATABASE_URL", hide_env_values = true)]
     database_url: String,
+    /// A PEM file of the certificates that the database's may be signed with, beside the public ones.
+    #[arg(long, env = "DB_CA_FILE", value_parser = db::ca_file)]
+    db_ca_file: Option<PathBuf>,
+}
+
+impl Database {
+    /// One command needs one connection.
+    async fn connect(&self) -> anyhow::Result<PgPool> {
+        db::connect(&database(&db::with_ca(&self.database_url, self.db_ca_file.as_deref()), 1)).await
+    }
 }
 
 #[derive(Subcommand)]
@@ -113,14 +125,14 @@ async fn serve(config: Config) -> anyhow::Result<()> {
     app::serve(listener, App::new(config, pool, Clock::System), stop).await
 }
 
-async fn migrate(database_args: &Database) -> anyhow::Result<()> {
-    let pool = db::connect(&database(&database_args.database_url, 1)).await?;
+async fn migrate(database: &Database) -> anyhow::Result<()> {
+    let pool = database.connect().await?;
     db::MIGRATOR.run(&pool).await.context("cannot bring the database's schema up to date")
 }
 
-async fn create_team(database_args: &Database, name: &str) -> anyhow::Result<()> {
+async fn create_team(database: &Database, name: &str) -> anyhow::Result<()> {
     field::name("name", name).map_err(|error| anyhow::anyhow!("--{}", error.detail))?;
-    let pool = db::connect(&database(&database_args.database_url, 1)).await?;
+    let pool = database.connect().await?;
     let mut tx = db::begin(&pool).await?;
     let (team, secret) = teams::create(&mut tx, name, &by_hand()).await.context("cannot make the team")?;
     tx.commit().await?;
@@ -130,7 +142,7 @@ async fn create_team(database_args: &Database, name: &str) -> anyhow::Result<()>
 }
 
 async fn create_key(
-    database_args: &Database,
+    database: &Database,
     kind: Kind,
     team: Option<i64>,
     role: Option<Role>,
@@ -138,7 +150,7 @@ async fn create_key(
 ) -> anyhow::Result<()> {
     field::name("name", name).map_err(|error| anyhow::anyhow!("--{}", error.detail))?;
     let holder = api::keys::holder(kind, team, role).map_err(|error| anyhow::anyhow!(error.detail))?;
-    let pool = db::connect(&database(&database_args.database_url, 1)).await?;
+    let pool = database.connect().await?;
     let mut tx = db::begin(&pool).await?;
     let (_, secret) = keys::create(&mut tx, holder, name, &by_hand()).await.context("cannot make the key")?;
     tx.commit().await?;

@@ -32,6 +32,19 @@ pub(crate) struct Access {
     key: String,
 }
 
+/// Where the app is, and what opens `:invoke` there.
+#[derive(Args)]
+pub(crate) struct Opener {
+    /// Where the app is.
+    #[arg(long, env = "CRONBOX_URL", value_name = "URL", default_value = "http://127.0.0.1:8080",
+        value_parser = NonEmptyStringValueParser::new())]
+    url: String,
+    /// A scheduler key; better in the environment, because other users can read a command line.
+    #[arg(long, env = "CRONBOX_SCHEDULER_KEY", value_name = "KEY", hide_env_values = true,
+        required_unless_present = "dry_run", value_parser = NonEmptyStringValueParser::new())]
+    scheduler_key: Option<String>,
+}
+
 /// A client of one app.
 pub(crate) struct Client {
     base: String,
@@ -52,7 +65,20 @@ impl Client {
     /// # Errors
     /// The key holds what no header can.
     pub(crate) fn new(access: &Access) -> anyhow::Result<Self> {
-        let mut key = HeaderValue::from_str(&access.key).map_err(|_| anyhow!("CRONBOX_KEY is no key"))?;
+        Self::with_key(&access.url, &access.key).context("CRONBOX_KEY")
+    }
+
+    /// A client that delivers fires; nothing is sent yet.
+    ///
+    /// # Errors
+    /// There is no key, or it holds what no header can.
+    pub(crate) fn of_scheduler(opener: &Opener) -> anyhow::Result<Self> {
+        let key = opener.scheduler_key.as_ref().context("set CRONBOX_SCHEDULER_KEY in the environment")?;
+        Self::with_key(&opener.url, key).context("CRONBOX_SCHEDULER_KEY")
+    }
+
+    fn with_key(url: &str, key: &str) -> anyhow::Result<Self> {
+        let mut key = HeaderValue::from_str(key).map_err(|_| anyhow!("this is no key"))?;
         key.set_sensitive(true);
         let http = reqwest::Client::builder()
             .default_headers(HeaderMap::from_iter([(KEY_HEADER, key)]))
@@ -61,7 +87,7 @@ impl Client {
             .redirect(reqwest::redirect::Policy::none())
             .build()
             .context("could not set up HTTP")?;
-        Ok(Client { base: access.url.trim_end_matches('/').to_owned(), http })
+        Ok(Client { base: url.trim_end_matches('/').to_owned(), http })
     }
 
     /// GET of a path below `/api/v1`.
@@ -78,6 +104,17 @@ impl Client {
     /// A [`Refusal`], or the app cannot be reached.
     pub(crate) async fn post(&self, path: &str, body: &Value) -> anyhow::Result<Value> {
         self.send(self.request(Method::POST, path, &[])?.json(body)).await
+    }
+
+    /// POST whose answer, of whatever kind, the caller judges: its status and its body.
+    ///
+    /// # Errors
+    /// Nobody answers.
+    pub(crate) async fn post_for_answer(&self, path: &str, body: &Value) -> anyhow::Result<(u16, Vec<u8>)> {
+        let request = self.request(Method::POST, path, &[])?.json(body);
+        let answer = request.send().await.map_err(|error| anyhow!(error.without_url()).context(self.unreached()))?;
+        let status = answer.status().as_u16();
+        Ok((status, answer.bytes().await.with_context(|| self.unreached())?.to_vec()))
     }
 
     fn request(&self, method: Method, path: &str, query: &[(&str, String)]) -> anyhow::Result<RequestBuilder> {
@@ -109,6 +146,11 @@ impl Refusal {
     fn read(status: StatusCode, problem: &Value) -> Self {
         let text = |field: &str| problem[field].as_str().unwrap_or_default().to_owned();
         Refusal { status, code: text("code"), detail: text("detail") }
+    }
+
+    /// Whether the app itself says that there is no such thing; a proxy's 404 has no code.
+    pub(crate) fn is_not_found(&self) -> bool {
+        self.status == StatusCode::NOT_FOUND && self.code == "not_found"
     }
 
     /// 2 if what was asked is wrong, else 1.

@@ -2,6 +2,7 @@
 
 mod client;
 mod cron;
+mod dlq;
 mod drift;
 mod outbox;
 mod print;
@@ -23,6 +24,9 @@ enum Noun {
     /// Read a cron and say when it fires; works offline.
     #[command(subcommand)]
     Cron(cron::Verb),
+    /// See the fires that were not delivered, send them again or let them go.
+    #[command(subcommand)]
+    Dlq(dlq::Verb),
     /// See how EventBridge differed from the database, and have it looked at again.
     #[command(subcommand)]
     Drift(drift::Verb),
@@ -35,6 +39,7 @@ fn main() -> ExitCode {
     let arguments = Arguments::parse();
     let outcome = match arguments.noun {
         Noun::Cron(verb) => cron::run(&verb),
+        Noun::Dlq(verb) => dlq::run(&verb),
         Noun::Drift(verb) => drift::run(&verb),
         Noun::Outbox(verb) => outbox::run(&verb),
     };

@@ -5,6 +5,7 @@
 //! without a word holds no lock for longer than a few seconds, whatever the server's defaults.
 
 mod begin;
+mod tls;
 
 use std::time::Duration;
 
@@ -13,6 +14,7 @@ use sqlx::PgPool;
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 
 pub use begin::begin;
+pub use tls::{ca_file, with_ca};
 
 /// The schema: `migrations/NNNN_noun.sql`, forward only.
 pub static MIGRATOR: sqlx::migrate::Migrator = sqlx::migrate!("../migrations");
@@ -20,7 +22,7 @@ pub static MIGRATOR: sqlx::migrate::Migrator = sqlx::migrate!("../migrations");
 /// How to reach the database.
 #[derive(Clone)]
 pub struct Options {
-    /// `postgres://user:password@host:port/database`
+    /// `postgres://user:password@host:port/database`; without `sslmode`, TLS is verified unless the host is this machine
     pub dsn: String,
     /// Connections at most.
     pub max_connections: u32,
@@ -89,11 +91,20 @@ pub fn pool(options: &Options) -> anyhow::Result<PgPool> {
         .connect_lazy_with(connect_options(options)?))
 }
 
+/// Has connections that are opened from now on log in like this; those that are open stay.
+///
+/// # Errors
+/// A DSN that cannot be read.
+pub fn log_in_anew(pool: &PgPool, options: &Options) -> anyhow::Result<()> {
+    pool.set_connect_options(connect_options(options)?);
+    Ok(())
+}
+
 fn connect_options(options: &Options) -> anyhow::Result<PgConnectOptions> {
     let Ok(parsed) = options.dsn.parse::<PgConnectOptions>() else {
         bail!("the database DSN cannot be read: write postgres://user:password@host:5432/database");
     };
-    Ok(parsed.application_name(options.application_name).options([
+    Ok(tls::verified(parsed, &options.dsn).application_name(options.application_name).options([
         // A publisher that died in a transaction frees its rows after this, not after two hours of keepalive.
         ("idle_in_transaction_session_timeout", "10s"),
         ("lock_timeout", "5s"),

@@ -25,6 +25,7 @@
 //! From text to times: `parse` and `item` read the fields into sets (`bits`, `days`), `text` writes them
 //! back, `calendar` walks the local calendar, `next` maps it to instants, `eventbridge` compiles.
 
+mod answer;
 mod bits;
 mod calendar;
 mod clock;
@@ -48,6 +49,7 @@ mod upcoming;
 pub use chrono_tz::Tz;
 
 pub use crate::{
+    answer::Delivered,
     clock::{Clock, FixedClock},
     cron::Cron,
     error::CronError,

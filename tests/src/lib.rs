@@ -1,5 +1,6 @@
 //! What the stories share: a client of the app's API that says plainly what was answered.
 
+mod moto;
 mod story;
 
 use std::fmt;
@@ -8,6 +9,7 @@ use reqwest::header::{CONTENT_TYPE, HeaderMap};
 use reqwest::{Method, RequestBuilder};
 use serde_json::Value;
 
+pub use moto::Moto;
 pub use story::{OutboxRow, Story, Way};
 
 /// A client of one app with one key, or none.

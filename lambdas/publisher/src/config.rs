@@ -1,6 +1,7 @@
 //! Step 3 of 7: what the publisher is told from outside.
 
 use std::net::SocketAddr;
+use std::path::PathBuf;
 
 use clap::builder::NonEmptyStringValueParser;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
@@ -43,6 +44,9 @@ pub struct Database {
     /// Secrets Manager's ARN of a DSN, or of RDS's JSON (username, password, host, port, dbname).
     #[arg(long, env = "DB_SECRET_ARN", value_parser = NonEmptyStringValueParser::new())]
     pub db_secret_arn: Option<String>,
+    /// A PEM file of the certificates that the database's may be signed with, beside the public ones.
+    #[arg(long, env = "DB_CA_FILE", value_parser = db::ca_file)]
+    pub db_ca_file: Option<PathBuf>,
 }
 
 /// What to publish, and how fast.

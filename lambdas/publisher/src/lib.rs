@@ -24,6 +24,7 @@ mod lambda;
 mod lease;
 mod levels;
 mod listen;
+mod login;
 mod metrics;
 mod once;
 mod outbox;
@@ -51,9 +52,9 @@ pub use config::{Arguments, Config, Database};
 #[cfg(debug_assertions)]
 pub use inject::{Fault, Hook, Point};
 pub use lambda::serve as serve_lambda;
+pub use login::Login;
 pub use report::{Report, Unsettled};
 pub use schedules::scheduler_client;
-pub use secret::dsn;
 #[cfg(debug_assertions)]
 pub use stopwatch::Stopwatch;
 pub use sweep::{Findings, Swept};

@@ -11,13 +11,13 @@ use sqlx::postgres::PgListener;
 use tokio::net::TcpListener;
 use tokio::sync::Notify;
 
-use crate::Publisher;
 use crate::drain::{Drained, Ending};
 use crate::inject::Point;
 use crate::lease::{Renewal, Span};
 use crate::metrics::prometheus;
 use crate::outbox;
 use crate::report::Report;
+use crate::{Login, Publisher};
 
 /// The channel on which the app tells of an edit, after its commit.
 const CHANNEL: &str = "cronbox_outbox";
@@ -33,13 +33,18 @@ impl Publisher {
     ///
     /// # Errors
     /// None at present: the database's are logged, and tried again.
-    pub async fn listen(&self, metrics: Option<TcpListener>, shutdown: impl Future<Output = ()>) -> anyhow::Result<()> {
+    pub async fn listen(
+        &self,
+        metrics: Option<TcpListener>,
+        login: Option<&Login>,
+        shutdown: impl Future<Output = ()>,
+    ) -> anyhow::Result<()> {
         let (word, over) = (Notify::new(), Notify::new());
         let span = Span::until(Instant::now() + FOREVER, Renewal::On, self.injector().stopwatch());
         let mut working = pin!(async {
-            tokio::join!(self.drain_often(&span, &word), self.sweep_often(&span, &word, &over));
+            tokio::join!(self.drain_often(&span, &word, login), self.sweep_often(&span, &word, &over));
         });
-        let mut hearing = pin!(self.hear(&word));
+        let mut hearing = pin!(self.hear(&word, login));
         let mut telling = pin!(self.tell_on(metrics));
         tokio::select! {
             never = &mut hearing => match never {},
@@ -66,7 +71,7 @@ impl Publisher {
     }
 
     /// Drains, and waits for a word, for the next workflow to fall due, or for the poll.
-    async fn drain_often(&self, span: &Span, word: &Notify) {
+    async fn drain_often(&self, span: &Span, word: &Notify, login: Option<&Login>) {
         while span.may_claim() {
             let pause = match self.drain_for(span).await {
                 Ok(Drained { report, ending }) => {
@@ -79,6 +84,7 @@ impl Publisher {
                 }
                 Err(error) => {
                     tracing::warn!("the outbox could not be drained: {error:#}");
+                    self.log_in_anew(login, &error).await;
                     RECONNECT
                 }
             };
@@ -89,11 +95,19 @@ impl Publisher {
     }
 
     /// Passes on each notification, and each new connection: it may have missed some.
-    async fn hear(&self, word: &Notify) -> Infallible {
+    async fn hear(&self, word: &Notify, login: Option<&Login>) -> Infallible {
         loop {
             let Err(error) = self.hear_on_one_connection(word).await;
             tracing::warn!(%error, "notifications are lost for now; the outbox is polled");
+            self.log_in_anew(login, &error.into()).await;
             tokio::time::sleep(RECONNECT).await;
+        }
+    }
+
+    /// The next try of whoever met `error` finds out whether it helped.
+    async fn log_in_anew(&self, login: Option<&Login>, error: &anyhow::Error) {
+        if let Some(login) = login {
+            login.renewed_after(self.pool(), error).await;
         }
     }
 

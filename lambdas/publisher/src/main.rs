@@ -4,7 +4,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::{Context, anyhow, bail};
-use publisher::{Arguments, Publisher, Report, Unsettled};
+use publisher::{Arguments, Login, Publisher, Report, Unsettled};
 use schedule::Clock;
 use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
@@ -28,12 +28,8 @@ async fn run() -> anyhow::Result<()> {
     if !(once || listen || is_lambda) {
         bail!("say --once or --listen; without either it runs as a Lambda alone");
     }
-    let options = db::Options {
-        dsn: publisher::dsn(&database).await?,
-        max_connections: if listen { 6 } else { 3 },
-        acquire_timeout: Duration::from_secs(5),
-        application_name: "cronbox publisher",
-    };
+    let login = Login::new(database, if listen { of_daemon } else { of_drain });
+    let options = login.options().await?;
     // A Lambda connects when it is invoked: its start is not to wait for the database.
     let pool = if is_lambda { db::pool(&options)? } else { db::connect(&options).await? };
     let publisher = Publisher::new(config, pool, publisher::scheduler_client(None).await, Clock::System);
@@ -46,10 +42,22 @@ async fn run() -> anyhow::Result<()> {
             })?),
             None => None,
         };
-        publisher.listen(metrics, stop()?).await
+        publisher.listen(metrics, Some(&login), stop()?).await
     } else {
-        publisher::serve_lambda(publisher).await.map_err(|error| anyhow!(error))
+        publisher::serve_lambda(publisher, login).await.map_err(|error| anyhow!(error))
     }
+}
+
+/// A claim, a settle, and one more that waits for a workflow which somebody else holds.
+fn of_drain(dsn: String) -> db::Options {
+    // A Lambda has 50 s: whoever cannot connect says so, and leaves the rest to the next minute.
+    let acquire_timeout = Duration::from_secs(5);
+    db::Options { dsn, max_connections: 3, acquire_timeout, application_name: "cronbox publisher" }
+}
+
+/// The same, beside a sweep, a renewal of leases and an ear for notifications.
+fn of_daemon(dsn: String) -> db::Options {
+    db::Options { max_connections: 6, ..of_drain(dsn) }
 }
 
 /// The report as one JSON line, also when the time was up.

@@ -21,12 +21,13 @@ struct Rds {
 ///
 /// # Errors
 /// One sentence; never the secret itself.
-pub async fn dsn(database: &Database) -> anyhow::Result<String> {
-    match (&database.db_dsn, &database.db_secret_arn) {
-        (Some(dsn), _) => Ok(dsn.clone()),
-        (None, Some(arn)) => fetch(arn).await.and_then(|secret| read(&secret)),
+pub(crate) async fn dsn(database: &Database) -> anyhow::Result<String> {
+    let dsn = match (&database.db_dsn, &database.db_secret_arn) {
+        (Some(dsn), _) => dsn.clone(),
+        (None, Some(arn)) => read(&fetch(arn).await?)?,
         (None, None) => bail!("DB_DSN is missing: set it, or DB_SECRET_ARN, in the environment"),
-    }
+    };
+    Ok(db::with_ca(&dsn, database.db_ca_file.as_deref()))
 }
 
 async fn fetch(arn: &str) -> anyhow::Result<String> {
@@ -58,6 +59,8 @@ impl Rds {
         dsn.set_username(&self.username).ok()?;
         dsn.set_password(Some(&self.password)).ok()?;
         dsn.set_path(self.dbname.as_deref().unwrap_or("postgres"));
+        // RDS always speaks TLS, wherever it seems to be.
+        dsn.set_query(Some("sslmode=verify-full"));
         Some(dsn.to_string())
     }
 }
@@ -79,6 +82,7 @@ mod tests {
         assert_eq!((options.get_host(), options.get_port()), ("db.internal", 5433));
         assert_eq!((options.get_username(), options.get_database()), ("cron", Some("cronbox")));
         assert_eq!(Url::parse(&dsn).unwrap().password(), Some("p%40ss%2Fw%3Ard%3F"));
+        assert!(matches!(options.get_ssl_mode(), sqlx::postgres::PgSslMode::VerifyFull));
     }
 
     #[test]

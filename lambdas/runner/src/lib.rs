@@ -4,7 +4,6 @@
 //! keeps the event in the on-failure queue. So only an answer that the app itself gave counts as
 //! delivered ([`Delivered`]); whatever else comes back, or nothing, is an error.
 
-mod answer;
 mod config;
 mod key;
 mod lambda;
@@ -18,9 +17,9 @@ use reqwest::{Client, Response};
 use schedule::{Fire, FireError};
 use serde_json::Value;
 
-pub use answer::Delivered;
 pub use config::{Config, KeySource};
 pub use lambda::serve as serve_lambda;
+pub use schedule::Delivered;
 
 use crate::key::{Kept, Key};
 
@@ -95,7 +94,7 @@ impl Runner {
             Err(_) => Err(DeliverError::NoAnswer(format!("gave up after {} s", ALL_TRIES.as_secs()))),
         };
         let delivered = answer.and_then(|Answer { status, body }| {
-            let read = answer::read(status, &body).ok_or(DeliverError::NotTheApp { status })?;
+            let read = Delivered::read(status, &body).ok_or(DeliverError::NotTheApp { status })?;
             Ok((status, read))
         });
         log(&fire, &delivered);

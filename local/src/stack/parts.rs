@@ -54,6 +54,7 @@ pub(super) fn register_runner(stand_in: &StandIn, url: &str, keys: &Keys) -> Res
 pub(super) fn app_config(dsn: String, listener: &TcpListener) -> Result<app::Config> {
     Ok(app::Config {
         database_url: dsn,
+        db_ca_file: None,
         bind_addr: listener.local_addr()?,
         env: environment()?,
         db_max_connections: 16,

@@ -17,10 +17,23 @@ use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use crate::world::World;
 
 /// Lambda's runtime API, which hands out one invocation at a time.
-struct Runtime {
+pub(crate) struct Runtime {
     invocations: tokio::sync::Mutex<UnboundedReceiver<Value>>,
     answers: UnboundedSender<(String, Value)>,
     deadline_ms: Mutex<String>,
+}
+
+/// Who invokes, and what is answered: `response` or `error`, and the body.
+pub(crate) type Invoker = (UnboundedSender<Value>, UnboundedReceiver<(String, Value)>);
+
+impl Runtime {
+    pub(crate) fn new() -> (Arc<Runtime>, Invoker) {
+        let (invoke, invocations) = unbounded_channel();
+        let (answers, answered) = unbounded_channel();
+        let invocations = tokio::sync::Mutex::new(invocations);
+        let runtime = Runtime { invocations, answers, deadline_ms: Mutex::new("99999999999999".to_owned()) };
+        (Arc::new(runtime), (invoke, answered))
+    }
 }
 
 async fn next(State(runtime): State<Arc<Runtime>>) -> Response {
@@ -43,7 +56,7 @@ async fn answered(
     StatusCode::ACCEPTED
 }
 
-async fn serve(runtime: Arc<Runtime>) -> String {
+pub(crate) async fn serve(runtime: Arc<Runtime>) -> String {
     let app = Router::new()
         .route("/2018-06-01/runtime/invocation/next", get(next))
         .route("/2018-06-01/runtime/invocation/{id}/{kind}", post(answered))
@@ -57,13 +70,7 @@ async fn serve(runtime: Arc<Runtime>) -> String {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn each_invocation_drains_and_returns_its_report() {
     let world = World::new().await;
-    let (invoke, invocations) = unbounded_channel();
-    let (answers, mut answered) = unbounded_channel();
-    let runtime = Arc::new(Runtime {
-        invocations: tokio::sync::Mutex::new(invocations),
-        answers,
-        deadline_ms: Mutex::new("99999999999999".to_owned()),
-    });
+    let (runtime, (invoke, mut answered)) = Runtime::new();
     let mut lambda = world.lambda(&serve(runtime.clone()).await);
 
     let workflow = world.create("0 9 * * *", "UTC").await;
@@ -113,6 +120,6 @@ async fn metrics(lines: &mut Lines<BufReader<ChildStdout>>) -> Value {
     line
 }
 
-async fn answer(answers: &mut UnboundedReceiver<(String, Value)>) -> (String, Value) {
+pub(crate) async fn answer(answers: &mut UnboundedReceiver<(String, Value)>) -> (String, Value) {
     tokio::time::timeout(Duration::from_secs(20), answers.recv()).await.expect("an answer in time").unwrap()
 }

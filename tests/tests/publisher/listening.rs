@@ -34,7 +34,7 @@ impl Daemon {
 
     fn of(publisher: publisher::Publisher) -> Daemon {
         let (stop, stopped) = oneshot::channel::<()>();
-        let running = tokio::spawn(async move { publisher.listen(None, async { drop(stopped.await) }).await });
+        let running = tokio::spawn(async move { publisher.listen(None, None, async { drop(stopped.await) }).await });
         Daemon { stop, running }
     }
 

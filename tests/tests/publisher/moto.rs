@@ -2,35 +2,17 @@
 //!
 //! Its known differences: a conflict is HTTP 400, typed all the same; a missing group is HTTP 500.
 
-use std::process::Stdio;
-use std::time::Duration;
-
 use app::workflows::State;
-use local::config::target_folder;
 use schedule::Clock;
 use serde_json::json;
-use tokio::process::{Child, Command};
+use tests::Moto;
 
 use crate::world::{World, at, soon};
 
-async fn moto() -> (Child, String) {
-    let program = target_folder().join("venv/bin/moto_server");
-    assert!(program.exists(), "moto is not installed: run `make setup`");
-    let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
-    let mut command = Command::new(program);
-    command.args(["-H", "127.0.0.1", "-p", &port.to_string()]).stdout(Stdio::null()).stderr(Stdio::null());
-    let process = command.kill_on_drop(true).spawn().unwrap();
-    let endpoint = format!("http://127.0.0.1:{port}");
-    let http = reqwest::Client::builder().no_proxy().build().unwrap();
-    let answers = async || while http.get(format!("{endpoint}/moto-api/data.json")).send().await.is_err() {};
-    tokio::time::timeout(Duration::from_secs(60), answers()).await.expect("moto's server answers");
-    (process, endpoint)
-}
-
 #[tokio::test]
 async fn a_schedule_lives_in_moto_as_it_does_in_the_stand_in() {
-    let (_moto, endpoint) = moto().await;
-    let world = World::before(&endpoint, None, Clock::fixed(at("2026-03-02T10:00:00Z"))).await;
+    let moto = Moto::start().await;
+    let world = World::before(&moto.endpoint, None, Clock::fixed(at("2026-03-02T10:00:00Z"))).await;
     let workflow = world.create("30 9 * * MON-FRI", "Europe/Paris").await;
 
     world.publish().await;
@@ -66,8 +48,8 @@ async fn a_schedule_lives_in_moto_as_it_does_in_the_stand_in() {
 
 #[tokio::test]
 async fn a_missing_group_is_moto_s_internal_error_and_so_waited_for() {
-    let (_moto, endpoint) = moto().await;
-    let world = World::before(&endpoint, None, Clock::fixed(at("2026-03-02T10:00:00Z"))).await;
+    let moto = Moto::start().await;
+    let world = World::before(&moto.endpoint, None, Clock::fixed(at("2026-03-02T10:00:00Z"))).await;
     let workflow = world.create("0 9 * * *", "UTC").await;
     let config = publisher::Config { schedule_group: "nowhere".to_owned(), ..world.config() };
     assert_eq!(world.publisher_with(config).await.drain(soon()).await.unwrap().retried, 1);

@@ -74,8 +74,13 @@ impl World {
 
     /// A world whose EventBridge is at `beyond`.
     pub(crate) async fn before(beyond: &str, served: Option<Served>, clock: Clock) -> World {
-        let (front, endpoint) = Front::before(beyond).await;
         let (pool, dsn) = crate::database::fresh().await;
+        World::on(pool, dsn, beyond, served, clock).await
+    }
+
+    /// A world on this database, whose EventBridge is at `beyond`.
+    pub(crate) async fn on(pool: PgPool, dsn: String, beyond: &str, served: Option<Served>, clock: Clock) -> World {
+        let (front, endpoint) = Front::before(beyond).await;
         let team = sqlx::query_scalar::<_, i64>(
             "INSERT INTO teams (name, signing_secret, created_on) VALUES ('t', 's', cronbox_now()) RETURNING id",
         );
@@ -158,6 +163,10 @@ impl World {
 
     /// A real publisher process that Lambda's runtime API at `runtime` invokes.
     pub(crate) fn lambda(&self, runtime: &str) -> Child {
+        self.lambda_command(runtime).stdout(Stdio::piped()).spawn().unwrap()
+    }
+
+    pub(crate) fn lambda_command(&self, runtime: &str) -> Command {
         let mut command = self.command();
         command.envs([
             ("AWS_LAMBDA_RUNTIME_API", runtime),
@@ -167,10 +176,10 @@ impl World {
             ("AWS_LAMBDA_LOG_GROUP_NAME", "g"),
             ("AWS_LAMBDA_LOG_STREAM_NAME", "s"),
         ]);
-        command.stdout(Stdio::piped()).spawn().unwrap()
+        command
     }
 
-    fn command(&self) -> Command {
+    pub(crate) fn command(&self) -> Command {
         let Config { runner_lambda_arn, scheduler_role_arn, schedule_group, schedule_dlq_arn, .. } = self.config();
         let mut command = Command::new(crate::database::publisher_binary());
         command.kill_on_drop(true).env_clear().envs([

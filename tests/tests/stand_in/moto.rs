@@ -2,19 +2,15 @@
 //!
 //! Where the two differ, moto differs from AWS; each such place is marked with what moto does.
 
-use std::net::TcpListener;
-use std::process::{Child, Command, Stdio};
-use std::time::{Duration, Instant};
-
 use aws_sdk_scheduler::Client;
 use aws_sdk_scheduler::error::{ProvideErrorMetadata, SdkError};
 use aws_sdk_scheduler::operation::get_schedule::GetScheduleOutput;
 use aws_sdk_scheduler::types::{
     ActionAfterCompletion, FlexibleTimeWindow, FlexibleTimeWindowMode, RetryPolicy, ScheduleState, Tag, Target,
 };
-use local::config::target_folder;
 use local::stand_in::{Options, Served, StandIn};
 use schedule::Clock;
+use tests::Moto;
 
 const FUNCTION: &str = "arn:aws:lambda:us-east-1:123456789012:function:runner";
 const ROLE: &str = "arn:aws:iam::123456789012:role/scheduler";
@@ -25,38 +21,13 @@ enum Server {
     Moto(Moto),
 }
 
-/// moto's server, ended with the test.
-struct Moto {
-    process: Child,
-    endpoint: String,
-}
-
-impl Drop for Moto {
-    fn drop(&mut self) {
-        self.process.kill().unwrap();
-        self.process.wait().unwrap();
-    }
-}
-
 impl Server {
     async fn stand_in() -> Server {
         Server::StandIn(Served::anywhere(StandIn::new(Options::default(), Clock::System)).await.unwrap())
     }
 
     async fn moto() -> Server {
-        let program = target_folder().join("venv/bin/moto_server");
-        assert!(program.exists(), "moto is not installed: run `make setup`");
-        let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
-        let mut command = Command::new(program);
-        command.args(["-H", "127.0.0.1", "-p", &port.to_string()]);
-        let process = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
-        let moto = Moto { process, endpoint: format!("http://127.0.0.1:{port}") };
-        let started = Instant::now();
-        while reqwest::get(format!("{}/moto-api/data.json", moto.endpoint)).await.is_err() {
-            assert!(started.elapsed() < Duration::from_secs(60), "moto's server does not answer");
-            tokio::time::sleep(Duration::from_millis(50)).await;
-        }
-        Server::Moto(moto)
+        Server::Moto(Moto::start().await)
     }
 
     fn client(&self) -> Client {

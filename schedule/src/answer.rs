@@ -1,11 +1,18 @@
-//! Step 6 of 7: which answers are the app's own.
+//! Step 6 of 7: which answers to a fire are the app's own.
 //!
 //! A load balancer, a proxy or a wrong address answer too. What the app did not say must not count
-//! as delivered, or a fire would be lost in silence.
+//! as delivered, or a fire would be lost in silence: the runner would not try again, and an
+//! operator's redrive would delete the last copy.
 
 use serde::Deserialize;
 
 /// What the app said to a fire.
+///
+/// ```
+/// use schedule::Delivered;
+/// let answer = br#"{"accepted":false,"reason":"duplicate","run_id":"r1"}"#;
+/// assert_eq!(Delivered::read(200, answer), Some(Delivered::Declined { reason: "duplicate".to_owned() }));
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Delivered {
     /// It runs.
@@ -34,22 +41,31 @@ struct Problem {
     code: String,
 }
 
-/// Reads an answer; `None` if the app cannot have given it.
-pub(crate) fn read(status: u16, body: &[u8]) -> Option<Delivered> {
-    match status {
-        200 | 202 => {
-            let Decision { accepted, run_id, reason } = serde_json::from_slice(body).ok()?;
-            Some(if accepted {
-                Delivered::Accepted { run_id }
-            } else {
-                Delivered::Declined { reason: reason.unwrap_or_else(|| "unsaid".to_owned()) }
-            })
+impl Delivered {
+    /// Reads an answer; `None` if the app cannot have given it.
+    ///
+    /// ```
+    /// use schedule::Delivered;
+    /// assert_eq!(Delivered::read(410, br#"{"code":"workflow_gone"}"#), Some(Delivered::Gone));
+    /// assert_eq!(Delivered::read(404, b"no such page"), None);
+    /// ```
+    #[must_use]
+    pub fn read(status: u16, body: &[u8]) -> Option<Self> {
+        match status {
+            200 | 202 => {
+                let Decision { accepted, run_id, reason } = serde_json::from_slice(body).ok()?;
+                Some(if accepted {
+                    Delivered::Accepted { run_id }
+                } else {
+                    Delivered::Declined { reason: reason.unwrap_or_else(|| "unsaid".to_owned()) }
+                })
+            }
+            410 => {
+                let Problem { code } = serde_json::from_slice(body).ok()?;
+                (code == "workflow_gone").then_some(Delivered::Gone)
+            }
+            _ => None,
         }
-        410 => {
-            let Problem { code } = serde_json::from_slice(body).ok()?;
-            (code == "workflow_gone").then_some(Delivered::Gone)
-        }
-        _ => None,
     }
 }
 
@@ -78,7 +94,7 @@ mod tests {
             (410, r#"{"code":"something_else"}"#, None),
             (503, r#"{"accepted":true}"#, None),
         ] {
-            assert_eq!(read(status, body.as_bytes()), answer, "{status} {body}");
+            assert_eq!(Delivered::read(status, body.as_bytes()), answer, "{status} {body}");
         }
     }
 }

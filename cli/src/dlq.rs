@@ -1,0 +1,216 @@
+//! `cronbox dlq`: the fires that were not delivered, and what to do about them.
+//!
+//! Three queues, three shapes of message, one table. Nothing here trusts a queue to remember: a
+//! letter is deleted only when the app has answered for its fire, or when a person says so by name.
+
+mod held;
+mod ledger;
+mod letter;
+mod queue;
+mod redrive;
+mod table;
+
+use std::process::ExitCode;
+
+use anyhow::bail;
+use clap::builder::NonEmptyStringValueParser;
+use clap::{Args, Subcommand};
+use url::Url;
+
+use self::held::{Held, Stop};
+use self::ledger::Known;
+use self::letter::{Holds, Letter};
+use self::queue::Queue;
+use crate::client::{Access, Client, wait_for};
+use crate::print;
+
+/// What can be done about dead letters.
+#[derive(Subcommand)]
+pub(crate) enum Verb {
+    /// List the letters: which workflow, which time, what failed, and what the app has decided about that time.
+    ///
+    /// Puts all back at once; but SQS counts each look, so that the letters' receive counts grow.
+    Ls(List),
+    /// Show letters whole, as they lie in the queue; puts them back at once.
+    Show(Show),
+    /// Post each fire to the app, and delete the letter once the app has answered for it.
+    ///
+    /// Harmless to repeat, to interrupt and to run twice at once: the app records each time once. What the app does
+    /// not answer for stays, as does what cannot be read; exit 1 if anything does.
+    Redrive(redrive::Arguments),
+    /// Delete letters unposted: their fires are given up, unless the app had them another way.
+    Discard(Discard),
+}
+
+/// Which queue.
+#[derive(Args)]
+pub(crate) struct At {
+    /// The queue, as Terraform's output `dead_letter_queue_urls` names it.
+    #[arg(long, value_name = "URL")]
+    queue: Url,
+    /// For how long nobody else sees a letter that is being looked at: all come back at the end, and after a
+    /// kill -9 when this time is over.
+    #[arg(long, value_name = "N", default_value_t = 120, value_parser = clap::value_parser!(i32).range(5..=43_200))]
+    hold_secs: i32,
+}
+
+/// The arguments of `ls`.
+#[derive(Args)]
+pub(crate) struct List {
+    #[command(flatten)]
+    at: At,
+    #[command(flatten)]
+    access: Access,
+    /// How many at most.
+    #[arg(long, value_name = "N", default_value_t = 50)]
+    limit: usize,
+    /// Print one JSON object a line.
+    #[arg(long)]
+    json: bool,
+}
+
+/// The arguments of `show`.
+#[derive(Args)]
+pub(crate) struct Show {
+    #[command(flatten)]
+    at: At,
+    #[command(flatten)]
+    access: Access,
+    /// The letters, by message id.
+    #[arg(value_name = "ID", required = true, value_parser = NonEmptyStringValueParser::new())]
+    ids: Vec<String>,
+    /// Print one JSON object a line.
+    #[arg(long)]
+    json: bool,
+}
+
+/// The arguments of `discard`.
+#[derive(Args)]
+pub(crate) struct Discard {
+    #[command(flatten)]
+    at: At,
+    /// The letters, by message id.
+    #[arg(value_name = "ID", required_unless_present = "all", conflicts_with = "all", value_parser = NonEmptyStringValueParser::new())]
+    ids: Vec<String>,
+    /// All that lie in the queue.
+    #[arg(long, requires = "yes")]
+    all: bool,
+    /// That all are meant.
+    #[arg(long)]
+    yes: bool,
+    /// Print one JSON object a line, bodies included: what is deleted can be kept in a file.
+    #[arg(long)]
+    json: bool,
+}
+
+/// Does what was asked.
+pub(crate) fn run(verb: &Verb) -> anyhow::Result<ExitCode> {
+    wait_for(async {
+        match verb {
+            Verb::Ls(list) => ls(list).await,
+            Verb::Show(arguments) => show(arguments).await,
+            Verb::Redrive(arguments) => redrive::run(arguments).await,
+            Verb::Discard(arguments) => discard(arguments).await,
+        }
+    })
+}
+
+async fn ls(list: &List) -> anyhow::Result<ExitCode> {
+    let letters = look(&list.at, list.limit, |_| true).await?;
+    let known = ask(&list.access, &letters).await?;
+    if list.json {
+        return table::lines(letters.iter().zip(&known).map(|(letter, known)| table::json(letter, known)));
+    }
+    print::text(&table::table(&letters, &known))
+}
+
+async fn show(arguments: &Show) -> anyhow::Result<ExitCode> {
+    let letters = look(&arguments.at, arguments.ids.len(), |letter| arguments.ids.contains(&letter.id)).await?;
+    all_found(&arguments.ids, &letters)?;
+    let known = ask(&arguments.access, &letters).await?;
+    let letters = letters.iter().zip(&known);
+    if arguments.json {
+        return table::lines(letters.map(|(letter, known)| table::whole_json(letter, known)));
+    }
+    print::text(&letters.map(|(letter, known)| table::whole(letter, known)).collect::<Vec<_>>().join("\n"))
+}
+
+async fn discard(arguments: &Discard) -> anyhow::Result<ExitCode> {
+    let queue = Queue::open(&arguments.at).await;
+    let mut held = Held::of(&queue, Stop::by_signal()?);
+    let discarded = discard_from(&mut held, arguments).await;
+    let is_stopped = held.is_stopped();
+    held.put_back().await;
+    let discarded = discarded?;
+    if is_stopped {
+        return Ok(ExitCode::FAILURE);
+    }
+    all_found(&arguments.ids, &discarded)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Tells of each letter before it is gone.
+async fn discard_from(held: &mut Held<'_>, arguments: &Discard) -> anyhow::Result<Vec<Letter>> {
+    let mut discarded = Vec::new();
+    while arguments.all || discarded.len() < arguments.ids.len() {
+        let letters = held.next().await?;
+        if letters.is_empty() {
+            break;
+        }
+        for letter in letters.into_iter().filter(|letter| arguments.all || arguments.ids.contains(&letter.id)) {
+            match arguments.json {
+                true => print::json(&table::whole_json(&letter, &Known::Unasked))?,
+                false => print::text(&format!("discarded {}\n", table::line(&letter)))?,
+            };
+            held.delete(&letter).await?;
+            discarded.push(letter);
+        }
+    }
+    Ok(discarded)
+}
+
+/// The letters that are wanted, looked at and put back.
+async fn look(at: &At, limit: usize, is_wanted: impl Fn(&Letter) -> bool) -> anyhow::Result<Vec<Letter>> {
+    let queue = Queue::open(at).await;
+    let mut held = Held::of(&queue, Stop::by_signal()?);
+    let mut wanted = Vec::new();
+    let looked = loop {
+        match held.next().await {
+            Ok(letters) if letters.is_empty() => break Ok(()),
+            Ok(letters) => wanted.extend(letters.into_iter().filter(&is_wanted)),
+            Err(error) => break Err(error),
+        }
+        if wanted.len() >= limit {
+            break Ok(());
+        }
+    };
+    held.put_back().await;
+    looked?;
+    wanted.truncate(limit);
+    Ok(wanted)
+}
+
+/// What the app knows of each letter's time; an app that is away is asked no further.
+async fn ask(access: &Access, letters: &[Letter]) -> anyhow::Result<Vec<Known>> {
+    let client = Client::new(access)?;
+    let mut known = Vec::new();
+    let mut is_away = false;
+    for letter in letters {
+        known.push(match &letter.holds {
+            Holds::Fire(fire) if !is_away => ledger::ask(&client, fire).await.unwrap_or_else(|error| {
+                is_away = true;
+                eprintln!("cronbox: what the app has decided is not known: {error:#}");
+                Known::Unasked
+            }),
+            _ => Known::Unasked,
+        });
+    }
+    Ok(known)
+}
+
+fn all_found(ids: &[String], letters: &[Letter]) -> anyhow::Result<()> {
+    match ids.iter().find(|id| letters.iter().all(|letter| letter.id != **id)) {
+        Some(id) => bail!("no letter {id} is to be seen in the queue: it is gone, or somebody else holds it"),
+        None => Ok(()),
+    }
+}

@@ -1,0 +1,97 @@
+//! The letters that this process holds: nobody else sees them until they are put back.
+//!
+//! However it ends, a letter is in the queue until it is deleted. Ended by a signal, they are put back at once; by
+//! kill -9, SQS shows them again when their time is over.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use anyhow::Context;
+use tokio::signal::unix::{SignalKind, signal};
+
+use super::letter::Letter;
+use super::queue::Queue;
+
+/// Letters taken out of sight, by message id, each with its last receipt.
+pub(super) struct Held<'a> {
+    queue: &'a Queue,
+    stop: Stop,
+    receipts: HashMap<String, String>,
+}
+
+/// Whether somebody wants this to end.
+#[derive(Clone)]
+pub(super) struct Stop(Arc<AtomicBool>);
+
+impl<'a> Held<'a> {
+    pub(super) fn of(queue: &'a Queue, stop: Stop) -> Self {
+        Held { queue, stop, receipts: HashMap::new() }
+    }
+
+    /// Letters that were not seen before; none at the end, or once a signal came.
+    pub(super) async fn next(&mut self) -> anyhow::Result<Vec<Letter>> {
+        while !self.stop.is_asked() {
+            let received = self.queue.receive().await?;
+            if received.is_empty() {
+                break;
+            }
+            // The queue delivers at least once, and shows again what was held for too long: its last receipt counts.
+            let new: Vec<Letter> = received
+                .into_iter()
+                .filter(|letter| self.receipts.insert(letter.id.clone(), letter.receipt.clone()).is_none())
+                .collect();
+            if !new.is_empty() {
+                return Ok(new);
+            }
+        }
+        Ok(Vec::new())
+    }
+
+    /// Deletes a letter for good.
+    pub(super) async fn delete(&mut self, letter: &Letter) -> anyhow::Result<()> {
+        self.queue.delete(&letter.receipt).await?;
+        self.forget(letter);
+        Ok(())
+    }
+
+    /// A letter that was deleted is not put back.
+    pub(super) fn forget(&mut self, letter: &Letter) {
+        self.receipts.remove(&letter.id);
+    }
+
+    /// Lets everybody see the rest again.
+    pub(super) async fn put_back(self) {
+        let receipts: Vec<String> = self.receipts.into_values().collect();
+        if let Err(error) = self.queue.put_back(&receipts).await {
+            eprintln!("cronbox: some letters are back in the queue only when --hold-secs are over: {error:#}");
+        }
+    }
+
+    pub(super) fn is_stopped(&self) -> bool {
+        self.stop.is_asked()
+    }
+}
+
+impl Stop {
+    /// By Ctrl-C, or by what a process manager sends: what is under way is finished, nothing new begun.
+    pub(super) fn by_signal() -> anyhow::Result<Self> {
+        let stop = Stop(Arc::default());
+        let asked = stop.clone();
+        let mut interrupted = signal(SignalKind::interrupt()).context("Ctrl-C cannot be caught")?;
+        let mut terminated = signal(SignalKind::terminate()).context("SIGTERM cannot be caught")?;
+        tokio::spawn(async move {
+            tokio::select! {
+                _ = interrupted.recv() => {}
+                _ = terminated.recv() => {}
+            }
+            eprintln!("cronbox: stopping, after what is under way");
+            asked.0.store(true, Ordering::Relaxed);
+        });
+        Ok(stop)
+    }
+
+    fn is_asked(&self) -> bool {
+        self.0.load(Ordering::Relaxed)
+    }
+}

@@ -1,0 +1,78 @@
+//! What the app has decided about the time of a letter: whether redriving it will start a run.
+
+use anyhow::Result;
+use chrono::{SecondsFormat, TimeDelta};
+use schedule::Fire;
+use serde_json::{Value, json};
+
+use crate::client::{Client, Refusal};
+
+/// What the app knows.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Known {
+    /// There is a decision, and a run if it ran.
+    Decided {
+        /// `fired`, `missed`, ..
+        decision: String,
+        /// The run, and where it stands.
+        run: Option<(String, String)>,
+    },
+    /// Nothing is decided: to the app that time never came.
+    Nothing,
+    /// There is no such workflow any more.
+    Gone,
+    /// It was not asked, or did not answer.
+    Unasked,
+}
+
+/// Asks the app about the time of a fire.
+///
+/// # Errors
+/// It does not answer, or refuses to.
+pub(super) async fn ask(client: &Client, fire: &Fire) -> Result<Known> {
+    let time = |time: chrono::DateTime<chrono::Utc>| time.to_rfc3339_opts(SecondsFormat::Secs, true);
+    let (from, to) = (time(fire.scheduled_time), time(fire.scheduled_time + TimeDelta::minutes(1)));
+    let path = format!("/schedules/{}/occurrences", fire.workflow_id);
+    let page = match client.get(&path, &[("from", from), ("to", to), ("limit", "1".to_owned())]).await {
+        Ok(page) => page,
+        Err(error) if error.downcast_ref().is_some_and(Refusal::is_not_found) => return Ok(Known::Gone),
+        Err(error) => return Err(error),
+    };
+    let occurrence = &page["items"][0];
+    let Some(decision) = occurrence["decision"].as_str() else { return Ok(Known::Nothing) };
+    let run = match occurrence["run_id"].as_str() {
+        Some(id) => Some((id.to_owned(), state(client, id).await?)),
+        None => None,
+    };
+    Ok(Known::Decided { decision: decision.to_owned(), run })
+}
+
+async fn state(client: &Client, run: &str) -> Result<String> {
+    Ok(client.get(&format!("/runs/{run}"), &[]).await?["state"].as_str().unwrap_or("unknown").to_owned())
+}
+
+impl Known {
+    /// As few words as say it.
+    pub(super) fn words(&self) -> String {
+        match self {
+            Known::Decided { decision, run: Some((_, state)) } => format!("{decision}, {state}"),
+            Known::Decided { decision, run: None } => decision.clone(),
+            Known::Nothing => "nothing".to_owned(),
+            Known::Gone => "gone".to_owned(),
+            Known::Unasked => "?".to_owned(),
+        }
+    }
+
+    /// For scripts: `known` says which of the rest are to be expected.
+    pub(super) fn json(&self) -> Value {
+        match self {
+            Known::Decided { decision, run } => {
+                let (id, state) = run.as_ref().map_or((None, None), |(id, state)| (Some(id), Some(state)));
+                json!({"known": "decided", "decision": decision, "run_id": id, "run_state": state})
+            }
+            Known::Nothing => json!({"known": "nothing"}),
+            Known::Gone => json!({"known": "gone"}),
+            Known::Unasked => json!({"known": "unasked"}),
+        }
+    }
+}

@@ -1,0 +1,223 @@
+//! A dead letter, read: whose fire it holds, who gave it up, and why.
+//!
+//! Three shapes: EventBridge Scheduler leaves the request that Lambda did not take, with the reason in attributes;
+//! Lambda leaves an envelope around the event that its function failed on, for the runner and the publisher alike.
+
+use std::collections::BTreeMap;
+
+use chrono::{DateTime, Utc};
+use schedule::{Environment, Fire, ScheduleName, WorkflowId};
+use serde_json::{Value, json};
+
+/// One message of a dead-letter queue.
+pub(super) struct Letter {
+    /// SQS's message id.
+    pub(super) id: String,
+    /// What deletes it, as long as it is held.
+    pub(super) receipt: String,
+    /// When it was written.
+    pub(super) sent_on: Option<DateTime<Utc>>,
+    /// As it lies in the queue.
+    pub(super) body: String,
+    /// As they lie in the queue.
+    pub(super) attributes: BTreeMap<String, String>,
+    /// What was not delivered.
+    pub(super) holds: Holds,
+    /// Who gave up.
+    pub(super) from: From,
+    /// Why, in their words.
+    pub(super) error: String,
+    /// How often it was tried.
+    pub(super) tries: Option<u64>,
+}
+
+/// What a letter holds.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Holds {
+    /// A fire that the app has not answered for, to whom it was for.
+    Fire(Fire),
+    /// A minute of the publisher; each next one does the work of all before.
+    Tick,
+    /// Something else, and why it is no fire.
+    Unreadable(String),
+}
+
+/// Who gave up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum From {
+    /// EventBridge Scheduler: it could not hand the fire to Lambda.
+    Schedule,
+    /// Lambda: the runner failed.
+    Runner,
+    /// Lambda: the publisher failed.
+    Publisher,
+    /// The letter does not tell.
+    Unknown,
+}
+
+impl From {
+    pub(super) fn as_str(self) -> &'static str {
+        match self {
+            From::Schedule => "schedule",
+            From::Runner => "runner",
+            From::Publisher => "publisher",
+            From::Unknown => "unknown",
+        }
+    }
+}
+
+impl Letter {
+    /// Reads a message; one that makes no sense is a letter too.
+    pub(super) fn read(
+        id: String,
+        receipt: String,
+        sent_on: Option<DateTime<Utc>>,
+        body: String,
+        attributes: BTreeMap<String, String>,
+    ) -> Self {
+        let json: Value = serde_json::from_str(&body).unwrap_or(Value::Null);
+        let (holds, from, error, tries) = match json["requestContext"].is_object() {
+            true => of_function(&json),
+            false => of_schedule(&json, &attributes),
+        };
+        Letter { id, receipt, sent_on, body, attributes, holds, from, error, tries }
+    }
+
+    /// The fire, if there is one to be sent again.
+    pub(super) fn fire(&self) -> Option<&Fire> {
+        match &self.holds {
+            Holds::Fire(fire) => Some(fire),
+            Holds::Tick | Holds::Unreadable(_) => None,
+        }
+    }
+}
+
+type Read = (Holds, From, String, Option<u64>);
+
+/// Lambda's envelope: what the function got, and what it said.
+fn of_function(envelope: &Value) -> Read {
+    let payload = &envelope["requestPayload"];
+    let (holds, from) = match Fire::from_event(payload) {
+        Ok(fire) => (Holds::Fire(fire), From::Runner),
+        Err(_) if is_tick(payload) => (Holds::Tick, From::Publisher),
+        Err(error) => (Holds::Unreadable(error.to_string()), From::Unknown),
+    };
+    let context = &envelope["requestContext"];
+    let (kind, said) = (&envelope["responsePayload"]["errorType"], &envelope["responsePayload"]["errorMessage"]);
+    let words = [kind, said, &context["condition"]].map(Value::as_str);
+    (
+        holds,
+        from,
+        words.into_iter().flatten().collect::<Vec<_>>().join(": "),
+        context["approximateInvokeCount"].as_u64(),
+    )
+}
+
+/// An event that only the publisher gets: its rule's minute, or an invocation by hand.
+///
+/// Strict, because nothing is owed to a tick: a broken fire must not be taken for one.
+fn is_tick(payload: &Value) -> bool {
+    let is_rule_s = payload["source"] == "aws.events" && payload["detail-type"] == "Scheduled Event";
+    (is_rule_s && payload.get("workflow_id").is_none()) || *payload == json!({}) || *payload == json!({"sweep": true})
+}
+
+/// Scheduler's request to Lambda; it is cut off when it is too long, but the attributes never are.
+fn of_schedule(body: &Value, attributes: &BTreeMap<String, String>) -> Read {
+    let attribute = |name: &str| attributes.get(name).map(String::as_str);
+    let is_truncated = attribute("IS_PAYLOAD_TRUNCATED").is_some_and(|told| told.eq_ignore_ascii_case("true"));
+    let holds = match Fire::from_event(&payload(body)) {
+        Ok(fire) => Holds::Fire(fire),
+        Err(error) => match is_truncated.then(|| of_attributes(attributes)).flatten() {
+            Some(fire) => Holds::Fire(fire),
+            None => Holds::Unreadable(error.to_string()),
+        },
+    };
+    let is_scheduler_s = attributes.contains_key("SCHEDULE_ARN") || matches!(holds, Holds::Fire(_));
+    let exhausted = attribute("EXHAUSTED_RETRY_CONDITION");
+    let words = [attribute("ERROR_CODE"), attribute("ERROR_MESSAGE"), exhausted];
+    let tries = attribute("RETRY_ATTEMPTS").and_then(|retries| retries.parse::<u64>().ok()).map(|retries| retries + 1);
+    let from = if is_scheduler_s { From::Schedule } else { From::Unknown };
+    (holds, from, words.into_iter().flatten().collect::<Vec<_>>().join(": "), tries)
+}
+
+/// What Lambda was to hand to the runner: a string within the request, or the whole body.
+fn payload(body: &Value) -> Value {
+    match &body["Payload"] {
+        Value::Null => body.clone(),
+        Value::String(text) => serde_json::from_str(text).unwrap_or(Value::Null),
+        other => other.clone(),
+    }
+}
+
+/// The fire that the attributes name: the schedule's name holds the workflow.
+fn of_attributes(attributes: &BTreeMap<String, String>) -> Option<Fire> {
+    let schedule_arn = attributes.get("SCHEDULE_ARN")?;
+    let event = json!({
+        "workflow_id": workflow(schedule_arn)?,
+        "scheduled_time": attributes.get("SCHEDULED_TIME")?,
+        "execution_id": attributes.get("EXECUTION_ID"),
+        "schedule_arn": schedule_arn,
+    });
+    Fire::from_event(&event).ok()
+}
+
+/// `arn:aws:scheduler:<region>:<account>:schedule/<group>/wf-<id>-<env>`, whatever the environment.
+fn workflow(schedule_arn: &str) -> Option<WorkflowId> {
+    let name = schedule_arn.rsplit('/').next()?;
+    let env: Environment = name.strip_prefix("wf-")?.split_once('-')?.1.parse().ok()?;
+    ScheduleName::parse(name, &env).map(|name| name.workflow_id())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(body: &str, attributes: &[(&str, &str)]) -> Letter {
+        let attributes = attributes.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
+        Letter::read("m".to_owned(), "r".to_owned(), None, body.to_owned(), attributes)
+    }
+
+    const TRUNCATED: [(&str, &str); 3] = [
+        ("IS_PAYLOAD_TRUNCATED", "true"),
+        ("SCHEDULED_TIME", "2026-03-29T07:00:10Z"),
+        ("SCHEDULE_ARN", "arn:aws:scheduler:eu-west-1:123456789012:schedule/cronbox-prod-eu/wf-12-prod-eu"),
+    ];
+
+    #[test]
+    fn a_truncated_letter_is_made_whole_from_its_attributes() {
+        let letter = read(r#"{"FunctionName":"arn","Payload":"{\"workflow_id\":1"#, &TRUNCATED);
+        let fire = letter.fire().expect("a fire");
+        assert_eq!((fire.workflow_id, fire.raw_time.as_str()), (WorkflowId(12), "2026-03-29T07:00:10Z"));
+    }
+
+    #[test]
+    fn attributes_alone_make_no_fire_of_a_body_that_came_whole() {
+        let whole = [("IS_PAYLOAD_TRUNCATED", "false"), TRUNCATED[1], TRUNCATED[2]];
+        let letter = read(r#"{"Payload":"{\"workflow_id\":12}"}"#, &whole);
+        assert_eq!(
+            (letter.holds, letter.from),
+            (Holds::Unreadable("scheduled_time: missing".to_owned()), From::Schedule)
+        );
+    }
+
+    #[test]
+    fn a_stranger_s_schedule_names_no_workflow() {
+        for arn in ["", "arn:aws:scheduler:r:a:schedule/g/nightly", "arn:../wf-012-dev", "arn:../wf-12", "wf-x-dev"] {
+            assert_eq!(workflow(arn), None, "{arn:?}");
+        }
+    }
+
+    #[test]
+    fn a_broken_fire_is_never_taken_for_a_tick() {
+        let envelope = |payload: Value| json!({"requestContext": {}, "requestPayload": payload}).to_string();
+        let minute = json!({"source": "aws.events", "detail-type": "Scheduled Event", "time": "2026-03-29T07:00:00Z"});
+        for tick in [minute.clone(), json!({}), json!({"sweep": true})] {
+            assert_eq!(read(&envelope(tick.clone()), &[]).holds, Holds::Tick, "{tick}");
+        }
+        let mut broken = minute;
+        broken["workflow_id"] = json!("12x");
+        for broken in [broken, json!(null), json!([]), json!({"source": "aws.scheduler"}), json!({"workflow_id": 12})] {
+            assert!(matches!(read(&envelope(broken.clone()), &[]).holds, Holds::Unreadable(_)), "{broken}");
+        }
+    }
+}

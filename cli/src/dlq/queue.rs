@@ -1,0 +1,120 @@
+//! The port to SQS: letters come out, and are deleted or put back.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use anyhow::Context;
+use aws_config::timeout::TimeoutConfig;
+use aws_config::{BehaviorVersion, Region};
+use aws_sdk_sqs::Client;
+use aws_sdk_sqs::types::{
+    ChangeMessageVisibilityBatchRequestEntry, Message, MessageSystemAttributeName, QueueAttributeName,
+};
+use chrono::DateTime;
+use url::Url;
+
+use super::At;
+use super::letter::Letter;
+
+/// SQS gives, and takes back, so many at once.
+const BATCH: usize = 10;
+/// A wait above 0 makes SQS ask all of its servers: without one, "nothing" may mean "nothing here".
+const WAIT_SECS: i32 = 1;
+/// One try of one call; the SDK makes three.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// One queue.
+pub(super) struct Queue {
+    client: Client,
+    url: String,
+    hold_secs: i32,
+}
+
+impl Queue {
+    /// A client of the queue; nothing is sent yet.
+    pub(super) async fn open(at: &At) -> Self {
+        let mut loader = aws_config::defaults(BehaviorVersion::v2026_01_12())
+            .timeout_config(TimeoutConfig::builder().operation_attempt_timeout(PATIENCE).build());
+        if let Some(region) = region(&at.queue) {
+            loader = loader.region(Region::new(region));
+        }
+        Queue { client: Client::new(&loader.load().await), url: at.queue.to_string(), hold_secs: at.hold_secs }
+    }
+
+    /// The next letters, which nobody else sees for a while; none = no more are to be seen.
+    pub(super) async fn receive(&self) -> anyhow::Result<Vec<Letter>> {
+        let request = self.client.receive_message().queue_url(&self.url).max_number_of_messages(BATCH as i32);
+        let request = request.wait_time_seconds(WAIT_SECS).visibility_timeout(self.hold_secs);
+        let request = request.message_attribute_names("All");
+        let received = request.message_system_attribute_names(MessageSystemAttributeName::All).send().await;
+        let received = received.with_context(|| format!("the queue {} cannot be read", self.url))?;
+        Ok(received.messages.unwrap_or_default().into_iter().filter_map(letter).collect())
+    }
+
+    /// Deletes a letter for good.
+    pub(super) async fn delete(&self, receipt: &str) -> anyhow::Result<()> {
+        let deleted = self.client.delete_message().queue_url(&self.url).receipt_handle(receipt).send().await;
+        deleted.map(drop).context("the letter cannot be deleted")
+    }
+
+    /// Lets everybody see these letters again at once.
+    pub(super) async fn put_back(&self, receipts: &[String]) -> anyhow::Result<()> {
+        for receipts in receipts.chunks(BATCH) {
+            let entries = receipts.iter().enumerate().map(|(n, receipt)| {
+                let entry = ChangeMessageVisibilityBatchRequestEntry::builder().id(n.to_string());
+                entry.receipt_handle(receipt).visibility_timeout(0).build()
+            });
+            let entries = entries.collect::<Result<Vec<_>, _>>()?;
+            // One that is refused, because its time is over, is to be seen already.
+            self.client
+                .change_message_visibility_batch()
+                .queue_url(&self.url)
+                .set_entries(Some(entries))
+                .send()
+                .await?;
+        }
+        Ok(())
+    }
+
+    /// About how many letters there are; SQS does not know better.
+    pub(super) async fn count(&self) -> Option<u64> {
+        let name = QueueAttributeName::ApproximateNumberOfMessages;
+        let told = self.client.get_queue_attributes().queue_url(&self.url).attribute_names(name.clone()).send().await;
+        told.ok()?.attributes()?.get(&name)?.parse().ok()
+    }
+}
+
+/// The region of a queue at AWS, which is not always the one that the operator's profile names.
+fn region(queue: &Url) -> Option<String> {
+    let mut labels = queue.host_str()?.split('.');
+    let is_aws = queue.host_str()?.contains(".amazonaws.com");
+    (is_aws && labels.next() == Some("sqs")).then(|| labels.next().map(str::to_owned))?
+}
+
+fn letter(message: Message) -> Option<Letter> {
+    let sent_on = message.attributes().and_then(|all| all.get(&MessageSystemAttributeName::SentTimestamp));
+    let sent_on = sent_on.and_then(|millis| millis.parse().ok()).and_then(DateTime::from_timestamp_millis);
+    let attributes = message.message_attributes.unwrap_or_default().into_iter();
+    let attributes: BTreeMap<_, _> =
+        attributes.filter_map(|(name, value)| value.string_value.map(|value| (name, value))).collect();
+    Some(Letter::read(
+        message.message_id?,
+        message.receipt_handle?,
+        sent_on,
+        message.body.unwrap_or_default(),
+        attributes,
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_region_is_the_queue_s() {
+        let of = |url: &str| region(&url.parse().unwrap());
+        assert_eq!(of("https://sqs.eu-west-1.amazonaws.com/123456789012/dead"), Some("eu-west-1".to_owned()));
+        assert_eq!(of("https://sqs.cn-north-1.amazonaws.com.cn/1/dead"), Some("cn-north-1".to_owned()));
+        assert_eq!(of("http://127.0.0.1:5000/123456789012/dead"), None);
+    }
+}

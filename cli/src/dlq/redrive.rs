@@ -1,0 +1,239 @@
+//! `cronbox dlq redrive`: step 6 of 7 by hand. Post, wait for the app's answer, delete: in this order.
+
+use std::process::ExitCode;
+
+use anyhow::{Context, bail};
+use clap::Args;
+use clap::builder::NonEmptyStringValueParser;
+use futures::future::join_all;
+use indicatif::{ProgressBar, ProgressStyle};
+use schedule::{Delivered, Fire};
+use serde_json::json;
+
+use super::held::{Held, Stop};
+use super::ledger::Known;
+use super::letter::Letter;
+use super::queue::Queue;
+use super::{At, all_found, table};
+use crate::client::{Client, Opener};
+use crate::print;
+
+/// So many batches in a row of which the app took nothing: the rest would fare no better.
+const STRIKES: u32 = 3;
+
+/// The arguments of `redrive`.
+#[derive(Args)]
+pub(crate) struct Arguments {
+    #[command(flatten)]
+    at: At,
+    #[command(flatten)]
+    opener: Opener,
+    /// These letters alone, by message id; all unless said.
+    #[arg(value_name = "ID", value_parser = NonEmptyStringValueParser::new())]
+    ids: Vec<String>,
+    /// Say what would be posted; post and delete nothing.
+    #[arg(long)]
+    dry_run: bool,
+    /// Print one JSON object a line.
+    #[arg(long)]
+    json: bool,
+}
+
+/// What became of a letter.
+enum Fate {
+    /// The app answered for it, and it is deleted.
+    Delivered(Delivered),
+    /// The app answered for it, but it could not be deleted; posting it again does no harm.
+    Undeleted(String),
+    /// The app did not answer for it.
+    Unanswered(String),
+    /// There is nothing to post.
+    Unposted(String),
+    /// It would be posted.
+    Postable,
+}
+
+/// How a run of it went.
+#[derive(Default)]
+struct Tally {
+    seen: Vec<Letter>,
+    deleted: u64,
+    stay: u64,
+    strikes: u32,
+}
+
+/// One run of it.
+struct Redrive<'a> {
+    arguments: &'a Arguments,
+    queue: &'a Queue,
+    /// None in a dry run.
+    client: Option<Client>,
+    bar: ProgressBar,
+}
+
+/// Posts what can be posted.
+///
+/// # Errors
+/// The queue cannot be read, or the app takes nothing.
+pub(super) async fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
+    let client = if arguments.dry_run { None } else { Some(Client::of_scheduler(&arguments.opener)?) };
+    let queue = Queue::open(&arguments.at).await;
+    let mut held = Held::of(&queue, Stop::by_signal()?);
+    let redrive = Redrive { arguments, queue: &queue, client, bar: bar(&queue, arguments).await? };
+    let mut tally = Tally::default();
+    let ended = redrive.all(&mut held, &mut tally).await;
+    let is_stopped = held.is_stopped();
+    held.put_back().await;
+    redrive.bar.finish_and_clear();
+    if !arguments.json {
+        print::text(&tally.summary(arguments.dry_run, is_stopped))?;
+    }
+    ended?;
+    if is_stopped {
+        return Ok(ExitCode::FAILURE);
+    }
+    all_found(&arguments.ids, &tally.seen)?;
+    Ok(if arguments.dry_run || tally.stay == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// On standard error, and only if that is a terminal.
+async fn bar(queue: &Queue, arguments: &Arguments) -> anyhow::Result<ProgressBar> {
+    let length = if arguments.ids.is_empty() { queue.count().await } else { Some(arguments.ids.len() as u64) };
+    let style =
+        ProgressStyle::with_template("{wide_bar} {pos}/{len} letters, {eta} to go").context("the progress bar")?;
+    Ok(ProgressBar::new(length.unwrap_or_default()).with_style(style))
+}
+
+impl Redrive<'_> {
+    async fn all(&self, held: &mut Held<'_>, tally: &mut Tally) -> anyhow::Result<()> {
+        let ids = &self.arguments.ids;
+        while ids.is_empty() || tally.seen.len() < ids.len() {
+            let letters = held.next().await?;
+            if letters.is_empty() {
+                break;
+            }
+            let letters: Vec<Letter> =
+                letters.into_iter().filter(|letter| ids.is_empty() || ids.contains(&letter.id)).collect();
+            let fates = join_all(letters.iter().map(|letter| self.one(letter))).await;
+            tally.strike(&fates);
+            for (letter, fate) in letters.into_iter().zip(fates) {
+                self.tell(&letter, &fate)?;
+                if matches!(fate, Fate::Delivered(_)) {
+                    held.forget(&letter);
+                }
+                tally.count(letter, &fate);
+            }
+            if tally.strikes == STRIKES {
+                bail!("the app took nothing of the last {STRIKES} batches: all that was not posted stays in the queue");
+            }
+        }
+        Ok(())
+    }
+
+    /// One letter: posted, answered for, deleted.
+    async fn one(&self, letter: &Letter) -> Fate {
+        let Some(fire) = letter.fire() else {
+            return Fate::Unposted(table::why_it_stays(letter).unwrap_or_default());
+        };
+        let Some(client) = &self.client else { return Fate::Postable };
+        match post(client, fire).await {
+            Ok(delivered) => match self.queue.delete(&letter.receipt).await {
+                Ok(()) => Fate::Delivered(delivered),
+                Err(error) => Fate::Undeleted(format!("{error:#}")),
+            },
+            Err(error) => Fate::Unanswered(format!("{error:#}")),
+        }
+    }
+
+    fn tell(&self, letter: &Letter, fate: &Fate) -> anyhow::Result<ExitCode> {
+        self.bar.inc(1);
+        self.bar.suspend(|| match self.arguments.json {
+            true => {
+                let mut line = table::json(letter, &Known::Unasked);
+                line["outcome"] = json!(fate.word());
+                line["detail"] = json!(fate.detail());
+                print::json(&line)
+            }
+            false => print::text(&format!("{} {}\n", table::line(letter), fate.sentence())),
+        })
+    }
+}
+
+/// Only what the app itself says counts, as for the runner.
+async fn post(client: &Client, fire: &Fire) -> anyhow::Result<Delivered> {
+    let path = format!("/cron/workflows/{}:invoke", fire.workflow_id);
+    let (status, body) = client.post_for_answer(&path, &serde_json::to_value(fire)?).await?;
+    match Delivered::read(status, &body) {
+        Some(delivered) => Ok(delivered),
+        None => {
+            let problem = serde_json::from_slice::<serde_json::Value>(&body).unwrap_or_default();
+            bail!("{status} is no answer to a fire: {}", problem["detail"].as_str().unwrap_or("nor is it the app's"))
+        }
+    }
+}
+
+impl Fate {
+    fn word(&self) -> &'static str {
+        match self {
+            Fate::Delivered(Delivered::Accepted { .. }) => "accepted",
+            Fate::Delivered(Delivered::Declined { .. }) => "declined",
+            Fate::Delivered(Delivered::Gone) => "gone",
+            Fate::Undeleted(_) => "undeleted",
+            Fate::Unanswered(_) => "unanswered",
+            Fate::Unposted(_) => "unposted",
+            Fate::Postable => "postable",
+        }
+    }
+
+    fn detail(&self) -> Option<&str> {
+        match self {
+            Fate::Delivered(Delivered::Accepted { run_id }) => run_id.as_deref(),
+            Fate::Delivered(Delivered::Declined { reason }) => Some(reason),
+            Fate::Undeleted(why) | Fate::Unanswered(why) | Fate::Unposted(why) => Some(why),
+            Fate::Delivered(Delivered::Gone) | Fate::Postable => None,
+        }
+    }
+
+    fn sentence(&self) -> String {
+        let detail = self.detail().unwrap_or_default();
+        match self {
+            Fate::Delivered(Delivered::Accepted { .. }) => format!("accepted, run {detail}"),
+            Fate::Delivered(Delivered::Declined { .. }) => format!("no new run: {detail}"),
+            Fate::Delivered(Delivered::Gone) => "the workflow is gone".to_owned(),
+            Fate::Undeleted(_) => format!("posted, but stays: {detail}"),
+            Fate::Unanswered(_) | Fate::Unposted(_) => format!("stays: {detail}"),
+            Fate::Postable => "would be posted".to_owned(),
+        }
+    }
+}
+
+impl Tally {
+    /// A batch that was posted and of which the app took nothing.
+    fn strike(&mut self, fates: &[Fate]) {
+        let is_taken = |fate: &Fate| matches!(fate, Fate::Delivered(_) | Fate::Undeleted(_));
+        if fates.iter().any(is_taken) {
+            self.strikes = 0;
+        } else if fates.iter().any(|fate| matches!(fate, Fate::Unanswered(_))) {
+            self.strikes += 1;
+        }
+    }
+
+    fn count(&mut self, letter: Letter, fate: &Fate) {
+        match fate {
+            Fate::Delivered(_) => self.deleted += 1,
+            Fate::Undeleted(_) | Fate::Unanswered(_) | Fate::Unposted(_) => self.stay += 1,
+            Fate::Postable => {}
+        }
+        self.seen.push(letter);
+    }
+
+    fn summary(&self, is_dry: bool, is_stopped: bool) -> String {
+        let (seen, stay) = (self.seen.len() as u64, self.stay);
+        let stopped = if is_stopped { "stopped: " } else { "" };
+        match (seen, is_dry) {
+            (0, _) => format!("{stopped}nothing\n"),
+            (_, true) => format!("{stopped}{} would be posted, {stay} would stay\n", seen - stay),
+            (_, false) => format!("{stopped}{} answered for and deleted, {stay} stay\n", self.deleted),
+        }
+    }
+}

@@ -1,0 +1,40 @@
+//! moto's server: AWS's other APIs on this machine, ended with the test.
+
+use std::net::TcpListener;
+use std::process::Stdio;
+use std::time::Duration;
+
+use local::config::target_folder;
+use tokio::process::{Child, Command};
+
+/// A server of its own; nobody else's queues, secrets and schedules are in it.
+pub struct Moto {
+    /// Where it answers.
+    pub endpoint: String,
+    _process: Child,
+}
+
+impl Moto {
+    /// Starts one, and waits until it answers.
+    ///
+    /// # Panics
+    /// It is not installed, or does not start.
+    pub async fn start() -> Self {
+        let program = target_folder().join("venv/bin/moto_server");
+        assert!(program.exists(), "moto is not installed: run `make setup`");
+        let port = TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr()).expect("a port").port();
+        let mut command = Command::new(program);
+        command.args(["-H", "127.0.0.1", "-p", &port.to_string()]);
+        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).kill_on_drop(true);
+        let process = command.spawn().expect("moto's server starts");
+        let endpoint = format!("http://127.0.0.1:{port}");
+        let http = reqwest::Client::builder().no_proxy().build().expect("a client");
+        let answers = async || {
+            while http.get(format!("{endpoint}/moto-api/data.json")).send().await.is_err() {
+                tokio::time::sleep(Duration::from_millis(50)).await;
+            }
+        };
+        tokio::time::timeout(Duration::from_secs(60), answers()).await.expect("moto's server answers");
+        Moto { endpoint, _process: process }
+    }
+}

@@ -1,0 +1,82 @@
+//! What stands before the app: it passes fires on, answers in the app's place, or keeps the app's answer back.
+
+use std::sync::{Arc, Mutex};
+
+use axum::Router;
+use axum::body::{Body, to_bytes};
+use axum::extract::{Request, State};
+use axum::http::StatusCode;
+use axum::response::{IntoResponse, Response};
+use tokio::sync::{Semaphore, watch};
+
+/// What becomes of a fire.
+#[derive(Clone, Copy)]
+pub(crate) enum Manner {
+    /// The app answers.
+    Pass,
+    /// This is answered, and the app knows nothing of it.
+    Instead(u16, &'static str),
+    /// The app has it, and its answer is kept back until [`Front::release`].
+    Held,
+}
+
+#[derive(Clone)]
+pub(crate) struct Front(Arc<Parts>);
+
+struct Parts {
+    beyond: String,
+    http: reqwest::Client,
+    manner: Mutex<Manner>,
+    held: watch::Sender<usize>,
+    release: Semaphore,
+}
+
+impl Front {
+    /// Serves before the app at `beyond`; returns where.
+    pub(crate) async fn before(beyond: &str) -> (Front, String) {
+        let front = Front(Arc::new(Parts {
+            beyond: beyond.to_owned(),
+            http: reqwest::Client::builder().no_proxy().build().unwrap(),
+            manner: Mutex::new(Manner::Pass),
+            held: watch::channel(0).0,
+            release: Semaphore::new(0),
+        }));
+        let listener = app::listen("127.0.0.1:0".parse().unwrap()).unwrap();
+        let url = format!("http://{}", listener.local_addr().unwrap());
+        let router = Router::new().fallback(pass).with_state(front.clone());
+        tokio::spawn(async move { axum::serve(listener, router).await });
+        (front, url)
+    }
+
+    pub(crate) fn be(&self, manner: Manner) {
+        *self.0.manner.lock().unwrap() = manner;
+    }
+
+    /// Returns when so many answers are kept back.
+    pub(crate) async fn holds(&self, count: usize) {
+        self.0.held.subscribe().wait_for(|held| *held >= count).await.unwrap();
+    }
+
+    /// Lets all answers go, now and later.
+    pub(crate) fn release(&self) {
+        self.0.release.add_permits(1_000);
+    }
+}
+
+async fn pass(State(front): State<Front>, request: Request) -> Response {
+    let parts = &front.0;
+    let manner = *parts.manner.lock().unwrap();
+    if let Manner::Instead(status, body) = manner {
+        return (StatusCode::from_u16(status).unwrap(), body).into_response();
+    }
+    let (head, body) = request.into_parts();
+    let onward = parts.http.request(head.method, format!("{}{}", parts.beyond, head.uri)).headers(head.headers);
+    let answer = onward.body(to_bytes(body, usize::MAX).await.unwrap()).send().await.unwrap();
+    let status = answer.status();
+    let body = answer.bytes().await.unwrap();
+    if matches!(manner, Manner::Held) {
+        parts.held.send_modify(|held| *held += 1);
+        parts.release.acquire().await.unwrap().forget();
+    }
+    (status, Body::from(body)).into_response()
+}

@@ -1,0 +1,76 @@
+//! `cronbox dlq ls` and `show`: which workflow, which time, what failed, how often, and what the app knows of it.
+
+use serde_json::{Value, json};
+
+use crate::queue::{NINE, Queue, owed_at_nine, truncated, undelivered, undrained, unsent};
+
+#[tokio::test]
+async fn letters_of_all_shapes_are_told_in_one_table_and_the_queue_is_as_before() {
+    let (s, [lost, ran, gone, long]) = owed_at_nine().await;
+    let queue = Queue::new().await;
+    s.invoke(ran, NINE).await;
+    s.delete(gone).await;
+    s.runs_end().await;
+    let (half, whole) = truncated(long);
+    let [a, b, c] =
+        [queue.put(&unsent(lost)).await, queue.put(&undelivered(ran)).await, queue.put(&unsent(gone)).await];
+    let d = queue.put_raw(&half, whole.attributes.iter()).await;
+    let [e, f] = [queue.put(&undrained()).await, queue.put_raw("what is this?", []).await];
+
+    let said = queue.dlq(&s, "ls", &["--json"]).await;
+
+    assert_eq!(said.code, Some(0), "{said:?}");
+    let lines = said.lines();
+    let told = |id: &String| {
+        let line = lines.iter().find(|line| line["message_id"] == **id).unwrap();
+        json!([line["from"], line["workflow_id"], line["scheduled_time"], line["tries"], line["app"]["known"]])
+    };
+    assert_eq!(told(&a), json!(["schedule", lost, NINE, 1, "nothing"]));
+    assert_eq!(told(&b), json!(["runner", ran, NINE, 3, "decided"]));
+    assert_eq!(told(&c), json!(["schedule", gone, NINE, 1, "gone"]));
+    assert_eq!(told(&d), json!(["schedule", long, NINE, 1, "nothing"]));
+    assert_eq!(told(&e), json!(["publisher", null, null, 3, "unasked"]));
+    assert_eq!(told(&f), json!(["unknown", null, null, null, "unasked"]));
+    assert_eq!(queue.counts().await, (6, 0), "all are back");
+
+    let table = queue.dlq(&s, "ls", &[]).await.out;
+    let row = |id: &str| table.lines().find(|line| line.starts_with(id)).unwrap();
+    assert!(
+        row(&a).ends_with("nothing            AccessDeniedException: not authorized to perform lambda:InvokeFunction")
+    );
+    assert!(row(&b).contains("fired, succeeded") && row(&b).contains("the app did not answer: timeout"), "{table}");
+    assert!(row(&f).ends_with("cannot be read: the event is not a JSON object"), "{table}");
+    assert_eq!(queue.dlq(&s, "ls", &["--limit", "2"]).await.out.lines().count(), 3, "a head and two rows");
+    assert_eq!(queue.counts().await, (6, 0));
+    s.end_early().await;
+}
+
+#[tokio::test]
+async fn a_letter_is_shown_whole_also_when_the_app_is_away() {
+    let (s, [wf]) = owed_at_nine().await;
+    let queue = Queue::new().await;
+    let letter = unsent(wf);
+    let id = queue.put(&letter).await;
+    let raw = queue.put_raw("\u{1b}[2Jwhat is this?", []).await;
+
+    let said = queue.dlq(&s, "show", &[&id, "--json"]).await.lines();
+    assert_eq!(serde_json::from_str::<Value>(said[0]["body"].as_str().unwrap()).unwrap(), letter.body);
+    assert_eq!(said[0]["attributes"], json!(letter.attributes));
+    let text = queue.dlq(&s, "show", &[&raw]).await.out;
+    assert!(text.contains("redrive    holds no fire that can be read"), "{text}");
+    assert!(text.ends_with("\u{fffd}[2Jwhat is this?\n"), "raw, but it does not command the terminal: {text:?}");
+
+    let away = queue.dlq_at(&s, "http://127.0.0.1:9", "show", &[&id]).await;
+    assert_eq!(away.code, Some(0), "{away:?}");
+    assert!(away.out.contains(&format!("workflow   {wf}\ntime       {NINE}\ntries      1\n")), "{away:?}");
+    assert!(
+        away.out.contains("app        ?\nredrive    posts it\n") && away.err.contains("does not answer"),
+        "{away:?}"
+    );
+
+    let stranger = queue.dlq(&s, "show", &["nobody"]).await;
+    assert_eq!(stranger.code, Some(1));
+    assert!(stranger.err.contains("no letter nobody is to be seen"), "{stranger:?}");
+    assert_eq!(queue.counts().await, (2, 0));
+    s.end_early().await;
+}

@@ -1,0 +1,136 @@
+//! The database's password is rotated while the publisher is at it: nobody has to deploy anything.
+
+use std::process::Stdio;
+use std::time::{Duration, Instant};
+
+use aws_sdk_secretsmanager::Client;
+use aws_sdk_secretsmanager::config::{BehaviorVersion, Credentials, Region};
+use local::stand_in::{Options, Served, StandIn};
+use schedule::Clock;
+use serde_json::{Value, json};
+use sqlx::AssertSqlSafe;
+use tests::Moto;
+use tokio::process::Command;
+
+use crate::lambda::{Runtime, answer, serve};
+use crate::secured::Secured;
+use crate::world::{World, at};
+
+/// A world whose database speaks TLS alone, and whose publisher logs in by a secret as RDS keeps it.
+struct Vault {
+    secured: Secured,
+    world: World,
+    moto: Moto,
+    secrets: Client,
+    arn: String,
+}
+
+impl Vault {
+    async fn new() -> Vault {
+        let secured = Secured::new().await;
+        let clock = Clock::fixed(at("2026-03-02T10:00:00Z"));
+        let served = Served::anywhere(StandIn::new(Options::default(), clock.clone())).await.unwrap();
+        let (dsn, beyond) = (secured.dsn("sslmode=require"), served.endpoint.clone());
+        let world = World::on(crate::database::pool(&dsn), dsn, &beyond, Some(served), clock).await;
+        let moto = Moto::start().await;
+        let config = aws_sdk_secretsmanager::Config::builder().behavior_version(BehaviorVersion::v2026_01_12());
+        let config = config.region(Region::new("us-east-1")).endpoint_url(&moto.endpoint);
+        let config = config.credentials_provider(Credentials::new("a", "b", None, None, "test"));
+        let secrets = Client::from_conf(config.build());
+        let made = secrets.create_secret().name("database").secret_string(secret(&secured, "first")).send().await;
+        let arn = made.unwrap().arn.unwrap();
+        let vault = Vault { secured, world, moto, secrets, arn };
+        vault.execute("CREATE ROLE rotating LOGIN PASSWORD 'first' IN ROLE cronbox".to_owned()).await;
+        vault
+    }
+
+    /// The process has no DSN, but the secret and the authority.
+    fn with_secret(&self, mut command: Command) -> Command {
+        command.env_remove("DB_DSN").env("DB_SECRET_ARN", &self.arn).env("DB_CA_FILE", &self.secured.ca);
+        command.env("AWS_ENDPOINT_URL_SECRETS_MANAGER", &self.moto.endpoint);
+        command
+    }
+
+    /// The database has another password, and lets go of whoever came with the old one.
+    async fn rotate_in_the_database(&self, password: &str) {
+        self.execute(format!("ALTER ROLE rotating PASSWORD '{password}'")).await;
+        self.execute("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE usename = 'rotating'".to_owned())
+            .await;
+    }
+
+    /// The secret has another password.
+    async fn rotate_in_the_secret(&self, password: &str) {
+        let put = self.secrets.put_secret_value().secret_id(&self.arn);
+        put.secret_string(secret(&self.secured, password)).send().await.unwrap();
+    }
+
+    async fn execute(&self, statement: String) {
+        sqlx::raw_sql(AssertSqlSafe(statement)).execute(&self.world.pool).await.unwrap();
+    }
+}
+
+fn secret(secured: &Secured, password: &str) -> String {
+    let port = secured.port();
+    json!({"engine": "postgres", "username": "rotating", "password": password, "host": "localhost", "port": port, "dbname": "cronbox"})
+        .to_string()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_warm_lambda_drains_in_the_very_invocation_that_finds_the_password_rotated() {
+    let vault = Vault::new().await;
+    let (runtime, (invoke, mut answered)) = Runtime::new();
+    let mut command = vault.with_secret(vault.world.lambda_command(&serve(runtime).await));
+    let _lambda = command.stdout(Stdio::null()).spawn().unwrap();
+    let mut tick = async || -> (String, Value) {
+        invoke.send(json!({"source": "aws.events"})).unwrap();
+        answer(&mut answered).await
+    };
+    vault.world.create("0 9 * * *", "UTC").await;
+    assert_eq!(tick().await.1["created"], json!(1), "it is warm");
+
+    vault.rotate_in_the_secret("second").await;
+    vault.rotate_in_the_database("second").await;
+    vault.world.create("0 10 * * *", "UTC").await;
+    let (kind, report) = tick().await;
+    assert_eq!((kind.as_str(), &report["created"], &report["remaining"]), ("response", &json!(1), &json!(0)));
+
+    // Between the two halves of a rotation there is nothing to log in with; the minute after it is well again.
+    vault.rotate_in_the_database("third").await;
+    let lost = vault.world.create("0 11 * * *", "UTC").await;
+    let (kind, error) = tick().await;
+    assert_eq!(kind, "error", "{error}");
+    assert!(!error.to_string().contains("second"), "no password in an error: {error}");
+    vault.rotate_in_the_secret("third").await;
+    assert_eq!(tick().await.1["created"], json!(1));
+    assert!(vault.world.schedule(lost).await.is_some());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_daemon_goes_on_publishing_after_a_rotation() {
+    let vault = Vault::new().await;
+    let mut command = vault.with_secret(vault.world.command());
+    let _daemon = command.arg("--listen").stderr(Stdio::null()).spawn().unwrap();
+    let first = vault.world.create("0 9 * * *", "UTC").await;
+    until_published(&vault, first).await;
+
+    vault.rotate_in_the_secret("second").await;
+    vault.rotate_in_the_database("second").await;
+    let second = vault.world.create("0 10 * * *", "UTC").await;
+    until_published(&vault, second).await;
+
+    // It listens again, too: as another role it would not be among these.
+    let listening = "SELECT count(*) FROM pg_stat_activity WHERE usename = 'rotating' AND query LIKE 'LISTEN%'";
+    let begun = Instant::now();
+    while sqlx::query_scalar::<_, i64>(listening).fetch_one(&vault.world.pool).await.unwrap() == 0 {
+        assert!(begun.elapsed() < Duration::from_secs(30), "notifications are lost for good");
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+}
+
+async fn until_published(vault: &Vault, workflow: schedule::WorkflowId) {
+    let begun = Instant::now();
+    while vault.world.schedule(workflow).await.is_none() {
+        assert!(begun.elapsed() < Duration::from_secs(30), "{workflow} is never published");
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+}

@@ -1,0 +1,93 @@
+//! A Postgres that speaks nothing but TLS, with a certificate for `localhost` alone, of an authority of its own.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use local::postgres::{Folder, Postgres, Purpose};
+use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair};
+use sqlx::{Connection, PgConnection, PgPool};
+
+/// The server; it ends with this.
+pub(crate) struct Secured {
+    postgres: Postgres,
+    /// The authority's certificate, in a file
+    pub(crate) ca: PathBuf,
+    /// Another authority's
+    pub(crate) stranger: PathBuf,
+}
+
+const ONLY_TLS: &str = "hostssl all all 127.0.0.1/32 password\nhostssl all all ::1/128 password\n";
+const DATABASE: &str = "cronbox";
+
+impl Secured {
+    pub(crate) async fn new() -> Secured {
+        let folder = Folder::temporary().unwrap();
+        let (postgres, folder) = tokio::task::spawn_blocking(move || {
+            let postgres = Postgres::start(&folder, Purpose::ThrowAway).unwrap();
+            (postgres, folder)
+        })
+        .await
+        .unwrap();
+        let mut admin = PgConnection::connect(&postgres.dsn("postgres")).await.unwrap();
+        sqlx::raw_sql("CREATE DATABASE cronbox").execute(&mut admin).await.unwrap();
+        let pool = PgPool::connect(&postgres.dsn(DATABASE)).await.unwrap();
+        db::MIGRATOR.run(&pool).await.unwrap();
+        pool.close().await;
+
+        let (ca, issuer) = authority();
+        let key = KeyPair::generate().unwrap();
+        let server = CertificateParams::new(["localhost".to_owned()]).unwrap().signed_by(&key, &issuer).unwrap();
+        for (name, pem) in [("server.crt", server.pem()), ("server.key", key.serialize_pem())] {
+            let path = folder.data().join(name);
+            fs::write(&path, pem).unwrap();
+            fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).unwrap();
+            folder.give(&path).unwrap();
+        }
+        fs::write(folder.data().join("pg_hba.conf"), ONLY_TLS).unwrap();
+        sqlx::raw_sql("ALTER SYSTEM SET ssl = on").execute(&mut admin).await.unwrap();
+        sqlx::raw_sql("SELECT pg_reload_conf()").execute(&mut admin).await.unwrap();
+
+        let [ca_file, stranger] = ["ca.pem", "stranger.pem"].map(|name| folder.root().join(name));
+        fs::write(&ca_file, ca).unwrap();
+        fs::write(&stranger, authority().0).unwrap();
+        let secured = Secured { postgres, ca: ca_file, stranger };
+        secured.until_secured().await;
+        secured
+    }
+
+    /// How to reach it by the name that its certificate has; `query` as `sslmode=require`.
+    pub(crate) fn dsn(&self, query: &str) -> String {
+        format!("{}?{query}", self.dsn_by_address("").trim_end_matches('?').replace("127.0.0.1", "localhost"))
+    }
+
+    /// How to reach it by an address that its certificate does not name.
+    pub(crate) fn dsn_by_address(&self, query: &str) -> String {
+        format!("{}?{query}", self.postgres.dsn(DATABASE))
+    }
+
+    /// The port on 127.0.0.1.
+    pub(crate) fn port(&self) -> u16 {
+        self.postgres.dsn(DATABASE).parse::<sqlx::postgres::PgConnectOptions>().unwrap().get_port()
+    }
+
+    /// A reload takes its time.
+    async fn until_secured(&self) {
+        let begun = Instant::now();
+        let [tls, plain] = ["sslmode=require", "sslmode=disable"].map(|query| self.dsn(query));
+        while PgConnection::connect(&tls).await.is_err() || PgConnection::connect(&plain).await.is_ok() {
+            assert!(begun.elapsed() < Duration::from_secs(20), "Postgres does not take up TLS");
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    }
+}
+
+/// A certificate authority: its certificate as PEM, and what signs with it.
+fn authority() -> (String, Issuer<'static, KeyPair>) {
+    let mut params = CertificateParams::default();
+    params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+    let key = KeyPair::generate().unwrap();
+    let pem = params.self_signed(&key).unwrap().pem();
+    (pem, Issuer::new(params, key))
+}
