@@ -1,5 +1,6 @@
 # Each line is a command that a person could type. `make up` and `make test` need nothing but Rust before them.
-VENV := $(or $(CARGO_TARGET_DIR),target)/venv
+TARGET := $(or $(CARGO_TARGET_DIR),target)
+VENV := $(TARGET)/venv
 
 .PHONY: setup up test torture ci lint sqlx sqlx-check bench lambdas openapi deny
 
@@ -37,8 +38,8 @@ ifeq ($(ONLY),)
 	cargo test -p schedule --release --test scan -- --ignored
 endif
 
-lambdas: ## the two Lambdas, built for release
-	cargo build --profile lambda -p publisher -p runner
+lambdas: ## target/lambdas/{publisher,runner}.zip, for Amazon Linux 2023. ARCH=arm64; RDS_CA=file.pem
+	RDS_CA="$(RDS_CA)" sh scripts/lambdas.sh "$(TARGET)" "$(or $(ARCH),x86_64)"
 
 ci: setup lint sqlx-check test
 

@@ -13,11 +13,15 @@ locals {
   # What the publisher may touch: our names in our group.
   schedule_arns = "arn:${local.partition}:scheduler:${local.region}:${local.account_id}:schedule/${local.name}/wf-*-${var.env}"
 
+  # What reads a secret under a customer-managed key.
+  secrets_manager = "secretsmanager.${local.region}.${data.aws_partition.current.dns_suffix}"
+
   # Only an emulator needs to be told where it is.
   emulator = var.aws_endpoint_url == null ? {} : { AWS_ENDPOINT_URL = var.aws_endpoint_url }
 }
 
-# Both Lambdas are assumed by Lambda, on behalf of this account alone.
+# Lambda takes a role of its own account alone, from somebody who may pass it; AWS documents no
+# condition for this trust, and one that does not hold would stop every invocation.
 data "aws_iam_policy_document" "lambda_trust" {
   statement {
     actions = ["sts:AssumeRole"]
