@@ -1,7 +1,9 @@
 #!/bin/sh
 # Builds target folder $1's lambdas/publisher.zip and lambdas/runner.zip for the architecture $2, as Lambda takes them.
 set -eu
-target=$1
+mkdir -p "$1"
+# Absolute: build scripts, which call zig, run elsewhere.
+target=$(cd "$1" && pwd)
 arch=$2
 here=$(dirname "$0")
 venv="$target/venv-lambdas"

@@ -106,7 +106,7 @@ data "aws_iam_policy_document" "publisher" {
   statement {
     sid       = "PassTheSchedulesRole"
     actions   = ["iam:PassRole"]
-    resources = [aws_iam_role.scheduler.arn]
+    resources = [local.scheduler_role_arn]
 
     condition {
       test     = "StringEquals"
@@ -140,13 +140,13 @@ data "aws_iam_policy_document" "publisher" {
   statement {
     sid       = "Logs"
     actions   = ["logs:CreateLogStream", "logs:PutLogEvents"]
-    resources = ["${aws_cloudwatch_log_group.publisher.arn}:*"]
+    resources = ["${local.log_group_arns["publisher"]}:*"]
   }
 
   statement {
     sid       = "DeadLetters"
     actions   = ["sqs:SendMessage"]
-    resources = [aws_sqs_queue.dead_letters["publisher"].arn]
+    resources = [local.dead_letter_arns["publisher"]]
   }
 
   dynamic "statement" {

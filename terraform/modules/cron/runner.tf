@@ -101,13 +101,13 @@ data "aws_iam_policy_document" "runner" {
   statement {
     sid       = "Logs"
     actions   = ["logs:CreateLogStream", "logs:PutLogEvents"]
-    resources = ["${aws_cloudwatch_log_group.runner.arn}:*"]
+    resources = ["${local.log_group_arns["runner"]}:*"]
   }
 
   statement {
     sid       = "DeadLetters"
     actions   = ["sqs:SendMessage"]
-    resources = [aws_sqs_queue.dead_letters["runner"].arn]
+    resources = [local.dead_letter_arns["runner"]]
   }
 
   dynamic "statement" {
