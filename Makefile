@@ -2,7 +2,7 @@
 TARGET := $(or $(CARGO_TARGET_DIR),target)
 VENV := $(TARGET)/venv
 
-.PHONY: setup up test torture ci lint sqlx sqlx-check bench lambdas openapi deny
+.PHONY: setup up test torture ci lint sqlx sqlx-check bench lambdas terraform openapi deny
 
 setup: ## installs what is missing: Postgres 15 or later, Python tools in a venv
 	sh scripts/setup.sh "$(VENV)"
@@ -20,6 +20,7 @@ torture: setup ## N seeded histories of edits, faults, kills and clock steps; N=
 lint:
 	cargo fmt --all --check
 	cargo clippy --workspace --all-targets -- -D warnings
+	cargo clippy -p tests --test deploy -- -D warnings
 
 sqlx: setup ## writes .sqlx anew, after a statement or a migration changed
 	sh scripts/sqlx.sh write
@@ -41,7 +42,11 @@ endif
 lambdas: ## target/lambdas/{publisher,runner}.zip, for Amazon Linux 2023. ARCH=arm64; RDS_CA=file.pem
 	RDS_CA="$(RDS_CA)" sh scripts/lambdas.sh "$(TARGET)" "$(or $(ARCH),x86_64)"
 
-ci: setup lint sqlx-check test
+terraform: setup lambdas ## checks terraform/, then applies envs/dev to an emulator, uses it, and destroys it
+	sh scripts/terraform.sh "$(TARGET)"
+	cargo test -p tests --test deploy
+
+ci: setup lint sqlx-check test terraform
 
 deny: ## licences, sources and banned crates; needs `cargo install cargo-deny`
 	cargo deny check bans licenses sources

@@ -77,7 +77,7 @@ async fn secret(endpoint: &str, name: &str, value: &str) -> String {
 
 async fn aws<const N: usize>(endpoint: &str, arguments: [&str; N]) -> Value {
     let mut command = Command::new(target_folder().join("venv/bin/aws"));
-    command.env_clear().envs(credentials()).env("AWS_ENDPOINT_URL", endpoint);
+    command.env_clear().envs(credentials()).env("AWS_ENDPOINT_URL", endpoint).env("AWS_DEFAULT_REGION", REGION);
     let done = command.args(["--output", "json"]).args(arguments).output().await.unwrap();
     assert!(done.status.success(), "aws {arguments:?}: {}", String::from_utf8_lossy(&done.stderr));
     serde_json::from_slice(&done.stdout).unwrap_or(Value::Null)
