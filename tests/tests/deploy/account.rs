@@ -9,6 +9,28 @@ use tokio::process::Command;
 
 pub(crate) const REGION: &str = "us-east-1";
 
+/// One process asks for everything: each start of the command line takes its time.
+const INVENTORY: &str = "
+import boto3, sys
+from jmespath import search
+for service, call, query in [
+    ('lambda', 'list_functions', 'Functions[].FunctionName'),
+    ('sqs', 'list_queues', 'QueueUrls'),
+    ('iam', 'list_roles', 'Roles[].RoleName'),
+    ('cloudwatch', 'describe_alarms', 'MetricAlarms[].AlarmName'),
+    ('cloudwatch', 'list_dashboards', 'DashboardEntries[].DashboardName'),
+    ('logs', 'describe_log_groups', 'logGroups[].logGroupName'),
+    ('events', 'list_rules', 'Rules[].Name'),
+    ('scheduler', 'list_schedule_groups', 'ScheduleGroups[].Name'),
+    ('ec2', 'describe_security_groups', 'SecurityGroups[].GroupName'),
+    ('ec2', 'describe_vpc_endpoints', 'VpcEndpoints[?State==`available`].ServiceName'),
+]:
+    client = boto3.client(service, endpoint_url=sys.argv[1], region_name='us-east-1')
+    for name in search(query, getattr(client, call)()) or []:
+        if 'cronbox' in name or 'amazonaws' in name:
+            print(service, name)
+";
+
 /// The account, and what is there before cronbox: a network, and two secrets.
 pub(crate) struct Account {
     moto: Moto,
@@ -30,7 +52,8 @@ impl Account {
         let subnets = aws(&moto.endpoint, ["ec2", "describe-subnets"]).await;
         let subnet = |at: usize| text(&subnets["Subnets"][at]["SubnetId"]);
         let vpc = text(&subnets["Subnets"][0]["VpcId"]);
-        let group = ["ec2", "create-security-group", "--group-name", "database", "--description", "db", "--vpc-id", &vpc];
+        let group =
+            ["ec2", "create-security-group", "--group-name", "database", "--description", "db", "--vpc-id", &vpc];
         let database_group = text(&aws(&moto.endpoint, group).await["GroupId"]);
         let database_secret = secret(&moto.endpoint, "cronbox-dev-database", dsn).await;
         let key_secret = secret(&moto.endpoint, "cronbox-dev-scheduler-key", key).await;
@@ -47,26 +70,13 @@ impl Account {
         aws(self.endpoint(), arguments).await
     }
 
-    /// What of cronbox is in the account: names of functions, queues, roles, alarms, log groups, rules and groups.
-    pub(crate) async fn inventory(&self) -> Vec<String> {
-        let mut found = Vec::new();
-        for (arguments, query) in [
-            (["lambda", "list-functions"], "Functions[].FunctionName"),
-            (["sqs", "list-queues"], "QueueUrls"),
-            (["iam", "list-roles"], "Roles[].RoleName"),
-            (["cloudwatch", "describe-alarms"], "MetricAlarms[].AlarmName"),
-            (["cloudwatch", "list-dashboards"], "DashboardEntries[].DashboardName"),
-            (["logs", "describe-log-groups"], "logGroups[].logGroupName"),
-            (["events", "list-rules"], "Rules[].Name"),
-            (["scheduler", "list-schedule-groups"], "ScheduleGroups[].Name"),
-            (["ec2", "describe-security-groups"], "SecurityGroups[].GroupName"),
-            (["ec2", "describe-vpc-endpoints"], "VpcEndpoints[?State=='available'].ServiceName"),
-        ] {
-            let names = self.aws([arguments[0], arguments[1], "--query", query]).await;
-            found.extend(names.as_array().into_iter().flatten().map(text));
-        }
-        found.retain(|name| name.contains("cronbox") || name.contains("com.amazonaws"));
-        found
+    /// What of cronbox is in the account: functions, queues, roles, alarms, dashboards, logs, rules, groups, endpoints.
+    pub(crate) async fn inventory(&self) -> String {
+        let mut command = Command::new(target_folder().join("venv/bin/python"));
+        command.env_clear().envs(credentials()).args(["-c", INVENTORY, self.endpoint()]);
+        let done = command.output().await.unwrap();
+        assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
+        String::from_utf8(done.stdout).unwrap()
     }
 }
 
@@ -77,8 +87,8 @@ async fn secret(endpoint: &str, name: &str, value: &str) -> String {
 
 async fn aws<const N: usize>(endpoint: &str, arguments: [&str; N]) -> Value {
     let mut command = Command::new(target_folder().join("venv/bin/aws"));
-    command.env_clear().envs(credentials()).env("AWS_ENDPOINT_URL", endpoint).env("AWS_DEFAULT_REGION", REGION);
-    let done = command.args(["--output", "json"]).args(arguments).output().await.unwrap();
+    command.env_clear().envs(credentials()).args(["--region", REGION, "--endpoint-url", endpoint, "--output", "json"]);
+    let done = command.args(arguments).output().await.unwrap();
     assert!(done.status.success(), "aws {arguments:?}: {}", String::from_utf8_lossy(&done.stderr));
     serde_json::from_slice(&done.stdout).unwrap_or(Value::Null)
 }

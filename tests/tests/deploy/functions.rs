@@ -80,6 +80,9 @@ pub(crate) fn fired(input: &str, scheduled_time: &str) -> Value {
         .replace("<aws.scheduler.scheduled-time>", scheduled_time)
         .replace("<aws.scheduler.execution-id>", "d32c5kddcf5bb8c3")
         .replace("<aws.scheduler.attempt-number>", "1")
-        .replace("<aws.scheduler.schedule-arn>", "arn:aws:scheduler:us-east-1:123456789012:schedule/cronbox-dev/wf-1-dev");
+        .replace(
+            "<aws.scheduler.schedule-arn>",
+            "arn:aws:scheduler:us-east-1:123456789012:schedule/cronbox-dev/wf-1-dev",
+        );
     serde_json::from_str(&text).unwrap()
 }
