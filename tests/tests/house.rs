@@ -3,6 +3,7 @@
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
 
 use cargo_metadata::{DependencyKind, MetadataCommand, Package};
 
@@ -111,4 +112,18 @@ fn every_table_and_column_is_commented() {
         }
     }
     assert!(tables >= 8, "the migrations were not found");
+}
+
+#[test]
+fn environments_differ_in_values_alone() {
+    let envs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../terraform/envs");
+    for env in ["stage", "prod"] {
+        for file in std::fs::read_dir(envs.join("dev")).unwrap().map(|file| file.unwrap().file_name()) {
+            let is_code = Path::new(&file).extension().is_some_and(|extension| extension == "tf");
+            if is_code && file != "env.tf" {
+                let link = std::fs::read_link(envs.join(env).join(&file)).unwrap();
+                assert_eq!(link, Path::new("../dev").join(&file), "{env}");
+            }
+        }
+    }
 }

@@ -1,9 +1,9 @@
-# Everything that cron needs in this environment. dev, stage and prod differ in values alone.
+# Everything that cron needs in this environment.
 
 module "cron" {
   source = "../../modules/cron"
 
-  env                        = var.env
+  env                        = local.env
   vpc_id                     = var.vpc_id
   subnet_ids                 = var.subnet_ids
   database_security_group_id = var.database_security_group_id
@@ -14,12 +14,13 @@ module "cron" {
   secrets_kms_key_arn      = var.secrets_kms_key_arn
   app_base_url             = var.app_base_url
 
-  publisher_zip = coalesce(var.publisher_zip, "${path.root}/../../../target/lambda/publisher/publisher.zip")
-  runner_zip    = coalesce(var.runner_zip, "${path.root}/../../../target/lambda/runner/runner.zip")
+  publisher_zip = coalesce(var.publisher_zip, "${path.root}/../../../target/lambdas/publisher.zip")
+  runner_zip    = coalesce(var.runner_zip, "${path.root}/../../../target/lambdas/runner.zip")
   architecture  = var.architecture
 
   publisher                   = var.publisher
   runner_reserved_concurrency = var.runner_reserved_concurrency
+  log_retention_days          = local.log_retention_days
   alarm_topic_arns            = var.alarm_topic_arns
   runbook_url                 = var.runbook_url
   aws_endpoint_url            = var.endpoint_url

@@ -22,3 +22,8 @@ output "dead_letter_queue_urls" {
   description = "For `cronbox dlq --queue URL`: schedules, runner, publisher."
   value       = module.cron.dead_letter_queue_urls
 }
+
+output "dashboard_name" {
+  description = "The dashboard that shows the seven steps."
+  value       = module.cron.dashboard_name
+}

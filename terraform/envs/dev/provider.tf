@@ -14,7 +14,7 @@ provider "aws" {
   skip_metadata_api_check     = local.is_emulator
 
   default_tags {
-    tags = { app = "cronbox", env = var.env }
+    tags = { app = "cronbox", env = local.env }
   }
 
   dynamic "endpoints" {

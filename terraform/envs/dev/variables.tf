@@ -1,9 +1,4 @@
-# What this environment is told; see the module for what each means and what is refused.
-
-variable "env" {
-  description = "The environment's name."
-  type        = string
-}
+# What terraform.tfvars may say; the module checks it, and tells what each means.
 
 variable "region" {
   description = "The region of AWS."

@@ -1,10 +1,1 @@
-terraform {
-  required_version = ">= 1.9"
-
-  required_providers {
-    aws = {
-      source  = "hashicorp/aws"
-      version = ">= 5.80, < 6.0"
-    }
-  }
-}
+../dev/versions.tf

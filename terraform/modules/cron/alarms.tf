@@ -85,6 +85,17 @@ locals {
         over      = 1
         of        = 1
       }
+      drains-stopped = {
+        says      = "EventBridge refuses everybody for a reason that is no workflow's: denied, no group, or a quota."
+        namespace = "cronbox"
+        metric    = "DrainsStopped"
+        where     = local.publisher_metrics
+        statistic = "Sum"
+        # One may be a policy that spreads; the next tick tries again by itself.
+        value = 1
+        over  = 1
+        of    = 2
+      }
       drift = {
         says      = "Schedules in EventBridge are not what the database says, and are not repaired."
         namespace = "cronbox"
@@ -225,14 +236,14 @@ locals {
     },
     {
       for name, queue in aws_sqs_queue.dead_letters : "${name}-dead-letters-age" => {
-        # SQS forgets after 14 days.
-        says      = "A dead letter of ${name} has waited for ten days; SQS forgets it after 14."
+        # A fire older than 24 hours is answered `too_old`: half of them are left to send it again.
+        says      = "A dead letter of ${name} has waited for twelve hours; after 24 the app takes no fire any more."
         namespace = "AWS/SQS"
         metric    = "ApproximateAgeOfOldestMessage"
         where     = { QueueName = queue.name }
         statistic = "Maximum"
-        value     = 864000
-        over      = 60
+        value     = 43200
+        over      = 5
         of        = 1
       }
     },
@@ -258,19 +269,4 @@ resource "aws_cloudwatch_metric_alarm" "this" {
 
   alarm_actions = var.alarm_topic_arns
   ok_actions    = var.alarm_topic_arns
-}
-
-# The runner writes one line for each delivery; status 0 means that nobody answered.
-resource "aws_cloudwatch_log_metric_filter" "runner_not_accepted" {
-  name           = "${local.name}-runner-not-accepted"
-  log_group_name = aws_cloudwatch_log_group.runner.name
-  # 410 is an answer of the app too: the schedule of a deleted workflow, which it takes away.
-  pattern = "{ ($.fields.step = 6) && ($.fields.status != 200) && ($.fields.status != 202) && ($.fields.status != 410) }"
-
-  metric_transformation {
-    name          = "RunnerNotAccepted"
-    namespace     = "cronbox/${var.env}"
-    value         = "1"
-    default_value = "0"
-  }
 }

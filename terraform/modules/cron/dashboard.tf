@@ -1,38 +1,56 @@
-# The seven steps from left to right, each a column: what flows, and below it what goes wrong.
+# The seven steps from left to right, each a column: what flows, and below it what goes wrong; the
+# eighth column is what none of them could do.
 
 locals {
+  publisher_name = aws_lambda_function.publisher.function_name
+  runner_name    = aws_lambda_function.runner.function_name
+  group_name     = aws_scheduler_schedule_group.this.name
+  deliveries     = aws_cloudwatch_log_metric_filter.runner_accepted.metric_transformation[0].namespace
+
   columns = [
     {
-      title = "1-2 edit, outbox"
-      flow  = [["cronbox", "processed", "Env", var.env], ["cronbox", "coalesced", "Env", var.env]]
+      title = "1 edit"
+      flow  = [for outcome in ["processed", "coalesced"] : ["cronbox", outcome, "Env", var.env]]
+      wrong = [["cronbox", "OutboxFailedRows", "Env", var.env, { stat = "Maximum" }]]
+    },
+    {
+      title = "2 outbox"
+      flow  = [["cronbox", "remaining", "Env", var.env, { stat = "Maximum" }]]
       wrong = [["cronbox", "OutboxLagSeconds", "Env", var.env, { stat = "Maximum" }]]
     },
     {
       title = "3 publisher"
-      flow  = [["AWS/Lambda", "Invocations", "FunctionName", aws_lambda_function.publisher.function_name], ["AWS/Lambda", "Duration", "FunctionName", aws_lambda_function.publisher.function_name, { stat = "p99", yAxis = "right" }]]
-      wrong = [["AWS/Lambda", "Errors", "FunctionName", aws_lambda_function.publisher.function_name], ["cronbox", "retried", "Env", var.env], ["cronbox", "failed", "Env", var.env]]
+      flow  = [["AWS/Lambda", "Invocations", "FunctionName", local.publisher_name], ["AWS/Lambda", "Duration", "FunctionName", local.publisher_name, { stat = "p99", yAxis = "right" }]]
+      wrong = [["AWS/Lambda", "Errors", "FunctionName", local.publisher_name], ["cronbox", "retried", "Env", var.env], ["cronbox", "DrainsStopped", "Env", var.env]]
     },
     {
-      title = "4 schedules"
+      title = "4 schedule"
       flow  = [for deed in ["created", "updated", "deleted", "unchanged"] : ["cronbox", deed, "Env", var.env]]
-      wrong = [["cronbox", "DriftCount", "Env", var.env, { stat = "Maximum" }], ["cronbox", "OutboxFailedRows", "Env", var.env, { stat = "Maximum" }]]
+      wrong = [["cronbox", "DriftCount", "Env", var.env, { stat = "Maximum" }], ["cronbox", "failed", "Env", var.env]]
     },
     {
       title = "5 fire"
-      flow  = [["AWS/Scheduler", "InvocationAttemptCount", "ScheduleGroup", aws_scheduler_schedule_group.this.name]]
-      wrong = [for metric in ["TargetErrorCount", "InvocationDroppedCount", "InvocationThrottleCount"] : ["AWS/Scheduler", metric, "ScheduleGroup", aws_scheduler_schedule_group.this.name]]
+      flow  = [["AWS/Scheduler", "InvocationAttemptCount", "ScheduleGroup", local.group_name]]
+      wrong = [for metric in ["TargetErrorCount", "InvocationDroppedCount", "InvocationThrottleCount"] : ["AWS/Scheduler", metric, "ScheduleGroup", local.group_name]]
     },
     {
       title = "6 runner"
-      flow  = [["AWS/Lambda", "Invocations", "FunctionName", aws_lambda_function.runner.function_name], ["AWS/Lambda", "Duration", "FunctionName", aws_lambda_function.runner.function_name, { stat = "p99", yAxis = "right" }]]
-      wrong = [["AWS/Lambda", "Errors", "FunctionName", aws_lambda_function.runner.function_name], ["AWS/Lambda", "Throttles", "FunctionName", aws_lambda_function.runner.function_name]]
+      flow  = [["AWS/Lambda", "Invocations", "FunctionName", local.runner_name], ["AWS/Lambda", "Duration", "FunctionName", local.runner_name, { stat = "p99", yAxis = "right" }]]
+      wrong = [for metric in ["Errors", "Throttles"] : ["AWS/Lambda", metric, "FunctionName", local.runner_name]]
     },
     {
       title = "7 run"
-      flow  = [["AWS/Lambda", "AsyncEventsReceived", "FunctionName", aws_lambda_function.runner.function_name]]
-      wrong = concat([["cronbox/${var.env}", "RunnerNotAccepted"]], [for queue in aws_sqs_queue.dead_letters : ["AWS/SQS", "ApproximateNumberOfMessagesVisible", "QueueName", queue.name, { stat = "Maximum" }]])
+      flow  = [[local.deliveries, "RunnerAccepted"]]
+      wrong = [[local.deliveries, "RunnerNotAccepted"]]
+    },
+    {
+      title = "dead letters"
+      flow  = [for queue in aws_sqs_queue.dead_letters : ["AWS/SQS", "ApproximateNumberOfMessagesVisible", "QueueName", queue.name, { stat = "Maximum" }]]
+      wrong = [for queue in aws_sqs_queue.dead_letters : ["AWS/SQS", "ApproximateAgeOfOldestMessage", "QueueName", queue.name, { stat = "Maximum" }]]
     },
   ]
+  # A dashboard is 24 wide.
+  column_width = 3
 }
 
 resource "aws_cloudwatch_dashboard" "this" {
@@ -43,9 +61,9 @@ resource "aws_cloudwatch_dashboard" "this" {
       for at, column in local.columns : [
         for row, metrics in [column.flow, column.wrong] : {
           type   = "metric"
-          x      = at * 4
+          x      = at * local.column_width
           y      = row * 6
-          width  = 4
+          width  = local.column_width
           height = 6
           properties = {
             title   = row == 0 ? column.title : "${column.title}: wrong"

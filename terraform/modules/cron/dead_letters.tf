@@ -34,7 +34,7 @@ data "aws_iam_policy_document" "dead_letters" {
     sid       = "TlsOnly"
     effect    = "Deny"
     actions   = ["sqs:*"]
-    resources = [aws_sqs_queue.dead_letters[each.key].arn]
+    resources = [local.dead_letter_arns[each.key]]
 
     principals {
       type        = "*"

@@ -1,12 +1,16 @@
 # Step 6: the runner, a Lambda that every schedule invokes.
 
 resource "aws_cloudwatch_log_group" "runner" {
+  # checkov:skip=CKV_AWS_338: a variable; what was decided and why is kept in the database, not in the log
   name              = "/aws/lambda/${local.name}-runner"
   retention_in_days = var.log_retention_days
   kms_key_id        = var.logs_kms_key_arn
 }
 
 resource "aws_lambda_function" "runner" {
+  # checkov:skip=CKV_AWS_116: the event invoke config below sends failures to a queue, with their error
+  # checkov:skip=CKV_AWS_173: no variable holds a secret, and Lambda encrypts them with AWS's own key
+  # checkov:skip=CKV_AWS_272: the zip is built and uploaded by whoever applies; there is no third hand whose signature would be checked
   function_name    = "${local.name}-runner"
   description      = "Delivers a fire of EventBridge Scheduler to cronbox's app."
   role             = aws_iam_role.runner.arn
@@ -89,7 +93,7 @@ data "aws_iam_policy_document" "runner" {
       condition {
         test     = "StringEquals"
         variable = "kms:ViaService"
-        values   = ["secretsmanager.${local.region}.amazonaws.com"]
+        values   = [local.secrets_manager]
       }
     }
   }
@@ -97,13 +101,13 @@ data "aws_iam_policy_document" "runner" {
   statement {
     sid       = "Logs"
     actions   = ["logs:CreateLogStream", "logs:PutLogEvents"]
-    resources = ["${aws_cloudwatch_log_group.runner.arn}:*"]
+    resources = ["${local.log_group_arns["runner"]}:*"]
   }
 
   statement {
     sid       = "DeadLetters"
     actions   = ["sqs:SendMessage"]
-    resources = [aws_sqs_queue.dead_letters["runner"].arn]
+    resources = [local.dead_letter_arns["runner"]]
   }
 
   dynamic "statement" {
@@ -114,5 +118,33 @@ data "aws_iam_policy_document" "runner" {
       actions   = statement.value
       resources = ["*"]
     }
+  }
+}
+
+# The runner writes one line for each delivery; status 0 means that nobody answered.
+resource "aws_cloudwatch_log_metric_filter" "runner_not_accepted" {
+  name           = "${local.name}-runner-not-accepted"
+  log_group_name = aws_cloudwatch_log_group.runner.name
+  # 410 is an answer of the app too: the schedule of a deleted workflow, which it takes away.
+  pattern = "{ ($.fields.step = 6) && ($.fields.status != 200) && ($.fields.status != 202) && ($.fields.status != 410) }"
+
+  metric_transformation {
+    name          = "RunnerNotAccepted"
+    namespace     = "cronbox/${var.env}"
+    value         = "1"
+    default_value = "0"
+  }
+}
+
+resource "aws_cloudwatch_log_metric_filter" "runner_accepted" {
+  name           = "${local.name}-runner-accepted"
+  log_group_name = aws_cloudwatch_log_group.runner.name
+  pattern        = "{ ($.fields.step = 6) && ($.fields.status = 202) }"
+
+  metric_transformation {
+    name          = "RunnerAccepted"
+    namespace     = "cronbox/${var.env}"
+    value         = "1"
+    default_value = "0"
   }
 }

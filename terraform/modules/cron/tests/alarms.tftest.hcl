@@ -1,0 +1,98 @@
+# What wakes somebody, and what is shown.
+
+provider "aws" {
+  region                      = "eu-west-1"
+  access_key                  = "fake"
+  secret_key                  = "fake"
+  skip_credentials_validation = true
+  skip_requesting_account_id  = true
+  skip_metadata_api_check     = true
+}
+
+override_data {
+  target          = data.aws_caller_identity.current
+  override_during = plan
+  values          = { account_id = "123456789012" }
+}
+
+variables {
+  env                        = "test"
+  vpc_id                     = "vpc-0123456789abcdef0"
+  subnet_ids                 = ["subnet-0123456789abcdef0"]
+  database_security_group_id = "sg-0123456789abcdef0"
+  database_secret_arn        = "arn:aws:secretsmanager:eu-west-1:123456789012:secret:db-AbCdEf"
+  scheduler_key_secret_arn   = "arn:aws:secretsmanager:eu-west-1:123456789012:secret:key-AbCdEf"
+  app_base_url               = "https://cron.example.com"
+  alarm_topic_arns           = ["arn:aws:sns:eu-west-1:123456789012:oncall"]
+  # Any file will do: what is in the zips is not this test's matter.
+  publisher_zip = "versions.tf"
+  runner_zip    = "versions.tf"
+}
+
+run "alarms" {
+  command = plan
+
+  assert {
+    condition = toset(keys(aws_cloudwatch_metric_alarm.this)) == toset([
+      "publisher-heartbeat", "publisher-errors", "publisher-duration", "publisher-events-dropped", "publisher-dead-letters-undelivered",
+      "outbox-lag", "outbox-failed", "drains-stopped", "drift",
+      "target-errors", "invocations-dropped", "invocations-throttled", "dead-letters-undelivered",
+      "runner-errors", "runner-not-accepted", "runner-throttles", "runner-event-age", "runner-events-dropped",
+      "runner-dead-letters-undelivered", "runner-duration",
+      "schedules-dead-letters", "runner-dead-letters", "publisher-dead-letters",
+      "schedules-dead-letters-age", "runner-dead-letters-age", "publisher-dead-letters-age",
+    ])
+    error_message = "These and no others."
+  }
+
+  assert {
+    condition     = aws_cloudwatch_metric_alarm.this["publisher-heartbeat"].treat_missing_data == "breaching"
+    error_message = "A publisher that does not run sends no number."
+  }
+
+  assert {
+    condition     = alltrue([for name, alarm in aws_cloudwatch_metric_alarm.this : alarm.treat_missing_data == "notBreaching" if name != "publisher-heartbeat"])
+    error_message = "Elsewhere a missing number is health."
+  }
+
+  assert {
+    condition     = alltrue([for name, alarm in aws_cloudwatch_metric_alarm.this : endswith(alarm.alarm_description, "docs/operations.md#${name}")])
+    error_message = "An alarm links to its paragraph."
+  }
+
+  assert {
+    condition     = setsubtract(keys(aws_cloudwatch_metric_alarm.this), flatten(regexall("<a id=\"([a-z-]+)\"></a>", file("../../../docs/operations.md")))) == toset([])
+    error_message = "And the paragraph is there."
+  }
+
+  assert {
+    condition     = alltrue([for alarm in aws_cloudwatch_metric_alarm.this : toset(alarm.alarm_actions) == toset(var.alarm_topic_arns) && toset(alarm.ok_actions) == toset(var.alarm_topic_arns)])
+    error_message = "Whoever hears of it hears of its end."
+  }
+
+  assert {
+    condition     = !anytrue([for alarm in aws_cloudwatch_metric_alarm.this : alarm.metric_name == "Throttles" && try(alarm.dimensions["FunctionName"], "") == "cronbox-test-publisher"])
+    error_message = "A long drain throttles the publisher in health."
+  }
+
+  assert {
+    condition     = alltrue([for alarm in aws_cloudwatch_metric_alarm.this : alarm.dimensions == tomap({ Env = "test" }) if alarm.namespace == "cronbox"])
+    error_message = "The publisher tells its metrics by environment."
+  }
+}
+
+run "dashboard" {
+  command = plan
+
+  assert {
+    condition = [for widget in jsondecode(aws_cloudwatch_dashboard.this.dashboard_body).widgets : widget.properties.title if widget.y == 0] == [
+      "1 edit", "2 outbox", "3 publisher", "4 schedule", "5 fire", "6 runner", "7 run", "dead letters",
+    ]
+    error_message = "The seven steps, left to right."
+  }
+
+  assert {
+    condition     = alltrue([for widget in jsondecode(aws_cloudwatch_dashboard.this.dashboard_body).widgets : widget.x + widget.width <= 24])
+    error_message = "A dashboard is 24 wide."
+  }
+}

@@ -1,0 +1,198 @@
+# Who may do what, in the JSON that AWS would get.
+
+provider "aws" {
+  region                      = "eu-west-1"
+  access_key                  = "fake"
+  secret_key                  = "fake"
+  skip_credentials_validation = true
+  skip_requesting_account_id  = true
+  skip_metadata_api_check     = true
+}
+
+override_data {
+  target          = data.aws_caller_identity.current
+  override_during = plan
+  values          = { account_id = "123456789012" }
+}
+
+variables {
+  env                        = "test"
+  vpc_id                     = "vpc-0123456789abcdef0"
+  subnet_ids                 = ["subnet-0123456789abcdef0"]
+  database_security_group_id = "sg-0123456789abcdef0"
+  database_secret_arn        = "arn:aws:secretsmanager:eu-west-1:123456789012:secret:db-AbCdEf"
+  scheduler_key_secret_arn   = "arn:aws:secretsmanager:eu-west-1:123456789012:secret:key-AbCdEf"
+  app_base_url               = "https://cron.example.com"
+  alarm_topic_arns           = ["arn:aws:sns:eu-west-1:123456789012:oncall"]
+  # Any file will do: what is in the zips is not this test's matter.
+  publisher_zip = "versions.tf"
+  runner_zip    = "versions.tf"
+}
+
+run "publisher_may" {
+  command = plan
+
+  assert {
+    condition = jsondecode(data.aws_iam_policy_document.publisher.json).Statement == [
+      {
+        Sid      = "Schedules"
+        Effect   = "Allow"
+        Action   = ["scheduler:UpdateSchedule", "scheduler:GetSchedule", "scheduler:DeleteSchedule", "scheduler:CreateSchedule"]
+        Resource = "arn:aws:scheduler:eu-west-1:123456789012:schedule/cronbox-test/wf-*-test"
+      },
+      {
+        Sid      = "ListSchedules"
+        Effect   = "Allow"
+        Action   = "scheduler:ListSchedules"
+        Resource = "*"
+      },
+      {
+        Sid       = "PassTheSchedulesRole"
+        Effect    = "Allow"
+        Action    = "iam:PassRole"
+        Resource  = "arn:aws:iam::123456789012:role/cronbox-test-scheduler"
+        Condition = { StringEquals = { "iam:PassedToService" = "scheduler.amazonaws.com" } }
+      },
+      {
+        Sid      = "DatabaseSecret"
+        Effect   = "Allow"
+        Action   = "secretsmanager:GetSecretValue"
+        Resource = "arn:aws:secretsmanager:eu-west-1:123456789012:secret:db-AbCdEf"
+      },
+      {
+        Sid      = "Logs"
+        Effect   = "Allow"
+        Action   = ["logs:PutLogEvents", "logs:CreateLogStream"]
+        Resource = "arn:aws:logs:eu-west-1:123456789012:log-group:/aws/lambda/cronbox-test-publisher:*"
+      },
+      {
+        Sid      = "DeadLetters"
+        Effect   = "Allow"
+        Action   = "sqs:SendMessage"
+        Resource = "arn:aws:sqs:eu-west-1:123456789012:cronbox-test-publisher-dlq"
+      },
+      {
+        Sid    = "NetworkInterfaces"
+        Effect = "Allow"
+        Action = [
+          "ec2:UnassignPrivateIpAddresses", "ec2:DescribeSubnets", "ec2:DescribeNetworkInterfaces",
+          "ec2:DeleteNetworkInterface", "ec2:CreateNetworkInterface", "ec2:AssignPrivateIpAddresses",
+        ]
+        Resource = "*"
+      },
+    ]
+    error_message = "The publisher may do this and nothing else."
+  }
+}
+
+run "runner_may" {
+  command = plan
+
+  assert {
+    condition = [for statement in jsondecode(data.aws_iam_policy_document.runner.json).Statement : statement if statement.Sid != "NetworkInterfaces"] == [
+      {
+        Sid      = "SchedulerKey"
+        Effect   = "Allow"
+        Action   = "secretsmanager:GetSecretValue"
+        Resource = "arn:aws:secretsmanager:eu-west-1:123456789012:secret:key-AbCdEf"
+      },
+      {
+        Sid      = "Logs"
+        Effect   = "Allow"
+        Action   = ["logs:PutLogEvents", "logs:CreateLogStream"]
+        Resource = "arn:aws:logs:eu-west-1:123456789012:log-group:/aws/lambda/cronbox-test-runner:*"
+      },
+      {
+        Sid      = "DeadLetters"
+        Effect   = "Allow"
+        Action   = "sqs:SendMessage"
+        Resource = "arn:aws:sqs:eu-west-1:123456789012:cronbox-test-runner-dlq"
+      },
+    ]
+    error_message = "The runner may read its key, and nothing on EventBridge Scheduler."
+  }
+}
+
+run "scheduler_may" {
+  command = plan
+
+  assert {
+    condition = jsondecode(data.aws_iam_policy_document.scheduler.json).Statement == [
+      {
+        Sid      = "InvokeTheRunner"
+        Effect   = "Allow"
+        Action   = "lambda:InvokeFunction"
+        Resource = "arn:aws:lambda:eu-west-1:123456789012:function:cronbox-test-runner"
+      },
+      {
+        Sid      = "DeadLetters"
+        Effect   = "Allow"
+        Action   = "sqs:SendMessage"
+        Resource = "arn:aws:sqs:eu-west-1:123456789012:cronbox-test-schedules-dlq"
+      },
+    ]
+    error_message = "A schedule may invoke the runner, and leave what it cannot."
+  }
+
+  assert {
+    condition = jsondecode(data.aws_iam_policy_document.scheduler_trust.json).Statement == [{
+      Effect    = "Allow"
+      Action    = "sts:AssumeRole"
+      Principal = { Service = "scheduler.amazonaws.com" }
+      Condition = { StringEquals = {
+        "aws:SourceAccount" = "123456789012"
+        "aws:SourceArn"     = "arn:aws:scheduler:eu-west-1:123456789012:schedule-group/cronbox-test"
+      } }
+    }]
+    error_message = "EventBridge takes the role for our group alone; a schedule's ARN makes every create fail."
+  }
+
+  assert {
+    condition = (
+      endswith(local.runner_arn, ":${aws_lambda_function.runner.function_name}") &&
+      endswith(local.scheduler_role_arn, "/${aws_iam_role.scheduler.name}") &&
+      endswith(local.schedule_group_arn, "/${aws_scheduler_schedule_group.this.name}") &&
+      endswith(local.log_group_arns["publisher"], ":${aws_cloudwatch_log_group.publisher.name}") &&
+      endswith(local.log_group_arns["runner"], ":${aws_cloudwatch_log_group.runner.name}") &&
+      alltrue([for name, queue in aws_sqs_queue.dead_letters : endswith(local.dead_letter_arns[name], ":${queue.name}")])
+    )
+    error_message = "Policies name things as they are called."
+  }
+}
+
+run "the_account_alone_is_trusted_where_the_group_is_not_enough" {
+  command = plan
+
+  variables {
+    trust_schedule_group = false
+  }
+
+  assert {
+    condition     = jsondecode(data.aws_iam_policy_document.scheduler_trust.json).Statement[0].Condition == { StringEquals = { "aws:SourceAccount" = "123456789012" } }
+    error_message = "The account stays."
+  }
+}
+
+run "a_customers_key_is_used_by_way_of_secrets_manager_alone" {
+  command = plan
+
+  variables {
+    secrets_kms_key_arn = "arn:aws:kms:eu-west-1:123456789012:key/0"
+  }
+
+  assert {
+    condition = alltrue([
+      for policy in [data.aws_iam_policy_document.publisher, data.aws_iam_policy_document.runner] : contains(
+        jsondecode(policy.json).Statement,
+        {
+          Sid       = "DecryptSecret"
+          Effect    = "Allow"
+          Action    = "kms:Decrypt"
+          Resource  = "arn:aws:kms:eu-west-1:123456789012:key/0"
+          Condition = { StringEquals = { "kms:ViaService" = "secretsmanager.eu-west-1.amazonaws.com" } }
+        }
+      )
+    ])
+    error_message = "One key, one use."
+  }
+}

@@ -1,0 +1,180 @@
+# What is refused before anything is made.
+
+provider "aws" {
+  region                      = "eu-west-1"
+  access_key                  = "fake"
+  secret_key                  = "fake"
+  skip_credentials_validation = true
+  skip_requesting_account_id  = true
+  skip_metadata_api_check     = true
+}
+
+override_data {
+  target          = data.aws_caller_identity.current
+  override_during = plan
+  values          = { account_id = "123456789012" }
+}
+
+variables {
+  env                        = "test"
+  vpc_id                     = "vpc-0123456789abcdef0"
+  subnet_ids                 = ["subnet-0123456789abcdef0"]
+  database_security_group_id = "sg-0123456789abcdef0"
+  database_secret_arn        = "arn:aws:secretsmanager:eu-west-1:123456789012:secret:db-AbCdEf"
+  scheduler_key_secret_arn   = "arn:aws:secretsmanager:eu-west-1:123456789012:secret:key-AbCdEf"
+  app_base_url               = "https://cron.example.com"
+  alarm_topic_arns           = ["arn:aws:sns:eu-west-1:123456789012:oncall"]
+  # Any file will do: what is in the zips is not this test's matter.
+  publisher_zip = "versions.tf"
+  runner_zip    = "versions.tf"
+}
+
+run "refuses_an_environment_that_no_name_can_hold" {
+  command = plan
+
+  variables {
+    env = "An Environment"
+  }
+
+  expect_failures = [var.env]
+}
+
+run "refuses_an_environment_of_25_letters" {
+  command = plan
+
+  variables {
+    env = "abcdefghijklmnopqrstuvwxy"
+  }
+
+  expect_failures = [var.env]
+}
+
+run "refuses_a_database_secret_that_is_no_arn" {
+  command = plan
+
+  variables {
+    database_secret_arn = "postgres://cron:hunter2@db/cronbox"
+  }
+
+  expect_failures = [var.database_secret_arn]
+}
+
+run "refuses_a_key_that_is_no_arn" {
+  command = plan
+
+  variables {
+    scheduler_key_secret_arn = "cbk_0123456789"
+  }
+
+  expect_failures = [var.scheduler_key_secret_arn]
+}
+
+run "refuses_a_vpc_that_is_none" {
+  command = plan
+
+  variables {
+    vpc_id = "subnet-0123456789abcdef0"
+  }
+
+  expect_failures = [var.vpc_id]
+}
+
+run "refuses_no_subnets" {
+  command = plan
+
+  variables {
+    subnet_ids = []
+  }
+
+  expect_failures = [var.subnet_ids]
+}
+
+run "refuses_an_address_without_a_scheme" {
+  command = plan
+
+  variables {
+    app_base_url = "cron.example.com"
+  }
+
+  expect_failures = [var.app_base_url]
+}
+
+run "refuses_a_zip_that_was_not_built" {
+  command = plan
+
+  variables {
+    publisher_zip = "nowhere.zip"
+  }
+
+  expect_failures = [var.publisher_zip]
+}
+
+run "refuses_a_relative_bundle" {
+  command = plan
+
+  variables {
+    database_ca_file = "rds-ca.pem"
+  }
+
+  expect_failures = [var.database_ca_file]
+}
+
+run "refuses_a_publisher_that_never_runs" {
+  command = plan
+
+  variables {
+    publisher = { reserved_concurrency = 0 }
+  }
+
+  expect_failures = [var.publisher]
+}
+
+run "refuses_a_runner_that_never_runs" {
+  command = plan
+
+  variables {
+    runner_reserved_concurrency = 0
+  }
+
+  expect_failures = [var.runner_reserved_concurrency]
+}
+
+run "refuses_a_retention_that_cloudwatch_does_not_know" {
+  command = plan
+
+  variables {
+    log_retention_days = 10
+  }
+
+  expect_failures = [var.log_retention_days]
+}
+
+run "refuses_a_topic_that_is_none" {
+  command = plan
+
+  variables {
+    alarm_topic_arns = ["oncall@example.com"]
+  }
+
+  expect_failures = [var.alarm_topic_arns]
+}
+
+run "refuses_an_architecture_that_lambda_does_not_have" {
+  command = plan
+
+  variables {
+    architecture = "riscv64"
+  }
+
+  expect_failures = [var.architecture]
+}
+
+run "refuses_a_lag_that_a_tick_cannot_keep" {
+  command = plan
+
+  variables {
+    outbox_lag_alarm_secs = 30
+  }
+
+  expect_failures = [var.outbox_lag_alarm_secs]
+}

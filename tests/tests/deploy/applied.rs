@@ -1,0 +1,149 @@
+//! From `terraform apply` to a run, and back to an empty account.
+
+use std::time::{Duration, Instant, SystemTime};
+
+use chrono::{SecondsFormat, SubsecRound, TimeDelta, Timelike};
+use serde_json::{Value, json};
+use tests::Story;
+use tokio::net::TcpListener;
+
+use crate::account::{Account, text};
+use crate::functions::{Function, fired};
+use crate::policies;
+use crate::runtime::Runtime;
+use crate::terraform::Dev;
+
+/// What moto forgets of what it was told, so that every plan would tell it again.
+const FORGOTTEN_BY_MOTO: [(&str, &str); 6] = [
+    ("module.cron.aws_lambda_function.publisher", "logging_config"),
+    ("module.cron.aws_lambda_function.runner", "logging_config"),
+    ("module.cron.aws_vpc_security_group_egress_rule.publisher_to_database", "description"),
+    ("module.cron.aws_vpc_security_group_ingress_rule.database_from_publisher", "description"),
+    ("module.cron.aws_vpc_security_group_ingress_rule.endpoints[\"publisher\"]", "description"),
+    ("module.cron.aws_vpc_security_group_ingress_rule.endpoints[\"runner\"]", "description"),
+];
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn dev_is_applied_runs_a_workflow_and_is_destroyed() {
+    let s = Story::today().await;
+    let account = Account::with_secrets(&s.dsn(), &s.keys.scheduler).await;
+    let dev = Dev::filled_in(&account, s.url()).await;
+    dev.init().await;
+    dev.apply().await;
+
+    let again = dev.changes().await;
+    let again: Vec<_> = again.iter().map(|(address, attribute, _)| (address.as_str(), attribute.as_str())).collect();
+    assert_eq!(again, FORGOTTEN_BY_MOTO, "a second plan changes nothing");
+
+    policies::are_least(&account, &text(&dev.output("scheduler_role_arn").await)).await;
+    policies::trust_one_group(&account, &text(&dev.output("schedule_group_name").await)).await;
+    policies::name_what_is_there(&account).await;
+    dead_letters_are_kept(&account, &dev.output("dead_letter_queue_urls").await).await;
+
+    assert_eq!(account.inventory().await.lines().count(), 44, "everything that is destroyed below");
+
+    let publisher = Function::deployed(&account, "publisher").await;
+    let runner = Function::deployed(&account, "runner").await;
+    let schedule = a_workflow_is_published(&s, &publisher, &account, &dev).await;
+    the_schedule_s_fire_becomes_a_run(&s, &runner, &text(&schedule["Target"]["Input"])).await;
+    the_publisher_without_time_or_database(&s, publisher).await;
+    the_runner_without_an_answer(runner).await;
+    s.end().await;
+
+    dev.destroy().await;
+    assert_eq!(dev.state().await, "");
+    assert_eq!(account.inventory().await, "");
+}
+
+async fn dead_letters_are_kept(account: &Account, queues: &Value) {
+    for name in ["schedules", "runner", "publisher"] {
+        let url = text(&queues[name]);
+        let asked = ["sqs", "get-queue-attributes", "--attribute-names", "All", "--queue-url", &url];
+        let queue = &account.aws(asked).await["Attributes"];
+        assert_eq!(
+            (&queue["MessageRetentionPeriod"], &queue["SqsManagedSseEnabled"]),
+            (&json!("1209600"), &json!("true"))
+        );
+        assert!(text(&queue["Policy"]).contains("aws:SecureTransport"), "{name}: {queue}");
+    }
+    for name in ["runner", "publisher"] {
+        let function = format!("cronbox-dev-{name}");
+        let asked = ["lambda", "get-function-event-invoke-config", "--function-name", &function];
+        let failed = account.aws(asked).await["DestinationConfig"]["OnFailure"]["Destination"].clone();
+        assert!(text(&failed).ends_with(&format!(":cronbox-dev-{name}-dlq")), "{failed}");
+    }
+}
+
+/// Steps 1 to 4: the app's edit, the deployed publisher, moto's schedule.
+async fn a_workflow_is_published(s: &Story, publisher: &Function, account: &Account, dev: &Dev) -> Value {
+    let workflow = s.create("* * * * *", "UTC").await;
+    let mut runtime = Runtime::start().await;
+    let _sandbox = publisher.start(&runtime);
+    let report = runtime.invoke(json!({"source": "aws.events"})).await.response();
+    assert_eq!((&report["created"], &report["remaining"]), (&json!(1), &json!(0)));
+
+    let name = format!("wf-{workflow}-dev");
+    let group = text(&dev.output("schedule_group_name").await);
+    let schedule = account.aws(["scheduler", "get-schedule", "--group-name", &group, "--name", &name]).await;
+    let target = &schedule["Target"];
+    assert_eq!(target["Arn"], dev.output("runner_lambda_arn").await);
+    assert_eq!(target["RoleArn"], dev.output("scheduler_role_arn").await);
+    assert!(text(&target["DeadLetterConfig"]["Arn"]).ends_with(":cronbox-dev-schedules-dlq"));
+    schedule
+}
+
+/// Steps 5 to 7: what EventBridge makes of the input, the deployed runner, the app's run.
+async fn the_schedule_s_fire_becomes_a_run(s: &Story, runner: &Function, input: &str) {
+    for attribute in ["scheduled-time", "execution-id", "attempt-number", "schedule-arn"] {
+        let placeholder = format!("\"<aws.scheduler.{attribute}>\"");
+        assert!(input.contains(&placeholder), "escaped, and so never replaced: {input}");
+    }
+    let mut runtime = Runtime::start().await;
+    let _sandbox = runner.start(&runtime);
+    // The next minute, which the workflow owes in any case; the app takes fires a little early.
+    let minute = (s.clock.now() + TimeDelta::minutes(1)).trunc_subsecs(0).with_second(0).unwrap();
+    let fire = fired(input, &minute.to_rfc3339_opts(SecondsFormat::Secs, true));
+    let delivered = runtime.invoke(fire.clone()).await.response();
+    assert_eq!(delivered["accepted"], true, "{delivered}");
+    let twice = runtime.invoke(fire).await.response();
+    assert_eq!(twice["reason"], "duplicate", "{twice}");
+    let unreplaced = runtime.invoke(serde_json::from_str(input).unwrap()).await.error();
+    assert!(!unreplaced.is_empty());
+    s.runs_end().await;
+    assert_eq!(s.count("SELECT count(*) FROM runs WHERE state = 'succeeded'").await, 1);
+}
+
+async fn the_publisher_without_time_or_database(s: &Story, publisher: Function) {
+    s.create("0 10 * * *", "UTC").await;
+    let mut runtime = Runtime::start().await;
+    let sandbox = publisher.start(&runtime);
+    let past = SystemTime::UNIX_EPOCH + Duration::from_secs(1);
+    let late = runtime.invoke_until(json!({}), past).await.response();
+    assert_eq!((&late["created"], &late["remaining"]), (&json!(0), &json!(1)), "the next tick does it");
+    assert_eq!(runtime.invoke(json!({})).await.response()["created"], 1);
+    drop(sandbox);
+
+    let nowhere = publisher.with("DB_DSN", "postgres://cronbox:x@127.0.0.1:9/cronbox?sslmode=disable");
+    let mut runtime = Runtime::start().await;
+    let _sandbox = nowhere.start(&runtime);
+    let error = runtime.invoke(json!({})).await.error();
+    assert!(!error.is_empty(), "an error result, which Lambda counts and sends to the queue");
+
+    // No release can be made to panic in an invocation; without Lambda's own variables it panics at its start.
+    let bare = nowhere.command().env("AWS_LAMBDA_RUNTIME_API", &runtime.address).output().await.unwrap();
+    assert_eq!(bare.status.code(), Some(101), "{}", String::from_utf8_lossy(&bare.stderr));
+}
+
+/// An app that takes the request and says nothing: the runner gives up while Lambda still listens.
+async fn the_runner_without_an_answer(runner: Function) {
+    let silent = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = format!("http://{}", silent.local_addr().unwrap());
+    let runner = runner.with("APP_BASE_URL", &address);
+    let mut runtime = Runtime::start().await;
+    let _sandbox = runner.start(&runtime);
+    let started = Instant::now();
+    let fire = json!({"workflow_id": 1, "scheduled_time": "2026-03-29T07:00:00Z"});
+    let error = runtime.invoke(fire).await.error();
+    assert!(!error.is_empty());
+    assert!(started.elapsed() < Duration::from_secs(15), "before its timeout, so that the error says why");
+}

@@ -1,0 +1,88 @@
+//! The functions that were deployed: the binary from the zip, with the environment that Terraform gave it.
+
+use std::path::PathBuf;
+use std::process::Stdio;
+
+use local::config::target_folder;
+use serde_json::Value;
+use tokio::process::{Child, Command};
+
+use crate::account::{Account, credentials, text};
+use crate::runtime::Runtime;
+
+/// Unpacks as Lambda does, with the modes that the zip holds.
+const UNPACK: &str = "
+import base64, hashlib, os, sys, zipfile
+archive = zipfile.ZipFile(sys.argv[1])
+for entry in archive.infolist():
+    os.chmod(archive.extract(entry, sys.argv[2]), entry.external_attr >> 16)
+print(base64.b64encode(hashlib.sha256(open(sys.argv[1], 'rb').read()).digest()).decode())
+";
+
+/// A function as Lambda holds it.
+pub(crate) struct Function {
+    name: &'static str,
+    environment: Vec<(String, String)>,
+    unpacked: PathBuf,
+}
+
+impl Function {
+    /// `publisher` or `runner`, as it was deployed.
+    pub(crate) async fn deployed(account: &Account, name: &'static str) -> Function {
+        let full = format!("cronbox-dev-{name}");
+        let held = account.aws(["lambda", "get-function-configuration", "--function-name", &full]).await;
+        let unpacked = target_folder().join("deploy").join(name);
+        std::fs::create_dir_all(&unpacked).unwrap();
+        let zip = target_folder().join(format!("lambdas/{name}.zip"));
+        let done = Command::new("python3").args(["-c", UNPACK]).arg(zip).arg(&unpacked).output().await.unwrap();
+        let digest = String::from_utf8(done.stdout).unwrap();
+        assert_eq!(held["CodeSha256"], digest.trim(), "what was deployed is what was built");
+        let variables = held["Environment"]["Variables"].as_object().unwrap();
+        let environment = variables.iter().map(|(name, value)| (name.clone(), text(value))).collect();
+        Function { name, environment, unpacked }
+    }
+
+    /// The same with another value of a variable.
+    pub(crate) fn with(mut self, variable: &str, value: &str) -> Function {
+        self.environment.push((variable.to_owned(), value.to_owned()));
+        self
+    }
+
+    /// The value of a variable.
+    pub(crate) fn variable(&self, name: &str) -> &str {
+        &self.environment.iter().find(|(known, _)| known == name).unwrap().1
+    }
+
+    /// A sandbox, which lives until it is dropped.
+    pub(crate) fn start(&self, runtime: &Runtime) -> Child {
+        let mut command = self.command();
+        command.envs(runtime.environment(self.name)).spawn().unwrap()
+    }
+
+    /// What Lambda runs, without what the runtime API tells of itself.
+    pub(crate) fn command(&self) -> Command {
+        let mut command = Command::new(self.unpacked.join("bootstrap"));
+        command.kill_on_drop(true).env_clear().envs(credentials()).envs(self.environment.iter().cloned());
+        // Lambda unpacks into /var/task, which is not ours to write here.
+        let bundle = self.unpacked.join("rds-ca.pem");
+        if bundle.exists() {
+            assert_eq!(self.variable("DB_CA_FILE"), "/var/task/rds-ca.pem", "beside bootstrap");
+            command.env("DB_CA_FILE", bundle);
+        }
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        command
+    }
+}
+
+/// What EventBridge makes of a schedule's input when it fires.
+pub(crate) fn fired(input: &str, scheduled_time: &str) -> Value {
+    let text = input
+        .replace("<aws.scheduler.scheduled-time>", scheduled_time)
+        .replace("<aws.scheduler.execution-id>", "d32c5kddcf5bb8c3")
+        .replace("<aws.scheduler.attempt-number>", "1")
+        .replace(
+            "<aws.scheduler.schedule-arn>",
+            "arn:aws:scheduler:us-east-1:123456789012:schedule/cronbox-dev/wf-1-dev",
+        );
+    serde_json::from_str(&text).unwrap()
+}

@@ -1,0 +1,11 @@
+//! What an operator does, done to moto's server: build the zips, apply, use, destroy. `make terraform` runs it.
+
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod account;
+mod applied;
+mod functions;
+mod policies;
+mod runtime;
+mod terraform;
+mod zips;

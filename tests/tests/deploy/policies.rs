@@ -1,0 +1,72 @@
+//! What the roles that were made may do, as the account has it.
+
+use serde_json::{Value, json};
+
+use crate::account::{Account, text};
+
+/// Actions that IAM knows for no single resource.
+const WITHOUT_RESOURCE: [&str; 7] = [
+    "scheduler:ListSchedules",
+    "ec2:AssignPrivateIpAddresses",
+    "ec2:CreateNetworkInterface",
+    "ec2:DeleteNetworkInterface",
+    "ec2:DescribeNetworkInterfaces",
+    "ec2:DescribeSubnets",
+    "ec2:UnassignPrivateIpAddresses",
+];
+
+/// Nobody may do everything, or something to everything; one role may be passed, to one service.
+pub(crate) async fn are_least(account: &Account, scheduler_role: &str) {
+    let mut passed = Vec::new();
+    for role in ["publisher", "runner", "scheduler"] {
+        for statement in statements(account, role).await {
+            assert_eq!(statement["Effect"], "Allow");
+            for action in list(&statement["Action"]) {
+                assert!(!action.contains('*'), "{role}: {action}");
+                let is_everywhere = list(&statement["Resource"]).contains(&"*".to_owned());
+                assert_eq!(is_everywhere, WITHOUT_RESOURCE.contains(&action.as_str()), "{role}: {statement}");
+                if action == "iam:PassRole" {
+                    passed.push(statement.clone());
+                }
+            }
+        }
+    }
+    assert_eq!(passed.len(), 1, "{passed:?}");
+    assert_eq!(passed[0]["Resource"], scheduler_role);
+    assert_eq!(passed[0]["Condition"], json!({"StringEquals": {"iam:PassedToService": "scheduler.amazonaws.com"}}));
+}
+
+/// EventBridge takes the role for this account's group alone.
+pub(crate) async fn trust_one_group(account: &Account, group: &str) {
+    let role = account.aws(["iam", "get-role", "--role-name", "cronbox-dev-scheduler"]).await;
+    let statement = &role["Role"]["AssumeRolePolicyDocument"]["Statement"][0];
+    assert_eq!(statement["Principal"], json!({"Service": "scheduler.amazonaws.com"}));
+    let made = account.aws(["scheduler", "get-schedule-group", "--name", group]).await;
+    let account_and_group = json!({"aws:SourceAccount": "123456789012", "aws:SourceArn": made["Arn"]});
+    assert_eq!(statement["Condition"], json!({"StringEquals": account_and_group}));
+}
+
+/// What is allowed is there: policies spell ARNs out.
+pub(crate) async fn name_what_is_there(account: &Account) {
+    let queues = account.aws(["sqs", "list-queues", "--query", "QueueUrls"]).await;
+    for role in ["publisher", "runner", "scheduler"] {
+        let statements = statements(account, role).await;
+        let letters = statements.iter().find(|statement| statement["Sid"] == "DeadLetters").unwrap();
+        let (_, name) = letters["Resource"].as_str().unwrap().rsplit_once(':').unwrap();
+        let is_there = queues.as_array().unwrap().iter().any(|url| text(url).ends_with(&format!("/{name}")));
+        assert!(is_there, "{role} writes to {name}");
+    }
+}
+
+async fn statements(account: &Account, role: &str) -> Vec<Value> {
+    let full = format!("cronbox-dev-{role}");
+    let policy = account.aws(["iam", "get-role-policy", "--role-name", &full, "--policy-name", role]).await;
+    policy["PolicyDocument"]["Statement"].as_array().unwrap().clone()
+}
+
+fn list(one_or_many: &Value) -> Vec<String> {
+    match one_or_many {
+        Value::Array(many) => many.iter().map(text).collect(),
+        one => vec![text(one)],
+    }
+}

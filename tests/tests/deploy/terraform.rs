@@ -1,0 +1,135 @@
+//! Terraform in a copy of the operator's folder, so that nothing is left in the repository.
+
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+
+use local::config::target_folder;
+use serde_json::Value;
+use tokio::process::Command;
+
+use crate::account::{Account, REGION};
+
+/// `terraform/envs/dev`, filled in.
+pub(crate) struct Dev {
+    folder: PathBuf,
+}
+
+impl Dev {
+    /// As operations.md says: the example copied, the network, the secrets and the app's address filled in.
+    pub(crate) async fn filled_in(account: &Account, app: &str) -> Dev {
+        let copy = target_folder().join("deploy");
+        drop(std::fs::remove_dir_all(&copy));
+        std::fs::create_dir_all(copy.join("target")).unwrap();
+        let repository = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
+        run(Command::new("cp").arg("-R").arg(repository.join("terraform")).arg(&copy)).await;
+        std::os::unix::fs::symlink(target_folder().join("lambdas"), copy.join("target/lambdas")).unwrap();
+        let folder = copy.join("terraform/envs/dev");
+        drop(std::fs::remove_dir_all(folder.join(".terraform")));
+        let example = std::fs::read_to_string(folder.join("terraform.tfvars.example")).unwrap();
+        std::fs::write(folder.join("terraform.tfvars"), filled_in(&example, account, app)).unwrap();
+        std::fs::write(folder.join("backend.hcl"), backend(account)).unwrap();
+        Dev { folder }
+    }
+
+    pub(crate) async fn init(&self) {
+        let mut init = self.terraform(&["init", "-backend-config=backend.hcl"]);
+        // Where providers are kept, for machines that do not reach the registry.
+        if let Some(plugins) = std::env::var_os("TF_PLUGIN_DIR").filter(|folder| !folder.is_empty()) {
+            init.arg(format!("-plugin-dir={}", plugins.display()));
+        }
+        run(&mut init).await;
+    }
+
+    pub(crate) async fn apply(&self) {
+        run(&mut self.terraform(&["apply", "-auto-approve"])).await;
+    }
+
+    pub(crate) async fn destroy(&self) {
+        run(&mut self.terraform(&["destroy", "-auto-approve"])).await;
+    }
+
+    /// The outputs' values.
+    pub(crate) async fn output(&self, name: &str) -> Value {
+        json(&run(Command::new("terraform").current_dir(&self.folder).args(["output", "-json", name])).await)
+    }
+
+    /// What is in the state.
+    pub(crate) async fn state(&self) -> String {
+        run(Command::new("terraform").current_dir(&self.folder).args(["state", "list"])).await
+    }
+
+    /// What a plan would change: address, attribute, and what it would become.
+    pub(crate) async fn changes(&self) -> Vec<(String, String, Value)> {
+        run(&mut self.terraform(&["plan", "-out=again.tfplan"])).await;
+        let mut show = Command::new("terraform");
+        let plan = json(&run(show.current_dir(&self.folder).args(["show", "-json", "again.tfplan"])).await);
+        let resources = plan["resource_changes"].as_array().unwrap();
+        let managed = resources.iter().filter(|resource| resource["mode"] == "managed");
+        managed.flat_map(changed).collect()
+    }
+
+    fn terraform(&self, arguments: &[&str]) -> Command {
+        let mut command = Command::new("terraform");
+        command.current_dir(&self.folder).args(arguments).args(["-input=false", "-no-color"]).stdin(Stdio::null());
+        command
+    }
+}
+
+fn changed(resource: &Value) -> Vec<(String, String, Value)> {
+    let change = &resource["change"];
+    let address = resource["address"].as_str().unwrap();
+    if change["actions"] == serde_json::json!(["no-op"]) {
+        return Vec::new();
+    }
+    let (Some(before), Some(after)) = (change["before"].as_object(), change["after"].as_object()) else {
+        return vec![(address.to_owned(), "all of it".to_owned(), change["actions"].clone())];
+    };
+    let unknown = change["after_unknown"].as_object().unwrap();
+    let known = after.iter().filter(|(name, value)| before.get(*name) != Some(value));
+    let known = known.map(|(name, value)| (address.to_owned(), name.clone(), value.clone()));
+    let unknown = unknown.iter().filter(|(_, is_unknown)| **is_unknown == Value::Bool(true));
+    known.chain(unknown.map(|(name, _)| (address.to_owned(), name.clone(), Value::Null))).collect()
+}
+
+/// The example, line by line, with this account's values.
+fn filled_in(example: &str, account: &Account, app: &str) -> String {
+    let [one, other] = &account.subnets;
+    let values = [
+        ("region", format!("{REGION:?}")),
+        ("vpc_id", format!("{:?}", account.vpc)),
+        ("subnet_ids", format!("[{one:?}, {other:?}]")),
+        ("database_security_group_id", format!("{:?}", account.database_group)),
+        ("create_vpc_endpoints", "true".to_owned()),
+        ("database_secret_arn", format!("{:?}", account.database_secret)),
+        ("scheduler_key_secret_arn", format!("{:?}", account.key_secret)),
+        ("app_base_url", format!("{app:?}")),
+    ];
+    let mut lines: Vec<String> = example.lines().map(str::to_owned).collect();
+    for (name, value) in values {
+        let line = lines.iter_mut().find(|line| line.split_whitespace().next() == Some(name));
+        *line.unwrap_or_else(|| panic!("the example does not have {name}")) = format!("{name} = {value}");
+    }
+    lines.push(format!("endpoint_url = {:?}", account.endpoint()));
+    lines.join("\n")
+}
+
+/// The state is in S3, as it will be; only an emulator's S3 needs to be told so much.
+fn backend(account: &Account) -> String {
+    format!(
+        "bucket = \"states\"\nregion = \"{REGION}\"\nendpoints = {{ s3 = \"{}\" }}\naccess_key = \"emulator\"\n\
+         secret_key = \"emulator\"\nuse_path_style = true\nskip_credentials_validation = true\n\
+         skip_metadata_api_check = true\nskip_requesting_account_id = true\n",
+        account.endpoint()
+    )
+}
+
+async fn run(command: &mut Command) -> String {
+    let done = command.output().await.unwrap_or_else(|error| panic!("{command:?}: {error}"));
+    let said = String::from_utf8_lossy(&done.stdout).into_owned();
+    assert!(done.status.success(), "{command:?}\n{said}\n{}", String::from_utf8_lossy(&done.stderr));
+    said
+}
+
+fn json(text: &str) -> Value {
+    serde_json::from_str(text).unwrap()
+}

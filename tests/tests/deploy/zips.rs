@@ -1,0 +1,52 @@
+//! What `make lambdas` refuses: a binary that Amazon Linux 2023 could not start.
+
+use std::path::PathBuf;
+use std::process::{Command, Output};
+
+use local::config::target_folder;
+
+/// Built for a machine with `glibc`; `strlcpy` is in glibc since 2.38.
+fn built_for(glibc: &str, calls: &str) -> PathBuf {
+    let folder = target_folder().join("deploy-zips");
+    std::fs::create_dir_all(&folder).unwrap();
+    let (source, binary) = (folder.join(format!("{calls}-{glibc}.c")), folder.join(format!("{calls}-{glibc}")));
+    let code = format!(
+        "#include <string.h>\nint main(int n, char **v) {{ char to[9]; return (int)(long){calls}(to, v[0], sizeof to); }}\n"
+    );
+    std::fs::write(&source, code).unwrap();
+    let mut zig = Command::new(target_folder().join("venv-lambdas/bin/python"));
+    zig.args(["-m", "ziglang", "cc", "-target", &format!("x86_64-linux-gnu.{glibc}"), "-o"]).arg(&binary).arg(&source);
+    let done = zig.output().unwrap();
+    assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
+    binary
+}
+
+fn zipped(binary: &PathBuf, more: &[&str]) -> Output {
+    let script = concat!(env!("CARGO_MANIFEST_DIR"), "/../scripts/zips.py");
+    let mut python = Command::new(target_folder().join("venv-lambdas/bin/python"));
+    python.arg(script).arg(binary).arg(binary.with_extension("zip")).args(more).output().unwrap()
+}
+
+#[test]
+fn a_symbol_of_a_newer_glibc_is_refused_by_name() {
+    let refused = zipped(&built_for("2.38", "strlcpy"), &[]);
+    assert_eq!(refused.status.code(), Some(1));
+    let said = String::from_utf8(refused.stderr).unwrap();
+    assert!(said.contains("asks for GLIBC_2.38; there is 2.34"), "{said}");
+}
+
+#[test]
+fn a_binary_that_fits_is_packed_and_another_machine_s_is_not() {
+    let binary = built_for("2.34", "strncpy");
+    let packed = zipped(&binary, &[]);
+    assert!(packed.status.success(), "{}", String::from_utf8_lossy(&packed.stderr));
+    let refused = zipped(&binary, &["--arch", "arm64"]);
+    let said = String::from_utf8(refused.stderr).unwrap();
+    assert!(said.contains("built for EM_X86_64, not for arm64"), "{said}");
+}
+
+#[test]
+fn a_zip_above_the_floor_is_refused() {
+    let refused = zipped(&built_for("2.34", "strncpy"), &["--floor-mb", "0.0001"]);
+    assert_eq!(refused.status.code(), Some(1));
+}
