@@ -9,6 +9,7 @@ use utoipa::ToSchema;
 
 use crate::actions::Action;
 use crate::field::{self, FieldError};
+use crate::policies::{CatchUp, OnLost, Overlap, Policies};
 
 /// A workflow as a client writes it.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
@@ -46,6 +47,33 @@ pub struct WorkflowBody {
     /// Owes nothing at or after this time.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ends_at: Option<DateTime<Utc>>,
+    /// What a fire does while a run before it has not ended; absent = `skip`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub overlap_policy: Option<Overlap>,
+    /// Runs at once under `concurrent`, 1 to 100; absent = 10.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub max_concurrent: Option<i32>,
+    /// Which missed times run late; absent = `skip`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub catch_up_policy: Option<CatchUp>,
+    /// A missed time older than these seconds does not run any more, 60 to 2592000; absent = 86400.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub catch_up_window_secs: Option<i32>,
+    /// Execution waits a fixed share of these seconds, 0 to 3600; absent = 0.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub spread_secs: Option<i32>,
+    /// How many seconds one attempt of a run may take, 1 to 86400; absent = 300.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub timeout_secs: Option<i32>,
+    /// Answers that may fail before a run has failed, 1 to 20; absent = 1.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub max_attempts: Option<i32>,
+    /// What becomes of a run whose instance died; absent = `retry`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub on_lost: Option<OnLost>,
+    /// Failed runs in a row that pause the workflow, 1 to 1000; absent = never.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pause_after_failures: Option<i32>,
 }
 
 /// What a workflow is to be: a body that was found right.
@@ -63,6 +91,8 @@ pub struct Spec {
     pub action: Value,
     /// Inputs handed to each run.
     pub starting_inputs: Map<String, Value>,
+    /// What it does with overlaps, missed times, failures and losses.
+    pub policies: Policies,
 }
 
 /// When a workflow is to run.
@@ -91,6 +121,7 @@ impl Spec {
         body.description.as_deref().map_or(Ok(()), |text| field::text("description", text, 0, 2_000))?;
         field::no_nul("action", &body.action)?;
         Action::parse(&body.action)?;
+        let policies = Policies::new(&body)?;
         let starting_inputs = body.starting_inputs.unwrap_or_default();
         field::no_nul("starting_inputs", &Value::Object(starting_inputs.clone()))?;
         let written = Timing {
@@ -107,6 +138,7 @@ impl Spec {
             is_api: body.is_api.unwrap_or(false),
             action: body.action,
             starting_inputs,
+            policies,
         })
     }
 
@@ -124,6 +156,15 @@ impl Spec {
             starting_inputs: Some(self.starting_inputs.clone()),
             starts_at: self.timing.starts_at,
             ends_at: self.timing.ends_at,
+            overlap_policy: Some(self.policies.overlap),
+            max_concurrent: Some(self.policies.max_concurrent),
+            catch_up_policy: Some(self.policies.catch_up),
+            catch_up_window_secs: Some(self.policies.catch_up_window_secs),
+            spread_secs: Some(self.policies.spread_secs),
+            timeout_secs: Some(self.policies.timeout_secs),
+            max_attempts: Some(self.policies.max_attempts),
+            on_lost: Some(self.policies.on_lost),
+            pause_after_failures: self.policies.pause_after_failures,
         }
     }
 }
@@ -233,6 +274,7 @@ mod tests {
             is_api: true,
             action: json!({"type": "http", "method": "GET", "url": "https://a.example", "headers": {"a": "1", "b": "2"}}),
             starting_inputs: Map::new(),
+            policies: Policies::default(),
         }
     }
 

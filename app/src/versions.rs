@@ -62,19 +62,20 @@ impl Version {
     }
 }
 
-/// Writes the version that an edit made; the workflow's row is locked by then.
+/// Writes the version that an edit made, and says since when it is in force; the workflow's row is locked by then.
 ///
 /// # Errors
 /// The database's.
-pub async fn record(tx: &mut PgConnection, workflow: &Workflow, now: DateTime<Utc>) -> sqlx::Result<()> {
+pub async fn record(tx: &mut PgConnection, workflow: &Workflow, now: DateTime<Utc>) -> sqlx::Result<DateTime<Utc>> {
     let timing = &workflow.spec.timing;
-    sqlx::query!(
+    sqlx::query_scalar!(
         r#"
         -- record a schedule version: later than the last one, even if the clock stood still or went back
         INSERT INTO schedule_versions (workflow_id, revision, valid_from, cron, timezone, state, starts_at, ends_at)
         SELECT $1, $2, GREATEST($3, max(valid_from) + INTERVAL '1 microsecond'), $4, $5, $6, $7, $8
           FROM schedule_versions
          WHERE workflow_id = $1
+        RETURNING valid_from
         "#,
         workflow.id.0,
         workflow.revision.0,
@@ -85,9 +86,8 @@ pub async fn record(tx: &mut PgConnection, workflow: &Workflow, now: DateTime<Ut
         timing.starts_at,
         timing.ends_at,
     )
-    .execute(tx)
+    .fetch_one(tx)
     .await
-    .map(drop)
 }
 
 /// The version in force at a time; none before the first.

@@ -61,6 +61,10 @@ pub struct Workflow {
     pub state: State,
     /// Why it is paused.
     pub pause_reason: Option<String>,
+    /// When the pause ends by itself.
+    pub pause_until: Option<DateTime<Utc>>,
+    /// The file that owns it, none = the API.
+    pub managed_by: Option<String>,
     /// The ETag.
     pub version: i64,
     /// Raised by each change of timing or state.
@@ -148,6 +152,7 @@ impl Workflow {
         document["team_id"] = json!(self.team_id);
         document["state"] = json!(self.state);
         document["pause_reason"] = json!(self.pause_reason);
+        document["pause_until"] = json!(self.pause_until);
         document["version"] = json!(self.version);
         document["revision"] = json!(self.revision);
         document
@@ -177,7 +182,16 @@ impl Workflow {
     /// Whether `next` owes other times than this, or from another moment on.
     fn owes_otherwise(&self, next: &Self) -> bool {
         let never_had_a_cron = self.revision.0 == 0 && next.spec.timing.cron.is_none();
-        !never_had_a_cron && (self.spec.timing != next.spec.timing || self.state != next.state)
+        !never_had_a_cron
+            && (self.spec.timing != next.spec.timing
+                || self.state != next.state
+                || self.pause_until != next.pause_until)
+    }
+
+    /// Whether `next` begins anew: what was missed before is never caught up.
+    fn is_activated_by(&self, next: &Self) -> bool {
+        let timing = |workflow: &Self| (workflow.spec.timing.cron.clone(), workflow.spec.timing.timezone.clone());
+        timing(self) != timing(next) || self.state == State::Paused && next.state == State::Active
     }
 }
 
@@ -185,15 +199,23 @@ impl Workflow {
 ///
 /// # Errors
 /// The database's; a taken name is `workflows_team_id_name_key`.
-pub async fn create(tx: &mut PgConnection, team_id: i64, spec: Spec, edit: &Edit) -> sqlx::Result<Workflow> {
+pub async fn create(
+    tx: &mut PgConnection,
+    team_id: i64,
+    spec: Spec,
+    managed_by: Option<&str>,
+    edit: &Edit,
+) -> sqlx::Result<Workflow> {
     let revision = i64::from(spec.timing.cron.is_some());
-    let id = table::insert(tx, team_id, &spec, revision, edit.now).await?;
+    let id = table::insert(tx, team_id, &spec, revision, managed_by, edit.now).await?;
     let made = Workflow {
         id,
         team_id,
         spec,
         state: State::Active,
         pause_reason: None,
+        pause_until: None,
+        managed_by: managed_by.map(str::to_owned),
         version: 1,
         revision: Revision(revision),
         created_on: edit.now,
@@ -201,7 +223,8 @@ pub async fn create(tx: &mut PgConnection, team_id: i64, spec: Spec, edit: &Edit
     };
     tracing::info!(step = 1, workflow_id = id.0, "edit: workflow {id} created: {}", in_words(&made));
     if revision > 0 {
-        versions::record(tx, &made, edit.now).await?;
+        let since = versions::record(tx, &made, edit.now).await?;
+        table::watch(tx, made.id, since, true).await?;
         outbox::enqueue(tx, &made.event(edit), edit.now).await?;
     }
     let entry = Entry { verb: "create", subject: made.subject(), before: None, after: Some(made.document()) };
@@ -220,7 +243,8 @@ pub async fn save(
     verb: &str,
     edit: &Edit,
 ) -> sqlx::Result<Saved> {
-    if before.spec == next.spec && before.state == next.state && before.pause_reason == next.pause_reason {
+    let pause = |workflow: &Workflow| (workflow.pause_reason.clone(), workflow.pause_until);
+    if before.spec == next.spec && before.state == next.state && pause(before) == pause(&next) {
         return Ok(Saved::Unchanged);
     }
     let owes_otherwise = before.owes_otherwise(&next);
@@ -230,7 +254,8 @@ pub async fn save(
     table::update(tx, &next).await?;
     tracing::info!(step = 1, workflow_id = next.id.0, "edit: {verb} of workflow {}: {}", next.id, in_words(&next));
     if owes_otherwise {
-        versions::record(tx, &next, edit.now).await?;
+        let since = versions::record(tx, &next, edit.now).await?;
+        table::watch(tx, next.id, since, before.is_activated_by(&next)).await?;
         outbox::enqueue(tx, &next.event(edit), edit.now).await?;
     }
     let entry = Entry { verb, subject: next.subject(), before: Some(before.document()), after: Some(next.document()) };

@@ -76,14 +76,16 @@ impl Change {
     fn of(&self, before: &Workflow) -> Result<Workflow, Error> {
         let next = before.clone();
         match self {
-            Self::Archive => Ok(Workflow { state: workflows::State::Archived, pause_reason: None, ..next }),
+            Self::Archive => {
+                Ok(Workflow { state: workflows::State::Archived, pause_reason: None, pause_until: None, ..next })
+            }
             Self::Pause(reason) => {
                 alive(before)?;
                 Ok(Workflow { state: workflows::State::Paused, pause_reason: reason.clone(), ..next })
             }
             Self::Resume => {
                 alive(before)?;
-                Ok(Workflow { state: workflows::State::Active, pause_reason: None, ..next })
+                Ok(Workflow { state: workflows::State::Active, pause_reason: None, pause_until: None, ..next })
             }
         }
     }

@@ -10,6 +10,7 @@ use serde_json::{Map, Value};
 use utoipa::ToSchema;
 
 use crate::actions;
+use crate::policies::{CatchUp, OnLost, Overlap};
 use crate::workflows::{State, Sync, SyncStatus, Workflow};
 
 /// A workflow as it is read.
@@ -32,6 +33,19 @@ pub struct WorkflowView {
     ends_at: Option<DateTime<Utc>>,
     state: State,
     pause_reason: Option<String>,
+    /// When the pause ends by itself.
+    pause_until: Option<DateTime<Utc>>,
+    overlap_policy: Overlap,
+    max_concurrent: i32,
+    catch_up_policy: CatchUp,
+    catch_up_window_secs: i32,
+    spread_secs: i32,
+    timeout_secs: i32,
+    max_attempts: i32,
+    on_lost: OnLost,
+    pause_after_failures: Option<i32>,
+    /// The file that owns it; null = the API.
+    managed_by: Option<String>,
     /// The ETag.
     version: i64,
     /// Raised by each change of timing or state.
@@ -66,6 +80,7 @@ impl IntoResponse for Read {
 #[must_use]
 pub fn view((workflow, sync): (Workflow, Sync), now: DateTime<Utc>) -> WorkflowView {
     let next_fire_at = workflow.next_fire_at(now);
+    let policies = workflow.spec.policies;
     WorkflowView {
         id: workflow.id,
         team_id: workflow.team_id,
@@ -80,6 +95,17 @@ pub fn view((workflow, sync): (Workflow, Sync), now: DateTime<Utc>) -> WorkflowV
         ends_at: workflow.spec.timing.ends_at,
         state: workflow.state,
         pause_reason: workflow.pause_reason,
+        pause_until: workflow.pause_until,
+        overlap_policy: policies.overlap,
+        max_concurrent: policies.max_concurrent,
+        catch_up_policy: policies.catch_up,
+        catch_up_window_secs: policies.catch_up_window_secs,
+        spread_secs: policies.spread_secs,
+        timeout_secs: policies.timeout_secs,
+        max_attempts: policies.max_attempts,
+        on_lost: policies.on_lost,
+        pause_after_failures: policies.pause_after_failures,
+        managed_by: workflow.managed_by,
         version: workflow.version,
         revision: workflow.revision.0,
         sync: SyncView {

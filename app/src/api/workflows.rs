@@ -77,7 +77,7 @@ pub(super) async fn create(
     };
     let spec = Spec::new(body, None, edit.now)?;
     let mut tx = db::begin(&app.pool).await?;
-    let made = workflows::create(&mut tx, team_id, spec, &edit).await?;
+    let made = workflows::create(&mut tx, team_id, spec, None, &edit).await?;
     tx.commit().await?;
     app.nudge.poke();
     let location = format!("/api/v1/workflows/{}", made.id);

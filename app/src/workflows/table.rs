@@ -7,6 +7,7 @@ use sqlx::PgConnection;
 use sqlx::types::Json;
 
 use super::{Filter, State, Sync, SyncStatus, Workflow};
+use crate::policies::{CatchUp, OnLost, Overlap, Policies};
 use crate::spec::{Spec, Timing};
 
 /// Holds a workflow's row; NO KEY, so that its runs can be inserted meanwhile.
@@ -39,6 +40,10 @@ pub async fn find(
         SELECT w.id, w.team_id, w.name, w.description, w.is_api, w.action,
                w.starting_inputs AS "starting_inputs: Json<Map<String, Value>>", w.cron_schedule, w.timezone,
                w.state AS "state: State", w.pause_reason, w.starts_at, w.ends_at, w.version, w.revision,
+               w.overlap_policy AS "overlap_policy: Overlap", w.max_concurrent,
+               w.catch_up_policy AS "catch_up_policy: CatchUp", w.catch_up_window_secs, w.spread_secs,
+               w.timeout_secs, w.max_attempts, w.on_lost AS "on_lost: OnLost", w.pause_after_failures,
+               w.pause_until, w.managed_by,
                w.created_on, w.updated_on,
                sync_status(p) AS "sync_status!: SyncStatus",
                p.desired_revision AS "desired_revision?", p.applied_revision, p.last_error, p.applied_on
@@ -65,6 +70,10 @@ pub async fn list(db: &mut PgConnection, filter: &Filter) -> sqlx::Result<Vec<(W
         SELECT w.id, w.team_id, w.name, w.description, w.is_api, w.action,
                w.starting_inputs AS "starting_inputs: Json<Map<String, Value>>", w.cron_schedule, w.timezone,
                w.state AS "state: State", w.pause_reason, w.starts_at, w.ends_at, w.version, w.revision,
+               w.overlap_policy AS "overlap_policy: Overlap", w.max_concurrent,
+               w.catch_up_policy AS "catch_up_policy: CatchUp", w.catch_up_window_secs, w.spread_secs,
+               w.timeout_secs, w.max_attempts, w.on_lost AS "on_lost: OnLost", w.pause_after_failures,
+               w.pause_until, w.managed_by,
                w.created_on, w.updated_on,
                sync_status(p) AS "sync_status!: SyncStatus",
                p.desired_revision AS "desired_revision?", p.applied_revision, p.last_error, p.applied_on
@@ -94,14 +103,18 @@ pub(super) async fn insert(
     team_id: i64,
     spec: &Spec,
     revision: i64,
+    managed_by: Option<&str>,
     now: DateTime<Utc>,
 ) -> sqlx::Result<WorkflowId> {
+    let policies = &spec.policies;
     sqlx::query_scalar!(
         r#"
         -- insert a workflow
         INSERT INTO workflows (team_id, name, description, is_api, action, starting_inputs,
-                               cron_schedule, timezone, starts_at, ends_at, revision, created_on, updated_on)
-        VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $12)
+                               cron_schedule, timezone, starts_at, ends_at, revision, created_on, updated_on,
+                               overlap_policy, max_concurrent, catch_up_policy, catch_up_window_secs, spread_secs,
+                               timeout_secs, max_attempts, on_lost, pause_after_failures, managed_by)
+        VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21, $22)
         RETURNING id
         "#,
         team_id,
@@ -116,6 +129,16 @@ pub(super) async fn insert(
         spec.timing.ends_at,
         revision,
         now,
+        policies.overlap as Overlap,
+        policies.max_concurrent,
+        policies.catch_up as CatchUp,
+        policies.catch_up_window_secs,
+        policies.spread_secs,
+        policies.timeout_secs,
+        policies.max_attempts,
+        policies.on_lost as OnLost,
+        policies.pause_after_failures,
+        managed_by,
     )
     .fetch_one(tx)
     .await
@@ -123,13 +146,16 @@ pub(super) async fn insert(
 }
 
 pub(super) async fn update(tx: &mut PgConnection, next: &Workflow) -> sqlx::Result<()> {
+    let policies = &next.spec.policies;
     sqlx::query!(
         r#"
         -- update a workflow that this transaction has locked
         UPDATE workflows
            SET name = $2, description = $3, is_api = $4, action = $5, starting_inputs = $6, cron_schedule = $7,
                timezone = $8, starts_at = $9, ends_at = $10, state = $11, pause_reason = $12,
-               version = $13, revision = $14, updated_on = $15
+               version = $13, revision = $14, updated_on = $15, pause_until = $16, overlap_policy = $17,
+               max_concurrent = $18, catch_up_policy = $19, catch_up_window_secs = $20, spread_secs = $21,
+               timeout_secs = $22, max_attempts = $23, on_lost = $24, pause_after_failures = $25
          WHERE id = $1
         "#,
         next.id.0,
@@ -147,6 +173,43 @@ pub(super) async fn update(tx: &mut PgConnection, next: &Workflow) -> sqlx::Resu
         next.version,
         next.revision.0,
         next.updated_on,
+        next.pause_until,
+        policies.overlap as Overlap,
+        policies.max_concurrent,
+        policies.catch_up as CatchUp,
+        policies.catch_up_window_secs,
+        policies.spread_secs,
+        policies.timeout_secs,
+        policies.max_attempts,
+        policies.on_lost as OnLost,
+        policies.pause_after_failures,
+    )
+    .execute(tx)
+    .await
+    .map(drop)
+}
+
+/// Has the watchdog look from the moment on at which another timing or state is in force.
+///
+/// `ledger_cursor` begins just before the first version: a time at its very beginning is owed.
+pub(super) async fn watch(
+    tx: &mut PgConnection,
+    id: WorkflowId,
+    since: DateTime<Utc>,
+    activated: bool,
+) -> sqlx::Result<()> {
+    sqlx::query!(
+        r#"
+        -- watch a workflow from the moment that its timing or state changed
+        UPDATE workflows
+           SET watch_at = LEAST(watch_at, $2),
+               ledger_cursor = COALESCE(ledger_cursor, $2 - INTERVAL '1 microsecond'),
+               schedule_activated_at = CASE WHEN $3 THEN $2 ELSE schedule_activated_at END
+         WHERE id = $1
+        "#,
+        id.0,
+        since,
+        activated,
     )
     .execute(tx)
     .await
@@ -182,6 +245,17 @@ struct Row {
     ends_at: Option<DateTime<Utc>>,
     version: i64,
     revision: i64,
+    overlap_policy: Overlap,
+    max_concurrent: i32,
+    catch_up_policy: CatchUp,
+    catch_up_window_secs: i32,
+    spread_secs: i32,
+    timeout_secs: i32,
+    max_attempts: i32,
+    on_lost: OnLost,
+    pause_after_failures: Option<i32>,
+    pause_until: Option<DateTime<Utc>>,
+    managed_by: Option<String>,
     created_on: DateTime<Utc>,
     updated_on: DateTime<Utc>,
     sync_status: SyncStatus,
@@ -199,6 +273,17 @@ impl Row {
             starts_at: self.starts_at,
             ends_at: self.ends_at,
         };
+        let policies = Policies {
+            overlap: self.overlap_policy,
+            max_concurrent: self.max_concurrent,
+            catch_up: self.catch_up_policy,
+            catch_up_window_secs: self.catch_up_window_secs,
+            spread_secs: self.spread_secs,
+            timeout_secs: self.timeout_secs,
+            max_attempts: self.max_attempts,
+            on_lost: self.on_lost,
+            pause_after_failures: self.pause_after_failures,
+        };
         let spec = Spec {
             name: self.name,
             description: self.description,
@@ -206,6 +291,7 @@ impl Row {
             is_api: self.is_api,
             action: self.action,
             starting_inputs: self.starting_inputs.0,
+            policies,
         };
         let workflow = Workflow {
             id: WorkflowId(self.id),
@@ -213,6 +299,8 @@ impl Row {
             spec,
             state: self.state,
             pause_reason: self.pause_reason,
+            pause_until: self.pause_until,
+            managed_by: self.managed_by,
             version: self.version,
             revision: Revision(self.revision),
             created_on: self.created_on,

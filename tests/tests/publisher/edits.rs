@@ -24,7 +24,7 @@ impl World {
         body.as_object_mut().unwrap().extend(fields.as_object().unwrap().clone());
         let body: WorkflowBody = serde_json::from_value(body).unwrap();
         let spec = Spec::new(body, None, self.clock.now()).unwrap();
-        workflows::create(tx, self.team, spec, &self.edit()).await.unwrap().id
+        workflows::create(tx, self.team, spec, None, &self.edit()).await.unwrap().id
     }
 
     /// A whole edit, as PATCH makes it.

@@ -81,7 +81,7 @@ impl Editor {
         let spec = Spec::new(body, None, self.clock.now()).unwrap();
         let mut tx = db::begin(&self.pool).await?;
         self.turnstile.wait("E1").await;
-        let made = workflows::create(&mut tx, self.team, spec, &self.how()).await?;
+        let made = workflows::create(&mut tx, self.team, spec, None, &self.how()).await?;
         self.finish(tx, &made, None).await
     }
 
