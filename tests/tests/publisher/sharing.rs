@@ -1,11 +1,12 @@
 //! However many publishers run, each workflow is published once.
 
+use std::process::Stdio;
 use std::time::{Duration, Instant};
 
 use futures::future::join_all;
 use serde_json::json;
 
-use crate::world::{World, name, soon};
+use crate::world::{World, name, soon, stopped};
 
 /// What one publisher may have in the air.
 const IN_THE_AIR: usize = 64;
@@ -133,4 +134,30 @@ async fn slow_answers_hold_up_neither_further_claims_nor_the_settling_of_the_oth
     }
     assert_eq!(draining.await.unwrap().created, workflows.len() as u64);
     world.assert_settled().await;
+}
+
+#[cfg(debug_assertions)]
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_claim_takes_no_more_than_its_batch_whatever_plan_postgres_makes() {
+    let world = World::new().await;
+    for _ in 0..5 {
+        world.create("0 9 * * *", "UTC").await;
+    }
+    // A nested loop would run an unguarded LIMIT .. SKIP LOCKED once a row, and lock one more each time.
+    let forced = "ALTER ROLE CURRENT_USER IN DATABASE %1 SET enable_hashjoin = off;
+                  ALTER ROLE CURRENT_USER IN DATABASE %1 SET enable_mergejoin = off;
+                  ALTER ROLE CURRENT_USER IN DATABASE %1 SET enable_material = off;
+                  ANALYZE publications;";
+    let database: String =
+        sqlx::query_scalar("SELECT quote_ident(current_database())").fetch_one(&world.pool).await.unwrap();
+    sqlx::raw_sql(sqlx::AssertSqlSafe(forced.replace("%1", &database))).execute(&world.pool).await.unwrap();
+
+    let mut claimer = world.command();
+    claimer.args(["--once"]).env("BATCH_SIZE", "1").env("FAULT", "P4:1:stop");
+    let mut claimer = claimer.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+    stopped(&mut claimer).await;
+
+    let leased = "SELECT COUNT(*) FROM publications WHERE lease_owner IS NOT NULL";
+    assert_eq!(sqlx::query_scalar::<_, i64>(leased).fetch_one(&world.pool).await.unwrap(), 1);
+    claimer.kill().await.unwrap();
 }
