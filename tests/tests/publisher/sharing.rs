@@ -143,14 +143,15 @@ async fn a_claim_takes_no_more_than_its_batch_whatever_plan_postgres_makes() {
     for _ in 0..5 {
         world.create("0 9 * * *", "UTC").await;
     }
-    // A nested loop would run an unguarded LIMIT .. SKIP LOCKED once a row, and lock one more each time.
-    let forced = "ALTER ROLE CURRENT_USER IN DATABASE %1 SET enable_hashjoin = off;
-                  ALTER ROLE CURRENT_USER IN DATABASE %1 SET enable_mergejoin = off;
-                  ALTER ROLE CURRENT_USER IN DATABASE %1 SET enable_material = off;
-                  ANALYZE publications;";
+    // So planned, an UPDATE .. WHERE id IN (SELECT .. LIMIT 1 FOR UPDATE SKIP LOCKED) runs its sub-select
+    // once a row, and each time locks one more.
     let database: String =
         sqlx::query_scalar("SELECT quote_ident(current_database())").fetch_one(&world.pool).await.unwrap();
-    sqlx::raw_sql(sqlx::AssertSqlSafe(forced.replace("%1", &database))).execute(&world.pool).await.unwrap();
+    for way in ["hashjoin", "mergejoin", "material", "memoize", "hashagg", "sort"] {
+        let without = format!("ALTER ROLE CURRENT_USER IN DATABASE {database} SET enable_{way} = off");
+        sqlx::raw_sql(sqlx::AssertSqlSafe(without)).execute(&world.pool).await.unwrap();
+    }
+    sqlx::raw_sql("ANALYZE publications").execute(&world.pool).await.unwrap();
 
     let mut claimer = world.command();
     claimer.args(["--once"]).env("BATCH_SIZE", "1").env("FAULT", "P4:1:stop");
