@@ -2,7 +2,7 @@
 //!
 //! | step | file |
 //! |---|---|
-//! | 1 edit | `api/workflows.rs`, `api/verbs.rs` -> `workflows.rs`, `spec.rs`, `versions.rs`, `audit.rs` |
+//! | 1 edit | `api/workflows.rs`, `api/schedules.rs`, `api/verbs.rs` -> `workflows.rs`, `schedules.rs`, `spec.rs`, `versions.rs`, `audit.rs` |
 //! | 2 outbox | `outbox.rs`, `nudge.rs` |
 //! | 4 schedule | `drift.rs`: what the publisher's sweeps found |
 //! | 7 run | `api/invoke.rs` -> `invoke.rs`, `occurrences.rs`; `execute.rs` -> `runs.rs`, `actions/` |
@@ -26,6 +26,7 @@ pub mod occurrences;
 pub mod outbox;
 pub mod policies;
 pub mod runs;
+pub mod schedules;
 mod serve;
 pub mod spec;
 pub mod teams;

@@ -224,8 +224,13 @@ pub fn patched(standing: &Spec, patch: Map<String, Value>, kind: PatchKind) -> R
     if patch.contains_key("team_id") {
         return Err(FieldError::new("immutable_field", "team_id", "a workflow stays with its team"));
     }
-    let mut document = serde_json::to_value(standing.to_body())
+    let document = serde_json::to_value(standing.to_body())
         .map_err(|error| FieldError::invalid("", format!("the stored workflow cannot be patched: {error}")))?;
+    field::read("", apply(document, patch, kind))
+}
+
+/// A document after a patch.
+pub(crate) fn apply(mut document: Value, patch: Map<String, Value>, kind: PatchKind) -> Value {
     match kind {
         PatchKind::Merge => merge(&mut document, Value::Object(patch)),
         PatchKind::Replace => {
@@ -234,7 +239,7 @@ pub fn patched(standing: &Spec, patch: Map<String, Value>, kind: PatchKind) -> R
             }
         }
     }
-    field::read("", document)
+    document
 }
 
 /// RFC 7396, section 2.

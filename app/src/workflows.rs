@@ -5,7 +5,7 @@
 
 mod table;
 
-use chrono::{DateTime, Utc};
+use chrono::{DateTime, TimeDelta, Utc};
 use schedule::{Cron, Revision, WorkflowId};
 use serde_json::{Value, json};
 use sqlx::PgConnection;
@@ -101,6 +101,8 @@ pub struct Filter {
     pub sync: Option<SyncStatus>,
     /// Whose name or description holds this, in any case.
     pub q: Option<String>,
+    /// With a cron alone.
+    pub scheduled: bool,
     /// After this id.
     pub after: Option<i64>,
     /// At most so many.
@@ -122,12 +124,19 @@ impl Workflow {
     /// The next time that it will run by its schedule.
     #[must_use]
     pub fn next_fire_at(&self, now: DateTime<Utc>) -> Option<DateTime<Utc>> {
-        if self.state != State::Active {
-            return None;
-        }
+        let from = self.active_from(now)?;
         let (cron, timezone) = self.cron()?;
-        cron.next_after(self.spec.timing.first_instant_after(now), timezone)
+        cron.next_after(self.spec.timing.first_instant_after(from), timezone)
             .filter(|next| self.spec.timing.ends_at.is_none_or(|end| *next < end))
+    }
+
+    /// Since when, from `now` on, it owes its times: a pause that ends by itself owes again from its end.
+    fn active_from(&self, now: DateTime<Utc>) -> Option<DateTime<Utc>> {
+        match (self.state, self.pause_until) {
+            (State::Active, _) => Some(now),
+            (State::Paused, Some(until)) => Some(now.max(until - TimeDelta::microseconds(1))),
+            (State::Paused, None) | (State::Archived, _) => None,
+        }
     }
 
     /// The cron and its timezone; none without a cron, or if a newer timezone database dropped the name.

@@ -10,6 +10,7 @@ pub mod openapi;
 pub mod ops;
 pub mod outbox;
 pub mod page;
+pub mod previews;
 pub mod runs;
 pub mod schedules;
 pub mod verbs;
@@ -43,8 +44,13 @@ pub fn router(app: App) -> Router {
             "/workflows/{target}",
             get(workflows::get).patch(workflows::patch).delete(workflows::delete).post(verbs::act),
         )
-        .route("/cron:explain", post(schedules::explain))
-        .route("/schedules/{target}/next", get(schedules::next))
+        .route("/cron:explain", post(previews::explain))
+        .route("/schedules", get(schedules::list))
+        .route(
+            "/schedules/{target}",
+            get(schedules::get).put(schedules::put).patch(schedules::patch).delete(schedules::delete),
+        )
+        .route("/schedules/{target}/next", get(previews::next))
         .route("/schedules/{target}/runs", get(runs::of_schedule))
         .route("/schedules/{target}/occurrences", get(runs::occurrences))
         .route("/runs", get(runs::list))

@@ -3,7 +3,7 @@
 use utoipa::openapi::security::{ApiKey, ApiKeyValue, SecurityScheme};
 use utoipa::{Modify, OpenApi};
 
-use super::{drift, invoke, keys, ops, outbox, runs, schedules, verbs, view, workflows};
+use super::{drift, invoke, keys, ops, outbox, previews, runs, schedules, verbs, view, workflows};
 
 /// Describes every route; a test holds it against the router and against docs/openapi.json.
 #[derive(OpenApi)]
@@ -12,7 +12,8 @@ use super::{drift, invoke, keys, ops, outbox, runs, schedules, verbs, view, work
     paths(
         workflows::create, workflows::list, workflows::get, workflows::patch, workflows::delete,
         archive, pause, resume,
-        schedules::explain, schedules::next,
+        schedules::list, schedules::get, schedules::put, schedules::patch, schedules::delete,
+        previews::explain, previews::next,
         runs::list, runs::get, runs::of_schedule, runs::occurrences,
         invoke::invoke,
         keys::create_team, keys::create, keys::list, keys::revoke,

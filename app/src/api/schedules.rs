@@ -1,174 +1,253 @@
-//! Step 1 of 7: says in advance when a cron fires, for one that is being thought of and for one that stands.
+//! Step 1 of 7: the timing facet of a workflow as a resource of its own, under the workflow's id.
+//!
+//! A workflow without a cron has no schedule: reading it is 404 `no_schedule`, PUT makes it. Version
+//! and ETag are the workflow's, because an edit of either is an edit of both.
 
 use axum::Json;
 use axum::extract::State;
-use chrono::{DateTime, SecondsFormat, Utc};
-use chrono_tz::Tz;
-use schedule::{Cron, CronError, Upcoming, WorkflowId, compile};
-use serde::{Deserialize, Serialize};
-use utoipa::{IntoParams, ToSchema};
+use axum::http::{StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use chrono::{DateTime, Utc};
+use schedule::WorkflowId;
+use serde::Serialize;
+use sqlx::{PgConnection, Postgres, Transaction};
+use utoipa::ToSchema;
 
-use super::auth::Viewer;
+use super::auth::{Caller, Editor, Viewer};
 use super::error::{Error, Problem};
-use super::extract::{Body, Id, Params};
+use super::extract::{Body, Id, IfMatch, Params, Patch, Trace};
+use super::page::Page;
+use super::verbs;
+use super::view::SyncView;
+use super::workflows::{ListParams, WriteParams, awaited, nudge, select, wait};
 use crate::App;
-use crate::field::{self, FieldError};
-use crate::spec;
-use crate::workflows::{self, Workflow};
+use crate::audit::Edit;
+use crate::policies::{CatchUp, Overlap};
+use crate::schedules::{self, ScheduleBody};
+use crate::spec::Spec;
+use crate::workflows::{self, Saved, Sync, Workflow};
 
-/// Times shown unless the client says otherwise.
-const DEFAULT_COUNT: u32 = 10;
-/// Times shown at most: a preview, not a calendar.
-const MAX_COUNT: u32 = 1_000;
-
-/// A cron to explain.
-#[derive(Deserialize, ToSchema)]
-#[serde(deny_unknown_fields)]
-pub struct ExplainBody {
-    /// The cron, e.g. `0 9 * * MON-FRI`.
-    cron: String,
-    /// IANA timezone; absent = UTC.
-    #[serde(default)]
+/// A schedule as it is read.
+#[derive(Serialize, ToSchema)]
+pub struct ScheduleView {
+    #[schema(value_type = i64)]
+    workflow_id: WorkflowId,
+    team_id: i64,
+    /// The workflow's.
+    name: String,
+    cron_schedule: String,
     timezone: Option<String>,
-    /// Times after this one; absent = now.
-    #[serde(default)]
-    from: Option<DateTime<Utc>>,
-    /// How many times, at most 1000; absent = 10.
-    #[serde(default)]
-    count: Option<u32>,
+    starts_at: Option<DateTime<Utc>>,
+    ends_at: Option<DateTime<Utc>>,
+    overlap_policy: Overlap,
+    max_concurrent: i32,
+    catch_up_policy: CatchUp,
+    catch_up_window_secs: i32,
+    spread_secs: i32,
+    pause_after_failures: Option<i32>,
+    state: workflows::State,
+    pause_reason: Option<String>,
+    /// When the pause ends by itself.
+    pause_until: Option<DateTime<Utc>>,
+    /// The file that owns it; null = the API.
+    managed_by: Option<String>,
+    /// The workflow's ETag.
+    version: i64,
+    /// Raised by each change of timing or state.
+    revision: i64,
+    sync: SyncView,
+    /// The next time that it will run.
+    next_fire_at: Option<DateTime<Utc>>,
+    updated_on: DateTime<Utc>,
 }
 
-/// What a cron means.
-#[derive(Serialize, ToSchema)]
-pub struct ExplanationView {
-    /// The canonical text, as it is stored.
-    normalized: String,
-    /// The one expression that EventBridge gets.
-    eventbridge: String,
-    /// The timezone that EventBridge gets with it.
-    eventbridge_timezone: String,
-    /// `exact`, or `superset`: `:invoke` refuses the surplus.
-    #[schema(example = "exact")]
-    coverage: &'static str,
-    /// In English.
-    description: String,
-    next: Vec<TimeView>,
+/// A schedule with its ETag.
+pub(super) struct Read(ScheduleView);
+
+impl IntoResponse for Read {
+    fn into_response(self) -> Response {
+        ([(header::ETAG, format!("\"{}\"", self.0.version))], Json(self.0)).into_response()
+    }
 }
 
-/// One time to come.
-#[derive(Serialize, ToSchema)]
-pub struct TimeView {
-    utc: DateTime<Utc>,
-    /// The same instant on the local calendar, RFC 3339.
-    local: String,
-    /// The zone's offset then, `+02:00`.
-    offset: String,
-    /// `gap`: a time before this one was skipped; `fold`: this local time comes twice; `paused`: it will not run.
-    note: Option<&'static str>,
-}
-
-/// How many times are wanted.
-#[derive(Deserialize, IntoParams)]
-#[serde(deny_unknown_fields)]
-#[into_params(parameter_in = Query)]
-pub struct NextParams {
-    /// At most 1000; absent = 10.
-    n: Option<u32>,
-}
-
-/// The times to come of a schedule.
-#[derive(Serialize, ToSchema)]
-pub struct NextView {
-    items: Vec<TimeView>,
-    next_cursor: Option<String>,
-    /// The timezone in which the times were computed.
-    timezone: String,
-    /// Why they may be wrong.
-    warning: Option<String>,
-}
-
-/// Explain a cron: its canonical text, what EventBridge gets, and when it fires.
-#[utoipa::path(post, path = "/api/v1/cron:explain", tag = "schedules", request_body = ExplainBody,
-    responses((status = 200, body = ExplanationView),
+/// List schedules, in the order of their workflows' ids.
+#[utoipa::path(get, path = "/api/v1/schedules", tag = "schedules", params(ListParams),
+    responses((status = 200, body = Page<ScheduleView>),
               (status = "4XX", body = Problem, content_type = "application/problem+json")))]
-pub(super) async fn explain(
-    State(app): State<App>,
-    Viewer(_): Viewer,
-    Body(body): Body<ExplainBody>,
-) -> Result<Json<ExplanationView>, Error> {
-    let timezone = body.timezone.as_deref().map(spec::timezone).transpose()?.unwrap_or(Tz::UTC);
-    let from = body.from.map(|from| field::instant("from", from)).transpose()?.unwrap_or_else(|| app.clock.now());
-    let count = count("count", body.count)?;
-    let refused = |error: CronError| FieldError::new(error.code(), "cron", error.to_string());
-    let cron = Cron::parse(&body.cron).map_err(refused)?;
-    cron.must_fire_after(from, timezone).map_err(refused)?;
-    let compiled = compile(&cron, timezone);
-    Ok(Json(ExplanationView {
-        normalized: cron.to_string(),
-        eventbridge: compiled.expression,
-        eventbridge_timezone: compiled.timezone.name().to_owned(),
-        coverage: compiled.coverage.as_str(),
-        description: cron.describe(),
-        next: cron.upcoming(from, timezone).take(count).map(TimeView::from).collect(),
-    }))
-}
-
-/// List the times to come of a schedule.
-#[utoipa::path(get, path = "/api/v1/schedules/{id}/next", tag = "schedules", params(("id" = i64, Path), NextParams),
-    responses((status = 200, body = NextView),
-              (status = "4XX", body = Problem, content_type = "application/problem+json")))]
-pub(super) async fn next(
+pub(super) async fn list(
     State(app): State<App>,
     Viewer(caller): Viewer,
-    Id(id): Id<WorkflowId>,
-    Params(params): Params<NextParams>,
-) -> Result<Json<NextView>, Error> {
-    let count = count("n", params.n)?;
+    Params(params): Params<ListParams>,
+) -> Result<Json<Page<ScheduleView>>, Error> {
+    let (found, limit) = select(&app, &caller, params, true).await?;
+    let now = app.clock.now();
+    let items = found.into_iter().filter_map(|found| ScheduleView::of(found, now)).collect();
+    Ok(Json(Page::cut(items, limit, |item: &ScheduleView| item.workflow_id.to_string())))
+}
+
+/// Read a workflow's schedule.
+#[utoipa::path(get, path = "/api/v1/schedules/{id}", tag = "schedules", params(("id" = i64, Path)),
+    responses((status = 200, body = ScheduleView, headers(("ETag" = String))),
+              (status = "4XX", body = Problem, content_type = "application/problem+json")))]
+pub(super) async fn get(State(app): State<App>, Viewer(caller): Viewer, Id(id): Id<WorkflowId>) -> Result<Read, Error> {
     let mut connection = app.pool.acquire().await?;
-    let (workflow, _) = workflows::find(&mut connection, id, caller.team_id()).await?.ok_or_else(Error::not_found)?;
-    Ok(Json(preview(&workflow, app.clock.now(), count)))
+    read(&app, &mut connection, id, caller.team_id()).await
 }
 
-fn preview(workflow: &Workflow, now: DateTime<Utc>, count: usize) -> NextView {
-    let timing = &workflow.spec.timing;
-    let named = timing.timezone.as_deref().unwrap_or("UTC");
-    let (timezone, warning) = match schedule::parse_timezone(named) {
-        Ok(timezone) => (timezone, None),
-        Err(error) => (Tz::UTC, Some(format!("{error}; these times are those of UTC"))),
-    };
-    let cron = timing.cron.as_deref().and_then(|cron| Cron::parse(cron).ok());
-    let cron = cron.filter(|_| workflow.state != workflows::State::Archived);
-    let items = cron.map(|cron| {
-        let times = cron.upcoming(timing.first_instant_after(now), timezone);
-        let times = times.take_while(|time| timing.ends_at.is_none_or(|end| time.utc < end)).take(count);
-        times.map(|time| TimeView::of(workflow, time)).collect()
-    });
-    NextView { items: items.unwrap_or_default(), next_cursor: None, timezone: timezone.name().to_owned(), warning }
+/// Give a workflow this schedule; an absent field takes its default.
+#[utoipa::path(put, path = "/api/v1/schedules/{id}", tag = "schedules", request_body = ScheduleBody,
+    params(("id" = i64, Path), ("If-Match" = Option<String>, Header), WriteParams),
+    responses((status = 200, body = ScheduleView, headers(("ETag" = String))),
+              (status = 201, description = "It had none", body = ScheduleView, headers(("ETag" = String))),
+              (status = "4XX", body = Problem, content_type = "application/problem+json")))]
+pub(super) async fn put(
+    State(app): State<App>,
+    Editor(caller): Editor,
+    Trace(trace): Trace,
+    Id(id): Id<WorkflowId>,
+    if_match: IfMatch,
+    Params(params): Params<WriteParams>,
+    Body(body): Body<ScheduleBody>,
+) -> Result<(StatusCode, Read), Error> {
+    let mut change = Change::begin(&app, &caller, trace, id, &if_match, &params).await?;
+    let had_none = change.before.spec.timing.cron.is_none();
+    let spec = body.onto(&change.before.spec, change.edit.now)?;
+    change.save(spec, "schedule").await?;
+    let read = change.finish(&app).await?;
+    Ok((if had_none { StatusCode::CREATED } else { StatusCode::OK }, read))
 }
 
-impl TimeView {
-    fn of(workflow: &Workflow, time: Upcoming) -> Self {
-        match workflow.state {
-            workflows::State::Active => Self::from(time),
-            workflows::State::Paused | workflows::State::Archived => Self { note: Some("paused"), ..Self::from(time) },
-        }
+/// Change a schedule. `application/json` replaces the fields sent; `application/merge-patch+json` is RFC 7396.
+#[utoipa::path(patch, path = "/api/v1/schedules/{id}", tag = "schedules",
+    params(("id" = i64, Path), ("If-Match" = Option<String>, Header), WriteParams),
+    request_body(content((Object = "application/json"), (Object = "application/merge-patch+json"))),
+    responses((status = 200, body = ScheduleView, headers(("ETag" = String))),
+              (status = "4XX", body = Problem, content_type = "application/problem+json")))]
+pub(super) async fn patch(
+    State(app): State<App>,
+    Editor(caller): Editor,
+    Trace(trace): Trace,
+    Id(id): Id<WorkflowId>,
+    if_match: IfMatch,
+    Params(params): Params<WriteParams>,
+    Patch(patch, kind): Patch,
+) -> Result<Read, Error> {
+    let mut change = Change::begin(&app, &caller, trace, id, &if_match, &params).await?;
+    let standing = ScheduleBody::of(&change.before.spec).ok_or_else(|| no_schedule(id))?;
+    let spec = standing.patched(patch, kind)?.onto(&change.before.spec, change.edit.now)?;
+    change.save(spec, "schedule").await?;
+    change.finish(&app).await
+}
+
+/// Take a workflow's cron away; the workflow, its policies and its history stay.
+#[utoipa::path(delete, path = "/api/v1/schedules/{id}", tag = "schedules",
+    params(("id" = i64, Path), ("If-Match" = Option<String>, Header), WriteParams),
+    responses((status = 204), (status = "4XX", body = Problem, content_type = "application/problem+json")))]
+pub(super) async fn delete(
+    State(app): State<App>,
+    Editor(caller): Editor,
+    Trace(trace): Trace,
+    Id(id): Id<WorkflowId>,
+    if_match: IfMatch,
+    Params(params): Params<WriteParams>,
+) -> Result<StatusCode, Error> {
+    let mut change = Change::begin(&app, &caller, trace, id, &if_match, &params).await?;
+    if change.before.spec.timing.cron.is_none() {
+        return Err(no_schedule(id));
+    }
+    let spec = schedules::cleared(&change.before.spec);
+    change.save(spec, "unschedule").await?;
+    change.commit(&app).await?;
+    Ok(StatusCode::NO_CONTENT)
+}
+
+/// An edit of a schedule under way: the workflow is locked and may be written.
+struct Change {
+    tx: Transaction<'static, Postgres>,
+    before: Workflow,
+    edit: Edit,
+    saved: Saved,
+    wait: Option<std::time::Duration>,
+}
+
+impl Change {
+    async fn begin(
+        app: &App,
+        caller: &Caller,
+        trace: String,
+        id: WorkflowId,
+        if_match: &IfMatch,
+        params: &WriteParams,
+    ) -> Result<Self, Error> {
+        let wait = wait(params.wait)?;
+        let edit = caller.edit(app, trace);
+        let mut tx = db::begin(&app.pool).await?;
+        let before = workflows::lock(&mut tx, id, caller.team_id()).await?.ok_or_else(Error::not_found)?;
+        if_match.check(before.version)?;
+        verbs::writable(&before)?;
+        Ok(Self { tx, before, edit, saved: Saved::Unchanged, wait })
+    }
+
+    async fn save(&mut self, spec: Spec, verb: &str) -> Result<(), Error> {
+        let next = Workflow { spec, ..self.before.clone() };
+        self.saved = workflows::save(&mut self.tx, &self.before, next, verb, &self.edit).await?;
+        Ok(())
+    }
+
+    /// Commits, and waits for EventBridge if that was asked for.
+    async fn commit(self, app: &App) -> Result<(), Error> {
+        let Self { tx, before, saved, wait, .. } = self;
+        tx.commit().await?;
+        nudge(app, saved);
+        awaited(app, before.id, before.revision.0 + 1, wait.filter(|_| saved == Saved::Enqueued)).await
+    }
+
+    async fn finish(self, app: &App) -> Result<Read, Error> {
+        let id = self.before.id;
+        self.commit(app).await?;
+        let mut connection = app.pool.acquire().await?;
+        read(app, &mut connection, id, None).await
     }
 }
 
-impl From<Upcoming> for TimeView {
-    fn from(time: Upcoming) -> Self {
-        Self {
-            utc: time.utc,
-            local: time.local.to_rfc3339_opts(SecondsFormat::Secs, false),
-            offset: time.local.format("%:z").to_string(),
-            note: time.note.map(schedule::Note::as_str),
-        }
-    }
+async fn read(app: &App, db: &mut PgConnection, id: WorkflowId, team_id: Option<i64>) -> Result<Read, Error> {
+    let found = workflows::find(db, id, team_id).await?.ok_or_else(Error::not_found)?;
+    ScheduleView::of(found, app.clock.now()).map(Read).ok_or_else(|| no_schedule(id))
 }
 
-fn count(field: &str, asked: Option<u32>) -> Result<usize, FieldError> {
-    match asked.unwrap_or(DEFAULT_COUNT) {
-        count @ 1..=MAX_COUNT => Ok(count as usize),
-        _ => Err(FieldError::invalid(field, format!("{field} must be from 1 to {MAX_COUNT}"))),
+fn no_schedule(id: WorkflowId) -> Error {
+    let detail = format!("workflow {id} has no schedule: PUT one");
+    Error::Refused(StatusCode::NOT_FOUND, "no_schedule", detail)
+}
+
+impl ScheduleView {
+    /// A workflow's schedule as it is read at `now`; none without a cron.
+    fn of((workflow, sync): (Workflow, Sync), now: DateTime<Utc>) -> Option<Self> {
+        let next_fire_at = workflow.next_fire_at(now);
+        let (timing, policies) = (workflow.spec.timing, workflow.spec.policies);
+        Some(Self {
+            workflow_id: workflow.id,
+            team_id: workflow.team_id,
+            name: workflow.spec.name,
+            cron_schedule: timing.cron?,
+            timezone: timing.timezone,
+            starts_at: timing.starts_at,
+            ends_at: timing.ends_at,
+            overlap_policy: policies.overlap,
+            max_concurrent: policies.max_concurrent,
+            catch_up_policy: policies.catch_up,
+            catch_up_window_secs: policies.catch_up_window_secs,
+            spread_secs: policies.spread_secs,
+            pause_after_failures: policies.pause_after_failures,
+            state: workflow.state,
+            pause_reason: workflow.pause_reason,
+            pause_until: workflow.pause_until,
+            managed_by: workflow.managed_by,
+            version: workflow.version,
+            revision: workflow.revision.0,
+            sync: sync.into(),
+            next_fire_at,
+            updated_on: workflow.updated_on,
+        })
     }
 }

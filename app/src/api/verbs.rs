@@ -1,6 +1,7 @@
 //! Step 1 of 7: archive, pause and resume: changes of a workflow's state.
 
 use axum::extract::State;
+use chrono::{DateTime, Utc};
 use schedule::WorkflowId;
 use serde::Deserialize;
 use serde_json::{Map, Value};
@@ -12,7 +13,7 @@ use super::extract::{IfMatch, OptionalBody, Params, Trace, Verb};
 use super::view::Read;
 use super::workflows::{WriteParams, applied, nudge, wait};
 use crate::App;
-use crate::field;
+use crate::field::{self, FieldError};
 use crate::workflows::{self, Saved, Workflow};
 
 /// Why a workflow is paused.
@@ -20,7 +21,11 @@ use crate::workflows::{self, Saved, Workflow};
 #[serde(deny_unknown_fields)]
 pub struct PauseBody {
     /// For people, at most 500 characters.
+    #[serde(default)]
     reason: Option<String>,
+    /// When the pause ends by itself; absent = when resumed.
+    #[serde(default)]
+    until: Option<DateTime<Utc>>,
 }
 
 /// The body of verbs that take none.
@@ -39,8 +44,8 @@ pub(super) async fn act(
     OptionalBody(body): OptionalBody<Value>,
 ) -> Result<Read, Error> {
     let wait = wait(params.wait)?;
-    let change = Change::read(&verb, body)?;
     let edit = caller.edit(&app, trace);
+    let change = Change::read(&verb, body, edit.now)?;
     let mut tx = db::begin(&app.pool).await?;
     let before = workflows::lock(&mut tx, id, caller.team_id()).await?.ok_or_else(Error::not_found)?;
     if_match.check(before.version)?;
@@ -54,18 +59,22 @@ pub(super) async fn act(
 /// What a verb does to a workflow.
 enum Change {
     Archive,
-    Pause(Option<String>),
+    Pause { reason: Option<String>, until: Option<DateTime<Utc>> },
     Resume,
 }
 
 impl Change {
-    fn read(verb: &str, body: Value) -> Result<Self, Error> {
+    fn read(verb: &str, body: Value, now: DateTime<Utc>) -> Result<Self, Error> {
         let body = if body.is_null() { Value::Object(Map::new()) } else { body };
         match verb {
             "pause" => {
-                let body: PauseBody = field::read("", body)?;
-                body.reason.as_deref().map_or(Ok(()), |reason| field::text("reason", reason, 0, 500))?;
-                Ok(Self::Pause(body.reason))
+                let PauseBody { reason, until } = field::read("", body)?;
+                reason.as_deref().map_or(Ok(()), |reason| field::text("reason", reason, 0, 500))?;
+                let until = until.map(|until| field::instant("until", until)).transpose()?;
+                if until.is_some_and(|until| until <= now) {
+                    return Err(FieldError::invalid("until", "until must lie in the future").into());
+                }
+                Ok(Self::Pause { reason, until })
             }
             "archive" => field::read::<NoBody>("", body).map(|_| Self::Archive).map_err(Error::from),
             "resume" => field::read::<NoBody>("", body).map(|_| Self::Resume).map_err(Error::from),
@@ -79,14 +88,30 @@ impl Change {
             Self::Archive => {
                 Ok(Workflow { state: workflows::State::Archived, pause_reason: None, pause_until: None, ..next })
             }
-            Self::Pause(reason) => {
+            Self::Pause { reason, until } => {
                 alive(before)?;
-                Ok(Workflow { state: workflows::State::Paused, pause_reason: reason.clone(), ..next })
+                let state = workflows::State::Paused;
+                Ok(Workflow { state, pause_reason: reason.clone(), pause_until: *until, ..next })
             }
             Self::Resume => {
                 alive(before)?;
                 Ok(Workflow { state: workflows::State::Active, pause_reason: None, pause_until: None, ..next })
             }
+        }
+    }
+}
+
+/// Whether the API may write what a workflow is: an archived one is final, one of a file is the file's.
+///
+/// Not asked by the verbs: whoever operates a workflow of a file must be able to pause it, and to
+/// archive it once the file says nothing of it any more.
+pub(super) fn writable(workflow: &Workflow) -> Result<(), Error> {
+    alive(workflow)?;
+    match &workflow.managed_by {
+        None => Ok(()),
+        Some(file) => {
+            let detail = format!("the workflow belongs to the file {file}: edit that, and start the app again");
+            Err(Error::conflict("managed", &detail))
         }
     }
 }

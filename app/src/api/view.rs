@@ -67,6 +67,13 @@ pub struct SyncView {
     applied_at: Option<DateTime<Utc>>,
 }
 
+impl From<Sync> for SyncView {
+    fn from(sync: Sync) -> Self {
+        let Sync { status, desired_revision, applied_revision, last_error, applied_at } = sync;
+        Self { status, desired_revision, applied_revision, last_error, applied_at }
+    }
+}
+
 /// A workflow with its ETag.
 pub struct Read(pub WorkflowView);
 
@@ -108,13 +115,7 @@ pub fn view((workflow, sync): (Workflow, Sync), now: DateTime<Utc>) -> WorkflowV
         managed_by: workflow.managed_by,
         version: workflow.version,
         revision: workflow.revision.0,
-        sync: SyncView {
-            status: sync.status,
-            desired_revision: sync.desired_revision,
-            applied_revision: sync.applied_revision,
-            last_error: sync.last_error,
-            applied_at: sync.applied_at,
-        },
+        sync: sync.into(),
         next_fire_at,
         created_on: workflow.created_on,
         updated_on: workflow.updated_on,

@@ -10,7 +10,7 @@ use schedule::WorkflowId;
 use serde::Deserialize;
 use utoipa::IntoParams;
 
-use super::auth::{Admin, Editor, Viewer};
+use super::auth::{Admin, Caller, Editor, Viewer};
 use super::error::{Error, Problem};
 use super::extract::{Body, Id, IfMatch, Params, Patch, Trace};
 use super::page::{self, Page};
@@ -104,25 +104,36 @@ pub(super) async fn list(
     Viewer(caller): Viewer,
     Params(params): Params<ListParams>,
 ) -> Result<Json<Page<WorkflowView>>, Error> {
+    let (found, limit) = select(&app, &caller, params, false).await?;
+    let now = app.clock.now();
+    let items = found.into_iter().map(|found| view(found, now)).collect();
+    Ok(Json(Page::cut(items, limit, |item: &WorkflowView| item.id.to_string())))
+}
+
+/// The workflows of one page and one more, and how many a page has.
+pub(super) async fn select(
+    app: &App,
+    caller: &Caller,
+    params: ListParams,
+    scheduled: bool,
+) -> Result<(Vec<(Workflow, workflows::Sync)>, i64), Error> {
     let limit = page::limit(params.limit)?;
     params.q.as_deref().map_or(Ok(()), |q| field::text("q", q, 0, 200))?;
     if params.team_id.is_some_and(|asked| caller.team_id().is_some_and(|own| own != asked)) {
         // Another team's list is as empty as that of a team that does not exist.
-        return Ok(Json(Page { items: Vec::new(), next_cursor: None }));
+        return Ok((Vec::new(), limit));
     }
     let filter = Filter {
         team_id: caller.team_id().or(params.team_id),
         state: params.state,
         sync: params.sync,
         q: params.q,
+        scheduled,
         after: page::cursor(params.cursor.as_deref())?,
         limit: limit + 1,
     };
     let mut connection = app.pool.acquire().await?;
-    let found = workflows::list(&mut connection, &filter).await?;
-    let now = app.clock.now();
-    let items = found.into_iter().map(|found| view(found, now)).collect();
-    Ok(Json(Page::cut(items, limit, |item: &WorkflowView| item.id.to_string())))
+    Ok((workflows::list(&mut connection, &filter).await?, limit))
 }
 
 /// Change a workflow. `application/json` replaces the fields sent; `application/merge-patch+json` is RFC 7396.
@@ -145,7 +156,7 @@ pub(super) async fn patch(
     let mut tx = db::begin(&app.pool).await?;
     let before = workflows::lock(&mut tx, id, caller.team_id()).await?.ok_or_else(Error::not_found)?;
     if_match.check(before.version)?;
-    verbs::alive(&before)?;
+    verbs::writable(&before)?;
     let body = spec::patched(&before.spec, patch, kind)?;
     let next = Workflow { spec: Spec::new(body, Some(&before.spec.timing), edit.now)?, ..before.clone() };
     let saved = workflows::save(&mut tx, &before, next, "update", &edit).await?;
@@ -203,7 +214,7 @@ pub(super) async fn applied(app: &App, id: WorkflowId, revision: i64, wait: Opti
 /// Waits until EventBridge follows `revision`, refused it, or the time is up.
 ///
 /// A connection is held for each look only: a hundred waiting clients must not exhaust the pool.
-async fn awaited(app: &App, id: WorkflowId, revision: i64, wait: Option<Duration>) -> Result<(), Error> {
+pub(super) async fn awaited(app: &App, id: WorkflowId, revision: i64, wait: Option<Duration>) -> Result<(), Error> {
     let Some(wait) = wait else { return Ok(()) };
     let until = tokio::time::Instant::now() + wait;
     let mut pause = Duration::from_millis(5);

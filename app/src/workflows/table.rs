@@ -83,6 +83,7 @@ pub async fn list(db: &mut PgConnection, filter: &Filter) -> sqlx::Result<Vec<(W
            AND ($3::text IS NULL OR sync_status(p) = $3)
            AND ($4::text IS NULL OR strpos(lower(w.name || ' ' || coalesce(w.description, '')), lower($4)) > 0)
            AND ($5::bigint IS NULL OR w.id > $5)
+           AND (NOT $7::boolean OR w.cron_schedule IS NOT NULL)
          ORDER BY w.id
          LIMIT $6
         "#,
@@ -92,6 +93,7 @@ pub async fn list(db: &mut PgConnection, filter: &Filter) -> sqlx::Result<Vec<(W
         filter.q,
         filter.after,
         filter.limit,
+        filter.scheduled,
     )
     .fetch_all(db)
     .await?;

@@ -11,5 +11,6 @@ mod openapi;
 mod outbox;
 mod patches;
 mod previews;
+mod schedules;
 mod secrets;
 mod tenants;

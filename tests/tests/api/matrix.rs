@@ -18,7 +18,7 @@ enum Door {
     Scheduler,
 }
 
-const ROUTES: [(&str, &str, Door); 29] = [
+const ROUTES: [(&str, &str, Door); 34] = [
     ("post", "/api/v1/teams", Door::Admin),
     ("get", "/api/v1/keys", Door::Admin),
     ("post", "/api/v1/keys", Door::Admin),
@@ -32,6 +32,11 @@ const ROUTES: [(&str, &str, Door); 29] = [
     ("post", "/api/v1/workflows/{id}:pause", Door::Editor),
     ("post", "/api/v1/workflows/{id}:resume", Door::Editor),
     ("post", "/api/v1/cron:explain", Door::Viewer),
+    ("get", "/api/v1/schedules", Door::Viewer),
+    ("get", "/api/v1/schedules/{id}", Door::Viewer),
+    ("put", "/api/v1/schedules/{id}", Door::Editor),
+    ("patch", "/api/v1/schedules/{id}", Door::Editor),
+    ("delete", "/api/v1/schedules/{id}", Door::Editor),
     ("get", "/api/v1/schedules/{id}/next", Door::Viewer),
     ("get", "/api/v1/schedules/{id}/runs", Door::Viewer),
     ("get", "/api/v1/schedules/{id}/occurrences", Door::Viewer),

@@ -13,13 +13,22 @@ async fn another_team_s_object_is_as_if_it_did_not_exist() {
     let run = s.runs_of(id).await[0]["id"].as_str().unwrap().to_owned();
     let stranger = stranger(&s).await;
     let missing_run = "00000000-0000-7000-8000-000000000000";
-    let cases: [(Method, String, String, Value); 10] = [
+    let cases: [(Method, String, String, Value); 14] = [
         (Method::GET, format!("/api/v1/workflows/{id}"), "/api/v1/workflows/999999".into(), Value::Null),
         (Method::PATCH, format!("/api/v1/workflows/{id}"), "/api/v1/workflows/999999".into(), json!({"name": "x"})),
         (Method::PATCH, format!("/api/v1/workflows/{id}"), "/api/v1/workflows/999999".into(), json!({"name": ""})),
         (Method::POST, format!("/api/v1/workflows/{id}:archive"), "/api/v1/workflows/999999:archive".into(), json!({})),
         (Method::POST, format!("/api/v1/workflows/{id}:pause"), "/api/v1/workflows/999999:pause".into(), json!({})),
         (Method::POST, format!("/api/v1/workflows/{id}:resume"), "/api/v1/workflows/999999:resume".into(), json!({})),
+        (Method::GET, format!("/api/v1/schedules/{id}"), "/api/v1/schedules/999999".into(), Value::Null),
+        (
+            Method::PUT,
+            format!("/api/v1/schedules/{id}"),
+            "/api/v1/schedules/999999".into(),
+            json!({"cron_schedule": "x"}),
+        ),
+        (Method::PATCH, format!("/api/v1/schedules/{id}"), "/api/v1/schedules/999999".into(), json!({"timezone": "x"})),
+        (Method::DELETE, format!("/api/v1/schedules/{id}"), "/api/v1/schedules/999999".into(), Value::Null),
         (Method::GET, format!("/api/v1/schedules/{id}/next"), "/api/v1/schedules/999999/next".into(), Value::Null),
         (Method::GET, format!("/api/v1/schedules/{id}/runs"), "/api/v1/schedules/999999/runs".into(), Value::Null),
         (
@@ -54,6 +63,7 @@ async fn lists_and_their_filters_show_the_own_team_alone() {
         "/api/v1/workflows".to_owned(),
         format!("/api/v1/workflows?team_id={team}"),
         "/api/v1/workflows?q=workflow".to_owned(),
+        "/api/v1/schedules".to_owned(),
         "/api/v1/runs".to_owned(),
         format!("/api/v1/runs?workflow_id={id}"),
     ] {

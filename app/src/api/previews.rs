@@ -1,0 +1,175 @@
+//! Step 1 of 7: says in advance when a cron fires, for one that is being thought of and for one that stands.
+
+use axum::Json;
+use axum::extract::State;
+use chrono::{DateTime, SecondsFormat, Utc};
+use chrono_tz::Tz;
+use schedule::{Cron, CronError, Upcoming, WorkflowId, compile};
+use serde::{Deserialize, Serialize};
+use utoipa::{IntoParams, ToSchema};
+
+use super::auth::Viewer;
+use super::error::{Error, Problem};
+use super::extract::{Body, Id, Params};
+use crate::App;
+use crate::field::{self, FieldError};
+use crate::spec;
+use crate::workflows::{self, Workflow};
+
+/// Times shown unless the client says otherwise.
+const DEFAULT_COUNT: u32 = 10;
+/// Times shown at most: a preview, not a calendar.
+const MAX_COUNT: u32 = 1_000;
+
+/// A cron to explain.
+#[derive(Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ExplainBody {
+    /// The cron, e.g. `0 9 * * MON-FRI`.
+    cron: String,
+    /// IANA timezone; absent = UTC.
+    #[serde(default)]
+    timezone: Option<String>,
+    /// Times after this one; absent = now.
+    #[serde(default)]
+    from: Option<DateTime<Utc>>,
+    /// How many times, at most 1000; absent = 10.
+    #[serde(default)]
+    count: Option<u32>,
+}
+
+/// What a cron means.
+#[derive(Serialize, ToSchema)]
+pub struct ExplanationView {
+    /// The canonical text, as it is stored.
+    normalized: String,
+    /// The one expression that EventBridge gets.
+    eventbridge: String,
+    /// The timezone that EventBridge gets with it.
+    eventbridge_timezone: String,
+    /// `exact`, or `superset`: `:invoke` refuses the surplus.
+    #[schema(example = "exact")]
+    coverage: &'static str,
+    /// In English.
+    description: String,
+    next: Vec<TimeView>,
+}
+
+/// One time to come.
+#[derive(Serialize, ToSchema)]
+pub struct TimeView {
+    utc: DateTime<Utc>,
+    /// The same instant on the local calendar, RFC 3339.
+    local: String,
+    /// The zone's offset then, `+02:00`.
+    offset: String,
+    /// `gap`: a time before this one was skipped; `fold`: this local time comes twice; `paused`: it will not run.
+    note: Option<&'static str>,
+}
+
+/// How many times are wanted.
+#[derive(Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub struct NextParams {
+    /// At most 1000; absent = 10.
+    n: Option<u32>,
+}
+
+/// The times to come of a schedule.
+#[derive(Serialize, ToSchema)]
+pub struct NextView {
+    items: Vec<TimeView>,
+    next_cursor: Option<String>,
+    /// The timezone in which the times were computed.
+    timezone: String,
+    /// Why they may be wrong.
+    warning: Option<String>,
+}
+
+/// Explain a cron: its canonical text, what EventBridge gets, and when it fires.
+#[utoipa::path(post, path = "/api/v1/cron:explain", tag = "schedules", request_body = ExplainBody,
+    responses((status = 200, body = ExplanationView),
+              (status = "4XX", body = Problem, content_type = "application/problem+json")))]
+pub(super) async fn explain(
+    State(app): State<App>,
+    Viewer(_): Viewer,
+    Body(body): Body<ExplainBody>,
+) -> Result<Json<ExplanationView>, Error> {
+    let timezone = body.timezone.as_deref().map(spec::timezone).transpose()?.unwrap_or(Tz::UTC);
+    let from = body.from.map(|from| field::instant("from", from)).transpose()?.unwrap_or_else(|| app.clock.now());
+    let count = count("count", body.count)?;
+    let refused = |error: CronError| FieldError::new(error.code(), "cron", error.to_string());
+    let cron = Cron::parse(&body.cron).map_err(refused)?;
+    cron.must_fire_after(from, timezone).map_err(refused)?;
+    let compiled = compile(&cron, timezone);
+    Ok(Json(ExplanationView {
+        normalized: cron.to_string(),
+        eventbridge: compiled.expression,
+        eventbridge_timezone: compiled.timezone.name().to_owned(),
+        coverage: compiled.coverage.as_str(),
+        description: cron.describe(),
+        next: cron.upcoming(from, timezone).take(count).map(TimeView::from).collect(),
+    }))
+}
+
+/// List the times to come of a schedule.
+#[utoipa::path(get, path = "/api/v1/schedules/{id}/next", tag = "schedules", params(("id" = i64, Path), NextParams),
+    responses((status = 200, body = NextView),
+              (status = "4XX", body = Problem, content_type = "application/problem+json")))]
+pub(super) async fn next(
+    State(app): State<App>,
+    Viewer(caller): Viewer,
+    Id(id): Id<WorkflowId>,
+    Params(params): Params<NextParams>,
+) -> Result<Json<NextView>, Error> {
+    let count = count("n", params.n)?;
+    let mut connection = app.pool.acquire().await?;
+    let (workflow, _) = workflows::find(&mut connection, id, caller.team_id()).await?.ok_or_else(Error::not_found)?;
+    Ok(Json(preview(&workflow, app.clock.now(), count)))
+}
+
+fn preview(workflow: &Workflow, now: DateTime<Utc>, count: usize) -> NextView {
+    let timing = &workflow.spec.timing;
+    let named = timing.timezone.as_deref().unwrap_or("UTC");
+    let (timezone, warning) = match schedule::parse_timezone(named) {
+        Ok(timezone) => (timezone, None),
+        Err(error) => (Tz::UTC, Some(format!("{error}; these times are those of UTC"))),
+    };
+    let cron = timing.cron.as_deref().and_then(|cron| Cron::parse(cron).ok());
+    let cron = cron.filter(|_| workflow.state != workflows::State::Archived);
+    let items = cron.map(|cron| {
+        let times = cron.upcoming(timing.first_instant_after(now), timezone);
+        let times = times.take_while(|time| timing.ends_at.is_none_or(|end| time.utc < end)).take(count);
+        times.map(|time| TimeView::of(workflow, time)).collect()
+    });
+    NextView { items: items.unwrap_or_default(), next_cursor: None, timezone: timezone.name().to_owned(), warning }
+}
+
+impl TimeView {
+    fn of(workflow: &Workflow, time: Upcoming) -> Self {
+        match (workflow.state, workflow.pause_until) {
+            (workflows::State::Active, _) => Self::from(time),
+            (workflows::State::Paused, Some(until)) if time.utc >= until => Self::from(time),
+            _ => Self { note: Some("paused"), ..Self::from(time) },
+        }
+    }
+}
+
+impl From<Upcoming> for TimeView {
+    fn from(time: Upcoming) -> Self {
+        Self {
+            utc: time.utc,
+            local: time.local.to_rfc3339_opts(SecondsFormat::Secs, false),
+            offset: time.local.format("%:z").to_string(),
+            note: time.note.map(schedule::Note::as_str),
+        }
+    }
+}
+
+fn count(field: &str, asked: Option<u32>) -> Result<usize, FieldError> {
+    match asked.unwrap_or(DEFAULT_COUNT) {
+        count @ 1..=MAX_COUNT => Ok(count as usize),
+        _ => Err(FieldError::invalid(field, format!("{field} must be from 1 to {MAX_COUNT}"))),
+    }
+}
