@@ -3,7 +3,9 @@
 //! An event is queued and the caller is done. A function that fails is tried twice more, after one and two minutes;
 //! then its on-failure queue keeps the event. All waiting goes by the business clock, so that a test can pass it.
 
-use std::collections::{BTreeMap, HashMap};
+mod queue;
+
+use std::collections::HashMap;
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -15,6 +17,7 @@ use tokio::sync::{Notify, Semaphore};
 use uuid::Uuid;
 
 use crate::dead_letters::{DeadLetter, DeadLetters, FailedEvent};
+use queue::{Event, Function, Queue};
 
 /// What a function does with an event.
 pub type Handler = Arc<dyn Fn(Value) -> BoxFuture<'static, Result<(), FunctionError>> + Send + Sync>;
@@ -78,28 +81,6 @@ struct Shared {
     dead_letters: DeadLetters,
 }
 
-#[derive(Clone)]
-struct Function {
-    arn: String,
-    on_failure: String,
-    handler: Handler,
-}
-
-#[derive(Default)]
-struct Queue {
-    events: BTreeMap<(DateTime<Utc>, u64), Event>,
-    numbered: u64,
-    in_flight: usize,
-}
-
-#[derive(Clone)]
-struct Event {
-    request_id: Uuid,
-    function: Function,
-    payload: Value,
-    tries: usize,
-}
-
 impl Default for Options {
     fn default() -> Self {
         Options {
@@ -155,13 +136,12 @@ impl Lambda {
 
     /// When the next queued event is to be delivered.
     pub fn next_due(&self) -> Option<DateTime<Utc>> {
-        lock(&self.0.queue).events.first_key_value().map(|((at, _), _)| *at)
+        lock(&self.0.queue).next_due()
     }
 
     /// Events queued, waiting for a further try or being worked on.
     pub fn pending(&self) -> usize {
-        let queue = lock(&self.0.queue);
-        queue.events.len() + queue.in_flight
+        lock(&self.0.queue).pending()
     }
 
     /// Delivers all that is due at `now`, and returns when each was answered.
@@ -216,20 +196,6 @@ impl Lambda {
                 message: format!("Task timed out after {:.2} seconds", timeout.as_secs_f64()),
             }),
         }
-    }
-}
-
-impl Queue {
-    fn push(&mut self, at: DateTime<Utc>, event: Event) {
-        self.numbered += 1;
-        self.events.insert((at, self.numbered), event);
-    }
-
-    fn take_due(&mut self, now: DateTime<Utc>) -> Vec<Event> {
-        let later = self.events.split_off(&(now, u64::MAX));
-        let due: Vec<Event> = std::mem::replace(&mut self.events, later).into_values().collect();
-        self.in_flight += due.len();
-        due
     }
 }
 
