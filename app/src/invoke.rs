@@ -141,7 +141,7 @@ async fn decide(pool: &PgPool, fire: &Fire, now: DateTime<Utc>) -> sqlx::Result<
 
 /// The cases of product.md section 7, in their order, under the workflow's lock.
 async fn decide_locked(tx: &mut PgConnection, fire: &Fire, now: DateTime<Utc>) -> sqlx::Result<Answer> {
-    let workflow = workflows::lock(tx, fire.workflow_id, None).await?;
+    let workflow = workflows::lock(tx, fire.workflow_id, None, now).await?;
     let standing = occurrences::find(tx, fire.workflow_id, fire.scheduled_time).await?;
     if let Some(answer) = standing.as_ref().and_then(decided_already) {
         return Ok(answer);

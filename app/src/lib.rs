@@ -24,6 +24,7 @@ pub mod metrics;
 pub mod nudge;
 pub mod occurrences;
 pub mod outbox;
+pub mod owed;
 pub mod policies;
 pub mod runs;
 pub mod schedules;

@@ -11,6 +11,12 @@ use crate::workflows::{State, Workflow};
 pub struct Version {
     /// The revision that this timing is.
     pub revision: i64,
+    /// In force from here on.
+    pub valid_from: DateTime<Utc>,
+    /// Until here, where the next version begins; none while it is in force.
+    pub ended_on: Option<DateTime<Utc>>,
+    /// What ended it.
+    pub ended_by: Option<EndedBy>,
     /// Canonical cron, none = owes nothing.
     pub cron: Option<String>,
     /// IANA name, none = UTC.
@@ -21,6 +27,17 @@ pub struct Version {
     pub starts_at: Option<DateTime<Utc>>,
     /// Owes nothing at or after.
     pub ends_at: Option<DateTime<Utc>>,
+}
+
+/// What ended a schedule version.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum EndedBy {
+    /// A change of its timing, or a resume.
+    Edit,
+    /// A pause.
+    Pause,
+    /// The archiving of its workflow.
+    Archive,
 }
 
 /// Whether a schedule version owed a time.
@@ -62,11 +79,13 @@ impl Version {
     }
 }
 
-/// Writes the version that an edit made, and says since when it is in force; the workflow's row is locked by then.
+/// Writes the version that an edit made, in force since then or since just after the last one; says since when.
+///
+/// The workflow's row is locked by then.
 ///
 /// # Errors
 /// The database's.
-pub async fn record(tx: &mut PgConnection, workflow: &Workflow, now: DateTime<Utc>) -> sqlx::Result<DateTime<Utc>> {
+pub async fn record(tx: &mut PgConnection, workflow: &Workflow, since: DateTime<Utc>) -> sqlx::Result<DateTime<Utc>> {
     let timing = &workflow.spec.timing;
     sqlx::query_scalar!(
         r#"
@@ -79,7 +98,7 @@ pub async fn record(tx: &mut PgConnection, workflow: &Workflow, now: DateTime<Ut
         "#,
         workflow.id.0,
         workflow.revision.0,
-        now,
+        since,
         timing.cron,
         timing.timezone,
         workflow.state as State,
@@ -99,21 +118,61 @@ pub async fn in_force(
     workflow: WorkflowId,
     time: DateTime<Utc>,
 ) -> sqlx::Result<Option<Version>> {
-    sqlx::query_as!(
-        Version,
+    let row = sqlx::query_as!(
+        Row,
         r#"
-        -- the version in force at a time
-        SELECT revision, cron, timezone, state AS "state: State", starts_at, ends_at
-          FROM schedule_versions
-         WHERE workflow_id = $1 AND valid_from <= $2
-         ORDER BY valid_from DESC
-         LIMIT 1
+        -- the version in force at a time, and what came after it
+        SELECT v.revision, v.valid_from, v.cron, v.timezone, v.state AS "state: State", v.starts_at, v.ends_at,
+               n.valid_from AS "ended_on?", n.state AS "next_state?: State"
+          FROM (SELECT * FROM schedule_versions
+                 WHERE workflow_id = $1 AND valid_from <= $2
+                 ORDER BY valid_from DESC
+                 LIMIT 1) v
+          LEFT JOIN LATERAL (SELECT valid_from, state FROM schedule_versions
+                              WHERE workflow_id = $1 AND valid_from > v.valid_from
+                              ORDER BY valid_from
+                              LIMIT 1) n ON TRUE
         "#,
         workflow.0,
         time,
     )
     .fetch_optional(db)
-    .await
+    .await?;
+    Ok(row.map(Version::from))
+}
+
+/// The versions in force at any time after `after`, up to and including `until`, the earliest first.
+///
+/// # Errors
+/// The database's.
+pub async fn over(
+    db: &mut PgConnection,
+    workflow: WorkflowId,
+    after: DateTime<Utc>,
+    until: DateTime<Utc>,
+) -> sqlx::Result<Vec<Version>> {
+    let rows = sqlx::query_as!(
+        Row,
+        r#"
+        -- the versions over a span: from the one in force at its beginning on
+        SELECT revision AS "revision!", valid_from AS "valid_from!", cron, timezone, state AS "state!: State",
+               starts_at, ends_at, ended_on, next_state AS "next_state: State"
+          FROM (SELECT *, lead(valid_from) OVER later AS ended_on, lead(state) OVER later AS next_state
+                  FROM schedule_versions
+                 WHERE workflow_id = $1
+                   AND valid_from >= COALESCE((SELECT max(valid_from) FROM schedule_versions
+                                                WHERE workflow_id = $1 AND valid_from <= $2), '-infinity')
+                WINDOW later AS (ORDER BY valid_from)) v
+         WHERE valid_from <= $3
+         ORDER BY valid_from
+        "#,
+        workflow.0,
+        after,
+        until,
+    )
+    .fetch_all(db)
+    .await?;
+    Ok(rows.into_iter().map(Version::from).collect())
 }
 
 /// One version by its revision.
@@ -125,17 +184,55 @@ pub async fn by_revision(
     workflow: WorkflowId,
     revision: Revision,
 ) -> sqlx::Result<Option<Version>> {
-    sqlx::query_as!(
-        Version,
+    let row = sqlx::query_as!(
+        Row,
         r#"
-        -- the version of a revision
-        SELECT revision, cron, timezone, state AS "state: State", starts_at, ends_at
-          FROM schedule_versions
-         WHERE workflow_id = $1 AND revision = $2
+        -- the version of a revision, and what came after it
+        SELECT v.revision, v.valid_from, v.cron, v.timezone, v.state AS "state: State", v.starts_at, v.ends_at,
+               n.valid_from AS "ended_on?", n.state AS "next_state?: State"
+          FROM schedule_versions v
+          LEFT JOIN LATERAL (SELECT valid_from, state FROM schedule_versions
+                              WHERE workflow_id = v.workflow_id AND valid_from > v.valid_from
+                              ORDER BY valid_from
+                              LIMIT 1) n ON TRUE
+         WHERE v.workflow_id = $1 AND v.revision = $2
         "#,
         workflow.0,
         revision.0,
     )
     .fetch_optional(db)
-    .await
+    .await?;
+    Ok(row.map(Version::from))
+}
+
+struct Row {
+    revision: i64,
+    valid_from: DateTime<Utc>,
+    cron: Option<String>,
+    timezone: Option<String>,
+    state: State,
+    starts_at: Option<DateTime<Utc>>,
+    ends_at: Option<DateTime<Utc>>,
+    ended_on: Option<DateTime<Utc>>,
+    next_state: Option<State>,
+}
+
+impl From<Row> for Version {
+    fn from(row: Row) -> Self {
+        Self {
+            revision: row.revision,
+            valid_from: row.valid_from,
+            ended_on: row.ended_on,
+            ended_by: row.next_state.map(|next| match next {
+                State::Active => EndedBy::Edit,
+                State::Paused => EndedBy::Pause,
+                State::Archived => EndedBy::Archive,
+            }),
+            cron: row.cron,
+            timezone: row.timezone,
+            state: row.state,
+            starts_at: row.starts_at,
+            ends_at: row.ends_at,
+        }
+    }
 }

@@ -3,6 +3,7 @@
 //! Every change goes through [`create`], [`save`] or [`erase`]: the row, its audit entry and, when
 //! the timing or the state changes, its schedule version and its outbox row, in one transaction.
 
+mod hold;
 mod table;
 
 use chrono::{DateTime, TimeDelta, Utc};
@@ -16,6 +17,7 @@ use crate::outbox::{self, Event, Op, Payload};
 use crate::spec::Spec;
 use crate::versions;
 
+pub use hold::{lock, try_lock};
 pub use table::{find, list};
 
 /// Whether a workflow owes its times.
@@ -248,9 +250,21 @@ pub async fn create(
 pub async fn save(
     tx: &mut PgConnection,
     before: &Workflow,
+    next: Workflow,
+    verb: &str,
+    edit: &Edit,
+) -> sqlx::Result<Saved> {
+    save_since(tx, before, next, verb, edit, edit.now).await
+}
+
+/// As [`save`], with the new timing in force since a moment that may have passed.
+async fn save_since(
+    tx: &mut PgConnection,
+    before: &Workflow,
     mut next: Workflow,
     verb: &str,
     edit: &Edit,
+    since: DateTime<Utc>,
 ) -> sqlx::Result<Saved> {
     let pause = |workflow: &Workflow| (workflow.pause_reason.clone(), workflow.pause_until);
     if before.spec == next.spec && before.state == next.state && pause(before) == pause(&next) {
@@ -263,7 +277,7 @@ pub async fn save(
     table::update(tx, &next).await?;
     tracing::info!(step = 1, workflow_id = next.id.0, "edit: {verb} of workflow {}: {}", next.id, in_words(&next));
     if owes_otherwise {
-        let since = versions::record(tx, &next, edit.now).await?;
+        let since = versions::record(tx, &next, since).await?;
         table::watch(tx, next.id, since, before.is_activated_by(&next)).await?;
         outbox::enqueue(tx, &next.event(edit), edit.now).await?;
     }
@@ -283,17 +297,6 @@ pub async fn erase(tx: &mut PgConnection, before: &Workflow, edit: &Edit) -> sql
     outbox::enqueue(tx, &event, edit.now).await?;
     let entry = Entry { verb: "delete", subject: before.subject(), before: Some(before.document()), after: None };
     audit::record(tx, edit, entry).await
-}
-
-/// One workflow for change; holds its row until the transaction ends.
-///
-/// What is decided under a lock is read by a later statement than the one that waited for it.
-///
-/// # Errors
-/// The database's.
-pub async fn lock(tx: &mut PgConnection, id: WorkflowId, team_id: Option<i64>) -> sqlx::Result<Option<Workflow>> {
-    table::hold(tx, id).await?;
-    Ok(table::find(tx, id, team_id).await?.map(|(workflow, _)| workflow))
 }
 
 fn in_words(workflow: &Workflow) -> String {

@@ -180,9 +180,11 @@ impl Change {
         params: &WriteParams,
     ) -> Result<Self, Error> {
         let wait = wait(params.wait)?;
-        let edit = caller.edit(app, trace);
         let mut tx = db::begin(&app.pool).await?;
-        let before = workflows::lock(&mut tx, id, caller.team_id()).await?.ok_or_else(Error::not_found)?;
+        let locked = workflows::lock(&mut tx, id, caller.team_id(), app.clock.now()).await?;
+        let before = locked.ok_or_else(Error::not_found)?;
+        // The clock is read under the lock: a fire that was decided while we waited lies before this edit.
+        let edit = caller.edit(app, trace);
         if_match.check(before.version)?;
         verbs::writable(&before)?;
         Ok(Self { tx, before, edit, saved: Saved::Unchanged, wait })

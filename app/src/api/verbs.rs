@@ -44,10 +44,12 @@ pub(super) async fn act(
     OptionalBody(body): OptionalBody<Value>,
 ) -> Result<Read, Error> {
     let wait = wait(params.wait)?;
-    let edit = caller.edit(&app, trace);
-    let change = Change::read(&verb, body, edit.now)?;
+    let change = Change::read(&verb, body, app.clock.now())?;
     let mut tx = db::begin(&app.pool).await?;
-    let before = workflows::lock(&mut tx, id, caller.team_id()).await?.ok_or_else(Error::not_found)?;
+    let locked = workflows::lock(&mut tx, id, caller.team_id(), app.clock.now()).await?;
+    let before = locked.ok_or_else(Error::not_found)?;
+    // The clock is read under the lock: a fire that was decided while we waited lies before this edit.
+    let edit = caller.edit(&app, trace);
     if_match.check(before.version)?;
     let next = change.of(&before)?;
     let saved = workflows::save(&mut tx, &before, next, &verb, &edit).await?;
@@ -95,7 +97,7 @@ impl Change {
             }
             Self::Resume => {
                 alive(before)?;
-                Ok(Workflow { state: workflows::State::Active, pause_reason: None, pause_until: None, ..next })
+                Ok(before.resumed())
             }
         }
     }

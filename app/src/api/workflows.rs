@@ -152,9 +152,11 @@ pub(super) async fn patch(
     Patch(patch, kind): Patch,
 ) -> Result<Read, Error> {
     let wait = wait(params.wait)?;
-    let edit = caller.edit(&app, trace);
     let mut tx = db::begin(&app.pool).await?;
-    let before = workflows::lock(&mut tx, id, caller.team_id()).await?.ok_or_else(Error::not_found)?;
+    let locked = workflows::lock(&mut tx, id, caller.team_id(), app.clock.now()).await?;
+    let before = locked.ok_or_else(Error::not_found)?;
+    // The clock is read under the lock: a fire that was decided while we waited lies before this edit.
+    let edit = caller.edit(&app, trace);
     if_match.check(before.version)?;
     verbs::writable(&before)?;
     let body = spec::patched(&before.spec, patch, kind)?;
@@ -178,9 +180,11 @@ pub(super) async fn delete(
     Params(params): Params<WriteParams>,
 ) -> Result<StatusCode, Error> {
     let wait = wait(params.wait)?;
-    let edit = caller.edit(&app, trace);
     let mut tx = db::begin(&app.pool).await?;
-    let before = workflows::lock(&mut tx, id, None).await?.ok_or_else(Error::not_found)?;
+    let locked = workflows::lock(&mut tx, id, None, app.clock.now()).await?;
+    let before = locked.ok_or_else(Error::not_found)?;
+    // The clock is read under the lock: a fire that was decided while we waited lies before this edit.
+    let edit = caller.edit(&app, trace);
     if_match.check(before.version)?;
     workflows::erase(&mut tx, &before, &edit).await?;
     tx.commit().await?;

@@ -24,6 +24,20 @@ pub(super) async fn hold(tx: &mut PgConnection, id: WorkflowId) -> sqlx::Result<
     .map(drop)
 }
 
+/// Holds a workflow's row, if nobody else does at this moment.
+pub(super) async fn hold_free(tx: &mut PgConnection, id: WorkflowId) -> sqlx::Result<bool> {
+    let held = sqlx::query!(
+        r#"
+        -- hold a free workflow
+        SELECT id FROM workflows WHERE id = $1 FOR NO KEY UPDATE SKIP LOCKED
+        "#,
+        id.0
+    )
+    .fetch_optional(tx)
+    .await?;
+    Ok(held.is_some())
+}
+
 /// One workflow with its sync.
 ///
 /// # Errors

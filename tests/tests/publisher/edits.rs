@@ -36,7 +36,7 @@ impl World {
     /// An edit that is not committed yet.
     pub(crate) async fn open_patch(&self, id: WorkflowId, fields: Value) -> Transaction<'static, Postgres> {
         let mut tx = db::begin(&self.pool).await.unwrap();
-        let before = workflows::lock(&mut tx, id, None).await.unwrap().unwrap();
+        let before = workflows::lock(&mut tx, id, None, self.clock.now()).await.unwrap().unwrap();
         let fields = fields.as_object().unwrap().clone();
         let body = patched(&before.spec, fields, PatchKind::Merge).unwrap();
         let spec = Spec::new(body, Some(&before.spec.timing), self.clock.now()).unwrap();
@@ -47,7 +47,7 @@ impl World {
 
     pub(crate) async fn set_state(&self, id: WorkflowId, state: workflows::State) {
         let mut tx = db::begin(&self.pool).await.unwrap();
-        let before = workflows::lock(&mut tx, id, None).await.unwrap().unwrap();
+        let before = workflows::lock(&mut tx, id, None, self.clock.now()).await.unwrap().unwrap();
         let next = workflows::Workflow { state, ..before.clone() };
         workflows::save(&mut tx, &before, next, "state", &self.edit()).await.unwrap();
         tx.commit().await.unwrap();
@@ -55,7 +55,7 @@ impl World {
 
     pub(crate) async fn delete(&self, id: WorkflowId) {
         let mut tx = db::begin(&self.pool).await.unwrap();
-        let before = workflows::lock(&mut tx, id, None).await.unwrap().unwrap();
+        let before = workflows::lock(&mut tx, id, None, self.clock.now()).await.unwrap().unwrap();
         workflows::erase(&mut tx, &before, &self.edit()).await.unwrap();
         tx.commit().await.unwrap();
     }

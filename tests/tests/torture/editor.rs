@@ -88,7 +88,8 @@ impl Editor {
     async fn change(&self, target: Option<i64>, verb: Verb) -> sqlx::Result<()> {
         let Some(target) = target else { return Ok(()) };
         let mut tx = db::begin(&self.pool).await?;
-        let Some(before) = workflows::lock(&mut tx, WorkflowId(target), None).await? else { return Ok(()) };
+        let locked = workflows::lock(&mut tx, WorkflowId(target), None, self.clock.now()).await?;
+        let Some(before) = locked else { return Ok(()) };
         self.turnstile.wait("E1").await;
         if verb == Verb::Delete {
             workflows::erase(&mut tx, &before, &self.how()).await?;

@@ -1,0 +1,209 @@
+//! Steps 1 and 7 of 7: the times that a schedule owed, by the versions in force over a span.
+//!
+//! One enumeration for all who ask: the watchdog, a backfill, `:invoke` (is a late fire the
+//! newest?) and the proof. Each version owes its own span, so an edit neither replays nor loses.
+
+use chrono::{DateTime, TimeDelta, Utc};
+use schedule::{Cron, WorkflowId};
+use sqlx::PgConnection;
+
+use crate::versions::{self, EndedBy, Version};
+use crate::workflows::State;
+
+/// A time that a schedule owed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Owed {
+    /// The nominal time.
+    pub time: DateTime<Utc>,
+    /// The revision of the version that owed it.
+    pub revision: i64,
+    /// What ended that version, none while it is in force.
+    pub ended_by: Option<EndedBy>,
+}
+
+/// The times owed in a span.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Owing {
+    /// The earliest first, at most as many as were asked for.
+    pub times: Vec<Owed>,
+    /// How far they are complete: the end of the span, the last of the times if there may be more,
+    /// or just before a version that nobody can judge and that is still in force.
+    pub through: DateTime<Utc>,
+    /// Revisions whose timezone or cron is not known any more: nobody can tell what they owed.
+    pub unjudged: Vec<i64>,
+}
+
+impl Owing {
+    /// Whether the version in force cannot be judged: what it owes is to be decided later, not now.
+    #[must_use]
+    pub fn is_cut_short_before(&self, until: DateTime<Utc>) -> bool {
+        self.through < until
+    }
+}
+
+/// The times owed after `after`, up to and including `until`, at most `limit` of them.
+///
+/// # Errors
+/// The database's.
+pub async fn between(
+    db: &mut PgConnection,
+    workflow: WorkflowId,
+    after: DateTime<Utc>,
+    until: DateTime<Utc>,
+    limit: usize,
+) -> sqlx::Result<Owing> {
+    let versions = versions::over(db, workflow, after, until).await?;
+    Ok(owing(&versions, after, until, limit))
+}
+
+/// The next time owed after `after`, however far ahead; none if there is none or nobody can tell.
+///
+/// # Errors
+/// The database's.
+pub async fn next(
+    db: &mut PgConnection,
+    workflow: WorkflowId,
+    after: DateTime<Utc>,
+) -> sqlx::Result<Option<DateTime<Utc>>> {
+    let versions = versions::over(db, workflow, after, DateTime::<Utc>::MAX_UTC).await?;
+    Ok(versions.iter().find_map(|version| Times::of(version, after)?.next()))
+}
+
+/// What these versions, one after the other, owed in a span.
+#[must_use]
+pub fn owing(versions: &[Version], after: DateTime<Utc>, until: DateTime<Utc>, limit: usize) -> Owing {
+    let mut owing = Owing { times: Vec::new(), through: until, unjudged: Vec::new() };
+    for version in versions {
+        let Some(times) = Times::of(version, after) else {
+            owing.unjudged.push(version.revision);
+            if version.ended_on.is_none() {
+                // Times may yet turn out to be owed here; what was before is complete.
+                owing.through = after.max(version.valid_from - TimeDelta::microseconds(1)).min(until);
+            }
+            continue;
+        };
+        for time in times.take_while(|time| *time <= until) {
+            if owing.times.len() == limit {
+                owing.through = owing.times.last().map_or(after, |last| last.time);
+                return owing;
+            }
+            owing.times.push(Owed { time, revision: version.revision, ended_by: version.ended_by });
+        }
+    }
+    owing
+}
+
+/// The times of one version within its own span and window.
+struct Times {
+    cron: Option<(Cron, chrono_tz::Tz)>,
+    after: DateTime<Utc>,
+    before: Option<DateTime<Utc>>,
+}
+
+impl Times {
+    /// None if nobody can tell them.
+    fn of(version: &Version, after: DateTime<Utc>) -> Option<Self> {
+        let just_before = |time: DateTime<Utc>| time - TimeDelta::microseconds(1);
+        let after = after.max(just_before(version.valid_from));
+        let after = version.starts_at.map_or(after, |start| after.max(just_before(start)));
+        let before = [version.ended_on, version.ends_at].into_iter().flatten().min();
+        let cron = match (&version.cron, version.state) {
+            (Some(cron), State::Active) => {
+                let timezone = schedule::parse_timezone(version.timezone.as_deref().unwrap_or("UTC")).ok()?;
+                Some((Cron::parse(cron).ok()?, timezone))
+            }
+            _ => None,
+        };
+        Some(Self { cron, after, before })
+    }
+}
+
+impl Iterator for Times {
+    type Item = DateTime<Utc>;
+
+    fn next(&mut self) -> Option<DateTime<Utc>> {
+        let (cron, timezone) = self.cron.as_ref()?;
+        let time = cron.next_after(self.after, *timezone)?;
+        self.after = time;
+        self.before.is_none_or(|before| time < before).then_some(time)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(text: &str) -> DateTime<Utc> {
+        text.parse().unwrap()
+    }
+
+    fn version(revision: i64, cron: &str, from: &str, ended: Option<(&str, EndedBy)>) -> Version {
+        Version {
+            revision,
+            valid_from: at(from),
+            ended_on: ended.map(|(on, _)| at(on)),
+            ended_by: ended.map(|(_, by)| by),
+            cron: Some(cron.to_owned()),
+            timezone: None,
+            state: State::Active,
+            starts_at: None,
+            ends_at: None,
+        }
+    }
+
+    fn times(owing: &Owing) -> Vec<String> {
+        owing.times.iter().map(|owed| format!("{} r{}", owed.time.format("%R"), owed.revision)).collect()
+    }
+
+    #[test]
+    fn each_version_owes_its_own_span() {
+        let versions = [
+            version(1, "0 * * * *", "2026-03-02T08:00:00Z", Some(("2026-03-02T10:00:00Z", EndedBy::Edit))),
+            version(2, "30 * * * *", "2026-03-02T10:00:00Z", None),
+        ];
+        let owing = owing(&versions, at("2026-03-02T07:59:59Z"), at("2026-03-02T11:30:00Z"), 100);
+        // 08:00 at the very beginning is owed; 10:00 belongs to the second version, which does not name it.
+        assert_eq!(times(&owing), ["08:00 r1", "09:00 r1", "10:30 r2", "11:30 r2"]);
+        assert_eq!(owing.through, at("2026-03-02T11:30:00Z"));
+        let ends: Vec<_> = owing.times.iter().map(|owed| owed.ended_by).collect();
+        assert_eq!(ends, [Some(EndedBy::Edit), Some(EndedBy::Edit), None, None]);
+    }
+
+    #[test]
+    fn a_span_with_more_than_the_limit_is_complete_up_to_its_last_time() {
+        let versions = [version(1, "* * * * *", "2026-03-02T08:00:00Z", None)];
+        let first = owing(&versions, at("2026-03-02T08:00:00Z"), at("2026-03-02T08:05:00Z"), 3);
+        assert_eq!((times(&first).len(), first.through), (3, at("2026-03-02T08:03:00Z")));
+        let rest = owing(&versions, first.through, at("2026-03-02T08:05:00Z"), 3);
+        assert_eq!(
+            (times(&rest), rest.through),
+            (vec!["08:04 r1".into(), "08:05 r1".into()], at("2026-03-02T08:05:00Z"))
+        );
+    }
+
+    #[test]
+    fn a_window_is_owed_from_its_start_and_not_at_its_end() {
+        let mut only = version(1, "0 * * * *", "2026-03-02T08:00:00Z", None);
+        only.starts_at = Some(at("2026-03-02T09:00:00Z"));
+        only.ends_at = Some(at("2026-03-02T11:00:00Z"));
+        let owing = owing(&[only], at("2026-03-02T00:00:00Z"), at("2026-03-02T20:00:00Z"), 100);
+        assert_eq!(times(&owing), ["09:00 r1", "10:00 r1"]);
+    }
+
+    #[test]
+    fn a_version_in_force_that_nobody_can_judge_holds_the_rest_back() {
+        let mut lost = version(2, "0 * * * *", "2026-03-02T10:00:00Z", None);
+        lost.timezone = Some("Mars/Olympus".to_owned());
+        let known = version(1, "0 * * * *", "2026-03-02T08:00:00Z", Some(("2026-03-02T10:00:00Z", EndedBy::Edit)));
+        let after = at("2026-03-02T08:30:00Z");
+        let owing = owing(&[known, lost.clone()], after, at("2026-03-02T12:00:00Z"), 100);
+        assert_eq!((times(&owing), &owing.unjudged), (vec!["09:00 r1".into()], &vec![2]));
+        assert!(owing.through < at("2026-03-02T10:00:00Z"), "a time at its beginning is still to be decided");
+        // Once an edit has put it right, the span that nobody can judge is passed over, and named.
+        lost.ended_on = Some(at("2026-03-02T11:30:00Z"));
+        let mended = version(3, "0 * * * *", "2026-03-02T11:30:00Z", None);
+        let owing = super::owing(&[lost, mended], after, at("2026-03-02T12:00:00Z"), 100);
+        assert_eq!((times(&owing), &owing.unjudged), (vec!["12:00 r3".into()], &vec![2]));
+        assert_eq!(owing.through, at("2026-03-02T12:00:00Z"));
+    }
+}

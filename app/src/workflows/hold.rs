@@ -1,0 +1,57 @@
+//! Steps 1 and 7 of 7: a workflow under its lock, as it truly stands at that moment.
+//!
+//! A pause that is over has ended, whether or not the watchdog has come by: whoever locks the
+//! workflow ends it first. So no edit, fire or look of the watchdog can lose what it owes since.
+
+use chrono::{DateTime, Utc};
+use schedule::WorkflowId;
+use sqlx::PgConnection;
+
+use super::{State, Workflow, save_since, table};
+use crate::audit::Edit;
+
+/// One workflow for change; holds its row until the transaction ends.
+///
+/// What is decided under a lock is read by a later statement than the one that waited for it.
+///
+/// # Errors
+/// The database's.
+pub async fn lock(
+    tx: &mut PgConnection,
+    id: WorkflowId,
+    team_id: Option<i64>,
+    now: DateTime<Utc>,
+) -> sqlx::Result<Option<Workflow>> {
+    table::hold(tx, id).await?;
+    as_it_stands(tx, id, team_id, now).await
+}
+
+/// As [`lock`], but none if somebody else holds it at this moment, or if there is no such workflow.
+///
+/// # Errors
+/// The database's.
+pub async fn try_lock(tx: &mut PgConnection, id: WorkflowId, now: DateTime<Utc>) -> sqlx::Result<Option<Workflow>> {
+    if table::hold_free(tx, id).await? { as_it_stands(tx, id, None, now).await } else { Ok(None) }
+}
+
+async fn as_it_stands(
+    tx: &mut PgConnection,
+    id: WorkflowId,
+    team_id: Option<i64>,
+    now: DateTime<Utc>,
+) -> sqlx::Result<Option<Workflow>> {
+    let found = table::find(tx, id, team_id).await?.map(|(workflow, _)| workflow);
+    let Some(workflow) = found else { return Ok(None) };
+    let Some(over) = workflow.pause_until.filter(|until| *until <= now) else { return Ok(Some(workflow)) };
+    let edit = Edit { actor: "cronbox".to_owned(), now, traceparent: None };
+    save_since(tx, &workflow, workflow.resumed(), "resume", &edit, over).await?;
+    Ok(table::find(tx, id, team_id).await?.map(|(workflow, _)| workflow))
+}
+
+impl Workflow {
+    /// What `:resume` makes of it.
+    #[must_use]
+    pub fn resumed(&self) -> Self {
+        Self { state: State::Active, pause_reason: None, pause_until: None, ..self.clone() }
+    }
+}
