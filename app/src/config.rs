@@ -5,16 +5,19 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use chrono::TimeDelta;
+use chrono_tz::Tz;
 use clap::Args;
 use ipnet::IpNet;
 use schedule::Environment;
+
+use crate::jobs::When;
 
 /// A fire older than this is not run any more (until the ledger lets each workflow choose).
 pub const CATCH_UP_WINDOW: TimeDelta = TimeDelta::hours(24);
 /// How long runs and occurrences are kept.
 pub const RETENTION: TimeDelta = TimeDelta::days(90);
-/// How long one action may take (until the ledger lets each workflow choose).
-pub const ACTION_TIMEOUT: Duration = Duration::from_secs(300);
+/// A run is stuck, not slow, if it still runs so long after its workflow's timeout.
+pub const HARD_TIMEOUT_MARGIN: Duration = Duration::from_secs(60);
 /// A fire further in the future than this means that somebody's clock is wrong.
 pub const CLOCK_SKEW: TimeDelta = TimeDelta::minutes(5);
 /// Largest request body: room for the largest action, no room for an attack.
@@ -50,6 +53,49 @@ pub struct Config {
     /// How long running actions may take to end at shutdown, in seconds.
     #[arg(long, env = "SHUTDOWN_DRAIN_SECS", default_value_t = 5)]
     pub shutdown_drain_secs: u64,
+    /// How often this instance says that it is still at its runs, in milliseconds.
+    #[arg(long, env = "HEARTBEAT_MS", default_value_t = 10_000, value_parser = clap::value_parser!(u64).range(1..))]
+    pub heartbeat_ms: u64,
+    /// A run whose instance has not said so for these seconds is lost. At least six heartbeats
+    #[arg(long, env = "LOST_AFTER_SECS", default_value_t = 120, value_parser = clap::value_parser!(u64).range(1..))]
+    pub lost_after_secs: u64,
+    /// Times that a lost run goes on before it is abandoned.
+    #[arg(long, env = "RECOVERY_MAX_ATTEMPTS", default_value_t = 3)]
+    pub recovery_max_attempts: u32,
+    /// A lost run that was accepted longer ago than these seconds is abandoned.
+    #[arg(long, env = "RECOVERY_MAX_AGE_SECS", default_value_t = 24 * 60 * 60)]
+    pub recovery_max_age_secs: u32,
+    /// Whether this instance takes part in the background jobs.
+    #[arg(long, env = "JOBS_ENABLED", default_value_t = true, action = clap::ArgAction::Set)]
+    pub jobs_enabled: bool,
+    /// The timezone of the jobs' crons.
+    #[arg(long, env = "JOBS_TIMEZONE", default_value = "UTC", value_parser = schedule::parse_timezone)]
+    pub jobs_timezone: Tz,
+    /// When to look for times that were missed: seconds as `60s`, or a cron.
+    #[arg(long, env = "JOB_WATCHDOG", default_value = "60s")]
+    pub job_watchdog: When,
+    /// How often to look for runs whose instance died, in seconds.
+    #[arg(long, env = "RECOVERY_INTERVAL_SECS", default_value_t = 60, value_parser = clap::value_parser!(u64).range(1..))]
+    pub recovery_interval_secs: u64,
+    /// When to look for runs that did not end at their timeout.
+    #[arg(long, env = "JOB_TIMEOUTS", default_value = "30s")]
+    pub job_timeouts: When,
+    /// When to remove what is old.
+    #[arg(long, env = "JOB_PRUNE", default_value = "0 3 * * *")]
+    pub job_prune: When,
+    /// Days for which published outbox rows are kept.
+    #[arg(long, env = "OUTBOX_KEEP_DAYS", default_value_t = 7, value_parser = clap::value_parser!(u32).range(1..))]
+    pub outbox_keep_days: u32,
+    /// Days for which failed outbox rows are kept.
+    #[arg(long, env = "OUTBOX_KEEP_FAILED_DAYS", default_value_t = 90, value_parser = clap::value_parser!(u32).range(1..))]
+    pub outbox_keep_failed_days: u32,
+    /// Days for which runs and occurrences are kept; occurrences never less than 15.
+    #[arg(long, env = "RETENTION_DAYS", default_value_t = 90, value_parser = clap::value_parser!(u32).range(1..))]
+    pub retention_days: u32,
+    /// Dies or stops at a named point: `I5:1:kill`. Not in a release.
+    #[cfg(debug_assertions)]
+    #[arg(long, env = "FAULT", hide = true)]
+    pub fault: Option<crate::inject::Fault>,
     /// How long a client may take to send its headers, in milliseconds.
     #[arg(long, env = "HEADER_TIMEOUT_MS", default_value_t = 10_000)]
     pub header_timeout_ms: u64,

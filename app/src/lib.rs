@@ -16,9 +16,15 @@ pub mod audit;
 pub mod config;
 pub mod drift;
 pub mod execute;
+mod failures;
 pub mod field;
 mod id;
+#[cfg(debug_assertions)]
+pub mod inject;
+#[cfg(not(debug_assertions))]
+mod inject;
 pub mod invoke;
+pub mod jobs;
 pub mod keys;
 pub mod metrics;
 pub mod nudge;
@@ -26,11 +32,14 @@ pub mod occurrences;
 pub mod outbox;
 pub mod owed;
 pub mod policies;
+pub mod prune;
+pub mod recover;
 pub mod runs;
 pub mod schedules;
 mod serve;
 pub mod spec;
 pub mod teams;
+pub mod timeouts;
 pub mod versions;
 pub mod workflows;
 
@@ -55,6 +64,8 @@ pub struct App(Arc<Parts>);
 
 /// What the handlers use.
 pub struct Parts {
+    /// Who holds the runs and jobs that this instance takes.
+    pub instance: Uuid,
     /// What the app was told at start.
     pub config: Config,
     /// The database.
@@ -65,6 +76,8 @@ pub struct Parts {
     pub gate: api::auth::Gate,
     /// Decides fires.
     pub judge: invoke::Judge,
+    /// Which addresses http actions may reach.
+    pub allowed: actions::address::Allowed,
     /// Tells the publisher of edits.
     pub nudge: nudge::Nudge,
     /// Tells the executor of runs.
@@ -102,8 +115,10 @@ impl App {
     #[must_use]
     pub fn new(config: Config, pool: PgPool, clock: Clock) -> Self {
         Self(Arc::new(Parts {
+            instance: Uuid::new_v4(),
             gate: api::auth::Gate::new(&config),
             judge: invoke::Judge::new(pool.clone()),
+            allowed: actions::address::Allowed::new(config.action_allow_cidrs.clone()),
             nudge: nudge::Nudge::default(),
             wake: execute::Wake::default(),
             metrics: metrics::Metrics::default(),
@@ -113,34 +128,26 @@ impl App {
             clock,
         }))
     }
-
-    fn executor(&self) -> anyhow::Result<execute::Executor> {
-        let allowed = actions::address::Allowed::new(self.config.action_allow_cidrs.clone());
-        Ok(execute::Executor {
-            pool: self.pool.clone(),
-            clock: self.clock.clone(),
-            instance: Uuid::new_v4(),
-            client: actions::http::Client::new(allowed)?,
-            slots: self.config.executor_slots,
-            poll: Duration::from_millis(self.config.executor_poll_ms),
-            drain: Duration::from_secs(self.config.shutdown_drain_secs),
-            wake: self.wake.clone(),
-        })
-    }
 }
 
 /// Serves the API and executes runs until `shutdown`; what is under way then ends or is given back.
 ///
 /// # Errors
-/// The HTTP client of the actions cannot be set up.
+/// The HTTP client of the actions cannot be set up, or a lease is too short for its heartbeat.
 pub async fn serve(
     listener: TcpListener,
     app: App,
     shutdown: impl Future<Output = ()> + Send + 'static,
 ) -> anyhow::Result<()> {
-    let executor = app.executor()?;
+    anyhow::ensure!(
+        app.config.heartbeat_ms * 6 <= app.config.lost_after_secs * 1_000,
+        "LOST_AFTER_SECS must be at least six times HEARTBEAT_MS, or runs are lost that are not"
+    );
+    let client = actions::http::Client::new(app.allowed.clone())?;
     let stop = CancellationToken::new();
+    let executor = execute::Executor::new(app.clone(), client);
     let executing = tokio::spawn(executor.run(stop.clone().cancelled_owned()));
+    let taking_turns = tokio::spawn(turns(app.clone(), stop.clone()));
     let nudging = tokio::spawn(app.nudge.clone().run(app.pool.clone()));
     let sweeping = tokio::spawn(sweep(app.clone()));
     let signalled = async {
@@ -154,9 +161,16 @@ pub async fn serve(
         tracing::warn!("requests still going at shutdown are cut off; Postgres takes back what they had not committed");
     }
     executing.await?;
+    taking_turns.await?;
     nudging.abort();
     sweeping.abort();
     Ok(())
+}
+
+async fn turns(app: App, stop: CancellationToken) {
+    if app.config.jobs_enabled {
+        jobs::take_turns(app, stop.cancelled_owned()).await;
+    }
 }
 
 /// Keeps the rate limiters' memory to those who came lately.

@@ -115,6 +115,8 @@ async fn main() -> ExitCode {
 }
 
 async fn serve(config: Config) -> anyhow::Result<()> {
+    #[cfg(debug_assertions)]
+    config.fault.iter().cloned().for_each(app::inject::arm);
     let stop = stop()?;
     let pool = db::connect(&config.database()).await?;
     db::check_migrated(&pool).await?;

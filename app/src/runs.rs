@@ -4,6 +4,8 @@
 //! UPDATE that raises `attempt`; every later UPDATE names that attempt, so that an executor that
 //! lost its run can change nothing.
 
+mod abandon;
+mod cancel;
 mod claim;
 
 use chrono::{DateTime, Utc};
@@ -12,7 +14,9 @@ use serde_json::Value;
 use sqlx::PgConnection;
 use uuid::Uuid;
 
-pub use claim::{Claimed, Finished, Held, claim, finish, release_all};
+pub use abandon::abandon;
+pub use cancel::{Cancelled, cancel};
+pub use claim::{Beat, Claimed, Finished, Held, claim, finish, heartbeat, keep_late, try_again};
 
 /// What started a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, sqlx::Type, serde::Serialize, serde::Deserialize, utoipa::ToSchema)]
@@ -66,6 +70,23 @@ pub enum RunState {
     Cancelled,
     /// Final: it was given up.
     Abandoned,
+}
+
+impl RunState {
+    /// The state as a sentence says it.
+    #[must_use]
+    pub fn in_words(self) -> &'static str {
+        match self {
+            RunState::Accepted => "accepted",
+            RunState::Queued => "queued",
+            RunState::Running => "running",
+            RunState::Succeeded => "succeeded",
+            RunState::Failed => "failed",
+            RunState::TimedOut => "timed out",
+            RunState::Cancelled => "cancelled",
+            RunState::Abandoned => "abandoned",
+        }
+    }
 }
 
 /// One execution.

@@ -4,6 +4,7 @@ mod client;
 mod cron;
 mod dlq;
 mod drift;
+mod jobs;
 mod outbox;
 mod print;
 
@@ -30,6 +31,8 @@ enum Noun {
     /// See how EventBridge differed from the database, and have it looked at again.
     #[command(subcommand)]
     Drift(drift::Verb),
+    /// See the background jobs: who is at which, how it went, when it is due.
+    Jobs(jobs::Arguments),
     /// Look at the outbox, try failed rows again or let them go.
     #[command(subcommand)]
     Outbox(outbox::Verb),
@@ -41,6 +44,7 @@ fn main() -> ExitCode {
         Noun::Cron(verb) => cron::run(&verb),
         Noun::Dlq(verb) => dlq::run(&verb),
         Noun::Drift(verb) => drift::run(&verb),
+        Noun::Jobs(arguments) => jobs::run(&arguments),
         Noun::Outbox(verb) => outbox::run(&verb),
     };
     outcome.unwrap_or_else(|error| {

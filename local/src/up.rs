@@ -27,7 +27,11 @@ pub async fn up(args: UpArgs, shutdown: impl Future<Output = ()>) -> Result<()> 
     let keys = folder.root().join("keys.json");
     let database = Database::kept(folder).await?;
     let ground = Ground { database, app, scheduler, keys: KeysFrom::File(keys) };
-    let options = StackOptions { publishing: Publishing::Listening, ..StackOptions::default() };
+    let options = StackOptions {
+        publishing: Publishing::Listening,
+        app: |config| config.jobs_enabled = true,
+        ..StackOptions::default()
+    };
     let mut stack = Stack::on(ground, options).await?;
     let env = write_env(&target, &stack)?;
     print(&stack, &env);

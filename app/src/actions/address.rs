@@ -5,13 +5,31 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
+use std::time::Duration;
 
 use ipnet::IpNet;
 use reqwest::dns::{Addrs, Name, Resolve, Resolving};
+use url::{Host, Url};
 
-/// The networks that may be reached though they are not public.
-#[derive(Clone, Debug, Default)]
-pub struct Allowed(Arc<Vec<IpNet>>);
+/// How long a name may take to be resolved when a workflow is saved.
+const PATIENCE_AT_SAVE: Duration = Duration::from_secs(2);
+
+/// Which addresses may be reached, and who turns names into addresses.
+#[derive(Clone, Default)]
+pub struct Allowed {
+    networks: Arc<Vec<IpNet>>,
+    names: Names,
+}
+
+/// Where a name's addresses come from.
+#[derive(Clone, Default)]
+pub enum Names {
+    /// The machine's resolver.
+    #[default]
+    System,
+    /// Answers that are given, such as a test's, whose name servers lie.
+    Given(Arc<dyn Fn(&str) -> Vec<IpAddr> + Send + Sync>),
+}
 
 /// The sentence that an owner reads when a URL leads inside.
 #[derive(Debug, thiserror::Error)]
@@ -25,28 +43,74 @@ impl Allowed {
     /// Allows these networks besides all public ones.
     #[must_use]
     pub fn new(networks: Vec<IpNet>) -> Self {
-        Self(Arc::new(networks))
+        Self { networks: Arc::new(networks), names: Names::System }
+    }
+
+    /// The same, with names from elsewhere.
+    #[must_use]
+    pub fn with_names(self, names: Names) -> Self {
+        Self { names, ..self }
     }
 
     /// Whether a connection to `address` may be made.
     #[must_use]
     pub fn permits(&self, address: IpAddr) -> bool {
         let address = address.to_canonical();
-        is_public(address) || self.0.iter().any(|network| network.contains(&address))
+        is_public(address) || self.networks.iter().any(|network| network.contains(&address))
+    }
+
+    /// A literal address never meets the resolver, so it is judged here.
+    ///
+    /// # Errors
+    /// It may not be reached.
+    pub fn check_literal(&self, url: &Url) -> Result<(), NotPublic> {
+        match url.host() {
+            Some(Host::Ipv4(v4)) => self.judge(&v4.to_string(), &[v4.into()]),
+            Some(Host::Ipv6(v6)) => self.judge(&v6.to_string(), &[v6.into()]),
+            Some(Host::Domain(_)) | None => Ok(()),
+        }
+    }
+
+    /// Judges a URL when a workflow is saved; a name that cannot be resolved yet is judged when it is called.
+    ///
+    /// # Errors
+    /// It may not be reached.
+    pub async fn check_now(&self, url: &Url) -> Result<(), NotPublic> {
+        self.check_literal(url)?;
+        let Some(Host::Domain(host)) = url.host() else { return Ok(()) };
+        match tokio::time::timeout(PATIENCE_AT_SAVE, self.names.addresses(host)).await {
+            Ok(Ok(found)) => self.judge(host, &found),
+            Ok(Err(_)) | Err(_) => Ok(()),
+        }
+    }
+
+    /// One address inside is enough: whoever answers with two chooses which one we meet.
+    fn judge(&self, host: &str, found: &[IpAddr]) -> Result<(), NotPublic> {
+        match found.iter().all(|address| self.permits(*address)) {
+            true => Ok(()),
+            false => Err(NotPublic { host: host.to_owned() }),
+        }
     }
 }
 
+/// Each connection resolves its name here once, and goes to what was judged here.
 impl Resolve for Allowed {
     fn resolve(&self, name: Name) -> Resolving {
         let allowed = self.clone();
         Box::pin(async move {
-            let host = name.as_str().to_owned();
-            let found: Vec<SocketAddr> = tokio::net::lookup_host((host.as_str(), 0)).await?.collect();
-            if found.iter().any(|address| !allowed.permits(address.ip())) {
-                return Err(NotPublic { host }.into());
-            }
-            Ok(Box::new(found.into_iter()) as Addrs)
+            let found = allowed.names.addresses(name.as_str()).await?;
+            allowed.judge(name.as_str(), &found)?;
+            Ok(Box::new(found.into_iter().map(|address| SocketAddr::new(address, 0))) as Addrs)
         })
+    }
+}
+
+impl Names {
+    async fn addresses(&self, host: &str) -> std::io::Result<Vec<IpAddr>> {
+        match self {
+            Names::System => Ok(tokio::net::lookup_host((host, 0)).await?.map(|address| address.ip()).collect()),
+            Names::Given(answer) => Ok(answer(host)),
+        }
     }
 }
 

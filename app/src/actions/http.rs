@@ -2,24 +2,24 @@
 
 use std::collections::BTreeMap;
 use std::error::Error as _;
-use std::net::IpAddr;
 use std::str::FromStr;
 use std::time::Duration;
 
 use anyhow::Context as _;
-use reqwest::header::{CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
-use reqwest::{Method, Response, redirect};
+use reqwest::header::{CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue, RETRY_AFTER};
+use reqwest::{Method, Response, StatusCode, redirect};
 use serde::Deserialize;
 use serde_json::{Value, json};
-use url::{Host, Url};
+use url::Url;
 
 use super::address::{Allowed, NotPublic};
-use super::{Call, Outcome};
-use crate::config::ACTION_TIMEOUT;
+use super::{Again, Call, Outcome, Sender, signature};
 use crate::field::{self, FieldError};
 
 /// What is kept of an answer: enough to see what went wrong.
 const ANSWER_LIMIT: usize = 64 * 1024;
+/// How long a connection may take to stand; the whole request has its workflow's timeout.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 /// Headers that we set, or that would change how the request is framed or routed.
 const RESERVED_HEADERS: [&str; 8] =
     ["host", "content-length", "transfer-encoding", "connection", "upgrade", "te", "trailer", "expect"];
@@ -59,22 +59,11 @@ impl Client {
             .redirect(redirect::Policy::none())
             .no_proxy()
             .dns_resolver(std::sync::Arc::new(allowed.clone()))
-            .connect_timeout(Duration::from_secs(10))
-            .timeout(ACTION_TIMEOUT)
+            .connect_timeout(CONNECT_TIMEOUT)
             .user_agent(concat!("cronbox/", env!("CARGO_PKG_VERSION")))
             .build()
             .context("cannot set up the http client")?;
         Ok(Self { client, allowed })
-    }
-
-    /// A literal address never meets the resolver, so it is judged here.
-    fn check_literal(&self, url: &Url) -> Result<(), NotPublic> {
-        let literal: IpAddr = match url.host() {
-            Some(Host::Ipv4(v4)) => v4.into(),
-            Some(Host::Ipv6(v6)) => v6.into(),
-            _ => return Ok(()),
-        };
-        if self.allowed.permits(literal) { Ok(()) } else { Err(NotPublic { host: literal.to_string() }) }
     }
 }
 
@@ -89,30 +78,42 @@ impl Http {
         })
     }
 
-    pub(super) async fn perform(&self, call: &Call, client: &Client) -> Outcome {
-        if let Err(refused) = client.check_literal(&self.url) {
-            return Outcome::Failed { error: refused.to_string(), result: None };
+    /// Where it goes.
+    #[must_use]
+    pub fn url(&self) -> &Url {
+        &self.url
+    }
+
+    pub(super) async fn perform(&self, call: &Call, sender: &Sender<'_>) -> Outcome {
+        if let Err(refused) = sender.client.allowed.check_literal(&self.url) {
+            return Outcome::Failed { error: refused.to_string(), result: None, again: Again::Never };
         }
-        match self.request(call, client).send().await {
+        let request = match self.request(call, sender) {
+            Ok(request) => request,
+            Err(error) => return Outcome::Failed { error: error.to_string(), result: None, again: Again::Never },
+        };
+        match request.send().await {
             Ok(response) => judge(response).await,
-            Err(error) => Outcome::Failed { error: reason(&error), result: None },
+            Err(error) => Outcome::Failed { error: reason(&error), result: None, again: whether_again(&error) },
         }
     }
 
-    fn request(&self, call: &Call, client: &Client) -> reqwest::RequestBuilder {
-        let request = client.client.request(self.method.clone(), self.url.clone());
-        let request = match &self.body {
+    /// The body is made here and signed as it is: what is signed and what is sent cannot differ.
+    fn request(&self, call: &Call, sender: &Sender<'_>) -> Result<reqwest::RequestBuilder, signature::BadSecret> {
+        let (content_type, body) = match &self.body {
             // A text is sent as written; the workflow's own content-type wins below.
-            Some(Value::String(text)) => {
-                context_headers(call, request).header(CONTENT_TYPE, "text/plain; charset=utf-8").body(text.clone())
-            }
-            Some(body) => context_headers(call, request).json(body),
-            None => request.json(&super::document(call)),
+            Some(Value::String(text)) => ("text/plain; charset=utf-8", text.clone()),
+            Some(body) => ("application/json", body.to_string()),
+            None => ("application/json", super::document(call).to_string()),
         };
-        request.headers(self.headers.clone())
+        let signature = signature::headers(sender.secret, call.run_id, sender.now, body.as_bytes())?;
+        let request = sender.client.client.request(self.method.clone(), self.url.clone());
+        let request = context_headers(call, request).header(CONTENT_TYPE, content_type);
+        Ok(request.headers(self.headers.clone()).headers(signature).body(body))
     }
 }
 
+/// In headers too, so that a receiver need not read the body to know what it gets.
 fn context_headers(call: &Call, request: reqwest::RequestBuilder) -> reqwest::RequestBuilder {
     let request = request
         .header("x-cronbox-run-id", call.run_id.to_string())
@@ -130,18 +131,43 @@ fn context_headers(call: &Call, request: reqwest::RequestBuilder) -> reqwest::Re
 
 async fn judge(mut response: Response) -> Outcome {
     let status = response.status();
+    let again = worth_another(status, response.headers());
     let body = match beginning(&mut response).await {
         Ok(body) => body,
         Err(error) => {
-            return Outcome::Failed { error: reason(&error), result: Some(json!({ "status": status.as_u16() })) };
+            let result = Some(json!({ "status": status.as_u16() }));
+            let again = if status.is_success() { Again::Later(None) } else { again };
+            return Outcome::Failed { error: reason(&error), result, again };
         }
     };
     let result = json!({ "status": status.as_u16(), "body": body });
     if status.is_success() {
         Outcome::Succeeded(result)
     } else {
-        Outcome::Failed { error: format!("the receiver answered {status}"), result: Some(result) }
+        Outcome::Failed { error: format!("the receiver answered {status}"), result: Some(result), again }
     }
+}
+
+/// A receiver that is unwell or busy may be well later; one that refuses will refuse again.
+fn worth_another(status: StatusCode, headers: &HeaderMap) -> Again {
+    let is_busy = matches!(status, StatusCode::REQUEST_TIMEOUT | StatusCode::TOO_MANY_REQUESTS);
+    if !is_busy && !status.is_server_error() {
+        return Again::Never;
+    }
+    let asked = headers.get(RETRY_AFTER).and_then(|value| value.to_str().ok()?.parse().ok());
+    Again::Later(asked.map(Duration::from_secs))
+}
+
+/// Whoever cannot be reached may be reached later, but an address that is not public stays so.
+fn whether_again(error: &reqwest::Error) -> Again {
+    let mut cause = error.source();
+    while let Some(deeper) = cause {
+        if deeper.is::<NotPublic>() {
+            return Again::Never;
+        }
+        cause = deeper.source();
+    }
+    if error.is_builder() { Again::Never } else { Again::Later(None) }
 }
 
 /// The first bytes of an answer as text that Postgres can store.
@@ -165,7 +191,7 @@ fn reason(error: &reqwest::Error) -> String {
     }
     let cause = cause.map(|cause| format!(": {cause}")).unwrap_or_default();
     if error.is_timeout() {
-        format!("no answer within {} s", ACTION_TIMEOUT.as_secs())
+        format!("no connection within {} s", CONNECT_TIMEOUT.as_secs())
     } else if error.is_connect() {
         format!("cannot connect{cause}")
     } else {

@@ -3,14 +3,19 @@
 pub mod address;
 pub mod http;
 pub mod log;
+pub mod signature;
+
+use std::time::Duration;
 
 use chrono::{DateTime, Utc};
 use schedule::WorkflowId;
 use serde::Serialize;
 use serde_json::{Value, json};
+use url::Url;
 use uuid::Uuid;
 
 use crate::field::{self, FieldError};
+use crate::teams::SigningSecret;
 
 /// A workflow's action, validated.
 #[derive(Clone, Debug, PartialEq)]
@@ -65,7 +70,7 @@ pub struct Call {
     pub scheduled_time: Option<DateTime<Utc>>,
     /// 1 at the first attempt.
     pub attempt: i32,
-    /// The workflow's starting inputs.
+    /// The workflow's starting inputs, or those of this run alone.
     pub inputs: Value,
     /// Why and how late this run happens.
     pub context: Context,
@@ -101,15 +106,47 @@ pub enum Outcome {
         error: String,
         /// What came back, if anything did.
         result: Option<Value>,
+        /// Whether another try may fare better.
+        again: Again,
     },
 }
 
+/// Whether an action that failed is worth another try.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Again {
+    /// It would fail again.
+    Never,
+    /// Later; not before the pause that the receiver asked for.
+    Later(Option<Duration>),
+}
+
+/// As whom an action is sent.
+pub struct Sender<'a> {
+    /// The client of all actions.
+    pub client: &'a http::Client,
+    /// What signs it.
+    pub secret: &'a SigningSecret,
+    /// When it is sent.
+    pub now: DateTime<Utc>,
+}
+
 /// Executes an action once.
-pub async fn perform(action: &Action, call: &Call, client: &http::Client) -> Outcome {
+pub async fn perform(action: &Action, call: &Call, sender: &Sender<'_>) -> Outcome {
     match action {
         Action::Log(action) => action.perform(call),
-        Action::Http(action) => action.perform(call, client).await,
+        Action::Http(action) => action.perform(call, sender).await,
     }
+}
+
+/// Refuses an action that leads inside, when it is saved; each send judges again.
+///
+/// # Errors
+/// `action.url`, with the reason.
+pub async fn check_reach(document: &Value, allowed: &address::Allowed) -> Result<(), FieldError> {
+    // What cannot be parsed is refused with its own reason, by whoever saves it.
+    let url = document.get("url").and_then(Value::as_str).and_then(|url| Url::parse(url).ok());
+    let Some(url) = url else { return Ok(()) };
+    allowed.check_now(&url).await.map_err(|refused| FieldError::invalid("action.url", refused.to_string()))
 }
 
 fn read<T: serde::de::DeserializeOwned>(document: Value) -> Result<T, FieldError> {

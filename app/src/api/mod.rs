@@ -5,6 +5,7 @@ pub mod drift;
 pub mod error;
 pub mod extract;
 pub mod invoke;
+pub mod jobs;
 pub mod keys;
 pub mod openapi;
 pub mod ops;
@@ -55,6 +56,7 @@ pub fn router(app: App) -> Router {
         .route("/schedules/{target}/occurrences", get(runs::occurrences))
         .route("/runs", get(runs::list))
         .route("/runs/{target}", get(runs::get))
+        .route("/jobs", get(jobs::list))
         .route("/outbox", get(outbox::list))
         .route("/outbox/{target}", post(outbox::act))
         .route("/drift", get(drift::show))

@@ -3,7 +3,7 @@
 use utoipa::openapi::security::{ApiKey, ApiKeyValue, SecurityScheme};
 use utoipa::{Modify, OpenApi};
 
-use super::{drift, invoke, keys, ops, outbox, previews, runs, schedules, verbs, view, workflows};
+use super::{drift, invoke, jobs, keys, ops, outbox, previews, runs, schedules, verbs, view, workflows};
 
 /// Describes every route; a test holds it against the router and against docs/openapi.json.
 #[derive(OpenApi)]
@@ -19,6 +19,7 @@ use super::{drift, invoke, keys, ops, outbox, previews, runs, schedules, verbs, 
         keys::create_team, keys::create, keys::list, keys::revoke,
         outbox::list, retry, discard,
         drift::show, drift::check,
+        jobs::list,
         ops::healthz, ops::readyz, ops::metrics,
     ),
     security(("key" = [])),

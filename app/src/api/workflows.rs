@@ -8,6 +8,7 @@ use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use schedule::WorkflowId;
 use serde::Deserialize;
+use serde_json::Value;
 use utoipa::IntoParams;
 
 use super::auth::{Admin, Caller, Editor, Viewer};
@@ -17,6 +18,7 @@ use super::page::{self, Page};
 use super::verbs;
 use super::view::{Read, WorkflowView, view};
 use crate::App;
+use crate::actions;
 use crate::field::{self, FieldError};
 use crate::outbox::{self, Progress};
 use crate::spec::{self, Spec, WorkflowBody};
@@ -76,6 +78,7 @@ pub(super) async fn create(
         }
     };
     let spec = Spec::new(body, None, edit.now)?;
+    actions::check_reach(&spec.action, &app.allowed).await?;
     let mut tx = db::begin(&app.pool).await?;
     let made = workflows::create(&mut tx, team_id, spec, None, &edit).await?;
     tx.commit().await?;
@@ -152,6 +155,8 @@ pub(super) async fn patch(
     Patch(patch, kind): Patch,
 ) -> Result<Read, Error> {
     let wait = wait(params.wait)?;
+    // Before the transaction: a name server may take its time.
+    actions::check_reach(patch.get("action").unwrap_or(&Value::Null), &app.allowed).await?;
     let mut tx = db::begin(&app.pool).await?;
     let locked = workflows::lock(&mut tx, id, caller.team_id(), app.clock.now()).await?;
     let before = locked.ok_or_else(Error::not_found)?;

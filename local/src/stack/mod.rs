@@ -189,6 +189,11 @@ impl Stack {
         &self.apps[0].url
     }
 
+    /// The app, for a look behind its API.
+    pub fn app(&self) -> &App {
+        &self.apps[0].app
+    }
+
     /// The stand-in's address.
     pub fn scheduler_url(&self) -> &str {
         self.served.as_ref().map_or("", |served| &served.endpoint)

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use anyhow::{Context, Result};
 use app::App;
+use app::jobs::When;
 use futures::future::BoxFuture;
 use runner::{KeySource, Runner};
 use schedule::Environment;
@@ -22,6 +23,7 @@ pub(super) const ENVIRONMENT: &str = "dev";
 pub(super) struct Instance {
     /// `http://127.0.0.1:PORT`
     pub(super) url: String,
+    pub(super) app: App,
     pub(super) serving: JoinHandle<Result<()>>,
 }
 
@@ -29,7 +31,8 @@ impl Instance {
     pub(super) fn start(listener: TcpListener, app: App, stop: &Stop) -> Result<Instance> {
         let url = format!("http://{}", listener.local_addr()?);
         let stopped = stop.apps.clone().cancelled_owned();
-        Ok(Instance { url, serving: tokio::spawn(app::serve(listener, app, stopped)) })
+        let serving = tokio::spawn(app::serve(listener, app.clone(), stopped));
+        Ok(Instance { url, app, serving })
     }
 }
 
@@ -63,6 +66,22 @@ pub(super) fn app_config(dsn: String, listener: &TcpListener) -> Result<app::Con
         executor_slots: 64,
         executor_poll_ms: 200,
         shutdown_drain_secs: 5,
+        heartbeat_ms: 10_000,
+        lost_after_secs: 120,
+        recovery_max_attempts: 3,
+        recovery_max_age_secs: 24 * 60 * 60,
+        // A test says itself when a job has its turn: `Stack::job`.
+        jobs_enabled: false,
+        jobs_timezone: schedule::Tz::UTC,
+        job_watchdog: When::every_secs(60),
+        recovery_interval_secs: 60,
+        job_timeouts: When::every_secs(30),
+        job_prune: "0 3 * * *".parse()?,
+        outbox_keep_days: 7,
+        outbox_keep_failed_days: 90,
+        retention_days: 90,
+        #[cfg(debug_assertions)]
+        fault: None,
         header_timeout_ms: 10_000,
         request_timeout_ms: 30_000,
         max_connections: 8_192,

@@ -3,6 +3,7 @@
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
+use app::jobs::Did;
 use chrono::{DateTime, Utc};
 use publisher::Report;
 use reqwest::{Method, RequestBuilder};
@@ -132,6 +133,16 @@ impl Stack {
     /// The publisher fails.
     pub async fn publish(&self) -> Report {
         self.publisher.once().await.unwrap_or_else(|error| panic!("the publisher failed: {error:#}"))
+    }
+
+    /// Gives a background job of the app its turn, now.
+    ///
+    /// # Panics
+    /// There is no such job, or it fails.
+    pub async fn job(&self, name: &str) -> Did {
+        let jobs = app::jobs::registry(&self.app().config);
+        let Some(job) = jobs.into_iter().find(|job| job.name == name) else { panic!("there is no job {name}") };
+        (job.run)(self.app().clone()).await.unwrap_or_else(|error| panic!("{name} failed: {error:#}"))
     }
 
     /// Steps both clocks through every time at which something fires or is tried again, and delivers it.

@@ -18,7 +18,7 @@ enum Door {
     Scheduler,
 }
 
-const ROUTES: [(&str, &str, Door); 34] = [
+const ROUTES: [(&str, &str, Door); 35] = [
     ("post", "/api/v1/teams", Door::Admin),
     ("get", "/api/v1/keys", Door::Admin),
     ("post", "/api/v1/keys", Door::Admin),
@@ -47,6 +47,7 @@ const ROUTES: [(&str, &str, Door); 34] = [
     ("post", "/api/v1/outbox/{id}:retry", Door::Admin),
     ("post", "/api/v1/outbox/{id}:discard", Door::Admin),
     ("get", "/api/v1/drift", Door::Admin),
+    ("get", "/api/v1/jobs", Door::Viewer),
     ("post", "/api/v1/drift:check", Door::Admin),
     ("get", "/healthz", Door::Open),
     ("get", "/readyz", Door::Open),

@@ -121,8 +121,16 @@ async fn an_action_reaches_no_address_inside_unless_an_operator_allows_it() {
     let port = url.rsplit(':').next().unwrap().to_owned();
     let mut workflows = Vec::new();
     for host in ["127.0.0.1", "localhost", "[::1]", "[::ffff:127.0.0.1]", "0.0.0.0", "2130706433", "0x7f.1", "127.1"] {
-        let action = json!({"type": "http", "method": "GET", "url": format!("http://{host}:{port}/")});
-        workflows.push((host, with_action(&s, action).await));
+        let inside = format!("http://{host}:{port}/");
+        let action = json!({"type": "http", "method": "GET", "url": inside});
+        let name = uuid::Uuid::new_v4();
+        let saved = s.editor().post("/api/v1/workflows", &json!({"name": name, "action": action})).await;
+        saved.refused(400, "invalid_field", Some("action.url"));
+        // As if it had been saved when its name led elsewhere: it is judged again when it is sent.
+        let wf = with_action(&s, json!({"type": "http", "method": "GET", "url": "https://hooks.example/"})).await;
+        let led_inside = "UPDATE workflows SET action = jsonb_set(action, '{url}', to_jsonb($2::text)) WHERE id = $1";
+        sqlx::query(led_inside).bind(wf.0).bind(&inside).execute(&s.pool).await.unwrap();
+        workflows.push((host, wf));
     }
     s.clock_to("2026-03-02T09:00:30Z").await;
     for (host, wf) in workflows {

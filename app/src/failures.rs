@@ -1,0 +1,76 @@
+//! Step 7 of 7: pauses a workflow that fails again and again (`pause_after_failures`).
+//!
+//! In a transaction of its own, under the workflow's lock, by the way of every other edit; a second
+//! instance that comes to the same end finds it paused.
+
+use chrono::{DateTime, Utc};
+use schedule::WorkflowId;
+use sqlx::PgConnection;
+
+use crate::App;
+use crate::audit::Edit;
+use crate::runs::Claimed;
+use crate::workflows::{self, State, Workflow};
+
+/// Pauses a run's workflow if the run was the last straw. The next failure is the retry of one that fails here.
+pub(crate) async fn pause_after(app: &App, run: &Claimed) {
+    if run.pause_after_failures.is_none() {
+        return;
+    }
+    match pause(app, WorkflowId(run.workflow_id)).await {
+        Ok(true) => app.nudge.poke(),
+        Ok(false) => {}
+        Err(error) => {
+            tracing::warn!(workflow_id = run.workflow_id, %error, "cannot see whether a workflow has failed too often");
+        }
+    }
+}
+
+async fn pause(app: &App, id: WorkflowId) -> sqlx::Result<bool> {
+    let mut tx = db::begin(&app.pool).await?;
+    let Some(before) = workflows::lock(&mut tx, id, None, app.clock.now()).await? else { return Ok(false) };
+    let Some(most) = before.spec.policies.pause_after_failures.filter(|_| before.state == State::Active) else {
+        return Ok(false);
+    };
+    if failed_in_a_row(&mut tx, id, most).await? < i64::from(most) {
+        return Ok(false);
+    }
+    let edit = Edit { actor: "cronbox".to_owned(), now: app.clock.now(), traceparent: None };
+    let reason = Some(format!("paused by cronbox: {most} runs in a row have failed"));
+    let next = Workflow { state: State::Paused, pause_reason: reason, ..before.clone() };
+    workflows::save(&mut tx, &before, next, "pause", &edit).await?;
+    tx.commit().await?;
+    Ok(true)
+}
+
+/// How many of the last runs have failed since the schedule was activated or resumed; counts up to `most`.
+async fn failed_in_a_row(tx: &mut PgConnection, id: WorkflowId, most: i32) -> sqlx::Result<i64> {
+    let since = counted_since(tx, id).await?;
+    sqlx::query_scalar!(
+        r#"
+        -- failed runs in a row; cancelled and abandoned ones say nothing about the workflow
+        SELECT count(*) FILTER (WHERE state IN ('failed', 'timed_out')) AS "count!"
+          FROM (SELECT state FROM runs
+                 WHERE workflow_id = $1 AND state IN ('succeeded', 'failed', 'timed_out') AND created_on >= $2
+                 ORDER BY id DESC
+                 LIMIT $3) AS last
+        "#,
+        id.0,
+        since,
+        i64::from(most),
+    )
+    .fetch_one(tx)
+    .await
+}
+
+async fn counted_since(tx: &mut PgConnection, id: WorkflowId) -> sqlx::Result<DateTime<Utc>> {
+    sqlx::query_scalar!(
+        r#"
+        -- a resume begins a new count; without a schedule the last edit does
+        SELECT COALESCE(schedule_activated_at, updated_on) AS "since!" FROM workflows WHERE id = $1
+        "#,
+        id.0,
+    )
+    .fetch_one(tx)
+    .await
+}

@@ -1,0 +1,115 @@
+//! Steps 1 and 7 of 7: named points at which a test kills or stops the app. No release has them.
+//!
+//! The names are API: every new await in the way of an edit, an invoke or a run adds one.
+
+/// The points, in the order in which an edit, an invoke and a run pass them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(not(debug_assertions), expect(unreachable_pub, reason = "only a test sees it"))]
+pub enum Point {
+    /// An edit has changed the workflow's row.
+    A1,
+    /// It has inserted the outbox row.
+    A2,
+    /// It is committed, nobody was told.
+    A3,
+    /// An invoke has inserted the run.
+    I1,
+    /// It is committed.
+    I2,
+    /// The cache knows it, nobody was told.
+    I3,
+    /// An executor has claimed the run.
+    I4,
+    /// The action is done, nobody knows yet.
+    I5,
+    /// The end is written down, the slot is not handed on yet.
+    I6,
+}
+
+#[cfg(debug_assertions)]
+pub use armed::{Fault, arm, at};
+
+/// Passes a point.
+#[cfg(not(debug_assertions))]
+pub(crate) fn at(_: Point) {}
+
+#[cfg(debug_assertions)]
+mod armed {
+    use std::str::FromStr;
+    use std::sync::OnceLock;
+    use std::sync::atomic::{AtomicU32, Ordering};
+
+    use super::Point;
+
+    /// One per process: a fault is the process's end, whichever instance meets it.
+    static ARMED: OnceLock<Fault> = OnceLock::new();
+    static PASSES: AtomicU32 = AtomicU32::new(0);
+
+    /// What happens at which point, the how manieth time: `I5:1:kill`.
+    #[derive(Clone, Debug)]
+    pub struct Fault {
+        point: String,
+        nth: u32,
+        deed: Deed,
+    }
+
+    #[derive(Clone, Copy, Debug)]
+    enum Deed {
+        /// SIGKILL: nothing is cleaned up.
+        Kill,
+        /// The whole process stands still until it is told to go on (SIGCONT).
+        Stop,
+    }
+
+    impl FromStr for Fault {
+        type Err = String;
+
+        fn from_str(text: &str) -> Result<Self, String> {
+            let parts: Vec<&str> = text.split(':').collect();
+            let [point, nth, deed] = parts[..] else {
+                return Err("write point:nth:deed, as I5:1:kill".to_owned());
+            };
+            Ok(Fault {
+                point: point.to_owned(),
+                nth: nth.parse().map_err(|_| format!("{nth} is no number"))?,
+                deed: match deed {
+                    "kill" => Deed::Kill,
+                    "stop" => Deed::Stop,
+                    other => return Err(format!("{other} is neither kill nor stop")),
+                },
+            })
+        }
+    }
+
+    /// Arms the one fault of this process; the first counts.
+    pub fn arm(fault: Fault) {
+        ARMED.get_or_init(|| fault);
+    }
+
+    /// Passes a point, or does not.
+    pub fn at(point: Point) {
+        let Some(fault) = ARMED.get() else { return };
+        if fault.point != format!("{point:?}") || PASSES.fetch_add(1, Ordering::Relaxed) + 1 != fault.nth {
+            return;
+        }
+        eprintln!("{:?} at {point:?}", fault.deed);
+        send(match fault.deed {
+            Deed::Kill => "-KILL",
+            Deed::Stop => "-STOP",
+        });
+    }
+
+    /// By way of `kill`, because nothing in std sends a signal.
+    fn send(signal: &str) {
+        let pid = std::process::id().to_string();
+        if let Err(error) = std::process::Command::new("kill").args([signal, &pid]).status() {
+            eprintln!("cannot send myself {signal}: {error}");
+        }
+        if signal == "-KILL" {
+            // Between the signal and the end nothing more is done here.
+            loop {
+                std::thread::park();
+            }
+        }
+    }
+}

@@ -1,0 +1,173 @@
+//! Step 7 of 7: the statements on the table `jobs`. Leases and due times read `cronbox_now()`.
+
+use std::time::Duration;
+
+use chrono::{DateTime, Utc};
+use sqlx::PgConnection;
+use uuid::Uuid;
+
+/// How a turn ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, sqlx::Type, serde::Serialize, utoipa::ToSchema)]
+#[sqlx(type_name = "text", rename_all = "snake_case")]
+#[serde(rename_all = "snake_case")]
+pub enum LastResult {
+    /// It did something.
+    Success,
+    /// It did not; `last_error` says why.
+    Failed,
+    /// There was nothing to do.
+    Skipped,
+}
+
+/// A job as it stands.
+#[derive(Clone, Debug)]
+pub struct Status {
+    /// Which.
+    pub name: String,
+    /// The instance that is at it.
+    pub locked_by: Option<Uuid>,
+    /// When that instance's lease lapses.
+    pub locked_until: Option<DateTime<Utc>>,
+    /// When its last turn began.
+    pub last_run: Option<DateTime<Utc>>,
+    /// How long that took.
+    pub last_duration_ms: Option<i64>,
+    /// How it ended.
+    pub last_result: Option<LastResult>,
+    /// Why it failed.
+    pub last_error: Option<String>,
+    /// When it is due.
+    pub next_run: DateTime<Utc>,
+    /// Turns so far.
+    pub run_count: i64,
+    /// Failed turns so far.
+    pub error_count: i64,
+}
+
+/// What is written down after a turn.
+pub(super) struct Ended {
+    pub(super) took: Duration,
+    pub(super) result: LastResult,
+    pub(super) error: Option<String>,
+    pub(super) next_in: Duration,
+}
+
+/// Makes the rows of jobs that have none.
+pub(super) async fn register(db: &mut PgConnection, names: &[&str], waits: &[f64]) -> sqlx::Result<()> {
+    let names: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
+    sqlx::query!(
+        r#"
+        -- register jobs: a plan that comes sooner than what stands counts; ordered, because instances start together
+        INSERT INTO jobs (name, next_run)
+        SELECT name, cronbox_now() + make_interval(secs => wait)
+          FROM UNNEST($1::text[], $2::float8[]) AS j (name, wait)
+         ORDER BY name
+        ON CONFLICT (name) DO UPDATE SET next_run = LEAST(jobs.next_run, excluded.next_run)
+        "#,
+        &names,
+        waits,
+    )
+    .execute(db)
+    .await
+    .map(drop)
+}
+
+/// Takes the jobs that are due and nobody's.
+pub(super) async fn take_due(
+    db: &mut PgConnection,
+    names: &[&str],
+    instance: Uuid,
+    lease: Duration,
+    now: DateTime<Utc>,
+) -> sqlx::Result<Vec<String>> {
+    let names: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
+    sqlx::query_scalar!(
+        r#"
+        -- take jobs: guarded, so that of two instances that see one due only one gets it; counted first, so that a crash counts
+        UPDATE jobs
+           SET locked_by = $2, locked_until = cronbox_now() + make_interval(secs => $3), last_run = $4,
+               run_count = run_count + 1
+         WHERE name = ANY($1) AND next_run <= cronbox_now()
+           AND (locked_until IS NULL OR locked_until <= cronbox_now())
+        RETURNING name
+        "#,
+        &names,
+        instance,
+        lease.as_secs_f64(),
+        now,
+    )
+    .fetch_all(db)
+    .await
+}
+
+/// Renews a lease; false: it is not ours any more.
+pub(super) async fn renew(db: &mut PgConnection, name: &str, instance: Uuid, lease: Duration) -> sqlx::Result<bool> {
+    let renewed = sqlx::query!(
+        r#"
+        -- renew a job's lease
+        UPDATE jobs SET locked_until = cronbox_now() + make_interval(secs => $3) WHERE name = $1 AND locked_by = $2
+        "#,
+        name,
+        instance,
+        lease.as_secs_f64(),
+    )
+    .execute(db)
+    .await?;
+    Ok(renewed.rows_affected() > 0)
+}
+
+/// Writes down how a turn ended and frees the job, if it is still ours.
+pub(super) async fn settle(db: &mut PgConnection, name: &str, instance: Uuid, ended: &Ended) -> sqlx::Result<()> {
+    sqlx::query!(
+        r#"
+        -- settle a job's turn
+        UPDATE jobs
+           SET locked_by = NULL, locked_until = NULL, last_duration_ms = $3, last_result = $4, last_error = $5,
+               next_run = cronbox_now() + make_interval(secs => $6),
+               error_count = error_count + CASE WHEN $4 = 'failed' THEN 1 ELSE 0 END
+         WHERE name = $1 AND locked_by = $2
+        "#,
+        name,
+        instance,
+        i64::try_from(ended.took.as_millis()).unwrap_or(i64::MAX),
+        ended.result as LastResult,
+        ended.error,
+        ended.next_in.as_secs_f64(),
+    )
+    .execute(db)
+    .await
+    .map(drop)
+}
+
+/// Frees the jobs of an instance that ends; they stay due.
+pub(super) async fn release_all(db: &mut PgConnection, instance: Uuid) -> sqlx::Result<()> {
+    sqlx::query!(
+        r#"
+        -- release jobs: only one's own
+        UPDATE jobs SET locked_by = NULL, locked_until = NULL WHERE locked_by = $1
+        "#,
+        instance,
+    )
+    .execute(db)
+    .await
+    .map(drop)
+}
+
+/// All jobs, by name.
+///
+/// # Errors
+/// The database's.
+pub async fn list(db: &mut PgConnection) -> sqlx::Result<Vec<Status>> {
+    sqlx::query_as!(
+        Status,
+        r#"
+        -- list jobs
+        SELECT name, locked_by, locked_until, last_run, last_duration_ms, last_result AS "last_result: LastResult",
+               last_error, next_run, run_count, error_count
+          FROM jobs
+         ORDER BY name
+        "#
+    )
+    .fetch_all(db)
+    .await
+}

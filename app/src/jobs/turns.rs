@@ -1,0 +1,142 @@
+//! Step 7 of 7: how an instance takes its turns at the jobs.
+//!
+//! Every second or so it asks for what is due and nobody's. A turn works while its lease is renewed,
+//! and stops when it is not: then another instance may be at it already.
+
+use std::future::Future;
+use std::panic::AssertUnwindSafe;
+use std::time::{Duration, Instant};
+
+use futures::FutureExt as _;
+use tokio::task::JoinSet;
+
+use super::table::{self, Ended, LastResult};
+use super::{Did, Job, registry};
+use crate::App;
+
+/// How often to ask for what is due.
+const LOOK: Duration = Duration::from_secs(1);
+/// How long a turn is ours without a sign of life.
+const LEASE: Duration = Duration::from_secs(60);
+/// A turn is a bounded batch; one that takes longer is stuck.
+const LONGEST: Duration = Duration::from_secs(300);
+/// Before a failed turn is tried again, at the soonest.
+const AFTER_FAILURE: Duration = Duration::from_secs(5);
+
+/// Takes turns at all jobs until `shutdown`, then lets those under way end or gives them back.
+pub(crate) async fn take_turns(app: App, shutdown: impl Future<Output = ()>) {
+    let jobs = registry(&app.config);
+    let mut under_way = JoinSet::new();
+    let mut registered = false;
+    tokio::pin!(shutdown);
+    loop {
+        match look(&app, &jobs, &mut registered, &mut under_way).await {
+            Ok(()) => {}
+            Err(error) => tracing::warn!(%error, "cannot look for jobs that are due; the next look tries again"),
+        }
+        tokio::select! {
+            () = &mut shutdown => break,
+            () = tokio::time::sleep(LOOK.mul_f64(0.75 + rand::random::<f64>() / 2.0)) => {}
+        }
+        while under_way.try_join_next().is_some() {}
+    }
+    end(&app, under_way).await;
+}
+
+async fn look(app: &App, jobs: &[Job], registered: &mut bool, under_way: &mut JoinSet<()>) -> sqlx::Result<()> {
+    let names: Vec<&str> = jobs.iter().map(|job| job.name).collect();
+    let mut connection = app.pool.acquire().await?;
+    if !*registered {
+        let timezone = app.config.jobs_timezone;
+        let wait = |job: &Job| job.when.first_wait(app.clock.now(), timezone).as_secs_f64();
+        table::register(&mut connection, &names, &jobs.iter().map(wait).collect::<Vec<_>>()).await?;
+        *registered = true;
+    }
+    let taken = table::take_due(&mut connection, &names, app.instance, LEASE, app.clock.now()).await?;
+    for job in jobs.iter().filter(|job| taken.iter().any(|name| name == job.name)) {
+        under_way.spawn(turn(app.clone(), job.clone()));
+    }
+    Ok(())
+}
+
+/// One turn, to its settlement.
+async fn turn(app: App, job: Job) {
+    let began = Instant::now();
+    let work = AssertUnwindSafe((job.run)(app.clone())).catch_unwind();
+    let done = tokio::select! {
+        done = tokio::time::timeout(LONGEST, work) => match done {
+            Ok(Ok(done)) => done,
+            Ok(Err(_)) => Err(anyhow::anyhow!("it panicked; the log says where")),
+            Err(_) => Err(anyhow::anyhow!("it took longer than {} s and was stopped", LONGEST.as_secs())),
+        },
+        () = until_lost(&app, job.name) => {
+            tracing::warn!(job = job.name, "a job's lease was lost; its turn is stopped, another instance goes on");
+            return;
+        }
+    };
+    let ended = ended(&app, &job, done, began.elapsed());
+    if let Err(error) = settle(&app, job.name, &ended).await {
+        tracing::warn!(job = job.name, %error, "cannot write down a job's turn; its lease will lapse");
+    }
+}
+
+fn ended(app: &App, job: &Job, done: anyhow::Result<Did>, took: Duration) -> Ended {
+    let usual = job.when.next_wait(app.clock.now(), app.config.jobs_timezone);
+    let (result, error, next_in) = match done {
+        Ok(Did::Nothing) => (LastResult::Skipped, None, usual),
+        Ok(Did::All(what)) => {
+            tracing::info!(job = job.name, "{}: {what}", job.name);
+            (LastResult::Success, None, usual)
+        }
+        Ok(Did::Some(what)) => {
+            tracing::info!(job = job.name, "{}: {what}, and goes on", job.name);
+            (LastResult::Success, None, Duration::ZERO)
+        }
+        Err(error) => {
+            let error = format!("{error:#}");
+            tracing::error!(job = job.name, error, "a job failed; its next turn tries again");
+            let short: String = error.chars().filter(|c| *c != '\0').take(500).collect();
+            (LastResult::Failed, Some(short), usual.min(Duration::from_secs(60)).max(AFTER_FAILURE))
+        }
+    };
+    Ended { took, result, error, next_in }
+}
+
+async fn settle(app: &App, name: &str, ended: &Ended) -> sqlx::Result<()> {
+    let mut connection = app.pool.acquire().await?;
+    table::settle(&mut connection, name, app.instance, ended).await
+}
+
+/// Renews the lease; returns when it is lost, or cannot have been kept.
+async fn until_lost(app: &App, name: &str) {
+    let mut kept = Instant::now();
+    loop {
+        tokio::time::sleep(LEASE / 4).await;
+        let asked = Instant::now();
+        match renewed(app, name).await {
+            Ok(true) => kept = asked,
+            Ok(false) => return,
+            // A renewal takes at most so long to fail; before the lease lapses the work must have stopped.
+            Err(_) if kept.elapsed() > LEASE / 2 => return,
+            Err(error) => tracing::warn!(job = name, %error, "cannot renew a job's lease; trying again"),
+        }
+    }
+}
+
+async fn renewed(app: &App, name: &str) -> sqlx::Result<bool> {
+    let mut connection = app.pool.acquire().await?;
+    table::renew(&mut connection, name, app.instance, LEASE).await
+}
+
+async fn end(app: &App, mut under_way: JoinSet<()>) {
+    let drain = Duration::from_secs(app.config.shutdown_drain_secs);
+    let all_ended = async { while under_way.join_next().await.is_some() {} };
+    if tokio::time::timeout(drain, all_ended).await.is_ok() {
+        return;
+    }
+    under_way.shutdown().await;
+    let released = async { table::release_all(&mut *app.pool.acquire().await?, app.instance).await };
+    if let Err(error) = released.await {
+        tracing::warn!(%error, "cannot give jobs back; their leases will lapse");
+    }
+}

@@ -1,0 +1,103 @@
+//! Step 7 of 7: when a job is due: every so many seconds, or by a cron.
+
+use std::fmt;
+use std::str::FromStr;
+use std::time::Duration;
+
+use chrono::{DateTime, Utc};
+use chrono_tz::Tz;
+use schedule::Cron;
+
+/// `60s`, or a cron of our own dialect such as `0 3 * * *`.
+#[derive(Clone, Debug)]
+pub enum When {
+    /// So long after its last turn ended.
+    Every(Duration),
+    /// At these times.
+    Cron(Box<Cron>),
+}
+
+/// A text that is neither.
+#[derive(Debug, thiserror::Error)]
+#[error("write seconds as 60s, or a cron as \"0 3 * * *\": {0}")]
+pub struct WhenError(String);
+
+impl When {
+    /// Every so many seconds.
+    #[must_use]
+    pub fn every_secs(secs: u64) -> Self {
+        Self::Every(Duration::from_secs(secs))
+    }
+
+    /// How long a job waits for its first turn after a start; an instance that comes back is of use at once.
+    #[must_use]
+    pub fn first_wait(&self, now: DateTime<Utc>, timezone: Tz) -> Duration {
+        match self {
+            Self::Every(pause) => jitter((*pause).min(Duration::from_secs(5))),
+            Self::Cron(_) => self.next_wait(now, timezone),
+        }
+    }
+
+    /// How long it waits for the turn after this one; jittered, so that instances and jobs do not march in step.
+    #[must_use]
+    pub fn next_wait(&self, now: DateTime<Utc>, timezone: Tz) -> Duration {
+        match self {
+            Self::Every(pause) => *pause + jitter(*pause / 10),
+            Self::Cron(cron) => {
+                let until = cron.next_after(now, timezone).and_then(|next| (next - now).to_std().ok());
+                // A cron that never comes again: look again tomorrow.
+                until.unwrap_or(Duration::from_secs(24 * 60 * 60)) + jitter(Duration::from_secs(10))
+            }
+        }
+    }
+}
+
+fn jitter(most: Duration) -> Duration {
+    most.mul_f64(rand::random::<f64>())
+}
+
+impl FromStr for When {
+    type Err = WhenError;
+
+    fn from_str(text: &str) -> Result<Self, WhenError> {
+        match text.strip_suffix('s').map(str::parse) {
+            Some(Ok(0)) => Err(WhenError("every 0 s is all the time".to_owned())),
+            Some(Ok(secs)) => Ok(Self::every_secs(secs)),
+            _ => Cron::parse(text).map(|cron| Self::Cron(Box::new(cron))).map_err(|error| WhenError(error.to_string())),
+        }
+    }
+}
+
+impl fmt::Display for When {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Every(pause) => write!(f, "{}s", pause.as_secs()),
+            Self::Cron(cron) => write!(f, "{cron}"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn seconds_and_crons_are_read_and_written() {
+        for text in ["60s", "1s", "0 3 * * *"] {
+            assert_eq!(text.parse::<When>().unwrap().to_string(), text);
+        }
+        for text in ["", "0s", "-1s", "s", "every day", "61 * * * *"] {
+            let told = text.parse::<When>().unwrap_err().to_string();
+            assert!(told.starts_with("write seconds as 60s"), "{text}: {told}");
+        }
+    }
+
+    #[test]
+    fn a_cron_waits_for_its_local_time() {
+        let when: When = "0 3 * * *".parse().unwrap();
+        let evening = "2026-03-28T22:00:00Z".parse().unwrap();
+        // 03:00 on the day of the change is 01:00 in UTC.
+        let wait = when.next_wait(evening, chrono_tz::Europe::Paris);
+        assert!((3 * 60 * 60..=3 * 60 * 60 + 10).contains(&wait.as_secs()), "{wait:?}");
+    }
+}

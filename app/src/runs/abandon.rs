@@ -1,0 +1,57 @@
+//! Step 7 of 7: gives runs up, with the reason, in the run and in the ledger.
+
+use chrono::{DateTime, Utc};
+use sqlx::PgConnection;
+use uuid::Uuid;
+
+/// Gives up runs that have not ended, each for its reason; the times that they were to run are abandoned with them.
+///
+/// A run of somebody's own accord (a retry, a backfill) is not the run of its occurrence, and takes
+/// no decision back.
+///
+/// # Errors
+/// The database's.
+pub async fn abandon(tx: &mut PgConnection, ids: &[Uuid], reasons: &[String], now: DateTime<Utc>) -> sqlx::Result<()> {
+    let abandoned = give_up(tx, ids, reasons, now).await?;
+    take_back(tx, &abandoned, now).await
+}
+
+async fn give_up(
+    tx: &mut PgConnection,
+    ids: &[Uuid],
+    reasons: &[String],
+    now: DateTime<Utc>,
+) -> sqlx::Result<Vec<Uuid>> {
+    sqlx::query_scalar!(
+        r#"
+        -- give up runs; what ended meanwhile stays as it ended
+        UPDATE runs r
+           SET state = 'abandoned', error = given.reason, finished_on = $3, locked_by = NULL, locked_at = NULL
+          FROM UNNEST($1::uuid[], $2::text[]) AS given (id, reason)
+         WHERE r.id = given.id AND r.finished_on IS NULL
+        RETURNING r.id
+        "#,
+        ids,
+        reasons,
+        now,
+    )
+    .fetch_all(tx)
+    .await
+}
+
+async fn take_back(tx: &mut PgConnection, ids: &[Uuid], now: DateTime<Utc>) -> sqlx::Result<()> {
+    sqlx::query!(
+        r#"
+        -- the ledger says of a time whose run was given up: abandoned, not fired
+        UPDATE occurrences o
+           SET decision = 'abandoned', reason = r.error, updated_on = $2
+          FROM runs r
+         WHERE r.id = ANY($1) AND o.run_id = r.id AND o.decision IN ('fired', 'caught_up', 'backfilled')
+        "#,
+        ids,
+        now,
+    )
+    .execute(tx)
+    .await
+    .map(drop)
+}

@@ -1,0 +1,46 @@
+//! Step 7 of 7: stops a run that somebody does not want any more.
+
+use chrono::{DateTime, Utc};
+use sqlx::PgConnection;
+use uuid::Uuid;
+
+use super::RunState;
+
+/// What became of a request to cancel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Cancelled {
+    /// It runs; its executor stops it at its next heartbeat.
+    Requested,
+    /// It had not started, and never will.
+    Done,
+    /// It has ended already, or there is no such run.
+    TooLate,
+}
+
+/// Cancels a run: at once if it does not run, else by its executor.
+///
+/// # Errors
+/// The database's.
+pub async fn cancel(tx: &mut PgConnection, id: Uuid, now: DateTime<Utc>) -> sqlx::Result<Cancelled> {
+    let state = sqlx::query_scalar!(
+        r#"
+        -- cancel a run: one statement, so that it cannot start or end between a look and a deed
+        UPDATE runs
+           SET cancel_requested_on = COALESCE(cancel_requested_on, $2),
+               state = CASE WHEN state = 'running' THEN state ELSE 'cancelled' END,
+               finished_on = CASE WHEN state = 'running' THEN NULL ELSE $2 END,
+               error = CASE WHEN state = 'running' THEN error ELSE 'cancelled on request' END
+         WHERE id = $1 AND finished_on IS NULL
+        RETURNING state AS "state: RunState"
+        "#,
+        id,
+        now,
+    )
+    .fetch_optional(tx)
+    .await?;
+    Ok(match state {
+        Some(RunState::Running) => Cancelled::Requested,
+        Some(_) => Cancelled::Done,
+        None => Cancelled::TooLate,
+    })
+}

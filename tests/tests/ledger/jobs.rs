@@ -1,0 +1,162 @@
+//! The background jobs: one instance at a time, by their schedule, and seen by operators.
+
+use std::time::Duration;
+
+use app::jobs::Did;
+use chrono::{DateTime, TimeDelta, Utc};
+use local::stack::StackOptions;
+use serde_json::{Value, json};
+use tests::Story;
+use tokio::process::Command;
+
+/// A stack whose apps take turns at the jobs by themselves.
+async fn with_jobs() -> Story {
+    let options = StackOptions {
+        now: Some("2026-03-02T08:30:00Z".parse().unwrap()),
+        app: |config| config.jobs_enabled = true,
+        ..StackOptions::default()
+    };
+    Story::with(options).await
+}
+
+async fn job(s: &Story, name: &str) -> Value {
+    let listed = s.admin().get("/api/v1/jobs").await.expect(200);
+    let items = listed.json["items"].as_array().cloned().unwrap();
+    items.into_iter().find(|job| job["name"] == name).unwrap_or_else(|| panic!("no {name} in {}", listed.text))
+}
+
+async fn until_run(s: &Story, name: &str, turns: i64) -> Value {
+    for _ in 0..1_000 {
+        let job = job(s, name).await;
+        if job["run_count"] == turns && job["locked_by"].is_null() {
+            return job;
+        }
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    panic!("{name} does not come to {turns} turns: {}", job(s, name).await);
+}
+
+/// Until the rows of the jobs are there.
+async fn until_registered(s: &Story) {
+    let jobs = i64::try_from(app::jobs::registry(&s.app().config).len()).unwrap();
+    for _ in 0..1_000 {
+        if s.count("SELECT count(*) FROM jobs").await == jobs {
+            return;
+        }
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    panic!("the jobs do not register");
+}
+
+fn time(of: &Value) -> DateTime<Utc> {
+    of.as_str().unwrap().parse().unwrap()
+}
+
+#[tokio::test]
+async fn a_job_has_its_turn_when_it_is_due_and_says_how_it_went() {
+    let s = with_jobs().await;
+    until_registered(&s).await;
+    assert_eq!(job(&s, "recovery").await["run_count"], 0, "its first turn is due a moment after the start");
+    s.now_is("2026-03-02T08:30:05Z").await;
+    let recovery = until_run(&s, "recovery", 1).await;
+    assert_eq!((&recovery["schedule"], &recovery["last_result"]), (&json!("60s"), &json!("skipped")));
+    assert_eq!(recovery["last_run"], "2026-03-02T08:30:05Z");
+    let pause = time(&recovery["next_run"]) - time(&json!("2026-03-02T08:30:05Z"));
+    assert!((60..=66).contains(&pause.num_seconds()), "jittered: {pause}");
+    s.now_is("2026-03-02T08:31:12Z").await;
+    until_run(&s, "recovery", 2).await;
+    s.end().await;
+}
+
+#[tokio::test]
+async fn a_cron_job_waits_for_its_time_in_its_zone() {
+    let options = StackOptions {
+        now: Some("2026-03-28T22:00:00Z".parse().unwrap()),
+        app: |config| {
+            config.jobs_enabled = true;
+            config.jobs_timezone = schedule::Tz::Europe__Paris;
+        },
+        ..StackOptions::default()
+    };
+    let s = Story::with(options).await;
+    until_registered(&s).await;
+    let prune = job(&s, "prune").await;
+    assert_eq!((&prune["schedule"], &prune["timezone"]), (&json!("0 3 * * *"), &json!("Europe/Paris")));
+    // The night of the change: 03:00 there is 01:00 in UTC.
+    let late = time(&prune["next_run"]) - time(&json!("2026-03-29T01:00:00Z"));
+    assert!((0..=10).contains(&late.num_seconds()), "{prune}");
+    s.now_is("2026-03-29T01:00:11Z").await;
+    let prune = until_run(&s, "prune", 1).await;
+    let late = time(&prune["next_run"]) - time(&json!("2026-03-30T01:00:00Z"));
+    assert!((0..=10).contains(&late.num_seconds()), "{prune}");
+    s.end().await;
+}
+
+#[tokio::test]
+async fn of_five_instances_one_takes_a_turn() {
+    let mut s = with_jobs().await;
+    for _ in 0..4 {
+        s.another_url().await;
+    }
+    until_registered(&s).await;
+    s.now_is("2026-03-02T08:30:05Z").await;
+    until_run(&s, "recovery", 1).await;
+    for minute in 31..36 {
+        let now: DateTime<Utc> = format!("2026-03-02T08:{minute}:30Z").parse().unwrap();
+        s.set_clock(now + TimeDelta::seconds(i64::from(minute - 30) * 7)).await;
+        until_run(&s, "recovery", i64::from(minute - 29)).await;
+    }
+    // All have looked again, and found nothing due.
+    tokio::time::sleep(Duration::from_millis(2_500)).await;
+    assert_eq!(job(&s, "recovery").await["run_count"], 6);
+    s.end().await;
+}
+
+#[tokio::test]
+async fn a_job_of_a_dead_instance_is_taken_over_when_its_lease_has_lapsed() {
+    let s = with_jobs().await;
+    until_registered(&s).await;
+    s.execute(
+        "UPDATE jobs SET locked_by = gen_random_uuid(), locked_until = '2026-03-02T08:31:00Z',
+                         next_run = '2026-03-02T08:30:00Z' WHERE name = 'recovery'",
+    )
+    .await;
+    s.now_is("2026-03-02T08:30:59Z").await;
+    until_run(&s, "timeouts", 1).await;
+    tokio::time::sleep(Duration::from_millis(1_500)).await;
+    assert_eq!(job(&s, "recovery").await["run_count"], 0, "it is at work elsewhere, for all that anybody knows");
+    s.now_is("2026-03-02T08:31:00Z").await;
+    until_run(&s, "recovery", 1).await;
+    s.end().await;
+}
+
+#[tokio::test]
+async fn a_job_that_fails_says_why_and_comes_again() {
+    let s = with_jobs().await;
+    until_registered(&s).await;
+    s.execute("ALTER TABLE runs RENAME COLUMN recoveries TO gone").await;
+    s.now_is("2026-03-02T08:30:05Z").await;
+    let recovery = until_run(&s, "recovery", 1).await;
+    assert_eq!((&recovery["last_result"], &recovery["error_count"]), (&json!("failed"), &json!(1)));
+    assert!(recovery["last_error"].as_str().unwrap().contains("recoveries"), "{recovery}");
+    let mut command = Command::new(local::config::target_folder().join("debug/cronbox"));
+    command.arg("jobs").env("CRONBOX_URL", s.url()).env("CRONBOX_KEY", &s.keys.admin);
+    let told = command.output().await.unwrap();
+    let table = String::from_utf8(told.stdout).unwrap();
+    assert_eq!(told.status.code(), Some(1), "{table}");
+    assert!(table.lines().any(|line| line.starts_with("recovery") && line.contains("failed: ")), "{table}");
+    s.execute("ALTER TABLE runs RENAME COLUMN gone TO recoveries").await;
+    s.now_is("2026-03-02T08:31:30Z").await;
+    let recovery = until_run(&s, "recovery", 2).await;
+    assert_eq!((&recovery["last_result"], &recovery["last_error"]), (&json!("skipped"), &Value::Null));
+    s.end().await;
+}
+
+#[tokio::test]
+async fn a_job_may_be_given_its_turn_by_hand() {
+    let s = Story::at("2026-03-02T08:30:00Z").await;
+    for job in app::jobs::registry(&s.app().config) {
+        assert_eq!(s.job(job.name).await, Did::Nothing, "{}", job.name);
+    }
+    s.end().await;
+}

@@ -1,0 +1,5 @@
+//! The ledger's stories: one decision for every time owed, and every accepted run to its one end.
+
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod jobs;
