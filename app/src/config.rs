@@ -12,8 +12,6 @@ use schedule::Environment;
 
 use crate::jobs::When;
 
-/// A fire older than this is not run any more (until the ledger lets each workflow choose).
-pub const CATCH_UP_WINDOW: TimeDelta = TimeDelta::hours(24);
 /// How long runs and occurrences are kept.
 pub const RETENTION: TimeDelta = TimeDelta::days(90);
 /// A run is stuck, not slow, if it still runs so long after its workflow's timeout.
@@ -74,6 +72,9 @@ pub struct Config {
     /// When to look for times that were missed: seconds as `60s`, or a cron.
     #[arg(long, env = "JOB_WATCHDOG", default_value = "60s")]
     pub job_watchdog: When,
+    /// When to look for runs that wait for a slot that is free, or that have waited too long.
+    #[arg(long, env = "JOB_QUEUE", default_value = "10s")]
+    pub job_queue: When,
     /// How often to look for runs whose instance died, in seconds.
     #[arg(long, env = "RECOVERY_INTERVAL_SECS", default_value_t = 60, value_parser = clap::value_parser!(u64).range(1..))]
     pub recovery_interval_secs: u64,

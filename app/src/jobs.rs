@@ -12,7 +12,7 @@ use futures::future::BoxFuture;
 
 use crate::App;
 use crate::config::Config;
-use crate::{prune, recover, timeouts};
+use crate::{prune, queue, recover, timeouts};
 
 pub use table::{LastResult, Status, list};
 pub(crate) use turns::take_turns;
@@ -47,6 +47,11 @@ pub enum Did {
 #[must_use]
 pub fn registry(config: &Config) -> Vec<Job> {
     vec![
+        Job {
+            name: "queue",
+            when: config.job_queue.clone(),
+            run: |app| Box::pin(async move { queue::look(&app).await }),
+        },
         Job {
             name: "recovery",
             when: When::every_secs(config.recovery_interval_secs),

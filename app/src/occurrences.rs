@@ -1,5 +1,7 @@
 //! Step 7 of 7: the ledger. One time that a schedule owed, with its one decision.
 
+pub mod span;
+
 use chrono::{DateTime, Utc};
 use schedule::{Fire, WorkflowId};
 use sqlx::PgConnection;
@@ -67,8 +69,12 @@ pub struct Occurrence {
 
 /// A decision to record.
 pub struct Entry<'a> {
-    /// The delivery that asked.
-    pub fire: &'a Fire,
+    /// The workflow.
+    pub workflow_id: WorkflowId,
+    /// The time that was owed.
+    pub time: DateTime<Utc>,
+    /// The delivery that asked, none if nobody did.
+    pub fire: Option<&'a Fire>,
     /// What was decided.
     pub decision: Decision,
     /// Why, where the decision alone does not tell.
@@ -95,7 +101,7 @@ pub enum Recorded {
 /// # Errors
 /// The database's.
 pub async fn record(tx: &mut PgConnection, entry: &Entry<'_>) -> sqlx::Result<Recorded> {
-    let lateness_s = (entry.now - entry.fire.scheduled_time).num_seconds();
+    let lateness_s = (entry.now - entry.time).num_seconds();
     let id = sqlx::query_scalar!(
         r#"
         -- record a decision: the row that stands wins, but a run may still redeem a missed one
@@ -104,21 +110,23 @@ pub async fn record(tx: &mut PgConnection, entry: &Entry<'_>) -> sqlx::Result<Re
         VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $12, $12)
         ON CONFLICT ON CONSTRAINT occurrences_workflow_id_scheduled_time_key DO UPDATE
            SET decision = excluded.decision, reason = excluded.reason, run_id = excluded.run_id,
-               raw_time = excluded.raw_time, execution_id = excluded.execution_id, attempt = excluded.attempt,
+               raw_time = COALESCE(excluded.raw_time, o.raw_time),
+               execution_id = COALESCE(excluded.execution_id, o.execution_id),
+               attempt = COALESCE(excluded.attempt, o.attempt),
                lateness_s = excluded.lateness_s, decided_on = excluded.decided_on, updated_on = excluded.updated_on
-         WHERE o.decision = 'missed' AND excluded.decision = 'fired'
+         WHERE o.decision = 'missed' AND excluded.decision IN ('fired', 'caught_up', 'backfilled')
         RETURNING id
         "#,
         crate::id::at(entry.now),
-        entry.fire.workflow_id.0,
-        entry.fire.scheduled_time,
+        entry.workflow_id.0,
+        entry.time,
         entry.decision.as_str(),
         entry.reason,
         entry.revision,
         entry.run_id,
-        entry.fire.raw_time,
-        entry.fire.execution_id,
-        entry.fire.attempt,
+        entry.fire.map(|fire| &fire.raw_time),
+        entry.fire.and_then(|fire| fire.execution_id.as_ref()),
+        entry.fire.and_then(|fire| fire.attempt),
         lateness_s,
         entry.now,
     )

@@ -128,28 +128,41 @@ pub struct New {
     pub occurrence_id: Option<Uuid>,
     /// What started it.
     pub trigger: Trigger,
+    /// Accepted or queued, as [`crate::overlap::verdict`] says.
+    pub state: RunState,
     /// The nominal time.
     pub scheduled_time: Option<DateTime<Utc>>,
+    /// Not to be started before.
+    pub run_after: DateTime<Utc>,
+    /// Inputs of this run alone, none = the workflow's.
+    pub inputs: Option<Value>,
+    /// The backfill that asked for it.
+    pub backfill_id: Option<Uuid>,
     /// The business clock.
     pub now: DateTime<Utc>,
 }
 
-/// Accepts a run; from the commit on it will be executed, whoever crashes.
+/// Accepts a run, or queues it; from the commit on it will be executed, whoever crashes.
 ///
 /// # Errors
 /// The database's.
 pub async fn accept(tx: &mut PgConnection, new: &New) -> sqlx::Result<()> {
     sqlx::query!(
         r#"
-        -- accept a run
-        INSERT INTO runs (id, workflow_id, occurrence_id, trigger, state, scheduled_time, run_after, created_on)
-        VALUES ($1, $2, $3, $4, 'accepted', $5, $6, $6)
+        -- accept a run, in the state that the overlap policy gave it
+        INSERT INTO runs (id, workflow_id, occurrence_id, trigger, state, scheduled_time, run_after, inputs,
+                          backfill_id, created_on)
+        VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)
         "#,
         new.id,
         new.workflow_id.0,
         new.occurrence_id,
         new.trigger.as_str(),
+        new.state as RunState,
         new.scheduled_time,
+        new.run_after,
+        new.inputs,
+        new.backfill_id,
         new.now,
     )
     .execute(tx)

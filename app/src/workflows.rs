@@ -4,6 +4,7 @@
 //! the timing or the state changes, its schedule version and its outbox row, in one transaction.
 
 mod hold;
+pub mod ledger;
 mod table;
 
 use chrono::{DateTime, TimeDelta, Utc};

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use chrono::{DateTime, TimeDelta, Utc};
+use schedule::WorkflowId;
 use serde_json::{Value, json};
 
 use super::heartbeat::Stop;
@@ -10,6 +11,7 @@ use super::{Executor, call};
 use crate::actions::{self, Action, Again, Outcome, Sender};
 use crate::failures;
 use crate::inject::{self, Point};
+use crate::queue;
 use crate::runs::{self, Claimed, Finished, Held, RunState};
 
 /// The pause after the first answer that failed; it doubles.
@@ -128,8 +130,20 @@ impl Executor {
     async fn ended(&self, run: &Claimed, verdict: &Verdict) {
         inject::at(Point::I6);
         announce(run, verdict);
+        if verdict.again_at.is_none() {
+            self.let_the_next_begin(run).await;
+        }
         if verdict.again_at.is_none() && matches!(verdict.state, RunState::Failed | RunState::TimedOut) {
             failures::pause_after(&self.app, run).await;
+        }
+    }
+
+    /// The slot is free; if this fails, the job that looks after the queues will see it.
+    async fn let_the_next_begin(&self, run: &Claimed) {
+        match queue::advance(&self.app.pool, WorkflowId(run.workflow_id), self.app.clock.now()).await {
+            Ok(pass) if pass.promoted > 0 => self.app.wake.poke(),
+            Ok(_) => {}
+            Err(error) => tracing::warn!(run_id = %run.id, %error, "cannot let the next run begin; the job will"),
         }
     }
 }

@@ -102,12 +102,13 @@ async fn a_fire_is_judged_by_the_schedule_in_force_at_its_time() {
     let wf = s.create("0 * * * *", "UTC").await;
     s.now_is("2026-03-02T09:30:00Z").await;
     s.edit(wf, json!({"cron_schedule": "15 * * * *"})).await;
-    s.now_is("2026-03-02T10:20:00Z").await;
+    s.now_is("2026-03-02T10:17:00Z").await;
     let invoke = async |time: &str, revision: i64| {
         let body = json!({"scheduled_time": time, "revision": revision});
         s.scheduler_key().post(&path(wf), &body).await
     };
-    invoke("2026-03-02T09:00:00Z", 1).await.expect(202);
+    let ended = invoke("2026-03-02T09:00:00Z", 1).await.expect(200).json;
+    assert_eq!(ended["reason"], "missed", "owed, but late and by a version that an edit has ended");
     let stale = invoke("2026-03-02T10:00:00Z", 1).await.expect(200).json;
     assert_eq!(stale["reason"], "stale_revision");
     let refused = invoke("2026-03-02T10:00:00Z", 2).await.expect(200).json;
@@ -125,9 +126,10 @@ async fn a_window_is_owed_from_its_start_and_not_at_its_end() {
                       "starts_at": "2026-03-02T10:00:00Z", "ends_at": "2026-03-02T12:00:00Z"});
     let made = s.editor().post("/api/v1/workflows", &body).await.expect(201);
     assert_eq!(made.json["next_fire_at"], "2026-03-02T10:00:00Z");
-    s.now_is("2026-03-02T12:30:00Z").await;
     for (hour, status) in [(9, 200), (10, 202), (11, 202), (12, 200)] {
+        s.now_is(&format!("2026-03-02T{hour:02}:02:00Z")).await;
         let answer = s.scheduler_key().post(&path(made.id()), &fire(&format!("2026-03-02T{hour:02}:00:00Z"))).await;
+        s.runs_end().await;
         assert_eq!(answer.status, status, "{hour}: {answer:?}");
         assert!(status == 202 || answer.json["reason"] == "outside_window", "{answer:?}");
     }

@@ -3,3 +3,6 @@
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod jobs;
+mod late;
+mod overlap;
+mod words;

@@ -1,0 +1,104 @@
+//! Step 7 of 7: the ledger over a span of time, as the watchdog reads and completes it.
+
+use std::collections::HashSet;
+
+use chrono::{DateTime, Utc};
+use schedule::WorkflowId;
+use sqlx::PgConnection;
+
+use super::Decision;
+
+/// A time that did not run, and why.
+#[derive(Clone, Debug)]
+pub struct Unrun {
+    /// The time that was owed.
+    pub time: DateTime<Utc>,
+    /// The schedule version that owed it.
+    pub revision: i64,
+    /// `missed` or `skipped_paused`.
+    pub decision: Decision,
+    /// Why.
+    pub reason: &'static str,
+}
+
+/// The times after `after`, up to and including `until`, that have been decided.
+///
+/// # Errors
+/// The database's.
+pub async fn decided(
+    db: &mut PgConnection,
+    workflow: WorkflowId,
+    after: DateTime<Utc>,
+    until: DateTime<Utc>,
+) -> sqlx::Result<HashSet<DateTime<Utc>>> {
+    let times = sqlx::query_scalar!(
+        r#"
+        -- decided times of a span
+        SELECT scheduled_time FROM occurrences
+         WHERE workflow_id = $1 AND scheduled_time > $2 AND scheduled_time <= $3
+        "#,
+        workflow.0,
+        after,
+        until,
+    )
+    .fetch_all(db)
+    .await?;
+    Ok(times.into_iter().collect())
+}
+
+/// Whether a time later than this one has run by the schedule.
+///
+/// # Errors
+/// The database's.
+pub async fn has_run_after(db: &mut PgConnection, workflow: WorkflowId, time: DateTime<Utc>) -> sqlx::Result<bool> {
+    sqlx::query_scalar!(
+        r#"
+        -- has a later time run
+        SELECT EXISTS (SELECT FROM occurrences
+                        WHERE workflow_id = $1 AND scheduled_time > $2 AND decision IN ('fired', 'caught_up')) AS "is!"
+        "#,
+        workflow.0,
+        time,
+    )
+    .fetch_one(db)
+    .await
+}
+
+/// Records times that did not run; one that somebody has decided stays as it is. Says how many are new.
+///
+/// # Errors
+/// The database's.
+pub async fn record_unrun(
+    tx: &mut PgConnection,
+    workflow: WorkflowId,
+    unrun: &[Unrun],
+    now: DateTime<Utc>,
+) -> sqlx::Result<u64> {
+    let ids: Vec<_> = unrun.iter().map(|_| crate::id::at(now)).collect();
+    let times: Vec<_> = unrun.iter().map(|unrun| unrun.time).collect();
+    let decisions: Vec<_> = unrun.iter().map(|unrun| unrun.decision.as_str().to_owned()).collect();
+    let reasons: Vec<_> = unrun.iter().map(|unrun| unrun.reason.to_owned()).collect();
+    let revisions: Vec<_> = unrun.iter().map(|unrun| unrun.revision).collect();
+    let done = sqlx::query!(
+        r#"
+        -- record unrun times: a row that stands wins
+        INSERT INTO occurrences (id, workflow_id, scheduled_time, decision, reason, revision,
+                                 lateness_s, decided_on, created_on, updated_on)
+        SELECT u.id, $1, u.time, u.decision, u.reason, u.revision,
+               EXTRACT(EPOCH FROM $7 - u.time)::bigint, $7, $7, $7
+          FROM unnest($2::uuid[], $3::timestamptz[], $4::text[], $5::text[], $6::bigint[])
+               AS u (id, time, decision, reason, revision)
+        ON CONFLICT ON CONSTRAINT occurrences_workflow_id_scheduled_time_key DO NOTHING
+        "#,
+        workflow.0,
+        &ids,
+        &times,
+        &decisions,
+        &reasons,
+        &revisions,
+        now,
+    )
+    .execute(tx)
+    .await?;
+    Ok(done.rows_affected())
+}

@@ -1,0 +1,42 @@
+//! Step 7 of 7: how long a run waits so that the workflows of one minute do not all start at once.
+
+use chrono::{DateTime, TimeDelta, Utc};
+
+use crate::workflows::Workflow;
+
+/// When the run of a nominal time may start: a fixed share of `spread_secs` later, by the
+/// workflow's id, and always before the next time.
+#[must_use]
+pub fn run_after(workflow: &Workflow, time: DateTime<Utc>, now: DateTime<Utc>) -> DateTime<Utc> {
+    let spread = i64::from(workflow.spec.policies.spread_secs);
+    if spread == 0 {
+        return now;
+    }
+    let next = workflow.cron().and_then(|(cron, timezone)| cron.next_after(time, timezone));
+    let bound = next.map_or(spread, |next| spread.min((next - time).num_seconds()));
+    now.max(time + TimeDelta::seconds(share(workflow.id.0, bound)))
+}
+
+/// The same share for the same id, and neighbouring ids far apart (Fibonacci hashing).
+///
+/// The upper bits choose, by multiplication: the remainder would bunch neighbours up again.
+fn share(id: i64, bound: i64) -> i64 {
+    let hash = id.unsigned_abs().wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 33;
+    (i64::try_from(hash).unwrap_or_default() * bound) >> 31
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_thousand_neighbours_are_spread_evenly() {
+        for bound in [10, 60, 600, 3600] {
+            let mut tenths = [0; 10];
+            for id in 1..=1000 {
+                tenths[usize::try_from(share(id, bound) * 10 / bound).unwrap()] += 1;
+            }
+            assert!(tenths.iter().all(|&in_tenth| (80..=120).contains(&in_tenth)), "{bound}: {tenths:?}");
+        }
+    }
+}

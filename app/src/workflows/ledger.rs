@@ -1,0 +1,57 @@
+//! Step 7 of 7: how far the ledger has accounted for the times that a workflow owed.
+
+use chrono::{DateTime, Utc};
+use schedule::WorkflowId;
+use sqlx::PgConnection;
+
+/// How far the ledger is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Ledger {
+    /// Every time owed up to here has its row; none while there never was a cron.
+    pub cursor: Option<DateTime<Utc>>,
+    /// The earliest time that may have to be accounted for, none = owes nothing.
+    pub watch_at: Option<DateTime<Utc>>,
+    /// Nothing earlier is caught up.
+    pub activated_on: Option<DateTime<Utc>>,
+}
+
+/// Reads it; the workflow is locked.
+///
+/// # Errors
+/// The database's; no such workflow.
+pub async fn read(tx: &mut PgConnection, workflow: WorkflowId) -> sqlx::Result<Ledger> {
+    sqlx::query_as!(
+        Ledger,
+        r#"
+        -- read how far the ledger is
+        SELECT ledger_cursor AS cursor, watch_at, schedule_activated_at AS activated_on FROM workflows WHERE id = $1
+        "#,
+        workflow.0,
+    )
+    .fetch_one(tx)
+    .await
+}
+
+/// Moves it on; in the transaction of the rows that it speaks for.
+///
+/// # Errors
+/// The database's.
+pub async fn settle(
+    tx: &mut PgConnection,
+    workflow: WorkflowId,
+    cursor: DateTime<Utc>,
+    watch_at: Option<DateTime<Utc>>,
+) -> sqlx::Result<()> {
+    sqlx::query!(
+        r#"
+        -- settle the ledger: it never goes back
+        UPDATE workflows SET ledger_cursor = GREATEST(ledger_cursor, $2), watch_at = $3 WHERE id = $1
+        "#,
+        workflow.0,
+        cursor,
+        watch_at,
+    )
+    .execute(tx)
+    .await
+    .map(drop)
+}

@@ -1,0 +1,210 @@
+//! Each overlap policy, and who goes before whom.
+
+use app::runs::Trigger;
+use serde_json::json;
+
+use crate::words::{begun, claimed, ended, fire, fire_on_time, hourly, standing_still};
+
+#[tokio::test]
+async fn under_skip_a_time_whose_run_before_has_not_ended_is_skipped_and_recorded() {
+    let s = standing_still("2026-03-02T08:30:00Z").await;
+    let wf = hourly(&s, json!({})).await;
+    assert_eq!(fire_on_time(&s, wf, "2026-03-02T09:00:00Z").await, "accepted");
+    assert_eq!(fire_on_time(&s, wf, "2026-03-02T10:00:00Z").await, "overlap", "accepted takes the slot");
+    assert_eq!(fire(&s, wf, "2026-03-02T10:00:00Z").await, "overlap", "and the decision is repeated");
+    claimed(&s, wf).await;
+    assert_eq!(fire_on_time(&s, wf, "2026-03-02T11:00:00Z").await, "overlap", "and so does running");
+    ended(&s, wf).await;
+    assert_eq!(fire_on_time(&s, wf, "2026-03-02T12:00:00Z").await, "accepted");
+    assert_eq!(
+        s.occurrences(wf).await,
+        "2026-03-02T09:00Z fired\n2026-03-02T10:00Z skipped_overlap\n\
+         2026-03-02T11:00Z skipped_overlap\n2026-03-02T12:00Z fired"
+    );
+    s.end_early().await;
+}
+
+#[tokio::test]
+async fn under_queue_times_wait_in_their_order_and_the_hundred_and_first_is_dropped_and_recorded() {
+    let s = standing_still("2026-03-02T08:59:30Z").await;
+    let wf = s.create_with(json!({"cron_schedule": "* * * * *", "overlap_policy": "queue"})).await;
+    let minute = |nth: u32| format!("2026-03-02T{:02}:{:02}:00Z", 9 + nth / 60, nth % 60);
+    for nth in 0..=100 {
+        assert_eq!(fire_on_time(&s, wf, &minute(nth)).await, "accepted", "{nth}");
+    }
+    assert_eq!(s.count("SELECT count(*) FROM runs WHERE state = 'queued'").await, 100);
+    assert_eq!(fire_on_time(&s, wf, &minute(101)).await, "overlap");
+    assert_eq!(s.count("SELECT count(*) FROM occurrences WHERE reason = 'the queue is full'").await, 1);
+    for nth in 1..=3 {
+        ended(&s, wf).await;
+        let started = format!("{}Z schedule accepted", &minute(nth)[..16]);
+        assert!(s.runs(wf).await.contains(&started), "the first that waits starts: {started}");
+        assert_eq!(s.count("SELECT count(*) FROM runs WHERE state = 'accepted'").await, 1);
+    }
+    s.end_early().await;
+}
+
+#[tokio::test]
+async fn under_queue_one_a_single_time_waits() {
+    let s = standing_still("2026-03-02T08:30:00Z").await;
+    let wf = hourly(&s, json!({"overlap_policy": "queue_one"})).await;
+    assert_eq!(fire_on_time(&s, wf, "2026-03-02T09:00:00Z").await, "accepted");
+    assert_eq!(fire_on_time(&s, wf, "2026-03-02T10:00:00Z").await, "accepted");
+    assert_eq!(fire_on_time(&s, wf, "2026-03-02T11:00:00Z").await, "overlap");
+    assert_eq!(s.runs(wf).await, "2026-03-02T09:00Z schedule accepted\n2026-03-02T10:00Z schedule queued");
+    ended(&s, wf).await;
+    assert_eq!(fire_on_time(&s, wf, "2026-03-02T12:00:00Z").await, "accepted");
+    assert_eq!(
+        s.runs(wf).await,
+        "2026-03-02T09:00Z schedule succeeded\n2026-03-02T10:00Z schedule accepted\n2026-03-02T12:00Z schedule queued"
+    );
+    s.end_early().await;
+}
+
+#[tokio::test]
+async fn under_concurrent_so_many_run_beside_each_other() {
+    let s = standing_still("2026-03-02T08:30:00Z").await;
+    let wf = hourly(&s, json!({"overlap_policy": "concurrent", "max_concurrent": 2})).await;
+    assert_eq!(fire_on_time(&s, wf, "2026-03-02T09:00:00Z").await, "accepted");
+    assert_eq!(fire_on_time(&s, wf, "2026-03-02T10:00:00Z").await, "accepted");
+    assert_eq!(fire_on_time(&s, wf, "2026-03-02T11:00:00Z").await, "overlap");
+    assert_eq!(s.runs(wf).await, "2026-03-02T09:00Z schedule accepted\n2026-03-02T10:00Z schedule accepted");
+    s.end_early().await;
+}
+
+#[tokio::test]
+async fn under_replace_the_new_run_waits_until_the_old_one_has_ended() {
+    let s = standing_still("2026-03-02T08:30:00Z").await;
+    let wf = hourly(&s, json!({"overlap_policy": "replace"})).await;
+    assert_eq!(fire_on_time(&s, wf, "2026-03-02T09:00:00Z").await, "accepted");
+    // Not started yet: it never will, and nobody waits for it.
+    assert_eq!(fire_on_time(&s, wf, "2026-03-02T10:00:00Z").await, "accepted");
+    assert_eq!(s.runs(wf).await, "2026-03-02T09:00Z schedule cancelled\n2026-03-02T10:00Z schedule accepted");
+    claimed(&s, wf).await;
+    assert_eq!(fire_on_time(&s, wf, "2026-03-02T11:00:00Z").await, "accepted");
+    let asked = "SELECT count(*) FROM runs WHERE state = 'running' AND cancel_requested_on IS NOT NULL";
+    assert_eq!(s.count(asked).await, 1);
+    // The newest replaces the one that waits, too.
+    assert_eq!(fire_on_time(&s, wf, "2026-03-02T12:00:00Z").await, "accepted");
+    app::queue::pass(&s.pool, s.clock.now()).await.unwrap();
+    assert_eq!(
+        s.runs(wf).await,
+        "2026-03-02T09:00Z schedule cancelled\n2026-03-02T10:00Z schedule running\n\
+         2026-03-02T11:00Z schedule cancelled\n2026-03-02T12:00Z schedule queued"
+    );
+    ended(&s, wf).await;
+    assert!(s.runs(wf).await.ends_with("2026-03-02T12:00Z schedule accepted"));
+    s.end_early().await;
+}
+
+#[tokio::test]
+async fn under_replace_a_dead_instance_holds_nobody_up() {
+    let s = standing_still("2026-03-02T08:30:00Z").await;
+    let wf = hourly(&s, json!({"overlap_policy": "replace"})).await;
+    fire_on_time(&s, wf, "2026-03-02T09:00:00Z").await;
+    claimed(&s, wf).await;
+    // Its instance dies now: no heartbeat, no end.
+    assert_eq!(fire_on_time(&s, wf, "2026-03-02T10:00:00Z").await, "accepted");
+    s.job("recovery").await;
+    s.job("queue").await;
+    assert_eq!(s.runs(wf).await, "2026-03-02T09:00Z schedule cancelled\n2026-03-02T10:00Z schedule accepted");
+    s.end_early().await;
+}
+
+#[tokio::test]
+async fn what_is_made_up_for_runs_one_at_a_time_behind_the_live_ones_and_costs_no_live_fire() {
+    let s = standing_still("2026-03-02T08:30:00Z").await;
+    let wf = hourly(&s, json!({})).await;
+    assert_eq!(begun(&s, wf, Trigger::CatchUp, "2026-03-01T01:00:00Z").await, "accepted");
+    assert_eq!(begun(&s, wf, Trigger::CatchUp, "2026-03-01T02:00:00Z").await, "queued");
+    assert_eq!(begun(&s, wf, Trigger::Retry, "2026-03-01T03:00:00Z").await, "queued");
+    // The slot is taken, but not by a live run: the fire waits, and is never skipped.
+    assert_eq!(fire_on_time(&s, wf, "2026-03-02T09:00:00Z").await, "accepted");
+    assert!(s.runs(wf).await.ends_with("2026-03-02T09:00Z schedule queued"));
+    // Now a live one waits, and that takes the slot.
+    assert_eq!(fire_on_time(&s, wf, "2026-03-02T10:00:00Z").await, "overlap");
+    ended(&s, wf).await;
+    assert!(s.runs(wf).await.ends_with("2026-03-02T09:00Z schedule accepted"), "before those that came first");
+    ended(&s, wf).await;
+    ended(&s, wf).await;
+    assert_eq!(
+        s.runs(wf).await,
+        "2026-03-01T01:00Z catch_up succeeded\n2026-03-01T02:00Z catch_up succeeded\n\
+         2026-03-01T03:00Z retry accepted\n2026-03-02T09:00Z schedule succeeded"
+    );
+    s.end_early().await;
+}
+
+#[tokio::test]
+async fn a_run_by_hand_is_refused_while_another_has_not_ended_but_takes_no_slot_while_it_waits() {
+    let s = standing_still("2026-03-02T08:30:00Z").await;
+    let wf = hourly(&s, json!({})).await;
+    assert_eq!(begun(&s, wf, Trigger::Manual, "2026-03-01T01:00:00Z").await, "accepted");
+    let refused = "the run before it has not ended";
+    assert_eq!(begun(&s, wf, Trigger::Manual, "2026-03-01T02:00:00Z").await, refused);
+    ended(&s, wf).await;
+    assert_eq!(begun(&s, wf, Trigger::Retry, "2026-03-01T03:00:00Z").await, "accepted");
+    assert_eq!(begun(&s, wf, Trigger::Manual, "2026-03-01T04:00:00Z").await, "queued");
+    assert_eq!(begun(&s, wf, Trigger::Manual, "2026-03-01T05:00:00Z").await, refused, "one by hand waits already");
+    assert_eq!(fire_on_time(&s, wf, "2026-03-02T09:00:00Z").await, "accepted", "the schedule's own is not skipped");
+    s.end_early().await;
+}
+
+#[tokio::test]
+async fn a_run_that_waits_longer_than_the_window_is_abandoned_with_its_occurrence() {
+    let s = standing_still("2026-03-02T08:30:00Z").await;
+    let wf = hourly(&s, json!({"overlap_policy": "queue", "catch_up_window_secs": 5400})).await;
+    fire_on_time(&s, wf, "2026-03-02T09:00:00Z").await;
+    claimed(&s, wf).await;
+    fire_on_time(&s, wf, "2026-03-02T10:00:00Z").await;
+    assert_eq!(begun(&s, wf, Trigger::Backfill, "2026-03-01T01:00:00Z").await, "queued");
+    s.now_is("2026-03-02T11:30:05Z").await;
+    assert_eq!(app::queue::pass(&s.pool, s.clock.now()).await.unwrap(), app::queue::Pass::default());
+    s.now_is("2026-03-02T11:30:06Z").await;
+    assert_eq!(app::queue::pass(&s.pool, s.clock.now()).await.unwrap().abandoned, 1);
+    assert_eq!(s.occurrences(wf).await, "2026-03-02T09:00Z fired\n2026-03-02T10:00Z abandoned");
+    let runs = s.runs(wf).await;
+    assert!(runs.starts_with("2026-03-01T01:00Z backfill queued"), "what a person asked for waits on: {runs}");
+    assert_eq!(fire(&s, wf, "2026-03-02T10:00:00Z").await, "duplicate", "and it is not run after all");
+    s.end_early().await;
+}
+
+#[tokio::test]
+async fn under_a_pause_what_waits_goes_on_waiting_and_an_archive_ends_it() {
+    let s = standing_still("2026-03-02T08:30:00Z").await;
+    let wf = hourly(&s, json!({"overlap_policy": "queue"})).await;
+    fire_on_time(&s, wf, "2026-03-02T09:00:00Z").await;
+    fire_on_time(&s, wf, "2026-03-02T10:00:00Z").await;
+    s.pause(wf).await;
+    ended(&s, wf).await;
+    assert!(s.runs(wf).await.ends_with("2026-03-02T10:00Z schedule queued"));
+    assert_eq!(begun(&s, wf, Trigger::Manual, "2026-03-01T01:00:00Z").await, "queued", "behind what waits");
+    app::queue::pass(&s.pool, s.clock.now()).await.unwrap();
+    assert!(s.runs(wf).await.starts_with("2026-03-01T01:00Z manual accepted"), "a person's wish is no debt");
+    ended(&s, wf).await;
+    s.resume(wf).await;
+    app::queue::pass(&s.pool, s.clock.now()).await.unwrap();
+    assert!(s.runs(wf).await.ends_with("2026-03-02T10:00Z schedule accepted"));
+    fire_on_time(&s, wf, "2026-03-02T11:00:00Z").await;
+    s.archive(wf).await;
+    app::queue::pass(&s.pool, s.clock.now()).await.unwrap();
+    assert!(s.runs(wf).await.ends_with("2026-03-02T11:00Z schedule abandoned"));
+    assert!(s.occurrences(wf).await.ends_with("2026-03-02T11:00Z abandoned"));
+    s.end_early().await;
+}
+
+#[tokio::test]
+async fn execution_is_spread_over_its_seconds_and_never_into_the_next_time() {
+    let s = standing_still("2026-03-02T08:59:30Z").await;
+    let mut workflows = Vec::new();
+    for _ in 0..20 {
+        workflows.push(s.create_with(json!({"cron_schedule": "* * * * *", "spread_secs": 3600})).await);
+    }
+    for wf in workflows {
+        assert_eq!(fire_on_time(&s, wf, "2026-03-02T09:00:00Z").await, "accepted");
+    }
+    let within = "SELECT count(*) FROM runs WHERE run_after BETWEEN '2026-03-02T09:00:00Z' AND '2026-03-02T09:00:59Z'";
+    assert_eq!(s.count(within).await, 20);
+    assert!(s.count("SELECT count(DISTINCT run_after) FROM runs").await > 10);
+    s.end_early().await;
+}
