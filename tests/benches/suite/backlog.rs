@@ -206,6 +206,10 @@ impl Backlog {
         ]
     }
 
+    pub(crate) fn dsn(&self) -> String {
+        self.database.dsn()
+    }
+
     async fn open_rows(&self) -> f64 {
         self.scalar("SELECT COUNT(*)::float8 FROM outbox_events WHERE processed_on IS NULL").await
     }

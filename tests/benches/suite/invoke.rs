@@ -1,44 +1,127 @@
-//! B7: what a fire costs the app.
+//! B7: what a fire costs the app, against the app that most people write first.
 
-use std::time::Instant;
+use chrono::{DateTime, SecondsFormat, TimeDelta, Utc};
+use schedule::Clock;
 
-use serde_json::json;
-use tests::Story;
+use crate::backlog::Backlog;
+use crate::load::{Answered, Request, invoke, send};
+use crate::service::Service;
+use crate::table::{Row, median};
 
-use crate::millis;
-use crate::table::Row;
+const CONNECTIONS: usize = 64;
+const WORKFLOWS: usize = 20_000;
+const TIMES: usize = 3;
 
-/// B7: the same fire again, from one connection.
-pub(crate) async fn duplicate_invokes(calls: u32) -> Row {
-    let s = Story::at("2026-03-02T08:30:00Z").await;
-    let wf = s.create("0 * * * *", "UTC").await;
-    s.now_is("2026-03-02T09:00:05Z").await;
-    let (api, path) = (s.scheduler_key(), format!("/api/v1/cron/workflows/{wf}:invoke"));
-    let fire = json!({"scheduled_time": "2026-03-02T09:00:00Z"});
-    api.post(&path, &fire).await.expect(202);
-    let mut taken_ms = Vec::new();
-    for _ in 0..calls {
-        let sent = Instant::now();
-        api.post(&path, &fire).await.expect(200);
-        taken_ms.push(millis(sent));
+/// All cases, ours and the peer's in turn. Nothing is executed: what is measured is the decision.
+pub(crate) async fn all() -> Vec<Row> {
+    let backlog = Backlog::new(0, None).await;
+    backlog.fill(i64::try_from(WORKFLOWS).unwrap(), i64::try_from(WORKFLOWS).unwrap()).await;
+    sqlx::raw_sql(EVERY_MINUTE).execute(&backlog.pool).await.unwrap();
+    let mut ours = Service::app(&backlog, 0).await;
+    let peer = Service::fastapi(&backlog).await;
+    // The same minute throughout: a case must not meet the times of another.
+    let now = Clock::System.now();
+    let minutes_before = |minutes| now - TimeDelta::seconds(now.timestamp() % 60) - TimeDelta::minutes(minutes);
+    let (mut fresh, mut duplicate) = ([Vec::new(), Vec::new()], [Vec::new(), Vec::new()]);
+    let mut latest = [Answered::default(), Answered::default()];
+    for nth in 0..TIMES {
+        for (who, service) in [&ours, &peer].into_iter().enumerate() {
+            // The peer gets fewer, so that its turn takes no longer.
+            let workflows = if who == 0 { WORKFLOWS / TIMES } else { 1_000 };
+            let first = nth * (WORKFLOWS / TIMES);
+            let fires = fires(service, first..first + workflows, minutes_before(0));
+            let answered = send(service.address, CONNECTIONS, fires.clone()).await;
+            assert_eq!(answered.of(202), workflows, "fresh fires: {:?}", answered.by_status);
+            fresh[who].push(answered.per_sec());
+            latest[0] = if who == 0 { answered } else { std::mem::take(&mut latest[0]) };
+            let again: Vec<Request> =
+                fires.iter().cycle().take(if who == 0 { 60_000 } else { 6_000 }).cloned().collect();
+            let answered = send(service.address, CONNECTIONS, again).await;
+            assert_eq!(answered.by_status.len(), 1, "duplicates: {:?}", answered.by_status);
+            duplicate[who].push(answered.per_sec());
+            latest[1] = if who == 0 { answered } else { std::mem::take(&mut latest[1]) };
+        }
     }
-    s.end().await;
-    Row::of_times("B7", "duplicate invoke, one connection", taken_ms)
+    let [fresh, duplicate] = [fresh, duplicate].map(|[ours, peers]| (median(&ours), median(&peers)));
+    let mut rows = Vec::new();
+    for ((what, floor, goal), ((ours, peers), answered)) in
+        [("fresh", 4.0, 15.0), ("duplicate", 10.0, 20.0)].into_iter().zip([fresh, duplicate].into_iter().zip(latest))
+    {
+        let mut row = Row::of_times("B7", format!("{what} invokes, {CONNECTIONS} connections"), answered.taken_ms);
+        row.figures.extend([("req/s", ours), ("FastAPI req/s", peers)]);
+        rows.push(row.against("against FastAPI", ours / peers, floor, goal));
+    }
+    rows.push(mixed(&backlog, &ours, minutes_before(1)).await);
+    rows.push(one_key(&backlog, &ours, minutes_before(2)).await);
+    rows.push(restarted(&backlog, &mut ours, minutes_before(3)).await);
+    drop((ours, peer));
+    backlog.end().await;
+    rows
 }
 
-/// B7: a new time with each call, from one connection.
-pub(crate) async fn fresh_invokes(calls: u32) -> Row {
-    let s = Story::at("2026-03-01T00:00:00Z").await;
-    let wf = s.create("* * * * *", "UTC").await;
-    s.now_is("2026-03-02T12:00:00Z").await;
-    let (api, path) = (s.scheduler_key(), format!("/api/v1/cron/workflows/{wf}:invoke"));
-    let mut taken_ms = Vec::new();
-    for minute in 0..calls.min(1_400) {
-        let time = s.clock.now() - chrono::TimeDelta::minutes(i64::from(minute) + 1);
-        let sent = Instant::now();
-        api.post(&path, &json!({ "scheduled_time": time })).await.expect(202);
-        taken_ms.push(millis(sent));
-    }
-    s.end().await;
-    Row::of_times("B7", "fresh invoke, one connection", taken_ms)
+/// Nine of ten are duplicates.
+async fn mixed(backlog: &Backlog, ours: &Service, time: DateTime<Utc>) -> Row {
+    let runs_before = runs(backlog).await;
+    let fires = fires(ours, 0..2_000, time);
+    let requests: Vec<Request> = (0..20_000).map(|nth| fires[nth / 10].clone()).collect();
+    let answered = send(ours.address, CONNECTIONS, requests).await;
+    exactly(backlog, runs_before, 2_000).await;
+    told("90 % duplicates", answered)
 }
+
+/// All at once for the same time.
+async fn one_key(backlog: &Backlog, ours: &Service, time: DateTime<Utc>) -> Row {
+    let runs_before = runs(backlog).await;
+    let fire = fires(ours, 0..1, time).remove(0);
+    let answered = send(ours.address, CONNECTIONS, vec![fire; 20_000]).await;
+    assert_eq!(answered.of(202), 1, "one is accepted");
+    exactly(backlog, runs_before, 1).await;
+    told("one key", answered)
+}
+
+/// The app is killed in the storm, and its cache with it.
+async fn restarted(backlog: &Backlog, ours: &mut Service, time: DateTime<Utc>) -> Row {
+    let runs_before = runs(backlog).await;
+    let fires = fires(ours, 0..2_000, time);
+    let requests: Vec<Request> = fires.iter().cycle().take(40_000).cloned().collect();
+    let storm = tokio::spawn(send(ours.address, CONNECTIONS, requests));
+    while runs(backlog).await < runs_before + 200 {
+        tokio::task::yield_now().await;
+    }
+    ours.restart().await;
+    let answered = storm.await.unwrap();
+    exactly(backlog, runs_before, 2_000).await;
+    told("a restart in the storm", answered)
+}
+
+fn told(what: &str, answered: Answered) -> Row {
+    let per_sec = answered.per_sec();
+    let mut row = Row::of_times("B7", format!("{what}, {CONNECTIONS} connections"), answered.taken_ms);
+    row.figures.push(("req/s", per_sec));
+    row
+}
+
+async fn runs(backlog: &Backlog) -> i64 {
+    backlog.scalar("SELECT COUNT(*) FROM runs").await
+}
+
+async fn exactly(backlog: &Backlog, before: i64, keys: i64) {
+    assert_eq!(runs(backlog).await - before, keys, "as many runs as distinct keys");
+}
+
+/// A fire of each for one time.
+fn fires(service: &Service, workflows: std::ops::Range<usize>, time: DateTime<Utc>) -> Vec<Request> {
+    let time = time.to_rfc3339_opts(SecondsFormat::Secs, true);
+    workflows.map(|nth| invoke(&service.scheduler, i64::try_from(nth).unwrap() + 1, &time)).collect()
+}
+
+/// Each workflow owes every minute, and has since an hour.
+const EVERY_MINUTE: &str = "
+    ALTER TABLE workflows DISABLE TRIGGER workflows_guard_revision;
+    UPDATE workflows SET cron_schedule = '* * * * *', overlap_policy = 'concurrent', max_concurrent = 100,
+                         schedule_activated_at = clock_timestamp() - INTERVAL '1 hour';
+    ALTER TABLE workflows ENABLE TRIGGER workflows_guard_revision;
+    INSERT INTO schedule_versions (workflow_id, revision, valid_from, cron, state)
+    SELECT id, revision, clock_timestamp() - INTERVAL '1 hour', cron_schedule, state FROM workflows;
+    ANALYZE workflows, schedule_versions;
+";

@@ -10,7 +10,9 @@ mod drain;
 mod edits;
 mod held;
 mod invoke;
+mod load;
 mod quota;
+mod service;
 mod sink;
 mod start;
 mod sweep;
@@ -42,18 +44,13 @@ async fn main() -> ExitCode {
         rows.extend(held::all().await);
     }
     if wanted("B5") {
-        for latency_ms in [0, 15] {
-            rows.push(visible::edit_to_visible(latency_ms, 300).await);
-        }
-        rows.push(visible::at_rate(50, 15).await);
-        rows.push(visible::at_rate(1_000, 15).await);
+        rows.extend(visible::all().await);
     }
     if wanted("B6") {
         rows.extend(edits::all().await);
     }
     if wanted("B7") {
-        rows.push(invoke::duplicate_invokes(5_000).await);
-        rows.push(invoke::fresh_invokes(2_000).await);
+        rows.extend(invoke::all().await);
     }
     if wanted("B8") {
         rows.push(start::up_to_ready(5).await);

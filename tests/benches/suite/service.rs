@@ -1,0 +1,91 @@
+//! The shipped app, and the peer that most people write first, each a process on the backlog's database.
+
+use std::net::SocketAddr;
+use std::process::Stdio;
+use std::time::{Duration, Instant};
+
+use app::audit::Edit;
+use app::keys::{self, Holder};
+use app::teams;
+use local::config::target_folder;
+use schedule::Clock;
+use tests::Api;
+use tokio::process::{Child, Command};
+
+use crate::backlog::Backlog;
+use crate::{free_port, program};
+
+/// An app that answers.
+pub(crate) struct Service {
+    pub(crate) address: SocketAddr,
+    pub(crate) team: i64,
+    pub(crate) admin: String,
+    pub(crate) scheduler: String,
+    command: Command,
+    process: Child,
+}
+
+impl Service {
+    /// Starts the app; with no executor slots what it accepts stays accepted.
+    pub(crate) async fn app(backlog: &Backlog, executor_slots: usize) -> Service {
+        let mut tx = db::begin(&backlog.pool).await.unwrap();
+        let (team, _) = teams::create(&mut tx, "bench", &by_hand()).await.unwrap();
+        let (_, admin) = keys::create(&mut tx, Holder::Admin, "bench", &by_hand()).await.unwrap();
+        let (_, scheduler) = keys::create(&mut tx, Holder::Scheduler, "bench", &by_hand()).await.unwrap();
+        tx.commit().await.unwrap();
+        let address: SocketAddr = ([127, 0, 0, 1], free_port()).into();
+        let mut command = Command::new(program("app"));
+        command.arg("serve").envs([("DATABASE_URL", backlog.dsn()), ("BIND_ADDR", address.to_string())]);
+        command.envs([("KEY_REQUESTS_PER_SEC", "0"), ("RUST_LOG", "error")]);
+        command.env("EXECUTOR_SLOTS", executor_slots.to_string());
+        let (admin, scheduler) = (admin.reveal().to_owned(), scheduler.reveal().to_owned());
+        Service::start(command, address, team.id, admin, scheduler).await
+    }
+
+    /// Starts the peer.
+    pub(crate) async fn fastapi(backlog: &Backlog) -> Service {
+        let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/benches/peers");
+        let venv = target_folder().join("bench/venv");
+        let script = concat!(env!("CARGO_MANIFEST_DIR"), "/../scripts/venv.sh");
+        let made = Command::new("sh").arg(script).arg(&venv).arg(format!("{folder}/requirements.txt")).status().await;
+        assert!(made.unwrap().success(), "the peer's Python tools cannot be had");
+        let address: SocketAddr = ([127, 0, 0, 1], free_port()).into();
+        let mut command = Command::new(venv.join("bin/uvicorn"));
+        command.args(["fastapi_invoke:app", "--app-dir", folder, "--no-access-log", "--log-level", "error"]);
+        command.args(["--port", &address.port().to_string()]).envs([("DB_DSN", backlog.dsn())]);
+        command.env("API_KEY", "peer");
+        Service::start(command, address, 0, String::new(), "peer".to_owned()).await
+    }
+
+    async fn start(mut command: Command, address: SocketAddr, team: i64, admin: String, scheduler: String) -> Service {
+        command.kill_on_drop(true).stdout(Stdio::null());
+        let process = command.spawn().unwrap();
+        let service = Service { address, team, admin, scheduler, command, process };
+        service.until_ready().await;
+        service
+    }
+
+    /// kill -9, and up again at the same address.
+    pub(crate) async fn restart(&mut self) {
+        self.process.kill().await.unwrap();
+        self.process = self.command.spawn().unwrap();
+        self.until_ready().await;
+    }
+
+    pub(crate) fn as_admin(&self) -> Api {
+        Api::new(&format!("http://{}", self.address), &self.admin)
+    }
+
+    async fn until_ready(&self) {
+        let (api, began) = (Api::without_key(&format!("http://{}", self.address)), Instant::now());
+        while !api.try_get("/readyz").await.is_ok_and(|answer| answer.status == 200) {
+            assert!(began.elapsed() < Duration::from_secs(20), "it is never ready");
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    }
+}
+
+/// Who did what the bench does past the API.
+pub(crate) fn by_hand() -> Edit {
+    Edit { actor: "bench".to_owned(), now: Clock::System.now(), traceparent: None }
+}
