@@ -15,13 +15,13 @@ use crate::field::{Field, Told};
 const LEASED: &str = "SELECT COUNT(*) FROM publications WHERE lease_owner IS NOT NULL";
 
 /// A server that keeps what it has committed, and that can be stopped as `pg_ctl -m immediate` stops it.
-struct Server {
+pub(crate) struct Server {
     folder: Folder,
     postgres: Postgres,
 }
 
 impl Server {
-    async fn start() -> Server {
+    pub(crate) async fn start() -> Server {
         let folder = Folder::temporary().unwrap();
         let again = Folder::at(folder.root().to_owned()).unwrap();
         let Database::Kept(postgres) = Database::kept(again).await.unwrap() else { panic!("a database that stays") };
@@ -29,7 +29,7 @@ impl Server {
     }
 
     /// No checkpoint, no goodbye: what was committed is in the log alone.
-    async fn restart_at_once(self, meanwhile: impl Future<Output = ()>) -> Server {
+    pub(crate) async fn restart_at_once(self, meanwhile: impl Future<Output = ()>) -> Server {
         let Server { folder, postgres } = self;
         let postmaster = folder.postmaster().unwrap().pid;
         let stopped = Command::new("kill").args(["-QUIT", &postmaster.to_string()]).status().await.unwrap();
@@ -45,7 +45,11 @@ impl Server {
         Server { folder, postgres }
     }
 
-    fn remove(self) {
+    pub(crate) fn dsn(&self) -> String {
+        self.postgres.dsn("cronbox")
+    }
+
+    pub(crate) fn remove(self) {
         let Server { folder, postgres } = self;
         drop(postgres);
         std::fs::remove_dir_all(folder.root()).unwrap();
@@ -55,7 +59,7 @@ impl Server {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn postgres_restarted_at_once_in_mid_drain_loses_nothing() {
     let mut server = Server::start().await;
-    let mut way = Way::to(&server.postgres.dsn("cronbox")).await;
+    let mut way = Way::to(&server.dsn()).await;
     let mut field = Field::behind(&way, &server.postgres, 6).await;
     field.staff(3);
     for _ in 0..2 {
@@ -71,7 +75,7 @@ async fn postgres_restarted_at_once_in_mid_drain_loses_nothing() {
                 assert_eq!(field.edit().await, Told::Nothing, "who is told of an edit can rely on it");
             })
             .await;
-        way.lead_to(&server.postgres.dsn("cronbox"));
+        way.lead_to(&server.dsn());
         way.mend().await;
         field.story.stand_in.scheduler.plan_faults(Plan::default());
         until_back(&mut field).await;

@@ -83,10 +83,14 @@ impl Actor {
             if !turnstile.points(self.id).is_empty() {
                 return Stand::AtPoints;
             }
-            if tokio::time::timeout(PATIENCE, self.bell.ringing.notified()).await.is_err()
-                && ground.waits_for_lock(&self.process.name).await
-            {
-                return Stand::AtLock;
+            tokio::select! {
+                () = self.bell.ringing.notified() => {}
+                () = turnstile.arrived() => {}
+                () = tokio::time::sleep(PATIENCE) => {
+                    if ground.waits_for_lock(&self.process.name).await {
+                        return Stand::AtLock;
+                    }
+                }
             }
         }
     }

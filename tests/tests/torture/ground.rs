@@ -1,5 +1,6 @@
 //! What the histories of one thread share: a database of their own, emptied before each.
 
+use std::net::SocketAddr;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
@@ -84,6 +85,20 @@ impl Ground {
         }
         let name = format!("process {}", self.processes.fetch_add(1, Ordering::Relaxed));
         let pool = pool(&self.dsn, "torture");
+        let options = (*pool.connect_options()).clone().application_name(&name);
+        pool.set_connect_options(options);
+        Process { name, pool }
+    }
+
+    /// Where the server listens.
+    pub(crate) fn address(&self) -> SocketAddr {
+        let host = self.dsn.rsplit_once('@').map_or(&*self.dsn, |(_, rest)| rest);
+        host.split('/').next().unwrap_or_default().parse().unwrap()
+    }
+
+    /// A process that reaches the database by another address.
+    pub(crate) fn process_by_way_of(&self, address: SocketAddr, name: String) -> Process {
+        let pool = pool(&self.dsn.replace(&self.address().to_string(), &address.to_string()), "torture");
         let options = (*pool.connect_options()).clone().application_name(&name);
         pool.set_connect_options(options);
         Process { name, pool }

@@ -34,6 +34,8 @@ mod oracle;
 #[cfg(debug_assertions)]
 mod run;
 #[cfg(debug_assertions)]
+mod tap;
+#[cfg(debug_assertions)]
 mod torture;
 #[cfg(debug_assertions)]
 mod turnstile;

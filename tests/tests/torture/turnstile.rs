@@ -4,11 +4,17 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use futures::FutureExt;
 use futures::future::BoxFuture;
-use tokio::sync::oneshot;
+use tokio::sync::{Notify, oneshot};
 
 /// Who waits where; clones are the same turnstile.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Turnstile(Arc<Mutex<State>>);
+pub(crate) struct Turnstile(Arc<Shared>);
+
+#[derive(Debug, Default)]
+struct Shared {
+    state: Mutex<State>,
+    arrived: Notify,
+}
 
 #[derive(Debug, Default)]
 struct State {
@@ -36,12 +42,21 @@ impl Turnstile {
 
     /// Waits at `point` until let through.
     pub(crate) fn wait(&self, point: impl Into<String>) -> BoxFuture<'static, ()> {
+        self.wait_as(self.moving(), point)
+    }
+
+    /// The same for an actor that is known.
+    pub(crate) fn wait_as(&self, actor: usize, point: impl Into<String>) -> BoxFuture<'static, ()> {
         let (pass, passed) = oneshot::channel();
-        let mut state = self.state();
-        let actor = state.moving;
-        state.waiting.push(Waiting { actor, point: point.into(), pass });
+        self.state().waiting.push(Waiting { actor, point: point.into(), pass });
+        self.0.arrived.notify_one();
         // A turnstile that is gone lets everybody through.
         passed.map(|_| ()).boxed()
+    }
+
+    /// Somebody has come to a point since the last call.
+    pub(crate) async fn arrived(&self) {
+        self.0.arrived.notified().await;
     }
 
     /// At which points an actor waits: several, if it works on several workflows at once.
@@ -65,6 +80,6 @@ impl Turnstile {
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

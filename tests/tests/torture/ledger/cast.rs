@@ -1,0 +1,223 @@
+//! What instances of the app are made to do: requests of runners and people, jobs, and executing.
+
+use std::sync::{Arc, Mutex};
+
+use axum::http::Method;
+use chrono::{TimeDelta, Timelike};
+use futures::FutureExt;
+use futures::future::BoxFuture;
+use serde_json::{Value, json};
+
+use super::history::History;
+use super::instance::{Answer, Caller, Instance};
+use super::oracle::{CRONS, Heard};
+
+/// One thing that an instance does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Deed {
+    Create,
+    Edit,
+    Fire,
+    ByHand,
+    Execute,
+    /// Any of the jobs.
+    Job,
+    The(&'static str),
+}
+
+impl Deed {
+    /// What calm consists of.
+    pub(super) const ROUND: [Deed; 6] = [
+        Deed::The("watchdog"),
+        Deed::The("recovery"),
+        Deed::The("timeouts"),
+        Deed::The("queue"),
+        Deed::The("backfills"),
+        Deed::Execute,
+    ];
+}
+
+/// A deed, ready to be done.
+pub(super) struct Life {
+    pub(super) what: String,
+    pub(super) run: BoxFuture<'static, ()>,
+}
+
+/// A workflow as an outsider sees it.
+#[derive(sqlx::FromRow)]
+struct Known {
+    id: i64,
+    revision: i64,
+}
+
+impl History<'_> {
+    /// What doing it means now; none if there is nothing to do it to.
+    pub(super) async fn life(&self, deed: Deed, instance: &Instance) -> Option<Life> {
+        match deed {
+            Deed::Create => Some(self.create(instance)),
+            Deed::Edit => self.edit(instance).await,
+            Deed::Fire => self.fire(instance).await,
+            Deed::ByHand => self.by_hand(instance).await,
+            Deed::Execute => {
+                let app = instance.app.clone();
+                let run = async move { app::execute::work_off(&app).await.map_or((), drop) }.boxed();
+                Some(Life { what: "executes".to_owned(), run })
+            }
+            Deed::Job => {
+                let jobs = app::jobs::registry(&instance.app.config);
+                let names: Vec<&str> = jobs.iter().map(|job| job.name).filter(|name| *name != "prune").collect();
+                job(self.dice.pick(&names)?, instance)
+            }
+            Deed::The(name) => job(name, instance),
+        }
+    }
+
+    fn create(&self, instance: &Instance) -> Life {
+        let action = if self.dice.chance(0.8) {
+            json!({"type": "http", "method": "POST", "url": format!("http://{}/", self.stage.receives_at)})
+        } else {
+            json!({"type": "log", "message": "m"})
+        };
+        let body = json!({
+            "name": format!("w{}", self.dice.between(0, u64::MAX)),
+            "team_id": self.stage.team,
+            "action": action,
+            "cron_schedule": self.cron(),
+            "overlap_policy": self.dice.pick(&["skip", "queue", "queue_one", "replace", "concurrent"]),
+            "max_concurrent": self.dice.between(1, 3),
+            "catch_up_policy": self.dice.pick(&["none", "skip", "run_all"]),
+            "catch_up_window_secs": self.dice.pick(&[60, 600, 86_400]),
+            "max_attempts": self.dice.pick(&[1, 1, 3]),
+            "on_lost": self.dice.pick(&["retry", "retry", "abandon"]),
+            "spread_secs": self.dice.pick(&[0, 0, 20]),
+        });
+        self.request(instance, Caller::Operator, Method::POST, "/workflows".to_owned(), Some(body))
+    }
+
+    async fn edit(&self, instance: &Instance) -> Option<Life> {
+        let Known { id, .. } = self.any_workflow().await?;
+        let now = self.clock.now();
+        let verb = self.dice.weighted(&[
+            (5, "cron"),
+            (1, "timezone"),
+            (2, "window"),
+            (3, "pause"),
+            (3, "pause until"),
+            (5, "resume"),
+            (1, "archive"),
+        ])?;
+        let patch = |body: Value| (Method::PATCH, format!("/workflows/{id}"), Some(body));
+        let act = |verb: &str, body: Value| (Method::POST, format!("/workflows/{id}:{verb}"), Some(body));
+        let (method, path, body) = match verb {
+            "cron" => patch(json!({"cron_schedule": self.cron()})),
+            "timezone" => patch(json!({"timezone": self.dice.pick(&["UTC", "Europe/Paris", "America/New_York"])})),
+            "window" => {
+                let start = now + TimeDelta::seconds(*self.dice.pick(&[-600, -30, 90])?);
+                let end = now + TimeDelta::seconds(*self.dice.pick(&[200, 900, 86_400])?);
+                patch(json!({"starts_at": start, "ends_at": end}))
+            }
+            "pause" => act("pause", json!({})),
+            "pause until" => {
+                let secs = self.dice.between(20, 600);
+                act("pause", json!({"until": now + TimeDelta::seconds(i64::try_from(secs).unwrap_or_default())}))
+            }
+            verb => act(verb, json!({})),
+        };
+        Some(self.request(instance, Caller::Operator, method, path, body))
+    }
+
+    /// EventBridge fires what it holds, which may lag, twice, late, or a little early.
+    async fn fire(&self, instance: &Instance) -> Option<Life> {
+        let Known { id, revision } = self.any_workflow().await?;
+        let ago = self.dice.weighted(&[(8, (0, 0)), (4, (1, 1)), (2, (2, 4)), (2, (4, 12)), (1, (12, 60))])?;
+        let ago = i64::try_from(self.dice.between(ago.0, ago.1)).unwrap_or_default();
+        let ago = if self.dice.chance(0.04) { -1 } else { ago };
+        let now = self.clock.now();
+        let time = now.with_second(0)?.with_nanosecond(0)? - TimeDelta::minutes(ago);
+        let spelled = match self.dice.between(0, 3) {
+            0 => time.format("%Y-%m-%dT%H:%M:07.25Z").to_string(),
+            1 => time.to_rfc3339(),
+            2 => (time + TimeDelta::hours(2)).format("%Y-%m-%dT%H:%M:00+02:00").to_string(),
+            _ => time.format("%Y-%m-%dT%H:%M:%SZ").to_string(),
+        };
+        let revision = if self.dice.chance(0.7) { revision } else { (revision - 1).max(1) };
+        let body = json!({"scheduled_time": spelled, "revision": revision, "execution_id": "e", "attempt": "1"});
+        let what = format!("fires {id} at {time}");
+        let (instance, heard) = (instance.clone(), Arc::clone(&self.heard));
+        let run = async move {
+            let path = format!("/cron/workflows/{id}:invoke");
+            let answer = instance.call(Caller::Runner, Method::POST, &path, Some(body)).await;
+            hear(&heard, &path, &answer);
+            if let (202, Some(run)) = (answer.0, answer.1["run_id"].as_str().and_then(|run| run.parse().ok())) {
+                heard.lock().unwrap().accepted.entry((id, time)).or_default().push(run);
+            }
+        };
+        Some(Life { what, run: run.boxed() })
+    }
+
+    async fn by_hand(&self, instance: &Instance) -> Option<Life> {
+        let post = |path: String, body: Value| self.request(instance, Caller::Operator, Method::POST, path, Some(body));
+        match self.dice.between(0, 3) {
+            0 => Some(post(format!("/schedules/{}:fire", self.any_workflow().await?.id), json!({}))),
+            1 => Some(post(format!("/runs/{}:cancel", self.any_run("finished_on IS NULL").await?), json!({}))),
+            2 => Some(post(format!("/runs/{}:retry", self.any_run("finished_on IS NOT NULL").await?), json!({}))),
+            _ => {
+                let (id, now) = (self.any_workflow().await?.id, self.clock.now());
+                let body = json!({"start": now - TimeDelta::minutes(15), "end": now, "only": "missing", "max_concurrent": 2});
+                Some(post(format!("/schedules/{id}:backfill"), body))
+            }
+        }
+    }
+
+    fn request(
+        &self,
+        instance: &Instance,
+        caller: Caller,
+        method: Method,
+        path: String,
+        body: Option<Value>,
+    ) -> Life {
+        let (instance, heard) = (instance.clone(), Arc::clone(&self.heard));
+        let what = format!("{method} {path} {}", body.clone().unwrap_or_default());
+        let run = async move {
+            let answer = instance.call(caller, method, &path, body).await;
+            hear(&heard, &path, &answer);
+        };
+        Life { what, run: run.boxed() }
+    }
+
+    async fn any_workflow(&self) -> Option<Known> {
+        let all: Vec<Known> = sqlx::query_as("SELECT id, revision FROM workflows ORDER BY id")
+            .fetch_all(&self.stage.ground.admin)
+            .await
+            .unwrap();
+        let place = self.dice.below(all.len().max(1));
+        all.into_iter().nth(place)
+    }
+
+    async fn any_run(&self, which: &'static str) -> Option<uuid::Uuid> {
+        let sql = format!("SELECT id FROM runs WHERE {which} ORDER BY created_on, scheduled_time, id");
+        let all: Vec<uuid::Uuid> =
+            sqlx::query_scalar(sqlx::AssertSqlSafe(sql)).fetch_all(&self.stage.ground.admin).await.unwrap();
+        self.dice.pick(&all).copied()
+    }
+
+    fn cron(&self) -> &'static str {
+        self.dice.pick(&CRONS).map_or("* * * * *", |(cron, _)| cron)
+    }
+}
+
+fn job(name: &str, instance: &Instance) -> Option<Life> {
+    let job = app::jobs::registry(&instance.app.config).into_iter().find(|job| job.name == name)?;
+    let app = instance.app.clone();
+    // A database that is cut off ends a turn; the next one does what is left.
+    let run = async move { (job.run)(app).await.map_or((), drop) }.boxed();
+    Some(Life { what: format!("job {name}"), run })
+}
+
+/// An instance that has lost its database says so; nothing else may go wrong inside.
+fn hear(heard: &Mutex<Heard>, path: &str, (status, body): &Answer) {
+    if *status >= 500 && *status != 503 {
+        heard.lock().unwrap().broken.push(format!("{path}: {status} {body}"));
+    }
+}

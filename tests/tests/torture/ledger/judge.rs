@@ -1,0 +1,155 @@
+//! What must hold of the ledger: after every step, and in the end.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use chrono::{DateTime, TimeDelta, Utc};
+use sqlx::PgPool;
+use uuid::Uuid;
+
+use super::oracle::{Heard, owed};
+
+/// Younger times are not yet the watchdog's.
+const GRACE: TimeDelta = TimeDelta::seconds(180);
+
+/// S7: what has ended stays as it is. S8: no more runs of a workflow are executed at once than its policy lets.
+pub(super) async fn always(admin: &PgPool, ended: &mut BTreeMap<Uuid, String>) -> Result<(), String> {
+    let finished: Vec<(Uuid, String)> =
+        sqlx::query_as("SELECT id, state FROM runs WHERE finished_on IS NOT NULL").fetch_all(admin).await.unwrap();
+    for (id, state) in finished {
+        let before = ended.entry(id).or_insert_with(|| state.clone());
+        if *before != state {
+            return Err(format!("S7: run {id} had ended as {before} and is {state}"));
+        }
+    }
+    let crowded: Vec<(i64, i64)> = sqlx::query_as(
+        "SELECT w.id, COUNT(*) FROM runs AS r JOIN workflows AS w ON w.id = r.workflow_id
+          WHERE r.state = 'running' AND r.locked_at > cronbox_now() - INTERVAL '120 seconds'
+          GROUP BY w.id
+         HAVING COUNT(*) > CASE w.overlap_policy WHEN 'concurrent' THEN w.max_concurrent ELSE 1 END",
+    )
+    .fetch_all(admin)
+    .await
+    .unwrap();
+    if crowded.is_empty() { Ok(()) } else { Err(format!("S8: workflow, runs at once: {crowded:?}")) }
+}
+
+/// What is not yet at rest; a run of a paused workflow may wait.
+pub(super) async fn unrest(admin: &PgPool, now: DateTime<Utc>) -> Vec<String> {
+    sqlx::query_scalar(
+        "SELECT format('run %s of %s is %s, tries %s, after %s', r.id, w.id, r.state, r.tries, r.run_after)
+           FROM runs AS r JOIN workflows AS w ON w.id = r.workflow_id
+          WHERE r.finished_on IS NULL AND w.state <> 'paused'
+          UNION ALL
+         SELECT format('workflow %s is to be watched since %s', id, watch_at) FROM workflows WHERE watch_at <= $1
+          UNION ALL
+         SELECT format('backfill %s is %s', b.id, b.state)
+           FROM backfills AS b JOIN workflows AS w ON w.id = b.workflow_id
+          WHERE b.state = 'running' AND w.state = 'active'",
+    )
+    .bind(now - GRACE)
+    .fetch_all(admin)
+    .await
+    .unwrap()
+}
+
+/// S6, S7, S11, L5, and the policies.
+pub(super) async fn ledger(admin: &PgPool, heard: &Heard, now: DateTime<Utc>) -> Result<(), String> {
+    if let Some(broken) = heard.broken.first() {
+        return Err(format!("answers: {broken}"));
+    }
+    accepted(admin, heard).await?;
+    effects(admin, heard).await?;
+    let rows: BTreeSet<(i64, DateTime<Utc>)> =
+        sqlx::query_as::<_, (i64, DateTime<Utc>)>("SELECT workflow_id, scheduled_time FROM occurrences")
+            .fetch_all(admin)
+            .await
+            .unwrap()
+            .into_iter()
+            .collect();
+    let owed_by_now = owed(admin, now + TimeDelta::minutes(10)).await;
+    if let Some((workflow, time)) = owed(admin, now - GRACE).await.difference(&rows).next() {
+        return Err(format!("L5: {workflow} owed {time}, and nobody decided it"));
+    }
+    if let Some((workflow, time)) = rows.difference(&owed_by_now).next() {
+        return Err(format!("S11: {workflow} did not owe {time}, and it was decided"));
+    }
+    for (what, query) in NEVER {
+        let found: Vec<String> = sqlx::query_scalar(query).fetch_all(admin).await.unwrap();
+        if !found.is_empty() {
+            return Err(format!("{what}: {found:?}"));
+        }
+    }
+    Ok(())
+}
+
+/// S6: a 202 names a committed run of that very time, and there is one for each time at most.
+async fn accepted(admin: &PgPool, heard: &Heard) -> Result<(), String> {
+    for ((workflow, time), runs) in &heard.accepted {
+        let committed: Vec<Uuid> =
+            sqlx::query_scalar("SELECT id FROM runs WHERE workflow_id = $1 AND scheduled_time = $2 AND trigger = 'schedule'")
+                .bind(workflow)
+                .bind(time)
+                .fetch_all(admin)
+                .await
+                .unwrap();
+        if *runs != committed {
+            return Err(format!("S6: {workflow} at {time}: accepted {runs:?}, committed {committed:?}"));
+        }
+    }
+    Ok(())
+}
+
+/// S7: no effect without a claim, and no claim without a failed try or a recorded takeover before it.
+async fn effects(admin: &PgPool, heard: &Heard) -> Result<(), String> {
+    let runs: Vec<(Uuid, i32)> = sqlx::query_as("SELECT id, attempt FROM runs").fetch_all(admin).await.unwrap();
+    let attempts: BTreeMap<Uuid, i32> = runs.into_iter().collect();
+    match heard.effects.iter().find(|(run, effects)| attempts.get(run).is_none_or(|attempts| attempts < effects)) {
+        Some((run, effects)) => Err(format!("S7: run {run} had {effects} effects by {:?} claims", attempts.get(run))),
+        None => Ok(()),
+    }
+}
+
+/// What no row may show.
+const NEVER: [(&str, &str); 7] = [
+    (
+        "S7: claimed more often than failures and takeovers account for",
+        "SELECT format('run %s: %s claims, %s tries, %s recoveries', r.id, r.attempt, r.tries, r.recoveries) FROM runs AS r
+          WHERE r.attempt > r.tries + r.recoveries + 1",
+    ),
+    (
+        "S7: more tries than the workflow allows",
+        "SELECT format('run %s: %s tries', r.id, r.tries) FROM runs AS r JOIN workflows AS w ON w.id = r.workflow_id
+          WHERE r.tries > w.max_attempts OR r.recoveries > 3",
+    ),
+    (
+        "S6: a time with several runs of its own accord",
+        "SELECT format('%s at %s', workflow_id, scheduled_time) FROM runs
+          WHERE trigger IN ('schedule', 'catch_up') GROUP BY workflow_id, scheduled_time HAVING COUNT(*) > 1",
+    ),
+    (
+        "L5: decided as run, without a run, or the reverse",
+        "SELECT format('%s at %s: %s, %s', workflow_id, scheduled_time, decision, run_id) FROM occurrences
+          WHERE (decision IN ('fired', 'caught_up', 'backfilled')) AND run_id IS NULL
+             OR decision IN ('missed', 'skipped_overlap', 'skipped_paused') AND run_id IS NOT NULL",
+    ),
+    (
+        "run late, though the policy is none",
+        "SELECT format('%s at %s: %s, %s s late', o.workflow_id, o.scheduled_time, o.decision, o.lateness_s)
+           FROM occurrences AS o JOIN workflows AS w ON w.id = o.workflow_id
+          WHERE o.decision IN ('fired', 'caught_up') AND o.lateness_s > 180 AND w.catch_up_policy = 'none'",
+    ),
+    (
+        "run after the catch-up window",
+        "SELECT format('%s at %s: %s, %s s late', o.workflow_id, o.scheduled_time, o.decision, o.lateness_s)
+           FROM occurrences AS o JOIN workflows AS w ON w.id = o.workflow_id
+          WHERE o.decision IN ('fired', 'caught_up')
+            AND o.lateness_s > GREATEST(w.catch_up_window_secs, CASE w.catch_up_policy WHEN 'none' THEN 180 ELSE 0 END)",
+    ),
+    (
+        "a missed time within the window, though the policy is run_all and its version stood",
+        "SELECT format('%s at %s: %s', o.workflow_id, o.scheduled_time, o.reason)
+           FROM occurrences AS o JOIN workflows AS w ON w.id = o.workflow_id
+          WHERE o.decision = 'missed' AND w.catch_up_policy = 'run_all' AND o.lateness_s < w.catch_up_window_secs
+            AND o.revision = w.revision",
+    ),
+];

@@ -1,0 +1,12 @@
+//! Histories of the ledger: fires, executors, recovery, overlap, catch-up and hands, on several instances
+//! of the real app, each stopped, killed or cut off between any two of its statements.
+
+mod cast;
+mod history;
+mod instance;
+mod judge;
+mod oracle;
+mod receiver;
+
+pub(crate) use history::run;
+pub(crate) use instance::Stage;

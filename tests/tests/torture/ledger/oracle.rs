@@ -1,0 +1,73 @@
+//! The oracle: which times were owed, from the versions of the timing alone; and what was heard from outside.
+//! It shares no code with the product.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use chrono::{DateTime, Timelike, Utc};
+use sqlx::PgPool;
+use uuid::Uuid;
+
+/// The crons that are used, each with the minutes of the hour that it means, in any timezone of whole hours.
+pub(crate) const CRONS: [(&str, fn(u32) -> bool); 4] = [
+    ("* * * * *", |_| true),
+    ("*/2 * * * *", |minute| minute.is_multiple_of(2)),
+    ("*/5 * * * *", |minute| minute.is_multiple_of(5)),
+    ("7,8,40 * * * *", |minute| [7, 8, 40].contains(&minute)),
+];
+
+/// What callers and receivers heard.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Heard {
+    /// Who answered a fire of a workflow and time with 202.
+    pub(crate) accepted: BTreeMap<(i64, DateTime<Utc>), Vec<Uuid>>,
+    /// How often the receiver saw a run.
+    pub(crate) effects: BTreeMap<Uuid, i32>,
+    /// Answers that no client should ever get.
+    pub(crate) broken: Vec<String>,
+}
+
+#[derive(sqlx::FromRow)]
+struct Version {
+    workflow_id: i64,
+    valid_from: DateTime<Utc>,
+    cron: Option<String>,
+    state: String,
+    starts_at: Option<DateTime<Utc>>,
+    ends_at: Option<DateTime<Utc>>,
+}
+
+/// Every (workflow, time) that was owed before `until`, of the workflows that there are.
+pub(crate) async fn owed(admin: &PgPool, until: DateTime<Utc>) -> BTreeSet<(i64, DateTime<Utc>)> {
+    let versions: Vec<Version> = sqlx::query_as(
+        "SELECT workflow_id, valid_from, cron, state, starts_at, ends_at FROM schedule_versions
+          ORDER BY workflow_id, revision",
+    )
+    .fetch_all(admin)
+    .await
+    .unwrap();
+    let mut owed = BTreeSet::new();
+    for (nth, version) in versions.iter().enumerate() {
+        let next = versions.get(nth + 1).filter(|next| next.workflow_id == version.workflow_id);
+        let end = next.map_or(until, |next| next.valid_from.min(until));
+        owed.extend(minutes(version.valid_from, end).filter(|time| version.owes(*time)).map(|t| (version.workflow_id, t)));
+    }
+    owed
+}
+
+impl Version {
+    fn owes(&self, time: DateTime<Utc>) -> bool {
+        let Some((_, is_meant)) = CRONS.iter().find(|(cron, _)| Some(*cron) == self.cron.as_deref()) else {
+            return false;
+        };
+        self.state == "active"
+            && self.starts_at.is_none_or(|start| start <= time)
+            && self.ends_at.is_none_or(|end| time < end)
+            && is_meant(time.minute())
+    }
+}
+
+/// The whole minutes from `from` on, before `end`.
+fn minutes(from: DateTime<Utc>, end: DateTime<Utc>) -> impl Iterator<Item = DateTime<Utc>> {
+    let first = from.timestamp().div_euclid(60) + i64::from(from.timestamp() % 60 != 0 || from.timestamp_subsec_nanos() > 0);
+    (first..).filter_map(|minute| DateTime::from_timestamp(minute * 60, 0)).take_while(move |time| *time < end)
+}
