@@ -32,6 +32,15 @@ impl Wake {
     }
 }
 
+/// Claims what is due and executes it to its end: all that a test that steps through it needs of an executor.
+#[cfg(debug_assertions)]
+pub async fn work_off(app: &App, client: &http::Client) {
+    let executor = Executor::new(app.clone(), client.clone());
+    let mut running = JoinSet::new();
+    executor.start_due(&mut running, app.config.executor_slots).await;
+    while running.join_next().await.is_some() {}
+}
+
 /// Executes runs on this instance.
 #[derive(Clone)]
 pub(crate) struct Executor {

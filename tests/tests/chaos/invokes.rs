@@ -69,7 +69,8 @@ impl Instance {
         let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
         let address = format!("127.0.0.1:{port}");
         let process = spawn(dsn, &address);
-        let instance = Instance { api: Api::new(&format!("http://{address}"), key), address, dsn: dsn.to_owned(), process };
+        let instance =
+            Instance { api: Api::new(&format!("http://{address}"), key), address, dsn: dsn.to_owned(), process };
         instance.until_ready().await;
         instance
     }
@@ -138,7 +139,10 @@ impl Storm {
             }
         }
         let runs: Vec<(i64, DateTime<Utc>, String)> =
-            sqlx::query_as("SELECT workflow_id, scheduled_time, id::text FROM runs").fetch_all(&self.pool).await.unwrap();
+            sqlx::query_as("SELECT workflow_id, scheduled_time, id::text FROM runs")
+                .fetch_all(&self.pool)
+                .await
+                .unwrap();
         assert_eq!((runs.len(), told.len()), (WORKFLOWS * MINUTES, WORKFLOWS * MINUTES), "one run for each time");
         for (workflow, time, run) in runs {
             let answers = &told[&(workflow, time)];
@@ -182,7 +186,8 @@ async fn once(api: &Api, fire: &Fire) -> Option<(u16, String)> {
 /// Each time so often, all mixed.
 fn fires(workflows: &[i64]) -> Vec<Fire> {
     let now = Clock::System.now();
-    let minute = now - TimeDelta::seconds(now.timestamp() % 60) - TimeDelta::nanoseconds(now.timestamp_subsec_nanos().into());
+    let minute =
+        now - TimeDelta::seconds(now.timestamp() % 60) - TimeDelta::nanoseconds(now.timestamp_subsec_nanos().into());
     let mut fires = Vec::new();
     for nth in 0..TIMES_EACH {
         for ago in (0..MINUTES).rev() {

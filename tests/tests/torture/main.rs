@@ -30,6 +30,8 @@ mod invariants;
 #[cfg(debug_assertions)]
 mod lag;
 #[cfg(debug_assertions)]
+mod ledger;
+#[cfg(debug_assertions)]
 mod oracle;
 #[cfg(debug_assertions)]
 mod run;

@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 use std::time::Instant;
 
-use crate::torture::{Bad, Until, Verdict, torture};
+use crate::torture::{About, Bad, Until, Verdict, torture};
 use crate::weaker::Variant;
 
 /// Seeds that once found a fault, with what it was; they run first.
@@ -15,11 +15,13 @@ const ENOUGH_TO_JUDGE: usize = 300;
 /// Within so many a weaker protocol must have failed.
 const ENOUGH: u64 = 1_000;
 
+const SHIPPED: About = About::Publishing(Variant::Shipped);
+
 /// What was asked for.
 struct Wish {
     histories: Option<u64>,
     seed: u64,
-    variant: Option<Variant>,
+    only: Option<About>,
 }
 
 pub(crate) fn run(arguments: &[String]) -> ExitCode {
@@ -33,17 +35,16 @@ pub(crate) fn run(arguments: &[String]) -> ExitCode {
     {
         return ExitCode::SUCCESS;
     }
-    let variant = after("--variant").and_then(|name| Variant::named(name));
-    let wish = Wish { histories: number("--histories"), seed: number("--seed").unwrap_or(1), variant };
+    let only = after("--variant").and_then(|name| named(name));
+    let wish = Wish { histories: number("--histories"), seed: number("--seed").unwrap_or(1), only };
     let started = Instant::now();
-    let verdict = match wish.histories {
-        Some(count) => {
-            torture(&seeds(wish.seed, count), wish.variant.unwrap_or(Variant::Shipped), Until::AllAreThrough)
-        }
-        None => usual(),
+    let verdict = match (wish.histories, wish.only) {
+        (Some(count), Some(about)) => torture(&seeds(wish.seed, count), about, Until::AllAreThrough),
+        (Some(count), None) => both(&seeds(wish.seed, count)),
+        (None, _) => usual(),
     };
-    report(&verdict, wish.variant);
-    let is_judged = wish.variant.is_none() && verdict.histories >= ENOUGH_TO_JUDGE;
+    report(&verdict);
+    let is_judged = !matches!(wish.only, Some(About::Ledger)) && verdict.histories >= ENOUGH_TO_JUDGE;
     let gaps = if is_judged { verdict.coverage.gaps(verdict.histories) } else { Vec::new() };
     for gap in &gaps {
         println!("too rare for these histories to prove anything: {gap}");
@@ -53,13 +54,32 @@ pub(crate) fn run(arguments: &[String]) -> ExitCode {
     ExitCode::from(u8::from(!verdict.bad.is_empty() || !gaps.is_empty()))
 }
 
+fn named(name: &str) -> Option<About> {
+    match name {
+        "Ledger" => Some(About::Ledger),
+        "Shipped" => Some(SHIPPED),
+        name => Variant::named(name).map(About::Publishing),
+    }
+}
+
+/// Of each seed one history of publishing and one of the ledger.
+fn both(seeds: &[u64]) -> Verdict {
+    let mut verdict = torture(seeds, SHIPPED, Until::AllAreThrough);
+    let ledger = torture(seeds, About::Ledger, Until::AllAreThrough);
+    verdict.bad.extend(ledger.bad);
+    verdict.coverage.add(ledger.coverage);
+    verdict
+}
+
 fn usual() -> Verdict {
-    let mut verdict = torture(&[&REGRESSIONS[..], &seeds(1, USUAL)].concat(), Variant::Shipped, Until::AllAreThrough);
+    let mut verdict = both(&[&REGRESSIONS[..], &seeds(1, USUAL)].concat());
     for variant in Variant::WEAKER {
-        let weaker = torture(&seeds(1, ENOUGH), variant, Until::OneIsBad);
+        let about = About::Publishing(variant);
+        let weaker = torture(&seeds(1, ENOUGH), about, Until::OneIsBad);
         match weaker.bad.first() {
             Some(bad) => println!("{variant:?} fails, as it must: seed {}, {} histories", bad.seed, weaker.histories),
             None => verdict.bad.push(Bad {
+                about,
                 seed: 1,
                 why: format!("{variant:?} passes {ENOUGH} histories: the torture sees nothing"),
                 trace: Vec::new(),
@@ -69,13 +89,16 @@ fn usual() -> Verdict {
     verdict
 }
 
-fn report(verdict: &Verdict, variant: Option<Variant>) {
-    let variant = variant.map(|variant| format!(" VARIANT={variant:?}")).unwrap_or_default();
-    for Bad { seed, why, trace } in &verdict.bad {
+fn report(verdict: &Verdict) {
+    for Bad { about, seed, why, trace } in &verdict.bad {
         for line in trace {
             println!("    {line}");
         }
-        println!("seed {seed} is bad: {why}\n  replay: make torture N=1 SEED={seed}{variant}");
+        let variant = match about {
+            About::Publishing(variant) => format!("{variant:?}"),
+            About::Ledger => "Ledger".to_owned(),
+        };
+        println!("seed {seed} is bad: {why}\n  replay: make torture N=1 SEED={seed} VARIANT={variant}");
     }
     println!("{}", verdict.coverage);
 }

@@ -8,10 +8,43 @@ use std::thread;
 use crate::coverage::Coverage;
 use crate::ground::Ground;
 use crate::history::{self, Outcome};
+use crate::ledger::{self, Stage};
 use crate::weaker::Variant;
+
+/// What histories are about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum About {
+    /// Edits, publishers and Scheduler.
+    Publishing(Variant),
+    /// Fires, executors, jobs and hands.
+    Ledger,
+}
+
+/// Where the histories of one thread happen, one after the other.
+enum Scene {
+    Publishing(Ground, Variant),
+    Ledger(Stage),
+}
+
+impl Scene {
+    async fn of(about: About) -> Scene {
+        match about {
+            About::Publishing(variant) => Scene::Publishing(Ground::new().await, variant),
+            About::Ledger => Scene::Ledger(Stage::new().await),
+        }
+    }
+
+    async fn history(&self, seed: u64) -> Outcome {
+        match self {
+            Scene::Publishing(ground, variant) => history::run(ground, seed, *variant).await,
+            Scene::Ledger(stage) => ledger::run(stage, seed).await,
+        }
+    }
+}
 
 /// A seed whose history ended wrong.
 pub(crate) struct Bad {
+    pub(crate) about: About,
     pub(crate) seed: u64,
     pub(crate) why: String,
     pub(crate) trace: Vec<String>,
@@ -34,22 +67,22 @@ pub(crate) enum Until {
 }
 
 /// Runs the histories of `seeds`.
-pub(crate) fn torture(seeds: &[u64], variant: Variant, until: Until) -> Verdict {
+pub(crate) fn torture(seeds: &[u64], about: About, until: Until) -> Verdict {
     let (next, verdict) = (AtomicUsize::new(0), Mutex::new(Verdict::default()));
     let threads = thread::available_parallelism().map_or(2, usize::from).min(seeds.len());
     thread::scope(|scope| {
         for _ in 0..threads {
-            scope.spawn(|| work(seeds, variant, until, &next, &verdict));
+            scope.spawn(|| work(seeds, about, until, &next, &verdict));
         }
     });
     verdict.into_inner().unwrap()
 }
 
-fn work(seeds: &[u64], variant: Variant, until: Until, next: &AtomicUsize, verdict: &Mutex<Verdict>) {
+fn work(seeds: &[u64], about: About, until: Until, next: &AtomicUsize, verdict: &Mutex<Verdict>) {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-    let ground = runtime.block_on(Ground::new());
+    let scene = runtime.block_on(Scene::of(about));
     while let Some(&seed) = seeds.get(next.fetch_add(1, Ordering::Relaxed)) {
-        let history = || runtime.block_on(history::run(&ground, seed, variant));
+        let history = || runtime.block_on(scene.history(seed));
         let outcome = catch_unwind(AssertUnwindSafe(history)).unwrap_or_else(|_| Outcome {
             bad: Some("it panicked, see above".to_owned()),
             coverage: Coverage::default(),
@@ -59,8 +92,8 @@ fn work(seeds: &[u64], variant: Variant, until: Until, next: &AtomicUsize, verdi
         verdict.histories += 1;
         verdict.coverage.add(outcome.coverage);
         if let Some(why) = outcome.bad {
-            println!("{variant:?}: seed {seed} is bad");
-            verdict.bad.push(Bad { seed, why, trace: outcome.trace });
+            println!("{about:?}: seed {seed} is bad");
+            verdict.bad.push(Bad { about, seed, why, trace: outcome.trace });
             if until == Until::OneIsBad {
                 return next.store(seeds.len(), Ordering::Relaxed);
             }

@@ -59,8 +59,8 @@ impl History<'_> {
             Deed::Fire => self.fire(instance).await,
             Deed::ByHand => self.by_hand(instance).await,
             Deed::Execute => {
-                let app = instance.app.clone();
-                let run = async move { app::execute::work_off(&app).await.map_or((), drop) }.boxed();
+                let (app, client) = (instance.app.clone(), instance.client.clone());
+                let run = async move { app::execute::work_off(&app, &client).await }.boxed();
                 Some(Life { what: "executes".to_owned(), run })
             }
             Deed::Job => {
@@ -163,20 +163,14 @@ impl History<'_> {
             2 => Some(post(format!("/runs/{}:retry", self.any_run("finished_on IS NOT NULL").await?), json!({}))),
             _ => {
                 let (id, now) = (self.any_workflow().await?.id, self.clock.now());
-                let body = json!({"start": now - TimeDelta::minutes(15), "end": now, "only": "missing", "max_concurrent": 2});
+                let body =
+                    json!({"start": now - TimeDelta::minutes(15), "end": now, "only": "missing", "max_concurrent": 2});
                 Some(post(format!("/schedules/{id}:backfill"), body))
             }
         }
     }
 
-    fn request(
-        &self,
-        instance: &Instance,
-        caller: Caller,
-        method: Method,
-        path: String,
-        body: Option<Value>,
-    ) -> Life {
+    fn request(&self, instance: &Instance, caller: Caller, method: Method, path: String, body: Option<Value>) -> Life {
         let (instance, heard) = (instance.clone(), Arc::clone(&self.heard));
         let what = format!("{method} {path} {}", body.clone().unwrap_or_default());
         let run = async move {

@@ -237,7 +237,8 @@ impl<'a> History<'a> {
             }
             self.move_one().await?;
         }
-        let stands: Vec<_> = self.actors.iter().map(|(actor, _)| (actor.stand, self.turnstile.points(actor.id))).collect();
+        let stands: Vec<_> =
+            self.actors.iter().map(|(actor, _)| (actor.stand, self.turnstile.points(actor.id))).collect();
         Err(format!("L6: actors never end: {stands:?}"))
     }
 

@@ -3,6 +3,8 @@
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use app::actions::address::Allowed;
+use app::actions::http::Client;
 use app::audit::Edit;
 use app::keys::Holder;
 use app::{App, api, keys, teams};
@@ -24,6 +26,7 @@ pub(crate) struct Stage {
     pub(crate) receiver: Receiver,
     pub(crate) receives_at: SocketAddr,
     pub(crate) team: i64,
+    client: Client,
     admin: String,
     scheduler: String,
     instances: AtomicUsize,
@@ -35,6 +38,8 @@ pub(crate) struct Instance {
     pub(crate) app: App,
     pub(crate) process: Process,
     pub(crate) tap: Tap,
+    /// For its actions.
+    pub(crate) client: Client,
     router: Router,
     admin: String,
     scheduler: String,
@@ -67,7 +72,9 @@ impl Stage {
         tx.commit().await.unwrap();
         let (receiver, receives_at) = Receiver::listen().await;
         let (admin, scheduler) = (admin.reveal().to_owned(), scheduler.reveal().to_owned());
-        Stage { ground, receiver, receives_at, team: team.id, admin, scheduler, instances: AtomicUsize::default() }
+        let client = Client::new(Allowed::new(vec!["127.0.0.0/8".parse().unwrap()])).unwrap();
+        let instances = AtomicUsize::default();
+        Stage { ground, receiver, receives_at, team: team.id, client, admin, scheduler, instances }
     }
 
     /// A process that has just started; its keys are known to it.
@@ -84,6 +91,7 @@ impl Stage {
             app,
             process,
             tap,
+            client: self.client.clone(),
             admin: self.admin.clone(),
             scheduler: self.scheduler.clone(),
         };

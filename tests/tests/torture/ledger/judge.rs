@@ -85,13 +85,14 @@ pub(super) async fn ledger(admin: &PgPool, heard: &Heard, now: DateTime<Utc>) ->
 /// S6: a 202 names a committed run of that very time, and there is one for each time at most.
 async fn accepted(admin: &PgPool, heard: &Heard) -> Result<(), String> {
     for ((workflow, time), runs) in &heard.accepted {
-        let committed: Vec<Uuid> =
-            sqlx::query_scalar("SELECT id FROM runs WHERE workflow_id = $1 AND scheduled_time = $2 AND trigger = 'schedule'")
-                .bind(workflow)
-                .bind(time)
-                .fetch_all(admin)
-                .await
-                .unwrap();
+        let committed: Vec<Uuid> = sqlx::query_scalar(
+            "SELECT id FROM runs WHERE workflow_id = $1 AND scheduled_time = $2 AND trigger = 'schedule'",
+        )
+        .bind(workflow)
+        .bind(time)
+        .fetch_all(admin)
+        .await
+        .unwrap();
         if *runs != committed {
             return Err(format!("S6: {workflow} at {time}: accepted {runs:?}, committed {committed:?}"));
         }

@@ -49,7 +49,9 @@ pub(crate) async fn owed(admin: &PgPool, until: DateTime<Utc>) -> BTreeSet<(i64,
     for (nth, version) in versions.iter().enumerate() {
         let next = versions.get(nth + 1).filter(|next| next.workflow_id == version.workflow_id);
         let end = next.map_or(until, |next| next.valid_from.min(until));
-        owed.extend(minutes(version.valid_from, end).filter(|time| version.owes(*time)).map(|t| (version.workflow_id, t)));
+        owed.extend(
+            minutes(version.valid_from, end).filter(|time| version.owes(*time)).map(|t| (version.workflow_id, t)),
+        );
     }
     owed
 }
@@ -68,6 +70,7 @@ impl Version {
 
 /// The whole minutes from `from` on, before `end`.
 fn minutes(from: DateTime<Utc>, end: DateTime<Utc>) -> impl Iterator<Item = DateTime<Utc>> {
-    let first = from.timestamp().div_euclid(60) + i64::from(from.timestamp() % 60 != 0 || from.timestamp_subsec_nanos() > 0);
+    let first =
+        from.timestamp().div_euclid(60) + i64::from(from.timestamp() % 60 != 0 || from.timestamp_subsec_nanos() > 0);
     (first..).filter_map(|minute| DateTime::from_timestamp(minute * 60, 0)).take_while(move |time| *time < end)
 }
