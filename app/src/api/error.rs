@@ -182,6 +182,8 @@ fn weather(error: &sqlx::Error) -> Weather {
     match error {
         sqlx::Error::Io(_)
         | sqlx::Error::Tls(_)
+        // What a server says that goes away in the middle of a handshake.
+        | sqlx::Error::Protocol(_)
         | sqlx::Error::PoolTimedOut
         | sqlx::Error::PoolClosed
         | sqlx::Error::WorkerCrashed => Weather::Away,
