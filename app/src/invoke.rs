@@ -15,6 +15,7 @@ use schedule::{Fire, WorkflowId};
 use sqlx::PgPool;
 use uuid::Uuid;
 
+use crate::inject::{self, Point};
 use crate::outbox::Healing;
 
 /// What a fire led to.
@@ -119,7 +120,10 @@ impl Judge {
             }
         });
         match decided.await {
-            Ok(run) if accepted == Some(run) => Ok(Answer::Accepted(run)),
+            Ok(run) if accepted == Some(run) => {
+                inject::at(Point::I3);
+                Ok(Answer::Accepted(run))
+            }
             Ok(run) => Ok(Answer::Duplicate(run)),
             Err(shared) => match &*shared {
                 NoRun::Answer(answer) => Ok(*answer),
@@ -132,6 +136,13 @@ impl Judge {
 async fn decide(pool: &PgPool, fire: &Fire, now: DateTime<Utc>) -> sqlx::Result<Answer> {
     let mut tx = db::begin(pool).await?;
     let answer = decide::decide(&mut tx, fire, now).await?;
+    let is_accepted = matches!(answer, Answer::Accepted(_));
+    if is_accepted {
+        inject::at(Point::I1);
+    }
     tx.commit().await?;
+    if is_accepted {
+        inject::at(Point::I2);
+    }
     Ok(answer)
 }

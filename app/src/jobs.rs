@@ -12,7 +12,7 @@ use futures::future::BoxFuture;
 
 use crate::App;
 use crate::config::Config;
-use crate::{prune, queue, recover, timeouts};
+use crate::{prune, queue, recover, timeouts, watchdog};
 
 pub use table::{LastResult, Status, list};
 pub(crate) use turns::take_turns;
@@ -47,6 +47,11 @@ pub enum Did {
 #[must_use]
 pub fn registry(config: &Config) -> Vec<Job> {
     vec![
+        Job {
+            name: "watchdog",
+            when: config.job_watchdog.clone(),
+            run: |app| Box::pin(async move { watchdog::look(&app).await }),
+        },
         Job {
             name: "queue",
             when: config.job_queue.clone(),

@@ -45,6 +45,7 @@ pub mod spread;
 pub mod teams;
 pub mod timeouts;
 pub mod versions;
+pub mod watchdog;
 pub mod workflows;
 
 use std::future::Future;

@@ -4,6 +4,7 @@ use prometheus_client::encoding::text::encode;
 use prometheus_client::encoding::{EncodeLabelSet, EncodeLabelValue};
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::Registry;
 
 /// The counters of this process.
@@ -15,6 +16,12 @@ pub struct Metrics {
     pub fires_off_minute: Counter,
     /// Fires of exact coverage that our reading of the cron refuses.
     pub fires_disagree: Counter,
+    /// Times that the watchdog found missed.
+    pub missed: Counter,
+    /// Times that the watchdog let run late.
+    pub caught_up: Counter,
+    /// Workflows that nobody can judge, at the watchdog's last look.
+    pub unjudged: Gauge,
     /// Requests with a key that opens nothing.
     pub bad_keys: Counter,
 }
@@ -53,6 +60,13 @@ impl Metrics {
             "fires_disagree",
             "Fires of exact coverage that our reading of the cron refuses: zone data or clock differ",
             self.fires_disagree.clone(),
+        );
+        registry.register("missed", "Times that the watchdog found missed", self.missed.clone());
+        registry.register("caught_up", "Times that the watchdog let run late", self.caught_up.clone());
+        registry.register(
+            "workflows_unjudged",
+            "Workflows whose timezone or cron is not known any more, at the watchdog's last look",
+            self.unjudged.clone(),
         );
         registry.register("bad_keys", "Requests with a key that opens nothing", self.bad_keys.clone());
         let mut text = String::new();

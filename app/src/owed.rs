@@ -31,14 +31,8 @@ pub struct Owing {
     pub through: DateTime<Utc>,
     /// Revisions whose timezone or cron is not known any more: nobody can tell what they owed.
     pub unjudged: Vec<i64>,
-}
-
-impl Owing {
-    /// Whether the version in force cannot be judged: what it owes is to be decided later, not now.
-    #[must_use]
-    pub fn is_cut_short_before(&self, until: DateTime<Utc>) -> bool {
-        self.through < until
-    }
+    /// Whether the version in force is one of them: what it owes is to be decided once it is known.
+    pub is_held_back: bool,
 }
 
 /// The times owed after `after`, up to and including `until`, at most `limit` of them.
@@ -66,18 +60,25 @@ pub async fn next(
     after: DateTime<Utc>,
 ) -> sqlx::Result<Option<DateTime<Utc>>> {
     let versions = versions::over(db, workflow, after, DateTime::<Utc>::MAX_UTC).await?;
-    Ok(versions.iter().find_map(|version| Times::of(version, after)?.next()))
+    Ok(next_of(&versions, after))
+}
+
+/// The next time after `after` that these versions, one after the other, owe.
+#[must_use]
+pub fn next_of(versions: &[Version], after: DateTime<Utc>) -> Option<DateTime<Utc>> {
+    versions.iter().find_map(|version| Times::of(version, after)?.next())
 }
 
 /// What these versions, one after the other, owed in a span.
 #[must_use]
 pub fn owing(versions: &[Version], after: DateTime<Utc>, until: DateTime<Utc>, limit: usize) -> Owing {
-    let mut owing = Owing { times: Vec::new(), through: until, unjudged: Vec::new() };
+    let mut owing = Owing { times: Vec::new(), through: until, unjudged: Vec::new(), is_held_back: false };
     for version in versions {
         let Some(times) = Times::of(version, after) else {
             owing.unjudged.push(version.revision);
             if version.ended_on.is_none() {
                 // Times may yet turn out to be owed here; what was before is complete.
+                owing.is_held_back = true;
                 owing.through = after.max(version.valid_from - TimeDelta::microseconds(1)).min(until);
             }
             continue;

@@ -1,5 +1,7 @@
 //! Step 1 of 7: which timing was in force when. `:invoke` judges every fire by it.
 
+use std::collections::HashMap;
+
 use chrono::{DateTime, Utc};
 use schedule::{Coverage, Cron, Revision, WorkflowId};
 use sqlx::PgConnection;
@@ -173,6 +175,53 @@ pub async fn over(
     .fetch_all(db)
     .await?;
     Ok(rows.into_iter().map(Version::from).collect())
+}
+
+/// As [`over`], without an end, for many workflows, each from its own instant on.
+///
+/// # Errors
+/// The database's.
+pub async fn of_all(
+    db: &mut PgConnection,
+    workflows: &[(i64, DateTime<Utc>)],
+) -> sqlx::Result<HashMap<i64, Vec<Version>>> {
+    let (ids, after): (Vec<_>, Vec<_>) = workflows.iter().copied().unzip();
+    let rows = sqlx::query!(
+        r#"
+        -- the versions of many workflows: of each from the one in force at its instant on
+        SELECT asked.id AS "workflow_id!", v.revision, v.valid_from, v.cron, v.timezone, v.state AS "state: State",
+               v.starts_at, v.ends_at, v.ended_on, v.next_state AS "next_state: State"
+          FROM unnest($1::bigint[], $2::timestamptz[]) AS asked (id, after)
+         CROSS JOIN LATERAL (
+               SELECT *, lead(valid_from) OVER later AS ended_on, lead(state) OVER later AS next_state
+                 FROM schedule_versions
+                WHERE workflow_id = asked.id
+                  AND valid_from >= COALESCE((SELECT max(valid_from) FROM schedule_versions
+                                               WHERE workflow_id = asked.id AND valid_from <= asked.after), '-infinity')
+               WINDOW later AS (ORDER BY valid_from)
+         ) AS v
+         ORDER BY asked.id, v.valid_from
+        "#,
+        &ids,
+        &after,
+    )
+    .fetch_all(db)
+    .await?;
+    let mut versions: HashMap<i64, Vec<Version>> = HashMap::new();
+    for row in rows {
+        versions.entry(row.workflow_id).or_default().push(Version::from(Row {
+            revision: row.revision,
+            valid_from: row.valid_from,
+            cron: row.cron,
+            timezone: row.timezone,
+            state: row.state,
+            starts_at: row.starts_at,
+            ends_at: row.ends_at,
+            ended_on: row.ended_on,
+            next_state: row.next_state,
+        }));
+    }
+    Ok(versions)
 }
 
 /// One version by its revision.

@@ -61,14 +61,14 @@ pub(crate) async fn converge(publisher: &Publisher, claim: Claim, workflow: &Wor
         workflow.revision
     );
     let wanted = desired(workflow, claim.traceparent.as_deref(), config, work.now);
-    let ends_at = workflow.row.as_ref().and_then(|row| row.ends_at).filter(|end| *end > work.now);
+    let changes_on = workflow.row.as_ref().and_then(|row| row.changes_on(work.now));
     let (outcome, is_verified) = match &wanted {
         Ok(wanted) => work.reach(wanted, workflow.revision).await,
         // Nothing can be compared with it, so a verify pass that is due has nothing to say either.
         Err(unreadable) => (Outcome::Failed { message: unreadable.to_string(), effect: Effect::None }, true),
     };
     work.log(&outcome, &wanted.ok());
-    Settlement { outcome, ends_at, is_verified: is_verified && claim.verify == Verify::Due, claim }
+    Settlement { outcome, changes_on, is_verified: is_verified && claim.verify == Verify::Due, claim }
 }
 
 impl Work<'_> {

@@ -8,7 +8,7 @@ use sha2::{Digest, Sha256};
 
 use crate::config::Config;
 use crate::schedules::Standing;
-use crate::workflows::Workflow;
+use crate::workflows::{Row, Workflow};
 
 /// The number of the shape below; raised when it changes, so that all schedules are published anew.
 pub(crate) const TEMPLATE: i32 = 1;
@@ -18,6 +18,9 @@ pub(crate) const DESCRIPTION: &str = "Published by cronbox; changes made here ar
 pub(crate) const MAX_AGE_SECS: i32 = 1800;
 /// How often EventBridge tries to invoke the runner again.
 pub(crate) const MAX_RETRIES: i32 = 5;
+
+/// A pause that ends by itself is over in EventBridge so long before: the app refuses what comes too early.
+const WAKES_BEFORE: TimeDelta = TimeDelta::minutes(2);
 
 /// What should stand in EventBridge.
 #[derive(Debug)]
@@ -97,7 +100,7 @@ pub(crate) fn desired(
     Ok(Desired::Schedule(Box::new(Spec {
         name: ScheduleName::new(workflow.id, &config.env),
         group: config.schedule_group.clone(),
-        state: if row.state == "paused" { State::Disabled } else { State::Enabled },
+        state: row.wanted(now),
         expression: compiled.expression,
         timezone: compiled.timezone.name().to_owned(),
         starts_at: row.starts_at,
@@ -107,6 +110,31 @@ pub(crate) fn desired(
         dlq_arn: config.schedule_dlq_arn.clone(),
         input: Input::new(workflow.id, row.revision, traceparent),
     })))
+}
+
+impl Row {
+    /// Whether EventBridge is to fire: under a pause that ends by itself already a little before its end.
+    fn wanted(&self, now: DateTime<Utc>) -> State {
+        match self.state.as_str() {
+            "paused" if self.wakes_on().is_none_or(|wakes_on| now < wakes_on) => State::Disabled,
+            _ => State::Enabled,
+        }
+    }
+
+    /// When a pause that ends by itself is enabled again.
+    fn wakes_on(&self) -> Option<DateTime<Utc>> {
+        self.pause_until.map(|until| until - WAKES_BEFORE)
+    }
+
+    /// The moment at which the row asks for something else though nobody edits it, if it lies ahead.
+    ///
+    /// The publisher looks again a minute after it.
+    pub(crate) fn changes_on(&self, now: DateTime<Utc>) -> Option<DateTime<Utc>> {
+        let ends_at = self.ends_at.filter(|end| *end > now);
+        let wakes_on = self.wakes_on().filter(|wakes_on| *wakes_on > now);
+        // The minute must not make it late: the first fire of after the pause is owed.
+        [ends_at, wakes_on.map(|wakes_on| wakes_on - TimeDelta::seconds(60))].into_iter().flatten().min()
+    }
 }
 
 fn compile(cron: &str, timezone: Option<&str>) -> Result<Compiled, Unreadable> {

@@ -15,8 +15,8 @@ use crate::report::Report;
 pub(crate) struct Settlement {
     pub(crate) claim: Claim,
     pub(crate) outcome: Outcome,
-    /// The end that still lies ahead; a minute after it the schedule is to go.
-    pub(crate) ends_at: Option<DateTime<Utc>>,
+    /// When what is wanted changes by itself, if that lies ahead; a minute later the publisher looks again.
+    pub(crate) changes_on: Option<DateTime<Utc>>,
     /// Whether a verify pass that was due is done.
     pub(crate) is_verified: bool,
 }

@@ -23,6 +23,7 @@ pub(crate) struct Row {
     pub(crate) state: String,
     pub(crate) starts_at: Option<DateTime<Utc>>,
     pub(crate) ends_at: Option<DateTime<Utc>>,
+    pub(crate) pause_until: Option<DateTime<Utc>>,
 }
 
 /// Reads what the claimed publications are to show, in one snapshot.
@@ -37,7 +38,8 @@ pub(crate) async fn read(pool: &PgPool, ids: &[i64]) -> sqlx::Result<Vec<Workflo
                w.timezone AS "timezone?",
                w.state AS "state?",
                w.starts_at AS "starts_at?",
-               w.ends_at AS "ends_at?"
+               w.ends_at AS "ends_at?",
+               w.pause_until AS "pause_until?"
           FROM publications AS p
           LEFT JOIN workflows AS w ON w.id = p.workflow_id
          WHERE p.workflow_id = ANY($1)
@@ -56,6 +58,7 @@ pub(crate) async fn read(pool: &PgPool, ids: &[i64]) -> sqlx::Result<Vec<Workflo
                 state,
                 starts_at: read.starts_at,
                 ends_at: read.ends_at,
+                pause_until: read.pause_until,
             });
             let revision = row.as_ref().map_or(Revision(read.desired_revision), |row| row.revision);
             Workflow { id: WorkflowId(read.workflow_id), revision, row }

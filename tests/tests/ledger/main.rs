@@ -5,4 +5,6 @@
 mod jobs;
 mod late;
 mod overlap;
+mod races;
+mod watchdog;
 mod words;

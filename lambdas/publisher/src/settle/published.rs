@@ -20,7 +20,7 @@ pub(super) struct Published<'a> {
     was_known: bool,
     schedule_name: Option<&'a str>,
     template: Option<i32>,
-    ends_at: Option<DateTime<Utc>>,
+    changes_on: Option<DateTime<Utc>>,
     is_verified: bool,
     is_superseded: bool,
 }
@@ -32,7 +32,7 @@ pub(super) struct Marked {
 }
 
 pub(super) fn published<'a>(settlement: &'a Settlement, superseded: &HashSet<i64>) -> Option<Published<'a>> {
-    let Settlement { claim, outcome: Outcome::Applied(applied), ends_at, is_verified } = settlement else {
+    let Settlement { claim, outcome: Outcome::Applied(applied), changes_on, is_verified } = settlement else {
         return None;
     };
     Some(Published {
@@ -44,7 +44,7 @@ pub(super) fn published<'a>(settlement: &'a Settlement, superseded: &HashSet<i64
         was_known: claim.spec_hash.is_some(),
         schedule_name: applied.schedule_name.as_deref(),
         template: applied.template,
-        ends_at: applied.schedule_name.as_ref().and(*ends_at),
+        changes_on: applied.schedule_name.as_ref().and(*changes_on),
         is_verified: *is_verified,
         is_superseded: superseded.contains(&claim.workflow_id.0),
     })
@@ -108,14 +108,14 @@ pub(super) async fn settle_published(tx: &mut PgConnection, published: &[Publish
                    WHEN s.is_superseded THEN cronbox_now()
                    ELSE LEAST(
                        CASE WHEN s.is_verified THEN NULL ELSE p.verify_at END,
-                       -- not before a minute from now: the two clocks may disagree about the end
-                       CASE WHEN s.ends_at IS NOT NULL
-                            THEN GREATEST(s.ends_at, cronbox_now()) + INTERVAL '60 seconds' END
+                       -- not before a minute from now: the two clocks may disagree about the change
+                       CASE WHEN s.changes_on IS NOT NULL
+                            THEN GREATEST(s.changes_on, cronbox_now()) + INTERVAL '60 seconds' END
                    )
                END
           FROM jsonb_to_recordset($1) AS s (
                workflow_id bigint, revision bigint, spec_hash text, was_known boolean, schedule_name text,
-               template integer, ends_at timestamptz, is_verified boolean, is_superseded boolean)
+               template integer, changes_on timestamptz, is_verified boolean, is_superseded boolean)
          WHERE p.workflow_id = s.workflow_id
         "#,
         Json(published) as _,

@@ -21,7 +21,7 @@ pub(super) struct Unpublished<'a> {
     error_class: Option<&'static str>,
     message: Option<&'a str>,
     wait_secs: Option<f64>,
-    ends_at: Option<DateTime<Utc>>,
+    changes_on: Option<DateTime<Utc>>,
     is_verified: bool,
     is_unknown: bool,
     is_in_doubt: bool,
@@ -29,7 +29,7 @@ pub(super) struct Unpublished<'a> {
 }
 
 pub(super) fn unpublished<'a>(settlement: &'a Settlement, superseded: &HashSet<i64>) -> Option<Unpublished<'a>> {
-    let Settlement { claim, outcome, ends_at, is_verified } = settlement;
+    let Settlement { claim, outcome, changes_on, is_verified } = settlement;
     let (error_class, message, wait, effect) = match outcome {
         Outcome::Applied(_) => return None,
         Outcome::NotCalled => (None, None, None, Effect::None),
@@ -47,7 +47,7 @@ pub(super) fn unpublished<'a>(settlement: &'a Settlement, superseded: &HashSet<i
         error_class: error_class.map(ErrorClass::as_str),
         message,
         wait_secs: wait.map(|wait| wait.as_secs_f64()),
-        ends_at: *ends_at,
+        changes_on: *changes_on,
         is_verified: *is_verified,
         // A verify pass that ended in a call that failed has seen something else than was believed.
         is_unknown: is_in_doubt || *is_verified,
@@ -112,13 +112,13 @@ pub(super) async fn settle_unpublished(tx: &mut PgConnection, unpublished: &[Unp
                        cronbox_now() + make_interval(secs => s.wait_secs),
                        -- a verify pass that could not be done waits with the rest
                        CASE WHEN v.verify_at > cronbox_now() THEN v.verify_at END,
-                       CASE WHEN s.ends_at IS NOT NULL
-                            THEN GREATEST(s.ends_at, cronbox_now()) + INTERVAL '60 seconds' END
+                       CASE WHEN s.changes_on IS NOT NULL
+                            THEN GREATEST(s.changes_on, cronbox_now()) + INTERVAL '60 seconds' END
                    )
                END
           FROM jsonb_to_recordset($1) AS s (
                workflow_id bigint, is_attempt_returned boolean, error_class text, message text,
-               wait_secs double precision, ends_at timestamptz, is_verified boolean, is_unknown boolean,
+               wait_secs double precision, changes_on timestamptz, is_verified boolean, is_unknown boolean,
                is_in_doubt boolean, is_superseded boolean)
          CROSS JOIN LATERAL (
                SELECT before.workflow_id,

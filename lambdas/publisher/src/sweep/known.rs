@@ -48,7 +48,8 @@ pub(crate) async fn read(pool: &PgPool, ids: &[i64]) -> sqlx::Result<Vec<Known>>
                w.timezone AS "timezone?",
                w.state AS "state?",
                w.starts_at AS "starts_at?",
-               w.ends_at AS "ends_at?"
+               w.ends_at AS "ends_at?",
+               w.pause_until AS "pause_until?"
           FROM unnest($1::bigint[]) AS asked (workflow_id)
           LEFT JOIN publications AS p ON p.workflow_id = asked.workflow_id
           LEFT JOIN workflows AS w ON w.id = asked.workflow_id
@@ -67,6 +68,7 @@ pub(crate) async fn read(pool: &PgPool, ids: &[i64]) -> sqlx::Result<Vec<Known>>
                 state,
                 starts_at: read.starts_at,
                 ends_at: read.ends_at,
+                pause_until: read.pause_until,
             });
             let revision = Revision(read.revision.or(read.desired_revision).unwrap_or(0));
             let publication = read.epoch.map(|epoch| Publication {

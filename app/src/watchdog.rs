@@ -1,0 +1,111 @@
+//! Step 7 of 7: accounts for every time that a schedule owed and nobody asked for.
+//!
+//! EventBridge, the runner or this app may have been away for a minute or a week: the watchdog
+//! depends on none of them. It works from what the schedule versions owed, each workflow under its
+//! lock and in its own transaction, in which the rows and the cursor that speaks for them commit.
+
+mod account;
+mod due;
+
+use account::Account;
+use chrono::{DateTime, Utc};
+use schedule::WorkflowId;
+use sqlx::PgPool;
+
+use crate::App;
+use crate::catch_up::GRACE;
+use crate::jobs::Did;
+use crate::metrics::Metrics;
+
+/// Workflows looked at by one statement of a pass.
+const BATCH: i64 = 200;
+
+/// What a pass did.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Pass {
+    /// Workflows that had something to be accounted for.
+    pub workflows: u64,
+    /// Workflows whose pause had ended.
+    pub resumed: u64,
+    /// Times recorded as missed.
+    pub missed: u64,
+    /// Times recorded as skipped by a pause or an archiving.
+    pub skipped_paused: u64,
+    /// Times that run late.
+    pub caught_up: u64,
+    /// Workflows whose timezone or cron is not known any more: nobody can tell what they owe.
+    pub unjudged: u64,
+}
+
+/// The job: a [`pass`] over all workflows that may owe something.
+///
+/// # Errors
+/// The database's.
+pub async fn look(app: &App) -> anyhow::Result<Did> {
+    let done = pass(&app.pool, app.clock.now()).await?;
+    done.count(&app.metrics);
+    if done.caught_up > 0 {
+        app.wake.poke();
+    }
+    if done.resumed > 0 {
+        app.nudge.poke();
+    }
+    if done.unjudged > 0 {
+        tracing::error!(
+            workflows = done.unjudged,
+            "workflows whose timezone or cron is not known any more wait for it"
+        );
+    }
+    Ok(if done == Pass::default() { Did::Nothing } else { Did::All(done.in_words()) })
+}
+
+impl Pass {
+    fn count(&self, metrics: &Metrics) {
+        metrics.missed.inc_by(self.missed);
+        metrics.caught_up.inc_by(self.caught_up);
+        metrics.unjudged.set(i64::try_from(self.unjudged).unwrap_or(i64::MAX));
+    }
+
+    fn in_words(self) -> String {
+        let Self { workflows, resumed, missed, skipped_paused, caught_up, unjudged } = self;
+        format!(
+            "{workflows} workflows accounted for: {missed} times missed, {caught_up} caught up, {skipped_paused} skipped \
+             by a pause; {resumed} pauses over, {unjudged} workflows not judged"
+        )
+    }
+}
+
+/// Accounts for all that was owed up to three minutes ago, whatever the state of its workflow.
+///
+/// # Errors
+/// The database's; what was done for other workflows stands.
+pub async fn pass(pool: &PgPool, now: DateTime<Utc>) -> sqlx::Result<Pass> {
+    let mut done = Pass { resumed: resume(pool, now).await?, ..Pass::default() };
+    // By key, so that one whom somebody holds at this moment, or whom nobody can judge, is met once;
+    // one that still owes has moved behind the others by then, and is left for the next pass.
+    let mut last = due::Key::first();
+    let mut met = Vec::new();
+    loop {
+        let batch = due::after(&mut *pool.acquire().await?, last, now - GRACE, &met, BATCH).await?;
+        let Some(end) = batch.last() else { return Ok(done) };
+        last = *end;
+        let remaining = due::settle_quiet(pool, &batch, now).await?;
+        done.workflows += (batch.len() - remaining.len()) as u64;
+        for workflow in remaining {
+            if account::account(pool, workflow, now, &mut done).await? == Account::Open {
+                met.push(workflow.0);
+            }
+        }
+    }
+}
+
+/// Ends the pauses that are over; whoever locks such a workflow does.
+async fn resume(pool: &PgPool, now: DateTime<Utc>) -> sqlx::Result<u64> {
+    let mut resumed = 0;
+    for workflow in due::pauses_over(&mut *pool.acquire().await?, now).await? {
+        let mut tx = db::begin(pool).await?;
+        resumed += u64::from(crate::workflows::try_lock(&mut tx, WorkflowId(workflow), now).await?.is_some());
+        tx.commit().await?;
+    }
+    Ok(resumed)
+}

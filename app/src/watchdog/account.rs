@@ -1,0 +1,202 @@
+//! Step 7 of 7: one workflow's account: which of its times nobody has decided, and what becomes of them.
+
+use chrono::{DateTime, TimeDelta, Utc};
+use schedule::WorkflowId;
+use sqlx::{PgConnection, PgPool};
+
+use super::Pass;
+use crate::catch_up::{self, GRACE, Late};
+use crate::config::RETENTION;
+use crate::occurrences::span::{self, Unrun};
+use crate::occurrences::{self, Decision, Entry, Recorded};
+use crate::overlap;
+use crate::owed::{self, Owed, Owing};
+use crate::policies::CatchUp;
+use crate::runs::{self, Trigger};
+use crate::workflows::ledger::{self, Ledger};
+use crate::workflows::{self, Workflow};
+
+/// Times enumerated at once: a bound on memory and on how long the workflow is held.
+const STRETCH: usize = 1_000;
+/// Times of one workflow that a pass lets run late; the others wait for the next pass.
+const CAUGHT_UP_A_PASS: usize = 100;
+/// Stretches of one workflow in a pass, so that one long debt does not hold up all others.
+const STRETCHES_A_PASS: usize = 20;
+
+/// How far an account is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Account {
+    /// As far as it can be at this moment, or somebody else is at it.
+    Settled,
+    /// There is more; the next pass goes on.
+    Open,
+}
+
+/// Accounts for one workflow; nothing if somebody else holds it at this moment.
+pub(super) async fn account(
+    pool: &PgPool,
+    id: WorkflowId,
+    now: DateTime<Utc>,
+    done: &mut Pass,
+) -> sqlx::Result<Account> {
+    let mut may_run = CAUGHT_UP_A_PASS;
+    for nth in 0..STRETCHES_A_PASS {
+        let mut tx = db::begin(pool).await?;
+        let Some(workflow) = workflows::try_lock(&mut tx, id, now).await? else { return Ok(Account::Settled) };
+        let Some(stretch) = Stretch::read(&mut tx, &workflow, now).await? else { return Ok(Account::Settled) };
+        let settled = stretch.settle(&mut tx, may_run).await?;
+        tx.commit().await?;
+        done.workflows += u64::from(nth == 0);
+        may_run -= settled.add_to(done);
+        if settled.is_cut_short {
+            return Ok(Account::Open);
+        }
+        if settled.is_last {
+            done.unjudged += u64::from(stretch.is_held_back());
+            return Ok(Account::Settled);
+        }
+    }
+    Ok(Account::Open)
+}
+
+/// The times owed of one workflow that have not been accounted for, or the first of them.
+struct Stretch<'a> {
+    workflow: &'a Workflow,
+    ledger: Ledger,
+    owing: Owing,
+    until: DateTime<Utc>,
+    now: DateTime<Utc>,
+}
+
+/// What became of a stretch.
+#[derive(Default)]
+struct Settled {
+    missed: u64,
+    skipped_paused: u64,
+    caught_up: usize,
+    /// All that can be accounted for at this moment.
+    is_last: bool,
+    /// As many run late as may in one pass.
+    is_cut_short: bool,
+}
+
+impl Settled {
+    /// Counts it, and says how many runs it took.
+    fn add_to(&self, done: &mut Pass) -> usize {
+        done.missed += self.missed;
+        done.skipped_paused += self.skipped_paused;
+        done.caught_up += self.caught_up as u64;
+        self.caught_up
+    }
+}
+
+impl<'a> Stretch<'a> {
+    /// None if somebody has accounted for it meanwhile.
+    async fn read(tx: &mut PgConnection, workflow: &'a Workflow, now: DateTime<Utc>) -> sqlx::Result<Option<Self>> {
+        let until = now - GRACE;
+        let ledger = ledger::read(tx, workflow.id).await?;
+        if ledger.watch_at.is_none_or(|watch_at| watch_at > until) {
+            return Ok(None);
+        }
+        // Older rows would be pruned at once.
+        let after = ledger.cursor.map_or(until, |cursor| cursor.max(now - RETENTION).min(until));
+        let owing = owed::between(tx, workflow.id, after, until, STRETCH).await?;
+        Ok(Some(Self { workflow, ledger, owing, until, now }))
+    }
+
+    /// Writes the decisions and moves the cursor.
+    async fn settle(&self, tx: &mut PgConnection, may_run: usize) -> sqlx::Result<Settled> {
+        let mut through = self.owing.through;
+        let is_last = through == self.until || self.is_held_back();
+        let mut settled = Settled { is_last, ..Settled::default() };
+        let mut unrun = Vec::new();
+        for owed in self.undecided(tx).await? {
+            match self.judge(tx, &owed).await? {
+                Late::Unrun(decision, reason) => {
+                    unrun.push(Unrun { time: owed.time, revision: owed.revision, decision, reason });
+                }
+                Late::Runs if settled.caught_up == may_run => {
+                    // None is dropped: the next pass goes on just before this time.
+                    through = owed.time - TimeDelta::microseconds(1);
+                    settled.is_cut_short = true;
+                    break;
+                }
+                Late::Runs => settled.caught_up += usize::from(self.catch_up(tx, &owed).await?),
+            }
+        }
+        let skipped = unrun.iter().filter(|unrun| unrun.decision == Decision::SkippedPaused).count() as u64;
+        let recorded = span::record_unrun(tx, self.workflow.id, &unrun, self.now).await?;
+        (settled.missed, settled.skipped_paused) = (recorded.saturating_sub(skipped), skipped);
+        self.move_on(tx, through).await?;
+        Ok(settled)
+    }
+
+    /// The times without a row.
+    async fn undecided(&self, tx: &mut PgConnection) -> sqlx::Result<Vec<Owed>> {
+        let times = &self.owing.times;
+        let (Some(first), Some(last)) = (times.first(), times.last()) else { return Ok(Vec::new()) };
+        let before = first.time - TimeDelta::microseconds(1);
+        let decided = span::decided(tx, self.workflow.id, before, last.time).await?;
+        Ok(times.iter().filter(|owed| !decided.contains(&owed.time)).copied().collect())
+    }
+
+    async fn judge(&self, tx: &mut PgConnection, owed: &Owed) -> sqlx::Result<Late> {
+        if let Some(unrun) = catch_up::out_of_reach(self.workflow, owed, self.ledger.activated_on, self.now) {
+            return Ok(unrun);
+        }
+        // Under `skip` only the last of the stretch can be the newest of all: no need to ask for the others.
+        let is_last = self.owing.times.last().is_some_and(|last| last.time == owed.time);
+        if self.workflow.spec.policies.catch_up == CatchUp::Skip && !is_last {
+            return Ok(Late::Unrun(Decision::Missed, catch_up::SUPERSEDED));
+        }
+        catch_up::judge(tx, self.workflow, owed, self.now).await
+    }
+
+    /// Lets a time run late; not if somebody has decided it after all.
+    async fn catch_up(&self, tx: &mut PgConnection, owed: &Owed) -> sqlx::Result<bool> {
+        let id = crate::id::at(self.now);
+        let entry = Entry {
+            workflow_id: self.workflow.id,
+            time: owed.time,
+            fire: None,
+            decision: Decision::CaughtUp,
+            reason: Some("nobody asked in time"),
+            revision: owed.revision,
+            run_id: Some(id),
+            now: self.now,
+        };
+        let Recorded::Ours(occurrence) = occurrences::record(tx, &entry).await? else { return Ok(false) };
+        let verdict = overlap::verdict(tx, self.workflow, Trigger::CatchUp, self.now).await?;
+        let run = runs::New {
+            id,
+            workflow_id: self.workflow.id,
+            occurrence_id: Some(occurrence),
+            trigger: Trigger::CatchUp,
+            // What is made up for is never skipped; if it were, it would wait.
+            state: verdict.state().unwrap_or(runs::RunState::Queued),
+            scheduled_time: Some(owed.time),
+            run_after: self.now,
+            inputs: None,
+            backfill_id: None,
+            now: self.now,
+        };
+        runs::accept(tx, &run).await?;
+        Ok(true)
+    }
+
+    /// The cursor, and when to look again: at the next time owed.
+    async fn move_on(&self, tx: &mut PgConnection, through: DateTime<Utc>) -> sqlx::Result<()> {
+        let watch_at = if self.is_held_back() {
+            // Nobody knows what is owed: it stays due, and says so in every pass.
+            self.ledger.watch_at
+        } else {
+            owed::next(tx, self.workflow.id, through).await?
+        };
+        ledger::settle(tx, self.workflow.id, through, watch_at).await
+    }
+
+    /// Whether the version in force cannot be judged: its timezone or cron is not known any more.
+    fn is_held_back(&self) -> bool {
+        self.owing.is_held_back
+    }
+}

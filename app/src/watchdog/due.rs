@@ -1,0 +1,171 @@
+//! Step 7 of 7: which workflows the watchdog has to look at, and those that need no more than a look.
+
+use std::collections::HashSet;
+
+use chrono::{DateTime, Utc};
+use schedule::WorkflowId;
+use sqlx::{PgConnection, PgPool};
+
+use crate::catch_up::GRACE;
+use crate::owed;
+use crate::versions::{self, Version};
+
+/// More times of one workflow than these are no matter of a look.
+const QUIET_TIMES: usize = 100;
+
+/// Where in the order of `watch_at` a pass is.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Key {
+    pub(super) watch_at: DateTime<Utc>,
+    pub(super) id: i64,
+}
+
+impl Key {
+    /// Before all workflows.
+    pub(super) fn first() -> Self {
+        Self { watch_at: DateTime::UNIX_EPOCH, id: 0 }
+    }
+}
+
+/// Workflows whose next time to be accounted for is not later than `until`, by key, but those that were met.
+pub(super) async fn after(
+    db: &mut PgConnection,
+    last: Key,
+    until: DateTime<Utc>,
+    but: &[i64],
+    limit: i64,
+) -> sqlx::Result<Vec<Key>> {
+    sqlx::query_as!(
+        Key,
+        r#"
+        -- workflows due: nothing is held yet, and each is looked at again under its lock
+        SELECT watch_at AS "watch_at!", id
+          FROM workflows
+         WHERE watch_at <= $3 AND (watch_at, id) > ($1, $2) AND id <> ALL($4)
+         ORDER BY watch_at, id
+         LIMIT $5
+        "#,
+        last.watch_at,
+        last.id,
+        until,
+        but,
+        limit,
+    )
+    .fetch_all(db)
+    .await
+}
+
+/// Workflows whose pause is over.
+pub(super) async fn pauses_over(db: &mut PgConnection, now: DateTime<Utc>) -> sqlx::Result<Vec<i64>> {
+    sqlx::query_scalar!(
+        r#"
+        -- pauses that are over; more of them are the next pass's
+        SELECT id FROM workflows WHERE pause_until <= $1 ORDER BY pause_until LIMIT 1000
+        "#,
+        now,
+    )
+    .fetch_all(db)
+    .await
+}
+
+/// Moves on the cursors of those of a batch whose times have all been decided, and names the others.
+///
+/// In health that is all of them: a few statements for hundreds of workflows.
+pub(super) async fn settle_quiet(pool: &PgPool, batch: &[Key], now: DateTime<Utc>) -> sqlx::Result<Vec<WorkflowId>> {
+    let until = now - GRACE;
+    let mut tx = db::begin(pool).await?;
+    let held = hold(&mut tx, batch, until, now).await?;
+    let mut versions = versions::of_all(&mut tx, &held).await?;
+    let mut quiet: Vec<_> = held
+        .into_iter()
+        .filter_map(|(id, after)| Quiet::of(id, &versions.remove(&id).unwrap_or_default(), after, until))
+        .collect();
+    let undecided = undecided(&mut tx, &quiet).await?;
+    quiet.retain(|quiet| !undecided.contains(&quiet.id));
+    move_on(&mut tx, &quiet, until).await?;
+    tx.commit().await?;
+    let settled: HashSet<i64> = quiet.iter().map(|quiet| quiet.id).collect();
+    Ok(batch.iter().filter(|key| !settled.contains(&key.id)).map(|key| WorkflowId(key.id)).collect())
+}
+
+/// A workflow that may need no more than a look.
+struct Quiet {
+    id: i64,
+    times: Vec<DateTime<Utc>>,
+    watch_at: Option<DateTime<Utc>>,
+}
+
+impl Quiet {
+    /// None if it needs a closer look: there is much, or something that nobody can judge.
+    fn of(id: i64, versions: &[Version], after: DateTime<Utc>, until: DateTime<Utc>) -> Option<Self> {
+        let owing = owed::owing(versions, after.min(until), until, QUIET_TIMES);
+        let is_all = owing.unjudged.is_empty() && owing.through == until;
+        let times = owing.times.iter().map(|owed| owed.time).collect();
+        is_all.then(|| Self { id, times, watch_at: owed::next_of(versions, until) })
+    }
+}
+
+/// Holds those of a batch that nobody else holds and that are still due, with their cursors.
+async fn hold(
+    tx: &mut PgConnection,
+    batch: &[Key],
+    until: DateTime<Utc>,
+    now: DateTime<Utc>,
+) -> sqlx::Result<Vec<(i64, DateTime<Utc>)>> {
+    let ids: Vec<_> = batch.iter().map(|key| key.id).collect();
+    let rows = sqlx::query!(
+        r#"
+        -- hold a batch: not those whose pause is over, which is first to be ended
+        SELECT id, COALESCE(ledger_cursor, $2) AS "cursor!"
+          FROM workflows
+         WHERE id = ANY($1) AND watch_at <= $2 AND (pause_until IS NULL OR pause_until > $3)
+         ORDER BY id
+           FOR NO KEY UPDATE SKIP LOCKED
+        "#,
+        &ids,
+        until,
+        now,
+    )
+    .fetch_all(tx)
+    .await?;
+    Ok(rows.into_iter().map(|row| (row.id, row.cursor)).collect())
+}
+
+async fn undecided(tx: &mut PgConnection, quiet: &[Quiet]) -> sqlx::Result<HashSet<i64>> {
+    let (ids, times): (Vec<_>, Vec<_>) =
+        quiet.iter().flat_map(|quiet| quiet.times.iter().map(|time| (quiet.id, *time))).unzip();
+    let found = sqlx::query_scalar!(
+        r#"
+        -- workflows with a time that nobody has decided
+        SELECT DISTINCT owed.workflow_id AS "workflow_id!"
+          FROM unnest($1::bigint[], $2::timestamptz[]) AS owed (workflow_id, time)
+         WHERE NOT EXISTS (SELECT FROM occurrences o
+                            WHERE o.workflow_id = owed.workflow_id AND o.scheduled_time = owed.time)
+        "#,
+        &ids,
+        &times,
+    )
+    .fetch_all(tx)
+    .await?;
+    Ok(found.into_iter().collect())
+}
+
+async fn move_on(tx: &mut PgConnection, quiet: &[Quiet], until: DateTime<Utc>) -> sqlx::Result<()> {
+    let ids: Vec<_> = quiet.iter().map(|quiet| quiet.id).collect();
+    let watch_at: Vec<_> = quiet.iter().map(|quiet| quiet.watch_at).collect();
+    sqlx::query!(
+        r#"
+        -- move the cursors of a batch on: they never go back
+        UPDATE workflows w
+           SET ledger_cursor = GREATEST(w.ledger_cursor, $3), watch_at = quiet.watch_at
+          FROM unnest($1::bigint[], $2::timestamptz[]) AS quiet (id, watch_at)
+         WHERE w.id = quiet.id
+        "#,
+        &ids,
+        &watch_at as &[Option<DateTime<Utc>>],
+        until,
+    )
+    .execute(tx)
+    .await
+    .map(drop)
+}

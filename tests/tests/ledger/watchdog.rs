@@ -1,0 +1,211 @@
+//! The watchdog and the catch-up policies: nothing is missed silently, and nothing is run twice.
+
+use app::jobs::Did;
+use schedule::WorkflowId;
+use serde_json::json;
+use tests::Story;
+
+use crate::words::{fire, fire_on_time, hourly, standing_still};
+
+/// The watchdog has its turn at this time.
+async fn watched(s: &Story, now: &str) {
+    s.now_is(now).await;
+    s.job("watchdog").await;
+}
+
+/// `09 missed, 10 caught_up`: the decisions by the hour.
+async fn hours(s: &Story, wf: WorkflowId) -> String {
+    let hour = |line: &str| format!("{}{}", &line[11..13], &line[17..]);
+    s.occurrences(wf).await.lines().map(hour).collect::<Vec<_>>().join(", ")
+}
+
+/// Hours from the cursor to a time, and whether the watchdog will look again.
+async fn cursor(s: &Story, wf: WorkflowId) -> (String, Option<String>) {
+    let row: (chrono::DateTime<chrono::Utc>, Option<chrono::DateTime<chrono::Utc>>) =
+        sqlx::query_as("SELECT ledger_cursor, watch_at FROM workflows WHERE id = $1")
+            .bind(wf.0)
+            .fetch_one(&s.pool)
+            .await
+            .unwrap();
+    (row.0.format("%R").to_string(), row.1.map(|at| at.format("%R").to_string()))
+}
+
+#[tokio::test]
+async fn each_catch_up_policy_decides_the_times_of_an_outage() {
+    let s = standing_still("2026-03-02T08:30:00Z").await;
+    let none = hourly(&s, json!({"catch_up_policy": "none"})).await;
+    let skip = hourly(&s, json!({})).await;
+    let all = hourly(&s, json!({"catch_up_policy": "run_all", "catch_up_window_secs": 7200})).await;
+    // Nobody came for hours; 12:00 is not late yet.
+    watched(&s, "2026-03-02T12:02:59Z").await;
+    assert_eq!(hours(&s, none).await, "09 missed, 10 missed, 11 missed");
+    assert_eq!(hours(&s, skip).await, "09 missed, 10 missed, 11 caught_up");
+    assert_eq!(hours(&s, all).await, "09 missed, 10 missed, 11 caught_up", "10:00 is older than the window");
+    assert_eq!(cursor(&s, skip).await, ("11:59".into(), Some("12:00".into())));
+    watched(&s, "2026-03-02T12:03:00Z").await;
+    assert_eq!(hours(&s, skip).await, "09 missed, 10 missed, 11 caught_up, 12 caught_up");
+    assert_eq!(s.job("watchdog").await, Did::Nothing, "and it is decided once");
+    // What comes late after all is answered by what was decided.
+    assert_eq!(fire(&s, none, "2026-03-02T11:00:00Z").await, "too_old");
+    assert_eq!(fire(&s, skip, "2026-03-02T10:00:00Z").await, "missed");
+    assert_eq!(fire(&s, skip, "2026-03-02T11:00:00Z").await, "duplicate");
+    assert_eq!(s.runs(skip).await, "2026-03-02T11:00Z catch_up accepted\n2026-03-02T12:00Z catch_up queued");
+    s.end_early().await;
+}
+
+#[tokio::test]
+async fn run_all_lets_a_hundred_run_a_pass_the_oldest_first_and_drops_none() {
+    let s = standing_still("2026-03-02T08:59:30Z").await;
+    let wf = s.create_with(json!({"cron_schedule": "* * * * *", "catch_up_policy": "run_all"})).await;
+    let caught_up = "SELECT count(*) FROM occurrences WHERE decision = 'caught_up'";
+    watched(&s, "2026-03-02T13:12:30Z").await;
+    assert_eq!(s.count(caught_up).await, 100);
+    assert!(s.runs(wf).await.starts_with("2026-03-02T09:00Z catch_up accepted\n2026-03-02T09:01Z catch_up queued"));
+    s.job("watchdog").await;
+    assert_eq!(s.count(caught_up).await, 200);
+    s.job("watchdog").await;
+    assert_eq!(s.count(caught_up).await, 250, "09:00 to 13:09");
+    assert_eq!(s.count("SELECT count(*) FROM occurrences").await, 250);
+    let in_order =
+        "SELECT count(*) FROM (SELECT scheduled_time < lag(scheduled_time) OVER (ORDER BY created_on, id) AS back
+                                            FROM runs) r WHERE back";
+    assert_eq!(s.count(in_order).await, 0);
+    s.end_early().await;
+}
+
+#[tokio::test]
+async fn what_was_fired_on_time_costs_the_watchdog_a_look() {
+    let s = standing_still("2026-03-02T08:30:00Z").await;
+    let wf = hourly(&s, json!({"overlap_policy": "concurrent"})).await;
+    let owes_nothing = s.create_with(json!({"cron_schedule": "0 9 1 1 *"})).await;
+    watched(&s, "2026-03-02T08:34:00Z").await;
+    fire_on_time(&s, wf, "2026-03-02T09:00:00Z").await;
+    let untouched = cursor(&s, owes_nothing).await;
+    watched(&s, "2026-03-02T09:05:00Z").await;
+    assert_eq!(hours(&s, wf).await, "09 fired");
+    assert_eq!(cursor(&s, wf).await, ("09:02".into(), Some("10:00".into())));
+    assert_eq!(cursor(&s, owes_nothing).await, untouched, "who owes nothing is not touched");
+    s.end_early().await;
+}
+
+#[tokio::test]
+async fn under_skip_what_ran_later_leaves_the_older_ones_missed() {
+    let s = standing_still("2026-03-02T08:30:00Z").await;
+    let wf = hourly(&s, json!({"overlap_policy": "concurrent"})).await;
+    fire_on_time(&s, wf, "2026-03-02T11:00:00Z").await;
+    watched(&s, "2026-03-02T11:01:00Z").await;
+    assert_eq!(hours(&s, wf).await, "09 missed, 10 missed, 11 fired");
+    s.end_early().await;
+}
+
+#[tokio::test]
+async fn an_edit_replays_nothing_and_loses_nothing_that_was_owed_before_it() {
+    let s = standing_still("2026-03-02T08:30:00Z").await;
+    let wf = hourly(&s, json!({"catch_up_policy": "run_all"})).await;
+    // 09:00 is owed and nobody comes; then the cron, and later the timezone, change.
+    s.now_is("2026-03-02T09:02:00Z").await;
+    s.edit(wf, json!({"cron_schedule": "*/30 * * * *"})).await;
+    s.now_is("2026-03-02T09:31:00Z").await;
+    s.edit(wf, json!({"cron_schedule": "15 11 * * *", "timezone": "Europe/Paris"})).await;
+    watched(&s, "2026-03-02T10:30:00Z").await;
+    assert_eq!(
+        s.occurrences(wf).await,
+        "2026-03-02T09:00Z missed\n2026-03-02T09:30Z missed\n2026-03-02T10:15Z caught_up",
+        "08:30 and 09:00 of the second version lie before it; 11:15 in Paris is 10:15"
+    );
+    s.end_early().await;
+}
+
+#[tokio::test]
+async fn what_a_pause_or_an_archive_overtook_is_skipped_and_what_they_cover_is_not_owed() {
+    let s = standing_still("2026-03-02T08:30:00Z").await;
+    let paused = hourly(&s, json!({"catch_up_policy": "run_all"})).await;
+    let archived = hourly(&s, json!({"catch_up_policy": "run_all"})).await;
+    s.now_is("2026-03-02T09:02:00Z").await;
+    s.pause(paused).await;
+    s.archive(archived).await;
+    s.now_is("2026-03-02T11:30:00Z").await;
+    s.resume(paused).await;
+    watched(&s, "2026-03-02T12:30:00Z").await;
+    assert_eq!(hours(&s, paused).await, "09 skipped_paused, 12 caught_up", "10:00 and 11:00 were not owed");
+    assert_eq!(s.count("SELECT count(*) FROM occurrences WHERE decision = 'skipped_paused'").await, 2);
+    assert_eq!(cursor(&s, archived).await.1, None, "nobody looks at an archived workflow again");
+    s.end_early().await;
+}
+
+#[tokio::test]
+async fn a_pause_with_an_end_is_over_at_that_moment_whoever_comes_first() {
+    let s = standing_still("2026-03-02T08:30:00Z").await;
+    let by_watchdog = hourly(&s, json!({"overlap_policy": "concurrent"})).await;
+    let by_fire = hourly(&s, json!({"overlap_policy": "concurrent"})).await;
+    let by_edit = hourly(&s, json!({"catch_up_policy": "run_all"})).await;
+    for wf in [by_watchdog, by_fire, by_edit] {
+        let until = json!({"reason": "stocktaking", "until": "2026-03-02T11:00:00Z"});
+        s.editor().post(&format!("/api/v1/workflows/{wf}:pause"), &until).await.expect(200);
+    }
+    assert_eq!(fire_on_time(&s, by_fire, "2026-03-02T10:00:00Z").await, "paused");
+    // EventBridge may fire a moment early by our clock: 11:00 is owed all the same.
+    s.now_is("2026-03-02T10:59:58Z").await;
+    assert_eq!(fire(&s, by_fire, "2026-03-02T11:00:00Z").await, "accepted");
+    assert_eq!(fire(&s, by_fire, "2026-03-02T10:00:00Z").await, "paused");
+    // The watchdog is late, an edit comes first: what the pause's end made owed is not lost.
+    s.now_is("2026-03-02T12:30:00Z").await;
+    s.edit(by_edit, json!({"cron_schedule": "45 * * * *"})).await;
+    s.job("watchdog").await;
+    assert_eq!(hours(&s, by_watchdog).await, "11 missed, 12 caught_up");
+    assert_eq!(hours(&s, by_edit).await, "11 missed, 12 missed", "owed, by a version that the edit has ended");
+    let resumed = s.workflow(by_watchdog).await;
+    assert_eq!((&resumed["state"], &resumed["pause_reason"]), (&json!("active"), &json!(null)));
+    let since = "SELECT count(*) FROM schedule_versions WHERE state = 'active' AND valid_from = '2026-03-02T11:00:00Z'";
+    assert_eq!(s.count(since).await, 3, "in force since the end of the pause");
+    assert_eq!(s.count("SELECT count(*) FROM audit_log WHERE actor = 'cronbox' AND verb = 'resume'").await, 3);
+    s.publish().await;
+    s.end_early().await;
+}
+
+#[tokio::test]
+async fn eventbridge_is_told_two_minutes_before_a_pause_ends() {
+    let s = Story::at("2026-03-02T08:30:00Z").await;
+    let wf = hourly(&s, json!({})).await;
+    let until = json!({"until": "2026-03-02T11:00:00Z"});
+    s.editor().post(&format!("/api/v1/workflows/{wf}:pause"), &until).await.expect(200);
+    s.publish().await;
+    assert!(s.schedule(wf).ends_with("DISABLED"));
+    s.now_is("2026-03-02T10:57:59Z").await;
+    s.publish().await;
+    assert!(s.schedule(wf).ends_with("DISABLED"));
+    s.now_is("2026-03-02T10:58:00Z").await;
+    s.publish().await;
+    assert!(s.schedule(wf).ends_with("ENABLED"), "{}", s.schedule(wf));
+    assert_eq!(s.workflow(wf).await["state"], "paused", "the app refuses what comes too early");
+    s.clock_to("2026-03-02T11:00:10Z").await;
+    assert_eq!(s.occurrences(wf).await, "2026-03-02T11:00Z fired");
+    s.end().await;
+}
+
+#[tokio::test]
+async fn a_timezone_that_nobody_knows_holds_its_own_cursor_and_no_other() {
+    let s = standing_still("2026-03-02T08:30:00Z").await;
+    let lost = hourly(&s, json!({})).await;
+    let known = hourly(&s, json!({})).await;
+    let rename = "UPDATE schedule_versions SET timezone = 'Mars/Olympus' WHERE workflow_id = $1";
+    sqlx::query(rename).bind(lost.0).execute(&s.pool).await.unwrap();
+    watched(&s, "2026-03-02T09:10:00Z").await;
+    assert_eq!((hours(&s, lost).await, hours(&s, known).await), (String::new(), "09 caught_up".into()));
+    assert!(cursor(&s, lost).await.0.as_str() <= "08:30", "its cursor stands");
+    let metrics = s.admin().get("/metrics").await.text;
+    assert!(metrics.contains("cronbox_workflows_unjudged 1"), "{metrics}");
+    // A fire of the same timing is taken on trust.
+    s.now_is("2026-03-02T10:00:05Z").await;
+    let body = json!({"scheduled_time": "2026-03-02T10:00:00Z", "revision": 1});
+    s.scheduler_key().post(&format!("/api/v1/cron/workflows/{lost}:invoke"), &body).await.expect(202);
+    // The zone is known again: what was owed is decided.
+    sqlx::query("UPDATE schedule_versions SET timezone = 'UTC' WHERE workflow_id = $1")
+        .bind(lost.0)
+        .execute(&s.pool)
+        .await
+        .unwrap();
+    watched(&s, "2026-03-02T10:10:00Z").await;
+    assert_eq!(hours(&s, lost).await, "09 missed, 10 fired");
+    s.end_early().await;
+}
