@@ -10,7 +10,7 @@ static GIVEN: AtomicU32 = AtomicU32::new(0);
 
 /// A uuid v7 of the business clock's time.
 #[must_use]
-pub(crate) fn at(now: DateTime<Utc>) -> Uuid {
+pub fn at(now: DateTime<Utc>) -> Uuid {
     let seconds = u64::try_from(now.timestamp()).unwrap_or_default();
     let given = GIVEN.fetch_add(1, Ordering::Relaxed);
     // 32 bits of count leave 42 random ones, against another process that counts alike.

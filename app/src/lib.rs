@@ -19,7 +19,7 @@ pub mod drift;
 pub mod execute;
 mod failures;
 pub mod field;
-mod id;
+pub mod id;
 #[cfg(debug_assertions)]
 pub mod inject;
 #[cfg(not(debug_assertions))]

@@ -62,7 +62,7 @@ pub(crate) async fn begun(s: &Story, wf: WorkflowId, trigger: app::runs::Trigger
         Err(reason) => return reason.to_owned(),
     };
     let run = app::runs::New {
-        id: uuid::Uuid::now_v7(),
+        id: app::id::at(now),
         workflow_id: wf,
         occurrence_id: None,
         trigger,
