@@ -36,6 +36,9 @@ pub struct Config {
     /// The environment, as in the schedule names: wf-<id>-<env>
     #[arg(long, env = "ENV", default_value = "dev")]
     pub env: Environment,
+    /// A YAML file of workflows, loaded before the app listens.
+    #[arg(long, env = "SCHEDULES_FILE", value_name = "FILE")]
+    pub schedules: Option<PathBuf>,
     /// Database connections at most.
     #[arg(long, env = "DB_MAX_CONNECTIONS", default_value_t = 32)]
     pub db_max_connections: u32,

@@ -7,7 +7,7 @@ use anyhow::Context as _;
 use app::audit::Edit;
 use app::config::{Config, database};
 use app::keys::{Kind, Role};
-use app::{App, api, field, keys, teams};
+use app::{App, api, field, keys, schedules_file, teams};
 use clap::error::ErrorKind;
 use clap::{Args, Parser, Subcommand};
 use schedule::Clock;
@@ -123,8 +123,12 @@ async fn serve(config: Config) -> anyhow::Result<()> {
     let listener = app::listen(config.bind_addr).with_context(|| {
         format!("cannot listen on {}: stop what uses it, or choose another BIND_ADDR", config.bind_addr)
     })?;
-    tracing::info!(env = %config.env, "app listens on http://{}", listener.local_addr()?);
-    app::serve(listener, App::new(config, pool, Clock::System), stop).await
+    let app = App::new(config, pool, Clock::System);
+    if let Some(file) = &app.config.schedules {
+        schedules_file::load(&app, file).await?;
+    }
+    tracing::info!(env = %app.config.env, "app listens on http://{}", listener.local_addr()?);
+    app::serve(listener, app, stop).await
 }
 
 async fn migrate(database: &Database) -> anyhow::Result<()> {

@@ -1,15 +1,23 @@
 //! Steps 1 and 7 of 7: what `/metrics` counts.
 
+mod ledger;
+
+use chrono::{DateTime, Utc};
 use prometheus_client::encoding::text::encode;
 use prometheus_client::encoding::{EncodeLabelSet, EncodeLabelValue};
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::Registry;
+use sqlx::PgPool;
+
+pub use ledger::Ledger;
 
 /// The counters of this process.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Default)]
 pub struct Metrics {
+    /// The ledger's figures, of all instances together.
+    pub ledger: Ledger,
     /// Fires by what they led to.
     pub invokes: Family<Answered, Counter>,
     /// Fires whose time was not on a whole minute.
@@ -44,11 +52,11 @@ impl EncodeLabelValue for Word {
 }
 
 impl Metrics {
-    /// The counters in Prometheus' text form.
+    /// The counters and the ledger's figures in Prometheus' text form.
     ///
     /// # Errors
     /// None that a String can make.
-    pub fn render(&self) -> Result<String, std::fmt::Error> {
+    pub async fn render(&self, pool: &PgPool, now: DateTime<Utc>) -> Result<String, std::fmt::Error> {
         let mut registry = Registry::with_prefix("cronbox");
         registry.register("invokes", "Fires by what they led to", self.invokes.clone());
         registry.register(
@@ -69,6 +77,7 @@ impl Metrics {
             self.unjudged.clone(),
         );
         registry.register("bad_keys", "Requests with a key that opens nothing", self.bad_keys.clone());
+        self.ledger.register(&mut registry, pool, now).await;
         let mut text = String::new();
         encode(&mut text, &registry)?;
         Ok(text)

@@ -29,6 +29,17 @@ pub enum Decision {
 }
 
 impl Decision {
+    /// Every decision that there is.
+    pub const ALL: [Self; 7] = [
+        Self::Fired,
+        Self::CaughtUp,
+        Self::Backfilled,
+        Self::SkippedOverlap,
+        Self::SkippedPaused,
+        Self::Missed,
+        Self::Abandoned,
+    ];
+
     /// The word of the column.
     #[must_use]
     pub fn as_str(self) -> &'static str {

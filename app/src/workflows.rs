@@ -165,6 +165,7 @@ impl Workflow {
         document["state"] = json!(self.state);
         document["pause_reason"] = json!(self.pause_reason);
         document["pause_until"] = json!(self.pause_until);
+        document["managed_by"] = json!(self.managed_by);
         document["version"] = json!(self.version);
         document["revision"] = json!(self.revision);
         document
@@ -268,7 +269,8 @@ async fn save_since(
     since: DateTime<Utc>,
 ) -> sqlx::Result<Saved> {
     let pause = |workflow: &Workflow| (workflow.pause_reason.clone(), workflow.pause_until);
-    if before.spec == next.spec && before.state == next.state && pause(before) == pause(&next) {
+    let stays = before.spec == next.spec && before.managed_by == next.managed_by;
+    if stays && before.state == next.state && pause(before) == pause(&next) {
         return Ok(Saved::Unchanged);
     }
     let owes_otherwise = before.owes_otherwise(&next);

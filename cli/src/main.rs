@@ -7,6 +7,7 @@ mod drift;
 mod jobs;
 mod outbox;
 mod print;
+mod verify;
 
 use std::process::ExitCode;
 
@@ -36,6 +37,8 @@ enum Noun {
     /// Look at the outbox, try failed rows again or let them go.
     #[command(subcommand)]
     Outbox(outbox::Verb),
+    /// Prove that every time owed over a span was decided, once; exit 1 with the differences.
+    Verify(verify::Verify),
 }
 
 fn main() -> ExitCode {
@@ -46,6 +49,7 @@ fn main() -> ExitCode {
         Noun::Drift(verb) => drift::run(&verb),
         Noun::Jobs(arguments) => jobs::run(&arguments),
         Noun::Outbox(verb) => outbox::run(&verb),
+        Noun::Verify(arguments) => verify::run(&arguments),
     };
     outcome.unwrap_or_else(|error| {
         eprintln!("cronbox: {error:#}");

@@ -14,7 +14,9 @@ pub mod page;
 pub mod previews;
 pub mod runs;
 pub mod schedules;
+pub mod stats;
 pub mod verbs;
+pub mod verify;
 pub mod view;
 pub mod workflows;
 
@@ -61,6 +63,8 @@ pub fn router(app: App) -> Router {
         .route("/outbox/{target}", post(outbox::act))
         .route("/drift", get(drift::show))
         .route("/drift:check", post(drift::check))
+        .route("/stats", get(stats::show))
+        .route("/verify", get(verify::verify))
         .route("/cron/workflows/{target}", post(invoke::invoke));
     Router::new()
         .nest("/api/v1", v1)

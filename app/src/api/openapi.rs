@@ -3,7 +3,9 @@
 use utoipa::openapi::security::{ApiKey, ApiKeyValue, SecurityScheme};
 use utoipa::{Modify, OpenApi};
 
-use super::{drift, invoke, jobs, keys, ops, outbox, previews, runs, schedules, verbs, view, workflows};
+use super::{
+    drift, invoke, jobs, keys, ops, outbox, previews, runs, schedules, stats, verbs, verify, view, workflows,
+};
 
 /// Describes every route; a test holds it against the router and against docs/openapi.json.
 #[derive(OpenApi)]
@@ -20,6 +22,7 @@ use super::{drift, invoke, jobs, keys, ops, outbox, previews, runs, schedules, v
         outbox::list, retry, discard,
         drift::show, drift::check,
         jobs::list,
+        stats::show, verify::verify,
         ops::healthz, ops::readyz, ops::metrics,
     ),
     security(("key" = [])),

@@ -28,7 +28,7 @@ impl<T> Page<T> {
         let limit = usize::try_from(limit).unwrap_or(usize::MAX);
         let more = items.len() > limit;
         items.truncate(limit);
-        let next_cursor = if more { items.last().map(|last| URL_SAFE_NO_PAD.encode(key(last))) } else { None };
+        let next_cursor = if more { items.last().map(|last| encode(key(last))) } else { None };
         Self { items, next_cursor }
     }
 }
@@ -43,6 +43,11 @@ pub fn limit(limit: Option<i64>) -> Result<i64, FieldError> {
         Some(limit) if (1..=MAX_LIMIT).contains(&limit) => Ok(limit),
         Some(_) => Err(FieldError::invalid("limit", format!("limit must be from 1 to {MAX_LIMIT}"))),
     }
+}
+
+/// The cursor that stands for a key.
+pub fn encode(key: impl ToString) -> String {
+    URL_SAFE_NO_PAD.encode(key.to_string())
 }
 
 /// The key in a `cursor` of a query.

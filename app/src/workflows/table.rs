@@ -171,7 +171,7 @@ pub(super) async fn update(tx: &mut PgConnection, next: &Workflow) -> sqlx::Resu
                timezone = $8, starts_at = $9, ends_at = $10, state = $11, pause_reason = $12,
                version = $13, revision = $14, updated_on = $15, pause_until = $16, overlap_policy = $17,
                max_concurrent = $18, catch_up_policy = $19, catch_up_window_secs = $20, spread_secs = $21,
-               timeout_secs = $22, max_attempts = $23, on_lost = $24, pause_after_failures = $25
+               timeout_secs = $22, max_attempts = $23, on_lost = $24, pause_after_failures = $25, managed_by = $26
          WHERE id = $1
         "#,
         next.id.0,
@@ -199,6 +199,7 @@ pub(super) async fn update(tx: &mut PgConnection, next: &Workflow) -> sqlx::Resu
         policies.max_attempts,
         policies.on_lost as OnLost,
         policies.pause_after_failures,
+        next.managed_by,
     )
     .execute(tx)
     .await

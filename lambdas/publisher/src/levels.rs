@@ -1,10 +1,14 @@
-//! Step 3 of 7: how the outbox stands, read from the database when metrics are told.
+//! Step 3 of 7: how the outbox and the ledger stand, read from the database when metrics are told.
+
+mod ledger;
 
 use std::collections::BTreeMap;
 
 use sqlx::PgPool;
 
-/// How the outbox stands.
+pub(crate) use ledger::Ledger;
+
+/// How the outbox stands, and the ledger.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Levels {
     /// The age of the oldest edit that is neither published nor given up.
@@ -13,10 +17,17 @@ pub(crate) struct Levels {
     pub(crate) failed_rows: i64,
     /// Workflows by the class of drift that was found and is not yet repaired.
     pub(crate) drift: BTreeMap<String, i64>,
+    /// What became of the times that schedules owed.
+    pub(crate) ledger: Ledger,
 }
 
 pub(crate) async fn read(pool: &PgPool) -> sqlx::Result<Levels> {
-    Ok(Levels { lag_secs: lag_secs(pool).await?, failed_rows: failed_rows(pool).await?, drift: drift(pool).await? })
+    Ok(Levels {
+        lag_secs: lag_secs(pool).await?,
+        failed_rows: failed_rows(pool).await?,
+        drift: drift(pool).await?,
+        ledger: ledger::read(pool).await?,
+    })
 }
 
 async fn lag_secs(pool: &PgPool) -> sqlx::Result<f64> {

@@ -60,6 +60,7 @@ pub(super) fn app_config(dsn: String, listener: &TcpListener) -> Result<app::Con
         db_ca_file: None,
         bind_addr: listener.local_addr()?,
         env: environment()?,
+        schedules: None,
         db_max_connections: 16,
         // Actions may call what a person runs on this machine.
         action_allow_cidrs: ["127.0.0.0/8", "::1/128"].iter().map(|net| net.parse()).collect::<Result<_, _>>()?,

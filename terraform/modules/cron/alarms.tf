@@ -108,6 +108,39 @@ locals {
         of        = 2
       }
 
+      # Step 7: the ledger, told by the publisher, so that an app that is dead is noticed, too.
+      ledger-lag = {
+        says      = "Times that schedules owed are not accounted for: the app's watchdog does not run."
+        namespace = "cronbox"
+        metric    = "LedgerLagSeconds"
+        where     = local.publisher_metrics
+        statistic = "Maximum"
+        # Five of the watchdog's passes; its three minutes of grace are not part of the number.
+        value = 300
+        over  = 1
+        of    = 3
+      }
+      occurrences-missed = {
+        says      = "Times that schedules owed were missed, and nothing has run them since."
+        namespace = "cronbox"
+        metric    = "Missed"
+        where     = local.publisher_metrics
+        statistic = "Maximum"
+        value     = 1
+        over      = 1
+        of        = 1
+      }
+      occurrences-abandoned = {
+        says      = "Runs were given up: nobody can say that they were done."
+        namespace = "cronbox"
+        metric    = "Abandoned"
+        where     = local.publisher_metrics
+        statistic = "Maximum"
+        value     = 1
+        over      = 1
+        of        = 1
+      }
+
       # Step 5: EventBridge Scheduler fires.
       target-errors = {
         says      = "EventBridge cannot invoke the runner."

@@ -1,5 +1,5 @@
 # The seven steps from left to right, each a column: what flows, and below it what goes wrong; the
-# eighth column is what none of them could do.
+# eighth column is what none of them could do. Below them, what became of the times that were owed.
 
 locals {
   publisher_name = aws_lambda_function.publisher.function_name
@@ -49,6 +49,11 @@ locals {
       wrong = [for queue in aws_sqs_queue.dead_letters : ["AWS/SQS", "ApproximateAgeOfOldestMessage", "QueueName", queue.name, { stat = "Maximum" }]]
     },
   ]
+  ledger = concat(
+    [for metric in ["Missed", "Abandoned", "CaughtUp"] : ["cronbox", metric, "Env", var.env]],
+    [["cronbox", "LedgerLagSeconds", "Env", var.env, { yAxis = "right" }]],
+  )
+
   # A dashboard is 24 wide.
   column_width = 3
 }
@@ -57,7 +62,7 @@ resource "aws_cloudwatch_dashboard" "this" {
   dashboard_name = local.name
 
   dashboard_body = jsonencode({
-    widgets = flatten([
+    widgets = concat(flatten([
       for at, column in local.columns : [
         for row, metrics in [column.flow, column.wrong] : {
           type   = "metric"
@@ -75,6 +80,23 @@ resource "aws_cloudwatch_dashboard" "this" {
           }
         }
       ]
+      ]), [
+      {
+        type   = "metric"
+        x      = 0
+        y      = 12
+        width  = 24
+        height = 6
+        properties = {
+          title  = "ledger"
+          region = local.region
+          # Each number is already of the last hour: sums would count it again every minute.
+          stat    = "Maximum"
+          period  = 60
+          view    = "timeSeries"
+          metrics = local.ledger
+        }
+      }
     ])
   })
 }

@@ -18,7 +18,7 @@ enum Door {
     Scheduler,
 }
 
-const ROUTES: [(&str, &str, Door); 35] = [
+const ROUTES: [(&str, &str, Door); 37] = [
     ("post", "/api/v1/teams", Door::Admin),
     ("get", "/api/v1/keys", Door::Admin),
     ("post", "/api/v1/keys", Door::Admin),
@@ -49,6 +49,8 @@ const ROUTES: [(&str, &str, Door); 35] = [
     ("get", "/api/v1/drift", Door::Admin),
     ("get", "/api/v1/jobs", Door::Viewer),
     ("post", "/api/v1/drift:check", Door::Admin),
+    ("get", "/api/v1/stats", Door::Viewer),
+    ("get", "/api/v1/verify", Door::Admin),
     ("get", "/healthz", Door::Open),
     ("get", "/readyz", Door::Open),
     ("get", "/metrics", Door::Open),

@@ -2,9 +2,12 @@
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+mod from_a_file;
 mod jobs;
 mod late;
 mod overlap;
 mod races;
+mod statistics;
+mod verifying;
 mod watchdog;
 mod words;

@@ -14,7 +14,7 @@ const NAMESPACE: &str = "cronbox";
 /// Classes of drift, so that one that is gone is told as 0.
 const DRIFT: [&str; 5] = ["missing", "orphan", "changed", "stale_template", "disabled_out_of_band"];
 
-/// What one invocation did, and how the outbox stands after it.
+/// What one invocation did, and how outbox and ledger stand after it.
 pub(crate) fn line(env: &Environment, totals: &Totals, levels: &Levels, now: DateTime<Utc>) -> Value {
     let mut values = Map::new();
     let mut told = Vec::new();
@@ -47,6 +47,10 @@ fn metrics(totals: &Totals, levels: &Levels) -> Vec<(String, &'static str, Value
     metrics.extend(totals.calls().map(|(answer, count)| (format!("ApiCalls_{answer}"), "Count", json!(count))));
     metrics.push(("OutboxLagSeconds".to_owned(), "Seconds", json!(levels.lag_secs)));
     metrics.push(("OutboxFailedRows".to_owned(), "Count", json!(levels.failed_rows)));
+    metrics.push(("LedgerLagSeconds".to_owned(), "Seconds", json!(levels.ledger.lag_secs)));
+    metrics.push(("Missed".to_owned(), "Count", json!(levels.ledger.missed)));
+    metrics.push(("CaughtUp".to_owned(), "Count", json!(levels.ledger.caught_up)));
+    metrics.push(("Abandoned".to_owned(), "Count", json!(levels.ledger.abandoned)));
     metrics.push(("DriftCount".to_owned(), "Count", json!(levels.drift.values().sum::<i64>())));
     metrics.extend(DRIFT.map(|class| {
         let count = levels.drift.get(class).copied().unwrap_or_default();

@@ -89,6 +89,15 @@ fn render(totals: &Totals, levels: &Levels) -> Result<String, fmt::Error> {
     registry.register("remaining", "Workflows due or backed off after the last drain", ConstGauge::new(remaining));
     registry.register("outbox_lag_seconds", "Age of the oldest open edit", ConstGauge::new(levels.lag_secs));
     registry.register("outbox_failed_rows", "Rows of workflows that are given up", ConstGauge::new(levels.failed_rows));
+    let ledger = levels.ledger;
+    registry.register("ledger_lag_seconds", "How far the app's watchdog is behind", ConstGauge::new(ledger.lag_secs));
+    for (name, help, count) in [
+        ("missed", "Times missed in the last hour, that nobody has run since", ledger.missed),
+        ("caught_up", "Times caught up in the last hour", ledger.caught_up),
+        ("abandoned", "Times and runs given up in the last hour", ledger.abandoned),
+    ] {
+        registry.register(name, help, ConstGauge::new(count));
+    }
     let mut text = String::new();
     encode(&mut text, &registry)?;
     Ok(text)

@@ -36,6 +36,7 @@ run "alarms" {
     condition = toset(keys(aws_cloudwatch_metric_alarm.this)) == toset([
       "publisher-heartbeat", "publisher-errors", "publisher-duration", "publisher-events-dropped", "publisher-dead-letters-undelivered",
       "outbox-lag", "outbox-failed", "drains-stopped", "drift",
+      "ledger-lag", "occurrences-missed", "occurrences-abandoned",
       "target-errors", "invocations-dropped", "invocations-throttled", "dead-letters-undelivered",
       "runner-errors", "runner-not-accepted", "runner-throttles", "runner-event-age", "runner-events-dropped",
       "runner-dead-letters-undelivered", "runner-duration",
@@ -89,6 +90,13 @@ run "dashboard" {
       "1 edit", "2 outbox", "3 publisher", "4 schedule", "5 fire", "6 runner", "7 run", "dead letters",
     ]
     error_message = "The seven steps, left to right."
+  }
+
+  assert {
+    condition = [for widget in jsondecode(aws_cloudwatch_dashboard.this.dashboard_body).widgets : [for metric in widget.properties.metrics : metric[1]] if widget.properties.title == "ledger"] == [
+      ["Missed", "Abandoned", "CaughtUp", "LedgerLagSeconds"],
+    ]
+    error_message = "What became of the times that schedules owed, below the steps."
   }
 
   assert {

@@ -1,0 +1,171 @@
+//! Step 7 of 7: the ledger's numbers, for people and for dashboards.
+
+use axum::Json;
+use axum::extract::State;
+use chrono::{DateTime, TimeDelta, Utc};
+use schedule::WorkflowId;
+use serde::{Deserialize, Serialize};
+use utoipa::{IntoParams, ToSchema};
+
+use super::auth::Viewer;
+use super::error::{Error, Problem};
+use super::extract::Params;
+use crate::App;
+use crate::field::FieldError;
+use crate::occurrences::Decision;
+use crate::stats::{self, Executions, Scope, Stats};
+use crate::workflows;
+
+/// A week: what is longer is a matter for `/schedules/{id}/occurrences`.
+const MAX_HOURS: i64 = 168;
+const DEFAULT_HOURS: i64 = 24;
+
+/// Whose numbers, and of how long.
+#[derive(Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub struct StatsParams {
+    /// One workflow's.
+    workflow_id: Option<i64>,
+    /// Of the last so many hours, 1 to 168; absent = 24.
+    hours: Option<i64>,
+}
+
+/// How the ledger does.
+#[derive(Serialize, ToSchema)]
+pub struct StatsView {
+    from: DateTime<Utc>,
+    to: DateTime<Utc>,
+    fire_delay: DelayView,
+    occurrences: DecisionsView,
+    executions: ExecutionsView,
+    recoveries: RecoveriesView,
+    /// Runs that wait or are under way.
+    live_runs: i64,
+    /// The oldest occurrence whose run has not ended; null: none is open.
+    oldest_unresolved: Option<DateTime<Utc>>,
+    /// Seconds by which the ledger is behind: 0 while every time owed is decided within three minutes.
+    ledger_lag_s: i64,
+}
+
+/// Seconds from the nominal time of fires to their decision.
+#[derive(Serialize, ToSchema)]
+pub struct DelayView {
+    /// Fires.
+    count: i64,
+    p50_s: f64,
+    p95_s: f64,
+    max_s: i64,
+}
+
+/// Times owed, by what was decided.
+#[derive(Serialize, ToSchema)]
+pub struct DecisionsView {
+    fired: i64,
+    caught_up: i64,
+    backfilled: i64,
+    skipped_overlap: i64,
+    skipped_paused: i64,
+    missed: i64,
+    abandoned: i64,
+}
+
+/// Runs that ended.
+#[derive(Serialize, ToSchema)]
+pub struct ExecutionsView {
+    total: i64,
+    successful: i64,
+    /// Given up (`abandoned`): nobody can say that they were done.
+    lost: i64,
+    /// Successful of total, 0 to 1; null: none ended.
+    success_rate: Option<f64>,
+}
+
+/// Runs that went on after their instance had died.
+#[derive(Serialize, ToSchema)]
+pub struct RecoveriesView {
+    /// Times that one did.
+    attempts: i64,
+    /// Of these runs, those that succeeded.
+    successful: i64,
+    /// That failed, timed out or were cancelled.
+    failed: i64,
+    /// That were given up.
+    abandoned: i64,
+    /// Successful of those that ended, 0 to 1; null: none did.
+    success_rate: Option<f64>,
+}
+
+/// Show how the ledger did in the last hours: delays, decisions, executions, recoveries.
+#[utoipa::path(get, path = "/api/v1/stats", tag = "operations", params(StatsParams),
+    responses((status = 200, body = StatsView),
+              (status = "4XX", body = Problem, content_type = "application/problem+json")))]
+pub(super) async fn show(
+    State(app): State<App>,
+    Viewer(caller): Viewer,
+    Params(params): Params<StatsParams>,
+) -> Result<Json<StatsView>, Error> {
+    let hours = match params.hours.unwrap_or(DEFAULT_HOURS) {
+        hours @ 1..=MAX_HOURS => TimeDelta::hours(hours),
+        _ => return Err(FieldError::invalid("hours", format!("hours must be from 1 to {MAX_HOURS}")).into()),
+    };
+    let mut connection = app.pool.acquire().await?;
+    if let Some(id) = params.workflow_id {
+        let found = workflows::find(&mut connection, WorkflowId(id), caller.team_id()).await?;
+        found.ok_or_else(Error::not_found)?;
+    }
+    let to = app.clock.now();
+    let scope = Scope { team_id: caller.team_id(), workflow_id: params.workflow_id, from: to - hours, to };
+    let stats = stats::read(&mut connection, scope).await?;
+    Ok(Json(StatsView::of(&stats, scope)))
+}
+
+impl StatsView {
+    fn of(stats: &Stats, scope: Scope) -> Self {
+        let delay = stats.delay;
+        Self {
+            from: scope.from,
+            to: scope.to,
+            fire_delay: DelayView { count: delay.count, p50_s: delay.p50_s, p95_s: delay.p95_s, max_s: delay.max_s },
+            occurrences: DecisionsView {
+                fired: stats.decided(Decision::Fired),
+                caught_up: stats.decided(Decision::CaughtUp),
+                backfilled: stats.decided(Decision::Backfilled),
+                skipped_overlap: stats.decided(Decision::SkippedOverlap),
+                skipped_paused: stats.decided(Decision::SkippedPaused),
+                missed: stats.decided(Decision::Missed),
+                abandoned: stats.decided(Decision::Abandoned),
+            },
+            executions: ExecutionsView::of(stats.executions),
+            recoveries: RecoveriesView::of(stats.executions),
+            live_runs: stats.live,
+            oldest_unresolved: stats.oldest_unresolved,
+            ledger_lag_s: stats.lag_s(scope.to),
+        }
+    }
+}
+
+impl ExecutionsView {
+    fn of(executions: Executions) -> Self {
+        let Executions { total, successful, lost, .. } = executions;
+        Self { total, successful, lost, success_rate: rate(successful, total) }
+    }
+}
+
+impl RecoveriesView {
+    fn of(executions: Executions) -> Self {
+        let Executions { recovery_attempts, recovered, recovery_failed, recovery_abandoned, .. } = executions;
+        Self {
+            attempts: recovery_attempts,
+            successful: recovered,
+            failed: recovery_failed,
+            abandoned: recovery_abandoned,
+            success_rate: rate(recovered, recovered + recovery_failed + recovery_abandoned),
+        }
+    }
+}
+
+#[expect(clippy::cast_precision_loss, reason = "a rate of more than 2^53 runs may be rounded")]
+fn rate(part: i64, whole: i64) -> Option<f64> {
+    (whole > 0).then(|| part as f64 / whole as f64)
+}

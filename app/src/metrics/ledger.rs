@@ -1,0 +1,85 @@
+//! Step 7 of 7: the ledger's figures on `/metrics`, read from the database at most every 15 s.
+
+use std::time::Duration;
+
+use chrono::{DateTime, TimeDelta, Utc};
+use moka::future::Cache;
+use prometheus_client::encoding::EncodeLabelSet;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::gauge::{ConstGauge, Gauge};
+use prometheus_client::registry::Registry;
+use sqlx::PgPool;
+
+use super::Word;
+use crate::occurrences::Decision;
+use crate::stats::{self, Scope, Stats};
+
+/// However many scrape, the database is asked no more often.
+const FRESH_FOR: Duration = Duration::from_secs(15);
+/// What the figures are of: long enough to be seen, short enough that a trouble's end is seen too.
+const OF: TimeDelta = TimeDelta::hours(1);
+
+/// The figures of this moment, shared by all who ask.
+#[derive(Clone)]
+pub struct Ledger(Cache<(), (Stats, DateTime<Utc>)>);
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct Decided {
+    decision: Word,
+}
+
+impl Default for Ledger {
+    fn default() -> Self {
+        Self(Cache::builder().max_capacity(1).time_to_live(FRESH_FOR).build())
+    }
+}
+
+impl Ledger {
+    /// Adds the figures; without a database the counters of this process are told alone.
+    pub(super) async fn register(&self, registry: &mut Registry, pool: &PgPool, now: DateTime<Utc>) {
+        let read = self.0.try_get_with((), async {
+            let mut connection = pool.acquire().await?;
+            let scope = Scope { team_id: None, workflow_id: None, from: now - OF, to: now };
+            Ok::<_, sqlx::Error>((stats::read(&mut connection, scope).await?, now))
+        });
+        match read.await {
+            Ok((stats, read_at)) => register(registry, &stats, read_at),
+            Err(error) => tracing::warn!(%error, "the ledger cannot be measured"),
+        }
+    }
+}
+
+fn register(registry: &mut Registry, stats: &Stats, now: DateTime<Utc>) {
+    let decisions = Family::<Decided, Gauge>::default();
+    for decision in Decision::ALL {
+        decisions.get_or_create(&Decided { decision: Word(decision.as_str()) }).set(stats.decided(decision));
+    }
+    registry.register("occurrences", "Times owed that were decided in the last hour", decisions);
+    let (delay, runs) = (stats.delay, stats.executions);
+    for (name, help, seconds) in [
+        ("fire_delay_p50_seconds", "Half of the last hour's fires were decided within this", delay.p50_s),
+        ("fire_delay_p95_seconds", "95 of 100 of the last hour's fires were decided within this", delay.p95_s),
+    ] {
+        registry.register(name, help, ConstGauge::new(seconds));
+    }
+    let oldest_s = stats.oldest_unresolved.map_or(0, |oldest| (now - oldest).num_seconds().max(0));
+    for (name, help, count) in [
+        ("fire_delay_max_seconds", "The latest of the last hour's fires", delay.max_s),
+        ("runs_ended", "Runs that ended in the last hour", runs.total),
+        ("runs_successful", "Runs that succeeded in the last hour", runs.successful),
+        ("runs_lost", "Runs that were given up in the last hour", runs.lost),
+        ("recovery_attempts", "Times that runs ended in the last hour went on after a crash", runs.recovery_attempts),
+        ("recoveries_successful", "Runs that went on after a crash and succeeded, in the last hour", runs.recovered),
+        ("recoveries_failed", "Runs that went on after a crash and failed, in the last hour", runs.recovery_failed),
+        (
+            "recoveries_abandoned",
+            "Runs that went on after a crash and were given up, in the last hour",
+            runs.recovery_abandoned,
+        ),
+        ("runs_live", "Runs that wait or are under way", stats.live),
+        ("oldest_unresolved_seconds", "Age of the oldest occurrence whose run has not ended", oldest_s),
+        ("ledger_lag_seconds", "How far the watchdog is behind its three minutes; 0 in health", stats.lag_s(now)),
+    ] {
+        registry.register(name, help, ConstGauge::new(count));
+    }
+}

@@ -1,0 +1,227 @@
+//! Step 1 of 7: workflows that a file defines, loaded by `app serve --schedules FILE` before it listens.
+//!
+//! The file is read whole and judged whole before anything is touched; then what differs is created
+//! or changed by the same functions as an edit by the API. What the file does not name stays.
+
+mod document;
+
+use std::path::Path;
+use std::time::Duration;
+
+use anyhow::{Context as _, anyhow, bail};
+use schedule::WorkflowId;
+use sqlx::PgConnection;
+
+use crate::App;
+use crate::audit::Edit;
+use crate::field::FieldError;
+use crate::spec::Spec;
+use crate::workflows::{self, State, Workflow};
+use document::{Complaint, Definition, Team};
+
+/// How often a load begins anew because somebody edited the same workflows meanwhile.
+const TRIES: u32 = 5;
+/// Before it does.
+const PAUSE: Duration = Duration::from_millis(200);
+
+/// What a load did.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Loaded {
+    /// Workflows made.
+    pub created: usize,
+    /// Workflows changed.
+    pub changed: usize,
+    /// Workflows that stood as the file has them.
+    pub unchanged: usize,
+}
+
+/// Why a load did nothing.
+enum Stopped {
+    /// The file is wrong.
+    Wrong(Vec<Complaint>),
+    /// Somebody edited the same workflows at this moment.
+    Crossed,
+    Failed(sqlx::Error),
+}
+
+/// What one definition asks for.
+enum Plan {
+    Create(i64, Spec),
+    Change(WorkflowId, Spec),
+    Keep,
+}
+
+/// Loads a file: all of it, or nothing.
+///
+/// Instances that start at the same moment load one after the other: the first holds the teams' rows.
+///
+/// # Errors
+/// The file cannot be read or is wrong, each complaint with its line; or the database's.
+pub async fn load(app: &App, path: &Path) -> anyhow::Result<Loaded> {
+    let shown = path.display();
+    let text = tokio::fs::read_to_string(path).await.with_context(|| format!("cannot read {shown}"))?;
+    let name = path.file_name().and_then(|name| name.to_str()).with_context(|| format!("{shown} names no file"))?;
+    let wanted = document::read(&text).map_err(|complaints| told(path, &complaints))?;
+    for _ in 0..TRIES {
+        let edit = Edit { actor: format!("file:{name}"), now: app.clock.now(), traceparent: None };
+        match apply(app, name, &wanted, &edit).await {
+            Ok(loaded) => {
+                app.nudge.poke();
+                let Loaded { created, changed, unchanged } = loaded;
+                tracing::info!(
+                    step = 1,
+                    "{shown}: {created} workflows created, {changed} changed, {unchanged} as they were"
+                );
+                return Ok(loaded);
+            }
+            Err(Stopped::Wrong(complaints)) => return Err(told(path, &complaints)),
+            Err(Stopped::Failed(error)) => return Err(error).with_context(|| format!("cannot load {shown}")),
+            Err(Stopped::Crossed) => tokio::time::sleep(PAUSE).await,
+        }
+    }
+    bail!("cannot load {shown}: its workflows are being edited all the time; start again")
+}
+
+async fn apply(app: &App, file: &str, wanted: &[Definition], edit: &Edit) -> Result<Loaded, Stopped> {
+    let mut tx = db::begin(&app.pool).await?;
+    hold_teams(&mut tx, wanted).await?;
+    let (mut plans, mut complaints) = (Vec::new(), Vec::new());
+    for definition in wanted {
+        match plan(&mut tx, file, definition, edit).await? {
+            Ok(plan) => plans.push(plan),
+            Err(error) => complaints.push(definition.complain(&error)),
+        }
+    }
+    if !complaints.is_empty() {
+        return Err(Stopped::Wrong(complaints));
+    }
+    let mut loaded = Loaded::default();
+    for plan in plans {
+        match plan {
+            Plan::Keep => loaded.unchanged += 1,
+            Plan::Create(team_id, spec) => {
+                workflows::create(&mut tx, team_id, spec, Some(file), edit).await?;
+                loaded.created += 1;
+            }
+            Plan::Change(id, spec) => {
+                change(&mut tx, file, id, spec, edit).await?;
+                loaded.changed += 1;
+            }
+        }
+    }
+    tx.commit().await?;
+    Ok(loaded)
+}
+
+/// Judges a definition beside what stands; no workflow is locked for one that changes nothing.
+async fn plan(
+    tx: &mut PgConnection,
+    file: &str,
+    definition: &Definition,
+    edit: &Edit,
+) -> sqlx::Result<Result<Plan, FieldError>> {
+    let Some(team_id) = team_id(tx, &definition.team).await? else {
+        return Ok(Err(FieldError::new("unknown_team", "team", "there is no such team: `app teams create` makes one")));
+    };
+    let standing = match standing(tx, team_id, &definition.body.name).await? {
+        Some(id) => workflows::find(tx, id, None).await?.map(|(workflow, _)| workflow),
+        None => None,
+    };
+    let timing = standing.as_ref().map(|workflow| &workflow.spec.timing);
+    let spec = match Spec::new(definition.body.clone(), timing, edit.now) {
+        Ok(spec) => spec,
+        Err(error) => return Ok(Err(error)),
+    };
+    Ok(match standing {
+        None => Ok(Plan::Create(team_id, spec)),
+        Some(workflow) => match workflow.managed_by.as_deref() {
+            Some(other) if other != file => {
+                let detail = format!("workflow {} belongs to the file {other}", workflow.id);
+                Err(FieldError::new("managed", "name", detail))
+            }
+            Some(_) if workflow.spec == spec => Ok(Plan::Keep),
+            _ => Ok(Plan::Change(workflow.id, spec)),
+        },
+    })
+}
+
+/// Changes a workflow, read anew under its lock; one that the API made is the file's from now on.
+async fn change(tx: &mut PgConnection, file: &str, id: WorkflowId, spec: Spec, edit: &Edit) -> Result<(), Stopped> {
+    let before = workflows::lock(tx, id, None, edit.now).await?.filter(|before| before.state != State::Archived);
+    let Some(before) = before.filter(|before| before.spec.name == spec.name) else {
+        return Err(Stopped::Crossed);
+    };
+    let next = Workflow { spec, managed_by: Some(file.to_owned()), ..before.clone() };
+    workflows::save(tx, &before, next, "load", edit).await?;
+    Ok(())
+}
+
+async fn team_id(db: &mut PgConnection, team: &Team) -> sqlx::Result<Option<i64>> {
+    let (id, name) = match team {
+        Team::Named(name) => (None, Some(name)),
+        Team::Numbered(id) => (Some(*id), None),
+    };
+    sqlx::query_scalar!(
+        r#"
+        -- find a team by its id or its name
+        SELECT id FROM teams WHERE id = $1 OR name = $2
+        "#,
+        id,
+        name,
+    )
+    .fetch_optional(db)
+    .await
+}
+
+/// Holds the rows of the file's teams; NO KEY, so that the API goes on making workflows of theirs.
+async fn hold_teams(tx: &mut PgConnection, wanted: &[Definition]) -> sqlx::Result<()> {
+    let named = |definition: &Definition| match &definition.team {
+        Team::Named(name) => Some(name.clone()),
+        Team::Numbered(_) => None,
+    };
+    let numbered = |definition: &Definition| match definition.team {
+        Team::Named(_) => None,
+        Team::Numbered(id) => Some(id),
+    };
+    sqlx::query!(
+        r#"
+        -- hold the teams of a file, always in the same order: another instance loads the same file
+        SELECT id FROM teams WHERE id = ANY($1) OR name = ANY($2) ORDER BY id FOR NO KEY UPDATE
+        "#,
+        &wanted.iter().filter_map(numbered).collect::<Vec<i64>>(),
+        &wanted.iter().filter_map(named).collect::<Vec<String>>(),
+    )
+    .fetch_all(tx)
+    .await
+    .map(drop)
+}
+
+async fn standing(db: &mut PgConnection, team_id: i64, name: &str) -> sqlx::Result<Option<WorkflowId>> {
+    let id = sqlx::query_scalar!(
+        r#"
+        -- the workflow that stands under this name
+        SELECT id FROM workflows WHERE team_id = $1 AND name = $2 AND state <> 'archived'
+        "#,
+        team_id,
+        name,
+    )
+    .fetch_optional(db)
+    .await?;
+    Ok(id.map(WorkflowId))
+}
+
+fn told(path: &Path, complaints: &[Complaint]) -> anyhow::Error {
+    let lines = complaints.iter().map(|Complaint { line, detail }| format!("{}:{line}: {detail}", path.display()));
+    anyhow!(lines.collect::<Vec<_>>().join("\n"))
+}
+
+impl From<sqlx::Error> for Stopped {
+    fn from(error: sqlx::Error) -> Self {
+        let refused = error.as_database_error();
+        match refused.and_then(sqlx::error::DatabaseError::code).as_deref() {
+            // unique: the API made the same name meanwhile; serialisation, deadlock, lock timeout: another instance
+            Some("23505" | "40001" | "40P01" | "55P03") => Self::Crossed,
+            _ => Self::Failed(error),
+        }
+    }
+}

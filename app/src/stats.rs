@@ -1,0 +1,205 @@
+//! Step 7 of 7: how the ledger does, in numbers. What an alarm watches is zero in health.
+
+use chrono::{DateTime, TimeDelta, Utc};
+use sqlx::PgConnection;
+
+use crate::occurrences::Decision;
+
+/// The watchdog accounts for a time once it is this old; only then does a lag begin.
+pub const GRACE: TimeDelta = TimeDelta::seconds(180);
+
+/// Whose numbers, and of when.
+#[derive(Clone, Copy, Debug)]
+pub struct Scope {
+    /// One team's, none = all.
+    pub team_id: Option<i64>,
+    /// One workflow's, none = all.
+    pub workflow_id: Option<i64>,
+    /// What was decided or ended from here on.
+    pub from: DateTime<Utc>,
+    /// Up to here: now.
+    pub to: DateTime<Utc>,
+}
+
+/// How long fires took from their nominal time to their decision, in seconds.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Delay {
+    /// Fires.
+    pub count: i64,
+    /// Half of them took at most this.
+    pub p50_s: f64,
+    /// 95 of 100 took at most this.
+    pub p95_s: f64,
+    /// The longest.
+    pub max_s: i64,
+}
+
+/// Runs that came to their end.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Executions {
+    /// All of them.
+    pub total: i64,
+    /// Succeeded.
+    pub successful: i64,
+    /// Given up: nobody can say that they were done.
+    pub lost: i64,
+    /// Times that a run went on after its instance had died.
+    pub recovery_attempts: i64,
+    /// Runs that went on so and succeeded.
+    pub recovered: i64,
+    /// Runs that went on so and failed, timed out or were cancelled.
+    pub recovery_failed: i64,
+    /// Runs that went on so and were given up.
+    pub recovery_abandoned: i64,
+}
+
+/// How the ledger does.
+#[derive(Clone, Debug, Default)]
+pub struct Stats {
+    /// Of fires.
+    pub delay: Delay,
+    /// Times by what was decided; those that nothing was decided as are left out.
+    pub decisions: Vec<(Decision, i64)>,
+    /// Of runs.
+    pub executions: Executions,
+    /// Runs that wait or are under way.
+    pub live: i64,
+    /// The nominal time of the oldest occurrence whose run has not ended.
+    pub oldest_unresolved: Option<DateTime<Utc>>,
+    /// The earliest time that the watchdog still has to account for; ahead of now in health.
+    pub watch_at: Option<DateTime<Utc>>,
+}
+
+impl Stats {
+    /// Seconds by which the watchdog is behind; 0 while nothing is older than its grace.
+    #[must_use]
+    pub fn lag_s(&self, now: DateTime<Utc>) -> i64 {
+        self.watch_at.map_or(0, |watch_at| (now - GRACE - watch_at).num_seconds().max(0))
+    }
+
+    /// How many times were decided like this.
+    #[must_use]
+    pub fn decided(&self, decision: Decision) -> i64 {
+        self.decisions.iter().find(|(other, _)| *other == decision).map_or(0, |(_, count)| *count)
+    }
+}
+
+/// Reads the numbers.
+///
+/// # Errors
+/// The database's.
+pub async fn read(db: &mut PgConnection, scope: Scope) -> sqlx::Result<Stats> {
+    Ok(Stats {
+        delay: delay(db, scope).await?,
+        decisions: decisions(db, scope).await?,
+        executions: executions(db, scope).await?,
+        watch_at: watch_at(db, scope).await?,
+        ..live(db, scope).await?
+    })
+}
+
+async fn delay(db: &mut PgConnection, scope: Scope) -> sqlx::Result<Delay> {
+    sqlx::query_as!(
+        Delay,
+        r#"
+        -- delay of fires
+        SELECT count(*) AS "count!",
+               coalesce(percentile_cont(0.5) WITHIN GROUP (ORDER BY o.lateness_s), 0) AS "p50_s!",
+               coalesce(percentile_cont(0.95) WITHIN GROUP (ORDER BY o.lateness_s), 0) AS "p95_s!",
+               coalesce(max(o.lateness_s), 0) AS "max_s!"
+          FROM occurrences o JOIN workflows w ON w.id = o.workflow_id
+         WHERE o.decision = 'fired'
+           AND o.decided_on >= $1 AND o.decided_on <= $2
+           AND ($3::bigint IS NULL OR w.team_id = $3)
+           AND ($4::bigint IS NULL OR o.workflow_id = $4)
+        "#,
+        scope.from,
+        scope.to,
+        scope.team_id,
+        scope.workflow_id,
+    )
+    .fetch_one(db)
+    .await
+}
+
+async fn decisions(db: &mut PgConnection, scope: Scope) -> sqlx::Result<Vec<(Decision, i64)>> {
+    let rows = sqlx::query!(
+        r#"
+        -- occurrences by decision
+        SELECT o.decision AS "decision: Decision", count(*) AS "count!"
+          FROM occurrences o JOIN workflows w ON w.id = o.workflow_id
+         WHERE o.decided_on >= $1 AND o.decided_on <= $2
+           AND ($3::bigint IS NULL OR w.team_id = $3)
+           AND ($4::bigint IS NULL OR o.workflow_id = $4)
+         GROUP BY o.decision
+        "#,
+        scope.from,
+        scope.to,
+        scope.team_id,
+        scope.workflow_id,
+    )
+    .fetch_all(db)
+    .await?;
+    Ok(rows.into_iter().map(|row| (row.decision, row.count)).collect())
+}
+
+async fn executions(db: &mut PgConnection, scope: Scope) -> sqlx::Result<Executions> {
+    sqlx::query_as!(
+        Executions,
+        r#"
+        -- executions that ended
+        SELECT count(*) AS "total!",
+               count(*) FILTER (WHERE r.state = 'succeeded') AS "successful!",
+               count(*) FILTER (WHERE r.state = 'abandoned') AS "lost!",
+               coalesce(sum(r.recoveries), 0) AS "recovery_attempts!",
+               count(*) FILTER (WHERE r.recoveries > 0 AND r.state = 'succeeded') AS "recovered!",
+               count(*) FILTER (WHERE r.recoveries > 0 AND r.state IN ('failed', 'timed_out', 'cancelled')) AS "recovery_failed!",
+               count(*) FILTER (WHERE r.recoveries > 0 AND r.state = 'abandoned') AS "recovery_abandoned!"
+          FROM runs r JOIN workflows w ON w.id = r.workflow_id
+         WHERE r.finished_on >= $1 AND r.finished_on <= $2
+           AND ($3::bigint IS NULL OR w.team_id = $3)
+           AND ($4::bigint IS NULL OR r.workflow_id = $4)
+        "#,
+        scope.from,
+        scope.to,
+        scope.team_id,
+        scope.workflow_id,
+    )
+    .fetch_one(db)
+    .await
+}
+
+async fn live(db: &mut PgConnection, scope: Scope) -> sqlx::Result<Stats> {
+    let row = sqlx::query!(
+        r#"
+        -- runs that have not ended, and the oldest occurrence among them
+        SELECT count(*) AS "live!", min(r.scheduled_time) FILTER (WHERE r.trigger IN ('schedule', 'catch_up')) AS oldest
+          FROM runs r JOIN workflows w ON w.id = r.workflow_id
+         WHERE r.state IN ('accepted', 'queued', 'running')
+           AND ($1::bigint IS NULL OR w.team_id = $1)
+           AND ($2::bigint IS NULL OR r.workflow_id = $2)
+        "#,
+        scope.team_id,
+        scope.workflow_id,
+    )
+    .fetch_one(db)
+    .await?;
+    Ok(Stats { live: row.live, oldest_unresolved: row.oldest, ..Stats::default() })
+}
+
+async fn watch_at(db: &mut PgConnection, scope: Scope) -> sqlx::Result<Option<DateTime<Utc>>> {
+    sqlx::query_scalar!(
+        r#"
+        -- the earliest time that the watchdog still has to account for
+        SELECT min(watch_at)
+          FROM workflows
+         WHERE watch_at IS NOT NULL
+           AND ($1::bigint IS NULL OR team_id = $1)
+           AND ($2::bigint IS NULL OR id = $2)
+        "#,
+        scope.team_id,
+        scope.workflow_id,
+    )
+    .fetch_one(db)
+    .await
+}

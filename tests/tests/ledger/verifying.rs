@@ -1,0 +1,165 @@
+//! The proof: what was owed, computed anew, against what is recorded.
+
+use schedule::WorkflowId;
+use serde_json::{Value, json};
+use tests::{Answer, Story};
+use tokio::process::Command;
+
+/// An hour from nine, with a fire at nine, half past nine and ten.
+const SPAN: &str = "from=2026-03-02T09:00:00Z&to=2026-03-02T10:01:00Z";
+
+async fn verify(s: &Story, span: &str) -> Answer {
+    s.admin().get(&format!("/api/v1/verify?{span}")).await
+}
+
+/// Each difference as `09:30 missing`.
+fn differences(answer: &Answer) -> Vec<String> {
+    let one = |difference: &Value| {
+        let time = difference["scheduled_time"].as_str().unwrap()[11..16].to_owned();
+        format!("{time} {}", difference["kind"].as_str().unwrap())
+    };
+    answer.json["differences"].as_array().unwrap().iter().map(one).collect()
+}
+
+/// A workflow that fired three times, and a clock by which all of it is settled.
+async fn fired() -> (Story, WorkflowId) {
+    let s = Story::at("2026-03-02T08:59:00Z").await;
+    let id = s.create("*/30 * * * *", "UTC").await;
+    s.publish().await;
+    s.clock_to("2026-03-02T10:10:00Z").await;
+    settle(&s).await;
+    (s, id)
+}
+
+/// As the watchdog leaves it.
+async fn settle(s: &Story) {
+    s.execute("UPDATE workflows SET watch_at = '2026-03-02T10:30:00Z' WHERE watch_at IS NOT NULL").await;
+}
+
+#[tokio::test]
+async fn a_ledger_that_holds_what_was_owed_is_clean() {
+    let (s, _) = fired().await;
+    let clean = verify(&s, SPAN).await.expect(200);
+    assert_eq!(differences(&clean), Vec::<String>::new());
+    assert_eq!((&clean.json["owed"], &clean.json["decided"]), (&json!(3), &json!(3)));
+    assert_eq!(clean.json["next_cursor"], Value::Null);
+    s.end().await;
+}
+
+#[tokio::test]
+async fn a_time_without_a_row_and_a_row_without_a_time_are_named() {
+    let (s, id) = fired().await;
+    s.execute("DELETE FROM occurrences WHERE scheduled_time = '2026-03-02T09:30:00Z'").await;
+    s.execute(
+        "UPDATE occurrences SET scheduled_time = '2026-03-02T09:07:00Z' WHERE scheduled_time = '2026-03-02T10:00:00Z'",
+    )
+    .await;
+    let found = verify(&s, SPAN).await.expect(200);
+    assert_eq!(differences(&found), ["09:07 not_owed", "09:30 missing", "10:00 missing"]);
+    assert_eq!(found.json["differences"][0]["workflow_id"], json!(id.0));
+    s.execute("UPDATE occurrences SET decision = 'skipped_paused' WHERE scheduled_time = '2026-03-02T09:07:00Z'").await;
+    let found = verify(&s, SPAN).await.expect(200);
+    assert_eq!(differences(&found), ["09:30 missing", "10:00 missing"], "skipped_paused is permitted, never demanded");
+    s.end().await;
+}
+
+#[tokio::test]
+async fn each_timing_owes_its_own_span_whatever_the_workflow_says_now() {
+    let s = Story::at("2026-03-02T08:59:00Z").await;
+    let id = s.create("*/30 * * * *", "UTC").await;
+    s.publish().await;
+    s.clock_to("2026-03-02T09:10:00Z").await;
+    s.edit(id, json!({"cron_schedule": "45 * * * *"})).await;
+    s.publish().await;
+    s.clock_to("2026-03-02T09:50:00Z").await;
+    s.pause(id).await;
+    s.publish().await;
+    s.clock_to("2026-03-02T10:10:00Z").await;
+    s.archive(id).await;
+    s.publish().await;
+    settle(&s).await;
+    let clean = verify(&s, SPAN).await.expect(200);
+    assert_eq!((&clean.json["owed"], &clean.json["differences"]), (&json!(2), &json!([])), "09:00 and 09:45");
+    s.execute("DELETE FROM occurrences WHERE scheduled_time = '2026-03-02T09:00:00Z'").await;
+    assert_eq!(differences(&verify(&s, SPAN).await.expect(200)), ["09:00 missing"]);
+    s.end().await;
+}
+
+#[tokio::test]
+async fn a_span_that_is_not_settled_or_not_kept_is_refused() {
+    let (s, _) = fired().await;
+    let at = |from: &str, to: &str| format!("from={from}&to={to}");
+    let late = verify(&s, &at("2026-03-02T09:00:00Z", "2026-03-02T10:06:00Z")).await;
+    late.refused(400, "span_not_settled", Some("to"));
+    assert!(late.json["detail"].as_str().unwrap().contains("2026-03-02T10:05:00Z"), "{}", late.text);
+    s.execute("UPDATE workflows SET watch_at = '2026-03-02T09:30:00Z'").await;
+    let behind = verify(&s, SPAN).await;
+    behind.refused(400, "span_not_settled", Some("to"));
+    assert!(behind.json["detail"].as_str().unwrap().contains("2026-03-02T09:30:00Z"), "{}", behind.text);
+    let old = verify(&s, &at("2025-11-01T00:00:00Z", "2026-03-02T09:30:00Z")).await;
+    old.refused(400, "span_too_old", Some("from"));
+    verify(&s, &at("2026-03-02T09:30:00Z", "2026-03-02T09:30:00Z")).await.refused(400, "invalid_field", Some("to"));
+    verify(&s, "from=2026-03-02T09:30:00Z").await.refused(400, "missing_field", Some("to"));
+    s.end().await;
+}
+
+#[tokio::test]
+async fn what_is_older_than_the_ledger_is_nobody_s_debt() {
+    let (s, _) = fired().await;
+    s.execute("DELETE FROM occurrences WHERE scheduled_time = '2026-03-02T09:00:00Z'").await;
+    s.execute("UPDATE workflows SET ledger_since = '2026-03-02T09:15:00Z'").await;
+    let clean = verify(&s, SPAN).await.expect(200);
+    assert_eq!((&clean.json["owed"], &clean.json["differences"]), (&json!(2), &json!([])));
+    s.end().await;
+}
+
+#[tokio::test]
+async fn a_long_span_of_many_workflows_is_compared_to_its_end() {
+    let (s, _) = fired().await;
+    // 1,200 workflows that owed every hour of ten days, and of which nothing is recorded.
+    s.execute(
+        "INSERT INTO workflows (team_id, name, action, cron_schedule, revision, created_on, updated_on, watch_at)
+         SELECT 1, 'w' || n, '{\"type\":\"log\",\"message\":\"m\"}', '0 * * * *', 1, now(), now(), '2026-03-02T10:30:00Z'
+           FROM generate_series(1, 1200) n;
+         INSERT INTO schedule_versions (workflow_id, revision, valid_from, cron, state)
+         SELECT id, 1, '2026-02-20T00:00:00Z', '0 * * * *', 'active' FROM workflows WHERE name LIKE 'w%' AND name <> 'workflow'
+            AND NOT EXISTS (SELECT 1 FROM schedule_versions v WHERE v.workflow_id = workflows.id);",
+    )
+    .await;
+    let (mut missing, mut parts, mut cursor) = (0, 0, String::new());
+    loop {
+        let span = format!("from=2026-02-21T00:00:00Z&to=2026-02-22T00:00:00Z{cursor}");
+        let part = verify(&s, &span).await.expect(200).json;
+        missing += part["differences"].as_array().unwrap().len();
+        parts += 1;
+        let Some(next) = part["next_cursor"].as_str() else { break };
+        cursor = format!("&cursor={next}");
+    }
+    assert_eq!(missing, 1200 * 24);
+    assert!(parts > 1, "one answer names no more than a page of differences");
+    s.end().await;
+}
+
+#[tokio::test]
+async fn the_command_exits_1_with_the_differences() {
+    let (s, id) = fired().await;
+    let words = ["verify", "--from", "2026-03-02T09:00:00Z", "--to", "2026-03-02T10:01:00Z"];
+    assert_eq!(cronbox(&s, &words).await, (Some(0), "3 times owed, 3 decided: nothing differs\n".to_owned()));
+    s.execute("DELETE FROM occurrences WHERE scheduled_time = '2026-03-02T09:30:00Z'").await;
+    let (code, said) = cronbox(&s, &words).await;
+    assert_eq!(code, Some(1));
+    assert!(said.starts_with(&format!("workflow {:<10} 2026-03-02T09:30:00Z   missing", id.0)), "{said}");
+    assert!(said.ends_with("3 times owed, 2 decided: 1 differ\n"), "{said}");
+    let (code, said) = cronbox(&s, &["verify", "--from", "2026-03-02T09:00:00Z", "--to", "2026-03-02T10:09:00Z"]).await;
+    assert_eq!(code, Some(2), "{said}");
+    assert!(said.contains("span_not_settled"), "{said}");
+    s.end().await;
+}
+
+async fn cronbox(s: &Story, arguments: &[&str]) -> (Option<i32>, String) {
+    let mut command = Command::new(local::config::target_folder().join("debug/cronbox"));
+    command.args(arguments).env("CRONBOX_URL", s.url()).env("CRONBOX_KEY", &s.keys.admin);
+    let output = command.output().await.unwrap();
+    let said = String::from_utf8(output.stdout).unwrap() + &String::from_utf8(output.stderr).unwrap();
+    (output.status.code(), said)
+}
