@@ -118,6 +118,12 @@ pub struct Config {
 }
 
 impl Config {
+    /// How long occurrences are kept, whatever was said: dead-letter queues keep a fire for 14 days.
+    #[must_use]
+    pub fn ledger_kept(&self) -> TimeDelta {
+        TimeDelta::days(self.retention_days.max(15).into())
+    }
+
     /// How the app reaches its database.
     #[must_use]
     pub fn database(&self) -> db::Options {

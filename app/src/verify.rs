@@ -13,7 +13,6 @@ use chrono::{DateTime, TimeDelta, Utc};
 use sqlx::{PgConnection, PgPool};
 use utoipa::ToSchema;
 
-use crate::config::RETENTION;
 use crate::occurrences::Decision;
 use crate::owed;
 use crate::versions::{EndedBy, Version};
@@ -95,12 +94,17 @@ pub struct Findings {
     pub next: Option<Cursor>,
 }
 
-/// Whether a span can be verified at `now`.
+/// Whether a span can be verified at `now`, of a ledger that keeps its rows for so long.
 ///
 /// # Errors
 /// The database's.
-pub async fn fit(db: &mut PgConnection, span: Span, now: DateTime<Utc>) -> sqlx::Result<Result<(), Unfit>> {
-    let earliest = now - RETENTION;
+pub async fn fit(
+    db: &mut PgConnection,
+    span: Span,
+    kept: TimeDelta,
+    now: DateTime<Utc>,
+) -> sqlx::Result<Result<(), Unfit>> {
+    let earliest = now - kept;
     let latest = watched_through(db).await?.map_or(now - SETTLES_IN, |watched| watched.min(now - SETTLES_IN));
     Ok(match span {
         Span { from, to } if from >= to => Err(Unfit::Empty),

@@ -3,9 +3,7 @@
 use utoipa::openapi::security::{ApiKey, ApiKeyValue, SecurityScheme};
 use utoipa::{Modify, OpenApi};
 
-use super::{
-    drift, invoke, jobs, keys, ops, outbox, previews, runs, schedules, stats, verbs, verify, view, workflows,
-};
+use super::{drift, invoke, jobs, keys, ops, outbox, previews, runs, schedules, stats, verbs, verify, view, workflows};
 
 /// Describes every route; a test holds it against the router and against docs/openapi.json.
 #[derive(OpenApi)]

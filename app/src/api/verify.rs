@@ -20,7 +20,7 @@ use crate::verify::{self, Difference, Findings, Kind, Span, Unfit};
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub struct VerifyParams {
-    /// From this time on, at most 90 days ago.
+    /// From this time on, at most as long ago as occurrences are kept (90 days).
     from: DateTime<Utc>,
     /// To just before this time; what is later than five minutes ago may still be on its way.
     to: DateTime<Utc>,
@@ -69,7 +69,7 @@ pub(super) async fn verify(
     let span = Span { from: field::instant("from", params.from)?, to: field::instant("to", params.to)? };
     let cursor = page::cursor(params.cursor.as_deref())?;
     let mut connection = app.pool.acquire().await?;
-    verify::fit(&mut connection, span, app.clock.now()).await?.map_err(refused)?;
+    verify::fit(&mut connection, span, app.config.ledger_kept(), app.clock.now()).await?.map_err(refused)?;
     drop(connection);
     Ok(Json(view(span, verify::compare(&app.pool, span, cursor).await?)))
 }
