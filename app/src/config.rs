@@ -78,6 +78,9 @@ pub struct Config {
     /// When to look for runs that wait for a slot that is free, or that have waited too long.
     #[arg(long, env = "JOB_QUEUE", default_value = "10s")]
     pub job_queue: When,
+    /// When to take backfills a step further.
+    #[arg(long, env = "JOB_BACKFILL", default_value = "5s")]
+    pub job_backfill: When,
     /// How often to look for runs whose instance died, in seconds.
     #[arg(long, env = "RECOVERY_INTERVAL_SECS", default_value_t = 60, value_parser = clap::value_parser!(u64).range(1..))]
     pub recovery_interval_secs: u64,

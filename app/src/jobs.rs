@@ -12,7 +12,7 @@ use futures::future::BoxFuture;
 
 use crate::App;
 use crate::config::Config;
-use crate::{prune, queue, recover, timeouts, watchdog};
+use crate::{backfills, prune, queue, recover, timeouts, watchdog};
 
 pub use table::{LastResult, Status, list};
 pub(crate) use turns::take_turns;
@@ -56,6 +56,11 @@ pub fn registry(config: &Config) -> Vec<Job> {
             name: "queue",
             when: config.job_queue.clone(),
             run: |app| Box::pin(async move { queue::look(&app).await }),
+        },
+        Job {
+            name: "backfill",
+            when: config.job_backfill.clone(),
+            run: |app| Box::pin(async move { backfills::work(&app).await }),
         },
         Job {
             name: "recovery",

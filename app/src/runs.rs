@@ -73,6 +73,12 @@ pub enum RunState {
 }
 
 impl RunState {
+    /// Whether it never changes any more.
+    #[must_use]
+    pub fn is_terminal(self) -> bool {
+        !matches!(self, RunState::Accepted | RunState::Queued | RunState::Running)
+    }
+
     /// The state as a sentence says it.
     #[must_use]
     pub fn in_words(self) -> &'static str {

@@ -1,6 +1,8 @@
 //! Steps 1 and 7 of 7: the HTTP API, in reading order.
 
 pub mod auth;
+pub mod backfills;
+pub mod by_hand;
 pub mod drift;
 pub mod error;
 pub mod extract;
@@ -51,13 +53,19 @@ pub fn router(app: App) -> Router {
         .route("/schedules", get(schedules::list))
         .route(
             "/schedules/{target}",
-            get(schedules::get).put(schedules::put).patch(schedules::patch).delete(schedules::delete),
+            get(schedules::get)
+                .put(schedules::put)
+                .patch(schedules::patch)
+                .delete(schedules::delete)
+                .post(by_hand::act_on_schedule),
         )
         .route("/schedules/{target}/next", get(previews::next))
         .route("/schedules/{target}/runs", get(runs::of_schedule))
         .route("/schedules/{target}/occurrences", get(runs::occurrences))
         .route("/runs", get(runs::list))
-        .route("/runs/{target}", get(runs::get))
+        .route("/runs/{target}", get(runs::get).post(by_hand::act_on_run))
+        .route("/backfills", get(backfills::list))
+        .route("/backfills/{target}", get(backfills::get).post(backfills::act))
         .route("/jobs", get(jobs::list))
         .route("/outbox", get(outbox::list))
         .route("/outbox/{target}", post(outbox::act))

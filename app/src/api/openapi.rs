@@ -3,7 +3,10 @@
 use utoipa::openapi::security::{ApiKey, ApiKeyValue, SecurityScheme};
 use utoipa::{Modify, OpenApi};
 
-use super::{drift, invoke, jobs, keys, ops, outbox, previews, runs, schedules, stats, verbs, verify, view, workflows};
+use super::{
+    backfills, by_hand, drift, invoke, jobs, keys, ops, outbox, previews, runs, schedules, stats, verbs, verify, view,
+    workflows,
+};
 
 /// Describes every route; a test holds it against the router and against docs/openapi.json.
 #[derive(OpenApi)]
@@ -14,7 +17,8 @@ use super::{drift, invoke, jobs, keys, ops, outbox, previews, runs, schedules, s
         archive, pause, resume,
         schedules::list, schedules::get, schedules::put, schedules::patch, schedules::delete,
         previews::explain, previews::next,
-        runs::list, runs::get, runs::of_schedule, runs::occurrences,
+        fire, backfill, backfills::list, backfills::get, pause_backfill, resume_backfill, cancel_backfill,
+        runs::list, runs::get, runs::of_schedule, runs::occurrences, cancel_run, retry_run,
         invoke::invoke,
         keys::create_team, keys::create, keys::list, keys::revoke,
         outbox::list, retry, discard,
@@ -74,3 +78,48 @@ fn retry() {}
     responses((status = 200, body = outbox::OutboxView), (status = "4XX", body = super::error::Problem, content_type = "application/problem+json")))]
 #[expect(dead_code, reason = "only describes a verb of outbox::act")]
 fn discard() {}
+
+#[utoipa::path(post, path = "/api/v1/schedules/{id}:fire", tag = "schedules",
+    description = "Run the workflow now, beside its schedule: the run has an identity of its own and no occurrence. 409 `overlap` if its policy says no.",
+    params(("id" = i64, Path)), request_body = Option<by_hand::FireBody>,
+    responses((status = 202, body = by_hand::AskedView, headers(("Location" = String))), (status = "4XX", body = super::error::Problem, content_type = "application/problem+json")))]
+#[expect(dead_code, reason = "only describes a verb of by_hand::act_on_schedule")]
+fn fire() {}
+
+#[utoipa::path(post, path = "/api/v1/schedules/{id}:backfill", tag = "schedules",
+    description = "Run times of the past, at most 10,000, a few at once and beside the live schedule. With `dry_run` only say which.",
+    params(("id" = i64, Path)), request_body = backfills::BackfillBody,
+    responses((status = 200, description = "What it would do", body = backfills::DryRunView),
+              (status = 202, body = backfills::BackfillView, headers(("Location" = String))), (status = "4XX", body = super::error::Problem, content_type = "application/problem+json")))]
+#[expect(dead_code, reason = "only describes a verb of by_hand::act_on_schedule")]
+fn backfill() {}
+
+#[utoipa::path(post, path = "/api/v1/backfills/{id}:pause", tag = "schedules",
+    description = "Make no further runs for now; those that were made go on.", params(("id" = Uuid, Path)),
+    responses((status = 200, body = backfills::BackfillView), (status = "4XX", body = super::error::Problem, content_type = "application/problem+json")))]
+#[expect(dead_code, reason = "only describes a verb of backfills::act")]
+fn pause_backfill() {}
+
+#[utoipa::path(post, path = "/api/v1/backfills/{id}:resume", tag = "schedules",
+    description = "Go on where it was paused.", params(("id" = Uuid, Path)),
+    responses((status = 200, body = backfills::BackfillView), (status = "4XX", body = super::error::Problem, content_type = "application/problem+json")))]
+#[expect(dead_code, reason = "only describes a verb of backfills::act")]
+fn resume_backfill() {}
+
+#[utoipa::path(post, path = "/api/v1/backfills/{id}:cancel", tag = "schedules",
+    description = "Give it up for good, with the runs that have not started; what runs goes on to its end.",
+    params(("id" = Uuid, Path)), responses((status = 200, body = backfills::BackfillView), (status = "4XX", body = super::error::Problem, content_type = "application/problem+json")))]
+#[expect(dead_code, reason = "only describes a verb of backfills::act")]
+fn cancel_backfill() {}
+
+#[utoipa::path(post, path = "/api/v1/runs/{id}:cancel", tag = "runs",
+    description = "Cancel a run: at once if it has not started, else at its executor's next heartbeat. 409 `run_ended` if it has ended otherwise.",
+    params(("id" = Uuid, Path)), responses((status = 200, body = runs::RunView), (status = "4XX", body = super::error::Problem, content_type = "application/problem+json")))]
+#[expect(dead_code, reason = "only describes a verb of by_hand::act_on_run")]
+fn cancel_run() {}
+
+#[utoipa::path(post, path = "/api/v1/runs/{id}:retry", tag = "runs",
+    description = "Run once more what has ended: a further run, with the same inputs, that names the same occurrence. 409 `run_live` while it, or another run of its time, has not ended.",
+    params(("id" = Uuid, Path)), responses((status = 202, body = by_hand::AskedView, headers(("Location" = String))), (status = "4XX", body = super::error::Problem, content_type = "application/problem+json")))]
+#[expect(dead_code, reason = "only describes a verb of by_hand::act_on_run")]
+fn retry_run() {}

@@ -18,7 +18,7 @@ enum Door {
     Scheduler,
 }
 
-const ROUTES: [(&str, &str, Door); 37] = [
+const ROUTES: [(&str, &str, Door); 46] = [
     ("post", "/api/v1/teams", Door::Admin),
     ("get", "/api/v1/keys", Door::Admin),
     ("post", "/api/v1/keys", Door::Admin),
@@ -40,6 +40,15 @@ const ROUTES: [(&str, &str, Door); 37] = [
     ("get", "/api/v1/schedules/{id}/next", Door::Viewer),
     ("get", "/api/v1/schedules/{id}/runs", Door::Viewer),
     ("get", "/api/v1/schedules/{id}/occurrences", Door::Viewer),
+    ("post", "/api/v1/schedules/{id}:fire", Door::Editor),
+    ("post", "/api/v1/schedules/{id}:backfill", Door::Editor),
+    ("get", "/api/v1/backfills", Door::Viewer),
+    ("get", "/api/v1/backfills/{id}", Door::Viewer),
+    ("post", "/api/v1/backfills/{id}:pause", Door::Editor),
+    ("post", "/api/v1/backfills/{id}:resume", Door::Editor),
+    ("post", "/api/v1/backfills/{id}:cancel", Door::Editor),
+    ("post", "/api/v1/runs/{id}:cancel", Door::Editor),
+    ("post", "/api/v1/runs/{id}:retry", Door::Editor),
     ("get", "/api/v1/runs", Door::Viewer),
     ("get", "/api/v1/runs/{id}", Door::Viewer),
     ("post", "/api/v1/cron/workflows/{id}:invoke", Door::Scheduler),
@@ -90,7 +99,7 @@ fn every_route_of_the_router_is_described() {
         let pattern = if nested { format!("/api/v1{pattern}") } else { pattern.to_owned() };
         let handlers = route.split(".route(").next().unwrap();
         for method in ["get", "post", "patch", "delete", "put"] {
-            if handlers.split(['\n', ';']).take(4).any(|line| line.contains(&format!("{method}("))) {
+            if handlers.split(['\n', ';']).take(8).any(|line| line.contains(&format!("{method}("))) {
                 served += 1;
                 let stem = pattern.replace("{target}", "{id}");
                 let is_described = described.iter().any(|(m, path)| {

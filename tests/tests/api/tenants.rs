@@ -11,9 +11,12 @@ async fn another_team_s_object_is_as_if_it_did_not_exist() {
     s.publish().await;
     s.clock_to("2026-03-02T09:00:30Z").await;
     let run = s.runs_of(id).await[0]["id"].as_str().unwrap().to_owned();
+    let span = json!({"start": "2026-03-02T08:00:00Z", "end": "2026-03-02T09:00:00Z", "only": "all"});
+    let asked = s.editor().post(&format!("/api/v1/schedules/{id}:backfill"), &span).await.expect(202);
+    let backfill = asked.json["id"].as_str().unwrap().to_owned();
     let stranger = stranger(&s).await;
     let missing_run = "00000000-0000-7000-8000-000000000000";
-    let cases: [(Method, String, String, Value); 14] = [
+    let cases: [(Method, String, String, Value); 20] = [
         (Method::GET, format!("/api/v1/workflows/{id}"), "/api/v1/workflows/999999".into(), Value::Null),
         (Method::PATCH, format!("/api/v1/workflows/{id}"), "/api/v1/workflows/999999".into(), json!({"name": "x"})),
         (Method::PATCH, format!("/api/v1/workflows/{id}"), "/api/v1/workflows/999999".into(), json!({"name": ""})),
@@ -37,6 +40,17 @@ async fn another_team_s_object_is_as_if_it_did_not_exist() {
             "/api/v1/schedules/999999/occurrences".into(),
             Value::Null,
         ),
+        (Method::POST, format!("/api/v1/schedules/{id}:fire"), "/api/v1/schedules/999999:fire".into(), json!({})),
+        (Method::POST, format!("/api/v1/schedules/{id}:backfill"), "/api/v1/schedules/999999:backfill".into(), span),
+        (Method::GET, format!("/api/v1/backfills/{backfill}"), format!("/api/v1/backfills/{missing_run}"), Value::Null),
+        (
+            Method::POST,
+            format!("/api/v1/backfills/{backfill}:cancel"),
+            format!("/api/v1/backfills/{missing_run}:cancel"),
+            json!({}),
+        ),
+        (Method::POST, format!("/api/v1/runs/{run}:cancel"), format!("/api/v1/runs/{missing_run}:cancel"), json!({})),
+        (Method::POST, format!("/api/v1/runs/{run}:retry"), format!("/api/v1/runs/{missing_run}:retry"), json!({})),
         (Method::GET, format!("/api/v1/runs/{run}"), format!("/api/v1/runs/{missing_run}"), Value::Null),
     ];
     for (method, theirs, nobodys, body) in cases {
@@ -57,6 +71,8 @@ async fn lists_and_their_filters_show_the_own_team_alone() {
     let id = s.create("0 9 * * *", "UTC").await;
     s.publish().await;
     s.clock_to("2026-03-02T09:00:30Z").await;
+    let span = json!({"start": "2026-03-02T08:00:00Z", "end": "2026-03-02T09:00:00Z", "only": "all"});
+    s.editor().post(&format!("/api/v1/schedules/{id}:backfill"), &span).await.expect(202);
     let stranger = stranger(&s).await;
     let team = s.keys.team_id;
     for path in [
@@ -66,6 +82,8 @@ async fn lists_and_their_filters_show_the_own_team_alone() {
         "/api/v1/schedules".to_owned(),
         "/api/v1/runs".to_owned(),
         format!("/api/v1/runs?workflow_id={id}"),
+        "/api/v1/backfills".to_owned(),
+        format!("/api/v1/backfills?workflow_id={id}"),
     ] {
         assert_eq!(stranger.get(&path).await.expect(200).json["items"], json!([]), "{path}");
         assert_ne!(s.editor().get(&path).await.expect(200).json["items"], json!([]), "{path}");

@@ -2,6 +2,8 @@
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+mod backfilling;
+mod by_hand;
 mod from_a_file;
 mod jobs;
 mod late;

@@ -1,0 +1,248 @@
+//! Step 7 of 7: backfills, for people: ask for one, see how far it is, pause it, give it up.
+
+use axum::Json;
+use axum::extract::State;
+use axum::http::{StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use chrono::{DateTime, SecondsFormat, Utc};
+use schedule::WorkflowId;
+use serde::{Deserialize, Serialize};
+use utoipa::{IntoParams, ToSchema};
+use uuid::Uuid;
+
+use super::auth::{Caller, Editor, Viewer};
+use super::error::{Error, Problem};
+use super::extract::{Id, OptionalBody, Params, Trace};
+use super::keys::NoBody;
+use super::page::{self, Page};
+use super::verbs::alive;
+use crate::App;
+use crate::audit::Edit;
+use crate::backfills::{self, Asked, Backfill, Filter, MOST, Only, Order, Verb, Wish};
+use crate::field::{self, FieldError};
+use crate::workflows;
+
+/// Which times of the past are to run.
+#[derive(Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct BackfillBody {
+    /// The first time that may be meant.
+    start: DateTime<Utc>,
+    /// Every time meant lies before this; not in the future.
+    end: DateTime<Utc>,
+    /// Which end comes first; absent = `oldest_first`.
+    #[serde(default)]
+    order: Option<Order>,
+    /// Runs of it at once, 1 to 10; absent = 1.
+    #[serde(default)]
+    max_concurrent: Option<i32>,
+    /// Which of the times owed are meant; absent = `missed`.
+    #[serde(default)]
+    only: Option<Only>,
+    /// Only say which times are meant.
+    #[serde(default)]
+    dry_run: Option<bool>,
+}
+
+/// A backfill as it is read.
+#[derive(Serialize, ToSchema)]
+pub struct BackfillView {
+    id: Uuid,
+    workflow_id: i64,
+    start: DateTime<Utc>,
+    end: DateTime<Utc>,
+    order: Order,
+    only: Only,
+    max_concurrent: i32,
+    state: backfills::State,
+    /// Times meant, counted when it was asked for; at most 10,000.
+    total: i64,
+    /// Runs made so far; fewer than `total` in the end, if times were run by others meanwhile.
+    started: i64,
+    /// Of these, those that have not ended.
+    live: i64,
+    succeeded: i64,
+    /// Ended otherwise: failed, timed out, cancelled or abandoned.
+    failed: i64,
+    /// Which key asked.
+    requested_by: String,
+    created_on: DateTime<Utc>,
+    updated_on: DateTime<Utc>,
+    finished_on: Option<DateTime<Utc>>,
+}
+
+/// What a backfill would do.
+#[derive(Serialize, ToSchema)]
+pub struct DryRunView {
+    /// Times that it would run.
+    total: usize,
+    /// The first of them, at most 100, in its order.
+    times: Vec<DateTime<Utc>>,
+}
+
+/// Filters of a list of backfills.
+#[derive(Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub struct BackfillParams {
+    /// One workflow's.
+    workflow_id: Option<i64>,
+    /// In this state.
+    #[param(inline)]
+    state: Option<backfills::State>,
+    /// Items on a page, 1 to 200.
+    limit: Option<i64>,
+    /// `next_cursor` of the page before.
+    cursor: Option<String>,
+}
+
+/// Asks for a backfill: 202, or 200 with what it would do.
+pub(super) async fn ask(
+    app: &App,
+    caller: &Caller,
+    id: WorkflowId,
+    body: BackfillBody,
+    edit: &Edit,
+) -> Result<Response, Error> {
+    let wish = wish(app, &body, edit.now)?;
+    let mut tx = db::begin(&app.pool).await?;
+    let workflow = workflows::lock(&mut tx, id, caller.team_id(), edit.now).await?.ok_or_else(Error::not_found)?;
+    alive(&workflow)?;
+    let asked = match body.dry_run {
+        Some(true) => backfills::count(&mut tx, &workflow, &wish, edit.now).await?,
+        Some(false) | None => backfills::begin(&mut tx, &workflow, &wish, edit).await?,
+    };
+    match asked {
+        Asked::Counted(total, times) => Ok(Json(DryRunView { total, times }).into_response()),
+        Asked::TooMany => {
+            let detail = format!("more than {MOST} times are meant: ask for a shorter span");
+            Err(FieldError::new("too_many_occurrences", "start", detail).into())
+        }
+        Asked::Another(other) => {
+            Err(Error::conflict("backfill_running", &format!("backfill {other} of this workflow has not ended")))
+        }
+        Asked::Begun(id) => {
+            let view = read(&mut tx, id, None).await?;
+            tx.commit().await?;
+            let location = format!("/api/v1/backfills/{id}");
+            Ok((StatusCode::ACCEPTED, [(header::LOCATION, location)], Json(view)).into_response())
+        }
+    }
+}
+
+fn wish(app: &App, body: &BackfillBody, now: DateTime<Utc>) -> Result<Wish, FieldError> {
+    let (start, end) = (field::instant("start", body.start)?, field::instant("end", body.end)?);
+    let earliest = now - app.config.ledger_kept();
+    if start >= end {
+        return Err(FieldError::invalid("end", "end must be later than start"));
+    }
+    if end > now {
+        return Err(FieldError::new(
+            "in_the_future",
+            "end",
+            "end must not lie in the future: what is to come runs by itself",
+        ));
+    }
+    if start < earliest {
+        let told = earliest.to_rfc3339_opts(SecondsFormat::Secs, true);
+        let detail = format!("the ledger is kept for so long only: start must be at least {told}");
+        return Err(FieldError::new("span_too_old", "start", detail));
+    }
+    let max_concurrent = match body.max_concurrent.unwrap_or(1) {
+        at_once @ 1..=10 => at_once,
+        _ => return Err(FieldError::invalid("max_concurrent", "max_concurrent must be from 1 to 10")),
+    };
+    let (order, only) = (body.order.unwrap_or_default(), body.only.unwrap_or_default());
+    Ok(Wish { start, end, order, only, max_concurrent })
+}
+
+/// List backfills, the newest first.
+#[utoipa::path(get, path = "/api/v1/backfills", tag = "schedules", params(BackfillParams),
+    responses((status = 200, body = Page<BackfillView>),
+              (status = "4XX", body = Problem, content_type = "application/problem+json")))]
+pub(super) async fn list(
+    State(app): State<App>,
+    Viewer(caller): Viewer,
+    Params(params): Params<BackfillParams>,
+) -> Result<Json<Page<BackfillView>>, Error> {
+    let limit = page::limit(params.limit)?;
+    let filter = Filter {
+        team_id: caller.team_id(),
+        workflow_id: params.workflow_id,
+        state: params.state,
+        before: page::cursor(params.cursor.as_deref())?,
+        limit: limit + 1,
+    };
+    let mut connection = app.pool.acquire().await?;
+    let items = backfills::list(&mut connection, &filter).await?.into_iter().map(BackfillView::from).collect();
+    Ok(Json(Page::cut(items, limit, |item: &BackfillView| item.id.to_string())))
+}
+
+/// Read a backfill: how far it is.
+#[utoipa::path(get, path = "/api/v1/backfills/{id}", tag = "schedules", params(("id" = Uuid, Path)),
+    responses((status = 200, body = BackfillView),
+              (status = "4XX", body = Problem, content_type = "application/problem+json")))]
+pub(super) async fn get(
+    State(app): State<App>,
+    Viewer(caller): Viewer,
+    Id(id): Id<Uuid>,
+) -> Result<Json<BackfillView>, Error> {
+    read(&mut *app.pool.acquire().await?, id, caller.team_id()).await.map(Json)
+}
+
+/// Pauses, resumes or cancels a backfill.
+pub(super) async fn act(
+    State(app): State<App>,
+    Editor(caller): Editor,
+    Trace(trace): Trace,
+    super::extract::Verb(id, verb): super::extract::Verb<Uuid>,
+    OptionalBody(NoBody {}): OptionalBody<NoBody>,
+) -> Result<Json<BackfillView>, Error> {
+    let verb = match verb.as_str() {
+        "pause" => Verb::Pause,
+        "resume" => Verb::Resume,
+        "cancel" => Verb::Cancel,
+        _ => return Err(Error::not_found()),
+    };
+    let edit = caller.edit(&app, trace);
+    let mut tx = db::begin(&app.pool).await?;
+    let seen = backfills::find(&mut tx, id, caller.team_id()).await?.ok_or_else(Error::not_found)?;
+    // The worker holds the workflow while it takes a step; what it did is read after that.
+    workflows::lock(&mut tx, WorkflowId(seen.workflow_id), None, edit.now).await?.ok_or_else(Error::not_found)?;
+    let standing = backfills::find(&mut tx, id, caller.team_id()).await?.ok_or_else(Error::not_found)?;
+    if !backfills::operate(&mut tx, &standing, verb, &edit).await? {
+        return Err(Error::conflict("backfill_ended", "it has ended already"));
+    }
+    let view = read(&mut tx, id, caller.team_id()).await?;
+    tx.commit().await?;
+    Ok(Json(view))
+}
+
+async fn read(db: &mut sqlx::PgConnection, id: Uuid, team_id: Option<i64>) -> Result<BackfillView, Error> {
+    Ok(backfills::find(db, id, team_id).await?.ok_or_else(Error::not_found)?.into())
+}
+
+impl From<Backfill> for BackfillView {
+    fn from(backfill: Backfill) -> Self {
+        let Wish { start, end, order, only, max_concurrent } = backfill.wish;
+        Self {
+            id: backfill.id,
+            workflow_id: backfill.workflow_id,
+            start,
+            end,
+            order,
+            only,
+            max_concurrent,
+            state: backfill.state,
+            total: backfill.total,
+            started: backfill.started,
+            live: backfill.live,
+            succeeded: backfill.succeeded,
+            failed: backfill.started - backfill.live - backfill.succeeded,
+            requested_by: backfill.requested_by,
+            created_on: backfill.created_on,
+            updated_on: backfill.updated_on,
+            finished_on: backfill.finished_on,
+        }
+    }
+}

@@ -1,0 +1,141 @@
+//! Step 7 of 7: what a person does about runs: `:fire`, `:cancel`, `:retry`.
+
+use axum::Json;
+use axum::extract::State;
+use axum::http::{StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use schedule::WorkflowId;
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+use utoipa::ToSchema;
+use uuid::Uuid;
+
+use super::auth::{Caller, Editor};
+use super::backfills::{self, BackfillBody};
+use super::error::Error;
+use super::extract::{OptionalBody, Trace, Verb};
+use super::runs::RunView;
+use super::verbs::alive;
+use crate::App;
+use crate::audit::{self, Edit, Entry};
+use crate::by_hand::{self, Asked};
+use crate::field;
+use crate::queue;
+use crate::runs::{self, Cancelled, RunState};
+use crate::workflows;
+
+/// What a fire by hand brings along.
+#[derive(Default, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct FireBody {
+    /// Inputs of this run alone; absent = the workflow's `starting_inputs`.
+    #[serde(default)]
+    #[schema(value_type = Option<Object>)]
+    inputs: Option<Map<String, Value>>,
+}
+
+/// A run that was asked for.
+#[derive(Serialize, ToSchema)]
+pub struct AskedView {
+    run_id: Uuid,
+}
+
+/// Fires a schedule's workflow, or backfills it.
+pub(super) async fn act_on_schedule(
+    State(app): State<App>,
+    Editor(caller): Editor,
+    Trace(trace): Trace,
+    Verb(id, verb): Verb<WorkflowId>,
+    OptionalBody(body): OptionalBody<Value>,
+) -> Result<Response, Error> {
+    let edit = caller.edit(&app, trace);
+    match verb.as_str() {
+        "fire" => fire(&app, &caller, id, read(body)?, &edit).await,
+        "backfill" => backfills::ask(&app, &caller, id, read::<BackfillBody>(body)?, &edit).await,
+        _ => Err(Error::not_found()),
+    }
+}
+
+/// Cancels a run, or repeats one.
+pub(super) async fn act_on_run(
+    State(app): State<App>,
+    Editor(caller): Editor,
+    Trace(trace): Trace,
+    Verb(id, verb): Verb<Uuid>,
+    OptionalBody(super::keys::NoBody {}): OptionalBody<super::keys::NoBody>,
+) -> Result<Response, Error> {
+    let edit = caller.edit(&app, trace);
+    match verb.as_str() {
+        "cancel" => cancel(&app, &caller, id, &edit).await.map(IntoResponse::into_response),
+        "retry" => retry(&app, &caller, id, &edit).await,
+        _ => Err(Error::not_found()),
+    }
+}
+
+fn read<T: serde::de::DeserializeOwned>(body: Value) -> Result<T, Error> {
+    let body = if body.is_null() { Value::Object(Map::new()) } else { body };
+    field::read("", body).map_err(Error::from)
+}
+
+async fn fire(app: &App, caller: &Caller, id: WorkflowId, body: FireBody, edit: &Edit) -> Result<Response, Error> {
+    if let Some(inputs) = &body.inputs {
+        field::no_nul("inputs", &Value::Object(inputs.clone()))?;
+    }
+    let mut tx = db::begin(&app.pool).await?;
+    let workflow = workflows::lock(&mut tx, id, caller.team_id(), edit.now).await?.ok_or_else(Error::not_found)?;
+    alive(&workflow)?;
+    let asked = by_hand::fire(&mut tx, &workflow, body.inputs, edit).await?;
+    tx.commit().await?;
+    answer(app, asked)
+}
+
+async fn retry(app: &App, caller: &Caller, id: Uuid, edit: &Edit) -> Result<Response, Error> {
+    let mut tx = db::begin(&app.pool).await?;
+    let run = runs::find(&mut tx, id, caller.team_id()).await?.ok_or_else(Error::not_found)?;
+    let workflow = workflows::lock(&mut tx, WorkflowId(run.workflow_id), caller.team_id(), edit.now).await?;
+    let workflow = workflow.ok_or_else(Error::not_found)?;
+    alive(&workflow)?;
+    let asked = by_hand::retry(&mut tx, &workflow, id, edit).await?;
+    tx.commit().await?;
+    answer(app, asked)
+}
+
+/// What was asked for is committed by now.
+fn answer(app: &App, asked: Asked) -> Result<Response, Error> {
+    match asked {
+        Asked::Run(run_id) => {
+            app.wake.poke();
+            let location = format!("/api/v1/runs/{run_id}");
+            Ok((StatusCode::ACCEPTED, [(header::LOCATION, location)], Json(AskedView { run_id })).into_response())
+        }
+        Asked::Overlap(reason) => Err(Error::conflict("overlap", reason)),
+        Asked::Live => {
+            Err(Error::conflict("run_live", "it has not ended yet, or is being repeated: cancel that first"))
+        }
+    }
+}
+
+/// A run that has been cancelled before is cancelled; one that ended otherwise stays as it ended.
+async fn cancel(app: &App, caller: &Caller, id: Uuid, edit: &Edit) -> Result<Json<RunView>, Error> {
+    let mut tx = db::begin(&app.pool).await?;
+    let before = runs::find(&mut tx, id, caller.team_id()).await?.ok_or_else(Error::not_found)?;
+    let cancelled = runs::cancel(&mut tx, id, edit.now).await?;
+    let after = runs::find(&mut tx, id, caller.team_id()).await?.ok_or_else(Error::not_found)?;
+    match cancelled {
+        Cancelled::Requested | Cancelled::Done => {
+            let subject = format!("run:{id} of workflow:{}", before.workflow_id);
+            audit::record(&mut tx, edit, Entry { verb: "cancel", subject, before: None, after: None }).await?;
+        }
+        Cancelled::TooLate if after.state == RunState::Cancelled => {}
+        Cancelled::TooLate => return Err(Error::conflict("run_ended", "it has ended already")),
+    }
+    tx.commit().await?;
+    if cancelled == Cancelled::Done {
+        // Its slot is free: whoever waits behind it need not wait for the next look at the queue.
+        if let Err(error) = queue::advance(&app.pool, WorkflowId(before.workflow_id), edit.now).await {
+            tracing::warn!(%error, "who waits for the slot of a cancelled run waits for the queue's next turn");
+        }
+        app.wake.poke();
+    }
+    Ok(Json(after.into()))
+}

@@ -1,0 +1,138 @@
+//! Step 7 of 7: the times that a backfill means, in its order, a stretch at a time.
+
+use std::collections::HashMap;
+
+use chrono::{DateTime, TimeDelta, Utc};
+use schedule::WorkflowId;
+use sqlx::PgConnection;
+use uuid::Uuid;
+
+use super::{Only, Order, Wish};
+use crate::occurrences::Decision;
+use crate::owed::{self, Owed};
+use crate::runs::RunState;
+use crate::stats::GRACE;
+
+/// Looked at by one statement, newest first; a minute's cron owes 1,440 of it.
+const STRETCH: TimeDelta = TimeDelta::days(1);
+/// Looked at by one statement, oldest first.
+const TIMES: usize = 1_000;
+
+/// A time that is meant.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Meant {
+    /// The time, and who owed it.
+    pub(super) owed: Owed,
+    /// Its row in the ledger, unless it is to be recorded anew.
+    pub(super) occurrence: Option<Uuid>,
+}
+
+/// One stretch of the way.
+pub(super) struct Stretch {
+    /// In the order of the backfill.
+    pub(super) times: Vec<Meant>,
+    /// The last time that was looked at.
+    pub(super) through: DateTime<Utc>,
+    /// Whether that is all.
+    pub(super) is_last: bool,
+}
+
+/// All times that are meant, at most `limit`.
+pub(super) async fn times(
+    db: &mut PgConnection,
+    workflow: WorkflowId,
+    wish: &Wish,
+    now: DateTime<Utc>,
+    limit: usize,
+) -> sqlx::Result<Vec<DateTime<Utc>>> {
+    let (mut times, mut cursor) = (Vec::new(), None);
+    loop {
+        let stretch = stretch(db, workflow, wish, now, cursor).await?;
+        times.extend(stretch.times.iter().map(|meant| meant.owed.time));
+        if stretch.is_last || times.len() >= limit {
+            times.truncate(limit);
+            return Ok(times);
+        }
+        cursor = Some(stretch.through);
+    }
+}
+
+/// The stretch after the cursor, or the first; `asked_on` is when the backfill was asked for.
+///
+/// What was not yet the watchdog's to account for at that moment is the live schedule's matter.
+pub(super) async fn stretch(
+    db: &mut PgConnection,
+    workflow: WorkflowId,
+    wish: &Wish,
+    asked_on: DateTime<Utc>,
+    cursor: Option<DateTime<Utc>>,
+) -> sqlx::Result<Stretch> {
+    let just_before = |time: DateTime<Utc>| time - TimeDelta::microseconds(1);
+    let (first, last) = (just_before(wish.start), just_before(wish.end).min(asked_on - GRACE));
+    let (after, until, limit) = match wish.order {
+        Order::OldestFirst => (cursor.unwrap_or(first), last, TIMES),
+        Order::NewestFirst => {
+            let until = cursor.map_or(last, just_before).min(last);
+            (first.max(until - STRETCH), until, usize::MAX)
+        }
+    };
+    if after >= until {
+        return Ok(Stretch { times: Vec::new(), through: until, is_last: true });
+    }
+    let owing = owed::between(db, workflow, after, until, limit).await?;
+    let rows = rows(db, workflow, after, until).await?;
+    let found = owing.times.len();
+    let mut times: Vec<Meant> = owing.times.into_iter().filter_map(|owed| meant(wish.only, owed, &rows)).collect();
+    Ok(match wish.order {
+        // Fewer than were asked for: that is all, or nobody can tell what came after.
+        Order::OldestFirst => Stretch { times, through: owing.through, is_last: found < limit },
+        Order::NewestFirst => {
+            times.reverse();
+            // The next stretch ends just before this one's beginning, which was not part of it.
+            Stretch { times, through: after + TimeDelta::microseconds(1), is_last: after <= first }
+        }
+    })
+}
+
+fn meant(only: Only, owed: Owed, rows: &HashMap<DateTime<Utc>, Row>) -> Option<Meant> {
+    let row = rows.get(&owed.time);
+    let is_meant = match (only, row) {
+        (Only::All, _) | (Only::Missed, None) => true,
+        (Only::Missed, Some(row)) => row.decision == Decision::Missed,
+        (Only::Failed, Some(row)) => {
+            matches!(row.last_state, Some(RunState::Failed | RunState::TimedOut | RunState::Abandoned))
+        }
+        (Only::Failed, None) => false,
+    };
+    is_meant.then(|| Meant { owed, occurrence: row.filter(|row| row.decision != Decision::Missed).map(|row| row.id) })
+}
+
+struct Row {
+    id: Uuid,
+    decision: Decision,
+    last_state: Option<RunState>,
+}
+
+async fn rows(
+    db: &mut PgConnection,
+    workflow: WorkflowId,
+    after: DateTime<Utc>,
+    until: DateTime<Utc>,
+) -> sqlx::Result<HashMap<DateTime<Utc>, Row>> {
+    let rows = sqlx::query!(
+        r#"
+        -- the ledger of a stretch, with how each time's last run ended
+        SELECT o.scheduled_time, o.id, o.decision AS "decision: Decision",
+               (SELECT r.state FROM runs r WHERE r.occurrence_id = o.id ORDER BY r.id DESC LIMIT 1) AS "last_state: RunState"
+          FROM occurrences o
+         WHERE o.workflow_id = $1 AND o.scheduled_time > $2 AND o.scheduled_time <= $3
+        "#,
+        workflow.0,
+        after,
+        until,
+    )
+    .fetch_all(db)
+    .await?;
+    let row = |id, decision, last_state| Row { id, decision, last_state };
+    Ok(rows.into_iter().map(|found| (found.scheduled_time, row(found.id, found.decision, found.last_state))).collect())
+}

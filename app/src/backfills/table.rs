@@ -1,0 +1,241 @@
+//! Step 7 of 7: the statements on the table `backfills`.
+
+use chrono::{DateTime, Utc};
+use schedule::WorkflowId;
+use sqlx::PgConnection;
+use uuid::Uuid;
+
+use super::{Backfill, Only, Order, State, Wish};
+use crate::audit::Edit;
+
+/// Which backfills a caller may see and wants to.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Filter {
+    /// One team's.
+    pub team_id: Option<i64>,
+    /// One workflow's.
+    pub workflow_id: Option<i64>,
+    /// In this state.
+    pub state: Option<State>,
+    /// Before this one, by the page before.
+    pub before: Option<Uuid>,
+    /// At most so many.
+    pub limit: i64,
+}
+
+/// One backfill that a team may see, with how its runs stand.
+///
+/// # Errors
+/// The database's.
+pub async fn find(db: &mut PgConnection, id: Uuid, team_id: Option<i64>) -> sqlx::Result<Option<Backfill>> {
+    let row = sqlx::query_as!(
+        Row,
+        r#"
+        -- find a backfill
+        SELECT b.id, b.workflow_id, b.start_at, b.end_at, b.run_order AS "run_order: Order",
+               b.only_decided AS "only_decided: Only", b.max_concurrent, b.state AS "state: State", b.cursor_at,
+               b.total, b.started, b.requested_by, b.created_on, b.updated_on, b.finished_on,
+               (SELECT count(*) FROM runs r WHERE r.backfill_id = b.id AND r.finished_on IS NULL) AS "live!",
+               (SELECT count(*) FROM runs r WHERE r.backfill_id = b.id AND r.state = 'succeeded') AS "succeeded!"
+          FROM backfills b JOIN workflows w ON w.id = b.workflow_id
+         WHERE b.id = $1 AND ($2::bigint IS NULL OR w.team_id = $2)
+        "#,
+        id,
+        team_id,
+    )
+    .fetch_optional(db)
+    .await?;
+    Ok(row.map(Backfill::from))
+}
+
+/// Backfills, the newest first.
+///
+/// # Errors
+/// The database's.
+pub async fn list(db: &mut PgConnection, filter: &Filter) -> sqlx::Result<Vec<Backfill>> {
+    let rows = sqlx::query_as!(
+        Row,
+        r#"
+        -- list backfills by key: ids are made in the order of time (uuid v7)
+        SELECT b.id, b.workflow_id, b.start_at, b.end_at, b.run_order AS "run_order: Order",
+               b.only_decided AS "only_decided: Only", b.max_concurrent, b.state AS "state: State", b.cursor_at,
+               b.total, b.started, b.requested_by, b.created_on, b.updated_on, b.finished_on,
+               (SELECT count(*) FROM runs r WHERE r.backfill_id = b.id AND r.finished_on IS NULL) AS "live!",
+               (SELECT count(*) FROM runs r WHERE r.backfill_id = b.id AND r.state = 'succeeded') AS "succeeded!"
+          FROM backfills b JOIN workflows w ON w.id = b.workflow_id
+         WHERE ($1::bigint IS NULL OR w.team_id = $1)
+           AND ($2::bigint IS NULL OR b.workflow_id = $2)
+           AND ($3::text IS NULL OR b.state = $3)
+           AND ($4::uuid IS NULL OR b.id < $4)
+         ORDER BY b.id DESC
+         LIMIT $5
+        "#,
+        filter.team_id,
+        filter.workflow_id,
+        filter.state as Option<State>,
+        filter.before,
+        filter.limit,
+    )
+    .fetch_all(db)
+    .await?;
+    Ok(rows.into_iter().map(Backfill::from).collect())
+}
+
+/// A backfill of this workflow that has not ended.
+pub(super) async fn unfinished(tx: &mut PgConnection, workflow: WorkflowId) -> sqlx::Result<Option<Uuid>> {
+    sqlx::query_scalar!(
+        r#"
+        -- an unfinished backfill of a workflow
+        SELECT id FROM backfills WHERE workflow_id = $1 AND state IN ('running', 'paused') LIMIT 1
+        "#,
+        workflow.0,
+    )
+    .fetch_optional(tx)
+    .await
+}
+
+/// The backfills that make runs, each with its workflow.
+pub(super) async fn running(db: &mut PgConnection) -> sqlx::Result<Vec<(Uuid, i64)>> {
+    let rows = sqlx::query!(
+        r#"
+        -- running backfills
+        SELECT id, workflow_id FROM backfills WHERE state = 'running' ORDER BY created_on, id
+        "#
+    )
+    .fetch_all(db)
+    .await?;
+    Ok(rows.into_iter().map(|row| (row.id, row.workflow_id)).collect())
+}
+
+/// Runs of a backfill that no executor has begun.
+pub(super) async fn not_started(tx: &mut PgConnection, id: Uuid) -> sqlx::Result<Vec<Uuid>> {
+    sqlx::query_scalar!(
+        r#"
+        -- runs of a backfill that have not started
+        SELECT id FROM runs WHERE backfill_id = $1 AND state IN ('accepted', 'queued')
+        "#,
+        id,
+    )
+    .fetch_all(tx)
+    .await
+}
+
+pub(super) async fn insert(
+    tx: &mut PgConnection,
+    id: Uuid,
+    workflow: WorkflowId,
+    wish: &Wish,
+    total: usize,
+    edit: &Edit,
+) -> sqlx::Result<()> {
+    sqlx::query!(
+        r#"
+        -- insert a backfill
+        INSERT INTO backfills (id, workflow_id, start_at, end_at, run_order, only_decided, max_concurrent, state,
+                               total, requested_by, created_on, updated_on)
+        VALUES ($1, $2, $3, $4, $5, $6, $7, 'running', $8, $9, $10, $10)
+        "#,
+        id,
+        workflow.0,
+        wish.start,
+        wish.end,
+        wish.order as Order,
+        wish.only as Only,
+        wish.max_concurrent,
+        i64::try_from(total).unwrap_or(i64::MAX),
+        edit.actor,
+        edit.now,
+    )
+    .execute(tx)
+    .await
+    .map(drop)
+}
+
+/// Moves the cursor on; in the transaction of the runs that it speaks for.
+pub(super) async fn advance(
+    tx: &mut PgConnection,
+    id: Uuid,
+    cursor: Option<DateTime<Utc>>,
+    started: usize,
+    now: DateTime<Utc>,
+) -> sqlx::Result<()> {
+    sqlx::query!(
+        r#"
+        -- advance a backfill
+        UPDATE backfills SET cursor_at = $2, started = started + $3, updated_on = $4 WHERE id = $1
+        "#,
+        id,
+        cursor,
+        i64::try_from(started).unwrap_or(i64::MAX),
+        now,
+    )
+    .execute(tx)
+    .await
+    .map(drop)
+}
+
+pub(super) async fn enter(tx: &mut PgConnection, id: Uuid, state: State, now: DateTime<Utc>) -> sqlx::Result<()> {
+    let ended = matches!(state, State::Cancelled | State::Finished).then_some(now);
+    sqlx::query!(
+        r#"
+        -- have a backfill enter a state; a final one stays
+        UPDATE backfills
+           SET state = $2, updated_on = $3, finished_on = $4
+         WHERE id = $1 AND state IN ('running', 'paused')
+        "#,
+        id,
+        state as State,
+        now,
+        ended,
+    )
+    .execute(tx)
+    .await
+    .map(drop)
+}
+
+struct Row {
+    id: Uuid,
+    workflow_id: i64,
+    start_at: DateTime<Utc>,
+    end_at: DateTime<Utc>,
+    run_order: Order,
+    only_decided: Only,
+    max_concurrent: i32,
+    state: State,
+    cursor_at: Option<DateTime<Utc>>,
+    total: i64,
+    started: i64,
+    live: i64,
+    succeeded: i64,
+    requested_by: String,
+    created_on: DateTime<Utc>,
+    updated_on: DateTime<Utc>,
+    finished_on: Option<DateTime<Utc>>,
+}
+
+impl From<Row> for Backfill {
+    fn from(row: Row) -> Self {
+        let wish = Wish {
+            start: row.start_at,
+            end: row.end_at,
+            order: row.run_order,
+            only: row.only_decided,
+            max_concurrent: row.max_concurrent,
+        };
+        Self {
+            id: row.id,
+            workflow_id: row.workflow_id,
+            wish,
+            state: row.state,
+            cursor: row.cursor_at,
+            total: row.total,
+            started: row.started,
+            live: row.live,
+            succeeded: row.succeeded,
+            requested_by: row.requested_by,
+            created_on: row.created_on,
+            updated_on: row.updated_on,
+            finished_on: row.finished_on,
+        }
+    }
+}

@@ -1,0 +1,151 @@
+//! Step 7 of 7: works backfills off: a job, in bounded passes.
+
+use chrono::{DateTime, Utc};
+use schedule::WorkflowId;
+use sqlx::{PgConnection, PgPool};
+use uuid::Uuid;
+
+use super::meant::{self, Meant};
+use super::{Backfill, State, table};
+use crate::App;
+use crate::jobs::Did;
+use crate::occurrences::{self, Decision, Entry, Recorded};
+use crate::overlap;
+use crate::runs::{self, RunState, Trigger};
+use crate::workflows::{self, Workflow};
+
+/// Stretches of one backfill that one pass looks at, so that a span of which little is meant holds up no other.
+const STRETCHES: usize = 50;
+
+/// What a pass did.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Pass {
+    /// Runs made.
+    started: u64,
+    /// Backfills that ended.
+    finished: u64,
+    /// Whether a backfill has more to look at, and room for it.
+    has_more: bool,
+}
+
+/// Works backfills off. A job.
+///
+/// # Errors
+/// The database's; what was done for other backfills stands.
+pub async fn work(app: &App) -> anyhow::Result<Did> {
+    let Pass { started, finished, has_more } = pass(&app.pool, app.clock.now()).await?;
+    if started > 0 {
+        app.wake.poke();
+    }
+    let words = format!("{started} runs of backfills made, {finished} backfills ended");
+    Ok(match (started + finished, has_more) {
+        (_, true) => Did::Some(words),
+        (0, false) => Did::Nothing,
+        (_, false) => Did::All(words),
+    })
+}
+
+/// Takes every running backfill a step further, the oldest first.
+async fn pass(pool: &PgPool, now: DateTime<Utc>) -> sqlx::Result<Pass> {
+    let mut done = Pass::default();
+    let running = table::running(&mut *pool.acquire().await?).await?;
+    for (id, workflow) in running {
+        let mut tx = db::begin(pool).await?;
+        let step = step(&mut tx, id, WorkflowId(workflow), now).await?;
+        tx.commit().await?;
+        done.started += step.started;
+        done.finished += step.finished;
+        done.has_more |= step.has_more;
+    }
+    Ok(done)
+}
+
+/// One backfill: the workflow first, then the backfill, both read by later statements than the locks.
+async fn step(tx: &mut PgConnection, id: Uuid, workflow: WorkflowId, now: DateTime<Utc>) -> sqlx::Result<Pass> {
+    let Some(workflow) = workflows::lock(tx, workflow, None, now).await? else { return Ok(Pass::default()) };
+    let Some(backfill) = table::find(tx, id, None).await?.filter(|backfill| backfill.state == State::Running) else {
+        return Ok(Pass::default());
+    };
+    if workflow.state == workflows::State::Archived {
+        table::enter(tx, id, State::Cancelled, now).await?;
+        return Ok(Pass { finished: 1, ..Pass::default() });
+    }
+    let mut room = usize::try_from(i64::from(backfill.wish.max_concurrent) - backfill.live).unwrap_or_default();
+    let (mut started, mut cursor, mut is_last) = (0, backfill.cursor, false);
+    for _ in 0..STRETCHES {
+        if room == 0 || is_last {
+            break;
+        }
+        let stretch = meant::stretch(tx, workflow.id, &backfill.wish, backfill.created_on, cursor).await?;
+        let taken = &stretch.times[..room.min(stretch.times.len())];
+        for meant in taken {
+            start(tx, &workflow, &backfill, meant, now).await?;
+        }
+        started += taken.len();
+        room -= taken.len();
+        let all = taken.len() == stretch.times.len();
+        cursor = Some(taken.last().filter(|_| !all).map_or(stretch.through, |last| last.owed.time));
+        is_last = all && stretch.is_last;
+    }
+    table::advance(tx, id, cursor, started, now).await?;
+    let is_over = is_last && started == 0 && backfill.live == 0;
+    if is_over {
+        table::enter(tx, id, State::Finished, now).await?;
+    }
+    Ok(Pass { started: started as u64, finished: is_over.into(), has_more: room > 0 && !is_last })
+}
+
+/// Makes the run of one time; a missed time is backfilled from now on.
+async fn start(
+    tx: &mut PgConnection,
+    workflow: &Workflow,
+    backfill: &Backfill,
+    meant: &Meant,
+    now: DateTime<Utc>,
+) -> sqlx::Result<()> {
+    let id = crate::id::at(now);
+    let verdict = overlap::verdict(tx, workflow, Trigger::Backfill, now).await?;
+    // What is made up for waits, however full it is: it is never skipped.
+    let state = verdict.state().unwrap_or(RunState::Queued);
+    let occurrence = match meant.occurrence {
+        Some(occurrence) => Some(occurrence),
+        None => record(tx, workflow, meant, id, now).await?,
+    };
+    let run = runs::New {
+        id,
+        workflow_id: workflow.id,
+        occurrence_id: occurrence,
+        trigger: Trigger::Backfill,
+        state,
+        scheduled_time: Some(meant.owed.time),
+        run_after: now,
+        inputs: None,
+        backfill_id: Some(backfill.id),
+        now,
+    };
+    runs::accept(tx, &run).await
+}
+
+async fn record(
+    tx: &mut PgConnection,
+    workflow: &Workflow,
+    meant: &Meant,
+    run: Uuid,
+    now: DateTime<Utc>,
+) -> sqlx::Result<Option<Uuid>> {
+    let entry = Entry {
+        workflow_id: workflow.id,
+        time: meant.owed.time,
+        fire: None,
+        decision: Decision::Backfilled,
+        reason: None,
+        revision: meant.owed.revision,
+        run_id: Some(run),
+        now,
+    };
+    match occurrences::record(tx, &entry).await? {
+        Recorded::Ours(id) => Ok(Some(id)),
+        // Not under the workflow's lock; the run names the row that stands all the same.
+        Recorded::Theirs => Ok(occurrences::find(tx, workflow.id, meant.owed.time).await?.map(|row| row.id)),
+    }
+}

@@ -1,0 +1,133 @@
+//! Step 7 of 7: runs that a person asks for: now (`:fire`), or once more (`:retry`).
+//!
+//! Neither speaks for a time that the schedule owed: a fire by hand has no occurrence, and a retry
+//! names the one whose run it repeats without changing what was decided. Both are decided under the
+//! workflow's lock, as a fire of the schedule is.
+
+use schedule::WorkflowId;
+use serde_json::{Map, Value, json};
+use sqlx::PgConnection;
+use uuid::Uuid;
+
+use crate::audit::{self, Edit, Entry};
+use crate::overlap;
+use crate::runs::{self, RunState, Trigger};
+use crate::workflows::Workflow;
+
+/// What became of a wish for a run.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Asked {
+    /// This run was accepted, or waits for its slot.
+    Run(Uuid),
+    /// The overlap policy says no, for this reason.
+    Overlap(&'static str),
+    /// What is to be repeated has not ended, or is being repeated.
+    Live,
+}
+
+/// A run that is to be repeated.
+struct Repeated {
+    state: RunState,
+    occurrence_id: Option<Uuid>,
+    scheduled_time: Option<chrono::DateTime<chrono::Utc>>,
+    inputs: Option<Value>,
+}
+
+/// Runs a workflow now; it is locked, and not archived.
+///
+/// # Errors
+/// The database's.
+pub async fn fire(
+    tx: &mut PgConnection,
+    workflow: &Workflow,
+    inputs: Option<Map<String, Value>>,
+    edit: &Edit,
+) -> sqlx::Result<Asked> {
+    let verdict = overlap::verdict(tx, workflow, Trigger::Manual, edit.now).await?;
+    let state = match verdict.state() {
+        Ok(state) => state,
+        Err(reason) => return Ok(Asked::Overlap(reason)),
+    };
+    let run = runs::New {
+        id: crate::id::at(edit.now),
+        workflow_id: workflow.id,
+        occurrence_id: None,
+        trigger: Trigger::Manual,
+        state,
+        scheduled_time: None,
+        run_after: edit.now,
+        inputs: inputs.map(Value::Object),
+        backfill_id: None,
+        now: edit.now,
+    };
+    accept(tx, &run, "fire", json!({"inputs": run.inputs}), edit).await
+}
+
+/// Repeats a run that has ended, with its inputs; its workflow is locked, and not archived.
+///
+/// # Errors
+/// The database's; there is no such run.
+pub async fn retry(tx: &mut PgConnection, workflow: &Workflow, id: Uuid, edit: &Edit) -> sqlx::Result<Asked> {
+    let before = repeated(tx, id).await?;
+    if !before.state.is_terminal() || is_being_repeated(tx, workflow.id, before.occurrence_id).await? {
+        return Ok(Asked::Live);
+    }
+    let verdict = overlap::verdict(tx, workflow, Trigger::Retry, edit.now).await?;
+    let state = match verdict.state() {
+        Ok(state) => state,
+        Err(reason) => return Ok(Asked::Overlap(reason)),
+    };
+    let run = runs::New {
+        id: crate::id::at(edit.now),
+        workflow_id: workflow.id,
+        occurrence_id: before.occurrence_id,
+        trigger: Trigger::Retry,
+        state,
+        scheduled_time: before.scheduled_time,
+        run_after: edit.now,
+        inputs: before.inputs,
+        backfill_id: None,
+        now: edit.now,
+    };
+    accept(tx, &run, "retry", json!({"of": id}), edit).await
+}
+
+async fn accept(tx: &mut PgConnection, run: &runs::New, verb: &str, after: Value, edit: &Edit) -> sqlx::Result<Asked> {
+    runs::accept(tx, run).await?;
+    let subject = format!("run:{} of workflow:{}", run.id, run.workflow_id);
+    audit::record(tx, edit, Entry { verb, subject, before: None, after: Some(after) }).await?;
+    tracing::info!(step = 7, workflow_id = run.workflow_id.0, run_id = %run.id, "{verb} of workflow {} by hand", run.workflow_id);
+    Ok(Asked::Run(run.id))
+}
+
+async fn repeated(tx: &mut PgConnection, id: Uuid) -> sqlx::Result<Repeated> {
+    sqlx::query_as!(
+        Repeated,
+        r#"
+        -- the run that is to be repeated
+        SELECT state AS "state: RunState", occurrence_id, scheduled_time, inputs FROM runs WHERE id = $1
+        "#,
+        id,
+    )
+    .fetch_one(tx)
+    .await
+}
+
+/// Whether a run of the same occurrence has not ended: two of one time side by side help nobody.
+async fn is_being_repeated(
+    tx: &mut PgConnection,
+    workflow: WorkflowId,
+    occurrence: Option<Uuid>,
+) -> sqlx::Result<bool> {
+    sqlx::query_scalar!(
+        r#"
+        -- whether an occurrence is being repeated
+        SELECT EXISTS (SELECT FROM runs
+                        WHERE workflow_id = $1 AND occurrence_id = $2 AND state IN ('accepted', 'queued', 'running')) AS "is!"
+        "#,
+        workflow.0,
+        occurrence,
+    )
+    .fetch_one(tx)
+    .await
+}

@@ -1,0 +1,195 @@
+//! Backfills: times of the past that are run on request, beside the live schedule.
+
+use local::stack::StackOptions;
+use schedule::WorkflowId;
+use serde_json::{Value, json};
+use tests::{Answer, Story};
+
+async fn ask(s: &Story, id: WorkflowId, body: &Value) -> Answer {
+    s.editor().post(&format!("/api/v1/schedules/{id}:backfill"), body).await
+}
+
+fn morning(fields: Value) -> Value {
+    let mut body = json!({"start": "2026-03-02T09:00:00Z", "end": "2026-03-02T12:00:00Z"});
+    body.as_object_mut().unwrap().extend(fields.as_object().unwrap().clone());
+    body
+}
+
+async fn read(s: &Story, backfill: &Value) -> Value {
+    let path = format!("/api/v1/backfills/{}", backfill["id"].as_str().unwrap());
+    s.editor().get(&path).await.expect(200).json
+}
+
+async fn verb(s: &Story, backfill: &Value, verb: &str) -> Answer {
+    s.editor().act(&format!("/api/v1/backfills/{}:{verb}", backfill["id"].as_str().unwrap())).await
+}
+
+/// Lets the job have its turns until the backfill has ended.
+async fn worked_off(s: &Story, backfill: &Value) -> Value {
+    for _ in 0..100 {
+        s.job("backfill").await;
+        s.runs_end().await;
+        s.job("queue").await;
+        s.runs_end().await;
+        let standing = read(s, backfill).await;
+        if standing["state"] != "running" {
+            return standing;
+        }
+    }
+    panic!("it does not end: {}", read(s, backfill).await);
+}
+
+/// The nominal times of a workflow's runs in the order in which they were made.
+async fn made(s: &Story, id: WorkflowId) -> Vec<String> {
+    let runs = s.runs_of(id).await;
+    runs.iter().rev().map(|run| run["scheduled_time"].as_str().unwrap()[11..16].to_owned()).collect()
+}
+
+/// An hourly workflow whose mornings nobody fired.
+async fn outage(options: StackOptions) -> (Story, WorkflowId) {
+    let s = Story::with(StackOptions { now: Some("2026-03-02T08:30:00Z".parse().unwrap()), ..options }).await;
+    let id = s.create("0 * * * *", "UTC").await;
+    s.now_is("2026-03-02T12:10:00Z").await;
+    (s, id)
+}
+
+fn unexecuted() -> StackOptions {
+    StackOptions { app: |config| config.executor_slots = 0, ..StackOptions::default() }
+}
+
+#[tokio::test]
+async fn missed_times_are_run_oldest_first_and_the_live_cursor_stays() {
+    let (s, id) = outage(StackOptions::default()).await;
+    let cursor = "SELECT ledger_cursor::text || watch_at::text FROM workflows";
+    let before = s.table(cursor).await;
+    let asked = ask(&s, id, &morning(json!({}))).await.expect(202);
+    assert_eq!(
+        (&asked.json["total"], &asked.json["started"], &asked.json["state"]),
+        (&json!(3), &json!(0), &json!("running"))
+    );
+    assert_eq!(asked.headers["location"], format!("/api/v1/backfills/{}", asked.json["id"].as_str().unwrap()));
+    let done = worked_off(&s, &asked.json).await;
+    assert_eq!((&done["state"], &done["started"], &done["succeeded"]), (&json!("finished"), &json!(3), &json!(3)));
+    assert_eq!(made(&s, id).await, ["09:00", "10:00", "11:00"]);
+    assert_eq!(
+        s.occurrences(id).await,
+        "2026-03-02T09:00Z backfilled\n2026-03-02T10:00Z backfilled\n2026-03-02T11:00Z backfilled"
+    );
+    assert_eq!(s.table(cursor).await, before);
+    let again = ask(&s, id, &morning(json!({}))).await.expect(202).json;
+    assert_eq!(again["total"], 0, "nothing is missed any more");
+    assert_eq!(worked_off(&s, &again).await["state"], "finished");
+    s.end().await;
+}
+
+#[tokio::test]
+async fn no_more_run_at_once_than_it_says_and_the_newest_come_first_if_asked() {
+    let (s, id) = outage(unexecuted()).await;
+    let asked = ask(&s, id, &morning(json!({"order": "newest_first", "max_concurrent": 2}))).await.expect(202).json;
+    for _ in 0..3 {
+        s.job("backfill").await;
+    }
+    let standing = read(&s, &asked).await;
+    assert_eq!((&standing["started"], &standing["live"]), (&json!(2), &json!(2)));
+    assert_eq!(made(&s, id).await, ["11:00", "10:00"]);
+    verb(&s, &asked, "cancel").await.expect(200);
+    s.end_early().await;
+}
+
+#[tokio::test]
+async fn two_workers_at_once_make_each_run_once() {
+    let (s, id) = outage(unexecuted()).await;
+    ask(&s, id, &morning(json!({"max_concurrent": 10}))).await.expect(202);
+    tokio::join!(s.job("backfill"), s.job("backfill"), s.job("backfill"), s.job("backfill"));
+    assert_eq!(made(&s, id).await, ["09:00", "10:00", "11:00"]);
+    s.end_early().await;
+}
+
+#[tokio::test]
+async fn failed_times_are_run_again_and_all_times_whatever_became_of_them() {
+    let s = Story::at("2026-03-02T08:59:00Z").await;
+    let nobody = json!({"type": "http", "method": "GET", "url": "http://127.0.0.1:9/"});
+    let id = s.create_with(json!({"cron_schedule": "0 * * * *", "action": nobody})).await;
+    s.publish().await;
+    s.clock_to("2026-03-02T09:10:00Z").await;
+    s.edit(id, json!({"action": {"type": "log", "url": null, "method": null, "message": "hi"}})).await;
+    s.clock_to("2026-03-02T12:10:00Z").await;
+    let asked = ask(&s, id, &morning(json!({"only": "failed"}))).await.expect(202).json;
+    assert_eq!(asked["total"], 1);
+    worked_off(&s, &asked).await;
+    assert_eq!(made(&s, id).await, ["09:00", "10:00", "11:00", "12:00", "09:00"]);
+    assert_eq!(
+        s.count("SELECT count(*) FROM occurrences WHERE decision = 'fired'").await,
+        4,
+        "what was decided stands"
+    );
+    let asked = ask(&s, id, &morning(json!({"only": "all"}))).await.expect(202).json;
+    assert_eq!(worked_off(&s, &asked).await["succeeded"], 3);
+    assert_eq!(ask(&s, id, &morning(json!({"only": "failed", "dry_run": true}))).await.expect(200).json["total"], 0);
+    s.end().await;
+}
+
+#[tokio::test]
+async fn a_dry_run_says_what_is_meant_and_does_nothing() {
+    let (s, id) = outage(StackOptions::default()).await;
+    let told = ask(&s, id, &morning(json!({"dry_run": true, "order": "newest_first"}))).await.expect(200).json;
+    let times = ["2026-03-02T11:00:00Z", "2026-03-02T10:00:00Z", "2026-03-02T09:00:00Z"];
+    assert_eq!(told, json!({"total": 3, "times": times}));
+    assert_eq!(s.count("SELECT count(*) FROM backfills").await + s.count("SELECT count(*) FROM runs").await, 0);
+    s.end().await;
+}
+
+#[tokio::test]
+async fn what_cannot_be_backfilled_is_refused() {
+    let (s, id) = outage(StackOptions::default()).await;
+    let span = |start: &str, end: &str| json!({"start": start, "end": end});
+    let future = ask(&s, id, &span("2026-03-02T09:00:00Z", "2026-03-02T12:11:00Z")).await;
+    future.refused(400, "in_the_future", Some("end"));
+    let old = ask(&s, id, &span("2025-03-02T09:00:00Z", "2026-03-02T12:00:00Z")).await;
+    old.refused(400, "span_too_old", Some("start"));
+    let empty = ask(&s, id, &span("2026-03-02T09:00:00Z", "2026-03-02T09:00:00Z")).await;
+    empty.refused(400, "invalid_field", Some("end"));
+    ask(&s, id, &morning(json!({"max_concurrent": 11}))).await.refused(400, "invalid_field", Some("max_concurrent"));
+    ask(&s, id, &json!({})).await.refused(400, "missing_field", Some("start"));
+    let often = s.create("* * * * *", "UTC").await;
+    s.now_is("2026-03-12T12:10:00Z").await;
+    let long = ask(&s, often, &span("2026-03-02T09:00:00Z", "2026-03-12T12:00:00Z")).await;
+    long.refused(400, "too_many_occurrences", Some("start"));
+    let asked = ask(&s, id, &morning(json!({}))).await.expect(202).json;
+    ask(&s, id, &morning(json!({}))).await.refused(409, "backfill_running", None);
+    s.archive(id).await;
+    ask(&s, id, &morning(json!({}))).await.refused(409, "archived", None);
+    assert_eq!(worked_off(&s, &asked).await["state"], "cancelled", "an archived workflow runs nothing any more");
+    verb(&s, &asked, "resume").await.refused(409, "backfill_ended", None);
+    s.end().await;
+}
+
+#[tokio::test]
+async fn a_time_that_is_still_the_live_schedule_s_is_left_to_it() {
+    let (s, id) = outage(StackOptions::default()).await;
+    s.now_is("2026-03-02T12:01:00Z").await;
+    let body = json!({"start": "2026-03-02T11:00:00Z", "end": "2026-03-02T12:01:00Z", "dry_run": true});
+    assert_eq!(ask(&s, id, &body).await.expect(200).json["times"], json!(["2026-03-02T11:00:00Z"]));
+    s.end().await;
+}
+
+#[tokio::test]
+async fn a_backfill_can_be_paused_resumed_and_given_up() {
+    let (s, id) = outage(StackOptions::default()).await;
+    let asked = ask(&s, id, &morning(json!({}))).await.expect(202).json;
+    assert_eq!(verb(&s, &asked, "pause").await.expect(200).json["state"], "paused");
+    s.job("backfill").await;
+    assert_eq!(made(&s, id).await, Vec::<String>::new());
+    assert_eq!(verb(&s, &asked, "resume").await.expect(200).json["state"], "running");
+    s.job("backfill").await;
+    s.runs_end().await;
+    assert_eq!(verb(&s, &asked, "cancel").await.expect(200).json["state"], "cancelled");
+    assert_eq!(verb(&s, &asked, "cancel").await.expect(200).json["state"], "cancelled", "again");
+    verb(&s, &asked, "pause").await.refused(409, "backfill_ended", None);
+    s.job("backfill").await;
+    assert_eq!(made(&s, id).await, ["09:00"]);
+    let listed = s.editor().get(&format!("/api/v1/backfills?workflow_id={id}&state=cancelled")).await.expect(200).json;
+    assert_eq!(listed["items"][0]["id"], asked["id"]);
+    assert_eq!(s.editor().get("/api/v1/backfills?state=running").await.expect(200).json["items"], json!([]));
+    s.end().await;
+}
