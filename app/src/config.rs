@@ -79,8 +79,8 @@ pub struct Config {
     #[arg(long, env = "JOB_QUEUE", default_value = "10s")]
     pub job_queue: When,
     /// When to take backfills a step further.
-    #[arg(long, env = "JOB_BACKFILL", default_value = "5s")]
-    pub job_backfill: When,
+    #[arg(long, env = "JOB_BACKFILLS", default_value = "5s")]
+    pub job_backfills: When,
     /// How often to look for runs whose instance died, in seconds.
     #[arg(long, env = "RECOVERY_INTERVAL_SECS", default_value_t = 60, value_parser = clap::value_parser!(u64).range(1..))]
     pub recovery_interval_secs: u64,

@@ -58,8 +58,8 @@ pub fn registry(config: &Config) -> Vec<Job> {
             run: |app| Box::pin(async move { queue::look(&app).await }),
         },
         Job {
-            name: "backfill",
-            when: config.job_backfill.clone(),
+            name: "backfills",
+            when: config.job_backfills.clone(),
             run: |app| Box::pin(async move { backfills::work(&app).await }),
         },
         Job {

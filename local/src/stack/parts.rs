@@ -76,7 +76,7 @@ pub(super) fn app_config(dsn: String, listener: &TcpListener) -> Result<app::Con
         jobs_timezone: schedule::Tz::UTC,
         job_watchdog: When::every_secs(60),
         job_queue: When::every_secs(10),
-        job_backfill: When::every_secs(5),
+        job_backfills: When::every_secs(5),
         recovery_interval_secs: 60,
         job_timeouts: When::every_secs(30),
         job_prune: "0 3 * * *".parse()?,

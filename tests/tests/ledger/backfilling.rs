@@ -27,7 +27,7 @@ async fn verb(s: &Story, backfill: &Value, verb: &str) -> Answer {
 /// Lets the job have its turns until the backfill has ended.
 async fn worked_off(s: &Story, backfill: &Value) -> Value {
     for _ in 0..100 {
-        s.job("backfill").await;
+        s.job("backfills").await;
         s.runs_end().await;
         s.job("queue").await;
         s.runs_end().await;
@@ -87,7 +87,7 @@ async fn no_more_run_at_once_than_it_says_and_the_newest_come_first_if_asked() {
     let (s, id) = outage(unexecuted()).await;
     let asked = ask(&s, id, &morning(json!({"order": "newest_first", "max_concurrent": 2}))).await.expect(202).json;
     for _ in 0..3 {
-        s.job("backfill").await;
+        s.job("backfills").await;
     }
     let standing = read(&s, &asked).await;
     assert_eq!((&standing["started"], &standing["live"]), (&json!(2), &json!(2)));
@@ -100,7 +100,7 @@ async fn no_more_run_at_once_than_it_says_and_the_newest_come_first_if_asked() {
 async fn two_workers_at_once_make_each_run_once() {
     let (s, id) = outage(unexecuted()).await;
     ask(&s, id, &morning(json!({"max_concurrent": 10}))).await.expect(202);
-    tokio::join!(s.job("backfill"), s.job("backfill"), s.job("backfill"), s.job("backfill"));
+    tokio::join!(s.job("backfills"), s.job("backfills"), s.job("backfills"), s.job("backfills"));
     assert_eq!(made(&s, id).await, ["09:00", "10:00", "11:00"]);
     s.end_early().await;
 }
@@ -178,15 +178,15 @@ async fn a_backfill_can_be_paused_resumed_and_given_up() {
     let (s, id) = outage(StackOptions::default()).await;
     let asked = ask(&s, id, &morning(json!({}))).await.expect(202).json;
     assert_eq!(verb(&s, &asked, "pause").await.expect(200).json["state"], "paused");
-    s.job("backfill").await;
+    s.job("backfills").await;
     assert_eq!(made(&s, id).await, Vec::<String>::new());
     assert_eq!(verb(&s, &asked, "resume").await.expect(200).json["state"], "running");
-    s.job("backfill").await;
+    s.job("backfills").await;
     s.runs_end().await;
     assert_eq!(verb(&s, &asked, "cancel").await.expect(200).json["state"], "cancelled");
     assert_eq!(verb(&s, &asked, "cancel").await.expect(200).json["state"], "cancelled", "again");
     verb(&s, &asked, "pause").await.refused(409, "backfill_ended", None);
-    s.job("backfill").await;
+    s.job("backfills").await;
     assert_eq!(made(&s, id).await, ["09:00"]);
     let listed = s.editor().get(&format!("/api/v1/backfills?workflow_id={id}&state=cancelled")).await.expect(200).json;
     assert_eq!(listed["items"][0]["id"], asked["id"]);
