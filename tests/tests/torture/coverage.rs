@@ -16,7 +16,30 @@ pub(crate) struct Coverage {
     pub(crate) cut: u32,
     /// Changes in Scheduler past the publisher.
     pub(crate) by_hand: u32,
+    /// What the ledger came to say.
+    ledger: BTreeMap<String, u32>,
 }
+
+/// What a ledger must have said for its histories to prove anything.
+const SAID: [&str; 17] = [
+    "fired",
+    "caught_up",
+    "backfilled",
+    "missed",
+    "skipped_overlap",
+    "skipped_paused",
+    "abandoned",
+    "run succeeded",
+    "run failed",
+    "run cancelled",
+    "run abandoned",
+    "run of hand",
+    "run of retry",
+    "tried again",
+    "taken over",
+    "late result",
+    "told twice",
+];
 
 /// Every point at which an actor can be killed.
 const POINTS: [&str; 18] =
@@ -46,6 +69,19 @@ impl Coverage {
         }
     }
 
+    pub(crate) fn said(&mut self, said: impl IntoIterator<Item = (String, u32)>) {
+        for (what, count) in said {
+            *self.ledger.entry(what).or_default() += count;
+        }
+    }
+
+    /// What the ledgers of so many histories said too rarely for them to prove anything.
+    pub(crate) fn unsaid(&self, histories: usize) -> Vec<String> {
+        let enough = u32::try_from(histories).unwrap_or(u32::MAX) / 100;
+        let said = |what: &str| self.ledger.get(what).copied().unwrap_or_default();
+        SAID.iter().filter(|what| said(what) < enough).map(|what| format!("{} times {what}", said(what))).collect()
+    }
+
     pub(crate) fn met(&mut self, met: &BTreeMap<Fate, u32>) {
         for (fate, count) in met {
             *self.met.entry(*fate).or_default() += count;
@@ -62,6 +98,7 @@ impl Coverage {
         self.arrived += other.arrived;
         self.cut += other.cut;
         self.by_hand += other.by_hand;
+        self.said(other.ledger);
     }
 
     /// What was met too rarely in so many histories for them to prove anything.
@@ -92,6 +129,7 @@ impl fmt::Display for Coverage {
             f,
             "{} takeovers while the former owner lived, {} connections cut, {} changes by hand",
             self.takeovers_of_the_living, self.cut, self.by_hand
-        )
+        )?;
+        if self.ledger.is_empty() { Ok(()) } else { write!(f, "\nledger {:?}", self.ledger) }
     }
 }

@@ -56,6 +56,8 @@ pub(crate) struct Verdict {
     pub(crate) histories: usize,
     pub(crate) bad: Vec<Bad>,
     pub(crate) coverage: Coverage,
+    /// What they met too rarely to prove anything.
+    pub(crate) gaps: Vec<String>,
 }
 
 /// When to stop before all seeds are through.

@@ -197,7 +197,8 @@ impl History<'_> {
     }
 
     fn cron(&self) -> &'static str {
-        self.dice.pick(&CRONS).map_or("* * * * *", |(cron, _)| cron)
+        let cron = if self.dice.chance(0.5) { CRONS.first() } else { self.dice.pick(&CRONS) };
+        cron.map_or("* * * * *", |(cron, _)| cron)
     }
 }
 

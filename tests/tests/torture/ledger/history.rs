@@ -105,16 +105,16 @@ impl<'a> History<'a> {
             self.start(Deed::Create).await?;
             self.finish_all().await?;
         }
-        for _ in 0..self.dice.between(150, 400) {
+        for _ in 0..self.dice.between(400, 900) {
             let event = self.dice.weighted(&[
                 (150, Event::Move),
-                (16, Event::Start(Deed::Fire)),
-                (10, Event::Start(Deed::Execute)),
+                (26, Event::Start(Deed::Fire)),
+                (14, Event::Start(Deed::Execute)),
                 (1, Event::Start(Deed::Create)),
                 (5, Event::Start(Deed::Edit)),
-                (3, Event::Start(Deed::ByHand)),
+                (5, Event::Start(Deed::ByHand)),
                 (9, Event::Start(Deed::Job)),
-                (9, Event::Clock),
+                (8, Event::Clock),
                 (4, Event::Kill),
                 (2, Event::Lose),
             ]);
@@ -122,7 +122,7 @@ impl<'a> History<'a> {
                 Event::Move => self.move_one().await?,
                 Event::Start(deed) => self.start(deed).await?,
                 Event::Clock => {
-                    let span = self.dice.weighted(&[(6, (5, 65)), (4, (60, 250)), (1, (300, 1_500))]);
+                    let span = self.dice.weighted(&[(8, (5, 65)), (3, (60, 250)), (1, (300, 900))]);
                     let (least, most) = span.unwrap_or((5, 65));
                     self.advance(self.dice.between(least, most)).await;
                 }
@@ -161,6 +161,10 @@ impl<'a> History<'a> {
     }
 
     async fn end(mut self, bad: Option<String>) -> Outcome {
+        let said = judge::said(&self.stage.ground.admin).await;
+        self.coverage.said(said.into_iter().map(|(what, count)| (what, u32::try_from(count).unwrap_or(u32::MAX))));
+        let told_twice = self.heard.lock().unwrap().effects.values().filter(|effects| **effects > 1).count();
+        self.coverage.said([("told twice".to_owned(), u32::try_from(told_twice).unwrap_or(u32::MAX))]);
         for (actor, instance) in std::mem::take(&mut self.actors) {
             self.stage.ground.cut(&actor.process.name).await;
             self.turnstile.forget(actor.id);

@@ -70,7 +70,10 @@ pub(super) async fn ledger(admin: &PgPool, heard: &Heard, now: DateTime<Utc>) ->
     if let Some((workflow, time)) = owed(admin, now - GRACE).await.difference(&rows).next() {
         return Err(format!("L5: {workflow} owed {time}, and nobody decided it"));
     }
-    if let Some((workflow, time)) = rows.difference(&owed_by_now).next() {
+    // A fire may come a little early, by a clock that is ahead; an edit before its time cannot take it back.
+    let early = "SELECT workflow_id, scheduled_time FROM occurrences WHERE decided_on < scheduled_time";
+    let early: Vec<(i64, DateTime<Utc>)> = sqlx::query_as(early).fetch_all(admin).await.unwrap();
+    if let Some((workflow, time)) = rows.difference(&owed_by_now).find(|row| !early.contains(row)) {
         return Err(format!("S11: {workflow} did not owe {time}, and it was decided"));
     }
     for (what, query) in NEVER {
@@ -154,3 +157,19 @@ const NEVER: [(&str, &str); 7] = [
             AND o.revision = w.revision",
     ),
 ];
+
+/// What the ledger came to say, for the coverage.
+pub(super) async fn said(admin: &PgPool) -> Vec<(String, i64)> {
+    sqlx::query_as(
+        "SELECT decision, COUNT(*) FROM occurrences GROUP BY decision UNION ALL
+         SELECT 'run ' || state, COUNT(*) FROM runs GROUP BY state UNION ALL
+         SELECT 'run of hand', COUNT(*) FROM runs WHERE trigger = 'manual' UNION ALL
+         SELECT 'run of retry', COUNT(*) FROM runs WHERE trigger = 'retry' UNION ALL
+         SELECT 'tried again', COUNT(*) FROM runs WHERE tries > 0 AND attempt > 1 UNION ALL
+         SELECT 'taken over', COUNT(*) FROM runs WHERE recoveries > 0 UNION ALL
+         SELECT 'late result', COUNT(*) FROM runs WHERE late_result IS NOT NULL",
+    )
+    .fetch_all(admin)
+    .await
+    .unwrap()
+}
