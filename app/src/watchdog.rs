@@ -102,7 +102,9 @@ pub async fn pass(pool: &PgPool, now: DateTime<Utc>) -> sqlx::Result<Pass> {
 /// Ends the pauses that are over; whoever locks such a workflow does.
 async fn resume(pool: &PgPool, now: DateTime<Utc>) -> sqlx::Result<u64> {
     let mut resumed = 0;
-    for workflow in due::pauses_over(&mut *pool.acquire().await?, now).await? {
+    // Let go of before the next is taken: a job that holds two connections can wait for itself.
+    let over = due::pauses_over(&mut *pool.acquire().await?, now).await?;
+    for workflow in over {
         let mut tx = db::begin(pool).await?;
         resumed += u64::from(crate::workflows::try_lock(&mut tx, WorkflowId(workflow), now).await?.is_some());
         tx.commit().await?;

@@ -3,6 +3,8 @@
 use std::process::ExitCode;
 use std::time::Instant;
 
+use tracing_subscriber::EnvFilter;
+
 use crate::torture::{About, Bad, Until, Verdict, torture};
 use crate::weaker::Variant;
 
@@ -37,6 +39,8 @@ pub(crate) fn run(arguments: &[String]) -> ExitCode {
     {
         return ExitCode::SUCCESS;
     }
+    // A replay may want to hear what the product says: RUST_LOG=app=debug
+    tracing_subscriber::fmt().with_env_filter(EnvFilter::from_default_env()).with_writer(std::io::stderr).init();
     let only = after("--variant").and_then(|name| named(name));
     let wish = Wish { histories: number("--histories"), seed: number("--seed").unwrap_or(1), only };
     let started = Instant::now();

@@ -146,9 +146,9 @@ impl<'a> History<'a> {
                     self.start(deed).await?;
                     self.finish_all().await?;
                 }
-            }
-            if judge::unrest(&self.stage.ground.admin, self.clock.now()).await.is_empty() {
-                return Ok(());
+                if judge::unrest(&self.stage.ground.admin, self.clock.now()).await.is_empty() {
+                    return Ok(());
+                }
             }
         }
         let unrest = judge::unrest(&self.stage.ground.admin, self.clock.now()).await;
@@ -219,7 +219,11 @@ impl<'a> History<'a> {
 
     /// Lets one actor go on, and those that it held up.
     async fn go(&mut self, place: usize) -> Result<(), String> {
+        let began = Instant::now();
         self.actors[place].0.go(&self.turnstile, &self.stage.ground).await;
+        if began.elapsed() > Duration::from_secs(1) {
+            self.note(format!("(it took {:?})", began.elapsed()));
+        }
         for (actor, _) in &mut self.actors {
             if actor.stand == Stand::AtLock && !self.stage.ground.waits_for_lock(&actor.process.name).await {
                 actor.go(&self.turnstile, &self.stage.ground).await;
