@@ -13,9 +13,9 @@ const REGRESSIONS: [u64; 0] = [];
 /// What runs under `make test`.
 const USUAL: u64 = 300;
 /// They are longer.
-const USUAL_OF_THE_LEDGER: u64 = 100;
+const USUAL_OF_THE_LEDGER: u64 = 60;
 /// Fewer may by chance lack what more would meet.
-const ENOUGH_TO_JUDGE: usize = 100;
+const ENOUGH_TO_JUDGE: usize = 60;
 /// Within so many a weaker protocol must have failed.
 const ENOUGH: u64 = 1_000;
 
