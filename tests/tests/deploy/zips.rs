@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::process::{Command, Output};
 
 use local::config::target_folder;
+use serde_json::Value;
 
 /// Built for a machine with `glibc`; `strlcpy` is in glibc since 2.38.
 fn built_for(glibc: &str, calls: &str) -> PathBuf {
@@ -49,4 +50,25 @@ fn a_binary_that_fits_is_packed_and_another_machine_s_is_not() {
 fn a_zip_above_the_floor_is_refused() {
     let refused = zipped(&built_for("2.34", "strncpy"), &["--floor-mb", "0.0001"]);
     assert_eq!(refused.status.code(), Some(1));
+}
+
+#[test]
+fn each_zip_has_its_bill_of_materials_and_one_tls_stack_in_it() {
+    for name in ["publisher", "runner"] {
+        let bill = std::fs::read(target_folder().join(format!("lambdas/{name}.cdx.json"))).unwrap();
+        let bill: Value = serde_json::from_slice(&bill).unwrap();
+        let components = bill["components"].as_array().unwrap();
+        let versions = |of: &str| -> Vec<&str> {
+            let named = components.iter().filter(|component| component["name"] == of);
+            named.map(|component| component["version"].as_str().unwrap()).collect()
+        };
+        let [rustls] = versions("rustls")[..] else { panic!("{name}: {:?}", versions("rustls")) };
+        let [hyper] = versions("hyper")[..] else { panic!("{name}: {:?}", versions("hyper")) };
+        assert!(rustls.starts_with("0.23.") && hyper.starts_with("1."), "{name}: rustls {rustls}, hyper {hyper}");
+        for other in ["openssl", "native-tls", "ring"] {
+            assert!(versions(other).is_empty(), "{name}: {other}");
+        }
+        let untold = components.iter().find(|component| component["licenses"][0]["expression"].is_null());
+        assert_eq!(untold, None, "a crate without a licence");
+    }
 }
