@@ -1,6 +1,7 @@
 //! What the stories share: a client of the app's API that says plainly what was answered.
 
 mod moto;
+mod runtime;
 mod story;
 
 use std::fmt;
@@ -10,6 +11,7 @@ use reqwest::{Method, RequestBuilder};
 use serde_json::Value;
 
 pub use moto::Moto;
+pub use runtime::{Ended, Runtime};
 pub use story::{OutboxRow, Story, Way};
 
 /// A client of one app with one key, or none.

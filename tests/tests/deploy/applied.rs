@@ -4,13 +4,12 @@ use std::time::{Duration, Instant, SystemTime};
 
 use chrono::{SecondsFormat, SubsecRound, TimeDelta, Timelike};
 use serde_json::{Value, json};
-use tests::Story;
+use tests::{Runtime, Story};
 use tokio::net::TcpListener;
 
 use crate::account::{Account, text};
 use crate::functions::{Function, fired};
 use crate::policies;
-use crate::runtime::Runtime;
 use crate::terraform::Dev;
 
 /// What moto forgets of what it was told, so that every plan would tell it again.
@@ -79,7 +78,7 @@ async fn a_workflow_is_published(s: &Story, publisher: &Function, account: &Acco
     let workflow = s.create("* * * * *", "UTC").await;
     let mut runtime = Runtime::start().await;
     let _sandbox = publisher.start(&runtime);
-    let report = runtime.invoke(json!({"source": "aws.events"})).await.response();
+    let report = runtime.invoke(json!({"source": "aws.events"})).await.returned();
     assert_eq!((&report["created"], &report["remaining"]), (&json!(1), &json!(0)));
 
     let name = format!("wf-{workflow}-dev");
@@ -103,11 +102,11 @@ async fn the_schedule_s_fire_becomes_a_run(s: &Story, runner: &Function, input: 
     // The next minute, which the workflow owes in any case; the app takes fires a little early.
     let minute = (s.clock.now() + TimeDelta::minutes(1)).trunc_subsecs(0).with_second(0).unwrap();
     let fire = fired(input, &minute.to_rfc3339_opts(SecondsFormat::Secs, true));
-    let delivered = runtime.invoke(fire.clone()).await.response();
+    let delivered = runtime.invoke(fire.clone()).await.returned();
     assert_eq!(delivered["accepted"], true, "{delivered}");
-    let twice = runtime.invoke(fire).await.response();
+    let twice = runtime.invoke(fire).await.returned();
     assert_eq!(twice["reason"], "duplicate", "{twice}");
-    let unreplaced = runtime.invoke(serde_json::from_str(input).unwrap()).await.error();
+    let unreplaced = runtime.invoke(serde_json::from_str(input).unwrap()).await.failed();
     assert!(!unreplaced.is_empty());
     s.runs_end().await;
     assert_eq!(s.count("SELECT count(*) FROM runs WHERE state = 'succeeded'").await, 1);
@@ -118,19 +117,23 @@ async fn the_publisher_without_time_or_database(s: &Story, publisher: Function) 
     let mut runtime = Runtime::start().await;
     let sandbox = publisher.start(&runtime);
     let past = SystemTime::UNIX_EPOCH + Duration::from_secs(1);
-    let late = runtime.invoke_until(json!({}), past).await.response();
+    let late = runtime.invoke_until(json!({}), past).await.returned();
     assert_eq!((&late["created"], &late["remaining"]), (&json!(0), &json!(1)), "the next tick does it");
-    assert_eq!(runtime.invoke(json!({})).await.response()["created"], 1);
+    assert_eq!(runtime.invoke(json!({})).await.returned()["created"], 1);
     drop(sandbox);
 
     let nowhere = publisher.with("DB_DSN", "postgres://cronbox:x@127.0.0.1:9/cronbox?sslmode=disable");
     let mut runtime = Runtime::start().await;
     let _sandbox = nowhere.start(&runtime);
-    let error = runtime.invoke(json!({})).await.error();
+    let error = runtime.invoke(json!({})).await.failed();
     assert!(!error.is_empty(), "an error result, which Lambda counts and sends to the queue");
 
-    // No release can be made to panic in an invocation; without Lambda's own variables it panics at its start.
-    let bare = nowhere.command().env("AWS_LAMBDA_RUNTIME_API", &runtime.address).output().await.unwrap();
+    panics_without_lambda_s_variables(&nowhere, &runtime).await;
+}
+
+/// No release can be made to panic in an invocation; at its start it panics, and Lambda sees the process end.
+async fn panics_without_lambda_s_variables(function: &Function, runtime: &Runtime) {
+    let bare = function.command().env("AWS_LAMBDA_RUNTIME_API", &runtime.address).output().await.unwrap();
     assert_eq!(bare.status.code(), Some(101), "{}", String::from_utf8_lossy(&bare.stderr));
 }
 
@@ -143,7 +146,8 @@ async fn the_runner_without_an_answer(runner: Function) {
     let _sandbox = runner.start(&runtime);
     let started = Instant::now();
     let fire = json!({"workflow_id": 1, "scheduled_time": "2026-03-29T07:00:00Z"});
-    let error = runtime.invoke(fire).await.error();
+    let error = runtime.invoke(fire).await.failed();
     assert!(!error.is_empty());
     assert!(started.elapsed() < Duration::from_secs(15), "before its timeout, so that the error says why");
+    panics_without_lambda_s_variables(&runner, &runtime).await;
 }

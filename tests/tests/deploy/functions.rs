@@ -5,10 +5,10 @@ use std::process::Stdio;
 
 use local::config::target_folder;
 use serde_json::Value;
+use tests::Runtime;
 use tokio::process::{Child, Command};
 
 use crate::account::{Account, credentials, text};
-use crate::runtime::Runtime;
 
 /// Unpacks as Lambda does, with the modes that the zip holds.
 const UNPACK: &str = "

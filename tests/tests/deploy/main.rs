@@ -4,8 +4,8 @@
 
 mod account;
 mod applied;
+mod environments;
 mod functions;
 mod policies;
-mod runtime;
 mod terraform;
 mod zips;

@@ -31,6 +31,7 @@ impl Dev {
         Dev { folder }
     }
 
+    #[expect(clippy::disallowed_methods, reason = "what this machine knows and no configuration does")]
     pub(crate) async fn init(&self) {
         let mut init = self.terraform(&["init", "-backend-config=backend.hcl"]);
         // Where providers are kept, for machines that do not reach the registry.

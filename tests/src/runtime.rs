@@ -10,8 +10,8 @@ use axum::routing::{get, post};
 use axum::{Json, Router};
 use serde_json::Value;
 use tokio::net::TcpListener;
-use tokio::sync::Mutex;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
+use tokio::sync::{Mutex, watch};
 
 /// Before a story that waits for an answer gives up.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -19,45 +19,51 @@ const PATIENCE: Duration = Duration::from_secs(60);
 const TIMEOUT: Duration = Duration::from_secs(300);
 
 /// Lambda, for one function.
-pub(crate) struct Runtime {
+pub struct Runtime {
     /// `host:port`, as `AWS_LAMBDA_RUNTIME_API` has it.
-    pub(crate) address: String,
+    pub address: String,
     invocations: UnboundedSender<(Value, SystemTime)>,
-    answers: UnboundedReceiver<Answer>,
+    answers: UnboundedReceiver<Ended>,
+    polls: watch::Receiver<u32>,
 }
 
 /// What became of an invocation.
 #[derive(Debug)]
-pub(crate) enum Answer {
+pub enum Ended {
     /// What the function returned.
-    Response(Value),
+    Returned(Value),
     /// Its error, with `errorType` and `errorMessage`.
-    Error(Value),
+    Failed(Value),
 }
 
 struct Served {
     invocations: Mutex<UnboundedReceiver<(Value, SystemTime)>>,
-    answers: UnboundedSender<Answer>,
+    answers: UnboundedSender<Ended>,
+    polls: watch::Sender<u32>,
 }
 
 impl Runtime {
     /// Serves on a port of its own.
-    pub(crate) async fn start() -> Self {
+    ///
+    /// # Panics
+    /// There is none.
+    pub async fn start() -> Self {
         let (invocations, invoked) = unbounded_channel();
         let (answered, answers) = unbounded_channel();
-        let served = Arc::new(Served { invocations: Mutex::new(invoked), answers: answered });
+        let (polled, polls) = watch::channel(0);
+        let served = Arc::new(Served { invocations: Mutex::new(invoked), answers: answered, polls: polled });
         let app = Router::new()
             .route("/2018-06-01/runtime/invocation/next", get(next))
             .route("/2018-06-01/runtime/invocation/{id}/{kind}", post(answer))
             .with_state(served);
-        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let address = listener.local_addr().unwrap().to_string();
+        let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+        let address = listener.local_addr().expect("an address").to_string();
         tokio::spawn(async move { axum::serve(listener, app).await });
-        Runtime { address, invocations, answers }
+        Runtime { address, invocations, answers, polls }
     }
 
     /// What Lambda tells `function` of itself.
-    pub(crate) fn environment(&self, function: &str) -> [(&'static str, String); 6] {
+    pub fn environment(&self, function: &str) -> [(&'static str, String); 6] {
         [
             ("AWS_LAMBDA_RUNTIME_API", self.address.clone()),
             ("AWS_LAMBDA_FUNCTION_NAME", function.to_owned()),
@@ -68,41 +74,63 @@ impl Runtime {
         ]
     }
 
+    /// Returns when the function has asked for so many invocations: its start is over with the first.
+    ///
+    /// # Panics
+    /// It does not ask.
+    pub async fn polled(&mut self, times: u32) {
+        let polled = tokio::time::timeout(PATIENCE, self.polls.wait_for(|polls| *polls >= times)).await;
+        drop(polled.expect("a poll in time").expect("a server"));
+    }
+
     /// Invokes it with all the time that it needs.
-    pub(crate) async fn invoke(&mut self, event: Value) -> Answer {
+    ///
+    /// # Panics
+    /// It does not answer.
+    pub async fn invoke(&mut self, event: Value) -> Ended {
         #[expect(clippy::disallowed_methods, reason = "Lambda tells its deadline as a time of day")]
         let deadline = SystemTime::now() + TIMEOUT;
         self.invoke_until(event, deadline).await
     }
 
     /// Invokes it; Lambda would kill it at the deadline.
-    pub(crate) async fn invoke_until(&mut self, event: Value, deadline: SystemTime) -> Answer {
-        self.invocations.send((event, deadline)).unwrap();
-        tokio::time::timeout(PATIENCE, self.answers.recv()).await.expect("an answer in time").unwrap()
+    ///
+    /// # Panics
+    /// It does not answer.
+    pub async fn invoke_until(&mut self, event: Value, deadline: SystemTime) -> Ended {
+        self.invocations.send((event, deadline)).expect("a server");
+        tokio::time::timeout(PATIENCE, self.answers.recv()).await.expect("an answer in time").expect("a server")
     }
 }
 
-impl Answer {
+impl Ended {
     /// What it returned.
+    ///
+    /// # Panics
+    /// It failed.
     #[track_caller]
-    pub(crate) fn response(self) -> Value {
+    pub fn returned(self) -> Value {
         match self {
-            Answer::Response(value) => value,
-            Answer::Error(error) => panic!("the invocation failed: {error}"),
+            Ended::Returned(value) => value,
+            Ended::Failed(error) => panic!("the invocation failed: {error}"),
         }
     }
 
     /// The message of its error.
+    ///
+    /// # Panics
+    /// It did not fail.
     #[track_caller]
-    pub(crate) fn error(self) -> String {
+    pub fn failed(self) -> String {
         match self {
-            Answer::Error(error) => error["errorMessage"].as_str().unwrap_or_default().to_owned(),
-            Answer::Response(value) => panic!("the invocation did not fail: {value}"),
+            Ended::Failed(error) => error["errorMessage"].as_str().unwrap_or_default().to_owned(),
+            Ended::Returned(value) => panic!("the invocation did not fail: {value}"),
         }
     }
 }
 
 async fn next(State(served): State<Arc<Served>>) -> Response {
+    served.polls.send_modify(|polls| *polls += 1);
     let Some((event, deadline)) = served.invocations.lock().await.recv().await else {
         return StatusCode::GONE.into_response();
     };
@@ -122,8 +150,8 @@ async fn answer(
 ) -> StatusCode {
     // Lambda's client names no content type.
     let body = serde_json::from_str(&body).unwrap_or(Value::String(body));
-    let answer = if kind == "response" { Answer::Response(body) } else { Answer::Error(body) };
+    let ended = if kind == "response" { Ended::Returned(body) } else { Ended::Failed(body) };
     // Nobody listens any more when the story has ended.
-    drop(served.answers.send(answer));
+    drop(served.answers.send(ended));
     StatusCode::ACCEPTED
 }

@@ -1,0 +1,38 @@
+//! The environments differ in values alone: what was tried in dev is what prod gets.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+/// The files in which an environment says what is its own.
+const OWN: [&str; 2] = ["env.tf", "terraform.tfvars.example"];
+
+fn folder(env: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../terraform/envs").join(env)
+}
+
+/// Each file of an environment; of its own ones without comments and values.
+fn shape(env: &str) -> BTreeMap<String, String> {
+    let files = std::fs::read_dir(folder(env)).unwrap().map(|file| file.unwrap().path());
+    let names = files.map(|file| file.file_name().unwrap().to_str().unwrap().to_owned());
+    // `init` and an operator leave more there, none of it committed.
+    let committed = names.filter(|name| name.ends_with(".tf") || name.ends_with(".example"));
+    committed.map(|name| (name.clone(), read(env, &name))).collect()
+}
+
+fn read(env: &str, name: &str) -> String {
+    let text = std::fs::read_to_string(folder(env).join(name)).unwrap();
+    if !OWN.contains(&name) {
+        return text;
+    }
+    let lines = text.lines().filter(|line| !line.trim_start().starts_with('#'));
+    lines.map(|line| line.split('=').next().unwrap().trim()).collect::<Vec<_>>().join("\n")
+}
+
+#[test]
+fn environments_differ_in_values_alone() {
+    let dev = shape("dev");
+    assert!(OWN.iter().all(|name| dev.contains_key(*name)), "{:?}", dev.keys());
+    for env in ["stage", "prod"] {
+        assert_eq!(shape(env), dev, "{env}");
+    }
+}
