@@ -10,4 +10,5 @@ mod invokes;
 #[cfg(debug_assertions)]
 mod kills;
 mod oracle;
+mod restored;
 mod scheduler;

@@ -99,37 +99,3 @@ async fn ten_orphans_are_no_mass() {
     world.skip(MINUTE * 15).await;
     assert_eq!(world.sweep().await.orphans_deleted, 10);
 }
-
-/// reliability.md, G29: yesterday's backup is restored, while EventBridge shows today.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn after_a_restore_eventbridge_follows_the_older_database() {
-    let world = World::new().await;
-    let edited = world.in_step(1).await[0];
-    let execute = async |sql: &'static str| {
-        sqlx::raw_sql(sql).execute(&world.pool).await.unwrap();
-    };
-    execute("CREATE TABLE w AS TABLE workflows; CREATE TABLE p AS TABLE publications;").await;
-    world.later();
-    world.patch(edited, json!({"cron_schedule": "30 17 * * *"})).await;
-    let created = world.create("0 12 * * *", "UTC").await;
-    world.publish().await;
-    execute(
-        "SET session_replication_role = replica;
-         TRUNCATE outbox_events, publications;
-         DELETE FROM workflows;
-         INSERT INTO workflows OVERRIDING SYSTEM VALUE TABLE w;
-         INSERT INTO publications TABLE p;
-         SET session_replication_role = origin;",
-    )
-    .await;
-
-    world.skip(SETTLED * 2).await;
-    let found = world.sweep().await;
-    assert_eq!((found.changed, found.orphan), (1, 1), "{found:?}");
-    world.publish().await;
-    assert_eq!(world.expression(edited).await.unwrap(), "cron(0 9 * * ? *)");
-    world.skip(MINUTE * 20).await;
-    world.sweep().await;
-    world.publish().await;
-    assert_eq!(world.schedule(created).await, None);
-}
