@@ -31,7 +31,8 @@ sqlx-check: setup ## fails if .sqlx is not what the statements and migrations ma
 openapi: ## writes docs/openapi.json anew
 	UPDATE_OPENAPI=1 cargo test -p tests --test api openapi
 
-bench: setup ## measures; a table, and JSON under target/bench. ONLY=B5,B8 picks cases of the suite alone
+# B8 starts what is deployed.
+bench: setup $(if $(or $(findstring B8,$(ONLY)),$(if $(ONLY),,all)),lambdas) ## measures; a table, and JSON under target/bench. ONLY=B5,B8 picks cases of the suite alone
 	cargo build --release --workspace --bins
 	cargo bench -p tests --bench suite -- $(if $(ONLY),--only $(ONLY))
 ifeq ($(ONLY),)

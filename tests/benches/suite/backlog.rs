@@ -190,7 +190,7 @@ impl Backlog {
         command
     }
 
-    fn environment(&self) -> Vec<(&'static str, String)> {
+    pub(crate) fn environment(&self) -> Vec<(&'static str, String)> {
         vec![
             ("ENV", "bench".to_owned()),
             ("DB_DSN", self.database.dsn()),

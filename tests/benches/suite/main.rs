@@ -6,6 +6,7 @@
 #![expect(clippy::unwrap_used, reason = "a case that cannot go on fails")]
 
 mod backlog;
+mod cold;
 mod drain;
 mod edits;
 mod held;
@@ -53,6 +54,8 @@ async fn main() -> ExitCode {
         rows.extend(invoke::all().await);
     }
     if wanted("B8") {
+        rows.extend(cold::all().await);
+        rows.push(start::app_to_ready(9).await);
         rows.push(start::up_to_ready(5).await);
     }
     if wanted("B9") {

@@ -1,33 +1,52 @@
-//! B8: how long it takes to start.
+//! B8: how long it takes to start, until `/readyz` answers.
 
 use std::process::Stdio;
 use std::time::{Duration, Instant};
 
+use local::stack::Database;
 use tokio::process::Command;
 
 use crate::table::Row;
 use crate::{free_port, millis, program};
 
-/// B8: from the start of `local up` on an empty folder until `/readyz` answers.
+/// `local up` on an empty folder.
 pub(crate) async fn up_to_ready(times: u32) -> Row {
-    let program = program("local");
     let mut taken_ms = Vec::new();
     for _ in 0..times {
         let data = std::env::temp_dir().join(format!("cronbox-bench-{}", uuid::Uuid::new_v4()));
         let (app, scheduler) = (free_port(), free_port());
-        let mut command = Command::new(&program);
+        let mut command = Command::new(program("local"));
         command.args(["up", "--app-port", &app.to_string(), "--scheduler-port", &scheduler.to_string(), "--data"]);
-        let started = Instant::now();
-        let mut up = command.arg(&data).stdout(Stdio::null()).kill_on_drop(true).spawn().unwrap();
-        let api = tests::Api::without_key(&format!("http://127.0.0.1:{app}"));
-        while !api.try_get("/readyz").await.is_ok_and(|answer| answer.status == 200) {
-            assert!(started.elapsed() < Duration::from_secs(60), "up is never ready");
-            tokio::time::sleep(Duration::from_millis(2)).await;
-        }
-        taken_ms.push(millis(started));
-        Command::new("kill").args(["-INT", &up.id().unwrap().to_string()]).status().await.unwrap();
-        up.wait().await.unwrap();
+        taken_ms.push(to_ready(command.arg(&data), app).await);
         std::fs::remove_dir_all(&data).unwrap();
     }
     Row::of_times("B8", "cold `local up` to ready, new database", taken_ms)
+}
+
+/// `app serve` on a database that is there and migrated.
+pub(crate) async fn app_to_ready(times: u32) -> Row {
+    let database = Database::of_template().await.unwrap();
+    let mut taken_ms = Vec::new();
+    for _ in 0..times {
+        let port = free_port();
+        let mut command = Command::new(program("app"));
+        command.arg("serve").env("DATABASE_URL", database.dsn()).env("BIND_ADDR", format!("127.0.0.1:{port}"));
+        taken_ms.push(to_ready(command.env("ENV", "bench").env("RUST_LOG", "warn"), port).await);
+    }
+    database.remove().await.unwrap();
+    Row::of_times("B8", "app: cold start to ready", taken_ms)
+}
+
+async fn to_ready(command: &mut Command, app_port: u16) -> f64 {
+    let api = tests::Api::without_key(&format!("http://127.0.0.1:{app_port}"));
+    let started = Instant::now();
+    let mut up = command.stdout(Stdio::null()).kill_on_drop(true).spawn().unwrap();
+    while !api.try_get("/readyz").await.is_ok_and(|answer| answer.status == 200) {
+        assert!(started.elapsed() < Duration::from_secs(60), "it is never ready");
+        tokio::time::sleep(Duration::from_millis(2)).await;
+    }
+    let taken_ms = millis(started);
+    Command::new("kill").args(["-INT", &up.id().unwrap().to_string()]).status().await.unwrap();
+    up.wait().await.unwrap();
+    taken_ms
 }

@@ -124,10 +124,11 @@ async fn without_nudge(edits: u32) -> Row {
 async fn edit_silently(backlog: &Backlog, nth: u32) {
     let mut tx = db::begin(&backlog.pool).await.unwrap();
     let id: i64 = sqlx::query_scalar("SELECT id FROM workflows").fetch_one(&mut *tx).await.unwrap();
-    let before = workflows::lock(&mut tx, WorkflowId(id), None).await.unwrap().unwrap();
+    let now = Clock::System.now();
+    let before = workflows::lock(&mut tx, WorkflowId(id), None, now).await.unwrap().unwrap();
     let mut body = before.spec.to_body();
     body.cron_schedule = Some(format!("{nth} 7 * * *"));
-    let spec = Spec::new(body, None, Clock::System.now()).unwrap();
+    let spec = Spec::new(body, None, now).unwrap();
     let next = workflows::Workflow { spec, ..before.clone() };
     workflows::save(&mut tx, &before, next, "update", &by_hand()).await.unwrap();
     tx.commit().await.unwrap();
