@@ -2,7 +2,7 @@
 TARGET := $(or $(CARGO_TARGET_DIR),target)
 VENV := $(TARGET)/venv
 
-.PHONY: setup up test torture ci lint sqlx sqlx-check bench lambdas terraform openapi deny
+.PHONY: setup up test schemathesis torture ci lint sqlx sqlx-check bench lambdas terraform openapi deny
 
 setup: ## installs what is missing: Postgres 15 or later, Python tools in a venv
 	sh scripts/setup.sh "$(VENV)"
@@ -20,7 +20,7 @@ torture: setup ## N seeded histories of edits, faults, kills and clock steps; N=
 lint:
 	cargo fmt --all --check
 	cargo clippy --workspace --all-targets -- -D warnings
-	cargo clippy -p tests --test deploy -- -D warnings
+	cargo clippy -p tests --test deploy --test described -- -D warnings
 
 sqlx: setup ## writes .sqlx anew, after a statement or a migration changed
 	sh scripts/sqlx.sh write
@@ -47,7 +47,11 @@ terraform: setup lambdas ## checks terraform/, then applies envs/dev to an emula
 	sh scripts/terraform.sh "$(TARGET)"
 	cargo test -p tests --test deploy
 
-ci: setup lint deny sqlx-check test terraform
+schemathesis: setup ## sends every route what its description allows, and more, as every kind of caller
+	sh scripts/venv.sh "$(TARGET)/venv-schemathesis" scripts/schemathesis.txt
+	cargo test -p tests --test described -- --nocapture
+
+ci: setup lint deny sqlx-check test schemathesis terraform
 
 # Advisories are held against a copy of RustSec's database, where one is at hand: `cargo-deny fetch db` makes it.
 deny: ## licences, sources, banned crates, and advisories; Cargo.lock as it is

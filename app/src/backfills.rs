@@ -56,6 +56,7 @@ pub enum Only {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, sqlx::Type, serde::Serialize, serde::Deserialize, utoipa::ToSchema)]
 #[sqlx(type_name = "text", rename_all = "snake_case")]
 #[serde(rename_all = "snake_case")]
+#[schema(as = BackfillState)]
 pub enum State {
     /// It makes runs.
     Running,

@@ -59,6 +59,7 @@ pub struct Cursor {
 /// How the ledger differs from what was owed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
+#[schema(as = DifferenceKind)]
 pub enum Kind {
     /// It was owed, and nothing is recorded.
     Missing,

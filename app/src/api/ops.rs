@@ -34,7 +34,7 @@ pub(super) async fn readyz(State(app): State<App>) -> Result<Json<Health>, Error
 }
 
 /// Counters of this instance and figures of the ledger, in Prometheus' text form.
-#[utoipa::path(get, path = "/metrics", tag = "operations", responses((status = 200, body = String, content_type = "text/plain")))]
+#[utoipa::path(get, path = "/metrics", tag = "operations", responses((status = 200, body = String, content_type = "application/openmetrics-text")))]
 pub(super) async fn metrics(State(app): State<App>) -> Result<Response, Error> {
     let text = app.metrics.render(&app.pool, app.clock.now()).await.map_err(anyhow::Error::from)?;
     let kind = "application/openmetrics-text; version=1.0.0; charset=utf-8";
