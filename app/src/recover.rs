@@ -4,6 +4,7 @@
 //! under its id, on whatever instance claims it; `attempt` then fences off the one that lost it.
 
 use chrono::{DateTime, TimeDelta, Utc};
+use schedule::WorkflowId;
 use sqlx::PgConnection;
 use uuid::Uuid;
 
@@ -11,6 +12,7 @@ use crate::App;
 use crate::config::Config;
 use crate::jobs::Did;
 use crate::policies::OnLost;
+use crate::queue;
 use crate::runs;
 use crate::workflows::State;
 
@@ -20,6 +22,7 @@ const BATCH: i64 = 100;
 /// A run that nobody is at any more.
 struct Lost {
     id: Uuid,
+    workflow_id: i64,
     recoveries: i32,
     created_on: DateTime<Utc>,
     is_cancelled: bool,
@@ -52,6 +55,9 @@ pub async fn recover(app: &App) -> anyhow::Result<Did> {
     let lost = lock_lost(&mut tx, app.config.lost_after_secs, BATCH).await?;
     let pass = settle(&mut tx, &lost, &app.config, app.clock.now()).await?;
     tx.commit().await?;
+    for run in lost.iter().filter(|_| pass.abandoned + pass.cancelled > 0) {
+        queue::advance(&app.pool, WorkflowId(run.workflow_id), app.clock.now()).await?;
+    }
     app.wake.poke();
     Ok(match lost.len() {
         0 => Did::Nothing,
@@ -127,7 +133,7 @@ async fn lock_lost(tx: &mut PgConnection, lost_after_secs: u64, limit: i64) -> s
         Lost,
         r#"
         -- lock lost runs: those of a paused workflow wait, and are left out here, or they would fill each pass
-        SELECT r.id, r.recoveries, r.created_on, r.cancel_requested_on IS NOT NULL AS "is_cancelled!",
+        SELECT r.id, r.workflow_id, r.recoveries, r.created_on, r.cancel_requested_on IS NOT NULL AS "is_cancelled!",
                w.on_lost AS "on_lost: OnLost", w.state AS "workflow_state: State"
           FROM runs r JOIN workflows w ON w.id = r.workflow_id
          WHERE r.state = 'running' AND r.locked_at <= cronbox_now() - make_interval(secs => $1)
@@ -148,7 +154,7 @@ async fn lock_own(tx: &mut PgConnection, instance: Uuid) -> sqlx::Result<Vec<Los
         Lost,
         r#"
         -- lock the runs of an instance that ends
-        SELECT r.id, r.recoveries, r.created_on, r.cancel_requested_on IS NOT NULL AS "is_cancelled!",
+        SELECT r.id, r.workflow_id, r.recoveries, r.created_on, r.cancel_requested_on IS NOT NULL AS "is_cancelled!",
                w.on_lost AS "on_lost: OnLost", w.state AS "workflow_state: State"
           FROM runs r JOIN workflows w ON w.id = r.workflow_id
          WHERE r.state = 'running' AND r.locked_by = $1

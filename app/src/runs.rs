@@ -14,9 +14,11 @@ use serde_json::Value;
 use sqlx::PgConnection;
 use uuid::Uuid;
 
+use crate::inject::{self, Point};
+
 pub use abandon::abandon;
 pub use cancel::{Cancelled, cancel};
-pub use claim::{Beat, Claimed, Finished, Held, claim, finish, heartbeat, keep_late, try_again};
+pub use claim::{Beat, Claimed, Finished, Held, any_queued, claim, finish, heartbeat, keep_late, try_again};
 
 /// What started a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, sqlx::Type, serde::Serialize, serde::Deserialize, utoipa::ToSchema)]
@@ -172,8 +174,9 @@ pub async fn accept(tx: &mut PgConnection, new: &New) -> sqlx::Result<()> {
         new.now,
     )
     .execute(tx)
-    .await
-    .map(drop)
+    .await?;
+    inject::at(Point::I1);
+    Ok(())
 }
 
 /// One run that a team may see.

@@ -5,26 +5,35 @@
 //! An executor that is silent is another case, whatever the time: its runs are lost (`recover.rs`).
 
 use chrono::{DateTime, TimeDelta, Utc};
+use schedule::WorkflowId;
 use sqlx::PgConnection;
 use uuid::Uuid;
 
 use crate::App;
 use crate::config::HARD_TIMEOUT_MARGIN;
 use crate::jobs::Did;
+use crate::queue;
 
 /// Runs in one pass.
 const BATCH: i64 = 100;
+
+struct Stuck {
+    id: Uuid,
+    workflow_id: i64,
+}
 
 /// Ends what runs a minute past its timeout.
 ///
 /// # Errors
 /// The database's.
 pub async fn sweep(app: &App) -> anyhow::Result<Did> {
-    let mut connection = app.pool.acquire().await?;
-    let ended = end_stuck(&mut connection, app.config.lost_after_secs, app.clock.now()).await?;
-    for id in &ended {
+    let now = app.clock.now();
+    let ended = end_stuck(&mut *app.pool.acquire().await?, app.config.lost_after_secs, now).await?;
+    for Stuck { id, workflow_id } in &ended {
         tracing::error!(run_id = %id, "run {id} did not end at its timeout and was ended from outside");
+        queue::advance(&app.pool, WorkflowId(*workflow_id), now).await?;
     }
+    app.wake.poke();
     Ok(match ended.len() {
         0 => Did::Nothing,
         n if n >= usize::try_from(BATCH).unwrap_or(usize::MAX) => Did::Some(format!("{n} runs have timed out")),
@@ -32,10 +41,11 @@ pub async fn sweep(app: &App) -> anyhow::Result<Did> {
     })
 }
 
-async fn end_stuck(db: &mut PgConnection, lost_after_secs: u64, now: DateTime<Utc>) -> sqlx::Result<Vec<Uuid>> {
+async fn end_stuck(db: &mut PgConnection, lost_after_secs: u64, now: DateTime<Utc>) -> sqlx::Result<Vec<Stuck>> {
     let alive_secs = f64::from(u32::try_from(lost_after_secs).unwrap_or(u32::MAX)) / 4.0;
     let started_before = now - TimeDelta::from_std(HARD_TIMEOUT_MARGIN).unwrap_or_default();
-    sqlx::query_scalar!(
+    sqlx::query_as!(
+        Stuck,
         r#"
         -- end stuck runs: only of an instance that is alive; a lost run is not a slow one
         WITH stuck AS MATERIALIZED (
@@ -53,7 +63,7 @@ async fn end_stuck(db: &mut PgConnection, lost_after_secs: u64, now: DateTime<Ut
                locked_by = NULL, locked_at = NULL
           FROM stuck
          WHERE r.id = stuck.id AND r.state = 'running'
-        RETURNING r.id
+        RETURNING r.id, r.workflow_id
         "#,
         alive_secs,
         started_before,

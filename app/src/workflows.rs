@@ -14,6 +14,7 @@ use sqlx::PgConnection;
 
 use crate::actions;
 use crate::audit::{self, Edit, Entry};
+use crate::inject::{self, Point};
 use crate::outbox::{self, Event, Op, Payload};
 use crate::spec::Spec;
 use crate::versions;
@@ -278,11 +279,13 @@ async fn save_since(
     next.revision = Revision(before.revision.0 + i64::from(owes_otherwise));
     next.updated_on = edit.now;
     table::update(tx, &next).await?;
+    inject::at(Point::A1);
     tracing::info!(step = 1, workflow_id = next.id.0, "edit: {verb} of workflow {}: {}", next.id, in_words(&next));
     if owes_otherwise {
         let since = versions::record(tx, &next, since).await?;
         table::watch(tx, next.id, since, before.is_activated_by(&next)).await?;
         outbox::enqueue(tx, &next.event(edit), edit.now).await?;
+        inject::at(Point::A2);
     }
     let entry = Entry { verb, subject: next.subject(), before: Some(before.document()), after: Some(next.document()) };
     audit::record(tx, edit, entry).await?;

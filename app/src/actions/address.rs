@@ -108,10 +108,17 @@ impl Resolve for Allowed {
 impl Names {
     async fn addresses(&self, host: &str) -> std::io::Result<Vec<IpAddr>> {
         match self {
+            // RFC 6761: nobody else is to be asked.
+            _ if is_this_machine(host) => Ok(vec![Ipv4Addr::LOCALHOST.into(), Ipv6Addr::LOCALHOST.into()]),
             Names::System => Ok(tokio::net::lookup_host((host, 0)).await?.map(|address| address.ip()).collect()),
             Names::Given(answer) => Ok(answer(host)),
         }
     }
+}
+
+fn is_this_machine(host: &str) -> bool {
+    let host = host.trim_end_matches('.');
+    host.rsplit('.').next().is_some_and(|last| last.eq_ignore_ascii_case("localhost"))
 }
 
 /// Global unicast, by the IANA special-purpose registries; what is in doubt is not public.

@@ -3,6 +3,8 @@
 pub mod address;
 pub mod http;
 pub mod log;
+#[cfg(test)]
+mod rebinding;
 pub mod signature;
 
 use std::time::Duration;

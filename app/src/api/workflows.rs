@@ -20,6 +20,7 @@ use super::view::{Read, WorkflowView, view};
 use crate::App;
 use crate::actions;
 use crate::field::{self, FieldError};
+use crate::inject::{self, Point};
 use crate::outbox::{self, Progress};
 use crate::spec::{self, Spec, WorkflowBody};
 use crate::workflows::{self, Filter, Saved, SyncStatus, Workflow};
@@ -198,7 +199,9 @@ pub(super) async fn delete(
     Ok(StatusCode::NO_CONTENT)
 }
 
+/// After the commit of an edit.
 pub(super) fn nudge(app: &App, saved: Saved) {
+    inject::at(Point::A3);
     match saved {
         Saved::Enqueued => app.nudge.poke(),
         Saved::Changed | Saved::Unchanged => {}

@@ -11,6 +11,7 @@ use super::{Executor, call};
 use crate::actions::{self, Action, Again, Outcome, Sender};
 use crate::failures;
 use crate::inject::{self, Point};
+use crate::policies::Overlap;
 use crate::queue;
 use crate::runs::{self, Claimed, Finished, Held, RunState};
 
@@ -130,21 +131,28 @@ impl Executor {
     async fn ended(&self, run: &Claimed, verdict: &Verdict) {
         inject::at(Point::I6);
         announce(run, verdict);
-        if verdict.again_at.is_none() {
-            self.let_the_next_begin(run).await;
+        if verdict.again_at.is_some() {
+            return;
         }
-        if verdict.again_at.is_none() && matches!(verdict.state, RunState::Failed | RunState::TimedOut) {
+        if matches!(verdict.state, RunState::Failed | RunState::TimedOut) {
             failures::pause_after(&self.app, run).await;
+        }
+        if let Err(error) = self.hand_on(run).await {
+            tracing::warn!(run_id = %run.id, %error, "cannot hand a slot on; the job `queue` will");
         }
     }
 
-    /// The slot is free; if this fails, the job that looks after the queues will see it.
-    async fn let_the_next_begin(&self, run: &Claimed) {
-        match queue::advance(&self.app.pool, WorkflowId(run.workflow_id), self.app.clock.now()).await {
-            Ok(pass) if pass.promoted > 0 => self.app.wake.poke(),
-            Ok(_) => {}
-            Err(error) => tracing::warn!(run_id = %run.id, %error, "cannot let the next run begin; the job will"),
+    /// Gives the slot to who waits for it.
+    async fn hand_on(&self, run: &Claimed) -> sqlx::Result<()> {
+        // Under such a policy somebody may be queueing at this moment: only the workflow's lock knows.
+        let may_wait = matches!(run.overlap_policy, Overlap::Queue | Overlap::QueueOne | Overlap::Replace);
+        if may_wait || runs::any_queued(&mut *self.app.pool.acquire().await?, run.workflow_id).await? {
+            let advanced = queue::advance(&self.app.pool, WorkflowId(run.workflow_id), self.app.clock.now()).await?;
+            if advanced.promoted > 0 {
+                self.app.wake.poke();
+            }
         }
+        Ok(())
     }
 }
 

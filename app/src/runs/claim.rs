@@ -9,6 +9,7 @@ use sqlx::PgConnection;
 use uuid::Uuid;
 
 use super::{RunState, Trigger};
+use crate::policies::Overlap;
 use crate::teams::SigningSecret;
 
 /// A run that this instance executes now.
@@ -36,6 +37,8 @@ pub struct Claimed {
     pub timeout_secs: i32,
     /// Answers that may fail.
     pub max_attempts: i32,
+    /// Whether others may wait for this run's slot.
+    pub overlap_policy: Overlap,
     /// Failed runs in a row that pause the workflow.
     pub pause_after_failures: Option<i32>,
     /// Signs the team's http actions.
@@ -112,7 +115,7 @@ pub async fn claim(
         )
         SELECT c.id, c.workflow_id, c.trigger AS "trigger: Trigger", c.scheduled_time, c.attempt, c.tries, c.recoveries,
                w.action, COALESCE(c.inputs, w.starting_inputs) AS "inputs!", w.timeout_secs, w.max_attempts,
-               w.pause_after_failures, t.signing_secret AS "signing_secret: SigningSecret",
+               w.overlap_policy AS "overlap_policy: Overlap", w.pause_after_failures, t.signing_secret AS "signing_secret: SigningSecret",
                w.cron_schedule, w.timezone, w.ends_at,
                (SELECT max(o.scheduled_time) FROM occurrences o
                  WHERE o.workflow_id = c.workflow_id AND o.scheduled_time < COALESCE(c.scheduled_time, $3)
@@ -217,6 +220,22 @@ async fn stands(db: &mut PgConnection, id: Uuid) -> sqlx::Result<bool> {
         SELECT EXISTS (SELECT FROM runs WHERE id = $1) AS "exists!"
         "#,
         id,
+    )
+    .fetch_one(db)
+    .await
+}
+
+/// Whether a run of a workflow waits for a slot.
+///
+/// # Errors
+/// The database's.
+pub async fn any_queued(db: &mut PgConnection, workflow_id: i64) -> sqlx::Result<bool> {
+    sqlx::query_scalar!(
+        r#"
+        -- whether a run waits for a slot
+        SELECT EXISTS (SELECT FROM runs WHERE workflow_id = $1 AND state = 'queued') AS "exists!"
+        "#,
+        workflow_id,
     )
     .fetch_one(db)
     .await

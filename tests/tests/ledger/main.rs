@@ -4,11 +4,19 @@
 
 mod backfilling;
 mod by_hand;
+mod executing;
 mod from_a_file;
+mod inside;
 mod jobs;
+mod killed;
 mod late;
 mod overlap;
+mod process;
+mod pruning;
 mod races;
+mod receiver;
+mod recovering;
+mod signatures;
 mod statistics;
 mod verifying;
 mod watchdog;

@@ -1,0 +1,143 @@
+//! Name servers that lie: what is judged is what is connected to, at each send.
+
+use std::net::{IpAddr, Ipv4Addr};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+
+use chrono::DateTime;
+use schedule::WorkflowId;
+use serde_json::json;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::TcpListener;
+
+use super::address::{Allowed, Names};
+use super::{Action, Again, Call, Context, Outcome, Sender, check_reach, http, perform};
+use crate::teams::SigningSecret;
+
+const PUBLIC: IpAddr = IpAddr::V4(Ipv4Addr::new(93, 184, 216, 34));
+/// This machine, as the operator has not allowed it.
+const INSIDE: IpAddr = IpAddr::V4(Ipv4Addr::new(127, 0, 0, 2));
+/// This machine, as the operator has.
+const ALLOWED: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
+
+/// A listener on all addresses of this machine, and at which it was met.
+struct Listener {
+    port: u16,
+    connected: Arc<Mutex<Vec<IpAddr>>>,
+}
+
+impl Listener {
+    async fn start(answer: &'static str) -> Self {
+        let listener = TcpListener::bind("0.0.0.0:0").await.unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let connected: Arc<Mutex<Vec<IpAddr>>> = Arc::default();
+        let met = connected.clone();
+        tokio::spawn(async move {
+            while let Ok((mut stream, _)) = listener.accept().await {
+                met.lock().unwrap().push(stream.local_addr().unwrap().ip());
+                let mut request = vec![0; 16 * 1024];
+                let _read = stream.read(&mut request).await;
+                // Closed after each answer: a connection that is kept would not be resolved again.
+                let _written = stream.write_all(answer.as_bytes()).await;
+            }
+        });
+        Self { port, connected }
+    }
+
+    fn connected(&self) -> Vec<IpAddr> {
+        self.connected.lock().unwrap().clone()
+    }
+}
+
+const FINE: &str = "HTTP/1.1 200 OK\r\ncontent-length: 0\r\nconnection: close\r\n\r\n";
+
+/// Answers these in turn, the last for ever; counts how often it was asked.
+fn names(answers: &'static [&'static [IpAddr]]) -> (Allowed, Arc<AtomicUsize>) {
+    let asked = Arc::new(AtomicUsize::new(0));
+    let counted = asked.clone();
+    let names = Names::Given(Arc::new(move |_| {
+        let nth = counted.fetch_add(1, Ordering::Relaxed);
+        answers[nth.min(answers.len() - 1)].to_vec()
+    }));
+    (Allowed::new(vec!["127.0.0.1/32".parse().unwrap()]).with_names(names), asked)
+}
+
+fn action(port: u16) -> serde_json::Value {
+    json!({"type": "http", "method": "POST", "url": format!("http://rebinding.example:{port}/")})
+}
+
+async fn send(allowed: &Allowed, port: u16) -> Outcome {
+    let client = http::Client::new(allowed.clone()).unwrap();
+    let now = DateTime::UNIX_EPOCH;
+    let context = Context {
+        is_catch_up: false,
+        is_recovery: false,
+        lateness_s: 0,
+        original_scheduled_time: None,
+        recovery_attempt_time: None,
+        last_scheduled_time: None,
+        next_scheduled_times: Vec::new(),
+    };
+    let call = Call {
+        run_id: uuid::Uuid::nil(),
+        workflow_id: WorkflowId(1),
+        trigger: "manual".to_owned(),
+        scheduled_time: None,
+        attempt: 1,
+        inputs: json!({}),
+        context,
+    };
+    let secret = SigningSecret("whsec_AAAA".to_owned());
+    let sender = Sender { client: &client, secret: &secret, now };
+    perform(&Action::parse(&action(port)).unwrap(), &call, &sender).await
+}
+
+fn assert_refused(outcome: &Outcome) {
+    let Outcome::Failed { error, again, .. } = outcome else { panic!("{outcome:?}") };
+    assert!(error.ends_with("rebinding.example is not a public address; an operator can allow its network"), "{error}");
+    assert_eq!(*again, Again::Never);
+}
+
+#[tokio::test]
+async fn a_name_that_leads_elsewhere_after_it_was_judged_leads_nowhere() {
+    let listener = Listener::start(FINE).await;
+    let (allowed, asked) = names(&[&[ALLOWED], &[INSIDE]]);
+    assert!(matches!(send(&allowed, listener.port).await, Outcome::Succeeded(_)));
+    assert_eq!(asked.load(Ordering::Relaxed), 1, "resolved once");
+    assert_refused(&send(&allowed, listener.port).await);
+    assert_eq!(listener.connected(), [ALLOWED]);
+}
+
+#[tokio::test]
+async fn a_name_that_was_public_when_it_was_saved_is_judged_again_when_it_is_sent() {
+    let listener = Listener::start(FINE).await;
+    let (allowed, _) = names(&[&[PUBLIC], &[INSIDE]]);
+    check_reach(&action(listener.port), &allowed).await.unwrap();
+    assert_refused(&send(&allowed, listener.port).await);
+    assert!(listener.connected().is_empty());
+}
+
+#[tokio::test]
+async fn one_address_inside_among_many_is_enough_to_be_refused() {
+    let listener = Listener::start(FINE).await;
+    const MIXED: [&[&[IpAddr]]; 3] = [&[&[PUBLIC, INSIDE]], &[&[INSIDE, PUBLIC]], &[&[ALLOWED, PUBLIC, INSIDE]]];
+    for answers in MIXED {
+        let (allowed, _) = names(answers);
+        let refused = check_reach(&action(listener.port), &allowed).await.unwrap_err();
+        assert_eq!(refused.field, "action.url");
+        assert_refused(&send(&allowed, listener.port).await);
+    }
+    assert!(listener.connected().is_empty());
+}
+
+#[tokio::test]
+async fn a_redirect_inside_is_an_answer_and_not_a_way() {
+    let listener = Listener::start(
+        "HTTP/1.1 302 Found\r\nlocation: http://169.254.169.254/latest/meta-data/\r\ncontent-length: 0\r\nconnection: close\r\n\r\n",
+    )
+    .await;
+    let (allowed, asked) = names(&[&[ALLOWED]]);
+    let Outcome::Failed { error, again, .. } = send(&allowed, listener.port).await else { panic!("followed") };
+    assert_eq!((error.as_str(), again), ("the receiver answered 302 Found", Again::Never));
+    assert_eq!((listener.connected().len(), asked.load(Ordering::Relaxed)), (1, 1));
+}

@@ -1,0 +1,349 @@
+//! Executing: tries and their pauses, leases and who loses them, timeouts, cancelling, pausing after failures.
+
+use std::time::Duration;
+
+use app::jobs::Did;
+use app::runs::{self, Cancelled};
+use chrono::{DateTime, Utc};
+use local::stack::StackOptions;
+use serde_json::{Value, json};
+use tests::Story;
+use tokio::io::AsyncReadExt as _;
+use tokio::net::TcpListener;
+
+use crate::receiver::{Receiver, accept, run, until_state};
+
+const NOON: &str = "2026-03-02T12:00:00Z";
+
+/// A stack whose heart beats all the time.
+async fn with_heartbeat() -> Story {
+    with(|config| config.heartbeat_ms = 20).await
+}
+
+/// A stack whose heart beats less often than a test takes.
+async fn without_heartbeat() -> Story {
+    with(|config| config.heartbeat_ms = 20_000).await
+}
+
+async fn with(app: fn(&mut app::Config)) -> Story {
+    Story::with(StackOptions { now: Some(NOON.parse().unwrap()), app, ..StackOptions::default() }).await
+}
+
+async fn cancel(s: &Story, id: uuid::Uuid) -> Cancelled {
+    runs::cancel(&mut s.pool.acquire().await.unwrap(), id, s.clock.now()).await.unwrap()
+}
+
+#[tokio::test]
+async fn an_answer_that_fails_is_tried_again_after_a_pause_that_doubles() {
+    let s = Story::at(NOON).await;
+    let receiver = Receiver::answering(&[(500, ""), (503, "")]).await;
+    let wf = s.create_with(json!({"action": receiver.action(), "max_attempts": 3})).await;
+    let id = accept(&s, wf).await;
+    receiver.until(1).await;
+    let waits = until_state(&s, id, "accepted").await;
+    assert_eq!(waits["error"], "the receiver answered 500 Internal Server Error", "a reader sees why it waits");
+    let pause = "SELECT count(*) FROM runs WHERE tries = 1 AND locked_by IS NULL
+                  AND run_after - '2026-03-02T12:00:00Z' BETWEEN '5 s' AND '10 s'";
+    s.until(pause, 1).await;
+    s.now_is("2026-03-02T12:00:04Z").await;
+    s.runs_end().await;
+    assert_eq!(receiver.received().len(), 1, "the pause is not over");
+    s.now_is("2026-03-02T12:00:10Z").await;
+    receiver.until(2).await;
+    let pause = "SELECT count(*) FROM runs WHERE tries = 2 AND locked_by IS NULL
+                  AND run_after - '2026-03-02T12:00:10Z' BETWEEN '10 s' AND '20 s'";
+    s.until(pause, 1).await;
+    s.now_is("2026-03-02T12:00:30Z").await;
+    let done = until_state(&s, id, "succeeded").await;
+    assert_eq!((&done["attempt"], &done["error"]), (&json!(3), &Value::Null));
+    let attempts: Vec<_> =
+        receiver.calls().iter().map(|call| (call["run_id"].clone(), call["attempt"].clone())).collect();
+    assert_eq!(attempts, [1, 2, 3].map(|attempt| (json!(id), json!(attempt))));
+    assert!(receiver.calls().iter().all(|call| call["context"]["is_recovery"] == false), "its instance never died");
+    s.end().await;
+}
+
+#[tokio::test]
+async fn a_run_fails_with_its_last_try() {
+    let s = Story::at(NOON).await;
+    let receiver = Receiver::answering(&[(500, ""), (500, "")]).await;
+    let wf = s.create_with(json!({"action": receiver.action(), "max_attempts": 2})).await;
+    let id = accept(&s, wf).await;
+    s.until("SELECT count(*) FROM runs WHERE tries = 1 AND locked_by IS NULL", 1).await;
+    s.now_is("2026-03-02T12:01:00Z").await;
+    until_state(&s, id, "failed").await;
+    assert_eq!(s.count("SELECT count(*) FROM runs WHERE tries = 2 AND attempt = 2").await, 1);
+    assert_eq!(receiver.received().len(), 2);
+    s.end().await;
+}
+
+#[tokio::test]
+async fn a_receiver_that_refuses_is_not_asked_again_but_one_that_is_busy_is_asked_when_it_says() {
+    let s = Story::at(NOON).await;
+    for status in [400, 401, 404, 410, 422] {
+        let receiver = Receiver::answering(&[(status, "")]).await;
+        let wf = s.create_with(json!({"action": receiver.action(), "max_attempts": 3})).await;
+        let id = accept(&s, wf).await;
+        assert_eq!(until_state(&s, id, "failed").await["attempt"], 1, "{status}");
+    }
+    for (status, at_least) in [(408, 5.0_f64), (429, 120.0), (503, 120.0)] {
+        let receiver = Receiver::answering(&[(status, if at_least > 100.0 { "120" } else { "" })]).await;
+        let wf = s.create_with(json!({"action": receiver.action(), "max_attempts": 3})).await;
+        let id = accept(&s, wf).await;
+        receiver.until(1).await;
+        until_state(&s, id, "accepted").await;
+        let pause = "SELECT EXTRACT(EPOCH FROM run_after - created_on)::float8 FROM runs WHERE id = $1 AND tries = 1";
+        let pause: f64 = sqlx::query_scalar(pause).bind(id).fetch_one(&s.pool).await.unwrap();
+        assert!((at_least..=at_least.max(10.0)).contains(&pause), "{status}: {pause} s");
+        cancel(&s, id).await;
+    }
+    s.end().await;
+}
+
+#[tokio::test]
+async fn whoever_cannot_be_reached_is_tried_again() {
+    let s = Story::at(NOON).await;
+    let nobody = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("http://{}", nobody.local_addr().unwrap());
+    drop(nobody);
+    let action = json!({"type": "http", "method": "POST", "url": url});
+    let wf = s.create_with(json!({"action": action, "max_attempts": 2})).await;
+    let id = accept(&s, wf).await;
+    s.until("SELECT count(*) FROM runs WHERE state = 'accepted' AND tries = 1", 1).await;
+    s.now_is("2026-03-02T12:01:00Z").await;
+    let failed = until_state(&s, id, "failed").await;
+    assert!(failed["error"].as_str().unwrap().starts_with("cannot connect"), "{failed}");
+    s.end().await;
+}
+
+#[tokio::test]
+async fn an_attempt_is_stopped_at_its_workflows_timeout() {
+    let s = Story::at(NOON).await;
+    let receiver = Receiver::slow().await;
+    let wf = s.create_with(json!({"action": receiver.action(), "max_attempts": 2, "timeout_secs": 1})).await;
+    let id = accept(&s, wf).await;
+    s.until("SELECT count(*) FROM runs WHERE state = 'accepted' AND tries = 1 AND error = 'no answer within 1 s'", 1)
+        .await;
+    s.now_is("2026-03-02T12:01:00Z").await;
+    let ended = until_state(&s, id, "timed_out").await;
+    assert_eq!((&ended["attempt"], &ended["error"]), (&json!(2), &json!("no answer within 1 s")));
+    s.end().await;
+}
+
+#[tokio::test]
+async fn a_run_that_does_not_end_at_its_timeout_is_ended_from_outside() {
+    let s = with_heartbeat().await;
+    let receiver = Receiver::slow().await;
+    let wf = s.create_with(json!({"action": receiver.action(), "timeout_secs": 3600})).await;
+    let id = accept(&s, wf).await;
+    receiver.until(1).await;
+    s.now_is("2026-03-02T13:00:59Z").await;
+    s.until("SELECT count(*) FROM runs WHERE locked_at = cronbox_now()", 1).await;
+    assert_eq!(s.job("timeouts").await, Did::Nothing, "a minute is left");
+    s.now_is("2026-03-02T13:01:00Z").await;
+    s.until("SELECT count(*) FROM runs WHERE locked_at = cronbox_now()", 1).await;
+    assert_eq!(s.job("timeouts").await, Did::All("1 runs have timed out".to_owned()));
+    let ended = run(&s, id).await;
+    assert_eq!((&ended["state"], &ended["duration_ms"]), (&json!("timed_out"), &json!(3_660_000)));
+    s.end().await;
+}
+
+#[tokio::test]
+async fn a_lost_run_is_not_a_slow_one() {
+    let s = without_heartbeat().await;
+    let receiver = Receiver::slow().await;
+    let wf = s.create_with(json!({"action": receiver.action(), "timeout_secs": 60})).await;
+    let id = accept(&s, wf).await;
+    receiver.until(1).await;
+    s.now_is("2026-03-02T12:10:00Z").await;
+    assert_eq!(s.job("timeouts").await, Did::Nothing, "nobody is at it: recovery's affair");
+    assert_eq!(run(&s, id).await["state"], "running");
+    receiver.let_answer(1);
+    until_state(&s, id, "succeeded").await;
+    s.end().await;
+}
+
+#[tokio::test]
+async fn a_heartbeat_keeps_a_run_however_long_it_takes() {
+    let s = with_heartbeat().await;
+    let receiver = Receiver::slow().await;
+    let wf = s.create_with(json!({"action": receiver.action(), "timeout_secs": 86_400})).await;
+    let id = accept(&s, wf).await;
+    receiver.until(1).await;
+    for hour in 13..18 {
+        let now: DateTime<Utc> = format!("2026-03-02T{hour}:00:00Z").parse().unwrap();
+        s.set_clock(now).await;
+        s.until("SELECT count(*) FROM runs WHERE locked_at = cronbox_now()", 1).await;
+        assert_eq!(s.job("recovery").await, Did::Nothing);
+    }
+    receiver.let_answer(1);
+    assert_eq!(until_state(&s, id, "succeeded").await["attempt"], 1);
+    s.end().await;
+}
+
+#[tokio::test]
+async fn a_late_completion_is_kept_and_changes_nothing() {
+    let s = without_heartbeat().await;
+    let receiver = Receiver::slow().await;
+    let wf = s.create_with(json!({"action": receiver.action()})).await;
+    let id = accept(&s, wf).await;
+    receiver.until(1).await;
+    s.now_is("2026-03-02T12:02:01Z").await;
+    assert_eq!(s.job("recovery").await, Did::All("of lost runs 1 go on, 0 are abandoned, 0 cancelled".to_owned()));
+    receiver.until(2).await;
+    // The first attempt answers first; it has lost the run.
+    receiver.let_answer(1);
+    s.until(
+        "SELECT count(*) FROM runs WHERE late_result ->> 'state' = 'succeeded' AND late_result -> 'attempt' = '1'",
+        1,
+    )
+    .await;
+    assert_eq!(run(&s, id).await["state"], "running", "the second attempt goes on");
+    receiver.let_answer(1);
+    let done = until_state(&s, id, "succeeded").await;
+    assert_eq!(done["attempt"], 2);
+    let [first, second] = &receiver.calls()[..] else { panic!("two calls") };
+    assert_eq!((&first["run_id"], &second["run_id"]), (&json!(id), &json!(id)), "a receiver can tell");
+    let said =
+        |call: &Value| (call["context"]["is_recovery"].clone(), call["context"]["recovery_attempt_time"].clone());
+    assert_eq!(said(first), (json!(false), Value::Null));
+    assert_eq!(said(second), (json!(true), json!("2026-03-02T12:02:01Z")));
+    s.end().await;
+}
+
+#[tokio::test]
+async fn a_completion_after_the_end_is_kept_and_changes_nothing() {
+    let s = without_heartbeat().await;
+    let receiver = Receiver::slow().await;
+    let wf = s.create_with(json!({"action": receiver.action(), "on_lost": "abandon"})).await;
+    let id = accept(&s, wf).await;
+    receiver.until(1).await;
+    s.now_is("2026-03-02T12:02:01Z").await;
+    s.job("recovery").await;
+    receiver.let_answer(1);
+    s.until("SELECT count(*) FROM runs WHERE late_result ->> 'state' = 'succeeded'", 1).await;
+    let ended = run(&s, id).await;
+    assert_eq!((&ended["state"], &ended["result"]), (&json!("abandoned"), &Value::Null));
+    s.end().await;
+}
+
+#[tokio::test]
+async fn work_stops_when_its_run_is_taken_away() {
+    let s = with_heartbeat().await;
+    let silent = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("http://{}", silent.local_addr().unwrap());
+    let wf = s.create_with(json!({"action": {"type": "http", "method": "POST", "url": url}})).await;
+    let id = accept(&s, wf).await;
+    let (mut connection, _) = silent.accept().await.unwrap();
+    s.until("SELECT count(*) FROM runs WHERE state = 'running'", 1).await;
+    s.execute("UPDATE runs SET locked_by = gen_random_uuid(), attempt = attempt + 1").await;
+    assert_hung_up(&mut connection).await;
+    let theirs = run(&s, id).await;
+    assert_eq!((&theirs["state"], &theirs["attempt"]), (&json!("running"), &json!(2)), "theirs, untouched");
+    assert_eq!(s.count("SELECT count(*) FROM runs WHERE late_result IS NOT NULL").await, 0);
+    cancel(&s, id).await;
+    s.now_is("2026-03-02T12:02:01Z").await;
+    s.job("recovery").await;
+    assert_eq!(run(&s, id).await["state"], "cancelled", "not taken over only to be stopped");
+    s.end().await;
+}
+
+async fn assert_hung_up(connection: &mut tokio::net::TcpStream) {
+    let mut heard = Vec::new();
+    let ended = tokio::time::timeout(Duration::from_secs(20), connection.read_to_end(&mut heard)).await;
+    ended.expect("the request goes on").ok();
+}
+
+#[tokio::test]
+async fn a_run_is_cancelled_at_once_before_it_starts_and_by_its_executor_while_it_runs() {
+    let s = with_heartbeat().await;
+    let receiver = Receiver::answering(&[(500, "")]).await;
+    let wf = s.create_with(json!({"action": receiver.action(), "max_attempts": 2})).await;
+    let waits = accept(&s, wf).await;
+    s.until("SELECT count(*) FROM runs WHERE state = 'accepted' AND tries = 1", 1).await;
+    assert_eq!(cancel(&s, waits).await, Cancelled::Done, "between two tries");
+    assert_eq!(run(&s, waits).await["state"], "cancelled");
+    assert_eq!(cancel(&s, waits).await, Cancelled::TooLate);
+    s.execute("UPDATE runs SET late_result = NULL").await;
+
+    let queued = accept(&s, s.create_with(json!({"action": receiver.action()})).await).await;
+    until_state(&s, queued, "succeeded").await;
+    assert_eq!(cancel(&s, queued).await, Cancelled::TooLate);
+    assert_eq!(cancel(&s, uuid::Uuid::nil()).await, Cancelled::TooLate, "there is none");
+
+    let silent = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("http://{}", silent.local_addr().unwrap());
+    let wf = s.create_with(json!({"action": {"type": "http", "method": "POST", "url": url}, "max_attempts": 5})).await;
+    let runs = accept(&s, wf).await;
+    let (mut connection, _) = silent.accept().await.unwrap();
+    until_state(&s, runs, "running").await;
+    assert_eq!(cancel(&s, runs).await, Cancelled::Requested);
+    assert_hung_up(&mut connection).await;
+    let ended = until_state(&s, runs, "cancelled").await;
+    assert_eq!(ended["error"], "cancelled on request");
+    assert_eq!(s.count("SELECT count(*) FROM runs WHERE late_result IS NOT NULL").await, 0);
+    s.end().await;
+}
+
+#[tokio::test]
+async fn a_failed_answer_of_a_cancelled_run_is_not_tried_again() {
+    let s = without_heartbeat().await;
+    let receiver = Receiver::slow().await;
+    let wf = s.create_with(json!({"action": receiver.action(), "max_attempts": 5, "timeout_secs": 1})).await;
+    let id = accept(&s, wf).await;
+    receiver.until(1).await;
+    assert_eq!(cancel(&s, id).await, Cancelled::Requested);
+    until_state(&s, id, "cancelled").await;
+    assert_eq!(s.count("SELECT count(*) FROM runs WHERE tries = 1 AND late_result IS NULL").await, 1);
+    s.end().await;
+}
+
+#[tokio::test]
+async fn a_run_may_have_inputs_of_its_own() {
+    let s = Story::at(NOON).await;
+    let receiver = Receiver::kind().await;
+    let wf = s.create_with(json!({"action": receiver.action(), "starting_inputs": {"a": 1}})).await;
+    s.until("SELECT count(*) FROM workflows", 1).await;
+    let fired = "INSERT INTO runs (id, workflow_id, trigger, state, run_after, created_on, inputs)
+                 VALUES (gen_random_uuid(), $1, 'manual', 'accepted', $2, $2, '{\"b\": 2}')";
+    sqlx::query(fired).bind(wf.0).bind(s.clock.now()).execute(&s.pool).await.unwrap();
+    receiver.until(1).await;
+    assert_eq!(receiver.calls()[0]["inputs"], json!({"b": 2}));
+    accept(&s, wf).await;
+    receiver.until(2).await;
+    assert_eq!(receiver.calls()[1]["inputs"], json!({"a": 1}));
+    s.end().await;
+}
+
+#[tokio::test]
+async fn so_many_failures_in_a_row_pause_a_workflow_and_a_resume_begins_anew() {
+    let s = Story::at(NOON).await;
+    let receiver = Receiver::answering(&[(500, ""), (200, ""), (500, ""), (404, ""), (500, ""), (500, "")]).await;
+    let policies = json!({"action": receiver.action(), "cron_schedule": "0 9 * * *", "pause_after_failures": 2});
+    let wf = s.create_with(policies).await;
+    s.publish().await;
+    for (minute, state) in [(1, "failed"), (2, "succeeded"), (3, "failed")] {
+        s.now_is(&format!("2026-03-02T12:0{minute}:00Z")).await;
+        let id = accept(&s, wf).await;
+        until_state(&s, id, state).await;
+    }
+    assert_eq!(s.workflow(wf).await["state"], "active", "a success in between begins a new row");
+    s.now_is("2026-03-02T12:04:00Z").await;
+    accept(&s, wf).await;
+    s.until("SELECT count(*) FROM workflows WHERE state = 'paused'", 1).await;
+    let paused = s.workflow(wf).await;
+    assert_eq!(paused["pause_reason"], "paused by cronbox: 2 runs in a row have failed");
+    assert_eq!(s.table("SELECT actor || ' ' || verb FROM audit_log WHERE actor = 'cronbox'").await, "cronbox pause");
+    s.publish().await;
+    assert!(s.schedule(wf).ends_with("DISABLED"), "{}", s.schedule(wf));
+    s.now_is("2026-03-02T12:30:00Z").await;
+    s.resume(wf).await;
+    let id = accept(&s, wf).await;
+    until_state(&s, id, "failed").await;
+    tokio::time::sleep(Duration::from_millis(300)).await;
+    assert_eq!(s.workflow(wf).await["state"], "active", "what failed before the resume is not counted");
+    s.now_is("2026-03-02T12:31:00Z").await;
+    accept(&s, wf).await;
+    s.until("SELECT count(*) FROM workflows WHERE state = 'paused'", 1).await;
+    s.end().await;
+}

@@ -1,0 +1,164 @@
+//! kill -9 of the app's real process at each point of an edit, an invoke and a run; another one goes on.
+
+use chrono::{DateTime, DurationRound as _, TimeDelta, Utc};
+use schedule::WorkflowId;
+use serde_json::{Value, json};
+use tests::{Answer, Story, Way};
+
+use crate::process::{App, idle};
+use crate::receiver::{Receiver, accept, run, until_state};
+
+/// Asks an app that dies over it.
+async fn ask(request: reqwest::RequestBuilder) -> Option<Answer> {
+    // No answer, or half of one.
+    let response = request.send().await.ok()?;
+    let status = response.status().as_u16();
+    let (headers, text) = (response.headers().clone(), response.text().await.ok()?);
+    Some(Answer { status, headers, json: serde_json::from_str(&text).unwrap_or(Value::Null), text })
+}
+
+#[tokio::test]
+async fn an_edit_cut_off_at_any_point_is_published_if_and_only_if_it_was_committed() {
+    let s = idle().await;
+    for (point, committed) in [("A1", false), ("A2", false), ("A3", true)] {
+        let wf = s.create("0 9 * * *", "UTC").await;
+        s.publish().await;
+        let victim = App::start(&s.dsn(), Some(&format!("{point}:1:kill"))).await;
+        let edit = victim.editor(&s).request(reqwest::Method::PATCH, &format!("/api/v1/workflows/{wf}"));
+        assert!(ask(edit.json(&json!({"cron_schedule": "0 17 * * *"}))).await.is_none(), "{point}: it answered");
+        victim.assert_killed(point).await;
+        let stands = if committed { "0 17 * * *" } else { "0 9 * * *" };
+        assert_eq!(s.workflow(wf).await["cron_schedule"], stands, "{point}");
+        assert_eq!(s.outbox_rows(wf).await, 1 + i64::from(committed), "{point}");
+        s.publish().await;
+        let published = if committed { "cron(0 17 * * ? *)" } else { "cron(0 9 * * ? *)" };
+        assert_eq!(s.schedule(wf), format!("{published} UTC ENABLED"), "{point}");
+        // Whoever got no answer asks again, elsewhere.
+        let next = App::start(&s.dsn(), None).await;
+        let edit = json!({"cron_schedule": "0 17 * * *"});
+        let again = next.editor(&s).patch(&format!("/api/v1/workflows/{wf}"), &edit).await.expect(200);
+        assert_eq!(again.json["revision"], 2, "{point}: changed once");
+        next.stop().await;
+        s.publish().await;
+        assert_eq!(s.schedule(wf), "cron(0 17 * * ? *) UTC ENABLED", "{point}");
+    }
+    s.end().await;
+}
+
+/// The next whole minute: owed since the workflow was made, and not too far ahead to be decided.
+fn next_minute(s: &Story) -> DateTime<Utc> {
+    s.clock.now().duration_trunc(TimeDelta::minutes(1)).unwrap() + TimeDelta::minutes(1)
+}
+
+async fn every_minute(s: &Story, receiver: &Receiver) -> WorkflowId {
+    let wf = s.create_with(json!({"cron_schedule": "* * * * *", "action": receiver.action()})).await;
+    s.publish().await;
+    wf
+}
+
+fn invoke(app: &App, s: &Story, wf: WorkflowId, time: DateTime<Utc>) -> reqwest::RequestBuilder {
+    let path = format!("/api/v1/cron/workflows/{wf}:invoke");
+    app.runner(s).request(reqwest::Method::POST, &path).json(&json!({ "scheduled_time": time }))
+}
+
+#[tokio::test]
+async fn an_invoke_cut_off_at_any_point_makes_one_run_when_it_is_repeated() {
+    let s = idle().await;
+    for (point, committed) in [("I1", false), ("I2", true), ("I3", true)] {
+        let receiver = Receiver::kind().await;
+        let wf = every_minute(&s, &receiver).await;
+        let time = next_minute(&s);
+        let victim = App::start(&s.dsn(), Some(&format!("{point}:1:kill"))).await;
+        assert!(ask(invoke(&victim, &s, wf, time)).await.is_none(), "{point}: it answered");
+        victim.assert_killed(point).await;
+        let next = App::start(&s.dsn(), None).await;
+        let again = ask(invoke(&next, &s, wf, time)).await.unwrap();
+        let accepted = again.json["accepted"].as_bool().unwrap();
+        assert_eq!((again.status, accepted), if committed { (200, false) } else { (202, true) }, "{point}");
+        let run = again.json["run_id"].as_str().unwrap().parse().unwrap();
+        until_state(&s, run, "succeeded").await;
+        let third = ask(invoke(&next, &s, wf, time)).await.unwrap();
+        assert_eq!(third.json["run_id"].as_str().unwrap(), run.to_string(), "{point}");
+        next.stop().await;
+        assert_eq!((receiver.received().len(), s.runs_of(wf).await.len()), (1, 1), "{point}");
+        assert_eq!(s.count("SELECT count(*) FROM occurrences WHERE decision <> 'fired'").await, 0);
+    }
+    s.end().await;
+}
+
+#[tokio::test]
+async fn a_run_cut_off_at_any_point_ends_once_on_another_instance() {
+    let s = idle().await;
+    for (point, attempts, effects) in [("I4", 2, 1), ("I5", 2, 2), ("I6", 1, 1)] {
+        let receiver = Receiver::kind().await;
+        let wf = every_minute(&s, &receiver).await;
+        let time = next_minute(&s);
+        let victim = App::start(&s.dsn(), Some(&format!("{point}:1:kill"))).await;
+        // It may die before it answers, or after.
+        ask(invoke(&victim, &s, wf, time)).await;
+        victim.assert_killed(point).await;
+        let next = App::start(&s.dsn(), None).await;
+        let listed = s.runs_of(wf).await;
+        let id = listed[0]["id"].as_str().unwrap().parse().unwrap();
+        let done = until_state(&s, id, "succeeded").await;
+        assert_eq!((listed.len(), &done["attempt"]), (1, &json!(attempts)), "{point}");
+        // Its slot is free: the next time is not an overlap.
+        let following = ask(invoke(&next, &s, wf, time + TimeDelta::minutes(1))).await.unwrap();
+        assert_eq!(following.status, 202, "{point}: {}", following.text);
+        until_state(&s, following.json["run_id"].as_str().unwrap().parse().unwrap(), "succeeded").await;
+        next.stop().await;
+        let calls: Vec<Value> = receiver.calls().into_iter().filter(|call| call["run_id"] == json!(id)).collect();
+        assert_eq!(calls.len(), effects, "{point}: effects are at most one and the takeovers");
+        let recovered = calls.iter().filter(|call| call["context"]["is_recovery"] == true).count();
+        assert_eq!(recovered, usize::from(attempts > 1), "{point}: who repeats says so");
+    }
+    s.end().await;
+}
+
+#[tokio::test]
+async fn an_instance_that_stood_still_past_its_lease_changes_nothing() {
+    let s = idle().await;
+    let receiver = Receiver::kind().await;
+    let wf = s.create_with(json!({"action": receiver.action()})).await;
+    let id = accept(&s, wf).await;
+    let frozen = App::start(&s.dsn(), Some("I5:1:stop")).await;
+    receiver.until(1).await;
+    let other = App::start(&s.dsn(), None).await;
+    let done = until_state(&s, id, "succeeded").await;
+    assert_eq!(done["attempt"], 2);
+    frozen.signal("-CONT").await;
+    s.until("SELECT count(*) FROM runs WHERE late_result ->> 'state' = 'succeeded'", 1).await;
+    assert_eq!(run(&s, id).await, done, "as it was");
+    assert_eq!(receiver.received().len(), 2);
+    frozen.stop().await;
+    other.stop().await;
+    s.end().await;
+}
+
+#[tokio::test]
+async fn work_stops_before_a_lease_that_cannot_be_renewed_is_dead() {
+    let s = idle().await;
+    let mut way = Way::to(&s.dsn()).await;
+    let silent = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("http://{}", silent.local_addr().unwrap());
+    let wf = s.create_with(json!({"action": {"type": "http", "method": "POST", "url": url}})).await;
+    let id = accept(&s, wf).await;
+    let cut_off = App::start(&way.dsn(&s.dsn()), None).await;
+    let (mut connection, _) = silent.accept().await.unwrap();
+    until_state(&s, id, "running").await;
+    way.cut().await;
+    let mut heard = Vec::new();
+    let hung_up = tokio::io::AsyncReadExt::read_to_end(&mut connection, &mut heard);
+    tokio::time::timeout(std::time::Duration::from_secs(20), hung_up).await.expect("it works on").ok();
+    let dead = "SELECT (locked_at <= cronbox_now() - INTERVAL '2 s')::int::bigint FROM runs";
+    assert_eq!(s.count(dead).await, 0, "it stopped too late: another instance could be at it");
+    way.mend().await;
+    let (_connection, _) = silent.accept().await.unwrap();
+    let again = until_state(&s, id, "running").await;
+    assert_eq!(again["attempt"], 2, "it goes on once the database is back");
+    let took = cut_off.stop().await;
+    assert!(took.as_secs() < 10, "{took:?}");
+    assert_eq!(s.count("SELECT count(*) FROM runs WHERE state = 'accepted' AND locked_by IS NULL").await, 1);
+    s.publish().await;
+    s.end_early().await;
+}

@@ -1,0 +1,77 @@
+//! The app's real program on a story's database, to be killed at a named point.
+
+use std::os::unix::process::ExitStatusExt as _;
+use std::process::Stdio;
+use std::time::Duration;
+
+use local::stack::StackOptions;
+use tests::{Api, Story};
+use tokio::io::{AsyncBufReadExt as _, BufReader};
+use tokio::process::{Child, Command};
+
+/// An app in a process of its own.
+pub(crate) struct App {
+    child: Child,
+    pub(crate) url: String,
+}
+
+/// A stack whose own app executes nothing: the processes do.
+pub(crate) async fn idle() -> Story {
+    Story::with(StackOptions { app: |config| config.executor_slots = 0, ..StackOptions::default() }).await
+}
+
+impl App {
+    /// One that dies or stops where `fault` says, on a database that it reaches by `dsn`.
+    ///
+    /// Its leases are short, so that a story need not wait for minutes.
+    pub(crate) async fn start(dsn: &str, fault: Option<&str>) -> Self {
+        let mut command = Command::new(local::config::target_folder().join("debug/app"));
+        command.arg("serve").env_clear().env("PATH", "/usr/bin:/bin").kill_on_drop(true);
+        command.env("DATABASE_URL", dsn).env("BIND_ADDR", "127.0.0.1:0").env("ACTION_ALLOW_CIDRS", "127.0.0.0/8");
+        command.env("LOST_AFTER_SECS", "2").env("HEARTBEAT_MS", "200").env("RECOVERY_INTERVAL_SECS", "1");
+        command.env("EXECUTOR_POLL_MS", "50").env("SHUTDOWN_DRAIN_SECS", "1").env("NO_COLOR", "1");
+        // Nobody listens there: an action that minds it goes nowhere.
+        command.env("HTTP_PROXY", "http://127.0.0.1:9").env("http_proxy", "http://127.0.0.1:9");
+        command.envs(fault.map(|fault| ("FAULT", fault)));
+        let mut child = command.stderr(Stdio::piped()).spawn().unwrap();
+        let mut lines = BufReader::new(child.stderr.take().unwrap()).lines();
+        while let Some(line) = lines.next_line().await.unwrap() {
+            if let Some((_, rest)) = line.split_once("listens on ") {
+                let url = rest.split_whitespace().next().unwrap().to_owned();
+                tokio::spawn(async move { while let Ok(Some(_)) = lines.next_line().await {} });
+                return App { child, url };
+            }
+        }
+        panic!("the app ended before it listened");
+    }
+
+    pub(crate) fn editor(&self, s: &Story) -> Api {
+        Api::new(&self.url, &s.keys.editor)
+    }
+
+    pub(crate) fn runner(&self, s: &Story) -> Api {
+        Api::new(&self.url, &s.keys.scheduler)
+    }
+
+    /// Waits until it has killed itself.
+    pub(crate) async fn assert_killed(mut self, point: &str) {
+        let ended = tokio::time::timeout(Duration::from_secs(30), self.child.wait()).await;
+        let ended = ended.unwrap_or_else(|_| panic!("{point} is never passed")).unwrap();
+        assert_eq!(ended.signal(), Some(9), "{point}: it ended by itself");
+    }
+
+    /// Ends it as a process manager does; how long it took.
+    pub(crate) async fn stop(mut self) -> Duration {
+        let began = std::time::Instant::now();
+        self.signal("-TERM").await;
+        let ended = tokio::time::timeout(Duration::from_secs(20), self.child.wait()).await;
+        assert!(ended.expect("it does not stop").unwrap().success());
+        began.elapsed()
+    }
+
+    /// Sends it a signal.
+    pub(crate) async fn signal(&self, signal: &str) {
+        let pid = self.child.id().unwrap().to_string();
+        assert!(Command::new("kill").args([signal, &pid]).status().await.unwrap().success());
+    }
+}

@@ -1,0 +1,123 @@
+//! Pruning: what is old goes, in batches; what still guards against a fire of the past stays.
+
+use app::jobs::Did;
+use chrono::{DateTime, TimeDelta, Utc};
+use local::stack::StackOptions;
+use schedule::WorkflowId;
+use serde_json::json;
+use tests::Story;
+
+const NOW: &str = "2026-06-01T00:00:00Z";
+
+async fn story() -> Story {
+    let now = Some("2026-01-01T00:00:00Z".parse().unwrap());
+    let s = Story::with(StackOptions { now, app: |config| config.executor_slots = 0, ..StackOptions::default() }).await;
+    s.publish().await;
+    s
+}
+
+/// Occurrences so many days before [`NOW`], as decided at their time.
+async fn occurrences(s: &Story, workflow: WorkflowId, ages: &[i64]) {
+    let decided = "INSERT INTO occurrences (id, workflow_id, scheduled_time, decision, lateness_s, decided_on, created_on, updated_on)
+                   VALUES (gen_random_uuid(), $1, $2, 'fired', 0, $2, $2, $2)";
+    for age in ages {
+        let time = NOW.parse::<DateTime<Utc>>().unwrap() - TimeDelta::days(*age);
+        sqlx::query(decided).bind(workflow.0).bind(time).execute(&s.pool).await.unwrap();
+    }
+}
+
+/// How many days before [`NOW`] the occurrences are that are left.
+async fn ages(s: &Story) -> String {
+    s.table("SELECT EXTRACT(DAY FROM '2026-06-01T00:00:00Z' - scheduled_time)::text FROM occurrences ORDER BY 1").await
+}
+
+async fn watched_up_to_now(s: &Story) {
+    s.execute("UPDATE workflows SET ledger_cursor = '2026-06-01T00:00:00Z'").await;
+}
+
+#[tokio::test]
+async fn what_is_older_than_the_retention_goes_but_never_the_newest() {
+    let s = story().await;
+    let [busy, idle] = [s.create("0 0 * * *", "UTC").await, s.create("0 0 * * *", "UTC").await];
+    occurrences(&s, busy, &[100, 91, 89, 1]).await;
+    occurrences(&s, idle, &[140, 130]).await;
+    s.now_is(NOW).await;
+    watched_up_to_now(&s).await;
+    let said = Did::All("0 outbox rows, 0 runs and 3 occurrences were old and are removed".to_owned());
+    assert_eq!(s.job("prune").await, said);
+    assert_eq!(ages(&s).await, "1\n130\n89");
+    assert_eq!(s.job("prune").await, Did::Nothing);
+    s.publish().await;
+    s.end().await;
+}
+
+#[tokio::test]
+async fn an_occurrence_stays_while_its_fire_could_come_again() {
+    let s = Story::with(StackOptions {
+        now: Some("2026-01-01T00:00:00Z".parse().unwrap()),
+        app: |config| {
+            config.executor_slots = 0;
+            config.retention_days = 1;
+        },
+        ..StackOptions::default()
+    })
+    .await;
+    let usual = s.create("0 0 * * *", "UTC").await;
+    let long = s.create_with(json!({"cron_schedule": "0 0 * * *", "catch_up_window_secs": 30 * 24 * 3600})).await;
+    occurrences(&s, usual, &[17, 16, 14, 0]).await;
+    occurrences(&s, long, &[33, 32, 30, 17, 0]).await;
+    s.now_is(NOW).await;
+    // Not passed by the watchdog: it would take them for missed.
+    s.job("prune").await;
+    assert_eq!(s.count("SELECT count(*) FROM occurrences").await, 9);
+    watched_up_to_now(&s).await;
+    s.job("prune").await;
+    let left = "SELECT count(*) FROM occurrences WHERE workflow_id = (SELECT min(id) FROM workflows)";
+    assert_eq!(s.count(left).await, 2, "15 days at the least: dead letters are kept for 14");
+    assert_eq!(ages(&s).await, "0\n0\n14\n17\n30");
+    s.publish().await;
+    s.end().await;
+}
+
+#[tokio::test]
+async fn published_rows_go_after_a_week_and_failed_ones_and_runs_after_three_months() {
+    let s = story().await;
+    let wf = s.create("0 0 * * *", "UTC").await;
+    s.publish().await;
+    let rows = "INSERT INTO outbox_events (aggregate_type, aggregate_id, op, created_on, processed_on, failed_on)
+                SELECT 'workflow', $1, 'upsert', at, CASE WHEN failed THEN NULL ELSE at END, CASE WHEN failed THEN at END
+                  FROM unnest(ARRAY[6, 8, 89, 91]) AS days,
+                       LATERAL (SELECT '2026-06-01T00:00:00Z'::timestamptz - make_interval(days => days) AS at) AS t,
+                       unnest(ARRAY[true, false]) AS failed";
+    sqlx::query(rows).bind(wf.0).execute(&s.pool).await.unwrap();
+    let runs = "INSERT INTO runs (id, workflow_id, trigger, state, run_after, created_on, finished_on)
+                SELECT gen_random_uuid(), $1, 'manual', CASE WHEN ended THEN 'succeeded' ELSE 'queued' END, at, at, CASE WHEN ended THEN at END
+                  FROM unnest(ARRAY[89, 91]) AS days,
+                       LATERAL (SELECT '2026-06-01T00:00:00Z'::timestamptz - make_interval(days => days) AS at) AS t,
+                       unnest(ARRAY[true, false]) AS ended";
+    sqlx::query(runs).bind(wf.0).execute(&s.pool).await.unwrap();
+    s.now_is(NOW).await;
+    // The row of the creation is old, too.
+    let said = Did::All("5 outbox rows, 1 runs and 0 occurrences were old and are removed".to_owned());
+    assert_eq!(s.job("prune").await, said);
+    assert_eq!(s.count("SELECT count(*) FROM outbox_events WHERE failed_on IS NOT NULL").await, 3);
+    assert_eq!(s.count("SELECT count(*) FROM outbox_events WHERE processed_on IS NOT NULL").await, 1);
+    assert_eq!(s.count("SELECT count(*) FROM runs WHERE state = 'queued'").await, 2, "what has not ended stays");
+    s.end_early().await;
+}
+
+#[tokio::test]
+async fn a_backlog_goes_in_turns() {
+    let s = story().await;
+    let wf = s.create("0 0 * * *", "UTC").await;
+    s.publish().await;
+    let runs = "INSERT INTO runs (id, workflow_id, trigger, state, run_after, created_on, finished_on)
+                SELECT gen_random_uuid(), $1, 'manual', 'succeeded', $2, $2, $2 FROM generate_series(1, 20500)";
+    sqlx::query(runs).bind(wf.0).bind(s.clock.now()).execute(&s.pool).await.unwrap();
+    s.now_is(NOW).await;
+    assert!(matches!(s.job("prune").await, Did::Some(_)), "the next turn is at once");
+    assert_eq!(s.count("SELECT count(*) FROM runs").await, 500);
+    assert!(matches!(s.job("prune").await, Did::All(_)));
+    assert_eq!(s.count("SELECT count(*) FROM runs").await, 0);
+    s.end().await;
+}

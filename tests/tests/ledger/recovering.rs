@@ -1,0 +1,211 @@
+//! Recovering: a run whose instance died goes on, or is given up with a reason, and never both.
+
+use app::jobs::Did;
+use app::recover;
+use app::runs::{self, Finished, Held, RunState};
+use chrono::{DateTime, Utc};
+use local::stack::StackOptions;
+use schedule::WorkflowId;
+use serde_json::json;
+use tests::Story;
+use uuid::Uuid;
+
+use crate::receiver::{Receiver, run, until_state};
+
+const NOON: &str = "2026-03-02T12:00:00Z";
+
+/// A stack that executes nothing by itself.
+async fn idle() -> Story {
+    let now = Some(NOON.parse().unwrap());
+    Story::with(StackOptions { now, app: |config| config.executor_slots = 0, ..StackOptions::default() }).await
+}
+
+/// Runs as an instance leaves them that was killed: running, with a last sign of life.
+async fn left_running(s: &Story, workflow: WorkflowId, runs: i32, last_sign: &str) {
+    let left = "INSERT INTO runs (id, workflow_id, trigger, state, attempt, run_after, created_on, started_on, locked_by, locked_at)
+                SELECT gen_random_uuid(), $1, 'manual', 'running', 1, $2, $2, $2, gen_random_uuid(), $3
+                  FROM generate_series(1, $4)";
+    let last_sign: DateTime<Utc> = last_sign.parse().unwrap();
+    let left = sqlx::query(left).bind(workflow.0).bind(s.clock.now()).bind(last_sign).bind(runs);
+    left.execute(&s.pool).await.unwrap();
+}
+
+async fn states(s: &Story) -> String {
+    s.table("SELECT state || ' ' || count(*) FROM runs GROUP BY state ORDER BY state").await
+}
+
+async fn errors(s: &Story) -> String {
+    s.table("SELECT DISTINCT error FROM runs WHERE error IS NOT NULL").await
+}
+
+fn all(go_on: u32, abandoned: u32, cancelled: u32) -> Did {
+    Did::All(format!("of lost runs {go_on} go on, {abandoned} are abandoned, {cancelled} cancelled"))
+}
+
+#[tokio::test]
+async fn a_run_whose_instance_died_goes_on_under_its_id_once_its_lease_is_dead() {
+    let s = Story::at(NOON).await;
+    let receiver = Receiver::kind().await;
+    let wf = s.create_with(json!({"action": receiver.action()})).await;
+    left_running(&s, wf, 1, "2026-03-02T11:59:00Z").await;
+    let id: Uuid = sqlx::query_scalar("SELECT id FROM runs").fetch_one(&s.pool).await.unwrap();
+    s.now_is("2026-03-02T12:00:59Z").await;
+    assert_eq!(s.job("recovery").await, Did::Nothing, "119 s: it may still live");
+    s.now_is("2026-03-02T12:01:00Z").await;
+    assert_eq!(s.job("recovery").await, all(1, 0, 0));
+    let done = until_state(&s, id, "succeeded").await;
+    assert_eq!(done["attempt"], 2);
+    let call = receiver.calls().remove(0);
+    assert_eq!((&call["run_id"], &call["context"]["is_recovery"]), (&json!(id), &json!(true)));
+    s.end().await;
+}
+
+#[tokio::test]
+async fn a_lost_run_is_abandoned_if_its_workflow_says_so_and_so_is_its_time() {
+    let s = idle().await;
+    let wf = s.create_with(json!({"cron_schedule": "0 * * * *", "on_lost": "abandon"})).await;
+    s.publish().await;
+    s.now_is("2026-03-02T13:00:05Z").await;
+    assert_eq!(s.invoke(wf, "2026-03-02T13:00:00Z").await.status, 202);
+    s.execute(
+        "UPDATE runs SET state = 'running', attempt = 1, started_on = run_after, locked_by = gen_random_uuid(),
+                         locked_at = '2026-03-02T13:00:05Z'",
+    )
+    .await;
+    s.now_is("2026-03-02T13:02:05Z").await;
+    assert_eq!(s.job("recovery").await, all(0, 1, 0));
+    assert_eq!(s.runs(wf).await, "2026-03-02T13:00Z schedule abandoned");
+    assert_eq!(s.occurrences(wf).await, "2026-03-02T13:00Z abandoned");
+    let reason = "its instance was lost, and on_lost is abandon";
+    assert_eq!((errors(&s).await, s.table("SELECT reason FROM occurrences").await), (reason.into(), reason.into()));
+    assert_eq!(s.job("recovery").await, Did::Nothing, "never found again");
+    let again = s.invoke(wf, "2026-03-02T13:00:00Z").await;
+    assert_eq!((again.status, again.body["accepted"].as_bool()), (200, Some(false)), "its time is decided");
+    s.end().await;
+}
+
+#[tokio::test]
+async fn a_run_of_somebodys_own_accord_takes_no_decision_back() {
+    let s = idle().await;
+    let wf = s.create_with(json!({"cron_schedule": "0 * * * *", "on_lost": "abandon"})).await;
+    s.publish().await;
+    s.now_is("2026-03-02T13:00:05Z").await;
+    s.invoke(wf, "2026-03-02T13:00:00Z").await;
+    s.execute("UPDATE runs SET state = 'succeeded', finished_on = run_after").await;
+    left_running(&s, wf, 1, NOON).await;
+    s.execute(
+        "UPDATE runs SET trigger = 'retry', occurrence_id = (SELECT id FROM occurrences) WHERE state = 'running'",
+    )
+    .await;
+    s.now_is("2026-03-02T13:02:05Z").await;
+    assert_eq!(s.job("recovery").await, all(0, 1, 0));
+    assert_eq!(s.occurrences(wf).await, "2026-03-02T13:00Z fired");
+    s.end().await;
+}
+
+#[tokio::test]
+async fn a_run_that_is_lost_again_and_again_is_abandoned_in_the_end() {
+    let s = idle().await;
+    let wf = s.create_with(json!({})).await;
+    left_running(&s, wf, 1, NOON).await;
+    let mut now: DateTime<Utc> = NOON.parse().unwrap();
+    for _ in 0..3 {
+        now += chrono::TimeDelta::seconds(120);
+        s.set_clock(now).await;
+        assert_eq!(s.job("recovery").await, all(1, 0, 0));
+        // Somebody claims it, and dies.
+        let claimed =
+            "UPDATE runs SET state = 'running', attempt = attempt + 1, locked_by = gen_random_uuid(), locked_at = $1";
+        sqlx::query(claimed).bind(now).execute(&s.pool).await.unwrap();
+    }
+    s.set_clock(now + chrono::TimeDelta::seconds(120)).await;
+    assert_eq!(s.job("recovery").await, all(0, 1, 0));
+    assert_eq!(errors(&s).await, "its instance was lost, and it had gone on 3 times already");
+    s.end().await;
+}
+
+#[tokio::test]
+async fn a_lost_run_of_yesterday_is_abandoned() {
+    let s = idle().await;
+    let wf = s.create_with(json!({})).await;
+    left_running(&s, wf, 1, NOON).await;
+    s.now_is("2026-03-03T12:00:01Z").await;
+    assert_eq!(s.job("recovery").await, all(0, 1, 0));
+    assert_eq!(errors(&s).await, "its instance was lost, and it was accepted more than 86400 s ago");
+    s.end().await;
+}
+
+#[tokio::test]
+async fn a_lost_run_of_a_paused_workflow_waits_and_stands_in_nobodys_way() {
+    let s = idle().await;
+    let paused = s.create("0 9 * * *", "UTC").await;
+    let active = s.create("0 9 * * *", "UTC").await;
+    s.pause(paused).await;
+    // More than a pass takes, and lost for longer.
+    left_running(&s, paused, 150, "2026-03-02T11:00:00Z").await;
+    left_running(&s, active, 1, "2026-03-02T11:30:00Z").await;
+    assert_eq!(s.job("recovery").await, all(1, 0, 0));
+    assert_eq!(states(&s).await, "accepted 1\nrunning 150");
+    s.resume(paused).await;
+    assert!(matches!(s.job("recovery").await, Did::Some(_)));
+    assert_eq!(s.job("recovery").await, all(50, 0, 0));
+    s.publish().await;
+    s.end_early().await;
+}
+
+#[tokio::test]
+async fn a_lost_run_of_an_archived_workflow_is_abandoned() {
+    let s = idle().await;
+    let wf = s.create("0 9 * * *", "UTC").await;
+    left_running(&s, wf, 1, "2026-03-02T11:00:00Z").await;
+    s.archive(wf).await;
+    assert_eq!(s.job("recovery").await, all(0, 1, 0));
+    assert_eq!(errors(&s).await, "its instance was lost, and its workflow is archived");
+    s.end().await;
+}
+
+#[tokio::test]
+async fn instances_that_recover_at_once_take_each_run_once() {
+    let s = idle().await;
+    let wf = s.create_with(json!({})).await;
+    left_running(&s, wf, 80, "2026-03-02T11:00:00Z").await;
+    let recoveries = futures::future::join_all((0..8).map(|_| recover::recover(s.app()))).await;
+    recoveries.into_iter().for_each(|recovered| drop(recovered.unwrap()));
+    assert_eq!(s.count("SELECT count(*) FROM runs WHERE state = 'accepted' AND recoveries = 1").await, 80);
+    s.end_early().await;
+}
+
+#[tokio::test]
+async fn of_a_recovery_and_a_completion_at_the_same_moment_exactly_one_wins() {
+    let s = idle().await;
+    let wf = s.create_with(json!({})).await;
+    let (mut completed, mut recovered) = (0, 0);
+    let instance = Uuid::new_v4();
+    for _ in 0..200 {
+        sqlx::query("DELETE FROM runs").execute(&s.pool).await.unwrap();
+        crate::receiver::accept(&s, wf).await;
+        let mut db = s.pool.acquire().await.unwrap();
+        let claimed = runs::claim(&mut db, instance, 1, s.clock.now()).await.unwrap().remove(0);
+        s.execute("UPDATE runs SET locked_at = locked_at - INTERVAL '10 minutes'").await;
+        let finished = Finished { state: RunState::Succeeded, result: None, error: None, failed_tries: 0 };
+        let (finish, recovery) = tokio::join!(
+            runs::finish(&mut db, instance, &claimed, &finished, s.clock.now()),
+            recover::recover(s.app())
+        );
+        let run = run(&s, claimed.id).await;
+        match (finish.unwrap(), recovery.unwrap()) {
+            (Held::Ours, Did::Nothing) => {
+                completed += 1;
+                assert_eq!(run["state"], "succeeded");
+            }
+            (Held::Lost, Did::All(_)) => {
+                recovered += 1;
+                assert_eq!(run["state"], "accepted");
+            }
+            both => panic!("both or neither: {both:?} {run}"),
+        }
+    }
+    assert!(completed > 0 || recovered > 0);
+    s.execute("UPDATE runs SET state = 'cancelled', finished_on = run_after WHERE finished_on IS NULL").await;
+    s.end().await;
+}
