@@ -21,6 +21,9 @@ pub struct Allowed {
     names: Names,
 }
 
+/// Answers to a name.
+pub type Answers = dyn Fn(&str) -> Vec<IpAddr> + Send + Sync;
+
 /// Where a name's addresses come from.
 #[derive(Clone, Default)]
 pub enum Names {
@@ -28,7 +31,7 @@ pub enum Names {
     #[default]
     System,
     /// Answers that are given, such as a test's, whose name servers lie.
-    Given(Arc<dyn Fn(&str) -> Vec<IpAddr> + Send + Sync>),
+    Given(Arc<Answers>),
 }
 
 /// The sentence that an owner reads when a URL leads inside.
