@@ -114,10 +114,7 @@ impl Judge {
         let key = (fire.workflow_id, fire.scheduled_time);
         let decided = self.runs.try_get_with(key, async {
             match decide(&self.pool, fire, now).await? {
-                Answer::Accepted(run) => {
-                    inject::at(Point::I2);
-                    Ok(*accepted.insert(run))
-                }
+                Answer::Accepted(run) => Ok(*accepted.insert(run)),
                 Answer::Duplicate(run) => Ok(run),
                 other => Err(NoRun::Answer(other)),
             }
