@@ -84,12 +84,14 @@ fn work(seeds: &[u64], about: About, until: Until, next: &AtomicUsize, verdict: 
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let scene = runtime.block_on(Scene::of(about));
     while let Some(&seed) = seeds.get(next.fetch_add(1, Ordering::Relaxed)) {
+        let began = std::time::Instant::now();
         let history = || runtime.block_on(scene.history(seed));
         let outcome = catch_unwind(AssertUnwindSafe(history)).unwrap_or_else(|_| Outcome {
             bad: Some("it panicked, see above".to_owned()),
             coverage: Coverage::default(),
             trace: Vec::new(),
         });
+        tracing::info!(seed, took = ?began.elapsed(), "a history is over");
         let mut verdict = verdict.lock().unwrap();
         verdict.histories += 1;
         verdict.coverage.add(outcome.coverage);

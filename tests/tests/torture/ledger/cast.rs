@@ -86,7 +86,7 @@ impl History<'_> {
             "overlap_policy": self.dice.pick(&["skip", "queue", "queue_one", "replace", "concurrent"]),
             "max_concurrent": self.dice.between(1, 3),
             "catch_up_policy": self.dice.pick(&["none", "skip", "run_all"]),
-            "catch_up_window_secs": self.dice.pick(&[60, 600, 86_400]),
+            "catch_up_window_secs": self.dice.pick(&[60, 600, 1_500]),
             "max_attempts": self.dice.pick(&[1, 1, 3]),
             "on_lost": self.dice.pick(&["retry", "retry", "abandon"]),
             "spread_secs": self.dice.pick(&[0, 0, 20]),
