@@ -5,6 +5,8 @@ set -eu
 cd "$(dirname "$0")/.."
 bin=$(sh scripts/postgres-bin.sh)
 target=${CARGO_TARGET_DIR:-target}
+mkdir -p "$target"
+target=$(cd "$target" && pwd)
 data=$(mktemp -d)
 port=$(python3 -c 'import socket; s = socket.socket(); s.bind(("127.0.0.1", 0)); print(s.getsockname()[1])')
 
@@ -34,7 +36,7 @@ rm -rf "$target/sqlx"
 mkdir -p "$target/sqlx"
 # The macros run when a crate is compiled; cargo does not know that the database is an input too.
 touch app/src/lib.rs lambdas/publisher/src/lib.rs
-SQLX_OFFLINE=false SQLX_OFFLINE_DIR="$PWD/$target/sqlx" \
+SQLX_OFFLINE=false SQLX_OFFLINE_DIR="$target/sqlx" \
     DATABASE_URL="postgres://cronbox@127.0.0.1:$port/postgres" cargo check -q -p app -p publisher
 touch app/src/lib.rs lambdas/publisher/src/lib.rs
 

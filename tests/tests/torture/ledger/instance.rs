@@ -13,7 +13,7 @@ use axum::body::{Body, to_bytes};
 use axum::http::{Method, Request};
 use clap::Parser;
 use schedule::Clock;
-use serde_json::{Value, json};
+use serde_json::Value;
 use tower::ServiceExt;
 
 use super::receiver::Receiver;
@@ -110,6 +110,6 @@ impl Instance {
         let response = self.router.clone().oneshot(request.body(body).unwrap()).await.unwrap();
         let status = response.status().as_u16();
         let bytes = to_bytes(response.into_body(), usize::MAX).await.unwrap();
-        (status, serde_json::from_slice(&bytes).unwrap_or_else(|_| json!(null)))
+        (status, serde_json::from_slice(&bytes).unwrap_or(Value::Null))
     }
 }

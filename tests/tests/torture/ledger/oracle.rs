@@ -7,8 +7,11 @@ use chrono::{DateTime, Timelike, Utc};
 use sqlx::PgPool;
 use uuid::Uuid;
 
+/// Whether a minute of the hour is meant.
+type IsMeant = fn(u32) -> bool;
+
 /// The crons that are used, each with the minutes of the hour that it means, in any timezone of whole hours.
-pub(crate) const CRONS: [(&str, fn(u32) -> bool); 4] = [
+pub(crate) const CRONS: [(&str, IsMeant); 4] = [
     ("* * * * *", |_| true),
     ("*/2 * * * *", |minute| minute.is_multiple_of(2)),
     ("*/5 * * * *", |minute| minute.is_multiple_of(5)),
