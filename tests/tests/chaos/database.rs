@@ -117,13 +117,15 @@ async fn backends_terminated_and_a_read_only_database_in_mid_drain_lose_nothing(
 }
 
 impl Field {
-    /// All but the one that asks.
+    /// All, the one that asks last: it may have been made while the database was read-only.
     async fn terminate_backends(&self) {
         let terminated = self.story.count(
             "SELECT COUNT(pg_terminate_backend(pid)) FROM pg_stat_activity
               WHERE datname = current_database() AND pid <> pg_backend_pid()",
         );
         assert!(terminated.await > 0, "nobody was connected");
+        let myself = sqlx::query("SELECT pg_terminate_backend(pg_backend_pid())").execute(&self.story.pool).await;
+        assert!(myself.is_err(), "it answers no more");
     }
 
     async fn read_only(&self, is_read_only: bool) {
