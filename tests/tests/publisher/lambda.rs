@@ -102,9 +102,11 @@ async fn each_invocation_drains_and_returns_its_report() {
     let calls = told.clone().map(|line| line["ApiCalls_done"].as_i64().unwrap());
     assert_eq!(calls, [2, 0, 1], "the first tick of all sweeps, too: one list");
     assert_eq!((&told[1]["remaining"], &told[2]["remaining"]), (&json!(1), &json!(0)));
-    for metric in ["LedgerLagSeconds", "Missed", "CaughtUp", "Abandoned"] {
-        assert_eq!(told[0][metric].as_f64(), Some(0.0), "{metric} is told, and zero in health");
+    for metric in ["Missed", "CaughtUp", "Abandoned"] {
+        assert_eq!(told[0][metric], json!(0), "{metric} is told, and zero in health");
     }
+    // Nobody watches over this world's ledger, so it lags; by how much is told all the same.
+    assert!(told[0]["LedgerLagSeconds"].as_f64().unwrap() > 0.0);
     assert!(told[1]["OutboxLagSeconds"].as_f64().unwrap() > 0.0 && told[2]["OutboxLagSeconds"] == json!(0.0));
 }
 

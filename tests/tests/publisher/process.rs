@@ -77,7 +77,6 @@ async fn a_daemon_answers_scrapes_with_what_it_did_and_how_the_outbox_stands() {
         "cronbox_publisher_api_calls_total{answer=\"invalid\"} 1",
         "cronbox_publisher_outbox_failed_rows 1",
         "cronbox_publisher_outbox_lag_seconds 0.0",
-        "cronbox_publisher_ledger_lag_seconds 0.0",
         "cronbox_publisher_missed 0",
         "cronbox_publisher_abandoned 0",
         "cronbox_publisher_remaining 0",
