@@ -50,7 +50,7 @@ CREATE TABLE backfills (
     start_at       timestamptz NOT NULL,
     end_at         timestamptz NOT NULL,
     run_order      TEXT        NOT NULL CONSTRAINT backfills_run_order CHECK (run_order IN ('oldest_first', 'newest_first')),
-    only_decided   TEXT        NOT NULL CONSTRAINT backfills_only_decided CHECK (only_decided IN ('missed', 'failed', 'all')),
+    only_decided   TEXT        NOT NULL CONSTRAINT backfills_only_decided CHECK (only_decided IN ('missing', 'failed', 'all')),
     max_concurrent INTEGER     NOT NULL CONSTRAINT backfills_max_concurrent CHECK (max_concurrent BETWEEN 1 AND 10),
     state          TEXT        NOT NULL CONSTRAINT backfills_state CHECK (state IN ('running', 'paused', 'cancelled', 'finished')),
     cursor_at      timestamptz NULL,
@@ -73,7 +73,7 @@ COMMENT ON COLUMN backfills.workflow_id    IS 'The workflow; a hard delete erase
 COMMENT ON COLUMN backfills.start_at       IS 'The first time that may be meant';
 COMMENT ON COLUMN backfills.end_at         IS 'Every time meant lies before this';
 COMMENT ON COLUMN backfills.run_order      IS 'oldest_first or newest_first';
-COMMENT ON COLUMN backfills.only_decided   IS 'missed: times that never ran; failed: whose last run failed; all';
+COMMENT ON COLUMN backfills.only_decided   IS 'missing: times that never ran; failed: whose last run failed; all';
 COMMENT ON COLUMN backfills.max_concurrent IS 'Runs of it that may be live at once';
 COMMENT ON COLUMN backfills.state          IS 'running, paused, cancelled, finished';
 COMMENT ON COLUMN backfills.cursor_at      IS 'The last time that was looked at; NULL = none yet';

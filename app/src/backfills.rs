@@ -45,7 +45,7 @@ pub enum Order {
 pub enum Only {
     /// Those that were missed.
     #[default]
-    Missed,
+    Missing,
     /// Those whose last run failed, timed out or was abandoned.
     Failed,
     /// All that were owed, whatever became of them.

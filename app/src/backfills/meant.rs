@@ -97,8 +97,8 @@ pub(super) async fn stretch(
 fn meant(only: Only, owed: Owed, rows: &HashMap<DateTime<Utc>, Row>) -> Option<Meant> {
     let row = rows.get(&owed.time);
     let is_meant = match (only, row) {
-        (Only::All, _) | (Only::Missed, None) => true,
-        (Only::Missed, Some(row)) => row.decision == Decision::Missed,
+        (Only::All, _) | (Only::Missing, None) => true,
+        (Only::Missing, Some(row)) => row.decision == Decision::Missed,
         (Only::Failed, Some(row)) => {
             matches!(row.last_state, Some(RunState::Failed | RunState::TimedOut | RunState::Abandoned))
         }
