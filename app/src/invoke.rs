@@ -5,6 +5,8 @@
 //! lock, and the decision, the occurrence and the run commit together.
 
 mod decide;
+mod group;
+mod plain;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -78,7 +80,7 @@ impl Reason {
 /// Decides fires, one at a time for each workflow and minute.
 #[derive(Clone)]
 pub struct Judge {
-    pool: PgPool,
+    group: group::Group,
     runs: Cache<(WorkflowId, DateTime<Utc>), Uuid>,
 }
 
@@ -88,9 +90,9 @@ enum NoRun {
     Failed(Arc<sqlx::Error>),
 }
 
-impl From<sqlx::Error> for NoRun {
-    fn from(error: sqlx::Error) -> Self {
-        Self::Failed(Arc::new(error))
+impl From<Arc<sqlx::Error>> for NoRun {
+    fn from(error: Arc<sqlx::Error>) -> Self {
+        Self::Failed(error)
     }
 }
 
@@ -99,7 +101,7 @@ impl Judge {
     #[must_use]
     pub fn new(pool: PgPool) -> Self {
         let runs = Cache::builder().max_capacity(100_000).time_to_live(Duration::from_secs(30 * 60)).build();
-        Self { pool, runs }
+        Self { group: group::Group::new(pool), runs }
     }
 
     /// Decides a fire.
@@ -113,7 +115,7 @@ impl Judge {
         let mut accepted = None;
         let key = (fire.workflow_id, fire.scheduled_time);
         let decided = self.runs.try_get_with(key, async {
-            match decide(&self.pool, fire, now).await? {
+            match self.group.decide(fire, now).await? {
                 Answer::Accepted(run) => Ok(*accepted.insert(run)),
                 Answer::Duplicate(run) => Ok(run),
                 other => Err(NoRun::Answer(other)),
@@ -131,18 +133,4 @@ impl Judge {
             },
         }
     }
-}
-
-async fn decide(pool: &PgPool, fire: &Fire, now: DateTime<Utc>) -> sqlx::Result<Answer> {
-    let mut tx = db::begin(pool).await?;
-    let answer = decide::decide(&mut tx, fire, now).await?;
-    let is_accepted = matches!(answer, Answer::Accepted(_));
-    if is_accepted {
-        inject::at(Point::I1);
-    }
-    tx.commit().await?;
-    if is_accepted {
-        inject::at(Point::I2);
-    }
-    Ok(answer)
 }

@@ -108,13 +108,7 @@ impl Times {
         let after = after.max(just_before(version.valid_from));
         let after = version.starts_at.map_or(after, |start| after.max(just_before(start)));
         let before = [version.ended_on, version.ends_at].into_iter().flatten().min();
-        let cron = match (&version.cron, version.state) {
-            (Some(cron), State::Active) => {
-                let timezone = schedule::parse_timezone(version.timezone.as_deref().unwrap_or("UTC")).ok()?;
-                Some((Cron::parse(cron).ok()?, timezone))
-            }
-            _ => None,
-        };
+        let cron = if version.state == State::Active { version.parsed().ok()? } else { None };
         Some(Self { cron, after, before })
     }
 }

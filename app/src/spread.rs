@@ -1,20 +1,26 @@
 //! Step 7 of 7: how long a run waits so that the workflows of one minute do not all start at once.
 
 use chrono::{DateTime, TimeDelta, Utc};
-
-use crate::workflows::Workflow;
+use chrono_tz::Tz;
+use schedule::{Cron, WorkflowId};
 
 /// When the run of a nominal time may start: a fixed share of `spread_secs` later, by the
 /// workflow's id, and always before the next time.
 #[must_use]
-pub fn run_after(workflow: &Workflow, time: DateTime<Utc>, now: DateTime<Utc>) -> DateTime<Utc> {
-    let spread = i64::from(workflow.spec.policies.spread_secs);
-    if spread == 0 {
+pub fn run_after(
+    workflow: WorkflowId,
+    spread_secs: i32,
+    cron: Option<(Cron, Tz)>,
+    time: DateTime<Utc>,
+    now: DateTime<Utc>,
+) -> DateTime<Utc> {
+    if spread_secs == 0 {
         return now;
     }
-    let next = workflow.cron().and_then(|(cron, timezone)| cron.next_after(time, timezone));
+    let spread = i64::from(spread_secs);
+    let next = cron.and_then(|(cron, timezone)| cron.next_after(time, timezone));
     let bound = next.map_or(spread, |next| spread.min((next - time).num_seconds()));
-    now.max(time + TimeDelta::seconds(share(workflow.id.0, bound)))
+    now.max(time + TimeDelta::seconds(share(workflow.0, bound)))
 }
 
 /// The same share for the same id, and neighbouring ids far apart (Fibonacci hashing).

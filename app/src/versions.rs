@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 
 use chrono::{DateTime, Utc};
+use chrono_tz::Tz;
 use schedule::{Coverage, Cron, Revision, WorkflowId};
 use sqlx::PgConnection;
 
@@ -30,6 +31,10 @@ pub struct Version {
     /// Owes nothing at or after.
     pub ends_at: Option<DateTime<Utc>>,
 }
+
+/// A timezone or a cron that is not known any more.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Unknown;
 
 /// What ended a schedule version.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -69,15 +74,26 @@ impl Version {
         if self.starts_at.is_some_and(|start| time < start) || self.ends_at.is_some_and(|end| time >= end) {
             return Owes::OutsideWindow;
         }
-        let Some(cron) = &self.cron else { return Owes::NotDue };
-        match (Cron::parse(cron), schedule::parse_timezone(self.timezone.as_deref().unwrap_or("UTC"))) {
-            (Ok(cron), Ok(timezone)) if cron.matches(time, timezone) => Owes::Yes,
-            (Ok(cron), Ok(timezone)) => match schedule::compile(&cron, timezone).coverage {
+        match self.parsed() {
+            Ok(None) => Owes::NotDue,
+            Ok(Some((cron, timezone))) if cron.matches(time, timezone) => Owes::Yes,
+            Ok(Some((cron, timezone))) => match schedule::compile(&cron, timezone).coverage {
                 Coverage::Exact => Owes::Disagrees,
                 Coverage::Superset => Owes::NotDue,
             },
-            _ => Owes::Unjudged,
+            Err(Unknown) => Owes::Unjudged,
         }
+    }
+
+    /// Its cron in its timezone, none if it has no cron.
+    ///
+    /// # Errors
+    /// One of them is not known any more.
+    pub fn parsed(&self) -> Result<Option<(Cron, Tz)>, Unknown> {
+        let Some(cron) = &self.cron else { return Ok(None) };
+        let cron = Cron::parse(cron).map_err(|_| Unknown)?;
+        let timezone = schedule::parse_timezone(self.timezone.as_deref().unwrap_or("UTC")).map_err(|_| Unknown)?;
+        Ok(Some((cron, timezone)))
     }
 }
 

@@ -129,13 +129,18 @@ impl Case<'_> {
             trigger: Trigger::Schedule,
             state,
             scheduled_time: Some(self.owed.time),
-            run_after: spread::run_after(self.workflow, self.owed.time, self.now),
+            run_after: self.run_after(),
             inputs: None,
             backfill_id: None,
             now: self.now,
         };
         runs::accept(tx, &run).await?;
         Ok(Answer::Accepted(id))
+    }
+
+    fn run_after(&self) -> DateTime<Utc> {
+        let spread_secs = self.workflow.spec.policies.spread_secs;
+        spread::run_after(self.workflow.id, spread_secs, self.workflow.cron(), self.owed.time, self.now)
     }
 
     /// Records a decision without a run; a row that stands already is left as it is.

@@ -6,6 +6,7 @@ mod backfilling;
 mod by_hand;
 mod executing;
 mod from_a_file;
+mod groups;
 mod inside;
 mod jobs;
 mod killed;

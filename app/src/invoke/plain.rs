@@ -1,0 +1,180 @@
+//! Step 7 of 7: the plain case of a fire, for many at once: four statements, whatever their number.
+//!
+//! Plain is: on time, owed by the version in force, of an active workflow that nobody holds, none of
+//! whose runs goes on or waits. That starts under every policy. What is not plain is left to `decide`.
+
+use std::collections::HashMap;
+
+use chrono::{DateTime, Utc};
+use schedule::Fire;
+use sqlx::{PgConnection, PgPool};
+use uuid::Uuid;
+
+use super::group::Accepted;
+use crate::catch_up::GRACE;
+use crate::config::CLOCK_SKEW;
+use crate::inject::{self, Point};
+use crate::spread;
+use crate::versions::{Owes, Version};
+use crate::workflows::State;
+
+/// Accepts the runs of those fires that are plain, each of another workflow, and commits.
+pub(super) async fn decide<'a>(
+    pool: &PgPool,
+    fires: impl Iterator<Item = (&'a Fire, DateTime<Utc>)>,
+) -> sqlx::Result<Accepted> {
+    let mut fires: Vec<_> = fires.filter(|(fire, now)| is_on_time(fire, *now)).collect();
+    if fires.is_empty() {
+        return Ok(HashMap::new());
+    }
+    fires.sort_unstable_by_key(|(fire, _)| fire.workflow_id.0);
+    let mut tx = db::begin(pool).await?;
+    let held = hold(&mut tx, &fires).await?;
+    fires.retain(|(fire, _)| held.binary_search(&fire.workflow_id.0).is_ok());
+    let standing = read(&mut tx, &fires).await?;
+    let started: Vec<_> =
+        fires.iter().filter_map(|(fire, now)| start(fire, *now, standing.get(&fire.workflow_id.0)?)).collect();
+    let accepted = accept(&mut tx, &started).await?;
+    if !accepted.is_empty() {
+        inject::at(Point::I1);
+    }
+    tx.commit().await?;
+    Ok(accepted)
+}
+
+fn is_on_time(fire: &Fire, now: DateTime<Utc>) -> bool {
+    (-CLOCK_SKEW..=GRACE).contains(&(now - fire.scheduled_time))
+}
+
+/// Holds the workflows that nobody else holds, in the order of their ids.
+async fn hold(tx: &mut PgConnection, fires: &[(&Fire, DateTime<Utc>)]) -> sqlx::Result<Vec<i64>> {
+    let ids: Vec<_> = fires.iter().map(|(fire, _)| fire.workflow_id.0).collect();
+    sqlx::query_scalar!(
+        r#"
+        -- hold the workflows of a group: it waits for none, so two groups cannot block each other
+        SELECT id FROM workflows WHERE id = ANY($1) ORDER BY id FOR NO KEY UPDATE SKIP LOCKED
+        "#,
+        &ids,
+    )
+    .fetch_all(tx)
+    .await
+}
+
+/// What stands of a workflow that may start a run at once.
+struct Standing {
+    version: Version,
+    spread_secs: i32,
+    catch_up_window_secs: i32,
+}
+
+/// Reads what stands under the locks: a later statement than the one that took them.
+async fn read(tx: &mut PgConnection, fires: &[(&Fire, DateTime<Utc>)]) -> sqlx::Result<HashMap<i64, Standing>> {
+    let (ids, times): (Vec<_>, Vec<_>) =
+        fires.iter().map(|(fire, _)| (fire.workflow_id.0, fire.scheduled_time)).unzip();
+    let rows = sqlx::query!(
+        r#"
+        -- those that may start at once: active, not decided yet, and nothing of theirs goes on or waits
+        SELECT w.id, w.spread_secs, w.catch_up_window_secs, v.revision, v.valid_from, v.cron, v.timezone,
+               v.starts_at, v.ends_at
+          FROM unnest($1::bigint[], $2::timestamptz[]) AS f (id, time)
+          JOIN workflows w ON w.id = f.id
+         CROSS JOIN LATERAL (SELECT * FROM schedule_versions s
+                              WHERE s.workflow_id = f.id AND s.valid_from <= f.time
+                              ORDER BY s.valid_from DESC
+                              LIMIT 1) AS v
+         WHERE w.state = 'active' AND v.state = 'active'
+           AND NOT EXISTS (SELECT FROM occurrences o WHERE o.workflow_id = f.id AND o.scheduled_time = f.time)
+           AND NOT EXISTS (SELECT FROM runs r WHERE r.workflow_id = f.id AND r.state IN ('accepted', 'queued', 'running'))
+        "#,
+        &ids,
+        &times,
+    )
+    .fetch_all(tx)
+    .await?;
+    let standing = rows.into_iter().map(|row| {
+        let version = Version {
+            revision: row.revision,
+            valid_from: row.valid_from,
+            // Of no concern to a fire on time.
+            ended_on: None,
+            ended_by: None,
+            cron: row.cron,
+            timezone: row.timezone,
+            state: State::Active,
+            starts_at: row.starts_at,
+            ends_at: row.ends_at,
+        };
+        let (spread_secs, catch_up_window_secs) = (row.spread_secs, row.catch_up_window_secs);
+        (row.id, Standing { version, spread_secs, catch_up_window_secs })
+    });
+    Ok(standing.collect())
+}
+
+/// A run to accept, with its occurrence.
+struct Started<'a> {
+    fire: &'a Fire,
+    revision: i64,
+    run_after: DateTime<Utc>,
+    now: DateTime<Utc>,
+}
+
+/// None if the fire is not plain after all.
+fn start<'a>(fire: &'a Fire, now: DateTime<Utc>, standing: &Standing) -> Option<Started<'a>> {
+    let is_owed = standing.version.owes(fire.scheduled_time) == Owes::Yes;
+    // The window may be shorter than the grace.
+    let is_within = (now - fire.scheduled_time).num_milliseconds() <= i64::from(standing.catch_up_window_secs) * 1000;
+    let cron = standing.version.parsed().ok().flatten();
+    let run_after = spread::run_after(fire.workflow_id, standing.spread_secs, cron, fire.scheduled_time, now);
+    (is_owed && is_within).then_some(Started { fire, revision: standing.version.revision, run_after, now })
+}
+
+/// Records what fired, and its runs; UNIQUE is the judge all the same.
+async fn accept(tx: &mut PgConnection, started: &[Started<'_>]) -> sqlx::Result<Accepted> {
+    let all = started.iter();
+    let occurrences: Vec<Uuid> = all.clone().map(|one| crate::id::at(one.now)).collect();
+    let runs: Vec<Uuid> = all.clone().map(|one| crate::id::at(one.now)).collect();
+    let workflows: Vec<_> = all.clone().map(|one| one.fire.workflow_id.0).collect();
+    let times: Vec<_> = all.clone().map(|one| one.fire.scheduled_time).collect();
+    let revisions: Vec<_> = all.clone().map(|one| one.revision).collect();
+    let raw_times: Vec<_> = all.clone().map(|one| one.fire.raw_time.clone()).collect();
+    let executions: Vec<_> = all.clone().map(|one| one.fire.execution_id.clone()).collect();
+    let attempts: Vec<_> = all.clone().map(|one| one.fire.attempt).collect();
+    let run_after: Vec<_> = all.clone().map(|one| one.run_after).collect();
+    let now: Vec<_> = all.map(|one| one.now).collect();
+    let accepted = sqlx::query!(
+        r#"
+        -- accept a group: each run with its occurrence, or neither
+        WITH given AS MATERIALIZED (
+            SELECT * FROM unnest($1::uuid[], $2::uuid[], $3::bigint[], $4::timestamptz[], $5::bigint[], $6::text[],
+                                 $7::text[], $8::integer[], $9::timestamptz[], $10::timestamptz[])
+                AS given (id, run_id, workflow_id, time, revision, raw_time, execution_id, attempt, run_after, now)
+        ), recorded AS (
+            INSERT INTO occurrences (id, workflow_id, scheduled_time, decision, revision, run_id, raw_time,
+                                     execution_id, attempt, lateness_s, decided_on, created_on, updated_on)
+            SELECT id, workflow_id, time, 'fired', revision, run_id, raw_time, execution_id, attempt,
+                   trunc(EXTRACT(EPOCH FROM now - time))::bigint, now, now, now
+              FROM given
+             ORDER BY workflow_id
+            ON CONFLICT ON CONSTRAINT occurrences_workflow_id_scheduled_time_key DO NOTHING
+            RETURNING id
+        )
+        INSERT INTO runs (id, workflow_id, occurrence_id, trigger, state, scheduled_time, run_after, created_on)
+        SELECT given.run_id, given.workflow_id, given.id, 'schedule', 'accepted', given.time, given.run_after, given.now
+          FROM given JOIN recorded ON recorded.id = given.id
+        RETURNING workflow_id, id
+        "#,
+        &occurrences,
+        &runs,
+        &workflows,
+        &times,
+        &revisions,
+        &raw_times,
+        &executions as &[Option<String>],
+        &attempts as &[Option<i32>],
+        &run_after,
+        &now,
+    )
+    .fetch_all(tx)
+    .await?;
+    Ok(accepted.into_iter().map(|run| (run.workflow_id, run.id)).collect())
+}

@@ -1,0 +1,101 @@
+//! Fires that come at once are decided together; each as if it had come alone.
+
+use futures::future::join_all;
+use schedule::WorkflowId;
+use serde_json::json;
+use tests::Story;
+
+use crate::words::{fire, hourly, standing_still};
+
+async fn workflows(s: &Story, count: usize) -> Vec<WorkflowId> {
+    let mut made = Vec::new();
+    for _ in 0..count {
+        made.push(hourly(s, json!({})).await);
+    }
+    made
+}
+
+async fn fire_all(s: &Story, workflows: &[WorkflowId], time: &str) -> Vec<String> {
+    join_all(workflows.iter().map(|wf| fire(s, *wf, time))).await
+}
+
+#[tokio::test]
+async fn a_full_hour_is_decided_in_few_commits_and_each_fire_by_its_own_cases() {
+    let s = standing_still("2026-03-02T08:30:00Z").await;
+    let all = workflows(&s, 60).await;
+    s.pause(all[1]).await;
+    s.archive(all[2]).await;
+    s.edit(all[3], json!({"cron_schedule": "30 * * * *"})).await;
+    s.edit(all[4], json!({"spread_secs": 600})).await;
+    s.now_is("2026-03-02T09:00:05Z").await;
+    let answers = fire_all(&s, &all, "2026-03-02T09:00:00Z").await;
+    assert_eq!(answers[1..4], ["paused", "410 workflow_gone", "not_due"]);
+    assert!(answers[4..].iter().chain([&answers[0]]).all(|answer| answer == "accepted"), "{answers:?}");
+    // A row remembers its transaction.
+    let commits = s.count("SELECT count(DISTINCT xmin::text) FROM occurrences").await;
+    assert!(commits < 20, "57 runs took {commits} commits");
+    assert_eq!(
+        s.count("SELECT count(*) FROM runs r JOIN occurrences o ON o.run_id = r.id AND r.occurrence_id = o.id").await,
+        57
+    );
+    let spread = "SELECT count(*) FROM runs WHERE run_after > '2026-03-02T09:00:05Z'";
+    assert_eq!(s.count(spread).await, 1);
+    // What goes on is seen by the next hour's fires.
+    s.now_is("2026-03-02T10:00:05Z").await;
+    let answers = fire_all(&s, &all[5..], "2026-03-02T10:00:00Z").await;
+    assert!(answers.iter().all(|answer| answer == "overlap"), "{answers:?}");
+    s.end_early().await;
+}
+
+#[tokio::test]
+async fn two_times_of_one_workflow_at_once_are_decided_one_after_the_other() {
+    let s = standing_still("2026-03-02T08:59:30Z").await;
+    let wf = s.create_with(json!({"cron_schedule": "* * * * *"})).await;
+    s.now_is("2026-03-02T09:02:30Z").await;
+    let times = ["2026-03-02T09:00:00Z", "2026-03-02T09:01:00Z", "2026-03-02T09:02:00Z"];
+    let mut answers = join_all(times.map(|time| fire(&s, wf, time))).await;
+    answers.sort_unstable();
+    assert_eq!(answers, ["accepted", "overlap", "overlap"]);
+    s.end_early().await;
+}
+
+#[tokio::test]
+async fn a_workflow_that_somebody_holds_holds_up_its_own_fire_alone() {
+    let s = standing_still("2026-03-02T08:30:00Z").await;
+    let all = workflows(&s, 20).await;
+    s.now_is("2026-03-02T09:00:05Z").await;
+    let mut holder = db::begin(&s.pool).await.unwrap();
+    let hold = "SELECT 1 FROM workflows WHERE id = $1 FOR NO KEY UPDATE";
+    sqlx::query(hold).bind(all[0].0).execute(&mut *holder).await.unwrap();
+    let held = fire(&s, all[0], "2026-03-02T09:00:00Z");
+    let others = async {
+        let answers = fire_all(&s, &all[1..], "2026-03-02T09:00:00Z").await;
+        assert!(answers.iter().all(|answer| answer == "accepted"), "{answers:?}");
+        holder.rollback().await.unwrap();
+    };
+    let (answer, ()) = tokio::join!(held, others);
+    assert_eq!(answer, "accepted", "and it is decided once the row is free");
+    s.end_early().await;
+}
+
+#[tokio::test]
+async fn what_postgres_takes_back_is_tried_again_one_by_one() {
+    let s = standing_still("2026-03-02T08:30:00Z").await;
+    let all = workflows(&s, 10).await;
+    s.execute(
+        "CREATE SEQUENCE taken_back;
+         CREATE FUNCTION take_back() RETURNS trigger LANGUAGE plpgsql AS $$
+         BEGIN
+             IF nextval('taken_back') <= 6 THEN RAISE EXCEPTION 'another came first' USING ERRCODE = '40001'; END IF;
+             RETURN NEW;
+         END $$;
+         CREATE TRIGGER take_back BEFORE INSERT ON runs FOR EACH ROW EXECUTE FUNCTION take_back()",
+    )
+    .await;
+    s.now_is("2026-03-02T09:00:05Z").await;
+    let answers = fire_all(&s, &all, "2026-03-02T09:00:00Z").await;
+    assert!(answers.iter().all(|answer| answer == "accepted"), "{answers:?}");
+    assert_eq!(s.count("SELECT count(*) FROM runs").await, 10);
+    assert_eq!(s.count("SELECT count(*) FROM occurrences").await, 10);
+    s.end_early().await;
+}
