@@ -77,7 +77,15 @@ pub fn out_of_reach(
 }
 
 /// Whether the policy wants a late time that is within reach.
-async fn is_wanted(tx: &mut PgConnection, workflow: &Workflow, owed: &Owed, now: DateTime<Utc>) -> sqlx::Result<Late> {
+///
+/// # Errors
+/// The database's.
+pub async fn is_wanted(
+    tx: &mut PgConnection,
+    workflow: &Workflow,
+    owed: &Owed,
+    now: DateTime<Utc>,
+) -> sqlx::Result<Late> {
     let overtaken = Late::Unrun(Decision::Missed, SUPERSEDED);
     match workflow.spec.policies.catch_up {
         CatchUp::RunAll => Ok(Late::Runs),

@@ -50,19 +50,6 @@ pub async fn between(
     Ok(owing(&versions, after, until, limit))
 }
 
-/// The next time owed after `after`, however far ahead; none if there is none or nobody can tell.
-///
-/// # Errors
-/// The database's.
-pub async fn next(
-    db: &mut PgConnection,
-    workflow: WorkflowId,
-    after: DateTime<Utc>,
-) -> sqlx::Result<Option<DateTime<Utc>>> {
-    let versions = versions::over(db, workflow, after, DateTime::<Utc>::MAX_UTC).await?;
-    Ok(next_of(&versions, after))
-}
-
 /// The next time after `after` that these versions, one after the other, owe.
 #[must_use]
 pub fn next_of(versions: &[Version], after: DateTime<Utc>) -> Option<DateTime<Utc>> {

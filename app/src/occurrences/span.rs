@@ -74,6 +74,9 @@ pub async fn record_unrun(
     unrun: &[Unrun],
     now: DateTime<Utc>,
 ) -> sqlx::Result<u64> {
+    if unrun.is_empty() {
+        return Ok(0);
+    }
     let ids: Vec<_> = unrun.iter().map(|_| crate::id::at(now)).collect();
     let times: Vec<_> = unrun.iter().map(|unrun| unrun.time).collect();
     let decisions: Vec<_> = unrun.iter().map(|unrun| unrun.decision.as_str().to_owned()).collect();

@@ -13,6 +13,7 @@ use crate::overlap;
 use crate::owed::{self, Owed, Owing};
 use crate::policies::CatchUp;
 use crate::runs::{self, Trigger};
+use crate::versions::{self, Version};
 use crate::workflows::ledger::{self, Ledger};
 use crate::workflows::{self, Workflow};
 
@@ -63,6 +64,7 @@ pub(super) async fn account(
 struct Stretch<'a> {
     workflow: &'a Workflow,
     ledger: Ledger,
+    versions: Vec<Version>,
     owing: Owing,
     until: DateTime<Utc>,
     now: DateTime<Utc>,
@@ -100,8 +102,9 @@ impl<'a> Stretch<'a> {
         }
         // Older rows would be pruned at once.
         let after = ledger.cursor.map_or(until, |cursor| cursor.max(now - RETENTION).min(until));
-        let owing = owed::between(tx, workflow.id, after, until, STRETCH).await?;
-        Ok(Some(Self { workflow, ledger, owing, until, now }))
+        let versions = versions::over(tx, workflow.id, after, DateTime::<Utc>::MAX_UTC).await?;
+        let owing = owed::owing(&versions, after, until, STRETCH);
+        Ok(Some(Self { workflow, ledger, versions, owing, until, now }))
     }
 
     /// Writes the decisions and moves the cursor.
@@ -149,7 +152,7 @@ impl<'a> Stretch<'a> {
         if self.workflow.spec.policies.catch_up == CatchUp::Skip && !is_last {
             return Ok(Late::Unrun(Decision::Missed, catch_up::SUPERSEDED));
         }
-        catch_up::judge(tx, self.workflow, owed, self.now).await
+        catch_up::is_wanted(tx, self.workflow, owed, self.now).await
     }
 
     /// Lets a time run late; not if somebody has decided it after all.
@@ -190,7 +193,7 @@ impl<'a> Stretch<'a> {
             // Nobody knows what is owed: it stays due, and says so in every pass.
             self.ledger.watch_at
         } else {
-            owed::next(tx, self.workflow.id, through).await?
+            owed::next_of(&self.versions, through)
         };
         ledger::settle(tx, self.workflow.id, through, watch_at).await
     }

@@ -86,7 +86,7 @@ async fn what_postgres_takes_back_is_tried_again_one_by_one() {
         "CREATE SEQUENCE taken_back;
          CREATE FUNCTION take_back() RETURNS trigger LANGUAGE plpgsql AS $$
          BEGIN
-             IF nextval('taken_back') <= 6 THEN RAISE EXCEPTION 'another came first' USING ERRCODE = '40001'; END IF;
+             IF nextval('taken_back') <= 4 THEN RAISE EXCEPTION 'another came first' USING ERRCODE = '40001'; END IF;
              RETURN NEW;
          END $$;
          CREATE TRIGGER take_back BEFORE INSERT ON runs FOR EACH ROW EXECUTE FUNCTION take_back()",
