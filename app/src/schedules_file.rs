@@ -13,6 +13,7 @@ use schedule::WorkflowId;
 use sqlx::PgConnection;
 
 use crate::App;
+use crate::actions;
 use crate::audit::Edit;
 use crate::field::FieldError;
 use crate::spec::Spec;
@@ -62,6 +63,11 @@ pub async fn load(app: &App, path: &Path) -> anyhow::Result<Loaded> {
     let text = tokio::fs::read_to_string(path).await.with_context(|| format!("cannot read {shown}"))?;
     let name = path.file_name().and_then(|name| name.to_str()).with_context(|| format!("{shown} names no file"))?;
     let wanted = document::read(&text).map_err(|complaints| told(path, &complaints))?;
+    // Before any transaction: names are looked up, and that may take its time.
+    let refused = out_of_reach(app, &wanted).await;
+    if !refused.is_empty() {
+        return Err(told(path, &refused));
+    }
     for _ in 0..TRIES {
         let edit = Edit { actor: format!("file:{name}"), now: app.clock.now(), traceparent: None };
         match apply(app, name, &wanted, &edit).await {
@@ -80,6 +86,17 @@ pub async fn load(app: &App, path: &Path) -> anyhow::Result<Loaded> {
         }
     }
     bail!("cannot load {shown}: its workflows are being edited all the time; start again")
+}
+
+/// Complaints about actions that would reach inside.
+async fn out_of_reach(app: &App, wanted: &[Definition]) -> Vec<Complaint> {
+    let mut refused = Vec::new();
+    for definition in wanted {
+        if let Err(error) = actions::check_reach(&definition.body.action, &app.allowed).await {
+            refused.push(definition.complain(&error));
+        }
+    }
+    refused
 }
 
 async fn apply(app: &App, file: &str, wanted: &[Definition], edit: &Edit) -> Result<Loaded, Stopped> {

@@ -167,7 +167,8 @@ impl Findings {
             findings.decided += 1;
             if is_unjudged(versions, &owing.unjudged, row.scheduled_time) {
                 findings.unjudged += 1;
-            } else if row.decision != Decision::SkippedPaused {
+            // What came before its time was judged by the timing of then; an edit since cannot take it back.
+            } else if row.decision != Decision::SkippedPaused && !row.is_early {
                 findings.differences.push(differ(Kind::NotOwed, row.scheduled_time, Some(row.decision)));
             }
         };
@@ -198,6 +199,7 @@ struct Page {
 struct Row {
     scheduled_time: DateTime<Utc>,
     decision: Decision,
+    is_early: bool,
 }
 
 async fn watched_through(db: &mut PgConnection) -> sqlx::Result<Option<DateTime<Utc>>> {
@@ -269,7 +271,7 @@ async fn rows(tx: &mut PgConnection, ids: &[i64], slice: Span) -> sqlx::Result<H
     let found = sqlx::query!(
         r#"
         -- the ledger's rows in a slice, of a page of workflows
-        SELECT workflow_id, scheduled_time, decision AS "decision: Decision"
+        SELECT workflow_id, scheduled_time, decision AS "decision: Decision", created_on < scheduled_time AS "is_early!"
           FROM occurrences
          WHERE workflow_id = ANY($1) AND scheduled_time >= $2 AND scheduled_time < $3
          ORDER BY workflow_id, scheduled_time
@@ -283,7 +285,8 @@ async fn rows(tx: &mut PgConnection, ids: &[i64], slice: Span) -> sqlx::Result<H
     let mut rows = HashMap::<i64, Vec<Row>>::new();
     for row in found {
         let scheduled_time = row.scheduled_time;
-        rows.entry(row.workflow_id).or_default().push(Row { scheduled_time, decision: row.decision });
+        let row_of = Row { scheduled_time, decision: row.decision, is_early: row.is_early };
+        rows.entry(row.workflow_id).or_default().push(row_of);
     }
     Ok(rows)
 }

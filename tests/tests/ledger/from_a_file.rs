@@ -145,6 +145,10 @@ async fn a_wrong_line_stops_the_start_and_nothing_is_touched() {
     file.becomes(&TWO.replace("\"*/30 * * * *\"", "*/30 * * * *"));
     let told = starts(serving(&s, &file)).await.unwrap_err();
     assert!(told.contains("schedules.yaml:14: "), "{told}");
+    let inside = "action: {type: http, method: GET, url: \"http://169.254.169.254/latest/meta-data\"}";
+    file.becomes(&TWO.replace("action: {type: log, message: report}", inside));
+    let told = starts(serving(&s, &file)).await.unwrap_err();
+    assert!(told.contains("schedules.yaml:15: action.url: "), "{told}");
     assert_eq!(s.count("SELECT count(*) FROM workflows").await, 0);
     s.end().await;
 }

@@ -47,6 +47,24 @@ async fn a_ledger_that_holds_what_was_owed_is_clean() {
 }
 
 #[tokio::test]
+async fn a_fire_that_came_before_its_time_stands_though_an_edit_has_taken_that_time_away() {
+    let s = Story::at("2026-03-02T08:59:00Z").await;
+    let id = s.create("*/30 * * * *", "UTC").await;
+    s.now_is("2026-03-02T09:28:00Z").await;
+    let fire = json!({"scheduled_time": "2026-03-02T09:30:00Z"});
+    s.scheduler_key().post(&format!("/api/v1/cron/workflows/{id}:invoke"), &fire).await.expect(202);
+    s.edit(id, json!({"cron_schedule": "45 * * * *"})).await;
+    s.now_is("2026-03-02T09:44:00Z").await;
+    s.execute("UPDATE workflows SET watch_at = '2026-03-02T10:30:00Z' WHERE watch_at IS NOT NULL").await;
+
+    let found = verify(&s, "from=2026-03-02T09:20:00Z&to=2026-03-02T09:38:00Z").await.expect(200);
+
+    assert_eq!(differences(&found), Vec::<String>::new());
+    s.publish().await;
+    s.end().await;
+}
+
+#[tokio::test]
 async fn a_time_without_a_row_and_a_row_without_a_time_are_named() {
     let (s, id) = fired().await;
     s.execute("DELETE FROM occurrences WHERE scheduled_time = '2026-03-02T09:30:00Z'").await;
