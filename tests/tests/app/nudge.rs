@@ -40,9 +40,10 @@ async fn a_storm_of_edits_is_told_in_few_words_and_the_last_edit_is_told() {
 #[tokio::test]
 async fn an_edit_that_is_refused_says_no_word() {
     let s = Story::today().await;
-    let wf = s.create("0 9 * * *", "UTC").await;
     let mut listener = PgListener::connect(&s.dsn()).await.unwrap();
     listener.listen(CHANNEL).await.unwrap();
+    let wf = s.create("0 9 * * *", "UTC").await;
+    listener.recv().await.unwrap();
     let path = format!("/api/v1/workflows/{wf}");
     s.editor().patch(&path, &json!({"cron_schedule": "0 99 * * *"})).await.refused(
         400,
