@@ -2,7 +2,7 @@
 //!
 //! | step | file |
 //! |---|---|
-//! | 1 edit | `api/workflows.rs`, `api/schedules.rs`, `api/verbs.rs` -> `workflows.rs`, `schedules.rs`, `schedules_file.rs`, `spec.rs`, `versions.rs`, `audit.rs` |
+//! | 1 edit | `api/workflows.rs`, `api/schedules.rs`, `api/verbs.rs` -> `workflows.rs`, `schedules.rs`, `schedules_file.rs`, `spec.rs`, `patch.rs`, `versions.rs`, `audit.rs` |
 //! | 2 outbox | `outbox.rs`, `nudge.rs` |
 //! | 4 schedule | `drift.rs`: what the publisher's sweeps found |
 //! | 7 run | `api/invoke.rs` -> `invoke.rs`, `occurrences.rs`, `owed.rs`, `by_hand.rs`, `backfills.rs`, `verify.rs`; `execute.rs` -> `runs.rs`, `actions/` |
@@ -35,6 +35,7 @@ pub mod occurrences;
 pub mod outbox;
 pub mod overlap;
 pub mod owed;
+pub mod patch;
 pub mod policies;
 pub mod prune;
 pub mod queue;

@@ -9,8 +9,9 @@ use serde_json::{Map, Value};
 use utoipa::ToSchema;
 
 use crate::field::{self, FieldError};
+use crate::patch::{self, PatchKind};
 use crate::policies::{CatchUp, Overlap};
-use crate::spec::{self, PatchKind, Spec, WorkflowBody};
+use crate::spec::{self, Spec, WorkflowBody};
 
 /// A schedule as a client writes it; in a PUT an absent field takes its default.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
@@ -96,7 +97,7 @@ impl ScheduleBody {
     pub fn patched(&self, patch: Map<String, Value>, kind: PatchKind) -> Result<Self, FieldError> {
         let standing = serde_json::to_value(self)
             .map_err(|error| FieldError::invalid("", format!("the stored schedule cannot be patched: {error}")))?;
-        field::read("", spec::apply(standing, patch, kind))
+        field::read("", patch::apply(standing, patch, kind))
     }
 }
 

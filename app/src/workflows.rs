@@ -6,6 +6,7 @@
 mod hold;
 pub mod ledger;
 mod table;
+mod write;
 
 use chrono::{DateTime, TimeDelta, Utc};
 use schedule::{Cron, Revision, WorkflowId};
@@ -221,7 +222,7 @@ pub async fn create(
     edit: &Edit,
 ) -> sqlx::Result<Workflow> {
     let revision = i64::from(spec.timing.cron.is_some());
-    let id = table::insert(tx, team_id, &spec, revision, managed_by, edit.now).await?;
+    let id = write::insert(tx, team_id, &spec, revision, managed_by, edit.now).await?;
     let made = Workflow {
         id,
         team_id,
@@ -238,7 +239,7 @@ pub async fn create(
     tracing::info!(step = 1, workflow_id = id.0, "edit: workflow {id} created: {}", in_words(&made));
     if revision > 0 {
         let since = versions::record(tx, &made, edit.now).await?;
-        table::watch(tx, made.id, since, true).await?;
+        write::watch(tx, made.id, since, true).await?;
         outbox::enqueue(tx, &made.event(edit), edit.now).await?;
     }
     let entry = Entry { verb: "create", subject: made.subject(), before: None, after: Some(made.document()) };
@@ -278,12 +279,12 @@ async fn save_since(
     next.version = before.version + 1;
     next.revision = Revision(before.revision.0 + i64::from(owes_otherwise));
     next.updated_on = edit.now;
-    table::update(tx, &next).await?;
+    write::update(tx, &next).await?;
     inject::at(Point::A1);
     tracing::info!(step = 1, workflow_id = next.id.0, "edit: {verb} of workflow {}: {}", next.id, in_words(&next));
     if owes_otherwise {
         let since = versions::record(tx, &next, since).await?;
-        table::watch(tx, next.id, since, before.is_activated_by(&next)).await?;
+        write::watch(tx, next.id, since, before.is_activated_by(&next)).await?;
         outbox::enqueue(tx, &next.event(edit), edit.now).await?;
         inject::at(Point::A2);
     }
@@ -298,7 +299,7 @@ async fn save_since(
 /// The database's.
 pub async fn erase(tx: &mut PgConnection, before: &Workflow, edit: &Edit) -> sqlx::Result<()> {
     let event = before.event_of(Op::Delete, Revision(before.revision.0 + 1), edit);
-    table::delete(tx, before.id).await?;
+    write::delete(tx, before.id).await?;
     tracing::info!(step = 1, workflow_id = before.id.0, "edit: workflow {} deleted", before.id);
     outbox::enqueue(tx, &event, edit.now).await?;
     let entry = Entry { verb: "delete", subject: before.subject(), before: Some(before.document()), after: None };

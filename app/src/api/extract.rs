@@ -12,7 +12,7 @@ use std::str::FromStr;
 use super::error::Error;
 use crate::config::BODY_LIMIT;
 use crate::field::{self, FieldError};
-use crate::spec::PatchKind;
+use crate::patch::PatchKind;
 
 /// A JSON body that must be there.
 pub struct Body<T>(pub T);

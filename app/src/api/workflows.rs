@@ -22,7 +22,8 @@ use crate::actions;
 use crate::field::{self, FieldError};
 use crate::inject::{self, Point};
 use crate::outbox::{self, Progress};
-use crate::spec::{self, Spec, WorkflowBody};
+use crate::patch;
+use crate::spec::{Spec, WorkflowBody};
 use crate::workflows::{self, Filter, Saved, SyncStatus, Workflow};
 
 /// Filters of a list of workflows.
@@ -165,7 +166,7 @@ pub(super) async fn patch(
     let edit = caller.edit(&app, trace);
     if_match.check(before.version)?;
     verbs::writable(&before)?;
-    let body = spec::patched(&before.spec, patch, kind)?;
+    let body = patch::patched(&before.spec, patch, kind)?;
     let next = Workflow { spec: Spec::new(body, Some(&before.spec.timing), edit.now)?, ..before.clone() };
     let saved = workflows::save(&mut tx, &before, next, "update", &edit).await?;
     tx.commit().await?;

@@ -3,7 +3,8 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use app::audit::Edit;
-use app::spec::{PatchKind, Spec, WorkflowBody, patched};
+use app::patch::{PatchKind, patched};
+use app::spec::{Spec, WorkflowBody};
 use app::workflows;
 use schedule::WorkflowId;
 use serde_json::{Value, json};

@@ -3,7 +3,8 @@
 use std::sync::{Arc, Mutex, PoisonError};
 
 use app::audit::Edit;
-use app::spec::{PatchKind, Spec, WorkflowBody, patched};
+use app::patch::{PatchKind, patched};
+use app::spec::{Spec, WorkflowBody};
 use app::workflows::{self, State, Workflow};
 use chrono::TimeDelta;
 use schedule::{Clock, WorkflowId};

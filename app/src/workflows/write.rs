@@ -1,0 +1,142 @@
+//! Step 1 of 7: the statements that write the table `workflows`; `table.rs` has those that read it.
+
+use chrono::{DateTime, Utc};
+use schedule::WorkflowId;
+use sqlx::PgConnection;
+use sqlx::types::Json;
+
+use super::{State, Workflow};
+use crate::policies::{CatchUp, OnLost, Overlap};
+use crate::spec::Spec;
+
+pub(super) async fn insert(
+    tx: &mut PgConnection,
+    team_id: i64,
+    spec: &Spec,
+    revision: i64,
+    managed_by: Option<&str>,
+    now: DateTime<Utc>,
+) -> sqlx::Result<WorkflowId> {
+    let policies = &spec.policies;
+    sqlx::query_scalar!(
+        r#"
+        -- insert a workflow
+        INSERT INTO workflows (team_id, name, description, is_api, action, starting_inputs,
+                               cron_schedule, timezone, starts_at, ends_at, revision, created_on, updated_on,
+                               overlap_policy, max_concurrent, catch_up_policy, catch_up_window_secs, spread_secs,
+                               timeout_secs, max_attempts, on_lost, pause_after_failures, managed_by)
+        VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21, $22)
+        RETURNING id
+        "#,
+        team_id,
+        spec.name,
+        spec.description,
+        spec.is_api,
+        spec.action,
+        Json(&spec.starting_inputs) as _,
+        spec.timing.cron,
+        spec.timing.timezone,
+        spec.timing.starts_at,
+        spec.timing.ends_at,
+        revision,
+        now,
+        policies.overlap as Overlap,
+        policies.max_concurrent,
+        policies.catch_up as CatchUp,
+        policies.catch_up_window_secs,
+        policies.spread_secs,
+        policies.timeout_secs,
+        policies.max_attempts,
+        policies.on_lost as OnLost,
+        policies.pause_after_failures,
+        managed_by,
+    )
+    .fetch_one(tx)
+    .await
+    .map(WorkflowId)
+}
+
+pub(super) async fn update(tx: &mut PgConnection, next: &Workflow) -> sqlx::Result<()> {
+    let policies = &next.spec.policies;
+    sqlx::query!(
+        r#"
+        -- update a workflow that this transaction has locked
+        UPDATE workflows
+           SET name = $2, description = $3, is_api = $4, action = $5, starting_inputs = $6, cron_schedule = $7,
+               timezone = $8, starts_at = $9, ends_at = $10, state = $11, pause_reason = $12,
+               version = $13, revision = $14, updated_on = $15, pause_until = $16, overlap_policy = $17,
+               max_concurrent = $18, catch_up_policy = $19, catch_up_window_secs = $20, spread_secs = $21,
+               timeout_secs = $22, max_attempts = $23, on_lost = $24, pause_after_failures = $25, managed_by = $26
+         WHERE id = $1
+        "#,
+        next.id.0,
+        next.spec.name,
+        next.spec.description,
+        next.spec.is_api,
+        next.spec.action,
+        Json(&next.spec.starting_inputs) as _,
+        next.spec.timing.cron,
+        next.spec.timing.timezone,
+        next.spec.timing.starts_at,
+        next.spec.timing.ends_at,
+        next.state as State,
+        next.pause_reason,
+        next.version,
+        next.revision.0,
+        next.updated_on,
+        next.pause_until,
+        policies.overlap as Overlap,
+        policies.max_concurrent,
+        policies.catch_up as CatchUp,
+        policies.catch_up_window_secs,
+        policies.spread_secs,
+        policies.timeout_secs,
+        policies.max_attempts,
+        policies.on_lost as OnLost,
+        policies.pause_after_failures,
+        next.managed_by,
+    )
+    .execute(tx)
+    .await
+    .map(drop)
+}
+
+/// Has the watchdog look from the moment on at which another timing or state is in force.
+///
+/// `ledger_cursor` begins just before the first version: a time at its very beginning is owed.
+pub(super) async fn watch(
+    tx: &mut PgConnection,
+    id: WorkflowId,
+    since: DateTime<Utc>,
+    activated: bool,
+) -> sqlx::Result<()> {
+    sqlx::query!(
+        r#"
+        -- watch a workflow from the moment that its timing or state changed
+        UPDATE workflows
+           SET watch_at = LEAST(watch_at, $2),
+               ledger_cursor = COALESCE(ledger_cursor, $2 - INTERVAL '1 microsecond'),
+               schedule_activated_at = CASE WHEN $3 THEN $2 ELSE schedule_activated_at END
+         WHERE id = $1
+        "#,
+        id.0,
+        since,
+        activated,
+    )
+    .execute(tx)
+    .await
+    .map(drop)
+}
+
+pub(super) async fn delete(tx: &mut PgConnection, id: WorkflowId) -> sqlx::Result<()> {
+    sqlx::query!(
+        r#"
+        -- delete a workflow: its runs, occurrences and versions go along; publication and audit stay
+        DELETE FROM workflows WHERE id = $1
+        "#,
+        id.0
+    )
+    .execute(tx)
+    .await
+    .map(drop)
+}
