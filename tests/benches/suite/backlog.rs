@@ -241,7 +241,7 @@ async fn watched(mut command: Command) -> (Value, f64) {
 }
 
 /// `VmHWM`, which Linux alone tells; elsewhere 0.
-fn high_water_mb(status: &str) -> f64 {
+pub(crate) fn high_water_mb(status: &str) -> f64 {
     let status = std::fs::read_to_string(status).unwrap_or_default();
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
     line.and_then(|line| line.trim().trim_end_matches("kB").trim().parse::<f64>().ok()).unwrap_or_default() / 1024.0

@@ -19,6 +19,7 @@ mod start;
 mod sweep;
 mod table;
 mod visible;
+mod watchdog;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -60,6 +61,9 @@ async fn main() -> ExitCode {
     }
     if wanted("B9") {
         rows.extend(sweep::all().await);
+    }
+    if wanted("B11") {
+        rows.extend(watchdog::all().await);
     }
     table::tell(&rows)
 }

@@ -72,6 +72,10 @@ impl Service {
         self.until_ready().await;
     }
 
+    pub(crate) fn pid(&self) -> u32 {
+        self.process.id().unwrap()
+    }
+
     pub(crate) fn as_admin(&self) -> Api {
         Api::new(&format!("http://{}", self.address), &self.admin)
     }

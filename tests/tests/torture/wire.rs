@@ -215,7 +215,7 @@ impl Wire {
             let writes = [(4, Fate::Late), (2, Fate::Lost)];
             let of_method: &[(u32, Fate)] = match &*sent.method {
                 "POST" => &[(1, Fate::AssumeRole), (1, Fate::MissingGroup)],
-                "PUT" => &[(2, Fate::Conflict), (1, Fate::AssumeRole), (1, Fate::NotFound)],
+                "PUT" => &[(2, Fate::Conflict), (1, Fate::AssumeRole), (4, Fate::NotFound)],
                 "DELETE" => &[(2, Fate::Conflict)],
                 _ => &[(5, Fate::Stale)],
             };
