@@ -20,7 +20,7 @@ const INSIDE: IpAddr = IpAddr::V4(Ipv4Addr::new(127, 0, 0, 2));
 /// This machine, as the operator has.
 const ALLOWED: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
 
-/// A listener on all addresses of this machine, and at which it was met.
+/// A listener on both of this machine's addresses, and at which it was met.
 struct Listener {
     port: u16,
     connected: Arc<Mutex<Vec<IpAddr>>>,
@@ -28,24 +28,29 @@ struct Listener {
 
 impl Listener {
     async fn start(answer: &'static str) -> Self {
-        let listener = TcpListener::bind("0.0.0.0:0").await.unwrap();
-        let port = listener.local_addr().unwrap().port();
+        let allowed = TcpListener::bind((ALLOWED, 0)).await.unwrap();
+        let port = allowed.local_addr().unwrap().port();
         let connected: Arc<Mutex<Vec<IpAddr>>> = Arc::default();
-        let met = connected.clone();
-        tokio::spawn(async move {
-            while let Ok((mut stream, _)) = listener.accept().await {
-                met.lock().unwrap().push(stream.local_addr().unwrap().ip());
-                let mut request = vec![0; 16 * 1024];
-                let _read = stream.read(&mut request).await;
-                // Closed after each answer: a connection that is kept would not be resolved again.
-                let _written = stream.write_all(answer.as_bytes()).await;
-            }
-        });
+        tokio::spawn(answer_all(allowed, answer, connected.clone()));
+        // A machine that knows no second loopback address has nothing there to be met at.
+        if let Ok(inside) = TcpListener::bind((INSIDE, port)).await {
+            tokio::spawn(answer_all(inside, answer, connected.clone()));
+        }
         Self { port, connected }
     }
 
     fn connected(&self) -> Vec<IpAddr> {
         self.connected.lock().unwrap().clone()
+    }
+}
+
+async fn answer_all(listener: TcpListener, answer: &'static str, met: Arc<Mutex<Vec<IpAddr>>>) {
+    while let Ok((mut stream, _)) = listener.accept().await {
+        met.lock().unwrap().push(stream.local_addr().unwrap().ip());
+        let mut request = vec![0; 16 * 1024];
+        let _read = stream.read(&mut request).await;
+        // Closed after each answer: a connection that is kept would not be resolved again.
+        let _written = stream.write_all(answer.as_bytes()).await;
     }
 }
 
