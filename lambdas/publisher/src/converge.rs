@@ -1,7 +1,9 @@
 //! Step 4 of 7: makes EventBridge show what one workflow asks for.
 //!
 //! No transaction and no connection is held here. What is believed to stand decides which call is
-//! made first; what EventBridge answers decides what follows.
+//! made first; what EventBridge answers decides what follows; what a refusal means says `converge/judge.rs`.
+
+mod judge;
 
 use chrono::{DateTime, Utc};
 use schedule::{Revision, ScheduleName, WorkflowId};
@@ -9,12 +11,12 @@ use tokio::time::Instant;
 
 use crate::Publisher;
 use crate::desired::{Desired, Spec, State, TEMPLATE, desired};
-use crate::evidence::{Beginning, Blame, Refused};
+use crate::evidence::Beginning;
 use crate::fault::{Effect, Fault, Kind};
 use crate::inject::Point;
 use crate::lease::Lease;
 use crate::outbox::{Claim, Verify};
-use crate::settlement::{Applied, Deed, ErrorClass, Outcome, Setback, Settlement};
+use crate::settlement::{Applied, Deed, Outcome, Settlement};
 use crate::workflows::Workflow;
 
 /// The hash of "no schedule stands".
@@ -84,7 +86,7 @@ impl Work<'_> {
                 let began = self.publisher.evidence().begin();
                 match self.call(wanted, &believed).await {
                     Ok(deed) => (Outcome::Applied(self.applied(deed, began, wanted, revision)), true),
-                    Err(fault) => (self.judge(fault), true),
+                    Err(fault) => (self.judge(self.unless_outdated(fault, wanted)), true),
                 }
             }
         }
@@ -166,54 +168,6 @@ impl Work<'_> {
                 template: Some(TEMPLATE),
             },
         }
-    }
-
-    /// What a fault means for this workflow.
-    ///
-    /// | EventBridge | the attempt | the workflow |
-    /// |---|---|---|
-    /// | 429, 5xx, no answer, a conflict, a role not known yet | given back | backed off, never given up |
-    /// | denied, quota used up, group missing | given back | backed off; three in a row stop the drain |
-    /// | denied alone while others succeed | counts | given up |
-    /// | the schedule itself is refused | counts | given up at once |
-    /// | anything else | counts | backed off, given up at `MAX_ATTEMPTS` |
-    /// | not called: lease, deadline or drain at its end | given back | as due as it was |
-    fn judge(&self, fault: Fault) -> Outcome {
-        let class = match fault.kind {
-            Kind::NotSent => return Outcome::NotCalled,
-            Kind::Invalid => return self.give_up(fault),
-            Kind::Unclassified if self.claim.attempt >= i32::from(self.publisher.config().max_attempts) => {
-                return self.give_up(fault);
-            }
-            Kind::Throttled | Kind::Transient | Kind::Conflict => ErrorClass::Transient,
-            Kind::Denied => match self.weigh(Refused::Denied, &fault) {
-                Blame::Workflow => return self.give_up(fault),
-                Blame::Environment | Blame::Everybody => ErrorClass::Environment,
-            },
-            Kind::NotFound | Kind::Environment => {
-                self.weigh(Refused::Otherwise, &fault);
-                ErrorClass::Environment
-            }
-            Kind::Unclassified => ErrorClass::Unclassified,
-        };
-        let wait = self.publisher.backoff().after_failure(self.claim.workflow_id);
-        Outcome::Retry(Setback { class, message: fault.message, effect: fault.effect, wait })
-    }
-
-    /// Whose fault a refusal by the environment is; if it meets everybody, the drain stops here.
-    fn weigh(&self, what: Refused, fault: &Fault) -> Blame {
-        let blame = self.publisher.evidence().refused(self.claim.workflow_id, what);
-        if blame == Blame::Everybody {
-            self.lease.stop_drain();
-            self.publisher.metrics().stopped();
-            tracing::error!("the drain stops, because EventBridge refuses every workflow: {}", fault.message);
-        }
-        blame
-    }
-
-    fn give_up(&self, fault: Fault) -> Outcome {
-        self.publisher.backoff().reset(self.claim.workflow_id);
-        Outcome::Failed { message: fault.message, effect: fault.effect }
     }
 
     fn log(&self, outcome: &Outcome, wanted: &Option<Desired>) {

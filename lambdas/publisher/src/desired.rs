@@ -176,6 +176,11 @@ impl Spec {
         Dates { start: self.start().filter(|start| *start > now), end: self.end() }
     }
 
+    /// Whether what was sent at `then` would be sent otherwise at `now`, or not at all.
+    pub(crate) fn is_outdated(&self, then: DateTime<Utc>, now: DateTime<Utc>) -> bool {
+        self.dates(then) != self.dates(now) || self.ends_at.is_some_and(|end| end <= now)
+    }
+
     /// A minute early, because EventBridge may drop the fire of the start's own minute; the app judges.
     fn start(&self) -> Option<DateTime<Utc>> {
         self.starts_at.and_then(|at| DateTime::from_timestamp(at.timestamp() - 60, 0))

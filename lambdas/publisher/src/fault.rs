@@ -8,7 +8,7 @@ use aws_sdk_scheduler::error::{DisplayErrorContext, ProvideErrorMetadata, SdkErr
 
 use crate::lease::LeaseEnded;
 
-/// What kind of refusal it is. What it means depends on the call: see `converge.rs`.
+/// What kind of refusal it is. What it means depends on the call: see `converge/judge.rs`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     /// The schedule does not exist; of a create: the group does not.

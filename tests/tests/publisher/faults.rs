@@ -5,7 +5,7 @@ use std::time::Duration;
 use serde_json::json;
 
 use crate::front::{Answer, DENIED, INVALID, STRANGE, THROTTLED};
-use crate::world::{World, name, soon};
+use crate::world::{World, at, name, soon};
 
 #[tokio::test]
 async fn throttling_backs_off_and_counts_no_attempt() {
@@ -194,6 +194,33 @@ async fn a_conflict_on_an_update_is_waited_for() {
     world.skip(Duration::from_secs(5)).await;
     assert_eq!(world.publish().await.updated, 1);
     assert_eq!(world.expression(workflow).await.as_deref(), Some("cron(0 10 * * ? *)"));
+}
+
+#[tokio::test]
+async fn a_start_that_passed_while_its_request_was_on_its_way_fails_nobody() {
+    let world = World::new().await;
+    let mut tx = db::begin(&world.pool).await.unwrap();
+    let fields = json!({"cron_schedule": "30 12 * * *", "starts_at": "2026-03-02T10:05:00Z"});
+    let workflow = world.create_in(&mut tx, fields).await;
+    tx.commit().await.unwrap();
+    world.front.hold(&name(workflow));
+    let publisher = world.publisher().await;
+    let frozen = async {
+        // A Lambda is frozen between two invocations, whatever it is about to send.
+        world.front.arrival(&name(workflow)).await;
+        world.clock.set(at("2026-03-02T10:15:00Z"));
+        world.front.release();
+    };
+    let (report, ()) = tokio::join!(publisher.drain(soon()), frozen);
+
+    let report = report.unwrap();
+    assert_eq!((report.failed, report.created), (0, 0), "EventBridge refuses a start of so long ago");
+    assert_eq!(world.publication(workflow).await.error_class.as_deref(), Some("transient"));
+    assert_eq!(world.outbox(workflow).await, (0, 0, 1), "nobody is dead-lettered");
+    world.skip(Duration::from_secs(5)).await;
+    assert_eq!(world.publish().await.created, 1);
+    assert_eq!(world.schedule(workflow).await.unwrap().get("StartDate"), None);
+    world.assert_settled().await;
 }
 
 #[tokio::test]

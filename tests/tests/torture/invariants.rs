@@ -142,14 +142,16 @@ pub(crate) async fn outbox_is_whole(admin: &PgPool) -> Result<(), String> {
     if broken.is_empty() { Ok(()) } else { Err(format!("S5: workflow, revision, rows: {broken:?}")) }
 }
 
-/// What is not yet at rest: due, leased, or owing a verify pass; or an outbox row that nobody has marked.
+/// What is not yet at rest: due, leased, or owing a verify pass; or an outbox row that is open or given up.
 pub(crate) async fn unrest(admin: &PgPool) -> Vec<String> {
     sqlx::query_scalar(
         "SELECT format('%s: due %s, leased until %s, verify %s, %s', workflow_id, due_at, lease_until, verify_at, error_class)
            FROM publications
           WHERE due_at IS NOT NULL OR lease_owner IS NOT NULL OR verify_at IS NOT NULL OR error_class IS NOT NULL
           UNION ALL
-         SELECT format('outbox row %s of %s', id, aggregate_id) FROM outbox_events WHERE processed_on IS NULL",
+         SELECT format('outbox row %s of %s: %s', id, aggregate_id, COALESCE(error_message, 'open'))
+           FROM outbox_events
+          WHERE processed_on IS NULL",
     )
     .fetch_all(admin)
     .await

@@ -9,7 +9,8 @@ use crate::torture::{About, Bad, Until, Verdict, torture};
 use crate::weaker::Variant;
 
 /// Seeds that once found a fault, with what it was; they run first.
-const REGRESSIONS: [u64; 0] = [];
+/// 500210: a start passed between the look at the clock and EventBridge's at the request.
+const REGRESSIONS: [u64; 1] = [500_210];
 /// What runs under `make test`.
 const USUAL: u64 = 300;
 /// They are longer.

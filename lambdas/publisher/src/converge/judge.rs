@@ -1,0 +1,71 @@
+//! Step 4 of 7: what a refusal means for the workflow that it met.
+
+use crate::converge::Work;
+use crate::desired::Desired;
+use crate::evidence::{Blame, Refused};
+use crate::fault::{Fault, Kind};
+use crate::settlement::{ErrorClass, Outcome, Setback};
+
+impl Work<'_> {
+    /// What a fault means for this workflow.
+    ///
+    /// | EventBridge | the attempt | the workflow |
+    /// |---|---|---|
+    /// | 429, 5xx, no answer, a conflict, a role not known yet | given back | backed off, never given up |
+    /// | denied, quota used up, group missing | given back | backed off; three in a row stop the drain |
+    /// | denied alone while others succeed | counts | given up |
+    /// | the schedule itself is refused | counts | given up at once |
+    /// | the same, because its start or end passed meanwhile | given back | backed off |
+    /// | anything else | counts | backed off, given up at `MAX_ATTEMPTS` |
+    /// | not called: lease, deadline or drain at its end | given back | as due as it was |
+    pub(super) fn judge(&self, fault: Fault) -> Outcome {
+        let class = match fault.kind {
+            Kind::NotSent => return Outcome::NotCalled,
+            Kind::Invalid => return self.give_up(fault),
+            Kind::Unclassified if self.claim.attempt >= i32::from(self.publisher.config().max_attempts) => {
+                return self.give_up(fault);
+            }
+            Kind::Throttled | Kind::Transient | Kind::Conflict => ErrorClass::Transient,
+            Kind::Denied => match self.weigh(Refused::Denied, &fault) {
+                Blame::Workflow => return self.give_up(fault),
+                Blame::Environment | Blame::Everybody => ErrorClass::Environment,
+            },
+            Kind::NotFound | Kind::Environment => {
+                self.weigh(Refused::Otherwise, &fault);
+                ErrorClass::Environment
+            }
+            Kind::Unclassified => ErrorClass::Unclassified,
+        };
+        let wait = self.publisher.backoff().after_failure(self.claim.workflow_id);
+        Outcome::Retry(Setback { class, message: fault.message, effect: fault.effect, wait })
+    }
+
+    /// Whose fault a refusal by the environment is; if it meets everybody, the drain stops here.
+    fn weigh(&self, what: Refused, fault: &Fault) -> Blame {
+        let blame = self.publisher.evidence().refused(self.claim.workflow_id, what);
+        if blame == Blame::Everybody {
+            self.lease.stop_drain();
+            self.publisher.metrics().stopped();
+            tracing::error!("the drain stops, because EventBridge refuses every workflow: {}", fault.message);
+        }
+        blame
+    }
+
+    fn give_up(&self, fault: Fault) -> Outcome {
+        self.publisher.backoff().reset(self.claim.workflow_id);
+        Outcome::Failed { message: fault.message, effect: fault.effect }
+    }
+
+    /// A start or an end may pass between our look at the clock and EventBridge's at the request: the
+    /// next try sends it otherwise, so this refusal says nothing about the schedule.
+    pub(super) fn unless_outdated(&self, fault: Fault, wanted: &Desired) -> Fault {
+        match wanted {
+            Desired::Schedule(spec)
+                if fault.kind == Kind::Invalid && spec.is_outdated(self.now, self.publisher.clock().now()) =>
+            {
+                fault.judged_as(Kind::Transient, "its start or its end passed while it was being published")
+            }
+            _ => fault,
+        }
+    }
+}
