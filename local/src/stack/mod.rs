@@ -199,6 +199,14 @@ impl Stack {
         self.served.as_ref().map_or("", |served| &served.endpoint)
     }
 
+    /// Has the runner deliver what fires from now on to another address.
+    ///
+    /// # Errors
+    /// It is no address.
+    pub fn deliver_to(&self, url: &str) -> Result<()> {
+        parts::register_runner(&self.stand_in, url, &self.keys)
+    }
+
     /// How to reach the database.
     pub fn dsn(&self) -> String {
         self.database.dsn()

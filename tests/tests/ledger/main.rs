@@ -11,6 +11,7 @@ mod inside;
 mod jobs;
 mod killed;
 mod late;
+mod outages;
 mod overlap;
 mod process;
 mod pruning;

@@ -1,0 +1,216 @@
+//! An hour without one of the parts, and its return: each time has its decision, once, and `verify` finds nothing.
+
+use chrono::{DateTime, TimeDelta, Utc};
+use local::scheduler::faults::Plan;
+use local::stack::{Database, Ground, KeysFrom, RUNNER, StackOptions};
+use schedule::WorkflowId;
+use serde_json::{Value, json};
+use tests::{Story, Way};
+
+/// What is away.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Away {
+    Nothing,
+    /// Nothing fires, and no call is answered.
+    EventBridge,
+    /// What fires reaches nobody.
+    Runner,
+    /// Nor has any job its turn.
+    App,
+    /// Whoever asks it is refused.
+    Postgres,
+}
+
+/// A stack whose database and whose app are reached by ways that can be cut, and a workflow for each policy.
+struct Place {
+    s: Story,
+    to_database: Way,
+    to_app: Way,
+    none: WorkflowId,
+    skip: WorkflowId,
+    run_all: WorkflowId,
+}
+
+impl Place {
+    /// It is five past nine, and nine o'clock was fired.
+    async fn at_five_past_nine() -> Place {
+        let dsn = Database::of_template().await.unwrap().dsn();
+        let to_database = Way::to(&dsn).await;
+        let any_port = || app::listen("127.0.0.1:0".parse().unwrap()).unwrap();
+        let ground = Ground {
+            database: Database::Elsewhere(to_database.dsn(&dsn)),
+            app: any_port(),
+            scheduler: any_port(),
+            keys: KeysFrom::Nowhere,
+        };
+        let now = Some("2026-03-02T08:55:00Z".parse().unwrap());
+        let s = Story::on(ground, StackOptions { now, ..StackOptions::default() }).await;
+        let to_app = Way::to(s.url().trim_start_matches("http://")).await;
+        s.deliver_to(&to_app.dsn(s.url())).unwrap();
+        let half_hourly = |policy: &str| json!({"cron_schedule": "*/30 * * * *", "catch_up_policy": policy});
+        let none = s.create_with(half_hourly("none")).await;
+        let skip = s.create_with(half_hourly("skip")).await;
+        let run_all = s.create_with(half_hourly("run_all")).await;
+        let place = Place { s, to_database, to_app, none, skip, run_all };
+        place.pass_until("2026-03-02T09:05:00Z", Away::Nothing).await;
+        place
+    }
+
+    /// Minute by minute: what fires is delivered, and who is there has a turn.
+    async fn pass_until(&self, until: &str, away: Away) {
+        let until: DateTime<Utc> = until.parse().unwrap();
+        while self.s.clock.now() < until {
+            let minute = self.s.clock.now() + TimeDelta::minutes(1);
+            while away != Away::EventBridge
+                && let Some(due) = self.s.stand_in.fires.next_due(minute)
+            {
+                self.set_clock(due.max(self.s.clock.now()), away).await;
+                self.s.stand_in.fires.deliver(self.s.clock.now()).await;
+            }
+            self.set_clock(minute, away).await;
+            if !matches!(away, Away::App | Away::Postgres) {
+                self.turns().await;
+            }
+        }
+    }
+
+    /// Each minute's, of the publisher and the app.
+    async fn turns(&self) {
+        self.s.publish().await;
+        self.s.job("watchdog").await;
+        self.s.job("queue").await;
+        self.s.runs_end().await;
+    }
+
+    async fn set_clock(&self, now: DateTime<Utc>, away: Away) {
+        match away {
+            // The clock that stories set for it lies in the database.
+            Away::Postgres => self.s.clock.set(now),
+            _ => self.s.set_clock(now).await,
+        }
+    }
+
+    /// `09:00 fired, 09:30 missed`
+    async fn decisions(&self, workflow: WorkflowId) -> String {
+        let minute = |line: &str| format!("{}{}", &line[11..16], &line[17..]);
+        self.s.occurrences(workflow).await.lines().map(minute).collect::<Vec<_>>().join(", ")
+    }
+
+    /// Runs of the schedule that succeeded, of how many.
+    async fn runs(&self, workflow: WorkflowId) -> (usize, usize) {
+        let runs = self.s.runs(workflow).await;
+        (runs.lines().filter(|line| line.ends_with("succeeded")).count(), runs.lines().count())
+    }
+
+    /// Somebody has every dead letter delivered once more.
+    async fn redrive(&self) -> usize {
+        let letters = self.s.stand_in.dead_letters.all();
+        for letter in &letters {
+            let payload = match letter.body.get("requestPayload") {
+                Some(payload) => payload.clone(),
+                // Scheduler's own: the request that it could not make, with its body as text.
+                None => serde_json::from_str(letter.body["Payload"].as_str().unwrap()).unwrap(),
+            };
+            self.s.stand_in.lambda.invoke(RUNNER, payload, self.s.clock.now()).unwrap();
+        }
+        self.s.stand_in.fires.deliver(self.s.clock.now()).await;
+        letters.len()
+    }
+
+    /// Nobody decided for an hour, and then at once: ten o'clock is caught up, 09:30 if all are to run.
+    async fn assert_decided_at_return(&self) {
+        assert_eq!(self.decisions(self.none).await, "09:00 fired, 09:30 missed, 10:00 missed, 10:30 fired");
+        assert_eq!(self.decisions(self.skip).await, "09:00 fired, 09:30 missed, 10:00 caught_up, 10:30 fired");
+        assert_eq!(self.decisions(self.run_all).await, "09:00 fired, 09:30 caught_up, 10:00 caught_up, 10:30 fired");
+        assert_eq!(self.redrive().await, 6, "what fired thrice in vain lies in the runner's queue");
+        assert_eq!((self.runs(self.none).await, self.runs(self.skip).await), ((2, 2), (3, 3)));
+        assert_eq!(self.runs(self.run_all).await, (4, 4));
+        self.assert_clean(12).await;
+    }
+
+    /// Recomputes what was owed from nine to half past ten, of the three.
+    async fn assert_clean(&self, owed: i64) {
+        let span = "from=2026-03-02T09:00:00Z&to=2026-03-02T10:31:00Z";
+        let verified = self.s.admin().get(&format!("/api/v1/verify?{span}")).await.expect(200);
+        assert_eq!(verified.json["differences"], json!([]));
+        assert_eq!((&verified.json["owed"], &verified.json["decided"]), (&json!(owed), &json!(owed)));
+        assert_eq!(verified.json["next_cursor"], Value::Null);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_hour_without_the_runner_is_caught_up_three_minutes_late() {
+    let mut place = Place::at_five_past_nine().await;
+    place.to_app.cut().await;
+    place.pass_until("2026-03-02T10:05:00Z", Away::Runner).await;
+    place.to_app.mend().await;
+    place.pass_until("2026-03-02T10:45:00Z", Away::Nothing).await;
+    // The watchdog needs no fire: it was never more than one time behind.
+    assert_eq!(place.decisions(place.none).await, "09:00 fired, 09:30 missed, 10:00 missed, 10:30 fired");
+    for runs_late in [place.skip, place.run_all] {
+        assert_eq!(place.decisions(runs_late).await, "09:00 fired, 09:30 caught_up, 10:00 caught_up, 10:30 fired");
+        assert_eq!(place.runs(runs_late).await, (4, 4));
+    }
+    assert_eq!(place.redrive().await, 6, "what fired thrice in vain lies in the runner's queue");
+    assert_eq!(place.runs(place.run_all).await, (4, 4), "and what was caught up does not run again");
+    place.assert_clean(12).await;
+    place.s.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_hour_without_the_app_is_decided_at_its_return() {
+    let mut place = Place::at_five_past_nine().await;
+    place.to_app.cut().await;
+    place.pass_until("2026-03-02T10:05:00Z", Away::App).await;
+    place.to_app.mend().await;
+    place.pass_until("2026-03-02T10:45:00Z", Away::Nothing).await;
+    place.assert_decided_at_return().await;
+    place.s.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_hour_without_postgres_is_decided_at_its_return() {
+    let mut place = Place::at_five_past_nine().await;
+    place.to_database.cut().await;
+    let known = place.s.invoke(place.skip, "2026-03-02T09:00:00Z").await;
+    assert_eq!((known.status, known.body["reason"].as_str()), (200, Some("duplicate")), "it was answered before");
+    place.pass_until("2026-03-02T10:05:00Z", Away::Postgres).await;
+    place.to_database.mend().await;
+    place.pass_until("2026-03-02T10:45:00Z", Away::Nothing).await;
+    place.assert_decided_at_return().await;
+    place.s.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_hour_without_eventbridge_is_caught_up_and_what_it_sends_late_runs_nothing_twice() {
+    let place = Place::at_five_past_nine().await;
+    place.s.stand_in.scheduler.plan_faults(errors());
+    place.pass_until("2026-03-02T09:20:00Z", Away::EventBridge).await;
+    place.s.edit(place.none, json!({"cron_schedule": "15,45 * * * *"})).await;
+    place.pass_until("2026-03-02T10:05:00Z", Away::EventBridge).await;
+    assert_eq!(place.s.schedule(place.none), "cron(0/30 * * * ? *) UTC ENABLED");
+    assert_eq!(place.s.workflow(place.none).await["sync"]["status"], "pending");
+    place.s.stand_in.scheduler.plan_faults(Plan::default());
+    // An operator who knows that it is back need not wait for the publisher's next try.
+    let waiting = place.s.admin().get(&format!("/api/v1/outbox?status=pending&workflow_id={}", place.none)).await;
+    let row = &waiting.expect(200).json["items"][0]["id"];
+    place.s.admin().post(&format!("/api/v1/outbox/{row}:retry"), &json!({})).await.expect(200);
+    // It sends 10:00 now, and 09:30, which is older than half an hour, to its queue.
+    place.pass_until("2026-03-02T10:45:00Z", Away::Nothing).await;
+
+    assert_eq!(place.s.schedule(place.none), "cron(15,45 * * * ? *) UTC ENABLED");
+    assert_eq!(place.decisions(place.none).await, "09:00 fired, 09:45 missed, 10:15 fired, 10:45 fired");
+    for runs_late in [place.skip, place.run_all] {
+        assert_eq!(place.decisions(runs_late).await, "09:00 fired, 09:30 caught_up, 10:00 caught_up, 10:30 fired");
+        assert_eq!(place.runs(runs_late).await, (4, 4));
+    }
+    assert_eq!(place.redrive().await, 3);
+    assert_eq!(place.runs(place.skip).await, (4, 4));
+    place.assert_clean(3 + 4 + 4).await;
+    place.s.end().await;
+}
+
+/// Whatever is asked, the answer is 500.
+fn errors() -> Plan {
+    serde_json::from_value(json!({"faults": [{"kind": "error_before", "chance": 1.0}]})).unwrap()
+}
