@@ -9,6 +9,8 @@ use chrono::{DateTime, Utc};
 use local::stack::Database;
 use sqlx::PgPool;
 
+use crate::canary;
+
 /// A migrated database whose clock is set.
 pub(crate) struct Ground {
     pub(crate) admin: PgPool,
@@ -50,6 +52,7 @@ const EMPTY: &str = "
 impl Ground {
     pub(crate) async fn new() -> Ground {
         let dsn = Database::of_template().await.unwrap().dsn();
+        canary::watch(dsn.split([':', '@']).nth(2).unwrap());
         let admin = pool(&dsn, "torture");
         sqlx::raw_sql(CLOCK).execute(&admin).await.unwrap();
         let team = "INSERT INTO teams (name, signing_secret, created_on) VALUES ('t', 's', cronbox_now()) RETURNING id";

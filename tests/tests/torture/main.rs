@@ -16,6 +16,8 @@ fn main() {
 #[cfg(debug_assertions)]
 mod actor;
 #[cfg(debug_assertions)]
+mod canary;
+#[cfg(debug_assertions)]
 mod coverage;
 #[cfg(debug_assertions)]
 mod dice;

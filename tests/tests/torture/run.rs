@@ -3,8 +3,7 @@
 use std::process::ExitCode;
 use std::time::Instant;
 
-use tracing_subscriber::EnvFilter;
-
+use crate::canary;
 use crate::torture::{About, Bad, Until, Verdict, torture};
 use crate::weaker::Variant;
 
@@ -40,9 +39,7 @@ pub(crate) fn run(arguments: &[String]) -> ExitCode {
     {
         return ExitCode::SUCCESS;
     }
-    // A replay may want to hear what the product says: RUST_LOG=app=debug
-    let said = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("off"));
-    tracing_subscriber::fmt().with_env_filter(said).with_writer(std::io::stderr).init();
+    canary::listen();
     let only = after("--variant").and_then(|name| named(name));
     let wish = Wish { histories: number("--histories"), seed: number("--seed").unwrap_or(1), only };
     let started = Instant::now();

@@ -5,6 +5,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 
+use crate::canary;
 use crate::coverage::Coverage;
 use crate::ground::Ground;
 use crate::history::{self, Outcome};
@@ -95,7 +96,8 @@ fn work(seeds: &[u64], about: About, until: Until, next: &AtomicUsize, verdict: 
         let mut verdict = verdict.lock().unwrap();
         verdict.histories += 1;
         verdict.coverage.add(outcome.coverage);
-        if let Some(why) = outcome.bad {
+        let leaked = canary::leaked().map(|line| format!("S10: a secret is in the log: {line}"));
+        if let Some(why) = outcome.bad.or(leaked) {
             println!("{about:?}: seed {seed} is bad");
             verdict.bad.push(Bad { about, seed, why, trace: outcome.trace });
             if until == Until::OneIsBad {

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use aws_sdk_scheduler::config::Credentials;
 use aws_smithy_runtime_api::client::http::{HttpConnector, HttpConnectorFuture, SharedHttpConnector, http_client_fn};
 use aws_smithy_runtime_api::client::orchestrator::{HttpRequest, HttpResponse};
 use aws_smithy_runtime_api::client::result::ConnectorError;
@@ -15,9 +16,13 @@ use chrono::{DateTime, TimeDelta, Utc};
 use schedule::Clock;
 use tower::ServiceExt;
 
+use crate::canary;
 use crate::dice::Dice;
 use crate::lag::Lag;
 use crate::turnstile::Turnstile;
+
+/// What requests are signed with, for nobody to know.
+const SIGNING_KEY: &str = "torture-signing-1b7d";
 
 /// What becomes of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -133,6 +138,8 @@ impl Wire {
         let wire = SharedHttpConnector::new(self.clone());
         let config = publisher::scheduler_client(Some("http://wire")).await.config().to_builder();
         let no_timeouts = aws_sdk_scheduler::config::timeout::TimeoutConfig::disabled();
+        canary::watch(SIGNING_KEY);
+        let config = config.credentials_provider(Credentials::new("AKIDTORTURE", SIGNING_KEY, None, None, "torture"));
         let config = config.http_client(http_client_fn(move |_, _| wire.clone())).timeout_config(no_timeouts);
         aws_sdk_scheduler::Client::from_conf(config.build())
     }

@@ -74,7 +74,8 @@ impl History<'_> {
 
     fn create(&self, instance: &Instance) -> Life {
         let action = if self.dice.chance(0.8) {
-            json!({"type": "http", "method": "POST", "url": format!("http://{}/", self.stage.receives_at)})
+            json!({"type": "http", "method": "POST", "url": format!("http://{}/", self.stage.receives_at),
+                   "headers": {"authorization": super::PASSWORD}})
         } else {
             json!({"type": "log", "message": "m"})
         };

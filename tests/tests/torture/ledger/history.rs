@@ -45,6 +45,8 @@ enum Event {
     Lose,
 }
 
+/// Not on a whole minute: what happens at the very moment that a time falls due is told elsewhere.
+pub(super) const START: &str = "2026-03-02T10:00:00.5Z";
 const INSTANCES: usize = 3;
 /// After so many rounds in calm all must be at rest.
 const ROUNDS: u32 = 40;
@@ -69,8 +71,7 @@ pub(crate) async fn run(stage: &Stage, seed: u64) -> Outcome {
 
 impl<'a> History<'a> {
     async fn begin(stage: &'a Stage, seed: u64) -> Self {
-        // Not on a whole minute: what happens at the very moment that a time falls due is told elsewhere.
-        let start: DateTime<Utc> = "2026-03-02T10:00:00.5Z".parse().unwrap();
+        let start: DateTime<Utc> = START.parse().unwrap();
         let (dice, clock, turnstile) = (Dice::new(seed), Clock::fixed(start), Turnstile::default());
         stage.ground.begin("DELETE FROM jobs").await;
         stage.ground.set_clock(start).await;
@@ -169,7 +170,12 @@ impl<'a> History<'a> {
 
     async fn judge(&self) -> Result<(), String> {
         let heard = self.heard.lock().unwrap().clone();
-        judge::ledger(&self.stage.ground.admin, &heard, self.clock.now()).await
+        judge::ledger(&self.stage.ground.admin, &heard, self.clock.now()).await?;
+        let instance = self.stage.instance(&self.clock).await;
+        let verified = judge::verified(&instance, &self.stage.ground.admin, self.clock.now()).await;
+        instance.tap.free();
+        self.stage.ground.cut(&instance.process.name).await;
+        verified
     }
 
     async fn end(mut self, bad: Option<String>) -> Outcome {

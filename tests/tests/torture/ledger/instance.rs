@@ -17,6 +17,7 @@ use serde_json::Value;
 use tower::ServiceExt;
 
 use super::receiver::Receiver;
+use crate::canary;
 use crate::ground::{Ground, Process};
 use crate::tap::Tap;
 
@@ -66,10 +67,13 @@ impl Stage {
         let ground = Ground::new().await;
         let how = Edit { actor: "torture".to_owned(), now: "2026-01-01T00:00:00Z".parse().unwrap(), traceparent: None };
         let mut tx = db::begin(&ground.admin).await.unwrap();
-        let (team, _) = teams::create(&mut tx, "ledger", &how).await.unwrap();
+        let (team, signing) = teams::create(&mut tx, "ledger", &how).await.unwrap();
         let (_, admin) = keys::create(&mut tx, Holder::Admin, "operator", &how).await.unwrap();
         let (_, scheduler) = keys::create(&mut tx, Holder::Scheduler, "runner", &how).await.unwrap();
         tx.commit().await.unwrap();
+        for secret in [admin.reveal(), scheduler.reveal(), signing.reveal(), super::PASSWORD] {
+            canary::watch(secret);
+        }
         let (receiver, receives_at) = Receiver::listen().await;
         let (admin, scheduler) = (admin.reveal().to_owned(), scheduler.reveal().to_owned());
         let client = Client::new(Allowed::new(vec!["127.0.0.0/8".parse().unwrap()])).unwrap();

@@ -2,10 +2,14 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use chrono::{DateTime, TimeDelta, Utc};
+use axum::http::Method;
+use chrono::{DateTime, SecondsFormat, TimeDelta, Utc};
+use serde_json::json;
 use sqlx::PgPool;
 use uuid::Uuid;
 
+use super::history::START;
+use super::instance::{Caller, Instance};
 use super::oracle::{Heard, owed};
 
 /// Younger times are not yet the watchdog's.
@@ -83,6 +87,18 @@ pub(super) async fn ledger(admin: &PgPool, heard: &Heard, now: DateTime<Utc>) ->
         }
     }
     Ok(())
+}
+
+/// L5: the product's own proof has looked at all that was owed, and finds nothing either.
+pub(super) async fn verified(instance: &Instance, admin: &PgPool, now: DateTime<Utc>) -> Result<(), String> {
+    let to = now - TimeDelta::minutes(5);
+    let span = format!("/verify?from={START}&to={}", to.to_rfc3339_opts(SecondsFormat::Millis, true));
+    let (status, found) = instance.call(Caller::Operator, Method::GET, &span, None).await;
+    let owed = owed(admin, to).await.len();
+    if status == 200 && found["differences"] == json!([]) && found["owed"] == json!(owed) {
+        return Ok(());
+    }
+    Err(format!("L5: {owed} were owed, and verify answers {status} {found}"))
 }
 
 /// S6: a 202 names a committed run of that very time, and there is one for each time at most.

@@ -8,5 +8,8 @@ mod judge;
 mod oracle;
 mod receiver;
 
+/// What an action sends to its receiver, for nobody else to know.
+const PASSWORD: &str = "Bearer torture-f2a81c";
+
 pub(crate) use history::run;
 pub(crate) use instance::Stage;
