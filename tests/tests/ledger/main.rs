@@ -18,6 +18,7 @@ mod pruning;
 mod races;
 mod receiver;
 mod recovering;
+mod rush;
 mod signatures;
 mod statistics;
 mod verifying;

@@ -1,0 +1,58 @@
+//! Everybody's nine o'clock: hundreds of schedules fire in the same minute, and the runner fails now and then.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use futures::FutureExt as _;
+use local::invoke::{FunctionError, Handler};
+use local::stack::{RUNNER, RUNNER_DLQ};
+use runner::{KeySource, Runner};
+use tests::Story;
+
+const SCHEDULES: i64 = 500;
+
+/// The real runner; each tenth call fails before it asked the app, and each tenth after.
+fn unsteady(s: &Story) -> Handler {
+    let key = KeySource::Value(s.keys.scheduler.clone());
+    let runner = Runner::new(runner::Config { app_base_url: s.url().parse().unwrap(), key }).unwrap();
+    let calls = Arc::new(AtomicUsize::new(0));
+    Arc::new(move |event| {
+        let (runner, nth) = (runner.clone(), calls.fetch_add(1, Ordering::Relaxed) % 10);
+        async move {
+            if nth != 3 {
+                runner.deliver(event).await.map_err(|error| failed(&error.to_string()))?;
+            }
+            if nth == 3 || nth == 7 { Err(failed("out of memory")) } else { Ok(()) }
+        }
+        .boxed()
+    })
+}
+
+fn failed(message: &str) -> FunctionError {
+    FunctionError { error_type: "Failed".to_owned(), message: message.to_owned() }
+}
+
+#[tokio::test]
+async fn five_hundred_schedules_of_one_minute_run_once_each_though_the_runner_fails() {
+    let s = Story::at("2026-03-02T08:59:00Z").await;
+    for _ in 0..SCHEDULES {
+        s.create("0 9 * * *", "UTC").await;
+    }
+    s.publish().await;
+    s.stand_in.lambda.register(RUNNER, RUNNER_DLQ, unsteady(&s));
+    s.now_is("2026-03-02T09:00:00Z").await;
+    let began = Instant::now();
+    assert_eq!(s.stand_in.fires.deliver(s.clock.now()).await, 500);
+    let took = began.elapsed();
+
+    assert!(took < Duration::from_secs(5), "those that did not fail are on time: {took:?}");
+    let failed = "SELECT count(*) FROM workflows WHERE id NOT IN (SELECT workflow_id FROM occurrences)";
+    assert_eq!(s.count(failed).await, SCHEDULES / 10, "asked before they failed: the answer was lost, not the run");
+    // Lambda tries again after a minute, and after two more.
+    s.clock_to("2026-03-02T09:10:00Z").await;
+    assert_eq!(s.count("SELECT count(*) FROM occurrences WHERE decision = 'fired'").await, SCHEDULES);
+    assert_eq!(s.count("SELECT count(DISTINCT workflow_id) FROM runs WHERE state = 'succeeded'").await, SCHEDULES);
+    assert_eq!(s.count("SELECT count(*) FROM runs").await, SCHEDULES);
+    s.end().await;
+}
