@@ -1,11 +1,16 @@
 //! Fires that come at once are decided together; each as if it had come alone.
 
+use std::time::Duration;
+
 use futures::future::join_all;
 use schedule::WorkflowId;
 use serde_json::json;
 use tests::Story;
 
+use crate::races::WAITING;
 use crate::words::{fire, hourly, standing_still};
+
+const LESS_THAN_A_LOCK_TIMEOUT: Duration = Duration::from_secs(4);
 
 async fn workflows(s: &Story, count: usize) -> Vec<WorkflowId> {
     let mut made = Vec::new();
@@ -60,21 +65,27 @@ async fn two_times_of_one_workflow_at_once_are_decided_one_after_the_other() {
 }
 
 #[tokio::test]
-async fn a_workflow_that_somebody_holds_holds_up_its_own_fire_alone() {
+async fn workflows_that_somebody_holds_hold_up_their_own_fires_alone() {
     let s = standing_still("2026-03-02T08:30:00Z").await;
     let all = workflows(&s, 20).await;
     s.now_is("2026-03-02T09:00:05Z").await;
     let mut holder = db::begin(&s.pool).await.unwrap();
-    let hold = "SELECT 1 FROM workflows WHERE id = $1 FOR NO KEY UPDATE";
-    sqlx::query(hold).bind(all[0].0).execute(&mut *holder).await.unwrap();
-    let held = fire(&s, all[0], "2026-03-02T09:00:00Z");
+    // More than there are groups at once, and asked first, so that they would hold up every group.
+    let (held, free) = all.split_at(4);
+    let hold = "SELECT 1 FROM workflows WHERE id <= $1 FOR NO KEY UPDATE";
+    sqlx::query(hold).bind(held[3].0).execute(&mut *holder).await.unwrap();
+    let held = fire_all(&s, held, "2026-03-02T09:00:00Z");
+    let free = async {
+        s.until(WAITING, 4).await;
+        fire_all(&s, free, "2026-03-02T09:00:00Z").await
+    };
     let others = async {
-        let answers = fire_all(&s, &all[1..], "2026-03-02T09:00:00Z").await;
+        let answers = tokio::time::timeout(LESS_THAN_A_LOCK_TIMEOUT, free).await.expect("no group waits");
         assert!(answers.iter().all(|answer| answer == "accepted"), "{answers:?}");
         holder.rollback().await.unwrap();
     };
-    let (answer, ()) = tokio::join!(held, others);
-    assert_eq!(answer, "accepted", "and it is decided once the row is free");
+    let (answers, ()) = tokio::join!(held, others);
+    assert_eq!(answers, ["accepted"; 4], "and they are decided once the rows are free");
     s.end_early().await;
 }
 

@@ -17,7 +17,8 @@ async fn held(s: &Story, wf: WorkflowId) -> Transaction<'static, Postgres> {
     tx
 }
 
-const WAITING: &str =
+/// Backends that wait for a lock.
+pub(crate) const WAITING: &str =
     "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database()";
 
 #[tokio::test]
