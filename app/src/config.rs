@@ -12,8 +12,6 @@ use schedule::Environment;
 
 use crate::jobs::When;
 
-/// How long runs and occurrences are kept.
-pub const RETENTION: TimeDelta = TimeDelta::days(90);
 /// A run is stuck, not slow, if it still runs so long after its workflow's timeout.
 pub const HARD_TIMEOUT_MARGIN: Duration = Duration::from_secs(60);
 /// A fire further in the future than this means that somebody's clock is wrong.

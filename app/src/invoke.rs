@@ -11,7 +11,7 @@ mod plain;
 use std::sync::Arc;
 use std::time::Duration;
 
-use chrono::{DateTime, Utc};
+use chrono::{DateTime, TimeDelta, Utc};
 use moka::future::Cache;
 use schedule::{Fire, WorkflowId};
 use sqlx::PgPool;
@@ -97,11 +97,11 @@ impl From<Arc<sqlx::Error>> for NoRun {
 }
 
 impl Judge {
-    /// A judge with an empty cache.
+    /// A judge with an empty cache, of a ledger that keeps its rows for so long.
     #[must_use]
-    pub fn new(pool: PgPool) -> Self {
+    pub fn new(pool: PgPool, kept: TimeDelta) -> Self {
         let runs = Cache::builder().max_capacity(100_000).time_to_live(Duration::from_secs(30 * 60)).build();
-        Self { group: group::Group::new(pool), runs }
+        Self { group: group::Group::new(pool, kept), runs }
     }
 
     /// Decides a fire.

@@ -128,7 +128,7 @@ impl App {
         Self(Arc::new(Parts {
             instance: Uuid::new_v4(),
             gate: api::auth::Gate::new(&config),
-            judge: invoke::Judge::new(pool.clone()),
+            judge: invoke::Judge::new(pool.clone(), config.ledger_kept()),
             allowed: actions::address::Allowed::new(config.action_allow_cidrs.clone()),
             nudge: nudge::Nudge::default(),
             wake: execute::Wake::default(),

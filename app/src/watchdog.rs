@@ -8,7 +8,7 @@ mod account;
 mod due;
 
 use account::Account;
-use chrono::{DateTime, Utc};
+use chrono::{DateTime, TimeDelta, Utc};
 use schedule::WorkflowId;
 use sqlx::PgPool;
 
@@ -42,7 +42,7 @@ pub struct Pass {
 /// # Errors
 /// The database's.
 pub async fn look(app: &App) -> anyhow::Result<Did> {
-    let done = pass(&app.pool, app.clock.now()).await?;
+    let done = pass(&app.pool, app.config.ledger_kept(), app.clock.now()).await?;
     done.count(&app.metrics);
     if done.caught_up > 0 {
         app.wake.poke();
@@ -75,11 +75,12 @@ impl Pass {
     }
 }
 
-/// Accounts for all that was owed up to three minutes ago, whatever the state of its workflow.
+/// Accounts for all that was owed up to three minutes ago, whatever the state of its workflow, of a
+/// ledger that keeps its rows for so long.
 ///
 /// # Errors
 /// The database's; what was done for other workflows stands.
-pub async fn pass(pool: &PgPool, now: DateTime<Utc>) -> sqlx::Result<Pass> {
+pub async fn pass(pool: &PgPool, kept: TimeDelta, now: DateTime<Utc>) -> sqlx::Result<Pass> {
     let mut done = Pass { resumed: resume(pool, now).await?, ..Pass::default() };
     // By key, so that one whom somebody holds at this moment, or whom nobody can judge, is met once;
     // one that still owes has moved behind the others by then, and is left for the next pass.
@@ -92,7 +93,7 @@ pub async fn pass(pool: &PgPool, now: DateTime<Utc>) -> sqlx::Result<Pass> {
         let remaining = due::settle_quiet(pool, &batch, now).await?;
         done.workflows += (batch.len() - remaining.len()) as u64;
         for workflow in remaining {
-            if account::account(pool, workflow, now, &mut done).await? == Account::Open {
+            if account::account(pool, workflow, kept, now, &mut done).await? == Account::Open {
                 met.push(workflow.0);
             }
         }

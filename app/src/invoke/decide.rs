@@ -1,12 +1,12 @@
 //! Step 7 of 7: the cases of a fire, in their order, under the workflow's lock.
 
-use chrono::{DateTime, Utc};
+use chrono::{DateTime, TimeDelta, Utc};
 use schedule::Fire;
 use sqlx::PgConnection;
 
 use super::{Answer, Reason};
 use crate::catch_up::{self, GRACE, Late};
-use crate::config::{CLOCK_SKEW, RETENTION};
+use crate::config::CLOCK_SKEW;
 use crate::occurrences::{self, Decision, Entry, Occurrence, Recorded};
 use crate::outbox;
 use crate::overlap;
@@ -17,7 +17,14 @@ use crate::versions::{self, Owes, Version};
 use crate::workflows::{self, State, Workflow};
 
 /// Decides a fire; the decision, its occurrence and its run are the caller's to commit together.
-pub(super) async fn decide(tx: &mut PgConnection, fire: &Fire, now: DateTime<Utc>) -> sqlx::Result<Answer> {
+///
+/// `kept` is for how long the ledger keeps its rows.
+pub(super) async fn decide(
+    tx: &mut PgConnection,
+    fire: &Fire,
+    kept: TimeDelta,
+    now: DateTime<Utc>,
+) -> sqlx::Result<Answer> {
     let is_of_the_future = fire.scheduled_time > now + CLOCK_SKEW;
     // A fire may come a moment early: at its own time a pause that ends then is over.
     let at = if is_of_the_future { now } else { now.max(fire.scheduled_time) };
@@ -33,7 +40,7 @@ pub(super) async fn decide(tx: &mut PgConnection, fire: &Fire, now: DateTime<Utc
         return Ok(Answer::ClockSkew);
     }
     match owed_by(tx, fire).await? {
-        Ok(owed) => Case { fire, workflow: &workflow, owed, now }.decide(tx).await,
+        Ok(owed) => Case { fire, workflow: &workflow, owed, kept, now }.decide(tx).await,
         Err(reason) => Ok(Answer::Declined(reason)),
     }
 }
@@ -85,17 +92,19 @@ struct Case<'a> {
     fire: &'a Fire,
     workflow: &'a Workflow,
     owed: Owed,
+    kept: TimeDelta,
     now: DateTime<Utc>,
 }
 
 impl Case<'_> {
     async fn decide(&self, tx: &mut PgConnection) -> sqlx::Result<Answer> {
         let age = self.now - self.owed.time;
-        if age > RETENTION {
+        let window = catch_up::window(self.workflow);
+        if age > self.kept.max(window) {
             // Its row may have been pruned: who knows whether it ran.
             return Ok(Answer::Declined(Reason::TooOld));
         }
-        if age > catch_up::window(self.workflow) {
+        if age > window {
             return self.unrun(tx, Decision::Missed, Some("older than the catch-up window"), Reason::TooOld).await;
         }
         if self.workflow.state == State::Paused {

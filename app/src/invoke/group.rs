@@ -9,7 +9,7 @@
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use chrono::{DateTime, Utc};
+use chrono::{DateTime, TimeDelta, Utc};
 use schedule::Fire;
 use sqlx::PgPool;
 use tokio::sync::oneshot;
@@ -29,6 +29,7 @@ const TRIES: u32 = 5;
 #[derive(Clone)]
 pub(super) struct Group {
     pool: PgPool,
+    kept: TimeDelta,
     gathering: Arc<Mutex<Gathering>>,
 }
 
@@ -48,8 +49,8 @@ struct Waiting {
 type Decided = Result<Answer, Arc<sqlx::Error>>;
 
 impl Group {
-    pub(super) fn new(pool: PgPool) -> Self {
-        Self { pool, gathering: Arc::default() }
+    pub(super) fn new(pool: PgPool, kept: TimeDelta) -> Self {
+        Self { pool, kept, gathering: Arc::default() }
     }
 
     /// Decides a fire, with those that come at the same moment; answers after the commit.
@@ -77,7 +78,7 @@ impl Group {
         tokio::task::yield_now().await;
         while let Some(group) = self.next() {
             // In a task of its own: whatever happens in there, the next group is still taken.
-            let deciding = tokio::spawn(decide_together(self.pool.clone(), group));
+            let deciding = tokio::spawn(decide_together(self.pool.clone(), self.kept, group));
             if let Err(lost) = deciding.await {
                 tracing::error!(%lost, "a group of fires was lost; each of them is answered with an error");
             }
@@ -106,7 +107,7 @@ impl Group {
 }
 
 /// Decides what is plain in one transaction, and leaves each of the others to its own.
-async fn decide_together(pool: PgPool, group: Vec<Waiting>) {
+async fn decide_together(pool: PgPool, kept: TimeDelta, group: Vec<Waiting>) {
     let mut accepted = match plain::decide(&pool, group.iter().map(|one| (&one.fire, one.now))).await {
         Ok(accepted) => accepted,
         // One of them, or two groups in each other's way: each tries by itself.
@@ -123,7 +124,7 @@ async fn decide_together(pool: PgPool, group: Vec<Waiting>) {
         match accepted.remove(&fire.workflow_id.0) {
             // Who has hung up needs no answer.
             Some(run) => drop(asker.send(Ok(Answer::Accepted(run)))),
-            None => drop(tokio::spawn(alone(pool.clone(), Waiting { fire, now, asker }))),
+            None => drop(tokio::spawn(alone(pool.clone(), kept, Waiting { fire, now, asker }))),
         }
     }
 }
@@ -145,10 +146,10 @@ fn tell_all(group: Vec<Waiting>, error: sqlx::Error) {
 }
 
 /// Decides one fire through all its cases, again if another transaction was in its way.
-async fn alone(pool: PgPool, Waiting { fire, now, asker }: Waiting) {
+async fn alone(pool: PgPool, kept: TimeDelta, Waiting { fire, now, asker }: Waiting) {
     let mut tries = 1;
     let decided = loop {
-        match in_its_own_transaction(&pool, &fire, now).await {
+        match in_its_own_transaction(&pool, &fire, kept, now).await {
             Err(error) if tries < TRIES && was_taken_back(&error) => tries += 1,
             decided => break decided.map_err(Arc::new),
         }
@@ -156,9 +157,14 @@ async fn alone(pool: PgPool, Waiting { fire, now, asker }: Waiting) {
     asker.send(decided).ok();
 }
 
-async fn in_its_own_transaction(pool: &PgPool, fire: &Fire, now: DateTime<Utc>) -> sqlx::Result<Answer> {
+async fn in_its_own_transaction(
+    pool: &PgPool,
+    fire: &Fire,
+    kept: TimeDelta,
+    now: DateTime<Utc>,
+) -> sqlx::Result<Answer> {
     let mut tx = db::begin(pool).await?;
-    let answer = decide::decide(&mut tx, fire, now).await?;
+    let answer = decide::decide(&mut tx, fire, kept, now).await?;
     let is_accepted = matches!(answer, Answer::Accepted(_));
     if is_accepted {
         inject::at(Point::I1);

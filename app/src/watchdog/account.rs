@@ -6,7 +6,6 @@ use sqlx::{PgConnection, PgPool};
 
 use super::Pass;
 use crate::catch_up::{self, GRACE, Late};
-use crate::config::RETENTION;
 use crate::occurrences::span::{self, Unrun};
 use crate::occurrences::{self, Decision, Entry, Recorded};
 use crate::overlap;
@@ -37,6 +36,7 @@ pub(super) enum Account {
 pub(super) async fn account(
     pool: &PgPool,
     id: WorkflowId,
+    kept: TimeDelta,
     now: DateTime<Utc>,
     done: &mut Pass,
 ) -> sqlx::Result<Account> {
@@ -44,7 +44,7 @@ pub(super) async fn account(
     for nth in 0..STRETCHES_A_PASS {
         let mut tx = db::begin(pool).await?;
         let Some(workflow) = workflows::try_lock(&mut tx, id, now).await? else { return Ok(Account::Settled) };
-        let Some(stretch) = Stretch::read(&mut tx, &workflow, now).await? else { return Ok(Account::Settled) };
+        let Some(stretch) = Stretch::read(&mut tx, &workflow, kept, now).await? else { return Ok(Account::Settled) };
         let settled = stretch.settle(&mut tx, may_run).await?;
         tx.commit().await?;
         done.workflows += u64::from(nth == 0);
@@ -94,14 +94,20 @@ impl Settled {
 
 impl<'a> Stretch<'a> {
     /// None if somebody has accounted for it meanwhile.
-    async fn read(tx: &mut PgConnection, workflow: &'a Workflow, now: DateTime<Utc>) -> sqlx::Result<Option<Self>> {
+    async fn read(
+        tx: &mut PgConnection,
+        workflow: &'a Workflow,
+        kept: TimeDelta,
+        now: DateTime<Utc>,
+    ) -> sqlx::Result<Option<Self>> {
         let until = now - GRACE;
         let ledger = ledger::read(tx, workflow.id).await?;
         if ledger.watch_at.is_none_or(|watch_at| watch_at > until) {
             return Ok(None);
         }
         // Older rows would be pruned at once.
-        let after = ledger.cursor.map_or(until, |cursor| cursor.max(now - RETENTION).min(until));
+        let oldest = now - kept.max(catch_up::window(workflow));
+        let after = ledger.cursor.map_or(until, |cursor| cursor.max(oldest).min(until));
         let versions = versions::over(tx, workflow.id, after, DateTime::<Utc>::MAX_UTC).await?;
         let owing = owed::owing(&versions, after, until, STRETCH);
         Ok(Some(Self { workflow, ledger, versions, owing, until, now }))

@@ -34,38 +34,37 @@ async fn main() -> ExitCode {
     let wanted = |case: &str| only.is_none_or(|only| only.split(',').any(|name| name == case));
     let mut rows = Vec::new();
     if wanted("B1") {
-        rows.extend(drain::all().await);
+        rows.extend(table::shown(drain::all().await));
     }
     if wanted("B2") {
-        rows.extend(sink::all().await);
+        rows.extend(table::shown(sink::all().await));
     }
     if wanted("B3") {
-        rows.extend(quota::all().await);
+        rows.extend(table::shown(quota::all().await));
     }
     if wanted("B4") {
-        rows.extend(held::all().await);
+        rows.extend(table::shown(held::all().await));
     }
     if wanted("B5") {
-        rows.extend(visible::all().await);
+        rows.extend(table::shown(visible::all().await));
     }
     if wanted("B6") {
-        rows.extend(edits::all().await);
+        rows.extend(table::shown(edits::all().await));
     }
     if wanted("B7") {
-        rows.extend(invoke::all().await);
+        rows.extend(table::shown(invoke::all().await));
     }
     if wanted("B8") {
-        rows.extend(cold::all().await);
-        rows.push(start::app_to_ready(9).await);
-        rows.push(start::up_to_ready(5).await);
+        rows.extend(table::shown(cold::all().await));
+        rows.extend(table::shown(vec![start::app_to_ready(9).await, start::up_to_ready(5).await]));
     }
     if wanted("B9") {
-        rows.extend(sweep::all().await);
+        rows.extend(table::shown(sweep::all().await));
     }
     if wanted("B11") {
-        rows.extend(watchdog::all().await);
+        rows.extend(table::shown(watchdog::all().await));
     }
-    table::tell(&rows)
+    table::judge(&rows)
 }
 
 pub(crate) fn millis(since: Instant) -> f64 {

@@ -64,30 +64,31 @@ fn at(sorted: &[f64], share: f64) -> f64 {
     sorted[index]
 }
 
-/// Prints and writes all rows; fails on a ratio below its floor, never on an absolute.
-pub(crate) fn tell(rows: &[Row]) -> ExitCode {
+/// Prints a case as soon as it is measured: what a later one breaks off is not lost.
+pub(crate) fn shown(rows: Vec<Row>) -> Vec<Row> {
     let load = std::fs::read_to_string("/proc/loadavg").unwrap_or_default();
     println!("load average {}", load.split(' ').take(3).collect::<Vec<_>>().join(" "));
-    let mut code = ExitCode::SUCCESS;
-    for Row { case, what, figures, goal } in rows {
+    for Row { case, what, figures, goal } in &rows {
         let figures: Vec<String> = figures.iter().map(|(name, value)| format!("{name} {}", short(*value))).collect();
         println!("{case:<4} {what:<62} {}", figures.join("  "));
         if let Some(Goal { name, ratio, floor, goal }) = goal {
-            let judged = if ratio < floor {
-                "BELOW ITS FLOOR"
-            } else if ratio < goal {
-                "above its floor"
-            } else {
-                "goal reached"
+            let judged = match ratio {
+                _ if ratio < floor => "BELOW ITS FLOOR",
+                _ if ratio < goal => "above its floor",
+                _ => "goal reached",
             };
             println!("     {name}: {} (floor {}, goal {}): {judged}", short(*ratio), short(*floor), short(*goal));
-            if ratio < floor {
-                code = ExitCode::FAILURE;
-            }
         }
     }
+    rows
+}
+
+/// Writes all rows; fails on a ratio below its floor, never on an absolute.
+pub(crate) fn judge(rows: &[Row]) -> ExitCode {
     write(rows);
-    code
+    let below = rows.iter().filter_map(|row| row.goal.as_ref()).filter(|goal| goal.ratio < goal.floor).count();
+    println!("{} lines, {below} below their floor", rows.len());
+    ExitCode::from(u8::from(below > 0))
 }
 
 fn short(value: f64) -> String {

@@ -7,6 +7,8 @@ use schedule::WorkflowId;
 use serde_json::json;
 use tests::Story;
 
+use crate::words::fire;
+
 const NOW: &str = "2026-06-01T00:00:00Z";
 
 async fn story() -> Story {
@@ -75,6 +77,26 @@ async fn an_occurrence_stays_while_its_fire_could_come_again() {
     let left = "SELECT count(*) FROM occurrences WHERE workflow_id = (SELECT min(id) FROM workflows)";
     assert_eq!(s.count(left).await, 2, "15 days at the least: dead letters are kept for 14");
     assert_eq!(ages(&s).await, "0\n0\n14\n17\n30");
+    s.publish().await;
+    s.end().await;
+}
+
+#[tokio::test]
+async fn a_fire_of_a_time_whose_row_may_be_gone_is_declined_and_decides_nothing() {
+    let s = Story::with(StackOptions {
+        now: Some("2026-01-01T00:00:00Z".parse().unwrap()),
+        app: |config| config.retention_days = 20,
+        ..StackOptions::default()
+    })
+    .await;
+    let wf = s.create("0 0 * * *", "UTC").await;
+    occurrences(&s, wf, &[25, 0]).await;
+    s.now_is(NOW).await;
+    watched_up_to_now(&s).await;
+    s.job("prune").await;
+    assert_eq!(ages(&s).await, "0");
+    assert_eq!(fire(&s, wf, "2026-05-07T00:00:00Z").await, "too_old", "it may have run, 25 days ago");
+    assert_eq!(ages(&s).await, "0", "nobody knows, so nothing is claimed");
     s.publish().await;
     s.end().await;
 }
