@@ -74,6 +74,33 @@ impl Function {
     }
 }
 
+/// How much memory a sandbox may take.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Room {
+    /// Little more than it has.
+    ForNoThread,
+    ForAll,
+}
+
+/// Bounds the memory of a sandbox that runs.
+pub(crate) async fn give_room(sandbox: &Child, room: Room) {
+    let pid = sandbox.id().unwrap();
+    let bound = match room {
+        // A thread's stack takes four times as much.
+        Room::ForNoThread => format!("--as={}:", address_space(pid) + 512 * 1024),
+        Room::ForAll => "--as=unlimited:".to_owned(),
+    };
+    let bounded = Command::new("prlimit").args(["--pid", &pid.to_string(), &bound]).status().await.unwrap();
+    assert!(bounded.success());
+}
+
+/// In bytes.
+fn address_space(pid: u32) -> u64 {
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
+    let size = status.lines().find_map(|line| line.strip_prefix("VmSize:")).unwrap();
+    size.trim().trim_end_matches(" kB").parse::<u64>().unwrap() * 1024
+}
+
 /// What EventBridge makes of a schedule's input when it fires.
 pub(crate) fn fired(input: &str, scheduled_time: &str) -> Value {
     let text = input
