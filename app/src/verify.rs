@@ -4,7 +4,8 @@
 //! believed. It goes day by day and page by page, so that memory and each transaction stay small
 //! whatever the span and however many the workflows; each page is compared in one snapshot.
 
-use std::collections::HashMap;
+mod read;
+
 use std::fmt;
 use std::str::FromStr;
 use std::time::{Duration, Instant};
@@ -13,15 +14,13 @@ use chrono::{DateTime, TimeDelta, Utc};
 use sqlx::{PgConnection, PgPool};
 use utoipa::ToSchema;
 
+use self::read::{Page, Row, one_snapshot, page, rows, versions, watched_through};
 use crate::occurrences::Decision;
 use crate::owed;
-use crate::versions::{EndedBy, Version};
-use crate::workflows::State;
+use crate::versions::Version;
 
 /// What is later than this may still be on its way: the watchdog's grace, and two of its passes.
 const SETTLES_IN: TimeDelta = TimeDelta::minutes(5);
-/// Workflows compared in one snapshot.
-const PAGE: i64 = 500;
 /// Of the span, compared in one snapshot.
 const SLICE: TimeDelta = TimeDelta::days(1);
 /// Differences that one answer names at most, but for those of its last page.
@@ -189,106 +188,6 @@ impl Findings {
 fn is_unjudged(versions: &[Version], unjudged: &[i64], time: DateTime<Utc>) -> bool {
     let in_force = versions.iter().rfind(|version| version.valid_from <= time);
     in_force.is_some_and(|version| unjudged.contains(&version.revision))
-}
-
-struct Page {
-    id: i64,
-    ledger_since: Option<DateTime<Utc>>,
-}
-
-struct Row {
-    scheduled_time: DateTime<Utc>,
-    decision: Decision,
-    is_early: bool,
-}
-
-async fn watched_through(db: &mut PgConnection) -> sqlx::Result<Option<DateTime<Utc>>> {
-    sqlx::query_scalar!(
-        r#"
-        -- watched through: the earliest time that the watchdog still has to account for
-        SELECT min(watch_at) FROM workflows WHERE watch_at IS NOT NULL
-        "#
-    )
-    .fetch_one(db)
-    .await
-}
-
-async fn one_snapshot(tx: &mut PgConnection) -> sqlx::Result<()> {
-    sqlx::query!("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY").execute(tx).await.map(drop)
-}
-
-async fn page(tx: &mut PgConnection, after: i64) -> sqlx::Result<Vec<Page>> {
-    sqlx::query_as!(
-        Page,
-        r#"
-        -- a page of workflows, whatever their state: an archived one owed its times, too
-        SELECT id, ledger_since FROM workflows WHERE id > $1 ORDER BY id LIMIT $2
-        "#,
-        after,
-        PAGE,
-    )
-    .fetch_all(tx)
-    .await
-}
-
-async fn versions(tx: &mut PgConnection, ids: &[i64], slice: Span) -> sqlx::Result<HashMap<i64, Vec<Version>>> {
-    let rows = sqlx::query!(
-        r#"
-        -- the versions in force during a slice, of a page of workflows
-        SELECT workflow_id AS "workflow_id!", revision AS "revision!", valid_from AS "valid_from!", cron, timezone,
-               state AS "state!: State", starts_at, ends_at, ended_on
-          FROM (SELECT *, lead(valid_from) OVER (PARTITION BY workflow_id ORDER BY valid_from) AS ended_on
-                  FROM schedule_versions
-                 WHERE workflow_id = ANY($1)) v
-         WHERE valid_from < $3 AND (ended_on IS NULL OR ended_on > $2)
-         ORDER BY workflow_id, valid_from
-        "#,
-        ids,
-        slice.from,
-        slice.to,
-    )
-    .fetch_all(tx)
-    .await?;
-    let mut versions = HashMap::<i64, Vec<Version>>::new();
-    for row in rows {
-        versions.entry(row.workflow_id).or_default().push(Version {
-            revision: row.revision,
-            valid_from: row.valid_from,
-            ended_on: row.ended_on,
-            // How it ended decides what becomes of a time, not whether it was owed.
-            ended_by: row.ended_on.map(|_| EndedBy::Edit),
-            cron: row.cron,
-            timezone: row.timezone,
-            state: row.state,
-            starts_at: row.starts_at,
-            ends_at: row.ends_at,
-        });
-    }
-    Ok(versions)
-}
-
-async fn rows(tx: &mut PgConnection, ids: &[i64], slice: Span) -> sqlx::Result<HashMap<i64, Vec<Row>>> {
-    let found = sqlx::query!(
-        r#"
-        -- the ledger's rows in a slice, of a page of workflows
-        SELECT workflow_id, scheduled_time, decision AS "decision: Decision", created_on < scheduled_time AS "is_early!"
-          FROM occurrences
-         WHERE workflow_id = ANY($1) AND scheduled_time >= $2 AND scheduled_time < $3
-         ORDER BY workflow_id, scheduled_time
-        "#,
-        ids,
-        slice.from,
-        slice.to,
-    )
-    .fetch_all(tx)
-    .await?;
-    let mut rows = HashMap::<i64, Vec<Row>>::new();
-    for row in found {
-        let scheduled_time = row.scheduled_time;
-        let row_of = Row { scheduled_time, decision: row.decision, is_early: row.is_early };
-        rows.entry(row.workflow_id).or_default().push(row_of);
-    }
-    Ok(rows)
 }
 
 impl fmt::Display for Cursor {

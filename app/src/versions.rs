@@ -1,13 +1,15 @@
 //! Step 1 of 7: which timing was in force when. `:invoke` judges every fire by it.
 
-use std::collections::HashMap;
+mod read;
 
 use chrono::{DateTime, Utc};
 use chrono_tz::Tz;
-use schedule::{Coverage, Cron, Revision, WorkflowId};
+use schedule::{Coverage, Cron};
 use sqlx::PgConnection;
 
 use crate::workflows::{State, Workflow};
+
+pub use read::{by_revision, in_force, of_all, over};
 
 /// The timing in force over a span of time.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -125,179 +127,4 @@ pub async fn record(tx: &mut PgConnection, workflow: &Workflow, since: DateTime<
     )
     .fetch_one(tx)
     .await
-}
-
-/// The version in force at a time; none before the first.
-///
-/// # Errors
-/// The database's.
-pub async fn in_force(
-    db: &mut PgConnection,
-    workflow: WorkflowId,
-    time: DateTime<Utc>,
-) -> sqlx::Result<Option<Version>> {
-    let row = sqlx::query_as!(
-        Row,
-        r#"
-        -- the version in force at a time, and what came after it
-        SELECT v.revision, v.valid_from, v.cron, v.timezone, v.state AS "state: State", v.starts_at, v.ends_at,
-               n.valid_from AS "ended_on?", n.state AS "next_state?: State"
-          FROM (SELECT * FROM schedule_versions
-                 WHERE workflow_id = $1 AND valid_from <= $2
-                 ORDER BY valid_from DESC
-                 LIMIT 1) v
-          LEFT JOIN LATERAL (SELECT valid_from, state FROM schedule_versions
-                              WHERE workflow_id = $1 AND valid_from > v.valid_from
-                              ORDER BY valid_from
-                              LIMIT 1) n ON TRUE
-        "#,
-        workflow.0,
-        time,
-    )
-    .fetch_optional(db)
-    .await?;
-    Ok(row.map(Version::from))
-}
-
-/// The versions in force at any time after `after`, up to and including `until`, the earliest first.
-///
-/// # Errors
-/// The database's.
-pub async fn over(
-    db: &mut PgConnection,
-    workflow: WorkflowId,
-    after: DateTime<Utc>,
-    until: DateTime<Utc>,
-) -> sqlx::Result<Vec<Version>> {
-    let rows = sqlx::query_as!(
-        Row,
-        r#"
-        -- the versions over a span: from the one in force at its beginning on
-        SELECT revision AS "revision!", valid_from AS "valid_from!", cron, timezone, state AS "state!: State",
-               starts_at, ends_at, ended_on, next_state AS "next_state: State"
-          FROM (SELECT *, lead(valid_from) OVER later AS ended_on, lead(state) OVER later AS next_state
-                  FROM schedule_versions
-                 WHERE workflow_id = $1
-                   AND valid_from >= COALESCE((SELECT max(valid_from) FROM schedule_versions
-                                                WHERE workflow_id = $1 AND valid_from <= $2), '-infinity')
-                WINDOW later AS (ORDER BY valid_from)) v
-         WHERE valid_from <= $3
-         ORDER BY valid_from
-        "#,
-        workflow.0,
-        after,
-        until,
-    )
-    .fetch_all(db)
-    .await?;
-    Ok(rows.into_iter().map(Version::from).collect())
-}
-
-/// As [`over`], without an end, for many workflows, each from its own instant on.
-///
-/// # Errors
-/// The database's.
-pub async fn of_all(
-    db: &mut PgConnection,
-    workflows: &[(i64, DateTime<Utc>)],
-) -> sqlx::Result<HashMap<i64, Vec<Version>>> {
-    let (ids, after): (Vec<_>, Vec<_>) = workflows.iter().copied().unzip();
-    let rows = sqlx::query!(
-        r#"
-        -- the versions of many workflows: of each from the one in force at its instant on
-        SELECT asked.id AS "workflow_id!", v.revision, v.valid_from, v.cron, v.timezone, v.state AS "state: State",
-               v.starts_at, v.ends_at, v.ended_on, v.next_state AS "next_state: State"
-          FROM unnest($1::bigint[], $2::timestamptz[]) AS asked (id, after)
-         CROSS JOIN LATERAL (
-               SELECT *, lead(valid_from) OVER later AS ended_on, lead(state) OVER later AS next_state
-                 FROM schedule_versions
-                WHERE workflow_id = asked.id
-                  AND valid_from >= COALESCE((SELECT max(valid_from) FROM schedule_versions
-                                               WHERE workflow_id = asked.id AND valid_from <= asked.after), '-infinity')
-               WINDOW later AS (ORDER BY valid_from)
-         ) AS v
-         ORDER BY asked.id, v.valid_from
-        "#,
-        &ids,
-        &after,
-    )
-    .fetch_all(db)
-    .await?;
-    let mut versions: HashMap<i64, Vec<Version>> = HashMap::new();
-    for row in rows {
-        versions.entry(row.workflow_id).or_default().push(Version::from(Row {
-            revision: row.revision,
-            valid_from: row.valid_from,
-            cron: row.cron,
-            timezone: row.timezone,
-            state: row.state,
-            starts_at: row.starts_at,
-            ends_at: row.ends_at,
-            ended_on: row.ended_on,
-            next_state: row.next_state,
-        }));
-    }
-    Ok(versions)
-}
-
-/// One version by its revision.
-///
-/// # Errors
-/// The database's.
-pub async fn by_revision(
-    db: &mut PgConnection,
-    workflow: WorkflowId,
-    revision: Revision,
-) -> sqlx::Result<Option<Version>> {
-    let row = sqlx::query_as!(
-        Row,
-        r#"
-        -- the version of a revision, and what came after it
-        SELECT v.revision, v.valid_from, v.cron, v.timezone, v.state AS "state: State", v.starts_at, v.ends_at,
-               n.valid_from AS "ended_on?", n.state AS "next_state?: State"
-          FROM schedule_versions v
-          LEFT JOIN LATERAL (SELECT valid_from, state FROM schedule_versions
-                              WHERE workflow_id = v.workflow_id AND valid_from > v.valid_from
-                              ORDER BY valid_from
-                              LIMIT 1) n ON TRUE
-         WHERE v.workflow_id = $1 AND v.revision = $2
-        "#,
-        workflow.0,
-        revision.0,
-    )
-    .fetch_optional(db)
-    .await?;
-    Ok(row.map(Version::from))
-}
-
-struct Row {
-    revision: i64,
-    valid_from: DateTime<Utc>,
-    cron: Option<String>,
-    timezone: Option<String>,
-    state: State,
-    starts_at: Option<DateTime<Utc>>,
-    ends_at: Option<DateTime<Utc>>,
-    ended_on: Option<DateTime<Utc>>,
-    next_state: Option<State>,
-}
-
-impl From<Row> for Version {
-    fn from(row: Row) -> Self {
-        Self {
-            revision: row.revision,
-            valid_from: row.valid_from,
-            ended_on: row.ended_on,
-            ended_by: row.next_state.map(|next| match next {
-                State::Active => EndedBy::Edit,
-                State::Paused => EndedBy::Pause,
-                State::Archived => EndedBy::Archive,
-            }),
-            cron: row.cron,
-            timezone: row.timezone,
-            state: row.state,
-            starts_at: row.starts_at,
-            ends_at: row.ends_at,
-        }
-    }
 }

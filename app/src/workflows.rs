@@ -6,209 +6,22 @@
 mod hold;
 pub mod ledger;
 mod table;
+mod workflow;
 mod write;
 
-use chrono::{DateTime, TimeDelta, Utc};
-use schedule::{Cron, Revision, WorkflowId};
-use serde_json::{Value, json};
+use chrono::{DateTime, Utc};
+use schedule::Revision;
 use sqlx::PgConnection;
 
-use crate::actions;
 use crate::audit::{self, Edit, Entry};
 use crate::inject::{self, Point};
-use crate::outbox::{self, Event, Op, Payload};
+use crate::outbox::{self, Op};
 use crate::spec::Spec;
 use crate::versions;
 
 pub use hold::{lock, try_lock};
 pub use table::{find, list};
-
-/// Whether a workflow owes its times.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, sqlx::Type, serde::Serialize, serde::Deserialize, utoipa::ToSchema)]
-#[sqlx(type_name = "text", rename_all = "lowercase")]
-#[serde(rename_all = "lowercase")]
-pub enum State {
-    /// It does.
-    Active,
-    /// It owes nothing until resumed.
-    Paused,
-    /// Final; history stays.
-    Archived,
-}
-
-/// Whether EventBridge is in step with a workflow.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, sqlx::Type, serde::Serialize, serde::Deserialize, utoipa::ToSchema)]
-#[sqlx(type_name = "text", rename_all = "lowercase")]
-#[serde(rename_all = "lowercase")]
-pub enum SyncStatus {
-    /// The publisher has work to do.
-    Pending,
-    /// EventBridge holds what the workflow wants.
-    Synced,
-    /// EventBridge refused for good; the next edit tries again.
-    Failed,
-    /// EventBridge was changed by hand; the repair is on its way.
-    Drifted,
-    /// There never was a schedule.
-    None,
-}
-
-/// A workflow as it stands.
-#[derive(Clone, Debug)]
-pub struct Workflow {
-    /// Identity.
-    pub id: WorkflowId,
-    /// The owner.
-    pub team_id: i64,
-    /// What was written.
-    pub spec: Spec,
-    /// Whether it owes its times.
-    pub state: State,
-    /// Why it is paused.
-    pub pause_reason: Option<String>,
-    /// When the pause ends by itself.
-    pub pause_until: Option<DateTime<Utc>>,
-    /// The file that owns it, none = the API.
-    pub managed_by: Option<String>,
-    /// The ETag.
-    pub version: i64,
-    /// Raised by each change of timing or state.
-    pub revision: Revision,
-    /// When it was made.
-    pub created_on: DateTime<Utc>,
-    /// When it last changed.
-    pub updated_on: DateTime<Utc>,
-}
-
-/// How far EventBridge follows a workflow.
-#[derive(Clone, Debug)]
-pub struct Sync {
-    /// The judgement of `sync_status()`.
-    pub status: SyncStatus,
-    /// The newest revision asked for.
-    pub desired_revision: Option<i64>,
-    /// The revision that EventBridge has acknowledged.
-    pub applied_revision: Option<i64>,
-    /// For the workflow's owner.
-    pub last_error: Option<String>,
-    /// When EventBridge last acknowledged.
-    pub applied_at: Option<DateTime<Utc>>,
-}
-
-/// Which workflows a caller may see and wants to.
-#[derive(Clone, Debug, Default)]
-pub struct Filter {
-    /// One team's.
-    pub team_id: Option<i64>,
-    /// In this state.
-    pub state: Option<State>,
-    /// In step like this.
-    pub sync: Option<SyncStatus>,
-    /// Whose name or description holds this, in any case.
-    pub q: Option<String>,
-    /// With a cron alone.
-    pub scheduled: bool,
-    /// After this id.
-    pub after: Option<i64>,
-    /// At most so many.
-    pub limit: i64,
-}
-
-/// What an edit did.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Saved {
-    /// The same stood there already; nothing is bumped.
-    Unchanged,
-    /// Changed, but not the timing.
-    Changed,
-    /// Timing or state changed: the publisher was asked to look.
-    Enqueued,
-}
-
-impl Workflow {
-    /// The next time that it will run by its schedule.
-    #[must_use]
-    pub fn next_fire_at(&self, now: DateTime<Utc>) -> Option<DateTime<Utc>> {
-        let from = self.active_from(now)?;
-        let (cron, timezone) = self.cron()?;
-        cron.next_after(self.spec.timing.first_instant_after(from), timezone)
-            .filter(|next| self.spec.timing.ends_at.is_none_or(|end| *next < end))
-    }
-
-    /// Since when, from `now` on, it owes its times: a pause that ends by itself owes again from its end.
-    fn active_from(&self, now: DateTime<Utc>) -> Option<DateTime<Utc>> {
-        match (self.state, self.pause_until) {
-            (State::Active, _) => Some(now),
-            (State::Paused, Some(until)) => Some(now.max(until - TimeDelta::microseconds(1))),
-            (State::Paused, None) | (State::Archived, _) => None,
-        }
-    }
-
-    /// The cron and its timezone; none without a cron, or if a newer timezone database dropped the name.
-    #[must_use]
-    pub fn cron(&self) -> Option<(Cron, chrono_tz::Tz)> {
-        let cron = Cron::parse(self.spec.timing.cron.as_deref()?).ok()?;
-        let timezone = match self.spec.timing.timezone.as_deref() {
-            None => chrono_tz::Tz::UTC,
-            Some(name) => schedule::parse_timezone(name).ok()?,
-        };
-        Some((cron, timezone))
-    }
-
-    fn subject(&self) -> String {
-        format!("workflow:{}", self.id)
-    }
-
-    /// For the audit log: everything but header values.
-    fn document(&self) -> Value {
-        let mut document = serde_json::to_value(self.spec.to_body()).unwrap_or_default();
-        document["action"] = actions::redacted(&self.spec.action);
-        document["team_id"] = json!(self.team_id);
-        document["state"] = json!(self.state);
-        document["pause_reason"] = json!(self.pause_reason);
-        document["pause_until"] = json!(self.pause_until);
-        document["managed_by"] = json!(self.managed_by);
-        document["version"] = json!(self.version);
-        document["revision"] = json!(self.revision);
-        document
-    }
-
-    fn event(&self, edit: &Edit) -> Event {
-        let wanted = self.state != State::Archived && self.spec.timing.cron.is_some();
-        self.event_of(if wanted { Op::Upsert } else { Op::Delete }, self.revision, edit)
-    }
-
-    fn event_of(&self, op: Op, revision: Revision, edit: &Edit) -> Event {
-        Event {
-            workflow: self.id,
-            revision,
-            op,
-            payload: Payload {
-                cron_schedule: self.spec.timing.cron.clone(),
-                timezone: self.spec.timing.timezone.clone(),
-                is_api: self.spec.is_api,
-                team_id: self.team_id,
-                revision,
-                traceparent: edit.traceparent.clone(),
-            },
-        }
-    }
-
-    /// Whether `next` owes other times than this, or from another moment on.
-    fn owes_otherwise(&self, next: &Self) -> bool {
-        let never_had_a_cron = self.revision.0 == 0 && next.spec.timing.cron.is_none();
-        !never_had_a_cron
-            && (self.spec.timing != next.spec.timing
-                || self.state != next.state
-                || self.pause_until != next.pause_until)
-    }
-
-    /// Whether `next` begins anew: what was missed before is never caught up.
-    fn is_activated_by(&self, next: &Self) -> bool {
-        let timing = |workflow: &Self| (workflow.spec.timing.cron.clone(), workflow.spec.timing.timezone.clone());
-        timing(self) != timing(next) || self.state == State::Paused && next.state == State::Active
-    }
-}
+pub use workflow::{Filter, Saved, State, Sync, SyncStatus, Workflow};
 
 /// Makes a workflow.
 ///

@@ -5,6 +5,7 @@
 
 mod database;
 mod end;
+mod http;
 mod keys;
 mod parts;
 mod pending;
@@ -26,10 +27,10 @@ use tokio::task::JoinHandle;
 
 pub use self::database::Database;
 use self::end::{Leftovers, Stop};
+pub use self::http::Answer;
 pub use self::keys::{Keys, write_secret};
 use self::parts::Instance;
 pub use self::pending::Pending;
-pub use self::story::Answer;
 use crate::stand_in::{self, Served, StandIn};
 
 /// The group that the schedules live in.

@@ -21,6 +21,7 @@ mod recovering;
 mod rush;
 mod signatures;
 mod statistics;
+mod trying;
 mod verifying;
 mod watchdog;
 mod words;

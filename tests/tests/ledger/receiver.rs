@@ -14,6 +14,9 @@ use tests::Story;
 use tokio::net::TcpListener;
 use tokio::sync::Semaphore;
 
+/// When these stories happen.
+pub(crate) const NOON: &str = "2026-03-02T12:00:00Z";
+
 /// What it got.
 #[derive(Clone)]
 pub(crate) struct Received {

@@ -13,7 +13,7 @@ const REGRESSIONS: [u64; 1] = [500_210];
 /// What runs under `make test`.
 const USUAL: u64 = 300;
 /// They are longer.
-const USUAL_OF_THE_LEDGER: u64 = 60;
+const USUAL_OF_THE_LEDGER: u64 = 100;
 /// Fewer may by chance lack what more would meet.
 const ENOUGH_TO_JUDGE: usize = 60;
 /// Within so many a weaker protocol must have failed.

@@ -1,6 +1,8 @@
 //! The wire between the SDK and Scheduler: the SDK's own HTTP client, connected in process to the
 //! stand-in's router. Here requests get lost, repeated refusals happen, and old ones arrive late.
 
+mod answers;
+
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -9,13 +11,13 @@ use aws_sdk_scheduler::config::Credentials;
 use aws_smithy_runtime_api::client::http::{HttpConnector, HttpConnectorFuture, SharedHttpConnector, http_client_fn};
 use aws_smithy_runtime_api::client::orchestrator::{HttpRequest, HttpResponse};
 use aws_smithy_runtime_api::client::result::ConnectorError;
-use aws_smithy_runtime_api::http::StatusCode;
 use axum::Router;
 use axum::body::{Body, to_bytes};
 use chrono::{DateTime, TimeDelta, Utc};
 use schedule::Clock;
 use tower::ServiceExt;
 
+use self::answers::{answer, error_body, refusal, silence};
 use crate::canary;
 use crate::dice::Dice;
 use crate::lag::Lag;
@@ -298,23 +300,4 @@ impl Wire {
     fn state(&self) -> MutexGuard<'_, State> {
         self.0.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
-}
-
-/// The type in the body, where the SDK reads it as well as in the header.
-fn error_body(typed: &str, body: &[u8]) -> Vec<u8> {
-    let mut json: serde_json::Value = serde_json::from_slice(body).unwrap_or_default();
-    json["__type"] = typed.into();
-    json.to_string().into_bytes()
-}
-
-fn refusal(status: u16, typed: &str, message: &str) -> HttpResponse {
-    answer(status, serde_json::json!({"__type": typed, "Message": message}).to_string().into_bytes())
-}
-
-fn answer(status: u16, body: Vec<u8>) -> HttpResponse {
-    HttpResponse::new(StatusCode::try_from(status).unwrap(), body.into())
-}
-
-fn silence() -> ConnectorError {
-    ConnectorError::timeout("no answer came".into())
 }

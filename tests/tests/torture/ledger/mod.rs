@@ -7,6 +7,7 @@ mod instance;
 mod judge;
 mod oracle;
 mod receiver;
+mod step;
 
 /// What an action sends to its receiver, for nobody else to know.
 const PASSWORD: &str = "Bearer torture-f2a81c";
