@@ -50,11 +50,11 @@ impl Publisher {
     pub(crate) async fn drain_for(&self, span: &Span) -> anyhow::Result<Drained> {
         let span = span.afresh();
         self.injector().at(Point::P0).await;
-        let flight = self.injector().flight(Flight::Overlapping);
-        let mut report = tokio::select! {
-            report = self.pipeline(&span, Choice::Usual, flight) => report?,
-            never = self.keep_sharing(), if flight == Flight::Overlapping => match never {},
-        };
+        let mut report = self.work_off(&span).await?;
+        if self.evidence().is_over() {
+            outbox::release(self.pool()).await?;
+            report.add(self.work_off(&span).await?);
+        }
         // One by one, and last: whichever of them kills the process takes nobody with it.
         report.add(self.pipeline(&span, Choice::Suspects, Flight::Single).await?);
         sharers::leave(self.pool(), &self.claimant().owner).await?;
@@ -66,6 +66,15 @@ impl Publisher {
 }
 
 impl Publisher {
+    /// Works until nothing is due.
+    async fn work_off(&self, span: &Span) -> anyhow::Result<Report> {
+        let flight = self.injector().flight(Flight::Overlapping);
+        tokio::select! {
+            report = self.pipeline(span, Choice::Usual, flight) => report,
+            never = self.keep_sharing(), if flight == Flight::Overlapping => match never {},
+        }
+    }
+
     /// Follows the number of publishers: a claim alone would learn too late of those that start together with us.
     async fn keep_sharing(&self) -> Infallible {
         loop {

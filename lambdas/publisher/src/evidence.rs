@@ -4,6 +4,9 @@
 //! alike, and giving them up one by one would dead-letter everybody for the operator's mistake. So
 //! a refusal by the environment backs off; three different workflows refused with no success
 //! between them stop the drain; and one that is denied alone, while others succeed, is given up.
+//!
+//! What was refused or not answered for all is over with the first success after it: then nobody
+//! waits any longer for the end of a backoff that was not about him.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::{Mutex, PoisonError};
@@ -24,6 +27,9 @@ struct Seen {
     last_success_began: u64,
     refused_since_success: HashSet<WorkflowId>,
     first_denial: HashMap<WorkflowId, u64>,
+    /// Refused or not answered since the last success.
+    failed_since_success: HashSet<WorkflowId>,
+    is_over: bool,
 }
 
 /// When work on a workflow began, among all events.
@@ -62,6 +68,18 @@ impl Evidence {
         seen.last_success_began = seen.last_success_began.max(began.0);
         seen.refused_since_success.clear();
         seen.first_denial.remove(&workflow);
+        seen.is_over |= seen.failed_since_success.len() >= EVERYBODY;
+        seen.failed_since_success.clear();
+    }
+
+    /// EventBridge did not answer for a workflow, or was broken.
+    pub(crate) fn unanswered(&self, workflow: WorkflowId) {
+        self.seen().failed_since_success.insert(workflow);
+    }
+
+    /// Whether an outage for all has ended since this was asked last.
+    pub(crate) fn is_over(&self) -> bool {
+        std::mem::take(&mut self.seen().is_over)
     }
 
     /// The environment refused a workflow.
@@ -75,6 +93,7 @@ impl Evidence {
                 return Blame::Workflow;
             }
         }
+        seen.failed_since_success.insert(workflow);
         seen.refused_since_success.insert(workflow);
         if seen.refused_since_success.len() < EVERYBODY {
             return Blame::Environment;
@@ -142,6 +161,24 @@ mod tests {
         let began = evidence.begin();
         evidence.succeeded(WorkflowId(3), began);
         assert_eq!(denied(&evidence, 1), Blame::Environment);
+    }
+
+    #[test]
+    fn an_outage_for_all_is_over_once_with_the_first_success() {
+        let evidence = Evidence::default();
+        let succeeded = |workflow| evidence.succeeded(WorkflowId(workflow), evidence.begin());
+        evidence.unanswered(WorkflowId(1));
+        evidence.unanswered(WorkflowId(2));
+        succeeded(3);
+        assert!(!evidence.is_over(), "two are not everybody");
+        for workflow in [1, 2, 1, 3] {
+            evidence.unanswered(WorkflowId(workflow));
+        }
+        assert!(!evidence.is_over(), "it goes on");
+        succeeded(1);
+        assert!(evidence.is_over());
+        succeeded(2);
+        assert!(!evidence.is_over());
     }
 
     #[test]

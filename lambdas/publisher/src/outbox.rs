@@ -112,6 +112,29 @@ pub(crate) async fn renew(pool: &PgPool, keys: &[(i64, i64)]) -> sqlx::Result<bo
     Ok(renewed.rows_affected() == keys.len() as u64)
 }
 
+/// Makes due what waits for the end of an outage that is over.
+pub(crate) async fn release(pool: &PgPool) -> sqlx::Result<()> {
+    sqlx::query!(
+        r#"
+        -- release: whom somebody holds is being looked at; in order, so that two of us cannot block each other
+        WITH waiting AS MATERIALIZED (
+            SELECT workflow_id
+              FROM publications
+             WHERE due_at > cronbox_now() AND error_class IN ('transient', 'environment') AND lease_owner IS NULL
+             ORDER BY workflow_id
+               FOR UPDATE SKIP LOCKED
+        )
+        UPDATE publications AS p
+           SET due_at = cronbox_now()
+          FROM waiting
+         WHERE p.workflow_id = waiting.workflow_id
+        "#
+    )
+    .execute(pool)
+    .await
+    .map(drop)
+}
+
 /// How many workflows are due, leased ones included.
 pub(crate) async fn count_due(pool: &PgPool) -> sqlx::Result<u64> {
     let count = sqlx::query_scalar!(

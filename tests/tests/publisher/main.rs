@@ -15,6 +15,7 @@ mod lambda;
 mod listening;
 mod moto;
 mod operated;
+mod outage;
 mod process;
 mod rotation;
 mod secured;

@@ -25,7 +25,11 @@ impl Work<'_> {
             Kind::Unclassified if self.claim.attempt >= i32::from(self.publisher.config().max_attempts) => {
                 return self.give_up(fault);
             }
-            Kind::Throttled | Kind::Transient | Kind::Conflict => ErrorClass::Transient,
+            Kind::Transient => {
+                self.publisher.evidence().unanswered(self.claim.workflow_id);
+                ErrorClass::Transient
+            }
+            Kind::Throttled | Kind::Conflict => ErrorClass::Transient,
             Kind::Denied => match self.weigh(Refused::Denied, &fault) {
                 Blame::Workflow => return self.give_up(fault),
                 Blame::Environment | Blame::Everybody => ErrorClass::Environment,

@@ -1,0 +1,57 @@
+//! EventBridge is away for all: nobody is given up, and nobody waits longer than it does.
+
+use std::time::Duration;
+
+use schedule::WorkflowId;
+
+use crate::front::{Answer, DENIED};
+use crate::world::{World, name, soon};
+
+const BROKEN: Answer = Answer::Refuse(500, "InternalServerException", "");
+/// In minutes.
+const OUTAGE: u32 = 30;
+const MINUTE: Duration = Duration::from_secs(60);
+
+/// Workflows that were made while EventBridge answered so, for half an hour of ticks.
+async fn made_in_an_outage(world: &World, publisher: &publisher::Publisher, answer: Answer) -> Vec<WorkflowId> {
+    let mut made = Vec::new();
+    for _ in 0..40 {
+        let workflow = world.create("0 9 * * *", "UTC").await;
+        world.front.always(&name(workflow), Some(answer));
+        made.push(workflow);
+    }
+    for minute in 1..=OUTAGE {
+        world.skip(MINUTE * minute).await;
+        let report = publisher.drain(soon()).await.unwrap();
+        assert_eq!((report.failed, report.created), (0, 0), "nobody is given up");
+    }
+    made
+}
+
+/// EventBridge is there again; returns how many ticks it took until all stood.
+async fn ticks_after(world: &World, publisher: &publisher::Publisher, made: &[WorkflowId]) -> u32 {
+    for workflow in made {
+        world.front.always(&name(*workflow), None);
+    }
+    for tick in 1..=20 {
+        world.skip(MINUTE * (OUTAGE + tick)).await;
+        let remaining = publisher.drain(soon()).await.unwrap().remaining;
+        if remaining == 0 {
+            return tick;
+        }
+    }
+    panic!("they never stand");
+}
+
+#[tokio::test]
+async fn when_it_answers_again_nobody_waits_for_the_end_of_a_backoff() {
+    for answer in [BROKEN, DENIED] {
+        let world = World::new().await;
+        let publisher = world.publisher().await;
+        let made = made_in_an_outage(&world, &publisher, answer).await;
+        let ticks = ticks_after(&world, &publisher, &made).await;
+        // Each waits up to a quarter of an hour, but one of forty is tried soon.
+        assert!(ticks <= 5, "{answer:?}: {ticks} ticks");
+        world.assert_settled().await;
+    }
+}
