@@ -152,9 +152,8 @@ impl Backlog {
     }
 
     /// A publisher that stays, and sweeps when it is asked to.
-    pub(crate) fn daemon(&self) -> Child {
-        let mut command = Command::new(program("publisher"));
-        command.arg("--listen").envs(self.environment()).env("API_TPS", UNLIMITED_TPS).env("RUST_LOG", "warn");
+    pub(crate) fn daemon(&self, tps: Option<u32>) -> Child {
+        let mut command = self.program(tps, "--listen");
         command.kill_on_drop(true).spawn().unwrap()
     }
 
@@ -184,10 +183,20 @@ impl Backlog {
     }
 
     fn publisher(&self, tps: Option<u32>) -> Command {
+        self.program(tps, "--once")
+    }
+
+    fn program(&self, tps: Option<u32>, mode: &str) -> Command {
         let mut command = Command::new(program("publisher"));
         let tps = tps.map_or_else(|| UNLIMITED_TPS.to_owned(), |tps| tps.to_string());
-        command.arg("--once").envs(self.environment()).env("API_TPS", tps).env("RUST_LOG", "warn");
+        command.arg(mode).envs(self.environment()).env("API_TPS", tps).env("RUST_LOG", "error");
         command
+    }
+
+    /// What goes wrong in the stand-in from now on.
+    pub(crate) async fn plan_faults(&self, plan: &Value) {
+        let planned = reqwest::Client::new().post(format!("{}/_faults", self.endpoint)).json(plan).send().await;
+        assert!(planned.unwrap().status().is_success());
     }
 
     pub(crate) fn environment(&self) -> Vec<(&'static str, String)> {

@@ -9,6 +9,7 @@ mod backlog;
 mod cold;
 mod drain;
 mod edits;
+mod fires;
 mod held;
 mod invoke;
 mod load;
@@ -60,6 +61,9 @@ async fn main() -> ExitCode {
     }
     if wanted("B9") {
         rows.extend(table::shown(sweep::all().await));
+    }
+    if wanted("B10") {
+        rows.extend(table::shown(fires::all().await));
     }
     if wanted("B11") {
         rows.extend(table::shown(watchdog::all().await));

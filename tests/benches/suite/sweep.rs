@@ -20,7 +20,7 @@ pub(crate) async fn all() -> Vec<Row> {
     backlog.fill(SCHEDULES, SCHEDULES).await;
     backlog.drain(1, None).await;
     tokio::time::sleep(SETTLED).await;
-    let mut daemon = backlog.daemon();
+    let mut daemon = backlog.daemon(None);
     // The first knows no dates, and so reads every schedule whole.
     let first = sweep(&backlog, "the first, which reads every schedule").await;
     let none = sweep(&backlog, "no drift").await;

@@ -73,7 +73,7 @@ async fn at_rate(per_sec: u32, latency_ms: u64) -> Row {
                           "action": {"type": "log", "message": "m"}});
         workflows.push(api.post("/api/v1/workflows", &body).await.expect(201).json["id"].as_i64().unwrap());
     }
-    let _publisher = backlog.daemon();
+    let _publisher = backlog.daemon(None);
     settled(&backlog).await;
     sqlx::raw_sql("DELETE FROM outbox_events").execute(&backlog.pool).await.unwrap();
     let mut tick = tokio::time::interval(Duration::from_secs_f64(1.0 / f64::from(per_sec)));
@@ -104,7 +104,7 @@ async fn at_rate(per_sec: u32, latency_ms: u64) -> Row {
 async fn without_nudge(edits: u32) -> Row {
     let backlog = Backlog::new(15, None).await;
     backlog.fill(1, 1).await;
-    let _publisher = backlog.daemon();
+    let _publisher = backlog.daemon(None);
     settled(&backlog).await;
     let mut taken_ms = Vec::new();
     for nth in 0..edits {
