@@ -51,7 +51,7 @@ impl Publisher {
         let span = span.afresh();
         self.injector().at(Point::P0).await;
         let mut report = self.work_off(&span).await?;
-        if self.evidence().is_over() {
+        if self.evidence().is_over(Instant::now()) {
             outbox::release(self.pool()).await?;
             report.add(self.work_off(&span).await?);
         }

@@ -10,11 +10,15 @@
 
 use std::collections::{HashMap, HashSet};
 use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
 use schedule::WorkflowId;
 
 /// So many different workflows in a row, and it is not theirs.
 const EVERYBODY: usize = 3;
+
+/// While some calls succeed and others never do, an outage ends with every success; backoffs must not.
+const REST: Duration = Duration::from_secs(60);
 
 /// What this process has seen of the environment; kept from drain to drain.
 #[derive(Debug, Default)]
@@ -30,6 +34,7 @@ struct Seen {
     /// Refused or not answered since the last success.
     failed_since_success: HashSet<WorkflowId>,
     is_over: bool,
+    was_over_on: Option<Instant>,
 }
 
 /// When work on a workflow began, among all events.
@@ -77,9 +82,15 @@ impl Evidence {
         self.seen().failed_since_success.insert(workflow);
     }
 
-    /// Whether an outage for all has ended since this was asked last.
-    pub(crate) fn is_over(&self) -> bool {
-        std::mem::take(&mut self.seen().is_over)
+    /// Whether an outage for all has ended; said once for each, and not before the last one is long over.
+    pub(crate) fn is_over(&self, now: Instant) -> bool {
+        let mut seen = self.seen();
+        let is_at_rest = seen.was_over_on.is_none_or(|on| now.saturating_duration_since(on) >= REST);
+        if !(seen.is_over && is_at_rest) {
+            return false;
+        }
+        (seen.is_over, seen.was_over_on) = (false, Some(now));
+        true
     }
 
     /// The environment refused a workflow.
@@ -165,20 +176,22 @@ mod tests {
 
     #[test]
     fn an_outage_for_all_is_over_once_with_the_first_success() {
-        let evidence = Evidence::default();
+        let (evidence, now) = (Evidence::default(), Instant::now());
         let succeeded = |workflow| evidence.succeeded(WorkflowId(workflow), evidence.begin());
-        evidence.unanswered(WorkflowId(1));
-        evidence.unanswered(WorkflowId(2));
+        let unanswered = |workflows: &[i64]| workflows.iter().for_each(|id| evidence.unanswered(WorkflowId(*id)));
+        unanswered(&[1, 2, 1]);
         succeeded(3);
-        assert!(!evidence.is_over(), "two are not everybody");
-        for workflow in [1, 2, 1, 3] {
-            evidence.unanswered(WorkflowId(workflow));
-        }
-        assert!(!evidence.is_over(), "it goes on");
+        assert!(!evidence.is_over(now), "two are not everybody");
+        unanswered(&[1, 2, 1, 3]);
+        assert!(!evidence.is_over(now), "it goes on");
         succeeded(1);
-        assert!(evidence.is_over());
+        assert!(evidence.is_over(now));
         succeeded(2);
-        assert!(!evidence.is_over());
+        assert!(!evidence.is_over(now), "it was said");
+        unanswered(&[1, 2, 3]);
+        succeeded(4);
+        assert!(!evidence.is_over(now + REST / 2));
+        assert!(evidence.is_over(now + REST), "said late, not never");
     }
 
     #[test]
