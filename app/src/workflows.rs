@@ -19,6 +19,7 @@ use crate::outbox::{self, Op};
 use crate::spec::Spec;
 use crate::versions;
 
+use self::write::Change;
 pub use hold::{lock, try_lock};
 pub use table::{find, list};
 pub use workflow::{Filter, Saved, State, Sync, SyncStatus, Workflow};
@@ -52,7 +53,7 @@ pub async fn create(
     tracing::info!(step = 1, workflow_id = id.0, "edit: workflow {id} created: {}", in_words(&made));
     if revision > 0 {
         let since = versions::record(tx, &made, edit.now).await?;
-        write::watch(tx, made.id, since, true).await?;
+        write::watch(tx, made.id, since).await?;
         outbox::enqueue(tx, &made.event(edit), edit.now).await?;
     }
     let entry = Entry { verb: "create", subject: made.subject(), before: None, after: Some(made.document()) };
@@ -92,12 +93,15 @@ async fn save_since(
     next.version = before.version + 1;
     next.revision = Revision(before.revision.0 + i64::from(owes_otherwise));
     next.updated_on = edit.now;
-    write::update(tx, &next).await?;
+    let mut change = None;
+    if owes_otherwise {
+        let since = versions::record(tx, &next, since).await?;
+        change = Some(Change { since, is_activated: before.is_activated_by(&next) });
+    }
+    write::update(tx, &next, change).await?;
     inject::at(Point::A1);
     tracing::info!(step = 1, workflow_id = next.id.0, "edit: {verb} of workflow {}: {}", next.id, in_words(&next));
     if owes_otherwise {
-        let since = versions::record(tx, &next, since).await?;
-        write::watch(tx, next.id, since, before.is_activated_by(&next)).await?;
         outbox::enqueue(tx, &next.event(edit), edit.now).await?;
         inject::at(Point::A2);
     }

@@ -56,7 +56,17 @@ pub(super) async fn insert(
     .map(WorkflowId)
 }
 
-pub(super) async fn update(tx: &mut PgConnection, next: &Workflow) -> sqlx::Result<()> {
+/// Since when another timing or state is in force, and whether it owes times that the one before did not.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Change {
+    pub(super) since: DateTime<Utc>,
+    pub(super) is_activated: bool,
+}
+
+/// Writes a workflow; has the watchdog look from the moment on at which something else is owed.
+///
+/// `ledger_cursor` begins just before the first version: a time at its very beginning is owed.
+pub(super) async fn update(tx: &mut PgConnection, next: &Workflow, change: Option<Change>) -> sqlx::Result<()> {
     let policies = &next.spec.policies;
     sqlx::query!(
         r#"
@@ -66,7 +76,11 @@ pub(super) async fn update(tx: &mut PgConnection, next: &Workflow) -> sqlx::Resu
                timezone = $8, starts_at = $9, ends_at = $10, state = $11, pause_reason = $12,
                version = $13, revision = $14, updated_on = $15, pause_until = $16, overlap_policy = $17,
                max_concurrent = $18, catch_up_policy = $19, catch_up_window_secs = $20, spread_secs = $21,
-               timeout_secs = $22, max_attempts = $23, on_lost = $24, pause_after_failures = $25, managed_by = $26
+               timeout_secs = $22, max_attempts = $23, on_lost = $24, pause_after_failures = $25, managed_by = $26,
+               -- $27 is NULL if all is owed as before
+               watch_at = LEAST(watch_at, $27::timestamptz),
+               ledger_cursor = COALESCE(ledger_cursor, $27::timestamptz - INTERVAL '1 microsecond'),
+               schedule_activated_at = CASE WHEN $28 THEN $27::timestamptz ELSE schedule_activated_at END
          WHERE id = $1
         "#,
         next.id.0,
@@ -95,33 +109,27 @@ pub(super) async fn update(tx: &mut PgConnection, next: &Workflow) -> sqlx::Resu
         policies.on_lost as OnLost,
         policies.pause_after_failures,
         next.managed_by,
+        change.map(|change| change.since),
+        change.is_some_and(|change| change.is_activated),
     )
     .execute(tx)
     .await
     .map(drop)
 }
 
-/// Has the watchdog look from the moment on at which another timing or state is in force.
+/// Has the watchdog look at a new workflow from its first version on.
 ///
-/// `ledger_cursor` begins just before the first version: a time at its very beginning is owed.
-pub(super) async fn watch(
-    tx: &mut PgConnection,
-    id: WorkflowId,
-    since: DateTime<Utc>,
-    activated: bool,
-) -> sqlx::Result<()> {
+/// `ledger_cursor` begins just before it: a time at its very beginning is owed.
+pub(super) async fn watch(tx: &mut PgConnection, id: WorkflowId, since: DateTime<Utc>) -> sqlx::Result<()> {
     sqlx::query!(
         r#"
-        -- watch a workflow from the moment that its timing or state changed
+        -- watch a new workflow
         UPDATE workflows
-           SET watch_at = LEAST(watch_at, $2),
-               ledger_cursor = COALESCE(ledger_cursor, $2 - INTERVAL '1 microsecond'),
-               schedule_activated_at = CASE WHEN $3 THEN $2 ELSE schedule_activated_at END
+           SET watch_at = $2::timestamptz, ledger_cursor = $2::timestamptz - INTERVAL '1 microsecond', schedule_activated_at = $2::timestamptz
          WHERE id = $1
         "#,
         id.0,
         since,
-        activated,
     )
     .execute(tx)
     .await

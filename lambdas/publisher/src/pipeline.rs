@@ -1,7 +1,7 @@
 //! Steps 3 and 4 of 7: claims, calls and settles, all under way at once.
 //!
 //! A call waits for a place and for its slot, never for the database, nor for the slowest of its
-//! batch: the next batch is claimed as soon as no more is unanswered than one batch, and whatever
+//! batch: the next batch is claimed while half a batch still waits for its calls, and whatever
 //! has been answered is settled together.
 
 use std::collections::{HashSet, VecDeque};
@@ -156,12 +156,12 @@ impl Hand {
         }
     }
 
-    /// Whether another batch has room. Were it more, the first publisher to come would hold what
-    /// the others could work on.
+    /// Whether another batch has room: half a batch before the places run empty, because a claim takes
+    /// its time. Were it more, the first publisher to come would hold what the others could work on.
     fn may_claim(&self) -> bool {
         let has_room = match self.flight {
             Flight::Single => self.unsettled == 0,
-            Flight::Overlapping => self.unanswered <= self.batch && self.unsettled <= 2 * self.batch,
+            Flight::Overlapping => self.unanswered <= self.batch + self.batch / 2 && self.unsettled <= 4 * self.batch,
         };
         has_room && !self.is_dry && self.error.is_none()
     }
