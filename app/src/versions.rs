@@ -99,22 +99,17 @@ impl Version {
     }
 }
 
-/// Writes the version that an edit made, in force since then or since just after the last one; says since when.
-///
-/// The workflow's row is locked by then.
+/// Writes the first version of a new workflow.
 ///
 /// # Errors
 /// The database's.
-pub async fn record(tx: &mut PgConnection, workflow: &Workflow, since: DateTime<Utc>) -> sqlx::Result<DateTime<Utc>> {
+pub async fn begin(tx: &mut PgConnection, workflow: &Workflow, since: DateTime<Utc>) -> sqlx::Result<()> {
     let timing = &workflow.spec.timing;
-    sqlx::query_scalar!(
+    sqlx::query!(
         r#"
-        -- record a schedule version: later than the last one, even if the clock stood still or went back
+        -- begin the schedule versions of a workflow; the later ones are written with its row
         INSERT INTO schedule_versions (workflow_id, revision, valid_from, cron, timezone, state, starts_at, ends_at)
-        SELECT $1, $2, GREATEST($3, max(valid_from) + INTERVAL '1 microsecond'), $4, $5, $6, $7, $8
-          FROM schedule_versions
-         WHERE workflow_id = $1
-        RETURNING valid_from
+        VALUES ($1, $2, $3, $4, $5, $6, $7, $8)
         "#,
         workflow.id.0,
         workflow.revision.0,
@@ -125,6 +120,7 @@ pub async fn record(tx: &mut PgConnection, workflow: &Workflow, since: DateTime<
         timing.starts_at,
         timing.ends_at,
     )
-    .fetch_one(tx)
+    .execute(tx)
     .await
+    .map(drop)
 }

@@ -52,8 +52,8 @@ pub async fn create(
     };
     tracing::info!(step = 1, workflow_id = id.0, "edit: workflow {id} created: {}", in_words(&made));
     if revision > 0 {
-        let since = versions::record(tx, &made, edit.now).await?;
-        write::watch(tx, made.id, since).await?;
+        versions::begin(tx, &made, edit.now).await?;
+        write::watch(tx, made.id, edit.now).await?;
         outbox::enqueue(tx, &made.event(edit), edit.now).await?;
     }
     let entry = Entry { verb: "create", subject: made.subject(), before: None, after: Some(made.document()) };
@@ -93,11 +93,7 @@ async fn save_since(
     next.version = before.version + 1;
     next.revision = Revision(before.revision.0 + i64::from(owes_otherwise));
     next.updated_on = edit.now;
-    let mut change = None;
-    if owes_otherwise {
-        let since = versions::record(tx, &next, since).await?;
-        change = Some(Change { since, is_activated: before.is_activated_by(&next) });
-    }
+    let change = owes_otherwise.then(|| Change { since, is_activated: before.is_activated_by(&next) });
     write::update(tx, &next, change).await?;
     inject::at(Point::A1);
     tracing::info!(step = 1, workflow_id = next.id.0, "edit: {verb} of workflow {}: {}", next.id, in_words(&next));

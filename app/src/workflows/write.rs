@@ -63,24 +63,33 @@ pub(super) struct Change {
     pub(super) is_activated: bool,
 }
 
-/// Writes a workflow; has the watchdog look from the moment on at which something else is owed.
+/// Writes a workflow and, if something else is owed from now on, its version; the watchdog looks from there on.
 ///
-/// `ledger_cursor` begins just before the first version: a time at its very beginning is owed.
+/// One statement, because every edit waits for it. The version is in force since then, or since
+/// just after the last one, even if the clock stood still or went back. `ledger_cursor` begins just
+/// before the first version: a time at its very beginning is owed.
 pub(super) async fn update(tx: &mut PgConnection, next: &Workflow, change: Option<Change>) -> sqlx::Result<()> {
     let policies = &next.spec.policies;
     sqlx::query!(
         r#"
-        -- update a workflow that this transaction has locked
+        -- update a workflow that this transaction has locked; $27 is NULL if all is owed as before
+        WITH version AS (
+            INSERT INTO schedule_versions (workflow_id, revision, valid_from, cron, timezone, state, starts_at, ends_at)
+            SELECT $1, $14, GREATEST($27::timestamptz, max(valid_from) + INTERVAL '1 microsecond'), $7, $8, $11, $9, $10
+              FROM schedule_versions
+             WHERE workflow_id = $1
+            HAVING $27 IS NOT NULL
+            RETURNING valid_from
+        )
         UPDATE workflows
            SET name = $2, description = $3, is_api = $4, action = $5, starting_inputs = $6, cron_schedule = $7,
                timezone = $8, starts_at = $9, ends_at = $10, state = $11, pause_reason = $12,
                version = $13, revision = $14, updated_on = $15, pause_until = $16, overlap_policy = $17,
                max_concurrent = $18, catch_up_policy = $19, catch_up_window_secs = $20, spread_secs = $21,
                timeout_secs = $22, max_attempts = $23, on_lost = $24, pause_after_failures = $25, managed_by = $26,
-               -- $27 is NULL if all is owed as before
-               watch_at = LEAST(watch_at, $27::timestamptz),
-               ledger_cursor = COALESCE(ledger_cursor, $27::timestamptz - INTERVAL '1 microsecond'),
-               schedule_activated_at = CASE WHEN $28 THEN $27::timestamptz ELSE schedule_activated_at END
+               watch_at = LEAST(watch_at, (SELECT valid_from FROM version)),
+               ledger_cursor = COALESCE(ledger_cursor, (SELECT valid_from FROM version) - INTERVAL '1 microsecond'),
+               schedule_activated_at = CASE WHEN $28 THEN (SELECT valid_from FROM version) ELSE schedule_activated_at END
          WHERE id = $1
         "#,
         next.id.0,
