@@ -16,6 +16,7 @@ mod listening;
 mod moto;
 mod operated;
 mod outage;
+mod poll;
 mod process;
 mod rotation;
 mod secured;

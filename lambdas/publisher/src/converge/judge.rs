@@ -61,13 +61,13 @@ impl Work<'_> {
     }
 
     /// A start or an end may pass between our look at the clock and EventBridge's at the request: the
-    /// next try sends it otherwise, so this refusal says nothing about the schedule.
+    /// next try sends it otherwise. This refusal says nothing about the schedule, nor of an outage.
     pub(super) fn unless_outdated(&self, fault: Fault, wanted: &Desired) -> Fault {
         match wanted {
             Desired::Schedule(spec)
                 if fault.kind == Kind::Invalid && spec.is_outdated(self.now, self.publisher.clock().now()) =>
             {
-                fault.judged_as(Kind::Transient, "its start or its end passed while it was being published")
+                fault.judged_as(Kind::Conflict, "its start or its end passed while it was being published")
             }
             _ => fault,
         }
