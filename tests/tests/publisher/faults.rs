@@ -248,3 +248,31 @@ async fn a_drain_whose_time_is_up_claims_nothing() {
     assert_eq!((report.created, report.remaining), (0, 1));
     assert_eq!(world.calls(), []);
 }
+
+#[tokio::test]
+async fn a_database_without_a_free_connection_loses_nothing() {
+    let world = World::new().await;
+    let workflow = world.create("0 9 * * *", "UTC").await;
+    let role = format!("limited_{}", uuid::Uuid::new_v4().simple());
+    let made = format!(
+        "CREATE ROLE {role} LOGIN PASSWORD 'x' CONNECTION LIMIT 6;
+         GRANT USAGE ON SCHEMA public TO {role};
+         GRANT ALL ON ALL TABLES IN SCHEMA public TO {role};
+         GRANT ALL ON ALL SEQUENCES IN SCHEMA public TO {role}"
+    );
+    sqlx::raw_sql(sqlx::AssertSqlSafe(made)).execute(&world.pool).await.unwrap();
+    let (_, place) = world.dsn.rsplit_once('@').unwrap();
+    let dsn = format!("postgres://{role}:x@{place}");
+    let others =
+        sqlx::postgres::PgPoolOptions::new().min_connections(6).max_connections(6).connect(&dsn).await.unwrap();
+    let held = futures::future::join_all((0..6).map(|_| others.acquire())).await;
+    assert!(held.iter().all(Result::is_ok), "all that the role may have");
+    let publisher = world.publisher_by_way_of(&dsn).await;
+
+    assert!(publisher.drain(soon()).await.is_err(), "an error, which Lambda counts");
+    assert_eq!((world.calls().len(), world.outbox(workflow).await), (0, (0, 0, 1)));
+    drop(held);
+    others.close().await;
+    assert_eq!(publisher.drain(soon()).await.unwrap().created, 1);
+    assert_eq!(world.expression(workflow).await.as_deref(), Some("cron(0 9 * * ? *)"));
+}
