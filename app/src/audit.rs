@@ -1,8 +1,9 @@
 //! Step 1 of 7: who changed what. Append-only, written in the transaction of the change.
 
 use chrono::{DateTime, Utc};
+use db::PgConnection;
+use schedule::WorkflowId;
 use serde_json::Value;
-use sqlx::PgConnection;
 
 /// Who changes something, when, and on whose trace.
 #[derive(Clone, Debug)]
@@ -48,4 +49,39 @@ pub async fn record(tx: &mut PgConnection, edit: &Edit, entry: Entry<'_>) -> sql
     .execute(tx)
     .await
     .map(drop)
+}
+
+/// The newest entry's id, 0 without one.
+///
+/// # Errors
+/// The database does not answer.
+pub async fn newest_id(db: &mut PgConnection) -> sqlx::Result<i64> {
+    sqlx::query_scalar!(
+        r#"
+        -- newest audit entry
+        SELECT COALESCE(max(id), 0) AS "id!" FROM audit_log
+        "#
+    )
+    .fetch_one(db)
+    .await
+}
+
+/// The workflows that were deleted by entries after `id`, with each entry's id.
+///
+/// # Errors
+/// The database does not answer.
+pub async fn deleted_workflows(db: &mut PgConnection, after_id: i64) -> sqlx::Result<Vec<(i64, WorkflowId)>> {
+    let entries = sqlx::query!(
+        r#"
+        -- deleted workflows: by the primary key, so that only new entries are read
+        SELECT id, substr(subject, length('workflow:') + 1)::bigint AS "workflow_id!"
+          FROM audit_log
+         WHERE id > $1 AND verb = 'delete' AND subject LIKE 'workflow:%'
+         ORDER BY id
+        "#,
+        after_id,
+    )
+    .fetch_all(db)
+    .await?;
+    Ok(entries.into_iter().map(|entry| (entry.id, WorkflowId(entry.workflow_id))).collect())
 }

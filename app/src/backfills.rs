@@ -8,15 +8,18 @@ mod table;
 mod work;
 
 use chrono::{DateTime, Utc};
+use db::PgConnection;
 use serde_json::json;
-use sqlx::PgConnection;
 use uuid::Uuid;
 
 use crate::audit::{self, Edit, Entry};
 use crate::runs;
 use crate::workflows::Workflow;
 
+use meant::Timetable;
+
 pub use table::{Filter, find, list};
+pub(crate) use work::refill;
 pub use work::work;
 
 /// Times that one backfill may run at most.
@@ -36,6 +39,21 @@ pub enum Order {
     NewestFirst,
 }
 
+/// Whose due times a backfill selects from.
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, sqlx::Type, serde::Serialize, serde::Deserialize, utoipa::ToSchema,
+)]
+#[sqlx(type_name = "text", rename_all = "snake_case")]
+#[serde(rename_all = "snake_case")]
+#[schema(as = BackfillTiming)]
+pub enum Timing {
+    /// The schedule versions of then: a paused span has no due times, nor has one before the schedule.
+    #[default]
+    Then,
+    /// The cron and timezone that the schedule has at the request, whatever was in force in the span.
+    Now,
+}
+
 /// Which of the times owed are meant.
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, sqlx::Type, serde::Serialize, serde::Deserialize, utoipa::ToSchema,
@@ -43,7 +61,7 @@ pub enum Order {
 #[sqlx(type_name = "text", rename_all = "snake_case")]
 #[serde(rename_all = "snake_case")]
 pub enum Only {
-    /// Those that were missed.
+    /// Those that were missed; under [`Timing::Now`] also those that a pause skipped.
     #[default]
     Missing,
     /// Those whose last run failed, timed out or was abandoned.
@@ -79,6 +97,8 @@ pub struct Wish {
     pub order: Order,
     /// Which times are meant.
     pub only: Only,
+    /// Whose due times are selected from.
+    pub timing: Timing,
     /// Runs at once.
     pub max_concurrent: i32,
 }
@@ -92,6 +112,8 @@ pub struct Backfill {
     pub workflow_id: i64,
     /// What was asked for.
     pub wish: Wish,
+    /// The schedule version that selects, under [`Timing::Now`].
+    pub timing_revision: Option<i64>,
     /// How far it is.
     pub state: State,
     /// The last time that was looked at.
@@ -121,6 +143,8 @@ pub enum Asked {
     Begun(Uuid),
     /// So many times would be run; the first of them.
     Counted(usize, Vec<DateTime<Utc>>),
+    /// No time is selected.
+    Nothing,
     /// More times are meant than one backfill may run.
     TooMany,
     /// Another backfill of the workflow has not ended.
@@ -143,10 +167,19 @@ pub enum Verb {
 /// # Errors
 /// The database's.
 pub async fn count(tx: &mut PgConnection, workflow: &Workflow, wish: &Wish, now: DateTime<Utc>) -> sqlx::Result<Asked> {
-    let times = meant::times(tx, workflow.id, wish, now, MOST + 1).await?;
+    let timetable = Timetable::load(tx, workflow.id, timing_revision(workflow, wish)).await?;
+    let times = meant::times(tx, workflow.id, wish, &timetable, now, MOST + 1).await?;
     match times.len() {
         0..=MOST => Ok(Asked::Counted(times.len(), times.into_iter().take(100).collect())),
         _ => Ok(Asked::TooMany),
+    }
+}
+
+/// The version that selects: the one of the request, so that a later edit does not change a backfill under way.
+fn timing_revision(workflow: &Workflow, wish: &Wish) -> Option<i64> {
+    match wish.timing {
+        Timing::Then => None,
+        Timing::Now => Some(workflow.revision.0),
     }
 }
 
@@ -160,17 +193,20 @@ pub async fn begin(tx: &mut PgConnection, workflow: &Workflow, wish: &Wish, edit
         return Ok(Asked::Another(another));
     }
     let total = match count(tx, workflow, wish, edit.now).await? {
+        Asked::Counted(0, _) => return Ok(Asked::Nothing),
         Asked::Counted(total, _) => total,
         refused => return Ok(refused),
     };
     let id = crate::id::at(edit.now);
-    table::insert(tx, id, workflow.id, wish, total, edit).await?;
+    table::insert(tx, id, workflow.id, wish, timing_revision(workflow, wish), total, edit).await?;
     record(
         tx,
         "backfill",
         id,
         workflow.id.0,
-        Some(json!({"start": wish.start, "end": wish.end, "only": wish.only, "total": total})),
+        Some(json!({
+            "start": wish.start, "end": wish.end, "only": wish.only, "timing": wish.timing, "total": total,
+        })),
         edit,
     )
     .await?;

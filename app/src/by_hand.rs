@@ -4,9 +4,9 @@
 //! names the one whose run it repeats without changing what was decided. Both are decided under the
 //! workflow's lock, as a fire of the schedule is.
 
+use db::PgConnection;
 use schedule::WorkflowId;
 use serde_json::{Map, Value, json};
-use sqlx::PgConnection;
 use uuid::Uuid;
 
 use crate::audit::{self, Edit, Entry};
@@ -28,6 +28,7 @@ pub enum Asked {
 /// A run that is to be repeated.
 struct Repeated {
     state: RunState,
+    retry_of: Option<Uuid>,
     occurrence_id: Option<Uuid>,
     scheduled_time: Option<chrono::DateTime<chrono::Utc>>,
     inputs: Option<Value>,
@@ -69,7 +70,8 @@ pub async fn fire(
 /// The database's; there is no such run.
 pub async fn retry(tx: &mut PgConnection, workflow: &Workflow, id: Uuid, edit: &Edit) -> sqlx::Result<Asked> {
     let before = repeated(tx, id).await?;
-    if !before.state.is_terminal() || is_being_repeated(tx, workflow.id, before.occurrence_id).await? {
+    let first = before.retry_of.unwrap_or(id);
+    if !before.state.is_terminal() || is_being_repeated(tx, workflow.id, before.occurrence_id, first).await? {
         return Ok(Asked::Live);
     }
     let verdict = overlap::verdict(tx, workflow, Trigger::Retry, edit.now).await?;
@@ -89,7 +91,9 @@ pub async fn retry(tx: &mut PgConnection, workflow: &Workflow, id: Uuid, edit: &
         backfill_id: None,
         now: edit.now,
     };
-    accept(tx, &run, "retry", json!({"of": id}), edit).await
+    let asked = accept(tx, &run, "retry", json!({"of": id}), edit).await?;
+    record_retried_run(tx, run.id, first).await?;
+    Ok(asked)
 }
 
 async fn accept(tx: &mut PgConnection, run: &runs::New, verb: &str, after: Value, edit: &Edit) -> sqlx::Result<Asked> {
@@ -105,7 +109,7 @@ async fn repeated(tx: &mut PgConnection, id: Uuid) -> sqlx::Result<Repeated> {
         Repeated,
         r#"
         -- the run that is to be repeated
-        SELECT state AS "state: RunState", occurrence_id, scheduled_time, inputs FROM runs WHERE id = $1
+        SELECT state AS "state: RunState", retry_of, occurrence_id, scheduled_time, inputs FROM runs WHERE id = $1
         "#,
         id,
     )
@@ -113,21 +117,39 @@ async fn repeated(tx: &mut PgConnection, id: Uuid) -> sqlx::Result<Repeated> {
     .await
 }
 
-/// Whether a run of the same occurrence has not ended: two of one time side by side help nobody.
+/// Whether a run of the same occurrence, or another retry of the same manual run, has not ended.
 async fn is_being_repeated(
     tx: &mut PgConnection,
     workflow: WorkflowId,
     occurrence: Option<Uuid>,
+    first: Uuid,
 ) -> sqlx::Result<bool> {
     sqlx::query_scalar!(
         r#"
-        -- whether an occurrence is being repeated
+        -- whether an occurrence or a manual run is being repeated
         SELECT EXISTS (SELECT FROM runs
-                        WHERE workflow_id = $1 AND occurrence_id = $2 AND state IN ('accepted', 'queued', 'running')) AS "is!"
+                        WHERE workflow_id = $1 AND state IN ('accepted', 'queued', 'running')
+                          AND (occurrence_id = $2 OR retry_of = $3 OR id = $3)) AS "is!"
         "#,
         workflow.0,
         occurrence,
+        first,
     )
     .fetch_one(tx)
     .await
+}
+
+/// Records which run a retry repeats: the first, so that a retry of a retry is compared with all others.
+async fn record_retried_run(tx: &mut PgConnection, retry: Uuid, first: Uuid) -> sqlx::Result<()> {
+    sqlx::query!(
+        r#"
+        -- record which run a retry repeats
+        UPDATE runs SET retry_of = $2 WHERE id = $1
+        "#,
+        retry,
+        first,
+    )
+    .execute(tx)
+    .await
+    .map(drop)
 }

@@ -4,16 +4,14 @@
 //! deliver one late: so the outcome does not depend on who comes first.
 
 use chrono::{DateTime, TimeDelta, Utc};
-use sqlx::PgConnection;
+use db::PgConnection;
+use schedule::delivery::GRACE;
 
 use crate::occurrences::{Decision, span};
 use crate::owed::{self, Owed};
 use crate::policies::CatchUp;
 use crate::versions::EndedBy;
 use crate::workflows::{self, Workflow};
-
-/// A fire may come so late and be on time: EventBridge's precision, and a few tries of the runner.
-pub const GRACE: TimeDelta = TimeDelta::seconds(180);
 
 /// What the policy makes of a late time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -5,10 +5,9 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use chrono::TimeDelta;
-use chrono_tz::Tz;
 use clap::Args;
 use ipnet::IpNet;
-use schedule::Environment;
+use schedule::{Environment, Timezone};
 
 use crate::jobs::When;
 
@@ -44,18 +43,21 @@ pub struct Config {
     #[arg(long, env = "ACTION_ALLOW_CIDRS", value_delimiter = ',')]
     pub action_allow_cidrs: Vec<IpNet>,
     /// Runs that this instance executes at once.
-    #[arg(long, env = "EXECUTOR_SLOTS", default_value_t = 64)]
+    #[arg(long, env = "EXECUTOR_SLOTS", default_value_t = 256)]
     pub executor_slots: usize,
+    /// Per cent of these slots that the runs of one team may use at once, so that no team stops another.
+    #[arg(long, env = "EXECUTOR_TEAM_PERCENT", default_value_t = 75, value_parser = clap::value_parser!(u8).range(1..=100))]
+    pub executor_team_percent: u8,
     /// How often the executor looks for runs that nobody told it of, in milliseconds.
     #[arg(long, env = "EXECUTOR_POLL_MS", default_value_t = 1_000)]
     pub executor_poll_ms: u64,
-    /// How long running actions may take to end at shutdown, in seconds.
-    #[arg(long, env = "SHUTDOWN_DRAIN_SECS", default_value_t = 5)]
+    /// How long running actions may take to end at shutdown, in seconds; then they are handed over.
+    #[arg(long, env = "SHUTDOWN_DRAIN_SECS", default_value_t = 110)]
     pub shutdown_drain_secs: u64,
-    /// How often this instance says that it is still at its runs, in milliseconds.
+    /// How often this instance renews the leases of the runs that it executes, in milliseconds.
     #[arg(long, env = "HEARTBEAT_MS", default_value_t = 10_000, value_parser = clap::value_parser!(u64).range(1..))]
     pub heartbeat_ms: u64,
-    /// A run whose instance has not said so for these seconds is lost. At least six heartbeats
+    /// How long a lease of this instance lasts, in seconds; a run whose lease has expired is lost. At least six heartbeats
     #[arg(long, env = "LOST_AFTER_SECS", default_value_t = 120, value_parser = clap::value_parser!(u64).range(1..))]
     pub lost_after_secs: u64,
     /// Times that a lost run goes on before it is abandoned.
@@ -64,12 +66,15 @@ pub struct Config {
     /// A lost run that was accepted longer ago than these seconds is abandoned.
     #[arg(long, env = "RECOVERY_MAX_AGE_SECS", default_value_t = 24 * 60 * 60)]
     pub recovery_max_age_secs: u32,
+    /// The database is a storage snapshot that was restored: jobs and publisher wait for `app ledger accept`.
+    #[arg(long, env = "CRONBOX_RESTORED", default_value_t = false, action = clap::ArgAction::Set)]
+    pub restored: bool,
     /// Whether this instance takes part in the background jobs.
     #[arg(long, env = "JOBS_ENABLED", default_value_t = true, action = clap::ArgAction::Set)]
     pub jobs_enabled: bool,
     /// The timezone of the jobs' crons.
     #[arg(long, env = "JOBS_TIMEZONE", default_value = "UTC", value_parser = schedule::parse_timezone)]
-    pub jobs_timezone: Tz,
+    pub jobs_timezone: Timezone,
     /// When to look for times that were missed: seconds as `60s`, or a cron.
     #[arg(long, env = "JOB_WATCHDOG", default_value = "60s")]
     pub job_watchdog: When,
@@ -101,6 +106,10 @@ pub struct Config {
     #[cfg(debug_assertions)]
     #[arg(long, env = "FAULT", hide = true)]
     pub fault: Option<crate::inject::Fault>,
+    /// By how many seconds this instance's own clock is wrong. Not in a release.
+    #[cfg(debug_assertions)]
+    #[arg(long, env = "CLOCK_OFFSET_SECS", hide = true, default_value_t = 0, allow_negative_numbers = true)]
+    pub clock_offset_secs: i64,
     /// How long a client may take to send its headers, in milliseconds.
     #[arg(long, env = "HEADER_TIMEOUT_MS", default_value_t = 10_000)]
     pub header_timeout_ms: u64,
@@ -119,6 +128,12 @@ pub struct Config {
 }
 
 impl Config {
+    /// Slots that the runs of one team may use at once: at least one.
+    #[must_use]
+    pub fn slots_of_a_team(&self) -> usize {
+        (self.executor_slots * usize::from(self.executor_team_percent) / 100).max(1)
+    }
+
     /// How long occurrences are kept, whatever was said: dead-letter queues keep a fire for 14 days.
     #[must_use]
     pub fn ledger_kept(&self) -> TimeDelta {

@@ -3,8 +3,8 @@
 //! The publisher sweeps (it alone reaches EventBridge); here its findings are read.
 
 use chrono::{DateTime, Utc};
+use db::PgConnection;
 use serde_json::{Value, json};
-use sqlx::PgConnection;
 
 use crate::audit::{self, Edit, Entry};
 
@@ -15,7 +15,7 @@ pub struct Sweep {
     pub id: i64,
     /// A key's public prefix, or `publisher` when it was time.
     pub requested_by: String,
-    /// Whether a mass of orphans may be deleted.
+    /// Whether many orphans may be deleted and many changes made.
     pub force: bool,
     /// When it was asked for.
     pub requested_on: DateTime<Utc>,

@@ -1,16 +1,18 @@
-//! Step 7 of 7: executes accepted runs, so many at once, until it is told to stop.
+//! Step 7 of 7: executes accepted runs, a bounded number at once, until the process shuts down.
 //!
-//! It polls, because a run must not depend on whoever accepted it; a wake-up only spares the wait.
-//! What it has claimed it holds by a lease, renewed by a heartbeat; what it cannot finish at shutdown
-//! it gives back for another instance.
+//! It polls, because a run must not depend on the instance that accepted it; a notification only spares the wait.
+//! Each attempt has a lease, renewed by a heartbeat. What this process claimed and does not execute is given back at
+//! once; what it cannot finish at shutdown is handed over to another instance.
 
 mod attempt;
 mod call;
 mod heartbeat;
+mod own;
+mod shares;
 
-use std::future::Future;
 use std::sync::Arc;
-use std::time::Duration;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
 
 use tokio::sync::Notify;
 use tokio::task::JoinSet;
@@ -18,8 +20,12 @@ use tokio::task::JoinSet;
 use crate::actions::http;
 use crate::inject::{self, Point};
 use crate::runs::{self, Claimed};
-use crate::{App, recover};
-use heartbeat::Own;
+use crate::{App, Shutdown};
+use own::Own;
+use shares::Shares;
+
+/// How long attempts that are cut off may take to hand over their runs.
+const HAND_OVER_LIMIT: Duration = Duration::from_secs(3);
 
 /// Tells the executor of this process that a run was accepted.
 #[derive(Clone, Default)]
@@ -32,89 +38,234 @@ impl Wake {
     }
 }
 
-/// Claims what is due and executes it to its end: all that a test that steps through it needs of an executor.
-#[cfg(debug_assertions)]
-pub async fn work_off(app: &App, client: &http::Client) {
-    let executor = Executor::new(app.clone(), client.clone());
-    let mut running = JoinSet::new();
-    executor.start_due(&mut running, app.config.executor_slots).await;
-    while running.join_next().await.is_some() {}
-}
-
-/// Executes runs on this instance.
+/// Executes runs on this instance; clones are the same executor.
 #[derive(Clone)]
-pub(crate) struct Executor {
+pub struct Executor {
     pub(crate) app: App,
     pub(crate) client: http::Client,
     own: Own,
+    shares: Shares,
+    /// A claim may have been committed whose reply was lost.
+    has_unknown_claims: Arc<AtomicBool>,
+    #[cfg(debug_assertions)]
+    after_action: Option<Arc<dyn Fn() + Send + Sync>>,
 }
 
 impl Executor {
-    pub(crate) fn new(app: App, client: http::Client) -> Self {
-        Self { app, client, own: Own::default() }
+    /// An executor that has claimed nothing yet.
+    #[must_use]
+    pub fn new(app: App, client: http::Client) -> Self {
+        Self {
+            app,
+            client,
+            own: Own::default(),
+            shares: Shares::default(),
+            has_unknown_claims: Arc::default(),
+            #[cfg(debug_assertions)]
+            after_action: None,
+        }
     }
 
-    /// Executes runs until `shutdown`, then lets the running ones end or gives them back.
-    pub(crate) async fn run(self, shutdown: impl Future<Output = ()>) {
+    /// Executes runs until `shutdown`, then lets the running ones end or hands them over.
+    pub(crate) async fn run(self, shutdown: Shutdown) {
         let slots = self.app.config.executor_slots;
         let poll = Duration::from_millis(self.app.config.executor_poll_ms);
-        let beating = tokio::spawn(heartbeat::keep(self.app.clone(), self.own.clone()));
+        let beating = tokio::spawn(heartbeat::keep(self.clone()));
         let mut running = JoinSet::new();
-        tokio::pin!(shutdown);
-        loop {
-            let started = self.start_due(&mut running, slots).await;
-            // A full claim may have left more behind; otherwise wait for a slot, a word or the poll.
+        while !shutdown.is_draining() {
+            let started = self.start_due(&mut running, slots, &shutdown).await;
+            // A full claim may have left more behind; otherwise wait for a slot, a notification or the poll.
             if started > 0 && running.len() < slots {
                 continue;
             }
             tokio::select! {
-                () = &mut shutdown => break,
+                () = shutdown.draining() => break,
                 Some(_) = running.join_next() => {}
                 () = self.app.wake.0.notified(), if running.len() < slots => {}
                 () = tokio::time::sleep(poll), if running.len() < slots => {}
             }
             while running.try_join_next().is_some() {}
         }
-        self.drain(running).await;
+        self.drain(running, &shutdown).await;
         beating.abort();
     }
 
-    async fn start_due(&self, running: &mut JoinSet<()>, slots: usize) -> usize {
+    async fn start_due(&self, running: &mut JoinSet<()>, slots: usize, shutdown: &Shutdown) -> usize {
         let free = slots.saturating_sub(running.len());
-        if free == 0 {
+        if free == 0 || !self.hand_over_unknown().await {
             return 0;
         }
-        let claimed = match self.claim(free).await {
+        let asked = Instant::now();
+        let claimed = self.claim(free).await;
+        // Until the attempts below are registered, the claim may have been committed for nothing.
+        self.has_unknown_claims.store(true, Ordering::SeqCst);
+        let claimed = match claimed {
             Ok(claimed) => claimed,
             Err(error) => {
                 tracing::warn!(%error, "cannot claim runs; the next poll tries again");
                 return 0;
             }
         };
+        // The leases began when the database executed the claim, not when its reply arrived.
+        if shutdown.is_draining() || asked.elapsed() > Duration::from_secs(self.app.config.lost_after_secs) / 3 {
+            return 0;
+        }
         let started = claimed.len();
         for run in claimed {
             inject::at(Point::I4);
-            running.spawn(self.clone().attempt(run));
+            let (registered, slot) = (self.own.register(run.fence()), self.shares.use_slot(run.team_id));
+            let executor = self.clone();
+            running.spawn(async move {
+                executor.attempt(run, registered).await;
+                drop(slot);
+            });
         }
+        self.has_unknown_claims.store(false, Ordering::SeqCst);
         started
     }
 
     async fn claim(&self, free: usize) -> sqlx::Result<Vec<Claimed>> {
         let mut connection = self.app.pool.acquire().await?;
-        let limit = i64::try_from(free).unwrap_or(i64::MAX);
-        runs::claim(&mut connection, self.app.instance, limit, self.app.clock.now()).await
+        let slots = self.shares.slots_to_claim(free, &self.app.config);
+        let executing: Vec<_> = self.own.known().iter().map(|fence| fence.id).collect();
+        runs::claim(&mut connection, self.app.lease(), &slots, &executing, self.app.clock.now()).await
     }
 
-    async fn drain(&self, mut running: JoinSet<()>) {
-        let all_ended = async { while running.join_next().await.is_some() {} };
-        let drain = Duration::from_secs(self.app.config.shutdown_drain_secs);
-        if tokio::time::timeout(drain, all_ended).await.is_ok() {
+    /// Hands over what a claim with a lost reply may have taken; false if that cannot be done now.
+    ///
+    /// Only the executor's own loop calls it: no claim is under way then.
+    async fn hand_over_unknown(&self) -> bool {
+        if !self.has_unknown_claims.load(Ordering::SeqCst) {
+            return true;
+        }
+        let handed_over = async {
+            let mut connection = self.app.pool.acquire().await?;
+            runs::hand_over_unknown(&mut connection, self.app.instance, &self.own.known()).await
+        };
+        match handed_over.await {
+            Ok(runs) => {
+                self.has_unknown_claims.store(false, Ordering::SeqCst);
+                if runs > 0 {
+                    tracing::warn!(runs, "runs handed over: the reply to their claim was lost");
+                }
+                true
+            }
+            Err(error) => {
+                tracing::warn!(%error, "cannot hand over runs of an unanswered claim; the next poll tries again");
+                false
+            }
+        }
+    }
+
+    /// Ends the leases of attempts that stopped without an end, for recovery to decide.
+    async fn release_stopped(&self) {
+        let stopped = self.own.stopped();
+        if stopped.is_empty() {
             return;
         }
-        tracing::warn!(runs = running.len(), "runs still going at shutdown are cut off and given back");
-        running.shutdown().await;
-        if let Err(error) = recover::give_back(&self.app).await {
-            tracing::warn!(%error, "cannot give runs back; their leases will lapse");
+        let released = async {
+            let mut connection = self.app.pool.acquire().await?;
+            runs::release(&mut connection, self.app.instance, &stopped).await
+        };
+        match released.await {
+            Ok(()) => self.own.forget_stopped(&stopped),
+            Err(error) => tracing::warn!(%error, "cannot release stopped runs; their leases expire"),
         }
+    }
+
+    async fn drain(&self, mut running: JoinSet<()>, shutdown: &Shutdown) {
+        let limit = tokio::time::sleep(Duration::from_secs(self.app.config.shutdown_drain_secs));
+        self.own.hand_over_unsent();
+        // What the last claim took while the shutdown began has no attempt: it need not wait for those that drain.
+        self.hand_over_unknown().await;
+        tokio::select! {
+            () = all_ended(&mut running) => {}
+            () = limit => {}
+            () = shutdown.handing_over() => {}
+        }
+        if !running.is_empty() {
+            tracing::warn!(runs = running.len(), "runs cut off by shutdown are handed over");
+            self.own.hand_over_all();
+            if tokio::time::timeout(HAND_OVER_LIMIT, all_ended(&mut running)).await.is_err() {
+                tracing::warn!(runs = running.len(), "runs cannot be handed over in time; their leases expire");
+                running.shutdown().await;
+                // This process no longer knows what it has sent: nothing may look like an unknown claim.
+                return;
+            }
+        }
+        self.hand_over_unknown().await;
+    }
+}
+
+async fn all_ended(running: &mut JoinSet<()>) {
+    while running.join_next().await.is_some() {}
+}
+
+/// What an executor that is stepped through does next.
+#[cfg(debug_assertions)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Step {
+    /// Claims what is due.
+    Claim,
+    /// Hands over its attempts, as at the limit of a shutdown.
+    HandOver,
+}
+
+/// What a test needs that steps through an executor.
+#[cfg(debug_assertions)]
+impl Executor {
+    /// Calls this whenever an action is done and its end is not yet written.
+    #[must_use]
+    pub fn after_each_action(self, call: Arc<dyn Fn() + Send + Sync>) -> Self {
+        Self { after_action: Some(call), ..self }
+    }
+
+    /// Claims what is due and executes it to its end.
+    pub async fn work_off(&self) {
+        let (mut running, slots) = (JoinSet::new(), self.app.config.executor_slots);
+        self.start_due(&mut running, slots, &Shutdown::default()).await;
+        all_ended(&mut running).await;
+    }
+
+    /// Works off, and does what `next` says whenever it resolves.
+    pub async fn work_off_stepping(&self, mut next: impl AsyncFnMut() -> Step) {
+        let (mut running, slots) = (JoinSet::new(), self.app.config.executor_slots);
+        self.start_due(&mut running, slots, &Shutdown::default()).await;
+        while !running.is_empty() {
+            let step = tokio::select! {
+                biased;
+                _ = running.join_next() => continue,
+                step = next() => step,
+            };
+            match step {
+                Step::Claim => drop(self.start_due(&mut running, slots, &Shutdown::default()).await),
+                Step::HandOver => {
+                    self.own.hand_over_unsent();
+                    self.own.hand_over_all();
+                    all_ended(&mut running).await;
+                }
+            }
+        }
+    }
+
+    /// Renews the leases whenever `beat` resolves, with the time that `now` says.
+    pub async fn keep_leases(&self, mut beat: impl AsyncFnMut(), now: &(dyn Fn() -> Instant + Sync)) {
+        let mut pulse = heartbeat::Pulse::new(now());
+        loop {
+            beat().await;
+            pulse.beat(self, now).await;
+        }
+    }
+
+    /// The attempts under way.
+    #[must_use]
+    pub fn under_way(&self) -> Vec<runs::Fence> {
+        self.own.under_way()
+    }
+
+    /// The attempts under way, and those that are stopped and not yet released.
+    #[must_use]
+    pub fn known(&self) -> Vec<runs::Fence> {
+        self.own.known()
     }
 }

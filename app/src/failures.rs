@@ -4,8 +4,8 @@
 //! instance that comes to the same end finds it paused.
 
 use chrono::{DateTime, Utc};
+use db::PgConnection;
 use schedule::WorkflowId;
-use sqlx::PgConnection;
 
 use crate::App;
 use crate::audit::Edit;

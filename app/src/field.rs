@@ -1,6 +1,7 @@
 //! Step 1 of 7: what may stand in a field. Bad input gets a sentence that names the field.
 
 use chrono::{DateTime, Datelike, SubsecRound, Utc};
+use schedule::CronError;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
@@ -13,19 +14,27 @@ pub struct FieldError {
     pub field: String,
     /// A sentence, for people.
     pub detail: String,
+    /// Which field of a cron, such as `minute`, if the field holds one.
+    pub cron_field: Option<&'static str>,
 }
 
 impl FieldError {
     /// A field's value is not of the kind that it must be.
     #[must_use]
     pub fn invalid(field: impl Into<String>, detail: impl Into<String>) -> Self {
-        Self { code: "invalid_field", field: field.into(), detail: detail.into() }
+        Self::new("invalid_field", field, detail)
     }
 
     /// A field with a code of its own.
     #[must_use]
     pub fn new(code: &'static str, field: impl Into<String>, detail: impl Into<String>) -> Self {
-        Self { code, field: field.into(), detail: detail.into() }
+        Self { code, field: field.into(), detail: detail.into(), cron_field: None }
+    }
+
+    /// A field whose `text` is no cron, or one that never fires.
+    #[must_use]
+    pub fn of_cron(field: &str, text: &str, error: &CronError) -> Self {
+        Self { cron_field: error.field(), ..Self::new(error.code(), field, error.sentence_about(text)) }
     }
 }
 
@@ -125,8 +134,14 @@ pub fn from_serde(prefix: &str, path: &str, message: &str) -> FieldError {
                 if path == field || path.ends_with(&format!(".{field}")) { path.to_owned() } else { join(path, field) };
             FieldError::new(code, join(prefix, &at), message)
         }
-        None => FieldError::new("invalid_field", join(prefix, path), message),
+        None => FieldError::new("invalid_field", join(prefix, path), plain_message(message)),
     }
+}
+
+/// Says what a query's number must be; the standard library says only what it is not.
+fn plain_message(message: &str) -> &str {
+    let is_number = ["invalid digit found in string", "cannot parse integer from empty string"].contains(&message);
+    if is_number { "it must be a whole number" } else { message }
 }
 
 fn join(outer: &str, inner: &str) -> String {
@@ -144,6 +159,8 @@ mod tests {
     fn serde_messages_name_the_whole_path() {
         let error = from_serde("action", ".", "missing field `url`");
         assert_eq!((error.code, error.field.as_str()), ("missing_field", "action.url"));
+        let error = from_serde("", "limit", "invalid digit found in string");
+        assert_eq!((error.field.as_str(), error.detail.as_str()), ("limit", "it must be a whole number"));
         let error = from_serde("", "cron", "unknown field `cron`, expected `name` at line 1 column 8");
         assert_eq!((error.code, error.field.as_str()), ("unknown_field", "cron"));
         assert_eq!(error.detail, "unknown field `cron`, expected `name`");

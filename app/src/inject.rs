@@ -59,6 +59,8 @@ mod armed {
         Kill,
         /// The whole process stands still until it is told to go on (SIGCONT).
         Stop,
+        /// The task panics; the process goes on.
+        Panic,
     }
 
     impl FromStr for Fault {
@@ -75,7 +77,8 @@ mod armed {
                 deed: match deed {
                     "kill" => Deed::Kill,
                     "stop" => Deed::Stop,
-                    other => return Err(format!("{other} is neither kill nor stop")),
+                    "panic" => Deed::Panic,
+                    other => return Err(format!("{other} is neither kill, stop nor panic")),
                 },
             })
         }
@@ -93,10 +96,11 @@ mod armed {
             return;
         }
         eprintln!("{:?} at {point:?}", fault.deed);
-        send(match fault.deed {
-            Deed::Kill => "-KILL",
-            Deed::Stop => "-STOP",
-        });
+        match fault.deed {
+            Deed::Kill => send("-KILL"),
+            Deed::Stop => send("-STOP"),
+            Deed::Panic => std::panic::panic_any("a fault panics"),
+        }
     }
 
     /// By way of `kill`, because nothing in std sends a signal.

@@ -5,16 +5,18 @@
 //! lock, and the decision, the occurrence and the run commit together.
 
 mod decide;
+mod disagreement;
 mod group;
 mod plain;
 
+use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;
 
 use chrono::{DateTime, TimeDelta, Utc};
+use db::PgPool;
 use moka::future::Cache;
 use schedule::{Fire, WorkflowId};
-use sqlx::PgPool;
 use uuid::Uuid;
 
 use crate::inject::{self, Point};
@@ -33,6 +35,8 @@ pub enum Answer {
     Gone(Healing),
     /// The time is too far in the future: somebody's clock is wrong.
     ClockSkew,
+    /// The time is late and the database was restored: whether it ran is unknown until the ledger is accepted.
+    Held,
 }
 
 /// Why a fire led to no run.
@@ -47,7 +51,7 @@ pub enum Reason {
     StaleRevision,
     /// The schedule did not owe this time.
     NotDue,
-    /// The same, though EventBridge says exactly what the cron says: zone data or a clock differ.
+    /// The same, and the published expression does not name this time: zone data or a clock differ.
     #[serde(rename = "not_due")]
     Disagrees,
     /// Too late to run.
@@ -81,8 +85,11 @@ impl Reason {
 #[derive(Clone)]
 pub struct Judge {
     group: group::Group,
-    runs: Cache<(WorkflowId, DateTime<Utc>), Uuid>,
+    runs: Runs,
 }
+
+/// The runs of the times that were decided here.
+type Runs = Cache<(WorkflowId, DateTime<Utc>), Uuid>;
 
 /// What a first caller found instead of a run; shared with those who asked at the same moment.
 enum NoRun {
@@ -100,22 +107,35 @@ impl Judge {
     /// A judge with an empty cache, of a ledger that keeps its rows for so long.
     #[must_use]
     pub fn new(pool: PgPool, kept: TimeDelta) -> Self {
-        let runs = Cache::builder().max_capacity(100_000).time_to_live(Duration::from_secs(30 * 60)).build();
-        Self { group: group::Group::new(pool, kept), runs }
+        let runs = Cache::builder()
+            .max_capacity(100_000)
+            .time_to_live(Duration::from_secs(30 * 60))
+            .support_invalidation_closures()
+            .build();
+        Self { group: group::Group::new(pool, kept, runs.clone()), runs }
     }
 
-    /// Decides a fire.
+    /// Forgets the runs of workflows that were deleted: their fires are answered by the table again.
+    pub fn forget(&self, deleted: HashSet<WorkflowId>) {
+        if !deleted.is_empty() {
+            let forgotten = self.runs.invalidate_entries_if(move |(workflow, _), _| deleted.contains(workflow));
+            // It fails only if the cache was built without support for closures.
+            debug_assert!(forgotten.is_ok(), "{forgotten:?}");
+        }
+    }
+
+    /// Decides a fire by the database's time at the decision: a request may have waited for its turn.
     ///
     /// Only rows that have a run are cached, and only after their commit: an entry never speaks of
     /// a run that a rollback took back. Callers at the same moment share one decision.
     ///
     /// # Errors
     /// The database's; nothing was decided then.
-    pub async fn judge(&self, fire: &Fire, now: DateTime<Utc>) -> Result<Answer, Arc<sqlx::Error>> {
+    pub async fn judge(&self, fire: &Fire) -> Result<Answer, Arc<sqlx::Error>> {
         let mut accepted = None;
         let key = (fire.workflow_id, fire.scheduled_time);
         let decided = self.runs.try_get_with(key, async {
-            match self.group.decide(fire, now).await? {
+            match self.group.decide(fire).await? {
                 Answer::Accepted(run) => Ok(*accepted.insert(run)),
                 Answer::Duplicate(run) => Ok(run),
                 other => Err(NoRun::Answer(other)),

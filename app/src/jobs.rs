@@ -4,6 +4,7 @@
 //! to be done, and says what it did; done twice, it does no harm. Its next turn is its retry. The
 //! table `jobs` sees to it that each is at work on one instance at a time, and never beside itself.
 
+mod failures;
 mod table;
 mod turns;
 mod when;
@@ -14,6 +15,7 @@ use crate::App;
 use crate::config::Config;
 use crate::{backfills, prune, queue, recover, timeouts, watchdog};
 
+pub(crate) use failures::{concerns_one_workflow, fail_at_end, skip_failed};
 pub use table::{LastResult, Status, list};
 pub(crate) use turns::take_turns;
 pub use when::{When, WhenError};

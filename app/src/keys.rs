@@ -6,9 +6,9 @@
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use chrono::{DateTime, Utc};
+use db::PgConnection;
 use serde_json::json;
 use sha2::{Digest as _, Sha256};
-use sqlx::PgConnection;
 use subtle::ConstantTimeEq as _;
 use uuid::Uuid;
 
@@ -145,8 +145,8 @@ pub async fn revoke(tx: &mut PgConnection, id: Uuid, edit: &Edit) -> sqlx::Resul
     let key = sqlx::query_as!(
         Key,
         r#"
-        -- revoke a key: the first time counts
-        UPDATE api_keys SET revoked_on = COALESCE(revoked_on, $2) WHERE id = $1
+        -- revoke a key: a row comes back only if this statement revoked it
+        UPDATE api_keys SET revoked_on = $2 WHERE id = $1 AND revoked_on IS NULL
         RETURNING id, prefix, kind AS "kind: Kind", team_id, role AS "role: Role", name, created_on, last_used_on,
                   revoked_on
         "#,
@@ -155,11 +155,28 @@ pub async fn revoke(tx: &mut PgConnection, id: Uuid, edit: &Edit) -> sqlx::Resul
     )
     .fetch_optional(&mut *tx)
     .await?;
-    if key.as_ref().is_some_and(|key| key.revoked_on == Some(edit.now)) {
-        let after = Some(json!({ "revoked_on": edit.now }));
-        audit::record(tx, edit, Entry { verb: "revoke", subject: format!("key:{id}"), before: None, after }).await?;
+    if key.is_none() {
+        return find(tx, id).await;
     }
+    let after = Some(json!({ "revoked_on": edit.now }));
+    audit::record(tx, edit, Entry { verb: "revoke", subject: format!("key:{id}"), before: None, after }).await?;
     Ok(key)
+}
+
+async fn find(db: &mut PgConnection, id: Uuid) -> sqlx::Result<Option<Key>> {
+    sqlx::query_as!(
+        Key,
+        r#"
+        -- find a key by id
+        SELECT id, prefix, kind AS "kind: Kind", team_id, role AS "role: Role", name, created_on, last_used_on,
+               revoked_on
+          FROM api_keys
+         WHERE id = $1
+        "#,
+        id,
+    )
+    .fetch_optional(db)
+    .await
 }
 
 /// Keys in the order in which they were made.

@@ -10,18 +10,21 @@
 //! Steps 3 to 6 are the publisher's, EventBridge's and the runner's. No AWS client can stand here:
 //! the crate does not depend on one, so no AWS call can stand inside an edit's transaction.
 
+pub mod acceptance;
 pub mod actions;
 pub mod api;
 pub mod audit;
 pub mod backfills;
 pub mod by_hand;
 pub mod catch_up;
+pub mod clock;
 pub mod config;
 pub mod drift;
 pub mod execute;
 mod failures;
 pub mod field;
 pub mod id;
+pub mod identity;
 #[cfg(debug_assertions)]
 pub mod inject;
 #[cfg(not(debug_assertions))]
@@ -44,6 +47,7 @@ pub mod runs;
 pub mod schedules;
 pub mod schedules_file;
 mod serve;
+mod shutdown;
 pub mod spec;
 pub mod spread;
 pub mod stats;
@@ -53,21 +57,24 @@ pub mod verify;
 pub mod versions;
 pub mod watchdog;
 pub mod workflows;
+pub mod zones;
 
 use std::future::Future;
 use std::ops::Deref;
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
+use chrono::{DateTime, Utc};
+use db::PgPool;
 use schedule::Clock;
-use sqlx::PgPool;
 use tokio::net::TcpListener;
-use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use uuid::Uuid;
 
 pub use config::Config;
 pub use serve::listen;
+pub use shutdown::Shutdown;
 
 /// One instance of the app; any number of them may share a database.
 #[derive(Clone)]
@@ -81,8 +88,12 @@ pub struct Parts {
     pub config: Config,
     /// The database.
     pub pool: PgPool,
-    /// Business time.
+    /// Business time: the database's, or a test's.
     pub clock: Clock,
+    /// Whether `clock` has had a sample of the database's time; before, a running one shows the machine's.
+    pub is_clock_sampled: AtomicBool,
+    /// How far this instance's own clock differs from the database's.
+    pub clock_skew: clock::ClockSkew,
     /// Knows the keys.
     pub gate: api::auth::Gate,
     /// Decides fires.
@@ -122,7 +133,7 @@ impl Deref for App {
 }
 
 impl App {
-    /// An instance on a database that is migrated.
+    /// An instance on a database that is migrated; a running clock becomes the database's.
     #[must_use]
     pub fn new(config: Config, pool: PgPool, clock: Clock) -> Self {
         Self(Arc::new(Parts {
@@ -136,51 +147,72 @@ impl App {
             requests: Requests::default(),
             config,
             pool,
-            clock,
+            clock: clock::of_database(clock),
+            is_clock_sampled: AtomicBool::new(false),
+            clock_skew: clock::ClockSkew::default(),
         }))
+    }
+
+    /// What an edit at this time is validated against.
+    pub(crate) fn bounds(&self, now: DateTime<Utc>) -> spec::Bounds {
+        spec::Bounds { now, retention: self.config.ledger_kept() }
+    }
+
+    /// The leases of the runs that this instance executes.
+    #[must_use]
+    pub fn lease(&self) -> runs::Lease {
+        let secs = u32::try_from(self.config.lost_after_secs).unwrap_or(u32::MAX);
+        runs::Lease { instance: self.instance, secs: secs.into() }
     }
 }
 
-/// Serves the API and executes runs until `shutdown`; what is under way then ends or is given back.
+/// How long requests whose clients are cut off may take to end at shutdown.
+const REQUESTS_END: Duration = Duration::from_secs(2);
+
+/// Serves the API and executes runs until `shutdown`; what is under way then ends or is handed over.
+///
+/// Fires are accepted until the attempts under way have ended: only then the listener closes.
 ///
 /// # Errors
-/// The HTTP client of the actions cannot be set up, or a lease is too short for its heartbeat.
-pub async fn serve(
-    listener: TcpListener,
-    app: App,
-    shutdown: impl Future<Output = ()> + Send + 'static,
-) -> anyhow::Result<()> {
+/// The HTTP client of the actions cannot be set up, a lease is too short for its heartbeat, or the database does
+/// not tell the time.
+pub async fn serve(listener: TcpListener, app: App, shutdown: Shutdown) -> anyhow::Result<()> {
     anyhow::ensure!(
         app.config.heartbeat_ms * 6 <= app.config.lost_after_secs * 1_000,
         "LOST_AFTER_SECS must be at least six times HEARTBEAT_MS, or runs are lost that are not"
     );
     let client = actions::http::Client::new(app.allowed.clone())?;
-    let stop = CancellationToken::new();
+    clock::database_time(&app).await?;
+    identity::begin(&app).await?;
     let executor = execute::Executor::new(app.clone(), client);
-    let executing = tokio::spawn(executor.run(stop.clone().cancelled_owned()));
-    let taking_turns = tokio::spawn(turns(app.clone(), stop.clone()));
+    let mut executing = tokio::spawn(executor.run(shutdown.clone()));
+    let mut taking_turns = tokio::spawn(turns(app.clone(), shutdown.clone()));
     let nudging = tokio::spawn(app.nudge.clone().run(app.pool.clone()));
     let sweeping = tokio::spawn(sweep(app.clone()));
-    let signalled = async {
-        shutdown.await;
-        stop.cancel();
+    let forgetting = tokio::spawn(forget_deleted(app.clone()));
+    let sampling = tokio::spawn(clock::keep_sampling(app.clone()));
+    let following = tokio::spawn(zones::follow_zones(app.clone()));
+    let mut ended = Ok(());
+    let drained = async {
+        shutdown.draining().await;
+        ended = (&mut executing).await.and((&mut taking_turns).await);
     };
-    serve::serve(listener, api::router(app.clone()), &app.config, signalled).await;
+    serve::serve(listener, api::router(app.clone()), &app.config, drained).await;
     app.requests.0.close();
-    let drain = Duration::from_secs(app.config.shutdown_drain_secs);
-    if tokio::time::timeout(drain, app.requests.0.wait()).await.is_err() {
+    if tokio::time::timeout(REQUESTS_END, app.requests.0.wait()).await.is_err() {
         tracing::warn!("requests still going at shutdown are cut off; Postgres takes back what they had not committed");
     }
-    executing.await?;
-    taking_turns.await?;
     nudging.abort();
     sweeping.abort();
-    Ok(())
+    forgetting.abort();
+    sampling.abort();
+    following.abort();
+    Ok(ended?)
 }
 
-async fn turns(app: App, stop: CancellationToken) {
+async fn turns(app: App, shutdown: Shutdown) {
     if app.config.jobs_enabled {
-        jobs::take_turns(app, stop.cancelled_owned()).await;
+        jobs::take_turns(app, shutdown).await;
     }
 }
 
@@ -190,4 +222,30 @@ async fn sweep(app: App) {
         tokio::time::sleep(Duration::from_secs(60)).await;
         app.gate.sweep();
     }
+}
+
+/// How often an instance learns which workflows others have deleted.
+const FORGET_EVERY: Duration = Duration::from_secs(5);
+/// Entries of transactions that commit out of the order of their ids: so many are read again.
+const COMMIT_ORDER_MARGIN: i64 = 1_000;
+
+/// Keeps the cache of fires free of workflows that any instance has deleted.
+async fn forget_deleted(app: App) {
+    let mut newest = None;
+    loop {
+        match forget_once(&app, newest).await {
+            Ok(read) => newest = Some(read),
+            Err(error) => tracing::warn!(%error, "deleted workflows unknown: they cannot be read, trying again"),
+        }
+        tokio::time::sleep(FORGET_EVERY).await;
+    }
+}
+
+async fn forget_once(app: &App, newest: Option<i64>) -> sqlx::Result<i64> {
+    let mut connection = app.pool.acquire().await?;
+    let Some(newest) = newest else { return audit::newest_id(&mut connection).await };
+    let deleted = audit::deleted_workflows(&mut connection, newest - COMMIT_ORDER_MARGIN).await?;
+    let read = deleted.last().map_or(newest, |(id, _)| newest.max(*id));
+    app.judge.forget(deleted.into_iter().map(|(_, workflow)| workflow).collect());
+    Ok(read)
 }

@@ -1,17 +1,20 @@
 //! The app's command line: `app serve`, `app migrate`, `app teams create`, `app keys create`.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::Context as _;
+use app::acceptance::{self, Keep};
 use app::audit::Edit;
 use app::config::{Config, database};
 use app::keys::{Kind, Role};
-use app::{App, api, field, keys, schedules_file, teams};
+use app::zones::{self, Stored};
+use app::{App, Shutdown, api, clock, field, keys, schedules_file, teams};
+use chrono::{DateTime, SecondsFormat, Utc};
 use clap::error::ErrorKind;
 use clap::{Args, Parser, Subcommand};
-use schedule::Clock;
-use sqlx::PgPool;
+use db::{PgConnection, PgPool};
+use schedule::{Clock, Environment, ZoneSet};
 use tokio::signal::unix::{SignalKind, signal};
 use tracing_subscriber::EnvFilter;
 
@@ -28,12 +31,18 @@ enum Command {
     Serve(Box<Config>),
     /// Bring the database's schema up to date.
     Migrate(Database),
+    /// Change the zone data that all instances of this environment decide by.
+    #[command(subcommand)]
+    Zones(Zones),
     /// Manage teams.
     #[command(subcommand)]
     Teams(Teams),
     /// Manage API keys.
     #[command(subcommand)]
     Keys(Keys),
+    /// Manage the ledger.
+    #[command(subcommand)]
+    Ledger(Ledger),
 }
 
 #[derive(Args)]
@@ -49,7 +58,11 @@ struct Database {
 impl Database {
     /// One command needs one connection.
     async fn connect(&self) -> anyhow::Result<PgPool> {
-        db::connect(&database(&db::with_ca(&self.database_url, self.db_ca_file.as_deref()), 1)).await
+        db::connect(&self.options()).await
+    }
+
+    fn options(&self) -> db::Options {
+        database(&db::with_ca(&self.database_url, self.db_ca_file.as_deref()), 1)
     }
 }
 
@@ -62,6 +75,35 @@ enum Teams {
         /// Unique name.
         #[arg(long)]
         name: String,
+    },
+}
+
+#[derive(Subcommand)]
+enum Zones {
+    /// Put the zone data of a file in force, which `make tzdata` wrote.
+    Update {
+        #[command(flatten)]
+        database: Database,
+        /// The file.
+        file: PathBuf,
+    },
+}
+
+#[derive(Subcommand)]
+enum Ledger {
+    /// Accept the ledger of a restored or cloned database: what was due before `--until` and has no decision becomes missed.
+    Accept {
+        #[command(flatten)]
+        database: Database,
+        /// The environment, as in the schedule names: wf-<id>-<env>
+        #[arg(long, env = "ENV", default_value = "dev")]
+        env: Environment,
+        /// The end of the gap, RFC 3339: the moment at which the database was lost.
+        #[arg(long)]
+        until: DateTime<Utc>,
+        /// The original lives on: this database gets an identity of its own and never deletes the original's schedules.
+        #[arg(long)]
+        clone: bool,
     },
 }
 
@@ -100,9 +142,14 @@ async fn main() -> ExitCode {
     let done = match cli.command {
         Command::Serve(config) => serve(*config).await,
         Command::Migrate(database) => migrate(&database).await,
+        Command::Zones(Zones::Update { database, file }) => update_zones(&database, &file).await,
         Command::Teams(Teams::Create { database, name }) => create_team(&database, &name).await,
         Command::Keys(Keys::Create { database, kind, team, role, name }) => {
             create_key(&database, kind, team, role, &name).await
+        }
+        Command::Ledger(Ledger::Accept { database, env, until, clone }) => {
+            let keep = if clone { Keep::Nothing } else { Keep::Identity };
+            accept_ledger(&database, &env, until, keep).await
         }
     };
     match done {
@@ -116,31 +163,55 @@ async fn main() -> ExitCode {
 
 async fn serve(config: Config) -> anyhow::Result<()> {
     #[cfg(debug_assertions)]
-    config.fault.iter().cloned().for_each(app::inject::arm);
-    let stop = stop()?;
+    {
+        config.fault.iter().cloned().for_each(app::inject::arm);
+        schedule::offset_machine_clock(config.clock_offset_secs);
+    }
+    let shutdown = shutdown()?;
     let pool = db::connect(&config.database()).await?;
     db::check_migrated(&pool).await?;
+    db::load_zones(&mut *pool.acquire().await?).await.context("cannot read the zone data in force")?;
     let listener = app::listen(config.bind_addr).with_context(|| {
         format!("cannot listen on {}: stop what uses it, or choose another BIND_ADDR", config.bind_addr)
     })?;
     let app = App::new(config, pool, Clock::System);
     if let Some(file) = &app.config.schedules {
+        clock::database_time(&app).await?;
         schedules_file::load(&app, file).await?;
     }
     tracing::info!(env = %app.config.env, "app listens on http://{}", listener.local_addr()?);
-    app::serve(listener, app, stop).await
+    app::serve(listener, app, shutdown).await
 }
 
 async fn migrate(database: &Database) -> anyhow::Result<()> {
+    db::migrate(&database.options()).await?;
     let pool = database.connect().await?;
-    db::MIGRATOR.run(&pool).await.context("cannot bring the database's schema up to date")
+    let edit = command_line_edit(&mut *pool.acquire().await?).await?;
+    zones::store_bundled(&pool, &edit).await.map(drop)
+}
+
+async fn update_zones(database: &Database, file: &Path) -> anyhow::Result<()> {
+    let archive = std::fs::read(file).with_context(|| format!("cannot read {}", file.display()))?;
+    let set = ZoneSet::from_archive(archive).with_context(|| format!("cannot use {}", file.display()))?;
+    let pool = database.connect().await?;
+    db::check_migrated(&pool).await?;
+    let edit = command_line_edit(&mut *pool.acquire().await?).await?;
+    match zones::store(&pool, &set, &edit).await? {
+        Stored::Unchanged => println!("zone data {} are in force already", set.version()),
+        Stored::Changed { in_force_from, workflows } => {
+            let (version, from) = (set.version(), in_force_from.to_rfc3339_opts(SecondsFormat::Secs, true));
+            println!("zone data {version} are in force from {from} on; {workflows} workflows have other next times");
+        }
+    }
+    Ok(())
 }
 
 async fn create_team(database: &Database, name: &str) -> anyhow::Result<()> {
     field::name("name", name).map_err(|error| anyhow::anyhow!("--{}", error.detail))?;
     let pool = database.connect().await?;
     let mut tx = db::begin(&pool).await?;
-    let (team, secret) = teams::create(&mut tx, name, &by_hand()).await.context("cannot make the team")?;
+    let edit = command_line_edit(&mut tx).await?;
+    let (team, secret) = teams::create(&mut tx, name, &edit).await.context("cannot make the team")?;
     tx.commit().await?;
     println!("{}", team.id);
     eprintln!("signing secret, shown once: {}", secret.reveal());
@@ -158,9 +229,25 @@ async fn create_key(
     let holder = api::keys::holder(kind, team, role).map_err(|error| anyhow::anyhow!(error.detail))?;
     let pool = database.connect().await?;
     let mut tx = db::begin(&pool).await?;
-    let (_, secret) = keys::create(&mut tx, holder, name, &by_hand()).await.context("cannot make the key")?;
+    let edit = command_line_edit(&mut tx).await?;
+    let (_, secret) = keys::create(&mut tx, holder, name, &edit).await.context("cannot make the key")?;
     tx.commit().await?;
     println!("{}", secret.reveal());
+    Ok(())
+}
+
+async fn accept_ledger(
+    database: &Database,
+    environment: &Environment,
+    until: DateTime<Utc>,
+    keep: Keep,
+) -> anyhow::Result<()> {
+    let pool = database.connect().await?;
+    db::check_migrated(&pool).await?;
+    let edit = command_line_edit(&mut *pool.acquire().await?).await?;
+    let accepted = acceptance::accept_ledger(&pool, environment, until, keep, &edit).await?;
+    println!("{}", serde_json::to_string(&accepted)?);
+    eprintln!("accepted: jobs and publisher go on; `cronbox drift check --wait` brings EventBridge into step");
     Ok(())
 }
 
@@ -176,8 +263,8 @@ fn in_a_sentence(wrong: &clap::Error) -> String {
     }
 }
 
-fn by_hand() -> Edit {
-    Edit { actor: "cli".to_owned(), now: Clock::System.now(), traceparent: None }
+async fn command_line_edit(tx: &mut PgConnection) -> sqlx::Result<Edit> {
+    Ok(Edit { actor: "cli".to_owned(), now: clock::cronbox_now(tx).await?, traceparent: None })
 }
 
 fn log() {
@@ -186,15 +273,25 @@ fn log() {
 }
 
 /// Ctrl-C, or what a process manager sends; noticed from the call on, not from the first await.
-fn stop() -> std::io::Result<impl Future<Output = ()>> {
+fn shutdown() -> std::io::Result<Shutdown> {
     let (mut interrupted, mut terminated) = (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?);
-    Ok(async move {
+    let mut signalled = async move || {
         tokio::select! {
             _ = interrupted.recv() => {}
             _ = terminated.recv() => {}
         }
-        tracing::info!("stopping");
-    })
+    };
+    let shutdown = Shutdown::default();
+    let signal = shutdown.clone();
+    tokio::spawn(async move {
+        signalled().await;
+        tracing::info!("stopping: runs may end; a second signal hands them over at once");
+        signal.drain();
+        signalled().await;
+        tracing::info!("handing over");
+        signal.hand_over();
+    });
+    Ok(shutdown)
 }
 
 /// A word of the API's vocabulary on the command line.

@@ -3,15 +3,18 @@
 mod ledger;
 
 use chrono::{DateTime, Utc};
+use db::PgPool;
 use prometheus_client::encoding::text::encode;
 use prometheus_client::encoding::{EncodeLabelSet, EncodeLabelValue};
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
-use prometheus_client::metrics::gauge::Gauge;
+use prometheus_client::metrics::gauge::{ConstGauge, Gauge};
 use prometheus_client::registry::Registry;
-use sqlx::PgPool;
+use schedule::ZoneSet;
 
 pub use ledger::Ledger;
+
+use crate::clock::ClockSkew;
 
 /// The counters of this process.
 #[derive(Clone, Default)]
@@ -22,7 +25,7 @@ pub struct Metrics {
     pub invokes: Family<Answered, Counter>,
     /// Fires whose time was not on a whole minute.
     pub fires_off_minute: Counter,
-    /// Fires of exact coverage that our reading of the cron refuses.
+    /// Fires that the published expression does not name by our zone data.
     pub fires_disagree: Counter,
     /// Times that the watchdog found missed.
     pub missed: Counter,
@@ -32,6 +35,15 @@ pub struct Metrics {
     pub unjudged: Gauge,
     /// Requests with a key that opens nothing.
     pub bad_keys: Counter,
+    /// Workflows that a job could not process, by job.
+    pub job_failures: Family<FailedJob, Counter>,
+}
+
+/// The job that failed for a workflow.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+pub struct FailedJob {
+    /// Its name.
+    pub job: Word,
 }
 
 /// How a fire was answered.
@@ -56,7 +68,12 @@ impl Metrics {
     ///
     /// # Errors
     /// None that a String can make.
-    pub async fn render(&self, pool: &PgPool, now: DateTime<Utc>) -> Result<String, std::fmt::Error> {
+    pub async fn render(
+        &self,
+        pool: &PgPool,
+        now: DateTime<Utc>,
+        clock_skew: &ClockSkew,
+    ) -> Result<String, std::fmt::Error> {
         let mut registry = Registry::with_prefix("cronbox");
         registry.register("invokes", "Fires by what they led to", self.invokes.clone());
         registry.register(
@@ -66,7 +83,7 @@ impl Metrics {
         );
         registry.register(
             "fires_disagree",
-            "Fires of exact coverage that our reading of the cron refuses: zone data or clock differ",
+            "Fires that the published expression does not name: EventBridge's zone data or clock differ from ours",
             self.fires_disagree.clone(),
         );
         registry.register("missed", "Times that the watchdog found missed", self.missed.clone());
@@ -76,7 +93,20 @@ impl Metrics {
             "Workflows whose timezone or cron is not known any more, at the watchdog's last look",
             self.unjudged.clone(),
         );
+        let zone_data = Family::<[(&str, String); 1], Gauge>::default();
+        zone_data.get_or_create(&[("version", ZoneSet::installed().version().to_string())]).set(1);
+        registry.register("zone_data", "The zone data that this instance decides by, by version", zone_data);
         registry.register("bad_keys", "Requests with a key that opens nothing", self.bad_keys.clone());
+        registry.register(
+            "job_failures",
+            "Workflows that a pass of a job could not process; it has processed all others",
+            self.job_failures.clone(),
+        );
+        registry.register(
+            "clock_skew_seconds",
+            "How far this instance's clock is ahead of the database's; above 30 or below -30 it takes no jobs",
+            ConstGauge::new(clock_skew.seconds()),
+        );
         self.ledger.register(&mut registry, pool, now).await;
         let mut text = String::new();
         encode(&mut text, &registry)?;

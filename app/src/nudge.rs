@@ -6,7 +6,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use sqlx::PgPool;
+use db::PgPool;
 use tokio::sync::Notify;
 
 /// The channel that the publisher listens on.

@@ -3,8 +3,8 @@
 pub mod span;
 
 use chrono::{DateTime, Utc};
+use db::PgConnection;
 use schedule::{Fire, WorkflowId};
-use sqlx::PgConnection;
 use uuid::Uuid;
 
 /// What was decided about a time that a schedule owed.
@@ -78,6 +78,9 @@ pub struct Occurrence {
     pub decided_on: DateTime<Utc>,
 }
 
+/// The reason of a time that lies in the gap between a backup and its restore: whether it ran is unknown, so it never runs.
+pub const RESTORED: &str = "restored";
+
 /// A decision to record.
 pub struct Entry<'a> {
     /// The workflow.
@@ -107,7 +110,7 @@ pub enum Recorded {
     Theirs,
 }
 
-/// Records a decision; UNIQUE is the judge. A `missed` time may still run, nothing else changes.
+/// Records a decision; UNIQUE is the judge. A `missed` time may still run, a `skipped_paused` one by a backfill (ADR 13).
 ///
 /// # Errors
 /// The database's.
@@ -126,6 +129,7 @@ pub async fn record(tx: &mut PgConnection, entry: &Entry<'_>) -> sqlx::Result<Re
                attempt = COALESCE(excluded.attempt, o.attempt),
                lateness_s = excluded.lateness_s, decided_on = excluded.decided_on, updated_on = excluded.updated_on
          WHERE o.decision = 'missed' AND excluded.decision IN ('fired', 'caught_up', 'backfilled')
+            OR o.decision = 'skipped_paused' AND excluded.decision = 'backfilled'
         RETURNING id
         "#,
         crate::id::at(entry.now),
@@ -144,6 +148,29 @@ pub async fn record(tx: &mut PgConnection, entry: &Entry<'_>) -> sqlx::Result<Re
     .fetch_optional(tx)
     .await?;
     Ok(id.map_or(Recorded::Theirs, Recorded::Ours))
+}
+
+/// Records that the times of these runs were skipped after all, because a newer one took their place.
+///
+/// They name no run any more, so that a repeated fire is answered like that of any other time that was skipped.
+///
+/// # Errors
+/// The database's.
+pub async fn skip_replaced(tx: &mut PgConnection, runs: &[Uuid], reason: &str, now: DateTime<Utc>) -> sqlx::Result<()> {
+    sqlx::query!(
+        r#"
+        -- skip the times of replaced runs: fired turns into skipped_overlap, nothing else does
+        UPDATE occurrences
+           SET decision = 'skipped_overlap', reason = $2, run_id = NULL, updated_on = $3
+         WHERE run_id = ANY($1) AND decision = 'fired'
+        "#,
+        runs,
+        reason,
+        now,
+    )
+    .execute(tx)
+    .await
+    .map(drop)
 }
 
 /// The decision about a time, if there is one.

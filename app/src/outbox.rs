@@ -6,17 +6,19 @@
 pub mod operate;
 
 use chrono::{DateTime, Utc};
+use db::PgConnection;
 use schedule::{Revision, WorkflowId};
 use serde::Serialize;
 use serde_json::Value;
-use sqlx::PgConnection;
 
-/// What an edit asked for; for audit, the publisher reads the workflow as it stands.
+/// What an edit asked for; the publisher reads the workflow as it stands.
+///
+/// Of a workflow whose row is missing a delete event is the only permission to remove the schedule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Op {
     /// A schedule is wanted.
     Upsert,
-    /// None is wanted any more.
+    /// None is wanted any more: the cron was cleared, or the workflow was archived or deleted.
     Delete,
 }
 
@@ -73,6 +75,7 @@ pub async fn enqueue(tx: &mut PgConnection, event: &Event, now: DateTime<Utc>) -
                SET desired_revision = GREATEST(p.desired_revision, excluded.desired_revision),
                    due_at = LEAST(p.due_at, excluded.due_at),
                    attempt_count = 0,
+                   failures = 0,
                    error_class = NULL
             RETURNING workflow_id
         )
@@ -108,7 +111,10 @@ pub enum Healing {
     NeverPublished,
 }
 
-/// Has the schedule removed of a workflow that is gone and yet fired.
+/// Has the publisher check the schedule of a workflow that is gone and yet fired.
+///
+/// If an edit asked for the removal, that is repeated. If the row only vanished, it is no delete event:
+/// the publisher leaves the schedule, and the sweep's guard for orphans decides.
 ///
 /// # Errors
 /// The database's.
@@ -119,14 +125,20 @@ pub async fn heal_orphan(tx: &mut PgConnection, workflow: WorkflowId, now: DateT
         WITH publication AS (
             UPDATE publications
                SET spec_hash = NULL,
+                   repairs = repairs + 1,
                    due_at = LEAST(due_at, cronbox_now()),
                    attempt_count = 0,
+                   failures = 0,
                    error_class = NULL
              WHERE workflow_id = $1
-            RETURNING workflow_id, desired_revision
+            RETURNING workflow_id, desired_revision, removal_revision >= desired_revision AS is_removal_requested
         )
         INSERT INTO outbox_events (aggregate_id, op, payload, created_on)
-        SELECT workflow_id, 'delete', jsonb_build_object('revision', desired_revision), $2 FROM publication
+        SELECT workflow_id,
+               CASE WHEN is_removal_requested THEN 'delete' ELSE 'upsert' END,
+               jsonb_build_object('revision', desired_revision),
+               $2
+          FROM publication
         "#,
         workflow.0,
         now,

@@ -7,16 +7,20 @@
 //! |---|---|---|
 //! | live: `schedule`, `manual` | accepted, running; a `schedule` also queued | before all others |
 //! | made up for: `catch_up`, `backfill`, `retry` | accepted, running | behind the live ones, one at a time |
+//!
+//! Under `skip` a fire is skipped if the run before it has started. If that run waits for an executor, the fire waits too:
+//! at most one per workflow, the newest. While a workflow is paused, its automatic runs wait and take no slot.
 
 use chrono::{DateTime, Utc};
+use db::PgConnection;
 use schedule::WorkflowId;
-use sqlx::PgConnection;
 use uuid::Uuid;
 
+use crate::occurrences;
 use crate::policies::Overlap;
 use crate::queue;
-use crate::runs::{RunState, Trigger};
-use crate::workflows::Workflow;
+use crate::runs::{self, RunState, Trigger};
+use crate::workflows::{State, Workflow};
 
 /// Runs that wait at most, under `queue`.
 const QUEUE_LENGTH: i64 = 100;
@@ -61,16 +65,94 @@ pub async fn verdict(
     trigger: Trigger,
     now: DateTime<Utc>,
 ) -> sqlx::Result<Verdict> {
-    let mut load = load(tx, workflow.id).await?;
+    if workflow.state == State::Paused {
+        queue::hold_back(tx, workflow.id).await?;
+    }
+    let mut load = load(tx, workflow).await?;
     if load.waiting() > 0 && load.has_room(workflow) {
         // Who came first starts first.
         queue::promote(tx, workflow, now).await?;
-        load = self::load(tx, workflow.id).await?;
+        load = self::load(tx, workflow).await?;
     }
     match load.judge(workflow, trigger) {
-        Verdict::Replace(_) => replace(tx, workflow.id, now).await,
+        Verdict::Replace(_) => replace(tx, workflow, now).await,
         verdict => Ok(verdict),
     }
+}
+
+/// Why a time is skipped that was accepted, or could have been, if a newer one had not come before a run started.
+pub const PREDECESSOR_NOT_STARTED: &str = "predecessor_not_started";
+
+/// What becomes of a fire that must wait under `skip`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Place {
+    /// It waits; the runs of these times, which waited before it, are cancelled and their times skipped.
+    Replaces(Vec<DateTime<Utc>>),
+    /// A newer one waits already: it is skipped.
+    NewerWaits,
+}
+
+/// Has the fire of a time wait in the place of those that wait before it, unless one of them is newer.
+///
+/// The workflow is locked, so none of them can get a slot meanwhile.
+///
+/// # Errors
+/// The database's.
+pub async fn take_waiting_place(
+    tx: &mut PgConnection,
+    workflow: WorkflowId,
+    time: DateTime<Utc>,
+    now: DateTime<Utc>,
+) -> sqlx::Result<Place> {
+    let waiting = lock_waiting_fires(tx, workflow).await?;
+    if waiting.iter().any(|one| one.scheduled_time > time) {
+        return Ok(Place::NewerWaits);
+    }
+    let (runs, times): (Vec<_>, Vec<_>) = waiting.into_iter().map(|one| (one.id, one.scheduled_time)).unzip();
+    if !runs.is_empty() {
+        cancel_waiting(tx, &runs, now).await?;
+        occurrences::skip_replaced(tx, &runs, PREDECESSOR_NOT_STARTED, now).await?;
+    }
+    Ok(Place::Replaces(times))
+}
+
+struct WaitingFire {
+    id: Uuid,
+    scheduled_time: DateTime<Utc>,
+}
+
+async fn lock_waiting_fires(tx: &mut PgConnection, workflow: WorkflowId) -> sqlx::Result<Vec<WaitingFire>> {
+    sqlx::query_as!(
+        WaitingFire,
+        r#"
+        -- lock the fires of a workflow that wait and have never started
+        SELECT id, scheduled_time AS "scheduled_time!"
+          FROM runs
+         WHERE workflow_id = $1 AND state = 'queued' AND trigger = 'schedule' AND attempt = 0 AND scheduled_time IS NOT NULL
+         ORDER BY id
+           FOR UPDATE
+        "#,
+        workflow.0,
+    )
+    .fetch_all(tx)
+    .await
+}
+
+async fn cancel_waiting(tx: &mut PgConnection, runs: &[Uuid], now: DateTime<Utc>) -> sqlx::Result<()> {
+    sqlx::query!(
+        r#"
+        -- cancel the runs whose place a newer fire takes: locked by this transaction
+        UPDATE runs
+           SET state = 'cancelled', cancel_requested_on = $2, finished_on = $2,
+               error = 'a newer time took its place before it had started'
+         WHERE id = ANY($1)
+        "#,
+        runs,
+        now,
+    )
+    .execute(tx)
+    .await
+    .map(drop)
 }
 
 /// How many runs of a workflow have not ended.
@@ -78,10 +160,14 @@ pub async fn verdict(
 pub(crate) struct Load {
     /// Accepted or running, live.
     live: i64,
+    /// Live, of those that have been claimed at least once.
+    started: i64,
     /// Accepted or running, made up for.
     made_up: i64,
     /// Queued, of trigger `schedule`.
     waiting_schedule: i64,
+    /// Of these, those that have never been claimed.
+    waiting_unstarted: i64,
     /// Queued by hand.
     waiting_manual: i64,
     /// Queued, made up for.
@@ -130,9 +216,23 @@ impl Load {
                 // A queued run by hand takes no slot from the schedule, but another by hand shall not pile up on it.
                 let by_hand = if trigger == Trigger::Manual { self.waiting_manual } else { 0 };
                 let taken_by_live = self.live + self.waiting_schedule + by_hand >= slots(workflow);
-                if taken_by_live { Verdict::Skip("the run before it has not ended") } else { Verdict::Queue }
+                if !taken_by_live || self.may_wait_for_start(workflow, trigger) {
+                    return Verdict::Queue;
+                }
+                Verdict::Skip("the run before it has not ended")
             }
         }
+    }
+}
+
+impl Load {
+    /// Whether the run before a fire waits for an executor, so that the fire must not be lost for it.
+    ///
+    /// Under `concurrent` the runs that wait for an executor are the slots themselves: there are enough of them.
+    fn may_wait_for_start(self, workflow: &Workflow, trigger: Trigger) -> bool {
+        workflow.spec.policies.overlap == Overlap::Skip
+            && trigger == Trigger::Schedule
+            && (self.started == 0 || self.waiting_unstarted > 0)
     }
 }
 
@@ -151,49 +251,38 @@ fn slots(workflow: &Workflow) -> i64 {
     }
 }
 
-/// Counts what has not ended.
-pub(crate) async fn load(tx: &mut PgConnection, workflow: WorkflowId) -> sqlx::Result<Load> {
+/// Counts what has not ended; of a paused workflow not the automatic runs that wait until it is resumed.
+pub(crate) async fn load(tx: &mut PgConnection, workflow: &Workflow) -> sqlx::Result<Load> {
     sqlx::query_as!(
         Load,
         r#"
         -- load of a workflow: a run whose instance is dead counts until recovery has ended it or lets it go on
         SELECT count(*) FILTER (WHERE busy AND live) AS "live!",
+               count(*) FILTER (WHERE live AND attempt > 0) AS "started!",
                count(*) FILTER (WHERE busy AND NOT live) AS "made_up!",
                count(*) FILTER (WHERE state = 'queued' AND trigger = 'schedule') AS "waiting_schedule!",
+               count(*) FILTER (WHERE state = 'queued' AND trigger = 'schedule' AND attempt = 0) AS "waiting_unstarted!",
                count(*) FILTER (WHERE state = 'queued' AND trigger = 'manual') AS "waiting_manual!",
                count(*) FILTER (WHERE state = 'queued' AND NOT live) AS "waiting_made_up!"
-          FROM (SELECT state, trigger, trigger IN ('schedule', 'manual') AS live,
+          FROM (SELECT state, trigger, attempt, trigger IN ('schedule', 'manual') AS live,
                        state IN ('accepted', 'running') AS busy
                   FROM runs
-                 WHERE workflow_id = $1 AND state IN ('accepted', 'queued', 'running')) r
+                 WHERE workflow_id = $1 AND state IN ('accepted', 'queued', 'running')
+                   AND NOT ($2 AND state = 'queued' AND trigger IN ('schedule', 'catch_up'))) r
         "#,
-        workflow.0,
+        workflow.id.0,
+        workflow.state == State::Paused,
     )
     .fetch_one(tx)
     .await
 }
 
-/// Ends what has not started, and asks what runs to end; what waits behind the live ones is left to wait.
-async fn replace(tx: &mut PgConnection, workflow: WorkflowId, now: DateTime<Utc>) -> sqlx::Result<Verdict> {
-    let ended = sqlx::query!(
-        r#"
-        -- replace the runs before: one that an executor claims at this moment is asked like any that runs
-        UPDATE runs
-           SET cancel_requested_on = COALESCE(cancel_requested_on, $2),
-               state = CASE WHEN state = 'running' THEN state ELSE 'cancelled' END,
-               finished_on = CASE WHEN state = 'running' THEN NULL ELSE $2 END,
-               error = CASE WHEN state = 'running' THEN error ELSE 'replaced by a later run' END
-         WHERE workflow_id = $1
-           AND (state IN ('accepted', 'running') OR state = 'queued' AND trigger IN ('schedule', 'manual'))
-        RETURNING id, state = 'running' AS "runs!"
-        "#,
-        workflow.0,
-        now,
-    )
-    .fetch_all(&mut *tx)
-    .await?;
+/// Ends the live runs that have not started, and asks those that run to end; deferred runs go on, and the new one waits.
+async fn replace(tx: &mut PgConnection, workflow: &Workflow, now: DateTime<Utc>) -> sqlx::Result<Verdict> {
+    let live = [Trigger::Schedule, Trigger::Manual];
+    let stopping = runs::cancel_live(tx, workflow.id, &live, "replaced by a later run", now).await?;
     if load(tx, workflow).await?.busy() == 0 {
         return Ok(Verdict::Start);
     }
-    Ok(Verdict::Replace(ended.into_iter().filter(|run| run.runs).map(|run| run.id).collect()))
+    Ok(Verdict::Replace(stopping))
 }

@@ -1,11 +1,12 @@
 //! Steps 1 and 7 of 7: the times that a schedule owed, by the versions in force over a span.
 //!
 //! One enumeration for all who ask: the watchdog, a backfill, `:invoke` (is a late fire the
-//! newest?) and the proof. Each version owes its own span, so an edit neither replays nor loses.
+//! newest?) and the proof. Each version owes its own span, so an edit neither replays nor loses; and each
+//! time follows the zone data that were in force at it, so a change of the data changes no past time.
 
 use chrono::{DateTime, TimeDelta, Utc};
-use schedule::{Cron, WorkflowId};
-use sqlx::PgConnection;
+use db::PgConnection;
+use schedule::{Cron, TimezoneHistory, WorkflowId, ZoneHistory};
 
 use crate::versions::{self, EndedBy, Version};
 use crate::workflows::State;
@@ -27,7 +28,7 @@ pub struct Owing {
     /// The earliest first, at most as many as were asked for.
     pub times: Vec<Owed>,
     /// How far they are complete: the end of the span, the last of the times if there may be more,
-    /// or just before a version that nobody can judge and that is still in force.
+    /// or just before the instant from which the version in force cannot be evaluated.
     pub through: DateTime<Utc>,
     /// Revisions whose timezone or cron is not known any more: nobody can tell what they owed.
     pub unjudged: Vec<i64>,
@@ -50,32 +51,54 @@ pub async fn between(
     Ok(owing(&versions, after, until, limit))
 }
 
-/// The next time after `after` that these versions, one after the other, owe.
+/// The next time after `after` that these versions, one after the other, owe, or from which that is unknown.
 #[must_use]
 pub fn next_of(versions: &[Version], after: DateTime<Utc>) -> Option<DateTime<Utc>> {
-    versions.iter().find_map(|version| Times::of(version, after)?.next())
+    next_by(&ZoneHistory::installed(), versions, after)
+}
+
+fn next_by(zones: &ZoneHistory, versions: &[Version], after: DateTime<Utc>) -> Option<DateTime<Utc>> {
+    versions.iter().find_map(|version| {
+        let mut times = Times::of(version, after, zones)?;
+        let unknown_from = times.unknown_from().filter(|from| *from > after);
+        times.next().or(unknown_from)
+    })
 }
 
 /// What these versions, one after the other, owed in a span.
 #[must_use]
 pub fn owing(versions: &[Version], after: DateTime<Utc>, until: DateTime<Utc>, limit: usize) -> Owing {
+    owing_by(&ZoneHistory::installed(), versions, after, until, limit)
+}
+
+fn owing_by(
+    zones: &ZoneHistory,
+    versions: &[Version],
+    after: DateTime<Utc>,
+    until: DateTime<Utc>,
+    limit: usize,
+) -> Owing {
     let mut owing = Owing { times: Vec::new(), through: until, unjudged: Vec::new(), is_held_back: false };
     for version in versions {
-        let Some(times) = Times::of(version, after) else {
-            owing.unjudged.push(version.revision);
-            if version.ended_on.is_none() {
-                // Times may yet turn out to be owed here; what was before is complete.
-                owing.is_held_back = true;
-                owing.through = after.max(version.valid_from - TimeDelta::microseconds(1)).min(until);
-            }
-            continue;
+        let times = Times::of(version, after, zones);
+        let unknown_from = match &times {
+            None => Some(version.valid_from),
+            Some(times) => times.unknown_from().filter(|from| *from <= until),
         };
-        for time in times.take_while(|time| *time <= until) {
+        for time in times.into_iter().flatten().take_while(|time| *time <= until) {
             if owing.times.len() == limit {
                 owing.through = owing.times.last().map_or(after, |last| last.time);
                 return owing;
             }
             owing.times.push(Owed { time, revision: version.revision, ended_by: version.ended_by });
+        }
+        if let Some(from) = unknown_from {
+            owing.unjudged.push(version.revision);
+            if version.ended_on.is_none() {
+                // Times may yet turn out to be owed here; what was before is complete.
+                owing.is_held_back = true;
+                owing.through = after.max(from - TimeDelta::microseconds(1)).min(until);
+            }
         }
     }
     owing
@@ -83,20 +106,26 @@ pub fn owing(versions: &[Version], after: DateTime<Utc>, until: DateTime<Utc>, l
 
 /// The times of one version within its own span and window.
 struct Times {
-    cron: Option<(Cron, chrono_tz::Tz)>,
+    timing: Option<(Cron, TimezoneHistory)>,
     after: DateTime<Utc>,
     before: Option<DateTime<Utc>>,
 }
 
 impl Times {
     /// None if nobody can tell them.
-    fn of(version: &Version, after: DateTime<Utc>) -> Option<Self> {
+    fn of(version: &Version, after: DateTime<Utc>, zones: &ZoneHistory) -> Option<Self> {
         let just_before = |time: DateTime<Utc>| time - TimeDelta::microseconds(1);
         let after = after.max(just_before(version.valid_from));
         let after = version.starts_at.map_or(after, |start| after.max(just_before(start)));
         let before = [version.ended_on, version.ends_at].into_iter().flatten().min();
-        let cron = if version.state == State::Active { version.parsed().ok()? } else { None };
-        Some(Self { cron, after, before })
+        let timing = if version.state == State::Active { version.timing(zones).ok()? } else { None };
+        Some(Self { timing, after, before })
+    }
+
+    /// From when on they are unknown, if that is within the span: the zone data in force lack the timezone.
+    fn unknown_from(&self) -> Option<DateTime<Utc>> {
+        let from = self.timing.as_ref()?.1.unknown_from()?;
+        self.before.is_none_or(|before| from < before).then_some(from)
     }
 }
 
@@ -104,8 +133,8 @@ impl Iterator for Times {
     type Item = DateTime<Utc>;
 
     fn next(&mut self) -> Option<DateTime<Utc>> {
-        let (cron, timezone) = self.cron.as_ref()?;
-        let time = cron.next_after(self.after, *timezone)?;
+        let (cron, timezone) = self.timing.as_ref()?;
+        let time = timezone.next_after(cron, self.after)?;
         self.after = time;
         self.before.is_none_or(|before| time < before).then_some(time)
     }
@@ -113,6 +142,10 @@ impl Iterator for Times {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
+    use schedule::ZoneSet;
+
     use super::*;
 
     fn at(text: &str) -> DateTime<Utc> {
@@ -187,5 +220,50 @@ mod tests {
         let owing = super::owing(&[lost, mended], after, at("2026-03-02T12:00:00Z"), 100);
         assert_eq!((times(&owing), &owing.unjudged), (vec!["12:00 r3".into()], &vec![2]));
         assert_eq!(owing.through, at("2026-03-02T12:00:00Z"));
+    }
+
+    const CHANGED: &str = "2026-03-02T11:00:00Z";
+
+    /// One zone with the rules of Lagos (+01:00), from a change on with those of Kathmandu (+05:45), or without any.
+    fn zones(later: Option<&str>) -> ZoneHistory {
+        let bundled = ZoneSet::bundled();
+        let set = |version: &str, like: Option<&str>| {
+            let tzif = |name| bundled.tzif(name).unwrap().to_vec();
+            let files = like.map(|like| ("Test/Zone".to_owned(), tzif(like)));
+            let files = files.into_iter().chain([("Test/Other".to_owned(), tzif("Africa/Lagos"))]);
+            Arc::new(ZoneSet::from_files(&version.parse().unwrap(), files).unwrap())
+        };
+        let changes = [(DateTime::UNIX_EPOCH, set("2026a", Some("Africa/Lagos"))), (at(CHANGED), set("2026b", later))];
+        ZoneHistory::new(changes, 2)
+    }
+
+    fn hourly_in_the_zone() -> Version {
+        Version { timezone: Some("Test/Zone".to_owned()), ..version(1, "0 * * * *", "2026-03-02T08:00:00Z", None) }
+    }
+
+    #[test]
+    fn each_time_follows_the_zone_data_of_then() {
+        let (zones, versions) = (zones(Some("Asia/Kathmandu")), [hourly_in_the_zone()]);
+        let (after, until) = (at("2026-03-02T09:00:00Z"), at("2026-03-02T12:30:00Z"));
+        let owing = owing_by(&zones, &versions, after, until, 100);
+        assert_eq!(times(&owing), ["10:00 r1", "11:15 r1", "12:15 r1"]);
+        assert_eq!((owing.through, owing.is_held_back), (until, false));
+        assert_eq!(next_by(&zones, &versions, at("2026-03-02T10:00:00Z")), Some(at("2026-03-02T11:15:00Z")));
+    }
+
+    #[test]
+    fn a_dropped_timezone_holds_back_from_its_end() {
+        let (zones, mut versions) = (zones(None), [hourly_in_the_zone()]);
+        let (after, until) = (at("2026-03-02T09:00:00Z"), at("2026-03-02T12:30:00Z"));
+        let owing = owing_by(&zones, &versions, after, until, 100);
+        assert_eq!((times(&owing), &owing.unjudged), (vec!["10:00 r1".into()], &vec![1]));
+        assert_eq!((owing.through, owing.is_held_back), (at("2026-03-02T10:59:59.999999Z"), true));
+        // Before that nothing is unknown, and the watchdog looks again when it is.
+        let before = owing_by(&zones, &versions, after, at("2026-03-02T10:30:00Z"), 100);
+        assert_eq!((before.unjudged, before.is_held_back), (vec![], false));
+        assert_eq!(next_by(&zones, &versions, at("2026-03-02T10:00:00Z")), Some(at(CHANGED)));
+        // A version that ended before is known completely.
+        versions[0].ended_on = Some(at("2026-03-02T10:30:00Z"));
+        assert!(owing_by(&zones, &versions, after, until, 100).unjudged.is_empty());
     }
 }

@@ -1,6 +1,7 @@
 //! Steps 1 and 7 of 7: what a workflow does with times that were missed, runs that overlap, and runs
 //! that fail or are lost. Written with the workflow, judged by the ledger.
 
+use chrono::TimeDelta;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
@@ -117,6 +118,22 @@ impl Policies {
                 written => Some(within("pause_after_failures", written, 1, 1, 1_000)?),
             },
         })
+    }
+
+    /// Refuses a catch-up window that reaches behind what the ledger keeps: a pruned time could run again.
+    ///
+    /// # Errors
+    /// `invalid_field`, with the longest window.
+    pub fn check_window(&self, retention: TimeDelta) -> Result<(), FieldError> {
+        if i64::from(self.catch_up_window_secs) <= retention.num_seconds() {
+            return Ok(());
+        }
+        let detail = format!(
+            "catch_up_window_secs must be at most {}: occurrences are kept for {} days",
+            retention.num_seconds(),
+            retention.num_days()
+        );
+        Err(FieldError::invalid("catch_up_window_secs", detail))
     }
 }
 

@@ -4,14 +4,22 @@
 //! might still run so late a fire, never less than 15 days (dead letters are kept for 14), and while
 //! the watchdog has not gone past it; and the newest of a workflow stays for ever.
 
+pub mod marks;
+mod old_rows;
+mod zone_rows;
+
 use chrono::{DateTime, TimeDelta, Utc};
-use sqlx::PgConnection;
+use db::PgConnection;
 
 use crate::App;
-use crate::jobs::Did;
+use crate::clock;
+use crate::config::Config;
+use crate::jobs::{self, Did};
 
-/// Rows in one statement: short enough to stand in nobody's way.
-const BATCH: i64 = 1_000;
+use old_rows::{Ages, BATCH, Kind, Scope};
+
+/// Its name in the table `jobs`.
+const JOB: &str = "prune";
 /// Statements in one turn, of each kind.
 const BATCHES: u32 = 20;
 /// Dead-letter queues keep a fire for 14 days.
@@ -23,117 +31,108 @@ struct Pruned {
     outbox: u64,
     runs: u64,
     occurrences: u64,
+    disagreements: u64,
+    may_be_more: bool,
+}
+
+/// What one batch came to.
+struct Batch {
+    removed: u64,
     may_be_more: bool,
 }
 
 /// Removes what is older than the configuration keeps.
 ///
+/// A workflow whose rows cannot be removed is logged, counted and left out for the rest of the turn.
+///
 /// # Errors
 /// The database's; the batches before stay removed.
 pub async fn prune(app: &App) -> anyhow::Result<Did> {
-    let (config, now) = (&app.config, app.clock.now());
-    let kept_since = |days: u32| now - TimeDelta::days(days.into());
-    let (processed, failed) = (kept_since(config.outbox_keep_days), kept_since(config.outbox_keep_failed_days));
-    let retained = kept_since(config.retention_days);
-    let mut pruned = Pruned::default();
+    let ages = ages(&app.config, clock::database_time(app).await?);
+    let (mut pruned, mut failed) = (Pruned::default(), Vec::new());
     let mut connection = app.pool.acquire().await?;
+    marks::raise(&mut connection, ages.runs, ages.occurrences).await?;
     for _ in 0..BATCHES {
-        let outbox = outbox(&mut connection, processed, failed).await?;
-        let runs = runs(&mut connection, retained).await?;
-        let occurrences = occurrences(&mut connection, retained.min(now - OCCURRENCES_AT_LEAST), now).await?;
-        pruned.add(outbox, runs, occurrences);
+        pruned.may_be_more = false;
+        for kind in Kind::ALL {
+            let batch = remove_batch(&mut connection, kind, &ages, &mut failed).await?;
+            pruned.add(kind, &batch);
+        }
+        let disagreements = zone_rows::remove_disagreements(&mut connection, ages.runs).await?;
+        pruned.add_disagreements(disagreements);
         if !pruned.may_be_more {
             break;
         }
     }
+    zone_rows::remove_changes(&mut connection, ages.occurrences).await?;
+    zone_rows::remove_data(&mut connection).await?;
+    jobs::fail_at_end(JOB, failed.len() as u64, &app.metrics)?;
     Ok(pruned.said())
 }
 
+fn ages(config: &Config, now: DateTime<Utc>) -> Ages {
+    let kept_since = |days: u32| now - TimeDelta::days(days.into());
+    let retained = kept_since(config.retention_days);
+    Ages {
+        processed: kept_since(config.outbox_keep_days),
+        failed: kept_since(config.outbox_keep_failed_days),
+        runs: retained,
+        occurrences: retained.min(now - OCCURRENCES_AT_LEAST),
+        now,
+    }
+}
+
+/// Removes a batch, but no rows of the workflows that have failed.
+async fn remove_batch(db: &mut PgConnection, kind: Kind, ages: &Ages, failed: &mut Vec<i64>) -> sqlx::Result<Batch> {
+    match old_rows::remove(db, kind, ages, Scope::Except(failed)).await {
+        Ok(removed) => Ok(Batch { removed, may_be_more: removed >= BATCH.unsigned_abs() }),
+        // One of them fails the statement of all: each has a statement of its own.
+        Err(error) if jobs::concerns_one_workflow(&error) => remove_singly(db, kind, ages, failed).await,
+        Err(error) => Err(error),
+    }
+}
+
+/// Removes a batch workflow by workflow; those that fail are logged and join `failed`.
+async fn remove_singly(db: &mut PgConnection, kind: Kind, ages: &Ages, failed: &mut Vec<i64>) -> sqlx::Result<Batch> {
+    let mut removed = 0;
+    for workflow in old_rows::workflows_of_batch(db, kind, ages, failed).await? {
+        match old_rows::remove(db, kind, ages, Scope::Only(workflow)).await {
+            Ok(rows) => removed += rows,
+            Err(error) => {
+                jobs::skip_failed(JOB, workflow, error)?;
+                failed.push(workflow);
+            }
+        }
+    }
+    Ok(Batch { removed, may_be_more: true })
+}
+
 impl Pruned {
-    fn add(&mut self, outbox: u64, runs: u64, occurrences: u64) {
-        self.outbox += outbox;
-        self.runs += runs;
-        self.occurrences += occurrences;
-        self.may_be_more = [outbox, runs, occurrences].iter().any(|removed| *removed >= BATCH.unsigned_abs());
+    fn add(&mut self, kind: Kind, batch: &Batch) {
+        let count = match kind {
+            Kind::Outbox => &mut self.outbox,
+            Kind::Runs => &mut self.runs,
+            Kind::Occurrences => &mut self.occurrences,
+        };
+        *count += batch.removed;
+        self.may_be_more |= batch.may_be_more;
+    }
+
+    fn add_disagreements(&mut self, removed: u64) {
+        self.disagreements += removed;
+        self.may_be_more |= removed >= BATCH.unsigned_abs();
     }
 
     fn said(self) -> Did {
-        let Pruned { outbox, runs, occurrences, may_be_more } = self;
-        let words = format!("{outbox} outbox rows, {runs} runs and {occurrences} occurrences were old and are removed");
-        match (outbox + runs + occurrences, may_be_more) {
+        let Pruned { outbox, runs, occurrences, disagreements, may_be_more } = self;
+        let words = format!(
+            "{outbox} outbox rows, {runs} runs, {occurrences} occurrences and {disagreements} disagreements were old and \
+             are removed"
+        );
+        match (outbox + runs + occurrences + disagreements, may_be_more) {
             (0, _) => Did::Nothing,
             (_, false) => Did::All(words),
             (_, true) => Did::Some(words),
         }
     }
-}
-
-async fn outbox(db: &mut PgConnection, processed: DateTime<Utc>, failed: DateTime<Utc>) -> sqlx::Result<u64> {
-    let removed = sqlx::query!(
-        r#"
-        -- prune the outbox: by created_on too, because it is indexed and comes first
-        WITH old AS MATERIALIZED (
-            SELECT id FROM outbox_events
-             WHERE created_on < GREATEST($1::timestamptz, $2::timestamptz)
-               AND (processed_on < $1 AND failed_on IS NULL OR failed_on < $2)
-             ORDER BY created_on
-             LIMIT $3
-               FOR UPDATE SKIP LOCKED
-        )
-        DELETE FROM outbox_events o USING old WHERE o.id = old.id
-        "#,
-        processed,
-        failed,
-        BATCH,
-    )
-    .execute(db)
-    .await?;
-    Ok(removed.rows_affected())
-}
-
-async fn runs(db: &mut PgConnection, before: DateTime<Utc>) -> sqlx::Result<u64> {
-    let removed = sqlx::query!(
-        r#"
-        -- prune runs that have ended
-        WITH old AS MATERIALIZED (
-            SELECT id FROM runs
-             WHERE finished_on < $1
-             ORDER BY finished_on
-             LIMIT $2
-               FOR UPDATE SKIP LOCKED
-        )
-        DELETE FROM runs r USING old WHERE r.id = old.id
-        "#,
-        before,
-        BATCH,
-    )
-    .execute(db)
-    .await?;
-    Ok(removed.rows_affected())
-}
-
-async fn occurrences(db: &mut PgConnection, before: DateTime<Utc>, now: DateTime<Utc>) -> sqlx::Result<u64> {
-    let removed = sqlx::query!(
-        r#"
-        -- prune occurrences: not one that a late fire could ask for, that the watchdog has yet to pass, or a newest
-        WITH old AS MATERIALIZED (
-            SELECT o.id FROM occurrences o JOIN workflows w ON w.id = o.workflow_id
-             WHERE o.decided_on < $1 AND o.scheduled_time < $1
-               AND o.scheduled_time < $2::timestamptz - make_interval(secs => w.catch_up_window_secs) - INTERVAL '1 day'
-               AND o.scheduled_time <= w.ledger_cursor
-               AND EXISTS (SELECT FROM occurrences newer
-                            WHERE newer.workflow_id = o.workflow_id AND newer.scheduled_time > o.scheduled_time)
-             ORDER BY o.decided_on
-             LIMIT $3
-               FOR UPDATE OF o SKIP LOCKED
-        )
-        DELETE FROM occurrences o USING old WHERE o.id = old.id
-        "#,
-        before,
-        now,
-        BATCH,
-    )
-    .execute(db)
-    .await?;
-    Ok(removed.rows_affected())
 }

@@ -3,17 +3,20 @@
 //! Whoever sees a run end promotes the next; the job looks at all that wait, because whoever saw it
 //! may have died. Nothing is remembered but the runs themselves.
 
-use chrono::{DateTime, TimeDelta, Utc};
+use chrono::{DateTime, Utc};
+use db::{PgConnection, PgPool};
 use schedule::WorkflowId;
-use sqlx::{PgConnection, PgPool};
 use uuid::Uuid;
 
 use crate::App;
-use crate::jobs::Did;
+use crate::clock;
+use crate::jobs::{self, Did};
 use crate::overlap;
 use crate::runs::{self, Trigger};
 use crate::workflows::{self, State, Workflow};
 
+/// Its name in the table `jobs`.
+const JOB: &str = "queue";
 /// Workflows looked at by one statement of a pass.
 const BATCH: i64 = 500;
 
@@ -24,6 +27,10 @@ pub struct Pass {
     pub promoted: u64,
     /// Runs that had waited too long.
     pub abandoned: u64,
+    /// Workflows whose statements failed.
+    pub failed: u64,
+    /// Runs of archived workflows that had not started.
+    pub cancelled: u64,
 }
 
 /// The job: a [`pass`] over all workflows.
@@ -31,29 +38,45 @@ pub struct Pass {
 /// # Errors
 /// The database's.
 pub async fn look(app: &App) -> anyhow::Result<Did> {
-    let Pass { promoted, abandoned } = pass(&app.pool, app.clock.now()).await?;
-    if promoted + abandoned == 0 {
+    let done = pass(&app.pool, clock::database_time(app).await?).await?;
+    let Pass { promoted, abandoned, cancelled, failed } = done;
+    if promoted + abandoned + cancelled > 0 {
+        app.wake.poke();
+    }
+    jobs::fail_at_end(JOB, failed, &app.metrics)?;
+    if promoted + abandoned + cancelled == 0 {
         return Ok(Did::Nothing);
     }
-    app.wake.poke();
-    Ok(Did::All(format!("of runs that waited {promoted} may start, {abandoned} are given up")))
+    Ok(Did::All(format!(
+        "of runs that waited {promoted} may start, {abandoned} are abandoned, {cancelled} cancelled with their workflow"
+    )))
 }
 
 /// Looks at every workflow of which a run waits and may start, or has waited too long.
 ///
+/// A workflow that fails is logged and counted, and the pass goes on.
+///
 /// # Errors
-/// The database's; what was done for other workflows stands.
+/// The database fails; what was done until then stays.
 pub async fn pass(pool: &PgPool, now: DateTime<Utc>) -> sqlx::Result<Pass> {
     let mut done = Pass::default();
     let mut last = 0;
     loop {
-        let workflows = waiting(&mut *pool.acquire().await?, last, now).await?;
+        let workflows = workflows_with_live_runs(&mut *pool.acquire().await?, last, now).await?;
         let Some(end) = workflows.last() else { return Ok(done) };
-        last = *end;
-        for id in workflows {
-            let one = advance(pool, WorkflowId(id), now).await?;
-            done.promoted += one.promoted;
-            done.abandoned += one.abandoned;
+        last = end.id;
+        for workflow in workflows.iter().filter(|workflow| workflow.may_advance) {
+            match advance(pool, WorkflowId(workflow.id), now).await {
+                Ok(one) => {
+                    done.promoted += one.promoted;
+                    done.abandoned += one.abandoned;
+                    done.cancelled += one.cancelled;
+                }
+                Err(error) => {
+                    jobs::skip_failed(JOB, workflow.id, error)?;
+                    done.failed += 1;
+                }
+            }
         }
     }
 }
@@ -64,15 +87,41 @@ pub async fn pass(pool: &PgPool, now: DateTime<Utc>) -> sqlx::Result<Pass> {
 /// The database's.
 pub async fn advance(pool: &PgPool, workflow: WorkflowId, now: DateTime<Utc>) -> sqlx::Result<Pass> {
     let mut tx = db::begin(pool).await?;
-    let mut done = Pass::default();
-    if let Some(workflow) = workflows::lock(&mut tx, workflow, None, now).await?
-        && overlap::load(&mut tx, workflow.id).await?.waiting() > 0
-    {
-        done.abandoned = expire(&mut tx, &workflow, now).await?;
-        done.promoted = promote(&mut tx, &workflow, now).await?;
-    }
+    let done = match workflows::lock(&mut tx, workflow, None, now).await? {
+        Some(workflow) => advance_locked(&mut tx, &workflow, now).await?,
+        None => Pass::default(),
+    };
     tx.commit().await?;
     Ok(done)
+}
+
+async fn advance_locked(tx: &mut PgConnection, workflow: &Workflow, now: DateTime<Utc>) -> sqlx::Result<Pass> {
+    match workflow.state {
+        State::Archived => return cancel_unstarted(tx, workflow, now).await,
+        State::Paused => hold_back(tx, workflow.id).await?,
+        State::Active => {}
+    }
+    let abandoned = expire(tx, workflow, now).await?;
+    let promoted = promote(tx, workflow, now).await?;
+    Ok(Pass { promoted, abandoned, ..Pass::default() })
+}
+
+/// Has the accepted automatic runs of a paused workflow wait for a slot again, so that what a person asks for can have it.
+///
+/// # Errors
+/// The database's.
+pub(crate) async fn hold_back(tx: &mut PgConnection, workflow: WorkflowId) -> sqlx::Result<()> {
+    sqlx::query!(
+        r#"
+        -- hold back automatic runs; one that an executor has claimed meanwhile goes on
+        UPDATE runs SET state = 'queued'
+         WHERE workflow_id = $1 AND state = 'accepted' AND trigger IN ('schedule', 'catch_up')
+        "#,
+        workflow.0,
+    )
+    .execute(tx)
+    .await
+    .map(drop)
 }
 
 /// Starts those who wait, the first first, while there is room; the workflow is locked.
@@ -82,7 +131,7 @@ pub async fn advance(pool: &PgPool, workflow: WorkflowId, now: DateTime<Utc>) ->
 pub(crate) async fn promote(tx: &mut PgConnection, workflow: &Workflow, now: DateTime<Utc>) -> sqlx::Result<u64> {
     let mut promoted = 0;
     while let Some(next) = first(tx, workflow).await? {
-        if !overlap::load(tx, workflow.id).await?.has_room_for(workflow, next.trigger) {
+        if !overlap::load(tx, workflow).await?.has_room_for(workflow, next.trigger) {
             break;
         }
         accept(tx, next.id, now).await?;
@@ -129,52 +178,114 @@ async fn accept(tx: &mut PgConnection, run: Uuid, now: DateTime<Utc>) -> sqlx::R
     .map(drop)
 }
 
-/// Gives up what has waited longer than a missed time may, and all that waits for an archived workflow.
-async fn expire(tx: &mut PgConnection, workflow: &Workflow, now: DateTime<Utc>) -> sqlx::Result<u64> {
-    let (reason, since) = match workflow.state {
-        State::Archived => ("the workflow was archived", None),
-        State::Active | State::Paused => {
-            let window = TimeDelta::seconds(workflow.spec.policies.catch_up_window_secs.into());
-            ("it waited for a slot longer than the catch-up window", Some(now - window))
-        }
-    };
-    let expired = expired(tx, workflow, since).await?;
-    let reasons = vec![reason.to_owned(); expired.len()];
-    runs::abandon(tx, &expired, &reasons, now).await?;
-    Ok(expired.len() as u64)
-}
-
-async fn expired(tx: &mut PgConnection, workflow: &Workflow, since: Option<DateTime<Utc>>) -> sqlx::Result<Vec<Uuid>> {
-    sqlx::query_scalar!(
+/// Cancels what still waits of an archived workflow, for example because an older version of the app archived it.
+async fn cancel_unstarted(tx: &mut PgConnection, workflow: &Workflow, now: DateTime<Utc>) -> sqlx::Result<Pass> {
+    let cancelled = sqlx::query!(
         r#"
-        -- expired queued runs; what a person asked for waits for as long as it takes
-        SELECT id FROM runs
-         WHERE workflow_id = $1 AND state = 'queued'
-           AND ($2::timestamptz IS NULL OR trigger IN ('schedule', 'catch_up') AND created_on < $2)
+        -- cancel unstarted runs of an archived workflow
+        UPDATE runs
+           SET state = 'cancelled', cancel_requested_on = $2, finished_on = $2, cancel_reason = $3, error = $3
+         WHERE workflow_id = $1 AND state IN ('accepted', 'queued')
         "#,
         workflow.id.0,
-        since,
+        now,
+        workflows::ARCHIVED,
+    )
+    .execute(tx)
+    .await?;
+    Ok(Pass { cancelled: cancelled.rows_affected(), ..Pass::default() })
+}
+
+/// Abandons automatic runs that have waited for a slot or for an executor longer than a missed time may.
+async fn expire(tx: &mut PgConnection, workflow: &Workflow, now: DateTime<Utc>) -> sqlx::Result<u64> {
+    let expired = lock_expired(tx, workflow, now).await?;
+    let (ids, reasons): (Vec<_>, Vec<_>) = expired.iter().map(|run| (run.id, run.reason().to_owned())).unzip();
+    runs::abandon(tx, &ids, &reasons, now).await?;
+    Ok(ids.len() as u64)
+}
+
+struct Expired {
+    id: Uuid,
+    is_queued: bool,
+}
+
+impl Expired {
+    fn reason(&self) -> &'static str {
+        if self.is_queued {
+            "it waited for a slot longer than the catch-up window"
+        } else {
+            "no executor started it within the catch-up window"
+        }
+    }
+}
+
+async fn lock_expired(tx: &mut PgConnection, workflow: &Workflow, now: DateTime<Utc>) -> sqlx::Result<Vec<Expired>> {
+    let policies = &workflow.spec.policies;
+    sqlx::query_as!(
+        Expired,
+        r#"
+        -- lock expired runs, but not one that is being claimed; what a person asked for waits for as long as it takes.
+        -- A queued run may be one that was accepted and held back by a pause: it keeps the time that its spread gave it
+        SELECT id, state = 'queued' AS "is_queued!"
+          FROM runs
+         WHERE workflow_id = $1 AND trigger IN ('schedule', 'catch_up')
+           AND (state = 'queued' AND created_on < $2::timestamptz - make_interval(secs => GREATEST($3::integer, $4::integer))
+                OR state = 'accepted' AND attempt = 0 AND unstarted_run_expires_on(created_on, run_after, $3, $4) < $2)
+           FOR UPDATE SKIP LOCKED
+        "#,
+        workflow.id.0,
+        now,
+        policies.catch_up_window_secs,
+        policies.spread_secs,
     )
     .fetch_all(tx)
     .await
 }
 
-/// Workflows after `last` with a run that may start, or that has waited too long.
-async fn waiting(db: &mut PgConnection, last: i64, now: DateTime<Utc>) -> sqlx::Result<Vec<i64>> {
-    sqlx::query_scalar!(
+struct LiveWorkflow {
+    id: i64,
+    may_advance: bool,
+}
+
+/// The next workflows after `last` that have live runs, and whether one of these may start or has waited too long.
+async fn workflows_with_live_runs(
+    db: &mut PgConnection,
+    last: i64,
+    now: DateTime<Utc>,
+) -> sqlx::Result<Vec<LiveWorkflow>> {
+    sqlx::query_as!(
+        LiveWorkflow,
         r#"
-        -- workflows with runs that wait, but not those that can only go on waiting
-        SELECT DISTINCT q.workflow_id
-          FROM runs q JOIN workflows w ON w.id = q.workflow_id
-         WHERE q.state = 'queued' AND q.workflow_id > $1
-           AND (w.state = 'archived'
-                OR w.overlap_policy = 'replace'
-                OR q.trigger IN ('schedule', 'catch_up')
-                   AND q.created_on < $2::timestamptz - make_interval(secs => w.catch_up_window_secs)
-                OR (SELECT count(*) FROM runs b WHERE b.workflow_id = w.id AND b.state IN ('accepted', 'running'))
-                   < CASE w.overlap_policy WHEN 'concurrent' THEN w.max_concurrent ELSE 1 END)
-         ORDER BY q.workflow_id
-         LIMIT $3
+        -- workflows with live runs: by key, each run read once, however many of them wait
+        WITH live AS MATERIALIZED (
+            SELECT workflow_id,
+                   count(*) FILTER (WHERE state <> 'queued') AS busy,
+                   count(*) FILTER (WHERE state = 'accepted' AND automatic) AS held,
+                   count(*) FILTER (WHERE state = 'queued' AND NOT automatic) AS asked_for,
+                   count(*) FILTER (WHERE state = 'queued') AS queued,
+                   count(*) FILTER (WHERE state <> 'running') AS unstarted,
+                   min(created_on) FILTER (WHERE state = 'queued' AND automatic) AS oldest_queued,
+                   min(created_on) FILTER (WHERE state = 'accepted' AND automatic AND attempt = 0) AS oldest_accepted
+              FROM (SELECT workflow_id, state, attempt, created_on, trigger IN ('schedule', 'catch_up') AS automatic
+                      FROM runs
+                     WHERE state IN ('accepted', 'queued', 'running') AND workflow_id > $1) r
+             GROUP BY workflow_id
+             ORDER BY workflow_id
+             LIMIT $3
+        )
+        SELECT l.workflow_id AS "id!",
+               COALESCE(CASE w.state
+                   WHEN 'archived' THEN l.unstarted > 0
+                   WHEN 'paused' THEN l.asked_for > 0 AND l.busy - l.held < p.slots
+                   ELSE l.queued > 0 AND l.busy < p.slots
+               END
+               OR l.oldest_queued < $2::timestamptz - make_interval(secs => GREATEST(w.catch_up_window_secs, w.spread_secs))
+               OR l.oldest_accepted < $2::timestamptz - make_interval(secs => GREATEST(w.catch_up_window_secs, w.spread_secs)),
+               FALSE) AS "may_advance!"
+          FROM live l
+          JOIN workflows w ON w.id = l.workflow_id
+         CROSS JOIN LATERAL (SELECT CASE w.overlap_policy WHEN 'concurrent' THEN w.max_concurrent ELSE 1 END AS slots) p
+         ORDER BY l.workflow_id
         "#,
         last,
         now,

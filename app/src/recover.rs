@@ -1,25 +1,30 @@
 //! Step 7 of 7: runs whose instance died go on, or are given up with a reason. A job.
 //!
-//! Lost is what is `running` and has had no sign of life for `LOST_AFTER_SECS`. The *same* run goes on,
-//! under its id, on whatever instance claims it; `attempt` then fences off the one that lost it.
+//! Lost is what is `running` and whose lease has expired, or was released by an instance that stopped or panicked in it.
+//! The *same* run goes on, under its id, on the instance that claims it; `attempt` then fences off the one that lost it.
+
+use std::collections::BTreeSet;
 
 use chrono::{DateTime, TimeDelta, Utc};
+use db::PgConnection;
 use schedule::WorkflowId;
-use sqlx::PgConnection;
 use uuid::Uuid;
 
 use crate::App;
+use crate::clock;
 use crate::config::Config;
-use crate::jobs::Did;
+use crate::jobs::{self, Did};
 use crate::policies::OnLost;
 use crate::queue;
 use crate::runs;
 use crate::workflows::State;
 
+/// Its name in the table `jobs`.
+const JOB: &str = "recovery";
 /// Runs in one pass.
 const BATCH: i64 = 100;
 
-/// A run that nobody is at any more.
+/// A run that no instance executes any more.
 struct Lost {
     id: Uuid,
     workflow_id: i64,
@@ -39,11 +44,13 @@ enum Verdict {
 }
 
 /// What one pass came to.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct Pass {
     go_on: usize,
     cancelled: usize,
     abandoned: usize,
+    /// The workflows of the runs that it ended.
+    ended: BTreeSet<i64>,
 }
 
 /// Takes over what dead instances have left running.
@@ -51,15 +58,22 @@ struct Pass {
 /// # Errors
 /// The database's; nothing was changed then.
 pub async fn recover(app: &App) -> anyhow::Result<Did> {
-    let mut tx = db::begin(&app.pool).await?;
-    let lost = lock_lost(&mut tx, app.config.lost_after_secs, BATCH).await?;
-    let pass = settle(&mut tx, &lost, &app.config, app.clock.now()).await?;
-    tx.commit().await?;
-    for run in lost.iter().filter(|_| pass.abandoned + pass.cancelled > 0) {
-        queue::advance(&app.pool, WorkflowId(run.workflow_id), app.clock.now()).await?;
+    let now = clock::database_time(app).await?;
+    let mut failed = 0;
+    let (lost, pass) = match take_over(app, None, now).await {
+        // One of them fails the statement of all: each has a transaction of its own.
+        Err(error) if jobs::concerns_one_workflow(&error) => take_over_singly(app, now, &mut failed).await?,
+        done => done?,
+    };
+    for workflow in &pass.ended {
+        if let Err(error) = queue::advance(&app.pool, WorkflowId(*workflow), now).await {
+            jobs::skip_failed(JOB, *workflow, error)?;
+            failed += 1;
+        }
     }
     app.wake.poke();
-    Ok(match lost.len() {
+    jobs::fail_at_end(JOB, failed, &app.metrics)?;
+    Ok(match lost {
         0 => Did::Nothing,
         // As many as a pass takes: there may be more.
         n if n >= usize::try_from(BATCH).unwrap_or(usize::MAX) => Did::Some(pass.in_words()),
@@ -67,20 +81,52 @@ pub async fn recover(app: &App) -> anyhow::Result<Did> {
     })
 }
 
-/// Gives back what this instance cuts off at its end, by the same rules; others need not wait for the lease.
-pub(crate) async fn give_back(app: &App) -> sqlx::Result<()> {
+/// Takes over a batch of lost runs, or one of them, in one transaction; how many.
+async fn take_over(app: &App, only: Option<Uuid>, now: DateTime<Utc>) -> sqlx::Result<(usize, Pass)> {
     let mut tx = db::begin(&app.pool).await?;
-    let own = lock_own(&mut tx, app.instance).await?;
-    let pass = settle(&mut tx, &own, &app.config, app.clock.now()).await?;
-    tx.commit().await?;
-    tracing::info!("at shutdown: {}", pass.in_words());
-    Ok(())
+    let done = take_over_locked(&mut tx, only, &app.config, now).await;
+    tx.finish(done).await
+}
+
+async fn take_over_locked(
+    tx: &mut PgConnection,
+    only: Option<Uuid>,
+    config: &Config,
+    now: DateTime<Utc>,
+) -> sqlx::Result<(usize, Pass)> {
+    let lost = lock_lost(tx, only, BATCH).await?;
+    let pass = settle(tx, &lost, config, now).await?;
+    Ok((lost.len(), pass))
+}
+
+/// Takes over lost runs one by one; those that fail are logged and counted.
+async fn take_over_singly(app: &App, now: DateTime<Utc>, failed: &mut u64) -> sqlx::Result<(usize, Pass)> {
+    let (mut lost, mut done) = (0, Pass::default());
+    let ids = lost_runs(&mut *app.pool.acquire().await?).await?;
+    for (id, workflow_id) in ids {
+        match take_over(app, Some(id), now).await {
+            Ok((runs, pass)) => {
+                lost += runs;
+                done.add(pass);
+            }
+            Err(error) => {
+                jobs::skip_failed(JOB, workflow_id, error)?;
+                *failed += 1;
+            }
+        }
+    }
+    Ok((lost, done))
 }
 
 async fn settle(tx: &mut PgConnection, lost: &[Lost], config: &Config, now: DateTime<Utc>) -> sqlx::Result<Pass> {
     let (mut go_on, mut cancelled, mut abandoned, mut reasons) = (vec![], vec![], vec![], vec![]);
+    let mut ended = BTreeSet::new();
     for run in lost {
-        match run.verdict(config, now) {
+        let verdict = run.verdict(config, now);
+        if verdict != Verdict::GoesOn {
+            ended.insert(run.workflow_id);
+        }
+        match verdict {
             Verdict::GoesOn => go_on.push(run.id),
             Verdict::Cancelled => cancelled.push(run.id),
             Verdict::Abandoned(reason) => {
@@ -90,7 +136,7 @@ async fn settle(tx: &mut PgConnection, lost: &[Lost], config: &Config, now: Date
             }
         }
     }
-    let pass = Pass { go_on: go_on.len(), cancelled: cancelled.len(), abandoned: abandoned.len() };
+    let pass = Pass { go_on: go_on.len(), cancelled: cancelled.len(), abandoned: abandoned.len(), ended };
     let_go_on(tx, &go_on, now).await?;
     let_be_cancelled(tx, &cancelled, now).await?;
     runs::abandon(tx, &abandoned, &reasons, now).await?;
@@ -121,14 +167,38 @@ impl Lost {
 }
 
 impl Pass {
-    fn in_words(self) -> String {
-        let Pass { go_on, cancelled, abandoned } = self;
+    fn add(&mut self, other: Self) {
+        self.go_on += other.go_on;
+        self.cancelled += other.cancelled;
+        self.abandoned += other.abandoned;
+        self.ended.extend(other.ended);
+    }
+
+    fn in_words(&self) -> String {
+        let Pass { go_on, cancelled, abandoned, .. } = self;
         format!("of lost runs {go_on} go on, {abandoned} are abandoned, {cancelled} cancelled")
     }
 }
 
-async fn lock_lost(tx: &mut PgConnection, lost_after_secs: u64, limit: i64) -> sqlx::Result<Vec<Lost>> {
-    let lost_after_secs = f64::from(u32::try_from(lost_after_secs).unwrap_or(u32::MAX));
+/// Lost runs with their workflows, more than a pass locks: failing ones may come first.
+async fn lost_runs(db: &mut PgConnection) -> sqlx::Result<Vec<(Uuid, i64)>> {
+    let rows = sqlx::query!(
+        r#"
+        -- lost runs: locked one by one later
+        SELECT id, workflow_id
+          FROM runs
+         WHERE state = 'running' AND lease_until <= cronbox_now()
+         ORDER BY lease_until
+         LIMIT $1
+        "#,
+        10 * BATCH,
+    )
+    .fetch_all(db)
+    .await?;
+    Ok(rows.into_iter().map(|row| (row.id, row.workflow_id)).collect())
+}
+
+async fn lock_lost(tx: &mut PgConnection, only: Option<Uuid>, limit: i64) -> sqlx::Result<Vec<Lost>> {
     sqlx::query_as!(
         Lost,
         r#"
@@ -136,32 +206,15 @@ async fn lock_lost(tx: &mut PgConnection, lost_after_secs: u64, limit: i64) -> s
         SELECT r.id, r.workflow_id, r.recoveries, r.created_on, r.cancel_requested_on IS NOT NULL AS "is_cancelled!",
                w.on_lost AS "on_lost: OnLost", w.state AS "workflow_state: State"
           FROM runs r JOIN workflows w ON w.id = r.workflow_id
-         WHERE r.state = 'running' AND r.locked_at <= cronbox_now() - make_interval(secs => $1)
+         WHERE r.state = 'running' AND r.lease_until <= cronbox_now()
            AND (w.state <> 'paused' OR r.cancel_requested_on IS NOT NULL)
-         ORDER BY r.locked_at
-         LIMIT $2
+           AND ($2::uuid IS NULL OR r.id = $2)
+         ORDER BY r.lease_until
+         LIMIT $1
            FOR UPDATE OF r SKIP LOCKED
         "#,
-        lost_after_secs,
         limit,
-    )
-    .fetch_all(tx)
-    .await
-}
-
-async fn lock_own(tx: &mut PgConnection, instance: Uuid) -> sqlx::Result<Vec<Lost>> {
-    sqlx::query_as!(
-        Lost,
-        r#"
-        -- lock the runs of an instance that ends
-        SELECT r.id, r.workflow_id, r.recoveries, r.created_on, r.cancel_requested_on IS NOT NULL AS "is_cancelled!",
-               w.on_lost AS "on_lost: OnLost", w.state AS "workflow_state: State"
-          FROM runs r JOIN workflows w ON w.id = r.workflow_id
-         WHERE r.state = 'running' AND r.locked_by = $1
-           AND (w.state <> 'paused' OR r.cancel_requested_on IS NOT NULL)
-           FOR UPDATE OF r
-        "#,
-        instance,
+        only,
     )
     .fetch_all(tx)
     .await
@@ -173,7 +226,7 @@ async fn let_go_on(tx: &mut PgConnection, ids: &[Uuid], now: DateTime<Utc>) -> s
         -- let lost runs go on: locked by this transaction, so nothing else has changed them
         UPDATE runs
            SET state = 'accepted', recoveries = recoveries + 1, run_after = LEAST(run_after, $2),
-               locked_by = NULL, locked_at = NULL
+               locked_by = NULL, locked_at = NULL, lease_until = NULL
          WHERE id = ANY($1)
         "#,
         ids,
@@ -187,10 +240,10 @@ async fn let_go_on(tx: &mut PgConnection, ids: &[Uuid], now: DateTime<Utc>) -> s
 async fn let_be_cancelled(tx: &mut PgConnection, ids: &[Uuid], now: DateTime<Utc>) -> sqlx::Result<()> {
     sqlx::query!(
         r#"
-        -- end lost runs that somebody had asked to cancel
+        -- end lost runs that are to be cancelled
         UPDATE runs
-           SET state = 'cancelled', error = 'cancelled on request; its instance was lost', finished_on = $2,
-               locked_by = NULL, locked_at = NULL
+           SET state = 'cancelled', error = COALESCE(cancel_reason, 'cancelled on request') || '; its instance was lost',
+               finished_on = $2, locked_by = NULL, locked_at = NULL, lease_until = NULL
          WHERE id = ANY($1)
         "#,
         ids,

@@ -7,16 +7,23 @@
 mod abandon;
 mod cancel;
 mod claim;
+mod hand_over;
+mod next_try;
 
 use chrono::{DateTime, Utc};
+use db::PgConnection;
 use schedule::WorkflowId;
 use serde_json::Value;
-use sqlx::PgConnection;
 use uuid::Uuid;
 
 pub use abandon::abandon;
-pub use cancel::{Cancelled, cancel};
-pub use claim::{Beat, Claimed, Finished, Held, any_queued, claim, finish, heartbeat, keep_late, try_again};
+pub use cancel::{Cancelled, cancel, cancel_live};
+pub use claim::{
+    Beat, Claimed, Fence, Finished, Found, Held, Lease, Slots, any_queued, claim, find_after_loss, finish,
+    hand_over_unknown, keep_late, release, renew_leases, try_again,
+};
+pub use hand_over::{CUT_OFF, Sent, hand_over};
+pub use next_try::next_try;
 
 /// What started a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, sqlx::Type, serde::Serialize, serde::Deserialize, utoipa::ToSchema)]
@@ -36,6 +43,9 @@ pub enum Trigger {
 }
 
 impl Trigger {
+    /// Every trigger that there is.
+    pub const ALL: [Self; 5] = [Self::Schedule, Self::Manual, Self::CatchUp, Self::Backfill, Self::Retry];
+
     /// The word of the column.
     #[must_use]
     pub fn as_str(self) -> &'static str {

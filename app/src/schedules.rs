@@ -11,7 +11,7 @@ use utoipa::ToSchema;
 use crate::field::{self, FieldError};
 use crate::patch::{self, PatchKind};
 use crate::policies::{CatchUp, Overlap};
-use crate::spec::{self, Spec, WorkflowBody};
+use crate::spec::{self, Bounds, Spec, WorkflowBody};
 
 /// A schedule as a client writes it; in a PUT an absent field takes its default.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
@@ -55,7 +55,7 @@ impl ScheduleBody {
     ///
     /// # Errors
     /// The first field that is wrong.
-    pub fn onto(self, standing: &Spec, now: DateTime<Utc>) -> Result<Spec, FieldError> {
+    pub fn onto(self, existing: &Spec, bounds: &Bounds) -> Result<Spec, FieldError> {
         let body = WorkflowBody {
             cron_schedule: Some(self.cron_schedule),
             timezone: self.timezone,
@@ -67,9 +67,9 @@ impl ScheduleBody {
             catch_up_window_secs: self.catch_up_window_secs,
             spread_secs: self.spread_secs,
             pause_after_failures: self.pause_after_failures,
-            ..standing.to_body()
+            ..existing.to_body()
         };
-        Spec::new(body, Some(&standing.timing), now)
+        Spec::new(body, Some(existing), bounds)
     }
 
     /// The body that would write a workflow's schedule again; none without a cron.

@@ -9,14 +9,14 @@ use std::path::Path;
 use std::time::Duration;
 
 use anyhow::{Context as _, anyhow, bail};
+use db::PgConnection;
 use schedule::WorkflowId;
-use sqlx::PgConnection;
 
 use crate::App;
 use crate::actions;
 use crate::audit::Edit;
 use crate::field::FieldError;
-use crate::spec::Spec;
+use crate::spec::{self, Bounds, Spec};
 use crate::workflows::{self, State, Workflow};
 use document::{Complaint, Definition, Team};
 
@@ -34,6 +34,8 @@ pub struct Loaded {
     pub changed: usize,
     /// Workflows that stood as the file has them.
     pub unchanged: usize,
+    /// Definitions that were not applied, because their schedule has no time left.
+    pub spent: usize,
 }
 
 /// Why a load did nothing.
@@ -50,6 +52,8 @@ enum Plan {
     Create(i64, Spec),
     Change(WorkflowId, Spec),
     Keep,
+    /// Its schedule has no time left: an existing workflow stays as it is, a new one is not made.
+    Spent(Complaint),
 }
 
 /// Loads a file: all of it, or nothing.
@@ -73,10 +77,10 @@ pub async fn load(app: &App, path: &Path) -> anyhow::Result<Loaded> {
         match apply(app, name, &wanted, &edit).await {
             Ok(loaded) => {
                 app.nudge.poke();
-                let Loaded { created, changed, unchanged } = loaded;
+                let Loaded { created, changed, unchanged, spent } = loaded;
                 tracing::info!(
                     step = 1,
-                    "{shown}: {created} workflows created, {changed} changed, {unchanged} as they were"
+                    "{shown}: {created} workflows created, {changed} changed, {unchanged} as they were, {spent} not applied"
                 );
                 return Ok(loaded);
             }
@@ -103,8 +107,9 @@ async fn apply(app: &App, file: &str, wanted: &[Definition], edit: &Edit) -> Res
     let mut tx = db::begin(&app.pool).await?;
     hold_teams(&mut tx, wanted).await?;
     let (mut plans, mut complaints) = (Vec::new(), Vec::new());
+    let bounds = app.bounds(edit.now);
     for definition in wanted {
-        match plan(&mut tx, file, definition, edit).await? {
+        match plan(&mut tx, file, definition, &bounds).await? {
             Ok(plan) => plans.push(plan),
             Err(error) => complaints.push(definition.complain(&error)),
         }
@@ -116,6 +121,10 @@ async fn apply(app: &App, file: &str, wanted: &[Definition], edit: &Edit) -> Res
     for plan in plans {
         match plan {
             Plan::Keep => loaded.unchanged += 1,
+            Plan::Spent(Complaint { line, detail }) => {
+                tracing::warn!(file, line, "schedules file: a schedule without a time left is not applied: {detail}");
+                loaded.spent += 1;
+            }
             Plan::Create(team_id, spec) => {
                 workflows::create(&mut tx, team_id, spec, Some(file), edit).await?;
                 loaded.created += 1;
@@ -135,7 +144,7 @@ async fn plan(
     tx: &mut PgConnection,
     file: &str,
     definition: &Definition,
-    edit: &Edit,
+    bounds: &Bounds,
 ) -> sqlx::Result<Result<Plan, FieldError>> {
     let Some(team_id) = team_id(tx, &definition.team).await? else {
         return Ok(Err(FieldError::new("unknown_team", "team", "there is no such team: `app teams create` makes one")));
@@ -144,9 +153,10 @@ async fn plan(
         Some(id) => workflows::find(tx, id, None).await?.map(|(workflow, _)| workflow),
         None => None,
     };
-    let timing = standing.as_ref().map(|workflow| &workflow.spec.timing);
-    let spec = match Spec::new(definition.body.clone(), timing, edit.now) {
+    let existing = standing.as_ref().map(|workflow| &workflow.spec);
+    let spec = match Spec::new(definition.body.clone(), existing, bounds) {
         Ok(spec) => spec,
+        Err(error) if error.code == spec::NEVER_FIRES => return Ok(Ok(Plan::Spent(definition.complain(&error)))),
         Err(error) => return Ok(Err(error)),
     };
     Ok(match standing {

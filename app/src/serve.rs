@@ -39,7 +39,10 @@ pub fn listen(address: SocketAddr) -> io::Result<TcpListener> {
     socket.listen(BACKLOG)
 }
 
-/// Serves until `shutdown`, then lets the requests under way end, up to the drain time.
+/// How long the requests of open connections may take to end at shutdown.
+const CONNECTIONS_END: Duration = Duration::from_secs(3);
+
+/// Serves until `shutdown`, then lets the requests under way end.
 pub(crate) async fn serve(listener: TcpListener, router: Router, config: &Config, shutdown: impl Future<Output = ()>) {
     let places = Arc::new(Semaphore::new(config.max_connections));
     let connections = GracefulShutdown::new();
@@ -67,8 +70,7 @@ pub(crate) async fn serve(listener: TcpListener, router: Router, config: &Config
         });
     }
     drop(listener);
-    let drain = Duration::from_secs(config.shutdown_drain_secs);
-    if tokio::time::timeout(drain, connections.shutdown()).await.is_err() {
+    if tokio::time::timeout(CONNECTIONS_END, connections.shutdown()).await.is_err() {
         tracing::warn!("some clients did not end in time and are cut off; their edits end all the same");
     }
 }

@@ -1,8 +1,7 @@
 //! Step 1 of 7: a workflow as a client writes it, and what that is to be.
 
-use chrono::{DateTime, TimeDelta, Utc};
-use chrono_tz::Tz;
-use schedule::{Cron, CronError};
+use chrono::{DateTime, SecondsFormat, TimeDelta, Utc};
+use schedule::{Cron, CronError, Timezone};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use utoipa::ToSchema;
@@ -108,20 +107,32 @@ pub struct Timing {
     pub ends_at: Option<DateTime<Utc>>,
 }
 
+/// What a workflow is validated against, beside its own fields.
+#[derive(Clone, Copy, Debug)]
+pub struct Bounds {
+    /// Business time of the edit.
+    pub now: DateTime<Utc>,
+    /// For how long the ledger keeps its rows: no older time may run.
+    pub retention: TimeDelta,
+}
+
 impl Spec {
-    /// Validates a body; `standing` is the timing that the workflow has already.
+    /// Validates a body; `existing` is what the workflow is already.
     ///
-    /// A timing that does not change is not judged again: a timezone that a newer database dropped
-    /// must not stop somebody from renaming the workflow.
+    /// What does not change is not validated again: a timezone that a newer database dropped, or a
+    /// cron whose last time has passed, must not stop the caller from renaming the workflow.
     ///
     /// # Errors
     /// The first field that is wrong.
-    pub fn new(body: WorkflowBody, standing: Option<&Timing>, now: DateTime<Utc>) -> Result<Self, FieldError> {
+    pub fn new(body: WorkflowBody, existing: Option<&Self>, bounds: &Bounds) -> Result<Self, FieldError> {
         field::name("name", &body.name)?;
         body.description.as_deref().map_or(Ok(()), |text| field::text("description", text, 0, 2_000))?;
         field::no_nul("action", &body.action)?;
         Action::parse(&body.action)?;
         let policies = Policies::new(&body)?;
+        if existing.is_none_or(|existing| existing.policies.catch_up_window_secs != policies.catch_up_window_secs) {
+            policies.check_window(bounds.retention)?;
+        }
         let starting_inputs = body.starting_inputs.unwrap_or_default();
         field::no_nul("starting_inputs", &Value::Object(starting_inputs.clone()))?;
         let written = Timing {
@@ -130,7 +141,10 @@ impl Spec {
             starts_at: body.starts_at.map(|time| field::instant("starts_at", time)).transpose()?,
             ends_at: body.ends_at.map(|time| field::instant("ends_at", time)).transpose()?,
         };
-        let timing = if standing == Some(&written) { written } else { written.judged(now)? };
+        let timing = match existing.map(|existing| &existing.timing) {
+            Some(existing) if existing.names_same_times(&written) => existing.clone(),
+            existing => written.validated(existing, bounds.now)?,
+        };
         Ok(Self {
             name: body.name,
             description: body.description,
@@ -176,15 +190,75 @@ impl Timing {
         self.starts_at.map_or(now, |starts_at| now.max(starts_at - TimeDelta::microseconds(1)))
     }
 
-    fn judged(self, now: DateTime<Utc>) -> Result<Self, FieldError> {
-        let timezone = self.timezone.as_deref().map(timezone).transpose()?.unwrap_or(Tz::UTC);
-        let cron = self.cron.as_deref().map(|text| cron(text, timezone, now)).transpose()?;
+    /// Whether both name the same times, whatever their texts: `0#2` and `8-14 * */7`, no timezone and `UTC`.
+    #[must_use]
+    pub fn names_same_times(&self, other: &Self) -> bool {
+        (self.starts_at, self.ends_at) == (other.starts_at, other.ends_at) && self.has_same_cron(other)
+    }
+
+    /// The same for cron and timezone only. A text that cannot be read any more equals only itself.
+    fn has_same_cron(&self, other: &Self) -> bool {
+        let crons = match (&self.cron, &other.cron) {
+            (Some(one), Some(another)) => one == another || name_same_times(one, another),
+            (None, None) => true,
+            (Some(_), None) | (None, Some(_)) => false,
+        };
+        crons && not_utc(self.timezone.as_deref()) == not_utc(other.timezone.as_deref())
+    }
+
+    /// The timing as it is stored: canonical, or in the existing texts if they name the same times.
+    fn validated(self, existing: Option<&Self>, now: DateTime<Utc>) -> Result<Self, FieldError> {
+        let timezone = self.timezone.as_deref().map(timezone).transpose()?.unwrap_or(Timezone::UTC);
         if let (Some(starts_at), Some(ends_at)) = (self.starts_at, self.ends_at)
             && starts_at >= ends_at
         {
             return Err(FieldError::invalid("ends_at", "ends_at must be later than starts_at"));
         }
-        Ok(Self { cron: cron.map(|cron| cron.to_string()), ..self })
+        let cron = self.cron.as_deref().map(cron).transpose()?;
+        if let Some(cron) = &cron {
+            self.must_fire(cron, timezone, now)?;
+        }
+        Ok(match existing.filter(|existing| existing.has_same_cron(&self)) {
+            Some(existing) => Self { cron: existing.cron.clone(), timezone: existing.timezone.clone(), ..self },
+            None => Self {
+                cron: cron.map(|cron| cron.to_string()),
+                timezone: not_utc(self.timezone.as_deref()).map(str::to_owned),
+                ..self
+            },
+        })
+    }
+
+    /// Refuses a cron that has no time between now or `starts_at` and `ends_at`.
+    fn must_fire(&self, cron: &Cron, timezone: Timezone, now: DateTime<Utc>) -> Result<(), FieldError> {
+        let first = cron.must_fire_after(self.first_instant_after(now), timezone);
+        let first = first.map_err(|error| refused_cron(&cron.to_string(), &error))?;
+        match self.ends_at {
+            Some(ends_at) if ends_at <= first => {
+                let first = first.to_rfc3339_opts(SecondsFormat::Secs, true);
+                let detail =
+                    format!("ends_at must be later than the first due time, {first}: the schedule never fires");
+                Err(FieldError::new(NEVER_FIRES, "ends_at", detail))
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+/// The code of a schedule that has no time left.
+pub const NEVER_FIRES: &str = "never_fires";
+
+/// The names of UTC in the IANA database: no timezone is UTC, too.
+const UTC_NAMES: [&str; 8] = ["UTC", "Etc/UTC", "UCT", "Etc/UCT", "Universal", "Etc/Universal", "Zulu", "Etc/Zulu"];
+
+/// A timezone's name, none if it is a name of UTC.
+fn not_utc(name: Option<&str>) -> Option<&str> {
+    name.filter(|name| !UTC_NAMES.contains(name))
+}
+
+fn name_same_times(one: &str, another: &str) -> bool {
+    match (Cron::parse(one), Cron::parse(another)) {
+        (Ok(one), Ok(another)) => one.has_same_times(&another),
+        _ => false,
     }
 }
 
@@ -192,17 +266,14 @@ impl Timing {
 ///
 /// # Errors
 /// `invalid_timezone`, with near names.
-pub fn timezone(name: &str) -> Result<Tz, FieldError> {
+pub fn timezone(name: &str) -> Result<Timezone, FieldError> {
     schedule::parse_timezone(name).map_err(|error| FieldError::new(error.code(), "timezone", error.to_string()))
 }
 
-/// Reads a cron that will fire again.
-///
-/// # Errors
-/// What is wrong with it, or `never_fires`.
-pub fn cron(text: &str, timezone: Tz, now: DateTime<Utc>) -> Result<Cron, FieldError> {
-    let refused = |error: CronError| FieldError::new(error.code(), "cron_schedule", error.to_string());
-    let cron = Cron::parse(text).map_err(refused)?;
-    cron.must_fire_after(now, timezone).map_err(refused)?;
-    Ok(cron)
+fn cron(text: &str) -> Result<Cron, FieldError> {
+    Cron::parse(text).map_err(|error| refused_cron(text, &error))
+}
+
+fn refused_cron(text: &str, error: &CronError) -> FieldError {
+    FieldError::of_cron("cron_schedule", text, error)
 }

@@ -1,8 +1,7 @@
 //! Step 7 of 7: how long a run waits so that the workflows of one minute do not all start at once.
 
 use chrono::{DateTime, TimeDelta, Utc};
-use chrono_tz::Tz;
-use schedule::{Cron, WorkflowId};
+use schedule::{Cron, Timezone, WorkflowId};
 
 /// When the run of a nominal time may start: a fixed share of `spread_secs` later, by the
 /// workflow's id, and always before the next time.
@@ -10,7 +9,7 @@ use schedule::{Cron, WorkflowId};
 pub fn run_after(
     workflow: WorkflowId,
     spread_secs: i32,
-    cron: Option<(Cron, Tz)>,
+    cron: Option<(Cron, Timezone)>,
     time: DateTime<Utc>,
     now: DateTime<Utc>,
 ) -> DateTime<Utc> {

@@ -1,12 +1,11 @@
 //! Step 7 of 7: how the ledger does, in numbers. What an alarm watches is zero in health.
 
-use chrono::{DateTime, TimeDelta, Utc};
-use sqlx::PgConnection;
+use chrono::{DateTime, Utc};
+use db::PgConnection;
+use schedule::delivery::GRACE;
 
 use crate::occurrences::Decision;
-
-/// The watchdog accounts for a time once it is this old; only then does a lag begin.
-pub const GRACE: TimeDelta = TimeDelta::seconds(180);
+use crate::runs;
 
 /// Whose numbers, and of when.
 #[derive(Clone, Copy, Debug)]
@@ -41,9 +40,13 @@ pub struct Executions {
     pub total: i64,
     /// Succeeded.
     pub successful: i64,
-    /// Given up: nobody can say that they were done.
+    /// Abandoned, and not by a shutdown: it is unknown whether they were done.
     pub lost: i64,
-    /// Times that a run went on after its instance had died.
+    /// Times that a run was handed over, at a shutdown or because the reply to its claim was lost.
+    pub handed_over: i64,
+    /// Abandoned because a shutdown cut them off and `on_lost` is `abandon`.
+    pub cut_off: i64,
+    /// Times that a run went on after its instance was lost.
     pub recovery_attempts: i64,
     /// Runs that went on so and succeeded.
     pub recovered: i64,
@@ -150,7 +153,9 @@ async fn executions(db: &mut PgConnection, scope: Scope) -> sqlx::Result<Executi
         -- executions that ended
         SELECT count(*) AS "total!",
                count(*) FILTER (WHERE r.state = 'succeeded') AS "successful!",
-               count(*) FILTER (WHERE r.state = 'abandoned') AS "lost!",
+               count(*) FILTER (WHERE r.state = 'abandoned' AND r.error IS DISTINCT FROM $5) AS "lost!",
+               coalesce(sum(r.handed_over), 0) AS "handed_over!",
+               count(*) FILTER (WHERE r.state = 'abandoned' AND r.error = $5) AS "cut_off!",
                coalesce(sum(r.recoveries), 0) AS "recovery_attempts!",
                count(*) FILTER (WHERE r.recoveries > 0 AND r.state = 'succeeded') AS "recovered!",
                count(*) FILTER (WHERE r.recoveries > 0 AND r.state IN ('failed', 'timed_out', 'cancelled')) AS "recovery_failed!",
@@ -164,6 +169,7 @@ async fn executions(db: &mut PgConnection, scope: Scope) -> sqlx::Result<Executi
         scope.to,
         scope.team_id,
         scope.workflow_id,
+        runs::CUT_OFF,
     )
     .fetch_one(db)
     .await

@@ -5,8 +5,8 @@ use std::fmt;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use chrono::{DateTime, Utc};
+use db::PgConnection;
 use serde_json::json;
-use sqlx::PgConnection;
 
 use crate::audit::{self, Edit, Entry};
 use crate::keys::Secret;

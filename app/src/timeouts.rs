@@ -1,75 +1,208 @@
 //! Step 7 of 7: ends runs that should have ended by themselves. A job.
 //!
-//! An executor stops an attempt at its workflow's timeout. One that has not done so a minute later is
-//! stuck: its run ends here, and the executor hears at its next heartbeat that the run is not its own.
-//! An executor that is silent is another case, whatever the time: its runs are lost (`recover.rs`).
+//! An executor stops an attempt at its workflow's timeout. An attempt that its executor has renewed after that, and that
+//! has not ended a minute later, is stuck: the try ends here, like one that was answered too late, and its executor
+//! learns at its next heartbeat that it has lost the run. A run that was not renewed after its timeout is another case:
+//! its executor may be gone, so it is lost, not slow (`recover.rs`).
+
+use std::collections::BTreeSet;
 
 use chrono::{DateTime, TimeDelta, Utc};
+use db::PgConnection;
 use schedule::WorkflowId;
-use sqlx::PgConnection;
 use uuid::Uuid;
 
 use crate::App;
+use crate::clock;
 use crate::config::HARD_TIMEOUT_MARGIN;
-use crate::jobs::Did;
+use crate::jobs::{self, Did};
 use crate::queue;
+use crate::runs;
 
+/// Its name in the table `jobs`.
+const JOB: &str = "timeouts";
 /// Runs in one pass.
 const BATCH: i64 = 100;
+
+/// Why such a try failed.
+const REASON: &str = "it did not end at its timeout and was ended from outside";
 
 struct Stuck {
     id: Uuid,
     workflow_id: i64,
+    tries: i32,
+    max_attempts: i32,
+    is_cancelled: bool,
 }
 
-/// Ends what runs a minute past its timeout.
+/// What one pass came to.
+#[derive(Default)]
+struct Pass {
+    /// Tries that it ended.
+    tries: usize,
+    /// The workflows of the runs that it ended with them.
+    ended: BTreeSet<i64>,
+}
+
+/// Ends the tries that run a minute past their timeout.
 ///
 /// # Errors
 /// The database's.
 pub async fn sweep(app: &App) -> anyhow::Result<Did> {
-    let now = app.clock.now();
-    let ended = end_stuck(&mut *app.pool.acquire().await?, app.config.lost_after_secs, now).await?;
-    for Stuck { id, workflow_id } in &ended {
-        tracing::error!(run_id = %id, "run {id} did not end at its timeout and was ended from outside");
-        queue::advance(&app.pool, WorkflowId(*workflow_id), now).await?;
+    let now = clock::database_time(app).await?;
+    let mut failed = 0;
+    let pass = match end_stuck(app, None, now).await {
+        // One of them fails the statements of all: each has a transaction of its own.
+        Err(error) if jobs::concerns_one_workflow(&error) => end_stuck_singly(app, now, &mut failed).await?,
+        done => done?,
+    };
+    for workflow in &pass.ended {
+        if let Err(error) = queue::advance(&app.pool, WorkflowId(*workflow), now).await {
+            jobs::skip_failed(JOB, *workflow, error)?;
+            failed += 1;
+        }
     }
     app.wake.poke();
-    Ok(match ended.len() {
+    jobs::fail_at_end(JOB, failed, &app.metrics)?;
+    Ok(match pass.tries {
         0 => Did::Nothing,
         n if n >= usize::try_from(BATCH).unwrap_or(usize::MAX) => Did::Some(format!("{n} runs have timed out")),
         n => Did::All(format!("{n} runs have timed out")),
     })
 }
 
-async fn end_stuck(db: &mut PgConnection, lost_after_secs: u64, now: DateTime<Utc>) -> sqlx::Result<Vec<Stuck>> {
-    let alive_secs = f64::from(u32::try_from(lost_after_secs).unwrap_or(u32::MAX)) / 4.0;
-    let started_before = now - TimeDelta::from_std(HARD_TIMEOUT_MARGIN).unwrap_or_default();
+/// Ends a batch of stuck tries, or one of them, in one transaction.
+async fn end_stuck(app: &App, only: Option<Uuid>, now: DateTime<Utc>) -> sqlx::Result<Pass> {
+    let mut tx = db::begin(&app.pool).await?;
+    let done = end_locked(&mut tx, only, now).await;
+    let (stuck, ended) = tx.finish(done).await?;
+    for run in &stuck {
+        tracing::error!(run_id = %run.id, "run {} did not end at its timeout and was ended from outside", run.id);
+    }
+    Ok(Pass { tries: stuck.len(), ended })
+}
+
+/// The tries that were stuck, and the workflows whose runs ended by it.
+async fn end_locked(
+    tx: &mut PgConnection,
+    only: Option<Uuid>,
+    now: DateTime<Utc>,
+) -> sqlx::Result<(Vec<Stuck>, BTreeSet<i64>)> {
+    let stuck = lock_stuck(tx, only, now).await?;
+    let mut ended = BTreeSet::new();
+    for run in &stuck {
+        match runs::next_try(run.tries, run.max_attempts, None, now).filter(|_| !run.is_cancelled) {
+            Some(run_after) => try_again(tx, run.id, run_after).await?,
+            None => {
+                end(tx, run.id, now).await?;
+                ended.insert(run.workflow_id);
+            }
+        }
+    }
+    Ok((stuck, ended))
+}
+
+/// Ends stuck tries one by one; those that fail are logged and counted.
+async fn end_stuck_singly(app: &App, now: DateTime<Utc>, failed: &mut u64) -> sqlx::Result<Pass> {
+    let mut done = Pass::default();
+    let stuck = stuck_runs(&mut *app.pool.acquire().await?, now).await?;
+    for (id, workflow_id) in stuck {
+        match end_stuck(app, Some(id), now).await {
+            Ok(pass) => {
+                done.tries += pass.tries;
+                done.ended.extend(pass.ended);
+            }
+            Err(error) => {
+                jobs::skip_failed(JOB, workflow_id, error)?;
+                *failed += 1;
+            }
+        }
+    }
+    Ok(done)
+}
+
+/// The latest start of a try that may be stuck, by a timeout of 0 s.
+fn stuck_since(now: DateTime<Utc>) -> DateTime<Utc> {
+    now - TimeDelta::from_std(HARD_TIMEOUT_MARGIN).unwrap_or_default()
+}
+
+/// Stuck runs with their workflows, more than a pass locks: failing ones may come first.
+async fn stuck_runs(db: &mut PgConnection, now: DateTime<Utc>) -> sqlx::Result<Vec<(Uuid, i64)>> {
+    let rows = sqlx::query!(
+        r#"
+        -- stuck runs: locked one by one later
+        SELECT r.id, r.workflow_id
+          FROM runs r JOIN workflows w ON w.id = r.workflow_id
+         WHERE r.state = 'running' AND r.started_on + make_interval(secs => w.timeout_secs) <= $1
+           AND r.locked_at > r.started_on + make_interval(secs => w.timeout_secs)
+           AND r.lease_until > cronbox_now()
+         ORDER BY r.started_on
+         LIMIT $2
+        "#,
+        stuck_since(now),
+        10 * BATCH,
+    )
+    .fetch_all(db)
+    .await?;
+    Ok(rows.into_iter().map(|row| (row.id, row.workflow_id)).collect())
+}
+
+async fn lock_stuck(tx: &mut PgConnection, only: Option<Uuid>, now: DateTime<Utc>) -> sqlx::Result<Vec<Stuck>> {
     sqlx::query_as!(
         Stuck,
         r#"
-        -- end stuck runs: only of an instance that is alive; a lost run is not a slow one
-        WITH stuck AS MATERIALIZED (
-            SELECT r.id FROM runs r JOIN workflows w ON w.id = r.workflow_id
-             WHERE r.state = 'running' AND r.started_on + make_interval(secs => w.timeout_secs) <= $2
-               AND r.locked_at > cronbox_now() - make_interval(secs => $1)
-             ORDER BY r.started_on
-             LIMIT $4
-               FOR UPDATE OF r SKIP LOCKED
-        )
-        UPDATE runs r
-           SET state = 'timed_out', tries = tries + 1, finished_on = $3,
-               error = 'it did not end at its timeout and was ended from outside',
-               duration_ms = (EXTRACT(EPOCH FROM $3 - started_on) * 1000)::bigint,
-               locked_by = NULL, locked_at = NULL
-          FROM stuck
-         WHERE r.id = stuck.id AND r.state = 'running'
-        RETURNING r.id, r.workflow_id
+        -- lock stuck runs: renewed after their timeout, so an executor is at them
+        SELECT r.id, r.workflow_id, r.tries, w.max_attempts, r.cancel_requested_on IS NOT NULL AS "is_cancelled!"
+          FROM runs r JOIN workflows w ON w.id = r.workflow_id
+         WHERE r.state = 'running' AND r.started_on + make_interval(secs => w.timeout_secs) <= $1
+           AND r.locked_at > r.started_on + make_interval(secs => w.timeout_secs)
+           AND r.lease_until > cronbox_now()
+           AND ($3::uuid IS NULL OR r.id = $3)
+         ORDER BY r.started_on
+         LIMIT $2
+           FOR UPDATE OF r SKIP LOCKED
         "#,
-        alive_secs,
-        started_before,
-        now,
+        stuck_since(now),
         BATCH,
+        only,
     )
-    .fetch_all(db)
+    .fetch_all(tx)
     .await
+}
+
+async fn try_again(tx: &mut PgConnection, id: Uuid, run_after: DateTime<Utc>) -> sqlx::Result<()> {
+    sqlx::query!(
+        r#"
+        -- try a stuck run again: its executor loses it
+        UPDATE runs
+           SET state = 'accepted', tries = tries + 1, run_after = $2, error = $3,
+               locked_by = NULL, locked_at = NULL, lease_until = NULL
+         WHERE id = $1
+        "#,
+        id,
+        run_after,
+        REASON,
+    )
+    .execute(tx)
+    .await
+    .map(drop)
+}
+
+async fn end(tx: &mut PgConnection, id: Uuid, now: DateTime<Utc>) -> sqlx::Result<()> {
+    sqlx::query!(
+        r#"
+        -- end a stuck run
+        UPDATE runs
+           SET state = 'timed_out', tries = tries + 1, finished_on = $2, error = $3,
+               duration_ms = (EXTRACT(EPOCH FROM $2 - started_on) * 1000)::bigint,
+               locked_by = NULL, locked_at = NULL, lease_until = NULL
+         WHERE id = $1
+        "#,
+        id,
+        now,
+        REASON,
+    )
+    .execute(tx)
+    .await
+    .map(drop)
 }

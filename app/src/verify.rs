@@ -1,32 +1,37 @@
-//! Step 7 of 7: the proof. What every workflow owed over a span, held against the ledger.
+//! Step 7 of 7: the proof. Every due time of a span against its decision, every decision against its runs.
 //!
-//! What was owed is computed anew from the schedule versions alone: neither cursors nor runs are
-//! believed. It goes day by day and page by page, so that memory and each transaction stay small
-//! whatever the span and however many the workflows; each page is compared in one snapshot.
+//! Due times are computed anew from the schedule versions, each by the zone data that were in force at it: no
+//! cursor is believed. A span is compared day by
+//! day and page by page, so that memory and each transaction stay small whatever the span and however many
+//! the workflows; each page is read in one snapshot and evaluated off the async threads.
 
+mod cursor;
+mod evaluate;
 mod read;
+mod settled;
 
-use std::fmt;
-use std::str::FromStr;
 use std::time::{Duration, Instant};
 
 use chrono::{DateTime, TimeDelta, Utc};
-use sqlx::{PgConnection, PgPool};
+use db::{PgConnection, PgPool};
+use schedule::delivery::SETTLED_AFTER;
 use utoipa::ToSchema;
+use uuid::Uuid;
 
-use self::read::{Page, Row, one_snapshot, page, rows, versions, watched_through};
+use self::evaluate::{Due, Evaluated, Page};
 use crate::occurrences::Decision;
-use crate::owed;
-use crate::versions::Version;
+use crate::prune::marks;
 
-/// What is later than this may still be on its way: the watchdog's grace, and two of its passes.
-const SETTLES_IN: TimeDelta = TimeDelta::minutes(5);
+pub use cursor::{Cursor, Position};
+
 /// Of the span, compared in one snapshot.
 const SLICE: TimeDelta = TimeDelta::days(1);
-/// Differences that one answer names at most, but for those of its last page.
+/// Differences and unjudged workflows that one answer names at most.
 const DIFFERENCES: usize = 1_000;
 /// How long one answer may take to compute.
 const PATIENCE: Duration = Duration::from_secs(10);
+/// A cursor keeps the bound of its first page for so long.
+const CURSOR_LIFE: TimeDelta = TimeDelta::days(1);
 
 /// A span of time, from the first instant to just before the second.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -46,27 +51,30 @@ pub enum Unfit {
     NotSettled(DateTime<Utc>),
     /// Its beginning may be pruned; the earliest that is not.
     Pruned(DateTime<Utc>),
+    /// The cursor names a place outside the span.
+    ForeignCursor,
 }
 
-/// Where a comparison goes on.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Cursor {
-    slice: DateTime<Utc>,
-    after: i64,
-}
-
-/// How the ledger differs from what was owed.
+/// How the ledger differs from the schedule, or a decision from its runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 #[schema(as = DifferenceKind)]
 pub enum Kind {
-    /// It was owed, and nothing is recorded.
+    /// The time was due, and no decision is recorded.
     Missing,
-    /// It is recorded, and nobody owed it.
+    /// A decision is recorded, and the time was not due.
     NotOwed,
+    /// The decision says that the time ran, and its run does not exist.
+    NoRun,
+    /// The time has two automatic runs.
+    TwoRuns,
+    /// The time has an automatic run that no decision names.
+    RunWithoutDecision,
+    /// Decision and run contradict each other, for example `missed` and a run of the schedule.
+    Contradicted,
 }
 
-/// One time on which the ledger and the schedule disagree.
+/// One time on which schedule, decision and runs disagree.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Difference {
     /// The workflow.
@@ -77,131 +85,141 @@ pub struct Difference {
     pub kind: Kind,
     /// What is recorded, if anything is.
     pub decision: Option<Decision>,
+    /// The run that disagrees, or that does not exist.
+    pub run_id: Option<Uuid>,
+}
+
+/// A schedule version whose due times cannot be computed: its timezone or cron is unknown to this version.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Unjudged {
+    /// The workflow.
+    pub workflow_id: i64,
+    /// The schedule version.
+    pub revision: i64,
 }
 
 /// What a comparison found.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub struct Findings {
-    /// Times owed.
+    /// Due times.
     pub owed: u64,
     /// Decisions recorded.
     pub decided: u64,
-    /// Decisions whose timezone or cron is not known any more: nobody can tell.
+    /// Decisions for which it cannot be computed whether they were due.
     pub unjudged: u64,
-    /// Where ledger and schedule disagree.
+    /// The schedule versions behind that.
+    pub unjudged_workflows: Vec<Unjudged>,
+    /// Where schedule, decisions and runs disagree.
     pub differences: Vec<Difference>,
+    /// The first instant that was compared: later than the span's if a prune came in between.
+    pub compared_from: DateTime<Utc>,
     /// Where the rest begins; none: this is all.
     pub next: Option<Cursor>,
 }
 
-/// Whether a span can be verified at `now`, of a ledger that keeps its rows for so long.
+/// Says where a proof begins or goes on, if its span can be verified at `now`; `kept` is the retention.
+///
+/// The first page's bound holds for all pages of a proof: what is pruned meanwhile is left out, not an error.
 ///
 /// # Errors
-/// The database's.
-pub async fn fit(
+/// The query failed.
+pub async fn start(
     db: &mut PgConnection,
     span: Span,
+    cursor: Option<Cursor>,
     kept: TimeDelta,
     now: DateTime<Utc>,
-) -> sqlx::Result<Result<(), Unfit>> {
-    let earliest = now - kept;
-    let latest = watched_through(db).await?.map_or(now - SETTLES_IN, |watched| watched.min(now - SETTLES_IN));
-    Ok(match span {
-        Span { from, to } if from >= to => Err(Unfit::Empty),
-        Span { from, .. } if from < earliest => Err(Unfit::Pruned(earliest)),
-        Span { to, .. } if to > latest => Err(Unfit::NotSettled(latest)),
-        _ => Ok(()),
-    })
+) -> sqlx::Result<Result<Cursor, Unfit>> {
+    if span.from >= span.to {
+        return Ok(Err(Unfit::Empty));
+    }
+    let earliest = match cursor {
+        Some(cursor) => cursor.asked_on.clamp(now - CURSOR_LIFE, now) - kept,
+        None => marks::occurrences(db).await?.map_or(now - kept, |pruned_before| pruned_before.max(now - kept)),
+    };
+    if span.from < earliest {
+        return Ok(Err(Unfit::Pruned(earliest)));
+    }
+    let latest = settled::through(db, now - SETTLED_AFTER).await?;
+    if span.to > latest {
+        return Ok(Err(Unfit::NotSettled(latest)));
+    }
+    let cursor = cursor.unwrap_or(Cursor { asked_on: now, position: Position::first(span.from) });
+    let is_inside = (span.from..span.to).contains(&cursor.position.slice);
+    Ok(if is_inside { Ok(cursor) } else { Err(Unfit::ForeignCursor) })
 }
 
 /// Compares from `cursor` on, as much as fits into one answer.
 ///
 /// # Errors
-/// The database's.
-pub async fn compare(pool: &PgPool, span: Span, cursor: Option<Cursor>) -> sqlx::Result<Findings> {
+/// A query failed.
+pub async fn compare(pool: &PgPool, span: Span, cursor: Cursor) -> sqlx::Result<Findings> {
     let began = Instant::now();
-    let mut findings = Findings::default();
-    let mut at = cursor.unwrap_or(Cursor { slice: span.from, after: 0 });
+    let mut findings = Findings::none(span.from);
+    let mut at = cursor.position;
     while at.slice < span.to {
-        if began.elapsed() > PATIENCE || findings.differences.len() >= DIFFERENCES {
-            findings.next = Some(at);
+        if began.elapsed() > PATIENCE {
+            findings.next = Some(Cursor { position: at, ..cursor });
             break;
         }
         let slice = Span { from: at.slice, to: span.to.min(at.slice + SLICE) };
-        at = match compare_page(pool, slice, at.after, &mut findings).await? {
-            Some(last) => Cursor { after: last, ..at },
-            None => Cursor { slice: slice.to, after: 0 },
-        };
+        let page = compare_page(pool, slice, at, findings).await?;
+        findings = page.findings;
+        at = page.next.unwrap_or_else(|| Position::first(slice.to));
+        if page.is_cut {
+            findings.next = Some(Cursor { position: at, ..cursor });
+            break;
+        }
     }
     Ok(findings)
 }
 
-/// Compares the workflows after one; the last of them, none if there was none.
-async fn compare_page(pool: &PgPool, slice: Span, after: i64, findings: &mut Findings) -> sqlx::Result<Option<i64>> {
+/// Compares a page of workflows from a position on; says where the slice goes on, none if it is complete.
+async fn compare_page(pool: &PgPool, slice: Span, at: Position, mut findings: Findings) -> sqlx::Result<Evaluated> {
     let mut tx = db::begin(pool).await?;
-    // Versions and rows of a workflow that is deleted meanwhile are seen together or not at all.
-    one_snapshot(&mut tx).await?;
-    let workflows = page(&mut tx, after).await?;
+    // Rows of a workflow that is deleted meanwhile, and a prune with its mark, are seen together or not at all.
+    read::one_snapshot(&mut tx).await?;
+    let (runs_pruned_before, pruned_before) = marks::read(&mut tx).await?;
+    let slice = match pruned_before.map(|pruned| pruned.min(slice.to)) {
+        Some(pruned) if pruned > slice.from => {
+            findings.compared_from = findings.compared_from.max(pruned);
+            Span { from: pruned, ..slice }
+        }
+        _ => slice,
+    };
+    let workflows = read::page(&mut tx, at.workflow).await?;
     let ids: Vec<i64> = workflows.iter().map(|workflow| workflow.id).collect();
-    let mut versions = versions(&mut tx, &ids, slice).await?;
-    let mut rows = rows(&mut tx, &ids, slice).await?;
+    let versions = read::versions(&mut tx, &ids, slice).await?;
+    let due = off_the_async_threads(move || Due::of(workflows, versions, slice, at)).await?;
+    let ids = due.ids();
+    let page = Page {
+        due,
+        decisions: read::decisions(&mut tx, &ids, slice).await?,
+        runs: read::runs(&mut tx, &ids, slice).await?,
+        runs_pruned_before,
+    };
     tx.rollback().await?;
-    for workflow in workflows {
-        let versions = versions.remove(&workflow.id).unwrap_or_default();
-        let rows = rows.remove(&workflow.id).unwrap_or_default();
-        findings.add(&workflow, slice, &versions, rows);
-    }
-    Ok(ids.last().copied())
+    off_the_async_threads(move || page.evaluate(at, findings)).await
+}
+
+async fn off_the_async_threads<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> sqlx::Result<T> {
+    tokio::task::spawn_blocking(work).await.map_err(|_| sqlx::Error::WorkerCrashed)
 }
 
 impl Findings {
-    fn add(&mut self, workflow: &Page, slice: Span, versions: &[Version], rows: Vec<Row>) {
-        let kept = |time: DateTime<Utc>| workflow.ledger_since.is_none_or(|since| time > since);
-        let just_before = |time: DateTime<Utc>| time - TimeDelta::microseconds(1);
-        let owing = owed::owing(versions, just_before(slice.from), just_before(slice.to), usize::MAX);
-        let mut rows = rows.into_iter().filter(|row| kept(row.scheduled_time)).peekable();
-        let differ =
-            |kind, time, decision| Difference { workflow_id: workflow.id, scheduled_time: time, kind, decision };
-        let beyond = |findings: &mut Self, row: Row| {
-            findings.decided += 1;
-            if is_unjudged(versions, &owing.unjudged, row.scheduled_time) {
-                findings.unjudged += 1;
-            // What came before its time was judged by the timing of then; an edit since cannot take it back.
-            } else if row.decision != Decision::SkippedPaused && !row.is_early {
-                findings.differences.push(differ(Kind::NotOwed, row.scheduled_time, Some(row.decision)));
-            }
-        };
-        for time in owing.times.iter().map(|owed| owed.time).filter(|time| kept(*time)) {
-            self.owed += 1;
-            while let Some(row) = rows.next_if(|row| row.scheduled_time < time) {
-                beyond(self, row);
-            }
-            match rows.next_if(|row| row.scheduled_time == time) {
-                Some(_) => self.decided += 1,
-                None => self.differences.push(differ(Kind::Missing, time, None)),
-            }
+    fn none(from: DateTime<Utc>) -> Self {
+        Self {
+            owed: 0,
+            decided: 0,
+            unjudged: 0,
+            unjudged_workflows: Vec::new(),
+            differences: Vec::new(),
+            compared_from: from,
+            next: None,
         }
-        rows.for_each(|row| beyond(self, row));
     }
-}
 
-fn is_unjudged(versions: &[Version], unjudged: &[i64], time: DateTime<Utc>) -> bool {
-    let in_force = versions.iter().rfind(|version| version.valid_from <= time);
-    in_force.is_some_and(|version| unjudged.contains(&version.revision))
-}
-
-impl fmt::Display for Cursor {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}/{}", self.slice.timestamp_micros(), self.after)
-    }
-}
-
-impl FromStr for Cursor {
-    type Err = ();
-
-    fn from_str(text: &str) -> Result<Self, ()> {
-        let (slice, after) = text.split_once('/').ok_or(())?;
-        let slice = DateTime::from_timestamp_micros(slice.parse().map_err(drop)?).ok_or(())?;
-        Ok(Self { slice, after: after.parse().map_err(drop)? })
+    fn has_room_for(&self, entries: usize) -> bool {
+        self.differences.len() + self.unjudged_workflows.len() + entries <= DIFFERENCES
     }
 }

@@ -3,9 +3,8 @@
 mod read;
 
 use chrono::{DateTime, Utc};
-use chrono_tz::Tz;
-use schedule::{Coverage, Cron};
-use sqlx::PgConnection;
+use db::PgConnection;
+use schedule::{Cron, Timezone, TimezoneHistory, ZoneHistory};
 
 use crate::workflows::{State, Workflow};
 
@@ -60,14 +59,12 @@ pub enum Owes {
     OutsideWindow,
     /// The cron does not name this time, or there was none.
     NotDue,
-    /// The cron does not name this time, and EventBridge can say exactly what the cron says.
-    Disagrees,
     /// The timezone or the cron is not known any more: nobody can tell.
     Unjudged,
 }
 
 impl Version {
-    /// Judges one time of this version's span.
+    /// Evaluates one time of this version's span, by the zone data that were in force at it.
     #[must_use]
     pub fn owes(&self, time: DateTime<Utc>) -> Owes {
         if self.state != State::Active {
@@ -76,25 +73,31 @@ impl Version {
         if self.starts_at.is_some_and(|start| time < start) || self.ends_at.is_some_and(|end| time >= end) {
             return Owes::OutsideWindow;
         }
-        match self.parsed() {
+        match self.parsed_at(time) {
             Ok(None) => Owes::NotDue,
             Ok(Some((cron, timezone))) if cron.matches(time, timezone) => Owes::Yes,
-            Ok(Some((cron, timezone))) => match schedule::compile(&cron, timezone).coverage {
-                Coverage::Exact => Owes::Disagrees,
-                Coverage::Superset => Owes::NotDue,
-            },
+            Ok(Some(_)) => Owes::NotDue,
             Err(Unknown) => Owes::Unjudged,
         }
     }
 
-    /// Its cron in its timezone, none if it has no cron.
+    /// Its cron in its timezone by the zone data that were in force at a time, none if it has no cron.
     ///
     /// # Errors
     /// One of them is not known any more.
-    pub fn parsed(&self) -> Result<Option<(Cron, Tz)>, Unknown> {
+    pub fn parsed_at(&self, time: DateTime<Utc>) -> Result<Option<(Cron, Timezone)>, Unknown> {
+        let Some((cron, timezone)) = self.timing(&ZoneHistory::installed())? else { return Ok(None) };
+        Ok(Some((cron, timezone.at(time).ok_or(Unknown)?)))
+    }
+
+    /// Its cron, and its timezone's rules over time; none if it has no cron.
+    ///
+    /// # Errors
+    /// One of them is not known any more.
+    pub fn timing(&self, zones: &ZoneHistory) -> Result<Option<(Cron, TimezoneHistory)>, Unknown> {
         let Some(cron) = &self.cron else { return Ok(None) };
         let cron = Cron::parse(cron).map_err(|_| Unknown)?;
-        let timezone = schedule::parse_timezone(self.timezone.as_deref().unwrap_or("UTC")).map_err(|_| Unknown)?;
+        let timezone = zones.find(self.timezone.as_deref().unwrap_or("UTC")).ok_or(Unknown)?;
         Ok(Some((cron, timezone)))
     }
 }

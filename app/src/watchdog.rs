@@ -9,14 +9,17 @@ mod due;
 
 use account::Account;
 use chrono::{DateTime, TimeDelta, Utc};
+use db::PgPool;
 use schedule::WorkflowId;
-use sqlx::PgPool;
+use schedule::delivery::GRACE;
 
 use crate::App;
-use crate::catch_up::GRACE;
-use crate::jobs::Did;
+use crate::clock;
+use crate::jobs::{self, Did};
 use crate::metrics::Metrics;
 
+/// Its name in the table `jobs`.
+const JOB: &str = "watchdog";
 /// Workflows looked at by one statement of a pass.
 const BATCH: i64 = 200;
 
@@ -35,6 +38,8 @@ pub struct Pass {
     pub caught_up: u64,
     /// Workflows whose timezone or cron is not known any more: nobody can tell what they owe.
     pub unjudged: u64,
+    /// Workflows whose statements failed.
+    pub failed: u64,
 }
 
 /// The job: a [`pass`] over all workflows that may owe something.
@@ -42,7 +47,8 @@ pub struct Pass {
 /// # Errors
 /// The database's.
 pub async fn look(app: &App) -> anyhow::Result<Did> {
-    let done = pass(&app.pool, app.config.ledger_kept(), app.clock.now()).await?;
+    let now = clock::database_time(app).await?;
+    let done = pass(&app.pool, app.config.ledger_kept(), now).await?;
     done.count(&app.metrics);
     if done.caught_up > 0 {
         app.wake.poke();
@@ -56,6 +62,7 @@ pub async fn look(app: &App) -> anyhow::Result<Did> {
             "workflows whose timezone or cron is not known any more wait for it"
         );
     }
+    jobs::fail_at_end(JOB, done.failed, &app.metrics)?;
     Ok(if done == Pass::default() { Did::Nothing } else { Did::All(done.in_words()) })
 }
 
@@ -67,7 +74,7 @@ impl Pass {
     }
 
     fn in_words(self) -> String {
-        let Self { workflows, resumed, missed, skipped_paused, caught_up, unjudged } = self;
+        let Self { workflows, resumed, missed, skipped_paused, caught_up, unjudged, failed: _ } = self;
         format!(
             "{workflows} workflows accounted for: {missed} times missed, {caught_up} caught up, {skipped_paused} skipped \
              by a pause; {resumed} pauses over, {unjudged} workflows not judged"
@@ -75,40 +82,64 @@ impl Pass {
     }
 }
 
-/// Accounts for all that was owed up to three minutes ago, whatever the state of its workflow, of a
+/// Accounts for all that was due up to [`GRACE`] ago, whatever the state of its workflow, of a
 /// ledger that keeps its rows for so long.
 ///
+/// A workflow that fails is logged and counted, and the pass goes on.
+///
 /// # Errors
-/// The database's; what was done for other workflows stands.
+/// The database fails; what was done until then stays.
 pub async fn pass(pool: &PgPool, kept: TimeDelta, now: DateTime<Utc>) -> sqlx::Result<Pass> {
-    let mut done = Pass { resumed: resume(pool, now).await?, ..Pass::default() };
+    let mut done = Pass::default();
+    let mut met = resume(pool, now, &mut done).await?;
     // By key, so that one whom somebody holds at this moment, or whom nobody can judge, is met once;
     // one that still owes has moved behind the others by then, and is left for the next pass.
     let mut last = due::Key::first();
-    let mut met = Vec::new();
     loop {
         let batch = due::after(&mut *pool.acquire().await?, last, now - GRACE, &met, BATCH).await?;
         let Some(end) = batch.last() else { return Ok(done) };
         last = *end;
-        let remaining = due::settle_quiet(pool, &batch, now).await?;
+        let remaining = match due::settle_quiet(pool, &batch, now).await {
+            Ok(remaining) => remaining,
+            // One of them fails the statement of all: each has its own turn.
+            Err(error) if jobs::concerns_one_workflow(&error) => batch.iter().map(due::Key::workflow).collect(),
+            Err(error) => return Err(error),
+        };
         done.workflows += (batch.len() - remaining.len()) as u64;
         for workflow in remaining {
-            if account::account(pool, workflow, kept, now, &mut done).await? == Account::Open {
-                met.push(workflow.0);
+            match account::account(pool, workflow, kept, now, &mut done).await {
+                Ok(Account::Settled) => {}
+                Ok(Account::Open) => met.push(workflow.0),
+                Err(error) => {
+                    jobs::skip_failed(JOB, workflow.0, error)?;
+                    done.failed += 1;
+                }
             }
         }
     }
 }
 
-/// Ends the pauses that are over; whoever locks such a workflow does.
-async fn resume(pool: &PgPool, now: DateTime<Utc>) -> sqlx::Result<u64> {
-    let mut resumed = 0;
+/// Ends the pauses that are over, which locking such a workflow does. Returns the workflows that failed.
+async fn resume(pool: &PgPool, now: DateTime<Utc>, done: &mut Pass) -> sqlx::Result<Vec<i64>> {
+    let mut failed = Vec::new();
     // Let go of before the next is taken: a job that holds two connections can wait for itself.
     let over = due::pauses_over(&mut *pool.acquire().await?, now).await?;
     for workflow in over {
-        let mut tx = db::begin(pool).await?;
-        resumed += u64::from(crate::workflows::try_lock(&mut tx, WorkflowId(workflow), now).await?.is_some());
-        tx.commit().await?;
+        match resume_one(pool, WorkflowId(workflow), now).await {
+            Ok(is_resumed) => done.resumed += u64::from(is_resumed),
+            Err(error) => {
+                jobs::skip_failed(JOB, workflow, error)?;
+                done.failed += 1;
+                failed.push(workflow);
+            }
+        }
     }
-    Ok(resumed)
+    Ok(failed)
+}
+
+async fn resume_one(pool: &PgPool, workflow: WorkflowId, now: DateTime<Utc>) -> sqlx::Result<bool> {
+    let mut tx = db::begin(pool).await?;
+    let locked = crate::workflows::try_lock(&mut tx, workflow, now).await?;
+    tx.commit().await?;
+    Ok(locked.is_some())
 }

@@ -10,19 +10,23 @@ mod workflow;
 mod write;
 
 use chrono::{DateTime, Utc};
+use db::PgConnection;
 use schedule::Revision;
-use sqlx::PgConnection;
 
 use crate::audit::{self, Edit, Entry};
 use crate::inject::{self, Point};
 use crate::outbox::{self, Op};
+use crate::runs::{self, Trigger};
 use crate::spec::Spec;
 use crate::versions;
 
 use self::write::Change;
-pub use hold::{lock, try_lock};
+pub use hold::{lock, lock_for_fire, try_lock};
 pub use table::{find, list};
 pub use workflow::{Filter, Saved, State, Sync, SyncStatus, Workflow};
+
+/// Why the runs of an archived workflow end.
+pub(crate) const ARCHIVED: &str = "the workflow was archived";
 
 /// Makes a workflow.
 ///
@@ -72,17 +76,17 @@ pub async fn save(
     verb: &str,
     edit: &Edit,
 ) -> sqlx::Result<Saved> {
-    save_since(tx, before, next, verb, edit, edit.now).await
+    save_since(tx, before, next, verb, edit, None).await
 }
 
-/// As [`save`], with the new timing in force since a moment that may have passed.
+/// As [`save`]; if the change was foreseen, the new timing is in force since that moment, which has passed.
 async fn save_since(
     tx: &mut PgConnection,
     before: &Workflow,
     mut next: Workflow,
     verb: &str,
     edit: &Edit,
-    since: DateTime<Utc>,
+    foreseen: Option<DateTime<Utc>>,
 ) -> sqlx::Result<Saved> {
     let pause = |workflow: &Workflow| (workflow.pause_reason.clone(), workflow.pause_until);
     let stays = before.spec == next.spec && before.managed_by == next.managed_by;
@@ -93,8 +97,15 @@ async fn save_since(
     next.version = before.version + 1;
     next.revision = Revision(before.revision.0 + i64::from(owes_otherwise));
     next.updated_on = edit.now;
-    let change = owes_otherwise.then(|| Change { since, is_activated: before.is_activated_by(&next) });
+    let change = owes_otherwise.then(|| Change {
+        since: foreseen.unwrap_or(edit.now),
+        is_activated: before.is_activated_by(&next),
+        is_foreseen: foreseen.is_some(),
+    });
     write::update(tx, &next, change).await?;
+    if next.state == State::Archived && before.state != State::Archived {
+        runs::cancel_live(tx, next.id, &Trigger::ALL, ARCHIVED, edit.now).await?;
+    }
     inject::at(Point::A1);
     tracing::info!(step = 1, workflow_id = next.id.0, "edit: {verb} of workflow {}: {}", next.id, in_words(&next));
     if owes_otherwise {

@@ -2,14 +2,17 @@
 
 mod explain;
 mod plain;
+mod zone_files;
 
 use std::{
     io::{self, BufRead, Write},
+    path::PathBuf,
     process::ExitCode,
 };
 
 use anyhow::Context;
 use clap::{Args, Subcommand};
+use schedule::ZoneSet;
 
 use crate::cron::explain::Request;
 use crate::print;
@@ -50,12 +53,19 @@ pub(crate) struct Explain {
     /// Answer one JSON request (cron, timezone, from, count) a line with one JSON answer a line.
     #[arg(long)]
     stdin: bool,
+    /// A folder of zone files, such as /usr/share/zoneinfo; the zone data of this program, if it is not given.
+    #[arg(long, value_name = "DIR", env = "CRONBOX_TZDIR")]
+    tzdir: Option<PathBuf>,
 }
 
 /// Does what was asked; bad input is exit code 2.
 pub(crate) fn run(verb: &Verb) -> anyhow::Result<ExitCode> {
     let Verb::Explain(arguments) = verb;
     let clock = schedule::Clock::System;
+    if let Some(folder) = &arguments.tzdir {
+        let set = zone_files::read_zones(folder).with_context(|| format!("cannot use {}", folder.display()))?;
+        ZoneSet::install(set.into());
+    }
     if arguments.stdin {
         return answer_lines(io::stdin().lock(), io::stdout().lock(), &clock);
     }

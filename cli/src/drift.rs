@@ -42,7 +42,7 @@ pub(crate) struct Show {
 pub(crate) struct Check {
     #[command(flatten)]
     access: Access,
-    /// Delete orphans even if they are many: only when you know why they are.
+    /// Delete orphans and make unexplained changes even if they are many: only when you know why they are.
     #[arg(long)]
     force: bool,
     /// Wait until it is done, and show what it found; exit 1 if something differed.
@@ -132,6 +132,17 @@ fn summarise(table: &mut String, drift: &Value) -> std::fmt::Result {
             table,
             "  {refused} orphans were NOT deleted, because they are many: is it the right database? then `cronbox drift check --force`"
         )?,
+    }
+    match count(report, "changes_refused") {
+        0 => {}
+        refused => writeln!(
+            table,
+            "  {refused} schedules were NOT changed, because they are many and no raised generation explains it: is it the right database and configuration? then `cronbox drift check --force`"
+        )?,
+    }
+    match count(report, "orphans_foreign") {
+        0 => {}
+        foreign => writeln!(table, "  {foreign} schedules belong to another database and are never deleted")?,
     }
     if let Some(id) = open["id"].as_i64() {
         let state = if open["started_on"].is_null() { "asked for" } else { "under way" };

@@ -1,5 +1,6 @@
-//! `cronbox verify`: the proof that every time owed was decided, once.
+//! `cronbox verify`: the proof that every due time was decided once, and ran at most once of its own accord.
 
+use std::collections::BTreeSet;
 use std::fmt::Write as _;
 use std::process::ExitCode;
 
@@ -18,7 +19,7 @@ pub(crate) struct Verify {
     /// From this time on, RFC 3339.
     #[arg(long, value_name = "T")]
     from: DateTime<Utc>,
-    /// To just before this time, RFC 3339; at most five minutes ago.
+    /// To just before this time, RFC 3339; at least 7 minutes ago.
     #[arg(long, value_name = "T")]
     to: DateTime<Utc>,
     /// Print JSON.
@@ -32,19 +33,28 @@ struct Found {
     owed: u64,
     decided: u64,
     unjudged: u64,
+    zone_data: String,
+    /// Workflows that are not proven.
+    unjudged_workflows: BTreeSet<i64>,
     differences: Vec<Value>,
+    /// Times before were pruned while the proof went on.
+    compared_from: Option<DateTime<Utc>>,
 }
 
-/// Recomputes what was owed and prints where the ledger differs; exit 1 if it does.
+/// Recomputes the due times and prints where the ledger differs; exit 1 if it does, or if a workflow is not proven.
 pub(crate) fn run(arguments: &Verify) -> anyhow::Result<ExitCode> {
     let found = wait_for(verified(arguments))?;
     if arguments.json {
-        let Found { owed, decided, unjudged, differences } = &found;
-        print::json(&json!({"owed": owed, "decided": decided, "unjudged": unjudged, "differences": differences}))?;
+        let Found { owed, decided, unjudged, unjudged_workflows, zone_data, differences, compared_from } = &found;
+        print::json(&json!({
+            "owed": owed, "decided": decided, "unjudged": unjudged, "unjudged_workflows": unjudged_workflows,
+            "zone_data": zone_data, "differences": differences, "compared_from": compared_from,
+        }))?;
     } else {
-        print::text(&table(&found))?;
+        print::text(&table(arguments, &found))?;
     }
-    Ok(if found.differences.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    let is_proven = found.differences.is_empty() && found.unjudged_workflows.is_empty();
+    Ok(if is_proven { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
 async fn verified(arguments: &Verify) -> anyhow::Result<Found> {
@@ -66,25 +76,42 @@ impl Found {
         self.owed += count("owed");
         self.decided += count("decided");
         self.unjudged += count("unjudged");
+        self.zone_data = part["zone_data"].as_str().unwrap_or_default().to_owned();
         self.differences.extend(part["differences"].as_array().cloned().unwrap_or_default());
+        let unjudged = part["unjudged_workflows"].as_array().into_iter().flatten();
+        self.unjudged_workflows.extend(unjudged.filter_map(|workflow| workflow["workflow_id"].as_i64()));
+        let compared_from = part["compared_from"].as_str().and_then(|time| time.parse().ok());
+        self.compared_from = self.compared_from.max(compared_from);
     }
 }
 
-fn table(found: &Found) -> String {
+fn table(arguments: &Verify, found: &Found) -> String {
     let mut table = String::new();
+    // Writing to a String cannot fail.
     for difference in &found.differences {
         let text = |field: &str| difference[field].as_str().unwrap_or_default();
-        let (time, kind, decision) = (text("scheduled_time"), text("kind"), text("decision"));
+        let (time, kind) = (text("scheduled_time"), text("kind"));
+        let rest = [text("decision"), text("run_id")].join(" ");
         let workflow = difference["workflow_id"].as_i64().unwrap_or_default();
-        // Writing to a String cannot fail.
-        let _ = writeln!(table, "workflow {workflow:<10} {time:<22} {kind:<9} {decision}");
+        let _ = writeln!(table, "workflow {workflow:<10} {time:<22} {kind:<20} {}", rest.trim());
     }
-    let Found { owed, decided, unjudged, differences } = found;
-    let verdict =
-        if differences.is_empty() { "nothing differs".to_owned() } else { format!("{} differ", differences.len()) };
-    let _ = writeln!(table, "{owed} times owed, {decided} decided: {verdict}");
+    for workflow in &found.unjudged_workflows {
+        let _ = writeln!(table, "workflow {workflow:<10} not proven: a timezone or cron of it is unknown");
+    }
+    let Found { owed, decided, unjudged, unjudged_workflows, zone_data, differences, compared_from } = found;
+    if let Some(from) = compared_from.filter(|from| *from > arguments.from) {
+        let from = from.to_rfc3339_opts(SecondsFormat::AutoSi, true);
+        let _ = writeln!(table, "compared from {from}: older rows were pruned in between");
+    }
+    let verdict = match (differences.len(), unjudged_workflows.len()) {
+        (0, 0) => "nothing differs".to_owned(),
+        (0, unproven) => format!("{unproven} workflows are not proven"),
+        (differences, 0) => format!("{differences} differ"),
+        (differences, unproven) => format!("{differences} differ, {unproven} workflows are not proven"),
+    };
+    let _ = writeln!(table, "{owed} times owed, {decided} decided: {verdict} (zone data {zone_data})");
     if *unjudged > 0 {
-        let _ = writeln!(table, "{unjudged} of them nobody can judge: their timezone or cron is not known any more");
+        let _ = writeln!(table, "{unjudged} of the decisions are of these workflows; whether they were due is unknown");
     }
     table
 }

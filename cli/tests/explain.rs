@@ -34,9 +34,10 @@ fn json_has_every_field() {
         concat!(
             r#"{"normalized":"0 9 13 * 5","eventbridge":"cron(0 9 * * ? *)","eventbridge_timezone":"Europe/Paris","#,
             r#""coverage":"superset","description":"At 09:00, on day 13 of the month or on Friday","#,
-            r#""next":[{"utc":"2026-03-13T08:00:00Z","local":"2026-03-13T09:00:00+01:00","note":null}]}"#,
+            r#""zone_data":"VERSION","next":[{"utc":"2026-03-13T08:00:00Z","local":"2026-03-13T09:00:00+01:00","note":null}]}"#,
             "\n"
         )
+        .replace("VERSION", &schedule::ZoneSet::bundled().version().to_string())
     );
 }
 
@@ -46,14 +47,14 @@ fn bad_input_is_exit_code_2_and_says_where() {
         answer(&cronbox(&["75 * * * *", "--json"], "")),
         (
             Some(2),
-            "{\"error\":{\"code\":\"invalid_field\",\"message\":\"minute field: 75 is above 59\",\"field\":\"minute\"}}\n"
+            "{\"error\":{\"code\":\"invalid_field\",\"message\":\"minute field: 75 is above 59 (character 1)\",\"field\":\"minute\"}}\n"
                 .to_owned(),
             String::new()
         )
     );
     assert_eq!(
         answer(&cronbox(&["75 * * * *"], "")),
-        (Some(2), String::new(), "cronbox: minute field: 75 is above 59\n".to_owned())
+        (Some(2), String::new(), "cronbox: minute field: 75 is above 59 (character 1)\n".to_owned())
     );
     assert_eq!(cronbox(&["* * * * *", "--timezone", "Mars/Phobos"], "").status.code(), Some(2));
     assert_eq!(cronbox(&["* * * * *", "--from", "today"], "").status.code(), Some(2));

@@ -8,11 +8,15 @@ use aws_sdk_scheduler::config::retry::RetryConfig;
 use aws_sdk_scheduler::config::timeout::TimeoutConfig;
 use aws_sdk_scheduler::config::{BehaviorVersion, Region};
 
+/// The machine may be busy.
+const PATIENCE: Duration = Duration::from_secs(60);
+
 /// A client with keys that mean nothing, for a stand-in at `endpoint`; it tries once.
 pub fn scheduler(endpoint: &str) -> Client {
     let timeouts = TimeoutConfig::builder()
-        .connect_timeout(Duration::from_secs(1))
-        .operation_attempt_timeout(Duration::from_secs(10))
+        .connect_timeout(PATIENCE)
+        .read_timeout(PATIENCE)
+        .operation_attempt_timeout(PATIENCE)
         .build();
     let config = aws_sdk_scheduler::Config::builder()
         .behavior_version(BehaviorVersion::latest())

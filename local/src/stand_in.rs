@@ -114,7 +114,7 @@ impl StandIn {
         let fires_stop = stop.clone().cancelled_owned();
         let firing = tokio::spawn(async move {
             match clock {
-                Clock::System => fires.run(fires_stop).await,
+                Clock::System | Clock::Sampled(_) => fires.run(fires_stop).await,
                 Clock::Fixed(_) => {}
             }
         });

@@ -6,9 +6,8 @@
 use std::hint::black_box;
 
 use chrono::{DateTime, TimeZone, Utc};
-use chrono_tz::Tz;
 use criterion::{Criterion, criterion_group, criterion_main};
-use schedule::{Cron, compile};
+use schedule::{Cron, Timezone, compile};
 
 const TYPICAL: &str = "*/15 9-17 * * 1-5";
 /// Few times in two centuries, and both have to search for them.
@@ -16,6 +15,10 @@ const RARE: &str = "0 12 29 2 *";
 
 fn from() -> DateTime<Utc> {
     DateTime::from_timestamp(1_774_000_000, 0).unwrap_or_default()
+}
+
+fn zone(name: &str) -> Timezone {
+    name.parse().unwrap_or_else(|error| panic!("{error}"))
 }
 
 fn parse(criterion: &mut Criterion) {
@@ -35,7 +38,7 @@ fn parse(criterion: &mut Criterion) {
 
 fn next(criterion: &mut Criterion) {
     let mut group = criterion.benchmark_group("next");
-    for tz in [Tz::UTC, chrono_tz::America::New_York] {
+    for tz in [Timezone::UTC, zone("America/New_York")] {
         for text in [TYPICAL, "* * * * *", "0 9 * * MON", "0 0 L * *", RARE] {
             let ours: Cron = text.parse().unwrap_or_else(|error| panic!("{text}: {error}"));
             let croner: croner::Cron = text.parse().unwrap_or_else(|error| panic!("{text}: {error}"));
@@ -51,18 +54,21 @@ fn next(criterion: &mut Criterion) {
     // The longest walk there is: to the last year, over every month of two centuries.
     let worst: Cron = "0 0 0 31 12 5L 2199".parse().unwrap_or_else(|error| panic!("{error}"));
     let start = DateTime::<Utc>::MIN_UTC;
-    group.bench_function("ours/worst walk", |bench| bench.iter(|| worst.next_after(black_box(start), Tz::UTC)));
+    group.bench_function("ours/worst walk", |bench| bench.iter(|| worst.next_after(black_box(start), Timezone::UTC)));
     let nearly_never: Cron = "0 0 29 2 */7".parse().unwrap_or_else(|error| panic!("{error}"));
     let end = DateTime::from_timestamp(6_000_000_000, 0).unwrap_or_default();
-    group.bench_function("ours/rare walk", |bench| bench.iter(|| nearly_never.next_after(black_box(end), Tz::UTC)));
+    group.bench_function("ours/rare walk", |bench| {
+        bench.iter(|| nearly_never.next_after(black_box(end), Timezone::UTC));
+    });
     group.finish();
 }
 
 fn publish(criterion: &mut Criterion) {
     let mut group = criterion.benchmark_group("compile");
+    let new_york = zone("America/New_York");
     for text in [TYPICAL, "*/5 * * * *", "0 9 13 * 5", "0 9 8-14 * */7"] {
         let cron: Cron = text.parse().unwrap_or_else(|error| panic!("{text}: {error}"));
-        group.bench_function(text, |bench| bench.iter(|| compile(black_box(&cron), chrono_tz::America::New_York)));
+        group.bench_function(text, |bench| bench.iter(|| compile(black_box(&cron), new_york)));
     }
     group.finish();
 }

@@ -23,7 +23,7 @@ impl Bits {
     }
 
     pub(crate) fn contains(self, value: u32) -> bool {
-        value < 256 && self.0[value as usize / 64] & (1 << (value % 64)) != 0
+        self.0.get(value as usize / 64).is_some_and(|word| word & (1 << (value % 64)) != 0)
     }
 
     pub(crate) fn is_empty(self) -> bool {
@@ -107,5 +107,6 @@ mod tests {
         assert_eq!((set.last_to(199), set.last_to(62), set.last_to(999)), (Some(64), Some(0), Some(255)));
         assert_eq!(Bits::default().last_to(255), None);
         assert_eq!(Bits::range(62, 65).len(), 4);
+        assert!(set.contains(255) && !set.contains(254) && !set.contains(256));
     }
 }

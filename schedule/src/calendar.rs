@@ -31,14 +31,15 @@ impl Cron {
     }
 
     /// The days named in a month, as bits 1 to 31.
-    fn days_of(&self, year: i32, month: u32) -> u32 {
+    pub(crate) fn days_of(&self, year: i32, month: u32) -> u32 {
         let year_is_named = u32::try_from(year - FIRST_YEAR).is_ok_and(|index| self.years.contains(index));
         if year_is_named && self.months & (1 << month) != 0 { self.days.mask(Shape::of(year, month)) } else { 0 }
     }
 
     /// The first named local time after `local`, whether or not it exists in a timezone.
     pub(crate) fn local_after(&self, local: NaiveDateTime) -> Option<NaiveDateTime> {
-        let from = start_of_minute(local) + MINUTE;
+        // Its seconds do not matter: only its date, hour and minute are read.
+        let from = local + MINUTE;
         let (minutes, hours) = (Bits::from(self.minutes), Bits::from(self.hours));
         if self.names_day(from.date()) {
             if self.hours & (1 << from.hour()) != 0
@@ -51,24 +52,6 @@ impl Cron {
             }
         }
         at(self.date_after(from.date())?, hours.first_from(0)?, minutes.first_from(0)?)
-    }
-
-    /// The last named local time before `local`, whether or not it exists in a timezone.
-    pub(crate) fn local_before(&self, local: NaiveDateTime) -> Option<NaiveDateTime> {
-        let floor = start_of_minute(local);
-        let to = if floor < local { floor } else { floor - MINUTE };
-        let (minutes, hours) = (Bits::from(self.minutes), Bits::from(self.hours));
-        if self.names_day(to.date()) {
-            if self.hours & (1 << to.hour()) != 0
-                && let Some(minute) = minutes.last_to(to.minute())
-            {
-                return at(to.date(), to.hour(), minute);
-            }
-            if let Some(hour) = to.hour().checked_sub(1).and_then(|hour| hours.last_to(hour)) {
-                return at(to.date(), hour, minutes.last_to(59)?);
-            }
-        }
-        at(self.date_before(to.date())?, hours.last_to(23)?, minutes.last_to(59)?)
     }
 
     fn date_after(&self, date: NaiveDate) -> Option<NaiveDate> {
@@ -84,24 +67,6 @@ impl Cron {
         }
         None
     }
-
-    fn date_before(&self, date: NaiveDate) -> Option<NaiveDate> {
-        let (mut year, mut month) = (date.year(), date.month());
-        let mut earlier_days = (1 << date.day()) - 1;
-        while year >= FIRST_YEAR {
-            let days = self.days_of(year, month) & earlier_days;
-            if days != 0 {
-                return NaiveDate::from_ymd_opt(year, month, days.ilog2());
-            }
-            earlier_days = u32::MAX;
-            (year, month) = if month == 1 { (year - 1, 12) } else { (year, month - 1) };
-        }
-        None
-    }
-}
-
-fn start_of_minute(local: NaiveDateTime) -> NaiveDateTime {
-    local - TimeDelta::seconds(i64::from(local.second())) - TimeDelta::nanoseconds(i64::from(local.nanosecond()))
 }
 
 fn at(date: NaiveDate, hour: u32, minute: u32) -> Option<NaiveDateTime> {

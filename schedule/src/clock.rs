@@ -1,8 +1,9 @@
-//! Business time, passed as an argument: the machine's clock, or one that a test sets.
+//! Business time, passed as an argument: another machine's time, this machine's, or one that a test sets.
 
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Instant;
 
-use chrono::{DateTime, TimeDelta, Utc};
+use chrono::{DateTime, SubsecRound as _, TimeDelta, Utc};
 
 /// Where "now" comes from; the only reader of the machine's clock.
 ///
@@ -18,6 +19,8 @@ use chrono::{DateTime, TimeDelta, Utc};
 pub enum Clock {
     /// The machine's clock.
     System,
+    /// The clock of another machine, sampled: the database's.
+    Sampled(SampledClock),
     /// A clock that stands still until it is set.
     Fixed(FixedClock),
 }
@@ -47,7 +50,7 @@ impl Clock {
         Self::Fixed(FixedClock::new(at))
     }
 
-    /// The time it is.
+    /// The time it is, in microseconds: Postgres keeps no more, so what is read back is equal.
     ///
     /// ```
     /// let clock = schedule::Clock::System;
@@ -56,6 +59,7 @@ impl Clock {
     pub fn now(&self) -> DateTime<Utc> {
         match self {
             Self::System => machine_time(),
+            Self::Sampled(clock) => clock.now(),
             Self::Fixed(clock) => clock.now(),
         }
     }
@@ -71,10 +75,10 @@ impl Clock {
     ///
     /// # Panics
     ///
-    /// On the machine's clock: a test that sets it would go on with the wrong time.
+    /// On a clock that runs by itself: a test that sets it would go on with the wrong time.
     pub fn set(&self, at: DateTime<Utc>) {
         match self {
-            Self::System => panic!("the machine's clock cannot be set; use Clock::fixed"),
+            Self::System | Self::Sampled(_) => panic!("a clock that runs cannot be set; use Clock::fixed"),
             Self::Fixed(clock) => clock.set(at),
         }
     }
@@ -82,7 +86,117 @@ impl Clock {
 
 #[expect(clippy::disallowed_methods, reason = "the one place that reads the machine's clock")]
 fn machine_time() -> DateTime<Utc> {
-    Utc::now()
+    Utc::now().trunc_subsecs(6) + offset::get()
+}
+
+#[cfg(debug_assertions)]
+pub use offset::set as offset_machine_clock;
+
+/// How far a test moves the machine's clock, as this process sees it.
+#[cfg(debug_assertions)]
+mod offset {
+    use std::sync::atomic::{AtomicI64, Ordering};
+
+    use chrono::TimeDelta;
+
+    static SECS: AtomicI64 = AtomicI64::new(0);
+
+    /// Moves the machine's clock by seconds for this process. Not in a release.
+    pub fn set(secs: i64) {
+        SECS.store(secs, Ordering::Relaxed);
+    }
+
+    pub(super) fn get() -> TimeDelta {
+        TimeDelta::seconds(SECS.load(Ordering::Relaxed))
+    }
+}
+
+#[cfg(not(debug_assertions))]
+mod offset {
+    pub(super) fn get() -> chrono::TimeDelta {
+        chrono::TimeDelta::zero()
+    }
+}
+
+/// The clock of another machine: its last sample, and the monotonic time that has passed since.
+///
+/// It never reads this machine's time of day, so a step of that clock changes nothing.
+///
+/// ```
+/// use std::time::Instant;
+/// use chrono::{DateTime, TimeDelta};
+/// use schedule::SampledClock;
+/// let clock = SampledClock::new(DateTime::UNIX_EPOCH);
+/// clock.observe(DateTime::UNIX_EPOCH + TimeDelta::hours(1), Instant::now());
+/// assert!(clock.now() >= DateTime::UNIX_EPOCH + TimeDelta::hours(1));
+/// ```
+#[derive(Clone, Debug)]
+pub struct SampledClock(Arc<Mutex<Sample>>);
+
+/// What the other machine's clock showed at an instant of this one.
+#[derive(Clone, Copy, Debug)]
+struct Sample {
+    time: DateTime<Utc>,
+    at: Instant,
+}
+
+impl Sample {
+    fn time_at(self, instant: Instant) -> DateTime<Utc> {
+        self.time + since(self.at, instant)
+    }
+
+    /// The sample at `answered`, corrected only if the other clock's answer contradicts it.
+    ///
+    /// The other machine read `time` at some moment between `asked` and `answered`, so that its clock
+    /// shows between `time` and `time` plus the round trip now. A slow answer therefore corrects little,
+    /// and a corrected clock is rather behind the other one than ahead of it.
+    fn corrected(self, time: DateTime<Utc>, asked: Instant, answered: Instant) -> Self {
+        let believed = self.time_at(answered);
+        let is_possible = (time..=time + since(asked, answered)).contains(&believed);
+        Self { time: if is_possible { believed } else { time }, at: answered }
+    }
+}
+
+fn since(earlier: Instant, later: Instant) -> TimeDelta {
+    let micros = later.saturating_duration_since(earlier).as_micros();
+    TimeDelta::microseconds(i64::try_from(micros).unwrap_or(i64::MAX))
+}
+
+impl SampledClock {
+    /// A clock that shows `time` now, until the first sample corrects it.
+    ///
+    /// ```
+    /// # use chrono::DateTime;
+    /// assert!(schedule::SampledClock::new(DateTime::UNIX_EPOCH).now() >= DateTime::UNIX_EPOCH);
+    /// ```
+    pub fn new(time: DateTime<Utc>) -> Self {
+        Self(Arc::new(Mutex::new(Sample { time, at: Instant::now() })))
+    }
+
+    /// The time that the other machine's clock shows now.
+    ///
+    /// ```
+    /// # use chrono::DateTime;
+    /// let clock = schedule::SampledClock::new(DateTime::UNIX_EPOCH);
+    /// assert!(clock.now() <= clock.now());
+    /// ```
+    pub fn now(&self) -> DateTime<Utc> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).time_at(Instant::now())
+    }
+
+    /// Takes a sample: asked at `asked`, the other machine has answered now that its clock showed `time`.
+    ///
+    /// ```
+    /// # use std::time::Instant;
+    /// # use chrono::{DateTime, TimeDelta};
+    /// let clock = schedule::SampledClock::new(DateTime::UNIX_EPOCH + TimeDelta::hours(1));
+    /// clock.observe(DateTime::UNIX_EPOCH, Instant::now());
+    /// assert!(clock.now() < DateTime::UNIX_EPOCH + TimeDelta::hours(1));
+    /// ```
+    pub fn observe(&self, time: DateTime<Utc>, asked: Instant) {
+        let mut sample = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        *sample = sample.corrected(time, asked, Instant::now());
+    }
 }
 
 impl FixedClock {
@@ -128,5 +242,39 @@ impl FixedClock {
     /// ```
     pub fn advance(&self, delta: TimeDelta) {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) += delta;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    fn seconds(secs: i64) -> DateTime<Utc> {
+        DateTime::UNIX_EPOCH + TimeDelta::seconds(secs)
+    }
+
+    #[test]
+    fn system_clock_shows_microseconds() {
+        assert_eq!(Clock::System.now().timestamp_subsec_nanos() % 1_000, 0);
+    }
+
+    #[test]
+    fn sampled_clock_stays_within_round_trip() {
+        let asked = Instant::now();
+        let answered = asked + Duration::from_secs(10);
+        let believed = |secs| Sample { time: seconds(secs), at: answered };
+        let corrected = |secs| believed(secs).corrected(seconds(100), asked, answered).time_at(answered);
+        assert_eq!(corrected(50), seconds(100), "it was behind");
+        assert_eq!(corrected(105), seconds(105), "a slow answer does not contradict it");
+        assert_eq!(corrected(200), seconds(100), "it was ahead");
+    }
+
+    #[test]
+    fn sampled_clock_follows_monotonic_time() {
+        let at = Instant::now();
+        let sample = Sample { time: seconds(100), at };
+        assert_eq!(sample.time_at(at + Duration::from_micros(2_500_000)), seconds(102) + TimeDelta::milliseconds(500));
     }
 }

@@ -3,21 +3,21 @@
 use std::{fmt, str::FromStr};
 
 use chrono::{DateTime, SecondsFormat, Utc};
-use chrono_tz::Tz;
 
 use crate::{
-    CronError,
+    CronError, Timezone,
     bits::Bits,
     days::Days,
     describe,
     error::Code,
-    field::{HOUR, MONTH, YEAR},
+    field::{FIRST_YEAR, HOUR, LAST_YEAR, MONTH, YEAR},
     parse, text,
 };
 
 /// A cron: minutes, hours, days, months and years, without a timezone.
 ///
-/// Two crons that mean the same are equal and have the same text.
+/// Two crons of the same sets are equal and have the same text. Other sets may still name the same
+/// times (`0#2` and `8-14 * */7`): [`Cron::has_same_times`] tells.
 ///
 /// ```
 /// use schedule::Cron;
@@ -62,9 +62,9 @@ impl Cron {
     /// Parsing has no clock: it refuses 30 February, and this refuses a past year.
     ///
     /// ```
-    /// use schedule::{Cron, Tz};
+    /// use schedule::{Cron, Timezone};
     /// let over = Cron::parse("0 30 9 31 12 * 2020")?;
-    /// let error = over.must_fire_after("2026-03-29T07:00:00Z".parse().unwrap(), Tz::UTC).unwrap_err();
+    /// let error = over.must_fire_after("2026-03-29T07:00:00Z".parse().unwrap(), Timezone::UTC).unwrap_err();
     /// assert_eq!(error.code(), "never_fires");
     /// assert_eq!(error.to_string(), "it does not fire after 2026-03-29T07:00:00Z");
     /// # Ok::<(), schedule::CronError>(())
@@ -73,11 +73,28 @@ impl Cron {
     /// # Errors
     ///
     /// `never_fires` when there is no such time up to the year 2199.
-    pub fn must_fire_after(&self, instant: DateTime<Utc>, tz: Tz) -> Result<DateTime<Utc>, CronError> {
+    pub fn must_fire_after(&self, instant: DateTime<Utc>, tz: Timezone) -> Result<DateTime<Utc>, CronError> {
         self.next_after(instant, tz).ok_or_else(|| {
             let instant = instant.to_rfc3339_opts(SecondsFormat::Secs, true);
             CronError::whole(Code::NeverFires, format!("it does not fire after {instant}"))
         })
+    }
+
+    /// Whether both fire at the same times in every timezone, although their texts may differ.
+    ///
+    /// ```
+    /// use schedule::Cron;
+    /// let second_sunday = Cron::parse("0 9 * * 0#2")?;
+    /// assert!(second_sunday.has_same_times(&Cron::parse("0 9 8-14 * */7")?));
+    /// assert!(!second_sunday.has_same_times(&Cron::parse("0 9 * * 0#1")?));
+    /// # Ok::<(), schedule::CronError>(())
+    /// ```
+    #[must_use]
+    pub fn has_same_times(&self, other: &Self) -> bool {
+        self == other
+            || (self.minutes, self.hours) == (other.minutes, other.hours)
+                && (FIRST_YEAR..=LAST_YEAR)
+                    .all(|year| (1..=12).all(|month| self.days_of(year, month) == other.days_of(year, month)))
     }
 
     /// Says in English when it fires.

@@ -11,6 +11,8 @@ use crate::{
 const MOST_CLOCK_TIMES: u32 = 6;
 /// From this many values on, a step is said as a step.
 const FEWEST_STEPS: u32 = 4;
+/// Up to this many years and runs of years are listed one by one.
+const MOST_YEARS: usize = 12;
 
 const MONTHS: [&str; 12] = [
     "January",
@@ -137,24 +139,36 @@ fn months(months: Bits) -> String {
 fn years(years: Bits) -> String {
     match run(years) {
         Some((first, last)) if years.len() > 2 => format!("from {} to {}", YEAR.value(first), YEAR.value(last)),
-        _ => format!("in {}", numbers(years, "", &YEAR).trim_start()),
+        _ => format!("in {}", scattered_years(years)),
+    }
+}
+
+fn scattered_years(years: Bits) -> String {
+    if let Some(steps) = steps(years, "year", &YEAR) {
+        return steps;
+    }
+    let runs = runs(years, &YEAR);
+    match (years.first_from(0), years.last_to(255)) {
+        (Some(first), Some(last)) if runs.len() > MOST_YEARS => {
+            format!("{} of the years from {} to {}", years.len(), YEAR.value(first), YEAR.value(last))
+        }
+        _ => joined(runs, "and"),
     }
 }
 
 /// `minute 5`, `minutes 5, 7 and 20 to 30`, `every 2nd minute from 10 to 58`.
 fn numbers(bits: Bits, noun: &str, field: &Field) -> String {
-    let mut values = bits.iter();
-    let (Some(first), Some(second)) = (values.next(), values.next()) else {
-        return format!("{noun} {}", joined(runs(bits, field), "and"));
-    };
-    let last = bits.last_to(255).unwrap_or(second);
-    let step = second - first;
+    let plural = if bits.len() == 1 { "" } else { "s" };
+    steps(bits, noun, field).unwrap_or_else(|| format!("{noun}{plural} {}", joined(runs(bits, field), "and")))
+}
+
+/// `every 2nd minute from 10 to 58`, if the set is one step.
+fn steps(bits: Bits, noun: &str, field: &Field) -> Option<String> {
+    let (first, last) = (bits.first_from(0)?, bits.last_to(255)?);
+    let step = bits.first_from(first + 1)? - first;
     let is_step = step > 1 && (first..=last).step_by(step as usize).eq(bits.iter());
-    if is_step && bits.len() >= FEWEST_STEPS && !noun.is_empty() {
-        return format!("every {} {noun} from {} to {}", ordinal(step), field.value(first), field.value(last));
-    }
-    let plural = if noun.is_empty() { "" } else { "s" };
-    format!("{noun}{plural} {}", joined(runs(bits, field), "and"))
+    let (from, to) = (field.value(first), field.value(last));
+    (is_step && bits.len() >= FEWEST_STEPS).then(|| format!("every {} {noun} from {from} to {to}", ordinal(step)))
 }
 
 /// Single values, and from three neighbours on, `a to b`.
@@ -227,7 +241,11 @@ mod tests {
             ("* */2 * * *", "Every minute of every 2nd hour"),
             ("* 1,5 * * *", "Every minute in hours 1 and 5"),
             ("10 1,2,3,5,6,7,11 * * *", "In hours 1 to 3, 5 to 7 and 11 at minute 10"),
+            ("0,20,50 9,12,17 * * *", "In hours 9, 12 and 17 at minutes 0, 20 and 50"),
+            ("*/5 0 * * *", "Every 5 minutes from 00:00 to 00:59"),
             ("0 9 * * *", "At 09:00, every day"),
+            ("0 9 * * 1,2", "At 09:00, on Monday and Tuesday"),
+            ("0 9 * 1,2 *", "At 09:00, every day, in January and February"),
             ("30 9,17 * * 1,3", "At 09:30 and 17:30, on Monday and Wednesday"),
             ("0 0 1,15 * *", "At 00:00, on days 1 and 15 of the month"),
             ("0 0 13 * 5", "At 00:00, on day 13 of the month or on Friday"),
@@ -235,6 +253,12 @@ mod tests {
             ("0 0 L * *", "At 00:00, on the last day of the month"),
             ("0 0 LW * *", "At 00:00, on the last weekday of the month"),
             ("0 0 15W * *", "At 00:00, on the weekday nearest the 15th"),
+            (
+                "0 0 1W,11W,12W,13W,21W,22W,23W * *",
+                "At 00:00, on the weekday nearest the 1st, on the weekday nearest the 11th, on the weekday nearest \
+                 the 12th, on the weekday nearest the 13th, on the weekday nearest the 21st, on the weekday nearest \
+                 the 22nd and on the weekday nearest the 23rd",
+            ),
             ("0 0 * * 5L", "At 00:00, on the last Friday of the month"),
             ("0 0 * * 5#2", "At 00:00, on the second Friday of the month"),
             ("0 12 * 1,7 *", "At 12:00, every day, in January and July"),
@@ -242,7 +266,14 @@ mod tests {
             ("0 12 1 */3 *", "At 12:00, on day 1 of the month, in January, April, July and October"),
             ("0 30 9 31 12 * 2030", "At 09:30, on day 31 of the month, in December, in 2030"),
             ("0 0 0 1 1 * 2026-2030", "At 00:00, on day 1 of the month, in January, from 2026 to 2030"),
+            ("0 0 0 1 1 * 2026,2027", "At 00:00, on day 1 of the month, in January, in 2026 and 2027"),
             ("0 0 0 1 1 * 2026,2028", "At 00:00, on day 1 of the month, in January, in 2026 and 2028"),
+            ("0 0 0 1 1 * */4", "At 00:00, on day 1 of the month, in January, in every 4th year from 1970 to 2198"),
+            ("0 0 0 1 1 * 2026,2030-2032", "At 00:00, on day 1 of the month, in January, in 2026 and 2030 to 2032"),
+            (
+                "0 0 0 1 1 * */4,*/6",
+                "At 00:00, on day 1 of the month, in January, in 77 of the years from 1970 to 2198",
+            ),
         ] {
             assert_eq!(Cron::parse(text).map(|cron| cron.describe()), Ok(sentence.to_owned()), "{text}");
         }

@@ -71,6 +71,20 @@ impl CronError {
         self.position
     }
 
+    /// The sentence, with the character of `text`, the cron that was read, at which the fault begins.
+    ///
+    /// ```
+    /// let text = "0 0 1,32 * *";
+    /// let error = schedule::Cron::parse(text).unwrap_err();
+    /// assert_eq!(error.sentence_about(text), "day-of-month field: 32 is above 31 (character 7)");
+    /// ```
+    pub fn sentence_about(&self, text: &str) -> String {
+        match self.position.and_then(|position| text.get(..position)) {
+            Some(before) => format!("{self} (character {})", before.chars().count() + 1),
+            None => self.to_string(),
+        }
+    }
+
     pub(crate) fn whole(code: Code, reason: impl Into<String>) -> Self {
         Self { code, field: None, position: None, reason: reason.into() }
     }

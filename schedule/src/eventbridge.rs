@@ -6,11 +6,8 @@
 
 mod day;
 
-use chrono::{DateTime, Offset, TimeDelta, TimeZone};
-use chrono_tz::Tz;
-
 use crate::{
-    Cron,
+    Cron, Timezone,
     bits::Bits,
     eventbridge::day::{DayForm, day_forms},
     field::{Field, HOUR, MINUTE, MONTH, YEAR},
@@ -23,9 +20,9 @@ const MAX_LENGTH: usize = 256;
 ///
 /// ```
 /// use schedule::{Coverage, Cron, compile};
-/// let compiled = compile(&Cron::parse("0 9 * * 1-5")?, chrono_tz::Europe::Paris);
+/// let compiled = compile(&Cron::parse("0 9 * * 1-5")?, "Europe/Paris".parse().unwrap());
 /// assert_eq!(compiled.expression, "cron(0 9 ? * MON-FRI *)");
-/// assert_eq!((compiled.timezone, compiled.coverage), (chrono_tz::Europe::Paris, Coverage::Exact));
+/// assert_eq!((compiled.timezone.name(), compiled.coverage), ("Europe/Paris", Coverage::Exact));
 /// # Ok::<(), schedule::CronError>(())
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -33,7 +30,7 @@ pub struct Compiled {
     /// `cron(...)`, at most 256 characters.
     pub expression: String,
     /// The zone it is published in: the schedule's own, or UTC for a cron that is open by the hour.
-    pub timezone: Tz,
+    pub timezone: Timezone,
     /// Whether it fires at times that the cron does not name.
     pub coverage: Coverage,
 }
@@ -43,7 +40,7 @@ pub struct Compiled {
 /// ```
 /// use schedule::{Coverage, Cron, compile};
 /// let either_day = Cron::parse("0 9 13 * 5")?;
-/// assert_eq!(compile(&either_day, schedule::Tz::UTC).coverage, Coverage::Superset);
+/// assert_eq!(compile(&either_day, schedule::Timezone::UTC).coverage, Coverage::Superset);
 /// assert_eq!(Coverage::Superset.as_str(), "superset");
 /// # Ok::<(), schedule::CronError>(())
 /// ```
@@ -73,22 +70,24 @@ impl Coverage {
 ///
 /// ```
 /// use schedule::{Cron, compile};
-/// let every_five = compile(&Cron::parse("*/5 * * * *")?, chrono_tz::America::New_York);
+/// let every_five = compile(&Cron::parse("*/5 * * * *")?, "America/New_York".parse().unwrap());
 /// assert_eq!(every_five.expression, "cron(0/5 * * * ? *)");
 /// // Open by the hour: the same instants in UTC, where no hour is lost or doubled.
-/// assert_eq!(every_five.timezone, chrono_tz::UTC);
+/// assert_eq!(every_five.timezone, schedule::Timezone::UTC);
 /// # Ok::<(), schedule::CronError>(())
 /// ```
-pub fn compile(cron: &Cron, tz: Tz) -> Compiled {
+pub fn compile(cron: &Cron, tz: Timezone) -> Compiled {
+    let is_open = cron.has_open_hour() && cron.days.are_open() && cron.has_open_months() && cron.has_open_years();
+    let minutes_east = if is_open { tz.minutes_east() } else { None };
+    let minutes = minutes_east.map_or(cron.minutes.into(), |east| minutes_in_utc(cron.minutes.into(), east));
     let others = [
-        forms(cron.minutes.into(), &MINUTE),
+        forms(minutes, &MINUTE),
         forms(cron.hours.into(), &HOUR),
         forms(cron.months.into(), &MONTH),
         forms(cron.years, &YEAR),
     ];
     let (expression, coverage) = smallest_fit(&day_forms(cron), &others);
-    let is_open = cron.has_open_hour() && cron.days.are_open() && cron.has_open_months() && cron.has_open_years();
-    let timezone = if is_open && has_whole_hours(tz) { Tz::UTC } else { tz };
+    let timezone = if minutes_east.is_some() { Timezone::UTC } else { tz };
     Compiled { expression, timezone, coverage }
 }
 
@@ -181,12 +180,7 @@ fn pairs<'a>(left: &'a [Form], right: &'a [Form]) -> impl Iterator<Item = (&'a F
     left.iter().flat_map(move |left| right.iter().map(move |right| (left, right)))
 }
 
-/// Whether the zone's offsets are whole hours from 2020 on: then its minutes are UTC's minutes.
-fn has_whole_hours(tz: Tz) -> bool {
-    // Shorter than any span between two changes of the clocks that the zone database has.
-    let step = TimeDelta::days(14);
-    let from = DateTime::from_timestamp(1_577_836_800, 0).unwrap_or_default();
-    let samples = std::iter::successors(Some(from), |at| Some(*at + step)).take(26 * 25);
-    let mut offsets = samples.map(|at| tz.offset_from_utc_datetime(&at.naive_utc()).fix().local_minus_utc());
-    offsets.all(|offset| offset % 3600 == 0)
+/// The minutes of UTC's hours at which a zone has these minutes, whose clocks are `east` minutes ahead.
+fn minutes_in_utc(minutes: Bits, east: u32) -> Bits {
+    minutes.iter().map(|minute| (minute + 60 - east) % 60).collect()
 }

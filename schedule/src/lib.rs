@@ -31,6 +31,7 @@ mod calendar;
 mod clock;
 mod cron;
 mod days;
+pub mod delivery;
 mod describe;
 mod error;
 mod eventbridge;
@@ -41,23 +42,33 @@ mod item;
 mod name;
 mod next;
 mod parse;
+mod state;
 mod text;
 mod time;
 mod timezone;
 mod upcoming;
+mod zone;
+mod zone_change;
+mod zone_history;
+mod zones;
 
-pub use chrono_tz::Tz;
+#[cfg(debug_assertions)]
+pub use crate::clock::offset_machine_clock;
 
 pub use crate::{
     answer::Delivered,
-    clock::{Clock, FixedClock},
+    clock::{Clock, FixedClock, SampledClock},
     cron::Cron,
     error::CronError,
     eventbridge::{Compiled, Coverage, compile},
     fire::{Fire, FireError},
     ids::{IdError, Revision, WorkflowId},
     name::{Environment, EnvironmentError, ScheduleName},
+    state::{WorkflowState, WorkflowStateError},
     time::{TimeError, nominal_time},
     timezone::{TimezoneError, parse_timezone},
     upcoming::{Note, Times, Upcoming, Upcomings},
+    zone::{Timezone, ZoneOffset},
+    zone_history::{TimezoneHistory, ZoneHistory},
+    zones::{ZoneDataError, ZoneSet, ZoneVersion},
 };

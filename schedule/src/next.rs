@@ -5,10 +5,9 @@
 //! with an open hour runs through the first instance of the hour, then through the second.
 
 use chrono::{DateTime, Datelike, MappedLocalTime, NaiveDate, NaiveDateTime, NaiveTime, TimeDelta, TimeZone, Utc};
-use chrono_tz::Tz;
 
 use crate::{
-    Cron,
+    Cron, Timezone,
     field::{FIRST_YEAR, LAST_YEAR},
 };
 
@@ -28,40 +27,12 @@ impl Cron {
     /// ```
     /// use schedule::Cron;
     /// let after = "2026-03-28T08:00:00Z".parse().unwrap();
-    /// let next = Cron::parse("0 9 * * *")?.next_after(after, chrono_tz::Europe::Paris);
+    /// let next = Cron::parse("0 9 * * *")?.next_after(after, "Europe/Paris".parse().unwrap());
     /// assert_eq!(next, Some("2026-03-29T07:00:00Z".parse().unwrap()));
     /// # Ok::<(), schedule::CronError>(())
     /// ```
-    pub fn next_after(&self, instant: DateTime<Utc>, tz: Tz) -> Option<DateTime<Utc>> {
+    pub fn next_after(&self, instant: DateTime<Utc>, tz: Timezone) -> Option<DateTime<Utc>> {
         self.find_after(instant, tz).map(|found| found.at)
-    }
-
-    /// The last time strictly before `instant`; `None` when there is none since 1970.
-    ///
-    /// ```
-    /// use schedule::Cron;
-    /// let before = "2026-03-29T07:00:00Z".parse().unwrap();
-    /// let previous = Cron::parse("0 9 * * *")?.prev_before(before, chrono_tz::Europe::Paris);
-    /// assert_eq!(previous, Some("2026-03-28T08:00:00Z".parse().unwrap()));
-    /// # Ok::<(), schedule::CronError>(())
-    /// ```
-    pub fn prev_before(&self, instant: DateTime<Utc>, tz: Tz) -> Option<DateTime<Utc>> {
-        if instant.year() < FIRST_YEAR - 1 {
-            return None;
-        }
-        let instant = instant.min(new_year(LAST_YEAR + 2));
-        let local = instant.with_timezone(&tz).naive_local();
-        match instants(tz, local) {
-            MappedLocalTime::Ambiguous(first, second) if second == instant => {
-                let fold = second - first;
-                if self.has_open_hour() {
-                    self.scan_before(local, instant, tz).max(self.first_pass_before(local, fold, tz))
-                } else {
-                    self.scan_before(local + fold, instant, tz)
-                }
-            }
-            _ => self.scan_before(local, instant, tz),
-        }
     }
 
     /// Whether it fires at exactly `instant`, which is a whole minute.
@@ -69,13 +40,13 @@ impl Cron {
     /// ```
     /// use schedule::Cron;
     /// let cron = Cron::parse("30 1 * * *")?;
-    /// let new_york = chrono_tz::America::New_York;
+    /// let new_york = "America/New_York".parse().unwrap();
     /// // In the autumn fold 01:30 comes twice; a cron with a fixed hour takes the first.
     /// assert!(cron.matches("2026-11-01T05:30:00Z".parse().unwrap(), new_york));
     /// assert!(!cron.matches("2026-11-01T06:30:00Z".parse().unwrap(), new_york));
     /// # Ok::<(), schedule::CronError>(())
     /// ```
-    pub fn matches(&self, instant: DateTime<Utc>, tz: Tz) -> bool {
+    pub fn matches(&self, instant: DateTime<Utc>, tz: Timezone) -> bool {
         if !(FIRST_YEAR - 1..=LAST_YEAR + 1).contains(&instant.year()) {
             return false;
         }
@@ -89,7 +60,7 @@ impl Cron {
         }
     }
 
-    pub(crate) fn find_after(&self, instant: DateTime<Utc>, tz: Tz) -> Option<Found> {
+    pub(crate) fn find_after(&self, instant: DateTime<Utc>, tz: Timezone) -> Option<Found> {
         if instant.year() > LAST_YEAR + 1 {
             return None;
         }
@@ -98,18 +69,16 @@ impl Cron {
         let ahead = self.scan_after(local, instant, tz);
         match instants(tz, local) {
             MappedLocalTime::Ambiguous(first, second) if first == instant && self.has_open_hour() => {
-                match (ahead, self.second_pass_after(local, second - first, tz)) {
-                    (Some(ahead), Some(again)) if again < ahead.at => Some(Found { at: again, skipped: false }),
-                    (None, Some(again)) => Some(Found { at: again, skipped: false }),
-                    (ahead, _) => ahead,
-                }
+                let again = self.second_pass_after(local, second - first, tz);
+                let again = again.map(|at| Found { at, skipped: false });
+                ahead.into_iter().chain(again).min_by_key(|found| found.at)
             }
             _ => ahead,
         }
     }
 
     /// Walks the local times after `local`, and takes the first that is an instant after `instant`.
-    fn scan_after(&self, mut local: NaiveDateTime, instant: DateTime<Utc>, tz: Tz) -> Option<Found> {
+    fn scan_after(&self, mut local: NaiveDateTime, instant: DateTime<Utc>, tz: Timezone) -> Option<Found> {
         let mut skipped = false;
         loop {
             local = self.local_after(local)?;
@@ -126,20 +95,8 @@ impl Cron {
         }
     }
 
-    /// Walks the local times before `local`, and takes the first that is an instant before `instant`.
-    fn scan_before(&self, mut local: NaiveDateTime, instant: DateTime<Utc>, tz: Tz) -> Option<DateTime<Utc>> {
-        loop {
-            local = self.local_before(local)?;
-            match instants(tz, local) {
-                MappedLocalTime::Ambiguous(_, at) if at < instant && self.has_open_hour() => return Some(at),
-                MappedLocalTime::Single(at) | MappedLocalTime::Ambiguous(at, _) if at < instant => return Some(at),
-                _ => {}
-            }
-        }
-    }
-
     /// In the first pass of a fold at `local`: the first time of the second pass up to `local` again.
-    fn second_pass_after(&self, local: NaiveDateTime, fold: TimeDelta, tz: Tz) -> Option<DateTime<Utc>> {
+    fn second_pass_after(&self, local: NaiveDateTime, fold: TimeDelta, tz: Timezone) -> Option<DateTime<Utc>> {
         let mut candidate = local - fold;
         loop {
             candidate = self.local_after(candidate)?;
@@ -151,23 +108,9 @@ impl Cron {
             }
         }
     }
-
-    /// In the second pass of a fold at `local`: the last time of the first pass down to `local` again.
-    fn first_pass_before(&self, local: NaiveDateTime, fold: TimeDelta, tz: Tz) -> Option<DateTime<Utc>> {
-        let mut candidate = local + fold;
-        loop {
-            candidate = self.local_before(candidate)?;
-            if candidate < local {
-                return None;
-            }
-            if let MappedLocalTime::Ambiguous(first, _) = instants(tz, candidate) {
-                return Some(first);
-            }
-        }
-    }
 }
 
-pub(crate) fn instants(tz: Tz, local: NaiveDateTime) -> Instants {
+pub(crate) fn instants(tz: Timezone, local: NaiveDateTime) -> Instants {
     tz.from_local_datetime(&local).map(|time| time.to_utc())
 }
 

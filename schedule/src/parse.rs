@@ -113,11 +113,25 @@ fn bare_fields(tokens: &[Token<'_>]) -> Result<Cron, CronError> {
                 let reason = "? stands in the day-of-month field already; write * here";
                 return Err(CronError::of_field(&WEEKDAY, weekday.1, reason));
             }
+            if seconds.is_some() && month_days.question {
+                weekdays_by_name(weekday)?;
+            }
             days(&month_days, &weekdays)
         },
         months: plain(&MONTH, month)?.low(),
         years,
     })
+}
+
+/// Refuses a number for a weekday where the form is Quartz's, seconds first and `?`: Sunday is 1 there.
+fn weekdays_by_name(weekday: Token<'_>) -> Result<(), CronError> {
+    // What comes after `#` counts weeks, and after `/` it is a step.
+    let day = |item: &str| item.split(['#', '/']).next().is_some_and(|day| day.contains(|c: char| c.is_ascii_digit()));
+    if !weekday.0.split(',').any(day) {
+        return Ok(());
+    }
+    let reason = "a weekday's number is 0 to 6 here and 1 to 7 in Quartz: write its name, such as FRI";
+    Err(CronError::of_field(&WEEKDAY, weekday.1, reason))
 }
 
 /// EventBridge's six: minute, hour, day, month, weekday from 1 = Sunday, year.

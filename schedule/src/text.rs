@@ -86,36 +86,36 @@ fn items(bits: Bits, field: &Field, begin: Begin) -> Vec<String> {
     if runs.iter().map(String::len).sum::<usize>() <= LONG {
         return runs;
     }
-    let cover = cover(bits, field);
-    if total(&cover) < total(&runs) { cover } else { runs }
-}
-
-fn total(items: &[String]) -> usize {
-    items.iter().map(|item| item.len() + 1).sum()
+    // Of two that are as long, the ranges.
+    [runs, cover(bits, field)].into_iter().min_by_key(|items| items.join(",").len()).unwrap_or_default()
 }
 
 /// `*/n` and what it leaves.
 fn starred(bits: Bits, field: &Field) -> Vec<String> {
     let Some(step) = star_step(bits, field) else { return items(bits, field, Begin::NoStar) };
     let mut rest = bits;
-    for bit in (field.bit(field.min)..=field.bit(field.last)).step_by(step as usize) {
-        rest.remove(bit);
-    }
+    star(field, step).for_each(|bit| rest.remove(bit));
     let mut written = vec![format!("*/{step}")];
     written.extend(items(rest, field, Begin::NoStar));
     written
 }
 
-/// The least step of a `*/n` that stays within the set.
-fn star_step(bits: Bits, field: &Field) -> Option<u32> {
-    let (first, last) = (field.bit(field.min), field.bit(field.last));
-    (2..=field.max).find(|step| (first..=last).step_by(*step as usize).all(|bit| bits.contains(bit)))
+/// The values of `*/n`.
+fn star(field: &Field, step: u32) -> impl Iterator<Item = u32> {
+    (field.bit(field.min)..=field.bit(field.last)).step_by(step as usize)
 }
 
-/// How many values `*/n` leaves to be listed; `u32::MAX` where no star can stand.
-fn left_by_star(bits: Bits, field: &Field) -> u32 {
-    let count = |step| (field.last - field.min) / step + 1;
-    star_step(bits, field).map_or(u32::MAX, |step| bits.len() - count(step))
+/// The least step of a `*/n` that stays within the set.
+fn star_step(bits: Bits, field: &Field) -> Option<u32> {
+    (2..=field.max).find(|step| star(field, *step).all(|bit| bits.contains(bit)))
+}
+
+/// How many values `*/n` leaves to be listed; `usize::MAX` where no star can stand.
+fn left_by_star(bits: Bits, field: &Field) -> usize {
+    star_step(bits, field).map_or(usize::MAX, |step| {
+        let starred: Bits = star(field, step).collect();
+        bits.iter().filter(|bit| !starred.contains(*bit)).count()
+    })
 }
 
 /// The whole set as one step, if it is one: `*/15`, `9-17/2`.
@@ -123,11 +123,11 @@ fn progression(bits: Bits, field: &Field, begin: Begin) -> Option<String> {
     let first = bits.first_from(0)?;
     let second = bits.first_from(first + 1)?;
     let (end, step) = (bits.last_to(255)?, second - first);
-    let count = (end - first) / step + 1;
     // Weekdays are few, and a step over them hides that it starts again each Sunday.
     if step == 1 || field.kind == Kind::Weekday || (first..=end).step_by(step as usize).ne(bits.iter()) {
         return None;
     }
+    let count = bits.len();
     let reaches_end = end + step > field.bit(field.last);
     // Two values are a step only where they split the field evenly: 0,30 but not 0,59.
     let fills_field = count > 2 || (field.last - field.min + 1) == 2 * step;
@@ -162,9 +162,9 @@ fn cover(bits: Bits, field: &Field) -> Vec<String> {
         for bit in (first..=last).step_by(step as usize) {
             missing.remove(bit);
         }
-        written.push(match (last - first) / step {
-            0 => field.value(first).to_string(),
-            _ if step == 1 => format!("{}-{}", field.value(first), field.value(last)),
+        written.push(match step {
+            _ if first == last => field.value(first).to_string(),
+            1 => format!("{}-{}", field.value(first), field.value(last)),
             _ => format!("{}-{}/{step}", field.value(first), field.value(last)),
         });
     }
@@ -176,7 +176,8 @@ fn longest(bits: Bits, missing: Bits) -> Option<(u32, u32, u32)> {
     let mut best = None;
     let mut best_count = 0;
     for step in 1..=MAX_STEP {
-        for first in bits.iter().filter(|first| *first < step || !bits.contains(first - step)) {
+        let begins = |first: &u32| first.checked_sub(step).is_none_or(|before| !bits.contains(before));
+        for first in bits.iter().filter(begins) {
             let along = || (first..).step_by(step as usize).take_while(|bit| bits.contains(*bit));
             let count = along().filter(|bit| missing.contains(*bit)).count();
             if count > best_count {

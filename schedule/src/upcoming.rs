@@ -3,10 +3,9 @@
 use std::iter::FusedIterator;
 
 use chrono::{DateTime, MappedLocalTime, Utc};
-use chrono_tz::Tz;
 
 use crate::{
-    Cron,
+    Cron, Timezone,
     next::{Found, instants},
 };
 
@@ -16,7 +15,7 @@ use crate::{
 /// use schedule::{Cron, Note};
 /// let cron = Cron::parse("30 2 * * *")?;
 /// let from = "2026-03-28T12:00:00Z".parse().unwrap();
-/// let next = cron.upcoming(from, chrono_tz::Europe::Paris).next().unwrap();
+/// let next = cron.upcoming(from, "Europe/Paris".parse().unwrap()).next().unwrap();
 /// assert_eq!(next.local.to_rfc3339(), "2026-03-30T02:30:00+02:00");
 /// assert_eq!(next.note, Some(Note::Gap));
 /// # Ok::<(), schedule::CronError>(())
@@ -26,7 +25,7 @@ pub struct Upcoming {
     /// When it fires.
     pub utc: DateTime<Utc>,
     /// The same instant on the local calendar.
-    pub local: DateTime<Tz>,
+    pub local: DateTime<Timezone>,
     /// What a change of the clocks did to it.
     pub note: Option<Note>,
 }
@@ -36,7 +35,7 @@ pub struct Upcoming {
 /// ```
 /// use schedule::{Cron, Note};
 /// let from = "2026-10-24T12:00:00Z".parse().unwrap();
-/// let next = Cron::parse("30 2 * * *")?.upcoming(from, chrono_tz::Europe::Paris).next().unwrap();
+/// let next = Cron::parse("30 2 * * *")?.upcoming(from, "Europe/Paris".parse().unwrap()).next().unwrap();
 /// assert_eq!((next.utc.to_rfc3339().as_str(), next.note), ("2026-10-25T00:30:00+00:00", Some(Note::Fold)));
 /// # Ok::<(), schedule::CronError>(())
 /// ```
@@ -66,7 +65,7 @@ impl Note {
 ///
 /// ```
 /// let cron = schedule::Cron::parse("@hourly")?;
-/// let times: schedule::Times = cron.times_after(chrono::DateTime::UNIX_EPOCH, schedule::Tz::UTC);
+/// let times: schedule::Times = cron.times_after(chrono::DateTime::UNIX_EPOCH, schedule::Timezone::UTC);
 /// assert_eq!(times.take(3).last().unwrap().timestamp(), 3 * 3600);
 /// # Ok::<(), schedule::CronError>(())
 /// ```
@@ -77,14 +76,14 @@ pub struct Times(Upcomings);
 ///
 /// ```
 /// let cron = schedule::Cron::parse("@hourly")?;
-/// let times: schedule::Upcomings = cron.upcoming(chrono::DateTime::UNIX_EPOCH, schedule::Tz::UTC);
+/// let times: schedule::Upcomings = cron.upcoming(chrono::DateTime::UNIX_EPOCH, schedule::Timezone::UTC);
 /// assert!(times.take(24).all(|time| time.note.is_none()));
 /// # Ok::<(), schedule::CronError>(())
 /// ```
 #[derive(Clone, Debug)]
 pub struct Upcomings {
     cron: Cron,
-    tz: Tz,
+    tz: Timezone,
     /// `None` once no time is left.
     after: Option<DateTime<Utc>>,
 }
@@ -95,12 +94,12 @@ impl Cron {
     /// ```
     /// use schedule::Cron;
     /// let from = "2026-01-30T12:00:00Z".parse().unwrap();
-    /// let days = Cron::parse("0 0 L * *")?.times_after(from, schedule::Tz::UTC);
+    /// let days = Cron::parse("0 0 L * *")?.times_after(from, schedule::Timezone::UTC);
     /// let days: Vec<_> = days.take(2).map(|time| time.date_naive().to_string()).collect();
     /// assert_eq!(days, ["2026-01-31", "2026-02-28"]);
     /// # Ok::<(), schedule::CronError>(())
     /// ```
-    pub fn times_after(&self, instant: DateTime<Utc>, tz: Tz) -> Times {
+    pub fn times_after(&self, instant: DateTime<Utc>, tz: Timezone) -> Times {
         Times(self.upcoming(instant, tz))
     }
 
@@ -109,11 +108,11 @@ impl Cron {
     /// ```
     /// use schedule::{Cron, Note};
     /// let from = "2026-10-25T00:00:00Z".parse().unwrap();
-    /// let notes = Cron::parse("30 * * * *")?.upcoming(from, chrono_tz::Europe::Paris).map(|time| time.note);
+    /// let notes = Cron::parse("30 * * * *")?.upcoming(from, "Europe/Paris".parse().unwrap()).map(|time| time.note);
     /// assert_eq!(notes.take(3).collect::<Vec<_>>(), [Some(Note::Fold), Some(Note::Fold), None]);
     /// # Ok::<(), schedule::CronError>(())
     /// ```
-    pub fn upcoming(&self, instant: DateTime<Utc>, tz: Tz) -> Upcomings {
+    pub fn upcoming(&self, instant: DateTime<Utc>, tz: Timezone) -> Upcomings {
         Upcomings { cron: *self, tz, after: Some(instant) }
     }
 }

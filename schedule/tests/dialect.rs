@@ -29,6 +29,9 @@ fn every_spelling_of_a_meaning_has_one_text() {
         ("0/15 * * * *", "*/15 * * * *"),
         ("5/15 * * * *", "5-59/15 * * * *"),
         ("5,20,35,50 * * * *", "5-59/15 * * * *"),
+        // The next step would be the last minute, which is not in the list.
+        ("7,20,33,46 * * * *", "7-46/13 * * * *"),
+        ("0 0 1 1,7 *", "0 0 1 */6 *"),
         ("0 9-17/2 * * *", "0 9-17/2 * * *"),
         ("0 9-18/2 * * *", "0 9-17/2 * * *"),
         ("0 9,17 * * *", "0 9,17 * * *"),
@@ -36,6 +39,8 @@ fn every_spelling_of_a_meaning_has_one_text() {
         ("0 9 * * */2", "0 9 * * 0,2,4,6"),
         ("0,30 * * * *", "*/30 * * * *"),
         ("0,59 * * * *", "0,59 * * * *"),
+        ("*/59 * * * *", "0,59 * * * *"),
+        ("0 0 0 1 1 * */229", "0 0 0 1 1 * 1970,2199"),
         ("1,2,3,7,8,9 * * * *", "1-3,7-9 * * * *"),
         ("0-59 0-23 1-31 1-12 *", "* * * * *"),
         ("@hourly", "0 * * * *"),
@@ -60,6 +65,7 @@ fn every_spelling_of_a_meaning_has_one_text() {
         ("0 0 * * 5#2,1#1,7L", "0 0 * * 1#1,5#2,0L"),
         ("0 0 * * 5,5#2,5L", "0 0 * * 5"),
         ("0 0 * * 5#1,5#2,5#3,5#4,5#5", "0 0 * * 5"),
+        ("0 0 * * 5,5#1,5#2,5#3,5#4,5#5", "0 0 * * 5"),
     ] {
         assert_eq!(canonical(text), written, "{text:?}");
         assert_eq!(canonical(written), written, "of {text:?}");
@@ -109,7 +115,7 @@ fn the_two_day_fields_combine_as_in_vixie_cron() {
         let from = "2026-03-31T12:00:00Z".parse().expect("a time");
         let to: chrono::DateTime<chrono::Utc> = "2026-05-01T00:00:00Z".parse().expect("a time");
         let cron = Cron::parse(text).unwrap_or_else(|error| panic!("{text}: {error}"));
-        cron.times_after(from, schedule::Tz::UTC)
+        cron.times_after(from, schedule::Timezone::UTC)
             .take_while(|time| *time < to)
             .map(|time| chrono::Datelike::day(&time))
             .collect()
@@ -151,7 +157,7 @@ fn l_and_w_and_hash_follow_the_calendar() {
     let next = |text: &str, after: &str| -> String {
         let cron = Cron::parse(text).unwrap_or_else(|error| panic!("{text}: {error}"));
         let after = format!("{after}T12:00:00Z").parse().expect("a time");
-        cron.next_after(after, schedule::Tz::UTC).map_or("never".to_owned(), |time| time.date_naive().to_string())
+        cron.next_after(after, schedule::Timezone::UTC).map_or("never".to_owned(), |time| time.date_naive().to_string())
     };
     assert_eq!(next("0 0 L * *", "2024-02-01"), "2024-02-29");
     assert_eq!(next("0 0 L * *", "2026-02-01"), "2026-02-28");
@@ -189,8 +195,11 @@ fn a_refusal_names_the_field_and_the_reason() {
         ("* 17-9 * * *", "hour", "hour field: the range to 9 runs backwards"),
         ("* * * * 5-1", "day-of-week", "day-of-week field: the range to 1 runs backwards"),
         ("* * * * FRI-MON", "day-of-week", "day-of-week field: the range to MON runs backwards"),
+        ("* * * * 5-0", "day-of-week", "day-of-week field: the range to 0 runs backwards"),
+        ("* * * NOV-JAN *", "month", "month field: the range to JAN runs backwards"),
         ("*/0 * * * *", "minute", "minute field: step 0 never moves on"),
         ("*/90 * * * *", "minute", "minute field: step 90 is above 59"),
+        ("0 0 0 1 1 * */230", "year", "year field: step 230 is above 229"),
         (",, 15 * 7 7", "minute", "minute field: a value is missing before the comma"),
         ("1, * * * *", "minute", "minute field: a value is missing at the end"),
         ("1- * * * *", "minute", "minute field: a value is missing at the end"),
@@ -207,6 +216,8 @@ fn a_refusal_names_the_field_and_the_reason() {
         ("* * ? * ?", "day-of-week", "day-of-week field: ? stands in the day-of-month field already; write * here"),
         ("* * * FOO *", "month", "month field: FOO is not a name from JAN to DEC"),
         ("* * * * FRIDAY", "day-of-week", "day-of-week field: FRIDAY is not a name from SUN to SAT"),
+        ("* * * * FRIX", "day-of-week", "day-of-week field: FRIX is not a name from SUN to SAT"),
+        ("* * * APRIL *", "month", "month field: APRIL is not a name from JAN to DEC"),
         ("* * * * L", "day-of-week", "day-of-week field: L needs a weekday before it, such as 5L"),
         ("* * W * *", "day-of-month", "day-of-month field: W needs a day before it, such as 15W"),
         ("* * L-3 * *", "day-of-month", "day-of-month field: unexpected '-'"),
@@ -264,6 +275,11 @@ fn what_eventbridge_cannot_do_is_refused_with_its_own_code() {
             "0 fields; a cron has 5 (minute hour day-of-month month day-of-week), 6 with seconds first, or 7 with the year last",
         ),
         (
+            "5",
+            "wrong_field_count",
+            "1 field; a cron has 5 (minute hour day-of-month month day-of-week), 6 with seconds first, or 7 with the year last",
+        ),
+        (
             "* * * *",
             "wrong_field_count",
             "4 fields; a cron has 5 (minute hour day-of-month month day-of-week), 6 with seconds first, or 7 with the year last",
@@ -286,6 +302,14 @@ fn a_cron_is_at_most_256_characters_before_and_after() {
     assert_eq!(refusal(&long), ("too_long", None, "257 characters; a cron has at most 256".to_owned()));
     assert_eq!(canonical(&long[..256]), "0 0 1 1 *");
     assert_eq!(refusal(&"é".repeat(257)).0, "too_long");
+    let dates: Vec<_> = (1..=31).map(|date| format!("{date}W")).collect();
+    let nth = (1..=4).flat_map(|week| (0..=6).map(move |weekday| format!("{weekday}#{week}")));
+    let weekdays: Vec<_> = nth.chain((0..=6).map(|weekday| format!("{weekday}L"))).collect();
+    let (dates, weekdays) = (dates.join(","), weekdays.join(","));
+    let longest = format!("10 10 {dates} 10 {weekdays}");
+    assert_eq!((longest.len(), canonical(&longest)), (256, longest));
+    let message = "259 characters once written out; a cron has at most 256";
+    assert_eq!(refusal(&format!("5/20 1 {dates} * {weekdays}")), ("too_long", None, message.to_owned()));
     // Overlapping steps stay steps, so that what was short to write is short to store.
     assert_eq!(canonical("0 0 0 1 1 * */2,*/3"), "0 0 0 1 1 * 1970-2198/2,1970-2198/3");
 }
@@ -296,5 +320,48 @@ fn a_refusal_points_at_the_byte() {
         [("0 0 1,32 * *", 6), ("  75 * * * *", 2), ("cron(0 9 ? * MON,x *)", 17), ("* * * * 5#9", 10)]
     {
         assert_eq!(Cron::parse(text).expect_err(text).position(), Some(position), "{text:?}");
+    }
+}
+
+/// Quartz counts weekdays from 1: the same text names another day there.
+#[test]
+fn weekday_numbers_in_quartz_form_are_refused() {
+    for text in ["0 15 10 ? * 6L", "0 0 12 ? * 2-6", "0 15 10 ? * 6#3", "0 15 10 ? * MON,6 2126"] {
+        let (code, field, message) = refusal(text);
+        assert_eq!((code, field), ("invalid_field", Some("day-of-week")), "{text}");
+        let told =
+            "day-of-week field: a weekday's number is 0 to 6 here and 1 to 7 in Quartz: write its name, such as FRI";
+        assert_eq!(message, told, "{text}");
+    }
+    for (text, written) in [
+        ("0 15 10 ? * FRIL", "15 10 * * 5L"),
+        ("0 0 12 ? * MON-FRI", "0 12 * * 1-5"),
+        ("0 15 10 ? * FRI#3", "15 10 * * 5#3"),
+        ("0 15 10 ? * */2", "15 10 * * 0,2,4,6"),
+        ("0 15 10 * * 1-5", "15 10 * * 1-5"),
+        ("15 10 ? * 1-5", "15 10 * * 1-5"),
+        ("cron(15 10 ? * 6L *)", "15 10 * * 5L"),
+    ] {
+        assert_eq!(canonical(text), written, "{text}");
+    }
+}
+
+/// Different sets may name the same days; an edit between them is no change.
+#[test]
+fn other_sets_may_have_the_same_times() {
+    let cron = |text: &str| Cron::parse(text).unwrap();
+    for (one, other, same) in [
+        ("0 9 8-14 * */7", "0 9 * * 0#2", true),
+        ("0 0 9 L 2 * 2027", "0 0 9 28 2 * 2027", true),
+        ("0 0 9 L 2 * 2028", "0 0 9 28 2 * 2028", false),
+        ("0 9 31 2,3 *", "0 9 31 3 *", true),
+        ("0 9 4-22,17W * *", "0 9 4-22 * *", true),
+        ("0 9 * * 1", "1 9 * * 1", false),
+        ("0 9 * * 1", "0 8 * * 1", false),
+        ("0 9 * 1 *", "0 9 * 2 *", false),
+        ("0 0 9 1 1 * 2199", "0 0 9 1 1 * 2198", false),
+    ] {
+        assert_eq!(cron(one).has_same_times(&cron(other)), same, "{one} and {other}");
+        assert_eq!(cron(other).has_same_times(&cron(one)), same, "{other} and {one}");
     }
 }

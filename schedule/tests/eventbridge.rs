@@ -2,11 +2,15 @@
 
 use schedule::{
     Coverage::{Exact, Superset},
-    Cron, Tz, compile,
+    Cron, Timezone, compile,
 };
 
 fn parse(text: &str) -> Cron {
     Cron::parse(text).unwrap_or_else(|error| panic!("{text}: {error}"))
+}
+
+fn zone(name: &str) -> Timezone {
+    name.parse().unwrap_or_else(|error| panic!("{error}"))
 }
 
 #[test]
@@ -21,6 +25,12 @@ fn what_eventbridge_can_say_is_said_exactly() {
         ("0 9 * * 1-5/2", "cron(0 9 ? * MON,WED,FRI *)"),
         ("*/15 9-17 * * *", "cron(0/15 9-17 * * ? *)"),
         ("0,30 9 * * *", "cron(0/30 9 * * ? *)"),
+        // Two values as a step only if they halve the whole field.
+        ("20,40 9 * * *", "cron(20,40 9 * * ? *)"),
+        ("0,58 9 * * *", "cron(0,58 9 * * ? *)"),
+        ("0 9 1 1,7 *", "cron(0 9 1 1/6 ? *)"),
+        // Its next step is the last minute, which the cron does not name.
+        ("2,21,40 9 * * *", "cron(2-40/19 9 * * ? *)"),
         ("5/20 9 * * *", "cron(5/20 9 * * ? *)"),
         ("5,6,7 9 * * *", "cron(5-7 9 * * ? *)"),
         ("0 9-17/2 * * *", "cron(0 9-17/2 * * ? *)"),
@@ -32,6 +42,8 @@ fn what_eventbridge_can_say_is_said_exactly() {
         ("0 9 * * 5L", "cron(0 9 ? * 6L *)"),
         ("0 9 * * 5#2", "cron(0 9 ? * 6#2 *)"),
         ("0 9 * 3,6 *", "cron(0 9 * 3,6 ? *)"),
+        // What is plain goes out as it is written, although February has no 30th.
+        ("0 9 28,30 2 *", "cron(0 9 28,30 2 ? *)"),
         ("0 9 1 */3 *", "cron(0 9 1 1/3 ? *)"),
         ("0 0 9 31 12 * 2030", "cron(0 9 31 12 ? 2030)"),
         ("0 0 9 31 12 * 2030-2035", "cron(0 9 31 12 ? 2030-2035)"),
@@ -47,7 +59,7 @@ fn what_eventbridge_can_say_is_said_exactly() {
         // 1 January 2030 is a Tuesday: so the Tuesdays of that month say it all.
         ("0 0 9 1 1 2 2030", "cron(0 9 1/7 1 ? 2030)"),
     ] {
-        let compiled = compile(&parse(text), chrono_tz::Europe::Paris);
+        let compiled = compile(&parse(text), zone("Europe/Paris"));
         assert_eq!((compiled.expression.as_str(), compiled.coverage), (expression, Exact), "{text}");
     }
 }
@@ -68,7 +80,7 @@ fn what_it_cannot_say_becomes_the_smallest_superset() {
         ("0 9 * * 5#1,5#3", "cron(0 9 ? * FRI *)"),
         ("0 9 * * 1#1,5L", "cron(0 9 ? * MON,FRI *)"),
     ] {
-        let compiled = compile(&parse(text), chrono_tz::Europe::Paris);
+        let compiled = compile(&parse(text), zone("Europe/Paris"));
         assert_eq!((compiled.expression.as_str(), compiled.coverage), (expression, Superset), "{text}");
     }
 }
@@ -77,48 +89,111 @@ fn what_it_cannot_say_becomes_the_smallest_superset() {
 fn an_expression_that_would_be_too_long_is_widened_where_it_costs_least() {
     let minutes =
         "0,1,2,4,5,6,8,9,10,12,13,14,16,17,18,20,21,22,24,25,26,28,29,30,32,33,34,36,37,38,40,41,42,44,45,46,48";
-    let compiled = compile(&parse(&format!("{minutes} 1,2,4,5,7,8,10,11,13,14,16,17 * * 1")), Tz::UTC);
+    let compiled = compile(&parse(&format!("{minutes} 1,2,4,5,7,8,10,11,13,14,16,17 * * 1")), Timezone::UTC);
     assert_eq!(compiled.coverage, Exact);
     let text =
         format!("{minutes} 1,2,4,5,7,8,10,11,13,14,16,17,19,20 1,2,4,5,7,8,10,11,13,14,16,17 1,2,4,5,7,8,10,11 1");
-    let compiled = compile(&parse(&text.replace(" 1,2,4,5,7,8,10,11 1", " 1,2,4,5,7,8,10 *")), Tz::UTC);
+    let compiled = compile(&parse(&text.replace(" 1,2,4,5,7,8,10,11 1", " 1,2,4,5,7,8,10 *")), Timezone::UTC);
     assert!(compiled.expression.len() <= 256, "{}", compiled.expression);
+    // The greatest common step of the years, counted from the first of them.
+    let compiled = compile(&parse("0 0 9 1 1 * 1971/6,1971/9"), Timezone::UTC);
+    assert_eq!((compiled.expression.as_str(), compiled.coverage), ("cron(0 9 1 1 ? 1971/3)", Superset));
     // Every year but a few: no list of them fits.
-    let compiled = compile(&parse("0 0 9 1 1 * */2,*/3"), Tz::UTC);
+    let compiled = compile(&parse("0 0 9 1 1 * */2,*/3"), Timezone::UTC);
     assert_eq!((compiled.expression.as_str(), compiled.coverage), ("cron(0 9 1 1 ? 1970-2198)", Superset));
 }
 
 #[test]
 fn a_cron_open_by_hour_and_day_goes_out_in_utc_where_minutes_are_the_same() {
     for (text, tz, published) in [
-        ("*/5 * * * *", chrono_tz::America::New_York, Tz::UTC),
-        ("0 * * * *", chrono_tz::Africa::Casablanca, Tz::UTC),
-        ("* * * * *", chrono_tz::Africa::Cairo, Tz::UTC),
-        // Half and quarter hours: their minutes are not UTC's.
-        ("0 * * * *", chrono_tz::Asia::Kolkata, chrono_tz::Asia::Kolkata),
-        ("0 * * * *", chrono_tz::Australia::Lord_Howe, chrono_tz::Australia::Lord_Howe),
-        ("0 * * * *", chrono_tz::America::St_Johns, chrono_tz::America::St_Johns),
-        ("0 * * * *", chrono_tz::Pacific::Chatham, chrono_tz::Pacific::Chatham),
+        ("*/5 * * * *", zone("America/New_York"), Timezone::UTC),
+        ("0 * * * *", zone("Africa/Casablanca"), Timezone::UTC),
+        ("* * * * *", zone("Africa/Cairo"), Timezone::UTC),
+        // Half and quarter hours: the same minutes later or earlier, all year.
+        ("0 * * * *", zone("Asia/Kolkata"), Timezone::UTC),
+        ("*/5 * * * *", zone("Australia/Adelaide"), Timezone::UTC),
+        ("0 * * * *", zone("America/St_Johns"), Timezone::UTC),
+        ("0 * * * *", zone("Pacific/Chatham"), Timezone::UTC),
+        // It changes by half an hour: its minutes are UTC's for a part of the year only.
+        ("0 * * * *", zone("Australia/Lord_Howe"), zone("Australia/Lord_Howe")),
         // Not open: the local day, month or hour decides.
-        ("0 */2 * * *", chrono_tz::America::New_York, chrono_tz::America::New_York),
-        ("0 * * * 1", chrono_tz::America::New_York, chrono_tz::America::New_York),
-        ("0 * 1 * *", chrono_tz::America::New_York, chrono_tz::America::New_York),
-        ("0 * * 1 *", chrono_tz::America::New_York, chrono_tz::America::New_York),
-        ("0 0 * * * * 2030", chrono_tz::America::New_York, chrono_tz::America::New_York),
+        ("0 */2 * * *", zone("America/New_York"), zone("America/New_York")),
+        ("0 * * * 1", zone("America/New_York"), zone("America/New_York")),
+        ("0 * 1 * *", zone("America/New_York"), zone("America/New_York")),
+        ("0 * * 1 *", zone("America/New_York"), zone("America/New_York")),
+        ("0 0 * * * * 2030", zone("America/New_York"), zone("America/New_York")),
     ] {
         let compiled = compile(&parse(text), tz);
         assert_eq!((compiled.timezone, compiled.coverage), (published, Exact), "{text} in {tz}");
     }
 }
 
+/// Half-hour zones lacked twelve fires each autumn, because they were published in local time.
+#[test]
+fn open_hours_of_half_hour_zones_keep_their_instants() {
+    let [from, until] = ["2026-01-01T00:00:00Z", "2060-01-01T00:00:00Z"]
+        .map(|text| text.parse::<chrono::DateTime<chrono::Utc>>().expect("a time"));
+    for (name, text, expression) in [
+        ("Australia/Adelaide", "*/5 * * * *", "cron(0/5 * * * ? *)"),
+        ("Australia/Broken_Hill", "10 * * * *", "cron(40 * * * ? *)"),
+        ("America/St_Johns", "15,50 * * * *", "cron(20,45 * * * ? *)"),
+        ("Pacific/Chatham", "*/20 * * * *", "cron(15/20 * * * ? *)"),
+        ("Asia/Kathmandu", "0-14 * * * *", "cron(15-29 * * * ? *)"),
+    ] {
+        let (cron, tz) = (parse(text), zone(name));
+        let published = compile(&cron, tz);
+        assert_eq!((published.expression.as_str(), published.coverage), (expression, Exact), "{text} in {name}");
+        let theirs = parse(&published.expression);
+        // Between two changes of the clocks the offset is the same, so the days around them say all.
+        for change in tz.offset_changes_after(from).take_while(|at| *at < until).chain([from]) {
+            let [start, end] = [-1, 1].map(|days| change + chrono::TimeDelta::days(days));
+            let ours = cron.times_after(start, tz).take_while(|time| *time < end);
+            let theirs = theirs.times_after(start, published.timezone).take_while(|time| *time < end);
+            assert!(ours.eq(theirs), "{text} in {name} at {change}");
+        }
+    }
+}
+
+#[test]
+fn only_zones_that_shift_minutes_stay_local() {
+    let zones = schedule::ZoneSet::bundled();
+    let hourly = parse("0 * * * *");
+    let local: Vec<_> = zones.names().filter(|name| compile(&hourly, zone(name)).timezone != Timezone::UTC).collect();
+    assert_eq!(local, ["Australia/LHI", "Australia/Lord_Howe"]);
+}
+
 #[test]
 fn a_cron_published_in_utc_keeps_its_instants() {
     let from = "2026-10-30T00:00:00Z".parse().expect("a time");
-    for tz in [chrono_tz::America::New_York, chrono_tz::Africa::Casablanca, chrono_tz::America::Havana] {
+    for tz in [zone("America/New_York"), zone("Africa/Casablanca"), zone("America/Havana")] {
         let cron = parse("*/20 * * * *");
         let published = compile(&cron, tz);
         let ours: Vec<_> = cron.times_after(from, tz).take(500).collect();
         let theirs: Vec<_> = parse(&published.expression).times_after(from, published.timezone).take(500).collect();
         assert_eq!(ours, theirs, "{tz}");
     }
+}
+
+/// Years without a step, as many characters as a test needs.
+fn scattered_years(count: u32) -> String {
+    let years: Vec<_> = (0..count).map(|nth| (1970 + 4 * nth + nth % 3).to_string()).collect();
+    years.join(",")
+}
+
+/// One hour more of three adds fewer times than 28 days more, of which each has all the hours.
+#[test]
+fn the_field_that_adds_the_fewest_times_is_widened() {
+    let years = scattered_years(46);
+    let compiled = compile(&parse(&format!("0 10 10,11,13 1,2,31 1 * {years}")), Timezone::UTC);
+    let expression = format!("cron(10 10-13 1,2,31 1 ? {years})");
+    assert_eq!((compiled.expression, compiled.coverage), (expression, Superset));
+}
+
+#[test]
+fn expressions_of_256_characters_stay_exact() {
+    let years = scattered_years(48);
+    let fits = compile(&parse(&format!("0 10 9 1 1 * {years}")), Timezone::UTC);
+    assert_eq!((fits.expression.len(), fits.coverage), (256, Exact), "{}", fits.expression);
+    let too_long = compile(&parse(&format!("0 10 10 1 1 * {years}")), Timezone::UTC);
+    assert_eq!((too_long.expression.as_str(), too_long.coverage), ("cron(10 10 1 1 ? 1970-2160)", Superset));
 }

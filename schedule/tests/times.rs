@@ -1,16 +1,20 @@
 //! When a cron fires around the changes of the clocks, told zone by zone.
 
 use chrono::{DateTime, Utc};
-use schedule::{Cron, Tz};
+use schedule::{Cron, Timezone};
 
 fn instant(text: &str) -> DateTime<Utc> {
     text.parse().unwrap_or_else(|error| panic!("{text}: {error}"))
 }
 
+fn zone(name: &str) -> Timezone {
+    name.parse().unwrap_or_else(|error| panic!("{error}"))
+}
+
 /// The next `count` local times after an instant, with their offsets.
 fn times(cron: &str, zone: &str, after: &str, count: usize) -> Vec<String> {
     let cron = Cron::parse(cron).unwrap_or_else(|error| panic!("{cron}: {error}"));
-    let tz: Tz = zone.parse().unwrap_or_else(|error| panic!("{zone}: {error}"));
+    let tz: Timezone = zone.parse().unwrap_or_else(|error| panic!("{error}"));
     let times = cron.times_after(instant(after), tz);
     times.take(count).map(|time| time.with_timezone(&tz).format("%m-%d %H:%M %z").to_string()).collect()
 }
@@ -50,6 +54,14 @@ fn a_fixed_hour_fires_once_in_the_autumn_fold_at_the_first_instance() {
         times("*/20 1-4 * * *", "America/New_York", "2026-11-01T05:00:00Z", 4),
         ["11-01 01:20 -0400", "11-01 01:40 -0400", "11-01 02:00 -0500", "11-01 02:20 -0500"]
     );
+}
+
+/// From the second instance of the hour on, the day has no time left.
+#[test]
+fn second_instances_of_fixed_hours_never_fire() {
+    for after in ["2026-10-25T00:30:00Z", "2026-10-25T00:59:00Z", "2026-10-25T01:10:00Z", "2026-10-25T01:30:00Z"] {
+        assert_eq!(times("30 2 * * *", "Europe/Paris", after, 1), ["10-26 02:30 +0100"], "{after}");
+    }
 }
 
 #[test]
@@ -133,14 +145,14 @@ fn cairo_gaza_and_havana_change_around_midnight() {
     );
     // Gaza, Saturday 28 March 2026: 02:00 becomes 03:00.
     assert_eq!(times("15 2 * * *", "Asia/Gaza", "2026-03-27T12:00:00Z", 1), ["03-29 02:15 +0300"]);
-    // Havana, Sunday 1 November 2026: 01:00 becomes 00:00, so midnight comes twice.
+    // Havana, Sunday 2 November 2025: 01:00 becomes 00:00, so midnight comes twice.
     assert_eq!(
-        times("0 0 * * *", "America/Havana", "2026-10-31T12:00:00Z", 2),
-        ["11-01 00:00 -0400", "11-02 00:00 -0500"]
+        times("0 0 * * *", "America/Havana", "2025-11-01T12:00:00Z", 2),
+        ["11-02 00:00 -0400", "11-03 00:00 -0500"]
     );
     assert_eq!(
-        times("0 * * * 0", "America/Havana", "2026-11-01T03:30:00Z", 3),
-        ["11-01 00:00 -0400", "11-01 00:00 -0500", "11-01 01:00 -0500"]
+        times("0 * * * 0", "America/Havana", "2025-11-02T03:30:00Z", 3),
+        ["11-02 00:00 -0400", "11-02 00:00 -0500", "11-02 01:00 -0500"]
     );
 }
 
@@ -154,7 +166,7 @@ fn zones_off_the_whole_hour_are_as_good_as_any() {
 
 #[test]
 fn matches_is_the_answer_that_next_gives() {
-    let paris = chrono_tz::Europe::Paris;
+    let paris = zone("Europe/Paris");
     let fixed = Cron::parse("30 2 * * *").expect("a cron");
     assert!(fixed.matches(instant("2026-10-25T00:30:00Z"), paris));
     assert!(!fixed.matches(instant("2026-10-25T01:30:00Z"), paris), "the second instance");
@@ -167,22 +179,77 @@ fn matches_is_the_answer_that_next_gives() {
 #[test]
 fn times_end_with_the_year_2199_and_begin_with_1970() {
     let yearly = Cron::parse("@yearly").expect("a cron");
-    assert_eq!(yearly.next_after(instant("2198-06-01T00:00:00Z"), Tz::UTC), Some(instant("2199-01-01T00:00:00Z")));
-    assert_eq!(yearly.next_after(instant("2199-01-01T00:00:00Z"), Tz::UTC), None);
-    assert_eq!(yearly.prev_before(instant("1970-01-01T00:00:01Z"), Tz::UTC), Some(instant("1970-01-01T00:00:00Z")));
-    assert_eq!(yearly.prev_before(instant("1970-01-01T00:00:00Z"), Tz::UTC), None);
+    assert_eq!(
+        yearly.next_after(instant("2198-06-01T00:00:00Z"), Timezone::UTC),
+        Some(instant("2199-01-01T00:00:00Z"))
+    );
+    assert_eq!(yearly.next_after(instant("2199-01-01T00:00:00Z"), Timezone::UTC), None);
     // Far off either end: an answer, and at once.
-    assert_eq!(yearly.next_after(DateTime::<Utc>::MIN_UTC, Tz::UTC), Some(instant("1970-01-01T00:00:00Z")));
-    assert_eq!(yearly.next_after(DateTime::<Utc>::MAX_UTC, Tz::UTC), None);
-    assert_eq!(yearly.prev_before(DateTime::<Utc>::MAX_UTC, Tz::UTC), Some(instant("2199-01-01T00:00:00Z")));
-    assert_eq!(yearly.prev_before(DateTime::<Utc>::MIN_UTC, Tz::UTC), None);
-    assert!(!yearly.matches(DateTime::<Utc>::MAX_UTC, chrono_tz::Pacific::Apia));
+    assert_eq!(yearly.next_after(DateTime::<Utc>::MIN_UTC, Timezone::UTC), Some(instant("1970-01-01T00:00:00Z")));
+    assert_eq!(yearly.next_after(DateTime::<Utc>::MAX_UTC, Timezone::UTC), None);
+    assert!(!yearly.matches(DateTime::<Utc>::MAX_UTC, zone("Pacific/Apia")));
 }
 
 #[test]
 fn a_time_between_two_minutes_counts_from_itself() {
     let every_minute = Cron::parse("* * * * *").expect("a cron");
     let between = instant("2026-05-01T09:00:30.5Z");
-    assert_eq!(every_minute.next_after(between, Tz::UTC), Some(instant("2026-05-01T09:01:00Z")));
-    assert_eq!(every_minute.prev_before(between, Tz::UTC), Some(instant("2026-05-01T09:00:00Z")));
+    assert_eq!(every_minute.next_after(between, Timezone::UTC), Some(instant("2026-05-01T09:01:00Z")));
+}
+
+/// The zone data of 2025 were an hour wrong for thirteen names.
+#[test]
+fn zone_data_have_the_changes_of_2026() {
+    assert_eq!(times("0 9 * * *", "America/Vancouver", "2026-12-01T00:00:00Z", 1), ["12-01 09:00 -0700"]);
+    assert_eq!(times("0 9 * * *", "America/Edmonton", "2026-12-01T00:00:00Z", 1), ["12-01 09:00 -0600"]);
+}
+
+/// Footer rules hold after the last change that the data list, so after 2099 too.
+#[test]
+fn summer_time_goes_on_after_2099() {
+    assert_eq!(
+        times("0 9 1 7 *", "Europe/Paris", "2099-01-01T00:00:00Z", 2),
+        ["07-01 09:00 +0200", "07-01 09:00 +0200"]
+    );
+    assert_eq!(times("0 9 1 7 *", "Europe/Paris", "2199-01-01T00:00:00Z", 1), ["07-01 09:00 +0200"]);
+}
+
+/// By the rule of the US this time lies in the gap each year.
+#[test]
+fn crons_in_the_gap_of_every_year_never_fire() {
+    let cron = Cron::parse("30 2 8-14 3 */7").expect("a cron");
+    let error = cron.must_fire_after(instant("2026-11-21T00:00:00Z"), zone("America/New_York")).unwrap_err();
+    assert_eq!(error.code(), "never_fires");
+}
+
+/// The first and the last local year reach beyond the same years of UTC.
+#[test]
+fn years_are_those_of_the_local_calendar() {
+    let (tokyo, new_york) = (zone("Asia/Tokyo"), zone("America/New_York"));
+    let first = Cron::parse("0 0 0 1 1 * 1970").expect("a cron");
+    let last = Cron::parse("0 0 23 31 12 * 2199").expect("a cron");
+    let (start, end) = (instant("1969-12-31T15:00:00Z"), instant("2200-01-01T04:00:00Z"));
+    assert_eq!(first.next_after(DateTime::<Utc>::MIN_UTC, tokyo), Some(start));
+    assert_eq!(last.next_after(instant("2200-01-01T03:00:00Z"), new_york), Some(end));
+    assert_eq!(last.next_after(end, new_york), None);
+    assert!(first.matches(start, tokyo) && last.matches(end, new_york));
+    assert!(!first.matches(start, Timezone::UTC) && !last.matches(end, Timezone::UTC));
+}
+
+/// Nothing comes after the second instance, so nothing but the fold itself says that it comes.
+#[test]
+fn the_last_time_of_all_may_be_a_second_instance() {
+    assert_eq!(
+        times("0 30 * 4 4 * 2026", "America/Santiago", "2026-04-05T02:00:00Z", 3),
+        ["04-04 23:30 -0300", "04-04 23:30 -0400"]
+    );
+}
+
+#[test]
+fn timezones_and_local_times_show_what_they_are() {
+    let paris = zone("Europe/Paris");
+    let nine = instant("2026-03-29T07:00:00Z").with_timezone(&paris);
+    assert_eq!(nine.to_string(), "2026-03-29 09:00:00 +02:00");
+    assert_eq!(format!("{nine:?}"), "2026-03-29T09:00:00+02:00");
+    assert_eq!(format!("{paris:>13} {paris:?}"), " Europe/Paris Europe/Paris");
 }

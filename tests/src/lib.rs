@@ -1,18 +1,25 @@
 //! What the stories share: a client of the app's API that says plainly what was answered.
 
+mod lossy;
 mod moto;
 mod runtime;
+pub mod statements;
 mod story;
 
 use std::fmt;
+use std::time::Duration;
 
 use reqwest::header::{CONTENT_TYPE, HeaderMap};
 use reqwest::{Method, RequestBuilder};
 use serde_json::Value;
 
+pub use lossy::LossyWay;
 pub use moto::Moto;
 pub use runtime::{Ended, Runtime};
 pub use story::{OutboxRow, Story, Way};
+
+/// How long a test waits for what is to come, before it fails: long, because it proves nothing but that it comes.
+pub const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A client of one app with one key, or none.
 #[derive(Clone)]

@@ -34,7 +34,7 @@ impl Moto {
                 tokio::time::sleep(Duration::from_millis(50)).await;
             }
         };
-        tokio::time::timeout(Duration::from_secs(60), answers()).await.expect("moto's server answers");
+        tokio::time::timeout(crate::PATIENCE, answers()).await.expect("moto's server answers");
         Moto { endpoint, _process: process }
     }
 }

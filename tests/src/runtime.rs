@@ -13,8 +13,8 @@ use tokio::net::TcpListener;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::sync::{Mutex, watch};
 
-/// Before a story that waits for an answer gives up.
-const PATIENCE: Duration = Duration::from_secs(60);
+use crate::PATIENCE;
+
 /// More than any invocation needs.
 const TIMEOUT: Duration = Duration::from_secs(300);
 

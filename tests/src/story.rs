@@ -2,6 +2,8 @@
 
 use std::net::SocketAddr;
 use std::ops::Deref;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Instant;
 
 use aws_sdk_scheduler::types::{FlexibleTimeWindow, FlexibleTimeWindowMode, Target};
@@ -11,6 +13,7 @@ use schedule::WorkflowId;
 use serde_json::Value;
 use sqlx::Row as _;
 use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::Notify;
 use tokio::task::JoinHandle;
 
 use crate::Api;
@@ -75,6 +78,11 @@ impl Story {
     /// Publishes and runs what the story has left open, and asserts that nothing else is left.
     pub async fn end(self) {
         self.publish().await;
+        self.end_published().await;
+    }
+
+    /// Runs what the story has left open, and asserts that nothing else is left: another publisher has published it.
+    pub async fn end_published(self) {
         self.runs_end().await;
         self.0.finish().await.unwrap_or_else(|error| panic!("{error:#}"));
     }
@@ -155,7 +163,7 @@ impl Story {
     pub async fn until(&self, query: &'static str, expected: i64) {
         let began = Instant::now();
         while self.count(query).await != expected {
-            assert!(began.elapsed().as_secs() < 20, "never {expected}: {query}");
+            assert!(began.elapsed() < crate::PATIENCE, "never {expected}: {query}");
             tokio::time::sleep(std::time::Duration::from_millis(5)).await;
         }
     }
@@ -185,6 +193,14 @@ pub struct Way {
     address: SocketAddr,
     target: String,
     passing: Option<JoinHandle<()>>,
+    silence: Arc<Silence>,
+}
+
+/// Which connections of a way pass nothing on any more, without an end that either side could see.
+#[derive(Default)]
+struct Silence {
+    silenced: AtomicUsize,
+    fell: Notify,
 }
 
 impl Way {
@@ -193,8 +209,9 @@ impl Way {
         let target = host_of(dsn).to_owned();
         let listener = app::listen(([127, 0, 0, 1], 0).into()).unwrap_or_else(|error| panic!("no port: {error}"));
         let address = listener.local_addr().unwrap_or_else(|error| panic!("no address: {error}"));
-        let passing = Some(tokio::spawn(pass(listener, target.clone())));
-        Self { address, target, passing }
+        let silence = Arc::new(Silence::default());
+        let passing = Some(tokio::spawn(pass(listener, target.clone(), silence.clone())));
+        Self { address, target, passing, silence }
     }
 
     /// The same DSN, by this way.
@@ -205,6 +222,12 @@ impl Way {
     /// From the next mending on it leads to where `dsn` does.
     pub fn lead_to(&mut self, dsn: &str) {
         host_of(dsn).clone_into(&mut self.target);
+    }
+
+    /// Drops what existing connections send from now on, as a host does that vanishes; new ones pass.
+    pub fn silence(&self) {
+        self.silence.silenced.fetch_add(1, Ordering::SeqCst);
+        self.silence.fell.notify_waiters();
     }
 
     /// Cuts it: connections break, new ones are refused.
@@ -218,25 +241,38 @@ impl Way {
     /// Opens it again.
     pub async fn mend(&mut self) {
         let listener = app::listen(self.address).unwrap_or_else(|error| panic!("the port is gone: {error}"));
-        self.passing = Some(tokio::spawn(pass(listener, self.target.clone())));
+        self.passing = Some(tokio::spawn(pass(listener, self.target.clone(), self.silence.clone())));
     }
 }
 
 /// Aborting it drops the set of connections, and so breaks them all.
-async fn pass(listener: TcpListener, target: String) {
+async fn pass(listener: TcpListener, target: String, silence: Arc<Silence>) {
     let mut connections = tokio::task::JoinSet::new();
     while let Ok((mut here, _)) = listener.accept().await {
-        let target = target.clone();
+        let (target, silence) = (target.clone(), silence.clone());
+        let accepted = silence.silenced.load(Ordering::SeqCst);
         connections.spawn(async move {
-            if let Ok(mut there) = TcpStream::connect(target).await {
-                tokio::io::copy_bidirectional(&mut here, &mut there).await.ok();
+            let Ok(mut there) = TcpStream::connect(target).await else { return };
+            let fell = async {
+                loop {
+                    let next = silence.fell.notified();
+                    if silence.silenced.load(Ordering::SeqCst) > accepted {
+                        return;
+                    }
+                    next.await;
+                }
+            };
+            tokio::select! {
+                _ = tokio::io::copy_bidirectional(&mut here, &mut there) => {}
+                // Both sockets stay open, and nothing reads from them.
+                () = fell => std::future::pending().await,
             }
         });
     }
 }
 
 /// `host:port` of a DSN.
-fn host_of(dsn: &str) -> &str {
+pub(crate) fn host_of(dsn: &str) -> &str {
     let after_user = dsn.rsplit_once('@').map_or(dsn, |(_, rest)| rest);
     after_user.split('/').next().unwrap_or(after_user)
 }

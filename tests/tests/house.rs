@@ -10,7 +10,7 @@ use cargo_metadata::{DependencyKind, MetadataCommand, Package};
 /// The only edges between our crates (layout.md, section 1).
 const ALLOWED: [(&str, &[&str]); 8] = [
     ("schedule", &[]),
-    ("db", &[]),
+    ("db", &["schedule"]),
     ("app", &["schedule", "db"]),
     ("publisher", &["schedule", "db"]),
     ("runner", &["schedule"]),
@@ -114,6 +114,21 @@ fn every_table_and_column_is_commented() {
     assert!(tables >= 8, "the migrations were not found");
 }
 
+/// The process may end between the index and the record of its migration.
+#[test]
+fn unlocked_migrations_can_be_repeated() {
+    let mut unlocked = 0;
+    for file in std::fs::read_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/../migrations")).unwrap() {
+        let path = file.unwrap().path();
+        let sql = std::fs::read_to_string(&path).unwrap();
+        if sql.starts_with("-- no-transaction") {
+            unlocked += 1;
+            assert!(sql.contains("INDEX CONCURRENTLY IF NOT EXISTS "), "{}", path.display());
+        }
+    }
+    assert!(unlocked > 0, "the migrations were not found");
+}
+
 #[test]
 fn environments_differ_in_values_alone() {
     let envs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../terraform/envs");
@@ -126,4 +141,29 @@ fn environments_differ_in_values_alone() {
             }
         }
     }
+}
+
+/// Rust sources under a folder of the repository.
+fn sources(folder: &Path) -> Vec<std::path::PathBuf> {
+    let mut found = Vec::new();
+    for entry in std::fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            found.extend(sources(&path));
+        } else if path.extension().is_some_and(|extension| extension == "rs") {
+            found.push(path);
+        }
+    }
+    found
+}
+
+/// Two halves of one rule must not differ.
+#[test]
+fn the_grace_of_a_fire_is_defined_once() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+    let crates = ["schedule", "db", "app", "lambdas", "local", "cli"];
+    let all = crates.iter().flat_map(|name| sources(&root.join(name)));
+    let defines = |path: &std::path::PathBuf| std::fs::read_to_string(path).unwrap().contains("const GRACE:");
+    let found: Vec<_> = all.filter(defines).collect();
+    assert_eq!(found, [root.join("schedule/src/delivery.rs")]);
 }

@@ -13,6 +13,7 @@ use serde_json::{Value, json};
 use url::Url;
 
 use super::address::{Allowed, NotPublic};
+use super::departure::Departing;
 use super::{Again, Call, Outcome, Sender, signature};
 use crate::field::{self, FieldError};
 
@@ -92,8 +93,14 @@ impl Http {
             Ok(request) => request,
             Err(error) => return Outcome::Failed { error: error.to_string(), result: None, again: Again::Never },
         };
+        if self.has_no_body() {
+            // Without a body nothing says when the head is written.
+            sender.departure.leave_or_wait().await;
+        }
         match request.send().await {
             Ok(response) => judge(response).await,
+            // Handed over: its attempt is stopped at this moment.
+            Err(_) if sender.departure.is_prevented() => std::future::pending().await,
             Err(error) => Outcome::Failed { error: reason(&error), result: None, again: whether_again(&error) },
         }
     }
@@ -109,7 +116,14 @@ impl Http {
         let signature = signature::headers(sender.secret, call.run_id, sender.now, body.as_bytes())?;
         let request = sender.client.client.request(self.method.clone(), self.url.clone());
         let request = context_headers(call, request).header(CONTENT_TYPE, content_type);
-        Ok(request.headers(self.headers.clone()).headers(signature).body(body))
+        Ok(request
+            .headers(self.headers.clone())
+            .headers(signature)
+            .body(reqwest::Body::wrap(Departing::new(body, sender.departure))))
+    }
+
+    fn has_no_body(&self) -> bool {
+        self.body.as_ref().is_some_and(|body| body.as_str() == Some(""))
     }
 }
 
@@ -123,7 +137,10 @@ fn context_headers(call: &Call, request: reqwest::RequestBuilder) -> reqwest::Re
         .header("x-cronbox-context", json!(call.context).to_string());
     match call.scheduled_time {
         Some(time) => {
-            request.header("x-cronbox-scheduled-time", time.to_rfc3339_opts(chrono::SecondsFormat::Secs, true))
+            let time = time.to_rfc3339_opts(chrono::SecondsFormat::Secs, true);
+            // The same for every run of this time: a retry, a backfill, a run after a restore.
+            let occurrence = format!("{}/{time}", call.workflow_id);
+            request.header("x-cronbox-scheduled-time", time).header("x-cronbox-occurrence", occurrence)
         }
         None => request,
     }

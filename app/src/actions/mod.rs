@@ -1,6 +1,7 @@
 //! Step 7 of 7: what a run does. Parsed at the edge, executed by `execute.rs`.
 
 pub mod address;
+mod departure;
 pub mod http;
 pub mod log;
 #[cfg(test)]
@@ -15,6 +16,8 @@ use serde::Serialize;
 use serde_json::{Value, json};
 use url::Url;
 use uuid::Uuid;
+
+pub use departure::Departure;
 
 use crate::field::{self, FieldError};
 use crate::teams::SigningSecret;
@@ -83,7 +86,7 @@ pub struct Call {
 pub struct Context {
     /// Run for a time that was missed.
     pub is_catch_up: bool,
-    /// Continued after its instance died.
+    /// Continued after its instance was lost or ended: the receiver may have seen an earlier attempt.
     pub is_recovery: bool,
     /// Seconds from the nominal time to the start of this attempt.
     pub lateness_s: i64,
@@ -130,12 +133,17 @@ pub struct Sender<'a> {
     pub secret: &'a SigningSecret,
     /// When it is sent.
     pub now: DateTime<Utc>,
+    /// Whether it may still be sent, and whether it was.
+    pub departure: &'a Departure,
 }
 
 /// Executes an action once.
 pub async fn perform(action: &Action, call: &Call, sender: &Sender<'_>) -> Outcome {
     match action {
-        Action::Log(action) => action.perform(call),
+        Action::Log(action) => {
+            sender.departure.leave_or_wait().await;
+            action.perform(call)
+        }
         Action::Http(action) => action.perform(call, sender).await,
     }
 }

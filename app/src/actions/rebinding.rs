@@ -11,7 +11,7 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpListener;
 
 use super::address::{Allowed, Names};
-use super::{Action, Again, Call, Context, Outcome, Sender, check_reach, http, perform};
+use super::{Action, Again, Call, Context, Departure, Outcome, Sender, check_reach, http, perform};
 use crate::teams::SigningSecret;
 
 const PUBLIC: IpAddr = IpAddr::V4(Ipv4Addr::new(93, 184, 216, 34));
@@ -93,7 +93,7 @@ async fn send(allowed: &Allowed, port: u16) -> Outcome {
         context,
     };
     let secret = SigningSecret("whsec_AAAA".to_owned());
-    let sender = Sender { client: &client, secret: &secret, now };
+    let sender = Sender { client: &client, secret: &secret, now, departure: &Departure::default() };
     perform(&Action::parse(&action(port)).unwrap(), &call, &sender).await
 }
 

@@ -23,6 +23,7 @@ use crate::keys::{self, Key, Kind, Role};
 
 /// How long a key is believed without asking the database.
 const BELIEVED_FOR: Duration = Duration::from_secs(4);
+const _: () = assert!(BELIEVED_FOR.as_secs() < 5, "a revoked key opens nothing after five seconds");
 
 /// The address of the connection, put there by the server.
 #[derive(Clone, Copy, Debug)]

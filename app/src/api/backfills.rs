@@ -18,7 +18,7 @@ use super::page::{self, Page};
 use super::verbs::alive;
 use crate::App;
 use crate::audit::Edit;
-use crate::backfills::{self, Asked, Backfill, Filter, MOST, Only, Order, Verb, Wish};
+use crate::backfills::{self, Asked, Backfill, Filter, MOST, Only, Order, Timing, Verb, Wish};
 use crate::field::{self, FieldError};
 use crate::workflows;
 
@@ -36,9 +36,13 @@ pub struct BackfillBody {
     /// Runs of it at once, 1 to 10; absent = 1.
     #[serde(default)]
     max_concurrent: Option<i32>,
-    /// Which of the times owed are meant; absent = `missed`.
+    /// Which of the due times are selected; absent = `missing`.
     #[serde(default)]
     only: Option<Only>,
+    /// `then`: the times that were due by the timing in force at each; `now`: those that the present cron and timezone
+    /// select, for a span that was paused or lies before the schedule; absent = `then`.
+    #[serde(default)]
+    timing: Option<Timing>,
     /// Only say which times are meant.
     #[serde(default)]
     dry_run: Option<bool>,
@@ -53,6 +57,7 @@ pub struct BackfillView {
     end: DateTime<Utc>,
     order: Order,
     only: Only,
+    timing: Timing,
     max_concurrent: i32,
     state: backfills::State,
     /// Times meant, counted when it was asked for; at most 10,000.
@@ -114,6 +119,7 @@ pub(super) async fn ask(
     };
     match asked {
         Asked::Counted(total, times) => Ok(Json(DryRunView { total, times }).into_response()),
+        Asked::Nothing => Err(Error::conflict("nothing_selected", nothing_selected(wish.timing))),
         Asked::TooMany => {
             let detail = format!("more than {MOST} times are meant: ask for a shorter span");
             Err(FieldError::new("too_many_occurrences", "start", detail).into())
@@ -127,6 +133,16 @@ pub(super) async fn ask(
             let location = format!("/api/v1/backfills/{id}");
             Ok((StatusCode::ACCEPTED, [(header::LOCATION, location)], Json(view)).into_response())
         }
+    }
+}
+
+fn nothing_selected(timing: Timing) -> &'static str {
+    match timing {
+        Timing::Then => {
+            "no time of the span is selected: by the timing of then none was due, or `only` leaves none; for a span that \
+             was paused or lies before the schedule, set timing to now"
+        }
+        Timing::Now => "no time of the span is selected: the present cron names none, or `only` leaves none",
     }
 }
 
@@ -153,7 +169,7 @@ fn wish(app: &App, body: &BackfillBody, now: DateTime<Utc>) -> Result<Wish, Fiel
         _ => return Err(FieldError::invalid("max_concurrent", "max_concurrent must be from 1 to 10")),
     };
     let (order, only) = (body.order.unwrap_or_default(), body.only.unwrap_or_default());
-    Ok(Wish { start, end, order, only, max_concurrent })
+    Ok(Wish { start, end, order, only, timing: body.timing.unwrap_or_default(), max_concurrent })
 }
 
 /// List backfills, the newest first.
@@ -218,13 +234,13 @@ pub(super) async fn act(
     Ok(Json(view))
 }
 
-async fn read(db: &mut sqlx::PgConnection, id: Uuid, team_id: Option<i64>) -> Result<BackfillView, Error> {
+async fn read(db: &mut db::PgConnection, id: Uuid, team_id: Option<i64>) -> Result<BackfillView, Error> {
     Ok(backfills::find(db, id, team_id).await?.ok_or_else(Error::not_found)?.into())
 }
 
 impl From<Backfill> for BackfillView {
     fn from(backfill: Backfill) -> Self {
-        let Wish { start, end, order, only, max_concurrent } = backfill.wish;
+        let Wish { start, end, order, only, timing, max_concurrent } = backfill.wish;
         Self {
             id: backfill.id,
             workflow_id: backfill.workflow_id,
@@ -232,6 +248,7 @@ impl From<Backfill> for BackfillView {
             end,
             order,
             only,
+            timing,
             max_concurrent,
             state: backfill.state,
             total: backfill.total,

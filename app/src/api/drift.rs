@@ -36,7 +36,7 @@ pub struct SweepView {
     id: i64,
     /// A key's public prefix, or `publisher` when it was time.
     requested_by: String,
-    /// Whether a mass of orphans may be deleted.
+    /// Whether many orphans may be deleted and many changes made.
     force: bool,
     requested_on: DateTime<Utc>,
     started_on: Option<DateTime<Utc>>,
@@ -70,7 +70,8 @@ pub struct OrphanView {
 #[derive(Default, Deserialize, ToSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct CheckBody {
-    /// Delete orphans even if they are many; else more than 10 and more than 5 % are refused.
+    /// Delete orphans and make unexplained changes even if they are many, and roll out past a failed canary.
+    /// Without it, more than 10 and more than 5 %, or more than 100, are refused.
     force: bool,
 }
 

@@ -48,6 +48,10 @@ pub struct Problem {
     /// Which field of the body or the query is wrong.
     #[serde(skip_serializing_if = "Option::is_none")]
     field: Option<String>,
+    /// Which field of the cron is wrong, if `field` holds one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(example = "minute")]
+    cron_field: Option<&'static str>,
 }
 
 impl Error {
@@ -95,8 +99,12 @@ impl Error {
                 (StatusCode::INTERNAL_SERVER_ERROR, "internal", detail, None)
             }
         };
+        let cron_field = match self {
+            Error::Field(error) => error.cron_field,
+            Error::Refused(..) | Error::Later(..) | Error::Internal(_) => None,
+        };
         let title = status.canonical_reason().unwrap_or("Error");
-        (status, Problem { kind: "about:blank", title, status: status.as_u16(), code, detail, field })
+        (status, Problem { kind: "about:blank", title, status: status.as_u16(), code, detail, field, cron_field })
     }
 }
 

@@ -66,7 +66,7 @@ pub(super) async fn invoke(
         return Err(Error::not_found());
     }
     let fire = fire(id, &extract::read(request).await?)?;
-    let answer = app.judge.judge(&fire, app.clock.now()).await?;
+    let answer = app.judge.judge(&fire).await?;
     account(&app, &fire, answer);
     answered(answer)
 }
@@ -109,6 +109,10 @@ fn answered(answer: Answer) -> Result<Response, Error> {
             let detail = "the fire is of the future: a clock is wrong";
             return Err(Error::Later(StatusCode::SERVICE_UNAVAILABLE, "clock_skew", detail, 60));
         }
+        Answer::Held => {
+            let detail = "the database was restored: late fires wait for `app ledger accept`";
+            return Err(Error::Later(StatusCode::SERVICE_UNAVAILABLE, "ledger_held", detail, 60));
+        }
     };
     let status = if verdict.accepted { StatusCode::ACCEPTED } else { StatusCode::OK };
     Ok((status, Json(verdict)).into_response())
@@ -122,6 +126,7 @@ fn account(app: &App, fire: &Fire, answer: Answer) {
         Answer::Declined(reason) => reason.as_str(),
         Answer::Gone(_) => "gone",
         Answer::ClockSkew => "clock_skew",
+        Answer::Held => "held",
     };
     app.metrics.invokes.get_or_create(&Answered { answer: Word(word) }).inc();
     if off_minute(fire) {

@@ -4,11 +4,12 @@ use axum::Json;
 use axum::extract::State;
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
+use schedule::ZoneSet;
 use serde::Serialize;
 use utoipa::ToSchema;
 
 use super::error::{Error, Problem};
-use crate::App;
+use crate::{App, identity};
 
 /// How the app is.
 #[derive(Serialize, ToSchema)]
@@ -16,6 +17,20 @@ pub struct Health {
     status: &'static str,
     env: String,
     version: &'static str,
+    /// Version of the IANA database that this instance decides by.
+    #[schema(example = "2026f")]
+    zone_data: String,
+}
+
+/// How ready the app is.
+#[derive(Serialize, ToSchema)]
+pub struct Readiness {
+    #[serde(flatten)]
+    health: Health,
+    /// How far this instance's clock is ahead of the database's, which decides. Above 2 a warning is logged.
+    clock_skew_seconds: f64,
+    /// Whether this instance takes jobs: not if its clock differs by more than 30 s, nor with `JOBS_ENABLED=false`.
+    takes_jobs: bool,
 }
 
 /// The process is alive.
@@ -24,23 +39,32 @@ pub(super) async fn healthz(State(app): State<App>) -> Json<Health> {
     Json(health(&app))
 }
 
-/// The process can serve: Postgres answers.
+/// The process can serve: Postgres answers, and can write.
 #[utoipa::path(get, path = "/readyz", tag = "operations",
-    responses((status = 200, body = Health), (status = 503, body = Problem, content_type = "application/problem+json")))]
-pub(super) async fn readyz(State(app): State<App>) -> Result<Json<Health>, Error> {
-    // The pool pings a connection before it hands it out.
-    drop(app.pool.acquire().await?);
-    Ok(Json(health(&app)))
+    responses((status = 200, body = Readiness), (status = 503, body = Problem, content_type = "application/problem+json")))]
+pub(super) async fn readyz(State(app): State<App>) -> Result<Json<Readiness>, Error> {
+    let mut connection = app.pool.acquire().await?;
+    identity::prove_writable(&mut connection).await?;
+    Ok(Json(Readiness {
+        health: health(&app),
+        clock_skew_seconds: app.clock_skew.seconds(),
+        takes_jobs: app.config.jobs_enabled && app.clock_skew.permits_jobs(),
+    }))
 }
 
 /// Counters of this instance and figures of the ledger, in Prometheus' text form.
 #[utoipa::path(get, path = "/metrics", tag = "operations", responses((status = 200, body = String, content_type = "application/openmetrics-text")))]
 pub(super) async fn metrics(State(app): State<App>) -> Result<Response, Error> {
-    let text = app.metrics.render(&app.pool, app.clock.now()).await.map_err(anyhow::Error::from)?;
+    let text = app.metrics.render(&app.pool, app.clock.now(), &app.clock_skew).await.map_err(anyhow::Error::from)?;
     let kind = "application/openmetrics-text; version=1.0.0; charset=utf-8";
     Ok((StatusCode::OK, [(header::CONTENT_TYPE, kind)], text).into_response())
 }
 
 fn health(app: &App) -> Health {
-    Health { status: "ok", env: app.config.env.to_string(), version: env!("CARGO_PKG_VERSION") }
+    Health {
+        status: "ok",
+        env: app.config.env.to_string(),
+        version: env!("CARGO_PKG_VERSION"),
+        zone_data: ZoneSet::installed().version().to_string(),
+    }
 }

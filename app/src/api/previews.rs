@@ -3,8 +3,7 @@
 use axum::Json;
 use axum::extract::State;
 use chrono::{DateTime, SecondsFormat, Utc};
-use chrono_tz::Tz;
-use schedule::{Cron, CronError, Upcoming, WorkflowId, compile};
+use schedule::{Cron, CronError, Timezone, Upcoming, WorkflowId, ZoneSet, compile};
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
@@ -17,9 +16,9 @@ use crate::spec;
 use crate::workflows::{self, Workflow};
 
 /// Times shown unless the client says otherwise.
-const DEFAULT_COUNT: u32 = 10;
+const DEFAULT_COUNT: usize = 10;
 /// Times shown at most: a preview, not a calendar.
-const MAX_COUNT: u32 = 1_000;
+const MAX_COUNT: usize = 1_000;
 
 /// A cron to explain.
 #[derive(Deserialize, ToSchema)]
@@ -52,6 +51,9 @@ pub struct ExplanationView {
     coverage: &'static str,
     /// In English.
     description: String,
+    /// Version of the IANA database by which the times are computed.
+    #[schema(example = "2026f")]
+    zone_data: String,
     next: Vec<TimeView>,
 }
 
@@ -73,7 +75,8 @@ pub struct TimeView {
 #[into_params(parameter_in = Query)]
 pub struct NextParams {
     /// At most 1000; absent = 10.
-    n: Option<u32>,
+    #[param(value_type = Option<u32>, minimum = 1, maximum = 1000)]
+    n: Option<i64>,
 }
 
 /// The times to come of a schedule.
@@ -96,10 +99,10 @@ pub(super) async fn explain(
     Viewer(_): Viewer,
     Body(body): Body<ExplainBody>,
 ) -> Result<Json<ExplanationView>, Error> {
-    let timezone = body.timezone.as_deref().map(spec::timezone).transpose()?.unwrap_or(Tz::UTC);
+    let timezone = body.timezone.as_deref().map(spec::timezone).transpose()?.unwrap_or(Timezone::UTC);
     let from = body.from.map(|from| field::instant("from", from)).transpose()?.unwrap_or_else(|| app.clock.now());
-    let count = count("count", body.count)?;
-    let refused = |error: CronError| FieldError::new(error.code(), "cron", error.to_string());
+    let count = count("count", body.count.map(i64::from))?;
+    let refused = |error: CronError| FieldError::of_cron("cron", &body.cron, &error);
     let cron = Cron::parse(&body.cron).map_err(refused)?;
     cron.must_fire_after(from, timezone).map_err(refused)?;
     let compiled = compile(&cron, timezone);
@@ -109,6 +112,7 @@ pub(super) async fn explain(
         eventbridge_timezone: compiled.timezone.name().to_owned(),
         coverage: compiled.coverage.as_str(),
         description: cron.describe(),
+        zone_data: ZoneSet::installed().version().to_string(),
         next: cron.upcoming(from, timezone).take(count).map(TimeView::from).collect(),
     }))
 }
@@ -134,7 +138,7 @@ fn preview(workflow: &Workflow, now: DateTime<Utc>, count: usize) -> NextView {
     let named = timing.timezone.as_deref().unwrap_or("UTC");
     let (timezone, warning) = match schedule::parse_timezone(named) {
         Ok(timezone) => (timezone, None),
-        Err(error) => (Tz::UTC, Some(format!("{error}; these times are those of UTC"))),
+        Err(error) => (Timezone::UTC, Some(format!("{error}; these times are those of UTC"))),
     };
     let cron = timing.cron.as_deref().and_then(|cron| Cron::parse(cron).ok());
     let cron = cron.filter(|_| workflow.state != workflows::State::Archived);
@@ -167,9 +171,9 @@ impl From<Upcoming> for TimeView {
     }
 }
 
-fn count(field: &str, asked: Option<u32>) -> Result<usize, FieldError> {
-    match asked.unwrap_or(DEFAULT_COUNT) {
-        count @ 1..=MAX_COUNT => Ok(count as usize),
-        _ => Err(FieldError::invalid(field, format!("{field} must be from 1 to {MAX_COUNT}"))),
-    }
+fn count(field: &str, asked: Option<i64>) -> Result<usize, FieldError> {
+    let count = asked.map_or(Some(DEFAULT_COUNT), |asked| usize::try_from(asked).ok());
+    count
+        .filter(|count| (1..=MAX_COUNT).contains(count))
+        .ok_or_else(|| FieldError::invalid(field, format!("{field} must be from 1 to {MAX_COUNT}")))
 }

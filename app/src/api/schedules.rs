@@ -8,9 +8,9 @@ use axum::extract::State;
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use chrono::{DateTime, Utc};
+use db::{PgConnection, Transaction};
 use schedule::WorkflowId;
 use serde::Serialize;
-use sqlx::{PgConnection, Postgres, Transaction};
 use utoipa::ToSchema;
 
 use super::auth::{Caller, Editor, Viewer};
@@ -111,7 +111,7 @@ pub(super) async fn put(
 ) -> Result<(StatusCode, Read), Error> {
     let mut change = Change::begin(&app, &caller, trace, id, &if_match, &params).await?;
     let had_none = change.before.spec.timing.cron.is_none();
-    let spec = body.onto(&change.before.spec, change.edit.now)?;
+    let spec = body.onto(&change.before.spec, &app.bounds(change.edit.now))?;
     change.save(spec, "schedule").await?;
     let read = change.finish(&app).await?;
     Ok((if had_none { StatusCode::CREATED } else { StatusCode::OK }, read))
@@ -134,7 +134,7 @@ pub(super) async fn patch(
 ) -> Result<Read, Error> {
     let mut change = Change::begin(&app, &caller, trace, id, &if_match, &params).await?;
     let standing = ScheduleBody::of(&change.before.spec).ok_or_else(|| no_schedule(id))?;
-    let spec = standing.patched(patch, kind)?.onto(&change.before.spec, change.edit.now)?;
+    let spec = standing.patched(patch, kind)?.onto(&change.before.spec, &app.bounds(change.edit.now))?;
     change.save(spec, "schedule").await?;
     change.finish(&app).await
 }
@@ -163,7 +163,7 @@ pub(super) async fn delete(
 
 /// An edit of a schedule under way: the workflow is locked and may be written.
 struct Change {
-    tx: Transaction<'static, Postgres>,
+    tx: Transaction,
     before: Workflow,
     edit: Edit,
     saved: Saved,

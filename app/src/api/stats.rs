@@ -44,7 +44,7 @@ pub struct StatsView {
     live_runs: i64,
     /// The oldest occurrence whose run has not ended; null: none is open.
     oldest_unresolved: Option<DateTime<Utc>>,
-    /// Seconds by which the ledger is behind: 0 while every time owed is decided within three minutes.
+    /// Seconds by which the ledger is behind: 0 while every due time is decided within the grace of 300 s.
     ledger_lag_s: i64,
 }
 
@@ -75,13 +75,17 @@ pub struct DecisionsView {
 pub struct ExecutionsView {
     total: i64,
     successful: i64,
-    /// Given up (`abandoned`): nobody can say that they were done.
+    /// Abandoned, and not by a shutdown: it is unknown whether they were done.
     lost: i64,
+    /// Times that a run was handed over, at a shutdown or because the reply to its claim was lost.
+    handed_over: i64,
+    /// Abandoned because a shutdown cut them off and `on_lost` is `abandon`.
+    cut_off: i64,
     /// Successful of total, 0 to 1; null: none ended.
     success_rate: Option<f64>,
 }
 
-/// Runs that went on after their instance had died.
+/// Runs that went on after their instance was lost.
 #[derive(Serialize, ToSchema)]
 pub struct RecoveriesView {
     /// Times that one did.
@@ -147,8 +151,8 @@ impl StatsView {
 
 impl ExecutionsView {
     fn of(executions: Executions) -> Self {
-        let Executions { total, successful, lost, .. } = executions;
-        Self { total, successful, lost, success_rate: rate(successful, total) }
+        let Executions { total, successful, lost, handed_over, cut_off, .. } = executions;
+        Self { total, successful, lost, handed_over, cut_off, success_rate: rate(successful, total) }
     }
 }
 

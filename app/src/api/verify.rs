@@ -1,10 +1,12 @@
-//! Step 7 of 7: the proof, for operators: whether the ledger holds what was owed, and nothing else.
+//! Step 7 of 7: the proof, for operators: whether the ledger holds every due time, its decision and its run.
 
 use axum::Json;
 use axum::extract::State;
-use chrono::{DateTime, SecondsFormat, Utc};
+use chrono::{DateTime, SecondsFormat, SubsecRound, TimeDelta, Utc};
+use schedule::ZoneSet;
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
+use uuid::Uuid;
 
 use super::auth::Admin;
 use super::error::{Error, Problem};
@@ -13,7 +15,7 @@ use super::page;
 use crate::App;
 use crate::field::{self, FieldError};
 use crate::occurrences::Decision;
-use crate::verify::{self, Difference, Findings, Kind, Span, Unfit};
+use crate::verify::{self, Difference, Findings, Kind, Span, Unfit, Unjudged};
 
 /// What is to be verified.
 #[derive(Deserialize, IntoParams)]
@@ -22,13 +24,13 @@ use crate::verify::{self, Difference, Findings, Kind, Span, Unfit};
 pub struct VerifyParams {
     /// From this time on, at most as long ago as occurrences are kept (90 days).
     from: DateTime<Utc>,
-    /// To just before this time; what is later than five minutes ago may still be on its way.
+    /// To just before this time; what is later than 7 minutes ago may still be on its way.
     to: DateTime<Utc>,
     /// `next_cursor` of the answer before.
     cursor: Option<String>,
 }
 
-/// How the ledger compares with what was owed.
+/// How schedule, decisions and runs compare.
 #[derive(Serialize, ToSchema)]
 pub struct VerifyView {
     from: DateTime<Utc>,
@@ -37,25 +39,43 @@ pub struct VerifyView {
     owed: u64,
     /// Decisions recorded, in this part.
     decided: u64,
-    /// Decisions of schedules whose timezone or cron is not known any more: nobody can judge them.
+    /// Decisions of schedules whose timezone or cron is unknown: whether they were due cannot be computed.
     unjudged: u64,
-    /// Empty: the ledger is right.
+    /// Newest version of the IANA database here; a time is computed by the version that was in force at it.
+    #[schema(example = "2026f")]
+    zone_data: String,
+    /// Workflows that are not proven, because the due times of a schedule version cannot be computed.
+    unjudged_workflows: Vec<UnjudgedView>,
+    /// Empty: the ledger is right. With `unjudged_workflows` at most 1,000 entries.
     differences: Vec<DifferenceView>,
+    /// Times before this were pruned while the proof went on and are left out; usually `from`.
+    compared_from: DateTime<Utc>,
     /// Send it as `cursor` for the rest; null: the whole span is compared.
     next_cursor: Option<String>,
 }
 
-/// A time on which ledger and schedule disagree.
+/// A time on which schedule, decision and runs disagree.
 #[derive(Serialize, ToSchema)]
 pub struct DifferenceView {
     workflow_id: i64,
     scheduled_time: DateTime<Utc>,
-    /// `missing`: it was owed and nothing is recorded; `not_owed`: it is recorded and nobody owed it.
+    /// `missing`: the time was due and has no decision; `not_owed`: it has a decision and was not due; `no_run`: the
+    /// decision says that it ran, and its run does not exist; `two_runs`: it has two automatic runs;
+    /// `run_without_decision`: no decision names its automatic run; `contradicted`: decision and run contradict each other.
     kind: Kind,
     decision: Option<Decision>,
+    /// The run that disagrees, or that does not exist; null for `missing` and `not_owed`.
+    run_id: Option<Uuid>,
 }
 
-/// Verify the ledger: recompute what was owed over a span, and say where the record differs.
+/// A schedule version whose due times cannot be computed: its timezone or cron is unknown.
+#[derive(Serialize, ToSchema)]
+pub struct UnjudgedView {
+    workflow_id: i64,
+    revision: i64,
+}
+
+/// Verify the ledger: recompute the due times of a span, and say where decisions or runs differ.
 ///
 /// A long span of many workflows is answered in parts: follow `next_cursor` to its end.
 #[utoipa::path(get, path = "/api/v1/verify", tag = "operations", params(VerifyParams),
@@ -68,13 +88,16 @@ pub(super) async fn verify(
 ) -> Result<Json<VerifyView>, Error> {
     let span = Span { from: field::instant("from", params.from)?, to: field::instant("to", params.to)? };
     let cursor = page::cursor(params.cursor.as_deref())?;
+    let (kept, now) = (app.config.ledger_kept(), app.clock.now());
     let mut connection = app.pool.acquire().await?;
-    verify::fit(&mut connection, span, app.config.ledger_kept(), app.clock.now()).await?.map_err(refused)?;
+    let cursor = verify::start(&mut connection, span, cursor, kept, now).await?.map_err(refused)?;
     drop(connection);
     Ok(Json(view(span, verify::compare(&app.pool, span, cursor).await?)))
 }
 
 fn refused(unfit: Unfit) -> FieldError {
+    // Rounded into the permitted span, so that the named time is accepted.
+    let second = TimeDelta::seconds(1);
     let told = |time: DateTime<Utc>| time.to_rfc3339_opts(SecondsFormat::Secs, true);
     match unfit {
         Unfit::Empty => FieldError::invalid("to", "to must be later than from"),
@@ -83,11 +106,14 @@ fn refused(unfit: Unfit) -> FieldError {
             "to",
             format!("what is owed up to then is not all decided yet: to may be at most {}", told(latest)),
         ),
-        Unfit::Pruned(earliest) => FieldError::new(
-            "span_too_old",
-            "from",
-            format!("the ledger is kept for so long only: from must be at least {}", told(earliest)),
-        ),
+        Unfit::Pruned(earliest) => {
+            let earliest = if earliest == earliest.trunc_subsecs(0) { earliest } else { earliest + second };
+            let detail = format!("older rows may be pruned: from must be at least {}", told(earliest));
+            FieldError::new("span_too_old", "from", detail)
+        }
+        Unfit::ForeignCursor => {
+            FieldError::new("invalid_cursor", "cursor", "take the cursor from next_cursor of the page before")
+        }
     }
 }
 
@@ -98,14 +124,23 @@ fn view(span: Span, findings: Findings) -> VerifyView {
         owed: findings.owed,
         decided: findings.decided,
         unjudged: findings.unjudged,
+        zone_data: ZoneSet::installed().version().to_string(),
+        unjudged_workflows: findings.unjudged_workflows.into_iter().map(UnjudgedView::from).collect(),
         differences: findings.differences.into_iter().map(DifferenceView::from).collect(),
+        compared_from: findings.compared_from,
         next_cursor: findings.next.map(page::encode),
+    }
+}
+
+impl From<Unjudged> for UnjudgedView {
+    fn from(Unjudged { workflow_id, revision }: Unjudged) -> Self {
+        Self { workflow_id, revision }
     }
 }
 
 impl From<Difference> for DifferenceView {
     fn from(difference: Difference) -> Self {
-        let Difference { workflow_id, scheduled_time, kind, decision } = difference;
-        Self { workflow_id, scheduled_time, kind, decision }
+        let Difference { workflow_id, scheduled_time, kind, decision, run_id } = difference;
+        Self { workflow_id, scheduled_time, kind, decision, run_id }
     }
 }

@@ -41,6 +41,8 @@ pub struct ListParams {
     sync: Option<SyncStatus>,
     /// Whose name or description holds this text, in any case.
     q: Option<String>,
+    /// `true`: those whose next times the last change of the zone data changed.
+    timezone_changed: Option<bool>,
     /// Items on a page, 1 to 200.
     limit: Option<i64>,
     /// `next_cursor` of the page before.
@@ -79,7 +81,7 @@ pub(super) async fn create(
             return Err(FieldError::new("missing_field", "team_id", detail).into());
         }
     };
-    let spec = Spec::new(body, None, edit.now)?;
+    let spec = Spec::new(body, None, &app.bounds(edit.now))?;
     actions::check_reach(&spec.action, &app.allowed).await?;
     let mut tx = db::begin(&app.pool).await?;
     let made = workflows::create(&mut tx, team_id, spec, None, &edit).await?;
@@ -133,6 +135,7 @@ pub(super) async fn select(
         state: params.state,
         sync: params.sync,
         q: params.q,
+        timezone_changed: params.timezone_changed,
         scheduled,
         after: page::cursor(params.cursor.as_deref())?,
         limit: limit + 1,
@@ -167,7 +170,7 @@ pub(super) async fn patch(
     if_match.check(before.version)?;
     verbs::writable(&before)?;
     let body = patch::patched(&before.spec, patch, kind)?;
-    let next = Workflow { spec: Spec::new(body, Some(&before.spec.timing), edit.now)?, ..before.clone() };
+    let next = Workflow { spec: Spec::new(body, Some(&before.spec), &app.bounds(edit.now))?, ..before.clone() };
     let saved = workflows::save(&mut tx, &before, next, "update", &edit).await?;
     tx.commit().await?;
     nudge(&app, saved);
@@ -195,6 +198,7 @@ pub(super) async fn delete(
     if_match.check(before.version)?;
     workflows::erase(&mut tx, &before, &edit).await?;
     tx.commit().await?;
+    app.judge.forget([id].into());
     app.nudge.poke();
     awaited(&app, id, before.revision.0 + 1, wait).await?;
     Ok(StatusCode::NO_CONTENT)

@@ -3,20 +3,67 @@
 use std::collections::HashMap;
 
 use chrono::{DateTime, TimeDelta, Utc};
-use schedule::WorkflowId;
-use sqlx::PgConnection;
+use db::PgConnection;
+use schedule::delivery::GRACE;
+use schedule::{Revision, WorkflowId};
 use uuid::Uuid;
 
-use super::{Only, Order, Wish};
+use super::{Only, Order, Timing, Wish};
 use crate::occurrences::Decision;
-use crate::owed::{self, Owed};
+use crate::owed::{self, Owed, Owing};
+use crate::prune::marks;
 use crate::runs::RunState;
-use crate::stats::GRACE;
+use crate::versions::{self, Version};
+use crate::workflows::State;
 
 /// Looked at by one statement, newest first; a minute's cron owes 1,440 of it.
 const STRETCH: TimeDelta = TimeDelta::days(1);
 /// Looked at by one statement, oldest first.
 const TIMES: usize = 1_000;
+
+/// Where the due times of a span come from.
+pub(super) enum Timetable {
+    /// Each version over its own span.
+    Then,
+    /// One version's cron and timezone over any span; none: it has no cron.
+    Now(Option<Box<Version>>),
+}
+
+impl Timetable {
+    /// Of the schedule version with this revision, none = the versions of then.
+    pub(super) async fn load(db: &mut PgConnection, id: WorkflowId, revision: Option<i64>) -> sqlx::Result<Self> {
+        let Some(revision) = revision else { return Ok(Self::Then) };
+        let version = versions::by_revision(db, id, Revision(revision)).await?;
+        // The request names its span: neither a pause nor the schedule's window restricts it.
+        let everywhere = |version: Version| Version {
+            valid_from: DateTime::UNIX_EPOCH,
+            ended_on: None,
+            ended_by: None,
+            state: State::Active,
+            starts_at: None,
+            ends_at: None,
+            ..version
+        };
+        Ok(Self::Now(version.map(everywhere).map(Box::new)))
+    }
+
+    async fn between(
+        &self,
+        db: &mut PgConnection,
+        id: WorkflowId,
+        after: DateTime<Utc>,
+        until: DateTime<Utc>,
+        limit: usize,
+    ) -> sqlx::Result<Owing> {
+        match self {
+            Self::Then => owed::between(db, id, after, until, limit).await,
+            Self::Now(version) => {
+                let version = version.as_deref().map(std::slice::from_ref).unwrap_or_default();
+                Ok(owed::owing(version, after, until, limit))
+            }
+        }
+    }
+}
 
 /// A time that is meant.
 #[derive(Clone, Copy, Debug)]
@@ -42,12 +89,13 @@ pub(super) async fn times(
     db: &mut PgConnection,
     workflow: WorkflowId,
     wish: &Wish,
+    timetable: &Timetable,
     now: DateTime<Utc>,
     limit: usize,
 ) -> sqlx::Result<Vec<DateTime<Utc>>> {
     let (mut times, mut cursor) = (Vec::new(), None);
     loop {
-        let stretch = stretch(db, workflow, wish, now, cursor).await?;
+        let stretch = stretch(db, workflow, wish, timetable, now, cursor).await?;
         times.extend(stretch.times.iter().map(|meant| meant.owed.time));
         if stretch.is_last || times.len() >= limit {
             times.truncate(limit);
@@ -64,6 +112,7 @@ pub(super) async fn stretch(
     db: &mut PgConnection,
     workflow: WorkflowId,
     wish: &Wish,
+    timetable: &Timetable,
     asked_on: DateTime<Utc>,
     cursor: Option<DateTime<Utc>>,
 ) -> sqlx::Result<Stretch> {
@@ -79,10 +128,13 @@ pub(super) async fn stretch(
     if after >= until {
         return Ok(Stretch { times: Vec::new(), through: until, is_last: true });
     }
-    let owing = owed::between(db, workflow, after, until, limit).await?;
-    let rows = rows(db, workflow, after, until).await?;
+    let owing = timetable.between(db, workflow, after, until, limit).await?;
+    let rows = rows(db, workflow, after, owing.through.min(until)).await?;
+    // After the rows: a prune raises its mark before it removes one.
+    let pruned_before = marks::occurrences(db).await?;
     let found = owing.times.len();
-    let mut times: Vec<Meant> = owing.times.into_iter().filter_map(|owed| meant(wish.only, owed, &rows)).collect();
+    let select = |owed: Owed| meant(wish, owed, rows.get(&owed.time), pruned_before);
+    let mut times: Vec<Meant> = owing.times.into_iter().filter_map(select).collect();
     Ok(match wish.order {
         // Fewer than were asked for: that is all, or nobody can tell what came after.
         Order::OldestFirst => Stretch { times, through: owing.through, is_last: found < limit },
@@ -94,17 +146,24 @@ pub(super) async fn stretch(
     })
 }
 
-fn meant(only: Only, owed: Owed, rows: &HashMap<DateTime<Utc>, Row>) -> Option<Meant> {
-    let row = rows.get(&owed.time);
-    let is_meant = match (only, row) {
-        (Only::All, _) | (Only::Missing, None) => true,
-        (Only::Missing, Some(row)) => row.decision == Decision::Missed,
+fn meant(wish: &Wish, owed: Owed, row: Option<&Row>, pruned_before: Option<DateTime<Utc>>) -> Option<Meant> {
+    let is_meant = match (wish.only, row) {
+        (Only::All, _) => true,
+        // A row that was pruned may have said that the time ran.
+        (Only::Missing, None) => pruned_before.is_none_or(|pruned| owed.time >= pruned),
+        (Only::Missing, Some(row)) => match row.decision {
+            Decision::Missed => true,
+            Decision::SkippedPaused => wish.timing == Timing::Now,
+            _ => false,
+        },
         (Only::Failed, Some(row)) => {
             matches!(row.last_state, Some(RunState::Failed | RunState::TimedOut | RunState::Abandoned))
         }
         (Only::Failed, None) => false,
     };
-    is_meant.then(|| Meant { owed, occurrence: row.filter(|row| row.decision != Decision::Missed).map(|row| row.id) })
+    // What never ran is recorded anew, as backfilled.
+    let ran = |row: &&Row| !matches!(row.decision, Decision::Missed | Decision::SkippedPaused);
+    is_meant.then(|| Meant { owed, occurrence: row.filter(ran).map(|row| row.id) })
 }
 
 struct Row {
@@ -123,7 +182,10 @@ async fn rows(
         r#"
         -- the ledger of a stretch, with how each time's last run ended
         SELECT o.scheduled_time, o.id, o.decision AS "decision: Decision",
-               (SELECT r.state FROM runs r WHERE r.occurrence_id = o.id ORDER BY r.id DESC LIMIT 1) AS "last_state: RunState"
+               (SELECT r.state FROM runs r
+                 WHERE r.workflow_id = o.workflow_id AND r.scheduled_time = o.scheduled_time AND r.occurrence_id = o.id
+                 ORDER BY r.id DESC
+                 LIMIT 1) AS "last_state: RunState"
           FROM occurrences o
          WHERE o.workflow_id = $1 AND o.scheduled_time > $2 AND o.scheduled_time <= $3
         "#,

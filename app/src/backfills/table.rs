@@ -1,11 +1,11 @@
 //! Step 7 of 7: the statements on the table `backfills`.
 
 use chrono::{DateTime, Utc};
+use db::PgConnection;
 use schedule::WorkflowId;
-use sqlx::PgConnection;
 use uuid::Uuid;
 
-use super::{Backfill, Only, Order, State, Wish};
+use super::{Backfill, Only, Order, State, Timing, Wish};
 use crate::audit::Edit;
 
 /// Which backfills a caller may see and wants to.
@@ -34,9 +34,11 @@ pub async fn find(db: &mut PgConnection, id: Uuid, team_id: Option<i64>) -> sqlx
         -- find a backfill
         SELECT b.id, b.workflow_id, b.start_at, b.end_at, b.run_order AS "run_order: Order",
                b.only_decided AS "only_decided: Only", b.max_concurrent, b.state AS "state: State", b.cursor_at,
-               b.total, b.started, b.requested_by, b.created_on, b.updated_on, b.finished_on,
+               b.timing AS "timing: Timing", b.timing_revision, b.total, b.started, b.requested_by, b.created_on,
+               b.updated_on, b.finished_on,
                (SELECT count(*) FROM runs r WHERE r.backfill_id = b.id AND r.finished_on IS NULL) AS "live!",
-               (SELECT count(*) FROM runs r WHERE r.backfill_id = b.id AND r.state = 'succeeded') AS "succeeded!"
+               (SELECT count(*) FROM runs r WHERE r.backfill_id = b.id AND r.state = 'succeeded')
+                   + b.pruned_succeeded AS "succeeded!"
           FROM backfills b JOIN workflows w ON w.id = b.workflow_id
          WHERE b.id = $1 AND ($2::bigint IS NULL OR w.team_id = $2)
         "#,
@@ -44,6 +46,30 @@ pub async fn find(db: &mut PgConnection, id: Uuid, team_id: Option<i64>) -> sqlx
         team_id,
     )
     .fetch_optional(db)
+    .await?;
+    Ok(row.map(Backfill::from))
+}
+
+/// A running backfill for its next step, without `succeeded`, which takes a look at each of its runs.
+pub(super) async fn find_running(tx: &mut PgConnection, id: Uuid) -> sqlx::Result<Option<Backfill>> {
+    let row = sqlx::query_as!(
+        Row,
+        r#"
+        -- find a running backfill; its live runs are counted by the workflow's live runs, which are few
+        SELECT b.id, b.workflow_id, b.start_at, b.end_at, b.run_order AS "run_order: Order",
+               b.only_decided AS "only_decided: Only", b.max_concurrent, b.state AS "state: State", b.cursor_at,
+               b.timing AS "timing: Timing", b.timing_revision, b.total, b.started, b.requested_by, b.created_on,
+               b.updated_on, b.finished_on,
+               (SELECT count(*) FROM runs r
+                 WHERE r.workflow_id = b.workflow_id AND r.state IN ('accepted', 'queued', 'running')
+                   AND r.backfill_id = b.id) AS "live!",
+               0::bigint AS "succeeded!"
+          FROM backfills b
+         WHERE b.id = $1 AND b.state = 'running'
+        "#,
+        id,
+    )
+    .fetch_optional(tx)
     .await?;
     Ok(row.map(Backfill::from))
 }
@@ -59,9 +85,11 @@ pub async fn list(db: &mut PgConnection, filter: &Filter) -> sqlx::Result<Vec<Ba
         -- list backfills by key: ids are made in the order of time (uuid v7)
         SELECT b.id, b.workflow_id, b.start_at, b.end_at, b.run_order AS "run_order: Order",
                b.only_decided AS "only_decided: Only", b.max_concurrent, b.state AS "state: State", b.cursor_at,
-               b.total, b.started, b.requested_by, b.created_on, b.updated_on, b.finished_on,
+               b.timing AS "timing: Timing", b.timing_revision, b.total, b.started, b.requested_by, b.created_on,
+               b.updated_on, b.finished_on,
                (SELECT count(*) FROM runs r WHERE r.backfill_id = b.id AND r.finished_on IS NULL) AS "live!",
-               (SELECT count(*) FROM runs r WHERE r.backfill_id = b.id AND r.state = 'succeeded') AS "succeeded!"
+               (SELECT count(*) FROM runs r WHERE r.backfill_id = b.id AND r.state = 'succeeded')
+                   + b.pruned_succeeded AS "succeeded!"
           FROM backfills b JOIN workflows w ON w.id = b.workflow_id
          WHERE ($1::bigint IS NULL OR w.team_id = $1)
            AND ($2::bigint IS NULL OR b.workflow_id = $2)
@@ -125,6 +153,7 @@ pub(super) async fn insert(
     id: Uuid,
     workflow: WorkflowId,
     wish: &Wish,
+    timing_revision: Option<i64>,
     total: usize,
     edit: &Edit,
 ) -> sqlx::Result<()> {
@@ -132,8 +161,8 @@ pub(super) async fn insert(
         r#"
         -- insert a backfill
         INSERT INTO backfills (id, workflow_id, start_at, end_at, run_order, only_decided, max_concurrent, state,
-                               total, requested_by, created_on, updated_on)
-        VALUES ($1, $2, $3, $4, $5, $6, $7, 'running', $8, $9, $10, $10)
+                               total, requested_by, created_on, updated_on, timing, timing_revision)
+        VALUES ($1, $2, $3, $4, $5, $6, $7, 'running', $8, $9, $10, $10, $11, $12)
         "#,
         id,
         workflow.0,
@@ -145,6 +174,8 @@ pub(super) async fn insert(
         i64::try_from(total).unwrap_or(i64::MAX),
         edit.actor,
         edit.now,
+        wish.timing as Timing,
+        timing_revision,
     )
     .execute(tx)
     .await
@@ -203,6 +234,8 @@ struct Row {
     max_concurrent: i32,
     state: State,
     cursor_at: Option<DateTime<Utc>>,
+    timing: Timing,
+    timing_revision: Option<i64>,
     total: i64,
     started: i64,
     live: i64,
@@ -220,12 +253,14 @@ impl From<Row> for Backfill {
             end: row.end_at,
             order: row.run_order,
             only: row.only_decided,
+            timing: row.timing,
             max_concurrent: row.max_concurrent,
         };
         Self {
             id: row.id,
             workflow_id: row.workflow_id,
             wish,
+            timing_revision: row.timing_revision,
             state: row.state,
             cursor: row.cursor_at,
             total: row.total,

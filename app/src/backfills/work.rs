@@ -1,19 +1,22 @@
 //! Step 7 of 7: works backfills off: a job, in bounded passes.
 
 use chrono::{DateTime, Utc};
+use db::{PgConnection, PgPool};
 use schedule::WorkflowId;
-use sqlx::{PgConnection, PgPool};
 use uuid::Uuid;
 
-use super::meant::{self, Meant};
+use super::meant::{self, Meant, Timetable};
 use super::{Backfill, State, table};
 use crate::App;
-use crate::jobs::Did;
+use crate::clock;
+use crate::jobs::{self, Did};
 use crate::occurrences::{self, Decision, Entry, Recorded};
 use crate::overlap;
 use crate::runs::{self, RunState, Trigger};
 use crate::workflows::{self, Workflow};
 
+/// Its name in the table `jobs`.
+const JOB: &str = "backfills";
 /// Stretches of one backfill that one pass looks at, so that a span of which little is meant holds up no other.
 const STRETCHES: usize = 50;
 
@@ -26,6 +29,8 @@ struct Pass {
     finished: u64,
     /// Whether a backfill has more to look at, and room for it.
     has_more: bool,
+    /// Backfills whose statements failed.
+    failed: u64,
 }
 
 /// Works backfills off. A job.
@@ -33,10 +38,11 @@ struct Pass {
 /// # Errors
 /// The database's; what was done for other backfills stands.
 pub async fn work(app: &App) -> anyhow::Result<Did> {
-    let Pass { started, finished, has_more } = pass(&app.pool, app.clock.now()).await?;
+    let Pass { started, finished, has_more, failed } = pass(&app.pool, clock::database_time(app).await?).await?;
     if started > 0 {
         app.wake.poke();
     }
+    jobs::fail_at_end(JOB, failed, &app.metrics)?;
     let words = format!("{started} runs of backfills made, {finished} backfills ended");
     Ok(match (started + finished, has_more) {
         (_, true) => Did::Some(words),
@@ -45,38 +51,57 @@ pub async fn work(app: &App) -> anyhow::Result<Did> {
     })
 }
 
-/// Takes every running backfill a step further, the oldest first.
+/// Takes one backfill a step further after a run of it has ended; the job takes the steps that are lost.
+pub(crate) async fn refill(app: &App, id: Uuid, workflow: WorkflowId) -> sqlx::Result<()> {
+    if step_one(&app.pool, id, workflow, app.clock.now()).await?.started > 0 {
+        app.wake.poke();
+    }
+    Ok(())
+}
+
+/// Takes every running backfill a step further, the oldest first; one that fails is logged and counted.
 async fn pass(pool: &PgPool, now: DateTime<Utc>) -> sqlx::Result<Pass> {
     let mut done = Pass::default();
     let running = table::running(&mut *pool.acquire().await?).await?;
     for (id, workflow) in running {
-        let mut tx = db::begin(pool).await?;
-        let step = step(&mut tx, id, WorkflowId(workflow), now).await?;
-        tx.commit().await?;
-        done.started += step.started;
-        done.finished += step.finished;
-        done.has_more |= step.has_more;
+        match step_one(pool, id, WorkflowId(workflow), now).await {
+            Ok(step) => {
+                done.started += step.started;
+                done.finished += step.finished;
+                done.has_more |= step.has_more;
+            }
+            Err(error) => {
+                jobs::skip_failed(JOB, workflow, error)?;
+                done.failed += 1;
+            }
+        }
     }
     Ok(done)
+}
+
+async fn step_one(pool: &PgPool, id: Uuid, workflow: WorkflowId, now: DateTime<Utc>) -> sqlx::Result<Pass> {
+    let mut tx = db::begin(pool).await?;
+    let step = step(&mut tx, id, workflow, now).await?;
+    tx.commit().await?;
+    Ok(step)
 }
 
 /// One backfill: the workflow first, then the backfill, both read by later statements than the locks.
 async fn step(tx: &mut PgConnection, id: Uuid, workflow: WorkflowId, now: DateTime<Utc>) -> sqlx::Result<Pass> {
     let Some(workflow) = workflows::lock(tx, workflow, None, now).await? else { return Ok(Pass::default()) };
-    let Some(backfill) = table::find(tx, id, None).await?.filter(|backfill| backfill.state == State::Running) else {
-        return Ok(Pass::default());
-    };
+    let Some(backfill) = table::find_running(tx, id).await? else { return Ok(Pass::default()) };
     if workflow.state == workflows::State::Archived {
         table::enter(tx, id, State::Cancelled, now).await?;
         return Ok(Pass { finished: 1, ..Pass::default() });
     }
     let mut room = usize::try_from(i64::from(backfill.wish.max_concurrent) - backfill.live).unwrap_or_default();
     let (mut started, mut cursor, mut is_last) = (0, backfill.cursor, false);
+    let timetable = Timetable::load(tx, workflow.id, backfill.timing_revision).await?;
     for _ in 0..STRETCHES {
         if room == 0 || is_last {
             break;
         }
-        let stretch = meant::stretch(tx, workflow.id, &backfill.wish, backfill.created_on, cursor).await?;
+        let stretch = meant::stretch(tx, workflow.id, &backfill.wish, &timetable, backfill.created_on, cursor).await?;
         let taken = &stretch.times[..room.min(stretch.times.len())];
         for meant in taken {
             start(tx, &workflow, &backfill, meant, now).await?;
@@ -92,7 +117,7 @@ async fn step(tx: &mut PgConnection, id: Uuid, workflow: WorkflowId, now: DateTi
     if is_over {
         table::enter(tx, id, State::Finished, now).await?;
     }
-    Ok(Pass { started: started as u64, finished: is_over.into(), has_more: room > 0 && !is_last })
+    Ok(Pass { started: started as u64, finished: is_over.into(), has_more: room > 0 && !is_last, failed: 0 })
 }
 
 /// Makes the run of one time; a missed time is backfilled from now on.

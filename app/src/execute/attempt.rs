@@ -1,24 +1,27 @@
 //! Step 7 of 7: one attempt of a run, from the claim to what is written down about it.
 
+use std::panic::AssertUnwindSafe;
 use std::time::Duration;
 
-use chrono::{DateTime, TimeDelta, Utc};
+use chrono::{DateTime, Utc};
+use futures::FutureExt as _;
 use schedule::WorkflowId;
 use serde_json::{Value, json};
 
-use super::heartbeat::Stop;
+use super::own::{Registered, Stop};
 use super::{Executor, call};
 use crate::actions::{self, Action, Again, Outcome, Sender};
+use crate::backfills;
 use crate::failures;
 use crate::inject::{self, Point};
 use crate::policies::Overlap;
 use crate::queue;
-use crate::runs::{self, Claimed, Finished, Held, RunState};
+use crate::runs::{self, Claimed, Finished, Held, RunState, Sent};
 
-/// The pause after the first answer that failed; it doubles.
-const BACKOFF_BASE_SECS: u32 = 10;
-/// The longest.
-const BACKOFF_MAX_SECS: u32 = 60 * 60;
+/// Before a statement that failed is repeated.
+const FIRST_PAUSE: Duration = Duration::from_millis(100);
+/// The longest pause.
+const LONGEST_PAUSE: Duration = Duration::from_secs(5);
 
 /// How an attempt ended.
 enum Ending {
@@ -28,10 +31,26 @@ enum Ending {
     Failed { error: String, result: Option<Value>, again: Again },
     /// It took longer than the workflow allows.
     TimedOut,
-    /// Somebody asked for it.
+    /// Its run is to be cancelled.
     Cancelled,
-    /// The run is not ours any more: nothing is to be written.
+}
+
+/// Why an attempt has no end.
+enum Cut {
+    /// The run is not ours any more, or may soon not be: nothing is to be written.
     Lost,
+    /// This instance ends before the attempt does.
+    HandedOver,
+}
+
+/// What an attempt leaves behind.
+enum Left {
+    /// Its end is written.
+    Written(Verdict),
+    /// Another attempt or the end of the run came first.
+    Taken,
+    /// Its row may still be running.
+    Stopped,
 }
 
 /// What is to be written down about it.
@@ -45,7 +64,7 @@ struct Verdict {
 }
 
 impl Executor {
-    pub(super) async fn attempt(self, run: Claimed) {
+    pub(super) async fn attempt(self, run: Claimed, mut registered: Registered) {
         tracing::info!(
             step = 7,
             workflow_id = run.workflow_id,
@@ -55,55 +74,113 @@ impl Executor {
             run.workflow_id,
             run.attempt,
         );
-        let ending = self.perform(&run).await;
-        inject::at(Point::I5);
-        let Some(verdict) = verdict(&run, ending, self.app.clock.now()) else {
-            tracing::warn!(run_id = %run.id, "run was taken away; its work was stopped");
-            return;
-        };
-        self.write_down(&run, &verdict).await;
+        match AssertUnwindSafe(self.carry_out(&run, &mut registered)).catch_unwind().await {
+            Ok(Left::Written(verdict)) => {
+                drop(registered);
+                self.ended(&run, &verdict).await;
+            }
+            Ok(Left::Taken) => {}
+            Ok(Left::Stopped) => {
+                tracing::warn!(run_id = %run.id, "run was taken away; its work was stopped");
+                registered.into_stopped();
+                self.release_stopped().await;
+            }
+            Err(_) => {
+                tracing::error!(run_id = %run.id, "an attempt panicked; the log says where, and recovery takes its run over");
+                registered.into_stopped();
+                self.release_stopped().await;
+            }
+        }
     }
 
-    async fn perform(&self, run: &Claimed) -> Ending {
-        let (_registered, stopped) = self.own.register(run.id, run.attempt);
+    async fn carry_out(&self, run: &Claimed, registered: &mut Registered) -> Left {
+        let ending = self.perform(run, registered).await;
+        inject::at(Point::I5);
+        #[cfg(debug_assertions)]
+        self.after_action.iter().for_each(|call| call());
+        match ending {
+            Err(Cut::Lost) => Left::Stopped,
+            Err(Cut::HandedOver) => {
+                let sent = if registered.departure.has_left() { Sent::Perhaps } else { Sent::Nothing };
+                self.hand_over(run, sent).await
+            }
+            Ok(ending) => self.write_down(run, verdict(run, ending, self.app.clock.now())).await,
+        }
+    }
+
+    async fn perform(&self, run: &Claimed, registered: &mut Registered) -> Result<Ending, Cut> {
         let action = match Action::parse(&run.action) {
             Ok(action) => action,
-            Err(error) => return Ending::Failed { error: error.detail, result: None, again: Again::Never },
+            Err(error) => return Ok(Ending::Failed { error: error.detail, result: None, again: Again::Never }),
         };
         let now = self.app.clock.now();
-        let (call, sender) = (call::of(run, now), Sender { client: &self.client, secret: &run.signing_secret, now });
+        let Registered { departure, stopped, .. } = registered;
+        let sender = Sender { client: &self.client, secret: &run.signing_secret, now, departure };
+        let call = call::of(run, now);
         let timeout = Duration::from_secs(u64::try_from(run.timeout_secs).unwrap_or_default());
         tokio::select! {
             // What is done is done, even if it was to be stopped at the same moment.
             biased;
             done = tokio::time::timeout(timeout, actions::perform(&action, &call, &sender)) => {
-                match done {
+                Ok(match done {
                     Ok(Outcome::Succeeded(result)) => Ending::Succeeded(result),
                     Ok(Outcome::Failed { error, result, again }) => Ending::Failed { error, result, again },
                     Err(_) => Ending::TimedOut,
-                }
+                })
             }
-            Ok(stop) = stopped => match stop {
-                Stop::Cancelled => Ending::Cancelled,
-                Stop::Lost => Ending::Lost,
+            stop = stopped => match stop {
+                Ok(Stop::Cancelled) => Ok(Ending::Cancelled),
+                Ok(Stop::HandedOver) => Err(Cut::HandedOver),
+                // An attempt that cannot be stopped any more must not go on.
+                Ok(Stop::Lost) | Err(_) => Err(Cut::Lost),
             },
         }
     }
 
-    /// Writes the end down, however long the database is away: the action has happened.
-    async fn write_down(&self, run: &Claimed, verdict: &Verdict) {
-        let mut pause = Duration::from_millis(100);
+    /// Hands the run over, for as long as this instance waits for it.
+    async fn hand_over(&self, run: &Claimed, sent: Sent) -> Left {
+        let mut pause = FIRST_PAUSE;
         loop {
-            match self.try_write_down(run, verdict).await {
-                Ok(Held::Ours) => return self.ended(run, verdict).await,
+            match self.try_hand_over(run, sent).await {
+                Ok(None) => return Left::Taken,
+                Ok(Some(state)) => {
+                    tracing::info!(run_id = %run.id, "run handed over at shutdown, now {}", state.in_words());
+                    if state.is_terminal()
+                        && let Err(error) = self.hand_on(run).await
+                    {
+                        tracing::warn!(run_id = %run.id, %error, "cannot hand a slot on; the job `queue` will");
+                    }
+                    return Left::Taken;
+                }
+                Err(error) => tracing::warn!(run_id = %run.id, %error, "cannot hand over a run; trying again"),
+            }
+            tokio::time::sleep(pause).await;
+            pause = (pause * 2).min(LONGEST_PAUSE);
+        }
+    }
+
+    async fn try_hand_over(&self, run: &Claimed, sent: Sent) -> sqlx::Result<Option<RunState>> {
+        let mut tx = db::begin(&self.app.pool).await?;
+        let now = self.app.clock.now();
+        let state = runs::hand_over(&mut tx, self.app.instance, run.fence(), sent, now).await?;
+        tx.commit().await?;
+        Ok(state)
+    }
+
+    /// Writes the end down, however long the database is away: the action has happened.
+    async fn write_down(&self, run: &Claimed, verdict: Verdict) -> Left {
+        let mut pause = FIRST_PAUSE;
+        loop {
+            match self.try_write_down(run, &verdict).await {
+                Ok(Held::Ours) => return Left::Written(verdict),
                 Ok(Held::Lost) => {
                     tracing::warn!(run_id = %run.id, "run was taken away before it could be finished; kept as a late result");
-                    return;
+                    return Left::Taken;
                 }
                 Err(error) => {
                     tracing::warn!(run_id = %run.id, %error, "cannot write the end of a run; trying again");
                     tokio::time::sleep(pause).await;
-                    pause = (pause * 2).min(Duration::from_secs(5));
+                    pause = (pause * 2).min(LONGEST_PAUSE);
                 }
             }
         }
@@ -122,10 +199,17 @@ impl Executor {
         }
         let state = if verdict.again_at.is_some() { RunState::Cancelled } else { verdict.state };
         let finished = Finished { state, result: verdict.result.as_ref(), error, failed_tries: verdict.failed_tries };
-        match runs::finish(&mut connection, instance, run, &finished, now).await? {
-            Held::Ours => Ok(Held::Ours),
-            Held::Lost => runs::keep_late(&mut connection, run, verdict.state, &late(run, verdict, now)).await,
+        if runs::finish(&mut connection, instance, run, &finished, now).await? == Held::Ours {
+            return Ok(Held::Ours);
         }
+        // The reply to our own commit may have been lost: then the row says what we would write.
+        let Some(found) = runs::find_after_loss(&mut connection, run.id).await? else { return Ok(Held::Lost) };
+        let is_retried = verdict.again_at.is_some() && found.tries > run.tries;
+        if is_retried || found.attempt == run.attempt && found.state == state {
+            return Ok(Held::Ours);
+        }
+        runs::keep_late(&mut connection, run, &late(run, verdict, now)).await?;
+        Ok(Held::Lost)
     }
 
     async fn ended(&self, run: &Claimed, verdict: &Verdict) {
@@ -139,6 +223,11 @@ impl Executor {
         }
         if let Err(error) = self.hand_on(run).await {
             tracing::warn!(run_id = %run.id, %error, "cannot hand a slot on; the job `queue` will");
+        }
+        if let Some(backfill) = run.backfill_id
+            && let Err(error) = backfills::refill(&self.app, backfill, WorkflowId(run.workflow_id)).await
+        {
+            tracing::warn!(run_id = %run.id, %error, "cannot start a backfill's next run; the job `backfills` will");
         }
     }
 
@@ -156,39 +245,24 @@ impl Executor {
     }
 }
 
-/// None: there is nothing of ours to write.
-fn verdict(run: &Claimed, ending: Ending, now: DateTime<Utc>) -> Option<Verdict> {
+fn verdict(run: &Claimed, ending: Ending, now: DateTime<Utc>) -> Verdict {
     let plain = |state| Verdict { state, again_at: None, failed_tries: 0, result: None, error: None };
-    Some(match ending {
-        Ending::Lost => return None,
+    let again_at = |at_least| runs::next_try(run.tries, run.max_attempts, at_least, now);
+    match ending {
         Ending::Succeeded(result) => Verdict { result: Some(result), ..plain(RunState::Succeeded) },
-        Ending::Cancelled => Verdict { error: Some("cancelled on request".to_owned()), ..plain(RunState::Cancelled) },
         Ending::TimedOut => {
             let error = Some(format!("no answer within {} s", run.timeout_secs));
-            Verdict { again_at: again_at(run, None, now), failed_tries: 1, error, ..plain(RunState::TimedOut) }
+            Verdict { again_at: again_at(None), failed_tries: 1, error, ..plain(RunState::TimedOut) }
         }
         Ending::Failed { error, result, again } => {
             let again_at = match again {
                 Again::Never => None,
-                Again::Later(at_least) => again_at(run, at_least, now),
+                Again::Later(at_least) => again_at(at_least),
             };
             Verdict { again_at, failed_tries: 1, result, error: Some(error), ..plain(RunState::Failed) }
         }
-    })
-}
-
-/// When the next try may start; none if this was the last.
-fn again_at(run: &Claimed, at_least: Option<Duration>, now: DateTime<Utc>) -> Option<DateTime<Utc>> {
-    let failed = run.tries + 1;
-    if failed >= run.max_attempts {
-        return None;
+        Ending::Cancelled => Verdict { error: Some("cancelled on request".to_owned()), ..plain(RunState::Cancelled) },
     }
-    let doublings = u32::try_from(failed - 1).unwrap_or_default().min(16);
-    let most = (f64::from(BACKOFF_BASE_SECS) * f64::from(1_u32 << doublings)).min(f64::from(BACKOFF_MAX_SECS));
-    // Half of it by chance, so that those who failed together do not come back together.
-    let pause = Duration::from_secs_f64(most / 2.0 * (1.0 + rand::random::<f64>()));
-    let pause = pause.max(at_least.unwrap_or_default().min(Duration::from_secs(BACKOFF_MAX_SECS.into())));
-    TimeDelta::from_std(pause).ok().map(|pause| now + pause)
 }
 
 fn late(run: &Claimed, verdict: &Verdict, now: DateTime<Utc>) -> Value {

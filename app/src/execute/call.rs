@@ -8,7 +8,7 @@ use crate::runs::{Claimed, Trigger};
 
 /// What this attempt tells its action.
 pub(super) fn of(run: &Claimed, now: DateTime<Utc>) -> Call {
-    let is_recovery = run.recoveries > 0;
+    let is_recovery = run.recoveries > 0 || run.cut_off > 0;
     Call {
         run_id: run.id,
         workflow_id: WorkflowId(run.workflow_id),

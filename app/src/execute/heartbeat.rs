@@ -1,102 +1,53 @@
-//! Step 7 of 7: says that this instance is still at its runs, and stops those that it must not go on with.
+//! Step 7 of 7: renews the leases of the attempts that this process executes, and stops those that it must not go on with.
 //!
-//! One statement renews the leases of all runs of this instance. What does not come back is not ours
-//! any more; what comes back may have been asked to be cancelled. And if the database has been away
-//! for so long that somebody else may hold our runs soon, all work stops: silence is no renewal.
+//! One statement renews exactly these attempts. An attempt that it does not return has lost its run; one that it returns
+//! may be asked to cancel. If no renewal has succeeded for two thirds of a lease, all work stops: another instance may
+//! take it over soon.
 
-use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use tokio::sync::oneshot;
-use uuid::Uuid;
+use super::Executor;
+use super::own::{Own, Stop};
+use crate::runs::{self, Beat, Fence};
 
-use crate::App;
-use crate::runs::{self, Beat};
-
-/// Why work stops before it is done.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Stop {
-    /// Somebody asked for it.
-    Cancelled,
-    /// The run is not ours any more, or may soon not be.
-    Lost,
+/// When the leases were last renewed.
+pub(super) struct Pulse {
+    kept: Instant,
 }
 
-/// The attempts under way on this instance.
-#[derive(Clone, Default)]
-pub(super) struct Own(Arc<Mutex<HashMap<Uuid, Entry>>>);
-
-struct Entry {
-    attempt: i32,
-    stop: Option<oneshot::Sender<Stop>>,
-}
-
-/// An attempt under way; dropping it forgets it.
-pub(super) struct Registered {
-    own: Own,
-    id: Uuid,
-    attempt: i32,
-}
-
-impl Own {
-    /// Makes an attempt known; the receiver hears when its work must stop.
-    pub(super) fn register(&self, id: Uuid, attempt: i32) -> (Registered, oneshot::Receiver<Stop>) {
-        let (stop, stopped) = oneshot::channel();
-        self.entries().insert(id, Entry { attempt, stop: Some(stop) });
-        (Registered { own: self.clone(), id, attempt }, stopped)
-    }
-
-    fn entries(&self) -> MutexGuard<'_, HashMap<Uuid, Entry>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn snapshot(&self) -> Vec<(Uuid, i32)> {
-        self.entries().iter().map(|(id, entry)| (*id, entry.attempt)).collect()
-    }
-
-    fn stop(&self, id: Uuid, attempt: i32, why: Stop) {
-        let mut entries = self.entries();
-        let entry = entries.get_mut(&id).filter(|entry| entry.attempt == attempt);
-        if let Some(stop) = entry.and_then(|entry| entry.stop.take()) {
-            // Whoever does not listen any more is done already.
-            let _done = stop.send(why);
-        }
-    }
-}
-
-impl Drop for Registered {
-    fn drop(&mut self) {
-        let mut entries = self.own.entries();
-        // The same run may have been lost and claimed here again meanwhile.
-        if entries.get(&self.id).is_some_and(|entry| entry.attempt == self.attempt) {
-            entries.remove(&self.id);
-        }
-    }
-}
-
-/// Renews the leases of this instance's runs until it is dropped.
-pub(super) async fn keep(app: App, own: Own) {
-    let lost_after = Duration::from_secs(app.config.lost_after_secs);
-    let mut kept = Instant::now();
+/// Renews the leases of this instance's attempts until it is dropped.
+pub(super) async fn keep(executor: Executor) {
+    let mut pulse = Pulse::new(Instant::now());
     loop {
-        tokio::time::sleep(Duration::from_millis(app.config.heartbeat_ms)).await;
-        // Before the statement: a run that is claimed while it runs is not in its answer.
-        let ours = own.snapshot();
-        let asked = Instant::now();
+        tokio::time::sleep(Duration::from_millis(executor.app.config.heartbeat_ms)).await;
+        pulse.beat(&executor, &Instant::now).await;
+    }
+}
+
+impl Pulse {
+    pub(super) fn new(now: Instant) -> Self {
+        Self { kept: now }
+    }
+
+    /// One renewal.
+    pub(super) async fn beat(&mut self, executor: &Executor, now: &(dyn Fn() -> Instant + Sync)) {
+        let lost_after = Duration::from_secs(executor.app.config.lost_after_secs);
+        // Before the statement: an attempt that is claimed during it is not in its answer.
+        let (ours, asked) = (executor.own.under_way(), now());
         if ours.is_empty() {
-            kept = asked;
-            continue;
+            self.kept = asked;
+            return executor.release_stopped().await;
         }
-        match tokio::time::timeout(lost_after / 8, beat(&app)).await {
+        match tokio::time::timeout(lost_after / 8, renew(executor, &ours)).await {
             Ok(Ok(beats)) => {
-                kept = asked;
-                judge(&own, &ours, &beats);
+                self.kept = asked;
+                stop_what_is_not_ours(&executor.own, &ours, &beats);
+                executor.release_stopped().await;
             }
-            // Beat, answer and margin together: the work has stopped before the lease is dead.
-            _ if kept.elapsed() > lost_after * 2 / 3 => {
+            // Beat, answer and margin together: the work has stopped before the lease has expired.
+            _ if now().saturating_duration_since(self.kept) > lost_after * 2 / 3 => {
                 tracing::error!(runs = ours.len(), "leases cannot be renewed; all work on runs stops here");
-                ours.iter().for_each(|(id, attempt)| own.stop(*id, *attempt, Stop::Lost));
+                ours.iter().for_each(|fence| executor.own.stop(*fence, Stop::Lost));
             }
             Ok(Err(error)) => tracing::warn!(%error, "cannot renew the leases of runs; trying again"),
             Err(_) => tracing::warn!("cannot renew the leases of runs in time; trying again"),
@@ -104,16 +55,17 @@ pub(super) async fn keep(app: App, own: Own) {
     }
 }
 
-async fn beat(app: &App) -> sqlx::Result<Vec<Beat>> {
+async fn renew(executor: &Executor, ours: &[Fence]) -> sqlx::Result<Vec<Beat>> {
+    let app = &executor.app;
     let mut connection = app.pool.acquire().await?;
-    runs::heartbeat(&mut connection, app.instance).await
+    runs::renew_leases(&mut connection, app.lease(), ours).await
 }
 
-fn judge(own: &Own, ours: &[(Uuid, i32)], beats: &[Beat]) {
-    for (id, attempt) in ours {
-        match beats.iter().find(|beat| beat.id == *id && beat.attempt == *attempt) {
-            None => own.stop(*id, *attempt, Stop::Lost),
-            Some(beat) if beat.is_cancelled => own.stop(*id, *attempt, Stop::Cancelled),
+fn stop_what_is_not_ours(own: &Own, ours: &[Fence], beats: &[Beat]) {
+    for fence in ours {
+        match beats.iter().find(|beat| beat.id == fence.id && beat.attempt == fence.attempt) {
+            None => own.stop(*fence, Stop::Lost),
+            Some(beat) if beat.is_cancelled => own.stop(*fence, Stop::Cancelled),
             Some(_) => {}
         }
     }
@@ -121,32 +73,27 @@ fn judge(own: &Own, ours: &[(Uuid, i32)], beats: &[Beat]) {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::HashMap;
+
+    use uuid::Uuid;
+
     use super::*;
 
     #[tokio::test]
     async fn what_does_not_come_back_stops_and_so_does_what_is_to_be_cancelled() {
         let own = Own::default();
         let [kept, lost, cancelled, retaken] = std::array::from_fn(|_| Uuid::new_v4());
-        let mut attempts: HashMap<_, _> =
-            [kept, lost, cancelled, retaken].into_iter().map(|id| (id, own.register(id, 1))).collect();
+        let mut attempts: HashMap<_, _> = [kept, lost, cancelled, retaken]
+            .into_iter()
+            .map(|id| (id, own.register(Fence { id, attempt: 1 })))
+            .collect();
         let beat = |id, attempt, is_cancelled| Beat { id, attempt, is_cancelled };
-        judge(&own, &own.snapshot(), &[beat(kept, 1, false), beat(cancelled, 1, true), beat(retaken, 2, false)]);
-        let mut told = |id| attempts.get_mut(&id).and_then(|(_, stopped)| stopped.try_recv().ok());
-        assert_eq!(told(kept), None);
-        assert_eq!(told(lost), Some(Stop::Lost));
-        assert_eq!(told(cancelled), Some(Stop::Cancelled));
-        assert_eq!(told(retaken), Some(Stop::Lost), "another attempt is not ours");
-    }
-
-    #[test]
-    fn an_attempt_that_ends_late_does_not_forget_the_next_one() {
-        let own = Own::default();
-        let id = Uuid::new_v4();
-        let (first, _stopped) = own.register(id, 1);
-        let (second, _stopped) = own.register(id, 2);
-        drop(first);
-        assert_eq!(own.snapshot(), [(id, 2)]);
-        drop(second);
-        assert!(own.snapshot().is_empty());
+        let beats = [beat(kept, 1, false), beat(cancelled, 1, true), beat(retaken, 2, false)];
+        stop_what_is_not_ours(&own, &own.under_way(), &beats);
+        let mut stopped = |id| attempts.get_mut(&id).and_then(|attempt| attempt.stopped.try_recv().ok());
+        assert_eq!(stopped(kept), None);
+        assert_eq!(stopped(lost), Some(Stop::Lost));
+        assert_eq!(stopped(cancelled), Some(Stop::Cancelled));
+        assert_eq!(stopped(retaken), Some(Stop::Lost), "another attempt is not ours");
     }
 }

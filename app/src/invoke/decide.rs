@@ -1,47 +1,59 @@
 //! Step 7 of 7: the cases of a fire, in their order, under the workflow's lock.
 
 use chrono::{DateTime, TimeDelta, Utc};
+use db::PgConnection;
 use schedule::Fire;
-use sqlx::PgConnection;
+use schedule::delivery::GRACE;
 
-use super::{Answer, Reason};
-use crate::catch_up::{self, GRACE, Late};
+use super::{Answer, Reason, disagreement};
+use crate::catch_up::{self, Late};
 use crate::config::CLOCK_SKEW;
+use crate::identity;
 use crate::occurrences::{self, Decision, Entry, Occurrence, Recorded};
 use crate::outbox;
-use crate::overlap;
-use crate::owed::Owed;
+use crate::overlap::{self, Place};
+use crate::owed::{self, Owed};
+use crate::policies::{CatchUp, Overlap};
 use crate::runs::{self, RunState, Trigger};
 use crate::spread;
 use crate::versions::{self, Owes, Version};
 use crate::workflows::{self, State, Workflow};
 
+/// What a decision came to.
+pub(super) struct Outcome {
+    pub(super) answer: Answer,
+    /// Times of the workflow whose runs it replaced: they have no run any more.
+    pub(super) replaced: Vec<DateTime<Utc>>,
+}
+
+impl From<Answer> for Outcome {
+    fn from(answer: Answer) -> Self {
+        Self { answer, replaced: Vec::new() }
+    }
+}
+
 /// Decides a fire; the decision, its occurrence and its run are the caller's to commit together.
 ///
 /// `kept` is for how long the ledger keeps its rows.
-pub(super) async fn decide(
-    tx: &mut PgConnection,
-    fire: &Fire,
-    kept: TimeDelta,
-    now: DateTime<Utc>,
-) -> sqlx::Result<Answer> {
-    let is_of_the_future = fire.scheduled_time > now + CLOCK_SKEW;
-    // A fire may come a moment early: at its own time a pause that ends then is over.
-    let at = if is_of_the_future { now } else { now.max(fire.scheduled_time) };
-    let workflow = workflows::lock(tx, fire.workflow_id, None, at).await?;
+pub(super) async fn decide(tx: &mut PgConnection, fire: &Fire, kept: TimeDelta) -> sqlx::Result<Outcome> {
+    let (workflow, now) = workflows::lock_for_fire(tx, fire.workflow_id, fire.scheduled_time).await?;
     let standing = occurrences::find(tx, fire.workflow_id, fire.scheduled_time).await?;
     if let Some(answer) = standing.as_ref().and_then(decided_already) {
-        return Ok(answer);
+        return Ok(answer.into());
     }
     let Some(workflow) = workflow.filter(|workflow| workflow.state != State::Archived) else {
-        return Ok(Answer::Gone(outbox::heal_orphan(tx, fire.workflow_id, now).await?));
+        return Ok(Answer::Gone(outbox::heal_orphan(tx, fire.workflow_id, now).await?).into());
     };
-    if is_of_the_future {
-        return Ok(Answer::ClockSkew);
+    if fire.scheduled_time > now + CLOCK_SKEW {
+        return Ok(Answer::ClockSkew.into());
     }
-    match owed_by(tx, fire).await? {
+    // On time it cannot have run before the restore; late it may have.
+    if now - fire.scheduled_time > GRACE && identity::read_hold(tx).await?.is_some() {
+        return Ok(Answer::Held.into());
+    }
+    match owed_by(tx, fire, now).await? {
         Ok(owed) => Case { fire, workflow: &workflow, owed, kept, now }.decide(tx).await,
-        Err(reason) => Ok(Answer::Declined(reason)),
+        Err(reason) => Ok(Answer::Declined(reason).into()),
     }
 }
 
@@ -52,24 +64,35 @@ pub(super) fn decided_already(standing: &Occurrence) -> Option<Answer> {
         (None, Decision::SkippedOverlap) => Some(Answer::Declined(Reason::Overlap)),
         (None, Decision::SkippedPaused) => Some(Answer::Declined(Reason::Paused)),
         (None, Decision::Abandoned) => Some(Answer::Declined(Reason::Abandoned)),
+        (None, Decision::Missed) if standing.reason.as_deref() == Some(occurrences::RESTORED) => {
+            Some(Answer::Declined(Reason::Missed))
+        }
         (None, _) => None,
     }
 }
 
 /// The time that was owed, or why none was.
-async fn owed_by(tx: &mut PgConnection, fire: &Fire) -> sqlx::Result<Result<Owed, Reason>> {
+async fn owed_by(tx: &mut PgConnection, fire: &Fire, now: DateTime<Utc>) -> sqlx::Result<Result<Owed, Reason>> {
     let Some(version) = versions::in_force(tx, fire.workflow_id, fire.scheduled_time).await? else {
         return Ok(Err(Reason::NotDue));
     };
     let owed = Owed { time: fire.scheduled_time, revision: version.revision, ended_by: version.ended_by };
     let stale = fire.revision.is_some_and(|revision| revision.0 < version.revision);
-    Ok(match version.owes(fire.scheduled_time) {
+    let mut owes = version.owes(fire.scheduled_time);
+    // A refusal is final, so it is never given before the newest zone data are loaded.
+    if owes == Owes::NotDue && db::load_zones(tx).await? {
+        owes = version.owes(fire.scheduled_time);
+    }
+    Ok(match owes {
         Owes::Yes => Ok(owed),
         Owes::Paused => Err(Reason::Paused),
         Owes::OutsideWindow => Err(Reason::OutsideWindow),
-        Owes::NotDue | Owes::Disagrees if stale => Err(Reason::StaleRevision),
-        Owes::Disagrees if fire.revision.is_some() => Err(Reason::Disagrees),
-        Owes::NotDue | Owes::Disagrees => Err(Reason::NotDue),
+        Owes::NotDue if disagreement::is_disagreement(tx, fire, &version).await? => {
+            disagreement::record_disagreement(tx, fire, now).await?;
+            Err(Reason::Disagrees)
+        }
+        Owes::NotDue if stale => Err(Reason::StaleRevision),
+        Owes::NotDue => Err(Reason::NotDue),
         Owes::Unjudged if by_the_same_timing(tx, fire, &version).await? => {
             tracing::warn!(workflow_id = fire.workflow_id.0, "unjudged: the timezone or cron is not known any more");
             Ok(owed)
@@ -97,12 +120,13 @@ struct Case<'a> {
 }
 
 impl Case<'_> {
-    async fn decide(&self, tx: &mut PgConnection) -> sqlx::Result<Answer> {
+    async fn decide(&self, tx: &mut PgConnection) -> sqlx::Result<Outcome> {
         let age = self.now - self.owed.time;
         let window = catch_up::window(self.workflow);
-        if age > self.kept.max(window) {
-            // Its row may have been pruned: who knows whether it ran.
-            return Ok(Answer::Declined(Reason::TooOld));
+        if age > self.kept {
+            // Its row may have been pruned, so whether it ran is unknown. A window saved before
+            // `RETENTION_DAYS` was lowered may be longer.
+            return Ok(Answer::Declined(Reason::TooOld).into());
         }
         if age > window {
             return self.unrun(tx, Decision::Missed, Some("older than the catch-up window"), Reason::TooOld).await;
@@ -117,13 +141,43 @@ impl Case<'_> {
             let reason = if decision == Decision::SkippedPaused { Reason::Paused } else { Reason::Missed };
             return self.unrun(tx, decision, Some(why), reason).await;
         }
-        match overlap::verdict(tx, self.workflow, Trigger::Schedule, self.now).await?.state() {
-            Ok(state) => self.run(tx, state).await,
+        let is_deferred = age > GRACE || self.is_overtaken(tx).await?;
+        let trigger = if is_deferred { Trigger::CatchUp } else { Trigger::Schedule };
+        match overlap::verdict(tx, self.workflow, trigger, self.now).await?.state() {
+            Ok(RunState::Queued) if !is_deferred && self.workflow.spec.policies.overlap == Overlap::Skip => {
+                self.wait(tx).await
+            }
+            Ok(state) => Ok(self.run(tx, trigger, state).await?.into()),
             Err(why) => self.unrun(tx, Decision::SkippedOverlap, Some(why), Reason::Overlap).await,
         }
     }
 
-    async fn run(&self, tx: &mut PgConnection, state: RunState) -> sqlx::Result<Answer> {
+    /// Whether a fire within the grace is a retry that a later due time has overtaken, and is wanted all the same.
+    ///
+    /// The watchdog would defer such a time, so the overlap policy must not drop it.
+    async fn is_overtaken(&self, tx: &mut PgConnection) -> sqlx::Result<bool> {
+        if self.workflow.spec.policies.catch_up != CatchUp::RunAll {
+            return Ok(false);
+        }
+        let later = owed::between(tx, self.workflow.id, self.owed.time, self.now, 1).await?;
+        Ok(!later.times.is_empty() && catch_up::judge(tx, self.workflow, &self.owed, self.now).await? == Late::Runs)
+    }
+
+    /// Under `skip` one fire waits at most, the newest.
+    async fn wait(&self, tx: &mut PgConnection) -> sqlx::Result<Outcome> {
+        match overlap::take_waiting_place(tx, self.workflow.id, self.owed.time, self.now).await? {
+            Place::Replaces(replaced) => {
+                let answer = self.run(tx, Trigger::Schedule, RunState::Queued).await?;
+                Ok(Outcome { answer, replaced })
+            }
+            Place::NewerWaits => {
+                let why = Some(overlap::PREDECESSOR_NOT_STARTED);
+                self.unrun(tx, Decision::SkippedOverlap, why, Reason::Overlap).await
+            }
+        }
+    }
+
+    async fn run(&self, tx: &mut PgConnection, trigger: Trigger, state: RunState) -> sqlx::Result<Answer> {
         let id = crate::id::at(self.now);
         let entry = Entry { run_id: Some(id), ..self.entry(Decision::Fired, None) };
         let Recorded::Ours(occurrence) = occurrences::record(tx, &entry).await? else {
@@ -135,7 +189,7 @@ impl Case<'_> {
             id,
             workflow_id: self.workflow.id,
             occurrence_id: Some(occurrence),
-            trigger: Trigger::Schedule,
+            trigger,
             state,
             scheduled_time: Some(self.owed.time),
             run_after: self.run_after(),
@@ -159,9 +213,9 @@ impl Case<'_> {
         decision: Decision,
         why: Option<&str>,
         reason: Reason,
-    ) -> sqlx::Result<Answer> {
+    ) -> sqlx::Result<Outcome> {
         occurrences::record(tx, &self.entry(decision, why)).await?;
-        Ok(Answer::Declined(reason))
+        Ok(Answer::Declined(reason).into())
     }
 
     fn entry<'a>(&'a self, decision: Decision, reason: Option<&'a str>) -> Entry<'a> {

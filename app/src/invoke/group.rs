@@ -9,13 +9,13 @@
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use chrono::{DateTime, TimeDelta, Utc};
+use chrono::TimeDelta;
+use db::PgPool;
 use schedule::Fire;
-use sqlx::PgPool;
 use tokio::sync::oneshot;
 use uuid::Uuid;
 
-use super::{Answer, decide, plain};
+use super::{Answer, Runs, decide, plain};
 use crate::inject::{self, Point};
 
 /// Fires in one group at most.
@@ -28,9 +28,17 @@ const TRIES: u32 = 5;
 /// The fires that wait to be decided together; its clones are the same.
 #[derive(Clone)]
 pub(super) struct Group {
+    ledger: Ledger,
+    gathering: Arc<Mutex<Gathering>>,
+}
+
+/// What fires are decided by.
+#[derive(Clone)]
+struct Ledger {
     pool: PgPool,
     kept: TimeDelta,
-    gathering: Arc<Mutex<Gathering>>,
+    /// The cache, which forgets a run that a newer fire replaced.
+    runs: Runs,
 }
 
 #[derive(Default)]
@@ -39,24 +47,23 @@ struct Gathering {
     at_work: usize,
 }
 
-/// A fire, when it came, and who waits for the answer.
+/// A fire, and who waits for the answer.
 struct Waiting {
     fire: Fire,
-    now: DateTime<Utc>,
     asker: oneshot::Sender<Decided>,
 }
 
 type Decided = Result<Answer, Arc<sqlx::Error>>;
 
 impl Group {
-    pub(super) fn new(pool: PgPool, kept: TimeDelta) -> Self {
-        Self { pool, kept, gathering: Arc::default() }
+    pub(super) fn new(pool: PgPool, kept: TimeDelta, runs: Runs) -> Self {
+        Self { ledger: Ledger { pool, kept, runs }, gathering: Arc::default() }
     }
 
     /// Decides a fire, with those that come at the same moment; answers after the commit.
-    pub(super) async fn decide(&self, fire: &Fire, now: DateTime<Utc>) -> Decided {
+    pub(super) async fn decide(&self, fire: &Fire) -> Decided {
         let (asker, answer) = oneshot::channel();
-        if self.join(Waiting { fire: fire.clone(), now, asker }) == Joined::NeedsAWorker {
+        if self.join(Waiting { fire: fire.clone(), asker }) == Joined::NeedsAWorker {
             tokio::spawn(self.clone().work());
         }
         answer.await.unwrap_or_else(|_| Err(Arc::new(sqlx::Error::WorkerCrashed)))
@@ -78,7 +85,7 @@ impl Group {
         tokio::task::yield_now().await;
         while let Some(group) = self.next() {
             // In a task of its own: whatever happens in there, the next group is still taken.
-            let deciding = tokio::spawn(decide_together(self.pool.clone(), self.kept, group));
+            let deciding = tokio::spawn(decide_together(self.ledger.clone(), group));
             if let Err(lost) = deciding.await {
                 tracing::error!(%lost, "a group of fires was lost; each of them is answered with an error");
             }
@@ -107,8 +114,8 @@ impl Group {
 }
 
 /// Decides what is plain in one transaction, and leaves each of the others to its own.
-async fn decide_together(pool: PgPool, kept: TimeDelta, group: Vec<Waiting>) {
-    let mut accepted = match plain::decide(&pool, group.iter().map(|one| (&one.fire, one.now))).await {
+async fn decide_together(ledger: Ledger, group: Vec<Waiting>) {
+    let mut accepted = match plain::decide(&ledger.pool, group.iter().map(|one| &one.fire)).await {
         Ok(accepted) => accepted,
         // One of them, or two groups in each other's way: each tries by itself.
         Err(sqlx::Error::Database(error)) => {
@@ -120,11 +127,11 @@ async fn decide_together(pool: PgPool, kept: TimeDelta, group: Vec<Waiting>) {
     if !accepted.is_empty() {
         inject::at(Point::I2);
     }
-    for Waiting { fire, now, asker } in group {
+    for Waiting { fire, asker } in group {
         match accepted.remove(&fire.workflow_id.0) {
             // Who has hung up needs no answer.
             Some(run) => drop(asker.send(Ok(Answer::Accepted(run)))),
-            None => drop(tokio::spawn(alone(pool.clone(), kept, Waiting { fire, now, asker }))),
+            None => drop(tokio::spawn(alone(ledger.clone(), Waiting { fire, asker }))),
         }
     }
 }
@@ -146,10 +153,10 @@ fn tell_all(group: Vec<Waiting>, error: sqlx::Error) {
 }
 
 /// Decides one fire through all its cases, again if another transaction was in its way.
-async fn alone(pool: PgPool, kept: TimeDelta, Waiting { fire, now, asker }: Waiting) {
+async fn alone(ledger: Ledger, Waiting { fire, asker }: Waiting) {
     let mut tries = 1;
     let decided = loop {
-        match in_its_own_transaction(&pool, &fire, kept, now).await {
+        match in_its_own_transaction(&ledger, &fire).await {
             Err(error) if tries < TRIES && was_taken_back(&error) => tries += 1,
             decided => break decided.map_err(Arc::new),
         }
@@ -157,14 +164,9 @@ async fn alone(pool: PgPool, kept: TimeDelta, Waiting { fire, now, asker }: Wait
     asker.send(decided).ok();
 }
 
-async fn in_its_own_transaction(
-    pool: &PgPool,
-    fire: &Fire,
-    kept: TimeDelta,
-    now: DateTime<Utc>,
-) -> sqlx::Result<Answer> {
-    let mut tx = db::begin(pool).await?;
-    let answer = decide::decide(&mut tx, fire, kept, now).await?;
+async fn in_its_own_transaction(ledger: &Ledger, fire: &Fire) -> sqlx::Result<Answer> {
+    let mut tx = db::begin(&ledger.pool).await?;
+    let decide::Outcome { answer, replaced } = decide::decide(&mut tx, fire, ledger.kept).await?;
     let is_accepted = matches!(answer, Answer::Accepted(_));
     if is_accepted {
         inject::at(Point::I1);
@@ -172,6 +174,9 @@ async fn in_its_own_transaction(
     tx.commit().await?;
     if is_accepted {
         inject::at(Point::I2);
+    }
+    for time in replaced {
+        ledger.runs.invalidate(&(fire.workflow_id, time)).await;
     }
     Ok(answer)
 }

@@ -1,39 +1,38 @@
 //! Step 7 of 7: the plain case of a fire, for many at once: four statements, whatever their number.
 //!
 //! Plain is: on time, owed by the version in force, of an active workflow that nobody holds, none of
-//! whose runs goes on or waits. That starts under every policy. What is not plain is left to `decide`.
+//! whose runs goes on or waits. That starts under every policy. What is not plain is left to `decide`,
+//! and so is a fire that a later due time has overtaken, under `run_all`.
 
 use std::collections::HashMap;
 
-use chrono::{DateTime, Utc};
+use chrono::{DateTime, TimeDelta, Utc};
+use db::{PgConnection, PgPool};
 use schedule::Fire;
-use sqlx::{PgConnection, PgPool};
+use schedule::delivery::GRACE;
 use uuid::Uuid;
 
 use super::group::Accepted;
-use crate::catch_up::GRACE;
 use crate::config::CLOCK_SKEW;
 use crate::inject::{self, Point};
+use crate::policies::CatchUp;
 use crate::spread;
 use crate::versions::{Owes, Version};
 use crate::workflows::State;
 
 /// Accepts the runs of those fires that are plain, each of another workflow, and commits.
-pub(super) async fn decide<'a>(
-    pool: &PgPool,
-    fires: impl Iterator<Item = (&'a Fire, DateTime<Utc>)>,
-) -> sqlx::Result<Accepted> {
-    let mut fires: Vec<_> = fires.filter(|(fire, now)| is_on_time(fire, *now)).collect();
-    if fires.is_empty() {
-        return Ok(HashMap::new());
-    }
-    fires.sort_unstable_by_key(|(fire, _)| fire.workflow_id.0);
+pub(super) async fn decide<'a>(pool: &PgPool, fires: impl Iterator<Item = &'a Fire>) -> sqlx::Result<Accepted> {
+    let mut fires: Vec<_> = fires.collect();
+    fires.sort_unstable_by_key(|fire| fire.workflow_id.0);
     let mut tx = db::begin(pool).await?;
     let held = hold(&mut tx, &fires).await?;
-    fires.retain(|(fire, _)| held.binary_search(&fire.workflow_id.0).is_ok());
+    fires.retain(|fire| held.binary_search(&fire.workflow_id.0).is_ok());
     let standing = read(&mut tx, &fires).await?;
-    let started: Vec<_> =
-        fires.iter().filter_map(|(fire, now)| start(fire, *now, standing.get(&fire.workflow_id.0)?)).collect();
+    let started: Vec<_> = fires.iter().filter_map(|fire| start(fire, standing.get(&fire.workflow_id.0)?)).collect();
+    if started.is_empty() {
+        tx.rollback().await?;
+        return Ok(HashMap::new());
+    }
     let accepted = accept(&mut tx, &started).await?;
     if !accepted.is_empty() {
         inject::at(Point::I1);
@@ -47,8 +46,8 @@ fn is_on_time(fire: &Fire, now: DateTime<Utc>) -> bool {
 }
 
 /// Holds the workflows that nobody else holds, in the order of their ids.
-async fn hold(tx: &mut PgConnection, fires: &[(&Fire, DateTime<Utc>)]) -> sqlx::Result<Vec<i64>> {
-    let ids: Vec<_> = fires.iter().map(|(fire, _)| fire.workflow_id.0).collect();
+async fn hold(tx: &mut PgConnection, fires: &[&Fire]) -> sqlx::Result<Vec<i64>> {
+    let ids: Vec<_> = fires.iter().map(|fire| fire.workflow_id.0).collect();
     sqlx::query_scalar!(
         r#"
         -- hold the workflows of a group: it waits for none, so two groups cannot block each other
@@ -62,19 +61,22 @@ async fn hold(tx: &mut PgConnection, fires: &[(&Fire, DateTime<Utc>)]) -> sqlx::
 
 /// What stands of a workflow that may start a run at once.
 struct Standing {
+    /// The database's time under the locks: a fire may have waited for a connection, and be late by now.
+    now: DateTime<Utc>,
     version: Version,
+    team_id: i64,
+    catch_up: CatchUp,
     spread_secs: i32,
     catch_up_window_secs: i32,
 }
 
 /// Reads what stands under the locks: a later statement than the one that took them.
-async fn read(tx: &mut PgConnection, fires: &[(&Fire, DateTime<Utc>)]) -> sqlx::Result<HashMap<i64, Standing>> {
-    let (ids, times): (Vec<_>, Vec<_>) =
-        fires.iter().map(|(fire, _)| (fire.workflow_id.0, fire.scheduled_time)).unzip();
+async fn read(tx: &mut PgConnection, fires: &[&Fire]) -> sqlx::Result<HashMap<i64, Standing>> {
+    let (ids, times): (Vec<_>, Vec<_>) = fires.iter().map(|fire| (fire.workflow_id.0, fire.scheduled_time)).unzip();
     let rows = sqlx::query!(
         r#"
         -- those that may start at once: active, not decided yet, and nothing of theirs goes on or waits
-        SELECT w.id, w.spread_secs, w.catch_up_window_secs, v.revision, v.valid_from, v.cron, v.timezone,
+        SELECT (SELECT cronbox_now()) AS "now!", w.id, w.team_id, w.catch_up_policy AS "catch_up: CatchUp", w.spread_secs, w.catch_up_window_secs, v.revision, v.valid_from, v.cron, v.timezone,
                v.starts_at, v.ends_at
           FROM unnest($1::bigint[], $2::timestamptz[]) AS f (id, time)
           JOIN workflows w ON w.id = f.id
@@ -105,7 +107,8 @@ async fn read(tx: &mut PgConnection, fires: &[(&Fire, DateTime<Utc>)]) -> sqlx::
             ends_at: row.ends_at,
         };
         let (spread_secs, catch_up_window_secs) = (row.spread_secs, row.catch_up_window_secs);
-        (row.id, Standing { version, spread_secs, catch_up_window_secs })
+        let (now, team_id, catch_up) = (row.now, row.team_id, row.catch_up);
+        (row.id, Standing { now, version, team_id, catch_up, spread_secs, catch_up_window_secs })
     });
     Ok(standing.collect())
 }
@@ -113,19 +116,34 @@ async fn read(tx: &mut PgConnection, fires: &[(&Fire, DateTime<Utc>)]) -> sqlx::
 /// A run to accept, with its occurrence.
 struct Started<'a> {
     fire: &'a Fire,
+    team_id: i64,
     revision: i64,
     run_after: DateTime<Utc>,
     now: DateTime<Utc>,
 }
 
 /// None if the fire is not plain after all.
-fn start<'a>(fire: &'a Fire, now: DateTime<Utc>, standing: &Standing) -> Option<Started<'a>> {
+fn start<'a>(fire: &'a Fire, standing: &Standing) -> Option<Started<'a>> {
+    let now = standing.now;
     let is_owed = standing.version.owes(fire.scheduled_time) == Owes::Yes;
     // The window may be shorter than the grace.
     let is_within = (now - fire.scheduled_time).num_milliseconds() <= i64::from(standing.catch_up_window_secs) * 1000;
-    let cron = standing.version.parsed().ok().flatten();
+    let cron = standing.version.parsed_at(fire.scheduled_time).ok().flatten();
     let run_after = spread::run_after(fire.workflow_id, standing.spread_secs, cron, fire.scheduled_time, now);
-    (is_owed && is_within).then_some(Started { fire, revision: standing.version.revision, run_after, now })
+    let is_plain = is_on_time(fire, now) && is_owed && is_within && !is_overtaken(fire, standing);
+    let (team_id, revision) = (standing.team_id, standing.version.revision);
+    is_plain.then_some(Started { fire, team_id, revision, run_after, now })
+}
+
+/// Whether a retried fire may have to be deferred, because a later time has been due since.
+fn is_overtaken(fire: &Fire, standing: &Standing) -> bool {
+    // A fire of this minute, as nearly all are, cannot be overtaken.
+    if standing.catch_up != CatchUp::RunAll || standing.now - fire.scheduled_time < TimeDelta::minutes(1) {
+        return false;
+    }
+    let parsed = standing.version.parsed_at(fire.scheduled_time).ok().flatten();
+    let later = parsed.and_then(|(cron, timezone)| cron.next_after(fire.scheduled_time, timezone));
+    later.is_some_and(|later| later <= standing.now)
 }
 
 /// Records what fired, and its runs; UNIQUE is the judge all the same.
@@ -140,14 +158,15 @@ async fn accept(tx: &mut PgConnection, started: &[Started<'_>]) -> sqlx::Result<
     let executions: Vec<_> = all.clone().map(|one| one.fire.execution_id.clone()).collect();
     let attempts: Vec<_> = all.clone().map(|one| one.fire.attempt).collect();
     let run_after: Vec<_> = all.clone().map(|one| one.run_after).collect();
+    let teams: Vec<_> = all.clone().map(|one| one.team_id).collect();
     let now: Vec<_> = all.map(|one| one.now).collect();
     let accepted = sqlx::query!(
         r#"
         -- accept a group: each run with its occurrence, or neither
         WITH given AS MATERIALIZED (
             SELECT * FROM unnest($1::uuid[], $2::uuid[], $3::bigint[], $4::timestamptz[], $5::bigint[], $6::text[],
-                                 $7::text[], $8::integer[], $9::timestamptz[], $10::timestamptz[])
-                AS given (id, run_id, workflow_id, time, revision, raw_time, execution_id, attempt, run_after, now)
+                                 $7::text[], $8::integer[], $9::timestamptz[], $10::timestamptz[], $11::bigint[])
+                AS given (id, run_id, workflow_id, time, revision, raw_time, execution_id, attempt, run_after, now, team_id)
         ), recorded AS (
             INSERT INTO occurrences (id, workflow_id, scheduled_time, decision, revision, run_id, raw_time,
                                      execution_id, attempt, lateness_s, decided_on, created_on, updated_on)
@@ -158,8 +177,9 @@ async fn accept(tx: &mut PgConnection, started: &[Started<'_>]) -> sqlx::Result<
             ON CONFLICT ON CONSTRAINT occurrences_workflow_id_scheduled_time_key DO NOTHING
             RETURNING id
         )
-        INSERT INTO runs (id, workflow_id, occurrence_id, trigger, state, scheduled_time, run_after, created_on)
-        SELECT given.run_id, given.workflow_id, given.id, 'schedule', 'accepted', given.time, given.run_after, given.now
+        INSERT INTO runs (id, workflow_id, occurrence_id, trigger, state, scheduled_time, run_after, created_on, team_id)
+        SELECT given.run_id, given.workflow_id, given.id, 'schedule', 'accepted', given.time, given.run_after, given.now,
+               given.team_id
           FROM given JOIN recorded ON recorded.id = given.id
         RETURNING workflow_id, id
         "#,
@@ -173,6 +193,7 @@ async fn accept(tx: &mut PgConnection, started: &[Started<'_>]) -> sqlx::Result<
         &attempts as &[Option<i32>],
         &run_after,
         &now,
+        &teams,
     )
     .fetch_all(tx)
     .await?;

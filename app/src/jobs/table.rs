@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use chrono::{DateTime, Utc};
-use sqlx::PgConnection;
+use db::PgConnection;
 use uuid::Uuid;
 
 /// How a turn ended.
@@ -88,7 +88,7 @@ pub(super) async fn take_due(
            SET locked_by = $2, locked_until = cronbox_now() + make_interval(secs => $3), last_run = $4,
                run_count = run_count + 1
          WHERE name = ANY($1) AND next_run <= cronbox_now()
-           AND (locked_until IS NULL OR locked_until <= cronbox_now())
+           AND (locked_until IS NULL OR locked_until <= cronbox_now()) AND cronbox_hold() IS NULL
         RETURNING name
         "#,
         &names,

@@ -3,7 +3,6 @@
 //! Every second or so it asks for what is due and nobody's. A turn works while its lease is renewed,
 //! and stops when it is not: then another instance may be at it already.
 
-use std::future::Future;
 use std::panic::AssertUnwindSafe;
 use std::time::{Duration, Instant};
 
@@ -12,7 +11,7 @@ use tokio::task::JoinSet;
 
 use super::table::{self, Ended, LastResult};
 use super::{Did, Job, registry};
-use crate::App;
+use crate::{App, Shutdown, identity};
 
 /// How often to ask for what is due.
 const LOOK: Duration = Duration::from_secs(1);
@@ -20,32 +19,64 @@ const LOOK: Duration = Duration::from_secs(1);
 const LEASE: Duration = Duration::from_secs(60);
 /// A turn is a bounded batch; one that takes longer is stuck.
 const LONGEST: Duration = Duration::from_secs(300);
+/// How long turns may take to end at shutdown; another instance repeats what is cut off.
+const TURNS_END: Duration = Duration::from_secs(5);
+/// How often a hold is logged.
+const LOG_HOLD_EVERY: Duration = Duration::from_secs(60);
 /// Before a failed turn is tried again, at the soonest.
 const AFTER_FAILURE: Duration = Duration::from_secs(5);
 
 /// Takes turns at all jobs until `shutdown`, then lets those under way end or gives them back.
-pub(crate) async fn take_turns(app: App, shutdown: impl Future<Output = ()>) {
+pub(crate) async fn take_turns(app: App, shutdown: Shutdown) {
     let jobs = registry(&app.config);
     let mut under_way = JoinSet::new();
-    let mut registered = false;
-    tokio::pin!(shutdown);
+    let (mut registered, mut hold_log) = (false, HoldLog::default());
     loop {
-        match look(&app, &jobs, &mut registered, &mut under_way).await {
+        match look(&app, &jobs, &mut registered, &mut hold_log, &mut under_way).await {
             Ok(()) => {}
             Err(error) => tracing::warn!(%error, "cannot look for jobs that are due; the next look tries again"),
         }
         tokio::select! {
-            () = &mut shutdown => break,
+            () = shutdown.draining() => break,
             () = tokio::time::sleep(LOOK.mul_f64(0.75 + rand::random::<f64>() / 2.0)) => {}
         }
         while under_way.try_join_next().is_some() {}
     }
-    end(&app, under_way).await;
+    end(&app, under_way, &shutdown).await;
 }
 
-async fn look(app: &App, jobs: &[Job], registered: &mut bool, under_way: &mut JoinSet<()>) -> sqlx::Result<()> {
-    let names: Vec<&str> = jobs.iter().map(|job| job.name).collect();
+/// Logs a hold once a minute, as long as it lasts.
+#[derive(Default)]
+struct HoldLog(Option<Instant>);
+
+impl HoldLog {
+    fn log(&mut self, hold: Option<String>) {
+        match (hold, self.0) {
+            (None, _) => self.0 = None,
+            (Some(_), Some(logged)) if logged.elapsed() < LOG_HOLD_EVERY => {}
+            (Some(reason), _) => {
+                self.0 = Some(Instant::now());
+                let command = identity::COMMAND;
+                tracing::error!(reason, "ledger held: no run starts and no job is taken; it waits for `{command}`");
+            }
+        }
+    }
+}
+
+async fn look(
+    app: &App,
+    jobs: &[Job],
+    registered: &mut bool,
+    hold_log: &mut HoldLog,
+    under_way: &mut JoinSet<()>,
+) -> sqlx::Result<()> {
     let mut connection = app.pool.acquire().await?;
+    hold_log.log(identity::read_hold(&mut connection).await?);
+    // The other instances take them: a machine whose clock is so wrong is not to be trusted.
+    if !app.clock_skew.permits_jobs() {
+        return Ok(());
+    }
+    let names: Vec<&str> = jobs.iter().map(|job| job.name).collect();
     if !*registered {
         let timezone = app.config.jobs_timezone;
         let wait = |job: &Job| job.when.first_wait(app.clock.now(), timezone).as_secs_f64();
@@ -128,11 +159,13 @@ async fn renewed(app: &App, name: &str) -> sqlx::Result<bool> {
     table::renew(&mut connection, name, app.instance, LEASE).await
 }
 
-async fn end(app: &App, mut under_way: JoinSet<()>) {
-    let drain = Duration::from_secs(app.config.shutdown_drain_secs);
+async fn end(app: &App, mut under_way: JoinSet<()>, shutdown: &Shutdown) {
+    let limit = Duration::from_secs(app.config.shutdown_drain_secs).min(TURNS_END);
     let all_ended = async { while under_way.join_next().await.is_some() {} };
-    if tokio::time::timeout(drain, all_ended).await.is_ok() {
-        return;
+    tokio::select! {
+        () = all_ended => return,
+        () = tokio::time::sleep(limit) => {}
+        () = shutdown.handing_over() => {}
     }
     under_way.shutdown().await;
     let released = async { table::release_all(&mut *app.pool.acquire().await?, app.instance).await };

@@ -5,8 +5,7 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use chrono::{DateTime, Utc};
-use chrono_tz::Tz;
-use schedule::Cron;
+use schedule::{Cron, Timezone};
 
 /// `60s`, or a cron of our own dialect such as `0 3 * * *`.
 #[derive(Clone, Debug)]
@@ -31,7 +30,7 @@ impl When {
 
     /// How long a job waits for its first turn after a start; an instance that comes back is of use at once.
     #[must_use]
-    pub fn first_wait(&self, now: DateTime<Utc>, timezone: Tz) -> Duration {
+    pub fn first_wait(&self, now: DateTime<Utc>, timezone: Timezone) -> Duration {
         match self {
             Self::Every(pause) => jitter((*pause).min(Duration::from_secs(5))),
             Self::Cron(_) => self.next_wait(now, timezone),
@@ -40,7 +39,7 @@ impl When {
 
     /// How long it waits for the turn after this one; jittered, so that instances and jobs do not march in step.
     #[must_use]
-    pub fn next_wait(&self, now: DateTime<Utc>, timezone: Tz) -> Duration {
+    pub fn next_wait(&self, now: DateTime<Utc>, timezone: Timezone) -> Duration {
         match self {
             Self::Every(pause) => *pause + jitter(*pause / 10),
             Self::Cron(cron) => {
@@ -97,7 +96,7 @@ mod tests {
         let when: When = "0 3 * * *".parse().unwrap();
         let evening = "2026-03-28T22:00:00Z".parse().unwrap();
         // 03:00 on the day of the change is 01:00 in UTC.
-        let wait = when.next_wait(evening, chrono_tz::Europe::Paris);
+        let wait = when.next_wait(evening, "Europe/Paris".parse().unwrap());
         assert!((3 * 60 * 60..=3 * 60 * 60 + 10).contains(&wait.as_secs()), "{wait:?}");
     }
 }

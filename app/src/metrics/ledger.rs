@@ -3,12 +3,12 @@
 use std::time::Duration;
 
 use chrono::{DateTime, TimeDelta, Utc};
+use db::PgPool;
 use moka::future::Cache;
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::{ConstGauge, Gauge};
 use prometheus_client::registry::Registry;
-use sqlx::PgPool;
 
 use super::Word;
 use crate::occurrences::Decision;
@@ -67,7 +67,9 @@ fn register(registry: &mut Registry, stats: &Stats, now: DateTime<Utc>) {
         ("fire_delay_max_seconds", "The latest of the last hour's fires", delay.max_s),
         ("runs_ended", "Runs that ended in the last hour", runs.total),
         ("runs_successful", "Runs that succeeded in the last hour", runs.successful),
-        ("runs_lost", "Runs that were given up in the last hour", runs.lost),
+        ("runs_lost", "Runs that were abandoned in the last hour, but not by a shutdown", runs.lost),
+        ("runs_handed_over", "Times that runs ended in the last hour were handed over at a shutdown", runs.handed_over),
+        ("runs_cut_off", "Runs that a shutdown cut off and ended in the last hour", runs.cut_off),
         ("recovery_attempts", "Times that runs ended in the last hour went on after a crash", runs.recovery_attempts),
         ("recoveries_successful", "Runs that went on after a crash and succeeded, in the last hour", runs.recovered),
         ("recoveries_failed", "Runs that went on after a crash and failed, in the last hour", runs.recovery_failed),
@@ -78,7 +80,7 @@ fn register(registry: &mut Registry, stats: &Stats, now: DateTime<Utc>) {
         ),
         ("runs_live", "Runs that wait or are under way", stats.live),
         ("oldest_unresolved_seconds", "Age of the oldest occurrence whose run has not ended", oldest_s),
-        ("ledger_lag_seconds", "How far the watchdog is behind its three minutes; 0 in health", stats.lag_s(now)),
+        ("ledger_lag_seconds", "How far the watchdog is behind its grace of 300 s; 0 normally", stats.lag_s(now)),
     ] {
         registry.register(name, help, ConstGauge::new(count));
     }

@@ -4,9 +4,9 @@
 //! publishes the same workflow at this moment is undone.
 
 use chrono::{DateTime, Utc};
+use db::PgConnection;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
-use sqlx::PgConnection;
 use utoipa::ToSchema;
 
 use crate::audit::{self, Edit, Entry};
@@ -182,9 +182,12 @@ async fn reopen(tx: &mut PgConnection, id: i64) -> sqlx::Result<()> {
 async fn repair(tx: &mut PgConnection, workflow_id: i64) -> sqlx::Result<()> {
     sqlx::query!(
         r#"
-        -- repair: what stands there is not believed any more (spec_hash), so it will be called for
+        -- repair: what exists there is unknown now (spec_hash), so the publisher calls; a settle of a
+        -- call in flight sees by `repairs` that it was requested meanwhile
         UPDATE publications
            SET attempt_count = 0,
+               failures = 0,
+               repairs = repairs + 1,
                error_class = NULL,
                last_error = NULL,
                spec_hash = NULL,

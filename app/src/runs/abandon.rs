@@ -1,7 +1,7 @@
 //! Step 7 of 7: gives runs up, with the reason, in the run and in the ledger.
 
 use chrono::{DateTime, Utc};
-use sqlx::PgConnection;
+use db::PgConnection;
 use uuid::Uuid;
 
 /// Gives up runs that have not ended, each for its reason; the times that they were to run are abandoned with them.
@@ -26,7 +26,8 @@ async fn give_up(
         r#"
         -- give up runs; what ended meanwhile stays as it ended
         UPDATE runs r
-           SET state = 'abandoned', error = given.reason, finished_on = $3, locked_by = NULL, locked_at = NULL
+           SET state = 'abandoned', error = given.reason, finished_on = $3,
+               locked_by = NULL, locked_at = NULL, lease_until = NULL
           FROM UNNEST($1::uuid[], $2::text[]) AS given (id, reason)
          WHERE r.id = given.id AND r.finished_on IS NULL
         RETURNING r.id

@@ -1,11 +1,11 @@
 //! Step 7 of 7: how an executor takes a run, holds it, and lets go.
 //!
-//! A claim raises `attempt`. Each later statement names instance and attempt, so that an executor
-//! that lost its run can change nothing about it; what it did all the same is kept as a late result.
+//! A claim raises `attempt` and writes how long the lease lasts. Each later statement names instance and attempt, so
+//! that an executor that lost its run can change nothing about it; what it did all the same is kept as a late result.
 
 use chrono::{DateTime, Utc};
+use db::PgConnection;
 use serde_json::Value;
-use sqlx::PgConnection;
 use uuid::Uuid;
 
 use super::{RunState, Trigger};
@@ -19,6 +19,8 @@ pub struct Claimed {
     pub id: Uuid,
     /// Its workflow.
     pub workflow_id: i64,
+    /// The workflow's team, whose share of slots it uses.
+    pub team_id: i64,
     /// What started it.
     pub trigger: Trigger,
     /// The nominal time.
@@ -27,8 +29,10 @@ pub struct Claimed {
     pub attempt: i32,
     /// Answers that have failed.
     pub tries: i32,
-    /// Times that it went on after its instance died.
+    /// Times that it went on after its instance was lost.
     pub recoveries: i32,
+    /// Times that it was cut off by a shutdown after it may have reached the receiver.
+    pub cut_off: i32,
     /// What to do.
     pub action: Value,
     /// What to do it with.
@@ -51,6 +55,34 @@ pub struct Claimed {
     pub ends_at: Option<DateTime<Utc>>,
     /// The nominal time of the run before this one.
     pub last_scheduled_time: Option<DateTime<Utc>>,
+    /// The backfill that asked for it, none = no backfill.
+    pub backfill_id: Option<Uuid>,
+}
+
+/// One attempt of one run: what every statement about it names.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Fence {
+    /// The run.
+    pub id: Uuid,
+    /// The attempt.
+    pub attempt: i32,
+}
+
+/// Whose leases, and how long they last.
+#[derive(Clone, Copy, Debug)]
+pub struct Lease {
+    /// The instance that executes.
+    pub instance: Uuid,
+    /// Seconds from the claim or renewal, by the database's clock.
+    pub secs: f64,
+}
+
+impl Claimed {
+    /// What every later statement about this attempt names.
+    #[must_use]
+    pub fn fence(&self) -> Fence {
+        Fence { id: self.id, attempt: self.attempt }
+    }
 }
 
 /// How a run ended.
@@ -85,46 +117,109 @@ pub struct Beat {
     pub is_cancelled: bool,
 }
 
-/// Takes up to `limit` accepted runs whose time has come, the oldest first.
+/// The slots of an instance that a claim may fill.
+#[derive(Clone, Debug)]
+pub struct Slots {
+    /// Slots that are free.
+    pub free: i64,
+    /// Slots that one team may use at most.
+    pub of_a_team: i64,
+    /// Teams with the slots that they use now.
+    pub used: Vec<(i64, i64)>,
+}
+
+/// Takes accepted runs whose time has come, for the free slots.
+///
+/// Of each team it takes no more than is left of the team's share. The team that uses the fewest slots comes first, and
+/// within a team the oldest run. An automatic run waits while its workflow is paused, and does not start after it has expired. A run
+/// that is among `executing` waits for the end of the attempt that this process executes.
 ///
 /// # Errors
 /// The database's.
 pub async fn claim(
     db: &mut PgConnection,
-    instance: Uuid,
-    limit: i64,
+    lease: Lease,
+    slots: &Slots,
+    executing: &[Uuid],
     now: DateTime<Utc>,
 ) -> sqlx::Result<Vec<Claimed>> {
+    let (teams, used): (Vec<i64>, Vec<i64>) = slots.used.iter().copied().unzip();
     sqlx::query_as!(
         Claimed,
         r#"
-        -- claim runs: MATERIALIZED, or a nested loop would lock more than LIMIT
-        WITH due AS MATERIALIZED (
-            SELECT id FROM runs
-             WHERE state = 'accepted' AND run_after <= $3
-             ORDER BY run_after
+        -- claim runs: a team's backlog is read as far as the team may take from it, never to its end
+        WITH RECURSIVE teams_with_work (team_id) AS (
+            (SELECT team_id FROM runs WHERE state = 'accepted' ORDER BY team_id LIMIT 1)
+            UNION ALL
+            SELECT (SELECT r.team_id FROM runs r
+                     WHERE r.state = 'accepted' AND r.team_id > t.team_id
+                     ORDER BY r.team_id
+                     LIMIT 1)
+              FROM teams_with_work t
+             WHERE t.team_id IS NOT NULL
+        ), shares AS (
+            SELECT t.team_id, COALESCE(u.slots, 0) AS used, $6 - COALESCE(u.slots, 0) AS room
+              FROM teams_with_work t
+              LEFT JOIN unnest($7::bigint[], $8::bigint[]) AS u (team_id, slots) ON u.team_id = t.team_id
+             WHERE t.team_id IS NOT NULL AND COALESCE(u.slots, 0) < $6 AND cronbox_hold() IS NULL
+        ), candidates AS MATERIALIZED (
+            -- twice as many as wanted, because another instance may be taking the first half
+            SELECT c.id, c.run_after, s.team_id, s.room,
+                   s.used + row_number() OVER (PARTITION BY s.team_id ORDER BY c.run_after, c.id) AS place
+              FROM shares s
+             CROSS JOIN LATERAL (
+                SELECT r.id, r.run_after
+                  FROM runs r
+                 WHERE r.state = 'accepted' AND r.team_id = s.team_id
+                       -- the caller's sample may be behind the time at which a fire was decided just now
+                   AND r.run_after <= GREATEST($3, cronbox_now())
+                       -- an attempt that this process has not ended yet: the next one waits for its end
+                   AND r.id <> ALL($5)
+                       -- a scalar subquery, because a join could read all workflows
+                   AND (SELECT CASE WHEN r.trigger NOT IN ('schedule', 'catch_up') THEN w.state <> 'archived'
+                                    WHEN w.state = 'active' OR w.pause_until <= $3 THEN
+                                         r.attempt > 0
+                                         OR unstarted_run_expires_on(r.created_on, r.run_after, w.catch_up_window_secs, w.spread_secs) >= $3
+                                    ELSE FALSE END
+                          FROM workflows w
+                         WHERE w.id = r.workflow_id)
+                 ORDER BY r.run_after
+                 LIMIT 2 * LEAST($2, s.room)) AS c
+        ), locked AS MATERIALIZED (
+            -- one by one in their order, so that LIMIT ends the locking, and never by a join with all accepted runs
+            SELECT r.id, c.team_id, c.room, c.place
+              FROM (SELECT * FROM candidates ORDER BY place, run_after) AS c
+             CROSS JOIN LATERAL (SELECT id FROM runs WHERE id = c.id AND state = 'accepted' FOR UPDATE SKIP LOCKED) AS r
              LIMIT $2
-               FOR UPDATE SKIP LOCKED
+        ), due AS (
+            SELECT id
+              FROM (SELECT id, room, row_number() OVER (PARTITION BY team_id ORDER BY place) AS nth FROM locked) AS of_team
+             WHERE nth <= room
         ), claimed AS (
             UPDATE runs r
                SET state = 'running', attempt = attempt + 1, started_on = $3,
-                   locked_by = $1, locked_at = cronbox_now()
+                   locked_by = $1, locked_at = cronbox_now(), lease_until = cronbox_now() + make_interval(secs => $4)
               FROM due
              WHERE r.id = due.id AND r.state = 'accepted'
             RETURNING r.*
         )
-        SELECT c.id, c.workflow_id, c.trigger AS "trigger: Trigger", c.scheduled_time, c.attempt, c.tries, c.recoveries,
+        SELECT c.id, c.workflow_id, w.team_id, c.trigger AS "trigger: Trigger", c.scheduled_time, c.attempt, c.tries, c.recoveries, c.cut_off,
                w.action, COALESCE(c.inputs, w.starting_inputs) AS "inputs!", w.timeout_secs, w.max_attempts,
                w.overlap_policy AS "overlap_policy: Overlap", w.pause_after_failures, t.signing_secret AS "signing_secret: SigningSecret",
-               w.cron_schedule, w.timezone, w.ends_at,
+               w.cron_schedule, w.timezone, w.ends_at, c.backfill_id,
                (SELECT max(o.scheduled_time) FROM occurrences o
                  WHERE o.workflow_id = c.workflow_id AND o.scheduled_time < COALESCE(c.scheduled_time, $3)
                    AND o.run_id IS NOT NULL) AS last_scheduled_time
           FROM claimed c JOIN workflows w ON w.id = c.workflow_id JOIN teams t ON t.id = w.team_id
         "#,
-        instance,
-        limit,
+        lease.instance,
+        slots.free,
         now,
+        lease.secs,
+        executing,
+        slots.of_a_team,
+        &teams,
+        &used,
     )
     .fetch_all(db)
     .await
@@ -145,9 +240,9 @@ pub async fn finish(
         r#"
         -- finish a run: only this attempt of this instance, and never twice
         UPDATE runs
-           SET state = $4, result = $5, error = $6, finished_on = $7, tries = tries + $8,
+           SET state = $4, result = $5, error = CASE WHEN $4 = 'cancelled' THEN COALESCE(cancel_reason, $6) ELSE $6 END, finished_on = $7, tries = tries + $8,
                duration_ms = (EXTRACT(EPOCH FROM $7 - started_on) * 1000)::bigint,
-               locked_by = NULL, locked_at = NULL
+               locked_by = NULL, locked_at = NULL, lease_until = NULL
          WHERE id = $1 AND state = 'running' AND locked_by = $2 AND attempt = $3
         "#,
         run.id,
@@ -179,7 +274,8 @@ pub async fn try_again(
         r#"
         -- try a run again: the pause is in the row, so that it outlives this instance
         UPDATE runs
-           SET state = 'accepted', tries = tries + 1, run_after = $4, error = $5, locked_by = NULL, locked_at = NULL
+           SET state = 'accepted', tries = tries + 1, run_after = $4, error = $5,
+               locked_by = NULL, locked_at = NULL, lease_until = NULL
          WHERE id = $1 AND state = 'running' AND locked_by = $2 AND attempt = $3 AND cancel_requested_on IS NULL
         "#,
         run.id,
@@ -197,31 +293,45 @@ pub async fn try_again(
 ///
 /// # Errors
 /// The database's.
-pub async fn keep_late(db: &mut PgConnection, run: &Claimed, state: RunState, late: &Value) -> sqlx::Result<Held> {
-    let done = sqlx::query!(
+pub async fn keep_late(db: &mut PgConnection, run: &Claimed, late: &Value) -> sqlx::Result<()> {
+    sqlx::query!(
         r#"
-        -- keep a late result, unless it is what stands: then the word of our own commit was lost on its way
-        UPDATE runs SET late_result = $4 WHERE id = $1 AND NOT (attempt = $2 AND state = $3)
+        -- keep a late result
+        UPDATE runs SET late_result = $2 WHERE id = $1
         "#,
         run.id,
-        run.attempt,
-        state as RunState,
         late,
     )
-    .execute(&mut *db)
-    .await?;
-    Ok(if done.rows_affected() == 0 && stands(db, run.id).await? { Held::Ours } else { Held::Lost })
+    .execute(db)
+    .await
+    .map(drop)
 }
 
-async fn stands(db: &mut PgConnection, id: Uuid) -> sqlx::Result<bool> {
-    sqlx::query_scalar!(
+/// A run as an attempt that changed nothing finds it.
+#[derive(Clone, Copy, Debug)]
+pub struct Found {
+    /// Its attempt.
+    pub attempt: i32,
+    /// Its state.
+    pub state: RunState,
+    /// Answers that have failed.
+    pub tries: i32,
+}
+
+/// Reads a run whose statement changed nothing; none if it is gone, for example with its workflow.
+///
+/// # Errors
+/// The database's.
+pub async fn find_after_loss(db: &mut PgConnection, id: Uuid) -> sqlx::Result<Option<Found>> {
+    sqlx::query_as!(
+        Found,
         r#"
-        -- whether a run is there at all: its workflow may have been deleted
-        SELECT EXISTS (SELECT FROM runs WHERE id = $1) AS "exists!"
+        -- find a run that a statement did not change: the reply to our own commit may have been lost
+        SELECT attempt, state AS "state: RunState", tries FROM runs WHERE id = $1
         "#,
         id,
     )
-    .fetch_one(db)
+    .fetch_optional(db)
     .await
 }
 
@@ -241,21 +351,109 @@ pub async fn any_queued(db: &mut PgConnection, workflow_id: i64) -> sqlx::Result
     .await
 }
 
-/// Renews the leases of all runs of an instance.
+/// Renews the leases of these attempts, as far as the instance still has them.
 ///
 /// # Errors
 /// The database's.
-pub async fn heartbeat(db: &mut PgConnection, instance: Uuid) -> sqlx::Result<Vec<Beat>> {
+pub async fn renew_leases(db: &mut PgConnection, lease: Lease, executing: &[Fence]) -> sqlx::Result<Vec<Beat>> {
+    let (ids, attempts) = columns(executing);
     sqlx::query_as!(
         Beat,
         r#"
-        -- heartbeat: what does not come back is not ours any more
-        UPDATE runs SET locked_at = cronbox_now()
-         WHERE state = 'running' AND locked_by = $1
-        RETURNING id, attempt, cancel_requested_on IS NOT NULL AS "is_cancelled!"
+        -- renew leases: only of attempts that the process executes; one that is not returned has lost its run.
+        -- Locked in the order of their ids, as an archiving locks them, or the two could deadlock
+        WITH own AS MATERIALIZED (
+            SELECT r.id, r.attempt
+              FROM UNNEST($2::uuid[], $3::int[]) AS executed (id, attempt)
+              JOIN runs r ON r.id = executed.id AND r.attempt = executed.attempt
+             WHERE r.state = 'running' AND r.locked_by = $1
+             ORDER BY r.id
+               FOR UPDATE OF r
+        )
+        UPDATE runs r
+           SET locked_at = cronbox_now(), lease_until = cronbox_now() + make_interval(secs => $4)
+          FROM own
+         WHERE r.id = own.id AND r.attempt = own.attempt AND r.state = 'running' AND r.locked_by = $1
+        RETURNING r.id, r.attempt, r.cancel_requested_on IS NOT NULL AS "is_cancelled!"
         "#,
-        instance,
+        lease.instance,
+        &ids,
+        &attempts,
+        lease.secs,
     )
     .fetch_all(db)
     .await
+}
+
+/// Ends the leases of attempts that stopped without an end: recovery decides at its next turn what becomes of them.
+///
+/// # Errors
+/// The database's.
+pub async fn release(db: &mut PgConnection, instance: Uuid, stopped: &[Fence]) -> sqlx::Result<()> {
+    let (ids, attempts) = columns(stopped);
+    sqlx::query!(
+        r#"
+        -- release attempts that stopped: they may have been sent, so on_lost decides; locked in the order of their ids
+        WITH stopped AS MATERIALIZED (
+            SELECT r.id, r.attempt
+              FROM UNNEST($2::uuid[], $3::int[]) AS executed (id, attempt)
+              JOIN runs r ON r.id = executed.id AND r.attempt = executed.attempt
+             WHERE r.state = 'running' AND r.locked_by = $1
+             ORDER BY r.id
+               FOR UPDATE OF r
+        )
+        UPDATE runs r
+           SET locked_by = '00000000-0000-0000-0000-000000000000', lease_until = cronbox_now()
+          FROM stopped
+         WHERE r.id = stopped.id AND r.attempt = stopped.attempt AND r.state = 'running' AND r.locked_by = $1
+        "#,
+        instance,
+        &ids,
+        &attempts,
+    )
+    .execute(db)
+    .await
+    .map(drop)
+}
+
+/// Hands over what the instance has claimed and does not know of, because the reply to the claim was lost.
+///
+/// The caller makes sure that no claim of this instance is under way.
+///
+/// # Errors
+/// The database's.
+pub async fn hand_over_unknown(db: &mut PgConnection, instance: Uuid, known: &[Fence]) -> sqlx::Result<u64> {
+    let (ids, attempts) = columns(known);
+    let done = sqlx::query!(
+        r#"
+        -- hand over unknown claims: nothing of them was sent, so they are accepted again whatever on_lost says;
+        -- locked in the order of their ids
+        WITH unknown AS MATERIALIZED (
+            SELECT r.id
+              FROM runs r
+             WHERE r.state = 'running' AND r.locked_by = $1
+               AND NOT EXISTS (SELECT FROM UNNEST($2::uuid[], $3::int[]) AS known (id, attempt)
+                                WHERE known.id = r.id AND known.attempt = r.attempt)
+             ORDER BY r.id
+               FOR UPDATE
+        )
+        UPDATE runs r
+           SET state = CASE WHEN cancel_requested_on IS NULL THEN 'accepted' ELSE 'cancelled' END,
+               finished_on = CASE WHEN cancel_requested_on IS NULL THEN NULL ELSE GREATEST(cancel_requested_on, started_on) END,
+               error = CASE WHEN cancel_requested_on IS NULL THEN error ELSE COALESCE(cancel_reason, 'cancelled on request') END,
+               handed_over = handed_over + 1, locked_by = NULL, locked_at = NULL, lease_until = NULL
+          FROM unknown
+         WHERE r.id = unknown.id AND r.state = 'running' AND r.locked_by = $1
+        "#,
+        instance,
+        &ids,
+        &attempts,
+    )
+    .execute(db)
+    .await?;
+    Ok(done.rows_affected())
+}
+
+fn columns(fences: &[Fence]) -> (Vec<Uuid>, Vec<i32>) {
+    fences.iter().map(|fence| (fence.id, fence.attempt)).unzip()
 }

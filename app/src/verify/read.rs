@@ -1,51 +1,59 @@
-//! Step 7 of 7: what the proof reads, page by page: what was owed, and what is recorded.
+//! Step 7 of 7: what the proof reads, page by page: the versions, the decisions and their runs.
 
 use std::collections::HashMap;
 
 use chrono::{DateTime, Utc};
-use sqlx::PgConnection;
+use db::PgConnection;
+use uuid::Uuid;
 
 use super::Span;
 use crate::occurrences::Decision;
+use crate::runs::{RunState, Trigger};
 use crate::versions::{EndedBy, Version};
 use crate::workflows::State;
 
-/// Workflows compared in one snapshot.
+/// Workflows read at once; a page compares as many of them as have few enough due times.
 const PAGE: i64 = 500;
-pub(super) struct Page {
+
+pub(super) struct Workflow {
     pub(super) id: i64,
     pub(super) ledger_since: Option<DateTime<Utc>>,
 }
 
-pub(super) struct Row {
+/// A decision, as the proof reads it.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Decided {
+    pub(super) workflow_id: i64,
     pub(super) scheduled_time: DateTime<Utc>,
     pub(super) decision: Decision,
+    pub(super) run_id: Option<Uuid>,
+    pub(super) decided_on: DateTime<Utc>,
     pub(super) is_early: bool,
 }
 
-pub(super) async fn watched_through(db: &mut PgConnection) -> sqlx::Result<Option<DateTime<Utc>>> {
-    sqlx::query_scalar!(
-        r#"
-        -- watched through: the earliest time that the watchdog still has to account for
-        SELECT min(watch_at) FROM workflows WHERE watch_at IS NOT NULL
-        "#
-    )
-    .fetch_one(db)
-    .await
+/// A run of a time, as the proof reads it; retries, which no decision names, are left out.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Run {
+    pub(super) workflow_id: i64,
+    pub(super) scheduled_time: DateTime<Utc>,
+    pub(super) id: Uuid,
+    pub(super) trigger: Trigger,
+    pub(super) state: RunState,
+    pub(super) attempt: i32,
 }
 
 pub(super) async fn one_snapshot(tx: &mut PgConnection) -> sqlx::Result<()> {
     sqlx::query!("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY").execute(tx).await.map(drop)
 }
 
-pub(super) async fn page(tx: &mut PgConnection, after: i64) -> sqlx::Result<Vec<Page>> {
+pub(super) async fn page(tx: &mut PgConnection, from: i64) -> sqlx::Result<Vec<Workflow>> {
     sqlx::query_as!(
-        Page,
+        Workflow,
         r#"
-        -- a page of workflows, whatever their state: an archived one owed its times, too
-        SELECT id, ledger_since FROM workflows WHERE id > $1 ORDER BY id LIMIT $2
+        -- a page of workflows, whatever their state: an archived one had due times, too
+        SELECT id, ledger_since FROM workflows WHERE id >= $1 ORDER BY id LIMIT $2
         "#,
-        after,
+        from,
         PAGE,
     )
     .fetch_all(tx)
@@ -80,7 +88,7 @@ pub(super) async fn versions(
             revision: row.revision,
             valid_from: row.valid_from,
             ended_on: row.ended_on,
-            // How it ended decides what becomes of a time, not whether it was owed.
+            // How it ended decides what becomes of a time, not whether it was due.
             ended_by: row.ended_on.map(|_| EndedBy::Edit),
             cron: row.cron,
             timezone: row.timezone,
@@ -92,26 +100,39 @@ pub(super) async fn versions(
     Ok(versions)
 }
 
-pub(super) async fn rows(tx: &mut PgConnection, ids: &[i64], slice: Span) -> sqlx::Result<HashMap<i64, Vec<Row>>> {
-    let found = sqlx::query!(
+pub(super) async fn decisions(tx: &mut PgConnection, ids: &[i64], slice: Span) -> sqlx::Result<Vec<Decided>> {
+    sqlx::query_as!(
+        Decided,
         r#"
-        -- the ledger's rows in a slice, of a page of workflows
-        SELECT workflow_id, scheduled_time, decision AS "decision: Decision", created_on < scheduled_time AS "is_early!"
+        -- the decisions of a slice, of a page of workflows
+        SELECT workflow_id, scheduled_time, decision AS "decision: Decision", run_id, decided_on,
+               created_on < scheduled_time AS "is_early!"
           FROM occurrences
          WHERE workflow_id = ANY($1) AND scheduled_time >= $2 AND scheduled_time < $3
-         ORDER BY workflow_id, scheduled_time
         "#,
         ids,
         slice.from,
         slice.to,
     )
     .fetch_all(tx)
-    .await?;
-    let mut rows = HashMap::<i64, Vec<Row>>::new();
-    for row in found {
-        let scheduled_time = row.scheduled_time;
-        let row_of = Row { scheduled_time, decision: row.decision, is_early: row.is_early };
-        rows.entry(row.workflow_id).or_default().push(row_of);
-    }
-    Ok(rows)
+    .await
+}
+
+pub(super) async fn runs(tx: &mut PgConnection, ids: &[i64], slice: Span) -> sqlx::Result<Vec<Run>> {
+    sqlx::query_as!(
+        Run,
+        r#"
+        -- the runs of a slice's times, of a page of workflows; a person may have repeated a run any number of times
+        SELECT workflow_id, scheduled_time AS "scheduled_time!", id, trigger AS "trigger: Trigger",
+               state AS "state: RunState", attempt
+          FROM runs
+         WHERE workflow_id = ANY($1) AND scheduled_time >= $2 AND scheduled_time < $3 AND trigger <> 'retry'
+         ORDER BY id
+        "#,
+        ids,
+        slice.from,
+        slice.to,
+    )
+    .fetch_all(tx)
+    .await
 }

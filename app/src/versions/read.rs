@@ -3,8 +3,8 @@
 use std::collections::HashMap;
 
 use chrono::{DateTime, Utc};
+use db::PgConnection;
 use schedule::{Revision, WorkflowId};
-use sqlx::PgConnection;
 
 use super::{EndedBy, Version};
 use crate::workflows::State;

@@ -1,11 +1,12 @@
 //! Step 7 of 7: one workflow's account: which of its times nobody has decided, and what becomes of them.
 
 use chrono::{DateTime, TimeDelta, Utc};
+use db::{PgConnection, PgPool};
 use schedule::WorkflowId;
-use sqlx::{PgConnection, PgPool};
+use schedule::delivery::GRACE;
 
 use super::Pass;
-use crate::catch_up::{self, GRACE, Late};
+use crate::catch_up::{self, Late};
 use crate::occurrences::span::{self, Unrun};
 use crate::occurrences::{self, Decision, Entry, Recorded};
 use crate::overlap;
@@ -105,8 +106,8 @@ impl<'a> Stretch<'a> {
         if ledger.watch_at.is_none_or(|watch_at| watch_at > until) {
             return Ok(None);
         }
-        // Older rows would be pruned at once.
-        let oldest = now - kept.max(catch_up::window(workflow));
+        // Older rows would be pruned at once, and an older time never runs, whatever the window.
+        let oldest = now - kept;
         let after = ledger.cursor.map_or(until, |cursor| cursor.max(oldest).min(until));
         let versions = versions::over(tx, workflow.id, after, DateTime::<Utc>::MAX_UTC).await?;
         let owing = owed::owing(&versions, after, until, STRETCH);

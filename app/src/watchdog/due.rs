@@ -3,10 +3,10 @@
 use std::collections::HashSet;
 
 use chrono::{DateTime, Utc};
+use db::{PgConnection, PgPool};
 use schedule::WorkflowId;
-use sqlx::{PgConnection, PgPool};
+use schedule::delivery::GRACE;
 
-use crate::catch_up::GRACE;
 use crate::owed;
 use crate::versions::{self, Version};
 
@@ -24,6 +24,10 @@ impl Key {
     /// Before all workflows.
     pub(super) fn first() -> Self {
         Self { watch_at: DateTime::UNIX_EPOCH, id: 0 }
+    }
+
+    pub(super) fn workflow(&self) -> WorkflowId {
+        WorkflowId(self.id)
     }
 }
 
@@ -72,18 +76,22 @@ pub(super) async fn pauses_over(db: &mut PgConnection, now: DateTime<Utc>) -> sq
 ///
 /// In health that is all of them: a few statements for hundreds of workflows.
 pub(super) async fn settle_quiet(pool: &PgPool, batch: &[Key], now: DateTime<Utc>) -> sqlx::Result<Vec<WorkflowId>> {
-    let until = now - GRACE;
     let mut tx = db::begin(pool).await?;
-    let held = hold(&mut tx, batch, until, now).await?;
-    let mut versions = versions::of_all(&mut tx, &held).await?;
+    let done = settle_batch(&mut tx, batch, now).await;
+    tx.finish(done).await
+}
+
+async fn settle_batch(tx: &mut PgConnection, batch: &[Key], now: DateTime<Utc>) -> sqlx::Result<Vec<WorkflowId>> {
+    let until = now - GRACE;
+    let held = hold(tx, batch, until, now).await?;
+    let mut versions = versions::of_all(tx, &held).await?;
     let mut quiet: Vec<_> = held
         .into_iter()
         .filter_map(|(id, after)| Quiet::of(id, &versions.remove(&id).unwrap_or_default(), after, until))
         .collect();
-    let undecided = undecided(&mut tx, &quiet).await?;
+    let undecided = undecided(tx, &quiet).await?;
     quiet.retain(|quiet| !undecided.contains(&quiet.id));
-    move_on(&mut tx, &quiet, until).await?;
-    tx.commit().await?;
+    move_on(tx, &quiet, until).await?;
     let settled: HashSet<i64> = quiet.iter().map(|quiet| quiet.id).collect();
     Ok(batch.iter().filter(|key| !settled.contains(&key.id)).map(|key| WorkflowId(key.id)).collect())
 }

@@ -4,11 +4,13 @@
 //! workflow ends it first. So no edit, fire or look of the watchdog can lose what it owes since.
 
 use chrono::{DateTime, Utc};
+use db::PgConnection;
 use schedule::WorkflowId;
-use sqlx::PgConnection;
 
 use super::{State, Workflow, save_since, table};
 use crate::audit::Edit;
+use crate::clock;
+use crate::config::CLOCK_SKEW;
 
 /// One workflow for change; holds its row until the transaction ends.
 ///
@@ -24,6 +26,24 @@ pub async fn lock(
 ) -> sqlx::Result<Option<Workflow>> {
     table::hold(tx, id).await?;
     as_it_stands(tx, id, team_id, now).await
+}
+
+/// As [`lock`], for a fire of `time`, which may come a moment early: at its own time a pause that ends then is over.
+///
+/// Also reads the database's time, which decides the fire. It is read under the lock, because a request may have
+/// waited for its connection and for the lock, and be late by now.
+///
+/// # Errors
+/// The database's.
+pub async fn lock_for_fire(
+    tx: &mut PgConnection,
+    id: WorkflowId,
+    time: DateTime<Utc>,
+) -> sqlx::Result<(Option<Workflow>, DateTime<Utc>)> {
+    table::hold(tx, id).await?;
+    let now = clock::cronbox_now(tx).await?;
+    let at = if time > now + CLOCK_SKEW { now } else { now.max(time) };
+    Ok((as_it_stands(tx, id, None, at).await?, now))
 }
 
 /// As [`lock`], but none if somebody else holds it at this moment, or if there is no such workflow.
@@ -44,7 +64,7 @@ async fn as_it_stands(
     let Some(workflow) = found else { return Ok(None) };
     let Some(over) = workflow.pause_until.filter(|until| *until <= now) else { return Ok(Some(workflow)) };
     let edit = Edit { actor: "cronbox".to_owned(), now, traceparent: None };
-    save_since(tx, &workflow, workflow.resumed(), "resume", &edit, over).await?;
+    save_since(tx, &workflow, workflow.resumed(), "resume", &edit, Some(over)).await?;
     Ok(table::find(tx, id, team_id).await?.map(|(workflow, _)| workflow))
 }
 

@@ -1,8 +1,8 @@
 //! Step 7 of 7: how far the ledger has accounted for the times that a workflow owed.
 
 use chrono::{DateTime, Utc};
+use db::PgConnection;
 use schedule::WorkflowId;
-use sqlx::PgConnection;
 
 /// How far the ledger is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

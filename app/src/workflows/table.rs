@@ -1,9 +1,9 @@
 //! Step 1 of 7: the statements that hold and read the table `workflows`.
 
 use chrono::{DateTime, Utc};
+use db::PgConnection;
 use schedule::{Revision, WorkflowId};
 use serde_json::{Map, Value};
-use sqlx::PgConnection;
 use sqlx::types::Json;
 
 use super::{Filter, State, Sync, SyncStatus, Workflow};
@@ -98,6 +98,8 @@ pub async fn list(db: &mut PgConnection, filter: &Filter) -> sqlx::Result<Vec<(W
            AND ($4::text IS NULL OR strpos(lower(w.name || ' ' || coalesce(w.description, '')), lower($4)) > 0)
            AND ($5::bigint IS NULL OR w.id > $5)
            AND (NOT $7::boolean OR w.cron_schedule IS NOT NULL)
+           AND ($8::boolean IS NULL
+                OR $8 = COALESCE(w.zone_change_id = (SELECT max(id) FROM zone_changes), false))
          ORDER BY w.id
          LIMIT $6
         "#,
@@ -108,6 +110,7 @@ pub async fn list(db: &mut PgConnection, filter: &Filter) -> sqlx::Result<Vec<(W
         filter.after,
         filter.limit,
         filter.scheduled,
+        filter.timezone_changed,
     )
     .fetch_all(db)
     .await?;

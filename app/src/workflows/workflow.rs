@@ -1,8 +1,12 @@
 //! Step 1 of 7: a workflow as it stands, and what an edit of it changes.
 
 use chrono::{DateTime, TimeDelta, Utc};
-use schedule::{Cron, Revision, WorkflowId};
+use schedule::{Cron, Revision, WorkflowId, WorkflowState};
 use serde_json::{Value, json};
+use sqlx::encode::IsNull;
+use sqlx::error::BoxDynError;
+use sqlx::postgres::{PgArgumentBuffer, PgTypeInfo, PgValueRef};
+use sqlx::{Decode, Encode, Postgres};
 
 use crate::actions;
 use crate::audit::Edit;
@@ -10,8 +14,7 @@ use crate::outbox::{Event, Op, Payload};
 use crate::spec::Spec;
 
 /// Whether a workflow owes its times.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, sqlx::Type, serde::Serialize, serde::Deserialize, utoipa::ToSchema)]
-#[sqlx(type_name = "text", rename_all = "lowercase")]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize, utoipa::ToSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum State {
     /// It does.
@@ -20,6 +23,49 @@ pub enum State {
     Paused,
     /// Final; history stays.
     Archived,
+}
+
+impl From<State> for WorkflowState {
+    fn from(state: State) -> Self {
+        match state {
+            State::Active => WorkflowState::Active,
+            State::Paused => WorkflowState::Paused,
+            State::Archived => WorkflowState::Archived,
+        }
+    }
+}
+
+impl From<WorkflowState> for State {
+    fn from(state: WorkflowState) -> Self {
+        match state {
+            WorkflowState::Active => State::Active,
+            WorkflowState::Paused => State::Paused,
+            WorkflowState::Archived => State::Archived,
+        }
+    }
+}
+
+// The column's text is the publisher's, too, so it has one place: `schedule::WorkflowState`.
+impl sqlx::Type<Postgres> for State {
+    fn type_info() -> PgTypeInfo {
+        <&str as sqlx::Type<Postgres>>::type_info()
+    }
+
+    fn compatible(ty: &PgTypeInfo) -> bool {
+        <&str as sqlx::Type<Postgres>>::compatible(ty)
+    }
+}
+
+impl Encode<'_, Postgres> for State {
+    fn encode_by_ref(&self, buffer: &mut PgArgumentBuffer) -> Result<IsNull, BoxDynError> {
+        <&str as Encode<'_, Postgres>>::encode_by_ref(&WorkflowState::from(*self).as_str(), buffer)
+    }
+}
+
+impl<'r> Decode<'r, Postgres> for State {
+    fn decode(value: PgValueRef<'r>) -> Result<Self, BoxDynError> {
+        Ok(<&str as Decode<'r, Postgres>>::decode(value)?.parse::<WorkflowState>()?.into())
+    }
 }
 
 /// Whether EventBridge is in step with a workflow.
@@ -92,6 +138,8 @@ pub struct Filter {
     pub sync: Option<SyncStatus>,
     /// Whose name or description holds this, in any case.
     pub q: Option<String>,
+    /// Whether the last change of the zone data changed their next times.
+    pub timezone_changed: Option<bool>,
     /// With a cron alone.
     pub scheduled: bool,
     /// After this id.
@@ -132,10 +180,10 @@ impl Workflow {
 
     /// The cron and its timezone; none without a cron, or if a newer timezone database dropped the name.
     #[must_use]
-    pub fn cron(&self) -> Option<(Cron, chrono_tz::Tz)> {
+    pub fn cron(&self) -> Option<(Cron, schedule::Timezone)> {
         let cron = Cron::parse(self.spec.timing.cron.as_deref()?).ok()?;
         let timezone = match self.spec.timing.timezone.as_deref() {
-            None => chrono_tz::Tz::UTC,
+            None => schedule::Timezone::UTC,
             Some(name) => schedule::parse_timezone(name).ok()?,
         };
         Some((cron, timezone))

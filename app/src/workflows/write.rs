@@ -1,8 +1,8 @@
 //! Step 1 of 7: the statements that write the table `workflows`; `table.rs` has those that read it.
 
 use chrono::{DateTime, Utc};
+use db::PgConnection;
 use schedule::WorkflowId;
-use sqlx::PgConnection;
 use sqlx::types::Json;
 
 use super::{State, Workflow};
@@ -61,13 +61,16 @@ pub(super) async fn insert(
 pub(super) struct Change {
     pub(super) since: DateTime<Utc>,
     pub(super) is_activated: bool,
+    /// Decisions already knew of it: the end of a pause is known in advance.
+    pub(super) is_foreseen: bool,
 }
 
 /// Writes a workflow and, if something else is owed from now on, its version; the watchdog looks from there on.
 ///
-/// One statement, because every edit waits for it. The version is in force since then, or since
-/// just after the last one, even if the clock stood still or went back. `ledger_cursor` begins just
-/// before the first version: a time at its very beginning is owed.
+/// One statement, because every edit waits for it; its snapshot is later than the lock. The version
+/// is in force since then, or since just after the last version, the newest decision and the cursor,
+/// even if the clock went back: what was decided stays as it was, and each later time is enumerated.
+/// `ledger_cursor` begins just before the first version: a time at its very beginning is due.
 pub(super) async fn update(tx: &mut PgConnection, next: &Workflow, change: Option<Change>) -> sqlx::Result<()> {
     let policies = &next.spec.policies;
     sqlx::query!(
@@ -75,10 +78,14 @@ pub(super) async fn update(tx: &mut PgConnection, next: &Workflow, change: Optio
         -- update a workflow that this transaction has locked; $27 is NULL if all is owed as before
         WITH version AS (
             INSERT INTO schedule_versions (workflow_id, revision, valid_from, cron, timezone, state, starts_at, ends_at)
-            SELECT $1, $14, GREATEST($27::timestamptz, max(valid_from) + INTERVAL '1 microsecond'), $7, $8, $11, $9, $10
-              FROM schedule_versions
-             WHERE workflow_id = $1
-            HAVING $27 IS NOT NULL
+            SELECT $1, $14,
+                   GREATEST($27::timestamptz,
+                            INTERVAL '1 microsecond' + (SELECT max(valid_from) FROM schedule_versions WHERE workflow_id = $1),
+                            INTERVAL '1 microsecond' + (SELECT max(scheduled_time) FROM occurrences
+                                                         WHERE workflow_id = $1 AND NOT $29),
+                            INTERVAL '1 microsecond' + (SELECT ledger_cursor FROM workflows WHERE id = $1)),
+                   $7, $8, $11, $9, $10
+             WHERE $27 IS NOT NULL
             RETURNING valid_from
         )
         UPDATE workflows
@@ -120,6 +127,7 @@ pub(super) async fn update(tx: &mut PgConnection, next: &Workflow, change: Optio
         next.managed_by,
         change.map(|change| change.since),
         change.is_some_and(|change| change.is_activated),
+        change.is_some_and(|change| change.is_foreseen),
     )
     .execute(tx)
     .await

@@ -1,7 +1,7 @@
 //! The explanation of one cron: a pure function of the request and the clock.
 
 use chrono::{DateTime, Datelike, SecondsFormat, Utc};
-use schedule::{Clock, Cron, CronError, Tz, Upcoming, compile, parse_timezone};
+use schedule::{Clock, Cron, CronError, Timezone, Upcoming, ZoneSet, compile, parse_timezone};
 use serde::{Deserialize, Serialize};
 
 /// How many times are shown when nobody says.
@@ -29,9 +29,11 @@ pub(crate) struct Explanation {
     pub(crate) eventbridge_timezone: String,
     pub(crate) coverage: &'static str,
     pub(crate) description: String,
+    /// Version of the IANA database.
+    pub(crate) zone_data: String,
     pub(crate) next: Vec<Next>,
     #[serde(skip)]
-    pub(crate) timezone: Tz,
+    pub(crate) timezone: Timezone,
 }
 
 /// One time to come.
@@ -67,15 +69,15 @@ impl Request {
 
 /// Explains a cron.
 pub(crate) fn explain(request: &Request, clock: &Clock) -> Result<Explanation, Refusal> {
-    let cron = Cron::parse(&request.cron).map_err(|error| of_cron(&error))?;
-    let timezone = request.timezone.as_deref().map_or(Ok(Tz::UTC), parse_timezone);
+    let cron = Cron::parse(&request.cron).map_err(|error| of_cron(&request.cron, &error))?;
+    let timezone = request.timezone.as_deref().map_or(Ok(Timezone::UTC), parse_timezone);
     let timezone = timezone.map_err(|error| refusal(error.code(), error.to_string(), Some("timezone")))?;
     let from = request.from.as_deref().map_or_else(|| Ok(clock.now()), instant)?;
     let count = request.count.unwrap_or(DEFAULT_COUNT);
     if count > MAX_COUNT {
         return Err(refusal("invalid_count", format!("count: {count} is above {MAX_COUNT}"), Some("count")));
     }
-    cron.must_fire_after(from, timezone).map_err(|error| of_cron(&error))?;
+    cron.must_fire_after(from, timezone).map_err(|error| of_cron(&request.cron, &error))?;
     let compiled = compile(&cron, timezone);
     Ok(Explanation {
         normalized: cron.to_string(),
@@ -83,6 +85,7 @@ pub(crate) fn explain(request: &Request, clock: &Clock) -> Result<Explanation, R
         eventbridge_timezone: compiled.timezone.name().to_owned(),
         coverage: compiled.coverage.as_str(),
         description: cron.describe(),
+        zone_data: ZoneSet::installed().version().to_string(),
         next: cron.upcoming(from, timezone).take(count as usize).map(next).collect(),
         timezone,
     })
@@ -104,8 +107,8 @@ fn next(time: Upcoming) -> Next {
     }
 }
 
-fn of_cron(error: &CronError) -> Refusal {
-    refusal(error.code(), error.to_string(), Some(error.field().unwrap_or("cron")))
+fn of_cron(text: &str, error: &CronError) -> Refusal {
+    refusal(error.code(), error.sentence_about(text), Some(error.field().unwrap_or("cron")))
 }
 
 fn refusal(code: &'static str, message: String, field: Option<&'static str>) -> Refusal {
@@ -128,11 +131,12 @@ mod tests {
     #[test]
     fn a_skipped_time_is_noted_at_the_next() {
         let answer = ask(r#"{"cron":"30 2 * * *","timezone":"Europe/Paris","count":3}"#).expect("an explanation");
+        let zone_data = ZoneSet::bundled().version().to_string();
         assert_eq!(
-            json(answer),
+            json(answer).replace(&zone_data, "VERSION"),
             concat!(
                 r#"{"normalized":"30 2 * * *","eventbridge":"cron(30 2 * * ? *)","eventbridge_timezone":"Europe/Paris","#,
-                r#""coverage":"exact","description":"At 02:30, every day","next":["#,
+                r#""coverage":"exact","description":"At 02:30, every day","zone_data":"VERSION","next":["#,
                 r#"{"utc":"2026-03-28T01:30:00Z","local":"2026-03-28T02:30:00+01:00","note":null},"#,
                 r#"{"utc":"2026-03-30T00:30:00Z","local":"2026-03-30T02:30:00+02:00","note":"gap"},"#,
                 r#"{"utc":"2026-03-31T00:30:00Z","local":"2026-03-31T02:30:00+02:00","note":null}]}"#
@@ -145,7 +149,11 @@ mod tests {
         for (line, error) in [
             (
                 r#"{"cron":"75 * * * *"}"#,
-                r#"{"error":{"code":"invalid_field","message":"minute field: 75 is above 59","field":"minute"}}"#,
+                r#"{"error":{"code":"invalid_field","message":"minute field: 75 is above 59 (character 1)","field":"minute"}}"#,
+            ),
+            (
+                r#"{"cron":" 0 0 1,32 * *"}"#,
+                r#"{"error":{"code":"invalid_field","message":"day-of-month field: 32 is above 31 (character 8)","field":"day-of-month"}}"#,
             ),
             (
                 r#"{"cron":"0 0 30 2 *"}"#,

@@ -6,13 +6,14 @@ use crate::cron::explain::Explanation;
 
 /// The canonical text, a sentence, what EventBridge gets, and a table of the next times.
 pub(crate) fn text(explanation: &Explanation) -> String {
-    let Explanation { normalized, description, eventbridge, eventbridge_timezone, coverage, next, timezone } =
+    let Explanation { normalized, description, eventbridge, eventbridge_timezone, coverage, zone_data, next, timezone } =
         explanation;
     let remark = if *coverage == "exact" { "" } else { ": fires at more times, the app refuses the surplus" };
     let mut text = format!(
         "cron         {normalized}\n\
          meaning      {description} ({timezone})\n\
-         EventBridge  {eventbridge} in {eventbridge_timezone} ({coverage}{remark})\n\n"
+         EventBridge  {eventbridge} in {eventbridge_timezone} ({coverage}{remark})\n\
+         zone data    {zone_data}\n\n"
     );
     let local_width = next.iter().map(|time| time.local.len()).max().unwrap_or(0);
     let _ = writeln!(text, "{:local_width$}  UTC", "local");
@@ -46,11 +47,13 @@ mod tests {
 
     #[test]
     fn a_person_sees_sentence_expression_and_times() {
+        let zone_data = schedule::ZoneSet::bundled().version().to_string();
         assert_eq!(
-            shown(r#"{"cron":"30 2 * * *","timezone":"Europe/Paris","count":2}"#),
+            shown(r#"{"cron":"30 2 * * *","timezone":"Europe/Paris","count":2}"#).replace(&zone_data, "VERSION"),
             "cron         30 2 * * *\n\
              meaning      At 02:30, every day (Europe/Paris)\n\
-             EventBridge  cron(30 2 * * ? *) in Europe/Paris (exact)\n\n\
+             EventBridge  cron(30 2 * * ? *) in Europe/Paris (exact)\n\
+             zone data    VERSION\n\n\
              local                      UTC\n\
              2026-10-25T02:30:00+02:00  2026-10-25T00:30:00Z  fold: this local time comes twice, the clocks go back over it\n\
              2026-10-26T02:30:00+01:00  2026-10-26T01:30:00Z\n"

@@ -104,13 +104,19 @@ fn of_function(envelope: &Value) -> Read {
     };
     let context = &envelope["requestContext"];
     let (kind, said) = (&envelope["responsePayload"]["errorType"], &envelope["responsePayload"]["errorMessage"]);
-    let words = [kind, said, &context["condition"]].map(Value::as_str);
-    (
-        holds,
-        from,
-        words.into_iter().flatten().collect::<Vec<_>>().join(": "),
-        context["approximateInvokeCount"].as_u64(),
-    )
+    let error = in_words(said.as_str(), kind.as_str(), context["condition"].as_str());
+    (holds, from, error, context["approximateInvokeCount"].as_u64())
+}
+
+/// The sentence first: a table shows the beginning. Names of Rust types, which older functions wrote, say nothing.
+fn in_words(sentence: Option<&str>, kind: Option<&str>, condition: Option<&str>) -> String {
+    let kind = kind.filter(|kind| !kind.contains("::"));
+    let beside: Vec<&str> = [kind, condition].into_iter().flatten().collect();
+    match (sentence, beside.is_empty()) {
+        (Some(sentence), true) => sentence.to_owned(),
+        (Some(sentence), false) => format!("{sentence} ({})", beside.join(", ")),
+        (None, _) => beside.join(": "),
+    }
 }
 
 /// An event that only the publisher gets: its rule's minute, or an invocation by hand.

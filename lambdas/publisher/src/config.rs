@@ -8,6 +8,7 @@ use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{Args, Parser};
 use schedule::Environment;
 
+use crate::arn;
 #[cfg(debug_assertions)]
 use crate::inject::Fault;
 
@@ -42,7 +43,7 @@ pub struct Database {
     #[arg(long, env = "DB_DSN", hide_env_values = true, required_unless_present = "db_secret_arn", value_parser = NonEmptyStringValueParser::new())]
     pub db_dsn: Option<String>,
     /// Secrets Manager's ARN of a DSN, or of RDS's JSON (username, password, host, port, dbname).
-    #[arg(long, env = "DB_SECRET_ARN", value_parser = NonEmptyStringValueParser::new())]
+    #[arg(long, env = "DB_SECRET_ARN", value_parser = arn::secret)]
     pub db_secret_arn: Option<String>,
     /// A PEM file of the certificates that the database's may be signed with, beside the public ones.
     #[arg(long, env = "DB_CA_FILE", value_parser = db::ca_file)]
@@ -56,16 +57,16 @@ pub struct Config {
     #[arg(long, env = "ENV")]
     pub env: Environment,
     /// What a schedule invokes.
-    #[arg(long, env = "RUNNER_LAMBDA_ARN", value_parser = NonEmptyStringValueParser::new())]
+    #[arg(long, env = "RUNNER_LAMBDA_ARN", value_parser = arn::function)]
     pub runner_lambda_arn: String,
     /// The role in which EventBridge invokes it.
-    #[arg(long, env = "SCHEDULER_ROLE_ARN", value_parser = NonEmptyStringValueParser::new())]
+    #[arg(long, env = "SCHEDULER_ROLE_ARN", value_parser = arn::role)]
     pub scheduler_role_arn: String,
     /// The schedule group; made by Terraform (or by the local stack), never by the publisher.
-    #[arg(long, env = "SCHEDULE_GROUP", value_parser = NonEmptyStringValueParser::new())]
+    #[arg(long, env = "SCHEDULE_GROUP", value_parser = arn::group)]
     pub schedule_group: String,
     /// Where EventBridge leaves the fires that it could not deliver.
-    #[arg(long, env = "SCHEDULE_DLQ_ARN", value_parser = NonEmptyStringValueParser::new())]
+    #[arg(long, env = "SCHEDULE_DLQ_ARN", value_parser = arn::queue)]
     pub schedule_dlq_arn: String,
     /// Workflows per claim.
     #[arg(long, env = "BATCH_SIZE", default_value_t = 100, value_parser = clap::value_parser!(u16).range(1..=1000))]
@@ -79,6 +80,9 @@ pub struct Config {
     /// Calls per second, for all publishers together.
     #[arg(long, env = "API_TPS", default_value_t = 200, value_parser = clap::value_parser!(u32).range(1..))]
     pub api_tps: u32,
+    /// The deployment's place in their order: raise it with each change of what is published.
+    #[arg(long, env = "CONFIG_GENERATION", default_value_t = 0, value_parser = clap::value_parser!(i64).range(0..))]
+    pub config_generation: i64,
     /// Where this process is to stop or die: `P8:1:kill`. For tests; no release has it.
     #[cfg(debug_assertions)]
     #[arg(long, env = "FAULT", hide = true)]

@@ -5,22 +5,23 @@
 
 mod judge;
 
+use std::sync::atomic::{AtomicBool, Ordering};
+
 use chrono::{DateTime, Utc};
 use schedule::{Revision, ScheduleName, WorkflowId};
 use tokio::time::Instant;
 
 use crate::Publisher;
-use crate::desired::{Desired, Spec, State, TEMPLATE, desired};
-use crate::evidence::Beginning;
+use crate::deployment::Identity;
+use crate::desired::{Desired, NONE, Spec, State, TEMPLATE, Undecided, desired, wanted_hash};
+use crate::evidence::Operation;
 use crate::fault::{Effect, Fault, Kind};
 use crate::inject::Point;
 use crate::lease::Lease;
 use crate::outbox::{Claim, Verify};
-use crate::settlement::{Applied, Deed, Outcome, Settlement};
+use crate::rate::Rate;
+use crate::settlement::{Applied, Deed, ErrorClass, Outcome, Setback, Settlement};
 use crate::workflows::Workflow;
-
-/// The hash of "no schedule stands".
-pub(crate) const NONE: &str = "none";
 
 /// What stands in EventBridge, as far as we know.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -42,6 +43,8 @@ struct Work<'a> {
     name: ScheduleName,
     now: DateTime<Utc>,
     lease: &'a Lease,
+    /// A call was repeated: its first request may still arrive.
+    is_in_doubt: AtomicBool,
 }
 
 /// Converges one claimed workflow; whatever happens ends in a settlement.
@@ -53,6 +56,7 @@ pub(crate) async fn converge(publisher: &Publisher, claim: Claim, workflow: &Wor
         name: ScheduleName::new(claim.workflow_id, &config.env),
         now: publisher.clock().now(),
         lease,
+        is_in_doubt: AtomicBool::new(false),
     };
     tracing::info!(
         step = 3,
@@ -65,37 +69,43 @@ pub(crate) async fn converge(publisher: &Publisher, claim: Claim, workflow: &Wor
     let wanted = desired(workflow, claim.traceparent.as_deref(), config, work.now);
     let changes_on = workflow.row.as_ref().and_then(|row| row.changes_on(work.now));
     let (outcome, is_verified) = match &wanted {
-        Ok(wanted) => work.reach(wanted, workflow.revision).await,
+        Ok(wanted) => work.reach(wanted, workflow).await,
+        // The sweep's guard for orphans decides; until then a verify pass that is due stays due.
+        Err(vanished @ Undecided::Vanished) => (work.leave(vanished), false),
         // Nothing can be compared with it, so a verify pass that is due has nothing to say either.
         Err(unreadable) => (Outcome::Failed { message: unreadable.to_string(), effect: Effect::None }, true),
     };
+    let refused_hash = matches!(outcome, Outcome::Failed { .. }).then(|| wanted_hash(&wanted));
     work.log(&outcome, &wanted.ok());
-    Settlement { outcome, changes_on, is_verified: is_verified && claim.verify == Verify::Due, claim }
+    let is_in_doubt = work.is_in_doubt.load(Ordering::Relaxed);
+    let is_verified = is_verified && claim.verify == Verify::Due;
+    Settlement { outcome, changes_on, is_verified, is_in_doubt, refused_hash, claim }
 }
 
 impl Work<'_> {
     /// The outcome, and whether what stands has been looked at where that was due.
-    async fn reach(&self, wanted: &Desired, revision: Revision) -> (Outcome, bool) {
+    async fn reach(&self, wanted: &Desired, workflow: &Workflow) -> (Outcome, bool) {
         let believed = match self.claim.verify {
             Verify::NotDue => Ok(believed(self.claim)),
             Verify::Due => self.look(wanted).await,
         };
         match believed {
             Err(fault) => (self.judge(fault), false),
-            Ok(believed) => {
-                let began = self.publisher.evidence().begin();
-                match self.call(wanted, &believed).await {
-                    Ok(deed) => (Outcome::Applied(self.applied(deed, began, wanted, revision)), true),
-                    Err(fault) => (self.judge(self.unless_outdated(fault, wanted)), true),
+            Ok(believed) => match self.call(wanted, &believed, workflow.identity).await {
+                Ok(Some(deed)) => (Outcome::Applied(self.applied(deed, wanted, workflow.revision)), true),
+                Ok(None) => {
+                    let message = format!("{} carries the identity of another database: it is not deleted", self.name);
+                    (Outcome::Failed { message, effect: Effect::None }, true)
                 }
-            }
+                Err(fault) => (self.judge(self.unless_outdated(fault, wanted)), true),
+            },
         }
     }
 
     /// The verify pass: no request signed before can still arrive, so what stands now is what stands.
     async fn look(&self, wanted: &Desired) -> Result<Belief, Fault> {
-        let standing =
-            self.publisher.allowed(self.lease, self.publisher.schedules().get(&self.name, self.lease)).await?;
+        let get = || self.publisher.schedules().get(&self.name, self.lease);
+        let standing = self.make(Operation::Get, get).await?;
         Ok(match (standing, wanted) {
             (None, _) => Belief::Nothing,
             (Some(standing), Desired::Schedule(spec)) if spec.is(&standing, self.now) => Belief::Hash(spec.hash()),
@@ -106,20 +116,48 @@ impl Work<'_> {
         })
     }
 
-    async fn call(&self, wanted: &Desired, believed: &Belief) -> Result<Deed, Fault> {
-        match (wanted, believed) {
+    /// What it took; `None` = the schedule is another database's, and stays.
+    async fn call(&self, wanted: &Desired, believed: &Belief, identity: Identity) -> Result<Option<Deed>, Fault> {
+        let done = match (wanted, believed) {
             (Desired::Nothing, Belief::Nothing) => Ok(Deed::Unchanged),
-            (Desired::Nothing, _) => self.remove().await,
+            (Desired::Nothing, _) => return self.remove(identity).await,
             (Desired::Schedule(spec), Belief::Hash(hash)) if *hash == spec.hash() => Ok(Deed::Unchanged),
             (Desired::Schedule(spec), Belief::Hash(_) | Belief::Something) => self.update_or_create(spec).await,
             (Desired::Schedule(spec), Belief::Nothing | Belief::Unknown) => self.create_or_update(spec).await,
-        }
+        };
+        done.map(Some)
     }
 
-    async fn remove(&self) -> Result<Deed, Fault> {
-        match self.publisher.allowed(self.lease, self.publisher.schedules().remove(&self.name, self.lease)).await {
+    /// Tries again later, without a call: the row may come back.
+    fn leave(&self, undecided: &Undecided) -> Outcome {
+        Outcome::Retry(Setback {
+            class: ErrorClass::Environment,
+            message: undecided.to_string(),
+            effect: Effect::None,
+            wait: self.publisher.backoff().wait_after(self.claim.failures),
+        })
+    }
+
+    /// Deletes the schedule, unless it carries another database's identity.
+    ///
+    /// EventBridge has no conditional delete, so it is read first. A read may lag behind: only what it
+    /// shows of another identity counts, never that it shows nothing.
+    async fn remove(&self, identity: Identity) -> Result<Option<Deed>, Fault> {
+        let get = || self.publisher.schedules().get(&self.name, self.lease);
+        let existing = self.make(Operation::Get, get).await?;
+        if let Some(other) = existing.and_then(|existing| identity.other_in(existing.description.as_deref())) {
+            tracing::error!(
+                workflow_id = self.claim.workflow_id.0,
+                identity = %other.0,
+                "schedule {} belongs to another database and is not deleted",
+                self.name
+            );
+            return Ok(None);
+        }
+        let remove = || self.publisher.schedules().remove(&self.name, self.lease);
+        match self.make(Operation::Delete, remove).await {
             Err(fault) if fault.kind != Kind::NotFound => Err(fault),
-            _ => Ok(Deed::Deleted),
+            _ => Ok(Some(Deed::Deleted)),
         }
     }
 
@@ -142,20 +180,38 @@ impl Work<'_> {
     }
 
     async fn create(&self, spec: &Spec) -> Result<Deed, Fault> {
-        let call = self.publisher.schedules().create(spec, self.now, self.lease);
-        self.publisher.allowed(self.lease, call).await.map(|()| Deed::Created)
+        let create = || self.publisher.schedules().create(spec, self.now, self.lease);
+        self.make(Operation::Create, create).await.map(|()| Deed::Created)
     }
 
     async fn update(&self, spec: &Spec) -> Result<Deed, Fault> {
-        let call = self.publisher.schedules().update(spec, self.now, self.lease);
-        self.publisher.allowed(self.lease, call).await.map(|()| Deed::Updated)
+        let update = || self.publisher.schedules().update(spec, self.now, self.lease);
+        self.make(Operation::Update, update).await.map(|()| Deed::Updated)
     }
 
-    fn applied(&self, deed: Deed, began: Beginning, wanted: &Desired, revision: Revision) -> Applied {
-        self.publisher.backoff().reset(self.claim.workflow_id);
-        if deed != Deed::Unchanged {
-            self.publisher.evidence().succeeded(self.claim.workflow_id, began);
+    /// Makes a call when it may be made, and notes that its operation is allowed.
+    ///
+    /// A call whose connection broke is made once more at once: a Lambda that was frozen finds connections
+    /// in its pool that the other side has closed. What the first request did is found out later.
+    async fn make<T, C>(&self, operation: Operation, call: impl Fn() -> C) -> Result<T, Fault>
+    where
+        C: Future<Output = Result<T, Fault>>,
+    {
+        let began = self.publisher.evidence().begin();
+        let mut answer = self.publisher.allowed(self.lease, self.publisher.rate(), call()).await;
+        if let Err(Fault { is_broken: true, effect, .. }) = &answer {
+            self.is_in_doubt.fetch_or(*effect == Effect::Unknown, Ordering::Relaxed);
+            answer = self.publisher.allowed(self.lease, self.publisher.rate(), call()).await;
         }
+        let is_gone = matches!(&answer, Err(fault) if fault.kind == Kind::NotFound);
+        if answer.is_ok() || operation == Operation::Delete && is_gone {
+            self.publisher.evidence().succeeded(operation, began);
+        }
+        answer.map_err(|fault| fault.of(operation))
+    }
+
+    fn applied(&self, deed: Deed, wanted: &Desired, revision: Revision) -> Applied {
+        self.publisher.evidence().settled(self.claim.workflow_id);
         match wanted {
             Desired::Nothing => {
                 Applied { deed, revision, spec_hash: NONE.to_owned(), schedule_name: None, template: None }
@@ -211,12 +267,20 @@ impl Work<'_> {
 
 impl Publisher {
     /// Waits for a free place among the calls in flight and for its slot, then makes the call, if the lease still holds.
+    ///
+    /// A call that is throttled slows down `quota`: lists have one of their own.
     pub(crate) async fn allowed<T>(
         &self,
         lease: &Lease,
+        quota: &Rate,
         call: impl Future<Output = Result<T, Fault>>,
     ) -> Result<T, Fault> {
-        let _place = self.place().await;
+        let _place = tokio::select! {
+            biased;
+            place = self.place() => place,
+            // The calls in flight may take long; what waits behind them is free at once.
+            () = lease.ended() => return Err(Fault::not_sent()),
+        };
         self.rate().slot(|| lease.is_live()).await;
         if !lease.is_live() {
             return Err(Fault::not_sent());
@@ -226,7 +290,7 @@ impl Publisher {
         let answer = call.await;
         self.metrics().called(&answer);
         if let Err(Fault { kind: Kind::Throttled, .. }) = &answer {
-            self.rate().throttled(sent);
+            quota.throttled(sent);
         }
         self.injector().at(Point::P8).await;
         answer

@@ -1,19 +1,20 @@
 //! Step 4 of 7: which schedule a workflow's row asks for.
 
 use chrono::{DateTime, TimeDelta, Utc};
-use schedule::{Compiled, Cron, Revision, ScheduleName, WorkflowId};
+use schedule::{Compiled, Cron, Revision, ScheduleName, WorkflowId, WorkflowState, WorkflowStateError};
 use serde::Serialize;
 use serde_json::Value;
 use sha2::{Digest, Sha256};
 
 use crate::config::Config;
+use crate::deployment::Identity;
 use crate::schedules::Standing;
-use crate::workflows::{Row, Workflow};
+use crate::workflows::{Removal, Row, Workflow};
 
 /// The number of the shape below; raised when it changes, so that all schedules are published anew.
 pub(crate) const TEMPLATE: i32 = 1;
-/// Constant, because a team's words do not belong into somebody else's console.
-pub(crate) const DESCRIPTION: &str = "Published by cronbox; changes made here are undone";
+/// The hash of "no schedule stands".
+pub(crate) const NONE: &str = "none";
 /// EventBridge gives up on a fire after this; the app would refuse it as too old soon after.
 pub(crate) const MAX_AGE_SECS: i32 = 1800;
 /// How often EventBridge tries to invoke the runner again.
@@ -31,12 +32,19 @@ pub(crate) enum Desired {
     Schedule(Box<Spec>),
 }
 
-/// A stored cron or timezone that cannot be read any more: the last good schedule stays.
+/// Why the row does not say what should exist: the last good schedule stays.
 #[derive(Debug, thiserror::Error)]
-#[error("the stored {field} cannot be read: {reason}; the last good schedule stays")]
-pub(crate) struct Unreadable {
-    field: &'static str,
-    reason: String,
+pub(crate) enum Undecided {
+    /// A stored cron or timezone that cannot be read any more.
+    #[error("the stored {field} cannot be read: {reason}; the last good schedule stays")]
+    Unreadable {
+        /// `cron` or `timezone`.
+        field: &'static str,
+        reason: String,
+    },
+    /// There is no row, and no delete event: a partial restore, or a deletion past the app.
+    #[error("the workflow's row is missing and no edit deleted it; its schedule stays")]
+    Vanished,
 }
 
 /// One schedule, every field of it.
@@ -53,6 +61,8 @@ pub(crate) struct Spec {
     pub(crate) role_arn: String,
     pub(crate) dlq_arn: String,
     pub(crate) input: Input,
+    /// The description names it; no team's words, because they do not belong into another team's console.
+    pub(crate) identity: Identity,
 }
 
 /// Whether EventBridge fires it.
@@ -62,7 +72,7 @@ pub(crate) enum State {
     Disabled,
 }
 
-/// The window as EventBridge is told it, in whole seconds.
+/// The window as EventBridge is told it, in whole minutes: it discards the seconds of a start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Dates {
     pub(crate) start: Option<DateTime<Utc>>,
@@ -90,17 +100,26 @@ pub(crate) fn desired(
     traceparent: Option<&str>,
     config: &Config,
     now: DateTime<Utc>,
-) -> Result<Desired, Unreadable> {
-    let Some(row) = &workflow.row else { return Ok(Desired::Nothing) };
+) -> Result<Desired, Undecided> {
+    let Some(row) = &workflow.row else {
+        return Ok(match workflow.removal {
+            Removal::Requested => Desired::Nothing,
+            Removal::NotRequested => return Err(Undecided::Vanished),
+        });
+    };
     let Some(cron) = &row.cron else { return Ok(Desired::Nothing) };
-    if row.state == "archived" || row.ends_at.is_some_and(|end| end <= now) {
+    let state: WorkflowState = row.state.parse().map_err(|error: WorkflowStateError| Undecided::Unreadable {
+        field: "state",
+        reason: format!("{} is {error}", row.state),
+    })?;
+    if state == WorkflowState::Archived || row.ends_at.is_some_and(|end| end <= now) {
         return Ok(Desired::Nothing);
     }
     let compiled = compile(cron, row.timezone.as_deref())?;
     Ok(Desired::Schedule(Box::new(Spec {
         name: ScheduleName::new(workflow.id, &config.env),
         group: config.schedule_group.clone(),
-        state: row.wanted(now),
+        state: row.wanted(state, now),
         expression: compiled.expression,
         timezone: compiled.timezone.name().to_owned(),
         starts_at: row.starts_at,
@@ -109,15 +128,26 @@ pub(crate) fn desired(
         role_arn: config.scheduler_role_arn.clone(),
         dlq_arn: config.schedule_dlq_arn.clone(),
         input: Input::new(workflow.id, row.revision, traceparent),
+        identity: workflow.identity,
     })))
+}
+
+/// Names what a row asks for, also that there is nothing, or that it cannot be read.
+pub(crate) fn wanted_hash(wanted: &Result<Desired, Undecided>) -> String {
+    match wanted {
+        Ok(Desired::Nothing) => NONE.to_owned(),
+        Ok(Desired::Schedule(spec)) => spec.hash(),
+        Err(undecided) => hex::encode(Sha256::digest(undecided.to_string())),
+    }
 }
 
 impl Row {
     /// Whether EventBridge is to fire: under a pause that ends by itself already a little before its end.
-    fn wanted(&self, now: DateTime<Utc>) -> State {
-        match self.state.as_str() {
-            "paused" if self.wakes_on().is_none_or(|wakes_on| now < wakes_on) => State::Disabled,
-            _ => State::Enabled,
+    fn wanted(&self, state: WorkflowState, now: DateTime<Utc>) -> State {
+        match state {
+            WorkflowState::Active => State::Enabled,
+            WorkflowState::Paused if self.wakes_on().is_some_and(|wakes_on| wakes_on <= now) => State::Enabled,
+            WorkflowState::Paused | WorkflowState::Archived => State::Disabled,
         }
     }
 
@@ -137,10 +167,10 @@ impl Row {
     }
 }
 
-fn compile(cron: &str, timezone: Option<&str>) -> Result<Compiled, Unreadable> {
-    let cron = Cron::parse(cron).map_err(|error| Unreadable { field: "cron", reason: error.to_string() })?;
+fn compile(cron: &str, timezone: Option<&str>) -> Result<Compiled, Undecided> {
+    let cron = Cron::parse(cron).map_err(|error| Undecided::Unreadable { field: "cron", reason: error.to_string() })?;
     let timezone = schedule::parse_timezone(timezone.unwrap_or("UTC"))
-        .map_err(|error| Unreadable { field: "timezone", reason: error.to_string() })?;
+        .map_err(|error| Undecided::Unreadable { field: "timezone", reason: error.to_string() })?;
     Ok(schedule::compile(&cron, timezone))
 }
 
@@ -183,25 +213,36 @@ impl Spec {
 
     /// A minute early, because EventBridge may drop the fire of the start's own minute; the app judges.
     fn start(&self) -> Option<DateTime<Utc>> {
-        self.starts_at.and_then(|at| DateTime::from_timestamp(at.timestamp() - 60, 0))
+        self.starts_at.and_then(|at| minute_of(at - TimeDelta::minutes(1)))
     }
 
-    /// Rounded up, so that the last fire before a fraction of a second is not lost.
+    /// Raised to the minute, so that the last fire before it is not lost.
     fn end(&self) -> Option<DateTime<Utc>> {
-        let up = |at: DateTime<Utc>| if at.timestamp_subsec_nanos() == 0 { at } else { at + TimeDelta::seconds(1) };
-        self.ends_at.and_then(|at| DateTime::from_timestamp(up(at).timestamp(), 0))
+        self.ends_at.and_then(minute_not_before)
     }
 
     /// Names all that is sent but the revision and the trace; the start as stored, because when it
     /// passes it is sent no more, which is no reason to call.
     pub(crate) fn hash(&self) -> String {
-        let Spec { name, group, state, expression, timezone, starts_at, ends_at, target_arn, role_arn, dlq_arn, input } =
-            self;
+        let Spec {
+            name,
+            group,
+            state,
+            expression,
+            timezone,
+            starts_at,
+            ends_at,
+            target_arn,
+            role_arn,
+            dlq_arn,
+            input,
+            identity,
+        } = self;
         let sent = serde_json::json!({
             "name": name.to_string(), "group": group, "state": state, "expression": expression, "timezone": timezone,
-            "window": "OFF", "starts_at": starts_at, "ends_at": ends_at, "description": DESCRIPTION,
+            "window": "OFF", "starts_at": starts_at, "ends_at": ends_at, "description": identity.description(),
             "target_arn": target_arn, "role_arn": role_arn, "dlq_arn": dlq_arn, "retries": [MAX_AGE_SECS, MAX_RETRIES],
-            "input": input.essence(), "template": TEMPLATE,
+            "input": input.essence(), "template": TEMPLATE, "after_completion": "NONE",
         });
         hex::encode(Sha256::digest(sent.to_string()))
     }
@@ -213,6 +254,8 @@ impl Spec {
             timezone,
             is_enabled,
             is_punctual,
+            is_kept,
+            kms_key_arn,
             dates,
             description,
             target_arn,
@@ -226,9 +269,11 @@ impl Spec {
             && timezone.as_deref().unwrap_or("UTC") == self.timezone
             && *is_enabled == (self.state == State::Enabled)
             && *is_punctual
+            && *is_kept
+            && kms_key_arn.is_none()
             && self.starts_like(dates.start, now)
-            && dates.end == self.end()
-            && description.as_deref() == Some(DESCRIPTION)
+            && dates.end.and_then(minute_not_before) == self.end()
+            && description.as_deref() == Some(self.identity.description().as_str())
             && target_arn.as_ref() == Some(&self.target_arn)
             && role_arn.as_ref() == Some(&self.role_arn)
             && dlq_arn.as_ref() == Some(&self.dlq_arn)
@@ -239,8 +284,19 @@ impl Spec {
     /// A start that has passed may stand or be gone; another one is another schedule.
     fn starts_like(&self, standing: Option<DateTime<Utc>>, now: DateTime<Utc>) -> bool {
         let is_past = |start: Option<DateTime<Utc>>| start.is_none_or(|start| start <= now);
+        // An older version sent seconds.
+        let standing = standing.and_then(minute_of);
         standing == self.start() || (is_past(standing) && is_past(self.start()))
     }
+}
+
+fn minute_of(time: DateTime<Utc>) -> Option<DateTime<Utc>> {
+    DateTime::from_timestamp(time.timestamp().div_euclid(60) * 60, 0)
+}
+
+fn minute_not_before(time: DateTime<Utc>) -> Option<DateTime<Utc>> {
+    let minute = minute_of(time)?;
+    Some(if minute == time { minute } else { minute + TimeDelta::minutes(1) })
 }
 
 fn essence_of(input: &str) -> Option<Value> {
@@ -249,4 +305,69 @@ fn essence_of(input: &str) -> Option<Value> {
     fields.remove("revision");
     fields.remove("traceparent");
     Some(input)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(time: &str) -> Option<DateTime<Utc>> {
+        time.parse().ok()
+    }
+
+    fn spec(starts_at: &str, ends_at: &str) -> Spec {
+        Spec {
+            name: ScheduleName::new(WorkflowId(1), &"dev".parse().unwrap()),
+            group: "group".to_owned(),
+            state: State::Enabled,
+            expression: "cron(0 9 * * ? *)".to_owned(),
+            timezone: "UTC".to_owned(),
+            starts_at: at(starts_at),
+            ends_at: at(ends_at),
+            target_arn: "runner".to_owned(),
+            role_arn: "role".to_owned(),
+            dlq_arn: "queue".to_owned(),
+            input: Input::new(WorkflowId(1), Revision(1), None),
+            identity: Identity(uuid::Uuid::nil()),
+        }
+    }
+
+    fn standing(spec: &Spec, start: &str, end: &str) -> Standing {
+        Standing {
+            expression: Some(spec.expression.clone()),
+            timezone: Some(spec.timezone.clone()),
+            is_enabled: true,
+            is_punctual: true,
+            is_kept: true,
+            kms_key_arn: None,
+            dates: Dates { start: at(start), end: at(end) },
+            description: Some(spec.identity.description()),
+            target_arn: Some(spec.target_arn.clone()),
+            role_arn: Some(spec.role_arn.clone()),
+            dlq_arn: Some(spec.dlq_arn.clone()),
+            retries: Some((MAX_AGE_SECS, MAX_RETRIES)),
+            input: Some(spec.input.text()),
+            modified_on: None,
+        }
+    }
+
+    #[test]
+    fn windows_are_sent_in_whole_minutes() {
+        let now = at("2026-03-02T10:00:00Z").unwrap();
+        let sent = spec("2026-03-02T12:00:30.5Z", "2026-03-02T13:00:00.5Z").dates(now);
+        assert_eq!(sent, Dates { start: at("2026-03-02T11:59:00Z"), end: at("2026-03-02T13:01:00Z") });
+        let whole = spec("2026-03-02T12:00:00Z", "2026-03-02T13:00:00Z").dates(now);
+        assert_eq!(whole, Dates { start: at("2026-03-02T11:59:00Z"), end: at("2026-03-02T13:00:00Z") });
+    }
+
+    /// Whatever EventBridge does to seconds, and as an older version sent them.
+    #[test]
+    fn a_window_s_seconds_make_no_difference() {
+        let now = at("2026-03-02T10:00:00Z").unwrap();
+        let spec = spec("2026-03-02T12:00:30Z", "2026-03-02T13:00:30Z");
+        assert!(spec.is(&standing(&spec, "2026-03-02T11:59:00Z", "2026-03-02T13:01:00Z"), now));
+        assert!(spec.is(&standing(&spec, "2026-03-02T11:59:30Z", "2026-03-02T13:00:30Z"), now));
+        assert!(!spec.is(&standing(&spec, "2026-03-02T11:58:59Z", "2026-03-02T13:01:00Z"), now));
+        assert!(!spec.is(&standing(&spec, "2026-03-02T11:59:00Z", "2026-03-02T13:01:01Z"), now));
+    }
 }

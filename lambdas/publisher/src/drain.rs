@@ -10,15 +10,18 @@ use anyhow::anyhow;
 use sqlx::error::DatabaseError;
 
 use crate::Publisher;
+use crate::deployment::{ACCEPT, Admission, Rollout};
 use crate::inject::Point;
 use crate::lease::{Renewal, Span};
 use crate::outbox::{self, Choice};
-use crate::pipeline::Flight;
+use crate::pipeline::{Flight, Worked};
 use crate::report::Report;
 use crate::sharers;
 
 /// How long publishers that start at once may call too often before they know of one another.
 const LOOK_AROUND: Duration = Duration::from_millis(50);
+/// How long one drain rolls out a generation: a Lambda's tick is to have time left for its sweep.
+const ROLLOUT: Duration = Duration::from_secs(20);
 /// Postgres's codes for a name that it does not know.
 const UNDEFINED_TABLE: &str = "42P01";
 const UNDEFINED_FUNCTION: &str = "42883";
@@ -29,6 +32,14 @@ pub(crate) struct Drained {
     pub(crate) ending: Ending,
 }
 
+impl Drained {
+    /// Adds a later drain: it says how all of them ended.
+    pub(crate) fn add(&mut self, later: Drained) {
+        self.report.add(later.report);
+        self.ending = later.ending;
+    }
+}
+
 /// Why a drain ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Ending {
@@ -36,6 +47,10 @@ pub(crate) enum Ending {
     Done,
     /// EventBridge refused everybody; what was not called is still due.
     Stopped,
+    /// A newer configuration has published: nothing was claimed.
+    Outdated,
+    /// The database was restored or cloned, and its ledger is not accepted: nothing was claimed.
+    Held,
 }
 
 impl Publisher {
@@ -44,35 +59,85 @@ impl Publisher {
     /// # Errors
     /// The database's; what was claimed and could not be settled is taken over when its lease lapses.
     pub async fn drain(&self, deadline: Instant) -> anyhow::Result<Report> {
-        Ok(self.drain_for(&Span::until(deadline, Renewal::Off, self.injector().stopwatch())).await?.report)
+        Ok(self.drain_for(&self.span(Some(deadline), Renewal::Off)).await?.report)
     }
 
     pub(crate) async fn drain_for(&self, span: &Span) -> anyhow::Result<Drained> {
+        let drained = self.drain_until_done(span).await;
+        match outbox::count_remaining(self.pool()).await {
+            Ok(remaining) => {
+                // Also after an error: what is left is what the operator asks first.
+                self.metrics().remaining(remaining);
+                drained.map(|Drained { report, ending }| Drained { report: Report { remaining, ..report }, ending })
+            }
+            Err(error) => drained.and_then(|_| Err(error.into())),
+        }
+    }
+
+    async fn drain_until_done(&self, span: &Span) -> anyhow::Result<Drained> {
         let span = span.afresh();
         self.injector().at(Point::P0).await;
-        let mut report = self.work_off(&span).await?;
-        if self.evidence().is_over(Instant::now()) {
-            outbox::release(self.pool()).await?;
-            report.add(self.work_off(&span).await?);
-        }
-        // One by one, and last: whichever of them kills the process takes nobody with it.
-        report.add(self.pipeline(&span, Choice::Suspects, Flight::Single).await?);
-        sharers::leave(self.pool(), &self.claimant().owner).await?;
-        report.remaining = outbox::count_remaining(self.pool()).await?;
-        self.metrics().drained(report);
+        self.load_zones().await?;
+        let deployment = match self.admit().await.map_err(in_words)? {
+            Admission::Admitted(deployment) => deployment,
+            Admission::Outdated(newer) => {
+                tracing::error!(%newer, "publisher outdated: a newer configuration has published, so it publishes nothing");
+                return Ok(Drained { report: Report::default(), ending: Ending::Outdated });
+            }
+            Admission::Held(reason) => {
+                tracing::error!(reason, "ledger held: nothing is published; the publisher waits for `{ACCEPT}`");
+                return Ok(Drained { report: Report::default(), ending: Ending::Held });
+            }
+        };
+        self.arrive();
+        let worked = self.work_through(&span, deployment.rollout).await;
+        // Also after an error: the others may call at our share at once.
+        self.leave().await;
+        let report = worked?;
         self.injector().at(Point::P12).await;
         Ok(Drained { report, ending: if span.is_stopped() { Ending::Stopped } else { Ending::Done } })
     }
 }
 
 impl Publisher {
-    /// Works until nothing is due.
+    /// Works until nothing is due: first what is usual, then the suspects, one by one, because the one
+    /// that kills the process must take no other workflow with it; an edit waits for one of them at most.
+    async fn work_through(&self, span: &Span, rollout: Rollout) -> anyhow::Result<Report> {
+        self.revive_failed(span).await?;
+        let mut report = Report::default();
+        let until = span.now() + ROLLOUT;
+        loop {
+            report.add(self.work_off(span).await?);
+            if self.evidence().is_over(span.now()) {
+                outbox::release(self.pool()).await?;
+                report.add(self.work_off(span).await?);
+            }
+            while rollout == Rollout::Open && span.may_claim() && span.now() < until && self.roll_out().await? > 0 {
+                report.add(self.work_off(span).await?);
+            }
+            let Worked { report: suspect, claimed } = self.pipeline(span, Choice::Suspects, Flight::Single).await?;
+            report.add(suspect);
+            if claimed == 0 {
+                return Ok(report);
+            }
+        }
+    }
+
+    /// Works until nothing usual is due.
     async fn work_off(&self, span: &Span) -> anyhow::Result<Report> {
         let flight = self.injector().flight(Flight::Overlapping);
         tokio::select! {
-            report = self.pipeline(span, Choice::Usual, flight) => report,
+            worked = self.pipeline(span, Choice::Usual, flight) => Ok(worked?.report),
             never = self.keep_sharing(), if flight == Flight::Overlapping => match never {},
         }
+    }
+
+    /// Compiles crons by the zone data in force; asks for them now and then only, as they change a few times a year.
+    async fn load_zones(&self) -> anyhow::Result<()> {
+        if self.zones_are_due() {
+            db::load_zones(&mut *self.pool().acquire().await?).await.map_err(in_words)?;
+        }
+        Ok(())
     }
 
     /// Follows the number of publishers: a claim alone would learn too late of those that start together with us.

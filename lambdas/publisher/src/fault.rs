@@ -6,6 +6,7 @@ use std::io;
 use aws_sdk_scheduler::config::http::HttpResponse;
 use aws_sdk_scheduler::error::{DisplayErrorContext, ProvideErrorMetadata, SdkError};
 
+use crate::evidence::Operation;
 use crate::lease::LeaseEnded;
 
 /// What kind of refusal it is. What it means depends on the call: see `converge/judge.rs`.
@@ -21,8 +22,10 @@ pub(crate) enum Kind {
     Transient,
     /// We have no permission for it.
     Denied,
-    /// Nobody's schedule is the cause: credentials, quota.
+    /// No schedule is the cause: credentials, quota, an answer that is not EventBridge's.
     Environment,
+    /// A setting of the deployment is refused: target, role, dead-letter queue, group.
+    Setting,
     /// The schedule itself is wrong; trying again changes nothing.
     Invalid,
     /// Our lease ended before the request was signed: nothing was sent.
@@ -49,11 +52,26 @@ pub(crate) struct Fault {
     pub(crate) effect: Effect,
     /// A sentence for the workflow's owner.
     pub(crate) message: String,
+    /// Which call, where that matters.
+    pub(crate) operation: Option<Operation>,
+    /// The answer's, 0 = there was none.
+    pub(crate) status: u16,
+    /// The connection broke before any byte of the answer: most likely it was reused, and long closed.
+    pub(crate) is_broken: bool,
 }
 
 impl Fault {
-    fn new(kind: Kind, effect: Effect, message: impl Into<String>) -> Self {
-        Fault { kind, effect, message: message.into() }
+    pub(crate) fn new(kind: Kind, effect: Effect, message: impl Into<String>) -> Self {
+        Fault { kind, effect, message: message.into(), operation: None, status: 0, is_broken: false }
+    }
+
+    fn with_status(self, status: u16) -> Self {
+        Fault { status, ..self }
+    }
+
+    /// The same, of a call of this kind.
+    pub(crate) fn of(self, operation: Operation) -> Self {
+        Fault { operation: Some(operation), ..self }
     }
 
     /// The lease ended before the request was signed.
@@ -63,7 +81,7 @@ impl Fault {
 
     /// The same refusal, judged as another kind.
     pub(crate) fn judged_as(self, kind: Kind, message: impl Into<String>) -> Self {
-        Fault { kind, effect: self.effect, message: message.into() }
+        Fault { kind, message: message.into(), ..self }
     }
 }
 
@@ -85,15 +103,17 @@ where
         SdkError::DispatchFailure(failure) if failure.is_timeout() => {
             Fault::new(Kind::Transient, Effect::Unknown, "EventBridge did not answer in time")
         }
-        SdkError::DispatchFailure(_) => Fault::new(Kind::Transient, unreached(error), "EventBridge cannot be reached"),
-        SdkError::ResponseError(answer) => unreadable(answer.raw().status().as_u16()),
+        SdkError::DispatchFailure(_) => Fault {
+            is_broken: has_cause::<hyper::Error>(error, |_| true),
+            ..Fault::new(Kind::Transient, unreached(error), "EventBridge cannot be reached")
+        },
+        SdkError::ResponseError(answer) => {
+            let status = answer.raw().status().as_u16();
+            unreadable(status).with_status(status)
+        }
         SdkError::ServiceError(answer) => {
-            let error = answer.err();
-            refusal(
-                error.code().unwrap_or_default(),
-                error.message().unwrap_or_default(),
-                answer.raw().status().as_u16(),
-            )
+            let (error, status) = (answer.err(), answer.raw().status().as_u16());
+            refusal(error.code().unwrap_or_default(), error.message().unwrap_or_default(), status).with_status(status)
         }
         _ => Fault::new(Kind::Unclassified, Effect::Unknown, sentence(error)),
     }
@@ -113,8 +133,11 @@ fn refusal(code: &str, message: &str, status: u16) -> Fault {
         "ValidationException" if message.contains("assume the role") => {
             Fault::new(Kind::Transient, Effect::None, format!("EventBridge cannot assume the role yet: {said}"))
         }
-        "ValidationException" => {
+        "ValidationException" if is_about_the_schedule(message) => {
             Fault::new(Kind::Invalid, Effect::None, format!("EventBridge refuses the schedule: {said}"))
+        }
+        "ValidationException" => {
+            Fault::new(Kind::Setting, Effect::None, format!("EventBridge refuses a setting of the deployment: {said}"))
         }
         "ServiceQuotaExceededException" | "LimitExceededException" => {
             Fault::new(Kind::Environment, Effect::None, format!("the account's quota of schedules is used up: {said}"))
@@ -142,8 +165,34 @@ fn refusal(code: &str, message: &str, status: u16) -> Fault {
         _ if status == 401 || status == 403 => {
             Fault::new(Kind::Denied, Effect::None, format!("the publisher may not do this in EventBridge: {said}"))
         }
+        // Scheduler names each of its refusals.
+        "" => foreign(status, Effect::None),
         _ => Fault::new(Kind::Unclassified, Effect::None, format!("EventBridge answered {status} {said}")),
     }
+}
+
+/// Whether a refusal speaks of what the workflow's owner wrote, and of nothing that the deployment adds.
+///
+/// AWS names the fields that break its model (`Value '..' at 'target.roleArn' failed to satisfy
+/// constraint: ..`), and describes what breaks its other rules in sentences of its own.
+fn is_about_the_schedule(message: &str) -> bool {
+    let is_own = |text: &str, fields: &[&str]| {
+        let text = text.to_ascii_lowercase();
+        fields.iter().any(|field| text.contains(field))
+    };
+    let fields: Vec<&str> =
+        message.split(" at '").skip(1).filter_map(|rest| rest.split_once('\'').map(|(field, _)| field)).collect();
+    if fields.is_empty() {
+        return is_own(message, &["schedule expression", "timezone", "time zone", "startdate", "enddate"]);
+    }
+    let own = ["scheduleexpression", "startdate", "enddate"];
+    fields.iter().all(|field| is_own(field, &own))
+}
+
+/// An answer that is not Scheduler's: a proxy, or a wrong endpoint.
+fn foreign(status: u16, effect: Effect) -> Fault {
+    let message = format!("something other than EventBridge answered {status}: check the endpoint and the proxy");
+    Fault::new(Kind::Environment, effect, message)
 }
 
 /// An answer that does not speak Scheduler's protocol: a proxy's page, a cut body.
@@ -151,11 +200,7 @@ fn unreadable(status: u16) -> Fault {
     match status {
         429 => Fault::new(Kind::Throttled, Effect::None, "EventBridge throttles our calls"),
         500.. => Fault::new(Kind::Transient, Effect::Unknown, format!("EventBridge answered {status}")),
-        _ => Fault::new(
-            Kind::Unclassified,
-            Effect::Unknown,
-            format!("EventBridge answered {status} with something unreadable"),
-        ),
+        _ => foreign(status, Effect::Unknown),
     }
 }
 
@@ -206,10 +251,39 @@ mod tests {
             ("InternalServerException", "", 500, Kind::Transient, Effect::Unknown),
             ("", "", 503, Kind::Transient, Effect::Unknown),
             ("SomethingNew", "", 418, Kind::Unclassified, Effect::None),
+            ("", "", 404, Kind::Environment, Effect::None),
+            ("", "", 302, Kind::Environment, Effect::None),
         ];
         for (code, message, status, kind, effect) in kinds {
             let fault = refusal(code, message, status);
             assert_eq!((fault.kind, fault.effect), (kind, effect), "{code} {status}");
+        }
+    }
+
+    #[test]
+    fn a_validation_speaks_of_the_schedule_or_of_a_setting() {
+        let constraint = |field| {
+            format!("1 validation error detected: Value 'x' at '{field}' failed to satisfy constraint: Member must ..")
+        };
+        for field in ["scheduleExpression", "scheduleExpressionTimezone", "startDate", "endDate"] {
+            assert_eq!(refusal("ValidationException", &constraint(field), 400).kind, Kind::Invalid, "{field}");
+        }
+        let others = ["target.arn", "target.roleArn", "target.deadLetterConfig.arn", "groupName", "name", "kmsKeyArn"];
+        for field in others {
+            assert_eq!(refusal("ValidationException", &constraint(field), 400).kind, Kind::Setting, "{field}");
+        }
+        let both = "2 validation errors detected: Value '' at 'scheduleExpression' failed to satisfy constraint: a; \
+                    Value 'x' at 'target.roleArn' failed to satisfy constraint: b";
+        assert_eq!(refusal("ValidationException", both, 400).kind, Kind::Setting);
+        for (sentence, kind) in [
+            ("Invalid Schedule Expression cron(0 9 ? * 8 *).", Kind::Invalid),
+            ("Invalid Schedule Expression Timezone Mars/Phobos.", Kind::Invalid),
+            ("The StartDate you specify cannot be earlier than 5 minutes ago.", Kind::Invalid),
+            ("The EndDate you specify must come after the StartDate.", Kind::Invalid),
+            ("Provided Arn is not in correct format.", Kind::Setting),
+            ("Something that no document mentions.", Kind::Setting),
+        ] {
+            assert_eq!(refusal("ValidationException", sentence, 400).kind, kind, "{sentence}");
         }
     }
 }

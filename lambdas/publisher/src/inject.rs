@@ -4,6 +4,9 @@
 //! inside the SDK's HTTP client, which a test replaces.
 
 #[cfg(not(debug_assertions))]
+use std::time::Duration;
+
+#[cfg(not(debug_assertions))]
 use crate::pipeline::Flight;
 #[cfg(not(debug_assertions))]
 use crate::stopwatch::Stopwatch;
@@ -36,6 +39,8 @@ pub enum Point {
     P11,
     /// The drain is about to return.
     P12,
+    /// Before the settle of a locked publication is tried again.
+    P13,
     /// A daemon is about to listen for notifications.
     L1,
     /// The sweep has read a page of the list.
@@ -64,6 +69,10 @@ impl Injector {
     pub(crate) fn flight(&self, shipped: Flight) -> Flight {
         shipped
     }
+
+    pub(crate) async fn pause(&self, shipped: Duration) {
+        tokio::time::sleep(shipped).await;
+    }
 }
 
 #[cfg(debug_assertions)]
@@ -71,6 +80,7 @@ mod armed {
     use std::str::FromStr;
     use std::sync::Arc;
     use std::sync::atomic::{AtomicU32, Ordering};
+    use std::time::Duration;
 
     use futures::future::BoxFuture;
 
@@ -150,6 +160,13 @@ mod armed {
         /// Under a hook one batch at a time, so that never two statements of one publisher race.
         pub(crate) fn flight(&self, shipped: Flight) -> Flight {
             if self.hook.is_some() { Flight::Single } else { shipped }
+        }
+
+        /// Waits; under a hook not at all, because the hook says when the publisher goes on.
+        pub(crate) async fn pause(&self, shipped: Duration) {
+            if self.hook.is_none() {
+                tokio::time::sleep(shipped).await;
+            }
         }
 
         /// Passes a point, or does not.

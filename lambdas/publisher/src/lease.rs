@@ -13,27 +13,59 @@ use aws_smithy_runtime_api::client::interceptors::context::BeforeTransmitInterce
 use aws_smithy_runtime_api::client::runtime_components::RuntimeComponents;
 use aws_smithy_types::config_bag::ConfigBag;
 
+use tokio::sync::{Notify, watch};
+
 use crate::stopwatch::Stopwatch;
 
 /// How long a claim holds without renewal (database clock).
 pub(crate) const LEASE: Duration = Duration::from_secs(60);
 /// When a daemon renews.
 pub(crate) const RENEW_AFTER: Duration = Duration::from_secs(20);
+/// When it tries again what could not be renewed.
+pub(crate) const RENEW_AGAIN: Duration = Duration::from_secs(5);
 /// Nothing is signed in the last part of a lease: a call may take its 3 s, and clocks drift.
 const MARGIN: Duration = Duration::from_secs(10);
 /// Claims stop so long before a drain's deadline that what is claimed can still be settled.
 const LAST_CLAIM: Duration = Duration::from_secs(10);
 /// No call is started later than this before the deadline.
 const LAST_CALL: Duration = Duration::from_secs(5);
+/// No settle is repeated later than this before the deadline.
+const LAST_SETTLE: Duration = Duration::from_secs(2);
+/// Once a span has ended, a locked publication is waited for this long.
+const SETTLE_AFTER_END: Duration = Duration::from_secs(5);
 
 /// How long one drain may go on.
 #[derive(Clone, Debug)]
 pub(crate) struct Span {
-    deadline: Instant,
+    /// `None` = until it is ended.
+    deadline: Option<Instant>,
     renewal: Renewal,
-    is_over: Arc<AtomicBool>,
+    end: End,
+    /// The end of the whole process.
+    process_end: End,
     is_stopped: Arc<AtomicBool>,
+    changed: Arc<Notify>,
     stopwatch: Stopwatch,
+}
+
+/// Set once, and noticed by all that wait for it; clones are the same one.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct End(Arc<watch::Sender<Option<Instant>>>);
+
+impl End {
+    /// Sets it, unless it is set.
+    pub(crate) fn set(&self, now: Instant) {
+        self.0.send_if_modified(|on| on.is_none() && on.replace(now).is_none());
+    }
+
+    fn on(&self) -> Option<Instant> {
+        *self.0.borrow()
+    }
+
+    async fn reached(&self) {
+        // Never an error: the sender is ours.
+        let _ = self.0.subscribe().wait_for(Option::is_some).await;
+    }
 }
 
 /// Whether leases are renewed while a batch is worked on.
@@ -46,8 +78,10 @@ pub(crate) enum Renewal {
 }
 
 impl Span {
-    pub(crate) fn until(deadline: Instant, renewal: Renewal, stopwatch: Stopwatch) -> Self {
-        Span { deadline, renewal, is_over: Arc::default(), is_stopped: Arc::default(), stopwatch }
+    /// Until `deadline`, if there is one, or until the process ends.
+    pub(crate) fn new(deadline: Option<Instant>, renewal: Renewal, process_end: End, stopwatch: Stopwatch) -> Self {
+        let (end, is_stopped, changed) = (End::default(), Arc::default(), Arc::default());
+        Span { deadline, renewal, end, process_end, is_stopped, changed, stopwatch }
     }
 
     /// Monotonic time, by which all of the drain goes.
@@ -72,7 +106,25 @@ impl Span {
 
     /// Ends it now: what is claimed but not called is given back.
     pub(crate) fn end(&self) {
-        self.is_over.store(true, Ordering::Relaxed);
+        self.end.set(self.now());
+    }
+
+    /// Returns when it was ended; a deadline does not end it.
+    pub(crate) async fn ended(&self) {
+        tokio::select! {
+            () = self.end.reached() => {}
+            () = self.process_end.reached() => {}
+        }
+    }
+
+    /// Says that a workflow may have become due.
+    pub(crate) fn notify(&self) {
+        self.changed.notify_one();
+    }
+
+    /// Returns when a workflow may have become due; one waiter gets each notification.
+    pub(crate) async fn notified(&self) {
+        self.changed.notified().await;
     }
 
     /// Whether more may be claimed.
@@ -84,18 +136,32 @@ impl Span {
         self.renewal
     }
 
+    /// Whether a claim may still be made after a pause of this length.
+    pub(crate) fn may_claim_after(&self, pause: Duration) -> bool {
+        self.has_left(LAST_CLAIM.saturating_add(pause))
+    }
+
     fn may_call(&self) -> bool {
         self.has_left(LAST_CALL)
     }
 
+    /// Whether a locked publication is worth waiting for.
+    pub(crate) fn may_settle(&self) -> bool {
+        let ended_on = [self.end.on(), self.process_end.on()].into_iter().flatten().min();
+        let is_near_end =
+            self.deadline.is_some_and(|deadline| deadline.saturating_duration_since(self.now()) <= LAST_SETTLE);
+        !is_near_end && ended_on.is_none_or(|on| self.now().saturating_duration_since(on) < SETTLE_AFTER_END)
+    }
+
     fn has_left(&self, time: Duration) -> bool {
-        !self.is_over.load(Ordering::Relaxed)
+        self.end.on().is_none()
+            && self.process_end.on().is_none()
             && !self.is_stopped()
-            && self.deadline.saturating_duration_since(self.now()) > time
+            && self.deadline.is_none_or(|deadline| deadline.saturating_duration_since(self.now()) > time)
     }
 }
 
-/// Until when one batch may sign requests; monotonic, so that no clock change extends it.
+/// Until when requests may be signed; monotonic, so that no clock change extends it.
 #[derive(Clone, Debug)]
 pub(crate) struct Lease {
     end: Arc<Mutex<Instant>>,
@@ -108,6 +174,12 @@ impl Lease {
         Lease { end: Arc::new(Mutex::new(sent + LEASE - MARGIN)), span: span.clone() }
     }
 
+    /// The same lease for one workflow of the batch, which is renewed by itself.
+    pub(crate) fn of_one(&self) -> Lease {
+        let end = *self.end.lock().unwrap_or_else(PoisonError::into_inner);
+        Lease { end: Arc::new(Mutex::new(end)), span: self.span.clone() }
+    }
+
     /// Extends it, after the database has confirmed a renewal that was sent at `sent`.
     pub(crate) fn renewed(&self, sent: Instant) {
         *self.end.lock().unwrap_or_else(PoisonError::into_inner) = sent + LEASE - MARGIN;
@@ -116,6 +188,11 @@ impl Lease {
     /// Stops the drain that claimed it.
     pub(crate) fn stop_drain(&self) {
         self.span.stop();
+    }
+
+    /// Returns when the span of its drain was ended.
+    pub(crate) async fn ended(&self) {
+        self.span.ended().await;
     }
 
     /// Monotonic time, as the lease counts it.
@@ -135,7 +212,8 @@ impl Lease {
 #[error("the lease has ended")]
 pub(crate) struct LeaseEnded;
 
-/// Looks at the lease between the resolving of credentials, which may take long, and the signing.
+/// Checks the lease after the credentials are resolved, which may take long, and after the signing:
+/// a process that is frozen in between must not send what it signed.
 #[derive(Debug)]
 pub(crate) struct SignWithinLease(pub(crate) Lease);
 
@@ -150,6 +228,21 @@ impl Intercept for SignWithinLease {
         _: &RuntimeComponents,
         _: &mut ConfigBag,
     ) -> Result<(), BoxError> {
+        self.check()
+    }
+
+    fn read_before_transmit(
+        &self,
+        _: &BeforeTransmitInterceptorContextRef<'_>,
+        _: &RuntimeComponents,
+        _: &mut ConfigBag,
+    ) -> Result<(), BoxError> {
+        self.check()
+    }
+}
+
+impl SignWithinLease {
+    fn check(&self) -> Result<(), BoxError> {
         if self.0.is_live() { Ok(()) } else { Err(LeaseEnded.into()) }
     }
 }
@@ -159,7 +252,8 @@ mod tests {
     use super::*;
 
     fn span(secs: u64) -> Span {
-        Span::until(Instant::now() + Duration::from_secs(secs), Renewal::Off, Stopwatch::default())
+        let deadline = Instant::now() + Duration::from_secs(secs);
+        Span::new(Some(deadline), Renewal::Off, End::default(), Stopwatch::default())
     }
 
     #[test]
@@ -180,5 +274,28 @@ mod tests {
         let lease = Lease::new(Instant::now(), &drain);
         drain.end();
         assert!(!lease.is_live());
+    }
+
+    #[test]
+    fn the_end_of_the_process_ends_every_span() {
+        let end = End::default();
+        let endless = Span::new(None, Renewal::On, end.clone(), Stopwatch::default());
+        assert!(endless.may_claim_after(Duration::from_secs(1_000_000)) && endless.may_settle());
+        end.set(endless.now());
+        assert!(!endless.may_claim() && endless.may_settle(), "what is answered is still settled");
+        let long_ago = SETTLE_AFTER_END + Duration::from_secs(1);
+        let past = Instant::now().checked_sub(long_ago).expect("the machine is up for a minute");
+        let ended = End::default();
+        ended.set(past);
+        assert!(!Span::new(None, Renewal::On, ended, Stopwatch::default()).may_settle());
+    }
+
+    #[test]
+    fn each_workflow_s_lease_is_renewed_by_itself() {
+        let ago = |secs| Instant::now().checked_sub(Duration::from_secs(secs)).expect("the machine is up for a minute");
+        let batch = Lease::new(ago(50), &span(3600));
+        let [renewed, other] = [batch.of_one(), batch.of_one()];
+        renewed.renewed(ago(20));
+        assert!(renewed.is_live() && !other.is_live());
     }
 }

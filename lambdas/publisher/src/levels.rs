@@ -1,33 +1,91 @@
 //! Step 3 of 7: how the outbox and the ledger stand, read from the database when metrics are told.
 
 mod ledger;
+mod sweeps;
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
-use sqlx::PgPool;
+use db::PgPool;
+use tokio::time::Instant;
 
-pub(crate) use ledger::Ledger;
+use self::ledger::Decisions;
+use self::sweeps::Sweeps;
 
-/// How the outbox stands, and the ledger.
+/// How long one figure may take.
+const FIGURE_LIMIT: Duration = Duration::from_secs(2);
+/// After so many failures the rest is not asked for: the database is away.
+const MOST_FAILURES: u32 = 2;
+
+/// How the outbox and the ledger are; `None` could not be read.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Levels {
-    /// The age of the oldest edit that is neither published nor given up.
-    pub(crate) lag_secs: f64,
-    /// Rows of workflows that are given up; a row whose workflow was revived since is history.
-    pub(crate) failed_rows: i64,
+    /// The age of the oldest edit that is neither published nor failed.
+    pub(crate) lag_secs: Option<f64>,
+    /// Rows of workflows that are failed; a row whose workflow was revived since is history.
+    pub(crate) failed_rows: Option<i64>,
     /// Workflows by the class of drift that was found and is not yet repaired.
-    pub(crate) drift: BTreeMap<String, i64>,
-    /// What became of the times that schedules owed.
-    pub(crate) ledger: Ledger,
+    pub(crate) drift: Option<BTreeMap<String, i64>>,
+    /// How the sweeps are.
+    pub(crate) sweeps: Option<Sweeps>,
+    /// How far the watchdog is behind the grace.
+    pub(crate) ledger_lag_secs: Option<f64>,
+    /// What became of the due times of the last hour.
+    pub(crate) decisions: Option<Decisions>,
+    /// Runs abandoned in the last hour.
+    pub(crate) runs_abandoned: Option<i64>,
+    /// How long the oldest accepted run has waited since it might start.
+    pub(crate) runs_waiting_secs: Option<f64>,
+    /// Fires of the last hour that the published expression does not name by our zone data.
+    pub(crate) fires_disagree: Option<i64>,
 }
 
-pub(crate) async fn read(pool: &PgPool) -> sqlx::Result<Levels> {
-    Ok(Levels {
-        lag_secs: lag_secs(pool).await?,
-        failed_rows: failed_rows(pool).await?,
-        drift: drift(pool).await?,
-        ledger: ledger::read(pool).await?,
-    })
+/// Reads what can be read within `limit`: metrics come last, when a Lambda has little time left.
+pub(crate) async fn read(pool: &PgPool, limit: Duration) -> Levels {
+    let mut reading = Reading { began: Instant::now(), limit, failures: 0 };
+    Levels {
+        lag_secs: reading.figure("outbox lag", lag_secs(pool)).await,
+        failed_rows: reading.figure("failed rows", failed_rows(pool)).await,
+        drift: reading.figure("drift", drift(pool)).await,
+        sweeps: reading.figure("sweeps", sweeps::read(pool)).await,
+        ledger_lag_secs: reading.figure("ledger lag", ledger::lag_secs(pool)).await,
+        decisions: reading.figure("decisions", ledger::decisions(pool)).await,
+        runs_abandoned: reading.figure("runs abandoned", ledger::runs_abandoned(pool)).await,
+        runs_waiting_secs: reading.figure("runs waiting", ledger::runs_waiting_secs(pool)).await,
+        fires_disagree: reading.figure("disagreements", ledger::count_disagreements(pool)).await,
+    }
+}
+
+/// How far a reading of all figures is.
+struct Reading {
+    began: Instant,
+    limit: Duration,
+    failures: u32,
+}
+
+impl Reading {
+    /// One figure: one that fails or is slow hides no other, and takes back none that was read before it.
+    async fn figure<T>(&mut self, name: &str, read: impl Future<Output = sqlx::Result<T>>) -> Option<T> {
+        if self.failures >= MOST_FAILURES {
+            return None;
+        }
+        let limit = FIGURE_LIMIT.min(self.limit.saturating_sub(self.began.elapsed()));
+        let error = match tokio::time::timeout(limit, read).await {
+            Ok(Ok(value)) => return Some(value),
+            Ok(Err(error)) => error.to_string(),
+            Err(_) => format!("no answer within {:.1} s", limit.as_secs_f64()),
+        };
+        self.failures += 1;
+        tracing::warn!(figure = name, error, "a figure cannot be read");
+        None
+    }
+}
+
+impl Levels {
+    /// Times and runs abandoned in the last hour.
+    pub(crate) fn abandoned(&self) -> Option<i64> {
+        Some(self.decisions.as_ref()?.not_run + self.runs_abandoned?)
+    }
 }
 
 async fn lag_secs(pool: &PgPool) -> sqlx::Result<f64> {

@@ -12,9 +12,11 @@
 //! It is a reconciler: whatever dies, the lease lapses and somebody looks again; nothing is
 //! replayed, so repeats do no harm. However many publishers run, one works on a workflow.
 
+mod arn;
 mod backoff;
 mod config;
 mod converge;
+mod deployment;
 mod desired;
 mod drain;
 mod evidence;
@@ -31,6 +33,8 @@ mod outbox;
 mod pipeline;
 mod rate;
 mod report;
+mod revive;
+mod rollout;
 mod schedules;
 mod secret;
 mod settle;
@@ -41,10 +45,11 @@ mod sweep;
 mod work;
 mod workflows;
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
+use db::PgPool;
 use schedule::Clock;
-use sqlx::PgPool;
 use tokio::sync::{Semaphore, SemaphorePermit};
 use uuid::Uuid;
 
@@ -53,22 +58,29 @@ pub use config::{Arguments, Config, Database};
 pub use inject::{Fault, Hook, Point};
 pub use lambda::serve as serve_lambda;
 pub use login::Login;
-pub use report::{Report, Unsettled};
+pub use report::{Report, Stopped, Unsettled};
 pub use schedules::scheduler_client;
 #[cfg(debug_assertions)]
 pub use stopwatch::Stopwatch;
 pub use sweep::{Findings, Swept};
 
 use crate::backoff::Backoff;
+use crate::deployment::Generation;
+use crate::desired::TEMPLATE;
 use crate::evidence::Evidence;
 use crate::inject::Injector;
+use crate::lease::{End, Renewal, Span};
 use crate::metrics::Metrics;
 use crate::outbox::Claimant;
 use crate::rate::Rate;
+use crate::revive::Revived;
 use crate::schedules::Schedules;
+use crate::sharers::Presence;
 
 /// A claim costs a transaction, whatever the concurrency.
 const SMALLEST_BATCH: u16 = 16;
+/// How often a publisher asks which zone data are in force.
+const ZONES_POLL: Duration = Duration::from_secs(15);
 
 /// One publisher; clones are the same one.
 #[derive(Clone)]
@@ -87,6 +99,11 @@ struct Parts {
     evidence: Evidence,
     metrics: Metrics,
     injector: Injector,
+    end: End,
+    presence: Presence,
+    revived: Revived,
+    zones_asked: Mutex<Option<Instant>>,
+    poll: Duration,
 }
 
 impl Publisher {
@@ -126,6 +143,7 @@ impl Publisher {
                 // What cannot be in the air at once is left to the other publishers.
                 batch_size: config.batch_size.min(config.api_concurrency.max(SMALLEST_BATCH)),
                 max_attempts: config.max_attempts,
+                generation: Generation { number: config.config_generation, template: TEMPLATE },
             },
             places: Semaphore::new(usize::from(config.api_concurrency)),
             rate: Rate::new(config.api_tps),
@@ -134,10 +152,66 @@ impl Publisher {
             evidence: Evidence::default(),
             metrics: Metrics::default(),
             injector,
+            end: End::default(),
+            presence: Presence::default(),
+            revived: Revived::default(),
+            zones_asked: Mutex::default(),
+            poll: listen::POLL,
             config,
             pool,
             clock,
         }))
+    }
+
+    /// A publisher of a unit test: of the database and the EventBridge at these addresses.
+    #[cfg(test)]
+    async fn of_test(dsn: &str, endpoint: &str) -> Self {
+        let options = db::Options {
+            dsn: dsn.to_owned(),
+            max_connections: 1,
+            acquire_timeout: Duration::from_secs(5),
+            application_name: "cronbox test",
+        };
+        let config = Config {
+            env: "test".parse().unwrap(),
+            runner_lambda_arn: String::new(),
+            scheduler_role_arn: String::new(),
+            schedule_group: "group".to_owned(),
+            schedule_dlq_arn: String::new(),
+            batch_size: 1,
+            max_attempts: 1,
+            api_concurrency: 1,
+            api_tps: 100,
+            config_generation: 0,
+            #[cfg(debug_assertions)]
+            fault: None,
+        };
+        Self::new(config, db::pool(&options).unwrap(), scheduler_client(Some(endpoint)).await, Clock::System)
+    }
+
+    /// The same publisher, if nothing has cloned it, with another pause between two polls of its daemon.
+    #[cfg(debug_assertions)]
+    #[must_use]
+    pub fn polling_every(mut self, poll: Duration) -> Self {
+        if let Some(parts) = Arc::get_mut(&mut self.0) {
+            parts.poll = poll;
+        }
+        self
+    }
+
+    /// Ends all that this publisher is at, as a signal does: what is claimed but not called is given back.
+    pub fn end(&self) {
+        self.0.end.set(self.now());
+    }
+
+    /// Monotonic time, by which deadlines are counted.
+    fn now(&self) -> Instant {
+        self.injector().stopwatch().now()
+    }
+
+    /// A time in which to work: until `deadline`, if there is one, or until [`Publisher::end`].
+    fn span(&self, deadline: Option<Instant>, renewal: Renewal) -> Span {
+        Span::new(deadline, renewal, self.0.end.clone(), self.injector().stopwatch())
     }
 
     fn config(&self) -> &Config {
@@ -181,8 +255,26 @@ impl Publisher {
         &self.0.metrics
     }
 
+    fn presence(&self) -> &Presence {
+        &self.0.presence
+    }
+
+    fn revived(&self) -> &Revived {
+        &self.0.revived
+    }
+
     fn injector(&self) -> &Injector {
         &self.0.injector
+    }
+
+    /// Whether to ask again which zone data are in force.
+    fn zones_are_due(&self) -> bool {
+        let mut asked = self.0.zones_asked.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_due = asked.is_none_or(|asked| asked.elapsed() >= ZONES_POLL);
+        if is_due {
+            *asked = Some(Instant::now());
+        }
+        is_due
     }
 
     /// A place among the calls in flight; `None` never happens, the semaphore is never closed.

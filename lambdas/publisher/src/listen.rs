@@ -5,11 +5,10 @@
 
 use std::convert::Infallible;
 use std::pin::pin;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use sqlx::postgres::PgListener;
+use db::Listener;
 use tokio::net::TcpListener;
-use tokio::sync::Notify;
 
 use crate::drain::{Drained, Ending};
 use crate::inject::Point;
@@ -22,11 +21,9 @@ use crate::{Login, Publisher};
 /// The channel on which the app tells of an edit, after its commit.
 const CHANNEL: &str = "cronbox_outbox";
 /// The longest that a lost notification delays an edit.
-const POLL: Duration = Duration::from_secs(5);
+pub(crate) const POLL: Duration = Duration::from_secs(5);
 /// Before listening again after the connection was lost.
 const RECONNECT: Duration = Duration::from_secs(1);
-/// A daemon's drain has no end of its own.
-const FOREVER: Duration = Duration::from_secs(365 * 24 * 3600);
 
 impl Publisher {
     /// Publishes until `shutdown`; then what is in flight is awaited and settled.
@@ -39,27 +36,20 @@ impl Publisher {
         login: Option<&Login>,
         shutdown: impl Future<Output = ()>,
     ) -> anyhow::Result<()> {
-        let (word, over) = (Notify::new(), Notify::new());
-        let span = Span::until(Instant::now() + FOREVER, Renewal::On, self.injector().stopwatch());
-        let mut working = pin!(async {
-            tokio::join!(self.drain_often(&span, &word, login), self.sweep_often(&span, &word, &over));
-        });
-        let mut hearing = pin!(self.hear(&word, login));
+        let span = self.span(None, Renewal::On);
+        let mut working = pin!(async { tokio::join!(self.drain_often(&span, login), self.sweep_often(&span)) });
+        let mut hearing = pin!(self.hear(&span, login));
         let mut telling = pin!(self.tell_on(metrics));
         tokio::select! {
             never = &mut hearing => match never {},
             never = &mut telling => match never {},
-            () = &mut working => return Ok(()),
-            () = shutdown => {
-                span.end();
-                word.notify_one();
-                over.notify_one();
-            }
+            ((), ()) = &mut working => return Ok(()),
+            () = shutdown => span.end(),
         }
         tokio::select! {
             never = hearing => match never {},
             never = telling => match never {},
-            () = working => Ok(()),
+            ((), ()) = working => Ok(()),
         }
     }
 
@@ -71,15 +61,16 @@ impl Publisher {
     }
 
     /// Drains, and waits for a word, for the next workflow to fall due, or for the poll.
-    async fn drain_often(&self, span: &Span, word: &Notify, login: Option<&Login>) {
+    async fn drain_often(&self, span: &Span, login: Option<&Login>) {
+        let poll = self.0.poll;
         while span.may_claim() {
             let pause = match self.drain_for(span).await {
                 Ok(Drained { report, ending }) => {
                     tell(report);
                     match ending {
-                        Ending::Done => outbox::next_due(self.pool()).await.ok().flatten().unwrap_or(POLL).min(POLL),
+                        Ending::Done => outbox::next_due(self.pool()).await.ok().flatten().unwrap_or(poll).min(poll),
                         // All the rest is due; asking again at once would be refused again.
-                        Ending::Stopped => POLL,
+                        Ending::Stopped | Ending::Outdated | Ending::Held => poll,
                     }
                 }
                 Err(error) => {
@@ -88,16 +79,18 @@ impl Publisher {
                     RECONNECT
                 }
             };
-            if span.may_claim() {
-                let _ = tokio::time::timeout(pause, word.notified()).await;
+            tokio::select! {
+                () = tokio::time::sleep(pause) => {}
+                () = span.notified() => {}
+                () = span.ended() => {}
             }
         }
     }
 
     /// Passes on each notification, and each new connection: it may have missed some.
-    async fn hear(&self, word: &Notify, login: Option<&Login>) -> Infallible {
+    async fn hear(&self, span: &Span, login: Option<&Login>) -> Infallible {
         loop {
-            let Err(error) = self.hear_on_one_connection(word).await;
+            let Err(error) = self.hear_on_one_connection(span).await;
             tracing::warn!(%error, "notifications are lost for now; the outbox is polled");
             self.log_in_anew(login, &error.into()).await;
             tokio::time::sleep(RECONNECT).await;
@@ -111,14 +104,12 @@ impl Publisher {
         }
     }
 
-    async fn hear_on_one_connection(&self, word: &Notify) -> sqlx::Result<Infallible> {
-        let mut listener = PgListener::connect_with(self.pool()).await?;
+    async fn hear_on_one_connection(&self, span: &Span) -> sqlx::Result<Infallible> {
         self.injector().at(Point::L1).await;
-        listener.listen(CHANNEL).await?;
+        let mut listener = Listener::connect(self.pool(), CHANNEL).await?;
         loop {
-            word.notify_one();
-            // `None`: the connection was lost and is back, listening; so a scan is due then too.
-            listener.try_recv().await?;
+            span.notify();
+            listener.heard().await?;
         }
     }
 }

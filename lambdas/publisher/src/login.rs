@@ -3,7 +3,7 @@
 //! Postgres asks for a password when somebody connects, never again: a rotation is noticed when a
 //! new connection is refused. The secret is then fetched anew, once for each refusal.
 
-use sqlx::PgPool;
+use db::PgPool;
 
 use crate::config::Database;
 use crate::secret;

@@ -1,10 +1,11 @@
 //! Steps 3 and 4 of 7: the publisher, as a Lambda, as a daemon (`--listen`) or for one go (`--once`).
 
+use std::pin::pin;
 use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::{Context, anyhow, bail};
-use publisher::{Arguments, Login, Publisher, Report, Unsettled};
+use publisher::{Arguments, Login, Publisher, Report, Stopped, Unsettled};
 use schedule::Clock;
 use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
@@ -34,7 +35,7 @@ async fn run() -> anyhow::Result<()> {
     let pool = if is_lambda { db::pool(&options)? } else { db::connect(&options).await? };
     let publisher = Publisher::new(config, pool, publisher::scheduler_client(None).await, Clock::System);
     if once {
-        print(publisher.once().await)
+        print(ending_at(stop()?, &publisher, publisher.once()).await)
     } else if listen {
         let metrics = match metrics_addr {
             Some(address) => Some(TcpListener::bind(address).await.with_context(|| {
@@ -44,27 +45,41 @@ async fn run() -> anyhow::Result<()> {
         };
         publisher.listen(metrics, Some(&login), stop()?).await
     } else {
-        publisher::serve_lambda(publisher, login).await.map_err(|error| anyhow!(error))
+        let served = publisher::serve_lambda(publisher.clone(), login);
+        ending_at(stop()?, &publisher, served).await.map_err(|error| anyhow!(error))
     }
 }
 
-/// A claim, a settle, and one more that waits for a workflow which somebody else holds.
+/// Has the publisher give back what it has claimed and not called when it is told to stop, and then ends.
+async fn ending_at<T>(stop: impl Future<Output = ()>, publisher: &Publisher, work: impl Future<Output = T>) -> T {
+    let mut work = pin!(work);
+    tokio::select! {
+        done = &mut work => return done,
+        () = stop => publisher.end(),
+    }
+    work.await
+}
+
+/// A claim, a settle, and one that is tried again because its publications were locked.
 fn of_drain(dsn: String) -> db::Options {
     // A Lambda has 50 s: whoever cannot connect says so, and leaves the rest to the next minute.
     let acquire_timeout = Duration::from_secs(5);
     db::Options { dsn, max_connections: 3, acquire_timeout, application_name: "cronbox publisher" }
 }
 
-/// The same, beside a sweep, a renewal of leases and an ear for notifications.
+/// The same, beside a sweep and a renewal of leases; notifications have a connection of their own.
 fn of_daemon(dsn: String) -> db::Options {
-    db::Options { max_connections: 6, ..of_drain(dsn) }
+    db::Options { max_connections: 5, ..of_drain(dsn) }
 }
 
 /// The report as one JSON line, also when the time was up.
 fn print(drained: anyhow::Result<Report>) -> anyhow::Result<()> {
     let report = match &drained {
         Ok(report) => Some(report),
-        Err(error) => error.downcast_ref::<Unsettled>().map(|unsettled| &unsettled.report),
+        Err(error) => {
+            let unsettled = error.downcast_ref::<Unsettled>().map(|unsettled| &unsettled.report);
+            unsettled.or_else(|| error.downcast_ref::<Stopped>().map(|stopped| &stopped.report))
+        }
     };
     if let Some(report) = report {
         println!("{}", serde_json::to_string(report)?);

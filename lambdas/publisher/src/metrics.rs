@@ -21,6 +21,9 @@ pub(crate) struct Totals {
     pub(crate) calls: [u64; ANSWERS.len()],
     /// Drains that were stopped because EventBridge refused everybody.
     pub(crate) stops: u64,
+    /// Schedules that finished sweeps listed, and those that they read in full.
+    pub(crate) sweep_listed: u64,
+    pub(crate) sweep_read: u64,
 }
 
 /// How calls of EventBridge's API end, as labels.
@@ -40,7 +43,7 @@ impl Metrics {
                 Kind::Transient => "transient",
                 Kind::Denied => "denied",
                 Kind::Environment => "environment",
-                Kind::Invalid => "invalid",
+                Kind::Invalid | Kind::Setting => "invalid",
                 Kind::Unclassified => "unclassified",
             },
         };
@@ -49,14 +52,27 @@ impl Metrics {
         }
     }
 
-    /// A drain has ended.
-    pub(crate) fn drained(&self, report: Report) {
-        self.totals().report.add(report);
+    /// Something was settled; counted at once, so that a drain that ends in an error counts too.
+    pub(crate) fn settled(&self, report: Report) {
+        let totals = &mut self.totals().report;
+        totals.add(Report { remaining: totals.remaining, ..report });
+    }
+
+    /// So many workflows are due or backed off.
+    pub(crate) fn remaining(&self, count: u64) {
+        self.totals().report.remaining = count;
     }
 
     /// A drain was stopped.
     pub(crate) fn stopped(&self) {
         self.totals().stops += 1;
+    }
+
+    /// A sweep has finished.
+    pub(crate) fn swept(&self, listed: u64, read: u64) {
+        let mut totals = self.totals();
+        totals.sweep_listed += listed;
+        totals.sweep_read += read;
     }
 
     /// The sums so far.

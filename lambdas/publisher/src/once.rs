@@ -1,12 +1,15 @@
 //! Steps 3 and 4 of 7: `--once`, for scripts and tests: returns when EventBridge is in step.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
+
+use anyhow::bail;
 
 use crate::Publisher;
+use crate::deployment::ACCEPT;
 use crate::drain::Ending;
-use crate::lease::{Renewal, Span};
+use crate::lease::Renewal;
 use crate::outbox;
-use crate::report::{Report, Unsettled};
+use crate::report::{Report, Stopped, Unsettled};
 
 const MINUTES: u64 = 5;
 /// How often to look whether another publisher has settled what it holds.
@@ -21,25 +24,34 @@ impl Publisher {
     /// that was due or leased at the start that it was settled since.
     ///
     /// # Errors
-    /// The database's; [`Unsettled`] after five minutes.
+    /// The database's; [`Unsettled`] after five minutes, [`Stopped`] if work was left when it was ended.
     pub async fn once(&self) -> anyhow::Result<Report> {
-        let deadline = Instant::now() + Duration::from_secs(MINUTES * 60);
-        let span = Span::until(deadline, Renewal::On, self.injector().stopwatch());
+        let deadline = self.now() + Duration::from_secs(MINUTES * 60);
+        let span = self.span(Some(deadline), Renewal::On);
         let mut report = Report::default();
         loop {
             let drained = self.drain_for(&span).await?;
+            if drained.ending == Ending::Outdated {
+                bail!("a newer configuration has published: raise CONFIG_GENERATION if this one is to replace it");
+            }
+            if drained.ending == Ending::Held {
+                bail!("the database was restored or cloned: run `{ACCEPT}`");
+            }
             report.add(drained.report);
             if outbox::count_due(self.pool()).await? == 0 {
                 return Ok(report);
             }
+            let pause = match drained.ending {
+                Ending::Done => PAUSE,
+                Ending::Stopped | Ending::Outdated | Ending::Held => PAUSE_AFTER_STOP,
+            };
+            tokio::select! {
+                () = tokio::time::sleep(pause) => {}
+                () = span.ended() => return Err(Stopped { report }.into()),
+            }
             if !span.may_claim() {
                 return Err(Unsettled { report, minutes: MINUTES }.into());
             }
-            tokio::time::sleep(match drained.ending {
-                Ending::Done => PAUSE,
-                Ending::Stopped => PAUSE_AFTER_STOP,
-            })
-            .await;
         }
     }
 }

@@ -6,12 +6,16 @@
 use std::collections::HashMap;
 use std::time::Duration;
 
+use db::{PgConnection, PgPool};
 use schedule::WorkflowId;
-use sqlx::{PgConnection, PgPool};
 
+use crate::deployment::Generation;
 use crate::inject::{Injector, Point};
 use crate::lease::{LEASE, Lease, Span};
 use crate::sharers;
+
+/// So many claims in a row that no settle followed, and the workflow may be what kills the publisher.
+const CRASHES: i32 = 2;
 
 /// A claimed workflow.
 #[derive(Debug)]
@@ -21,6 +25,10 @@ pub(crate) struct Claim {
     pub(crate) epoch: i64,
     /// Claims without a success, this one included.
     pub(crate) attempt: i32,
+    /// Failures in a row before it.
+    pub(crate) failures: u32,
+    /// How many repairs had been requested when it began.
+    pub(crate) repairs: i64,
     /// The newest outbox row that the claim covers, 0 = none.
     pub(crate) seen: i64,
     pub(crate) traceparent: Option<String>,
@@ -50,10 +58,10 @@ pub(crate) struct Batch {
 /// Which workflows a claim takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Choice {
-    /// Those that have not exhausted their attempts.
+    /// All but the suspects.
     Usual,
-    /// Those that were claimed `MAX_ATTEMPTS` times and never came to an answer: each may be what
-    /// kills the publisher, so they are worked on alone, when all others are done.
+    /// Those that were claimed twice in a row and never came to an answer, or `MAX_ATTEMPTS` times at
+    /// all: each may be what kills the publisher, so one is claimed at a time, when all others are done.
     Suspects,
 }
 
@@ -63,6 +71,8 @@ pub(crate) struct Claimant {
     pub(crate) owner: String,
     pub(crate) batch_size: u16,
     pub(crate) max_attempts: u16,
+    /// Of this process: one that is older than the database's claims nothing.
+    pub(crate) generation: Generation,
 }
 
 /// Takes the workflows that have been due for longest; an empty batch means that none is.
@@ -90,26 +100,34 @@ pub(crate) async fn claim(
     Ok(Batch { claims, lease, sharers })
 }
 
-/// Extends leases, named by workflow and epoch; says whether all of them still were ours to extend.
-pub(crate) async fn renew(pool: &PgPool, keys: &[(i64, i64)]) -> sqlx::Result<bool> {
+/// Extends leases, named by workflow and epoch; returns the workflows whose lease was extended.
+pub(crate) async fn renew(pool: &PgPool, keys: &[(i64, i64)]) -> sqlx::Result<Vec<i64>> {
     let (ids, epochs): (Vec<i64>, Vec<i64>) = keys.iter().copied().unzip();
-    let renewed = sqlx::query!(
+    sqlx::query_scalar!(
         r#"
-        -- renew: not what has lapsed, because somebody may be taking it over at this moment
+        -- renew: not what has lapsed, because another publisher may be taking it over at this moment; and
+        -- in order, without waiting, because an edit may lock several publications in another order
+        WITH mine AS MATERIALIZED (
+            SELECT p.workflow_id
+              FROM publications AS p
+              JOIN unnest($1::bigint[], $2::bigint[]) AS mine (workflow_id, epoch)
+                ON p.workflow_id = mine.workflow_id AND p.epoch = mine.epoch
+             WHERE p.lease_until > cronbox_now()
+             ORDER BY p.workflow_id
+               FOR UPDATE OF p SKIP LOCKED
+        )
         UPDATE publications AS p
            SET lease_until = cronbox_now() + make_interval(secs => $3)
-          FROM unnest($1::bigint[], $2::bigint[]) AS mine (workflow_id, epoch)
+          FROM mine
          WHERE p.workflow_id = mine.workflow_id
-           AND p.epoch = mine.epoch
-           AND p.lease_until > cronbox_now()
+        RETURNING p.workflow_id
         "#,
         &ids,
         &epochs,
         LEASE.as_secs_f64(),
     )
-    .execute(pool)
-    .await?;
-    Ok(renewed.rows_affected() == keys.len() as u64)
+    .fetch_all(pool)
+    .await
 }
 
 /// Makes due what waits for the end of an outage that is over.
@@ -181,6 +199,24 @@ pub(crate) async fn next_due(pool: &PgPool) -> sqlx::Result<Option<Duration>> {
     Ok(secs.map(|secs| Duration::try_from_secs_f64(secs.max(0.0)).unwrap_or(Duration::MAX)))
 }
 
+/// How long until the next workflow that failed is tried again, `None` if none waits.
+pub(crate) async fn next_retry(pool: &PgPool) -> sqlx::Result<Option<Duration>> {
+    let secs = sqlx::query_scalar!(
+        r#"
+        -- next retry: a verify pass or an end that lies ahead is no failure
+        SELECT EXTRACT(EPOCH FROM due_at - cronbox_now())::float8 AS "secs!"
+          FROM publications
+         WHERE due_at > cronbox_now()
+           AND error_class IN ('transient', 'environment', 'unclassified')
+         ORDER BY due_at
+         LIMIT 1
+        "#
+    )
+    .fetch_optional(pool)
+    .await?;
+    Ok(secs.map(|secs| Duration::try_from_secs_f64(secs.max(0.0)).unwrap_or(Duration::MAX)))
+}
+
 async fn lease_due(tx: &mut PgConnection, claimant: &Claimant, choice: Choice) -> sqlx::Result<Vec<Claim>> {
     let limit = match choice {
         Choice::Usual => i64::from(claimant.batch_size),
@@ -195,7 +231,8 @@ async fn lease_due(tx: &mut PgConnection, claimant: &Claimant, choice: Choice) -
               FROM publications
              WHERE due_at <= cronbox_now()
                AND (lease_until IS NULL OR lease_until <= cronbox_now())
-               AND (attempt_count >= $4) = $5
+               AND (attempt_count >= $4 OR lease_until IS NOT NULL AND attempt_count >= $6) = $5
+               AND NOT EXISTS (SELECT FROM config_generation WHERE (generation, template) > ($7, $8))
              ORDER BY due_at
              LIMIT $3
                FOR UPDATE SKIP LOCKED
@@ -215,6 +252,8 @@ async fn lease_due(tx: &mut PgConnection, claimant: &Claimant, choice: Choice) -
         RETURNING p.workflow_id,
                   p.epoch,
                   p.attempt_count,
+                  p.failures,
+                  p.repairs,
                   p.spec_hash,
                   p.schedule_name,
                   COALESCE(due.verify_at <= cronbox_now() AND NOT due.is_takeover, FALSE) AS "is_verify_due!"
@@ -224,6 +263,9 @@ async fn lease_due(tx: &mut PgConnection, claimant: &Claimant, choice: Choice) -
         limit,
         i32::from(claimant.max_attempts),
         choice == Choice::Suspects,
+        CRASHES,
+        claimant.generation.number,
+        claimant.generation.template,
     )
     .fetch_all(tx)
     .await?;
@@ -233,6 +275,8 @@ async fn lease_due(tx: &mut PgConnection, claimant: &Claimant, choice: Choice) -
             workflow_id: WorkflowId(row.workflow_id),
             epoch: row.epoch,
             attempt: row.attempt_count,
+            failures: row.failures.unsigned_abs(),
+            repairs: row.repairs,
             seen: 0,
             traceparent: None,
             spec_hash: row.spec_hash,

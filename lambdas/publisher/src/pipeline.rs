@@ -2,9 +2,10 @@
 //!
 //! A call waits for a place and for its slot, never for the database, nor for the slowest of its
 //! batch: the next batch is claimed while half a batch still waits for its calls, and whatever
-//! has been answered is settled together.
+//! has been answered is settled together. While calls are in flight the publisher goes on claiming
+//! what falls due, and a settle waits for no row lock: it is tried again, so a slow call and a locked
+//! publication delay only their own workflow.
 
-use std::collections::{HashSet, VecDeque};
 use std::pin::pin;
 use std::time::Duration;
 
@@ -15,10 +16,11 @@ use tokio::time::Instant;
 
 use crate::Publisher;
 use crate::drain::in_words;
+use crate::inject::Point;
 use crate::lease::Span;
 use crate::outbox::{self, Choice};
 use crate::report::Report;
-use crate::settle::{Waiting, settle};
+use crate::settle::{Settled, settle};
 use crate::settlement::Settlement;
 
 /// How long an answer waits for others to be settled with; a batch that is answered waits for none.
@@ -26,6 +28,10 @@ const GATHER: Duration = Duration::from_millis(20);
 /// A settle that is lost costs a lease and a verify pass, so it is worth a few tries.
 const SETTLE_TRIES: u32 = 4;
 const SETTLE_PAUSE: Duration = Duration::from_millis(100);
+/// How often the settles of locked publications are tried again, all of them in one transaction.
+const SETTLE_AGAIN: Duration = Duration::from_millis(100);
+/// How often a claim is tried again while calls are in flight; the longest that a lost notification delays an edit then.
+const CLAIM_AGAIN: Duration = Duration::from_millis(300);
 
 /// How much may be under way at once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,31 +42,39 @@ pub(crate) enum Flight {
     Overlapping,
 }
 
+/// What a pipeline came to.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Worked {
+    pub(crate) report: Report,
+    /// Workflows claimed.
+    pub(crate) claimed: usize,
+}
+
 impl Publisher {
     /// Claims while there is room, works on what is claimed, ends when a claim comes back empty.
-    pub(crate) async fn pipeline(&self, span: &Span, choice: Choice, flight: Flight) -> anyhow::Result<Report> {
+    ///
+    /// Of the suspects only one is claimed: whatever else is due by then comes before the next.
+    pub(crate) async fn pipeline(&self, span: &Span, choice: Choice, flight: Flight) -> anyhow::Result<Worked> {
         let (answers, mut answered) = unbounded_channel();
-        let mut hand = Hand::new(flight, usize::from(self.claimant().batch_size));
+        let mut hand = Hand::new(choice, flight, usize::from(self.claimant().batch_size));
         let mut working = FuturesUnordered::new();
         let mut claiming = pin!(Fuse::terminated());
         let mut settling = pin!(Fuse::terminated());
-        let mut waiting = pin!(Fuse::terminated());
+        let mut retrying = pin!(Fuse::terminated());
         loop {
             if claiming.is_terminated() && hand.may_claim() && span.may_claim() {
-                hand.was_settled = false;
+                hand.is_stale = false;
                 claiming.set(outbox::claim(self.pool(), self.claimant(), choice, span, self.injector()).fuse());
             }
             if settling.is_terminated()
                 && let Some(some) = hand.ripe(working.is_empty() && answered.is_empty())
             {
-                settling.set(self.settle_free(some).fuse());
+                settling.set(self.settle(some).fuse());
             }
-            if waiting.is_terminated()
-                && let Some(one) = hand.held_up.pop_front()
-            {
-                waiting.set(self.settle_held_up(one).fuse());
+            if retrying.is_terminated() && !hand.locked.is_empty() {
+                retrying.set(self.settle_locked(std::mem::take(&mut hand.locked), span).fuse());
             }
-            let is_idle = claiming.is_terminated() && settling.is_terminated() && waiting.is_terminated();
+            let is_idle = claiming.is_terminated() && settling.is_terminated() && retrying.is_terminated();
             if is_idle && working.is_empty() && answered.is_empty() {
                 return hand.finish();
             }
@@ -79,77 +93,105 @@ impl Publisher {
                 Some(worked) = working.next() => if let Err(error) = worked { hand.broke(error) },
                 Some(settlement) = answered.recv() => hand.answered(settlement),
                 settled = &mut settling => hand.settled(settled),
-                settled = &mut waiting => hand.settled(settled),
+                settled = &mut retrying => hand.settled_locked(settled),
                 () = tokio::time::sleep_until(ripening), if hand.ripens_at.is_some() && settling.is_terminated() => {}
+                () = span.notified(), if hand.claims_beside_calls() => hand.changed(),
+                () = tokio::time::sleep_until(hand.claims_again_at), if hand.is_dry && hand.claims_beside_calls() => {
+                    hand.changed();
+                }
             }
         }
     }
 
-    /// Settles all that nobody holds; the rest comes back.
-    async fn settle_free(&self, some: Vec<Settlement>) -> anyhow::Result<Settled> {
-        let (settled, report) = self.settle(&some, Waiting::Skip).await?;
-        let held_up = some.into_iter().filter(|one| !settled.contains(&one.claim.workflow_id.0)).collect();
-        Ok(Settled { report, count: settled.len(), held_up })
-    }
-
-    /// Settles one as soon as the edit that holds it ends; its own is all that it holds up.
-    async fn settle_held_up(&self, one: Settlement) -> anyhow::Result<Settled> {
-        let (_, report) = self.settle(&[one], Waiting::Wait).await?;
-        Ok(Settled { report, count: 1, held_up: Vec::new() })
-    }
-
-    async fn settle(&self, some: &[Settlement], waiting: Waiting) -> anyhow::Result<(HashSet<i64>, Report)> {
+    /// Settles all that no other transaction has locked; the rest comes back.
+    async fn settle(&self, some: Vec<Settlement>) -> anyhow::Result<Tried> {
         let mut tries = 1;
         loop {
-            match settle(self.pool(), some, waiting, self.injector()).await {
+            match settle(self.pool(), &some, self.injector()).await {
+                Ok(Settled { report, locked }) => {
+                    self.metrics().settled(report);
+                    let before = some.len();
+                    let is_locked = |one: &Settlement| locked.contains(&one.claim.workflow_id.0);
+                    let locked: Vec<Settlement> = some.into_iter().filter(is_locked).collect();
+                    return Ok(Tried { report, done: before - locked.len(), locked });
+                }
                 Err(error) if tries < SETTLE_TRIES => {
                     tracing::warn!(%error, "{} workflows could not be settled yet", some.len());
                     tokio::time::sleep(SETTLE_PAUSE * tries).await;
                     tries += 1;
                 }
-                settled => return Ok(settled?),
+                Err(error) => return Err(error.into()),
             }
         }
+    }
+
+    /// The same a moment later; near the end of the span what is still locked is left to its lease.
+    async fn settle_locked(&self, some: Vec<Settlement>, span: &Span) -> anyhow::Result<Tried> {
+        self.injector().at(Point::P13).await;
+        self.injector().pause(SETTLE_AGAIN).await;
+        let tried = self.settle(some).await?;
+        Ok(if span.may_settle() { tried } else { tried.without_locked() })
     }
 }
 
 /// What one settle came to.
-struct Settled {
+struct Tried {
     report: Report,
-    count: usize,
-    held_up: Vec<Settlement>,
+    /// Settled, or another owner's by now.
+    done: usize,
+    locked: Vec<Settlement>,
+}
+
+impl Tried {
+    /// Leaves what is locked to its lease.
+    fn without_locked(self) -> Self {
+        let locked = self.locked.len();
+        if locked > 0 {
+            tracing::warn!(locked, "publications stayed locked; the publisher that takes them over repeats the calls");
+        }
+        Tried { done: self.done + locked, locked: Vec::new(), ..self }
+    }
 }
 
 /// What a pipeline holds, and what it has come to.
 struct Hand {
+    choice: Choice,
     flight: Flight,
     batch: usize,
-    /// Claimed and not settled.
+    claimed: usize,
+    /// Claimed and not settled, but for the locked ones.
     unsettled: usize,
     /// Claimed and not answered.
     unanswered: usize,
     answered: Vec<Settlement>,
-    /// Answered, and held by an edit's open transaction.
-    held_up: VecDeque<Settlement>,
+    /// Answered, their publications locked by other transactions.
+    locked: Vec<Settlement>,
+    /// Those, and those whose settle is being tried again.
+    locked_count: usize,
     ripens_at: Option<Instant>,
-    /// Whether anything was settled since the last claim began.
-    was_settled: bool,
+    claims_again_at: Instant,
+    /// Whether a workflow may have become due since the last claim began.
+    is_stale: bool,
     is_dry: bool,
     report: Report,
     error: Option<anyhow::Error>,
 }
 
 impl Hand {
-    fn new(flight: Flight, batch: usize) -> Self {
+    fn new(choice: Choice, flight: Flight, batch: usize) -> Self {
         Hand {
+            choice,
             flight,
             batch,
+            claimed: 0,
             unsettled: 0,
             unanswered: 0,
             answered: Vec::new(),
-            held_up: VecDeque::new(),
+            locked: Vec::new(),
+            locked_count: 0,
             ripens_at: None,
-            was_settled: false,
+            claims_again_at: Instant::now(),
+            is_stale: false,
             is_dry: false,
             report: Report::default(),
             error: None,
@@ -160,15 +202,28 @@ impl Hand {
     /// its time. Were it more, the first publisher to come would hold what the others could work on.
     fn may_claim(&self) -> bool {
         let has_room = match self.flight {
-            Flight::Single => self.unsettled == 0,
+            Flight::Single => self.unsettled == 0 && self.locked_count == 0,
             Flight::Overlapping => self.unanswered <= self.batch + self.batch / 2 && self.unsettled <= 4 * self.batch,
         };
-        has_room && !self.is_dry && self.error.is_none()
+        let is_wanted = self.choice == Choice::Usual || self.claimed == 0;
+        has_room && is_wanted && !self.is_dry && self.error.is_none()
+    }
+
+    fn claims_beside_calls(&self) -> bool {
+        self.flight == Flight::Overlapping && self.error.is_none()
+    }
+
+    /// A workflow may have become due.
+    fn changed(&mut self) {
+        self.is_dry = false;
+        self.is_stale = true;
     }
 
     fn claimed(&mut self, count: usize) {
-        // A claim that overlapped a settle has not seen what that made due.
-        self.is_dry = count == 0 && !self.was_settled;
+        // A claim that overlapped a settle or a notification has not seen what that made due.
+        self.is_dry = count == 0 && !self.is_stale;
+        self.claims_again_at = Instant::now() + CLAIM_AGAIN;
+        self.claimed += count;
         self.unsettled += count;
         self.unanswered += count;
     }
@@ -191,15 +246,31 @@ impl Hand {
         Some(std::mem::take(&mut self.answered))
     }
 
-    fn settled(&mut self, settled: anyhow::Result<Settled>) {
+    fn settled(&mut self, tried: anyhow::Result<Tried>) {
         // What was settled may be due again at once: an edit came meanwhile.
-        self.is_dry = false;
-        self.was_settled = true;
-        match settled {
-            Ok(settled) => {
-                self.unsettled -= settled.count;
-                self.report.add(settled.report);
-                self.held_up.extend(settled.held_up);
+        self.changed();
+        match tried {
+            Ok(Tried { report, done, locked }) => {
+                self.unsettled -= done + locked.len();
+                self.locked_count += locked.len();
+                self.locked.extend(locked);
+                self.report.add(report);
+            }
+            Err(error) => self.broke(error),
+        }
+    }
+
+    fn settled_locked(&mut self, tried: anyhow::Result<Tried>) {
+        // Nothing is claimed any more after an error, so the drain must end, however long a lock is held.
+        let tried = if self.error.is_some() { tried.map(Tried::without_locked) } else { tried };
+        match tried {
+            Ok(Tried { report, done, locked }) => {
+                if done > 0 {
+                    self.changed();
+                }
+                self.locked_count -= done;
+                self.locked.extend(locked);
+                self.report.add(report);
             }
             Err(error) => self.broke(error),
         }
@@ -210,7 +281,8 @@ impl Hand {
         self.error.get_or_insert(error);
     }
 
-    fn finish(self) -> anyhow::Result<Report> {
-        self.error.map_or(Ok(self.report), Err)
+    fn finish(self) -> anyhow::Result<Worked> {
+        let Hand { report, claimed, error, .. } = self;
+        error.map_or(Ok(Worked { report, claimed }), Err)
     }
 }

@@ -97,6 +97,13 @@ impl Rate {
         pace.since = now;
     }
 
+    /// Whether it was throttled lately.
+    #[cfg(test)]
+    pub(crate) fn is_slowed(&self) -> bool {
+        let pace = self.pace();
+        pace.now(Instant::now()) < pace.share
+    }
+
     fn pace(&self) -> std::sync::MutexGuard<'_, Pace> {
         self.pace.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -51,3 +51,11 @@ pub struct Unsettled {
     /// How long it tried.
     pub minutes: u64,
 }
+
+/// `--once` was ended by a signal; what it did until then. What it had claimed and not called is free.
+#[derive(Debug, thiserror::Error)]
+#[error("stopped by a signal while work was still due")]
+pub struct Stopped {
+    /// What was done.
+    pub report: Report,
+}

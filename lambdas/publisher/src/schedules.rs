@@ -14,22 +14,29 @@ use aws_sdk_scheduler::config::timeout::TimeoutConfig;
 use aws_sdk_scheduler::config::{Credentials, Region};
 use aws_sdk_scheduler::operation::get_schedule::GetScheduleOutput;
 use aws_sdk_scheduler::types::{
-    DeadLetterConfig, FlexibleTimeWindow, FlexibleTimeWindowMode, RetryPolicy, ScheduleState, Target,
+    ActionAfterCompletion, DeadLetterConfig, FlexibleTimeWindow, FlexibleTimeWindowMode, RetryPolicy, ScheduleState,
+    Target,
 };
+use aws_smithy_http_client::tls::Provider;
+use aws_smithy_http_client::tls::rustls_provider::CryptoMode;
 use aws_smithy_types::DateTime as AwsTime;
 use aws_smithy_types::error::operation::BuildError;
 use chrono::{DateTime, Utc};
 use schedule::ScheduleName;
 
-use crate::desired::{DESCRIPTION, Dates, MAX_AGE_SECS, MAX_RETRIES, Spec, State};
+use crate::desired::{Dates, MAX_AGE_SECS, MAX_RETRIES, Spec, State};
 use crate::fault::{self, Effect, Fault, Kind};
 use crate::lease::{Lease, SignWithinLease};
 
 pub(crate) use self::list::{Listed, Page};
 
-/// EventBridge answers in milliseconds; a call that takes longer than this is lost.
-const CALL_TIMEOUT: Duration = Duration::from_secs(3);
+/// EventBridge answers in milliseconds; a request that is not answered after this is lost.
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(3);
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(1);
+/// With the loading of credentials, which happens before the request, and the reading of the answer.
+const CALL_TIMEOUT: Duration = Duration::from_secs(10);
+/// Less than a tick: what a frozen Lambda finds in its pool has long been closed by the other side.
+const IDLE_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// A client of EventBridge Scheduler: our timeouts, and no retries of its own, because the outbox retries.
 ///
@@ -48,9 +55,14 @@ pub async fn scheduler_client(endpoint: Option<&str>) -> Client {
     };
     let timeouts = TimeoutConfig::builder()
         .connect_timeout(CONNECT_TIMEOUT)
-        .operation_attempt_timeout(CALL_TIMEOUT)
+        .read_timeout(ANSWER_TIMEOUT)
         .operation_timeout(CALL_TIMEOUT);
-    Client::from_conf(config.retry_config(RetryConfig::disabled()).timeout_config(timeouts.build()).build())
+    let http = aws_smithy_http_client::Builder::new()
+        .pool_idle_timeout(IDLE_TIMEOUT)
+        .tls_provider(Provider::Rustls(CryptoMode::AwsLc))
+        .build_https();
+    let config = config.http_client(http).retry_config(RetryConfig::disabled()).timeout_config(timeouts.build());
+    Client::from_conf(config.build())
 }
 
 /// The schedules of one group.
@@ -67,6 +79,10 @@ pub(crate) struct Standing {
     pub(crate) timezone: Option<String>,
     pub(crate) is_enabled: bool,
     pub(crate) is_punctual: bool,
+    /// It stays when it has ended; otherwise the workflow's next edit would find it gone.
+    pub(crate) is_kept: bool,
+    /// A key that EventBridge encrypts it with: if that is disabled, it fires no more. We set none.
+    pub(crate) kms_key_arn: Option<String>,
     pub(crate) dates: Dates,
     pub(crate) description: Option<String>,
     pub(crate) target_arn: Option<String>,
@@ -95,7 +111,8 @@ impl Schedules {
             .flexible_time_window(punctual()?)
             .set_start_date(dates.start.map(aws_time))
             .set_end_date(dates.end.map(aws_time))
-            .description(DESCRIPTION)
+            .description(spec.identity.description())
+            .action_after_completion(ActionAfterCompletion::None)
             .target(target(spec)?)
             .customize()
             .interceptor(SignWithinLease(lease.clone()))
@@ -118,7 +135,8 @@ impl Schedules {
             .flexible_time_window(punctual()?)
             .set_start_date(dates.start.map(aws_time))
             .set_end_date(dates.end.map(aws_time))
-            .description(DESCRIPTION)
+            .description(spec.identity.description())
+            .action_after_completion(ActionAfterCompletion::None)
             .target(target(spec)?)
             .customize()
             .interceptor(SignWithinLease(lease.clone()))
@@ -180,7 +198,7 @@ fn punctual() -> Result<FlexibleTimeWindow, Fault> {
 }
 
 fn incomplete(error: &BuildError) -> Fault {
-    Fault { kind: Kind::Unclassified, effect: Effect::None, message: format!("the request is incomplete: {error}") }
+    Fault::new(Kind::Unclassified, Effect::None, format!("the request is incomplete: {error}"))
 }
 
 fn state(state: State) -> ScheduleState {
@@ -198,6 +216,8 @@ fn standing(output: GetScheduleOutput) -> Standing {
         // What is left out reads as the defaults: UTC, enabled.
         timezone: output.schedule_expression_timezone,
         is_enabled: output.state.is_none_or(|state| state == ScheduleState::Enabled),
+        is_kept: output.action_after_completion.is_none_or(|action| action == ActionAfterCompletion::None),
+        kms_key_arn: output.kms_key_arn.filter(|arn| !arn.is_empty()),
         is_punctual: output.flexible_time_window.is_none_or(|window| window.mode == FlexibleTimeWindowMode::Off),
         dates: Dates { start: output.start_date.and_then(utc), end: output.end_date.and_then(utc) },
         description: output.description,
@@ -227,25 +247,69 @@ fn utc_micros(time: AwsTime) -> Option<DateTime<Utc>> {
 mod tests {
     use std::time::Instant;
 
+    #[cfg(debug_assertions)]
+    use aws_smithy_runtime_api::box_error::BoxError;
+    #[cfg(debug_assertions)]
+    use aws_smithy_runtime_api::client::interceptors::Intercept;
+    #[cfg(debug_assertions)]
+    use aws_smithy_runtime_api::client::interceptors::context::BeforeTransmitInterceptorContextRef;
+    #[cfg(debug_assertions)]
+    use aws_smithy_runtime_api::client::runtime_components::RuntimeComponents;
+    #[cfg(debug_assertions)]
+    use aws_smithy_types::config_bag::ConfigBag;
     use schedule::WorkflowId;
 
     use super::*;
-    use crate::lease::{Renewal, Span};
+    use crate::lease::{End, Renewal, Span};
     use crate::stopwatch::Stopwatch;
 
     #[tokio::test]
     async fn nothing_is_signed_once_the_lease_has_ended() {
-        let over = Lease::new(Instant::now(), &Span::until(Instant::now(), Renewal::Off, Stopwatch::default()));
+        let span = |deadline| Span::new(Some(deadline), Renewal::Off, End::default(), Stopwatch::default());
+        let over = Lease::new(Instant::now(), &span(Instant::now()));
         // Nobody listens there: a request that left would be refused, and be a transient fault.
         let schedules = Schedules::new(scheduler_client(Some("http://127.0.0.1:9")).await, "group".to_owned());
         let name = ScheduleName::new(WorkflowId(1), &"dev".parse().unwrap());
         assert_eq!(schedules.remove(&name, &over).await, Err(Fault::not_sent()));
 
-        let live = Lease::new(
-            Instant::now(),
-            &Span::until(Instant::now() + Duration::from_secs(60), Renewal::Off, Stopwatch::default()),
-        );
+        let live = Lease::new(Instant::now(), &span(Instant::now() + Duration::from_secs(60)));
         let refused = schedules.remove(&name, &live).await.unwrap_err();
         assert_eq!((refused.kind, refused.effect), (Kind::Transient, Effect::None), "{}", refused.message);
+    }
+
+    /// Freezes the process between signing and sending, for a minute by the clock of leases.
+    #[cfg(debug_assertions)]
+    #[derive(Debug)]
+    struct FreezeSigned(Stopwatch);
+
+    #[cfg(debug_assertions)]
+    impl Intercept for FreezeSigned {
+        fn name(&self) -> &'static str {
+            "FreezeSigned"
+        }
+
+        fn read_after_signing(
+            &self,
+            _: &BeforeTransmitInterceptorContextRef<'_>,
+            _: &RuntimeComponents,
+            _: &mut ConfigBag,
+        ) -> Result<(), BoxError> {
+            self.0.advance(Duration::from_secs(60));
+            Ok(())
+        }
+    }
+
+    #[cfg(debug_assertions)]
+    #[tokio::test]
+    async fn nothing_is_sent_after_a_freeze_since_its_signing() {
+        let stopwatch = Stopwatch::held();
+        let deadline = stopwatch.now() + Duration::from_secs(3600);
+        let span = Span::new(Some(deadline), Renewal::Off, End::default(), stopwatch.clone());
+        let lease = Lease::new(stopwatch.now(), &span);
+        let client = scheduler_client(Some("http://127.0.0.1:9")).await;
+        let config = client.config().to_builder().interceptor(FreezeSigned(stopwatch)).build();
+        let schedules = Schedules::new(Client::from_conf(config), "group".to_owned());
+        let name = ScheduleName::new(WorkflowId(1), &"dev".parse().unwrap());
+        assert_eq!(schedules.remove(&name, &lease).await, Err(Fault::not_sent()));
     }
 }

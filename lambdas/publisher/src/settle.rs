@@ -9,7 +9,7 @@ mod unpublished;
 
 use std::collections::HashSet;
 
-use sqlx::{PgConnection, PgPool};
+use db::{PgConnection, PgPool};
 
 use self::published::{mark_processed, published, settle_published};
 use self::unpublished::{mirror_errors, settle_unpublished, unpublished};
@@ -17,21 +17,26 @@ use crate::inject::{Injector, Point};
 use crate::report::Report;
 use crate::settlement::{Settlement, count};
 
-/// Settles in one transaction all that is still ours, and counts it.
+/// What a settle did, and what it had to leave.
+pub(crate) struct Settled {
+    pub(crate) report: Report,
+    /// Still ours, but locked by another transaction.
+    pub(crate) locked: HashSet<i64>,
+}
+
+/// Settles in one transaction all that is still ours and not locked, and counts it.
 ///
-/// `waiting` is whether to wait for publications that an open transaction holds, or to skip them.
-pub(crate) async fn settle(
-    pool: &PgPool,
-    settlements: &[Settlement],
-    waiting: Waiting,
-    injector: &Injector,
-) -> sqlx::Result<(HashSet<i64>, Report)> {
+/// It waits for no row lock, because one open transaction must hold up no other workflow.
+pub(crate) async fn settle(pool: &PgPool, settlements: &[Settlement], injector: &Injector) -> sqlx::Result<Settled> {
     let mut tx = db::begin(pool).await?;
-    let locked = match waiting {
-        Waiting::Skip => lock_free(&mut tx, settlements).await?,
-        Waiting::Wait => lock(&mut tx, settlements).await?,
-    };
-    let mine = || settlements.iter().filter(|settlement| locked.contains(&settlement.claim.workflow_id.0));
+    let free = lock_free(&mut tx, settlements).await?;
+    let is_free = |settlement: &&Settlement| free.contains(&settlement.claim.workflow_id.0);
+    let mine = || settlements.iter().filter(is_free);
+    let mut locked = HashSet::new();
+    if free.len() < settlements.len() {
+        let ours = list_ours(&mut tx, settlements).await?;
+        locked.extend(ours.into_iter().filter(|id| !free.contains(id)));
+    }
     let superseded = superseded(&mut tx, mine()).await?;
     let published: Vec<_> = mine().filter_map(|settlement| published(settlement, &superseded)).collect();
     let unpublished: Vec<_> = mine().filter_map(|settlement| unpublished(settlement, &superseded)).collect();
@@ -49,47 +54,16 @@ pub(crate) async fn settle(
     injector.at(Point::P9).await;
     tx.commit().await?;
     injector.at(Point::P10).await;
-    Ok((locked, report))
+    Ok(Settled { report, locked })
 }
 
-/// What to do about a publication that an open edit holds.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Waiting {
-    /// Leave it out, so that one open edit holds up no other workflow.
-    Skip,
-    /// Wait for the edit to end.
-    Wait,
-}
-
-/// Locks what is still ours, in order, so that two settlers cannot block each other.
-async fn lock(tx: &mut PgConnection, settlements: &[Settlement]) -> sqlx::Result<HashSet<i64>> {
-    let (ids, epochs) = keys(settlements);
-    let locked = sqlx::query_scalar!(
-        r#"
-        -- lock: by epoch, so that an owner who was taken over changes nothing; and only while the
-        -- lease stands, so that a settle whose commit went unanswered is not done twice
-        SELECT p.workflow_id
-          FROM publications AS p
-          JOIN unnest($1::bigint[], $2::bigint[]) AS mine (workflow_id, epoch)
-            ON p.workflow_id = mine.workflow_id AND p.epoch = mine.epoch
-         WHERE p.lease_owner IS NOT NULL
-         ORDER BY p.workflow_id
-           FOR UPDATE OF p
-        "#,
-        &ids,
-        &epochs,
-    )
-    .fetch_all(tx)
-    .await?;
-    Ok(locked.into_iter().collect())
-}
-
-/// As [`lock`], without those that somebody else holds at this moment.
+/// Locks what is still ours and what no other transaction has locked, in order.
 async fn lock_free(tx: &mut PgConnection, settlements: &[Settlement]) -> sqlx::Result<HashSet<i64>> {
     let (ids, epochs) = keys(settlements);
     let locked = sqlx::query_scalar!(
         r#"
-        -- lock free: an edit that is held open holds up its own workflow alone
+        -- lock free: by epoch, so that an owner who was taken over changes nothing; and only while the
+        -- lease exists, so that a settle whose commit went unanswered is not done twice
         SELECT p.workflow_id
           FROM publications AS p
           JOIN unnest($1::bigint[], $2::bigint[]) AS mine (workflow_id, epoch)
@@ -106,6 +80,26 @@ async fn lock_free(tx: &mut PgConnection, settlements: &[Settlement]) -> sqlx::R
     Ok(locked.into_iter().collect())
 }
 
+/// Which of them are still ours, locked or not.
+async fn list_ours(tx: &mut PgConnection, settlements: &[Settlement]) -> sqlx::Result<HashSet<i64>> {
+    let (ids, epochs) = keys(settlements);
+    let ours = sqlx::query_scalar!(
+        r#"
+        -- list ours: what was taken over is not ours to settle, however often it is tried
+        SELECT p.workflow_id
+          FROM publications AS p
+          JOIN unnest($1::bigint[], $2::bigint[]) AS mine (workflow_id, epoch)
+            ON p.workflow_id = mine.workflow_id AND p.epoch = mine.epoch
+         WHERE p.lease_owner IS NOT NULL
+        "#,
+        &ids,
+        &epochs,
+    )
+    .fetch_all(tx)
+    .await?;
+    Ok(ours.into_iter().collect())
+}
+
 /// Which of them were edited after the claim had looked.
 async fn superseded<'a>(
     tx: &mut PgConnection,
@@ -115,7 +109,7 @@ async fn superseded<'a>(
         settlements.map(|settlement| (settlement.claim.workflow_id.0, settlement.claim.seen)).unzip();
     let newer = sqlx::query_scalar!(
         r#"
-        -- superseded: later than the lock, so that an edit that we waited for is seen
+        -- superseded: later than the lock, so that an edit that was committed before it is seen
         SELECT mine.workflow_id AS "workflow_id!"
           FROM unnest($1::bigint[], $2::bigint[]) AS mine (workflow_id, seen)
          WHERE EXISTS (

@@ -19,6 +19,10 @@ pub(crate) struct Settlement {
     pub(crate) changes_on: Option<DateTime<Utc>>,
     /// Whether a verify pass that was due is done.
     pub(crate) is_verified: bool,
+    /// Whether a request may still arrive, whatever the outcome.
+    pub(crate) is_in_doubt: bool,
+    /// Of a workflow that failed permanently: names what was refused.
+    pub(crate) refused_hash: Option<String>,
 }
 
 /// What became of a claim.

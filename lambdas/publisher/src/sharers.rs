@@ -1,9 +1,13 @@
 //! Step 3 of 7: the publishers that are at work, which share the account's quota among them.
+//!
+//! Who sweeps is at work too: its reads count against the same quota.
 
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-use sqlx::{PgConnection, PgPool};
+use db::{PgConnection, PgPool};
 
+use crate::Publisher;
 use crate::lease::LEASE;
 
 /// What a publisher that died has left here is swept up after this.
@@ -43,7 +47,7 @@ pub(crate) async fn count(pool: &PgPool) -> sqlx::Result<u32> {
 }
 
 /// Takes `owner` off the list, with whoever died an hour ago.
-pub(crate) async fn leave(pool: &PgPool, owner: &str) -> sqlx::Result<()> {
+async fn leave(pool: &PgPool, owner: &str) -> sqlx::Result<()> {
     sqlx::query!(
         r#"
         -- leave
@@ -55,4 +59,34 @@ pub(crate) async fn leave(pool: &PgPool, owner: &str) -> sqlx::Result<()> {
     .execute(pool)
     .await
     .map(drop)
+}
+
+/// How many drains and sweeps of this process are at work; they share one row.
+#[derive(Debug, Default)]
+pub(crate) struct Presence(AtomicU32);
+
+impl Publisher {
+    /// A drain or a sweep begins; its row is written by the first claim or list.
+    pub(crate) fn arrive(&self) {
+        self.presence().0.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Notes that a sweep of this process is at work, and calls at the share that is left to it.
+    pub(crate) async fn join(&self) {
+        let joined = async { join(&mut *self.pool().acquire().await?, &self.claimant().owner).await };
+        match joined.await {
+            Ok(sharers) => self.rate().share(sharers),
+            Err(error) => tracing::debug!(%error, "the other publishers cannot be counted; the next page does"),
+        }
+    }
+
+    /// A drain or a sweep has ended, perhaps in an error; with the last one the row goes.
+    pub(crate) async fn leave(&self) {
+        if self.presence().0.fetch_sub(1, Ordering::Relaxed) > 1 {
+            return;
+        }
+        if let Err(error) = leave(self.pool(), &self.claimant().owner).await {
+            tracing::debug!(%error, "the list of publishers could not be left; the entry lapses");
+        }
+    }
 }

@@ -9,29 +9,37 @@
 //! No page is kept in memory: what was seen is in the database, so that whoever has time goes on
 //! where a killed sweep has stopped (`turn.rs`).
 
+mod changes;
 mod compare;
 mod findings;
 mod known;
+mod limit;
+mod missing;
 mod orphans;
 mod page;
+mod prune;
 mod repair;
 mod turn;
 
 use std::time::{Duration, Instant};
 
-use tokio::sync::Notify;
+use schedule::ScheduleName;
 
 use crate::Publisher;
+use crate::deployment::{ACCEPT, Admission, Identity, hold_if_ahead};
 use crate::drain::{Drained, Ending};
 use crate::fault::{Fault, Kind};
 use crate::inject::Point;
 use crate::lease::{Lease, Renewal, Span};
 use crate::report::Report;
+use crate::rollout;
 use crate::schedules::Page;
 
+use self::changes::Release;
 pub use self::findings::Findings;
-use self::orphans::Disposal;
+use self::missing::Missing;
 use self::page::Compared;
+pub(crate) use self::repair::Difference;
 use self::turn::{Hold, Stage, Turn};
 
 /// AWS grants 50 a second to the whole account.
@@ -40,6 +48,8 @@ pub(crate) const LISTS_PER_SEC: u32 = 40;
 const SAMPLE: i64 = 100;
 /// Workflows enqueued in one transaction.
 const REPAIRS: i64 = 2000;
+/// Orphans read and enqueued together.
+const ORPHANS: i64 = 100;
 /// How often a daemon looks whether a sweep is due.
 const POLL: Duration = Duration::from_secs(5);
 
@@ -52,6 +62,25 @@ pub enum Swept {
     Stopped(Findings),
     /// All was compared.
     Done(Findings),
+}
+
+/// What is done after the last page, in this order.
+enum Step {
+    /// Workflows that lack a publication and a schedule.
+    Unpublished,
+    /// Workflows whose schedule is missing.
+    Missing,
+    /// What would be deleted, disabled or changed.
+    Changes,
+    /// These orphans are to be read and deleted.
+    Orphans(Vec<String>),
+}
+
+/// Orphans, by whose they are.
+#[derive(Default)]
+struct Orphans {
+    ours: Vec<ScheduleName>,
+    foreign: Vec<(String, Identity)>,
 }
 
 /// How a stretch of work on a sweep ended.
@@ -68,18 +97,21 @@ impl Publisher {
     /// # Errors
     /// Those of [`Publisher::drain`]; a sweep that fails is logged, and goes on in the next tick.
     pub async fn tick(&self, deadline: Instant) -> anyhow::Result<Report> {
-        let span = self.span(deadline);
-        let Drained { mut report, ending } = self.drain_for(&span).await?;
+        Ok(self.tick_for(&self.span(Some(deadline), Renewal::Off)).await?.report)
+    }
+
+    pub(crate) async fn tick_for(&self, span: &Span) -> anyhow::Result<Drained> {
+        let mut drained = self.drain_for(span).await?;
         // Who may not write now may not list either, and is not to be asked to write more.
-        if ending == Ending::Stopped {
-            return Ok(report);
+        if drained.ending != Ending::Done {
+            return Ok(drained);
         }
-        match self.sweep_for(&span).await {
+        match self.sweep_for(span).await {
             Ok(Swept::NotNow) => {}
-            Ok(_) => report.add(self.drain_for(&span).await?.report),
+            Ok(_) => drained.add(self.drain_for(span).await?),
             Err(error) => tracing::warn!("the sweep stopped: {error:#}"),
         }
-        Ok(report)
+        Ok(drained)
     }
 
     /// Sweeps if it is time, or if somebody has asked; ends shortly before `deadline`.
@@ -87,7 +119,7 @@ impl Publisher {
     /// # Errors
     /// The database's; the sweep goes on when its lease has lapsed.
     pub async fn sweep(&self, deadline: Instant) -> anyhow::Result<Swept> {
-        self.sweep_for(&self.span(deadline)).await
+        self.sweep_for(&self.span(Some(deadline), Renewal::Off)).await
     }
 
     /// Asks for a sweep, whenever the last one was.
@@ -99,15 +131,15 @@ impl Publisher {
     }
 
     /// A daemon's sweeps, beside its drains: a long list must not hold up an edit.
-    pub(crate) async fn sweep_often(&self, span: &Span, word: &Notify, over: &Notify) {
+    pub(crate) async fn sweep_often(&self, span: &Span) {
         while span.may_claim() {
             match self.sweep_for(span).await {
                 Ok(Swept::NotNow) => {}
-                Ok(_) => word.notify_one(),
+                Ok(_) => span.notify(),
                 Err(error) => tracing::warn!("the sweep stopped: {error:#}"),
             }
             if span.may_claim() {
-                let _ = tokio::time::timeout(POLL, over.notified()).await;
+                let _ = tokio::time::timeout(POLL, span.ended()).await;
             }
         }
     }
@@ -116,13 +148,29 @@ impl Publisher {
         if !span.may_claim() {
             return Ok(Swept::NotNow);
         }
+        let deployment = match self.admit().await? {
+            Admission::Admitted(deployment) => deployment,
+            Admission::Held(reason) => {
+                tracing::error!(reason, "ledger held: nothing is swept; the publisher waits for `{ACCEPT}`");
+                return Ok(Swept::NotNow);
+            }
+            Admission::Outdated(newer) => {
+                tracing::error!(%newer, "publisher outdated: a newer configuration has published, so it does not sweep");
+                return Ok(Swept::NotNow);
+            }
+        };
         turn::request_if_time(self.pool()).await?;
         let sent = span.now();
-        let Some(mut turn) = turn::take(self.pool(), self.owner(), SAMPLE).await? else { return Ok(Swept::NotNow) };
+        let generation = self.claimant().generation;
+        let taken = turn::take(self.pool(), self.owner(), SAMPLE, generation, deployment.rollout).await?;
+        let Some(mut turn) = taken else { return Ok(Swept::NotNow) };
         let lease = Lease::new(sent, span);
-        let ended = self.go_on(&mut turn, &lease, span).await;
+        self.arrive();
+        let ended = self.go_on(&mut turn, deployment.identity, &lease, span).await;
+        self.leave().await;
         if let Ok(End::Done) = ended {
             tell(&turn);
+            self.metrics().swept(turn.findings.listed, turn.findings.read);
             return Ok(Swept::Done(turn.findings));
         }
         if let Ok(End::Refused(fault)) = &ended {
@@ -135,14 +183,14 @@ impl Publisher {
         Ok(Swept::Stopped(turn.findings))
     }
 
-    async fn go_on(&self, turn: &mut Turn, lease: &Lease, span: &Span) -> anyhow::Result<End> {
+    async fn go_on(&self, turn: &mut Turn, identity: Identity, lease: &Lease, span: &Span) -> anyhow::Result<End> {
         if turn.stage == Stage::Listing {
             match self.list_all(turn, lease, span).await? {
                 End::Done => {}
                 end => return Ok(end),
             }
         }
-        self.conclude(turn, lease, span).await
+        self.conclude(turn, identity, lease, span).await
     }
 
     /// Goes through the list; the next page is asked for while one is compared.
@@ -161,7 +209,12 @@ impl Publisher {
                 }
             };
             let (next, compared) = tokio::join!(next, self.compare(turn, &page, lease));
-            if self.write_down(turn, compared?, &page, lease, span).await? == Hold::Lost {
+            let compared = compared?;
+            if !compared.ahead.is_empty() && hold_if_ahead(self.pool(), &compared.ahead).await? {
+                tracing::error!("ledger held: EventBridge carries a later revision than the database; the sweep stops");
+                return Ok(End::Stopped);
+            }
+            if self.write_down(turn, compared, &page, lease, span).await? == Hold::Lost {
                 return Ok(End::Stopped);
             }
             ahead = next;
@@ -172,7 +225,8 @@ impl Publisher {
     /// A page, at the pace that the account's quota of lists allows.
     async fn list(&self, token: Option<String>, lease: &Lease) -> Result<Page, Fault> {
         self.list_rate().slot(|| lease.is_live()).await;
-        self.allowed(lease, self.schedules().list(token, lease)).await
+        self.join().await;
+        self.allowed(lease, self.list_rate(), self.schedules().list(token, lease)).await
     }
 
     /// What a page came to, and where the list goes on, in one transaction.
@@ -196,8 +250,12 @@ impl Publisher {
         repair::sight(&mut tx, turn, &compared.sighted).await?;
         orphans::note(&mut tx, &compared.orphans).await?;
         repair::confirm(&mut tx, &compared.confirmed).await?;
-        turn.findings.repaired += repair::enqueue(&mut tx, &compared.differences, now).await?;
-        turn.findings.repaired += repair::adopt(&mut tx, &compared.unpublished, findings::Class::Changed, now).await?;
+        repair::adopt(&mut tx, &compared.adopted).await?;
+        let (known, unpublished): (Vec<_>, Vec<_>) = compared.free.into_iter().partition(|one| one.epoch.is_some());
+        turn.findings.repaired += repair::enqueue(&mut tx, &known, now).await?;
+        turn.findings.repaired += repair::enqueue_unpublished(&mut tx, &unpublished, now).await?;
+        changes::note(&mut tx, turn, &compared.braked).await?;
+        rollout::queue(&mut tx, &compared.explained).await?;
         turn::advance(&mut tx, turn).await?;
         self.injector().at(Point::C2).await;
         tx.commit().await?;
@@ -205,48 +263,101 @@ impl Publisher {
         Ok(Hold::Ours)
     }
 
-    /// After the last page: what is missing, what belongs to nobody.
-    async fn conclude(&self, turn: &mut Turn, lease: &Lease, span: &Span) -> anyhow::Result<End> {
+    /// After the last page: what is missing, what would be changed, what no workflow accounts for.
+    async fn conclude(&self, turn: &mut Turn, identity: Identity, lease: &Lease, span: &Span) -> anyhow::Result<End> {
+        let (mut step, mut last_missing, mut last_orphan) = (Step::Unpublished, 0, String::new());
         loop {
             let sent = span.now();
             let now = self.clock().now();
+            let orphans = match &step {
+                Step::Orphans(names) => self.read_orphans(names, identity, lease).await,
+                _ => Orphans::default(),
+            };
             let mut tx = db::begin(self.pool()).await?;
             if !span.may_claim() || turn::hold(&mut tx, turn, self.owner()).await? == Hold::Lost {
                 return Ok(End::Stopped);
             }
-            let missing = repair::enqueue_missing(&mut tx, turn, REPAIRS, now).await?;
-            turn.findings.missing += missing;
-            turn.findings.repaired += missing;
-            if missing == 0 {
-                orphans::forget_gone(&mut tx, turn).await?;
-                let disposal = orphans::dispose(&mut tx, turn, self.config(), REPAIRS, now).await?;
-                turn::advance(&mut tx, turn).await?;
-                if disposal == Disposal::Done {
-                    turn::finish(&mut tx, turn).await?;
-                    self.injector().at(Point::C2).await;
-                    tx.commit().await?;
-                    return Ok(End::Done);
+            step = match step {
+                Step::Unpublished => {
+                    let made = missing::enqueue_never_published(&mut tx, turn, REPAIRS, now).await?;
+                    turn.findings.missing += made;
+                    turn.findings.repaired += made;
+                    if made == 0 { Step::Missing } else { Step::Unpublished }
                 }
-            } else {
-                turn::advance(&mut tx, turn).await?;
+                Step::Missing => {
+                    let Missing { found, enqueued, last } =
+                        missing::enqueue_missing(&mut tx, turn, last_missing, REPAIRS, now).await?;
+                    turn.findings.missing += found;
+                    turn.findings.repaired += enqueued;
+                    last_missing = last.unwrap_or(last_missing);
+                    if last.is_none() { Step::Changes } else { Step::Missing }
+                }
+                Step::Changes => match changes::release(&mut tx, turn, REPAIRS, now).await? {
+                    Release::More => Step::Changes,
+                    Release::Done => {
+                        orphans::forget_gone(&mut tx, turn).await?;
+                        Step::Orphans(orphans::list_deletable(&mut tx, turn, &last_orphan, ORPHANS).await?)
+                    }
+                },
+                Step::Orphans(names) => {
+                    last_orphan = names.last().cloned().unwrap_or(last_orphan);
+                    turn.findings.orphans_deleted += orphans::enqueue_deletions(&mut tx, &orphans.ours, now).await?;
+                    turn.findings.orphans_foreign += orphans.foreign.len() as u64;
+                    orphans::mark_foreign(&mut tx, &orphans.foreign).await?;
+                    Step::Orphans(orphans::list_deletable(&mut tx, turn, &last_orphan, ORPHANS).await?)
+                }
+            };
+            let is_done = matches!(&step, Step::Orphans(names) if names.is_empty());
+            turn::advance(&mut tx, turn).await?;
+            if is_done {
+                if turn.force {
+                    rollout::force(&mut tx, turn.generation).await?;
+                }
+                if turn.findings.explained == 0 {
+                    rollout::finish(&mut tx, turn.generation, turn.id).await?;
+                }
+                prune::tombstones(&mut tx).await?;
+                turn::finish(&mut tx, turn).await?;
             }
             self.injector().at(Point::C2).await;
             tx.commit().await?;
             lease.renewed(sent);
+            if is_done {
+                return Ok(End::Done);
+            }
         }
+    }
+
+    /// Reads what is to be deleted: it may be another database's. What cannot be read waits for the next sweep.
+    async fn read_orphans(&self, names: &[String], identity: Identity, lease: &Lease) -> Orphans {
+        let mut orphans = Orphans::default();
+        for name in names {
+            let Some(parsed) = ScheduleName::parse(name, &self.config().env) else { continue };
+            match self.allowed(lease, self.rate(), self.schedules().get(&parsed, lease)).await {
+                Ok(existing) => {
+                    match existing.and_then(|existing| identity.other_in(existing.description.as_deref())) {
+                        Some(other) => {
+                            tracing::error!(name, identity = %other.0, "sweep: {name} belongs to another database");
+                            orphans.foreign.push((name.clone(), other));
+                        }
+                        None => orphans.ours.push(parsed),
+                    }
+                }
+                Err(fault) => tracing::warn!(name, "{name} cannot be read: {}", fault.message),
+            }
+        }
+        orphans
     }
 
     fn note_refusal(&self, turn: &mut Turn, fault: &Fault) {
         tracing::warn!(sweep = turn.id, "the sweep stopped: {}", fault.message);
         turn.findings.stopped_by = Some(fault.message.clone());
         // A token does not live for ever; from the beginning, then. What was seen was seen.
-        if fault.kind == Kind::Invalid {
+        // EventBridge's sentence about it names no member, so it may look like a refused setting.
+        if turn.next_token.is_some() && matches!(fault.kind, Kind::Invalid | Kind::Setting) {
             turn.next_token = None;
+            turn.findings.restart();
         }
-    }
-
-    fn span(&self, deadline: Instant) -> Span {
-        Span::until(deadline, Renewal::Off, self.injector().stopwatch())
     }
 
     fn owner(&self) -> &str {
@@ -263,4 +374,40 @@ fn tell(turn: &Turn) {
         findings.drift(),
         findings.listed
     );
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    use tokio::net::TcpListener;
+
+    use super::*;
+
+    const THROTTLED: &[u8] = b"HTTP/1.1 429 Too Many Requests\r\nx-amzn-errortype: ThrottlingException\r\n\
+                               content-length: 2\r\nconnection: close\r\n\r\n{}";
+
+    /// An EventBridge that throttles each call.
+    async fn throttling() -> String {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let endpoint = format!("http://{}", listener.local_addr().unwrap());
+        tokio::spawn(async move {
+            while let Ok((mut stream, _)) = listener.accept().await {
+                // A list has no body, so its request is read at once.
+                assert!(stream.read(&mut [0; 8192]).await.unwrap() > 0);
+                stream.write_all(THROTTLED).await.unwrap();
+            }
+        });
+        endpoint
+    }
+
+    /// Lists have a quota of their own, so edits go on at their pace.
+    #[tokio::test(start_paused = true)]
+    async fn a_throttled_list_slows_lists_only() {
+        let nowhere = "postgres://u@127.0.0.1:9/d?sslmode=disable";
+        let publisher = Publisher::of_test(nowhere, &throttling().await).await;
+        let span = publisher.span(None, Renewal::Off);
+        let refused = publisher.list(None, &Lease::new(span.now(), &span)).await;
+        assert_eq!(refused.unwrap_err().kind, Kind::Throttled);
+        assert!(publisher.list_rate().is_slowed() && !publisher.rate().is_slowed());
+    }
 }

@@ -5,6 +5,7 @@
 use std::collections::HashMap;
 use std::convert::Infallible;
 use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
 
 use futures::stream::{FuturesUnordered, StreamExt};
 use schedule::WorkflowId;
@@ -13,7 +14,7 @@ use tokio::sync::mpsc::UnboundedSender;
 use crate::Publisher;
 use crate::converge::converge;
 use crate::inject::Point;
-use crate::lease::{Lease, RENEW_AFTER, Renewal};
+use crate::lease::{Lease, RENEW_AFTER, RENEW_AGAIN, Renewal};
 use crate::outbox::{self, Batch, Claim};
 use crate::settlement::Settlement;
 use crate::workflows::{self, Workflow};
@@ -30,9 +31,9 @@ impl Publisher {
         answers: &UnboundedSender<Settlement>,
     ) -> anyhow::Result<()> {
         let Batch { claims, lease, .. } = batch;
-        let held = Held::new(&claims);
+        let held = Held::new(&claims, &lease);
         tokio::select! {
-            worked = self.converge_all(claims, &lease, &held, answers) => worked,
+            worked = self.converge_all(claims, &held, answers) => worked,
             never = self.keep(&held, &lease), if renewal == Renewal::On => match never {},
         }
     }
@@ -40,7 +41,6 @@ impl Publisher {
     async fn converge_all(
         &self,
         claims: Vec<Claim>,
-        lease: &Lease,
         held: &Held,
         answers: &UnboundedSender<Settlement>,
     ) -> anyhow::Result<()> {
@@ -48,11 +48,14 @@ impl Publisher {
         let read = workflows::read(self.pool(), &ids).await?;
         self.injector().at(Point::P5).await;
         let mut workflows: HashMap<_, Workflow> = read.into_iter().map(|workflow| (workflow.id, workflow)).collect();
-        let work = claims.into_iter().filter_map(|claim| workflows.remove(&claim.workflow_id).map(|is| (claim, is)));
+        let work = claims.into_iter().filter_map(|claim| {
+            let (workflow, lease) = (workflows.remove(&claim.workflow_id)?, held.lease(claim.workflow_id)?);
+            Some((claim, workflow, lease))
+        });
         let mut converging: FuturesUnordered<_> = work
-            .map(|(claim, workflow)| async move {
+            .map(|(claim, workflow, lease)| async move {
                 self.injector().at(Point::P11).await;
-                converge(self, claim, &workflow, lease).await
+                converge(self, claim, &workflow, &lease).await
             })
             .collect();
         while let Some(settlement) = converging.next().await {
@@ -65,27 +68,45 @@ impl Publisher {
 
     /// Renews the leases of a batch for as long as it is worked on.
     async fn keep(&self, held: &Held, lease: &Lease) -> Infallible {
+        let mut pause = RENEW_AFTER;
         loop {
-            tokio::time::sleep(RENEW_AFTER).await;
-            let sent = lease.now();
-            let keys = held.keys();
-            match outbox::renew(self.pool(), &keys).await {
-                Ok(true) => lease.renewed(sent),
-                // Settled meanwhile, or lapsed: what is settled needs no lease.
-                Ok(false) if held.keys().len() < keys.len() => {}
-                Ok(false) => tracing::warn!("a lease has lapsed while its workflow was worked on"),
-                Err(error) => tracing::warn!(%error, "leases could not be renewed"),
+            tokio::time::sleep(pause).await;
+            let (sent, keys) = (lease.now(), held.keys());
+            let missed = match outbox::renew(self.pool(), &keys).await {
+                Ok(renewed) => held.renewed(&keys, &renewed, sent),
+                Err(error) => {
+                    tracing::warn!(%error, "leases could not be renewed");
+                    keys.len()
+                }
+            };
+            if missed > 0 {
+                tracing::warn!(missed, "leases were not renewed: their publications are locked, or they lapsed");
             }
+            pause = if missed > 0 { RENEW_AGAIN } else { RENEW_AFTER };
         }
     }
 }
 
-/// The claims of a batch that wait for their answer, by epoch.
-struct Held(Mutex<HashMap<WorkflowId, i64>>);
+/// The claims of a batch that wait for their answer: each with its epoch, and a lease of its own.
+struct Held(Mutex<HashMap<WorkflowId, (i64, Lease)>>);
 
 impl Held {
-    fn new(claims: &[Claim]) -> Self {
-        Held(Mutex::new(claims.iter().map(|claim| (claim.workflow_id, claim.epoch)).collect()))
+    fn new(claims: &[Claim], lease: &Lease) -> Self {
+        Held(Mutex::new(claims.iter().map(|claim| (claim.workflow_id, (claim.epoch, lease.of_one()))).collect()))
+    }
+
+    fn lease(&self, workflow: WorkflowId) -> Option<Lease> {
+        self.lock().get(&workflow).map(|(_, lease)| lease.clone())
+    }
+
+    /// Extends the leases that were renewed by a statement sent at `sent`; says how many were not.
+    fn renewed(&self, asked: &[(i64, i64)], renewed: &[i64], sent: Instant) -> usize {
+        let held = self.lock();
+        // What was answered meanwhile needs no lease any more.
+        let waiting = asked.iter().filter_map(|(id, _)| Some((id, held.get(&WorkflowId(*id))?)));
+        let (extended, missed): (Vec<_>, Vec<_>) = waiting.partition(|(id, _)| renewed.contains(id));
+        extended.iter().for_each(|(_, (_, lease))| lease.renewed(sent));
+        missed.len()
     }
 
     fn let_go(&self, workflow: WorkflowId) {
@@ -93,10 +114,10 @@ impl Held {
     }
 
     fn keys(&self) -> Vec<(i64, i64)> {
-        self.lock().iter().map(|(workflow, epoch)| (workflow.0, *epoch)).collect()
+        self.lock().iter().map(|(workflow, (epoch, _))| (workflow.0, *epoch)).collect()
     }
 
-    fn lock(&self) -> MutexGuard<'_, HashMap<WorkflowId, i64>> {
+    fn lock(&self) -> MutexGuard<'_, HashMap<WorkflowId, (i64, Lease)>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -1,8 +1,10 @@
 //! Step 3 of 7: the workflows as they stand, read after the claim.
 
 use chrono::{DateTime, Utc};
+use db::PgPool;
 use schedule::{Revision, WorkflowId};
-use sqlx::PgPool;
+
+use crate::deployment::Identity;
 
 /// A workflow, or what is left of it.
 #[derive(Debug)]
@@ -10,8 +12,27 @@ pub(crate) struct Workflow {
     pub(crate) id: WorkflowId,
     /// The revision that a success applies.
     pub(crate) revision: Revision,
-    /// `None` once it was deleted: no schedule is wanted.
+    /// `None` once it was deleted, or if the row vanished.
     pub(crate) row: Option<Row>,
+    /// Whether a delete event asked that there be no schedule; decides only if there is no row.
+    pub(crate) removal: Removal,
+    /// Of the database that it was read from.
+    pub(crate) identity: Identity,
+}
+
+/// What the outbox says of the schedule of a workflow without a row.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Removal {
+    /// A delete event asked for it, at the newest revision.
+    Requested,
+    /// None did: the row vanished past the app, and the guard for orphans decides.
+    NotRequested,
+}
+
+impl Removal {
+    pub(crate) fn of(is_requested: bool) -> Removal {
+        if is_requested { Removal::Requested } else { Removal::NotRequested }
+    }
 }
 
 /// The timing of a workflow, not yet parsed: it may have been written by an older dialect.
@@ -33,6 +54,8 @@ pub(crate) async fn read(pool: &PgPool, ids: &[i64]) -> sqlx::Result<Vec<Workflo
         -- read: the publication too, because a deleted workflow's revision lives on only there
         SELECT p.workflow_id AS "workflow_id!",
                p.desired_revision AS "desired_revision!",
+               COALESCE(p.removal_revision >= p.desired_revision, FALSE) AS "is_removal_requested!",
+               (SELECT uuid FROM database_identity) AS "identity!",
                w.revision AS "revision?",
                w.cron_schedule AS "cron_schedule?",
                w.timezone AS "timezone?",
@@ -61,7 +84,13 @@ pub(crate) async fn read(pool: &PgPool, ids: &[i64]) -> sqlx::Result<Vec<Workflo
                 pause_until: read.pause_until,
             });
             let revision = row.as_ref().map_or(Revision(read.desired_revision), |row| row.revision);
-            Workflow { id: WorkflowId(read.workflow_id), revision, row }
+            Workflow {
+                id: WorkflowId(read.workflow_id),
+                revision,
+                row,
+                removal: Removal::of(read.is_removal_requested),
+                identity: Identity(read.identity),
+            }
         })
         .collect())
 }

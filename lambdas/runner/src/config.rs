@@ -1,6 +1,7 @@
 //! Step 6 of 7: what the runner is told from outside.
 
 use std::fmt;
+use std::time::Duration;
 
 use clap::builder::NonEmptyStringValueParser;
 use clap::error::ErrorKind;
@@ -14,6 +15,24 @@ pub struct Config {
     pub app_base_url: Url,
     /// The scheduler key.
     pub key: KeySource,
+    /// How long and how often a delivery is tried.
+    pub limits: Limits,
+}
+
+/// How long and how often a delivery is tried.
+#[derive(Clone, Copy, Debug)]
+pub struct Limits {
+    /// How long one try may take.
+    pub one_try: Duration,
+    /// How long all tries may take.
+    pub all_tries: Duration,
+    /// How many tries there may be.
+    pub most_tries: u32,
+}
+
+impl Limits {
+    /// In Lambda: only time limits the tries.
+    pub const LAMBDA: Limits = Limits { one_try: crate::TRY, all_tries: crate::ALL_TRIES, most_tries: u32::MAX };
 }
 
 /// Where the scheduler key comes from.
@@ -63,7 +82,7 @@ impl Config {
             (None, Some(arn)) => KeySource::Secret(arn),
             (None, None) => return Err("set SCHEDULER_API_KEY or SCHEDULER_API_KEY_SECRET_ARN".to_owned()),
         };
-        Ok(Config { app_base_url, key })
+        Ok(Config { app_base_url, key, limits: Limits::LAMBDA })
     }
 }
 

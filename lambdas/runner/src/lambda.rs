@@ -1,9 +1,9 @@
 //! Step 6 of 7: the runner as a Lambda.
 
-use lambda_runtime::{Error, LambdaEvent, service_fn};
+use lambda_runtime::{Diagnostic, Error, LambdaEvent, service_fn};
 use serde_json::{Value, json};
 
-use crate::{Delivered, Runner};
+use crate::{DeliverError, Delivered, Runner};
 
 /// Serves Lambda's invocations until the sandbox ends.
 ///
@@ -15,10 +15,17 @@ pub async fn serve(runner: Runner) -> Result<(), Error> {
 }
 
 /// Nobody reads the return value of an asynchronous invoke, but a person who tries it by hand does.
-async fn invoke(runner: &Runner, event: Value) -> Result<Value, Error> {
+async fn invoke(runner: &Runner, event: Value) -> Result<Value, DeliverError> {
     Ok(match runner.deliver(event).await? {
         Delivered::Accepted { run_id } => json!({"accepted": true, "run_id": run_id}),
         Delivered::Declined { reason } => json!({"accepted": false, "reason": reason}),
         Delivered::Gone => json!({"accepted": false, "reason": "workflow_gone"}),
     })
+}
+
+/// What a dead letter says.
+impl From<DeliverError> for Diagnostic {
+    fn from(error: DeliverError) -> Diagnostic {
+        Diagnostic { error_type: error.kind().to_owned(), error_message: error.to_string() }
+    }
 }

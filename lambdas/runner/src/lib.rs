@@ -16,17 +16,21 @@ use reqwest::redirect::Policy;
 use reqwest::{Client, Response};
 use schedule::{Fire, FireError};
 use serde_json::Value;
+use tokio::time::Instant;
 
-pub use config::{Config, KeySource};
+pub use config::{Config, KeySource, Limits};
 pub use lambda::serve as serve_lambda;
 pub use schedule::Delivered;
 
 use crate::key::{Kept, Key};
 
 /// One try.
-const TRY: Duration = Duration::from_secs(8);
+pub const TRY: Duration = Duration::from_secs(8);
 /// All tries of one delivery; Lambda ends the function after 15 s.
-const ALL_TRIES: Duration = Duration::from_secs(12);
+pub const ALL_TRIES: Duration = schedule::delivery::RUNNER_TIME_LIMIT;
+/// Before the second try of a delivery; doubled before each later one.
+const FIRST_PAUSE: Duration = Duration::from_millis(500);
+const LONGEST_PAUSE: Duration = Duration::from_secs(4);
 /// The app's answers have a few hundred bytes.
 const LONGEST_ANSWER: usize = 64 * 1024;
 
@@ -37,6 +41,7 @@ pub struct Runner(Arc<Parts>);
 struct Parts {
     base: String,
     key: Key,
+    limits: Limits,
     http: Client,
 }
 
@@ -49,15 +54,31 @@ pub enum DeliverError {
     /// The scheduler key cannot be had.
     #[error("there is no key for the app: {0:#}")]
     Key(anyhow::Error),
-    /// The app did not answer.
+    /// The app did not answer in time.
     #[error("the app did not answer: {0}")]
     NoAnswer(String),
+    /// There is no connection to the app.
+    #[error("the app did not answer: {0}")]
+    NoConnection(&'static str),
     /// Something answered that the app does not say.
     #[error("status {status} is not an answer of the app")]
     NotTheApp {
         /// What it was.
         status: u16,
     },
+}
+
+impl DeliverError {
+    /// The name of its kind, as dead letters and Lambda's console show it.
+    #[must_use]
+    pub fn kind(&self) -> &'static str {
+        match self {
+            DeliverError::Event(_) => "NotAFire",
+            DeliverError::Key(_) => "NoKey",
+            DeliverError::NoAnswer(_) | DeliverError::NoConnection(_) => "NoAnswer",
+            DeliverError::NotTheApp { .. } => "NotTheApp",
+        }
+    }
 }
 
 /// What came back over the wire.
@@ -76,11 +97,11 @@ impl Runner {
             // A redirect is not the app's answer, and a key must not follow one.
             .redirect(Policy::none())
             .no_proxy()
-            .timeout(TRY)
+            .timeout(config.limits.one_try)
             .build()
             .context("the HTTP client cannot be set up")?;
         let base = config.app_base_url.as_str().trim_end_matches('/').to_owned();
-        Ok(Runner(Arc::new(Parts { base, key: Key::new(config.key), http })))
+        Ok(Runner(Arc::new(Parts { base, key: Key::new(config.key), limits: config.limits, http })))
     }
 
     /// Delivers one fire.
@@ -88,17 +109,33 @@ impl Runner {
     /// # Errors
     /// All but an answer of the app: Lambda is to try again.
     pub async fn deliver(&self, event: Value) -> Result<Delivered, DeliverError> {
-        let fire = Fire::from_event(&event).inspect_err(|error| tracing::error!("not a fire: {error}"))?;
-        let answer = match tokio::time::timeout(ALL_TRIES, self.try_with_key(&fire)).await {
-            Ok(answer) => answer,
-            Err(_) => Err(DeliverError::NoAnswer(format!("gave up after {} s", ALL_TRIES.as_secs()))),
-        };
-        let delivered = answer.and_then(|Answer { status, body }| {
+        let fire = Fire::from_event(&event)
+            .inspect_err(|error| tracing::error!(step = 6, status = 0, accepted = false, "not a fire: {error}"))?;
+        let delivered = self.try_often(&fire).await.and_then(|Answer { status, body }| {
             let read = Delivered::read(status, &body).ok_or(DeliverError::NotTheApp { status })?;
             Ok((status, read))
         });
         log(&fire, &delivered);
         delivered.map(|(_, read)| read)
+    }
+
+    /// Tries again while the app restarts: a fire that waits for Lambda's next try is a minute late.
+    async fn try_often(&self, fire: &Fire) -> Result<Answer, DeliverError> {
+        let Limits { all_tries: patience, most_tries, .. } = self.0.limits;
+        let deadline = Instant::now() + patience;
+        let (mut pause, mut tries) = (FIRST_PAUSE, 0);
+        loop {
+            tries += 1;
+            let answer = match tokio::time::timeout_at(deadline, self.try_with_key(fire)).await {
+                Ok(answer) => answer,
+                Err(_) => Err(DeliverError::NoAnswer(format!("timeout after {} s", patience.as_secs()))),
+            };
+            if !may_pass(&answer) || tries >= most_tries || Instant::now() + pause >= deadline {
+                return answer;
+            }
+            tokio::time::sleep(pause).await;
+            pause = (pause * 2).min(LONGEST_PAUSE);
+        }
     }
 
     /// Once, and once more if the key was rotated meanwhile.
@@ -124,6 +161,14 @@ impl Runner {
     }
 }
 
+/// Whether the app, or what stands before it, restarts. `:invoke` is idempotent: a try that was heard does no harm.
+fn may_pass(answer: &Result<Answer, DeliverError>) -> bool {
+    match answer {
+        Ok(answer) => matches!(answer.status, 502..=504),
+        Err(error) => matches!(error, DeliverError::NoConnection(_)),
+    }
+}
+
 /// Reads as much as the app could have said; the rest would not be its answer.
 async fn read_body(mut response: Response) -> Result<Vec<u8>, DeliverError> {
     let mut body = Vec::new();
@@ -137,37 +182,41 @@ async fn read_body(mut response: Response) -> Result<Vec<u8>, DeliverError> {
 }
 
 fn no_answer(error: &reqwest::Error) -> DeliverError {
-    DeliverError::NoAnswer(
-        if error.is_timeout() {
-            "timeout"
-        } else if error.is_connect() {
-            "cannot connect"
-        } else {
-            "the connection broke"
-        }
-        .to_owned(),
-    )
+    if error.is_timeout() {
+        DeliverError::NoAnswer("timeout".to_owned())
+    } else if error.is_connect() {
+        DeliverError::NoConnection("cannot connect")
+    } else {
+        DeliverError::NoConnection("the connection broke")
+    }
 }
 
-/// The one line of a delivery; the metric filter reads `status`, 0 = none.
+/// The one line of a delivery; metric filters read `accepted`, whether the app itself answered, and `status`, 0 = none.
 fn log(fire: &Fire, delivered: &Result<(u16, Delivered), DeliverError>) {
     let workflow_id = fire.workflow_id.0;
     let time = &fire.raw_time;
     match delivered {
         Ok((status, Delivered::Accepted { .. })) => {
-            tracing::info!(step = 6, workflow_id, status, "runner: {time} of workflow {workflow_id} accepted");
+            tracing::info!(
+                step = 6,
+                workflow_id,
+                status,
+                accepted = true,
+                "runner: {time} of workflow {workflow_id} accepted"
+            );
         }
         Ok((status, Delivered::Declined { reason })) => {
             tracing::info!(
                 step = 6,
                 workflow_id,
                 status,
+                accepted = true,
                 reason,
                 "runner: {time} of workflow {workflow_id} declined: {reason}"
             );
         }
         Ok((status, Delivered::Gone)) => {
-            tracing::info!(step = 6, workflow_id, status, "runner: workflow {workflow_id} is gone");
+            tracing::info!(step = 6, workflow_id, status, accepted = true, "runner: workflow {workflow_id} is gone");
         }
         Err(error) => {
             let status = if let DeliverError::NotTheApp { status } = error { *status } else { 0 };
@@ -175,6 +224,8 @@ fn log(fire: &Fire, delivered: &Result<(u16, Delivered), DeliverError>) {
                 step = 6,
                 workflow_id,
                 status,
+                accepted = false,
+                error = error.kind(),
                 "runner: {time} of workflow {workflow_id} not delivered: {error}"
             );
         }

@@ -2,8 +2,10 @@
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-use std::sync::Arc;
+use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex, OnceLock};
+use std::time::Duration;
 
 use axum::Json;
 use axum::Router;
@@ -11,9 +13,9 @@ use axum::extract::Path;
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse, Redirect, Response};
 use axum::routing::{any, post};
-use runner::{Config, DeliverError, Delivered, KeySource, Runner};
+use runner::{Config, DeliverError, Delivered, KeySource, Limits, Runner};
 use serde_json::{Value, json};
-use tokio::net::TcpListener;
+use tokio::net::{TcpListener, TcpSocket};
 
 const INVOKE: &str = "/api/v1/cron/workflows/{target}";
 
@@ -31,12 +33,21 @@ async fn served(app: Router) -> String {
     format!("http://{address}")
 }
 
-fn runner_for(base: &str) -> Runner {
-    Runner::new(Config { app_base_url: base.parse().unwrap(), key: KeySource::Value("the key".to_owned()) }).unwrap()
+/// A liveness limit, not a measurement.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// A runner that tries for as long as a story may take, and so often.
+fn runner_trying(base: &str, most_tries: u32) -> Runner {
+    runner_with(base, Limits { one_try: PATIENCE, all_tries: PATIENCE, most_tries })
+}
+
+fn runner_with(base: &str, limits: Limits) -> Runner {
+    let key = KeySource::Value("the key".to_owned());
+    Runner::new(Config { app_base_url: base.parse().unwrap(), key, limits }).unwrap()
 }
 
 async fn deliver_to(app: Router) -> Result<Delivered, DeliverError> {
-    runner_for(&served(app).await).deliver(event()).await
+    runner_trying(&served(app).await, 2).deliver(event()).await
 }
 
 #[tokio::test]
@@ -117,14 +128,18 @@ async fn a_given_key_that_is_refused_is_not_tried_again() {
 #[tokio::test]
 async fn an_app_that_never_answers_is_left_after_eight_seconds() {
     // Once the request is in, nothing moves any more, so the paused clock runs ahead to the timeout.
-    let app = Router::new().fallback(any(|| async {
+    let arrived = Arc::new(OnceLock::new());
+    let noted = arrived.clone();
+    let app = Router::new().fallback(any(move || async move {
         tokio::time::pause();
+        noted.get_or_init(tokio::time::Instant::now);
         std::future::pending::<StatusCode>().await
     }));
-    let begun = tokio::time::Instant::now();
-    let error = deliver_to(app).await.unwrap_err();
+    let base = served(app).await;
+    let error = runner_with(&base, Limits::LAMBDA).deliver(event()).await.unwrap_err();
     assert_eq!(error.to_string(), "the app did not answer: timeout");
-    assert_eq!(begun.elapsed().as_secs(), 8);
+    let waited = arrived.get().unwrap().elapsed();
+    assert!(waited <= runner::TRY, "by the clock that ran ahead: {waited:?}");
 }
 
 #[tokio::test]
@@ -132,15 +147,83 @@ async fn an_app_that_is_away_is_an_error() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let base = format!("http://{}", listener.local_addr().unwrap());
     drop(listener);
-    let error = runner_for(&base).deliver(event()).await.unwrap_err();
+    let error = runner_trying(&base, 2).deliver(event()).await.unwrap_err();
     assert_eq!(error.to_string(), "the app did not answer: cannot connect");
+}
+
+/// As a load balancer answers while the app behind it restarts.
+#[tokio::test]
+async fn restarts_are_bridged_within_a_delivery() {
+    let statuses = Arc::new(Mutex::new(VecDeque::from([503, 502, 504])));
+    let app = Router::new().fallback(any(move || {
+        let next = statuses.lock().unwrap().pop_front();
+        async move {
+            match next {
+                Some(status) => StatusCode::from_u16(status).unwrap().into_response(),
+                None => (StatusCode::ACCEPTED, Json(json!({"accepted": true, "run_id": "r-1"}))).into_response(),
+            }
+        }
+    }));
+    let delivered = runner_trying(&served(app).await, 4).deliver(event()).await.unwrap();
+    assert_eq!(delivered, Delivered::Accepted { run_id: Some("r-1".to_owned()) });
+}
+
+/// By a clock that runs ahead: as long as a try may still end within the twelve seconds.
+#[tokio::test]
+async fn pauses_double_up_to_four_seconds() {
+    let tries = Arc::new(Mutex::new(Vec::new()));
+    let noted = Arc::clone(&tries);
+    let app = Router::new().fallback(any(move || {
+        let now = tokio::time::Instant::now();
+        let mut tries = noted.lock().unwrap();
+        if tries.is_empty() {
+            tokio::time::pause();
+        }
+        tries.push(now);
+        async { StatusCode::SERVICE_UNAVAILABLE }
+    }));
+    let error = runner_with(&served(app).await, Limits::LAMBDA).deliver(event()).await.unwrap_err();
+    assert_eq!(error.to_string(), "status 503 is not an answer of the app");
+    let tries = tries.lock().unwrap();
+    let half_seconds: Vec<u128> = tries.iter().map(|on| ((*on - tries[0]).as_millis() + 250) / 500).collect();
+    assert_eq!(half_seconds, [0, 1, 3, 7, 15, 23]);
+}
+
+#[tokio::test]
+async fn refused_connections_are_tried_again() {
+    let held = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = held.local_addr().unwrap();
+    drop(held);
+    let runner = runner_trying(&format!("http://{address}"), 8);
+    let delivering = tokio::spawn(async move { runner.deliver(event()).await });
+    // A current-thread runtime: the first try is refused before this task goes on.
+    tokio::time::sleep(Duration::from_millis(300)).await;
+    let socket = TcpSocket::new_v4().unwrap();
+    socket.set_reuseaddr(true).unwrap();
+    socket.bind(address).unwrap();
+    let listener = socket.listen(16).unwrap();
+    let app = Router::new().route(INVOKE, post(|| async { Json(json!({"accepted": true})) }));
+    tokio::spawn(async move { axum::serve(listener, app).await });
+    assert_eq!(delivering.await.unwrap().unwrap(), Delivered::Accepted { run_id: None });
+}
+
+#[tokio::test]
+async fn other_statuses_are_not_tried_again() {
+    let tries = Arc::new(AtomicU32::new(0));
+    let counted = tries.clone();
+    let app = Router::new().fallback(any(move || async move {
+        counted.fetch_add(1, Ordering::Relaxed);
+        StatusCode::INTERNAL_SERVER_ERROR
+    }));
+    assert!(matches!(deliver_to(app).await, Err(DeliverError::NotTheApp { status: 500 })));
+    assert_eq!(tries.load(Ordering::Relaxed), 1);
 }
 
 #[tokio::test]
 async fn a_time_that_was_not_filled_in_is_never_now() {
     let mut event = event();
     event["scheduled_time"] = json!("<aws.scheduler.scheduled-time>");
-    let error = runner_for("http://127.0.0.1:9").deliver(event).await.unwrap_err();
+    let error = runner_trying("http://127.0.0.1:9", 1).deliver(event).await.unwrap_err();
     assert!(matches!(error, DeliverError::Event(_)), "{error}");
     assert!(error.to_string().contains("unreplaced placeholder"), "{error}");
 }
@@ -150,5 +233,5 @@ async fn a_base_address_may_have_a_path_of_its_own() {
     let app = Router::new()
         .route("/cron-app/api/v1/cron/workflows/{target}", post(|| async { Json(json!({"accepted": true})) }));
     let base = format!("{}/cron-app/", served(app).await);
-    assert!(matches!(runner_for(&base).deliver(event()).await, Ok(Delivered::Accepted { run_id: None })));
+    assert!(matches!(runner_trying(&base, 1).deliver(event()).await, Ok(Delivered::Accepted { run_id: None })));
 }

@@ -3,7 +3,7 @@
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::collections::VecDeque;
-use std::process::{Command, Output, Stdio};
+use std::process::{Child, Command, Output, Stdio};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -18,6 +18,9 @@ use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
 const RUNNER: &str = env!("CARGO_BIN_EXE_runner");
 const KEY_ARN: &str = "arn:aws:secretsmanager:us-east-1:123456789012:secret:key";
+
+/// A workflow whose fires a proxy answers with a page.
+const PAGE: i64 = 3;
 
 fn run(env: &[(&str, &str)]) -> Output {
     Command::new(RUNNER).env_clear().envs(env.iter().copied()).output().unwrap()
@@ -51,10 +54,26 @@ struct World {
 async fn a_rotated_key_is_fetched_again_and_the_delivery_repeated_once() {
     let (world, mut answers) = world([event(1), event(2)], ["old", "new", "never fetched"]);
     let address = serve(world.clone()).await;
-    let mut runner = Command::new(RUNNER)
+    let mut runner = runner_at(&address);
+    let first = answer(&mut answers).await;
+    let second = answer(&mut answers).await;
+    runner.kill().unwrap();
+    let log = String::from_utf8(runner.wait_with_output().unwrap().stdout).unwrap();
+
+    assert_eq!(first, ("response".to_owned(), json!({"accepted": true, "run_id": "r-1"})));
+    assert_eq!(second, ("response".to_owned(), json!({"accepted": true, "run_id": "r-2"})));
+    assert_eq!(*world.keys_seen.lock().unwrap(), ["old", "new", "new"], "kept once it was good");
+    let lines: Vec<Value> = log.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let statuses: Vec<&Value> = lines.iter().filter_map(|line| line["fields"].get("status")).collect();
+    assert_eq!(statuses, [202, 202], "one line a delivery");
+    assert!(!log.contains("\"old\"") && !log.contains("\"new\""), "no key in the log");
+}
+
+fn runner_at(address: &str) -> Child {
+    Command::new(RUNNER)
         .env_clear()
         .envs([
-            ("AWS_LAMBDA_RUNTIME_API", address.as_str()),
+            ("AWS_LAMBDA_RUNTIME_API", address),
             ("AWS_LAMBDA_FUNCTION_NAME", "runner"),
             ("AWS_LAMBDA_FUNCTION_VERSION", "1"),
             ("AWS_LAMBDA_FUNCTION_MEMORY_SIZE", "128"),
@@ -69,19 +88,31 @@ async fn a_rotated_key_is_fetched_again_and_the_delivery_repeated_once() {
         ])
         .stdout(Stdio::piped())
         .spawn()
-        .unwrap();
-    let first = answer(&mut answers).await;
-    let second = answer(&mut answers).await;
+        .unwrap()
+}
+
+/// What a dead letter says, and what the metric filter reads: a proxy's page has status 200, too.
+#[tokio::test]
+async fn failures_have_a_name_and_a_sentence() {
+    let unfilled = json!({"workflow_id": 1, "scheduled_time": "<aws.scheduler.scheduled-time>"});
+    let (world, mut answers) = world([event(PAGE), unfilled, event(1)], ["new"]);
+    let address = serve(world).await;
+    let mut runner = runner_at(&address);
+    let page = answer(&mut answers).await;
+    let not_a_fire = answer(&mut answers).await;
+    assert_eq!(answer(&mut answers).await.0, "response");
     runner.kill().unwrap();
     let log = String::from_utf8(runner.wait_with_output().unwrap().stdout).unwrap();
 
-    assert_eq!(first, ("response".to_owned(), json!({"accepted": true, "run_id": "r-1"})));
-    assert_eq!(second, ("response".to_owned(), json!({"accepted": true, "run_id": "r-2"})));
-    assert_eq!(*world.keys_seen.lock().unwrap(), ["old", "new", "new"], "kept once it was good");
-    let lines: Vec<Value> = log.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
-    let statuses: Vec<&Value> = lines.iter().filter_map(|line| line["fields"].get("status")).collect();
-    assert_eq!(statuses, [202, 202], "one line a delivery");
-    assert!(!log.contains("\"old\"") && !log.contains("\"new\""), "no key in the log");
+    let sentence = "status 200 is not an answer of the app";
+    assert_eq!(page, ("error".to_owned(), json!({"errorType": "NotTheApp", "errorMessage": sentence})));
+    assert_eq!((not_a_fire.0.as_str(), &not_a_fire.1["errorType"]), ("error", &json!("NotAFire")));
+    let fields = log.lines().map(|line| serde_json::from_str::<Value>(line).unwrap()["fields"].clone());
+    let told: Vec<(Value, Value)> = fields
+        .filter(|fields| fields["step"] == 6)
+        .map(|fields| (fields["status"].clone(), fields["accepted"].clone()))
+        .collect();
+    assert_eq!(told, [(json!(200), json!(false)), (json!(0), json!(false)), (json!(202), json!(true))]);
 }
 
 fn event(workflow: i64) -> Value {
@@ -117,7 +148,7 @@ async fn serve(world: Arc<World>) -> String {
 }
 
 async fn answer(answers: &mut UnboundedReceiver<(String, Value)>) -> (String, Value) {
-    tokio::time::timeout(Duration::from_secs(20), answers.recv()).await.expect("an answer in time").unwrap()
+    tokio::time::timeout(Duration::from_secs(60), answers.recv()).await.expect("an answer in time").unwrap()
 }
 
 async fn next(State(world): State<Arc<World>>) -> Response {
@@ -153,6 +184,9 @@ async fn invoke(State(world): State<Arc<World>>, Path(target): Path<String>, hea
     world.keys_seen.lock().unwrap().push(key);
     if !is_good {
         return StatusCode::UNAUTHORIZED.into_response();
+    }
+    if target == format!("{PAGE}:invoke") {
+        return "<html>Welcome</html>".into_response();
     }
     let run = format!("r-{}", target.trim_end_matches(":invoke"));
     (StatusCode::ACCEPTED, Json(json!({"accepted": true, "run_id": run}))).into_response()

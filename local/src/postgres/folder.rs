@@ -121,7 +121,9 @@ impl Folder {
         let text = fs::read_to_string(self.postmaster_file()).ok()?;
         let mut lines = text.lines();
         let pid = lines.next()?.trim().parse().ok()?;
-        Some(Postmaster { pid, ready: lines.nth(6).is_some_and(|state| state.trim() == "ready") })
+        // A standby answers reads.
+        let is_ready = |state: &str| matches!(state.trim(), "ready" | "standby");
+        Some(Postmaster { pid, ready: lines.nth(6).is_some_and(is_ready) })
     }
 
     /// The folder itself.

@@ -42,7 +42,7 @@ exit $status
 "#;
 
 /// How long a server may take to start.
-const PATIENCE: Duration = Duration::from_secs(30);
+const PATIENCE: Duration = Duration::from_secs(60);
 
 /// What the data is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -5,7 +5,6 @@
 
 use std::collections::BTreeMap;
 
-use axum::body::Bytes;
 use axum::extract::{Extension, Path, Query, Request, State};
 use axum::http::{HeaderName, HeaderValue};
 use axum::middleware::{Next, from_fn_with_state};
@@ -13,7 +12,6 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use axum::{Json, Router};
 use serde::Deserialize;
-use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use uuid::Uuid;
 
@@ -21,8 +19,9 @@ use super::Scheduler;
 use super::constraint::{Pattern, Violations};
 use super::error::Error;
 use super::faults::{View, act};
-use super::groups::NewGroup;
+use super::groups::{DEFAULT, NewGroup};
 use super::list::Filter;
+use super::request::{Payload, Region};
 use super::spec::Spec;
 use super::store::Key;
 use super::wire::{GroupView, PutGroup, PutSchedule, ScheduleSummary, ScheduleView, Tag, Tags};
@@ -65,17 +64,24 @@ async fn take_time(State(scheduler): State<Scheduler>, request: Request, next: N
     response
 }
 
-async fn create_schedule(State(scheduler): State<Scheduler>, Path(name): Path<String>, bytes: Bytes) -> Answer {
-    let put: PutSchedule = body(&bytes)?;
+async fn create_schedule(
+    State(scheduler): State<Scheduler>,
+    Region(region): Region,
+    Path(name): Path<String>,
+    Payload(put): Payload<PutSchedule>,
+) -> Answer {
     let (now, key, token) = (scheduler.0.clock.now(), key(put.group_name.clone(), &name), put.client_token.clone());
     let spec = Spec::from_request(&name, put, now)?;
-    let arn = scheduler.store().create(key, spec, token, now)?;
+    let arn = scheduler.store().create(key, spec, token, region, now)?;
     scheduler.0.changed.notify_one();
     Ok(Json(json!({ "ScheduleArn": arn })))
 }
 
-async fn update_schedule(State(scheduler): State<Scheduler>, Path(name): Path<String>, bytes: Bytes) -> Answer {
-    let put: PutSchedule = body(&bytes)?;
+async fn update_schedule(
+    State(scheduler): State<Scheduler>,
+    Path(name): Path<String>,
+    Payload(put): Payload<PutSchedule>,
+) -> Answer {
     let (now, key) = (scheduler.0.clock.now(), key(put.group_name.clone(), &name));
     let spec = Spec::from_request(&name, put, now)?;
     let arn = scheduler.store().update(key, spec, now)?;
@@ -177,8 +183,12 @@ async fn list_schedules(
     Ok(list("Schedules", json!(items), page.last))
 }
 
-async fn create_group(State(scheduler): State<Scheduler>, Path(name): Path<String>, bytes: Bytes) -> Answer {
-    let put: PutGroup = body(&bytes)?;
+async fn create_group(
+    State(scheduler): State<Scheduler>,
+    Region(region): Region,
+    Path(name): Path<String>,
+    Payload(put): Payload<PutGroup>,
+) -> Answer {
     let mut violations = Violations::default();
     violations.name("name", &name);
     violations.token(put.client_token.as_deref());
@@ -186,16 +196,16 @@ async fn create_group(State(scheduler): State<Scheduler>, Path(name): Path<Strin
     violations.finish()?;
     let new = NewGroup { name, tags: put.tags, client_token: put.client_token };
     let now = scheduler.0.clock.now();
-    let arn = scheduler.store().create_group(new, now)?;
+    let arn = scheduler.store().create_group_in(region, new, now)?;
     Ok(Json(json!({ "ScheduleGroupArn": arn })))
 }
 
-async fn get_group(State(scheduler): State<Scheduler>, Path(name): Path<String>) -> Answer {
+async fn get_group(State(scheduler): State<Scheduler>, Region(region): Region, Path(name): Path<String>) -> Answer {
     let mut violations = Violations::default();
     violations.name("name", &name);
     violations.finish()?;
     let mut store = scheduler.store();
-    Ok(Json(json!(GroupView::from(store.groups().get(&name)?))))
+    Ok(Json(json!(GroupView::of(store.groups().get(&name)?, region.as_deref()))))
 }
 
 async fn delete_group(
@@ -205,15 +215,20 @@ async fn delete_group(
 ) -> Answer {
     let name = query.key(&name)?.name;
     let now = scheduler.0.clock.now();
-    scheduler.store().delete_group(&name, now)?;
+    let takes = scheduler.faults().group_deletion();
+    scheduler.store().delete_group(&name, takes, now)?;
     scheduler.0.changed.notify_one();
     Ok(Json(json!({})))
 }
 
-async fn list_groups(State(scheduler): State<Scheduler>, Query(query): Query<ListQuery>) -> Answer {
+async fn list_groups(
+    State(scheduler): State<Scheduler>,
+    Region(region): Region,
+    Query(query): Query<ListQuery>,
+) -> Answer {
     let (limit, after) = query.check()?;
     let page = scheduler.store().groups().list(query.name_prefix.as_deref().unwrap_or_default(), after, limit);
-    let items: Vec<_> = page.items.iter().map(GroupView::from).collect();
+    let items: Vec<_> = page.items.iter().map(|group| GroupView::of(group, region.as_deref())).collect();
     Ok(list("ScheduleGroups", json!(items), page.last))
 }
 
@@ -225,8 +240,7 @@ async fn list_tags(State(scheduler): State<Scheduler>, Path(arn): Path<String>) 
     Ok(Json(json!(Tags { tags })))
 }
 
-async fn tag_group(State(scheduler): State<Scheduler>, Path(arn): Path<String>, bytes: Bytes) -> Answer {
-    let new: Tags = body(&bytes)?;
+async fn tag_group(State(scheduler): State<Scheduler>, Path(arn): Path<String>, Payload(new): Payload<Tags>) -> Answer {
     let mut violations = Violations::default();
     violations.pattern("resourceArn", &arn, Pattern::GroupArn);
     check_tags(&mut violations, &new.tags);
@@ -268,13 +282,8 @@ fn check_tags(violations: &mut Violations, tags: &[Tag]) {
     }
 }
 
-fn body<T: DeserializeOwned>(bytes: &Bytes) -> Result<T, Error> {
-    let text: &[u8] = if bytes.is_empty() { b"{}" } else { bytes };
-    serde_json::from_slice(text).map_err(|error| Error::Serialization(error.to_string()))
-}
-
 fn key(group: Option<String>, name: &str) -> Key {
-    Key { group: group.unwrap_or_else(|| "default".to_owned()), name: name.to_owned() }
+    Key { group: group.unwrap_or_else(|| DEFAULT.to_owned()), name: name.to_owned() }
 }
 
 fn list(field: &str, items: Value, last: Option<Key>) -> Json<Value> {

@@ -3,8 +3,9 @@
 //! Six fields, as AWS documents them: minutes, hours, day of month, month, day of week (1-7 is SUN-SAT), year.
 //! Deliberately small and written apart from the crate `schedule`, so that each checks the other.
 
-use chrono::{DateTime, Datelike, DurationRound, NaiveDate, NaiveDateTime, TimeDelta, TimeZone, Utc};
-use chrono_tz::Tz;
+use chrono::{DateTime, Datelike, DurationRound, NaiveDate, NaiveDateTime, TimeDelta, Utc};
+
+use super::zone::Zone;
 
 /// What happens to a time that occurs twice on an autumn night.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -42,36 +43,31 @@ pub(super) const LAST_YEAR: i32 = 2199;
 const LONGEST_FOLD: TimeDelta = TimeDelta::hours(3);
 
 impl Cron {
-    /// The first time strictly after `instant`, read on the clocks of `tz`.
+    /// The first time strictly after `instant`, read on the clocks of `zone`.
     ///
     /// A time in a spring gap is skipped, as AWS documents.
-    pub fn next_after(&self, instant: DateTime<Utc>, tz: Tz, fold: Fold) -> Option<DateTime<Utc>> {
-        let here = instant.with_timezone(&tz).naive_local();
+    pub fn next_after(&self, instant: DateTime<Utc>, zone: &Zone, fold: Fold) -> Option<DateTime<Utc>> {
+        let here = zone.wall_time(instant);
         match fold {
             // First instances rise with the wall clock, so the first one that lies ahead is the answer.
-            Fold::First => self
-                .wall_times(here)
-                .filter_map(|wall| tz.from_local_datetime(&wall).earliest())
-                .map(|at| at.to_utc())
-                .find(|at| *at > instant),
-            Fold::Both => self.next_of_both(instant, here, tz),
+            Fold::First => self.wall_times(here).filter_map(|wall| zone.instants(wall).next()).find(|at| *at > instant),
+            Fold::Both => self.next_of_both(instant, here, zone),
         }
     }
 
+    /// Whether any date matches, past or to come.
+    pub fn has_a_date(&self) -> bool {
+        self.dates(NaiveDate::default()).next().is_some()
+    }
+
     /// With both instances the order of the wall clock is not the order of time: take the least around the first find.
-    fn next_of_both(&self, instant: DateTime<Utc>, here: NaiveDateTime, tz: Tz) -> Option<DateTime<Utc>> {
+    fn next_of_both(&self, instant: DateTime<Utc>, here: NaiveDateTime, zone: &Zone) -> Option<DateTime<Utc>> {
         let mut best: Option<(NaiveDateTime, DateTime<Utc>)> = None;
         for wall in self.wall_times(here - LONGEST_FOLD) {
             if best.is_some_and(|(found, _)| wall > found + LONGEST_FOLD) {
                 break;
             }
-            let local = tz.from_local_datetime(&wall);
-            for at in [local.earliest(), local.latest()]
-                .into_iter()
-                .flatten()
-                .map(|at| at.to_utc())
-                .filter(|at| *at > instant)
-            {
+            for at in zone.instants(wall).filter(|at| *at > instant) {
                 best = Some(best.map_or((wall, at), |(found, least)| (found, least.min(at))));
             }
         }
@@ -156,9 +152,9 @@ mod tests {
     }
 
     fn fires(text: &str, tz: &str, from: &str, count: usize, fold: Fold) -> Vec<String> {
-        let (cron, tz) = (cron(text), tz.parse().unwrap());
+        let (cron, zone) = (cron(text), &Zone::find(tz).unwrap());
         let start: DateTime<Utc> = from.parse().unwrap();
-        std::iter::successors(cron.next_after(start, tz, fold), |at| cron.next_after(*at, tz, fold))
+        std::iter::successors(cron.next_after(start, zone, fold), |at| cron.next_after(*at, zone, fold))
             .take(count)
             .map(|at| at.format("%FT%RZ").to_string())
             .collect()

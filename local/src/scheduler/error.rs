@@ -14,6 +14,8 @@ pub enum Error {
     Validation(String),
     /// The body is not the JSON that the operation reads.
     Serialization(String),
+    /// The body is longer than any operation takes.
+    TooLarge,
     /// No such schedule or group.
     NotFound(String),
     /// The name is taken.
@@ -43,6 +45,11 @@ impl Error {
         match self {
             Error::Validation(message) => (StatusCode::BAD_REQUEST, "ValidationException", message),
             Error::Serialization(message) => (StatusCode::BAD_REQUEST, "SerializationException", message),
+            Error::TooLarge => (
+                StatusCode::PAYLOAD_TOO_LARGE,
+                "RequestEntityTooLargeException",
+                "Request size exceeds the limit.".to_owned(),
+            ),
             Error::NotFound(message) => (StatusCode::NOT_FOUND, "ResourceNotFoundException", message),
             Error::Conflict(message) => (StatusCode::CONFLICT, "ConflictException", message),
             Error::Quota(message) => (StatusCode::PAYMENT_REQUIRED, "ServiceQuotaExceededException", message),

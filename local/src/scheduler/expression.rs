@@ -2,10 +2,10 @@
 //!
 //! cronbox itself publishes `cron(...)` alone; `at(...)` and `rate(...)` are here for other clients.
 
-use chrono::{DateTime, DurationRound, NaiveDateTime, TimeDelta, TimeZone, Utc};
-use chrono_tz::Tz;
+use chrono::{DateTime, DurationRound, NaiveDateTime, TimeDelta, Utc};
 
 use super::cron::{Cron, Fold};
+use super::zone::Zone;
 
 /// A schedule expression that EventBridge Scheduler accepts.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -33,19 +33,26 @@ impl Expression {
         }
     }
 
+    /// Whether it names any time, past or to come: 30 February never does.
+    pub fn has_a_time(&self) -> bool {
+        match self {
+            Expression::Cron(cron) => cron.has_a_date(),
+            Expression::At(_) => true,
+            Expression::Rate(interval) => DateTime::UNIX_EPOCH.checked_add_signed(*interval).is_some(),
+        }
+    }
+
     /// The first time strictly after `instant`; a rate counts from `origin`.
     pub fn next_after(
         &self,
         instant: DateTime<Utc>,
         origin: DateTime<Utc>,
-        tz: Tz,
+        zone: &Zone,
         fold: Fold,
     ) -> Option<DateTime<Utc>> {
         match self {
-            Expression::Cron(cron) => cron.next_after(instant, tz, fold),
-            Expression::At(wall) => {
-                tz.from_local_datetime(wall).earliest().map(|at| at.to_utc()).filter(|at| *at > instant)
-            }
+            Expression::Cron(cron) => cron.next_after(instant, zone, fold),
+            Expression::At(wall) => zone.instants(*wall).next().filter(|at| *at > instant),
             Expression::Rate(_) if instant < origin => Some(origin),
             Expression::Rate(interval) => {
                 let passed = (instant - origin).num_milliseconds() / interval.num_milliseconds();
@@ -123,18 +130,19 @@ mod tests {
     fn a_rate_fires_at_once_and_then_in_real_time() {
         let rate = Expression::parse("rate(1 day)").unwrap();
         let made = at("2026-03-07T12:00:30Z");
-        let first =
-            rate.next_after(rate.first_evaluated_after(made), made, Tz::America__New_York, Fold::First).unwrap();
+        let zone = &Zone::find("America/New_York").unwrap();
+        let first = rate.next_after(rate.first_evaluated_after(made), made, zone, Fold::First).unwrap();
         assert_eq!(first, made);
-        assert_eq!(rate.next_after(first, made, Tz::America__New_York, Fold::First), Some(at("2026-03-08T12:00:30Z")));
+        assert_eq!(rate.next_after(first, made, zone, Fold::First), Some(at("2026-03-08T12:00:30Z")));
     }
 
     #[test]
     fn at_is_read_in_the_timezone_and_comes_once() {
         let once = Expression::parse("at(2026-07-01T09:30:00)").unwrap();
         let made = at("2026-06-01T00:00:00Z");
-        let fire = once.next_after(made, made, Tz::Europe__Paris, Fold::First);
+        let zone = &Zone::find("Europe/Paris").unwrap();
+        let fire = once.next_after(made, made, zone, Fold::First);
         assert_eq!(fire, Some(at("2026-07-01T07:30:00Z")));
-        assert_eq!(once.next_after(fire.unwrap(), made, Tz::Europe__Paris, Fold::First), None);
+        assert_eq!(once.next_after(fire.unwrap(), made, zone, Fold::First), None);
     }
 }

@@ -48,6 +48,7 @@ pub struct Progress {
     seed: u64,
     late_secs: u32,
     slow_ms: u32,
+    group_delete_secs: u32,
     faults: Vec<Injected>,
     /// Requests that are still on their way
     waiting: usize,
@@ -110,6 +111,7 @@ impl Faults {
             seed: dice.plan.seed.unwrap_or(self.seed_at_start),
             late_secs: dice.plan.late_secs,
             slow_ms: dice.plan.slow_ms,
+            group_delete_secs: dice.plan.group_delete_secs,
             faults: rules.map(|(rule, injected)| Injected { rule, injected: *injected }).collect(),
             waiting: self.late.waiting(),
         }
@@ -128,6 +130,11 @@ impl Faults {
     /// Lets late requests arrive that are due at `now`.
     pub(super) async fn arrive(&self, now: DateTime<Utc>) {
         self.late.arrive(now).await;
+    }
+
+    /// How long the deletion of a group takes.
+    pub(super) fn group_deletion(&self) -> TimeDelta {
+        TimeDelta::seconds(self.dice().plan.group_delete_secs.into())
     }
 
     fn draw(&self, operation: Operation) -> Option<Draw> {

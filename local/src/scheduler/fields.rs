@@ -1,7 +1,9 @@
 //! Step 5 of 7: the grammar of EventBridge's six cron fields, as AWS documents it.
 //!
-//! Deliberately strict: what AWS does not document (`LW`, `L-3`, wrap-around ranges, lower-case names, a step between
-//! weekdays) is refused here and must never be published.
+//! Deliberately strict: what AWS does not document is refused here and must never be published: `LW`, `L-3`, `MON#1`,
+//! wrap-around ranges, lower-case names, a step between weekdays, and lists of anything but different plain values.
+
+use std::collections::BTreeSet;
 
 use super::cron::{Cron, Day, FIRST_YEAR, LAST_YEAR};
 
@@ -21,6 +23,8 @@ const MONTHS: Field = Field {
     names: &["JAN", "FEB", "MAR", "APR", "MAY", "JUN", "JUL", "AUG", "SEP", "OCT", "NOV", "DEC"],
 };
 const WEEKDAYS: Field = Field { min: 1, max: 7, names: &["SUN", "MON", "TUE", "WED", "THU", "FRI", "SAT"] };
+/// Of a month, as `#` counts them.
+const WEEKS: Field = Field { min: 1, max: 5, names: &[] };
 const YEARS: Field = Field { min: FIRST_YEAR as u32, max: LAST_YEAR as u32, names: &[] };
 
 impl Cron {
@@ -48,45 +52,45 @@ impl Cron {
     }
 }
 
+/// `L` and `15W` are the whole field, never items of a list.
 fn parse_day_of_month(text: &str) -> Option<Day> {
-    let (mut days, mut last, mut nearest_weekday_to) = (0, false, 0);
-    for item in text.split(',') {
-        match item.strip_suffix('W') {
-            _ if item == "L" => last = true,
-            Some(day) => nearest_weekday_to |= 1 << number(day, &DAYS)?,
-            None => days |= bits(item, &DAYS)?,
-        }
+    let days = |days| Day::OfMonth { days, last: false, nearest_weekday_to: 0 };
+    match text.strip_suffix('W') {
+        _ if text == "L" => Some(Day::OfMonth { days: 0, last: true, nearest_weekday_to: 0 }),
+        Some(day) => Some(Day::OfMonth { days: 0, last: false, nearest_weekday_to: 1 << number(day, &DAYS)? }),
+        None => bits(text, &DAYS).map(days),
     }
-    Some(Day::OfMonth { days, last, nearest_weekday_to })
 }
 
+/// `6L` and `3#2` are the whole field, too, and name their weekday by its number.
 fn parse_day_of_week(text: &str) -> Option<Day> {
     if let Some((weekday, nth)) = text.split_once('#') {
-        return Some(Day::Nth {
-            weekday: number(weekday, &WEEKDAYS)?,
-            nth: number(nth, &Field { min: 1, max: 5, names: &[] })?,
-        });
+        return Some(Day::Nth { weekday: digits(weekday, &WEEKDAYS)?, nth: digits(nth, &WEEKS)? });
+    }
+    if let Some(weekday) = text.strip_suffix('L') {
+        return Some(Day::OfWeek { weekdays: 0, last: 1 << digits(weekday, &WEEKDAYS)? });
     }
     // AWS's table lists no `/` for this field.
     if text.contains('/') {
         return None;
     }
-    let (mut weekdays, mut last) = (0, 0);
-    for item in text.split(',') {
-        match item.strip_suffix('L') {
-            Some(weekday) => last |= 1 << number(weekday, &WEEKDAYS)?,
-            None => weekdays |= bits(item, &WEEKDAYS)?,
-        }
-    }
-    Some(Day::OfWeek { weekdays, last })
+    bits(text, &WEEKDAYS).map(|weekdays| Day::OfWeek { weekdays, last: 0 })
 }
 
 fn bits(text: &str, field: &Field) -> Option<u64> {
     values(text, field).map(|values| values.iter().fold(0, |set, value| set | 1 << value))
 }
 
+/// One item of any kind, or a list of different plain values.
 fn values(text: &str, field: &Field) -> Option<Vec<u32>> {
-    text.split(',').map(|item| item_values(item, field)).collect::<Option<Vec<_>>>().map(|items| items.concat())
+    if !text.contains(',') {
+        return item_values(text, field);
+    }
+    let are_names = text.starts_with(|first: char| first.is_ascii_alphabetic());
+    let read = if are_names { name } else { digits };
+    let values: Vec<u32> = text.split(',').map(|item| read(item, field)).collect::<Option<_>>()?;
+    let different: BTreeSet<_> = values.iter().collect();
+    (different.len() == values.len()).then_some(values)
 }
 
 /// `*`, `a`, `a-b`, each with an optional `/step`; `a/step` runs to the end of the field.
@@ -105,9 +109,14 @@ fn item_values(item: &str, field: &Field) -> Option<Vec<u32>> {
 }
 
 fn number(text: &str, field: &Field) -> Option<u32> {
-    if let Some(position) = field.names.iter().position(|name| *name == text) {
-        return Some(field.min + position as u32);
-    }
+    name(text, field).or_else(|| digits(text, field))
+}
+
+fn name(text: &str, field: &Field) -> Option<u32> {
+    field.names.iter().position(|name| *name == text).map(|position| field.min + position as u32)
+}
+
+fn digits(text: &str, field: &Field) -> Option<u32> {
     let digits = !text.is_empty() && text.len() <= 4 && text.bytes().all(|byte| byte.is_ascii_digit());
     text.parse().ok().filter(|value| digits && (field.min..=field.max).contains(value))
 }
@@ -168,6 +177,39 @@ mod tests {
             "0, 9 * * ? *",
         ] {
             assert!(Cron::parse(text).is_none(), "{text}");
+        }
+    }
+
+    #[test]
+    fn lists_hold_different_plain_values() {
+        for text in [
+            "0 9 L,15 * ? *",
+            "0 9 15,L * ? *",
+            "0 9 15W,20 * ? *",
+            "0 9 1W,15W * ? *",
+            "0 9 1-5,20 * ? *",
+            "0 9 ? * 6L,2 *",
+            "0 9 ? * MON,6L *",
+            "0 9 ? * MON#1 *",
+            "0 9 ? * MONL *",
+            "0 9 ? * MON-WED,FRI *",
+            "0 9 ? * SUN,SUN *",
+            "0 9 ? * SUN,2 *",
+            "0 9 ? * 2,SUN *",
+            "0 9 ? JAN-MAR,6 MON *",
+            "0 9 ? JAN,6 MON *",
+            "0-5,30-35 9 * * ? *",
+            "0/5,7 9 * * ? *",
+            "*,5 9 * * ? *",
+            "1,1 9 * * ? *",
+            "1,01 9 * * ? *",
+            "0 9 * * ? *,2030",
+            "0 9 * * ? 2026-2028,2030",
+        ] {
+            assert!(Cron::parse(text).is_none(), "{text}");
+        }
+        for text in ["59,0,30 22,2 1,15 MAR,JAN ? 2026,2030", "0 9 ? * SUN,SAT *", "0 9 ? * 7,1 *"] {
+            assert!(Cron::parse(text).is_some(), "{text}");
         }
     }
 }

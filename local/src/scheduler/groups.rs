@@ -6,8 +6,11 @@ use chrono::{DateTime, Utc};
 
 use super::error::Error;
 use super::list::Page;
-use super::store::{Account, Key};
+use super::store::{Account, Key, TOKEN_LIFE};
 use super::wire::Tag;
+
+/// The group that always stands, and where a schedule without a group lives.
+pub(super) const DEFAULT: &str = "default";
 
 /// An account's groups, by name; `default` always stands.
 pub struct Groups(BTreeMap<String, Group>);
@@ -25,6 +28,8 @@ pub struct Group {
     pub modified_on: DateTime<Utc>,
     /// Its tags, by key
     pub tags: BTreeMap<String, String>,
+    /// When its deletion ends; `None` = it is not being deleted
+    pub deleted_at: Option<DateTime<Utc>>,
     client_token: Option<String>,
 }
 
@@ -38,11 +43,28 @@ pub struct NewGroup {
     pub client_token: Option<String>,
 }
 
+impl Group {
+    /// Its full name, as a caller of this region knows it: each region has a `default` of its own.
+    pub fn arn_in(&self, region: Option<&str>) -> String {
+        let mut parts: Vec<&str> = self.arn.splitn(6, ':').collect();
+        if let (DEFAULT, Some(region), Some(part)) = (self.name.as_str(), region, parts.get_mut(3)) {
+            *part = region;
+        }
+        parts.join(":")
+    }
+
+    /// Whether a create with this client token is the one that made it.
+    fn was_made_by(&self, token: Option<&str>, now: DateTime<Utc>) -> bool {
+        let is_token = token.is_some() && self.client_token.as_deref() == token;
+        is_token && now < self.created_on + TOKEN_LIFE && self.deleted_at.is_none()
+    }
+}
+
 impl Groups {
     /// The group `default` alone.
     pub fn new(account: &Account, now: DateTime<Utc>) -> Groups {
         let mut groups = Groups(BTreeMap::new());
-        groups.insert(account, NewGroup { name: "default".to_owned(), tags: Vec::new(), client_token: None }, now);
+        groups.insert(account, NewGroup { name: DEFAULT.to_owned(), tags: Vec::new(), client_token: None }, now);
         groups
     }
 
@@ -52,9 +74,7 @@ impl Groups {
     /// The name is taken, or the account is full.
     pub fn create(&mut self, account: &Account, new: NewGroup, now: DateTime<Utc>) -> Result<String, Error> {
         match self.0.get(&new.name) {
-            Some(standing) if new.client_token.is_some() && standing.client_token == new.client_token => {
-                Ok(standing.arn.clone())
-            }
+            Some(standing) if standing.was_made_by(new.client_token.as_deref(), now) => Ok(standing.arn.clone()),
             Some(standing) => Err(Error::Conflict(format!("Schedule group {} already exists.", standing.name))),
             None if self.0.len() >= account.max_groups => {
                 Err(Error::Quota("You have exceeded the quota of schedule groups for this account.".to_owned()))
@@ -69,6 +89,18 @@ impl Groups {
     /// The group is missing.
     pub fn get(&self, name: &str) -> Result<&Group, Error> {
         self.0.get(name).ok_or_else(|| Error::no_group(name))
+    }
+
+    /// One group, for a call that changes what is in it.
+    ///
+    /// # Errors
+    /// The group is missing, or is being deleted.
+    pub fn get_to_change(&self, name: &str) -> Result<&Group, Error> {
+        let group = self.get(name)?;
+        match group.deleted_at {
+            None => Ok(group),
+            Some(_) => Err(Error::Conflict(format!("Schedule group {name} is being deleted."))),
+        }
     }
 
     /// Up to `limit` groups by name, after `after`.
@@ -87,18 +119,33 @@ impl Groups {
     /// The group is missing.
     pub fn by_arn(&mut self, arn: &str) -> Result<&mut Group, Error> {
         let name = arn.rsplit('/').next().unwrap_or_default();
-        self.0.get_mut(name).filter(|group| group.arn == arn).ok_or_else(|| Error::no_group(name))
+        let is_meant = |group: &&mut Group| group.name == DEFAULT || group.arn == arn;
+        self.0.get_mut(name).filter(is_meant).ok_or_else(|| Error::no_group(name))
     }
 
-    /// Takes a group away.
+    /// Begins to delete a group.
     ///
     /// # Errors
-    /// The group is missing, or is `default`.
-    pub fn remove(&mut self, name: &str) -> Result<(), Error> {
-        if name == "default" {
+    /// The group is missing, is being deleted already, or is `default`.
+    pub fn begin_deletion(&mut self, name: &str, deleted_at: DateTime<Utc>, now: DateTime<Utc>) -> Result<(), Error> {
+        if name == DEFAULT {
             return Err(Error::Validation("The default schedule group cannot be deleted.".to_owned()));
         }
-        self.0.remove(name).map(drop).ok_or_else(|| Error::no_group(name))
+        self.get_to_change(name)?;
+        if let Some(group) = self.0.get_mut(name) {
+            group.deleted_at = Some(deleted_at);
+            group.modified_on = now;
+        }
+        Ok(())
+    }
+
+    /// Takes away the group whose deletion ended first, up to `now`.
+    pub fn take_deleted(&mut self, now: DateTime<Utc>) -> Option<(String, DateTime<Utc>)> {
+        let ended = self.0.values().filter_map(|group| Some((group.deleted_at?, &group.name)));
+        let (deleted_at, name) = ended.filter(|(deleted_at, _)| *deleted_at <= now).min()?;
+        let name = name.clone();
+        self.0.remove(&name);
+        Some((name, deleted_at))
     }
 
     fn insert(&mut self, account: &Account, new: NewGroup, now: DateTime<Utc>) -> String {
@@ -109,6 +156,7 @@ impl Groups {
             created_on: now,
             modified_on: now,
             tags: new.tags.into_iter().map(|tag| (tag.key, tag.value)).collect(),
+            deleted_at: None,
             client_token: new.client_token,
         };
         self.0.insert(new.name, group);

@@ -14,9 +14,11 @@ pub mod groups;
 pub mod list;
 mod past;
 mod quota;
+mod request;
 pub mod spec;
 pub mod store;
 pub mod wire;
+pub mod zone;
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;

@@ -1,28 +1,28 @@
 //! What a schedule says, once AWS would have taken it.
 
 use chrono::{DateTime, TimeDelta, Utc};
-use chrono_tz::Tz;
 use serde_json::Value;
 
 use super::constraint::{Arn, Pattern, Violations};
 use super::error::Error;
 use super::expression::Expression;
 use super::wire::{PutSchedule, RetryPolicy, TargetBody, WindowBody};
+use super::zone::Zone;
 
 /// A schedule's settings; every update replaces them whole.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Spec {
     /// When it fires
     pub expression: Expression,
     /// The expression as it was written
     pub expression_text: String,
     /// On whose clocks
-    pub timezone: Tz,
+    pub timezone: Zone,
     /// Whether it fires
     pub state: State,
-    /// No fire before
+    /// No fire before, in whole minutes
     pub start_date: Option<DateTime<Utc>>,
-    /// No fire after
+    /// No fire after, in whole minutes
     pub end_date: Option<DateTime<Utc>>,
     /// Free text
     pub description: Option<String>,
@@ -53,6 +53,9 @@ pub enum Completion {
     /// It is deleted
     Delete,
 }
+
+/// Start and end of a schedule, where it has them.
+pub type Dates = (Option<DateTime<Utc>>, Option<DateTime<Utc>>);
 
 /// What AWS fills in where `RetryPolicy` is not sent.
 pub const DEFAULT_RETRY_POLICY: RetryPolicy =
@@ -100,12 +103,12 @@ impl Spec {
         check_constraints(name, &put)?;
         let expression_text = put.schedule_expression.unwrap_or_default();
         let expression = Expression::parse(&expression_text)
+            .filter(Expression::has_a_time)
             .ok_or_else(|| Error::Validation(format!("Invalid Schedule Expression {expression_text}.")))?;
         let timezone_text = put.schedule_expression_timezone.as_deref().unwrap_or("UTC");
-        let timezone = timezone_text
-            .parse()
-            .map_err(|_| Error::Validation(format!("Invalid Schedule Expression Timezone {timezone_text}.")))?;
-        let (start_date, end_date) = dates(put.start_date, put.end_date, now)?;
+        let timezone = Zone::find(timezone_text)
+            .ok_or_else(|| Error::Validation(format!("Invalid Schedule Expression Timezone {timezone_text}.")))?;
+        let (start_date, end_date) = dates(&expression, put.start_date, put.end_date, now)?;
         Ok(Spec {
             expression,
             expression_text,
@@ -122,6 +125,16 @@ impl Spec {
                 _ => Completion::Keep,
             },
         })
+    }
+}
+
+impl Spec {
+    /// Between which times it fires: the dates of a one-time schedule are ignored.
+    pub fn limits(&self) -> Dates {
+        match self.expression {
+            Expression::At(_) => (None, None),
+            Expression::Cron(_) | Expression::Rate(_) => (self.start_date, self.end_date),
+        }
     }
 }
 
@@ -194,20 +207,35 @@ fn check_target(violations: &mut Violations, target: &TargetBody) {
     }
 }
 
-type Dates = (Option<DateTime<Utc>>, Option<DateTime<Utc>>);
-
-fn dates(start: Option<f64>, end: Option<f64>, now: DateTime<Utc>) -> Result<Dates, Error> {
+/// Reads the dates of a schedule.
+///
+/// AWS documents that a one-time schedule ignores both, and was seen to refuse an old start and to discard a start's
+/// seconds. That it refuses an end in the past, and discards an end's seconds, is assumed.
+fn dates(expression: &Expression, start: Option<f64>, end: Option<f64>, now: DateTime<Utc>) -> Result<Dates, Error> {
     let start = start.map(|seconds| timestamp("StartDate", seconds)).transpose()?;
     let end = end.map(|seconds| timestamp("EndDate", seconds)).transpose()?;
+    if !matches!(expression, Expression::At(_)) {
+        check_dates(start, end, now)?;
+    }
+    Ok((start.map(minute_of), end.map(minute_of)))
+}
+
+fn check_dates(start: Option<DateTime<Utc>>, end: Option<DateTime<Utc>>, now: DateTime<Utc>) -> Result<(), Error> {
+    let refused = |sentence: &str| Err(Error::Validation(sentence.to_owned()));
     if start.is_some_and(|start| start < now - TimeDelta::minutes(5)) {
-        return Err(Error::Validation("The StartDate you specify cannot be earlier than 5 minutes ago.".to_owned()));
+        return refused("The StartDate you specify cannot be earlier than 5 minutes ago.");
     }
-    if let (Some(start), Some(end)) = (start, end)
-        && end <= start
-    {
-        return Err(Error::Validation("The EndDate you specify must come after the StartDate.".to_owned()));
+    if end.is_some_and(|end| end <= now) {
+        return refused("The EndDate you specify must be in the future.");
     }
-    Ok((start, end))
+    if start.zip(end).is_some_and(|(start, end)| end <= start) {
+        return refused("The EndDate you specify must come after the StartDate.");
+    }
+    Ok(())
+}
+
+fn minute_of(time: DateTime<Utc>) -> DateTime<Utc> {
+    DateTime::from_timestamp(time.timestamp().div_euclid(60) * 60, 0).unwrap_or(time)
 }
 
 fn timestamp(field: &str, seconds: f64) -> Result<DateTime<Utc>, Error> {
@@ -220,9 +248,7 @@ fn window(window: WindowBody) -> Result<WindowBody, Error> {
         (Some("FLEXIBLE"), None) => Err(Error::Validation(
             "MaximumWindowInMinutes must be specified when the mode of FlexibleTimeWindow is FLEXIBLE.".to_owned(),
         )),
-        (Some("OFF"), Some(_)) => Err(Error::Validation(
-            "MaximumWindowInMinutes cannot be specified when the mode of FlexibleTimeWindow is OFF.".to_owned(),
-        )),
+        // With OFF, AWS documents nothing against it.
         _ => Ok(window),
     }
 }

@@ -26,10 +26,15 @@ pub struct Store {
     past: Past,
 }
 
+/// A create may be repeated with its client token for as long as a request that was signed once may still arrive.
+///
+/// AWS does not say how long it knows a token.
+pub(super) const TOKEN_LIFE: TimeDelta = TimeDelta::minutes(15);
+
 /// Whose schedules these are, and how many there may be.
 #[derive(Clone, Debug)]
 pub struct Account {
-    /// Part of every name of a resource
+    /// Part of every name of a resource that an unsigned request makes; a signed one names its own
     pub region: String,
     /// Twelve digits
     pub id: String,
@@ -87,6 +92,22 @@ impl Default for Account {
     }
 }
 
+impl Account {
+    fn in_region(&self, region: Option<String>) -> Account {
+        Account { region: region.unwrap_or_else(|| self.region.clone()), ..self.clone() }
+    }
+}
+
+impl Schedule {
+    /// Whether a create with this client token and of this content is the one that made it.
+    ///
+    /// What AWS answers to the same token with another content is not documented; here the name is taken.
+    fn was_made_by(&self, token: Option<&str>, spec: &Spec, now: DateTime<Utc>) -> bool {
+        let is_token = token.is_some() && self.client_token.as_deref() == token;
+        is_token && now < self.created_on + TOKEN_LIFE && self.spec == *spec
+    }
+}
+
 impl Store {
     /// An account with its group `default` and nothing in it.
     pub fn new(account: Account, fold: Fold, now: DateTime<Utc>) -> Store {
@@ -101,15 +122,21 @@ impl Store {
         }
     }
 
-    /// Makes a schedule; a repeat with the same client token changes nothing.
+    /// Makes a schedule, named by `region`; the same create with the same client token changes nothing.
     ///
     /// # Errors
-    /// The group is missing, the name is taken, or the account is full.
-    pub fn create(&mut self, key: Key, spec: Spec, token: Option<String>, now: DateTime<Utc>) -> Result<String, Error> {
-        self.groups.get(&key.group)?;
+    /// The group is missing or being deleted, the name is taken, or the account is full.
+    pub fn create(
+        &mut self,
+        key: Key,
+        spec: Spec,
+        token: Option<String>,
+        region: Option<String>,
+        now: DateTime<Utc>,
+    ) -> Result<String, Error> {
+        self.groups.get_to_change(&key.group)?;
         if let Some(standing) = self.schedules.get(&key) {
-            let repeated = token.is_some() && standing.client_token == token;
-            return if repeated {
+            return if standing.was_made_by(token.as_deref(), &spec, now) {
                 Ok(standing.arn.clone())
             } else {
                 Err(Error::Conflict(format!("Schedule {} already exists.", key.name)))
@@ -119,23 +146,40 @@ impl Store {
             return Err(Error::Quota("You have exceeded the quota of schedules for this account.".to_owned()));
         }
         self.past.note(key.clone(), None);
-        Ok(self.put(key, spec, token, now, now))
+        let Account { region, id, .. } = self.account.in_region(region);
+        let arn = format!("arn:aws:scheduler:{region}:{id}:schedule/{}/{}", key.group, key.name);
+        let origin = Expression::origin(now, spec.start_date);
+        self.put(Schedule {
+            key,
+            arn: arn.clone(),
+            spec,
+            created_on: now,
+            modified_on: now,
+            next: None,
+            origin,
+            client_token: token,
+        });
+        Ok(arn)
     }
 
-    /// Replaces a schedule whole.
+    /// Replaces a schedule whole; its create's client token is forgotten.
     ///
     /// # Errors
-    /// The group or the schedule is missing.
+    /// The group or the schedule is missing, or the group is being deleted.
     pub fn update(&mut self, key: Key, spec: Spec, now: DateTime<Utc>) -> Result<String, Error> {
         let standing = self.remove(&key, now)?;
+        let origin = Expression::origin(now, spec.start_date);
         // One change, not two: what stood before it is what `remove` has noted.
-        Ok(self.put(key, spec, standing.client_token.clone(), standing.created_on, now))
+        let replaced = Arc::unwrap_or_clone(standing);
+        let arn = replaced.arn.clone();
+        self.put(Schedule { spec, modified_on: now, next: None, origin, client_token: None, ..replaced });
+        Ok(arn)
     }
 
     /// Deletes a schedule.
     ///
     /// # Errors
-    /// The group or the schedule is missing.
+    /// The group or the schedule is missing, or the group is being deleted.
     pub fn delete(&mut self, key: &Key, now: DateTime<Utc>) -> Result<(), Error> {
         self.remove(key, now).map(drop)
     }
@@ -194,20 +238,42 @@ impl Store {
     /// # Errors
     /// The name is taken, or the account is full.
     pub fn create_group(&mut self, new: NewGroup, now: DateTime<Utc>) -> Result<String, Error> {
-        self.groups.create(&self.account, new, now)
+        self.create_group_in(None, new, now)
     }
 
-    /// Deletes a group with all its schedules, at once (AWS takes a while).
+    /// Makes a group, named by `region`.
     ///
     /// # Errors
-    /// The group is missing, or is `default`.
-    pub fn delete_group(&mut self, name: &str, now: DateTime<Utc>) -> Result<(), Error> {
-        self.groups.remove(name)?;
-        let keys: Vec<Key> = self.schedules.keys().filter(|key| key.group == name).cloned().collect();
-        for key in keys {
-            self.take(&key, now);
-        }
+    /// The name is taken, or the account is full.
+    pub fn create_group_in(
+        &mut self,
+        region: Option<String>,
+        new: NewGroup,
+        now: DateTime<Utc>,
+    ) -> Result<String, Error> {
+        self.groups.create(&self.account.in_region(region), new, now)
+    }
+
+    /// Deletes a group with all its schedules, which fire until that is done.
+    ///
+    /// # Errors
+    /// The group is missing, is being deleted already, or is `default`.
+    pub fn delete_group(&mut self, name: &str, takes: TimeDelta, now: DateTime<Utc>) -> Result<(), Error> {
+        self.groups.begin_deletion(name, now + takes, now)?;
+        self.end_deletions(now);
         Ok(())
+    }
+
+    /// Takes away the groups whose deletion has ended by `now`, with all their schedules.
+    pub fn end_deletions(&mut self, now: DateTime<Utc>) {
+        while let Some((name, deleted_at)) = self.groups.take_deleted(now) {
+            let due = self.pop_due(deleted_at);
+            self.overdue.extend(due);
+            let keys: Vec<Key> = self.schedules.keys().filter(|key| key.group == name).cloned().collect();
+            for key in keys {
+                self.take(&key, deleted_at);
+            }
+        }
     }
 
     /// The groups, to read them and to change their tags.
@@ -223,7 +289,15 @@ impl Store {
 
     /// Takes what is due at `now`, in the order of time; each schedule moves on to its next time.
     pub fn take_due(&mut self, now: DateTime<Utc>) -> Vec<Due> {
+        self.end_deletions(now);
         let mut due = std::mem::take(&mut self.overdue);
+        due.extend(self.pop_due(now));
+        due.sort_by_key(|due| due.at);
+        due
+    }
+
+    fn pop_due(&mut self, now: DateTime<Utc>) -> Vec<Due> {
+        let mut due = Vec::new();
         while let Some((at, key)) = self.next.pop_first() {
             if at > now {
                 self.next.insert((at, key));
@@ -237,27 +311,14 @@ impl Store {
                 _ => self.stand(Schedule { next, ..Arc::unwrap_or_clone(schedule) }),
             }
         }
-        due.sort_by_key(|due| due.at);
         due
     }
 
-    fn put(
-        &mut self,
-        key: Key,
-        spec: Spec,
-        client_token: Option<String>,
-        created_on: DateTime<Utc>,
-        now: DateTime<Utc>,
-    ) -> String {
-        let Account { region, id, .. } = &self.account;
-        let arn = format!("arn:aws:scheduler:{region}:{id}:schedule/{}/{}", key.group, key.name);
-        let origin = Expression::origin(now, spec.start_date);
-        let from = spec.expression.first_evaluated_after(now);
-        let mut schedule =
-            Schedule { key, arn: arn.clone(), spec, created_on, modified_on: now, next: None, origin, client_token };
+    /// Lets a schedule stand that was made or replaced just now.
+    fn put(&mut self, mut schedule: Schedule) {
+        let from = schedule.spec.expression.first_evaluated_after(schedule.modified_on);
         schedule.next = self.next_of(&schedule, from);
         self.stand(schedule);
-        arn
     }
 
     fn stand(&mut self, schedule: Schedule) {
@@ -268,7 +329,7 @@ impl Store {
     }
 
     fn remove(&mut self, key: &Key, now: DateTime<Utc>) -> Result<Arc<Schedule>, Error> {
-        self.groups.get(&key.group)?;
+        self.groups.get_to_change(&key.group)?;
         self.take(key, now).ok_or_else(|| Error::no_schedule(&key.name))
     }
 
@@ -290,9 +351,10 @@ impl Store {
         if spec.state == State::Disabled {
             return None;
         }
-        let just_before_start = spec.start_date.map(|start| start - TimeDelta::milliseconds(1));
+        let (start_date, end_date) = spec.limits();
+        let just_before_start = start_date.map(|start| start - TimeDelta::milliseconds(1));
         let from = just_before_start.map_or(after, |start| start.max(after));
-        let next = spec.expression.next_after(from, schedule.origin, spec.timezone, self.fold)?;
-        spec.end_date.is_none_or(|end| next <= end).then_some(next)
+        let next = spec.expression.next_after(from, schedule.origin, &spec.timezone, self.fold)?;
+        end_date.is_none_or(|end| next <= end).then_some(next)
     }
 }

@@ -223,12 +223,13 @@ pub struct GroupView {
     last_modification_date: DateTime<Utc>,
 }
 
-impl From<&Group> for GroupView {
-    fn from(group: &Group) -> Self {
+impl GroupView {
+    /// A group as a caller of this region sees it.
+    pub fn of(group: &Group, region: Option<&str>) -> Self {
         GroupView {
-            arn: group.arn.clone(),
+            arn: group.arn_in(region),
             name: group.name.clone(),
-            state: "ACTIVE",
+            state: if group.deleted_at.is_some() { "DELETING" } else { "ACTIVE" },
             creation_date: group.created_on,
             last_modification_date: group.modified_on,
         }

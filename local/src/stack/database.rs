@@ -4,7 +4,8 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use anyhow::{Context, Result};
 use chrono::{DateTime, Utc};
-use sqlx::{AssertSqlSafe, Connection, PgConnection, PgPool};
+use db::PgPool;
+use sqlx::{AssertSqlSafe, Connection, PgConnection};
 use tokio::sync::OnceCell;
 
 use crate::postgres::{Folder, Postgres, Purpose};
@@ -37,10 +38,11 @@ const TEMPLATE: &str = "cronbox_template";
 /// The one database of a server that stays.
 const KEPT: &str = "cronbox";
 
-/// A clone whose coordination clock is set, not read from the machine.
-const SETTABLE_CLOCK: &str = "
-    CREATE TABLE settable_clock (now timestamptz NOT NULL);
-    INSERT INTO settable_clock VALUES ('epoch');
+/// Where a clone's coordination clock is set; before it is used, it has its time.
+const SETTABLE_CLOCK: &str = "CREATE TABLE IF NOT EXISTS settable_clock (now timestamptz NOT NULL)";
+
+/// Has a clone's coordination clock be set, not read from the machine.
+const USE_SETTABLE_CLOCK: &str = "
     CREATE OR REPLACE FUNCTION cronbox_now() RETURNS timestamptz
         LANGUAGE sql STABLE PARALLEL SAFE
         AS 'SELECT now FROM settable_clock';
@@ -120,7 +122,10 @@ impl Cluster {
 /// The database's.
 pub(super) async fn take_clock(pool: &PgPool, now: DateTime<Utc>) -> sqlx::Result<()> {
     sqlx::raw_sql(SETTABLE_CLOCK).execute(pool).await?;
-    set_clock(pool, now).await
+    let first = "INSERT INTO settable_clock SELECT $1 WHERE NOT EXISTS (SELECT FROM settable_clock)";
+    sqlx::query(first).bind(now).execute(pool).await?;
+    set_clock(pool, now).await?;
+    sqlx::raw_sql(USE_SETTABLE_CLOCK).execute(pool).await.map(drop)
 }
 
 /// Sets `cronbox_now()`.

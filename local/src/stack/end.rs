@@ -1,7 +1,6 @@
 //! The end of a stack: in order, and judged.
 
 use anyhow::{Context, Result, ensure};
-use sqlx::{Connection, PgConnection};
 use tokio_util::sync::CancellationToken;
 
 use super::{Database, Pending, Stack};
@@ -103,8 +102,8 @@ fn block_on<T>(work: impl Future<Output = Result<T>>) -> Result<T> {
 }
 
 async fn count_pending(dsn: &str) -> Result<Pending> {
-    let mut connection = PgConnection::connect(dsn).await?;
-    let left = Pending::count(&mut connection).await?;
-    connection.close().await?;
+    let pool = db::connect(&app::config::database(dsn, 1)).await?;
+    let left = Pending::count(&mut *pool.acquire().await?).await?;
+    pool.close().await;
     Ok(left)
 }

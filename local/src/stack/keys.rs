@@ -10,8 +10,8 @@ use app::audit::Edit;
 use app::keys::{self, Holder, Role};
 use app::teams;
 use chrono::{DateTime, Utc};
+use db::PgPool;
 use serde::{Deserialize, Serialize};
-use sqlx::PgPool;
 
 /// What opens a stack; no `Debug`, they are secrets.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]

@@ -19,9 +19,9 @@ use anyhow::{Context, Result};
 use app::App;
 use aws_sdk_scheduler::Client;
 use chrono::{DateTime, Utc};
+use db::PgPool;
 use publisher::Publisher;
 use schedule::Clock;
-use sqlx::PgPool;
 use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
 
@@ -31,6 +31,7 @@ pub use self::http::Answer;
 pub use self::keys::{Keys, write_secret};
 use self::parts::Instance;
 pub use self::pending::Pending;
+use crate::invoke;
 use crate::stand_in::{self, Served, StandIn};
 
 /// The group that the schedules live in.
@@ -72,7 +73,10 @@ impl Default for StackOptions {
         StackOptions {
             now: None,
             publishing: Publishing::ByHand,
-            stand_in: stand_in::Options::default(),
+            stand_in: stand_in::Options {
+                invoke: invoke::Options { timeout: PATIENCE, ..invoke::Options::default() },
+                ..stand_in::Options::default()
+            },
             app: |_| {},
             publisher: |_| {},
         }
@@ -265,4 +269,4 @@ impl Stack {
 }
 
 /// How long a story waits for what happens by itself before it gives up.
-const PATIENCE: Duration = Duration::from_secs(20);
+const PATIENCE: Duration = Duration::from_secs(60);

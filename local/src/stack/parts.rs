@@ -6,13 +6,13 @@ use anyhow::{Context, Result};
 use app::App;
 use app::jobs::When;
 use futures::future::BoxFuture;
-use runner::{KeySource, Runner};
+use runner::{KeySource, Limits, Runner};
 use schedule::Environment;
 use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
 
 use super::end::Stop;
-use super::{GROUP, Keys, ROLE, RUNNER, RUNNER_DLQ, SCHEDULE_DLQ};
+use super::{GROUP, Keys, PATIENCE, ROLE, RUNNER, RUNNER_DLQ, SCHEDULE_DLQ};
 use crate::invoke::FunctionError;
 use crate::stand_in::StandIn;
 
@@ -30,23 +30,25 @@ pub(super) struct Instance {
 impl Instance {
     pub(super) fn start(listener: TcpListener, app: App, stop: &Stop) -> Result<Instance> {
         let url = format!("http://{}", listener.local_addr()?);
-        let stopped = stop.apps.clone().cancelled_owned();
-        let serving = tokio::spawn(app::serve(listener, app.clone(), stopped));
+        let serving = tokio::spawn(app::serve(listener, app.clone(), stop.apps.clone().into()));
         Ok(Instance { url, app, serving })
     }
 }
 
+/// A second try, as in Lambda; no third, for the sake of stories of apps that stay away.
+const LIMITS: Limits = Limits { one_try: PATIENCE, all_tries: PATIENCE, most_tries: 2 };
+
 /// The stand-in's function is the real runner.
 pub(super) fn register_runner(stand_in: &StandIn, url: &str, keys: &Keys) -> Result<()> {
     let key = KeySource::Value(keys.scheduler.clone());
-    let runner = Runner::new(runner::Config { app_base_url: url.parse()?, key })?;
+    let runner = Runner::new(runner::Config { app_base_url: url.parse()?, key, limits: LIMITS })?;
     let handler = move |event| {
         let runner = runner.clone();
         let delivery = async move {
             let delivered = runner.deliver(event).await;
             delivered
                 .map(drop)
-                .map_err(|error| FunctionError { error_type: "DeliverError".to_owned(), message: error.to_string() })
+                .map_err(|error| FunctionError { error_type: error.kind().to_owned(), message: error.to_string() })
         };
         Box::pin(delivery) as BoxFuture<'static, _>
     };
@@ -64,16 +66,19 @@ pub(super) fn app_config(dsn: String, listener: &TcpListener) -> Result<app::Con
         db_max_connections: 16,
         // Actions may call what a person runs on this machine.
         action_allow_cidrs: ["127.0.0.0/8", "::1/128"].iter().map(|net| net.parse()).collect::<Result<_, _>>()?,
-        executor_slots: 64,
+        executor_slots: 256,
+        executor_team_percent: 75,
         executor_poll_ms: 200,
-        shutdown_drain_secs: 5,
+        // A person who ends it, and a test, wait for no slow receiver.
+        shutdown_drain_secs: 2,
         heartbeat_ms: 10_000,
         lost_after_secs: 120,
         recovery_max_attempts: 3,
         recovery_max_age_secs: 24 * 60 * 60,
         // A test says itself when a job has its turn: `Stack::job`.
+        restored: false,
         jobs_enabled: false,
-        jobs_timezone: schedule::Tz::UTC,
+        jobs_timezone: schedule::Timezone::UTC,
         job_watchdog: When::every_secs(60),
         job_queue: When::every_secs(10),
         job_backfills: When::every_secs(5),
@@ -85,6 +90,8 @@ pub(super) fn app_config(dsn: String, listener: &TcpListener) -> Result<app::Con
         retention_days: 90,
         #[cfg(debug_assertions)]
         fault: None,
+        #[cfg(debug_assertions)]
+        clock_offset_secs: 0,
         header_timeout_ms: 10_000,
         request_timeout_ms: 30_000,
         max_connections: 8_192,
@@ -104,6 +111,7 @@ pub(super) fn publisher_config() -> Result<publisher::Config> {
         max_attempts: 10,
         api_concurrency: 64,
         api_tps: 10_000,
+        config_generation: 0,
         #[cfg(debug_assertions)]
         fault: None,
     })

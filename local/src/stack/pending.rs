@@ -2,7 +2,8 @@
 
 use std::fmt;
 
-use sqlx::{PgConnection, Row};
+use db::PgConnection;
+use sqlx::Row;
 
 /// Counts of what is unfinished.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -153,6 +153,17 @@ impl Stack {
         set.unwrap_or_else(|error| panic!("cronbox_now() cannot be set: {error}"));
     }
 
+    /// Sets the database's clock only, and has the app sample it; the machine's clock stays as it is.
+    ///
+    /// # Panics
+    /// The database is away.
+    pub async fn set_database_clock(&self, now: DateTime<Utc>) {
+        let set = database::take_clock(&self.pool, now).await;
+        set.unwrap_or_else(|error| panic!("cronbox_now() cannot be set: {error}"));
+        let sampled = app::clock::database_time(self.app()).await;
+        sampled.unwrap_or_else(|error| panic!("the app cannot sample the database's time: {error}"));
+    }
+
     /// Returns when every run that may start has ended.
     ///
     /// # Panics

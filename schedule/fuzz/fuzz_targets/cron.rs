@@ -21,7 +21,7 @@ fuzz_target!(|text: &str| {
     assert!(!cron.describe().is_empty());
 
     // Santiago changes at midnight; the text itself picks where to begin.
-    let tz = chrono_tz::America::Santiago;
+    let tz = schedule::parse_timezone("America/Santiago").expect("a timezone");
     let seed = text.bytes().fold(0_i64, |seed, byte| seed.wrapping_mul(31).wrapping_add(i64::from(byte)));
     let from = DateTime::from_timestamp(seed.rem_euclid(7_000_000_000), 0).expect("a time");
     let compiled = compile(&cron, tz);
@@ -31,7 +31,6 @@ fuzz_target!(|text: &str| {
     for time in cron.times_after(from, tz).take(4) {
         assert!(time > last && cron.matches(time, tz));
         assert!(published.matches(time, compiled.timezone));
-        assert!(last == from || cron.prev_before(time, tz) == Some(last));
         last = time;
     }
     if compiled.coverage == Coverage::Exact {

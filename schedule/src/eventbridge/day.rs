@@ -168,7 +168,21 @@ fn weekday_names(days: u8) -> String {
     let first = days.trailing_zeros();
     let is_run = days >> first == (1 << named.len()) - 1;
     match named.as_slice() {
-        [from, _, .., to] if is_run && named.len() > 2 => format!("{from}-{to}"),
+        [from, _, .., to] if is_run => format!("{from}-{to}"),
         _ => named.join(","),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The smallest superset is the one with the fewest days of 230 years, so each month counts as often as it comes.
+    #[test]
+    fn days_are_counted_in_every_year() {
+        for (text, days) in [("0 0 29 2 *", 56), ("0 0 L * *", 230 * 12), ("0 0 0 29 2 * 2024,2028,2032", 3)] {
+            let cron = Cron::parse(text).expect("a cron");
+            assert_eq!(Months::of(&cron).days(&cron.days), days, "{text}");
+        }
     }
 }

@@ -74,6 +74,8 @@ locals {
         value     = var.outbox_lag_alarm_secs
         over      = 1
         of        = 3
+        # A publisher that cannot read the outbox leaves the number out.
+        missing = "breaching"
       }
       outbox-failed = {
         says      = "EventBridge refuses a workflow's schedule; it waits for an edit or a retry."
@@ -107,6 +109,37 @@ locals {
         over      = 15
         of        = 2
       }
+      sweep-age = {
+        says      = "No sweep has ended for an hour: changes in EventBridge are not noticed."
+        namespace = "cronbox"
+        metric    = "SweepAgeSeconds"
+        where     = local.publisher_metrics
+        statistic = "Maximum"
+        # Four sweeps; one of a million schedules takes up to 40 minutes.
+        value = 3600
+        over  = 1
+        of    = 5
+      }
+      orphans-refused = {
+        says      = "The sweep found too many schedules that belong to no workflow: it may be the wrong database."
+        namespace = "cronbox"
+        metric    = "OrphansRefused"
+        where     = local.publisher_metrics
+        statistic = "Maximum"
+        value     = 1
+        over      = 1
+        of        = 1
+      }
+      changes-refused = {
+        says      = "The brake of the sweep is engaged: it would delete, disable or change many schedules, and nothing explains it."
+        namespace = "cronbox"
+        metric    = "ChangesRefused"
+        where     = local.publisher_metrics
+        statistic = "Maximum"
+        value     = 1
+        over      = 1
+        of        = 1
+      }
 
       # Step 7: the ledger, told by the publisher, so that an app that is dead is noticed, too.
       ledger-lag = {
@@ -115,10 +148,20 @@ locals {
         metric    = "LedgerLagSeconds"
         where     = local.publisher_metrics
         statistic = "Maximum"
-        # Five of the watchdog's passes; its three minutes of grace are not part of the number.
+        # Five of the watchdog's passes; its grace of 300 s is not part of the number.
         value = 300
         over  = 1
         of    = 3
+      }
+      runs-waiting = {
+        says      = "Accepted runs wait for an executor: the apps are away or all their slots are taken."
+        namespace = "cronbox"
+        metric    = "RunsWaitingSeconds"
+        where     = local.publisher_metrics
+        statistic = "Maximum"
+        value     = 300
+        over      = 1
+        of        = 3
       }
       occurrences-missed = {
         says      = "Times that schedules owed were missed, and nothing has run them since."
@@ -134,6 +177,16 @@ locals {
         says      = "Runs were given up: nobody can say that they were done."
         namespace = "cronbox"
         metric    = "Abandoned"
+        where     = local.publisher_metrics
+        statistic = "Maximum"
+        value     = 1
+        over      = 1
+        of        = 1
+      }
+      fires-disagree = {
+        says      = "EventBridge fires at times that its schedule does not name by our zone data."
+        namespace = "cronbox"
+        metric    = "FiresDisagree"
         where     = local.publisher_metrics
         statistic = "Maximum"
         value     = 1
@@ -195,7 +248,7 @@ locals {
         of        = 3
       }
       runner-not-accepted = {
-        says      = "The app answers fires with something other than 200 and 202."
+        says      = "Fires get no answer that the app itself gave."
         namespace = aws_cloudwatch_log_metric_filter.runner_not_accepted.metric_transformation[0].namespace
         metric    = aws_cloudwatch_log_metric_filter.runner_not_accepted.metric_transformation[0].name
         where     = {}
@@ -215,14 +268,15 @@ locals {
         of        = 5
       }
       runner-event-age = {
-        says      = "Fires wait in Lambda's queue for longer than the ledger's grace."
+        says      = "Fires wait in Lambda's queue for almost as long as the ledger's grace."
         namespace = "AWS/Lambda"
         metric    = "AsyncEventAge"
         where     = local.runner_function
         statistic = "Maximum"
-        value     = 180000
-        over      = 1
-        of        = 1
+        # A minute before the grace of 300 s, in which a fire is on time.
+        value = 240000
+        over  = 1
+        of    = 1
       }
       runner-events-dropped = {
         says      = "Lambda gave up fires; they are in the runner's dead-letter queue."

@@ -7,6 +7,26 @@ resource "aws_cloudwatch_log_group" "publisher" {
   kms_key_id        = var.logs_kms_key_arn
 }
 
+# The time at which what is published last changed. It only rises, also when an older configuration is
+# applied again; a publisher with a lower one, which some other process still runs, publishes nothing.
+resource "terraform_data" "generation" {
+  input = plantimestamp()
+
+  triggers_replace = [
+    aws_lambda_function.runner.arn,
+    aws_iam_role.scheduler.arn,
+    aws_scheduler_schedule_group.this.name,
+    aws_sqs_queue.dead_letters["schedules"].arn,
+    # The code decides the shape of a schedule.
+    filebase64sha256(var.publisher_zip),
+  ]
+
+  lifecycle {
+    # Each plan has another time; only a replacement takes it.
+    ignore_changes = [input]
+  }
+}
+
 resource "aws_lambda_function" "publisher" {
   # checkov:skip=CKV_AWS_116: the event invoke config below sends failures to a queue, with their error
   # checkov:skip=CKV_AWS_173: no variable holds a secret, and Lambda encrypts them with AWS's own key
@@ -38,6 +58,7 @@ resource "aws_lambda_function" "publisher" {
       MAX_ATTEMPTS       = tostring(var.publisher.max_attempts)
       API_CONCURRENCY    = tostring(var.publisher.api_concurrency)
       API_TPS            = tostring(var.publisher.api_tps)
+      CONFIG_GENERATION  = formatdate("YYYYMMDDhhmmss", terraform_data.generation.input)
     })
   }
 

@@ -125,8 +125,8 @@ data "aws_iam_policy_document" "runner" {
 resource "aws_cloudwatch_log_metric_filter" "runner_not_accepted" {
   name           = "${local.name}-runner-not-accepted"
   log_group_name = aws_cloudwatch_log_group.runner.name
-  # 410 is an answer of the app too: the schedule of a deleted workflow, which it takes away.
-  pattern = "{ ($.fields.step = 6) && ($.fields.status != 200) && ($.fields.status != 202) && ($.fields.status != 410) }"
+  # Not by status: a proxy's page has 200, too.
+  pattern = "{ ($.fields.step = 6) && ($.fields.accepted IS FALSE) }"
 
   metric_transformation {
     name          = "RunnerNotAccepted"
@@ -139,7 +139,7 @@ resource "aws_cloudwatch_log_metric_filter" "runner_not_accepted" {
 resource "aws_cloudwatch_log_metric_filter" "runner_accepted" {
   name           = "${local.name}-runner-accepted"
   log_group_name = aws_cloudwatch_log_group.runner.name
-  pattern        = "{ ($.fields.step = 6) && ($.fields.status = 202) }"
+  pattern        = "{ ($.fields.step = 6) && ($.fields.status = 202) && ($.fields.accepted IS TRUE) }"
 
   metric_transformation {
     name          = "RunnerAccepted"

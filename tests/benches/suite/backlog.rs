@@ -3,9 +3,9 @@
 use std::process::Stdio;
 use std::time::{Duration, Instant};
 
+use db::PgPool;
 use local::stack::Database;
 use serde_json::Value;
-use sqlx::PgPool;
 use tokio::io::AsyncReadExt;
 use tokio::process::{Child, Command};
 
@@ -66,7 +66,7 @@ impl Backlog {
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
         let database = Database::of_template().await.unwrap();
-        let pool = PgPool::connect(&database.dsn()).await.unwrap();
+        let pool = db::connect(&app::config::database(&database.dsn(), 10)).await.unwrap();
         Backlog { pool, database, endpoint, _stand_in: stand_in }
     }
 

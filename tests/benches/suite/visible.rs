@@ -2,8 +2,9 @@
 
 use std::time::{Duration, Instant};
 
-use app::spec::Spec;
+use app::spec::{Bounds, Spec};
 use app::workflows;
+use chrono::{DateTime, TimeDelta, Utc};
 use futures::{FutureExt, StreamExt};
 use local::stack::{Publishing, StackOptions};
 use schedule::{Clock, WorkflowId};
@@ -128,7 +129,7 @@ async fn edit_silently(backlog: &Backlog, nth: u32) {
     let before = workflows::lock(&mut tx, WorkflowId(id), None, now).await.unwrap().unwrap();
     let mut body = before.spec.to_body();
     body.cron_schedule = Some(format!("{nth} 7 * * *"));
-    let spec = Spec::new(body, None, now).unwrap();
+    let spec = Spec::new(body, None, &bounds(now)).unwrap();
     let next = workflows::Workflow { spec, ..before.clone() };
     workflows::save(&mut tx, &before, next, "update", &by_hand()).await.unwrap();
     tx.commit().await.unwrap();
@@ -140,4 +141,8 @@ async fn settled(backlog: &Backlog) {
         assert!(began.elapsed() < Duration::from_secs(60), "rows are left open");
         tokio::time::sleep(Duration::from_millis(2)).await;
     }
+}
+
+fn bounds(now: DateTime<Utc>) -> Bounds {
+    Bounds { now, retention: TimeDelta::days(90) }
 }

@@ -54,7 +54,7 @@ async fn until(backlog: &Backlog, query: &'static str, is_reached: impl Fn(i64) 
 
 /// 1 when a first pass has ended.
 const RAN: &str = "SELECT COUNT(last_duration_ms) FROM jobs WHERE name = 'watchdog'";
-const DUE: &str = "SELECT COUNT(*) FROM workflows WHERE watch_at <= now() - INTERVAL '180 seconds'";
+const DUE: &str = "SELECT COUNT(*) FROM workflows WHERE watch_at <= now() - INTERVAL '300 seconds'";
 
 /// Each owes one minute of every hour, and all is accounted for.
 const HOURLY: &str = "

@@ -30,6 +30,18 @@ fn wrong_workflows() -> Vec<(Value, &'static str, &'static str)> {
         (json!({"cron_schedule": "30 * * * * *"}), "sub_minute_unsupported", "cron_schedule"),
         (json!({"cron_schedule": "0 0 30 2 *"}), "never_fires", "cron_schedule"),
         (json!({"cron_schedule": "0 0 0 1 1 * 2001"}), "never_fires", "cron_schedule"),
+        (json!({"cron_schedule": "0 9 * * *", "ends_at": "2026-01-01T00:00:00Z"}), "never_fires", "ends_at"),
+        (
+            json!({"cron_schedule": "0 9 * * *", "starts_at": "2126-11-22T10:00:00Z", "ends_at": "2126-11-22T11:00:00Z"}),
+            "never_fires",
+            "ends_at",
+        ),
+        (
+            json!({"cron_schedule": "0 30 9 31 12 ? 2130", "starts_at": "2131-01-01T00:00:00Z"}),
+            "never_fires",
+            "cron_schedule",
+        ),
+        (json!({"cron_schedule": "0 15 10 ? * 6L"}), "invalid_field", "cron_schedule"),
         (json!({"cron_schedule": "@reboot"}), "unsupported_macro", "cron_schedule"),
         (json!({"cron_schedule": "rate(5 minutes)"}), "unsupported_expression", "cron_schedule"),
         (json!({"cron_schedule": long}), "too_long", "cron_schedule"),

@@ -11,6 +11,7 @@ mod openapi;
 mod outbox;
 mod patches;
 mod previews;
+mod revoked;
 mod schedules;
 mod secrets;
 mod tenants;

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use app::api::openapi::Api as Description;
 use reqwest::Method;
 use serde_json::json;
-use tests::{Api, Story};
+use tests::{Api, PATIENCE, Story};
 use utoipa::OpenApi as _;
 
 /// What a caller may expect: `Open` for anybody, else the kinds of keys that get past the door.
@@ -177,7 +177,7 @@ async fn callers(s: &Story) -> Vec<(&'static str, Api)> {
 }
 
 #[tokio::test]
-async fn a_revoked_key_opens_nothing_within_five_seconds_on_any_instance() {
+async fn revoked_keys_open_nothing_on_any_instance() {
     let mut s = Story::today().await;
     let second = s.another_url().await;
     let made = s.admin().post("/api/v1/keys", &json!({"name": "k", "kind": "admin"})).await.expect(201).json;
@@ -189,7 +189,7 @@ async fn a_revoked_key_opens_nothing_within_five_seconds_on_any_instance() {
     here.get("/api/v1/keys").await.refused(401, "unauthorized", None);
     let revoked = tokio::time::Instant::now();
     while there.get("/api/v1/keys").await.status == 200 {
-        assert!(revoked.elapsed().as_secs_f64() < 5.0, "the other instance still believes the key");
+        assert!(revoked.elapsed() < PATIENCE, "the other instance still believes the key");
         tokio::time::sleep(std::time::Duration::from_millis(50)).await;
     }
     s.end().await;

@@ -139,3 +139,56 @@ async fn pages_hold_every_workflow_once_whatever_is_edited_meanwhile() {
     assert_eq!(s.editor().get("/api/v1/workflows?sync=pending").await.json["items"], json!([]));
     s.end().await;
 }
+
+/// A revision begins a new schedule: what was missed before it is never caught up. So only other times may raise it.
+#[tokio::test]
+async fn equal_times_keep_the_revision() {
+    let s = Story::today().await;
+    let pairs = [
+        ("0 9 8-14 * */7", "0 9 * * 0#2"),
+        ("0 0 9 L 2 * 2127", "0 0 9 28 2 * 2127"),
+        ("0 9 31 2,3 *", "0 9 31 3 *"),
+        ("0 9 4-22,17W * *", "0 9 4-22 * *"),
+        ("0 9 * * 1-5", "cron(0 9 ? * MON-FRI *)"),
+    ];
+    for (one, other) in pairs {
+        let id = s.create_with(json!({"cron_schedule": one})).await;
+        let path = format!("/api/v1/workflows/{id}");
+        for same in [json!({"cron_schedule": other}), json!({"timezone": "UTC"}), json!({"timezone": "Etc/Zulu"})] {
+            let read = s.editor().patch(&path, &same).await.expect(200).json;
+            assert_eq!((&read["version"], &read["revision"]), (&json!(1), &json!(1)), "{one}: {same}");
+        }
+        let read = s.editor().patch(&path, &json!({"starts_at": "2126-01-01T00:00:00Z", "cron_schedule": other})).await;
+        let read = read.expect(200).json;
+        assert_eq!((&read["revision"], &read["timezone"]), (&json!(2), &json!(null)), "{one}");
+        let read = s.editor().patch(&path, &json!({"cron_schedule": "1 9 * * *"})).await.expect(200).json;
+        assert_eq!(read["revision"], 3);
+    }
+    s.end().await;
+}
+
+#[tokio::test]
+async fn utc_by_any_name_is_no_timezone() {
+    let s = Story::today().await;
+    let id = s.create("0 9 * * *", "Etc/UTC").await;
+    let path = format!("/api/v1/workflows/{id}");
+    assert_eq!(s.editor().get(&path).await.expect(200).json["timezone"], json!(null));
+    let read = s.editor().patch(&path, &json!({"timezone": "Europe/London"})).await.expect(200).json;
+    assert_eq!((&read["revision"], &read["timezone"]), (&json!(2), &json!("Europe/London")));
+    s.end().await;
+}
+
+/// A cron whose last time has passed, or an end that lies in the past, must not lock a workflow against other edits.
+#[tokio::test]
+async fn spent_schedules_can_be_renamed() {
+    let s = Story::at("2026-03-02T08:00:00Z").await;
+    let timing = json!({"cron_schedule": "0 0 9 2 3 ? 2026", "ends_at": "2026-03-03T00:00:00Z"});
+    let id = s.create_with(timing).await;
+    let path = format!("/api/v1/workflows/{id}");
+    s.now_is("2026-03-04T00:00:00Z").await;
+    let renamed = s.editor().patch(&path, &json!({"name": "spent"})).await.expect(200).json;
+    assert_eq!((&renamed["name"], &renamed["revision"]), (&json!("spent"), &json!(1)));
+    let end = json!({"ends_at": "2026-03-03T12:00:00Z"});
+    s.editor().patch(&path, &end).await.refused(400, "never_fires", Some("cron_schedule"));
+    s.end_early().await;
+}

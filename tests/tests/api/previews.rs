@@ -11,6 +11,7 @@ async fn a_cron_is_explained_with_the_skipped_and_the_doubled_hour() {
     let expected = json!({
         "normalized": "30 2 * * *", "eventbridge": "cron(30 2 * * ? *)", "eventbridge_timezone": "Europe/Paris",
         "coverage": "exact", "description": "At 02:30, every day",
+        "zone_data": schedule::ZoneSet::bundled().version().to_string(),
         "next": [
             {"utc": "2026-03-28T01:30:00Z", "local": "2026-03-28T02:30:00+01:00", "offset": "+01:00", "note": null},
             {"utc": "2026-03-30T00:30:00Z", "local": "2026-03-30T02:30:00+02:00", "offset": "+02:00", "note": "gap"},
@@ -45,6 +46,30 @@ async fn a_wrong_cron_timezone_or_count_is_named() {
     let next = format!("/api/v1/schedules/{wf}/next");
     s.editor().get(&format!("{next}?n=0")).await.refused(400, "invalid_field", Some("n"));
     s.editor().get(&format!("{next}?n=x")).await.refused(400, "invalid_field", Some("n"));
+    for n in ["-1", "0", "1001"] {
+        let refused = s.editor().get(&format!("{next}?n={n}")).await;
+        refused.refused(400, "invalid_field", Some("n"));
+        assert_eq!(refused.json["detail"], "n must be from 1 to 1000");
+    }
+    s.end().await;
+}
+
+/// The body's field, the cron's field, and the place: the last two as the command line has them.
+#[tokio::test]
+async fn refused_crons_name_field_and_character() {
+    let s = Story::at("2026-03-27T12:00:00Z").await;
+    let wf = s.create("0 9 * * *", "UTC").await;
+    let body = json!({"cron_schedule": "0 9 1,32 * *"});
+    let edited = s.editor().patch(&format!("/api/v1/workflows/{wf}"), &body).await;
+    edited.refused(400, "invalid_field", Some("cron_schedule"));
+    let asked = s.editor().post("/api/v1/cron:explain", &json!({"cron": "0 9 1,32 * *"})).await;
+    asked.refused(400, "invalid_field", Some("cron"));
+    for refused in [edited, asked] {
+        assert_eq!(refused.json["detail"], "day-of-month field: 32 is above 31 (character 7)");
+        assert_eq!(refused.json["cron_field"], "day-of-month");
+    }
+    let never = s.editor().post("/api/v1/cron:explain", &json!({"cron": "0 0 30 2 *"})).await;
+    assert_eq!(never.json.get("cron_field"), None, "no field alone is wrong");
     s.end().await;
 }
 

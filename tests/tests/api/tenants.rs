@@ -9,9 +9,9 @@ async fn another_team_s_object_is_as_if_it_did_not_exist() {
     let s = Story::at("2026-03-02T08:59:00Z").await;
     let id = s.create("0 9 * * *", "UTC").await;
     s.publish().await;
-    s.clock_to("2026-03-02T09:00:30Z").await;
+    s.clock_to("2026-03-02T09:10:00Z").await;
     let run = s.runs_of(id).await[0]["id"].as_str().unwrap().to_owned();
-    let span = json!({"start": "2026-03-02T08:00:00Z", "end": "2026-03-02T09:00:00Z", "only": "all"});
+    let span = json!({"start": "2026-03-02T08:00:00Z", "end": "2026-03-02T09:00:15Z", "only": "all"});
     let asked = s.editor().post(&format!("/api/v1/schedules/{id}:backfill"), &span).await.expect(202);
     let backfill = asked.json["id"].as_str().unwrap().to_owned();
     let stranger = stranger(&s).await;
@@ -70,8 +70,8 @@ async fn lists_and_their_filters_show_the_own_team_alone() {
     let s = Story::at("2026-03-02T08:59:00Z").await;
     let id = s.create("0 9 * * *", "UTC").await;
     s.publish().await;
-    s.clock_to("2026-03-02T09:00:30Z").await;
-    let span = json!({"start": "2026-03-02T08:00:00Z", "end": "2026-03-02T09:00:00Z", "only": "all"});
+    s.clock_to("2026-03-02T09:10:00Z").await;
+    let span = json!({"start": "2026-03-02T08:00:00Z", "end": "2026-03-02T09:00:15Z", "only": "all"});
     s.editor().post(&format!("/api/v1/schedules/{id}:backfill"), &span).await.expect(202);
     let stranger = stranger(&s).await;
     let team = s.keys.team_id;

@@ -2,16 +2,16 @@
 
 use std::time::Duration;
 
+use db::PgPool;
 use futures::future::join_all;
-use sqlx::PgPool;
-use tests::Story;
+use tests::{PATIENCE, Story};
 
 const LEFT_OPEN: &str = "SELECT count(*) FROM pg_stat_activity
                           WHERE datname = current_database() AND application_name = 'cancelled'
                             AND state LIKE 'idle in transaction%'";
 
 async fn pool(s: &Story, max_connections: u32) -> PgPool {
-    let (dsn, acquire_timeout) = (s.dsn(), Duration::from_secs(5));
+    let (dsn, acquire_timeout) = (s.dsn(), PATIENCE);
     let options = db::Options { dsn, max_connections, acquire_timeout, application_name: "cancelled" };
     db::connect(&options).await.unwrap()
 }

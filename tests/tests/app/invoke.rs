@@ -246,3 +246,60 @@ async fn while_the_database_is_away_the_answer_is_503_and_nothing_runs() {
     runner.get("/readyz").await.expect(200);
     s.end().await;
 }
+
+#[tokio::test]
+async fn fires_of_deleted_workflows_are_gone() {
+    let mut s = Story::at("2026-03-02T08:59:00Z").await;
+    let second = s.runner_at_another_app().await;
+    let wf = s.create("0 9 * * *", "UTC").await;
+    s.publish().await;
+    s.now_is("2026-03-02T09:00:05Z").await;
+    s.scheduler_key().post(&path(wf), &fire(NINE[0])).await.expect(202);
+    second.post(&path(wf), &fire(NINE[0])).await.expect(200);
+    s.runs_end().await;
+    s.admin().delete(&format!("/api/v1/workflows/{wf}")).await.expect(204);
+    s.scheduler_key().post(&path(wf), &fire(NINE[0])).await.expect(410);
+    // Another instance has the run in its cache, too, until it learns of the deletion.
+    let learned = async {
+        while second.post(&path(wf), &fire(NINE[0])).await.status != 410 {
+            tokio::time::sleep(std::time::Duration::from_millis(50)).await;
+        }
+    };
+    tokio::time::timeout(std::time::Duration::from_secs(60), learned).await.expect("the other instance learns of it");
+    s.publish().await;
+    s.end().await;
+}
+
+/// EventBridge's zone data differ from ours: a superset fires an hour off, too, and so does an older revision.
+#[tokio::test]
+async fn fires_an_hour_off_are_disagreements() {
+    let s = Story::at("2026-12-03T08:30:00Z").await;
+    let exact = s.create("0 9 * * *", "America/Vancouver").await;
+    // Either day: EventBridge gets `cron(0 9 * * ? *)`, and the app refuses the other days.
+    let superset = s.create("0 9 13 * FRI", "America/Vancouver").await;
+    let renamed = s.create("0 9 * * *", "UTC").await;
+    s.edit(renamed, json!({"cron_schedule": "0 10 * * *"})).await;
+    s.edit(renamed, json!({"cron_schedule": "0 9 * * *"})).await;
+    s.now_is("2026-12-04T17:02:00Z").await;
+    let fires = async |wf, time: &str, revision: i64| {
+        let body = json!({"scheduled_time": time, "revision": revision});
+        let answer = s.scheduler_key().post(&path(wf), &body).await;
+        (answer.json["reason"].as_str().map(str::to_owned), s.count("SELECT count(*) FROM fire_disagreements").await)
+    };
+    let not_due = || Some("not_due".to_owned());
+    // Vancouver is at -07:00 all year since 2026, so 09:00 is 16:00 UTC; by older data it was 17:00.
+    assert_eq!(fires(superset, "2026-12-03T16:00:00Z", 1).await, (not_due(), 0), "the surplus of a superset");
+    assert_eq!(fires(superset, "2026-12-04T17:00:00Z", 1).await, (not_due(), 1));
+    assert_eq!(fires(exact, "2026-12-04T17:00:00Z", 1).await, (not_due(), 2));
+    assert_eq!(fires(exact, "2026-12-04T17:00:00Z", 1).await, (not_due(), 2), "repeated");
+    assert_eq!(
+        fires(renamed, "2026-12-04T08:00:00Z", 1).await,
+        (not_due(), 3),
+        "an older revision, the same expression"
+    );
+    let stale = Some("stale_revision".to_owned());
+    assert_eq!(fires(renamed, "2026-12-04T10:00:00Z", 2).await, (stale, 3), "another expression");
+    let metrics = s.admin().get("/metrics").await.text;
+    assert!(metrics.contains("cronbox_fires_disagree_total 4"), "{metrics}");
+    s.end().await;
+}

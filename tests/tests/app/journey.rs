@@ -114,13 +114,27 @@ async fn a_deleted_workflow_leaves_a_tombstone_and_no_schedule() {
 async fn a_write_that_waits_answers_when_eventbridge_follows() {
     let s = Story::with_daemon().await;
     let body = json!({"name": "w", "cron_schedule": "0 9 * * *", "action": {"type": "log", "message": "hi"}});
-    let made = s.editor().post("/api/v1/workflows?wait=10", &body).await.expect(201);
+    let made = s.editor().post("/api/v1/workflows?wait=25", &body).await.expect(201);
     assert_eq!(made.json["sync"]["status"], "synced");
     assert_eq!(s.schedule(WorkflowId(made.id())), "cron(0 9 * * ? *) UTC ENABLED");
-    let path = format!("/api/v1/workflows/{}?wait=10", made.id());
+    let path = format!("/api/v1/workflows/{}?wait=25", made.id());
     let read = s.editor().patch(&path, &json!({"cron_schedule": "0 10 * * *"})).await.expect(200).json;
     assert_eq!((&read["sync"]["status"], &read["sync"]["applied_revision"]), (&json!("synced"), &json!(2)));
     s.admin().delete(&path).await.expect(204);
     assert_eq!(s.schedule(WorkflowId(made.id())), "none");
+    s.end().await;
+}
+
+#[tokio::test]
+async fn the_audit_log_cannot_be_changed() {
+    let s = Story::today().await;
+    s.create("0 9 * * *", "UTC").await;
+    let entries = s.count("SELECT count(*) FROM audit_log").await;
+    assert!(entries > 0);
+    for change in ["UPDATE audit_log SET actor = 'x'", "DELETE FROM audit_log", "TRUNCATE audit_log"] {
+        let refused = sqlx::query(change).execute(&s.pool).await.expect_err(change);
+        assert!(refused.to_string().contains("audit_log is append-only"), "{change}: {refused}");
+    }
+    assert_eq!(s.count("SELECT count(*) FROM audit_log").await, entries);
     s.end().await;
 }

@@ -5,6 +5,12 @@
 mod database;
 mod invoke;
 mod journey;
+mod migrations;
 mod nudge;
 mod runs;
+mod server;
 mod start;
+// It moves the clock of an app, which no release lets it do.
+#[cfg(debug_assertions)]
+mod zone_history;
+mod zones;

@@ -85,6 +85,7 @@ async fn an_http_action_with_a_body_sends_that_and_its_context_in_headers() {
     assert_eq!(serde_json::from_slice::<Value>(&body).unwrap(), json!({"text": "ready"}));
     assert_eq!(headers["x-cronbox-run-id"], s.runs_of(wf).await[0]["id"].as_str().unwrap());
     assert_eq!(headers["x-cronbox-scheduled-time"], "2026-03-02T09:00:00Z");
+    assert_eq!(headers["x-cronbox-occurrence"], format!("{wf}/2026-03-02T09:00:00Z").as_str());
     let context: Value = serde_json::from_slice(headers["x-cronbox-context"].as_bytes()).unwrap();
     assert_eq!(context["is_catch_up"], false);
     s.end().await;
@@ -138,7 +139,7 @@ async fn an_action_reaches_no_address_inside_unless_an_operator_allows_it() {
         let error = run["error"].as_str().unwrap_or_default().to_owned();
         assert!(error.contains("is not a public address"), "{host}: {run}");
     }
-    assert!(receiver.received().is_empty(), "somebody got inside");
+    assert!(receiver.received().is_empty(), "a request reached the private address");
     s.end().await;
 }
 

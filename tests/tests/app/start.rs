@@ -1,17 +1,16 @@
 //! Starting and stopping: what is missing or wrong is told in one sentence, and a signal ends everything in order.
 
 use std::process::{Output, Stdio};
-use std::time::Duration;
 
 use serde_json::json;
 use sqlx::Executor as _;
-use tests::{Api, Story};
+use tests::{Api, PATIENCE, Story};
 use tokio::io::{AsyncBufReadExt as _, BufReader};
 use tokio::net::TcpListener;
 use tokio::process::{Child, Command};
 
 /// The app's program, as `cargo build --workspace --bins` leaves it beside this test's folder.
-fn app() -> Command {
+pub(super) fn app() -> Command {
     let tests = std::env::current_exe().unwrap();
     let program = tests.ancestors().nth(2).unwrap().join("app");
     assert!(program.exists(), "{} is missing: run `cargo build --workspace --bins`", program.display());
@@ -20,8 +19,8 @@ fn app() -> Command {
     command
 }
 
-async fn run(command: &mut Command) -> Output {
-    tokio::time::timeout(Duration::from_secs(30), command.output()).await.expect("it does not end").unwrap()
+pub(super) async fn run(command: &mut Command) -> Output {
+    tokio::time::timeout(PATIENCE, command.output()).await.expect("it does not end").unwrap()
 }
 
 /// One sentence on stderr, exit code 1, and nothing secret in it.
@@ -102,15 +101,25 @@ async fn a_signal_lets_a_run_end_and_gives_back_what_takes_too_long() {
     s.until("SELECT count(*) FROM runs WHERE state = 'running'", 1).await;
     stop(&mut serving).await;
     let free = "SELECT count(*) FROM runs
-                 WHERE state = 'accepted' AND locked_by IS NULL AND attempt = 1 AND recoveries = 1";
-    assert_eq!(s.count(free).await, 1, "given back, for another instance");
+                 WHERE state = 'accepted' AND locked_by IS NULL AND attempt = 1 AND recoveries = 0 AND handed_over = 1";
+    assert_eq!(s.count(free).await, 1, "handed over, for another instance");
     s.publish().await;
     s.end_early().await;
 }
 
-async fn serve(dsn: &str) -> (Child, String) {
+pub(super) async fn serve(dsn: &str) -> (Child, String) {
+    serve_with(dsn, &[]).await
+}
+
+/// An app with more in its environment, and its address.
+pub(super) async fn serve_with(dsn: &str, more: &[(&str, &str)]) -> (Child, String) {
     let mut command = app();
-    command.arg("serve").env("DATABASE_URL", dsn).env("BIND_ADDR", "127.0.0.1:0").env("SHUTDOWN_DRAIN_SECS", "1");
+    command
+        .envs(more.iter().copied())
+        .arg("serve")
+        .env("DATABASE_URL", dsn)
+        .env("BIND_ADDR", "127.0.0.1:0")
+        .env("SHUTDOWN_DRAIN_SECS", "1");
     command.env("ACTION_ALLOW_CIDRS", "127.0.0.0/8").env("NO_COLOR", "1").stderr(Stdio::piped());
     let mut serving = command.spawn().unwrap();
     let mut lines = BufReader::new(serving.stderr.take().unwrap()).lines();
@@ -124,9 +133,9 @@ async fn serve(dsn: &str) -> (Child, String) {
     panic!("the app ended before it listened");
 }
 
-async fn stop(serving: &mut Child) {
+pub(super) async fn stop(serving: &mut Child) {
     let pid = serving.id().unwrap().to_string();
     assert!(Command::new("kill").args(["-TERM", &pid]).status().await.unwrap().success());
-    let ended = tokio::time::timeout(Duration::from_secs(10), serving.wait()).await;
+    let ended = tokio::time::timeout(PATIENCE, serving.wait()).await;
     assert!(ended.expect("it does not stop").unwrap().success());
 }

@@ -6,7 +6,7 @@ use local::postgres::{Folder, Postgres, Purpose};
 use local::scheduler::faults::Plan;
 use local::stack::Database;
 use serde_json::json;
-use sqlx::AssertSqlSafe;
+use sqlx::{AssertSqlSafe, Connection as _, PgConnection};
 use tests::Way;
 use tokio::process::Command;
 
@@ -86,6 +86,22 @@ async fn postgres_restarted_at_once_in_mid_drain_loses_nothing() {
     server.remove();
 }
 
+/// As a name leads to a standby after a failover: it answers reads.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_recovering_server_gives_no_connection() {
+    let server = Server::start().await;
+    let signal = server.folder.data().join("standby.signal");
+    let server = server.restart_at_once(async { std::fs::write(&signal, "").unwrap() }).await;
+    let mut reader = PgConnection::connect(&server.dsn()).await.unwrap();
+    let is_recovering = sqlx::query_scalar::<_, bool>("SELECT pg_is_in_recovery()");
+    assert!(is_recovering.fetch_one(&mut reader).await.unwrap());
+
+    let options = db::Options { acquire_timeout: Duration::from_secs(1), ..app::config::database(&server.dsn(), 1) };
+    let refused = db::connect(&options).await.unwrap_err().to_string();
+    assert!(refused.contains("its server is in recovery and cannot write; let the DSN name the writer"), "{refused}");
+    server.remove();
+}
+
 fn no_answer() -> Plan {
     let plan = json!({"seed": 6, "slow_ms": 60_000, "faults": [{"kind": "slow", "chance": 1.0}]});
     serde_json::from_value(plan).unwrap()
@@ -102,12 +118,15 @@ async fn backends_terminated_and_a_read_only_database_in_mid_drain_lose_nothing(
     let mut field = Field::new(7).await;
     field.staff(3);
     let mut committed = 0;
+    let mut is_read_only = false;
     for round in 0..20 {
-        for _ in 0..5 {
+        // An edit that finds only a reader waits for a writer until its patience ends: one is enough.
+        for _ in 0..if is_read_only { 1 } else { 5 } {
             committed += u32::from(field.edit().await == Told::Committed);
         }
         // It takes effect in the connections that are made next, the app's too.
-        field.read_only(round % 4 == 1).await;
+        is_read_only = round % 4 == 1;
+        field.read_only(is_read_only).await;
         field.terminate_backends().await;
     }
     assert!(committed > 50, "{committed} edits");
@@ -117,24 +136,26 @@ async fn backends_terminated_and_a_read_only_database_in_mid_drain_lose_nothing(
 }
 
 impl Field {
-    /// All, the one that asks last: it may have been made while the database was read-only.
+    /// All, by a connection of its own: the pool's are refused while the database is read-only.
     async fn terminate_backends(&self) {
-        let terminated = self.story.count(
+        let mut admin = PgConnection::connect(&self.story.dsn()).await.unwrap();
+        let terminated: i64 = sqlx::query_scalar(
             "SELECT COUNT(pg_terminate_backend(pid)) FROM pg_stat_activity
               WHERE datname = current_database() AND pid <> pg_backend_pid()",
-        );
-        assert!(terminated.await > 0, "nobody was connected");
-        let myself = sqlx::query("SELECT pg_terminate_backend(pg_backend_pid())").execute(&self.story.pool).await;
-        assert!(myself.is_err(), "it answers no more");
+        )
+        .fetch_one(&mut admin)
+        .await
+        .unwrap();
+        assert!(terminated > 0, "no connection was open");
     }
 
     async fn read_only(&self, is_read_only: bool) {
         let setting =
             if is_read_only { "SET default_transaction_read_only = on" } else { "RESET default_transaction_read_only" };
-        let name: String =
-            sqlx::query_scalar("SELECT current_database()::text").fetch_one(&self.story.pool).await.unwrap();
-        // Read-write of its own: the connection that it comes by may be read-only.
+        let mut admin = PgConnection::connect(&self.story.dsn()).await.unwrap();
+        let name: String = sqlx::query_scalar("SELECT current_database()::text").fetch_one(&mut admin).await.unwrap();
+        // Read-write of its own: the connection may be read-only by the setting.
         let alter = format!("BEGIN READ WRITE; ALTER DATABASE {name} {setting}; COMMIT");
-        sqlx::raw_sql(AssertSqlSafe(alter)).execute(&self.story.pool).await.unwrap();
+        sqlx::raw_sql(AssertSqlSafe(alter)).execute(&mut admin).await.unwrap();
     }
 }

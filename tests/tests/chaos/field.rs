@@ -11,12 +11,11 @@ use reqwest::Method;
 use schedule::WorkflowId;
 use serde_json::{Value, json};
 use sqlx::AssertSqlSafe;
-use tests::{Answer, Story, Way};
+use tests::{Answer, PATIENCE, Story, Way};
 use tokio::process::{Child, Command};
 
 /// How long EventBridge takes: enough that chaos meets calls in the air.
 const LATENCY: Duration = Duration::from_millis(5);
-const PATIENCE: Duration = Duration::from_secs(60);
 /// What is to be done at once, or under way.
 pub(crate) const BUSY: &str =
     "SELECT COUNT(*) FROM publications WHERE due_at <= cronbox_now() OR lease_owner IS NOT NULL";

@@ -10,10 +10,10 @@ use app::audit::Edit;
 use app::keys::{self, Holder};
 use app::teams;
 use chrono::{DateTime, FixedOffset, SecondsFormat, TimeDelta, Utc};
+use db::PgPool;
 use reqwest::Method;
 use schedule::Clock;
 use serde_json::{Value, json};
-use sqlx::PgPool;
 use tests::{Api, Way};
 use tokio::process::{Child, Command};
 use tokio::task::JoinSet;
@@ -99,7 +99,7 @@ fn spawn(dsn: &str, address: &str) -> Child {
 
 impl Storm {
     async fn on(dsn: &str) -> Storm {
-        let pool = PgPool::connect(dsn).await.unwrap();
+        let pool = db::connect(&app::config::database(dsn, 10)).await.unwrap();
         let how = Edit { actor: "chaos".to_owned(), now: Clock::System.now(), traceparent: None };
         let mut tx = db::begin(&pool).await.unwrap();
         let (team, _) = teams::create(&mut tx, "chaos", &how).await.unwrap();
@@ -230,7 +230,7 @@ async fn instances_killed_and_postgres_restarted_in_the_storm_make_no_second_run
     server = server.restart_at_once(way.cut()).await;
     way.lead_to(&server.dsn());
     way.mend().await;
-    storm.pool = PgPool::connect(&server.dsn()).await.unwrap();
+    storm.pool = db::connect(&app::config::database(&server.dsn(), 10)).await.unwrap();
 
     let told = storm.judge(clients).await;
 
@@ -240,7 +240,7 @@ async fn instances_killed_and_postgres_restarted_in_the_storm_make_no_second_run
 }
 
 async fn until_runs(dsn: &str, enough: i64) {
-    let (pool, began) = (PgPool::connect(dsn).await.unwrap(), Instant::now());
+    let (pool, began) = (db::connect(&app::config::database(dsn, 10)).await.unwrap(), Instant::now());
     while sqlx::query_scalar::<_, i64>("SELECT COUNT(*) FROM runs").fetch_one(&pool).await.unwrap() < enough {
         assert!(began.elapsed() < Duration::from_secs(60), "the storm stands still");
         tokio::time::sleep(Duration::from_millis(2)).await;

@@ -2,6 +2,7 @@
 //! which stands as today, follows it.
 
 use std::path::PathBuf;
+use std::process::Stdio;
 use std::time::{Duration, Instant};
 
 use local::config::target_folder;
@@ -9,7 +10,8 @@ use schedule::WorkflowId;
 use serde_json::json;
 use sqlx::{AssertSqlSafe, Connection, PgConnection};
 use tests::Story;
-use tokio::process::Command;
+use tokio::io::{AsyncBufReadExt as _, BufReader};
+use tokio::process::{Child, Command};
 
 /// What nobody who is in the database has run.
 const RUNS_OF_NOBODY: &str = "SELECT count(*) FROM runs WHERE workflow_id NOT IN (SELECT id FROM workflows)";
@@ -35,6 +37,7 @@ async fn eventbridge_follows_a_restored_backup_and_who_is_not_in_it_does_not_run
     s.clock_to("2026-03-02T09:01:00Z").await;
 
     backup.put_back(&s).await;
+    accept(&s, "2026-03-02T09:01:00Z").await;
 
     // EventBridge fires what it has; the app judges it by the backup.
     s.clock_to("2026-03-02T10:01:00Z").await;
@@ -62,11 +65,147 @@ async fn eventbridge_follows_a_restored_backup_and_who_is_not_in_it_does_not_run
 
     s.clock_to("2026-03-03T11:01:00Z").await;
     for workflow in backed_up {
-        assert!(ran(&s, workflow, "2026-03-03T09:00Z").await, "workflow {workflow} runs again");
+        assert!(ran_at(&s, workflow, "2026-03-03T09:00Z").await, "workflow {workflow} runs again");
     }
-    assert!(ran(&s, heir, "2026-03-03T11:00Z").await);
+    assert!(ran_at(&s, heir, "2026-03-03T11:00Z").await);
     assert_eq!(s.count(RUNS_OF_NOBODY).await, 0);
     s.end().await;
+}
+
+/// The gap between backup and loss has run already, and the backup does not know it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn restored_databases_run_nothing_until_accepted() {
+    let s = Story::at("2026-03-02T08:00:00Z").await;
+    let wf = s.create_with(json!({"cron_schedule": "* * * * *", "catch_up_policy": "run_all"})).await;
+    let unfinished = s.create_with(json!({})).await;
+    let in_the_backup = "INSERT INTO runs (id, workflow_id, trigger, state, run_after, created_on)
+                         VALUES (gen_random_uuid(), $1, 'manual', 'accepted', '2026-03-02T08:15:00Z', '2026-03-02T08:00:00Z')";
+    sqlx::query(in_the_backup).bind(unfinished.0).execute(&s.pool).await.unwrap();
+    s.publish().await;
+    let backup = Backup::of(&s).await;
+    for minute in 1..=10 {
+        s.clock_to(&format!("2026-03-02T08:{minute:02}:05Z")).await;
+    }
+    assert_eq!(s.runs(wf).await.matches("succeeded").count(), 10);
+
+    backup.put_back(&s).await;
+    s.now_is("2026-03-02T08:20:30Z").await;
+    let manual = format!("/api/v1/schedules/{wf}:fire");
+    let waiting = s.editor().post(&manual, &json!({})).await.expect(202).json["run_id"].clone();
+    let late = s.invoke(wf, "2026-03-02T08:15:00Z").await;
+    assert_eq!((late.status, late.code()), (503, "ledger_held"));
+    assert!(until_held(&s).await.contains("app ledger accept --until"), "it says what it waits for");
+    assert_eq!(s.count("SELECT count(*) FROM runs WHERE state <> 'accepted'").await, 0, "no run was started");
+
+    accept(&s, "2026-03-02T08:20:00Z").await;
+    s.runs_end().await;
+    let ran = format!("/api/v1/runs/{}", waiting.as_str().unwrap());
+    assert_eq!(s.editor().get(&ran).await.expect(200).json["state"], "succeeded");
+    s.job("watchdog").await;
+    assert_eq!(s.runs(unfinished).await, "by hand manual abandoned", "whether it ran is unknown");
+    let gap = "SELECT count(*) FROM occurrences WHERE decision = 'missed' AND reason = 'restored'";
+    assert_eq!(s.count(gap).await, 21, "08:00, at which it was created, to 08:20");
+    let late = s.invoke(wf, "2026-03-02T08:15:00Z").await;
+    assert_eq!((late.status, &late.body["reason"]), (200, &json!("missed")), "nor does a dead letter run it");
+    assert_eq!(s.count("SELECT count(*) FROM runs WHERE trigger <> 'manual'").await, 0);
+    assert_eq!(s.count("SELECT count(*) FROM audit_log WHERE verb = 'accept'").await, 1);
+    s.clock_to("2026-03-02T08:21:05Z").await;
+    assert!(ran_at(&s, wf, "2026-03-02T08:21Z").await, "from then on it runs");
+    s.end().await;
+}
+
+/// A storage snapshot looks like the database that was lost: only the operator knows.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn marked_databases_wait_for_acceptance() {
+    let s = Story::at("2026-03-02T08:00:00Z").await;
+    let wf = s.create("0 9 * * *", "UTC").await;
+    s.publish().await;
+    let mut serving = app_of(&s, &["serve"]);
+    let mut serving = serving.env("CRONBOX_RESTORED", "true").spawn().unwrap();
+    assert!(line_with(&mut serving, "ledger held").await.contains("marked"));
+    let run = s.editor().post(&format!("/api/v1/schedules/{wf}:fire"), &json!({})).await.expect(202).json;
+    s.now_is("2026-03-02T08:00:30Z").await;
+    accept(&s, "2026-03-02T07:59:00Z").await;
+    s.runs_end().await;
+    let path = format!("/api/v1/runs/{}", run["run_id"].as_str().unwrap());
+    assert_eq!(s.editor().get(&path).await.expect(200).json["state"], "succeeded");
+    serving.kill().await.unwrap();
+    s.end().await;
+}
+
+/// An acceptance up to now takes back only what the backup knew: a fire on time cannot have run before the loss.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn runs_accepted_during_a_hold_survive_its_end() {
+    let s = Story::at("2026-03-02T08:00:00Z").await;
+    let wf = s.create("30 8 * * *", "UTC").await;
+    s.publish().await;
+    let backup = Backup::of(&s).await;
+    backup.put_back(&s).await;
+    s.now_is("2026-03-02T08:20:00Z").await;
+    until_held(&s).await;
+    s.now_is("2026-03-02T08:30:05Z").await;
+    assert_eq!(s.invoke(wf, "2026-03-02T08:30:00Z").await.status, 202, "on time");
+    s.now_is("2026-03-02T08:31:00Z").await;
+    accept(&s, "2026-03-02T08:31:00Z").await;
+    s.runs_end().await;
+    assert!(ran_at(&s, wf, "2026-03-02T08:30Z").await, "{}", s.runs(wf).await);
+    let again = app_of(&s, &["ledger", "accept", "--until", "2026-03-02T08:31:00Z"]).output().await.unwrap();
+    let said = String::from_utf8_lossy(&again.stderr).into_owned();
+    assert!(!again.status.success() && said.contains("the ledger is not held"), "{said}");
+    s.end().await;
+}
+
+/// Two environments on one database are a mistake, or a clone: neither must run the other's workflows.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn databases_of_another_environment_are_held() {
+    let s = Story::at("2026-03-02T08:00:00Z").await;
+    let mut serving = app_of(&s, &["serve"]);
+    let mut serving = serving.env("ENV", "staging").spawn().unwrap();
+    assert!(line_with(&mut serving, "ledger held").await.contains("cloned"));
+    serving.kill().await.unwrap();
+    let identity = "SELECT uuid::text FROM database_identity";
+    let original = s.table(identity).await;
+    let clone = ["ledger", "accept", "--env", "staging", "--clone", "--until", "2026-03-02T07:00:00Z"];
+    run(&mut app_of(&s, &clone)).await;
+    assert_ne!(s.table(identity).await, original, "a clone never deletes the original's schedules");
+    let future = app_of(&s, &["ledger", "accept", "--until", "2999-01-01T00:00:00Z"]).output().await.unwrap();
+    let said = String::from_utf8_lossy(&future.stderr).into_owned();
+    assert!(!future.status.success() && said.contains("--until must not be in the future"), "{said}");
+    run(&mut app_of(&s, &["ledger", "accept", "--until", "2026-03-02T07:00:00Z"])).await;
+    s.end().await;
+}
+
+async fn accept(s: &Story, until: &str) {
+    run(&mut app_of(s, &["ledger", "accept", "--until", until])).await;
+}
+
+/// The app's binary on the story's database.
+fn app_of(s: &Story, arguments: &[&str]) -> Command {
+    let mut command = Command::new(target_folder().join("debug/app"));
+    command.args(arguments).env_clear().env("DATABASE_URL", s.dsn()).env("BIND_ADDR", "127.0.0.1:0");
+    command.env("NO_COLOR", "1").stderr(Stdio::piped()).kill_on_drop(true);
+    command
+}
+
+/// Starts an instance that takes jobs, and waits until it says that it is held.
+async fn until_held(s: &Story) -> String {
+    let mut serving = app_of(s, &["serve"]).spawn().unwrap();
+    let line = line_with(&mut serving, "ledger held").await;
+    serving.kill().await.unwrap();
+    line
+}
+
+async fn line_with(serving: &mut Child, text: &str) -> String {
+    let mut lines = BufReader::new(serving.stderr.take().unwrap()).lines();
+    let found = async {
+        while let Some(line) = lines.next_line().await.unwrap() {
+            if line.contains(text) {
+                return line;
+            }
+        }
+        panic!("it ends without saying {text}")
+    };
+    tokio::time::timeout(Duration::from_secs(60), found).await.expect("it says so")
 }
 
 /// A minute of the publisher: a drain, the sweep if it is due, and what that has found.
@@ -74,7 +213,7 @@ async fn tick(s: &Story) {
     s.publisher.tick(Instant::now() + Duration::from_secs(60)).await.unwrap();
 }
 
-async fn ran(s: &Story, workflow: WorkflowId, time: &str) -> bool {
+async fn ran_at(s: &Story, workflow: WorkflowId, time: &str) -> bool {
     s.runs(workflow).await.contains(&format!("{time} schedule succeeded"))
 }
 

@@ -85,7 +85,9 @@ async fn secret(endpoint: &str, name: &str, value: &str) -> String {
     text(&aws(endpoint, create).await["ARN"])
 }
 
-async fn aws<const N: usize>(endpoint: &str, arguments: [&str; N]) -> Value {
+/// One call at this endpoint, as `aws` on the command line makes it.
+pub(crate) async fn aws<'a>(endpoint: &str, arguments: impl AsRef<[&'a str]>) -> Value {
+    let arguments = arguments.as_ref();
     let mut command = Command::new(target_folder().join("venv/bin/aws"));
     command.env_clear().envs(credentials()).args(["--region", REGION, "--endpoint-url", endpoint, "--output", "json"]);
     let done = command.args(arguments).output().await.unwrap();

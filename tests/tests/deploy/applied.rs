@@ -1,6 +1,6 @@
 //! From `terraform apply` to a run, and back to an empty account.
 
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, SystemTime};
 
 use chrono::{SecondsFormat, SubsecRound, TimeDelta, Timelike};
 use serde_json::{Value, json};
@@ -39,7 +39,7 @@ async fn dev_is_applied_runs_a_workflow_and_is_destroyed() {
     policies::name_what_is_there(&account).await;
     dead_letters_are_kept(&account, &dev.output("dead_letter_queue_urls").await).await;
 
-    assert_eq!(account.inventory().await.lines().count(), 47, "everything that is destroyed below");
+    assert_eq!(account.inventory().await.lines().count(), 52, "everything that is destroyed below");
 
     let publisher = Function::deployed(&account, "publisher").await;
     let runner = Function::deployed(&account, "runner").await;
@@ -47,7 +47,8 @@ async fn dev_is_applied_runs_a_workflow_and_is_destroyed() {
     the_schedule_s_fire_becomes_a_run(&s, &runner, &text(&schedule["Target"]["Input"])).await;
     the_publisher_without_time_or_database(&s, publisher).await;
     the_runner_without_an_answer(runner).await;
-    s.end().await;
+    // The story's own publisher has another configuration, so it publishes nothing here.
+    s.end_published().await;
 
     dev.destroy().await;
     assert_eq!(dev.state().await, "");
@@ -153,10 +154,8 @@ async fn the_runner_without_an_answer(runner: Function) {
     let runner = runner.with("APP_BASE_URL", &address);
     let mut runtime = Runtime::start().await;
     let _sandbox = runner.start(&runtime);
-    let started = Instant::now();
     let fire = json!({"workflow_id": 1, "scheduled_time": "2026-03-29T07:00:00Z"});
     let error = runtime.invoke(fire).await.failed();
-    assert!(!error.is_empty());
-    assert!(started.elapsed() < Duration::from_secs(15), "before its timeout, so that the error says why");
+    assert!(error.contains("the app did not answer: timeout"), "it says why: {error}");
     panics_and_serves_the_next(&runner.with("APP_BASE_URL", "http://localhost:9")).await;
 }

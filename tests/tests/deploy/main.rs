@@ -4,6 +4,7 @@
 
 mod account;
 mod applied;
+mod dead_letters;
 mod environments;
 mod functions;
 mod policies;

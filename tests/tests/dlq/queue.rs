@@ -12,14 +12,13 @@ use local::invoke::FunctionError;
 use local::stack::{RUNNER, RUNNER_DLQ, SCHEDULE_DLQ};
 use schedule::WorkflowId;
 use serde_json::{Value, json};
-use tests::{Moto, Story};
+use tests::{Moto, PATIENCE, Story};
 use tokio::process::{Child, Command};
 use uuid::Uuid;
 
 /// The time that all these fires are for.
 pub(crate) const NINE: &str = "2026-03-02T09:00:00Z";
 const PUBLISHER: &str = "arn:aws:lambda:us-east-1:123456789012:function:cronbox-publisher";
-const PATIENCE: Duration = Duration::from_secs(30);
 
 /// A queue of its own.
 pub(crate) struct Queue {

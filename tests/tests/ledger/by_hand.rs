@@ -98,3 +98,25 @@ async fn a_retry_is_a_further_run_of_the_same_time() {
     s.editor().act(&format!("/api/v1/runs/{missing}:retry")).await.refused(404, "not_found", None);
     s.end().await;
 }
+
+#[tokio::test]
+async fn a_manual_run_has_one_live_retry() {
+    let s = unexecuted().await;
+    let id = s.create("0 9 * * *", "UTC").await;
+    let first = s.editor().act(&format!("/api/v1/schedules/{id}:fire")).await.expect(202);
+    let verb = |run: &Answer, verb: &str| format!("/api/v1/runs/{}:{verb}", run.json["run_id"].as_str().unwrap());
+    s.editor().act(&verb(&first, "cancel")).await.expect(200);
+    let again = s.editor().act(&verb(&first, "retry")).await.expect(202);
+    s.editor().act(&verb(&first, "retry")).await.refused(409, "run_live", None);
+    s.editor().act(&verb(&again, "cancel")).await.expect(200);
+    // A retry of a retry repeats the same run.
+    s.editor().act(&verb(&again, "retry")).await.expect(202);
+    s.editor().act(&verb(&first, "retry")).await.refused(409, "run_live", None);
+    s.editor().act(&verb(&again, "retry")).await.refused(409, "run_live", None);
+    // Another manual run is another matter.
+    let other = s.create("0 9 * * *", "UTC").await;
+    let other = s.editor().act(&format!("/api/v1/schedules/{other}:fire")).await.expect(202);
+    s.editor().act(&verb(&other, "cancel")).await.expect(200);
+    s.editor().act(&verb(&other, "retry")).await.expect(202);
+    s.end_early().await;
+}

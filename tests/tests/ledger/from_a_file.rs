@@ -1,10 +1,9 @@
 //! Workflows that a file defines: loaded whole at the start, or not at all.
 
 use std::process::Stdio;
-use std::time::Duration;
 
 use serde_json::{Value, json};
-use tests::Story;
+use tests::{PATIENCE, Story};
 use tokio::io::{AsyncBufReadExt as _, BufReader};
 use tokio::process::{Child, Command};
 
@@ -72,7 +71,7 @@ async fn starts(mut app: Child) -> Result<(), String> {
         }
         false
     };
-    if tokio::time::timeout(Duration::from_secs(30), listening).await.expect("it neither listens nor ends") {
+    if tokio::time::timeout(PATIENCE, listening).await.expect("it neither listens nor ends") {
         app.kill().await.unwrap();
         return Ok(());
     }
@@ -150,6 +149,42 @@ async fn a_wrong_line_stops_the_start_and_nothing_is_touched() {
     let told = starts(serving(&s, &file)).await.unwrap_err();
     assert!(told.contains("schedules.yaml:15: action.url: "), "{told}");
     assert_eq!(s.count("SELECT count(*) FROM workflows").await, 0);
+    s.end().await;
+}
+
+/// One workflow of a date that has passed must not stop the app for all others, in whatever spelling.
+#[tokio::test]
+async fn spent_crons_do_not_stop_the_start() {
+    let s = Story::today().await;
+    let id = s.create_with(json!({"name": "payroll", "cron_schedule": "0 12 23 21 NOV ? 2126"})).await;
+    let dated = |cron: &str| Definitions::new(&TWO.replace("0 9 L * *", cron));
+    // Its time passes: the row is as an app of before has stored it.
+    s.execute(
+        "BEGIN; SET LOCAL session_replication_role = replica;
+         UPDATE workflows SET cron_schedule = '0 12 23 21 11 * 2025', timezone = 'Europe/Paris'; COMMIT",
+    )
+    .await;
+    for spelling in ["0 12 23 21 NOV ? 2025", "0 12 23 21 11 * 2025"] {
+        starts(serving(&s, &dated(spelling))).await.unwrap();
+        let [payroll] = &named(&s, "payroll").await[..] else { panic!("there is one payroll") };
+        assert_eq!((&payroll["id"], &payroll["revision"]), (&json!(id.0), &json!(1)), "{spelling}");
+    }
+    // Another time of the past would be a change: it is told, and the workflow stays as it is.
+    starts(serving(&s, &dated("0 13 23 21 11 * 2025"))).await.unwrap();
+    assert_eq!(named(&s, "payroll").await[0]["cron_schedule"], "0 12 23 21 11 * 2025");
+    s.editor().act(&format!("/api/v1/workflows/{id}:archive")).await.expect(200);
+    starts(serving(&s, &dated("0 12 23 21 NOV ? 2025"))).await.unwrap();
+    assert_eq!(named(&s, "payroll").await.len(), 1, "an archived one is not made again");
+    assert_eq!(named(&s, "report").await[0]["state"], "active", "what has times left is loaded");
+    s.end_early().await;
+}
+
+#[tokio::test]
+async fn spent_crons_do_not_stop_empty_databases() {
+    let s = Story::today().await;
+    let file = Definitions::new(&TWO.replace("0 9 L * *", "0 12 23 21 11 * 2025"));
+    starts(serving(&s, &file)).await.unwrap();
+    assert_eq!((named(&s, "payroll").await.len(), named(&s, "report").await.len()), (0, 1));
     s.end().await;
 }
 

@@ -1,13 +1,15 @@
 //! The background jobs: one instance at a time, by their schedule, and seen by operators.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use app::jobs::Did;
 use chrono::{DateTime, TimeDelta, Utc};
 use local::stack::StackOptions;
 use serde_json::{Value, json};
-use tests::Story;
+use tests::{LossyWay, PATIENCE, Story};
 use tokio::process::Command;
+
+use crate::process::{App, idle};
 
 /// A stack whose apps take turns at the jobs by themselves.
 async fn with_jobs() -> Story {
@@ -26,7 +28,8 @@ async fn job(s: &Story, name: &str) -> Value {
 }
 
 async fn until_run(s: &Story, name: &str, turns: i64) -> Value {
-    for _ in 0..1_000 {
+    let began = Instant::now();
+    while began.elapsed() < PATIENCE {
         let job = job(s, name).await;
         if job["run_count"] == turns && job["locked_by"].is_null() {
             return job;
@@ -39,13 +42,7 @@ async fn until_run(s: &Story, name: &str, turns: i64) -> Value {
 /// Until the rows of the jobs are there.
 async fn until_registered(s: &Story) {
     let jobs = i64::try_from(app::jobs::registry(&s.app().config).len()).unwrap();
-    for _ in 0..1_000 {
-        if s.count("SELECT count(*) FROM jobs").await == jobs {
-            return;
-        }
-        tokio::time::sleep(Duration::from_millis(10)).await;
-    }
-    panic!("the jobs do not register");
+    s.until("SELECT count(*) FROM jobs", jobs).await;
 }
 
 fn time(of: &Value) -> DateTime<Utc> {
@@ -74,7 +71,7 @@ async fn a_cron_job_waits_for_its_time_in_its_zone() {
         now: Some("2026-03-28T22:00:00Z".parse().unwrap()),
         app: |config| {
             config.jobs_enabled = true;
-            config.jobs_timezone = schedule::Tz::Europe__Paris;
+            config.jobs_timezone = "Europe/Paris".parse().unwrap();
         },
         ..StackOptions::default()
     };
@@ -158,5 +155,30 @@ async fn a_job_may_be_given_its_turn_by_hand() {
     for job in app::jobs::registry(&s.app().config) {
         assert_eq!(s.job(job.name).await, Did::Nothing, "{}", job.name);
     }
+    s.end().await;
+}
+
+/// A job is due and the instance asks for it, but the database waits for the acceptance of its ledger.
+#[tokio::test]
+async fn held_databases_give_no_jobs() {
+    let s = idle().await;
+    let way = LossyWay::to(&s.dsn()).await;
+    s.until("SELECT count(*) FROM database_identity", 1).await;
+    s.execute(
+        "UPDATE database_identity SET held_on = cronbox_now(), held_reason = 'marked';
+         INSERT INTO jobs (name, next_run) VALUES ('recovery', cronbox_now())",
+    )
+    .await;
+    way.lose_rows_of("take jobs");
+    let app = App::start(&way.dsn(&s.dsn()), None).await;
+    // The second time shows that the first is over.
+    for _ in 0..2 {
+        tokio::time::timeout(PATIENCE, way.is_seen()).await.expect("it asks for no job");
+    }
+    let taken = "SELECT count(*) FROM jobs WHERE run_count > 0 AND name = 'recovery'";
+    assert_eq!(s.count(taken).await, 0);
+    s.execute("UPDATE database_identity SET held_on = NULL, held_reason = NULL").await;
+    s.until(taken, 1).await;
+    app.stop().await;
     s.end().await;
 }

@@ -1,7 +1,11 @@
 //! A fire that comes late: whether it runs does not depend on who comes first.
 
+use app::invoke::{Answer, Judge, Reason};
+use schedule::Fire;
 use serde_json::json;
 
+use crate::plans::one_connection;
+use crate::races::{WAITING, held};
 use crate::words::{fire, fire_on_time, hourly, standing_still};
 
 #[tokio::test]
@@ -9,9 +13,46 @@ async fn within_the_grace_a_fire_runs_under_every_policy() {
     let s = standing_still("2026-03-02T08:30:00Z").await;
     for policy in ["none", "skip", "run_all"] {
         let wf = hourly(&s, json!({"catch_up_policy": policy})).await;
-        s.now_is("2026-03-02T09:03:00Z").await;
+        s.now_is("2026-03-02T09:05:00Z").await;
         assert_eq!(fire(&s, wf, "2026-03-02T09:00:00Z").await, "accepted", "{policy}");
         s.now_is("2026-03-02T08:30:00Z").await;
+    }
+    s.end_early().await;
+}
+
+/// Also where the run before has not started, so that the fire waits for it.
+#[tokio::test]
+async fn waiting_fires_keep_the_whole_grace() {
+    let s = standing_still("2026-03-02T08:30:00Z").await;
+    for policy in ["none", "skip", "run_all"] {
+        let wf = hourly(&s, json!({"catch_up_policy": policy})).await;
+        assert_eq!(fire_on_time(&s, wf, "2026-03-02T09:00:00Z").await, "accepted");
+        s.now_is("2026-03-02T10:05:00Z").await;
+        assert_eq!(fire(&s, wf, "2026-03-02T10:00:00Z").await, "accepted", "{policy}");
+        assert_eq!(s.runs_of(wf).await[0]["trigger"], "schedule", "{policy}");
+        s.now_is("2026-03-02T10:55:00Z").await;
+        assert_eq!(fire(&s, wf, "2026-03-02T11:00:00Z").await, "accepted", "{policy}: five minutes early");
+        s.now_is("2026-03-02T11:54:59Z").await;
+        assert_eq!(fire(&s, wf, "2026-03-02T12:00:00Z").await, "503 clock_skew", "{policy}");
+        s.now_is("2026-03-02T08:30:00Z").await;
+    }
+    s.end_early().await;
+}
+
+/// From the next due time on, a fire under `run_all` is a deferred one.
+#[tokio::test]
+async fn fires_are_overtaken_at_the_next_due_time() {
+    let s = standing_still("2026-03-02T08:59:30Z").await;
+    for (now, trigger) in [
+        ("2026-03-02T09:00:59Z", "schedule"),
+        ("2026-03-02T09:01:00Z", "catch_up"),
+        ("2026-03-02T09:02:30Z", "catch_up"),
+    ] {
+        let wf = s.create_with(json!({"cron_schedule": "* * * * *", "catch_up_policy": "run_all"})).await;
+        s.now_is(now).await;
+        assert_eq!(fire(&s, wf, "2026-03-02T09:00:00Z").await, "accepted", "{now}");
+        assert_eq!(s.runs_of(wf).await[0]["trigger"], trigger, "{now}");
+        s.now_is("2026-03-02T08:59:30Z").await;
     }
     s.end_early().await;
 }
@@ -20,7 +61,7 @@ async fn within_the_grace_a_fire_runs_under_every_policy() {
 async fn under_none_a_late_fire_is_too_old_and_missed() {
     let s = standing_still("2026-03-02T08:30:00Z").await;
     let wf = hourly(&s, json!({"catch_up_policy": "none"})).await;
-    s.now_is("2026-03-02T09:03:01Z").await;
+    s.now_is("2026-03-02T09:05:01Z").await;
     assert_eq!(fire(&s, wf, "2026-03-02T09:00:00Z").await, "too_old");
     assert_eq!(s.occurrences(wf).await, "2026-03-02T09:00Z missed");
     s.end_early().await;
@@ -30,7 +71,7 @@ async fn under_none_a_late_fire_is_too_old_and_missed() {
 async fn under_skip_a_late_fire_runs_if_it_is_the_newest() {
     let s = standing_still("2026-03-02T08:30:00Z").await;
     let wf = hourly(&s, json!({"overlap_policy": "concurrent"})).await;
-    // 11:00 is not late yet: only what was owed up to three minutes ago overtakes.
+    // 11:00 is not late yet: only what was due up to 300 s ago overtakes.
     s.now_is("2026-03-02T11:02:00Z").await;
     assert_eq!(fire(&s, wf, "2026-03-02T09:00:00Z").await, "missed", "10:00 was owed");
     assert_eq!(fire(&s, wf, "2026-03-02T10:00:00Z").await, "accepted", "the newest");
@@ -79,7 +120,7 @@ async fn a_late_fire_of_a_version_that_an_edit_or_a_pause_ended_does_not_run() {
     s.edit(edited, json!({"cron_schedule": "0 * * * *"})).await;
     s.pause(paused).await;
     s.resume(paused).await;
-    s.now_is("2026-03-02T10:35:00Z").await;
+    s.now_is("2026-03-02T10:35:01Z").await;
     assert_eq!(fire(&s, edited, "2026-03-02T10:30:00Z").await, "missed");
     assert_eq!(fire(&s, paused, "2026-03-02T10:00:00Z").await, "paused");
     assert_eq!(s.occurrences(edited).await, "2026-03-02T09:00Z fired\n2026-03-02T10:30Z missed");
@@ -103,5 +144,42 @@ async fn a_missed_time_may_still_be_fired_but_a_pause_leaves_it_missed() {
     s.edit(other, json!({"catch_up_policy": "skip"})).await;
     assert_eq!(fire(&s, other, "2026-03-02T10:00:00Z").await, "accepted");
     assert_eq!(s.occurrences(other).await, "2026-03-02T10:00Z fired");
+    s.end_early().await;
+}
+
+/// The fire arrives within the grace, and waits for the workflow's lock until the grace is over.
+#[tokio::test]
+async fn a_fire_is_decided_by_the_time_of_its_decision() {
+    let s = standing_still("2026-03-02T08:30:00Z").await;
+    let wf = hourly(&s, json!({"catch_up_policy": "none"})).await;
+    s.now_is("2026-03-02T09:02:50Z").await;
+    let holder = held(&s, wf).await;
+    let released = async {
+        s.until(WAITING, 1).await;
+        s.now_is("2026-03-02T09:05:01Z").await;
+        holder.rollback().await.unwrap();
+    };
+    let (answer, ()) = tokio::join!(fire(&s, wf, "2026-03-02T09:00:00Z"), released);
+    assert_eq!(answer, "too_old");
+    assert_eq!(s.occurrences(wf).await, "2026-03-02T09:00Z missed");
+    s.end_early().await;
+}
+
+/// The fire arrives within the grace, and waits for a connection until the grace is over.
+#[tokio::test]
+async fn a_fire_that_waits_for_a_connection_ages() {
+    let s = standing_still("2026-03-02T08:30:00Z").await;
+    let wf = hourly(&s, json!({"catch_up_policy": "none"})).await;
+    s.now_is("2026-03-02T09:02:50Z").await;
+    let pool = one_connection(&s).await;
+    let judge = Judge::new(pool.clone(), s.app().config.ledger_kept());
+    let fire = Fire::from_event(&json!({"workflow_id": wf.0, "scheduled_time": "2026-03-02T09:00:00Z"})).unwrap();
+    let only_one = pool.acquire().await.unwrap();
+    let mut deciding = Box::pin(judge.judge(&fire));
+    assert!(futures::poll!(&mut deciding).is_pending());
+    s.now_is("2026-03-02T09:05:01Z").await;
+    drop(only_one);
+    assert_eq!(deciding.await.unwrap(), Answer::Declined(Reason::TooOld));
+    assert_eq!(s.occurrences(wf).await, "2026-03-02T09:00Z missed");
     s.end_early().await;
 }

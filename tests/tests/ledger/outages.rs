@@ -1,9 +1,10 @@
 //! An hour without one of the parts, and its return: each time has its decision, once, and `verify` finds nothing.
 
 use chrono::{DateTime, TimeDelta, Utc};
+use futures::future::join_all;
 use local::scheduler::faults::Plan;
 use local::stack::{Database, Ground, KeysFrom, RUNNER, StackOptions};
-use schedule::WorkflowId;
+use schedule::{Fire, WorkflowId};
 use serde_json::{Value, json};
 use tests::{Story, Way};
 
@@ -74,6 +75,12 @@ impl Place {
         }
     }
 
+    /// Delivers what is due at a moment: it fires, or is tried again.
+    async fn deliver_at(&self, now: &str) {
+        self.s.now_is(now).await;
+        self.s.stand_in.fires.deliver(self.s.clock.now()).await;
+    }
+
     /// Each minute's, of the publisher and the app.
     async fn turns(&self) {
         self.s.publish().await;
@@ -100,6 +107,16 @@ impl Place {
     async fn runs(&self, workflow: WorkflowId) -> (usize, usize) {
         let runs = self.s.runs(workflow).await;
         (runs.lines().filter(|line| line.ends_with("succeeded")).count(), runs.lines().count())
+    }
+
+    /// Waits until no fire of these times is being decided: callers of the same workflow and time share one decision.
+    async fn until_refused(&self, times: &[&str]) {
+        let fire = |wf: WorkflowId, time| json!({"workflow_id": wf.0, "scheduled_time": time});
+        let all = [self.none, self.skip, self.run_all].into_iter();
+        let fires: Vec<_> =
+            all.flat_map(|wf| times.iter().map(move |time| Fire::from_event(&fire(wf, *time)).unwrap())).collect();
+        let decided = join_all(fires.iter().map(|fire| self.s.app().judge.judge(fire))).await;
+        assert!(decided.iter().all(Result::is_err), "{decided:?}");
     }
 
     /// Somebody has every dead letter delivered once more.
@@ -136,6 +153,24 @@ impl Place {
         assert_eq!((&verified.json["owed"], &verified.json["decided"]), (&json!(owed), &json!(owed)));
         assert_eq!(verified.json["next_cursor"], Value::Null);
     }
+}
+
+/// The app is away for two tries of Lambda, the first of which EventBridge makes in the last second of the minute.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_third_try_is_on_time_under_each_policy() {
+    let mut place = Place::at_five_past_nine().await;
+    place.to_app.cut().await;
+    place.deliver_at("2026-03-02T09:30:59Z").await;
+    place.deliver_at("2026-03-02T09:31:59Z").await;
+    place.to_app.mend().await;
+    place.deliver_at("2026-03-02T09:33:59Z").await;
+    place.s.runs_end().await;
+    for workflow in [place.none, place.skip, place.run_all] {
+        assert_eq!(place.decisions(workflow).await, "09:00 fired, 09:30 fired");
+        assert_eq!(place.runs(workflow).await, (2, 2));
+    }
+    assert_eq!(place.redrive().await, 0, "no fire is a dead letter");
+    place.s.end().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -175,6 +210,10 @@ async fn an_hour_without_postgres_is_decided_at_its_return() {
     let known = place.s.invoke(place.skip, "2026-03-02T09:00:00Z").await;
     assert_eq!((known.status, known.body["reason"].as_str()), (200, Some("duplicate")), "it was answered before");
     place.pass_until("2026-03-02T10:05:00Z", Away::Postgres).await;
+    // Each request waits equally long for a connection: once this one is refused, all of the outage are, or are being decided.
+    let refused = place.s.invoke(place.none, "2026-03-02T09:31:00Z").await;
+    assert_eq!((refused.status, refused.code()), (503, "database_unavailable"));
+    place.until_refused(&["2026-03-02T09:30:00Z", "2026-03-02T10:00:00Z"]).await;
     place.to_database.mend().await;
     place.pass_until("2026-03-02T10:45:00Z", Away::Nothing).await;
     place.assert_decided_at_return().await;

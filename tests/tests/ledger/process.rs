@@ -2,17 +2,19 @@
 
 use std::os::unix::process::ExitStatusExt as _;
 use std::process::Stdio;
-use std::time::Duration;
+use std::sync::Arc;
 
 use local::stack::StackOptions;
-use tests::{Api, Story};
+use tests::{Api, PATIENCE, Story};
 use tokio::io::{AsyncBufReadExt as _, BufReader};
 use tokio::process::{Child, Command};
+use tokio::sync::Notify;
 
 /// An app in a process of its own.
 pub(crate) struct App {
     child: Child,
     pub(crate) url: String,
+    stopping: Arc<Notify>,
 }
 
 /// A stack whose own app executes nothing: the processes do.
@@ -25,6 +27,11 @@ impl App {
     ///
     /// Its leases are short, so that a story need not wait for minutes.
     pub(crate) async fn start(dsn: &str, fault: Option<&str>) -> Self {
+        Self::with(dsn, &fault.map(|fault| ("FAULT", fault)).into_iter().collect::<Vec<_>>()).await
+    }
+
+    /// One with short leases and these settings beside.
+    pub(crate) async fn with(dsn: &str, settings: &[(&str, &str)]) -> Self {
         let mut command = Command::new(local::config::target_folder().join("debug/app"));
         command.arg("serve").env_clear().env("PATH", "/usr/bin:/bin").kill_on_drop(true);
         command.env("DATABASE_URL", dsn).env("BIND_ADDR", "127.0.0.1:0").env("ACTION_ALLOW_CIDRS", "127.0.0.0/8");
@@ -32,14 +39,24 @@ impl App {
         command.env("EXECUTOR_POLL_MS", "50").env("SHUTDOWN_DRAIN_SECS", "1").env("NO_COLOR", "1");
         // Nobody listens there: an action that minds it goes nowhere.
         command.env("HTTP_PROXY", "http://127.0.0.1:9").env("http_proxy", "http://127.0.0.1:9");
-        command.envs(fault.map(|fault| ("FAULT", fault)));
+        command.envs(settings.iter().copied());
         let mut child = command.stderr(Stdio::piped()).spawn().unwrap();
         let mut lines = BufReader::new(child.stderr.take().unwrap()).lines();
         while let Some(line) = lines.next_line().await.unwrap() {
             if let Some((_, rest)) = line.split_once("listens on ") {
                 let url = rest.split_whitespace().next().unwrap().to_owned();
-                tokio::spawn(async move { while let Ok(Some(_)) = lines.next_line().await {} });
-                return App { child, url };
+                let stopping = Arc::new(Notify::new());
+                let heard = Arc::clone(&stopping);
+                tokio::spawn(async move {
+                    while let Ok(Some(line)) = lines.next_line().await {
+                        // Shown if the test fails.
+                        println!("app: {line}");
+                        if line.contains("stopping") {
+                            heard.notify_one();
+                        }
+                    }
+                });
+                return App { child, url, stopping };
             }
         }
         panic!("the app ended before it listened");
@@ -55,18 +72,26 @@ impl App {
 
     /// Waits until it has killed itself.
     pub(crate) async fn assert_killed(mut self, point: &str) {
-        let ended = tokio::time::timeout(Duration::from_secs(30), self.child.wait()).await;
+        let ended = tokio::time::timeout(PATIENCE, self.child.wait()).await;
         let ended = ended.unwrap_or_else(|_| panic!("{point} is never passed")).unwrap();
         assert_eq!(ended.signal(), Some(9), "{point}: it ended by itself");
     }
 
-    /// Ends it as a process manager does; how long it took.
-    pub(crate) async fn stop(mut self) -> Duration {
-        let began = std::time::Instant::now();
+    /// Ends it as a process manager does.
+    pub(crate) async fn stop(mut self) {
         self.signal("-TERM").await;
-        let ended = tokio::time::timeout(Duration::from_secs(20), self.child.wait()).await;
+        self.ended().await;
+    }
+
+    /// Waits until it has ended well.
+    pub(crate) async fn ended(&mut self) {
+        let ended = tokio::time::timeout(PATIENCE, self.child.wait()).await;
         assert!(ended.expect("it does not stop").unwrap().success());
-        began.elapsed()
+    }
+
+    /// Waits until it has noticed the first signal.
+    pub(crate) async fn until_stopping(&self) {
+        tokio::time::timeout(PATIENCE, self.stopping.notified()).await.expect("it notices no signal");
     }
 
     /// Sends it a signal.

@@ -20,8 +20,8 @@ async fn story() -> Story {
 
 /// Occurrences so many days before [`NOW`], as decided at their time.
 async fn occurrences(s: &Story, workflow: WorkflowId, ages: &[i64]) {
-    let decided = "INSERT INTO occurrences (id, workflow_id, scheduled_time, decision, lateness_s, decided_on, created_on, updated_on)
-                   VALUES (gen_random_uuid(), $1, $2, 'fired', 0, $2, $2, $2)";
+    let decided = "INSERT INTO occurrences (id, workflow_id, scheduled_time, decision, run_id, lateness_s, decided_on, created_on, updated_on)
+                   VALUES (gen_random_uuid(), $1, $2, 'fired', gen_random_uuid(), 0, $2, $2, $2)";
     for age in ages {
         let time = NOW.parse::<DateTime<Utc>>().unwrap() - TimeDelta::days(*age);
         sqlx::query(decided).bind(workflow.0).bind(time).execute(&s.pool).await.unwrap();
@@ -31,6 +31,13 @@ async fn occurrences(s: &Story, workflow: WorkflowId, ages: &[i64]) {
 /// How many days before [`NOW`] the occurrences are that are left.
 async fn ages(s: &Story) -> String {
     s.table("SELECT EXTRACT(DAY FROM '2026-06-01T00:00:00Z' - scheduled_time)::text FROM occurrences ORDER BY 1").await
+}
+
+fn removed(outbox: u64, runs: u64, occurrences: u64, disagreements: u64) -> Did {
+    Did::All(format!(
+        "{outbox} outbox rows, {runs} runs, {occurrences} occurrences and {disagreements} disagreements were old and are \
+         removed"
+    ))
 }
 
 async fn watched_up_to_now(s: &Story) {
@@ -45,7 +52,7 @@ async fn what_is_older_than_the_retention_goes_but_never_the_newest() {
     occurrences(&s, idle, &[140, 130]).await;
     s.now_is(NOW).await;
     watched_up_to_now(&s).await;
-    let said = Did::All("0 outbox rows, 0 runs and 3 occurrences were old and are removed".to_owned());
+    let said = removed(0, 0, 3, 0);
     assert_eq!(s.job("prune").await, said);
     assert_eq!(ages(&s).await, "1\n130\n89");
     assert_eq!(s.job("prune").await, Did::Nothing);
@@ -65,7 +72,9 @@ async fn an_occurrence_stays_while_its_fire_could_come_again() {
     })
     .await;
     let usual = s.create("0 0 * * *", "UTC").await;
-    let long = s.create_with(json!({"cron_schedule": "0 0 * * *", "catch_up_window_secs": 30 * 24 * 3600})).await;
+    let long = s.create_with(json!({"cron_schedule": "0 0 * * *"})).await;
+    // As a longer retention had permitted it.
+    s.execute("UPDATE workflows SET catch_up_window_secs = 2592000 WHERE id = (SELECT max(id) FROM workflows)").await;
     occurrences(&s, usual, &[17, 16, 14, 0]).await;
     occurrences(&s, long, &[33, 32, 30, 17, 0]).await;
     s.now_is(NOW).await;
@@ -101,6 +110,32 @@ async fn a_fire_of_a_time_whose_row_may_be_gone_is_declined_and_decides_nothing(
     s.end().await;
 }
 
+/// A window that is raised later must not reach behind rows that are gone.
+#[tokio::test]
+async fn times_older_than_the_retention_never_run() {
+    let s = Story::with(StackOptions {
+        now: Some("2026-01-01T00:00:00Z".parse().unwrap()),
+        app: |config| config.retention_days = 15,
+        ..StackOptions::default()
+    })
+    .await;
+    let wf = s.create_with(json!({"cron_schedule": "0 0 * * *", "catch_up_policy": "run_all"})).await;
+    occurrences(&s, wf, &[16, 0]).await;
+    s.now_is(NOW).await;
+    watched_up_to_now(&s).await;
+    s.job("prune").await;
+    assert_eq!(ages(&s).await, "0");
+    let (path, raised) = (format!("/api/v1/workflows/{wf}"), json!({"catch_up_window_secs": 30 * 24 * 3600}));
+    s.editor().patch(&path, &raised).await.refused(400, "invalid_field", Some("catch_up_window_secs"));
+    // As a longer retention had permitted it.
+    s.execute("UPDATE workflows SET catch_up_window_secs = 2592000").await;
+    s.editor().patch(&path, &json!({"name": "other"})).await.expect(200);
+    assert_eq!(fire(&s, wf, "2026-05-16T00:00:00Z").await, "too_old", "16 days ago it may have run");
+    assert_eq!(s.count("SELECT count(*) FROM runs").await, 0);
+    s.publish().await;
+    s.end().await;
+}
+
 #[tokio::test]
 async fn published_rows_go_after_a_week_and_failed_ones_and_runs_after_three_months() {
     let s = story().await;
@@ -120,7 +155,7 @@ async fn published_rows_go_after_a_week_and_failed_ones_and_runs_after_three_mon
     sqlx::query(runs).bind(wf.0).execute(&s.pool).await.unwrap();
     s.now_is(NOW).await;
     // The row of the creation is old, too.
-    let said = Did::All("5 outbox rows, 1 runs and 0 occurrences were old and are removed".to_owned());
+    let said = removed(5, 1, 0, 0);
     assert_eq!(s.job("prune").await, said);
     assert_eq!(s.count("SELECT count(*) FROM outbox_events WHERE failed_on IS NOT NULL").await, 3);
     assert_eq!(s.count("SELECT count(*) FROM outbox_events WHERE processed_on IS NOT NULL").await, 1);
@@ -142,4 +177,47 @@ async fn a_backlog_goes_in_turns() {
     assert!(matches!(s.job("prune").await, Did::All(_)));
     assert_eq!(s.count("SELECT count(*) FROM runs").await, 0);
     s.end().await;
+}
+
+/// 09:00 in Vancouver is 16:00 UTC.
+#[tokio::test]
+async fn disagreements_go_after_the_retention() {
+    let s = story().await;
+    let wf = s.create("0 9 * * *", "America/Vancouver").await;
+    let disagreements = "SELECT count(*) FROM fire_disagreements";
+    for time in ["2026-03-20T17:00:00Z", "2026-03-22T17:00:00Z"] {
+        s.now_is(time).await;
+        let path = format!("/api/v1/cron/workflows/{wf}:invoke");
+        let fire = json!({"scheduled_time": time, "revision": 1});
+        assert_eq!(s.scheduler_key().post(&path, &fire).await.expect(200).json["reason"], "not_due");
+    }
+    assert_eq!(s.count(disagreements).await, 2);
+    // 91 and 89 days after the fires.
+    s.now_is("2026-06-19T18:00:00Z").await;
+    assert_eq!(s.job("prune").await, removed(0, 0, 0, 1));
+    assert_eq!(s.count(disagreements).await, 1);
+    s.end_early().await;
+}
+
+/// Past times need the zone data of then only as long as they are kept; the newest stay in any case.
+#[tokio::test]
+async fn zone_data_go_after_the_retention() {
+    let s = story().await;
+    s.execute(
+        "DELETE FROM zone_changes;
+         DELETE FROM zone_data;
+         INSERT INTO zone_data (version, archive) VALUES ('2025a', ''), ('2025b', ''), ('2025c', '');
+         INSERT INTO zone_changes (version, in_force_from)
+         VALUES ('2025a', '2025-01-01Z'), ('2025b', '2025-07-01Z'), ('2025c', '2026-03-01Z'), ('2025b', '2026-05-01Z')",
+    )
+    .await;
+    let left = "SELECT string_agg(version, ' ' ORDER BY id) FROM zone_changes";
+    s.now_is("2026-05-29T00:00:00Z").await;
+    s.job("prune").await;
+    assert_eq!(s.table(left).await, "2025b 2025c 2025b", "2025b was in force 90 days ago");
+    s.now_is("2026-12-01T00:00:00Z").await;
+    s.job("prune").await;
+    assert_eq!(s.table(left).await, "2025b");
+    assert_eq!(s.table("SELECT string_agg(version, ' ') FROM zone_data").await, "2025b");
+    s.end_early().await;
 }

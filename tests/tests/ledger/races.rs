@@ -1,16 +1,14 @@
 //! The watchdog beside itself and beside a fire: each time has one decision and one run.
 
-use std::time::Duration;
-
+use db::Transaction;
 use schedule::WorkflowId;
 use serde_json::json;
-use sqlx::{Postgres, Transaction};
-use tests::Story;
+use tests::{PATIENCE, Story};
 
 use crate::words::{fire, hourly, standing_still};
 
 /// Holds a workflow's row, so that others wait in front of it.
-async fn held(s: &Story, wf: WorkflowId) -> Transaction<'static, Postgres> {
+pub(crate) async fn held(s: &Story, wf: WorkflowId) -> Transaction {
     let mut tx = db::begin(&s.pool).await.unwrap();
     let hold = "SELECT 1 FROM workflows WHERE id = $1 FOR NO KEY UPDATE";
     sqlx::query(hold).bind(wf.0).execute(&mut *tx).await.unwrap();
@@ -28,7 +26,7 @@ async fn a_workflow_that_somebody_holds_holds_up_no_other() {
     s.now_is("2026-03-02T09:10:00Z").await;
     let holder = held(&s, first).await;
     let pass = app::watchdog::pass(&s.pool, s.app().config.ledger_kept(), s.clock.now());
-    let done = tokio::time::timeout(Duration::from_secs(10), pass).await.unwrap().unwrap();
+    let done = tokio::time::timeout(PATIENCE, pass).await.unwrap().unwrap();
     assert_eq!(done.caught_up, 1, "the watchdog waits for nobody");
     assert_eq!((s.occurrences(first).await, s.occurrences(second).await.is_empty()), (String::new(), false));
     holder.rollback().await.unwrap();

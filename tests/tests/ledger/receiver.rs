@@ -1,7 +1,7 @@
 //! A receiver of http actions on this machine: it keeps what it gets, and answers as the story wants.
 
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use axum::Router;
 use axum::body::Bytes;
@@ -10,7 +10,7 @@ use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse, Response};
 use axum::routing::any;
 use serde_json::Value;
-use tests::Story;
+use tests::{PATIENCE, Story};
 use tokio::net::TcpListener;
 use tokio::sync::Semaphore;
 
@@ -84,7 +84,8 @@ impl Receiver {
 
     /// Waits until so many have come.
     pub(crate) async fn until(&self, requests: usize) {
-        for _ in 0..3_000 {
+        let began = Instant::now();
+        while began.elapsed() < PATIENCE {
             if self.received.lock().unwrap().len() >= requests {
                 return;
             }
@@ -139,7 +140,8 @@ pub(crate) async fn run(s: &Story, id: uuid::Uuid) -> Value {
 
 /// Waits until a run is in a state.
 pub(crate) async fn until_state(s: &Story, id: uuid::Uuid, state: &str) -> Value {
-    for _ in 0..3_000 {
+    let began = Instant::now();
+    while began.elapsed() < PATIENCE {
         let run = run(s, id).await;
         if run["state"] == state {
             return run;

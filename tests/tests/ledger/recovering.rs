@@ -2,7 +2,7 @@
 
 use app::jobs::Did;
 use app::recover;
-use app::runs::{self, Finished, Held, RunState};
+use app::runs::{self, Finished, Held, RunState, Slots};
 use chrono::{DateTime, Utc};
 use local::stack::StackOptions;
 use schedule::WorkflowId;
@@ -22,8 +22,8 @@ async fn idle() -> Story {
 
 /// Runs as an instance leaves them that was killed: running, with a last sign of life.
 async fn left_running(s: &Story, workflow: WorkflowId, runs: i32, last_sign: &str) {
-    let left = "INSERT INTO runs (id, workflow_id, trigger, state, attempt, run_after, created_on, started_on, locked_by, locked_at)
-                SELECT gen_random_uuid(), $1, 'manual', 'running', 1, $2, $2, $2, gen_random_uuid(), $3
+    let left = "INSERT INTO runs (id, workflow_id, trigger, state, attempt, run_after, created_on, started_on, locked_by, locked_at, lease_until)
+                SELECT gen_random_uuid(), $1, 'manual', 'running', 1, $2, $2, $2, gen_random_uuid(), $3, $3 + INTERVAL '120 s'
                   FROM generate_series(1, $4)";
     let last_sign: DateTime<Utc> = last_sign.parse().unwrap();
     let left = sqlx::query(left).bind(workflow.0).bind(s.clock.now()).bind(last_sign).bind(runs);
@@ -154,13 +154,13 @@ async fn a_lost_run_of_a_paused_workflow_waits_and_stands_in_nobodys_way() {
 }
 
 #[tokio::test]
-async fn a_lost_run_of_an_archived_workflow_is_abandoned() {
+async fn archiving_cancels_a_lost_run() {
     let s = idle().await;
     let wf = s.create("0 9 * * *", "UTC").await;
     left_running(&s, wf, 1, "2026-03-02T11:00:00Z").await;
     s.archive(wf).await;
-    assert_eq!(s.job("recovery").await, all(0, 1, 0));
-    assert_eq!(errors(&s).await, "its instance was lost, and its workflow is archived");
+    assert_eq!(s.job("recovery").await, all(0, 0, 1));
+    assert_eq!(errors(&s).await, "the workflow was archived; its instance was lost");
     s.end().await;
 }
 
@@ -180,16 +180,17 @@ async fn of_a_recovery_and_a_completion_at_the_same_moment_exactly_one_wins() {
     let s = idle().await;
     let wf = s.create_with(json!({})).await;
     let (mut completed, mut recovered) = (0, 0);
-    let instance = Uuid::new_v4();
+    let lease = runs::Lease { instance: Uuid::new_v4(), secs: 120.0 };
     for _ in 0..200 {
         sqlx::query("DELETE FROM runs").execute(&s.pool).await.unwrap();
         crate::receiver::accept(&s, wf).await;
         let mut db = s.pool.acquire().await.unwrap();
-        let claimed = runs::claim(&mut db, instance, 1, s.clock.now()).await.unwrap().remove(0);
-        s.execute("UPDATE runs SET locked_at = locked_at - INTERVAL '10 minutes'").await;
+        let slots = Slots { free: 1, of_a_team: 1, used: Vec::new() };
+        let claimed = runs::claim(&mut db, lease, &slots, &[], s.clock.now()).await.unwrap().remove(0);
+        s.execute("UPDATE runs SET lease_until = lease_until - INTERVAL '10 minutes'").await;
         let finished = Finished { state: RunState::Succeeded, result: None, error: None, failed_tries: 0 };
         let (finish, recovery) = tokio::join!(
-            runs::finish(&mut db, instance, &claimed, &finished, s.clock.now()),
+            runs::finish(&mut db, lease.instance, &claimed, &finished, s.clock.now()),
             recover::recover(s.app())
         );
         let run = run(&s, claimed.id).await;

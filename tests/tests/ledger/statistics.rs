@@ -49,17 +49,20 @@ async fn trouble_is_counted_as_what_it_is() {
     s.execute("UPDATE workflows SET watch_at = '2026-03-02T10:00:00Z'").await;
     let told = stats(&s.editor(), &format!("?workflow_id={id}")).await;
     assert_eq!((&told["occurrences"]["missed"], &told["fire_delay"]["max_s"]), (&json!(1), &json!(40)));
-    assert_eq!(told["executions"], json!({"total": 6, "successful": 5, "lost": 1, "success_rate": 5.0 / 6.0}));
+    assert_eq!(
+        told["executions"],
+        json!({"total": 6, "successful": 5, "lost": 1, "handed_over": 0, "cut_off": 0, "success_rate": 5.0 / 6.0})
+    );
     let recoveries = json!({"attempts": 5, "successful": 1, "failed": 0, "abandoned": 1, "success_rate": 0.5});
     assert_eq!(told["recoveries"], recoveries);
-    assert_eq!(told["ledger_lag_s"], json!(7 * 60), "ten minutes less the three that every time has");
+    assert_eq!(told["ledger_lag_s"], json!(5 * 60), "ten minutes less the grace");
     let text = Api::without_key(s.url()).get("/metrics").await.expect(200).text;
     for line in [
         "cronbox_occurrences{decision=\"missed\"} 1",
         "cronbox_occurrences{decision=\"caught_up\"} 0",
         "cronbox_runs_lost 1",
         "cronbox_recovery_attempts 5",
-        "cronbox_ledger_lag_seconds 420",
+        "cronbox_ledger_lag_seconds 300",
     ] {
         assert!(text.lines().any(|told| told == line), "{line} is not in\n{text}");
     }

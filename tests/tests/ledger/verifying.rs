@@ -6,14 +6,14 @@ use tests::{Answer, Story};
 use tokio::process::Command;
 
 /// An hour from nine, with a fire at nine, half past nine and ten.
-const SPAN: &str = "from=2026-03-02T09:00:00Z&to=2026-03-02T10:01:00Z";
+pub(crate) const SPAN: &str = "from=2026-03-02T09:00:00Z&to=2026-03-02T10:01:00Z";
 
-async fn verify(s: &Story, span: &str) -> Answer {
+pub(crate) async fn verify(s: &Story, span: &str) -> Answer {
     s.admin().get(&format!("/api/v1/verify?{span}")).await
 }
 
 /// Each difference as `09:30 missing`.
-fn differences(answer: &Answer) -> Vec<String> {
+pub(crate) fn differences(answer: &Answer) -> Vec<String> {
     let one = |difference: &Value| {
         let time = difference["scheduled_time"].as_str().unwrap()[11..16].to_owned();
         format!("{time} {}", difference["kind"].as_str().unwrap())
@@ -21,8 +21,15 @@ fn differences(answer: &Answer) -> Vec<String> {
     answer.json["differences"].as_array().unwrap().iter().map(one).collect()
 }
 
+/// Without what is said of runs, which a deleted row leaves behind.
+fn except_runs(answer: &Answer) -> Vec<String> {
+    let of_runs = ["no_run", "run_without_decision", "contradicted"];
+    let is_of_a_run = |line: &String| of_runs.iter().any(|kind| line.ends_with(kind));
+    differences(answer).into_iter().filter(|line| !is_of_a_run(line)).collect()
+}
+
 /// A workflow that fired three times, and a clock by which all of it is settled.
-async fn fired() -> (Story, WorkflowId) {
+pub(crate) async fn fired() -> (Story, WorkflowId) {
     let s = Story::at("2026-03-02T08:59:00Z").await;
     let id = s.create("*/30 * * * *", "UTC").await;
     s.publish().await;
@@ -32,7 +39,7 @@ async fn fired() -> (Story, WorkflowId) {
 }
 
 /// As the watchdog leaves it.
-async fn settle(s: &Story) {
+pub(crate) async fn settle(s: &Story) {
     s.execute("UPDATE workflows SET watch_at = '2026-03-02T10:30:00Z' WHERE watch_at IS NOT NULL").await;
 }
 
@@ -54,7 +61,7 @@ async fn a_fire_that_came_before_its_time_stands_though_an_edit_has_taken_that_t
     let fire = json!({"scheduled_time": "2026-03-02T09:30:00Z"});
     s.scheduler_key().post(&format!("/api/v1/cron/workflows/{id}:invoke"), &fire).await.expect(202);
     s.edit(id, json!({"cron_schedule": "45 * * * *"})).await;
-    s.now_is("2026-03-02T09:44:00Z").await;
+    s.now_is("2026-03-02T09:45:00Z").await;
     s.execute("UPDATE workflows SET watch_at = '2026-03-02T10:30:00Z' WHERE watch_at IS NOT NULL").await;
 
     let found = verify(&s, "from=2026-03-02T09:20:00Z&to=2026-03-02T09:38:00Z").await.expect(200);
@@ -73,11 +80,12 @@ async fn a_time_without_a_row_and_a_row_without_a_time_are_named() {
     )
     .await;
     let found = verify(&s, SPAN).await.expect(200);
-    assert_eq!(differences(&found), ["09:07 not_owed", "09:30 missing", "10:00 missing"]);
+    let decisions = |answer| except_runs(&answer);
+    assert_eq!(decisions(found.clone()), ["09:07 not_owed", "09:30 missing", "10:00 missing"]);
     assert_eq!(found.json["differences"][0]["workflow_id"], json!(id.0));
     s.execute("UPDATE occurrences SET decision = 'skipped_paused' WHERE scheduled_time = '2026-03-02T09:07:00Z'").await;
     let found = verify(&s, SPAN).await.expect(200);
-    assert_eq!(differences(&found), ["09:30 missing", "10:00 missing"], "skipped_paused is permitted, never demanded");
+    assert_eq!(decisions(found), ["09:30 missing", "10:00 missing"], "skipped_paused is permitted, never demanded");
     s.end().await;
 }
 
@@ -99,7 +107,7 @@ async fn each_timing_owes_its_own_span_whatever_the_workflow_says_now() {
     let clean = verify(&s, SPAN).await.expect(200);
     assert_eq!((&clean.json["owed"], &clean.json["differences"]), (&json!(2), &json!([])), "09:00 and 09:45");
     s.execute("DELETE FROM occurrences WHERE scheduled_time = '2026-03-02T09:00:00Z'").await;
-    assert_eq!(differences(&verify(&s, SPAN).await.expect(200)), ["09:00 missing"]);
+    assert_eq!(except_runs(&verify(&s, SPAN).await.expect(200)), ["09:00 missing"]);
     s.end().await;
 }
 
@@ -107,9 +115,9 @@ async fn each_timing_owes_its_own_span_whatever_the_workflow_says_now() {
 async fn a_span_that_is_not_settled_or_not_kept_is_refused() {
     let (s, _) = fired().await;
     let at = |from: &str, to: &str| format!("from={from}&to={to}");
-    let late = verify(&s, &at("2026-03-02T09:00:00Z", "2026-03-02T10:06:00Z")).await;
+    let late = verify(&s, &at("2026-03-02T09:00:00Z", "2026-03-02T10:04:00Z")).await;
     late.refused(400, "span_not_settled", Some("to"));
-    assert!(late.json["detail"].as_str().unwrap().contains("2026-03-02T10:05:00Z"), "{}", late.text);
+    assert!(late.json["detail"].as_str().unwrap().contains("2026-03-02T10:03:00Z"), "{}", late.text);
     s.execute("UPDATE workflows SET watch_at = '2026-03-02T09:30:00Z'").await;
     let behind = verify(&s, SPAN).await;
     behind.refused(400, "span_not_settled", Some("to"));
@@ -148,33 +156,40 @@ async fn a_long_span_of_many_workflows_is_compared_to_its_end() {
     loop {
         let span = format!("from=2026-02-21T00:00:00Z&to=2026-02-22T00:00:00Z{cursor}");
         let part = verify(&s, &span).await.expect(200).json;
-        missing += part["differences"].as_array().unwrap().len();
+        let named = part["differences"].as_array().unwrap().len();
+        assert!(named <= 1_000, "{named} differences in one answer");
+        missing += named;
         parts += 1;
         let Some(next) = part["next_cursor"].as_str() else { break };
         cursor = format!("&cursor={next}");
     }
     assert_eq!(missing, 1200 * 24);
-    assert!(parts > 1, "one answer names no more than a page of differences");
+    assert!(parts >= 29, "one answer names no more than a page of differences: {parts}");
     s.end().await;
 }
 
 #[tokio::test]
 async fn the_command_exits_1_with_the_differences() {
+    let zones = schedule::ZoneSet::bundled().version().to_string();
     let (s, id) = fired().await;
     let words = ["verify", "--from", "2026-03-02T09:00:00Z", "--to", "2026-03-02T10:01:00Z"];
-    assert_eq!(cronbox(&s, &words).await, (Some(0), "3 times owed, 3 decided: nothing differs\n".to_owned()));
+    assert_eq!(
+        cronbox(&s, &words).await,
+        (Some(0), format!("3 times owed, 3 decided: nothing differs (zone data {zones})\n"))
+    );
+    s.execute("DELETE FROM runs WHERE scheduled_time = '2026-03-02T09:30:00Z'").await;
     s.execute("DELETE FROM occurrences WHERE scheduled_time = '2026-03-02T09:30:00Z'").await;
     let (code, said) = cronbox(&s, &words).await;
     assert_eq!(code, Some(1));
     assert!(said.starts_with(&format!("workflow {:<10} 2026-03-02T09:30:00Z   missing", id.0)), "{said}");
-    assert!(said.ends_with("3 times owed, 2 decided: 1 differ\n"), "{said}");
+    assert!(said.ends_with(&format!("3 times owed, 2 decided: 1 differ (zone data {zones})\n")), "{said}");
     let (code, said) = cronbox(&s, &["verify", "--from", "2026-03-02T09:00:00Z", "--to", "2026-03-02T10:09:00Z"]).await;
     assert_eq!(code, Some(2), "{said}");
     assert!(said.contains("span_not_settled"), "{said}");
     s.end().await;
 }
 
-async fn cronbox(s: &Story, arguments: &[&str]) -> (Option<i32>, String) {
+pub(crate) async fn cronbox(s: &Story, arguments: &[&str]) -> (Option<i32>, String) {
     let mut command = Command::new(local::config::target_folder().join("debug/cronbox"));
     command.args(arguments).env("CRONBOX_URL", s.url()).env("CRONBOX_KEY", &s.keys.admin);
     let output = command.output().await.unwrap();

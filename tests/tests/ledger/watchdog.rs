@@ -37,12 +37,12 @@ async fn each_catch_up_policy_decides_the_times_of_an_outage() {
     let skip = hourly(&s, json!({})).await;
     let all = hourly(&s, json!({"catch_up_policy": "run_all", "catch_up_window_secs": 7200})).await;
     // Nobody came for hours; 12:00 is not late yet.
-    watched(&s, "2026-03-02T12:02:59Z").await;
+    watched(&s, "2026-03-02T12:04:59Z").await;
     assert_eq!(hours(&s, none).await, "09 missed, 10 missed, 11 missed");
     assert_eq!(hours(&s, skip).await, "09 missed, 10 missed, 11 caught_up");
     assert_eq!(hours(&s, all).await, "09 missed, 10 missed, 11 caught_up", "10:00 is older than the window");
     assert_eq!(cursor(&s, skip).await, ("11:59".into(), Some("12:00".into())));
-    watched(&s, "2026-03-02T12:03:00Z").await;
+    watched(&s, "2026-03-02T12:05:00Z").await;
     assert_eq!(hours(&s, skip).await, "09 missed, 10 missed, 11 caught_up, 12 caught_up");
     assert_eq!(s.job("watchdog").await, Did::Nothing, "and it is decided once");
     // What comes late after all is answered by what was decided.
@@ -58,7 +58,7 @@ async fn run_all_lets_a_hundred_run_a_pass_the_oldest_first_and_drops_none() {
     let s = standing_still("2026-03-02T08:59:30Z").await;
     let wf = s.create_with(json!({"cron_schedule": "* * * * *", "catch_up_policy": "run_all"})).await;
     let caught_up = "SELECT count(*) FROM occurrences WHERE decision = 'caught_up'";
-    watched(&s, "2026-03-02T13:12:30Z").await;
+    watched(&s, "2026-03-02T13:14:30Z").await;
     assert_eq!(s.count(caught_up).await, 100);
     assert!(s.runs(wf).await.starts_with("2026-03-02T09:00Z catch_up accepted\n2026-03-02T09:01Z catch_up queued"));
     s.job("watchdog").await;
@@ -78,10 +78,10 @@ async fn what_was_fired_on_time_costs_the_watchdog_a_look() {
     let s = standing_still("2026-03-02T08:30:00Z").await;
     let wf = hourly(&s, json!({"overlap_policy": "concurrent"})).await;
     let owes_nothing = s.create_with(json!({"cron_schedule": "0 9 1 1 *"})).await;
-    watched(&s, "2026-03-02T08:34:00Z").await;
+    watched(&s, "2026-03-02T08:36:00Z").await;
     fire_on_time(&s, wf, "2026-03-02T09:00:00Z").await;
     let untouched = cursor(&s, owes_nothing).await;
-    watched(&s, "2026-03-02T09:05:00Z").await;
+    watched(&s, "2026-03-02T09:07:00Z").await;
     assert_eq!(hours(&s, wf).await, "09 fired");
     assert_eq!(cursor(&s, wf).await, ("09:02".into(), Some("10:00".into())));
     assert_eq!(cursor(&s, owes_nothing).await, untouched, "who owes nothing is not touched");

@@ -99,3 +99,25 @@ async fn what_kills_the_publisher_each_time_is_worked_on_alone_and_last_and_not_
     assert_eq!(world.expression(suspect).await.as_deref(), Some("cron(0 9 * * ? *)"));
     assert_eq!(world.publication(suspect).await.attempt_count, 0);
 }
+
+/// Two crashes may have been the fault of any workflow of the batch: from then on each is worked on alone.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_third_attempt_after_crashes_runs_alone() {
+    let world = World::new().await;
+    let workflows = [world.create("0 9 * * *", "UTC").await, world.create("0 8 * * *", "UTC").await];
+    for (point, round) in [("P5:1:kill", 1), ("P5:1:kill", 2), ("P5:2:kill", 3)] {
+        let killed = world.process(&["--once"], Some(point)).wait_with_output().await.unwrap();
+        assert_eq!(killed.status.signal(), Some(9), "{round}: {}", String::from_utf8_lossy(&killed.stderr));
+        world.skip(LEASE * round).await;
+    }
+    let mut synced = 0;
+    for workflow in workflows {
+        synced += u32::from(world.publication(workflow).await.sync == "synced");
+    }
+    assert_eq!(synced, 1, "the first of them is done before the second is begun");
+    world.publish().await;
+    for workflow in workflows {
+        assert_eq!(world.publication(workflow).await.sync, "synced");
+    }
+    world.assert_settled().await;
+}

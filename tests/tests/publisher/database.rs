@@ -1,10 +1,10 @@
 //! A database per story, and the publisher's binary.
 
 use std::path::PathBuf;
-use std::time::Duration;
 
+use db::PgPool;
 use local::stack::Database;
-use sqlx::PgPool;
+use tests::PATIENCE;
 
 /// A migrated database of its own; it ends with the test process.
 pub(crate) async fn fresh() -> (PgPool, String) {
@@ -17,7 +17,7 @@ pub(crate) fn pool(dsn: &str) -> PgPool {
     db::pool(&db::Options {
         dsn: dsn.to_owned(),
         max_connections: 6,
-        acquire_timeout: Duration::from_secs(10),
+        acquire_timeout: PATIENCE,
         application_name: "cronbox test",
     })
     .unwrap()

@@ -4,11 +4,12 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use app::audit::Edit;
 use app::patch::{PatchKind, patched};
-use app::spec::{Spec, WorkflowBody};
+use app::spec::{Bounds, Spec, WorkflowBody};
 use app::workflows;
+use chrono::{DateTime, TimeDelta, Utc};
+use db::Transaction;
 use schedule::WorkflowId;
 use serde_json::{Value, json};
-use sqlx::{Postgres, Transaction};
 
 use crate::world::World;
 
@@ -20,11 +21,11 @@ impl World {
         id
     }
 
-    pub(crate) async fn create_in(&self, tx: &mut Transaction<'static, Postgres>, fields: Value) -> WorkflowId {
+    pub(crate) async fn create_in(&self, tx: &mut Transaction, fields: Value) -> WorkflowId {
         let mut body = json!({"name": any_name(), "action": {"type": "log", "message": "hello"}});
         body.as_object_mut().unwrap().extend(fields.as_object().unwrap().clone());
         let body: WorkflowBody = serde_json::from_value(body).unwrap();
-        let spec = Spec::new(body, None, self.clock.now()).unwrap();
+        let spec = Spec::new(body, None, &bounds(self.clock.now())).unwrap();
         workflows::create(tx, self.team, spec, None, &self.edit()).await.unwrap().id
     }
 
@@ -35,12 +36,12 @@ impl World {
     }
 
     /// An edit that is not committed yet.
-    pub(crate) async fn open_patch(&self, id: WorkflowId, fields: Value) -> Transaction<'static, Postgres> {
+    pub(crate) async fn open_patch(&self, id: WorkflowId, fields: Value) -> Transaction {
         let mut tx = db::begin(&self.pool).await.unwrap();
         let before = workflows::lock(&mut tx, id, None, self.clock.now()).await.unwrap().unwrap();
         let fields = fields.as_object().unwrap().clone();
         let body = patched(&before.spec, fields, PatchKind::Merge).unwrap();
-        let spec = Spec::new(body, Some(&before.spec.timing), self.clock.now()).unwrap();
+        let spec = Spec::new(body, Some(&before.spec), &bounds(self.clock.now())).unwrap();
         let next = workflows::Workflow { spec, ..before.clone() };
         workflows::save(&mut tx, &before, next, "update", &self.edit()).await.unwrap();
         tx
@@ -69,4 +70,8 @@ impl World {
 fn any_name() -> String {
     static NEXT: AtomicU64 = AtomicU64::new(0);
     format!("w{}", NEXT.fetch_add(1, Ordering::Relaxed))
+}
+
+fn bounds(now: DateTime<Utc>) -> Bounds {
+    Bounds { now, retention: TimeDelta::days(90) }
 }

@@ -29,6 +29,8 @@ pub(crate) struct Call {
 pub(crate) enum Answer {
     /// A typed refusal; nothing is done.
     Refuse(u16, &'static str, &'static str),
+    /// The page of a proxy, which does not speak Scheduler's protocol; nothing is done.
+    Page(u16),
     /// It is done, and the answer is lost: 500.
     DoneButBroken,
     /// It is done, and no answer comes.
@@ -105,6 +107,7 @@ impl Front {
 
     /// Keeps the next call about `name` waiting, before EventBridge sees it.
     pub(crate) fn hold(&self, name: &str) {
+        self.0.arrived.send_modify(|arrived| _ = arrived.remove(name));
         self.0.held.lock().unwrap().insert(name.to_owned());
     }
 
@@ -143,8 +146,12 @@ impl Front {
         std::mem::take(&mut *self.0.calls.lock().unwrap())
     }
 
-    fn answer_for(&self, name: &str) -> Option<Answer> {
-        let scripted = self.0.answers.lock().unwrap().get_mut(name).and_then(VecDeque::pop_front);
+    /// What is told for `DELETE wf-1-dev` comes before what is told for `wf-1-dev`.
+    fn answer_for(&self, method: &str, name: &str) -> Option<Answer> {
+        let mut answers = self.0.answers.lock().unwrap();
+        let scripted = [format!("{method} {name}"), name.to_owned()]
+            .iter()
+            .find_map(|key| answers.get_mut(key).and_then(VecDeque::pop_front));
         scripted.or_else(|| self.0.always.lock().unwrap().get(name).copied())
     }
 }
@@ -164,10 +171,17 @@ async fn pass(State(front): State<Front>, request: Request) -> Response {
         front.0.tide.waiting.send_modify(|waiting| *waiting += 1);
         front.0.tide.turns.acquire().await.unwrap().forget();
     }
-    let answer = front.answer_for(&name);
-    if let Some(Answer::Refuse(status, code, message)) = answer {
+    let answer = front.answer_for(method.as_str(), &name);
+    let refused = match answer {
+        Some(Answer::Refuse(status, code, message)) => Some((status, refusal(status, code, message))),
+        Some(Answer::Page(status)) => {
+            Some((status, (StatusCode::from_u16(status).unwrap(), "<h1>Not here</h1>").into_response()))
+        }
+        _ => None,
+    };
+    if let Some((status, refused)) = refused {
         front.0.calls.lock().unwrap().push(Call { method: method.to_string(), name, status });
-        return refusal(status, code, message);
+        return refused;
     }
     let mut beyond = front.0.http.request(method.clone(), url).body(body);
     if let Some(signature) = signature {

@@ -9,6 +9,7 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use axum::{Json, Router};
 use serde_json::{Value, json};
+use tests::PATIENCE;
 use tokio::io::{AsyncBufReadExt, BufReader, Lines};
 use tokio::net::TcpListener;
 use tokio::process::ChildStdout;
@@ -101,8 +102,11 @@ async fn each_invocation_drains_and_returns_its_report() {
     assert_eq!(told.clone().map(|line| line["created"].as_i64().unwrap()), [1, 0, 1], "each tells its own");
     let calls = told.clone().map(|line| line["ApiCalls_done"].as_i64().unwrap());
     assert_eq!(calls, [2, 0, 1], "the first tick of all sweeps, too: one list");
+    assert_eq!(told.clone().map(|line| line["SweepListed"].as_i64().unwrap()), [1, 0, 0]);
     assert_eq!((&told[1]["remaining"], &told[2]["remaining"]), (&json!(1), &json!(0)));
-    for metric in ["Missed", "CaughtUp", "Abandoned"] {
+    let swept = metrics(&mut lines).await;
+    assert_eq!((&swept["SweepListed"], &swept["SweepRead"]), (&json!(1), &json!(1)), "never compared, so read in full");
+    for metric in ["Missed", "CaughtUp", "Abandoned", "FiresDisagree"] {
         assert_eq!(told[0][metric], json!(0), "{metric} is told, and zero in health");
     }
     // Nobody watches over this world's ledger, so it lags; by how much is told all the same.
@@ -111,9 +115,8 @@ async fn each_invocation_drains_and_returns_its_report() {
 }
 
 /// The next line on stdout, which is as CloudWatch wants it: nothing but metrics, each of them declared.
-async fn metrics(lines: &mut Lines<BufReader<ChildStdout>>) -> Value {
-    let line =
-        tokio::time::timeout(Duration::from_secs(20), lines.next_line()).await.expect("a line").unwrap().unwrap();
+pub(crate) async fn metrics(lines: &mut Lines<BufReader<ChildStdout>>) -> Value {
+    let line = tokio::time::timeout(PATIENCE, lines.next_line()).await.expect("a line").unwrap().unwrap();
     let line: Value = serde_json::from_str(&line).unwrap();
     let directive = &line["_aws"]["CloudWatchMetrics"][0];
     assert_eq!((&directive["Namespace"], &directive["Dimensions"]), (&json!("cronbox"), &json!([["Env"]])));
@@ -126,5 +129,20 @@ async fn metrics(lines: &mut Lines<BufReader<ChildStdout>>) -> Value {
 }
 
 pub(crate) async fn answer(answers: &mut UnboundedReceiver<(String, Value)>) -> (String, Value) {
-    tokio::time::timeout(Duration::from_secs(20), answers.recv()).await.expect("an answer in time").unwrap()
+    tokio::time::timeout(PATIENCE, answers.recv()).await.expect("an answer in time").unwrap()
+}
+
+/// A tick waits for the retries that fall due while it has time; its two drains meet the workflow only twice by themselves.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_retry_is_made_within_its_tick() {
+    let world = World::new().await;
+    let (runtime, (invoke, mut answered)) = Runtime::new();
+    let _lambda = world.lambda(&serve(runtime.clone()).await);
+    let workflow = world.create("0 9 * * *", "UTC").await;
+    let broken = crate::front::Answer::Refuse(500, "InternalServerException", "");
+    world.front.next(&crate::world::name(workflow), [broken, broken]);
+    invoke.send(json!({})).unwrap();
+    let (kind, report) = answer(&mut answered).await;
+    assert_eq!((kind.as_str(), &report["retried"], &report["remaining"]), ("response", &json!(2), &json!(0)));
+    assert!(world.schedule(workflow).await.is_some());
 }

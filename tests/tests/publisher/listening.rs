@@ -4,6 +4,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use db::PgPool;
 #[cfg(debug_assertions)]
 use futures::FutureExt;
 #[cfg(debug_assertions)]
@@ -11,7 +12,7 @@ use publisher::{Hook, Point};
 #[cfg(debug_assertions)]
 use reqwest::Method;
 use serde_json::json;
-use sqlx::PgPool;
+use tests::PATIENCE;
 #[cfg(debug_assertions)]
 use tokio::sync::Notify;
 use tokio::sync::oneshot;
@@ -21,24 +22,27 @@ use tokio::task::JoinHandle;
 use crate::converging::by_hand;
 use crate::world::{World, name, soon};
 
+/// A poll that no story lives to see.
+const HOUR: Duration = Duration::from_secs(3600);
+
 /// A daemon in the background, and what ends it.
-struct Daemon {
+pub(crate) struct Daemon {
     stop: oneshot::Sender<()>,
     running: JoinHandle<anyhow::Result<()>>,
 }
 
 impl Daemon {
-    async fn start(world: &World) -> Daemon {
+    pub(crate) async fn start(world: &World) -> Daemon {
         Daemon::of(world.publisher().await)
     }
 
-    fn of(publisher: publisher::Publisher) -> Daemon {
+    pub(crate) fn of(publisher: publisher::Publisher) -> Daemon {
         let (stop, stopped) = oneshot::channel::<()>();
         let running = tokio::spawn(async move { publisher.listen(None, None, async { drop(stopped.await) }).await });
         Daemon { stop, running }
     }
 
-    async fn stop(self) {
+    pub(crate) async fn stop(self) {
         self.stop.send(()).unwrap();
         self.running.await.unwrap().unwrap();
     }
@@ -49,46 +53,39 @@ async fn notify(pool: &PgPool) {
 }
 
 async fn until_visible(world: &World, calls: usize) {
-    let mut seen = 0;
+    let (mut seen, began) = (0, Instant::now());
     while seen < calls {
+        assert!(began.elapsed() < PATIENCE, "{seen} calls, and never {calls}");
         seen += world.calls().len();
         tokio::task::yield_now().await;
     }
 }
 
+/// The daemon's poll is too far away to have found any of them.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_edit_is_published_within_a_tenth_of_a_second() {
+async fn each_notification_publishes_an_edit() {
     let world = World::new().await;
     let workflow = world.create("0 9 * * *", "UTC").await;
-    let daemon = Daemon::start(&world).await;
+    let daemon = Daemon::of(world.publisher().await.polling_every(HOUR));
     until_visible(&world, 1).await;
-    let mut times = Vec::new();
     for minute in 1..=31 {
         world.patch(workflow, json!({"cron_schedule": format!("{minute} 9 * * *")})).await;
-        let committed = Instant::now();
         notify(&world.pool).await;
         until_visible(&world, 1).await;
-        times.push(committed.elapsed());
     }
-    times.sort();
-    let [median, most] = [times[15], times[30]];
-    println!("commit to visible: p50 {median:?}, max {most:?}");
-    assert!(median < Duration::from_millis(100), "p50 {median:?}");
     daemon.stop().await;
     world.assert_settled().await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_lost_notification_delays_an_edit_by_no_more_than_the_poll() {
+async fn the_poll_finds_what_no_notification_told() {
     let world = World::new().await;
     let daemon = Daemon::start(&world).await;
     let workflow = world.create("0 9 * * *", "UTC").await;
     until_visible(&world, 1).await;
     // Its settle follows; then nothing is due, and nobody says a word.
     world.patch(workflow, json!({"cron_schedule": "0 10 * * *"})).await;
-    let committed = Instant::now();
     until_visible(&world, 1).await;
-    assert!(committed.elapsed() < Duration::from_millis(5500), "{:?}", committed.elapsed());
     daemon.stop().await;
     world.assert_settled().await;
 }
@@ -96,12 +93,12 @@ async fn a_lost_notification_delays_an_edit_by_no_more_than_the_poll() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_daemon_wakes_for_a_backoff_that_ends_before_the_poll() {
     let world = World::new().await;
+    // A sweep that ends has a word for the drain, too; none is due for now.
+    world.publisher().await.sweep(soon()).await.unwrap();
     let workflow = world.create("0 9 * * *", "UTC").await;
     world.front.next(&name(workflow), [crate::front::THROTTLED]);
-    let daemon = Daemon::start(&world).await;
-    let started = Instant::now();
+    let daemon = Daemon::of(world.publisher().await.polling_every(HOUR));
     until_visible(&world, 2).await;
-    assert!(started.elapsed() < Duration::from_millis(3000), "backed off for 2 s at most: {:?}", started.elapsed());
     daemon.stop().await;
     world.assert_settled().await;
 }
@@ -156,17 +153,15 @@ async fn an_edit_between_the_first_scan_and_the_listening_does_not_wait_for_the_
         .boxed()
     });
     let hook = Hook { at, stopwatch: publisher::Stopwatch::default(), seed: 0 };
-    let daemon = Daemon::of(world.publisher_hooked(hook).await);
+    let daemon = Daemon::of(world.publisher_hooked(hook).await.polling_every(HOUR));
     scanned.notified().await;
 
     // The scan is over and nobody listens yet: this word is lost.
     let workflow = world.create("0 9 * * *", "UTC").await;
     notify(&world.pool).await;
     may_listen.notify_one();
-    let released = Instant::now();
     until_visible(&world, 1).await;
 
-    assert!(released.elapsed() < Duration::from_secs(3), "{:?}", released.elapsed());
     daemon.stop().await;
     assert_eq!(world.publication(workflow).await.sync, "synced");
 }
@@ -196,7 +191,7 @@ async fn a_daemon_renews_the_lease_of_what_takes_long_and_may_go_on_calling() {
             tokio::task::yield_now().await;
         }
     };
-    tokio::time::timeout(Duration::from_secs(10), renewed).await.expect("the lease is renewed");
+    tokio::time::timeout(PATIENCE, renewed).await.expect("the lease is renewed");
 
     // Past the first lease's end nobody takes over, and the update that follows is still signed.
     world.skip(Duration::from_secs(65)).await;
@@ -209,4 +204,27 @@ async fn a_daemon_renews_the_lease_of_what_takes_long_and_may_go_on_calling() {
     assert_eq!((publication.epoch, publication.sync.as_str()), (1, "synced"));
     assert_eq!(world.expression(workflow).await.as_deref(), Some("cron(0 9 * * ? *)"));
     world.assert_settled().await;
+}
+
+/// A supervisor that restarts what fails does not restart a daemon that ends by itself.
+#[cfg(debug_assertions)]
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_daemon_outlives_a_year() {
+    let world = World::new().await;
+    let workflow = world.create("0 9 * * *", "UTC").await;
+    let stopwatch = publisher::Stopwatch::held();
+    let at = Arc::new(|_| std::future::ready(()).boxed());
+    let daemon = Daemon::of(world.publisher_hooked(Hook { at, stopwatch: stopwatch.clone(), seed: 0 }).await);
+    until_visible(&world, 1).await;
+
+    stopwatch.advance(Duration::from_secs(400 * 24 * 3600));
+    world.patch(workflow, json!({"cron_schedule": "0 10 * * *"})).await;
+    notify(&world.pool).await;
+    let published = async {
+        while world.expression(workflow).await.as_deref() != Some("cron(0 10 * * ? *)") {
+            tokio::task::yield_now().await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(60), published).await.expect("it still publishes");
+    daemon.stop().await;
 }

@@ -2,17 +2,23 @@
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+mod blocking;
+mod connections;
 mod converging;
 // No release has points at which it dies.
 #[cfg(debug_assertions)]
 mod crashes;
 mod database;
+mod denials;
 mod edits;
 mod faults;
+mod figures;
 mod front;
 mod interleavings;
 mod lambda;
+mod levels;
 mod listening;
+mod mistakes;
 mod moto;
 mod operated;
 mod outage;
@@ -21,8 +27,10 @@ mod process;
 mod rotation;
 mod secured;
 mod sharing;
+mod signals;
 mod storm;
 mod sweep;
 mod tls;
 mod unanswered;
 mod world;
+mod zones;

@@ -3,6 +3,7 @@
 use app::audit::Edit;
 use app::outbox::operate::{self, Operated};
 use schedule::WorkflowId;
+use serde_json::json;
 
 use crate::front::INVALID;
 use crate::world::{World, name, soon};
@@ -53,4 +54,27 @@ async fn a_retry_during_a_call_is_not_undone_by_its_settle() {
     retry(&world, row_of(&world, workflow).await).await;
     assert_eq!(world.publish().await.created, 1);
     world.assert_settled().await;
+}
+
+/// Every repair is a call after it was asked for, whatever was known before.
+#[tokio::test]
+async fn a_retry_during_a_call_is_called() {
+    let world = World::new().await;
+    let workflow = world.create("0 9 * * *", "UTC").await;
+    for (minute, first) in [(0, "POST"), (1, "PUT")] {
+        world.patch(workflow, json!({"cron_schedule": format!("{minute} 9 * * *")})).await;
+        world.front.hold(&name(workflow));
+        let publisher = world.publisher().await;
+        let drain = tokio::spawn(async move { publisher.drain(soon()).await.unwrap() });
+        world.front.arrival(&name(workflow)).await;
+        assert!(matches!(retry(&world, row_of(&world, workflow).await).await, Operated::Done(_)));
+        world.calls();
+        world.front.release();
+        drain.await.unwrap();
+
+        let publication = world.publication(workflow).await;
+        assert_eq!((publication.sync.as_str(), publication.due_in_secs), ("synced", None));
+        assert_eq!(world.calls(), [(first.to_owned(), 200), ("PUT".to_owned(), 200)]);
+        world.assert_settled().await;
+    }
 }

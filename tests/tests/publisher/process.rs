@@ -1,7 +1,9 @@
 //! The publisher's process: what it prints, and what it says when it cannot start.
 
 use std::process::{Command, Output};
-use std::time::{Duration, Instant};
+use std::time::Instant;
+
+use tests::PATIENCE;
 
 use crate::database::publisher_binary;
 use crate::front::INVALID;
@@ -21,10 +23,10 @@ async fn once_prints_its_report_as_one_line() {
 
 const ENVIRONMENT: [(&str, &str); 6] = [
     ("ENV", "dev"),
-    ("RUNNER_LAMBDA_ARN", "arn:runner"),
-    ("SCHEDULER_ROLE_ARN", "arn:role"),
+    ("RUNNER_LAMBDA_ARN", "arn:aws:lambda:us-east-1:123456789012:function:runner"),
+    ("SCHEDULER_ROLE_ARN", "arn:aws:iam::123456789012:role/scheduler"),
     ("SCHEDULE_GROUP", "group"),
-    ("SCHEDULE_DLQ_ARN", "arn:queue"),
+    ("SCHEDULE_DLQ_ARN", "arn:aws:sqs:us-east-1:123456789012:queue"),
     ("AWS_REGION", "us-east-1"),
 ];
 
@@ -79,6 +81,7 @@ async fn a_daemon_answers_scrapes_with_what_it_did_and_how_the_outbox_stands() {
         "cronbox_publisher_outbox_lag_seconds 0.0",
         "cronbox_publisher_missed 0",
         "cronbox_publisher_abandoned 0",
+        "cronbox_publisher_fires_disagree 0",
         "cronbox_publisher_remaining 0",
     ];
     // A call is counted when it is answered, a workflow when its drain has ended.
@@ -90,7 +93,7 @@ async fn a_daemon_answers_scrapes_with_what_it_did_and_how_the_outbox_stands() {
         };
         let missing = wanted.iter().find(|wanted| !text.lines().any(|line| line == **wanted));
         let Some(missing) = missing else { break };
-        assert!(begun.elapsed() < Duration::from_secs(30), "{missing} is not in\n{text}");
+        assert!(begun.elapsed() < PATIENCE, "{missing} is not in\n{text}");
         tokio::task::yield_now().await;
     }
     assert_eq!(
@@ -98,4 +101,21 @@ async fn a_daemon_answers_scrapes_with_what_it_did_and_how_the_outbox_stands() {
         ("failed".to_owned(), "synced".to_owned())
     );
     drop(daemon);
+}
+
+/// What AWS would refuse of every schedule is refused once, at the start.
+#[test]
+fn a_malformed_arn_stops_the_start() {
+    for (name, wrong) in [
+        ("SCHEDULER_ROLE_ARN", "arn:aws:iam::12345678901:role/x"),
+        ("RUNNER_LAMBDA_ARN", "runner"),
+        ("SCHEDULE_DLQ_ARN", "arn:aws:sqs:us-east-1:123456789012:x.fifo"),
+        ("SCHEDULE_GROUP", "no group"),
+        ("DB_SECRET_ARN", "db"),
+    ] {
+        let output = run(&["--once"], &[("DB_DSN", "postgres://u@127.0.0.1:1/d"), (name, wrong)]);
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(1), "{said}");
+        assert!(said.contains(name) && said.contains("write a"), "{said}");
+    }
 }

@@ -9,7 +9,7 @@ use local::stand_in::{Options, Served, StandIn};
 use schedule::Clock;
 use serde_json::{Value, json};
 use sqlx::AssertSqlSafe;
-use tests::Moto;
+use tests::{Moto, PATIENCE};
 use tokio::process::Command;
 
 use crate::lambda::{Runtime, answer, serve};
@@ -122,7 +122,7 @@ async fn a_daemon_goes_on_publishing_after_a_rotation() {
     let listening = "SELECT count(*) FROM pg_stat_activity WHERE usename = 'rotating' AND query LIKE 'LISTEN%'";
     let begun = Instant::now();
     while sqlx::query_scalar::<_, i64>(listening).fetch_one(&vault.world.pool).await.unwrap() == 0 {
-        assert!(begun.elapsed() < Duration::from_secs(30), "notifications are lost for good");
+        assert!(begun.elapsed() < PATIENCE, "notifications are lost for good");
         tokio::time::sleep(Duration::from_millis(50)).await;
     }
 }
@@ -130,7 +130,7 @@ async fn a_daemon_goes_on_publishing_after_a_rotation() {
 async fn until_published(vault: &Vault, workflow: schedule::WorkflowId) {
     let begun = Instant::now();
     while vault.world.schedule(workflow).await.is_none() {
-        assert!(begun.elapsed() < Duration::from_secs(30), "{workflow} is never published");
+        assert!(begun.elapsed() < PATIENCE, "{workflow} is never published");
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
 }

@@ -7,7 +7,8 @@ use std::time::{Duration, Instant};
 
 use local::postgres::{Folder, Postgres, Purpose};
 use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair};
-use sqlx::{Connection, PgConnection, PgPool};
+use sqlx::{Connection, PgConnection};
+use tests::PATIENCE;
 
 /// The server; it ends with this.
 pub(crate) struct Secured {
@@ -32,9 +33,7 @@ impl Secured {
         .unwrap();
         let mut admin = PgConnection::connect(&postgres.dsn("postgres")).await.unwrap();
         sqlx::raw_sql("CREATE DATABASE cronbox").execute(&mut admin).await.unwrap();
-        let pool = PgPool::connect(&postgres.dsn(DATABASE)).await.unwrap();
-        db::MIGRATOR.run(&pool).await.unwrap();
-        pool.close().await;
+        db::migrate(&app::config::database(&postgres.dsn(DATABASE), 1)).await.unwrap();
 
         let (ca, issuer) = authority();
         let key = KeyPair::generate().unwrap();
@@ -77,7 +76,7 @@ impl Secured {
         let begun = Instant::now();
         let [tls, plain] = ["sslmode=require", "sslmode=disable"].map(|query| self.dsn(query));
         while PgConnection::connect(&tls).await.is_err() || PgConnection::connect(&plain).await.is_ok() {
-            assert!(begun.elapsed() < Duration::from_secs(20), "Postgres does not take up TLS");
+            assert!(begun.elapsed() < PATIENCE, "Postgres does not take up TLS");
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
     }

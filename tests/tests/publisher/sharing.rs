@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 
 use futures::future::join_all;
 use serde_json::json;
+use tests::PATIENCE;
 
 use crate::world::{World, name, soon, stopped};
 
@@ -96,7 +97,7 @@ async fn four_publishers_know_of_one_another_while_they_work_and_leave_the_list_
     let drains: Vec<_> = drains.collect();
     let begun = Instant::now();
     while listed().await < 4 {
-        assert!(begun.elapsed() < Duration::from_secs(60), "they are never listed");
+        assert!(begun.elapsed() < PATIENCE, "they are never listed");
         tokio::task::yield_now().await;
     }
     world.front.release_all();
@@ -127,7 +128,7 @@ async fn slow_answers_hold_up_neither_further_claims_nor_the_settling_of_the_oth
             tokio::task::yield_now().await;
         }
     };
-    tokio::time::timeout(Duration::from_secs(30), others_are_settled).await.expect("they wait for nobody");
+    tokio::time::timeout(PATIENCE, others_are_settled).await.expect("the other workflows wait for the slow ones");
 
     for _ in slow {
         world.front.release();
@@ -161,4 +162,69 @@ async fn a_claim_takes_no_more_than_its_batch_whatever_plan_postgres_makes() {
     let leased = "SELECT COUNT(*) FROM publications WHERE lease_owner IS NOT NULL";
     assert_eq!(sqlx::query_scalar::<_, i64>(leased).fetch_one(&world.pool).await.unwrap(), 1);
     claimer.kill().await.unwrap();
+}
+
+/// However often one publisher failed, an edit after a success elsewhere begins anew.
+#[tokio::test]
+async fn a_success_elsewhere_resets_the_backoff() {
+    let world = World::new().await;
+    let workflow = world.create("0 9 * * *", "UTC").await;
+    let [first, second] = [world.publisher().await, world.publisher().await];
+    let broken = crate::front::Answer::Refuse(500, "InternalServerException", "");
+    world.front.always(&name(workflow), Some(broken));
+    for round in 1..=8 {
+        first.drain(soon()).await.unwrap();
+        world.skip(Duration::from_secs(1000 * round)).await;
+    }
+    world.front.always(&name(workflow), None);
+    assert_eq!(second.drain(soon()).await.unwrap().processed, 1);
+
+    world.patch(workflow, json!({"cron_schedule": "0 10 * * *"})).await;
+    world.front.always(&name(workflow), Some(broken));
+    first.drain(soon()).await.unwrap();
+    // A busy machine may meet it more than once within the drain, but not as often as before.
+    let failures = sqlx::query_scalar::<_, i32>("SELECT failures FROM publications").fetch_one(&world.pool).await;
+    assert!((1..8).contains(&failures.unwrap()));
+}
+
+/// An error in the middle of a drain takes the publisher off the list; and a publisher that sweeps is on it.
+#[cfg(debug_assertions)]
+#[tokio::test]
+async fn a_failed_drain_leaves_the_list() {
+    let world = World::new().await;
+    world.create("0 9 * * *", "UTC").await;
+    let admin = crate::database::pool(&world.dsn);
+    let listed = async || {
+        let count = "SELECT COUNT(*) FROM publishers";
+        sqlx::query_scalar::<_, i64>(count).fetch_one(&world.pool).await.unwrap()
+    };
+    let break_it = move |point| {
+        let admin = admin.clone();
+        async move {
+            if point == publisher::Point::P4 {
+                sqlx::raw_sql("ALTER TABLE workflows RENAME TO gone").execute(&admin).await.unwrap();
+            }
+        }
+    };
+    let at = std::sync::Arc::new(move |point| futures::FutureExt::boxed(break_it(point)));
+    let hook = publisher::Hook { at, stopwatch: publisher::Stopwatch::default(), seed: 0 };
+    assert!(world.publisher_hooked(hook).await.drain(soon()).await.is_err());
+    assert_eq!(listed().await, 0);
+    sqlx::raw_sql("ALTER TABLE gone RENAME TO workflows").execute(&world.pool).await.unwrap();
+
+    let (seen, pool) = (std::sync::Arc::new(std::sync::atomic::AtomicI64::new(0)), world.pool.clone());
+    let note = std::sync::Arc::clone(&seen);
+    let look = move |point| {
+        let (note, pool) = (std::sync::Arc::clone(&note), pool.clone());
+        async move {
+            if point == publisher::Point::C1 {
+                let count = sqlx::query_scalar::<_, i64>("SELECT COUNT(*) FROM publishers").fetch_one(&pool).await;
+                note.store(count.unwrap(), std::sync::atomic::Ordering::SeqCst);
+            }
+        }
+    };
+    let at = std::sync::Arc::new(move |point| futures::FutureExt::boxed(look(point)));
+    let hook = publisher::Hook { at, stopwatch: publisher::Stopwatch::default(), seed: 0 };
+    world.publisher_hooked(hook).await.sweep(soon()).await.unwrap();
+    assert_eq!((seen.load(std::sync::atomic::Ordering::SeqCst), listed().await), (1, 0));
 }

@@ -1,8 +1,15 @@
 //! The sweep: what somebody changes in EventBridge behind our back is found and put right.
 
+mod brake;
+mod foreign;
+mod generations;
+mod held;
+mod missing;
 mod orphans;
 mod repairs;
+mod tombstones;
 mod turns;
+mod vanished;
 
 use std::time::Duration;
 
@@ -19,7 +26,7 @@ const SETTLED: Duration = Duration::from_secs(120);
 
 impl World {
     /// A sweep by a publisher that has just started, on request.
-    async fn sweep(&self) -> Findings {
+    pub(crate) async fn sweep(&self) -> Findings {
         match self.sweep_on_request().await {
             Swept::Done(findings) => findings,
             other => panic!("not done: {other:?}"),
@@ -54,7 +61,7 @@ impl World {
     fn later(&self) {
         match &self.clock {
             Clock::Fixed(hand) => hand.advance(TimeDelta::minutes(1)),
-            Clock::System => {}
+            Clock::System | Clock::Sampled(_) => {}
         }
     }
 
@@ -79,6 +86,27 @@ impl World {
 
     async fn remove(&self, id: WorkflowId) {
         self.meddle(Method::DELETE, id, json!({})).await;
+    }
+
+    /// A statement that some program other than the app makes.
+    async fn execute(&self, sql: &'static str) {
+        sqlx::raw_sql(sql).execute(&self.pool).await.unwrap();
+    }
+
+    /// A sweep that an operator forces.
+    async fn force_sweep(&self) -> Findings {
+        self.execute("INSERT INTO sweeps (requested_by, force, requested_on) VALUES ('key:x', TRUE, cronbox_now())")
+            .await;
+        self.sweep().await
+    }
+
+    /// The schedules of these workflows that exist.
+    async fn existing(&self, workflows: &[WorkflowId]) -> usize {
+        let mut existing = 0;
+        for id in workflows {
+            existing += usize::from(self.schedule(*id).await.is_some());
+        }
+        existing
     }
 
     /// How many calls about this there were since the last look.

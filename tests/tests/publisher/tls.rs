@@ -1,16 +1,15 @@
 //! A password is told to nobody but the database: TLS, its authority and its name are verified.
 
 use std::path::Path;
-use std::time::Duration;
 
+use tests::PATIENCE;
 use tokio::process::Command;
 
 use crate::secured::Secured;
 
 /// How a connection fares; `Err` tells why in one line.
 async fn connect(dsn: String) -> Result<bool, String> {
-    let acquire_timeout = Duration::from_secs(10);
-    let options = db::Options { dsn, max_connections: 1, acquire_timeout, application_name: "cronbox test" };
+    let options = db::Options { dsn, max_connections: 1, acquire_timeout: PATIENCE, application_name: "cronbox test" };
     let pool = db::connect(&options).await.map_err(|error| format!("{error:#}"))?;
     let is_tls = sqlx::query_scalar("SELECT ssl FROM pg_stat_ssl WHERE pid = pg_backend_pid()");
     Ok(is_tls.fetch_one(&pool).await.unwrap())

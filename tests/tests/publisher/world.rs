@@ -8,12 +8,12 @@ use std::time::{Duration, Instant};
 use aws_sdk_scheduler::Client;
 use aws_sdk_scheduler::config::timeout::TimeoutConfig;
 use chrono::{DateTime, Utc};
+use db::PgPool;
 use local::stand_in::{Options, Served, StandIn};
 use publisher::{Config, Publisher, Report};
 use reqwest::{Method, RequestBuilder};
 use schedule::{Clock, WorkflowId};
 use serde_json::{Value, json};
-use sqlx::PgPool;
 
 use crate::front::{Call, Front};
 
@@ -23,7 +23,7 @@ pub(crate) const GROUP: &str = "cronbox-test";
 /// What a list is a call about.
 pub(crate) const LIST: &str = "/schedules";
 
-const PATIENCE: Duration = Duration::from_secs(60);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Everything that a story needs.
 pub(crate) struct World {
@@ -31,7 +31,7 @@ pub(crate) struct World {
     pub(crate) dsn: String,
     pub(crate) front: Front,
     pub(crate) clock: Clock,
-    endpoint: String,
+    pub(crate) endpoint: String,
     beyond: String,
     pub(crate) team: i64,
     _served: Option<Served>,
@@ -102,6 +102,7 @@ impl World {
             max_attempts: 10,
             api_concurrency: 64,
             api_tps: 100_000,
+            config_generation: 0,
             #[cfg(debug_assertions)]
             fault: None,
         }
@@ -133,7 +134,11 @@ impl World {
     /// A call that a story holds must not run out of time on a busy machine.
     async fn patient_client(&self) -> Client {
         let client = publisher::scheduler_client(Some(&self.endpoint)).await;
-        let patient = TimeoutConfig::builder().operation_timeout(PATIENCE).operation_attempt_timeout(PATIENCE).build();
+        let patient = TimeoutConfig::builder()
+            .read_timeout(PATIENCE)
+            .operation_timeout(PATIENCE)
+            .operation_attempt_timeout(PATIENCE)
+            .build();
         Client::from_conf(client.config().to_builder().timeout_config(patient).build())
     }
 
@@ -188,6 +193,47 @@ impl World {
         raw(Method::GET, url).send().await.unwrap().status().is_success()
     }
 
+    /// Makes another schedule group.
+    pub(crate) async fn make_group(&self, group: &str) {
+        let made =
+            raw(Method::POST, format!("{}/schedule-groups/{group}", self.beyond)).body("{}").send().await.unwrap();
+        assert!(made.status().is_success(), "{}", made.text().await.unwrap());
+    }
+
+    /// Whether EventBridge holds a workflow's schedule in this group.
+    pub(crate) async fn stands_in(&self, group: &str, id: WorkflowId) -> bool {
+        let url = format!("{}/schedules/{}?groupName={group}", self.beyond, name(id));
+        raw(Method::GET, url).send().await.unwrap().status().is_success()
+    }
+
+    /// What goes wrong in EventBridge from now on.
+    pub(crate) async fn plan_faults(&self, plan: Value) {
+        self.tell("_faults", plan).await;
+    }
+
+    /// EventBridge's clock moves on, and what falls due on the way fires.
+    pub(crate) async fn fire_until(&self, now: &str) {
+        self.tell("_clock", json!({ "now": now })).await;
+    }
+
+    /// The fires that reached no runner: there is none here.
+    pub(crate) async fn dead_letters(&self) -> usize {
+        let answer = raw(Method::GET, format!("{}/_dead-letters", self.beyond)).send().await.unwrap();
+        answer.json::<Value>().await.unwrap()["items"].as_array().unwrap().len()
+    }
+
+    /// An operator creates or deletes the group with all its schedules.
+    pub(crate) async fn meddle_with_group(&self, method: Method) {
+        let answer = raw(method, format!("{}/schedule-groups/{GROUP}", self.beyond)).body("{}").send().await.unwrap();
+        assert!(answer.status().is_success(), "{}", answer.text().await.unwrap());
+    }
+
+    async fn tell(&self, switch: &str, body: Value) {
+        let answer =
+            raw(Method::POST, format!("{}/{switch}", self.beyond)).body(body.to_string()).send().await.unwrap();
+        assert!(answer.status().is_success(), "{}", answer.text().await.unwrap());
+    }
+
     /// What an older request would put there: another cron under our name.
     pub(crate) async fn schedule_of_the_past(&self, id: WorkflowId) -> Value {
         let mut schedule = self.schedule(id).await.unwrap();
@@ -216,6 +262,15 @@ impl World {
         .fetch_one(&self.pool)
         .await
         .unwrap()
+    }
+
+    /// What each schedule of this database says of it.
+    pub(crate) async fn description(&self) -> String {
+        let identity: Option<String> = sqlx::query_scalar("SELECT 'cronbox ' || uuid FROM database_identity")
+            .fetch_optional(&self.pool)
+            .await
+            .unwrap();
+        identity.unwrap()
     }
 
     /// (processed, failed, open) outbox rows of a workflow.

@@ -3,7 +3,6 @@
 use std::time::Duration;
 
 use aws_sdk_scheduler::Client;
-use aws_sdk_scheduler::config::timeout::TimeoutConfig;
 use aws_sdk_scheduler::error::{ProvideErrorMetadata, SdkError};
 use aws_sdk_scheduler::types::{FlexibleTimeWindow, FlexibleTimeWindowMode, Target};
 use chrono::{DateTime, Utc};
@@ -12,6 +11,7 @@ use local::stand_in::{Options, Served, StandIn};
 use local::{client, invoke, scheduler};
 use schedule::Clock;
 use serde_json::{Value, json};
+use tests::PATIENCE;
 
 /// A stand-in, and what a test says to it.
 struct World {
@@ -31,9 +31,8 @@ impl World {
             ..Options::default()
         };
         let served = Served::anywhere(StandIn::new(options, clock)).await.unwrap();
-        let impatient = TimeoutConfig::builder().operation_timeout(Duration::from_millis(700)).build();
-        let config = client::scheduler(&served.endpoint).config().to_builder().timeout_config(impatient).build();
-        World { served, client: Client::from_conf(config), http: reqwest::Client::new() }
+        let client = client::scheduler(&served.endpoint);
+        World { served, client, http: reqwest::Client::new() }
     }
 
     async fn new() -> World {
@@ -74,6 +73,34 @@ impl World {
     async fn cron(&self) -> Option<String> {
         let got = self.client.get_schedule().name("wf-1-dev").send().await;
         got.ok().and_then(|schedule| schedule.schedule_expression)
+    }
+
+    /// What a call comes to by the time at which its fault is seen to have happened: it may still be unanswered.
+    async fn until(&self, call: impl Future<Output = Said>, happened: impl AsyncFn(&World) -> bool) -> Said {
+        let mut call = std::pin::pin!(call);
+        let seen = async {
+            while !happened(self).await {
+                tokio::time::sleep(Duration::from_millis(5)).await;
+            }
+        };
+        tokio::select! {
+            biased;
+            said = &mut call => said,
+            seen = tokio::time::timeout(PATIENCE, seen) => {
+                seen.expect("it never happens");
+                futures::FutureExt::now_or_never(call).unwrap_or_else(|| Err("no answer".to_owned()))
+            }
+        }
+    }
+
+    /// How often the first rule has hit.
+    async fn injected(&self) -> u64 {
+        self.progress().await["faults"][0]["injected"].as_u64().unwrap()
+    }
+
+    async fn progress(&self) -> Value {
+        let told = self.http.get(format!("{}/_faults", self.served.endpoint)).send().await.unwrap();
+        told.json().await.unwrap()
     }
 
     async fn listed(&self) -> usize {
@@ -145,8 +172,8 @@ async fn what_is_broken_or_silent_after_the_deed_has_done_it() {
     assert!(world.create(NINE).await.unwrap_err().starts_with("500 "));
     assert_eq!(world.cron().await.as_deref(), Some(NINE));
     world.next("timeout_after").await;
-    assert_eq!(world.update(TEN).await, Err("no answer".to_owned()));
-    assert_eq!(world.cron().await.as_deref(), Some(TEN));
+    let done = async |world: &World| world.cron().await.as_deref() == Some(TEN);
+    assert_eq!(world.until(world.update(TEN), done).await, Err("no answer".to_owned()));
 }
 
 #[tokio::test]
@@ -154,11 +181,10 @@ async fn a_late_request_is_not_answered_and_arrives_before_its_signature_dies() 
     let world = World::new().await;
     world.create(NINE).await.unwrap();
     world.next("late").await;
-    assert_eq!(world.update(TEN).await, Err("no answer".to_owned()));
+    let sent = async |world: &World| world.progress().await["waiting"] == 1;
+    assert_eq!(world.until(world.update(TEN), sent).await, Err("no answer".to_owned()));
     assert_eq!(world.cron().await.as_deref(), Some(NINE), "still on its way");
-    let waiting: Value =
-        world.http.get(format!("{}/_faults", world.served.endpoint)).send().await.unwrap().json().await.unwrap();
-    assert_eq!((&waiting["waiting"], &waiting["faults"][0]["injected"]), (&json!(1), &json!(1)));
+    assert_eq!(world.injected().await, 1);
 
     world.post("/_clock", json!({"advance_secs": 900})).await;
     assert_eq!(world.cron().await.as_deref(), Some(TEN));
@@ -170,7 +196,8 @@ async fn on_the_machines_clock_a_late_request_arrives_by_itself() {
     world.create(NINE).await.unwrap();
     let late = json!({"late_secs": 1, "faults": [{"kind": "late", "chance": 1, "count": 1}]});
     world.faults(late).await;
-    assert_eq!(world.update(TEN).await, Err("no answer".to_owned()));
+    let met = async |world: &World| world.injected().await == 1;
+    assert_eq!(world.until(world.update(TEN), met).await, Err("no answer".to_owned()));
     while world.served.stand_in.scheduler.next_arrival(time("2999-01-01T00:00:00Z")).is_some() {
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
@@ -203,7 +230,8 @@ async fn a_stale_read_shows_what_stood_before_the_last_changes() {
 async fn a_slow_call_takes_its_time_and_is_done() {
     let world = World::new().await;
     world.faults(json!({"slow_ms": 60_000, "faults": [{"kind": "slow", "chance": 1, "count": 2}]})).await;
-    assert_eq!(world.create(NINE).await, Err("no answer".to_owned()));
+    let met = async |world: &World| world.injected().await == 1;
+    assert_eq!(world.until(world.create(NINE), met).await, Err("no answer".to_owned()));
     world.faults(json!({"slow_ms": 20, "faults": [{"kind": "slow", "chance": 1}]})).await;
     let _first = world.create(NINE).await;
     world.update(TEN).await.unwrap();
@@ -248,7 +276,10 @@ async fn faults_keep_to_their_operations_and_their_count_and_a_reset_ends_them()
     world.faults(json!({"faults": [{"kind": "error_before", "chance": 1}]})).await;
     assert!(world.update(TEN).await.is_err());
     let ended = world.faults(json!({})).await;
-    assert_eq!(ended, json!({"seed": 0, "late_secs": 900, "slow_ms": 1000, "faults": [], "waiting": 0}));
+    assert_eq!(
+        ended,
+        json!({"seed": 0, "late_secs": 900, "slow_ms": 1000, "group_delete_secs": 0, "faults": [], "waiting": 0})
+    );
     world.update(TEN).await.unwrap();
 }
 
@@ -265,6 +296,7 @@ async fn a_plan_that_cannot_be_is_refused_by_the_field() {
             "faults[0].operations",
             "CreateSchedule never meets this fault",
         ),
+        (json!({"group_delete_secs": 86_401}), "group_delete_secs", "86401 is above 86400"),
         (json!({"late_secs": 901}), "late_secs", "901 is above 900: no signature lives longer"),
         (
             json!({"faults": [{"kind": "throttle", "chance": 0.6}, {"kind": "slow", "chance": 0.6}]}),
@@ -294,6 +326,41 @@ async fn a_set_clock_moves_when_it_is_told_and_what_falls_due_on_the_way_fires()
         let (status, refusal) = world.post("/_clock", to).await;
         assert_eq!((status, &refusal["field"]), (400, &json!(field)), "{refusal}");
     }
+}
+
+/// As AWS documents it: DELETING until all its schedules are deleted, which may fire meanwhile.
+#[tokio::test]
+async fn deleting_a_group_takes_its_time() {
+    let world = World::new().await;
+    world.client.create_schedule_group().name("cronbox").send().await.unwrap();
+    let create = async |name: &str| {
+        let put = world.client.create_schedule().group_name("cronbox").name(name).schedule_expression(NINE);
+        said(put.flexible_time_window(punctual()).target(target()).send().await)
+    };
+    create("wf-1-dev").await.unwrap();
+    world.faults(json!({"group_delete_secs": 24 * 3600})).await;
+    world.client.delete_schedule_group().name("cronbox").send().await.unwrap();
+
+    let group = world.client.get_schedule_group().name("cronbox").send().await.unwrap();
+    assert_eq!(group.state().unwrap().as_str(), "DELETING");
+    let put = world.client.update_schedule().group_name("cronbox").name("wf-1-dev").schedule_expression(TEN);
+    for refused in [
+        create("wf-2-dev").await,
+        said(put.flexible_time_window(punctual()).target(target()).send().await),
+        said(world.client.delete_schedule().group_name("cronbox").name("wf-1-dev").send().await),
+        said(world.client.create_schedule_group().name("cronbox").send().await),
+        said(world.client.delete_schedule_group().name("cronbox").send().await),
+    ] {
+        assert!(refused.as_ref().is_err_and(|said| said.starts_with("409 ConflictException: ")), "{refused:?}");
+    }
+    assert_eq!(world.listed().await, 1);
+
+    world.post("/_clock", json!({"now": "2026-03-04T12:00:00Z"})).await;
+    assert_eq!(world.served.stand_in.fires.recent().len(), 1, "the last one before it was deleted");
+    assert_eq!(world.listed().await, 0);
+    let gone = said(world.client.get_schedule_group().name("cronbox").send().await);
+    assert!(gone.as_ref().is_err_and(|said| said.starts_with("404 ")), "{gone:?}");
+    world.client.create_schedule_group().name("cronbox").send().await.unwrap();
 }
 
 #[tokio::test]

@@ -35,7 +35,7 @@ async fn a_listening_publisher_follows_an_edit_by_itself() {
     let waited = s
         .send(
             reqwest::Method::PATCH,
-            &format!("/workflows/{wf}?wait=10"),
+            &format!("/workflows/{wf}?wait=25"),
             Some(json!({ "cron_schedule": "5 9 * * *" })),
         )
         .await;

@@ -28,6 +28,8 @@ pub(crate) enum Role {
     Publisher,
     Editor,
     Sweeper,
+    /// An instance of the app that executes runs, each in a task of its own.
+    Executor,
 }
 
 /// One process.
@@ -69,6 +71,7 @@ impl Actor {
 
     async fn next_stand(&mut self, turnstile: &Turnstile, ground: &Ground) -> Stand {
         let waker = Waker::from(Arc::clone(&self.bell));
+        let (arrivals, mut waits) = (turnstile.arrivals(self.id), 0);
         loop {
             turnstile.moves(self.id);
             self.bell.has_rung.store(false, Ordering::Relaxed);
@@ -79,14 +82,17 @@ impl Actor {
                 tokio::task::yield_now().await;
                 continue;
             }
-            // Nothing rang while it was polled, and it is at a point: all that is left to it waits there.
-            if !turnstile.points(self.id).is_empty() {
+            // Nothing rang while it was polled, and it is at a point: all that is left to it waits there. The tasks of an
+            // executor are not polled here: that it comes to another point shows that they have moved.
+            let has_moved = self.role != Role::Executor || turnstile.arrivals(self.id) > arrivals || waits > 2;
+            if has_moved && !turnstile.points(self.id).is_empty() {
                 return Stand::AtPoints;
             }
             tokio::select! {
                 () = self.bell.ringing.notified() => {}
                 () = turnstile.arrived() => {}
                 () = tokio::time::sleep(PATIENCE) => {
+                    waits += 1;
                     if ground.waits_for_lock(&self.process.name).await {
                         return Stand::AtLock;
                     }

@@ -16,12 +16,14 @@ pub(crate) struct Coverage {
     pub(crate) cut: u32,
     /// Changes in Scheduler past the publisher.
     pub(crate) by_hand: u32,
+    /// How often all rows of workflows vanished.
+    pub(crate) vanished: u32,
     /// What the ledger came to say.
     ledger: BTreeMap<String, u32>,
 }
 
 /// What a ledger must have said for its histories to prove anything.
-const SAID: [&str; 17] = [
+const SAID: [&str; 24] = [
     "fired",
     "caught_up",
     "backfilled",
@@ -39,11 +41,20 @@ const SAID: [&str; 17] = [
     "taken over",
     "late result",
     "told twice",
+    "handed over",
+    "cut off",
+    "claim unanswered",
+    "panic",
+    "standstill",
+    "suspended",
+    "clock steps",
 ];
 
 /// Every point at which an actor can be killed.
-const POINTS: [&str; 18] =
-    ["P0", "P1", "P2", "P3", "P4", "P5", "P6", "P7", "P8", "P9", "P10", "P11", "P12", "C1", "C2", "E1", "E2", "E3"];
+const POINTS: [&str; 19] = [
+    "P0", "P1", "P2", "P3", "P4", "P5", "P6", "P7", "P8", "P9", "P10", "P11", "P12", "P13", "C1", "C2", "E1", "E2",
+    "E3",
+];
 
 const FATES: [Fate; 13] = [
     Fate::Through,
@@ -98,6 +109,7 @@ impl Coverage {
         self.arrived += other.arrived;
         self.cut += other.cut;
         self.by_hand += other.by_hand;
+        self.vanished += other.vanished;
         self.said(other.ledger);
     }
 
@@ -116,6 +128,9 @@ impl Coverage {
         if self.by_hand < enough(100) {
             gaps.push(format!("{} changes by hand", self.by_hand));
         }
+        if self.vanished < enough(100) {
+            gaps.push(format!("rows of workflows vanished {} times", self.vanished));
+        }
         gaps
     }
 }
@@ -127,8 +142,8 @@ impl fmt::Display for Coverage {
         writeln!(f, "requests {fates:?}, {} arrived late", self.arrived)?;
         write!(
             f,
-            "{} takeovers while the former owner lived, {} connections cut, {} changes by hand",
-            self.takeovers_of_the_living, self.cut, self.by_hand
+            "{} takeovers while the former owner lived, {} connections cut, {} changes by hand, rows vanished {} times",
+            self.takeovers_of_the_living, self.cut, self.by_hand, self.vanished
         )?;
         if self.ledger.is_empty() { Ok(()) } else { write!(f, "\nledger {:?}", self.ledger) }
     }

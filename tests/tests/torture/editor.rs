@@ -4,15 +4,15 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use app::audit::Edit;
 use app::patch::{PatchKind, patched};
-use app::spec::{Spec, WorkflowBody};
+use app::spec::{Bounds, Spec, WorkflowBody};
 use app::workflows::{self, State, Workflow};
-use chrono::TimeDelta;
+use chrono::{DateTime, TimeDelta, Utc};
+use db::{PgPool, Transaction};
 use schedule::{Clock, WorkflowId};
 use serde_json::{Value, json};
-use sqlx::{PgPool, Postgres, Transaction};
 
 use crate::dice::Dice;
-use crate::oracle::{CRONS, Committed, Oracle, TIMEZONES};
+use crate::oracle::{CRONS, Committed, EVERY_MINUTE, Oracle, TIMEZONES};
 use crate::turnstile::Turnstile;
 
 /// What an editor does.
@@ -79,7 +79,7 @@ impl Editor {
         let (timezone, name) = (self.timezone(), format!("w{}", self.dice.between(0, u64::MAX)));
         let body = json!({"name": name, "action": {"type": "log", "message": "m"}, "cron_schedule": cron, "timezone": timezone});
         let body: WorkflowBody = serde_json::from_value(body).unwrap();
-        let spec = Spec::new(body, None, self.clock.now()).unwrap();
+        let spec = Spec::new(body, None, &bounds(self.clock.now())).unwrap();
         let mut tx = db::begin(&self.pool).await?;
         self.turnstile.wait("E1").await;
         let made = workflows::create(&mut tx, self.team, spec, None, &self.how()).await?;
@@ -122,7 +122,7 @@ impl Editor {
 
     fn patched(&self, next: Workflow, fields: Value) -> Option<Workflow> {
         let body = patched(&next.spec, fields.as_object().unwrap().clone(), PatchKind::Merge).unwrap();
-        let spec = Spec::new(body, Some(&next.spec.timing), self.clock.now()).ok()?;
+        let spec = Spec::new(body, Some(&next.spec), &bounds(self.clock.now())).ok()?;
         Some(Workflow { spec, ..next })
     }
 
@@ -132,7 +132,7 @@ impl Editor {
         let start = now + TimeDelta::seconds(*self.dice.pick(&[-86_400, -30, 30, 600, 86_400]).unwrap_or(&0));
         let end = *self.dice.pick(&[Some(45), Some(900), Some(86_400 * 1000), None]).unwrap_or(&None);
         let end = end.map(|secs| now.max(start) + TimeDelta::seconds(secs));
-        json!({"starts_at": self.dice.chance(0.7).then_some(start), "ends_at": end})
+        json!({"cron_schedule": EVERY_MINUTE.0, "starts_at": self.dice.chance(0.7).then_some(start), "ends_at": end})
     }
 
     async fn heal(&self) -> sqlx::Result<()> {
@@ -145,15 +145,10 @@ impl Editor {
     }
 
     /// Commits, and tells the oracle in the same step.
-    async fn finish(
-        &self,
-        mut tx: Transaction<'static, Postgres>,
-        now: &Workflow,
-        state: Option<&'static str>,
-    ) -> sqlx::Result<()> {
+    async fn finish(&self, mut tx: Transaction, now: &Workflow, state: Option<&'static str>) -> sqlx::Result<()> {
         let withheld = match self.emission {
             Emission::Within => Vec::new(),
-            Emission::AfterCommit => crate::weaker::after_commit::withhold(&mut tx, now.id).await?,
+            Emission::AfterCommit => crate::ablations::after_commit::withhold(&mut tx, now.id).await?,
         };
         self.turnstile.wait("E2").await;
         tx.commit().await?;
@@ -172,7 +167,7 @@ impl Editor {
         };
         self.oracle.lock().unwrap_or_else(PoisonError::into_inner).commit(now.id.0, committed);
         self.turnstile.wait("E3").await;
-        crate::weaker::after_commit::emit(&self.pool, withheld).await
+        crate::ablations::after_commit::emit(&self.pool, withheld).await
     }
 
     fn how(&self) -> Edit {
@@ -191,4 +186,8 @@ impl Editor {
     fn timezone(&self) -> &'static str {
         self.dice.pick(&TIMEZONES).copied().unwrap_or("UTC")
     }
+}
+
+fn bounds(now: DateTime<Utc>) -> Bounds {
+    Bounds { now, retention: TimeDelta::days(90) }
 }

@@ -3,22 +3,36 @@
 use std::net::SocketAddr;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::Duration;
 
 use chrono::{DateTime, Utc};
+use db::PgPool;
 use local::stack::Database;
-use sqlx::PgPool;
+use sqlx::{Connection, PgConnection};
+use tokio::sync::MutexGuard;
 
 use crate::canary;
 
 /// A migrated database whose clock is set.
 pub(crate) struct Ground {
-    pub(crate) admin: PgPool,
+    pub(crate) admin: Admin,
     pub(crate) team: i64,
     dsn: String,
     idle: Mutex<Vec<Process>>,
     processes: AtomicUsize,
     begun: AtomicUsize,
+}
+
+/// The connection of the torture itself, without what the product's pool asks before and after each use.
+pub(crate) struct Admin(tokio::sync::Mutex<PgConnection>);
+
+impl Admin {
+    async fn connect(dsn: &str) -> Admin {
+        Admin(tokio::sync::Mutex::new(PgConnection::connect(dsn).await.unwrap()))
+    }
+
+    pub(crate) async fn connection(&self) -> MutexGuard<'_, PgConnection> {
+        self.0.lock().await
+    }
 }
 
 /// A process, as the database sees it: one connection, by its `application_name`.
@@ -30,10 +44,13 @@ pub(crate) struct Process {
 
 /// What the database of every history has: `cronbox_now()` shows what the history says.
 const CLOCK: &str = "
-    CREATE TABLE torture_clock (now timestamptz NOT NULL);
-    INSERT INTO torture_clock VALUES ('epoch');
+    CREATE TABLE torture_clock (now timestamptz NOT NULL, latest timestamptz NOT NULL);
+    INSERT INTO torture_clock VALUES ('epoch', 'epoch');
     CREATE OR REPLACE FUNCTION cronbox_now() RETURNS timestamptz
         LANGUAGE sql STABLE PARALLEL SAFE AS 'SELECT now FROM torture_clock';
+    CREATE FUNCTION torture_latest() RETURNS timestamptz
+        LANGUAGE sql STABLE PARALLEL SAFE AS 'SELECT latest FROM torture_clock';
+    CREATE TABLE vanished_workflows AS TABLE workflows;
 ";
 
 /// Not TRUNCATE, which takes longer than a short history; ids start at 1, so that a history repeats itself.
@@ -45,6 +62,12 @@ const EMPTY: &str = "
     DELETE FROM sweeps;
     DELETE FROM sightings;
     DELETE FROM orphans;
+    DELETE FROM rollout_queue;
+    DELETE FROM vanished_workflows;
+    DELETE FROM database_identity;
+    INSERT INTO database_identity (uuid, environment) VALUES ('00000000-0000-4000-8000-000000000001', 'dev');
+    DELETE FROM config_generation;
+    INSERT INTO config_generation DEFAULT VALUES;
     SELECT setval(pg_get_serial_sequence('workflows', 'id'), 1, false);
     SELECT setval(pg_get_serial_sequence('outbox_events', 'id'), 1, false);
 ";
@@ -53,10 +76,10 @@ impl Ground {
     pub(crate) async fn new() -> Ground {
         let dsn = Database::of_template().await.unwrap().dsn();
         canary::watch(dsn.split([':', '@']).nth(2).unwrap());
-        let admin = pool(&dsn, "torture");
-        sqlx::raw_sql(CLOCK).execute(&admin).await.unwrap();
+        let admin = Admin::connect(&dsn).await;
+        sqlx::raw_sql(CLOCK).execute(&mut *admin.connection().await).await.unwrap();
         let team = "INSERT INTO teams (name, signing_secret, created_on) VALUES ('t', 's', cronbox_now()) RETURNING id";
-        let team = sqlx::query_scalar(team).fetch_one(&admin).await.unwrap();
+        let team = sqlx::query_scalar(team).fetch_one(&mut *admin.connection().await).await.unwrap();
         Ground {
             admin,
             team,
@@ -69,16 +92,23 @@ impl Ground {
 
     /// Empties it, and sets it up as `setup` says.
     pub(crate) async fn begin(&self, setup: &'static str) {
-        sqlx::raw_sql(EMPTY).execute(&self.admin).await.unwrap();
-        sqlx::raw_sql(setup).execute(&self.admin).await.unwrap();
+        sqlx::raw_sql(EMPTY).execute(&mut *self.admin.connection().await).await.unwrap();
+        sqlx::raw_sql(setup).execute(&mut *self.admin.connection().await).await.unwrap();
         // Nothing else clears up: the throw-away server has no autovacuum.
         if self.begun.fetch_add(1, Ordering::Relaxed) % 32 == 31 {
-            sqlx::raw_sql("VACUUM").execute(&self.admin).await.unwrap();
+            sqlx::raw_sql("VACUUM").execute(&mut *self.admin.connection().await).await.unwrap();
         }
     }
 
+    /// What the clock of every history shows first.
+    pub(crate) async fn start_clock(&self, now: DateTime<Utc>) {
+        let start = "UPDATE torture_clock SET now = $1, latest = $1";
+        sqlx::query(start).bind(now).execute(&mut *self.admin.connection().await).await.unwrap();
+    }
+
     pub(crate) async fn set_clock(&self, now: DateTime<Utc>) {
-        sqlx::query("UPDATE torture_clock SET now = $1").bind(now).execute(&self.admin).await.unwrap();
+        let set = "UPDATE torture_clock SET now = $1, latest = GREATEST(latest, $1)";
+        sqlx::query(set).bind(now).execute(&mut *self.admin.connection().await).await.unwrap();
     }
 
     /// A process with a connection of its own; one that ended well lends it, because a new backend is slow at first.
@@ -88,8 +118,8 @@ impl Ground {
         }
         let name = format!("process {}", self.processes.fetch_add(1, Ordering::Relaxed));
         let pool = pool(&self.dsn, "torture");
-        let options = (*pool.connect_options()).clone().application_name(&name);
-        pool.set_connect_options(options);
+        let options = (*pool.raw().connect_options()).clone().application_name(&name);
+        pool.raw().set_connect_options(options);
         Process { name, pool }
     }
 
@@ -102,8 +132,8 @@ impl Ground {
     /// A process that reaches the database by another address.
     pub(crate) fn process_by_way_of(&self, address: SocketAddr, name: String) -> Process {
         let pool = pool(&self.dsn.replace(&self.address().to_string(), &address.to_string()), "torture");
-        let options = (*pool.connect_options()).clone().application_name(&name);
-        pool.set_connect_options(options);
+        let options = (*pool.raw().connect_options()).clone().application_name(&name);
+        pool.raw().set_connect_options(options);
         Process { name, pool }
     }
 
@@ -119,7 +149,7 @@ impl Ground {
                                AND datname = current_database() AND cardinality(pg_blocking_pids(pid)) > 0)",
         )
         .bind(name)
-        .fetch_one(&self.admin)
+        .fetch_one(&mut *self.admin.connection().await)
         .await
         .unwrap()
     }
@@ -131,7 +161,7 @@ impl Ground {
                                AND datname = current_database() AND xact_start IS NOT NULL AND state <> 'active')",
         )
         .bind(name)
-        .fetch_one(&self.admin)
+        .fetch_one(&mut *self.admin.connection().await)
         .await
         .unwrap()
     }
@@ -141,14 +171,16 @@ impl Ground {
         // Its own waiting (the second argument) looks only every 100 ms.
         let cut = "SELECT COUNT(pg_terminate_backend(pid)) FROM pg_stat_activity
                     WHERE application_name = $1 AND datname = current_database()";
-        while sqlx::query_scalar::<_, i64>(cut).bind(name).fetch_one(&self.admin).await.unwrap() > 0 {
+        while sqlx::query_scalar::<_, i64>(cut).bind(name).fetch_one(&mut *self.admin.connection().await).await.unwrap()
+            > 0
+        {
             tokio::task::yield_now().await;
         }
     }
 }
 
 fn pool(dsn: &str, application_name: &'static str) -> PgPool {
-    let acquire_timeout = Duration::from_secs(10);
-    let options = db::Options { dsn: dsn.to_owned(), max_connections: 1, acquire_timeout, application_name };
+    let options =
+        db::Options { dsn: dsn.to_owned(), max_connections: 1, acquire_timeout: tests::PATIENCE, application_name };
     db::pool(&options).unwrap()
 }

@@ -3,6 +3,7 @@
 mod cast;
 mod hand;
 mod step;
+mod vanish;
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -17,6 +18,7 @@ use publisher::Stopwatch;
 use schedule::Clock;
 use serde_json::{Value, json};
 
+use crate::ablations::Variant;
 use crate::actor::Actor;
 use crate::coverage::Coverage;
 use crate::dice::Dice;
@@ -24,7 +26,6 @@ use crate::ground::Ground;
 use crate::invariants::{Watch, outbox_is_whole, unrest};
 use crate::oracle::{Oracle, plain};
 use crate::turnstile::Turnstile;
-use crate::weaker::Variant;
 use crate::wire::Wire;
 
 /// What became of a history.
@@ -55,6 +56,9 @@ pub(crate) struct History<'a> {
     coverage: Coverage,
     trace: Vec<String>,
     sweeping: Sweeping,
+    vanishing: Vanishing,
+    /// Rows of `workflows` are missing now.
+    has_vanished: bool,
 }
 
 /// What may happen next.
@@ -69,6 +73,7 @@ enum Event {
     Cut,
     Sweeper,
     Hand,
+    Vanish,
 }
 
 /// Who looks at all that stands, and who gives them something to find.
@@ -79,6 +84,13 @@ enum Sweeping {
     On,
     /// And somebody changes things in Scheduler by hand.
     WithHands,
+}
+
+/// Whether rows of `workflows` vanish past the app.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Vanishing {
+    Off,
+    On,
 }
 
 /// After so many drains in calm all must be at rest.
@@ -105,7 +117,7 @@ impl<'a> History<'a> {
         let start: DateTime<Utc> = "2026-03-02T10:00:00Z".parse().unwrap();
         let (dice, clock, turnstile) = (Dice::new(seed), Clock::fixed(start), Turnstile::default());
         ground.begin(variant.setup()).await;
-        ground.set_clock(start).await;
+        ground.start_clock(start).await;
         let scheduler = Scheduler::new(Options::default(), clock.clone());
         let group = NewGroup { name: GROUP.to_owned(), tags: Vec::new(), client_token: None };
         scheduler.store().create_group(group, start).unwrap();
@@ -117,6 +129,7 @@ impl<'a> History<'a> {
             }
             _ => Sweeping::Off,
         };
+        let vanishing = if variant.vanishes(&dice) { Vanishing::On } else { Vanishing::Off };
         wire.fault_chance(*dice.pick(variant.fault_chances()).unwrap_or(&0.0));
         History {
             client: wire.client().await,
@@ -130,6 +143,8 @@ impl<'a> History<'a> {
             coverage: Coverage::default(),
             trace: Vec::new(),
             sweeping,
+            vanishing,
+            has_vanished: false,
             ground,
             variant,
             dice,
@@ -148,6 +163,12 @@ impl<'a> History<'a> {
             Sweeping::WithHands => (4, 3),
         };
         for _ in 0..self.dice.between(150, 400) {
+            // Not for long: without rows the editors have nothing to do.
+            let vanishing = match (self.vanishing, self.has_vanished) {
+                (Vanishing::Off, _) => 0,
+                (Vanishing::On, false) => 2,
+                (Vanishing::On, true) => 10,
+            };
             let event = self.dice.weighted(&[
                 (150, Event::Move),
                 (12, Event::Publisher),
@@ -158,6 +179,7 @@ impl<'a> History<'a> {
                 (1, Event::Cut),
                 (sweepers, Event::Sweeper),
                 (hands, Event::Hand),
+                (vanishing, Event::Vanish),
             ]);
             match event.unwrap_or(Event::Move) {
                 Event::Move => self.move_one().await?,
@@ -177,6 +199,7 @@ impl<'a> History<'a> {
                 Event::Cut => self.cut_one().await,
                 Event::Sweeper => self.start_sweeper().await?,
                 Event::Hand => self.change_by_hand().await,
+                Event::Vanish => self.vanish_or_return().await,
             }
         }
         Ok(())
@@ -186,6 +209,7 @@ impl<'a> History<'a> {
     async fn calm(&mut self) -> Result<(), String> {
         self.note("calm".to_owned());
         self.wire.fault_chance(0.0);
+        self.return_rows().await;
         self.finish_all().await?;
         self.come_to_rest().await?;
         if self.sweeping == Sweeping::Off { Ok(()) } else { self.sweep_clean().await }
@@ -259,7 +283,7 @@ impl<'a> History<'a> {
             "SELECT MIN(CASE WHEN lease_until > cronbox_now() THEN lease_until ELSE due_at END)
                FROM publications WHERE due_at IS NOT NULL",
         )
-        .fetch_one(&self.ground.admin)
+        .fetch_one(&mut *self.ground.admin.connection().await)
         .await
         .unwrap();
         let until = match next {

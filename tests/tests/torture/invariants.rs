@@ -3,7 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use chrono::{DateTime, Utc};
-use sqlx::PgPool;
+
+use crate::ground::Admin;
 
 /// The publications as they stand, and which actor owns which lease.
 #[derive(Default)]
@@ -30,7 +31,7 @@ impl Watch {
     /// What the last step broke; `movers` are the actors that moved in it.
     pub(crate) async fn look(
         &mut self,
-        admin: &PgPool,
+        admin: &Admin,
         movers: &[usize],
         alive: &BTreeSet<usize>,
     ) -> Result<(), String> {
@@ -39,7 +40,7 @@ impl Watch {
                     COALESCE(p.lease_until > cronbox_now(), FALSE) AS is_leased, w.revision
                FROM publications AS p LEFT JOIN workflows AS w ON w.id = p.workflow_id",
         )
-        .fetch_all(admin)
+        .fetch_all(&mut *admin.connection().await)
         .await
         .unwrap();
         for publication in now {
@@ -51,10 +52,10 @@ impl Watch {
     }
 
     /// Time has passed: leases that were live may have lapsed.
-    pub(crate) async fn time_passes(&mut self, admin: &PgPool) {
+    pub(crate) async fn time_passes(&mut self, admin: &Admin) {
         let lapsed: Vec<i64> =
             sqlx::query_scalar("SELECT workflow_id FROM publications WHERE lease_until <= cronbox_now()")
-                .fetch_all(admin)
+                .fetch_all(&mut *admin.connection().await)
                 .await
                 .unwrap();
         for id in lapsed {
@@ -128,7 +129,7 @@ impl Watch {
 }
 
 /// S5: each committed revision of a living workflow has just one row in the outbox.
-pub(crate) async fn outbox_is_whole(admin: &PgPool) -> Result<(), String> {
+pub(crate) async fn outbox_is_whole(admin: &Admin) -> Result<(), String> {
     let broken: Vec<(i64, i64, Vec<i64>)> = sqlx::query_as(
         "SELECT w.id, w.revision, array_agg((o.payload ->> 'revision')::bigint ORDER BY o.id)
            FROM workflows AS w JOIN outbox_events AS o ON o.aggregate_id = w.id AND o.payload ? 'team_id'
@@ -136,14 +137,14 @@ pub(crate) async fn outbox_is_whole(admin: &PgPool) -> Result<(), String> {
          HAVING array_agg((o.payload ->> 'revision')::bigint ORDER BY o.id)
                 <> ARRAY(SELECT generate_series(1, w.revision))",
     )
-    .fetch_all(admin)
+    .fetch_all(&mut *admin.connection().await)
     .await
     .unwrap();
     if broken.is_empty() { Ok(()) } else { Err(format!("S5: workflow, revision, rows: {broken:?}")) }
 }
 
 /// What is not yet at rest: due, leased, or owing a verify pass; or an outbox row that is open or given up.
-pub(crate) async fn unrest(admin: &PgPool) -> Vec<String> {
+pub(crate) async fn unrest(admin: &Admin) -> Vec<String> {
     sqlx::query_scalar(
         "SELECT format('%s: due %s, leased until %s, verify %s, %s', workflow_id, due_at, lease_until, verify_at, error_class)
            FROM publications
@@ -153,7 +154,7 @@ pub(crate) async fn unrest(admin: &PgPool) -> Vec<String> {
            FROM outbox_events
           WHERE processed_on IS NULL",
     )
-    .fetch_all(admin)
+    .fetch_all(&mut *admin.connection().await)
     .await
     .unwrap()
 }

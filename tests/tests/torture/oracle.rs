@@ -14,6 +14,12 @@ pub(crate) const CRONS: [(&str, &str); 5] = [
     ("30 18 * * *", "cron(30 18 * * ? *)"),
 ];
 
+/// A cron of a window, so that a due time lies before most ends. Not of every hour: that one is published in UTC.
+pub(crate) const EVERY_MINUTE: (&str, &str) = ("* 0-22 * * *", "cron(* 0-22 * * ? *)");
+
+/// What each schedule says of the database that published it.
+pub(crate) const DESCRIPTION: &str = "cronbox 00000000-0000-4000-8000-000000000001";
+
 pub(crate) const TIMEZONES: [&str; 3] = ["UTC", "Europe/Paris", "America/New_York"];
 
 /// What was committed last, for each workflow that ever was.
@@ -71,14 +77,14 @@ impl Committed {
             return None;
         }
         let cron = self.cron.as_ref()?;
-        let (_, expression) = CRONS.iter().find(|(known, _)| known == cron).unwrap();
+        let (_, expression) = CRONS.iter().chain([&EVERY_MINUTE]).find(|(known, _)| known == cron).unwrap();
         let mut schedule = json!({
             "GroupName": "cronbox-test",
             "Name": format!("wf-{id}-dev"),
             "ScheduleExpression": expression,
             "ScheduleExpressionTimezone": self.timezone.as_deref().unwrap_or("UTC"),
             "State": if self.state == "paused" { "DISABLED" } else { "ENABLED" },
-            "Description": "Published by cronbox; changes made here are undone",
+            "Description": DESCRIPTION,
             "FlexibleTimeWindow": { "Mode": "OFF" },
             "ActionAfterCompletion": "NONE",
             "Target": {
@@ -95,12 +101,13 @@ impl Committed {
                 },
             },
         });
-        // A minute early, and gone once it has passed.
-        if let Some(start) = self.starts_at.map(|at| at.timestamp() - 60).filter(|start| *start > now.timestamp()) {
+        // In whole minutes; a minute early, and gone once it has passed.
+        let start = self.starts_at.map(|at| (at.timestamp() - 60).div_euclid(60) * 60);
+        if let Some(start) = start.filter(|start| *start > now.timestamp()) {
             schedule["StartDate"] = json!(start);
         }
         if let Some(end) = self.ends_at {
-            schedule["EndDate"] = json!(end.timestamp());
+            schedule["EndDate"] = json!((end.timestamp() + 59).div_euclid(60) * 60);
         }
         Some(schedule)
     }

@@ -2,22 +2,27 @@
 //!
 //! Every statement that is executed is a point of the turnstile, so that a history can stop, kill or overtake
 //! a process at each of them without a word of it in the product. An answer can get lost: the statement
-//! was done, and whoever sent it never learns that.
+//! was done, and its sender never learns that. A statement can be refused: it was not done. And a statement can
+//! be taken the remedy out of which an ablation lacks.
 
-use std::collections::HashMap;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use tests::statements::{Statements, Whole, message};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::net::{TcpListener, TcpStream};
 
 use crate::turnstile::Turnstile;
 
+/// The check of each connection that the pool lends. It changes nothing and has a time limit: it is no step.
+const CHECK: &str = "prove_server";
+
 /// Clones are the same tap.
 #[derive(Clone)]
 pub(crate) struct Tap {
     pub(crate) address: SocketAddr,
+    rewrites: Arc<[Rewrite]>,
     state: Arc<Mutex<State>>,
 }
 
@@ -26,17 +31,29 @@ struct State {
     /// Whose statements wait at which turnstile; none = all pass.
     stepped: Option<(Turnstile, usize)>,
     loses_next_answer: bool,
+    refuses_next: bool,
+    /// The statement that was let through last.
+    last: String,
+    /// The statement whose answer got lost.
+    lost: Option<String>,
+    is_in_transaction: bool,
     is_dead: bool,
 }
 
-/// Sent first to ask for TLS, and answered with one byte.
-const SSL_REQUEST: [u8; 4] = 80_877_103_u32.to_be_bytes();
+/// What a statement says instead, by its label.
+#[derive(Clone, Debug)]
+pub(crate) struct Rewrite {
+    pub(crate) statement: &'static str,
+    pub(crate) from: &'static str,
+    pub(crate) to: String,
+}
 
 impl Tap {
     /// A tap on the way to `server`, on this thread's runtime.
-    pub(crate) async fn on(server: SocketAddr) -> Tap {
+    pub(crate) async fn on(server: SocketAddr, rewrites: Vec<Rewrite>) -> Tap {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let tap = Tap { address: listener.local_addr().unwrap(), state: Arc::default() };
+        let address = listener.local_addr().unwrap();
+        let tap = Tap { address, rewrites: rewrites.into(), state: Arc::default() };
         let behind = tap.clone();
         tokio::spawn(async move {
             while let Ok((client, _)) = listener.accept().await {
@@ -67,6 +84,21 @@ impl Tap {
         self.state().loses_next_answer = true;
     }
 
+    /// The next statement is not done, and its connection ends.
+    pub(crate) fn refuse_next(&self) {
+        self.state().refuses_next = true;
+    }
+
+    /// Whether the server said with its last answer that a transaction is open.
+    pub(crate) fn is_in_transaction(&self) -> bool {
+        self.state().is_in_transaction
+    }
+
+    /// The statement whose answer got lost since the last call.
+    pub(crate) fn take_lost(&self) -> Option<String> {
+        self.state().lost.take()
+    }
+
     async fn pass(&self, client: TcpStream, server: SocketAddr) -> std::io::Result<()> {
         if self.state().is_dead {
             return Ok(());
@@ -83,7 +115,7 @@ impl Tap {
     }
 
     async fn up(&self, mut client: OwnedReadHalf, mut server: OwnedWriteHalf) -> std::io::Result<()> {
-        let (mut chunk, mut messages) = (vec![0; 64 * 1024], Messages::default());
+        let (mut chunk, mut messages) = (vec![0; 64 * 1024], Statements::default());
         loop {
             let read = client.read(&mut chunk).await?;
             if read == 0 {
@@ -91,24 +123,38 @@ impl Tap {
             }
             let Whole { bytes, executes } = messages.take(&chunk[..read]);
             if let Some(statement) = executes {
-                self.wait(statement).await;
+                if statement != CHECK {
+                    if std::mem::take(&mut self.state().refuses_next) {
+                        return Ok(());
+                    }
+                    self.wait(statement.clone()).await;
+                }
+                self.state().last = statement;
             }
-            server.write_all(&bytes).await?;
+            server.write_all(&self.rewritten(bytes)).await?;
         }
     }
 
     async fn down(&self, mut server: OwnedReadHalf, mut client: OwnedWriteHalf) -> std::io::Result<()> {
-        let mut chunk = vec![0; 64 * 1024];
+        let (mut chunk, mut is_logged_in) = (vec![0; 64 * 1024], false);
         loop {
             let read = server.read(&mut chunk).await?;
             if read == 0 {
                 return Ok(());
             }
+            // Ready for the next query: this one is done.
+            let is_done = read >= 6 && chunk[read - 6..read - 1] == *b"Z\0\0\0\x05";
+            if is_done {
+                self.state().is_in_transaction = chunk[read - 1] != b'I';
+            }
             if !self.state().loses_next_answer {
                 client.write_all(&chunk[..read]).await?;
-            } else if chunk[..read].len() >= 6 && chunk[read - 6..read - 1] == *b"Z\0\0\0\x05" {
-                // Ready for the next query: this one is done.
-                self.state().loses_next_answer = false;
+                is_logged_in |= is_done;
+            } else if is_done || !is_logged_in {
+                // A login that is not answered would be waited for.
+                let mut state = self.state();
+                state.loses_next_answer = false;
+                state.lost = Some(state.last.clone());
                 return Ok(());
             }
         }
@@ -121,71 +167,42 @@ impl Tap {
         }
     }
 
+    /// The messages, the statements in them without what an ablation lacks.
+    fn rewritten(&self, bytes: Vec<u8>) -> Vec<u8> {
+        if self.rewrites.is_empty() {
+            return bytes;
+        }
+        let (mut rest, mut rewritten) = (&bytes[..], Vec::with_capacity(bytes.len()));
+        while let Some(message) = message(rest) {
+            let concerned = self.rewrites.iter().filter(|rewrite| message[0] == b'P' && rewrite.concerns(message));
+            rewritten.extend(concerned.fold(message.to_vec(), |message, rewrite| rewrite.message(&message)));
+            rest = &rest[message.len()..];
+        }
+        // The first message has no type byte, and no statement.
+        rewritten.extend_from_slice(rest);
+        rewritten
+    }
+
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// The client's messages so far: what is not whole yet, and what its prepared statements are.
-#[derive(Default)]
-struct Messages {
-    rest: Vec<u8>,
-    has_started: bool,
-    statements: HashMap<Vec<u8>, String>,
-}
-
-/// What can be sent on.
-struct Whole {
-    bytes: Vec<u8>,
-    /// The statement that it executes.
-    executes: Option<String>,
-}
-
-impl Messages {
-    fn take(&mut self, chunk: &[u8]) -> Whole {
-        self.rest.extend_from_slice(chunk);
-        if !self.has_started {
-            // No type byte yet, and nothing to wait for.
-            self.has_started = self.rest.get(4..8) != Some(&SSL_REQUEST);
-            return Whole { bytes: std::mem::take(&mut self.rest), executes: None };
-        }
-        let (mut whole, mut bound, mut executes) = (0, None, None);
-        while let Some(message) = message(&self.rest[whole..]) {
-            let body = &message[5..];
-            match message[0] {
-                b'P' => {
-                    let (name, rest) = text(body);
-                    let label = label(text(rest).0);
-                    self.statements.insert(name.to_vec(), label);
-                }
-                b'B' => bound = self.statements.get(text(text(body).1).0).cloned(),
-                b'E' => executes = Some(bound.take().unwrap_or_default()),
-                // What the pool asks when a connection comes back is no step of anybody's.
-                b'Q' if text(body).0 == b"COMMIT" => executes = Some("COMMIT".to_owned()),
-                _ => {}
-            }
-            whole += message.len();
-        }
-        let rest = self.rest.split_off(whole);
-        Whole { bytes: std::mem::replace(&mut self.rest, rest), executes }
+impl Rewrite {
+    fn concerns(&self, message: &[u8]) -> bool {
+        String::from_utf8_lossy(message).contains(&format!("-- {}", self.statement))
     }
-}
 
-/// The first whole message: a type byte, four bytes of length, which count themselves, and the body.
-fn message(bytes: &[u8]) -> Option<&[u8]> {
-    let length: [u8; 4] = bytes.get(1..5)?.try_into().ok()?;
-    bytes.get(..1 + u32::from_be_bytes(length) as usize)
-}
-
-/// A text that ends with a NUL, and what follows.
-fn text(bytes: &[u8]) -> (&[u8], &[u8]) {
-    let end = bytes.iter().position(|byte| *byte == 0).unwrap_or(bytes.len());
-    (&bytes[..end], bytes.get(end + 1..).unwrap_or_default())
-}
-
-/// What a statement says of itself: its first comment, or its first words.
-fn label(sql: &[u8]) -> String {
-    let sql = String::from_utf8_lossy(sql);
-    let line = sql.lines().map(str::trim).find(|line| !line.is_empty()).unwrap_or_default();
-    line.trim_start_matches("-- ").split([':', ',']).next().unwrap_or_default().chars().take(40).collect()
+    /// The message with the other text, and so with another length.
+    fn message(&self, message: &[u8]) -> Vec<u8> {
+        let place = message.windows(self.from.len()).position(|part| part == self.from.as_bytes());
+        let Some(place) = place else {
+            // An ablation that takes nothing out would prove nothing, whichever way its histories end.
+            println!("`{}` does not say `{}` any more: change the ablation, too", self.statement, self.from);
+            std::process::exit(2);
+        };
+        let body = [&message[5..place], self.to.as_bytes(), &message[place + self.from.len()..]].concat();
+        let length = u32::try_from(body.len() + 4).unwrap().to_be_bytes();
+        [&message[..1], &length, &body].concat()
+    }
 }

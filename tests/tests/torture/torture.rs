@@ -5,33 +5,44 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 
+use crate::ablations::Variant;
 use crate::canary;
 use crate::coverage::Coverage;
 use crate::ground::Ground;
 use crate::history::{self, Outcome};
-use crate::ledger::{self, Stage};
-use crate::weaker::Variant;
+use crate::ledger::{self, Ablation, Stage};
 
 /// What histories are about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum About {
     /// Edits, publishers and Scheduler.
     Publishing(Variant),
-    /// Fires, executors, jobs and hands.
-    Ledger,
+    /// Fires, executors, jobs and people.
+    Ledger(Ablation),
+}
+
+impl About {
+    /// What `VARIANT=` calls it.
+    pub(crate) fn name(self) -> String {
+        match self {
+            About::Publishing(variant) => format!("{variant:?}"),
+            About::Ledger(Ablation::Shipped) => "Ledger".to_owned(),
+            About::Ledger(ablation) => format!("{ablation:?}"),
+        }
+    }
 }
 
 /// Where the histories of one thread happen, one after the other.
 enum Scene {
     Publishing(Ground, Variant),
-    Ledger(Stage),
+    Ledger(Box<Stage>),
 }
 
 impl Scene {
     async fn of(about: About) -> Scene {
         match about {
             About::Publishing(variant) => Scene::Publishing(Ground::new().await, variant),
-            About::Ledger => Scene::Ledger(Stage::new().await),
+            About::Ledger(ablation) => Scene::Ledger(Box::new(Stage::new(ablation).await)),
         }
     }
 
@@ -59,6 +70,8 @@ pub(crate) struct Verdict {
     pub(crate) coverage: Coverage,
     /// What they met too rarely to prove anything.
     pub(crate) gaps: Vec<String>,
+    /// The trace of a history that was the only one.
+    pub(crate) replay: Vec<String>,
 }
 
 /// When to stop before all seeds are through.
@@ -92,7 +105,7 @@ fn work(seeds: &[u64], about: About, until: Until, next: &AtomicUsize, verdict: 
             coverage: Coverage::default(),
             trace: Vec::new(),
         });
-        tracing::info!(seed, took = ?began.elapsed(), "a history is over");
+        tracing::info!(seed, steps = outcome.trace.len(), took = ?began.elapsed(), "a history is over");
         let mut verdict = verdict.lock().unwrap();
         verdict.histories += 1;
         verdict.coverage.add(outcome.coverage);
@@ -103,6 +116,8 @@ fn work(seeds: &[u64], about: About, until: Until, next: &AtomicUsize, verdict: 
             if until == Until::OneIsBad {
                 return next.store(seeds.len(), Ordering::Relaxed);
             }
+        } else if seeds.len() == 1 {
+            verdict.replay = outcome.trace;
         }
     }
 }

@@ -1,5 +1,6 @@
 //! The turnstile: at each injection point an actor waits here until the history lets it pass.
 
+use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use futures::FutureExt;
@@ -21,6 +22,8 @@ struct State {
     /// Whoever comes to a point now is this actor, because exactly one moves at a time.
     moving: usize,
     waiting: Vec<Waiting>,
+    /// How often each actor has come to a point.
+    arrivals: BTreeMap<usize, u64>,
 }
 
 #[derive(Debug)]
@@ -47,6 +50,12 @@ impl Turnstile {
 
     /// The same for an actor that is known.
     pub(crate) fn wait_as(&self, actor: usize, point: impl Into<String>) -> BoxFuture<'static, ()> {
+        *self.state().arrivals.entry(actor).or_default() += 1;
+        self.wait_beside(actor, point)
+    }
+
+    /// The same, beside the actor's work: that it waits here does not show that it has moved.
+    pub(crate) fn wait_beside(&self, actor: usize, point: impl Into<String>) -> BoxFuture<'static, ()> {
         let (pass, passed) = oneshot::channel();
         self.state().waiting.push(Waiting { actor, point: point.into(), pass });
         self.0.arrived.notify_one();
@@ -66,6 +75,11 @@ impl Turnstile {
         state.waiting.iter().filter(|waiting| waiting.actor == actor).map(|waiting| waiting.point.clone()).collect()
     }
 
+    /// How often an actor has come to a point so far.
+    pub(crate) fn arrivals(&self, actor: usize) -> u64 {
+        self.state().arrivals.get(&actor).copied().unwrap_or_default()
+    }
+
     /// Lets an actor through at the `nth` of its points; says at which.
     pub(crate) fn pass(&self, actor: usize, nth: usize) -> Option<String> {
         let mut state = self.state();
@@ -76,7 +90,9 @@ impl Turnstile {
 
     /// Forgets a dead actor.
     pub(crate) fn forget(&self, actor: usize) {
-        self.state().waiting.retain(|waiting| waiting.actor != actor);
+        let mut state = self.state();
+        state.waiting.retain(|waiting| waiting.actor != actor);
+        state.arrivals.remove(&actor);
     }
 
     fn state(&self) -> MutexGuard<'_, State> {

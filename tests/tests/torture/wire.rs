@@ -221,11 +221,11 @@ impl Wire {
             Fate::Expired
         } else if self.0.dice.chance(self.state().fault_chance) {
             let any = [(2, Fate::Throttled), (2, Fate::ErrorBefore), (3, Fate::ErrorAfter), (3, Fate::TimeoutAfter)];
-            let writes = [(4, Fate::Late), (2, Fate::Lost)];
+            let writes = [(4, Fate::Late), (3, Fate::Lost)];
             let of_method: &[(u32, Fate)] = match &*sent.method {
-                "POST" => &[(1, Fate::AssumeRole), (1, Fate::MissingGroup)],
-                "PUT" => &[(2, Fate::Conflict), (1, Fate::AssumeRole), (4, Fate::NotFound)],
-                "DELETE" => &[(2, Fate::Conflict)],
+                "POST" => &[(3, Fate::AssumeRole), (3, Fate::MissingGroup)],
+                "PUT" => &[(6, Fate::Conflict), (2, Fate::AssumeRole), (6, Fate::NotFound)],
+                "DELETE" => &[(6, Fate::Conflict)],
                 _ => &[(5, Fate::Stale)],
             };
             let writes: &[_] = if sent.is_read() { &[] } else { &writes };

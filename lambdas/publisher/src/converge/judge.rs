@@ -2,7 +2,7 @@
 
 use crate::converge::Work;
 use crate::desired::Desired;
-use crate::evidence::{Blame, Refused};
+use crate::evidence::{Blame, Operation, Refused};
 use crate::fault::{Fault, Kind};
 use crate::settlement::{ErrorClass, Outcome, Setback};
 
@@ -12,41 +12,50 @@ impl Work<'_> {
     /// | EventBridge | the attempt | the workflow |
     /// |---|---|---|
     /// | 429, 5xx, no answer, a conflict, a role not known yet | given back | backed off, never given up |
-    /// | denied, quota used up, group missing | given back | backed off; three in a row stop the drain |
-    /// | denied alone while others succeed | counts | given up |
+    /// | denied, a setting refused, quota used up, group missing, a proxy's page | given back | backed off; three in a row stop the drain |
+    /// | denied alone while the same operation succeeds for others | counts | given up |
     /// | the schedule itself is refused | counts | given up at once |
     /// | the same, because its start or end passed meanwhile | given back | backed off |
     /// | anything else | counts | backed off, given up at `MAX_ATTEMPTS` |
+    /// | the same, of three workflows in a row | given back | backed off; stops the drain |
     /// | not called: lease, deadline or drain at its end | given back | as due as it was |
     pub(super) fn judge(&self, fault: Fault) -> Outcome {
         let class = match fault.kind {
             Kind::NotSent => return Outcome::NotCalled,
             Kind::Invalid => return self.give_up(fault),
-            Kind::Unclassified if self.claim.attempt >= i32::from(self.publisher.config().max_attempts) => {
-                return self.give_up(fault);
-            }
             Kind::Transient => {
                 self.publisher.evidence().unanswered(self.claim.workflow_id);
                 ErrorClass::Transient
             }
             Kind::Throttled | Kind::Conflict => ErrorClass::Transient,
-            Kind::Denied => match self.weigh(Refused::Denied, &fault) {
-                Blame::Workflow => return self.give_up(fault),
-                Blame::Environment | Blame::Everybody => ErrorClass::Environment,
-            },
+            Kind::Denied | Kind::Setting => {
+                match self.weigh(Refused::Denied(fault.operation.unwrap_or(Operation::Update)), &fault) {
+                    Blame::Workflow => return self.give_up(fault),
+                    Blame::Environment | Blame::Everybody => ErrorClass::Environment,
+                }
+            }
             Kind::NotFound | Kind::Environment => {
                 self.weigh(Refused::Otherwise, &fault);
                 ErrorClass::Environment
             }
-            Kind::Unclassified => ErrorClass::Unclassified,
+            Kind::Unclassified => match self.weigh(Refused::Strange(fault.status), &fault) {
+                Blame::Workflow if self.claim.attempt >= i32::from(self.publisher.config().max_attempts) => {
+                    return self.give_up(fault);
+                }
+                Blame::Workflow => ErrorClass::Unclassified,
+                Blame::Environment | Blame::Everybody => ErrorClass::Environment,
+            },
         };
-        let wait = self.publisher.backoff().after_failure(self.claim.workflow_id);
+        if !matches!(fault.kind, Kind::Denied | Kind::Setting) {
+            self.publisher.evidence().settled(self.claim.workflow_id);
+        }
+        let wait = self.publisher.backoff().wait_after(self.claim.failures);
         Outcome::Retry(Setback { class, message: fault.message, effect: fault.effect, wait })
     }
 
     /// Whose fault a refusal by the environment is; if it meets everybody, the drain stops here.
     fn weigh(&self, what: Refused, fault: &Fault) -> Blame {
-        let blame = self.publisher.evidence().refused(self.claim.workflow_id, what);
+        let blame = self.publisher.evidence().refused(self.claim.workflow_id, what, self.lease.now());
         if blame == Blame::Everybody {
             self.lease.stop_drain();
             self.publisher.metrics().stopped();
@@ -56,7 +65,7 @@ impl Work<'_> {
     }
 
     fn give_up(&self, fault: Fault) -> Outcome {
-        self.publisher.backoff().reset(self.claim.workflow_id);
+        self.publisher.evidence().settled(self.claim.workflow_id);
         Outcome::Failed { message: fault.message, effect: fault.effect }
     }
 

@@ -2,64 +2,90 @@
 //!
 //! The publisher tells it because it runs apart from the app: an app that is dead raises the alarm, too.
 
-use sqlx::PgPool;
+use db::PgPool;
+use schedule::delivery::GRACE;
 
-/// How the ledger stands.
+/// What became of the due times of the last hour.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Ledger {
-    /// How far the watchdog is behind the three minutes that it gives every time owed.
-    pub(crate) lag_secs: f64,
-    /// Times decided as missed in the last hour, that nobody has run since.
+pub(crate) struct Decisions {
+    /// Times decided as missed that have not run since.
     pub(crate) missed: i64,
-    /// Times caught up in the last hour.
+    /// Times caught up.
     pub(crate) caught_up: i64,
-    /// Times and runs given up in the last hour.
-    pub(crate) abandoned: i64,
+    /// Times abandoned without a run.
+    pub(crate) not_run: i64,
 }
 
-pub(crate) async fn read(pool: &PgPool) -> sqlx::Result<Ledger> {
-    let lag_secs = lag_secs(pool).await?;
-    let (missed, caught_up, unrun) = decisions(pool).await?;
-    Ok(Ledger { lag_secs, missed, caught_up, abandoned: unrun + runs_abandoned(pool).await? })
-}
-
-async fn lag_secs(pool: &PgPool) -> sqlx::Result<f64> {
+pub(super) async fn lag_secs(pool: &PgPool) -> sqlx::Result<f64> {
     let secs = sqlx::query_scalar!(
         r#"
-        -- ledger lag: a time is accounted for once it is 180 s old, so that is no lag
-        SELECT EXTRACT(EPOCH FROM cronbox_now() - INTERVAL '180 seconds' - min(watch_at))::float8
+        -- ledger lag: the watchdog decides a time once its grace is over, so that is no lag
+        SELECT EXTRACT(EPOCH FROM cronbox_now() - make_interval(secs => $1) - min(watch_at))::float8
           FROM workflows
          WHERE watch_at IS NOT NULL
-        "#
+        "#,
+        GRACE.as_seconds_f64(),
     )
     .fetch_one(pool)
     .await?;
     Ok(secs.unwrap_or_default().max(0.0))
 }
 
-async fn decisions(pool: &PgPool) -> sqlx::Result<(i64, i64, i64)> {
+pub(super) async fn decisions(pool: &PgPool) -> sqlx::Result<Decisions> {
     let row = sqlx::query!(
         r#"
         -- decisions of the last hour that are not an ordinary fire
         SELECT count(*) FILTER (WHERE decision = 'missed') AS "missed!",
                count(*) FILTER (WHERE decision = 'caught_up') AS "caught_up!",
-               count(*) FILTER (WHERE decision = 'abandoned' AND run_id IS NULL) AS "unrun!"
+               count(*) FILTER (WHERE decision = 'abandoned' AND run_id IS NULL) AS "not_run!"
           FROM occurrences
          WHERE decided_on > cronbox_now() - INTERVAL '1 hour'
         "#
     )
     .fetch_one(pool)
     .await?;
-    Ok((row.missed, row.caught_up, row.unrun))
+    Ok(Decisions { missed: row.missed, caught_up: row.caught_up, not_run: row.not_run })
 }
 
-async fn runs_abandoned(pool: &PgPool) -> sqlx::Result<i64> {
+pub(super) async fn runs_abandoned(pool: &PgPool) -> sqlx::Result<i64> {
     sqlx::query_scalar!(
         r#"
-        -- runs given up in the last hour
+        -- runs abandoned in the last hour: what a shutdown cuts off is no loss, or each deployment would raise an alarm
         SELECT count(*) AS "count!"
           FROM runs
          WHERE state = 'abandoned' AND finished_on > cronbox_now() - INTERVAL '1 hour'
+           AND error IS DISTINCT FROM 'cut_off_by_shutdown'
+        "#
+    )
+    .fetch_one(pool)
+    .await
+}
+
+pub(super) async fn runs_waiting_secs(pool: &PgPool) -> sqlx::Result<f64> {
+    let secs = sqlx::query_scalar!(
+        r#"
+        -- runs waiting: of those that a free executor would start now, not of those that wait for a predecessor
+        SELECT EXTRACT(EPOCH FROM cronbox_now() - GREATEST(r.run_after, r.created_on))::float8 AS "secs!"
+          FROM runs AS r
+          JOIN workflows AS w ON w.id = r.workflow_id
+         WHERE r.state = 'accepted'
+           AND r.run_after <= cronbox_now()
+           AND w.state = 'active'
+           AND NOT EXISTS (SELECT FROM runs AS other WHERE other.workflow_id = r.workflow_id AND other.state = 'running')
+         ORDER BY r.run_after
+         LIMIT 1
+        "#
+    )
+    .fetch_optional(pool)
+    .await?;
+    Ok(secs.unwrap_or_default().max(0.0))
+}
+
+pub(super) async fn count_disagreements(pool: &PgPool) -> sqlx::Result<i64> {
+    sqlx::query_scalar!(
+        r#"
+        -- count_disagreements
+        SELECT count(*) AS "count!" FROM fire_disagreements WHERE seen_on > cronbox_now() - INTERVAL '1 hour'
         "#
     )
     .fetch_one(pool)

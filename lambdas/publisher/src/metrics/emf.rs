@@ -41,20 +41,38 @@ fn metrics(totals: &Totals, levels: &Levels) -> Vec<(String, &'static str, Value
         ("failed", report.failed),
         ("remaining", report.remaining),
         ("DrainsStopped", totals.stops),
+        ("SweepListed", totals.sweep_listed),
+        ("SweepRead", totals.sweep_read),
     ];
     let mut metrics: Vec<_> =
         counts.into_iter().map(|(name, count)| (name.to_owned(), "Count", json!(count))).collect();
     metrics.extend(totals.calls().map(|(answer, count)| (format!("ApiCalls_{answer}"), "Count", json!(count))));
-    metrics.push(("OutboxLagSeconds".to_owned(), "Seconds", json!(levels.lag_secs)));
-    metrics.push(("OutboxFailedRows".to_owned(), "Count", json!(levels.failed_rows)));
-    metrics.push(("LedgerLagSeconds".to_owned(), "Seconds", json!(levels.ledger.lag_secs)));
-    metrics.push(("Missed".to_owned(), "Count", json!(levels.ledger.missed)));
-    metrics.push(("CaughtUp".to_owned(), "Count", json!(levels.ledger.caught_up)));
-    metrics.push(("Abandoned".to_owned(), "Count", json!(levels.ledger.abandoned)));
-    metrics.push(("DriftCount".to_owned(), "Count", json!(levels.drift.values().sum::<i64>())));
-    metrics.extend(DRIFT.map(|class| {
-        let count = levels.drift.get(class).copied().unwrap_or_default();
-        (format!("Drift_{class}"), "Count", json!(count))
-    }));
+    let seconds = [
+        ("OutboxLagSeconds", levels.lag_secs),
+        ("LedgerLagSeconds", levels.ledger_lag_secs),
+        ("RunsWaitingSeconds", levels.runs_waiting_secs),
+        ("SweepAgeSeconds", levels.sweeps.map(|sweeps| sweeps.age_secs)),
+    ];
+    let counts = [
+        ("OutboxFailedRows", levels.failed_rows),
+        ("Missed", levels.decisions.map(|decisions| decisions.missed)),
+        ("CaughtUp", levels.decisions.map(|decisions| decisions.caught_up)),
+        ("Abandoned", levels.abandoned()),
+        ("FiresDisagree", levels.fires_disagree),
+        ("OrphansRefused", levels.sweeps.map(|sweeps| sweeps.orphans_refused)),
+        ("ChangesRefused", levels.sweeps.map(|sweeps| sweeps.changes_refused)),
+        ("OrphansWaiting", levels.sweeps.map(|sweeps| sweeps.orphans_waiting)),
+        ("DriftCount", levels.drift.as_ref().map(|drift| drift.values().sum())),
+    ];
+    // What could not be read is left out: a zero would say that all is well.
+    let seconds = seconds.into_iter().filter_map(|(name, secs)| Some((name.to_owned(), "Seconds", json!(secs?))));
+    metrics.extend(seconds);
+    metrics.extend(counts.into_iter().filter_map(|(name, count)| Some((name.to_owned(), "Count", json!(count?)))));
+    if let Some(drift) = &levels.drift {
+        metrics.extend(DRIFT.map(|class| {
+            let count = drift.get(class).copied().unwrap_or_default();
+            (format!("Drift_{class}"), "Count", json!(count))
+        }));
+    }
     metrics
 }

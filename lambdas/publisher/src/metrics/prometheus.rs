@@ -2,6 +2,7 @@
 
 use std::convert::Infallible;
 use std::fmt;
+use std::time::Duration;
 
 use http_body_util::Full;
 use hyper::body::{Bytes, Incoming};
@@ -28,7 +29,7 @@ pub(crate) async fn serve(publisher: &Publisher, listener: TcpListener) -> Infal
     loop {
         let Ok((stream, _)) = listener.accept().await else {
             // Out of file descriptors, most likely; without a pause this would spin.
-            tokio::time::sleep(std::time::Duration::from_millis(100)).await;
+            tokio::time::sleep(Duration::from_millis(100)).await;
             continue;
         };
         let publisher = publisher.clone();
@@ -44,13 +45,10 @@ pub(crate) async fn serve(publisher: &Publisher, listener: TcpListener) -> Infal
 
 async fn answer(publisher: &Publisher, request: Request<Incoming>) -> Result<Response<Full<Bytes>>, fmt::Error> {
     let (status, text) = match request.uri().path() {
-        "/metrics" => match levels::read(publisher.pool()).await {
-            Ok(levels) => (StatusCode::OK, render(&publisher.metrics().so_far(), &levels)?),
-            Err(error) => {
-                tracing::warn!(%error, "the outbox cannot be measured");
-                (StatusCode::SERVICE_UNAVAILABLE, "the database is away\n".to_owned())
-            }
-        },
+        "/metrics" => {
+            let levels = levels::read(publisher.pool(), Duration::MAX).await;
+            (StatusCode::OK, render(&publisher.metrics().so_far(), &levels)?)
+        }
         _ => (StatusCode::NOT_FOUND, "see /metrics\n".to_owned()),
     };
     let mut response = Response::new(Full::from(text));
@@ -72,6 +70,8 @@ fn render(totals: &Totals, levels: &Levels) -> Result<String, fmt::Error> {
         ("retried", "Workflows backed off", report.retried),
         ("failed", "Workflows given up until their next edit", report.failed),
         ("drains_stopped", "Drains stopped because EventBridge refused everybody", totals.stops),
+        ("sweep_listed", "Schedules listed by finished sweeps", totals.sweep_listed),
+        ("sweep_read", "Schedules read in full by finished sweeps", totals.sweep_read),
     ] {
         registry.register(name, help, ConstCounter::new(count));
     }
@@ -81,22 +81,37 @@ fn render(totals: &Totals, levels: &Levels) -> Result<String, fmt::Error> {
     }
     registry.register("api_calls", "Calls of EventBridge's API, by how they ended", calls);
     let drift = Family::<[(&str, String); 1], Gauge>::default();
-    for (class, count) in &levels.drift {
+    for (class, count) in levels.drift.iter().flatten() {
         drift.get_or_create(&[("class", class.clone())]).set(*count);
     }
     registry.register("drift", "Workflows whose schedule is not as published, by class", drift);
     let remaining = i64::try_from(report.remaining).unwrap_or(i64::MAX);
     registry.register("remaining", "Workflows due or backed off after the last drain", ConstGauge::new(remaining));
-    registry.register("outbox_lag_seconds", "Age of the oldest open edit", ConstGauge::new(levels.lag_secs));
-    registry.register("outbox_failed_rows", "Rows of workflows that are given up", ConstGauge::new(levels.failed_rows));
-    let ledger = levels.ledger;
-    registry.register("ledger_lag_seconds", "How far the app's watchdog is behind", ConstGauge::new(ledger.lag_secs));
-    for (name, help, count) in [
-        ("missed", "Times missed in the last hour, that nobody has run since", ledger.missed),
-        ("caught_up", "Times caught up in the last hour", ledger.caught_up),
-        ("abandoned", "Times and runs given up in the last hour", ledger.abandoned),
+    // What could not be read is left out: a zero would say that all is well.
+    for (name, help, secs) in [
+        ("outbox_lag_seconds", "Age of the oldest open edit", levels.lag_secs),
+        ("ledger_lag_seconds", "How far the app's watchdog is behind", levels.ledger_lag_secs),
+        ("runs_waiting_seconds", "How long the oldest run has waited for an executor", levels.runs_waiting_secs),
+        ("sweep_age_seconds", "How long no sweep has ended", levels.sweeps.map(|sweeps| sweeps.age_secs)),
     ] {
-        registry.register(name, help, ConstGauge::new(count));
+        if let Some(secs) = secs {
+            registry.register(name, help, ConstGauge::new(secs));
+        }
+    }
+    let decisions = levels.decisions;
+    for (name, help, count) in [
+        ("outbox_failed_rows", "Rows of workflows that are failed", levels.failed_rows),
+        ("missed", "Times missed in the last hour that have not run since", decisions.map(|all| all.missed)),
+        ("caught_up", "Times caught up in the last hour", decisions.map(|all| all.caught_up)),
+        ("abandoned", "Times and runs abandoned in the last hour", levels.abandoned()),
+        ("fires_disagree", "Fires of the last hour that the published expression does not name", levels.fires_disagree),
+        ("orphans_refused", "Orphans that wait for force", levels.sweeps.map(|sweeps| sweeps.orphans_refused)),
+        ("changes_refused", "Changes that wait for force", levels.sweeps.map(|sweeps| sweeps.changes_refused)),
+        ("orphans_waiting", "Orphans that wait for a second look", levels.sweeps.map(|sweeps| sweeps.orphans_waiting)),
+    ] {
+        if let Some(count) = count {
+            registry.register(name, help, ConstGauge::new(count));
+        }
     }
     let mut text = String::new();
     encode(&mut text, &registry)?;

@@ -3,8 +3,8 @@
 use std::collections::HashSet;
 
 use chrono::{DateTime, Utc};
+use db::PgConnection;
 use serde::Serialize;
-use sqlx::PgConnection;
 use sqlx::types::Json;
 
 use crate::settlement::{Outcome, Settlement};
@@ -18,10 +18,12 @@ pub(super) struct Published<'a> {
     revision: i64,
     spec_hash: &'a str,
     was_known: bool,
+    repairs: i64,
     schedule_name: Option<&'a str>,
     template: Option<i32>,
     changes_on: Option<DateTime<Utc>>,
     is_verified: bool,
+    is_in_doubt: bool,
     is_superseded: bool,
 }
 
@@ -32,7 +34,7 @@ pub(super) struct Marked {
 }
 
 pub(super) fn published<'a>(settlement: &'a Settlement, superseded: &HashSet<i64>) -> Option<Published<'a>> {
-    let Settlement { claim, outcome: Outcome::Applied(applied), changes_on, is_verified } = settlement else {
+    let Settlement { claim, outcome: Outcome::Applied(applied), changes_on, is_verified, .. } = settlement else {
         return None;
     };
     Some(Published {
@@ -42,10 +44,12 @@ pub(super) fn published<'a>(settlement: &'a Settlement, superseded: &HashSet<i64
         revision: applied.revision.0,
         spec_hash: &applied.spec_hash,
         was_known: claim.spec_hash.is_some(),
+        repairs: claim.repairs,
         schedule_name: applied.schedule_name.as_deref(),
         template: applied.template,
         changes_on: applied.schedule_name.as_ref().and(*changes_on),
         is_verified: *is_verified,
+        is_in_doubt: settlement.is_in_doubt,
         is_superseded: superseded.contains(&claim.workflow_id.0),
     })
 }
@@ -92,8 +96,10 @@ pub(super) async fn settle_published(tx: &mut PgConnection, published: &[Publish
         -- settle published
         UPDATE publications AS p
            SET applied_revision = s.revision,
-               -- a repair that was asked for meanwhile has made it unknown, and unknown it stays
-               spec_hash = CASE WHEN s.was_known AND p.spec_hash IS NULL THEN NULL ELSE s.spec_hash END,
+               -- a repair that was requested during the call has made it unknown, and unknown it stays
+               spec_hash = CASE WHEN r.is_requested THEN NULL ELSE s.spec_hash END,
+               refused_hash = NULL,
+               failures = 0,
                schedule_name = s.schedule_name,
                template = s.template,
                applied_on = cronbox_now(),
@@ -103,19 +109,29 @@ pub(super) async fn settle_published(tx: &mut PgConnection, published: &[Publish
                drift = NULL,
                lease_owner = NULL,
                lease_until = NULL,
-               verify_at = CASE WHEN s.is_verified THEN NULL ELSE p.verify_at END,
+               verify_at = r.verify_at,
                due_at = CASE
-                   WHEN s.is_superseded THEN cronbox_now()
+                   WHEN s.is_superseded OR r.is_requested THEN cronbox_now()
                    ELSE LEAST(
-                       CASE WHEN s.is_verified THEN NULL ELSE p.verify_at END,
+                       r.verify_at,
                        -- not before a minute from now: the two clocks may disagree about the change
                        CASE WHEN s.changes_on IS NOT NULL
                             THEN GREATEST(s.changes_on, cronbox_now()) + INTERVAL '60 seconds' END
                    )
                END
           FROM jsonb_to_recordset($1) AS s (
-               workflow_id bigint, revision bigint, spec_hash text, was_known boolean, schedule_name text,
-               template integer, changes_on timestamptz, is_verified boolean, is_superseded boolean)
+               workflow_id bigint, revision bigint, spec_hash text, was_known boolean, repairs bigint,
+               schedule_name text, template integer, changes_on timestamptz, is_verified boolean,
+               is_in_doubt boolean, is_superseded boolean)
+         CROSS JOIN LATERAL (
+               -- an app of an older version does not count its repairs
+               SELECT before.repairs <> s.repairs OR (s.was_known AND before.spec_hash IS NULL) AS is_requested,
+                      CASE WHEN s.is_in_doubt THEN GREATEST(before.verify_at, cronbox_now() + INTERVAL '16 minutes')
+                           WHEN s.is_verified THEN NULL
+                           ELSE before.verify_at END AS verify_at
+                 FROM publications AS before
+                WHERE before.workflow_id = s.workflow_id
+         ) AS r
          WHERE p.workflow_id = s.workflow_id
         "#,
         Json(published) as _,

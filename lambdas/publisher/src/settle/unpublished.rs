@@ -3,8 +3,8 @@
 use std::collections::HashSet;
 
 use chrono::{DateTime, Utc};
+use db::PgConnection;
 use serde::Serialize;
-use sqlx::PgConnection;
 use sqlx::types::Json;
 
 use crate::fault::Effect;
@@ -19,6 +19,7 @@ pub(super) struct Unpublished<'a> {
     /// Given back, because this attempt says nothing about the workflow.
     is_attempt_returned: bool,
     error_class: Option<&'static str>,
+    refused_hash: Option<&'a str>,
     message: Option<&'a str>,
     wait_secs: Option<f64>,
     changes_on: Option<DateTime<Utc>>,
@@ -29,7 +30,7 @@ pub(super) struct Unpublished<'a> {
 }
 
 pub(super) fn unpublished<'a>(settlement: &'a Settlement, superseded: &HashSet<i64>) -> Option<Unpublished<'a>> {
-    let Settlement { claim, outcome, changes_on, is_verified } = settlement;
+    let Settlement { claim, outcome, changes_on, is_verified, is_in_doubt, refused_hash } = settlement;
     let (error_class, message, wait, effect) = match outcome {
         Outcome::Applied(_) => return None,
         Outcome::NotCalled => (None, None, None, Effect::None),
@@ -38,13 +39,14 @@ pub(super) fn unpublished<'a>(settlement: &'a Settlement, superseded: &HashSet<i
         }
         Outcome::Failed { message, effect } => (Some(ErrorClass::Permanent), Some(message.as_str()), None, *effect),
     };
-    let is_in_doubt = effect == Effect::Unknown;
+    let is_in_doubt = *is_in_doubt || effect == Effect::Unknown;
     Some(Unpublished {
         workflow_id: claim.workflow_id.0,
         seen: claim.seen,
         attempt: claim.attempt,
         is_attempt_returned: matches!(error_class, None | Some(ErrorClass::Transient | ErrorClass::Environment)),
         error_class: error_class.map(ErrorClass::as_str),
+        refused_hash: refused_hash.as_deref(),
         message,
         wait_secs: wait.map(|wait| wait.as_secs_f64()),
         changes_on: *changes_on,
@@ -96,8 +98,14 @@ pub(super) async fn settle_unpublished(tx: &mut PgConnection, unpublished: &[Unp
         r#"
         -- settle unpublished: an edit that came meanwhile has reset attempts and class; that stands
         UPDATE publications AS p
-           SET attempt_count = CASE WHEN s.is_attempt_returned THEN GREATEST(p.attempt_count - 1, 0)
+           SET attempt_count = CASE -- what the environment refuses says nothing about earlier attempts either
+                                    WHEN s.error_class = 'environment' THEN 0
+                                    WHEN s.is_attempt_returned THEN GREATEST(p.attempt_count - 1, 0)
                                     ELSE p.attempt_count END,
+               failures = CASE WHEN s.is_superseded OR s.error_class IS NULL THEN p.failures
+                               WHEN s.error_class = 'permanent' THEN 0
+                               ELSE p.failures + 1 END,
+               refused_hash = COALESCE(s.refused_hash, p.refused_hash),
                error_class = CASE WHEN s.is_superseded THEN p.error_class ELSE COALESCE(s.error_class, p.error_class) END,
                last_error = COALESCE(s.message, p.last_error),
                spec_hash = CASE WHEN s.is_unknown THEN NULL ELSE p.spec_hash END,
@@ -117,7 +125,7 @@ pub(super) async fn settle_unpublished(tx: &mut PgConnection, unpublished: &[Unp
                    )
                END
           FROM jsonb_to_recordset($1) AS s (
-               workflow_id bigint, is_attempt_returned boolean, error_class text, message text,
+               workflow_id bigint, is_attempt_returned boolean, error_class text, refused_hash text, message text,
                wait_secs double precision, changes_on timestamptz, is_verified boolean, is_unknown boolean,
                is_in_doubt boolean, is_superseded boolean)
          CROSS JOIN LATERAL (

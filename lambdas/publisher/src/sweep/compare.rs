@@ -1,58 +1,91 @@
 //! Step 4 of 7: in what way a schedule differs from what its workflow wants. Pure.
 //!
-//! Two stages: [`glance`] judges by the list, which is cheap; [`look`] by the schedule read whole,
+//! Two stages: [`glance`] decides by the list, which is cheap; [`look`] by the schedule read in full,
 //! which is done for those that the glance makes suspects, and for a sample.
 
 use chrono::{DateTime, Utc};
 use serde_json::Value;
 
 use crate::config::Config;
-use crate::desired::{Desired, Spec, State, TEMPLATE, desired};
+use crate::deployment::Rollout;
+use crate::desired::{Desired, Spec, State, TEMPLATE, Undecided, desired};
 use crate::schedules::{Listed, Standing};
 use crate::sweep::findings::Class;
 use crate::sweep::known::Known;
+use crate::workflows::Removal;
 
 /// What the list alone tells.
 #[derive(Debug)]
 pub(crate) enum Glance {
     /// Nothing speaks against it; the spec serves if it is sampled.
     InStep(Box<Spec>),
-    /// Read it whole, and compare it with this.
+    /// Read it in full, and compare it with this.
     Suspect(Box<Spec>),
     /// It differs, whatever else it holds.
-    Differs(Class),
+    Differs(Class, Weight),
+    /// No workflow accounts for it, and no delete event: the guard for orphans decides.
+    Orphan,
     /// Nothing can be said now.
     Skipped,
 }
 
-/// What the whole schedule tells.
+/// What the schedule read in full tells.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Look {
     /// As wanted; changed last at this time.
     InStep(Option<DateTime<Utc>>),
-    Differs(Class),
+    Differs(Class, Weight),
 }
 
-/// Judges a schedule by the list.
-pub(crate) fn glance(listed: &Listed, known: &Known, config: &Config, now: DateTime<Utc>) -> Glance {
-    let Some(publication) = &known.publication else {
-        // Who has a workflow is no orphan: it wants none, or a restored database knows no better.
-        let class = if known.workflow.row.is_some() { Class::Changed } else { Class::Orphan };
-        return Glance::Differs(class);
+/// What a repair amounts to: whether it may be done at once.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Weight {
+    /// It brings back what is due, or an edit asked for it: it never waits.
+    Free,
+    /// A raised generation explains it: canaries first.
+    Explained,
+    /// It deletes, disables or changes, and nothing explains it: many of them wait for force.
+    Braked,
+}
+
+/// Compares a schedule by the list.
+pub(crate) fn glance(listed: &Listed, known: &Known, config: &Config, rollout: Rollout, now: DateTime<Utc>) -> Glance {
+    let publication = known.publication.as_ref();
+    let wanted = match desired(&known.workflow, None, config, now) {
+        Err(Undecided::Vanished) if publication.is_some_and(|publication| publication.is_leased) => {
+            return Glance::Skipped;
+        }
+        // Also one that is backed off, which it is because its row vanished.
+        Err(Undecided::Vanished) => return Glance::Orphan,
+        wanted => wanted,
     };
-    if publication.is_busy {
+    if publication.is_some_and(|publication| publication.is_busy) {
         return Glance::Skipped;
     }
-    match desired(&known.workflow, None, config, now) {
+    match (wanted, publication) {
         // The last good schedule stays, and its owner is told by `sync`.
-        Err(_) => Glance::Skipped,
-        Ok(Desired::Nothing) => Glance::Differs(Class::Changed),
-        Ok(Desired::Schedule(_)) if publication.template.is_some_and(|number| number < TEMPLATE) => {
-            Glance::Differs(Class::StaleTemplate)
+        (Err(_), _) => Glance::Skipped,
+        (Ok(Desired::Nothing), _) => {
+            let is_requested = known.workflow.removal == Removal::Requested;
+            Glance::Differs(Class::Changed, if is_requested { Weight::Free } else { Weight::Braked })
         }
-        // What we would publish today is not what we published: another role, another queue.
-        Ok(Desired::Schedule(spec)) if publication.spec_hash != Some(spec.hash()) => Glance::Differs(Class::Changed),
-        Ok(Desired::Schedule(spec)) => {
+        // A restored database may know nothing of a publication that exists.
+        (Ok(Desired::Schedule(spec)), None) => Glance::Suspect(spec),
+        (Ok(Desired::Schedule(spec)), Some(publication)) => {
+            // What we would publish today is not what we published: another role, another queue.
+            let outdated = if publication.template.is_some_and(|number| number < TEMPLATE) {
+                Some(Class::StaleTemplate)
+            } else if publication.spec_hash != Some(spec.hash()) {
+                Some(Class::Changed)
+            } else {
+                None
+            };
+            if let Some(class) = outdated {
+                // No configuration disables a schedule.
+                let disables = listed.is_enabled && spec.state == State::Disabled;
+                let is_explained = rollout == Rollout::Open && !disables;
+                return Glance::Differs(class, if is_explained { Weight::Explained } else { Weight::Braked });
+            }
             let is_untouched = listed.modified_on.is_some() && listed.modified_on == publication.seen_modified_at;
             let is_alike = listed.is_enabled == (spec.state == State::Enabled)
                 && listed.target_arn.as_ref() == Some(&spec.target_arn);
@@ -61,20 +94,25 @@ pub(crate) fn glance(listed: &Listed, known: &Known, config: &Config, now: DateT
     }
 }
 
-/// Judges a schedule that was read whole; `None` = it was not there any more.
+/// Compares a schedule that was read in full; `None` = it was not there any more.
 pub(crate) fn look(standing: Option<&Standing>, spec: &Spec, now: DateTime<Utc>) -> Look {
-    let Some(standing) = standing else { return Look::Differs(Class::Missing) };
+    let Some(standing) = standing else { return Look::Differs(Class::Missing, Weight::Free) };
     if spec.is(standing, now) {
         return Look::InStep(standing.modified_on);
     }
     let switched_on = Standing { is_enabled: true, ..standing.clone() };
     if !standing.is_enabled && spec.is(&switched_on, now) {
-        return Look::Differs(Class::DisabledOutOfBand);
+        return Look::Differs(Class::DisabledOutOfBand, Weight::Free);
     }
     match standing.input.as_deref().and_then(template_of) {
-        Some(number) if number < i64::from(TEMPLATE) => Look::Differs(Class::StaleTemplate),
-        _ => Look::Differs(Class::Changed),
+        Some(number) if number < i64::from(TEMPLATE) => Look::Differs(Class::StaleTemplate, Weight::Braked),
+        _ => Look::Differs(Class::Changed, Weight::Braked),
     }
+}
+
+/// The revision that a schedule was published with.
+pub(crate) fn revision_of(input: &str) -> Option<i64> {
+    serde_json::from_str::<Value>(input).ok()?.get("revision")?.as_i64()
 }
 
 fn template_of(input: &str) -> Option<i64> {

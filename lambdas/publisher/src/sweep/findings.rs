@@ -44,14 +44,20 @@ pub struct Findings {
     pub stale_template: u64,
     /// Switched off by somebody else.
     pub disabled_out_of_band: u64,
+    /// Differs only because a generation was raised: queued for its rollout.
+    pub explained: u64,
     /// Workflows handed to the publisher to be put right.
     pub repaired: u64,
+    /// Deletes, disables and changes that would have been made, but were too many without `force`.
+    pub changes_refused: u64,
     /// Orphans handed to the publisher to be deleted.
     pub orphans_deleted: u64,
     /// Orphans that would have been deleted, but were too many without `force`.
     pub orphans_refused: u64,
     /// Orphans seen for the first time, or less than ten minutes ago.
     pub orphans_waiting: u64,
+    /// Orphans that carry another database's identity: never deleted.
+    pub orphans_foreign: u64,
     /// Why the sweep last had to stop in the middle.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub stopped_by: Option<String>,
@@ -67,6 +73,11 @@ impl Findings {
             Class::StaleTemplate => &mut self.stale_template,
             Class::DisabledOutOfBand => &mut self.disabled_out_of_band,
         } += 1;
+    }
+
+    /// Forgets what was counted page by page: the list starts anew, and what is enqueued stays enqueued.
+    pub(crate) fn restart(&mut self) {
+        *self = Findings { repaired: self.repaired, stopped_by: self.stopped_by.take(), ..Findings::default() };
     }
 
     /// How many differences there are, orphans included.

@@ -1,10 +1,11 @@
 //! Step 3 of 7: what the database knows of the schedules on one page of the list.
 
 use chrono::{DateTime, Utc};
+use db::PgPool;
 use schedule::{Revision, WorkflowId};
-use sqlx::PgPool;
 
-use crate::workflows::{Row, Workflow};
+use crate::deployment::Identity;
+use crate::workflows::{Removal, Row, Workflow};
 
 /// What the database knows of one schedule of ours.
 #[derive(Debug)]
@@ -25,6 +26,8 @@ pub(crate) struct Publication {
     pub(crate) seen_modified_at: Option<DateTime<Utc>>,
     /// The publisher is at it, has just been, or will be soon: what stands may be in between.
     pub(crate) is_busy: bool,
+    /// A publisher has claimed it.
+    pub(crate) is_leased: bool,
 }
 
 /// Reads what is known of these workflows, in one snapshot.
@@ -43,6 +46,9 @@ pub(crate) async fn read(pool: &PgPool, ids: &[i64]) -> sqlx::Result<Vec<Known>>
                         OR p.due_at <= cronbox_now() + INTERVAL '60 seconds'
                         OR p.error_class IS NOT NULL
                         OR p.applied_on > cronbox_now() - INTERVAL '30 seconds', FALSE) AS "is_busy!",
+               p.lease_owner IS NOT NULL AS "is_leased!",
+               COALESCE(p.removal_revision >= p.desired_revision, FALSE) AS "is_removal_requested!",
+               (SELECT uuid FROM database_identity) AS "identity!",
                w.revision AS "revision?",
                w.cron_schedule AS "cron_schedule?",
                w.timezone AS "timezone?",
@@ -77,8 +83,16 @@ pub(crate) async fn read(pool: &PgPool, ids: &[i64]) -> sqlx::Result<Vec<Known>>
                 template: read.template,
                 seen_modified_at: read.seen_modified_at,
                 is_busy: read.is_busy,
+                is_leased: read.is_leased,
             });
-            Known { workflow: Workflow { id: WorkflowId(read.workflow_id), revision, row }, publication }
+            let workflow = Workflow {
+                id: WorkflowId(read.workflow_id),
+                revision,
+                row,
+                removal: Removal::of(read.is_removal_requested),
+                identity: Identity(read.identity),
+            };
+            Known { workflow, publication }
         })
         .collect())
 }

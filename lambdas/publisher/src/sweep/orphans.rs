@@ -1,21 +1,17 @@
-//! Step 3 of 7: schedules with a name of ours that no workflow accounts for.
+//! Step 3 of 7: schedules with a name of ours that neither a workflow nor a delete event accounts for.
 //!
 //! Nothing brings a deleted schedule back, so nothing is deleted at first sight: two sweeps must
-//! have seen it, ten minutes apart; and a mass of them says that the database is the wrong one.
+//! have seen it, ten minutes apart; many of them say that the database is the wrong one, or that
+//! rows of `workflows` are missing; and each is read before, because it may be another database's.
 
 use chrono::{DateTime, Utc};
+use db::PgConnection;
 use schedule::ScheduleName;
-use sqlx::PgConnection;
+use uuid::Uuid;
 
-use crate::config::Config;
-use crate::sweep::findings::{Class, Findings};
-use crate::sweep::repair;
+use crate::deployment::Identity;
+use crate::sweep::limit;
 use crate::sweep::turn::Turn;
-
-/// So many may always be deleted.
-const FEW: i64 = 10;
-/// Above that, one in so many of the schedules that are ours.
-const ONE_IN: i64 = 20;
 
 /// Remembers orphans that were listed.
 pub(crate) async fn note(tx: &mut PgConnection, names: &[String]) -> sqlx::Result<()> {
@@ -33,29 +29,85 @@ pub(crate) async fn note(tx: &mut PgConnection, names: &[String]) -> sqlx::Resul
     .map(drop)
 }
 
-/// Has the orphans deleted that may be, up to `limit` at a time.
-pub(crate) async fn dispose(
+/// Up to `limit` orphans after this name that may be deleted; none if they are too many without force.
+pub(crate) async fn list_deletable(
     tx: &mut PgConnection,
     turn: &mut Turn,
-    config: &Config,
+    after: &str,
     limit: i64,
-    now: DateTime<Utc>,
-) -> sqlx::Result<Disposal> {
-    let Census { ours, standing, ripe } = census(tx, turn).await?;
-    let Findings { orphans_deleted, orphans_refused, orphans_waiting, .. } = &mut turn.findings;
-    *orphans_waiting = (standing - ripe).unsigned_abs();
-    let is_mass = ripe > FEW.max(ours / ONE_IN);
-    if is_mass && !turn.force && *orphans_deleted == 0 {
-        *orphans_refused = ripe.unsigned_abs();
+) -> sqlx::Result<Vec<String>> {
+    let Census { ours, existing, ripe } = census(tx, turn).await?;
+    let findings = &mut turn.findings;
+    findings.orphans_waiting = (existing - ripe).unsigned_abs();
+    if ripe > limit::most_of(ours) && !turn.force && findings.orphans_deleted == 0 {
+        findings.orphans_refused = ripe.unsigned_abs();
         tracing::error!(orphans = ripe, "sweep: {ripe} of {ours} schedules are orphans, too many to delete unforced");
-        return Ok(Disposal::Done);
+        return Ok(Vec::new());
     }
-    let names = list_ripe(tx, turn, limit).await?;
-    let doomed = names.iter().filter_map(|name| ScheduleName::parse(name, &config.env));
-    let doomed: Vec<(i64, i64)> = doomed.map(|name| (name.workflow_id().0, 0)).collect();
-    turn.findings.orphans_deleted += repair::adopt(tx, &doomed, Class::Orphan, now).await?;
-    forget(tx, &names).await?;
-    Ok(if names.is_empty() { Disposal::Done } else { Disposal::More })
+    list_ripe(tx, turn, after, limit).await
+}
+
+/// Has these deleted: a delete event each, unless its workflow has come back meanwhile; returns of how many.
+pub(crate) async fn enqueue_deletions(
+    tx: &mut PgConnection,
+    names: &[ScheduleName],
+    now: DateTime<Utc>,
+) -> sqlx::Result<u64> {
+    let (names, ids): (Vec<String>, Vec<i64>) =
+        names.iter().map(|name| (name.to_string(), name.workflow_id().0)).unzip();
+    let enqueued = sqlx::query!(
+        r#"
+        -- enqueue deletions: under a publication of its own, so that it is deleted under a claim; should
+        -- a workflow of this id come to be meanwhile, the two cannot cross
+        WITH forgotten AS (
+            DELETE FROM orphans WHERE name = ANY($1)
+        ), publication AS (
+            INSERT INTO publications AS p (workflow_id, desired_revision, due_at, drift)
+            SELECT orphan.workflow_id, 0, cronbox_now(), 'orphan'
+              FROM unnest($2::bigint[]) AS orphan (workflow_id)
+             WHERE NOT EXISTS (SELECT FROM workflows AS w WHERE w.id = orphan.workflow_id)
+             ORDER BY orphan.workflow_id
+            ON CONFLICT (workflow_id) DO UPDATE
+               SET spec_hash = NULL,
+                   due_at = cronbox_now(),
+                   attempt_count = 0,
+                   failures = 0,
+                   error_class = NULL,
+                   drift = excluded.drift
+             WHERE p.lease_owner IS NULL
+            RETURNING workflow_id, desired_revision
+        )
+        INSERT INTO outbox_events (aggregate_id, op, payload, created_on)
+        SELECT workflow_id, 'delete', jsonb_build_object('revision', desired_revision, 'drift', 'orphan'), $3
+          FROM publication
+        "#,
+        &names,
+        &ids,
+        now,
+    )
+    .execute(tx)
+    .await?;
+    Ok(enqueued.rows_affected())
+}
+
+/// Notes that this one carries another database's identity: it is never deleted.
+pub(crate) async fn mark_foreign(tx: &mut PgConnection, foreign: &[(String, Identity)]) -> sqlx::Result<()> {
+    let (names, identities): (Vec<String>, Vec<Uuid>) =
+        foreign.iter().map(|(name, identity)| (name.clone(), identity.0)).unzip();
+    sqlx::query!(
+        r#"
+        -- mark foreign
+        UPDATE orphans AS o
+           SET foreign_identity = f.identity
+          FROM unnest($1::text[], $2::uuid[]) AS f (name, identity)
+         WHERE o.name = f.name
+        "#,
+        &names,
+        &identities,
+    )
+    .execute(tx)
+    .await
+    .map(drop)
 }
 
 /// Drops what the sweep did not see any more: it has to be seen twice again.
@@ -72,17 +124,11 @@ pub(crate) async fn forget_gone(tx: &mut PgConnection, turn: &Turn) -> sqlx::Res
     .map(drop)
 }
 
-/// Whether there may be more to dispose of.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Disposal {
-    Done,
-    More,
-}
-
 /// How many there are, and how many of them may be deleted.
 struct Census {
     ours: i64,
-    standing: i64,
+    /// Without those of another database.
+    existing: i64,
     ripe: i64,
 }
 
@@ -92,9 +138,10 @@ async fn census(tx: &mut PgConnection, turn: &Turn) -> sqlx::Result<Census> {
         r#"
         -- census: ripe is what an earlier sweep saw, and this one, ten minutes later at least
         SELECT (SELECT COUNT(*) FROM sightings WHERE sweep_id = s.id) AS "ours!",
-               (SELECT COUNT(*) FROM orphans) AS "standing!",
+               (SELECT COUNT(*) FROM orphans WHERE foreign_identity IS NULL) AS "existing!",
                (SELECT COUNT(*) FROM orphans AS o
-                 WHERE o.first_seen < s.started_on
+                 WHERE o.foreign_identity IS NULL
+                   AND o.first_seen < s.started_on
                    AND o.first_seen <= o.last_seen - INTERVAL '10 minutes') AS "ripe!"
           FROM sweeps AS s
          WHERE s.id = $1
@@ -105,34 +152,24 @@ async fn census(tx: &mut PgConnection, turn: &Turn) -> sqlx::Result<Census> {
     .await
 }
 
-async fn list_ripe(tx: &mut PgConnection, turn: &Turn, limit: i64) -> sqlx::Result<Vec<String>> {
+async fn list_ripe(tx: &mut PgConnection, turn: &Turn, after: &str, limit: i64) -> sqlx::Result<Vec<String>> {
     sqlx::query_scalar!(
         r#"
         -- list ripe: as the census counts them
         SELECT o.name
           FROM orphans AS o
           JOIN sweeps AS s ON s.id = $1
-         WHERE o.first_seen < s.started_on
+         WHERE o.name > $2
+           AND o.foreign_identity IS NULL
+           AND o.first_seen < s.started_on
            AND o.first_seen <= o.last_seen - INTERVAL '10 minutes'
          ORDER BY o.name
-         LIMIT $2
+         LIMIT $3
         "#,
         turn.id,
+        after,
         limit,
     )
     .fetch_all(tx)
     .await
-}
-
-async fn forget(tx: &mut PgConnection, names: &[String]) -> sqlx::Result<()> {
-    sqlx::query!(
-        r#"
-        -- forget: from here on they have a publication
-        DELETE FROM orphans WHERE name = ANY($1)
-        "#,
-        names,
-    )
-    .execute(tx)
-    .await
-    .map(drop)
 }

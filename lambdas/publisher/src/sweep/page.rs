@@ -4,19 +4,21 @@
 
 use std::collections::HashMap;
 
+use chrono::{DateTime, Utc};
 use futures::StreamExt;
 use futures::stream;
 use schedule::{ScheduleName, WorkflowId};
 
-use super::compare::{Glance, Look, glance, look};
+use super::compare::{Glance, Look, Weight, glance, look, revision_of};
 use super::findings::{Class, Findings};
 use super::known::{self, Known};
-use super::repair::{Confirmed, Difference};
+use super::repair::{Adopted, Confirmed, Difference};
 use super::turn::Turn;
 use super::{Publisher, SAMPLE};
+use crate::deployment::Ahead;
 use crate::desired::Spec;
 use crate::lease::Lease;
-use crate::schedules::{Listed, Page};
+use crate::schedules::{Listed, Page, Standing};
 
 /// What a page came to.
 #[derive(Debug, Default)]
@@ -24,18 +26,32 @@ pub(crate) struct Compared {
     pub(crate) findings: Findings,
     /// Workflows whose schedule was listed.
     pub(crate) sighted: Vec<i64>,
-    pub(crate) differences: Vec<Difference>,
-    /// Workflows, with their revision, that want no schedule and never had one of ours.
-    pub(crate) unpublished: Vec<(i64, i64)>,
+    /// Repaired at once.
+    pub(crate) free: Vec<Difference>,
+    /// Rolled out.
+    pub(crate) explained: Vec<Difference>,
+    /// Counted first.
+    pub(crate) braked: Vec<Difference>,
     pub(crate) confirmed: Vec<Confirmed>,
+    pub(crate) adopted: Vec<Adopted>,
     pub(crate) orphans: Vec<String>,
+    /// Schedules of ours with a higher revision than the database had.
+    pub(crate) ahead: Vec<Ahead>,
 }
 
 /// A schedule to be read whole.
 struct Question {
-    workflow_id: i64,
-    epoch: i64,
+    subject: Subject,
     spec: Box<Spec>,
+}
+
+/// Whose schedule is compared.
+#[derive(Clone, Copy)]
+struct Subject {
+    workflow_id: i64,
+    /// `None` = there is no publication.
+    epoch: Option<i64>,
+    revision: i64,
 }
 
 impl Publisher {
@@ -64,25 +80,24 @@ impl Publisher {
 
     /// The first stage; what it cannot settle is a question.
     fn glance_at(&self, turn: &Turn, listed: &Listed, known: Known, compared: &mut Compared) -> Option<Question> {
-        let (workflow_id, now) = (known.workflow.id.0, self.clock().now());
-        let epoch = known.publication.as_ref().map(|publication| publication.epoch);
-        match (glance(listed, &known, self.config(), now), epoch) {
-            (Glance::Skipped, _) => compared.findings.skipped += 1,
-            (Glance::Differs(class), Some(epoch)) => compared.differ(workflow_id, epoch, class),
-            (Glance::Differs(Class::Orphan), None) => {
+        let subject = Subject {
+            workflow_id: known.workflow.id.0,
+            epoch: known.publication.as_ref().map(|publication| publication.epoch),
+            revision: known.workflow.revision.0,
+        };
+        match glance(listed, &known, self.config(), turn.rollout, self.clock().now()) {
+            Glance::Skipped => compared.findings.skipped += 1,
+            Glance::Differs(class, weight) => compared.differ(subject, class, weight),
+            Glance::Orphan => {
                 compared.findings.count(Class::Orphan);
                 compared.orphans.push(listed.name.clone());
             }
-            (Glance::Differs(class), None) => {
-                compared.findings.count(class);
-                compared.unpublished.push((workflow_id, known.workflow.revision.0));
-            }
-            (Glance::Suspect(spec), Some(epoch)) => return Some(Question { workflow_id, epoch, spec }),
-            (Glance::InStep(spec), Some(epoch)) if turn.samples(workflow_id, &compared.findings) => {
+            Glance::Suspect(spec) => return Some(Question { subject, spec }),
+            Glance::InStep(spec) if turn.samples(subject.workflow_id, &compared.findings) => {
                 compared.findings.sampled += 1;
-                return Some(Question { workflow_id, epoch, spec });
+                return Some(Question { subject, spec });
             }
-            (Glance::InStep(_) | Glance::Suspect(_), _) => {}
+            Glance::InStep(_) => {}
         }
         None
     }
@@ -91,18 +106,24 @@ impl Publisher {
     async fn ask(&self, questions: Vec<Question>, lease: &Lease, compared: &mut Compared) {
         let together = questions.len().max(1);
         let asking = questions.into_iter().map(|question| async move {
-            let answer = self.allowed(lease, self.schedules().get(&question.spec.name, lease)).await;
+            let answer = self.allowed(lease, self.rate(), self.schedules().get(&question.spec.name, lease)).await;
             (question, answer)
         });
         let mut answers = stream::iter(asking).buffer_unordered(together);
-        while let Some((Question { workflow_id, epoch, spec }, answer)) = answers.next().await {
+        while let Some((Question { subject, spec }, answer)) = answers.next().await {
+            if let Ok(Some(standing)) = &answer {
+                compared.ahead.extend(ahead_of(standing, subject, &spec));
+            }
             match answer.map(|standing| look(standing.as_ref(), &spec, self.clock().now())) {
-                Ok(Look::InStep(modified_on)) => {
-                    compared.confirmed.push(Confirmed { workflow_id, epoch, modified_on });
-                }
-                Ok(Look::Differs(class)) => compared.differ(workflow_id, epoch, class),
+                Ok(Look::InStep(modified_on)) => compared.agree(subject, &spec, modified_on),
+                Ok(Look::Differs(class, weight)) => compared.differ(subject, class, weight),
                 Err(fault) => {
-                    tracing::debug!(workflow_id, "{} cannot be read: {}", spec.name, fault.message);
+                    tracing::debug!(
+                        workflow_id = subject.workflow_id,
+                        "{} cannot be read: {}",
+                        spec.name,
+                        fault.message
+                    );
                     compared.findings.unread += 1;
                     compared.findings.stopped_by.get_or_insert(fault.message);
                     continue;
@@ -113,11 +134,47 @@ impl Publisher {
     }
 }
 
+/// Whether a schedule of this database carries a revision that the database did not have.
+fn ahead_of(standing: &Standing, subject: Subject, spec: &Spec) -> Option<Ahead> {
+    let revision = revision_of(standing.input.as_deref()?)?;
+    let is_ours = standing.description == Some(spec.identity.description());
+    let modified_on = standing.modified_on?;
+    (is_ours && revision > subject.revision).then_some(Ahead {
+        workflow_id: subject.workflow_id,
+        revision,
+        modified_on,
+    })
+}
+
 impl Compared {
-    fn differ(&mut self, workflow_id: i64, epoch: i64, class: Class) {
-        tracing::warn!(workflow_id, class = class.as_str(), "sweep: schedule of workflow {workflow_id}: {class:?}");
+    fn differ(&mut self, subject: Subject, class: Class, weight: Weight) {
+        let Subject { workflow_id, epoch, revision } = subject;
         self.findings.count(class);
-        self.differences.push(Difference { workflow_id, epoch, class });
+        let difference = Difference { workflow_id, epoch, revision, class: class.as_str().to_owned() };
+        if weight == Weight::Explained {
+            self.findings.explained += 1;
+            return self.explained.push(difference);
+        }
+        tracing::warn!(workflow_id, class = class.as_str(), "sweep: schedule of workflow {workflow_id}: {class:?}");
+        if weight == Weight::Free {
+            self.free.push(difference);
+        } else {
+            self.braked.push(difference);
+        }
+    }
+
+    fn agree(&mut self, subject: Subject, spec: &Spec, modified_on: Option<DateTime<Utc>>) {
+        let Subject { workflow_id, epoch, revision } = subject;
+        match epoch {
+            Some(epoch) => self.confirmed.push(Confirmed { workflow_id, epoch, modified_on }),
+            None => self.adopted.push(Adopted {
+                workflow_id,
+                revision,
+                spec_hash: spec.hash(),
+                schedule_name: spec.name.to_string(),
+                modified_on,
+            }),
+        }
     }
 }
 

@@ -4,27 +4,40 @@
 //! not needed costs a call and changes nothing.
 
 use chrono::{DateTime, Utc};
+use db::PgConnection;
 use serde::Serialize;
-use sqlx::PgConnection;
 use sqlx::types::Json;
 
-use crate::sweep::findings::Class;
+use crate::desired::TEMPLATE;
 use crate::sweep::turn::Turn;
 
-/// A difference of a workflow that we have published.
+/// A difference of a workflow.
 #[derive(Debug, Serialize)]
 pub(crate) struct Difference {
     pub(crate) workflow_id: i64,
-    /// The epoch that the comparison began with.
-    pub(crate) epoch: i64,
-    pub(crate) class: Class,
+    /// The epoch that the comparison began with; `None` = there was no publication.
+    pub(crate) epoch: Option<i64>,
+    /// The workflow's revision.
+    pub(crate) revision: i64,
+    /// As `publications.drift` spells it.
+    pub(crate) class: String,
 }
 
-/// A schedule that was read whole and is as wanted.
+/// A schedule that was read in full and is as wanted.
 #[derive(Debug, Serialize)]
 pub(crate) struct Confirmed {
     pub(crate) workflow_id: i64,
     pub(crate) epoch: i64,
+    pub(crate) modified_on: Option<DateTime<Utc>>,
+}
+
+/// A schedule that is as wanted although there is no publication.
+#[derive(Debug, Serialize)]
+pub(crate) struct Adopted {
+    pub(crate) workflow_id: i64,
+    pub(crate) revision: i64,
+    pub(crate) spec_hash: String,
+    pub(crate) schedule_name: String,
     pub(crate) modified_on: Option<DateTime<Utc>>,
 }
 
@@ -47,6 +60,7 @@ pub(crate) async fn enqueue(tx: &mut PgConnection, found: &[Difference], now: Da
                SET spec_hash = NULL,
                    due_at = cronbox_now(),
                    attempt_count = 0,
+                   failures = 0,
                    error_class = NULL,
                    drift = free.class
               FROM free
@@ -65,49 +79,28 @@ pub(crate) async fn enqueue(tx: &mut PgConnection, found: &[Difference], now: Da
     Ok(enqueued.rows_affected())
 }
 
-/// Enqueues up to `limit` workflows whose schedule should stand and was not listed; 0 = that was all.
-pub(crate) async fn enqueue_missing(
+/// Enqueues workflows without a publication, each with the revision that it has.
+pub(crate) async fn enqueue_unpublished(
     tx: &mut PgConnection,
-    turn: &Turn,
-    limit: i64,
+    found: &[Difference],
     now: DateTime<Utc>,
 ) -> sqlx::Result<u64> {
     let enqueued = sqlx::query!(
         r#"
-        -- enqueue missing: only what stood since half a minute before the sweep began, or else the
-        -- page on which it would have been may have been read before it was made
-        WITH missing AS MATERIALIZED (
-            SELECT p.workflow_id
-              FROM publications AS p
-              JOIN sweeps AS s ON s.id = $1
-             WHERE p.schedule_name IS NOT NULL
-               AND p.spec_hash IS NOT NULL
-               AND p.error_class IS NULL
-               AND p.lease_owner IS NULL
-               AND (p.due_at IS NULL OR p.due_at > cronbox_now())
-               AND p.applied_on < s.started_on - INTERVAL '30 seconds'
-               AND NOT EXISTS (
-                   SELECT FROM sightings AS seen WHERE seen.sweep_id = s.id AND seen.workflow_id = p.workflow_id
-               )
-             ORDER BY p.workflow_id
-             LIMIT $2
-               FOR UPDATE OF p SKIP LOCKED
-        ), repaired AS (
-            UPDATE publications AS p
-               SET spec_hash = NULL,
-                   due_at = cronbox_now(),
-                   attempt_count = 0,
-                   drift = 'missing'
-              FROM missing
-             WHERE p.workflow_id = missing.workflow_id
-            RETURNING p.workflow_id, p.desired_revision
+        -- enqueue unpublished: one that has a publication by now is being seen to
+        WITH made AS (
+            INSERT INTO publications (workflow_id, desired_revision, due_at, drift)
+            SELECT workflow_id, revision, cronbox_now(), class
+              FROM jsonb_to_recordset($1) AS f (workflow_id bigint, revision bigint, class text)
+             ORDER BY workflow_id
+            ON CONFLICT DO NOTHING
+            RETURNING workflow_id, desired_revision, drift
         )
         INSERT INTO outbox_events (aggregate_id, op, payload, created_on)
-        SELECT workflow_id, 'upsert', jsonb_build_object('revision', desired_revision, 'drift', 'missing'), $3
-          FROM repaired
+        SELECT workflow_id, 'upsert', jsonb_build_object('revision', desired_revision, 'drift', drift), $2
+          FROM made
         "#,
-        turn.id,
-        limit,
+        Json(found) as _,
         now,
     )
     .execute(tx)
@@ -115,40 +108,25 @@ pub(crate) async fn enqueue_missing(
     Ok(enqueued.rows_affected())
 }
 
-/// Enqueues workflows that we never published, each with the revision that it has.
-///
-/// With a publication of its own, a schedule of unknown origin is seen to under a claim, as all are:
-/// should a workflow of this id come to be meanwhile, the two cannot cross.
-pub(crate) async fn adopt(
-    tx: &mut PgConnection,
-    workflows: &[(i64, i64)],
-    class: Class,
-    now: DateTime<Utc>,
-) -> sqlx::Result<u64> {
-    let (ids, revisions): (Vec<i64>, Vec<i64>) = workflows.iter().copied().unzip();
-    let adopted = sqlx::query!(
+/// Makes the publications of schedules that are as wanted: a restored database knew nothing of them.
+pub(crate) async fn adopt(tx: &mut PgConnection, adopted: &[Adopted]) -> sqlx::Result<()> {
+    sqlx::query!(
         r#"
-        -- adopt: who has a publication by now is no stranger any more
-        WITH adopted AS (
-            INSERT INTO publications (workflow_id, desired_revision, due_at, drift)
-            SELECT workflow_id, revision, cronbox_now(), $3
-              FROM unnest($1::bigint[], $2::bigint[]) AS found (workflow_id, revision)
-             ORDER BY workflow_id
-            ON CONFLICT DO NOTHING
-            RETURNING workflow_id, desired_revision
-        )
-        INSERT INTO outbox_events (aggregate_id, op, payload, created_on)
-        SELECT workflow_id, 'delete', jsonb_build_object('revision', desired_revision, 'drift', $3::text), $4
-          FROM adopted
+        -- adopt
+        INSERT INTO publications (workflow_id, desired_revision, applied_revision, applied_on, spec_hash,
+                                  schedule_name, template, seen_modified_at)
+        SELECT workflow_id, revision, revision, cronbox_now(), spec_hash, schedule_name, $2, modified_on
+          FROM jsonb_to_recordset($1) AS a (
+               workflow_id bigint, revision bigint, spec_hash text, schedule_name text, modified_on timestamptz)
+         ORDER BY workflow_id
+        ON CONFLICT DO NOTHING
         "#,
-        &ids,
-        &revisions,
-        class.as_str(),
-        now,
+        Json(adopted) as _,
+        TEMPLATE,
     )
     .execute(tx)
-    .await?;
-    Ok(adopted.rows_affected())
+    .await
+    .map(drop)
 }
 
 /// Remembers AWS's date of what was found good, so that it need not be read again.

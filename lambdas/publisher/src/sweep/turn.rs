@@ -4,9 +4,10 @@
 //! a guarded UPDATE). Each page is written down together with where the list goes on, so that
 //! whoever comes next continues there.
 
+use db::{PgConnection, PgPool};
 use sqlx::types::Json;
-use sqlx::{PgConnection, PgPool};
 
+use crate::deployment::{Generation, Rollout};
 use crate::lease::LEASE;
 use crate::sweep::findings::Findings;
 
@@ -18,6 +19,9 @@ pub(crate) struct Turn {
     pub(crate) stage: Stage,
     pub(crate) next_token: Option<String>,
     pub(crate) sample_every: i64,
+    /// Of the publisher that works on it.
+    pub(crate) generation: Generation,
+    pub(crate) rollout: Rollout,
     pub(crate) findings: Findings,
 }
 
@@ -53,7 +57,7 @@ pub(crate) async fn request(pool: &PgPool, requested_by: &str) -> sqlx::Result<(
     .map(drop)
 }
 
-/// Asks for a sweep if the last one is a quarter of an hour old, or there never was one.
+/// Asks for a sweep if the last one is a quarter of an hour old, or began before the generation was raised.
 pub(crate) async fn request_if_time(pool: &PgPool) -> sqlx::Result<()> {
     sqlx::query!(
         r#"
@@ -63,7 +67,8 @@ pub(crate) async fn request_if_time(pool: &PgPool) -> sqlx::Result<()> {
          WHERE NOT EXISTS (
                SELECT FROM sweeps
                 WHERE finished_on IS NULL
-                   OR started_on > cronbox_now() - INTERVAL '15 minutes'
+                   OR (started_on > cronbox_now() - INTERVAL '15 minutes'
+                       AND NOT EXISTS (SELECT FROM config_generation WHERE raised_on > started_on))
          )
         ON CONFLICT DO NOTHING
         "#
@@ -74,7 +79,13 @@ pub(crate) async fn request_if_time(pool: &PgPool) -> sqlx::Result<()> {
 }
 
 /// Takes the open sweep, unless there is none or somebody is at it.
-pub(crate) async fn take(pool: &PgPool, owner: &str, sample: i64) -> sqlx::Result<Option<Turn>> {
+pub(crate) async fn take(
+    pool: &PgPool,
+    owner: &str,
+    sample: i64,
+    generation: Generation,
+    rollout: Rollout,
+) -> sqlx::Result<Option<Turn>> {
     let taken = sqlx::query!(
         r#"
         -- take: who waits for the row's lock looks at the lease again, so one alone gets it
@@ -102,6 +113,8 @@ pub(crate) async fn take(pool: &PgPool, owner: &str, sample: i64) -> sqlx::Resul
         stage: if row.is_listed { Stage::Listed } else { Stage::Listing },
         next_token: row.next_token,
         sample_every: row.sample_every,
+        generation,
+        rollout,
         findings: row.report.0,
     }))
 }
@@ -110,16 +123,20 @@ pub(crate) async fn take(pool: &PgPool, owner: &str, sample: i64) -> sqlx::Resul
 pub(crate) async fn hold(tx: &mut PgConnection, turn: &Turn, owner: &str) -> sqlx::Result<Hold> {
     let held = sqlx::query_scalar!(
         r#"
-        -- hold: by owner, so that a page of one who was taken over is not written down
+        -- hold: by owner, so that a page of one who was taken over is not written down; nor one of an
+        -- older generation
         SELECT id
           FROM sweeps
          WHERE id = $1
            AND locked_by = $2
            AND finished_on IS NULL
+           AND NOT EXISTS (SELECT FROM config_generation WHERE (generation, template) > ($3, $4))
            FOR UPDATE
         "#,
         turn.id,
         owner,
+        turn.generation.number,
+        turn.generation.template,
     )
     .fetch_optional(tx)
     .await?;
@@ -135,7 +152,10 @@ pub(crate) async fn advance(tx: &mut PgConnection, turn: &Turn) -> sqlx::Result<
            SET locked_until = cronbox_now() + make_interval(secs => $2),
                next_token = $3,
                listed_on = CASE WHEN $4 THEN COALESCE(listed_on, cronbox_now()) END,
-               report = $5
+               report = $5,
+               orphans_waiting = $6,
+               orphans_refused = $7,
+               changes_refused = $8
          WHERE id = $1
         "#,
         turn.id,
@@ -143,10 +163,18 @@ pub(crate) async fn advance(tx: &mut PgConnection, turn: &Turn) -> sqlx::Result<
         turn.next_token.as_deref(),
         turn.stage == Stage::Listed,
         Json(&turn.findings) as _,
+        column(turn.findings.orphans_waiting),
+        column(turn.findings.orphans_refused),
+        column(turn.findings.changes_refused),
     )
     .execute(tx)
     .await
     .map(drop)
+}
+
+/// A count as the columns take it.
+fn column(count: u64) -> i64 {
+    i64::try_from(count).unwrap_or(i64::MAX)
 }
 
 /// Lets go of a sweep that is not done: anybody may go on at once.
@@ -173,9 +201,12 @@ pub(crate) async fn release(pool: &PgPool, turn: &Turn, owner: &str) -> sqlx::Re
 pub(crate) async fn finish(tx: &mut PgConnection, turn: &Turn) -> sqlx::Result<()> {
     sqlx::query!(
         r#"
-        -- finish: what was seen is of no use to the next sweep, nor are reports of last week
+        -- finish: what was seen is of no use to the next sweep, nor are reports of last week, nor changes
+        -- that wait for force: the sweep that is forced finds them again
         WITH forgotten AS (
             DELETE FROM sightings WHERE sweep_id = $1
+        ), refused AS (
+            DELETE FROM sweep_changes WHERE sweep_id = $1
         ), outdated AS (
             DELETE FROM sweeps WHERE finished_on < cronbox_now() - INTERVAL '7 days'
         )

@@ -30,6 +30,7 @@ pub(in crate::scheduler) async fn act(
 ) -> Response {
     let faults = scheduler.faults();
     faults.late.arrive(scheduler.clock().now()).await;
+    scheduler.store().end_deletions(scheduler.clock().now());
     let draw = operation(&request).and_then(|operation| faults.draw(operation));
     request.extensions_mut().insert(View::default());
     let Some(Draw { kind, share }) = draw else { return next.run(request).await };
@@ -82,7 +83,7 @@ fn operation(request: &Request) -> Option<Operation> {
 fn send_late(scheduler: &Scheduler, share: f64, request: Request, next: Next) {
     let lateness = scheduler.faults().lateness(share);
     scheduler.faults().late.send(scheduler.clock().now() + lateness, request, next);
-    if let (Clock::System, Ok(wait)) = (scheduler.clock(), lateness.to_std()) {
+    if let (Clock::System | Clock::Sampled(_), Ok(wait)) = (scheduler.clock(), lateness.to_std()) {
         let scheduler = scheduler.clone();
         tokio::spawn(async move {
             tokio::time::sleep(wait).await;

@@ -7,6 +7,8 @@ use serde::{Deserialize, Serialize};
 /// After this no signature is good any more, whatever the service (AWS speaks of 5 minutes "in most cases").
 const SIGNATURES_DIE_SECS: u32 = 900;
 const SLOWEST_MS: u32 = 600_000;
+/// A day; AWS names no limit.
+const LONGEST_DELETION_SECS: u32 = 86_400;
 
 /// What goes wrong.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -61,6 +63,9 @@ pub struct Plan {
     /// How slow a slow call may be
     #[serde(default = "a_second")]
     pub slow_ms: u32,
+    /// How long the deletion of a group takes; until then its schedules fire and nothing in it changes
+    #[serde(default)]
+    pub group_delete_secs: u32,
     /// None: nothing goes wrong any more
     #[serde(default)]
     pub faults: Vec<Rule>,
@@ -93,7 +98,13 @@ pub struct Wrong {
 
 impl Default for Plan {
     fn default() -> Self {
-        Plan { seed: None, late_secs: SIGNATURES_DIE_SECS, slow_ms: a_second(), faults: Vec::new() }
+        Plan {
+            seed: None,
+            late_secs: SIGNATURES_DIE_SECS,
+            slow_ms: a_second(),
+            group_delete_secs: 0,
+            faults: Vec::new(),
+        }
     }
 }
 
@@ -155,6 +166,10 @@ impl Plan {
         }
         if self.slow_ms > SLOWEST_MS {
             return wrong("slow_ms", format!("{} is above {SLOWEST_MS}", self.slow_ms));
+        }
+        if self.group_delete_secs > LONGEST_DELETION_SECS {
+            let longest = format!("{} is above {LONGEST_DELETION_SECS}", self.group_delete_secs);
+            return wrong("group_delete_secs", longest);
         }
         for (n, rule) in self.faults.iter().enumerate() {
             if !(0.0..=1.0).contains(&rule.chance) {

@@ -35,8 +35,8 @@ run "alarms" {
   assert {
     condition = toset(keys(aws_cloudwatch_metric_alarm.this)) == toset([
       "publisher-heartbeat", "publisher-errors", "publisher-duration", "publisher-events-dropped", "publisher-dead-letters-undelivered",
-      "outbox-lag", "outbox-failed", "drains-stopped", "drift",
-      "ledger-lag", "occurrences-missed", "occurrences-abandoned",
+      "outbox-lag", "outbox-failed", "drains-stopped", "drift", "sweep-age", "orphans-refused", "changes-refused",
+      "ledger-lag", "runs-waiting", "occurrences-missed", "occurrences-abandoned", "fires-disagree",
       "target-errors", "invocations-dropped", "invocations-throttled", "dead-letters-undelivered",
       "runner-errors", "runner-not-accepted", "runner-throttles", "runner-event-age", "runner-events-dropped",
       "runner-dead-letters-undelivered", "runner-duration",
@@ -52,8 +52,25 @@ run "alarms" {
   }
 
   assert {
-    condition     = alltrue([for name, alarm in aws_cloudwatch_metric_alarm.this : alarm.treat_missing_data == "notBreaching" if name != "publisher-heartbeat"])
+    condition     = aws_cloudwatch_metric_alarm.this["outbox-lag"].treat_missing_data == "breaching"
+    error_message = "A publisher that cannot read the outbox sends no lag."
+  }
+
+  assert {
+    condition     = alltrue([for name, alarm in aws_cloudwatch_metric_alarm.this : alarm.treat_missing_data == "notBreaching" if !contains(["publisher-heartbeat", "outbox-lag"], name)])
     error_message = "Elsewhere a missing number is health."
+  }
+
+  assert {
+    condition = alltrue([for name, threshold in { sweep-age = 3600, orphans-refused = 1, changes-refused = 1, runs-waiting = 300 } :
+      aws_cloudwatch_metric_alarm.this[name].threshold == threshold && aws_cloudwatch_metric_alarm.this[name].comparison_operator == "GreaterThanOrEqualToThreshold"
+    ])
+    error_message = "The alarms of the sweep and of waiting runs ring at these figures."
+  }
+
+  assert {
+    condition     = strcontains(aws_cloudwatch_log_metric_filter.runner_not_accepted.pattern, "$.fields.accepted IS FALSE")
+    error_message = "What is not the app's answer is counted, whatever its status."
   }
 
   assert {
@@ -79,6 +96,12 @@ run "alarms" {
   assert {
     condition     = alltrue([for alarm in aws_cloudwatch_metric_alarm.this : alarm.dimensions == tomap({ Env = "test" }) if alarm.namespace == "cronbox"])
     error_message = "The publisher tells its metrics by environment."
+  }
+
+  assert {
+    # Milliseconds; the grace is schedule::delivery::GRACE.
+    condition     = aws_cloudwatch_metric_alarm.this["runner-event-age"].threshold == 240000
+    error_message = "The alarm rings a minute before fires are later than the grace of 300 s."
   }
 }
 

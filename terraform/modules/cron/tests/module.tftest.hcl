@@ -116,7 +116,7 @@ run "publisher" {
   }
 
   assert {
-    condition = aws_lambda_function.publisher.environment[0].variables == tomap({
+    condition = { for name, value in aws_lambda_function.publisher.environment[0].variables : name => value if name != "CONFIG_GENERATION" } == {
       ENV                = "test"
       DB_SECRET_ARN      = "arn:aws:secretsmanager:eu-west-1:123456789012:secret:db-AbCdEf"
       DB_CA_FILE         = "/var/task/rds-ca.pem"
@@ -128,8 +128,24 @@ run "publisher" {
       MAX_ATTEMPTS       = "10"
       API_CONCURRENCY    = "64"
       API_TPS            = "200"
-    })
+    }
     error_message = "The publisher is told everything, and no secret."
+  }
+
+  assert {
+    condition     = can(regex("^20[0-9]{12}$", aws_lambda_function.publisher.environment[0].variables["CONFIG_GENERATION"]))
+    error_message = "The generation is a time, so that a later deployment has a higher one."
+  }
+
+  assert {
+    condition = terraform_data.generation.triggers_replace == [
+      "arn:aws:lambda:eu-west-1:123456789012:function:cronbox-test-runner",
+      "arn:aws:iam::123456789012:role/cronbox-test-scheduler",
+      "cronbox-test",
+      "arn:aws:sqs:eu-west-1:123456789012:cronbox-test-schedules-dlq",
+      filebase64sha256("versions.tf"),
+    ]
+    error_message = "Each change of what is published raises the generation."
   }
 
   assert {

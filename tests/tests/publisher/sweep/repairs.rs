@@ -47,6 +47,75 @@ async fn what_is_changed_by_hand_is_as_before_after_one_sweep() {
     assert_eq!(world.sweep().await.drift(), 0);
 }
 
+/// EventBridge returns both dates without their seconds.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn windows_with_seconds_are_no_drift() {
+    let world = World::new().await;
+    let mut tx = db::begin(&world.pool).await.unwrap();
+    let fields = json!({
+        "cron_schedule": "0 9 * * *", "starts_at": "2026-03-03T10:00:30.5Z", "ends_at": "2027-03-02T10:00:30.5Z",
+    });
+    let workflow = world.create_in(&mut tx, fields).await;
+    tx.commit().await.unwrap();
+    world.publish().await;
+    for sweeps in 1..=2 {
+        world.skip(SETTLED * sweeps).await;
+        // With another date each is read in full.
+        world.later();
+        world.change(workflow, json!({})).await;
+        let found = world.sweep().await;
+        assert_eq!((found.read, found.drift()), (1, 0), "{found:?}");
+    }
+}
+
+/// Both stop the fires of a schedule without a change in what it says of its times.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_action_after_completion_or_key_is_undone() {
+    let world = World::new().await;
+    let workflows = world.in_step(2).await;
+    let before = [world.shown(workflows[0]).await, world.shown(workflows[1]).await];
+    world.later();
+    world.change(workflows[0], json!({"ActionAfterCompletion": "DELETE"})).await;
+    let key = "arn:aws:kms:us-east-1:123456789012:key/00000000-0000-4000-8000-000000000000";
+    world.change(workflows[1], json!({"KmsKeyArn": key})).await;
+    let found = world.sweep().await;
+    assert_eq!((found.changed, found.repaired), (2, 2), "{found:?}");
+    world.publish().await;
+    assert_eq!([world.shown(workflows[0]).await, world.shown(workflows[1]).await], before);
+}
+
+/// However often a workflow failed before, a repair begins anew: its first failure waits for 2 s at most.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_repair_forgets_earlier_failures() {
+    let world = World::new().await;
+    let workflows = world.in_step(4).await;
+    let [changed, missing, explained, orphan] = workflows[..] else { panic!() };
+    world.later();
+    world.change(changed, json!({"State": "DISABLED"})).await;
+    world.remove(missing).await;
+    let set = async |sql: &'static str, id: schedule::WorkflowId| {
+        sqlx::query(sql).bind(id.0).execute(&world.pool).await.unwrap();
+    };
+    set("UPDATE publications SET failures = 12 WHERE workflow_id > $1", schedule::WorkflowId(0)).await;
+    set("UPDATE publications SET spec_hash = 'of an older generation' WHERE workflow_id = $1", explained).await;
+    world.lose_workflow(orphan).await;
+    let publisher = world.publisher_with(publisher::Config { config_generation: 1, ..world.config() }).await;
+    // The orphan is deleted at the second look.
+    for minutes in [3, 15] {
+        world.skip(Duration::from_secs(60 * minutes)).await;
+        publisher.request_sweep("test").await.unwrap();
+        assert!(matches!(publisher.sweep(soon()).await.unwrap(), publisher::Swept::Done(_)));
+    }
+    for id in [changed, missing, explained, orphan] {
+        let broken = crate::front::Answer::Refuse(500, "InternalServerException", "");
+        world.front.always(&name(id), Some(broken));
+    }
+    publisher.drain(soon()).await.unwrap();
+    let failures = "SELECT failures FROM publications ORDER BY workflow_id";
+    let failures = sqlx::query_scalar::<_, i32>(failures).fetch_all(&world.pool).await.unwrap();
+    assert!(failures.iter().all(|failures| (1..12).contains(failures)), "{failures:?}");
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn one_tick_sweeps_and_repairs() {
     let world = World::new().await;
@@ -141,7 +210,7 @@ async fn nobody_at_work_is_interfered_with() {
     let found = world.sweep().await;
     assert_eq!((found.skipped, found.drift(), found.read), (4, 0, 0), "{found:?}");
     // Nor is what they have at hand missing, should the list not show it.
-    for id in workflows {
+    for id in [due, leased, settling] {
         world.remove(id).await;
     }
     assert_eq!(world.sweep().await.drift(), 0);

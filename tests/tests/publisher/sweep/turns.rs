@@ -83,13 +83,15 @@ async fn a_place_in_the_list_that_is_not_known_any_more_starts_it_anew() {
     let world = World::new().await;
     world.published(3).await;
     sqlx::query(
-        "INSERT INTO sweeps (requested_by, requested_on, next_token) VALUES ('x', cronbox_now(), 'of last week')",
+        r#"INSERT INTO sweeps (requested_by, requested_on, next_token, report)
+           VALUES ('x', cronbox_now(), 'of last week', '{"listed": 100, "skipped": 7}')"#,
     )
     .execute(&world.pool)
     .await
     .unwrap();
     assert!(matches!(world.sweep_on_request().await, Swept::Stopped(_)));
-    assert_eq!(world.sweep().await.listed, 3);
+    let found = world.sweep().await;
+    assert_eq!((found.listed, found.skipped), (3, 3), "what was counted before it started anew does not count");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

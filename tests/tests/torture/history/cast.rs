@@ -1,16 +1,16 @@
-//! Who comes on stage: publishers, shipped or weaker, and editors.
+//! Who acts: publishers, shipped or ablated, and editors.
 
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
+use db::PgPool;
 use publisher::{Config, Hook, Publisher};
-use sqlx::PgPool;
 
 use super::{GROUP, History};
+use crate::ablations::Variant;
+use crate::ablations::naive::Naive;
 use crate::actor::{Actor, Role};
 use crate::editor::{Editor, Verb};
-use crate::weaker::Variant;
-use crate::weaker::naive::Naive;
 
 impl History<'_> {
     pub(super) async fn start_publisher(&mut self) -> Result<(), String> {
@@ -121,6 +121,7 @@ impl History<'_> {
             max_attempts: *self.dice.pick(&[2, 10]).unwrap_or(&10),
             api_concurrency: u16::try_from(self.dice.between(1, 4)).unwrap(),
             api_tps: 1_000_000,
+            config_generation: 0,
             fault: None,
         };
         Publisher::hooked(config, pool, self.client.clone(), self.clock.clone(), hook)

@@ -11,15 +11,26 @@ use crate::actor::{Actor, Role, Stand};
 /// Longer than Postgres takes to see that a transaction has ended; a deadlock it would end itself.
 const LOCK_PATIENCE: Duration = Duration::from_secs(10);
 
+/// The points that are passed least often.
+const RARE: [&str; 3] = ["P13", "C1", "C2"];
+
 impl History<'_> {
     pub(super) async fn move_one(&mut self) -> Result<(), String> {
-        let free: Vec<usize> = (0..self.actors.len()).filter(|n| self.actors[*n].stand == Stand::AtPoints).collect();
-        let Some(&place) = self.dice.pick(&free) else { return self.wait_for_a_lock().await };
+        // An edit that takes its time holds locks that a publisher meets.
+        let haste = |points: &[String]| if points.iter().any(|point| point == "E2") { 1 } else { 3 };
+        let Some(place) = self.any_at_points(haste) else { return self.wait_for_a_lock().await };
         let id = self.actors[place].id;
         let nth = self.dice.below(self.turnstile.points(id).len());
         let point = self.turnstile.pass(id, nth).unwrap_or_default();
         self.note(format!("actor {id} passes {point}"));
         self.go(place, &point).await
+    }
+
+    /// One of the actors that can go on, each by the weight of the points at which it waits.
+    fn any_at_points(&self, weight: impl Fn(&[String]) -> u32) -> Option<usize> {
+        let free = (0..self.actors.len()).filter(|n| self.actors[*n].stand == Stand::AtPoints);
+        let weighted: Vec<_> = free.map(|n| (weight(&self.turnstile.points(self.actors[n].id)), n)).collect();
+        self.dice.weighted(&weighted)
     }
 
     /// All that is left waits for locks. Whoever held one has ended, and Postgres lets go of it in its own time.
@@ -88,8 +99,9 @@ impl History<'_> {
 
     /// kill -9: nothing more of it runs, its connections break, what it had sent may yet arrive.
     pub(super) async fn kill_one(&mut self) -> Result<(), String> {
-        let free: Vec<usize> = (0..self.actors.len()).filter(|n| self.actors[*n].stand == Stand::AtPoints).collect();
-        let Some(&place) = self.dice.pick(&free) else { return Ok(()) };
+        // Where few come by, more of them die.
+        let danger = |points: &[String]| if points.iter().any(|point| RARE.contains(&point.as_str())) { 20 } else { 1 };
+        let Some(place) = self.any_at_points(danger) else { return Ok(()) };
         let actor = self.actors.remove(place);
         let points = self.turnstile.points(actor.id);
         self.note(format!("actor {} is killed at {points:?}", actor.id));

@@ -1,14 +1,18 @@
 //! What instances of the app are made to do: requests of runners and people, jobs, and executing.
 
+use std::cell::Cell;
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
 
+use app::execute::Step;
 use axum::http::Method;
 use chrono::{TimeDelta, Timelike};
 use futures::FutureExt;
-use futures::future::BoxFuture;
+use futures::future::LocalBoxFuture;
 use serde_json::{Value, json};
 
-use super::history::History;
+use super::history::{History, Profile};
 use super::instance::{Answer, Caller, Instance};
 use super::oracle::{CRONS, Heard};
 
@@ -18,6 +22,8 @@ pub(super) enum Deed {
     Create,
     Edit,
     Fire,
+    FireByHand,
+    /// Fires, cancels, retries or backfills.
     ByHand,
     Execute,
     /// Any of the jobs.
@@ -37,10 +43,15 @@ impl Deed {
     ];
 }
 
+/// Where an executor waits before it renews its leases.
+pub(super) const BEAT: &str = "beat";
+/// Where it waits before it claims more, or hands over what it executes.
+pub(super) const STEP: &str = "step";
+
 /// A deed, ready to be done.
 pub(super) struct Life {
     pub(super) what: String,
-    pub(super) run: BoxFuture<'static, ()>,
+    pub(super) run: LocalBoxFuture<'static, ()>,
 }
 
 /// A workflow as an outsider sees it.
@@ -52,17 +63,14 @@ struct Known {
 
 impl History<'_> {
     /// What doing it means now; none if there is nothing to do it to.
-    pub(super) async fn life(&self, deed: Deed, instance: &Instance) -> Option<Life> {
+    pub(super) async fn life(&self, deed: Deed, actor: usize, instance: &Instance) -> Option<Life> {
         match deed {
             Deed::Create => Some(self.create(instance)),
             Deed::Edit => self.edit(instance).await,
             Deed::Fire => self.fire(instance).await,
+            Deed::FireByHand => self.fire_by_hand(instance).await,
             Deed::ByHand => self.by_hand(instance).await,
-            Deed::Execute => {
-                let (app, client) = (instance.app.clone(), instance.client.clone());
-                let run = async move { app::execute::work_off(&app, &client).await }.boxed();
-                Some(Life { what: "executes".to_owned(), run })
-            }
+            Deed::Execute => Some(self.execute(actor, instance)),
             Deed::Job => {
                 let jobs = app::jobs::registry(&instance.app.config);
                 let names: Vec<&str> = jobs.iter().map(|job| job.name).filter(|name| *name != "prune").collect();
@@ -84,15 +92,23 @@ impl History<'_> {
             "team_id": self.stage.team,
             "action": action,
             "cron_schedule": self.cron(),
-            "overlap_policy": self.dice.pick(&["skip", "queue", "queue_one", "replace", "concurrent"]),
+            "overlap_policy": self.overlap_policy(),
             "max_concurrent": self.dice.between(1, 3),
             "catch_up_policy": self.dice.pick(&["none", "skip", "run_all"]),
             "catch_up_window_secs": self.dice.pick(&[60, 600, 1_500]),
             "max_attempts": self.dice.pick(&[1, 1, 3]),
+            "timeout_secs": self.dice.pick(&[60, 3_600]),
             "on_lost": self.dice.pick(&["retry", "retry", "abandon"]),
             "spread_secs": self.dice.pick(&[0, 0, 20]),
         });
         self.request(instance, Caller::Operator, Method::POST, "/workflows".to_owned(), Some(body))
+    }
+
+    fn overlap_policy(&self) -> &'static str {
+        let any = ["skip", "queue", "queue_one", "replace", "concurrent"];
+        // Many runs at once show most of leases.
+        let many = self.profile == Profile::Leases && self.dice.chance(0.6);
+        if many { "concurrent" } else { self.dice.pick(&any).copied().unwrap_or("skip") }
     }
 
     async fn edit(&self, instance: &Instance) -> Option<Life> {
@@ -153,19 +169,55 @@ impl History<'_> {
                 heard.lock().unwrap().accepted.entry((id, time)).or_default().push(run);
             }
         };
-        Some(Life { what, run: run.boxed() })
+        Some(Life { what, run: run.boxed_local() })
+    }
+
+    /// The instance claims and executes, renews its leases and, now and then, claims more or hands over what it executes.
+    fn execute(&self, actor: usize, instance: &Instance) -> Life {
+        let (executor, turnstile, dice) = (instance.executor.clone(), self.turnstile.clone(), self.dice.clone());
+        let (passed, start) = (Arc::clone(&self.passed), Instant::now());
+        let run = async move {
+            let now = || start + Duration::from_secs(passed.load(Ordering::Relaxed));
+            let working = executor.work_off_stepping(async || {
+                turnstile.wait_as(actor, STEP).await;
+                if dice.chance(0.4) { Step::HandOver } else { Step::Claim }
+            });
+            // Before the first claim there is nothing to renew.
+            let is_first = Cell::new(true);
+            let beat = async || {
+                let waiting = if is_first.replace(false) {
+                    turnstile.wait_beside(actor, BEAT)
+                } else {
+                    turnstile.wait_as(actor, BEAT)
+                };
+                waiting.await;
+            };
+            let beating = executor.keep_leases(beat, &now);
+            tokio::select! {
+                () = working => {}
+                () = beating => {}
+            }
+        };
+        let lease = instance.app.config.lost_after_secs;
+        Life { what: format!("executes, with leases of {lease} s"), run: run.boxed_local() }
+    }
+
+    async fn fire_by_hand(&self, instance: &Instance) -> Option<Life> {
+        let path = format!("/schedules/{}:fire", self.any_workflow().await?.id);
+        Some(self.request(instance, Caller::Operator, Method::POST, path, Some(json!({}))))
     }
 
     async fn by_hand(&self, instance: &Instance) -> Option<Life> {
         let post = |path: String, body: Value| self.request(instance, Caller::Operator, Method::POST, path, Some(body));
         match self.dice.between(0, 3) {
-            0 => Some(post(format!("/schedules/{}:fire", self.any_workflow().await?.id), json!({}))),
+            0 => self.fire_by_hand(instance).await,
             1 => Some(post(format!("/runs/{}:cancel", self.any_run("finished_on IS NULL").await?), json!({}))),
             2 => Some(post(format!("/runs/{}:retry", self.any_run("finished_on IS NOT NULL").await?), json!({}))),
             _ => {
                 let (id, now) = (self.any_workflow().await?.id, self.clock.now());
-                let body =
-                    json!({"start": now - TimeDelta::minutes(15), "end": now, "only": "missing", "max_concurrent": 2});
+                let timing = self.dice.pick(&["then", "now"]);
+                let body = json!({"start": now - TimeDelta::minutes(15), "end": now, "only": "missing",
+                                  "timing": timing, "max_concurrent": 2});
                 Some(post(format!("/schedules/{id}:backfill"), body))
             }
         }
@@ -178,12 +230,12 @@ impl History<'_> {
             let answer = instance.call(caller, method, &path, body).await;
             hear(&heard, &path, &answer);
         };
-        Life { what, run: run.boxed() }
+        Life { what, run: run.boxed_local() }
     }
 
     async fn any_workflow(&self) -> Option<Known> {
         let all: Vec<Known> = sqlx::query_as("SELECT id, revision FROM workflows ORDER BY id")
-            .fetch_all(&self.stage.ground.admin)
+            .fetch_all(&mut *self.stage.ground.admin.connection().await)
             .await
             .unwrap();
         let place = self.dice.below(all.len().max(1));
@@ -192,8 +244,10 @@ impl History<'_> {
 
     async fn any_run(&self, which: &'static str) -> Option<uuid::Uuid> {
         let sql = format!("SELECT id FROM runs WHERE {which} ORDER BY created_on, scheduled_time, id");
-        let all: Vec<uuid::Uuid> =
-            sqlx::query_scalar(sqlx::AssertSqlSafe(sql)).fetch_all(&self.stage.ground.admin).await.unwrap();
+        let all: Vec<uuid::Uuid> = sqlx::query_scalar(sqlx::AssertSqlSafe(sql))
+            .fetch_all(&mut *self.stage.ground.admin.connection().await)
+            .await
+            .unwrap();
         self.dice.pick(&all).copied()
     }
 
@@ -207,7 +261,7 @@ fn job(name: &str, instance: &Instance) -> Option<Life> {
     let job = app::jobs::registry(&instance.app.config).into_iter().find(|job| job.name == name)?;
     let app = instance.app.clone();
     // A database that is cut off ends a turn; the next one does what is left.
-    let run = async move { (job.run)(app).await.map_or((), drop) }.boxed();
+    let run = async move { (job.run)(app).await.map_or((), drop) }.boxed_local();
     Some(Life { what: format!("job {name}"), run })
 }
 

@@ -1,17 +1,18 @@
 //! One history of the ledger: a storm of callers, jobs, deaths and clock steps, then calm, then the verdict.
 
-use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 use chrono::{DateTime, TimeDelta, Utc};
 use schedule::Clock;
-use uuid::Uuid;
 
 use super::cast::Deed;
+use super::faults;
 use super::instance::{Instance, Stage};
 use super::judge;
+use super::leases::Leases;
 use super::oracle::Heard;
-use super::receiver::Attending;
+use super::receiver::{Attending, Callers};
 use crate::actor::Actor;
 use crate::coverage::Coverage;
 use crate::dice::Dice;
@@ -22,16 +23,32 @@ use crate::turnstile::Turnstile;
 pub(super) struct History<'a> {
     pub(super) stage: &'a Stage,
     pub(super) dice: Dice,
+    /// The database's.
     pub(super) clock: Clock,
+    /// Seconds that have passed, whichever steps the clock made.
+    pub(super) passed: Arc<AtomicU64>,
     pub(super) turnstile: Turnstile,
     pub(super) heard: Arc<Mutex<Heard>>,
+    pub(super) callers: Callers,
     /// Those that are at no work.
     pub(super) idle: Vec<Instance>,
     pub(super) actors: Vec<(Actor, Instance)>,
     pub(super) actors_ever: usize,
-    pub(super) ended: BTreeMap<Uuid, String>,
+    pub(super) leases: Leases,
+    pub(super) profile: Profile,
+    /// Faults are over.
+    pub(super) is_calm: bool,
     pub(super) coverage: Coverage,
     pub(super) trace: Vec<String>,
+}
+
+/// What a history is mostly about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Profile {
+    /// Fires, edits and jobs decide times.
+    Decisions,
+    /// Executors claim, renew, lose and hand over runs.
+    Leases,
 }
 
 /// What may happen next.
@@ -40,9 +57,52 @@ enum Event {
     Move,
     Start(Deed),
     Clock,
+    /// The database's clock goes back or ahead, as after a failover; each instance learns of it later.
+    ClockStep,
     Kill,
     Lose,
+    Panic,
+    StandStill,
+    Suspend,
 }
+
+/// What happens how often in a history about decisions.
+const DECISIONS: [(u32, Event); 15] = [
+    (150, Event::Move),
+    (26, Event::Start(Deed::Fire)),
+    (14, Event::Start(Deed::Execute)),
+    (1, Event::Start(Deed::Create)),
+    (5, Event::Start(Deed::Edit)),
+    (5, Event::Start(Deed::ByHand)),
+    (9, Event::Start(Deed::Job)),
+    (2, Event::Start(Deed::The("recovery"))),
+    (8, Event::Clock),
+    (1, Event::ClockStep),
+    (4, Event::Kill),
+    (2, Event::Lose),
+    (1, Event::Panic),
+    (1, Event::StandStill),
+    (1, Event::Suspend),
+];
+
+/// And in one about leases.
+const LEASES: [(u32, Event); 15] = [
+    (150, Event::Move),
+    (6, Event::Start(Deed::Fire)),
+    (25, Event::Start(Deed::Execute)),
+    (1, Event::Start(Deed::Create)),
+    (1, Event::Start(Deed::Edit)),
+    (30, Event::Start(Deed::FireByHand)),
+    (3, Event::Start(Deed::Job)),
+    (8, Event::Start(Deed::The("recovery"))),
+    (3, Event::Clock),
+    (1, Event::ClockStep),
+    (3, Event::Kill),
+    (8, Event::Lose),
+    (4, Event::Panic),
+    (3, Event::StandStill),
+    (4, Event::Suspend),
+];
 
 /// Not on a whole minute: what happens at the very moment that a time falls due is told elsewhere.
 pub(super) const START: &str = "2026-03-02T10:00:00.5Z";
@@ -59,6 +119,7 @@ pub(crate) async fn run(stage: &Stage, seed: u64) -> Outcome {
     let verdict = async {
         history.storm().await?;
         history.calm().await?;
+        history.check_leases().await?;
         history.judge().await
     };
     let bad = verdict.await.err();
@@ -69,30 +130,36 @@ impl<'a> History<'a> {
     async fn begin(stage: &'a Stage, seed: u64) -> Self {
         let start: DateTime<Utc> = START.parse().unwrap();
         let (dice, clock, turnstile) = (Dice::new(seed), Clock::fixed(start), Turnstile::default());
-        stage.ground.begin("DELETE FROM jobs").await;
-        stage.ground.set_clock(start).await;
-        let heard: Arc<Mutex<Heard>> = Arc::default();
+        stage.ground.begin("DELETE FROM jobs; DELETE FROM torture_findings").await;
+        stage.ground.start_clock(start).await;
+        let (heard, callers): (Arc<Mutex<Heard>>, _) = (Arc::default(), Callers::default());
+        let profile = stage.ablation.profile(&dice);
         let fault_chance = *dice.pick(&[0.0, 0.1, 0.3]).unwrap_or(&0.0);
         stage.receiver.attend(Attending {
             turnstile: turnstile.clone(),
             dice: dice.clone(),
             heard: Arc::clone(&heard),
+            callers: callers.clone(),
             fault_chance,
         });
         let mut idle = Vec::new();
         for _ in 0..INSTANCES {
-            idle.push(stage.instance(&clock).await);
+            idle.push(stage.instance(&dice, start).await);
         }
         History {
             stage,
             dice,
             clock,
+            passed: Arc::default(),
             turnstile,
             heard,
+            callers,
             idle,
             actors: Vec::new(),
             actors_ever: 0,
-            ended: BTreeMap::new(),
+            leases: Leases::default(),
+            profile,
+            is_calm: false,
             coverage: Coverage::default(),
             trace: Vec::new(),
         }
@@ -100,23 +167,15 @@ impl<'a> History<'a> {
 
     /// Everything may happen.
     async fn storm(&mut self) -> Result<(), String> {
-        for _ in 0..2 {
+        for _ in 0..if self.profile == Profile::Leases { 4 } else { 2 } {
             self.start(Deed::Create).await?;
             self.finish_all().await?;
         }
         for _ in 0..self.dice.between(400, 900) {
-            let event = self.dice.weighted(&[
-                (150, Event::Move),
-                (26, Event::Start(Deed::Fire)),
-                (14, Event::Start(Deed::Execute)),
-                (1, Event::Start(Deed::Create)),
-                (5, Event::Start(Deed::Edit)),
-                (5, Event::Start(Deed::ByHand)),
-                (9, Event::Start(Deed::Job)),
-                (8, Event::Clock),
-                (4, Event::Kill),
-                (2, Event::Lose),
-            ]);
+            let event = match self.profile {
+                Profile::Decisions => self.dice.weighted(&DECISIONS),
+                Profile::Leases => self.dice.weighted(&LEASES),
+            };
             match event.unwrap_or(Event::Move) {
                 Event::Move => self.move_one().await?,
                 Event::Start(deed) => self.start(deed).await?,
@@ -125,8 +184,12 @@ impl<'a> History<'a> {
                     let (least, most) = span.unwrap_or((5, 65));
                     self.advance(self.dice.between(least, most)).await;
                 }
+                Event::ClockStep => self.step_clock().await,
                 Event::Kill => self.kill_one().await?,
                 Event::Lose => self.lose_one(),
+                Event::Panic => self.panic_one(),
+                Event::StandStill => self.stand_still().await?,
+                Event::Suspend => self.suspend_one().await?,
             }
         }
         Ok(())
@@ -135,6 +198,7 @@ impl<'a> History<'a> {
     /// Faults end; then time goes on, and the jobs and executors with it, until nothing is left to do.
     async fn calm(&mut self) -> Result<(), String> {
         self.note("calm".to_owned());
+        self.is_calm = true;
         self.stage.receiver.calm();
         self.finish_all().await?;
         for _ in 0..ROUNDS {
@@ -167,10 +231,13 @@ impl<'a> History<'a> {
     async fn judge(&self) -> Result<(), String> {
         let heard = self.heard.lock().unwrap().clone();
         judge::ledger(&self.stage.ground.admin, &heard, self.clock.now()).await?;
-        let instance = self.stage.instance(&self.clock).await;
-        let verified = judge::verified(&instance, &self.stage.ground.admin, self.clock.now()).await;
-        instance.tap.free();
-        self.stage.ground.cut(&instance.process.name).await;
+        let instance = self.stage.instance(&self.dice, self.clock.now()).await;
+        let (admin, now) = (&self.stage.ground.admin, self.clock.now());
+        let verified = match judge::verified(&instance, admin, now).await {
+            Ok(()) => faults::found(&instance, admin, &self.dice, now).await,
+            bad => bad,
+        };
+        self.stage.ended(instance).await;
         verified
     }
 
@@ -180,19 +247,33 @@ impl<'a> History<'a> {
         let told_twice = self.heard.lock().unwrap().effects.values().filter(|effects| **effects > 1).count();
         self.coverage.said([("told twice".to_owned(), u32::try_from(told_twice).unwrap_or(u32::MAX))]);
         for (actor, instance) in std::mem::take(&mut self.actors) {
+            instance.tap.die();
             self.stage.ground.cut(&actor.process.name).await;
             self.turnstile.forget(actor.id);
-            self.idle.push(instance);
         }
-        for instance in &self.idle {
-            instance.tap.free();
-            self.stage.ground.cut(&instance.process.name).await;
+        for instance in std::mem::take(&mut self.idle) {
+            self.stage.ended(instance).await;
         }
         Outcome { bad, coverage: self.coverage, trace: self.trace }
     }
 
-    async fn advance(&mut self, secs: u64) {
-        let now = self.clock.now() + TimeDelta::seconds(i64::try_from(secs).unwrap_or_default());
+    /// Time passes, in which every instance has read the database's clock.
+    pub(super) async fn advance(&mut self, secs: u64) {
+        self.passed.fetch_add(secs, Ordering::Relaxed);
+        self.set_clock(i64::try_from(secs).unwrap_or_default()).await;
+        for instance in self.idle.iter().chain(self.actors.iter().map(|(_, instance)| instance)) {
+            instance.sample(self.clock.now());
+        }
+    }
+
+    async fn step_clock(&mut self) {
+        self.coverage.said([("clock steps".to_owned(), 1)]);
+        let secs = self.dice.pick(&[-60, -20, -3, 3, 20, 60]).copied().unwrap_or_default();
+        self.set_clock(secs).await;
+    }
+
+    async fn set_clock(&mut self, by_secs: i64) {
+        let now = self.clock.now() + TimeDelta::seconds(by_secs);
         self.clock.set(now);
         self.stage.ground.set_clock(now).await;
         self.note(format!("it is {now}"));

@@ -1,44 +1,22 @@
-//! What must hold of the ledger: after every step, and in the end.
+//! What must hold of the ledger in the end.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use axum::http::Method;
 use chrono::{DateTime, SecondsFormat, TimeDelta, Utc};
+use schedule::delivery::{GRACE, SETTLED_AFTER};
 use serde_json::json;
-use sqlx::PgPool;
 use uuid::Uuid;
 
-use super::history::START;
 use super::instance::{Caller, Instance};
 use super::oracle::{Heard, owed};
+use crate::ground::Admin;
 
-/// Younger times are not yet the watchdog's.
-const GRACE: TimeDelta = TimeDelta::seconds(180);
-
-/// S7: what has ended stays as it is. S8: no more runs of a workflow are executed at once than its policy lets.
-pub(super) async fn always(admin: &PgPool, ended: &mut BTreeMap<Uuid, String>) -> Result<(), String> {
-    let finished: Vec<(Uuid, String)> =
-        sqlx::query_as("SELECT id, state FROM runs WHERE finished_on IS NOT NULL").fetch_all(admin).await.unwrap();
-    for (id, state) in finished {
-        let before = ended.entry(id).or_insert_with(|| state.clone());
-        if *before != state {
-            return Err(format!("S7: run {id} had ended as {before} and is {state}"));
-        }
-    }
-    let crowded: Vec<(i64, i64)> = sqlx::query_as(
-        "SELECT w.id, COUNT(*) FROM runs AS r JOIN workflows AS w ON w.id = r.workflow_id
-          WHERE r.state = 'running' AND r.locked_at > cronbox_now() - INTERVAL '120 seconds'
-          GROUP BY w.id
-         HAVING COUNT(*) > CASE w.overlap_policy WHEN 'concurrent' THEN w.max_concurrent ELSE 1 END",
-    )
-    .fetch_all(admin)
-    .await
-    .unwrap();
-    if crowded.is_empty() { Ok(()) } else { Err(format!("S8: workflow, runs at once: {crowded:?}")) }
-}
+/// Before all that a history makes due: a clock that steps back may reach times before its start.
+const PROVEN_FROM: &str = "2026-03-02T09:00:00Z";
 
 /// What is not yet at rest; a run of a paused workflow may wait.
-pub(super) async fn unrest(admin: &PgPool, now: DateTime<Utc>) -> Vec<String> {
+pub(super) async fn unrest(admin: &Admin, now: DateTime<Utc>) -> Vec<String> {
     sqlx::query_scalar(
         "SELECT format('run %s of %s is %s, tries %s, after %s', r.id, w.id, r.state, r.tries, r.run_after)
            FROM runs AS r JOIN workflows AS w ON w.id = r.workflow_id
@@ -51,13 +29,13 @@ pub(super) async fn unrest(admin: &PgPool, now: DateTime<Utc>) -> Vec<String> {
           WHERE b.state = 'running' AND w.state = 'active'",
     )
     .bind(now - GRACE)
-    .fetch_all(admin)
+    .fetch_all(&mut *admin.connection().await)
     .await
     .unwrap()
 }
 
 /// S6, S7, S11, L5, and the policies.
-pub(super) async fn ledger(admin: &PgPool, heard: &Heard, now: DateTime<Utc>) -> Result<(), String> {
+pub(super) async fn ledger(admin: &Admin, heard: &Heard, now: DateTime<Utc>) -> Result<(), String> {
     if let Some(broken) = heard.broken.first() {
         return Err(format!("answers: {broken}"));
     }
@@ -65,7 +43,7 @@ pub(super) async fn ledger(admin: &PgPool, heard: &Heard, now: DateTime<Utc>) ->
     effects(admin, heard).await?;
     let rows: BTreeSet<(i64, DateTime<Utc>)> =
         sqlx::query_as::<_, (i64, DateTime<Utc>)>("SELECT workflow_id, scheduled_time FROM occurrences")
-            .fetch_all(admin)
+            .fetch_all(&mut *admin.connection().await)
             .await
             .unwrap()
             .into_iter()
@@ -74,14 +52,17 @@ pub(super) async fn ledger(admin: &PgPool, heard: &Heard, now: DateTime<Utc>) ->
     if let Some((workflow, time)) = owed(admin, now - GRACE).await.difference(&rows).next() {
         return Err(format!("L5: {workflow} owed {time}, and nobody decided it"));
     }
-    // A fire may come a little early, by a clock that is ahead; an edit before its time cannot take it back.
-    let early = "SELECT workflow_id, scheduled_time FROM occurrences WHERE decided_on < scheduled_time";
-    let early: Vec<(i64, DateTime<Utc>)> = sqlx::query_as(early).fetch_all(admin).await.unwrap();
+    // A fire may come a little early, by a clock that is ahead; an edit before its time cannot take it back. And a
+    // backfill may select by the present cron.
+    let early = "SELECT workflow_id, scheduled_time FROM occurrences
+                  WHERE decided_on < scheduled_time OR run_id IN (SELECT id FROM runs WHERE trigger = 'backfill')";
+    let early: Vec<(i64, DateTime<Utc>)> =
+        sqlx::query_as(early).fetch_all(&mut *admin.connection().await).await.unwrap();
     if let Some((workflow, time)) = rows.difference(&owed_by_now).find(|row| !early.contains(row)) {
         return Err(format!("S11: {workflow} did not owe {time}, and it was decided"));
     }
     for (what, query) in NEVER {
-        let found: Vec<String> = sqlx::query_scalar(query).fetch_all(admin).await.unwrap();
+        let found: Vec<String> = sqlx::query_scalar(query).fetch_all(&mut *admin.connection().await).await.unwrap();
         if !found.is_empty() {
             return Err(format!("{what}: {found:?}"));
         }
@@ -90,9 +71,9 @@ pub(super) async fn ledger(admin: &PgPool, heard: &Heard, now: DateTime<Utc>) ->
 }
 
 /// L5: the product's own proof has looked at all that was owed, and finds nothing either.
-pub(super) async fn verified(instance: &Instance, admin: &PgPool, now: DateTime<Utc>) -> Result<(), String> {
-    let to = now - TimeDelta::minutes(5);
-    let span = format!("/verify?from={START}&to={}", to.to_rfc3339_opts(SecondsFormat::Millis, true));
+pub(super) async fn verified(instance: &Instance, admin: &Admin, now: DateTime<Utc>) -> Result<(), String> {
+    let to = now - SETTLED_AFTER;
+    let span = format!("/verify?from={PROVEN_FROM}&to={}", to.to_rfc3339_opts(SecondsFormat::Millis, true));
     let (status, found) = instance.call(Caller::Operator, Method::GET, &span, None).await;
     let owed = owed(admin, to).await.len();
     if status == 200 && found["differences"] == json!([]) && found["owed"] == json!(owed) {
@@ -102,14 +83,14 @@ pub(super) async fn verified(instance: &Instance, admin: &PgPool, now: DateTime<
 }
 
 /// S6: a 202 names a committed run of that very time, and there is one for each time at most.
-async fn accepted(admin: &PgPool, heard: &Heard) -> Result<(), String> {
+async fn accepted(admin: &Admin, heard: &Heard) -> Result<(), String> {
     for ((workflow, time), runs) in &heard.accepted {
         let committed: Vec<Uuid> = sqlx::query_scalar(
-            "SELECT id FROM runs WHERE workflow_id = $1 AND scheduled_time = $2 AND trigger = 'schedule'",
+            "SELECT id FROM runs WHERE workflow_id = $1 AND scheduled_time = $2 AND trigger IN ('schedule', 'catch_up')",
         )
         .bind(workflow)
         .bind(time)
-        .fetch_all(admin)
+        .fetch_all(&mut *admin.connection().await)
         .await
         .unwrap();
         if *runs != committed {
@@ -120,8 +101,9 @@ async fn accepted(admin: &PgPool, heard: &Heard) -> Result<(), String> {
 }
 
 /// S7: no effect without a claim, and no claim without a failed try or a recorded takeover before it.
-async fn effects(admin: &PgPool, heard: &Heard) -> Result<(), String> {
-    let runs: Vec<(Uuid, i32)> = sqlx::query_as("SELECT id, attempt FROM runs").fetch_all(admin).await.unwrap();
+async fn effects(admin: &Admin, heard: &Heard) -> Result<(), String> {
+    let runs: Vec<(Uuid, i32)> =
+        sqlx::query_as("SELECT id, attempt FROM runs").fetch_all(&mut *admin.connection().await).await.unwrap();
     let attempts: BTreeMap<Uuid, i32> = runs.into_iter().collect();
     match heard.effects.iter().find(|(run, effects)| attempts.get(run).is_none_or(|attempts| attempts < effects)) {
         Some((run, effects)) => Err(format!("S7: run {run} had {effects} effects by {:?} claims", attempts.get(run))),
@@ -130,11 +112,11 @@ async fn effects(admin: &PgPool, heard: &Heard) -> Result<(), String> {
 }
 
 /// What no row may show.
-const NEVER: [(&str, &str); 7] = [
+const NEVER: [(&str, &str); 10] = [
     (
         "S7: claimed more often than failures and takeovers account for",
         "SELECT format('run %s: %s claims, %s tries, %s recoveries', r.id, r.attempt, r.tries, r.recoveries) FROM runs AS r
-          WHERE r.attempt > r.tries + r.recoveries + 1",
+          WHERE r.attempt > r.tries + r.recoveries + r.handed_over + 1",
     ),
     (
         "S7: more tries than the workflow allows",
@@ -153,17 +135,35 @@ const NEVER: [(&str, &str); 7] = [
              OR decision IN ('missed', 'skipped_overlap', 'skipped_paused') AND run_id IS NOT NULL",
     ),
     (
+        "L5: replaced before it had started, but it had, or it was not cancelled",
+        "SELECT format('%s at %s: %s, %s claims', o.workflow_id, o.scheduled_time, r.state, r.attempt)
+           FROM occurrences AS o JOIN runs AS r ON r.occurrence_id = o.id AND r.trigger = 'schedule'
+          WHERE o.reason = 'predecessor_not_started' AND (r.state <> 'cancelled' OR r.attempt > 0)",
+    ),
+    (
+        "L5: a late fire was skipped by the overlap policy, though the catch-up policy is run_all",
+        "SELECT format('%s at %s', o.workflow_id, o.scheduled_time)
+           FROM occurrences AS o JOIN workflows AS w ON w.id = o.workflow_id
+          WHERE o.decision = 'skipped_overlap' AND w.catch_up_policy = 'run_all' AND o.lateness_s > 300",
+    ),
+    (
+        "a run of an archived workflow that was not asked to stop",
+        "SELECT format('run %s of %s is %s', r.id, w.id, r.state)
+           FROM runs AS r JOIN workflows AS w ON w.id = r.workflow_id
+          WHERE w.state = 'archived' AND r.finished_on IS NULL AND r.cancel_requested_on IS NULL",
+    ),
+    (
         "run late, though the policy is none",
         "SELECT format('%s at %s: %s, %s s late', o.workflow_id, o.scheduled_time, o.decision, o.lateness_s)
            FROM occurrences AS o JOIN workflows AS w ON w.id = o.workflow_id
-          WHERE o.decision IN ('fired', 'caught_up') AND o.lateness_s > 180 AND w.catch_up_policy = 'none'",
+          WHERE o.decision IN ('fired', 'caught_up') AND o.lateness_s > 300 AND w.catch_up_policy = 'none'",
     ),
     (
         "run after the catch-up window",
         "SELECT format('%s at %s: %s, %s s late', o.workflow_id, o.scheduled_time, o.decision, o.lateness_s)
            FROM occurrences AS o JOIN workflows AS w ON w.id = o.workflow_id
           WHERE o.decision IN ('fired', 'caught_up')
-            AND o.lateness_s > GREATEST(w.catch_up_window_secs, CASE w.catch_up_policy WHEN 'none' THEN 180 ELSE 0 END)",
+            AND o.lateness_s > GREATEST(w.catch_up_window_secs, CASE w.catch_up_policy WHEN 'none' THEN 300 ELSE 0 END)",
     ),
     (
         "a missed time within the window, though the policy is run_all and its version stood",
@@ -175,7 +175,7 @@ const NEVER: [(&str, &str); 7] = [
 ];
 
 /// What the ledger came to say, for the coverage.
-pub(super) async fn said(admin: &PgPool) -> Vec<(String, i64)> {
+pub(super) async fn said(admin: &Admin) -> Vec<(String, i64)> {
     sqlx::query_as(
         "SELECT decision, COUNT(*) FROM occurrences GROUP BY decision UNION ALL
          SELECT 'run ' || state, COUNT(*) FROM runs GROUP BY state UNION ALL
@@ -183,9 +183,11 @@ pub(super) async fn said(admin: &PgPool) -> Vec<(String, i64)> {
          SELECT 'run of retry', COUNT(*) FROM runs WHERE trigger = 'retry' UNION ALL
          SELECT 'tried again', COUNT(*) FROM runs WHERE tries > 0 AND attempt > 1 UNION ALL
          SELECT 'taken over', COUNT(*) FROM runs WHERE recoveries > 0 UNION ALL
+         SELECT 'handed over', COUNT(*) FROM runs WHERE handed_over > 0 UNION ALL
+         SELECT 'cut off', COUNT(*) FROM runs WHERE cut_off > 0 UNION ALL
          SELECT 'late result', COUNT(*) FROM runs WHERE late_result IS NOT NULL",
     )
-    .fetch_all(admin)
+    .fetch_all(&mut *admin.connection().await)
     .await
     .unwrap()
 }

@@ -1,10 +1,11 @@
 //! The oracle: which times were owed, from the versions of the timing alone; and what was heard from outside.
-//! It shares no code with the product.
+//! It shares no rule with the product.
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use crate::ground::Admin;
+use app::runs::Fence;
 use chrono::{DateTime, Timelike, Utc};
-use sqlx::PgPool;
 use uuid::Uuid;
 
 /// Whether a minute of the hour is meant.
@@ -25,8 +26,20 @@ pub(crate) struct Heard {
     pub(crate) accepted: BTreeMap<(i64, DateTime<Utc>), Vec<Uuid>>,
     /// How often the receiver saw a run.
     pub(crate) effects: BTreeMap<Uuid, i32>,
+    /// The requests since the last step.
+    pub(crate) calls: Vec<Call>,
     /// Answers that no client should ever get.
     pub(crate) broken: Vec<String>,
+}
+
+/// A request as the receiver saw it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Call {
+    pub(crate) fence: Fence,
+    /// Requests of the same run before it.
+    pub(crate) before: i32,
+    /// Whether it said that there may have been another one.
+    pub(crate) is_recovery: bool,
 }
 
 #[derive(sqlx::FromRow)]
@@ -40,12 +53,12 @@ struct Version {
 }
 
 /// Every (workflow, time) that was owed before `until`, of the workflows that there are.
-pub(crate) async fn owed(admin: &PgPool, until: DateTime<Utc>) -> BTreeSet<(i64, DateTime<Utc>)> {
+pub(crate) async fn owed(admin: &Admin, until: DateTime<Utc>) -> BTreeSet<(i64, DateTime<Utc>)> {
     let versions: Vec<Version> = sqlx::query_as(
         "SELECT workflow_id, valid_from, cron, state, starts_at, ends_at FROM schedule_versions
           ORDER BY workflow_id, revision",
     )
-    .fetch_all(admin)
+    .fetch_all(&mut *admin.connection().await)
     .await
     .unwrap();
     let mut owed = BTreeSet::new();

@@ -1,14 +1,17 @@
 //! Where the actions of the histories arrive: it counts each run's effects, and fails now and then.
 
 use std::net::SocketAddr;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use app::execute::Executor;
+use app::runs::Fence;
 use axum::Router;
 use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode};
 use axum::routing::post;
+use serde_json::Value;
 
-use super::oracle::Heard;
+use super::oracle::{Call, Heard};
 use crate::dice::Dice;
 use crate::turnstile::Turnstile;
 
@@ -22,7 +25,65 @@ pub(crate) struct Attending {
     pub(crate) turnstile: Turnstile,
     pub(crate) dice: Dice,
     pub(crate) heard: Arc<Mutex<Heard>>,
+    pub(crate) callers: Callers,
     pub(crate) fault_chance: f64,
+}
+
+/// The actors that execute at this moment, and their requests that wait for an answer; clones are the same.
+#[derive(Clone, Default)]
+pub(crate) struct Callers(Arc<Mutex<Calling>>);
+
+#[derive(Default)]
+struct Calling {
+    executing: Vec<(usize, Executor)>,
+    open: Vec<(usize, Fence)>,
+}
+
+impl Callers {
+    /// From now on `actor` executes.
+    pub(crate) fn begin(&self, actor: usize, executor: Executor) {
+        self.calling().executing.push((actor, executor));
+    }
+
+    /// It does not any more.
+    pub(crate) fn end(&self, actor: usize) {
+        self.calling().executing.retain(|(executing, _)| *executing != actor);
+    }
+
+    /// The attempts of an actor whose requests wait for an answer.
+    pub(crate) fn open(&self, actor: usize) -> Vec<Fence> {
+        self.calling().open.iter().filter(|(caller, _)| *caller == actor).map(|(_, fence)| *fence).collect()
+    }
+
+    /// Who executes an attempt; none if its process is dead.
+    fn executing(&self, fence: Fence) -> Option<usize> {
+        let calling = self.calling();
+        calling.executing.iter().find(|(_, executor)| executor.under_way().contains(&fence)).map(|(actor, _)| *actor)
+    }
+
+    fn opened(&self, actor: usize, fence: Fence) -> Open {
+        self.calling().open.push((actor, fence));
+        Open { callers: self.clone(), call: (actor, fence) }
+    }
+
+    fn calling(&self) -> MutexGuard<'_, Calling> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A request that waits for its answer, until its caller hangs up.
+struct Open {
+    callers: Callers,
+    call: (usize, Fence),
+}
+
+impl Drop for Open {
+    fn drop(&mut self) {
+        let mut calling = self.callers.calling();
+        if let Some(place) = calling.open.iter().position(|open| *open == self.call) {
+            calling.open.swap_remove(place);
+        }
+    }
 }
 
 impl Receiver {
@@ -50,11 +111,24 @@ impl Receiver {
 
 async fn receive(State(receiver): State<Receiver>, headers: HeaderMap) -> StatusCode {
     let attending = receiver.0.lock().unwrap_or_else(PoisonError::into_inner).clone();
-    let Some(Attending { turnstile, dice, heard, fault_chance }) = attending else { return StatusCode::GONE };
+    let Some(Attending { turnstile, dice, heard, callers, fault_chance }) = attending else { return StatusCode::GONE };
+    let header = |name: &str| headers.get(name).and_then(|value| value.to_str().ok());
+    let run = header("webhook-id").and_then(|id| id.parse().ok());
+    let attempt = header("x-cronbox-attempt").and_then(|attempt| attempt.parse().ok());
+    let (Some(id), Some(attempt)) = (run, attempt) else { return StatusCode::BAD_REQUEST };
+    let context: Value =
+        header("x-cronbox-context").and_then(|text| serde_json::from_str(text).ok()).unwrap_or_default();
+    let fence = Fence { id, attempt };
     // The effect comes before the answer, which the caller may not live to see.
-    if let Some(run) = headers.get("webhook-id").and_then(|id| id.to_str().ok()?.parse().ok()) {
-        *heard.lock().unwrap_or_else(PoisonError::into_inner).effects.entry(run).or_default() += 1;
+    {
+        let mut heard = heard.lock().unwrap_or_else(PoisonError::into_inner);
+        let effects = heard.effects.entry(id).or_default();
+        let before = std::mem::replace(effects, *effects + 1);
+        heard.calls.push(Call { fence, before, is_recovery: context["is_recovery"] == true });
     }
-    turnstile.wait("effect").await;
+    // What a dead process had sent arrives all the same.
+    let Some(actor) = callers.executing(fence) else { return StatusCode::GONE };
+    let _open = callers.opened(actor, fence);
+    turnstile.wait_as(actor, "effect").await;
     if dice.chance(fault_chance) { StatusCode::SERVICE_UNAVAILABLE } else { StatusCode::NO_CONTENT }
 }

@@ -1,39 +1,87 @@
-//! One step of a history: somebody starts, goes on, waits, dies, or is not answered.
+//! One step of a history: an actor starts, goes on, waits, dies, panics, or is not answered.
 
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use super::cast::Deed;
+use super::cast::{BEAT, Deed, STEP};
 use super::history::{History, MOVES};
-use super::judge;
+use super::leases::Knowing;
 use crate::actor::{Actor, Role, Stand};
 
 /// Longer than Postgres takes to see that a transaction has ended.
 const LOCK_PATIENCE: Duration = Duration::from_secs(10);
+/// Less than anything that the app waits for in real time.
+const PAUSE: Duration = Duration::from_millis(4);
+/// The statements that claim runs and that renew their leases, by their labels.
+const CLAIM: &str = "claim runs";
+const RENEW: &str = "renew leases";
 
 impl History<'_> {
     pub(super) async fn start(&mut self, deed: Deed) -> Result<(), String> {
         let Some(instance) = self.idle.pop() else { return Ok(()) };
         self.actors_ever += 1;
         let id = self.actors_ever;
-        let Some(life) = self.life(deed, &instance).await else {
+        // A job reads the database's time first; a request goes by the last sample.
+        if matches!(deed, Deed::Job | Deed::The(_)) || self.dice.chance(0.7) {
+            instance.sample(self.clock.now());
+        }
+        let Some(life) = self.life(deed, id, &instance).await else {
             self.idle.push(instance);
             return Ok(());
         };
         self.note(format!("actor {id} on {}: {}", instance.process.name, life.what));
         instance.tap.step(&self.turnstile, id);
-        let actor = Actor::new(id, Role::Editor, instance.process.clone(), life.run);
+        let role = if deed == Deed::Execute { Role::Executor } else { Role::Editor };
+        if role == Role::Executor {
+            self.callers.begin(id, instance.executor.clone());
+        }
+        let actor = Actor::new(id, role, instance.process.clone(), life.run);
         self.actors.push((actor, instance));
-        self.go(self.actors.len() - 1).await
+        self.go(self.actors.len() - 1, "start").await
     }
 
     pub(super) async fn move_one(&mut self) -> Result<(), String> {
+        let Some(place) = self.any_at_points() else { return self.wait_for_a_lock().await };
+        match self.any_point(place) {
+            Some(nth) => self.pass(place, nth).await,
+            // What it works on takes real time, for example the pause before a statement is tried again.
+            None => {
+                tokio::time::sleep(PAUSE).await;
+                self.go(place, BEAT).await
+            }
+        }
+    }
+
+    /// One of the actors that can go on.
+    fn any_at_points(&self) -> Option<usize> {
         let free: Vec<usize> = (0..self.actors.len()).filter(|n| self.actors[*n].0.stand == Stand::AtPoints).collect();
-        let Some(&place) = self.dice.pick(&free) else { return self.wait_for_a_lock().await };
-        let id = self.actors[place].0.id;
-        let nth = self.dice.below(self.turnstile.points(id).len());
+        self.dice.pick(&free).copied()
+    }
+
+    /// One of an actor's points. An executor renews and claims less often than it works, and in calm not at all.
+    fn any_point(&self, place: usize) -> Option<usize> {
+        let (actor, instance) = &self.actors[place];
+        let has_work = !instance.executor.under_way().is_empty();
+        let weight = |point: &String| match point.as_str() {
+            BEAT | STEP if self.is_calm || !has_work => 0,
+            BEAT | STEP => 2,
+            _ => 6,
+        };
+        let points = self.turnstile.points(actor.id);
+        let weighted: Vec<(u32, usize)> = points.iter().enumerate().map(|(nth, point)| (weight(point), nth)).collect();
+        self.dice.weighted(&weighted)
+    }
+
+    /// Lets an actor through at the `nth` of its points.
+    async fn pass(&mut self, place: usize, nth: usize) -> Result<(), String> {
+        let (id, instance) = (self.actors[place].0.id, &self.actors[place].1);
+        if self.turnstile.points(id).get(nth).is_some_and(|point| point == RENEW) {
+            let (admin, open) = (&self.stage.ground.admin, self.callers.open(id));
+            self.leases.renews(admin, id, instance.app.instance, open).await;
+        }
         let point = self.turnstile.pass(id, nth).unwrap_or_default();
         self.note(format!("actor {id} passes {point}"));
-        self.go(place).await
+        self.go(place, &point).await
     }
 
     async fn wait_for_a_lock(&mut self) -> Result<(), String> {
@@ -41,7 +89,7 @@ impl History<'_> {
         while !self.actors.is_empty() {
             for place in 0..self.actors.len() {
                 if !self.stage.ground.waits_for_lock(&self.actors[place].0.process.name).await {
-                    return self.go(place).await;
+                    return self.go(place, "lock").await;
                 }
             }
             if waited.elapsed() > LOCK_PATIENCE {
@@ -51,9 +99,9 @@ impl History<'_> {
         Ok(())
     }
 
-    /// Lets one actor go on, and those that it held up.
-    async fn go(&mut self, place: usize) -> Result<(), String> {
-        let began = Instant::now();
+    /// Lets one actor go on from a point, and those that it held up.
+    async fn go(&mut self, place: usize, from: &str) -> Result<(), String> {
+        let (began, id) = (Instant::now(), self.actors[place].0.id);
         self.actors[place].0.go(&self.turnstile, &self.stage.ground).await;
         if began.elapsed() > Duration::from_secs(1) {
             let (took, last) = (began.elapsed(), self.trace.last().cloned());
@@ -67,10 +115,50 @@ impl History<'_> {
         while let Some(place) = self.actors.iter().position(|(actor, _)| actor.stand == Stand::Ended) {
             let (actor, instance) = self.actors.remove(place);
             instance.tap.free();
+            self.forget(actor.id);
             self.idle.push(instance);
             self.note(format!("actor {} has ended", actor.id));
         }
-        judge::always(&self.stage.ground.admin, &mut self.ended).await
+        self.check_renewals().await?;
+        if self.has_shown(id, from) { self.check_leases().await } else { Ok(()) }
+    }
+
+    /// Whether an actor that went on from a point may have changed what others see, or is about to claim.
+    fn has_shown(&self, actor: usize, from: &str) -> bool {
+        match from {
+            "start" | "effect" | BEAT | STEP => self.turnstile.points(actor).iter().any(|point| point == CLAIM),
+            "COMMIT" => true,
+            _ => self.actors.iter().all(|(other, instance)| other.id != actor || !instance.tap.is_in_transaction()),
+        }
+    }
+
+    /// What must hold after each renewal.
+    async fn check_renewals(&mut self) -> Result<(), String> {
+        for (actor, instance) in &self.actors {
+            if !self.leases.is_renewing(actor.id) || !self.turnstile.points(actor.id).iter().any(|point| point == BEAT)
+            {
+                continue;
+            }
+            let has_learned = instance.tap.take_lost().as_deref() != Some(RENEW);
+            self.leases.renewed(actor.id, instance, &self.callers, has_learned).await?;
+        }
+        Ok(())
+    }
+
+    /// What must hold after each change.
+    pub(super) async fn check_leases(&mut self) -> Result<(), String> {
+        let calls = std::mem::take(&mut self.heard.lock().unwrap().calls);
+        let is_claiming = |actor: usize| self.turnstile.points(actor).iter().any(|point| point == CLAIM);
+        let acting = self.actors.iter().map(|(actor, instance)| Knowing::of(instance, is_claiming(actor.id)));
+        let idle = self.idle.iter().map(|instance| Knowing::of(instance, false));
+        let processes: Vec<Knowing> = acting.chain(idle).collect();
+        self.leases.check(&self.stage.ground.admin, &processes, &calls).await
+    }
+
+    fn forget(&mut self, actor: usize) {
+        self.callers.end(actor);
+        self.leases.forget(actor);
+        self.turnstile.forget(actor);
     }
 
     pub(super) async fn finish_all(&mut self) -> Result<(), String> {
@@ -87,31 +175,96 @@ impl History<'_> {
 
     /// kill -9 of an instance, and a new one in its place.
     pub(super) async fn kill_one(&mut self) -> Result<(), String> {
-        let free: Vec<usize> = (0..self.actors.len()).filter(|n| self.actors[*n].0.stand == Stand::AtPoints).collect();
-        let Some(&place) = self.dice.pick(&free) else { return Ok(()) };
+        let Some(place) = self.any_at_points() else { return Ok(()) };
         let (actor, instance) = self.actors.remove(place);
         self.note(format!("actor {} is killed at {:?}", actor.id, self.turnstile.points(actor.id)));
         self.coverage.kills += 1;
         instance.tap.die();
         self.stage.ground.cut(&actor.process.name).await;
-        self.turnstile.forget(actor.id);
+        let id = actor.id;
         drop(actor);
-        self.idle.push(self.stage.instance(&self.clock).await);
+        self.forget(id);
+        self.idle.push(self.stage.instance(&self.dice, self.clock.now()).await);
         match self.actors.iter().position(|(actor, _)| actor.stand == Stand::AtLock) {
-            Some(place) => self.go(place).await,
+            Some(place) => self.go(place, "lock").await,
             None => Ok(()),
         }
     }
 
-    /// Somebody's next statement is done, and whoever sent it never hears of it.
+    /// The next statement of an actor is done, and its answer gets lost; a claim's more often than others'.
     pub(super) fn lose_one(&mut self) {
-        let free: Vec<usize> = (0..self.actors.len()).filter(|n| self.actors[*n].0.stand == Stand::AtPoints).collect();
-        if let Some(&place) = self.dice.pick(&free) {
-            let (actor, instance) = &self.actors[place];
-            instance.tap.lose_next_answer();
-            let line = format!("actor {} will not hear of {:?}", actor.id, self.turnstile.points(actor.id));
-            self.coverage.cut += 1;
-            self.note(line);
+        let claims = |n: &usize| self.turnstile.points(self.actors[*n].0.id).iter().any(|point| point == CLAIM);
+        // A claim beside attempts that are under way leaves its process with something to renew.
+        let executes = |n: &usize| !self.callers.open(self.actors[*n].0.id).is_empty();
+        let claiming: Vec<usize> = (0..self.actors.len()).filter(claims).collect();
+        let beside: Vec<usize> = claiming.iter().copied().filter(executes).collect();
+        let claiming = self.dice.pick(if beside.is_empty() { &claiming } else { &beside }).copied();
+        let claiming = claiming.filter(|_| self.dice.chance(0.8));
+        let Some(place) = claiming.or_else(|| self.any_at_points()) else { return };
+        let (actor, instance) = &self.actors[place];
+        instance.tap.lose_next_answer();
+        let points = self.turnstile.points(actor.id);
+        let line = format!("actor {} will not hear of {points:?}", actor.id);
+        self.coverage.cut += 1;
+        if claims(&place) {
+            self.coverage.said([("claim unanswered".to_owned(), 1)]);
         }
+        self.note(line);
+    }
+
+    /// The next action of an executor panics once it is done.
+    pub(super) fn panic_one(&mut self) {
+        let executes = |n: &usize| self.actors[*n].0.role == Role::Executor;
+        let executing: Vec<usize> = (0..self.actors.len()).filter(executes).collect();
+        let Some(&place) = self.dice.pick(&executing) else { return };
+        let (actor, instance) = &self.actors[place];
+        instance.panics.store(true, Ordering::SeqCst);
+        let line = format!("the next action of actor {} panics", actor.id);
+        self.coverage.said([("panic".to_owned(), 1)]);
+        self.note(line);
+    }
+
+    /// The database stands still for as long as a lease, or longer. An executor that cannot renew meanwhile stops its work;
+    /// one that stood still with the database does not know of it.
+    pub(super) async fn stand_still(&mut self) -> Result<(), String> {
+        let waiting: Vec<usize> =
+            self.actors.iter().filter(|(actor, _)| self.is_beating(actor)).map(|a| a.0.id).collect();
+        if waiting.is_empty() {
+            return Ok(());
+        }
+        self.coverage.said([("standstill".to_owned(), 1)]);
+        let secs = self.dice.between(60, 700);
+        self.note(format!("the database stands still for {secs} s"));
+        self.advance(secs).await;
+        for id in waiting {
+            let place = self.actors.iter().position(|(actor, _)| actor.id == id && self.is_beating(actor));
+            let Some(place) = place.filter(|_| self.dice.chance(0.7)) else { continue };
+            let nth = self.turnstile.points(id).iter().position(|point| point == BEAT).unwrap_or_default();
+            self.actors[place].1.tap.refuse_next();
+            self.pass(place, nth).await?;
+        }
+        Ok(())
+    }
+
+    /// An executor is suspended for longer than its lease while its requests are under way, and another instance looks for
+    /// lost runs.
+    pub(super) async fn suspend_one(&mut self) -> Result<(), String> {
+        let executes = |n: &usize| !self.callers.open(self.actors[*n].0.id).is_empty();
+        let executing: Vec<usize> = (0..self.actors.len()).filter(executes).collect();
+        let Some(&place) = self.dice.pick(&executing).filter(|_| !self.idle.is_empty()) else { return Ok(()) };
+        let (actor, instance) = &self.actors[place];
+        let (line, lease) = (format!("actor {} is suspended", actor.id), instance.app.config.lost_after_secs);
+        self.coverage.said([("suspended".to_owned(), 1)]);
+        self.note(line);
+        self.advance(lease + 1).await;
+        self.start(Deed::The("recovery")).await
+    }
+
+    /// Whether an executor waits for its next renewal, with requests under way.
+    fn is_beating(&self, actor: &Actor) -> bool {
+        let has_requests = !self.callers.open(actor.id).is_empty();
+        has_requests
+            && actor.stand == Stand::AtPoints
+            && self.turnstile.points(actor.id).iter().any(|point| point == BEAT)
     }
 }

@@ -1,0 +1,192 @@
+//! Step 7 of 7: accepts the ledger of a database that was restored or cloned.
+//!
+//! What was due between the backup and the loss may have run, and the backup does not know it. So each
+//! of these times becomes `missed` with the reason `restored`, which no fire and no catch-up runs, and
+//! each run that the backup remembers as unfinished is abandoned. Then jobs and publisher go on.
+
+use anyhow::{Context as _, bail, ensure};
+use chrono::{DateTime, Utc};
+use db::{PgConnection, PgPool};
+use schedule::{Environment, WorkflowId};
+use uuid::Uuid;
+
+use crate::audit::{self, Edit};
+use crate::identity;
+use crate::occurrences::span::{self, Unrun};
+use crate::occurrences::{Decision, RESTORED};
+use crate::owed;
+use crate::runs;
+use crate::versions;
+use crate::workflows::{self, ledger};
+
+/// Due times of one transaction.
+const STRETCH: usize = 1_000;
+/// Workflows read at once, and runs abandoned in one transaction.
+const BATCH: i64 = 500;
+
+/// Which identity the database has afterwards.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Keep {
+    /// Its own: it takes the place of the database that was lost.
+    Identity,
+    /// A new one: it lives beside the original, whose schedules it must never delete.
+    Nothing,
+}
+
+/// What an acceptance did.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize)]
+pub struct Accepted {
+    /// Due times that became `missed`.
+    pub missed: u64,
+    /// Unfinished runs that were abandoned.
+    pub abandoned: u64,
+}
+
+/// Accepts the ledger up to `until`, the moment from which times run again.
+///
+/// Each workflow is a transaction of its own; a call that was cut off is made again.
+///
+/// # Errors
+/// `until` lies in the future, the database is not held, or it does not answer: then the hold stays.
+pub async fn accept_ledger(
+    pool: &PgPool,
+    environment: &Environment,
+    until: DateTime<Utc>,
+    keep: Keep,
+    edit: &Edit,
+) -> anyhow::Result<Accepted> {
+    ensure!(until <= edit.now, "--until must not be in the future; it is {} now", edit.now.to_rfc3339());
+    let held_on = read_hold_start(pool, environment).await?;
+    let mut accepted = Accepted::default();
+    let mut last = WorkflowId(0);
+    loop {
+        let batch = workflows_after(&mut *pool.acquire().await?, last).await?;
+        let Some(end) = batch.last() else { break };
+        last = *end;
+        for workflow in batch {
+            accepted.missed += mark_gap(pool, workflow, until, edit.now)
+                .await
+                .with_context(|| format!("cannot accept workflow {workflow}"))?;
+        }
+    }
+    // What was accepted during the hold is no run of the backup, and has not started.
+    accepted.abandoned = abandon_unfinished(pool, until.min(held_on), edit.now).await?;
+    let mut tx = db::begin(pool).await?;
+    release_hold(&mut tx, environment, keep).await?;
+    let after = Some(serde_json::json!({"until": until, "missed": accepted.missed, "abandoned": accepted.abandoned}));
+    audit::record(&mut tx, edit, audit::Entry { verb: "accept", subject: "ledger".to_owned(), before: None, after })
+        .await?;
+    tx.commit().await?;
+    Ok(accepted)
+}
+
+/// Since when the database is held; without a hold an acceptance would abandon runs that are fine.
+async fn read_hold_start(pool: &PgPool, environment: &Environment) -> anyhow::Result<DateTime<Utc>> {
+    let mut connection = pool.acquire().await?;
+    identity::claim_identity(&mut connection, environment).await?;
+    match identity::read_hold_start(&mut connection).await? {
+        Some(held_on) => Ok(held_on),
+        None => bail!(
+            "the ledger is not held, so nothing waits for an acceptance; if this is a restored storage snapshot, start \
+             the app with CRONBOX_RESTORED=true first"
+        ),
+    }
+}
+
+/// Marks one workflow's due times up to `until` as missed, as far as they have no decision.
+async fn mark_gap(pool: &PgPool, id: WorkflowId, until: DateTime<Utc>, now: DateTime<Utc>) -> sqlx::Result<u64> {
+    let mut missed = 0;
+    loop {
+        let mut tx = db::begin(pool).await?;
+        if workflows::lock(&mut tx, id, None, now).await?.is_none() {
+            return Ok(missed);
+        }
+        let Some(cursor) = ledger::read(&mut tx, id).await?.cursor.filter(|cursor| *cursor < until) else {
+            return Ok(missed);
+        };
+        let versions = versions::over(&mut tx, id, cursor, DateTime::<Utc>::MAX_UTC).await?;
+        let due = owed::owing(&versions, cursor, until, STRETCH);
+        let decided = span::decided(&mut tx, id, cursor, due.through).await?;
+        let gap: Vec<Unrun> = due
+            .times
+            .iter()
+            .filter(|due| !decided.contains(&due.time))
+            .map(|due| Unrun { time: due.time, revision: due.revision, decision: Decision::Missed, reason: RESTORED })
+            .collect();
+        missed += span::record_unrun(&mut tx, id, &gap, now).await?;
+        // Times that cannot be evaluated stay open: the watchdog decides them once they can be.
+        let watch_at = if due.is_held_back { Some(due.through) } else { owed::next_of(&versions, due.through) };
+        ledger::settle(&mut tx, id, due.through, watch_at).await?;
+        tx.commit().await?;
+        if due.through >= until || due.is_held_back {
+            return Ok(missed);
+        }
+    }
+}
+
+async fn abandon_unfinished(pool: &PgPool, until: DateTime<Utc>, now: DateTime<Utc>) -> sqlx::Result<u64> {
+    let mut abandoned = 0;
+    loop {
+        let mut tx = db::begin(pool).await?;
+        let ids = lock_unfinished(&mut tx, until).await?;
+        if ids.is_empty() {
+            return Ok(abandoned);
+        }
+        runs::abandon(&mut tx, &ids, &vec![RESTORED.to_owned(); ids.len()], now).await?;
+        tx.commit().await?;
+        abandoned += ids.len() as u64;
+    }
+}
+
+async fn workflows_after(db: &mut PgConnection, last: WorkflowId) -> sqlx::Result<Vec<WorkflowId>> {
+    let ids = sqlx::query_scalar!(
+        r#"
+        -- workflows after one, by id; those that never had a cron have no cursor
+        SELECT id FROM workflows WHERE id > $1 AND ledger_cursor IS NOT NULL ORDER BY id LIMIT $2
+        "#,
+        last.0,
+        BATCH,
+    )
+    .fetch_all(db)
+    .await?;
+    Ok(ids.into_iter().map(WorkflowId).collect())
+}
+
+async fn lock_unfinished(tx: &mut PgConnection, until: DateTime<Utc>) -> sqlx::Result<Vec<Uuid>> {
+    sqlx::query_scalar!(
+        r#"
+        -- lock unfinished runs
+        SELECT id FROM runs
+         WHERE state IN ('accepted', 'queued', 'running') AND created_on <= $1
+         ORDER BY id
+         LIMIT $2
+           FOR UPDATE
+        "#,
+        until,
+        BATCH,
+    )
+    .fetch_all(tx)
+    .await
+}
+
+async fn release_hold(tx: &mut PgConnection, environment: &Environment, keep: Keep) -> sqlx::Result<()> {
+    sqlx::query!(
+        r#"
+        -- release hold: from now on this server, database and environment are this identity
+        INSERT INTO database_identity AS i (environment) VALUES ($1)
+        ON CONFLICT (singleton) DO UPDATE
+           SET uuid = CASE WHEN $2 THEN i.uuid ELSE gen_random_uuid() END,
+               environment = $1,
+               system_identifier = cronbox_system_identifier(),
+               database_oid = cronbox_database_oid(),
+               accepted_on = cronbox_now(),
+               held_on = NULL,
+               held_reason = NULL
+        "#,
+        environment.to_string(),
+        keep == Keep::Identity,
+    )
+    .execute(tx)
+    .await
+    .map(drop)
+}

@@ -1,0 +1,94 @@
+//! Step 7 of 7: the one moment at which a request leaves. Before it an attempt can be handed over as if it had never begun.
+
+use std::future;
+use std::io;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU8, Ordering};
+use std::task::{Context, Poll};
+
+use hyper::body::{Body, Bytes, Frame, SizeHint};
+
+const OPEN: u8 = 0;
+const LEFT: u8 = 1;
+const PREVENTED: u8 = 2;
+
+/// Whether a request has left, or never will; the first decision counts. Clones are the same departure.
+#[derive(Clone, Debug, Default)]
+pub struct Departure(Arc<AtomicU8>);
+
+impl Departure {
+    /// The request leaves now; false if that was prevented.
+    #[must_use]
+    pub fn leave(&self) -> bool {
+        self.decide(LEFT)
+    }
+
+    /// The request must not leave; false if it has left.
+    #[must_use]
+    pub fn prevent(&self) -> bool {
+        self.decide(PREVENTED)
+    }
+
+    /// Leaves, or waits for the end of the attempt if that was prevented.
+    pub async fn leave_or_wait(&self) {
+        if !self.leave() {
+            future::pending::<()>().await;
+        }
+    }
+
+    /// Whether it may have reached the receiver.
+    #[must_use]
+    pub fn has_left(&self) -> bool {
+        self.0.load(Ordering::SeqCst) == LEFT
+    }
+
+    /// Whether it was prevented.
+    #[must_use]
+    pub fn is_prevented(&self) -> bool {
+        self.0.load(Ordering::SeqCst) == PREVENTED
+    }
+
+    fn decide(&self, decision: u8) -> bool {
+        match self.0.compare_exchange(OPEN, decision, Ordering::SeqCst, Ordering::SeqCst) {
+            Ok(_) => true,
+            Err(decided) => decided == decision,
+        }
+    }
+}
+
+/// A request's body that leaves with its first byte.
+///
+/// hyper asks for the body of an HTTP/1 request once the connection (with TLS) is there, and before it writes the head.
+pub(super) struct Departing {
+    bytes: Option<Bytes>,
+    departure: Departure,
+}
+
+impl Departing {
+    pub(super) fn new(bytes: impl Into<Bytes>, departure: &Departure) -> Self {
+        Self { bytes: Some(bytes.into()).filter(|bytes: &Bytes| !bytes.is_empty()), departure: departure.clone() }
+    }
+}
+
+impl Body for Departing {
+    type Data = Bytes;
+    type Error = io::Error;
+
+    fn poll_frame(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Option<io::Result<Frame<Bytes>>>> {
+        let Some(bytes) = self.bytes.take() else { return Poll::Ready(None) };
+        Poll::Ready(Some(if self.departure.leave() {
+            Ok(Frame::data(bytes))
+        } else {
+            Err(io::Error::other("the attempt is handed over"))
+        }))
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.bytes.is_none()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        SizeHint::with_exact(self.bytes.as_ref().map_or(0, |bytes| bytes.len() as u64))
+    }
+}

@@ -1,0 +1,181 @@
+//! Step 7 of 7: the attempts that this process executes. Only their leases are renewed.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use tokio::sync::oneshot;
+use uuid::Uuid;
+
+use crate::actions::Departure;
+use crate::runs::Fence;
+
+/// Why an attempt stops before it is done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Stop {
+    /// Its run is to be cancelled.
+    Cancelled,
+    /// The run does not belong to this attempt any more, or may soon not.
+    Lost,
+    /// This instance ends.
+    HandedOver,
+}
+
+/// The attempts under way on this instance; clones are the same set.
+#[derive(Clone, Default)]
+pub(super) struct Own(Arc<Mutex<Attempts>>);
+
+#[derive(Default)]
+struct Attempts {
+    under_way: HashMap<Uuid, Entry>,
+    /// Stopped or panicked, and not yet released in the database: they may have been sent.
+    stopped: HashSet<Fence>,
+}
+
+struct Entry {
+    attempt: i32,
+    departure: Departure,
+    stop: Option<oneshot::Sender<Stop>>,
+}
+
+/// An attempt under way; dropping it ends that.
+pub(super) struct Registered {
+    own: Own,
+    fence: Fence,
+    /// Whether its request has left.
+    pub(super) departure: Departure,
+    /// Resolves when it must stop; an error means that another attempt has replaced it.
+    pub(super) stopped: oneshot::Receiver<Stop>,
+}
+
+impl Own {
+    /// Registers an attempt; an older one of the same run is stopped.
+    pub(super) fn register(&self, fence: Fence) -> Registered {
+        let (stop, stopped) = oneshot::channel();
+        let departure = Departure::default();
+        let entry = Entry { attempt: fence.attempt, departure: departure.clone(), stop: Some(stop) };
+        if let Some(mut replaced) = self.attempts().under_way.insert(fence.id, entry) {
+            replaced.stop(Stop::Lost);
+        }
+        Registered { own: self.clone(), fence, departure, stopped }
+    }
+
+    /// The attempts under way.
+    pub(super) fn under_way(&self) -> Vec<Fence> {
+        self.attempts().under_way.iter().map(|(id, entry)| Fence { id: *id, attempt: entry.attempt }).collect()
+    }
+
+    /// The attempts that are stopped and not yet released.
+    pub(super) fn stopped(&self) -> Vec<Fence> {
+        self.attempts().stopped.iter().copied().collect()
+    }
+
+    /// Everything that this process executes, or has executed without having written its end.
+    pub(super) fn known(&self) -> Vec<Fence> {
+        [self.under_way(), self.stopped()].concat()
+    }
+
+    /// These are released in the database.
+    pub(super) fn forget_stopped(&self, released: &[Fence]) {
+        let mut attempts = self.attempts();
+        for fence in released {
+            attempts.stopped.remove(fence);
+        }
+    }
+
+    /// Stops one attempt.
+    pub(super) fn stop(&self, fence: Fence, why: Stop) {
+        let mut attempts = self.attempts();
+        if let Some(entry) = attempts.under_way.get_mut(&fence.id).filter(|entry| entry.attempt == fence.attempt) {
+            entry.stop(why);
+        }
+    }
+
+    /// Hands over every attempt that has sent nothing; from now on it cannot.
+    pub(super) fn hand_over_unsent(&self) {
+        for entry in self.attempts().under_way.values_mut() {
+            if entry.departure.prevent() {
+                entry.stop(Stop::HandedOver);
+            }
+        }
+    }
+
+    /// Hands over every attempt.
+    pub(super) fn hand_over_all(&self) {
+        self.attempts().under_way.values_mut().for_each(|entry| entry.stop(Stop::HandedOver));
+    }
+
+    fn attempts(&self) -> MutexGuard<'_, Attempts> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Entry {
+    fn stop(&mut self, why: Stop) {
+        if let Some(stop) = self.stop.take() {
+            // An attempt that does not listen any more is done.
+            let _done = stop.send(why);
+        }
+    }
+}
+
+impl Registered {
+    /// Ends the attempt without an end in the database: the row is to be released.
+    pub(super) fn into_stopped(self) {
+        self.own.attempts().stopped.insert(self.fence);
+    }
+}
+
+impl Drop for Registered {
+    fn drop(&mut self) {
+        let mut attempts = self.own.attempts();
+        // The same run may have been claimed here again meanwhile.
+        if attempts.under_way.get(&self.fence.id).is_some_and(|entry| entry.attempt == self.fence.attempt) {
+            attempts.under_way.remove(&self.fence.id);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn fence(attempt: i32) -> Fence {
+        Fence { id: Uuid::nil(), attempt }
+    }
+
+    #[test]
+    fn replaced_attempt_is_stopped() {
+        let own = Own::default();
+        let mut first = own.register(fence(1));
+        let mut second = own.register(fence(2));
+        assert_eq!(first.stopped.try_recv(), Ok(Stop::Lost));
+        assert!(second.stopped.try_recv().is_err());
+        drop(first);
+        assert_eq!(own.under_way(), [fence(2)], "the end of the first does not forget the second");
+        drop(second);
+        assert!(own.under_way().is_empty());
+    }
+
+    #[test]
+    fn unsent_attempts_are_handed_over() {
+        let own = Own::default();
+        let (mut sent, mut unsent) = (own.register(fence(1)), own.register(Fence { id: Uuid::max(), attempt: 1 }));
+        assert!(sent.departure.leave());
+        own.hand_over_unsent();
+        assert!(sent.stopped.try_recv().is_err(), "it drains");
+        assert_eq!(unsent.stopped.try_recv(), Ok(Stop::HandedOver));
+        assert!(!unsent.departure.leave(), "it cannot be sent any more");
+        own.hand_over_all();
+        assert_eq!(sent.stopped.try_recv(), Ok(Stop::HandedOver));
+    }
+
+    #[test]
+    fn stopped_attempts_are_known_until_released() {
+        let own = Own::default();
+        own.register(fence(1)).into_stopped();
+        assert!(own.under_way().is_empty());
+        assert_eq!(own.known(), [fence(1)]);
+        own.forget_stopped(&[fence(1)]);
+        assert!(own.known().is_empty());
+    }
+}

@@ -1,0 +1,47 @@
+//! Steps 5 and 7 of 7: fires that EventBridge sent by other zone data, or by another clock, than ours.
+//!
+//! The published expression says when EventBridge fires. A fire at a time that the expression does not name by our
+//! zone data shows that the two sides differ, whether the expression is exact or a superset.
+
+use chrono::{DateTime, Utc};
+use db::PgConnection;
+use schedule::{Cron, Fire, compile};
+
+use crate::versions::{self, Version};
+
+/// Whether the expression in force, which this fire came from, does not name its time.
+pub(super) async fn is_disagreement(tx: &mut PgConnection, fire: &Fire, in_force: &Version) -> sqlx::Result<bool> {
+    // A call by an operator names no revision.
+    let Some(revision) = fire.revision else { return Ok(false) };
+    let Ok(Some((cron, timezone))) = in_force.parsed_at(fire.scheduled_time) else { return Ok(false) };
+    let published = compile(&cron, timezone);
+    if revision.0 != in_force.revision {
+        // EventBridge keeps the old revision while the expression stays the same.
+        let other = versions::by_revision(tx, fire.workflow_id, revision).await?;
+        let other = other.and_then(|other| other.parsed_at(fire.scheduled_time).ok().flatten());
+        if other.is_none_or(|(cron, timezone)| compile(&cron, timezone) != published) {
+            return Ok(false);
+        }
+    }
+    let expression = Cron::parse(&published.expression);
+    Ok(expression.is_ok_and(|expression| !expression.matches(fire.scheduled_time, published.timezone)))
+}
+
+/// Records it for the publisher's metrics, which raise the alarm.
+pub(super) async fn record_disagreement(tx: &mut PgConnection, fire: &Fire, now: DateTime<Utc>) -> sqlx::Result<()> {
+    sqlx::query!(
+        r#"
+        -- record_disagreement: a repeated fire is the same disagreement
+        INSERT INTO fire_disagreements (workflow_id, scheduled_time, revision, seen_on)
+        VALUES ($1, $2, $3, $4)
+        ON CONFLICT (workflow_id, scheduled_time) DO UPDATE SET seen_on = excluded.seen_on
+        "#,
+        fire.workflow_id.0,
+        fire.scheduled_time,
+        fire.revision.map_or(0, |revision| revision.0),
+        now,
+    )
+    .execute(tx)
+    .await
+    .map(drop)
+}

@@ -1,0 +1,50 @@
+//! Step 7 of 7: how far the prune has ever come. A row older than its mark may be gone.
+
+use chrono::{DateTime, Utc};
+use db::PgConnection;
+
+/// Raises the marks before rows are removed, so that a reader who misses a row finds the mark.
+///
+/// # Errors
+/// The query failed.
+pub(super) async fn raise(db: &mut PgConnection, runs: DateTime<Utc>, occurrences: DateTime<Utc>) -> sqlx::Result<()> {
+    sqlx::query!(
+        r#"
+        -- raise the prune marks: they never go back, whatever the retention becomes
+        INSERT INTO prune_marks AS m (subject, pruned_before) VALUES ('runs', $1), ('occurrences', $2)
+        ON CONFLICT (subject) DO UPDATE SET pruned_before = excluded.pruned_before
+         WHERE m.pruned_before < excluded.pruned_before
+        "#,
+        runs,
+        occurrences,
+    )
+    .execute(db)
+    .await
+    .map(drop)
+}
+
+/// The marks of runs (by their end) and of occurrences (by their time); none: nothing was ever pruned.
+///
+/// # Errors
+/// The query failed.
+pub async fn read(db: &mut PgConnection) -> sqlx::Result<(Option<DateTime<Utc>>, Option<DateTime<Utc>>)> {
+    let row = sqlx::query!(
+        r#"
+        -- read the prune marks
+        SELECT max(pruned_before) FILTER (WHERE subject = 'runs') AS runs,
+               max(pruned_before) FILTER (WHERE subject = 'occurrences') AS occurrences
+          FROM prune_marks
+        "#
+    )
+    .fetch_one(db)
+    .await?;
+    Ok((row.runs, row.occurrences))
+}
+
+/// The mark of occurrences.
+///
+/// # Errors
+/// The query failed.
+pub async fn occurrences(db: &mut PgConnection) -> sqlx::Result<Option<DateTime<Utc>>> {
+    Ok(read(db).await?.1)
+}

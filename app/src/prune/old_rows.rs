@@ -1,0 +1,231 @@
+//! Step 7 of 7: the rows that the prune removes: which are old, and whose they are.
+
+use chrono::{DateTime, Utc};
+use db::PgConnection;
+
+/// Rows in one statement: so few that no other statement waits for long.
+pub(super) const BATCH: i64 = 1_000;
+
+/// What is removed.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Kind {
+    Outbox,
+    Runs,
+    Occurrences,
+}
+
+impl Kind {
+    pub(super) const ALL: [Self; 3] = [Self::Outbox, Self::Runs, Self::Occurrences];
+}
+
+/// The instants before which rows are old.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Ages {
+    /// Outbox rows, by `processed_on`.
+    pub(super) processed: DateTime<Utc>,
+    /// Outbox rows, by `failed_on`.
+    pub(super) failed: DateTime<Utc>,
+    /// Runs, by `finished_on`.
+    pub(super) runs: DateTime<Utc>,
+    /// Occurrences, by `decided_on` and `scheduled_time`.
+    pub(super) occurrences: DateTime<Utc>,
+    /// The time of the turn, from which catch-up windows count.
+    pub(super) now: DateTime<Utc>,
+}
+
+/// Whose rows.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Scope<'a> {
+    /// Those of one workflow.
+    Only(i64),
+    /// Those of all workflows but these.
+    Except(&'a [i64]),
+}
+
+impl<'a> Scope<'a> {
+    /// As two parameters of a statement.
+    fn parameters(self) -> (Option<i64>, &'a [i64]) {
+        match self {
+            Self::Only(workflow) => (Some(workflow), &[]),
+            Self::Except(workflows) => (None, workflows),
+        }
+    }
+}
+
+/// Removes a batch of old rows; how many.
+pub(super) async fn remove(db: &mut PgConnection, kind: Kind, ages: &Ages, scope: Scope<'_>) -> sqlx::Result<u64> {
+    match kind {
+        Kind::Outbox => remove_outbox(db, ages, scope).await,
+        Kind::Runs => remove_runs(db, ages, scope).await,
+        Kind::Occurrences => remove_occurrences(db, ages, scope).await,
+    }
+}
+
+/// The workflows of the rows that the next batch removes, but these.
+pub(super) async fn workflows_of_batch(
+    db: &mut PgConnection,
+    kind: Kind,
+    ages: &Ages,
+    except: &[i64],
+) -> sqlx::Result<Vec<i64>> {
+    match kind {
+        Kind::Outbox => workflows_of_outbox(db, ages, except).await,
+        Kind::Runs => workflows_of_runs(db, ages, except).await,
+        Kind::Occurrences => workflows_of_occurrences(db, ages, except).await,
+    }
+}
+
+async fn remove_outbox(db: &mut PgConnection, ages: &Ages, scope: Scope<'_>) -> sqlx::Result<u64> {
+    let (only, except) = scope.parameters();
+    let removed = sqlx::query!(
+        r#"
+        -- remove old outbox rows: by created_on too, because it is indexed and comes first
+        WITH old AS MATERIALIZED (
+            SELECT id FROM outbox_events
+             WHERE created_on < GREATEST($1::timestamptz, $2::timestamptz)
+               AND (processed_on < $1 AND failed_on IS NULL OR failed_on < $2)
+               AND ($4::bigint IS NULL OR aggregate_id = $4) AND aggregate_id <> ALL($5)
+             ORDER BY created_on
+             LIMIT $3
+               FOR UPDATE SKIP LOCKED
+        )
+        DELETE FROM outbox_events o USING old WHERE o.id = old.id
+        "#,
+        ages.processed,
+        ages.failed,
+        BATCH,
+        only,
+        except,
+    )
+    .execute(db)
+    .await?;
+    Ok(removed.rows_affected())
+}
+
+async fn workflows_of_outbox(db: &mut PgConnection, ages: &Ages, except: &[i64]) -> sqlx::Result<Vec<i64>> {
+    sqlx::query_scalar!(
+        r#"
+        -- workflows of old outbox rows
+        SELECT DISTINCT aggregate_id
+          FROM (SELECT aggregate_id FROM outbox_events
+                 WHERE created_on < GREATEST($1::timestamptz, $2::timestamptz)
+                   AND (processed_on < $1 AND failed_on IS NULL OR failed_on < $2)
+                   AND aggregate_id <> ALL($4)
+                 ORDER BY created_on
+                 LIMIT $3) AS old
+        "#,
+        ages.processed,
+        ages.failed,
+        BATCH,
+        except,
+    )
+    .fetch_all(db)
+    .await
+}
+
+async fn remove_runs(db: &mut PgConnection, ages: &Ages, scope: Scope<'_>) -> sqlx::Result<u64> {
+    let (only, except) = scope.parameters();
+    let removed = sqlx::query_scalar!(
+        r#"
+        -- remove old runs that have ended; a backfill goes on counting those of its own
+        WITH old AS MATERIALIZED (
+            SELECT id FROM runs
+             WHERE finished_on < $1
+               AND ($3::bigint IS NULL OR workflow_id = $3) AND workflow_id <> ALL($4)
+             ORDER BY finished_on
+             LIMIT $2
+               FOR UPDATE SKIP LOCKED
+        ), removed AS (
+            DELETE FROM runs r USING old WHERE r.id = old.id
+            RETURNING r.backfill_id, r.state
+        ), counted AS (
+            UPDATE backfills b
+               SET pruned_succeeded = b.pruned_succeeded + s.succeeded
+              FROM (SELECT backfill_id, count(*) AS succeeded FROM removed
+                     WHERE backfill_id IS NOT NULL AND state = 'succeeded'
+                     GROUP BY backfill_id) s
+             WHERE b.id = s.backfill_id
+        )
+        SELECT count(*) AS "removed!" FROM removed
+        "#,
+        ages.runs,
+        BATCH,
+        only,
+        except,
+    )
+    .fetch_one(db)
+    .await?;
+    Ok(removed.unsigned_abs())
+}
+
+async fn workflows_of_runs(db: &mut PgConnection, ages: &Ages, except: &[i64]) -> sqlx::Result<Vec<i64>> {
+    sqlx::query_scalar!(
+        r#"
+        -- workflows of old runs
+        SELECT DISTINCT workflow_id
+          FROM (SELECT workflow_id FROM runs
+                 WHERE finished_on < $1 AND workflow_id <> ALL($3)
+                 ORDER BY finished_on
+                 LIMIT $2) AS old
+        "#,
+        ages.runs,
+        BATCH,
+        except,
+    )
+    .fetch_all(db)
+    .await
+}
+
+async fn remove_occurrences(db: &mut PgConnection, ages: &Ages, scope: Scope<'_>) -> sqlx::Result<u64> {
+    let (only, except) = scope.parameters();
+    let removed = sqlx::query!(
+        r#"
+        -- remove old occurrences: not one that a late fire could ask for, that the watchdog has yet to pass, or a newest
+        WITH old AS MATERIALIZED (
+            SELECT o.id FROM occurrences o JOIN workflows w ON w.id = o.workflow_id
+             WHERE o.decided_on < $1 AND o.scheduled_time < $1
+               AND o.scheduled_time < $2::timestamptz - make_interval(secs => w.catch_up_window_secs) - INTERVAL '1 day'
+               AND o.scheduled_time <= w.ledger_cursor
+               AND EXISTS (SELECT FROM occurrences newer
+                            WHERE newer.workflow_id = o.workflow_id AND newer.scheduled_time > o.scheduled_time)
+               AND ($4::bigint IS NULL OR o.workflow_id = $4) AND o.workflow_id <> ALL($5)
+             ORDER BY o.decided_on
+             LIMIT $3
+               FOR UPDATE OF o SKIP LOCKED
+        )
+        DELETE FROM occurrences o USING old WHERE o.id = old.id
+        "#,
+        ages.occurrences,
+        ages.now,
+        BATCH,
+        only,
+        except,
+    )
+    .execute(db)
+    .await?;
+    Ok(removed.rows_affected())
+}
+
+async fn workflows_of_occurrences(db: &mut PgConnection, ages: &Ages, except: &[i64]) -> sqlx::Result<Vec<i64>> {
+    sqlx::query_scalar!(
+        r#"
+        -- workflows of old occurrences
+        SELECT DISTINCT workflow_id
+          FROM (SELECT o.workflow_id FROM occurrences o JOIN workflows w ON w.id = o.workflow_id
+                 WHERE o.decided_on < $1 AND o.scheduled_time < $1
+                   AND o.scheduled_time < $2::timestamptz - make_interval(secs => w.catch_up_window_secs) - INTERVAL '1 day'
+                   AND o.scheduled_time <= w.ledger_cursor
+                   AND EXISTS (SELECT FROM occurrences newer
+                                WHERE newer.workflow_id = o.workflow_id AND newer.scheduled_time > o.scheduled_time)
+                   AND o.workflow_id <> ALL($4)
+                 ORDER BY o.decided_on
+                 LIMIT $3) AS old
+        "#,
+        ages.occurrences,
+        ages.now,
+        BATCH,
+        except,
+    )
+    .fetch_all(db)
+    .await
+}

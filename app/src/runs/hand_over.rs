@@ -1,0 +1,107 @@
+//! Step 7 of 7: what becomes of an attempt that its instance ends at shutdown. It is no loss.
+
+use chrono::{DateTime, Utc};
+use db::PgConnection;
+use uuid::Uuid;
+
+use super::{Fence, RunState, abandon};
+use crate::policies::OnLost;
+use crate::workflows::State;
+
+/// The reason of a run that a shutdown has cut off and that must not be repeated. A code: programs read it.
+pub const CUT_OFF: &str = "cut_off_by_shutdown";
+
+/// Whether the attempt may have reached its receiver.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Sent {
+    /// It may have.
+    Perhaps,
+    /// Not a byte has left.
+    Nothing,
+}
+
+/// What its row says.
+struct Row {
+    is_cancelled: bool,
+    on_lost: OnLost,
+    workflow_state: State,
+}
+
+/// Hands over one attempt: its run is accepted again, or ends here; returns the state, none if the run was not ours.
+///
+/// # Errors
+/// The database's.
+pub async fn hand_over(
+    tx: &mut PgConnection,
+    instance: Uuid,
+    fence: Fence,
+    sent: Sent,
+    now: DateTime<Utc>,
+) -> sqlx::Result<Option<RunState>> {
+    let Some(row) = lock(tx, instance, fence).await? else { return Ok(None) };
+    let is_archived = row.workflow_state == State::Archived;
+    if row.is_cancelled || is_archived && sent == Sent::Nothing {
+        end(tx, fence, now).await?;
+        return Ok(Some(RunState::Cancelled));
+    }
+    if sent == Sent::Perhaps && (is_archived || row.on_lost == OnLost::Abandon) {
+        abandon(tx, &[fence.id], &[CUT_OFF.to_owned()], now).await?;
+        return Ok(Some(RunState::Abandoned));
+    }
+    accept_again(tx, fence, sent, now).await?;
+    Ok(Some(RunState::Accepted))
+}
+
+async fn lock(tx: &mut PgConnection, instance: Uuid, fence: Fence) -> sqlx::Result<Option<Row>> {
+    sqlx::query_as!(
+        Row,
+        r#"
+        -- lock a run that is handed over
+        SELECT r.cancel_requested_on IS NOT NULL AS "is_cancelled!", w.on_lost AS "on_lost: OnLost",
+               w.state AS "workflow_state: State"
+          FROM runs r JOIN workflows w ON w.id = r.workflow_id
+         WHERE r.id = $1 AND r.attempt = $2 AND r.state = 'running' AND r.locked_by = $3
+           FOR UPDATE OF r
+        "#,
+        fence.id,
+        fence.attempt,
+        instance,
+    )
+    .fetch_optional(tx)
+    .await
+}
+
+async fn end(tx: &mut PgConnection, fence: Fence, now: DateTime<Utc>) -> sqlx::Result<()> {
+    sqlx::query!(
+        r#"
+        -- end a run that is to be cancelled, instead of handing it over
+        UPDATE runs
+           SET state = 'cancelled', error = COALESCE(cancel_reason, 'cancelled on request'), finished_on = $2,
+               locked_by = NULL, locked_at = NULL, lease_until = NULL
+         WHERE id = $1
+        "#,
+        fence.id,
+        now,
+    )
+    .execute(tx)
+    .await
+    .map(drop)
+}
+
+async fn accept_again(tx: &mut PgConnection, fence: Fence, sent: Sent, now: DateTime<Utc>) -> sqlx::Result<()> {
+    sqlx::query!(
+        r#"
+        -- hand over a run: no recovery, because its instance is not lost
+        UPDATE runs
+           SET state = 'accepted', run_after = LEAST(run_after, $3), handed_over = handed_over + 1,
+               cut_off = cut_off + $2, locked_by = NULL, locked_at = NULL, lease_until = NULL
+         WHERE id = $1
+        "#,
+        fence.id,
+        i32::from(sent == Sent::Perhaps),
+        now,
+    )
+    .execute(tx)
+    .await
+    .map(drop)
+}

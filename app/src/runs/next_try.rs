@@ -1,0 +1,32 @@
+//! Step 7 of 7: when a run whose attempt failed is tried again.
+
+use std::time::Duration;
+
+use chrono::{DateTime, TimeDelta, Utc};
+
+/// The pause after the first answer that failed; it doubles.
+const BACKOFF_BASE_SECS: u32 = 10;
+/// The longest.
+const BACKOFF_MAX_SECS: u32 = 60 * 60;
+
+/// When the next try may start; none if the try that failed was the last.
+///
+/// `tries` is the number of tries that had failed before it; `at_least` the pause that the receiver asked for.
+#[must_use]
+pub fn next_try(
+    tries: i32,
+    max_attempts: i32,
+    at_least: Option<Duration>,
+    now: DateTime<Utc>,
+) -> Option<DateTime<Utc>> {
+    let failed = tries + 1;
+    if failed >= max_attempts {
+        return None;
+    }
+    let doublings = u32::try_from(failed - 1).unwrap_or_default().min(16);
+    let most = (f64::from(BACKOFF_BASE_SECS) * f64::from(1_u32 << doublings)).min(f64::from(BACKOFF_MAX_SECS));
+    // Half of it by chance, so that runs that failed together do not come back together.
+    let pause = Duration::from_secs_f64(most / 2.0 * (1.0 + rand::random::<f64>()));
+    let pause = pause.max(at_least.unwrap_or_default().min(Duration::from_secs(BACKOFF_MAX_SECS.into())));
+    TimeDelta::from_std(pause).ok().map(|pause| now + pause)
+}

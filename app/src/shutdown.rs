@@ -1,0 +1,46 @@
+//! How an instance is told to end: first to drain, and, if that takes too long, to hand over at once.
+
+use tokio_util::sync::CancellationToken;
+
+/// Clones are the same shutdown.
+#[derive(Clone, Debug, Default)]
+pub struct Shutdown {
+    drain: CancellationToken,
+    hand_over: CancellationToken,
+}
+
+impl Shutdown {
+    /// Stops claims and jobs; what runs may end.
+    pub fn drain(&self) {
+        self.drain.cancel();
+    }
+
+    /// Hands over what still runs, at once.
+    pub fn hand_over(&self) {
+        self.drain.cancel();
+        self.hand_over.cancel();
+    }
+
+    /// Whether the drain has begun.
+    #[must_use]
+    pub fn is_draining(&self) -> bool {
+        self.drain.is_cancelled()
+    }
+
+    /// Waits for the drain to begin.
+    pub async fn draining(&self) {
+        self.drain.cancelled().await;
+    }
+
+    /// Waits for the end of the drain's patience.
+    pub async fn handing_over(&self) {
+        self.hand_over.cancelled().await;
+    }
+}
+
+impl From<CancellationToken> for Shutdown {
+    /// A shutdown whose drain begins with `drain`, and ends at its limit.
+    fn from(drain: CancellationToken) -> Self {
+        Self { drain, hand_over: CancellationToken::new() }
+    }
+}

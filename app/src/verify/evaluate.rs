@@ -1,0 +1,254 @@
+//! Step 7 of 7: the proof's verdict on one page: due times against decisions, decisions against runs.
+
+use std::collections::{BTreeMap, HashMap};
+
+use chrono::{DateTime, TimeDelta, Utc};
+use uuid::Uuid;
+
+use super::read::{Decided, Run, Workflow};
+use super::{Difference, Findings, Kind, Position, Span, Unjudged};
+use crate::occurrences::Decision;
+use crate::owed;
+use crate::runs::{RunState, Trigger};
+use crate::versions::{Owes, Version};
+
+/// Due times that one page compares, and those of its last workflow.
+const TIMES: usize = 20_000;
+
+/// What a page came to, and where its slice goes on; none: the slice is complete.
+pub(super) struct Evaluated {
+    pub(super) findings: Findings,
+    pub(super) next: Option<Position>,
+    /// Whether the answer has no room for the next time.
+    pub(super) is_cut: bool,
+}
+
+/// The due times of the first workflows of a page, as many as one page compares.
+pub(super) struct Due {
+    workflows: Vec<DueWorkflow>,
+    /// The next workflow, which this page leaves out.
+    next: Option<i64>,
+}
+
+struct DueWorkflow {
+    id: i64,
+    ledger_since: Option<DateTime<Utc>>,
+    versions: Vec<Version>,
+    times: Vec<DateTime<Utc>>,
+    /// Revisions whose due times cannot be computed.
+    unjudged: Vec<i64>,
+}
+
+/// One page, read in one snapshot.
+pub(super) struct Page {
+    pub(super) due: Due,
+    pub(super) decisions: Vec<Decided>,
+    pub(super) runs: Vec<Run>,
+    pub(super) runs_pruned_before: Option<DateTime<Utc>>,
+}
+
+/// What is known of one time.
+#[derive(Default)]
+struct Entry {
+    is_due: bool,
+    decided: Option<Decided>,
+    runs: Vec<Run>,
+}
+
+impl Due {
+    pub(super) fn of(
+        workflows: Vec<Workflow>,
+        mut versions: HashMap<i64, Vec<Version>>,
+        slice: Span,
+        at: Position,
+    ) -> Self {
+        let mut due = Self { workflows: Vec::new(), next: workflows.last().map(|last| last.id.saturating_add(1)) };
+        let mut times = 0;
+        for Workflow { id, ledger_since } in workflows {
+            if times >= TIMES {
+                due.next = Some(id);
+                break;
+            }
+            let versions = versions.remove(&id).unwrap_or_default();
+            let compared = at.after.filter(|_| id == at.workflow).unwrap_or(DateTime::UNIX_EPOCH);
+            let after = compared.max(just_before(slice.from));
+            let owing = owed::owing(&versions, after, just_before(slice.to).max(after), usize::MAX);
+            times += owing.times.len();
+            let times = owing.times.into_iter().map(|owed| owed.time).collect();
+            due.workflows.push(DueWorkflow { id, ledger_since, versions, times, unjudged: owing.unjudged });
+        }
+        due
+    }
+
+    pub(super) fn ids(&self) -> Vec<i64> {
+        self.workflows.iter().map(|workflow| workflow.id).collect()
+    }
+}
+
+impl Page {
+    /// Adds what the page comes to, from a position on, until the answer is full.
+    pub(super) fn evaluate(self, at: Position, mut findings: Findings) -> Evaluated {
+        let Page { due, decisions, runs, runs_pruned_before } = self;
+        let mut entries = HashMap::<i64, BTreeMap<DateTime<Utc>, Entry>>::new();
+        for decided in decisions {
+            let of_workflow = entries.entry(decided.workflow_id).or_default();
+            of_workflow.entry(decided.scheduled_time).or_default().decided = Some(decided);
+        }
+        for run in runs {
+            entries.entry(run.workflow_id).or_default().entry(run.scheduled_time).or_default().runs.push(run);
+        }
+        for workflow in &due.workflows {
+            let mut entries = entries.remove(&workflow.id).unwrap_or_default();
+            for time in &workflow.times {
+                entries.entry(*time).or_default().is_due = true;
+            }
+            let compared = at.after.filter(|_| workflow.id == at.workflow);
+            if let Err(through) = workflow.evaluate(&entries, compared, runs_pruned_before, &mut findings) {
+                let next = Some(Position { workflow: workflow.id, after: through, ..at });
+                return Evaluated { findings, next, is_cut: true };
+            }
+        }
+        let next = due.next.map(|workflow| Position { workflow, after: None, ..at });
+        Evaluated { findings, next, is_cut: false }
+    }
+}
+
+impl DueWorkflow {
+    /// Compares the times after `compared`; an error says through which time, because the answer is full.
+    fn evaluate(
+        &self,
+        entries: &BTreeMap<DateTime<Utc>, Entry>,
+        compared: Option<DateTime<Utc>>,
+        runs_pruned_before: Option<DateTime<Utc>>,
+        findings: &mut Findings,
+    ) -> Result<(), Option<DateTime<Utc>>> {
+        if compared.is_none() {
+            if !findings.has_room_for(self.unjudged.len().min(1)) {
+                return Err(None);
+            }
+            // One answers for all of a day: an edit a minute would fill the page.
+            let unjudged = self.unjudged.first().map(|revision| Unjudged { workflow_id: self.id, revision: *revision });
+            findings.unjudged_workflows.extend(unjudged);
+        }
+        let mut through = compared;
+        for (time, entry) in entries {
+            let is_compared = compared.is_some_and(|compared| *time <= compared);
+            if is_compared || self.ledger_since.is_some_and(|since| *time <= since) {
+                continue;
+            }
+            let is_unjudged = !entry.is_due && self.is_unjudged(*time);
+            let kinds = [
+                entry.against_the_schedule(is_unjudged).map(|kind| (kind, None)),
+                entry.against_the_runs(runs_pruned_before),
+            ];
+            let kinds: Vec<_> = kinds.into_iter().flatten().collect();
+            if !findings.has_room_for(kinds.len()) {
+                return Err(through);
+            }
+            findings.owed += u64::from(entry.is_due);
+            findings.decided += u64::from(entry.decided.is_some());
+            findings.unjudged += u64::from(is_unjudged && entry.decided.is_some());
+            findings.differences.extend(kinds.into_iter().map(|(kind, run_id)| Difference {
+                workflow_id: self.id,
+                scheduled_time: *time,
+                kind,
+                decision: entry.decided.map(|decided| decided.decision),
+                run_id,
+            }));
+            through = Some(*time);
+        }
+        Ok(())
+    }
+
+    /// Whether the version in force at a time cannot be evaluated at it.
+    fn is_unjudged(&self, time: DateTime<Utc>) -> bool {
+        let in_force = self.versions.iter().rfind(|version| version.valid_from <= time);
+        in_force.is_some_and(|version| version.owes(time) == Owes::Unjudged)
+    }
+}
+
+impl Entry {
+    fn against_the_schedule(&self, is_unjudged: bool) -> Option<Kind> {
+        match self.decided {
+            None => self.is_due.then_some(Kind::Missing),
+            Some(_) if self.is_due || is_unjudged => None,
+            Some(decided) => (!decided.may_be_undue(&self.runs)).then_some(Kind::NotOwed),
+        }
+    }
+
+    /// What is wrong between the decision and its runs, and the run in question.
+    fn against_the_runs(&self, pruned_before: Option<DateTime<Utc>>) -> Option<(Kind, Option<Uuid>)> {
+        let named = self.decided.and_then(|decided| decided.run_id);
+        let automatic: Vec<&Run> = self.runs.iter().filter(|run| run.is_automatic()).collect();
+        let unnamed = automatic.iter().find(|run| Some(run.id) != named).map(|run| run.id);
+        if automatic.len() > 1 {
+            return Some((Kind::TwoRuns, unnamed));
+        }
+        let Some(decided) = self.decided else { return unnamed.map(|run| (Kind::RunWithoutDecision, Some(run))) };
+        let contradicted = |run| Some((Kind::Contradicted, run));
+        if !decided.says_that_it_ran() {
+            let ran = automatic.iter().find(|run| !decided.permits(run)).map(|run| run.id);
+            let names_a_run = named.filter(|_| decided.decision != Decision::SkippedOverlap);
+            return ran.or(names_a_run).and_then(|run| contradicted(Some(run)));
+        }
+        match self.runs.iter().find(|run| Some(run.id) == named) {
+            Some(run) if !decided.agrees_with(run) => contradicted(named),
+            Some(_) => unnamed.map(|run| (Kind::RunWithoutDecision, Some(run))),
+            // A run ends after its decision; so what was decided before the mark may have lost its run.
+            None if named.is_some() && pruned_before.is_some_and(|pruned| decided.decided_on < pruned) => None,
+            None => Some((Kind::NoRun, named)),
+        }
+    }
+}
+
+impl Decided {
+    /// Whether a time that was not due may be decided like this.
+    fn may_be_undue(&self, runs: &[Run]) -> bool {
+        match self.decision {
+            // A backfill may select times by another timing than that of then.
+            Decision::SkippedPaused | Decision::Backfilled => true,
+            // Its run may have been a backfill's; if the run is pruned, that is unknown.
+            Decision::Abandoned => {
+                let own = runs.iter().find(|run| Some(run.id) == self.run_id);
+                self.is_early || own.is_none_or(|run| run.trigger == Trigger::Backfill)
+            }
+            // What came before its time was decided by the timing of then; an edit since cannot take it back.
+            Decision::Fired | Decision::CaughtUp | Decision::SkippedOverlap | Decision::Missed => self.is_early,
+        }
+    }
+
+    fn says_that_it_ran(&self) -> bool {
+        match self.decision {
+            Decision::Fired | Decision::CaughtUp | Decision::Backfilled | Decision::Abandoned => true,
+            Decision::SkippedOverlap | Decision::SkippedPaused | Decision::Missed => false,
+        }
+    }
+
+    /// Whether a decision that says that nothing ran permits an automatic run.
+    fn permits(&self, run: &Run) -> bool {
+        // A newer fire took the place of one that had not started.
+        self.decision == Decision::SkippedOverlap && run.state == RunState::Cancelled && run.attempt == 0
+    }
+
+    /// Whether the run that the decision names is of the kind, and in a state, that the decision says.
+    fn agrees_with(&self, run: &Run) -> bool {
+        let is_of_its_kind = match self.decision {
+            // A late fire, or one that a later time has overtaken, is deferred.
+            Decision::Fired => run.is_automatic(),
+            Decision::CaughtUp => run.trigger == Trigger::CatchUp,
+            Decision::Backfilled => run.trigger == Trigger::Backfill,
+            _ => true,
+        };
+        is_of_its_kind && (self.decision == Decision::Abandoned) == (run.state == RunState::Abandoned)
+    }
+}
+
+impl Run {
+    fn is_automatic(&self) -> bool {
+        matches!(self.trigger, Trigger::Schedule | Trigger::CatchUp)
+    }
+}
+
+fn just_before(time: DateTime<Utc>) -> DateTime<Utc> {
+    time - TimeDelta::microseconds(1)
+}

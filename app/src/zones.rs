@@ -1,0 +1,288 @@
+//! Steps 1 and 7 of 7: the zone data that all instances decide by, and what a change of them changes.
+//!
+//! The sets of an environment are rows of `zone_data`; the rows of `zone_changes` say from when on which one is in
+//! force. Each instance loads them at its start and when they change, and before it refuses a fire as not due.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::Context as _;
+use chrono::{DateTime, TimeDelta, Utc};
+use db::{PgConnection, PgPool, ZoneChange};
+use schedule::{Cron, Timezone, ZoneSet};
+use serde_json::json;
+
+use crate::App;
+use crate::audit::{self, Edit, Entry};
+
+/// How often an instance asks which zone data are in force.
+const POLL: Duration = Duration::from_secs(15);
+/// A change comes into force so long after it was stored: by then each instance has loaded it, so all of them
+/// evaluate a due time by the same set.
+const LEAD: TimeDelta = TimeDelta::minutes(1);
+/// Other times within this span are reported; offsets are announced a few years ahead at most.
+const REPORTED: TimeDelta = TimeDelta::days(3 * 366);
+
+/// What storing zone data changed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Stored {
+    /// The newest data are the same, or newer than a bundled set.
+    Unchanged,
+    /// So many workflows have other next times.
+    Changed {
+        /// Due times from then on are evaluated by the new data.
+        in_force_from: DateTime<Utc>,
+        /// Workflows that are not archived.
+        workflows: u64,
+    },
+}
+
+/// Which of two sets stays.
+#[derive(Clone, Copy)]
+enum Choice {
+    /// The one with the higher version.
+    Newer,
+    /// The given one.
+    Given,
+}
+
+/// A cron and its timezone, as workflows have them.
+#[derive(Clone, Debug)]
+struct Timing {
+    cron: String,
+    timezone: String,
+}
+
+/// Stores the bundled zone data if the database has none, or older ones.
+///
+/// # Errors
+/// The database does not answer.
+pub async fn store_bundled(pool: &PgPool, edit: &Edit) -> anyhow::Result<Stored> {
+    store_chosen(pool, &ZoneSet::bundled(), Choice::Newer, edit).await
+}
+
+/// Puts zone data in force, and marks the workflows whose next times they change.
+///
+/// # Errors
+/// The database does not answer; or it has other data of the same version.
+pub async fn store(pool: &PgPool, set: &ZoneSet, edit: &Edit) -> anyhow::Result<Stored> {
+    store_chosen(pool, set, Choice::Given, edit).await
+}
+
+async fn store_chosen(pool: &PgPool, set: &ZoneSet, choice: Choice, edit: &Edit) -> anyhow::Result<Stored> {
+    loop {
+        let mut connection = pool.acquire().await?;
+        let last = db::read_zone_change(&mut connection).await?;
+        let newest = read_newest(&mut connection, last.as_ref()).await?;
+        if newest.as_ref().is_some_and(|newest| choice.keeps(newest, set)) {
+            return Ok(Stored::Unchanged);
+        }
+        // Before the first row each binary decided by its own set.
+        let newest = newest.unwrap_or_else(ZoneSet::bundled);
+        let timings = changed_timings(&mut connection, &newest, set, edit.now).await?;
+        drop(connection);
+        // None: another change came first, so what this one changes is to be computed anew.
+        if let Some(stored) = insert_unless_outrun(pool, last.map(|last| last.id), &newest, set, &timings, edit).await?
+        {
+            return Ok(stored);
+        }
+    }
+}
+
+impl Choice {
+    fn keeps(self, newest: &ZoneSet, given: &ZoneSet) -> bool {
+        match self {
+            Self::Newer => newest.version() >= given.version(),
+            // Other contents of the version are refused when they are inserted.
+            Self::Given => newest.version() == given.version() && newest.archive() == given.archive(),
+        }
+    }
+}
+
+async fn insert_unless_outrun(
+    pool: &PgPool,
+    last: Option<i64>,
+    before: &ZoneSet,
+    set: &ZoneSet,
+    timings: &[Timing],
+    edit: &Edit,
+) -> anyhow::Result<Option<Stored>> {
+    let mut tx = db::begin(pool).await?;
+    lock_changes(&mut tx).await?;
+    if db::read_zone_change(&mut tx).await?.map(|change| change.id) != last {
+        return Ok(None);
+    }
+    let change = insert_change(&mut tx, set).await.context("cannot store the zone data")?;
+    let Change { id, in_force_from } = change.with_context(|| {
+        let version = set.version();
+        format!("zone data {version} are stored with other contents: instances tell sets apart by their version")
+    })?;
+    let workflows = mark_workflows(&mut tx, id, timings, edit.now).await.context("cannot mark the workflows")?;
+    let entry = Entry {
+        verb: "zones_update",
+        subject: "zone_data".to_owned(),
+        before: Some(json!({ "version": before.version().to_string() })),
+        after: Some(json!({ "version": set.version().to_string(), "changed_workflows": workflows.len() })),
+    };
+    audit::record(&mut tx, edit, entry).await?;
+    tx.commit().await?;
+    for workflow in &workflows {
+        tracing::info!(workflow_id = workflow, version = %set.version(), "next times changed with the zone data");
+    }
+    Ok(Some(Stored::Changed { in_force_from, workflows: workflows.len() as u64 }))
+}
+
+/// The set of the last change, none if there was none.
+///
+/// # Errors
+/// The database does not answer, or the stored data cannot be read.
+async fn read_newest(db: &mut PgConnection, last: Option<&ZoneChange>) -> anyhow::Result<Option<Arc<ZoneSet>>> {
+    let Some(change) = last else { return Ok(None) };
+    let archive = db::read_zone_archive(db, &change.version).await?;
+    Ok(Some(Arc::new(ZoneSet::from_archive(archive).context("the zone data in force cannot be read")?)))
+}
+
+/// One change at a time, so that ids and times ascend together; readers do not wait.
+async fn lock_changes(tx: &mut PgConnection) -> sqlx::Result<()> {
+    sqlx::query!("LOCK TABLE zone_changes IN EXCLUSIVE MODE").execute(tx).await.map(drop)
+}
+
+/// The timings whose next times differ between two sets.
+async fn changed_timings(
+    db: &mut PgConnection,
+    before: &ZoneSet,
+    after: &ZoneSet,
+    now: DateTime<Utc>,
+) -> sqlx::Result<Vec<Timing>> {
+    let timings = sqlx::query_as!(
+        Timing,
+        r#"
+        -- changed_timings: each timing once, however many workflows have it
+        SELECT DISTINCT cron_schedule AS "cron!", timezone AS "timezone!"
+          FROM workflows
+         WHERE cron_schedule IS NOT NULL AND timezone IS NOT NULL AND state <> 'archived'
+        "#
+    )
+    .fetch_all(db)
+    .await?;
+    Ok(timings.into_iter().filter(|timing| timing.is_changed(before, after, now)).collect())
+}
+
+impl Timing {
+    fn is_changed(&self, before: &ZoneSet, after: &ZoneSet, now: DateTime<Utc>) -> bool {
+        let Ok(cron) = Cron::parse(&self.cron) else { return false };
+        match (before.find(&self.timezone), after.find(&self.timezone)) {
+            (Some(before), Some(after)) => {
+                before != after && cron.first_difference(before, after, now, now + REPORTED).is_some()
+            }
+            // A timezone that is new or dropped: its times are known now, or unknown.
+            (before, after) => before.map(Timezone::name) != after.map(Timezone::name),
+        }
+    }
+}
+
+/// A row of `zone_changes`.
+struct Change {
+    id: i64,
+    in_force_from: DateTime<Utc>,
+}
+
+/// Stores the set, and puts it in force; none if other contents of its version are stored: past times need them.
+async fn insert_change(tx: &mut PgConnection, set: &ZoneSet) -> sqlx::Result<Option<Change>> {
+    sqlx::query_as!(
+        Change,
+        r#"
+        -- insert_change: a version that was in force before comes into force again
+        WITH stored AS (
+            INSERT INTO zone_data AS d (version, archive) VALUES ($1, $2)
+            ON CONFLICT (version) DO UPDATE SET archive = d.archive WHERE d.archive = excluded.archive
+            RETURNING version
+        )
+        INSERT INTO zone_changes (version, in_force_from)
+        SELECT version,
+               GREATEST(cronbox_now() + make_interval(secs => $3),
+                        (SELECT max(in_force_from) FROM zone_changes) + INTERVAL '1 microsecond')
+          FROM stored
+        RETURNING id, in_force_from
+        "#,
+        set.version().to_string(),
+        set.archive(),
+        LEAD.as_seconds_f64(),
+    )
+    .fetch_optional(tx)
+    .await
+}
+
+/// Marks the workflows of these timings; the watchdog computes their next times anew.
+async fn mark_workflows(
+    tx: &mut PgConnection,
+    change: i64,
+    timings: &[Timing],
+    now: DateTime<Utc>,
+) -> sqlx::Result<Vec<i64>> {
+    let (crons, timezones): (Vec<_>, Vec<_>) =
+        timings.iter().map(|timing| (timing.cron.clone(), timing.timezone.clone())).unzip();
+    sqlx::query_scalar!(
+        r#"
+        -- mark_workflows: locked in the order of their ids, as everywhere
+        WITH changed AS MATERIALIZED (
+            SELECT w.id FROM workflows w
+              JOIN unnest($2::text[], $3::text[]) AS t (cron, timezone)
+                ON w.cron_schedule = t.cron AND w.timezone = t.timezone
+             WHERE w.state <> 'archived'
+             ORDER BY w.id
+               FOR NO KEY UPDATE OF w
+        )
+        UPDATE workflows w
+           SET zone_change_id = $1, watch_at = LEAST(w.watch_at, $4)
+          FROM changed
+         WHERE w.id = changed.id
+        RETURNING w.id
+        "#,
+        change,
+        &crons,
+        &timezones,
+        now,
+    )
+    .fetch_all(tx)
+    .await
+}
+
+/// Follows the zone data in force for as long as it is polled.
+pub(crate) async fn follow_zones(app: App) {
+    let mut last_change = None;
+    loop {
+        if let Err(error) = follow_once(&app.pool, &mut last_change).await {
+            tracing::warn!(%error, "the zone data in force cannot be read; the next poll tries again");
+        }
+        tokio::time::sleep(POLL).await;
+    }
+}
+
+async fn follow_once(pool: &PgPool, last_change: &mut Option<i64>) -> sqlx::Result<()> {
+    let mut connection = pool.acquire().await?;
+    let Some(change) = db::read_zone_change(&mut connection).await? else { return Ok(()) };
+    db::load_zones(&mut connection).await?;
+    if last_change.is_some_and(|last| last < change.id) {
+        rewatch_workflows(&mut connection, change.id).await?;
+    }
+    *last_change = Some(change.id);
+    Ok(())
+}
+
+/// Has the watchdog look at the marked workflows once more.
+///
+/// An instance that had not yet loaded the new data may have computed a next time by the old ones since. Each
+/// instance does this after it has loaded them, so the last one that changes over puts it right.
+async fn rewatch_workflows(db: &mut PgConnection, change: i64) -> sqlx::Result<()> {
+    sqlx::query!(
+        r#"
+        -- rewatch_workflows
+        UPDATE workflows SET watch_at = LEAST(watch_at, cronbox_now()) WHERE zone_change_id = $1
+        "#,
+        change,
+    )
+    .execute(db)
+    .await
+    .map(drop)
+}

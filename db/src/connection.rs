@@ -1,0 +1,203 @@
+//! A connection of which every statement has a limit on our side.
+//!
+//! Postgres ends a statement after `statement_timeout`, but a host that vanishes ends nothing: the
+//! client has nothing to retransmit and would wait for ever. sqlx gives no access to its sockets, so
+//! the limit is here, in the one type that the app and the publisher can run a statement on.
+
+use std::fmt;
+use std::ops::{Deref, DerefMut};
+use std::pin::Pin;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use futures::future::BoxFuture;
+use futures::stream::BoxStream;
+use futures::{FutureExt as _, Stream};
+use sqlx::pool::PoolConnection;
+use sqlx::postgres::{PgQueryResult, PgRow, PgStatement, PgTypeInfo};
+use sqlx::{Describe, Either, Execute, Executor, Postgres, SqlStr};
+use tokio::time::{Instant, Sleep};
+
+use crate::server::Server;
+
+/// How long the server may be silent within a statement; more than its own `statement_timeout` of 15 s.
+pub const STATEMENT_LIMIT: Duration = Duration::from_secs(20);
+
+/// What a statement answers: a row, or how many rows it changed.
+type Answer = sqlx::Result<Either<PgQueryResult, PgRow>>;
+
+/// A connection of the pool; an error that ends its session closes it instead of returning it.
+pub struct PgConnection {
+    raw: PoolConnection<Postgres>,
+    health: Health,
+}
+
+/// Whether the connection may return to its pool.
+struct Health {
+    server: Server,
+    is_broken: bool,
+}
+
+impl PgConnection {
+    pub(crate) fn new(raw: PoolConnection<Postgres>, server: Server) -> Self {
+        PgConnection { raw, health: Health { server, is_broken: false } }
+    }
+}
+
+impl Drop for PgConnection {
+    fn drop(&mut self) {
+        if self.health.is_broken {
+            self.raw.close_on_drop();
+        }
+    }
+}
+
+impl fmt::Debug for PgConnection {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("PgConnection").field("is_broken", &self.health.is_broken).finish_non_exhaustive()
+    }
+}
+
+/// A connection outside a transaction.
+#[derive(Debug)]
+pub struct AcquiredConnection(pub(crate) PgConnection);
+
+impl Deref for AcquiredConnection {
+    type Target = PgConnection;
+
+    fn deref(&self) -> &PgConnection {
+        &self.0
+    }
+}
+
+impl DerefMut for AcquiredConnection {
+    fn deref_mut(&mut self) -> &mut PgConnection {
+        &mut self.0
+    }
+}
+
+impl<'c> Executor<'c> for &'c mut PgConnection {
+    type Database = Postgres;
+
+    fn fetch_many<'e, 'q, E>(self, query: E) -> BoxStream<'e, Answer>
+    where
+        'c: 'e,
+        E: Execute<'q, Postgres>,
+        'q: 'e,
+        E: 'q,
+    {
+        let PgConnection { raw, health } = self;
+        let patience = Box::pin(tokio::time::sleep(STATEMENT_LIMIT));
+        Box::pin(Limited { answers: (&mut **raw).fetch_many(query), patience, is_waiting: true, health })
+    }
+
+    fn fetch_optional<'e, 'q, E>(self, query: E) -> BoxFuture<'e, sqlx::Result<Option<PgRow>>>
+    where
+        'c: 'e,
+        E: Execute<'q, Postgres>,
+        'q: 'e,
+        E: 'q,
+    {
+        let PgConnection { raw, health } = self;
+        health.limited((&mut **raw).fetch_optional(query)).boxed()
+    }
+
+    fn prepare_with<'e>(self, sql: SqlStr, parameters: &'e [PgTypeInfo]) -> BoxFuture<'e, sqlx::Result<PgStatement>>
+    where
+        'c: 'e,
+    {
+        let PgConnection { raw, health } = self;
+        health.limited((&mut **raw).prepare_with(sql, parameters)).boxed()
+    }
+
+    fn describe<'e>(self, sql: SqlStr) -> BoxFuture<'e, sqlx::Result<Describe<Postgres>>>
+    where
+        'c: 'e,
+    {
+        let PgConnection { raw, health } = self;
+        health.limited((&mut **raw).describe(sql)).boxed()
+    }
+}
+
+impl Health {
+    async fn limited<T>(&mut self, work: impl Future<Output = sqlx::Result<T>>) -> sqlx::Result<T> {
+        match tokio::time::timeout(STATEMENT_LIMIT, work).await {
+            Ok(done) => done.inspect_err(|error| self.notice(error)),
+            Err(_) => Err(self.fell_silent()),
+        }
+    }
+
+    fn notice(&mut self, error: &sqlx::Error) {
+        self.is_broken |= ends_session(error);
+    }
+
+    fn fell_silent(&mut self) -> sqlx::Error {
+        self.is_broken = true;
+        self.server.fell_silent();
+        let sentence = format!("the database was silent for {} s", STATEMENT_LIMIT.as_secs());
+        sqlx::Error::Io(std::io::Error::new(std::io::ErrorKind::TimedOut, sentence))
+    }
+}
+
+/// The answers of one statement; the limit begins anew with each.
+struct Limited<'e> {
+    answers: BoxStream<'e, Answer>,
+    patience: Pin<Box<Sleep>>,
+    is_waiting: bool,
+    health: &'e mut Health,
+}
+
+impl Stream for Limited<'_> {
+    type Item = Answer;
+
+    fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Answer>> {
+        let this = &mut *self;
+        if let Poll::Ready(answer) = this.answers.as_mut().poll_next(context) {
+            this.is_waiting = false;
+            if let Some(Err(error)) = &answer {
+                this.health.notice(error);
+            }
+            return Poll::Ready(answer);
+        }
+        if !this.is_waiting {
+            this.is_waiting = true;
+            this.patience.as_mut().reset(Instant::now() + STATEMENT_LIMIT);
+        }
+        this.patience.as_mut().poll(context).map(|()| {
+            // The limit has passed for good: asked again, a silent statement would fail again, without an end.
+            this.answers = Box::pin(futures::stream::empty());
+            Some(Err(this.health.fell_silent()))
+        })
+    }
+}
+
+/// Whether no later statement can succeed on the connection.
+fn ends_session(error: &sqlx::Error) -> bool {
+    match error {
+        sqlx::Error::Io(_) | sqlx::Error::Tls(_) | sqlx::Error::Protocol(_) | sqlx::Error::WorkerCrashed => true,
+        // Read-only, because it leads to a server that was the writer; or the server ends the session.
+        sqlx::Error::Database(error) => error.code().is_some_and(|code| {
+            code == "25006" || code == "25P03" || code.starts_with("57P0") || code.starts_with("08")
+        }),
+        _ => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use futures::StreamExt as _;
+
+    use super::*;
+
+    /// A pool collects all answers of a statement, also those after an error.
+    #[tokio::test]
+    async fn silence_ends_a_statement() {
+        let mut health = Health { server: Server::default(), is_broken: false };
+        let patience = Box::pin(tokio::time::sleep(Duration::ZERO));
+        let answers = Box::pin(futures::stream::pending());
+        let limited = Limited { answers, patience, is_waiting: true, health: &mut health };
+        let answers: Vec<Answer> = limited.take(3).collect().await;
+        assert_eq!(answers.len(), 1, "{answers:?}");
+        assert!(health.is_broken);
+    }
+}

@@ -1,0 +1,137 @@
+//! The schema's migrations: applied without a limit for a statement, and with a short one for a lock.
+
+use std::time::Duration;
+
+use anyhow::{Context, bail};
+use sqlx::migrate::{MigrateError, Migrator};
+use sqlx::{AssertSqlSafe, ConnectOptions as _, Connection as _, PgConnection};
+
+use crate::options::{Options, migration_options};
+use crate::pool::PgPool;
+
+/// The schema: `migrations/NNNN_noun.sql`, forward only.
+pub static MIGRATOR: Migrator = sqlx::migrate!("../migrations");
+
+/// SQLSTATE of a lock that was not free within `lock_timeout`.
+const LOCK_NOT_AVAILABLE: &str = "55P03";
+/// How often a lock is tried for: ten minutes with the waits of 5 s.
+const MOST_TRIES: u32 = 100;
+/// Between two tries the statements that queued behind the lock go first.
+const PAUSE: Duration = Duration::from_secs(1);
+
+/// Brings the schema up to date.
+///
+/// A migration that waits for a lock makes all later statements of the table wait behind it, so it
+/// gives up after 5 s, lets them pass and tries again. It waits without a limit while another process migrates,
+/// because an index of many rows takes its time.
+///
+/// # Errors
+/// A migration fails, or a lock was never free.
+pub async fn migrate(options: &Options) -> anyhow::Result<()> {
+    migrate_by(&MIGRATOR, options).await
+}
+
+/// As [`migrate`], by the given migrations.
+///
+/// # Errors
+/// As [`migrate`].
+pub async fn migrate_by(migrator: &Migrator, options: &Options) -> anyhow::Result<()> {
+    let (mut locked, mut is_told) = (0, false);
+    while locked < MOST_TRIES {
+        // A new connection each time: it frees the migrations' advisory lock.
+        let mut connection = migration_options(options)?.connect().await.context("cannot reach the database")?;
+        let done = try_once(migrator, &mut connection).await;
+        drop(connection.close().await);
+        match done {
+            Ok(Tried::Migrated) => return Ok(()),
+            Ok(Tried::AnotherMigrates) => {
+                if !std::mem::replace(&mut is_told, true) {
+                    tracing::info!("another process migrates the database; waiting until it has ended");
+                }
+            }
+            Err(error) if is_locked(&error) => {
+                locked += 1;
+                tracing::warn!(attempt = locked, "a migration waits for a lock and tries again");
+            }
+            Err(error) => return Err(error.context("cannot bring the database's schema up to date")),
+        }
+        tokio::time::sleep(PAUSE).await;
+    }
+    bail!("a lock that a migration needs was never free: end the long transactions, then migrate again")
+}
+
+/// Key of the advisory lock of one try.
+const MIGRATING: i64 = 0x63_726f_6e62_6f78;
+
+/// What one try came to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Tried {
+    Migrated,
+    AnotherMigrates,
+}
+
+async fn try_once(migrator: &Migrator, connection: &mut PgConnection) -> anyhow::Result<Tried> {
+    // Another process may be building the index that looks unfinished. Never waited for: a waiting
+    // statement has a snapshot, and CREATE INDEX CONCURRENTLY waits for all of these.
+    let is_alone = sqlx::query_scalar("SELECT pg_try_advisory_lock($1)").bind(MIGRATING);
+    if !is_alone.fetch_one(&mut *connection).await? {
+        return Ok(Tried::AnotherMigrates);
+    }
+    drop_invalid_indexes(migrator, connection).await?;
+    migrator.run(connection).await?;
+    Ok(Tried::Migrated)
+}
+
+/// Removes what a `CREATE INDEX CONCURRENTLY` that was cut off has left, so that it can be repeated.
+async fn drop_invalid_indexes(migrator: &Migrator, connection: &mut PgConnection) -> anyhow::Result<()> {
+    let invalid: Vec<String> = sqlx::query_scalar(
+        "-- drop_invalid_indexes
+         SELECT relname::text FROM pg_index JOIN pg_class ON pg_class.oid = indexrelid
+          WHERE NOT indisvalid AND pg_class.relnamespace = current_schema()::regnamespace",
+    )
+    .fetch_all(&mut *connection)
+    .await?;
+    for name in invalid.iter().filter(|name| is_ours(migrator, name)) {
+        tracing::warn!(index = name, "an index that was not finished is removed and made again");
+        // The name is one of our migrations'.
+        sqlx::raw_sql(AssertSqlSafe(format!("DROP INDEX CONCURRENTLY IF EXISTS {name}")))
+            .execute(&mut *connection)
+            .await?;
+    }
+    Ok(())
+}
+
+fn is_ours(migrator: &Migrator, index: &str) -> bool {
+    let mut unlocked = migrator.iter().filter(|migration| migration.no_tx);
+    unlocked.any(|migration| migration.sql.as_str().split_whitespace().any(|word| word == index))
+}
+
+fn is_locked(error: &anyhow::Error) -> bool {
+    let cause = match error.downcast_ref::<MigrateError>() {
+        Some(MigrateError::Execute(cause) | MigrateError::ExecuteMigration(cause, _)) => Some(cause),
+        _ => error.downcast_ref::<sqlx::Error>(),
+    };
+    let code = cause.and_then(sqlx::Error::as_database_error).and_then(sqlx::error::DatabaseError::code);
+    code.as_deref() == Some(LOCK_NOT_AVAILABLE)
+}
+
+/// Refuses a database whose schema is older than this program; a newer one is fine (expand, then contract).
+///
+/// # Errors
+/// One sentence that says what to do.
+pub async fn check_migrated(pool: &PgPool) -> anyhow::Result<()> {
+    let applied: Vec<i64> = sqlx::query_scalar("SELECT version FROM _sqlx_migrations WHERE success")
+        .fetch_all(pool)
+        .await
+        .or_else(|error| match error.as_database_error().and_then(sqlx::error::DatabaseError::code) {
+            Some(code) if code == "42P01" => Ok(Vec::new()), // undefined table: never migrated
+            _ => Err(error),
+        })
+        .context("cannot read the version of the database's schema")?;
+    match MIGRATOR.iter().find(|migration| !applied.contains(&migration.version)) {
+        None => Ok(()),
+        Some(missing) => {
+            bail!("the database lacks migration {} ({}): run `app migrate`", missing.version, missing.description)
+        }
+    }
+}

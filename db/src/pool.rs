@@ -1,0 +1,128 @@
+//! The pool, whose connections can write and whose statements have a limit.
+
+use anyhow::{Context, bail};
+use futures::future::BoxFuture;
+use futures::stream::BoxStream;
+use futures::{FutureExt as _, StreamExt as _, TryStreamExt as _};
+use sqlx::postgres::{PgPoolOptions, PgQueryResult, PgRow, PgStatement, PgTypeInfo};
+use sqlx::{Describe, Either, Execute, Executor, Postgres, SqlStr};
+
+use crate::connection::{AcquiredConnection, PgConnection};
+use crate::options::{Options, address, connect_options};
+use crate::server::Server;
+
+/// Connections to one database; clones share them.
+#[derive(Clone, Debug)]
+pub struct PgPool {
+    raw: sqlx::PgPool,
+    server: Server,
+}
+
+/// Opens a pool and proves that it reaches a database that can write.
+///
+/// # Errors
+/// One sentence that says what to do: a DSN that cannot be read, or a database that does not answer.
+pub async fn connect(options: &Options) -> anyhow::Result<PgPool> {
+    let pool = pool(options)?;
+    match pool.acquire().await {
+        Ok(_) => Ok(pool),
+        Err(sqlx::Error::PoolTimedOut) => {
+            let at = address(&connect_options(options)?);
+            match pool.server.refusal() {
+                Some(refusal) => bail!("the database at {at} cannot be used: {refusal}; let the DSN name the writer"),
+                None => bail!("the database at {at} does not answer: start it, or correct the DSN"),
+            }
+        }
+        Err(error) => Err(error).with_context(|| {
+            connect_options(options).map_or_else(
+                |error| error.to_string(),
+                |to| format!("cannot use the database at {}: check the DSN", address(&to)),
+            )
+        }),
+    }
+}
+
+/// A pool that connects when it is first used.
+///
+/// # Errors
+/// A DSN that cannot be read; the DSN itself is never repeated, it holds a password.
+pub fn pool(options: &Options) -> anyhow::Result<PgPool> {
+    let server = Server::default();
+    let guarded = server
+        .guard(PgPoolOptions::new().max_connections(options.max_connections).acquire_timeout(options.acquire_timeout));
+    Ok(PgPool { raw: guarded.connect_lazy_with(connect_options(options)?), server })
+}
+
+/// Has connections that are opened from now on log in like this; those that are open stay.
+///
+/// # Errors
+/// A DSN that cannot be read.
+pub fn log_in_anew(pool: &PgPool, options: &Options) -> anyhow::Result<()> {
+    pool.raw.set_connect_options(connect_options(options)?);
+    Ok(())
+}
+
+impl PgPool {
+    /// A connection to a server that can write.
+    ///
+    /// # Errors
+    /// There is none within the pool's `acquire_timeout`, or the server refuses the login.
+    pub async fn acquire(&self) -> sqlx::Result<AcquiredConnection> {
+        Ok(AcquiredConnection(PgConnection::new(self.raw.acquire().await?, self.server.clone())))
+    }
+
+    /// Closes all connections, once they are returned.
+    pub async fn close(&self) {
+        self.raw.close().await;
+    }
+
+    /// sqlx's pool: its settings. Statements on it would have no limit.
+    #[must_use]
+    pub fn raw(&self) -> &sqlx::PgPool {
+        &self.raw
+    }
+}
+
+impl<'p> Executor<'p> for &'p PgPool {
+    type Database = Postgres;
+
+    /// Answers once the last row is here: the connection returns to the pool by then.
+    fn fetch_many<'e, 'q, E>(self, query: E) -> BoxStream<'e, sqlx::Result<Either<PgQueryResult, PgRow>>>
+    where
+        'p: 'e,
+        E: Execute<'q, Postgres>,
+        'q: 'e,
+        E: 'q,
+    {
+        let answers = async move {
+            let mut connection = self.acquire().await?;
+            let answers: Vec<_> = (&mut *connection).fetch_many(query).collect().await;
+            Ok::<_, sqlx::Error>(futures::stream::iter(answers))
+        };
+        answers.into_stream().try_flatten().boxed()
+    }
+
+    fn fetch_optional<'e, 'q, E>(self, query: E) -> BoxFuture<'e, sqlx::Result<Option<PgRow>>>
+    where
+        'p: 'e,
+        E: Execute<'q, Postgres>,
+        'q: 'e,
+        E: 'q,
+    {
+        async move { (&mut *self.acquire().await?).fetch_optional(query).await }.boxed()
+    }
+
+    fn prepare_with<'e>(self, sql: SqlStr, parameters: &'e [PgTypeInfo]) -> BoxFuture<'e, sqlx::Result<PgStatement>>
+    where
+        'p: 'e,
+    {
+        async move { (&mut *self.acquire().await?).prepare_with(sql, parameters).await }.boxed()
+    }
+
+    fn describe<'e>(self, sql: SqlStr) -> BoxFuture<'e, sqlx::Result<Describe<Postgres>>>
+    where
+        'p: 'e,
+    {
+        async move { (&mut *self.acquire().await?).describe(sql).await }.boxed()
+    }
+}

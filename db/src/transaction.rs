@@ -1,0 +1,108 @@
+//! A transaction that no cancelled caller can leave open.
+//!
+//! sqlx 0.9.0 returns a connection to its pool with the transaction still open when `begin` itself
+//! is cancelled (launchbadge/sqlx#4393). A request that hangs up and a Lambda's deadline cancel just
+//! there, so `begin` runs in a task of its own, and the pool rolls back what is left on release.
+
+use std::ops::{Deref, DerefMut};
+
+use sqlx::error::DatabaseError;
+use sqlx::{Executor as _, Row as _};
+
+use crate::connection::{AcquiredConnection, PgConnection};
+use crate::pool::PgPool;
+
+/// SQLSTATE of a statement after one that failed, within the same transaction.
+const IN_FAILED_TRANSACTION: &str = "25P02";
+
+/// A transaction; dropping it rolls it back, when its connection returns to the pool.
+#[derive(Debug)]
+pub struct Transaction(AcquiredConnection);
+
+/// Begins a transaction; dropping the returned future leaves none behind.
+///
+/// # Errors
+/// As [`PgPool::acquire`].
+pub async fn begin(pool: &PgPool) -> sqlx::Result<Transaction> {
+    let pool = pool.clone();
+    let begun = tokio::spawn(async move {
+        let mut connection = pool.acquire().await?;
+        connection.execute("BEGIN").await?;
+        Ok(Transaction(connection))
+    });
+    match begun.await {
+        Ok(begun) => begun,
+        Err(lost) => Err(sqlx::Error::Io(std::io::Error::other(lost))),
+    }
+}
+
+impl Transaction {
+    /// Makes the changes durable.
+    ///
+    /// # Errors
+    /// The database's; after one of the connection it is unknown whether the changes are durable.
+    pub async fn commit(mut self) -> sqlx::Result<()> {
+        self.0.execute("COMMIT").await.map(drop)
+    }
+
+    /// Commits work that has succeeded, and undoes work that has failed.
+    ///
+    /// A transaction that is dropped keeps its locks until its connection has taken notice. After this one, another
+    /// transaction can lock the same rows at once.
+    ///
+    /// # Errors
+    /// That of the work, or of the COMMIT as for [`Self::commit`].
+    pub async fn finish<T>(self, done: sqlx::Result<T>) -> sqlx::Result<T> {
+        match done {
+            Ok(done) => self.commit().await.map(|()| done),
+            Err(error) => {
+                // The server undoes what this does not reach.
+                self.rollback().await.ok();
+                Err(error)
+            }
+        }
+    }
+
+    /// Undoes the changes.
+    ///
+    /// # Errors
+    /// The database's; the changes are undone all the same.
+    pub async fn rollback(mut self) -> sqlx::Result<()> {
+        self.0.execute("ROLLBACK").await.map(drop)
+    }
+}
+
+impl Deref for Transaction {
+    type Target = PgConnection;
+
+    fn deref(&self) -> &PgConnection {
+        &self.0
+    }
+}
+
+impl DerefMut for Transaction {
+    fn deref_mut(&mut self) -> &mut PgConnection {
+        &mut self.0
+    }
+}
+
+/// Ends a transaction that was left open on a connection.
+///
+/// Asked first, because a bare `ROLLBACK` writes a warning into the server's log each time that
+/// there is nothing to roll back. Outside a transaction a simple query starts at its own `now()`.
+pub(crate) async fn rollback_leftovers(connection: &mut sqlx::PgConnection) -> sqlx::Result<()> {
+    let asked = sqlx::raw_sql("SELECT now() <> statement_timestamp()").fetch_one(&mut *connection).await;
+    let is_open = match asked {
+        Ok(row) => row.try_get(0)?,
+        Err(error) if code(&error).as_deref() == Some(IN_FAILED_TRANSACTION) => true,
+        Err(error) => return Err(error),
+    };
+    if is_open {
+        connection.execute("ROLLBACK").await?;
+    }
+    Ok(())
+}
+
+fn code(error: &sqlx::Error) -> Option<String> {
+    error.as_database_error().and_then(DatabaseError::code).map(Into::into)
+}

@@ -1,0 +1,258 @@
+//! Step 3 of 7: whether this publisher may publish: which database this is, and whose configuration is the newest.
+//!
+//! A deployment raises the generation. From then on a publisher with an older one neither claims nor
+//! sweeps; otherwise the two would rewrite each other's schedules without end (ADR 14).
+
+use std::fmt;
+
+use chrono::{DateTime, Utc};
+use db::PgPool;
+use schedule::Environment;
+use uuid::Uuid;
+
+use crate::Publisher;
+
+/// What a description of ours begins with.
+const PREFIX: &str = "cronbox ";
+
+/// The identity of a database, which each of its schedules carries in its description.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Identity(pub(crate) Uuid);
+
+/// A configuration's place in the order of deployments.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Generation {
+    /// `CONFIG_GENERATION`.
+    pub(crate) number: i64,
+    /// The template number that the code publishes.
+    pub(crate) template: i32,
+}
+
+/// What the database says of this publisher, read at the start of each drain and sweep.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Admission {
+    /// Ours is the newest configuration.
+    Admitted(Deployment),
+    /// A newer one has published: nothing is claimed or swept.
+    Outdated(Generation),
+    /// The database was restored or cloned, for this reason: nothing is claimed or swept until its ledger is accepted.
+    Held(String),
+}
+
+/// The command that ends a hold.
+pub(crate) const ACCEPT: &str = "app ledger accept --until <end of the gap>";
+
+/// A schedule that carries a higher revision than its workflow had when it was compared.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Ahead {
+    pub(crate) workflow_id: i64,
+    /// As its Input says.
+    pub(crate) revision: i64,
+    /// AWS's date of its last change.
+    pub(crate) modified_on: DateTime<Utc>,
+}
+
+/// Of an admitted publisher.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Deployment {
+    pub(crate) identity: Identity,
+    pub(crate) rollout: Rollout,
+}
+
+/// Whether schedules of an older generation are to be expected.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Rollout {
+    /// The generation explains what a schedule differs in from what we would publish.
+    Open,
+    /// A sweep found no schedule of an older generation.
+    Done,
+}
+
+impl Identity {
+    /// What a schedule says of its database.
+    pub(crate) fn description(self) -> String {
+        format!("{PREFIX}{}", self.0)
+    }
+
+    /// Reads a description; `None` = an older version published it, or no publisher did.
+    pub(crate) fn of_description(description: &str) -> Option<Identity> {
+        Uuid::parse_str(description.strip_prefix(PREFIX)?).ok().map(Identity)
+    }
+
+    /// The identity that `description` names, if that is another one.
+    pub(crate) fn other_in(self, description: Option<&str>) -> Option<Identity> {
+        Identity::of_description(description?).filter(|other| *other != self)
+    }
+}
+
+impl fmt::Display for Generation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} (template {})", self.number, self.template)
+    }
+}
+
+impl Publisher {
+    /// Asks the database whether this publisher may publish, and raises the generation if ours is newer.
+    ///
+    /// # Errors
+    /// The database's.
+    pub(crate) async fn admit(&self) -> sqlx::Result<Admission> {
+        let ours = self.claimant().generation;
+        loop {
+            let read = raise_or_read(self.pool(), ours, &self.claimant().owner, &self.config().env).await?;
+            match read {
+                Some(Read { is_raised: true, .. }) => {
+                    tracing::warn!(generation = ours.number, template = ours.template, "generation raised to {ours}");
+                }
+                Some(Read { stored, hold: None, .. }) if stored > ours => return Ok(Admission::Outdated(stored)),
+                Some(Read { hold: Some(reason), .. }) => return Ok(Admission::Held(reason)),
+                Some(Read { is_of_another_environment: true, .. }) => {
+                    hold_clone(self.pool(), &self.config().env).await?;
+                }
+                Some(Read { stored, identity: Some(identity), rollout, .. }) if stored == ours => {
+                    return Ok(Admission::Admitted(Deployment { identity, rollout }));
+                }
+                // The rows are made at the first use; and another publisher may just have raised it.
+                _ => make_rows(self.pool(), &self.config().env).await?,
+            }
+        }
+    }
+}
+
+/// The rows as they were before the statement.
+struct Read {
+    is_raised: bool,
+    stored: Generation,
+    identity: Option<Identity>,
+    rollout: Rollout,
+    hold: Option<String>,
+    is_of_another_environment: bool,
+}
+
+async fn raise_or_read(
+    pool: &PgPool,
+    ours: Generation,
+    owner: &str,
+    environment: &Environment,
+) -> sqlx::Result<Option<Read>> {
+    let read = sqlx::query!(
+        r#"
+        -- raise or read: a rollout that was under way starts again, because it was of an older generation. A publisher of
+        -- another environment, and one that must wait, raise nothing: the one that belongs here would be outdated
+        WITH raised AS (
+            UPDATE config_generation
+               SET generation = $1, template = $2, raised_on = cronbox_now(), raised_by = $3,
+                   canaries = '{}', canaries_on = NULL, rolled_out_on = NULL
+             WHERE (generation, template) < ($1, $2)
+               AND NOT EXISTS (SELECT FROM database_identity WHERE environment <> $4 OR cronbox_hold() IS NOT NULL)
+            RETURNING generation
+        ), outdated AS (
+            DELETE FROM rollout_queue WHERE EXISTS (SELECT FROM raised)
+        )
+        SELECT EXISTS (SELECT FROM raised) AS "is_raised!",
+               g.generation,
+               g.template,
+               g.rolled_out_on IS NOT NULL AS "is_rolled_out!",
+               i.uuid AS "uuid?",
+               cronbox_hold() AS hold,
+               COALESCE(i.environment <> $4, FALSE) AS "is_of_another_environment!"
+          FROM config_generation AS g
+          LEFT JOIN database_identity AS i ON TRUE
+        "#,
+        ours.number,
+        ours.template,
+        owner,
+        environment.to_string(),
+    )
+    .fetch_optional(pool)
+    .await?;
+    Ok(read.map(|row| Read {
+        is_raised: row.is_raised,
+        stored: Generation { number: row.generation, template: row.template },
+        identity: row.uuid.map(Identity),
+        rollout: if row.is_rolled_out { Rollout::Done } else { Rollout::Open },
+        hold: row.hold,
+        is_of_another_environment: row.is_of_another_environment,
+    }))
+}
+
+async fn make_rows(pool: &PgPool, environment: &Environment) -> sqlx::Result<()> {
+    sqlx::query!(
+        r#"
+        -- make rows: two who find none make one
+        WITH generation AS (
+            INSERT INTO config_generation DEFAULT VALUES ON CONFLICT DO NOTHING
+        )
+        INSERT INTO database_identity (environment) VALUES ($1) ON CONFLICT DO NOTHING
+        "#,
+        environment.to_string(),
+    )
+    .execute(pool)
+    .await
+    .map(drop)
+}
+
+/// Holds a database that another environment has made: a clone must not write over the original's schedules.
+async fn hold_clone(pool: &PgPool, environment: &Environment) -> sqlx::Result<()> {
+    sqlx::query!(
+        r#"
+        -- hold clone
+        UPDATE database_identity
+           SET held_on = cronbox_now(), held_reason = 'cloned'
+         WHERE environment <> $1 AND held_on IS NULL
+        "#,
+        environment.to_string(),
+    )
+    .execute(pool)
+    .await
+    .map(drop)
+}
+
+/// Holds the database if EventBridge is ahead of it; says whether it did.
+///
+/// The revisions are read again: what was edited and published between our look at the database and
+/// at EventBridge is ahead of nothing. What was published before the last acceptance is known to be.
+pub(crate) async fn hold_if_ahead(pool: &PgPool, ahead: &[Ahead]) -> sqlx::Result<bool> {
+    let workflow_ids: Vec<_> = ahead.iter().map(|one| one.workflow_id).collect();
+    let revisions: Vec<_> = ahead.iter().map(|one| one.revision).collect();
+    let modified_on: Vec<_> = ahead.iter().map(|one| one.modified_on).collect();
+    let held = sqlx::query!(
+        r#"
+        -- hold if ahead
+        UPDATE database_identity AS i
+           SET held_on = cronbox_now(), held_reason = 'eventbridge_ahead'
+         WHERE i.held_on IS NULL
+           AND EXISTS (SELECT FROM unnest($1::bigint[], $2::bigint[], $3::timestamptz[]) AS s (workflow_id, revision, modified_on)
+                         JOIN workflows AS w ON w.id = s.workflow_id
+                        WHERE s.revision > w.revision AND s.modified_on > i.accepted_on)
+        "#,
+        &workflow_ids,
+        &revisions,
+        &modified_on,
+    )
+    .execute(pool)
+    .await?;
+    Ok(held.rows_affected() > 0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_another_identity_is_foreign() {
+        let (ours, theirs) = (Identity(Uuid::from_u128(1)), Identity(Uuid::from_u128(2)));
+        assert_eq!(ours.other_in(Some(&theirs.description())), Some(theirs));
+        for not_foreign in [None, Some(ours.description()), Some("cronbox".to_owned()), Some("cronbox x".to_owned())] {
+            assert_eq!(ours.other_in(not_foreign.as_deref()), None, "{not_foreign:?}");
+        }
+        assert_eq!(ours.other_in(Some("Published by cronbox; changes made here are undone")), None);
+    }
+
+    #[test]
+    fn generations_are_ordered_before_templates() {
+        let generation = |number, template| Generation { number, template };
+        assert!(generation(2, 1) > generation(1, 9));
+        assert!(generation(2, 2) > generation(2, 1));
+    }
+}

@@ -1,0 +1,112 @@
+//! Step 3 of 7: the brake: deletes, disables and changes that neither an edit nor a generation explains.
+//!
+//! They are noted while the group is listed and enqueued after its last page, if they are few. Many
+//! of them say that the database or the configuration is the wrong one: they wait for force.
+
+use chrono::{DateTime, Utc};
+use db::PgConnection;
+use sqlx::types::Json;
+
+use crate::sweep::limit;
+use crate::sweep::repair::{self, Difference};
+use crate::sweep::turn::Turn;
+
+/// Whether there may be more to enqueue.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Release {
+    Done,
+    More,
+}
+
+/// Remembers changes until it is known how many there are.
+pub(crate) async fn note(tx: &mut PgConnection, turn: &Turn, changes: &[Difference]) -> sqlx::Result<()> {
+    sqlx::query!(
+        r#"
+        -- note changes: a page may be read twice
+        INSERT INTO sweep_changes (sweep_id, workflow_id, epoch, revision, class)
+        SELECT $1, workflow_id, epoch, revision, class
+          FROM jsonb_to_recordset($2) AS found (workflow_id bigint, epoch bigint, revision bigint, class text)
+        ON CONFLICT (sweep_id, workflow_id) DO UPDATE
+           SET epoch = excluded.epoch, revision = excluded.revision, class = excluded.class
+        "#,
+        turn.id,
+        Json(changes) as _,
+    )
+    .execute(tx)
+    .await
+    .map(drop)
+}
+
+/// Enqueues up to `limit` changes, unless they are too many without force.
+pub(crate) async fn release(
+    tx: &mut PgConnection,
+    turn: &mut Turn,
+    limit: i64,
+    now: DateTime<Utc>,
+) -> sqlx::Result<Release> {
+    let Census { ours, changes } = census(tx, turn).await?;
+    // What is left of changes that were few enough is fewer still.
+    if changes > limit::most_of(ours) && !turn.force {
+        turn.findings.changes_refused = changes.unsigned_abs();
+        tracing::error!(
+            changes,
+            "sweep: the brake is engaged: {changes} of {ours} schedules would be deleted, disabled or changed, \
+             and no raised generation explains it"
+        );
+        return Ok(Release::Done);
+    }
+    let taken = take(tx, turn, limit).await?;
+    if taken.is_empty() {
+        return Ok(Release::Done);
+    }
+    let (known, unknown): (Vec<_>, Vec<_>) = taken.into_iter().partition(|change| change.epoch.is_some());
+    turn.findings.repaired += repair::enqueue(tx, &known, now).await?;
+    turn.findings.repaired += repair::enqueue_unpublished(tx, &unknown, now).await?;
+    Ok(Release::More)
+}
+
+/// How many schedules are ours, and how many changes wait.
+struct Census {
+    ours: i64,
+    changes: i64,
+}
+
+async fn census(tx: &mut PgConnection, turn: &Turn) -> sqlx::Result<Census> {
+    sqlx::query_as!(
+        Census,
+        r#"
+        -- census of changes
+        SELECT (SELECT COUNT(*) FROM sightings WHERE sweep_id = $1) AS "ours!",
+               (SELECT COUNT(*) FROM sweep_changes WHERE sweep_id = $1) AS "changes!"
+        "#,
+        turn.id,
+    )
+    .fetch_one(tx)
+    .await
+}
+
+async fn take(tx: &mut PgConnection, turn: &Turn, limit: i64) -> sqlx::Result<Vec<Difference>> {
+    let taken = sqlx::query!(
+        r#"
+        -- take changes
+        DELETE FROM sweep_changes
+         WHERE sweep_id = $1
+           AND workflow_id = ANY(ARRAY(
+               SELECT workflow_id FROM sweep_changes WHERE sweep_id = $1 ORDER BY workflow_id LIMIT $2))
+        RETURNING workflow_id, epoch, revision, class
+        "#,
+        turn.id,
+        limit,
+    )
+    .fetch_all(tx)
+    .await?;
+    Ok(taken
+        .into_iter()
+        .map(|row| Difference {
+            workflow_id: row.workflow_id,
+            epoch: row.epoch,
+            revision: row.revision,
+            class: row.class,
+        })
+        .collect())
+}

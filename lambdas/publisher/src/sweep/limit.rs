@@ -1,0 +1,22 @@
+//! Step 3 of 7: how many deletions or changes a sweep may do without force.
+
+/// So many always.
+const FEW: i64 = 10;
+/// Above that, one in so many of the schedules that are ours.
+const ONE_IN: i64 = 20;
+/// Never more than this.
+const MOST: i64 = 100;
+
+/// The most of `ours` schedules that a sweep deletes, disables or changes unforced.
+pub(crate) fn most_of(ours: i64) -> i64 {
+    FEW.max(ours / ONE_IN).min(MOST)
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn the_limit_is_ten_a_share_a_hundred() {
+        let limits = [0, 9, 200, 400, 2_000, 1_000_000].map(super::most_of);
+        assert_eq!(limits, [10, 10, 10, 20, 100, 100]);
+    }
+}

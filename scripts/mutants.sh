@@ -1,0 +1,44 @@
+#!/bin/sh
+# Changes the code in small ways, one after the other; each change must fail a test. The list of survivors is in
+# $1/mutants/*/mutants.out/missed.txt. $1: the target folder; $2: which part of the changes, such as 0/7 (default: all).
+set -eu
+target=$1
+shard=${2:+--shard=$2}
+# In place, so that each change builds little. `git checkout .` undoes a change that an interrupted run left behind.
+git diff --quiet HEAD || { echo "mutants: commit your changes first, because it changes the files in place" >&2; exit 1; }
+cargo install --quiet --locked --root "$target/tools" cargo-mutants
+
+# A change may make a loop endless; it must not take all memory.
+ulimit -v 16000000 2>/dev/null || true
+
+survivors=0
+cargo=cargo
+mutants() {
+    name=$1
+    shift
+    mkdir -p "$target/mutants/$name"
+    status=0
+    CARGO=$cargo "$target/tools/bin/cargo-mutants" mutants --in-place $shard -o "$target/mutants/$name" "$@" || status=$?
+    case $status in
+        0) ;;
+        2 | 3) survivors=1 ;;
+        *) exit "$status" ;;
+    esac
+}
+
+# The dialect by its own tests, without the one that takes as long as all others.
+mutants schedule -p schedule -- -- --skip every_zone_agrees_with_the_scan
+
+# What decides a fire, claims and settles by the tests of the ledger and the publisher. They start our programs, too, so
+# that each change has to reach these: mutants-cargo.sh. Without a change they must pass.
+export CARGO="$PWD/scripts/mutants-cargo.sh"
+cargo build --workspace --bins
+cargo test --workspace --test ledger --test app --test publisher
+mutants ledger --baseline=skip --timeout 900 --test-workspace=true \
+    -C=--test=ledger -C=--test=app \
+    -f 'app/src/invoke/*.rs' -f app/src/owed.rs -f app/src/versions.rs -f app/src/catch_up.rs -f app/src/runs/claim.rs
+mutants publisher --baseline=skip --timeout 900 --test-workspace=true \
+    -C=--test=publisher \
+    -f lambdas/publisher/src/outbox.rs -f 'lambdas/publisher/src/settle*.rs' -f 'lambdas/publisher/src/settle/*.rs'
+cat "$target"/mutants/*/mutants.out/missed.txt
+exit "$survivors"

@@ -1,0 +1,150 @@
+//! How `app migrate` treats a database that is in use.
+
+use std::process::Stdio;
+use std::time::{Duration, Instant};
+
+use sqlx::migrate::{Migration, MigrationType, Migrator};
+use sqlx::{Executor as _, SqlSafeStr as _};
+use tests::Story;
+use tokio::io::{AsyncBufReadExt as _, BufReader};
+use tokio::process::Command;
+
+use crate::start::{app, run};
+
+const PATIENCE: Duration = Duration::from_secs(90);
+
+fn migrator(sql: &'static str, is_alone: bool) -> Migrator {
+    let migration = Migration::new(1, "a".into(), MigrationType::Simple, sql.into_sql_str(), is_alone);
+    let mut migrator = Migrator::with_migrations(vec![migration]);
+    migrator.dangerous_set_table_name("migrations_of_this_test");
+    migrator
+}
+
+fn options(s: &Story) -> db::Options {
+    db::Options { application_name: "migrate", ..app::config::database(&s.dsn(), 1) }
+}
+
+/// A statement may take as long as it needs; a lock may not, because all others queue behind it.
+#[tokio::test]
+async fn migrations_have_limits_of_their_own() {
+    let s = Story::today().await;
+    let limits = "DO $$ BEGIN
+        ASSERT current_setting('statement_timeout') = '0', 'statement_timeout';
+        ASSERT current_setting('lock_timeout') = '5s', 'lock_timeout';
+    END $$";
+    db::migrate_by(&migrator(limits, false), &options(&s)).await.unwrap();
+    s.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn migrations_ask_again_for_a_lock() {
+    let s = Story::today().await;
+    let mut holder = db::begin(&s.pool).await.unwrap();
+    sqlx::raw_sql("LOCK TABLE jobs").execute(&mut *holder).await.unwrap();
+    let options = options(&s);
+    let column = migrator("ALTER TABLE jobs ADD COLUMN of_this_test INTEGER", false);
+    let released = async {
+        let mut backends: Vec<i32> = Vec::new();
+        let began = Instant::now();
+        // Each try has a backend of its own; the holder stays in use, so that no timeout ends it.
+        while backends.len() < 2 {
+            assert!(began.elapsed() < PATIENCE, "it asks only once");
+            let waiting = "SELECT pid FROM pg_stat_activity WHERE application_name = 'migrate'
+                              AND datname = current_database() AND wait_event_type = 'Lock'";
+            // By another connection: within a transaction the activity stays as it was at the first look.
+            backends.extend(sqlx::query_scalar::<_, i32>(waiting).fetch_all(&s.pool).await.unwrap());
+            backends.dedup();
+            sqlx::query("SELECT 1").execute(&mut *holder).await.unwrap();
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+        holder.rollback().await.unwrap();
+    };
+    let (migrated, ()) = tokio::join!(db::migrate_by(&column, &options), released);
+    migrated.unwrap();
+    s.end().await;
+}
+
+/// What is left of an index that could not be finished is no obstacle to the next try.
+#[tokio::test]
+async fn an_unfinished_index_is_made_again() {
+    let s = Story::today().await;
+    s.execute("CREATE TABLE numbers (n INTEGER); INSERT INTO numbers VALUES (1), (1)").await;
+    let index = migrator("CREATE UNIQUE INDEX CONCURRENTLY numbers_n ON numbers (n)", true);
+    assert!(db::migrate_by(&index, &options(&s)).await.is_err(), "1 is there twice");
+    s.execute("DELETE FROM numbers").await;
+    db::migrate_by(&index, &options(&s)).await.unwrap();
+    let valid = "SELECT count(*) FROM pg_index WHERE indisvalid AND indexrelid = 'numbers_n'::regclass";
+    assert_eq!(s.count(valid).await, 1);
+    s.end().await;
+}
+
+/// The index is finished, and the process ended before it could record the migration.
+#[tokio::test]
+async fn an_unrecorded_index_is_no_obstacle() {
+    let s = Story::today().await;
+    let unlocked: Vec<i64> = db::MIGRATOR.iter().filter(|one| one.no_tx).map(|one| one.version).collect();
+    assert!(!unlocked.is_empty());
+    let forgotten = "DELETE FROM _sqlx_migrations WHERE version = ANY($1)";
+    sqlx::query(forgotten).bind(&unlocked).execute(&s.pool).await.unwrap();
+    db::migrate(&options(&s)).await.unwrap();
+    s.end().await;
+}
+
+/// `app migrate` on a database.
+fn migrate(dsn: &str) -> Command {
+    let mut command = app();
+    command.arg("migrate").env("DATABASE_URL", dsn).env("NO_COLOR", "1").stderr(Stdio::piped());
+    command
+}
+
+/// The first is in the middle of a migration when the second one starts.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_second_migrate_waits_for_the_first() {
+    let s = Story::today().await;
+    s.execute("CREATE TABLE gate (is_open BOOLEAN NOT NULL)").await;
+    let gated = "DO $$ BEGIN WHILE NOT EXISTS (SELECT FROM gate) LOOP PERFORM pg_sleep(0.01); END LOOP; END $$";
+    let (gated, options) = (migrator(gated, false), options(&s));
+    let second = async {
+        let at_gate = "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'migrate'
+                          AND datname = current_database() AND wait_event = 'PgSleep'";
+        s.until(at_gate, 1).await;
+        let mut second = migrate(&s.dsn()).spawn().unwrap();
+        let mut lines = BufReader::new(second.stderr.take().unwrap()).lines();
+        let waits = async {
+            while let Some(line) = lines.next_line().await.unwrap() {
+                if line.contains("another process migrates the database; waiting") {
+                    return;
+                }
+            }
+            panic!("it ends beside the first one");
+        };
+        tokio::time::timeout(PATIENCE, waits).await.expect("it says that it waits");
+        s.execute("INSERT INTO gate VALUES (TRUE)").await;
+        while lines.next_line().await.unwrap().is_some() {}
+        assert!(second.wait().await.unwrap().success(), "after the first one it has its turn");
+    };
+    let (first, ()) = tokio::join!(db::migrate_by(&gated, &options), second);
+    first.unwrap();
+    s.end().await;
+}
+
+#[tokio::test]
+async fn migrates_at_once_bring_an_empty_database_up_to_date() {
+    let s = Story::today().await;
+    let (server, database) = s.dsn().rsplit_once('/').map(|(a, b)| (a.to_owned(), b.to_owned())).unwrap();
+    let empty = format!("{database}_empty");
+    s.pool.execute(sqlx::AssertSqlSafe(format!("CREATE DATABASE {empty}"))).await.unwrap();
+    let dsn = format!("{server}/{empty}");
+    let (mut first, mut second) = (migrate(&dsn), migrate(&dsn));
+    let (first, second) = tokio::join!(run(&mut first), run(&mut second));
+    for done in [first, second] {
+        assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
+    }
+    let pool = db::connect(&app::config::database(&dsn, 1)).await.unwrap();
+    db::check_migrated(&pool).await.unwrap();
+    let zone_data: i64 = sqlx::query_scalar("SELECT count(*) FROM zone_data").fetch_one(&pool).await.unwrap();
+    assert_eq!(zone_data, 1, "stored by one of them");
+    pool.close().await;
+    s.pool.execute(sqlx::AssertSqlSafe(format!("DROP DATABASE {empty} WITH (FORCE)"))).await.unwrap();
+    s.end().await;
+}

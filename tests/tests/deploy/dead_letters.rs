@@ -1,0 +1,148 @@
+//! What a dead letter says: the release zip under MiniStack's Lambda, against an app that refuses.
+//!
+//! The stand-in writes dead letters by our own code; MiniStack runs the zip's `bootstrap`, reads what it posts
+//! to the runtime API, tries three times and fills the on-failure queue.
+
+use std::net::TcpListener;
+use std::path::PathBuf;
+use std::process::Stdio;
+use std::time::Duration;
+
+use local::config::target_folder;
+use schedule::WorkflowId;
+use serde_json::{Value, json};
+use tests::{PATIENCE, Story};
+use tokio::process::{Child, Command};
+
+use crate::account::{aws, credentials, text};
+
+const FUNCTION: &str = "cronbox-dev-runner";
+const QUEUE: &str = "cronbox-dev-runner-dlq";
+const TIME: &str = "2026-03-02T09:00:00Z";
+
+/// MiniStack's server; it ends with this.
+struct MiniStack {
+    endpoint: String,
+    /// What MiniStack unpacks and what is read back.
+    folder: PathBuf,
+    _process: Child,
+}
+
+impl MiniStack {
+    async fn start() -> MiniStack {
+        let program = target_folder().join("venv-ministack/bin/ministack");
+        assert!(program.exists(), "MiniStack is not installed: run `make terraform`");
+        let folder = target_folder().join("deploy-ministack");
+        drop(std::fs::remove_dir_all(&folder));
+        std::fs::create_dir_all(&folder).unwrap();
+        let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+        let mut command = Command::new(program);
+        command.env_clear().envs(credentials()).env("TMPDIR", &folder).current_dir(&folder).envs([
+            ("BIND_HOST", "127.0.0.1"),
+            ("GATEWAY_PORT", &port.to_string()),
+            // AWS waits for 60 and 120 s before the second and third try.
+            ("LAMBDA_ASYNC_RETRY_BASE_SECONDS", "0.1"),
+        ]);
+        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).kill_on_drop(true);
+        let ministack =
+            MiniStack { endpoint: format!("http://127.0.0.1:{port}"), folder, _process: command.spawn().unwrap() };
+        ministack.answers().await;
+        ministack
+    }
+
+    async fn answers(&self) {
+        let http = reqwest::Client::builder().no_proxy().build().unwrap();
+        let answered = async {
+            while http.get(format!("{}/_ministack/health", self.endpoint)).send().await.is_err() {
+                tokio::time::sleep(Duration::from_millis(50)).await;
+            }
+        };
+        tokio::time::timeout(PATIENCE, answered).await.expect("MiniStack answers");
+    }
+
+    /// Makes the runner from its zip, as Terraform configures it, and its on-failure queue; returns the queue's URL.
+    async fn deploy_runner(&self, app: &str, key: &str) -> String {
+        let queue = text(&self.aws(["sqs", "create-queue", "--queue-name", QUEUE]).await["QueueUrl"]);
+        let asked = ["sqs", "get-queue-attributes", "--queue-url", &queue, "--attribute-names", "QueueArn"];
+        let arn = text(&self.aws(asked).await["Attributes"]["QueueArn"]);
+        let zip = format!("fileb://{}", target_folder().join("lambdas/runner.zip").display());
+        let environment = json!({"Variables": {"APP_BASE_URL": app, "SCHEDULER_API_KEY": key}}).to_string();
+        let create = ["lambda", "create-function", "--function-name", FUNCTION, "--runtime", "provided.al2023"];
+        let more = ["--handler", "bootstrap", "--role", "arn:aws:iam::000000000000:role/runner", "--timeout", "15"];
+        let code = ["--zip-file", &zip, "--environment", &environment];
+        self.aws([&create[..], &more[..], &code[..]].concat()).await;
+        let destination = json!({"OnFailure": {"Destination": arn}}).to_string();
+        let retries = ["lambda", "put-function-event-invoke-config", "--function-name", FUNCTION];
+        let on_failure = ["--maximum-retry-attempts", "2", "--destination-config", &destination];
+        self.aws([&retries[..], &on_failure[..]].concat()).await;
+        queue
+    }
+
+    /// What Lambda answers: its own answer, and the function's.
+    async fn invoke(&self, kind: &str, fire: &Value) -> (Value, Value) {
+        let (payload, answer) = (fire.to_string(), self.folder.join("answer.json"));
+        let invoke = ["lambda", "invoke", "--function-name", FUNCTION, "--invocation-type", kind];
+        let told = ["--payload", &payload, answer.to_str().unwrap()];
+        let answered = self.aws([&invoke[..], &told[..]].concat()).await;
+        (answered, serde_json::from_slice(&std::fs::read(&answer).unwrap()).unwrap_or(Value::Null))
+    }
+
+    /// The first message of the queue, which stays in it.
+    async fn message(&self, queue: &str) -> Value {
+        let receive = ["sqs", "receive-message", "--visibility-timeout", "0", "--queue-url", queue];
+        let arrived = async {
+            loop {
+                let received = self.aws(receive).await;
+                if let Some(message) = received["Messages"].get(0) {
+                    return serde_json::from_str(message["Body"].as_str().unwrap()).unwrap();
+                }
+            }
+        };
+        tokio::time::timeout(PATIENCE, arrived).await.expect("a dead letter")
+    }
+
+    /// `cronbox dlq ls`, as an operator types it.
+    async fn dlq_ls(&self, s: &Story, queue: &str) -> String {
+        let mut command = Command::new(target_folder().join("debug/cronbox"));
+        command.args(["dlq", "ls", "--queue", queue]).kill_on_drop(true).env_clear().envs(credentials()).envs([
+            ("AWS_ENDPOINT_URL_SQS", self.endpoint.as_str()),
+            ("CRONBOX_URL", s.url()),
+            ("CRONBOX_KEY", &s.keys.admin),
+        ]);
+        let done = command.output().await.unwrap();
+        assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
+        String::from_utf8(done.stdout).unwrap()
+    }
+
+    async fn aws<'a>(&self, arguments: impl AsRef<[&'a str]>) -> Value {
+        aws(&self.endpoint, arguments).await
+    }
+}
+
+/// The app refuses the runner's key, as after a rotation that the runner has not learned of.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn dead_letters_say_why_in_a_sentence() {
+    let s = Story::at("2026-03-02T08:59:00Z").await;
+    let workflow = s.create("0 9 * * *", "UTC").await;
+    s.now_is("2026-03-02T09:00:05Z").await;
+    let ministack = MiniStack::start().await;
+    let queue = ministack.deploy_runner(s.url(), "cbx_no_such_key").await;
+    let fire = fire_of(workflow);
+    let said = json!({"errorType": "NotTheApp", "errorMessage": "status 401 is not an answer of the app"});
+
+    let (answered, error) = ministack.invoke("RequestResponse", &fire).await;
+    assert_eq!((&answered["FunctionError"], &error), (&json!("Unhandled"), &said));
+
+    ministack.invoke("Event", &fire).await;
+    let message = ministack.message(&queue).await;
+    assert_eq!((&message["requestPayload"], &message["responsePayload"]), (&fire, &said));
+    assert_eq!(message["requestContext"]["approximateInvokeCount"], 3);
+    let table = ministack.dlq_ls(&s, &queue).await;
+    let row = table.lines().nth(1).unwrap_or_else(|| panic!("{table}"));
+    assert!(row.contains(TIME) && row.contains("status 401 is not an answer of the app (NotTheApp"), "{table}");
+    s.end_early().await;
+}
+
+fn fire_of(workflow: WorkflowId) -> Value {
+    json!({"workflow_id": workflow, "scheduled_time": TIME, "execution_id": "e-1", "attempt": "1"})
+}

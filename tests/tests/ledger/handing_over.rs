@@ -1,0 +1,190 @@
+//! Shutdown: what runs may end, and what does not is handed over to another instance; nothing of it is a loss.
+
+use clap::Parser as _;
+use reqwest::Method;
+use serde_json::{Value, json};
+use tests::{LossyWay, Story};
+use tokio::net::TcpListener;
+
+use crate::leases::PATIENCE;
+use crate::process::{App, idle};
+use crate::receiver::{Receiver, accept, run, until_state};
+
+/// Longer than any test takes.
+const LONG: [(&str, &str); 1] = [("SHUTDOWN_DRAIN_SECS", "3600")];
+
+async fn recoveries(s: &Story) -> Value {
+    s.editor().get("/api/v1/stats").await.expect(200).json["recoveries"].clone()
+}
+
+#[derive(clap::Parser)]
+struct Settings {
+    #[command(flatten)]
+    config: app::Config,
+}
+
+/// A deployment waits for what runs; a person who ends `make up`, and a test, do not.
+#[tokio::test]
+async fn the_drain_limit_is_110_seconds_by_default() {
+    let Settings { config } = Settings::parse_from(["app", "--database-url", "unused"]);
+    assert_eq!(config.shutdown_drain_secs, 110);
+    let s = idle().await;
+    assert_eq!(s.app().config.shutdown_drain_secs, 2);
+    s.end().await;
+}
+
+/// One run of each `on_lost` is cut off at the limit; another instance goes on.
+#[tokio::test]
+async fn shutdown_hands_over_without_a_loss() {
+    let s = idle().await;
+    let (retried, excluded) = (Receiver::slow().await, Receiver::slow().await);
+    let hourly = |receiver: &Receiver, on_lost| json!({"action": receiver.action(), "on_lost": on_lost});
+    let goes_on = accept(&s, s.create_with(hourly(&retried, "retry")).await).await;
+    let cut_off = accept(&s, s.create_with(hourly(&excluded, "abandon")).await).await;
+    let first = App::start(&s.dsn(), None).await;
+    retried.until(1).await;
+    excluded.until(1).await;
+    first.stop().await;
+    let ended = run(&s, cut_off).await;
+    assert_eq!((&ended["state"], &ended["error"]), (&json!("abandoned"), &json!("cut_off_by_shutdown")));
+    assert_eq!(run(&s, goes_on).await["state"], "accepted");
+    let second = App::start(&s.dsn(), None).await;
+    retried.let_answer(2);
+    assert_eq!(until_state(&s, goes_on, "succeeded").await["attempt"], 2);
+    second.stop().await;
+    let said: Vec<Value> = retried.calls().iter().map(|call| call["context"]["is_recovery"].clone()).collect();
+    assert_eq!(said, [false, true], "the second call says that there was one before");
+    assert_eq!(excluded.received().len(), 1, "a second call is what its owner excluded");
+    assert_eq!(recoveries(&s).await["attempts"], 0);
+    let executions = s.editor().get("/api/v1/stats").await.expect(200).json["executions"].clone();
+    assert_eq!(
+        (&executions["lost"], &executions["handed_over"], &executions["cut_off"]),
+        (&json!(0), &json!(1), &json!(1))
+    );
+    s.end().await;
+}
+
+/// An attempt that ends within the limit is no business of another instance.
+#[tokio::test]
+async fn draining_attempt_ends_where_it_began() {
+    let s = idle().await;
+    let receiver = Receiver::slow().await;
+    let id = accept(&s, s.create_with(json!({"action": receiver.action()})).await).await;
+    let mut app = App::with(&s.dsn(), &LONG).await;
+    receiver.until(1).await;
+    app.signal("-TERM").await;
+    app.until_stopping().await;
+    receiver.let_answer(1);
+    app.ended().await;
+    assert_eq!(until_state(&s, id, "succeeded").await["attempt"], 1);
+    assert_eq!(receiver.received().len(), 1);
+    s.end().await;
+}
+
+#[tokio::test]
+async fn second_signal_hands_over_at_once() {
+    let s = idle().await;
+    let receiver = Receiver::slow().await;
+    let id = accept(&s, s.create_with(json!({"action": receiver.action()})).await).await;
+    let mut app = App::with(&s.dsn(), &LONG).await;
+    receiver.until(1).await;
+    app.signal("-INT").await;
+    app.until_stopping().await;
+    app.signal("-INT").await;
+    app.ended().await;
+    assert_eq!(run(&s, id).await["state"], "accepted");
+    let next = App::start(&s.dsn(), None).await;
+    receiver.let_answer(2);
+    until_state(&s, id, "succeeded").await;
+    assert_eq!((receiver.received().len(), recoveries(&s).await["attempts"].clone()), (2, json!(0)));
+    next.stop().await;
+    s.end().await;
+}
+
+/// A fire that arrives while attempts drain is accepted, for another instance to execute.
+#[tokio::test]
+async fn invoke_is_served_while_attempts_drain() {
+    let s = idle().await;
+    let receiver = Receiver::slow().await;
+    accept(&s, s.create_with(json!({"action": receiver.action()})).await).await;
+    let wf = s.create_with(json!({"cron_schedule": "* * * * *"})).await;
+    s.publish().await;
+    let mut app = App::with(&s.dsn(), &LONG).await;
+    receiver.until(1).await;
+    app.signal("-TERM").await;
+    app.until_stopping().await;
+    let time = crate::killed::next_minute(&s);
+    let fire = app.runner(&s).request(Method::POST, &format!("/api/v1/cron/workflows/{wf}:invoke"));
+    let answer = tests::answer(fire.json(&json!({ "scheduled_time": time }))).await.expect(202);
+    let id = answer.json["run_id"].as_str().unwrap().parse().unwrap();
+    assert_eq!(run(&s, id).await["state"], "accepted", "it claims nothing any more");
+    receiver.let_answer(1);
+    app.ended().await;
+    let next = App::start(&s.dsn(), None).await;
+    until_state(&s, id, "succeeded").await;
+    next.stop().await;
+    s.end().await;
+}
+
+/// The receiver is connected and never answers the TLS handshake: no byte of the request was sent.
+#[tokio::test]
+async fn unsent_attempt_is_handed_over_at_once() {
+    let s = idle().await;
+    let silent = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let action = json!({"type": "http", "method": "POST", "url": format!("https://{}", silent.local_addr().unwrap())});
+    let id = accept(&s, s.create_with(json!({"action": action, "on_lost": "abandon"})).await).await;
+    let mut app = App::with(&s.dsn(), &LONG).await;
+    let connected = tokio::time::timeout(PATIENCE, silent.accept()).await;
+    let (_connection, _) = connected.expect("no connection").unwrap();
+    app.signal("-TERM").await;
+    app.ended().await;
+    let waits = run(&s, id).await;
+    assert_eq!((&waits["state"], &waits["error"]), (&json!("accepted"), &Value::Null), "{waits}");
+    s.execute("UPDATE runs SET state = 'cancelled', finished_on = run_after").await;
+    s.end().await;
+}
+
+/// The reply to the last claim is lost while another attempt drains: nothing of that claim was sent.
+#[tokio::test]
+async fn unknown_claim_waits_for_no_drain() {
+    let s = idle().await;
+    let way = LossyWay::to(&s.dsn()).await;
+    let (slow, receiver) = (Receiver::slow().await, Receiver::kind().await);
+    let draining = accept(&s, s.create_with(json!({"action": slow.action()})).await).await;
+    // Neither the next poll nor the end of the lease gives it back.
+    let settings = [LONG[0], ("EXECUTOR_POLL_MS", "3600000"), ("LOST_AFTER_SECS", "3600")];
+    let mut app = App::with(&way.dsn(&s.dsn()), &settings).await;
+    slow.until(1).await;
+    way.lose_rows_of("claim runs");
+    let wf = s.create_with(json!({"action": receiver.action()})).await;
+    let fired = app.editor(&s).post(&format!("/api/v1/schedules/{wf}:fire"), &json!({})).await.expect(202);
+    let id = fired.json["run_id"].as_str().unwrap().parse().unwrap();
+    tokio::time::timeout(PATIENCE, way.is_lost()).await.expect("no claim");
+    app.signal("-TERM").await;
+    assert_eq!(until_state(&s, id, "accepted").await["attempt"], 1);
+    assert_eq!(run(&s, draining).await["state"], "running", "the other one still drains");
+    slow.let_answer(1);
+    app.ended().await;
+    let next = App::start(&s.dsn(), None).await;
+    until_state(&s, id, "succeeded").await;
+    next.stop().await;
+    s.end().await;
+}
+
+/// Archiving has asked it to stop, and the shutdown came before the heartbeat that tells its executor.
+#[tokio::test]
+async fn cut_off_run_names_the_reason_to_stop() {
+    let s = idle().await;
+    let receiver = Receiver::slow().await;
+    let wf = s.create_with(json!({"action": receiver.action()})).await;
+    let id = accept(&s, wf).await;
+    let settings = [("LOST_AFTER_SECS", "36000"), ("HEARTBEAT_MS", "3600000")];
+    let app = App::with(&s.dsn(), &settings).await;
+    receiver.until(1).await;
+    s.archive(wf).await;
+    app.stop().await;
+    let ended = run(&s, id).await;
+    assert_eq!((&ended["state"], &ended["error"]), (&json!("cancelled"), &json!("the workflow was archived")));
+    s.publish().await;
+    s.end().await;
+}

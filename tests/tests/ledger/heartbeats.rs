@@ -1,0 +1,106 @@
+//! Heartbeats by a clock that the story sets: work stops before another instance may take it over.
+
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use app::actions::address::Allowed;
+use app::actions::http::Client;
+use app::execute::Executor;
+use chrono::TimeDelta;
+use serde_json::json;
+use tests::{PATIENCE, Story, Way};
+use tokio::io::AsyncReadExt as _;
+use tokio::net::TcpListener;
+use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
+use tokio::task::LocalSet;
+
+use crate::receiver::{accept, until_state};
+use crate::words::standing_still;
+
+const LEASE_SECS: u64 = 12;
+const HEARTBEAT_MS: u64 = 1_000;
+/// After two thirds of a lease; a heartbeat later begins the next renewal, and may take an eighth of a lease.
+const LATEST: Duration = Duration::from_millis(LEASE_SECS * 1000 * 2 / 3 + HEARTBEAT_MS + LEASE_SECS * 1000 / 8);
+
+/// An executor whose heart beats when it is told to.
+struct Heart {
+    executor: Executor,
+    now: Arc<Mutex<Instant>>,
+    beat: UnboundedSender<()>,
+    beaten: UnboundedReceiver<()>,
+}
+
+impl Heart {
+    /// One that reaches the database by `way`.
+    async fn of(s: &Story, way: &Way) -> Heart {
+        let mut config = s.app().config.clone();
+        config.database_url = way.dsn(&s.dsn());
+        (config.executor_slots, config.lost_after_secs, config.heartbeat_ms) = (1, LEASE_SECS, HEARTBEAT_MS);
+        let pool = db::connect(&config.database()).await.unwrap();
+        let client = Client::new(Allowed::new(vec!["127.0.0.0/8".parse().unwrap()])).unwrap();
+        let executor = Executor::new(app::App::new(config, pool, s.clock.clone()), client);
+        let now = Arc::new(Mutex::new(Instant::now()));
+        let ((beat, mut is_told), (tell, beaten)) = (unbounded_channel(), unbounded_channel());
+        let (keeper, shown) = (executor.clone(), Arc::clone(&now));
+        tokio::task::spawn_local(async move {
+            let next = async || {
+                tell.send(()).ok();
+                is_told.recv().await.unwrap_or_default();
+            };
+            keeper.keep_leases(next, &|| *shown.lock().unwrap()).await;
+        });
+        let mut heart = Heart { executor, now, beat, beaten };
+        heart.beaten.recv().await.unwrap();
+        heart
+    }
+
+    /// One renewal, at this time.
+    async fn beats_at(&mut self, now: Instant) {
+        *self.now.lock().unwrap() = now;
+        self.beat.send(()).unwrap();
+        tokio::time::timeout(PATIENCE, self.beaten.recv()).await.expect("it does not come to an end").unwrap();
+    }
+}
+
+/// At the worst: the last renewal that fails begins just before two thirds of the lease, and takes all its time.
+#[tokio::test]
+async fn work_stops_before_its_lease_is_over() {
+    LocalSet::new().run_until(stop_at_the_latest()).await;
+}
+
+async fn stop_at_the_latest() {
+    let s = standing_still("2026-03-02T12:00:00Z").await;
+    let mut way = Way::to(&s.dsn()).await;
+    let silent = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("http://{}", silent.local_addr().unwrap());
+    let id = accept(&s, s.create_with(json!({"action": {"type": "http", "method": "POST", "url": url}})).await).await;
+    let mut heart = Heart::of(&s, &way).await;
+    let began = *heart.now.lock().unwrap();
+    let working = tokio::spawn({
+        let executor = heart.executor.clone();
+        async move { executor.work_off().await }
+    });
+    let (mut connection, _) = silent.accept().await.unwrap();
+    until_state(&s, id, "running").await;
+    way.cut().await;
+
+    heart.beats_at(began + Duration::from_secs(LEASE_SECS) * 2 / 3).await;
+    assert_eq!(heart.executor.under_way().len(), 1, "the next renewal may succeed");
+    heart.beats_at(began + LATEST).await;
+    let hung_up = tokio::time::timeout(PATIENCE, connection.read_to_end(&mut Vec::new())).await;
+    hung_up.expect("it works on").ok();
+    s.set_clock(s.clock.now() + TimeDelta::from_std(LATEST).unwrap()).await;
+    let is_over = "SELECT count(*) FROM runs WHERE lease_until <= cronbox_now()";
+    assert_eq!(s.count(is_over).await, 0, "another instance could be at it");
+
+    way.mend().await;
+    working.await.unwrap();
+    let released = async {
+        // A renewal may meet a connection that the cut has broken.
+        while s.count(is_over).await == 0 {
+            heart.beats_at(began + LATEST).await;
+        }
+    };
+    tokio::time::timeout(PATIENCE, released).await.expect("its lease does not end before its time");
+    s.end_early().await;
+}

@@ -1,0 +1,241 @@
+//! No workflow waits for another one: not for its slow call, nor for its locked row.
+
+#[cfg(debug_assertions)]
+use std::sync::Arc;
+use std::time::Duration;
+
+#[cfg(debug_assertions)]
+use futures::FutureExt;
+#[cfg(debug_assertions)]
+use publisher::{Hook, Point};
+use schedule::WorkflowId;
+use serde_json::json;
+use sqlx::{Connection, PgConnection};
+use tests::PATIENCE;
+
+use crate::listening::Daemon;
+use crate::world::{World, name};
+
+#[cfg(debug_assertions)]
+const TICK: Duration = Duration::from_secs(18);
+
+/// A session that locks publications for as long as it likes.
+async fn lock_publications(world: &World, workflows: &[WorkflowId]) -> PgConnection {
+    let mut session = PgConnection::connect(&world.dsn).await.unwrap();
+    sqlx::raw_sql("SET idle_in_transaction_session_timeout = 0; BEGIN").execute(&mut session).await.unwrap();
+    let ids: Vec<i64> = workflows.iter().map(|workflow| workflow.0).collect();
+    let lock = "SELECT 1 FROM publications WHERE workflow_id = ANY($1) ORDER BY workflow_id FOR UPDATE";
+    sqlx::query(lock).bind(ids).execute(&mut session).await.unwrap();
+    session
+}
+
+async fn unlock(mut session: PgConnection) {
+    sqlx::raw_sql("COMMIT").execute(&mut session).await.unwrap();
+}
+
+/// Returns when EventBridge shows this cron expression.
+async fn until_applied(world: &World, workflow: WorkflowId, expression: &str) {
+    let applied = async {
+        while world.expression(workflow).await.as_deref() != Some(expression) {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    };
+    tokio::time::timeout(PATIENCE, applied).await.expect("the edit is applied");
+}
+
+async fn until_unleased(world: &World, workflow: WorkflowId) {
+    let unleased = async {
+        while world.publication(workflow).await.is_leased {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    };
+    tokio::time::timeout(PATIENCE, unleased).await.expect("it is settled");
+}
+
+/// Without a notification, too: the daemon claims again while calls are in flight.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_edit_passes_a_slow_call() {
+    let world = World::new().await;
+    let [slow, other] = [world.create("0 9 * * *", "UTC").await, world.create("0 8 * * *", "UTC").await];
+    world.front.hold(&name(slow));
+    let daemon = Daemon::start(&world).await;
+    world.front.arrival(&name(slow)).await;
+    until_unleased(&world, other).await;
+
+    for minute in 1..=3 {
+        world.patch(other, json!({"cron_schedule": format!("{minute} 8 * * *")})).await;
+        until_applied(&world, other, &format!("cron({minute} 8 * * ? *)")).await;
+    }
+
+    assert_eq!(world.schedule(slow).await, None, "its call is still open");
+    assert!(world.publication(slow).await.is_leased);
+    world.front.release();
+    until_unleased(&world, slow).await;
+    daemon.stop().await;
+    world.assert_settled().await;
+}
+
+/// Five calls are answered while a session locks their publications; nothing else waits for it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_edit_passes_five_locked_publications() {
+    let world = World::new().await;
+    let mut locked = Vec::new();
+    for _ in 0..5 {
+        let workflow = world.create("0 9 * * *", "UTC").await;
+        world.front.hold(&name(workflow));
+        locked.push(workflow);
+    }
+    let free = world.create("0 8 * * *", "UTC").await;
+    let daemon = Daemon::start(&world).await;
+    for workflow in &locked {
+        world.front.arrival(&name(*workflow)).await;
+    }
+    until_unleased(&world, free).await;
+    let session = lock_publications(&world, &locked).await;
+    locked.iter().for_each(|_| world.front.release());
+    for workflow in &locked {
+        until_applied(&world, *workflow, "cron(0 9 * * ? *)").await;
+    }
+
+    for minute in 1..=3 {
+        world.patch(free, json!({"cron_schedule": format!("{minute} 8 * * *")})).await;
+        until_applied(&world, free, &format!("cron({minute} 8 * * ? *)")).await;
+    }
+
+    for workflow in &locked {
+        assert!(world.publication(*workflow).await.is_leased, "its settle waits");
+    }
+    unlock(session).await;
+    for workflow in &locked {
+        until_unleased(&world, *workflow).await;
+        assert_eq!(world.publication(*workflow).await.sync, "synced");
+    }
+    daemon.stop().await;
+    world.assert_settled().await;
+}
+
+/// As a Lambda: the row is locked for longer than the tick, which reports what it did all the same.
+#[cfg(debug_assertions)]
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_locked_row_fails_no_drain() {
+    let world = World::new().await;
+    let [locked, free] = [world.create("0 9 * * *", "UTC").await, world.create("0 8 * * *", "UTC").await];
+    world.front.hold(&name(locked));
+    let stopwatch = publisher::Stopwatch::held();
+    let (found_locked, mut is_found_locked) = tokio::sync::mpsc::unbounded_channel();
+    let at = Arc::new(move |point| {
+        if point == Point::P13 {
+            found_locked.send(()).ok();
+        }
+        std::future::ready(()).boxed()
+    });
+    let publisher = world.publisher_hooked(Hook { at, stopwatch: stopwatch.clone(), seed: 0 }).await;
+    let deadline = stopwatch.now() + TICK;
+    let draining = tokio::spawn(async move { publisher.drain(deadline).await });
+    world.front.arrival(&name(locked)).await;
+    let session = lock_publications(&world, &[locked]).await;
+    world.front.release();
+    // It is tried again until the tick has no time left.
+    is_found_locked.recv().await.unwrap();
+    is_found_locked.recv().await.unwrap();
+    stopwatch.advance(TICK);
+
+    let report = draining.await.unwrap().expect("a locked row is no error");
+
+    assert_eq!(report.remaining, 1);
+    assert_eq!(world.publication(free).await.sync, "synced");
+    unlock(session).await;
+    // The publisher that takes it over when its lease has lapsed repeats the call, and settles it.
+    world.skip(Duration::from_secs(61)).await;
+    world.publish().await;
+    assert_eq!(world.publication(locked).await.sync, "synced");
+    world.assert_settled().await;
+}
+
+/// A renewal waits for no row lock, and renews the others of its batch.
+#[cfg(debug_assertions)]
+#[tokio::test]
+async fn a_locked_row_stops_no_renewal() {
+    let world = World::new().await;
+    let [locked, other] = [world.create("0 9 * * *", "UTC").await, world.create("0 8 * * *", "UTC").await];
+    for workflow in [locked, other] {
+        world.front.hold(&name(workflow));
+    }
+    let at = Arc::new(|_| std::future::ready(()).boxed());
+    let hook = Hook { at, stopwatch: publisher::Stopwatch::held(), seed: 0 };
+    let daemon = Daemon::of(world.publisher_hooked(hook).await);
+    for workflow in [locked, other] {
+        world.front.arrival(&name(workflow)).await;
+    }
+    let session = lock_publications(&world, &[locked]).await;
+
+    world.skip(Duration::from_secs(45)).await;
+    tokio::time::pause();
+    tokio::time::advance(Duration::from_secs(20)).await;
+    tokio::time::resume();
+
+    let left =
+        "SELECT EXTRACT(EPOCH FROM lease_until - cronbox_now())::float8 FROM publications WHERE workflow_id = $1";
+    let left_of = async |workflow: WorkflowId| {
+        sqlx::query_scalar::<_, Option<f64>>(left).bind(workflow.0).fetch_one(&world.pool).await
+    };
+    let renewed = async {
+        while left_of(other).await.unwrap().is_some_and(|left| left < 30.0) {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    };
+    tokio::time::timeout(PATIENCE, renewed).await.expect("the other lease is renewed");
+    assert!(left_of(other).await.unwrap().is_some_and(|left| left > 30.0), "it is renewed, not settled");
+    assert!(left_of(locked).await.unwrap().is_some_and(|left| left < 30.0), "the locked one is not");
+    unlock(session).await;
+    for _ in 0..2 {
+        world.front.release();
+    }
+    for workflow in [locked, other] {
+        until_unleased(&world, workflow).await;
+    }
+    daemon.stop().await;
+    world.assert_settled().await;
+}
+
+/// After an error nothing is claimed, so the drain ends although a publication is locked, and the next one publishes.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_error_beside_a_locked_row_stops_no_edit() {
+    let world = World::new().await;
+    let [locked, broken] = [world.create("0 9 * * *", "UTC").await, world.create("0 8 * * *", "UTC").await];
+    world.publish().await;
+    world.patch(locked, json!({"cron_schedule": "1 9 * * *"})).await;
+    world.front.hold(&name(locked));
+    let daemon = Daemon::start(&world).await;
+    world.front.arrival(&name(locked)).await;
+    let session = lock_publications(&world, &[locked]).await;
+    world.front.release();
+    until_applied(&world, locked, "cron(1 9 * * ? *)").await;
+
+    let refuse = "CREATE SEQUENCE refused;
+         CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $$
+         BEGIN
+             IF (SELECT is_called FROM refused) THEN RETURN NEW; END IF;
+             PERFORM nextval('refused');
+             RAISE EXCEPTION 'refused';
+         END $$;
+         CREATE TRIGGER refuse BEFORE UPDATE OF lease_owner ON publications
+             FOR EACH ROW WHEN (NEW.lease_owner IS NOT NULL) EXECUTE FUNCTION refuse()";
+    sqlx::raw_sql(refuse).execute(&world.pool).await.unwrap();
+    world.patch(broken, json!({"cron_schedule": "1 8 * * *"})).await;
+    let refused = async {
+        let claims = "SELECT is_called FROM refused";
+        while !sqlx::query_scalar::<_, bool>(claims).fetch_one(&world.pool).await.unwrap() {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    };
+    tokio::time::timeout(PATIENCE, refused).await.expect("a claim fails, once");
+
+    until_applied(&world, broken, "cron(1 8 * * ? *)").await;
+    assert!(world.publication(locked).await.is_leased, "the row is still locked");
+    unlock(session).await;
+    daemon.stop().await;
+    world.skip(Duration::from_secs(61)).await;
+    world.publish().await;
+    world.assert_settled().await;
+}

@@ -1,0 +1,163 @@
+//! The figures behind the alarms: each condition is in the line that CloudWatch reads.
+
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use sqlx::{Connection as _, PgConnection};
+use tokio::io::{AsyncBufReadExt as _, BufReader, Lines};
+use tokio::process::{Child, ChildStdout};
+
+use crate::front::DENIED;
+use crate::lambda::{Invoker, Runtime, answer, metrics, serve};
+use crate::world::{LIST, World, name};
+
+const MINUTE: Duration = Duration::from_secs(60);
+
+/// The publisher as a Lambda that ticks when it is told to.
+struct Ticker {
+    _lambda: Child,
+    lines: Lines<BufReader<ChildStdout>>,
+    invoker: Invoker,
+}
+
+impl Ticker {
+    async fn start(world: &World) -> Ticker {
+        let (runtime, invoker) = Runtime::new();
+        let mut lambda = world.lambda(&serve(runtime).await);
+        let lines = BufReader::new(lambda.stdout.take().unwrap()).lines();
+        Ticker { _lambda: lambda, lines, invoker }
+    }
+
+    /// What was answered, and the figures of the tick.
+    async fn tick(&mut self) -> ((String, Value), Value) {
+        let (invoke, answered) = &mut self.invoker;
+        invoke.send(json!({"sweep": true})).unwrap();
+        let answered = answer(answered).await;
+        (answered, metrics(&mut self.lines).await)
+    }
+}
+
+fn figure(line: &Value, name: &str) -> f64 {
+    line[name].as_f64().unwrap_or_else(|| panic!("no {name} in {line}"))
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn refused_orphans_are_a_figure() {
+    let world = World::new().await;
+    let workflow = world.create("0 9 * * *", "UTC").await;
+    world.publish().await;
+    for id in 1001..=1150 {
+        world.make_like(workflow, &format!("wf-{id}-dev")).await;
+    }
+    let mut ticker = Ticker::start(&world).await;
+    let (_, first) = ticker.tick().await;
+    assert_eq!((&first["OrphansRefused"], &first["OrphansWaiting"]), (&json!(0), &json!(150)));
+    world.skip(MINUTE * 15).await;
+    let (_, second) = ticker.tick().await;
+    assert_eq!(second["OrphansRefused"], json!(150));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn refused_changes_are_a_figure() {
+    let world = World::new().await;
+    for _ in 0..12 {
+        world.create("0 9 * * *", "UTC").await;
+    }
+    world.publish().await;
+    let past_the_app = "SET session_replication_role = replica; UPDATE workflows SET cron_schedule = NULL;
+                        RESET session_replication_role";
+    sqlx::raw_sql(past_the_app).execute(&world.pool).await.unwrap();
+    world.skip(MINUTE).await;
+    let mut ticker = Ticker::start(&world).await;
+    let (_, line) = ticker.tick().await;
+    assert_eq!(line["ChangesRefused"], json!(12), "{line}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_stopped_drain_is_a_figure() {
+    let world = World::new().await;
+    for _ in 0..3 {
+        let workflow = world.create("0 9 * * *", "UTC").await;
+        world.front.always(&name(workflow), Some(DENIED));
+    }
+    let mut ticker = Ticker::start(&world).await;
+    let (_, line) = ticker.tick().await;
+    assert_eq!((&line["DrainsStopped"], &line["failed"]), (&json!(1), &json!(0)), "{line}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_sweep_that_never_ends_grows_old() {
+    let world = World::new().await;
+    world.front.always(LIST, Some(DENIED));
+    let mut ticker = Ticker::start(&world).await;
+    ticker.tick().await;
+    world.skip(MINUTE * 65).await;
+    let (_, line) = ticker.tick().await;
+    assert!(figure(&line, "SweepAgeSeconds") >= 3600.0, "{line}");
+}
+
+/// Counted when it is settled: the error of another workflow takes nothing back.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_drain_with_an_error_counts_too() {
+    let world = World::new().await;
+    for _ in 0..4 {
+        world.create("0 9 * * *", "UTC").await;
+    }
+    // What has crashed publishers is claimed last and alone: the others are settled when that fails.
+    let broken = "UPDATE publications SET attempt_count = 15 WHERE workflow_id = (SELECT max(id) FROM workflows);
+                  CREATE FUNCTION stay() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE EXCEPTION 'stay'; END $$;
+                  CREATE TRIGGER stay BEFORE UPDATE ON publications FOR EACH ROW WHEN (OLD.attempt_count = 15) EXECUTE FUNCTION stay()";
+    sqlx::raw_sql(broken).execute(&world.pool).await.unwrap();
+    let mut ticker = Ticker::start(&world).await;
+    let ((kind, error), line) = ticker.tick().await;
+    assert_eq!((kind.as_str(), &error["errorType"]), ("error", &json!("DatabaseError")), "{error}");
+    assert!(error["errorMessage"].as_str().unwrap().contains("stay"), "the cause, not only the outermost: {error}");
+    assert_eq!((&line["created"], &line["processed"], &line["remaining"]), (&json!(3), &json!(3), &json!(1)));
+}
+
+/// The others are told all the same, and the one that is missing is not told as zero.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_figure_that_fails_hides_no_other() {
+    let world = World::new().await;
+    sqlx::raw_sql("ALTER TABLE occurrences RENAME TO elsewhere").execute(&world.pool).await.unwrap();
+    let mut ticker = Ticker::start(&world).await;
+    let (_, line) = ticker.tick().await;
+    assert!(line["Missed"].is_null(), "{line}");
+    for told in ["OutboxLagSeconds", "DriftCount", "SweepAgeSeconds", "RunsWaitingSeconds"] {
+        figure(&line, told);
+    }
+}
+
+/// A slow one ends by its own limit: all figures together have no limit that would drop those that were read.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_figure_that_is_slow_hides_no_other() {
+    let world = World::new().await;
+    let mut session = PgConnection::connect(&world.dsn).await.unwrap();
+    let lock = "SET idle_in_transaction_session_timeout = 0; BEGIN; LOCK TABLE occurrences";
+    sqlx::raw_sql(lock).execute(&mut session).await.unwrap();
+    let mut ticker = Ticker::start(&world).await;
+    let (_, line) = ticker.tick().await;
+    assert!(line["Missed"].is_null(), "{line}");
+    for told in ["OutboxLagSeconds", "DriftCount", "SweepAgeSeconds", "RunsWaitingSeconds"] {
+        figure(&line, told);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn runs_without_an_executor_are_a_figure() {
+    let world = World::new().await;
+    let workflow = world.create("0 9 * * *", "UTC").await;
+    sqlx::query(
+        "INSERT INTO runs (id, workflow_id, trigger, state, run_after, created_on)
+         VALUES (gen_random_uuid(), $1, 'manual', 'accepted', cronbox_now(), cronbox_now())",
+    )
+    .bind(workflow.0)
+    .execute(&world.pool)
+    .await
+    .unwrap();
+    let mut ticker = Ticker::start(&world).await;
+    world.skip(MINUTE * 10).await;
+    assert!(figure(&ticker.tick().await.1, "RunsWaitingSeconds") >= 600.0);
+    sqlx::query("UPDATE workflows SET state = 'paused', revision = revision + 1").execute(&world.pool).await.unwrap();
+    assert_eq!(ticker.tick().await.1["RunsWaitingSeconds"], json!(0.0), "a paused one waits for its owner");
+}

@@ -1,0 +1,58 @@
+//! The ledger's figures, as the publisher reports them for the alarms.
+
+use std::time::{Duration, Instant};
+
+use crate::world::World;
+
+/// Of two abandoned runs one was cut off by a deployment.
+#[tokio::test]
+async fn cut_off_runs_raise_no_alarm() {
+    let world = World::new().await;
+    let workflow = world.create("0 9 * * *", "UTC").await;
+    let abandoned = "INSERT INTO runs (id, workflow_id, trigger, state, error, run_after, created_on, finished_on)
+                     SELECT gen_random_uuid(), $1, 'manual', 'abandoned', error, cronbox_now(), cronbox_now(), cronbox_now()
+                       FROM unnest(ARRAY['cut_off_by_shutdown', 'its instance was lost']) AS error";
+    sqlx::query(abandoned).bind(workflow.0).execute(&world.pool).await.unwrap();
+    // The times of such runs are abandoned with them.
+    let times = "INSERT INTO occurrences (id, workflow_id, scheduled_time, decision, run_id, lateness_s, decided_on, created_on, updated_on)
+                 SELECT gen_random_uuid(), workflow_id, date_trunc('minute', cronbox_now()), 'abandoned', id, 0,
+                        cronbox_now(), cronbox_now(), cronbox_now()
+                   FROM runs WHERE error = 'cut_off_by_shutdown'";
+    sqlx::query(times).execute(&world.pool).await.unwrap();
+    assert_eq!(first_figure(&world, "cronbox_publisher_abandoned").await, "1");
+}
+
+/// The alarm `fires-disagree` is at 1 for an hour after the last fire.
+#[tokio::test]
+async fn fires_of_the_last_hour_that_disagree_count() {
+    let world = World::new().await;
+    let workflow = world.create("0 9 * * *", "UTC").await;
+    let disagreements = "INSERT INTO fire_disagreements (workflow_id, scheduled_time, revision, seen_on)
+                         SELECT $1, cronbox_now() - age, 1, cronbox_now() - age
+                           FROM unnest(ARRAY[INTERVAL '1 minute', INTERVAL '61 minutes']) AS age";
+    sqlx::query(disagreements).bind(workflow.0).execute(&world.pool).await.unwrap();
+    assert_eq!(first_figure(&world, "cronbox_publisher_fires_disagree").await, "1");
+}
+
+/// The first value of a figure but 0, as a daemon reports it.
+async fn first_figure(world: &World, name: &str) -> String {
+    let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let address = format!("127.0.0.1:{port}");
+    let daemon = world.process(&["--listen", "--metrics-addr", &address], None);
+    let begun = Instant::now();
+    loop {
+        let answer = reqwest::get(format!("http://{address}/metrics")).await;
+        let text = match answer {
+            Ok(answer) => answer.text().await.unwrap(),
+            Err(_) => String::new(),
+        };
+        let values = text.lines().filter_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
+        // Before the first drain has ended it is not there, or 0.
+        if let Some(value) = values.map(str::to_owned).find(|value| value != "0") {
+            drop(daemon);
+            return value;
+        }
+        assert!(begun.elapsed() < Duration::from_secs(60), "no figure in\n{text}");
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+}

@@ -1,0 +1,124 @@
+//! The brake: deletes, disables and changes that nothing explains wait for force if they are many.
+
+use std::time::Duration;
+
+use publisher::Findings;
+use schedule::WorkflowId;
+use serde_json::json;
+
+use super::SETTLED;
+use crate::world::{World, soon};
+
+impl World {
+    /// Sixty workflows in step, with the clock of EventBridge moved on.
+    async fn sixty(&self) -> Vec<WorkflowId> {
+        let workflows = self.in_step(60).await;
+        self.later();
+        workflows
+    }
+
+    /// A sweep that is refused all of these changes, and a drain that writes nothing.
+    async fn sweep_is_braked(&self) -> Findings {
+        let found = self.sweep().await;
+        assert_eq!((found.changes_refused, found.repaired), (60, 0), "{found:?}");
+        self.front.take_calls();
+        self.publish().await;
+        assert!(self.front.take_calls().is_empty());
+        let columns = "SELECT changes_refused FROM sweeps ORDER BY id DESC LIMIT 1";
+        assert_eq!(sqlx::query_scalar::<_, i64>(columns).fetch_one(&self.pool).await.unwrap(), 60);
+        found
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn sixty_changed_schedules_wait_for_force() {
+    let world = World::new().await;
+    let workflows = world.sixty().await;
+    for id in &workflows {
+        world.change(*id, json!({"ScheduleExpression": "cron(0 1 * * ? *)"})).await;
+    }
+    assert_eq!(world.sweep_is_braked().await.changed, 60);
+    let found = world.force_sweep().await;
+    assert_eq!((found.changes_refused, found.repaired), (0, 60), "{found:?}");
+    world.publish().await;
+    for (minute, id) in workflows.iter().enumerate() {
+        assert_eq!(world.expression(*id).await.unwrap(), format!("cron({minute} 9 * * ? *)"));
+    }
+    world.assert_settled().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn sixty_disabled_schedules_return_without_force() {
+    let world = World::new().await;
+    let workflows = world.sixty().await;
+    for id in &workflows {
+        world.change(*id, json!({"State": "DISABLED"})).await;
+    }
+    let found = world.sweep().await;
+    assert_eq!((found.disabled_out_of_band, found.repaired, found.changes_refused), (60, 60, 0), "{found:?}");
+    world.publish().await;
+    for id in workflows {
+        assert_eq!(world.schedule(id).await.unwrap()["State"], "ENABLED");
+    }
+}
+
+/// No edit says so, and no generation either, not even while one is rolled out.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn sixty_unexplained_disables_wait_for_force() {
+    let world = World::new().await;
+    let workflows = world.sixty().await;
+    world
+        .execute(
+            "SET session_replication_role = replica; UPDATE workflows SET state = 'paused';
+             RESET session_replication_role; UPDATE config_generation SET rolled_out_on = NULL",
+        )
+        .await;
+    world.sweep_is_braked().await;
+    for id in workflows {
+        assert_eq!(world.schedule(id).await.unwrap()["State"], "ENABLED");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn sixty_unexplained_deletes_wait_for_force() {
+    let world = World::new().await;
+    let workflows = world.sixty().await;
+    world
+        .execute(
+            "SET session_replication_role = replica; UPDATE workflows SET cron_schedule = NULL;
+             RESET session_replication_role",
+        )
+        .await;
+    world.sweep_is_braked().await;
+    assert_eq!(world.existing(&workflows).await, 60);
+    world.force_sweep().await;
+    world.publish().await;
+    assert_eq!(world.existing(&workflows).await, 0);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_configuration_without_generation_waits_for_force() {
+    let world = World::new().await;
+    let workflows = world.sixty().await;
+    let role = "arn:aws:iam::123456789012:role/another";
+    let config = publisher::Config { scheduler_role_arn: role.to_owned(), ..world.config() };
+    let publisher = world.publisher_with(config).await;
+    publisher.request_sweep("test").await.unwrap();
+    let publisher::Swept::Done(found) = publisher.sweep(soon()).await.unwrap() else { panic!() };
+    assert_eq!((found.changes_refused, found.explained, found.repaired), (60, 0, 0), "{found:?}");
+    publisher.drain(soon()).await.unwrap();
+    assert_ne!(world.schedule(workflows[0]).await.unwrap()["Target"]["RoleArn"], role);
+}
+
+/// An edit is an edit, however many there are at once.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn edits_are_never_braked() {
+    let world = World::new().await;
+    let workflows = world.sixty().await;
+    for id in &workflows {
+        world.set_state(*id, app::workflows::State::Paused).await;
+    }
+    assert_eq!(world.publish().await.updated, 60);
+    world.skip(SETTLED + Duration::from_secs(600)).await;
+    assert_eq!(world.sweep().await.drift(), 0);
+}

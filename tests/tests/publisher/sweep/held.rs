@@ -1,0 +1,99 @@
+//! A restored or cloned database publishes nothing until its ledger is accepted.
+
+use app::acceptance::{Keep, accept_ledger};
+use app::audit::Edit;
+use publisher::Swept;
+use schedule::WorkflowId;
+use serde_json::json;
+
+use super::SETTLED;
+use crate::world::{World, soon};
+
+const SNAPSHOT: &str = "CREATE TABLE kept_workflows AS TABLE workflows;
+     CREATE TABLE kept_versions AS TABLE schedule_versions;
+     CREATE TABLE kept_publications AS TABLE publications";
+const RESTORE: &str = "BEGIN; SET LOCAL session_replication_role = replica;
+     DELETE FROM workflows; INSERT INTO workflows OVERRIDING SYSTEM VALUE TABLE kept_workflows;
+     DELETE FROM schedule_versions; INSERT INTO schedule_versions TABLE kept_versions;
+     DELETE FROM publications; INSERT INTO publications TABLE kept_publications; COMMIT";
+
+impl World {
+    async fn hold(&self) -> Option<String> {
+        sqlx::query_scalar("SELECT cronbox_hold()").fetch_one(&self.pool).await.unwrap()
+    }
+
+    /// Edits, drains, and says what EventBridge shows then.
+    async fn edited(&self, id: WorkflowId, cron: &str) -> Option<String> {
+        self.patch(id, json!({"cron_schedule": cron})).await;
+        self.publisher().await.drain(soon()).await.unwrap();
+        self.expression(id).await
+    }
+
+    async fn accept(&self) {
+        let now = chrono::DateTime::from_timestamp(0, 0).unwrap();
+        let edit = Edit { actor: "test".to_owned(), now, traceparent: None };
+        accept_ledger(&self.pool, &"dev".parse().unwrap(), now, Keep::Identity, &edit).await.unwrap();
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn held_databases_publish_nothing() {
+    let world = World::new().await;
+    let workflow = world.in_step(1).await[0];
+    for (reason, hold) in [
+        ("restored", "UPDATE database_identity SET system_identifier = '4711'"),
+        ("restored", "UPDATE database_identity SET database_oid = 4711"),
+        ("cloned", "UPDATE database_identity SET environment = 'prod'"),
+        ("marked", "UPDATE database_identity SET held_on = cronbox_now(), held_reason = 'marked'"),
+    ] {
+        world.execute(hold).await;
+        let before = world.expression(workflow).await;
+        assert_eq!(world.edited(workflow, "0 17 * * *").await, before, "{reason}");
+        assert_eq!(world.hold().await.as_deref(), Some(reason));
+        assert!(matches!(world.sweep_on_request().await, Swept::NotNow), "{reason}");
+        let waits_for = world.publisher().await.once().await.unwrap_err().to_string();
+        assert!(waits_for.contains("run `app ledger accept --until"), "{reason}: {waits_for}");
+        world.accept().await;
+        world.publish().await;
+        assert_eq!(world.expression(workflow).await.unwrap(), "cron(0 17 * * ? *)", "{reason}");
+        assert_eq!(world.edited(workflow, "0 9 * * *").await.unwrap(), "cron(0 9 * * ? *)", "{reason}");
+    }
+}
+
+/// A storage snapshot keeps the identity, but EventBridge has seen later revisions.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn later_revisions_in_eventbridge_hold_the_database() {
+    let world = World::new().await;
+    let workflow = world.in_step(1).await[0];
+    world.execute("UPDATE database_identity SET accepted_on = '2020-01-01'").await;
+    world.execute(SNAPSHOT).await;
+    world.later();
+    assert_eq!(world.edited(workflow, "0 17 * * *").await.unwrap(), "cron(0 17 * * ? *)");
+    world.execute(RESTORE).await;
+    world.skip(SETTLED * 2).await;
+    assert!(!matches!(world.sweep_on_request().await, Swept::Done(_)));
+    assert_eq!(world.hold().await.as_deref(), Some("eventbridge_ahead"));
+    assert_eq!(world.expression(workflow).await.unwrap(), "cron(0 17 * * ? *)", "nothing was undone");
+    // Once the operator has accepted it, EventBridge follows the database.
+    world.accept().await;
+    world.execute("UPDATE sweeps SET force = TRUE WHERE finished_on IS NULL").await;
+    world.sweep().await;
+    world.publish().await;
+    assert_eq!(world.expression(workflow).await.unwrap(), "cron(0 9 * * ? *)");
+    assert_eq!(world.hold().await, None);
+}
+
+/// A publisher that was pointed at the wrong database holds it, but outdates no publisher that belongs there.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn foreign_publishers_raise_no_generation() {
+    let world = World::new().await;
+    let workflow = world.in_step(1).await[0];
+    let generation = "SELECT generation::text || ' ' || template FROM config_generation";
+    let raised = async || sqlx::query_scalar::<_, String>(generation).fetch_one(&world.pool).await.unwrap();
+    let before = raised().await;
+    let config = publisher::Config { env: "staging".parse().unwrap(), config_generation: 5, ..world.config() };
+    world.publisher_with(config).await.drain(soon()).await.unwrap();
+    assert_eq!((world.hold().await.as_deref(), raised().await), (Some("cloned"), before));
+    world.accept().await;
+    assert_eq!(world.edited(workflow, "0 17 * * *").await.unwrap(), "cron(0 17 * * ? *)");
+}

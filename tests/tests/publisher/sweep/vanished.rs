@@ -1,0 +1,149 @@
+//! Rows of `workflows` that vanish past the app: a partial restore, a DELETE by SQL, a bug elsewhere.
+
+use std::time::Duration;
+
+use app::outbox::{self, Healing};
+use schedule::WorkflowId;
+use serde_json::json;
+
+use super::SETTLED;
+use crate::world::World;
+
+const MINUTE: Duration = Duration::from_secs(60);
+
+impl World {
+    /// All rows of `workflows` vanish, and nothing else.
+    async fn lose_workflows(&self) {
+        self.execute(
+            "SET session_replication_role = replica; CREATE TABLE lost AS TABLE workflows; DELETE FROM workflows;
+             RESET session_replication_role",
+        )
+        .await;
+    }
+
+    /// One row vanishes, past the app.
+    pub(super) async fn lose_workflow(&self, id: WorkflowId) {
+        let mut tx = db::begin(&self.pool).await.unwrap();
+        sqlx::query("SET LOCAL session_replication_role = replica").execute(&mut *tx).await.unwrap();
+        sqlx::query("DELETE FROM workflows WHERE id = $1").bind(id.0).execute(&mut *tx).await.unwrap();
+        tx.commit().await.unwrap();
+    }
+
+    /// The rows that vanished are back, as they were.
+    async fn return_workflows(&self) {
+        self.execute(
+            "SET session_replication_role = replica; INSERT INTO workflows OVERRIDING SYSTEM VALUE TABLE lost;
+             DROP TABLE lost; RESET session_replication_role",
+        )
+        .await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn schedules_of_vanished_workflows_stay() {
+    let world = World::new().await;
+    let workflows = world.in_step(60).await;
+    world.lose_workflows().await;
+    for round in 1..=3 {
+        world.skip(SETTLED + MINUTE * 12 * round).await;
+        let found = world.sweep().await;
+        assert_eq!((found.orphan, found.changed, found.orphans_deleted), (60, 0, 0), "{found:?}");
+        assert_eq!(found.orphans_refused, if round == 1 { 0 } else { 60 }, "{found:?}");
+        world.publish().await;
+        assert_eq!(world.existing(&workflows).await, 60);
+    }
+
+    world.return_workflows().await;
+    world.skip(SETTLED + MINUTE * 50).await;
+    assert_eq!(world.sweep().await.drift(), 0);
+    for id in workflows {
+        assert_eq!(world.publication(id).await.sync, "synced");
+    }
+    world.assert_settled().await;
+}
+
+/// An operator forces the deletion, and learns then that the rows were needed.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn returned_workflows_get_their_schedules_back() {
+    let world = World::new().await;
+    let workflows = world.in_step(60).await;
+    world.lose_workflows().await;
+    world.sweep().await;
+    world.skip(SETTLED + MINUTE * 12).await;
+    assert_eq!(world.force_sweep().await.orphans_deleted, 60);
+    world.publish().await;
+    assert_eq!(world.existing(&workflows).await, 0);
+
+    world.return_workflows().await;
+    world.skip(SETTLED + MINUTE * 30).await;
+    let found = world.sweep().await;
+    assert_eq!((found.missing, found.repaired), (60, 60), "{found:?}");
+    world.publish().await;
+    assert_eq!(world.existing(&workflows).await, 60);
+    world.assert_settled().await;
+}
+
+/// A fire of a vanished workflow asks for a check of its schedule; that is no delete event.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_fire_deletes_no_vanished_workflow() {
+    let world = World::new().await;
+    let workflow = world.in_step(1).await[0];
+    world.lose_workflows().await;
+    let mut tx = db::begin(&world.pool).await.unwrap();
+    let healing = outbox::heal_orphan(&mut tx, workflow, world.clock.now()).await.unwrap();
+    tx.commit().await.unwrap();
+    assert_eq!(healing, Healing::Enqueued);
+    let report = world.publish().await;
+    assert_eq!((report.deleted, report.retried), (0, 1), "{report:?}");
+    let publication = world.publication(workflow).await;
+    assert!(publication.last_error.unwrap().contains("row is missing"), "an operator reads why");
+
+    world.return_workflows().await;
+    world.skip(SETTLED + MINUTE * 16).await;
+    world.publish().await;
+    assert_eq!((world.existing(&[workflow]).await, world.publication(workflow).await.sync.as_str()), (1, "synced"));
+    world.assert_settled().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_delete_event_removes_without_a_row() {
+    let world = World::new().await;
+    let workflows = world.in_step(2).await;
+    world.delete(workflows[0]).await;
+    world.execute("DELETE FROM outbox_events").await;
+    assert_eq!(world.publish().await.deleted, 1, "what the event asked for outlives the event");
+    assert_eq!(world.existing(&workflows).await, 1);
+
+    // An edit that wants a schedule again is newer than the delete event.
+    world.patch(workflows[1], json!({"cron_schedule": null})).await;
+    world.publish().await;
+    world.patch(workflows[1], json!({"cron_schedule": "30 17 * * *"})).await;
+    world.publish().await;
+    world.lose_workflows().await;
+    world.execute("UPDATE publications SET spec_hash = NULL, due_at = cronbox_now()").await;
+    assert_eq!(world.publish().await.deleted, 1, "only the workflow that was deleted");
+    assert_eq!(world.existing(&workflows).await, 1);
+}
+
+/// Which op an edit enqueues is decided once: `delete` if it leaves no schedule wanted (ADR 14).
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn only_edits_that_end_schedules_enqueue_deletes() {
+    let world = World::new().await;
+    let mut workflows = Vec::new();
+    for _ in 0..5 {
+        workflows.push(world.create("0 9 * * *", "UTC").await);
+    }
+    let [edited, paused, cleared, archived, deleted] = workflows[..] else { panic!() };
+    world.patch(edited, json!({"cron_schedule": "0 10 * * *"})).await;
+    world.set_state(paused, app::workflows::State::Paused).await;
+    world.patch(cleared, json!({"cron_schedule": null})).await;
+    world.set_state(archived, app::workflows::State::Archived).await;
+    world.delete(deleted).await;
+    let newest = async |id: WorkflowId| {
+        let query = "SELECT op FROM outbox_events WHERE aggregate_id = $1 ORDER BY id DESC LIMIT 1";
+        sqlx::query_scalar::<_, String>(query).bind(id.0).fetch_one(&world.pool).await.unwrap()
+    };
+    for (id, op) in workflows.iter().zip(["upsert", "upsert", "delete", "delete", "delete"]) {
+        assert_eq!(newest(*id).await, op);
+    }
+}

@@ -1,0 +1,58 @@
+//! The publisher compiles crons by the zone data of its environment, also if they change while it runs.
+
+use std::time::Instant;
+
+use app::audit::Edit;
+use app::zones;
+use schedule::{WorkflowId, ZoneSet};
+use serde_json::json;
+
+use crate::world::{PATIENCE, World};
+
+/// The bundled zones with Vancouver at +05:45, as a version of its own.
+fn other_zones() -> ZoneSet {
+    let bundled = ZoneSet::bundled();
+    let files = bundled.names().map(|name| {
+        let source = if name == "America/Vancouver" { "Asia/Kathmandu" } else { name };
+        (name.to_owned(), bundled.tzif(source).unwrap().to_vec())
+    });
+    ZoneSet::from_files(&"2199z".parse().unwrap(), files).unwrap()
+}
+
+impl World {
+    /// What is published once it is no longer `before`.
+    async fn next_expression(&self, id: WorkflowId, before: Option<&str>) -> String {
+        let begun = Instant::now();
+        loop {
+            match self.expression(id).await {
+                Some(expression) if Some(expression.as_str()) != before => return expression,
+                _ => assert!(begun.elapsed() < PATIENCE, "nothing is published after {before:?}"),
+            }
+            tokio::time::sleep(std::time::Duration::from_millis(20)).await;
+        }
+    }
+}
+
+/// It is a process of its own, because a process decides by one set.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_publisher_follows_the_zone_data() {
+    let world = World::new().await;
+    let daemon = world.process(&["--listen"], None);
+    let id = world.create("0 * * * *", "America/Vancouver").await;
+    let mut expression = world.next_expression(id, None).await;
+    assert_eq!(expression, "cron(0 * * * ? *)");
+    let edit = Edit { actor: "cli".to_owned(), now: world.clock.now(), traceparent: None };
+    zones::store(&world.pool, &other_zones(), &edit).await.unwrap();
+    // It asks for the data now and then, when it publishes.
+    let begun = Instant::now();
+    for minute in (1..44).cycle() {
+        world.patch(id, json!({"cron_schedule": format!("{minute} * * * *")})).await;
+        expression = world.next_expression(id, Some(&expression)).await;
+        if expression == format!("cron({} * * * ? *)", minute + 15) {
+            break;
+        }
+        assert_eq!(expression, format!("cron({minute} * * * ? *)"));
+        assert!(begun.elapsed() < PATIENCE, "it does not load the zone data");
+    }
+    drop(daemon);
+}

@@ -1,0 +1,27 @@
+//! V0: the edit commits, and then the publisher is asked to look, as most people write it first.
+
+use db::{PgConnection, PgPool};
+use schedule::WorkflowId;
+
+/// Takes the edit's outbox rows back, to emit them later.
+pub(crate) async fn withhold(tx: &mut PgConnection, workflow: WorkflowId) -> sqlx::Result<Vec<(i64, String)>> {
+    sqlx::query_as(
+        "DELETE FROM outbox_events WHERE aggregate_id = $1 AND processed_on IS NULL AND xmin = pg_current_xact_id()::xid
+         RETURNING aggregate_id, op",
+    )
+    .bind(workflow.0)
+    .fetch_all(tx)
+    .await
+}
+
+/// Emits them; who dies before has lost them.
+pub(crate) async fn emit(pool: &PgPool, withheld: Vec<(i64, String)>) -> sqlx::Result<()> {
+    for (workflow, op) in withheld {
+        sqlx::query("INSERT INTO outbox_events (aggregate_id, op, created_on) VALUES ($1, $2, cronbox_now())")
+            .bind(workflow)
+            .bind(op)
+            .execute(pool)
+            .await?;
+    }
+    Ok(())
+}

@@ -1,0 +1,103 @@
+//! Publishing with a weaker protocol: the torture must catch each, or its oracle sees nothing. Those of the ledger: `ledger/ablation.rs`.
+//!
+//! | variant | what it lacks |
+//! |---|---|
+//! | V0 | emits after the edit's commit; claims a row, its lock held over the call |
+//! | V1 | emits within, as shipped; claims a row, its lock held over the call |
+//! | V2 | as V1, but the claim is a lease on the row |
+//! | V3 | the shipped publisher, in a database that forgets every verify pass |
+//! | V4 | the shipped publisher, before an AWS that takes requests for longer than the verify pass waits |
+//! | V5 | the shipped publisher, in a database that takes every vanished row for a delete event |
+
+pub(crate) mod after_commit;
+pub(crate) mod naive;
+pub(crate) mod row_lease;
+pub(crate) mod row_lock;
+
+use chrono::TimeDelta;
+
+use crate::dice::Dice;
+use crate::editor::Emission;
+
+/// Which protocol a history is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Variant {
+    Shipped,
+    V0,
+    V1,
+    V2,
+    V3,
+    V4,
+    V5,
+}
+
+impl Variant {
+    pub(crate) const ABLATIONS: [Variant; 6] =
+        [Variant::V0, Variant::V1, Variant::V2, Variant::V3, Variant::V4, Variant::V5];
+
+    pub(crate) fn named(name: &str) -> Option<Variant> {
+        Variant::ABLATIONS.into_iter().find(|variant| format!("{variant:?}") == name)
+    }
+
+    /// How likely a call meets a fault; an ablation shows its hole sooner among many.
+    pub(crate) fn fault_chances(self) -> &'static [f64] {
+        if self == Variant::Shipped { &[0.0, 0.2, 0.3, 0.5, 0.6] } else { &[0.4, 0.6] }
+    }
+
+    /// How many workflows there are at most; the fewer, the more actors meet at each.
+    pub(crate) fn workflows(self) -> &'static [usize] {
+        if self == Variant::Shipped { &[2, 2, 3, 4] } else { &[1, 2] }
+    }
+
+    pub(crate) fn emission(self) -> Emission {
+        if self == Variant::V0 { Emission::AfterCommit } else { Emission::Within }
+    }
+
+    /// Whether rows of `workflows` vanish past the app; the row-wise publishers never claimed to stand that.
+    pub(crate) fn vanishes(self, dice: &Dice) -> bool {
+        match self {
+            Variant::Shipped => dice.chance(0.3),
+            Variant::V5 => true,
+            _ => false,
+        }
+    }
+
+    /// For how long AWS takes a signed request.
+    pub(crate) fn window(self) -> TimeDelta {
+        TimeDelta::minutes(if self == Variant::V4 { 120 } else { 15 })
+    }
+
+    /// What its database has beside the migrations, or lacks.
+    pub(crate) fn setup(self) -> &'static str {
+        match self {
+            Variant::V2 => row_lease::SETUP,
+            Variant::V3 => UNVERIFIED,
+            Variant::V5 => UNGUARDED,
+            _ => VERIFIED,
+        }
+    }
+
+    /// Whether the shipped publisher runs in it.
+    pub(crate) fn is_shipped_code(self) -> bool {
+        matches!(self, Variant::Shipped | Variant::V3 | Variant::V4 | Variant::V5)
+    }
+}
+
+const VERIFIED: &str =
+    "DROP TRIGGER IF EXISTS unverified ON publications; DROP TRIGGER IF EXISTS unguarded ON publications";
+
+const UNVERIFIED: &str = "
+    CREATE OR REPLACE FUNCTION forget_verify() RETURNS trigger LANGUAGE plpgsql AS
+        'BEGIN NEW.verify_at := NULL; RETURN NEW; END';
+    CREATE OR REPLACE TRIGGER unverified BEFORE INSERT OR UPDATE ON publications
+        FOR EACH ROW EXECUTE FUNCTION forget_verify();
+    DROP TRIGGER IF EXISTS unguarded ON publications;
+";
+
+const UNGUARDED: &str = "
+    CREATE OR REPLACE FUNCTION permit_removal() RETURNS trigger LANGUAGE plpgsql AS
+        'BEGIN NEW.removal_revision := NEW.desired_revision; RETURN NEW; END';
+    CREATE OR REPLACE TRIGGER unguarded BEFORE INSERT OR UPDATE ON publications
+        FOR EACH ROW EXECUTE FUNCTION permit_removal();
+    DROP TRIGGER IF EXISTS unverified ON publications;
+";

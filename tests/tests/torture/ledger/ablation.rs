@@ -1,0 +1,94 @@
+//! The app without one of its remedies: the torture must notice each, or its oracle sees nothing.
+//!
+//! A remedy is taken out of a statement on its way to Postgres, or out of the instance's clock; the app stays as it is.
+//!
+//! | ablation | what it lacks | what notices it |
+//! |---|---|---|
+//! | R0 | a heartbeat renews only the attempts that its process executes | S12 |
+//! | R1 | a heartbeat stops an attempt whose run was taken away | S13 |
+//! | R2 | a lease ends when its row says so, not when the settings of the instance that looks say so | S14 |
+//! | R3 | an attempt that was stopped or that panicked is released | S15 |
+//! | R4 | an attempt that was cut off is handed over with `is_recovery` | S16 |
+//! | R5 | the database's clock decides, not the instance's own | S17 |
+//! | R6 | claims whose reply was lost are handed over | S15 |
+
+use super::history::Profile;
+use crate::dice::Dice;
+use crate::tap::Rewrite;
+
+/// Which app a history is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Ablation {
+    /// The app as it is.
+    Shipped,
+    R0,
+    R1,
+    R2,
+    R3,
+    R4,
+    R5,
+    R6,
+}
+
+impl Ablation {
+    const ALL: [Ablation; 7] =
+        [Ablation::R0, Ablation::R1, Ablation::R2, Ablation::R3, Ablation::R4, Ablation::R5, Ablation::R6];
+
+    pub(crate) fn named(name: &str) -> Option<Ablation> {
+        Ablation::ALL.into_iter().find(|ablation| format!("{ablation:?}") == name)
+    }
+
+    /// What the statements of an instance with such a lease say instead.
+    pub(super) fn rewrites(self, lost_after_secs: u64) -> Vec<Rewrite> {
+        let rewrite = |statement, from, to: &str| Rewrite { statement, from, to: to.to_owned() };
+        match self {
+            Ablation::Shipped | Ablation::R5 => Vec::new(),
+            Ablation::R0 => vec![rewrite("renew leases", "r.id = own.id AND r.attempt = own.attempt AND ", "")],
+            Ablation::R1 => vec![
+                rewrite("renew leases", "UPDATE runs r", "WITH renewed AS (UPDATE runs r"),
+                rewrite(
+                    "renew leases",
+                    r#"RETURNING r.id, r.attempt, r.cancel_requested_on IS NOT NULL AS "is_cancelled!""#,
+                    r#"RETURNING r.id)
+                       SELECT id, attempt, FALSE AS "is_cancelled!" FROM UNNEST($2::uuid[], $3::int[]) AS own (id, attempt)"#,
+                ),
+            ],
+            Ablation::R2 => vec![Rewrite {
+                statement: "lock lost runs",
+                from: "r.lease_until <= cronbox_now()",
+                to: format!("r.locked_at <= cronbox_now() - make_interval(secs => {lost_after_secs})"),
+            }],
+            Ablation::R3 => {
+                vec![rewrite(
+                    "release attempts that stopped",
+                    "WHERE r.id = stopped.id",
+                    "WHERE FALSE AND r.id = stopped.id",
+                )]
+            }
+            Ablation::R4 => vec![rewrite("hand over a run", "cut_off = cut_off + $2", "cut_off = cut_off + 0 * $2")],
+            Ablation::R6 => {
+                vec![rewrite(
+                    "hand over unknown claims",
+                    "WHERE state = 'running'",
+                    "WHERE FALSE AND state = 'running'",
+                )]
+            }
+        }
+    }
+
+    /// What its histories are mostly about; a hole in the leases shows sooner among many runs.
+    pub(super) fn profile(self, dice: &Dice) -> Profile {
+        match self {
+            Ablation::Shipped => {
+                dice.pick(&[Profile::Decisions, Profile::Leases]).copied().unwrap_or(Profile::Decisions)
+            }
+            Ablation::R5 => Profile::Decisions,
+            _ => Profile::Leases,
+        }
+    }
+
+    /// By how many seconds the clock that decides on an instance differs from the database's.
+    pub(super) fn skew_secs(self, dice: &Dice) -> i64 {
+        if self == Ablation::R5 { dice.pick(&[-720, 0, 720]).copied().unwrap_or_default() } else { 0 }
+    }
+}
