@@ -8,6 +8,8 @@ use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use axum::{Json, Router};
+use chrono::TimeDelta;
+use schedule::Clock;
 use serde_json::{Value, json};
 use tests::PATIENCE;
 use tokio::io::{AsyncBufReadExt, BufReader, Lines};
@@ -17,11 +19,15 @@ use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
 use crate::world::World;
 
+/// A deadline that no invocation reaches.
+const ENDLESS: TimeDelta = TimeDelta::days(10_000);
+
 /// Lambda's runtime API, which hands out one invocation at a time.
 pub(crate) struct Runtime {
     invocations: tokio::sync::Mutex<UnboundedReceiver<Value>>,
     answers: UnboundedSender<(String, Value)>,
-    deadline_ms: Mutex<String>,
+    /// What each invocation has left when it is handed out.
+    left: Mutex<TimeDelta>,
 }
 
 /// Who invokes, and what is answered: `response` or `error`, and the body.
@@ -32,17 +38,17 @@ impl Runtime {
         let (invoke, invocations) = unbounded_channel();
         let (answers, answered) = unbounded_channel();
         let invocations = tokio::sync::Mutex::new(invocations);
-        let runtime = Runtime { invocations, answers, deadline_ms: Mutex::new("99999999999999".to_owned()) };
+        let runtime = Runtime { invocations, answers, left: Mutex::new(ENDLESS) };
         (Arc::new(runtime), (invoke, answered))
     }
 }
 
 async fn next(State(runtime): State<Arc<Runtime>>) -> Response {
     let Some(event) = runtime.invocations.lock().await.recv().await else { return StatusCode::GONE.into_response() };
-    let deadline = runtime.deadline_ms.lock().unwrap().clone();
+    let deadline = Clock::System.now() + *runtime.left.lock().unwrap();
     let headers = [
         ("lambda-runtime-aws-request-id", "8476a536-e9f4-11e8-9739-2dfe598c3fcd".to_owned()),
-        ("lambda-runtime-deadline-ms", deadline),
+        ("lambda-runtime-deadline-ms", deadline.timestamp_millis().to_string()),
         ("lambda-runtime-invoked-function-arn", "arn:aws:lambda:us-east-1:123456789012:function:publisher".to_owned()),
     ];
     (headers, Json(event)).into_response()
@@ -79,13 +85,13 @@ async fn each_invocation_drains_and_returns_its_report() {
     let first = answer(&mut answered).await;
     assert_eq!((first.0.as_str(), &first.1["created"], &first.1["remaining"]), ("response", &json!(1), &json!(0)));
 
-    // An invocation that has no time left claims nothing, and the next one does the work.
+    // An invocation that has little time left claims nothing and tells its metrics; the next one does the work.
     world.create("0 10 * * *", "UTC").await;
-    *runtime.deadline_ms.lock().unwrap() = "1000".to_owned();
+    *runtime.left.lock().unwrap() = TimeDelta::milliseconds(9_900);
     invoke.send(json!({})).unwrap();
     let late = answer(&mut answered).await;
     assert_eq!((&late.1["created"], &late.1["remaining"]), (&json!(0), &json!(1)));
-    *runtime.deadline_ms.lock().unwrap() = "99999999999999".to_owned();
+    *runtime.left.lock().unwrap() = ENDLESS;
     invoke.send(json!({})).unwrap();
     assert_eq!(answer(&mut answered).await.1["created"], json!(1));
 
