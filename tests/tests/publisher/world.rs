@@ -121,7 +121,13 @@ impl World {
     /// A publisher that a test stops at its points, or whose clock of leases it moves.
     #[cfg(debug_assertions)]
     pub(crate) async fn publisher_hooked(&self, hook: publisher::Hook) -> Publisher {
-        let pool = crate::database::pool(&self.dsn);
+        self.publisher_hooked_by_way_of(&self.dsn, hook).await
+    }
+
+    /// The same, reaching the database by another way.
+    #[cfg(debug_assertions)]
+    pub(crate) async fn publisher_hooked_by_way_of(&self, dsn: &str, hook: publisher::Hook) -> Publisher {
+        let pool = crate::database::pool(dsn);
         Publisher::hooked(self.config(), pool, self.patient_client().await, self.clock.clone(), hook)
     }
 
