@@ -11,6 +11,7 @@ use schedule::{Environment, WorkflowId};
 use uuid::Uuid;
 
 use crate::audit::{self, Edit};
+use crate::config::DEFAULT_ENVIRONMENT;
 use crate::identity;
 use crate::occurrences::span::{self, Unrun};
 use crate::occurrences::{Decision, RESTORED};
@@ -40,6 +41,24 @@ pub struct Accepted {
     pub missed: u64,
     /// Unfinished runs that were abandoned.
     pub abandoned: u64,
+}
+
+/// The environment to accept for: the named one, else the default if the database belongs to no other.
+///
+/// # Errors
+/// None is named and the database belongs to another environment; or it does not answer.
+pub async fn resolve_environment(pool: &PgPool, named: Option<Environment>) -> anyhow::Result<Environment> {
+    if let Some(named) = named {
+        return Ok(named);
+    }
+    let owner = identity::read_environment(&mut *pool.acquire().await?).await?;
+    match owner {
+        // Accepted as the default, it would be held for its own processes.
+        Some(owner) if owner != DEFAULT_ENVIRONMENT => {
+            bail!("the database belongs to environment {owner}, and ENV is not set: set ENV or write --env")
+        }
+        _ => Ok(DEFAULT_ENVIRONMENT.parse()?),
+    }
 }
 
 /// Accepts the ledger up to `until`, the moment from which times run again.

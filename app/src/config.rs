@@ -18,6 +18,9 @@ pub const CLOCK_SKEW: TimeDelta = TimeDelta::minutes(5);
 /// Largest request body: room for the largest action, no room for an attack.
 pub const BODY_LIMIT: usize = 256 * 1024;
 
+/// The environment of a process that is given none.
+pub const DEFAULT_ENVIRONMENT: &str = "dev";
+
 /// Settings of `app serve`.
 #[derive(Args, Clone)]
 pub struct Config {
@@ -31,7 +34,7 @@ pub struct Config {
     #[arg(long, env = "BIND_ADDR", default_value = "127.0.0.1:8080")]
     pub bind_addr: SocketAddr,
     /// The environment, as in the schedule names: wf-<id>-<env>
-    #[arg(long, env = "ENV", default_value = "dev")]
+    #[arg(long, env = "ENV", default_value = DEFAULT_ENVIRONMENT)]
     pub env: Environment,
     /// A YAML file of workflows, loaded before the app listens.
     #[arg(long, env = "SCHEDULES_FILE", value_name = "FILE")]

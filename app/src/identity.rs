@@ -49,6 +49,21 @@ pub async fn claim_identity(db: &mut PgConnection, environment: &Environment) ->
     .map(drop)
 }
 
+/// The environment that made or last accepted this database; `None` = no process has used it yet.
+///
+/// # Errors
+/// The database does not answer.
+pub async fn read_environment(db: &mut PgConnection) -> sqlx::Result<Option<String>> {
+    sqlx::query_scalar!(
+        r#"
+        -- read environment
+        SELECT environment FROM database_identity
+        "#
+    )
+    .fetch_optional(db)
+    .await
+}
+
 /// Why jobs and publisher wait: `restored`, `cloned`, `marked` or `eventbridge_ahead`; `None` = they do not.
 ///
 /// # Errors

@@ -95,9 +95,9 @@ enum Ledger {
     Accept {
         #[command(flatten)]
         database: Database,
-        /// The environment, as in the schedule names: wf-<id>-<env>
-        #[arg(long, env = "ENV", default_value = "dev")]
-        env: Environment,
+        /// The environment, as in the schedule names: wf-<id>-<env>; needed unless it is dev
+        #[arg(long, env = "ENV")]
+        env: Option<Environment>,
         /// The end of the gap, RFC 3339: the moment at which the database was lost.
         #[arg(long)]
         until: DateTime<Utc>,
@@ -149,7 +149,7 @@ async fn main() -> ExitCode {
         }
         Command::Ledger(Ledger::Accept { database, env, until, clone }) => {
             let keep = if clone { Keep::Nothing } else { Keep::Identity };
-            accept_ledger(&database, &env, until, keep).await
+            accept_ledger(&database, env, until, keep).await
         }
     };
     match done {
@@ -238,14 +238,15 @@ async fn create_key(
 
 async fn accept_ledger(
     database: &Database,
-    environment: &Environment,
+    named: Option<Environment>,
     until: DateTime<Utc>,
     keep: Keep,
 ) -> anyhow::Result<()> {
     let pool = database.connect().await?;
     db::check_migrated(&pool).await?;
+    let environment = acceptance::resolve_environment(&pool, named).await?;
     let edit = command_line_edit(&mut *pool.acquire().await?).await?;
-    let accepted = acceptance::accept_ledger(&pool, environment, until, keep, &edit).await?;
+    let accepted = acceptance::accept_ledger(&pool, &environment, until, keep, &edit).await?;
     println!("{}", serde_json::to_string(&accepted)?);
     eprintln!("accepted: jobs and publisher go on; `cronbox drift check --wait` brings EventBridge into step");
     Ok(())

@@ -26,7 +26,8 @@ impl Cron {
             && self.names_day(local.date())
     }
 
-    fn names_day(&self, date: NaiveDate) -> bool {
+    /// Whether the day is one that the fields name.
+    pub(crate) fn names_day(&self, date: NaiveDate) -> bool {
         self.days_of(date.year(), date.month()) & (1 << date.day()) != 0
     }
 

@@ -1,13 +1,13 @@
 //! What a change of the zone data changes: whether a cron's next times are others by the new rules.
 
-use chrono::{DateTime, TimeDelta, Utc};
+use chrono::{DateTime, NaiveTime, TimeDelta, Utc};
 
 use crate::{Cron, Timezone};
 
 /// No offset is as large, so a time moves by less.
 const REACH: TimeDelta = TimeDelta::hours(26);
-/// Times compared at each end of a span with other offsets; a dense cron shows a difference at once.
-const COMPARED: usize = 2_000;
+/// So long a stretch is compared time by time: its last day lies out of reach of a change before it.
+const COMPARED: TimeDelta = TimeDelta::hours(3 * 26);
 
 impl Cron {
     /// The first time from `from` to `until` that only one of two rules names; none if they name the same.
@@ -47,6 +47,7 @@ impl Cron {
             .find_map(|(start, end)| self.difference_within(before, after, from.max(start), until.min(end)))
     }
 
+    /// Compares all times of a window, but those that only repeat a day that was compared.
     fn difference_within(
         &self,
         before: Timezone,
@@ -54,7 +55,26 @@ impl Cron {
         start: DateTime<Utc>,
         end: DateTime<Utc>,
     ) -> Option<DateTime<Utc>> {
-        let times = |tz| self.times_after(start, tz).take_while(|time| *time <= end).take(COMPARED);
+        let mut start = start;
+        while start < end {
+            let stretch_end = end.min(start + COMPARED);
+            let difference = self.difference_of_times(before, after, start, stretch_end);
+            if difference.is_some() {
+                return difference;
+            }
+            start = stretch_end.max(self.repeats_until(stretch_end, end));
+        }
+        None
+    }
+
+    fn difference_of_times(
+        &self,
+        before: Timezone,
+        after: Timezone,
+        start: DateTime<Utc>,
+        end: DateTime<Utc>,
+    ) -> Option<DateTime<Utc>> {
+        let times = |tz| self.times_after(start, tz).take_while(|time| *time <= end);
         let (mut before, mut after) = (times(before), times(after));
         loop {
             let pair = (before.next(), after.next());
@@ -64,10 +84,22 @@ impl Cron {
             pair.0?;
         }
     }
+
+    /// Until when the day before `instant` repeats: as long as each local day near it is one that the cron names.
+    ///
+    /// Under offsets that stay, the times of such days differ by whole days only, so what was equal on one is equal
+    /// on all. The first day that the cron does not name ends that, for example in December for `* * * 11 *`.
+    fn repeats_until(&self, instant: DateTime<Utc>, end: DateTime<Utc>) -> DateTime<Utc> {
+        let last = (end + REACH).date_naive();
+        let days = (instant - TimeDelta::days(1) - REACH).date_naive().iter_days();
+        let unnamed = days.take_while(|day| *day <= last).find(|day| !self.names_day(*day));
+        unnamed.map_or(end, |day| day.and_time(NaiveTime::MIN).and_utc() - REACH)
+    }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
     use std::sync::Arc;
 
     use super::*;
@@ -81,8 +113,11 @@ mod tests {
         Arc::new(old).find("America/Vancouver").expect("a zone")
     }
 
+    fn at(text: &str) -> DateTime<Utc> {
+        text.parse().expect("a time")
+    }
+
     fn difference(cron: &str, from: &str, until: &str) -> Option<String> {
-        let at = |text: &str| text.parse().expect("a time");
         let now = ZoneSet::bundled().find("America/Vancouver").expect("a zone");
         let cron = Cron::parse(cron).expect("a cron");
         let found = cron.first_difference(vancouver_of_2025(), now, at(from), at(until));
@@ -109,5 +144,53 @@ mod tests {
     fn dense_crons_differ_where_they_end() {
         let (from, until) = ("2026-11-03T00:00:00Z", "2026-12-01T12:00:00Z");
         assert_eq!(difference("* * * 11 *", from, until).as_deref(), Some("2026-12-01T07:00Z"));
+    }
+
+    /// The difference lies far from both changes of the clocks, behind weeks of equal minutes.
+    #[test]
+    fn dense_crons_differ_where_they_pause() {
+        let (june, years_later) = ("2026-06-01T00:00:00Z", "2029-06-01T00:00:00Z");
+        for (cron, expected) in [
+            ("* * * 10,11 *", Some("2026-12-01T07:00Z")),
+            ("* * * 2-12 *", Some("2027-01-01T07:00Z")),
+            ("* * 1-14,16-31 * *", Some("2026-11-15T07:00Z")),
+            // It pauses in summer only; the other one never.
+            ("*/5 * * 1-5,7-12 *", None),
+            ("* * * * *", None),
+        ] {
+            assert_eq!(difference(cron, june, years_later).as_deref(), expected, "{cron}");
+        }
+    }
+
+    /// The old rules skip 02:30 of 14 March 2027; eight months before, all rules agree.
+    #[test]
+    fn times_in_a_gap_differ() {
+        let (july, next_june) = ("2026-07-14T00:00:00Z", "2027-06-01T00:00:00Z");
+        assert_eq!(difference("30 2 14 3 *", july, next_june).as_deref(), Some("2027-03-14T09:30Z"));
+        assert_eq!(difference("30 3 14 3 *", july, next_june), None, "after the gap");
+        assert_eq!(difference("30 1 14 3 *", july, next_june).as_deref(), Some("2027-03-14T08:30Z"), "before it");
+    }
+
+    /// Compared with all times of half a year, in zones that differ in winter only, by an hour, or by a day.
+    #[test]
+    fn differences_are_those_of_all_times() {
+        let zone = |name: &str| ZoneSet::bundled().find(name).expect("a zone");
+        let pairs = [
+            (vancouver_of_2025(), zone("America/Vancouver")),
+            (zone("Europe/Paris"), zone("Africa/Lagos")),
+            (zone("Pacific/Apia"), zone("Pacific/Pago_Pago")),
+        ];
+        let (from, until) = (at("2026-10-01T00:00:00Z"), at("2027-04-01T00:00:00Z"));
+        for text in
+            ["0,30 * * * *", "0 * * * MON-FRI", "30 2 * * *", "0 */6 1-14 * *", "0 * * 11 *", "15 0 L * *", "0 9 1 7 *"]
+        {
+            let cron = Cron::parse(text).expect("a cron");
+            for (before, after) in pairs {
+                let times = |tz| cron.times_after(from, tz).take_while(|time| *time <= until).collect::<BTreeSet<_>>();
+                let (old, new) = (times(before), times(after));
+                let expected = old.symmetric_difference(&new).next().copied();
+                assert_eq!(cron.first_difference(before, after, from, until), expected, "{text} in {before}, {after}");
+            }
+        }
     }
 }

@@ -106,6 +106,25 @@ async fn idle_sessions_prove_that_they_write() {
     s.end().await;
 }
 
+/// A server that looks writable and refuses to write: only a write shows it, no question to a connection does.
+#[tokio::test]
+async fn readiness_needs_a_successful_write() {
+    let s = Story::today().await;
+    s.admin().get("/readyz").await.expect(200);
+    s.execute(
+        "CREATE FUNCTION refuse_write() RETURNS trigger LANGUAGE plpgsql AS
+             $$ BEGIN RAISE read_only_sql_transaction; END $$;
+         CREATE TRIGGER refuse_write BEFORE UPDATE ON jobs FOR EACH STATEMENT EXECUTE FUNCTION refuse_write()",
+    )
+    .await;
+    let connection = sqlx::query_scalar::<_, String>("SHOW transaction_read_only").fetch_one(&s.pool).await.unwrap();
+    assert_eq!(connection, "off", "its connections are handed out");
+    s.admin().get("/readyz").await.refused(503, "database_unavailable", None);
+    s.execute("DROP TRIGGER refuse_write ON jobs; DROP FUNCTION refuse_write()").await;
+    s.admin().get("/readyz").await.expect(200);
+    s.end().await;
+}
+
 async fn published(s: &Story, wf: WorkflowId, expected: &str) {
     let began = Instant::now();
     while s.schedule(wf) != expected {

@@ -168,10 +168,26 @@ async fn databases_of_another_environment_are_held() {
     let clone = ["ledger", "accept", "--env", "staging", "--clone", "--until", "2026-03-02T07:00:00Z"];
     run(&mut app_of(&s, &clone)).await;
     assert_ne!(s.table(identity).await, original, "a clone never deletes the original's schedules");
-    let future = app_of(&s, &["ledger", "accept", "--until", "2999-01-01T00:00:00Z"]).output().await.unwrap();
+    let future = ["ledger", "accept", "--env", "dev", "--until", "2999-01-01T00:00:00Z"];
+    let future = app_of(&s, &future).output().await.unwrap();
     let said = String::from_utf8_lossy(&future.stderr).into_owned();
     assert!(!future.status.success() && said.contains("--until must not be in the future"), "{said}");
-    run(&mut app_of(&s, &["ledger", "accept", "--until", "2026-03-02T07:00:00Z"])).await;
+    run(&mut app_of(&s, &["ledger", "accept", "--env", "dev", "--until", "2026-03-02T07:00:00Z"])).await;
+    s.end().await;
+}
+
+/// An operator of prod who forgets ENV must not hand its database to dev.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn acceptances_guess_no_environment() {
+    let s = Story::at("2026-03-02T08:00:00Z").await;
+    let until = ["--until", "2026-03-02T07:00:00Z"];
+    let accept = |named: &[&str]| app_of(&s, &[&["ledger", "accept"][..], named, &until[..]].concat());
+    run(&mut accept(&["--env", "prod"])).await;
+    let unnamed = accept(&[]).output().await.unwrap();
+    let said = String::from_utf8_lossy(&unnamed.stderr).into_owned();
+    assert!(!unnamed.status.success() && said.contains("belongs to environment prod, and ENV is not set"), "{said}");
+    assert_eq!(s.table("SELECT environment FROM database_identity WHERE held_on IS NULL").await, "prod");
+    run(accept(&[]).env("ENV", "dev")).await;
     s.end().await;
 }
 

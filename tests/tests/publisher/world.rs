@@ -9,6 +9,7 @@ use aws_sdk_scheduler::Client;
 use aws_sdk_scheduler::config::timeout::TimeoutConfig;
 use chrono::{DateTime, Utc};
 use db::PgPool;
+use local::scheduler::store::Key;
 use local::stand_in::{Options, Served, StandIn};
 use publisher::{Config, Publisher, Report};
 use reqwest::{Method, RequestBuilder};
@@ -34,7 +35,7 @@ pub(crate) struct World {
     pub(crate) endpoint: String,
     beyond: String,
     pub(crate) team: i64,
-    _served: Option<Served>,
+    served: Option<Served>,
 }
 
 /// What the publisher believes of one workflow.
@@ -88,7 +89,7 @@ impl World {
         let team = team.fetch_one(&pool).await.unwrap();
         let group = raw(Method::POST, format!("{beyond}/schedule-groups/{GROUP}")).body("{}").send().await.unwrap();
         assert!(group.status().is_success(), "{}", group.text().await.unwrap());
-        World { pool, dsn, front, clock, endpoint, beyond: beyond.to_owned(), team, _served: served }
+        World { pool, dsn, front, clock, endpoint, beyond: beyond.to_owned(), team, served }
     }
 
     pub(crate) fn config(&self) -> Config {
@@ -121,7 +122,13 @@ impl World {
     /// A publisher that a test stops at its points, or whose clock of leases it moves.
     #[cfg(debug_assertions)]
     pub(crate) async fn publisher_hooked(&self, hook: publisher::Hook) -> Publisher {
-        let pool = crate::database::pool(&self.dsn);
+        self.publisher_hooked_by_way_of(&self.dsn, hook).await
+    }
+
+    /// The same, reaching the database by another way.
+    #[cfg(debug_assertions)]
+    pub(crate) async fn publisher_hooked_by_way_of(&self, dsn: &str, hook: publisher::Hook) -> Publisher {
+        let pool = crate::database::pool(dsn);
         Publisher::hooked(self.config(), pool, self.patient_client().await, self.clock.clone(), hook)
     }
 
@@ -185,6 +192,16 @@ impl World {
         let url = format!("{}/schedules/{name}", self.beyond);
         let answer = raw(Method::POST, url).body(body.to_string()).send().await.unwrap();
         assert!(answer.status().is_success(), "{}", answer.text().await.unwrap());
+    }
+
+    /// Puts schedules of these names into the stand-in, after the pattern of another; no call of the API is made.
+    pub(crate) fn put_like(&self, pattern: WorkflowId, names: impl Iterator<Item = String>) {
+        let key = |name: String| Key { group: GROUP.to_owned(), name };
+        let mut store = self.served.as_ref().unwrap().stand_in.scheduler.store();
+        let spec = store.get(&key(name(pattern))).unwrap().spec.clone();
+        for name in names {
+            store.create(key(name), spec.clone(), None, None, self.clock.now()).unwrap();
+        }
     }
 
     /// Whether EventBridge holds a schedule of this name.

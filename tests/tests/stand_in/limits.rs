@@ -118,7 +118,7 @@ async fn client_tokens_end_with_an_update() {
 
 /// What AWS answers is not known; the stricter answer reveals a client that sends a spent schedule.
 #[tokio::test]
-async fn spent_schedules_are_refused() {
+async fn ended_and_timeless_schedules_are_refused() {
     let (_served, client) = stand_in_at(at("2026-03-02T10:00:00Z"), scheduler::Options::default()).await;
     let refusal = async |end: &str, expression: &str| {
         let end = AwsDateTime::from_secs(end.parse::<DateTime<Utc>>().unwrap().timestamp());
@@ -132,6 +132,22 @@ async fn spent_schedules_are_refused() {
         assert_eq!(refusal("2030-01-01T00:00:00Z", never).await, Some(format!("Invalid Schedule Expression {never}.")));
     }
     assert_eq!(refusal("2020-01-01T00:00:00Z", "at(2026-03-02T11:00:00)").await, None, "it ignores the dates");
+}
+
+/// AWS took `at(2022-12-31T23:59:59)` on 2025-02-02: LocalStack recorded it (`test_scheduler.snapshot.json`,
+/// `tests_create_schedule_with_valid_schedule_expression`). A cron whose years have passed is assumed to be alike.
+#[tokio::test]
+async fn expressions_of_the_past_are_accepted() {
+    let (served, client) = stand_in_at(at("2026-03-02T10:00:00Z"), scheduler::Options::default()).await;
+    for (name, past) in [("once", "at(2022-12-31T23:59:59)"), ("wf-1-dev", "cron(0 9 * * ? 2020)")] {
+        create(&client, name).schedule_expression(past).send().await.unwrap();
+        let update = client.update_schedule().name(name).schedule_expression(past);
+        update.flexible_time_window(on_time()).target(target()).send().await.unwrap();
+        let kept = client.get_schedule().name(name).send().await.unwrap();
+        assert_eq!(kept.schedule_expression(), Some(past));
+    }
+    let next = served.stand_in.fires.next_due("2199-12-31T00:00:00Z".parse().unwrap());
+    assert_eq!(next, None, "neither fires");
 }
 
 #[tokio::test]

@@ -99,3 +99,23 @@ async fn ten_orphans_are_no_mass() {
     world.skip(MINUTE * 15).await;
     assert_eq!(world.sweep().await.orphans_deleted, 10);
 }
+
+/// One in twenty of 2,061 schedules would be 103.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_hundred_orphans_are_the_most() {
+    let world = World::new().await;
+    let workflow = world.in_step(1).await[0];
+    world.put_like(workflow, (1001..=1101).map(|id| format!("wf-{id}-dev")));
+    assert_eq!(world.sweep().await.orphans_waiting, 101);
+    // Seen for the first time fifteen minutes later, these raise the share and may not be deleted yet.
+    world.put_like(workflow, (2001..=3959).map(|id| format!("wf-{id}-dev")));
+    world.skip(SETTLED + MINUTE * 15).await;
+    let found = world.sweep().await;
+    assert_eq!((found.listed, found.orphans_waiting), (2061, 1959), "{found:?}");
+    assert_eq!((found.orphans_refused, found.orphans_deleted), (101, 0), "{found:?}");
+
+    world.meddle(reqwest::Method::DELETE, schedule::WorkflowId(1101), json!({})).await;
+    world.skip(SETTLED + MINUTE * 20).await;
+    let found = world.sweep().await;
+    assert_eq!((found.orphans_refused, found.orphans_deleted), (0, 100), "{found:?}");
+}
