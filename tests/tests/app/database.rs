@@ -56,3 +56,21 @@ async fn a_transaction_that_was_left_on_a_connection_is_rolled_back_at_its_retur
     pool.close().await;
     s.end().await;
 }
+
+/// What failed may be repeated at once, for example row by row, so its rows must be free by then.
+///
+/// Postgres frees them at an error of its own. An error on our side, such as a value that is unknown, frees nothing.
+#[tokio::test]
+async fn finish_frees_locks_of_failed_work() {
+    let s = Story::today().await;
+    let pool = pool(&s, 2).await;
+    s.execute("CREATE TABLE numbers (n INTEGER); INSERT INTO numbers VALUES (1)").await;
+    let lock = "SELECT n FROM numbers FOR UPDATE NOWAIT";
+    let (mut failed, mut next) = (db::begin(&pool).await.unwrap(), db::begin(&pool).await.unwrap());
+    sqlx::query(lock).execute(&mut *failed).await.unwrap();
+    failed.finish::<()>(Err(sqlx::Error::RowNotFound)).await.unwrap_err();
+    sqlx::query(lock).execute(&mut *next).await.expect("the row is free");
+    next.rollback().await.unwrap();
+    pool.close().await;
+    s.end().await;
+}

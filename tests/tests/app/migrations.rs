@@ -90,6 +90,49 @@ async fn an_unrecorded_index_is_no_obstacle() {
     s.end().await;
 }
 
+/// The migration locks the table of runs, so it must not read the past of the ledger.
+#[tokio::test]
+async fn team_migration_reads_no_ended_runs() {
+    let s = Story::today().await;
+    let wf = s.create("0 9 * * *", "UTC").await;
+    let ended = "INSERT INTO runs (id, workflow_id, trigger, state, run_after, created_on, finished_on)
+                 SELECT gen_random_uuid(), $1, 'manual', 'cancelled', now(), now(), now()
+                   FROM generate_series(1, 20000)";
+    sqlx::query(ended).bind(wf.0).execute(&s.pool).await.unwrap();
+    s.execute("ANALYZE").await;
+    let migration = db::MIGRATOR.iter().find(|one| one.version == 21).unwrap().sql.as_str();
+    let update = migration.split(';').find(|statement| statement.contains("UPDATE runs")).unwrap();
+    let explain = sqlx::AssertSqlSafe(format!("EXPLAIN {update}"));
+    let plan: Vec<String> = sqlx::query_scalar(explain).fetch_all(&s.pool).await.unwrap();
+    assert!(plan.iter().any(|line| line.contains("idx_runs_live")), "{plan:#?}");
+    s.publish().await;
+    s.end_early().await;
+}
+
+/// Changes as an older version stored them while the database's clock went back.
+#[tokio::test]
+async fn stored_zone_changes_are_put_in_order() {
+    let s = Story::today().await;
+    s.execute(
+        "DELETE FROM _sqlx_migrations WHERE version = 36;
+         ALTER TABLE zone_changes DROP CONSTRAINT zone_changes_in_force_from_key;
+         DELETE FROM zone_changes;
+         DELETE FROM zone_data;
+         INSERT INTO zone_data (version, archive) VALUES ('2025a', ''), ('2025b', '');
+         INSERT INTO zone_changes (version, in_force_from)
+         VALUES ('2025a', '2025-07-01Z'), ('2025b', '2025-01-01Z'), ('2025a', '2025-07-02Z')",
+    )
+    .await;
+    db::migrate(&options(&s)).await.unwrap();
+    let descending = "SELECT count(*) FROM zone_changes a JOIN zone_changes b ON b.id > a.id
+                       WHERE b.in_force_from <= a.in_force_from";
+    assert_eq!(s.count(descending).await, 0);
+    let changes = "SELECT count(*) FROM zone_changes WHERE in_force_from >= '2025-07-01Z'";
+    assert_eq!(s.count(changes).await, 3, "no change comes into force earlier than it was stored");
+    s.execute("DELETE FROM zone_changes; DELETE FROM zone_data").await;
+    s.end().await;
+}
+
 /// `app migrate` on a database.
 fn migrate(dsn: &str) -> Command {
     let mut command = app();

@@ -1,6 +1,8 @@
 //! The ledger's constraints: what the protocol promises, the database refuses to break.
 
+use chrono::{DateTime, Utc};
 use schedule::WorkflowId;
+use serde_json::json;
 use tests::Story;
 
 use crate::words::{fire_on_time, hourly, standing_still};
@@ -9,9 +11,16 @@ use crate::words::{fire_on_time, hourly, standing_still};
 const SECOND_RUN: &str = "INSERT INTO runs (id, workflow_id, occurrence_id, trigger, state, scheduled_time, run_after, created_on)
     SELECT gen_random_uuid(), workflow_id, occurrence_id, trigger, state, scheduled_time, run_after, created_on FROM runs";
 
+/// The database as it was before migration 26.
+const BEFORE_26: &str = "CREATE INDEX idx_runs_occurrence_id ON runs (occurrence_id) WHERE occurrence_id IS NOT NULL;
+    ALTER TABLE occurrences DROP CONSTRAINT occurrences_run;
+    ALTER TABLE backfills DROP COLUMN timing, DROP COLUMN timing_revision, DROP COLUMN pruned_succeeded;
+    DROP TABLE prune_marks;
+    DELETE FROM _sqlx_migrations WHERE version = 26";
+
 async fn fired() -> (Story, WorkflowId) {
     let s = standing_still("2026-03-02T08:30:00Z").await;
-    let wf = hourly(&s, serde_json::json!({})).await;
+    let wf = hourly(&s, json!({})).await;
     assert_eq!(fire_on_time(&s, wf, "2026-03-02T09:00:00Z").await, "accepted");
     (s, wf)
 }
@@ -60,15 +69,8 @@ async fn duplicate_runs_stop_the_migration() {
 #[tokio::test]
 async fn decisions_without_runs_stop_no_migration() {
     let (s, _) = fired().await;
-    s.execute(
-        "CREATE INDEX idx_runs_occurrence_id ON runs (occurrence_id) WHERE occurrence_id IS NOT NULL;
-         ALTER TABLE occurrences DROP CONSTRAINT occurrences_run;
-         ALTER TABLE backfills DROP COLUMN timing, DROP COLUMN timing_revision, DROP COLUMN pruned_succeeded;
-         DROP TABLE prune_marks;
-         DELETE FROM _sqlx_migrations WHERE version = 26;
-         UPDATE occurrences SET run_id = NULL;",
-    )
-    .await;
+    s.execute(BEFORE_26).await;
+    s.execute("UPDATE occurrences SET run_id = NULL").await;
     migrate(&s).await.unwrap();
     assert_eq!(s.count("SELECT count(*) FROM occurrences WHERE run_id IS NULL").await, 1);
     assert_eq!(
@@ -76,6 +78,33 @@ async fn decisions_without_runs_stop_no_migration() {
         "occurrences_run",
         "no later write keeps it"
     );
+    s.publish().await;
+    s.end_early().await;
+}
+
+/// Neither the newest row of a workflow, which is never pruned, nor a long catch-up window says how far the prune came.
+#[tokio::test]
+async fn migration_marks_how_far_prune_came() {
+    let s = standing_still("2026-03-02T08:30:00Z").await;
+    let month = json!({"catch_up_window_secs": 30 * 24 * 3600});
+    let (usual, newest_only) = (hourly(&s, json!({})).await, hourly(&s, json!({})).await);
+    let long_window = hourly(&s, month).await;
+    let missed = "INSERT INTO occurrences (id, workflow_id, scheduled_time, decision, lateness_s, decided_on, created_on, updated_on)
+                  VALUES (gen_random_uuid(), $1, $2::timestamptz, 'missed', 0, $2, $2, $2)";
+    for (wf, time) in [
+        (usual, "2026-02-20T09:00:00Z"),
+        (usual, "2026-02-21T09:00:00Z"),
+        (newest_only, "2026-01-01T09:00:00Z"),
+        (long_window, "2026-02-01T09:00:00Z"),
+        (long_window, "2026-02-02T09:00:00Z"),
+    ] {
+        let time: DateTime<Utc> = time.parse().unwrap();
+        sqlx::query(missed).bind(wf.0).bind(time).execute(&s.pool).await.unwrap();
+    }
+    s.execute(BEFORE_26).await;
+    migrate(&s).await.unwrap();
+    let marks = "SELECT subject || ' ' || (pruned_before AT TIME ZONE 'UTC')::date FROM prune_marks";
+    assert_eq!(s.table(marks).await, "occurrences 2026-02-20");
     s.publish().await;
     s.end_early().await;
 }

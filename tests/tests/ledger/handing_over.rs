@@ -3,6 +3,7 @@
 use clap::Parser as _;
 use reqwest::Method;
 use serde_json::{Value, json};
+use sqlx::{Connection as _, PgConnection};
 use tests::{LossyWay, Story};
 use tokio::net::TcpListener;
 
@@ -78,6 +79,24 @@ async fn draining_attempt_ends_where_it_began() {
     app.ended().await;
     assert_eq!(until_state(&s, id, "succeeded").await["attempt"], 1);
     assert_eq!(receiver.received().len(), 1);
+    s.end().await;
+}
+
+/// A request without a body leaves as well, although the HTTP client never asks for its first byte.
+#[tokio::test]
+async fn bodyless_attempt_ends_where_it_began() {
+    let s = idle().await;
+    let receiver = Receiver::slow().await;
+    let action = json!({"type": "http", "method": "GET", "url": receiver.url, "body": ""});
+    let id = accept(&s, s.create_with(json!({"action": action})).await).await;
+    let mut app = App::with(&s.dsn(), &LONG).await;
+    receiver.until(1).await;
+    app.signal("-TERM").await;
+    app.until_stopping().await;
+    receiver.let_answer(1);
+    app.ended().await;
+    let ended = run(&s, id).await;
+    assert_eq!((&ended["state"], &ended["attempt"]), (&json!("succeeded"), &json!(1)), "{ended}");
     s.end().await;
 }
 
@@ -170,6 +189,51 @@ async fn unknown_claim_waits_for_no_drain() {
     until_state(&s, id, "succeeded").await;
     next.stop().await;
     s.end().await;
+}
+
+/// An attempt that was sent cannot be handed over in time, and the process forgets it; another claim is unknown, too.
+#[tokio::test]
+async fn forgotten_attempts_are_no_unknown_claims() {
+    let s = idle().await;
+    let way = LossyWay::to(&s.dsn()).await;
+    let (slow, receiver) = (Receiver::slow().await, Receiver::kind().await);
+    let sent = accept(&s, s.create_with(json!({"action": slow.action(), "on_lost": "abandon"})).await).await;
+    let hours = [("EXECUTOR_POLL_MS", "3600000"), ("LOST_AFTER_SECS", "36000"), ("HEARTBEAT_MS", "3600000")];
+    let mut app = App::with(&way.dsn(&s.dsn()), &[&LONG[..], &hours].concat()).await;
+    slow.until(1).await;
+    way.lose_rows_of("claim runs");
+    let wf = s.create_with(json!({"action": receiver.action()})).await;
+    app.editor(&s).post(&format!("/api/v1/schedules/{wf}:fire"), &json!({})).await.expect(202);
+    tokio::time::timeout(PATIENCE, way.is_lost()).await.expect("no claim");
+    let mut session = PgConnection::connect(&s.dsn()).await.unwrap();
+    sqlx::raw_sql("BEGIN; SELECT FROM runs FOR UPDATE").execute(&mut session).await.unwrap();
+    app.signal("-INT").await;
+    app.until_stopping().await;
+    app.signal("-INT").await;
+    // The claim is handed over first, which fails; then the attempt, whose limit is shorter.
+    let claim_waits = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database()
+                          AND wait_event_type = 'Lock' AND query LIKE '%hand over unknown claims%'";
+    let attempt_waits = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database()
+                            AND wait_event_type = 'Lock' AND query LIKE '%lock a run that is handed over%'";
+    let claim_comes_again = async {
+        s.until(attempt_waits, 1).await;
+        s.until(claim_waits, 1).await;
+    };
+    tokio::select! {
+        () = app.ended() => {}
+        () = claim_comes_again => {}
+    }
+    sqlx::raw_sql("ROLLBACK").execute(&mut session).await.unwrap();
+    app.ended().await;
+    assert_eq!(run(&s, sent).await["state"], "running", "it may have run, so on_lost decides once its lease is over");
+    s.execute(
+        "UPDATE runs SET state = 'cancelled', finished_on = COALESCE(started_on, run_after),
+                         locked_by = NULL, locked_at = NULL, lease_until = NULL
+          WHERE finished_on IS NULL",
+    )
+    .await;
+    s.publish().await;
+    s.end_early().await;
 }
 
 /// Archiving has asked it to stop, and the shutdown came before the heartbeat that tells its executor.
