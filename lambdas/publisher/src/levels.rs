@@ -38,11 +38,13 @@ pub(crate) struct Levels {
     pub(crate) runs_waiting_secs: Option<f64>,
     /// Fires of the last hour that the published expression does not name by our zone data.
     pub(crate) fires_disagree: Option<i64>,
+    /// Of the figures above, those that could not be read, or were not asked for after too many failures.
+    pub(crate) unread: i64,
 }
 
 /// Reads what can be read within `limit`: metrics come last, when a Lambda has little time left.
 pub(crate) async fn read(pool: &PgPool, limit: Duration) -> Levels {
-    let mut reading = Reading { began: Instant::now(), limit, failures: 0 };
+    let mut reading = Reading { began: Instant::now(), limit, failures: 0, unread: 0 };
     Levels {
         lag_secs: reading.figure("outbox lag", lag_secs(pool)).await,
         failed_rows: reading.figure("failed rows", failed_rows(pool)).await,
@@ -53,6 +55,7 @@ pub(crate) async fn read(pool: &PgPool, limit: Duration) -> Levels {
         runs_abandoned: reading.figure("runs abandoned", ledger::runs_abandoned(pool)).await,
         runs_waiting_secs: reading.figure("runs waiting", ledger::runs_waiting_secs(pool)).await,
         fires_disagree: reading.figure("disagreements", ledger::count_disagreements(pool)).await,
+        unread: reading.unread,
     }
 }
 
@@ -61,12 +64,15 @@ struct Reading {
     began: Instant,
     limit: Duration,
     failures: u32,
+    /// Those that failed, and those that were not asked for.
+    unread: i64,
 }
 
 impl Reading {
     /// One figure: one that fails or is slow hides no other, and takes back none that was read before it.
     async fn figure<T>(&mut self, name: &str, read: impl Future<Output = sqlx::Result<T>>) -> Option<T> {
         if self.failures >= MOST_FAILURES {
+            self.unread += 1;
             return None;
         }
         let limit = FIGURE_LIMIT.min(self.limit.saturating_sub(self.began.elapsed()));
@@ -76,6 +82,7 @@ impl Reading {
             Err(_) => format!("no answer within {:.1} s", limit.as_secs_f64()),
         };
         self.failures += 1;
+        self.unread += 1;
         tracing::warn!(figure = name, error, "a figure cannot be read");
         None
     }

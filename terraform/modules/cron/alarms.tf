@@ -77,6 +77,17 @@ locals {
         # A publisher that cannot read the outbox leaves the number out.
         missing = "breaching"
       }
+      figures-unread = {
+        says      = "The publisher cannot read some of its figures: the alarms on them are silent."
+        namespace = "cronbox"
+        metric    = "FiguresUnread"
+        where     = local.publisher_metrics
+        statistic = "Maximum"
+        # One may be a slow minute of the database.
+        value = 1
+        over  = 1
+        of    = 5
+      }
       outbox-failed = {
         says      = "EventBridge refuses a workflow's schedule; it waits for an edit or a retry."
         namespace = "cronbox"

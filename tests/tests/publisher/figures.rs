@@ -143,6 +143,23 @@ async fn a_figure_that_is_slow_hides_no_other() {
     }
 }
 
+/// After two slow ones the rest is not asked for: the alarms on all of them would be silent without this figure.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn unread_figures_are_a_figure() {
+    let world = World::new().await;
+    let mut session = PgConnection::connect(&world.dsn).await.unwrap();
+    let lock = "SET idle_in_transaction_session_timeout = 0; BEGIN; LOCK TABLE occurrences, runs";
+    sqlx::raw_sql(lock).execute(&mut session).await.unwrap();
+    let mut ticker = Ticker::start(&world).await;
+    let (_, line) = ticker.tick().await;
+    for unread in ["Missed", "Abandoned", "RunsWaitingSeconds", "FiresDisagree"] {
+        assert!(line[unread].is_null(), "{line}");
+    }
+    assert_eq!(line["FiguresUnread"], json!(4), "two are slow, and two are not asked for: {line}");
+    session.close().await.unwrap();
+    assert_eq!(ticker.tick().await.1["FiguresUnread"], json!(0));
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn runs_without_an_executor_are_a_figure() {
     let world = World::new().await;
