@@ -22,6 +22,8 @@ const MOST_FAILURES: u32 = 2;
 pub(crate) struct Levels {
     /// The age of the oldest edit that is neither published nor failed.
     pub(crate) lag_secs: Option<f64>,
+    /// 1 while the database is held, because it was restored or cloned; else 0.
+    pub(crate) held: Option<i64>,
     /// Rows of workflows that are failed; a row whose workflow was revived since is history.
     pub(crate) failed_rows: Option<i64>,
     /// Workflows by the class of drift that was found and is not yet repaired.
@@ -47,6 +49,7 @@ pub(crate) async fn read(pool: &PgPool, limit: Duration) -> Levels {
     let mut reading = Reading { began: Instant::now(), limit, failures: 0, unread: 0 };
     Levels {
         lag_secs: reading.figure("outbox lag", lag_secs(pool)).await,
+        held: reading.figure("hold", held(pool)).await,
         failed_rows: reading.figure("failed rows", failed_rows(pool)).await,
         drift: reading.figure("drift", drift(pool)).await,
         sweeps: reading.figure("sweeps", sweeps::read(pool)).await,
@@ -111,6 +114,18 @@ async fn lag_secs(pool: &PgPool) -> sqlx::Result<f64> {
     .await?;
     // The edit's time is the app's clock, this one the database's.
     Ok(secs.unwrap_or_default().max(0.0))
+}
+
+async fn held(pool: &PgPool) -> sqlx::Result<i64> {
+    let is_held = sqlx::query_scalar!(
+        r#"
+        -- held: also by a server or database that is another one, of which no process has taken note yet
+        SELECT cronbox_hold() IS NOT NULL AS "is_held!"
+        "#
+    )
+    .fetch_one(pool)
+    .await?;
+    Ok(i64::from(is_held))
 }
 
 async fn failed_rows(pool: &PgPool) -> sqlx::Result<i64> {

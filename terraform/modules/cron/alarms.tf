@@ -109,6 +109,16 @@ locals {
         over  = 1
         of    = 2
       }
+      database-held = {
+        says      = "The database was restored or cloned: nothing runs and nothing is published until its ledger is accepted."
+        namespace = "cronbox"
+        metric    = "Held"
+        where     = local.publisher_metrics
+        statistic = "Maximum"
+        value     = 1
+        over      = 1
+        of        = 1
+      }
       drift = {
         says      = "Schedules in EventBridge are not what the database says, and are not repaired."
         namespace = "cronbox"
