@@ -31,6 +31,8 @@ pub struct Readiness {
     clock_skew_seconds: f64,
     /// Whether this instance takes jobs: not if its clock differs by more than 30 s, nor with `JOBS_ENABLED=false`.
     takes_jobs: bool,
+    /// Why no run starts until `app ledger accept`: `restored`, `cloned`, `marked` or `eventbridge_ahead`; null = they start.
+    held: Option<String>,
 }
 
 /// The process is alive.
@@ -49,6 +51,7 @@ pub(super) async fn readyz(State(app): State<App>) -> Result<Json<Readiness>, Er
         health: health(&app),
         clock_skew_seconds: app.clock_skew.seconds(),
         takes_jobs: app.config.jobs_enabled && app.clock_skew.permits_jobs(),
+        held: identity::read_hold(&mut connection).await?,
     }))
 }
 

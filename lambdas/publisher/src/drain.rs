@@ -63,7 +63,22 @@ impl Publisher {
     }
 
     pub(crate) async fn drain_for(&self, span: &Span) -> anyhow::Result<Drained> {
-        let drained = self.drain_until_done(span).await;
+        let mut report = Report::default();
+        let drained = loop {
+            match self.drain_one_turn(span).await {
+                Ok((turn, ending)) => {
+                    report.add(turn);
+                    if ending.is_some() || !span.may_claim() {
+                        break Ok(Drained { report, ending: ending.unwrap_or(Ending::Done) });
+                    }
+                }
+                Err(error) => {
+                    // It may be another database by now, with epochs of its own: what is locked is left to its lease.
+                    self.locked().clear();
+                    break Err(error);
+                }
+            }
+        };
         match outbox::count_remaining(self.pool()).await {
             Ok(remaining) => {
                 // Also after an error: what is left is what the operator asks first.
@@ -74,7 +89,8 @@ impl Publisher {
         }
     }
 
-    async fn drain_until_done(&self, span: &Span) -> anyhow::Result<Drained> {
+    /// Works until nothing is due; `None` = its turn was over before, and the next one checks first what this one has.
+    async fn drain_one_turn(&self, span: &Span) -> anyhow::Result<(Report, Option<Ending>)> {
         let span = span.afresh();
         self.injector().at(Point::P0).await;
         self.load_zones().await?;
@@ -82,52 +98,58 @@ impl Publisher {
             Admission::Admitted(deployment) => deployment,
             Admission::Outdated(newer) => {
                 tracing::error!(%newer, "publisher outdated: a newer configuration has published, so it publishes nothing");
-                return Ok(Drained { report: Report::default(), ending: Ending::Outdated });
+                return Ok((Report::default(), Some(Ending::Outdated)));
             }
             Admission::Held(reason) => {
                 tracing::error!(reason, "ledger held: nothing is published; the publisher waits for `{ACCEPT}`");
-                return Ok(Drained { report: Report::default(), ending: Ending::Held });
+                // Its epochs are not those of the claims that we made.
+                self.locked().clear();
+                return Ok((Report::default(), Some(Ending::Held)));
             }
         };
         self.arrive();
         let worked = self.work_through(&span, deployment.rollout).await;
         // Also after an error: the others may call at our share at once.
         self.leave().await;
-        let report = worked?;
+        let Worked { report, is_cut, .. } = worked?;
         self.injector().at(Point::P12).await;
-        Ok(Drained { report, ending: if span.is_stopped() { Ending::Stopped } else { Ending::Done } })
+        Ok((report, if span.is_stopped() { Some(Ending::Stopped) } else { (!is_cut).then_some(Ending::Done) }))
     }
 }
 
 impl Publisher {
     /// Works until nothing is due: first what is usual, then the suspects, one by one, because the one
     /// that kills the process must take no other workflow with it; an edit waits for one of them at most.
-    async fn work_through(&self, span: &Span, rollout: Rollout) -> anyhow::Result<Report> {
+    async fn work_through(&self, span: &Span, rollout: Rollout) -> anyhow::Result<Worked> {
         self.revive_failed(span).await?;
-        let mut report = Report::default();
+        let mut all = Worked::default();
         let until = span.now() + ROLLOUT;
         loop {
-            report.add(self.work_off(span).await?);
+            all.add(self.work_off(span).await?);
             if self.evidence().is_over(span.now()) {
                 outbox::release(self.pool()).await?;
-                report.add(self.work_off(span).await?);
+                all.add(self.work_off(span).await?);
             }
             while rollout == Rollout::Open && span.may_claim() && span.now() < until && self.roll_out().await? > 0 {
-                report.add(self.work_off(span).await?);
+                all.add(self.work_off(span).await?);
+                // Edits go before the rest of the rollout.
+                if all.is_cut {
+                    break;
+                }
             }
-            let Worked { report: suspect, claimed } = self.pipeline(span, Choice::Suspects, Flight::Single).await?;
-            report.add(suspect);
-            if claimed == 0 {
-                return Ok(report);
+            let suspect = self.pipeline(span, Choice::Suspects, Flight::Single).await?;
+            all.add(suspect);
+            if suspect.claimed == 0 || all.is_cut {
+                return Ok(all);
             }
         }
     }
 
-    /// Works until nothing usual is due.
-    async fn work_off(&self, span: &Span) -> anyhow::Result<Report> {
+    /// Works until nothing usual is due, or until its turn is over.
+    async fn work_off(&self, span: &Span) -> anyhow::Result<Worked> {
         let flight = self.injector().flight(Flight::Overlapping);
         tokio::select! {
-            worked = self.pipeline(span, Choice::Usual, flight) => Ok(worked?.report),
+            worked = self.pipeline(span, Choice::Usual, flight) => worked,
             never = self.keep_sharing(), if flight == Flight::Overlapping => match never {},
         }
     }

@@ -11,6 +11,7 @@ use crate::lease::{Renewal, Span};
 use crate::levels;
 use crate::metrics::emf;
 use crate::outbox;
+use crate::pipeline::SETTLE_AGAIN;
 use crate::report::Report;
 use crate::{Login, Publisher};
 
@@ -75,15 +76,14 @@ async fn work(publisher: &Publisher, is_sweep: bool, deadline: Instant) -> anyho
     Ok(drained.report)
 }
 
-/// Waits for the next retry that is due within the tick; without one, the next tick comes in time.
+/// Waits for the next retry or settle that is due within the tick; without one, the next tick comes in time.
 async fn wait_for_retry(publisher: &Publisher, span: &Span, drained: &Drained) -> anyhow::Result<bool> {
     // Who was refused for all would be refused again.
     if drained.ending != Ending::Done {
         return Ok(false);
     }
-    let Some(wait) = outbox::next_retry(publisher.pool()).await?.filter(|wait| span.may_claim_after(*wait)) else {
-        return Ok(false);
-    };
+    let wait = if publisher.has_locked() { Some(SETTLE_AGAIN) } else { outbox::next_retry(publisher.pool()).await? };
+    let Some(wait) = wait.filter(|wait| span.may_claim_after(*wait)) else { return Ok(false) };
     tokio::select! {
         () = tokio::time::sleep(wait.min(LOOK_AGAIN)) => {}
         () = span.ended() => {}

@@ -22,6 +22,8 @@ const MOST_FAILURES: u32 = 2;
 pub(crate) struct Levels {
     /// The age of the oldest edit that is neither published nor failed.
     pub(crate) lag_secs: Option<f64>,
+    /// 1 while the database is held, because it was restored or cloned; else 0.
+    pub(crate) held: Option<i64>,
     /// Rows of workflows that are failed; a row whose workflow was revived since is history.
     pub(crate) failed_rows: Option<i64>,
     /// Workflows by the class of drift that was found and is not yet repaired.
@@ -38,13 +40,16 @@ pub(crate) struct Levels {
     pub(crate) runs_waiting_secs: Option<f64>,
     /// Fires of the last hour that the published expression does not name by our zone data.
     pub(crate) fires_disagree: Option<i64>,
+    /// Of the figures above, those that could not be read, or were not asked for after too many failures.
+    pub(crate) unread: i64,
 }
 
 /// Reads what can be read within `limit`: metrics come last, when a Lambda has little time left.
 pub(crate) async fn read(pool: &PgPool, limit: Duration) -> Levels {
-    let mut reading = Reading { began: Instant::now(), limit, failures: 0 };
+    let mut reading = Reading { began: Instant::now(), limit, failures: 0, unread: 0 };
     Levels {
         lag_secs: reading.figure("outbox lag", lag_secs(pool)).await,
+        held: reading.figure("hold", held(pool)).await,
         failed_rows: reading.figure("failed rows", failed_rows(pool)).await,
         drift: reading.figure("drift", drift(pool)).await,
         sweeps: reading.figure("sweeps", sweeps::read(pool)).await,
@@ -53,6 +58,7 @@ pub(crate) async fn read(pool: &PgPool, limit: Duration) -> Levels {
         runs_abandoned: reading.figure("runs abandoned", ledger::runs_abandoned(pool)).await,
         runs_waiting_secs: reading.figure("runs waiting", ledger::runs_waiting_secs(pool)).await,
         fires_disagree: reading.figure("disagreements", ledger::count_disagreements(pool)).await,
+        unread: reading.unread,
     }
 }
 
@@ -61,12 +67,15 @@ struct Reading {
     began: Instant,
     limit: Duration,
     failures: u32,
+    /// Those that failed, and those that were not asked for.
+    unread: i64,
 }
 
 impl Reading {
     /// One figure: one that fails or is slow hides no other, and takes back none that was read before it.
     async fn figure<T>(&mut self, name: &str, read: impl Future<Output = sqlx::Result<T>>) -> Option<T> {
         if self.failures >= MOST_FAILURES {
+            self.unread += 1;
             return None;
         }
         let limit = FIGURE_LIMIT.min(self.limit.saturating_sub(self.began.elapsed()));
@@ -76,6 +85,7 @@ impl Reading {
             Err(_) => format!("no answer within {:.1} s", limit.as_secs_f64()),
         };
         self.failures += 1;
+        self.unread += 1;
         tracing::warn!(figure = name, error, "a figure cannot be read");
         None
     }
@@ -104,6 +114,18 @@ async fn lag_secs(pool: &PgPool) -> sqlx::Result<f64> {
     .await?;
     // The edit's time is the app's clock, this one the database's.
     Ok(secs.unwrap_or_default().max(0.0))
+}
+
+async fn held(pool: &PgPool) -> sqlx::Result<i64> {
+    let is_held = sqlx::query_scalar!(
+        r#"
+        -- held: also by a server or database that is another one, of which no process has taken note yet
+        SELECT cronbox_hold() IS NOT NULL AS "is_held!"
+        "#
+    )
+    .fetch_one(pool)
+    .await?;
+    Ok(i64::from(is_held))
 }
 
 async fn failed_rows(pool: &PgPool) -> sqlx::Result<i64> {

@@ -45,7 +45,7 @@ mod sweep;
 mod work;
 mod workflows;
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use db::PgPool;
@@ -75,6 +75,7 @@ use crate::outbox::Claimant;
 use crate::rate::Rate;
 use crate::revive::Revived;
 use crate::schedules::Schedules;
+use crate::settlement::Settlement;
 use crate::sharers::Presence;
 
 /// A claim costs a transaction, whatever the concurrency.
@@ -102,6 +103,7 @@ struct Parts {
     end: End,
     presence: Presence,
     revived: Revived,
+    locked: Mutex<Vec<Settlement>>,
     zones_asked: Mutex<Option<Instant>>,
     poll: Duration,
 }
@@ -155,6 +157,7 @@ impl Publisher {
             end: End::default(),
             presence: Presence::default(),
             revived: Revived::default(),
+            locked: Mutex::default(),
             zones_asked: Mutex::default(),
             poll: listen::POLL,
             config,
@@ -261,6 +264,16 @@ impl Publisher {
 
     fn revived(&self) -> &Revived {
         &self.0.revived
+    }
+
+    /// What is answered and could not be settled yet, because other transactions have locked it.
+    fn locked(&self) -> MutexGuard<'_, Vec<Settlement>> {
+        self.0.locked.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether a further drain may settle what was locked in the last one.
+    fn has_locked(&self) -> bool {
+        !self.locked().is_empty()
     }
 
     fn injector(&self) -> &Injector {

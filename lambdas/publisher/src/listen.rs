@@ -15,6 +15,7 @@ use crate::inject::Point;
 use crate::lease::{Renewal, Span};
 use crate::metrics::prometheus;
 use crate::outbox;
+use crate::pipeline::SETTLE_AGAIN;
 use crate::report::Report;
 use crate::{Login, Publisher};
 
@@ -68,6 +69,7 @@ impl Publisher {
                 Ok(Drained { report, ending }) => {
                     tell(report);
                     match ending {
+                        Ending::Done if self.has_locked() => SETTLE_AGAIN,
                         Ending::Done => outbox::next_due(self.pool()).await.ok().flatten().unwrap_or(poll).min(poll),
                         // All the rest is due; asking again at once would be refused again.
                         Ending::Stopped | Ending::Outdated | Ending::Held => poll,

@@ -4,10 +4,11 @@
 //! batch: the next batch is claimed while half a batch still waits for its calls, and whatever
 //! has been answered is settled together. While calls are in flight the publisher goes on claiming
 //! what falls due, and a settle waits for no row lock: it is tried again, so a slow call and a locked
-//! publication delay only their own workflow.
+//! publication delay only their own workflow. Neither locks nor endless edits keep a pipeline open, because
+//! suspects, a rollout and the checks of the next drain come after it.
 
 use std::pin::pin;
-use std::time::Duration;
+use std::time::{Duration, Instant as StdInstant};
 
 use futures::future::{Fuse, FusedFuture, FutureExt};
 use futures::stream::{FuturesUnordered, StreamExt};
@@ -29,7 +30,13 @@ const GATHER: Duration = Duration::from_millis(20);
 const SETTLE_TRIES: u32 = 4;
 const SETTLE_PAUSE: Duration = Duration::from_millis(100);
 /// How often the settles of locked publications are tried again, all of them in one transaction.
-const SETTLE_AGAIN: Duration = Duration::from_millis(100);
+pub(crate) const SETTLE_AGAIN: Duration = Duration::from_millis(100);
+/// How long locked publications keep a pipeline open that has nothing else to do; then the next one tries again.
+const LOCKED_PATIENCE: Duration = Duration::from_secs(1);
+/// How long a pipeline claims before its claims pause, so that it ends and the others have their turn.
+const TURN: Duration = Duration::from_secs(30);
+/// How long claims pause at most: a call that takes longer delays no other workflow.
+const TURN_PAUSE: Duration = Duration::from_secs(3);
 /// How often a claim is tried again while calls are in flight; the longest that a lost notification delays an edit then.
 const CLAIM_AGAIN: Duration = Duration::from_millis(300);
 
@@ -48,21 +55,36 @@ pub(crate) struct Worked {
     pub(crate) report: Report,
     /// Workflows claimed.
     pub(crate) claimed: usize,
+    /// Whether it ended because its turn was over: more may be due.
+    pub(crate) is_cut: bool,
+}
+
+impl Worked {
+    /// Adds what another pipeline came to.
+    pub(crate) fn add(&mut self, other: Worked) {
+        self.report.add(other.report);
+        self.claimed += other.claimed;
+        self.is_cut |= other.is_cut;
+    }
 }
 
 impl Publisher {
-    /// Claims while there is room, works on what is claimed, ends when a claim comes back empty.
+    /// Claims while there is room, works on what is claimed, ends when a claim comes back empty or its turn is over.
     ///
+    /// What another transaction still has locked by then is kept for the next pipeline.
     /// Of the suspects only one is claimed: whatever else is due by then comes before the next.
     pub(crate) async fn pipeline(&self, span: &Span, choice: Choice, flight: Flight) -> anyhow::Result<Worked> {
         let (answers, mut answered) = unbounded_channel();
-        let mut hand = Hand::new(choice, flight, usize::from(self.claimant().batch_size));
+        // A suspect is worked on alone, so what is locked waits for the pipeline after it.
+        let locked = if choice == Choice::Usual { std::mem::take(&mut *self.locked()) } else { Vec::new() };
+        let mut hand = Hand::new(choice, flight, usize::from(self.claimant().batch_size), locked, span.now());
         let mut working = FuturesUnordered::new();
         let mut claiming = pin!(Fuse::terminated());
         let mut settling = pin!(Fuse::terminated());
         let mut retrying = pin!(Fuse::terminated());
         loop {
-            if claiming.is_terminated() && hand.may_claim() && span.may_claim() {
+            let is_pausing = hand.pauses_claims(span.now());
+            if claiming.is_terminated() && !is_pausing && hand.may_claim() && span.may_claim() {
                 hand.is_stale = false;
                 claiming.set(outbox::claim(self.pool(), self.claimant(), choice, span, self.injector()).fuse());
             }
@@ -71,12 +93,14 @@ impl Publisher {
             {
                 settling.set(self.settle(some).fuse());
             }
+            let is_idle = claiming.is_terminated() && settling.is_terminated() && retrying.is_terminated();
+            let is_over = is_idle && working.is_empty() && answered.is_empty();
+            if is_over && (hand.locked.is_empty() || hand.leaves_locked(span)) {
+                self.locked().append(&mut hand.locked);
+                return hand.finish(is_pausing);
+            }
             if retrying.is_terminated() && !hand.locked.is_empty() {
                 retrying.set(self.settle_locked(std::mem::take(&mut hand.locked), span).fuse());
-            }
-            let is_idle = claiming.is_terminated() && settling.is_terminated() && retrying.is_terminated();
-            if is_idle && working.is_empty() && answered.is_empty() {
-                return hand.finish();
             }
             let ripening = hand.ripens_at.unwrap_or_else(Instant::now);
             tokio::select! {
@@ -92,11 +116,14 @@ impl Publisher {
                 },
                 Some(worked) = working.next() => if let Err(error) = worked { hand.broke(error) },
                 Some(settlement) = answered.recv() => hand.answered(settlement),
-                settled = &mut settling => hand.settled(settled),
+                settled = &mut settling => hand.settled(settled, span.now()),
                 settled = &mut retrying => hand.settled_locked(settled),
                 () = tokio::time::sleep_until(ripening), if hand.ripens_at.is_some() && settling.is_terminated() => {}
                 () = span.notified(), if hand.claims_beside_calls() => hand.changed(),
-                () = tokio::time::sleep_until(hand.claims_again_at), if hand.is_dry && hand.claims_beside_calls() => {
+                () = tokio::time::sleep_until(hand.claims_again_at),
+                    if (hand.is_dry || is_pausing) && hand.claims_beside_calls() =>
+                {
+                    hand.claims_again_at = Instant::now() + CLAIM_AGAIN;
                     hand.changed();
                 }
             }
@@ -168,6 +195,10 @@ struct Hand {
     locked: Vec<Settlement>,
     /// Those, and those whose settle is being tried again.
     locked_count: usize,
+    /// Since when there have been such, by the stopwatch.
+    locked_since: Option<StdInstant>,
+    /// When claims pause next, by the stopwatch.
+    turn_ends_at: StdInstant,
     ripens_at: Option<Instant>,
     claims_again_at: Instant,
     /// Whether a workflow may have become due since the last claim began.
@@ -178,7 +209,7 @@ struct Hand {
 }
 
 impl Hand {
-    fn new(choice: Choice, flight: Flight, batch: usize) -> Self {
+    fn new(choice: Choice, flight: Flight, batch: usize, locked: Vec<Settlement>, now: StdInstant) -> Self {
         Hand {
             choice,
             flight,
@@ -187,8 +218,10 @@ impl Hand {
             unsettled: 0,
             unanswered: 0,
             answered: Vec::new(),
-            locked: Vec::new(),
-            locked_count: 0,
+            locked_count: locked.len(),
+            locked_since: (!locked.is_empty()).then_some(now),
+            locked,
+            turn_ends_at: now + TURN,
             ripens_at: None,
             claims_again_at: Instant::now(),
             is_stale: false,
@@ -207,6 +240,22 @@ impl Hand {
         };
         let is_wanted = self.choice == Choice::Usual || self.claimed == 0;
         has_room && is_wanted && !self.is_dry && self.error.is_none()
+    }
+
+    /// Whether claims pause, so that the pipeline ends with the calls in flight; if these are slow, claims go on.
+    fn pauses_claims(&mut self, now: StdInstant) -> bool {
+        if now >= self.turn_ends_at + TURN_PAUSE {
+            self.turn_ends_at = now + TURN;
+        }
+        now >= self.turn_ends_at
+    }
+
+    /// Whether what is locked is left to the next pipeline. At the end of the span there is none: it is tried to the last.
+    fn leaves_locked(&self, span: &Span) -> bool {
+        let waited = self.locked_since.map_or(Duration::ZERO, |since| span.now().saturating_duration_since(since));
+        // Nothing else is claimed beside a suspect, so it waits for no lock at all.
+        let has_waited = self.choice == Choice::Suspects || waited >= LOCKED_PATIENCE;
+        has_waited && (span.may_claim() || span.is_stopped())
     }
 
     fn claims_beside_calls(&self) -> bool {
@@ -246,12 +295,15 @@ impl Hand {
         Some(std::mem::take(&mut self.answered))
     }
 
-    fn settled(&mut self, tried: anyhow::Result<Tried>) {
+    fn settled(&mut self, tried: anyhow::Result<Tried>, now: StdInstant) {
         // What was settled may be due again at once: an edit came meanwhile.
         self.changed();
         match tried {
             Ok(Tried { report, done, locked }) => {
                 self.unsettled -= done + locked.len();
+                if !locked.is_empty() {
+                    self.locked_since.get_or_insert(now);
+                }
                 self.locked_count += locked.len();
                 self.locked.extend(locked);
                 self.report.add(report);
@@ -269,6 +321,9 @@ impl Hand {
                     self.changed();
                 }
                 self.locked_count -= done;
+                if self.locked_count == 0 {
+                    self.locked_since = None;
+                }
                 self.locked.extend(locked);
                 self.report.add(report);
             }
@@ -281,8 +336,21 @@ impl Hand {
         self.error.get_or_insert(error);
     }
 
-    fn finish(self) -> anyhow::Result<Worked> {
-        let Hand { report, claimed, error, .. } = self;
-        error.map_or(Ok(Worked { report, claimed }), Err)
+    fn finish(self, is_pausing: bool) -> anyhow::Result<Worked> {
+        let Hand { report, claimed, is_dry, error, .. } = self;
+        error.map_or(Ok(Worked { report, claimed, is_cut: is_pausing && !is_dry }), Err)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn claims_pause_once_a_turn() {
+        let began = StdInstant::now();
+        let mut hand = Hand::new(Choice::Usual, Flight::Overlapping, 1, Vec::new(), began);
+        let pauses = [0, 29, 30, 32, 33, 62, 63, 66].map(|secs| hand.pauses_claims(began + Duration::from_secs(secs)));
+        assert_eq!(pauses, [false, false, true, true, false, false, true, false]);
     }
 }

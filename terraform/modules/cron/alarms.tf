@@ -77,6 +77,17 @@ locals {
         # A publisher that cannot read the outbox leaves the number out.
         missing = "breaching"
       }
+      figures-unread = {
+        says      = "The publisher cannot read some of its figures: the alarms on them are silent."
+        namespace = "cronbox"
+        metric    = "FiguresUnread"
+        where     = local.publisher_metrics
+        statistic = "Maximum"
+        # One may be a slow minute of the database.
+        value = 1
+        over  = 1
+        of    = 5
+      }
       outbox-failed = {
         says      = "EventBridge refuses a workflow's schedule; it waits for an edit or a retry."
         namespace = "cronbox"
@@ -97,6 +108,16 @@ locals {
         value = 1
         over  = 1
         of    = 2
+      }
+      database-held = {
+        says      = "The database was restored or cloned: nothing runs and nothing is published until its ledger is accepted."
+        namespace = "cronbox"
+        metric    = "Held"
+        where     = local.publisher_metrics
+        statistic = "Maximum"
+        value     = 1
+        over      = 1
+        of        = 1
       }
       drift = {
         says      = "Schedules in EventBridge are not what the database says, and are not repaired."

@@ -123,9 +123,11 @@ async fn marked_databases_wait_for_acceptance() {
     let mut serving = app_of(&s, &["serve"]);
     let mut serving = serving.env("CRONBOX_RESTORED", "true").spawn().unwrap();
     assert!(line_with(&mut serving, "ledger held").await.contains("marked"));
+    assert_eq!(s.admin().get("/readyz").await.expect(200).json["held"], "marked", "it serves, and says that it waits");
     let run = s.editor().post(&format!("/api/v1/schedules/{wf}:fire"), &json!({})).await.expect(202).json;
     s.now_is("2026-03-02T08:00:30Z").await;
     accept(&s, "2026-03-02T07:59:00Z").await;
+    assert_eq!(s.admin().get("/readyz").await.expect(200).json["held"], json!(null));
     s.runs_end().await;
     let path = format!("/api/v1/runs/{}", run["run_id"].as_str().unwrap());
     assert_eq!(s.editor().get(&path).await.expect(200).json["state"], "succeeded");

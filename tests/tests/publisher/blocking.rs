@@ -52,6 +52,28 @@ async fn until_unleased(world: &World, workflow: WorkflowId) {
     tokio::time::timeout(PATIENCE, unleased).await.expect("it is settled");
 }
 
+/// Makes a workflow due as one whose call may have crashed its publishers.
+async fn make_suspect(world: &World, workflow: WorkflowId) {
+    let suspect = "UPDATE publications SET attempt_count = 15, spec_hash = NULL, due_at = cronbox_now()
+                    WHERE workflow_id = $1";
+    sqlx::query(suspect).bind(workflow.0).execute(&world.pool).await.unwrap();
+}
+
+async fn until_no_suspect(world: &World, workflow: WorkflowId) {
+    let published = async {
+        while world.publication(workflow).await.attempt_count > 0 {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    };
+    tokio::time::timeout(PATIENCE, published).await.expect("the suspect is published");
+}
+
+/// How often a schedule was replaced since the calls were last taken.
+fn count_updates(world: &World, workflow: WorkflowId) -> usize {
+    let calls = world.front.take_calls();
+    calls.iter().filter(|call| call.name == name(workflow) && call.method == "PUT").count()
+}
+
 /// Without a notification, too: the daemon claims again while calls are in flight.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_edit_passes_a_slow_call() {
@@ -237,5 +259,93 @@ async fn an_error_beside_a_locked_row_stops_no_edit() {
     daemon.stop().await;
     world.skip(Duration::from_secs(61)).await;
     world.publish().await;
+    world.assert_settled().await;
+}
+
+/// A lock keeps no drain open: what comes after the usual workflows has its turn. The locked one is called only once.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_locked_row_delays_no_suspect() {
+    let world = World::new().await;
+    let [locked, suspect] = [world.create("0 9 * * *", "UTC").await, world.create("0 8 * * *", "UTC").await];
+    world.publish().await;
+    world.front.take_calls();
+    world.patch(locked, json!({"cron_schedule": "1 9 * * *"})).await;
+    world.front.hold(&name(locked));
+    let daemon = Daemon::start(&world).await;
+    world.front.arrival(&name(locked)).await;
+    let session = lock_publications(&world, &[locked]).await;
+    world.front.release();
+    until_applied(&world, locked, "cron(1 9 * * ? *)").await;
+
+    make_suspect(&world, suspect).await;
+    until_no_suspect(&world, suspect).await;
+
+    assert!(world.publication(locked).await.is_leased, "the row is still locked");
+    unlock(session).await;
+    until_unleased(&world, locked).await;
+    assert_eq!(world.publication(locked).await.sync, "synced");
+    daemon.stop().await;
+    assert_eq!(count_updates(&world, locked), 1);
+    world.assert_settled().await;
+}
+
+/// Nothing is claimed beside a suspect, so its locked row must not keep its place. It is called only once, too.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_locked_suspect_delays_no_edit() {
+    let world = World::new().await;
+    let [suspect, other] = [world.create("0 9 * * *", "UTC").await, world.create("0 8 * * *", "UTC").await];
+    world.publish().await;
+    world.front.take_calls();
+    world.patch(suspect, json!({"cron_schedule": "1 9 * * *"})).await;
+    make_suspect(&world, suspect).await;
+    world.front.hold(&name(suspect));
+    let daemon = Daemon::start(&world).await;
+    world.front.arrival(&name(suspect)).await;
+    let session = lock_publications(&world, &[suspect]).await;
+    world.front.release();
+    until_applied(&world, suspect, "cron(1 9 * * ? *)").await;
+
+    for minute in 1..=3 {
+        world.patch(other, json!({"cron_schedule": format!("{minute} 8 * * *")})).await;
+        until_applied(&world, other, &format!("cron({minute} 8 * * ? *)")).await;
+    }
+
+    assert!(world.publication(suspect).await.is_leased, "the row is still locked");
+    unlock(session).await;
+    until_unleased(&world, suspect).await;
+    assert_eq!(world.publication(suspect).await.sync, "synced");
+    daemon.stop().await;
+    assert_eq!(count_updates(&world, suspect), 1);
+    world.assert_settled().await;
+}
+
+/// A workflow falls due again with each settle, for as long as there is a suspect.
+#[cfg(debug_assertions)]
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn endless_edits_delay_no_suspect() {
+    let world = World::new().await;
+    let [busy, suspect] = [world.create("0 9 * * *", "UTC").await, world.create("0 8 * * *", "UTC").await];
+    world.publish().await;
+    let again = "UPDATE publications SET due_at = cronbox_now()
+                  WHERE workflow_id = $1 AND EXISTS (SELECT FROM publications WHERE attempt_count >= 15)";
+    make_suspect(&world, suspect).await;
+    sqlx::query(again).bind(busy.0).execute(&world.pool).await.unwrap();
+    let stopwatch = publisher::Stopwatch::held();
+    let (pool, clock) = (world.pool.clone(), stopwatch.clone());
+    let at = Arc::new(move |point: Point| {
+        let (pool, clock) = (pool.clone(), clock.clone());
+        async move {
+            if point == Point::P10 {
+                clock.advance(Duration::from_secs(1));
+                sqlx::query(again).bind(busy.0).execute(&pool).await.unwrap();
+            }
+        }
+        .boxed()
+    });
+    let publisher = world.publisher_hooked(Hook { at, stopwatch: stopwatch.clone(), seed: 0 }).await;
+
+    publisher.drain(stopwatch.now() + Duration::from_secs(300)).await.unwrap();
+
+    assert_eq!(world.publication(suspect).await.attempt_count, 0, "the suspect had its turn");
     world.assert_settled().await;
 }

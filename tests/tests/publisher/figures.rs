@@ -143,6 +143,41 @@ async fn a_figure_that_is_slow_hides_no_other() {
     }
 }
 
+/// After two slow ones the rest is not asked for: the alarms on all of them would be silent without this figure.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn unread_figures_are_a_figure() {
+    let world = World::new().await;
+    let mut session = PgConnection::connect(&world.dsn).await.unwrap();
+    let lock = "SET idle_in_transaction_session_timeout = 0; BEGIN; LOCK TABLE occurrences, runs";
+    sqlx::raw_sql(lock).execute(&mut session).await.unwrap();
+    let mut ticker = Ticker::start(&world).await;
+    let (_, line) = ticker.tick().await;
+    for unread in ["Missed", "Abandoned", "RunsWaitingSeconds", "FiresDisagree"] {
+        assert!(line[unread].is_null(), "{line}");
+    }
+    assert_eq!(line["FiguresUnread"], json!(4), "two are slow, and two are not asked for: {line}");
+    session.close().await.unwrap();
+    assert_eq!(ticker.tick().await.1["FiguresUnread"], json!(0));
+}
+
+/// A tick that publishes nothing because of a hold succeeds, so only this figure raises an alarm.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_held_database_is_a_figure() {
+    let world = World::new().await;
+    let mut ticker = Ticker::start(&world).await;
+    assert_eq!(ticker.tick().await.1["Held"], json!(0));
+    let hold = "UPDATE database_identity SET held_on = cronbox_now(), held_reason = 'marked'";
+    sqlx::raw_sql(hold).execute(&world.pool).await.unwrap();
+    let workflow = world.create("0 9 * * *", "UTC").await;
+    let ((kind, _), line) = ticker.tick().await;
+    assert_eq!((kind.as_str(), &line["Held"]), ("response", &json!(1)), "{line}");
+    assert_eq!(world.schedule(workflow).await, None);
+    let accepted = "UPDATE database_identity SET held_on = NULL, held_reason = NULL";
+    sqlx::raw_sql(accepted).execute(&world.pool).await.unwrap();
+    assert_eq!(ticker.tick().await.1["Held"], json!(0));
+    assert!(world.schedule(workflow).await.is_some());
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn runs_without_an_executor_are_a_figure() {
     let world = World::new().await;

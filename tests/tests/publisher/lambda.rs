@@ -112,7 +112,7 @@ async fn each_invocation_drains_and_returns_its_report() {
     assert_eq!((&told[1]["remaining"], &told[2]["remaining"]), (&json!(1), &json!(0)));
     let swept = metrics(&mut lines).await;
     assert_eq!((&swept["SweepListed"], &swept["SweepRead"]), (&json!(1), &json!(1)), "never compared, so read in full");
-    for metric in ["Missed", "CaughtUp", "Abandoned", "FiresDisagree"] {
+    for metric in ["Missed", "CaughtUp", "Abandoned", "FiresDisagree", "FiguresUnread", "Held"] {
         assert_eq!(told[0][metric], json!(0), "{metric} is told, and zero in health");
     }
     // Nobody watches over this world's ledger, so it lags; by how much is told all the same.

@@ -82,6 +82,8 @@ async fn a_daemon_answers_scrapes_with_what_it_did_and_how_the_outbox_stands() {
         "cronbox_publisher_missed 0",
         "cronbox_publisher_abandoned 0",
         "cronbox_publisher_fires_disagree 0",
+        "cronbox_publisher_figures_unread 0",
+        "cronbox_publisher_held 0",
         "cronbox_publisher_remaining 0",
     ];
     // A call is counted when it is answered, a workflow when its drain has ended.

@@ -62,6 +62,8 @@ fn metrics(totals: &Totals, levels: &Levels) -> Vec<(String, &'static str, Value
         ("OrphansRefused", levels.sweeps.map(|sweeps| sweeps.orphans_refused)),
         ("ChangesRefused", levels.sweeps.map(|sweeps| sweeps.changes_refused)),
         ("OrphansWaiting", levels.sweeps.map(|sweeps| sweeps.orphans_waiting)),
+        ("Held", levels.held),
+        ("FiguresUnread", Some(levels.unread)),
         ("DriftCount", levels.drift.as_ref().map(|drift| drift.values().sum())),
     ];
     // What could not be read is left out: a zero would say that all is well.

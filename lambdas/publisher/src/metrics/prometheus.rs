@@ -105,6 +105,8 @@ fn render(totals: &Totals, levels: &Levels) -> Result<String, fmt::Error> {
         ("caught_up", "Times caught up in the last hour", decisions.map(|all| all.caught_up)),
         ("abandoned", "Times and runs abandoned in the last hour", levels.abandoned()),
         ("fires_disagree", "Fires of the last hour that the published expression does not name", levels.fires_disagree),
+        ("held", "1 while the database waits for the acceptance of its ledger", levels.held),
+        ("figures_unread", "Figures that could not be read for this scrape", Some(levels.unread)),
         ("orphans_refused", "Orphans that wait for force", levels.sweeps.map(|sweeps| sweeps.orphans_refused)),
         ("changes_refused", "Changes that wait for force", levels.sweeps.map(|sweeps| sweeps.changes_refused)),
         ("orphans_waiting", "Orphans that wait for a second look", levels.sweeps.map(|sweeps| sweeps.orphans_waiting)),

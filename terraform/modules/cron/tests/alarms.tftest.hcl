@@ -35,7 +35,7 @@ run "alarms" {
   assert {
     condition = toset(keys(aws_cloudwatch_metric_alarm.this)) == toset([
       "publisher-heartbeat", "publisher-errors", "publisher-duration", "publisher-events-dropped", "publisher-dead-letters-undelivered",
-      "outbox-lag", "outbox-failed", "drains-stopped", "drift", "sweep-age", "orphans-refused", "changes-refused",
+      "outbox-lag", "figures-unread", "outbox-failed", "drains-stopped", "database-held", "drift", "sweep-age", "orphans-refused", "changes-refused",
       "ledger-lag", "runs-waiting", "occurrences-missed", "occurrences-abandoned", "fires-disagree",
       "target-errors", "invocations-dropped", "invocations-throttled", "dead-letters-undelivered",
       "runner-errors", "runner-not-accepted", "runner-throttles", "runner-event-age", "runner-events-dropped",
@@ -66,6 +66,16 @@ run "alarms" {
       aws_cloudwatch_metric_alarm.this[name].threshold == threshold && aws_cloudwatch_metric_alarm.this[name].comparison_operator == "GreaterThanOrEqualToThreshold"
     ])
     error_message = "The alarms of the sweep and of waiting runs ring at these figures."
+  }
+
+  assert {
+    condition     = aws_cloudwatch_metric_alarm.this["figures-unread"].threshold == 1 && aws_cloudwatch_metric_alarm.this["figures-unread"].evaluation_periods == 5
+    error_message = "Figures that stay unread ring, because the alarms on them take a missing number for health."
+  }
+
+  assert {
+    condition     = aws_cloudwatch_metric_alarm.this["database-held"].threshold == 1 && aws_cloudwatch_metric_alarm.this["database-held"].evaluation_periods == 1
+    error_message = "A hold rings at once: ticks succeed during it, so no other alarm does."
   }
 
   assert {
