@@ -13,6 +13,7 @@ impl Work<'_> {
     /// |---|---|---|
     /// | 429, 5xx, no answer, a conflict, a role not known yet | given back | backed off, never given up |
     /// | denied, a setting refused, quota used up, group missing, a proxy's page | given back | backed off; three in a row stop the drain |
+    /// | the schedule is another database's | given back | the same, never given up |
     /// | denied alone while the same operation succeeds for others | counts | given up |
     /// | the schedule itself is refused | counts | given up at once |
     /// | the same, because its start or end passed meanwhile | given back | backed off |
