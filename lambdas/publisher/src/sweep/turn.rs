@@ -37,7 +37,8 @@ pub(crate) enum Stage {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Hold {
     Ours,
-    /// The lease lapsed and somebody else has taken it: what we would write is void.
+    /// Another publisher has taken it, a newer configuration has published, or the database is held: what
+    /// we would write is void.
     Lost,
 }
 
@@ -124,13 +125,14 @@ pub(crate) async fn hold(tx: &mut PgConnection, turn: &Turn, owner: &str) -> sql
     let held = sqlx::query_scalar!(
         r#"
         -- hold: by owner, so that a page of one who was taken over is not written down; nor one of an
-        -- older generation
+        -- older generation, nor one of a database that was held meanwhile
         SELECT id
           FROM sweeps
          WHERE id = $1
            AND locked_by = $2
            AND finished_on IS NULL
            AND NOT EXISTS (SELECT FROM config_generation WHERE (generation, template) > ($3, $4))
+           AND cronbox_hold() IS NULL
            FOR UPDATE
         "#,
         turn.id,
