@@ -121,12 +121,14 @@ pub(crate) async fn take(
 }
 
 /// Locks a sweep's row, if it still is ours; first in each transaction, as a fence.
-pub(crate) async fn hold(tx: &mut PgConnection, turn: &Turn, owner: &str) -> sqlx::Result<Hold> {
-    let held = sqlx::query_scalar!(
+///
+/// Force may have been asked for since the sweep was taken: it is read anew each time.
+pub(crate) async fn hold(tx: &mut PgConnection, turn: &mut Turn, owner: &str) -> sqlx::Result<Hold> {
+    let force = sqlx::query_scalar!(
         r#"
         -- hold: by owner, so that a page of one who was taken over is not written down; nor one of an
         -- older generation, nor one of a database that was held meanwhile
-        SELECT id
+        SELECT force
           FROM sweeps
          WHERE id = $1
            AND locked_by = $2
@@ -142,7 +144,9 @@ pub(crate) async fn hold(tx: &mut PgConnection, turn: &Turn, owner: &str) -> sql
     )
     .fetch_optional(tx)
     .await?;
-    Ok(if held.is_some() { Hold::Ours } else { Hold::Lost })
+    let Some(force) = force else { return Ok(Hold::Lost) };
+    turn.force = force;
+    Ok(Hold::Ours)
 }
 
 /// Writes down how far the sweep is, and extends its lease.
