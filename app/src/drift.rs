@@ -51,7 +51,7 @@ pub struct Orphan {
     pub last_seen: DateTime<Utc>,
 }
 
-/// Asks for a sweep; while one is open, that one will do, and takes over the `force`.
+/// Asks for a sweep; while one is open, that one will do, and takes over the `force`, also when it is under way.
 ///
 /// # Errors
 /// The database's.

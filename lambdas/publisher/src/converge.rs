@@ -20,6 +20,7 @@ use crate::inject::Point;
 use crate::lease::Lease;
 use crate::outbox::{Claim, Verify};
 use crate::rate::Rate;
+use crate::schedules::Standing;
 use crate::settlement::{Applied, Deed, ErrorClass, Outcome, Setback, Settlement};
 use crate::workflows::Workflow;
 
@@ -106,6 +107,9 @@ impl Work<'_> {
     async fn look(&self, wanted: &Desired) -> Result<Belief, Fault> {
         let get = || self.publisher.schedules().get(&self.name, self.lease);
         let standing = self.make(Operation::Get, get).await?;
+        if let (Some(existing), Desired::Schedule(spec)) = (&standing, wanted) {
+            self.refuse_foreign(existing, spec.identity)?;
+        }
         Ok(match (standing, wanted) {
             (None, _) => Belief::Nothing,
             (Some(standing), Desired::Schedule(spec)) if spec.is(&standing, self.now) => Belief::Hash(spec.hash()),
@@ -163,13 +167,39 @@ impl Work<'_> {
 
     async fn create_or_update(&self, spec: &Spec) -> Result<Deed, Fault> {
         match self.create(spec).await {
-            Err(fault) if fault.kind == Kind::Conflict => self.update(spec).await.map_err(|fault| match fault.kind {
-                // There a moment ago, gone now: somebody's late request. The next try finds out.
-                Kind::NotFound => fault.judged_as(Kind::Conflict, "the schedule came and went meanwhile"),
-                _ => fault,
-            }),
+            Err(conflict) if conflict.kind == Kind::Conflict => self.update_existing(spec, conflict).await,
             created => created.map_err(group_missing),
         }
+    }
+
+    /// Updates the schedule that a create has met, unless it carries another database's identity.
+    ///
+    /// EventBridge has no conditional update, so it is read first. A schedule that the read does not show was
+    /// there a moment ago: it is gone, or the read lags behind. The next try finds out.
+    async fn update_existing(&self, spec: &Spec, conflict: Fault) -> Result<Deed, Fault> {
+        const GONE: &str = "the schedule came and went meanwhile";
+        let get = || self.publisher.schedules().get(&self.name, self.lease);
+        let Some(existing) = self.make(Operation::Get, get).await? else {
+            return Err(conflict.judged_as(Kind::Conflict, GONE));
+        };
+        self.refuse_foreign(&existing, spec.identity)?;
+        self.update(spec).await.map_err(|fault| match fault.kind {
+            Kind::NotFound => fault.judged_as(Kind::Conflict, GONE),
+            _ => fault,
+        })
+    }
+
+    /// Refuses to write over another database's schedule: the database, `ENV` or the group is the wrong one.
+    fn refuse_foreign(&self, existing: &Standing, identity: Identity) -> Result<(), Fault> {
+        let Some(Identity(other)) = identity.other_in(existing.description.as_deref()) else { return Ok(()) };
+        tracing::error!(
+            workflow_id = self.claim.workflow_id.0,
+            identity = %other,
+            "schedule {} belongs to another database and is not overwritten",
+            self.name
+        );
+        let message = format!("{} carries the identity {other} of another database: it is not overwritten", self.name);
+        Err(Fault::new(Kind::Environment, Effect::None, message))
     }
 
     async fn update_or_create(&self, spec: &Spec) -> Result<Deed, Fault> {

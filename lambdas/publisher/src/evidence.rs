@@ -82,6 +82,8 @@ pub(crate) enum Blame {
 pub(crate) enum Refused {
     /// The permission, or a setting of the deployment.
     Denied(Operation),
+    /// The role, which deletes do not use: never a workflow's own fault, because all schedules name the same.
+    Role(Operation),
     /// A quota, a missing group, an answer that is not EventBridge's: never a workflow's own fault.
     Otherwise,
     /// An answer that is not classified, by its status.
@@ -152,7 +154,7 @@ impl Evidence {
             return Blame::Workflow;
         }
         let matter = match what {
-            Refused::Denied(operation) => Matter::Operation(operation),
+            Refused::Denied(operation) | Refused::Role(operation) => Matter::Operation(operation),
             Refused::Otherwise => Matter::Environment,
             Refused::Strange(status) => Matter::Strange(status),
         };
@@ -295,6 +297,20 @@ mod tests {
             assert_eq!(evidence.refused(WorkflowId(1), Refused::Otherwise, Instant::now()), Blame::Environment);
             succeeded(&evidence, CREATE);
         }
+    }
+
+    /// A role that spreads is refused for one workflow and taken for another.
+    #[test]
+    fn a_role_is_never_one_workflow_s_fault() {
+        let evidence = Evidence::default();
+        let refused = |workflow| evidence.refused(WorkflowId(workflow), Refused::Role(CREATE), Instant::now());
+        for _ in 0..3 {
+            assert_eq!(refused(1), Blame::Environment);
+            succeeded(&evidence, CREATE);
+        }
+        assert_eq!([1, 2].map(refused), [Blame::Environment; 2]);
+        succeeded(&evidence, Operation::Delete);
+        assert_eq!(refused(3), Blame::Everybody, "a delete needs no role");
     }
 
     #[test]

@@ -18,12 +18,14 @@ pub(crate) enum Kind {
     Conflict,
     /// Too many calls.
     Throttled,
-    /// Broken on their side, unreachable, or a role that is not known everywhere yet.
+    /// Broken on their side, or unreachable.
     Transient,
     /// We have no permission for it.
     Denied,
     /// No schedule is the cause: credentials, quota, an answer that is not EventBridge's.
     Environment,
+    /// Scheduler may not assume the role that every schedule names.
+    Role,
     /// A setting of the deployment is refused: target, role, dead-letter queue, group.
     Setting,
     /// The schedule itself is wrong; trying again changes nothing.
@@ -129,9 +131,10 @@ fn refusal(code: &str, message: &str, status: u16) -> Fault {
         "ConflictException" => {
             Fault::new(Kind::Conflict, Effect::None, format!("EventBridge is busy with this schedule: {said}"))
         }
-        // While IAM propagates a new role, AWS words it as if the schedule were wrong.
+        // A role that is missing or does not trust Scheduler, and one that IAM still propagates: AWS words all as if
+        // the schedule were wrong. Not `Setting`: while a role spreads, other workflows' calls succeed.
         "ValidationException" if message.contains("assume the role") => {
-            Fault::new(Kind::Transient, Effect::None, format!("EventBridge cannot assume the role yet: {said}"))
+            Fault::new(Kind::Role, Effect::None, format!("EventBridge cannot assume the role: {said}"))
         }
         "ValidationException" if is_about_the_schedule(message) => {
             Fault::new(Kind::Invalid, Effect::None, format!("EventBridge refuses the schedule: {said}"))
@@ -242,7 +245,7 @@ mod tests {
                 "ValidationException",
                 "must allow AWS EventBridge Scheduler to assume the role.",
                 400,
-                Kind::Transient,
+                Kind::Role,
                 Effect::None,
             ),
             ("ServiceQuotaExceededException", "", 402, Kind::Environment, Effect::None),

@@ -42,7 +42,7 @@ impl Metrics {
                 Kind::Throttled => "throttled",
                 Kind::Transient => "transient",
                 Kind::Denied => "denied",
-                Kind::Environment => "environment",
+                Kind::Environment | Kind::Role => "environment",
                 Kind::Invalid | Kind::Setting => "invalid",
                 Kind::Unclassified => "unclassified",
             },

@@ -225,7 +225,7 @@ async fn lease_due(tx: &mut PgConnection, claimant: &Claimant, choice: Choice) -
     let rows = sqlx::query!(
         r#"
         -- claim: MATERIALIZED, because the planner may run an inlined LIMIT .. SKIP LOCKED once per
-        -- row and take more than the limit
+        -- row and take more than the limit. A database that is held in mid-drain gives nothing more
         WITH due AS MATERIALIZED (
             SELECT workflow_id, lease_until IS NOT NULL AS is_takeover, verify_at
               FROM publications
@@ -233,6 +233,7 @@ async fn lease_due(tx: &mut PgConnection, claimant: &Claimant, choice: Choice) -
                AND (lease_until IS NULL OR lease_until <= cronbox_now())
                AND (attempt_count >= $4 OR lease_until IS NOT NULL AND attempt_count >= $6) = $5
                AND NOT EXISTS (SELECT FROM config_generation WHERE (generation, template) > ($7, $8))
+               AND cronbox_hold() IS NULL
              ORDER BY due_at
              LIMIT $3
                FOR UPDATE SKIP LOCKED

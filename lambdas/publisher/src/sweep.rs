@@ -273,9 +273,15 @@ impl Publisher {
                 Step::Orphans(names) => self.read_orphans(names, identity, lease).await,
                 _ => Orphans::default(),
             };
+            let was_forced = turn.force;
             let mut tx = db::begin(self.pool()).await?;
             if !span.may_claim() || turn::hold(&mut tx, turn, self.owner()).await? == Hold::Lost {
                 return Ok(End::Stopped);
+            }
+            // Force that was asked for after the brake: it decides again, before the sweep may end.
+            if turn.force && !was_forced && matches!(step, Step::Orphans(_)) {
+                step = Step::Changes;
+                last_orphan.clear();
             }
             step = match step {
                 Step::Unpublished => {

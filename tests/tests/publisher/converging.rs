@@ -94,7 +94,7 @@ async fn a_schedule_that_exists_already_is_updated_instead_of_created() {
     let report = world.publish().await;
 
     assert_eq!((report.created, report.updated), (0, 1));
-    assert_eq!(world.calls(), [("POST".to_owned(), 409), updated()]);
+    assert_eq!(world.calls(), [("POST".to_owned(), 409), ("GET".to_owned(), 200), updated()]);
     assert_eq!(world.expression(workflow).await.as_deref(), Some("cron(0 9 * * ? *)"));
     world.assert_settled().await;
 }

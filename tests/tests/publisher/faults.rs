@@ -5,7 +5,7 @@ use std::time::Duration;
 use aws_sdk_scheduler::config::timeout::TimeoutConfig;
 use serde_json::json;
 
-use crate::front::{Answer, DENIED, INVALID, STRANGE, THROTTLED};
+use crate::front::{Answer, DENIED, INVALID, NO_ROLE, STRANGE, THROTTLED};
 use crate::world::{World, at, name, soon};
 
 #[tokio::test]
@@ -164,10 +164,9 @@ async fn a_permission_that_is_lost_in_mid_drain_fails_nobody() {
 async fn a_role_that_iam_does_not_know_yet_is_waited_for() {
     let world = World::new().await;
     let workflow = world.create("0 9 * * *", "UTC").await;
-    let words = "The execution role you provide must allow AWS EventBridge Scheduler to assume the role.";
-    world.front.next(&name(workflow), [Answer::Refuse(400, "ValidationException", words)]);
+    world.front.next(&name(workflow), [NO_ROLE]);
     assert_eq!(world.publish().await.retried, 1);
-    assert_eq!(world.publication(workflow).await.error_class.as_deref(), Some("transient"));
+    assert_eq!(world.publication(workflow).await.error_class.as_deref(), Some("environment"));
     world.skip(Duration::from_secs(5)).await;
     assert_eq!(world.publish().await.created, 1);
 }

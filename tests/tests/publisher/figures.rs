@@ -85,6 +85,30 @@ async fn a_stopped_drain_is_a_figure() {
     assert_eq!((&line["DrainsStopped"], &line["failed"]), (&json!(1), &json!(0)), "{line}");
 }
 
+/// A publisher of another database, with the same environment and group, writes nothing and rings.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn foreign_schedules_are_a_figure() {
+    let world = World::new().await;
+    let mut workflows = Vec::new();
+    for _ in 0..3 {
+        workflows.push(world.create("0 9 * * *", "UTC").await);
+    }
+    world.publish().await;
+    let another = "DELETE FROM publications; DELETE FROM outbox_events;
+                   UPDATE database_identity SET uuid = gen_random_uuid()";
+    sqlx::raw_sql(another).execute(&world.pool).await.unwrap();
+    for workflow in workflows {
+        world.patch(workflow, json!({"cron_schedule": "0 17 * * *"})).await;
+    }
+    let mut ticker = Ticker::start(&world).await;
+    let (_, line) = ticker.tick().await;
+    assert_eq!(
+        (&line["DrainsStopped"], &line["failed"], &line["updated"]),
+        (&json!(1), &json!(0), &json!(0)),
+        "{line}"
+    );
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_sweep_that_never_ends_grows_old() {
     let world = World::new().await;

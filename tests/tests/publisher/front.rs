@@ -41,6 +41,12 @@ pub(crate) const THROTTLED: Answer = Answer::Refuse(429, "ThrottlingException", 
 pub(crate) const INVALID: Answer = Answer::Refuse(400, "ValidationException", "Invalid Schedule Expression cron(..).");
 pub(crate) const DENIED: Answer =
     Answer::Refuse(403, "AccessDeniedException", "not authorized to perform scheduler:CreateSchedule");
+/// Of a role that is missing, does not trust Scheduler, or is not known everywhere yet.
+pub(crate) const NO_ROLE: Answer = Answer::Refuse(
+    400,
+    "ValidationException",
+    "The execution role you provide must allow AWS EventBridge Scheduler to assume the role.",
+);
 pub(crate) const STRANGE: Answer = Answer::Refuse(418, "TeapotException", "short and stout");
 
 #[derive(Clone)]

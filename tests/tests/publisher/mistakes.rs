@@ -7,7 +7,7 @@ use reqwest::Method;
 use schedule::WorkflowId;
 use serde_json::json;
 
-use crate::front::{Answer, INVALID, STRANGE};
+use crate::front::{Answer, INVALID, NO_ROLE, STRANGE};
 use crate::world::{World, name, soon};
 
 const HOUR: Duration = Duration::from_secs(3600);
@@ -67,6 +67,52 @@ async fn a_wrong_setting_fails_no_workflow() {
         }
         world.assert_settled().await;
     }
+}
+
+/// The role is well-formed, and missing, or does not trust Scheduler.
+#[tokio::test]
+async fn a_missing_role_fails_no_workflow() {
+    let world = World::new().await;
+    let workflows = published(&world, 6).await;
+    edit_all(&world, &workflows, "0 10 * * *").await;
+    world.plan_faults(json!({"faults": [{"kind": "assume_role", "chance": 1.0}]})).await;
+    let publisher = world.publisher_with(Config { api_concurrency: 1, ..world.config() }).await;
+
+    let report = publisher.drain(soon()).await.unwrap();
+
+    assert_eq!((report.failed, report.retried), (0, 3), "three refusals stop the drain");
+    assert_eq!(drain_for_hours(&world, &publisher, 1..15).await, 0);
+    let publication = world.publication(workflows[0]).await;
+    assert_eq!((publication.sync.as_str(), publication.error_class.as_deref()), ("pending", Some("environment")));
+
+    world.plan_faults(json!({})).await;
+    world.skip(HOUR * 15).await;
+    world.publish().await;
+    for workflow in &workflows {
+        assert_eq!(world.expression(*workflow).await.as_deref(), Some("cron(0 10 * * ? *)"));
+    }
+    world.assert_settled().await;
+}
+
+/// A role that IAM still propagates is known here and not there: one workflow meets the refusals, another none.
+#[tokio::test]
+async fn a_spreading_role_fails_no_workflow() {
+    let world = World::new().await;
+    let workflows = published(&world, 2).await;
+    let [refused, other] = workflows[..] else { panic!() };
+    edit_all(&world, &[refused], "0 10 * * *").await;
+    world.front.always(&name(refused), Some(NO_ROLE));
+    let publisher = world.publisher().await;
+    for hour in 1..=5 {
+        edit_all(&world, &[other], &format!("0 1{hour} * * *")).await;
+        let report = publisher.drain(soon()).await.unwrap();
+        assert_eq!((report.failed, report.updated), (0, 1), "{report:?}");
+        world.skip(HOUR * hour).await;
+    }
+    world.front.always(&name(refused), None);
+    publisher.drain(soon()).await.unwrap();
+    assert_eq!(world.expression(refused).await.as_deref(), Some("cron(0 10 * * ? *)"));
+    world.assert_settled().await;
 }
 
 /// A proxy's page says nothing about a schedule, be it that of one workflow or of all.

@@ -18,14 +18,15 @@ async fn a_schedule_lives_in_moto_as_it_does_in_the_stand_in() {
     world.publish().await;
     assert_eq!(world.expression(workflow).await.as_deref(), Some("cron(30 9 ? * MON-FRI *)"));
 
-    // Forgotten, as every repair does: create, moto's 400 conflict, update.
+    // Forgotten, as every repair does: create, moto's 400 conflict, read, update.
     world.calls();
     sqlx::query("UPDATE publications SET spec_hash = NULL, schedule_name = NULL, due_at = cronbox_now()")
         .execute(&world.pool)
         .await
         .unwrap();
     assert_eq!(world.publish().await.updated, 1);
-    assert_eq!(world.calls(), [("POST".to_owned(), 400), ("PUT".to_owned(), 200)]);
+    let calls = [("POST", 400), ("GET", 200), ("PUT", 200)].map(|(method, status)| (method.to_owned(), status));
+    assert_eq!(world.calls(), calls);
 
     world.set_state(workflow, State::Paused).await;
     world.publish().await;

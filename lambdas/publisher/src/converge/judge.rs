@@ -11,8 +11,9 @@ impl Work<'_> {
     ///
     /// | EventBridge | the attempt | the workflow |
     /// |---|---|---|
-    /// | 429, 5xx, no answer, a conflict, a role not known yet | given back | backed off, never given up |
+    /// | 429, 5xx, no answer, a conflict | given back | backed off, never given up |
     /// | denied, a setting refused, quota used up, group missing, a proxy's page | given back | backed off; three in a row stop the drain |
+    /// | the schedule is another database's, the role cannot be assumed | given back | the same, never given up |
     /// | denied alone while the same operation succeeds for others | counts | given up |
     /// | the schedule itself is refused | counts | given up at once |
     /// | the same, because its start or end passed meanwhile | given back | backed off |
@@ -33,6 +34,10 @@ impl Work<'_> {
                     Blame::Workflow => return self.give_up(fault),
                     Blame::Environment | Blame::Everybody => ErrorClass::Environment,
                 }
+            }
+            Kind::Role => {
+                self.weigh(Refused::Role(fault.operation.unwrap_or(Operation::Update)), &fault);
+                ErrorClass::Environment
             }
             Kind::NotFound | Kind::Environment => {
                 self.weigh(Refused::Otherwise, &fault);

@@ -102,6 +102,9 @@ pub(super) async fn settle_published(tx: &mut PgConnection, published: &[Publish
                failures = 0,
                schedule_name = s.schedule_name,
                template = s.template,
+               -- what permitted a removal ends here: if the row vanishes again, the guard for orphans decides again.
+               -- A delete event that came during the call stays
+               removal_revision = CASE WHEN s.schedule_name IS NULL OR s.is_superseded THEN p.removal_revision END,
                applied_on = cronbox_now(),
                attempt_count = 0,
                error_class = NULL,

@@ -55,6 +55,8 @@ pub(crate) async fn release(
         );
         return Ok(Release::Done);
     }
+    // Refused before the force was asked for.
+    turn.findings.changes_refused = 0;
     let taken = take(tx, turn, limit).await?;
     if taken.is_empty() {
         return Ok(Release::Done);

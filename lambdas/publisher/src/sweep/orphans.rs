@@ -44,6 +44,8 @@ pub(crate) async fn list_deletable(
         tracing::error!(orphans = ripe, "sweep: {ripe} of {ours} schedules are orphans, too many to delete unforced");
         return Ok(Vec::new());
     }
+    // Refused before the force was asked for.
+    findings.orphans_refused = 0;
     list_ripe(tx, turn, after, limit).await
 }
 

@@ -37,7 +37,8 @@ pub(crate) enum Stage {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Hold {
     Ours,
-    /// The lease lapsed and somebody else has taken it: what we would write is void.
+    /// Another publisher has taken it, a newer configuration has published, or the database is held: what
+    /// we would write is void.
     Lost,
 }
 
@@ -120,17 +121,20 @@ pub(crate) async fn take(
 }
 
 /// Locks a sweep's row, if it still is ours; first in each transaction, as a fence.
-pub(crate) async fn hold(tx: &mut PgConnection, turn: &Turn, owner: &str) -> sqlx::Result<Hold> {
-    let held = sqlx::query_scalar!(
+///
+/// Force may have been asked for since the sweep was taken: it is read anew each time.
+pub(crate) async fn hold(tx: &mut PgConnection, turn: &mut Turn, owner: &str) -> sqlx::Result<Hold> {
+    let force = sqlx::query_scalar!(
         r#"
         -- hold: by owner, so that a page of one who was taken over is not written down; nor one of an
-        -- older generation
-        SELECT id
+        -- older generation, nor one of a database that was held meanwhile
+        SELECT force
           FROM sweeps
          WHERE id = $1
            AND locked_by = $2
            AND finished_on IS NULL
            AND NOT EXISTS (SELECT FROM config_generation WHERE (generation, template) > ($3, $4))
+           AND cronbox_hold() IS NULL
            FOR UPDATE
         "#,
         turn.id,
@@ -140,7 +144,9 @@ pub(crate) async fn hold(tx: &mut PgConnection, turn: &Turn, owner: &str) -> sql
     )
     .fetch_optional(tx)
     .await?;
-    Ok(if held.is_some() { Hold::Ours } else { Hold::Lost })
+    let Some(force) = force else { return Ok(Hold::Lost) };
+    turn.force = force;
+    Ok(Hold::Ours)
 }
 
 /// Writes down how far the sweep is, and extends its lease.

@@ -2,12 +2,13 @@
 
 use std::time::Duration;
 
-use publisher::Findings;
+use app::audit::Edit;
+use publisher::{Findings, Swept};
 use schedule::WorkflowId;
 use serde_json::json;
 
 use super::SETTLED;
-use crate::world::{World, soon};
+use crate::world::{LIST, World, soon};
 
 impl World {
     /// Sixty workflows in step, with the clock of EventBridge moved on.
@@ -15,6 +16,31 @@ impl World {
         let workflows = self.in_step(60).await;
         self.later();
         workflows
+    }
+
+    /// All of them are changed past cronbox.
+    async fn change_crons(&self, workflows: &[WorkflowId]) {
+        for id in workflows {
+            self.change(*id, json!({"ScheduleExpression": "cron(0 1 * * ? *)"})).await;
+        }
+    }
+
+    /// A sweep without force; while its call about `held` waits, an operator asks for force.
+    async fn sweep_forced_at(&self, held: &str) -> Findings {
+        self.front.hold(held);
+        let publisher = self.publisher().await;
+        publisher.request_sweep("test").await.unwrap();
+        let sweeping = tokio::spawn(async move { publisher.sweep(soon()).await.unwrap() });
+        self.front.arrival(held).await;
+        let edit = Edit { actor: "test".to_owned(), now: self.clock.now(), traceparent: None };
+        let mut tx = db::begin(&self.pool).await.unwrap();
+        app::drift::request(&mut tx, true, &edit).await.unwrap();
+        tx.commit().await.unwrap();
+        self.front.release();
+        match sweeping.await.unwrap() {
+            Swept::Done(findings) => findings,
+            other => panic!("not done: {other:?}"),
+        }
     }
 
     /// A sweep that is refused all of these changes, and a drain that writes nothing.
@@ -34,9 +60,7 @@ impl World {
 async fn sixty_changed_schedules_wait_for_force() {
     let world = World::new().await;
     let workflows = world.sixty().await;
-    for id in &workflows {
-        world.change(*id, json!({"ScheduleExpression": "cron(0 1 * * ? *)"})).await;
-    }
+    world.change_crons(&workflows).await;
     assert_eq!(world.sweep_is_braked().await.changed, 60);
     let found = world.force_sweep().await;
     assert_eq!((found.changes_refused, found.repaired), (0, 60), "{found:?}");
@@ -44,6 +68,35 @@ async fn sixty_changed_schedules_wait_for_force() {
     for (minute, id) in workflows.iter().enumerate() {
         assert_eq!(world.expression(*id).await.unwrap(), format!("cron({minute} 9 * * ? *)"));
     }
+    world.assert_settled().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn force_reaches_a_running_sweep() {
+    let world = World::new().await;
+    let workflows = world.sixty().await;
+    world.change_crons(&workflows).await;
+    let found = world.sweep_forced_at(LIST).await;
+    assert_eq!((found.changed, found.changes_refused, found.repaired), (60, 0, 60), "{found:?}");
+    world.publish().await;
+    assert_eq!(world.expression(workflows[7]).await.unwrap(), "cron(7 9 * * ? *)");
+    world.assert_settled().await;
+}
+
+/// The brake has refused the changes already, and the sweep is about to read its last orphan.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn force_releases_what_its_sweep_refused() {
+    let world = World::new().await;
+    let workflows = world.sixty().await;
+    world.make_like(workflows[0], "wf-4711-dev").await;
+    assert_eq!(world.sweep().await.orphans_waiting, 1);
+    world.change_crons(&workflows).await;
+    world.skip(SETTLED + Duration::from_secs(12 * 60)).await;
+    let found = world.sweep_forced_at("wf-4711-dev").await;
+    assert_eq!((found.changes_refused, found.repaired, found.orphans_deleted), (0, 60, 1), "{found:?}");
+    world.publish().await;
+    assert_eq!(world.expression(workflows[7]).await.unwrap(), "cron(7 9 * * ? *)");
+    assert!(!world.stands("wf-4711-dev").await);
     world.assert_settled().await;
 }
 
@@ -104,7 +157,7 @@ async fn a_configuration_without_generation_waits_for_force() {
     let config = publisher::Config { scheduler_role_arn: role.to_owned(), ..world.config() };
     let publisher = world.publisher_with(config).await;
     publisher.request_sweep("test").await.unwrap();
-    let publisher::Swept::Done(found) = publisher.sweep(soon()).await.unwrap() else { panic!() };
+    let Swept::Done(found) = publisher.sweep(soon()).await.unwrap() else { panic!() };
     assert_eq!((found.changes_refused, found.explained, found.repaired), (60, 0, 0), "{found:?}");
     publisher.drain(soon()).await.unwrap();
     assert_ne!(world.schedule(workflows[0]).await.unwrap()["Target"]["RoleArn"], role);

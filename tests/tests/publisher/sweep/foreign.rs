@@ -1,4 +1,4 @@
-//! Schedules that carry another database's identity are never deleted.
+//! Schedules that carry another database's identity are neither deleted nor overwritten.
 
 use std::time::Duration;
 
@@ -10,6 +10,9 @@ use crate::world::{World, name};
 
 const MINUTE: Duration = Duration::from_secs(60);
 const ANOTHER: &str = "cronbox 11111111-2222-4333-8444-555555555555";
+/// A database with the same environment, group and workflows, which has published nothing.
+const ANOTHER_DATABASE: &str = "DELETE FROM publications; DELETE FROM outbox_events;
+    UPDATE database_identity SET uuid = gen_random_uuid()";
 const OLDER: &str = "Published by cronbox; changes made here are undone";
 
 /// An empty database with the same environment and group finds only orphans.
@@ -34,6 +37,45 @@ async fn an_empty_database_deletes_no_schedules() {
     world.skip(SETTLED + MINUTE * 24).await;
     let found = world.force_sweep().await;
     assert_eq!((found.orphans_waiting, found.orphans_refused, found.orphans_deleted), (0, 0, 0), "{found:?}");
+}
+
+/// Three refusals stop the drain, and the alarm rings; when the schedules are gone everything converges.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn foreign_schedules_are_not_overwritten() {
+    let world = World::new().await;
+    let workflows = world.in_step(3).await;
+    world.execute(ANOTHER_DATABASE).await;
+    for id in &workflows {
+        world.patch(*id, json!({"cron_schedule": "0 17 * * *"})).await;
+    }
+    let report = world.publish().await;
+    assert_eq!((report.retried, report.failed, report.updated), (3, 0, 0), "{report:?}");
+    assert!(world.front.take_calls().iter().all(|call| ["GET", "POST"].contains(&call.method.as_str())));
+    for (minute, id) in workflows.iter().enumerate() {
+        assert_eq!(world.expression(*id).await.unwrap(), format!("cron({minute} 9 * * ? *)"));
+        let publication = world.publication(*id).await;
+        assert_eq!((publication.sync.as_str(), publication.error_class.as_deref()), ("pending", Some("environment")));
+        assert!(publication.last_error.unwrap().starts_with(&format!("{} carries the identity ", name(*id))));
+        world.remove(*id).await;
+    }
+    world.skip(MINUTE * 60).await;
+    assert_eq!(world.publish().await.created, 3);
+    for id in &workflows {
+        assert_eq!(world.expression(*id).await.unwrap(), "cron(0 17 * * ? *)");
+    }
+    world.assert_settled().await;
+}
+
+/// A request whose answer was lost is verified later; what another database has made meanwhile stays.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn verify_passes_overwrite_no_foreign_schedule() {
+    let world = World::new().await;
+    let workflow = world.in_step(1).await[0];
+    world.change(workflow, json!({"Description": ANOTHER, "ScheduleExpression": "cron(0 1 * * ? *)"})).await;
+    world.execute("UPDATE publications SET verify_at = cronbox_now(), due_at = cronbox_now()").await;
+    let report = world.publish().await;
+    assert_eq!((report.retried, report.failed, report.updated), (1, 0, 0), "{report:?}");
+    assert_eq!(world.expression(workflow).await.unwrap(), "cron(0 1 * * ? *)");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -7,8 +7,9 @@ use schedule::WorkflowId;
 use serde_json::json;
 
 use super::SETTLED;
-use crate::world::{World, soon};
+use crate::world::{LIST, World, name, soon};
 
+const MARK: &str = "UPDATE database_identity SET held_on = cronbox_now(), held_reason = 'marked'";
 const SNAPSHOT: &str = "CREATE TABLE kept_workflows AS TABLE workflows;
      CREATE TABLE kept_versions AS TABLE schedule_versions;
      CREATE TABLE kept_publications AS TABLE publications";
@@ -44,7 +45,7 @@ async fn held_databases_publish_nothing() {
         ("restored", "UPDATE database_identity SET system_identifier = '4711'"),
         ("restored", "UPDATE database_identity SET database_oid = 4711"),
         ("cloned", "UPDATE database_identity SET environment = 'prod'"),
-        ("marked", "UPDATE database_identity SET held_on = cronbox_now(), held_reason = 'marked'"),
+        ("marked", MARK),
     ] {
         world.execute(hold).await;
         let before = world.expression(workflow).await;
@@ -58,6 +59,51 @@ async fn held_databases_publish_nothing() {
         assert_eq!(world.expression(workflow).await.unwrap(), "cron(0 17 * * ? *)", "{reason}");
         assert_eq!(world.edited(workflow, "0 9 * * *").await.unwrap(), "cron(0 9 * * ? *)", "{reason}");
     }
+}
+
+/// The calls that are under way end; nothing is claimed after the mark.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn marked_databases_end_a_running_drain() {
+    let world = World::new().await;
+    let mut workflows = Vec::new();
+    for _ in 0..6 {
+        workflows.push(world.create("0 9 * * *", "UTC").await);
+    }
+    world.front.hold(&name(workflows[0]));
+    // One workflow is called for and one more is claimed; the others are due.
+    let config = publisher::Config { batch_size: 1, api_concurrency: 1, ..world.config() };
+    let publisher = world.publisher_with(config).await;
+    let draining = tokio::spawn(async move { publisher.drain(soon()).await.unwrap() });
+    world.front.arrival(&name(workflows[0])).await;
+    world.execute(MARK).await;
+    world.front.release();
+    let report = draining.await.unwrap();
+    assert!((1..=2).contains(&report.created), "{report:?}");
+    for id in &workflows[2..] {
+        assert_eq!((world.publication(*id).await.epoch, world.expression(*id).await), (0, None));
+    }
+    world.accept().await;
+    world.publish().await;
+    assert_eq!(world.existing(&workflows).await, 6);
+    world.assert_settled().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn marked_databases_end_a_running_sweep() {
+    let world = World::new().await;
+    let workflow = world.in_step(1).await[0];
+    world.remove(workflow).await;
+    world.front.hold(LIST);
+    let publisher = world.publisher().await;
+    publisher.request_sweep("test").await.unwrap();
+    let sweeping = tokio::spawn(async move { publisher.sweep(soon()).await.unwrap() });
+    world.front.arrival(LIST).await;
+    world.execute(MARK).await;
+    world.front.release();
+    assert!(matches!(sweeping.await.unwrap(), Swept::Stopped(_)));
+    assert_eq!(world.publication(workflow).await.due_in_secs, None, "nothing is enqueued");
+    world.accept().await;
+    assert_eq!(world.sweep().await.missing, 1);
 }
 
 /// A storage snapshot keeps the identity, but EventBridge has seen later revisions.

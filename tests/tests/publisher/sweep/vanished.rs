@@ -7,7 +7,7 @@ use schedule::WorkflowId;
 use serde_json::json;
 
 use super::SETTLED;
-use crate::world::World;
+use crate::world::{World, name, soon};
 
 const MINUTE: Duration = Duration::from_secs(60);
 
@@ -27,6 +27,28 @@ impl World {
         sqlx::query("SET LOCAL session_replication_role = replica").execute(&mut *tx).await.unwrap();
         sqlx::query("DELETE FROM workflows WHERE id = $1").bind(id.0).execute(&mut *tx).await.unwrap();
         tx.commit().await.unwrap();
+    }
+
+    /// Workflows whose rows vanished, whose schedules an operator deleted by force, and whose rows returned then.
+    async fn forced_and_returned(&self, count: usize) -> Vec<WorkflowId> {
+        let workflows = self.in_step(count).await;
+        self.lose_workflows().await;
+        self.sweep().await;
+        self.skip(SETTLED + MINUTE * 12).await;
+        assert_eq!(self.force_sweep().await.orphans_deleted, count as u64);
+        self.publish().await;
+        assert_eq!(self.existing(&workflows).await, 0);
+        self.return_workflows().await;
+        self.skip(SETTLED + MINUTE * 30).await;
+        workflows
+    }
+
+    /// A fire of a workflow without a row asks for a check of its schedule.
+    async fn heal(&self, id: WorkflowId) -> Healing {
+        let mut tx = db::begin(&self.pool).await.unwrap();
+        let healing = outbox::heal_orphan(&mut tx, id, self.clock.now()).await.unwrap();
+        tx.commit().await.unwrap();
+        healing
     }
 
     /// The rows that vanished are back, as they were.
@@ -66,20 +88,65 @@ async fn schedules_of_vanished_workflows_stay() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn returned_workflows_get_their_schedules_back() {
     let world = World::new().await;
-    let workflows = world.in_step(60).await;
-    world.lose_workflows().await;
-    world.sweep().await;
-    world.skip(SETTLED + MINUTE * 12).await;
-    assert_eq!(world.force_sweep().await.orphans_deleted, 60);
-    world.publish().await;
-    assert_eq!(world.existing(&workflows).await, 0);
-
-    world.return_workflows().await;
-    world.skip(SETTLED + MINUTE * 30).await;
+    let workflows = world.forced_and_returned(60).await;
     let found = world.sweep().await;
     assert_eq!((found.missing, found.repaired), (60, 60), "{found:?}");
     world.publish().await;
     assert_eq!(world.existing(&workflows).await, 60);
+    world.assert_settled().await;
+}
+
+/// What the operator forced permits nothing to a second vanishing of the same rows.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn forced_deletions_permit_no_second_one() {
+    let world = World::new().await;
+    let workflows = world.forced_and_returned(60).await;
+    world.sweep().await;
+    world.publish().await;
+    assert_eq!(world.existing(&workflows).await, 60);
+
+    world.lose_workflows().await;
+    assert_eq!(world.heal(workflows[0]).await, Healing::Enqueued);
+    assert_eq!(world.publish().await.deleted, 0, "a fire deletes nothing");
+    for round in 1..=3 {
+        world.skip(SETTLED + MINUTE * (30 + 12 * round)).await;
+        let found = world.sweep().await;
+        assert_eq!((found.orphan, found.changed, found.orphans_deleted), (60, 0, 0), "{found:?}");
+        assert_eq!(found.orphans_refused, if round == 1 { 0 } else { 60 }, "{found:?}");
+        assert_eq!(world.publish().await.deleted, 0);
+        assert_eq!(world.existing(&workflows).await, 60);
+    }
+}
+
+/// What a forced deletion by an older version has left permits nothing either.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn migration_ends_permissions_of_wanted_schedules() {
+    let world = World::new().await;
+    let workflows = world.in_step(2).await;
+    world.delete(workflows[0]).await;
+    world.execute("UPDATE publications SET removal_revision = desired_revision").await;
+    world.execute(include_str!("../../../../migrations/0037_removal_ends.sql")).await;
+    world.lose_workflows().await;
+    world.execute("UPDATE publications SET spec_hash = NULL, due_at = cronbox_now()").await;
+    assert_eq!(world.publish().await.deleted, 1, "only the workflow that was deleted");
+    assert!(world.schedule(workflows[1]).await.is_some());
+}
+
+/// A delete that is made while its workflow is being published is not forgotten.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn deletes_during_calls_remove_without_a_row() {
+    let world = World::new().await;
+    let workflow = world.in_step(1).await[0];
+    world.patch(workflow, json!({"cron_schedule": "30 17 * * *"})).await;
+    world.front.hold(&name(workflow));
+    let publisher = world.publisher().await;
+    let draining = tokio::spawn(async move { publisher.drain(soon()).await.unwrap() });
+    world.front.arrival(&name(workflow)).await;
+    world.delete(workflow).await;
+    world.front.release();
+    let report = draining.await.unwrap();
+    assert_eq!((report.updated, report.deleted), (1, 1), "{report:?}");
+    assert_eq!(world.existing(&[workflow]).await, 0);
     world.assert_settled().await;
 }
 
@@ -89,10 +156,7 @@ async fn a_fire_deletes_no_vanished_workflow() {
     let world = World::new().await;
     let workflow = world.in_step(1).await[0];
     world.lose_workflows().await;
-    let mut tx = db::begin(&world.pool).await.unwrap();
-    let healing = outbox::heal_orphan(&mut tx, workflow, world.clock.now()).await.unwrap();
-    tx.commit().await.unwrap();
-    assert_eq!(healing, Healing::Enqueued);
+    assert_eq!(world.heal(workflow).await, Healing::Enqueued);
     let report = world.publish().await;
     assert_eq!((report.deleted, report.retried), (0, 1), "{report:?}");
     let publication = world.publication(workflow).await;
