@@ -227,7 +227,7 @@ impl Decided {
     /// Whether a decision that says that nothing ran permits an automatic run.
     fn permits(&self, run: &Run) -> bool {
         // A newer fire took the place of one that had not started.
-        self.decision == Decision::SkippedOverlap && run.state == RunState::Cancelled && run.attempt == 0
+        self.decision == Decision::SkippedOverlap && run.state == RunState::Cancelled && run.never_started
     }
 
     /// Whether the run that the decision names is of the kind, and in a state, that the decision says.

@@ -39,7 +39,7 @@ pub(super) struct Run {
     pub(super) id: Uuid,
     pub(super) trigger: Trigger,
     pub(super) state: RunState,
-    pub(super) attempt: i32,
+    pub(super) never_started: bool,
 }
 
 pub(super) async fn one_snapshot(tx: &mut PgConnection) -> sqlx::Result<()> {
@@ -124,7 +124,7 @@ pub(super) async fn runs(tx: &mut PgConnection, ids: &[i64], slice: Span) -> sql
         r#"
         -- the runs of a slice's times, of a page of workflows; a person may have repeated a run any number of times
         SELECT workflow_id, scheduled_time AS "scheduled_time!", id, trigger AS "trigger: Trigger",
-               state AS "state: RunState", attempt
+               state AS "state: RunState", run_never_started(attempt, handed_over, cut_off) AS "never_started!"
           FROM runs
          WHERE workflow_id = ANY($1) AND scheduled_time >= $2 AND scheduled_time < $3 AND trigger <> 'retry'
          ORDER BY id
