@@ -196,8 +196,8 @@ async fn cancel_unstarted(tx: &mut PgConnection, workflow: &Workflow, now: DateT
     Ok(Pass { cancelled: cancelled.rows_affected(), ..Pass::default() })
 }
 
-/// Abandons automatic runs that have waited for a slot or for an executor longer than a missed time may, and any run that
-/// was handed over and has waited too long to go on.
+/// Abandons automatic runs that never started and have waited for a slot or for an executor longer than a missed time may, and
+/// any run that was handed over and has waited too long to go on.
 async fn expire(tx: &mut PgConnection, workflow: &Workflow, now: DateTime<Utc>) -> sqlx::Result<u64> {
     let expired = lock_expired(tx, workflow, now).await?;
     let (ids, reasons): (Vec<_>, Vec<_>) = expired.iter().map(|run| (run.id, run.reason().to_owned())).unzip();
@@ -229,16 +229,16 @@ async fn lock_expired(tx: &mut PgConnection, workflow: &Workflow, now: DateTime<
         Expired,
         r#"
         -- lock expired runs, but not one that is being claimed; what a person asked for waits for as long as it takes.
-        -- A queued run may be one that was accepted and held back by a pause: it keeps the time that its spread gave it
+        -- A queued run may be one that was accepted and held back by a pause: between two tries it waits until the workflow is
+        -- resumed, and no pause has it expire before the time that its spread gave it
         SELECT id, state = 'queued' AS "is_queued!", COALESCE(handed_over_until < $2, FALSE) AS "is_handed_over!"
           FROM runs
          WHERE workflow_id = $1 AND state IN ('accepted', 'queued')
            AND (handed_over_until < $2
-                OR trigger IN ('schedule', 'catch_up')
+                OR trigger IN ('schedule', 'catch_up') AND run_never_started(attempt, handed_over, cut_off)
                    AND (state = 'queued'
                         AND created_on < $2::timestamptz - make_interval(secs => GREATEST($3::integer, $4::integer))
-                        OR state = 'accepted' AND run_never_started(attempt, handed_over, cut_off)
-                           AND unstarted_run_expires_on(created_on, run_after, $3, $4) < $2))
+                        OR state = 'accepted' AND unstarted_run_expires_on(created_on, run_after, $3, $4) < $2))
            FOR UPDATE SKIP LOCKED
         "#,
         workflow.id.0,
@@ -272,7 +272,7 @@ async fn workflows_with_live_runs(
                    count(*) FILTER (WHERE state = 'queued' AND NOT automatic) AS asked_for,
                    count(*) FILTER (WHERE state = 'queued') AS queued,
                    count(*) FILTER (WHERE state <> 'running') AS unstarted,
-                   min(created_on) FILTER (WHERE state = 'queued' AND automatic) AS oldest_queued,
+                   min(created_on) FILTER (WHERE state = 'queued' AND automatic AND never_started) AS oldest_queued,
                    min(created_on) FILTER (WHERE state = 'accepted' AND automatic AND never_started) AS oldest_accepted,
                    min(handed_over_until) AS handed_over_until
               FROM (SELECT workflow_id, state, created_on, handed_over_until, trigger IN ('schedule', 'catch_up') AS automatic,
