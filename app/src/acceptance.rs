@@ -2,7 +2,8 @@
 //!
 //! What was due between the backup and the loss may have run, and the backup does not know it. So each
 //! of these times becomes `missed` with the reason `restored`, which no fire and no catch-up runs, and
-//! each run that the backup remembers as unfinished is abandoned. Then jobs and publisher go on.
+//! each run that the backup remembers as unfinished is abandoned. A backfill of the backup is paused, because it
+//! would repeat what it ran before the loss. Then jobs and publisher go on.
 
 use anyhow::{Context as _, bail, ensure};
 use chrono::{DateTime, Utc};
@@ -11,6 +12,7 @@ use schedule::{Environment, WorkflowId};
 use uuid::Uuid;
 
 use crate::audit::{self, Edit};
+use crate::backfills;
 use crate::config::DEFAULT_ENVIRONMENT;
 use crate::identity;
 use crate::occurrences::span::{self, Unrun};
@@ -41,6 +43,8 @@ pub struct Accepted {
     pub missed: u64,
     /// Unfinished runs that were abandoned.
     pub abandoned: u64,
+    /// Running backfills that were paused.
+    pub backfills_paused: u64,
 }
 
 /// The environment to accept for: the named one, else the default if the database belongs to no other.
@@ -91,8 +95,13 @@ pub async fn accept_ledger(
     // What was accepted during the hold is no run of the backup, and has not started.
     accepted.abandoned = abandon_unfinished(pool, until.min(held_on), edit.now).await?;
     let mut tx = db::begin(pool).await?;
+    // With the hold's end, or a backfill could take a step in between.
+    accepted.backfills_paused = backfills::pause_running(&mut tx, until.min(held_on), edit.now).await?;
     release_hold(&mut tx, environment, keep).await?;
-    let after = Some(serde_json::json!({"until": until, "missed": accepted.missed, "abandoned": accepted.abandoned}));
+    let after = Some(serde_json::json!({
+        "until": until, "missed": accepted.missed, "abandoned": accepted.abandoned,
+        "backfills_paused": accepted.backfills_paused,
+    }));
     audit::record(&mut tx, edit, audit::Entry { verb: "accept", subject: "ledger".to_owned(), before: None, after })
         .await?;
     tx.commit().await?;

@@ -18,7 +18,7 @@ use crate::workflows::Workflow;
 
 use meant::Timetable;
 
-pub use table::{Filter, find, list};
+pub use table::{Filter, find, list, pause_running};
 pub(crate) use work::refill;
 pub use work::work;
 

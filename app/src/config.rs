@@ -66,7 +66,7 @@ pub struct Config {
     /// Times that a lost run goes on before it is abandoned.
     #[arg(long, env = "RECOVERY_MAX_ATTEMPTS", default_value_t = 3)]
     pub recovery_max_attempts: u32,
-    /// A lost run that was accepted longer ago than these seconds is abandoned.
+    /// A lost run that was accepted longer ago than these seconds is abandoned, and so is one handed over longer ago.
     #[arg(long, env = "RECOVERY_MAX_AGE_SECS", default_value_t = 24 * 60 * 60)]
     pub recovery_max_age_secs: u32,
     /// The database is a storage snapshot that was restored: jobs and publisher wait for `app ledger accept`.

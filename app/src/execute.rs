@@ -140,7 +140,8 @@ impl Executor {
         }
         let handed_over = async {
             let mut connection = self.app.pool.acquire().await?;
-            runs::hand_over_unknown(&mut connection, self.app.instance, &self.own.known()).await
+            let max_age = f64::from(self.app.config.recovery_max_age_secs);
+            runs::hand_over_unknown(&mut connection, self.app.instance, &self.own.known(), max_age).await
         };
         match handed_over.await {
             Ok(runs) => {

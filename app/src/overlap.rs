@@ -128,7 +128,8 @@ async fn lock_waiting_fires(tx: &mut PgConnection, workflow: WorkflowId) -> sqlx
         -- lock the fires of a workflow that wait and have never started
         SELECT id, scheduled_time AS "scheduled_time!"
           FROM runs
-         WHERE workflow_id = $1 AND state = 'queued' AND trigger = 'schedule' AND attempt = 0 AND scheduled_time IS NOT NULL
+         WHERE workflow_id = $1 AND state = 'queued' AND trigger = 'schedule' AND scheduled_time IS NOT NULL
+           AND run_never_started(attempt, handed_over, cut_off)
          ORDER BY id
            FOR UPDATE
         "#,
@@ -160,13 +161,13 @@ async fn cancel_waiting(tx: &mut PgConnection, runs: &[Uuid], now: DateTime<Utc>
 pub(crate) struct Load {
     /// Accepted or running, live.
     live: i64,
-    /// Live, of those that have been claimed at least once.
+    /// Live, of those that have started.
     started: i64,
     /// Accepted or running, made up for.
     made_up: i64,
     /// Queued, of trigger `schedule`.
     waiting_schedule: i64,
-    /// Of these, those that have never been claimed.
+    /// Of these, those that have never started.
     waiting_unstarted: i64,
     /// Queued by hand.
     waiting_manual: i64,
@@ -258,14 +259,14 @@ pub(crate) async fn load(tx: &mut PgConnection, workflow: &Workflow) -> sqlx::Re
         r#"
         -- load of a workflow: a run whose instance is dead counts until recovery has ended it or lets it go on
         SELECT count(*) FILTER (WHERE busy AND live) AS "live!",
-               count(*) FILTER (WHERE live AND attempt > 0) AS "started!",
+               count(*) FILTER (WHERE live AND NOT never_started) AS "started!",
                count(*) FILTER (WHERE busy AND NOT live) AS "made_up!",
                count(*) FILTER (WHERE state = 'queued' AND trigger = 'schedule') AS "waiting_schedule!",
-               count(*) FILTER (WHERE state = 'queued' AND trigger = 'schedule' AND attempt = 0) AS "waiting_unstarted!",
+               count(*) FILTER (WHERE state = 'queued' AND trigger = 'schedule' AND never_started) AS "waiting_unstarted!",
                count(*) FILTER (WHERE state = 'queued' AND trigger = 'manual') AS "waiting_manual!",
                count(*) FILTER (WHERE state = 'queued' AND NOT live) AS "waiting_made_up!"
-          FROM (SELECT state, trigger, attempt, trigger IN ('schedule', 'manual') AS live,
-                       state IN ('accepted', 'running') AS busy
+          FROM (SELECT state, trigger, trigger IN ('schedule', 'manual') AS live, state IN ('accepted', 'running') AS busy,
+                       run_never_started(attempt, handed_over, cut_off) AS never_started
                   FROM runs
                  WHERE workflow_id = $1 AND state IN ('accepted', 'queued', 'running')
                    AND NOT ($2 AND state = 'queued' AND trigger IN ('schedule', 'catch_up'))) r

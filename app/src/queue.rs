@@ -196,7 +196,8 @@ async fn cancel_unstarted(tx: &mut PgConnection, workflow: &Workflow, now: DateT
     Ok(Pass { cancelled: cancelled.rows_affected(), ..Pass::default() })
 }
 
-/// Abandons automatic runs that have waited for a slot or for an executor longer than a missed time may.
+/// Abandons automatic runs that never started and have waited for a slot or for an executor longer than a missed time may, and
+/// any run that was handed over and has waited too long to go on.
 async fn expire(tx: &mut PgConnection, workflow: &Workflow, now: DateTime<Utc>) -> sqlx::Result<u64> {
     let expired = lock_expired(tx, workflow, now).await?;
     let (ids, reasons): (Vec<_>, Vec<_>) = expired.iter().map(|run| (run.id, run.reason().to_owned())).unzip();
@@ -207,11 +208,14 @@ async fn expire(tx: &mut PgConnection, workflow: &Workflow, now: DateTime<Utc>) 
 struct Expired {
     id: Uuid,
     is_queued: bool,
+    is_handed_over: bool,
 }
 
 impl Expired {
     fn reason(&self) -> &'static str {
-        if self.is_queued {
+        if self.is_handed_over {
+            "its instance handed it over, and no executor took it within RECOVERY_MAX_AGE_SECS"
+        } else if self.is_queued {
             "it waited for a slot longer than the catch-up window"
         } else {
             "no executor started it within the catch-up window"
@@ -225,12 +229,16 @@ async fn lock_expired(tx: &mut PgConnection, workflow: &Workflow, now: DateTime<
         Expired,
         r#"
         -- lock expired runs, but not one that is being claimed; what a person asked for waits for as long as it takes.
-        -- A queued run may be one that was accepted and held back by a pause: it keeps the time that its spread gave it
-        SELECT id, state = 'queued' AS "is_queued!"
+        -- A queued run may be one that was accepted and held back by a pause: between two tries it waits until the workflow is
+        -- resumed, and no pause has it expire before the time that its spread gave it
+        SELECT id, state = 'queued' AS "is_queued!", COALESCE(handed_over_until < $2, FALSE) AS "is_handed_over!"
           FROM runs
-         WHERE workflow_id = $1 AND trigger IN ('schedule', 'catch_up')
-           AND (state = 'queued' AND created_on < $2::timestamptz - make_interval(secs => GREATEST($3::integer, $4::integer))
-                OR state = 'accepted' AND attempt = 0 AND unstarted_run_expires_on(created_on, run_after, $3, $4) < $2)
+         WHERE workflow_id = $1 AND state IN ('accepted', 'queued')
+           AND (handed_over_until < $2
+                OR trigger IN ('schedule', 'catch_up') AND run_never_started(attempt, handed_over, cut_off)
+                   AND (state = 'queued'
+                        AND created_on < $2::timestamptz - make_interval(secs => GREATEST($3::integer, $4::integer))
+                        OR state = 'accepted' AND unstarted_run_expires_on(created_on, run_after, $3, $4) < $2))
            FOR UPDATE SKIP LOCKED
         "#,
         workflow.id.0,
@@ -264,9 +272,11 @@ async fn workflows_with_live_runs(
                    count(*) FILTER (WHERE state = 'queued' AND NOT automatic) AS asked_for,
                    count(*) FILTER (WHERE state = 'queued') AS queued,
                    count(*) FILTER (WHERE state <> 'running') AS unstarted,
-                   min(created_on) FILTER (WHERE state = 'queued' AND automatic) AS oldest_queued,
-                   min(created_on) FILTER (WHERE state = 'accepted' AND automatic AND attempt = 0) AS oldest_accepted
-              FROM (SELECT workflow_id, state, attempt, created_on, trigger IN ('schedule', 'catch_up') AS automatic
+                   min(created_on) FILTER (WHERE state = 'queued' AND automatic AND never_started) AS oldest_queued,
+                   min(created_on) FILTER (WHERE state = 'accepted' AND automatic AND never_started) AS oldest_accepted,
+                   min(handed_over_until) AS handed_over_until
+              FROM (SELECT workflow_id, state, created_on, handed_over_until, trigger IN ('schedule', 'catch_up') AS automatic,
+                           run_never_started(attempt, handed_over, cut_off) AS never_started
                       FROM runs
                      WHERE state IN ('accepted', 'queued', 'running') AND workflow_id > $1) r
              GROUP BY workflow_id
@@ -280,7 +290,8 @@ async fn workflows_with_live_runs(
                    ELSE l.queued > 0 AND l.busy < p.slots
                END
                OR l.oldest_queued < $2::timestamptz - make_interval(secs => GREATEST(w.catch_up_window_secs, w.spread_secs))
-               OR l.oldest_accepted < $2::timestamptz - make_interval(secs => GREATEST(w.catch_up_window_secs, w.spread_secs)),
+               OR l.oldest_accepted < $2::timestamptz - make_interval(secs => GREATEST(w.catch_up_window_secs, w.spread_secs))
+               OR l.handed_over_until < $2,
                FALSE) AS "may_advance!"
           FROM live l
           JOIN workflows w ON w.id = l.workflow_id

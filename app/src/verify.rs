@@ -26,7 +26,7 @@ pub use cursor::{Cursor, Position};
 
 /// Of the span, compared in one snapshot.
 const SLICE: TimeDelta = TimeDelta::days(1);
-/// Differences and unjudged workflows that one answer names at most.
+/// Differences and workflows that are not proven that one answer names at most.
 const DIFFERENCES: usize = 1_000;
 /// How long one answer may take to compute.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -109,6 +109,8 @@ pub struct Findings {
     pub unjudged: u64,
     /// The schedule versions behind that.
     pub unjudged_workflows: Vec<Unjudged>,
+    /// Workflows with times that have no decision, because the watchdog fails to process them.
+    pub undecided_workflows: Vec<i64>,
     /// Where schedule, decisions and runs disagree.
     pub differences: Vec<Difference>,
     /// The first instant that was compared: later than the span's if a prune came in between.
@@ -213,6 +215,7 @@ impl Findings {
             decided: 0,
             unjudged: 0,
             unjudged_workflows: Vec::new(),
+            undecided_workflows: Vec::new(),
             differences: Vec::new(),
             compared_from: from,
             next: None,
@@ -220,6 +223,7 @@ impl Findings {
     }
 
     fn has_room_for(&self, entries: usize) -> bool {
-        self.differences.len() + self.unjudged_workflows.len() + entries <= DIFFERENCES
+        let unproven = self.unjudged_workflows.len() + self.undecided_workflows.len();
+        self.differences.len() + unproven + entries <= DIFFERENCES
     }
 }

@@ -85,19 +85,20 @@ impl Pass {
 /// Accounts for all that was due up to [`GRACE`] ago, whatever the state of its workflow, of a
 /// ledger that keeps its rows for so long.
 ///
-/// A workflow that fails is logged and counted, and the pass goes on.
+/// A workflow that fails is logged, counted and stored, and the pass goes on.
 ///
 /// # Errors
 /// The database fails; what was done until then stays.
 pub async fn pass(pool: &PgPool, kept: TimeDelta, now: DateTime<Utc>) -> sqlx::Result<Pass> {
     let mut done = Pass::default();
     let mut met = resume(pool, now, &mut done).await?;
+    let mut failed = met.clone();
     // By key, so that one whom somebody holds at this moment, or whom nobody can judge, is met once;
     // one that still owes has moved behind the others by then, and is left for the next pass.
     let mut last = due::Key::first();
     loop {
         let batch = due::after(&mut *pool.acquire().await?, last, now - GRACE, &met, BATCH).await?;
-        let Some(end) = batch.last() else { return Ok(done) };
+        let Some(end) = batch.last() else { break };
         last = *end;
         let remaining = match due::settle_quiet(pool, &batch, now).await {
             Ok(remaining) => remaining,
@@ -113,10 +114,13 @@ pub async fn pass(pool: &PgPool, kept: TimeDelta, now: DateTime<Utc>) -> sqlx::R
                 Err(error) => {
                     jobs::skip_failed(JOB, workflow.0, error)?;
                     done.failed += 1;
+                    failed.push(workflow.0);
                 }
             }
         }
     }
+    jobs::store_failed(&mut *pool.acquire().await?, JOB, &failed).await?;
+    Ok(done)
 }
 
 /// Ends the pauses that are over, which locking such a workflow does. Returns the workflows that failed.

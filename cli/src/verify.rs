@@ -34,8 +34,10 @@ struct Found {
     decided: u64,
     unjudged: u64,
     zone_data: String,
-    /// Workflows that are not proven.
+    /// Workflows that are not proven: a timezone or cron is unknown.
     unjudged_workflows: BTreeSet<i64>,
+    /// Workflows that are not proven: the watchdog fails to process them.
+    undecided_workflows: BTreeSet<i64>,
     differences: Vec<Value>,
     /// Times before were pruned while the proof went on.
     compared_from: Option<DateTime<Utc>>,
@@ -45,15 +47,17 @@ struct Found {
 pub(crate) fn run(arguments: &Verify) -> anyhow::Result<ExitCode> {
     let found = wait_for(verified(arguments))?;
     if arguments.json {
-        let Found { owed, decided, unjudged, unjudged_workflows, zone_data, differences, compared_from } = &found;
+        let Found { owed, decided, unjudged, zone_data, differences, compared_from, .. } = &found;
+        let Found { unjudged_workflows, undecided_workflows, .. } = &found;
         print::json(&json!({
             "owed": owed, "decided": decided, "unjudged": unjudged, "unjudged_workflows": unjudged_workflows,
-            "zone_data": zone_data, "differences": differences, "compared_from": compared_from,
+            "undecided_workflows": undecided_workflows, "zone_data": zone_data, "differences": differences,
+            "compared_from": compared_from,
         }))?;
     } else {
         print::text(&table(arguments, &found))?;
     }
-    let is_proven = found.differences.is_empty() && found.unjudged_workflows.is_empty();
+    let is_proven = found.differences.is_empty() && found.unproven() == 0;
     Ok(if is_proven { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
@@ -80,8 +84,15 @@ impl Found {
         self.differences.extend(part["differences"].as_array().cloned().unwrap_or_default());
         let unjudged = part["unjudged_workflows"].as_array().into_iter().flatten();
         self.unjudged_workflows.extend(unjudged.filter_map(|workflow| workflow["workflow_id"].as_i64()));
+        let undecided = part["undecided_workflows"].as_array().into_iter().flatten();
+        self.undecided_workflows.extend(undecided.filter_map(Value::as_i64));
         let compared_from = part["compared_from"].as_str().and_then(|time| time.parse().ok());
         self.compared_from = self.compared_from.max(compared_from);
+    }
+
+    /// Workflows that are not proven.
+    fn unproven(&self) -> usize {
+        self.unjudged_workflows.union(&self.undecided_workflows).count()
     }
 }
 
@@ -98,12 +109,16 @@ fn table(arguments: &Verify, found: &Found) -> String {
     for workflow in &found.unjudged_workflows {
         let _ = writeln!(table, "workflow {workflow:<10} not proven: a timezone or cron of it is unknown");
     }
-    let Found { owed, decided, unjudged, unjudged_workflows, zone_data, differences, compared_from } = found;
+    for workflow in &found.undecided_workflows {
+        let _ =
+            writeln!(table, "workflow {workflow:<10} not proven: the watchdog fails to process it, its log says why");
+    }
+    let Found { owed, decided, unjudged, zone_data, differences, compared_from, .. } = found;
     if let Some(from) = compared_from.filter(|from| *from > arguments.from) {
         let from = from.to_rfc3339_opts(SecondsFormat::AutoSi, true);
         let _ = writeln!(table, "compared from {from}: older rows were pruned in between");
     }
-    let verdict = match (differences.len(), unjudged_workflows.len()) {
+    let verdict = match (differences.len(), found.unproven()) {
         (0, 0) => "nothing differs".to_owned(),
         (0, unproven) => format!("{unproven} workflows are not proven"),
         (differences, 0) => format!("{differences} differ"),

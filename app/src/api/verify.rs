@@ -46,7 +46,9 @@ pub struct VerifyView {
     zone_data: String,
     /// Workflows that are not proven, because the due times of a schedule version cannot be computed.
     unjudged_workflows: Vec<UnjudgedView>,
-    /// Empty: the ledger is right. With `unjudged_workflows` at most 1,000 entries.
+    /// Workflows that are not proven, because the watchdog fails to process them: times of theirs have no decision yet.
+    undecided_workflows: Vec<i64>,
+    /// Empty: the ledger is right. With the workflows that are not proven at most 1,000 entries.
     differences: Vec<DifferenceView>,
     /// Times before this were pruned while the proof went on and are left out; usually `from`.
     compared_from: DateTime<Utc>,
@@ -126,6 +128,7 @@ fn view(span: Span, findings: Findings) -> VerifyView {
         unjudged: findings.unjudged,
         zone_data: ZoneSet::installed().version().to_string(),
         unjudged_workflows: findings.unjudged_workflows.into_iter().map(UnjudgedView::from).collect(),
+        undecided_workflows: findings.undecided_workflows,
         differences: findings.differences.into_iter().map(DifferenceView::from).collect(),
         compared_from: findings.compared_from,
         next_cursor: findings.next.map(page::encode),

@@ -205,6 +205,24 @@ pub(super) async fn advance(
     .map(drop)
 }
 
+/// Pauses the running backfills that were requested up to `until`; returns how many.
+///
+/// # Errors
+/// The database fails.
+pub async fn pause_running(tx: &mut PgConnection, until: DateTime<Utc>, now: DateTime<Utc>) -> sqlx::Result<u64> {
+    let done = sqlx::query!(
+        r#"
+        -- pause running backfills: those of a backup, whose next times may have run before the loss
+        UPDATE backfills SET state = 'paused', updated_on = $2 WHERE state = 'running' AND created_on <= $1
+        "#,
+        until,
+        now,
+    )
+    .execute(tx)
+    .await?;
+    Ok(done.rows_affected())
+}
+
 pub(super) async fn enter(tx: &mut PgConnection, id: Uuid, state: State, now: DateTime<Utc>) -> sqlx::Result<()> {
     let ended = matches!(state, State::Cancelled | State::Finished).then_some(now);
     sqlx::query!(

@@ -8,8 +8,7 @@ const LONGEST_LEASE_SECS: f64 = 60.0;
 
 /// Makes due what `before`, the time that the old server's clock would show now, had made due.
 ///
-/// Any instance does it, any number of times: a row that was due stays due. The lease of a run keeps its end,
-/// because only the run's owner knows how long it is.
+/// Any instance does it, any number of times: a row that was due stays due.
 ///
 /// # Errors
 /// A statement fails; the next sample finds the clock as it is, so the rows then wait for their time.
@@ -17,6 +16,7 @@ pub(super) async fn keep_due(db: &mut PgConnection, before: DateTime<Utc>) -> sq
     keep_edits_due(db, before).await?;
     keep_jobs_due(db, before).await?;
     keep_runs_due(db, before).await?;
+    shorten_run_leases(db).await?;
     shorten_leases(db).await
 }
 
@@ -59,6 +59,30 @@ async fn keep_runs_due(db: &mut PgConnection, before: DateTime<Utc>) -> sqlx::Re
                          FOR UPDATE SKIP LOCKED)
         "#,
         before,
+    )
+    .execute(db)
+    .await
+    .map(drop)
+}
+
+/// The lease of a run would last longer by the step, too; how long it is, its row says: from `locked_at` to `lease_until`.
+async fn shorten_run_leases(db: &mut PgConnection) -> sqlx::Result<()> {
+    sqlx::query!(
+        r#"
+        -- shorten the leases of runs: to a whole lease from now, which takes nothing from an owner that lives; a row that
+        -- is locked is being renewed or settled
+        WITH leased AS MATERIALIZED (
+            SELECT id
+              FROM runs
+             WHERE state = 'running' AND locked_at > cronbox_now()
+             ORDER BY id
+               FOR UPDATE SKIP LOCKED
+        )
+        UPDATE runs AS r
+           SET lease_until = cronbox_now() + (r.lease_until - r.locked_at), locked_at = cronbox_now()
+          FROM leased
+         WHERE r.id = leased.id
+        "#
     )
     .execute(db)
     .await

@@ -162,7 +162,8 @@ impl Executor {
     async fn try_hand_over(&self, run: &Claimed, sent: Sent) -> sqlx::Result<Option<RunState>> {
         let mut tx = db::begin(&self.app.pool).await?;
         let now = self.app.clock.now();
-        let state = runs::hand_over(&mut tx, self.app.instance, run.fence(), sent, now).await?;
+        let max_age = f64::from(self.app.config.recovery_max_age_secs);
+        let state = runs::hand_over(&mut tx, self.app.instance, run.fence(), sent, max_age, now).await?;
         tx.commit().await?;
         Ok(state)
     }

@@ -3,6 +3,7 @@
 //! A pass logs the failure, goes on with all others and fails at its end, so that `GET /jobs` shows it.
 
 use anyhow::ensure;
+use db::PgConnection;
 
 use crate::metrics::{FailedJob, Metrics, Word};
 
@@ -26,6 +27,29 @@ pub(crate) fn fail_at_end(job: &'static str, failed: u64, metrics: &Metrics) -> 
     metrics.job_failures.get_or_create(&FailedJob { job: Word(job) }).inc_by(failed);
     ensure!(failed == 0, "{failed} workflows failed, and all others were processed; the log names them");
     Ok(())
+}
+
+/// Stores which workflows a pass could not process, after it has processed all others; the proof leaves these out.
+///
+/// # Errors
+/// The database fails; then those of the pass before stay.
+pub(crate) async fn store_failed(db: &mut PgConnection, job: &'static str, failed: &[i64]) -> sqlx::Result<()> {
+    sqlx::query!(
+        r#"
+        -- store failed workflows: those of this pass only; one that failed before keeps its time
+        WITH recovered AS (
+            DELETE FROM job_failures WHERE job = $1 AND workflow_id <> ALL($2::bigint[])
+        )
+        INSERT INTO job_failures (job, workflow_id, failed_on)
+        SELECT $1, workflow_id, cronbox_now() FROM UNNEST($2::bigint[]) AS failed (workflow_id)
+        ON CONFLICT (job, workflow_id) DO NOTHING
+        "#,
+        job,
+        failed,
+    )
+    .execute(db)
+    .await
+    .map(drop)
 }
 
 /// Whether a failure says nothing about other workflows: the server works, and a statement was refused.

@@ -132,7 +132,8 @@ pub struct Slots {
 ///
 /// Of each team it takes no more than is left of the team's share. The team that uses the fewest slots comes first, and
 /// within a team the oldest run. An automatic run waits while its workflow is paused, and does not start after it has expired. A run
-/// that is among `executing` waits for the end of the attempt that this process executes.
+/// that had started and was handed over does not go on after `handed_over_until`. A run that is among `executing` waits for the
+/// end of the attempt that this process executes.
 ///
 /// # Errors
 /// The database's.
@@ -175,10 +176,11 @@ pub async fn claim(
                    AND r.run_after <= GREATEST($3, cronbox_now())
                        -- an attempt that this process has not ended yet: the next one waits for its end
                    AND r.id <> ALL($5)
+                   AND (r.handed_over_until IS NULL OR r.handed_over_until >= $3)
                        -- a scalar subquery, because a join could read all workflows
                    AND (SELECT CASE WHEN r.trigger NOT IN ('schedule', 'catch_up') THEN w.state <> 'archived'
                                     WHEN w.state = 'active' OR w.pause_until <= $3 THEN
-                                         r.attempt > 0
+                                         NOT run_never_started(r.attempt, r.handed_over, r.cut_off)
                                          OR unstarted_run_expires_on(r.created_on, r.run_after, w.catch_up_window_secs, w.spread_secs) >= $3
                                     ELSE FALSE END
                           FROM workflows w
@@ -197,7 +199,7 @@ pub async fn claim(
              WHERE nth <= room
         ), claimed AS (
             UPDATE runs r
-               SET state = 'running', attempt = attempt + 1, started_on = $3,
+               SET state = 'running', attempt = attempt + 1, started_on = $3, handed_over_until = NULL,
                    locked_by = $1, locked_at = cronbox_now(), lease_until = cronbox_now() + make_interval(secs => $4)
               FROM due
              WHERE r.id = due.id AND r.state = 'accepted'
@@ -418,11 +420,17 @@ pub async fn release(db: &mut PgConnection, instance: Uuid, stopped: &[Fence]) -
 
 /// Hands over what the instance has claimed and does not know of, because the reply to the claim was lost.
 ///
-/// The caller makes sure that no claim of this instance is under way.
+/// The caller makes sure that no claim of this instance is under way. A run that had started before may go on for
+/// `max_age_secs`.
 ///
 /// # Errors
 /// The database's.
-pub async fn hand_over_unknown(db: &mut PgConnection, instance: Uuid, known: &[Fence]) -> sqlx::Result<u64> {
+pub async fn hand_over_unknown(
+    db: &mut PgConnection,
+    instance: Uuid,
+    known: &[Fence],
+    max_age_secs: f64,
+) -> sqlx::Result<u64> {
     let (ids, attempts) = columns(known);
     let done = sqlx::query!(
         r#"
@@ -441,13 +449,17 @@ pub async fn hand_over_unknown(db: &mut PgConnection, instance: Uuid, known: &[F
            SET state = CASE WHEN cancel_requested_on IS NULL THEN 'accepted' ELSE 'cancelled' END,
                finished_on = CASE WHEN cancel_requested_on IS NULL THEN NULL ELSE GREATEST(cancel_requested_on, started_on) END,
                error = CASE WHEN cancel_requested_on IS NULL THEN error ELSE COALESCE(cancel_reason, 'cancelled on request') END,
-               handed_over = handed_over + 1, locked_by = NULL, locked_at = NULL, lease_until = NULL
+               handed_over = handed_over + 1, locked_by = NULL, locked_at = NULL, lease_until = NULL,
+               handed_over_until = CASE WHEN NOT run_never_started(attempt, handed_over + 1, cut_off) THEN
+                                        cronbox_now() + make_interval(secs => $4)
+                                   END
           FROM unknown
          WHERE r.id = unknown.id AND r.state = 'running' AND r.locked_by = $1
         "#,
         instance,
         &ids,
         &attempts,
+        max_age_secs,
     )
     .execute(db)
     .await?;

@@ -29,6 +29,8 @@ struct Row {
 
 /// Hands over one attempt: its run is accepted again, or ends here; returns the state, none if the run was not ours.
 ///
+/// If the run has started, it may go on for `max_age_secs`.
+///
 /// # Errors
 /// The database's.
 pub async fn hand_over(
@@ -36,6 +38,7 @@ pub async fn hand_over(
     instance: Uuid,
     fence: Fence,
     sent: Sent,
+    max_age_secs: f64,
     now: DateTime<Utc>,
 ) -> sqlx::Result<Option<RunState>> {
     let Some(row) = lock(tx, instance, fence).await? else { return Ok(None) };
@@ -48,7 +51,7 @@ pub async fn hand_over(
         abandon(tx, &[fence.id], &[CUT_OFF.to_owned()], now).await?;
         return Ok(Some(RunState::Abandoned));
     }
-    accept_again(tx, fence, sent, now).await?;
+    accept_again(tx, fence, sent, max_age_secs, now).await?;
     Ok(Some(RunState::Accepted))
 }
 
@@ -88,18 +91,28 @@ async fn end(tx: &mut PgConnection, fence: Fence, now: DateTime<Utc>) -> sqlx::R
     .map(drop)
 }
 
-async fn accept_again(tx: &mut PgConnection, fence: Fence, sent: Sent, now: DateTime<Utc>) -> sqlx::Result<()> {
+async fn accept_again(
+    tx: &mut PgConnection,
+    fence: Fence,
+    sent: Sent,
+    max_age_secs: f64,
+    now: DateTime<Utc>,
+) -> sqlx::Result<()> {
     sqlx::query!(
         r#"
         -- hand over a run: no recovery, because its instance is not lost
         UPDATE runs
            SET state = 'accepted', run_after = LEAST(run_after, $3), handed_over = handed_over + 1,
-               cut_off = cut_off + $2, locked_by = NULL, locked_at = NULL, lease_until = NULL
+               cut_off = cut_off + $2, locked_by = NULL, locked_at = NULL, lease_until = NULL,
+               handed_over_until = CASE WHEN NOT run_never_started(attempt, handed_over + 1, cut_off + $2) THEN
+                                        cronbox_now() + make_interval(secs => $4)
+                                   END
          WHERE id = $1
         "#,
         fence.id,
         i32::from(sent == Sent::Perhaps),
         now,
+        max_age_secs,
     )
     .execute(tx)
     .await

@@ -33,6 +33,7 @@ pub(super) struct Due {
 struct DueWorkflow {
     id: i64,
     ledger_since: Option<DateTime<Utc>>,
+    decided_through: Option<DateTime<Utc>>,
     versions: Vec<Version>,
     times: Vec<DateTime<Utc>>,
     /// Revisions whose due times cannot be computed.
@@ -64,7 +65,7 @@ impl Due {
     ) -> Self {
         let mut due = Self { workflows: Vec::new(), next: workflows.last().map(|last| last.id.saturating_add(1)) };
         let mut times = 0;
-        for Workflow { id, ledger_since } in workflows {
+        for Workflow { id, ledger_since, decided_through } in workflows {
             if times >= TIMES {
                 due.next = Some(id);
                 break;
@@ -75,7 +76,8 @@ impl Due {
             let owing = owed::owing(&versions, after, just_before(slice.to).max(after), usize::MAX);
             times += owing.times.len();
             let times = owing.times.into_iter().map(|owed| owed.time).collect();
-            due.workflows.push(DueWorkflow { id, ledger_since, versions, times, unjudged: owing.unjudged });
+            let unjudged = owing.unjudged;
+            due.workflows.push(DueWorkflow { id, ledger_since, decided_through, versions, times, unjudged });
         }
         due
     }
@@ -123,9 +125,11 @@ impl DueWorkflow {
         findings: &mut Findings,
     ) -> Result<(), Option<DateTime<Utc>>> {
         if compared.is_none() {
-            if !findings.has_room_for(self.unjudged.len().min(1)) {
+            let is_undecided = entries.iter().any(|(time, entry)| self.is_undecided(*time, entry));
+            if !findings.has_room_for(self.unjudged.len().min(1) + usize::from(is_undecided)) {
                 return Err(None);
             }
+            findings.undecided_workflows.extend(is_undecided.then_some(self.id));
             // One answers for all of a day: an edit a minute would fill the page.
             let unjudged = self.unjudged.first().map(|revision| Unjudged { workflow_id: self.id, revision: *revision });
             findings.unjudged_workflows.extend(unjudged);
@@ -137,8 +141,9 @@ impl DueWorkflow {
                 continue;
             }
             let is_unjudged = !entry.is_due && self.is_unjudged(*time);
+            let is_undecided = self.is_undecided(*time, entry);
             let kinds = [
-                entry.against_the_schedule(is_unjudged).map(|kind| (kind, None)),
+                entry.against_the_schedule(is_unjudged).filter(|_| !is_undecided).map(|kind| (kind, None)),
                 entry.against_the_runs(runs_pruned_before),
             ];
             let kinds: Vec<_> = kinds.into_iter().flatten().collect();
@@ -158,6 +163,11 @@ impl DueWorkflow {
             through = Some(*time);
         }
         Ok(())
+    }
+
+    /// Whether a time has no decision because the watchdog cannot process the workflow.
+    fn is_undecided(&self, time: DateTime<Utc>, entry: &Entry) -> bool {
+        entry.is_due && entry.decided.is_none() && self.decided_through.is_some_and(|through| time > through)
     }
 
     /// Whether the version in force at a time cannot be evaluated at it.
@@ -227,7 +237,7 @@ impl Decided {
     /// Whether a decision that says that nothing ran permits an automatic run.
     fn permits(&self, run: &Run) -> bool {
         // A newer fire took the place of one that had not started.
-        self.decision == Decision::SkippedOverlap && run.state == RunState::Cancelled && run.attempt == 0
+        self.decision == Decision::SkippedOverlap && run.state == RunState::Cancelled && run.never_started
     }
 
     /// Whether the run that the decision names is of the kind, and in a state, that the decision says.

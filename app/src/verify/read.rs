@@ -18,6 +18,8 @@ const PAGE: i64 = 500;
 pub(super) struct Workflow {
     pub(super) id: i64,
     pub(super) ledger_since: Option<DateTime<Utc>>,
+    /// Up to when its times are decided; none: as far as a span can be verified.
+    pub(super) decided_through: Option<DateTime<Utc>>,
 }
 
 /// A decision, as the proof reads it.
@@ -39,7 +41,7 @@ pub(super) struct Run {
     pub(super) id: Uuid,
     pub(super) trigger: Trigger,
     pub(super) state: RunState,
-    pub(super) attempt: i32,
+    pub(super) never_started: bool,
 }
 
 pub(super) async fn one_snapshot(tx: &mut PgConnection) -> sqlx::Result<()> {
@@ -51,7 +53,15 @@ pub(super) async fn page(tx: &mut PgConnection, from: i64) -> sqlx::Result<Vec<W
         Workflow,
         r#"
         -- a page of workflows, whatever their state: an archived one had due times, too
-        SELECT id, ledger_since FROM workflows WHERE id >= $1 ORDER BY id LIMIT $2
+        SELECT w.id AS "id!", w.ledger_since,
+               CASE WHEN f.workflow_id IS NOT NULL THEN
+                    COALESCE(w.ledger_cursor, w.watch_at - INTERVAL '1 microsecond')
+               END AS "decided_through?"
+          FROM workflows w
+          LEFT JOIN job_failures f ON f.job = 'watchdog' AND f.workflow_id = w.id
+         WHERE w.id >= $1
+         ORDER BY w.id
+         LIMIT $2
         "#,
         from,
         PAGE,
@@ -124,7 +134,7 @@ pub(super) async fn runs(tx: &mut PgConnection, ids: &[i64], slice: Span) -> sql
         r#"
         -- the runs of a slice's times, of a page of workflows; a person may have repeated a run any number of times
         SELECT workflow_id, scheduled_time AS "scheduled_time!", id, trigger AS "trigger: Trigger",
-               state AS "state: RunState", attempt
+               state AS "state: RunState", run_never_started(attempt, handed_over, cut_off) AS "never_started!"
           FROM runs
          WHERE workflow_id = ANY($1) AND scheduled_time >= $2 AND scheduled_time < $3 AND trigger <> 'retry'
          ORDER BY id

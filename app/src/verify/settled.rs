@@ -19,7 +19,8 @@ struct Behind {
 /// The latest instant up to `until` before which nothing is left to decide.
 ///
 /// The watchdog keeps a workflow's account open while its timezone or cron is unknown. Such a workflow delays
-/// no proof of others: the comparison names it.
+/// no proof of others: the comparison names it. Neither does a workflow that the watchdog could not process in its last
+/// pass, which has processed all others.
 pub(super) async fn through(db: &mut PgConnection, until: DateTime<Utc>) -> sqlx::Result<DateTime<Utc>> {
     let (mut watch_at, mut id) = (DateTime::UNIX_EPOCH, 0);
     loop {
@@ -51,8 +52,9 @@ async fn behind(
         r#"
         -- workflows that the watchdog has yet to account for, the most behind first
         SELECT id, watch_at AS "watch_at!", COALESCE(ledger_cursor, watch_at) AS "accounted!"
-          FROM workflows
+          FROM workflows w
          WHERE watch_at < $1 AND (watch_at, id) > ($2, $3)
+           AND NOT EXISTS (SELECT FROM job_failures f WHERE f.job = 'watchdog' AND f.workflow_id = w.id)
          ORDER BY watch_at, id
          LIMIT $4
         "#,

@@ -114,6 +114,42 @@ async fn restored_databases_run_nothing_until_accepted() {
     s.end().await;
 }
 
+/// The backfill ended before the loss, and in the backup it has not begun: going on would run its times twice.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn restored_backfills_wait_for_an_operator() {
+    let s = Story::at("2026-03-02T08:30:00Z").await;
+    let wf = s.create_with(json!({"cron_schedule": "0 * * * *", "catch_up_policy": "none"})).await;
+    s.publish().await;
+    s.now_is("2026-03-02T12:10:00Z").await;
+    s.job("watchdog").await;
+    let span = json!({"start": "2026-03-02T09:00:00Z", "end": "2026-03-02T12:00:00Z"});
+    let asked = s.editor().post(&format!("/api/v1/schedules/{wf}:backfill"), &span).await.expect(202).json;
+    let backup = Backup::of(&s).await;
+    finish_backfill(&s).await;
+    assert_eq!(s.runs(wf).await.matches("backfill succeeded").count(), 3);
+
+    backup.put_back(&s).await;
+    s.now_is("2026-03-02T12:20:00Z").await;
+    let accepted = app_of(&s, &["ledger", "accept", "--until", "2026-03-02T12:15:00Z"]).output().await.unwrap();
+    let said = String::from_utf8_lossy(&accepted.stdout).into_owned();
+    assert!(accepted.status.success() && said.contains(r#""backfills_paused":1"#), "{said}");
+    s.job("backfills").await;
+    assert_eq!(s.runs(wf).await, "", "what ran before the loss does not run again");
+    let path = format!("/api/v1/backfills/{}", asked["id"].as_str().unwrap());
+    assert_eq!(s.editor().get(&path).await.expect(200).json["state"], "paused");
+
+    s.editor().act(&format!("{path}:resume")).await.expect(200);
+    finish_backfill(&s).await;
+    assert_eq!(s.runs(wf).await.matches("backfill succeeded").count(), 3, "an operator decides that it does");
+    s.end().await;
+}
+
+async fn finish_backfill(s: &Story) {
+    s.job("backfills").await;
+    s.until("SELECT count(*) FROM backfills WHERE state = 'finished'", 1).await;
+    s.runs_end().await;
+}
+
 /// A storage snapshot looks like the database that was lost: only the operator knows.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn marked_databases_wait_for_acceptance() {

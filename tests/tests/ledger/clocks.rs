@@ -8,7 +8,7 @@ use tests::Story;
 
 use crate::process::{App, idle};
 use crate::receiver::{Receiver, accept, until_state};
-use crate::words::{fire, hourly, standing_still};
+use crate::words::{claimed, fire, hourly, standing_still};
 
 /// A stack on running clocks whose executor stands still, and whose database's clock is behind by this; what it shows.
 async fn ahead_of_database(by: TimeDelta) -> (Story, DateTime<Utc>) {
@@ -175,6 +175,25 @@ async fn database_clock_stepped_back_prolongs_no_lease() {
     assert_eq!(s.count(held).await, 0);
     s.publish().await;
     assert_eq!(s.schedule(wf), "cron(0 9 * * ? *) UTC ENABLED");
+    s.end_early().await;
+}
+
+/// A run whose owner died together with the old server is lost after its own lease, not after the step and the lease.
+#[tokio::test]
+async fn database_clock_stepped_back_prolongs_no_run() {
+    let (s, start) = ahead_of_database(TimeDelta::minutes(5)).await;
+    let wf = s.create("0 9 * * *", "UTC").await;
+    accept(&s, wf).await;
+    claimed(&s, wf).await;
+    let stepped = start - TimeDelta::minutes(10);
+    s.set_database_clock(stepped).await;
+    let held = "SELECT count(*) FROM runs WHERE state = 'running' AND lease_until > cronbox_now()";
+    assert_eq!(s.count(held).await, 1, "an owner that lives keeps its lease");
+    s.set_database_clock(stepped + TimeDelta::seconds(121)).await;
+    assert_eq!(s.count(held).await, 0);
+    s.job("recovery").await;
+    assert_eq!(s.runs(wf).await, "by hand manual accepted");
+    s.publish().await;
     s.end_early().await;
 }
 

@@ -68,6 +68,36 @@ async fn watchdog_decides_behind_a_failing_workflow() {
     s.end_early().await;
 }
 
+/// The proof names the workflow that the watchdog cannot process, and goes on for all others.
+#[tokio::test]
+async fn verify_proves_around_a_failing_workflow() {
+    let s = standing_still("2026-03-02T08:30:00Z").await;
+    let (failing, other) = (hourly(&s, json!({})).await, hourly(&s, json!({})).await);
+    refuse_changes_of(&s, failing).await;
+    s.now_is("2026-03-02T09:10:00Z").await;
+    let to_nine = "/api/v1/verify?from=2026-03-02T08:31:00Z&to=2026-03-02T09:03:00Z";
+    s.admin().get(to_nine).await.refused(400, "span_not_settled", Some("to"));
+    fails_at_its_end(&s, "watchdog").await;
+    let proven = s.admin().get(to_nine).await.expect(200).json;
+    assert_eq!(proven["undecided_workflows"], json!([failing.0]));
+    assert_eq!((&proven["differences"], &proven["owed"], &proven["decided"]), (&json!([]), &json!(2), &json!(1)));
+    assert_eq!(s.occurrences(other).await, "2026-03-02T09:00Z caught_up");
+
+    s.now_is("2026-03-02T10:10:00Z").await;
+    let to_ten = "/api/v1/verify?from=2026-03-02T08:31:00Z&to=2026-03-02T10:03:00Z";
+    s.admin().get(to_ten).await.refused(400, "span_not_settled", Some("to"));
+    s.execute(
+        "DROP TRIGGER refuse_changes ON workflows;
+         DROP TRIGGER refuse_changes ON occurrences;
+         DROP TRIGGER refuse_changes ON runs",
+    )
+    .await;
+    s.job("watchdog").await;
+    let proven = s.admin().get(to_ten).await.expect(200).json;
+    assert_eq!((&proven["undecided_workflows"], &proven["differences"]), (&json!([]), &json!([])));
+    s.end_early().await;
+}
+
 #[tokio::test]
 async fn watchdog_resumes_behind_a_failing_workflow() {
     let s = standing_still("2026-03-02T08:30:00Z").await;

@@ -1,5 +1,6 @@
 //! Shutdown: what runs may end, and what does not is handed over to another instance; nothing of it is a loss.
 
+use app::runs::{Claimed, Lease, RunState, Sent, Slots, Trigger};
 use clap::Parser as _;
 use reqwest::Method;
 use serde_json::{Value, json};
@@ -10,6 +11,8 @@ use tokio::net::TcpListener;
 use crate::leases::PATIENCE;
 use crate::process::{App, idle};
 use crate::receiver::{Receiver, accept, run, until_state};
+use crate::stopping::claimable;
+use crate::words::{begun, fire_on_time, hourly, standing_still};
 
 /// Longer than any test takes.
 const LONG: [(&str, &str); 1] = [("SHUTDOWN_DRAIN_SECS", "3600")];
@@ -252,4 +255,113 @@ async fn cut_off_run_names_the_reason_to_stop() {
     assert_eq!((&ended["state"], &ended["error"]), (&json!("cancelled"), &json!("the workflow was archived")));
     s.publish().await;
     s.end().await;
+}
+
+/// RECOVERY_MAX_AGE_SECS of an instance that hands over.
+const A_DAY_SECS: f64 = 86_400.0;
+
+/// An instance claims all that is due.
+async fn claim_all(s: &Story, instance: uuid::Uuid) -> Vec<Claimed> {
+    let (lease, slots) = (Lease { instance, secs: 120.0 }, Slots { free: 10, of_a_team: 10, used: Vec::new() });
+    let mut connection = s.pool.acquire().await.unwrap();
+    let claimed = app::runs::claim(&mut connection, lease, &slots, &[], s.clock.now()).await.unwrap();
+    assert!(!claimed.is_empty(), "nothing is due");
+    claimed
+}
+
+/// An instance claims all that is due, and hands it over at its shutdown.
+async fn handed_over(s: &Story, sent: Sent) {
+    let instance = uuid::Uuid::new_v4();
+    for run in claim_all(s, instance).await {
+        let mut tx = db::begin(&s.pool).await.unwrap();
+        let state =
+            app::runs::hand_over(&mut tx, instance, run.fence(), sent, A_DAY_SECS, s.clock.now()).await.unwrap();
+        tx.commit().await.unwrap();
+        assert_eq!(state, Some(RunState::Accepted));
+    }
+}
+
+/// An instance claims all that is due, and the reply is lost.
+async fn claim_lost(s: &Story) {
+    let instance = uuid::Uuid::new_v4();
+    let claimed = claim_all(s, instance).await.len() as u64;
+    let mut connection = s.pool.acquire().await.unwrap();
+    let handed_over = app::runs::hand_over_unknown(&mut connection, instance, &[], A_DAY_SECS).await.unwrap();
+    assert_eq!(handed_over, claimed);
+}
+
+/// Scaling to zero over a weekend is a shutdown: what it hands over unsent expires like what no instance has claimed.
+#[tokio::test]
+async fn unsent_fires_expire_after_their_window() {
+    let s = standing_still("2026-03-02T08:30:00Z").await;
+    let wf = hourly(&s, json!({"catch_up_window_secs": 3600})).await;
+    assert_eq!(fire_on_time(&s, wf, "2026-03-02T09:00:00Z").await, "accepted");
+    handed_over(&s, Sent::Nothing).await;
+    claim_lost(&s).await;
+    s.now_is("2026-03-02T10:00:05Z").await;
+    assert_eq!(claimable(&s).await, 1, "as old as the window");
+    s.now_is("2026-03-05T09:00:00Z").await;
+    assert_eq!(claimable(&s).await, 0, "whether or not the job has come by");
+    s.job("queue").await;
+    assert_eq!(s.runs(wf).await, "2026-03-02T09:00Z schedule abandoned");
+    assert_eq!(s.occurrences(wf).await, "2026-03-02T09:00Z abandoned");
+    assert_eq!(s.runs_of(wf).await[0]["error"], "no executor started it within the catch-up window");
+    s.end_early().await;
+}
+
+/// Nothing was sent, so the run before has not started: the next fire waits for it, and is not skipped.
+#[tokio::test]
+async fn a_fire_waits_for_an_unsent_predecessor() {
+    let s = standing_still("2026-03-02T08:30:00Z").await;
+    let wf = hourly(&s, json!({})).await;
+    assert_eq!(fire_on_time(&s, wf, "2026-03-02T09:00:00Z").await, "accepted");
+    handed_over(&s, Sent::Nothing).await;
+    assert_eq!(fire_on_time(&s, wf, "2026-03-02T10:00:00Z").await, "accepted");
+    assert_eq!(s.runs(wf).await, "2026-03-02T09:00Z schedule accepted\n2026-03-02T10:00Z schedule queued");
+    s.end_early().await;
+}
+
+/// A pause has it wait for a slot again: then a newer fire takes its place, and the proof permits that.
+#[tokio::test]
+async fn a_newer_fire_replaces_an_unsent_one() {
+    let s = standing_still("2026-03-02T08:30:00Z").await;
+    let wf = hourly(&s, json!({})).await;
+    assert_eq!(fire_on_time(&s, wf, "2026-03-02T09:00:00Z").await, "accepted");
+    handed_over(&s, Sent::Nothing).await;
+    s.now_is("2026-03-02T09:20:00Z").await;
+    s.pause(wf).await;
+    assert_eq!(begun(&s, wf, Trigger::Manual, "2026-03-02T08:00:00Z").await, "accepted");
+    s.now_is("2026-03-02T09:30:00Z").await;
+    s.resume(wf).await;
+    assert_eq!(fire_on_time(&s, wf, "2026-03-02T10:00:00Z").await, "accepted");
+    let runs = s.runs(wf).await;
+    assert!(runs.ends_with("2026-03-02T09:00Z schedule cancelled\n2026-03-02T10:00Z schedule queued"), "{runs}");
+    s.now_is("2026-03-02T10:30:00Z").await;
+    s.job("watchdog").await;
+    let verified = s.admin().get("/api/v1/verify?from=2026-03-02T08:31:00Z&to=2026-03-02T10:20:00Z").await.expect(200);
+    assert_eq!(verified.json["differences"], json!([]), "{}", verified.text);
+    s.end_early().await;
+}
+
+/// They may have reached their receivers, so no window ends them; but they go on within a day, or never.
+#[tokio::test]
+async fn cut_off_runs_expire_after_a_day() {
+    let s = standing_still("2026-03-02T08:30:00Z").await;
+    let (wf, manual) = (hourly(&s, json!({"catch_up_window_secs": 3600})).await, s.create_with(json!({})).await);
+    accept(&s, manual).await;
+    assert_eq!(fire_on_time(&s, wf, "2026-03-02T09:00:00Z").await, "accepted");
+    handed_over(&s, Sent::Perhaps).await;
+    // A claim whose reply is lost makes the run no older.
+    claim_lost(&s).await;
+    s.now_is("2026-03-03T09:00:05Z").await;
+    s.job("queue").await;
+    assert_eq!(claimable(&s).await, 2, "a day later");
+    s.now_is("2026-03-03T09:00:06Z").await;
+    assert_eq!(claimable(&s).await, 0, "more than a day later");
+    s.job("queue").await;
+    assert_eq!(s.runs(wf).await, "2026-03-02T09:00Z schedule abandoned");
+    assert_eq!(s.runs(manual).await, "by hand manual abandoned");
+    let reason = "its instance handed it over, and no executor took it within RECOVERY_MAX_AGE_SECS";
+    assert_eq!(s.table("SELECT DISTINCT error FROM runs").await, reason);
+    s.end_early().await;
 }

@@ -203,7 +203,9 @@ impl About {
                 assert!(beats.len() == 2 && beats.iter().all(|beat| beat.is_cancelled), "{beats:?}");
             }
             Self::Release => runs::release(&mut connection, lease.instance, attempts).await?,
-            Self::LostClaim => assert_eq!(runs::hand_over_unknown(&mut connection, lease.instance, &[]).await?, 2),
+            Self::LostClaim => {
+                assert_eq!(runs::hand_over_unknown(&mut connection, lease.instance, &[], 3600.0).await?, 2);
+            }
         }
         Ok(())
     }

@@ -63,6 +63,29 @@ async fn accepted_runs_wait_while_a_workflow_is_paused() {
     s.end().await;
 }
 
+/// A manual run has the schedule's run wait for a slot; its window is over by then, and its tries are not.
+#[tokio::test]
+async fn a_pause_gives_up_no_retry() {
+    let s = Story::at(NOON).await;
+    let receiver = Receiver::answering(&[(503, "")]).await;
+    let wf = failed_once(&s, &receiver).await;
+    s.edit(wf, json!({"catch_up_window_secs": 60})).await;
+    s.pause(wf).await;
+    s.now_is("2026-03-02T12:30:00Z").await;
+    s.editor().act(&format!("/api/v1/schedules/{wf}:fire")).await.expect(202);
+    receiver.until(2).await;
+    until_state(&s, newest_run(&s, wf).await, "succeeded").await;
+    executor_came_by(&s).await;
+    app::queue::advance(&s.pool, wf, s.clock.now()).await.unwrap();
+    assert_eq!(s.runs(wf).await, "2026-03-02T12:00Z schedule queued\nby hand manual succeeded");
+    s.resume(wf).await;
+    s.job("queue").await;
+    receiver.until(3).await;
+    s.runs_end().await;
+    assert_eq!(s.runs(wf).await, "2026-03-02T12:00Z schedule succeeded\nby hand manual succeeded");
+    s.end().await;
+}
+
 #[tokio::test]
 async fn a_pause_that_has_ended_holds_nothing() {
     let s = Story::at(NOON).await;
@@ -229,7 +252,7 @@ async fn accepted_runs_expire_after_window_or_spread() {
 }
 
 /// How many runs an executor could claim at this moment; it claims none.
-async fn claimable(s: &Story) -> usize {
+pub(crate) async fn claimable(s: &Story) -> usize {
     let mut tx = db::begin(&s.pool).await.unwrap();
     let (lease, slots) =
         (Lease { instance: uuid::Uuid::new_v4(), secs: 120.0 }, Slots { free: 10, of_a_team: 10, used: Vec::new() });

@@ -69,8 +69,8 @@ impl Ablation {
             Ablation::R6 => {
                 vec![rewrite(
                     "hand over unknown claims",
-                    "WHERE state = 'running'",
-                    "WHERE FALSE AND state = 'running'",
+                    "WHERE r.state = 'running'",
+                    "WHERE FALSE AND r.state = 'running'",
                 )]
             }
         }

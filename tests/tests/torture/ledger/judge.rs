@@ -138,7 +138,7 @@ const NEVER: [(&str, &str); 10] = [
         "L5: replaced before it had started, but it had, or it was not cancelled",
         "SELECT format('%s at %s: %s, %s claims', o.workflow_id, o.scheduled_time, r.state, r.attempt)
            FROM occurrences AS o JOIN runs AS r ON r.occurrence_id = o.id AND r.trigger = 'schedule'
-          WHERE o.reason = 'predecessor_not_started' AND (r.state <> 'cancelled' OR r.attempt > 0)",
+          WHERE o.reason = 'predecessor_not_started' AND (r.state <> 'cancelled' OR NOT run_never_started(r.attempt, r.handed_over, r.cut_off))",
     ),
     (
         "L5: a late fire was skipped by the overlap policy, though the catch-up policy is run_all",
