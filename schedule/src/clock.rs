@@ -261,6 +261,18 @@ mod tests {
     }
 
     #[test]
+    #[cfg(debug_assertions)]
+    fn machine_clock_offset_moves_system_clock() {
+        let day = TimeDelta::days(1);
+        let before = Clock::System.now();
+        offset_machine_clock(day.num_seconds());
+        let moved = Clock::System.now();
+        offset_machine_clock(0);
+        let after = Clock::System.now();
+        assert!((before + day..=after + day).contains(&moved), "{moved} between {before} and {after}");
+    }
+
+    #[test]
     fn sampled_clock_stays_within_round_trip() {
         let asked = Instant::now();
         let answered = asked + Duration::from_secs(10);

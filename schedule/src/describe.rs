@@ -271,6 +271,15 @@ mod tests {
             ("0 0 0 1 1 * */4", "At 00:00, on day 1 of the month, in January, in every 4th year from 1970 to 2198"),
             ("0 0 0 1 1 * 2026,2030-2032", "At 00:00, on day 1 of the month, in January, in 2026 and 2030 to 2032"),
             (
+                "0 0 0 1 1 * 1970-1990/2,1993",
+                "At 00:00, on day 1 of the month, in January, in 1970, 1972, 1974, 1976, 1978, 1980, 1982, 1984, \
+                 1986, 1988, 1990 and 1993",
+            ),
+            (
+                "0 0 0 1 1 * 1970-1990/2,1993,1996",
+                "At 00:00, on day 1 of the month, in January, in 13 of the years from 1970 to 1996",
+            ),
+            (
                 "0 0 0 1 1 * */4,*/6",
                 "At 00:00, on day 1 of the month, in January, in 77 of the years from 1970 to 2198",
             ),

@@ -90,4 +90,10 @@ mod tests {
         assert_eq!("0".parse(), Ok(Revision(0)));
         assert_eq!("00".parse::<Revision>(), Err(IdError));
     }
+
+    /// As log lines and names of schedules have them.
+    #[test]
+    fn ids_and_revisions_display_as_numbers() {
+        assert_eq!((WorkflowId(12).to_string(), Revision(3).to_string()), ("12".to_owned(), "3".to_owned()));
+    }
 }

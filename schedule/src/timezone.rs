@@ -142,6 +142,7 @@ mod tests {
         assert_eq!(message("Asia/Kolakta"), "unknown timezone Asia/Kolakta; did you mean Asia/Kolkata?");
         assert_eq!(message("Europe/Par"), "unknown timezone Europe/Par; did you mean Europe/Paris?");
         assert_eq!(message("GTM"), "unknown timezone GTM; did you mean GMT?");
+        assert_eq!(message("MGT"), "unknown timezone MGT; did you mean GMT, MET or MST?");
         assert_eq!(
             message("Louisville"),
             "unknown timezone Louisville; did you mean America/Kentucky/Louisville or America/Louisville?"

@@ -144,6 +144,25 @@ mod tests {
     fn dense_crons_differ_where_they_end() {
         let (from, until) = ("2026-11-03T00:00:00Z", "2026-12-01T12:00:00Z");
         assert_eq!(difference("* * * 11 *", from, until).as_deref(), Some("2026-12-01T07:00Z"));
+        let two_days_later = "2026-12-02T22:00:00Z";
+        assert_eq!(difference("* * * 11 *", from, two_days_later).as_deref(), Some("2026-12-01T07:00Z"));
+    }
+
+    /// The days that are compared first have no times, so they say nothing about the named days after them.
+    #[test]
+    fn crons_differ_after_days_without_times() {
+        let (from, until) = ("2026-11-03T00:00:00Z", "2026-11-20T00:00:00Z");
+        assert_eq!(difference("0 9 6-30 11 *", from, until).as_deref(), Some("2026-11-06T16:00Z"));
+    }
+
+    /// Troll's clocks go back by two hours. Even hours are the same instants as UTC's until that fold.
+    #[test]
+    fn even_hours_differ_at_a_fold() {
+        let troll = ZoneSet::bundled().find("Antarctica/Troll").expect("a zone");
+        let cron = Cron::parse("0 */2 * * *").expect("a cron");
+        let (june, next_february) = (at("2026-06-01T00:00:00Z"), at("2027-02-01T00:00:00Z"));
+        let found = cron.first_difference(troll, Timezone::UTC, june, next_february);
+        assert_eq!(found, Some(at("2026-10-25T02:00:00Z")));
     }
 
     /// The difference lies far from both changes of the clocks, behind weeks of equal minutes.

@@ -193,6 +193,7 @@ fn a_refusal_names_the_field_and_the_reason() {
         ("99999999999999999999 * * * *", "minute", "minute field: 99999999999999999999 is above 59"),
         ("75 * * * * *", "second", "second field: 75 is above 59"),
         ("* 17-9 * * *", "hour", "hour field: the range to 9 runs backwards"),
+        ("* 17-9/2 * * *", "hour", "hour field: the range to 9 runs backwards"),
         ("* * * * 5-1", "day-of-week", "day-of-week field: the range to 1 runs backwards"),
         ("* * * * FRI-MON", "day-of-week", "day-of-week field: the range to MON runs backwards"),
         ("* * * * 5-0", "day-of-week", "day-of-week field: the range to 0 runs backwards"),
@@ -312,6 +313,19 @@ fn a_cron_is_at_most_256_characters_before_and_after() {
     assert_eq!(refusal(&format!("5/20 1 {dates} * {weekdays}")), ("too_long", None, message.to_owned()));
     // Overlapping steps stay steps, so that what was short to write is short to store.
     assert_eq!(canonical("0 0 0 1 1 * */2,*/3"), "0 0 0 1 1 * 1970-2198/2,1970-2198/3");
+}
+
+/// If a list would be long, steps replace it. A range or one value has what the steps leave.
+#[test]
+fn long_lists_become_steps_ranges_and_values() {
+    for (text, written) in [
+        ("0 0 0 1 1 * */2,1971", "0 0 0 1 1 * 1970-2198/2,1970-1972"),
+        ("0 0 0 1 1 * 1970-2100/3,2150", "0 0 0 1 1 * 1970-2099/3,2150"),
+    ] {
+        assert_eq!(canonical(text), written, "{text:?}");
+        assert_eq!(canonical(written), written, "of {text:?}");
+        assert_eq!(Cron::parse(text), Cron::parse(written));
+    }
 }
 
 #[test]
