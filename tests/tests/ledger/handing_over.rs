@@ -257,7 +257,7 @@ async fn cut_off_run_names_the_reason_to_stop() {
     s.end().await;
 }
 
-/// RECOVERY_MAX_AGE_SECS of an instance that hands over.
+/// `RECOVERY_MAX_AGE_SECS` of an instance that hands over.
 const A_DAY_SECS: f64 = 86_400.0;
 
 /// An instance claims all that is due.
