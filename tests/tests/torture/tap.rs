@@ -5,10 +5,11 @@
 //! was done, and its sender never learns that. A statement can be refused: it was not done. And a statement can
 //! be taken the remedy out of which an ablation lacks.
 
+use std::collections::BTreeSet;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use tests::statements::{Statements, Whole, message};
+use tests::statements::{Statements, Whole, message, prepares};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::net::{TcpListener, TcpStream};
@@ -45,6 +46,9 @@ struct State {
 pub(crate) struct Rewrite {
     pub(crate) statement: &'static str,
     pub(crate) from: &'static str,
+/// The rewrites that were made so far, in any history.
+static MADE: Mutex<BTreeSet<(&str, &str)>> = Mutex::new(BTreeSet::new());
+
     pub(crate) to: String,
 }
 
@@ -174,13 +178,20 @@ impl Tap {
         }
         let (mut rest, mut rewritten) = (&bytes[..], Vec::with_capacity(bytes.len()));
         while let Some(message) = message(rest) {
-            let concerned = self.rewrites.iter().filter(|rewrite| message[0] == b'P' && rewrite.concerns(message));
+            let concerned = self.rewrites.iter().filter(|rewrite| rewrite.concerns(message));
             rewritten.extend(concerned.fold(message.to_vec(), |message, rewrite| rewrite.message(&message)));
             rest = &rest[message.len()..];
         }
         // The first message has no type byte, and no statement.
         rewritten.extend_from_slice(rest);
         rewritten
+            if !self.rewrites.is_empty() && is_refused_as_wrong(&chunk[..read]) {
+                // A statement that fails is not the app without a remedy: it is an app that can do nothing.
+                give_up(&format!(
+                    "Postgres refuses a rewritten statement: {}",
+                    String::from_utf8_lossy(&chunk[..read])
+                ));
+            }
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -190,7 +201,7 @@ impl Tap {
 
 impl Rewrite {
     fn concerns(&self, message: &[u8]) -> bool {
-        String::from_utf8_lossy(message).contains(&format!("-- {}", self.statement))
+        prepares(message).as_deref() == Some(self.statement)
     }
 
     /// The message with the other text, and so with another length.
@@ -198,11 +209,31 @@ impl Rewrite {
         let place = message.windows(self.from.len()).position(|part| part == self.from.as_bytes());
         let Some(place) = place else {
             // An ablation that takes nothing out would prove nothing, whichever way its histories end.
-            println!("`{}` does not say `{}` any more: change the ablation, too", self.statement, self.from);
-            std::process::exit(2);
+            give_up(&format!(
+                "`{}` does not contain `{}` any more: change the ablation, too",
+                self.statement, self.from
+            ));
         };
         let body = [&message[5..place], self.to.as_bytes(), &message[place + self.from.len()..]].concat();
         let length = u32::try_from(body.len() + 4).unwrap().to_be_bytes();
         [&message[..1], &length, &body].concat()
     }
+}
+    /// Whether a statement was changed by it so far. If none was, the statement has another label now.
+    pub(crate) fn was_made(&self) -> bool {
+        MADE.lock().unwrap().contains(&(self.statement, self.from))
+    }
+
+        MADE.lock().unwrap().insert((self.statement, self.from));
+
+/// Whether an answer is an error of class 42: a syntax error, an unknown column, a wrong type.
+fn is_refused_as_wrong(answer: &[u8]) -> bool {
+    // The code is a field of its own, and the message follows it.
+    answer.windows(9).any(|field| field.starts_with(b"\0C42") && field.ends_with(b"\0M"))
+}
+
+/// The ablation itself is wrong: no verdict about any history.
+fn give_up(why: &str) -> ! {
+    println!("{why}");
+    std::process::exit(2)
 }

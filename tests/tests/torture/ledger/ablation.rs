@@ -45,7 +45,7 @@ impl Ablation {
             Ablation::Shipped | Ablation::R5 => Vec::new(),
             Ablation::R0 => vec![rewrite("renew leases", "r.id = own.id AND r.attempt = own.attempt AND ", "")],
             Ablation::R1 => vec![
-                rewrite("renew leases", "UPDATE runs r", "WITH renewed AS (UPDATE runs r"),
+                rewrite("renew leases", ")\n        UPDATE runs r", "), renewed AS (UPDATE runs r"),
                 rewrite(
                     "renew leases",
                     r#"RETURNING r.id, r.attempt, r.cancel_requested_on IS NOT NULL AS "is_cancelled!""#,
@@ -69,8 +69,8 @@ impl Ablation {
             Ablation::R6 => {
                 vec![rewrite(
                     "hand over unknown claims",
-                    "WHERE state = 'running'",
-                    "WHERE FALSE AND state = 'running'",
+                    "WHERE r.id = unknown.id",
+                    "WHERE FALSE AND r.id = unknown.id",
                 )]
             }
         }
