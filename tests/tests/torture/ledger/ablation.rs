@@ -2,6 +2,9 @@
 //!
 //! A remedy is taken out of a statement on its way to Postgres, or out of the instance's clock; the app stays as it is.
 //!
+//! None is covered by another remedy: R0's leases are renewed before R6 hands the claims over, and R1's renewals succeed, so
+//! that no attempt stops by the clock of its process.
+//!
 //! | ablation | what it lacks | what notices it |
 //! |---|---|---|
 //! | R0 | a heartbeat renews only the attempts that its process executes | S12 |
@@ -31,11 +34,49 @@ pub(crate) enum Ablation {
 }
 
 impl Ablation {
-    const ALL: [Ablation; 7] =
+    pub(crate) const ALL: [Ablation; 7] =
         [Ablation::R0, Ablation::R1, Ablation::R2, Ablation::R3, Ablation::R4, Ablation::R5, Ablation::R6];
 
     pub(crate) fn named(name: &str) -> Option<Ablation> {
         Ablation::ALL.into_iter().find(|ablation| format!("{ablation:?}") == name)
+    }
+
+    /// The invariant that notices it.
+    pub(crate) fn noticed_by(self) -> &'static str {
+        match self {
+            Ablation::Shipped => "",
+            Ablation::R0 => "S12",
+            Ablation::R1 => "S13",
+            Ablation::R2 => "S14",
+            Ablation::R3 | Ablation::R6 => "S15",
+            Ablation::R4 => "S16",
+            Ablation::R5 => "S17",
+        }
+    }
+
+    /// Seeds whose histories it fails.
+    pub(crate) fn known_seeds(self) -> &'static [u64] {
+        match self {
+            Ablation::Shipped => &[],
+            Ablation::R0 => &[1, 6, 9],
+            Ablation::R1 => &[6, 9, 11],
+            Ablation::R2 => &[1, 2],
+            Ablation::R3 => &[1, 2],
+            Ablation::R4 => &[1, 4],
+            Ablation::R5 => &[3, 5],
+            Ablation::R6 => &[1, 3],
+        }
+    }
+
+    /// What it should have taken out of statements and has not, in any history so far.
+    pub(crate) fn unmade(self) -> Vec<String> {
+        let unmade = self.rewrites(0).into_iter().filter(|rewrite| !rewrite.was_made());
+        unmade.map(|rewrite| format!("no statement was `{}`", rewrite.statement)).collect()
+    }
+
+    /// Whether its statements differ between instances.
+    pub(super) fn depends_on_lease(self) -> bool {
+        self == Ablation::R2
     }
 
     /// What the statements of an instance with such a lease say instead.
@@ -89,6 +130,6 @@ impl Ablation {
 
     /// By how many seconds the clock that decides on an instance differs from the database's.
     pub(super) fn skew_secs(self, dice: &Dice) -> i64 {
-        if self == Ablation::R5 { dice.pick(&[-720, 0, 720]).copied().unwrap_or_default() } else { 0 }
+        if self == Ablation::R5 { dice.pick(&[0, 720]).copied().unwrap_or_default() } else { 0 }
     }
 }
