@@ -71,6 +71,11 @@ impl Variant {
     pub(crate) fn setup(self) -> &'static str {
         match self {
             Variant::V2 => row_lease::SETUP,
+    /// How soon rows that have vanished return: the later, the more publishers meet their absence.
+    pub(crate) fn return_weight(self) -> u32 {
+        if self == Variant::V5 { 2 } else { 10 }
+    }
+
             Variant::V3 => UNVERIFIED,
             Variant::V5 => UNGUARDED,
             _ => VERIFIED,
