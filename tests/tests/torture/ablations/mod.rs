@@ -39,6 +39,15 @@ impl Variant {
         Variant::ABLATIONS.into_iter().find(|variant| format!("{variant:?}") == name)
     }
 
+    /// Seeds whose histories it fails.
+    pub(crate) fn known_seeds(self) -> &'static [u64] {
+        match self {
+            Variant::Shipped => &[],
+            Variant::V5 => &[2, 4, 12],
+            _ => &[1],
+        }
+    }
+
     /// How likely a call meets a fault; an ablation shows its hole sooner among many.
     pub(crate) fn fault_chances(self) -> &'static [f64] {
         if self == Variant::Shipped { &[0.0, 0.2, 0.3, 0.5, 0.6] } else { &[0.4, 0.6] }
@@ -62,6 +71,11 @@ impl Variant {
         }
     }
 
+    /// How soon rows that have vanished return: the later, the more publishers meet their absence.
+    pub(crate) fn return_weight(self) -> u32 {
+        if self == Variant::V5 { 2 } else { 10 }
+    }
+
     /// For how long AWS takes a signed request.
     pub(crate) fn window(self) -> TimeDelta {
         TimeDelta::minutes(if self == Variant::V4 { 120 } else { 15 })
@@ -71,11 +85,6 @@ impl Variant {
     pub(crate) fn setup(self) -> &'static str {
         match self {
             Variant::V2 => row_lease::SETUP,
-    /// How soon rows that have vanished return: the later, the more publishers meet their absence.
-    pub(crate) fn return_weight(self) -> u32 {
-        if self == Variant::V5 { 2 } else { 10 }
-    }
-
             Variant::V3 => UNVERIFIED,
             Variant::V5 => UNGUARDED,
             _ => VERIFIED,
