@@ -86,6 +86,7 @@ fn judged(seeds: &[u64], about: About) -> Verdict {
 fn both(publishing: &[u64], ledger: &[u64]) -> Verdict {
     let mut verdict = judged(publishing, SHIPPED);
     let ledger = judged(ledger, LEDGER);
+    verdict.histories += ledger.histories;
     verdict.bad.extend(ledger.bad);
     verdict.gaps.extend(ledger.gaps);
     verdict.coverage.add(ledger.coverage);

@@ -43,8 +43,12 @@ impl Variant {
     pub(crate) fn known_seeds(self) -> &'static [u64] {
         match self {
             Variant::Shipped => &[],
+            Variant::V0 => &[4],
+            Variant::V1 => &[8],
+            Variant::V2 => &[56, 65, 85],
+            Variant::V3 => &[69, 40],
+            Variant::V4 => &[7],
             Variant::V5 => &[2, 4, 12],
-            _ => &[1],
         }
     }
 

@@ -54,13 +54,14 @@ impl Ablation {
         }
     }
 
-    /// Seeds whose histories it fails.
+    /// Seeds whose histories it has failed. Real time has a part in a history, by the pauses of the app, so that none is
+    /// certain; of 20 others, R0 failed 3, R1 4 and R2 5, the rest more.
     pub(crate) fn known_seeds(self) -> &'static [u64] {
         match self {
             Ablation::Shipped => &[],
-            Ablation::R0 => &[1, 6, 9],
-            Ablation::R1 => &[6, 9, 11],
-            Ablation::R2 => &[1, 2],
+            Ablation::R0 => &[4, 12, 1, 6, 9],
+            Ablation::R1 => &[9, 10, 11, 6],
+            Ablation::R2 => &[4, 6, 7, 1],
             Ablation::R3 => &[1, 2],
             Ablation::R4 => &[1, 4],
             Ablation::R5 => &[3, 5],
