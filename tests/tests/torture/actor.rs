@@ -63,7 +63,7 @@ impl Wake for Bell {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Locks {
     Possible,
-    /// No other actor is in a transaction: Postgres need not be asked.
+    /// No other actor is in a transaction, or there is none: Postgres need not be asked.
     Impossible,
 }
 

@@ -52,7 +52,8 @@ impl History<'_> {
     /// Lets one actor go on, and those that it held up.
     pub(super) async fn go(&mut self, place: usize, from: &str) -> Result<(), String> {
         let mut movers = vec![self.actors[place].id];
-        self.actors[place].go(&self.turnstile, self.ground, Locks::Possible).await;
+        let locks = if self.actors.len() > 1 { Locks::Possible } else { Locks::Impossible };
+        self.actors[place].go(&self.turnstile, self.ground, locks).await;
         for actor in &mut self.actors {
             if actor.stand == Stand::AtLock && !self.ground.waits_for_lock(&actor.process.name).await {
                 actor.go(&self.turnstile, self.ground, Locks::Possible).await;

@@ -131,8 +131,13 @@ impl History<'_> {
             let (took, last) = (began.elapsed(), self.trace.last().cloned());
             tracing::info!(?took, last, "a step was slow");
         }
+        // Within a transaction it gives up no lock.
+        let keeps_locks = self.actors[place].0.stand != Stand::Ended && self.actors[place].1.tap.is_in_transaction();
         for (actor, _) in &mut self.actors {
-            if actor.stand == Stand::AtLock && !self.stage.ground.waits_for_lock(&actor.process.name).await {
+            if !keeps_locks
+                && actor.stand == Stand::AtLock
+                && !self.stage.ground.waits_for_lock(&actor.process.name).await
+            {
                 actor.go(&self.turnstile, &self.stage.ground, Locks::Possible).await;
             }
         }
