@@ -43,9 +43,10 @@ endif
 tzdata: ## writes the bundled zone data from PyPI's newest tzdata
 	python3 scripts/tzdata.py write schedule/data/zones.bin
 
-nightly: ## what takes too long, or depends on the day; all mutants in a week
+nightly: setup ## what takes too long, or depends on the day; all mutants in a week
 	$(MAKE) mutants SHARD=$$(($$(date +%u) - 1))/7
 	python3 scripts/tzdata.py check schedule/data/zones.bin
+	cargo test --workspace --test torture -- --full --seed $$(date +%y%j0000)
 
 mutants: setup ## changes the code in small ways; each change must fail a test. Many hours: SHARD=0/7 does a seventh
 	sh scripts/mutants.sh "$(TARGET)" "$(SHARD)"

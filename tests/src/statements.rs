@@ -58,6 +58,11 @@ pub fn message(bytes: &[u8]) -> Option<&[u8]> {
     bytes.get(..1 + u32::from_be_bytes(length) as usize)
 }
 
+/// The label of the statement that a message prepares; none if it prepares none.
+pub fn prepares(message: &[u8]) -> Option<String> {
+    (message.first() == Some(&b'P')).then(|| label(text(text(&message[5..]).1).0))
+}
+
 /// A text that ends with a NUL, and what follows.
 fn text(bytes: &[u8]) -> (&[u8], &[u8]) {
     let end = bytes.iter().position(|byte| *byte == 0).unwrap_or(bytes.len());

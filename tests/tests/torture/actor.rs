@@ -9,6 +9,7 @@ use std::time::Duration;
 use tokio::sync::Notify;
 
 use crate::ground::{Ground, Process};
+use crate::tap::Tap;
 use crate::turnstile::Turnstile;
 
 /// Where an actor stands when it does not move.
@@ -38,6 +39,8 @@ pub(crate) struct Actor {
     pub(crate) role: Role,
     pub(crate) stand: Stand,
     pub(crate) process: Process,
+    /// The way to its database, if every statement of it is a point.
+    tap: Option<Tap>,
     life: Pin<Box<dyn Future<Output = ()>>>,
     bell: Arc<Bell>,
 }
@@ -56,22 +59,39 @@ impl Wake for Bell {
     }
 }
 
+/// Whether another actor may have a lock that an actor waits for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Locks {
+    Possible,
+    /// No other actor is in a transaction, or there is none: Postgres need not be asked.
+    Impossible,
+}
+
 /// An answer of the database that takes longer may be a wait for a lock.
 const PATIENCE: Duration = Duration::from_millis(4);
+/// After so many waits the actor stands still, whatever its tap says.
+const MOST_WAITS: u32 = 250;
+/// The longest chain of tasks that one event wakes: a request, its answer, and what is done with it.
+const HOPS: usize = 16;
 
 impl Actor {
     pub(crate) fn new(id: usize, role: Role, process: Process, life: impl Future<Output = ()> + 'static) -> Actor {
-        Actor { id, role, stand: Stand::AtPoints, process, life: Box::pin(life), bell: Arc::default() }
+        Actor { id, role, stand: Stand::AtPoints, process, tap: None, life: Box::pin(life), bell: Arc::default() }
+    }
+
+    /// The same actor, whose statements pass this tap.
+    pub(crate) fn behind(self, tap: Tap) -> Actor {
+        Actor { tap: Some(tap), ..self }
     }
 
     /// Goes on until it stands again.
-    pub(crate) async fn go(&mut self, turnstile: &Turnstile, ground: &Ground) {
-        self.stand = self.next_stand(turnstile, ground).await;
+    pub(crate) async fn go(&mut self, turnstile: &Turnstile, ground: &Ground, locks: Locks) {
+        self.stand = self.next_stand(turnstile, ground, locks).await;
     }
 
-    async fn next_stand(&mut self, turnstile: &Turnstile, ground: &Ground) -> Stand {
+    async fn next_stand(&mut self, turnstile: &Turnstile, ground: &Ground, locks: Locks) -> Stand {
         let waker = Waker::from(Arc::clone(&self.bell));
-        let (arrivals, mut waits) = (turnstile.arrivals(self.id), 0);
+        let (arrivals, mut waits, mut is_quiet) = (turnstile.arrivals(self.id), 0, false);
         loop {
             turnstile.moves(self.id);
             self.bell.has_rung.store(false, Ordering::Relaxed);
@@ -83,8 +103,9 @@ impl Actor {
                 continue;
             }
             // Nothing rang while it was polled, and it is at a point: all that is left to it waits there. The tasks of an
-            // executor are not polled here: that it comes to another point shows that they have moved.
-            let has_moved = self.role != Role::Executor || turnstile.arrivals(self.id) > arrivals || waits > 2;
+            // executor are not polled here: that it comes to another point shows that they have moved, or that nothing of it
+            // is under way, neither at Postgres nor in this process.
+            let has_moved = self.role != Role::Executor || turnstile.arrivals(self.id) > arrivals || is_quiet;
             if has_moved && !turnstile.points(self.id).is_empty() {
                 return Stand::AtPoints;
             }
@@ -93,7 +114,14 @@ impl Actor {
                 () = turnstile.arrived() => {}
                 () = tokio::time::sleep(PATIENCE) => {
                     waits += 1;
-                    if ground.waits_for_lock(&self.process.name).await {
+                    let is_answered = self.tap.as_ref().is_some_and(|tap| !tap.is_awaited());
+                    is_quiet = is_answered || waits > MOST_WAITS;
+                    // If this thread was held up, what woke with the pause has its turn now.
+                    for _ in 0..HOPS {
+                        tokio::task::yield_now().await;
+                    }
+                    let is_asked = locks == Locks::Possible || waits % 50 == 0;
+                    if is_asked && !is_answered && ground.waits_for_lock(&self.process.name).await {
                         return Stand::AtLock;
                     }
                 }

@@ -95,6 +95,8 @@ enum Vanishing {
 
 /// After so many drains in calm all must be at rest.
 const ROUNDS: u32 = 60;
+/// So often publishers drain in calm before the rows that have vanished return.
+const DRAINS_WITHOUT_ROWS: u32 = 3;
 /// After so many sweeps in calm what was changed by hand must be repaired.
 const SWEEPS: u32 = 4;
 /// After so many moves in calm every actor must have ended.
@@ -167,7 +169,7 @@ impl<'a> History<'a> {
             let vanishing = match (self.vanishing, self.has_vanished) {
                 (Vanishing::Off, _) => 0,
                 (Vanishing::On, false) => 2,
-                (Vanishing::On, true) => 10,
+                (Vanishing::On, true) => self.variant.return_weight(),
             };
             let event = self.dice.weighted(&[
                 (150, Event::Move),
@@ -209,10 +211,24 @@ impl<'a> History<'a> {
     async fn calm(&mut self) -> Result<(), String> {
         self.note("calm".to_owned());
         self.wire.fault_chance(0.0);
+        if self.has_vanished {
+            self.drain_without_rows().await?;
+        }
         self.return_rows().await;
         self.finish_all().await?;
         self.come_to_rest().await?;
         if self.sweeping == Sweeping::Off { Ok(()) } else { self.sweep_clean().await }
+    }
+
+    /// No edit comes after this to put right what publishers do meanwhile.
+    async fn drain_without_rows(&mut self) -> Result<(), String> {
+        self.finish_all().await?;
+        for _ in 0..DRAINS_WITHOUT_ROWS {
+            self.wait_for_work(false).await;
+            self.start_publisher().await?;
+            self.finish_all().await?;
+        }
+        Ok(())
     }
 
     async fn come_to_rest(&mut self) -> Result<(), String> {

@@ -11,14 +11,14 @@ use crate::torture::{About, Bad, Until, Verdict, torture};
 /// Seeds that once found a fault, with what it was; they run first.
 /// 500210: a start passed between the look at the clock and EventBridge's at the request.
 const REGRESSIONS: [u64; 1] = [500_210];
-/// What runs under `make test`.
-const USUAL: u64 = 300;
-/// They are longer.
-const USUAL_OF_THE_LEDGER: u64 = 40;
-/// Fewer may by chance lack what more would meet.
-const ENOUGH_TO_JUDGE: usize = 400;
-/// Within so many an ablation must have failed.
+/// What runs under `make test`, and with `--full`: histories of publishing and of the ledger, which are longer.
+const USUAL: [u64; 2] = [300, 100];
+const FULL: [u64; 2] = [3_000, 1_000];
+/// So many meet each of what they must meet; fewer may by chance lack something.
+const ENOUGH_TO_JUDGE: usize = 100;
+/// Within so many an ablation must have failed; one of the ledger sooner.
 const ENOUGH: u64 = 1_000;
+const ENOUGH_OF_THE_LEDGER: u64 = 100;
 
 const SHIPPED: About = About::Publishing(Variant::Shipped);
 const LEDGER: About = About::Ledger(Ablation::Shipped);
@@ -36,7 +36,8 @@ pub(crate) fn run(arguments: &[String]) -> ExitCode {
     let after =
         |flag: &str| arguments.iter().position(|argument| argument == flag).and_then(|at| arguments.get(at + 1));
     let number = |flag: &str| after(flag).and_then(|value| value.parse::<u64>().ok());
-    if number("--histories").is_none() && !arguments.iter().skip(1).all(is_ours)
+    let is_full = arguments.iter().any(|argument| argument == "--full");
+    if number("--histories").is_none() && !is_full && !arguments.iter().skip(1).all(is_ours)
         || arguments.iter().any(|a| a == "--list")
     {
         return ExitCode::SUCCESS;
@@ -48,6 +49,7 @@ pub(crate) fn run(arguments: &[String]) -> ExitCode {
     let verdict = match (wish.histories, wish.only) {
         (Some(count), Some(about)) => judged(&seeds(wish.seed, count), about),
         (Some(count), None) => both(&seeds(wish.seed, count), &seeds(wish.seed, count)),
+        (None, _) if is_full => full(wish.seed),
         (None, _) => usual(),
     };
     report(&verdict);
@@ -84,6 +86,7 @@ fn judged(seeds: &[u64], about: About) -> Verdict {
 fn both(publishing: &[u64], ledger: &[u64]) -> Verdict {
     let mut verdict = judged(publishing, SHIPPED);
     let ledger = judged(ledger, LEDGER);
+    verdict.histories += ledger.histories;
     verdict.bad.extend(ledger.bad);
     verdict.gaps.extend(ledger.gaps);
     verdict.coverage.add(ledger.coverage);
@@ -91,24 +94,49 @@ fn both(publishing: &[u64], ledger: &[u64]) -> Verdict {
 }
 
 fn usual() -> Verdict {
-    let mut verdict = both(&[&REGRESSIONS[..], &seeds(1, USUAL)].concat(), &seeds(1, USUAL_OF_THE_LEDGER));
-    // V5 and those of the ledger's leases need longer: `make torture N=100 VARIANT=V5`.
-    let quick = Variant::ABLATIONS.into_iter().filter(|variant| !matches!(variant, Variant::V5));
-    for about in quick.map(About::Publishing) {
-        let ablation = torture(&seeds(1, ENOUGH), about, Until::OneIsBad);
-        match ablation.bad.first() {
-            Some(Bad { seed, why, .. }) => {
-                println!("{} fails, as it must: seed {seed}, {} histories: {why}", about.name(), ablation.histories);
-            }
-            None => verdict.bad.push(Bad {
-                about,
-                seed: 1,
-                why: format!("{} passes {ENOUGH} histories: the torture sees nothing", about.name()),
-                trace: Vec::new(),
-            }),
+    let [publishing, ledger] = USUAL;
+    let mut verdict = both(&[&REGRESSIONS[..], &seeds(1, publishing)].concat(), &seeds(1, ledger));
+    for about in ablations() {
+        let known = torture(about.known_seeds(), about, Until::OneIsBad(about.noticed_by()));
+        if !has_failed(about, &known) {
+            println!("{} passes its known seeds {:?}: it is searched for others", about.name(), about.known_seeds());
+            verdict.bad.extend(missed(about, 1));
         }
     }
     verdict
+}
+
+/// More of everything, from a seed of the day on.
+fn full(seed: u64) -> Verdict {
+    let [publishing, ledger] = FULL;
+    let mut verdict = both(&seeds(seed, publishing), &seeds(seed, ledger));
+    verdict.bad.extend(ablations().filter_map(|about| missed(about, seed)));
+    verdict
+}
+
+fn ablations() -> impl Iterator<Item = About> {
+    Variant::ABLATIONS.into_iter().map(About::Publishing).chain(Ablation::ALL.into_iter().map(About::Ledger))
+}
+
+/// That an ablation does not fail within as many histories as are enough.
+fn missed(about: About, seed: u64) -> Option<Bad> {
+    let enough = if matches!(about, About::Ledger(_)) { ENOUGH_OF_THE_LEDGER } else { ENOUGH };
+    let searched = torture(&seeds(seed, enough), about, Until::OneIsBad(about.noticed_by()));
+    if has_failed(about, &searched) {
+        return None;
+    }
+    let mut why = vec![format!("{} passes {enough} histories: the torture sees nothing", about.name())];
+    why.extend(about.unmade());
+    Some(Bad { about, seed, why: why.join("; "), trace: Vec::new() })
+}
+
+/// Whether an ablation has failed, for its reason, and by what it lacks.
+fn has_failed(about: About, verdict: &Verdict) -> bool {
+    let failed = verdict.bad.iter().find(|bad| bad.why.starts_with(about.noticed_by()));
+    if let Some(Bad { seed, why, .. }) = failed {
+        println!("{} fails, as it must: seed {seed}, {} histories: {why}", about.name(), verdict.histories);
+    }
+    failed.is_some() && about.unmade().is_empty()
 }
 
 fn report(verdict: &Verdict) {

@@ -30,6 +30,30 @@ impl About {
             About::Ledger(ablation) => format!("{ablation:?}"),
         }
     }
+
+    /// The reason for which an ablation must fail begins like this.
+    pub(crate) fn noticed_by(self) -> &'static str {
+        match self {
+            About::Publishing(_) => "",
+            About::Ledger(ablation) => ablation.noticed_by(),
+        }
+    }
+
+    /// Seeds at which an ablation has failed.
+    pub(crate) fn known_seeds(self) -> &'static [u64] {
+        match self {
+            About::Publishing(variant) => variant.known_seeds(),
+            About::Ledger(ablation) => ablation.known_seeds(),
+        }
+    }
+
+    /// What an ablation should have taken out and has not.
+    pub(crate) fn unmade(self) -> Vec<String> {
+        match self {
+            About::Publishing(_) => Vec::new(),
+            About::Ledger(ablation) => ablation.unmade(),
+        }
+    }
 }
 
 /// Where the histories of one thread happen, one after the other.
@@ -78,8 +102,8 @@ pub(crate) struct Verdict {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Until {
     AllAreThrough,
-    /// One bad history is what was looked for.
-    OneIsBad,
+    /// A bad history whose reason begins like this is what was looked for.
+    OneIsBad(&'static str),
 }
 
 /// Runs the histories of `seeds`.
@@ -111,9 +135,12 @@ fn work(seeds: &[u64], about: About, until: Until, next: &AtomicUsize, verdict: 
         verdict.coverage.add(outcome.coverage);
         let leaked = canary::leaked().map(|line| format!("S10: a secret is in the log: {line}"));
         if let Some(why) = outcome.bad.or(leaked) {
-            println!("{about:?}: seed {seed} is bad");
+            if until == Until::AllAreThrough {
+                println!("{about:?}: seed {seed} is bad");
+            }
+            let is_wanted = matches!(until, Until::OneIsBad(reason) if why.starts_with(reason));
             verdict.bad.push(Bad { about, seed, why, trace: outcome.trace });
-            if until == Until::OneIsBad {
+            if is_wanted {
                 return next.store(seeds.len(), Ordering::Relaxed);
             }
         } else if seeds.len() == 1 {

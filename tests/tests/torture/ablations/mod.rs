@@ -39,6 +39,19 @@ impl Variant {
         Variant::ABLATIONS.into_iter().find(|variant| format!("{variant:?}") == name)
     }
 
+    /// Seeds whose histories it fails.
+    pub(crate) fn known_seeds(self) -> &'static [u64] {
+        match self {
+            Variant::Shipped => &[],
+            Variant::V0 => &[4],
+            Variant::V1 => &[8],
+            Variant::V2 => &[56, 65, 85],
+            Variant::V3 => &[69, 40],
+            Variant::V4 => &[7],
+            Variant::V5 => &[2, 4, 12],
+        }
+    }
+
     /// How likely a call meets a fault; an ablation shows its hole sooner among many.
     pub(crate) fn fault_chances(self) -> &'static [f64] {
         if self == Variant::Shipped { &[0.0, 0.2, 0.3, 0.5, 0.6] } else { &[0.4, 0.6] }
@@ -60,6 +73,11 @@ impl Variant {
             Variant::V5 => true,
             _ => false,
         }
+    }
+
+    /// How soon rows that have vanished return: the later, the more publishers meet their absence.
+    pub(crate) fn return_weight(self) -> u32 {
+        if self == Variant::V5 { 2 } else { 10 }
     }
 
     /// For how long AWS takes a signed request.

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use chrono::TimeDelta;
 
 use super::History;
-use crate::actor::{Actor, Role, Stand};
+use crate::actor::{Actor, Locks, Role, Stand};
 
 /// Longer than Postgres takes to see that a transaction has ended; a deadlock it would end itself.
 const LOCK_PATIENCE: Duration = Duration::from_secs(10);
@@ -52,10 +52,11 @@ impl History<'_> {
     /// Lets one actor go on, and those that it held up.
     pub(super) async fn go(&mut self, place: usize, from: &str) -> Result<(), String> {
         let mut movers = vec![self.actors[place].id];
-        self.actors[place].go(&self.turnstile, self.ground).await;
+        let locks = if self.actors.len() > 1 { Locks::Possible } else { Locks::Impossible };
+        self.actors[place].go(&self.turnstile, self.ground, locks).await;
         for actor in &mut self.actors {
             if actor.stand == Stand::AtLock && !self.ground.waits_for_lock(&actor.process.name).await {
-                actor.go(&self.turnstile, self.ground).await;
+                actor.go(&self.turnstile, self.ground, Locks::Possible).await;
                 movers.push(actor.id);
             }
         }

@@ -2,6 +2,9 @@
 //!
 //! A remedy is taken out of a statement on its way to Postgres, or out of the instance's clock; the app stays as it is.
 //!
+//! None is covered by another remedy: R0's leases are renewed before R6 hands the claims over, and R1's renewals succeed, so
+//! that no attempt stops by the clock of its process.
+//!
 //! | ablation | what it lacks | what notices it |
 //! |---|---|---|
 //! | R0 | a heartbeat renews only the attempts that its process executes | S12 |
@@ -31,11 +34,50 @@ pub(crate) enum Ablation {
 }
 
 impl Ablation {
-    const ALL: [Ablation; 7] =
+    pub(crate) const ALL: [Ablation; 7] =
         [Ablation::R0, Ablation::R1, Ablation::R2, Ablation::R3, Ablation::R4, Ablation::R5, Ablation::R6];
 
     pub(crate) fn named(name: &str) -> Option<Ablation> {
         Ablation::ALL.into_iter().find(|ablation| format!("{ablation:?}") == name)
+    }
+
+    /// The invariant that notices it.
+    pub(crate) fn noticed_by(self) -> &'static str {
+        match self {
+            Ablation::Shipped => "",
+            Ablation::R0 => "S12",
+            Ablation::R1 => "S13",
+            Ablation::R2 => "S14",
+            Ablation::R3 | Ablation::R6 => "S15",
+            Ablation::R4 => "S16",
+            Ablation::R5 => "S17",
+        }
+    }
+
+    /// Seeds whose histories it has failed. Real time has a part in a history, by the pauses of the app, so that none is
+    /// certain; of 20 others, R0 failed 3, R1 4 and R2 5, the rest more.
+    pub(crate) fn known_seeds(self) -> &'static [u64] {
+        match self {
+            Ablation::Shipped => &[],
+            Ablation::R0 => &[4, 12, 1, 6, 9],
+            Ablation::R1 => &[9, 10, 11, 6],
+            Ablation::R2 => &[4, 6, 7, 1],
+            Ablation::R3 => &[1, 2],
+            Ablation::R4 => &[1, 4],
+            Ablation::R5 => &[3, 5],
+            Ablation::R6 => &[1, 3],
+        }
+    }
+
+    /// What it should have taken out of statements and has not, in any history so far.
+    pub(crate) fn unmade(self) -> Vec<String> {
+        let unmade = self.rewrites(0).into_iter().filter(|rewrite| !rewrite.was_made());
+        unmade.map(|rewrite| format!("no statement was `{}`", rewrite.statement)).collect()
+    }
+
+    /// Whether its statements differ between instances.
+    pub(super) fn depends_on_lease(self) -> bool {
+        self == Ablation::R2
     }
 
     /// What the statements of an instance with such a lease say instead.
@@ -45,7 +87,7 @@ impl Ablation {
             Ablation::Shipped | Ablation::R5 => Vec::new(),
             Ablation::R0 => vec![rewrite("renew leases", "r.id = own.id AND r.attempt = own.attempt AND ", "")],
             Ablation::R1 => vec![
-                rewrite("renew leases", "UPDATE runs r", "WITH renewed AS (UPDATE runs r"),
+                rewrite("renew leases", ")\n        UPDATE runs r", "), renewed AS (UPDATE runs r"),
                 rewrite(
                     "renew leases",
                     r#"RETURNING r.id, r.attempt, r.cancel_requested_on IS NOT NULL AS "is_cancelled!""#,
@@ -69,8 +111,8 @@ impl Ablation {
             Ablation::R6 => {
                 vec![rewrite(
                     "hand over unknown claims",
-                    "WHERE r.state = 'running'",
-                    "WHERE FALSE AND r.state = 'running'",
+                    "WHERE r.id = unknown.id",
+                    "WHERE FALSE AND r.id = unknown.id",
                 )]
             }
         }
@@ -89,6 +131,6 @@ impl Ablation {
 
     /// By how many seconds the clock that decides on an instance differs from the database's.
     pub(super) fn skew_secs(self, dice: &Dice) -> i64 {
-        if self == Ablation::R5 { dice.pick(&[-720, 0, 720]).copied().unwrap_or_default() } else { 0 }
+        if self == Ablation::R5 { dice.pick(&[0, 720]).copied().unwrap_or_default() } else { 0 }
     }
 }

@@ -175,12 +175,13 @@ impl History<'_> {
     /// The instance claims and executes, renews its leases and, now and then, claims more or hands over what it executes.
     fn execute(&self, actor: usize, instance: &Instance) -> Life {
         let (executor, turnstile, dice) = (instance.executor.clone(), self.turnstile.clone(), self.dice.clone());
-        let (passed, start) = (Arc::clone(&self.passed), Instant::now());
+        let (passed, start, hand_over_chance) =
+            (Arc::clone(&self.passed), Instant::now(), self.profile.hand_over_chance());
         let run = async move {
             let now = || start + Duration::from_secs(passed.load(Ordering::Relaxed));
             let working = executor.work_off_stepping(async || {
                 turnstile.wait_as(actor, STEP).await;
-                if dice.chance(0.4) { Step::HandOver } else { Step::Claim }
+                if dice.chance(hand_over_chance) { Step::HandOver } else { Step::Claim }
             });
             // Before the first claim there is nothing to renew.
             let is_first = Cell::new(true);

@@ -34,6 +34,8 @@ pub(super) struct History<'a> {
     pub(super) idle: Vec<Instance>,
     pub(super) actors: Vec<(Actor, Instance)>,
     pub(super) actors_ever: usize,
+    /// Actors that are suspended, each with the recovery that must end first.
+    pub(super) suspended: Vec<(usize, usize)>,
     pub(super) leases: Leases,
     pub(super) profile: Profile,
     /// Faults are over.
@@ -49,6 +51,33 @@ pub(super) enum Profile {
     Decisions,
     /// Executors claim, renew, lose and hand over runs.
     Leases,
+}
+
+impl Profile {
+    /// How many instances there are: executors that hold on to their runs leave others to fire and to recover.
+    fn instances(self) -> usize {
+        match self {
+            Profile::Decisions => 3,
+            Profile::Leases => 5,
+        }
+    }
+
+    /// How often an executor hands over what it executes, instead of claiming more.
+    pub(super) fn hand_over_chance(self) -> f64 {
+        match self {
+            Profile::Decisions => 0.4,
+            Profile::Leases => 0.2,
+        }
+    }
+
+    /// How soon a request is answered, beside the points of other statements with a weight of 6.
+    pub(super) fn weight_of_answers(self) -> u32 {
+        match self {
+            Profile::Decisions => 6,
+            // Only among long calls leases are renewed, lost, and claimed beside them.
+            Profile::Leases => 1,
+        }
+    }
 }
 
 /// What may happen next.
@@ -92,7 +121,7 @@ const LEASES: [(u32, Event); 15] = [
     (25, Event::Start(Deed::Execute)),
     (1, Event::Start(Deed::Create)),
     (1, Event::Start(Deed::Edit)),
-    (30, Event::Start(Deed::FireByHand)),
+    (40, Event::Start(Deed::FireByHand)),
     (3, Event::Start(Deed::Job)),
     (8, Event::Start(Deed::The("recovery"))),
     (3, Event::Clock),
@@ -106,7 +135,6 @@ const LEASES: [(u32, Event); 15] = [
 
 /// Not on a whole minute: what happens at the very moment that a time falls due is told elsewhere.
 pub(super) const START: &str = "2026-03-02T10:00:00.5Z";
-const INSTANCES: usize = 3;
 /// After so many rounds in calm all must be at rest.
 const ROUNDS: u32 = 40;
 /// After so many passes only time can help.
@@ -143,7 +171,7 @@ impl<'a> History<'a> {
             fault_chance,
         });
         let mut idle = Vec::new();
-        for _ in 0..INSTANCES {
+        for _ in 0..profile.instances() {
             idle.push(stage.instance(&dice, start).await);
         }
         History {
@@ -157,6 +185,7 @@ impl<'a> History<'a> {
             idle,
             actors: Vec::new(),
             actors_ever: 0,
+            suspended: Vec::new(),
             leases: Leases::default(),
             profile,
             is_calm: false,

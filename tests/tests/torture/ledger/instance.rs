@@ -98,7 +98,7 @@ struct Settings {
 }
 
 /// What instances of one history differ in: how long their leases last, in seconds, and how many runs each executes at once.
-const LEASES: [u64; 3] = [60, 120, 600];
+pub(super) const LEASES: [u64; 3] = [60, 120, 600];
 const SLOTS: [usize; 3] = [2, 8, 256];
 
 impl Stage {
@@ -188,11 +188,11 @@ impl Stage {
     /// An instance that does nothing has ended.
     pub(crate) async fn ended(&self, instance: Instance) {
         instance.tap.free();
-        // What an ablation makes of its statements depends on the instance.
-        if self.ablation.rewrites(0).is_empty() {
-            self.idle.lock().unwrap().push((instance.process, instance.tap));
-        } else {
+        // What is made of its statements may depend on how long its leases last.
+        if self.ablation.depends_on_lease() {
             self.ground.cut(&instance.process.name).await;
+        } else {
+            self.idle.lock().unwrap().push((instance.process, instance.tap));
         }
     }
 }

@@ -15,6 +15,9 @@ use super::oracle::{Call, Heard};
 use crate::dice::Dice;
 use crate::turnstile::Turnstile;
 
+/// Where a request waits for its answer.
+pub(crate) const EFFECT: &str = "effect";
+
 /// Clones are the same receiver.
 #[derive(Clone, Default)]
 pub(crate) struct Receiver(Arc<Mutex<Option<Attending>>>);
@@ -129,6 +132,6 @@ async fn receive(State(receiver): State<Receiver>, headers: HeaderMap) -> Status
     // What a dead process had sent arrives all the same.
     let Some(actor) = callers.executing(fence) else { return StatusCode::GONE };
     let _open = callers.opened(actor, fence);
-    turnstile.wait_as(actor, "effect").await;
+    turnstile.wait_as(actor, EFFECT).await;
     if dice.chance(fault_chance) { StatusCode::SERVICE_UNAVAILABLE } else { StatusCode::NO_CONTENT }
 }

@@ -4,9 +4,12 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use super::cast::{BEAT, Deed, STEP};
-use super::history::{History, MOVES};
+use super::history::{History, MOVES, Profile};
+use super::instance::LEASES;
 use super::leases::Knowing;
-use crate::actor::{Actor, Role, Stand};
+use super::receiver::EFFECT;
+use crate::actor::{Actor, Locks, Role, Stand};
+use crate::tap::Tap;
 
 /// Longer than Postgres takes to see that a transaction has ended.
 const LOCK_PATIENCE: Duration = Duration::from_secs(10);
@@ -18,7 +21,11 @@ const RENEW: &str = "renew leases";
 
 impl History<'_> {
     pub(super) async fn start(&mut self, deed: Deed) -> Result<(), String> {
-        let Some(instance) = self.idle.pop() else { return Ok(()) };
+        if self.idle.is_empty() {
+            return Ok(());
+        }
+        // In turn: an instance may have to leave to others what it has not released.
+        let instance = self.idle.remove(0);
         self.actors_ever += 1;
         let id = self.actors_ever;
         // A job reads the database's time first; a request goes by the last sample.
@@ -35,7 +42,7 @@ impl History<'_> {
         if role == Role::Executor {
             self.callers.begin(id, instance.executor.clone());
         }
-        let actor = Actor::new(id, role, instance.process.clone(), life.run);
+        let actor = Actor::new(id, role, instance.process.clone(), life.run).behind(instance.tap.clone());
         self.actors.push((actor, instance));
         self.go(self.actors.len() - 1, "start").await
     }
@@ -52,10 +59,17 @@ impl History<'_> {
         }
     }
 
-    /// One of the actors that can go on.
+    /// One of the actors that can go on; a suspended one only if no other can.
     fn any_at_points(&self) -> Option<usize> {
         let free: Vec<usize> = (0..self.actors.len()).filter(|n| self.actors[*n].0.stand == Stand::AtPoints).collect();
-        self.dice.pick(&free).copied()
+        let awake: Vec<usize> = free.iter().copied().filter(|n| !self.is_suspended(self.actors[*n].0.id)).collect();
+        self.dice.pick(if awake.is_empty() { &free } else { &awake }).copied()
+    }
+
+    /// Whether an actor is suspended: until the recovery that began after it has ended.
+    fn is_suspended(&self, id: usize) -> bool {
+        let is_acting = |recovery: usize| self.actors.iter().any(|(actor, _)| actor.id == recovery);
+        self.suspended.iter().any(|(suspended, recovery)| *suspended == id && is_acting(*recovery))
     }
 
     /// One of an actor's points. An executor renews and claims less often than it works, and in calm not at all.
@@ -65,6 +79,7 @@ impl History<'_> {
         let weight = |point: &String| match point.as_str() {
             BEAT | STEP if self.is_calm || !has_work => 0,
             BEAT | STEP => 2,
+            EFFECT => self.profile.weight_of_answers(),
             _ => 6,
         };
         let points = self.turnstile.points(actor.id);
@@ -74,10 +89,15 @@ impl History<'_> {
 
     /// Lets an actor through at the `nth` of its points.
     async fn pass(&mut self, place: usize, nth: usize) -> Result<(), String> {
-        let (id, instance) = (self.actors[place].0.id, &self.actors[place].1);
-        if self.turnstile.points(id).get(nth).is_some_and(|point| point == RENEW) {
+        let id = self.actors[place].0.id;
+        let next = self.turnstile.points(id).get(nth).cloned().unwrap_or_default();
+        if next == RENEW {
+            if self.profile == Profile::Leases && !self.is_calm {
+                // A renewal is executed some time after the claim or the renewal before it: it makes leases longer.
+                self.advance(self.dice.between(1, 10)).await;
+            }
             let (admin, open) = (&self.stage.ground.admin, self.callers.open(id));
-            self.leases.renews(admin, id, instance.app.instance, open).await;
+            self.leases.renews(admin, id, self.actors[place].1.app.instance, open).await;
         }
         let point = self.turnstile.pass(id, nth).unwrap_or_default();
         self.note(format!("actor {id} passes {point}"));
@@ -102,14 +122,23 @@ impl History<'_> {
     /// Lets one actor go on from a point, and those that it held up.
     async fn go(&mut self, place: usize, from: &str) -> Result<(), String> {
         let (began, id) = (Instant::now(), self.actors[place].0.id);
-        self.actors[place].0.go(&self.turnstile, &self.stage.ground).await;
+        let locks = self.locks(id);
+        self.actors[place].0.go(&self.turnstile, &self.stage.ground, locks).await;
+        if from == CLAIM && self.actors[place].1.tap.has_lost_answer_to(CLAIM) {
+            self.coverage.said([("claim unanswered".to_owned(), 1)]);
+        }
         if began.elapsed() > Duration::from_secs(1) {
             let (took, last) = (began.elapsed(), self.trace.last().cloned());
             tracing::info!(?took, last, "a step was slow");
         }
+        // Within a transaction it gives up no lock.
+        let keeps_locks = self.actors[place].0.stand != Stand::Ended && self.actors[place].1.tap.is_in_transaction();
         for (actor, _) in &mut self.actors {
-            if actor.stand == Stand::AtLock && !self.stage.ground.waits_for_lock(&actor.process.name).await {
-                actor.go(&self.turnstile, &self.stage.ground).await;
+            if !keeps_locks
+                && actor.stand == Stand::AtLock
+                && !self.stage.ground.waits_for_lock(&actor.process.name).await
+            {
+                actor.go(&self.turnstile, &self.stage.ground, Locks::Possible).await;
             }
         }
         while let Some(place) = self.actors.iter().position(|(actor, _)| actor.stand == Stand::Ended) {
@@ -123,10 +152,17 @@ impl History<'_> {
         if self.has_shown(id, from) { self.check_leases().await } else { Ok(()) }
     }
 
+    /// Whether an actor may have to wait for another one's lock.
+    fn locks(&self, actor: usize) -> Locks {
+        let has_locks = |other: &Actor, tap: &Tap| other.stand == Stand::AtLock || tap.is_in_transaction();
+        let is_possible = self.actors.iter().any(|(other, at)| other.id != actor && has_locks(other, &at.tap));
+        if is_possible { Locks::Possible } else { Locks::Impossible }
+    }
+
     /// Whether an actor that went on from a point may have changed what others see, or is about to claim.
     fn has_shown(&self, actor: usize, from: &str) -> bool {
         match from {
-            "start" | "effect" | BEAT | STEP => self.turnstile.points(actor).iter().any(|point| point == CLAIM),
+            "start" | EFFECT | BEAT | STEP => self.turnstile.points(actor).iter().any(|point| point == CLAIM),
             "COMMIT" => true,
             _ => self.actors.iter().all(|(other, instance)| other.id != actor || !instance.tap.is_in_transaction()),
         }
@@ -139,7 +175,7 @@ impl History<'_> {
             {
                 continue;
             }
-            let has_learned = instance.tap.take_lost().as_deref() != Some(RENEW);
+            let has_learned = !instance.tap.has_lost_answer_to(RENEW);
             self.leases.renewed(actor.id, instance, &self.callers, has_learned).await?;
         }
         Ok(())
@@ -191,24 +227,31 @@ impl History<'_> {
         }
     }
 
-    /// The next statement of an actor is done, and its answer gets lost; a claim's more often than others'.
+    /// A statement of an actor is done, and its answer gets lost: often a claim's, or else the next one's.
     pub(super) fn lose_one(&mut self) {
         let claims = |n: &usize| self.turnstile.points(self.actors[*n].0.id).iter().any(|point| point == CLAIM);
         // A claim beside attempts that are under way leaves its process with something to renew.
         let executes = |n: &usize| !self.callers.open(self.actors[*n].0.id).is_empty();
         let claiming: Vec<usize> = (0..self.actors.len()).filter(claims).collect();
-        let beside: Vec<usize> = claiming.iter().copied().filter(executes).collect();
-        let claiming = self.dice.pick(if beside.is_empty() { &claiming } else { &beside }).copied();
-        let claiming = claiming.filter(|_| self.dice.chance(0.8));
-        let Some(place) = claiming.or_else(|| self.any_at_points()) else { return };
-        let (actor, instance) = &self.actors[place];
-        instance.tap.lose_next_answer();
-        let points = self.turnstile.points(actor.id);
-        let line = format!("actor {} will not hear of {points:?}", actor.id);
+        let beside: Vec<usize> = (0..self.actors.len()).filter(executes).collect();
+        let claiming: &[usize] = match (beside.is_empty(), self.dice.chance(0.3)) {
+            (false, _) => &beside,
+            // Too many, and no executor would have anything to execute.
+            (true, true) => &claiming,
+            (true, false) => &[],
+        };
+        let claiming = self.dice.pick(claiming).copied();
+        let line = if let Some(place) = claiming.filter(|_| self.dice.chance(0.8)) {
+            let (actor, instance) = &self.actors[place];
+            instance.tap.lose_answer_to(CLAIM);
+            format!("actor {} will not hear of its next claim", actor.id)
+        } else {
+            let Some(place) = self.any_at_points() else { return };
+            let (actor, instance) = &self.actors[place];
+            instance.tap.lose_next_answer();
+            format!("actor {} will not hear of {:?}", actor.id, self.turnstile.points(actor.id))
+        };
         self.coverage.cut += 1;
-        if claims(&place) {
-            self.coverage.said([("claim unanswered".to_owned(), 1)]);
-        }
         self.note(line);
     }
 
@@ -246,17 +289,19 @@ impl History<'_> {
         Ok(())
     }
 
-    /// An executor is suspended for longer than its lease while its requests are under way, and another instance looks for
-    /// lost runs.
+    /// An executor is suspended while its requests are under way: for longer than its own lease, or than another
+    /// instance's. Another instance looks for lost runs meanwhile.
     pub(super) async fn suspend_one(&mut self) -> Result<(), String> {
         let executes = |n: &usize| !self.callers.open(self.actors[*n].0.id).is_empty();
         let executing: Vec<usize> = (0..self.actors.len()).filter(executes).collect();
         let Some(&place) = self.dice.pick(&executing).filter(|_| !self.idle.is_empty()) else { return Ok(()) };
         let (actor, instance) = &self.actors[place];
-        let (line, lease) = (format!("actor {} is suspended", actor.id), instance.app.config.lost_after_secs);
+        let (id, lease) = (actor.id, instance.app.config.lost_after_secs);
         self.coverage.said([("suspended".to_owned(), 1)]);
-        self.note(line);
+        self.note(format!("actor {id} is suspended"));
+        let lease = if self.dice.chance(0.6) { lease } else { *self.dice.pick(&LEASES).unwrap_or(&lease) };
         self.advance(lease + 1).await;
+        self.suspended.push((id, self.actors_ever + 1));
         self.start(Deed::The("recovery")).await
     }
 
