@@ -62,10 +62,10 @@ impl Ablation {
             Ablation::R0 => &[4, 12, 1, 6, 9],
             Ablation::R1 => &[9, 10, 11, 6],
             Ablation::R2 => &[4, 6, 7, 1],
-            Ablation::R3 => &[1, 2],
-            Ablation::R4 => &[1, 4],
-            Ablation::R5 => &[3, 5],
-            Ablation::R6 => &[1, 3],
+            Ablation::R3 => &[1, 2, 3, 4],
+            Ablation::R4 => &[1, 4, 2, 3],
+            Ablation::R5 => &[3, 5, 2, 4, 6],
+            Ablation::R6 => &[1, 3, 4, 5, 6],
         }
     }
 
