@@ -90,7 +90,9 @@ fn print(drained: anyhow::Result<Report>) -> anyhow::Result<()> {
 /// Logs to stderr, because stdout is the report's; in a Lambda as JSON, which CloudWatch can query.
 fn log(is_lambda: bool) {
     let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("info"));
-    let log = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
+    // A line that cannot be written is lost; it must end nothing.
+    let log = tracing_subscriber::fmt().log_internal_errors(false);
+    let log = log.with_env_filter(filter).with_writer(std::io::stderr);
     if is_lambda { log.json().init() } else { log.init() }
 }
 
