@@ -97,6 +97,9 @@ pub async fn accept_ledger(
     let mut tx = db::begin(pool).await?;
     // With the hold's end, or a backfill could take a step in between.
     accepted.backfills_paused = backfills::pause_running(&mut tx, until.min(held_on), edit.now).await?;
+    if keep == Keep::Nothing {
+        forget_schedules(&mut tx).await?;
+    }
     release_hold(&mut tx, environment, keep).await?;
     let after = Some(serde_json::json!({
         "until": until, "missed": accepted.missed, "abandoned": accepted.abandoned,
@@ -195,6 +198,19 @@ async fn lock_unfinished(tx: &mut PgConnection, until: DateTime<Utc>) -> sqlx::R
     )
     .fetch_all(tx)
     .await
+}
+
+/// A clone has no schedules yet. The publisher then creates them, and a create never overwrites the original's.
+async fn forget_schedules(tx: &mut PgConnection) -> sqlx::Result<()> {
+    sqlx::query!(
+        r#"
+        -- forget schedules: what the backup names belongs to the original
+        UPDATE publications SET schedule_name = NULL, spec_hash = NULL
+        "#
+    )
+    .execute(tx)
+    .await
+    .map(drop)
 }
 
 async fn release_hold(tx: &mut PgConnection, environment: &Environment, keep: Keep) -> sqlx::Result<()> {

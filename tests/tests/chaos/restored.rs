@@ -200,6 +200,24 @@ async fn runs_accepted_during_a_hold_survive_its_end() {
     s.end().await;
 }
 
+/// A clone in the original's schedule group meets the original's schedules.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn clones_overwrite_no_schedule_of_the_original() {
+    let s = Story::at("2026-03-02T08:00:00Z").await;
+    let wf = s.create("0 9 * * *", "UTC").await;
+    s.publish().await;
+    let mut serving = app_of(&s, &["serve"]);
+    let mut serving = serving.env("CRONBOX_RESTORED", "true").spawn().unwrap();
+    line_with(&mut serving, "ledger held").await;
+    serving.kill().await.unwrap();
+    run(&mut app_of(&s, &["ledger", "accept", "--clone", "--env", "dev", "--until", "2026-03-02T07:59:00Z"])).await;
+    s.edit(wf, json!({"cron_schedule": "0 17 * * *"})).await;
+    let report = s.publish().await;
+    assert_eq!((report.retried, report.updated), (1, 0), "{report:?}");
+    assert_eq!(s.schedule(wf), "cron(0 9 * * ? *) UTC ENABLED", "the original's");
+    s.end_early().await;
+}
+
 /// Two environments on one database are a mistake, or a clone: neither must run the other's workflows.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn databases_of_another_environment_are_held() {

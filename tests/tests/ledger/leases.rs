@@ -19,6 +19,21 @@ pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 /// A lease that no machine is slow enough to let expire: what lapses in a story lapses because the story says so.
 const LONG_LEASE: [(&str, &str); 1] = [("LOST_AFTER_SECS", "3600")];
 
+/// A run may be free again while its old attempt still stops: its process must not execute both side by side.
+#[tokio::test]
+async fn claims_leave_out_what_their_process_executes() {
+    let s = idle().await;
+    let id = accept(&s, s.create_with(json!({})).await).await;
+    let mut tx = db::begin(&s.pool).await.unwrap();
+    let lease = Lease { instance: uuid::Uuid::new_v4(), secs: 120.0 };
+    let slots = runs::Slots { free: 10, of_a_team: 10, used: Vec::new() };
+    let beside = runs::claim(&mut tx, lease, &slots, &[id], s.clock.now()).await.unwrap();
+    assert!(beside.is_empty(), "{beside:?}");
+    assert_eq!(runs::claim(&mut tx, lease, &slots, &[], s.clock.now()).await.unwrap().len(), 1);
+    tx.rollback().await.unwrap();
+    s.end_early().await;
+}
+
 /// The instance is kept busy by another run while the reply to a claim gets lost after its commit.
 #[tokio::test]
 async fn run_of_lost_claim_reply_is_executed() {
