@@ -12,7 +12,7 @@ up: setup ## starts everything on this machine; Ctrl-C stops it (--bin, not -p: 
 
 test: setup ## proves it, on a Postgres of its own
 	cargo build --workspace --bins
-	cargo test --workspace
+	cargo test --workspace --no-fail-fast
 
 torture: setup ## N seeded histories of edits, faults, kills and clock steps; N=1 SEED=7 replays one, with its trace
 	cargo test --workspace --test torture -- --histories $(or $(N),500) --seed $(or $(SEED),1)$(if $(VARIANT), --variant $(VARIANT))
