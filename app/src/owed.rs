@@ -262,8 +262,14 @@ mod tests {
         let before = owing_by(&zones, &versions, after, at("2026-03-02T10:30:00Z"), 100);
         assert_eq!((before.unjudged, before.is_held_back), (vec![], false));
         assert_eq!(next_by(&zones, &versions, at("2026-03-02T10:00:00Z")), Some(at(CHANGED)));
-        // A version that ended before is known completely.
-        versions[0].ended_on = Some(at("2026-03-02T10:30:00Z"));
-        assert!(owing_by(&zones, &versions, after, until, 100).unjudged.is_empty());
+        assert_eq!(next_by(&zones, &versions, at(CHANGED)), None, "nothing is known after it");
+        // A version that ended before the change, or at it, is known completely; one that ended later is not.
+        for (ended_on, unjudged) in
+            [("2026-03-02T10:30:00Z", vec![]), (CHANGED, vec![]), ("2026-03-02T11:30:00Z", vec![1])]
+        {
+            versions[0].ended_on = Some(at(ended_on));
+            let ended = owing_by(&zones, &versions, after, until, 100);
+            assert_eq!((ended.unjudged, ended.is_held_back), (unjudged, false), "{ended_on}");
+        }
     }
 }

@@ -112,6 +112,35 @@ async fn workflows_that_somebody_holds_hold_up_their_own_fires_alone() {
     s.end_early().await;
 }
 
+/// While two batches wait for the database, every other fire gathers for the next one.
+#[tokio::test]
+async fn two_batches_are_decided_at_once() {
+    let s = standing_still("2026-03-02T08:30:00Z").await;
+    let all = workflows(&s, 8).await;
+    s.now_is("2026-03-02T09:00:05Z").await;
+    wait_long_for_locks(&s).await;
+    let mut locker = db::begin(&s.pool).await.unwrap();
+    sqlx::raw_sql("LOCK TABLE occurrences IN EXCLUSIVE MODE").execute(&mut *locker).await.unwrap();
+    let nine = "2026-03-02T09:00:00Z";
+    let more = async {
+        s.until(WAITING, 2).await;
+        let watch = async {
+            for _ in 0..100 {
+                assert!(s.count(WAITING).await <= 2, "a third batch");
+            }
+            locker.rollback().await.unwrap();
+        };
+        tokio::join!(fire_all(&s, &all[2..], nine), watch).0
+    };
+    let second = async {
+        s.until(WAITING, 1).await;
+        tokio::join!(fire(&s, all[1], nine), more)
+    };
+    let (first, (second, more)) = tokio::join!(fire(&s, all[0], nine), second);
+    assert!([first, second].iter().chain(&more).all(|answer| answer == "accepted"), "{more:?}");
+    s.end_early().await;
+}
+
 #[tokio::test]
 async fn what_postgres_takes_back_is_tried_again_one_by_one() {
     let s = standing_still("2026-03-02T08:30:00Z").await;
@@ -137,8 +166,8 @@ async fn what_postgres_takes_back_is_tried_again_one_by_one() {
 /// Another transaction may be out of the way at the next try; any other error would only come again.
 #[tokio::test]
 async fn conflicts_are_tried_five_times() {
-    let s = standing_still("2026-03-02T08:30:00Z").await;
-    let wf = hourly(&s, json!({})).await;
+    let s = standing_still("2026-03-02T08:59:30Z").await;
+    let wf = s.create_with(json!({"cron_schedule": "* * * * *"})).await;
     s.execute(
         "CREATE SEQUENCE tries;
          CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $$
@@ -149,7 +178,8 @@ async fn conflicts_are_tried_five_times() {
          CREATE TRIGGER refuse BEFORE INSERT ON runs FOR EACH ROW EXECUTE FUNCTION refuse('40001')",
     )
     .await;
-    s.now_is("2026-03-02T09:00:05Z").await;
+    // The batch takes every fire on time, also one that a later due time has overtaken.
+    s.now_is("2026-03-02T09:05:00Z").await;
     let (runner, path) = (s.scheduler_key(), format!("/api/v1/cron/workflows/{wf}:invoke"));
     let nine = json!({"scheduled_time": "2026-03-02T09:00:00Z"});
     assert!(runner.post(&path, &nine).await.status >= 500);
@@ -160,5 +190,19 @@ async fn conflicts_are_tried_five_times() {
     assert_eq!(s.count("SELECT last_value FROM tries").await, 8, "once with its group, once by itself");
     s.execute("DROP TRIGGER refuse ON runs").await;
     assert_eq!(runner.post(&path, &nine).await.status, 202);
+    s.end_early().await;
+}
+
+/// The database is there, so the answer is no 503: the error of a batch reaches its callers as it is.
+#[tokio::test]
+async fn batch_errors_reach_their_callers() {
+    let s = standing_still("2026-03-02T08:30:00Z").await;
+    let wf = hourly(&s, json!({})).await;
+    s.now_is("2026-03-02T09:00:05Z").await;
+    s.execute("DELETE FROM settable_clock").await;
+    let answer = fire(&s, wf, "2026-03-02T09:00:00Z").await;
+    assert!(answer.starts_with("500 "), "{answer}");
+    s.execute("INSERT INTO settable_clock VALUES ('2026-03-02T09:00:05Z')").await;
+    assert_eq!(fire(&s, wf, "2026-03-02T09:00:00Z").await, "accepted");
     s.end_early().await;
 }

@@ -309,6 +309,27 @@ async fn unsent_fires_expire_after_their_window() {
     s.end_early().await;
 }
 
+/// Also if no request to cancel the run was recorded.
+#[tokio::test]
+async fn runs_of_archived_workflows_end_at_shutdown() {
+    let s = standing_still("2026-03-02T08:30:00Z").await;
+    for (sent, end) in [(Sent::Nothing, RunState::Cancelled), (Sent::Perhaps, RunState::Abandoned)] {
+        s.now_is("2026-03-02T08:30:00Z").await;
+        let wf = hourly(&s, json!({"on_lost": "retry"})).await;
+        assert_eq!(fire_on_time(&s, wf, "2026-03-02T09:00:00Z").await, "accepted");
+        let instance = uuid::Uuid::new_v4();
+        let run = claim_all(&s, instance).await.remove(0);
+        s.archive(wf).await;
+        s.execute("UPDATE runs SET cancel_requested_on = NULL, cancel_reason = NULL").await;
+        let mut tx = db::begin(&s.pool).await.unwrap();
+        let state =
+            app::runs::hand_over(&mut tx, instance, run.fence(), sent, A_DAY_SECS, s.clock.now()).await.unwrap();
+        tx.commit().await.unwrap();
+        assert_eq!(state, Some(end), "{sent:?}");
+    }
+    s.end_early().await;
+}
+
 /// Nothing was sent, so the run before has not started: the next fire waits for it, and is not skipped.
 #[tokio::test]
 async fn a_fire_waits_for_an_unsent_predecessor() {

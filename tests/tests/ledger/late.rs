@@ -108,6 +108,40 @@ async fn under_run_all_every_late_fire_within_the_window_runs() {
     s.end_early().await;
 }
 
+/// Only a time before the last activation is out of reach.
+#[tokio::test]
+async fn due_time_at_its_activation_runs_late() {
+    let s = standing_still("2026-03-02T08:30:00Z").await;
+    let wf = hourly(&s, json!({"catch_up_policy": "run_all"})).await;
+    s.pause(wf).await;
+    s.now_is("2026-03-02T09:00:00Z").await;
+    s.resume(wf).await;
+    s.now_is("2026-03-02T09:10:00Z").await;
+    assert_eq!(fire(&s, wf, "2026-03-02T09:00:00Z").await, "accepted");
+    s.end_early().await;
+}
+
+/// A backup may have forgotten the run of a late fire, but not the run of one that is on time.
+#[tokio::test]
+async fn restored_database_defers_only_late_fires() {
+    let s = standing_still("2026-03-02T08:30:00Z").await;
+    let wf = hourly(&s, json!({"overlap_policy": "concurrent"})).await;
+    s.until("SELECT count(*) FROM database_identity", 1).await;
+    s.execute("UPDATE database_identity SET held_on = cronbox_now(), held_reason = 'marked'").await;
+    // The second fire is not on the fast path: the run of the first one goes on.
+    for (now, time) in
+        [("2026-03-02T09:05:00Z", "2026-03-02T09:00:00Z"), ("2026-03-02T10:05:00Z", "2026-03-02T10:00:00Z")]
+    {
+        s.now_is(now).await;
+        assert_eq!(fire(&s, wf, time).await, "accepted", "exactly 300 s old");
+    }
+    s.now_is("2026-03-02T11:05:01Z").await;
+    assert_eq!(fire(&s, wf, "2026-03-02T11:00:00Z").await, "503 ledger_held");
+    s.execute("UPDATE database_identity SET held_on = NULL, held_reason = NULL").await;
+    assert_eq!(fire(&s, wf, "2026-03-02T11:00:00Z").await, "accepted", "once the ledger is accepted");
+    s.end_early().await;
+}
+
 #[tokio::test]
 async fn a_late_fire_of_a_version_that_an_edit_or_a_pause_ended_does_not_run() {
     let s = standing_still("2026-03-02T08:30:00Z").await;
@@ -144,6 +178,20 @@ async fn a_missed_time_may_still_be_fired_but_a_pause_leaves_it_missed() {
     s.edit(other, json!({"catch_up_policy": "skip"})).await;
     assert_eq!(fire(&s, other, "2026-03-02T10:00:00Z").await, "accepted");
     assert_eq!(s.occurrences(other).await, "2026-03-02T10:00Z fired");
+    s.end_early().await;
+}
+
+/// An operator has accepted a restored ledger: the run of such a time may have been forgotten.
+#[tokio::test]
+async fn times_missed_by_a_restore_never_run() {
+    let s = standing_still("2026-03-02T08:30:00Z").await;
+    let wf = hourly(&s, json!({"catch_up_policy": "none"})).await;
+    s.now_is("2026-03-02T09:10:00Z").await;
+    assert_eq!(fire(&s, wf, "2026-03-02T09:00:00Z").await, "too_old");
+    s.edit(wf, json!({"catch_up_policy": "skip"})).await;
+    s.execute("UPDATE occurrences SET reason = 'restored'").await;
+    assert_eq!(fire(&s, wf, "2026-03-02T09:00:00Z").await, "missed");
+    assert_eq!(s.occurrences(wf).await, "2026-03-02T09:00Z missed");
     s.end_early().await;
 }
 

@@ -132,6 +132,7 @@ async fn times_older_than_the_retention_never_run() {
     s.editor().patch(&path, &json!({"name": "other"})).await.expect(200);
     assert_eq!(fire(&s, wf, "2026-05-16T00:00:00Z").await, "too_old", "16 days ago it may have run");
     assert_eq!(s.count("SELECT count(*) FROM runs").await, 0);
+    assert_eq!(fire(&s, wf, "2026-05-17T00:00:00Z").await, "accepted", "exactly as old as the retention");
     s.publish().await;
     s.end().await;
 }

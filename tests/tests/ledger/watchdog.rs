@@ -209,3 +209,25 @@ async fn a_timezone_that_nobody_knows_holds_its_own_cursor_and_no_other() {
     assert_eq!(hours(&s, lost).await, "09 missed, 10 fired");
     s.end_early().await;
 }
+
+/// If the timezone is unknown, the app cannot check the time, so it compares the timing.
+#[tokio::test]
+async fn unknown_timezone_accepts_fires_of_its_timing() {
+    let s = standing_still("2026-03-02T08:30:00Z").await;
+    let wf = hourly(&s, json!({})).await;
+    for (now, cron) in [("2026-03-02T08:31:00Z", "30 * * * *"), ("2026-03-02T08:32:00Z", "0 * * * *")] {
+        s.now_is(now).await;
+        s.edit(wf, json!({"cron_schedule": cron})).await;
+    }
+    s.execute("UPDATE schedule_versions SET timezone = 'Mars/Olympus'").await;
+    s.now_is("2026-03-02T09:00:05Z").await;
+    let invoke = async |revision: Option<i64>| {
+        let body = json!({"scheduled_time": "2026-03-02T09:00:00Z", "revision": revision});
+        s.scheduler_key().post(&format!("/api/v1/cron/workflows/{wf}:invoke"), &body).await
+    };
+    assert_eq!(invoke(Some(2)).await.expect(200).json["reason"], "stale_revision", "another cron");
+    assert_eq!(invoke(Some(4)).await.expect(200).json["reason"], "not_due", "a revision that does not exist");
+    assert_eq!(invoke(None).await.expect(200).json["reason"], "not_due", "a call without a revision");
+    invoke(Some(1)).await.expect(202);
+    s.end_early().await;
+}
