@@ -28,6 +28,8 @@ pub(super) struct Leases {
     known: HashSet<Fence>,
     /// Attempts with a lease of which their process knows nothing, and until when it lasts.
     unknown: HashMap<Fence, DateTime<Utc>>,
+    /// Attempts that the next renewal of an actor asks for: what is claimed after it began is not in its answer.
+    asked: BTreeMap<usize, Vec<Fence>>,
     /// Attempts whose runs were taken away when their actor began to renew.
     replaced: BTreeMap<usize, Vec<Fence>>,
 }
@@ -109,13 +111,20 @@ impl Leases {
         Ok(())
     }
 
+    /// `actor` is about to read which attempts it executes, to renew their leases.
+    pub(super) fn asks(&mut self, actor: usize, under_way: Vec<Fence>) {
+        self.asked.insert(actor, under_way);
+    }
+
     /// `actor` is about to renew its leases while the requests of these attempts wait for their answers.
     pub(super) async fn renews(&mut self, admin: &Admin, actor: usize, instance: Uuid, open: Vec<Fence>) {
         let theirs = "SELECT id, attempt FROM runs WHERE state = 'running' AND locked_by = $1";
         let theirs: Vec<(Uuid, i32)> =
             sqlx::query_as(theirs).bind(instance).fetch_all(&mut *admin.connection().await).await.unwrap();
         let is_theirs = |fence: &Fence| theirs.contains(&(fence.id, fence.attempt));
-        self.replaced.insert(actor, open.into_iter().filter(|fence| !is_theirs(fence)).collect());
+        let asked = self.asked.remove(&actor).unwrap_or_default();
+        let is_replaced = |fence: &Fence| asked.contains(fence) && !is_theirs(fence);
+        self.replaced.insert(actor, open.into_iter().filter(is_replaced).collect());
     }
 
     /// S13: `actor` has renewed its leases; `has_learned` = it has received the answer.

@@ -91,6 +91,10 @@ impl History<'_> {
     async fn pass(&mut self, place: usize, nth: usize) -> Result<(), String> {
         let id = self.actors[place].0.id;
         let next = self.turnstile.points(id).get(nth).cloned().unwrap_or_default();
+        if next == BEAT {
+            let under_way = self.actors[place].1.executor.under_way();
+            self.leases.asks(id, under_way);
+        }
         if next == RENEW {
             if self.profile == Profile::Leases && !self.is_calm {
                 // A renewal is executed some time after the claim or the renewal before it: it makes leases longer.
