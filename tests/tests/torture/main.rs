@@ -2,7 +2,7 @@
 //! with the real publisher, against an oracle that knows nothing of either.
 //!
 //! `make torture N=5000 SEED=1` runs any number; `make torture N=1 SEED=7` replays one, with its trace.
-//! Without arguments (so under `make test`): the seeds that once failed, 300 histories of publishing, 100 of the ledger,
+//! Without arguments (so under `make test`): the seeds that once failed, 200 histories of publishing, 100 of the ledger,
 //! and the ablations, each of which must fail. With `--full` (so under `make nightly`): ten times as many, from `--seed` on.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]

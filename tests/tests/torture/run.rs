@@ -12,7 +12,7 @@ use crate::torture::{About, Bad, Until, Verdict, torture};
 /// 500210: a start passed between the look at the clock and EventBridge's at the request.
 const REGRESSIONS: [u64; 1] = [500_210];
 /// What runs under `make test`, and with `--full`: histories of publishing and of the ledger, which are longer.
-const USUAL: [u64; 2] = [300, 100];
+const USUAL: [u64; 2] = [200, 100];
 const FULL: [u64; 2] = [3_000, 1_000];
 /// So many meet each of what they must meet; fewer may by chance lack something.
 const ENOUGH_TO_JUDGE: usize = 100;
