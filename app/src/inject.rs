@@ -105,8 +105,11 @@ mod armed {
 
     /// By way of `kill`, because nothing in std sends a signal.
     fn send(signal: &str) {
+        // The child ends once it has seen this process stand still: another thread of it takes the signal, at its leisure.
+        const SEND: &str = r#"kill "$1" "$0"; [ "$1" = -STOP ] || exit 0
+            until grep -qs '^State:.T' "/proc/$0/status" || ps -o stat= -p "$0" 2>/dev/null | grep -q T; do :; done"#;
         let pid = std::process::id().to_string();
-        if let Err(error) = std::process::Command::new("kill").args([signal, &pid]).status() {
+        if let Err(error) = std::process::Command::new("sh").args(["-c", SEND, &pid, signal]).status() {
             eprintln!("cannot send myself {signal}: {error}");
         }
         if signal == "-KILL" {
