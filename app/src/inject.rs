@@ -105,7 +105,7 @@ mod armed {
 
     /// By way of `kill`, because nothing in std sends a signal.
     fn send(signal: &str) {
-        // The child ends once it has seen this process stand still: another thread of it takes the signal, at its leisure.
+        // The child ends once it has seen this process stand still: another thread may take the signal, later.
         const SEND: &str = r#"kill "$1" "$0"; [ "$1" = -STOP ] || exit 0
             until grep -qs '^State:.T' "/proc/$0/status" || ps -o stat= -p "$0" 2>/dev/null | grep -q T; do :; done"#;
         let pid = std::process::id().to_string();

@@ -270,7 +270,7 @@ async fn command_line_edit(tx: &mut PgConnection) -> sqlx::Result<Edit> {
 
 fn log() {
     let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("info,sqlx=warn"));
-    // A line that cannot be written, because nobody reads the pipe any more, is lost; it must end no task.
+    // A line that cannot be written, because the reader of the pipe has gone, is lost; it must end no task.
     let log = tracing_subscriber::fmt().log_internal_errors(false);
     log.with_env_filter(filter).with_writer(std::io::stderr).init();
 }

@@ -170,7 +170,7 @@ async fn marked_databases_wait_for_acceptance() {
     s.now_is("2026-03-02T08:00:30Z").await;
     accept(&s, "2026-03-02T07:59:00Z").await;
     assert_eq!(s.admin().get("/readyz").await.expect(200).json["held"], json!(null));
-    // The instance that waited runs it, though nobody reads its log any more.
+    // The instance that waited runs it, although the reader of its log has gone.
     s.runs_end().await;
     let path = format!("/api/v1/runs/{}", run["run_id"].as_str().unwrap());
     assert_eq!(s.editor().get(&path).await.expect(200).json["state"], "succeeded");
