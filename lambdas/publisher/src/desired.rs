@@ -250,13 +250,13 @@ impl Spec {
     /// Whether EventBridge holds just this.
     pub(crate) fn is(&self, standing: &Standing, now: DateTime<Utc>) -> bool {
         let Standing {
-            expression,
-            timezone,
+            expression: _,
+            timezone: _,
+            dates: _,
             is_enabled,
             is_punctual,
             is_kept,
             kms_key_arn,
-            dates,
             description,
             target_arn,
             role_arn,
@@ -265,20 +265,25 @@ impl Spec {
             input,
             modified_on: _,
         } = standing;
-        expression.as_ref() == Some(&self.expression)
-            && timezone.as_deref().unwrap_or("UTC") == self.timezone
+        self.has_times_of(standing, now)
             && *is_enabled == (self.state == State::Enabled)
             && *is_punctual
             && *is_kept
             && kms_key_arn.is_none()
-            && self.starts_like(dates.start, now)
-            && dates.end.and_then(minute_not_before) == self.end()
             && description.as_deref() == Some(self.identity.description().as_str())
             && target_arn.as_ref() == Some(&self.target_arn)
             && role_arn.as_ref() == Some(&self.role_arn)
             && dlq_arn.as_ref() == Some(&self.dlq_arn)
             && *retries == Some((MAX_AGE_SECS, MAX_RETRIES))
             && input.as_deref().and_then(essence_of) == Some(self.input.essence())
+    }
+
+    /// Whether EventBridge fires it at the times of this one: the fields that only an edit of the workflow changes.
+    pub(crate) fn has_times_of(&self, standing: &Standing, now: DateTime<Utc>) -> bool {
+        standing.expression.as_ref() == Some(&self.expression)
+            && standing.timezone.as_deref().unwrap_or("UTC") == self.timezone
+            && self.starts_like(standing.dates.start, now)
+            && standing.dates.end.and_then(minute_not_before) == self.end()
     }
 
     /// A start that has passed may stand or be gone; another one is another schedule.

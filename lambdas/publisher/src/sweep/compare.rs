@@ -21,6 +21,8 @@ pub(crate) enum Glance {
     InStep(Box<Spec>),
     /// Read it in full, and compare it with this.
     Suspect(Box<Spec>),
+    /// A raised generation may explain that it differs from this: read it in full to tell.
+    Outdated(Box<Spec>),
     /// It differs, whatever else it holds.
     Differs(Class, Weight),
     /// No workflow accounts for it, and no delete event: the guard for orphans decides.
@@ -73,18 +75,17 @@ pub(crate) fn glance(listed: &Listed, known: &Known, config: &Config, rollout: R
         (Ok(Desired::Schedule(spec)), None) => Glance::Suspect(spec),
         (Ok(Desired::Schedule(spec)), Some(publication)) => {
             // What we would publish today is not what we published: another role, another queue.
-            let outdated = if publication.template.is_some_and(|number| number < TEMPLATE) {
-                Some(Class::StaleTemplate)
-            } else if publication.spec_hash != Some(spec.hash()) {
-                Some(Class::Changed)
-            } else {
-                None
-            };
-            if let Some(class) = outdated {
-                // No configuration disables a schedule.
-                let disables = listed.is_enabled && spec.state == State::Disabled;
-                let is_explained = rollout == Rollout::Open && !disables;
-                return Glance::Differs(class, if is_explained { Weight::Explained } else { Weight::Braked });
+            // No configuration disables a schedule.
+            let disables = listed.is_enabled && spec.state == State::Disabled;
+            let may_be_explained = rollout == Rollout::Open && !disables;
+            // A new shape may change every field.
+            if publication.template.is_some_and(|number| number < TEMPLATE) {
+                let weight = if may_be_explained { Weight::Explained } else { Weight::Braked };
+                return Glance::Differs(Class::StaleTemplate, weight);
+            }
+            if publication.spec_hash != Some(spec.hash()) {
+                let differs = Glance::Differs(Class::Changed, Weight::Braked);
+                return if may_be_explained { Glance::Outdated(spec) } else { differs };
             }
             let is_untouched = listed.modified_on.is_some() && listed.modified_on == publication.seen_modified_at;
             let is_alike = listed.is_enabled == (spec.state == State::Enabled)
@@ -108,6 +109,13 @@ pub(crate) fn look(standing: Option<&Standing>, spec: &Spec, now: DateTime<Utc>)
         Some(number) if number < i64::from(TEMPLATE) => Look::Differs(Class::StaleTemplate, Weight::Braked),
         _ => Look::Differs(Class::Changed, Weight::Braked),
     }
+}
+
+/// Compares a schedule of an older generation, read in full: no configuration changes when it fires.
+pub(crate) fn look_at_outdated(standing: Option<&Standing>, spec: &Spec, now: DateTime<Utc>) -> Look {
+    let Some(standing) = standing else { return Look::Differs(Class::Missing, Weight::Free) };
+    let weight = if spec.has_times_of(standing, now) { Weight::Explained } else { Weight::Braked };
+    Look::Differs(Class::Changed, weight)
 }
 
 /// The revision that a schedule was published with.

@@ -9,7 +9,7 @@ use futures::StreamExt;
 use futures::stream;
 use schedule::{ScheduleName, WorkflowId};
 
-use super::compare::{Glance, Look, Weight, glance, look, revision_of};
+use super::compare::{Glance, Look, Weight, glance, look, look_at_outdated, revision_of};
 use super::findings::{Class, Findings};
 use super::known::{self, Known};
 use super::repair::{Adopted, Confirmed, Difference};
@@ -43,6 +43,16 @@ pub(crate) struct Compared {
 struct Question {
     subject: Subject,
     spec: Box<Spec>,
+    doubt: Doubt,
+}
+
+/// Why a schedule is read whole.
+#[derive(Clone, Copy)]
+enum Doubt {
+    /// It may have been changed past cronbox.
+    Change,
+    /// It was published by an older generation.
+    Generation,
 }
 
 /// Whose schedule is compared.
@@ -92,10 +102,11 @@ impl Publisher {
                 compared.findings.count(Class::Orphan);
                 compared.orphans.push(listed.name.clone());
             }
-            Glance::Suspect(spec) => return Some(Question { subject, spec }),
+            Glance::Suspect(spec) => return Some(Question { subject, spec, doubt: Doubt::Change }),
+            Glance::Outdated(spec) => return Some(Question { subject, spec, doubt: Doubt::Generation }),
             Glance::InStep(spec) if turn.samples(subject.workflow_id, &compared.findings) => {
                 compared.findings.sampled += 1;
-                return Some(Question { subject, spec });
+                return Some(Question { subject, spec, doubt: Doubt::Change });
             }
             Glance::InStep(_) => {}
         }
@@ -110,11 +121,16 @@ impl Publisher {
             (question, answer)
         });
         let mut answers = stream::iter(asking).buffer_unordered(together);
-        while let Some((Question { subject, spec }, answer)) = answers.next().await {
+        while let Some((Question { subject, spec, doubt }, answer)) = answers.next().await {
             if let Ok(Some(standing)) = &answer {
                 compared.ahead.extend(ahead_of(standing, subject, &spec));
             }
-            match answer.map(|standing| look(standing.as_ref(), &spec, self.clock().now())) {
+            let now = self.clock().now();
+            let looked = answer.map(|standing| match doubt {
+                Doubt::Change => look(standing.as_ref(), &spec, now),
+                Doubt::Generation => look_at_outdated(standing.as_ref(), &spec, now),
+            });
+            match looked {
                 Ok(Look::InStep(modified_on)) => compared.agree(subject, &spec, modified_on),
                 Ok(Look::Differs(class, weight)) => compared.differ(subject, class, weight),
                 Err(fault) => {

@@ -65,6 +65,30 @@ async fn a_raised_generation_rolls_out_behind_canaries() {
     world.assert_settled().await;
 }
 
+/// Twelve of sixty crons were changed by SQL, past the API: no configuration does that.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_raised_generation_explains_no_other_cron() {
+    let world = World::new().await;
+    let workflows = world.in_step(60).await;
+    let (changed, others) = workflows.split_at(12);
+    for id in changed {
+        world.execute(&format!("UPDATE workflows SET cron_schedule = '0 1 * * *' WHERE id = {id}")).await;
+    }
+    let publisher = world.publisher_of(1).await;
+    let found = sweep_by(&publisher).await;
+    assert_eq!((found.explained, found.changes_refused, found.repaired), (48, 12, 0), "{found:?}");
+    publisher.drain(soon()).await.unwrap();
+    assert_eq!((world.count_rolled_out(others).await, world.count_rolled_out(changed).await), (48, 0));
+    for (minute, id) in changed.iter().enumerate() {
+        assert_eq!(world.expression(*id).await.unwrap(), format!("cron({minute} 9 * * ? *)"));
+    }
+
+    world.execute("INSERT INTO sweeps (requested_by, force, requested_on) VALUES ('key:x', TRUE, cronbox_now())").await;
+    assert_eq!(sweep_by(&publisher).await.repaired, 12);
+    publisher.drain(soon()).await.unwrap();
+    assert_eq!(world.count_rolled_out(&workflows).await, 60);
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_failing_canary_stops_the_rollout() {
     let world = World::new().await;
