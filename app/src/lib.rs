@@ -48,6 +48,7 @@ pub mod schedules;
 pub mod schedules_file;
 mod serve;
 mod shutdown;
+pub mod signing;
 pub mod spec;
 pub mod spread;
 pub mod stats;

@@ -1,7 +1,5 @@
 //! Step 1 of 7: teams, who own workflows.
 
-use std::fmt;
-
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use chrono::{DateTime, Utc};
@@ -20,17 +18,6 @@ pub struct Team {
     pub name: String,
     /// When it was made.
     pub created_on: DateTime<Utc>,
-}
-
-/// What signs a team's http actions, `whsec_..`; printed by nothing.
-#[derive(Clone, sqlx::Type)]
-#[sqlx(transparent)]
-pub struct SigningSecret(pub(crate) String);
-
-impl fmt::Debug for SigningSecret {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("SigningSecret(..)")
-    }
 }
 
 /// Makes a team; the second value is its signing secret, shown once.

@@ -20,7 +20,7 @@ use uuid::Uuid;
 pub use departure::Departure;
 
 use crate::field::{self, FieldError};
-use crate::teams::SigningSecret;
+use crate::signing::SigningSecret;
 
 /// A workflow's action, validated.
 #[derive(Clone, Debug, PartialEq)]

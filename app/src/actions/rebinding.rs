@@ -12,7 +12,7 @@ use tokio::net::TcpListener;
 
 use super::address::{Allowed, Names};
 use super::{Action, Again, Call, Context, Departure, Outcome, Sender, check_reach, http, perform};
-use crate::teams::SigningSecret;
+use crate::signing::SigningSecret;
 
 const PUBLIC: IpAddr = IpAddr::V4(Ipv4Addr::new(93, 184, 216, 34));
 /// This machine, as the operator has not allowed it.

@@ -11,7 +11,7 @@ use reqwest::header::{HeaderMap, HeaderValue};
 use sha2::Sha256;
 use uuid::Uuid;
 
-use crate::teams::SigningSecret;
+use crate::signing::SigningSecret;
 
 /// A secret that cannot sign; made by hand, because ours can.
 #[derive(Debug, thiserror::Error)]

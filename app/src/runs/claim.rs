@@ -10,7 +10,7 @@ use uuid::Uuid;
 
 use super::{RunState, Trigger};
 use crate::policies::Overlap;
-use crate::teams::SigningSecret;
+use crate::signing::SigningSecret;
 
 /// A run that this instance executes now.
 #[derive(Clone, Debug)]
