@@ -13,8 +13,7 @@ use uuid::Uuid;
 
 use crate::audit::{self, Edit};
 use crate::backfills;
-use crate::config::DEFAULT_ENVIRONMENT;
-use crate::identity;
+use crate::identity::{self, DEFAULT_ENVIRONMENT};
 use crate::occurrences::span::{self, Unrun};
 use crate::occurrences::{Decision, RESTORED};
 use crate::owed;

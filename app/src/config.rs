@@ -9,17 +9,8 @@ use clap::Args;
 use ipnet::IpNet;
 use schedule::{Environment, Timezone};
 
-use crate::jobs::When;
-
-/// A run is stuck, not slow, if it still runs so long after its workflow's timeout.
-pub const HARD_TIMEOUT_MARGIN: Duration = Duration::from_secs(60);
-/// A fire further in the future than this means that somebody's clock is wrong.
-pub const CLOCK_SKEW: TimeDelta = TimeDelta::minutes(5);
-/// Largest request body: room for the largest action, no room for an attack.
-pub const BODY_LIMIT: usize = 256 * 1024;
-
-/// The environment of a process that is given none.
-pub const DEFAULT_ENVIRONMENT: &str = "dev";
+use crate::cadence::When;
+use crate::identity::DEFAULT_ENVIRONMENT;
 
 /// Settings of `app serve`.
 #[derive(Args, Clone)]

@@ -10,6 +10,8 @@ use schedule::Environment;
 
 use crate::App;
 
+/// The environment of a process that is given none.
+pub const DEFAULT_ENVIRONMENT: &str = "dev";
 /// The command that ends a hold.
 pub const COMMAND: &str = "app ledger accept --until <end of the gap>";
 

@@ -7,18 +7,17 @@
 mod failures;
 mod table;
 mod turns;
-mod when;
 
 use futures::future::BoxFuture;
 
 use crate::App;
+use crate::cadence::When;
 use crate::config::Config;
 use crate::{backfills, prune, queue, recover, timeouts, watchdog};
 
 pub(crate) use failures::{concerns_one_workflow, fail_at_end, skip_failed, store_failed};
 pub use table::{LastResult, Status, list};
 pub(crate) use turns::take_turns;
-pub use when::{When, WhenError};
 
 /// What a job does.
 pub type Work = fn(App) -> BoxFuture<'static, anyhow::Result<Did>>;

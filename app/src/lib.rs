@@ -16,6 +16,7 @@ pub mod api;
 pub mod audit;
 pub mod backfills;
 pub mod by_hand;
+pub mod cadence;
 pub mod catch_up;
 pub mod clock;
 pub mod config;

@@ -14,7 +14,6 @@ use uuid::Uuid;
 
 use crate::App;
 use crate::clock;
-use crate::config::HARD_TIMEOUT_MARGIN;
 use crate::jobs::{self, Did};
 use crate::queue;
 use crate::runs;
@@ -23,6 +22,9 @@ use crate::runs;
 const JOB: &str = "timeouts";
 /// Runs in one pass.
 const BATCH: i64 = 100;
+
+/// A run is stuck, not slow, if it still runs so long after its workflow's timeout.
+const HARD_TIMEOUT_MARGIN: TimeDelta = TimeDelta::seconds(60);
 
 /// Why such a try failed.
 const REASON: &str = "it did not end at its timeout and was ended from outside";
@@ -123,7 +125,7 @@ async fn end_stuck_singly(app: &App, now: DateTime<Utc>, failed: &mut u64) -> sq
 
 /// The latest start of a try that may be stuck, by a timeout of 0 s.
 fn stuck_since(now: DateTime<Utc>) -> DateTime<Utc> {
-    now - TimeDelta::from_std(HARD_TIMEOUT_MARGIN).unwrap_or_default()
+    now - HARD_TIMEOUT_MARGIN
 }
 
 /// Stuck runs with their workflows, more than a pass locks: failing ones may come first.

@@ -21,7 +21,7 @@ use crate::spec::Spec;
 use crate::versions;
 
 use self::write::Change;
-pub use hold::{lock, lock_for_fire, try_lock};
+pub use hold::{CLOCK_SKEW, lock, lock_for_fire, try_lock};
 pub use table::{find, list};
 pub use workflow::{Filter, Saved, State, Sync, SyncStatus, Workflow};
 

@@ -10,9 +10,11 @@ use serde_json::Value;
 use std::str::FromStr;
 
 use super::error::Error;
-use crate::config::BODY_LIMIT;
 use crate::field::{self, FieldError};
 use crate::patch::PatchKind;
+
+/// Largest request body: room for the largest action, no room for an attack.
+const BODY_LIMIT: usize = 256 * 1024;
 
 /// A JSON body that must be there.
 pub struct Body<T>(pub T);

@@ -10,6 +10,7 @@ use uuid::Uuid;
 use super::auth::Viewer;
 use super::error::{Error, Problem};
 use crate::App;
+use crate::cadence::When;
 use crate::jobs::{self, Job, LastResult, Status};
 
 /// The background jobs.
@@ -56,7 +57,7 @@ fn view(status: Status, known: &[Job], zone: &'static str) -> JobView {
     JobView {
         name: status.name,
         schedule: when.map(ToString::to_string),
-        timezone: when.and_then(|when| matches!(when, jobs::When::Cron(_)).then_some(zone)),
+        timezone: when.and_then(|when| matches!(when, When::Cron(_)).then_some(zone)),
         locked_by: status.locked_by,
         locked_until: status.locked_until,
         last_run: status.last_run,

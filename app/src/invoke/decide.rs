@@ -7,7 +7,6 @@ use schedule::delivery::GRACE;
 
 use super::{Answer, Reason, disagreement};
 use crate::catch_up::{self, Late};
-use crate::config::CLOCK_SKEW;
 use crate::identity;
 use crate::occurrences::{self, Decision, Entry, Occurrence, Recorded};
 use crate::outbox;
@@ -17,7 +16,7 @@ use crate::policies::{CatchUp, Overlap};
 use crate::runs::{self, RunState, Trigger};
 use crate::spread;
 use crate::versions::{self, Owes, Version};
-use crate::workflows::{self, State, Workflow};
+use crate::workflows::{self, CLOCK_SKEW, State, Workflow};
 
 /// What a decision came to.
 pub(super) struct Outcome {

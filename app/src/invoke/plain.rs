@@ -13,12 +13,11 @@ use schedule::delivery::GRACE;
 use uuid::Uuid;
 
 use super::group::Accepted;
-use crate::config::CLOCK_SKEW;
 use crate::inject::{self, Point};
 use crate::policies::CatchUp;
 use crate::spread;
 use crate::versions::{Owes, Version};
-use crate::workflows::State;
+use crate::workflows::{CLOCK_SKEW, State};
 
 /// Accepts the runs of those fires that are plain, each of another workflow, and commits.
 pub(super) async fn decide<'a>(pool: &PgPool, fires: impl Iterator<Item = &'a Fire>) -> sqlx::Result<Accepted> {

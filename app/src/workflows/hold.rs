@@ -3,14 +3,16 @@
 //! A pause that is over has ended, whether or not the watchdog has come by: whoever locks the
 //! workflow ends it first. So no edit, fire or look of the watchdog can lose what it owes since.
 
-use chrono::{DateTime, Utc};
+use chrono::{DateTime, TimeDelta, Utc};
 use db::PgConnection;
 use schedule::WorkflowId;
 
 use super::{State, Workflow, save_since, table};
 use crate::audit::Edit;
 use crate::clock;
-use crate::config::CLOCK_SKEW;
+
+/// A fire further in the future than this means that a clock is wrong.
+pub const CLOCK_SKEW: TimeDelta = TimeDelta::minutes(5);
 
 /// One workflow for change; holds its row until the transaction ends.
 ///

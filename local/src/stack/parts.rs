@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use anyhow::{Context, Result};
 use app::App;
-use app::jobs::When;
+use app::cadence::When;
 use futures::future::BoxFuture;
 use runner::{KeySource, Limits, Runner};
 use schedule::Environment;
