@@ -3,10 +3,9 @@
 mod read;
 
 use chrono::{DateTime, Utc};
-use db::PgConnection;
 use schedule::{Cron, Timezone, TimezoneHistory, ZoneHistory};
 
-use crate::workflows::{State, Workflow};
+use crate::workflows::State;
 
 pub use read::{by_revision, in_force, of_all, over};
 
@@ -100,30 +99,4 @@ impl Version {
         let timezone = zones.find(self.timezone.as_deref().unwrap_or("UTC")).ok_or(Unknown)?;
         Ok(Some((cron, timezone)))
     }
-}
-
-/// Writes the first version of a new workflow.
-///
-/// # Errors
-/// The database's.
-pub async fn begin(tx: &mut PgConnection, workflow: &Workflow, since: DateTime<Utc>) -> sqlx::Result<()> {
-    let timing = &workflow.spec.timing;
-    sqlx::query!(
-        r#"
-        -- begin the schedule versions of a workflow; the later ones are written with its row
-        INSERT INTO schedule_versions (workflow_id, revision, valid_from, cron, timezone, state, starts_at, ends_at)
-        VALUES ($1, $2, $3, $4, $5, $6, $7, $8)
-        "#,
-        workflow.id.0,
-        workflow.revision.0,
-        since,
-        timing.cron,
-        timing.timezone,
-        workflow.state as State,
-        timing.starts_at,
-        timing.ends_at,
-    )
-    .execute(tx)
-    .await
-    .map(drop)
 }

@@ -18,7 +18,6 @@ use crate::inject::{self, Point};
 use crate::outbox::{self, Op};
 use crate::runs::{self, Trigger};
 use crate::spec::Spec;
-use crate::versions;
 
 use self::write::Change;
 pub use hold::{CLOCK_SKEW, lock, lock_for_fire, try_lock};
@@ -56,7 +55,7 @@ pub async fn create(
     };
     tracing::info!(step = 1, workflow_id = id.0, "edit: workflow {id} created: {}", in_words(&made));
     if revision > 0 {
-        versions::begin(tx, &made, edit.now).await?;
+        write::begin_versions(tx, &made, edit.now).await?;
         write::watch(tx, made.id, edit.now).await?;
         outbox::enqueue(tx, &made.event(edit), edit.now).await?;
     }

@@ -134,6 +134,33 @@ pub(super) async fn update(tx: &mut PgConnection, next: &Workflow, change: Optio
     .map(drop)
 }
 
+/// Writes the first version of a new workflow.
+pub(super) async fn begin_versions(
+    tx: &mut PgConnection,
+    workflow: &Workflow,
+    since: DateTime<Utc>,
+) -> sqlx::Result<()> {
+    let timing = &workflow.spec.timing;
+    sqlx::query!(
+        r#"
+        -- begin the schedule versions of a workflow; the later ones are written with its row
+        INSERT INTO schedule_versions (workflow_id, revision, valid_from, cron, timezone, state, starts_at, ends_at)
+        VALUES ($1, $2, $3, $4, $5, $6, $7, $8)
+        "#,
+        workflow.id.0,
+        workflow.revision.0,
+        since,
+        timing.cron,
+        timing.timezone,
+        workflow.state as State,
+        timing.starts_at,
+        timing.ends_at,
+    )
+    .execute(tx)
+    .await
+    .map(drop)
+}
+
 /// Has the watchdog look at a new workflow from its first version on.
 ///
 /// `ledger_cursor` begins just before it: a time at its very beginning is owed.
