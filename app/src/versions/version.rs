@@ -1,0 +1,98 @@
+//! Step 1 of 7: a schedule version, and whether a time is due by it.
+
+use chrono::{DateTime, Utc};
+use schedule::{Cron, Timezone, TimezoneHistory, ZoneHistory};
+
+use crate::workflows::State;
+
+/// The timing in force over a span of time.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Version {
+    /// The revision that this timing is.
+    pub revision: i64,
+    /// In force from here on.
+    pub valid_from: DateTime<Utc>,
+    /// Until here, where the next version begins; none while it is in force.
+    pub ended_on: Option<DateTime<Utc>>,
+    /// What ended it.
+    pub ended_by: Option<EndedBy>,
+    /// Canonical cron, none = owes nothing.
+    pub cron: Option<String>,
+    /// IANA name, none = UTC.
+    pub timezone: Option<String>,
+    /// The workflow's state over the span.
+    pub state: State,
+    /// Owes nothing before.
+    pub starts_at: Option<DateTime<Utc>>,
+    /// Owes nothing at or after.
+    pub ends_at: Option<DateTime<Utc>>,
+}
+
+/// A timezone or a cron that is not known any more.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Unknown;
+
+/// What ended a schedule version.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum EndedBy {
+    /// A change of its timing, or a resume.
+    Edit,
+    /// A pause.
+    Pause,
+    /// The archiving of its workflow.
+    Archive,
+}
+
+/// Whether a schedule version owed a time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Owes {
+    /// It did.
+    Yes,
+    /// The workflow was paused (or archived) then.
+    Paused,
+    /// Before `starts_at`, or not before `ends_at`.
+    OutsideWindow,
+    /// The cron does not name this time, or there was none.
+    NotDue,
+    /// The timezone or the cron is not known any more: nobody can tell.
+    Unjudged,
+}
+
+impl Version {
+    /// Evaluates one time of this version's span, by the zone data that were in force at it.
+    #[must_use]
+    pub fn owes(&self, time: DateTime<Utc>) -> Owes {
+        if self.state != State::Active {
+            return Owes::Paused;
+        }
+        if self.starts_at.is_some_and(|start| time < start) || self.ends_at.is_some_and(|end| time >= end) {
+            return Owes::OutsideWindow;
+        }
+        match self.parsed_at(time) {
+            Ok(None) => Owes::NotDue,
+            Ok(Some((cron, timezone))) if cron.matches(time, timezone) => Owes::Yes,
+            Ok(Some(_)) => Owes::NotDue,
+            Err(Unknown) => Owes::Unjudged,
+        }
+    }
+
+    /// Its cron in its timezone by the zone data that were in force at a time, none if it has no cron.
+    ///
+    /// # Errors
+    /// One of them is not known any more.
+    pub fn parsed_at(&self, time: DateTime<Utc>) -> Result<Option<(Cron, Timezone)>, Unknown> {
+        let Some((cron, timezone)) = self.timing(&ZoneHistory::installed())? else { return Ok(None) };
+        Ok(Some((cron, timezone.at(time).ok_or(Unknown)?)))
+    }
+
+    /// Its cron, and its timezone's rules over time; none if it has no cron.
+    ///
+    /// # Errors
+    /// One of them is not known any more.
+    pub fn timing(&self, zones: &ZoneHistory) -> Result<Option<(Cron, TimezoneHistory)>, Unknown> {
+        let Some(cron) = &self.cron else { return Ok(None) };
+        let cron = Cron::parse(cron).map_err(|_| Unknown)?;
+        let timezone = zones.find(self.timezone.as_deref().unwrap_or("UTC")).ok_or(Unknown)?;
+        Ok(Some((cron, timezone)))
+    }
+}
