@@ -18,8 +18,8 @@ use tokio::sync::Notify;
 use tokio::task::JoinSet;
 
 use crate::actions::http;
+use crate::claim::{self, Claimed};
 use crate::inject::{self, Point};
-use crate::runs::{self, Claimed};
 use crate::{App, Shutdown};
 use own::Own;
 use shares::Shares;
@@ -128,7 +128,7 @@ impl Executor {
         let mut connection = self.app.pool.acquire().await?;
         let slots = self.shares.slots_to_claim(free, &self.app.config);
         let executing: Vec<_> = self.own.known().iter().map(|fence| fence.id).collect();
-        runs::claim(&mut connection, self.app.lease(), &slots, &executing, self.app.clock.now()).await
+        claim::claim(&mut connection, self.app.lease(), &slots, &executing, self.app.clock.now()).await
     }
 
     /// Hands over what a claim with a lost reply may have taken; false if that cannot be done now.
@@ -141,7 +141,7 @@ impl Executor {
         let handed_over = async {
             let mut connection = self.app.pool.acquire().await?;
             let max_age = f64::from(self.app.config.recovery_max_age_secs);
-            runs::hand_over_unknown(&mut connection, self.app.instance, &self.own.known(), max_age).await
+            claim::hand_over_unknown(&mut connection, self.app.instance, &self.own.known(), max_age).await
         };
         match handed_over.await {
             Ok(runs) => {
@@ -166,7 +166,7 @@ impl Executor {
         }
         let released = async {
             let mut connection = self.app.pool.acquire().await?;
-            runs::release(&mut connection, self.app.instance, &stopped).await
+            claim::release(&mut connection, self.app.instance, &stopped).await
         };
         match released.await {
             Ok(()) => self.own.forget_stopped(&stopped),
@@ -260,13 +260,13 @@ impl Executor {
 
     /// The attempts under way.
     #[must_use]
-    pub fn under_way(&self) -> Vec<runs::Fence> {
+    pub fn under_way(&self) -> Vec<claim::Fence> {
         self.own.under_way()
     }
 
     /// The attempts under way, and those that are stopped and not yet released.
     #[must_use]
-    pub fn known(&self) -> Vec<runs::Fence> {
+    pub fn known(&self) -> Vec<claim::Fence> {
         self.own.known()
     }
 }

@@ -9,7 +9,7 @@ use schedule::WorkflowId;
 
 use crate::App;
 use crate::audit::Edit;
-use crate::runs::Claimed;
+use crate::claim::Claimed;
 use crate::workflows::{self, State, Workflow};
 
 /// Pauses a run's workflow if the run was the last straw. The next failure is the retry of one that fails here.

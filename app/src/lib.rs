@@ -18,12 +18,14 @@ pub mod backfills;
 pub mod by_hand;
 pub mod cadence;
 pub mod catch_up;
+pub mod claim;
 pub mod clock;
 pub mod config;
 pub mod drift;
 pub mod execute;
 mod failures;
 pub mod field;
+pub mod hand_over;
 pub mod id;
 pub mod identity;
 #[cfg(debug_assertions)]
@@ -34,6 +36,7 @@ pub mod invoke;
 pub mod jobs;
 pub mod keys;
 pub mod metrics;
+mod next_try;
 pub mod nudge;
 pub mod occurrences;
 pub mod outbox;
@@ -55,6 +58,7 @@ pub mod spread;
 pub mod stats;
 pub mod teams;
 pub mod timeouts;
+pub mod trigger;
 pub mod verify;
 pub mod versions;
 pub mod watchdog;
@@ -162,9 +166,9 @@ impl App {
 
     /// The leases of the runs that this instance executes.
     #[must_use]
-    pub fn lease(&self) -> runs::Lease {
+    pub fn lease(&self) -> claim::Lease {
         let secs = u32::try_from(self.config.lost_after_secs).unwrap_or(u32::MAX);
-        runs::Lease { instance: self.instance, secs: secs.into() }
+        claim::Lease { instance: self.instance, secs: secs.into() }
     }
 }
 

@@ -19,8 +19,8 @@ use uuid::Uuid;
 use crate::occurrences;
 use crate::policies::Overlap;
 use crate::queue;
-use crate::runs::{self, RunState, Trigger};
-use crate::workflows::{State, Workflow};
+use crate::runs::{RunState, Trigger};
+use crate::workflows::{self, State, Workflow};
 
 /// Runs that wait at most, under `queue`.
 const QUEUE_LENGTH: i64 = 100;
@@ -281,7 +281,7 @@ pub(crate) async fn load(tx: &mut PgConnection, workflow: &Workflow) -> sqlx::Re
 /// Ends the live runs that have not started, and asks those that run to end; deferred runs go on, and the new one waits.
 async fn replace(tx: &mut PgConnection, workflow: &Workflow, now: DateTime<Utc>) -> sqlx::Result<Verdict> {
     let live = [Trigger::Schedule, Trigger::Manual];
-    let stopping = runs::cancel_live(tx, workflow.id, &live, "replaced by a later run", now).await?;
+    let stopping = workflows::cancel_live_runs(tx, workflow.id, &live, "replaced by a later run", now).await?;
     if load(tx, workflow).await?.busy() == 0 {
         return Ok(Verdict::Start);
     }

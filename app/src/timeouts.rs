@@ -15,8 +15,8 @@ use uuid::Uuid;
 use crate::App;
 use crate::clock;
 use crate::jobs::{self, Did};
+use crate::next_try::next_try;
 use crate::queue;
-use crate::runs;
 
 /// Its name in the table `jobs`.
 const JOB: &str = "timeouts";
@@ -93,7 +93,7 @@ async fn end_locked(
     let stuck = lock_stuck(tx, only, now).await?;
     let mut ended = BTreeSet::new();
     for run in &stuck {
-        match runs::next_try(run.tries, run.max_attempts, None, now).filter(|_| !run.is_cancelled) {
+        match next_try(run.tries, run.max_attempts, None, now).filter(|_| !run.is_cancelled) {
             Some(run_after) => try_again(tx, run.id, run_after).await?,
             None => {
                 end(tx, run.id, now).await?;

@@ -5,6 +5,7 @@
 
 mod hold;
 pub mod ledger;
+mod live_runs;
 mod table;
 mod workflow;
 mod write;
@@ -16,11 +17,12 @@ use schedule::Revision;
 use crate::audit::{self, Edit, Entry};
 use crate::inject::{self, Point};
 use crate::outbox::{self, Op};
-use crate::runs::{self, Trigger};
 use crate::spec::Spec;
+use crate::trigger::Trigger;
 
 use self::write::Change;
 pub use hold::{CLOCK_SKEW, lock, lock_for_fire, try_lock};
+pub use live_runs::cancel_live_runs;
 pub use table::{find, list};
 pub use workflow::{Filter, Saved, State, Sync, SyncStatus, Workflow};
 
@@ -103,7 +105,7 @@ async fn save_since(
     });
     write::update(tx, &next, change).await?;
     if next.state == State::Archived && before.state != State::Archived {
-        runs::cancel_live(tx, next.id, &Trigger::ALL, ARCHIVED, edit.now).await?;
+        live_runs::cancel_live_runs(tx, next.id, &Trigger::ALL, ARCHIVED, edit.now).await?;
     }
     inject::at(Point::A1);
     tracing::info!(step = 1, workflow_id = next.id.0, "edit: {verb} of workflow {}: {}", next.id, in_words(&next));

@@ -12,11 +12,14 @@ use super::own::{Registered, Stop};
 use super::{Executor, call};
 use crate::actions::{self, Action, Again, Outcome, Sender};
 use crate::backfills;
+use crate::claim::{self, Claimed, Finished, Held};
 use crate::failures;
+use crate::hand_over::{self, Sent};
 use crate::inject::{self, Point};
+use crate::next_try::next_try;
 use crate::policies::Overlap;
 use crate::queue;
-use crate::runs::{self, Claimed, Finished, Held, RunState, Sent};
+use crate::runs::RunState;
 
 /// Before a statement that failed is repeated.
 const FIRST_PAUSE: Duration = Duration::from_millis(100);
@@ -163,7 +166,7 @@ impl Executor {
         let mut tx = db::begin(&self.app.pool).await?;
         let now = self.app.clock.now();
         let max_age = f64::from(self.app.config.recovery_max_age_secs);
-        let state = runs::hand_over(&mut tx, self.app.instance, run.fence(), sent, max_age, now).await?;
+        let state = hand_over::hand_over(&mut tx, self.app.instance, run.fence(), sent, max_age, now).await?;
         tx.commit().await?;
         Ok(state)
     }
@@ -192,7 +195,7 @@ impl Executor {
         let mut connection = self.app.pool.acquire().await?;
         let error = verdict.error.as_deref();
         if let Some(run_after) = verdict.again_at {
-            match runs::try_again(&mut connection, instance, run, error, run_after).await? {
+            match claim::try_again(&mut connection, instance, run, error, run_after).await? {
                 Held::Ours => return Ok(Held::Ours),
                 // Cancelled meanwhile, if it is still ours at all.
                 Held::Lost => {}
@@ -200,16 +203,16 @@ impl Executor {
         }
         let state = if verdict.again_at.is_some() { RunState::Cancelled } else { verdict.state };
         let finished = Finished { state, result: verdict.result.as_ref(), error, failed_tries: verdict.failed_tries };
-        if runs::finish(&mut connection, instance, run, &finished, now).await? == Held::Ours {
+        if claim::finish(&mut connection, instance, run, &finished, now).await? == Held::Ours {
             return Ok(Held::Ours);
         }
         // The reply to our own commit may have been lost: then the row says what we would write.
-        let Some(found) = runs::find_after_loss(&mut connection, run.id).await? else { return Ok(Held::Lost) };
+        let Some(found) = claim::find_after_loss(&mut connection, run.id).await? else { return Ok(Held::Lost) };
         let is_retried = verdict.again_at.is_some() && found.tries > run.tries;
         if is_retried || found.attempt == run.attempt && found.state == state {
             return Ok(Held::Ours);
         }
-        runs::keep_late(&mut connection, run, &late(run, verdict, now)).await?;
+        claim::keep_late(&mut connection, run, &late(run, verdict, now)).await?;
         Ok(Held::Lost)
     }
 
@@ -236,7 +239,7 @@ impl Executor {
     async fn hand_on(&self, run: &Claimed) -> sqlx::Result<()> {
         // Under such a policy somebody may be queueing at this moment: only the workflow's lock knows.
         let may_wait = matches!(run.overlap_policy, Overlap::Queue | Overlap::QueueOne | Overlap::Replace);
-        if may_wait || runs::any_queued(&mut *self.app.pool.acquire().await?, run.workflow_id).await? {
+        if may_wait || claim::any_queued(&mut *self.app.pool.acquire().await?, run.workflow_id).await? {
             let advanced = queue::advance(&self.app.pool, WorkflowId(run.workflow_id), self.app.clock.now()).await?;
             if advanced.promoted > 0 {
                 self.app.wake.poke();
@@ -248,7 +251,7 @@ impl Executor {
 
 fn verdict(run: &Claimed, ending: Ending, now: DateTime<Utc>) -> Verdict {
     let plain = |state| Verdict { state, again_at: None, failed_tries: 0, result: None, error: None };
-    let again_at = |at_least| runs::next_try(run.tries, run.max_attempts, at_least, now);
+    let again_at = |at_least| next_try(run.tries, run.max_attempts, at_least, now);
     match ending {
         Ending::Succeeded(result) => Verdict { result: Some(result), ..plain(RunState::Succeeded) },
         Ending::TimedOut => {

@@ -4,7 +4,8 @@ use chrono::{DateTime, Utc};
 use schedule::{Cron, WorkflowId};
 
 use crate::actions::{Call, Context};
-use crate::runs::{Claimed, Trigger};
+use crate::claim::Claimed;
+use crate::runs::Trigger;
 
 /// What this attempt tells its action.
 pub(super) fn of(run: &Claimed, now: DateTime<Utc>) -> Call {

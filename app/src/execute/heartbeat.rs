@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use super::Executor;
 use super::own::{Own, Stop};
-use crate::runs::{self, Beat, Fence};
+use crate::claim::{self, Beat, Fence};
 
 /// When the leases were last renewed.
 pub(super) struct Pulse {
@@ -58,7 +58,7 @@ impl Pulse {
 async fn renew(executor: &Executor, ours: &[Fence]) -> sqlx::Result<Vec<Beat>> {
     let app = &executor.app;
     let mut connection = app.pool.acquire().await?;
-    runs::renew_leases(&mut connection, app.lease(), ours).await
+    claim::renew_leases(&mut connection, app.lease(), ours).await
 }
 
 fn stop_what_is_not_ours(own: &Own, ours: &[Fence], beats: &[Beat]) {

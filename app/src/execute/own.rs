@@ -7,7 +7,7 @@ use tokio::sync::oneshot;
 use uuid::Uuid;
 
 use crate::actions::Departure;
-use crate::runs::Fence;
+use crate::claim::Fence;
 
 /// Why an attempt stops before it is done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

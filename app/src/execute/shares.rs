@@ -5,8 +5,8 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use crate::claim::Slots;
 use crate::config::Config;
-use crate::runs::Slots;
 
 /// The slots in use, by team; its clones are the same.
 #[derive(Clone, Default)]

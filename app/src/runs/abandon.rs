@@ -4,6 +4,9 @@ use chrono::{DateTime, Utc};
 use db::PgConnection;
 use uuid::Uuid;
 
+/// The reason of a run that a shutdown has cut off and that must not be repeated. A code: programs read it.
+pub const CUT_OFF: &str = "cut_off_by_shutdown";
+
 /// Gives up runs that have not ended, each for its reason; the times that they were to run are abandoned with them.
 ///
 /// A run of somebody's own accord (a retry, a backfill) is not the run of its occurrence, and takes

@@ -2,10 +2,9 @@
 
 use chrono::{DateTime, Utc};
 use db::PgConnection;
-use schedule::WorkflowId;
 use uuid::Uuid;
 
-use super::{RunState, Trigger};
+use super::RunState;
 
 /// What became of a request to cancel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -44,45 +43,4 @@ pub async fn cancel(tx: &mut PgConnection, id: Uuid, now: DateTime<Utc>) -> sqlx
         Some(_) => Cancelled::Done,
         None => Cancelled::TooLate,
     })
-}
-
-/// Cancels all live runs of a workflow that these triggers started; returns those that an executor must stop first.
-///
-/// # Errors
-/// The database's.
-pub async fn cancel_live(
-    tx: &mut PgConnection,
-    workflow: WorkflowId,
-    triggers: &[Trigger],
-    reason: &str,
-    now: DateTime<Utc>,
-) -> sqlx::Result<Vec<Uuid>> {
-    let triggers: Vec<String> = triggers.iter().map(|trigger| trigger.as_str().to_owned()).collect();
-    let cancelled = sqlx::query!(
-        r#"
-        -- cancel live runs: locked in the order of their ids; one that is being claimed is asked like any that runs
-        WITH live AS MATERIALIZED (
-            SELECT id FROM runs
-             WHERE workflow_id = $1 AND trigger = ANY($2) AND state IN ('accepted', 'queued', 'running')
-             ORDER BY id
-               FOR UPDATE
-        )
-        UPDATE runs r
-           SET cancel_requested_on = COALESCE(r.cancel_requested_on, $4),
-               cancel_reason = COALESCE(r.cancel_reason, $3),
-               state = CASE WHEN r.state = 'running' THEN r.state ELSE 'cancelled' END,
-               finished_on = CASE WHEN r.state = 'running' THEN NULL ELSE $4 END,
-               error = CASE WHEN r.state = 'running' THEN r.error ELSE COALESCE(r.cancel_reason, $3) END
-          FROM live
-         WHERE r.id = live.id AND r.finished_on IS NULL
-        RETURNING r.id, r.state = 'running' AS "runs!"
-        "#,
-        workflow.0,
-        &triggers,
-        reason,
-        now,
-    )
-    .fetch_all(tx)
-    .await?;
-    Ok(cancelled.into_iter().filter(|run| run.runs).map(|run| run.id).collect())
 }

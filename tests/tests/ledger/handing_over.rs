@@ -1,6 +1,8 @@
 //! Shutdown: what runs may end, and what does not is handed over to another instance; nothing of it is a loss.
 
-use app::runs::{Claimed, Lease, RunState, Sent, Slots, Trigger};
+use app::claim::{Claimed, Lease, Slots};
+use app::hand_over::Sent;
+use app::runs::{RunState, Trigger};
 use clap::Parser as _;
 use reqwest::Method;
 use serde_json::{Value, json};
@@ -264,7 +266,7 @@ const A_DAY_SECS: f64 = 86_400.0;
 async fn claim_all(s: &Story, instance: uuid::Uuid) -> Vec<Claimed> {
     let (lease, slots) = (Lease { instance, secs: 120.0 }, Slots { free: 10, of_a_team: 10, used: Vec::new() });
     let mut connection = s.pool.acquire().await.unwrap();
-    let claimed = app::runs::claim(&mut connection, lease, &slots, &[], s.clock.now()).await.unwrap();
+    let claimed = app::claim::claim(&mut connection, lease, &slots, &[], s.clock.now()).await.unwrap();
     assert!(!claimed.is_empty(), "nothing is due");
     claimed
 }
@@ -275,7 +277,7 @@ async fn handed_over(s: &Story, sent: Sent) {
     for run in claim_all(s, instance).await {
         let mut tx = db::begin(&s.pool).await.unwrap();
         let state =
-            app::runs::hand_over(&mut tx, instance, run.fence(), sent, A_DAY_SECS, s.clock.now()).await.unwrap();
+            app::hand_over::hand_over(&mut tx, instance, run.fence(), sent, A_DAY_SECS, s.clock.now()).await.unwrap();
         tx.commit().await.unwrap();
         assert_eq!(state, Some(RunState::Accepted));
     }
@@ -286,7 +288,7 @@ async fn claim_lost(s: &Story) {
     let instance = uuid::Uuid::new_v4();
     let claimed = claim_all(s, instance).await.len() as u64;
     let mut connection = s.pool.acquire().await.unwrap();
-    let handed_over = app::runs::hand_over_unknown(&mut connection, instance, &[], A_DAY_SECS).await.unwrap();
+    let handed_over = app::claim::hand_over_unknown(&mut connection, instance, &[], A_DAY_SECS).await.unwrap();
     assert_eq!(handed_over, claimed);
 }
 
@@ -323,7 +325,7 @@ async fn runs_of_archived_workflows_end_at_shutdown() {
         s.execute("UPDATE runs SET cancel_requested_on = NULL, cancel_reason = NULL").await;
         let mut tx = db::begin(&s.pool).await.unwrap();
         let state =
-            app::runs::hand_over(&mut tx, instance, run.fence(), sent, A_DAY_SECS, s.clock.now()).await.unwrap();
+            app::hand_over::hand_over(&mut tx, instance, run.fence(), sent, A_DAY_SECS, s.clock.now()).await.unwrap();
         tx.commit().await.unwrap();
         assert_eq!(state, Some(end), "{sent:?}");
     }

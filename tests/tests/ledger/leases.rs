@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
+use app::claim::{self, Fence, Lease};
 use app::jobs::Did;
-use app::runs::{self, Fence, Lease};
 use serde_json::{Value, json};
 use tests::{LossyWay, Story, Way};
 use tokio::io::AsyncReadExt as _;
@@ -26,10 +26,10 @@ async fn claims_leave_out_what_their_process_executes() {
     let id = accept(&s, s.create_with(json!({})).await).await;
     let mut tx = db::begin(&s.pool).await.unwrap();
     let lease = Lease { instance: uuid::Uuid::new_v4(), secs: 120.0 };
-    let slots = runs::Slots { free: 10, of_a_team: 10, used: Vec::new() };
-    let beside = runs::claim(&mut tx, lease, &slots, &[id], s.clock.now()).await.unwrap();
+    let slots = claim::Slots { free: 10, of_a_team: 10, used: Vec::new() };
+    let beside = claim::claim(&mut tx, lease, &slots, &[id], s.clock.now()).await.unwrap();
     assert!(beside.is_empty(), "{beside:?}");
-    assert_eq!(runs::claim(&mut tx, lease, &slots, &[], s.clock.now()).await.unwrap().len(), 1);
+    assert_eq!(claim::claim(&mut tx, lease, &slots, &[], s.clock.now()).await.unwrap().len(), 1);
     tx.rollback().await.unwrap();
     s.end_early().await;
 }
@@ -214,12 +214,12 @@ impl About {
         let mut connection = s.pool.acquire().await?;
         match self {
             Self::Renewal => {
-                let beats = runs::renew_leases(&mut connection, lease, attempts).await?;
+                let beats = claim::renew_leases(&mut connection, lease, attempts).await?;
                 assert!(beats.len() == 2 && beats.iter().all(|beat| beat.is_cancelled), "{beats:?}");
             }
-            Self::Release => runs::release(&mut connection, lease.instance, attempts).await?,
+            Self::Release => claim::release(&mut connection, lease.instance, attempts).await?,
             Self::LostClaim => {
-                assert_eq!(runs::hand_over_unknown(&mut connection, lease.instance, &[], 3600.0).await?, 2);
+                assert_eq!(claim::hand_over_unknown(&mut connection, lease.instance, &[], 3600.0).await?, 2);
             }
         }
         Ok(())

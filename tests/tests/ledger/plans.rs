@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use app::runs::Lease;
+use app::claim::Lease;
 use chrono::{DateTime, Utc};
 use db::PgPool;
 use serde_json::json;
@@ -51,10 +51,10 @@ async fn a_claim_reads_no_skipped_times() {
     s.execute("ANALYZE").await;
     let pool = one_connection(&s).await;
     let before = read_of(&pool, "occurrences").await;
-    let slots = app::runs::Slots { free: 64, of_a_team: 48, used: Vec::new() };
+    let slots = app::claim::Slots { free: 64, of_a_team: 48, used: Vec::new() };
     let mut one = pool.acquire().await.unwrap();
     let lease = Lease { instance: uuid::Uuid::new_v4(), secs: 120.0 };
-    let claimed = app::runs::claim(&mut one, lease, &slots, &[], s.clock.now()).await.unwrap();
+    let claimed = app::claim::claim(&mut one, lease, &slots, &[], s.clock.now()).await.unwrap();
     drop(one);
     assert_eq!(claimed.len(), 4);
     let read = read_of(&pool, "occurrences").await - before;
@@ -94,9 +94,9 @@ async fn a_claim_passes_over_a_full_team() {
     let pool = one_connection(&s).await;
     let before = read_of(&pool, "runs").await;
     let mut one = pool.acquire().await.unwrap();
-    let slots = app::runs::Slots { free: 8, of_a_team: 24, used: vec![(s.keys.team_id, 24)] };
+    let slots = app::claim::Slots { free: 8, of_a_team: 24, used: vec![(s.keys.team_id, 24)] };
     let lease = Lease { instance: uuid::Uuid::new_v4(), secs: 120.0 };
-    let claimed = app::runs::claim(&mut one, lease, &slots, &[], s.clock.now()).await.unwrap();
+    let claimed = app::claim::claim(&mut one, lease, &slots, &[], s.clock.now()).await.unwrap();
     drop(one);
     assert_eq!(claimed.len(), 0, "the team has its share");
     let read = read_of(&pool, "runs").await - before;

@@ -1,8 +1,9 @@
 //! Recovering: a run whose instance died goes on, or is given up with a reason, and never both.
 
+use app::claim::{self, Finished, Held, Slots};
 use app::jobs::Did;
 use app::recover;
-use app::runs::{self, Finished, Held, RunState, Slots};
+use app::runs::RunState;
 use chrono::{DateTime, Utc};
 use local::stack::StackOptions;
 use schedule::WorkflowId;
@@ -180,17 +181,17 @@ async fn of_a_recovery_and_a_completion_at_the_same_moment_exactly_one_wins() {
     let s = idle().await;
     let wf = s.create_with(json!({})).await;
     let (mut completed, mut recovered) = (0, 0);
-    let lease = runs::Lease { instance: Uuid::new_v4(), secs: 120.0 };
+    let lease = claim::Lease { instance: Uuid::new_v4(), secs: 120.0 };
     for _ in 0..200 {
         sqlx::query("DELETE FROM runs").execute(&s.pool).await.unwrap();
         crate::receiver::accept(&s, wf).await;
         let mut db = s.pool.acquire().await.unwrap();
         let slots = Slots { free: 1, of_a_team: 1, used: Vec::new() };
-        let claimed = runs::claim(&mut db, lease, &slots, &[], s.clock.now()).await.unwrap().remove(0);
+        let claimed = claim::claim(&mut db, lease, &slots, &[], s.clock.now()).await.unwrap().remove(0);
         s.execute("UPDATE runs SET lease_until = lease_until - INTERVAL '10 minutes'").await;
         let finished = Finished { state: RunState::Succeeded, result: None, error: None, failed_tries: 0 };
         let (finish, recovery) = tokio::join!(
-            runs::finish(&mut db, lease.instance, &claimed, &finished, s.clock.now()),
+            claim::finish(&mut db, lease.instance, &claimed, &finished, s.clock.now()),
             recover::recover(s.app())
         );
         let run = run(&s, claimed.id).await;

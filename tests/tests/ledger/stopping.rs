@@ -7,7 +7,8 @@ use tests::Story;
 use tokio::io::AsyncReadExt as _;
 use tokio::net::{TcpListener, TcpStream};
 
-use app::runs::{Lease, Slots, Trigger};
+use app::claim::{Lease, Slots};
+use app::runs::Trigger;
 
 use crate::receiver::{NOON, Receiver, accept, until_state};
 use crate::words::{begun, claimed, ended, fire, fire_on_time, hourly, standing_still};
@@ -256,7 +257,7 @@ pub(crate) async fn claimable(s: &Story) -> usize {
     let mut tx = db::begin(&s.pool).await.unwrap();
     let (lease, slots) =
         (Lease { instance: uuid::Uuid::new_v4(), secs: 120.0 }, Slots { free: 10, of_a_team: 10, used: Vec::new() });
-    let claimed = app::runs::claim(&mut tx, lease, &slots, &[], s.clock.now()).await.unwrap();
+    let claimed = app::claim::claim(&mut tx, lease, &slots, &[], s.clock.now()).await.unwrap();
     tx.rollback().await.unwrap();
     claimed.len()
 }

@@ -12,7 +12,7 @@
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
-use app::runs::Fence;
+use app::claim::Fence;
 use chrono::{DateTime, Utc};
 use uuid::Uuid;
 

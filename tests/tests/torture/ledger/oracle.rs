@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::ground::Admin;
-use app::runs::Fence;
+use app::claim::Fence;
 use chrono::{DateTime, Timelike, Utc};
 use uuid::Uuid;
 

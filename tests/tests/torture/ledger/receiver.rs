@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use app::execute::Executor;
-use app::runs::Fence;
+use app::claim::Fence;
 use axum::Router;
 use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode};

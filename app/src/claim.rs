@@ -8,8 +8,8 @@ use db::PgConnection;
 use serde_json::Value;
 use uuid::Uuid;
 
-use super::{RunState, Trigger};
 use crate::policies::Overlap;
+use crate::runs::{RunState, Trigger};
 use crate::signing::SigningSecret;
 
 /// A run that this instance executes now.
@@ -250,7 +250,7 @@ pub async fn finish(
         run.id,
         instance,
         run.attempt,
-        finished.state as super::RunState,
+        finished.state as RunState,
         finished.result,
         finished.error,
         now,

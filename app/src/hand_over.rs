@@ -4,12 +4,10 @@ use chrono::{DateTime, Utc};
 use db::PgConnection;
 use uuid::Uuid;
 
-use super::{Fence, RunState, abandon};
+use crate::claim::Fence;
 use crate::policies::OnLost;
+use crate::runs::{CUT_OFF, RunState, abandon};
 use crate::workflows::State;
-
-/// The reason of a run that a shutdown has cut off and that must not be repeated. A code: programs read it.
-pub const CUT_OFF: &str = "cut_off_by_shutdown";
 
 /// Whether the attempt may have reached its receiver.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

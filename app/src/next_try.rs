@@ -13,7 +13,7 @@ const BACKOFF_MAX_SECS: u32 = 60 * 60;
 ///
 /// `tries` is the number of tries that had failed before it; `at_least` the pause that the receiver asked for.
 #[must_use]
-pub fn next_try(
+pub(crate) fn next_try(
     tries: i32,
     max_attempts: i32,
     at_least: Option<Duration>,

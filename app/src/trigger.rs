@@ -1,0 +1,35 @@
+//! Steps 1 and 7 of 7: what starts a run. The edits know it, too, because an archiving ends runs.
+
+/// What started a run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, sqlx::Type, serde::Serialize, serde::Deserialize, utoipa::ToSchema)]
+#[sqlx(type_name = "text", rename_all = "snake_case")]
+#[serde(rename_all = "snake_case")]
+pub enum Trigger {
+    /// A fire of its schedule.
+    Schedule,
+    /// A person.
+    Manual,
+    /// The catch-up policy.
+    CatchUp,
+    /// A backfill.
+    Backfill,
+    /// A person, again.
+    Retry,
+}
+
+impl Trigger {
+    /// Every trigger that there is.
+    pub const ALL: [Self; 5] = [Self::Schedule, Self::Manual, Self::CatchUp, Self::Backfill, Self::Retry];
+
+    /// The word of the column.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Trigger::Schedule => "schedule",
+            Trigger::Manual => "manual",
+            Trigger::CatchUp => "catch_up",
+            Trigger::Backfill => "backfill",
+            Trigger::Retry => "retry",
+        }
+    }
+}

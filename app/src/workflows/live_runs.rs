@@ -1,0 +1,49 @@
+//! Steps 1 and 7 of 7: ends what has not ended of a workflow, in the transaction that decides it.
+
+use chrono::{DateTime, Utc};
+use db::PgConnection;
+use schedule::WorkflowId;
+use uuid::Uuid;
+
+use crate::trigger::Trigger;
+
+/// Cancels all live runs of a workflow that these triggers started; returns those that an executor must stop first.
+///
+/// # Errors
+/// The database's.
+pub async fn cancel_live_runs(
+    tx: &mut PgConnection,
+    workflow: WorkflowId,
+    triggers: &[Trigger],
+    reason: &str,
+    now: DateTime<Utc>,
+) -> sqlx::Result<Vec<Uuid>> {
+    let triggers: Vec<String> = triggers.iter().map(|trigger| trigger.as_str().to_owned()).collect();
+    let cancelled = sqlx::query!(
+        r#"
+        -- cancel live runs: locked in the order of their ids; one that is being claimed is asked like any that runs
+        WITH live AS MATERIALIZED (
+            SELECT id FROM runs
+             WHERE workflow_id = $1 AND trigger = ANY($2) AND state IN ('accepted', 'queued', 'running')
+             ORDER BY id
+               FOR UPDATE
+        )
+        UPDATE runs r
+           SET cancel_requested_on = COALESCE(r.cancel_requested_on, $4),
+               cancel_reason = COALESCE(r.cancel_reason, $3),
+               state = CASE WHEN r.state = 'running' THEN r.state ELSE 'cancelled' END,
+               finished_on = CASE WHEN r.state = 'running' THEN NULL ELSE $4 END,
+               error = CASE WHEN r.state = 'running' THEN r.error ELSE COALESCE(r.cancel_reason, $3) END
+          FROM live
+         WHERE r.id = live.id AND r.finished_on IS NULL
+        RETURNING r.id, r.state = 'running' AS "runs!"
+        "#,
+        workflow.0,
+        &triggers,
+        reason,
+        now,
+    )
+    .fetch_all(tx)
+    .await?;
+    Ok(cancelled.into_iter().filter(|run| run.runs).map(|run| run.id).collect())
+}
