@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 use tokio::sync::Notify;
 use tokio::task::JoinSet;
 
-use crate::actions::http;
+use crate::actions::Client;
 use crate::claim::{self, Claimed};
 use crate::inject::{self, Point};
 use crate::{App, Shutdown};
@@ -42,7 +42,7 @@ impl Wake {
 #[derive(Clone)]
 pub struct Executor {
     pub(crate) app: App,
-    pub(crate) client: http::Client,
+    pub(crate) client: Client,
     own: Own,
     shares: Shares,
     /// A claim may have been committed whose reply was lost.
@@ -54,7 +54,7 @@ pub struct Executor {
 impl Executor {
     /// An executor that has claimed nothing yet.
     #[must_use]
-    pub fn new(app: App, client: http::Client) -> Self {
+    pub fn new(app: App, client: Client) -> Self {
         Self {
             app,
             client,

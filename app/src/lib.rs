@@ -11,6 +11,7 @@
 //! the crate does not depend on one, so no AWS call can stand inside an edit's transaction.
 
 pub mod acceptance;
+pub mod action;
 pub mod actions;
 pub mod api;
 pub mod audit;
@@ -187,7 +188,7 @@ pub async fn serve(listener: TcpListener, app: App, shutdown: Shutdown) -> anyho
         app.config.heartbeat_ms * 6 <= app.config.lost_after_secs * 1_000,
         "LOST_AFTER_SECS must be at least six times HEARTBEAT_MS, or runs are lost that are not"
     );
-    let client = actions::http::Client::new(app.allowed.clone())?;
+    let client = actions::Client::new(app.allowed.clone())?;
     clock::database_time(&app).await?;
     identity::begin(&app).await?;
     let executor = execute::Executor::new(app.clone(), client);

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use utoipa::ToSchema;
 
-use crate::actions::Action;
+use crate::action::Action;
 use crate::field::{self, FieldError};
 use crate::policies::{CatchUp, OnLost, Overlap, Policies};
 

@@ -1,34 +1,19 @@
 //! Step 7 of 7: the `log` action prints what an `http` action would have sent.
 
-use serde::Deserialize;
-use serde_json::{Value, json};
+use serde_json::json;
 
+use super::call::document;
 use super::{Call, Outcome};
-use crate::field::{self, FieldError};
+use crate::action::Log;
 
-/// `{"type": "log", "message": ".."}`
-#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Log {
-    /// What to say.
-    pub message: String,
-}
-
-impl Log {
-    pub(super) fn parse(document: Value) -> Result<Self, FieldError> {
-        let log: Self = super::read(document)?;
-        field::text("action.message", &log.message, 1, 10_000)?;
-        Ok(log)
-    }
-
-    pub(super) fn perform(&self, call: &Call) -> Outcome {
-        tracing::info!(
-            run_id = %call.run_id,
-            workflow_id = call.workflow_id.0,
-            call = %super::document(call),
-            "log action: {}",
-            self.message,
-        );
-        Outcome::Succeeded(json!({ "message": self.message }))
-    }
+/// Prints it.
+pub(super) fn perform(action: &Log, call: &Call) -> Outcome {
+    tracing::info!(
+        run_id = %call.run_id,
+        workflow_id = call.workflow_id.0,
+        call = %document(call),
+        "log action: {}",
+        action.message,
+    );
+    Outcome::Succeeded(json!({ "message": action.message }))
 }

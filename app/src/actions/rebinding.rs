@@ -11,7 +11,8 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpListener;
 
 use super::address::{Allowed, Names};
-use super::{Action, Again, Call, Context, Departure, Outcome, Sender, check_reach, http, perform};
+use super::{Again, Call, Client, Context, Departure, Outcome, Sender, check_reach, perform};
+use crate::action::Action;
 use crate::signing::SigningSecret;
 
 const PUBLIC: IpAddr = IpAddr::V4(Ipv4Addr::new(93, 184, 216, 34));
@@ -72,7 +73,7 @@ fn action(port: u16) -> serde_json::Value {
 }
 
 async fn send(allowed: &Allowed, port: u16) -> Outcome {
-    let client = http::Client::new(allowed.clone()).unwrap();
+    let client = Client::new(allowed.clone()).unwrap();
     let now = DateTime::UNIX_EPOCH;
     let context = Context {
         is_catch_up: false,

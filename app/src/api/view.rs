@@ -9,7 +9,7 @@ use serde::Serialize;
 use serde_json::{Map, Value};
 use utoipa::ToSchema;
 
-use crate::actions;
+use crate::action;
 use crate::policies::{CatchUp, OnLost, Overlap};
 use crate::workflows::{State, Sync, SyncStatus, Workflow};
 
@@ -96,7 +96,7 @@ pub fn view((workflow, sync): (Workflow, Sync), now: DateTime<Utc>) -> WorkflowV
         cron_schedule: workflow.spec.timing.cron,
         timezone: workflow.spec.timing.timezone,
         is_api: workflow.spec.is_api,
-        action: actions::redacted(&workflow.spec.action),
+        action: action::redacted(&workflow.spec.action),
         starting_inputs: workflow.spec.starting_inputs,
         starts_at: workflow.spec.timing.starts_at,
         ends_at: workflow.spec.timing.ends_at,

@@ -10,7 +10,8 @@ use serde_json::{Value, json};
 
 use super::own::{Registered, Stop};
 use super::{Executor, call};
-use crate::actions::{self, Action, Again, Outcome, Sender};
+use crate::action::Action;
+use crate::actions::{self, Again, Outcome, Sender};
 use crate::backfills;
 use crate::claim::{self, Claimed, Finished, Held};
 use crate::failures;

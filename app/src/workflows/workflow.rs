@@ -8,7 +8,7 @@ use sqlx::error::BoxDynError;
 use sqlx::postgres::{PgArgumentBuffer, PgTypeInfo, PgValueRef};
 use sqlx::{Decode, Encode, Postgres};
 
-use crate::actions;
+use crate::action;
 use crate::audit::Edit;
 use crate::outbox::{Event, Op, Payload};
 use crate::spec::Spec;
@@ -196,7 +196,7 @@ impl Workflow {
     /// For the audit log: everything but header values.
     pub(super) fn document(&self) -> Value {
         let mut document = serde_json::to_value(self.spec.to_body()).unwrap_or_default();
-        document["action"] = actions::redacted(&self.spec.action);
+        document["action"] = action::redacted(&self.spec.action);
         document["team_id"] = json!(self.team_id);
         document["state"] = json!(self.state);
         document["pause_reason"] = json!(self.pause_reason);

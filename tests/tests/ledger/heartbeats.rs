@@ -3,8 +3,8 @@
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
+use app::actions::Client;
 use app::actions::address::Allowed;
-use app::actions::http::Client;
 use app::execute::Executor;
 use chrono::TimeDelta;
 use serde_json::json;

@@ -4,8 +4,8 @@ use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
+use app::actions::Client;
 use app::actions::address::Allowed;
-use app::actions::http::Client;
 use app::audit::Edit;
 use app::execute::Executor;
 use app::keys::Holder;

@@ -3,8 +3,8 @@
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use app::execute::Executor;
 use app::claim::Fence;
+use app::execute::Executor;
 use axum::Router;
 use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode};
