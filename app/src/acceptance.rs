@@ -14,12 +14,13 @@ use uuid::Uuid;
 use crate::audit::{self, Edit};
 use crate::backfills;
 use crate::identity::{self, DEFAULT_ENVIRONMENT};
+use crate::ledger_cursor;
 use crate::occurrences::span::{self, Unrun};
 use crate::occurrences::{Decision, RESTORED};
 use crate::owed;
 use crate::runs;
 use crate::versions;
-use crate::workflows::{self, ledger};
+use crate::workflows;
 
 /// Due times of one transaction.
 const STRETCH: usize = 1_000;
@@ -131,7 +132,7 @@ async fn mark_gap(pool: &PgPool, id: WorkflowId, until: DateTime<Utc>, now: Date
         if workflows::lock(&mut tx, id, None, now).await?.is_none() {
             return Ok(missed);
         }
-        let Some(cursor) = ledger::read(&mut tx, id).await?.cursor.filter(|cursor| *cursor < until) else {
+        let Some(cursor) = ledger_cursor::read(&mut tx, id).await?.cursor.filter(|cursor| *cursor < until) else {
             return Ok(missed);
         };
         let versions = versions::over(&mut tx, id, cursor, DateTime::<Utc>::MAX_UTC).await?;
@@ -146,7 +147,7 @@ async fn mark_gap(pool: &PgPool, id: WorkflowId, until: DateTime<Utc>, now: Date
         missed += span::record_unrun(&mut tx, id, &gap, now).await?;
         // Times that cannot be evaluated stay open: the watchdog decides them once they can be.
         let watch_at = if due.is_held_back { Some(due.through) } else { owed::next_of(&versions, due.through) };
-        ledger::settle(&mut tx, id, due.through, watch_at).await?;
+        ledger_cursor::settle(&mut tx, id, due.through, watch_at).await?;
         tx.commit().await?;
         if due.through >= until || due.is_held_back {
             return Ok(missed);

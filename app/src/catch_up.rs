@@ -7,11 +7,12 @@ use chrono::{DateTime, TimeDelta, Utc};
 use db::PgConnection;
 use schedule::delivery::GRACE;
 
+use crate::ledger_cursor;
 use crate::occurrences::{Decision, span};
 use crate::owed::{self, Owed};
 use crate::policies::CatchUp;
 use crate::versions::EndedBy;
-use crate::workflows::{self, Workflow};
+use crate::workflows::Workflow;
 
 /// What the policy makes of a late time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,7 +37,7 @@ pub fn window(workflow: &Workflow) -> TimeDelta {
 /// # Errors
 /// The database's.
 pub async fn judge(tx: &mut PgConnection, workflow: &Workflow, owed: &Owed, now: DateTime<Utc>) -> sqlx::Result<Late> {
-    let activated_on = workflows::ledger::read(tx, workflow.id).await?.activated_on;
+    let activated_on = ledger_cursor::read(tx, workflow.id).await?.activated_on;
     match out_of_reach(workflow, owed, activated_on, now) {
         Some(unrun) => Ok(unrun),
         None => is_wanted(tx, workflow, owed, now).await,

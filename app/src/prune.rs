@@ -4,7 +4,6 @@
 //! might still run so late a fire, never less than 15 days (dead letters are kept for 14), and while
 //! the watchdog has not gone past it; and the newest of a workflow stays for ever.
 
-pub mod marks;
 mod old_rows;
 mod zone_rows;
 
@@ -15,6 +14,7 @@ use crate::App;
 use crate::clock;
 use crate::config::Config;
 use crate::jobs::{self, Did};
+use crate::prune_marks;
 
 use old_rows::{Ages, BATCH, Kind, Scope};
 
@@ -51,7 +51,7 @@ pub async fn prune(app: &App) -> anyhow::Result<Did> {
     let ages = ages(&app.config, clock::database_time(app).await?);
     let (mut pruned, mut failed) = (Pruned::default(), Vec::new());
     let mut connection = app.pool.acquire().await?;
-    marks::raise(&mut connection, ages.runs, ages.occurrences).await?;
+    prune_marks::raise(&mut connection, ages.runs, ages.occurrences).await?;
     for _ in 0..BATCHES {
         pruned.may_be_more = false;
         for kind in Kind::ALL {

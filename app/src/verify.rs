@@ -20,7 +20,7 @@ use uuid::Uuid;
 
 use self::evaluate::{Due, Evaluated, Page};
 use crate::occurrences::Decision;
-use crate::prune::marks;
+use crate::prune_marks;
 
 pub use cursor::{Cursor, Position};
 
@@ -137,7 +137,7 @@ pub async fn start(
     }
     let earliest = match cursor {
         Some(cursor) => cursor.asked_on.clamp(now - CURSOR_LIFE, now) - kept,
-        None => marks::occurrences(db).await?.map_or(now - kept, |pruned_before| pruned_before.max(now - kept)),
+        None => prune_marks::occurrences(db).await?.map_or(now - kept, |pruned_before| pruned_before.max(now - kept)),
     };
     if span.from < earliest {
         return Ok(Err(Unfit::Pruned(earliest)));
@@ -181,7 +181,7 @@ async fn compare_page(pool: &PgPool, slice: Span, at: Position, mut findings: Fi
     let mut tx = db::begin(pool).await?;
     // Rows of a workflow that is deleted meanwhile, and a prune with its mark, are seen together or not at all.
     read::one_snapshot(&mut tx).await?;
-    let (runs_pruned_before, pruned_before) = marks::read(&mut tx).await?;
+    let (runs_pruned_before, pruned_before) = prune_marks::read(&mut tx).await?;
     let slice = match pruned_before.map(|pruned| pruned.min(slice.to)) {
         Some(pruned) if pruned > slice.from => {
             findings.compared_from = findings.compared_from.max(pruned);

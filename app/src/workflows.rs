@@ -4,7 +4,6 @@
 //! the timing or the state changes, its schedule version and its outbox row, in one transaction.
 
 mod hold;
-pub mod ledger;
 mod live_runs;
 mod table;
 mod workflow;

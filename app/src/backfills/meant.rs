@@ -11,7 +11,7 @@ use uuid::Uuid;
 use super::{Only, Order, Timing, Wish};
 use crate::occurrences::Decision;
 use crate::owed::{self, Owed, Owing};
-use crate::prune::marks;
+use crate::prune_marks;
 use crate::runs::RunState;
 use crate::versions::{self, Version};
 use crate::workflows::State;
@@ -131,7 +131,7 @@ pub(super) async fn stretch(
     let owing = timetable.between(db, workflow, after, until, limit).await?;
     let rows = rows(db, workflow, after, owing.through.min(until)).await?;
     // After the rows: a prune raises its mark before it removes one.
-    let pruned_before = marks::occurrences(db).await?;
+    let pruned_before = prune_marks::occurrences(db).await?;
     let found = owing.times.len();
     let select = |owed: Owed| meant(wish, owed, rows.get(&owed.time), pruned_before);
     let mut times: Vec<Meant> = owing.times.into_iter().filter_map(select).collect();

@@ -7,6 +7,7 @@ use schedule::delivery::GRACE;
 
 use super::Pass;
 use crate::catch_up::{self, Late};
+use crate::ledger_cursor::{self, Ledger};
 use crate::occurrences::span::{self, Unrun};
 use crate::occurrences::{self, Decision, Entry, Recorded};
 use crate::overlap;
@@ -14,7 +15,6 @@ use crate::owed::{self, Owed, Owing};
 use crate::policies::CatchUp;
 use crate::runs::{self, Trigger};
 use crate::versions::{self, Version};
-use crate::workflows::ledger::{self, Ledger};
 use crate::workflows::{self, Workflow};
 
 /// Times enumerated at once: a bound on memory and on how long the workflow is held.
@@ -102,7 +102,7 @@ impl<'a> Stretch<'a> {
         now: DateTime<Utc>,
     ) -> sqlx::Result<Option<Self>> {
         let until = now - GRACE;
-        let ledger = ledger::read(tx, workflow.id).await?;
+        let ledger = ledger_cursor::read(tx, workflow.id).await?;
         if ledger.watch_at.is_none_or(|watch_at| watch_at > until) {
             return Ok(None);
         }
@@ -202,7 +202,7 @@ impl<'a> Stretch<'a> {
         } else {
             owed::next_of(&self.versions, through)
         };
-        ledger::settle(tx, self.workflow.id, through, watch_at).await
+        ledger_cursor::settle(tx, self.workflow.id, through, watch_at).await
     }
 
     /// Whether the version in force cannot be judged: its timezone or cron is not known any more.

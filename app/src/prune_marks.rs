@@ -7,7 +7,7 @@ use db::PgConnection;
 ///
 /// # Errors
 /// The query failed.
-pub(super) async fn raise(db: &mut PgConnection, runs: DateTime<Utc>, occurrences: DateTime<Utc>) -> sqlx::Result<()> {
+pub(crate) async fn raise(db: &mut PgConnection, runs: DateTime<Utc>, occurrences: DateTime<Utc>) -> sqlx::Result<()> {
     sqlx::query!(
         r#"
         -- raise the prune marks: they never go back, whatever the retention becomes
