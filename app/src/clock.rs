@@ -11,10 +11,10 @@ use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use chrono::{DateTime, TimeDelta, Utc};
-use db::PgConnection;
 use schedule::Clock;
 
 use crate::App;
+use crate::database_time::cronbox_now;
 
 /// How often the database's time is sampled; more than this no sample is old while the database answers.
 const SAMPLE_INTERVAL: Duration = Duration::from_secs(10);
@@ -107,21 +107,6 @@ pub async fn database_time(app: &App) -> sqlx::Result<DateTime<Utc>> {
         step::keep_due(&mut connection, believed).await?;
     }
     Ok(time)
-}
-
-/// The database's time.
-///
-/// # Errors
-/// The statement fails.
-pub async fn cronbox_now(db: &mut PgConnection) -> sqlx::Result<DateTime<Utc>> {
-    sqlx::query_scalar!(
-        r#"
-        -- database time
-        SELECT cronbox_now() AS "now!"
-        "#
-    )
-    .fetch_one(db)
-    .await
 }
 
 /// How far `own` lies outside of what the database's clock can show after an answer that took `round_trip`.

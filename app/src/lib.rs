@@ -22,6 +22,7 @@ pub mod catch_up;
 pub mod claim;
 pub mod clock;
 pub mod config;
+pub mod database_time;
 pub mod drift;
 pub mod execute;
 mod failures;

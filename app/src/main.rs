@@ -9,7 +9,7 @@ use app::audit::Edit;
 use app::config::{Config, database};
 use app::keys::{Kind, Role};
 use app::zones::{self, Stored};
-use app::{App, Shutdown, api, clock, field, keys, schedules_file, teams};
+use app::{App, Shutdown, api, clock, database_time, field, keys, schedules_file, teams};
 use chrono::{DateTime, SecondsFormat, Utc};
 use clap::error::ErrorKind;
 use clap::{Args, Parser, Subcommand};
@@ -265,7 +265,7 @@ fn in_a_sentence(wrong: &clap::Error) -> String {
 }
 
 async fn command_line_edit(tx: &mut PgConnection) -> sqlx::Result<Edit> {
-    Ok(Edit { actor: "cli".to_owned(), now: clock::cronbox_now(tx).await?, traceparent: None })
+    Ok(Edit { actor: "cli".to_owned(), now: database_time::cronbox_now(tx).await?, traceparent: None })
 }
 
 fn log() {

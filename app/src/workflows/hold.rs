@@ -9,7 +9,7 @@ use schedule::WorkflowId;
 
 use super::{State, Workflow, save_since, table};
 use crate::audit::Edit;
-use crate::clock;
+use crate::database_time::cronbox_now;
 
 /// A fire further in the future than this means that a clock is wrong.
 pub const CLOCK_SKEW: TimeDelta = TimeDelta::minutes(5);
@@ -43,7 +43,7 @@ pub async fn lock_for_fire(
     time: DateTime<Utc>,
 ) -> sqlx::Result<(Option<Workflow>, DateTime<Utc>)> {
     table::hold(tx, id).await?;
-    let now = clock::cronbox_now(tx).await?;
+    let now = cronbox_now(tx).await?;
     let at = if time > now + CLOCK_SKEW { now } else { now.max(time) };
     Ok((as_it_stands(tx, id, None, at).await?, now))
 }
