@@ -15,7 +15,7 @@ use crate::cadence::When;
 use crate::config::Config;
 use crate::{backfills, prune, queue, recover, timeouts, watchdog};
 
-pub(crate) use failures::{concerns_one_workflow, fail_at_end, skip_failed, store_failed};
+pub(crate) use failures::fail_at_end;
 pub use table::{LastResult, Status, list};
 pub(crate) use turns::take_turns;
 

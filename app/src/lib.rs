@@ -35,6 +35,7 @@ pub mod inject;
 #[cfg(not(debug_assertions))]
 mod inject;
 pub mod invoke;
+mod job_failures;
 pub mod jobs;
 pub mod keys;
 pub mod ledger_cursor;

@@ -13,6 +13,7 @@ use db::PgConnection;
 use crate::App;
 use crate::clock;
 use crate::config::Config;
+use crate::job_failures;
 use crate::jobs::{self, Did};
 use crate::prune_marks;
 
@@ -87,7 +88,7 @@ async fn remove_batch(db: &mut PgConnection, kind: Kind, ages: &Ages, failed: &m
     match old_rows::remove(db, kind, ages, Scope::Except(failed)).await {
         Ok(removed) => Ok(Batch { removed, may_be_more: removed >= BATCH.unsigned_abs() }),
         // One of them fails the statement of all: each has a statement of its own.
-        Err(error) if jobs::concerns_one_workflow(&error) => remove_singly(db, kind, ages, failed).await,
+        Err(error) if job_failures::concerns_one_workflow(&error) => remove_singly(db, kind, ages, failed).await,
         Err(error) => Err(error),
     }
 }
@@ -99,7 +100,7 @@ async fn remove_singly(db: &mut PgConnection, kind: Kind, ages: &Ages, failed: &
         match old_rows::remove(db, kind, ages, Scope::Only(workflow)).await {
             Ok(rows) => removed += rows,
             Err(error) => {
-                jobs::skip_failed(JOB, workflow, error)?;
+                job_failures::skip_failed(JOB, workflow, error)?;
                 failed.push(workflow);
             }
         }

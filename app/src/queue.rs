@@ -10,6 +10,7 @@ use uuid::Uuid;
 
 use crate::App;
 use crate::clock;
+use crate::job_failures;
 use crate::jobs::{self, Did};
 use crate::overlap;
 use crate::runs::{self, Trigger};
@@ -73,7 +74,7 @@ pub async fn pass(pool: &PgPool, now: DateTime<Utc>) -> sqlx::Result<Pass> {
                     done.cancelled += one.cancelled;
                 }
                 Err(error) => {
-                    jobs::skip_failed(JOB, workflow.id, error)?;
+                    job_failures::skip_failed(JOB, workflow.id, error)?;
                     done.failed += 1;
                 }
             }

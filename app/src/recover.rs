@@ -13,6 +13,7 @@ use uuid::Uuid;
 use crate::App;
 use crate::clock;
 use crate::config::Config;
+use crate::job_failures;
 use crate::jobs::{self, Did};
 use crate::policies::OnLost;
 use crate::queue;
@@ -62,12 +63,12 @@ pub async fn recover(app: &App) -> anyhow::Result<Did> {
     let mut failed = 0;
     let (lost, pass) = match take_over(app, None, now).await {
         // One of them fails the statement of all: each has a transaction of its own.
-        Err(error) if jobs::concerns_one_workflow(&error) => take_over_singly(app, now, &mut failed).await?,
+        Err(error) if job_failures::concerns_one_workflow(&error) => take_over_singly(app, now, &mut failed).await?,
         done => done?,
     };
     for workflow in &pass.ended {
         if let Err(error) = queue::advance(&app.pool, WorkflowId(*workflow), now).await {
-            jobs::skip_failed(JOB, *workflow, error)?;
+            job_failures::skip_failed(JOB, *workflow, error)?;
             failed += 1;
         }
     }
@@ -110,7 +111,7 @@ async fn take_over_singly(app: &App, now: DateTime<Utc>, failed: &mut u64) -> sq
                 done.add(pass);
             }
             Err(error) => {
-                jobs::skip_failed(JOB, workflow_id, error)?;
+                job_failures::skip_failed(JOB, workflow_id, error)?;
                 *failed += 1;
             }
         }

@@ -14,6 +14,7 @@ use uuid::Uuid;
 
 use crate::App;
 use crate::clock;
+use crate::job_failures;
 use crate::jobs::{self, Did};
 use crate::next_try::next_try;
 use crate::queue;
@@ -55,12 +56,12 @@ pub async fn sweep(app: &App) -> anyhow::Result<Did> {
     let mut failed = 0;
     let pass = match end_stuck(app, None, now).await {
         // One of them fails the statements of all: each has a transaction of its own.
-        Err(error) if jobs::concerns_one_workflow(&error) => end_stuck_singly(app, now, &mut failed).await?,
+        Err(error) if job_failures::concerns_one_workflow(&error) => end_stuck_singly(app, now, &mut failed).await?,
         done => done?,
     };
     for workflow in &pass.ended {
         if let Err(error) = queue::advance(&app.pool, WorkflowId(*workflow), now).await {
-            jobs::skip_failed(JOB, *workflow, error)?;
+            job_failures::skip_failed(JOB, *workflow, error)?;
             failed += 1;
         }
     }
@@ -115,7 +116,7 @@ async fn end_stuck_singly(app: &App, now: DateTime<Utc>, failed: &mut u64) -> sq
                 done.ended.extend(pass.ended);
             }
             Err(error) => {
-                jobs::skip_failed(JOB, workflow_id, error)?;
+                job_failures::skip_failed(JOB, workflow_id, error)?;
                 *failed += 1;
             }
         }

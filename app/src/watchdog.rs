@@ -15,6 +15,7 @@ use schedule::delivery::GRACE;
 
 use crate::App;
 use crate::clock;
+use crate::job_failures;
 use crate::jobs::{self, Did};
 use crate::metrics::Metrics;
 
@@ -103,7 +104,7 @@ pub async fn pass(pool: &PgPool, kept: TimeDelta, now: DateTime<Utc>) -> sqlx::R
         let remaining = match due::settle_quiet(pool, &batch, now).await {
             Ok(remaining) => remaining,
             // One of them fails the statement of all: each has its own turn.
-            Err(error) if jobs::concerns_one_workflow(&error) => batch.iter().map(due::Key::workflow).collect(),
+            Err(error) if job_failures::concerns_one_workflow(&error) => batch.iter().map(due::Key::workflow).collect(),
             Err(error) => return Err(error),
         };
         done.workflows += (batch.len() - remaining.len()) as u64;
@@ -112,14 +113,14 @@ pub async fn pass(pool: &PgPool, kept: TimeDelta, now: DateTime<Utc>) -> sqlx::R
                 Ok(Account::Settled) => {}
                 Ok(Account::Open) => met.push(workflow.0),
                 Err(error) => {
-                    jobs::skip_failed(JOB, workflow.0, error)?;
+                    job_failures::skip_failed(JOB, workflow.0, error)?;
                     done.failed += 1;
                     failed.push(workflow.0);
                 }
             }
         }
     }
-    jobs::store_failed(&mut *pool.acquire().await?, JOB, &failed).await?;
+    job_failures::store_failed(&mut *pool.acquire().await?, JOB, &failed).await?;
     Ok(done)
 }
 
@@ -132,7 +133,7 @@ async fn resume(pool: &PgPool, now: DateTime<Utc>, done: &mut Pass) -> sqlx::Res
         match resume_one(pool, WorkflowId(workflow), now).await {
             Ok(is_resumed) => done.resumed += u64::from(is_resumed),
             Err(error) => {
-                jobs::skip_failed(JOB, workflow, error)?;
+                job_failures::skip_failed(JOB, workflow, error)?;
                 done.failed += 1;
                 failed.push(workflow);
             }

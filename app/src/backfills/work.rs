@@ -9,6 +9,7 @@ use super::meant::{self, Meant, Timetable};
 use super::{Backfill, State, table};
 use crate::App;
 use crate::clock;
+use crate::job_failures;
 use crate::jobs::{self, Did};
 use crate::occurrences::{self, Decision, Entry, Recorded};
 use crate::overlap;
@@ -71,7 +72,7 @@ async fn pass(pool: &PgPool, now: DateTime<Utc>) -> sqlx::Result<Pass> {
                 done.has_more |= step.has_more;
             }
             Err(error) => {
-                jobs::skip_failed(JOB, workflow, error)?;
+                job_failures::skip_failed(JOB, workflow, error)?;
                 done.failed += 1;
             }
         }

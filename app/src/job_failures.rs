@@ -1,0 +1,68 @@
+//! Step 7 of 7: one workflow or run whose statements always fail delays only itself.
+//!
+//! A pass logs the failure, goes on with all others and reports it, so that its turn fails and `GET /jobs` shows it.
+
+use db::PgConnection;
+
+/// Logs that a job could not process one workflow; its pass goes on with the others.
+///
+/// # Errors
+/// The same error, if it concerns the database and not the workflow: then the others would fail, too.
+pub(crate) fn skip_failed(job: &'static str, workflow_id: i64, error: sqlx::Error) -> sqlx::Result<()> {
+    if !concerns_one_workflow(&error) {
+        return Err(error);
+    }
+    tracing::error!(job, workflow_id, %error, "job skips workflow {workflow_id}: {error}");
+    Ok(())
+}
+
+/// Stores which workflows a pass could not process, after it has processed all others; the proof leaves these out.
+///
+/// # Errors
+/// The database fails; then those of the pass before stay.
+pub(crate) async fn store_failed(db: &mut PgConnection, job: &'static str, failed: &[i64]) -> sqlx::Result<()> {
+    sqlx::query!(
+        r#"
+        -- store failed workflows: those of this pass only; one that failed before keeps its time
+        WITH recovered AS (
+            DELETE FROM job_failures WHERE job = $1 AND workflow_id <> ALL($2::bigint[])
+        )
+        INSERT INTO job_failures (job, workflow_id, failed_on)
+        SELECT $1, workflow_id, cronbox_now() FROM UNNEST($2::bigint[]) AS failed (workflow_id)
+        ON CONFLICT (job, workflow_id) DO NOTHING
+        "#,
+        job,
+        failed,
+    )
+    .execute(db)
+    .await
+    .map(drop)
+}
+
+/// Whether a failure says nothing about other workflows: the server works, and a statement was refused.
+pub(crate) fn concerns_one_workflow(error: &sqlx::Error) -> bool {
+    match error {
+        sqlx::Error::Database(error) => error.code().is_none_or(|code| {
+            // Connection, schema and rights, resources, operator intervention, system, a server that only reads.
+            let concerns_all = ["08", "42", "53", "57P", "58", "XX"].iter().any(|class| code.starts_with(class));
+            !concerns_all && code != "25006"
+        }),
+        sqlx::Error::RowNotFound
+        | sqlx::Error::Decode(_)
+        | sqlx::Error::ColumnDecode { .. }
+        | sqlx::Error::Encode(_) => true,
+        _ => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn connection_failures_concern_all_workflows() {
+        assert!(!concerns_one_workflow(&sqlx::Error::PoolTimedOut));
+        assert!(!concerns_one_workflow(&sqlx::Error::Io(std::io::ErrorKind::BrokenPipe.into())));
+        assert!(concerns_one_workflow(&sqlx::Error::RowNotFound));
+    }
+}
