@@ -19,8 +19,7 @@ use crate::workflows::Workflow;
 use meant::Timetable;
 
 pub use table::{Filter, find, list, pause_running};
-pub(crate) use work::refill;
-pub use work::work;
+pub use work::{JOB, Pass, pass, refill};
 
 /// Times that one backfill may run at most.
 pub const MOST: usize = 10_000;

@@ -11,6 +11,7 @@ use schedule::{Environment, Timezone};
 
 use crate::cadence::When;
 use crate::identity::DEFAULT_ENVIRONMENT;
+use crate::{prune, recover};
 
 /// Settings of `app serve`.
 #[derive(Args, Clone)]
@@ -132,6 +133,20 @@ impl Config {
     #[must_use]
     pub fn ledger_kept(&self) -> TimeDelta {
         TimeDelta::days(self.retention_days.max(15).into())
+    }
+
+    /// When a lost run goes on no more.
+    pub(crate) fn recovery(&self) -> recover::Settings {
+        recover::Settings { max_attempts: self.recovery_max_attempts, max_age_secs: self.recovery_max_age_secs }
+    }
+
+    /// For how long rows are kept.
+    pub(crate) fn prune(&self) -> prune::Settings {
+        prune::Settings {
+            outbox_days: self.outbox_keep_days,
+            outbox_failed_days: self.outbox_keep_failed_days,
+            retention_days: self.retention_days,
+        }
     }
 
     /// How the app reaches its database.

@@ -8,32 +8,46 @@ mod old_rows;
 mod zone_rows;
 
 use chrono::{DateTime, TimeDelta, Utc};
-use db::PgConnection;
+use db::{PgConnection, PgPool};
 
-use crate::App;
-use crate::clock;
-use crate::config::Config;
 use crate::job_failures;
-use crate::jobs::{self, Did};
 use crate::prune_marks;
 
 use old_rows::{Ages, BATCH, Kind, Scope};
 
 /// Its name in the table `jobs`.
-const JOB: &str = "prune";
+pub const JOB: &str = "prune";
 /// Statements in one turn, of each kind.
 const BATCHES: u32 = 20;
 /// Dead-letter queues keep a fire for 14 days.
 const OCCURRENCES_AT_LEAST: TimeDelta = TimeDelta::days(15);
 
+/// For how many days rows are kept.
+#[derive(Clone, Copy, Debug)]
+pub struct Settings {
+    /// Published outbox rows.
+    pub outbox_days: u32,
+    /// Failed outbox rows.
+    pub outbox_failed_days: u32,
+    /// Runs and occurrences; occurrences never less than 15.
+    pub retention_days: u32,
+}
+
 /// What one turn removed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-struct Pruned {
-    outbox: u64,
-    runs: u64,
-    occurrences: u64,
-    disagreements: u64,
-    may_be_more: bool,
+pub struct Pass {
+    /// Outbox rows.
+    pub outbox: u64,
+    /// Runs.
+    pub runs: u64,
+    /// Occurrences.
+    pub occurrences: u64,
+    /// Fires that disagreed with our zone data.
+    pub disagreements: u64,
+    /// Workflows whose rows cannot be removed.
+    pub failed: u64,
+    /// Whether a batch was full.
+    pub may_be_more: bool,
 }
 
 /// What one batch came to.
@@ -42,41 +56,40 @@ struct Batch {
     may_be_more: bool,
 }
 
-/// Removes what is older than the configuration keeps.
+/// Removes what is older than the settings keep.
 ///
 /// A workflow whose rows cannot be removed is logged, counted and left out for the rest of the turn.
 ///
 /// # Errors
 /// The database's; the batches before stay removed.
-pub async fn prune(app: &App) -> anyhow::Result<Did> {
-    let ages = ages(&app.config, clock::database_time(app).await?);
-    let (mut pruned, mut failed) = (Pruned::default(), Vec::new());
-    let mut connection = app.pool.acquire().await?;
+pub async fn pass(pool: &PgPool, settings: Settings, now: DateTime<Utc>) -> sqlx::Result<Pass> {
+    let ages = ages(settings, now);
+    let (mut pass, mut failed) = (Pass::default(), Vec::new());
+    let mut connection = pool.acquire().await?;
     prune_marks::raise(&mut connection, ages.runs, ages.occurrences).await?;
     for _ in 0..BATCHES {
-        pruned.may_be_more = false;
+        pass.may_be_more = false;
         for kind in Kind::ALL {
             let batch = remove_batch(&mut connection, kind, &ages, &mut failed).await?;
-            pruned.add(kind, &batch);
+            pass.add(kind, &batch);
         }
         let disagreements = zone_rows::remove_disagreements(&mut connection, ages.runs).await?;
-        pruned.add_disagreements(disagreements);
-        if !pruned.may_be_more {
+        pass.add_disagreements(disagreements);
+        if !pass.may_be_more {
             break;
         }
     }
     zone_rows::remove_changes(&mut connection, ages.occurrences).await?;
     zone_rows::remove_data(&mut connection).await?;
-    jobs::fail_at_end(JOB, failed.len() as u64, &app.metrics)?;
-    Ok(pruned.said())
+    Ok(Pass { failed: failed.len() as u64, ..pass })
 }
 
-fn ages(config: &Config, now: DateTime<Utc>) -> Ages {
+fn ages(settings: Settings, now: DateTime<Utc>) -> Ages {
     let kept_since = |days: u32| now - TimeDelta::days(days.into());
-    let retained = kept_since(config.retention_days);
+    let retained = kept_since(settings.retention_days);
     Ages {
-        processed: kept_since(config.outbox_keep_days),
-        failed: kept_since(config.outbox_keep_failed_days),
+        processed: kept_since(settings.outbox_days),
+        failed: kept_since(settings.outbox_failed_days),
         runs: retained,
         occurrences: retained.min(now - OCCURRENCES_AT_LEAST),
         now,
@@ -108,7 +121,7 @@ async fn remove_singly(db: &mut PgConnection, kind: Kind, ages: &Ages, failed: &
     Ok(Batch { removed, may_be_more: true })
 }
 
-impl Pruned {
+impl Pass {
     fn add(&mut self, kind: Kind, batch: &Batch) {
         let count = match kind {
             Kind::Outbox => &mut self.outbox,
@@ -124,16 +137,19 @@ impl Pruned {
         self.may_be_more |= removed >= BATCH.unsigned_abs();
     }
 
-    fn said(self) -> Did {
-        let Pruned { outbox, runs, occurrences, disagreements, may_be_more } = self;
-        let words = format!(
+    /// Rows that it removed.
+    #[must_use]
+    pub fn removed(&self) -> u64 {
+        self.outbox + self.runs + self.occurrences + self.disagreements
+    }
+
+    /// What it did, in a sentence.
+    #[must_use]
+    pub fn in_words(&self) -> String {
+        let Self { outbox, runs, occurrences, disagreements, .. } = self;
+        format!(
             "{outbox} outbox rows, {runs} runs, {occurrences} occurrences and {disagreements} disagreements were old and \
              are removed"
-        );
-        match (outbox + runs + occurrences + disagreements, may_be_more) {
-            (0, _) => Did::Nothing,
-            (_, false) => Did::All(words),
-            (_, true) => Did::Some(words),
-        }
+        )
     }
 }

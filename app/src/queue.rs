@@ -8,16 +8,13 @@ use db::{PgConnection, PgPool};
 use schedule::WorkflowId;
 use uuid::Uuid;
 
-use crate::App;
-use crate::clock;
 use crate::job_failures;
-use crate::jobs::{self, Did};
 use crate::overlap;
 use crate::runs::{self, Trigger};
 use crate::workflows::{self, State, Workflow};
 
 /// Its name in the table `jobs`.
-const JOB: &str = "queue";
+pub const JOB: &str = "queue";
 /// Workflows looked at by one statement of a pass.
 const BATCH: i64 = 500;
 
@@ -34,23 +31,21 @@ pub struct Pass {
     pub cancelled: u64,
 }
 
-/// The job: a [`pass`] over all workflows.
-///
-/// # Errors
-/// The database's.
-pub async fn look(app: &App) -> anyhow::Result<Did> {
-    let done = pass(&app.pool, clock::database_time(app).await?).await?;
-    let Pass { promoted, abandoned, cancelled, failed } = done;
-    if promoted + abandoned + cancelled > 0 {
-        app.wake.poke();
+impl Pass {
+    /// Runs that it changed.
+    #[must_use]
+    pub fn changed(&self) -> u64 {
+        self.promoted + self.abandoned + self.cancelled
     }
-    jobs::fail_at_end(JOB, failed, &app.metrics)?;
-    if promoted + abandoned + cancelled == 0 {
-        return Ok(Did::Nothing);
+
+    /// What it did, in a sentence.
+    #[must_use]
+    pub fn in_words(&self) -> String {
+        let Self { promoted, abandoned, cancelled, failed: _ } = self;
+        format!(
+            "of runs that waited {promoted} may start, {abandoned} are abandoned, {cancelled} cancelled with their workflow"
+        )
     }
-    Ok(Did::All(format!(
-        "of runs that waited {promoted} may start, {abandoned} are abandoned, {cancelled} cancelled with their workflow"
-    )))
 }
 
 /// Looks at every workflow of which a run waits and may start, or has waited too long.

@@ -6,22 +6,18 @@
 use std::collections::BTreeSet;
 
 use chrono::{DateTime, TimeDelta, Utc};
-use db::PgConnection;
+use db::{PgConnection, PgPool};
 use schedule::WorkflowId;
 use uuid::Uuid;
 
-use crate::App;
-use crate::clock;
-use crate::config::Config;
 use crate::job_failures;
-use crate::jobs::{self, Did};
 use crate::policies::OnLost;
 use crate::queue;
 use crate::runs;
 use crate::workflows::State;
 
 /// Its name in the table `jobs`.
-const JOB: &str = "recovery";
+pub const JOB: &str = "recovery";
 /// Runs in one pass.
 const BATCH: i64 = 100;
 
@@ -44,86 +40,91 @@ enum Verdict {
     Abandoned(String),
 }
 
+/// When a lost run goes on no more.
+#[derive(Clone, Copy, Debug)]
+pub struct Settings {
+    /// Times that a lost run goes on before it is abandoned.
+    pub max_attempts: u32,
+    /// A lost run that was accepted longer ago than these seconds is abandoned.
+    pub max_age_secs: u32,
+}
+
 /// What one pass came to.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-struct Pass {
-    go_on: usize,
-    cancelled: usize,
-    abandoned: usize,
+pub struct Pass {
+    /// Lost runs that it found.
+    pub lost: usize,
+    /// Of these, those that go on.
+    pub go_on: usize,
+    /// Those that were to be cancelled.
+    pub cancelled: usize,
+    /// Those that are abandoned.
+    pub abandoned: usize,
+    /// Workflows whose statements failed.
+    pub failed: u64,
     /// The workflows of the runs that it ended.
     ended: BTreeSet<i64>,
 }
 
 /// Takes over what dead instances have left running.
 ///
+/// A workflow that fails is logged and counted, and the pass goes on.
+///
 /// # Errors
-/// The database's; nothing was changed then.
-pub async fn recover(app: &App) -> anyhow::Result<Did> {
-    let now = clock::database_time(app).await?;
-    let mut failed = 0;
-    let (lost, pass) = match take_over(app, None, now).await {
+/// The database fails; what was done until then stays.
+pub async fn pass(pool: &PgPool, settings: Settings, now: DateTime<Utc>) -> sqlx::Result<Pass> {
+    let mut pass = match take_over(pool, None, settings, now).await {
         // One of them fails the statement of all: each has a transaction of its own.
-        Err(error) if job_failures::concerns_one_workflow(&error) => take_over_singly(app, now, &mut failed).await?,
+        Err(error) if job_failures::concerns_one_workflow(&error) => take_over_singly(pool, settings, now).await?,
         done => done?,
     };
     for workflow in &pass.ended {
-        if let Err(error) = queue::advance(&app.pool, WorkflowId(*workflow), now).await {
+        if let Err(error) = queue::advance(pool, WorkflowId(*workflow), now).await {
             job_failures::skip_failed(JOB, *workflow, error)?;
-            failed += 1;
+            pass.failed += 1;
         }
     }
-    app.wake.poke();
-    jobs::fail_at_end(JOB, failed, &app.metrics)?;
-    Ok(match lost {
-        0 => Did::Nothing,
-        // As many as a pass takes: there may be more.
-        n if n >= usize::try_from(BATCH).unwrap_or(usize::MAX) => Did::Some(pass.in_words()),
-        _ => Did::All(pass.in_words()),
-    })
+    Ok(pass)
 }
 
-/// Takes over a batch of lost runs, or one of them, in one transaction; how many.
-async fn take_over(app: &App, only: Option<Uuid>, now: DateTime<Utc>) -> sqlx::Result<(usize, Pass)> {
-    let mut tx = db::begin(&app.pool).await?;
-    let done = take_over_locked(&mut tx, only, &app.config, now).await;
+/// Takes over a batch of lost runs, or one of them, in one transaction.
+async fn take_over(pool: &PgPool, only: Option<Uuid>, settings: Settings, now: DateTime<Utc>) -> sqlx::Result<Pass> {
+    let mut tx = db::begin(pool).await?;
+    let done = take_over_locked(&mut tx, only, settings, now).await;
     tx.finish(done).await
 }
 
 async fn take_over_locked(
     tx: &mut PgConnection,
     only: Option<Uuid>,
-    config: &Config,
+    settings: Settings,
     now: DateTime<Utc>,
-) -> sqlx::Result<(usize, Pass)> {
+) -> sqlx::Result<Pass> {
     let lost = lock_lost(tx, only, BATCH).await?;
-    let pass = settle(tx, &lost, config, now).await?;
-    Ok((lost.len(), pass))
+    settle(tx, &lost, settings, now).await
 }
 
 /// Takes over lost runs one by one; those that fail are logged and counted.
-async fn take_over_singly(app: &App, now: DateTime<Utc>, failed: &mut u64) -> sqlx::Result<(usize, Pass)> {
-    let (mut lost, mut done) = (0, Pass::default());
-    let ids = lost_runs(&mut *app.pool.acquire().await?).await?;
+async fn take_over_singly(pool: &PgPool, settings: Settings, now: DateTime<Utc>) -> sqlx::Result<Pass> {
+    let mut done = Pass::default();
+    let ids = lost_runs(&mut *pool.acquire().await?).await?;
     for (id, workflow_id) in ids {
-        match take_over(app, Some(id), now).await {
-            Ok((runs, pass)) => {
-                lost += runs;
-                done.add(pass);
-            }
+        match take_over(pool, Some(id), settings, now).await {
+            Ok(pass) => done.add(pass),
             Err(error) => {
                 job_failures::skip_failed(JOB, workflow_id, error)?;
-                *failed += 1;
+                done.failed += 1;
             }
         }
     }
-    Ok((lost, done))
+    Ok(done)
 }
 
-async fn settle(tx: &mut PgConnection, lost: &[Lost], config: &Config, now: DateTime<Utc>) -> sqlx::Result<Pass> {
+async fn settle(tx: &mut PgConnection, lost: &[Lost], settings: Settings, now: DateTime<Utc>) -> sqlx::Result<Pass> {
     let (mut go_on, mut cancelled, mut abandoned, mut reasons) = (vec![], vec![], vec![], vec![]);
     let mut ended = BTreeSet::new();
     for run in lost {
-        let verdict = run.verdict(config, now);
+        let verdict = run.verdict(settings, now);
         if verdict != Verdict::GoesOn {
             ended.insert(run.workflow_id);
         }
@@ -137,17 +138,23 @@ async fn settle(tx: &mut PgConnection, lost: &[Lost], config: &Config, now: Date
             }
         }
     }
-    let pass = Pass { go_on: go_on.len(), cancelled: cancelled.len(), abandoned: abandoned.len(), ended };
     let_go_on(tx, &go_on, now).await?;
     let_be_cancelled(tx, &cancelled, now).await?;
     runs::abandon(tx, &abandoned, &reasons, now).await?;
-    Ok(pass)
+    Ok(Pass {
+        lost: lost.len(),
+        go_on: go_on.len(),
+        cancelled: cancelled.len(),
+        abandoned: abandoned.len(),
+        failed: 0,
+        ended,
+    })
 }
 
 impl Lost {
-    fn verdict(&self, config: &Config, now: DateTime<Utc>) -> Verdict {
-        let most = config.recovery_max_attempts;
-        let oldest = TimeDelta::seconds(config.recovery_max_age_secs.into());
+    fn verdict(&self, settings: Settings, now: DateTime<Utc>) -> Verdict {
+        let most = settings.max_attempts;
+        let oldest = TimeDelta::seconds(settings.max_age_secs.into());
         if self.is_cancelled {
             Verdict::Cancelled
         } else if self.workflow_state == State::Archived {
@@ -169,14 +176,23 @@ impl Lost {
 
 impl Pass {
     fn add(&mut self, other: Self) {
+        self.lost += other.lost;
         self.go_on += other.go_on;
         self.cancelled += other.cancelled;
         self.abandoned += other.abandoned;
         self.ended.extend(other.ended);
     }
 
-    fn in_words(&self) -> String {
-        let Pass { go_on, cancelled, abandoned, .. } = self;
+    /// Whether it took as many as one pass may: there may be more.
+    #[must_use]
+    pub fn is_full(&self) -> bool {
+        self.lost >= usize::try_from(BATCH).unwrap_or(usize::MAX)
+    }
+
+    /// What it did, in a sentence.
+    #[must_use]
+    pub fn in_words(&self) -> String {
+        let Self { go_on, cancelled, abandoned, .. } = self;
         format!("of lost runs {go_on} go on, {abandoned} are abandoned, {cancelled} cancelled")
     }
 }

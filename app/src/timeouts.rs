@@ -8,19 +8,16 @@
 use std::collections::BTreeSet;
 
 use chrono::{DateTime, TimeDelta, Utc};
-use db::PgConnection;
+use db::{PgConnection, PgPool};
 use schedule::WorkflowId;
 use uuid::Uuid;
 
-use crate::App;
-use crate::clock;
 use crate::job_failures;
-use crate::jobs::{self, Did};
 use crate::next_try::next_try;
 use crate::queue;
 
 /// Its name in the table `jobs`.
-const JOB: &str = "timeouts";
+pub const JOB: &str = "timeouts";
 /// Runs in one pass.
 const BATCH: i64 = 100;
 
@@ -39,50 +36,60 @@ struct Stuck {
 }
 
 /// What one pass came to.
-#[derive(Default)]
-struct Pass {
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Pass {
     /// Tries that it ended.
-    tries: usize,
+    pub tries: usize,
+    /// Workflows whose statements failed.
+    pub failed: u64,
     /// The workflows of the runs that it ended with them.
     ended: BTreeSet<i64>,
 }
 
-/// Ends the tries that run a minute past their timeout.
+impl Pass {
+    /// Whether it took as many as one pass may: there may be more.
+    #[must_use]
+    pub fn is_full(&self) -> bool {
+        self.tries >= usize::try_from(BATCH).unwrap_or(usize::MAX)
+    }
+
+    /// What it did, in a sentence.
+    #[must_use]
+    pub fn in_words(&self) -> String {
+        format!("{} runs have timed out", self.tries)
+    }
+}
+
+/// Ends the tries that run a minute past their timeout, and hands their slots on.
+///
+/// A workflow that fails is logged and counted, and the pass goes on.
 ///
 /// # Errors
-/// The database's.
-pub async fn sweep(app: &App) -> anyhow::Result<Did> {
-    let now = clock::database_time(app).await?;
-    let mut failed = 0;
-    let pass = match end_stuck(app, None, now).await {
+/// The database fails; what was done until then stays.
+pub async fn pass(pool: &PgPool, now: DateTime<Utc>) -> sqlx::Result<Pass> {
+    let mut pass = match end_stuck(pool, None, now).await {
         // One of them fails the statements of all: each has a transaction of its own.
-        Err(error) if job_failures::concerns_one_workflow(&error) => end_stuck_singly(app, now, &mut failed).await?,
+        Err(error) if job_failures::concerns_one_workflow(&error) => end_stuck_singly(pool, now).await?,
         done => done?,
     };
     for workflow in &pass.ended {
-        if let Err(error) = queue::advance(&app.pool, WorkflowId(*workflow), now).await {
+        if let Err(error) = queue::advance(pool, WorkflowId(*workflow), now).await {
             job_failures::skip_failed(JOB, *workflow, error)?;
-            failed += 1;
+            pass.failed += 1;
         }
     }
-    app.wake.poke();
-    jobs::fail_at_end(JOB, failed, &app.metrics)?;
-    Ok(match pass.tries {
-        0 => Did::Nothing,
-        n if n >= usize::try_from(BATCH).unwrap_or(usize::MAX) => Did::Some(format!("{n} runs have timed out")),
-        n => Did::All(format!("{n} runs have timed out")),
-    })
+    Ok(pass)
 }
 
 /// Ends a batch of stuck tries, or one of them, in one transaction.
-async fn end_stuck(app: &App, only: Option<Uuid>, now: DateTime<Utc>) -> sqlx::Result<Pass> {
-    let mut tx = db::begin(&app.pool).await?;
+async fn end_stuck(pool: &PgPool, only: Option<Uuid>, now: DateTime<Utc>) -> sqlx::Result<Pass> {
+    let mut tx = db::begin(pool).await?;
     let done = end_locked(&mut tx, only, now).await;
     let (stuck, ended) = tx.finish(done).await?;
     for run in &stuck {
         tracing::error!(run_id = %run.id, "run {} did not end at its timeout and was ended from outside", run.id);
     }
-    Ok(Pass { tries: stuck.len(), ended })
+    Ok(Pass { tries: stuck.len(), ended, failed: 0 })
 }
 
 /// The tries that were stuck, and the workflows whose runs ended by it.
@@ -106,18 +113,18 @@ async fn end_locked(
 }
 
 /// Ends stuck tries one by one; those that fail are logged and counted.
-async fn end_stuck_singly(app: &App, now: DateTime<Utc>, failed: &mut u64) -> sqlx::Result<Pass> {
+async fn end_stuck_singly(pool: &PgPool, now: DateTime<Utc>) -> sqlx::Result<Pass> {
     let mut done = Pass::default();
-    let stuck = stuck_runs(&mut *app.pool.acquire().await?, now).await?;
+    let stuck = stuck_runs(&mut *pool.acquire().await?, now).await?;
     for (id, workflow_id) in stuck {
-        match end_stuck(app, Some(id), now).await {
+        match end_stuck(pool, Some(id), now).await {
             Ok(pass) => {
                 done.tries += pass.tries;
                 done.ended.extend(pass.ended);
             }
             Err(error) => {
                 job_failures::skip_failed(JOB, workflow_id, error)?;
-                *failed += 1;
+                done.failed += 1;
             }
         }
     }

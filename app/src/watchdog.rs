@@ -13,14 +13,10 @@ use db::PgPool;
 use schedule::WorkflowId;
 use schedule::delivery::GRACE;
 
-use crate::App;
-use crate::clock;
 use crate::job_failures;
-use crate::jobs::{self, Did};
-use crate::metrics::Metrics;
 
 /// Its name in the table `jobs`.
-const JOB: &str = "watchdog";
+pub const JOB: &str = "watchdog";
 /// Workflows looked at by one statement of a pass.
 const BATCH: i64 = 200;
 
@@ -43,38 +39,10 @@ pub struct Pass {
     pub failed: u64,
 }
 
-/// The job: a [`pass`] over all workflows that may owe something.
-///
-/// # Errors
-/// The database's.
-pub async fn look(app: &App) -> anyhow::Result<Did> {
-    let now = clock::database_time(app).await?;
-    let done = pass(&app.pool, app.config.ledger_kept(), now).await?;
-    done.count(&app.metrics);
-    if done.caught_up > 0 {
-        app.wake.poke();
-    }
-    if done.resumed > 0 {
-        app.nudge.poke();
-    }
-    if done.unjudged > 0 {
-        tracing::error!(
-            workflows = done.unjudged,
-            "workflows whose timezone or cron is not known any more wait for it"
-        );
-    }
-    jobs::fail_at_end(JOB, done.failed, &app.metrics)?;
-    Ok(if done == Pass::default() { Did::Nothing } else { Did::All(done.in_words()) })
-}
-
 impl Pass {
-    fn count(&self, metrics: &Metrics) {
-        metrics.missed.inc_by(self.missed);
-        metrics.caught_up.inc_by(self.caught_up);
-        metrics.unjudged.set(i64::try_from(self.unjudged).unwrap_or(i64::MAX));
-    }
-
-    fn in_words(self) -> String {
+    /// What it did, in a sentence.
+    #[must_use]
+    pub fn in_words(self) -> String {
         let Self { workflows, resumed, missed, skipped_paused, caught_up, unjudged, failed: _ } = self;
         format!(
             "{workflows} workflows accounted for: {missed} times missed, {caught_up} caught up, {skipped_paused} skipped \

@@ -7,61 +7,43 @@ use uuid::Uuid;
 
 use super::meant::{self, Meant, Timetable};
 use super::{Backfill, State, table};
-use crate::App;
-use crate::clock;
 use crate::job_failures;
-use crate::jobs::{self, Did};
 use crate::occurrences::{self, Decision, Entry, Recorded};
 use crate::overlap;
 use crate::runs::{self, RunState, Trigger};
 use crate::workflows::{self, Workflow};
 
 /// Its name in the table `jobs`.
-const JOB: &str = "backfills";
+pub const JOB: &str = "backfills";
 /// Stretches of one backfill that one pass looks at, so that a span of which little is meant holds up no other.
 const STRETCHES: usize = 50;
 
 /// What a pass did.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-struct Pass {
+pub struct Pass {
     /// Runs made.
-    started: u64,
+    pub started: u64,
     /// Backfills that ended.
-    finished: u64,
+    pub finished: u64,
     /// Whether a backfill has more to look at, and room for it.
-    has_more: bool,
+    pub has_more: bool,
     /// Backfills whose statements failed.
-    failed: u64,
+    pub failed: u64,
 }
 
-/// Works backfills off. A job.
-///
-/// # Errors
-/// The database's; what was done for other backfills stands.
-pub async fn work(app: &App) -> anyhow::Result<Did> {
-    let Pass { started, finished, has_more, failed } = pass(&app.pool, clock::database_time(app).await?).await?;
-    if started > 0 {
-        app.wake.poke();
+impl Pass {
+    /// What it did, in a sentence.
+    #[must_use]
+    pub fn in_words(&self) -> String {
+        format!("{} runs of backfills made, {} backfills ended", self.started, self.finished)
     }
-    jobs::fail_at_end(JOB, failed, &app.metrics)?;
-    let words = format!("{started} runs of backfills made, {finished} backfills ended");
-    Ok(match (started + finished, has_more) {
-        (_, true) => Did::Some(words),
-        (0, false) => Did::Nothing,
-        (_, false) => Did::All(words),
-    })
-}
-
-/// Takes one backfill a step further after a run of it has ended; the job takes the steps that are lost.
-pub(crate) async fn refill(app: &App, id: Uuid, workflow: WorkflowId) -> sqlx::Result<()> {
-    if step_one(&app.pool, id, workflow, app.clock.now()).await?.started > 0 {
-        app.wake.poke();
-    }
-    Ok(())
 }
 
 /// Takes every running backfill a step further, the oldest first; one that fails is logged and counted.
-async fn pass(pool: &PgPool, now: DateTime<Utc>) -> sqlx::Result<Pass> {
+///
+/// # Errors
+/// The database's; what was done for other backfills stands.
+pub async fn pass(pool: &PgPool, now: DateTime<Utc>) -> sqlx::Result<Pass> {
     let mut done = Pass::default();
     let running = table::running(&mut *pool.acquire().await?).await?;
     for (id, workflow) in running {
@@ -78,6 +60,16 @@ async fn pass(pool: &PgPool, now: DateTime<Utc>) -> sqlx::Result<Pass> {
         }
     }
     Ok(done)
+}
+
+/// Takes one backfill a step further after a run of it has ended, and says how many runs that made.
+///
+/// The job takes the steps that are lost.
+///
+/// # Errors
+/// The database's.
+pub async fn refill(pool: &PgPool, id: Uuid, workflow: WorkflowId, now: DateTime<Utc>) -> sqlx::Result<u64> {
+    Ok(step_one(pool, id, workflow, now).await?.started)
 }
 
 async fn step_one(pool: &PgPool, id: Uuid, workflow: WorkflowId, now: DateTime<Utc>) -> sqlx::Result<Pass> {

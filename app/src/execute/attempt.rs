@@ -7,6 +7,7 @@ use chrono::{DateTime, Utc};
 use futures::FutureExt as _;
 use schedule::WorkflowId;
 use serde_json::{Value, json};
+use uuid::Uuid;
 
 use super::own::{Registered, Stop};
 use super::{Executor, call};
@@ -230,10 +231,17 @@ impl Executor {
             tracing::warn!(run_id = %run.id, %error, "cannot hand a slot on; the job `queue` will");
         }
         if let Some(backfill) = run.backfill_id
-            && let Err(error) = backfills::refill(&self.app, backfill, WorkflowId(run.workflow_id)).await
+            && let Err(error) = self.refill(backfill, WorkflowId(run.workflow_id)).await
         {
             tracing::warn!(run_id = %run.id, %error, "cannot start a backfill's next run; the job `backfills` will");
         }
+    }
+
+    async fn refill(&self, backfill: Uuid, workflow: WorkflowId) -> sqlx::Result<()> {
+        if backfills::refill(&self.app.pool, backfill, workflow, self.app.clock.now()).await? > 0 {
+            self.app.wake.poke();
+        }
+        Ok(())
     }
 
     /// Gives the slot to who waits for it.

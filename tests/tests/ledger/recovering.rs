@@ -2,7 +2,6 @@
 
 use app::claim::{self, Finished, Held, Slots};
 use app::jobs::Did;
-use app::recover;
 use app::runs::RunState;
 use chrono::{DateTime, Utc};
 use local::stack::StackOptions;
@@ -170,8 +169,7 @@ async fn instances_that_recover_at_once_take_each_run_once() {
     let s = idle().await;
     let wf = s.create_with(json!({})).await;
     left_running(&s, wf, 80, "2026-03-02T11:00:00Z").await;
-    let recoveries = futures::future::join_all((0..8).map(|_| recover::recover(s.app()))).await;
-    recoveries.into_iter().for_each(|recovered| drop(recovered.unwrap()));
+    futures::future::join_all((0..8).map(|_| s.job("recovery"))).await;
     assert_eq!(s.count("SELECT count(*) FROM runs WHERE state = 'accepted' AND recoveries = 1").await, 80);
     s.end_early().await;
 }
@@ -190,12 +188,10 @@ async fn of_a_recovery_and_a_completion_at_the_same_moment_exactly_one_wins() {
         let claimed = claim::claim(&mut db, lease, &slots, &[], s.clock.now()).await.unwrap().remove(0);
         s.execute("UPDATE runs SET lease_until = lease_until - INTERVAL '10 minutes'").await;
         let finished = Finished { state: RunState::Succeeded, result: None, error: None, failed_tries: 0 };
-        let (finish, recovery) = tokio::join!(
-            claim::finish(&mut db, lease.instance, &claimed, &finished, s.clock.now()),
-            recover::recover(s.app())
-        );
+        let (finish, recovery) =
+            tokio::join!(claim::finish(&mut db, lease.instance, &claimed, &finished, s.clock.now()), s.job("recovery"));
         let run = run(&s, claimed.id).await;
-        match (finish.unwrap(), recovery.unwrap()) {
+        match (finish.unwrap(), recovery) {
             (Held::Ours, Did::Nothing) => {
                 completed += 1;
                 assert_eq!(run["state"], "succeeded");

@@ -1,0 +1,104 @@
+//! Step 7 of 7: one pass of each job: its report is counted, wakes whom it concerns, and becomes the turn's result.
+
+use anyhow::ensure;
+
+use super::Did;
+use crate::App;
+use crate::clock::database_time;
+use crate::metrics::{FailedJob, Metrics, Word};
+use crate::{backfills, prune, queue, recover, timeouts, watchdog};
+
+/// Decides the due times that have no decision.
+pub(super) async fn watchdog(app: &App) -> anyhow::Result<Did> {
+    let pass = watchdog::pass(&app.pool, app.config.ledger_kept(), database_time(app).await?).await?;
+    count_watchdog(&pass, &app.metrics);
+    if pass.caught_up > 0 {
+        app.wake.poke();
+    }
+    if pass.resumed > 0 {
+        app.nudge.poke();
+    }
+    if pass.unjudged > 0 {
+        tracing::error!(
+            workflows = pass.unjudged,
+            "workflows whose timezone or cron is not known any more wait for it"
+        );
+    }
+    fail_at_end(watchdog::JOB, pass.failed, &app.metrics)?;
+    Ok(if pass == watchdog::Pass::default() { Did::Nothing } else { Did::All(pass.in_words()) })
+}
+
+/// Starts the runs that wait for a slot.
+pub(super) async fn queue(app: &App) -> anyhow::Result<Did> {
+    let pass = queue::pass(&app.pool, database_time(app).await?).await?;
+    if pass.changed() > 0 {
+        app.wake.poke();
+    }
+    fail_at_end(queue::JOB, pass.failed, &app.metrics)?;
+    Ok(if pass.changed() == 0 { Did::Nothing } else { Did::All(pass.in_words()) })
+}
+
+/// Takes each running backfill a step further.
+pub(super) async fn backfills(app: &App) -> anyhow::Result<Did> {
+    let pass = backfills::pass(&app.pool, database_time(app).await?).await?;
+    if pass.started > 0 {
+        app.wake.poke();
+    }
+    fail_at_end(backfills::JOB, pass.failed, &app.metrics)?;
+    Ok(match (pass.started + pass.finished, pass.has_more) {
+        (_, true) => Did::Some(pass.in_words()),
+        (0, false) => Did::Nothing,
+        (_, false) => Did::All(pass.in_words()),
+    })
+}
+
+/// Takes over the runs of instances that died.
+pub(super) async fn recovery(app: &App) -> anyhow::Result<Did> {
+    let pass = recover::pass(&app.pool, app.config.recovery(), database_time(app).await?).await?;
+    app.wake.poke();
+    fail_at_end(recover::JOB, pass.failed, &app.metrics)?;
+    Ok(match pass.lost {
+        0 => Did::Nothing,
+        _ if pass.is_full() => Did::Some(pass.in_words()),
+        _ => Did::All(pass.in_words()),
+    })
+}
+
+/// Ends the tries that did not end at their timeout.
+pub(super) async fn timeouts(app: &App) -> anyhow::Result<Did> {
+    let pass = timeouts::pass(&app.pool, database_time(app).await?).await?;
+    app.wake.poke();
+    fail_at_end(timeouts::JOB, pass.failed, &app.metrics)?;
+    Ok(match pass.tries {
+        0 => Did::Nothing,
+        _ if pass.is_full() => Did::Some(pass.in_words()),
+        _ => Did::All(pass.in_words()),
+    })
+}
+
+/// Removes what is old.
+pub(super) async fn prune(app: &App) -> anyhow::Result<Did> {
+    let pass = prune::pass(&app.pool, app.config.prune(), database_time(app).await?).await?;
+    fail_at_end(prune::JOB, pass.failed, &app.metrics)?;
+    Ok(match (pass.removed(), pass.may_be_more) {
+        (0, _) => Did::Nothing,
+        (_, false) => Did::All(pass.in_words()),
+        (_, true) => Did::Some(pass.in_words()),
+    })
+}
+
+fn count_watchdog(pass: &watchdog::Pass, metrics: &Metrics) {
+    metrics.missed.inc_by(pass.missed);
+    metrics.caught_up.inc_by(pass.caught_up);
+    metrics.unjudged.set(i64::try_from(pass.unjudged).unwrap_or(i64::MAX));
+}
+
+/// Counts the failures of a pass that has processed all others.
+///
+/// # Errors
+/// There were failures.
+fn fail_at_end(job: &'static str, failed: u64, metrics: &Metrics) -> anyhow::Result<()> {
+    metrics.job_failures.get_or_create(&FailedJob { job: Word(job) }).inc_by(failed);
+    ensure!(failed == 0, "{failed} workflows failed, and all others were processed; the log names them");
+    Ok(())
+}

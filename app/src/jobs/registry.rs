@@ -1,0 +1,43 @@
+//! Step 7 of 7: all background jobs, with their cadence and their pass.
+
+use super::{Job, passes};
+use crate::cadence::When;
+use crate::config::Config;
+use crate::{backfills, prune, queue, recover, timeouts, watchdog};
+
+/// All jobs, in the order in which a reader should meet them.
+#[must_use]
+pub fn registry(config: &Config) -> Vec<Job> {
+    vec![
+        Job {
+            name: watchdog::JOB,
+            when: config.job_watchdog.clone(),
+            run: |app| Box::pin(async move { passes::watchdog(&app).await }),
+        },
+        Job {
+            name: queue::JOB,
+            when: config.job_queue.clone(),
+            run: |app| Box::pin(async move { passes::queue(&app).await }),
+        },
+        Job {
+            name: backfills::JOB,
+            when: config.job_backfills.clone(),
+            run: |app| Box::pin(async move { passes::backfills(&app).await }),
+        },
+        Job {
+            name: recover::JOB,
+            when: When::every_secs(config.recovery_interval_secs),
+            run: |app| Box::pin(async move { passes::recovery(&app).await }),
+        },
+        Job {
+            name: timeouts::JOB,
+            when: config.job_timeouts.clone(),
+            run: |app| Box::pin(async move { passes::timeouts(&app).await }),
+        },
+        Job {
+            name: prune::JOB,
+            when: config.job_prune.clone(),
+            run: |app| Box::pin(async move { passes::prune(&app).await }),
+        },
+    ]
+}
