@@ -11,7 +11,7 @@ use schedule::{Environment, Timezone};
 
 use crate::cadence::When;
 use crate::identity::DEFAULT_ENVIRONMENT;
-use crate::{prune, recover};
+use crate::{execute, prune, recover};
 
 /// Settings of `app serve`.
 #[derive(Args, Clone)]
@@ -127,6 +127,19 @@ impl Config {
     #[must_use]
     pub fn slots_of_a_team(&self) -> usize {
         (self.executor_slots * usize::from(self.executor_team_percent) / 100).max(1)
+    }
+
+    /// How this instance executes runs.
+    pub(crate) fn executor(&self) -> execute::Settings {
+        execute::Settings {
+            slots: self.executor_slots,
+            slots_of_a_team: self.slots_of_a_team(),
+            poll: Duration::from_millis(self.executor_poll_ms),
+            drain: Duration::from_secs(self.shutdown_drain_secs),
+            heartbeat: Duration::from_millis(self.heartbeat_ms),
+            lost_after_secs: self.lost_after_secs,
+            max_age_secs: self.recovery_max_age_secs,
+        }
     }
 
     /// How long occurrences are kept, whatever was said: dead-letter queues keep a fire for 14 days.

@@ -4,21 +4,21 @@
 //! instance that comes to the same end finds it paused.
 
 use chrono::{DateTime, Utc};
-use db::PgConnection;
-use schedule::WorkflowId;
+use db::{PgConnection, PgPool};
+use schedule::{Clock, WorkflowId};
 
-use crate::App;
 use crate::audit::Edit;
 use crate::claim::Claimed;
+use crate::nudge::Nudge;
 use crate::workflows::{self, State, Workflow};
 
 /// Pauses a run's workflow if the run was the last straw. The next failure is the retry of one that fails here.
-pub(crate) async fn pause_after(app: &App, run: &Claimed) {
+pub(crate) async fn pause_after(pool: &PgPool, clock: &Clock, nudge: &Nudge, run: &Claimed) {
     if run.pause_after_failures.is_none() {
         return;
     }
-    match pause(app, WorkflowId(run.workflow_id)).await {
-        Ok(true) => app.nudge.poke(),
+    match pause(pool, clock, WorkflowId(run.workflow_id)).await {
+        Ok(true) => nudge.poke(),
         Ok(false) => {}
         Err(error) => {
             tracing::warn!(workflow_id = run.workflow_id, %error, "cannot see whether a workflow has failed too often");
@@ -26,16 +26,16 @@ pub(crate) async fn pause_after(app: &App, run: &Claimed) {
     }
 }
 
-async fn pause(app: &App, id: WorkflowId) -> sqlx::Result<bool> {
-    let mut tx = db::begin(&app.pool).await?;
-    let Some(before) = workflows::lock(&mut tx, id, None, app.clock.now()).await? else { return Ok(false) };
+async fn pause(pool: &PgPool, clock: &Clock, id: WorkflowId) -> sqlx::Result<bool> {
+    let mut tx = db::begin(pool).await?;
+    let Some(before) = workflows::lock(&mut tx, id, None, clock.now()).await? else { return Ok(false) };
     let Some(most) = before.spec.policies.pause_after_failures.filter(|_| before.state == State::Active) else {
         return Ok(false);
     };
     if failed_in_a_row(&mut tx, id, most).await? < i64::from(most) {
         return Ok(false);
     }
-    let edit = Edit { actor: "cronbox".to_owned(), now: app.clock.now(), traceparent: None };
+    let edit = Edit { actor: "cronbox".to_owned(), now: clock.now(), traceparent: None };
     let reason = Some(format!("paused by cronbox: {most} runs in a row have failed"));
     let next = Workflow { state: State::Paused, pause_reason: reason, ..before.clone() };
     workflows::save(&mut tx, &before, next, "pause", &edit).await?;

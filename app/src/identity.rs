@@ -5,24 +5,22 @@
 //! publisher publishes nothing. The statements ask `cronbox_hold` themselves: no instance can forget to.
 
 use chrono::{DateTime, Utc};
-use db::PgConnection;
+use db::{PgConnection, PgPool};
 use schedule::Environment;
-
-use crate::App;
 
 /// The environment of a process that is given none.
 pub const DEFAULT_ENVIRONMENT: &str = "dev";
 /// The command that ends a hold.
 pub const COMMAND: &str = "app ledger accept --until <end of the gap>";
 
-/// What an instance does before it executes anything.
+/// What an instance does before it executes anything; `is_restored` = the database is a restored storage snapshot.
 ///
 /// # Errors
 /// The database does not answer.
-pub async fn begin(app: &App) -> sqlx::Result<()> {
-    let mut connection = app.pool.acquire().await?;
-    claim_identity(&mut connection, &app.config.env).await?;
-    if app.config.restored {
+pub async fn begin(pool: &PgPool, environment: &Environment, is_restored: bool) -> sqlx::Result<()> {
+    let mut connection = pool.acquire().await?;
+    claim_identity(&mut connection, environment).await?;
+    if is_restored {
         mark_restored(&mut connection).await?;
     }
     Ok(())

@@ -169,11 +169,18 @@ impl App {
         spec::Bounds { now, retention: self.config.ledger_kept() }
     }
 
-    /// The leases of the runs that this instance executes.
+    /// An executor of this instance, which has claimed nothing yet.
     #[must_use]
-    pub fn lease(&self) -> claim::Lease {
-        let secs = u32::try_from(self.config.lost_after_secs).unwrap_or(u32::MAX);
-        claim::Lease { instance: self.instance, secs: secs.into() }
+    pub fn executor(&self, client: actions::Client) -> execute::Executor {
+        let parts = execute::Parts {
+            instance: self.instance,
+            pool: self.pool.clone(),
+            clock: self.clock.clone(),
+            settings: self.config.executor(),
+            wake: self.wake.clone(),
+            nudge: self.nudge.clone(),
+        };
+        execute::Executor::new(parts, client)
     }
 }
 
@@ -194,15 +201,15 @@ pub async fn serve(listener: TcpListener, app: App, shutdown: Shutdown) -> anyho
     );
     let client = actions::Client::new(app.allowed.clone())?;
     clock::database_time(&app).await?;
-    identity::begin(&app).await?;
-    let executor = execute::Executor::new(app.clone(), client);
+    identity::begin(&app.pool, &app.config.env, app.config.restored).await?;
+    let executor = app.executor(client);
     let mut executing = tokio::spawn(executor.run(shutdown.clone()));
     let mut taking_turns = tokio::spawn(turns(app.clone(), shutdown.clone()));
     let nudging = tokio::spawn(app.nudge.clone().run(app.pool.clone()));
     let sweeping = tokio::spawn(sweep(app.clone()));
     let forgetting = tokio::spawn(forget_deleted(app.clone()));
     let sampling = tokio::spawn(clock::keep_sampling(app.clone()));
-    let following = tokio::spawn(zones::follow_zones(app.clone()));
+    let following = tokio::spawn(zones::follow_zones(app.pool.clone()));
     let mut ended = Ok(());
     let drained = async {
         shutdown.draining().await;

@@ -12,7 +12,6 @@ use db::{PgConnection, PgPool, ZoneChange};
 use schedule::{Cron, Timezone, ZoneSet};
 use serde_json::json;
 
-use crate::App;
 use crate::audit::{self, Edit, Entry};
 
 /// How often an instance asks which zone data are in force.
@@ -249,10 +248,10 @@ async fn mark_workflows(
 }
 
 /// Follows the zone data in force for as long as it is polled.
-pub(crate) async fn follow_zones(app: App) {
+pub(crate) async fn follow_zones(pool: PgPool) {
     let mut last_change = None;
     loop {
-        if let Err(error) = follow_once(&app.pool, &mut last_change).await {
+        if let Err(error) = follow_once(&pool, &mut last_change).await {
             tracing::warn!(%error, "the zone data in force cannot be read; the next poll tries again");
         }
         tokio::time::sleep(POLL).await;

@@ -109,7 +109,7 @@ impl Executor {
                 let sent = if registered.departure.has_left() { Sent::Perhaps } else { Sent::Nothing };
                 self.hand_over(run, sent).await
             }
-            Ok(ending) => self.write_down(run, verdict(run, ending, self.app.clock.now())).await,
+            Ok(ending) => self.write_down(run, verdict(run, ending, self.parts.clock.now())).await,
         }
     }
 
@@ -118,7 +118,7 @@ impl Executor {
             Ok(action) => action,
             Err(error) => return Ok(Ending::Failed { error: error.detail, result: None, again: Again::Never }),
         };
-        let now = self.app.clock.now();
+        let now = self.parts.clock.now();
         let Registered { departure, stopped, .. } = registered;
         let sender = Sender { client: &self.client, secret: &run.signing_secret, now, departure };
         let call = call::of(run, now);
@@ -165,10 +165,10 @@ impl Executor {
     }
 
     async fn try_hand_over(&self, run: &Claimed, sent: Sent) -> sqlx::Result<Option<RunState>> {
-        let mut tx = db::begin(&self.app.pool).await?;
-        let now = self.app.clock.now();
-        let max_age = f64::from(self.app.config.recovery_max_age_secs);
-        let state = hand_over::hand_over(&mut tx, self.app.instance, run.fence(), sent, max_age, now).await?;
+        let mut tx = db::begin(&self.parts.pool).await?;
+        let now = self.parts.clock.now();
+        let max_age = f64::from(self.parts.settings.max_age_secs);
+        let state = hand_over::hand_over(&mut tx, self.parts.instance, run.fence(), sent, max_age, now).await?;
         tx.commit().await?;
         Ok(state)
     }
@@ -193,8 +193,8 @@ impl Executor {
     }
 
     async fn try_write_down(&self, run: &Claimed, verdict: &Verdict) -> sqlx::Result<Held> {
-        let (instance, now) = (self.app.instance, self.app.clock.now());
-        let mut connection = self.app.pool.acquire().await?;
+        let (instance, now) = (self.parts.instance, self.parts.clock.now());
+        let mut connection = self.parts.pool.acquire().await?;
         let error = verdict.error.as_deref();
         if let Some(run_after) = verdict.again_at {
             match claim::try_again(&mut connection, instance, run, error, run_after).await? {
@@ -225,7 +225,7 @@ impl Executor {
             return;
         }
         if matches!(verdict.state, RunState::Failed | RunState::TimedOut) {
-            failures::pause_after(&self.app, run).await;
+            failures::pause_after(&self.parts.pool, &self.parts.clock, &self.parts.nudge, run).await;
         }
         if let Err(error) = self.hand_on(run).await {
             tracing::warn!(run_id = %run.id, %error, "cannot hand a slot on; the job `queue` will");
@@ -238,8 +238,8 @@ impl Executor {
     }
 
     async fn refill(&self, backfill: Uuid, workflow: WorkflowId) -> sqlx::Result<()> {
-        if backfills::refill(&self.app.pool, backfill, workflow, self.app.clock.now()).await? > 0 {
-            self.app.wake.poke();
+        if backfills::refill(&self.parts.pool, backfill, workflow, self.parts.clock.now()).await? > 0 {
+            self.parts.wake.poke();
         }
         Ok(())
     }
@@ -248,10 +248,11 @@ impl Executor {
     async fn hand_on(&self, run: &Claimed) -> sqlx::Result<()> {
         // Under such a policy somebody may be queueing at this moment: only the workflow's lock knows.
         let may_wait = matches!(run.overlap_policy, Overlap::Queue | Overlap::QueueOne | Overlap::Replace);
-        if may_wait || claim::any_queued(&mut *self.app.pool.acquire().await?, run.workflow_id).await? {
-            let advanced = queue::advance(&self.app.pool, WorkflowId(run.workflow_id), self.app.clock.now()).await?;
+        if may_wait || claim::any_queued(&mut *self.parts.pool.acquire().await?, run.workflow_id).await? {
+            let advanced =
+                queue::advance(&self.parts.pool, WorkflowId(run.workflow_id), self.parts.clock.now()).await?;
             if advanced.promoted > 0 {
-                self.app.wake.poke();
+                self.parts.wake.poke();
             }
         }
         Ok(())

@@ -19,7 +19,7 @@ pub(super) struct Pulse {
 pub(super) async fn keep(executor: Executor) {
     let mut pulse = Pulse::new(Instant::now());
     loop {
-        tokio::time::sleep(Duration::from_millis(executor.app.config.heartbeat_ms)).await;
+        tokio::time::sleep(executor.parts.settings.heartbeat).await;
         pulse.beat(&executor, &Instant::now).await;
     }
 }
@@ -31,7 +31,7 @@ impl Pulse {
 
     /// One renewal.
     pub(super) async fn beat(&mut self, executor: &Executor, now: &(dyn Fn() -> Instant + Sync)) {
-        let lost_after = Duration::from_secs(executor.app.config.lost_after_secs);
+        let lost_after = Duration::from_secs(executor.parts.settings.lost_after_secs);
         // Before the statement: an attempt that is claimed during it is not in its answer.
         let (ours, asked) = (executor.own.under_way(), now());
         if ours.is_empty() {
@@ -56,9 +56,8 @@ impl Pulse {
 }
 
 async fn renew(executor: &Executor, ours: &[Fence]) -> sqlx::Result<Vec<Beat>> {
-    let app = &executor.app;
-    let mut connection = app.pool.acquire().await?;
-    claim::renew_leases(&mut connection, app.lease(), ours).await
+    let mut connection = executor.parts.pool.acquire().await?;
+    claim::renew_leases(&mut connection, executor.parts.lease(), ours).await
 }
 
 fn stop_what_is_not_ours(own: &Own, ours: &[Fence], beats: &[Beat]) {

@@ -5,8 +5,8 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use super::Settings;
 use crate::claim::Slots;
-use crate::config::Config;
 
 /// The slots in use, by team; its clones are the same.
 #[derive(Clone, Default)]
@@ -26,10 +26,10 @@ impl Shares {
     }
 
     /// What a claim may fill, with so many slots free.
-    pub(super) fn slots_to_claim(&self, free: usize, config: &Config) -> Slots {
+    pub(super) fn slots_to_claim(&self, free: usize, settings: &Settings) -> Slots {
         Slots {
             free: i64::try_from(free).unwrap_or(i64::MAX),
-            of_a_team: i64::try_from(config.slots_of_a_team()).unwrap_or(i64::MAX),
+            of_a_team: i64::try_from(settings.slots_of_a_team).unwrap_or(i64::MAX),
             used: self.used().iter().map(|(team_id, slots)| (*team_id, *slots)).collect(),
         }
     }

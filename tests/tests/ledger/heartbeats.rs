@@ -38,7 +38,7 @@ impl Heart {
         (config.executor_slots, config.lost_after_secs, config.heartbeat_ms) = (1, LEASE_SECS, HEARTBEAT_MS);
         let pool = db::connect(&config.database()).await.unwrap();
         let client = Client::new(Allowed::new(vec!["127.0.0.0/8".parse().unwrap()])).unwrap();
-        let executor = Executor::new(app::App::new(config, pool, s.clock.clone()), client);
+        let executor = app::App::new(config, pool, s.clock.clone()).executor(client);
         let now = Arc::new(Mutex::new(Instant::now()));
         let ((beat, mut is_told), (tell, beaten)) = (unbounded_channel(), unbounded_channel());
         let (keeper, shown) = (executor.clone(), Arc::clone(&now));

@@ -152,7 +152,7 @@ impl Stage {
         let app = App::new(config, process.pool.clone(), Clock::fixed(now + skew));
         let panics = Arc::new(AtomicBool::new(false));
         let armed = Arc::clone(&panics);
-        let executor = Executor::new(app.clone(), self.client.clone()).after_each_action(Arc::new(move || {
+        let executor = app.executor(self.client.clone()).after_each_action(Arc::new(move || {
             if armed.swap(false, Ordering::SeqCst) {
                 // A panic without a word on stderr.
                 std::panic::resume_unwind(Box::new("torture"));

@@ -1,0 +1,89 @@
+//! Step 7 of 7: an executor: what it has claimed, and what it gives back.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use super::Parts;
+use super::own::Own;
+use super::shares::Shares;
+use crate::actions::Client;
+use crate::claim::{self, Claimed};
+
+/// Executes runs on this instance; clones are the same executor.
+#[derive(Clone)]
+pub struct Executor {
+    pub(super) parts: Parts,
+    pub(super) client: Client,
+    pub(super) own: Own,
+    pub(super) shares: Shares,
+    /// A claim may have been committed whose reply was lost.
+    pub(super) has_unknown_claims: Arc<AtomicBool>,
+    #[cfg(debug_assertions)]
+    pub(super) after_action: Option<Arc<dyn Fn() + Send + Sync>>,
+}
+
+impl Executor {
+    /// An executor that has claimed nothing yet.
+    #[must_use]
+    pub fn new(parts: Parts, client: Client) -> Self {
+        Self {
+            parts,
+            client,
+            own: Own::default(),
+            shares: Shares::default(),
+            has_unknown_claims: Arc::default(),
+            #[cfg(debug_assertions)]
+            after_action: None,
+        }
+    }
+
+    pub(super) async fn claim(&self, free: usize) -> sqlx::Result<Vec<Claimed>> {
+        let mut connection = self.parts.pool.acquire().await?;
+        let slots = self.shares.slots_to_claim(free, &self.parts.settings);
+        let executing: Vec<_> = self.own.known().iter().map(|fence| fence.id).collect();
+        claim::claim(&mut connection, self.parts.lease(), &slots, &executing, self.parts.clock.now()).await
+    }
+
+    /// Hands over what a claim with a lost reply may have taken; false if that cannot be done now.
+    ///
+    /// Only the executor's own loop calls it: no claim is under way then.
+    pub(super) async fn hand_over_unknown(&self) -> bool {
+        if !self.has_unknown_claims.load(Ordering::SeqCst) {
+            return true;
+        }
+        let handed_over = async {
+            let mut connection = self.parts.pool.acquire().await?;
+            let max_age = f64::from(self.parts.settings.max_age_secs);
+            claim::hand_over_unknown(&mut connection, self.parts.instance, &self.own.known(), max_age).await
+        };
+        match handed_over.await {
+            Ok(runs) => {
+                self.has_unknown_claims.store(false, Ordering::SeqCst);
+                if runs > 0 {
+                    tracing::warn!(runs, "runs handed over: the reply to their claim was lost");
+                }
+                true
+            }
+            Err(error) => {
+                tracing::warn!(%error, "cannot hand over runs of an unanswered claim; the next poll tries again");
+                false
+            }
+        }
+    }
+
+    /// Ends the leases of attempts that stopped without an end, for recovery to decide.
+    pub(super) async fn release_stopped(&self) {
+        let stopped = self.own.stopped();
+        if stopped.is_empty() {
+            return;
+        }
+        let released = async {
+            let mut connection = self.parts.pool.acquire().await?;
+            claim::release(&mut connection, self.parts.instance, &stopped).await
+        };
+        match released.await {
+            Ok(()) => self.own.forget_stopped(&stopped),
+            Err(error) => tracing::warn!(%error, "cannot release stopped runs; their leases expire"),
+        }
+    }
+}

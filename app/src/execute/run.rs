@@ -1,0 +1,103 @@
+//! Step 7 of 7: executes accepted runs, a bounded number at once, until the process shuts down.
+//!
+//! It polls, because a run must not depend on the instance that accepted it; a notification only spares the wait.
+
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+use tokio::task::JoinSet;
+
+use super::{Executor, heartbeat};
+use crate::inject::{self, Point};
+use crate::shutdown::Shutdown;
+
+/// How long attempts that are cut off may take to hand over their runs.
+const HAND_OVER_LIMIT: Duration = Duration::from_secs(3);
+
+impl Executor {
+    /// Executes runs until `shutdown`, then lets the running ones end or hands them over.
+    pub(crate) async fn run(self, shutdown: Shutdown) {
+        let slots = self.parts.settings.slots;
+        let poll = self.parts.settings.poll;
+        let beating = tokio::spawn(heartbeat::keep(self.clone()));
+        let mut running = JoinSet::new();
+        while !shutdown.is_draining() {
+            let started = self.start_due(&mut running, slots, &shutdown).await;
+            // A full claim may have left more behind; otherwise wait for a slot, a notification or the poll.
+            if started > 0 && running.len() < slots {
+                continue;
+            }
+            tokio::select! {
+                () = shutdown.draining() => break,
+                Some(_) = running.join_next() => {}
+                () = self.parts.wake.poked(), if running.len() < slots => {}
+                () = tokio::time::sleep(poll), if running.len() < slots => {}
+            }
+            while running.try_join_next().is_some() {}
+        }
+        self.drain(running, &shutdown).await;
+        beating.abort();
+    }
+
+    pub(super) async fn start_due(&self, running: &mut JoinSet<()>, slots: usize, shutdown: &Shutdown) -> usize {
+        let free = slots.saturating_sub(running.len());
+        if free == 0 || !self.hand_over_unknown().await {
+            return 0;
+        }
+        let asked = Instant::now();
+        let claimed = self.claim(free).await;
+        // Until the attempts below are registered, the claim may have been committed for nothing.
+        self.has_unknown_claims.store(true, Ordering::SeqCst);
+        let claimed = match claimed {
+            Ok(claimed) => claimed,
+            Err(error) => {
+                tracing::warn!(%error, "cannot claim runs; the next poll tries again");
+                return 0;
+            }
+        };
+        // The leases began when the database executed the claim, not when its reply arrived.
+        if shutdown.is_draining() || asked.elapsed() > Duration::from_secs(self.parts.settings.lost_after_secs) / 3 {
+            return 0;
+        }
+        let started = claimed.len();
+        for run in claimed {
+            inject::at(Point::I4);
+            let (registered, slot) = (self.own.register(run.fence()), self.shares.use_slot(run.team_id));
+            let executor = self.clone();
+            running.spawn(async move {
+                executor.attempt(run, registered).await;
+                drop(slot);
+            });
+        }
+        self.has_unknown_claims.store(false, Ordering::SeqCst);
+        started
+    }
+
+    async fn drain(&self, mut running: JoinSet<()>, shutdown: &Shutdown) {
+        let limit = tokio::time::sleep(self.parts.settings.drain);
+        self.own.hand_over_unsent();
+        // What the last claim took while the shutdown began has no attempt: it need not wait for those that drain.
+        self.hand_over_unknown().await;
+        tokio::select! {
+            () = all_ended(&mut running) => {}
+            () = limit => {}
+            () = shutdown.handing_over() => {}
+        }
+        if !running.is_empty() {
+            tracing::warn!(runs = running.len(), "runs cut off by shutdown are handed over");
+            self.own.hand_over_all();
+            if tokio::time::timeout(HAND_OVER_LIMIT, all_ended(&mut running)).await.is_err() {
+                tracing::warn!(runs = running.len(), "runs cannot be handed over in time; their leases expire");
+                running.shutdown().await;
+                // This process no longer knows what it has sent: nothing may look like an unknown claim.
+                return;
+            }
+        }
+        self.hand_over_unknown().await;
+    }
+}
+
+/// Waits for the end of all attempts.
+pub(super) async fn all_ended(running: &mut JoinSet<()>) {
+    while running.join_next().await.is_some() {}
+}
