@@ -16,9 +16,10 @@ use db::PgConnection;
 use schedule::WorkflowId;
 use uuid::Uuid;
 
+use crate::load::{self, Load, is_live, slots};
 use crate::occurrences;
 use crate::policies::Overlap;
-use crate::queue;
+use crate::promote;
 use crate::runs::{RunState, Trigger};
 use crate::workflows::{self, State, Workflow};
 
@@ -66,13 +67,13 @@ pub async fn verdict(
     now: DateTime<Utc>,
 ) -> sqlx::Result<Verdict> {
     if workflow.state == State::Paused {
-        queue::hold_back(tx, workflow.id).await?;
+        promote::hold_back(tx, workflow.id).await?;
     }
-    let mut load = load(tx, workflow).await?;
+    let mut load = load::read_load(tx, workflow).await?;
     if load.waiting() > 0 && load.has_room(workflow) {
         // Who came first starts first.
-        queue::promote(tx, workflow, now).await?;
-        load = self::load(tx, workflow).await?;
+        promote::promote(tx, workflow, now).await?;
+        load = load::read_load(tx, workflow).await?;
     }
     match load.judge(workflow, trigger) {
         Verdict::Replace(_) => replace(tx, workflow, now).await,
@@ -156,50 +157,7 @@ async fn cancel_waiting(tx: &mut PgConnection, runs: &[Uuid], now: DateTime<Utc>
     .map(drop)
 }
 
-/// How many runs of a workflow have not ended.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Load {
-    /// Accepted or running, live.
-    live: i64,
-    /// Live, of those that have started.
-    started: i64,
-    /// Accepted or running, made up for.
-    made_up: i64,
-    /// Queued, of trigger `schedule`.
-    waiting_schedule: i64,
-    /// Of these, those that have never started.
-    waiting_unstarted: i64,
-    /// Queued by hand.
-    waiting_manual: i64,
-    /// Queued, made up for.
-    waiting_made_up: i64,
-}
-
 impl Load {
-    fn waiting_live(self) -> i64 {
-        self.waiting_schedule + self.waiting_manual
-    }
-
-    /// All that wait.
-    pub(crate) fn waiting(self) -> i64 {
-        self.waiting_live() + self.waiting_made_up
-    }
-
-    fn busy(self) -> i64 {
-        self.live + self.made_up
-    }
-
-    fn has_room(self, workflow: &Workflow) -> bool {
-        self.busy() < slots(workflow)
-    }
-
-    /// Whether a run of this trigger that waits may start.
-    pub(crate) fn has_room_for(self, workflow: &Workflow, trigger: Trigger) -> bool {
-        // Beside each other is what `concurrent` asks for, and how many a backfill itself says.
-        let beside = workflow.spec.policies.overlap == Overlap::Concurrent && trigger == Trigger::Backfill;
-        self.has_room(workflow) && (is_live(trigger) || beside || self.made_up == 0)
-    }
-
     fn judge(self, workflow: &Workflow, trigger: Trigger) -> Verdict {
         if !is_live(trigger) {
             let first = self.waiting() == 0 && self.has_room_for(workflow, trigger);
@@ -224,9 +182,7 @@ impl Load {
             }
         }
     }
-}
 
-impl Load {
     /// Whether the run before a fire waits for an executor, so that the fire must not be lost for it.
     ///
     /// Under `concurrent` the runs that wait for an executor are the slots themselves: there are enough of them.
@@ -237,52 +193,11 @@ impl Load {
     }
 }
 
-/// Whether a run is of the schedule's own time, or of a person who waits for it.
-fn is_live(trigger: Trigger) -> bool {
-    match trigger {
-        Trigger::Schedule | Trigger::Manual => true,
-        Trigger::CatchUp | Trigger::Backfill | Trigger::Retry => false,
-    }
-}
-
-fn slots(workflow: &Workflow) -> i64 {
-    match workflow.spec.policies.overlap {
-        Overlap::Concurrent => workflow.spec.policies.max_concurrent.into(),
-        Overlap::Skip | Overlap::Queue | Overlap::QueueOne | Overlap::Replace => 1,
-    }
-}
-
-/// Counts what has not ended; of a paused workflow not the automatic runs that wait until it is resumed.
-pub(crate) async fn load(tx: &mut PgConnection, workflow: &Workflow) -> sqlx::Result<Load> {
-    sqlx::query_as!(
-        Load,
-        r#"
-        -- load of a workflow: a run whose instance is dead counts until recovery has ended it or lets it go on
-        SELECT count(*) FILTER (WHERE busy AND live) AS "live!",
-               count(*) FILTER (WHERE live AND NOT never_started) AS "started!",
-               count(*) FILTER (WHERE busy AND NOT live) AS "made_up!",
-               count(*) FILTER (WHERE state = 'queued' AND trigger = 'schedule') AS "waiting_schedule!",
-               count(*) FILTER (WHERE state = 'queued' AND trigger = 'schedule' AND never_started) AS "waiting_unstarted!",
-               count(*) FILTER (WHERE state = 'queued' AND trigger = 'manual') AS "waiting_manual!",
-               count(*) FILTER (WHERE state = 'queued' AND NOT live) AS "waiting_made_up!"
-          FROM (SELECT state, trigger, trigger IN ('schedule', 'manual') AS live, state IN ('accepted', 'running') AS busy,
-                       run_never_started(attempt, handed_over, cut_off) AS never_started
-                  FROM runs
-                 WHERE workflow_id = $1 AND state IN ('accepted', 'queued', 'running')
-                   AND NOT ($2 AND state = 'queued' AND trigger IN ('schedule', 'catch_up'))) r
-        "#,
-        workflow.id.0,
-        workflow.state == State::Paused,
-    )
-    .fetch_one(tx)
-    .await
-}
-
 /// Ends the live runs that have not started, and asks those that run to end; deferred runs go on, and the new one waits.
 async fn replace(tx: &mut PgConnection, workflow: &Workflow, now: DateTime<Utc>) -> sqlx::Result<Verdict> {
     let live = [Trigger::Schedule, Trigger::Manual];
     let stopping = workflows::cancel_live_runs(tx, workflow.id, &live, "replaced by a later run", now).await?;
-    if load(tx, workflow).await?.busy() == 0 {
+    if load::read_load(tx, workflow).await?.busy() == 0 {
         return Ok(Verdict::Start);
     }
     Ok(Verdict::Replace(stopping))

@@ -9,8 +9,8 @@ use schedule::WorkflowId;
 use uuid::Uuid;
 
 use crate::job_failures;
-use crate::overlap;
-use crate::runs::{self, Trigger};
+use crate::promote;
+use crate::runs;
 use crate::workflows::{self, State, Workflow};
 
 /// Its name in the table `jobs`.
@@ -94,84 +94,12 @@ pub async fn advance(pool: &PgPool, workflow: WorkflowId, now: DateTime<Utc>) ->
 async fn advance_locked(tx: &mut PgConnection, workflow: &Workflow, now: DateTime<Utc>) -> sqlx::Result<Pass> {
     match workflow.state {
         State::Archived => return cancel_unstarted(tx, workflow, now).await,
-        State::Paused => hold_back(tx, workflow.id).await?,
+        State::Paused => promote::hold_back(tx, workflow.id).await?,
         State::Active => {}
     }
     let abandoned = expire(tx, workflow, now).await?;
-    let promoted = promote(tx, workflow, now).await?;
+    let promoted = promote::promote(tx, workflow, now).await?;
     Ok(Pass { promoted, abandoned, ..Pass::default() })
-}
-
-/// Has the accepted automatic runs of a paused workflow wait for a slot again, so that what a person asks for can have it.
-///
-/// # Errors
-/// The database's.
-pub(crate) async fn hold_back(tx: &mut PgConnection, workflow: WorkflowId) -> sqlx::Result<()> {
-    sqlx::query!(
-        r#"
-        -- hold back automatic runs; one that an executor has claimed meanwhile goes on
-        UPDATE runs SET state = 'queued'
-         WHERE workflow_id = $1 AND state = 'accepted' AND trigger IN ('schedule', 'catch_up')
-        "#,
-        workflow.0,
-    )
-    .execute(tx)
-    .await
-    .map(drop)
-}
-
-/// Starts those who wait, the first first, while there is room; the workflow is locked.
-///
-/// # Errors
-/// The database's.
-pub(crate) async fn promote(tx: &mut PgConnection, workflow: &Workflow, now: DateTime<Utc>) -> sqlx::Result<u64> {
-    let mut promoted = 0;
-    while let Some(next) = first(tx, workflow).await? {
-        if !overlap::load(tx, workflow).await?.has_room_for(workflow, next.trigger) {
-            break;
-        }
-        accept(tx, next.id, now).await?;
-        promoted += 1;
-    }
-    Ok(promoted)
-}
-
-struct Waiting {
-    id: Uuid,
-    trigger: Trigger,
-}
-
-async fn first(tx: &mut PgConnection, workflow: &Workflow) -> sqlx::Result<Option<Waiting>> {
-    sqlx::query_as!(
-        Waiting,
-        r#"
-        -- the first that waits: live before made up for; under a pause what a person asked for alone
-        SELECT id, trigger AS "trigger: Trigger"
-          FROM runs
-         WHERE workflow_id = $1 AND state = 'queued'
-           AND ($2 OR trigger NOT IN ('schedule', 'catch_up'))
-         ORDER BY trigger NOT IN ('schedule', 'manual'), created_on, id
-         LIMIT 1
-        "#,
-        workflow.id.0,
-        workflow.state == State::Active,
-    )
-    .fetch_optional(tx)
-    .await
-}
-
-async fn accept(tx: &mut PgConnection, run: Uuid, now: DateTime<Utc>) -> sqlx::Result<()> {
-    sqlx::query!(
-        r#"
-        -- accept a queued run: whoever cancelled it meanwhile has won
-        UPDATE runs SET state = 'accepted', run_after = GREATEST(run_after, $2) WHERE id = $1 AND state = 'queued'
-        "#,
-        run,
-        now,
-    )
-    .execute(tx)
-    .await
-    .map(drop)
 }
 
 /// Cancels what still waits of an archived workflow, for example because an older version of the app archived it.

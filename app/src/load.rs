@@ -1,0 +1,97 @@
+//! Step 7 of 7: how many runs of a workflow have not ended, and whether another one has room beside them.
+
+use db::PgConnection;
+
+use crate::policies::Overlap;
+use crate::runs::Trigger;
+use crate::workflows::{State, Workflow};
+
+/// How many runs of a workflow have not ended.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Load {
+    /// Accepted or running, live.
+    pub(crate) live: i64,
+    /// Live, of those that have started.
+    pub(crate) started: i64,
+    /// Accepted or running, made up for.
+    pub(crate) made_up: i64,
+    /// Queued, of trigger `schedule`.
+    pub(crate) waiting_schedule: i64,
+    /// Of these, those that have never started.
+    pub(crate) waiting_unstarted: i64,
+    /// Queued by hand.
+    pub(crate) waiting_manual: i64,
+    /// Queued, made up for.
+    pub(crate) waiting_made_up: i64,
+}
+
+impl Load {
+    /// Queued, live.
+    pub(crate) fn waiting_live(self) -> i64 {
+        self.waiting_schedule + self.waiting_manual
+    }
+
+    /// All that wait.
+    pub(crate) fn waiting(self) -> i64 {
+        self.waiting_live() + self.waiting_made_up
+    }
+
+    /// Accepted or running.
+    pub(crate) fn busy(self) -> i64 {
+        self.live + self.made_up
+    }
+
+    /// Whether a slot is free.
+    pub(crate) fn has_room(self, workflow: &Workflow) -> bool {
+        self.busy() < slots(workflow)
+    }
+
+    /// Whether a run of this trigger that waits may start.
+    pub(crate) fn has_room_for(self, workflow: &Workflow, trigger: Trigger) -> bool {
+        // Beside each other is what `concurrent` asks for, and how many a backfill itself says.
+        let beside = workflow.spec.policies.overlap == Overlap::Concurrent && trigger == Trigger::Backfill;
+        self.has_room(workflow) && (is_live(trigger) || beside || self.made_up == 0)
+    }
+}
+
+/// Whether a run is of the schedule's own time, or of a person who waits for it.
+pub(crate) fn is_live(trigger: Trigger) -> bool {
+    match trigger {
+        Trigger::Schedule | Trigger::Manual => true,
+        Trigger::CatchUp | Trigger::Backfill | Trigger::Retry => false,
+    }
+}
+
+/// Runs of a workflow that may run at once.
+pub(crate) fn slots(workflow: &Workflow) -> i64 {
+    match workflow.spec.policies.overlap {
+        Overlap::Concurrent => workflow.spec.policies.max_concurrent.into(),
+        Overlap::Skip | Overlap::Queue | Overlap::QueueOne | Overlap::Replace => 1,
+    }
+}
+
+/// Counts what has not ended; of a paused workflow not the automatic runs that wait until it is resumed.
+pub(crate) async fn read_load(tx: &mut PgConnection, workflow: &Workflow) -> sqlx::Result<Load> {
+    sqlx::query_as!(
+        Load,
+        r#"
+        -- load of a workflow: a run whose instance is dead counts until recovery has ended it or lets it go on
+        SELECT count(*) FILTER (WHERE busy AND live) AS "live!",
+               count(*) FILTER (WHERE live AND NOT never_started) AS "started!",
+               count(*) FILTER (WHERE busy AND NOT live) AS "made_up!",
+               count(*) FILTER (WHERE state = 'queued' AND trigger = 'schedule') AS "waiting_schedule!",
+               count(*) FILTER (WHERE state = 'queued' AND trigger = 'schedule' AND never_started) AS "waiting_unstarted!",
+               count(*) FILTER (WHERE state = 'queued' AND trigger = 'manual') AS "waiting_manual!",
+               count(*) FILTER (WHERE state = 'queued' AND NOT live) AS "waiting_made_up!"
+          FROM (SELECT state, trigger, trigger IN ('schedule', 'manual') AS live, state IN ('accepted', 'running') AS busy,
+                       run_never_started(attempt, handed_over, cut_off) AS never_started
+                  FROM runs
+                 WHERE workflow_id = $1 AND state IN ('accepted', 'queued', 'running')
+                   AND NOT ($2 AND state = 'queued' AND trigger IN ('schedule', 'catch_up'))) r
+        "#,
+        workflow.id.0,
+        workflow.state == State::Paused,
+    )
+    .fetch_one(tx)
+    .await
+}
