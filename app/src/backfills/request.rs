@@ -1,0 +1,129 @@
+//! Step 7 of 7: what a person asks of backfills: count one, begin one, pause, resume or cancel one.
+
+use chrono::{DateTime, Utc};
+use db::PgConnection;
+use serde_json::json;
+use uuid::Uuid;
+
+use super::meant::{self, Timetable};
+use super::{Backfill, State, Timing, Wish, table};
+use crate::audit::{self, Edit, Entry};
+use crate::runs;
+use crate::workflows::Workflow;
+
+/// Times that one backfill may run at most.
+pub const MOST: usize = 10_000;
+
+/// What became of a wish.
+#[derive(Debug)]
+pub enum Asked {
+    /// It is worked off from now on.
+    Begun(Uuid),
+    /// So many times would be run; the first of them.
+    Counted(usize, Vec<DateTime<Utc>>),
+    /// No time is selected.
+    Nothing,
+    /// More times are meant than one backfill may run.
+    TooMany,
+    /// Another backfill of the workflow has not ended.
+    Another(Uuid),
+}
+
+/// What an operator does about a backfill.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verb {
+    /// Make no further runs for now.
+    Pause,
+    /// Go on.
+    Resume,
+    /// Give it up, and what it has not started.
+    Cancel,
+}
+
+/// Says which times a wish means; the workflow is locked.
+///
+/// # Errors
+/// The database's.
+pub async fn count(tx: &mut PgConnection, workflow: &Workflow, wish: &Wish, now: DateTime<Utc>) -> sqlx::Result<Asked> {
+    let timetable = Timetable::load(tx, workflow.id, timing_revision(workflow, wish)).await?;
+    let times = meant::times(tx, workflow.id, wish, &timetable, now, MOST + 1).await?;
+    match times.len() {
+        0..=MOST => Ok(Asked::Counted(times.len(), times.into_iter().take(100).collect())),
+        _ => Ok(Asked::TooMany),
+    }
+}
+
+/// The version that selects: the one of the request, so that a later edit does not change a backfill under way.
+fn timing_revision(workflow: &Workflow, wish: &Wish) -> Option<i64> {
+    match wish.timing {
+        Timing::Then => None,
+        Timing::Now => Some(workflow.revision.0),
+    }
+}
+
+/// Begins a backfill; the workflow is locked, and not archived.
+///
+/// # Errors
+/// The database's.
+pub async fn begin(tx: &mut PgConnection, workflow: &Workflow, wish: &Wish, edit: &Edit) -> sqlx::Result<Asked> {
+    // Two of one workflow would run the same times twice.
+    if let Some(another) = table::unfinished(tx, workflow.id).await? {
+        return Ok(Asked::Another(another));
+    }
+    let total = match count(tx, workflow, wish, edit.now).await? {
+        Asked::Counted(0, _) => return Ok(Asked::Nothing),
+        Asked::Counted(total, _) => total,
+        refused => return Ok(refused),
+    };
+    let id = crate::id::at(edit.now);
+    table::insert(tx, id, workflow.id, wish, timing_revision(workflow, wish), total, edit).await?;
+    record(
+        tx,
+        "backfill",
+        id,
+        workflow.id.0,
+        Some(json!({
+            "start": wish.start, "end": wish.end, "only": wish.only, "timing": wish.timing, "total": total,
+        })),
+        edit,
+    )
+    .await?;
+    Ok(Asked::Begun(id))
+}
+
+/// Pauses, resumes or cancels a backfill, whose workflow is locked; whether its state allows it.
+///
+/// # Errors
+/// The database's.
+pub async fn operate(tx: &mut PgConnection, backfill: &Backfill, verb: Verb, edit: &Edit) -> sqlx::Result<bool> {
+    let (word, next) = match verb {
+        Verb::Pause => ("pause", State::Paused),
+        Verb::Resume => ("resume", State::Running),
+        Verb::Cancel => ("cancel", State::Cancelled),
+    };
+    match backfill.state {
+        state if state == next => return Ok(true),
+        State::Cancelled | State::Finished => return Ok(false),
+        State::Running | State::Paused => {}
+    }
+    table::enter(tx, backfill.id, next, edit.now).await?;
+    if verb == Verb::Cancel {
+        for run in table::not_started(tx, backfill.id).await? {
+            runs::cancel(tx, run, edit.now).await?;
+        }
+    }
+    record(tx, word, backfill.id, backfill.workflow_id, None, edit).await?;
+    Ok(true)
+}
+
+async fn record(
+    tx: &mut PgConnection,
+    verb: &str,
+    id: Uuid,
+    workflow_id: i64,
+    after: Option<serde_json::Value>,
+    edit: &Edit,
+) -> sqlx::Result<()> {
+    let subject = format!("backfill:{id} of workflow:{workflow_id}");
+    audit::record(tx, edit, Entry { verb, subject, before: None, after }).await
+}
