@@ -1,0 +1,107 @@
+//! Step 7 of 7: the proof's way through a span, slice by slice and page by page.
+
+use std::time::{Duration, Instant};
+
+use chrono::{DateTime, TimeDelta, Utc};
+use db::{PgConnection, PgPool};
+use schedule::delivery::SETTLED_AFTER;
+
+use super::evaluate::{Due, Evaluated, Page};
+use super::{Cursor, Findings, Position, Span, Unfit, read, settled};
+use crate::prune_marks;
+
+/// Of the span, compared in one snapshot.
+const SLICE: TimeDelta = TimeDelta::days(1);
+/// How long one answer may take to compute.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// A cursor keeps the bound of its first page for so long.
+const CURSOR_LIFE: TimeDelta = TimeDelta::days(1);
+
+/// Says where a proof begins or goes on, if its span can be verified at `now`; `kept` is the retention.
+///
+/// The first page's bound holds for all pages of a proof: what is pruned meanwhile is left out, not an error.
+///
+/// # Errors
+/// The query failed.
+pub async fn start(
+    db: &mut PgConnection,
+    span: Span,
+    cursor: Option<Cursor>,
+    kept: TimeDelta,
+    now: DateTime<Utc>,
+) -> sqlx::Result<Result<Cursor, Unfit>> {
+    if span.from >= span.to {
+        return Ok(Err(Unfit::Empty));
+    }
+    let earliest = match cursor {
+        Some(cursor) => cursor.asked_on.clamp(now - CURSOR_LIFE, now) - kept,
+        None => prune_marks::occurrences(db).await?.map_or(now - kept, |pruned_before| pruned_before.max(now - kept)),
+    };
+    if span.from < earliest {
+        return Ok(Err(Unfit::Pruned(earliest)));
+    }
+    let latest = settled::through(db, now - SETTLED_AFTER).await?;
+    if span.to > latest {
+        return Ok(Err(Unfit::NotSettled(latest)));
+    }
+    let cursor = cursor.unwrap_or(Cursor { asked_on: now, position: Position::first(span.from) });
+    let is_inside = (span.from..span.to).contains(&cursor.position.slice);
+    Ok(if is_inside { Ok(cursor) } else { Err(Unfit::ForeignCursor) })
+}
+
+/// Compares from `cursor` on, as much as fits into one answer.
+///
+/// # Errors
+/// A query failed.
+pub async fn compare(pool: &PgPool, span: Span, cursor: Cursor) -> sqlx::Result<Findings> {
+    let began = Instant::now();
+    let mut findings = Findings::none(span.from);
+    let mut at = cursor.position;
+    while at.slice < span.to {
+        if began.elapsed() > PATIENCE {
+            findings.next = Some(Cursor { position: at, ..cursor });
+            break;
+        }
+        let slice = Span { from: at.slice, to: span.to.min(at.slice + SLICE) };
+        let page = compare_page(pool, slice, at, findings).await?;
+        findings = page.findings;
+        at = page.next.unwrap_or_else(|| Position::first(slice.to));
+        if page.is_cut {
+            findings.next = Some(Cursor { position: at, ..cursor });
+            break;
+        }
+    }
+    Ok(findings)
+}
+
+/// Compares a page of workflows from a position on; says where the slice goes on, none if it is complete.
+async fn compare_page(pool: &PgPool, slice: Span, at: Position, mut findings: Findings) -> sqlx::Result<Evaluated> {
+    let mut tx = db::begin(pool).await?;
+    // Rows of a workflow that is deleted meanwhile, and a prune with its mark, are seen together or not at all.
+    read::one_snapshot(&mut tx).await?;
+    let (runs_pruned_before, pruned_before) = prune_marks::read(&mut tx).await?;
+    let slice = match pruned_before.map(|pruned| pruned.min(slice.to)) {
+        Some(pruned) if pruned > slice.from => {
+            findings.compared_from = findings.compared_from.max(pruned);
+            Span { from: pruned, ..slice }
+        }
+        _ => slice,
+    };
+    let workflows = read::page(&mut tx, at.workflow).await?;
+    let ids: Vec<i64> = workflows.iter().map(|workflow| workflow.id).collect();
+    let versions = read::versions(&mut tx, &ids, slice).await?;
+    let due = off_the_async_threads(move || Due::of(workflows, versions, slice, at)).await?;
+    let ids = due.ids();
+    let page = Page {
+        due,
+        decisions: read::decisions(&mut tx, &ids, slice).await?,
+        runs: read::runs(&mut tx, &ids, slice).await?,
+        runs_pruned_before,
+    };
+    tx.rollback().await?;
+    off_the_async_threads(move || page.evaluate(at, findings)).await
+}
+
+async fn off_the_async_threads<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> sqlx::Result<T> {
+    tokio::task::spawn_blocking(work).await.map_err(|_| sqlx::Error::WorkerCrashed)
+}

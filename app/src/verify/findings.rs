@@ -1,0 +1,117 @@
+//! Step 7 of 7: what the proof says: how many times it compared, and what differs.
+
+use chrono::{DateTime, Utc};
+use utoipa::ToSchema;
+use uuid::Uuid;
+
+use super::Cursor;
+use crate::occurrences::Decision;
+
+/// Differences and workflows that are not proven that one answer names at most.
+const DIFFERENCES: usize = 1_000;
+
+/// A span of time, from the first instant to just before the second.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Span {
+    /// Included.
+    pub from: DateTime<Utc>,
+    /// Excluded.
+    pub to: DateTime<Utc>,
+}
+
+/// Why a span cannot be verified.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Unfit {
+    /// It has no instant.
+    Empty,
+    /// Its end is not decided yet; the latest end that is.
+    NotSettled(DateTime<Utc>),
+    /// Its beginning may be pruned; the earliest that is not.
+    Pruned(DateTime<Utc>),
+    /// The cursor names a place outside the span.
+    ForeignCursor,
+}
+
+/// How the ledger differs from the schedule, or a decision from its runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+#[schema(as = DifferenceKind)]
+pub enum Kind {
+    /// The time was due, and no decision is recorded.
+    Missing,
+    /// A decision is recorded, and the time was not due.
+    NotOwed,
+    /// The decision says that the time ran, and its run does not exist.
+    NoRun,
+    /// The time has two automatic runs.
+    TwoRuns,
+    /// The time has an automatic run that no decision names.
+    RunWithoutDecision,
+    /// Decision and run contradict each other, for example `missed` and a run of the schedule.
+    Contradicted,
+}
+
+/// One time on which schedule, decision and runs disagree.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Difference {
+    /// The workflow.
+    pub workflow_id: i64,
+    /// The time.
+    pub scheduled_time: DateTime<Utc>,
+    /// In which way.
+    pub kind: Kind,
+    /// What is recorded, if anything is.
+    pub decision: Option<Decision>,
+    /// The run that disagrees, or that does not exist.
+    pub run_id: Option<Uuid>,
+}
+
+/// A schedule version whose due times cannot be computed: its timezone or cron is unknown to this version.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Unjudged {
+    /// The workflow.
+    pub workflow_id: i64,
+    /// The schedule version.
+    pub revision: i64,
+}
+
+/// What a comparison found.
+#[derive(Clone, Debug)]
+pub struct Findings {
+    /// Due times.
+    pub owed: u64,
+    /// Decisions recorded.
+    pub decided: u64,
+    /// Decisions for which it cannot be computed whether they were due.
+    pub unjudged: u64,
+    /// The schedule versions behind that.
+    pub unjudged_workflows: Vec<Unjudged>,
+    /// Workflows with times that have no decision, because the watchdog fails to process them.
+    pub undecided_workflows: Vec<i64>,
+    /// Where schedule, decisions and runs disagree.
+    pub differences: Vec<Difference>,
+    /// The first instant that was compared: later than the span's if a prune came in between.
+    pub compared_from: DateTime<Utc>,
+    /// Where the rest begins; none: this is all.
+    pub next: Option<Cursor>,
+}
+
+impl Findings {
+    pub(super) fn none(from: DateTime<Utc>) -> Self {
+        Self {
+            owed: 0,
+            decided: 0,
+            unjudged: 0,
+            unjudged_workflows: Vec::new(),
+            undecided_workflows: Vec::new(),
+            differences: Vec::new(),
+            compared_from: from,
+            next: None,
+        }
+    }
+
+    pub(super) fn has_room_for(&self, entries: usize) -> bool {
+        let unproven = self.unjudged_workflows.len() + self.undecided_workflows.len();
+        self.differences.len() + unproven + entries <= DIFFERENCES
+    }
+}
