@@ -16,6 +16,7 @@ pub mod actions;
 pub mod api;
 pub mod audit;
 pub mod backfills;
+pub mod body;
 pub mod by_hand;
 pub mod cadence;
 pub mod catch_up;

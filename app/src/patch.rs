@@ -2,8 +2,9 @@
 
 use serde_json::{Map, Value};
 
+use crate::body::WorkflowBody;
 use crate::field::{self, FieldError};
-use crate::spec::{Spec, WorkflowBody};
+use crate::spec::Spec;
 
 /// How a PATCH is to be read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

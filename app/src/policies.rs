@@ -6,7 +6,6 @@ use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use crate::field::FieldError;
-use crate::spec::WorkflowBody;
 
 /// What a fire does while a run before it has not ended.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, sqlx::Type, Serialize, Deserialize, ToSchema)]
@@ -92,34 +91,6 @@ impl Default for Policies {
 }
 
 impl Policies {
-    /// Reads what a client wrote.
-    ///
-    /// # Errors
-    /// The first field that is out of its bounds.
-    pub fn new(body: &WorkflowBody) -> Result<Self, FieldError> {
-        let usual = Self::default();
-        Ok(Self {
-            overlap: body.overlap_policy.unwrap_or(usual.overlap),
-            max_concurrent: within("max_concurrent", body.max_concurrent, usual.max_concurrent, 1, 100)?,
-            catch_up: body.catch_up_policy.unwrap_or(usual.catch_up),
-            catch_up_window_secs: within(
-                "catch_up_window_secs",
-                body.catch_up_window_secs,
-                usual.catch_up_window_secs,
-                60,
-                30 * 24 * 60 * 60,
-            )?,
-            spread_secs: within("spread_secs", body.spread_secs, usual.spread_secs, 0, 3_600)?,
-            timeout_secs: within("timeout_secs", body.timeout_secs, usual.timeout_secs, 1, 24 * 60 * 60)?,
-            max_attempts: within("max_attempts", body.max_attempts, usual.max_attempts, 1, 20)?,
-            on_lost: body.on_lost.unwrap_or(usual.on_lost),
-            pause_after_failures: match body.pause_after_failures {
-                None => None,
-                written => Some(within("pause_after_failures", written, 1, 1, 1_000)?),
-            },
-        })
-    }
-
     /// Refuses a catch-up window that reaches behind what the ledger keeps: a pruned time could run again.
     ///
     /// # Errors
@@ -134,12 +105,5 @@ impl Policies {
             retention.num_days()
         );
         Err(FieldError::invalid("catch_up_window_secs", detail))
-    }
-}
-
-fn within(field: &str, written: Option<i32>, usual: i32, least: i32, most: i32) -> Result<i32, FieldError> {
-    match written.unwrap_or(usual) {
-        value if (least..=most).contains(&value) => Ok(value),
-        _ => Err(FieldError::invalid(field, format!("{field} must be from {least} to {most}"))),
     }
 }

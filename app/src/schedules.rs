@@ -8,10 +8,11 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use utoipa::ToSchema;
 
+use crate::body::WorkflowBody;
 use crate::field::{self, FieldError};
 use crate::patch::{self, PatchKind};
 use crate::policies::{CatchUp, Overlap};
-use crate::spec::{self, Bounds, Spec, WorkflowBody};
+use crate::spec::{self, Bounds, Spec};
 
 /// A schedule as a client writes it; in a PUT an absent field takes its default.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]

@@ -1,79 +1,13 @@
-//! Step 1 of 7: a workflow as a client writes it, and what that is to be.
+//! Step 1 of 7: what a workflow is to be: what a client writes, found right.
 
 use chrono::{DateTime, SecondsFormat, TimeDelta, Utc};
 use schedule::{Cron, CronError, Timezone};
-use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
-use utoipa::ToSchema;
 
 use crate::action::Action;
+use crate::body::WorkflowBody;
 use crate::field::{self, FieldError};
-use crate::policies::{CatchUp, OnLost, Overlap, Policies};
-
-/// A workflow as a client writes it.
-#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
-#[serde(deny_unknown_fields)]
-pub struct WorkflowBody {
-    /// The owner, at creation only: needed with an admin key, else the key's team.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub team_id: Option<i64>,
-    /// Unique in its team among the workflows that are not archived; one line, at most 200 characters.
-    pub name: String,
-    /// For people; at most 2,000 characters.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub description: Option<String>,
-    /// Cron, e.g. `0 9 * * MON-FRI`; absent = no schedule.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schema(example = "0 9 * * MON-FRI")]
-    pub cron_schedule: Option<String>,
-    /// IANA timezone in which the cron is read; absent = UTC.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schema(example = "Europe/Paris")]
-    pub timezone: Option<String>,
-    /// A label: the workflow is also called by API.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub is_api: Option<bool>,
-    /// `{"type":"log","message":".."}` or `{"type":"http","method":"POST","url":"..","headers"?,"body"?}`
-    #[schema(value_type = Object, example = json!({"type": "log", "message": "hello"}))]
-    pub action: Value,
-    /// Inputs handed to each run; an object.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schema(value_type = Option<Object>)]
-    pub starting_inputs: Option<Map<String, Value>>,
-    /// Owes nothing before this time.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub starts_at: Option<DateTime<Utc>>,
-    /// Owes nothing at or after this time.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub ends_at: Option<DateTime<Utc>>,
-    /// What a fire does while a run before it has not ended; absent = `skip`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub overlap_policy: Option<Overlap>,
-    /// Runs at once under `concurrent`, 1 to 100; absent = 10.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub max_concurrent: Option<i32>,
-    /// Which missed times run late; absent = `skip`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub catch_up_policy: Option<CatchUp>,
-    /// A missed time older than these seconds does not run any more, 60 to 2592000; absent = 86400.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub catch_up_window_secs: Option<i32>,
-    /// Execution waits a fixed share of these seconds, 0 to 3600; absent = 0.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub spread_secs: Option<i32>,
-    /// How many seconds one attempt of a run may take, 1 to 86400; absent = 300.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub timeout_secs: Option<i32>,
-    /// Answers that may fail before a run has failed, 1 to 20; absent = 1.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub max_attempts: Option<i32>,
-    /// What becomes of a run whose instance died; absent = `retry`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub on_lost: Option<OnLost>,
-    /// Failed runs in a row that pause the workflow, 1 to 1000; absent = never.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub pause_after_failures: Option<i32>,
-}
+use crate::policies::Policies;
 
 /// What a workflow is to be: a body that was found right.
 #[derive(Clone, Debug, PartialEq)]
@@ -129,7 +63,7 @@ impl Spec {
         body.description.as_deref().map_or(Ok(()), |text| field::text("description", text, 0, 2_000))?;
         field::no_nul("action", &body.action)?;
         Action::parse(&body.action)?;
-        let policies = Policies::new(&body)?;
+        let policies = body.policies()?;
         if existing.is_none_or(|existing| existing.policies.catch_up_window_secs != policies.catch_up_window_secs) {
             policies.check_window(bounds.retention)?;
         }

@@ -19,11 +19,12 @@ use super::verbs;
 use super::view::{Read, WorkflowView, view};
 use crate::App;
 use crate::actions;
+use crate::body::WorkflowBody;
 use crate::field::{self, FieldError};
 use crate::inject::{self, Point};
 use crate::outbox::{self, Progress};
 use crate::patch;
-use crate::spec::{Spec, WorkflowBody};
+use crate::spec::Spec;
 use crate::workflows::{self, Filter, Saved, SyncStatus, Workflow};
 
 /// Filters of a list of workflows.

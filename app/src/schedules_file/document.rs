@@ -6,8 +6,8 @@ use serde::Deserialize;
 use serde_json::{Map, Value};
 use serde_saphyr::Spanned;
 
+use crate::body::WorkflowBody;
 use crate::field::{self, FieldError};
-use crate::spec::WorkflowBody;
 
 /// The whole file.
 #[derive(Deserialize)]

@@ -3,8 +3,9 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use app::audit::Edit;
+use app::body::WorkflowBody;
 use app::patch::{PatchKind, patched};
-use app::spec::{Bounds, Spec, WorkflowBody};
+use app::spec::{Bounds, Spec};
 use app::workflows;
 use chrono::{DateTime, TimeDelta, Utc};
 use db::Transaction;

@@ -3,8 +3,9 @@
 use std::sync::{Arc, Mutex, PoisonError};
 
 use app::audit::Edit;
+use app::body::WorkflowBody;
 use app::patch::{PatchKind, patched};
-use app::spec::{Bounds, Spec, WorkflowBody};
+use app::spec::{Bounds, Spec};
 use app::workflows::{self, State, Workflow};
 use chrono::{DateTime, TimeDelta, Utc};
 use db::{PgPool, Transaction};
