@@ -7,7 +7,8 @@ use chrono::{DateTime, TimeDelta, Utc};
 use db::PgConnection;
 use schedule::WorkflowId;
 
-use super::{State, Workflow, save_since, table};
+use super::edit::save_since;
+use super::{State, Workflow, table};
 use crate::audit::Edit;
 use crate::database_time::cronbox_now;
 

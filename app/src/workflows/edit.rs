@@ -1,0 +1,132 @@
+//! Step 1 of 7: makes, changes and erases a workflow.
+//!
+//! The row, its audit entry and, when the timing or the state changes, its schedule version and its outbox row
+//! are written in one transaction.
+
+use chrono::{DateTime, Utc};
+use db::PgConnection;
+use schedule::Revision;
+
+use super::write::{self, Change};
+use super::{Saved, State, Workflow, live_runs};
+use crate::audit::{self, Edit, Entry};
+use crate::inject::{self, Point};
+use crate::outbox::{self, Op};
+use crate::spec::Spec;
+use crate::trigger::Trigger;
+
+/// Why the runs of an archived workflow end.
+pub(crate) const ARCHIVED: &str = "the workflow was archived";
+
+/// Makes a workflow.
+///
+/// # Errors
+/// The database's; a taken name is `workflows_team_id_name_key`.
+pub async fn create(
+    tx: &mut PgConnection,
+    team_id: i64,
+    spec: Spec,
+    managed_by: Option<&str>,
+    edit: &Edit,
+) -> sqlx::Result<Workflow> {
+    let revision = i64::from(spec.timing.cron.is_some());
+    let id = write::insert(tx, team_id, &spec, revision, managed_by, edit.now).await?;
+    let made = Workflow {
+        id,
+        team_id,
+        spec,
+        state: State::Active,
+        pause_reason: None,
+        pause_until: None,
+        managed_by: managed_by.map(str::to_owned),
+        version: 1,
+        revision: Revision(revision),
+        created_on: edit.now,
+        updated_on: edit.now,
+    };
+    tracing::info!(step = 1, workflow_id = id.0, "edit: workflow {id} created: {}", in_words(&made));
+    if revision > 0 {
+        write::begin_versions(tx, &made, edit.now).await?;
+        write::watch(tx, made.id, edit.now).await?;
+        outbox::enqueue(tx, &made.event(edit), edit.now).await?;
+    }
+    let entry = Entry { verb: "create", subject: made.subject(), before: None, after: Some(made.document()) };
+    audit::record(tx, edit, entry).await?;
+    Ok(made)
+}
+
+/// Turns `before`, locked by [`super::lock`], into `next`; what changes decides what is bumped.
+///
+/// # Errors
+/// The database's; a taken name is `workflows_team_id_name_key`.
+pub async fn save(
+    tx: &mut PgConnection,
+    before: &Workflow,
+    next: Workflow,
+    verb: &str,
+    edit: &Edit,
+) -> sqlx::Result<Saved> {
+    save_since(tx, before, next, verb, edit, None).await
+}
+
+/// As [`save`]; if the change was foreseen, the new timing is in force since that moment, which has passed.
+pub(super) async fn save_since(
+    tx: &mut PgConnection,
+    before: &Workflow,
+    mut next: Workflow,
+    verb: &str,
+    edit: &Edit,
+    foreseen: Option<DateTime<Utc>>,
+) -> sqlx::Result<Saved> {
+    let pause = |workflow: &Workflow| (workflow.pause_reason.clone(), workflow.pause_until);
+    let stays = before.spec == next.spec && before.managed_by == next.managed_by;
+    if stays && before.state == next.state && pause(before) == pause(&next) {
+        return Ok(Saved::Unchanged);
+    }
+    let owes_otherwise = before.owes_otherwise(&next);
+    next.version = before.version + 1;
+    next.revision = Revision(before.revision.0 + i64::from(owes_otherwise));
+    next.updated_on = edit.now;
+    let change = owes_otherwise.then(|| Change {
+        since: foreseen.unwrap_or(edit.now),
+        is_activated: before.is_activated_by(&next),
+        is_foreseen: foreseen.is_some(),
+    });
+    write::update(tx, &next, change).await?;
+    if next.state == State::Archived && before.state != State::Archived {
+        live_runs::cancel_live_runs(tx, next.id, &Trigger::ALL, ARCHIVED, edit.now).await?;
+    }
+    inject::at(Point::A1);
+    tracing::info!(step = 1, workflow_id = next.id.0, "edit: {verb} of workflow {}: {}", next.id, in_words(&next));
+    if owes_otherwise {
+        outbox::enqueue(tx, &next.event(edit), edit.now).await?;
+        inject::at(Point::A2);
+    }
+    let entry = Entry { verb, subject: next.subject(), before: Some(before.document()), after: Some(next.document()) };
+    audit::record(tx, edit, entry).await?;
+    Ok(if owes_otherwise { Saved::Enqueued } else { Saved::Changed })
+}
+
+/// Erases a workflow, locked by [`super::lock`], with its runs, occurrences and schedule versions.
+///
+/// # Errors
+/// The database's.
+pub async fn erase(tx: &mut PgConnection, before: &Workflow, edit: &Edit) -> sqlx::Result<()> {
+    let event = before.event_of(Op::Delete, Revision(before.revision.0 + 1), edit);
+    write::delete(tx, before.id).await?;
+    tracing::info!(step = 1, workflow_id = before.id.0, "edit: workflow {} deleted", before.id);
+    outbox::enqueue(tx, &event, edit.now).await?;
+    let entry = Entry { verb: "delete", subject: before.subject(), before: Some(before.document()), after: None };
+    audit::record(tx, edit, entry).await
+}
+
+fn in_words(workflow: &Workflow) -> String {
+    match (workflow.state, &workflow.spec.timing.cron) {
+        (State::Archived, _) => "archived".to_owned(),
+        (_, None) => "no cron".to_owned(),
+        (State::Paused, Some(cron)) => format!("paused, cron {cron}"),
+        (State::Active, Some(cron)) => {
+            format!("cron {cron} in {}", workflow.spec.timing.timezone.as_deref().unwrap_or("UTC"))
+        }
+    }
+}
