@@ -6,6 +6,7 @@
 
 mod account;
 mod due;
+mod report;
 
 use account::Account;
 use chrono::{DateTime, TimeDelta, Utc};
@@ -15,41 +16,12 @@ use schedule::delivery::GRACE;
 
 use crate::job_failures;
 
+pub use report::Pass;
+
 /// Its name in the table `jobs`.
 pub const JOB: &str = "watchdog";
 /// Workflows looked at by one statement of a pass.
 const BATCH: i64 = 200;
-
-/// What a pass did.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Pass {
-    /// Workflows that had something to be accounted for.
-    pub workflows: u64,
-    /// Workflows whose pause had ended.
-    pub resumed: u64,
-    /// Times recorded as missed.
-    pub missed: u64,
-    /// Times recorded as skipped by a pause or an archiving.
-    pub skipped_paused: u64,
-    /// Times that run late.
-    pub caught_up: u64,
-    /// Workflows whose timezone or cron is not known any more: nobody can tell what they owe.
-    pub unjudged: u64,
-    /// Workflows whose statements failed.
-    pub failed: u64,
-}
-
-impl Pass {
-    /// What it did, in a sentence.
-    #[must_use]
-    pub fn in_words(self) -> String {
-        let Self { workflows, resumed, missed, skipped_paused, caught_up, unjudged, failed: _ } = self;
-        format!(
-            "{workflows} workflows accounted for: {missed} times missed, {caught_up} caught up, {skipped_paused} skipped \
-             by a pause; {resumed} pauses over, {unjudged} workflows not judged"
-        )
-    }
-}
 
 /// Accounts for all that was due up to [`GRACE`] ago, whatever the state of its workflow, of a
 /// ledger that keeps its rows for so long.
