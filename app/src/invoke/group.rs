@@ -9,13 +9,14 @@
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use chrono::TimeDelta;
+use chrono::{DateTime, TimeDelta, Utc};
 use db::PgPool;
-use schedule::Fire;
+use moka::future::Cache;
+use schedule::{Fire, WorkflowId};
 use tokio::sync::oneshot;
 use uuid::Uuid;
 
-use super::{Answer, Runs, decide, plain};
+use super::{Answer, decide, plain};
 use crate::inject::{self, Point};
 
 /// Fires in one group at most.
@@ -24,6 +25,9 @@ const SIZE: usize = 128;
 const AT_ONCE: usize = 2;
 /// Tries of a fire that Postgres took back because of another transaction.
 const TRIES: u32 = 5;
+
+/// The runs of the times that were decided here.
+pub(super) type Runs = Cache<(WorkflowId, DateTime<Utc>), Uuid>;
 
 /// The fires that wait to be decided together; its clones are the same.
 #[derive(Clone)]
@@ -186,6 +190,3 @@ fn was_taken_back(error: &sqlx::Error) -> bool {
     let code = error.as_database_error().and_then(sqlx::error::DatabaseError::code);
     matches!(code.as_deref(), Some("40P01" | "40001"))
 }
-
-/// The runs that a group was given, by workflow.
-pub(super) type Accepted = HashMap<i64, Uuid>;

@@ -12,12 +12,14 @@ use schedule::Fire;
 use schedule::delivery::GRACE;
 use uuid::Uuid;
 
-use super::group::Accepted;
 use crate::inject::{self, Point};
 use crate::policies::CatchUp;
 use crate::spread;
 use crate::versions::{Owes, Version};
 use crate::workflows::{CLOCK_SKEW, State};
+
+/// The runs that a group was given, by workflow.
+pub(super) type Accepted = HashMap<i64, Uuid>;
 
 /// Accepts the runs of those fires that are plain, each of another workflow, and commits.
 pub(super) async fn decide<'a>(pool: &PgPool, fires: impl Iterator<Item = &'a Fire>) -> sqlx::Result<Accepted> {
