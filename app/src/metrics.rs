@@ -1,17 +1,18 @@
 //! Steps 1 and 7 of 7: what `/metrics` counts.
 
+mod labels;
 mod ledger;
 
 use chrono::{DateTime, Utc};
 use db::PgPool;
 use prometheus_client::encoding::text::encode;
-use prometheus_client::encoding::{EncodeLabelSet, EncodeLabelValue};
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::{ConstGauge, Gauge};
 use prometheus_client::registry::Registry;
 use schedule::ZoneSet;
 
+pub use labels::{Answered, FailedJob, Word};
 pub use ledger::Ledger;
 
 use crate::clock::ClockSkew;
@@ -37,30 +38,6 @@ pub struct Metrics {
     pub bad_keys: Counter,
     /// Workflows that a job could not process, by job.
     pub job_failures: Family<FailedJob, Counter>,
-}
-
-/// The job that failed for a workflow.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-pub struct FailedJob {
-    /// Its name.
-    pub job: Word,
-}
-
-/// How a fire was answered.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-pub struct Answered {
-    /// `accepted`, `duplicate`, `gone`, `clock_skew`, or the reason of a refusal.
-    pub answer: Word,
-}
-
-/// A word of our own vocabulary, so that a label can take no text from outside.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Word(pub &'static str);
-
-impl EncodeLabelValue for Word {
-    fn encode(&self, encoder: &mut prometheus_client::encoding::LabelValueEncoder<'_>) -> std::fmt::Result {
-        self.0.encode(encoder)
-    }
 }
 
 impl Metrics {
