@@ -11,11 +11,11 @@ use utoipa::{IntoParams, ToSchema};
 use uuid::Uuid;
 
 use super::auth::{Caller, Editor, Viewer};
+use super::edit::alive;
 use super::error::{Error, Problem};
 use super::extract::{Id, OptionalBody, Params, Trace};
 use super::keys::NoBody;
 use super::page::{self, Page};
-use super::verbs::alive;
 use crate::App;
 use crate::audit::Edit;
 use crate::backfills::{self, Asked, Backfill, Filter, MOST, Only, Order, Timing, Verb, Wish};

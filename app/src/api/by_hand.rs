@@ -12,10 +12,10 @@ use uuid::Uuid;
 
 use super::auth::{Caller, Editor};
 use super::backfills::{self, BackfillBody};
+use super::edit::alive;
 use super::error::Error;
 use super::extract::{OptionalBody, Trace, Verb};
 use super::runs::RunView;
-use super::verbs::alive;
 use crate::App;
 use crate::audit::{self, Edit, Entry};
 use crate::by_hand::{self, Asked};

@@ -4,6 +4,7 @@ pub mod auth;
 pub mod backfills;
 pub mod by_hand;
 pub mod drift;
+pub mod edit;
 pub mod error;
 pub mod extract;
 pub mod invoke;

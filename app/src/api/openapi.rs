@@ -4,8 +4,8 @@ use utoipa::openapi::security::{ApiKey, ApiKeyValue, SecurityScheme};
 use utoipa::{Modify, OpenApi};
 
 use super::{
-    backfills, by_hand, drift, invoke, jobs, keys, ops, outbox, previews, runs, schedules, stats, verbs, verify, view,
-    workflows,
+    backfills, by_hand, drift, edit, invoke, jobs, keys, ops, outbox, previews, runs, schedules, stats, verbs, verify,
+    view, workflows,
 };
 
 /// Describes every route; a test holds it against the router and against docs/openapi.json.
@@ -45,14 +45,14 @@ impl Modify for Key {
 
 #[utoipa::path(post, path = "/api/v1/workflows/{id}:archive", tag = "workflows",
     description = "Archive a workflow for good; its history stays. A second time changes nothing.",
-    params(("id" = i64, Path), ("If-Match" = Option<String>, Header), workflows::WriteParams),
+    params(("id" = i64, Path), ("If-Match" = Option<String>, Header), edit::WriteParams),
     responses((status = 200, body = view::WorkflowView), (status = "4XX", body = super::error::Problem, content_type = "application/problem+json")))]
 #[expect(dead_code, reason = "only describes a verb of verbs::act")]
 fn archive() {}
 
 #[utoipa::path(post, path = "/api/v1/workflows/{id}:pause", tag = "workflows",
     description = "Pause a workflow: it owes nothing until resumed. Effective at once, then in EventBridge.",
-    params(("id" = i64, Path), ("If-Match" = Option<String>, Header), workflows::WriteParams),
+    params(("id" = i64, Path), ("If-Match" = Option<String>, Header), edit::WriteParams),
     request_body = Option<verbs::PauseBody>,
     responses((status = 200, body = view::WorkflowView), (status = "4XX", body = super::error::Problem, content_type = "application/problem+json")))]
 #[expect(dead_code, reason = "only describes a verb of verbs::act")]
@@ -60,7 +60,7 @@ fn pause() {}
 
 #[utoipa::path(post, path = "/api/v1/workflows/{id}:resume", tag = "workflows",
     description = "Resume a workflow; what fell into the pause stays undone.",
-    params(("id" = i64, Path), ("If-Match" = Option<String>, Header), workflows::WriteParams),
+    params(("id" = i64, Path), ("If-Match" = Option<String>, Header), edit::WriteParams),
     responses((status = 200, body = view::WorkflowView), (status = "4XX", body = super::error::Problem, content_type = "application/problem+json")))]
 #[expect(dead_code, reason = "only describes a verb of verbs::act")]
 fn resume() {}

@@ -14,12 +14,12 @@ use serde::Serialize;
 use utoipa::ToSchema;
 
 use super::auth::{Caller, Editor, Viewer};
+use super::edit::{WriteParams, awaited, nudge, wait, writable};
 use super::error::{Error, Problem};
 use super::extract::{Body, Id, IfMatch, Params, Patch, Trace};
 use super::page::Page;
-use super::verbs;
 use super::view::SyncView;
-use super::workflows::{ListParams, WriteParams, awaited, nudge, select, wait};
+use super::workflows::{ListParams, select};
 use crate::App;
 use crate::audit::Edit;
 use crate::policies::{CatchUp, Overlap};
@@ -186,7 +186,7 @@ impl Change {
         // The clock is read under the lock: a fire that was decided while we waited lies before this edit.
         let edit = caller.edit(app, trace);
         if_match.check(before.version)?;
-        verbs::writable(&before)?;
+        writable(&before)?;
         Ok(Self { tx, before, edit, saved: Saved::Unchanged, wait })
     }
 

@@ -8,10 +8,10 @@ use serde_json::{Map, Value};
 use utoipa::ToSchema;
 
 use super::auth::Editor;
+use super::edit::{WriteParams, alive, applied, nudge, wait};
 use super::error::Error;
 use super::extract::{IfMatch, OptionalBody, Params, Trace, Verb};
 use super::view::Read;
-use super::workflows::{WriteParams, applied, nudge, wait};
 use crate::App;
 use crate::field::{self, FieldError};
 use crate::workflows::{self, Saved, Workflow};
@@ -100,28 +100,5 @@ impl Change {
                 Ok(before.resumed())
             }
         }
-    }
-}
-
-/// Whether the API may write what a workflow is: an archived one is final, one of a file is the file's.
-///
-/// Not asked by the verbs: whoever operates a workflow of a file must be able to pause it, and to
-/// archive it once the file says nothing of it any more.
-pub(super) fn writable(workflow: &Workflow) -> Result<(), Error> {
-    alive(workflow)?;
-    match &workflow.managed_by {
-        None => Ok(()),
-        Some(file) => {
-            let detail = format!("the workflow belongs to the file {file}: edit that, and start the app again");
-            Err(Error::conflict("managed", &detail))
-        }
-    }
-}
-
-/// An archived workflow is final.
-pub(super) fn alive(workflow: &Workflow) -> Result<(), Error> {
-    match workflow.state {
-        workflows::State::Archived => Err(Error::conflict("archived", "an archived workflow is final")),
-        workflows::State::Active | workflows::State::Paused => Ok(()),
     }
 }

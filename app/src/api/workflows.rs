@@ -1,7 +1,5 @@
 //! Step 1 of 7: the workflows of a team. Change and message commit together, then the nudge goes out.
 
-use std::time::Duration;
-
 use axum::Json;
 use axum::extract::State;
 use axum::http::{StatusCode, header};
@@ -12,17 +10,15 @@ use serde_json::Value;
 use utoipa::IntoParams;
 
 use super::auth::{Admin, Caller, Editor, Viewer};
+use super::edit::{WriteParams, applied, awaited, nudge, wait, writable};
 use super::error::{Error, Problem};
 use super::extract::{Body, Id, IfMatch, Params, Patch, Trace};
 use super::page::{self, Page};
-use super::verbs;
 use super::view::{Read, WorkflowView, view};
 use crate::App;
 use crate::actions;
 use crate::body::WorkflowBody;
 use crate::field::{self, FieldError};
-use crate::inject::{self, Point};
-use crate::outbox::{self, Progress};
 use crate::patch;
 use crate::spec::Spec;
 use crate::workflows::{self, Filter, Saved, SyncStatus, Workflow};
@@ -48,15 +44,6 @@ pub struct ListParams {
     limit: Option<i64>,
     /// `next_cursor` of the page before.
     cursor: Option<String>,
-}
-
-/// How long a write waits for EventBridge.
-#[derive(Deserialize, IntoParams)]
-#[serde(deny_unknown_fields)]
-#[into_params(parameter_in = Query)]
-pub struct WriteParams {
-    /// Seconds, at most 25, to wait until EventBridge follows; `sync.status` tells how it went.
-    pub(super) wait: Option<u64>,
 }
 
 /// Make a workflow.
@@ -169,7 +156,7 @@ pub(super) async fn patch(
     // The clock is read under the lock: a fire that was decided while we waited lies before this edit.
     let edit = caller.edit(&app, trace);
     if_match.check(before.version)?;
-    verbs::writable(&before)?;
+    writable(&before)?;
     let body = patch::patched(&before.spec, patch, kind)?;
     let next = Workflow { spec: Spec::new(body, Some(&before.spec), &app.bounds(edit.now))?, ..before.clone() };
     let saved = workflows::save(&mut tx, &before, next, "update", &edit).await?;
@@ -203,47 +190,4 @@ pub(super) async fn delete(
     app.nudge.poke();
     awaited(&app, id, before.revision.0 + 1, wait).await?;
     Ok(StatusCode::NO_CONTENT)
-}
-
-/// After the commit of an edit.
-pub(super) fn nudge(app: &App, saved: Saved) {
-    inject::at(Point::A3);
-    match saved {
-        Saved::Enqueued => app.nudge.poke(),
-        Saved::Changed | Saved::Unchanged => {}
-    }
-}
-
-pub(super) fn wait(seconds: Option<u64>) -> Result<Option<Duration>, FieldError> {
-    match seconds {
-        Some(26..) => Err(FieldError::invalid("wait", "wait must be from 0 to 25 seconds")),
-        seconds => Ok(seconds.map(Duration::from_secs)),
-    }
-}
-
-/// Reads the workflow back, when EventBridge follows `revision`, refused it, or the time is up.
-pub(super) async fn applied(app: &App, id: WorkflowId, revision: i64, wait: Option<Duration>) -> Result<Read, Error> {
-    awaited(app, id, revision, wait).await?;
-    let mut connection = app.pool.acquire().await?;
-    let found = workflows::find(&mut connection, id, None).await?.ok_or_else(Error::not_found)?;
-    Ok(Read(view(found, app.clock.now())))
-}
-
-/// Waits until EventBridge follows `revision`, refused it, or the time is up.
-///
-/// A connection is held for each look only: a hundred waiting clients must not exhaust the pool.
-pub(super) async fn awaited(app: &App, id: WorkflowId, revision: i64, wait: Option<Duration>) -> Result<(), Error> {
-    let Some(wait) = wait else { return Ok(()) };
-    let until = tokio::time::Instant::now() + wait;
-    let mut pause = Duration::from_millis(5);
-    loop {
-        let mut connection = app.pool.acquire().await?;
-        let progress = outbox::progress(&mut connection, id, revision).await?;
-        drop(connection);
-        if progress == Progress::Settled || tokio::time::Instant::now() >= until {
-            return Ok(());
-        }
-        tokio::time::sleep(pause).await;
-        pause = (pause * 2).min(Duration::from_millis(250));
-    }
 }
