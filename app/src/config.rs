@@ -11,7 +11,7 @@ use schedule::{Environment, Timezone};
 
 use crate::cadence::When;
 use crate::identity::DEFAULT_ENVIRONMENT;
-use crate::{execute, prune, recover};
+use crate::{execute, gate, prune, recover};
 
 /// Settings of `app serve`.
 #[derive(Args, Clone)]
@@ -160,6 +160,11 @@ impl Config {
             outbox_failed_days: self.outbox_keep_failed_days,
             retention_days: self.retention_days,
         }
+    }
+
+    /// How often a key or an address may come.
+    pub(crate) fn limits(&self) -> gate::Limits {
+        gate::Limits { key_requests_per_sec: self.key_requests_per_sec, bad_keys_per_min: self.bad_keys_per_min }
     }
 
     /// How the app reaches its database.

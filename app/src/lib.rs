@@ -28,6 +28,7 @@ pub mod drift;
 pub mod execute;
 mod failures;
 pub mod field;
+pub mod gate;
 pub mod hand_over;
 pub mod id;
 pub mod identity;
@@ -109,7 +110,7 @@ pub struct Parts {
     /// How far this instance's own clock differs from the database's.
     pub clock_skew: clock::ClockSkew,
     /// Knows the keys.
-    pub gate: api::auth::Gate,
+    pub gate: gate::Gate,
     /// Decides fires.
     pub judge: invoke::Judge,
     /// Which addresses http actions may reach.
@@ -152,7 +153,7 @@ impl App {
     pub fn new(config: Config, pool: PgPool, clock: Clock) -> Self {
         Self(Arc::new(Parts {
             instance: Uuid::new_v4(),
-            gate: api::auth::Gate::new(&config),
+            gate: gate::Gate::new(config.limits()),
             judge: invoke::Judge::new(pool.clone(), config.ledger_kept()),
             allowed: actions::address::Allowed::new(config.action_allow_cidrs.clone()),
             nudge: nudge::Nudge::default(),

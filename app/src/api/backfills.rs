@@ -220,7 +220,7 @@ pub(super) async fn act(
         "cancel" => Verb::Cancel,
         _ => return Err(Error::not_found()),
     };
-    let edit = caller.edit(&app, trace);
+    let edit = caller.edit(app.clock.now(), trace);
     let mut tx = db::begin(&app.pool).await?;
     let seen = backfills::find(&mut tx, id, caller.team_id()).await?.ok_or_else(Error::not_found)?;
     // The worker holds the workflow while it takes a step; what it did is read after that.

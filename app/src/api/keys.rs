@@ -102,7 +102,7 @@ pub(super) async fn create_team(
 ) -> Result<Response, Error> {
     field::name("name", &body.name)?;
     let mut tx = db::begin(&app.pool).await?;
-    let (team, secret) = teams::create(&mut tx, &body.name, &caller.edit(&app, trace)).await?;
+    let (team, secret) = teams::create(&mut tx, &body.name, &caller.edit(app.clock.now(), trace)).await?;
     tx.commit().await?;
     let view = TeamView {
         id: team.id,
@@ -125,7 +125,7 @@ pub(super) async fn create(
     field::name("name", &body.name)?;
     let holder = holder(body.kind, body.team_id, body.role)?;
     let mut tx = db::begin(&app.pool).await?;
-    let (key, secret) = keys::create(&mut tx, holder, &body.name, &caller.edit(&app, trace)).await?;
+    let (key, secret) = keys::create(&mut tx, holder, &body.name, &caller.edit(app.clock.now(), trace)).await?;
     tx.commit().await?;
     let view = NewKeyView { key: secret.reveal().to_owned(), shown: key.into() };
     Ok((StatusCode::CREATED, [(header::CACHE_CONTROL, "no-store")], Json(view)).into_response())
@@ -160,7 +160,7 @@ pub(super) async fn revoke(
         return Err(Error::not_found());
     }
     let mut tx = db::begin(&app.pool).await?;
-    let key = keys::revoke(&mut tx, id, &caller.edit(&app, trace)).await?.ok_or_else(Error::not_found)?;
+    let key = keys::revoke(&mut tx, id, &caller.edit(app.clock.now(), trace)).await?.ok_or_else(Error::not_found)?;
     tx.commit().await?;
     app.gate.forget_all();
     Ok(Json(key.into()))

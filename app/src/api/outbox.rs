@@ -79,7 +79,7 @@ pub(super) async fn act(
     Verb(id, verb): Verb<i64>,
     OptionalBody(NoBody {}): OptionalBody<NoBody>,
 ) -> Result<Json<OutboxView>, Error> {
-    let edit = caller.edit(&app, trace);
+    let edit = caller.edit(app.clock.now(), trace);
     let mut tx = db::begin(&app.pool).await?;
     let operated = match verb.as_str() {
         "retry" => operate::retry(&mut tx, id, &edit).await?,

@@ -184,7 +184,7 @@ impl Change {
         let locked = workflows::lock(&mut tx, id, caller.team_id(), app.clock.now()).await?;
         let before = locked.ok_or_else(Error::not_found)?;
         // The clock is read under the lock: a fire that was decided while we waited lies before this edit.
-        let edit = caller.edit(app, trace);
+        let edit = caller.edit(app.clock.now(), trace);
         if_match.check(before.version)?;
         writable(&before)?;
         Ok(Self { tx, before, edit, saved: Saved::Unchanged, wait })

@@ -49,7 +49,7 @@ pub(super) async fn act(
     let locked = workflows::lock(&mut tx, id, caller.team_id(), app.clock.now()).await?;
     let before = locked.ok_or_else(Error::not_found)?;
     // The clock is read under the lock: a fire that was decided while we waited lies before this edit.
-    let edit = caller.edit(&app, trace);
+    let edit = caller.edit(app.clock.now(), trace);
     if_match.check(before.version)?;
     let next = change.of(&before)?;
     let saved = workflows::save(&mut tx, &before, next, &verb, &edit).await?;

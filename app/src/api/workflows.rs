@@ -58,7 +58,7 @@ pub(super) async fn create(
     Body(body): Body<WorkflowBody>,
 ) -> Result<Response, Error> {
     let wait = wait(params.wait)?;
-    let edit = caller.edit(&app, trace);
+    let edit = caller.edit(app.clock.now(), trace);
     let team_id = match (caller.team_id(), body.team_id) {
         (Some(own), None) => own,
         (Some(own), Some(asked)) if own == asked => own,
@@ -154,7 +154,7 @@ pub(super) async fn patch(
     let locked = workflows::lock(&mut tx, id, caller.team_id(), app.clock.now()).await?;
     let before = locked.ok_or_else(Error::not_found)?;
     // The clock is read under the lock: a fire that was decided while we waited lies before this edit.
-    let edit = caller.edit(&app, trace);
+    let edit = caller.edit(app.clock.now(), trace);
     if_match.check(before.version)?;
     writable(&before)?;
     let body = patch::patched(&before.spec, patch, kind)?;
@@ -182,7 +182,7 @@ pub(super) async fn delete(
     let locked = workflows::lock(&mut tx, id, None, app.clock.now()).await?;
     let before = locked.ok_or_else(Error::not_found)?;
     // The clock is read under the lock: a fire that was decided while we waited lies before this edit.
-    let edit = caller.edit(&app, trace);
+    let edit = caller.edit(app.clock.now(), trace);
     if_match.check(before.version)?;
     workflows::erase(&mut tx, &before, &edit).await?;
     tx.commit().await?;

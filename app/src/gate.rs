@@ -1,0 +1,149 @@
+//! Steps 1 and 7 of 7: whom a key lets in, and how often.
+//!
+//! An active key is cached for a few seconds, so that a duplicate fire touches no database and a
+//! revoked key soon opens nothing. Keys that open nothing are limited by address; scheduler keys never.
+
+use std::net::IpAddr;
+use std::num::NonZeroU32;
+use std::sync::Arc;
+use std::time::Duration;
+
+use chrono::{DateTime, Utc};
+use db::PgPool;
+use governor::{DefaultKeyedRateLimiter, Quota, RateLimiter};
+use moka::future::Cache;
+use uuid::Uuid;
+
+use crate::audit::Edit;
+use crate::keys::{self, Key, Kind, Role};
+
+/// How long a key is believed without asking the database.
+const BELIEVED_FOR: Duration = Duration::from_secs(4);
+const _: () = assert!(BELIEVED_FOR.as_secs() < 5, "a revoked key opens nothing after five seconds");
+
+/// Who calls.
+#[derive(Clone, Debug)]
+pub struct Caller {
+    id: Uuid,
+    prefix: String,
+    kind: Kind,
+    team_id: Option<i64>,
+    role: Option<Role>,
+}
+
+/// How often a key or an address may come; 0 = no limit.
+#[derive(Clone, Copy, Debug)]
+pub struct Limits {
+    /// Requests a second for one admin or team key.
+    pub key_requests_per_sec: u32,
+    /// Unknown or revoked keys a minute from one address.
+    pub bad_keys_per_min: u32,
+}
+
+/// What became of a key that was presented.
+#[derive(Clone, Debug)]
+pub enum Admission {
+    /// It opens something.
+    Admitted(Caller),
+    /// It opens something, but not so often.
+    TooManyRequests,
+    /// It opens nothing.
+    Unknown,
+    /// It opens nothing, and its address has tried too many of that kind.
+    TooManyUnknown,
+}
+
+impl Caller {
+    /// The team that the caller is confined to, none for an admin.
+    #[must_use]
+    pub fn team_id(&self) -> Option<i64> {
+        self.team_id
+    }
+
+    /// What its key opens.
+    #[must_use]
+    pub fn kind(&self) -> Kind {
+        self.kind
+    }
+
+    /// What its team key may do, none for any other key.
+    #[must_use]
+    pub fn role(&self) -> Option<Role> {
+        self.role
+    }
+
+    /// Who, when and on whose trace, for the audit log.
+    #[must_use]
+    pub fn edit(&self, now: DateTime<Utc>, traceparent: String) -> Edit {
+        Edit { actor: format!("key:{}", self.prefix), now, traceparent: Some(traceparent) }
+    }
+}
+
+impl From<Key> for Caller {
+    fn from(key: Key) -> Self {
+        Self { id: key.id, prefix: key.prefix, kind: key.kind, team_id: key.team_id, role: key.role }
+    }
+}
+
+/// Knows the keys that were used lately, and the addresses that tried bad ones.
+#[derive(Clone)]
+pub struct Gate {
+    believed: Cache<[u8; 32], Option<Caller>>,
+    bad: Option<Arc<DefaultKeyedRateLimiter<IpAddr>>>,
+    good: Option<Arc<DefaultKeyedRateLimiter<Uuid>>>,
+}
+
+impl Gate {
+    /// A gate with these limits, which knows no key yet.
+    #[must_use]
+    pub fn new(limits: Limits) -> Self {
+        Self {
+            believed: Cache::builder().max_capacity(10_000).time_to_live(BELIEVED_FOR).build(),
+            bad: NonZeroU32::new(limits.bad_keys_per_min).map(|n| Arc::new(RateLimiter::keyed(Quota::per_minute(n)))),
+            good: NonZeroU32::new(limits.key_requests_per_sec)
+                .map(|n| Arc::new(RateLimiter::keyed(Quota::per_second(n)))),
+        }
+    }
+
+    /// Forgets a key at once, on this instance.
+    pub fn forget_all(&self) {
+        self.believed.invalidate_all();
+    }
+
+    /// Drops what the limiters remember of those who stayed away; called now and then.
+    pub fn sweep(&self) {
+        self.bad.iter().for_each(|limiter| limiter.retain_recent());
+        self.good.iter().for_each(|limiter| limiter.retain_recent());
+    }
+
+    /// Says whether a key that `peer` presents opens anything now.
+    ///
+    /// # Errors
+    /// The database does not answer.
+    pub async fn admit(
+        &self,
+        pool: &PgPool,
+        presented: &str,
+        peer: IpAddr,
+        now: DateTime<Utc>,
+    ) -> Result<Admission, Arc<sqlx::Error>> {
+        let looked_up = self.believed.try_get_with(keys::digest(presented), async {
+            let mut connection = pool.acquire().await?;
+            Ok::<_, sqlx::Error>(keys::verify(&mut connection, presented, now).await?.map(Caller::from))
+        });
+        let Some(caller) = looked_up.await? else { return Ok(self.refuse(peer)) };
+        if caller.kind != Kind::Scheduler
+            && self.good.as_ref().is_some_and(|limiter| limiter.check_key(&caller.id).is_err())
+        {
+            return Ok(Admission::TooManyRequests);
+        }
+        Ok(Admission::Admitted(caller))
+    }
+
+    fn refuse(&self, peer: IpAddr) -> Admission {
+        match &self.bad {
+            Some(limiter) if limiter.check_key(&peer).is_err() => Admission::TooManyUnknown,
+            _ => Admission::Unknown,
+        }
+    }
+}
