@@ -6,18 +6,16 @@
 
 mod step;
 
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use chrono::{DateTime, TimeDelta, Utc};
+use db::PgPool;
 use schedule::Clock;
 
-use crate::App;
 use crate::database_time::cronbox_now;
 
-/// How often the database's time is sampled; more than this no sample is old while the database answers.
-const SAMPLE_INTERVAL: Duration = Duration::from_secs(10);
 /// A larger difference is shown as a warning.
 const SHOWN_ABOVE: TimeDelta = TimeDelta::seconds(2);
 /// With a larger difference this instance takes no jobs.
@@ -25,7 +23,11 @@ const NO_JOBS_ABOVE: TimeDelta = TimeDelta::seconds(30);
 
 /// How far this instance's own clock differs from the database's.
 #[derive(Debug, Default)]
-pub struct ClockSkew(Mutex<TimeDelta>);
+pub struct ClockSkew {
+    skew: Mutex<TimeDelta>,
+    /// Whether there was a sample; before the first one a running clock shows the machine's time.
+    is_sampled: AtomicBool,
+}
 
 /// What a difference leads to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -59,11 +61,16 @@ impl ClockSkew {
     }
 
     fn get(&self) -> TimeDelta {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        *self.skew.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Notes a sample; whether it is the first one.
+    fn note_sample(&self) -> bool {
+        !self.is_sampled.swap(true, Ordering::Relaxed)
     }
 
     fn set(&self, skew: TimeDelta) {
-        let before = std::mem::replace(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner), skew);
+        let before = std::mem::replace(&mut *self.skew.lock().unwrap_or_else(PoisonError::into_inner), skew);
         let (before, class) = (SkewClass::of(before), SkewClass::of(skew));
         let skew_secs = skew.as_seconds_f64();
         match class {
@@ -86,21 +93,21 @@ pub(crate) fn of_database(clock: Clock) -> Clock {
     }
 }
 
-/// Reads the database's time for one pass of a job, and corrects the app's clock by it; a set clock shows its own.
+/// Reads the database's time for one pass of a job, and corrects the instance's clock by it; a set clock shows its own.
 ///
 /// # Errors
 /// The database does not answer.
-pub async fn database_time(app: &App) -> sqlx::Result<DateTime<Utc>> {
-    let Clock::Sampled(clock) = &app.clock else { return Ok(app.clock.now()) };
-    let mut connection = app.pool.acquire().await?;
+pub(crate) async fn sample(pool: &PgPool, clock: &Clock, clock_skew: &ClockSkew) -> sqlx::Result<DateTime<Utc>> {
+    let Clock::Sampled(clock) = clock else { return Ok(clock.now()) };
+    let mut connection = pool.acquire().await?;
     // Not before: waiting for a connection is no round trip.
     let asked = Instant::now();
     let time = cronbox_now(&mut connection).await?;
     let (answered, own, believed) = (Instant::now(), Clock::System.now(), clock.now());
     clock.observe(time, asked);
-    app.clock_skew.set(skew(own, time, answered - asked));
+    clock_skew.set(skew(own, time, answered - asked));
     let step = skew(believed, time, answered - asked);
-    let is_first = !app.is_clock_sampled.swap(true, Ordering::Relaxed);
+    let is_first = clock_skew.note_sample();
     // The first sample corrects the machine's clock, not the database's.
     if step > SHOWN_ABOVE && !is_first {
         tracing::warn!(step_secs = step.as_seconds_f64(), "database clock went back; what was due stays due");
@@ -113,19 +120,6 @@ pub async fn database_time(app: &App) -> sqlx::Result<DateTime<Utc>> {
 fn skew(own: DateTime<Utc>, time: DateTime<Utc>, round_trip: Duration) -> TimeDelta {
     let latest = time + TimeDelta::from_std(round_trip).unwrap_or(TimeDelta::MAX);
     own - own.clamp(time, latest)
-}
-
-/// Samples the database's time until it is dropped.
-pub(crate) async fn keep_sampling(app: App) {
-    if let Clock::Fixed(_) = app.clock {
-        return;
-    }
-    loop {
-        tokio::time::sleep(SAMPLE_INTERVAL).await;
-        if let Err(error) = database_time(&app).await {
-            tracing::warn!(%error, "database time cannot be sampled; the last sample and the time since are used");
-        }
-    }
 }
 
 #[cfg(test)]

@@ -56,14 +56,16 @@ pub mod prune;
 pub mod prune_marks;
 pub mod queue;
 pub mod recover;
+mod run;
 pub mod runs;
 pub mod schedules;
 pub mod schedules_file;
-mod serve;
+mod server;
 mod shutdown;
 pub mod signing;
 pub mod spec;
 pub mod spread;
+mod state;
 pub mod stats;
 pub mod teams;
 pub mod timeouts;
@@ -74,200 +76,8 @@ pub mod watchdog;
 pub mod workflows;
 pub mod zones;
 
-use std::future::Future;
-use std::ops::Deref;
-use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
-use std::time::Duration;
-
-use chrono::{DateTime, Utc};
-use db::PgPool;
-use schedule::Clock;
-use tokio::net::TcpListener;
-use tokio_util::task::TaskTracker;
-use uuid::Uuid;
-
 pub use config::Config;
-pub use serve::listen;
+pub use run::serve;
+pub use server::listen;
 pub use shutdown::Shutdown;
-
-/// One instance of the app; any number of them may share a database.
-#[derive(Clone)]
-pub struct App(Arc<Parts>);
-
-/// What the handlers use.
-pub struct Parts {
-    /// Who holds the runs and jobs that this instance takes.
-    pub instance: Uuid,
-    /// What the app was told at start.
-    pub config: Config,
-    /// The database.
-    pub pool: PgPool,
-    /// Business time: the database's, or a test's.
-    pub clock: Clock,
-    /// Whether `clock` has had a sample of the database's time; before, a running one shows the machine's.
-    pub is_clock_sampled: AtomicBool,
-    /// How far this instance's own clock differs from the database's.
-    pub clock_skew: clock::ClockSkew,
-    /// Knows the keys.
-    pub gate: gate::Gate,
-    /// Decides fires.
-    pub judge: invoke::Judge,
-    /// Which addresses http actions may reach.
-    pub allowed: actions::address::Allowed,
-    /// Tells the publisher of edits.
-    pub nudge: nudge::Nudge,
-    /// Tells the executor of runs.
-    pub wake: execute::Wake,
-    /// What `/metrics` shows.
-    pub metrics: metrics::Metrics,
-    /// Requests under way; each runs to its end.
-    pub requests: Requests,
-}
-
-/// Requests under way, awaited at shutdown.
-#[derive(Clone, Default)]
-pub struct Requests(TaskTracker);
-
-impl Requests {
-    /// Starts a request that nobody can cancel.
-    pub fn spawn<T: Send + 'static>(
-        &self,
-        request: impl Future<Output = T> + Send + 'static,
-    ) -> tokio::task::JoinHandle<T> {
-        self.0.spawn(request)
-    }
-}
-
-impl Deref for App {
-    type Target = Parts;
-
-    fn deref(&self) -> &Parts {
-        &self.0
-    }
-}
-
-impl App {
-    /// An instance on a database that is migrated; a running clock becomes the database's.
-    #[must_use]
-    pub fn new(config: Config, pool: PgPool, clock: Clock) -> Self {
-        Self(Arc::new(Parts {
-            instance: Uuid::new_v4(),
-            gate: gate::Gate::new(config.limits()),
-            judge: invoke::Judge::new(pool.clone(), config.ledger_kept()),
-            allowed: actions::address::Allowed::new(config.action_allow_cidrs.clone()),
-            nudge: nudge::Nudge::default(),
-            wake: execute::Wake::default(),
-            metrics: metrics::Metrics::default(),
-            requests: Requests::default(),
-            config,
-            pool,
-            clock: clock::of_database(clock),
-            is_clock_sampled: AtomicBool::new(false),
-            clock_skew: clock::ClockSkew::default(),
-        }))
-    }
-
-    /// What an edit at this time is validated against.
-    pub(crate) fn bounds(&self, now: DateTime<Utc>) -> spec::Bounds {
-        spec::Bounds { now, retention: self.config.ledger_kept() }
-    }
-
-    /// An executor of this instance, which has claimed nothing yet.
-    #[must_use]
-    pub fn executor(&self, client: actions::Client) -> execute::Executor {
-        let parts = execute::Parts {
-            instance: self.instance,
-            pool: self.pool.clone(),
-            clock: self.clock.clone(),
-            settings: self.config.executor(),
-            wake: self.wake.clone(),
-            nudge: self.nudge.clone(),
-        };
-        execute::Executor::new(parts, client)
-    }
-}
-
-/// How long requests whose clients are cut off may take to end at shutdown.
-const REQUESTS_END: Duration = Duration::from_secs(2);
-
-/// Serves the API and executes runs until `shutdown`; what is under way then ends or is handed over.
-///
-/// Fires are accepted until the attempts under way have ended: only then the listener closes.
-///
-/// # Errors
-/// The HTTP client of the actions cannot be set up, a lease is too short for its heartbeat, or the database does
-/// not tell the time.
-pub async fn serve(listener: TcpListener, app: App, shutdown: Shutdown) -> anyhow::Result<()> {
-    anyhow::ensure!(
-        app.config.heartbeat_ms * 6 <= app.config.lost_after_secs * 1_000,
-        "LOST_AFTER_SECS must be at least six times HEARTBEAT_MS, or runs are lost that are not"
-    );
-    let client = actions::Client::new(app.allowed.clone())?;
-    clock::database_time(&app).await?;
-    identity::begin(&app.pool, &app.config.env, app.config.restored).await?;
-    let executor = app.executor(client);
-    let mut executing = tokio::spawn(executor.run(shutdown.clone()));
-    let mut taking_turns = tokio::spawn(turns(app.clone(), shutdown.clone()));
-    let nudging = tokio::spawn(app.nudge.clone().run(app.pool.clone()));
-    let sweeping = tokio::spawn(sweep(app.clone()));
-    let forgetting = tokio::spawn(forget_deleted(app.clone()));
-    let sampling = tokio::spawn(clock::keep_sampling(app.clone()));
-    let following = tokio::spawn(zones::follow_zones(app.pool.clone()));
-    let mut ended = Ok(());
-    let drained = async {
-        shutdown.draining().await;
-        ended = (&mut executing).await.and((&mut taking_turns).await);
-    };
-    serve::serve(listener, api::router(app.clone()), &app.config, drained).await;
-    app.requests.0.close();
-    if tokio::time::timeout(REQUESTS_END, app.requests.0.wait()).await.is_err() {
-        tracing::warn!("requests still going at shutdown are cut off; Postgres takes back what they had not committed");
-    }
-    nudging.abort();
-    sweeping.abort();
-    forgetting.abort();
-    sampling.abort();
-    following.abort();
-    Ok(ended?)
-}
-
-async fn turns(app: App, shutdown: Shutdown) {
-    if app.config.jobs_enabled {
-        jobs::take_turns(app, shutdown).await;
-    }
-}
-
-/// Keeps the rate limiters' memory to those who came lately.
-async fn sweep(app: App) {
-    loop {
-        tokio::time::sleep(Duration::from_secs(60)).await;
-        app.gate.sweep();
-    }
-}
-
-/// How often an instance learns which workflows others have deleted.
-const FORGET_EVERY: Duration = Duration::from_secs(5);
-/// Entries of transactions that commit out of the order of their ids: so many are read again.
-const COMMIT_ORDER_MARGIN: i64 = 1_000;
-
-/// Keeps the cache of fires free of workflows that any instance has deleted.
-async fn forget_deleted(app: App) {
-    let mut newest = None;
-    loop {
-        match forget_once(&app, newest).await {
-            Ok(read) => newest = Some(read),
-            Err(error) => tracing::warn!(%error, "deleted workflows unknown: they cannot be read, trying again"),
-        }
-        tokio::time::sleep(FORGET_EVERY).await;
-    }
-}
-
-async fn forget_once(app: &App, newest: Option<i64>) -> sqlx::Result<i64> {
-    let mut connection = app.pool.acquire().await?;
-    let Some(newest) = newest else { return audit::newest_id(&mut connection).await };
-    let deleted = audit::deleted_workflows(&mut connection, newest - COMMIT_ORDER_MARGIN).await?;
-    let read = deleted.last().map_or(newest, |(id, _)| newest.max(*id));
-    app.judge.forget(deleted.into_iter().map(|(_, workflow)| workflow).collect());
-    Ok(read)
-}
+pub use state::{App, Parts, Requests};

@@ -9,7 +9,7 @@ use app::audit::Edit;
 use app::config::{Config, database};
 use app::keys::{Kind, Role};
 use app::zones::{self, Stored};
-use app::{App, Shutdown, api, clock, database_time, field, keys, schedules_file, teams};
+use app::{App, Shutdown, api, database_time, field, keys, schedules_file, teams};
 use chrono::{DateTime, SecondsFormat, Utc};
 use clap::error::ErrorKind;
 use clap::{Args, Parser, Subcommand};
@@ -176,7 +176,7 @@ async fn serve(config: Config) -> anyhow::Result<()> {
     })?;
     let app = App::new(config, pool, Clock::System);
     if let Some(file) = &app.config.schedules {
-        clock::database_time(&app).await?;
+        app.database_time().await?;
         schedules_file::load(&app, file).await?;
     }
     tracing::info!(env = %app.config.env, "app listens on http://{}", listener.local_addr()?);

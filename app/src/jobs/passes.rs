@@ -4,13 +4,12 @@ use anyhow::ensure;
 
 use super::Did;
 use crate::App;
-use crate::clock::database_time;
 use crate::metrics::{FailedJob, Metrics, Word};
 use crate::{backfills, prune, queue, recover, timeouts, watchdog};
 
 /// Decides the due times that have no decision.
 pub(super) async fn watchdog(app: &App) -> anyhow::Result<Did> {
-    let pass = watchdog::pass(&app.pool, app.config.ledger_kept(), database_time(app).await?).await?;
+    let pass = watchdog::pass(&app.pool, app.config.ledger_kept(), app.database_time().await?).await?;
     count_watchdog(&pass, &app.metrics);
     if pass.caught_up > 0 {
         app.wake.poke();
@@ -30,7 +29,7 @@ pub(super) async fn watchdog(app: &App) -> anyhow::Result<Did> {
 
 /// Starts the runs that wait for a slot.
 pub(super) async fn queue(app: &App) -> anyhow::Result<Did> {
-    let pass = queue::pass(&app.pool, database_time(app).await?).await?;
+    let pass = queue::pass(&app.pool, app.database_time().await?).await?;
     if pass.changed() > 0 {
         app.wake.poke();
     }
@@ -40,7 +39,7 @@ pub(super) async fn queue(app: &App) -> anyhow::Result<Did> {
 
 /// Takes each running backfill a step further.
 pub(super) async fn backfills(app: &App) -> anyhow::Result<Did> {
-    let pass = backfills::pass(&app.pool, database_time(app).await?).await?;
+    let pass = backfills::pass(&app.pool, app.database_time().await?).await?;
     if pass.started > 0 {
         app.wake.poke();
     }
@@ -54,7 +53,7 @@ pub(super) async fn backfills(app: &App) -> anyhow::Result<Did> {
 
 /// Takes over the runs of instances that died.
 pub(super) async fn recovery(app: &App) -> anyhow::Result<Did> {
-    let pass = recover::pass(&app.pool, app.config.recovery(), database_time(app).await?).await?;
+    let pass = recover::pass(&app.pool, app.config.recovery(), app.database_time().await?).await?;
     app.wake.poke();
     fail_at_end(recover::JOB, pass.failed, &app.metrics)?;
     Ok(match pass.lost {
@@ -66,7 +65,7 @@ pub(super) async fn recovery(app: &App) -> anyhow::Result<Did> {
 
 /// Ends the tries that did not end at their timeout.
 pub(super) async fn timeouts(app: &App) -> anyhow::Result<Did> {
-    let pass = timeouts::pass(&app.pool, database_time(app).await?).await?;
+    let pass = timeouts::pass(&app.pool, app.database_time().await?).await?;
     app.wake.poke();
     fail_at_end(timeouts::JOB, pass.failed, &app.metrics)?;
     Ok(match pass.tries {
@@ -78,7 +77,7 @@ pub(super) async fn timeouts(app: &App) -> anyhow::Result<Did> {
 
 /// Removes what is old.
 pub(super) async fn prune(app: &App) -> anyhow::Result<Did> {
-    let pass = prune::pass(&app.pool, app.config.prune(), database_time(app).await?).await?;
+    let pass = prune::pass(&app.pool, app.config.prune(), app.database_time().await?).await?;
     fail_at_end(prune::JOB, pass.failed, &app.metrics)?;
     Ok(match (pass.removed(), pass.may_be_more) {
         (0, _) => Did::Nothing,

@@ -160,7 +160,7 @@ impl Stack {
     pub async fn set_database_clock(&self, now: DateTime<Utc>) {
         let set = database::take_clock(&self.pool, now).await;
         set.unwrap_or_else(|error| panic!("cronbox_now() cannot be set: {error}"));
-        let sampled = app::clock::database_time(self.app()).await;
+        let sampled = self.app().database_time().await;
         sampled.unwrap_or_else(|error| panic!("the app cannot sample the database's time: {error}"));
     }
 

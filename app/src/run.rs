@@ -1,0 +1,108 @@
+//! Steps 1 and 7 of 7: an instance serves, executes, takes turns at the jobs and keeps in step, until it shuts down.
+
+use std::time::Duration;
+
+use schedule::Clock;
+use tokio::net::TcpListener;
+
+use crate::actions::Client;
+use crate::{App, Shutdown, api, audit, identity, jobs, server, zones};
+
+/// How long requests whose clients are cut off may take to end at shutdown.
+const REQUESTS_END: Duration = Duration::from_secs(2);
+
+/// Serves the API and executes runs until `shutdown`; what is under way then ends or is handed over.
+///
+/// Fires are accepted until the attempts under way have ended: only then the listener closes.
+///
+/// # Errors
+/// The HTTP client of the actions cannot be set up, a lease is too short for its heartbeat, or the database does
+/// not tell the time.
+pub async fn serve(listener: TcpListener, app: App, shutdown: Shutdown) -> anyhow::Result<()> {
+    anyhow::ensure!(
+        app.config.heartbeat_ms * 6 <= app.config.lost_after_secs * 1_000,
+        "LOST_AFTER_SECS must be at least six times HEARTBEAT_MS, or runs are lost that are not"
+    );
+    let client = Client::new(app.allowed.clone())?;
+    app.database_time().await?;
+    identity::begin(&app.pool, &app.config.env, app.config.restored).await?;
+    let executor = app.executor(client);
+    let mut executing = tokio::spawn(executor.run(shutdown.clone()));
+    let mut taking_turns = tokio::spawn(turns(app.clone(), shutdown.clone()));
+    let nudging = tokio::spawn(app.nudge.clone().run(app.pool.clone()));
+    let sweeping = tokio::spawn(sweep(app.clone()));
+    let forgetting = tokio::spawn(forget_deleted(app.clone()));
+    let sampling = tokio::spawn(keep_sampling(app.clone()));
+    let following = tokio::spawn(zones::follow_zones(app.pool.clone()));
+    let mut ended = Ok(());
+    let drained = async {
+        shutdown.draining().await;
+        ended = (&mut executing).await.and((&mut taking_turns).await);
+    };
+    server::serve(listener, api::router(app.clone()), &app.config, drained).await;
+    if tokio::time::timeout(REQUESTS_END, app.requests.all_ended()).await.is_err() {
+        tracing::warn!("requests still going at shutdown are cut off; Postgres takes back what they had not committed");
+    }
+    nudging.abort();
+    sweeping.abort();
+    forgetting.abort();
+    sampling.abort();
+    following.abort();
+    Ok(ended?)
+}
+
+async fn turns(app: App, shutdown: Shutdown) {
+    if app.config.jobs_enabled {
+        jobs::take_turns(app, shutdown).await;
+    }
+}
+
+/// How often the database's time is sampled; more than this no sample is old while the database answers.
+const SAMPLE_INTERVAL: Duration = Duration::from_secs(10);
+
+/// Samples the database's time until it is dropped.
+async fn keep_sampling(app: App) {
+    if let Clock::Fixed(_) = app.clock {
+        return;
+    }
+    loop {
+        tokio::time::sleep(SAMPLE_INTERVAL).await;
+        if let Err(error) = app.database_time().await {
+            tracing::warn!(%error, "database time cannot be sampled; the last sample and the time since are used");
+        }
+    }
+}
+
+/// Keeps the rate limiters' memory to those who came lately.
+async fn sweep(app: App) {
+    loop {
+        tokio::time::sleep(Duration::from_secs(60)).await;
+        app.gate.sweep();
+    }
+}
+
+/// How often an instance learns which workflows others have deleted.
+const FORGET_EVERY: Duration = Duration::from_secs(5);
+/// Entries of transactions that commit out of the order of their ids: so many are read again.
+const COMMIT_ORDER_MARGIN: i64 = 1_000;
+
+/// Keeps the cache of fires free of workflows that any instance has deleted.
+async fn forget_deleted(app: App) {
+    let mut newest = None;
+    loop {
+        match forget_once(&app, newest).await {
+            Ok(read) => newest = Some(read),
+            Err(error) => tracing::warn!(%error, "deleted workflows unknown: they cannot be read, trying again"),
+        }
+        tokio::time::sleep(FORGET_EVERY).await;
+    }
+}
+
+async fn forget_once(app: &App, newest: Option<i64>) -> sqlx::Result<i64> {
+    let mut connection = app.pool.acquire().await?;
+    let Some(newest) = newest else { return audit::newest_id(&mut connection).await };
+    let deleted = audit::deleted_workflows(&mut connection, newest - COMMIT_ORDER_MARGIN).await?;
+    let read = deleted.last().map_or(newest, |(id, _)| newest.max(*id));
+    app.judge.forget(deleted.into_iter().map(|(_, workflow)| workflow).collect());
+    Ok(read)
+}

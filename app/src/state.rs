@@ -1,0 +1,130 @@
+//! Steps 1 and 7 of 7: one instance of the app: what its handlers and jobs use.
+
+use std::future::Future;
+use std::ops::Deref;
+use std::sync::Arc;
+
+use chrono::{DateTime, Utc};
+use db::PgPool;
+use schedule::Clock;
+use tokio_util::task::TaskTracker;
+use uuid::Uuid;
+
+use crate::actions::Client;
+use crate::actions::address::Allowed;
+use crate::clock::{self, ClockSkew};
+use crate::config::Config;
+use crate::execute::{self, Executor, Wake};
+use crate::gate::Gate;
+use crate::invoke::Judge;
+use crate::metrics::Metrics;
+use crate::nudge::Nudge;
+use crate::spec::Bounds;
+
+/// One instance of the app; any number of them may share a database.
+#[derive(Clone)]
+pub struct App(Arc<Parts>);
+
+/// What the handlers use.
+pub struct Parts {
+    /// Who holds the runs and jobs that this instance takes.
+    pub instance: Uuid,
+    /// What the app was told at start.
+    pub config: Config,
+    /// The database.
+    pub pool: PgPool,
+    /// Business time: the database's, or a test's.
+    pub clock: Clock,
+    /// How far this instance's own clock differs from the database's.
+    pub clock_skew: ClockSkew,
+    /// Knows the keys.
+    pub gate: Gate,
+    /// Decides fires.
+    pub judge: Judge,
+    /// Which addresses http actions may reach.
+    pub allowed: Allowed,
+    /// Tells the publisher of edits.
+    pub nudge: Nudge,
+    /// Tells the executor of runs.
+    pub wake: Wake,
+    /// What `/metrics` shows.
+    pub metrics: Metrics,
+    /// Requests under way; each runs to its end.
+    pub requests: Requests,
+}
+
+/// Requests under way, awaited at shutdown.
+#[derive(Clone, Default)]
+pub struct Requests(TaskTracker);
+
+impl Requests {
+    /// Starts a request that nobody can cancel.
+    pub fn spawn<T: Send + 'static>(
+        &self,
+        request: impl Future<Output = T> + Send + 'static,
+    ) -> tokio::task::JoinHandle<T> {
+        self.0.spawn(request)
+    }
+
+    /// Waits for the end of those under way; more are not expected.
+    pub(crate) async fn all_ended(&self) {
+        self.0.close();
+        self.0.wait().await;
+    }
+}
+
+impl Deref for App {
+    type Target = Parts;
+
+    fn deref(&self) -> &Parts {
+        &self.0
+    }
+}
+
+impl App {
+    /// An instance on a database that is migrated; a running clock becomes the database's.
+    #[must_use]
+    pub fn new(config: Config, pool: PgPool, clock: Clock) -> Self {
+        Self(Arc::new(Parts {
+            instance: Uuid::new_v4(),
+            gate: Gate::new(config.limits()),
+            judge: Judge::new(pool.clone(), config.ledger_kept()),
+            allowed: Allowed::new(config.action_allow_cidrs.clone()),
+            nudge: Nudge::default(),
+            wake: Wake::default(),
+            metrics: Metrics::default(),
+            requests: Requests::default(),
+            config,
+            pool,
+            clock: clock::of_database(clock),
+            clock_skew: ClockSkew::default(),
+        }))
+    }
+
+    /// Reads the database's time for one pass of a job, and corrects the app's clock by it; a set clock shows its own.
+    ///
+    /// # Errors
+    /// The database does not answer.
+    pub async fn database_time(&self) -> sqlx::Result<DateTime<Utc>> {
+        clock::sample(&self.pool, &self.clock, &self.clock_skew).await
+    }
+
+    /// What an edit at this time is validated against.
+    pub(crate) fn bounds(&self, now: DateTime<Utc>) -> Bounds {
+        Bounds { now, retention: self.config.ledger_kept() }
+    }
+
+    /// An executor of this instance, which has claimed nothing yet.
+    #[must_use]
+    pub fn executor(&self, client: Client) -> Executor {
+        let parts = execute::Parts {
+            instance: self.instance,
+            pool: self.pool.clone(),
+            clock: self.clock.clone(),
+            settings: self.config.executor(),
+            wake: self.wake.clone(),
+            nudge: self.nudge.clone(),
+        };
+        Executor::new(parts, client)
+    }
+}
