@@ -2,10 +2,10 @@
 //!
 //! | step | file |
 //! |---|---|
-//! | 1 edit | `api/workflows.rs`, `api/schedules.rs`, `api/verbs.rs` -> `workflows.rs`, `schedules.rs`, `schedules_file.rs`, `spec.rs`, `patch.rs`, `versions.rs`, `audit.rs` |
+//! | 1 edit | `api/workflows.rs`, `api/schedules.rs`, `api/verbs.rs` -> `workflows/edit.rs`, `schedules.rs`, `schedules_file.rs`, `body.rs`, `spec.rs`, `patch.rs`, `audit.rs` |
 //! | 2 outbox | `outbox.rs`, `nudge.rs` |
 //! | 4 schedule | `drift.rs`: what the publisher's sweeps found |
-//! | 7 run | `api/invoke.rs` -> `invoke.rs`, `occurrences.rs`, `owed.rs`, `by_hand.rs`, `backfills.rs`, `verify.rs`; `execute.rs` -> `runs.rs`, `actions/` |
+//! | 7 run | `api/invoke.rs` -> `invoke.rs`, `versions.rs`, `occurrences.rs`, `owed.rs`, `by_hand.rs`, `backfills.rs`, `verify.rs`; `execute.rs` -> `claim.rs`, `runs.rs`, `actions/` |
 //!
 //! Steps 3 to 6 are the publisher's, EventBridge's and the runner's. No AWS client can stand here:
 //! the crate does not depend on one, so no AWS call can stand inside an edit's transaction.

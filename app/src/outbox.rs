@@ -1,6 +1,6 @@
 //! Step 2 of 7: the write half of the outbox; `operate.rs` is its operator's.
 //!
-//! Called by `workflows.rs` inside its transaction; drained by the publisher.
+//! Called by `workflows/edit.rs` inside its transaction; drained by the publisher.
 //! A row says "look at this workflow", never "set this cron": order and repeats do no harm.
 
 pub mod operate;
