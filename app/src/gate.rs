@@ -1,4 +1,4 @@
-//! Steps 1 and 7 of 7: whom a key lets in, and how often.
+//! Steps 1 and 7 of 7: what a key opens, and how often.
 //!
 //! An active key is cached for a few seconds, so that a duplicate fire touches no database and a
 //! revoked key soon opens nothing. Keys that open nothing are limited by address; scheduler keys never.

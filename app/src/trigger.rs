@@ -1,4 +1,4 @@
-//! Steps 1 and 7 of 7: what starts a run. The edits know it, too, because an archiving ends runs.
+//! Steps 1 and 7 of 7: what starts a run. Edits name triggers, too: archiving a workflow ends its runs.
 
 /// What started a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, sqlx::Type, serde::Serialize, serde::Deserialize, utoipa::ToSchema)]

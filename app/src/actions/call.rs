@@ -1,4 +1,4 @@
-//! Step 7 of 7: what a run tells its action.
+//! Step 7 of 7: what a run hands to its action.
 
 use chrono::{DateTime, Utc};
 use schedule::WorkflowId;

@@ -1,4 +1,4 @@
-//! Step 7 of 7: the client of all actions, and as whom one is sent.
+//! Step 7 of 7: the client of all actions, and what each request is sent with.
 
 use std::time::Duration;
 

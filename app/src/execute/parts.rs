@@ -1,4 +1,4 @@
-//! Step 7 of 7: what an executor is given by its instance: the database, the time, its settings, and whom to tell.
+//! Step 7 of 7: what an executor is given by its instance: the database, the time, its settings and its handles.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! Step 7 of 7: one pass of each job: its report is counted, wakes whom it concerns, and becomes the turn's result.
+//! Step 7 of 7: one pass of each job. Its report is counted, notifies executor and publisher, and becomes the turn's result.
 
 use anyhow::ensure;
 
