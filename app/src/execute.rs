@@ -113,7 +113,7 @@ impl Executor {
         let started = claimed.len();
         for run in claimed {
             inject::at(Point::I4);
-            let (registered, slot) = (self.own.register(run.fence()), self.shares.use_slot(run.team_id));
+            let (registered, slot) = (self.own.register(run.fence(), asked), self.shares.use_slot(run.team_id));
             let executor = self.clone();
             running.spawn(async move {
                 executor.attempt(run, registered).await;
@@ -251,10 +251,9 @@ impl Executor {
 
     /// Renews the leases whenever `beat` resolves, with the time that `now` says.
     pub async fn keep_leases(&self, mut beat: impl AsyncFnMut(), now: &(dyn Fn() -> Instant + Sync)) {
-        let mut pulse = heartbeat::Pulse::new(now());
         loop {
             beat().await;
-            pulse.beat(self, now).await;
+            heartbeat::beat(self, now).await;
         }
     }
 

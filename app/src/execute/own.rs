@@ -2,6 +2,7 @@
 
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
 
 use tokio::sync::oneshot;
 use uuid::Uuid;
@@ -33,6 +34,8 @@ struct Attempts {
 
 struct Entry {
     attempt: i32,
+    /// Its lease began no earlier than this.
+    renewed: Instant,
     departure: Departure,
     stop: Option<oneshot::Sender<Stop>>,
 }
@@ -48,11 +51,11 @@ pub(super) struct Registered {
 }
 
 impl Own {
-    /// Registers an attempt; an older one of the same run is stopped.
-    pub(super) fn register(&self, fence: Fence) -> Registered {
+    /// Registers an attempt that was claimed no earlier than `asked`; an older one of the same run is stopped.
+    pub(super) fn register(&self, fence: Fence, asked: Instant) -> Registered {
         let (stop, stopped) = oneshot::channel();
         let departure = Departure::default();
-        let entry = Entry { attempt: fence.attempt, departure: departure.clone(), stop: Some(stop) };
+        let entry = Entry { attempt: fence.attempt, renewed: asked, departure: departure.clone(), stop: Some(stop) };
         if let Some(mut replaced) = self.attempts().under_way.insert(fence.id, entry) {
             replaced.stop(Stop::Lost);
         }
@@ -84,10 +87,28 @@ impl Own {
 
     /// Stops one attempt.
     pub(super) fn stop(&self, fence: Fence, why: Stop) {
-        let mut attempts = self.attempts();
-        if let Some(entry) = attempts.under_way.get_mut(&fence.id).filter(|entry| entry.attempt == fence.attempt) {
+        if let Some(entry) = self.attempts().of(fence) {
             entry.stop(why);
         }
+    }
+
+    /// The lease of one attempt was renewed no earlier than `asked`.
+    pub(super) fn renew(&self, fence: Fence, asked: Instant) {
+        if let Some(entry) = self.attempts().of(fence) {
+            entry.renewed = asked;
+        }
+    }
+
+    /// Stops the attempts whose last renewal is longer ago than `limit`; how many these were.
+    pub(super) fn stop_unrenewed(&self, now: Instant, limit: Duration) -> usize {
+        let mut stopped = 0;
+        for entry in self.attempts().under_way.values_mut() {
+            if now.saturating_duration_since(entry.renewed) > limit {
+                entry.stop(Stop::Lost);
+                stopped += 1;
+            }
+        }
+        stopped
     }
 
     /// Hands over every attempt that has sent nothing; from now on it cannot.
@@ -106,6 +127,12 @@ impl Own {
 
     fn attempts(&self) -> MutexGuard<'_, Attempts> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Attempts {
+    fn of(&mut self, fence: Fence) -> Option<&mut Entry> {
+        self.under_way.get_mut(&fence.id).filter(|entry| entry.attempt == fence.attempt)
     }
 }
 
@@ -143,11 +170,15 @@ mod tests {
         Fence { id: Uuid::nil(), attempt }
     }
 
+    fn register(own: &Own, fence: Fence) -> Registered {
+        own.register(fence, Instant::now())
+    }
+
     #[test]
     fn replaced_attempt_is_stopped() {
         let own = Own::default();
-        let mut first = own.register(fence(1));
-        let mut second = own.register(fence(2));
+        let mut first = register(&own, fence(1));
+        let mut second = register(&own, fence(2));
         assert_eq!(first.stopped.try_recv(), Ok(Stop::Lost));
         assert!(second.stopped.try_recv().is_err());
         drop(first);
@@ -159,7 +190,7 @@ mod tests {
     #[test]
     fn unsent_attempts_are_handed_over() {
         let own = Own::default();
-        let (mut sent, mut unsent) = (own.register(fence(1)), own.register(Fence { id: Uuid::max(), attempt: 1 }));
+        let (mut sent, mut unsent) = (register(&own, fence(1)), register(&own, Fence { id: Uuid::max(), attempt: 1 }));
         assert!(sent.departure.leave());
         own.hand_over_unsent();
         assert!(sent.stopped.try_recv().is_err(), "it drains");
@@ -172,7 +203,7 @@ mod tests {
     #[test]
     fn stopped_attempts_are_known_until_released() {
         let own = Own::default();
-        own.register(fence(1)).into_stopped();
+        register(&own, fence(1)).into_stopped();
         assert!(own.under_way().is_empty());
         assert_eq!(own.known(), [fence(1)]);
         own.forget_stopped(&[fence(1)]);

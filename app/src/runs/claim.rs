@@ -106,15 +106,17 @@ pub enum Held {
     Lost,
 }
 
-/// A run whose lease was renewed.
+/// A run that its attempt still has.
 #[derive(Clone, Copy, Debug)]
 pub struct Beat {
-    /// Which.
+    /// Its id.
     pub id: Uuid,
     /// Its attempt.
     pub attempt: i32,
-    /// Whether somebody asked to cancel it.
+    /// Whether a cancellation was requested.
     pub is_cancelled: bool,
+    /// Whether its lease was renewed; false if another transaction has locked its row.
+    pub is_renewed: bool,
 }
 
 /// The slots of an instance that a claim may fill.
@@ -353,7 +355,7 @@ pub async fn any_queued(db: &mut PgConnection, workflow_id: i64) -> sqlx::Result
     .await
 }
 
-/// Renews the leases of these attempts, as far as the instance still has them.
+/// Renews the leases of these attempts, as far as the instance still has them and no other transaction has locked them.
 ///
 /// # Errors
 /// The database's.
@@ -362,21 +364,28 @@ pub async fn renew_leases(db: &mut PgConnection, lease: Lease, executing: &[Fenc
     sqlx::query_as!(
         Beat,
         r#"
-        -- renew leases: only of attempts that the process executes; one that is not returned has lost its run.
-        -- Locked in the order of their ids, as an archiving locks them, or the two could deadlock
-        WITH own AS MATERIALIZED (
-            SELECT r.id, r.attempt
-              FROM UNNEST($2::uuid[], $3::int[]) AS executed (id, attempt)
-              JOIN runs r ON r.id = executed.id AND r.attempt = executed.attempt
+        -- renew leases: only of attempts that the process executes; one that is not returned has lost its run. A row that
+        -- another transaction has locked is left for the next renewal, because the other runs must not wait for it
+        WITH executed AS (
+            SELECT r.id, r.attempt, r.cancel_requested_on IS NOT NULL AS is_cancelled
+              FROM UNNEST($2::uuid[], $3::int[]) AS ours (id, attempt)
+              JOIN runs r ON r.id = ours.id AND r.attempt = ours.attempt
              WHERE r.state = 'running' AND r.locked_by = $1
-             ORDER BY r.id
-               FOR UPDATE OF r
+        ), own AS MATERIALIZED (
+            SELECT r.id, r.attempt
+              FROM UNNEST($2::uuid[], $3::int[]) AS ours (id, attempt)
+              JOIN runs r ON r.id = ours.id AND r.attempt = ours.attempt
+             WHERE r.state = 'running' AND r.locked_by = $1
+               FOR UPDATE OF r SKIP LOCKED
+        ), renewed AS (
+            UPDATE runs r
+               SET locked_at = cronbox_now(), lease_until = cronbox_now() + make_interval(secs => $4)
+              FROM own
+             WHERE r.id = own.id AND r.attempt = own.attempt AND r.state = 'running' AND r.locked_by = $1
+            RETURNING r.id, r.attempt
         )
-        UPDATE runs r
-           SET locked_at = cronbox_now(), lease_until = cronbox_now() + make_interval(secs => $4)
-          FROM own
-         WHERE r.id = own.id AND r.attempt = own.attempt AND r.state = 'running' AND r.locked_by = $1
-        RETURNING r.id, r.attempt, r.cancel_requested_on IS NOT NULL AS "is_cancelled!"
+        SELECT id AS "id!", attempt AS "attempt!", is_cancelled AS "is_cancelled!", renewed.id IS NOT NULL AS "is_renewed!"
+          FROM executed LEFT JOIN renewed USING (id, attempt)
         "#,
         lease.instance,
         &ids,

@@ -14,7 +14,7 @@ use tokio::net::TcpListener;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::task::LocalSet;
 
-use crate::receiver::{accept, until_state};
+use crate::receiver::{Receiver, accept, until_state};
 use crate::words::standing_still;
 
 const LEASE_SECS: u64 = 12;
@@ -35,7 +35,7 @@ impl Heart {
     async fn of(s: &Story, way: &Way) -> Heart {
         let mut config = s.app().config.clone();
         config.database_url = way.dsn(&s.dsn());
-        (config.executor_slots, config.lost_after_secs, config.heartbeat_ms) = (1, LEASE_SECS, HEARTBEAT_MS);
+        (config.executor_slots, config.lost_after_secs, config.heartbeat_ms) = (2, LEASE_SECS, HEARTBEAT_MS);
         let pool = db::connect(&config.database()).await.unwrap();
         let client = Client::new(Allowed::new(vec!["127.0.0.0/8".parse().unwrap()])).unwrap();
         let executor = Executor::new(app::App::new(config, pool, s.clock.clone()), client);
@@ -82,11 +82,12 @@ async fn stop_at_the_latest() {
     });
     let (mut connection, _) = silent.accept().await.unwrap();
     until_state(&s, id, "running").await;
+    let is_claimed = Instant::now();
     way.cut().await;
 
     heart.beats_at(began + Duration::from_secs(LEASE_SECS) * 2 / 3).await;
     assert_eq!(heart.executor.under_way().len(), 1, "the next renewal may succeed");
-    heart.beats_at(began + LATEST).await;
+    heart.beats_at(is_claimed + LATEST).await;
     let hung_up = tokio::time::timeout(PATIENCE, connection.read_to_end(&mut Vec::new())).await;
     hung_up.expect("it works on").ok();
     s.set_clock(s.clock.now() + TimeDelta::from_std(LATEST).unwrap()).await;
@@ -98,9 +99,51 @@ async fn stop_at_the_latest() {
     let released = async {
         // A renewal may meet a connection that the cut has broken.
         while s.count(is_over).await == 0 {
-            heart.beats_at(began + LATEST).await;
+            heart.beats_at(is_claimed + LATEST).await;
         }
     };
     tokio::time::timeout(PATIENCE, released).await.expect("its lease does not end before its time");
+    s.end_early().await;
+}
+
+/// A transaction of an operator has locked the row of a run: only its attempt stops.
+#[tokio::test]
+async fn a_locked_run_stops_no_other() {
+    LocalSet::new().run_until(lock_one_of_two()).await;
+}
+
+async fn lock_one_of_two() {
+    let s = standing_still("2026-03-02T12:00:00Z").await;
+    let way = Way::to(&s.dsn()).await;
+    let receiver = Receiver::slow().await;
+    let mut ids = Vec::new();
+    for _ in 0..2 {
+        ids.push(accept(&s, s.create_with(json!({"action": receiver.action()})).await).await);
+    }
+    let mut heart = Heart::of(&s, &way).await;
+    let working = tokio::task::spawn_local({
+        let executor = heart.executor.clone();
+        async move { executor.work_off().await }
+    });
+    receiver.until(2).await;
+    let renewed = Instant::now();
+    heart.beats_at(renewed).await;
+
+    let mut tx = db::begin(&s.pool).await.unwrap();
+    sqlx::query("SELECT FROM runs WHERE id = $1 FOR UPDATE").bind(ids[0]).execute(&mut *tx).await.unwrap();
+    heart.beats_at(renewed + Duration::from_secs(LEASE_SECS) * 2 / 3).await;
+    assert_eq!(heart.executor.under_way().len(), 2, "the next renewal may succeed");
+    heart.beats_at(renewed + LATEST).await;
+    tx.rollback().await.unwrap();
+    let one = async {
+        while heart.executor.under_way().len() > 1 {
+            tokio::task::yield_now().await;
+        }
+    };
+    tokio::time::timeout(PATIENCE, one).await.expect("the attempt of the locked run goes on");
+    let under_way: Vec<_> = heart.executor.under_way().iter().map(|fence| fence.id).collect();
+    assert_eq!(under_way, [ids[1]], "the other one was renewed");
+    receiver.let_answer(2);
+    working.await.unwrap();
     s.end_early().await;
 }

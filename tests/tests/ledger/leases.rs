@@ -204,7 +204,6 @@ async fn hard_timeout_leaves_the_remaining_tries() {
 /// A statement about several attempts of one instance.
 #[derive(Clone, Copy, Debug)]
 enum About {
-    Renewal,
     Release,
     LostClaim,
 }
@@ -213,10 +212,6 @@ impl About {
     async fn execute(self, s: &Story, lease: Lease, attempts: &[Fence]) -> sqlx::Result<()> {
         let mut connection = s.pool.acquire().await?;
         match self {
-            Self::Renewal => {
-                let beats = runs::renew_leases(&mut connection, lease, attempts).await?;
-                assert!(beats.len() == 2 && beats.iter().all(|beat| beat.is_cancelled), "{beats:?}");
-            }
             Self::Release => runs::release(&mut connection, lease.instance, attempts).await?,
             Self::LostClaim => {
                 assert_eq!(runs::hand_over_unknown(&mut connection, lease.instance, &[], 3600.0).await?, 2);
@@ -231,7 +226,7 @@ impl About {
 #[tokio::test]
 async fn archiving_and_heartbeats_never_deadlock() {
     let (s, mut failed) = (idle().await, Vec::new());
-    for about in [About::Renewal, About::Release, About::LostClaim] {
+    for about in [About::Release, About::LostClaim] {
         let wf = s.create_with(json!({"overlap_policy": "concurrent"})).await;
         let mut ids = [accept(&s, wf).await, accept(&s, wf).await];
         ids.sort();

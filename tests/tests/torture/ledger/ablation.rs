@@ -86,15 +86,12 @@ impl Ablation {
         match self {
             Ablation::Shipped | Ablation::R5 => Vec::new(),
             Ablation::R0 => vec![rewrite("renew leases", "r.id = own.id AND r.attempt = own.attempt AND ", "")],
-            Ablation::R1 => vec![
-                rewrite("renew leases", ")\n        UPDATE runs r", "), renewed AS (UPDATE runs r"),
-                rewrite(
-                    "renew leases",
-                    r#"RETURNING r.id, r.attempt, r.cancel_requested_on IS NOT NULL AS "is_cancelled!""#,
-                    r#"RETURNING r.id)
-                       SELECT id, attempt, FALSE AS "is_cancelled!" FROM UNNEST($2::uuid[], $3::int[]) AS own (id, attempt)"#,
-                ),
-            ],
+            Ablation::R1 => vec![rewrite(
+                "renew leases",
+                "FROM executed LEFT JOIN",
+                "FROM (SELECT id, attempt, FALSE AS is_cancelled
+                         FROM UNNEST($2::uuid[], $3::int[]) AS claimed (id, attempt)) AS executed LEFT JOIN",
+            )],
             Ablation::R2 => vec![Rewrite {
                 statement: "lock lost runs",
                 from: "r.lease_until <= cronbox_now()",
