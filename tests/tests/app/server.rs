@@ -94,7 +94,7 @@ async fn sessions_that_turn_read_only_are_closed() {
     s.end().await;
 }
 
-/// The server refuses one write and looks writable again, so no proof of the session would show it: only the error does.
+/// The server refuses one write and looks writable again: no proof of the session would show it, only the error does.
 #[tokio::test]
 async fn read_only_errors_close_their_session() {
     let s = Story::today().await;
