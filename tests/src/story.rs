@@ -120,13 +120,17 @@ impl Story {
 
     /// The address of another instance of the app on the same database.
     pub async fn another_url(&mut self) -> String {
-        self.0.another_app().await.unwrap_or_else(|error| panic!("no second app: {error:#}"))
+        self.another_url_at(self.dsn()).await
+    }
+
+    /// The same, of one that reaches the database by this DSN.
+    pub async fn another_url_at(&mut self, dsn: String) -> String {
+        self.0.another_app_at(dsn).await.unwrap_or_else(|error| panic!("no second app: {error:#}"))
     }
 
     /// The runner's key, at an app that reaches the database by a way that can be cut.
     pub async fn runner_behind(&mut self, way: &Way) -> Api {
-        let dsn = way.dsn(&self.dsn());
-        let url = self.0.another_app_at(dsn).await.unwrap_or_else(|error| panic!("no second app: {error:#}"));
+        let url = self.another_url_at(way.dsn(&self.dsn())).await;
         Api::new(&url, &self.keys.scheduler)
     }
 }
