@@ -2,6 +2,7 @@
 
 use std::net::SocketAddr;
 use std::ops::Deref;
+use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Instant;
@@ -13,7 +14,7 @@ use schedule::WorkflowId;
 use serde_json::Value;
 use sqlx::Row as _;
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::Notify;
+use tokio::sync::{Notify, watch};
 use tokio::task::JoinHandle;
 
 use crate::Api;
@@ -119,13 +120,17 @@ impl Story {
 
     /// The address of another instance of the app on the same database.
     pub async fn another_url(&mut self) -> String {
-        self.0.another_app().await.unwrap_or_else(|error| panic!("no second app: {error:#}"))
+        self.another_url_at(self.dsn()).await
+    }
+
+    /// The same, of one that reaches the database by this DSN.
+    pub async fn another_url_at(&mut self, dsn: String) -> String {
+        self.0.another_app_at(dsn).await.unwrap_or_else(|error| panic!("no second app: {error:#}"))
     }
 
     /// The runner's key, at an app that reaches the database by a way that can be cut.
     pub async fn runner_behind(&mut self, way: &Way) -> Api {
-        let dsn = way.dsn(&self.dsn());
-        let url = self.0.another_app_at(dsn).await.unwrap_or_else(|error| panic!("no second app: {error:#}"));
+        let url = self.another_url_at(way.dsn(&self.dsn())).await;
         Api::new(&url, &self.keys.scheduler)
     }
 }
@@ -196,11 +201,25 @@ pub struct Way {
     silence: Arc<Silence>,
 }
 
-/// Which connections of a way pass nothing on any more, without an end that either side could see.
+/// Which connections of a way pass nothing on any more, or for now, without an end that either side could see.
 #[derive(Default)]
 struct Silence {
     silenced: AtomicUsize,
     fell: Notify,
+    still: watch::Sender<bool>,
+}
+
+impl Silence {
+    /// Waits until connections that were accepted after `accepted` silences are silenced, too.
+    async fn falls_on(&self, accepted: usize) {
+        loop {
+            let next = self.fell.notified();
+            if self.silenced.load(Ordering::SeqCst) > accepted {
+                return;
+            }
+            next.await;
+        }
+    }
 }
 
 impl Way {
@@ -230,6 +249,16 @@ impl Way {
         self.silence.fell.notify_waiters();
     }
 
+    /// Keeps back what both sides send, on new connections, too, as a server does that stands still.
+    pub fn stand_still(&self) {
+        self.silence.still.send_replace(true);
+    }
+
+    /// Passes on what was kept back, and what comes.
+    pub fn go_on(&self) {
+        self.silence.still.send_replace(false);
+    }
+
     /// Cuts it: connections break, new ones are refused.
     pub async fn cut(&mut self) {
         if let Some(passing) = self.passing.take() {
@@ -253,22 +282,25 @@ async fn pass(listener: TcpListener, target: String, silence: Arc<Silence>) {
         let accepted = silence.silenced.load(Ordering::SeqCst);
         connections.spawn(async move {
             let Ok(mut there) = TcpStream::connect(target).await else { return };
-            let fell = async {
-                loop {
-                    let next = silence.fell.notified();
-                    if silence.silenced.load(Ordering::SeqCst) > accepted {
-                        return;
-                    }
-                    next.await;
+            let mut still = silence.still.subscribe();
+            let mut falls = pin!(silence.falls_on(accepted));
+            let mut passing = pin!(tokio::io::copy_bidirectional(&mut here, &mut there));
+            loop {
+                tokio::select! {
+                    biased;
+                    // Both sockets stay open, and nothing reads from them.
+                    () = &mut falls => std::future::pending().await,
+                    () = until_still(&mut still, true) => until_still(&mut still, false).await,
+                    _ = &mut passing => return,
                 }
-            };
-            tokio::select! {
-                _ = tokio::io::copy_bidirectional(&mut here, &mut there) => {}
-                // Both sockets stay open, and nothing reads from them.
-                () = fell => std::future::pending().await,
             }
         });
     }
+}
+
+async fn until_still(still: &mut watch::Receiver<bool>, is_still: bool) {
+    // Never an error: the connection's own task keeps the sender.
+    still.wait_for(|still| *still == is_still).await.map(drop).ok();
 }
 
 /// `host:port` of a DSN.

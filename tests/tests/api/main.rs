@@ -5,6 +5,7 @@
 mod cronbox;
 mod drift;
 mod fields;
+mod instants;
 mod limits;
 mod matrix;
 mod openapi;

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use db::PgPool;
 use futures::future::join_all;
+use sqlx::{Connection as _, PgConnection};
 use tests::{PATIENCE, Story};
 
 const LEFT_OPEN: &str = "SELECT count(*) FROM pg_stat_activity
@@ -66,12 +67,19 @@ async fn finish_frees_locks_of_failed_work() {
     let pool = pool(&s, 2).await;
     s.execute("CREATE TABLE numbers (n INTEGER); INSERT INTO numbers VALUES (1)").await;
     let lock = "SELECT n FROM numbers FOR UPDATE NOWAIT";
-    let (mut failed, mut next) = (db::begin(&pool).await.unwrap(), db::begin(&pool).await.unwrap());
+    let mut failed = db::begin(&pool).await.unwrap();
     sqlx::query(lock).execute(&mut *failed).await.unwrap();
     failed.finish::<()>(Err(sqlx::Error::RowNotFound)).await.unwrap_err();
-    // One message, so that it is on its way before anything else of this process has a turn.
-    sqlx::raw_sql(lock).execute(&mut *next).await.expect("the row is free");
-    next.rollback().await.unwrap();
+    let dsn = s.dsn();
+    // This runtime stands still meanwhile, so the pool, which rolls back what it finds open, has no turn.
+    let locked = std::thread::spawn(move || {
+        let another = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        another.block_on(async {
+            let mut connection = PgConnection::connect(&dsn).await.unwrap();
+            sqlx::raw_sql(lock).execute(&mut connection).await
+        })
+    });
+    locked.join().unwrap().expect("the row is free");
     pool.close().await;
     s.end().await;
 }

@@ -94,6 +94,33 @@ async fn sessions_that_turn_read_only_are_closed() {
     s.end().await;
 }
 
+/// The server refuses one write and looks writable again: no proof of the session would show it, only the error does.
+#[tokio::test]
+async fn read_only_errors_close_their_session() {
+    let s = Story::today().await;
+    let pool = db::connect(&app::config::database(&s.dsn(), 1)).await.unwrap();
+    let pid = "SELECT pg_backend_pid()";
+    let refused: i32 = sqlx::query_scalar(pid).fetch_one(&pool).await.unwrap();
+    let write = "DO $$ BEGIN RAISE unique_violation; END $$";
+    sqlx::raw_sql(write).execute(&pool).await.unwrap_err();
+    assert_eq!(
+        sqlx::query_scalar::<_, i32>(pid).fetch_one(&pool).await.unwrap(),
+        refused,
+        "another error closes nothing"
+    );
+
+    let write = "DO $$ BEGIN RAISE read_only_sql_transaction; END $$";
+    let error = sqlx::raw_sql(write).execute(&pool).await.unwrap_err();
+    assert_eq!(error.as_database_error().unwrap().code().unwrap(), "25006");
+    assert_ne!(
+        sqlx::query_scalar::<_, i32>(pid).fetch_one(&pool).await.unwrap(),
+        refused,
+        "it may lead to the old writer"
+    );
+    pool.close().await;
+    s.end().await;
+}
+
 /// The server is demoted while a connection is idle, and nothing fails on it.
 #[tokio::test]
 async fn idle_sessions_prove_that_they_write() {

@@ -58,6 +58,27 @@ async fn run_of_lost_claim_reply_is_executed() {
     s.end().await;
 }
 
+/// A row of this instance that no attempt of its process executes, and an older attempt of one that does.
+#[tokio::test]
+async fn renewals_leave_unknown_attempts_alone() {
+    let s = idle().await;
+    let wf = s.create_with(json!({"overlap_policy": "concurrent"})).await;
+    let [executed, unknown, retaken] = [accept(&s, wf).await, accept(&s, wf).await, accept(&s, wf).await];
+    let lease = Lease { instance: uuid::Uuid::new_v4(), secs: 3600.0 };
+    let claimed = "UPDATE runs SET state = 'running', attempt = 2, started_on = run_after, locked_by = $1,
+                                   locked_at = cronbox_now(), lease_until = cronbox_now()";
+    sqlx::query(claimed).bind(lease.instance).execute(&s.pool).await.unwrap();
+    let executing = [Fence { id: executed, attempt: 2 }, Fence { id: retaken, attempt: 1 }];
+    let beats = runs::renew_leases(&mut s.pool.acquire().await.unwrap(), lease, &executing).await.unwrap();
+    assert_eq!(beats.iter().map(|beat| beat.id).collect::<Vec<_>>(), [executed], "the other has lost its run");
+    let over = "SELECT id::text FROM runs WHERE lease_until <= cronbox_now() ORDER BY id";
+    let mut free = [unknown.to_string(), retaken.to_string()];
+    free.sort();
+    assert_eq!(s.table(over).await, free.join("\n"), "recovery takes these over");
+    s.execute("UPDATE runs SET state = 'cancelled', finished_on = run_after WHERE finished_on IS NULL").await;
+    s.end().await;
+}
+
 /// The database is away for longer than two thirds of a lease, and back before the lease has expired.
 #[tokio::test]
 async fn run_stopped_for_its_lease_is_recovered() {

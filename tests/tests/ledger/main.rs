@@ -32,6 +32,7 @@ mod recovering;
 mod rush;
 mod sharing;
 mod signatures;
+mod standstill;
 mod statistics;
 mod stopping;
 mod trying;

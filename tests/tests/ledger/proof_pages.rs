@@ -1,7 +1,7 @@
 //! The proof's pages: none too long, none too late, and none held up by a workflow that cannot be judged.
 
 use serde_json::{Value, json};
-use tests::Story;
+use tests::{Api, CountingWay, Story};
 
 use crate::verifying::{SPAN, cronbox, differences, fired, settle, verify};
 
@@ -15,6 +15,62 @@ async fn undecided(s: &Story) {
          SELECT id, 1, '2025-10-01T00:00:00Z', '* * * * *', 'active' FROM workflows WHERE name IN ('w1', 'w2', 'w3')",
     )
     .await;
+}
+
+/// Twenty workflows with a decision for each minute of a day, and one of them for each of the 19 days before; beside
+/// them many without a schedule.
+async fn decided(s: &Story) {
+    s.execute(
+        "INSERT INTO workflows (team_id, name, action, cron_schedule, revision, created_on, updated_on, watch_at)
+         SELECT 1, 'w' || n, '{\"type\":\"log\",\"message\":\"m\"}', '* * * * *', 1, now(), now(), '2026-03-02T10:30:00Z'
+           FROM generate_series(1, 20) n;
+         INSERT INTO workflows (team_id, name, action, created_on, updated_on)
+         SELECT 1, 'idle' || n, '{\"type\":\"log\",\"message\":\"m\"}', now(), now() FROM generate_series(1, 600) n;
+         INSERT INTO schedule_versions (workflow_id, revision, valid_from, cron, state)
+         SELECT id, 1, (CASE name WHEN 'w1' THEN '2026-01-31T23:59:30Z' ELSE '2026-02-19T23:59:30Z' END)::timestamptz,
+                '* * * * *', 'active'
+           FROM workflows WHERE name ~ '^w[0-9]';
+         INSERT INTO occurrences (id, workflow_id, scheduled_time, decision, lateness_s, decided_on, created_on, updated_on)
+         SELECT gen_random_uuid(), w.id, due, 'missed', 600, due, due, due
+           FROM workflows w
+           JOIN schedule_versions v ON v.workflow_id = w.id
+          CROSS JOIN generate_series(v.valid_from + INTERVAL '30 s', '2026-02-20T23:59:00Z', INTERVAL '1 min') AS due
+          WHERE w.name ~ '^w[0-9]'",
+    )
+    .await;
+}
+
+/// Follows a proof to its end, without a difference; says how many times were due.
+async fn count_proven(admin: &Api, span: &str) -> u64 {
+    let (mut due, mut cursor) = (0, String::new());
+    loop {
+        let part = admin.get(&format!("/api/v1/verify?{span}{cursor}")).await.expect(200).json;
+        assert_eq!(part["differences"], json!([]));
+        due += part["owed"].as_u64().unwrap();
+        let Some(next) = part["next_cursor"].as_str() else { return due };
+        cursor = format!("&cursor={next}");
+    }
+}
+
+/// However long the span and however many the workflows: no statement of a proof has a longer answer than a page has
+/// due times, those of its last workflow included.
+#[tokio::test]
+async fn proofs_read_bounded_pages() {
+    const A_DAY: u64 = 1_440;
+    let (mut s, _) = fired().await;
+    decided(&s).await;
+    let way = CountingWay::to(&s.dsn()).await;
+    let admin = Api::new(&s.another_url_at(way.dsn(&s.dsn())).await, &s.keys.admin);
+    for (from, due) in [("2026-02-20", 20 * A_DAY), ("2026-02-01", (20 + 19) * A_DAY)] {
+        way.take_rows();
+        let span = format!("from={from}T00:00:00Z&to=2026-02-21T00:00:00Z");
+        assert_eq!(count_proven(&admin, &span).await, due);
+        let rows = way.take_rows();
+        assert!(rows.values().all(|rows| rows.most <= 20_000 + A_DAY), "{from}: {rows:?}");
+        assert_eq!(rows["the decisions of a slice"].all, due, "each is read once");
+        assert_eq!(rows["a page of workflows"].most, 500, "of 621");
+    }
+    s.end().await;
 }
 
 /// The next page of a proof, by its cursor.

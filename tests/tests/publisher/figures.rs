@@ -2,6 +2,9 @@
 
 use std::time::Duration;
 
+use app::invoke::{Answer, Judge, Reason};
+use chrono::TimeDelta;
+use schedule::Fire;
 use serde_json::{Value, json};
 use sqlx::{Connection as _, PgConnection};
 use tokio::io::{AsyncBufReadExt as _, BufReader, Lines};
@@ -39,6 +42,17 @@ impl Ticker {
 
 fn figure(line: &Value, name: &str) -> f64 {
     line[name].as_f64().unwrap_or_else(|| panic!("no {name} in {line}"))
+}
+
+/// The metric of an alarm, and from which value on it rings, as Terraform deploys it.
+fn alarm(name: &str) -> (&'static str, f64) {
+    let alarms = include_str!("../../../terraform/modules/cron/alarms.tf");
+    let (_, rest) = alarms.split_once(&format!(" {name} = {{")).unwrap();
+    let field = |name: &str| {
+        let of = |line: &'static str| line.split_once('=').filter(|(field, _)| field.trim() == name);
+        rest.lines().take_while(|line| line.trim() != "}").find_map(of).unwrap().1.trim()
+    };
+    (field("metric").trim_matches('"'), field("value").parse().unwrap())
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -219,4 +233,26 @@ async fn runs_without_an_executor_are_a_figure() {
     assert!(figure(&ticker.tick().await.1, "RunsWaitingSeconds") >= 600.0);
     sqlx::query("UPDATE workflows SET state = 'paused', revision = revision + 1").execute(&world.pool).await.unwrap();
     assert_eq!(ticker.tick().await.1["RunsWaitingSeconds"], json!(0.0), "a paused one waits for its owner");
+}
+
+/// From the fire to the line that the alarm reads: a fire that the published expression names raises none, one that it
+/// does not name raises it for an hour.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn disagreeing_fires_are_a_figure() {
+    let (metric, threshold) = alarm("fires-disagree");
+    let world = World::new().await;
+    // Either day: EventBridge gets `cron(0 9 * * ? *)`, and the app refuses the other days.
+    let workflow = world.create("0 9 13 * FRI", "UTC").await;
+    let judge = Judge::new(world.pool.clone(), TimeDelta::days(90));
+    let fires = async |time: &str| {
+        let fire = json!({"workflow_id": workflow.0, "scheduled_time": time, "revision": 1});
+        judge.judge(&Fire::from_event(&fire).unwrap()).await.unwrap()
+    };
+    let mut ticker = Ticker::start(&world).await;
+    assert_eq!(fires("2026-03-03T09:00:00Z").await, Answer::Declined(Reason::NotDue), "the surplus of a superset");
+    assert!(figure(&ticker.tick().await.1, metric) < threshold);
+    assert_eq!(fires("2026-03-03T10:00:00Z").await, Answer::Declined(Reason::Disagrees));
+    assert!(figure(&ticker.tick().await.1, metric) >= threshold);
+    world.skip(MINUTE * 61).await;
+    assert!(figure(&ticker.tick().await.1, metric) < threshold);
 }

@@ -13,7 +13,6 @@ use futures::FutureExt;
 use publisher::{Hook, Point};
 #[cfg(debug_assertions)]
 use reqwest::Method;
-#[cfg(debug_assertions)]
 use schedule::WorkflowId;
 use serde_json::json;
 use tests::PATIENCE;
@@ -125,10 +124,9 @@ async fn a_daemon_that_lost_its_connections_listens_again() {
     assert_eq!(world.expression(workflow).await.as_deref(), Some("cron(0 10 * * ? *)"));
 }
 
-/// A minute of the daemon's clock, second by second, so that what falls due on the way is done in its order.
-#[cfg(debug_assertions)]
-async fn pass_a_minute() {
-    for _ in 0..60 {
+/// Moves the daemon's clock on, second by second, so that what falls due on the way is done in its order.
+pub(crate) async fn pass_seconds(secs: u64) {
+    for _ in 0..secs {
         tokio::time::pause();
         tokio::time::advance(Duration::from_secs(1)).await;
         tokio::time::resume();
@@ -149,8 +147,7 @@ async fn until_listening(world: &World) {
     }
 }
 
-#[cfg(debug_assertions)]
-async fn until_synced(world: &World, workflow: WorkflowId) {
+pub(crate) async fn until_synced(world: &World, workflow: WorkflowId) {
     let began = Instant::now();
     while world.publication(workflow).await.sync != "synced" {
         assert!(began.elapsed() < PATIENCE, "never published");
@@ -227,7 +224,7 @@ async fn daemons_listen_anew_after_their_server_vanished() {
     way.silence();
     world.patch(workflow, json!({"cron_schedule": "0 10 * * *"})).await;
     notify(&world.pool).await;
-    pass_a_minute().await;
+    pass_seconds(60).await;
     until_synced(&world, workflow).await;
     assert_eq!(world.expression(workflow).await.as_deref(), Some("cron(0 10 * * ? *)"));
 

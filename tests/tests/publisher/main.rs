@@ -28,6 +28,7 @@ mod rotation;
 mod secured;
 mod sharing;
 mod signals;
+mod silence;
 mod storm;
 mod sweep;
 mod tls;

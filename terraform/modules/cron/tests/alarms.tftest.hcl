@@ -79,6 +79,14 @@ run "alarms" {
   }
 
   assert {
+    condition = alltrue([for name, metric in { fires-disagree = "FiresDisagree", occurrences-missed = "Missed", occurrences-abandoned = "Abandoned" } :
+      aws_cloudwatch_metric_alarm.this[name].metric_name == metric && aws_cloudwatch_metric_alarm.this[name].statistic == "Maximum" &&
+      aws_cloudwatch_metric_alarm.this[name].threshold == 1 && aws_cloudwatch_metric_alarm.this[name].comparison_operator == "GreaterThanOrEqualToThreshold"
+    ])
+    error_message = "One fire that disagrees, one missed time or one abandoned run raises its alarm."
+  }
+
+  assert {
     condition     = strcontains(aws_cloudwatch_log_metric_filter.runner_not_accepted.pattern, "$.fields.accepted IS FALSE")
     error_message = "What is not the app's answer is counted, whatever its status."
   }
