@@ -4,7 +4,9 @@ use std::process::Command;
 use std::time::Duration;
 
 use reqwest::Method;
+use schedule::WorkflowId;
 use serde_json::{Value, json};
+use tests::PATIENCE;
 use tokio::process::Child;
 
 use crate::front::{Answer, INVALID};
@@ -25,9 +27,12 @@ async fn an_edit_held_open_across_a_settle_is_not_lost_and_holds_up_no_other_wor
     // The claim has looked; now an edit enqueues, and stays open while the publisher settles.
     let edit = world.open_patch(edited, json!({"cron_schedule": "0 10 * * *"})).await;
     world.front.release();
-    while world.publication(other).await.is_leased {
-        tokio::task::yield_now().await;
-    }
+    let settled = async {
+        while world.publication(other).await.is_leased {
+            tokio::task::yield_now().await;
+        }
+    };
+    tokio::time::timeout(PATIENCE, settled).await.expect("the other workflow is settled");
     assert!(world.publication(edited).await.is_leased, "its settle waits for the edit");
     edit.commit().await.unwrap();
 
@@ -66,12 +71,7 @@ async fn a_refusal_of_what_was_edited_meanwhile_fails_nobody() {
     world.patch(workflow, json!({"cron_schedule": "0 10 * * *"})).await;
     world.front.release();
     world.front.hold(&name(workflow));
-    let claimed_again = async {
-        while world.publication(workflow).await.epoch < 2 {
-            tokio::task::yield_now().await;
-        }
-    };
-    tokio::time::timeout(LEASE, claimed_again).await.expect("the newer edit is claimed");
+    until_claimed(&world, workflow, 2).await;
 
     let publication = world.publication(workflow).await;
     assert_eq!((publication.sync.as_str(), publication.error_class), ("pending", None));
@@ -89,7 +89,7 @@ async fn a_stale_publisher_settles_nothing_over_a_newer_owner_and_what_its_late_
     world.front.hold(&name(workflow));
     let stale = world.process(&["--once"], None);
     world.front.arrival(&name(workflow)).await;
-    signal(&stale, "STOP");
+    freeze(&stale, &world).await;
 
     // It stands still, its request on the wire, until its lease has lapsed and somebody else was here.
     world.skip(LEASE).await;
@@ -122,14 +122,12 @@ async fn a_stale_publisher_frees_nothing_that_a_newer_owner_holds() {
     world.front.hold(&name(workflow));
     let mut stale = world.process(&["--once"], Some("P10:1:stop"));
     world.front.arrival(&name(workflow)).await;
-    signal(&stale, "STOP");
+    freeze(&stale, &world).await;
     world.skip(LEASE).await;
     world.front.hold(&name(workflow));
     let newer = world.publisher().await;
     let newer = tokio::spawn(async move { newer.drain(soon()).await.unwrap() });
-    while world.publication(workflow).await.epoch < 2 {
-        tokio::task::yield_now().await;
-    }
+    until_claimed(&world, workflow, 2).await;
 
     world.front.release();
     signal(&stale, "CONT");
@@ -141,6 +139,41 @@ async fn a_stale_publisher_frees_nothing_that_a_newer_owner_holds() {
     world.front.release();
     assert_eq!(newer.await.unwrap().processed, 1);
     world.assert_settled().await;
+}
+
+/// Waits until a workflow is claimed for the `epoch`th time.
+async fn until_claimed(world: &World, workflow: WorkflowId, epoch: i64) {
+    let claimed = async {
+        while world.publication(workflow).await.epoch < epoch {
+            tokio::task::yield_now().await;
+        }
+    };
+    tokio::time::timeout(PATIENCE, claimed).await.expect("it is claimed");
+}
+
+/// Stops a process between two transactions.
+///
+/// A statement that it has sent would be executed after its lease has lapsed, and a transaction that it has begun would
+/// keep its locks.
+async fn freeze(process: &Child, world: &World) {
+    let frozen = async {
+        signal(process, "STOP");
+        while !is_stopped(process) || world.has_open_transaction().await {
+            if is_stopped(process) {
+                signal(process, "CONT");
+                tokio::task::yield_now().await;
+                signal(process, "STOP");
+            }
+        }
+    };
+    tokio::time::timeout(PATIENCE, frozen).await.expect("it stands between two transactions");
+}
+
+/// Whether the kernel has stopped all of it.
+fn is_stopped(process: &Child) -> bool {
+    let stat = std::fs::read_to_string(format!("/proc/{}/stat", process.id().unwrap())).unwrap();
+    // The state follows the name of the program, which is in parentheses.
+    stat.rsplit_once(") ").unwrap().1.starts_with('T')
 }
 
 pub(crate) fn signal(process: &Child, signal: &str) {

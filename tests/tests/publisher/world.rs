@@ -267,6 +267,14 @@ impl World {
         of_one.map(|Call { method, status, .. }| (method, status)).collect()
     }
 
+    /// Whether another session of this database has begun a transaction and not ended it.
+    pub(crate) async fn has_open_transaction(&self) -> bool {
+        let open = "SELECT EXISTS (SELECT FROM pg_stat_activity
+                                    WHERE datname = current_database() AND pid <> pg_backend_pid()
+                                      AND xact_start IS NOT NULL)";
+        sqlx::query_scalar(open).fetch_one(&self.pool).await.unwrap()
+    }
+
     pub(crate) async fn publication(&self, id: WorkflowId) -> Publication {
         sqlx::query_as(
             "SELECT sync_status(p) AS sync, desired_revision, applied_revision, epoch, attempt_count, error_class,

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use publisher::Swept;
+use tests::PATIENCE;
 
 use super::SETTLED;
 use crate::front::THROTTLED;
@@ -51,9 +52,12 @@ async fn whoever_comes_next_goes_on_where_a_killed_sweep_has_stopped() {
     // The second page is asked for while the first is compared.
     world.front.release_when_waiting(1).await;
     world.front.release_when_waiting(1).await;
-    while next_token(&world).await.is_none() {
-        tokio::task::yield_now().await;
-    }
+    let written_down = async {
+        while next_token(&world).await.is_none() {
+            tokio::task::yield_now().await;
+        }
+    };
+    tokio::time::timeout(PATIENCE, written_down).await.expect("the first page is written down");
     sweeping.abort();
     sweeping.await.unwrap_err();
     world.front.release_all();
