@@ -90,9 +90,9 @@ variable "alarm_topic_arns" {
 }
 
 variable "runbook_url" {
-  description = "Where docs/operations.md can be read."
+  description = "Where docs/runbook.md can be read."
   type        = string
-  default     = "docs/operations.md"
+  default     = "docs/runbook.md"
 }
 
 variable "endpoint_url" {

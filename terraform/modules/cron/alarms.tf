@@ -1,5 +1,5 @@
 # Every alarm, by the step that it watches. Its description links to the paragraph of
-# docs/operations.md with the same name: cause, check, fix.
+# docs/runbook.md with the same name: cause, check, fix.
 
 locals {
   publisher_function = { FunctionName = aws_lambda_function.publisher.function_name }

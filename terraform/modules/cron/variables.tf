@@ -238,9 +238,9 @@ variable "alarm_topic_arns" {
 }
 
 variable "runbook_url" {
-  description = "Where docs/operations.md can be read; every alarm's description links to its paragraph."
+  description = "Where docs/runbook.md can be read; every alarm's description links to its paragraph."
   type        = string
-  default     = "docs/operations.md"
+  default     = "docs/runbook.md"
 }
 
 variable "outbox_lag_alarm_secs" {

@@ -84,12 +84,12 @@ run "alarms" {
   }
 
   assert {
-    condition     = alltrue([for name, alarm in aws_cloudwatch_metric_alarm.this : endswith(alarm.alarm_description, "docs/operations.md#${name}")])
+    condition     = alltrue([for name, alarm in aws_cloudwatch_metric_alarm.this : endswith(alarm.alarm_description, "docs/runbook.md#${name}")])
     error_message = "An alarm links to its paragraph."
   }
 
   assert {
-    condition     = length(setsubtract(keys(aws_cloudwatch_metric_alarm.this), flatten(regexall("<a id=\"([a-z-]+)\"></a>", file("../../../docs/operations.md"))))) == 0
+    condition     = length(setsubtract(keys(aws_cloudwatch_metric_alarm.this), flatten(regexall("<a id=\"([a-z-]+)\"></a>", file("../../../docs/runbook.md"))))) == 0
     error_message = "And the paragraph is there."
   }
 
