@@ -15,7 +15,7 @@ pub(crate) struct Dev {
 }
 
 impl Dev {
-    /// As operations.md says: the example copied, the network, the secrets and the app's address filled in.
+    /// As docs/deploy.md says: the example copied, the network, the secrets and the app's address filled in.
     pub(crate) async fn filled_in(account: &Account, app: &str) -> Dev {
         let copy = target_folder().join("deploy");
         drop(std::fs::remove_dir_all(&copy));

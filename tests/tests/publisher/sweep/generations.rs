@@ -209,7 +209,7 @@ async fn an_upgrade_adds_the_identity_without_force() {
     world.assert_settled().await;
 }
 
-/// As docs/operations.md says: the old schedules go on firing, each fire a duplicate, until an operator deletes them.
+/// As docs/deploy.md says: the old schedules go on firing, each fire a duplicate, until an operator deletes them.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_changed_group_leaves_the_old_schedules() {
     let world = World::new().await;
