@@ -31,7 +31,7 @@ pub struct Entry<'a> {
 /// Records a change.
 ///
 /// # Errors
-/// The database's.
+/// Fails if the database cannot be reached or refuses the statement.
 pub async fn record(tx: &mut PgConnection, edit: &Edit, entry: Entry<'_>) -> sqlx::Result<()> {
     sqlx::query!(
         r#"
@@ -54,7 +54,7 @@ pub async fn record(tx: &mut PgConnection, edit: &Edit, entry: Entry<'_>) -> sql
 /// The newest entry's id, 0 without one.
 ///
 /// # Errors
-/// The database does not answer.
+/// Fails if the database does not answer.
 pub async fn newest_id(db: &mut PgConnection) -> sqlx::Result<i64> {
     sqlx::query_scalar!(
         r#"
@@ -69,7 +69,7 @@ pub async fn newest_id(db: &mut PgConnection) -> sqlx::Result<i64> {
 /// The workflows that were deleted by entries after `id`, with each entry's id.
 ///
 /// # Errors
-/// The database does not answer.
+/// Fails if the database does not answer.
 pub async fn deleted_workflows(db: &mut PgConnection, after_id: i64) -> sqlx::Result<Vec<(i64, WorkflowId)>> {
     let entries = sqlx::query!(
         r#"

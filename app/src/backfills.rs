@@ -165,7 +165,7 @@ pub enum Verb {
 /// Says which times a wish means; the workflow is locked.
 ///
 /// # Errors
-/// The database's.
+/// Fails if the database cannot be reached or refuses the statement.
 pub async fn count(tx: &mut PgConnection, workflow: &Workflow, wish: &Wish, now: DateTime<Utc>) -> sqlx::Result<Asked> {
     let timetable = Timetable::load(tx, workflow.id, timing_revision(workflow, wish)).await?;
     let times = meant::times(tx, workflow.id, wish, &timetable, now, MOST + 1).await?;
@@ -186,7 +186,7 @@ fn timing_revision(workflow: &Workflow, wish: &Wish) -> Option<i64> {
 /// Begins a backfill; the workflow is locked, and not archived.
 ///
 /// # Errors
-/// The database's.
+/// Fails if the database cannot be reached or refuses the statement.
 pub async fn begin(tx: &mut PgConnection, workflow: &Workflow, wish: &Wish, edit: &Edit) -> sqlx::Result<Asked> {
     // Two of one workflow would run the same times twice.
     if let Some(another) = table::unfinished(tx, workflow.id).await? {
@@ -216,7 +216,7 @@ pub async fn begin(tx: &mut PgConnection, workflow: &Workflow, wish: &Wish, edit
 /// Pauses, resumes or cancels a backfill, whose workflow is locked; whether its state allows it.
 ///
 /// # Errors
-/// The database's.
+/// Fails if the database cannot be reached or refuses the statement.
 pub async fn operate(tx: &mut PgConnection, backfill: &Backfill, verb: Verb, edit: &Edit) -> sqlx::Result<bool> {
     let (word, next) = match verb {
         Verb::Pause => ("pause", State::Paused),

@@ -37,7 +37,7 @@ struct Repeated {
 /// Runs a workflow now; it is locked, and not archived.
 ///
 /// # Errors
-/// The database's.
+/// Fails if the database cannot be reached or refuses the statement.
 pub async fn fire(
     tx: &mut PgConnection,
     workflow: &Workflow,
@@ -67,7 +67,7 @@ pub async fn fire(
 /// Repeats a run that has ended, with its inputs; its workflow is locked, and not archived.
 ///
 /// # Errors
-/// The database's; there is no such run.
+/// Fails if the database refuses a statement, or if the run does not exist.
 pub async fn retry(tx: &mut PgConnection, workflow: &Workflow, id: Uuid, edit: &Edit) -> sqlx::Result<Asked> {
     let before = repeated(tx, id).await?;
     let first = before.retry_of.unwrap_or(id);

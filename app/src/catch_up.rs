@@ -34,7 +34,7 @@ pub fn window(workflow: &Workflow) -> TimeDelta {
 /// Judges one late time, which nobody has run; the workflow is locked.
 ///
 /// # Errors
-/// The database's.
+/// Fails if the database cannot be reached or refuses the statement.
 pub async fn judge(tx: &mut PgConnection, workflow: &Workflow, owed: &Owed, now: DateTime<Utc>) -> sqlx::Result<Late> {
     let activated_on = workflows::ledger::read(tx, workflow.id).await?.activated_on;
     match out_of_reach(workflow, owed, activated_on, now) {
@@ -77,7 +77,7 @@ pub fn out_of_reach(
 /// Whether the policy wants a late time that is within reach.
 ///
 /// # Errors
-/// The database's.
+/// Fails if the database cannot be reached or refuses the statement.
 pub async fn is_wanted(
     tx: &mut PgConnection,
     workflow: &Workflow,
@@ -98,7 +98,7 @@ pub const SUPERSEDED: &str = "a later time has run or was owed, and the workflow
 /// Whether no later time has run, nor was owed for so long that it is late too.
 ///
 /// # Errors
-/// The database's.
+/// Fails if the database cannot be reached or refuses the statement.
 pub async fn is_newest(
     tx: &mut PgConnection,
     workflow: &Workflow,

@@ -89,7 +89,7 @@ pub(crate) fn of_database(clock: Clock) -> Clock {
 /// Reads the database's time for one pass of a job, and corrects the app's clock by it; a set clock shows its own.
 ///
 /// # Errors
-/// The database does not answer.
+/// Fails if the database does not answer.
 pub async fn database_time(app: &App) -> sqlx::Result<DateTime<Utc>> {
     let Clock::Sampled(clock) = &app.clock else { return Ok(app.clock.now()) };
     let mut connection = app.pool.acquire().await?;
@@ -112,7 +112,7 @@ pub async fn database_time(app: &App) -> sqlx::Result<DateTime<Utc>> {
 /// The database's time.
 ///
 /// # Errors
-/// The statement fails.
+/// Fails if the database cannot be reached or refuses the statement.
 pub async fn cronbox_now(db: &mut PgConnection) -> sqlx::Result<DateTime<Utc>> {
     sqlx::query_scalar!(
         r#"

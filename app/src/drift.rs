@@ -54,7 +54,7 @@ pub struct Orphan {
 /// Asks for a sweep; while one is open, that one will do, and takes over the `force`, also when it is under way.
 ///
 /// # Errors
-/// The database's.
+/// Fails if the database cannot be reached or refuses the statement.
 pub async fn request(tx: &mut PgConnection, force: bool, edit: &Edit) -> sqlx::Result<Sweep> {
     let sweep = sqlx::query_as!(
         Sweep,
@@ -80,7 +80,7 @@ pub async fn request(tx: &mut PgConnection, force: bool, edit: &Edit) -> sqlx::R
 /// The sweep that is asked for or under way.
 ///
 /// # Errors
-/// The database's.
+/// Fails if the database cannot be reached or refuses the statement.
 pub async fn open(db: &mut PgConnection) -> sqlx::Result<Option<Sweep>> {
     sqlx::query_as!(
         Sweep,
@@ -98,7 +98,7 @@ pub async fn open(db: &mut PgConnection) -> sqlx::Result<Option<Sweep>> {
 /// The newest sweep that is done.
 ///
 /// # Errors
-/// The database's.
+/// Fails if the database cannot be reached or refuses the statement.
 pub async fn last(db: &mut PgConnection) -> sqlx::Result<Option<Sweep>> {
     sqlx::query_as!(
         Sweep,
@@ -118,7 +118,7 @@ pub async fn last(db: &mut PgConnection) -> sqlx::Result<Option<Sweep>> {
 /// Up to `limit` workflows whose schedule is known to differ.
 ///
 /// # Errors
-/// The database's.
+/// Fails if the database cannot be reached or refuses the statement.
 pub async fn workflows(db: &mut PgConnection, limit: i64) -> sqlx::Result<Vec<Drifted>> {
     sqlx::query_as!(
         Drifted,
@@ -140,7 +140,7 @@ pub async fn workflows(db: &mut PgConnection, limit: i64) -> sqlx::Result<Vec<Dr
 /// Up to `limit` orphans, the longest known first.
 ///
 /// # Errors
-/// The database's.
+/// Fails if the database cannot be reached or refuses the statement.
 pub async fn orphans(db: &mut PgConnection, limit: i64) -> sqlx::Result<Vec<Orphan>> {
     sqlx::query_as!(
         Orphan,

@@ -41,7 +41,7 @@ impl FieldError {
 /// A text of `min` to `max` characters that Postgres can store and a person can read.
 ///
 /// # Errors
-/// Too short, too long, blank where it must not be, or with control characters.
+/// Fails if the text is too short, too long, blank where it must not be, or has control characters.
 pub fn text(field: &str, value: &str, min: usize, max: usize) -> Result<(), FieldError> {
     let length = value.chars().count();
     if length > max {
@@ -74,7 +74,7 @@ pub fn name(field: &str, value: &str) -> Result<(), FieldError> {
 /// A time from 1970 to 9999, in the microseconds that Postgres keeps.
 ///
 /// # Errors
-/// A year outside that span.
+/// Fails if the year is outside of this span.
 pub fn instant(field: &str, value: DateTime<Utc>) -> Result<DateTime<Utc>, FieldError> {
     if (1970..=9999).contains(&value.year()) {
         Ok(value.trunc_subsecs(6))
@@ -86,7 +86,7 @@ pub fn instant(field: &str, value: DateTime<Utc>) -> Result<DateTime<Utc>, Field
 /// Refuses NUL anywhere in a document: Postgres can store it neither in text nor in JSON.
 ///
 /// # Errors
-/// The path of the string that holds it.
+/// Returns the path of the string that contains it.
 pub fn no_nul(field: &str, value: &Value) -> Result<(), FieldError> {
     let nul = |at: &str| FieldError::invalid(at, format!("{at} has a NUL character"));
     match value {
@@ -104,7 +104,7 @@ pub fn no_nul(field: &str, value: &Value) -> Result<(), FieldError> {
 /// Reads a document into its type; an error names the field, `prefix` before it.
 ///
 /// # Errors
-/// The field and what serde found wrong with it.
+/// Returns the field and what serde reports about it.
 pub fn read<T: DeserializeOwned>(prefix: &str, value: Value) -> Result<T, FieldError> {
     serde_path_to_error::deserialize(value).map_err(|error| {
         let path = error.path().to_string();

@@ -16,7 +16,7 @@ pub const COMMAND: &str = "app ledger accept --until <end of the gap>";
 /// What an instance does before it executes anything.
 ///
 /// # Errors
-/// The database does not answer.
+/// Fails if the database does not answer.
 pub async fn begin(app: &App) -> sqlx::Result<()> {
     let mut connection = app.pool.acquire().await?;
     claim_identity(&mut connection, &app.config.env).await?;
@@ -32,7 +32,7 @@ pub async fn begin(app: &App) -> sqlx::Result<()> {
 /// server or database holds by itself; the time tells the runs of the backup from those that are accepted since.
 ///
 /// # Errors
-/// The database does not answer.
+/// Fails if the database does not answer.
 pub async fn claim_identity(db: &mut PgConnection, environment: &Environment) -> sqlx::Result<()> {
     sqlx::query!(
         r#"
@@ -52,7 +52,7 @@ pub async fn claim_identity(db: &mut PgConnection, environment: &Environment) ->
 /// The environment that made or last accepted this database; `None` = no process has used it yet.
 ///
 /// # Errors
-/// The database does not answer.
+/// Fails if the database does not answer.
 pub async fn read_environment(db: &mut PgConnection) -> sqlx::Result<Option<String>> {
     sqlx::query_scalar!(
         r#"
@@ -67,7 +67,7 @@ pub async fn read_environment(db: &mut PgConnection) -> sqlx::Result<Option<Stri
 /// Why jobs and publisher wait: `restored`, `cloned`, `marked` or `eventbridge_ahead`; `None` = they do not.
 ///
 /// # Errors
-/// The database does not answer.
+/// Fails if the database does not answer.
 pub async fn read_hold(db: &mut PgConnection) -> sqlx::Result<Option<String>> {
     sqlx::query_scalar!(
         r#"
@@ -82,7 +82,7 @@ pub async fn read_hold(db: &mut PgConnection) -> sqlx::Result<Option<String>> {
 /// Since when jobs and publisher wait, as far as a process has noted it; `None` = they do not.
 ///
 /// # Errors
-/// The database does not answer.
+/// Fails if the database does not answer.
 pub async fn read_hold_start(db: &mut PgConnection) -> sqlx::Result<Option<DateTime<Utc>>> {
     let held_on = sqlx::query_scalar!(
         r#"
@@ -98,7 +98,7 @@ pub async fn read_hold_start(db: &mut PgConnection) -> sqlx::Result<Option<DateT
 /// Holds jobs and publisher until the next acceptance: a storage snapshot was restored, which nothing else tells.
 ///
 /// # Errors
-/// The database does not answer.
+/// Fails if the database does not answer.
 pub async fn mark_restored(db: &mut PgConnection) -> sqlx::Result<()> {
     sqlx::query!(
         r#"
@@ -114,7 +114,7 @@ pub async fn mark_restored(db: &mut PgConnection) -> sqlx::Result<()> {
 /// Fails as any edit would on a server that cannot write; changes nothing.
 ///
 /// # Errors
-/// The server is read-only, or does not answer.
+/// Fails if the server is read-only or does not answer.
 pub async fn prove_writable(db: &mut PgConnection) -> sqlx::Result<()> {
     sqlx::query!(
         r#"

@@ -130,7 +130,7 @@ impl Judge {
     /// a run that a rollback took back. Callers at the same moment share one decision.
     ///
     /// # Errors
-    /// The database's; nothing was decided then.
+    /// Fails if the database fails; then no decision is recorded.
     pub async fn judge(&self, fire: &Fire) -> Result<Answer, Arc<sqlx::Error>> {
         let mut accepted = None;
         let key = (fire.workflow_id, fire.scheduled_time);

@@ -97,7 +97,7 @@ impl Secret {
 /// Makes a key; its text is in the second value and nowhere else.
 ///
 /// # Errors
-/// The database's; an unknown team is `api_keys_team_id_fkey`.
+/// Fails if the database refuses the statement; an unknown team violates `api_keys_team_id_fkey`.
 pub async fn create(tx: &mut PgConnection, holder: Holder, name: &str, edit: &Edit) -> sqlx::Result<(Key, Secret)> {
     let prefix = hex::encode(rand::random::<[u8; 6]>());
     let secret = Secret(format!("cb_{prefix}_{}", URL_SAFE_NO_PAD.encode(rand::random::<[u8; 32]>())));
@@ -140,7 +140,7 @@ pub async fn create(tx: &mut PgConnection, holder: Holder, name: &str, edit: &Ed
 /// Makes a key open nothing; a second time changes nothing. None: there is no such key.
 ///
 /// # Errors
-/// The database's.
+/// Fails if the database cannot be reached or refuses the statement.
 pub async fn revoke(tx: &mut PgConnection, id: Uuid, edit: &Edit) -> sqlx::Result<Option<Key>> {
     let key = sqlx::query_as!(
         Key,
@@ -182,7 +182,7 @@ async fn find(db: &mut PgConnection, id: Uuid) -> sqlx::Result<Option<Key>> {
 /// Keys in the order in which they were made.
 ///
 /// # Errors
-/// The database's.
+/// Fails if the database cannot be reached or refuses the statement.
 pub async fn list(db: &mut PgConnection, after: Option<Uuid>, limit: i64) -> sqlx::Result<Vec<Key>> {
     sqlx::query_as!(
         Key,
@@ -205,7 +205,7 @@ pub async fn list(db: &mut PgConnection, after: Option<Uuid>, limit: i64) -> sql
 /// The living key that `presented` is, if it is one.
 ///
 /// # Errors
-/// The database's.
+/// Fails if the database cannot be reached or refuses the statement.
 pub async fn verify(db: &mut PgConnection, presented: &str, now: DateTime<Utc>) -> sqlx::Result<Option<Key>> {
     let Some(prefix) = prefix_of(presented) else { return Ok(None) };
     let Some((key, hash)) = by_prefix(db, prefix).await? else { return Ok(None) };

@@ -67,7 +67,7 @@ impl Metrics {
     /// The counters and the ledger's figures in Prometheus' text form.
     ///
     /// # Errors
-    /// None that a String can make.
+    /// Writing into a `String` never fails.
     pub async fn render(
         &self,
         pool: &PgPool,

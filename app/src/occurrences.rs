@@ -113,7 +113,7 @@ pub enum Recorded {
 /// Records a decision; UNIQUE is the judge. A `missed` time may still run, a `skipped_paused` one by a backfill (ADR 13).
 ///
 /// # Errors
-/// The database's.
+/// Fails if the database cannot be reached or refuses the statement.
 pub async fn record(tx: &mut PgConnection, entry: &Entry<'_>) -> sqlx::Result<Recorded> {
     let lateness_s = (entry.now - entry.time).num_seconds();
     let id = sqlx::query_scalar!(
@@ -155,7 +155,7 @@ pub async fn record(tx: &mut PgConnection, entry: &Entry<'_>) -> sqlx::Result<Re
 /// They name no run any more, so that a repeated fire is answered like that of any other time that was skipped.
 ///
 /// # Errors
-/// The database's.
+/// Fails if the database cannot be reached or refuses the statement.
 pub async fn skip_replaced(tx: &mut PgConnection, runs: &[Uuid], reason: &str, now: DateTime<Utc>) -> sqlx::Result<()> {
     sqlx::query!(
         r#"
@@ -176,7 +176,7 @@ pub async fn skip_replaced(tx: &mut PgConnection, runs: &[Uuid], reason: &str, n
 /// The decision about a time, if there is one.
 ///
 /// # Errors
-/// The database's.
+/// Fails if the database cannot be reached or refuses the statement.
 pub async fn find(
     db: &mut PgConnection,
     workflow: WorkflowId,
@@ -218,7 +218,7 @@ pub struct Filter {
 /// Occurrences, the newest first.
 ///
 /// # Errors
-/// The database's.
+/// Fails if the database cannot be reached or refuses the statement.
 pub async fn list(db: &mut PgConnection, filter: &Filter) -> sqlx::Result<Vec<Occurrence>> {
     sqlx::query_as!(
         Occurrence,

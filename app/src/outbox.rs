@@ -63,7 +63,7 @@ pub struct Payload {
 /// Asks the publisher to look at a workflow again once the caller's transaction commits.
 ///
 /// # Errors
-/// The database's.
+/// Fails if the database cannot be reached or refuses the statement.
 pub async fn enqueue(tx: &mut PgConnection, event: &Event, now: DateTime<Utc>) -> sqlx::Result<()> {
     sqlx::query!(
         r#"
@@ -117,7 +117,7 @@ pub enum Healing {
 /// the publisher leaves the schedule, and the sweep's guard for orphans decides.
 ///
 /// # Errors
-/// The database's.
+/// Fails if the database cannot be reached or refuses the statement.
 pub async fn heal_orphan(tx: &mut PgConnection, workflow: WorkflowId, now: DateTime<Utc>) -> sqlx::Result<Healing> {
     let healed = sqlx::query!(
         r#"
@@ -160,7 +160,7 @@ pub enum Progress {
 /// How far the publisher is with a revision of a workflow, which may be deleted by now.
 ///
 /// # Errors
-/// The database's.
+/// Fails if the database cannot be reached or refuses the statement.
 pub async fn progress(db: &mut PgConnection, workflow: WorkflowId, revision: i64) -> sqlx::Result<Progress> {
     let open = sqlx::query_scalar!(
         r#"

@@ -42,7 +42,7 @@ impl Verdict {
     /// The state in which the run begins, or why it does not.
     ///
     /// # Errors
-    /// The reason why it does not run.
+    /// Returns the reason why it does not run.
     pub fn state(&self) -> Result<RunState, &'static str> {
         match self {
             Verdict::Start => Ok(RunState::Accepted),
@@ -58,7 +58,7 @@ impl Verdict {
 /// means to write the run.
 ///
 /// # Errors
-/// The database's.
+/// Fails if the database cannot be reached or refuses the statement.
 pub async fn verdict(
     tx: &mut PgConnection,
     workflow: &Workflow,
@@ -97,7 +97,7 @@ pub enum Place {
 /// The workflow is locked, so none of them can get a slot meanwhile.
 ///
 /// # Errors
-/// The database's.
+/// Fails if the database cannot be reached or refuses the statement.
 pub async fn take_waiting_place(
     tx: &mut PgConnection,
     workflow: WorkflowId,

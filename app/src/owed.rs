@@ -39,7 +39,7 @@ pub struct Owing {
 /// The times owed after `after`, up to and including `until`, at most `limit` of them.
 ///
 /// # Errors
-/// The database's.
+/// Fails if the database cannot be reached or refuses the statement.
 pub async fn between(
     db: &mut PgConnection,
     workflow: WorkflowId,

@@ -17,7 +17,7 @@ pub enum PatchKind {
 /// The body after a patch.
 ///
 /// # Errors
-/// The field that the patch made wrong.
+/// Returns the field that the patch makes invalid.
 pub fn patched(standing: &Spec, patch: Map<String, Value>, kind: PatchKind) -> Result<WorkflowBody, FieldError> {
     if patch.contains_key("team_id") {
         return Err(FieldError::new("immutable_field", "team_id", "a workflow stays with its team"));

@@ -95,7 +95,7 @@ impl Policies {
     /// Reads what a client wrote.
     ///
     /// # Errors
-    /// The first field that is out of its bounds.
+    /// Returns the first field that is out of its bounds.
     pub fn new(body: &WorkflowBody) -> Result<Self, FieldError> {
         let usual = Self::default();
         Ok(Self {
@@ -123,7 +123,7 @@ impl Policies {
     /// Refuses a catch-up window that reaches behind what the ledger keeps: a pruned time could run again.
     ///
     /// # Errors
-    /// `invalid_field`, with the longest window.
+    /// Returns `invalid_field` with the longest window that is allowed.
     pub fn check_window(&self, retention: TimeDelta) -> Result<(), FieldError> {
         if i64::from(self.catch_up_window_secs) <= retention.num_seconds() {
             return Ok(());

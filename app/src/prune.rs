@@ -46,7 +46,7 @@ struct Batch {
 /// A workflow whose rows cannot be removed is logged, counted and left out for the rest of the turn.
 ///
 /// # Errors
-/// The database's; the batches before stay removed.
+/// Fails if the database fails; earlier batches remain removed.
 pub async fn prune(app: &App) -> anyhow::Result<Did> {
     let ages = ages(&app.config, clock::database_time(app).await?);
     let (mut pruned, mut failed) = (Pruned::default(), Vec::new());

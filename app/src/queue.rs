@@ -36,7 +36,7 @@ pub struct Pass {
 /// The job: a [`pass`] over all workflows.
 ///
 /// # Errors
-/// The database's.
+/// Fails if the database cannot be reached or refuses the statement.
 pub async fn look(app: &App) -> anyhow::Result<Did> {
     let done = pass(&app.pool, clock::database_time(app).await?).await?;
     let Pass { promoted, abandoned, cancelled, failed } = done;
@@ -57,7 +57,7 @@ pub async fn look(app: &App) -> anyhow::Result<Did> {
 /// A workflow that fails is logged and counted, and the pass goes on.
 ///
 /// # Errors
-/// The database fails; what was done until then stays.
+/// Fails if the database fails; earlier transactions remain committed.
 pub async fn pass(pool: &PgPool, now: DateTime<Utc>) -> sqlx::Result<Pass> {
     let mut done = Pass::default();
     let mut last = 0;
@@ -84,7 +84,7 @@ pub async fn pass(pool: &PgPool, now: DateTime<Utc>) -> sqlx::Result<Pass> {
 /// Gives the free slots of one workflow to those who wait; after a run of it has ended.
 ///
 /// # Errors
-/// The database's.
+/// Fails if the database cannot be reached or refuses the statement.
 pub async fn advance(pool: &PgPool, workflow: WorkflowId, now: DateTime<Utc>) -> sqlx::Result<Pass> {
     let mut tx = db::begin(pool).await?;
     let done = match workflows::lock(&mut tx, workflow, None, now).await? {
@@ -109,7 +109,7 @@ async fn advance_locked(tx: &mut PgConnection, workflow: &Workflow, now: DateTim
 /// Has the accepted automatic runs of a paused workflow wait for a slot again, so that what a person asks for can have it.
 ///
 /// # Errors
-/// The database's.
+/// Fails if the database cannot be reached or refuses the statement.
 pub(crate) async fn hold_back(tx: &mut PgConnection, workflow: WorkflowId) -> sqlx::Result<()> {
     sqlx::query!(
         r#"
@@ -127,7 +127,7 @@ pub(crate) async fn hold_back(tx: &mut PgConnection, workflow: WorkflowId) -> sq
 /// Starts those who wait, the first first, while there is room; the workflow is locked.
 ///
 /// # Errors
-/// The database's.
+/// Fails if the database cannot be reached or refuses the statement.
 pub(crate) async fn promote(tx: &mut PgConnection, workflow: &Workflow, now: DateTime<Utc>) -> sqlx::Result<u64> {
     let mut promoted = 0;
     while let Some(next) = first(tx, workflow).await? {

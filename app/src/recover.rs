@@ -56,7 +56,7 @@ struct Pass {
 /// Takes over what dead instances have left running.
 ///
 /// # Errors
-/// The database's; nothing was changed then.
+/// Fails if the database fails; then nothing is changed.
 pub async fn recover(app: &App) -> anyhow::Result<Did> {
     let now = clock::database_time(app).await?;
     let mut failed = 0;

@@ -161,7 +161,7 @@ pub struct New {
 /// Accepts a run, or queues it; from the commit on it will be executed, whoever crashes.
 ///
 /// # Errors
-/// The database's.
+/// Fails if the database cannot be reached or refuses the statement.
 pub async fn accept(tx: &mut PgConnection, new: &New) -> sqlx::Result<()> {
     sqlx::query!(
         r#"
@@ -189,7 +189,7 @@ pub async fn accept(tx: &mut PgConnection, new: &New) -> sqlx::Result<()> {
 /// One run that a team may see.
 ///
 /// # Errors
-/// The database's.
+/// Fails if the database cannot be reached or refuses the statement.
 pub async fn find(db: &mut PgConnection, id: Uuid, team_id: Option<i64>) -> sqlx::Result<Option<Run>> {
     sqlx::query_as!(
         Run,
@@ -231,7 +231,7 @@ pub struct Filter {
 /// Runs, the newest first.
 ///
 /// # Errors
-/// The database's.
+/// Fails if the database cannot be reached or refuses the statement.
 pub async fn list(db: &mut PgConnection, filter: &Filter) -> sqlx::Result<Vec<Run>> {
     sqlx::query_as!(
         Run,

@@ -54,7 +54,7 @@ impl ScheduleBody {
     /// The workflow that has this schedule and stays as it is otherwise.
     ///
     /// # Errors
-    /// The first field that is wrong.
+    /// Returns the first field that is not valid.
     pub fn onto(self, existing: &Spec, bounds: &Bounds) -> Result<Spec, FieldError> {
         let body = WorkflowBody {
             cron_schedule: Some(self.cron_schedule),
@@ -93,7 +93,7 @@ impl ScheduleBody {
     /// The schedule after a patch.
     ///
     /// # Errors
-    /// The field that the patch made wrong.
+    /// Returns the field that the patch makes invalid.
     pub fn patched(&self, patch: Map<String, Value>, kind: PatchKind) -> Result<Self, FieldError> {
         let standing = serde_json::to_value(self)
             .map_err(|error| FieldError::invalid("", format!("the stored schedule cannot be patched: {error}")))?;

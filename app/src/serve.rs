@@ -31,7 +31,7 @@ const BACKLOG: u32 = 4096;
 /// Listens for as many clients as a full minute brings.
 ///
 /// # Errors
-/// The address is taken, or none of ours.
+/// Fails if the address is in use, or is not an address of this machine.
 pub fn listen(address: SocketAddr) -> io::Result<TcpListener> {
     let socket = if address.is_ipv4() { TcpSocket::new_v4() } else { TcpSocket::new_v6() }?;
     socket.set_reuseaddr(true)?;

@@ -123,7 +123,7 @@ impl Spec {
     /// cron whose last time has passed, must not stop the caller from renaming the workflow.
     ///
     /// # Errors
-    /// The first field that is wrong.
+    /// Returns the first field that is not valid.
     pub fn new(body: WorkflowBody, existing: Option<&Self>, bounds: &Bounds) -> Result<Self, FieldError> {
         field::name("name", &body.name)?;
         body.description.as_deref().map_or(Ok(()), |text| field::text("description", text, 0, 2_000))?;
@@ -265,7 +265,7 @@ fn name_same_times(one: &str, another: &str) -> bool {
 /// Reads a timezone's name.
 ///
 /// # Errors
-/// `invalid_timezone`, with near names.
+/// Returns `invalid_timezone` with similar names.
 pub fn timezone(name: &str) -> Result<Timezone, FieldError> {
     schedule::parse_timezone(name).map_err(|error| FieldError::new(error.code(), "timezone", error.to_string()))
 }

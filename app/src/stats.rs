@@ -90,7 +90,7 @@ impl Stats {
 /// Reads the numbers.
 ///
 /// # Errors
-/// The database's.
+/// Fails if the database cannot be reached or refuses the statement.
 pub async fn read(db: &mut PgConnection, scope: Scope) -> sqlx::Result<Stats> {
     Ok(Stats {
         delay: delay(db, scope).await?,

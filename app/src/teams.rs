@@ -36,7 +36,7 @@ impl fmt::Debug for SigningSecret {
 /// Makes a team; the second value is its signing secret, shown once.
 ///
 /// # Errors
-/// The database's; a taken name is `teams_name_key`.
+/// Fails if the database refuses the statement; a name that is taken violates `teams_name_key`.
 pub async fn create(tx: &mut PgConnection, name: &str, edit: &Edit) -> sqlx::Result<(Team, Secret)> {
     let secret = Secret(format!("whsec_{}", STANDARD.encode(rand::random::<[u8; 32]>())));
     let id = sqlx::query_scalar!(

@@ -47,7 +47,7 @@ struct Pass {
 /// Ends the tries that run a minute past their timeout.
 ///
 /// # Errors
-/// The database's.
+/// Fails if the database cannot be reached or refuses the statement.
 pub async fn sweep(app: &App) -> anyhow::Result<Did> {
     let now = clock::database_time(app).await?;
     let mut failed = 0;

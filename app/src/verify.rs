@@ -124,7 +124,7 @@ pub struct Findings {
 /// The first page's bound holds for all pages of a proof: what is pruned meanwhile is left out, not an error.
 ///
 /// # Errors
-/// The query failed.
+/// Fails if the database cannot be reached or refuses the query.
 pub async fn start(
     db: &mut PgConnection,
     span: Span,
@@ -154,7 +154,7 @@ pub async fn start(
 /// Compares from `cursor` on, as much as fits into one answer.
 ///
 /// # Errors
-/// A query failed.
+/// Fails if the database cannot be reached or refuses a query.
 pub async fn compare(pool: &PgPool, span: Span, cursor: Cursor) -> sqlx::Result<Findings> {
     let began = Instant::now();
     let mut findings = Findings::none(span.from);

@@ -84,7 +84,7 @@ impl Version {
     /// Its cron in its timezone by the zone data that were in force at a time, none if it has no cron.
     ///
     /// # Errors
-    /// One of them is not known any more.
+    /// Fails if one of them is no longer known.
     pub fn parsed_at(&self, time: DateTime<Utc>) -> Result<Option<(Cron, Timezone)>, Unknown> {
         let Some((cron, timezone)) = self.timing(&ZoneHistory::installed())? else { return Ok(None) };
         Ok(Some((cron, timezone.at(time).ok_or(Unknown)?)))
@@ -93,7 +93,7 @@ impl Version {
     /// Its cron, and its timezone's rules over time; none if it has no cron.
     ///
     /// # Errors
-    /// One of them is not known any more.
+    /// Fails if one of them is no longer known.
     pub fn timing(&self, zones: &ZoneHistory) -> Result<Option<(Cron, TimezoneHistory)>, Unknown> {
         let Some(cron) = &self.cron else { return Ok(None) };
         let cron = Cron::parse(cron).map_err(|_| Unknown)?;
@@ -105,7 +105,7 @@ impl Version {
 /// Writes the first version of a new workflow.
 ///
 /// # Errors
-/// The database's.
+/// Fails if the database cannot be reached or refuses the statement.
 pub async fn begin(tx: &mut PgConnection, workflow: &Workflow, since: DateTime<Utc>) -> sqlx::Result<()> {
     let timing = &workflow.spec.timing;
     sqlx::query!(

@@ -45,7 +45,7 @@ pub struct Pass {
 /// The job: a [`pass`] over all workflows that may owe something.
 ///
 /// # Errors
-/// The database's.
+/// Fails if the database cannot be reached or refuses the statement.
 pub async fn look(app: &App) -> anyhow::Result<Did> {
     let now = clock::database_time(app).await?;
     let done = pass(&app.pool, app.config.ledger_kept(), now).await?;
@@ -88,7 +88,7 @@ impl Pass {
 /// A workflow that fails is logged, counted and stored, and the pass goes on.
 ///
 /// # Errors
-/// The database fails; what was done until then stays.
+/// Fails if the database fails; earlier transactions remain committed.
 pub async fn pass(pool: &PgPool, kept: TimeDelta, now: DateTime<Utc>) -> sqlx::Result<Pass> {
     let mut done = Pass::default();
     let mut met = resume(pool, now, &mut done).await?;

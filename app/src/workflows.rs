@@ -31,7 +31,7 @@ pub(crate) const ARCHIVED: &str = "the workflow was archived";
 /// Makes a workflow.
 ///
 /// # Errors
-/// The database's; a taken name is `workflows_team_id_name_key`.
+/// Fails if the database refuses the statement; a name that is taken violates `workflows_team_id_name_key`.
 pub async fn create(
     tx: &mut PgConnection,
     team_id: i64,
@@ -68,7 +68,7 @@ pub async fn create(
 /// Turns `before`, locked by [`lock`], into `next`; what changes decides what is bumped.
 ///
 /// # Errors
-/// The database's; a taken name is `workflows_team_id_name_key`.
+/// Fails if the database refuses the statement; a name that is taken violates `workflows_team_id_name_key`.
 pub async fn save(
     tx: &mut PgConnection,
     before: &Workflow,
@@ -120,7 +120,7 @@ async fn save_since(
 /// Erases a workflow, locked by [`lock`], with its runs, occurrences and schedule versions.
 ///
 /// # Errors
-/// The database's.
+/// Fails if the database cannot be reached or refuses the statement.
 pub async fn erase(tx: &mut PgConnection, before: &Workflow, edit: &Edit) -> sqlx::Result<()> {
     let event = before.event_of(Op::Delete, Revision(before.revision.0 + 1), edit);
     write::delete(tx, before.id).await?;

@@ -56,7 +56,7 @@ struct Timing {
 /// Stores the bundled zone data if the database has none, or older ones.
 ///
 /// # Errors
-/// The database does not answer.
+/// Fails if the database does not answer.
 pub async fn store_bundled(pool: &PgPool, edit: &Edit) -> anyhow::Result<Stored> {
     store_chosen(pool, &ZoneSet::bundled(), Choice::Newer, edit).await
 }
@@ -64,7 +64,7 @@ pub async fn store_bundled(pool: &PgPool, edit: &Edit) -> anyhow::Result<Stored>
 /// Puts zone data in force, and marks the workflows whose next times they change.
 ///
 /// # Errors
-/// The database does not answer; or it has other data of the same version.
+/// Fails if the database does not answer, or if it has other data under the same version.
 pub async fn store(pool: &PgPool, set: &ZoneSet, edit: &Edit) -> anyhow::Result<Stored> {
     store_chosen(pool, set, Choice::Given, edit).await
 }
@@ -135,7 +135,7 @@ async fn insert_unless_outrun(
 /// The set of the last change, none if there was none.
 ///
 /// # Errors
-/// The database does not answer, or the stored data cannot be read.
+/// Fails if the database does not answer, or if the stored data cannot be read.
 async fn read_newest(db: &mut PgConnection, last: Option<&ZoneChange>) -> anyhow::Result<Option<Arc<ZoneSet>>> {
     let Some(change) = last else { return Ok(None) };
     let archive = db::read_zone_archive(db, &change.version).await?;

@@ -63,7 +63,7 @@ impl Client {
     /// A client; nothing is sent yet.
     ///
     /// # Errors
-    /// The key holds what no header can.
+    /// Fails if the key has characters that an HTTP header cannot carry.
     pub(crate) fn new(access: &Access) -> anyhow::Result<Self> {
         Self::with_key(&access.url, &access.key).context("CRONBOX_KEY")
     }
@@ -93,7 +93,7 @@ impl Client {
     /// GET of a path below `/api/v1`.
     ///
     /// # Errors
-    /// A [`Refusal`], or the app cannot be reached.
+    /// Returns a [`Refusal`], or fails if the app cannot be reached.
     pub(crate) async fn get(&self, path: &str, query: &[(&str, String)]) -> anyhow::Result<Value> {
         self.send(self.request(Method::GET, path, query)?).await
     }
@@ -101,7 +101,7 @@ impl Client {
     /// POST of a JSON body to a path below `/api/v1`.
     ///
     /// # Errors
-    /// A [`Refusal`], or the app cannot be reached.
+    /// Returns a [`Refusal`], or fails if the app cannot be reached.
     pub(crate) async fn post(&self, path: &str, body: &Value) -> anyhow::Result<Value> {
         self.send(self.request(Method::POST, path, &[])?.json(body)).await
     }
@@ -109,7 +109,7 @@ impl Client {
     /// POST whose answer, of whatever kind, the caller judges: its status and its body.
     ///
     /// # Errors
-    /// Nobody answers.
+    /// Fails if the server does not answer.
     pub(crate) async fn post_for_answer(&self, path: &str, body: &Value) -> anyhow::Result<(u16, Vec<u8>)> {
         let request = self.request(Method::POST, path, &[])?.json(body);
         let answer = request.send().await.map_err(|error| anyhow!(error.without_url()).context(self.unreached()))?;

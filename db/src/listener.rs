@@ -20,7 +20,7 @@ impl Listener {
     /// Connects beside the pool and listens: a peer that falls silent takes no connection of the pool along.
     ///
     /// # Errors
-    /// The database's.
+    /// Fails if the database cannot be reached or refuses the statement.
     pub async fn connect(pool: &PgPool, channel: &str) -> sqlx::Result<Listener> {
         let patience = pool.raw().options().get_acquire_timeout();
         let own = PgPoolOptions::new().max_connections(1).acquire_timeout(patience);
@@ -33,7 +33,7 @@ impl Listener {
     /// Waits for a notification, or for a new connection in place of one that was lost: it may have missed some.
     ///
     /// # Errors
-    /// The database's; the server is silent.
+    /// Fails if the database refuses the statement or does not answer.
     pub async fn heard(&mut self) -> sqlx::Result<()> {
         loop {
             match tokio::time::timeout(PROBE_EVERY, self.0.try_recv()).await {

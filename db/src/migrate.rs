@@ -26,7 +26,7 @@ const PAUSE: Duration = Duration::from_secs(1);
 /// because an index of many rows takes its time.
 ///
 /// # Errors
-/// A migration fails, or a lock was never free.
+/// Fails if a migration fails or cannot get its lock.
 pub async fn migrate(options: &Options) -> anyhow::Result<()> {
     migrate_by(&MIGRATOR, options).await
 }
@@ -118,7 +118,7 @@ fn is_locked(error: &anyhow::Error) -> bool {
 /// Refuses a database whose schema is older than this program; a newer one is fine (expand, then contract).
 ///
 /// # Errors
-/// One sentence that says what to do.
+/// Returns one sentence that says what to do.
 pub async fn check_migrated(pool: &PgPool) -> anyhow::Result<()> {
     let applied: Vec<i64> = sqlx::query_scalar("SELECT version FROM _sqlx_migrations WHERE success")
         .fetch_all(pool)

@@ -21,7 +21,7 @@ pub struct PgPool {
 /// Opens a pool and proves that it reaches a database that can write.
 ///
 /// # Errors
-/// One sentence that says what to do: a DSN that cannot be read, or a database that does not answer.
+/// Returns one sentence that says what to do if the DSN cannot be parsed or the database does not answer.
 pub async fn connect(options: &Options) -> anyhow::Result<PgPool> {
     let pool = pool(options)?;
     match pool.acquire().await {
@@ -45,7 +45,7 @@ pub async fn connect(options: &Options) -> anyhow::Result<PgPool> {
 /// A pool that connects when it is first used.
 ///
 /// # Errors
-/// A DSN that cannot be read; the DSN itself is never repeated, it holds a password.
+/// Fails if the DSN cannot be parsed. The error never repeats the DSN, because it contains a password.
 pub fn pool(options: &Options) -> anyhow::Result<PgPool> {
     let server = Server::default();
     let guarded = server
@@ -56,7 +56,7 @@ pub fn pool(options: &Options) -> anyhow::Result<PgPool> {
 /// Has connections that are opened from now on log in like this; those that are open stay.
 ///
 /// # Errors
-/// A DSN that cannot be read.
+/// Fails if the DSN cannot be parsed.
 pub fn log_in_anew(pool: &PgPool, options: &Options) -> anyhow::Result<()> {
     pool.raw.set_connect_options(connect_options(options)?);
     Ok(())
@@ -66,7 +66,7 @@ impl PgPool {
     /// A connection to a server that can write.
     ///
     /// # Errors
-    /// There is none within the pool's `acquire_timeout`, or the server refuses the login.
+    /// Fails if no connection is free within the pool's `acquire_timeout`, or if the server refuses the login.
     pub async fn acquire(&self) -> sqlx::Result<AcquiredConnection> {
         Ok(AcquiredConnection(PgConnection::new(self.raw.acquire().await?, self.server.clone())))
     }

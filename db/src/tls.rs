@@ -26,7 +26,7 @@ pub fn with_ca(dsn: &str, ca_file: Option<&Path>) -> String {
 /// Reads the path of a bundle of certificates, as a command line gives it.
 ///
 /// # Errors
-/// A sentence: the file cannot be read.
+/// Returns a sentence if the file cannot be read.
 pub fn ca_file(path: &str) -> Result<PathBuf, String> {
     std::fs::File::open(path).map_err(|error| format!("cannot be read: {error}"))?;
     Ok(path.into())

@@ -40,7 +40,7 @@ impl Transaction {
     /// Makes the changes durable.
     ///
     /// # Errors
-    /// The database's; after one of the connection it is unknown whether the changes are durable.
+    /// Fails if the database fails; after a connection error it is unknown whether the changes are committed.
     pub async fn commit(mut self) -> sqlx::Result<()> {
         self.0.execute("COMMIT").await.map(drop)
     }
@@ -66,7 +66,7 @@ impl Transaction {
     /// Undoes the changes.
     ///
     /// # Errors
-    /// The database's; the changes are undone all the same.
+    /// Fails if the database fails; the changes are rolled back even then.
     pub async fn rollback(mut self) -> sqlx::Result<()> {
         self.0.execute("ROLLBACK").await.map(drop)
     }

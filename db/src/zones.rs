@@ -21,7 +21,7 @@ pub struct ZoneChange {
 /// Names the newest zone data, none if this database has stored none: then each binary uses its bundled set.
 ///
 /// # Errors
-/// The database does not answer.
+/// Fails if the database does not answer.
 pub async fn read_zone_change(db: &mut PgConnection) -> sqlx::Result<Option<ZoneChange>> {
     sqlx::query_as!(
         ZoneChange,
@@ -50,7 +50,7 @@ async fn read_zone_changes(db: &mut PgConnection) -> sqlx::Result<Vec<ZoneChange
 /// Reads the archive of a version that is stored.
 ///
 /// # Errors
-/// The database does not answer, or has no such version.
+/// Fails if the database does not answer or does not have this version.
 pub async fn read_zone_archive(db: &mut PgConnection, version: &str) -> sqlx::Result<Vec<u8>> {
     sqlx::query_scalar!(
         r#"

@@ -115,7 +115,7 @@ impl Lambda {
     /// Queues an event, to be delivered at `now` or soon after.
     ///
     /// # Errors
-    /// There is no such function.
+    /// Fails if the function does not exist.
     pub fn invoke(&self, arn: &str, payload: Value, now: DateTime<Utc>) -> Result<(), NoSuchFunction> {
         let function = lock(&self.0.functions).get(arn).cloned();
         let Some(function) = function else {

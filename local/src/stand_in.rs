@@ -58,7 +58,7 @@ impl Served {
     /// Serves an account in the background.
     ///
     /// # Errors
-    /// The listener has no address.
+    /// Fails if the listener has no address.
     pub fn start(stand_in: StandIn, listener: TcpListener) -> Result<Served> {
         let endpoint = format!("http://{}", listener.local_addr()?);
         let stop = CancellationToken::new();
@@ -78,7 +78,7 @@ impl Served {
     /// Stops it, and returns when the deliveries under way are answered.
     ///
     /// # Errors
-    /// It had failed before.
+    /// Fails if an earlier call failed.
     pub async fn stop(mut self) -> Result<()> {
         self.stop.cancel();
         match self.serving.take() {
@@ -107,7 +107,7 @@ impl StandIn {
     /// Serves the API until `shutdown`, and fires if the clock runs; a clock that is set is stepped by its owner.
     ///
     /// # Errors
-    /// The listener fails.
+    /// Fails if the listener fails.
     pub async fn serve(self, listener: TcpListener, shutdown: impl Future<Output = ()> + Send + 'static) -> Result<()> {
         let stop = CancellationToken::new();
         let (fires, scheduler, clock) = (self.fires.clone(), self.scheduler.clone(), self.scheduler.clock().clone());

@@ -15,7 +15,7 @@ use crate::steps::say;
 /// Starts everything, prints where it is, and runs until `shutdown`.
 ///
 /// # Errors
-/// One sentence that says what to do.
+/// Returns one sentence that says what to do.
 pub async fn up(args: UpArgs, shutdown: impl Future<Output = ()>) -> Result<()> {
     let target = target_folder();
     let app = listen(local(args.app_port), "--app-port")?;
@@ -45,7 +45,7 @@ pub async fn up(args: UpArgs, shutdown: impl Future<Output = ()>) -> Result<()> 
 /// Binds an address, or says what to do about it.
 ///
 /// # Errors
-/// Somebody else listens there.
+/// Fails if another process listens on the address.
 pub fn listen(address: SocketAddr, option: &str) -> Result<TcpListener> {
     app::listen(address).with_context(|| {
         format!("cannot listen on {address}: stop the program that does, or choose another port with {option}")

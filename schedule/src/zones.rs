@@ -113,7 +113,7 @@ impl ZoneSet {
     /// ```
     ///
     /// # Errors
-    /// The archive is cut off, or a zone in it cannot be read.
+    /// Fails if the archive is truncated, or if a zone in it cannot be read.
     pub fn from_archive(archive: Vec<u8>) -> Result<Self, ZoneDataError> {
         let set = Self::read(Cow::Owned(archive))?;
         for (name, entry) in &set.entries {
@@ -134,7 +134,7 @@ impl ZoneSet {
     /// ```
     ///
     /// # Errors
-    /// A file cannot be read.
+    /// Fails if a file cannot be read.
     pub fn from_files(
         version: &ZoneVersion,
         files: impl IntoIterator<Item = (String, Vec<u8>)>,

@@ -65,7 +65,7 @@ impl Allowed {
     /// A literal address never meets the resolver, so it is judged here.
     ///
     /// # Errors
-    /// It may not be reached.
+    /// Fails if the address may not be reached.
     pub fn check_literal(&self, url: &Url) -> Result<(), NotPublic> {
         match url.host() {
             Some(Host::Ipv4(v4)) => self.judge(&v4.to_string(), &[v4.into()]),
@@ -77,7 +77,7 @@ impl Allowed {
     /// Judges a URL when a workflow is saved; a name that cannot be resolved yet is judged when it is called.
     ///
     /// # Errors
-    /// It may not be reached.
+    /// Fails if the address may not be reached.
     pub async fn check_now(&self, url: &Url) -> Result<(), NotPublic> {
         self.check_literal(url)?;
         let Some(Host::Domain(host)) = url.host() else { return Ok(()) };

@@ -54,7 +54,7 @@ impl Client {
     /// A client that reaches public addresses and the allowed networks.
     ///
     /// # Errors
-    /// The TLS stack cannot be set up.
+    /// Fails if the TLS stack cannot be set up.
     pub fn new(allowed: Allowed) -> anyhow::Result<Self> {
         let client = reqwest::Client::builder()
             .redirect(redirect::Policy::none())

@@ -35,7 +35,7 @@ impl Action {
     /// Reads `{"type": "log" | "http", ..}`.
     ///
     /// # Errors
-    /// The field of the action that is wrong.
+    /// Returns the field of the action that is not valid.
     pub fn parse(document: &Value) -> Result<Self, FieldError> {
         let Value::Object(members) = document else {
             return Err(FieldError::invalid("action", "action must be an object with a type"));
@@ -151,7 +151,7 @@ pub async fn perform(action: &Action, call: &Call, sender: &Sender<'_>) -> Outco
 /// Refuses an action that leads inside, when it is saved; each send judges again.
 ///
 /// # Errors
-/// `action.url`, with the reason.
+/// Returns the field `action.url` with the reason.
 pub async fn check_reach(document: &Value, allowed: &address::Allowed) -> Result<(), FieldError> {
     // What cannot be parsed is refused with its own reason, by whoever saves it.
     let url = document.get("url").and_then(Value::as_str).and_then(|url| Url::parse(url).ok());

@@ -21,7 +21,7 @@ pub struct BadSecret;
 /// The three headers of a signed request.
 ///
 /// # Errors
-/// The secret cannot be read.
+/// Fails if the secret cannot be decoded.
 pub fn headers(secret: &SigningSecret, run: Uuid, now: DateTime<Utc>, body: &[u8]) -> Result<HeaderMap, BadSecret> {
     let (id, timestamp) = (run.to_string(), now.timestamp().to_string());
     let signature = format!("v1,{}", STANDARD.encode(sign(&key(secret)?, &id, &timestamp, body)?));

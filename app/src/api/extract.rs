@@ -136,7 +136,7 @@ impl IfMatch {
     /// Refuses an edit of another version than the one that the client saw.
     ///
     /// # Errors
-    /// 412.
+    /// Returns 412 if the versions differ.
     pub fn check(&self, version: i64) -> Result<(), Error> {
         match self {
             IfMatch::Anything => Ok(()),
@@ -162,7 +162,7 @@ impl<S: Send + Sync> FromRequestParts<S> for Trace {
 /// Reads `{id}` where a handler splits the path itself.
 ///
 /// # Errors
-/// 404.
+/// Returns 404 if the text is not an id.
 pub fn workflow_id(text: &str) -> Result<WorkflowId, Error> {
     text.parse().map_err(|_| Error::not_found())
 }
@@ -170,7 +170,7 @@ pub fn workflow_id(text: &str) -> Result<WorkflowId, Error> {
 /// A JSON document into its type, by way of a check for what Postgres cannot store.
 ///
 /// # Errors
-/// 400, with the field.
+/// Returns 400 with the field.
 pub fn parse<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Error> {
     let mut deserializer = serde_json::Deserializer::from_slice(bytes);
     let parsed = serde_path_to_error::deserialize(&mut deserializer).map_err(|error| {
@@ -191,7 +191,7 @@ pub fn parse<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Error> {
 /// The whole body, up to the limit and before the request's deadline.
 ///
 /// # Errors
-/// 413, 408, or 400 for a body that broke off.
+/// Returns 413, 408, or 400 for a body that ended early.
 pub async fn read(request: Request) -> Result<Bytes, Error> {
     let deadline = request.extensions().get::<Deadline>().copied();
     let reading = to_bytes(request.into_body(), BODY_LIMIT);

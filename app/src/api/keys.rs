@@ -169,7 +169,7 @@ pub(super) async fn revoke(
 /// Who a key is for; a team key needs a team and a role, the others must have neither.
 ///
 /// # Errors
-/// The field that is missing or too much.
+/// Returns the field that is missing or not allowed.
 pub fn holder(kind: Kind, team_id: Option<i64>, role: Option<Role>) -> Result<Holder, FieldError> {
     match (kind, team_id, role) {
         (Kind::Admin, None, None) => Ok(Holder::Admin),

@@ -36,7 +36,7 @@ impl<T> Page<T> {
 /// The `limit` of a query, 1 to 200.
 ///
 /// # Errors
-/// Outside that.
+/// Fails if the value is outside of this range.
 pub fn limit(limit: Option<i64>) -> Result<i64, FieldError> {
     match limit {
         None => Ok(DEFAULT_LIMIT),
@@ -53,7 +53,7 @@ pub fn encode(key: impl ToString) -> String {
 /// The key in a `cursor` of a query.
 ///
 /// # Errors
-/// A cursor that no page gave.
+/// Fails if the cursor is not one that a page returned.
 pub fn cursor<K: FromStr>(cursor: Option<&str>) -> Result<Option<K>, FieldError> {
     let Some(cursor) = cursor else { return Ok(None) };
     let key = URL_SAFE_NO_PAD.decode(cursor).ok().and_then(|bytes| String::from_utf8(bytes).ok());

@@ -26,7 +26,7 @@ pub struct Filter {
 /// One backfill that a team may see, with how its runs stand.
 ///
 /// # Errors
-/// The database's.
+/// Fails if the database cannot be reached or refuses the statement.
 pub async fn find(db: &mut PgConnection, id: Uuid, team_id: Option<i64>) -> sqlx::Result<Option<Backfill>> {
     let row = sqlx::query_as!(
         Row,
@@ -77,7 +77,7 @@ pub(super) async fn find_running(tx: &mut PgConnection, id: Uuid) -> sqlx::Resul
 /// Backfills, the newest first.
 ///
 /// # Errors
-/// The database's.
+/// Fails if the database cannot be reached or refuses the statement.
 pub async fn list(db: &mut PgConnection, filter: &Filter) -> sqlx::Result<Vec<Backfill>> {
     let rows = sqlx::query_as!(
         Row,
@@ -208,7 +208,7 @@ pub(super) async fn advance(
 /// Pauses the running backfills that were requested up to `until`; returns how many.
 ///
 /// # Errors
-/// The database fails.
+/// Fails if the database cannot be reached or refuses the statement.
 pub async fn pause_running(tx: &mut PgConnection, until: DateTime<Utc>, now: DateTime<Utc>) -> sqlx::Result<u64> {
     let done = sqlx::query!(
         r#"

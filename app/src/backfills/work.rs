@@ -36,7 +36,7 @@ struct Pass {
 /// Works backfills off. A job.
 ///
 /// # Errors
-/// The database's; what was done for other backfills stands.
+/// Fails if the database fails; the changes of other backfills remain committed.
 pub async fn work(app: &App) -> anyhow::Result<Did> {
     let Pass { started, finished, has_more, failed } = pass(&app.pool, clock::database_time(app).await?).await?;
     if started > 0 {

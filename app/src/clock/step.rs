@@ -11,7 +11,7 @@ const LONGEST_LEASE_SECS: f64 = 60.0;
 /// Any instance does it, any number of times: a row that was due stays due.
 ///
 /// # Errors
-/// A statement fails; the next sample finds the clock as it is, so the rows then wait for their time.
+/// Fails if a statement fails. The next sample sees no step any more, so the rows then wait for their time.
 pub(super) async fn keep_due(db: &mut PgConnection, before: DateTime<Utc>) -> sqlx::Result<()> {
     keep_edits_due(db, before).await?;
     keep_jobs_due(db, before).await?;

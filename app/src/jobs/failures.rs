@@ -22,7 +22,7 @@ pub(crate) fn skip_failed(job: &'static str, workflow_id: i64, error: sqlx::Erro
 /// Counts the failures of a pass that has processed all others.
 ///
 /// # Errors
-/// There were failures.
+/// Fails if a part failed.
 pub(crate) fn fail_at_end(job: &'static str, failed: u64, metrics: &Metrics) -> anyhow::Result<()> {
     metrics.job_failures.get_or_create(&FailedJob { job: Word(job) }).inc_by(failed);
     ensure!(failed == 0, "{failed} workflows failed, and all others were processed; the log names them");
@@ -32,7 +32,7 @@ pub(crate) fn fail_at_end(job: &'static str, failed: u64, metrics: &Metrics) -> 
 /// Stores which workflows a pass could not process, after it has processed all others; the proof leaves these out.
 ///
 /// # Errors
-/// The database fails; then those of the pass before stay.
+/// Fails if the database fails; then the figures of the previous pass remain.
 pub(crate) async fn store_failed(db: &mut PgConnection, job: &'static str, failed: &[i64]) -> sqlx::Result<()> {
     sqlx::query!(
         r#"

@@ -156,7 +156,7 @@ pub(super) async fn release_all(db: &mut PgConnection, instance: Uuid) -> sqlx::
 /// All jobs, by name.
 ///
 /// # Errors
-/// The database's.
+/// Fails if the database cannot be reached or refuses the statement.
 pub async fn list(db: &mut PgConnection) -> sqlx::Result<Vec<Status>> {
     sqlx::query_as!(
         Status,

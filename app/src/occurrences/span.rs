@@ -24,7 +24,7 @@ pub struct Unrun {
 /// The times after `after`, up to and including `until`, that have been decided.
 ///
 /// # Errors
-/// The database's.
+/// Fails if the database cannot be reached or refuses the statement.
 pub async fn decided(
     db: &mut PgConnection,
     workflow: WorkflowId,
@@ -49,7 +49,7 @@ pub async fn decided(
 /// Whether a time later than this one has run by the schedule.
 ///
 /// # Errors
-/// The database's.
+/// Fails if the database cannot be reached or refuses the statement.
 pub async fn has_run_after(db: &mut PgConnection, workflow: WorkflowId, time: DateTime<Utc>) -> sqlx::Result<bool> {
     sqlx::query_scalar!(
         r#"
@@ -67,7 +67,7 @@ pub async fn has_run_after(db: &mut PgConnection, workflow: WorkflowId, time: Da
 /// Records times that did not run; one that somebody has decided stays as it is. Says how many are new.
 ///
 /// # Errors
-/// The database's.
+/// Fails if the database cannot be reached or refuses the statement.
 pub async fn record_unrun(
     tx: &mut PgConnection,
     workflow: WorkflowId,

@@ -78,7 +78,7 @@ pub enum Operated {
 /// Lists rows below `before`, the newest first.
 ///
 /// # Errors
-/// The database's.
+/// Fails if the database cannot be reached or refuses the statement.
 pub async fn list(db: &mut PgConnection, filter: Filter, before: Option<i64>, limit: i64) -> sqlx::Result<Vec<Row>> {
     sqlx::query_as!(
         Row,
@@ -107,7 +107,7 @@ pub async fn list(db: &mut PgConnection, filter: Filter, before: Option<i64>, li
 /// Has a row's workflow published again, at once and from the first attempt.
 ///
 /// # Errors
-/// The database's.
+/// Fails if the database cannot be reached or refuses the statement.
 pub async fn retry(tx: &mut PgConnection, id: i64, edit: &Edit) -> sqlx::Result<Operated> {
     let Some(before) = lock(tx, id).await? else { return Ok(Operated::Unknown) };
     if !matches!(before.status, Status::Pending | Status::Failed) {
@@ -121,7 +121,7 @@ pub async fn retry(tx: &mut PgConnection, id: i64, edit: &Edit) -> sqlx::Result<
 /// Lets a failed row go: nobody will publish that edit, and nobody is alarmed by it any more.
 ///
 /// # Errors
-/// The database's.
+/// Fails if the database cannot be reached or refuses the statement.
 pub async fn discard(tx: &mut PgConnection, id: i64, edit: &Edit) -> sqlx::Result<Operated> {
     let Some(before) = lock(tx, id).await? else { return Ok(Operated::Unknown) };
     if before.status != Status::Failed {

@@ -6,7 +6,7 @@ use db::PgConnection;
 /// Raises the marks before rows are removed, so that a reader who misses a row finds the mark.
 ///
 /// # Errors
-/// The query failed.
+/// Fails if the database cannot be reached or refuses the query.
 pub(super) async fn raise(db: &mut PgConnection, runs: DateTime<Utc>, occurrences: DateTime<Utc>) -> sqlx::Result<()> {
     sqlx::query!(
         r#"
@@ -26,7 +26,7 @@ pub(super) async fn raise(db: &mut PgConnection, runs: DateTime<Utc>, occurrence
 /// The marks of runs (by their end) and of occurrences (by their time); none: nothing was ever pruned.
 ///
 /// # Errors
-/// The query failed.
+/// Fails if the database cannot be reached or refuses the query.
 pub async fn read(db: &mut PgConnection) -> sqlx::Result<(Option<DateTime<Utc>>, Option<DateTime<Utc>>)> {
     let row = sqlx::query!(
         r#"
@@ -44,7 +44,7 @@ pub async fn read(db: &mut PgConnection) -> sqlx::Result<(Option<DateTime<Utc>>,
 /// The mark of occurrences.
 ///
 /// # Errors
-/// The query failed.
+/// Fails if the database cannot be reached or refuses the query.
 pub async fn occurrences(db: &mut PgConnection) -> sqlx::Result<Option<DateTime<Utc>>> {
     Ok(read(db).await?.1)
 }

@@ -21,7 +21,7 @@ pub enum Cancelled {
 /// Cancels a run: at once if it does not run, else by its executor.
 ///
 /// # Errors
-/// The database's.
+/// Fails if the database cannot be reached or refuses the statement.
 pub async fn cancel(tx: &mut PgConnection, id: Uuid, now: DateTime<Utc>) -> sqlx::Result<Cancelled> {
     let state = sqlx::query_scalar!(
         r#"
@@ -49,7 +49,7 @@ pub async fn cancel(tx: &mut PgConnection, id: Uuid, now: DateTime<Utc>) -> sqlx
 /// Cancels all live runs of a workflow that these triggers started; returns those that an executor must stop first.
 ///
 /// # Errors
-/// The database's.
+/// Fails if the database cannot be reached or refuses the statement.
 pub async fn cancel_live(
     tx: &mut PgConnection,
     workflow: WorkflowId,

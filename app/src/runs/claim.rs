@@ -136,7 +136,7 @@ pub struct Slots {
 /// end of the attempt that this process executes.
 ///
 /// # Errors
-/// The database's.
+/// Fails if the database cannot be reached or refuses the statement.
 pub async fn claim(
     db: &mut PgConnection,
     lease: Lease,
@@ -230,7 +230,7 @@ pub async fn claim(
 /// Writes how a run ended, if it is still ours.
 ///
 /// # Errors
-/// The database's.
+/// Fails if the database cannot be reached or refuses the statement.
 pub async fn finish(
     db: &mut PgConnection,
     instance: Uuid,
@@ -264,7 +264,7 @@ pub async fn finish(
 /// Has a run whose answer failed tried again later, if it is still ours and nobody asked to cancel it.
 ///
 /// # Errors
-/// The database's.
+/// Fails if the database cannot be reached or refuses the statement.
 pub async fn try_again(
     db: &mut PgConnection,
     instance: Uuid,
@@ -294,7 +294,7 @@ pub async fn try_again(
 /// Keeps what an attempt came to after it had lost the run; the run's own state does not change.
 ///
 /// # Errors
-/// The database's.
+/// Fails if the database cannot be reached or refuses the statement.
 pub async fn keep_late(db: &mut PgConnection, run: &Claimed, late: &Value) -> sqlx::Result<()> {
     sqlx::query!(
         r#"
@@ -323,7 +323,7 @@ pub struct Found {
 /// Reads a run whose statement changed nothing; none if it is gone, for example with its workflow.
 ///
 /// # Errors
-/// The database's.
+/// Fails if the database cannot be reached or refuses the statement.
 pub async fn find_after_loss(db: &mut PgConnection, id: Uuid) -> sqlx::Result<Option<Found>> {
     sqlx::query_as!(
         Found,
@@ -340,7 +340,7 @@ pub async fn find_after_loss(db: &mut PgConnection, id: Uuid) -> sqlx::Result<Op
 /// Whether a run of a workflow waits for a slot.
 ///
 /// # Errors
-/// The database's.
+/// Fails if the database cannot be reached or refuses the statement.
 pub async fn any_queued(db: &mut PgConnection, workflow_id: i64) -> sqlx::Result<bool> {
     sqlx::query_scalar!(
         r#"
@@ -356,7 +356,7 @@ pub async fn any_queued(db: &mut PgConnection, workflow_id: i64) -> sqlx::Result
 /// Renews the leases of these attempts, as far as the instance still has them.
 ///
 /// # Errors
-/// The database's.
+/// Fails if the database cannot be reached or refuses the statement.
 pub async fn renew_leases(db: &mut PgConnection, lease: Lease, executing: &[Fence]) -> sqlx::Result<Vec<Beat>> {
     let (ids, attempts) = columns(executing);
     sqlx::query_as!(
@@ -390,7 +390,7 @@ pub async fn renew_leases(db: &mut PgConnection, lease: Lease, executing: &[Fenc
 /// Ends the leases of attempts that stopped without an end: recovery decides at its next turn what becomes of them.
 ///
 /// # Errors
-/// The database's.
+/// Fails if the database cannot be reached or refuses the statement.
 pub async fn release(db: &mut PgConnection, instance: Uuid, stopped: &[Fence]) -> sqlx::Result<()> {
     let (ids, attempts) = columns(stopped);
     sqlx::query!(
@@ -424,7 +424,7 @@ pub async fn release(db: &mut PgConnection, instance: Uuid, stopped: &[Fence]) -
 /// `max_age_secs`.
 ///
 /// # Errors
-/// The database's.
+/// Fails if the database cannot be reached or refuses the statement.
 pub async fn hand_over_unknown(
     db: &mut PgConnection,
     instance: Uuid,

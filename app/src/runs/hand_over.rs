@@ -32,7 +32,7 @@ struct Row {
 /// If the run has started, it may go on for `max_age_secs`.
 ///
 /// # Errors
-/// The database's.
+/// Fails if the database cannot be reached or refuses the statement.
 pub async fn hand_over(
     tx: &mut PgConnection,
     instance: Uuid,

@@ -12,7 +12,7 @@ use crate::workflows::State;
 /// The version in force at a time; none before the first.
 ///
 /// # Errors
-/// The database's.
+/// Fails if the database cannot be reached or refuses the statement.
 pub async fn in_force(
     db: &mut PgConnection,
     workflow: WorkflowId,
@@ -44,7 +44,7 @@ pub async fn in_force(
 /// The versions in force at any time after `after`, up to and including `until`, the earliest first.
 ///
 /// # Errors
-/// The database's.
+/// Fails if the database cannot be reached or refuses the statement.
 pub async fn over(
     db: &mut PgConnection,
     workflow: WorkflowId,
@@ -78,7 +78,7 @@ pub async fn over(
 /// As [`over`], without an end, for many workflows, each from its own instant on.
 ///
 /// # Errors
-/// The database's.
+/// Fails if the database cannot be reached or refuses the statement.
 pub async fn of_all(
     db: &mut PgConnection,
     workflows: &[(i64, DateTime<Utc>)],
@@ -125,7 +125,7 @@ pub async fn of_all(
 /// One version by its revision.
 ///
 /// # Errors
-/// The database's.
+/// Fails if the database cannot be reached or refuses the statement.
 pub async fn by_revision(
     db: &mut PgConnection,
     workflow: WorkflowId,

@@ -17,7 +17,7 @@ use crate::config::CLOCK_SKEW;
 /// What is decided under a lock is read by a later statement than the one that waited for it.
 ///
 /// # Errors
-/// The database's.
+/// Fails if the database cannot be reached or refuses the statement.
 pub async fn lock(
     tx: &mut PgConnection,
     id: WorkflowId,
@@ -34,7 +34,7 @@ pub async fn lock(
 /// waited for its connection and for the lock, and be late by now.
 ///
 /// # Errors
-/// The database's.
+/// Fails if the database cannot be reached or refuses the statement.
 pub async fn lock_for_fire(
     tx: &mut PgConnection,
     id: WorkflowId,
@@ -49,7 +49,7 @@ pub async fn lock_for_fire(
 /// As [`lock`], but none if somebody else holds it at this moment, or if there is no such workflow.
 ///
 /// # Errors
-/// The database's.
+/// Fails if the database cannot be reached or refuses the statement.
 pub async fn try_lock(tx: &mut PgConnection, id: WorkflowId, now: DateTime<Utc>) -> sqlx::Result<Option<Workflow>> {
     if table::hold_free(tx, id).await? { as_it_stands(tx, id, None, now).await } else { Ok(None) }
 }

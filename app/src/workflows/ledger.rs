@@ -18,7 +18,7 @@ pub struct Ledger {
 /// Reads it; the workflow is locked.
 ///
 /// # Errors
-/// The database's; no such workflow.
+/// Fails if the database refuses the statement, or if the workflow does not exist.
 pub async fn read(tx: &mut PgConnection, workflow: WorkflowId) -> sqlx::Result<Ledger> {
     sqlx::query_as!(
         Ledger,
@@ -35,7 +35,7 @@ pub async fn read(tx: &mut PgConnection, workflow: WorkflowId) -> sqlx::Result<L
 /// Moves it on; in the transaction of the rows that it speaks for.
 ///
 /// # Errors
-/// The database's.
+/// Fails if the database cannot be reached or refuses the statement.
 pub async fn settle(
     tx: &mut PgConnection,
     workflow: WorkflowId,

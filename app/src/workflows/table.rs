@@ -41,7 +41,7 @@ pub(super) async fn hold_free(tx: &mut PgConnection, id: WorkflowId) -> sqlx::Re
 /// One workflow with its sync.
 ///
 /// # Errors
-/// The database's.
+/// Fails if the database cannot be reached or refuses the statement.
 pub async fn find(
     db: &mut PgConnection,
     id: WorkflowId,
@@ -75,7 +75,7 @@ pub async fn find(
 /// Workflows in the order of their ids.
 ///
 /// # Errors
-/// The database's.
+/// Fails if the database cannot be reached or refuses the statement.
 pub async fn list(db: &mut PgConnection, filter: &Filter) -> sqlx::Result<Vec<(Workflow, Sync)>> {
     let rows = sqlx::query_as!(
         Row,

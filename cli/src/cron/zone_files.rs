@@ -12,7 +12,7 @@ const LEFT_OUT: [&str; 5] = ["posix", "right", "posixrules", "localtime", "Facto
 /// Reads all zones below `folder`.
 ///
 /// # Errors
-/// A file cannot be read, or none says which version of the IANA database this is.
+/// Fails if a file cannot be read, or if no file names the version of the IANA database.
 pub(crate) fn read_zones(folder: &Path) -> anyhow::Result<ZoneSet> {
     let mut files = Vec::new();
     collect_zones(folder, "", &mut files)?;

@@ -28,7 +28,7 @@ pub(super) enum Known {
 /// Asks the app about the time of a fire.
 ///
 /// # Errors
-/// It does not answer, or refuses to.
+/// Fails if it does not answer or refuses.
 pub(super) async fn ask(client: &Client, fire: &Fire) -> Result<Known> {
     let time = |time: chrono::DateTime<chrono::Utc>| time.to_rfc3339_opts(SecondsFormat::Secs, true);
     let (from, to) = (time(fire.scheduled_time), time(fire.scheduled_time + TimeDelta::minutes(1)));

@@ -74,7 +74,7 @@ struct Redrive<'a> {
 /// Posts what can be posted.
 ///
 /// # Errors
-/// The queue cannot be read, or the app takes nothing.
+/// Fails if the queue cannot be read, or if the app accepts no fire.
 pub(super) async fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     let client = if arguments.dry_run { None } else { Some(Client::of_scheduler(&arguments.opener)?) };
     let queue = Queue::open(&arguments.at).await;

@@ -93,7 +93,7 @@ impl Arguments {
     /// Reads the command line and the environment.
     ///
     /// # Errors
-    /// One sentence that names the variable; `--help` and `--version` print and end the process.
+    /// Returns one sentence that names the variable; `--help` and `--version` print and end the process.
     pub fn read() -> Result<Arguments, String> {
         let read = Arguments::try_parse().map(|arguments| Arguments { is_lambda: is_lambda(), ..arguments });
         read.map_err(|error| match error.kind() {

@@ -95,7 +95,7 @@ impl Publisher {
     /// Asks the database whether this publisher may publish, and raises the generation if ours is newer.
     ///
     /// # Errors
-    /// The database's.
+    /// Fails if the database cannot be reached or refuses the statement.
     pub(crate) async fn admit(&self) -> sqlx::Result<Admission> {
         let ours = self.claimant().generation;
         loop {

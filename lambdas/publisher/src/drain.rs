@@ -57,7 +57,7 @@ impl Publisher {
     /// Works until nothing is due, or until shortly before `deadline`.
     ///
     /// # Errors
-    /// The database's; what was claimed and could not be settled is taken over when its lease lapses.
+    /// Fails if the database fails; claimed rows that were not settled can be claimed again when their lease expires.
     pub async fn drain(&self, deadline: Instant) -> anyhow::Result<Report> {
         Ok(self.drain_for(&self.span(Some(deadline), Renewal::Off)).await?.report)
     }

@@ -23,7 +23,7 @@ const LOOK_AGAIN: Duration = Duration::from_secs(5);
 /// Serves Lambda's invocations until the sandbox ends; the report is the return value.
 ///
 /// # Errors
-/// The runtime API's.
+/// Fails if the Lambda runtime API cannot be reached or refuses the request.
 pub async fn serve(publisher: Publisher, login: Login) -> Result<(), lambda_runtime::Error> {
     let busy = Mutex::new(());
     let (publisher, login, is_busy) = (&publisher, &login, &busy);

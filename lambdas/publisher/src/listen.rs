@@ -30,7 +30,7 @@ impl Publisher {
     /// Publishes until `shutdown`; then what is in flight is awaited and settled.
     ///
     /// # Errors
-    /// None at present: the database's are logged, and tried again.
+    /// Never fails at present: the task logs database errors and tries again.
     pub async fn listen(
         &self,
         metrics: Option<TcpListener>,

@@ -26,7 +26,7 @@ impl Login {
     /// The pool's options as of now.
     ///
     /// # Errors
-    /// One sentence: the secret cannot be had or read.
+    /// Returns one sentence if the secret cannot be fetched or parsed.
     pub async fn options(&self) -> anyhow::Result<db::Options> {
         secret::dsn(&self.database).await.map(self.options)
     }

@@ -42,7 +42,7 @@ impl Publisher {
     /// Enqueues the failed workflows that ask for something else than what was refused.
     ///
     /// # Errors
-    /// The database's.
+    /// Fails if the database cannot be reached or refuses the statement.
     pub(crate) async fn revive_failed(&self, span: &Span) -> anyhow::Result<()> {
         if !span.may_claim() || !self.revived().is_time(span.now()) {
             return Ok(());

@@ -20,7 +20,7 @@ struct Rds {
 /// The DSN of the outbox.
 ///
 /// # Errors
-/// One sentence; never the secret itself.
+/// Returns one sentence, which never contains the secret.
 pub(crate) async fn dsn(database: &Database) -> anyhow::Result<String> {
     let dsn = match (&database.db_dsn, &database.db_secret_arn) {
         (Some(dsn), _) => dsn.clone(),

@@ -117,7 +117,7 @@ impl Publisher {
     /// Sweeps if it is time, or if somebody has asked; ends shortly before `deadline`.
     ///
     /// # Errors
-    /// The database's; the sweep goes on when its lease has lapsed.
+    /// Fails if the database fails; the sweep continues after its lease has expired.
     pub async fn sweep(&self, deadline: Instant) -> anyhow::Result<Swept> {
         self.sweep_for(&self.span(Some(deadline), Renewal::Off)).await
     }
@@ -125,7 +125,7 @@ impl Publisher {
     /// Asks for a sweep, whenever the last one was.
     ///
     /// # Errors
-    /// The database's.
+    /// Fails if the database cannot be reached or refuses the statement.
     pub async fn request_sweep(&self, requested_by: &str) -> anyhow::Result<()> {
         Ok(turn::request(self.pool(), requested_by).await?)
     }

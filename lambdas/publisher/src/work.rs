@@ -23,7 +23,7 @@ impl Publisher {
     /// Converges the workflows of a batch.
     ///
     /// # Errors
-    /// The database's, before any call was made.
+    /// Fails if the database fails before the first call.
     pub(crate) async fn work(
         &self,
         batch: Batch,

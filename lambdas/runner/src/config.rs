@@ -70,7 +70,7 @@ impl Config {
     /// Reads the command line and the environment.
     ///
     /// # Errors
-    /// One sentence that says what to do; `--help` and `--version` print and end the process.
+    /// Returns one sentence that says what to do; `--help` and `--version` print and end the process.
     pub fn read() -> Result<Config, String> {
         let Arguments { app_base_url, key } = match Arguments::try_parse() {
             Err(error) if matches!(error.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayVersion) => error.exit(),

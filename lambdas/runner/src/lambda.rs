@@ -8,7 +8,7 @@ use crate::{DeliverError, Delivered, Runner};
 /// Serves Lambda's invocations until the sandbox ends.
 ///
 /// # Errors
-/// The runtime API's.
+/// Fails if the Lambda runtime API cannot be reached or refuses the request.
 pub async fn serve(runner: Runner) -> Result<(), Error> {
     // Boxed: the types of a request within a request overflow the compiler's depth otherwise.
     lambda_runtime::run(service_fn(|event: LambdaEvent<Value>| Box::pin(invoke(&runner, event.payload)))).await

@@ -91,7 +91,7 @@ impl Runner {
     /// Makes a runner; nothing is fetched or connected before the first delivery.
     ///
     /// # Errors
-    /// TLS cannot be set up.
+    /// Fails if TLS cannot be set up.
     pub fn new(config: Config) -> anyhow::Result<Self> {
         let http = Client::builder()
             // A redirect is not the app's answer, and a key must not follow one.
@@ -107,7 +107,7 @@ impl Runner {
     /// Delivers one fire.
     ///
     /// # Errors
-    /// All but an answer of the app: Lambda is to try again.
+    /// Fails if the app gave no answer; Lambda then tries again.
     pub async fn deliver(&self, event: Value) -> Result<Delivered, DeliverError> {
         let fire = Fire::from_event(&event)
             .inspect_err(|error| tracing::error!(step = 6, status = 0, accepted = false, "not a fire: {error}"))?;

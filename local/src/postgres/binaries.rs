@@ -38,7 +38,7 @@ impl Binaries {
     /// Looks on PATH, asks `pg_config`, then looks where distributions put them.
     ///
     /// # Errors
-    /// One sentence that says what to install.
+    /// Returns one sentence that says what to install.
     pub(super) fn find() -> Result<Binaries> {
         let usual = VERSIONS.rev().flat_map(|version| {
             USUAL_PLACES.iter().map(move |place| PathBuf::from(place.replace("{}", &version.to_string())))
@@ -67,7 +67,7 @@ impl User {
     /// The user that Postgres must run as: `None` = ourselves, unless we are root.
     ///
     /// # Errors
-    /// We are root, and neither `postgres` nor `nobody` exists.
+    /// Fails if this process runs as root and neither the user `postgres` nor the user `nobody` exists.
     pub(super) fn unprivileged() -> Result<Option<User>> {
         let id = Command::new("id").arg("-u").output().context("cannot run `id -u`")?;
         if id.stdout.trim_ascii() != b"0" {

@@ -29,7 +29,7 @@ pub struct Postmaster {
 /// Postgres runs as cannot enter the workspace.
 ///
 /// # Errors
-/// A folder that cannot be made, or that belongs to somebody else.
+/// Fails if the folder cannot be created, or if it belongs to another program.
 pub fn state_folder(target: &Path) -> Result<Folder> {
     let user = User::unprivileged()?;
     let wanted = target.join("local").join("postgres");
@@ -47,7 +47,7 @@ impl Folder {
     /// A folder at a place of the user's choice, made if it is missing.
     ///
     /// # Errors
-    /// It cannot be made, or the user that Postgres runs as cannot enter it.
+    /// Fails if it cannot be created, or if the user that Postgres runs as cannot enter it.
     pub fn at(root: PathBuf) -> Result<Folder> {
         let folder = Folder::make(root, User::unprivileged()?)?;
         if !folder.can_be_entered() {
@@ -59,7 +59,7 @@ impl Folder {
     /// A new folder among the system's temporary ones.
     ///
     /// # Errors
-    /// It cannot be made.
+    /// Fails if it cannot be created.
     pub fn temporary() -> Result<Folder> {
         let name = format!("cronbox-test-{}-{}", std::process::id(), hex::encode(rand::random::<[u8; 6]>()));
         Folder::make(std::env::temp_dir().join(name), User::unprivileged()?)
@@ -93,7 +93,7 @@ impl Folder {
     /// Hands a file of ours to the user that Postgres runs as.
     ///
     /// # Errors
-    /// The system's, about the file.
+    /// Fails if the operating system refuses access to the file.
     pub fn give(&self, path: &Path) -> Result<()> {
         let Some(user) = self.user else { return Ok(()) };
         chown(path, Some(user.uid), Some(user.gid))
@@ -103,7 +103,7 @@ impl Folder {
     /// Keeps every other process of ours away for as long as the file is open.
     ///
     /// # Errors
-    /// Another process has it.
+    /// Fails if another process has the lock.
     pub fn lock(&self) -> Result<File> {
         let path = self.root.join("lock");
         let lock = File::create(&path).with_context(|| format!("cannot write {}", path.display()))?;

@@ -27,7 +27,7 @@ impl Violations {
     /// Ends the checks.
     ///
     /// # Errors
-    /// `ValidationException` with every violation noted.
+    /// Returns a `ValidationException` that lists every violation.
     pub fn finish(self) -> Result<(), Error> {
         let plural = if self.0.len() == 1 { "" } else { "s" };
         match self.0.len() {

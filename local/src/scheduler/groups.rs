@@ -71,7 +71,7 @@ impl Groups {
     /// Makes a group; a repeat with the same client token changes nothing.
     ///
     /// # Errors
-    /// The name is taken, or the account is full.
+    /// Fails if the name is taken, or if the account has reached its quota.
     pub fn create(&mut self, account: &Account, new: NewGroup, now: DateTime<Utc>) -> Result<String, Error> {
         match self.0.get(&new.name) {
             Some(standing) if standing.was_made_by(new.client_token.as_deref(), now) => Ok(standing.arn.clone()),
@@ -86,7 +86,7 @@ impl Groups {
     /// One group.
     ///
     /// # Errors
-    /// The group is missing.
+    /// Fails if the schedule group does not exist.
     pub fn get(&self, name: &str) -> Result<&Group, Error> {
         self.0.get(name).ok_or_else(|| Error::no_group(name))
     }
@@ -94,7 +94,7 @@ impl Groups {
     /// One group, for a call that changes what is in it.
     ///
     /// # Errors
-    /// The group is missing, or is being deleted.
+    /// Fails if the schedule group does not exist or is being deleted.
     pub fn get_to_change(&self, name: &str) -> Result<&Group, Error> {
         let group = self.get(name)?;
         match group.deleted_at {
@@ -116,7 +116,7 @@ impl Groups {
     /// The group of an ARN, to read or change its tags.
     ///
     /// # Errors
-    /// The group is missing.
+    /// Fails if the schedule group does not exist.
     pub fn by_arn(&mut self, arn: &str) -> Result<&mut Group, Error> {
         let name = arn.rsplit('/').next().unwrap_or_default();
         let is_meant = |group: &&mut Group| group.name == DEFAULT || group.arn == arn;
@@ -126,7 +126,7 @@ impl Groups {
     /// Begins to delete a group.
     ///
     /// # Errors
-    /// The group is missing, is being deleted already, or is `default`.
+    /// Fails if the schedule group does not exist, is already being deleted, or is `default`.
     pub fn begin_deletion(&mut self, name: &str, deleted_at: DateTime<Utc>, now: DateTime<Utc>) -> Result<(), Error> {
         if name == DEFAULT {
             return Err(Error::Validation("The default schedule group cannot be deleted.".to_owned()));

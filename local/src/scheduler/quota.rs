@@ -20,7 +20,7 @@ impl Quota {
     /// Counts one call.
     ///
     /// # Errors
-    /// `ThrottlingException` above the quota.
+    /// Returns a `ThrottlingException` above the quota.
     pub(super) fn take(&self) -> Result<(), Error> {
         let Some(limit) = self.calls_per_second else { return Ok(()) };
         let mut second = self.second.lock().unwrap_or_else(PoisonError::into_inner);

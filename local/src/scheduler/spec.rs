@@ -98,7 +98,7 @@ impl Spec {
     /// Judges a create or update as AWS does; an absent field takes its system default.
     ///
     /// # Errors
-    /// `ValidationException`: first all of the model's constraints at once, then one rule at a time.
+    /// Returns a `ValidationException`: first with all violated constraints of the model, then for one rule at a time.
     pub fn from_request(name: &str, put: PutSchedule, now: DateTime<Utc>) -> Result<Spec, Error> {
         check_constraints(name, &put)?;
         let expression_text = put.schedule_expression.unwrap_or_default();

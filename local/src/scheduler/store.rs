@@ -125,7 +125,7 @@ impl Store {
     /// Makes a schedule, named by `region`; the same create with the same client token changes nothing.
     ///
     /// # Errors
-    /// The group is missing or being deleted, the name is taken, or the account is full.
+    /// Fails if the schedule group is missing or being deleted, the name is taken, or the quota is reached.
     pub fn create(
         &mut self,
         key: Key,
@@ -165,7 +165,7 @@ impl Store {
     /// Replaces a schedule whole; its create's client token is forgotten.
     ///
     /// # Errors
-    /// The group or the schedule is missing, or the group is being deleted.
+    /// Fails if the schedule group or the schedule does not exist, or if the schedule group is being deleted.
     pub fn update(&mut self, key: Key, spec: Spec, now: DateTime<Utc>) -> Result<String, Error> {
         let standing = self.remove(&key, now)?;
         let origin = Expression::origin(now, spec.start_date);
@@ -179,7 +179,7 @@ impl Store {
     /// Deletes a schedule.
     ///
     /// # Errors
-    /// The group or the schedule is missing, or the group is being deleted.
+    /// Fails if the schedule group or the schedule does not exist, or if the schedule group is being deleted.
     pub fn delete(&mut self, key: &Key, now: DateTime<Utc>) -> Result<(), Error> {
         self.remove(key, now).map(drop)
     }
@@ -187,7 +187,7 @@ impl Store {
     /// One schedule.
     ///
     /// # Errors
-    /// The group or the schedule is missing.
+    /// Fails if the schedule group or the schedule does not exist.
     pub fn get(&self, key: &Key) -> Result<Arc<Schedule>, Error> {
         self.groups.get(&key.group)?;
         self.schedules.get(key).cloned().ok_or_else(|| Error::no_schedule(&key.name))
@@ -196,7 +196,7 @@ impl Store {
     /// One schedule, as it was `changes_back` changes of the account ago.
     ///
     /// # Errors
-    /// The group is missing, or the schedule was.
+    /// Fails if the schedule group or the schedule does not exist.
     pub fn get_past(&self, key: &Key, changes_back: usize) -> Result<Arc<Schedule>, Error> {
         self.groups.get(&key.group)?;
         match self.past.of(key, changes_back) {
@@ -208,7 +208,7 @@ impl Store {
     /// Up to `limit` schedules by group and name, after `after`.
     ///
     /// # Errors
-    /// The group that is asked for is missing.
+    /// Fails if the requested schedule group does not exist.
     pub fn list(&self, filter: &Filter, after: Option<Key>, limit: usize) -> Result<Page<Arc<Schedule>>, Error> {
         if let Some(group) = &filter.group {
             self.groups.get(group)?;
@@ -219,7 +219,7 @@ impl Store {
     /// As [`Store::list`], as it was `changes_back` changes of the account ago.
     ///
     /// # Errors
-    /// The group that is asked for is missing.
+    /// Fails if the requested schedule group does not exist.
     pub fn list_past(
         &self,
         filter: &Filter,
@@ -236,7 +236,7 @@ impl Store {
     /// Makes a group.
     ///
     /// # Errors
-    /// The name is taken, or the account is full.
+    /// Fails if the name is taken, or if the account has reached its quota.
     pub fn create_group(&mut self, new: NewGroup, now: DateTime<Utc>) -> Result<String, Error> {
         self.create_group_in(None, new, now)
     }
@@ -244,7 +244,7 @@ impl Store {
     /// Makes a group, named by `region`.
     ///
     /// # Errors
-    /// The name is taken, or the account is full.
+    /// Fails if the name is taken, or if the account has reached its quota.
     pub fn create_group_in(
         &mut self,
         region: Option<String>,
@@ -257,7 +257,7 @@ impl Store {
     /// Deletes a group with all its schedules, which fire until that is done.
     ///
     /// # Errors
-    /// The group is missing, is being deleted already, or is `default`.
+    /// Fails if the schedule group does not exist, is already being deleted, or is `default`.
     pub fn delete_group(&mut self, name: &str, takes: TimeDelta, now: DateTime<Utc>) -> Result<(), Error> {
         self.groups.begin_deletion(name, now + takes, now)?;
         self.end_deletions(now);

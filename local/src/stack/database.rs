@@ -52,7 +52,7 @@ impl Database {
     /// The database that stays, made and migrated as needed.
     ///
     /// # Errors
-    /// The server does not start, or the migrations fail.
+    /// Fails if the server does not start, or if a migration fails.
     pub async fn kept(folder: Folder) -> Result<Database> {
         let postgres = start(folder, Purpose::Keep).await?;
         let mut admin = PgConnection::connect(&postgres.dsn("postgres")).await?;
@@ -69,7 +69,7 @@ impl Database {
     /// A clone of the template for one stack.
     ///
     /// # Errors
-    /// The server does not start, or the template cannot be cloned.
+    /// Fails if the server does not start, or if the template cannot be cloned.
     pub async fn of_template() -> Result<Database> {
         let cluster = CLUSTER.get_or_try_init(Cluster::start).await?;
         let name = format!("stack_{}", cluster.numbered.fetch_add(1, Ordering::Relaxed));
@@ -93,7 +93,7 @@ impl Database {
     /// Removes a clone, whoever is still connected; what stays is left alone.
     ///
     /// # Errors
-    /// The server is away.
+    /// Fails if the server cannot be reached.
     pub async fn remove(&self) -> Result<()> {
         let (Database::Clone(name), Some(cluster)) = (self, CLUSTER.get()) else { return Ok(()) };
         let mut admin = PgConnection::connect(&cluster.postgres.dsn("postgres")).await?;
@@ -119,7 +119,7 @@ impl Cluster {
 /// Makes `cronbox_now()` show what `set_clock` says.
 ///
 /// # Errors
-/// The database's.
+/// Fails if the database cannot be reached or refuses the statement.
 pub(super) async fn take_clock(pool: &PgPool, now: DateTime<Utc>) -> sqlx::Result<()> {
     sqlx::raw_sql(SETTABLE_CLOCK).execute(pool).await?;
     let first = "INSERT INTO settable_clock SELECT $1 WHERE NOT EXISTS (SELECT FROM settable_clock)";
@@ -131,7 +131,7 @@ pub(super) async fn take_clock(pool: &PgPool, now: DateTime<Utc>) -> sqlx::Resul
 /// Sets `cronbox_now()`.
 ///
 /// # Errors
-/// The database's.
+/// Fails if the database cannot be reached or refuses the statement.
 pub(super) async fn set_clock(pool: &PgPool, now: DateTime<Utc>) -> sqlx::Result<()> {
     sqlx::query("UPDATE settable_clock SET now = $1").bind(now).execute(pool).await.map(drop)
 }

@@ -29,7 +29,7 @@ impl Stack {
     /// What is left to be done.
     ///
     /// # Errors
-    /// The database's.
+    /// Fails if the database cannot be reached or refuses the statement.
     pub async fn pending(&self) -> Result<Pending> {
         let mut connection = self.pool.acquire().await?;
         let deliveries = self.stand_in.lambda.pending();
@@ -39,7 +39,7 @@ impl Stack {
     /// Ends a test's stack.
     ///
     /// # Errors
-    /// Work is left to be done, or a part had failed.
+    /// Fails if rows remain to be processed, or if a part of the drain failed.
     pub async fn finish(mut self) -> Result<()> {
         let left = self.pending().await?;
         let judged = self.judge(left);
@@ -51,7 +51,7 @@ impl Stack {
     /// Stops all parts in order: no more edits published, no more fires, then the apps, then the database.
     ///
     /// # Errors
-    /// A part had failed.
+    /// Fails if a part failed.
     pub async fn stop(&mut self) -> Result<()> {
         self.stop.publisher.cancel();
         if let Some(publishing) = self.publishing.take() {

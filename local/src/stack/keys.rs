@@ -30,7 +30,7 @@ impl Keys {
     /// Makes a team, unless it exists, and a key of each kind.
     ///
     /// # Errors
-    /// The database's.
+    /// Fails if the database cannot be reached or refuses the statement.
     pub async fn create(pool: &PgPool, team: &str, now: DateTime<Utc>) -> Result<Keys> {
         let edit = Edit { actor: "local".to_owned(), now, traceparent: None };
         let mut tx = db::begin(pool).await?;
@@ -55,7 +55,7 @@ impl Keys {
     /// Finds the keys in `path`, or makes new ones and keeps them there: the file may be lost, or a key revoked.
     ///
     /// # Errors
-    /// The database's, or the file's.
+    /// Fails if the database fails, or if the file cannot be read.
     pub async fn load_or_create(pool: &PgPool, path: &Path, now: DateTime<Utc>) -> Result<Keys> {
         let kept = fs::read_to_string(path).ok().and_then(|text| serde_json::from_str::<Keys>(&text).ok());
         if let Some(keys) = kept
@@ -81,7 +81,7 @@ impl Keys {
 /// Writes a file that only its owner can read; it is whole or not there.
 ///
 /// # Errors
-/// The file's.
+/// Fails if the file cannot be read or written.
 pub fn write_secret(path: &Path, text: &str) -> Result<()> {
     let context = || format!("cannot write {}", path.display());
     let draft = path.with_extension("draft");

@@ -130,7 +130,7 @@ impl Stack {
     /// Starts a stack of its own: free ports, a clone of the template database.
     ///
     /// # Errors
-    /// A sentence that says what is missing, or which part does not start.
+    /// Returns a sentence that says what is missing or which part does not start.
     pub async fn start(options: StackOptions) -> Result<Stack> {
         let any_port = || app::listen((Ipv4Addr::LOCALHOST, 0).into()).context("no free port on 127.0.0.1");
         let ground = Ground {
@@ -145,7 +145,7 @@ impl Stack {
     /// Starts a stack on a given ground.
     ///
     /// # Errors
-    /// A sentence that says which part does not start.
+    /// Returns a sentence that says which part does not start.
     pub async fn on(ground: Ground, options: StackOptions) -> Result<Stack> {
         let clock = options.now.map_or(Clock::System, Clock::fixed);
         let mut config = parts::app_config(ground.database.dsn(), &ground.app)?;
@@ -207,7 +207,7 @@ impl Stack {
     /// Has the runner deliver what fires from now on to another address.
     ///
     /// # Errors
-    /// It is no address.
+    /// Fails if the text is not an address.
     pub fn deliver_to(&self, url: &str) -> Result<()> {
         parts::register_runner(&self.stand_in, url, &self.keys)
     }
@@ -220,7 +220,7 @@ impl Stack {
     /// Starts another instance of the app on the same database, with caches of its own; returns its address.
     ///
     /// # Errors
-    /// It does not start.
+    /// Fails if it does not start.
     pub async fn another_app(&mut self) -> Result<String> {
         self.another_app_at(self.dsn()).await
     }
@@ -228,7 +228,7 @@ impl Stack {
     /// As [`Stack::another_app`], but reaching the database by a way of its own.
     ///
     /// # Errors
-    /// It does not start.
+    /// Fails if it does not start.
     pub async fn another_app_at(&mut self, dsn: String) -> Result<String> {
         let listener = app::listen((Ipv4Addr::LOCALHOST, 0).into())?;
         let config = parts::app_config(dsn, &listener)?;
@@ -261,7 +261,7 @@ impl Stack {
     /// Another publisher on the same database and schedules.
     ///
     /// # Errors
-    /// The database does not answer.
+    /// Fails if the database does not answer.
     pub async fn another_publisher(&self) -> Result<Publisher> {
         let pool = db::connect(&app::config::database(&self.dsn(), 5)).await?;
         Ok(Publisher::new(parts::publisher_config()?, pool, self.scheduler.clone(), self.clock.clone()))

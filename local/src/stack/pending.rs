@@ -24,7 +24,7 @@ impl Pending {
     /// Counts what the database knows of; `deliveries` is left at 0.
     ///
     /// # Errors
-    /// The database's.
+    /// Fails if the database cannot be reached or refuses the statement.
     pub async fn count(connection: &mut PgConnection) -> sqlx::Result<Pending> {
         let counted = sqlx::query(
             "

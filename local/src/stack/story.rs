@@ -215,7 +215,7 @@ impl Stack {
     /// The schedule of a workflow as it stands in the stand-in.
     ///
     /// # Errors
-    /// None stands.
+    /// Fails if none exists.
     pub fn standing(&self, workflow: WorkflowId) -> Result<std::sync::Arc<crate::scheduler::store::Schedule>> {
         let name = ScheduleName::new(workflow, &environment()?).as_str().to_owned();
         let found = self.stand_in.scheduler.store().get(&Key { group: GROUP.to_owned(), name });

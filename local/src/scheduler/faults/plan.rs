@@ -156,7 +156,7 @@ impl Plan {
     /// Whether it can be gone by.
     ///
     /// # Errors
-    /// The first field that cannot be.
+    /// Returns the first field that is not valid.
     pub fn check(&self) -> Result<(), Wrong> {
         if self.late_secs > SIGNATURES_DIE_SECS {
             return wrong(
