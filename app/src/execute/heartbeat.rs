@@ -1,8 +1,8 @@
-//! Step 7 of 7: renews the leases of the attempts that this process executes, and stops those that it must not go on with.
+//! Step 7 of 7: renews the leases of the attempts that this process executes, and stops attempts that lost their run.
 //!
-//! One statement renews exactly these attempts. An attempt that it does not return has lost its run; one that it returns
-//! may be asked to cancel. If no renewal has succeeded for two thirds of a lease, all work stops: another instance may
-//! take it over soon.
+//! One statement renews exactly these attempts. An attempt that it does not return has lost its run; a returned one may
+//! have to cancel. If no renewal has succeeded for two thirds of a lease, all attempts stop, because another instance
+//! may soon claim their runs.
 
 use std::time::{Duration, Instant};
 
@@ -29,10 +29,10 @@ impl Pulse {
         Self { kept: now }
     }
 
-    /// One renewal.
+    /// Renews the leases once.
     pub(super) async fn beat(&mut self, executor: &Executor, now: &(dyn Fn() -> Instant + Sync)) {
         let lost_after = Duration::from_secs(executor.app.config.lost_after_secs);
-        // Before the statement: an attempt that is claimed during it is not in its answer.
+        // Before the statement, because its result does not contain an attempt that is claimed meanwhile.
         let (ours, asked) = (executor.own.under_way(), now());
         if ours.is_empty() {
             self.kept = asked;
@@ -44,7 +44,7 @@ impl Pulse {
                 stop_what_is_not_ours(&executor.own, &ours, &beats);
                 executor.release_stopped().await;
             }
-            // Beat, answer and margin together: the work has stopped before the lease has expired.
+            // Leaves time for a heartbeat, its reply and a margin, so that the attempts stop before the lease expires.
             _ if now().saturating_duration_since(self.kept) > lost_after * 2 / 3 => {
                 tracing::error!(runs = ours.len(), "leases cannot be renewed; all work on runs stops here");
                 ours.iter().for_each(|fence| executor.own.stop(*fence, Stop::Lost));
