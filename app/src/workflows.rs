@@ -1,4 +1,4 @@
-//! Step 1 of 7: workflows and the edits of them.
+//! Step 1 of 7: workflows and their edits.
 //!
 //! Every change goes through [`create`], [`save`] or [`erase`]: the row, its audit entry and, when
 //! the timing or the state changes, its schedule version and its outbox row, in one transaction.
@@ -28,7 +28,7 @@ pub use workflow::{Filter, Saved, State, Sync, SyncStatus, Workflow};
 /// Why the runs of an archived workflow end.
 pub(crate) const ARCHIVED: &str = "the workflow was archived";
 
-/// Makes a workflow.
+/// Creates a workflow.
 ///
 /// # Errors
 /// Fails if the database refuses the statement; a name that is taken violates `workflows_team_id_name_key`.
@@ -65,7 +65,7 @@ pub async fn create(
     Ok(made)
 }
 
-/// Turns `before`, locked by [`lock`], into `next`; what changes decides what is bumped.
+/// Changes `before`, which [`lock`] has locked, to `next`. Raises the version, and the revision if due times change.
 ///
 /// # Errors
 /// Fails if the database refuses the statement; a name that is taken violates `workflows_team_id_name_key`.
@@ -79,7 +79,7 @@ pub async fn save(
     save_since(tx, before, next, verb, edit, None).await
 }
 
-/// As [`save`]; if the change was foreseen, the new timing is in force since that moment, which has passed.
+/// As [`save`]. If the change was foreseen, the new timing is in force since that past moment.
 async fn save_since(
     tx: &mut PgConnection,
     before: &Workflow,
@@ -117,7 +117,7 @@ async fn save_since(
     Ok(if owes_otherwise { Saved::Enqueued } else { Saved::Changed })
 }
 
-/// Erases a workflow, locked by [`lock`], with its runs, occurrences and schedule versions.
+/// Deletes a workflow, which [`lock`] has locked, with its runs, occurrences and schedule versions.
 ///
 /// # Errors
 /// Fails if the database cannot be reached or refuses the statement.

@@ -135,7 +135,7 @@ fn start<'a>(fire: &'a Fire, standing: &Standing) -> Option<Started<'a>> {
     is_plain.then_some(Started { fire, team_id, revision, run_after, now })
 }
 
-/// Whether a retried fire may have to be deferred, because a later time is already due.
+/// Whether a retried fire may have to be deferred, because a later time has become due since.
 fn is_overtaken(fire: &Fire, standing: &Standing) -> bool {
     // Nearly all fires are of this minute, so no later time can be due.
     if standing.catch_up != CatchUp::RunAll || standing.now - fire.scheduled_time < TimeDelta::minutes(1) {

@@ -1,9 +1,9 @@
-//! Step 7 of 7: how far the prune has ever come. A row older than its mark may be gone.
+//! Step 7 of 7: up to which time rows were ever pruned. A row older than its mark may have been removed.
 
 use chrono::{DateTime, Utc};
 use db::PgConnection;
 
-/// Raises the marks before rows are removed, so that a reader who misses a row finds the mark.
+/// Raises the marks before rows are removed, so that a reader that misses a row sees the mark.
 ///
 /// # Errors
 /// Fails if the database cannot be reached or refuses the query.
@@ -23,7 +23,7 @@ pub(super) async fn raise(db: &mut PgConnection, runs: DateTime<Utc>, occurrence
     .map(drop)
 }
 
-/// The marks of runs (by their end) and of occurrences (by their time); none: nothing was ever pruned.
+/// Returns the marks of runs (by their end) and of occurrences (by their time); `None`: nothing was ever pruned.
 ///
 /// # Errors
 /// Fails if the database cannot be reached or refuses the query.
@@ -41,7 +41,7 @@ pub async fn read(db: &mut PgConnection) -> sqlx::Result<(Option<DateTime<Utc>>,
     Ok((row.runs, row.occurrences))
 }
 
-/// The mark of occurrences.
+/// Returns the mark of occurrences.
 ///
 /// # Errors
 /// Fails if the database cannot be reached or refuses the query.
