@@ -23,7 +23,7 @@ pub struct Metrics {
     pub ledger: Ledger,
     /// Fires by answer.
     pub invokes: Family<Answered, Counter>,
-    /// Fires whose time was not on a whole minute.
+    /// Fires whose time was not on a full minute.
     pub fires_off_minute: Counter,
     /// Fires that the published expression does not name by the app's zone data.
     pub fires_disagree: Counter,
@@ -78,7 +78,7 @@ impl Metrics {
         registry.register("invokes", "Fires by what they led to", self.invokes.clone());
         registry.register(
             "fires_off_minute",
-            "Fires whose time was not on a whole minute",
+            "Fires whose time was not on a full minute",
             self.fires_off_minute.clone(),
         );
         registry.register(

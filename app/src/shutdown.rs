@@ -21,7 +21,7 @@ impl Shutdown {
         self.hand_over.cancel();
     }
 
-    /// Whether the drain has begun.
+    /// Whether the drain has started.
     #[must_use]
     pub fn is_draining(&self) -> bool {
         self.drain.is_cancelled()
