@@ -60,7 +60,7 @@ pub struct Config {
     /// How often this instance renews the leases of the runs that it executes, in milliseconds.
     #[arg(long, env = "HEARTBEAT_MS", default_value_t = 10_000, value_parser = clap::value_parser!(u64).range(1..))]
     pub heartbeat_ms: u64,
-    /// How long a lease of this instance lasts, in seconds; a run whose lease has expired is lost. At least six heartbeats
+    /// How long a lease of a run lasts without a renewal, in seconds; then the run is lost. At least six heartbeats
     #[arg(long, env = "LOST_AFTER_SECS", default_value_t = 120, value_parser = clap::value_parser!(u64).range(1..))]
     pub lost_after_secs: u64,
     /// How often a lost run is continued before it is abandoned.

@@ -131,7 +131,7 @@ impl Evidence {
         self.seen().failed_since_success.insert(workflow);
     }
 
-    /// Returns whether an outage for all workflows has ended: once for each outage, and at most once per [`REST`].
+    /// Returns whether an outage for all workflows has ended: once for each outage, and at most once per `REST`.
     pub(crate) fn is_over(&self, now: Instant) -> bool {
         let mut seen = self.seen();
         let is_at_rest = seen.was_over_on.is_none_or(|on| now.saturating_duration_since(on) >= REST);

@@ -15,7 +15,7 @@ use crate::pipeline::SETTLE_AGAIN;
 use crate::report::Report;
 use crate::{Login, Publisher};
 
-/// How long the runtime may take to send an answer. The metrics end this long before the deadline.
+/// How long the runtime may take to send an answer: before the deadline, and before the exit after a signal.
 const ANSWERING: Duration = Duration::from_millis(300);
 /// While a tick waits for a retry, it checks for edits this often.
 const LOOK_AGAIN: Duration = Duration::from_secs(5);

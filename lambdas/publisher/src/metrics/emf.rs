@@ -2,7 +2,6 @@
 //!
 //! The line must not have a prefix, and `_aws` must be at its root, so it bypasses the log. It needs no permission and
 //! no call.
-//! permission and no call.
 
 use chrono::{DateTime, Utc};
 use schedule::Environment;
