@@ -1,4 +1,4 @@
-//! `LISTEN` on a connection that notices within a minute that its peer is gone.
+//! `LISTEN` on a connection that detects within a minute that the server has disappeared.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use crate::STATEMENT_LIMIT;
 use crate::pool::PgPool;
 use crate::server::within;
 
-/// A listener only reads, so a peer that vanished is never noticed; a probe is answered or is not.
+/// A listener only reads, so it cannot detect that the server has disappeared; a probe gets an answer or does not.
 const PROBE_EVERY: Duration = Duration::from_secs(30);
 
 /// Listens on one channel.
@@ -17,7 +17,7 @@ const PROBE_EVERY: Duration = Duration::from_secs(30);
 pub struct Listener(PgListener);
 
 impl Listener {
-    /// Connects beside the pool and listens: a peer that falls silent takes no connection of the pool along.
+    /// Connects outside of the pool and listens, so that a silent server does not close connections of the pool.
     ///
     /// # Errors
     /// Fails if the database cannot be reached or refuses the statement.
@@ -30,7 +30,8 @@ impl Listener {
         Ok(Listener(listener))
     }
 
-    /// Waits for a notification, or for a new connection in place of one that was lost: it may have missed some.
+    /// Waits for a notification, or for a new connection after a lost one, because notifications may have been lost
+    /// too.
     ///
     /// # Errors
     /// Fails if the database refuses the statement or does not answer.
