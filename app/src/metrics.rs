@@ -78,7 +78,7 @@ impl Metrics {
         registry.register("invokes", "Fires by what they led to", self.invokes.clone());
         registry.register(
             "fires_off_minute",
-            "Fires whose time was not on a full minute",
+            "Fires whose time was not on a whole minute",
             self.fires_off_minute.clone(),
         );
         registry.register(

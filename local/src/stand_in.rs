@@ -78,7 +78,7 @@ impl Served {
     /// Stops it, and returns after the deliveries in progress are answered.
     ///
     /// # Errors
-    /// Fails if an earlier call failed.
+    /// Fails if serving has failed.
     pub async fn stop(mut self) -> Result<()> {
         self.stop.cancel();
         match self.serving.take() {

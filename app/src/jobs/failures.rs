@@ -22,7 +22,7 @@ pub(crate) fn skip_failed(job: &'static str, workflow_id: i64, error: sqlx::Erro
 /// Counts the failures of a pass that has processed all others.
 ///
 /// # Errors
-/// Fails if a part failed.
+/// Fails if `failed` is not 0.
 pub(crate) fn fail_at_end(job: &'static str, failed: u64, metrics: &Metrics) -> anyhow::Result<()> {
     metrics.job_failures.get_or_create(&FailedJob { job: Word(job) }).inc_by(failed);
     ensure!(failed == 0, "{failed} workflows failed, and all others were processed; the log names them");
@@ -32,7 +32,7 @@ pub(crate) fn fail_at_end(job: &'static str, failed: u64, metrics: &Metrics) -> 
 /// Stores which workflows a pass could not process, after it has processed all others. Verification skips them.
 ///
 /// # Errors
-/// Fails if the database fails; then the figures of the previous pass remain.
+/// Fails if the database fails; then the rows of the previous pass remain.
 pub(crate) async fn store_failed(db: &mut PgConnection, job: &'static str, failed: &[i64]) -> sqlx::Result<()> {
     sqlx::query!(
         r#"

@@ -28,7 +28,7 @@ pub(super) enum Known {
 /// Reads what the app knows about the time of a fire.
 ///
 /// # Errors
-/// Fails if it does not answer or refuses.
+/// Fails if the app does not answer or refuses the request.
 pub(super) async fn ask(client: &Client, fire: &Fire) -> Result<Known> {
     let time = |time: chrono::DateTime<chrono::Utc>| time.to_rfc3339_opts(SecondsFormat::Secs, true);
     let (from, to) = (time(fire.scheduled_time), time(fire.scheduled_time + TimeDelta::minutes(1)));

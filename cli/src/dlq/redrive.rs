@@ -18,7 +18,7 @@ use super::{At, all_found, table};
 use crate::client::{Client, Opener};
 use crate::print;
 
-/// After this many batches in a row of which the app accepted nothing, the redrive stops.
+/// After this many batches in a row without an answer of the app, the redrive stops.
 const STRIKES: u32 = 3;
 
 /// The arguments of `redrive`.
@@ -74,7 +74,7 @@ struct Redrive<'a> {
 /// Posts all fires that can be posted.
 ///
 /// # Errors
-/// Fails if the queue cannot be read, or if the app accepts no fire.
+/// Fails if the queue cannot be read, or if the app answers for no fire of several batches in a row.
 pub(super) async fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     let client = if arguments.dry_run { None } else { Some(Client::of_scheduler(&arguments.opener)?) };
     let queue = Queue::open(&arguments.at).await;
@@ -208,7 +208,7 @@ impl Fate {
 }
 
 impl Tally {
-    /// Counts a batch that was posted and of which the app accepted nothing.
+    /// Counts a posted batch if the app answered for none of its fires; any answer resets the count.
     fn strike(&mut self, fates: &[Fate]) {
         let is_taken = |fate: &Fate| matches!(fate, Fate::Delivered(_) | Fate::Undeleted(_));
         if fates.iter().any(is_taken) {

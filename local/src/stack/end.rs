@@ -39,7 +39,7 @@ impl Stack {
     /// Ends a test's stack.
     ///
     /// # Errors
-    /// Fails if rows remain to be processed, or if a part of the drain failed.
+    /// Fails if anything is not processed yet, or if a part of the stack failed.
     pub async fn finish(mut self) -> Result<()> {
         let left = self.pending().await?;
         let judged = self.judge(left);
@@ -51,7 +51,7 @@ impl Stack {
     /// Stops all parts in order: publishing, fires, the apps, then the database.
     ///
     /// # Errors
-    /// Fails if a part failed.
+    /// Fails if a part of the stack failed.
     pub async fn stop(&mut self) -> Result<()> {
         self.stop.publisher.cancel();
         if let Some(publishing) = self.publishing.take() {

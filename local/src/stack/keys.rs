@@ -55,7 +55,7 @@ impl Keys {
     /// Reads the keys from `path`. If the file is missing or a key is revoked, creates new ones and writes them there.
     ///
     /// # Errors
-    /// Fails if the database fails, or if the file cannot be read.
+    /// Fails if the database fails, or if the file cannot be read or written.
     pub async fn load_or_create(pool: &PgPool, path: &Path, now: DateTime<Utc>) -> Result<Keys> {
         let kept = fs::read_to_string(path).ok().and_then(|text| serde_json::from_str::<Keys>(&text).ok());
         if let Some(keys) = kept

@@ -220,7 +220,7 @@ impl Stack {
     /// Starts another instance of the app on the same database, with its own caches; returns its address.
     ///
     /// # Errors
-    /// Fails if it does not start.
+    /// Fails if the instance does not start.
     pub async fn another_app(&mut self) -> Result<String> {
         self.another_app_at(self.dsn()).await
     }
@@ -228,7 +228,7 @@ impl Stack {
     /// Like [`Stack::another_app`], but with another DSN for the database.
     ///
     /// # Errors
-    /// Fails if it does not start.
+    /// Fails if the instance does not start.
     pub async fn another_app_at(&mut self, dsn: String) -> Result<String> {
         let listener = app::listen((Ipv4Addr::LOCALHOST, 0).into())?;
         let config = parts::app_config(dsn, &listener)?;
