@@ -1,8 +1,8 @@
-//! Step 7 of 7: renews the leases of the attempts that this process executes, and stops those that it must not go on with.
+//! Step 7 of 7: renews the leases of the attempts that this process executes, and stops attempts that lost their run.
 //!
-//! One statement renews exactly these attempts. An attempt that it does not return has lost its run; one that it returns
-//! may be asked to cancel. An attempt whose lease was not renewed for two thirds of its length stops: another instance may
-//! take it over soon. Each attempt has its own time, because a run whose row is locked is left for the next renewal.
+//! One statement renews exactly these attempts. An attempt that it does not return has lost its run; a returned one may
+//! have to cancel. An attempt stops if its lease was not renewed for two thirds of its length, because another instance
+//! may soon claim its run. Each attempt has its own time of renewal, because the statement leaves out a locked run.
 
 use std::time::{Duration, Instant};
 
@@ -18,10 +18,10 @@ pub(super) async fn keep(executor: Executor) {
     }
 }
 
-/// One renewal.
+/// Renews the leases once.
 pub(super) async fn beat(executor: &Executor, now: &(dyn Fn() -> Instant + Sync)) {
     let lost_after = Duration::from_secs(executor.app.config.lost_after_secs);
-    // Before the statement: an attempt that is claimed during it is not in its answer.
+    // Before the statement, because its result does not contain an attempt that is claimed meanwhile.
     let (ours, asked) = (executor.own.under_way(), now());
     if ours.is_empty() {
         return executor.release_stopped().await;

@@ -10,25 +10,25 @@ use uuid::Uuid;
 use crate::actions::Departure;
 use crate::runs::Fence;
 
-/// Why an attempt stops before it is done.
+/// Why an attempt stops before its action is done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Stop {
-    /// Its run is to be cancelled.
+    /// A caller requested the cancellation of its run.
     Cancelled,
-    /// The run does not belong to this attempt any more, or may soon not.
+    /// The run no longer belongs to this attempt, or may soon belong to another.
     Lost,
-    /// This instance ends.
+    /// This instance shuts down.
     HandedOver,
 }
 
-/// The attempts under way on this instance; clones are the same set.
+/// The attempts in progress on this instance; clones share the set.
 #[derive(Clone, Default)]
 pub(super) struct Own(Arc<Mutex<Attempts>>);
 
 #[derive(Default)]
 struct Attempts {
     under_way: HashMap<Uuid, Entry>,
-    /// Stopped or panicked, and not yet released in the database: they may have been sent.
+    /// Stopped or panicked, and not released in the database yet: their requests may have been sent.
     stopped: HashSet<Fence>,
 }
 
@@ -40,11 +40,11 @@ struct Entry {
     stop: Option<oneshot::Sender<Stop>>,
 }
 
-/// An attempt under way; dropping it ends that.
+/// An attempt in progress; dropping it removes the attempt from the set.
 pub(super) struct Registered {
     own: Own,
     fence: Fence,
-    /// Whether its request has left.
+    /// Whether its request was sent.
     pub(super) departure: Departure,
     /// Resolves when it must stop; an error means that another attempt has replaced it.
     pub(super) stopped: oneshot::Receiver<Stop>,
@@ -62,22 +62,22 @@ impl Own {
         Registered { own: self.clone(), fence, departure, stopped }
     }
 
-    /// The attempts under way.
+    /// The attempts in progress.
     pub(super) fn under_way(&self) -> Vec<Fence> {
         self.attempts().under_way.iter().map(|(id, entry)| Fence { id: *id, attempt: entry.attempt }).collect()
     }
 
-    /// The attempts that are stopped and not yet released.
+    /// The attempts that stopped and are not released yet.
     pub(super) fn stopped(&self) -> Vec<Fence> {
         self.attempts().stopped.iter().copied().collect()
     }
 
-    /// Everything that this process executes, or has executed without having written its end.
+    /// All attempts of this process whose outcome may be unwritten: those in progress and the stopped ones.
     pub(super) fn known(&self) -> Vec<Fence> {
         [self.under_way(), self.stopped()].concat()
     }
 
-    /// These are released in the database.
+    /// Removes attempts that were released in the database.
     pub(super) fn forget_stopped(&self, released: &[Fence]) {
         let mut attempts = self.attempts();
         for fence in released {
@@ -139,14 +139,14 @@ impl Attempts {
 impl Entry {
     fn stop(&mut self, why: Stop) {
         if let Some(stop) = self.stop.take() {
-            // An attempt that does not listen any more is done.
+            // An attempt that no longer listens is done.
             let _done = stop.send(why);
         }
     }
 }
 
 impl Registered {
-    /// Ends the attempt without an end in the database: the row is to be released.
+    /// Moves the attempt to the stopped ones: it has no outcome, so its row is to be released.
     pub(super) fn into_stopped(self) {
         self.own.attempts().stopped.insert(self.fence);
     }
@@ -155,7 +155,7 @@ impl Registered {
 impl Drop for Registered {
     fn drop(&mut self) {
         let mut attempts = self.own.attempts();
-        // The same run may have been claimed here again meanwhile.
+        // This instance may have claimed the same run again meanwhile.
         if attempts.under_way.get(&self.fence.id).is_some_and(|entry| entry.attempt == self.fence.attempt) {
             attempts.under_way.remove(&self.fence.id);
         }
