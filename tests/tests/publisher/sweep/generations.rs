@@ -71,9 +71,11 @@ async fn a_raised_generation_explains_no_other_cron() {
     let world = World::new().await;
     let workflows = world.in_step(60).await;
     let (changed, others) = workflows.split_at(12);
-    for id in changed {
-        world.execute(&format!("UPDATE workflows SET cron_schedule = '0 1 * * *' WHERE id = {id}")).await;
-    }
+    world
+        .execute(
+            "UPDATE workflows SET cron_schedule = '0 1 * * *' WHERE id IN (SELECT id FROM workflows ORDER BY id LIMIT 12)",
+        )
+        .await;
     let publisher = world.publisher_of(1).await;
     let found = sweep_by(&publisher).await;
     assert_eq!((found.explained, found.changes_refused, found.repaired), (48, 12, 0), "{found:?}");
