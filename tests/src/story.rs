@@ -18,7 +18,7 @@ use tokio::task::JoinHandle;
 
 use crate::Api;
 
-/// A stack. [`Story::end`] asserts that no work is left open.
+/// A stack. [`Story::end`] asserts that nothing is left open.
 pub struct Story(Stack);
 
 impl Deref for Story {
@@ -70,12 +70,12 @@ impl Story {
         Self(Stack::on(ground, options).await.unwrap_or_else(|error| panic!("the stack does not start: {error:#}")))
     }
 
-    /// Sets both clocks. This alone fires no schedule.
+    /// Sets both clocks. No schedule fires because of it.
     pub async fn now_is(&self, now: &str) {
         self.set_clock(time(now)).await;
     }
 
-    /// Publishes and runs what the story has left open, and asserts that no other work is left.
+    /// Publishes and runs what the story has left open, and asserts that nothing else is left.
     pub async fn end(self) {
         self.publish().await;
         self.end_published().await;
@@ -88,7 +88,7 @@ impl Story {
         self.0.finish().await.unwrap_or_else(|error| panic!("{error:#}"));
     }
 
-    /// Ends with open work, because that is the point of the story.
+    /// Ends although rows, leases or runs are open, because that is the point of the story.
     pub async fn end_early(mut self) {
         self.0.accept_leftovers();
         self.0.finish().await.unwrap_or_else(|error| panic!("{error:#}"));
@@ -225,7 +225,7 @@ impl Way {
         host_of(dsn).clone_into(&mut self.target);
     }
 
-    /// Drops all bytes on existing connections from now on, as if the host had vanished; new connections work.
+    /// Drops all bytes on existing connections from now on, as if the host had vanished; new connections are answered.
     pub fn silence(&self) {
         self.silence.silenced.fetch_add(1, Ordering::SeqCst);
         self.silence.fell.notify_waiters();

@@ -33,7 +33,7 @@ pub(crate) async fn all() -> Vec<Row> {
     rows
 }
 
-/// Measures until the publisher polls, and until it has answered a tick that finds no work.
+/// Measures until the publisher polls, and until it has answered a tick that finds nothing to do.
 async fn publisher() -> Vec<Row> {
     let backlog = Backlog::new(0, None).await;
     // A tick sweeps if the last sweep is too old; the peer never sweeps. So the table gets a recent sweep.

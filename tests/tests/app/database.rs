@@ -57,7 +57,7 @@ async fn a_transaction_that_was_left_on_a_connection_is_rolled_back_at_its_retur
     s.end().await;
 }
 
-/// A caller may repeat failed work at once, for example row by row, so `finish` must have unlocked its rows.
+/// A caller may repeat failed statements at once, for example row by row, so `finish` must have unlocked its rows.
 ///
 /// Postgres unlocks them after an error of its own. After an error in the client, such as an unknown value, it does
 /// not.

@@ -165,7 +165,7 @@ async fn statements_end_when_the_server_vanishes() {
     tokio::time::resume();
     drop((held, transaction));
 
-    // New connections work, and the pool hands out none of the silent ones.
+    // New connections are answered, and the pool hands out none of the silent ones.
     for _ in 0..4 {
         assert_eq!(sqlx::query_scalar::<_, i32>("SELECT 1").fetch_one(&pool).await.unwrap(), 1);
     }

@@ -188,7 +188,7 @@ impl Field {
         }
     }
 
-    /// Lets leases expire, backoffs end and verify passes become due, until no work is left.
+    /// Lets leases expire, backoffs end and verify passes become due, until nothing is left to do.
     pub(crate) async fn settle(&self) {
         // In this order: a lease, the lifetime of a signature, the verify pass after a takeover, and the pass that may
         // follow it.

@@ -151,7 +151,7 @@ async fn finish_backfill(s: &Story) {
     s.runs_end().await;
 }
 
-/// A storage snapshot looks like the database that was lost, so only the operator can mark it as restored.
+/// A storage snapshot has the identity of the lost database, so only the operator can mark it as restored.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn marked_databases_wait_for_acceptance() {
     let s = Story::with(StackOptions {

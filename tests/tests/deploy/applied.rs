@@ -133,7 +133,7 @@ async fn the_publisher_without_time_or_database(s: &Story, publisher: Function) 
         .await;
 }
 
-/// A function panics because it has no memory for the thread that resolves a name. The next invocation must work again.
+/// A function panics because it has no memory for the thread that resolves a name. The next invocation must not panic.
 async fn panics_and_serves_the_next(function: &Function) {
     let mut runtime = Runtime::start().await;
     let sandbox = function.start(&runtime);

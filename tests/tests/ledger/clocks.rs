@@ -134,7 +134,7 @@ async fn edit_after_clock_stepped_back_follows_decisions() {
     s.end_early().await;
 }
 
-/// After a failover to a server whose clock is behind, work that was due by the old clock must not wait.
+/// After a failover to a server whose clock is behind, a publication and a run that were already due must not wait.
 #[tokio::test]
 async fn database_clock_stepped_back_delays_nothing() {
     let (s, start) = ahead_of_database(TimeDelta::minutes(5)).await;

@@ -15,7 +15,7 @@ fn receiver_of_the_docs() -> &'static str {
     docs.split("```python\n").nth(1).and_then(|rest| rest.split("```").next()).expect("a receiver in Python")
 }
 
-/// Passes the requests to it one by one; returns its statuses, and how often it did the work.
+/// Passes the requests to it one by one; returns its statuses, and how often it processed one.
 async fn received_by_the_docs(secret: &str, requests: &[Received], now: i64) -> (Vec<u16>, u64) {
     let requests: Vec<Value> = requests
         .iter()

@@ -291,7 +291,7 @@ async fn a_locked_row_delays_no_suspect() {
     world.assert_settled().await;
 }
 
-/// While a suspect is processed, the publisher claims no other workflow. So a suspect with a locked row must give up
+/// While a suspect is processed, the publisher claims no other workflow. So a suspect with a locked row must yield
 /// its turn. It is called only once, too.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_locked_suspect_delays_no_edit() {

@@ -220,7 +220,7 @@ async fn windows_start_early_and_end_with_deletion() {
     assert_eq!(schedule["StartDate"].as_f64(), Some(at("2026-03-02T11:59:00Z").timestamp() as f64));
     assert_eq!(schedule["EndDate"].as_f64(), Some(at("2026-03-02T13:01:00Z").timestamp() as f64), "no fire is lost");
 
-    // After the start has passed, the publisher no longer sends it. That alone causes no call.
+    // After the start has passed, the publisher no longer sends it. That does not cause a call.
     world.clock.set(at("2026-03-02T12:30:00Z"));
     world.calls();
     world.patch(workflow, json!({"timezone": "Africa/Abidjan"})).await;

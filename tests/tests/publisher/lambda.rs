@@ -138,7 +138,8 @@ pub(crate) async fn answer(answers: &mut UnboundedReceiver<(String, Value)>) -> 
     tokio::time::timeout(PATIENCE, answers.recv()).await.expect("an answer in time").unwrap()
 }
 
-/// A tick waits for retries that become due within its time. Its two drains alone would try the workflow only twice.
+/// A tick waits for retries that become due within its time. Its two drains would otherwise try the workflow only
+/// twice.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_retry_is_made_within_its_tick() {
     let world = World::new().await;

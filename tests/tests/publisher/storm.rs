@@ -101,7 +101,7 @@ async fn storm(seed: u64) {
     for publisher in publishers {
         publisher.await.unwrap();
     }
-    // Each step is longer than backoffs, leases and signatures. After the last one, no work may be left.
+    // Each step is longer than backoffs, leases and signatures. After the last one, nothing may be left to do.
     for _ in 0..3 {
         skipped += Duration::from_secs(20 * 60);
         world.skip(skipped).await;

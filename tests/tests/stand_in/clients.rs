@@ -1,4 +1,4 @@
-//! The stand-in works with other clients than our SDK: the unmodified AWS CLI and boto3.
+//! Other clients than our SDK can use the stand-in: the unmodified AWS CLI and boto3.
 
 use std::process::{Command, Output};
 

@@ -1,4 +1,4 @@
-//! The test harness: a stack takes a workflow through all seven steps, and reports work that is left.
+//! The test harness: a stack takes a workflow through all seven steps, and reports what is left open.
 
 use local::stack::{Publishing, Stack, StackOptions};
 use serde_json::json;

@@ -165,7 +165,7 @@ impl<'a> History<'a> {
             Sweeping::WithHands => (4, 3),
         };
         for _ in 0..self.dice.between(150, 400) {
-            // Not for long, because the editors have no work without rows.
+            // Not for long, because without rows the editors have nothing to edit.
             let vanishing = match (self.vanishing, self.has_vanished) {
                 (Vanishing::Off, _) => 0,
                 (Vanishing::On, false) => 2,
@@ -185,7 +185,7 @@ impl<'a> History<'a> {
             ]);
             match event.unwrap_or(Event::Move) {
                 Event::Move => self.move_one().await?,
-                // Publishers without work prove little.
+                // Idle publishers prove little.
                 Event::Publisher if self.dice.chance(0.2) || !self.unrest().await.is_empty() => {
                     self.start_publisher().await?;
                 }
@@ -207,7 +207,7 @@ impl<'a> History<'a> {
         Ok(())
     }
 
-    /// The calm phase: no more faults. The remaining actors end, and then publishers drain until no work is left.
+    /// The calm phase: no more faults. The remaining actors end, and then publishers drain until nothing is left to do.
     async fn calm(&mut self) -> Result<(), String> {
         self.note("calm".to_owned());
         self.wire.fault_chance(0.0);

@@ -65,7 +65,7 @@ impl Watch {
         }
     }
 
-    /// S4: a publisher signs a request only under its own live lease. A later request could undo the next owner's work.
+    /// S4: a publisher signs a request only under its own live lease. A later one could undo the next owner's changes.
     pub(crate) fn signed(&self, actor: usize, workflow: i64) -> Result<(), String> {
         let publication = self.before.get(&workflow);
         let owner = publication.and_then(|now| now.lease_owner.as_ref()).and_then(|owner| self.owners.get(owner));

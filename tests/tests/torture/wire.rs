@@ -90,7 +90,7 @@ struct State {
     fault_chance: f64,
     /// Requests whose sender waits for an answer.
     in_the_air: Vec<Sent>,
-    /// Requests whose sender has given up or died.
+    /// Requests whose sender no longer waits, or has died.
     late: Vec<Sent>,
     met: BTreeMap<Fate, u32>,
     lag: Lag,

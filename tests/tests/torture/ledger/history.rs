@@ -30,7 +30,7 @@ pub(super) struct History<'a> {
     pub(super) turnstile: Turnstile,
     pub(super) heard: Arc<Mutex<Heard>>,
     pub(super) callers: Callers,
-    /// The instances without work.
+    /// The idle instances.
     pub(super) idle: Vec<Instance>,
     pub(super) actors: Vec<(Actor, Instance)>,
     pub(super) actors_ever: usize,
@@ -38,7 +38,7 @@ pub(super) struct History<'a> {
     pub(super) suspended: Vec<(usize, usize)>,
     pub(super) leases: Leases,
     pub(super) profile: Profile,
-    /// Whether the calm phase has begun.
+    /// Whether the history is in its calm phase.
     pub(super) is_calm: bool,
     pub(super) coverage: Coverage,
     pub(super) trace: Vec<String>,
@@ -135,7 +135,7 @@ const LEASES: [(u32, Event); 15] = [
 
 /// Not a whole minute, because other tests cover what happens exactly when a time becomes due.
 pub(super) const START: &str = "2026-03-02T10:00:00.5Z";
-/// After this many rounds in the calm phase, all work must be at rest.
+/// After this many rounds in the calm phase, everything must be at rest.
 const ROUNDS: u32 = 40;
 /// After this many passes, only a later time can help.
 const PASSES: u32 = 200;
@@ -224,7 +224,7 @@ impl<'a> History<'a> {
         Ok(())
     }
 
-    /// The calm phase: no more faults. The clock advances, and jobs and executors run, until no work is left.
+    /// The calm phase: no more faults. The clock advances, and jobs and executors run, until nothing is left to do.
     async fn calm(&mut self) -> Result<(), String> {
         self.note("calm".to_owned());
         self.is_calm = true;
@@ -240,7 +240,7 @@ impl<'a> History<'a> {
         Err(format!("L4: not at rest after {ROUNDS} rounds: {unrest:?}"))
     }
 
-    /// Repeats the actions, because one can make work for another: for example, a run ends and the next in the queue
+    /// Repeats the actions, because one can cause another: for example, a run ends and the next in the queue
     /// starts.
     async fn come_to_rest(&mut self) -> Result<bool, String> {
         let mut before = Vec::new();

@@ -72,7 +72,7 @@ pub(crate) type Answer = (u16, Value);
 /// Violations that triggers record in the statement that causes them.
 ///
 /// S7: an ended run does not change its state. S14: no run is taken over before its lease has ended. S17: no time is
-/// given up or caught up before it is due. If a clock goes back, a time that was late does not become early.
+/// missed or caught up before it is due. If a clock goes back, a time that was late does not become early.
 const FINDINGS: &str = "
     CREATE TABLE torture_findings (id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, finding text NOT NULL);
     CREATE FUNCTION torture_note() RETURNS trigger LANGUAGE plpgsql AS '
@@ -185,7 +185,7 @@ impl Stage {
         (process, tap)
     }
 
-    /// Takes back an instance that has ended and does no work.
+    /// Takes back an instance that is idle.
     pub(crate) async fn ended(&self, instance: Instance) {
         instance.tap.free();
         // The rewrites of its statements may depend on the length of its leases.

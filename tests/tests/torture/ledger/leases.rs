@@ -153,7 +153,7 @@ impl Leases {
         Err(format!("S13: an attempt goes on whose run was taken away: {:?}", goes_on()))
     }
 
-    /// Whether `actor` has begun to renew its leases.
+    /// Whether `actor` is renewing its leases.
     pub(super) fn is_renewing(&self, actor: usize) -> bool {
         self.replaced.contains_key(&actor)
     }

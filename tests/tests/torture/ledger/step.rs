@@ -51,7 +51,7 @@ impl History<'_> {
         let Some(place) = self.any_at_points() else { return self.wait_for_a_lock().await };
         match self.any_point(place) {
             Some(nth) => self.pass(place, nth).await,
-            // Its work takes real time, for example the pause before a statement is tried again.
+            // Its attempts take real time, for example the pause before a statement is tried again.
             None => {
                 tokio::time::sleep(PAUSE).await;
                 self.go(place, BEAT).await
@@ -72,7 +72,8 @@ impl History<'_> {
         self.suspended.iter().any(|(suspended, recovery)| *suspended == id && is_acting(*recovery))
     }
 
-    /// A random point of an actor. An executor renews and claims less often than it works, and never in the calm phase.
+    /// A random point of an actor. An executor renews and claims less often than it does other steps, and never in the
+    /// calm phase.
     fn any_point(&self, place: usize) -> Option<usize> {
         let (actor, instance) = &self.actors[place];
         let has_work = !instance.executor.under_way().is_empty();
