@@ -56,7 +56,7 @@ impl LossyWay {
         *self.armed() = Some(Armed { statement, with_rows: false });
     }
 
-    /// Waits until the statement is sent after this call. An earlier one may be in flight, and its reply passes.
+    /// Waits until the statement is sent after the loss was set up. The reply to an earlier one passes.
     pub async fn is_seen(&self) {
         self.seen.notified().await;
     }

@@ -83,7 +83,7 @@ impl Runtime {
         drop(polled.expect("a poll in time").expect("a server"));
     }
 
-    /// Invokes the function with a deadline that it cannot exceed.
+    /// Invokes the function with a deadline that it does not reach.
     ///
     /// # Panics
     /// The function does not answer.

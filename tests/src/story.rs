@@ -40,32 +40,32 @@ pub struct OutboxRow {
 
 /// Start and end.
 impl Story {
-    /// Runs on the machine's clock.
+    /// A story on the machine's clock.
     pub async fn today() -> Self {
         Self::with(StackOptions::default()).await
     }
 
-    /// Runs on a clock that changes only when the story sets it.
+    /// A story on a clock that changes only when the story sets it.
     pub async fn at(now: &str) -> Self {
         Self::with(StackOptions { now: Some(time(now)), ..StackOptions::default() }).await
     }
 
-    /// Runs on the machine's clock; `app` changes the app's configuration.
+    /// A story on the machine's clock; `app` changes the app's configuration.
     pub async fn with_app(app: fn(&mut app::Config)) -> Self {
         Self::with(StackOptions { app, ..StackOptions::default() }).await
     }
 
-    /// Runs on the machine's clock, with a publisher that listens and publishes each edit without a call of the story.
+    /// A story on the machine's clock, with a publisher that listens and publishes each edit without further calls.
     pub async fn with_daemon() -> Self {
         Self::with(StackOptions { publishing: Publishing::Listening, ..StackOptions::default() }).await
     }
 
-    /// Runs with these options.
+    /// A story with these options.
     pub async fn with(options: StackOptions) -> Self {
         Self(Stack::start(options).await.unwrap_or_else(|error| panic!("the stack does not start: {error:#}")))
     }
 
-    /// Runs on a given ground, with these options.
+    /// A story on a given ground, with these options.
     pub async fn on(ground: Ground, options: StackOptions) -> Self {
         Self(Stack::on(ground, options).await.unwrap_or_else(|error| panic!("the stack does not start: {error:#}")))
     }
@@ -81,8 +81,7 @@ impl Story {
         self.end_published().await;
     }
 
-    /// Runs what the story has left open, and asserts that no other work is left. Another publisher has published the
-    /// edits.
+    /// Runs what the story has left open, and asserts that nothing else is left. Another publisher has published.
     pub async fn end_published(self) {
         self.runs_end().await;
         self.0.finish().await.unwrap_or_else(|error| panic!("{error:#}"));

@@ -114,7 +114,7 @@ fn every_table_and_column_is_commented() {
     assert!(tables >= 8, "the migrations were not found");
 }
 
-/// A migration outside a transaction can build its index and end before it is recorded, so it must be repeatable.
+/// If a process ends between an index and the record of its migration, the migration runs again and must succeed.
 #[test]
 fn unlocked_migrations_can_be_repeated() {
     let mut unlocked = 0;

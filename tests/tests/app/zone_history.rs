@@ -71,7 +71,7 @@ async fn past_times_keep_the_zone_data_of_then() {
     let after = proof(&admin_api, created, changed - UNSETTLED).await;
     assert_eq!((&after["owed"], &after["differences"]), (&before["owed"], &json!([])), "{after}");
 
-    // A backfill must select exactly these times, and a late fire must match one of them.
+    // A backfill must select exactly these times, and a late fire is due only at one of them.
     let mut past = decided(&editor_api, id).await;
     past.retain(|time| *time < changed - UNSETTLED);
     let span = json!({"start": created, "end": changed - UNSETTLED, "dry_run": true});

@@ -41,12 +41,12 @@ pub(crate) enum Told {
 }
 
 impl Field {
-    /// Runs on the cluster that all stories share.
+    /// A field on the cluster that all stories share.
     pub(crate) async fn new(seed: u64) -> Field {
         Field::of(Story::with(options()).await, seed).await
     }
 
-    /// Runs on a database behind a proxy, so that its server can be restarted at another address.
+    /// A field on a database behind a proxy, so that its server can be restarted at another address.
     pub(crate) async fn behind(way: &Way, postgres: &Postgres, seed: u64) -> Field {
         let any_port = || app::listen("127.0.0.1:0".parse().unwrap()).unwrap();
         let ground = Ground {

@@ -1,4 +1,5 @@
-//! The oracle: EventBridge has exactly the schedules of the workflows' table. It shares no code with the product.
+//! The oracle: EventBridge must have exactly the schedules of the table `workflows`. It shares no code with the
+//! product.
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,4 @@
-//! The content of a dead letter: the release zip runs in MiniStack's Lambda, and the app refuses it.
+//! The content of a dead letter: the release zip runs in MiniStack's Lambda, and the app refuses its request.
 //!
 //! In the stand-in, our own code writes dead letters. MiniStack runs the zip's `bootstrap`, reads what it posts to the
 //! runtime API, tries three times, and fills the on-failure queue.

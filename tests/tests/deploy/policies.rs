@@ -46,7 +46,7 @@ pub(crate) async fn trust_one_group(account: &Account, group: &str) {
     assert_eq!(statement["Condition"], json!({"StringEquals": account_and_group}));
 }
 
-/// The queues in the policies exist, although the policies contain their ARNs as text.
+/// The queues in the policies exist. The policies contain their ARNs as text, so Terraform cannot check that.
 pub(crate) async fn name_what_is_there(account: &Account) {
     let queues = account.aws(["sqs", "list-queues", "--query", "QueueUrls"]).await;
     for role in ["publisher", "runner", "scheduler"] {

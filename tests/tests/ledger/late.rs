@@ -20,7 +20,7 @@ async fn within_the_grace_a_fire_runs_under_every_policy() {
     s.end_early().await;
 }
 
-/// The same if an earlier run has not started, so that the fire must wait for it.
+/// An earlier run has not started, so the fire must wait for it. It has the same grace.
 #[tokio::test]
 async fn waiting_fires_keep_the_whole_grace() {
     let s = standing_still("2026-03-02T08:30:00Z").await;

@@ -81,7 +81,7 @@ impl Place {
         self.s.stand_in.fires.deliver(self.s.clock.now()).await;
     }
 
-    /// Runs the publisher and the app's jobs, as once every minute.
+    /// Runs the publisher and the jobs that the app runs every minute.
     async fn turns(&self) {
         self.s.publish().await;
         self.s.job("watchdog").await;

@@ -48,7 +48,7 @@ impl Knowing {
     }
 }
 
-/// A run with an attempt, or with one whose lease has ended.
+/// A running run, whose lease may have ended.
 #[derive(Clone, Debug)]
 struct Running {
     fence: Fence,
