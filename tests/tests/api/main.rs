@@ -1,4 +1,4 @@
-//! The API as a client meets it: what it answers, what it refuses, and who may ask.
+//! The API as a client sees it: its answers, its refusals, and its access rules.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 

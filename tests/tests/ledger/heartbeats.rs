@@ -1,4 +1,4 @@
-//! Heartbeats by a clock that the story sets: work stops before another instance may take it over.
+//! Heartbeats on a clock that the story sets: an attempt stops before another instance may take over its run.
 
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -19,10 +19,10 @@ use crate::words::standing_still;
 
 const LEASE_SECS: u64 = 12;
 const HEARTBEAT_MS: u64 = 1_000;
-/// After two thirds of a lease; a heartbeat later begins the next renewal, and may take an eighth of a lease.
+/// The latest stop: two thirds of the lease, one heartbeat interval, and a renewal that takes an eighth of the lease.
 const LATEST: Duration = Duration::from_millis(LEASE_SECS * 1000 * 2 / 3 + HEARTBEAT_MS + LEASE_SECS * 1000 / 8);
 
-/// An executor whose heart beats when it is told to.
+/// An executor that renews its leases when the story says so.
 struct Heart {
     executor: Executor,
     now: Arc<Mutex<Instant>>,
@@ -31,7 +31,7 @@ struct Heart {
 }
 
 impl Heart {
-    /// One that reaches the database by `way`.
+    /// An executor that reaches the database through `way`.
     async fn of(s: &Story, way: &Way) -> Heart {
         let mut config = s.app().config.clone();
         config.database_url = way.dsn(&s.dsn());
@@ -54,7 +54,7 @@ impl Heart {
         heart
     }
 
-    /// One renewal, at this time.
+    /// One renewal at this time.
     async fn beats_at(&mut self, now: Instant) {
         *self.now.lock().unwrap() = now;
         self.beat.send(()).unwrap();
@@ -62,7 +62,7 @@ impl Heart {
     }
 }
 
-/// At the worst: the last renewal that fails begins just before two thirds of the lease, and takes all its time.
+/// The worst case: the last failing renewal begins just before two thirds of the lease, and takes as long as it may.
 #[tokio::test]
 async fn work_stops_before_its_lease_is_over() {
     LocalSet::new().run_until(stop_at_the_latest()).await;
@@ -97,7 +97,7 @@ async fn stop_at_the_latest() {
     way.mend().await;
     working.await.unwrap();
     let released = async {
-        // A renewal may meet a connection that the cut has broken.
+        // A renewal can get a connection that the cut has broken, so it is repeated.
         while s.count(is_over).await == 0 {
             heart.beats_at(is_claimed + LATEST).await;
         }
@@ -106,7 +106,7 @@ async fn stop_at_the_latest() {
     s.end_early().await;
 }
 
-/// A transaction of an operator has locked the row of a run: only its attempt stops.
+/// An operator's transaction has locked the row of a run. Only the attempt of this run may stop.
 #[tokio::test]
 async fn a_locked_run_stops_no_other() {
     LocalSet::new().run_until(lock_one_of_two()).await;

@@ -1,11 +1,11 @@
-//! The proof's pages: none too long, none too late, and none held up by a workflow that cannot be judged.
+//! The proof's pages: none is too long or too late, and a workflow that cannot be evaluated delays none.
 
 use serde_json::{Value, json};
 use tests::{Api, CountingWay, Story};
 
 use crate::verifying::{SPAN, cronbox, differences, fired, settle, verify};
 
-/// Workflows that were due each minute of a day, without one decision.
+/// Workflows for which every minute of a day was due, without any decision.
 async fn undecided(s: &Story) {
     s.execute(
         "INSERT INTO workflows (team_id, name, action, cron_schedule, revision, created_on, updated_on, watch_at)
@@ -107,7 +107,7 @@ async fn each_page_names_a_thousand_differences() {
 async fn the_longest_proof_comes_to_its_end() {
     let (s, _) = fired().await;
     undecided(&s).await;
-    // 90 days before the story's time, to the second.
+    // Exactly 90 days before the story's time.
     let span = "from=2025-12-02T10:10:00Z&to=2025-12-03T10:10:00Z";
     let mut part = page(&s, span, None).await;
     s.now_is("2026-03-02T10:10:08Z").await;
@@ -125,7 +125,7 @@ async fn the_longest_proof_comes_to_its_end() {
     s.end().await;
 }
 
-/// What a prune may have removed between two pages is left out of the later one, and the answer says so.
+/// A later page omits rows that a prune may have removed in the meantime, and the answer says so.
 #[tokio::test]
 async fn a_prune_between_pages_is_no_difference() {
     let (s, _) = fired().await;
@@ -177,7 +177,7 @@ async fn an_unknown_timezone_delays_no_other_proof() {
     assert_eq!(code, Some(1), "a workflow without a proof is not proven: {said}");
     assert!(said.contains(&format!("workflow {:<10} not proven", lost.0)), "{said}");
     assert!(said.contains("3 times owed, 3 decided: 1 workflows are not proven"), "{said}");
-    // A workflow that is known and behind delays it as ever.
+    // A workflow with a known timezone still delays the proof if the watchdog is behind.
     s.execute("UPDATE workflows SET watch_at = '2026-03-02T09:30:00Z' WHERE timezone IS NULL OR timezone = 'UTC'")
         .await;
     verify(&s, SPAN).await.refused(400, "span_not_settled", Some("to"));
@@ -185,7 +185,7 @@ async fn an_unknown_timezone_delays_no_other_proof() {
     s.end_early().await;
 }
 
-/// As the watchdog leaves the workflows that it can judge.
+/// Sets the state in which the watchdog leaves the workflows that it can evaluate.
 async fn settle_known(s: &Story) {
     settle(s).await;
     s.execute("UPDATE workflows SET watch_at = '2026-03-02T09:30:00Z' WHERE timezone = 'Europe/Paris'").await;

@@ -1,4 +1,4 @@
-//! The figures behind the alarms: each condition is in the line that CloudWatch reads.
+//! The metrics for the alarms: each condition appears in the line that CloudWatch reads.
 
 use std::time::Duration;
 
@@ -16,7 +16,7 @@ use crate::world::{LIST, World, name};
 
 const MINUTE: Duration = Duration::from_secs(60);
 
-/// The publisher as a Lambda that ticks when it is told to.
+/// The publisher as a Lambda that the test invokes.
 struct Ticker {
     _lambda: Child,
     lines: Lines<BufReader<ChildStdout>>,
@@ -31,7 +31,7 @@ impl Ticker {
         Ticker { _lambda: lambda, lines, invoker }
     }
 
-    /// What was answered, and the figures of the tick.
+    /// Invokes a tick; returns the answer and the metrics.
     async fn tick(&mut self) -> ((String, Value), Value) {
         let (invoke, answered) = &mut self.invoker;
         invoke.send(json!({"sweep": true})).unwrap();
@@ -99,7 +99,8 @@ async fn a_stopped_drain_is_a_figure() {
     assert_eq!((&line["DrainsStopped"], &line["failed"]), (&json!(1), &json!(0)), "{line}");
 }
 
-/// A publisher of another database, with the same environment and group, writes nothing and rings.
+/// A publisher of another database with the same environment and group writes no schedule, and its metric raises an
+/// alarm.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn foreign_schedules_are_a_figure() {
     let world = World::new().await;
@@ -134,14 +135,15 @@ async fn a_sweep_that_never_ends_grows_old() {
     assert!(figure(&line, "SweepAgeSeconds") >= 3600.0, "{line}");
 }
 
-/// Counted when it is settled: the error of another workflow takes nothing back.
+/// Workflows are counted when they are settled. A later error of another workflow must not remove them from the
+/// metrics.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_drain_with_an_error_counts_too() {
     let world = World::new().await;
     for _ in 0..4 {
         world.create("0 9 * * *", "UTC").await;
     }
-    // What has crashed publishers is claimed last and alone: the others are settled when that fails.
+    // A suspect is claimed last and separately, so the others are settled when its statement fails.
     let broken = "UPDATE publications SET attempt_count = 15 WHERE workflow_id = (SELECT max(id) FROM workflows);
                   CREATE FUNCTION stay() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE EXCEPTION 'stay'; END $$;
                   CREATE TRIGGER stay BEFORE UPDATE ON publications FOR EACH ROW WHEN (OLD.attempt_count = 15) EXECUTE FUNCTION stay()";
@@ -153,7 +155,7 @@ async fn a_drain_with_an_error_counts_too() {
     assert_eq!((&line["created"], &line["processed"], &line["remaining"]), (&json!(3), &json!(3), &json!(1)));
 }
 
-/// The others are told all the same, and the one that is missing is not told as zero.
+/// One metric cannot be read. The others must be reported, and the missing one must not be reported as zero.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_figure_that_fails_hides_no_other() {
     let world = World::new().await;
@@ -166,7 +168,7 @@ async fn a_figure_that_fails_hides_no_other() {
     }
 }
 
-/// A slow one ends by its own limit: all figures together have no limit that would drop those that were read.
+/// A slow metric ends at its own limit. A limit for all metrics together would drop those that were already read.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_figure_that_is_slow_hides_no_other() {
     let world = World::new().await;
@@ -181,7 +183,7 @@ async fn a_figure_that_is_slow_hides_no_other() {
     }
 }
 
-/// After two slow ones the rest is not asked for: the alarms on all of them would be silent without this figure.
+/// After two slow metrics, the publisher skips the rest. Without this count, all their alarms would stay silent.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn unread_figures_are_a_figure() {
     let world = World::new().await;
@@ -198,7 +200,7 @@ async fn unread_figures_are_a_figure() {
     assert_eq!(ticker.tick().await.1["FiguresUnread"], json!(0));
 }
 
-/// A tick that publishes nothing because of a hold succeeds, so only this figure raises an alarm.
+/// A tick that publishes nothing because the database is held succeeds, so only this metric raises an alarm.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_held_database_is_a_figure() {
     let world = World::new().await;

@@ -1,4 +1,4 @@
-//! Orders of events that lose an edit, or show an old one, if the protocol has a hole.
+//! Orders of events that would lose an edit, or publish an old one, if the protocol had a bug.
 
 use std::process::Command;
 use std::time::Duration;
@@ -24,7 +24,7 @@ async fn an_edit_held_open_across_a_settle_is_not_lost_and_holds_up_no_other_wor
     let draining = tokio::spawn(async move { publisher.drain(soon()).await.unwrap() });
     world.front.arrival(&name(edited)).await;
 
-    // The claim has looked; now an edit enqueues, and stays open while the publisher settles.
+    // The claim has read the workflow. Now an edit enqueues, and stays open while the publisher settles.
     let edit = world.open_patch(edited, json!({"cron_schedule": "0 10 * * *"})).await;
     world.front.release();
     let settled = async {
@@ -91,13 +91,14 @@ async fn a_stale_publisher_settles_nothing_over_a_newer_owner_and_what_its_late_
     world.front.arrival(&name(workflow)).await;
     freeze(&stale, &world).await;
 
-    // It stands still, its request on the wire, until its lease has lapsed and somebody else was here.
+    // The publisher is stopped with its request in flight, until its lease has expired and another publisher has taken
+    // over.
     world.skip(LEASE).await;
     world.patch(workflow, json!({"cron_schedule": "0 10 * * *"})).await;
     assert_eq!(world.publish().await.processed, 2);
     assert_eq!(world.expression(workflow).await.as_deref(), Some("cron(0 10 * * ? *)"));
 
-    // Its request arrives, finds a schedule, and is followed by an update with the old cron.
+    // Its request arrives and finds a schedule, so it sends an update with the old cron.
     world.front.release();
     signal(&stale, "CONT");
     let stale = stale.wait_with_output().await.unwrap();
@@ -192,7 +193,7 @@ async fn a_verify_pass_that_finds_all_well_makes_no_call_and_is_over() {
     assert_eq!((publication.spec_hash, publication.error_class.as_deref()), (None, Some("transient")));
     assert!(publication.verify_in_secs.is_some());
 
-    // The retry finds what the lost answer had done; the verify pass stays due nonetheless.
+    // The retry finds what the unanswered request has done, and the verify pass remains due.
     world.skip(Duration::from_secs(5)).await;
     world.calls();
     assert_eq!(world.publish().await.updated, 1);
@@ -268,7 +269,7 @@ async fn a_verify_pass_that_cannot_read_waits_instead_of_spinning() {
 
     let report = world.publish().await;
 
-    // Jitter may make the wait short, so the same drain may come back to it a few times, no more.
+    // With jitter, the wait can be so short that the same drain repeats the call a few times.
     assert!((1..10).contains(&report.retried), "{report:?}");
     let publication = world.publication(workflow).await;
     assert!(publication.due_in_secs.is_some_and(|secs| secs > 0.0) && publication.verify_in_secs.is_some());

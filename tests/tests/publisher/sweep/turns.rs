@@ -1,4 +1,4 @@
-//! One sweep at a time, whoever sweeps, and whatever becomes of him.
+//! One sweep at a time, by any publisher, also if a publisher dies during it.
 
 use std::time::Duration;
 
@@ -49,7 +49,7 @@ async fn whoever_comes_next_goes_on_where_a_killed_sweep_has_stopped() {
     world.front.hold_all();
     let killed = world.publisher().await;
     let sweeping = tokio::spawn(async move { killed.sweep(soon()).await });
-    // The second page is asked for while the first is compared.
+    // The second page is requested while the first is compared.
     world.front.release_when_waiting(1).await;
     world.front.release_when_waiting(1).await;
     let written_down = async {
