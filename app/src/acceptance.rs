@@ -57,7 +57,7 @@ pub async fn resolve_environment(pool: &PgPool, named: Option<Environment>) -> a
     }
     let owner = identity::read_environment(&mut *pool.acquire().await?).await?;
     match owner {
-        // If the default accepted it, the database would refuse to run for its own environment.
+        // Accepted for the default environment, it would wait for acceptance again as soon as its own app starts.
         Some(owner) if owner != DEFAULT_ENVIRONMENT => {
             bail!("the database belongs to environment {owner}, and ENV is not set: set ENV or write --env")
         }

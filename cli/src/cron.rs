@@ -41,7 +41,7 @@ pub(crate) struct Explain {
     /// A name of the IANA database, for example Europe/Paris.
     #[arg(long, value_name = "TZ", default_value = "UTC", conflicts_with = "stdin")]
     timezone: String,
-    /// Show times after this instant, RFC 3339 [default: now]
+    /// Show times after this instant, RFC 3339 (default: now)
     #[arg(long, value_name = "RFC3339", conflicts_with = "stdin")]
     from: Option<String>,
     /// How many times to show, at most 1000.
@@ -53,7 +53,7 @@ pub(crate) struct Explain {
     /// Read one JSON request (cron, timezone, from, count) per line, and write one JSON answer per line.
     #[arg(long)]
     stdin: bool,
-    /// A folder of zone files, for example /usr/share/zoneinfo [default: the zone data of this program]
+    /// A folder of zone files, for example /usr/share/zoneinfo (default: the zone data of this program)
     #[arg(long, value_name = "DIR", env = "CRONBOX_TZDIR")]
     tzdir: Option<PathBuf>,
 }

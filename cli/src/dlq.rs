@@ -1,7 +1,7 @@
 //! `cronbox dlq`: the fires that were not delivered, and what an operator can do about them.
 //!
 //! Three queues with three message formats are shown in one table. A message is deleted only after the app has answered
-//! for its fire, or when an operator requests it by id.
+//! for its fire, or when an operator discards it.
 
 mod held;
 mod ledger;

@@ -17,7 +17,7 @@ const PROBE_EVERY: Duration = Duration::from_secs(30);
 pub struct Listener(PgListener);
 
 impl Listener {
-    /// Connects outside of the pool and listens, so that a silent server does not close connections of the pool.
+    /// Connects outside of the pool, so that a silent connection occupies none of the pool's, and listens.
     ///
     /// # Errors
     /// Fails if the database cannot be reached or refuses the statement.

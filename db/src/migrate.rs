@@ -71,7 +71,7 @@ enum Tried {
 }
 
 async fn try_once(migrator: &Migrator, connection: &mut PgConnection) -> anyhow::Result<Tried> {
-    // Another process may be building the index that looks incomplete. Do not wait for the lock: a waiting statement
+    // Another process may be building an index that is incomplete now. Do not wait for the lock: a waiting statement
     // has a snapshot, and CREATE INDEX CONCURRENTLY waits for all snapshots.
     let is_alone = sqlx::query_scalar("SELECT pg_try_advisory_lock($1)").bind(MIGRATING);
     if !is_alone.fetch_one(&mut *connection).await? {

@@ -1,7 +1,7 @@
 //! TLS to the database, verified unless the DSN says otherwise.
 //!
 //! sqlx's default, `prefer`, uses no encryption if the server claims not to support TLS, and accepts every certificate,
-//! so anybody in between could read the password. So a DSN without `sslmode` gets `verify-full`, except for a server on
+//! so an attacker in between could read the password. So a DSN without `sslmode` gets `verify-full`, except for a server on
 //! this machine.
 
 use std::net::IpAddr;

@@ -32,7 +32,7 @@ pub enum Command {
 /// The options of `up`.
 #[derive(Debug, Args)]
 pub struct UpArgs {
-    /// Where the data are stored [default: target/local, or the temporary folder if Postgres cannot enter that]
+    /// Where the data are stored (default: target/local, or the temporary folder if Postgres cannot enter that)
     #[arg(long, value_name = "DIR")]
     pub data: Option<PathBuf>,
     /// The app's port on 127.0.0.1
@@ -56,7 +56,7 @@ pub struct SchedulerArgs {
     /// How long each call of the API takes
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub latency_ms: u64,
-    /// Above this many calls per second the API answers 429 [default: no limit]
+    /// Above this many calls per second the API answers 429 (default: no limit)
     #[arg(long, value_name = "N")]
     pub tps: Option<u32>,
     /// Start the clock at this time and change it only by POST /_clock, instead of following the machine's clock

@@ -99,7 +99,7 @@ struct Form {
     coverage: Coverage,
 }
 
-/// The texts for a set of numbers: its exact form, and if that is a long list, the step that contains it.
+/// The texts for a set of numbers: its exact form, and if that is a list, the range or step that contains it.
 fn forms(bits: Bits, field: &Field) -> Vec<Form> {
     let exact = Form { text: written(bits, field), count: bits.len(), coverage: Coverage::Exact };
     let wider = hull(bits);

@@ -157,7 +157,7 @@ impl Timezone {
     }
 }
 
-/// Minutes from 0 to 59 east of UTC, if all offsets from 2020 on have the same.
+/// Minutes from 0 to 59 east of UTC, if all offsets from 2020 on have the same minutes.
 fn minutes_east(rules: &tz::TimeZone) -> Option<u32> {
     let from = timestamp(PUBLISHED_FROM);
     let later = rules.following(from).take_while(|change| change.timestamp().as_second() < PUBLISHED_UNTIL);

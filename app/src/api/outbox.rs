@@ -33,7 +33,7 @@ pub struct OutboxView {
     error_message: Option<String>,
     /// Class of the workflow's last error: `transient`, `environment`, `unclassified`, `permanent`.
     error_class: Option<String>,
-    /// When the publisher processes the workflow next; null: only after a retry or an edit.
+    /// When the publisher processes the workflow next; null: it is not due.
     due_at: Option<DateTime<Utc>>,
 }
 

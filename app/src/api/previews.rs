@@ -24,7 +24,7 @@ const MAX_COUNT: usize = 1_000;
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ExplainBody {
-    /// The cron, e.g. `0 9 * * MON-FRI`.
+    /// The cron, for example `0 9 * * MON-FRI`.
     cron: String,
     /// IANA timezone; absent = UTC.
     #[serde(default)]

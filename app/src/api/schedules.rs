@@ -49,7 +49,7 @@ pub struct ScheduleView {
     pause_reason: Option<String>,
     /// When the pause ends automatically.
     pause_until: Option<DateTime<Utc>>,
-    /// The file that owns it; null = the API.
+    /// The file that manages it; null = the API.
     managed_by: Option<String>,
     /// The workflow's ETag.
     version: i64,

@@ -44,7 +44,7 @@ pub struct WorkflowView {
     max_attempts: i32,
     on_lost: OnLost,
     pause_after_failures: Option<i32>,
-    /// The file that owns it; null = the API.
+    /// The file that manages it; null = the API.
     managed_by: Option<String>,
     /// The ETag.
     version: i64,

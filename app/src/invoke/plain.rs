@@ -2,7 +2,7 @@
 //!
 //! A fire takes it if it is on time and due by the version in force, and if its workflow is active, not locked, and
 //! without a run that is active or waits. Such a fire starts under every overlap policy. `decide` handles all others,
-//! and under `run_all` also a fire that is late because a later time is already due.
+//! and under `run_all` also a fire after whose time a later one became due.
 
 use std::collections::HashMap;
 

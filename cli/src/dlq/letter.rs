@@ -25,7 +25,7 @@ pub(super) struct Letter {
     pub(super) holds: Holds,
     /// Which service gave up.
     pub(super) from: From,
-    /// The error, in the words of that service.
+    /// The error message of that service.
     pub(super) error: String,
     /// How often it was tried.
     pub(super) tries: Option<u64>,
@@ -36,7 +36,7 @@ pub(super) struct Letter {
 pub(super) enum Holds {
     /// A fire for which the app has not answered.
     Fire(Fire),
-    /// A tick of the publisher; each later tick does its work, too.
+    /// A tick of the publisher; each later tick publishes the same rows.
     Tick,
     /// Something else, and why it is not a fire.
     Unreadable(String),

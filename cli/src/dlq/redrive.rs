@@ -28,7 +28,7 @@ pub(crate) struct Arguments {
     at: At,
     #[command(flatten)]
     opener: Opener,
-    /// Only these messages, by message id [default: all]
+    /// Only these messages, by message id (default: all)
     #[arg(value_name = "ID", value_parser = NonEmptyStringValueParser::new())]
     ids: Vec<String>,
     /// Print what would be posted; post and delete nothing.

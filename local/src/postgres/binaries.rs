@@ -84,7 +84,7 @@ impl User {
 fn on_path() -> Option<PathBuf> {
     let found = Command::new("sh").args(["-c", "command -v postgres"]).output().ok()?;
     let path = PathBuf::from(String::from_utf8(found.stdout).ok()?.trim());
-    // The folder of a link such as /usr/local/bin/postgres does not have all programs.
+    // Follow the link, because the folder of a link such as /usr/local/bin/postgres does not have all programs.
     fs::canonicalize(path).ok()?.parent().map(Path::to_owned)
 }
 

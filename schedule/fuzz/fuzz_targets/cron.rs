@@ -1,4 +1,4 @@
-//! Parses any text: the result is an error, or a cron for which the properties below hold.
+//! Parses any text: the result is an error, or a cron with the properties below.
 
 #![no_main]
 

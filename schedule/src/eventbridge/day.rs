@@ -44,7 +44,7 @@ impl Day {
         Days { month_days, weekdays, rule: Rule::Either }
     }
 
-    /// The texts for it, with the counts of their dates or weekdays; the days of the calendar are counted later.
+    /// The texts for it, each with the days that the text names.
     fn texts(self) -> Vec<(String, Self)> {
         match self {
             Self::Dates(dates) => {
