@@ -1,4 +1,4 @@
-//! Step 1 of 7: what a workflow does, read from its document. Nothing is sent here: `actions/` performs it.
+//! Step 1 of 7: the action of a workflow, parsed from its document. `actions/` performs it.
 
 use std::collections::BTreeMap;
 use std::str::FromStr;
@@ -28,20 +28,20 @@ pub enum Action {
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Log {
-    /// What to say.
+    /// The text to log.
     pub message: String,
 }
 
 /// `{"type": "http", "method", "url", "headers"?, "body"?}`
 #[derive(Clone, Debug, PartialEq)]
 pub struct Http {
-    /// How it is asked.
+    /// The HTTP method of the request.
     pub method: Method,
-    /// Where it goes.
+    /// The URL of the request.
     pub url: Url,
-    /// What the workflow adds to our own headers; secrets, so never shown.
+    /// The headers of the workflow, in addition to our own; secrets, so never shown.
     pub headers: HeaderMap,
-    /// What is sent instead of the call; none = the call.
+    /// The body of the request; `None` = the call.
     pub body: Option<Value>,
 }
 
@@ -49,7 +49,7 @@ impl Action {
     /// Reads `{"type": "log" | "http", ..}`.
     ///
     /// # Errors
-    /// The field of the action that is wrong.
+    /// Returns the field of the action that is not valid.
     pub fn parse(document: &Value) -> Result<Self, FieldError> {
         let Value::Object(members) = document else {
             return Err(FieldError::invalid("action", "action must be an object with a type"));
@@ -64,7 +64,7 @@ impl Action {
     }
 }
 
-/// The action as it may be shown: header values are secrets, so they read as null.
+/// Returns the action as the API shows it: header values are secrets, so they become null.
 #[must_use]
 pub fn redacted(document: &Value) -> Value {
     let mut shown = document.clone();

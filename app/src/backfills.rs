@@ -1,7 +1,7 @@
-//! Step 7 of 7: backfills: times of the past that somebody wants run, worked off beside the live schedule.
+//! Step 7 of 7: backfills: runs for past times on request, beside the live schedule.
 //!
-//! What is meant is read from the schedule versions and the ledger, never from the live cursor, which
-//! a backfill does not touch either. Its own cursor moves in the transaction of the runs that it makes.
+//! A backfill selects its times from the schedule versions and the ledger. It neither reads nor changes the live
+//! cursor. Its own cursor advances in the transaction that creates its runs.
 
 mod backfill;
 mod meant;

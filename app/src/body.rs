@@ -1,4 +1,4 @@
-//! Step 1 of 7: a workflow as a client writes it.
+//! Step 1 of 7: the fields of a workflow in a request.
 
 use chrono::{DateTime, Utc};
 use serde::{Deserialize, Serialize};
@@ -8,7 +8,7 @@ use utoipa::ToSchema;
 use crate::field::FieldError;
 use crate::policies::{CatchUp, OnLost, Overlap, Policies};
 
-/// A workflow as a client writes it.
+/// A workflow in a request.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct WorkflowBody {
@@ -20,11 +20,11 @@ pub struct WorkflowBody {
     /// For people; at most 2,000 characters.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub description: Option<String>,
-    /// Cron, e.g. `0 9 * * MON-FRI`; absent = no schedule.
+    /// Cron, for example `0 9 * * MON-FRI`; absent = no schedule.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(example = "0 9 * * MON-FRI")]
     pub cron_schedule: Option<String>,
-    /// IANA timezone in which the cron is read; absent = UTC.
+    /// IANA timezone of the cron; absent = UTC.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(example = "Europe/Paris")]
     pub timezone: Option<String>,
@@ -34,50 +34,51 @@ pub struct WorkflowBody {
     /// `{"type":"log","message":".."}` or `{"type":"http","method":"POST","url":"..","headers"?,"body"?}`
     #[schema(value_type = Object, example = json!({"type": "log", "message": "hello"}))]
     pub action: Value,
-    /// Inputs handed to each run; an object.
+    /// Inputs passed to each run; an object.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<Object>)]
     pub starting_inputs: Option<Map<String, Value>>,
-    /// Owes nothing before this time.
+    /// No time before this one is due.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub starts_at: Option<DateTime<Utc>>,
-    /// Owes nothing at or after this time.
+    /// No time at or after this one is due.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ends_at: Option<DateTime<Utc>>,
-    /// What a fire does while a run before it has not ended; absent = `skip`.
+    /// What happens to a fire while a previous run has not ended; absent = `skip`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub overlap_policy: Option<Overlap>,
-    /// Runs at once under `concurrent`, 1 to 100; absent = 10.
+    /// How many runs may be active at once under `concurrent`, 1 to 100; absent = 10.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_concurrent: Option<i32>,
     /// Which missed times run late; absent = `skip`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub catch_up_policy: Option<CatchUp>,
-    /// A missed time older than these seconds does not run any more, 60 to 2592000; absent = 86400.
+    /// Seconds. A missed time that is older does not run any more, 60 to 2592000; absent = 86400.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub catch_up_window_secs: Option<i32>,
-    /// Execution waits a fixed share of these seconds, 0 to 3600; absent = 0.
+    /// Seconds. Each run starts later by a fixed part of this span, which the workflow's id determines, 0 to 3600;
+    /// absent = 0.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub spread_secs: Option<i32>,
     /// How many seconds one attempt of a run may take, 1 to 86400; absent = 300.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub timeout_secs: Option<i32>,
-    /// Answers that may fail before a run has failed, 1 to 20; absent = 1.
+    /// How many attempts may fail before the run fails, 1 to 20; absent = 1.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_attempts: Option<i32>,
-    /// What becomes of a run whose instance died; absent = `retry`.
+    /// What happens to a run whose instance was lost; absent = `retry`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub on_lost: Option<OnLost>,
-    /// Failed runs in a row that pause the workflow, 1 to 1000; absent = never.
+    /// After how many failed runs in a row the workflow is paused, 1 to 1000; absent = never.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pause_after_failures: Option<i32>,
 }
 
 impl WorkflowBody {
-    /// The policies, each the usual one if it is absent.
+    /// Validates the policies; an absent one has its default.
     ///
     /// # Errors
-    /// The first field that is out of its bounds.
+    /// Returns the first field that is out of its bounds.
     pub fn policies(&self) -> Result<Policies, FieldError> {
         let usual = Policies::default();
         Ok(Policies {

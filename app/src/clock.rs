@@ -1,8 +1,8 @@
 //! Steps 1 and 7 of 7: business time is the database's time, on every instance.
 //!
-//! A pass of a job reads it. Requests use the last sample and the monotonic time since, so that
-//! a fire costs no further round trip. This instance's own time of day decides nothing: it is
-//! compared with the database's, and a difference is shown.
+//! Each pass of a job reads it. Requests use the last sample and the monotonic time since then, so that a fire needs no
+//! further round trip. This instance's own clock decides nothing: it is compared with the database's, and the
+//! difference is shown.
 
 mod step;
 
@@ -25,11 +25,11 @@ const NO_JOBS_ABOVE: TimeDelta = TimeDelta::seconds(30);
 #[derive(Debug, Default)]
 pub struct ClockSkew {
     skew: Mutex<TimeDelta>,
-    /// Whether there was a sample; before the first one a running clock shows the machine's time.
+    /// Whether there was a sample; before the first one, a running clock shows the machine's time.
     is_sampled: AtomicBool,
 }
 
-/// What a difference leads to.
+/// The effect of a difference.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum SkewClass {
     Small,
@@ -64,7 +64,7 @@ impl ClockSkew {
         *self.skew.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Notes a sample; whether it is the first one.
+    /// Records that there was a sample; returns whether it is the first one.
     fn note_sample(&self) -> bool {
         !self.is_sampled.swap(true, Ordering::Relaxed)
     }
@@ -84,23 +84,24 @@ impl ClockSkew {
     }
 }
 
-/// Business time of an app whose clock was given: a running clock becomes the database's.
+/// Business time of the app: the system's clock is replaced by the database's, a test's clock is kept.
 pub(crate) fn of_database(clock: Clock) -> Clock {
     match clock {
-        // Until the first sample, before which nothing is served.
+        // Used until the first sample; the app serves nothing before it.
         Clock::System => Clock::Sampled(schedule::SampledClock::new(Clock::System.now())),
         Clock::Sampled(_) | Clock::Fixed(_) => clock,
     }
 }
 
-/// Reads the database's time for one pass of a job, and corrects the instance's clock by it; a set clock shows its own.
+/// Reads the database's time for one pass of a job, and corrects the instance's clock. A set clock returns its own
+/// time.
 ///
 /// # Errors
-/// The database does not answer.
+/// Fails if the database does not answer.
 pub(crate) async fn sample(pool: &PgPool, clock: &Clock, clock_skew: &ClockSkew) -> sqlx::Result<DateTime<Utc>> {
     let Clock::Sampled(clock) = clock else { return Ok(clock.now()) };
     let mut connection = pool.acquire().await?;
-    // Not before: waiting for a connection is no round trip.
+    // After the connection is acquired, because waiting for it is not part of the round trip.
     let asked = Instant::now();
     let time = cronbox_now(&mut connection).await?;
     let (answered, own, believed) = (Instant::now(), Clock::System.now(), clock.now());
@@ -108,7 +109,7 @@ pub(crate) async fn sample(pool: &PgPool, clock: &Clock, clock_skew: &ClockSkew)
     clock_skew.set(skew(own, time, answered - asked));
     let step = skew(believed, time, answered - asked);
     let is_first = clock_skew.note_sample();
-    // The first sample corrects the machine's clock, not the database's.
+    // The first sample corrects this machine's clock; it shows no step of the database's.
     if step > SHOWN_ABOVE && !is_first {
         tracing::warn!(step_secs = step.as_seconds_f64(), "database clock went back; what was due stays due");
         step::keep_due(&mut connection, believed).await?;
@@ -116,7 +117,7 @@ pub(crate) async fn sample(pool: &PgPool, clock: &Clock, clock_skew: &ClockSkew)
     Ok(time)
 }
 
-/// How far `own` lies outside of what the database's clock can show after an answer that took `round_trip`.
+/// How far `own` lies outside of the times that the database's clock can show, given the round trip.
 fn skew(own: DateTime<Utc>, time: DateTime<Utc>, round_trip: Duration) -> TimeDelta {
     let latest = time + TimeDelta::from_std(round_trip).unwrap_or(TimeDelta::MAX);
     own - own.clamp(time, latest)

@@ -1,12 +1,12 @@
-//! Steps 1 and 7 of 7: the database's time, which decides everything that is due.
+//! Steps 1 and 7 of 7: reads the database's time, by which due times are decided.
 
 use chrono::{DateTime, Utc};
 use db::PgConnection;
 
-/// The database's time.
+/// Reads the database's time.
 ///
 /// # Errors
-/// The statement fails.
+/// Fails if the database cannot be reached or refuses the statement.
 pub async fn cronbox_now(db: &mut PgConnection) -> sqlx::Result<DateTime<Utc>> {
     sqlx::query_scalar!(
         r#"

@@ -1,8 +1,8 @@
 //! Step 7 of 7: executes accepted runs, a bounded number at once, until the process shuts down.
 //!
-//! It polls, because a run must not depend on the instance that accepted it; a notification only spares the wait.
-//! Each attempt has a lease, renewed by a heartbeat. What this process claimed and does not execute is given back at
-//! once; what it cannot finish at shutdown is handed over to another instance.
+//! It polls, because a run must not depend on the instance that accepted it; a notification only shortens the wait.
+//! Each attempt has a lease, which a heartbeat renews. Runs that this process claimed but does not execute are returned
+//! at once; runs that it cannot finish at shutdown are handed over to another instance.
 
 mod attempt;
 mod call;

@@ -1,7 +1,7 @@
-//! Steps 1 and 7 of 7: what a key opens, and how often.
+//! Steps 1 and 7 of 7: which keys are valid, and how often they may be used.
 //!
-//! An active key is cached for a few seconds, so that a duplicate fire touches no database and a
-//! revoked key soon opens nothing. Keys that open nothing are limited by address; scheduler keys never.
+//! An active key is cached for a few seconds, so that a duplicate fire reads no database and a revoked key is soon
+//! refused. Invalid keys are rate-limited by address; scheduler keys never are.
 
 use std::net::IpAddr;
 use std::num::NonZeroU32;
@@ -17,11 +17,11 @@ use uuid::Uuid;
 use crate::audit::Edit;
 use crate::keys::{self, Key, Kind, Role};
 
-/// How long a key is believed without asking the database.
+/// How long a key is cached without reading the database.
 const BELIEVED_FOR: Duration = Duration::from_secs(4);
 const _: () = assert!(BELIEVED_FOR.as_secs() < 5, "a revoked key opens nothing after five seconds");
 
-/// Who calls.
+/// The authenticated caller.
 #[derive(Clone, Debug)]
 pub struct Caller {
     id: Uuid,
@@ -31,48 +31,48 @@ pub struct Caller {
     role: Option<Role>,
 }
 
-/// How often a key or an address may come; 0 = no limit.
+/// The rate limits of keys and addresses; 0 = no limit.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
     /// Requests a second for one admin or team key.
     pub key_requests_per_sec: u32,
-    /// Unknown or revoked keys a minute from one address.
+    /// Unknown or revoked keys a minute that one address may try.
     pub bad_keys_per_min: u32,
 }
 
-/// What became of a key that was presented.
+/// The decision about the key of a request.
 #[derive(Clone, Debug)]
 pub enum Admission {
-    /// It opens something.
+    /// The key is valid.
     Admitted(Caller),
-    /// It opens something, but not so often.
+    /// The key is valid, but has reached its rate limit.
     TooManyRequests,
-    /// It opens nothing.
+    /// The key is unknown or revoked.
     Unknown,
-    /// It opens nothing, and its address has tried too many of that kind.
+    /// The key is unknown or revoked, and its address has tried too many such keys.
     TooManyUnknown,
 }
 
 impl Caller {
-    /// The team that the caller is confined to, none for an admin.
+    /// The team that the caller is restricted to; `None` for an admin.
     #[must_use]
     pub fn team_id(&self) -> Option<i64> {
         self.team_id
     }
 
-    /// What its key opens.
+    /// What its key gives access to.
     #[must_use]
     pub fn kind(&self) -> Kind {
         self.kind
     }
 
-    /// What its team key may do, none for any other key.
+    /// The permissions of its team key; `None` for any other key.
     #[must_use]
     pub fn role(&self) -> Option<Role> {
         self.role
     }
 
-    /// Who, when and on whose trace, for the audit log.
+    /// The actor, time and trace for the audit log.
     #[must_use]
     pub fn edit(&self, now: DateTime<Utc>, traceparent: String) -> Edit {
         Edit { actor: format!("key:{}", self.prefix), now, traceparent: Some(traceparent) }
@@ -85,7 +85,7 @@ impl From<Key> for Caller {
     }
 }
 
-/// Knows the keys that were used lately, and the addresses that tried bad ones.
+/// Caches the keys that were used recently, and counts the invalid keys of each address.
 #[derive(Clone)]
 pub struct Gate {
     believed: Cache<[u8; 32], Option<Caller>>,
@@ -94,7 +94,7 @@ pub struct Gate {
 }
 
 impl Gate {
-    /// A gate with these limits, which knows no key yet.
+    /// A gate with these limits and an empty cache.
     #[must_use]
     pub fn new(limits: Limits) -> Self {
         Self {
@@ -105,21 +105,21 @@ impl Gate {
         }
     }
 
-    /// Forgets a key at once, on this instance.
+    /// Empties the cache of this instance at once.
     pub fn forget_all(&self) {
         self.believed.invalidate_all();
     }
 
-    /// Drops what the limiters remember of those who stayed away; called now and then.
+    /// Removes idle entries of the limiters; called periodically.
     pub fn sweep(&self) {
         self.bad.iter().for_each(|limiter| limiter.retain_recent());
         self.good.iter().for_each(|limiter| limiter.retain_recent());
     }
 
-    /// Says whether a key that `peer` presents opens anything now.
+    /// Decides whether the key that the client at `peer` sent is valid now.
     ///
     /// # Errors
-    /// The database does not answer.
+    /// Fails if the database does not answer.
     pub async fn admit(
         &self,
         pool: &PgPool,

@@ -1,8 +1,8 @@
-//! Step 7 of 7: decides what a fire means. A cache is the fast path, the table is the judge.
+//! Step 7 of 7: decides fires. A cache is the fast path; the table is authoritative.
 //!
-//! EventBridge is only the alarm clock: it may repeat, lag, or fire by an old schedule. So every
-//! fire is judged by the schedule version that was in force *at its time*, under the workflow's
-//! lock, and the decision, the occurrence and the run commit together.
+//! EventBridge only sends the signal: it may repeat a fire, delay it, or send it by an old schedule. So each fire is
+//! decided by the schedule version that was in force *at its time*, under the workflow's lock. The decision, the
+//! occurrence and the run commit together.
 
 mod answer;
 mod decide;

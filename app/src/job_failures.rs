@@ -1,13 +1,13 @@
-//! Step 7 of 7: one workflow or run whose statements always fail delays only itself.
+//! Step 7 of 7: a workflow or run whose statements always fail delays only itself.
 //!
-//! A pass logs the failure, goes on with all others and reports it, so that its turn fails and `GET /jobs` shows it.
+//! A pass logs the failure, continues with all others and reports it, so that its turn fails and `GET /jobs` shows it.
 
 use db::PgConnection;
 
-/// Logs that a job could not process one workflow; its pass goes on with the others.
+/// Logs that a job could not process one workflow; its pass continues with the others.
 ///
 /// # Errors
-/// The same error, if it concerns the database and not the workflow: then the others would fail, too.
+/// Returns the same error if it concerns the database and not the workflow, because all others would fail, too.
 pub(crate) fn skip_failed(job: &'static str, workflow_id: i64, error: sqlx::Error) -> sqlx::Result<()> {
     if !concerns_one_workflow(&error) {
         return Err(error);
@@ -16,10 +16,10 @@ pub(crate) fn skip_failed(job: &'static str, workflow_id: i64, error: sqlx::Erro
     Ok(())
 }
 
-/// Stores which workflows a pass could not process, after it has processed all others; the proof leaves these out.
+/// Stores which workflows a pass could not process, after it has processed all others. Verification skips them.
 ///
 /// # Errors
-/// The database fails; then those of the pass before stay.
+/// Fails if the database fails; then the rows of the previous pass remain.
 pub(crate) async fn store_failed(db: &mut PgConnection, job: &'static str, failed: &[i64]) -> sqlx::Result<()> {
     sqlx::query!(
         r#"
@@ -39,11 +39,12 @@ pub(crate) async fn store_failed(db: &mut PgConnection, job: &'static str, faile
     .map(drop)
 }
 
-/// Whether a failure says nothing about other workflows: the server works, and a statement was refused.
+/// Whether a failure says nothing about other workflows: the server works, and it refused one statement.
 pub(crate) fn concerns_one_workflow(error: &sqlx::Error) -> bool {
     match error {
         sqlx::Error::Database(error) => error.code().is_none_or(|code| {
-            // Connection, schema and rights, resources, operator intervention, system, a server that only reads.
+            // Classes for connection, schema and rights, resources, operator intervention, system; and a read-only
+            // server.
             let concerns_all = ["08", "42", "53", "57P", "58", "XX"].iter().any(|class| code.starts_with(class));
             !concerns_all && code != "25006"
         }),

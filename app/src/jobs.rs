@@ -1,8 +1,8 @@
-//! Step 7 of 7: the background jobs: what must happen though nobody asks.
+//! Step 7 of 7: the background jobs, which run without a request.
 //!
-//! A job is a reconciler: it takes no input, looks at the database, does a bounded batch of what is
-//! to be done, and says what it did; done twice, it does no harm. Its next turn is its retry. The
-//! table `jobs` sees to it that each is at work on one instance at a time, and never beside itself.
+//! A job is a reconciler: it has no input, scans the database, processes a bounded batch, and reports what it did.
+//! Repeating it does no harm, so its next turn is its retry. The table `jobs` ensures that each job runs on one
+//! instance at a time, and never twice at once.
 
 mod job;
 mod passes;

@@ -1,4 +1,4 @@
-//! cronbox's app: the source of truth. Edits go to the outbox, fires become runs.
+//! The app of cronbox: the source of truth. Edits go to the outbox, fires become runs.
 //!
 //! | step | file |
 //! |---|---|
@@ -7,8 +7,8 @@
 //! | 4 schedule | `drift.rs`: what the publisher's sweeps found |
 //! | 7 run | `api/invoke.rs` -> `invoke.rs`, `versions.rs`, `occurrences.rs`, `owed.rs`, `by_hand.rs`, `backfills.rs`, `verify.rs`; `execute.rs` -> `claim.rs`, `runs.rs`, `actions/` |
 //!
-//! Steps 3 to 6 are the publisher's, EventBridge's and the runner's. No AWS client can stand here:
-//! the crate does not depend on one, so no AWS call can stand inside an edit's transaction.
+//! Steps 3 to 6 are the publisher's, EventBridge's and the runner's. This crate depends on no AWS client, so no AWS
+//! call can happen inside an edit's transaction.
 
 pub mod acceptance;
 pub mod action;

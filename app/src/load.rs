@@ -1,4 +1,4 @@
-//! Step 7 of 7: how many runs of a workflow have not ended, and whether another one has room beside them.
+//! Step 7 of 7: how many runs of a workflow have not ended, and whether a slot is free for another one.
 
 use db::PgConnection;
 
@@ -11,17 +11,17 @@ use crate::workflows::{State, Workflow};
 pub(crate) struct Load {
     /// Accepted or running, live.
     pub(crate) live: i64,
-    /// Live, of those that have started.
+    /// Live runs that have started.
     pub(crate) started: i64,
-    /// Accepted or running, made up for.
+    /// Accepted or running, deferred.
     pub(crate) made_up: i64,
     /// Queued, of trigger `schedule`.
     pub(crate) waiting_schedule: i64,
     /// Of these, those that have never started.
     pub(crate) waiting_unstarted: i64,
-    /// Queued by hand.
+    /// Queued manual runs.
     pub(crate) waiting_manual: i64,
-    /// Queued, made up for.
+    /// Queued, deferred.
     pub(crate) waiting_made_up: i64,
 }
 
@@ -31,7 +31,7 @@ impl Load {
         self.waiting_schedule + self.waiting_manual
     }
 
-    /// All that wait.
+    /// All runs that wait.
     pub(crate) fn waiting(self) -> i64 {
         self.waiting_live() + self.waiting_made_up
     }
@@ -46,15 +46,15 @@ impl Load {
         self.busy() < slots(workflow)
     }
 
-    /// Whether a run of this trigger that waits may start.
+    /// Whether a waiting run of this trigger may start.
     pub(crate) fn has_room_for(self, workflow: &Workflow, trigger: Trigger) -> bool {
-        // Beside each other is what `concurrent` asks for, and how many a backfill itself says.
+        // `concurrent` allows deferred runs beside each other; a backfill has its own limit.
         let beside = workflow.spec.policies.overlap == Overlap::Concurrent && trigger == Trigger::Backfill;
         self.has_room(workflow) && (is_live(trigger) || beside || self.made_up == 0)
     }
 }
 
-/// Whether a run is of the schedule's own time, or of a person who waits for it.
+/// Whether a run is of the schedule's own time, or is manual.
 pub(crate) fn is_live(trigger: Trigger) -> bool {
     match trigger {
         Trigger::Schedule | Trigger::Manual => true,
@@ -62,7 +62,7 @@ pub(crate) fn is_live(trigger: Trigger) -> bool {
     }
 }
 
-/// Runs of a workflow that may run at once.
+/// How many runs of a workflow may run at once.
 pub(crate) fn slots(workflow: &Workflow) -> i64 {
     match workflow.spec.policies.overlap {
         Overlap::Concurrent => workflow.spec.policies.max_concurrent.into(),
@@ -70,7 +70,7 @@ pub(crate) fn slots(workflow: &Workflow) -> i64 {
     }
 }
 
-/// Counts what has not ended; of a paused workflow not the automatic runs that wait until it is resumed.
+/// Counts the runs that have not ended, except automatic runs that wait until a paused workflow is resumed.
 pub(crate) async fn read_load(tx: &mut PgConnection, workflow: &Workflow) -> sqlx::Result<Load> {
     sqlx::query_as!(
         Load,

@@ -1,4 +1,4 @@
-//! Step 7 of 7: gives the slots of a workflow to the runs that wait for one, under the workflow's lock.
+//! Step 7 of 7: gives the free slots of a workflow to its queued runs, under the workflow's lock.
 
 use chrono::{DateTime, Utc};
 use db::PgConnection;
@@ -9,10 +9,10 @@ use crate::load;
 use crate::runs::Trigger;
 use crate::workflows::{State, Workflow};
 
-/// Has the accepted automatic runs of a paused workflow wait for a slot again, so that what a person asks for can have it.
+/// Queues the accepted automatic runs of a paused workflow again, so that manual runs can get its slots.
 ///
 /// # Errors
-/// The database's.
+/// Fails if the database cannot be reached or refuses the statement.
 pub(crate) async fn hold_back(tx: &mut PgConnection, workflow: WorkflowId) -> sqlx::Result<()> {
     sqlx::query!(
         r#"
@@ -27,10 +27,10 @@ pub(crate) async fn hold_back(tx: &mut PgConnection, workflow: WorkflowId) -> sq
     .map(drop)
 }
 
-/// Starts those who wait, the first first, while there is room; the workflow is locked.
+/// Starts queued runs in order while slots are free; the caller has locked the workflow.
 ///
 /// # Errors
-/// The database's.
+/// Fails if the database cannot be reached or refuses the statement.
 pub(crate) async fn promote(tx: &mut PgConnection, workflow: &Workflow, now: DateTime<Utc>) -> sqlx::Result<u64> {
     let mut promoted = 0;
     while let Some(next) = first(tx, workflow).await? {

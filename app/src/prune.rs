@@ -1,8 +1,8 @@
-//! Step 7 of 7: removes what is old, in bounded batches. A job.
+//! Step 7 of 7: removes old rows, in bounded batches. A job.
 //!
-//! An occurrence is the guard against a fire that comes again. So it stays as long as its workflow
-//! might still run so late a fire, never less than 15 days (dead letters are kept for 14), and while
-//! the watchdog has not gone past it; and the newest of a workflow stays for ever.
+//! An occurrence prevents a second run if its fire is repeated. So it is kept while its workflow may still run so late
+//! a fire, at least 15 days (dead-letter queues keep messages for 14), and until the watchdog has processed its time.
+//! The newest occurrence of a workflow is kept forever.
 
 mod old_rows;
 mod zone_rows;
@@ -15,9 +15,9 @@ use crate::prune_marks;
 
 use old_rows::{Ages, BATCH, Kind, Scope};
 
-/// Its name in the table `jobs`.
+/// Name of the job in the table `jobs`.
 pub const JOB: &str = "prune";
-/// Statements in one turn, of each kind.
+/// How many statements one turn executes for each kind.
 const BATCHES: u32 = 20;
 /// Dead-letter queues keep a fire for 14 days.
 const OCCURRENCES_AT_LEAST: TimeDelta = TimeDelta::days(15);
@@ -33,16 +33,16 @@ pub struct Settings {
     pub retention_days: u32,
 }
 
-/// What one turn removed.
+/// The result of one turn.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Pass {
-    /// Outbox rows.
+    /// Outbox rows that it removed.
     pub outbox: u64,
-    /// Runs.
+    /// Runs that it removed.
     pub runs: u64,
-    /// Occurrences.
+    /// Occurrences that it removed.
     pub occurrences: u64,
-    /// Fires that disagreed with our zone data.
+    /// Records of fires that disagreed with our zone data.
     pub disagreements: u64,
     /// Workflows whose rows cannot be removed.
     pub failed: u64,
@@ -50,18 +50,18 @@ pub struct Pass {
     pub may_be_more: bool,
 }
 
-/// What one batch came to.
+/// The result of one batch.
 struct Batch {
     removed: u64,
     may_be_more: bool,
 }
 
-/// Removes what is older than the settings keep.
+/// Removes rows that are older than the settings keep them.
 ///
-/// A workflow whose rows cannot be removed is logged, counted and left out for the rest of the turn.
+/// A workflow whose rows cannot be removed is logged, counted and skipped for the rest of the turn.
 ///
 /// # Errors
-/// The database's; the batches before stay removed.
+/// Fails if the database fails; earlier batches remain removed.
 pub async fn pass(pool: &PgPool, settings: Settings, now: DateTime<Utc>) -> sqlx::Result<Pass> {
     let ages = ages(settings, now);
     let (mut pass, mut failed) = (Pass::default(), Vec::new());
@@ -96,17 +96,17 @@ fn ages(settings: Settings, now: DateTime<Utc>) -> Ages {
     }
 }
 
-/// Removes a batch, but no rows of the workflows that have failed.
+/// Removes a batch, except the rows of workflows that have failed.
 async fn remove_batch(db: &mut PgConnection, kind: Kind, ages: &Ages, failed: &mut Vec<i64>) -> sqlx::Result<Batch> {
     match old_rows::remove(db, kind, ages, Scope::Except(failed)).await {
         Ok(removed) => Ok(Batch { removed, may_be_more: removed >= BATCH.unsigned_abs() }),
-        // One of them fails the statement of all: each has a statement of its own.
+        // One workflow makes the statement for all fail, so give each its own statement.
         Err(error) if job_failures::concerns_one_workflow(&error) => remove_singly(db, kind, ages, failed).await,
         Err(error) => Err(error),
     }
 }
 
-/// Removes a batch workflow by workflow; those that fail are logged and join `failed`.
+/// Removes a batch workflow by workflow; failures are logged and added to `failed`.
 async fn remove_singly(db: &mut PgConnection, kind: Kind, ages: &Ages, failed: &mut Vec<i64>) -> sqlx::Result<Batch> {
     let mut removed = 0;
     for workflow in old_rows::workflows_of_batch(db, kind, ages, failed).await? {
@@ -137,13 +137,13 @@ impl Pass {
         self.may_be_more |= removed >= BATCH.unsigned_abs();
     }
 
-    /// Rows that it removed.
+    /// Returns how many rows it removed.
     #[must_use]
     pub fn removed(&self) -> u64 {
         self.outbox + self.runs + self.occurrences + self.disagreements
     }
 
-    /// What it did, in a sentence.
+    /// Returns what it did, in a sentence.
     #[must_use]
     pub fn in_words(&self) -> String {
         let Self { outbox, runs, occurrences, disagreements, .. } = self;

@@ -1,7 +1,8 @@
-//! Step 7 of 7: runs whose instance died go on, or are given up with a reason. A job.
+//! Step 7 of 7: continues runs whose instance was lost, or abandons them with a reason. A job.
 //!
-//! Lost is what is `running` and whose lease has expired, or was released by an instance that stopped or panicked in it.
-//! The *same* run goes on, under its id, on the instance that claims it; `attempt` then fences off the one that lost it.
+//! A run is lost if it is `running` and its lease has expired, or was released by an instance whose attempt stopped or
+//! panicked. The *same* run continues, under its id, on the instance that claims it. `attempt` then fences off the lost
+//! attempt.
 
 use std::collections::BTreeSet;
 
@@ -16,9 +17,9 @@ use crate::queue;
 use crate::runs;
 use crate::workflows::State;
 
-/// Its name in the table `jobs`.
+/// Name of the job in the table `jobs`.
 pub const JOB: &str = "recovery";
-/// Runs in one pass.
+/// How many runs one pass processes.
 const BATCH: i64 = 100;
 
 /// A run that no instance executes any more.
@@ -32,7 +33,7 @@ struct Lost {
     workflow_state: State,
 }
 
-/// What becomes of it.
+/// The decision about it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Verdict {
     GoesOn,
@@ -40,25 +41,25 @@ enum Verdict {
     Abandoned(String),
 }
 
-/// When a lost run goes on no more.
+/// When a lost run is abandoned instead of continued.
 #[derive(Clone, Copy, Debug)]
 pub struct Settings {
-    /// Times that a lost run goes on before it is abandoned.
+    /// How often a lost run is continued before it is abandoned.
     pub max_attempts: u32,
-    /// A lost run that was accepted longer ago than these seconds is abandoned.
+    /// Lost runs that were accepted longer ago than these seconds are abandoned.
     pub max_age_secs: u32,
 }
 
-/// What one pass came to.
+/// The result of one pass.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Pass {
     /// Lost runs that it found.
     pub lost: usize,
-    /// Of these, those that go on.
+    /// Of these, those that continue.
     pub go_on: usize,
-    /// Those that were to be cancelled.
+    /// Those whose cancellation was requested.
     pub cancelled: usize,
-    /// Those that are abandoned.
+    /// Those that it abandoned.
     pub abandoned: usize,
     /// Workflows whose statements failed.
     pub failed: u64,
@@ -66,15 +67,15 @@ pub struct Pass {
     ended: BTreeSet<i64>,
 }
 
-/// Takes over what dead instances have left running.
+/// Recovers the runs that lost instances have left `running`.
 ///
-/// A workflow that fails is logged and counted, and the pass goes on.
+/// A workflow that fails is logged and counted, and the pass continues.
 ///
 /// # Errors
-/// The database fails; what was done until then stays.
+/// Fails if the database fails; earlier transactions remain committed.
 pub async fn pass(pool: &PgPool, settings: Settings, now: DateTime<Utc>) -> sqlx::Result<Pass> {
     let mut pass = match take_over(pool, None, settings, now).await {
-        // One of them fails the statement of all: each has a transaction of its own.
+        // One run makes the statement for all fail, so give each its own transaction.
         Err(error) if job_failures::concerns_one_workflow(&error) => take_over_singly(pool, settings, now).await?,
         done => done?,
     };
@@ -87,7 +88,7 @@ pub async fn pass(pool: &PgPool, settings: Settings, now: DateTime<Utc>) -> sqlx
     Ok(pass)
 }
 
-/// Takes over a batch of lost runs, or one of them, in one transaction.
+/// Recovers a batch of lost runs, or one of them, in one transaction.
 async fn take_over(pool: &PgPool, only: Option<Uuid>, settings: Settings, now: DateTime<Utc>) -> sqlx::Result<Pass> {
     let mut tx = db::begin(pool).await?;
     let done = take_over_locked(&mut tx, only, settings, now).await;
@@ -104,7 +105,7 @@ async fn take_over_locked(
     settle(tx, &lost, settings, now).await
 }
 
-/// Takes over lost runs one by one; those that fail are logged and counted.
+/// Recovers lost runs one by one; failures are logged and counted.
 async fn take_over_singly(pool: &PgPool, settings: Settings, now: DateTime<Utc>) -> sqlx::Result<Pass> {
     let mut done = Pass::default();
     let ids = lost_runs(&mut *pool.acquire().await?).await?;
@@ -183,13 +184,13 @@ impl Pass {
         self.ended.extend(other.ended);
     }
 
-    /// Whether it took as many as one pass may: there may be more.
+    /// Whether the batch was full: there may be more.
     #[must_use]
     pub fn is_full(&self) -> bool {
         self.lost >= usize::try_from(BATCH).unwrap_or(usize::MAX)
     }
 
-    /// What it did, in a sentence.
+    /// Returns what it did, in a sentence.
     #[must_use]
     pub fn in_words(&self) -> String {
         let Self { go_on, cancelled, abandoned, .. } = self;
@@ -197,7 +198,7 @@ impl Pass {
     }
 }
 
-/// Lost runs with their workflows, more than a pass locks: failing ones may come first.
+/// Lists lost runs with their workflows; more than one pass locks, because failing ones may come first.
 async fn lost_runs(db: &mut PgConnection) -> sqlx::Result<Vec<(Uuid, i64)>> {
     let rows = sqlx::query!(
         r#"

@@ -1,4 +1,4 @@
-//! Steps 1 and 7 of 7: an instance serves, executes, takes turns at the jobs and keeps in step, until it shuts down.
+//! Steps 1 and 7 of 7: runs an instance until it shuts down: its server, its executor, its jobs and its zone data.
 
 use std::time::Duration;
 
@@ -8,16 +8,16 @@ use tokio::net::TcpListener;
 use crate::actions::Client;
 use crate::{App, Shutdown, api, audit, identity, jobs, server, zones};
 
-/// How long requests whose clients are cut off may take to end at shutdown.
+/// How long requests whose connections were closed may take to end at shutdown.
 const REQUESTS_END: Duration = Duration::from_secs(2);
 
-/// Serves the API and executes runs until `shutdown`; what is under way then ends or is handed over.
+/// Serves the API and executes runs until `shutdown`; then active requests and runs end or are handed over.
 ///
-/// Fires are accepted until the attempts under way have ended: only then the listener closes.
+/// Fires are accepted until the active attempts have ended; only then the listener closes.
 ///
 /// # Errors
-/// The HTTP client of the actions cannot be set up, a lease is too short for its heartbeat, or the database does
-/// not tell the time.
+/// Fails if the HTTP client of the actions cannot be set up, if a lease is too short for its heartbeat, or if the
+/// database does not return the time.
 pub async fn serve(listener: TcpListener, app: App, shutdown: Shutdown) -> anyhow::Result<()> {
     anyhow::ensure!(
         app.config.heartbeat_ms * 6 <= app.config.lost_after_secs * 1_000,
@@ -57,7 +57,7 @@ async fn turns(app: App, shutdown: Shutdown) {
     }
 }
 
-/// How often the database's time is sampled; more than this no sample is old while the database answers.
+/// How often the database's time is sampled. While the database answers, no sample is older.
 const SAMPLE_INTERVAL: Duration = Duration::from_secs(10);
 
 /// Samples the database's time until it is dropped.
@@ -73,7 +73,7 @@ async fn keep_sampling(app: App) {
     }
 }
 
-/// Keeps the rate limiters' memory to those who came lately.
+/// Removes idle entries of the rate limiters.
 async fn sweep(app: App) {
     loop {
         tokio::time::sleep(Duration::from_secs(60)).await;
@@ -81,12 +81,12 @@ async fn sweep(app: App) {
     }
 }
 
-/// How often an instance learns which workflows others have deleted.
+/// How often an instance reads which workflows other instances have deleted.
 const FORGET_EVERY: Duration = Duration::from_secs(5);
-/// Entries of transactions that commit out of the order of their ids: so many are read again.
+/// Audit entries may commit in another order than their ids, so this many are read again.
 const COMMIT_ORDER_MARGIN: i64 = 1_000;
 
-/// Keeps the cache of fires free of workflows that any instance has deleted.
+/// Removes workflows from the cache of fires that any instance has deleted.
 async fn forget_deleted(app: App) {
     let mut newest = None;
     loop {

@@ -1,8 +1,8 @@
 //! Step 7 of 7: executions of workflows, and the statements on the table `runs`.
 //!
-//! A run is accepted in the transaction of its occurrence. An executor claims it by a guarded
-//! UPDATE that raises `attempt`; every later UPDATE names that attempt, so that an executor that
-//! lost its run can change nothing (`claim.rs`).
+//! A run is accepted in the transaction of its occurrence. An executor claims it by a guarded UPDATE that raises
+//! `attempt`. Every later UPDATE names that attempt, so an executor that has lost its run cannot change it
+//! (`claim.rs`).
 
 mod abandon;
 mod cancel;

@@ -1,8 +1,8 @@
-//! Step 7 of 7: what signs a team's http actions.
+//! Step 7 of 7: the secret that signs a team's http actions.
 
 use std::fmt;
 
-/// What signs a team's http actions, `whsec_..`; printed by nothing.
+/// The secret that signs a team's http actions, `whsec_..`; never printed.
 #[derive(Clone, sqlx::Type)]
 #[sqlx(transparent)]
 pub struct SigningSecret(pub(crate) String);

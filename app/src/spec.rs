@@ -1,4 +1,4 @@
-//! Step 1 of 7: what a workflow is to be: what a client writes, found right.
+//! Step 1 of 7: validates the fields of a workflow in a request.
 
 use chrono::{DateTime, SecondsFormat, TimeDelta, Utc};
 use schedule::{Cron, CronError, Timezone};
@@ -9,55 +9,55 @@ use crate::body::WorkflowBody;
 use crate::field::{self, FieldError};
 use crate::policies::Policies;
 
-/// What a workflow is to be: a body that was found right.
+/// The validated fields of a workflow.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Spec {
-    /// Its name.
+    /// The name.
     pub name: String,
     /// For people.
     pub description: Option<String>,
-    /// The timing facet.
+    /// When it is due.
     pub timing: Timing,
     /// A label.
     pub is_api: bool,
-    /// The action's document; [`Action::parse`] reads it.
+    /// The action's document; [`Action::parse`] parses it.
     pub action: Value,
-    /// Inputs handed to each run.
+    /// Inputs passed to each run.
     pub starting_inputs: Map<String, Value>,
-    /// What it does with overlaps, missed times, failures and losses.
+    /// How it handles overlaps, missed times, failures and losses.
     pub policies: Policies,
 }
 
-/// When a workflow is to run.
+/// When a workflow is due.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Timing {
-    /// Canonical cron, none = no schedule.
+    /// Canonical cron; `None` = no schedule.
     pub cron: Option<String>,
-    /// IANA name as written, none = UTC.
+    /// IANA name as the client wrote it; `None` = UTC.
     pub timezone: Option<String>,
-    /// Owes nothing before.
+    /// No time before this one is due.
     pub starts_at: Option<DateTime<Utc>>,
-    /// Owes nothing at or after.
+    /// No time at or after this one is due.
     pub ends_at: Option<DateTime<Utc>>,
 }
 
-/// What a workflow is validated against, beside its own fields.
+/// The bounds of the validation.
 #[derive(Clone, Copy, Debug)]
 pub struct Bounds {
     /// Business time of the edit.
     pub now: DateTime<Utc>,
-    /// For how long the ledger keeps its rows: no older time may run.
+    /// How long the ledger keeps its rows: no older time may run.
     pub retention: TimeDelta,
 }
 
 impl Spec {
-    /// Validates a body; `existing` is what the workflow is already.
+    /// Validates a body; `existing` is the current workflow.
     ///
-    /// What does not change is not validated again: a timezone that a newer database dropped, or a
-    /// cron whose last time has passed, must not stop the caller from renaming the workflow.
+    /// Fields that do not change are not validated again: a timezone that newer zone data dropped, or a cron without a
+    /// further time, must not prevent a rename.
     ///
     /// # Errors
-    /// The first field that is wrong.
+    /// Returns the first field that is not valid.
     pub fn new(body: WorkflowBody, existing: Option<&Self>, bounds: &Bounds) -> Result<Self, FieldError> {
         field::name("name", &body.name)?;
         body.description.as_deref().map_or(Ok(()), |text| field::text("description", text, 0, 2_000))?;
@@ -90,7 +90,7 @@ impl Spec {
         })
     }
 
-    /// The body that would write this workflow again; what a PATCH changes.
+    /// Returns the body that would write this workflow again; a PATCH changes it.
     #[must_use]
     pub fn to_body(&self) -> WorkflowBody {
         WorkflowBody {
@@ -118,19 +118,20 @@ impl Spec {
 }
 
 impl Timing {
-    /// The instant to look for times after: now, or just before the start that lies ahead.
+    /// Returns the instant after which to search for times: now, or just before a start in the future.
     #[must_use]
     pub fn first_instant_after(&self, now: DateTime<Utc>) -> DateTime<Utc> {
         self.starts_at.map_or(now, |starts_at| now.max(starts_at - TimeDelta::microseconds(1)))
     }
 
-    /// Whether both name the same times, whatever their texts: `0#2` and `8-14 * */7`, no timezone and `UTC`.
+    /// Whether both name the same times, whatever their texts, for example `0#2` and `8-14 * */7`, or no timezone and
+    /// `UTC`.
     #[must_use]
     pub fn names_same_times(&self, other: &Self) -> bool {
         (self.starts_at, self.ends_at) == (other.starts_at, other.ends_at) && self.has_same_cron(other)
     }
 
-    /// The same for cron and timezone only. A text that cannot be read any more equals only itself.
+    /// The same for cron and timezone only. A text that cannot be parsed any more equals only itself.
     fn has_same_cron(&self, other: &Self) -> bool {
         let crons = match (&self.cron, &other.cron) {
             (Some(one), Some(another)) => one == another || name_same_times(one, another),
@@ -140,7 +141,7 @@ impl Timing {
         crons && not_utc(self.timezone.as_deref()) == not_utc(other.timezone.as_deref())
     }
 
-    /// The timing as it is stored: canonical, or in the existing texts if they name the same times.
+    /// Returns the timing to store: canonical, or with the existing texts if they name the same times.
     fn validated(self, existing: Option<&Self>, now: DateTime<Utc>) -> Result<Self, FieldError> {
         let timezone = self.timezone.as_deref().map(timezone).transpose()?.unwrap_or(Timezone::UTC);
         if let (Some(starts_at), Some(ends_at)) = (self.starts_at, self.ends_at)
@@ -181,10 +182,10 @@ impl Timing {
 /// The code of a schedule that has no time left.
 pub const NEVER_FIRES: &str = "never_fires";
 
-/// The names of UTC in the IANA database: no timezone is UTC, too.
+/// The names of UTC in the IANA database. No timezone is UTC, too.
 const UTC_NAMES: [&str; 8] = ["UTC", "Etc/UTC", "UCT", "Etc/UCT", "Universal", "Etc/Universal", "Zulu", "Etc/Zulu"];
 
-/// A timezone's name, none if it is a name of UTC.
+/// Returns a timezone's name, `None` if it is a name of UTC.
 fn not_utc(name: Option<&str>) -> Option<&str> {
     name.filter(|name| !UTC_NAMES.contains(name))
 }
@@ -196,10 +197,10 @@ fn name_same_times(one: &str, another: &str) -> bool {
     }
 }
 
-/// Reads a timezone's name.
+/// Parses a timezone's name.
 ///
 /// # Errors
-/// `invalid_timezone`, with near names.
+/// Returns `invalid_timezone` with similar names.
 pub fn timezone(name: &str) -> Result<Timezone, FieldError> {
     schedule::parse_timezone(name).map_err(|error| FieldError::new(error.code(), "timezone", error.to_string()))
 }

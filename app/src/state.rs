@@ -1,4 +1,4 @@
-//! Steps 1 and 7 of 7: one instance of the app: what its handlers and jobs use.
+//! Steps 1 and 7 of 7: the state of one instance of the app, which its handlers and jobs use.
 
 use std::future::Future;
 use std::ops::Deref;
@@ -21,15 +21,15 @@ use crate::metrics::Metrics;
 use crate::nudge::Nudge;
 use crate::spec::Bounds;
 
-/// One instance of the app; any number of them may share a database.
+/// One instance of the app; any number of instances may share a database.
 #[derive(Clone)]
 pub struct App(Arc<Parts>);
 
-/// What the handlers use.
+/// The state that the handlers use.
 pub struct Parts {
-    /// Who holds the runs and jobs that this instance takes.
+    /// The id of this instance, which owns the leases of its runs and jobs.
     pub instance: Uuid,
-    /// What the app was told at start.
+    /// The configuration.
     pub config: Config,
     /// The database.
     pub pool: PgPool,
@@ -37,28 +37,28 @@ pub struct Parts {
     pub clock: Clock,
     /// How far this instance's own clock differs from the database's.
     pub clock_skew: ClockSkew,
-    /// Knows the keys.
+    /// Authenticates keys.
     pub gate: Gate,
     /// Decides fires.
     pub judge: Judge,
     /// Which addresses http actions may reach.
     pub allowed: Allowed,
-    /// Tells the publisher of edits.
+    /// Notifies the publisher of edits.
     pub nudge: Nudge,
-    /// Tells the executor of runs.
+    /// Notifies the executor of runs.
     pub wake: Wake,
-    /// What `/metrics` shows.
+    /// The metrics of `/metrics`.
     pub metrics: Metrics,
-    /// Requests under way; each runs to its end.
+    /// Requests in progress; each is completed.
     pub requests: Requests,
 }
 
-/// Requests under way, awaited at shutdown.
+/// Requests in progress; a shutdown waits for them.
 #[derive(Clone, Default)]
 pub struct Requests(TaskTracker);
 
 impl Requests {
-    /// Starts a request that nobody can cancel.
+    /// Starts a request that a disconnect does not cancel.
     pub fn spawn<T: Send + 'static>(
         &self,
         request: impl Future<Output = T> + Send + 'static,
@@ -66,7 +66,7 @@ impl Requests {
         self.0.spawn(request)
     }
 
-    /// Waits for the end of those under way; more are not expected.
+    /// Waits until the current ones have ended; the caller starts no more.
     pub(crate) async fn all_ended(&self) {
         self.0.close();
         self.0.wait().await;
@@ -82,7 +82,7 @@ impl Deref for App {
 }
 
 impl App {
-    /// An instance on a database that is migrated; a running clock becomes the database's.
+    /// Creates an instance on a migrated database; a running clock becomes the database's.
     #[must_use]
     pub fn new(config: Config, pool: PgPool, clock: Clock) -> Self {
         Self(Arc::new(Parts {
@@ -101,20 +101,20 @@ impl App {
         }))
     }
 
-    /// Reads the database's time for one pass of a job, and corrects the app's clock by it; a set clock shows its own.
+    /// Reads the database's time for one pass of a job, and corrects the app's clock. A set clock returns its own time.
     ///
     /// # Errors
-    /// The database does not answer.
+    /// Fails if the database does not answer.
     pub async fn database_time(&self) -> sqlx::Result<DateTime<Utc>> {
         clock::sample(&self.pool, &self.clock, &self.clock_skew).await
     }
 
-    /// What an edit at this time is validated against.
+    /// The bounds that an edit at this time is validated against.
     pub(crate) fn bounds(&self, now: DateTime<Utc>) -> Bounds {
         Bounds { now, retention: self.config.ledger_kept() }
     }
 
-    /// An executor of this instance, which has claimed nothing yet.
+    /// Creates an executor of this instance, which has claimed nothing yet.
     #[must_use]
     pub fn executor(&self, client: Client) -> Executor {
         let parts = execute::Parts {

@@ -1,4 +1,4 @@
-//! Step 1 of 7: teams, who own workflows.
+//! Step 1 of 7: teams, which own workflows.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -12,18 +12,18 @@ use crate::keys::Secret;
 /// A team.
 #[derive(Clone, Debug)]
 pub struct Team {
-    /// Identity.
+    /// The id.
     pub id: i64,
     /// Unique name.
     pub name: String,
-    /// When it was made.
+    /// When it was created.
     pub created_on: DateTime<Utc>,
 }
 
-/// Makes a team; the second value is its signing secret, shown once.
+/// Creates a team; the second value is its signing secret, shown once.
 ///
 /// # Errors
-/// The database's; a taken name is `teams_name_key`.
+/// Fails if the database refuses the statement; a name that is taken violates `teams_name_key`.
 pub async fn create(tx: &mut PgConnection, name: &str, edit: &Edit) -> sqlx::Result<(Team, Secret)> {
     let secret = Secret(format!("whsec_{}", STANDARD.encode(rand::random::<[u8; 32]>())));
     let id = sqlx::query_scalar!(

@@ -1,9 +1,9 @@
-//! Step 7 of 7: ends runs that should have ended by themselves. A job.
+//! Step 7 of 7: ends runs that did not end at their timeout. A job.
 //!
-//! An executor stops an attempt at its workflow's timeout. An attempt that its executor has renewed after that, and that
-//! has not ended a minute later, is stuck: the try ends here, like one that was answered too late, and its executor
-//! learns at its next heartbeat that it has lost the run. A run that was not renewed after its timeout is another case:
-//! its executor may be gone, so it is lost, not slow (`recover.rs`).
+//! An executor stops an attempt at its workflow's timeout. An attempt that its executor has renewed after that, and
+//! that has not ended a minute later, is stuck: the job ends it like an attempt that timed out, and the executor learns
+//! at its next heartbeat that it has lost the run. If the lease was not renewed after the timeout, the instance may be
+//! gone, so the run is lost, not slow (`recover.rs`).
 
 use std::collections::BTreeSet;
 
@@ -16,15 +16,15 @@ use crate::job_failures;
 use crate::next_try::next_try;
 use crate::queue;
 
-/// Its name in the table `jobs`.
+/// Name of the job in the table `jobs`.
 pub const JOB: &str = "timeouts";
-/// Runs in one pass.
+/// How many runs one pass processes.
 const BATCH: i64 = 100;
 
-/// A run is stuck, not slow, if it still runs so long after its workflow's timeout.
+/// A run that still executes this long after its workflow's timeout is stuck.
 const HARD_TIMEOUT_MARGIN: TimeDelta = TimeDelta::seconds(60);
 
-/// Why such a try failed.
+/// Why such an attempt failed.
 const REASON: &str = "it did not end at its timeout and was ended from outside";
 
 struct Stuck {
@@ -35,40 +35,40 @@ struct Stuck {
     is_cancelled: bool,
 }
 
-/// What one pass came to.
+/// The result of one pass.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Pass {
-    /// Tries that it ended.
+    /// Attempts that it ended.
     pub tries: usize,
     /// Workflows whose statements failed.
     pub failed: u64,
-    /// The workflows of the runs that it ended with them.
+    /// The workflows of the runs that ended with them.
     ended: BTreeSet<i64>,
 }
 
 impl Pass {
-    /// Whether it took as many as one pass may: there may be more.
+    /// Whether the batch was full: there may be more.
     #[must_use]
     pub fn is_full(&self) -> bool {
         self.tries >= usize::try_from(BATCH).unwrap_or(usize::MAX)
     }
 
-    /// What it did, in a sentence.
+    /// Returns what it did, in a sentence.
     #[must_use]
     pub fn in_words(&self) -> String {
         format!("{} runs have timed out", self.tries)
     }
 }
 
-/// Ends the tries that run a minute past their timeout, and hands their slots on.
+/// Ends the attempts that still run a minute after their timeout, and promotes queued runs to the slots.
 ///
-/// A workflow that fails is logged and counted, and the pass goes on.
+/// A workflow that fails is logged and counted, and the pass continues.
 ///
 /// # Errors
-/// The database fails; what was done until then stays.
+/// Fails if the database fails; earlier transactions remain committed.
 pub async fn pass(pool: &PgPool, now: DateTime<Utc>) -> sqlx::Result<Pass> {
     let mut pass = match end_stuck(pool, None, now).await {
-        // One of them fails the statements of all: each has a transaction of its own.
+        // One run makes the statements for all fail, so give each its own transaction.
         Err(error) if job_failures::concerns_one_workflow(&error) => end_stuck_singly(pool, now).await?,
         done => done?,
     };
@@ -81,7 +81,7 @@ pub async fn pass(pool: &PgPool, now: DateTime<Utc>) -> sqlx::Result<Pass> {
     Ok(pass)
 }
 
-/// Ends a batch of stuck tries, or one of them, in one transaction.
+/// Ends a batch of stuck attempts, or one of them, in one transaction.
 async fn end_stuck(pool: &PgPool, only: Option<Uuid>, now: DateTime<Utc>) -> sqlx::Result<Pass> {
     let mut tx = db::begin(pool).await?;
     let done = end_locked(&mut tx, only, now).await;
@@ -92,7 +92,7 @@ async fn end_stuck(pool: &PgPool, only: Option<Uuid>, now: DateTime<Utc>) -> sql
     Ok(Pass { tries: stuck.len(), ended, failed: 0 })
 }
 
-/// The tries that were stuck, and the workflows whose runs ended by it.
+/// Returns the attempts that were stuck, and the workflows whose runs ended with them.
 async fn end_locked(
     tx: &mut PgConnection,
     only: Option<Uuid>,
@@ -112,7 +112,7 @@ async fn end_locked(
     Ok((stuck, ended))
 }
 
-/// Ends stuck tries one by one; those that fail are logged and counted.
+/// Ends stuck attempts one by one; failures are logged and counted.
 async fn end_stuck_singly(pool: &PgPool, now: DateTime<Utc>) -> sqlx::Result<Pass> {
     let mut done = Pass::default();
     let stuck = stuck_runs(&mut *pool.acquire().await?, now).await?;
@@ -131,12 +131,12 @@ async fn end_stuck_singly(pool: &PgPool, now: DateTime<Utc>) -> sqlx::Result<Pas
     Ok(done)
 }
 
-/// The latest start of a try that may be stuck, by a timeout of 0 s.
+/// The latest start of an attempt that may be stuck, for a timeout of 0 s.
 fn stuck_since(now: DateTime<Utc>) -> DateTime<Utc> {
     now - HARD_TIMEOUT_MARGIN
 }
 
-/// Stuck runs with their workflows, more than a pass locks: failing ones may come first.
+/// Lists stuck runs with their workflows; more than one pass locks, because failing ones may come first.
 async fn stuck_runs(db: &mut PgConnection, now: DateTime<Utc>) -> sqlx::Result<Vec<(Uuid, i64)>> {
     let rows = sqlx::query!(
         r#"

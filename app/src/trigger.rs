@@ -1,4 +1,4 @@
-//! Steps 1 and 7 of 7: what starts a run. Edits name triggers, too: archiving a workflow ends its runs.
+//! Steps 1 and 7 of 7: what starts a run. An edit names triggers too, because archiving a workflow ends its runs.
 
 /// What started a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, sqlx::Type, serde::Serialize, serde::Deserialize, utoipa::ToSchema)]
@@ -7,21 +7,21 @@
 pub enum Trigger {
     /// A fire of its schedule.
     Schedule,
-    /// A person.
+    /// A manual request.
     Manual,
     /// The catch-up policy.
     CatchUp,
     /// A backfill.
     Backfill,
-    /// A person, again.
+    /// A manual retry.
     Retry,
 }
 
 impl Trigger {
-    /// Every trigger that there is.
+    /// All triggers.
     pub const ALL: [Self; 5] = [Self::Schedule, Self::Manual, Self::CatchUp, Self::Backfill, Self::Retry];
 
-    /// The word of the column.
+    /// The value in the column.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {

@@ -1,9 +1,8 @@
-//! Step 7 of 7: the proof. Every due time of a span against its decision, every decision against its runs.
+//! Step 7 of 7: verification. Compares every due time of a span with its decision, and every decision with its runs.
 //!
-//! Due times are computed anew from the schedule versions, each by the zone data that were in force at it: no
-//! cursor is believed. A span is compared day by
-//! day and page by page, so that memory and each transaction stay small whatever the span and however many
-//! the workflows; each page is read in one snapshot and evaluated off the async threads.
+//! Due times are computed again from the schedule versions, each by the zone data that were in force at it; no cursor
+//! is trusted. A span is compared day by day and page by page, so that memory and each transaction stay small for any
+//! span and any number of workflows. Each page is read in one snapshot and evaluated off the async threads.
 
 mod compare;
 mod cursor;

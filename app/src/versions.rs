@@ -1,4 +1,4 @@
-//! Step 1 of 7: which timing was in force when. `:invoke` evaluates every fire by it.
+//! Step 1 of 7: the history of a workflow's timing. `:invoke` decides every fire by the version in force at its time.
 
 mod read;
 mod version;

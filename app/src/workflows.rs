@@ -1,4 +1,4 @@
-//! Step 1 of 7: workflows and the edits of them.
+//! Step 1 of 7: workflows and their edits.
 //!
 //! Every change goes through [`create`], [`save`] or [`erase`]: the row, its audit entry and, when
 //! the timing or the state changes, its schedule version and its outbox row, in one transaction.

@@ -6,7 +6,7 @@ use super::call::document;
 use super::{Call, Outcome};
 use crate::action::Log;
 
-/// Prints it.
+/// Logs the message.
 pub(super) fn perform(action: &Log, call: &Call) -> Outcome {
     tracing::info!(
         run_id = %call.run_id,

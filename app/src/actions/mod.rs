@@ -1,4 +1,4 @@
-//! Step 7 of 7: what a run does. Parsed by `action.rs`, executed by `execute.rs`.
+//! Step 7 of 7: what a run does. `action.rs` parses an action when a workflow is saved, and `execute.rs` performs it.
 
 pub mod address;
 mod call;
@@ -33,12 +33,12 @@ pub async fn perform(action: &Action, call: &Call, sender: &Sender<'_>) -> Outco
     }
 }
 
-/// Refuses an action that leads inside, when it is saved; each send judges again.
+/// Refuses an action whose URL leads to a private address when a workflow is saved. Each send checks again.
 ///
 /// # Errors
-/// `action.url`, with the reason.
+/// Returns the field `action.url` with the reason.
 pub async fn check_reach(document: &Value, allowed: &address::Allowed) -> Result<(), FieldError> {
-    // What cannot be parsed is refused with its own reason, by whoever saves it.
+    // The caller refuses an action that cannot be parsed, with a reason of its own.
     let url = document.get("url").and_then(Value::as_str).and_then(|url| Url::parse(url).ok());
     let Some(url) = url else { return Ok(()) };
     allowed.check_now(&url).await.map_err(|refused| FieldError::invalid("action.url", refused.to_string()))

@@ -7,24 +7,24 @@ use serde_json::Value;
 /// How an action ended.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Outcome {
-    /// It did what it should.
+    /// It succeeded, with this result.
     Succeeded(Value),
-    /// It did not; the sentence says why.
+    /// It failed.
     Failed {
-        /// For the workflow's owner.
+        /// What went wrong, for the workflow's owner.
         error: String,
-        /// What came back, if anything did.
+        /// What the receiver answered, if it did.
         result: Option<Value>,
-        /// Whether another try may fare better.
+        /// Whether another attempt may succeed.
         again: Again,
     },
 }
 
-/// Whether an action that failed is worth another try.
+/// Whether an action that failed should be attempted again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Again {
     /// It would fail again.
     Never,
-    /// Later; not before the pause that the receiver asked for.
+    /// Later, after at least the pause that the receiver requested.
     Later(Option<Duration>),
 }

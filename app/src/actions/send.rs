@@ -1,4 +1,4 @@
-//! Step 7 of 7: the client of all actions, and what each request is sent with.
+//! Step 7 of 7: the HTTP client of all actions, and the inputs of each request.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use super::Departure;
 use super::address::Allowed;
 use crate::signing::SigningSecret;
 
-/// How long a connection may take to be made; the whole request has its workflow's timeout.
+/// How long a client may take to connect. The complete request has the workflow's timeout.
 pub(super) const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// One client for all actions: no redirects, no proxies, only permitted addresses.
@@ -24,7 +24,7 @@ impl Client {
     /// A client that reaches public addresses and the allowed networks.
     ///
     /// # Errors
-    /// The TLS stack cannot be set up.
+    /// Fails if the TLS stack cannot be set up.
     pub fn new(allowed: Allowed) -> anyhow::Result<Self> {
         let client = reqwest::Client::builder()
             .redirect(redirect::Policy::none())
@@ -38,11 +38,11 @@ impl Client {
     }
 }
 
-/// As whom an action is sent.
+/// What an action needs to be sent.
 pub struct Sender<'a> {
     /// The client of all actions.
     pub client: &'a Client,
-    /// What signs it.
+    /// The secret that signs it.
     pub secret: &'a SigningSecret,
     /// When it is sent.
     pub now: DateTime<Utc>,

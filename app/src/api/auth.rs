@@ -1,6 +1,7 @@
-//! Steps 1 and 7 of 7: who calls. `X-API-Key` becomes a [`Caller`], a handler asks for what it needs.
+//! Steps 1 and 7 of 7: identifies the caller. `X-API-Key` becomes a [`Caller`], and a handler requires the role that it
+//! needs.
 //!
-//! Whether a key opens anything, and how often, the gate says (`gate.rs`).
+//! `gate.rs` decides whether a key is valid, and limits the rate of its requests.
 
 use std::net::IpAddr;
 
@@ -15,15 +16,15 @@ use crate::keys::{Kind, Role};
 
 pub use crate::gate::Caller;
 
-/// The address of the connection, put there by the server.
+/// The address of the connection; the server sets it.
 #[derive(Clone, Copy, Debug)]
 pub struct Peer(pub IpAddr);
 
-/// May read: an admin everything, a team key its team's.
+/// May read: an admin everything, a team key the data of its team.
 pub struct Viewer(pub Caller);
-/// May write: an admin everything, an editor its team's.
+/// May write: an admin everything, an editor the data of its team.
 pub struct Editor(pub Caller);
-/// May do everything but `:invoke`.
+/// May do everything except `:invoke`.
 pub struct Admin(pub Caller);
 /// May call `:invoke`.
 pub struct Scheduler;

@@ -19,14 +19,14 @@ use crate::workflows::{self, Saved, Workflow};
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub struct WriteParams {
-    /// Seconds, at most 25, to wait until EventBridge follows; `sync.status` tells how it went.
+    /// Seconds, at most 25, to wait until EventBridge has applied the edit; `sync.status` is the result.
     pub(super) wait: Option<u64>,
 }
 
-/// Whether the API may write what a workflow is: an archived one is final, one of a file is the file's.
+/// Refuses an edit of an archived workflow, which is final, and of a workflow that a file manages.
 ///
-/// Not asked by the verbs: whoever operates a workflow of a file must be able to pause it, and to
-/// archive it once the file says nothing of it any more.
+/// The verbs do not check this: an operator must be able to pause a workflow of a file, and to archive it after the
+/// file no longer contains it.
 pub(super) fn writable(workflow: &Workflow) -> Result<(), Error> {
     alive(workflow)?;
     match &workflow.managed_by {
@@ -38,7 +38,7 @@ pub(super) fn writable(workflow: &Workflow) -> Result<(), Error> {
     }
 }
 
-/// An archived workflow is final.
+/// Refuses a change of an archived workflow, which is final.
 pub(super) fn alive(workflow: &Workflow) -> Result<(), Error> {
     match workflow.state {
         workflows::State::Archived => Err(Error::conflict("archived", "an archived workflow is final")),
@@ -46,7 +46,7 @@ pub(super) fn alive(workflow: &Workflow) -> Result<(), Error> {
     }
 }
 
-/// After the commit of an edit.
+/// Notifies the publisher after the commit of an edit.
 pub(super) fn nudge(app: &App, saved: Saved) {
     inject::at(Point::A3);
     match saved {
@@ -62,7 +62,7 @@ pub(super) fn wait(seconds: Option<u64>) -> Result<Option<Duration>, FieldError>
     }
 }
 
-/// Reads the workflow back, when EventBridge follows `revision`, refused it, or the time is up.
+/// Returns the workflow after EventBridge has applied `revision` or refused it, or after `wait`.
 pub(super) async fn applied(app: &App, id: WorkflowId, revision: i64, wait: Option<Duration>) -> Result<Read, Error> {
     awaited(app, id, revision, wait).await?;
     let mut connection = app.pool.acquire().await?;
@@ -70,9 +70,9 @@ pub(super) async fn applied(app: &App, id: WorkflowId, revision: i64, wait: Opti
     Ok(Read(view(found, app.clock.now())))
 }
 
-/// Waits until EventBridge follows `revision`, refused it, or the time is up.
+/// Waits until EventBridge has applied `revision` or refused it, or until `wait` has passed.
 ///
-/// A connection is held for each look only: a hundred waiting clients must not exhaust the pool.
+/// Each check takes a connection and returns it: a hundred waiting clients must not exhaust the pool.
 pub(super) async fn awaited(app: &App, id: WorkflowId, revision: i64, wait: Option<Duration>) -> Result<(), Error> {
     let Some(wait) = wait else { return Ok(()) };
     let until = tokio::time::Instant::now() + wait;

@@ -16,19 +16,19 @@ use crate::App;
 use crate::field::{self, FieldError};
 use crate::workflows::{self, Saved, Workflow};
 
-/// Why a workflow is paused.
+/// Reason and end of a pause.
 #[derive(Default, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct PauseBody {
     /// For people, at most 500 characters.
     #[serde(default)]
     reason: Option<String>,
-    /// When the pause ends by itself; absent = when resumed.
+    /// When the pause ends automatically; absent = it lasts until the workflow is resumed.
     #[serde(default)]
     until: Option<DateTime<Utc>>,
 }
 
-/// The body of verbs that take none.
+/// The body of a verb without options.
 #[derive(Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct NoBody {}
@@ -48,7 +48,7 @@ pub(super) async fn act(
     let mut tx = db::begin(&app.pool).await?;
     let locked = workflows::lock(&mut tx, id, caller.team_id(), app.clock.now()).await?;
     let before = locked.ok_or_else(Error::not_found)?;
-    // The clock is read under the lock: a fire that was decided while we waited lies before this edit.
+    // Read the clock under the lock: then a fire that was decided while this edit waited lies before it.
     let edit = caller.edit(app.clock.now(), trace);
     if_match.check(before.version)?;
     let next = change.of(&before)?;
@@ -58,7 +58,7 @@ pub(super) async fn act(
     applied(&app, id, before.revision.0 + 1, wait.filter(|_| saved == Saved::Enqueued)).await
 }
 
-/// What a verb does to a workflow.
+/// The change that a verb makes.
 enum Change {
     Archive,
     Pause { reason: Option<String>, until: Option<DateTime<Utc>> },

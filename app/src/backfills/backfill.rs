@@ -1,9 +1,9 @@
-//! Step 7 of 7: a backfill: which times it selects, and how far it is.
+//! Step 7 of 7: a backfill: which times it selects, and its progress.
 
 use chrono::{DateTime, Utc};
 use uuid::Uuid;
 
-/// Which end of the span comes first.
+/// Which end of the span runs first.
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, sqlx::Type, serde::Serialize, serde::Deserialize, utoipa::ToSchema,
 )]
@@ -25,14 +25,14 @@ pub enum Order {
 #[serde(rename_all = "snake_case")]
 #[schema(as = BackfillTiming)]
 pub enum Timing {
-    /// The schedule versions of then: a paused span has no due times, nor has one before the schedule.
+    /// The schedule versions of the span itself: a paused span has no due times, nor has one before the schedule.
     #[default]
     Then,
     /// The cron and timezone that the schedule has at the request, whatever was in force in the span.
     Now,
 }
 
-/// Which of the times owed are meant.
+/// Which of the due times are selected.
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, sqlx::Type, serde::Serialize, serde::Deserialize, utoipa::ToSchema,
 )]
@@ -44,71 +44,71 @@ pub enum Only {
     Missing,
     /// Those whose last run failed, timed out or was abandoned.
     Failed,
-    /// All that were owed, whatever became of them.
+    /// All due times, whatever was decided about them.
     All,
 }
 
-/// How far a backfill is.
+/// The state of a backfill.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, sqlx::Type, serde::Serialize, serde::Deserialize, utoipa::ToSchema)]
 #[sqlx(type_name = "text", rename_all = "snake_case")]
 #[serde(rename_all = "snake_case")]
 #[schema(as = BackfillState)]
 pub enum State {
-    /// It makes runs.
+    /// It creates runs.
     Running,
-    /// It makes none until it is resumed.
+    /// It creates no runs until it is resumed.
     Paused,
-    /// Final: somebody gave it up, or its workflow was archived.
+    /// Final: an operator cancelled it, or its workflow was archived.
     Cancelled,
     /// Final: every run of it has ended.
     Finished,
 }
 
-/// What somebody asks for.
+/// The request for a backfill.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Wish {
-    /// The first time that may be meant.
+    /// The first time that may be selected.
     pub start: DateTime<Utc>,
-    /// Every time meant lies before this.
+    /// Every selected time lies before this.
     pub end: DateTime<Utc>,
-    /// Which end comes first.
+    /// Which end of the span runs first.
     pub order: Order,
-    /// Which times are meant.
+    /// Which due times are selected.
     pub only: Only,
-    /// Whose due times are selected from.
+    /// Where the due times come from.
     pub timing: Timing,
-    /// Runs at once.
+    /// How many of its runs may be active at once.
     pub max_concurrent: i32,
 }
 
 /// A backfill.
 #[derive(Clone, Debug)]
 pub struct Backfill {
-    /// Identity.
+    /// The id.
     pub id: Uuid,
     /// The workflow.
     pub workflow_id: i64,
-    /// What was asked for.
+    /// The request.
     pub wish: Wish,
     /// The schedule version that selects, under [`Timing::Now`].
     pub timing_revision: Option<i64>,
-    /// How far it is.
+    /// The state.
     pub state: State,
-    /// The last time that was looked at.
+    /// The last time that was evaluated.
     pub cursor: Option<DateTime<Utc>>,
-    /// Times meant, counted when it was asked for.
+    /// How many times were selected when it was requested.
     pub total: i64,
-    /// Runs made so far.
+    /// Runs created so far.
     pub started: i64,
     /// Of these, those that have not ended.
     pub live: i64,
     /// Those that succeeded.
     pub succeeded: i64,
-    /// Who asked.
+    /// The actor that requested it.
     pub requested_by: String,
-    /// When.
+    /// When it was requested.
     pub created_on: DateTime<Utc>,
-    /// When it last went on.
+    /// When it last advanced.
     pub updated_on: DateTime<Utc>,
     /// When it ended.
     pub finished_on: Option<DateTime<Utc>>,

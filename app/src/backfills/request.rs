@@ -1,4 +1,4 @@
-//! Step 7 of 7: what a person asks of backfills: count one, begin one, pause, resume or cancel one.
+//! Step 7 of 7: the requests about backfills: count, create, pause, resume or cancel one.
 
 use chrono::{DateTime, Utc};
 use db::PgConnection;
@@ -11,39 +11,39 @@ use crate::audit::{self, Edit, Entry};
 use crate::runs;
 use crate::workflows::Workflow;
 
-/// Times that one backfill may run at most.
+/// How many times one backfill may run at most.
 pub const MOST: usize = 10_000;
 
-/// What became of a wish.
+/// The outcome of a request.
 #[derive(Debug)]
 pub enum Asked {
-    /// It is worked off from now on.
+    /// The backfill was created.
     Begun(Uuid),
-    /// So many times would be run; the first of them.
+    /// A dry run: the number of times that would run, and the first of them.
     Counted(usize, Vec<DateTime<Utc>>),
     /// No time is selected.
     Nothing,
-    /// More times are meant than one backfill may run.
+    /// More times are selected than one backfill may run.
     TooMany,
     /// Another backfill of the workflow has not ended.
     Another(Uuid),
 }
 
-/// What an operator does about a backfill.
+/// An operator's change of a backfill.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verb {
-    /// Make no further runs for now.
+    /// Create no further runs for now.
     Pause,
-    /// Go on.
+    /// Continue.
     Resume,
-    /// Give it up, and what it has not started.
+    /// Cancel it, and its runs that have not started.
     Cancel,
 }
 
-/// Says which times a wish means; the workflow is locked.
+/// Counts the times that a request selects; the caller has locked the workflow.
 ///
 /// # Errors
-/// The database's.
+/// Fails if the database cannot be reached or refuses the statement.
 pub async fn count(tx: &mut PgConnection, workflow: &Workflow, wish: &Wish, now: DateTime<Utc>) -> sqlx::Result<Asked> {
     let timetable = Timetable::load(tx, workflow.id, timing_revision(workflow, wish)).await?;
     let times = meant::times(tx, workflow.id, wish, &timetable, now, MOST + 1).await?;
@@ -53,7 +53,7 @@ pub async fn count(tx: &mut PgConnection, workflow: &Workflow, wish: &Wish, now:
     }
 }
 
-/// The version that selects: the one of the request, so that a later edit does not change a backfill under way.
+/// The version that selects is that of the request, so that a later edit does not change a running backfill.
 fn timing_revision(workflow: &Workflow, wish: &Wish) -> Option<i64> {
     match wish.timing {
         Timing::Then => None,
@@ -61,12 +61,12 @@ fn timing_revision(workflow: &Workflow, wish: &Wish) -> Option<i64> {
     }
 }
 
-/// Begins a backfill; the workflow is locked, and not archived.
+/// Creates a backfill; the caller has locked the workflow, which is not archived.
 ///
 /// # Errors
-/// The database's.
+/// Fails if the database cannot be reached or refuses the statement.
 pub async fn begin(tx: &mut PgConnection, workflow: &Workflow, wish: &Wish, edit: &Edit) -> sqlx::Result<Asked> {
-    // Two of one workflow would run the same times twice.
+    // Two backfills of one workflow would run the same times twice.
     if let Some(another) = table::unfinished(tx, workflow.id).await? {
         return Ok(Asked::Another(another));
     }
@@ -91,10 +91,10 @@ pub async fn begin(tx: &mut PgConnection, workflow: &Workflow, wish: &Wish, edit
     Ok(Asked::Begun(id))
 }
 
-/// Pauses, resumes or cancels a backfill, whose workflow is locked; whether its state allows it.
+/// Pauses, resumes or cancels a backfill whose workflow the caller has locked; returns whether its state allows it.
 ///
 /// # Errors
-/// The database's.
+/// Fails if the database cannot be reached or refuses the statement.
 pub async fn operate(tx: &mut PgConnection, backfill: &Backfill, verb: Verb, edit: &Edit) -> sqlx::Result<bool> {
     let (word, next) = match verb {
         Verb::Pause => ("pause", State::Paused),

@@ -1,4 +1,4 @@
-//! Step 7 of 7: what a run tells its action.
+//! Step 7 of 7: what a run passes to its action.
 
 use chrono::{DateTime, Utc};
 use schedule::{Cron, WorkflowId};
@@ -7,7 +7,7 @@ use crate::actions::{Call, Context};
 use crate::claim::Claimed;
 use crate::runs::Trigger;
 
-/// What this attempt tells its action.
+/// Returns the call of this attempt.
 pub(super) fn of(run: &Claimed, now: DateTime<Utc>) -> Call {
     let is_recovery = run.recoveries > 0 || run.cut_off > 0;
     Call {

@@ -1,4 +1,4 @@
-//! Step 7 of 7: an executor: what it has claimed, and what it gives back.
+//! Step 7 of 7: an executor: which runs it has claimed, and which it returns.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -16,14 +16,14 @@ pub struct Executor {
     pub(super) client: Client,
     pub(super) own: Own,
     pub(super) shares: Shares,
-    /// A claim may have been committed whose reply was lost.
+    /// Whether a claim whose reply was lost may have been committed.
     pub(super) has_unknown_claims: Arc<AtomicBool>,
     #[cfg(debug_assertions)]
     pub(super) after_action: Option<Arc<dyn Fn() + Send + Sync>>,
 }
 
 impl Executor {
-    /// An executor that has claimed nothing yet.
+    /// Creates an executor that has claimed nothing yet.
     #[must_use]
     pub fn new(parts: Parts, client: Client) -> Self {
         Self {
@@ -44,9 +44,9 @@ impl Executor {
         claim::claim(&mut connection, self.parts.lease(), &slots, &executing, self.parts.clock.now()).await
     }
 
-    /// Hands over what a claim with a lost reply may have taken; false if that cannot be done now.
+    /// Hands over the runs that a claim with a lost reply may have taken; returns false if that is not possible now.
     ///
-    /// Only the executor's own loop calls it: no claim is under way then.
+    /// Only the loop of the executor calls it: no claim is in progress then.
     pub(super) async fn hand_over_unknown(&self) -> bool {
         if !self.has_unknown_claims.load(Ordering::SeqCst) {
             return true;
@@ -71,7 +71,7 @@ impl Executor {
         }
     }
 
-    /// Ends the leases of attempts that stopped without an end, for recovery to decide.
+    /// Ends the leases of attempts that stopped without an outcome, so that recovery decides them.
     pub(super) async fn release_stopped(&self) {
         let stopped = self.own.stopped();
         if stopped.is_empty() {

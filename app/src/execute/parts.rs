@@ -1,4 +1,4 @@
-//! Step 7 of 7: what an executor is given by its instance: the database, the time, its settings and its handles.
+//! Step 7 of 7: the inputs of an executor: the database, the time, its settings and its handles.
 
 use std::time::Duration;
 
@@ -10,14 +10,14 @@ use super::Wake;
 use crate::claim::Lease;
 use crate::nudge::Nudge;
 
-/// How an instance executes runs.
+/// The settings of an executor.
 #[derive(Clone, Copy, Debug)]
 pub struct Settings {
-    /// Runs at once.
+    /// How many runs it executes at once.
     pub slots: usize,
-    /// Runs of one team at once.
+    /// How many runs of one team it executes at once.
     pub slots_of_a_team: usize,
-    /// How often it looks for runs without a notification.
+    /// How often it checks for runs without a notification.
     pub poll: Duration,
     /// How long running actions may take to end at shutdown.
     pub drain: Duration,
@@ -25,29 +25,29 @@ pub struct Settings {
     pub heartbeat: Duration,
     /// How long a lease lasts, in seconds.
     pub lost_after_secs: u64,
-    /// A run that is handed over may go on for so many seconds.
+    /// A run that has started and is handed over may continue for these seconds.
     pub max_age_secs: u32,
 }
 
-/// What an executor works with.
+/// The inputs of an executor.
 #[derive(Clone)]
 pub struct Parts {
-    /// Whose runs it claims.
+    /// The instance that executes the runs.
     pub instance: Uuid,
     /// The database.
     pub pool: PgPool,
     /// Business time.
     pub clock: Clock,
-    /// How it executes.
+    /// Its settings.
     pub settings: Settings,
-    /// Notifies it of runs.
+    /// Notifies it of accepted runs.
     pub wake: Wake,
-    /// Notifies the publisher of workflows that it pauses.
+    /// Notifies the publisher of the workflows that it pauses.
     pub nudge: Nudge,
 }
 
 impl Parts {
-    /// The leases of the runs that it executes.
+    /// The leases of the runs that this instance executes.
     pub(super) fn lease(&self) -> Lease {
         let secs = u32::try_from(self.settings.lost_after_secs).unwrap_or(u32::MAX);
         Lease { instance: self.instance, secs: secs.into() }

@@ -1,6 +1,4 @@
-//! Step 7 of 7: executes accepted runs, a bounded number at once, until the process shuts down.
-//!
-//! It polls, because a run must not depend on the instance that accepted it; a notification only spares the wait.
+//! Step 7 of 7: the loop of an executor: it claims runs and starts their attempts until the process shuts down.
 
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
@@ -11,11 +9,11 @@ use super::{Executor, heartbeat};
 use crate::inject::{self, Point};
 use crate::shutdown::Shutdown;
 
-/// How long attempts that are cut off may take to hand over their runs.
+/// How long interrupted attempts may take to hand over their runs.
 const HAND_OVER_LIMIT: Duration = Duration::from_secs(3);
 
 impl Executor {
-    /// Executes runs until `shutdown`, then lets the running ones end or hands them over.
+    /// Executes runs until `shutdown`, then waits for the running ones or hands them over.
     pub(crate) async fn run(self, shutdown: Shutdown) {
         let slots = self.parts.settings.slots;
         let poll = self.parts.settings.poll;
@@ -23,7 +21,7 @@ impl Executor {
         let mut running = JoinSet::new();
         while !shutdown.is_draining() {
             let started = self.start_due(&mut running, slots, &shutdown).await;
-            // A full claim may have left more behind; otherwise wait for a slot, a notification or the poll.
+            // A full claim may have left more runs; otherwise wait for a slot, a notification or the poll.
             if started > 0 && running.len() < slots {
                 continue;
             }
@@ -46,7 +44,7 @@ impl Executor {
         }
         let asked = Instant::now();
         let claimed = self.claim(free).await;
-        // Until the attempts below are registered, the claim may have been committed for nothing.
+        // Set until the attempts below are registered: before that, a committed claim may have no attempt.
         self.has_unknown_claims.store(true, Ordering::SeqCst);
         let claimed = match claimed {
             Ok(claimed) => claimed,
@@ -62,7 +60,7 @@ impl Executor {
         let started = claimed.len();
         for run in claimed {
             inject::at(Point::I4);
-            let (registered, slot) = (self.own.register(run.fence()), self.shares.use_slot(run.team_id));
+            let (registered, slot) = (self.own.register(run.fence(), asked), self.shares.use_slot(run.team_id));
             let executor = self.clone();
             running.spawn(async move {
                 executor.attempt(run, registered).await;
@@ -76,7 +74,8 @@ impl Executor {
     async fn drain(&self, mut running: JoinSet<()>, shutdown: &Shutdown) {
         let limit = tokio::time::sleep(self.parts.settings.drain);
         self.own.hand_over_unsent();
-        // What the last claim took while the shutdown began has no attempt: it need not wait for those that drain.
+        // Runs that the last claim took while the shutdown began have no attempt, so they need not wait for the others
+        // to drain.
         self.hand_over_unknown().await;
         tokio::select! {
             () = all_ended(&mut running) => {}
@@ -89,7 +88,7 @@ impl Executor {
             if tokio::time::timeout(HAND_OVER_LIMIT, all_ended(&mut running)).await.is_err() {
                 tracing::warn!(runs = running.len(), "runs cannot be handed over in time; their leases expire");
                 running.shutdown().await;
-                // This process no longer knows what it has sent: nothing may look like an unknown claim.
+                // This process no longer knows which requests it sent, so no run may be treated as an unknown claim.
                 return;
             }
         }
@@ -97,7 +96,7 @@ impl Executor {
     }
 }
 
-/// Waits for the end of all attempts.
+/// Waits until all attempts have ended.
 pub(super) async fn all_ended(running: &mut JoinSet<()>) {
     while running.join_next().await.is_some() {}
 }

@@ -1,4 +1,5 @@
-//! Steps through an executor: a test says when it claims, hands over and renews. No release has it.
+//! Controls for tests that step through an executor: a test decides when it claims, hands over and renews. Releases do
+//! not contain them.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -10,30 +11,30 @@ use super::{Executor, heartbeat};
 use crate::claim::Fence;
 use crate::shutdown::Shutdown;
 
-/// What an executor that is stepped through does next.
+/// The next step of an executor that a test controls.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step {
-    /// Claims what is due.
+    /// Claims the runs that are due.
     Claim,
     /// Hands over its attempts, as at the limit of a shutdown.
     HandOver,
 }
 
 impl Executor {
-    /// Calls this whenever an action is done and its end is not yet written.
+    /// Calls `call` whenever an action is done and its outcome is not written yet.
     #[must_use]
     pub fn after_each_action(self, call: Arc<dyn Fn() + Send + Sync>) -> Self {
         Self { after_action: Some(call), ..self }
     }
 
-    /// Claims what is due and executes it to its end.
+    /// Claims the runs that are due and executes them to their end.
     pub async fn work_off(&self) {
         let (mut running, slots) = (JoinSet::new(), self.parts.settings.slots);
         self.start_due(&mut running, slots, &Shutdown::default()).await;
         all_ended(&mut running).await;
     }
 
-    /// Works off, and does what `next` says whenever it resolves.
+    /// As [`Self::work_off`], but takes the steps that `next` returns.
     pub async fn work_off_stepping(&self, mut next: impl AsyncFnMut() -> Step) {
         let (mut running, slots) = (JoinSet::new(), self.parts.settings.slots);
         self.start_due(&mut running, slots, &Shutdown::default()).await;
@@ -54,22 +55,21 @@ impl Executor {
         }
     }
 
-    /// Renews the leases whenever `beat` resolves, with the time that `now` says.
+    /// Renews the leases whenever `beat` resolves, at the time that `now` returns.
     pub async fn keep_leases(&self, mut beat: impl AsyncFnMut(), now: &(dyn Fn() -> Instant + Sync)) {
-        let mut pulse = heartbeat::Pulse::new(now());
         loop {
             beat().await;
-            pulse.beat(self, now).await;
+            heartbeat::beat(self, now).await;
         }
     }
 
-    /// The attempts under way.
+    /// The attempts in progress.
     #[must_use]
     pub fn under_way(&self) -> Vec<Fence> {
         self.own.under_way()
     }
 
-    /// The attempts under way, and those that are stopped and not yet released.
+    /// The attempts in progress, and the stopped ones that are not released yet.
     #[must_use]
     pub fn known(&self) -> Vec<Fence> {
         self.own.known()

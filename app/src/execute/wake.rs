@@ -1,15 +1,15 @@
-//! Step 7 of 7: spares the executor of this process the wait for its next poll.
+//! Step 7 of 7: notifies the executor of this process, which shortens the wait for its next poll.
 
 use std::sync::Arc;
 
 use tokio::sync::Notify;
 
-/// Tells the executor of this process that a run was accepted.
+/// Notifies the executor of this process that a run was accepted.
 #[derive(Clone, Default)]
 pub struct Wake(Arc<Notify>);
 
 impl Wake {
-    /// Makes the executor look now.
+    /// Makes the executor claim now.
     pub fn poke(&self) {
         self.0.notify_one();
     }

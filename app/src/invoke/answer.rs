@@ -1,53 +1,53 @@
-//! Step 7 of 7: what a fire leads to.
+//! Step 7 of 7: the outcome of a fire.
 
 use uuid::Uuid;
 
 use crate::outbox::Healing;
 
-/// What a fire led to.
+/// The outcome of a fire.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Answer {
     /// A run was accepted.
     Accepted(Uuid),
     /// This time already had this run.
     Duplicate(Uuid),
-    /// No run, for this reason.
+    /// There is no run, for this reason.
     Declined(Reason),
-    /// The workflow is unknown or archived; whether its orphan is being removed.
+    /// The workflow is unknown or archived; whether the removal of its orphan was requested.
     Gone(Healing),
-    /// The time is too far in the future: somebody's clock is wrong.
+    /// The time is too far in the future, so a clock is wrong.
     ClockSkew,
     /// The time is late and the database was restored: whether it ran is unknown until the ledger is accepted.
     Held,
 }
 
-/// Why a fire led to no run.
+/// Why a fire starts no run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, utoipa::ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Reason {
-    /// The workflow is paused, or was at that time.
+    /// The workflow is paused, or was paused at that time.
     Paused,
     /// The time lies outside `starts_at` to `ends_at`.
     OutsideWindow,
-    /// The fire is of a schedule older than the one in force at its time.
+    /// The fire comes from a schedule older than the one in force at its time.
     StaleRevision,
-    /// The schedule did not owe this time.
+    /// The time was not due.
     NotDue,
-    /// The same, and the published expression does not name this time: zone data or a clock differ.
+    /// The time was not due, and the published expression does not name it: zone data or a clock differ.
     #[serde(rename = "not_due")]
     Disagrees,
     /// Too late to run.
     TooOld,
-    /// The time had been missed.
+    /// The time was missed.
     Missed,
-    /// The run before it had not ended.
+    /// The previous run had not ended.
     Overlap,
-    /// The time had been given up.
+    /// The time was abandoned.
     Abandoned,
 }
 
 impl Reason {
-    /// The word in the answer.
+    /// The code in the answer.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {

@@ -1,4 +1,4 @@
-//! Step 7 of 7: decides one fire for all who ask at the same moment, and remembers its run.
+//! Step 7 of 7: decides one fire for all requests that wait for it, and caches its run.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -20,7 +20,7 @@ pub struct Judge {
     runs: Runs,
 }
 
-/// What a first caller found instead of a run; shared with those who asked at the same moment.
+/// What the first caller got instead of a run; concurrent callers share it.
 enum NoRun {
     Answer(Answer),
     Failed(Arc<sqlx::Error>),
@@ -33,7 +33,7 @@ impl From<Arc<sqlx::Error>> for NoRun {
 }
 
 impl Judge {
-    /// A judge with an empty cache, of a ledger that keeps its rows for so long.
+    /// Creates it with an empty cache. `kept` is how long the ledger keeps its rows.
     #[must_use]
     pub fn new(pool: PgPool, kept: TimeDelta) -> Self {
         let runs = Cache::builder()
@@ -44,22 +44,22 @@ impl Judge {
         Self { group: Group::new(pool, kept, runs.clone()), runs }
     }
 
-    /// Forgets the runs of workflows that were deleted: their fires are answered by the table again.
+    /// Removes the runs of deleted workflows from the cache, so that the table answers their fires.
     pub fn forget(&self, deleted: HashSet<WorkflowId>) {
         if !deleted.is_empty() {
             let forgotten = self.runs.invalidate_entries_if(move |(workflow, _), _| deleted.contains(workflow));
-            // It fails only if the cache was built without support for closures.
+            // Fails only if the cache was built without support for closures.
             debug_assert!(forgotten.is_ok(), "{forgotten:?}");
         }
     }
 
-    /// Decides a fire by the database's time at the decision: a request may have waited for its turn.
+    /// Decides a fire by the database's time at the decision, because a request may have waited.
     ///
-    /// Only rows that have a run are cached, and only after their commit: an entry never speaks of
-    /// a run that a rollback took back. Callers at the same moment share one decision.
+    /// Only times that have a run are cached, and only after their commit, so no entry names a run that was rolled
+    /// back. Concurrent callers share one decision.
     ///
     /// # Errors
-    /// The database's; nothing was decided then.
+    /// Fails if the database fails; then no decision is recorded.
     pub async fn judge(&self, fire: &Fire) -> Result<Answer, Arc<sqlx::Error>> {
         let mut accepted = None;
         let key = (fire.workflow_id, fire.scheduled_time);

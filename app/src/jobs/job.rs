@@ -1,31 +1,31 @@
-//! Step 7 of 7: a background job, and what a turn of it came to.
+//! Step 7 of 7: a background job, and the result of a turn of it.
 
 use futures::future::BoxFuture;
 
 use crate::App;
 use crate::cadence::When;
 
-/// What a job does.
+/// The function of a job.
 pub type Work = fn(App) -> BoxFuture<'static, anyhow::Result<Did>>;
 
-/// One job, as this instance knows it.
+/// One job, as this instance defines it.
 #[derive(Clone)]
 pub struct Job {
-    /// Its row in the table `jobs`.
+    /// Its key in the table `jobs`.
     pub name: &'static str,
     /// When it is due again.
     pub when: When,
-    /// What it does.
+    /// Its function.
     pub run: Work,
 }
 
-/// What a turn of a job came to.
+/// The result of a turn.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Did {
     /// There was nothing to do.
     Nothing,
-    /// All that there was; in a sentence, for the log.
+    /// Everything was processed; one sentence for the log.
     All(String),
-    /// A full batch: there may be more, so the next turn is at once.
+    /// A full batch was processed: more may remain, so the next turn follows at once.
     Some(String),
 }

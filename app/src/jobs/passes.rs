@@ -1,4 +1,5 @@
-//! Step 7 of 7: one pass of each job. Its report is counted, notifies executor and publisher, and becomes the turn's result.
+//! Step 7 of 7: one pass of each job. It counts the report in the metrics, notifies the executor and the publisher, and
+//! returns the result of the turn.
 
 use anyhow::ensure;
 
@@ -37,7 +38,7 @@ pub(super) async fn queue(app: &App) -> anyhow::Result<Did> {
     Ok(if pass.changed() == 0 { Did::Nothing } else { Did::All(pass.in_words()) })
 }
 
-/// Takes each running backfill a step further.
+/// Advances each running backfill.
 pub(super) async fn backfills(app: &App) -> anyhow::Result<Did> {
     let pass = backfills::pass(&app.pool, app.database_time().await?).await?;
     if pass.started > 0 {
@@ -51,7 +52,7 @@ pub(super) async fn backfills(app: &App) -> anyhow::Result<Did> {
     })
 }
 
-/// Takes over the runs of instances that died.
+/// Recovers the runs of lost instances.
 pub(super) async fn recovery(app: &App) -> anyhow::Result<Did> {
     let pass = recover::pass(&app.pool, app.config.recovery(), app.database_time().await?).await?;
     app.wake.poke();
@@ -63,7 +64,7 @@ pub(super) async fn recovery(app: &App) -> anyhow::Result<Did> {
     })
 }
 
-/// Ends the tries that did not end at their timeout.
+/// Ends the attempts that did not end at their timeout.
 pub(super) async fn timeouts(app: &App) -> anyhow::Result<Did> {
     let pass = timeouts::pass(&app.pool, app.database_time().await?).await?;
     app.wake.poke();
@@ -75,7 +76,7 @@ pub(super) async fn timeouts(app: &App) -> anyhow::Result<Did> {
     })
 }
 
-/// Removes what is old.
+/// Removes old rows.
 pub(super) async fn prune(app: &App) -> anyhow::Result<Did> {
     let pass = prune::pass(&app.pool, app.config.prune(), app.database_time().await?).await?;
     fail_at_end(prune::JOB, pass.failed, &app.metrics)?;
@@ -95,7 +96,7 @@ fn count_watchdog(pass: &watchdog::Pass, metrics: &Metrics) {
 /// Counts the failures of a pass that has processed all others.
 ///
 /// # Errors
-/// There were failures.
+/// Fails if `failed` is not 0.
 fn fail_at_end(job: &'static str, failed: u64, metrics: &Metrics) -> anyhow::Result<()> {
     metrics.job_failures.get_or_create(&FailedJob { job: Word(job) }).inc_by(failed);
     ensure!(failed == 0, "{failed} workflows failed, and all others were processed; the log names them");

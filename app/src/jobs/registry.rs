@@ -5,7 +5,7 @@ use crate::cadence::When;
 use crate::config::Config;
 use crate::{backfills, prune, queue, recover, timeouts, watchdog};
 
-/// All jobs, in the order in which a reader should meet them.
+/// All jobs, in reading order.
 #[must_use]
 pub fn registry(config: &Config) -> Vec<Job> {
     vec![

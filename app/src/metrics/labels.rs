@@ -1,4 +1,4 @@
-//! Steps 1 and 7 of 7: the labels of the counters. Each value is a word of our own vocabulary.
+//! Steps 1 and 7 of 7: the labels of the counters. Each value is one of the app's own terms.
 
 use prometheus_client::encoding::{EncodeLabelSet, EncodeLabelValue};
 
@@ -9,14 +9,14 @@ pub struct FailedJob {
     pub job: Word,
 }
 
-/// How a fire was answered.
+/// The answer to a fire.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 pub struct Answered {
     /// `accepted`, `duplicate`, `gone`, `clock_skew`, or the reason of a refusal.
     pub answer: Word,
 }
 
-/// A word of our own vocabulary, so that a label can take no text from outside.
+/// A code of this program, so that no external text becomes a label.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Word(pub &'static str);
 

@@ -1,4 +1,4 @@
-//! Step 7 of 7: the proof's way through a span, slice by slice and page by page.
+//! Step 7 of 7: verifies a span, slice by slice and page by page.
 
 use std::time::{Duration, Instant};
 
@@ -10,19 +10,19 @@ use super::evaluate::{Due, Evaluated, Page};
 use super::{Cursor, Findings, Position, Span, Unfit, read, settled};
 use crate::prune_marks;
 
-/// Of the span, compared in one snapshot.
+/// The part of the span that is compared in one snapshot.
 const SLICE: TimeDelta = TimeDelta::days(1);
 /// How long one answer may take to compute.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// A cursor keeps the bound of its first page for so long.
+/// How long a cursor keeps the bound of its first page.
 const CURSOR_LIFE: TimeDelta = TimeDelta::days(1);
 
-/// Says where a proof begins or goes on, if its span can be verified at `now`; `kept` is the retention.
+/// Returns where a verification begins or continues, if its span can be verified at `now`; `kept` is the retention.
 ///
-/// The first page's bound holds for all pages of a proof: what is pruned meanwhile is left out, not an error.
+/// The bound of the first page applies to all pages: rows that are pruned meanwhile are left out and cause no error.
 ///
 /// # Errors
-/// The query failed.
+/// Fails if the database cannot be reached or refuses the query.
 pub async fn start(
     db: &mut PgConnection,
     span: Span,
@@ -52,7 +52,7 @@ pub async fn start(
 /// Compares from `cursor` on, as much as fits into one answer.
 ///
 /// # Errors
-/// A query failed.
+/// Fails if the database cannot be reached or refuses a query.
 pub async fn compare(pool: &PgPool, span: Span, cursor: Cursor) -> sqlx::Result<Findings> {
     let began = Instant::now();
     let mut findings = Findings::none(span.from);
@@ -74,10 +74,10 @@ pub async fn compare(pool: &PgPool, span: Span, cursor: Cursor) -> sqlx::Result<
     Ok(findings)
 }
 
-/// Compares a page of workflows from a position on; says where the slice goes on, none if it is complete.
+/// Compares a page of workflows from a position on; returns where the slice continues, `None` if it is complete.
 async fn compare_page(pool: &PgPool, slice: Span, at: Position, mut findings: Findings) -> sqlx::Result<Evaluated> {
     let mut tx = db::begin(pool).await?;
-    // Rows of a workflow that is deleted meanwhile, and a prune with its mark, are seen together or not at all.
+    // So that all rows of a workflow that is deleted meanwhile are seen, or none; the same for a prune and its mark.
     read::one_snapshot(&mut tx).await?;
     let (runs_pruned_before, pruned_before) = prune_marks::read(&mut tx).await?;
     let slice = match pruned_before.map(|pruned| pruned.min(slice.to)) {

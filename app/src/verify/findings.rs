@@ -1,4 +1,4 @@
-//! Step 7 of 7: what the proof says: how many times it compared, and what differs.
+//! Step 7 of 7: the result of verification: how many times it compared, and what differs.
 
 use chrono::{DateTime, Utc};
 use utoipa::ToSchema;
@@ -7,28 +7,28 @@ use uuid::Uuid;
 use super::Cursor;
 use crate::occurrences::Decision;
 
-/// Differences and workflows that are not proven that one answer names at most.
+/// How many differences and unverified workflows one answer names.
 const DIFFERENCES: usize = 1_000;
 
 /// A span of time, from the first instant to just before the second.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Span {
-    /// Included.
+    /// Inclusive.
     pub from: DateTime<Utc>,
-    /// Excluded.
+    /// Exclusive.
     pub to: DateTime<Utc>,
 }
 
 /// Why a span cannot be verified.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unfit {
-    /// It has no instant.
+    /// It is empty.
     Empty,
-    /// Its end is not decided yet; the latest end that is.
+    /// Times before its end are not decided yet; the latest end that is possible.
     NotSettled(DateTime<Utc>),
-    /// Its beginning may be pruned; the earliest that is not.
+    /// Times after its start may be pruned; the earliest start that is possible.
     Pruned(DateTime<Utc>),
-    /// The cursor names a place outside the span.
+    /// The cursor names a position outside of the span.
     ForeignCursor,
 }
 
@@ -58,15 +58,15 @@ pub struct Difference {
     pub workflow_id: i64,
     /// The time.
     pub scheduled_time: DateTime<Utc>,
-    /// In which way.
+    /// The kind of the difference.
     pub kind: Kind,
-    /// What is recorded, if anything is.
+    /// The recorded decision, if there is one.
     pub decision: Option<Decision>,
     /// The run that disagrees, or that does not exist.
     pub run_id: Option<Uuid>,
 }
 
-/// A schedule version whose due times cannot be computed: its timezone or cron is unknown to this version.
+/// A schedule version whose due times cannot be computed, because its timezone or cron is not known any more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Unjudged {
     /// The workflow.
@@ -75,7 +75,7 @@ pub struct Unjudged {
     pub revision: i64,
 }
 
-/// What a comparison found.
+/// The result of a comparison.
 #[derive(Clone, Debug)]
 pub struct Findings {
     /// Due times.
@@ -84,15 +84,15 @@ pub struct Findings {
     pub decided: u64,
     /// Decisions for which it cannot be computed whether they were due.
     pub unjudged: u64,
-    /// The schedule versions behind that.
+    /// The schedule versions of these decisions.
     pub unjudged_workflows: Vec<Unjudged>,
     /// Workflows with times that have no decision, because the watchdog fails to process them.
     pub undecided_workflows: Vec<i64>,
     /// Where schedule, decisions and runs disagree.
     pub differences: Vec<Difference>,
-    /// The first instant that was compared: later than the span's if a prune came in between.
+    /// The first instant that was compared; later than the start of the span if a prune happened meanwhile.
     pub compared_from: DateTime<Utc>,
-    /// Where the rest begins; none: this is all.
+    /// Where the rest begins; `None`: there is no rest.
     pub next: Option<Cursor>,
 }
 

@@ -1,4 +1,4 @@
-//! Step 1 of 7: makes, changes and erases a workflow.
+//! Step 1 of 7: creates, changes and deletes a workflow.
 //!
 //! The row, its audit entry and, when the timing or the state changes, its schedule version and its outbox row
 //! are written in one transaction.
@@ -18,10 +18,10 @@ use crate::trigger::Trigger;
 /// Why the runs of an archived workflow end.
 pub(crate) const ARCHIVED: &str = "the workflow was archived";
 
-/// Makes a workflow.
+/// Creates a workflow.
 ///
 /// # Errors
-/// The database's; a taken name is `workflows_team_id_name_key`.
+/// Fails if the database refuses the statement; a name that is taken violates `workflows_team_id_name_key`.
 pub async fn create(
     tx: &mut PgConnection,
     team_id: i64,
@@ -55,10 +55,11 @@ pub async fn create(
     Ok(made)
 }
 
-/// Turns `before`, locked by [`super::lock`], into `next`; what changes decides what is bumped.
+/// Changes `before`, which [`super::lock`] has locked, to `next`. Raises the version, and the revision if due times
+/// change.
 ///
 /// # Errors
-/// The database's; a taken name is `workflows_team_id_name_key`.
+/// Fails if the database refuses the statement; a name that is taken violates `workflows_team_id_name_key`.
 pub async fn save(
     tx: &mut PgConnection,
     before: &Workflow,
@@ -69,7 +70,7 @@ pub async fn save(
     save_since(tx, before, next, verb, edit, None).await
 }
 
-/// As [`save`]; if the change was foreseen, the new timing is in force since that moment, which has passed.
+/// As [`save`]. If the change was foreseen, the new timing is in force since that past moment.
 pub(super) async fn save_since(
     tx: &mut PgConnection,
     before: &Workflow,
@@ -107,10 +108,10 @@ pub(super) async fn save_since(
     Ok(if owes_otherwise { Saved::Enqueued } else { Saved::Changed })
 }
 
-/// Erases a workflow, locked by [`super::lock`], with its runs, occurrences and schedule versions.
+/// Deletes a workflow, which [`super::lock`] has locked, with its runs, occurrences and schedule versions.
 ///
 /// # Errors
-/// The database's.
+/// Fails if the database cannot be reached or refuses the statement.
 pub async fn erase(tx: &mut PgConnection, before: &Workflow, edit: &Edit) -> sqlx::Result<()> {
     let event = before.event_of(Op::Delete, Revision(before.revision.0 + 1), edit);
     write::delete(tx, before.id).await?;

@@ -1,4 +1,4 @@
-//! Steps 1 and 7 of 7: ends what has not ended of a workflow, in the transaction that decides it.
+//! Steps 1 and 7 of 7: ends the runs of a workflow that have not ended, in the transaction that decides it.
 
 use chrono::{DateTime, Utc};
 use db::PgConnection;
@@ -10,7 +10,7 @@ use crate::trigger::Trigger;
 /// Cancels all live runs of a workflow that these triggers started; returns those that an executor must stop first.
 ///
 /// # Errors
-/// The database's.
+/// Fails if the database cannot be reached or refuses the statement.
 pub async fn cancel_live_runs(
     tx: &mut PgConnection,
     workflow: WorkflowId,
