@@ -95,11 +95,10 @@ impl Executor {
         if free == 0 || !self.hand_over_unknown().await {
             return 0;
         }
-        let asked = Instant::now();
         let claimed = self.claim(free).await;
         // Set until the attempts below are registered: before that, a committed claim may have no attempt.
         self.has_unknown_claims.store(true, Ordering::SeqCst);
-        let claimed = match claimed {
+        let (asked, claimed) = match claimed {
             Ok(claimed) => claimed,
             Err(error) => {
                 tracing::warn!(%error, "cannot claim runs; the next poll tries again");
@@ -124,11 +123,14 @@ impl Executor {
         started
     }
 
-    async fn claim(&self, free: usize) -> sqlx::Result<Vec<Claimed>> {
+    /// Claims runs; their leases begin no earlier than the time that it returns with them.
+    async fn claim(&self, free: usize) -> sqlx::Result<(Instant, Vec<Claimed>)> {
         let mut connection = self.app.pool.acquire().await?;
         let slots = self.shares.slots_to_claim(free, &self.app.config);
         let executing: Vec<_> = self.own.known().iter().map(|fence| fence.id).collect();
-        runs::claim(&mut connection, self.app.lease(), &slots, &executing, self.app.clock.now()).await
+        let asked = Instant::now();
+        let now = self.app.clock.now();
+        Ok((asked, runs::claim(&mut connection, self.app.lease(), &slots, &executing, now).await?))
     }
 
     /// Hands over the runs that a claim with a lost reply may have taken; returns false if that is not possible now.
