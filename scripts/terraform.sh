@@ -1,5 +1,5 @@
 #!/bin/sh
-# Checks terraform/: format, validity, tests on plans, and checkov. Target folder $1. Works on a copy, because
+# Checks terraform/ and its example: format, validity, tests on plans, and checkov. Target folder $1. Works on a copy, because
 # `init` writes into the folders that it prepares. TF_PLUGIN_DIR: where providers are kept, for machines
 # that do not reach the registry.
 set -eu
@@ -18,6 +18,7 @@ init() {
 }
 
 terraform fmt -check -diff -recursive "$root/terraform"
+terraform fmt -check -diff -recursive "$root/examples/terraform"
 
 rm -rf "$copy"
 mkdir -p "$copy"
@@ -27,6 +28,10 @@ for env in dev stage prod; do
     (cd "$copy/terraform/envs/$env" && init && terraform validate -no-color)
 done
 (cd "$copy/terraform/modules/cron" && init && terraform validate -no-color && terraform test -no-color)
+# The example calls the module by its relative path.
+mkdir "$copy/examples"
+cp -R "$root/examples/terraform" "$copy/examples"
+(cd "$copy/examples/terraform" && init && terraform validate -no-color && terraform test -no-color -var="zips=$target/lambdas")
 
 sh "$root/scripts/venv.sh" "$target/venv-terraform" "$root/scripts/terraform.txt"
 # A finding is fixed, or has its reason beside the resource (checkov:skip=..).
