@@ -17,10 +17,13 @@ test: setup ## proves it, on a Postgres of its own
 torture: setup ## N seeded histories of edits, faults, kills and clock steps; N=1 SEED=7 replays one, with its trace
 	cargo test --workspace --test torture -- --histories $(or $(N),500) --seed $(or $(SEED),1)$(if $(VARIANT), --variant $(VARIANT))
 
-lint:
+lint: ## formats, clippy, documentation, unused dependencies, typing errors, .github; no warning passes
 	cargo fmt --all --check
 	cargo clippy --workspace --all-targets -- -D warnings
 	cargo clippy --workspace --test deploy --test described -- -D warnings
+	RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps
+	sh scripts/machete.sh "$(TARGET)"
+	sh scripts/text.sh "$(TARGET)"
 
 sqlx: setup ## writes .sqlx anew, after a statement or a migration changed
 	sh scripts/sqlx.sh write
