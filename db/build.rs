@@ -1,4 +1,4 @@
-//! A new migration is compiled in: `migrate!` alone does not notice new files.
+//! Rebuilds after a new migration, because `migrate!` does not notice new files.
 
 fn main() {
     println!("cargo:rerun-if-changed=../migrations");

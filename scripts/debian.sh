@@ -1,5 +1,5 @@
 #!/bin/sh
-# Installs the Debian packages that are named, as root or by sudo.
+# Installs the named Debian packages, as root or with sudo.
 set -eu
 
 as_root() {

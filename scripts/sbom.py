@@ -1,4 +1,4 @@
-"""Lists what is linked into a program, from Cargo.lock, as CycloneDX JSON: the same sources make the same list."""
+"""Writes the crates that are linked into a program, from Cargo.lock, as CycloneDX JSON. The output is reproducible."""
 
 import argparse
 import json
@@ -22,8 +22,8 @@ def main():
 
 
 def linked(package, target):
-    """Name, version and licence of each crate; macros, build scripts and tests stay where they are."""
-    # Not `cargo metadata`, which knows no features of one program alone, and so names what nobody compiles.
+    """Name, version and licence of each linked crate, without macros, build scripts and test dependencies."""
+    # Not `cargo metadata`: it does not resolve features for one program, so it lists crates that are not compiled.
     tree = ["cargo", "tree", "--locked", "--package", package, "--target", target, "--edges", "normal,no-proc-macro",
             "--prefix", "none", "--no-dedupe", "--format", "{p}|{l}"]
     lines = set(subprocess.run(tree, check=True, stdout=subprocess.PIPE, text=True).stdout.splitlines())

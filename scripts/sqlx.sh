@@ -1,6 +1,6 @@
 #!/bin/sh
-# Holds .sqlx against the statements in the code and the schema that the migrations make.
-# `write` renews it, `check` fails if it is stale. Needs no sqlx-cli, only Postgres' programs.
+# Compares .sqlx with the statements in the code and the schema that the migrations create. `write` regenerates it,
+# `check` fails if it is stale. Needs Postgres' programs, but no sqlx-cli.
 set -eu
 cd "$(dirname "$0")/.."
 bin=$(sh scripts/postgres-bin.sh)
@@ -34,7 +34,7 @@ done
 
 rm -rf "$target/sqlx"
 mkdir -p "$target/sqlx"
-# The macros run when a crate is compiled; cargo does not know that the database is an input too.
+# The macros run when a crate is compiled, and cargo does not know that the database is an input, too.
 touch app/src/lib.rs db/src/lib.rs lambdas/publisher/src/lib.rs
 SQLX_OFFLINE=false SQLX_OFFLINE_DIR="$target/sqlx" \
     DATABASE_URL="postgres://cronbox@127.0.0.1:$port/postgres" cargo check -q --workspace

@@ -1,7 +1,7 @@
 #!/bin/sh
-# Checks terraform/ and its example: format, validity, tests on plans, and checkov. Target folder $1. Works on a copy, because
-# `init` writes into the folders that it prepares. TF_PLUGIN_DIR: where providers are kept, for machines
-# that do not reach the registry.
+# Checks terraform/ and its example: format, validity, tests on plans, and checkov. $1 is the target folder. Works on a copy, because
+# `terraform init` writes into the folders that it prepares. TF_PLUGIN_DIR names a folder of providers, for machines
+# that cannot reach the registry.
 set -eu
 mkdir -p "$1"
 target=$(cd "$1" && pwd)
@@ -22,7 +22,7 @@ terraform fmt -check -diff -recursive "$root/examples/terraform"
 
 rm -rf "$copy"
 mkdir -p "$copy"
-# The alarms' test reads the runbook.
+# The test of the alarms reads the runbook in docs/.
 cp -R "$root/terraform" "$root/docs" "$copy"
 for env in dev stage prod; do
     (cd "$copy/terraform/envs/$env" && init && terraform validate -no-color)
@@ -34,5 +34,5 @@ cp -R "$root/examples/terraform" "$copy/examples"
 (cd "$copy/examples/terraform" && init && terraform validate -no-color && terraform test -no-color -var="zips=$target/lambdas")
 
 sh "$root/scripts/venv.sh" "$target/venv-terraform" "$root/scripts/terraform.txt"
-# A finding is fixed, or has its reason beside the resource (checkov:skip=..).
+# Fix a finding, or write its reason next to the resource (checkov:skip=..).
 "$target/venv-terraform/bin/checkov" --directory "$root/terraform" --framework terraform --skip-download --compact --quiet

@@ -1,6 +1,6 @@
 """Writes the bundled zone data from PyPI's tzdata, or checks that the bundle is its newest version.
 
-The bundle is one file: lines of text, an empty line, then the TZif files of the lines `zone`, one after the other.
+The bundle is one file: lines of text, an empty line, then the TZif files of the `zone` lines in the same order.
 
     cronbox zones 1
     version 2026f
@@ -16,7 +16,7 @@ import tempfile
 import zipfile
 
 MAGIC = "cronbox zones 1"
-# Not places: EventBridge has neither.
+# These two are not places, and EventBridge has neither.
 LEFT_OUT = {"Factory", "localtime"}
 
 

@@ -1,11 +1,11 @@
 #!/bin/sh
-# Makes the venv $1 hold the Python tools that $2 lists, and nothing else.
+# Installs into the venv $1 exactly the Python tools that $2 lists.
 set -eu
 mkdir -p "$1"
 venv=$(cd "$1" && pwd)
 requirements=$2
 
-# Each program in a venv names the folder that it was made in: one that was moved or copied is made again.
+# The programs in a venv contain the path of its folder, so a venv that was moved or copied is rebuilt.
 made_of() {
     echo "in $venv:"
     cat "$requirements"
@@ -18,6 +18,6 @@ if [ "$(made_of)" != "$(cat "$venv/made-of.txt" 2>/dev/null)" ]; then
     rm -rf "$venv"
     python3 -m venv "$venv"
     "$venv/bin/python" -m pip install -q -r "$requirements"
-    # Last: a venv that was cut off in the making is made again.
+    # Written last, so that the next call rebuilds a venv whose installation was interrupted.
     made_of >"$venv/made-of.txt"
 fi

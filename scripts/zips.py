@@ -1,4 +1,4 @@
-"""Puts a binary into a zip as Lambda takes it, or says why Amazon Linux 2023 could not start it."""
+"""Packs a binary into a zip for Lambda, or reports why Amazon Linux 2023 could not start it."""
 
 import argparse
 import os
@@ -7,7 +7,7 @@ import zipfile
 
 from elftools.elf.elffile import ELFFile
 
-# What Amazon Linux 2023 has.
+# The glibc version of Amazon Linux 2023.
 GLIBC = (2, 34)
 MACHINES = {"x86_64": "EM_X86_64", "arm64": "EM_AARCH64"}
 LIBRARIES = {"libc.so.6", "libm.so.6", "libgcc_s.so.1", "libdl.so.2", "libpthread.so.0", "librt.so.1",
@@ -38,7 +38,7 @@ def read():
 
 
 def faults_of(elf, arch):
-    """Why Amazon Linux 2023 could not start it."""
+    """The reasons why Amazon Linux 2023 could not start this binary."""
     if elf["e_machine"] != MACHINES[arch]:
         yield f"built for {elf['e_machine']}, not for {arch}"
     dynamic = elf.get_section_by_name(".dynamic")
@@ -59,7 +59,7 @@ def glibc_versions(elf):
 
 
 def pack(binary, beside, path):
-    """The same files make the same zip, whenever and by whomever: Terraform sees a change only where there is one."""
+    """The zip depends only on the files, so that Terraform sees a change only if a file has changed."""
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED, compresslevel=9) as archive:
         add(archive, binary, "bootstrap", 0o755)
         for file in beside:

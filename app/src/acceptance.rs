@@ -1,9 +1,9 @@
 //! Step 7 of 7: accepts the ledger of a database that was restored or cloned.
 //!
-//! What was due between the backup and the loss may have run, and the backup does not know it. So each
-//! of these times becomes `missed` with the reason `restored`, which no fire and no catch-up runs, and
-//! each run that the backup remembers as unfinished is abandoned. A backfill of the backup is paused, because it
-//! would repeat what it ran before the loss. Then jobs and publisher go on.
+//! A time that was due between the backup and the loss may have run, but the backup has no record of it. So each of
+//! these times becomes `missed` with the reason `restored`: no fire and no catch-up runs it. Each run that is
+//! unfinished in the backup is abandoned. A running backfill is paused, because it would repeat runs from before the
+//! loss. Then the jobs and the publisher continue.
 
 use anyhow::{Context as _, bail, ensure};
 use chrono::{DateTime, Utc};
@@ -22,21 +22,21 @@ use crate::runs;
 use crate::versions;
 use crate::workflows::{self, ledger};
 
-/// Due times of one transaction.
+/// How many due times one transaction records.
 const STRETCH: usize = 1_000;
-/// Workflows read at once, and runs abandoned in one transaction.
+/// How many workflows one statement reads, and how many runs one transaction abandons.
 const BATCH: i64 = 500;
 
 /// Which identity the database has afterwards.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Keep {
-    /// Its own: it takes the place of the database that was lost.
+    /// It keeps its own identity: it replaces the database that was lost.
     Identity,
-    /// A new one: it lives beside the original, whose schedules it must never delete.
+    /// It gets a new identity: it runs beside the original, whose schedules it must never delete.
     Nothing,
 }
 
-/// What an acceptance did.
+/// The result of an acceptance.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize)]
 pub struct Accepted {
     /// Due times that became `missed`.
@@ -47,17 +47,17 @@ pub struct Accepted {
     pub backfills_paused: u64,
 }
 
-/// The environment to accept for: the named one, else the default if the database belongs to no other.
+/// Returns the environment to accept for: `named`, else the default if the database belongs to no other environment.
 ///
 /// # Errors
-/// None is named and the database belongs to another environment; or it does not answer.
+/// Fails if none is named and the database belongs to another environment, or if the database does not answer.
 pub async fn resolve_environment(pool: &PgPool, named: Option<Environment>) -> anyhow::Result<Environment> {
     if let Some(named) = named {
         return Ok(named);
     }
     let owner = identity::read_environment(&mut *pool.acquire().await?).await?;
     match owner {
-        // Accepted as the default, it would be held for its own processes.
+        // Accepted for the default environment, it would wait for acceptance again as soon as its own app starts.
         Some(owner) if owner != DEFAULT_ENVIRONMENT => {
             bail!("the database belongs to environment {owner}, and ENV is not set: set ENV or write --env")
         }
@@ -65,12 +65,13 @@ pub async fn resolve_environment(pool: &PgPool, named: Option<Environment>) -> a
     }
 }
 
-/// Accepts the ledger up to `until`, the moment from which times run again.
+/// Accepts the ledger up to `until`. Times after it run again.
 ///
-/// Each workflow is a transaction of its own; a call that was cut off is made again.
+/// Each workflow has its own transaction, so the caller can repeat a call that was interrupted.
 ///
 /// # Errors
-/// `until` lies in the future, the database is not held, or it does not answer: then the hold stays.
+/// Fails if `until` lies in the future, if the database does not wait for an acceptance, or if it does not answer. Then
+/// it continues to wait.
 pub async fn accept_ledger(
     pool: &PgPool,
     environment: &Environment,
@@ -92,10 +93,10 @@ pub async fn accept_ledger(
                 .with_context(|| format!("cannot accept workflow {workflow}"))?;
         }
     }
-    // What was accepted during the hold is no run of the backup, and has not started.
+    // Runs accepted after this time are not from the backup, and none of them has started.
     accepted.abandoned = abandon_unfinished(pool, until.min(held_on), edit.now).await?;
     let mut tx = db::begin(pool).await?;
-    // With the hold's end, or a backfill could take a step in between.
+    // In the transaction that ends the wait, so that no backfill takes a step in between.
     accepted.backfills_paused = backfills::pause_running(&mut tx, until.min(held_on), edit.now).await?;
     if keep == Keep::Nothing {
         forget_schedules(&mut tx).await?;
@@ -111,7 +112,8 @@ pub async fn accept_ledger(
     Ok(accepted)
 }
 
-/// Since when the database is held; without a hold an acceptance would abandon runs that are fine.
+/// Returns since when the database waits for an acceptance. If it does not wait, an acceptance would abandon valid
+/// runs.
 async fn read_hold_start(pool: &PgPool, environment: &Environment) -> anyhow::Result<DateTime<Utc>> {
     let mut connection = pool.acquire().await?;
     identity::claim_identity(&mut connection, environment).await?;
@@ -124,7 +126,7 @@ async fn read_hold_start(pool: &PgPool, environment: &Environment) -> anyhow::Re
     }
 }
 
-/// Marks one workflow's due times up to `until` as missed, as far as they have no decision.
+/// Marks the due times of one workflow up to `until` as missed, if they have no decision yet.
 async fn mark_gap(pool: &PgPool, id: WorkflowId, until: DateTime<Utc>, now: DateTime<Utc>) -> sqlx::Result<u64> {
     let mut missed = 0;
     loop {
@@ -145,7 +147,7 @@ async fn mark_gap(pool: &PgPool, id: WorkflowId, until: DateTime<Utc>, now: Date
             .map(|due| Unrun { time: due.time, revision: due.revision, decision: Decision::Missed, reason: RESTORED })
             .collect();
         missed += span::record_unrun(&mut tx, id, &gap, now).await?;
-        // Times that cannot be evaluated stay open: the watchdog decides them once they can be.
+        // Times that cannot be computed stay open. The watchdog decides them when they can be.
         let watch_at = if due.is_held_back { Some(due.through) } else { owed::next_of(&versions, due.through) };
         ledger::settle(&mut tx, id, due.through, watch_at).await?;
         tx.commit().await?;
@@ -200,7 +202,8 @@ async fn lock_unfinished(tx: &mut PgConnection, until: DateTime<Utc>) -> sqlx::R
     .await
 }
 
-/// A clone has no schedules yet. The publisher then creates them, and a create never overwrites the original's.
+/// Marks every workflow as unpublished, because a clone has no schedules. The publisher then creates them; a create
+/// never overwrites the original's.
 async fn forget_schedules(tx: &mut PgConnection) -> sqlx::Result<()> {
     sqlx::query!(
         r#"

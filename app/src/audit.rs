@@ -1,11 +1,11 @@
-//! Step 1 of 7: who changed what. Append-only, written in the transaction of the change.
+//! Step 1 of 7: the audit log: actor and content of each change. Append-only, written in the transaction of the change.
 
 use chrono::{DateTime, Utc};
 use db::PgConnection;
 use schedule::WorkflowId;
 use serde_json::Value;
 
-/// Who changes something, when, and on whose trace.
+/// The actor, time and trace of a change.
 #[derive(Clone, Debug)]
 pub struct Edit {
     /// The key's public prefix, or the command line.
@@ -16,22 +16,22 @@ pub struct Edit {
     pub traceparent: Option<String>,
 }
 
-/// One change, as the log keeps it; `before` and `after` hold no secrets.
+/// One entry of the log; `before` and `after` contain no secrets.
 pub struct Entry<'a> {
-    /// What was done: `create`, `update`, `pause`, ..
+    /// The action: `create`, `update`, `pause`, ..
     pub verb: &'a str,
-    /// To what: `workflow:12`.
+    /// The object: `workflow:12`.
     pub subject: String,
-    /// What stood before.
+    /// The state before the change.
     pub before: Option<Value>,
-    /// What stands now.
+    /// The state after the change.
     pub after: Option<Value>,
 }
 
 /// Records a change.
 ///
 /// # Errors
-/// The database's.
+/// Fails if the database cannot be reached or refuses the statement.
 pub async fn record(tx: &mut PgConnection, edit: &Edit, entry: Entry<'_>) -> sqlx::Result<()> {
     sqlx::query!(
         r#"
@@ -51,10 +51,10 @@ pub async fn record(tx: &mut PgConnection, edit: &Edit, entry: Entry<'_>) -> sql
     .map(drop)
 }
 
-/// The newest entry's id, 0 without one.
+/// Returns the id of the newest entry, 0 without one.
 ///
 /// # Errors
-/// The database does not answer.
+/// Fails if the database does not answer.
 pub async fn newest_id(db: &mut PgConnection) -> sqlx::Result<i64> {
     sqlx::query_scalar!(
         r#"
@@ -66,10 +66,10 @@ pub async fn newest_id(db: &mut PgConnection) -> sqlx::Result<i64> {
     .await
 }
 
-/// The workflows that were deleted by entries after `id`, with each entry's id.
+/// Returns the workflows that entries after `id` deleted, with the id of each entry.
 ///
 /// # Errors
-/// The database does not answer.
+/// Fails if the database does not answer.
 pub async fn deleted_workflows(db: &mut PgConnection, after_id: i64) -> sqlx::Result<Vec<(i64, WorkflowId)>> {
     let entries = sqlx::query!(
         r#"

@@ -1,7 +1,7 @@
-//! Step 7 of 7: backfills: times of the past that somebody wants run, worked off beside the live schedule.
+//! Step 7 of 7: backfills: runs for past times on request, beside the live schedule.
 //!
-//! What is meant is read from the schedule versions and the ledger, never from the live cursor, which
-//! a backfill does not touch either. Its own cursor moves in the transaction of the runs that it makes.
+//! A backfill selects its times from the schedule versions and the ledger. It neither reads nor changes the live
+//! cursor. Its own cursor advances in the transaction that creates its runs.
 
 mod meant;
 mod table;
@@ -22,10 +22,10 @@ pub use table::{Filter, find, list, pause_running};
 pub(crate) use work::refill;
 pub use work::work;
 
-/// Times that one backfill may run at most.
+/// How many times one backfill may run at most.
 pub const MOST: usize = 10_000;
 
-/// Which end of the span comes first.
+/// Which end of the span runs first.
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, sqlx::Type, serde::Serialize, serde::Deserialize, utoipa::ToSchema,
 )]
@@ -47,14 +47,14 @@ pub enum Order {
 #[serde(rename_all = "snake_case")]
 #[schema(as = BackfillTiming)]
 pub enum Timing {
-    /// The schedule versions of then: a paused span has no due times, nor has one before the schedule.
+    /// The schedule versions of the span itself: a paused span has no due times, nor has one before the schedule.
     #[default]
     Then,
     /// The cron and timezone that the schedule has at the request, whatever was in force in the span.
     Now,
 }
 
-/// Which of the times owed are meant.
+/// Which of the due times are selected.
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, sqlx::Type, serde::Serialize, serde::Deserialize, utoipa::ToSchema,
 )]
@@ -66,106 +66,106 @@ pub enum Only {
     Missing,
     /// Those whose last run failed, timed out or was abandoned.
     Failed,
-    /// All that were owed, whatever became of them.
+    /// All due times, whatever was decided about them.
     All,
 }
 
-/// How far a backfill is.
+/// The state of a backfill.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, sqlx::Type, serde::Serialize, serde::Deserialize, utoipa::ToSchema)]
 #[sqlx(type_name = "text", rename_all = "snake_case")]
 #[serde(rename_all = "snake_case")]
 #[schema(as = BackfillState)]
 pub enum State {
-    /// It makes runs.
+    /// It creates runs.
     Running,
-    /// It makes none until it is resumed.
+    /// It creates no runs until it is resumed.
     Paused,
-    /// Final: somebody gave it up, or its workflow was archived.
+    /// Final: an operator cancelled it, or its workflow was archived.
     Cancelled,
     /// Final: every run of it has ended.
     Finished,
 }
 
-/// What somebody asks for.
+/// The request for a backfill.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Wish {
-    /// The first time that may be meant.
+    /// The first time that may be selected.
     pub start: DateTime<Utc>,
-    /// Every time meant lies before this.
+    /// Every selected time lies before this.
     pub end: DateTime<Utc>,
-    /// Which end comes first.
+    /// Which end of the span runs first.
     pub order: Order,
-    /// Which times are meant.
+    /// Which due times are selected.
     pub only: Only,
-    /// Whose due times are selected from.
+    /// Where the due times come from.
     pub timing: Timing,
-    /// Runs at once.
+    /// How many of its runs may be active at once.
     pub max_concurrent: i32,
 }
 
 /// A backfill.
 #[derive(Clone, Debug)]
 pub struct Backfill {
-    /// Identity.
+    /// The id.
     pub id: Uuid,
     /// The workflow.
     pub workflow_id: i64,
-    /// What was asked for.
+    /// The request.
     pub wish: Wish,
     /// The schedule version that selects, under [`Timing::Now`].
     pub timing_revision: Option<i64>,
-    /// How far it is.
+    /// The state.
     pub state: State,
-    /// The last time that was looked at.
+    /// The last time that was evaluated.
     pub cursor: Option<DateTime<Utc>>,
-    /// Times meant, counted when it was asked for.
+    /// How many times were selected when it was requested.
     pub total: i64,
-    /// Runs made so far.
+    /// Runs created so far.
     pub started: i64,
     /// Of these, those that have not ended.
     pub live: i64,
     /// Those that succeeded.
     pub succeeded: i64,
-    /// Who asked.
+    /// The actor that requested it.
     pub requested_by: String,
-    /// When.
+    /// When it was requested.
     pub created_on: DateTime<Utc>,
-    /// When it last went on.
+    /// When it last advanced.
     pub updated_on: DateTime<Utc>,
     /// When it ended.
     pub finished_on: Option<DateTime<Utc>>,
 }
 
-/// What became of a wish.
+/// The outcome of a request.
 #[derive(Debug)]
 pub enum Asked {
-    /// It is worked off from now on.
+    /// The backfill was created.
     Begun(Uuid),
-    /// So many times would be run; the first of them.
+    /// A dry run: the number of times that would run, and the first of them.
     Counted(usize, Vec<DateTime<Utc>>),
     /// No time is selected.
     Nothing,
-    /// More times are meant than one backfill may run.
+    /// More times are selected than one backfill may run.
     TooMany,
     /// Another backfill of the workflow has not ended.
     Another(Uuid),
 }
 
-/// What an operator does about a backfill.
+/// An operator's change of a backfill.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verb {
-    /// Make no further runs for now.
+    /// Create no further runs for now.
     Pause,
-    /// Go on.
+    /// Continue.
     Resume,
-    /// Give it up, and what it has not started.
+    /// Cancel it, and its runs that have not started.
     Cancel,
 }
 
-/// Says which times a wish means; the workflow is locked.
+/// Counts the times that a request selects; the caller has locked the workflow.
 ///
 /// # Errors
-/// The database's.
+/// Fails if the database cannot be reached or refuses the statement.
 pub async fn count(tx: &mut PgConnection, workflow: &Workflow, wish: &Wish, now: DateTime<Utc>) -> sqlx::Result<Asked> {
     let timetable = Timetable::load(tx, workflow.id, timing_revision(workflow, wish)).await?;
     let times = meant::times(tx, workflow.id, wish, &timetable, now, MOST + 1).await?;
@@ -175,7 +175,7 @@ pub async fn count(tx: &mut PgConnection, workflow: &Workflow, wish: &Wish, now:
     }
 }
 
-/// The version that selects: the one of the request, so that a later edit does not change a backfill under way.
+/// The version that selects is that of the request, so that a later edit does not change a running backfill.
 fn timing_revision(workflow: &Workflow, wish: &Wish) -> Option<i64> {
     match wish.timing {
         Timing::Then => None,
@@ -183,12 +183,12 @@ fn timing_revision(workflow: &Workflow, wish: &Wish) -> Option<i64> {
     }
 }
 
-/// Begins a backfill; the workflow is locked, and not archived.
+/// Creates a backfill; the caller has locked the workflow, which is not archived.
 ///
 /// # Errors
-/// The database's.
+/// Fails if the database cannot be reached or refuses the statement.
 pub async fn begin(tx: &mut PgConnection, workflow: &Workflow, wish: &Wish, edit: &Edit) -> sqlx::Result<Asked> {
-    // Two of one workflow would run the same times twice.
+    // Two backfills of one workflow would run the same times twice.
     if let Some(another) = table::unfinished(tx, workflow.id).await? {
         return Ok(Asked::Another(another));
     }
@@ -213,10 +213,10 @@ pub async fn begin(tx: &mut PgConnection, workflow: &Workflow, wish: &Wish, edit
     Ok(Asked::Begun(id))
 }
 
-/// Pauses, resumes or cancels a backfill, whose workflow is locked; whether its state allows it.
+/// Pauses, resumes or cancels a backfill whose workflow the caller has locked; returns whether its state allows it.
 ///
 /// # Errors
-/// The database's.
+/// Fails if the database cannot be reached or refuses the statement.
 pub async fn operate(tx: &mut PgConnection, backfill: &Backfill, verb: Verb, edit: &Edit) -> sqlx::Result<bool> {
     let (word, next) = match verb {
         Verb::Pause => ("pause", State::Paused),

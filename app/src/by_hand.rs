@@ -1,8 +1,8 @@
-//! Step 7 of 7: runs that a person asks for: now (`:fire`), or once more (`:retry`).
+//! Step 7 of 7: manual runs: a fire now (`:fire`), or a retry of a run (`:retry`).
 //!
-//! Neither speaks for a time that the schedule owed: a fire by hand has no occurrence, and a retry
-//! names the one whose run it repeats without changing what was decided. Both are decided under the
-//! workflow's lock, as a fire of the schedule is.
+//! Neither decides a due time of the schedule: a manual fire has no occurrence, and a retry names the occurrence of the
+//! run that it repeats without changing its decision. Both are decided under the workflow's lock, like a fire of the
+//! schedule.
 
 use db::PgConnection;
 use schedule::WorkflowId;
@@ -14,14 +14,14 @@ use crate::overlap;
 use crate::runs::{self, RunState, Trigger};
 use crate::workflows::Workflow;
 
-/// What became of a wish for a run.
+/// The outcome of a request for a run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Asked {
     /// This run was accepted, or waits for its slot.
     Run(Uuid),
-    /// The overlap policy says no, for this reason.
+    /// The overlap policy refuses it for this reason.
     Overlap(&'static str),
-    /// What is to be repeated has not ended, or is being repeated.
+    /// The run to repeat has not ended, or is being repeated.
     Live,
 }
 
@@ -34,10 +34,10 @@ struct Repeated {
     inputs: Option<Value>,
 }
 
-/// Runs a workflow now; it is locked, and not archived.
+/// Runs a workflow now; the caller has locked it, and it is not archived.
 ///
 /// # Errors
-/// The database's.
+/// Fails if the database cannot be reached or refuses the statement.
 pub async fn fire(
     tx: &mut PgConnection,
     workflow: &Workflow,
@@ -64,10 +64,10 @@ pub async fn fire(
     accept(tx, &run, "fire", json!({"inputs": run.inputs}), edit).await
 }
 
-/// Repeats a run that has ended, with its inputs; its workflow is locked, and not archived.
+/// Repeats a run that has ended, with its inputs; the caller has locked its workflow, which is not archived.
 ///
 /// # Errors
-/// The database's; there is no such run.
+/// Fails if the database refuses a statement, or if the run does not exist.
 pub async fn retry(tx: &mut PgConnection, workflow: &Workflow, id: Uuid, edit: &Edit) -> sqlx::Result<Asked> {
     let before = repeated(tx, id).await?;
     let first = before.retry_of.unwrap_or(id);
@@ -139,7 +139,7 @@ async fn is_being_repeated(
     .await
 }
 
-/// Records which run a retry repeats: the first, so that a retry of a retry is compared with all others.
+/// Records which run a retry repeats. A retry of a retry names the first run, so that all of them are compared.
 async fn record_retried_run(tx: &mut PgConnection, retry: Uuid, first: Uuid) -> sqlx::Result<()> {
     sqlx::query!(
         r#"

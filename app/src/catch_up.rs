@@ -1,7 +1,7 @@
-//! Step 7 of 7: whether a time that nobody ran within its grace may still run.
+//! Step 7 of 7: decides whether a due time without a run within its grace may still run.
 //!
-//! One rule for the watchdog, which finds such times, and for `:invoke`, to which EventBridge may
-//! deliver one late: so the outcome does not depend on who comes first.
+//! The watchdog, which finds such times, and `:invoke`, to which EventBridge may deliver one late, share this rule. So
+//! the outcome does not depend on which of them comes first.
 
 use chrono::{DateTime, TimeDelta, Utc};
 use db::PgConnection;
@@ -13,16 +13,16 @@ use crate::policies::CatchUp;
 use crate::versions::EndedBy;
 use crate::workflows::{self, Workflow};
 
-/// What the policy makes of a late time.
+/// What the policy decides about a late time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Late {
     /// It runs.
     Runs,
-    /// It does not: `missed` or `skipped_paused`, for this reason.
+    /// It does not run: `missed` or `skipped_paused`, for this reason.
     Unrun(Decision, &'static str),
 }
 
-/// The age up to which a time may run at all.
+/// The age up to which a time may run.
 #[must_use]
 pub fn window(workflow: &Workflow) -> TimeDelta {
     match workflow.spec.policies.catch_up {
@@ -31,10 +31,10 @@ pub fn window(workflow: &Workflow) -> TimeDelta {
     }
 }
 
-/// Judges one late time, which nobody has run; the workflow is locked.
+/// Decides one late time that has not run; the caller has locked the workflow.
 ///
 /// # Errors
-/// The database's.
+/// Fails if the database cannot be reached or refuses the statement.
 pub async fn judge(tx: &mut PgConnection, workflow: &Workflow, owed: &Owed, now: DateTime<Utc>) -> sqlx::Result<Late> {
     let activated_on = workflows::ledger::read(tx, workflow.id).await?.activated_on;
     match out_of_reach(workflow, owed, activated_on, now) {
@@ -43,7 +43,7 @@ pub async fn judge(tx: &mut PgConnection, workflow: &Workflow, owed: &Owed, now:
     }
 }
 
-/// Why a late time cannot run whatever else was owed, if it cannot.
+/// Returns why a late time cannot run, if this does not depend on other due times.
 #[must_use]
 pub fn out_of_reach(
     workflow: &Workflow,
@@ -74,10 +74,10 @@ pub fn out_of_reach(
     None
 }
 
-/// Whether the policy wants a late time that is within reach.
+/// Decides whether the policy runs a late time for which [`out_of_reach`] found no obstacle.
 ///
 /// # Errors
-/// The database's.
+/// Fails if the database cannot be reached or refuses the statement.
 pub async fn is_wanted(
     tx: &mut PgConnection,
     workflow: &Workflow,
@@ -92,13 +92,13 @@ pub async fn is_wanted(
     }
 }
 
-/// Why, under `skip`, a time does not run that another one has overtaken.
+/// The reason, under `skip`, why a time does not run because of a later one.
 pub const SUPERSEDED: &str = "a later time has run or was owed, and the workflow catches up the newest alone";
 
-/// Whether no later time has run, nor was owed for so long that it is late too.
+/// Whether no later time has run, and no later time has been due for longer than the grace.
 ///
 /// # Errors
-/// The database's.
+/// Fails if the database cannot be reached or refuses the statement.
 pub async fn is_newest(
     tx: &mut PgConnection,
     workflow: &Workflow,

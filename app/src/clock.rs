@@ -1,8 +1,8 @@
 //! Steps 1 and 7 of 7: business time is the database's time, on every instance.
 //!
-//! A pass of a job reads it. Requests use the last sample and the monotonic time since, so that
-//! a fire costs no further round trip. This instance's own time of day decides nothing: it is
-//! compared with the database's, and a difference is shown.
+//! Each pass of a job reads it. Requests use the last sample and the monotonic time since then, so that a fire needs no
+//! further round trip. This instance's own clock decides nothing: it is compared with the database's, and the
+//! difference is shown.
 
 mod step;
 
@@ -16,7 +16,7 @@ use schedule::Clock;
 
 use crate::App;
 
-/// How often the database's time is sampled; more than this no sample is old while the database answers.
+/// How often the database's time is sampled. While the database answers, no sample is older.
 const SAMPLE_INTERVAL: Duration = Duration::from_secs(10);
 /// A larger difference is shown as a warning.
 const SHOWN_ABOVE: TimeDelta = TimeDelta::seconds(2);
@@ -27,7 +27,7 @@ const NO_JOBS_ABOVE: TimeDelta = TimeDelta::seconds(30);
 #[derive(Debug, Default)]
 pub struct ClockSkew(Mutex<TimeDelta>);
 
-/// What a difference leads to.
+/// The effect of a difference.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum SkewClass {
     Small,
@@ -77,23 +77,23 @@ impl ClockSkew {
     }
 }
 
-/// Business time of an app whose clock was given: a running clock becomes the database's.
+/// Business time of the app: the system's clock is replaced by the database's, a test's clock is kept.
 pub(crate) fn of_database(clock: Clock) -> Clock {
     match clock {
-        // Until the first sample, before which nothing is served.
+        // Used until the first sample; the app serves nothing before it.
         Clock::System => Clock::Sampled(schedule::SampledClock::new(Clock::System.now())),
         Clock::Sampled(_) | Clock::Fixed(_) => clock,
     }
 }
 
-/// Reads the database's time for one pass of a job, and corrects the app's clock by it; a set clock shows its own.
+/// Reads the database's time for one pass of a job, and corrects the app's clock. A set clock returns its own time.
 ///
 /// # Errors
-/// The database does not answer.
+/// Fails if the database does not answer.
 pub async fn database_time(app: &App) -> sqlx::Result<DateTime<Utc>> {
     let Clock::Sampled(clock) = &app.clock else { return Ok(app.clock.now()) };
     let mut connection = app.pool.acquire().await?;
-    // Not before: waiting for a connection is no round trip.
+    // After the connection is acquired, because waiting for it is not part of the round trip.
     let asked = Instant::now();
     let time = cronbox_now(&mut connection).await?;
     let (answered, own, believed) = (Instant::now(), Clock::System.now(), clock.now());
@@ -101,7 +101,7 @@ pub async fn database_time(app: &App) -> sqlx::Result<DateTime<Utc>> {
     app.clock_skew.set(skew(own, time, answered - asked));
     let step = skew(believed, time, answered - asked);
     let is_first = !app.is_clock_sampled.swap(true, Ordering::Relaxed);
-    // The first sample corrects the machine's clock, not the database's.
+    // The first sample corrects this machine's clock; it shows no step of the database's.
     if step > SHOWN_ABOVE && !is_first {
         tracing::warn!(step_secs = step.as_seconds_f64(), "database clock went back; what was due stays due");
         step::keep_due(&mut connection, believed).await?;
@@ -109,10 +109,10 @@ pub async fn database_time(app: &App) -> sqlx::Result<DateTime<Utc>> {
     Ok(time)
 }
 
-/// The database's time.
+/// Reads the database's time.
 ///
 /// # Errors
-/// The statement fails.
+/// Fails if the database cannot be reached or refuses the statement.
 pub async fn cronbox_now(db: &mut PgConnection) -> sqlx::Result<DateTime<Utc>> {
     sqlx::query_scalar!(
         r#"
@@ -124,7 +124,7 @@ pub async fn cronbox_now(db: &mut PgConnection) -> sqlx::Result<DateTime<Utc>> {
     .await
 }
 
-/// How far `own` lies outside of what the database's clock can show after an answer that took `round_trip`.
+/// How far `own` lies outside of the times that the database's clock can show, given the round trip.
 fn skew(own: DateTime<Utc>, time: DateTime<Utc>, round_trip: Duration) -> TimeDelta {
     let latest = time + TimeDelta::from_std(round_trip).unwrap_or(TimeDelta::MAX);
     own - own.clamp(time, latest)

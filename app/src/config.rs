@@ -1,4 +1,4 @@
-//! What the app is told at start: flags and environment, parsed once.
+//! The configuration of the app: flags and environment variables, parsed once at start.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -11,14 +11,14 @@ use schedule::{Environment, Timezone};
 
 use crate::jobs::When;
 
-/// A run is stuck, not slow, if it still runs so long after its workflow's timeout.
+/// A run that still executes this long after its workflow's timeout is stuck.
 pub const HARD_TIMEOUT_MARGIN: Duration = Duration::from_secs(60);
-/// A fire further in the future than this means that somebody's clock is wrong.
+/// A fire further in the future than this means that a clock is wrong.
 pub const CLOCK_SKEW: TimeDelta = TimeDelta::minutes(5);
-/// Largest request body: room for the largest action, no room for an attack.
+/// Largest request body in bytes: more than the largest action needs.
 pub const BODY_LIMIT: usize = 256 * 1024;
 
-/// The environment of a process that is given none.
+/// The environment of a process if none is set.
 pub const DEFAULT_ENVIRONMENT: &str = "dev";
 
 /// Settings of `app serve`.
@@ -27,7 +27,7 @@ pub struct Config {
     /// Postgres DSN: `postgres://user:password@host:5432/database`
     #[arg(long, env = "DATABASE_URL", hide_env_values = true)]
     pub database_url: String,
-    /// A PEM file of the certificates that the database's may be signed with, beside the public ones.
+    /// A PEM file of certificate authorities for the database's certificate, in addition to the public ones.
     #[arg(long, env = "DB_CA_FILE", value_parser = db::ca_file)]
     pub db_ca_file: Option<PathBuf>,
     /// Where to listen.
@@ -42,31 +42,31 @@ pub struct Config {
     /// Database connections at most.
     #[arg(long, env = "DB_MAX_CONNECTIONS", default_value_t = 32)]
     pub db_max_connections: u32,
-    /// Private networks that http actions may reach all the same, e.g. 10.1.0.0/16,127.0.0.0/8
+    /// Private networks that http actions may reach, for example 10.1.0.0/16,127.0.0.0/8
     #[arg(long, env = "ACTION_ALLOW_CIDRS", value_delimiter = ',')]
     pub action_allow_cidrs: Vec<IpNet>,
     /// Runs that this instance executes at once.
     #[arg(long, env = "EXECUTOR_SLOTS", default_value_t = 256)]
     pub executor_slots: usize,
-    /// Per cent of these slots that the runs of one team may use at once, so that no team stops another.
+    /// Per cent of these slots that the runs of one team may use at once, so that no team blocks another.
     #[arg(long, env = "EXECUTOR_TEAM_PERCENT", default_value_t = 75, value_parser = clap::value_parser!(u8).range(1..=100))]
     pub executor_team_percent: u8,
-    /// How often the executor looks for runs that nobody told it of, in milliseconds.
+    /// How often the executor checks for runs without a notification, in milliseconds.
     #[arg(long, env = "EXECUTOR_POLL_MS", default_value_t = 1_000)]
     pub executor_poll_ms: u64,
-    /// How long running actions may take to end at shutdown, in seconds; then they are handed over.
+    /// How long running actions may take to end at shutdown, in seconds; then their runs are handed over.
     #[arg(long, env = "SHUTDOWN_DRAIN_SECS", default_value_t = 110)]
     pub shutdown_drain_secs: u64,
     /// How often this instance renews the leases of the runs that it executes, in milliseconds.
     #[arg(long, env = "HEARTBEAT_MS", default_value_t = 10_000, value_parser = clap::value_parser!(u64).range(1..))]
     pub heartbeat_ms: u64,
-    /// How long a lease of this instance lasts, in seconds; a run whose lease has expired is lost. At least six heartbeats
+    /// How long a lease of a run lasts without a renewal, in seconds; then the run is lost. At least six heartbeats
     #[arg(long, env = "LOST_AFTER_SECS", default_value_t = 120, value_parser = clap::value_parser!(u64).range(1..))]
     pub lost_after_secs: u64,
-    /// Times that a lost run goes on before it is abandoned.
+    /// How often a lost run is continued before it is abandoned.
     #[arg(long, env = "RECOVERY_MAX_ATTEMPTS", default_value_t = 3)]
     pub recovery_max_attempts: u32,
-    /// A lost run that was accepted longer ago than these seconds is abandoned, and so is one handed over longer ago.
+    /// Lost or handed-over runs that were accepted longer ago than these seconds are abandoned.
     #[arg(long, env = "RECOVERY_MAX_AGE_SECS", default_value_t = 24 * 60 * 60)]
     pub recovery_max_age_secs: u32,
     /// The database is a storage snapshot that was restored: jobs and publisher wait for `app ledger accept`.
@@ -78,22 +78,22 @@ pub struct Config {
     /// The timezone of the jobs' crons.
     #[arg(long, env = "JOBS_TIMEZONE", default_value = "UTC", value_parser = schedule::parse_timezone)]
     pub jobs_timezone: Timezone,
-    /// When to look for times that were missed: seconds as `60s`, or a cron.
+    /// When to check for missed times: seconds as `60s`, or a cron.
     #[arg(long, env = "JOB_WATCHDOG", default_value = "60s")]
     pub job_watchdog: When,
-    /// When to look for runs that wait for a slot that is free, or that have waited too long.
+    /// When to check for runs that wait although a slot is free, or that have waited too long.
     #[arg(long, env = "JOB_QUEUE", default_value = "10s")]
     pub job_queue: When,
-    /// When to take backfills a step further.
+    /// When to advance backfills.
     #[arg(long, env = "JOB_BACKFILLS", default_value = "5s")]
     pub job_backfills: When,
-    /// How often to look for runs whose instance died, in seconds.
+    /// How often to check for runs whose instance was lost, in seconds.
     #[arg(long, env = "RECOVERY_INTERVAL_SECS", default_value_t = 60, value_parser = clap::value_parser!(u64).range(1..))]
     pub recovery_interval_secs: u64,
-    /// When to look for runs that did not end at their timeout.
+    /// When to check for runs that did not end at their timeout.
     #[arg(long, env = "JOB_TIMEOUTS", default_value = "30s")]
     pub job_timeouts: When,
-    /// When to remove what is old.
+    /// When to remove old rows.
     #[arg(long, env = "JOB_PRUNE", default_value = "0 3 * * *")]
     pub job_prune: When,
     /// Days for which published outbox rows are kept.
@@ -105,7 +105,7 @@ pub struct Config {
     /// Days for which runs and occurrences are kept; occurrences never less than 15.
     #[arg(long, env = "RETENTION_DAYS", default_value_t = 90, value_parser = clap::value_parser!(u32).range(1..))]
     pub retention_days: u32,
-    /// Dies or stops at a named point: `I5:1:kill`. Not in a release.
+    /// Exits or stops at a named point, for example `I5:1:kill`. Not in a release.
     #[cfg(debug_assertions)]
     #[arg(long, env = "FAULT", hide = true)]
     pub fault: Option<crate::inject::Fault>,
@@ -137,13 +137,13 @@ impl Config {
         (self.executor_slots * usize::from(self.executor_team_percent) / 100).max(1)
     }
 
-    /// How long occurrences are kept, whatever was said: dead-letter queues keep a fire for 14 days.
+    /// How long occurrences are kept, at least 15 days, because dead-letter queues keep a fire for 14 days.
     #[must_use]
     pub fn ledger_kept(&self) -> TimeDelta {
         TimeDelta::days(self.retention_days.max(15).into())
     }
 
-    /// How the app reaches its database.
+    /// The options of the database connection.
     #[must_use]
     pub fn database(&self) -> db::Options {
         database(&db::with_ca(&self.database_url, self.db_ca_file.as_deref()), self.db_max_connections)
@@ -156,7 +156,7 @@ pub fn database(dsn: &str, max_connections: u32) -> db::Options {
     db::Options {
         dsn: dsn.to_owned(),
         max_connections,
-        // Long enough for a restart of Postgres behind a proxy, short enough for the runner's 8 s.
+        // Longer than a restart of Postgres behind a proxy, shorter than the runner's 8 s.
         acquire_timeout: Duration::from_secs(5),
         application_name: "cronbox-app",
     }

@@ -1,6 +1,6 @@
-//! Step 4 of 7: drift, for operators: what the sweeps found, and asking for one.
+//! Step 4 of 7: drift, for operators: the findings of the sweeps, and requests for a sweep.
 //!
-//! The publisher sweeps (it alone reaches EventBridge); here its findings are read.
+//! Only the publisher reaches EventBridge, so it sweeps; the app reads its findings.
 
 use chrono::{DateTime, Utc};
 use db::PgConnection;
@@ -11,36 +11,36 @@ use crate::audit::{self, Edit, Entry};
 /// A comparison of EventBridge with the database.
 #[derive(Debug)]
 pub struct Sweep {
-    /// Its identity.
+    /// The id.
     pub id: i64,
-    /// A key's public prefix, or `publisher` when it was time.
+    /// Public prefix of the key that requested it, or `publisher` for a periodic sweep.
     pub requested_by: String,
-    /// Whether many orphans may be deleted and many changes made.
+    /// Whether it may delete many orphans and make many changes.
     pub force: bool,
-    /// When it was asked for.
+    /// When it was requested.
     pub requested_on: DateTime<Utc>,
-    /// When a publisher took it.
+    /// When a publisher claimed it.
     pub started_on: Option<DateTime<Utc>>,
-    /// When it was done.
+    /// When it finished.
     pub finished_on: Option<DateTime<Utc>>,
-    /// Counts of what was found and done so far.
+    /// Counts of what was found and changed so far.
     pub report: Value,
 }
 
-/// A workflow whose schedule differs, until the publisher has put it right.
+/// A workflow whose schedule differs and is not repaired yet.
 #[derive(Debug)]
 pub struct Drifted {
     /// The workflow, or one that was deleted.
     pub workflow_id: i64,
-    /// Its name, if it still exists.
+    /// Its name, if it exists.
     pub name: Option<String>,
-    /// In which way.
+    /// The class of the difference.
     pub class: String,
-    /// Why it is not put right yet.
+    /// Why it is not repaired yet.
     pub last_error: Option<String>,
 }
 
-/// A schedule with a name of ours that no workflow accounts for.
+/// A schedule with a name of this environment that belongs to no workflow.
 #[derive(Debug)]
 pub struct Orphan {
     /// The schedule's name.
@@ -51,10 +51,11 @@ pub struct Orphan {
     pub last_seen: DateTime<Utc>,
 }
 
-/// Asks for a sweep; while one is open, that one will do, and takes over the `force`, also when it is under way.
+/// Requests a sweep. If one is already open, returns it, and sets its `force` if requested, even while it is in
+/// progress.
 ///
 /// # Errors
-/// The database's.
+/// Fails if the database cannot be reached or refuses the statement.
 pub async fn request(tx: &mut PgConnection, force: bool, edit: &Edit) -> sqlx::Result<Sweep> {
     let sweep = sqlx::query_as!(
         Sweep,
@@ -77,10 +78,10 @@ pub async fn request(tx: &mut PgConnection, force: bool, edit: &Edit) -> sqlx::R
     Ok(sweep)
 }
 
-/// The sweep that is asked for or under way.
+/// Returns the sweep that is requested or in progress.
 ///
 /// # Errors
-/// The database's.
+/// Fails if the database cannot be reached or refuses the statement.
 pub async fn open(db: &mut PgConnection) -> sqlx::Result<Option<Sweep>> {
     sqlx::query_as!(
         Sweep,
@@ -95,10 +96,10 @@ pub async fn open(db: &mut PgConnection) -> sqlx::Result<Option<Sweep>> {
     .await
 }
 
-/// The newest sweep that is done.
+/// Returns the newest finished sweep.
 ///
 /// # Errors
-/// The database's.
+/// Fails if the database cannot be reached or refuses the statement.
 pub async fn last(db: &mut PgConnection) -> sqlx::Result<Option<Sweep>> {
     sqlx::query_as!(
         Sweep,
@@ -115,10 +116,10 @@ pub async fn last(db: &mut PgConnection) -> sqlx::Result<Option<Sweep>> {
     .await
 }
 
-/// Up to `limit` workflows whose schedule is known to differ.
+/// Lists up to `limit` workflows whose schedule is known to differ.
 ///
 /// # Errors
-/// The database's.
+/// Fails if the database cannot be reached or refuses the statement.
 pub async fn workflows(db: &mut PgConnection, limit: i64) -> sqlx::Result<Vec<Drifted>> {
     sqlx::query_as!(
         Drifted,
@@ -137,10 +138,10 @@ pub async fn workflows(db: &mut PgConnection, limit: i64) -> sqlx::Result<Vec<Dr
     .await
 }
 
-/// Up to `limit` orphans, the longest known first.
+/// Lists up to `limit` orphans, the longest known first.
 ///
 /// # Errors
-/// The database's.
+/// Fails if the database cannot be reached or refuses the statement.
 pub async fn orphans(db: &mut PgConnection, limit: i64) -> sqlx::Result<Vec<Orphan>> {
     sqlx::query_as!(
         Orphan,

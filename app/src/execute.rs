@@ -1,8 +1,8 @@
 //! Step 7 of 7: executes accepted runs, a bounded number at once, until the process shuts down.
 //!
-//! It polls, because a run must not depend on the instance that accepted it; a notification only spares the wait.
-//! Each attempt has a lease, renewed by a heartbeat. What this process claimed and does not execute is given back at
-//! once; what it cannot finish at shutdown is handed over to another instance.
+//! It polls, because a run must not depend on the instance that accepted it; a notification only shortens the wait.
+//! Each attempt has a lease, which a heartbeat renews. Runs that this process claimed but does not execute are returned
+//! at once; runs that it cannot finish at shutdown are handed over to another instance.
 
 mod attempt;
 mod call;
@@ -24,15 +24,15 @@ use crate::{App, Shutdown};
 use own::Own;
 use shares::Shares;
 
-/// How long attempts that are cut off may take to hand over their runs.
+/// How long interrupted attempts may take to hand over their runs.
 const HAND_OVER_LIMIT: Duration = Duration::from_secs(3);
 
-/// Tells the executor of this process that a run was accepted.
+/// Notifies the executor of this process that a run was accepted.
 #[derive(Clone, Default)]
 pub struct Wake(Arc<Notify>);
 
 impl Wake {
-    /// Makes the executor look now.
+    /// Makes the executor claim now.
     pub fn poke(&self) {
         self.0.notify_one();
     }
@@ -45,14 +45,14 @@ pub struct Executor {
     pub(crate) client: http::Client,
     own: Own,
     shares: Shares,
-    /// A claim may have been committed whose reply was lost.
+    /// Whether a claim whose reply was lost may have been committed.
     has_unknown_claims: Arc<AtomicBool>,
     #[cfg(debug_assertions)]
     after_action: Option<Arc<dyn Fn() + Send + Sync>>,
 }
 
 impl Executor {
-    /// An executor that has claimed nothing yet.
+    /// Creates an executor that has claimed nothing yet.
     #[must_use]
     pub fn new(app: App, client: http::Client) -> Self {
         Self {
@@ -66,7 +66,7 @@ impl Executor {
         }
     }
 
-    /// Executes runs until `shutdown`, then lets the running ones end or hands them over.
+    /// Executes runs until `shutdown`, then waits for the running ones or hands them over.
     pub(crate) async fn run(self, shutdown: Shutdown) {
         let slots = self.app.config.executor_slots;
         let poll = Duration::from_millis(self.app.config.executor_poll_ms);
@@ -74,7 +74,7 @@ impl Executor {
         let mut running = JoinSet::new();
         while !shutdown.is_draining() {
             let started = self.start_due(&mut running, slots, &shutdown).await;
-            // A full claim may have left more behind; otherwise wait for a slot, a notification or the poll.
+            // A full claim may have left more runs; otherwise wait for a slot, a notification or the poll.
             if started > 0 && running.len() < slots {
                 continue;
             }
@@ -97,7 +97,7 @@ impl Executor {
         }
         let asked = Instant::now();
         let claimed = self.claim(free).await;
-        // Until the attempts below are registered, the claim may have been committed for nothing.
+        // Set until the attempts below are registered: before that, a committed claim may have no attempt.
         self.has_unknown_claims.store(true, Ordering::SeqCst);
         let claimed = match claimed {
             Ok(claimed) => claimed,
@@ -113,7 +113,7 @@ impl Executor {
         let started = claimed.len();
         for run in claimed {
             inject::at(Point::I4);
-            let (registered, slot) = (self.own.register(run.fence()), self.shares.use_slot(run.team_id));
+            let (registered, slot) = (self.own.register(run.fence(), asked), self.shares.use_slot(run.team_id));
             let executor = self.clone();
             running.spawn(async move {
                 executor.attempt(run, registered).await;
@@ -131,9 +131,9 @@ impl Executor {
         runs::claim(&mut connection, self.app.lease(), &slots, &executing, self.app.clock.now()).await
     }
 
-    /// Hands over what a claim with a lost reply may have taken; false if that cannot be done now.
+    /// Hands over the runs that a claim with a lost reply may have taken; returns false if that is not possible now.
     ///
-    /// Only the executor's own loop calls it: no claim is under way then.
+    /// Only the loop of the executor calls it: no claim is in progress then.
     async fn hand_over_unknown(&self) -> bool {
         if !self.has_unknown_claims.load(Ordering::SeqCst) {
             return true;
@@ -158,7 +158,7 @@ impl Executor {
         }
     }
 
-    /// Ends the leases of attempts that stopped without an end, for recovery to decide.
+    /// Ends the leases of attempts that stopped without an outcome, so that recovery decides them.
     async fn release_stopped(&self) {
         let stopped = self.own.stopped();
         if stopped.is_empty() {
@@ -177,7 +177,8 @@ impl Executor {
     async fn drain(&self, mut running: JoinSet<()>, shutdown: &Shutdown) {
         let limit = tokio::time::sleep(Duration::from_secs(self.app.config.shutdown_drain_secs));
         self.own.hand_over_unsent();
-        // What the last claim took while the shutdown began has no attempt: it need not wait for those that drain.
+        // Runs that the last claim took while the shutdown began have no attempt, so they need not wait for the others
+        // to drain.
         self.hand_over_unknown().await;
         tokio::select! {
             () = all_ended(&mut running) => {}
@@ -190,7 +191,7 @@ impl Executor {
             if tokio::time::timeout(HAND_OVER_LIMIT, all_ended(&mut running)).await.is_err() {
                 tracing::warn!(runs = running.len(), "runs cannot be handed over in time; their leases expire");
                 running.shutdown().await;
-                // This process no longer knows what it has sent: nothing may look like an unknown claim.
+                // This process no longer knows which requests it sent, so no run may be treated as an unknown claim.
                 return;
             }
         }
@@ -202,33 +203,33 @@ async fn all_ended(running: &mut JoinSet<()>) {
     while running.join_next().await.is_some() {}
 }
 
-/// What an executor that is stepped through does next.
+/// The next step of an executor that a test controls.
 #[cfg(debug_assertions)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step {
-    /// Claims what is due.
+    /// Claims the runs that are due.
     Claim,
     /// Hands over its attempts, as at the limit of a shutdown.
     HandOver,
 }
 
-/// What a test needs that steps through an executor.
+/// Controls for tests that step through an executor.
 #[cfg(debug_assertions)]
 impl Executor {
-    /// Calls this whenever an action is done and its end is not yet written.
+    /// Calls `call` whenever an action is done and its outcome is not written yet.
     #[must_use]
     pub fn after_each_action(self, call: Arc<dyn Fn() + Send + Sync>) -> Self {
         Self { after_action: Some(call), ..self }
     }
 
-    /// Claims what is due and executes it to its end.
+    /// Claims the runs that are due and executes them to their end.
     pub async fn work_off(&self) {
         let (mut running, slots) = (JoinSet::new(), self.app.config.executor_slots);
         self.start_due(&mut running, slots, &Shutdown::default()).await;
         all_ended(&mut running).await;
     }
 
-    /// Works off, and does what `next` says whenever it resolves.
+    /// As [`Self::work_off`], but takes the steps that `next` returns.
     pub async fn work_off_stepping(&self, mut next: impl AsyncFnMut() -> Step) {
         let (mut running, slots) = (JoinSet::new(), self.app.config.executor_slots);
         self.start_due(&mut running, slots, &Shutdown::default()).await;
@@ -249,22 +250,21 @@ impl Executor {
         }
     }
 
-    /// Renews the leases whenever `beat` resolves, with the time that `now` says.
+    /// Renews the leases whenever `beat` resolves, at the time that `now` returns.
     pub async fn keep_leases(&self, mut beat: impl AsyncFnMut(), now: &(dyn Fn() -> Instant + Sync)) {
-        let mut pulse = heartbeat::Pulse::new(now());
         loop {
             beat().await;
-            pulse.beat(self, now).await;
+            heartbeat::beat(self, now).await;
         }
     }
 
-    /// The attempts under way.
+    /// The attempts in progress.
     #[must_use]
     pub fn under_way(&self) -> Vec<runs::Fence> {
         self.own.under_way()
     }
 
-    /// The attempts under way, and those that are stopped and not yet released.
+    /// The attempts in progress, and the stopped ones that are not released yet.
     #[must_use]
     pub fn known(&self) -> Vec<runs::Fence> {
         self.own.known()

@@ -1,7 +1,7 @@
 //! Step 7 of 7: pauses a workflow that fails again and again (`pause_after_failures`).
 //!
-//! In a transaction of its own, under the workflow's lock, by the way of every other edit; a second
-//! instance that comes to the same end finds it paused.
+//! It locks the workflow in its own transaction, as every edit does. If two instances come to the same result, the
+//! second one finds the workflow paused.
 
 use chrono::{DateTime, Utc};
 use db::PgConnection;
@@ -12,7 +12,7 @@ use crate::audit::Edit;
 use crate::runs::Claimed;
 use crate::workflows::{self, State, Workflow};
 
-/// Pauses a run's workflow if the run was the last straw. The next failure is the retry of one that fails here.
+/// Pauses a run's workflow if enough runs in a row have failed. If this fails, the next failed run tries again.
 pub(crate) async fn pause_after(app: &App, run: &Claimed) {
     if run.pause_after_failures.is_none() {
         return;
@@ -43,7 +43,7 @@ async fn pause(app: &App, id: WorkflowId) -> sqlx::Result<bool> {
     Ok(true)
 }
 
-/// How many of the last runs have failed since the schedule was activated or resumed; counts up to `most`.
+/// Counts how many of the last runs failed since the schedule was activated or resumed; at most `most`.
 async fn failed_in_a_row(tx: &mut PgConnection, id: WorkflowId, most: i32) -> sqlx::Result<i64> {
     let since = counted_since(tx, id).await?;
     sqlx::query_scalar!(

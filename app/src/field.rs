@@ -1,25 +1,25 @@
-//! Step 1 of 7: what may stand in a field. Bad input gets a sentence that names the field.
+//! Step 1 of 7: validates fields. An error names the field and says in one sentence what is wrong.
 
 use chrono::{DateTime, Datelike, SubsecRound, Utc};
 use schedule::CronError;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
-/// What is wrong with one field of a body or a query.
+/// One field of a body or a query that is not valid.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FieldError {
     /// Stable, for programs.
     pub code: &'static str,
-    /// `action.url`, as in the body.
+    /// The path of the field in the body, for example `action.url`.
     pub field: String,
     /// A sentence, for people.
     pub detail: String,
-    /// Which field of a cron, such as `minute`, if the field holds one.
+    /// The field of a cron that is not valid, for example `minute`, if the field is a cron.
     pub cron_field: Option<&'static str>,
 }
 
 impl FieldError {
-    /// A field's value is not of the kind that it must be.
+    /// A field with a value that is not valid.
     #[must_use]
     pub fn invalid(field: impl Into<String>, detail: impl Into<String>) -> Self {
         Self::new("invalid_field", field, detail)
@@ -31,17 +31,17 @@ impl FieldError {
         Self { code, field: field.into(), detail: detail.into(), cron_field: None }
     }
 
-    /// A field whose `text` is no cron, or one that never fires.
+    /// A field whose `text` is not a cron, or is a cron that never fires.
     #[must_use]
     pub fn of_cron(field: &str, text: &str, error: &CronError) -> Self {
         Self { cron_field: error.field(), ..Self::new(error.code(), field, error.sentence_about(text)) }
     }
 }
 
-/// A text of `min` to `max` characters that Postgres can store and a person can read.
+/// Checks a text of `min` to `max` characters: Postgres can store it, and people can read it.
 ///
 /// # Errors
-/// Too short, too long, blank where it must not be, or with control characters.
+/// Fails if the text is too short, too long, blank where it must not be, or has control characters.
 pub fn text(field: &str, value: &str, min: usize, max: usize) -> Result<(), FieldError> {
     let length = value.chars().count();
     if length > max {
@@ -56,10 +56,10 @@ pub fn text(field: &str, value: &str, min: usize, max: usize) -> Result<(), Fiel
     Ok(())
 }
 
-/// A name: a text of one line.
+/// Checks a name: a text of one line.
 ///
 /// # Errors
-/// As [`text`], or a line break or tab.
+/// Fails like [`text`], or if the name contains a line break or a tab.
 pub fn name(field: &str, value: &str) -> Result<(), FieldError> {
     text(field, value, 1, 200)?;
     if value.chars().any(char::is_control) {
@@ -71,10 +71,10 @@ pub fn name(field: &str, value: &str) -> Result<(), FieldError> {
     Ok(())
 }
 
-/// A time from 1970 to 9999, in the microseconds that Postgres keeps.
+/// Checks a time from 1970 to 9999, and truncates it to the microseconds that Postgres stores.
 ///
 /// # Errors
-/// A year outside that span.
+/// Fails if the year is outside of this span.
 pub fn instant(field: &str, value: DateTime<Utc>) -> Result<DateTime<Utc>, FieldError> {
     if (1970..=9999).contains(&value.year()) {
         Ok(value.trunc_subsecs(6))
@@ -86,7 +86,7 @@ pub fn instant(field: &str, value: DateTime<Utc>) -> Result<DateTime<Utc>, Field
 /// Refuses NUL anywhere in a document: Postgres can store it neither in text nor in JSON.
 ///
 /// # Errors
-/// The path of the string that holds it.
+/// Returns the path of the string that contains it.
 pub fn no_nul(field: &str, value: &Value) -> Result<(), FieldError> {
     let nul = |at: &str| FieldError::invalid(at, format!("{at} has a NUL character"));
     match value {
@@ -101,10 +101,10 @@ pub fn no_nul(field: &str, value: &Value) -> Result<(), FieldError> {
     }
 }
 
-/// Reads a document into its type; an error names the field, `prefix` before it.
+/// Parses a document into its type; an error names the field, after `prefix`.
 ///
 /// # Errors
-/// The field and what serde found wrong with it.
+/// Returns the field and what serde reports about it.
 pub fn read<T: DeserializeOwned>(prefix: &str, value: Value) -> Result<T, FieldError> {
     serde_path_to_error::deserialize(value).map_err(|error| {
         let path = error.path().to_string();
@@ -112,7 +112,7 @@ pub fn read<T: DeserializeOwned>(prefix: &str, value: Value) -> Result<T, FieldE
     })
 }
 
-/// Gives serde's message a code and the field that it speaks of.
+/// Converts serde's message to an error with a code and the field.
 #[must_use]
 pub fn from_serde(prefix: &str, path: &str, message: &str) -> FieldError {
     let named = ["missing field `", "unknown field `", "duplicate field `"]
@@ -121,7 +121,7 @@ pub fn from_serde(prefix: &str, path: &str, message: &str) -> FieldError {
     let path = if path == "." { "" } else { path };
     let message = message.split(" at line ").next().unwrap_or(message);
     match named {
-        // The path of an unknown field already ends with it, that of a missing one does not.
+        // The path of an unknown field already ends with the field, that of a missing one does not.
         Some((lead, field)) => {
             let code = if lead.starts_with("missing") {
                 "missing_field"
@@ -138,7 +138,7 @@ pub fn from_serde(prefix: &str, path: &str, message: &str) -> FieldError {
     }
 }
 
-/// Says what a query's number must be; the standard library says only what it is not.
+/// Says which number a query accepts; the standard library says only what is wrong.
 fn plain_message(message: &str) -> &str {
     let is_number = ["invalid digit found in string", "cannot parse integer from empty string"].contains(&message);
     if is_number { "it must be a whole number" } else { message }

@@ -1,19 +1,19 @@
-//! Step 7 of 7: identities that sort by the time at which they were given.
+//! Step 7 of 7: ids that sort by their creation time.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use chrono::{DateTime, Utc};
 use uuid::{Timestamp, Uuid};
 
-/// Counts the ids of this process, so that those of one moment sort in the order in which they were given.
+/// Counts the ids of this process, so that ids of one moment sort in the order of their creation.
 static GIVEN: AtomicU32 = AtomicU32::new(0);
 
-/// A uuid v7 of the business clock's time.
+/// Returns a uuid v7 with the time of the business clock.
 #[must_use]
 pub fn at(now: DateTime<Utc>) -> Uuid {
     let seconds = u64::try_from(now.timestamp()).unwrap_or_default();
     let given = GIVEN.fetch_add(1, Ordering::Relaxed);
-    // 32 bits of count leave 42 random ones, against another process that counts alike.
+    // 32 bits of counter leave 42 random bits, which separate two processes with equal counters.
     Uuid::new_v7(Timestamp::from_unix_time(seconds, now.timestamp_subsec_nanos(), given.into(), 32))
 }
 

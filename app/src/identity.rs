@@ -1,8 +1,8 @@
-//! Steps 3 and 7 of 7: whether this database is the one that it says it is.
+//! Steps 3 and 7 of 7: detects that the database was restored or cloned.
 //!
-//! A restored or cloned database remembers less than has happened. So until an operator has accepted
-//! its ledger (`acceptance.rs`), no instance claims a run, takes a job or runs a late fire, and the
-//! publisher publishes nothing. The statements ask `cronbox_hold` themselves: no instance can forget to.
+//! A restored or cloned database does not know everything that has happened. So until an operator accepts its ledger
+//! (`acceptance.rs`), no instance claims a run, takes a job or runs a late fire, and the publisher publishes nothing.
+//! The statements call `cronbox_hold` themselves, so no instance can bypass it.
 
 use chrono::{DateTime, Utc};
 use db::PgConnection;
@@ -10,13 +10,13 @@ use schedule::Environment;
 
 use crate::App;
 
-/// The command that ends a hold.
+/// The command that accepts the ledger.
 pub const COMMAND: &str = "app ledger accept --until <end of the gap>";
 
-/// What an instance does before it executes anything.
+/// Prepares the database's identity, before an instance executes anything.
 ///
 /// # Errors
-/// The database does not answer.
+/// Fails if the database does not answer.
 pub async fn begin(app: &App) -> sqlx::Result<()> {
     let mut connection = app.pool.acquire().await?;
     claim_identity(&mut connection, &app.config.env).await?;
@@ -26,13 +26,13 @@ pub async fn begin(app: &App) -> sqlx::Result<()> {
     Ok(())
 }
 
-/// Makes the identity's row if no process has made it yet, and notes since when a copy is held.
+/// Inserts the identity if it does not exist, and records since when a copy waits for acceptance.
 ///
-/// A row that another environment has made is a clone's: its workflows must not run a second time. A row of another
-/// server or database holds by itself; the time tells the runs of the backup from those that are accepted since.
+/// A row of another environment shows a clone: its workflows must not run a second time. A copy on another server or
+/// database waits even without this call; the recorded time separates the runs of the backup from those accepted since.
 ///
 /// # Errors
-/// The database does not answer.
+/// Fails if the database does not answer.
 pub async fn claim_identity(db: &mut PgConnection, environment: &Environment) -> sqlx::Result<()> {
     sqlx::query!(
         r#"
@@ -49,10 +49,10 @@ pub async fn claim_identity(db: &mut PgConnection, environment: &Environment) ->
     .map(drop)
 }
 
-/// The environment that made or last accepted this database; `None` = no process has used it yet.
+/// Returns the environment that created or last accepted this database; `None` = no process has used it yet.
 ///
 /// # Errors
-/// The database does not answer.
+/// Fails if the database does not answer.
 pub async fn read_environment(db: &mut PgConnection) -> sqlx::Result<Option<String>> {
     sqlx::query_scalar!(
         r#"
@@ -64,10 +64,10 @@ pub async fn read_environment(db: &mut PgConnection) -> sqlx::Result<Option<Stri
     .await
 }
 
-/// Why jobs and publisher wait: `restored`, `cloned`, `marked` or `eventbridge_ahead`; `None` = they do not.
+/// Returns why jobs and publisher wait: `restored`, `cloned`, `marked` or `eventbridge_ahead`; `None` = they do not.
 ///
 /// # Errors
-/// The database does not answer.
+/// Fails if the database does not answer.
 pub async fn read_hold(db: &mut PgConnection) -> sqlx::Result<Option<String>> {
     sqlx::query_scalar!(
         r#"
@@ -79,10 +79,10 @@ pub async fn read_hold(db: &mut PgConnection) -> sqlx::Result<Option<String>> {
     .await
 }
 
-/// Since when jobs and publisher wait, as far as a process has noted it; `None` = they do not.
+/// Returns since when jobs and publisher wait, if a process has recorded it; `None` = they do not.
 ///
 /// # Errors
-/// The database does not answer.
+/// Fails if the database does not answer.
 pub async fn read_hold_start(db: &mut PgConnection) -> sqlx::Result<Option<DateTime<Utc>>> {
     let held_on = sqlx::query_scalar!(
         r#"
@@ -95,10 +95,11 @@ pub async fn read_hold_start(db: &mut PgConnection) -> sqlx::Result<Option<DateT
     Ok(held_on.flatten())
 }
 
-/// Holds jobs and publisher until the next acceptance: a storage snapshot was restored, which nothing else tells.
+/// Makes jobs and publisher wait for the next acceptance, after a restore of a storage snapshot, which no other sign
+/// shows.
 ///
 /// # Errors
-/// The database does not answer.
+/// Fails if the database does not answer.
 pub async fn mark_restored(db: &mut PgConnection) -> sqlx::Result<()> {
     sqlx::query!(
         r#"
@@ -111,10 +112,10 @@ pub async fn mark_restored(db: &mut PgConnection) -> sqlx::Result<()> {
     .map(drop)
 }
 
-/// Fails as any edit would on a server that cannot write; changes nothing.
+/// Fails like any edit on a server that is read-only; changes nothing.
 ///
 /// # Errors
-/// The server is read-only, or does not answer.
+/// Fails if the server is read-only or does not answer.
 pub async fn prove_writable(db: &mut PgConnection) -> sqlx::Result<()> {
     sqlx::query!(
         r#"

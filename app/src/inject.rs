@@ -1,6 +1,6 @@
-//! Steps 1 and 7 of 7: named points at which a test kills or stops the app. No release has them.
+//! Steps 1 and 7 of 7: named points at which a test kills or stops the app. Releases do not contain them.
 //!
-//! The names are API: every new await in the way of an edit, an invoke or a run adds one.
+//! The names are API. Each new await in the path of an edit, an invoke or a run adds one.
 
 /// The points, in the order in which an edit, an invoke and a run pass them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -10,19 +10,19 @@ pub enum Point {
     A1,
     /// It has inserted the outbox row.
     A2,
-    /// It is committed, nobody was told.
+    /// It is committed, and the publisher is not notified yet.
     A3,
     /// An invoke has inserted the run.
     I1,
     /// It is committed.
     I2,
-    /// The cache knows it, nobody was told.
+    /// The run is in the cache, and the executor is not notified yet.
     I3,
     /// An executor has claimed the run.
     I4,
-    /// The action is done, nobody knows yet.
+    /// The action is done, and its outcome is not written yet.
     I5,
-    /// The end is written down, the slot is not handed on yet.
+    /// The outcome is written, and the slot is not given to the next run yet.
     I6,
 }
 
@@ -41,11 +41,11 @@ mod armed {
 
     use super::Point;
 
-    /// One per process: a fault is the process's end, whichever instance meets it.
+    /// One per process, because a fault may end the process, whichever instance reaches it.
     static ARMED: OnceLock<Fault> = OnceLock::new();
     static PASSES: AtomicU32 = AtomicU32::new(0);
 
-    /// What happens at which point, the how manieth time: `I5:1:kill`.
+    /// What happens at which point, and at which pass through it: `I5:1:kill`.
     #[derive(Clone, Debug)]
     pub struct Fault {
         point: String,
@@ -55,11 +55,11 @@ mod armed {
 
     #[derive(Clone, Copy, Debug)]
     enum Deed {
-        /// SIGKILL: nothing is cleaned up.
+        /// SIGKILL: the process cleans nothing up.
         Kill,
-        /// The whole process stands still until it is told to go on (SIGCONT).
+        /// SIGSTOP: the complete process stops until SIGCONT.
         Stop,
-        /// The task panics; the process goes on.
+        /// The task panics; the process continues.
         Panic,
     }
 
@@ -84,12 +84,12 @@ mod armed {
         }
     }
 
-    /// Arms the one fault of this process; the first counts.
+    /// Arms the fault of this process; later calls change nothing.
     pub fn arm(fault: Fault) {
         ARMED.get_or_init(|| fault);
     }
 
-    /// Passes a point, or does not.
+    /// Passes a point, or fails there if the armed fault says so.
     pub fn at(point: Point) {
         let Some(fault) = ARMED.get() else { return };
         if fault.point != format!("{point:?}") || PASSES.fetch_add(1, Ordering::Relaxed) + 1 != fault.nth {
@@ -103,9 +103,9 @@ mod armed {
         }
     }
 
-    /// By way of `kill`, because nothing in std sends a signal.
+    /// Uses the command `kill`, because std cannot send a signal.
     fn send(signal: &str) {
-        // The child ends once it has seen this process stand still: another thread may take the signal, later.
+        // SIGSTOP may take effect later on another thread, so the child waits until this process is stopped.
         const SEND: &str = r#"kill "$1" "$0"; [ "$1" = -STOP ] || exit 0
             until grep -qs '^State:.T' "/proc/$0/status" || ps -o stat= -p "$0" 2>/dev/null | grep -q T; do :; done"#;
         let pid = std::process::id().to_string();
@@ -113,7 +113,7 @@ mod armed {
             eprintln!("cannot send myself {signal}: {error}");
         }
         if signal == "-KILL" {
-            // Between the signal and the end nothing more is done here.
+            // Do nothing between the signal and the end of the process.
             loop {
                 std::thread::park();
             }

@@ -1,8 +1,8 @@
-//! Step 7 of 7: decides what a fire means. A cache is the fast path, the table is the judge.
+//! Step 7 of 7: decides fires. A cache is the fast path; the table is authoritative.
 //!
-//! EventBridge is only the alarm clock: it may repeat, lag, or fire by an old schedule. So every
-//! fire is judged by the schedule version that was in force *at its time*, under the workflow's
-//! lock, and the decision, the occurrence and the run commit together.
+//! EventBridge only sends the signal: it may repeat a fire, delay it, or send it by an old schedule. So each fire is
+//! decided by the schedule version that was in force *at its time*, under the workflow's lock. The decision, the
+//! occurrence and the run commit together.
 
 mod decide;
 mod disagreement;
@@ -22,50 +22,50 @@ use uuid::Uuid;
 use crate::inject::{self, Point};
 use crate::outbox::Healing;
 
-/// What a fire led to.
+/// The outcome of a fire.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Answer {
     /// A run was accepted.
     Accepted(Uuid),
     /// This time already had this run.
     Duplicate(Uuid),
-    /// No run, for this reason.
+    /// There is no run, for this reason.
     Declined(Reason),
-    /// The workflow is unknown or archived; whether its orphan is being removed.
+    /// The workflow is unknown or archived; whether the removal of its orphan was requested.
     Gone(Healing),
-    /// The time is too far in the future: somebody's clock is wrong.
+    /// The time is too far in the future, so a clock is wrong.
     ClockSkew,
     /// The time is late and the database was restored: whether it ran is unknown until the ledger is accepted.
     Held,
 }
 
-/// Why a fire led to no run.
+/// Why a fire starts no run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, utoipa::ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Reason {
-    /// The workflow is paused, or was at that time.
+    /// The workflow is paused, or was paused at that time.
     Paused,
     /// The time lies outside `starts_at` to `ends_at`.
     OutsideWindow,
-    /// The fire is of a schedule older than the one in force at its time.
+    /// The fire comes from a schedule older than the one in force at its time.
     StaleRevision,
-    /// The schedule did not owe this time.
+    /// The time was not due.
     NotDue,
-    /// The same, and the published expression does not name this time: zone data or a clock differ.
+    /// The time was not due, and the published expression does not name it: zone data or a clock differ.
     #[serde(rename = "not_due")]
     Disagrees,
     /// Too late to run.
     TooOld,
-    /// The time had been missed.
+    /// The time was missed.
     Missed,
-    /// The run before it had not ended.
+    /// The previous run had not ended.
     Overlap,
-    /// The time had been given up.
+    /// The time was abandoned.
     Abandoned,
 }
 
 impl Reason {
-    /// The word in the answer.
+    /// The code in the answer.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
@@ -88,10 +88,10 @@ pub struct Judge {
     runs: Runs,
 }
 
-/// The runs of the times that were decided here.
+/// The runs of the times that this instance decided.
 type Runs = Cache<(WorkflowId, DateTime<Utc>), Uuid>;
 
-/// What a first caller found instead of a run; shared with those who asked at the same moment.
+/// What the first caller got instead of a run; concurrent callers share it.
 enum NoRun {
     Answer(Answer),
     Failed(Arc<sqlx::Error>),
@@ -104,7 +104,7 @@ impl From<Arc<sqlx::Error>> for NoRun {
 }
 
 impl Judge {
-    /// A judge with an empty cache, of a ledger that keeps its rows for so long.
+    /// Creates it with an empty cache. `kept` is how long the ledger keeps its rows.
     #[must_use]
     pub fn new(pool: PgPool, kept: TimeDelta) -> Self {
         let runs = Cache::builder()
@@ -115,22 +115,22 @@ impl Judge {
         Self { group: group::Group::new(pool, kept, runs.clone()), runs }
     }
 
-    /// Forgets the runs of workflows that were deleted: their fires are answered by the table again.
+    /// Removes the runs of deleted workflows from the cache, so that the table answers their fires.
     pub fn forget(&self, deleted: HashSet<WorkflowId>) {
         if !deleted.is_empty() {
             let forgotten = self.runs.invalidate_entries_if(move |(workflow, _), _| deleted.contains(workflow));
-            // It fails only if the cache was built without support for closures.
+            // Fails only if the cache was built without support for closures.
             debug_assert!(forgotten.is_ok(), "{forgotten:?}");
         }
     }
 
-    /// Decides a fire by the database's time at the decision: a request may have waited for its turn.
+    /// Decides a fire by the database's time at the decision, because a request may have waited.
     ///
-    /// Only rows that have a run are cached, and only after their commit: an entry never speaks of
-    /// a run that a rollback took back. Callers at the same moment share one decision.
+    /// Only times that have a run are cached, and only after their commit, so no entry names a run that was rolled
+    /// back. Concurrent callers share one decision.
     ///
     /// # Errors
-    /// The database's; nothing was decided then.
+    /// Fails if the database fails; then no decision is recorded.
     pub async fn judge(&self, fire: &Fire) -> Result<Answer, Arc<sqlx::Error>> {
         let mut accepted = None;
         let key = (fire.workflow_id, fire.scheduled_time);

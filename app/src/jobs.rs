@@ -1,8 +1,8 @@
-//! Step 7 of 7: the background jobs: what must happen though nobody asks.
+//! Step 7 of 7: the background jobs, which run without a request.
 //!
-//! A job is a reconciler: it takes no input, looks at the database, does a bounded batch of what is
-//! to be done, and says what it did; done twice, it does no harm. Its next turn is its retry. The
-//! table `jobs` sees to it that each is at work on one instance at a time, and never beside itself.
+//! A job is a reconciler: it has no input, scans the database, processes a bounded batch, and reports what it did.
+//! Repeating it does no harm, so its next turn is its retry. The table `jobs` ensures that each job runs on one
+//! instance at a time, and never twice at once.
 
 mod failures;
 mod table;
@@ -20,32 +20,32 @@ pub use table::{LastResult, Status, list};
 pub(crate) use turns::take_turns;
 pub use when::{When, WhenError};
 
-/// What a job does.
+/// The function of a job.
 pub type Work = fn(App) -> BoxFuture<'static, anyhow::Result<Did>>;
 
-/// One job, as this instance knows it.
+/// One job, as this instance defines it.
 #[derive(Clone)]
 pub struct Job {
-    /// Its row in the table `jobs`.
+    /// Its key in the table `jobs`.
     pub name: &'static str,
     /// When it is due again.
     pub when: When,
-    /// What it does.
+    /// Its function.
     pub run: Work,
 }
 
-/// What a turn of a job came to.
+/// The result of a turn.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Did {
     /// There was nothing to do.
     Nothing,
-    /// All that there was; in a sentence, for the log.
+    /// Everything was processed; one sentence for the log.
     All(String),
-    /// A full batch: there may be more, so the next turn is at once.
+    /// A full batch was processed: more may remain, so the next turn follows at once.
     Some(String),
 }
 
-/// All jobs, in the order in which a reader should meet them.
+/// All jobs, in reading order.
 #[must_use]
 pub fn registry(config: &Config) -> Vec<Job> {
     vec![

@@ -1,7 +1,7 @@
-//! Step 1 of 7: the keys that open the API.
+//! Step 1 of 7: the keys of the API.
 //!
-//! A key is `cb_<prefix>_<secret>`: the prefix finds the row, the SHA-256 of the whole proves it.
-//! The secret has 256 random bits, so a fast hash is right; it is shown once and never stored.
+//! A key is `cb_<prefix>_<secret>`: the prefix finds the row, and the SHA-256 of the complete key must match. The
+//! secret has 256 random bits, so a fast hash suffices. It is shown once and never stored.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -14,20 +14,20 @@ use uuid::Uuid;
 
 use crate::audit::{self, Edit, Entry};
 
-/// What a key opens.
+/// What a key gives access to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, sqlx::Type, serde::Serialize, serde::Deserialize, utoipa::ToSchema)]
 #[sqlx(type_name = "text", rename_all = "lowercase")]
 #[serde(rename_all = "lowercase")]
 pub enum Kind {
-    /// Everything but `:invoke`.
+    /// Everything except `:invoke`.
     Admin,
-    /// One team's workflows and runs.
+    /// The workflows and runs of one team.
     Team,
-    /// `:invoke` alone.
+    /// Only `:invoke`.
     Scheduler,
 }
 
-/// What a team key may do.
+/// The permissions of a team key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, sqlx::Type, serde::Serialize, serde::Deserialize, utoipa::ToSchema)]
 #[sqlx(type_name = "text", rename_all = "lowercase")]
 #[serde(rename_all = "lowercase")]
@@ -38,14 +38,14 @@ pub enum Role {
     Editor,
 }
 
-/// A key as it may be shown.
+/// A key without its secret.
 #[derive(Clone, Debug)]
 pub struct Key {
-    /// Identity.
+    /// The id.
     pub id: Uuid,
     /// The public part.
     pub prefix: String,
-    /// What it opens.
+    /// What it gives access to.
     pub kind: Kind,
     /// The team of a team key.
     pub team_id: Option<i64>,
@@ -53,20 +53,20 @@ pub struct Key {
     pub role: Option<Role>,
     /// What it is for.
     pub name: String,
-    /// When it was made.
+    /// When it was created.
     pub created_on: DateTime<Utc>,
-    /// When it was last looked up.
+    /// When it was last used.
     pub last_used_on: Option<DateTime<Utc>>,
-    /// Since when it opens nothing.
+    /// When it was revoked; it is refused since then.
     pub revoked_on: Option<DateTime<Utc>>,
 }
 
-/// Who a key is for.
+/// The owner of a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Holder {
     /// An operator.
     Admin,
-    /// Somebody of a team.
+    /// A member of a team.
     Team(i64, Role),
     /// The runner.
     Scheduler,
@@ -82,22 +82,22 @@ impl Holder {
     }
 }
 
-/// A key's text; printed by nothing but `reveal`.
+/// A key's text; only `reveal` returns it.
 #[derive(Clone)]
 pub struct Secret(pub(crate) String);
 
 impl Secret {
-    /// The text, to be shown once.
+    /// Returns the text, to be shown once.
     #[must_use]
     pub fn reveal(&self) -> &str {
         &self.0
     }
 }
 
-/// Makes a key; its text is in the second value and nowhere else.
+/// Creates a key; the second value is its only text.
 ///
 /// # Errors
-/// The database's; an unknown team is `api_keys_team_id_fkey`.
+/// Fails if the database refuses the statement; an unknown team violates `api_keys_team_id_fkey`.
 pub async fn create(tx: &mut PgConnection, holder: Holder, name: &str, edit: &Edit) -> sqlx::Result<(Key, Secret)> {
     let prefix = hex::encode(rand::random::<[u8; 6]>());
     let secret = Secret(format!("cb_{prefix}_{}", URL_SAFE_NO_PAD.encode(rand::random::<[u8; 32]>())));
@@ -137,10 +137,10 @@ pub async fn create(tx: &mut PgConnection, holder: Holder, name: &str, edit: &Ed
     Ok((key, secret))
 }
 
-/// Makes a key open nothing; a second time changes nothing. None: there is no such key.
+/// Revokes a key; a second call changes nothing. Returns `None` if it does not exist.
 ///
 /// # Errors
-/// The database's.
+/// Fails if the database cannot be reached or refuses the statement.
 pub async fn revoke(tx: &mut PgConnection, id: Uuid, edit: &Edit) -> sqlx::Result<Option<Key>> {
     let key = sqlx::query_as!(
         Key,
@@ -179,10 +179,10 @@ async fn find(db: &mut PgConnection, id: Uuid) -> sqlx::Result<Option<Key>> {
     .await
 }
 
-/// Keys in the order in which they were made.
+/// Lists keys in the order of their creation.
 ///
 /// # Errors
-/// The database's.
+/// Fails if the database cannot be reached or refuses the statement.
 pub async fn list(db: &mut PgConnection, after: Option<Uuid>, limit: i64) -> sqlx::Result<Vec<Key>> {
     sqlx::query_as!(
         Key,
@@ -202,10 +202,10 @@ pub async fn list(db: &mut PgConnection, after: Option<Uuid>, limit: i64) -> sql
     .await
 }
 
-/// The living key that `presented` is, if it is one.
+/// Returns the active key that matches `presented`, if one does.
 ///
 /// # Errors
-/// The database's.
+/// Fails if the database cannot be reached or refuses the statement.
 pub async fn verify(db: &mut PgConnection, presented: &str, now: DateTime<Utc>) -> sqlx::Result<Option<Key>> {
     let Some(prefix) = prefix_of(presented) else { return Ok(None) };
     let Some((key, hash)) = by_prefix(db, prefix).await? else { return Ok(None) };
@@ -216,7 +216,7 @@ pub async fn verify(db: &mut PgConnection, presented: &str, now: DateTime<Utc>) 
     Ok(Some(key))
 }
 
-/// SHA-256 of a key, under which it is stored and cached.
+/// SHA-256 of a key, by which it is stored and cached.
 #[must_use]
 pub fn digest(key: &str) -> [u8; 32] {
     Sha256::digest(key).into()

@@ -1,4 +1,4 @@
-//! cronbox's app: the source of truth. Edits go to the outbox, fires become runs.
+//! The app of cronbox: the source of truth. Edits go to the outbox, fires become runs.
 //!
 //! | step | file |
 //! |---|---|
@@ -7,8 +7,8 @@
 //! | 4 schedule | `drift.rs`: what the publisher's sweeps found |
 //! | 7 run | `api/invoke.rs` -> `invoke.rs`, `occurrences.rs`, `owed.rs`, `by_hand.rs`, `backfills.rs`, `verify.rs`; `execute.rs` -> `runs.rs`, `actions/` |
 //!
-//! Steps 3 to 6 are the publisher's, EventBridge's and the runner's. No AWS client can stand here:
-//! the crate does not depend on one, so no AWS call can stand inside an edit's transaction.
+//! Steps 3 to 6 are the publisher's, EventBridge's and the runner's. This crate depends on no AWS client, so no AWS
+//! call can happen inside an edit's transaction.
 
 pub mod acceptance;
 pub mod actions;
@@ -76,46 +76,46 @@ pub use config::Config;
 pub use serve::listen;
 pub use shutdown::Shutdown;
 
-/// One instance of the app; any number of them may share a database.
+/// One instance of the app; any number of instances may share a database.
 #[derive(Clone)]
 pub struct App(Arc<Parts>);
 
-/// What the handlers use.
+/// The state that the handlers use.
 pub struct Parts {
-    /// Who holds the runs and jobs that this instance takes.
+    /// The id of this instance, which owns the leases of its runs and jobs.
     pub instance: Uuid,
-    /// What the app was told at start.
+    /// The configuration.
     pub config: Config,
     /// The database.
     pub pool: PgPool,
     /// Business time: the database's, or a test's.
     pub clock: Clock,
-    /// Whether `clock` has had a sample of the database's time; before, a running one shows the machine's.
+    /// Whether `clock` has had a sample of the database's time; before it, a running clock shows the machine's.
     pub is_clock_sampled: AtomicBool,
     /// How far this instance's own clock differs from the database's.
     pub clock_skew: clock::ClockSkew,
-    /// Knows the keys.
+    /// Authenticates keys.
     pub gate: api::auth::Gate,
     /// Decides fires.
     pub judge: invoke::Judge,
     /// Which addresses http actions may reach.
     pub allowed: actions::address::Allowed,
-    /// Tells the publisher of edits.
+    /// Notifies the publisher of edits.
     pub nudge: nudge::Nudge,
-    /// Tells the executor of runs.
+    /// Notifies the executor of runs.
     pub wake: execute::Wake,
-    /// What `/metrics` shows.
+    /// The metrics of `/metrics`.
     pub metrics: metrics::Metrics,
-    /// Requests under way; each runs to its end.
+    /// Requests in progress; each is completed.
     pub requests: Requests,
 }
 
-/// Requests under way, awaited at shutdown.
+/// Requests in progress; a shutdown waits for them.
 #[derive(Clone, Default)]
 pub struct Requests(TaskTracker);
 
 impl Requests {
-    /// Starts a request that nobody can cancel.
+    /// Starts a request that a disconnect does not cancel.
     pub fn spawn<T: Send + 'static>(
         &self,
         request: impl Future<Output = T> + Send + 'static,
@@ -133,7 +133,7 @@ impl Deref for App {
 }
 
 impl App {
-    /// An instance on a database that is migrated; a running clock becomes the database's.
+    /// Creates an instance on a migrated database; a running clock becomes the database's.
     #[must_use]
     pub fn new(config: Config, pool: PgPool, clock: Clock) -> Self {
         Self(Arc::new(Parts {
@@ -153,7 +153,7 @@ impl App {
         }))
     }
 
-    /// What an edit at this time is validated against.
+    /// The bounds that an edit at this time is validated against.
     pub(crate) fn bounds(&self, now: DateTime<Utc>) -> spec::Bounds {
         spec::Bounds { now, retention: self.config.ledger_kept() }
     }
@@ -166,16 +166,16 @@ impl App {
     }
 }
 
-/// How long requests whose clients are cut off may take to end at shutdown.
+/// How long requests whose connections were closed may take to end at shutdown.
 const REQUESTS_END: Duration = Duration::from_secs(2);
 
-/// Serves the API and executes runs until `shutdown`; what is under way then ends or is handed over.
+/// Serves the API and executes runs until `shutdown`; then active requests and runs end or are handed over.
 ///
-/// Fires are accepted until the attempts under way have ended: only then the listener closes.
+/// Fires are accepted until the active attempts have ended; only then the listener closes.
 ///
 /// # Errors
-/// The HTTP client of the actions cannot be set up, a lease is too short for its heartbeat, or the database does
-/// not tell the time.
+/// Fails if the HTTP client of the actions cannot be set up, if a lease is too short for its heartbeat, or if the
+/// database does not return the time.
 pub async fn serve(listener: TcpListener, app: App, shutdown: Shutdown) -> anyhow::Result<()> {
     anyhow::ensure!(
         app.config.heartbeat_ms * 6 <= app.config.lost_after_secs * 1_000,
@@ -216,7 +216,7 @@ async fn turns(app: App, shutdown: Shutdown) {
     }
 }
 
-/// Keeps the rate limiters' memory to those who came lately.
+/// Removes idle entries of the rate limiters.
 async fn sweep(app: App) {
     loop {
         tokio::time::sleep(Duration::from_secs(60)).await;
@@ -224,12 +224,12 @@ async fn sweep(app: App) {
     }
 }
 
-/// How often an instance learns which workflows others have deleted.
+/// How often an instance reads which workflows other instances have deleted.
 const FORGET_EVERY: Duration = Duration::from_secs(5);
-/// Entries of transactions that commit out of the order of their ids: so many are read again.
+/// Audit entries may commit in another order than their ids, so this many are read again.
 const COMMIT_ORDER_MARGIN: i64 = 1_000;
 
-/// Keeps the cache of fires free of workflows that any instance has deleted.
+/// Removes workflows from the cache of fires that any instance has deleted.
 async fn forget_deleted(app: App) {
     let mut newest = None;
     loop {

@@ -29,9 +29,9 @@ struct Cli {
 enum Command {
     /// Serve the API and execute runs.
     Serve(Box<Config>),
-    /// Bring the database's schema up to date.
+    /// Apply the database migrations.
     Migrate(Database),
-    /// Change the zone data that all instances of this environment decide by.
+    /// Change the zone data that all instances of this environment use.
     #[command(subcommand)]
     Zones(Zones),
     /// Manage teams.
@@ -50,7 +50,7 @@ struct Database {
     /// Postgres DSN: `postgres://user:password@host:5432/database`
     #[arg(long, env = "DATABASE_URL", hide_env_values = true)]
     database_url: String,
-    /// A PEM file of the certificates that the database's may be signed with, beside the public ones.
+    /// A PEM file of certificate authorities for the database's certificate, in addition to the public ones.
     #[arg(long, env = "DB_CA_FILE", value_parser = db::ca_file)]
     db_ca_file: Option<PathBuf>,
 }
@@ -68,7 +68,7 @@ impl Database {
 
 #[derive(Subcommand)]
 enum Teams {
-    /// Make a team and print its id.
+    /// Create a team and print its id.
     Create {
         #[command(flatten)]
         database: Database,
@@ -80,18 +80,18 @@ enum Teams {
 
 #[derive(Subcommand)]
 enum Zones {
-    /// Put the zone data of a file in force, which `make tzdata` wrote.
+    /// Activate the zone data of a file that `make tzdata` wrote.
     Update {
         #[command(flatten)]
         database: Database,
-        /// The file.
+        /// Path of the file.
         file: PathBuf,
     },
 }
 
 #[derive(Subcommand)]
 enum Ledger {
-    /// Accept the ledger of a restored or cloned database: what was due before `--until` and has no decision becomes missed.
+    /// Accept the ledger of a restored or cloned database: due times before `--until` without a decision become missed.
     Accept {
         #[command(flatten)]
         database: Database,
@@ -101,7 +101,7 @@ enum Ledger {
         /// The end of the gap, RFC 3339: the moment at which the database was lost.
         #[arg(long)]
         until: DateTime<Utc>,
-        /// The original lives on: this database gets an identity of its own and never deletes the original's schedules.
+        /// The original still exists: this database gets its own identity and never deletes the original's schedules.
         #[arg(long)]
         clone: bool,
     },
@@ -109,11 +109,11 @@ enum Ledger {
 
 #[derive(Subcommand)]
 enum Keys {
-    /// Make a key and print it; it cannot be read again.
+    /// Create a key and print it; it cannot be read again.
     Create {
         #[command(flatten)]
         database: Database,
-        /// What it opens.
+        /// What it gives access to.
         #[arg(long, value_parser = parse_word::<Kind>)]
         kind: Kind,
         /// The team, for a team key.
@@ -252,7 +252,7 @@ async fn accept_ledger(
     Ok(())
 }
 
-/// What clap says on several lines, without its usage.
+/// Returns clap's message, which has several lines, as one sentence without the usage.
 fn in_a_sentence(wrong: &clap::Error) -> String {
     let said = wrong.to_string();
     let lines: Vec<&str> = said.lines().map(str::trim).take_while(|line| !line.is_empty()).collect();
@@ -270,12 +270,12 @@ async fn command_line_edit(tx: &mut PgConnection) -> sqlx::Result<Edit> {
 
 fn log() {
     let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("info,sqlx=warn"));
-    // A line that cannot be written, because the reader of the pipe has gone, is lost; it must end no task.
+    // If a log line cannot be written because the reader of the pipe has exited, it is lost; it must not end a task.
     let log = tracing_subscriber::fmt().log_internal_errors(false);
     log.with_env_filter(filter).with_writer(std::io::stderr).init();
 }
 
-/// Ctrl-C, or what a process manager sends; noticed from the call on, not from the first await.
+/// Resolves at Ctrl-C or SIGTERM. Signals count from the call on, not from the first await.
 fn shutdown() -> std::io::Result<Shutdown> {
     let (mut interrupted, mut terminated) = (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?);
     let mut signalled = async move || {
@@ -297,7 +297,7 @@ fn shutdown() -> std::io::Result<Shutdown> {
     Ok(shutdown)
 }
 
-/// A word of the API's vocabulary on the command line.
+/// Parses an enum value of the API from the command line.
 fn parse_word<T: serde::de::DeserializeOwned>(word: &str) -> Result<T, String> {
     serde_json::from_value(serde_json::Value::String(word.to_owned())).map_err(|error| error.to_string())
 }

@@ -1,4 +1,4 @@
-//! Steps 1 and 7 of 7: what `/metrics` counts.
+//! Steps 1 and 7 of 7: the metrics of `/metrics`.
 
 mod ledger;
 
@@ -19,21 +19,21 @@ use crate::clock::ClockSkew;
 /// The counters of this process.
 #[derive(Clone, Default)]
 pub struct Metrics {
-    /// The ledger's figures, of all instances together.
+    /// The gauges of the ledger, of all instances together.
     pub ledger: Ledger,
-    /// Fires by what they led to.
+    /// Fires by answer.
     pub invokes: Family<Answered, Counter>,
-    /// Fires whose time was not on a whole minute.
+    /// Fires whose time was not on a full minute.
     pub fires_off_minute: Counter,
-    /// Fires that the published expression does not name by our zone data.
+    /// Fires that the published expression does not name by the app's zone data.
     pub fires_disagree: Counter,
-    /// Times that the watchdog found missed.
+    /// Times that the watchdog recorded as missed.
     pub missed: Counter,
-    /// Times that the watchdog let run late.
+    /// Times that the watchdog started late.
     pub caught_up: Counter,
-    /// Workflows that nobody can judge, at the watchdog's last look.
+    /// Workflows whose due times cannot be computed, at the last pass of the watchdog.
     pub unjudged: Gauge,
-    /// Requests with a key that opens nothing.
+    /// Requests with an invalid key.
     pub bad_keys: Counter,
     /// Workflows that a job could not process, by job.
     pub job_failures: Family<FailedJob, Counter>,
@@ -46,14 +46,14 @@ pub struct FailedJob {
     pub job: Word,
 }
 
-/// How a fire was answered.
+/// The answer to a fire.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 pub struct Answered {
     /// `accepted`, `duplicate`, `gone`, `clock_skew`, or the reason of a refusal.
     pub answer: Word,
 }
 
-/// A word of our own vocabulary, so that a label can take no text from outside.
+/// A code of this program, so that no external text becomes a label.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Word(pub &'static str);
 
@@ -64,10 +64,10 @@ impl EncodeLabelValue for Word {
 }
 
 impl Metrics {
-    /// The counters and the ledger's figures in Prometheus' text form.
+    /// Renders the counters and the ledger's gauges in Prometheus' text format.
     ///
     /// # Errors
-    /// None that a String can make.
+    /// Writing into a `String` never fails.
     pub async fn render(
         &self,
         pool: &PgPool,

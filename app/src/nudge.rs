@@ -1,7 +1,7 @@
-//! Step 2 of 7: tells a listening publisher that there is work, after the edit has committed.
+//! Step 2 of 7: notifies a listening publisher after an edit has committed.
 //!
-//! Outside the writer's transaction, because `NOTIFY` serialises commits; debounced, because one
-//! word is enough for a storm of edits. A lost word costs nothing but the publisher's next poll.
+//! The notification is sent outside of the edit's transaction, because `NOTIFY` serialises commits. It is debounced,
+//! because one notification is enough for many edits. If one is lost, the publisher finds the edit at its next poll.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,20 +11,20 @@ use tokio::sync::Notify;
 
 /// The channel that the publisher listens on.
 const CHANNEL: &str = "cronbox_outbox";
-/// Edits within this time of a word share the next one.
+/// Edits within this time share one notification.
 const DEBOUNCE: Duration = Duration::from_millis(10);
 
-/// Handed to whoever commits an edit.
+/// Every function that commits an edit has a clone.
 #[derive(Clone, Default)]
 pub struct Nudge(Arc<Notify>);
 
 impl Nudge {
-    /// Says, soon, that there is work.
+    /// Requests a notification soon.
     pub fn poke(&self) {
         self.0.notify_one();
     }
 
-    /// Passes the word on until the task is dropped.
+    /// Sends notifications until the task is dropped.
     pub async fn run(self, pool: PgPool) {
         loop {
             self.0.notified().await;

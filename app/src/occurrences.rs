@@ -1,4 +1,4 @@
-//! Step 7 of 7: the ledger. One time that a schedule owed, with its one decision.
+//! Step 7 of 7: the ledger. An occurrence is a due time of a schedule with its one decision.
 
 pub mod span;
 
@@ -7,7 +7,7 @@ use db::PgConnection;
 use schedule::{Fire, WorkflowId};
 use uuid::Uuid;
 
-/// What was decided about a time that a schedule owed.
+/// The decision about a due time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, sqlx::Type, serde::Serialize, serde::Deserialize, utoipa::ToSchema)]
 #[sqlx(type_name = "text", rename_all = "snake_case")]
 #[serde(rename_all = "snake_case")]
@@ -18,18 +18,18 @@ pub enum Decision {
     CaughtUp,
     /// It ran by a backfill.
     Backfilled,
-    /// It did not run, because the run before it had not ended.
+    /// It did not run, because the previous run had not ended.
     SkippedOverlap,
     /// It did not run, because the workflow was paused.
     SkippedPaused,
-    /// It did not run, because nobody asked in time.
+    /// It did not run, because no fire arrived in time.
     Missed,
-    /// It was given up.
+    /// It was abandoned.
     Abandoned,
 }
 
 impl Decision {
-    /// Every decision that there is.
+    /// All decisions.
     pub const ALL: [Self; 7] = [
         Self::Fired,
         Self::CaughtUp,
@@ -40,7 +40,7 @@ impl Decision {
         Self::Abandoned,
     ];
 
-    /// The word of the column.
+    /// The value in the column.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
@@ -58,62 +58,62 @@ impl Decision {
 /// One row of the ledger.
 #[derive(Clone, Debug)]
 pub struct Occurrence {
-    /// Identity.
+    /// The id.
     pub id: Uuid,
-    /// The workflow that owed it.
+    /// The workflow.
     pub workflow_id: i64,
-    /// The time that was owed.
+    /// The due time.
     pub scheduled_time: DateTime<Utc>,
-    /// What was decided.
+    /// The decision.
     pub decision: Decision,
-    /// Why.
+    /// The reason of the decision.
     pub reason: Option<String>,
-    /// The schedule version that owed it.
+    /// The schedule version that made it due.
     pub revision: Option<i64>,
     /// Its first run.
     pub run_id: Option<Uuid>,
-    /// Seconds from the nominal time to the decision.
+    /// Seconds from the scheduled time to the decision.
     pub lateness_s: i64,
     /// When it was decided.
     pub decided_on: DateTime<Utc>,
 }
 
-/// The reason of a time that lies in the gap between a backup and its restore: whether it ran is unknown, so it never runs.
+/// The reason of a time between a backup and its restore: whether it ran is unknown, so it never runs.
 pub const RESTORED: &str = "restored";
 
 /// A decision to record.
 pub struct Entry<'a> {
     /// The workflow.
     pub workflow_id: WorkflowId,
-    /// The time that was owed.
+    /// The due time.
     pub time: DateTime<Utc>,
-    /// The delivery that asked, none if nobody did.
+    /// The fire that requested the decision; `None` if no fire did.
     pub fire: Option<&'a Fire>,
-    /// What was decided.
+    /// The decision.
     pub decision: Decision,
-    /// Why, where the decision alone does not tell.
+    /// The reason, if the decision needs one.
     pub reason: Option<&'a str>,
-    /// The schedule version that owed the time.
+    /// The schedule version that made it due.
     pub revision: i64,
-    /// The run, if it runs.
+    /// The run, if there is one.
     pub run_id: Option<Uuid>,
     /// The business clock.
     pub now: DateTime<Utc>,
 }
 
-/// Who decided a time.
+/// Which transaction decided a time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Recorded {
-    /// We did; the row's id.
+    /// This one; the row's id.
     Ours(Uuid),
-    /// Somebody else had; nothing was written.
+    /// Another one; nothing was written.
     Theirs,
 }
 
-/// Records a decision; UNIQUE is the judge. A `missed` time may still run, a `skipped_paused` one by a backfill (ADR 13).
+/// Records a decision; UNIQUE allows one. A `missed` time may still run, a `skipped_paused` one by a backfill (ADR 13).
 ///
 /// # Errors
-/// The database's.
+/// Fails if the database cannot be reached or refuses the statement.
 pub async fn record(tx: &mut PgConnection, entry: &Entry<'_>) -> sqlx::Result<Recorded> {
     let lateness_s = (entry.now - entry.time).num_seconds();
     let id = sqlx::query_scalar!(
@@ -150,12 +150,12 @@ pub async fn record(tx: &mut PgConnection, entry: &Entry<'_>) -> sqlx::Result<Re
     Ok(id.map_or(Recorded::Theirs, Recorded::Ours))
 }
 
-/// Records that the times of these runs were skipped after all, because a newer one took their place.
+/// Records that the times of these runs were skipped, because a newer time replaced them.
 ///
-/// They name no run any more, so that a repeated fire is answered like that of any other time that was skipped.
+/// They name no run any more, so that a repeated fire gets the answer of a skipped time.
 ///
 /// # Errors
-/// The database's.
+/// Fails if the database cannot be reached or refuses the statement.
 pub async fn skip_replaced(tx: &mut PgConnection, runs: &[Uuid], reason: &str, now: DateTime<Utc>) -> sqlx::Result<()> {
     sqlx::query!(
         r#"
@@ -176,7 +176,7 @@ pub async fn skip_replaced(tx: &mut PgConnection, runs: &[Uuid], reason: &str, n
 /// The decision about a time, if there is one.
 ///
 /// # Errors
-/// The database's.
+/// Fails if the database cannot be reached or refuses the statement.
 pub async fn find(
     db: &mut PgConnection,
     workflow: WorkflowId,
@@ -198,27 +198,27 @@ pub async fn find(
     .await
 }
 
-/// Which occurrences of one workflow are wanted.
+/// Filters of the occurrences of one workflow.
 #[derive(Clone, Debug)]
 pub struct Filter {
     /// The workflow.
     pub workflow_id: WorkflowId,
-    /// Decided like this.
+    /// Only with this decision.
     pub decision: Option<Decision>,
-    /// Owed at or after this time.
+    /// Due at or after this time.
     pub from: Option<DateTime<Utc>>,
-    /// Owed before this time.
+    /// Due before this time.
     pub to: Option<DateTime<Utc>>,
-    /// Owed before this time, by the page before.
+    /// Due before this time, the last of the previous page.
     pub before: Option<DateTime<Utc>>,
-    /// At most so many.
+    /// At most this many.
     pub limit: i64,
 }
 
-/// Occurrences, the newest first.
+/// Lists occurrences, the newest first.
 ///
 /// # Errors
-/// The database's.
+/// Fails if the database cannot be reached or refuses the statement.
 pub async fn list(db: &mut PgConnection, filter: &Filter) -> sqlx::Result<Vec<Occurrence>> {
     sqlx::query_as!(
         Occurrence,

@@ -1,7 +1,7 @@
-//! Step 2 of 7: the write half of the outbox; `operate.rs` is its operator's.
+//! Step 2 of 7: the write half of the outbox; `operate.rs` is for operators.
 //!
-//! Called by `workflows.rs` inside its transaction; drained by the publisher.
-//! A row says "look at this workflow", never "set this cron": order and repeats do no harm.
+//! `workflows.rs` calls it inside its transaction; the publisher drains the rows. A row says "check this workflow",
+//! never "set this cron": order and repeats do no harm.
 
 pub mod operate;
 
@@ -11,14 +11,14 @@ use schedule::{Revision, WorkflowId};
 use serde::Serialize;
 use serde_json::Value;
 
-/// What an edit asked for; the publisher reads the workflow as it stands.
+/// What the edit requested. The publisher reads the current state of the workflow.
 ///
-/// Of a workflow whose row is missing a delete event is the only permission to remove the schedule.
+/// If the workflow's row is missing, only a delete event permits the removal of its schedule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Op {
-    /// A schedule is wanted.
+    /// The workflow needs a schedule.
     Upsert,
-    /// None is wanted any more: the cron was cleared, or the workflow was archived or deleted.
+    /// It needs none any more: the cron was cleared, or the workflow was archived or deleted.
     Delete,
 }
 
@@ -33,17 +33,17 @@ impl Op {
 
 /// One row of the outbox.
 pub struct Event {
-    /// Which workflow to look at.
+    /// The workflow to check.
     pub workflow: WorkflowId,
     /// The revision that the edit made.
     pub revision: Revision,
-    /// What the edit asked for.
+    /// What the edit requested.
     pub op: Op,
     /// For audit, never replayed.
     pub payload: Payload,
 }
 
-/// What an outbox row keeps of the edit.
+/// What an outbox row stores of the edit.
 #[derive(Serialize)]
 pub struct Payload {
     /// The cron after the edit.
@@ -52,7 +52,7 @@ pub struct Payload {
     pub timezone: Option<String>,
     /// The workflow's label.
     pub is_api: bool,
-    /// The owner.
+    /// The team that owns the workflow.
     pub team_id: i64,
     /// The revision that the edit made.
     pub revision: Revision,
@@ -60,10 +60,10 @@ pub struct Payload {
     pub traceparent: Option<String>,
 }
 
-/// Asks the publisher to look at a workflow again once the caller's transaction commits.
+/// Requests that the publisher check a workflow after the caller's transaction commits.
 ///
 /// # Errors
-/// The database's.
+/// Fails if the database cannot be reached or refuses the statement.
 pub async fn enqueue(tx: &mut PgConnection, event: &Event, now: DateTime<Utc>) -> sqlx::Result<()> {
     sqlx::query!(
         r#"
@@ -102,22 +102,22 @@ pub async fn enqueue(tx: &mut PgConnection, event: &Event, now: DateTime<Utc>) -
     Ok(())
 }
 
-/// Whether a repair found something to repair.
+/// Whether an orphan cleanup was enqueued.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Healing {
-    /// The publisher will call EventBridge, whatever it believes stands there.
+    /// The publisher will call EventBridge, whatever its records say about the schedule.
     Enqueued,
-    /// We never published this workflow; the sweep judges schedules of unknown origin.
+    /// The publisher never published this workflow; the sweep decides about schedules of unknown origin.
     NeverPublished,
 }
 
-/// Has the publisher check the schedule of a workflow that is gone and yet fired.
+/// Requests that the publisher check the schedule of a workflow that does not exist any more but fired.
 ///
-/// If an edit asked for the removal, that is repeated. If the row only vanished, it is no delete event:
-/// the publisher leaves the schedule, and the sweep's guard for orphans decides.
+/// If an edit requested the removal, this repeats the request. If the row is missing for another reason, this is no
+/// delete event: the publisher keeps the schedule, and the orphan guard of the sweep decides.
 ///
 /// # Errors
-/// The database's.
+/// Fails if the database cannot be reached or refuses the statement.
 pub async fn heal_orphan(tx: &mut PgConnection, workflow: WorkflowId, now: DateTime<Utc>) -> sqlx::Result<Healing> {
     let healed = sqlx::query!(
         r#"
@@ -148,19 +148,19 @@ pub async fn heal_orphan(tx: &mut PgConnection, workflow: WorkflowId, now: DateT
     Ok(if healed.rows_affected() == 0 { Healing::NeverPublished } else { Healing::Enqueued })
 }
 
-/// How far the publisher is with a revision.
+/// The progress of the publisher with a revision.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Progress {
-    /// It has work to do.
+    /// The publisher has not settled it yet.
     Open,
-    /// EventBridge follows it, or has refused it for good.
+    /// EventBridge has applied it, or it failed permanently.
     Settled,
 }
 
-/// How far the publisher is with a revision of a workflow, which may be deleted by now.
+/// Returns the progress of the publisher with a revision of a workflow, which may be deleted by now.
 ///
 /// # Errors
-/// The database's.
+/// Fails if the database cannot be reached or refuses the statement.
 pub async fn progress(db: &mut PgConnection, workflow: WorkflowId, revision: i64) -> sqlx::Result<Progress> {
     let open = sqlx::query_scalar!(
         r#"

@@ -1,15 +1,15 @@
-//! Step 7 of 7: whether a run may begin while others of its workflow have not ended.
+//! Step 7 of 7: decides whether a run may start while other runs of its workflow have not ended.
 //!
-//! Decided under the workflow's lock, from the runs themselves and never from a flag: what a crash
-//! leaves behind is a run that recovery ends or takes up again, and its slot is free when it ends.
+//! Decided under the workflow's lock, from the runs themselves and never from a flag. A crash leaves a run that
+//! recovery ends or continues; its slot is free when it ends.
 //!
 //! | | takes a slot | waits |
 //! |---|---|---|
 //! | live: `schedule`, `manual` | accepted, running; a `schedule` also queued | before all others |
-//! | made up for: `catch_up`, `backfill`, `retry` | accepted, running | behind the live ones, one at a time |
+//! | deferred: `catch_up`, `backfill`, `retry` | accepted, running | behind the live ones, one at a time |
 //!
-//! Under `skip` a fire is skipped if the run before it has started. If that run waits for an executor, the fire waits too:
-//! at most one per workflow, the newest. While a workflow is paused, its automatic runs wait and take no slot.
+//! Under `skip` a fire is skipped if the previous run has started. If that run waits for an executor, the fire waits
+//! too: at most one per workflow, the newest. While a workflow is paused, its automatic runs wait and take no slot.
 
 use chrono::{DateTime, Utc};
 use db::PgConnection;
@@ -22,27 +22,27 @@ use crate::queue;
 use crate::runs::{self, RunState, Trigger};
 use crate::workflows::{State, Workflow};
 
-/// Runs that wait at most, under `queue`.
+/// How many runs may wait under `queue`.
 const QUEUE_LENGTH: i64 = 100;
 
-/// Whether, and how, a run may begin.
+/// Whether, and when, a run may start.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Verdict {
     /// At once: a slot is free.
     Start,
-    /// Once a slot is free.
+    /// When a slot is free.
     Queue,
     /// Not at all, for this reason.
     Skip(&'static str),
-    /// Once these, which were asked to end, have ended.
+    /// When these runs, which were requested to cancel, have ended.
     Replace(Vec<Uuid>),
 }
 
 impl Verdict {
-    /// The state in which the run begins, or why it does not.
+    /// Returns the initial state of the run, or why it does not run.
     ///
     /// # Errors
-    /// The reason why it does not run.
+    /// Returns the reason why it does not run.
     pub fn state(&self) -> Result<RunState, &'static str> {
         match self {
             Verdict::Start => Ok(RunState::Accepted),
@@ -52,13 +52,12 @@ impl Verdict {
     }
 }
 
-/// Decides whether a run may begin; the workflow is locked, and stays so until the run is written.
+/// Decides whether a run may start. The caller has locked the workflow until it has written the run.
 ///
-/// Under `replace` it asks the runs before it to end, in the same transaction: who calls this
-/// means to write the run.
+/// Under `replace` it cancels the previous runs in the same transaction, so the caller must write the new run.
 ///
 /// # Errors
-/// The database's.
+/// Fails if the database cannot be reached or refuses the statement.
 pub async fn verdict(
     tx: &mut PgConnection,
     workflow: &Workflow,
@@ -70,7 +69,7 @@ pub async fn verdict(
     }
     let mut load = load(tx, workflow).await?;
     if load.waiting() > 0 && load.has_room(workflow) {
-        // Who came first starts first.
+        // Queued runs start before newer ones.
         queue::promote(tx, workflow, now).await?;
         load = self::load(tx, workflow).await?;
     }
@@ -80,24 +79,24 @@ pub async fn verdict(
     }
 }
 
-/// Why a time is skipped that was accepted, or could have been, if a newer one had not come before a run started.
+/// The reason of a skipped time that a newer time replaced before its run, or the run before it, had started.
 pub const PREDECESSOR_NOT_STARTED: &str = "predecessor_not_started";
 
-/// What becomes of a fire that must wait under `skip`.
+/// The outcome for a fire that must wait under `skip`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Place {
-    /// It waits; the runs of these times, which waited before it, are cancelled and their times skipped.
+    /// It waits; the runs of these earlier times are cancelled, and their times skipped.
     Replaces(Vec<DateTime<Utc>>),
-    /// A newer one waits already: it is skipped.
+    /// A newer fire already waits, so this one is skipped.
     NewerWaits,
 }
 
-/// Has the fire of a time wait in the place of those that wait before it, unless one of them is newer.
+/// Queues the fire of a time in place of the fires that wait, unless one of them is newer.
 ///
 /// The workflow is locked, so none of them can get a slot meanwhile.
 ///
 /// # Errors
-/// The database's.
+/// Fails if the database cannot be reached or refuses the statement.
 pub async fn take_waiting_place(
     tx: &mut PgConnection,
     workflow: WorkflowId,
@@ -161,17 +160,17 @@ async fn cancel_waiting(tx: &mut PgConnection, runs: &[Uuid], now: DateTime<Utc>
 pub(crate) struct Load {
     /// Accepted or running, live.
     live: i64,
-    /// Live, of those that have started.
+    /// Live runs that have started.
     started: i64,
-    /// Accepted or running, made up for.
+    /// Accepted or running, deferred.
     made_up: i64,
     /// Queued, of trigger `schedule`.
     waiting_schedule: i64,
     /// Of these, those that have never started.
     waiting_unstarted: i64,
-    /// Queued by hand.
+    /// Queued manual runs.
     waiting_manual: i64,
-    /// Queued, made up for.
+    /// Queued, deferred.
     waiting_made_up: i64,
 }
 
@@ -180,7 +179,7 @@ impl Load {
         self.waiting_schedule + self.waiting_manual
     }
 
-    /// All that wait.
+    /// All runs that wait.
     pub(crate) fn waiting(self) -> i64 {
         self.waiting_live() + self.waiting_made_up
     }
@@ -193,9 +192,9 @@ impl Load {
         self.busy() < slots(workflow)
     }
 
-    /// Whether a run of this trigger that waits may start.
+    /// Whether a waiting run of this trigger may start.
     pub(crate) fn has_room_for(self, workflow: &Workflow, trigger: Trigger) -> bool {
-        // Beside each other is what `concurrent` asks for, and how many a backfill itself says.
+        // `concurrent` allows deferred runs beside each other; a backfill has its own limit.
         let beside = workflow.spec.policies.overlap == Overlap::Concurrent && trigger == Trigger::Backfill;
         self.has_room(workflow) && (is_live(trigger) || beside || self.made_up == 0)
     }
@@ -214,7 +213,8 @@ impl Load {
             Overlap::Queue | Overlap::QueueOne => Verdict::Queue,
             Overlap::Replace => Verdict::Replace(Vec::new()),
             Overlap::Skip | Overlap::Concurrent => {
-                // A queued run by hand takes no slot from the schedule, but another by hand shall not pile up on it.
+                // A queued manual run takes no slot from the schedule, but further manual runs must not accumulate
+                // behind it.
                 let by_hand = if trigger == Trigger::Manual { self.waiting_manual } else { 0 };
                 let taken_by_live = self.live + self.waiting_schedule + by_hand >= slots(workflow);
                 if !taken_by_live || self.may_wait_for_start(workflow, trigger) {
@@ -227,9 +227,9 @@ impl Load {
 }
 
 impl Load {
-    /// Whether the run before a fire waits for an executor, so that the fire must not be lost for it.
+    /// Whether the previous run waits for an executor, so that the fire must not be skipped because of it.
     ///
-    /// Under `concurrent` the runs that wait for an executor are the slots themselves: there are enough of them.
+    /// Under `concurrent` the runs that wait for an executor count as slots, of which there are enough.
     fn may_wait_for_start(self, workflow: &Workflow, trigger: Trigger) -> bool {
         workflow.spec.policies.overlap == Overlap::Skip
             && trigger == Trigger::Schedule
@@ -237,7 +237,7 @@ impl Load {
     }
 }
 
-/// Whether a run is of the schedule's own time, or of a person who waits for it.
+/// Whether a run is of the schedule's own time, or is manual.
 fn is_live(trigger: Trigger) -> bool {
     match trigger {
         Trigger::Schedule | Trigger::Manual => true,
@@ -252,7 +252,7 @@ fn slots(workflow: &Workflow) -> i64 {
     }
 }
 
-/// Counts what has not ended; of a paused workflow not the automatic runs that wait until it is resumed.
+/// Counts the runs that have not ended, except automatic runs that wait until a paused workflow is resumed.
 pub(crate) async fn load(tx: &mut PgConnection, workflow: &Workflow) -> sqlx::Result<Load> {
     sqlx::query_as!(
         Load,
@@ -278,7 +278,8 @@ pub(crate) async fn load(tx: &mut PgConnection, workflow: &Workflow) -> sqlx::Re
     .await
 }
 
-/// Ends the live runs that have not started, and asks those that run to end; deferred runs go on, and the new one waits.
+/// Cancels the live runs that have not started, and requests the others to cancel. Deferred runs continue; the new run
+/// waits.
 async fn replace(tx: &mut PgConnection, workflow: &Workflow, now: DateTime<Utc>) -> sqlx::Result<Verdict> {
     let live = [Trigger::Schedule, Trigger::Manual];
     let stopping = runs::cancel_live(tx, workflow.id, &live, "replaced by a later run", now).await?;

@@ -1,8 +1,8 @@
-//! Steps 1 and 7 of 7: the times that a schedule owed, by the versions in force over a span.
+//! Steps 1 and 7 of 7: enumerates the due times of a schedule, by the versions in force over a span.
 //!
-//! One enumeration for all who ask: the watchdog, a backfill, `:invoke` (is a late fire the
-//! newest?) and the proof. Each version owes its own span, so an edit neither replays nor loses; and each
-//! time follows the zone data that were in force at it, so a change of the data changes no past time.
+//! The watchdog, backfills, `:invoke` (is a late fire the newest?) and verification share this enumeration. Each
+//! version is evaluated over its own span, so an edit neither repeats nor loses a time. Each time follows the zone data
+//! that were in force at it, so a change of the data changes no past time.
 
 use chrono::{DateTime, TimeDelta, Utc};
 use db::PgConnection;
@@ -11,35 +11,35 @@ use schedule::{Cron, TimezoneHistory, WorkflowId, ZoneHistory};
 use crate::versions::{self, EndedBy, Version};
 use crate::workflows::State;
 
-/// A time that a schedule owed.
+/// A due time of a schedule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Owed {
-    /// The nominal time.
+    /// The scheduled time.
     pub time: DateTime<Utc>,
-    /// The revision of the version that owed it.
+    /// The revision of the version that made it due.
     pub revision: i64,
-    /// What ended that version, none while it is in force.
+    /// What ended that version; `None` while it is in force.
     pub ended_by: Option<EndedBy>,
 }
 
-/// The times owed in a span.
+/// The due times of a span.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Owing {
-    /// The earliest first, at most as many as were asked for.
+    /// The earliest first, at most the requested number.
     pub times: Vec<Owed>,
-    /// How far they are complete: the end of the span, the last of the times if there may be more,
-    /// or just before the instant from which the version in force cannot be evaluated.
+    /// The instant up to which they are complete: the end of the span, the last of the times if there may be more, or
+    /// just before the instant from which the version in force cannot be evaluated.
     pub through: DateTime<Utc>,
-    /// Revisions whose timezone or cron is not known any more: nobody can tell what they owed.
+    /// Revisions whose timezone or cron is not known any more, so that their due times cannot be computed.
     pub unjudged: Vec<i64>,
-    /// Whether the version in force is one of them: what it owes is to be decided once it is known.
+    /// Whether the version in force is one of them: its due times are decided when they can be computed.
     pub is_held_back: bool,
 }
 
-/// The times owed after `after`, up to and including `until`, at most `limit` of them.
+/// Returns the due times after `after`, up to and including `until`, at most `limit` of them.
 ///
 /// # Errors
-/// The database's.
+/// Fails if the database cannot be reached or refuses the statement.
 pub async fn between(
     db: &mut PgConnection,
     workflow: WorkflowId,
@@ -51,7 +51,7 @@ pub async fn between(
     Ok(owing(&versions, after, until, limit))
 }
 
-/// The next time after `after` that these versions, one after the other, owe, or from which that is unknown.
+/// Returns the next due time after `after` by these consecutive versions, or the instant from which it is unknown.
 #[must_use]
 pub fn next_of(versions: &[Version], after: DateTime<Utc>) -> Option<DateTime<Utc>> {
     next_by(&ZoneHistory::installed(), versions, after)
@@ -65,7 +65,7 @@ fn next_by(zones: &ZoneHistory, versions: &[Version], after: DateTime<Utc>) -> O
     })
 }
 
-/// What these versions, one after the other, owed in a span.
+/// Returns the due times of a span by these consecutive versions.
 #[must_use]
 pub fn owing(versions: &[Version], after: DateTime<Utc>, until: DateTime<Utc>, limit: usize) -> Owing {
     owing_by(&ZoneHistory::installed(), versions, after, until, limit)
@@ -95,7 +95,7 @@ fn owing_by(
         if let Some(from) = unknown_from {
             owing.unjudged.push(version.revision);
             if version.ended_on.is_none() {
-                // Times may yet turn out to be owed here; what was before is complete.
+                // Times after this instant may be due, too; the times before it are complete.
                 owing.is_held_back = true;
                 owing.through = after.max(from - TimeDelta::microseconds(1)).min(until);
             }
@@ -104,7 +104,7 @@ fn owing_by(
     owing
 }
 
-/// The times of one version within its own span and window.
+/// The due times of one version within its own span and window.
 struct Times {
     timing: Option<(Cron, TimezoneHistory)>,
     after: DateTime<Utc>,
@@ -112,7 +112,7 @@ struct Times {
 }
 
 impl Times {
-    /// None if nobody can tell them.
+    /// Returns `None` if the times cannot be computed.
     fn of(version: &Version, after: DateTime<Utc>, zones: &ZoneHistory) -> Option<Self> {
         let just_before = |time: DateTime<Utc>| time - TimeDelta::microseconds(1);
         let after = after.max(just_before(version.valid_from));
@@ -122,7 +122,7 @@ impl Times {
         Some(Self { timing, after, before })
     }
 
-    /// From when on they are unknown, if that is within the span: the zone data in force lack the timezone.
+    /// Since when the times are unknown, if that is within the span: the zone data in force lack the timezone.
     fn unknown_from(&self) -> Option<DateTime<Utc>> {
         let from = self.timing.as_ref()?.1.unknown_from()?;
         self.before.is_none_or(|before| from < before).then_some(from)
@@ -177,7 +177,7 @@ mod tests {
             version(2, "30 * * * *", "2026-03-02T10:00:00Z", None),
         ];
         let owing = owing(&versions, at("2026-03-02T07:59:59Z"), at("2026-03-02T11:30:00Z"), 100);
-        // 08:00 at the very beginning is owed; 10:00 belongs to the second version, which does not name it.
+        // 08:00 at the very beginning is due; 10:00 belongs to the second version, which does not name it.
         assert_eq!(times(&owing), ["08:00 r1", "09:00 r1", "10:30 r2", "11:30 r2"]);
         assert_eq!(owing.through, at("2026-03-02T11:30:00Z"));
         let ends: Vec<_> = owing.times.iter().map(|owed| owed.ended_by).collect();
@@ -214,7 +214,7 @@ mod tests {
         let owing = owing(&[known, lost.clone()], after, at("2026-03-02T12:00:00Z"), 100);
         assert_eq!((times(&owing), &owing.unjudged), (vec!["09:00 r1".into()], &vec![2]));
         assert!(owing.through < at("2026-03-02T10:00:00Z"), "a time at its beginning is still to be decided");
-        // Once an edit has put it right, the span that nobody can judge is passed over, and named.
+        // After an edit has corrected the timezone, the span that cannot be computed is skipped and reported.
         lost.ended_on = Some(at("2026-03-02T11:30:00Z"));
         let mended = version(3, "0 * * * *", "2026-03-02T11:30:00Z", None);
         let owing = super::owing(&[lost, mended], after, at("2026-03-02T12:00:00Z"), 100);
@@ -224,7 +224,7 @@ mod tests {
 
     const CHANGED: &str = "2026-03-02T11:00:00Z";
 
-    /// One zone with the rules of Lagos (+01:00), from a change on with those of Kathmandu (+05:45), or without any.
+    /// One zone with the rules of Lagos (+01:00), and after a change with those of Kathmandu (+05:45), or without any.
     fn zones(later: Option<&str>) -> ZoneHistory {
         let bundled = ZoneSet::bundled();
         let set = |version: &str, like: Option<&str>| {
@@ -258,7 +258,7 @@ mod tests {
         let owing = owing_by(&zones, &versions, after, until, 100);
         assert_eq!((times(&owing), &owing.unjudged), (vec!["10:00 r1".into()], &vec![1]));
         assert_eq!((owing.through, owing.is_held_back), (at("2026-03-02T10:59:59.999999Z"), true));
-        // Before that nothing is unknown, and the watchdog looks again when it is.
+        // Before the change nothing is unknown, and the watchdog checks again at the change.
         let before = owing_by(&zones, &versions, after, at("2026-03-02T10:30:00Z"), 100);
         assert_eq!((before.unjudged, before.is_held_back), (vec![], false));
         assert_eq!(next_by(&zones, &versions, at("2026-03-02T10:00:00Z")), Some(at(CHANGED)));

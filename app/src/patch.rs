@@ -1,23 +1,23 @@
-//! Step 1 of 7: the edit that a PATCH makes of a workflow, in either of its two ways.
+//! Step 1 of 7: applies a PATCH to a workflow, in one of two formats.
 
 use serde_json::{Map, Value};
 
 use crate::field::{self, FieldError};
 use crate::spec::{Spec, WorkflowBody};
 
-/// How a PATCH is to be read.
+/// The format of a PATCH.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PatchKind {
-    /// `application/json`: a top-level null is as if absent, any other value replaces whole.
+    /// `application/json`: a top-level null counts as absent, any other value replaces the existing one completely.
     Replace,
     /// `application/merge-patch+json`: RFC 7396.
     Merge,
 }
 
-/// The body after a patch.
+/// Returns the body after a patch.
 ///
 /// # Errors
-/// The field that the patch made wrong.
+/// Returns the field that the patch makes invalid.
 pub fn patched(standing: &Spec, patch: Map<String, Value>, kind: PatchKind) -> Result<WorkflowBody, FieldError> {
     if patch.contains_key("team_id") {
         return Err(FieldError::new("immutable_field", "team_id", "a workflow stays with its team"));
@@ -27,7 +27,7 @@ pub fn patched(standing: &Spec, patch: Map<String, Value>, kind: PatchKind) -> R
     field::read("", apply(document, patch, kind))
 }
 
-/// A document after a patch.
+/// Returns a document after a patch.
 pub(crate) fn apply(mut document: Value, patch: Map<String, Value>, kind: PatchKind) -> Value {
     match kind {
         PatchKind::Merge => merge(&mut document, Value::Object(patch)),

@@ -1,5 +1,5 @@
-//! Steps 1 and 7 of 7: what a workflow does with times that were missed, runs that overlap, and runs
-//! that fail or are lost. Written with the workflow, judged by the ledger.
+//! Steps 1 and 7 of 7: how a workflow handles missed times, overlapping runs, and runs that fail or are lost. An edit
+//! sets the policies, and the ledger applies them.
 
 use chrono::TimeDelta;
 use serde::{Deserialize, Serialize};
@@ -8,21 +8,21 @@ use utoipa::ToSchema;
 use crate::field::FieldError;
 use crate::spec::WorkflowBody;
 
-/// What a fire does while a run before it has not ended.
+/// What happens to a fire while a previous run has not ended.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, sqlx::Type, Serialize, Deserialize, ToSchema)]
 #[sqlx(type_name = "text", rename_all = "snake_case")]
 #[serde(rename_all = "snake_case")]
 pub enum Overlap {
-    /// It is not run; the ledger says so.
+    /// It is not run, and the ledger records it as skipped.
     #[default]
     Skip,
-    /// It waits, behind at most 99 others.
+    /// It waits, behind at most 99 other runs.
     Queue,
-    /// It waits, if nobody waits yet.
+    /// It waits, if no run waits yet.
     QueueOne,
-    /// It cancels the run before it, and runs once that has ended.
+    /// It cancels the previous run, and runs after that has ended.
     Replace,
-    /// It runs beside it, up to `max_concurrent`.
+    /// It runs concurrently, up to `max_concurrent`.
     Concurrent,
 }
 
@@ -33,45 +33,45 @@ pub enum Overlap {
 pub enum CatchUp {
     /// None.
     None,
-    /// The newest alone.
+    /// Only the newest.
     #[default]
     Skip,
     /// All, the oldest first.
     RunAll,
 }
 
-/// What becomes of a run whose instance died.
+/// What happens to a run whose instance was lost.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, sqlx::Type, Serialize, Deserialize, ToSchema)]
 #[sqlx(type_name = "text", rename_all = "snake_case")]
 #[serde(rename_all = "snake_case")]
 pub enum OnLost {
-    /// The same run goes on, under the same id.
+    /// The same run continues, under the same id.
     #[default]
     Retry,
-    /// It is given up.
+    /// It is abandoned.
     Abandon,
 }
 
 /// A workflow's policies, each within its bounds.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Policies {
-    /// What a fire does while a run before it has not ended.
+    /// What happens to a fire while a previous run has not ended.
     pub overlap: Overlap,
-    /// Runs at once under `concurrent`.
+    /// How many runs may be active at once under `concurrent`.
     pub max_concurrent: i32,
     /// Which missed times run late.
     pub catch_up: CatchUp,
-    /// A missed time older than these seconds does not run any more.
+    /// Seconds. A missed time that is older does not run any more.
     pub catch_up_window_secs: i32,
-    /// Execution waits a fixed share of these seconds, by the workflow's id.
+    /// Seconds. Each run starts later by a fixed part of this span, which the workflow's id determines.
     pub spread_secs: i32,
     /// How many seconds one attempt of a run may take.
     pub timeout_secs: i32,
-    /// Answers that may fail before a run has failed.
+    /// How many attempts may fail before the run fails.
     pub max_attempts: i32,
-    /// What becomes of a run whose instance died.
+    /// What happens to a run whose instance was lost.
     pub on_lost: OnLost,
-    /// Failed runs in a row that pause the workflow, none = never.
+    /// After how many failed runs in a row the workflow is paused; `None` = never.
     pub pause_after_failures: Option<i32>,
 }
 
@@ -92,10 +92,10 @@ impl Default for Policies {
 }
 
 impl Policies {
-    /// Reads what a client wrote.
+    /// Validates the policies of a request.
     ///
     /// # Errors
-    /// The first field that is out of its bounds.
+    /// Returns the first field that is out of its bounds.
     pub fn new(body: &WorkflowBody) -> Result<Self, FieldError> {
         let usual = Self::default();
         Ok(Self {
@@ -120,10 +120,10 @@ impl Policies {
         })
     }
 
-    /// Refuses a catch-up window that reaches behind what the ledger keeps: a pruned time could run again.
+    /// Refuses a catch-up window longer than the ledger keeps its rows, because a pruned time could run again.
     ///
     /// # Errors
-    /// `invalid_field`, with the longest window.
+    /// Returns `invalid_field` with the longest window that is allowed.
     pub fn check_window(&self, retention: TimeDelta) -> Result<(), FieldError> {
         if i64::from(self.catch_up_window_secs) <= retention.num_seconds() {
             return Ok(());

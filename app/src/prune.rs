@@ -1,8 +1,8 @@
-//! Step 7 of 7: removes what is old, in bounded batches. A job.
+//! Step 7 of 7: removes old rows, in bounded batches. A job.
 //!
-//! An occurrence is the guard against a fire that comes again. So it stays as long as its workflow
-//! might still run so late a fire, never less than 15 days (dead letters are kept for 14), and while
-//! the watchdog has not gone past it; and the newest of a workflow stays for ever.
+//! An occurrence prevents a second run if its fire is repeated. So it is kept while its workflow may still run so late
+//! a fire, at least 15 days (dead-letter queues keep messages for 14), and until the watchdog has processed its time.
+//! The newest occurrence of a workflow is kept forever.
 
 pub mod marks;
 mod old_rows;
@@ -18,14 +18,14 @@ use crate::jobs::{self, Did};
 
 use old_rows::{Ages, BATCH, Kind, Scope};
 
-/// Its name in the table `jobs`.
+/// Name of the job in the table `jobs`.
 const JOB: &str = "prune";
-/// Statements in one turn, of each kind.
+/// How many statements one turn executes for each kind.
 const BATCHES: u32 = 20;
 /// Dead-letter queues keep a fire for 14 days.
 const OCCURRENCES_AT_LEAST: TimeDelta = TimeDelta::days(15);
 
-/// What one turn removed.
+/// The result of one turn.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Pruned {
     outbox: u64,
@@ -35,18 +35,18 @@ struct Pruned {
     may_be_more: bool,
 }
 
-/// What one batch came to.
+/// The result of one batch.
 struct Batch {
     removed: u64,
     may_be_more: bool,
 }
 
-/// Removes what is older than the configuration keeps.
+/// Removes rows that are older than the configured retention.
 ///
-/// A workflow whose rows cannot be removed is logged, counted and left out for the rest of the turn.
+/// A workflow whose rows cannot be removed is logged, counted and skipped for the rest of the turn.
 ///
 /// # Errors
-/// The database's; the batches before stay removed.
+/// Fails if the database fails; earlier batches remain removed.
 pub async fn prune(app: &App) -> anyhow::Result<Did> {
     let ages = ages(&app.config, clock::database_time(app).await?);
     let (mut pruned, mut failed) = (Pruned::default(), Vec::new());
@@ -82,17 +82,17 @@ fn ages(config: &Config, now: DateTime<Utc>) -> Ages {
     }
 }
 
-/// Removes a batch, but no rows of the workflows that have failed.
+/// Removes a batch, except the rows of workflows that have failed.
 async fn remove_batch(db: &mut PgConnection, kind: Kind, ages: &Ages, failed: &mut Vec<i64>) -> sqlx::Result<Batch> {
     match old_rows::remove(db, kind, ages, Scope::Except(failed)).await {
         Ok(removed) => Ok(Batch { removed, may_be_more: removed >= BATCH.unsigned_abs() }),
-        // One of them fails the statement of all: each has a statement of its own.
+        // One workflow makes the statement for all fail, so give each its own statement.
         Err(error) if jobs::concerns_one_workflow(&error) => remove_singly(db, kind, ages, failed).await,
         Err(error) => Err(error),
     }
 }
 
-/// Removes a batch workflow by workflow; those that fail are logged and join `failed`.
+/// Removes a batch workflow by workflow; failures are logged and added to `failed`.
 async fn remove_singly(db: &mut PgConnection, kind: Kind, ages: &Ages, failed: &mut Vec<i64>) -> sqlx::Result<Batch> {
     let mut removed = 0;
     for workflow in old_rows::workflows_of_batch(db, kind, ages, failed).await? {

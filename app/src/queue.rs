@@ -1,7 +1,7 @@
-//! Step 7 of 7: runs that wait for a slot, and how they come to one or are given up.
+//! Step 7 of 7: runs that wait for a slot: how they get one or are abandoned.
 //!
-//! Whoever sees a run end promotes the next; the job looks at all that wait, because whoever saw it
-//! may have died. Nothing is remembered but the runs themselves.
+//! The instance that ends a run promotes the next one. Because that instance may fail, the job checks all queued runs.
+//! The only state is the runs themselves.
 
 use chrono::{DateTime, Utc};
 use db::{PgConnection, PgPool};
@@ -15,12 +15,12 @@ use crate::overlap;
 use crate::runs::{self, Trigger};
 use crate::workflows::{self, State, Workflow};
 
-/// Its name in the table `jobs`.
+/// Name of the job in the table `jobs`.
 const JOB: &str = "queue";
-/// Workflows looked at by one statement of a pass.
+/// How many workflows one statement of a pass reads.
 const BATCH: i64 = 500;
 
-/// What a pass, or a look at one workflow, did.
+/// The result of a pass, or of a check of one workflow.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Pass {
     /// Runs that got their slot.
@@ -36,7 +36,7 @@ pub struct Pass {
 /// The job: a [`pass`] over all workflows.
 ///
 /// # Errors
-/// The database's.
+/// Fails if the database cannot be reached or refuses the statement.
 pub async fn look(app: &App) -> anyhow::Result<Did> {
     let done = pass(&app.pool, clock::database_time(app).await?).await?;
     let Pass { promoted, abandoned, cancelled, failed } = done;
@@ -52,12 +52,12 @@ pub async fn look(app: &App) -> anyhow::Result<Did> {
     )))
 }
 
-/// Looks at every workflow of which a run waits and may start, or has waited too long.
+/// Checks every workflow that has a queued run which may start or has waited too long.
 ///
-/// A workflow that fails is logged and counted, and the pass goes on.
+/// A workflow that fails is logged and counted, and the pass continues.
 ///
 /// # Errors
-/// The database fails; what was done until then stays.
+/// Fails if the database fails; earlier transactions remain committed.
 pub async fn pass(pool: &PgPool, now: DateTime<Utc>) -> sqlx::Result<Pass> {
     let mut done = Pass::default();
     let mut last = 0;
@@ -81,10 +81,10 @@ pub async fn pass(pool: &PgPool, now: DateTime<Utc>) -> sqlx::Result<Pass> {
     }
 }
 
-/// Gives the free slots of one workflow to those who wait; after a run of it has ended.
+/// Gives the free slots of one workflow to its queued runs, after a run of it has ended.
 ///
 /// # Errors
-/// The database's.
+/// Fails if the database cannot be reached or refuses the statement.
 pub async fn advance(pool: &PgPool, workflow: WorkflowId, now: DateTime<Utc>) -> sqlx::Result<Pass> {
     let mut tx = db::begin(pool).await?;
     let done = match workflows::lock(&mut tx, workflow, None, now).await? {
@@ -106,10 +106,10 @@ async fn advance_locked(tx: &mut PgConnection, workflow: &Workflow, now: DateTim
     Ok(Pass { promoted, abandoned, ..Pass::default() })
 }
 
-/// Has the accepted automatic runs of a paused workflow wait for a slot again, so that what a person asks for can have it.
+/// Queues the accepted automatic runs of a paused workflow again, so that manual runs can get its slots.
 ///
 /// # Errors
-/// The database's.
+/// Fails if the database cannot be reached or refuses the statement.
 pub(crate) async fn hold_back(tx: &mut PgConnection, workflow: WorkflowId) -> sqlx::Result<()> {
     sqlx::query!(
         r#"
@@ -124,10 +124,10 @@ pub(crate) async fn hold_back(tx: &mut PgConnection, workflow: WorkflowId) -> sq
     .map(drop)
 }
 
-/// Starts those who wait, the first first, while there is room; the workflow is locked.
+/// Starts queued runs in order while slots are free; the caller has locked the workflow.
 ///
 /// # Errors
-/// The database's.
+/// Fails if the database cannot be reached or refuses the statement.
 pub(crate) async fn promote(tx: &mut PgConnection, workflow: &Workflow, now: DateTime<Utc>) -> sqlx::Result<u64> {
     let mut promoted = 0;
     while let Some(next) = first(tx, workflow).await? {
@@ -178,7 +178,7 @@ async fn accept(tx: &mut PgConnection, run: Uuid, now: DateTime<Utc>) -> sqlx::R
     .map(drop)
 }
 
-/// Cancels what still waits of an archived workflow, for example because an older version of the app archived it.
+/// Cancels the queued runs of an archived workflow, for example after an older version of the app archived it.
 async fn cancel_unstarted(tx: &mut PgConnection, workflow: &Workflow, now: DateTime<Utc>) -> sqlx::Result<Pass> {
     let cancelled = sqlx::query!(
         r#"
@@ -196,8 +196,8 @@ async fn cancel_unstarted(tx: &mut PgConnection, workflow: &Workflow, now: DateT
     Ok(Pass { cancelled: cancelled.rows_affected(), ..Pass::default() })
 }
 
-/// Abandons automatic runs that never started and have waited for a slot or for an executor longer than a missed time may, and
-/// any run that was handed over and has waited too long to go on.
+/// Abandons automatic runs that never started and have waited for a slot or an executor longer than a missed time may.
+/// Also abandons runs that were handed over and have waited too long to continue.
 async fn expire(tx: &mut PgConnection, workflow: &Workflow, now: DateTime<Utc>) -> sqlx::Result<u64> {
     let expired = lock_expired(tx, workflow, now).await?;
     let (ids, reasons): (Vec<_>, Vec<_>) = expired.iter().map(|run| (run.id, run.reason().to_owned())).unzip();
@@ -255,7 +255,8 @@ struct LiveWorkflow {
     may_advance: bool,
 }
 
-/// The next workflows after `last` that have live runs, and whether one of these may start or has waited too long.
+/// Lists the next workflows after `last` with live runs, and whether one of these runs may start or has waited too
+/// long.
 async fn workflows_with_live_runs(
     db: &mut PgConnection,
     last: i64,

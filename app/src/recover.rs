@@ -1,7 +1,8 @@
-//! Step 7 of 7: runs whose instance died go on, or are given up with a reason. A job.
+//! Step 7 of 7: continues runs whose instance was lost, or abandons them with a reason. A job.
 //!
-//! Lost is what is `running` and whose lease has expired, or was released by an instance that stopped or panicked in it.
-//! The *same* run goes on, under its id, on the instance that claims it; `attempt` then fences off the one that lost it.
+//! A run is lost if it is `running` and its lease has expired, or was released by an instance whose attempt stopped or
+//! panicked. The *same* run continues, under its id, on the instance that claims it. `attempt` then fences off the lost
+//! attempt.
 
 use std::collections::BTreeSet;
 
@@ -19,9 +20,9 @@ use crate::queue;
 use crate::runs;
 use crate::workflows::State;
 
-/// Its name in the table `jobs`.
+/// Name of the job in the table `jobs`.
 const JOB: &str = "recovery";
-/// Runs in one pass.
+/// How many runs one pass processes.
 const BATCH: i64 = 100;
 
 /// A run that no instance executes any more.
@@ -35,7 +36,7 @@ struct Lost {
     workflow_state: State,
 }
 
-/// What becomes of it.
+/// The decision about it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Verdict {
     GoesOn,
@@ -43,7 +44,7 @@ enum Verdict {
     Abandoned(String),
 }
 
-/// What one pass came to.
+/// The result of one pass.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct Pass {
     go_on: usize,
@@ -53,15 +54,15 @@ struct Pass {
     ended: BTreeSet<i64>,
 }
 
-/// Takes over what dead instances have left running.
+/// Recovers the runs that lost instances have left `running`.
 ///
 /// # Errors
-/// The database's; nothing was changed then.
+/// Fails if the database fails; then nothing is changed.
 pub async fn recover(app: &App) -> anyhow::Result<Did> {
     let now = clock::database_time(app).await?;
     let mut failed = 0;
     let (lost, pass) = match take_over(app, None, now).await {
-        // One of them fails the statement of all: each has a transaction of its own.
+        // One run makes the statement for all fail, so give each its own transaction.
         Err(error) if jobs::concerns_one_workflow(&error) => take_over_singly(app, now, &mut failed).await?,
         done => done?,
     };
@@ -75,13 +76,13 @@ pub async fn recover(app: &App) -> anyhow::Result<Did> {
     jobs::fail_at_end(JOB, failed, &app.metrics)?;
     Ok(match lost {
         0 => Did::Nothing,
-        // As many as a pass takes: there may be more.
+        // A full batch: there may be more.
         n if n >= usize::try_from(BATCH).unwrap_or(usize::MAX) => Did::Some(pass.in_words()),
         _ => Did::All(pass.in_words()),
     })
 }
 
-/// Takes over a batch of lost runs, or one of them, in one transaction; how many.
+/// Recovers a batch of lost runs, or one of them, in one transaction; returns how many.
 async fn take_over(app: &App, only: Option<Uuid>, now: DateTime<Utc>) -> sqlx::Result<(usize, Pass)> {
     let mut tx = db::begin(&app.pool).await?;
     let done = take_over_locked(&mut tx, only, &app.config, now).await;
@@ -99,7 +100,7 @@ async fn take_over_locked(
     Ok((lost.len(), pass))
 }
 
-/// Takes over lost runs one by one; those that fail are logged and counted.
+/// Recovers lost runs one by one; failures are logged and counted.
 async fn take_over_singly(app: &App, now: DateTime<Utc>, failed: &mut u64) -> sqlx::Result<(usize, Pass)> {
     let (mut lost, mut done) = (0, Pass::default());
     let ids = lost_runs(&mut *app.pool.acquire().await?).await?;
@@ -180,7 +181,7 @@ impl Pass {
     }
 }
 
-/// Lost runs with their workflows, more than a pass locks: failing ones may come first.
+/// Lists lost runs with their workflows; more than one pass locks, because failing ones may come first.
 async fn lost_runs(db: &mut PgConnection) -> sqlx::Result<Vec<(Uuid, i64)>> {
     let rows = sqlx::query!(
         r#"

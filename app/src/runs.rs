@@ -1,8 +1,7 @@
 //! Step 7 of 7: executions of workflows, and the statements on the table `runs`.
 //!
-//! A run is accepted in the transaction of its occurrence. An executor claims it by a guarded
-//! UPDATE that raises `attempt`; every later UPDATE names that attempt, so that an executor that
-//! lost its run can change nothing.
+//! A run is accepted in the transaction of its occurrence. An executor claims it by a guarded UPDATE that raises
+//! `attempt`. Every later UPDATE names that attempt, so an executor that has lost its run cannot change it.
 
 mod abandon;
 mod cancel;
@@ -32,21 +31,21 @@ pub use next_try::next_try;
 pub enum Trigger {
     /// A fire of its schedule.
     Schedule,
-    /// A person.
+    /// A manual request.
     Manual,
     /// The catch-up policy.
     CatchUp,
     /// A backfill.
     Backfill,
-    /// A person, again.
+    /// A manual retry.
     Retry,
 }
 
 impl Trigger {
-    /// Every trigger that there is.
+    /// All triggers.
     pub const ALL: [Self; 5] = [Self::Schedule, Self::Manual, Self::CatchUp, Self::Backfill, Self::Retry];
 
-    /// The word of the column.
+    /// The value in the column.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
@@ -59,37 +58,37 @@ impl Trigger {
     }
 }
 
-/// Where a run stands.
+/// The state of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, sqlx::Type, serde::Serialize, serde::Deserialize, utoipa::ToSchema)]
 #[sqlx(type_name = "text", rename_all = "snake_case")]
 #[serde(rename_all = "snake_case")]
 pub enum RunState {
-    /// Will be executed; a crash loses none.
+    /// Will be executed; a crash loses no accepted run.
     Accepted,
     /// Waits for a slot.
     Queued,
-    /// An executor is at it.
+    /// An executor executes it.
     Running,
-    /// Final: it did what it should.
+    /// Final: its action succeeded.
     Succeeded,
-    /// Final: it did not.
+    /// Final: its action failed.
     Failed,
-    /// Final: it took too long.
+    /// Final: it exceeded its timeout.
     TimedOut,
-    /// Final: a person stopped it.
+    /// Final: it was cancelled on request.
     Cancelled,
-    /// Final: it was given up.
+    /// Final: it was abandoned.
     Abandoned,
 }
 
 impl RunState {
-    /// Whether it never changes any more.
+    /// Whether the state is final.
     #[must_use]
     pub fn is_terminal(self) -> bool {
         !matches!(self, RunState::Accepted | RunState::Queued | RunState::Running)
     }
 
-    /// The state as a sentence says it.
+    /// The state as text in a sentence.
     #[must_use]
     pub fn in_words(self) -> &'static str {
         match self {
@@ -108,23 +107,23 @@ impl RunState {
 /// One execution.
 #[derive(Clone, Debug)]
 pub struct Run {
-    /// Identity.
+    /// The id.
     pub id: Uuid,
     /// The workflow.
     pub workflow_id: i64,
     /// What started it.
     pub trigger: Trigger,
-    /// Where it stands.
+    /// The state.
     pub state: RunState,
-    /// The nominal time, none for a run by hand.
+    /// The scheduled time; `None` for a manual run.
     pub scheduled_time: Option<DateTime<Utc>>,
-    /// Claims so far.
+    /// How often it was claimed.
     pub attempt: i32,
     /// When it was accepted.
     pub created_on: DateTime<Utc>,
     /// When this attempt started.
     pub started_on: Option<DateTime<Utc>>,
-    /// When it came to its end.
+    /// When it ended.
     pub finished_on: Option<DateTime<Utc>>,
     /// Milliseconds from start to end.
     pub duration_ms: Option<i64>,
@@ -136,7 +135,7 @@ pub struct Run {
 
 /// A run to accept.
 pub struct New {
-    /// Its identity, chosen by the caller so that the occurrence can name it.
+    /// The id, which the caller chooses so that the occurrence can name it.
     pub id: Uuid,
     /// The workflow.
     pub workflow_id: WorkflowId,
@@ -144,24 +143,24 @@ pub struct New {
     pub occurrence_id: Option<Uuid>,
     /// What started it.
     pub trigger: Trigger,
-    /// Accepted or queued, as [`crate::overlap::verdict`] says.
+    /// Accepted or queued, as [`crate::overlap::verdict`] decides.
     pub state: RunState,
-    /// The nominal time.
+    /// The scheduled time.
     pub scheduled_time: Option<DateTime<Utc>>,
-    /// Not to be started before.
+    /// It does not start before this time.
     pub run_after: DateTime<Utc>,
-    /// Inputs of this run alone, none = the workflow's.
+    /// Inputs of this run only; `None` = the workflow's.
     pub inputs: Option<Value>,
-    /// The backfill that asked for it.
+    /// The backfill that created it.
     pub backfill_id: Option<Uuid>,
     /// The business clock.
     pub now: DateTime<Utc>,
 }
 
-/// Accepts a run, or queues it; from the commit on it will be executed, whoever crashes.
+/// Accepts a run, or queues it. After the commit it will be executed, even if instances crash.
 ///
 /// # Errors
-/// The database's.
+/// Fails if the database cannot be reached or refuses the statement.
 pub async fn accept(tx: &mut PgConnection, new: &New) -> sqlx::Result<()> {
     sqlx::query!(
         r#"
@@ -186,10 +185,10 @@ pub async fn accept(tx: &mut PgConnection, new: &New) -> sqlx::Result<()> {
     .map(drop)
 }
 
-/// One run that a team may see.
+/// Returns one run that the team may see.
 ///
 /// # Errors
-/// The database's.
+/// Fails if the database cannot be reached or refuses the statement.
 pub async fn find(db: &mut PgConnection, id: Uuid, team_id: Option<i64>) -> sqlx::Result<Option<Run>> {
     sqlx::query_as!(
         Run,
@@ -207,31 +206,31 @@ pub async fn find(db: &mut PgConnection, id: Uuid, team_id: Option<i64>) -> sqlx
     .await
 }
 
-/// Which runs a caller may see and wants to.
+/// Which runs the caller may see, and filters.
 #[derive(Clone, Debug, Default)]
 pub struct Filter {
-    /// One team's.
+    /// Only this team's.
     pub team_id: Option<i64>,
-    /// One workflow's.
+    /// Only this workflow's.
     pub workflow_id: Option<i64>,
-    /// In this state.
+    /// Only in this state.
     pub state: Option<RunState>,
-    /// Started by this.
+    /// Only with this trigger.
     pub trigger: Option<Trigger>,
     /// Accepted at or after this time.
     pub from: Option<DateTime<Utc>>,
     /// Accepted before this time.
     pub to: Option<DateTime<Utc>>,
-    /// Before this run, by the page before.
+    /// Only those before this run, the last of the previous page.
     pub before: Option<Uuid>,
-    /// At most so many.
+    /// At most this many.
     pub limit: i64,
 }
 
-/// Runs, the newest first.
+/// Lists runs, the newest first.
 ///
 /// # Errors
-/// The database's.
+/// Fails if the database cannot be reached or refuses the statement.
 pub async fn list(db: &mut PgConnection, filter: &Filter) -> sqlx::Result<Vec<Run>> {
     sqlx::query_as!(
         Run,

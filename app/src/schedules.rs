@@ -1,7 +1,7 @@
-//! Step 1 of 7: the timing facet of a workflow, as a client writes it alone.
+//! Step 1 of 7: the schedule of a workflow, which a client may write separately.
 //!
-//! A schedule is no row of its own: it is what a workflow with a cron says about its times. So a
-//! write of it is an edit of the workflow, by [`crate::workflows::save`], with its version and its ETag.
+//! A schedule has no row of its own: it is the timing of a workflow with a cron. So a write of a schedule is an edit of
+//! the workflow by [`crate::workflows::save`], with the workflow's version and ETag.
 
 use chrono::{DateTime, Utc};
 use serde::{Deserialize, Serialize};
@@ -13,48 +13,49 @@ use crate::patch::{self, PatchKind};
 use crate::policies::{CatchUp, Overlap};
 use crate::spec::{self, Bounds, Spec, WorkflowBody};
 
-/// A schedule as a client writes it; in a PUT an absent field takes its default.
+/// A schedule in a request; in a PUT an absent field takes its default.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ScheduleBody {
-    /// Cron, e.g. `0 9 * * MON-FRI`.
+    /// Cron, for example `0 9 * * MON-FRI`.
     #[schema(example = "0 9 * * MON-FRI")]
     pub cron_schedule: String,
-    /// IANA timezone in which the cron is read; absent = UTC.
+    /// IANA timezone of the cron; absent = UTC.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(example = "Europe/Paris")]
     pub timezone: Option<String>,
-    /// Owes nothing before this time.
+    /// No time before this one is due.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub starts_at: Option<DateTime<Utc>>,
-    /// Owes nothing at or after this time.
+    /// No time at or after this one is due.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ends_at: Option<DateTime<Utc>>,
-    /// What a fire does while a run before it has not ended; absent = `skip`.
+    /// What happens to a fire while a previous run has not ended; absent = `skip`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub overlap_policy: Option<Overlap>,
-    /// Runs at once under `concurrent`, 1 to 100; absent = 10.
+    /// How many runs may be active at once under `concurrent`, 1 to 100; absent = 10.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_concurrent: Option<i32>,
     /// Which missed times run late; absent = `skip`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub catch_up_policy: Option<CatchUp>,
-    /// A missed time older than these seconds does not run any more, 60 to 2592000; absent = 86400.
+    /// Seconds. A missed time that is older does not run any more, 60 to 2592000; absent = 86400.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub catch_up_window_secs: Option<i32>,
-    /// Execution waits a fixed share of these seconds, 0 to 3600; absent = 0.
+    /// Seconds. Each run starts later by a fixed part of this span, which the workflow's id determines, 0 to 3600;
+    /// absent = 0.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub spread_secs: Option<i32>,
-    /// Failed runs in a row that pause the workflow, 1 to 1000; absent = never.
+    /// After how many failed runs in a row the workflow is paused, 1 to 1000; absent = never.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pause_after_failures: Option<i32>,
 }
 
 impl ScheduleBody {
-    /// The workflow that has this schedule and stays as it is otherwise.
+    /// Returns the workflow with this schedule and otherwise unchanged.
     ///
     /// # Errors
-    /// The first field that is wrong.
+    /// Returns the first field that is not valid.
     pub fn onto(self, existing: &Spec, bounds: &Bounds) -> Result<Spec, FieldError> {
         let body = WorkflowBody {
             cron_schedule: Some(self.cron_schedule),
@@ -72,7 +73,7 @@ impl ScheduleBody {
         Spec::new(body, Some(existing), bounds)
     }
 
-    /// The body that would write a workflow's schedule again; none without a cron.
+    /// Returns the body that would write a workflow's schedule again; `None` without a cron.
     #[must_use]
     pub fn of(spec: &Spec) -> Option<Self> {
         let policies = &spec.policies;
@@ -90,10 +91,10 @@ impl ScheduleBody {
         })
     }
 
-    /// The schedule after a patch.
+    /// Returns the schedule after a patch.
     ///
     /// # Errors
-    /// The field that the patch made wrong.
+    /// Returns the field that the patch makes invalid.
     pub fn patched(&self, patch: Map<String, Value>, kind: PatchKind) -> Result<Self, FieldError> {
         let standing = serde_json::to_value(self)
             .map_err(|error| FieldError::invalid("", format!("the stored schedule cannot be patched: {error}")))?;
@@ -101,7 +102,7 @@ impl ScheduleBody {
     }
 }
 
-/// The workflow without a schedule; its policies stand until somebody writes others.
+/// Returns the workflow without a schedule; its policies do not change.
 #[must_use]
 pub fn cleared(standing: &Spec) -> Spec {
     let timing = spec::Timing { cron: None, ..standing.timing.clone() };

@@ -1,7 +1,7 @@
 //! Step 1 of 7: workflows that a file defines, loaded by `app serve --schedules FILE` before it listens.
 //!
-//! The file is read whole and judged whole before anything is touched; then what differs is created
-//! or changed by the same functions as an edit by the API. What the file does not name stays.
+//! The complete file is read and validated before anything changes. Then workflows that differ are created or changed
+//! by the same functions as an edit by the API. Workflows that the file does not name do not change.
 
 mod document;
 
@@ -20,54 +20,54 @@ use crate::spec::{self, Bounds, Spec};
 use crate::workflows::{self, State, Workflow};
 use document::{Complaint, Definition, Team};
 
-/// How often a load begins anew because somebody edited the same workflows meanwhile.
+/// How often a load is repeated because the same workflows were edited concurrently.
 const TRIES: u32 = 5;
-/// Before it does.
+/// The pause before a load is repeated.
 const PAUSE: Duration = Duration::from_millis(200);
 
-/// What a load did.
+/// The result of a load.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Loaded {
-    /// Workflows made.
+    /// Workflows created.
     pub created: usize,
     /// Workflows changed.
     pub changed: usize,
-    /// Workflows that stood as the file has them.
+    /// Workflows that already were as in the file.
     pub unchanged: usize,
     /// Definitions that were not applied, because their schedule has no time left.
     pub spent: usize,
 }
 
-/// Why a load did nothing.
+/// Why a load changed nothing.
 enum Stopped {
-    /// The file is wrong.
+    /// The file is not valid.
     Wrong(Vec<Complaint>),
-    /// Somebody edited the same workflows at this moment.
+    /// Another transaction edited the same workflows at the same time.
     Crossed,
     Failed(sqlx::Error),
 }
 
-/// What one definition asks for.
+/// The change that one definition needs.
 enum Plan {
     Create(i64, Spec),
     Change(WorkflowId, Spec),
     Keep,
-    /// Its schedule has no time left: an existing workflow stays as it is, a new one is not made.
+    /// Its schedule has no time left: an existing workflow does not change, a new one is not created.
     Spent(Complaint),
 }
 
-/// Loads a file: all of it, or nothing.
+/// Loads a file completely, or changes nothing.
 ///
-/// Instances that start at the same moment load one after the other: the first holds the teams' rows.
+/// Instances that start at the same moment load one after the other, because the first locks the teams' rows.
 ///
 /// # Errors
-/// The file cannot be read or is wrong, each complaint with its line; or the database's.
+/// Fails if the file cannot be read, if it is not valid (each complaint has its line), or if the database fails.
 pub async fn load(app: &App, path: &Path) -> anyhow::Result<Loaded> {
     let shown = path.display();
     let text = tokio::fs::read_to_string(path).await.with_context(|| format!("cannot read {shown}"))?;
     let name = path.file_name().and_then(|name| name.to_str()).with_context(|| format!("{shown} names no file"))?;
     let wanted = document::read(&text).map_err(|complaints| told(path, &complaints))?;
-    // Before any transaction: names are looked up, and that may take its time.
+    // Before any transaction, because name resolution may be slow.
     let refused = out_of_reach(app, &wanted).await;
     if !refused.is_empty() {
         return Err(told(path, &refused));
@@ -92,7 +92,7 @@ pub async fn load(app: &App, path: &Path) -> anyhow::Result<Loaded> {
     bail!("cannot load {shown}: its workflows are being edited all the time; start again")
 }
 
-/// Complaints about actions that would reach inside.
+/// Lists complaints about actions whose URL leads to a private address.
 async fn out_of_reach(app: &App, wanted: &[Definition]) -> Vec<Complaint> {
     let mut refused = Vec::new();
     for definition in wanted {
@@ -139,7 +139,7 @@ async fn apply(app: &App, file: &str, wanted: &[Definition], edit: &Edit) -> Res
     Ok(loaded)
 }
 
-/// Judges a definition beside what stands; no workflow is locked for one that changes nothing.
+/// Compares a definition with the existing workflow; a workflow that it does not change is not locked.
 async fn plan(
     tx: &mut PgConnection,
     file: &str,
@@ -172,7 +172,7 @@ async fn plan(
     })
 }
 
-/// Changes a workflow, read anew under its lock; one that the API made is the file's from now on.
+/// Changes a workflow, which is read again under its lock. The file now manages it, even if the API created it.
 async fn change(tx: &mut PgConnection, file: &str, id: WorkflowId, spec: Spec, edit: &Edit) -> Result<(), Stopped> {
     let before = workflows::lock(tx, id, None, edit.now).await?.filter(|before| before.state != State::Archived);
     let Some(before) = before.filter(|before| before.spec.name == spec.name) else {
@@ -200,7 +200,7 @@ async fn team_id(db: &mut PgConnection, team: &Team) -> sqlx::Result<Option<i64>
     .await
 }
 
-/// Holds the rows of the file's teams; NO KEY, so that the API goes on making workflows of theirs.
+/// Locks the rows of the file's teams; NO KEY, so that the API can still create workflows in them.
 async fn hold_teams(tx: &mut PgConnection, wanted: &[Definition]) -> sqlx::Result<()> {
     let named = |definition: &Definition| match &definition.team {
         Team::Named(name) => Some(name.clone()),
@@ -246,7 +246,7 @@ impl From<sqlx::Error> for Stopped {
     fn from(error: sqlx::Error) -> Self {
         let refused = error.as_database_error();
         match refused.and_then(sqlx::error::DatabaseError::code).as_deref() {
-            // unique: the API made the same name meanwhile; serialisation, deadlock, lock timeout: another instance
+            // unique: the API created the same name meanwhile; serialisation, deadlock, lock timeout: another instance
             Some("23505" | "40001" | "40P01" | "55P03") => Self::Crossed,
             _ => Self::Failed(error),
         }

@@ -1,7 +1,7 @@
-//! Steps 1 and 7 of 7: the server. Slow and silent clients cost a connection for seconds, not for ever.
+//! Steps 1 and 7 of 7: the server. A slow or silent client occupies a connection for seconds only.
 //!
-//! hyper's header timeout needs a timer, and `axum::serve` sets none: a client that sends half a
-//! header would hold its connection for ever. So the loop is our own.
+//! hyper's header timeout needs a timer, and `axum::serve` sets none: a client that sends half a header would occupy
+//! its connection forever. So this module has its own loop.
 
 use std::future::Future;
 use std::io;
@@ -21,17 +21,17 @@ use tower::ServiceExt as _;
 use crate::api::auth::Peer;
 use crate::config::Config;
 
-/// Room for the request line and all headers.
+/// The largest request line with all headers, in bytes.
 const HEADER_LIMIT: usize = 16 * 1024;
 
-/// How many connections may wait to be accepted. Fires come on the minute, all at once; the usual
-/// 128 would turn the others away, to come again a second later.
+/// How many connections may wait to be accepted. Fires arrive on the minute, all at once. With the usual 128 the system
+/// would drop the others, and they would be repeated a second later.
 const BACKLOG: u32 = 4096;
 
-/// Listens for as many clients as a full minute brings.
+/// Listens, with room for all fires of a full minute.
 ///
 /// # Errors
-/// The address is taken, or none of ours.
+/// Fails if the address is in use, or is not an address of this machine.
 pub fn listen(address: SocketAddr) -> io::Result<TcpListener> {
     let socket = if address.is_ipv4() { TcpSocket::new_v4() } else { TcpSocket::new_v6() }?;
     socket.set_reuseaddr(true)?;
@@ -42,7 +42,7 @@ pub fn listen(address: SocketAddr) -> io::Result<TcpListener> {
 /// How long the requests of open connections may take to end at shutdown.
 const CONNECTIONS_END: Duration = Duration::from_secs(3);
 
-/// Serves until `shutdown`, then lets the requests under way end.
+/// Serves until `shutdown`, then lets the active requests end.
 pub(crate) async fn serve(listener: TcpListener, router: Router, config: &Config, shutdown: impl Future<Output = ()>) {
     let places = Arc::new(Semaphore::new(config.max_connections));
     let connections = GracefulShutdown::new();
@@ -55,7 +55,7 @@ pub(crate) async fn serve(listener: TcpListener, router: Router, config: &Config
         let (stream, peer, place) = match accepted {
             Ok(accepted) => accepted,
             Err(error) => {
-                // Out of file descriptors, most likely; without a pause this would spin.
+                // Probably there are no file descriptors left; without a pause this loop would spin.
                 tracing::warn!(%error, "cannot accept a connection");
                 tokio::time::sleep(Duration::from_millis(100)).await;
                 continue;

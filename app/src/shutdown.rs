@@ -1,4 +1,4 @@
-//! How an instance is told to end: first to drain, and, if that takes too long, to hand over at once.
+//! How an instance shuts down: first it drains, and, if that takes too long, it hands over at once.
 
 use tokio_util::sync::CancellationToken;
 
@@ -10,36 +10,36 @@ pub struct Shutdown {
 }
 
 impl Shutdown {
-    /// Stops claims and jobs; what runs may end.
+    /// Stops claims and jobs; active runs may end.
     pub fn drain(&self) {
         self.drain.cancel();
     }
 
-    /// Hands over what still runs, at once.
+    /// Hands over the active runs at once.
     pub fn hand_over(&self) {
         self.drain.cancel();
         self.hand_over.cancel();
     }
 
-    /// Whether the drain has begun.
+    /// Whether the drain has started.
     #[must_use]
     pub fn is_draining(&self) -> bool {
         self.drain.is_cancelled()
     }
 
-    /// Waits for the drain to begin.
+    /// Waits until the drain begins.
     pub async fn draining(&self) {
         self.drain.cancelled().await;
     }
 
-    /// Waits for the end of the drain's patience.
+    /// Waits until the active runs are to be handed over.
     pub async fn handing_over(&self) {
         self.hand_over.cancelled().await;
     }
 }
 
 impl From<CancellationToken> for Shutdown {
-    /// A shutdown whose drain begins with `drain`, and ends at its limit.
+    /// Creates a shutdown whose drain begins with `drain`, and ends at its limit.
     fn from(drain: CancellationToken) -> Self {
         Self { drain, hand_over: CancellationToken::new() }
     }

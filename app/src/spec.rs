@@ -1,4 +1,4 @@
-//! Step 1 of 7: a workflow as a client writes it, and what that is to be.
+//! Step 1 of 7: the fields of a workflow in a request, and their validation.
 
 use chrono::{DateTime, SecondsFormat, TimeDelta, Utc};
 use schedule::{Cron, CronError, Timezone};
@@ -10,7 +10,7 @@ use crate::actions::Action;
 use crate::field::{self, FieldError};
 use crate::policies::{CatchUp, OnLost, Overlap, Policies};
 
-/// A workflow as a client writes it.
+/// A workflow in a request.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct WorkflowBody {
@@ -22,11 +22,11 @@ pub struct WorkflowBody {
     /// For people; at most 2,000 characters.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub description: Option<String>,
-    /// Cron, e.g. `0 9 * * MON-FRI`; absent = no schedule.
+    /// Cron, for example `0 9 * * MON-FRI`; absent = no schedule.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(example = "0 9 * * MON-FRI")]
     pub cron_schedule: Option<String>,
-    /// IANA timezone in which the cron is read; absent = UTC.
+    /// IANA timezone of the cron; absent = UTC.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(example = "Europe/Paris")]
     pub timezone: Option<String>,
@@ -36,94 +36,95 @@ pub struct WorkflowBody {
     /// `{"type":"log","message":".."}` or `{"type":"http","method":"POST","url":"..","headers"?,"body"?}`
     #[schema(value_type = Object, example = json!({"type": "log", "message": "hello"}))]
     pub action: Value,
-    /// Inputs handed to each run; an object.
+    /// Inputs passed to each run; an object.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<Object>)]
     pub starting_inputs: Option<Map<String, Value>>,
-    /// Owes nothing before this time.
+    /// No time before this one is due.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub starts_at: Option<DateTime<Utc>>,
-    /// Owes nothing at or after this time.
+    /// No time at or after this one is due.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ends_at: Option<DateTime<Utc>>,
-    /// What a fire does while a run before it has not ended; absent = `skip`.
+    /// What happens to a fire while a previous run has not ended; absent = `skip`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub overlap_policy: Option<Overlap>,
-    /// Runs at once under `concurrent`, 1 to 100; absent = 10.
+    /// How many runs may be active at once under `concurrent`, 1 to 100; absent = 10.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_concurrent: Option<i32>,
     /// Which missed times run late; absent = `skip`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub catch_up_policy: Option<CatchUp>,
-    /// A missed time older than these seconds does not run any more, 60 to 2592000; absent = 86400.
+    /// Seconds. A missed time that is older does not run any more, 60 to 2592000; absent = 86400.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub catch_up_window_secs: Option<i32>,
-    /// Execution waits a fixed share of these seconds, 0 to 3600; absent = 0.
+    /// Seconds. Each run starts later by a fixed part of this span, which the workflow's id determines, 0 to 3600;
+    /// absent = 0.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub spread_secs: Option<i32>,
     /// How many seconds one attempt of a run may take, 1 to 86400; absent = 300.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub timeout_secs: Option<i32>,
-    /// Answers that may fail before a run has failed, 1 to 20; absent = 1.
+    /// How many attempts may fail before the run fails, 1 to 20; absent = 1.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_attempts: Option<i32>,
-    /// What becomes of a run whose instance died; absent = `retry`.
+    /// What happens to a run whose instance was lost; absent = `retry`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub on_lost: Option<OnLost>,
-    /// Failed runs in a row that pause the workflow, 1 to 1000; absent = never.
+    /// After how many failed runs in a row the workflow is paused, 1 to 1000; absent = never.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pause_after_failures: Option<i32>,
 }
 
-/// What a workflow is to be: a body that was found right.
+/// The validated fields of a workflow.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Spec {
-    /// Its name.
+    /// The name.
     pub name: String,
     /// For people.
     pub description: Option<String>,
-    /// The timing facet.
+    /// When it is due.
     pub timing: Timing,
     /// A label.
     pub is_api: bool,
-    /// The action's document; [`Action::parse`] reads it.
+    /// The action's document; [`Action::parse`] parses it.
     pub action: Value,
-    /// Inputs handed to each run.
+    /// Inputs passed to each run.
     pub starting_inputs: Map<String, Value>,
-    /// What it does with overlaps, missed times, failures and losses.
+    /// How it handles overlaps, missed times, failures and losses.
     pub policies: Policies,
 }
 
-/// When a workflow is to run.
+/// When a workflow is due.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Timing {
-    /// Canonical cron, none = no schedule.
+    /// Canonical cron; `None` = no schedule.
     pub cron: Option<String>,
-    /// IANA name as written, none = UTC.
+    /// IANA name as the client wrote it; `None` = UTC.
     pub timezone: Option<String>,
-    /// Owes nothing before.
+    /// No time before this one is due.
     pub starts_at: Option<DateTime<Utc>>,
-    /// Owes nothing at or after.
+    /// No time at or after this one is due.
     pub ends_at: Option<DateTime<Utc>>,
 }
 
-/// What a workflow is validated against, beside its own fields.
+/// The bounds of the validation.
 #[derive(Clone, Copy, Debug)]
 pub struct Bounds {
     /// Business time of the edit.
     pub now: DateTime<Utc>,
-    /// For how long the ledger keeps its rows: no older time may run.
+    /// How long the ledger keeps its rows: no older time may run.
     pub retention: TimeDelta,
 }
 
 impl Spec {
-    /// Validates a body; `existing` is what the workflow is already.
+    /// Validates a body; `existing` is the current workflow.
     ///
-    /// What does not change is not validated again: a timezone that a newer database dropped, or a
-    /// cron whose last time has passed, must not stop the caller from renaming the workflow.
+    /// Fields that do not change are not validated again: a timezone that newer zone data dropped, or a cron without a
+    /// further time, must not prevent a rename.
     ///
     /// # Errors
-    /// The first field that is wrong.
+    /// Returns the first field that is not valid.
     pub fn new(body: WorkflowBody, existing: Option<&Self>, bounds: &Bounds) -> Result<Self, FieldError> {
         field::name("name", &body.name)?;
         body.description.as_deref().map_or(Ok(()), |text| field::text("description", text, 0, 2_000))?;
@@ -156,7 +157,7 @@ impl Spec {
         })
     }
 
-    /// The body that would write this workflow again; what a PATCH changes.
+    /// Returns the body that would write this workflow again; a PATCH changes it.
     #[must_use]
     pub fn to_body(&self) -> WorkflowBody {
         WorkflowBody {
@@ -184,19 +185,20 @@ impl Spec {
 }
 
 impl Timing {
-    /// The instant to look for times after: now, or just before the start that lies ahead.
+    /// Returns the instant after which to search for times: now, or just before a start in the future.
     #[must_use]
     pub fn first_instant_after(&self, now: DateTime<Utc>) -> DateTime<Utc> {
         self.starts_at.map_or(now, |starts_at| now.max(starts_at - TimeDelta::microseconds(1)))
     }
 
-    /// Whether both name the same times, whatever their texts: `0#2` and `8-14 * */7`, no timezone and `UTC`.
+    /// Whether both name the same times, whatever their texts, for example `0#2` and `8-14 * */7`, or no timezone and
+    /// `UTC`.
     #[must_use]
     pub fn names_same_times(&self, other: &Self) -> bool {
         (self.starts_at, self.ends_at) == (other.starts_at, other.ends_at) && self.has_same_cron(other)
     }
 
-    /// The same for cron and timezone only. A text that cannot be read any more equals only itself.
+    /// The same for cron and timezone only. A text that cannot be parsed any more equals only itself.
     fn has_same_cron(&self, other: &Self) -> bool {
         let crons = match (&self.cron, &other.cron) {
             (Some(one), Some(another)) => one == another || name_same_times(one, another),
@@ -206,7 +208,7 @@ impl Timing {
         crons && not_utc(self.timezone.as_deref()) == not_utc(other.timezone.as_deref())
     }
 
-    /// The timing as it is stored: canonical, or in the existing texts if they name the same times.
+    /// Returns the timing to store: canonical, or with the existing texts if they name the same times.
     fn validated(self, existing: Option<&Self>, now: DateTime<Utc>) -> Result<Self, FieldError> {
         let timezone = self.timezone.as_deref().map(timezone).transpose()?.unwrap_or(Timezone::UTC);
         if let (Some(starts_at), Some(ends_at)) = (self.starts_at, self.ends_at)
@@ -247,10 +249,10 @@ impl Timing {
 /// The code of a schedule that has no time left.
 pub const NEVER_FIRES: &str = "never_fires";
 
-/// The names of UTC in the IANA database: no timezone is UTC, too.
+/// The names of UTC in the IANA database. No timezone is UTC, too.
 const UTC_NAMES: [&str; 8] = ["UTC", "Etc/UTC", "UCT", "Etc/UCT", "Universal", "Etc/Universal", "Zulu", "Etc/Zulu"];
 
-/// A timezone's name, none if it is a name of UTC.
+/// Returns a timezone's name, `None` if it is a name of UTC.
 fn not_utc(name: Option<&str>) -> Option<&str> {
     name.filter(|name| !UTC_NAMES.contains(name))
 }
@@ -262,10 +264,10 @@ fn name_same_times(one: &str, another: &str) -> bool {
     }
 }
 
-/// Reads a timezone's name.
+/// Parses a timezone's name.
 ///
 /// # Errors
-/// `invalid_timezone`, with near names.
+/// Returns `invalid_timezone` with similar names.
 pub fn timezone(name: &str) -> Result<Timezone, FieldError> {
     schedule::parse_timezone(name).map_err(|error| FieldError::new(error.code(), "timezone", error.to_string()))
 }

@@ -1,10 +1,10 @@
-//! Step 7 of 7: how long a run waits so that the workflows of one minute do not all start at once.
+//! Step 7 of 7: delays runs, so that the workflows of one minute do not all start at once.
 
 use chrono::{DateTime, TimeDelta, Utc};
 use schedule::{Cron, Timezone, WorkflowId};
 
-/// When the run of a nominal time may start: a fixed share of `spread_secs` later, by the
-/// workflow's id, and always before the next time.
+/// Returns when the run of a scheduled time may start: later by a fixed part of `spread_secs`, which the workflow's id
+/// determines, and always before the next time.
 #[must_use]
 pub fn run_after(
     workflow: WorkflowId,
@@ -22,9 +22,9 @@ pub fn run_after(
     now.max(time + TimeDelta::seconds(share(workflow.0, bound)))
 }
 
-/// The same share for the same id, and neighbouring ids far apart (Fibonacci hashing).
+/// Returns the same part for the same id, and distant ones for neighbouring ids (Fibonacci hashing).
 ///
-/// The upper bits choose, by multiplication: the remainder would bunch neighbours up again.
+/// The upper bits choose the part by multiplication; a remainder would put neighbours next to each other again.
 fn share(id: i64, bound: i64) -> i64 {
     let hash = id.unsigned_abs().wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 33;
     (i64::try_from(hash).unwrap_or_default() * bound) >> 31

@@ -1,4 +1,4 @@
-//! Step 7 of 7: how the ledger does, in numbers. What an alarm watches is zero in health.
+//! Step 7 of 7: the statistics of the ledger. Normally every number that an alarm checks is zero.
 
 use chrono::{DateTime, Utc};
 use db::PgConnection;
@@ -7,90 +7,90 @@ use schedule::delivery::GRACE;
 use crate::occurrences::Decision;
 use crate::runs;
 
-/// Whose numbers, and of when.
+/// Which workflows, and which span.
 #[derive(Clone, Copy, Debug)]
 pub struct Scope {
-    /// One team's, none = all.
+    /// Only this team's; `None` = all.
     pub team_id: Option<i64>,
-    /// One workflow's, none = all.
+    /// Only this workflow's; `None` = all.
     pub workflow_id: Option<i64>,
-    /// What was decided or ended from here on.
+    /// Decisions and ends from this time on.
     pub from: DateTime<Utc>,
-    /// Up to here: now.
+    /// Up to this time: now.
     pub to: DateTime<Utc>,
 }
 
-/// How long fires took from their nominal time to their decision, in seconds.
+/// How long fires took from their scheduled time to their decision, in seconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Delay {
-    /// Fires.
+    /// Number of fires.
     pub count: i64,
-    /// Half of them took at most this.
+    /// The median.
     pub p50_s: f64,
-    /// 95 of 100 took at most this.
+    /// The 95th percentile.
     pub p95_s: f64,
-    /// The longest.
+    /// The maximum.
     pub max_s: i64,
 }
 
-/// Runs that came to their end.
+/// Runs that ended.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Executions {
     /// All of them.
     pub total: i64,
     /// Succeeded.
     pub successful: i64,
-    /// Abandoned, and not by a shutdown: it is unknown whether they were done.
+    /// Abandoned, but not by a shutdown: it is unknown whether their action completed.
     pub lost: i64,
-    /// Times that a run was handed over, at a shutdown or because the reply to its claim was lost.
+    /// How often a run was handed over, at a shutdown or because the reply to its claim was lost.
     pub handed_over: i64,
-    /// Abandoned because a shutdown cut them off and `on_lost` is `abandon`.
+    /// Abandoned because a shutdown interrupted them and `on_lost` is `abandon`.
     pub cut_off: i64,
-    /// Times that a run went on after its instance was lost.
+    /// How often a run continued after its instance was lost.
     pub recovery_attempts: i64,
-    /// Runs that went on so and succeeded.
+    /// Of the runs that continued, those that succeeded.
     pub recovered: i64,
-    /// Runs that went on so and failed, timed out or were cancelled.
+    /// Of the runs that continued, those that failed, timed out or were cancelled.
     pub recovery_failed: i64,
-    /// Runs that went on so and were given up.
+    /// Of the runs that continued, those that were abandoned.
     pub recovery_abandoned: i64,
 }
 
-/// How the ledger does.
+/// The statistics of the ledger.
 #[derive(Clone, Debug, Default)]
 pub struct Stats {
-    /// Of fires.
+    /// The delay of fires.
     pub delay: Delay,
-    /// Times by what was decided; those that nothing was decided as are left out.
+    /// Number of due times by decision; a decision that no time has is left out.
     pub decisions: Vec<(Decision, i64)>,
-    /// Of runs.
+    /// The results of runs.
     pub executions: Executions,
-    /// Runs that wait or are under way.
+    /// Runs that wait or execute.
     pub live: i64,
-    /// The nominal time of the oldest occurrence whose run has not ended.
+    /// The scheduled time of the oldest occurrence whose run has not ended.
     pub oldest_unresolved: Option<DateTime<Utc>>,
-    /// The earliest time that the watchdog still has to account for; ahead of now in health.
+    /// The earliest time that the watchdog still has to decide; normally it is in the future.
     pub watch_at: Option<DateTime<Utc>>,
 }
 
 impl Stats {
-    /// Seconds by which the watchdog is behind; 0 while nothing is older than its grace.
+    /// Seconds by which the watchdog is behind; 0 while no undecided time is older than its grace.
     #[must_use]
     pub fn lag_s(&self, now: DateTime<Utc>) -> i64 {
         self.watch_at.map_or(0, |watch_at| (now - GRACE - watch_at).num_seconds().max(0))
     }
 
-    /// How many times were decided like this.
+    /// How many times have this decision.
     #[must_use]
     pub fn decided(&self, decision: Decision) -> i64 {
         self.decisions.iter().find(|(other, _)| *other == decision).map_or(0, |(_, count)| *count)
     }
 }
 
-/// Reads the numbers.
+/// Reads the statistics.
 ///
 /// # Errors
-/// The database's.
+/// Fails if the database cannot be reached or refuses the statement.
 pub async fn read(db: &mut PgConnection, scope: Scope) -> sqlx::Result<Stats> {
     Ok(Stats {
         delay: delay(db, scope).await?,

@@ -1,4 +1,4 @@
-//! Step 1 of 7: teams, who own workflows.
+//! Step 1 of 7: teams, which own workflows.
 
 use std::fmt;
 
@@ -14,15 +14,15 @@ use crate::keys::Secret;
 /// A team.
 #[derive(Clone, Debug)]
 pub struct Team {
-    /// Identity.
+    /// The id.
     pub id: i64,
     /// Unique name.
     pub name: String,
-    /// When it was made.
+    /// When it was created.
     pub created_on: DateTime<Utc>,
 }
 
-/// What signs a team's http actions, `whsec_..`; printed by nothing.
+/// The secret that signs a team's http actions, `whsec_..`; never printed.
 #[derive(Clone, sqlx::Type)]
 #[sqlx(transparent)]
 pub struct SigningSecret(pub(crate) String);
@@ -33,10 +33,10 @@ impl fmt::Debug for SigningSecret {
     }
 }
 
-/// Makes a team; the second value is its signing secret, shown once.
+/// Creates a team; the second value is its signing secret, shown once.
 ///
 /// # Errors
-/// The database's; a taken name is `teams_name_key`.
+/// Fails if the database refuses the statement; a name that is taken violates `teams_name_key`.
 pub async fn create(tx: &mut PgConnection, name: &str, edit: &Edit) -> sqlx::Result<(Team, Secret)> {
     let secret = Secret(format!("whsec_{}", STANDARD.encode(rand::random::<[u8; 32]>())));
     let id = sqlx::query_scalar!(

@@ -1,9 +1,9 @@
-//! Step 7 of 7: ends runs that should have ended by themselves. A job.
+//! Step 7 of 7: ends runs that did not end at their timeout. A job.
 //!
-//! An executor stops an attempt at its workflow's timeout. An attempt that its executor has renewed after that, and that
-//! has not ended a minute later, is stuck: the try ends here, like one that was answered too late, and its executor
-//! learns at its next heartbeat that it has lost the run. A run that was not renewed after its timeout is another case:
-//! its executor may be gone, so it is lost, not slow (`recover.rs`).
+//! An executor stops an attempt at its workflow's timeout. An attempt that its executor has renewed after that, and
+//! that has not ended a minute later, is stuck: the job ends it like an attempt that timed out, and the executor learns
+//! at its next heartbeat that it has lost the run. If the lease was not renewed after the timeout, the instance may be
+//! gone, so the run is lost, not slow (`recover.rs`).
 
 use std::collections::BTreeSet;
 
@@ -19,12 +19,12 @@ use crate::jobs::{self, Did};
 use crate::queue;
 use crate::runs;
 
-/// Its name in the table `jobs`.
+/// Name of the job in the table `jobs`.
 const JOB: &str = "timeouts";
-/// Runs in one pass.
+/// How many runs one pass processes.
 const BATCH: i64 = 100;
 
-/// Why such a try failed.
+/// Why such an attempt failed.
 const REASON: &str = "it did not end at its timeout and was ended from outside";
 
 struct Stuck {
@@ -35,24 +35,24 @@ struct Stuck {
     is_cancelled: bool,
 }
 
-/// What one pass came to.
+/// The result of one pass.
 #[derive(Default)]
 struct Pass {
-    /// Tries that it ended.
+    /// Attempts that it ended.
     tries: usize,
-    /// The workflows of the runs that it ended with them.
+    /// The workflows of the runs that ended with them.
     ended: BTreeSet<i64>,
 }
 
-/// Ends the tries that run a minute past their timeout.
+/// Ends the attempts that still run a minute after their timeout.
 ///
 /// # Errors
-/// The database's.
+/// Fails if the database cannot be reached or refuses the statement.
 pub async fn sweep(app: &App) -> anyhow::Result<Did> {
     let now = clock::database_time(app).await?;
     let mut failed = 0;
     let pass = match end_stuck(app, None, now).await {
-        // One of them fails the statements of all: each has a transaction of its own.
+        // One run makes the statements for all fail, so give each its own transaction.
         Err(error) if jobs::concerns_one_workflow(&error) => end_stuck_singly(app, now, &mut failed).await?,
         done => done?,
     };
@@ -71,7 +71,7 @@ pub async fn sweep(app: &App) -> anyhow::Result<Did> {
     })
 }
 
-/// Ends a batch of stuck tries, or one of them, in one transaction.
+/// Ends a batch of stuck attempts, or one of them, in one transaction.
 async fn end_stuck(app: &App, only: Option<Uuid>, now: DateTime<Utc>) -> sqlx::Result<Pass> {
     let mut tx = db::begin(&app.pool).await?;
     let done = end_locked(&mut tx, only, now).await;
@@ -82,7 +82,7 @@ async fn end_stuck(app: &App, only: Option<Uuid>, now: DateTime<Utc>) -> sqlx::R
     Ok(Pass { tries: stuck.len(), ended })
 }
 
-/// The tries that were stuck, and the workflows whose runs ended by it.
+/// Returns the attempts that were stuck, and the workflows whose runs ended with them.
 async fn end_locked(
     tx: &mut PgConnection,
     only: Option<Uuid>,
@@ -102,7 +102,7 @@ async fn end_locked(
     Ok((stuck, ended))
 }
 
-/// Ends stuck tries one by one; those that fail are logged and counted.
+/// Ends stuck attempts one by one; failures are logged and counted.
 async fn end_stuck_singly(app: &App, now: DateTime<Utc>, failed: &mut u64) -> sqlx::Result<Pass> {
     let mut done = Pass::default();
     let stuck = stuck_runs(&mut *app.pool.acquire().await?, now).await?;
@@ -121,12 +121,12 @@ async fn end_stuck_singly(app: &App, now: DateTime<Utc>, failed: &mut u64) -> sq
     Ok(done)
 }
 
-/// The latest start of a try that may be stuck, by a timeout of 0 s.
+/// The latest start of an attempt that may be stuck, for a timeout of 0 s.
 fn stuck_since(now: DateTime<Utc>) -> DateTime<Utc> {
     now - TimeDelta::from_std(HARD_TIMEOUT_MARGIN).unwrap_or_default()
 }
 
-/// Stuck runs with their workflows, more than a pass locks: failing ones may come first.
+/// Lists stuck runs with their workflows; more than one pass locks, because failing ones may come first.
 async fn stuck_runs(db: &mut PgConnection, now: DateTime<Utc>) -> sqlx::Result<Vec<(Uuid, i64)>> {
     let rows = sqlx::query!(
         r#"

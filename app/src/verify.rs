@@ -1,9 +1,8 @@
-//! Step 7 of 7: the proof. Every due time of a span against its decision, every decision against its runs.
+//! Step 7 of 7: verification. Compares every due time of a span with its decision, and every decision with its runs.
 //!
-//! Due times are computed anew from the schedule versions, each by the zone data that were in force at it: no
-//! cursor is believed. A span is compared day by
-//! day and page by page, so that memory and each transaction stay small whatever the span and however many
-//! the workflows; each page is read in one snapshot and evaluated off the async threads.
+//! Due times are computed again from the schedule versions, each by the zone data that were in force at it; no cursor
+//! is trusted. A span is compared day by day and page by page, so that memory and each transaction stay small for any
+//! span and any number of workflows. Each page is read in one snapshot and evaluated off the async threads.
 
 mod cursor;
 mod evaluate;
@@ -24,34 +23,34 @@ use crate::prune::marks;
 
 pub use cursor::{Cursor, Position};
 
-/// Of the span, compared in one snapshot.
+/// The part of the span that is compared in one snapshot.
 const SLICE: TimeDelta = TimeDelta::days(1);
-/// Differences and workflows that are not proven that one answer names at most.
+/// How many differences and unverified workflows one answer names.
 const DIFFERENCES: usize = 1_000;
 /// How long one answer may take to compute.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// A cursor keeps the bound of its first page for so long.
+/// How long a cursor keeps the bound of its first page.
 const CURSOR_LIFE: TimeDelta = TimeDelta::days(1);
 
 /// A span of time, from the first instant to just before the second.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Span {
-    /// Included.
+    /// Inclusive.
     pub from: DateTime<Utc>,
-    /// Excluded.
+    /// Exclusive.
     pub to: DateTime<Utc>,
 }
 
 /// Why a span cannot be verified.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unfit {
-    /// It has no instant.
+    /// It is empty.
     Empty,
-    /// Its end is not decided yet; the latest end that is.
+    /// Times before its end are not decided yet; the latest end that is possible.
     NotSettled(DateTime<Utc>),
-    /// Its beginning may be pruned; the earliest that is not.
+    /// Times after its start may be pruned; the earliest start that is possible.
     Pruned(DateTime<Utc>),
-    /// The cursor names a place outside the span.
+    /// The cursor names a position outside of the span.
     ForeignCursor,
 }
 
@@ -81,15 +80,15 @@ pub struct Difference {
     pub workflow_id: i64,
     /// The time.
     pub scheduled_time: DateTime<Utc>,
-    /// In which way.
+    /// The kind of the difference.
     pub kind: Kind,
-    /// What is recorded, if anything is.
+    /// The recorded decision, if there is one.
     pub decision: Option<Decision>,
     /// The run that disagrees, or that does not exist.
     pub run_id: Option<Uuid>,
 }
 
-/// A schedule version whose due times cannot be computed: its timezone or cron is unknown to this version.
+/// A schedule version whose due times cannot be computed, because its timezone or cron is not known any more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Unjudged {
     /// The workflow.
@@ -98,7 +97,7 @@ pub struct Unjudged {
     pub revision: i64,
 }
 
-/// What a comparison found.
+/// The result of a comparison.
 #[derive(Clone, Debug)]
 pub struct Findings {
     /// Due times.
@@ -107,24 +106,24 @@ pub struct Findings {
     pub decided: u64,
     /// Decisions for which it cannot be computed whether they were due.
     pub unjudged: u64,
-    /// The schedule versions behind that.
+    /// The schedule versions of these decisions.
     pub unjudged_workflows: Vec<Unjudged>,
     /// Workflows with times that have no decision, because the watchdog fails to process them.
     pub undecided_workflows: Vec<i64>,
     /// Where schedule, decisions and runs disagree.
     pub differences: Vec<Difference>,
-    /// The first instant that was compared: later than the span's if a prune came in between.
+    /// The first instant that was compared; later than the start of the span if a prune happened meanwhile.
     pub compared_from: DateTime<Utc>,
-    /// Where the rest begins; none: this is all.
+    /// Where the rest begins; `None`: there is no rest.
     pub next: Option<Cursor>,
 }
 
-/// Says where a proof begins or goes on, if its span can be verified at `now`; `kept` is the retention.
+/// Returns where a verification begins or continues, if its span can be verified at `now`; `kept` is the retention.
 ///
-/// The first page's bound holds for all pages of a proof: what is pruned meanwhile is left out, not an error.
+/// The bound of the first page applies to all pages: rows that are pruned meanwhile are left out and cause no error.
 ///
 /// # Errors
-/// The query failed.
+/// Fails if the database cannot be reached or refuses the query.
 pub async fn start(
     db: &mut PgConnection,
     span: Span,
@@ -154,7 +153,7 @@ pub async fn start(
 /// Compares from `cursor` on, as much as fits into one answer.
 ///
 /// # Errors
-/// A query failed.
+/// Fails if the database cannot be reached or refuses a query.
 pub async fn compare(pool: &PgPool, span: Span, cursor: Cursor) -> sqlx::Result<Findings> {
     let began = Instant::now();
     let mut findings = Findings::none(span.from);
@@ -176,10 +175,10 @@ pub async fn compare(pool: &PgPool, span: Span, cursor: Cursor) -> sqlx::Result<
     Ok(findings)
 }
 
-/// Compares a page of workflows from a position on; says where the slice goes on, none if it is complete.
+/// Compares a page of workflows from a position on; returns where the slice continues, `None` if it is complete.
 async fn compare_page(pool: &PgPool, slice: Span, at: Position, mut findings: Findings) -> sqlx::Result<Evaluated> {
     let mut tx = db::begin(pool).await?;
-    // Rows of a workflow that is deleted meanwhile, and a prune with its mark, are seen together or not at all.
+    // So that all rows of a workflow that is deleted meanwhile are seen, or none; the same for a prune and its mark.
     read::one_snapshot(&mut tx).await?;
     let (runs_pruned_before, pruned_before) = marks::read(&mut tx).await?;
     let slice = match pruned_before.map(|pruned| pruned.min(slice.to)) {

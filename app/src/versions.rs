@@ -1,4 +1,4 @@
-//! Step 1 of 7: which timing was in force when. `:invoke` judges every fire by it.
+//! Step 1 of 7: the history of a workflow's timing. `:invoke` decides every fire by the version in force at its time.
 
 mod read;
 
@@ -13,23 +13,23 @@ pub use read::{by_revision, in_force, of_all, over};
 /// The timing in force over a span of time.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Version {
-    /// The revision that this timing is.
+    /// The revision of this timing.
     pub revision: i64,
-    /// In force from here on.
+    /// Start of the span, inclusive.
     pub valid_from: DateTime<Utc>,
-    /// Until here, where the next version begins; none while it is in force.
+    /// End of the span, where the next version begins; `None` while it is in force.
     pub ended_on: Option<DateTime<Utc>>,
     /// What ended it.
     pub ended_by: Option<EndedBy>,
-    /// Canonical cron, none = owes nothing.
+    /// Canonical cron; `None` = no time is due.
     pub cron: Option<String>,
-    /// IANA name, none = UTC.
+    /// IANA name; `None` = UTC.
     pub timezone: Option<String>,
     /// The workflow's state over the span.
     pub state: State,
-    /// Owes nothing before.
+    /// No time before this one is due.
     pub starts_at: Option<DateTime<Utc>>,
-    /// Owes nothing at or after.
+    /// No time at or after this one is due.
     pub ends_at: Option<DateTime<Utc>>,
 }
 
@@ -48,18 +48,18 @@ pub enum EndedBy {
     Archive,
 }
 
-/// Whether a schedule version owed a time.
+/// Whether a time is due by a schedule version.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Owes {
-    /// It did.
+    /// It is due.
     Yes,
-    /// The workflow was paused (or archived) then.
+    /// The workflow was paused or archived at that time.
     Paused,
     /// Before `starts_at`, or not before `ends_at`.
     OutsideWindow,
     /// The cron does not name this time, or there was none.
     NotDue,
-    /// The timezone or the cron is not known any more: nobody can tell.
+    /// The timezone or the cron is not known any more, so it cannot be computed.
     Unjudged,
 }
 
@@ -81,19 +81,19 @@ impl Version {
         }
     }
 
-    /// Its cron in its timezone by the zone data that were in force at a time, none if it has no cron.
+    /// Returns its cron and its timezone by the zone data that were in force at a time; `None` if it has no cron.
     ///
     /// # Errors
-    /// One of them is not known any more.
+    /// Fails if one of them is no longer known.
     pub fn parsed_at(&self, time: DateTime<Utc>) -> Result<Option<(Cron, Timezone)>, Unknown> {
         let Some((cron, timezone)) = self.timing(&ZoneHistory::installed())? else { return Ok(None) };
         Ok(Some((cron, timezone.at(time).ok_or(Unknown)?)))
     }
 
-    /// Its cron, and its timezone's rules over time; none if it has no cron.
+    /// Returns its cron and its timezone's rules over time; `None` if it has no cron.
     ///
     /// # Errors
-    /// One of them is not known any more.
+    /// Fails if one of them is no longer known.
     pub fn timing(&self, zones: &ZoneHistory) -> Result<Option<(Cron, TimezoneHistory)>, Unknown> {
         let Some(cron) = &self.cron else { return Ok(None) };
         let cron = Cron::parse(cron).map_err(|_| Unknown)?;
@@ -105,7 +105,7 @@ impl Version {
 /// Writes the first version of a new workflow.
 ///
 /// # Errors
-/// The database's.
+/// Fails if the database cannot be reached or refuses the statement.
 pub async fn begin(tx: &mut PgConnection, workflow: &Workflow, since: DateTime<Utc>) -> sqlx::Result<()> {
     let timing = &workflow.spec.timing;
     sqlx::query!(

@@ -1,8 +1,8 @@
-//! Step 7 of 7: accounts for every time that a schedule owed and nobody asked for.
+//! Step 7 of 7: decides every due time for which no fire arrived.
 //!
-//! EventBridge, the runner or this app may have been away for a minute or a week: the watchdog
-//! depends on none of them. It works from what the schedule versions owed, each workflow under its
-//! lock and in its own transaction, in which the rows and the cursor that speaks for them commit.
+//! EventBridge, the runner or this app may have been unavailable for a minute or a week; the watchdog depends on none
+//! of them. It enumerates the due times by the schedule versions. Each workflow has its own transaction, under the
+//! workflow's lock, in which the occurrences and the cursor commit together.
 
 mod account;
 mod due;
@@ -18,15 +18,15 @@ use crate::clock;
 use crate::jobs::{self, Did};
 use crate::metrics::Metrics;
 
-/// Its name in the table `jobs`.
+/// Name of the job in the table `jobs`.
 const JOB: &str = "watchdog";
-/// Workflows looked at by one statement of a pass.
+/// How many workflows one statement of a pass reads.
 const BATCH: i64 = 200;
 
-/// What a pass did.
+/// The result of a pass.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Pass {
-    /// Workflows that had something to be accounted for.
+    /// Workflows with due times that were processed.
     pub workflows: u64,
     /// Workflows whose pause had ended.
     pub resumed: u64,
@@ -34,18 +34,18 @@ pub struct Pass {
     pub missed: u64,
     /// Times recorded as skipped by a pause or an archiving.
     pub skipped_paused: u64,
-    /// Times that run late.
+    /// Times that are run late.
     pub caught_up: u64,
-    /// Workflows whose timezone or cron is not known any more: nobody can tell what they owe.
+    /// Workflows whose timezone or cron is not known any more, so that their due times cannot be computed.
     pub unjudged: u64,
     /// Workflows whose statements failed.
     pub failed: u64,
 }
 
-/// The job: a [`pass`] over all workflows that may owe something.
+/// The job: a [`pass`] over all workflows that may have due times.
 ///
 /// # Errors
-/// The database's.
+/// Fails if the database cannot be reached or refuses the statement.
 pub async fn look(app: &App) -> anyhow::Result<Did> {
     let now = clock::database_time(app).await?;
     let done = pass(&app.pool, app.config.ledger_kept(), now).await?;
@@ -82,19 +82,19 @@ impl Pass {
     }
 }
 
-/// Accounts for all that was due up to [`GRACE`] ago, whatever the state of its workflow, of a
-/// ledger that keeps its rows for so long.
+/// Decides all times that were due up to [`GRACE`] ago, whatever the state of their workflow. `kept` is how long the
+/// ledger keeps its rows.
 ///
-/// A workflow that fails is logged, counted and stored, and the pass goes on.
+/// A workflow that fails is logged, counted and stored, and the pass continues.
 ///
 /// # Errors
-/// The database fails; what was done until then stays.
+/// Fails if the database fails; earlier transactions remain committed.
 pub async fn pass(pool: &PgPool, kept: TimeDelta, now: DateTime<Utc>) -> sqlx::Result<Pass> {
     let mut done = Pass::default();
     let mut met = resume(pool, now, &mut done).await?;
     let mut failed = met.clone();
-    // By key, so that one whom somebody holds at this moment, or whom nobody can judge, is met once;
-    // one that still owes has moved behind the others by then, and is left for the next pass.
+    // By key, so that each workflow is processed once, even if it is locked or its due times cannot be computed. One
+    // that still has due times has a later key by then, and is left to the next pass.
     let mut last = due::Key::first();
     loop {
         let batch = due::after(&mut *pool.acquire().await?, last, now - GRACE, &met, BATCH).await?;
@@ -102,7 +102,7 @@ pub async fn pass(pool: &PgPool, kept: TimeDelta, now: DateTime<Utc>) -> sqlx::R
         last = *end;
         let remaining = match due::settle_quiet(pool, &batch, now).await {
             Ok(remaining) => remaining,
-            // One of them fails the statement of all: each has its own turn.
+            // One workflow makes the statement for all fail, so process each separately.
             Err(error) if jobs::concerns_one_workflow(&error) => batch.iter().map(due::Key::workflow).collect(),
             Err(error) => return Err(error),
         };
@@ -123,10 +123,10 @@ pub async fn pass(pool: &PgPool, kept: TimeDelta, now: DateTime<Utc>) -> sqlx::R
     Ok(done)
 }
 
-/// Ends the pauses that are over, which locking such a workflow does. Returns the workflows that failed.
+/// Ends the pauses that are over, by locking each workflow. Returns the workflows that failed.
 async fn resume(pool: &PgPool, now: DateTime<Utc>, done: &mut Pass) -> sqlx::Result<Vec<i64>> {
     let mut failed = Vec::new();
-    // Let go of before the next is taken: a job that holds two connections can wait for itself.
+    // Return this connection before the next is acquired: a job that needs two connections may wait for itself.
     let over = due::pauses_over(&mut *pool.acquire().await?, now).await?;
     for workflow in over {
         match resume_one(pool, WorkflowId(workflow), now).await {

@@ -1,4 +1,4 @@
-//! Step 1 of 7: workflows and the edits of them.
+//! Step 1 of 7: workflows and their edits.
 //!
 //! Every change goes through [`create`], [`save`] or [`erase`]: the row, its audit entry and, when
 //! the timing or the state changes, its schedule version and its outbox row, in one transaction.
@@ -28,10 +28,10 @@ pub use workflow::{Filter, Saved, State, Sync, SyncStatus, Workflow};
 /// Why the runs of an archived workflow end.
 pub(crate) const ARCHIVED: &str = "the workflow was archived";
 
-/// Makes a workflow.
+/// Creates a workflow.
 ///
 /// # Errors
-/// The database's; a taken name is `workflows_team_id_name_key`.
+/// Fails if the database refuses the statement; a name that is taken violates `workflows_team_id_name_key`.
 pub async fn create(
     tx: &mut PgConnection,
     team_id: i64,
@@ -65,10 +65,10 @@ pub async fn create(
     Ok(made)
 }
 
-/// Turns `before`, locked by [`lock`], into `next`; what changes decides what is bumped.
+/// Changes `before`, which [`lock`] has locked, to `next`. Raises the version, and the revision if due times change.
 ///
 /// # Errors
-/// The database's; a taken name is `workflows_team_id_name_key`.
+/// Fails if the database refuses the statement; a name that is taken violates `workflows_team_id_name_key`.
 pub async fn save(
     tx: &mut PgConnection,
     before: &Workflow,
@@ -79,7 +79,7 @@ pub async fn save(
     save_since(tx, before, next, verb, edit, None).await
 }
 
-/// As [`save`]; if the change was foreseen, the new timing is in force since that moment, which has passed.
+/// As [`save`]. If the change was foreseen, the new timing is in force since that past moment.
 async fn save_since(
     tx: &mut PgConnection,
     before: &Workflow,
@@ -117,10 +117,10 @@ async fn save_since(
     Ok(if owes_otherwise { Saved::Enqueued } else { Saved::Changed })
 }
 
-/// Erases a workflow, locked by [`lock`], with its runs, occurrences and schedule versions.
+/// Deletes a workflow, which [`lock`] has locked, with its runs, occurrences and schedule versions.
 ///
 /// # Errors
-/// The database's.
+/// Fails if the database cannot be reached or refuses the statement.
 pub async fn erase(tx: &mut PgConnection, before: &Workflow, edit: &Edit) -> sqlx::Result<()> {
     let event = before.event_of(Op::Delete, Revision(before.revision.0 + 1), edit);
     write::delete(tx, before.id).await?;

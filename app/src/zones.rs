@@ -1,7 +1,7 @@
-//! Steps 1 and 7 of 7: the zone data that all instances decide by, and what a change of them changes.
+//! Steps 1 and 7 of 7: the zone data that all instances use, and the effects of a change of them.
 //!
-//! The sets of an environment are rows of `zone_data`; the rows of `zone_changes` say from when on which one is in
-//! force. Each instance loads them at its start and when they change, and before it refuses a fire as not due.
+//! The zone data of an environment are rows of `zone_data`; the rows of `zone_changes` say from when on which of them
+//! are in force. Each instance loads them at its start, when they change, and before it refuses a fire as not due.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,29 +15,29 @@ use serde_json::json;
 use crate::App;
 use crate::audit::{self, Edit, Entry};
 
-/// How often an instance asks which zone data are in force.
+/// How often an instance checks which zone data are in force.
 const POLL: Duration = Duration::from_secs(15);
-/// A change comes into force so long after it was stored: by then each instance has loaded it, so all of them
-/// evaluate a due time by the same set.
+/// How long after it was stored a change comes into force. By then each instance has loaded it, so all of them evaluate
+/// a due time by the same zone data.
 const LEAD: TimeDelta = TimeDelta::minutes(1);
-/// Other times within this span are reported; offsets are announced a few years ahead at most.
+/// How far ahead changed times are reported; offsets are announced a few years ahead at most.
 const REPORTED: TimeDelta = TimeDelta::days(3 * 366);
 
-/// What storing zone data changed.
+/// The outcome of storing zone data.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Stored {
-    /// The newest data are the same, or newer than a bundled set.
+    /// The newest data are the same, or newer than the bundled ones.
     Unchanged,
-    /// So many workflows have other next times.
+    /// The next times of some workflows changed.
     Changed {
         /// Due times from then on are evaluated by the new data.
         in_force_from: DateTime<Utc>,
-        /// Workflows that are not archived.
+        /// How many workflows changed that are not archived.
         workflows: u64,
     },
 }
 
-/// Which of two sets stays.
+/// Which of two sets to keep.
 #[derive(Clone, Copy)]
 enum Choice {
     /// The one with the higher version.
@@ -46,7 +46,7 @@ enum Choice {
     Given,
 }
 
-/// A cron and its timezone, as workflows have them.
+/// A cron and its timezone, which workflows may share.
 #[derive(Clone, Debug)]
 struct Timing {
     cron: String,
@@ -56,15 +56,15 @@ struct Timing {
 /// Stores the bundled zone data if the database has none, or older ones.
 ///
 /// # Errors
-/// The database does not answer.
+/// Fails if the database does not answer.
 pub async fn store_bundled(pool: &PgPool, edit: &Edit) -> anyhow::Result<Stored> {
     store_chosen(pool, &ZoneSet::bundled(), Choice::Newer, edit).await
 }
 
-/// Puts zone data in force, and marks the workflows whose next times they change.
+/// Activates zone data, and marks the workflows whose next times they change.
 ///
 /// # Errors
-/// The database does not answer; or it has other data of the same version.
+/// Fails if the database does not answer, or if it has other data under the same version.
 pub async fn store(pool: &PgPool, set: &ZoneSet, edit: &Edit) -> anyhow::Result<Stored> {
     store_chosen(pool, set, Choice::Given, edit).await
 }
@@ -77,11 +77,11 @@ async fn store_chosen(pool: &PgPool, set: &ZoneSet, choice: Choice, edit: &Edit)
         if newest.as_ref().is_some_and(|newest| choice.keeps(newest, set)) {
             return Ok(Stored::Unchanged);
         }
-        // Before the first row each binary decided by its own set.
+        // Before the first row each binary used its own set.
         let newest = newest.unwrap_or_else(ZoneSet::bundled);
         let timings = changed_timings(&mut connection, &newest, set, edit.now).await?;
         drop(connection);
-        // None: another change came first, so what this one changes is to be computed anew.
+        // `None`: another change came first, so compute the effects of this one again.
         if let Some(stored) = insert_unless_outrun(pool, last.map(|last| last.id), &newest, set, &timings, edit).await?
         {
             return Ok(stored);
@@ -93,7 +93,7 @@ impl Choice {
     fn keeps(self, newest: &ZoneSet, given: &ZoneSet) -> bool {
         match self {
             Self::Newer => newest.version() >= given.version(),
-            // Other contents of the version are refused when they are inserted.
+            // If the contents differ under the same version, the insert refuses them.
             Self::Given => newest.version() == given.version() && newest.archive() == given.archive(),
         }
     }
@@ -132,22 +132,22 @@ async fn insert_unless_outrun(
     Ok(Some(Stored::Changed { in_force_from, workflows: workflows.len() as u64 }))
 }
 
-/// The set of the last change, none if there was none.
+/// Returns the zone data of the last change; `None` if there was no change.
 ///
 /// # Errors
-/// The database does not answer, or the stored data cannot be read.
+/// Fails if the database does not answer, or if the stored data cannot be read.
 async fn read_newest(db: &mut PgConnection, last: Option<&ZoneChange>) -> anyhow::Result<Option<Arc<ZoneSet>>> {
     let Some(change) = last else { return Ok(None) };
     let archive = db::read_zone_archive(db, &change.version).await?;
     Ok(Some(Arc::new(ZoneSet::from_archive(archive).context("the zone data in force cannot be read")?)))
 }
 
-/// One change at a time, so that ids and times ascend together; readers do not wait.
+/// Locks the changes, so that ids and times ascend together; readers do not wait.
 async fn lock_changes(tx: &mut PgConnection) -> sqlx::Result<()> {
     sqlx::query!("LOCK TABLE zone_changes IN EXCLUSIVE MODE").execute(tx).await.map(drop)
 }
 
-/// The timings whose next times differ between two sets.
+/// Returns the timings whose next times differ between two sets.
 async fn changed_timings(
     db: &mut PgConnection,
     before: &ZoneSet,
@@ -175,7 +175,7 @@ impl Timing {
             (Some(before), Some(after)) => {
                 before != after && cron.first_difference(before, after, now, now + REPORTED).is_some()
             }
-            // A timezone that is new or dropped: its times are known now, or unknown.
+            // A timezone that is new or dropped: its times become known or unknown.
             (before, after) => before.map(Timezone::name) != after.map(Timezone::name),
         }
     }
@@ -187,7 +187,7 @@ struct Change {
     in_force_from: DateTime<Utc>,
 }
 
-/// Stores the set, and puts it in force; none if other contents of its version are stored: past times need them.
+/// Stores the set and activates it. Returns `None` if its version has other contents, which past times need.
 async fn insert_change(tx: &mut PgConnection, set: &ZoneSet) -> sqlx::Result<Option<Change>> {
     sqlx::query_as!(
         Change,
@@ -213,7 +213,7 @@ async fn insert_change(tx: &mut PgConnection, set: &ZoneSet) -> sqlx::Result<Opt
     .await
 }
 
-/// Marks the workflows of these timings; the watchdog computes their next times anew.
+/// Marks the workflows of these timings; the watchdog computes their next times again.
 async fn mark_workflows(
     tx: &mut PgConnection,
     change: i64,
@@ -248,7 +248,7 @@ async fn mark_workflows(
     .await
 }
 
-/// Follows the zone data in force for as long as it is polled.
+/// Follows the zone data in force until the task is dropped.
 pub(crate) async fn follow_zones(app: App) {
     let mut last_change = None;
     loop {
@@ -270,10 +270,10 @@ async fn follow_once(pool: &PgPool, last_change: &mut Option<i64>) -> sqlx::Resu
     Ok(())
 }
 
-/// Has the watchdog look at the marked workflows once more.
+/// Makes the watchdog check the marked workflows again.
 ///
-/// An instance that had not yet loaded the new data may have computed a next time by the old ones since. Each
-/// instance does this after it has loaded them, so the last one that changes over puts it right.
+/// An instance that had not loaded the new data yet may have computed a next time by the old ones. Each instance calls
+/// this after it has loaded them, so the last one corrects such a time.
 async fn rewatch_workflows(db: &mut PgConnection, change: i64) -> sqlx::Result<()> {
     sqlx::query!(
         r#"

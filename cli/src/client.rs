@@ -1,6 +1,6 @@
-//! The way to the app's API, for every noun that asks it.
+//! The client of the app's API, for every noun of the tool.
 //!
-//! A refusal is told as the app's own sentence. Exit codes: 1 = failed, 2 = asked wrongly.
+//! A refusal prints the sentence of the app. Exit codes: 1 = failed, 2 = the request is not valid.
 
 use std::fmt;
 use std::process::ExitCode;
@@ -13,16 +13,16 @@ use reqwest::header::{HeaderMap, HeaderName, HeaderValue};
 use reqwest::{Method, RequestBuilder, StatusCode};
 use serde_json::Value;
 
-/// The app itself gives up on a request after 30 s, and says so.
+/// Longer than the 30 s after which the app itself answers with a timeout.
 const PATIENCE: Duration = Duration::from_secs(35);
 const KEY_HEADER: HeaderName = HeaderName::from_static("x-api-key");
-/// Exit code of bad input, as clap uses it too.
+/// Exit code of bad input, the same as clap's.
 const BAD_USE: u8 = 2;
 
-/// Where the app is, and with which key it is asked.
+/// The address of the app, and the key for it.
 #[derive(Args)]
 pub(crate) struct Access {
-    /// Where the app is.
+    /// Address of the app.
     #[arg(long, env = "CRONBOX_URL", value_name = "URL", default_value = "http://127.0.0.1:8080",
         value_parser = NonEmptyStringValueParser::new())]
     url: String,
@@ -32,10 +32,10 @@ pub(crate) struct Access {
     key: String,
 }
 
-/// Where the app is, and what opens `:invoke` there.
+/// The address of the app, and the key for its `:invoke`.
 #[derive(Args)]
 pub(crate) struct Opener {
-    /// Where the app is.
+    /// Address of the app.
     #[arg(long, env = "CRONBOX_URL", value_name = "URL", default_value = "http://127.0.0.1:8080",
         value_parser = NonEmptyStringValueParser::new())]
     url: String,
@@ -51,7 +51,7 @@ pub(crate) struct Client {
     http: reqwest::Client,
 }
 
-/// The app's refusal, in its own words.
+/// The app's refusal, with its own sentence.
 #[derive(Debug)]
 pub(crate) struct Refusal {
     status: StatusCode,
@@ -60,18 +60,18 @@ pub(crate) struct Refusal {
 }
 
 impl Client {
-    /// A client; nothing is sent yet.
+    /// Creates a client; it sends nothing yet.
     ///
     /// # Errors
-    /// The key holds what no header can.
+    /// Fails if the key has characters that an HTTP header cannot carry.
     pub(crate) fn new(access: &Access) -> anyhow::Result<Self> {
         Self::with_key(&access.url, &access.key).context("CRONBOX_KEY")
     }
 
-    /// A client that delivers fires; nothing is sent yet.
+    /// Creates a client that delivers fires; it sends nothing yet.
     ///
     /// # Errors
-    /// There is no key, or it holds what no header can.
+    /// Fails if there is no key, or if the key has characters that an HTTP header cannot carry.
     pub(crate) fn of_scheduler(opener: &Opener) -> anyhow::Result<Self> {
         let key = opener.scheduler_key.as_ref().context("set CRONBOX_SCHEDULER_KEY in the environment")?;
         Self::with_key(&opener.url, key).context("CRONBOX_SCHEDULER_KEY")
@@ -83,33 +83,33 @@ impl Client {
         let http = reqwest::Client::builder()
             .default_headers(HeaderMap::from_iter([(KEY_HEADER, key)]))
             .timeout(PATIENCE)
-            // A key is for the app alone, not for where somebody sends us on to.
+            // The key is only for the app, so the client must not send it to the target of a redirect.
             .redirect(reqwest::redirect::Policy::none())
             .build()
             .context("could not set up HTTP")?;
         Ok(Client { base: url.trim_end_matches('/').to_owned(), http })
     }
 
-    /// GET of a path below `/api/v1`.
+    /// Sends a GET of a path below `/api/v1`.
     ///
     /// # Errors
-    /// A [`Refusal`], or the app cannot be reached.
+    /// Returns a [`Refusal`], or fails if the app cannot be reached.
     pub(crate) async fn get(&self, path: &str, query: &[(&str, String)]) -> anyhow::Result<Value> {
         self.send(self.request(Method::GET, path, query)?).await
     }
 
-    /// POST of a JSON body to a path below `/api/v1`.
+    /// Sends a POST of a JSON body to a path below `/api/v1`.
     ///
     /// # Errors
-    /// A [`Refusal`], or the app cannot be reached.
+    /// Returns a [`Refusal`], or fails if the app cannot be reached.
     pub(crate) async fn post(&self, path: &str, body: &Value) -> anyhow::Result<Value> {
         self.send(self.request(Method::POST, path, &[])?.json(body)).await
     }
 
-    /// POST whose answer, of whatever kind, the caller judges: its status and its body.
+    /// Sends a POST, and returns the status and body of any answer for the caller to evaluate.
     ///
     /// # Errors
-    /// Nobody answers.
+    /// Fails if the server does not answer.
     pub(crate) async fn post_for_answer(&self, path: &str, body: &Value) -> anyhow::Result<(u16, Vec<u8>)> {
         let request = self.request(Method::POST, path, &[])?.json(body);
         let answer = request.send().await.map_err(|error| anyhow!(error.without_url()).context(self.unreached()))?;
@@ -148,12 +148,12 @@ impl Refusal {
         Refusal { status, code: text("code"), detail: text("detail") }
     }
 
-    /// Whether the app itself says that there is no such thing; a proxy's 404 has no code.
+    /// Whether the app itself says that the object does not exist; a proxy's 404 has no code.
     pub(crate) fn is_not_found(&self) -> bool {
         self.status == StatusCode::NOT_FOUND && self.code == "not_found"
     }
 
-    /// 2 if what was asked is wrong, else 1.
+    /// 2 if the request is not valid, else 1.
     pub(crate) fn exit_code(&self) -> ExitCode {
         match self.status {
             StatusCode::BAD_REQUEST | StatusCode::NOT_FOUND | StatusCode::UNPROCESSABLE_ENTITY => BAD_USE.into(),
@@ -174,10 +174,10 @@ impl fmt::Display for Refusal {
 
 impl std::error::Error for Refusal {}
 
-/// Runs what a noun asks of the app to its end.
+/// Runs a future to its end on a new runtime.
 ///
 /// # Errors
-/// Its own, and the runtime's.
+/// Fails if the future or the runtime fails.
 pub(crate) fn wait_for<T>(work: impl Future<Output = anyhow::Result<T>>) -> anyhow::Result<T> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().context("no runtime")?;
     runtime.block_on(work)

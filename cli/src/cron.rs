@@ -1,4 +1,4 @@
-//! `cronbox cron explain`: what a cron means, offline.
+//! `cronbox cron explain`: explains a cron, offline.
 
 mod explain;
 mod plain;
@@ -17,13 +17,13 @@ use schedule::ZoneSet;
 use crate::cron::explain::Request;
 use crate::print;
 
-/// Exit code of bad input, as clap uses it too.
+/// Exit code of bad input, the same as clap's.
 const BAD_INPUT: u8 = 2;
 
-/// What can be asked of a cron.
+/// The commands about crons.
 #[derive(Subcommand)]
 pub(crate) enum Verb {
-    /// Say what a cron means, what EventBridge gets, and when it fires next.
+    /// Explain a cron: its meaning, the expression for EventBridge, and its next times.
     Explain(Explain),
 }
 
@@ -38,10 +38,10 @@ pub(crate) struct Explain {
         allow_hyphen_values = true
     )]
     cron: Option<String>,
-    /// A name of the IANA database, such as Europe/Paris.
+    /// A name of the IANA database, for example Europe/Paris.
     #[arg(long, value_name = "TZ", default_value = "UTC", conflicts_with = "stdin")]
     timezone: String,
-    /// The instant after which to look, RFC 3339; now, if it is not given.
+    /// Show times after this instant, RFC 3339 (default: now)
     #[arg(long, value_name = "RFC3339", conflicts_with = "stdin")]
     from: Option<String>,
     /// How many times to show, at most 1000.
@@ -50,15 +50,15 @@ pub(crate) struct Explain {
     /// Print JSON.
     #[arg(long)]
     json: bool,
-    /// Answer one JSON request (cron, timezone, from, count) a line with one JSON answer a line.
+    /// Read one JSON request (cron, timezone, from, count) per line, and write one JSON answer per line.
     #[arg(long)]
     stdin: bool,
-    /// A folder of zone files, such as /usr/share/zoneinfo; the zone data of this program, if it is not given.
+    /// A folder of zone files, for example /usr/share/zoneinfo (default: the zone data of this program)
     #[arg(long, value_name = "DIR", env = "CRONBOX_TZDIR")]
     tzdir: Option<PathBuf>,
 }
 
-/// Does what was asked; bad input is exit code 2.
+/// Runs the command; bad input is exit code 2.
 pub(crate) fn run(verb: &Verb) -> anyhow::Result<ExitCode> {
     let Verb::Explain(arguments) = verb;
     let clock = schedule::Clock::System;
@@ -87,7 +87,7 @@ pub(crate) fn run(verb: &Verb) -> anyhow::Result<ExitCode> {
     }
 }
 
-/// One answer a line, in order; a bad request is answered too and ends nothing.
+/// Writes one answer per line, in order; a bad request gets an answer too, and later requests are still read.
 fn answer_lines(requests: impl BufRead, mut answers: impl Write, clock: &schedule::Clock) -> anyhow::Result<ExitCode> {
     for line in requests.split(b'\n') {
         let line = line.context("could not read from standard input")?;

@@ -1,7 +1,7 @@
-//! `cronbox dlq`: the fires that were not delivered, and what to do about them.
+//! `cronbox dlq`: the fires that were not delivered, and what an operator can do about them.
 //!
-//! Three queues, three shapes of message, one table. Nothing here trusts a queue to remember: a
-//! letter is deleted only when the app has answered for its fire, or when a person says so by name.
+//! Three queues with three message formats are shown in one table. A message is deleted only after the app has answered
+//! for its fire, or when an operator discards it.
 
 mod held;
 mod ledger;
@@ -24,31 +24,32 @@ use self::queue::Queue;
 use crate::client::{Access, Client, wait_for};
 use crate::print;
 
-/// What can be done about dead letters.
+/// What can be done about dead-letter messages.
 #[derive(Subcommand)]
 pub(crate) enum Verb {
-    /// List the letters: which workflow, which time, what failed, and what the app has decided about that time.
+    /// List the messages: workflow, time, error, and the app's decision about that time.
     ///
-    /// Puts all back at once; but SQS counts each look, so that the letters' receive counts grow.
+    /// Returns all messages to the queue at once; but SQS counts each receive, so the receive counts of the messages
+    /// rise.
     Ls(List),
-    /// Show letters whole, as they lie in the queue; puts them back at once.
+    /// Show complete messages, as they are in the queue; returns them to the queue at once.
     Show(Show),
-    /// Post each fire to the app, and delete the letter once the app has answered for it.
+    /// Post each fire to the app, and delete its message after the app has answered for it.
     ///
-    /// Harmless to repeat, to interrupt and to run twice at once: the app records each time once. What the app does
-    /// not answer for stays, as does what cannot be read; exit 1 if anything does.
+    /// Safe to repeat, to interrupt and to run twice at once, because the app records each time once. Messages that the
+    /// app does not answer for stay in the queue, and so do unreadable ones; exit 1 if there are any.
     Redrive(redrive::Arguments),
-    /// Delete letters unposted: their fires are given up, unless the app had them another way.
+    /// Delete messages without posting them: their fires are lost, unless the app received them otherwise.
     Discard(Discard),
 }
 
 /// Which queue.
 #[derive(Args)]
 pub(crate) struct At {
-    /// The queue, as Terraform's output `dead_letter_queue_urls` names it.
+    /// The queue's URL, as in Terraform's output `dead_letter_queue_urls`.
     #[arg(long, value_name = "URL")]
     queue: Url,
-    /// For how long nobody else sees a letter that is being looked at: all come back at the end, and after a
+    /// For how many seconds other consumers do not see a received message. All messages return at the end, and after a
     /// kill -9 when this time is over.
     #[arg(long, value_name = "N", default_value_t = 120, value_parser = clap::value_parser!(i32).range(5..=43_200))]
     hold_secs: i32,
@@ -61,10 +62,10 @@ pub(crate) struct List {
     at: At,
     #[command(flatten)]
     access: Access,
-    /// How many at most.
+    /// Show at most this many.
     #[arg(long, value_name = "N", default_value_t = 50)]
     limit: usize,
-    /// Print one JSON object a line.
+    /// Print one JSON object per line.
     #[arg(long)]
     json: bool,
 }
@@ -76,10 +77,10 @@ pub(crate) struct Show {
     at: At,
     #[command(flatten)]
     access: Access,
-    /// The letters, by message id.
+    /// The messages, by message id.
     #[arg(value_name = "ID", required = true, value_parser = NonEmptyStringValueParser::new())]
     ids: Vec<String>,
-    /// Print one JSON object a line.
+    /// Print one JSON object per line.
     #[arg(long)]
     json: bool,
 }
@@ -89,21 +90,21 @@ pub(crate) struct Show {
 pub(crate) struct Discard {
     #[command(flatten)]
     at: At,
-    /// The letters, by message id.
+    /// The messages, by message id.
     #[arg(value_name = "ID", required_unless_present = "all", conflicts_with = "all", value_parser = NonEmptyStringValueParser::new())]
     ids: Vec<String>,
-    /// All that lie in the queue.
+    /// All messages of the queue.
     #[arg(long, requires = "yes")]
     all: bool,
-    /// That all are meant.
+    /// Confirm --all.
     #[arg(long)]
     yes: bool,
-    /// Print one JSON object a line, bodies included: what is deleted can be kept in a file.
+    /// Print one JSON object per line, bodies included, so that deleted messages can be saved to a file.
     #[arg(long)]
     json: bool,
 }
 
-/// Does what was asked.
+/// Runs the command.
 pub(crate) fn run(verb: &Verb) -> anyhow::Result<ExitCode> {
     wait_for(async {
         match verb {
@@ -149,7 +150,7 @@ async fn discard(arguments: &Discard) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Tells of each letter before it is gone.
+/// Prints each message before it is deleted.
 async fn discard_from(held: &mut Held<'_>, arguments: &Discard) -> anyhow::Result<Vec<Letter>> {
     let mut discarded = Vec::new();
     while arguments.all || discarded.len() < arguments.ids.len() {
@@ -169,7 +170,7 @@ async fn discard_from(held: &mut Held<'_>, arguments: &Discard) -> anyhow::Resul
     Ok(discarded)
 }
 
-/// The letters that are wanted, looked at and put back.
+/// Receives the selected messages, and returns them to the queue.
 async fn look(at: &At, limit: usize, is_wanted: impl Fn(&Letter) -> bool) -> anyhow::Result<Vec<Letter>> {
     let queue = Queue::open(at).await;
     let mut held = Held::of(&queue, Stop::by_signal()?);
@@ -190,7 +191,7 @@ async fn look(at: &At, limit: usize, is_wanted: impl Fn(&Letter) -> bool) -> any
     Ok(wanted)
 }
 
-/// What the app knows of each letter's time; an app that is away is asked no further.
+/// Reads what the app knows about each message's time; after a failure of the app it sends no further requests.
 async fn ask(access: &Access, letters: &[Letter]) -> anyhow::Result<Vec<Known>> {
     let client = Client::new(access)?;
     let mut known = Vec::new();

@@ -1,4 +1,4 @@
-//! `cronbox drift`: how EventBridge differed from the database, and asking for another look.
+//! `cronbox drift`: shows how EventBridge differs from the database, and requests a sweep.
 
 use std::fmt::Write as _;
 use std::process::ExitCode;
@@ -11,19 +11,19 @@ use serde_json::{Value, json};
 use crate::client::{Access, Client, wait_for};
 use crate::print;
 
-/// How often to look whether a sweep is done.
+/// How often to check whether a sweep is done.
 const PAUSE: Duration = Duration::from_secs(1);
-/// A Lambda takes a sweep up within a minute, and one of 100,000 schedules takes half a minute.
+/// A Lambda starts a sweep within a minute, and one of 100,000 schedules takes half a minute.
 const PATIENCE: Duration = Duration::from_secs(600);
-/// The report's counts that are differences, in the order of the table.
+/// The report's counts of differences, in the order of the table.
 const CLASSES: [&str; 5] = ["missing", "changed", "disabled_out_of_band", "stale_template", "orphan"];
 
-/// What can be asked about drift.
+/// The commands about drift.
 #[derive(Subcommand)]
 pub(crate) enum Verb {
-    /// Show the last sweep's report and what differs now; exit 1 if something does.
+    /// Show the last sweep's report and the current differences; exit 1 if there are any.
     Show(Show),
-    /// Ask for a sweep, which repairs what it finds.
+    /// Request a sweep, which repairs what it finds.
     Check(Check),
 }
 
@@ -42,10 +42,10 @@ pub(crate) struct Show {
 pub(crate) struct Check {
     #[command(flatten)]
     access: Access,
-    /// Delete orphans and make unexplained changes even if they are many: only when you know why they are.
+    /// Delete orphans and make unexplained changes even if they are many; use it only if you know why they are.
     #[arg(long)]
     force: bool,
-    /// Wait until it is done, and show what it found; exit 1 if something differed.
+    /// Wait until it is done, and show its findings; exit 1 if there were differences.
     #[arg(long)]
     wait: bool,
     /// Print JSON.
@@ -53,7 +53,7 @@ pub(crate) struct Check {
     json: bool,
 }
 
-/// Does what was asked.
+/// Runs the command.
 pub(crate) fn run(verb: &Verb) -> anyhow::Result<ExitCode> {
     wait_for(async {
         match verb {
@@ -85,12 +85,12 @@ async fn check(arguments: &Check) -> anyhow::Result<ExitCode> {
     }
 }
 
-/// Drift as it stands once this sweep is done.
+/// Returns the drift after this sweep is done.
 async fn done(client: &Client, id: &Value) -> anyhow::Result<Value> {
     let begun = Instant::now();
     loop {
         let drift = client.get("/drift", &[]).await?;
-        // A later one includes it.
+        // A later sweep includes it.
         if drift["last"]["id"].as_i64() >= id.as_i64() {
             return Ok(drift);
         }

@@ -1,4 +1,4 @@
-//! `cronbox jobs`: what must happen though nobody asks, and whether it does.
+//! `cronbox jobs`: the background jobs, and whether they run.
 
 use std::fmt::Write as _;
 use std::process::ExitCode;
@@ -78,7 +78,7 @@ fn text(value: &Value) -> &str {
     value.as_str().unwrap_or("-")
 }
 
-/// Without the fraction of a second.
+/// The time without the fraction of a second.
 fn time(value: &Value) -> String {
     match value.as_str().and_then(|time| time.get(..19)) {
         Some(time) => format!("{time}Z"),

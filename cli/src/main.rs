@@ -23,21 +23,21 @@ struct Arguments {
 
 #[derive(Subcommand)]
 enum Noun {
-    /// Read a cron and say when it fires; works offline.
+    /// Explain a cron: its meaning and its times; works offline.
     #[command(subcommand)]
     Cron(cron::Verb),
-    /// See the fires that were not delivered, send them again or let them go.
+    /// Show the fires that were not delivered, deliver them again or discard them.
     #[command(subcommand)]
     Dlq(dlq::Verb),
-    /// See how EventBridge differed from the database, and have it looked at again.
+    /// Show how EventBridge differs from the database, and request a sweep.
     #[command(subcommand)]
     Drift(drift::Verb),
-    /// See the background jobs: who is at which, how it went, when it is due.
+    /// Show the background jobs: the instance that runs each, its last result, and when it is due.
     Jobs(jobs::Arguments),
-    /// Look at the outbox, try failed rows again or let them go.
+    /// Show the outbox, retry failed rows or discard them.
     #[command(subcommand)]
     Outbox(outbox::Verb),
-    /// Prove that every time owed over a span was decided, once; exit 1 with the differences.
+    /// Verify that every due time of a span was decided once; exit 1 with the differences.
     Verify(verify::Verify),
 }
 

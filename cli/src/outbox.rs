@@ -1,4 +1,4 @@
-//! `cronbox outbox`: what is open or has failed, and what to do about it.
+//! `cronbox outbox`: the rows that wait or have failed, and what an operator can do about them.
 
 use std::fmt::Write as _;
 use std::process::ExitCode;
@@ -11,17 +11,17 @@ use crate::print;
 
 /// A page of the API at most.
 const PAGE: u64 = 200;
-/// Of an error in a line of the table.
+/// The width of an error in a line of the table.
 const ERROR_WIDTH: usize = 80;
 
 /// What can be done about the outbox.
 #[derive(Subcommand)]
 pub(crate) enum Verb {
-    /// List rows, the newest first: those that wait or have failed, unless a status is named.
+    /// List rows, the newest first: those that wait or have failed, unless a status is given.
     Ls(List),
-    /// Publish the workflow of a row again, at once and from the first attempt.
+    /// Publish the workflow of a row again, at once and with the full number of attempts.
     Retry(Chosen),
-    /// Let a failed row go: that edit is not published, and no alarm counts it any more.
+    /// Discard a failed row: that edit is not published, and no alarm counts it any more.
     Discard(Chosen),
 }
 
@@ -30,21 +30,21 @@ pub(crate) enum Verb {
 pub(crate) struct List {
     #[command(flatten)]
     access: Access,
-    /// Standing so.
+    /// Only rows with this status.
     #[arg(long)]
     status: Option<Status>,
-    /// Of this workflow.
+    /// Only rows of this workflow.
     #[arg(long, value_name = "ID")]
     workflow: Option<i64>,
-    /// How many at most.
+    /// Show at most this many.
     #[arg(long, value_name = "N", default_value_t = 50)]
     limit: u64,
-    /// Print one JSON object a line.
+    /// Print one JSON object per line.
     #[arg(long)]
     json: bool,
 }
 
-/// Where a row stands.
+/// The status of a row.
 #[derive(Clone, Copy, ValueEnum)]
 enum Status {
     Pending,
@@ -53,7 +53,7 @@ enum Status {
     Discarded,
 }
 
-/// Which rows something is done about.
+/// The rows of `retry` and `discard`.
 #[derive(Args)]
 pub(crate) struct Chosen {
     #[command(flatten)]
@@ -64,12 +64,12 @@ pub(crate) struct Chosen {
     /// All that have failed.
     #[arg(long)]
     all_failed: bool,
-    /// Print one JSON object a line.
+    /// Print one JSON object per line.
     #[arg(long)]
     json: bool,
 }
 
-/// Does what was asked.
+/// Runs the command.
 pub(crate) fn run(verb: &Verb) -> anyhow::Result<ExitCode> {
     match verb {
         Verb::Ls(list) => wait_for(ls(list)),
@@ -88,7 +88,7 @@ async fn ls(list: &List) -> anyhow::Result<ExitCode> {
     tell(&rows, list.json)
 }
 
-/// The rows that stand so, the newest first, page by page.
+/// Fetches the rows with this status, the newest first, page by page.
 async fn rows_of(client: &Client, status: &str, workflow: Option<i64>, limit: u64) -> anyhow::Result<Vec<Value>> {
     let mut rows: Vec<Value> = Vec::new();
     let mut cursor = None;

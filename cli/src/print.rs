@@ -1,4 +1,4 @@
-//! What is said on standard output; a reader who goes away, as `head` does, is no failure.
+//! Writes to standard output. If the reader has exited, as `head` does, this is no failure.
 
 use std::io::{self, Write};
 use std::process::ExitCode;
@@ -11,13 +11,13 @@ pub(crate) fn json(answer: &(impl Serialize + ?Sized)) -> anyhow::Result<ExitCod
     text(&format!("{}\n", serde_json::to_string(answer)?))
 }
 
-/// Text as it is.
+/// Writes the text unchanged.
 pub(crate) fn text(text: &str) -> anyhow::Result<ExitCode> {
     told_no_more(io::stdout().lock().write_all(text.as_bytes()))?;
     Ok(ExitCode::SUCCESS)
 }
 
-/// Whether the reader went away.
+/// Whether the reader has exited.
 pub(crate) fn told_no_more(written: io::Result<()>) -> anyhow::Result<bool> {
     match written {
         Ok(()) => Ok(false),

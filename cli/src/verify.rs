@@ -1,4 +1,4 @@
-//! `cronbox verify`: the proof that every due time was decided once, and ran at most once of its own accord.
+//! `cronbox verify`: verifies that every due time was decided once, and has at most one automatic run.
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
@@ -11,15 +11,15 @@ use serde_json::{Value, json};
 use crate::client::{Access, Client, wait_for};
 use crate::print;
 
-/// What is verified.
+/// The span to verify.
 #[derive(Args)]
 pub(crate) struct Verify {
     #[command(flatten)]
     access: Access,
-    /// From this time on, RFC 3339.
+    /// Start of the span, RFC 3339.
     #[arg(long, value_name = "T")]
     from: DateTime<Utc>,
-    /// To just before this time, RFC 3339; at least 7 minutes ago.
+    /// End of the span, exclusive, RFC 3339; at least 7 minutes ago.
     #[arg(long, value_name = "T")]
     to: DateTime<Utc>,
     /// Print JSON.
@@ -27,23 +27,23 @@ pub(crate) struct Verify {
     json: bool,
 }
 
-/// What the parts found together.
+/// The findings of all parts.
 #[derive(Default)]
 struct Found {
     owed: u64,
     decided: u64,
     unjudged: u64,
     zone_data: String,
-    /// Workflows that are not proven: a timezone or cron is unknown.
+    /// Workflows that are not verified: a timezone or cron is unknown.
     unjudged_workflows: BTreeSet<i64>,
-    /// Workflows that are not proven: the watchdog fails to process them.
+    /// Workflows that are not verified: the watchdog fails to process them.
     undecided_workflows: BTreeSet<i64>,
     differences: Vec<Value>,
-    /// Times before were pruned while the proof went on.
+    /// Times before this were pruned during the verification.
     compared_from: Option<DateTime<Utc>>,
 }
 
-/// Recomputes the due times and prints where the ledger differs; exit 1 if it does, or if a workflow is not proven.
+/// Recomputes the due times and prints the differences of the ledger; exit 1 if there are any, or unverified workflows.
 pub(crate) fn run(arguments: &Verify) -> anyhow::Result<ExitCode> {
     let found = wait_for(verified(arguments))?;
     if arguments.json {
@@ -90,7 +90,7 @@ impl Found {
         self.compared_from = self.compared_from.max(compared_from);
     }
 
-    /// Workflows that are not proven.
+    /// The number of workflows that are not verified.
     fn unproven(&self) -> usize {
         self.unjudged_workflows.union(&self.undecided_workflows).count()
     }

@@ -1,4 +1,4 @@
-//! The real binary: what scripts rely on.
+//! Tests of the real binary: the behaviour that scripts rely on.
 
 use std::{
     io::Write,

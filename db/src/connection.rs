@@ -1,8 +1,8 @@
-//! A connection of which every statement has a limit on our side.
+//! A connection with a client-side time limit for every statement.
 //!
-//! Postgres ends a statement after `statement_timeout`, but a host that vanishes ends nothing: the
-//! client has nothing to retransmit and would wait for ever. sqlx gives no access to its sockets, so
-//! the limit is here, in the one type that the app and the publisher can run a statement on.
+//! Postgres ends a statement after `statement_timeout`, but if a host disappears, the client has nothing to retransmit
+//! and would wait forever. sqlx gives no access to its sockets, so the limit is here, in the only type on which the app
+//! and the publisher can run a statement.
 
 use std::fmt;
 use std::ops::{Deref, DerefMut};
@@ -20,13 +20,13 @@ use tokio::time::{Instant, Sleep};
 
 use crate::server::Server;
 
-/// How long the server may be silent within a statement; more than its own `statement_timeout` of 15 s.
+/// How long the server may send nothing within a statement; longer than the server's `statement_timeout` of 15 s.
 pub const STATEMENT_LIMIT: Duration = Duration::from_secs(20);
 
-/// What a statement answers: a row, or how many rows it changed.
+/// A result of a statement: a row, or the number of changed rows.
 type Answer = sqlx::Result<Either<PgQueryResult, PgRow>>;
 
-/// A connection of the pool; an error that ends its session closes it instead of returning it.
+/// A connection of the pool. An error that ends its session closes it instead of returning it.
 pub struct PgConnection {
     raw: PoolConnection<Postgres>,
     health: Health,
@@ -58,7 +58,7 @@ impl fmt::Debug for PgConnection {
     }
 }
 
-/// A connection outside a transaction.
+/// A connection without a transaction.
 #[derive(Debug)]
 pub struct AcquiredConnection(pub(crate) PgConnection);
 
@@ -139,7 +139,7 @@ impl Health {
     }
 }
 
-/// The answers of one statement; the limit begins anew with each.
+/// The results of one statement; the limit starts again with each result.
 struct Limited<'e> {
     answers: BoxStream<'e, Answer>,
     patience: Pin<Box<Sleep>>,
@@ -164,7 +164,7 @@ impl Stream for Limited<'_> {
             this.patience.as_mut().reset(Instant::now() + STATEMENT_LIMIT);
         }
         this.patience.as_mut().poll(context).map(|()| {
-            // The limit has passed for good: asked again, a silent statement would fail again, without an end.
+            // If the stream were polled again, a silent statement would fail again and again.
             this.answers = Box::pin(futures::stream::empty());
             Some(Err(this.health.fell_silent()))
         })
@@ -175,7 +175,7 @@ impl Stream for Limited<'_> {
 fn ends_session(error: &sqlx::Error) -> bool {
     match error {
         sqlx::Error::Io(_) | sqlx::Error::Tls(_) | sqlx::Error::Protocol(_) | sqlx::Error::WorkerCrashed => true,
-        // Read-only, because it leads to a server that was the writer; or the server ends the session.
+        // Read-only, because the server has lost its writer role; or the server ends the session.
         sqlx::Error::Database(error) => error.code().is_some_and(|code| {
             code == "25006" || code == "25P03" || code.starts_with("57P0") || code.starts_with("08")
         }),
@@ -189,7 +189,7 @@ mod tests {
 
     use super::*;
 
-    /// A pool collects all answers of a statement, also those after an error.
+    /// A pool collects all results of a statement, also those after an error.
     #[tokio::test]
     async fn silence_ends_a_statement() {
         let mut health = Health { server: Server::default(), is_broken: false };

@@ -1,9 +1,9 @@
 //! Steps 1 to 3 and 7 of 7: how the app and the publisher reach Postgres.
 //!
-//! Connections, transactions and the schema's migrations live here; queries live with their nouns.
-//! Every connection carries its own timeouts in its startup packet, so that a process that dies
-//! without a word holds no lock for longer than a few seconds, whatever the server's defaults; and
-//! every statement has a limit on our side, so that a server that dies holds up no process.
+//! This crate has connections, transactions and the schema's migrations; queries are in the files of their nouns. Every
+//! connection sets its timeouts in its startup packet, so that a process that crashes keeps no lock for longer than a
+//! few seconds, whatever the server's defaults. Every statement has a client-side time limit, so that a server that
+//! crashes blocks no process.
 
 mod connection;
 mod listener;

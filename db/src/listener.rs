@@ -1,4 +1,4 @@
-//! `LISTEN` on a connection that notices within a minute that its peer is gone.
+//! `LISTEN` on a connection that detects within a minute that the server has disappeared.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use crate::STATEMENT_LIMIT;
 use crate::pool::PgPool;
 use crate::server::within;
 
-/// A listener only reads, so a peer that vanished is never noticed; a probe is answered or is not.
+/// A listener only reads, so it cannot detect that the server has disappeared; a probe gets an answer or does not.
 const PROBE_EVERY: Duration = Duration::from_secs(30);
 
 /// Listens on one channel.
@@ -17,10 +17,10 @@ const PROBE_EVERY: Duration = Duration::from_secs(30);
 pub struct Listener(PgListener);
 
 impl Listener {
-    /// Connects beside the pool and listens: a peer that falls silent takes no connection of the pool along.
+    /// Connects outside of the pool, so that a silent connection occupies none of the pool's, and listens.
     ///
     /// # Errors
-    /// The database's.
+    /// Fails if the database cannot be reached or refuses the statement.
     pub async fn connect(pool: &PgPool, channel: &str) -> sqlx::Result<Listener> {
         let patience = pool.raw().options().get_acquire_timeout();
         let own = PgPoolOptions::new().max_connections(1).acquire_timeout(patience);
@@ -30,10 +30,11 @@ impl Listener {
         Ok(Listener(listener))
     }
 
-    /// Waits for a notification, or for a new connection in place of one that was lost: it may have missed some.
+    /// Waits for a notification, or for a new connection after a lost one, because notifications may have been lost
+    /// too.
     ///
     /// # Errors
-    /// The database's; the server is silent.
+    /// Fails if the database refuses the statement or does not answer.
     pub async fn heard(&mut self) -> sqlx::Result<()> {
         loop {
             match tokio::time::timeout(PROBE_EVERY, self.0.try_recv()).await {

@@ -1,4 +1,4 @@
-//! The schema's migrations: applied without a limit for a statement, and with a short one for a lock.
+//! The schema's migrations: applied without a time limit for a statement, and with a short one for a lock.
 
 use std::time::Duration;
 
@@ -12,33 +12,33 @@ use crate::pool::PgPool;
 /// The schema: `migrations/NNNN_noun.sql`, forward only.
 pub static MIGRATOR: Migrator = sqlx::migrate!("../migrations");
 
-/// SQLSTATE of a lock that was not free within `lock_timeout`.
+/// SQLSTATE of a lock that could not be acquired within `lock_timeout`.
 const LOCK_NOT_AVAILABLE: &str = "55P03";
-/// How often a lock is tried for: ten minutes with the waits of 5 s.
+/// How often to try a lock: ten minutes with the waits of 5 s.
 const MOST_TRIES: u32 = 100;
-/// Between two tries the statements that queued behind the lock go first.
+/// Between two tries the statements that waited behind the lock run.
 const PAUSE: Duration = Duration::from_secs(1);
 
-/// Brings the schema up to date.
+/// Applies all pending migrations.
 ///
-/// A migration that waits for a lock makes all later statements of the table wait behind it, so it
-/// gives up after 5 s, lets them pass and tries again. It waits without a limit while another process migrates,
-/// because an index of many rows takes its time.
+/// A migration that waits for a lock makes all later statements on the table wait behind it, so it stops waiting after
+/// 5 s, lets them pass and tries again. It waits without a limit while another process migrates, because an index on
+/// many rows takes time.
 ///
 /// # Errors
-/// A migration fails, or a lock was never free.
+/// Fails if a migration fails or cannot get its lock.
 pub async fn migrate(options: &Options) -> anyhow::Result<()> {
     migrate_by(&MIGRATOR, options).await
 }
 
-/// As [`migrate`], by the given migrations.
+/// Like [`migrate`], with the given migrations.
 ///
 /// # Errors
-/// As [`migrate`].
+/// Fails like [`migrate`].
 pub async fn migrate_by(migrator: &Migrator, options: &Options) -> anyhow::Result<()> {
     let (mut locked, mut is_told) = (0, false);
     while locked < MOST_TRIES {
-        // A new connection each time: it frees the migrations' advisory lock.
+        // A new connection for each try, because closing it releases the advisory lock of the migrations.
         let mut connection = migration_options(options)?.connect().await.context("cannot reach the database")?;
         let done = try_once(migrator, &mut connection).await;
         drop(connection.close().await);
@@ -63,7 +63,7 @@ pub async fn migrate_by(migrator: &Migrator, options: &Options) -> anyhow::Resul
 /// Key of the advisory lock of one try.
 const MIGRATING: i64 = 0x63_726f_6e62_6f78;
 
-/// What one try came to.
+/// The outcome of one try.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Tried {
     Migrated,
@@ -71,8 +71,8 @@ enum Tried {
 }
 
 async fn try_once(migrator: &Migrator, connection: &mut PgConnection) -> anyhow::Result<Tried> {
-    // Another process may be building the index that looks unfinished. Never waited for: a waiting
-    // statement has a snapshot, and CREATE INDEX CONCURRENTLY waits for all of these.
+    // Another process may be building an index that is incomplete now. Do not wait for the lock: a waiting statement
+    // has a snapshot, and CREATE INDEX CONCURRENTLY waits for all snapshots.
     let is_alone = sqlx::query_scalar("SELECT pg_try_advisory_lock($1)").bind(MIGRATING);
     if !is_alone.fetch_one(&mut *connection).await? {
         return Ok(Tried::AnotherMigrates);
@@ -82,7 +82,7 @@ async fn try_once(migrator: &Migrator, connection: &mut PgConnection) -> anyhow:
     Ok(Tried::Migrated)
 }
 
-/// Removes what a `CREATE INDEX CONCURRENTLY` that was cut off has left, so that it can be repeated.
+/// Drops the index of an interrupted `CREATE INDEX CONCURRENTLY`, so that it can be created again.
 async fn drop_invalid_indexes(migrator: &Migrator, connection: &mut PgConnection) -> anyhow::Result<()> {
     let invalid: Vec<String> = sqlx::query_scalar(
         "-- drop_invalid_indexes
@@ -93,7 +93,7 @@ async fn drop_invalid_indexes(migrator: &Migrator, connection: &mut PgConnection
     .await?;
     for name in invalid.iter().filter(|name| is_ours(migrator, name)) {
         tracing::warn!(index = name, "an index that was not finished is removed and made again");
-        // The name is one of our migrations'.
+        // The name is that of an index in our migrations.
         sqlx::raw_sql(AssertSqlSafe(format!("DROP INDEX CONCURRENTLY IF EXISTS {name}")))
             .execute(&mut *connection)
             .await?;
@@ -115,10 +115,10 @@ fn is_locked(error: &anyhow::Error) -> bool {
     code.as_deref() == Some(LOCK_NOT_AVAILABLE)
 }
 
-/// Refuses a database whose schema is older than this program; a newer one is fine (expand, then contract).
+/// Refuses a database whose schema is older than this program; a newer one is accepted (expand, then contract).
 ///
 /// # Errors
-/// One sentence that says what to do.
+/// Returns one sentence that says what to do.
 pub async fn check_migrated(pool: &PgPool) -> anyhow::Result<()> {
     let applied: Vec<i64> = sqlx::query_scalar("SELECT version FROM _sqlx_migrations WHERE success")
         .fetch_all(pool)

@@ -1,4 +1,4 @@
-//! How to reach the database, and what each connection asks of it.
+//! How to reach the database, and the settings of each connection.
 
 use std::time::Duration;
 
@@ -10,27 +10,27 @@ use crate::tls;
 /// How to reach the database.
 #[derive(Clone)]
 pub struct Options {
-    /// `postgres://user:password@host:port/database`; without `sslmode`, TLS is verified unless the host is this machine
+    /// `postgres://user:password@host:port/database`; without `sslmode`, TLS is verified unless the host is local
     pub dsn: String,
-    /// Connections at most.
+    /// The maximum number of connections.
     pub max_connections: u32,
-    /// How long a caller waits for a connection before it is told that the database is away.
+    /// How long a caller waits for a connection before it gets an error.
     pub acquire_timeout: Duration,
-    /// What `pg_stat_activity` shows.
+    /// The name in `pg_stat_activity`.
     pub application_name: &'static str,
 }
 
-/// Of a connection that serves requests and jobs.
+/// The options of a connection for requests and jobs.
 pub(crate) fn connect_options(options: &Options) -> anyhow::Result<PgConnectOptions> {
     Ok(login(options)?.options([
-        // A publisher that died in a transaction frees its rows after this, not after two hours of keepalive.
+        // If a publisher crashes in a transaction, its rows are unlocked after this, not after two hours of keepalive.
         ("idle_in_transaction_session_timeout", "10s"),
         ("lock_timeout", "5s"),
         ("statement_timeout", "15s"),
     ]))
 }
 
-/// Of the connection that migrates: an index of many rows takes its time, a lock does not wait.
+/// The options of the connection that migrates: an index on many rows takes time, but a lock must not wait.
 pub(crate) fn migration_options(options: &Options) -> anyhow::Result<PgConnectOptions> {
     Ok(login(options)?.options([
         ("idle_in_transaction_session_timeout", "60s"),
@@ -48,9 +48,9 @@ fn login(options: &Options) -> anyhow::Result<PgConnectOptions> {
         bail!("the database DSN cannot be read: write postgres://user:password@host:5432/database");
     };
     Ok(tls::verified(parsed, &options.dsn).application_name(options.application_name).options([
-        // Claims, fences and decisions lock a row and then read what the last holder committed.
+        // Claims, fences and decisions lock a row and then read what the previous owner of the lock committed.
         ("default_transaction_isolation", "read committed"),
-        // The server's side: it frees what a client that vanished holds.
+        // On the server: releases the locks of a client that has disappeared.
         ("client_connection_check_interval", "5s"),
         ("tcp_keepalives_idle", "15"),
         ("tcp_keepalives_interval", "5"),

@@ -18,10 +18,10 @@ pub struct PgPool {
     server: Server,
 }
 
-/// Opens a pool and proves that it reaches a database that can write.
+/// Opens a pool and checks that it reaches a database that accepts writes.
 ///
 /// # Errors
-/// One sentence that says what to do: a DSN that cannot be read, or a database that does not answer.
+/// Returns one sentence that says what to do if the DSN cannot be parsed or the database does not answer.
 pub async fn connect(options: &Options) -> anyhow::Result<PgPool> {
     let pool = pool(options)?;
     match pool.acquire().await {
@@ -42,10 +42,10 @@ pub async fn connect(options: &Options) -> anyhow::Result<PgPool> {
     }
 }
 
-/// A pool that connects when it is first used.
+/// Creates a pool that connects at its first use.
 ///
 /// # Errors
-/// A DSN that cannot be read; the DSN itself is never repeated, it holds a password.
+/// Fails if the DSN cannot be parsed. The error never repeats the DSN, because it contains a password.
 pub fn pool(options: &Options) -> anyhow::Result<PgPool> {
     let server = Server::default();
     let guarded = server
@@ -53,30 +53,30 @@ pub fn pool(options: &Options) -> anyhow::Result<PgPool> {
     Ok(PgPool { raw: guarded.connect_lazy_with(connect_options(options)?), server })
 }
 
-/// Has connections that are opened from now on log in like this; those that are open stay.
+/// Changes the login of new connections; open ones are not affected.
 ///
 /// # Errors
-/// A DSN that cannot be read.
+/// Fails if the DSN cannot be parsed.
 pub fn log_in_anew(pool: &PgPool, options: &Options) -> anyhow::Result<()> {
     pool.raw.set_connect_options(connect_options(options)?);
     Ok(())
 }
 
 impl PgPool {
-    /// A connection to a server that can write.
+    /// Returns a connection to a server that accepts writes.
     ///
     /// # Errors
-    /// There is none within the pool's `acquire_timeout`, or the server refuses the login.
+    /// Fails if no connection is free within the pool's `acquire_timeout`, or if the server refuses the login.
     pub async fn acquire(&self) -> sqlx::Result<AcquiredConnection> {
         Ok(AcquiredConnection(PgConnection::new(self.raw.acquire().await?, self.server.clone())))
     }
 
-    /// Closes all connections, once they are returned.
+    /// Closes all connections after they are returned.
     pub async fn close(&self) {
         self.raw.close().await;
     }
 
-    /// sqlx's pool: its settings. Statements on it would have no limit.
+    /// sqlx's pool, for its settings. Statements on it would have no time limit.
     #[must_use]
     pub fn raw(&self) -> &sqlx::PgPool {
         &self.raw
@@ -86,7 +86,7 @@ impl PgPool {
 impl<'p> Executor<'p> for &'p PgPool {
     type Database = Postgres;
 
-    /// Answers once the last row is here: the connection returns to the pool by then.
+    /// Returns the results after the last row has arrived, so that the connection is back in the pool by then.
     fn fetch_many<'e, 'q, E>(self, query: E) -> BoxStream<'e, sqlx::Result<Either<PgQueryResult, PgRow>>>
     where
         'p: 'e,

@@ -1,8 +1,7 @@
-//! What a pool knows of the server behind its connections.
+//! What a pool knows about the server behind its connections.
 //!
-//! After a failover a name can still lead to the old writer, and a host that vanished says nothing.
-//! So each connection proves that its server can write: when it is made, and before each use, where
-//! the proof takes the place of sqlx's ping.
+//! After a failover a name may still lead to the old writer, and a host that has disappeared sends nothing. So each
+//! connection checks that its server accepts writes: when it is opened, and before each use, instead of sqlx's ping.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -12,26 +11,26 @@ use sqlx::postgres::PgPoolOptions;
 
 use crate::transaction::rollback_leftovers;
 
-/// How long a server may take to prove itself; less than half of a caller's patience for a connection.
+/// The time limit of this check; less than half of the time for which a caller waits for a connection.
 const PROOF_LIMIT: Duration = Duration::from_secs(2);
-/// How long a connection is used, so that one to a server that lost its role is not kept.
+/// How long a connection is used, so that none to a server that lost its writer role is kept.
 const LONGEST_LIFE: Duration = Duration::from_secs(300);
-/// Connections that were made together end within this span, one after another.
+/// Connections that were opened together are closed within this span, one after another.
 const LIFE_SPREAD_SECS: u64 = 60;
 
-/// What the connections of one pool have met; clones share it.
+/// What the connections of one pool have found; clones share it.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Server(Arc<Mutex<Met>>);
 
 #[derive(Debug, Default)]
 struct Met {
-    /// A connection fell silent then; those that are older lead to the same host.
+    /// When a connection last got no answer; older connections lead to the same host.
     silent_since: Option<Instant>,
     /// Why the last connection was refused.
     refusal: Option<&'static str>,
 }
 
-/// What a connection proves.
+/// The result of the check.
 #[derive(Clone, Copy, sqlx::FromRow)]
 struct Proof {
     is_recovering: bool,
@@ -40,14 +39,14 @@ struct Proof {
 }
 
 impl Server {
-    /// Options of a pool that hands out connections to this server only while it can write.
+    /// Sets options of a pool that returns connections to this server only while it accepts writes.
     pub(crate) fn guard(&self, options: PgPoolOptions) -> PgPoolOptions {
         let (connected, acquired, released) = (self.clone(), self.clone(), self.clone());
         options
             .max_lifetime(LONGEST_LIFE)
-            // The proof shows as much as a ping.
+            // The check proves as much as a ping.
             .test_before_acquire(false)
-            // sqlx connects anew after an error, until the caller's patience ends.
+            // After an error sqlx connects again, until the caller's wait ends.
             .after_connect(move |connection, _| {
                 let server = connected.clone();
                 Box::pin(async move { server.accept(connection).await })
@@ -62,12 +61,12 @@ impl Server {
             })
     }
 
-    /// Why the last connection was refused, if one was since the last that was accepted.
+    /// Returns why the last connection was refused, if one was since the last that was accepted.
     pub(crate) fn refusal(&self) -> Option<&'static str> {
         self.met(|met| met.refusal)
     }
 
-    /// A connection gives no answer: all that are open lead nowhere.
+    /// Records that a connection got no answer, so that all open connections are closed.
     pub(crate) fn fell_silent(&self) {
         tracing::warn!("the database fell silent; connections that are open now are closed");
         self.met(|met| met.silent_since = Some(Instant::now()));
@@ -142,7 +141,7 @@ impl Proof {
 }
 
 async fn prove(connection: &mut PgConnection) -> sqlx::Result<Proof> {
-    // Prepared, so that it costs what a ping costs.
+    // A prepared statement, so that it costs as much as a ping.
     sqlx::query_as(
         "-- prove_server: it can write
          SELECT pg_is_in_recovery() AS is_recovering,

@@ -1,8 +1,8 @@
-//! Whom we believe to be our database: TLS, verified unless somebody decides otherwise.
+//! TLS to the database, verified unless the DSN says otherwise.
 //!
-//! sqlx's own default, `prefer`, speaks plainly to whoever says that he knows no TLS, and believes
-//! every certificate; a password sent that way is anybody's. So a DSN that says nothing gets
-//! `verify-full`, but on this machine, where nobody stands in between.
+//! sqlx's default, `prefer`, uses no encryption if the server claims not to support TLS, and accepts every certificate,
+//! so an attacker in between could read the password. So a DSN without `sslmode` gets `verify-full`, except for a server on
+//! this machine.
 
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use sqlx::postgres::{PgConnectOptions, PgSslMode};
 use url::Url;
 
-/// The DSN, believing the certificates of `ca_file` beside the public ones, unless it names its own.
+/// Adds the certificate authorities of `ca_file` to the DSN, unless the DSN names its own.
 #[must_use]
 pub fn with_ca(dsn: &str, ca_file: Option<&Path>) -> String {
     match (Url::parse(dsn), ca_file) {
@@ -18,15 +18,15 @@ pub fn with_ca(dsn: &str, ca_file: Option<&Path>) -> String {
             url.query_pairs_mut().append_pair("sslrootcert", &ca_file.to_string_lossy());
             url.into()
         }
-        // What cannot be read is refused when it is used.
+        // A DSN that cannot be parsed is refused at its use.
         _ => dsn.to_owned(),
     }
 }
 
-/// Reads the path of a bundle of certificates, as a command line gives it.
+/// Parses the path of a bundle of certificates from a command line.
 ///
 /// # Errors
-/// A sentence: the file cannot be read.
+/// Returns a sentence if the file cannot be read.
 pub fn ca_file(path: &str) -> Result<PathBuf, String> {
     std::fs::File::open(path).map_err(|error| format!("cannot be read: {error}"))?;
     Ok(path.into())

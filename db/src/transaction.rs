@@ -1,8 +1,8 @@
-//! A transaction that no cancelled caller can leave open.
+//! A transaction that a cancelled caller cannot leave open.
 //!
-//! sqlx 0.9.0 returns a connection to its pool with the transaction still open when `begin` itself
-//! is cancelled (launchbadge/sqlx#4393). A request that hangs up and a Lambda's deadline cancel just
-//! there, so `begin` runs in a task of its own, and the pool rolls back what is left on release.
+//! sqlx 0.9.0 returns a connection to its pool with the transaction still open if `begin` itself is cancelled
+//! (launchbadge/sqlx#4393). A request that disconnects and a Lambda's deadline may cancel there, so `begin` runs in a
+//! task of its own, and the pool rolls back an open transaction on release.
 
 use std::ops::{Deref, DerefMut};
 
@@ -15,14 +15,14 @@ use crate::pool::PgPool;
 /// SQLSTATE of a statement after one that failed, within the same transaction.
 const IN_FAILED_TRANSACTION: &str = "25P02";
 
-/// A transaction; dropping it rolls it back, when its connection returns to the pool.
+/// A transaction; dropping it rolls it back when its connection returns to the pool.
 #[derive(Debug)]
 pub struct Transaction(AcquiredConnection);
 
-/// Begins a transaction; dropping the returned future leaves none behind.
+/// Begins a transaction; dropping the returned future leaves no open transaction.
 ///
 /// # Errors
-/// As [`PgPool::acquire`].
+/// Fails like [`PgPool::acquire`].
 pub async fn begin(pool: &PgPool) -> sqlx::Result<Transaction> {
     let pool = pool.clone();
     let begun = tokio::spawn(async move {
@@ -37,36 +37,36 @@ pub async fn begin(pool: &PgPool) -> sqlx::Result<Transaction> {
 }
 
 impl Transaction {
-    /// Makes the changes durable.
+    /// Commits the changes.
     ///
     /// # Errors
-    /// The database's; after one of the connection it is unknown whether the changes are durable.
+    /// Fails if the database fails; after a connection error it is unknown whether the changes are committed.
     pub async fn commit(mut self) -> sqlx::Result<()> {
         self.0.execute("COMMIT").await.map(drop)
     }
 
-    /// Commits work that has succeeded, and undoes work that has failed.
+    /// Commits if `done` is a success, and rolls back if it is an error.
     ///
-    /// A transaction that is dropped keeps its locks until its connection has taken notice. After this one, another
-    /// transaction can lock the same rows at once.
+    /// A transaction that is dropped keeps its locks until its connection processes the rollback. After this function
+    /// another transaction can lock the same rows at once.
     ///
     /// # Errors
-    /// That of the work, or of the COMMIT as for [`Self::commit`].
+    /// Returns the error in `done`, or that of the COMMIT as for [`Self::commit`].
     pub async fn finish<T>(self, done: sqlx::Result<T>) -> sqlx::Result<T> {
         match done {
             Ok(done) => self.commit().await.map(|()| done),
             Err(error) => {
-                // The server undoes what this does not reach.
+                // If this does not arrive, the server rolls back itself.
                 self.rollback().await.ok();
                 Err(error)
             }
         }
     }
 
-    /// Undoes the changes.
+    /// Rolls back the changes.
     ///
     /// # Errors
-    /// The database's; the changes are undone all the same.
+    /// Fails if the database fails; the changes are rolled back even then.
     pub async fn rollback(mut self) -> sqlx::Result<()> {
         self.0.execute("ROLLBACK").await.map(drop)
     }
@@ -88,8 +88,8 @@ impl DerefMut for Transaction {
 
 /// Ends a transaction that was left open on a connection.
 ///
-/// Asked first, because a bare `ROLLBACK` writes a warning into the server's log each time that
-/// there is nothing to roll back. Outside a transaction a simple query starts at its own `now()`.
+/// It checks first, because a `ROLLBACK` without a transaction writes a warning into the server's log each time.
+/// Outside of a transaction a simple query starts at its own `now()`.
 pub(crate) async fn rollback_leftovers(connection: &mut sqlx::PgConnection) -> sqlx::Result<()> {
     let asked = sqlx::raw_sql("SELECT now() <> statement_timestamp()").fetch_one(&mut *connection).await;
     let is_open = match asked {

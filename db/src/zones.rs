@@ -1,4 +1,4 @@
-//! Steps 3 and 7 of 7: the zone data of this environment. App and publisher decide by the sets that the database names.
+//! Steps 3 and 7 of 7: the zone data of this environment. App and publisher use the sets that the database names.
 
 use std::sync::Arc;
 
@@ -7,21 +7,21 @@ use schedule::{ZoneHistory, ZoneSet};
 
 use crate::PgConnection;
 
-/// Zone data that came into force.
+/// Zone data with the time since when they are in force.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ZoneChange {
-    /// Of `zone_changes`; higher than that of any change before.
+    /// The id in `zone_changes`; higher than that of any earlier change.
     pub id: i64,
     /// Version of the IANA database.
     pub version: String,
-    /// Due times from then on are evaluated by it; later than that of any change before.
+    /// Due times from then on are evaluated by it; later than that of any earlier change.
     pub in_force_from: DateTime<Utc>,
 }
 
-/// Names the newest zone data, none if this database has stored none: then each binary uses its bundled set.
+/// Reads which zone data are the newest; `None` if this database has none: then each binary uses its bundled set.
 ///
 /// # Errors
-/// The database does not answer.
+/// Fails if the database does not answer.
 pub async fn read_zone_change(db: &mut PgConnection) -> sqlx::Result<Option<ZoneChange>> {
     sqlx::query_as!(
         ZoneChange,
@@ -34,7 +34,7 @@ pub async fn read_zone_change(db: &mut PgConnection) -> sqlx::Result<Option<Zone
     .await
 }
 
-/// Names the zone data that were in force one after the other, the oldest first.
+/// Reads which zone data were in force one after the other, the oldest first.
 async fn read_zone_changes(db: &mut PgConnection) -> sqlx::Result<Vec<ZoneChange>> {
     sqlx::query_as!(
         ZoneChange,
@@ -47,10 +47,10 @@ async fn read_zone_changes(db: &mut PgConnection) -> sqlx::Result<Vec<ZoneChange
     .await
 }
 
-/// Reads the archive of a version that is stored.
+/// Reads the archive of a stored version.
 ///
 /// # Errors
-/// The database does not answer, or has no such version.
+/// Fails if the database does not answer or does not have this version.
 pub async fn read_zone_archive(db: &mut PgConnection, version: &str) -> sqlx::Result<Vec<u8>> {
     sqlx::query_scalar!(
         r#"
@@ -63,14 +63,14 @@ pub async fn read_zone_archive(db: &mut PgConnection, version: &str) -> sqlx::Re
     .await
 }
 
-/// Makes this process decide by the zone data that the database names; says whether there was a change to load.
+/// Makes this process use the zone data that the database names; returns whether there was a change to load.
 ///
 /// # Errors
-/// The database does not answer. Data that this binary cannot read are logged, and the set before them stays in force.
+/// Fails if the database does not answer. If this binary cannot parse a set, it logs this and keeps the previous set.
 pub async fn load_zones(db: &mut PgConnection) -> sqlx::Result<bool> {
     let Some(newest) = read_zone_change(db).await? else { return Ok(false) };
     let loaded = ZoneHistory::installed();
-    // By number: a version may come into force again.
+    // By id, because a version may come into force again.
     if loaded.last_change() == Some(newest.id) {
         return Ok(false);
     }
@@ -83,7 +83,7 @@ pub async fn load_zones(db: &mut PgConnection) -> sqlx::Result<bool> {
     Ok(true)
 }
 
-/// The sets that the database names, each version read once in the life of this process.
+/// Reads the sets that the database names; each version is read once per process.
 async fn read_history(db: &mut PgConnection, loaded: &ZoneHistory) -> sqlx::Result<ZoneHistory> {
     let mut known: Vec<Arc<ZoneSet>> = loaded.sets().cloned().collect();
     let (mut changes, mut last_change) = (Vec::new(), 0);
@@ -102,7 +102,7 @@ async fn read_history(db: &mut PgConnection, loaded: &ZoneHistory) -> sqlx::Resu
     Ok(ZoneHistory::new(changes, last_change))
 }
 
-/// None if this binary cannot read it.
+/// Returns `None` if this binary cannot parse it.
 async fn read_set(db: &mut PgConnection, version: &str) -> sqlx::Result<Option<Arc<ZoneSet>>> {
     match ZoneSet::from_archive(read_zone_archive(db, version).await?) {
         Ok(set) => Ok(Some(Arc::new(set))),

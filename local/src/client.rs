@@ -1,4 +1,4 @@
-//! The real SDK, pointed to a stand-in.
+//! The real SDK, with the address of a stand-in.
 
 use std::time::Duration;
 
@@ -8,10 +8,10 @@ use aws_sdk_scheduler::config::retry::RetryConfig;
 use aws_sdk_scheduler::config::timeout::TimeoutConfig;
 use aws_sdk_scheduler::config::{BehaviorVersion, Region};
 
-/// The machine may be busy.
+/// The time limit of a call; long, because the machine may be busy.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// A client with keys that mean nothing, for a stand-in at `endpoint`; it tries once.
+/// Creates a client for a stand-in at `endpoint`, with dummy credentials and without retries.
 pub fn scheduler(endpoint: &str) -> Client {
     let timeouts = TimeoutConfig::builder()
         .connect_timeout(PATIENCE)

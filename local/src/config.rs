@@ -1,4 +1,4 @@
-//! The command line of `local`, and where its files go.
+//! The command line of `local`, and the folder of its files.
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -11,7 +11,7 @@ use schedule::Clock;
 use crate::invoke::UnknownFunction;
 use crate::{fires, invoke, scheduler, stand_in};
 
-/// cronbox on this machine: all of it, or the Scheduler stand-in alone.
+/// cronbox on this machine: all parts, or only the stand-in for EventBridge Scheduler.
 #[derive(Debug, Parser)]
 #[command(version)]
 pub struct Config {
@@ -20,19 +20,19 @@ pub struct Config {
     pub command: Command,
 }
 
-/// What can be started.
+/// The parts to start.
 #[derive(Debug, Subcommand)]
 pub enum Command {
     /// Starts everything: Postgres, the stand-in, the publisher, the runner and the app
     Up(UpArgs),
-    /// Starts the stand-in alone, for any AWS client
+    /// Starts only the stand-in, for any AWS client
     Scheduler(SchedulerArgs),
 }
 
-/// Everything.
+/// The options of `up`.
 #[derive(Debug, Args)]
 pub struct UpArgs {
-    /// Where the data goes [default: target/local, or the temporary folder where Postgres cannot enter that]
+    /// Where the data are stored (default: target/local, or the temporary folder if Postgres cannot enter that)
     #[arg(long, value_name = "DIR")]
     pub data: Option<PathBuf>,
     /// The app's port on 127.0.0.1
@@ -43,37 +43,37 @@ pub struct UpArgs {
     pub scheduler_port: u16,
 }
 
-/// The stand-in alone: EventBridge Scheduler's API, for any AWS client, and schedules that fire.
+/// Only the stand-in: EventBridge Scheduler's API, for any AWS client, and schedules that fire.
 ///
-/// Beside AWS's operations it takes POST /_faults (what goes wrong, by seed; `{}` ends it), POST /_clock (with
-/// --clock: `{"now": "2026-03-29T01:00:00Z"}` or `{"advance_secs": 60}`), and GET of both, of /_fires and of
+/// In addition to AWS's operations it accepts POST /_faults (a plan of faults, by seed; `{}` ends it), POST /_clock
+/// (with --clock: `{"now": "2026-03-29T01:00:00Z"}` or `{"advance_secs": 60}`), and GET of both, of /_fires and of
 /// /_dead-letters.
 #[derive(Debug, Args)]
 pub struct SchedulerArgs {
-    /// Where it listens
+    /// The address to listen on
     #[arg(long, value_name = "ADDRESS:PORT", default_value = "127.0.0.1:8090")]
     pub listen: SocketAddr,
     /// How long each call of the API takes
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub latency_ms: u64,
-    /// Above so many calls a second the API answers 429 [default: as many as come]
+    /// Above this many calls per second the API answers 429 (default: no limit)
     #[arg(long, value_name = "N")]
     pub tps: Option<u32>,
-    /// Stands still at this time until POST /_clock moves it, instead of following the machine's clock
+    /// Start the clock at this time and change it only by POST /_clock, instead of following the machine's clock
     #[arg(long, value_name = "RFC3339")]
     pub clock: Option<DateTime<Utc>>,
-    /// Makes everything that is random repeatable: the faults of POST /_faults, and execution ids
+    /// Makes everything random repeatable: the faults of POST /_faults, and execution ids
     #[arg(long, value_name = "N")]
     pub seed: Option<u64>,
 }
 
 impl SchedulerArgs {
-    /// The clock that was asked for.
+    /// The configured clock.
     pub fn clock(&self) -> Clock {
         self.clock.map_or(Clock::System, Clock::fixed)
     }
 
-    /// The behaviour that was asked for; alone it has no functions, so that any target is taken.
+    /// The configured behaviour. Without the other parts there are no functions, so any target is accepted.
     pub fn options(&self) -> stand_in::Options {
         stand_in::Options {
             scheduler: scheduler::Options {
@@ -88,7 +88,7 @@ impl SchedulerArgs {
     }
 }
 
-/// The folder of built things: `CARGO_TARGET_DIR`, else `target` in the workspace.
+/// The build folder: `CARGO_TARGET_DIR`, else `target` in the workspace.
 #[expect(clippy::disallowed_methods, reason = "this is where the environment is read")]
 pub fn target_folder() -> PathBuf {
     let workspace = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap_or(Path::new("."));

@@ -1,7 +1,7 @@
-//! The dead-letter queues of the stand-in: what could not be delivered, kept and listed.
+//! The dead-letter queues of the stand-in, which keep and list what could not be delivered.
 //!
-//! Two roads lead here, as with AWS: Scheduler could not invoke (the schedule's queue), or the function failed for
-//! good (its on-failure queue).
+//! As with AWS, messages have two sources: Scheduler could not invoke (the schedule's queue), or the function failed
+//! permanently (its on-failure queue).
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -28,13 +28,13 @@ pub struct DeadLetter {
 pub struct UnsentFire<'a> {
     /// The schedule's full name
     pub schedule_arn: &'a str,
-    /// The time it fired for
+    /// The scheduled time of the fire
     pub scheduled_time: &'a str,
     /// The id of this fire
     pub execution_id: &'a str,
     /// The function
     pub target_arn: &'a str,
-    /// What the function would have got
+    /// The payload for the function
     pub payload: &'a str,
     /// AWS's code
     pub error_code: &'a str,
@@ -50,14 +50,14 @@ pub struct FailedEvent<'a> {
     pub request_id: Uuid,
     /// The function's full name
     pub function: &'a str,
-    /// What it got
+    /// The event
     pub payload: &'a Value,
-    /// How often
+    /// How often the function was tried
     pub tries: usize,
 }
 
 impl DeadLetter {
-    /// What Scheduler writes to a schedule's queue: the API request, and the reason in attributes.
+    /// The message that Scheduler sends to a schedule's queue: the API request, with the reason in attributes.
     pub fn of_schedule(queue: &str, fire: &UnsentFire<'_>) -> DeadLetter {
         let always = [
             ("ERROR_CODE", fire.error_code),
@@ -82,7 +82,7 @@ impl DeadLetter {
         }
     }
 
-    /// What Lambda writes to an on-failure destination.
+    /// The message that Lambda sends to an on-failure destination.
     pub fn of_function(queue: &str, event: &FailedEvent<'_>, error: &FunctionError, now: DateTime<Utc>) -> DeadLetter {
         DeadLetter {
             queue: queue.to_owned(),
@@ -108,12 +108,12 @@ impl DeadLetter {
     }
 }
 
-/// All queues in one list, oldest first; clones are the same list.
+/// The messages of all queues, oldest first; clones share the list.
 #[derive(Clone, Default)]
 pub struct DeadLetters(Arc<Mutex<Vec<DeadLetter>>>);
 
 impl DeadLetters {
-    /// Keeps a message.
+    /// Adds a message.
     pub fn push(&self, letter: DeadLetter) {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).push(letter);
     }

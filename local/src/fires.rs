@@ -1,7 +1,7 @@
-//! Step 5 of 7: the loop that lets schedules fire.
+//! Step 5 of 7: the loop that fires schedules.
 //!
-//! It goes by the stand-in's own evaluation, fills in the context attributes and invokes the target as Scheduler
-//! does. On the machine's clock `run` does it; a test that sets the clock steps it with `next_due` and `deliver`.
+//! It uses the stand-in's own evaluation, replaces the context attributes and invokes the target as Scheduler does.
+//! With the machine's clock `run` does this; a test that sets the clock calls `next_due` and `deliver`.
 
 use std::collections::VecDeque;
 use std::future::Future;
@@ -32,7 +32,7 @@ pub struct Options {
     pub seed: Option<u64>,
 }
 
-/// What fires, and where it goes; clones are the same loop.
+/// Fires schedules and delivers to their targets; clones share the state.
 #[derive(Clone)]
 pub struct Fires(Arc<Shared>);
 
@@ -45,7 +45,7 @@ struct Shared {
     recent: Mutex<VecDeque<Fired>>,
 }
 
-/// A fire that was sent.
+/// A fire that was delivered or queued.
 #[derive(Clone, Debug, Serialize)]
 pub struct Fired {
     /// The schedule's full name
@@ -58,14 +58,14 @@ pub struct Fired {
     pub payload: Value,
 }
 
-/// So many of the last fires can be looked at.
+/// How many of the last fires are kept for a test or an operator.
 const KEPT_FIRES: usize = 1_000;
 
-/// The machine's clock may jump (sleep, time servers), so that no wait is longer.
+/// The longest wait, because the machine's clock may jump (suspend, time servers).
 const LONGEST_WAIT: Duration = Duration::from_secs(1);
 
 impl Fires {
-    /// Joins the schedules with the functions that they invoke.
+    /// Connects the schedules with the functions that they invoke.
     pub fn new(scheduler: Scheduler, lambda: Lambda, dead_letters: DeadLetters, options: Options) -> Fires {
         let random = options.seed.map_or_else(rand::make_rng, StdRng::seed_from_u64);
         Fires(Arc::new(Shared {
@@ -78,27 +78,27 @@ impl Fires {
         }))
     }
 
-    /// The next time at which a schedule fires or a delivery is tried again, if that is not after `until`.
+    /// Returns the next time at which a schedule fires or a delivery is retried, if that is not after `until`.
     pub fn next_due(&self, until: DateTime<Utc>) -> Option<DateTime<Utc>> {
         let retry = self.0.lambda.next_due().filter(|at| *at <= until);
         self.0.scheduler.next_due(until).into_iter().chain(retry).min()
     }
 
-    /// Lets everything fire that is due at `now`, in the order of time; returns how many. Nothing is delivered yet.
+    /// Fires every schedule that is due at `now`, in the order of time; returns how many. Nothing is delivered yet.
     pub fn fire_due(&self, now: DateTime<Utc>) -> usize {
         let due = self.0.scheduler.take_due(now);
         due.iter().for_each(|due| self.fire(due, now));
         due.len()
     }
 
-    /// Lets fire what is due at `now`, and returns when every delivery was answered.
+    /// Fires what is due at `now`, and returns after every delivery was answered.
     pub async fn deliver(&self, now: DateTime<Utc>) -> usize {
         let fired = self.fire_due(now);
         self.0.lambda.deliver_due(now).await;
         fired
     }
 
-    /// Fires by the schedules' clock until `shutdown`; then finishes the deliveries under way.
+    /// Fires by the schedules' clock until `shutdown`; then finishes the deliveries in progress.
     pub async fn run(&self, shutdown: impl Future<Output = ()>) {
         let deliveries = TaskTracker::new();
         let mut shutdown = std::pin::pin!(shutdown);
@@ -158,7 +158,7 @@ impl Fires {
         });
     }
 
-    /// Scheduler's own failures go to the schedule's queue; without one they are dropped, as AWS does.
+    /// Scheduler's own failures go to the schedule's queue; without a queue they are dropped, as in AWS.
     fn dead_letter(&self, due: &Due, payload: &Payload, failure: Failure) {
         let name = &due.schedule.key.name;
         let (code, message, exhausted) = failure.attributes();
@@ -195,7 +195,7 @@ enum Failure {
 }
 
 impl Failure {
-    /// Code, message, and the retry condition that was exhausted; a permanent error exhausts none.
+    /// Code, message, and the exhausted retry condition; a permanent error exhausts none.
     fn attributes(self) -> (&'static str, String, Option<&'static str>) {
         match self {
             Failure::NoSuchFunction(arn) => ("ResourceNotFoundException", format!("Function not found: {arn}"), None),
@@ -208,7 +208,7 @@ impl Failure {
     }
 }
 
-/// What the target gets.
+/// The payload for the target.
 struct Payload {
     text: String,
     scheduled_time: String,
@@ -217,7 +217,7 @@ struct Payload {
 }
 
 impl Payload {
-    /// Fills the context attributes in, by plain replacement of text, or makes AWS's default notification.
+    /// Replaces the context attributes in the text, or creates AWS's default notification.
     fn of(due: &Due, second: u8, execution_id: String) -> Payload {
         let target = &due.schedule.spec.target;
         let scheduled_time =
@@ -233,7 +233,7 @@ impl Payload {
         Payload { text, scheduled_time, execution_id, target_arn: target.arn.clone().unwrap_or_default() }
     }
 
-    /// As JSON; a target that is no function may have been given any text.
+    /// The payload as JSON; for a target that is not a function it may be any text.
     fn body(&self) -> Value {
         serde_json::from_str(&self.text).unwrap_or_else(|_| Value::String(self.text.clone()))
     }

@@ -1,7 +1,7 @@
 //! Between steps 5 and 6 of 7: Lambda's asynchronous invoke.
 //!
-//! An event is queued and the caller is done. A function that fails is tried twice more, after one and two minutes;
-//! then its on-failure queue keeps the event. All waiting goes by the business clock, so that a test can pass it.
+//! An event is queued, and the caller is done. If the function fails, it is retried twice, after one and two minutes;
+//! then the event goes to its on-failure queue. All waits use the business clock, so that a test can skip them.
 
 mod queue;
 
@@ -19,10 +19,10 @@ use uuid::Uuid;
 use crate::dead_letters::{DeadLetter, DeadLetters, FailedEvent};
 use queue::{Event, Function, Queue};
 
-/// What a function does with an event.
+/// The code of a function.
 pub type Handler = Arc<dyn Fn(Value) -> BoxFuture<'static, Result<(), FunctionError>> + Send + Sync>;
 
-/// A function's answer when it fails: what Lambda puts into `responsePayload`.
+/// The error of a function, which Lambda writes to `responsePayload`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FunctionError {
     /// The kind, for machines
@@ -34,33 +34,33 @@ pub struct FunctionError {
 /// How Lambda behaves.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// The pause before each further try; as many tries as pauses
+    /// The pause before each retry; there are as many retries as pauses
     pub retry_after: Vec<TimeDelta>,
-    /// How long a function may work
+    /// How long one call of a function may take
     pub timeout: Duration,
-    /// How many events are worked on at once
+    /// How many events are processed at once
     pub concurrency: usize,
     /// Lambda may deliver an event more than once
     pub delivery: Delivery,
-    /// What becomes of an event for a function that nobody registered
+    /// What happens to an event for a function that is not registered
     pub unknown: UnknownFunction,
 }
 
-/// How often an event arrives.
+/// How often an event is delivered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Delivery {
     /// Once, and again after each failure
     Once,
-    /// Always twice: at-least-once at its worst
+    /// Always twice: the worst case of at-least-once delivery
     Twice,
 }
 
-/// What becomes of an event for a function that nobody registered.
+/// What happens to an event for a function that is not registered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum UnknownFunction {
-    /// The invoke is refused, as Lambda does
+    /// The invoke is refused, as in Lambda
     Refused,
-    /// It is taken and does nothing: the stand-in alone has no functions
+    /// The event is accepted and has no effect: the stand-in without other parts has no functions
     Taken,
 }
 
@@ -68,7 +68,7 @@ pub enum UnknownFunction {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NoSuchFunction(pub String);
 
-/// The functions of one account and the events queued for them; clones are the same account.
+/// The functions of one account and the events queued for them; clones share the account.
 #[derive(Clone)]
 pub struct Lambda(Arc<Shared>);
 
@@ -94,7 +94,7 @@ impl Default for Options {
 }
 
 impl Lambda {
-    /// An account without functions, whose failures end in `dead_letters`.
+    /// Creates an account without functions, whose failures go to `dead_letters`.
     pub fn new(options: Options, dead_letters: DeadLetters) -> Lambda {
         Lambda(Arc::new(Shared {
             slots: Semaphore::new(options.concurrency),
@@ -106,16 +106,16 @@ impl Lambda {
         }))
     }
 
-    /// Makes `handler` the function `arn`; what it cannot do ends in the queue `on_failure`.
+    /// Registers `handler` as the function `arn`; failed events go to the queue `on_failure`.
     pub fn register(&self, arn: &str, on_failure: &str, handler: Handler) {
         let function = Function { arn: arn.to_owned(), on_failure: on_failure.to_owned(), handler };
         lock(&self.0.functions).insert(arn.to_owned(), function);
     }
 
-    /// Queues an event, to be delivered at `now` or soon after.
+    /// Queues an event for delivery at `now` or soon after.
     ///
     /// # Errors
-    /// There is no such function.
+    /// Fails if the function does not exist.
     pub fn invoke(&self, arn: &str, payload: Value, now: DateTime<Utc>) -> Result<(), NoSuchFunction> {
         let function = lock(&self.0.functions).get(arn).cloned();
         let Some(function) = function else {
@@ -139,12 +139,12 @@ impl Lambda {
         lock(&self.0.queue).next_due()
     }
 
-    /// Events queued, waiting for a further try or being worked on.
+    /// The number of events that are queued, wait for a retry or are processed.
     pub fn pending(&self) -> usize {
         lock(&self.0.queue).pending()
     }
 
-    /// Delivers all that is due at `now`, and returns when each was answered.
+    /// Delivers all events that are due at `now`, and returns after each was answered.
     pub async fn deliver_due(&self, now: DateTime<Utc>) {
         loop {
             let due = lock(&self.0.queue).take_due(now);
@@ -155,7 +155,7 @@ impl Lambda {
         }
     }
 
-    /// Returns when an event was queued since the last call.
+    /// Returns after an event was queued since the last call.
     pub async fn queued(&self) {
         self.0.queued.notified().await;
     }
@@ -186,7 +186,7 @@ impl Lambda {
     }
 
     async fn call(&self, event: &Event) -> Result<(), FunctionError> {
-        // A closed semaphore is not in the cards; an event without a slot would still better run than be lost.
+        // The semaphore is never closed; but even without a slot the event should run rather than be lost.
         let _slot = self.0.slots.acquire().await.ok();
         let timeout = self.0.options.timeout;
         match tokio::time::timeout(timeout, (event.function.handler)(event.payload.clone())).await {
@@ -223,7 +223,7 @@ mod tests {
         text.parse().unwrap()
     }
 
-    /// A function that fails its first `failures` calls, and how often it was called.
+    /// Registers a function that fails its first `failures` calls; returns its number of calls.
     fn flaky(lambda: &Lambda, failures: usize) -> Arc<AtomicUsize> {
         let calls = Arc::new(AtomicUsize::new(0));
         let counter = Arc::clone(&calls);

@@ -1,13 +1,13 @@
-//! The whole of cronbox on one machine: to try it, and for its tests.
+//! All of cronbox on one machine: to try it, and for its tests.
 //!
-//! | module | what it stands for |
+//! | module | its part |
 //! |---|---|
 //! | [`scheduler`] | step 4: EventBridge Scheduler's API and its schedules |
-//! | [`fires`] | step 5: what makes a schedule fire |
+//! | [`fires`] | step 5: fires schedules |
 //! | [`invoke`], [`dead_letters`] | Lambda's asynchronous invoke, and where failures go |
-//! | [`stand_in`], [`switches`] | the three above, joined, and what a test tells them |
-//! | [`postgres`] | a Postgres of our own |
-//! | [`stack`], [`up`] | all parts together, for a test and for a person |
+//! | [`stand_in`], [`switches`] | the three above together, and the calls by which a test controls them |
+//! | [`postgres`] | a private Postgres server |
+//! | [`stack`], [`up`] | all parts together, for tests and for people |
 //! | [`config`], [`steps`] | the command line, and the lines it prints |
 
 pub mod client;

@@ -1,4 +1,4 @@
-//! `local up`: everything on this machine. `local scheduler`: the stand-in alone.
+//! `local up`: all parts on this machine. `local scheduler`: only the stand-in.
 
 use std::process::ExitCode;
 
@@ -36,7 +36,7 @@ async fn scheduler(args: &SchedulerArgs, stop: impl Future<Output = ()> + Send +
     StandIn::new(args.options(), args.clock()).serve(listener, stop).await
 }
 
-/// Ctrl-C, or what a process manager sends; noticed from the call on, not from the first await.
+/// Resolves at Ctrl-C or SIGTERM. Signals count from the call on, not from the first await.
 fn stop() -> std::io::Result<impl Future<Output = ()>> {
     let (mut interrupted, mut terminated) = (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?);
     Ok(async move {

@@ -1,4 +1,4 @@
-//! Steps 4 and 5 of 7 without AWS: Scheduler, Lambda's asynchronous invoke and the dead-letter queues, joined.
+//! Steps 4 and 5 of 7 without AWS: Scheduler, Lambda's asynchronous invoke and the dead-letter queues together.
 
 use std::future::Future;
 use std::net::Ipv4Addr;
@@ -20,27 +20,27 @@ use crate::invoke::{self, Lambda};
 use crate::scheduler::{self, Scheduler, api};
 use crate::switches;
 
-/// One account; clones are the same account.
+/// One account; clones share it.
 #[derive(Clone)]
 pub struct StandIn {
     /// The schedules
     pub scheduler: Scheduler,
     /// The functions
     pub lambda: Lambda,
-    /// What could not be delivered
+    /// The dead-letter queues
     pub dead_letters: DeadLetters,
-    /// What makes schedules fire
+    /// The loop that fires schedules
     pub fires: Fires,
 }
 
 /// How the parts behave.
 #[derive(Clone, Debug, Default)]
 pub struct Options {
-    /// Of the API
+    /// Options of the API
     pub scheduler: scheduler::Options,
-    /// Of the functions
+    /// Options of the functions
     pub invoke: invoke::Options,
-    /// Of the fires
+    /// Options of the fires
     pub fires: fires::Options,
 }
 
@@ -58,7 +58,7 @@ impl Served {
     /// Serves an account in the background.
     ///
     /// # Errors
-    /// The listener has no address.
+    /// Fails if the listener has no address.
     pub fn start(stand_in: StandIn, listener: TcpListener) -> Result<Served> {
         let endpoint = format!("http://{}", listener.local_addr()?);
         let stop = CancellationToken::new();
@@ -69,16 +69,16 @@ impl Served {
     /// Serves an account on a free port of 127.0.0.1.
     ///
     /// # Errors
-    /// There is none.
+    /// Fails if there is no free port.
     pub async fn anywhere(stand_in: StandIn) -> Result<Served> {
         let listener = app::listen((Ipv4Addr::LOCALHOST, 0).into()).context("no free port on 127.0.0.1")?;
         Served::start(stand_in, listener)
     }
 
-    /// Stops it, and returns when the deliveries under way are answered.
+    /// Stops it, and returns after the deliveries in progress are answered.
     ///
     /// # Errors
-    /// It had failed before.
+    /// Fails if serving has failed.
     pub async fn stop(mut self) -> Result<()> {
         self.stop.cancel();
         match self.serving.take() {
@@ -95,7 +95,7 @@ impl Drop for Served {
 }
 
 impl StandIn {
-    /// An account with nothing in it.
+    /// Creates an empty account.
     pub fn new(options: Options, clock: Clock) -> StandIn {
         let dead_letters = DeadLetters::default();
         let scheduler = Scheduler::new(options.scheduler, clock);
@@ -104,10 +104,11 @@ impl StandIn {
         StandIn { scheduler, lambda, dead_letters, fires }
     }
 
-    /// Serves the API until `shutdown`, and fires if the clock runs; a clock that is set is stepped by its owner.
+    /// Serves the API until `shutdown`. If the clock runs, it also fires; a clock that a test sets is advanced by the
+    /// test.
     ///
     /// # Errors
-    /// The listener fails.
+    /// Fails if the listener fails.
     pub async fn serve(self, listener: TcpListener, shutdown: impl Future<Output = ()> + Send + 'static) -> Result<()> {
         let stop = CancellationToken::new();
         let (fires, scheduler, clock) = (self.fires.clone(), self.scheduler.clone(), self.scheduler.clock().clone());
@@ -118,7 +119,7 @@ impl StandIn {
                 Clock::Fixed(_) => {}
             }
         });
-        // Without it small answers wait for the other side's delayed acknowledgement.
+        // Without it, small answers wait for the client's delayed acknowledgement.
         let listener = listener.tap_io(|stream| {
             if let Err(error) = stream.set_nodelay(true) {
                 tracing::debug!(%error, "no TCP_NODELAY");

@@ -1,4 +1,4 @@
-//! The lines that `local` prints: one for each step as it happens, and warnings.
+//! The lines that `local` prints: each step when it happens, and warnings.
 
 use std::fmt::{self, Write as _};
 use std::io::Write as _;
@@ -14,7 +14,7 @@ use tracing_subscriber::util::SubscriberInitExt;
 /// Prints every event that carries a `step`, and every warning.
 struct Steps;
 
-/// What a line is made of.
+/// The parts of a line.
 #[derive(Default)]
 struct Line {
     step: Option<usize>,
@@ -22,12 +22,12 @@ struct Line {
     rest: String,
 }
 
-/// Starts printing; to be called once.
+/// Starts printing; call it once.
 pub fn print() {
     tracing_subscriber::registry().with(Steps.with_filter(LevelFilter::INFO)).init();
 }
 
-/// Prints a line for whoever reads along; they may have gone, and what goes on here does not depend on them.
+/// Prints a line. The reader may have exited, so a failure to print is ignored.
 pub fn say(line: &str) {
     let _written = writeln!(std::io::stdout().lock(), "{line}");
 }

@@ -1,11 +1,11 @@
-//! Steps 4 and 5 of 7: what a test tells the stand-in, beside the operations of AWS.
+//! Steps 4 and 5 of 7: how a test controls the stand-in, in addition to AWS's operations.
 //!
 //! | call | does |
 //! |---|---|
-//! | POST /_faults | goes by a new plan of faults; `{}` ends them |
-//! | GET /_faults | the plan, how often each has hit, how many requests are still on their way |
-//! | POST /_clock | moves a clock that was set: what falls due on the way arrives and fires, in its order |
-//! | GET /_clock | the time it is |
+//! | POST /_faults | replaces the plan of faults; `{}` ends them |
+//! | GET /_faults | the plan, how often each fault was applied, how many requests have not arrived yet |
+//! | POST /_clock | moves a clock that was set; what becomes due on the way arrives and fires, in order |
+//! | GET /_clock | the current time |
 
 use axum::body::Bytes;
 use axum::extract::State;
@@ -22,7 +22,7 @@ use serde_json::{Value, json};
 use crate::scheduler::faults::{Plan, Progress, Wrong};
 use crate::stand_in::StandIn;
 
-/// The switches.
+/// The routes of the switches.
 pub fn router() -> Router<StandIn> {
     Router::new().route("/_faults", get(faults).post(plan_faults)).route("/_clock", get(clock).post(set_clock))
 }
@@ -50,7 +50,7 @@ async fn set_clock(State(stand_in): State<StandIn>, bytes: Bytes) -> Result<Json
     Ok(Json(json!({ "now": clock.now() })))
 }
 
-/// The body of `POST /_clock`: one of the two.
+/// The body of `POST /_clock`: exactly one of the two fields.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct ClockBody {
@@ -71,7 +71,7 @@ impl ClockBody {
 }
 
 impl StandIn {
-    /// Moves the clock from one thing that falls due to the next, up to `until`.
+    /// Advances the clock from one due time to the next, up to `until`.
     async fn step(&self, clock: &FixedClock, until: DateTime<Utc>) {
         loop {
             let arrival = self.scheduler.next_arrival(until);
@@ -84,7 +84,7 @@ impl StandIn {
     }
 }
 
-/// Why a switch does not move.
+/// Why a switch refuses a request.
 enum Refusal {
     Wrong(Wrong),
     MachineClock,

@@ -1,4 +1,4 @@
-//! `local up`: everything on this machine, until Ctrl-C; a restart finds all again.
+//! `local up`: all parts on this machine, until Ctrl-C; a restart continues with the same data.
 
 use std::future::Future;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -12,10 +12,10 @@ use crate::postgres::{Folder, state_folder};
 use crate::stack::{Database, Ground, KeysFrom, Publishing, Stack, StackOptions, write_secret};
 use crate::steps::say;
 
-/// Starts everything, prints where it is, and runs until `shutdown`.
+/// Starts all parts, prints their addresses, and runs until `shutdown`.
 ///
 /// # Errors
-/// One sentence that says what to do.
+/// Returns one sentence that says what to do.
 pub async fn up(args: UpArgs, shutdown: impl Future<Output = ()>) -> Result<()> {
     let target = target_folder();
     let app = listen(local(args.app_port), "--app-port")?;
@@ -35,24 +35,24 @@ pub async fn up(args: UpArgs, shutdown: impl Future<Output = ()>) -> Result<()> 
     let mut stack = Stack::on(ground, options).await?;
     let env = write_env(&target, &stack)?;
     print(&stack, &env);
-    // Only now: a person reads first where everything is, then what happens.
+    // After the addresses are printed, so that a person reads them before the first steps.
     refill(&stack).await?;
     shutdown.await;
     say("stopping");
     stack.stop().await
 }
 
-/// Binds an address, or says what to do about it.
+/// Binds an address; the error says what to do if that fails.
 ///
 /// # Errors
-/// Somebody else listens there.
+/// Fails if another process listens on the address.
 pub fn listen(address: SocketAddr, option: &str) -> Result<TcpListener> {
     app::listen(address).with_context(|| {
         format!("cannot listen on {address}: stop the program that does, or choose another port with {option}")
     })
 }
 
-/// The stand-in starts empty: nothing is known of what stands there, so the publisher looks at every workflow again.
+/// The stand-in starts empty, so forget the last known schedules: the publisher then checks every workflow.
 async fn refill(stack: &Stack) -> Result<()> {
     sqlx::query(
         "
@@ -67,7 +67,7 @@ async fn refill(stack: &Stack) -> Result<()> {
     Ok(())
 }
 
-/// The file that a shell reads to use the stack; 0600, because it holds keys.
+/// Writes the file that a shell reads to use the stack; 0600, because it contains keys.
 fn write_env(target: &Path, stack: &Stack) -> Result<PathBuf> {
     let folder = target.join("local");
     std::fs::create_dir_all(&folder).with_context(|| format!("cannot make the folder {}", folder.display()))?;

@@ -1,4 +1,4 @@
-//! Parse, next and compile, against croner in the same run.
+//! Compares parse, next and compile with croner's, in the same run.
 //!
 //! `cargo bench -p schedule`; the goals are: faster than croner at each, and under 1 ms for one `next`
 //! of the worst cron that is accepted.
@@ -10,7 +10,7 @@ use criterion::{Criterion, criterion_group, criterion_main};
 use schedule::{Cron, Timezone, compile};
 
 const TYPICAL: &str = "*/15 9-17 * * 1-5";
-/// Few times in two centuries, and both have to search for them.
+/// A rare cron: both evaluators have to search two centuries for its few times.
 const RARE: &str = "0 12 29 2 *";
 
 fn from() -> DateTime<Utc> {
@@ -51,7 +51,7 @@ fn next(criterion: &mut Criterion) {
             });
         }
     }
-    // The longest walk there is: to the last year, over every month of two centuries.
+    // The longest search: every month of two centuries, to the last year.
     let worst: Cron = "0 0 0 31 12 5L 2199".parse().unwrap_or_else(|error| panic!("{error}"));
     let start = DateTime::<Utc>::MIN_UTC;
     group.bench_function("ours/worst walk", |bench| bench.iter(|| worst.next_after(black_box(start), Timezone::UTC)));

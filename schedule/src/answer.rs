@@ -1,12 +1,12 @@
 //! Step 6 of 7: which answers to a fire are the app's own.
 //!
-//! A load balancer, a proxy or a wrong address answer too. What the app did not say must not count
-//! as delivered, or a fire would be lost in silence: the runner would not try again, and an
-//! operator's redrive would delete the last copy.
+//! A load balancer, a proxy or a wrong address may answer, too. Such an answer must not count as delivered, because the
+//! fire would be lost without an error: the runner would not try again, and an operator's redrive would delete the last
+//! copy.
 
 use serde::Deserialize;
 
-/// What the app said to a fire.
+/// The app's answer to a fire.
 ///
 /// ```
 /// use schedule::Delivered;
@@ -15,17 +15,17 @@ use serde::Deserialize;
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Delivered {
-    /// It runs.
+    /// It starts a run.
     Accepted {
         /// The run.
         run_id: Option<String>,
     },
-    /// It does not run, and that is decided.
+    /// It starts no run, and this decision is recorded.
     Declined {
         /// Why: `duplicate`, `paused`, `not_due`, ..
         reason: String,
     },
-    /// The workflow does not exist any more; the app has the schedule removed.
+    /// The workflow does not exist any more; the app requests the removal of the schedule.
     Gone,
 }
 
@@ -42,7 +42,7 @@ struct Problem {
 }
 
 impl Delivered {
-    /// Reads an answer; `None` if the app cannot have given it.
+    /// Parses an answer; `None` if it is not the app's.
     ///
     /// ```
     /// use schedule::Delivered;

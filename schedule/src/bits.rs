@@ -44,7 +44,7 @@ impl Bits {
         })
     }
 
-    /// The least number that is at least `from`.
+    /// The smallest number that is at least `from`.
     pub(crate) fn first_from(self, from: u32) -> Option<u32> {
         let mut word = from as usize / 64;
         let mut bits = self.0.get(word)? & (u64::MAX << (from % 64));
@@ -55,7 +55,7 @@ impl Bits {
         Some(word as u32 * 64 + bits.trailing_zeros())
     }
 
-    /// The greatest number that is at most `to`.
+    /// The largest number that is at most `to`.
     pub(crate) fn last_to(self, to: u32) -> Option<u32> {
         let to = to.min(255);
         let mut word = to as usize / 64;
@@ -67,7 +67,7 @@ impl Bits {
         Some(word as u32 * 64 + 63 - bits.leading_zeros())
     }
 
-    /// The numbers below 64 as one word.
+    /// The numbers below 64 as bits of a `u64`.
     pub(crate) fn low(self) -> u64 {
         self.0[0]
     }

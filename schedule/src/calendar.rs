@@ -17,7 +17,7 @@ impl Cron {
         self.date_after(NaiveDate::from_ymd_opt(FIRST_YEAR - 1, 12, 31).unwrap_or_default()).is_some()
     }
 
-    /// Whether the local time is one that the fields name.
+    /// Whether the fields name this local time.
     pub(crate) fn names(&self, local: NaiveDateTime) -> bool {
         local.second() == 0
             && local.nanosecond() == 0
@@ -26,7 +26,7 @@ impl Cron {
             && self.names_day(local.date())
     }
 
-    /// Whether the day is one that the fields name.
+    /// Whether the fields name this day.
     pub(crate) fn names_day(&self, date: NaiveDate) -> bool {
         self.days_of(date.year(), date.month()) & (1 << date.day()) != 0
     }

@@ -1,11 +1,11 @@
-//! Business time, passed as an argument: another machine's time, this machine's, or one that a test sets.
+//! Business time, passed as an argument: another machine's clock, this machine's, or one that a test sets.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
 use chrono::{DateTime, SubsecRound as _, TimeDelta, Utc};
 
-/// Where "now" comes from; the only reader of the machine's clock.
+/// The source of "now"; the only reader of the machine's clock.
 ///
 /// ```
 /// use chrono::{DateTime, Utc};
@@ -21,11 +21,11 @@ pub enum Clock {
     System,
     /// The clock of another machine, sampled: the database's.
     Sampled(SampledClock),
-    /// A clock that stands still until it is set.
+    /// A clock that changes only when it is set.
     Fixed(FixedClock),
 }
 
-/// A clock that stands still until it is set; its clones show the same time.
+/// A clock that changes only when it is set; its clones show the same time.
 ///
 /// ```
 /// use chrono::{DateTime, TimeDelta};
@@ -39,7 +39,7 @@ pub enum Clock {
 pub struct FixedClock(Arc<Mutex<DateTime<Utc>>>);
 
 impl Clock {
-    /// A clock that shows `at` until it is set.
+    /// Creates a clock that shows `at` until it is set.
     ///
     /// ```
     /// # use chrono::DateTime;
@@ -50,7 +50,7 @@ impl Clock {
         Self::Fixed(FixedClock::new(at))
     }
 
-    /// The time it is, in microseconds: Postgres keeps no more, so what is read back is equal.
+    /// The current time in microseconds, like Postgres, so that a stored value is read back unchanged.
     ///
     /// ```
     /// let clock = schedule::Clock::System;
@@ -75,7 +75,7 @@ impl Clock {
     ///
     /// # Panics
     ///
-    /// On a clock that runs by itself: a test that sets it would go on with the wrong time.
+    /// Panics if the clock is not a fixed one, because a test that sets it would continue with the wrong time.
     pub fn set(&self, at: DateTime<Utc>) {
         match self {
             Self::System | Self::Sampled(_) => panic!("a clock that runs cannot be set; use Clock::fixed"),
@@ -92,7 +92,7 @@ fn machine_time() -> DateTime<Utc> {
 #[cfg(debug_assertions)]
 pub use offset::set as offset_machine_clock;
 
-/// How far a test moves the machine's clock, as this process sees it.
+/// The offset by which a test changes the machine's clock for this process.
 #[cfg(debug_assertions)]
 mod offset {
     use std::sync::atomic::{AtomicI64, Ordering};
@@ -101,7 +101,7 @@ mod offset {
 
     static SECS: AtomicI64 = AtomicI64::new(0);
 
-    /// Moves the machine's clock by seconds for this process. Not in a release.
+    /// Changes the machine's clock by seconds for this process. Not in a release.
     pub fn set(secs: i64) {
         SECS.store(secs, Ordering::Relaxed);
     }
@@ -118,7 +118,7 @@ mod offset {
     }
 }
 
-/// The clock of another machine: its last sample, and the monotonic time that has passed since.
+/// The clock of another machine: its last sample plus the monotonic time since then.
 ///
 /// It never reads this machine's time of day, so a step of that clock changes nothing.
 ///
@@ -133,7 +133,7 @@ mod offset {
 #[derive(Clone, Debug)]
 pub struct SampledClock(Arc<Mutex<Sample>>);
 
-/// What the other machine's clock showed at an instant of this one.
+/// The time of the other machine's clock at an instant of this one.
 #[derive(Clone, Copy, Debug)]
 struct Sample {
     time: DateTime<Utc>,
@@ -145,11 +145,11 @@ impl Sample {
         self.time + since(self.at, instant)
     }
 
-    /// The sample at `answered`, corrected only if the other clock's answer contradicts it.
+    /// Returns the sample at `answered`, corrected only if the other clock's answer contradicts it.
     ///
-    /// The other machine read `time` at some moment between `asked` and `answered`, so that its clock
-    /// shows between `time` and `time` plus the round trip now. A slow answer therefore corrects little,
-    /// and a corrected clock is rather behind the other one than ahead of it.
+    /// The other machine read `time` at some moment between `asked` and `answered`, so its clock now shows a time from
+    /// `time` to `time` plus the round trip. So a slow answer corrects little, and a corrected clock is more likely
+    /// behind the other one than ahead of it.
     fn corrected(self, time: DateTime<Utc>, asked: Instant, answered: Instant) -> Self {
         let believed = self.time_at(answered);
         let is_possible = (time..=time + since(asked, answered)).contains(&believed);
@@ -163,7 +163,7 @@ fn since(earlier: Instant, later: Instant) -> TimeDelta {
 }
 
 impl SampledClock {
-    /// A clock that shows `time` now, until the first sample corrects it.
+    /// Creates a clock that shows `time` now, until the first sample corrects it.
     ///
     /// ```
     /// # use chrono::DateTime;
@@ -184,7 +184,7 @@ impl SampledClock {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).time_at(Instant::now())
     }
 
-    /// Takes a sample: asked at `asked`, the other machine has answered now that its clock showed `time`.
+    /// Adds a sample: the request was sent at `asked`, and the answer that just arrived contains `time`.
     ///
     /// ```
     /// # use std::time::Instant;
@@ -200,7 +200,7 @@ impl SampledClock {
 }
 
 impl FixedClock {
-    /// A clock that shows `at`.
+    /// Creates a clock that shows `at`.
     ///
     /// ```
     /// # use chrono::DateTime;
@@ -210,7 +210,7 @@ impl FixedClock {
         Self(Arc::new(Mutex::new(at)))
     }
 
-    /// The time it shows.
+    /// The current time of the clock.
     ///
     /// ```
     /// # use chrono::DateTime;
@@ -220,7 +220,7 @@ impl FixedClock {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Sets it, backwards too.
+    /// Sets the clock, also backwards.
     ///
     /// ```
     /// # use chrono::{DateTime, TimeDelta};
@@ -232,7 +232,7 @@ impl FixedClock {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) = at;
     }
 
-    /// Moves it by `delta`.
+    /// Moves the clock by `delta`.
     ///
     /// ```
     /// # use chrono::{DateTime, TimeDelta};

@@ -1,4 +1,4 @@
-//! A cron as sets of values; its text is canonical and is what the app stores.
+//! A cron as sets of values; the app stores its canonical text.
 
 use std::{fmt, str::FromStr};
 
@@ -16,8 +16,8 @@ use crate::{
 
 /// A cron: minutes, hours, days, months and years, without a timezone.
 ///
-/// Two crons of the same sets are equal and have the same text. Other sets may still name the same
-/// times (`0#2` and `8-14 * */7`): [`Cron::has_same_times`] tells.
+/// Two crons with the same sets are equal and have the same text. Different sets may still name the same times (`0#2`
+/// and `8-14 * */7`): use [`Cron::has_same_times`].
 ///
 /// ```
 /// use schedule::Cron;
@@ -40,7 +40,7 @@ pub struct Cron {
 }
 
 impl Cron {
-    /// Reads a cron: 5 fields, 6 with seconds first, 7 with the year last, a macro, or `cron(...)`.
+    /// Parses a cron: 5 fields, 6 with seconds first, 7 with the year last, a macro, or `cron(...)`.
     ///
     /// ```
     /// use schedule::Cron;
@@ -51,15 +51,15 @@ impl Cron {
     ///
     /// # Errors
     ///
-    /// Names the field and the reason; see [`CronError::code`]. What no year from 1970 to 2199 has is
+    /// Returns the field and the reason; see [`CronError::code`]. A cron that names no day of the years 1970 to 2199 is
     /// refused as `never_fires`.
     pub fn parse(text: &str) -> Result<Self, CronError> {
         parse::cron(text)
     }
 
-    /// The first time after `instant`, where a cron that is over is refused at the edge.
+    /// Returns the first time after `instant`, or an error if there is none.
     ///
-    /// Parsing has no clock: it refuses 30 February, and this refuses a past year.
+    /// Parsing has no clock, so it refuses 30 February; this function refuses a past year.
     ///
     /// ```
     /// use schedule::{Cron, Timezone};
@@ -72,7 +72,7 @@ impl Cron {
     ///
     /// # Errors
     ///
-    /// `never_fires` when there is no such time up to the year 2199.
+    /// Returns `never_fires` if there is no such time up to the year 2199.
     pub fn must_fire_after(&self, instant: DateTime<Utc>, tz: Timezone) -> Result<DateTime<Utc>, CronError> {
         self.next_after(instant, tz).ok_or_else(|| {
             let instant = instant.to_rfc3339_opts(SecondsFormat::Secs, true);
@@ -80,7 +80,7 @@ impl Cron {
         })
     }
 
-    /// Whether both fire at the same times in every timezone, although their texts may differ.
+    /// Whether both fire at the same times in every timezone, even if their texts differ.
     ///
     /// ```
     /// use schedule::Cron;
@@ -97,7 +97,7 @@ impl Cron {
                     .all(|year| (1..=12).all(|month| self.days_of(year, month) == other.days_of(year, month)))
     }
 
-    /// Says in English when it fires.
+    /// Returns an English description of its times.
     ///
     /// ```
     /// let cron = schedule::Cron::parse("0 9 * * 1-5")?;
@@ -108,7 +108,7 @@ impl Cron {
         describe::sentence(self)
     }
 
-    /// Whether every hour is in it: such a cron runs through real time, both hours of a fold.
+    /// Whether every hour is named. Such a cron follows elapsed time, so it fires in both hours of a fold.
     pub(crate) fn has_open_hour(&self) -> bool {
         self.hours == HOUR.all().low()
     }
@@ -130,7 +130,7 @@ impl FromStr for Cron {
     }
 }
 
-/// The canonical text: parses to the same cron.
+/// The canonical text, which parses to the same cron.
 impl fmt::Display for Cron {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         text::write(self, f)

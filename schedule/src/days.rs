@@ -15,7 +15,7 @@ pub(crate) struct Days {
 pub(crate) enum Rule {
     /// One field begins with `*` (so `*/2` too): both must match.
     Both,
-    /// Neither does: either is enough.
+    /// Neither does: one match is enough.
     Either,
 }
 
@@ -37,13 +37,13 @@ pub(crate) struct MonthDays {
 pub(crate) struct Weekdays {
     /// Bits 0 to 6.
     pub(crate) plain: u8,
-    /// `5L`: the last of its kind in the month.
+    /// `5L`: the last of this weekday in the month.
     pub(crate) last: u8,
-    /// `5#2`: the second of its kind, at index 1.
+    /// `5#2`: the second of this weekday, at index 1.
     pub(crate) nth: [u8; 5],
 }
 
-/// What a month looks like: its length and the weekday of its first day.
+/// The length of a month and the weekday of its first day.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Shape {
     /// 28 to 31.
@@ -106,14 +106,14 @@ impl Days {
         self.month_days.are_open() && self.weekdays.are_open()
     }
 
-    /// Whether one field is open and the other has only plain values.
+    /// Whether one field is open and the other has only numbers.
     pub(crate) fn is_plain(&self) -> bool {
         let dates = self.month_days == MonthDays { plain: self.month_days.plain, ..MonthDays::default() };
         let weekdays = self.weekdays == Weekdays { plain: self.weekdays.plain, ..Weekdays::default() };
         dates && weekdays && (self.month_days.are_open() || self.weekdays.are_open())
     }
 
-    /// The same days written the shortest way, so that equal meaning is equal.
+    /// The same days in the shortest form, so that crons with the same meaning are equal.
     pub(crate) fn normalised(self) -> Self {
         let (month_days, weekdays) = (self.month_days.normalised(), self.weekdays.normalised());
         let one_is_open = month_days.are_open() || weekdays.are_open();
@@ -161,7 +161,7 @@ impl Weekdays {
         self.plain == Self::OPEN.plain
     }
 
-    /// What a plain weekday says already is dropped; all five of a kind are the plain weekday.
+    /// Drops what a weekday without a suffix already covers; all five of a weekday become the weekday itself.
     fn normalised(self) -> Self {
         let plain = self.plain | self.nth.iter().fold(0x7f, |all, nth| all & nth);
         Self { plain, last: self.last & !plain, nth: self.nth.map(|nth| nth & !plain) }
@@ -172,7 +172,7 @@ impl Weekdays {
         for weekday in 0..7 {
             let first = shape.first(weekday);
             if self.plain & (1 << weekday) != 0 {
-                // Every seventh bit from bit 0.
+                // Sets every seventh bit from bit 0.
                 mask |= 0x1020_4081 << first;
             }
             if self.last & (1 << weekday) != 0 {

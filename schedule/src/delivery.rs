@@ -1,31 +1,31 @@
-//! Steps 5 to 7: how long a fire may be on its way, and how long the ledger waits for it.
+//! Steps 5 to 7: how long the delivery of a fire may take, and how long the ledger waits for it.
 //!
-//! The app and the publisher read the same constants, so that no two halves of one rule differ.
+//! The app and the publisher use the same constants, so that their rules agree.
 
 use std::time::Duration;
 
 use chrono::TimeDelta;
 
-/// EventBridge Scheduler invokes within the minute of the nominal time; this is the last second of it.
+/// EventBridge Scheduler invokes within the minute of the scheduled time; this is the last second of it.
 pub const EVENTBRIDGE_PRECISION: TimeDelta = TimeDelta::seconds(59);
 
 /// How long Lambda waits before the second and the third try of an asynchronous invocation.
 pub const LAMBDA_RETRY_PAUSES: [TimeDelta; 2] = [TimeDelta::seconds(60), TimeDelta::seconds(120)];
 
-/// The time of the runner for one invocation, all of its requests together.
+/// The time limit of the runner for one invocation, all of its requests together.
 pub const RUNNER_TIME_LIMIT: Duration = Duration::from_secs(12);
 
-/// A fire up to this old is on time. If none has arrived by then, the watchdog decides the time.
+/// A fire that is at most this old is on time. If none has arrived by then, the watchdog decides the time.
 pub const GRACE: TimeDelta = TimeDelta::seconds(300);
 
-/// A span that ended this long ago is decided: the grace, and two passes of the watchdog.
+/// How long after its end a span is decided: the grace, and two passes of the watchdog.
 pub const SETTLED_AFTER: TimeDelta = TimeDelta::seconds(420);
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    /// Lambda's third try starts after two tries that used all of their time and both pauses.
+    /// Lambda's third try starts after two tries that used their full time, and both pauses.
     #[test]
     fn lambdas_third_try_lies_within_grace() {
         let try_secs = i64::try_from(RUNNER_TIME_LIMIT.as_secs()).unwrap();

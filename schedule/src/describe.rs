@@ -7,11 +7,11 @@ use crate::{
     field::{Field, HOUR, MINUTE, MONTH_DAY, YEAR},
 };
 
-/// Up to this many times of day are listed one by one.
+/// Up to this many times of day are listed individually.
 const MOST_CLOCK_TIMES: u32 = 6;
-/// From this many values on, a step is said as a step.
+/// From this many values on, a step is described as a step.
 const FEWEST_STEPS: u32 = 4;
-/// Up to this many years and runs of years are listed one by one.
+/// Up to this many years and runs of years are listed individually.
 const MOST_YEARS: usize = 12;
 
 const MONTHS: [&str; 12] = [
@@ -30,7 +30,7 @@ const MONTHS: [&str; 12] = [
 ];
 const WEEKDAYS: [&str; 7] = ["Sunday", "Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday"];
 
-/// One sentence without a full stop: when, on which days, in which months and years.
+/// Returns one sentence without a full stop: times, days, months and years.
 pub(crate) fn sentence(cron: &Cron) -> String {
     let time = time(cron);
     let days = match days(&cron.days) {
@@ -70,7 +70,7 @@ fn every_hour(hours: Bits) -> String {
     }
 }
 
-/// The hours, after "every so many minutes".
+/// The hours, after "every N minutes".
 fn within(hours: Bits) -> String {
     match (rhythm(hours, &HOUR), run(hours)) {
         (Some(1), _) => String::new(),
@@ -80,7 +80,7 @@ fn within(hours: Bits) -> String {
     }
 }
 
-/// `None` when every day is meant.
+/// `None` if every day matches.
 fn days(days: &Days) -> Option<String> {
     let dates = (!days.month_days.are_open()).then(|| dates(&days.month_days));
     let weekdays = (!days.weekdays.are_open()).then(|| weekdays(&days.weekdays));
@@ -187,7 +187,7 @@ fn runs(bits: Bits, field: &Field) -> Vec<String> {
     written
 }
 
-/// The step of a set that goes evenly round the field from its start: every 15 minutes.
+/// The step of a set that repeats evenly from the start of the field: every 15 minutes.
 fn rhythm(bits: Bits, field: &Field) -> Option<u32> {
     let size = field.last - field.min + 1;
     let step = size / bits.len().max(1);
@@ -196,7 +196,7 @@ fn rhythm(bits: Bits, field: &Field) -> Option<u32> {
     is_even.then_some(step)
 }
 
-/// The ends of a set without holes.
+/// The first and last value of a set without gaps.
 fn run(bits: Bits) -> Option<(u32, u32)> {
     let (first, last) = (bits.first_from(0)?, bits.last_to(255)?);
     (last - first + 1 == bits.len()).then_some((first, last))

@@ -1,10 +1,10 @@
-//! Why a text is no cron: one opaque error that says what and where.
+//! The error of the parser: one opaque type with field, position and reason.
 
 use std::fmt;
 
 use crate::field::Field;
 
-/// Why a text is no cron. Displays as `minute field: 75 is above 59`.
+/// Why a text is not a cron. Displays as `minute field: 75 is above 59`.
 ///
 /// ```
 /// let error = schedule::Cron::parse("75 * * * *").unwrap_err();
@@ -51,7 +51,7 @@ impl CronError {
         }
     }
 
-    /// The field at fault, such as `minute` or `day-of-week`.
+    /// The field with the error, for example `minute` or `day-of-week`.
     ///
     /// ```
     /// let error = schedule::Cron::parse("0 0 * FOO *").unwrap_err();
@@ -61,7 +61,7 @@ impl CronError {
         self.field
     }
 
-    /// The byte of the input at which the fault begins.
+    /// The byte of the input at which the error begins.
     ///
     /// ```
     /// let error = schedule::Cron::parse("0 0 1,32 * *").unwrap_err();
@@ -71,7 +71,7 @@ impl CronError {
         self.position
     }
 
-    /// The sentence, with the character of `text`, the cron that was read, at which the fault begins.
+    /// The message, with the character of `text`, the parsed cron, at which the error begins.
     ///
     /// ```
     /// let text = "0 0 1,32 * *";

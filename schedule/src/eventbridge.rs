@@ -1,8 +1,8 @@
-//! Step 4 of 7: a cron as the one expression that EventBridge Scheduler gets.
+//! Step 4 of 7: compiles a cron to the one expression for EventBridge Scheduler.
 //!
-//! Exact where EventBridge can say it, else the smallest superset; `:invoke` refuses the surplus.
-//! Only grammar that AWS is known to accept: six fields, `?` in exactly one day field, weekday names,
-//! no wrap-around range, single values, one range, one step, or a list of plain numbers.
+//! Exact if EventBridge can express the cron, else the smallest superset; `:invoke` refuses the surplus. The compiler
+//! uses only grammar that AWS is known to accept: six fields, `?` in exactly one day field, weekday names, no
+//! wrap-around range, single values, one range, one step, or a list of numbers.
 
 mod day;
 
@@ -13,10 +13,10 @@ use crate::{
     field::{Field, HOUR, MINUTE, MONTH, YEAR},
 };
 
-/// EventBridge's limit, `cron()` included.
+/// EventBridge's limit in characters, `cron()` included.
 const MAX_LENGTH: usize = 256;
 
-/// What is published in EventBridge for a cron; made by [`compile`].
+/// What is published in EventBridge for a cron; returned by [`compile`].
 ///
 /// ```
 /// use schedule::{Coverage, Cron, compile};
@@ -29,7 +29,7 @@ const MAX_LENGTH: usize = 256;
 pub struct Compiled {
     /// `cron(...)`, at most 256 characters.
     pub expression: String,
-    /// The zone it is published in: the schedule's own, or UTC for a cron that is open by the hour.
+    /// The timezone of the expression: the schedule's own, or UTC for a cron with open hours.
     pub timezone: Timezone,
     /// Whether it fires at times that the cron does not name.
     pub coverage: Coverage,
@@ -66,7 +66,7 @@ impl Coverage {
     }
 }
 
-/// The one EventBridge expression for a cron in a timezone.
+/// Returns the EventBridge expression for a cron in a timezone.
 ///
 /// ```
 /// use schedule::{Cron, compile};
@@ -91,15 +91,15 @@ pub fn compile(cron: &Cron, tz: Timezone) -> Compiled {
     Compiled { expression, timezone, coverage }
 }
 
-/// A way to write a field.
+/// A text for a field.
 struct Form {
     text: String,
-    /// How many values (of the day fields: how many days) it has.
+    /// How many values it has; for the day fields: how many days.
     count: u32,
     coverage: Coverage,
 }
 
-/// The ways to write a set of numbers: as it is, and if that is a long list, the step around it.
+/// The texts for a set of numbers: its exact form, and if that is a list, the range or step that contains it.
 fn forms(bits: Bits, field: &Field) -> Vec<Form> {
     let exact = Form { text: written(bits, field), count: bits.len(), coverage: Coverage::Exact };
     let wider = hull(bits);
@@ -109,7 +109,7 @@ fn forms(bits: Bits, field: &Field) -> Vec<Form> {
     vec![exact, Form { text: written(wider, field), count: wider.len(), coverage: Coverage::Superset }]
 }
 
-/// One value, range or step if the set is one; else the list.
+/// One value, range or step if the set is one, else a list.
 fn written(bits: Bits, field: &Field) -> String {
     stepped(bits, field).unwrap_or_else(|| {
         let list: Vec<_> = bits.iter().map(|bit| field.value(bit).to_string()).collect();
@@ -129,7 +129,7 @@ fn stepped(bits: Bits, field: &Field) -> Option<String> {
     let (from, to) = (field.value(first), field.value(last));
     Some(match bits.len() {
         _ if bits == field.all() => "*".to_owned(),
-        // Two values read better as a list, but where they halve the field.
+        // Two values are easier to read as a list, except if they halve the field.
         2 if first == field.bit(field.min) && 2 * step == end - first + 1 => format!("{from}/{step}"),
         2 => format!("{from},{to}"),
         _ if step == 1 => format!("{from}-{to}"),
@@ -149,7 +149,7 @@ fn greatest_common_divisor(left: u32, right: u32) -> u32 {
     if right == 0 { left } else { greatest_common_divisor(right, left % right) }
 }
 
-/// The expression with the fewest times among those that are short enough.
+/// Returns the expression with the fewest times among those that are short enough.
 fn smallest_fit(days: &[DayForm], others: &[Vec<Form>; 4]) -> (String, Coverage) {
     let mut best: Option<(u64, String, Coverage)> = None;
     let [minutes, hours, months, years] = others;
@@ -180,7 +180,7 @@ fn pairs<'a>(left: &'a [Form], right: &'a [Form]) -> impl Iterator<Item = (&'a F
     left.iter().flat_map(move |left| right.iter().map(move |right| (left, right)))
 }
 
-/// The minutes of UTC's hours at which a zone has these minutes, whose clocks are `east` minutes ahead.
+/// Returns the minutes of UTC's hours for these minutes of a zone whose clocks are `east` minutes ahead.
 fn minutes_in_utc(minutes: Bits, east: u32) -> Bits {
     minutes.iter().map(|minute| (minute + 60 - east) % 60).collect()
 }

@@ -1,4 +1,4 @@
-//! The fields of a cron: their names, limits and words.
+//! The fields of a cron: their names, limits and value names.
 
 use crate::bits::Bits;
 
@@ -10,16 +10,16 @@ pub(crate) const LAST_YEAR: i32 = 2199;
 const MONTHS: [&str; 12] = ["JAN", "FEB", "MAR", "APR", "MAY", "JUN", "JUL", "AUG", "SEP", "OCT", "NOV", "DEC"];
 pub(crate) const WEEKDAYS: [&str; 7] = ["SUN", "MON", "TUE", "WED", "THU", "FRI", "SAT"];
 
-/// One field: what it is called and what may stand in it.
+/// One field: its name and its values.
 #[derive(Debug)]
 pub(crate) struct Field {
-    /// As messages name it.
+    /// The name in messages.
     pub(crate) name: &'static str,
     pub(crate) min: u32,
     pub(crate) max: u32,
-    /// The last value of `*` and of an open step: differs from `max` where Sunday is 0 and 7.
+    /// The last value of `*` and of an open step; it differs from `max` if Sunday is 0 and 7.
     pub(crate) last: u32,
-    /// Words for values; the first stands for `min`.
+    /// Names of values; the first is `min`.
     pub(crate) words: &'static [&'static str],
     pub(crate) kind: Kind,
 }
@@ -54,7 +54,7 @@ const fn plain(name: &'static str, min: u32, max: u32) -> Field {
 }
 
 impl Field {
-    /// The bit that stands for a value: weekdays count from Sunday as 0, years from 1970.
+    /// The bit of a value: weekdays count from Sunday as 0, years from 1970.
     pub(crate) fn bit(&self, value: u32) -> u32 {
         match self.kind {
             Kind::Weekday => (value - self.min) % 7,
@@ -63,7 +63,7 @@ impl Field {
         }
     }
 
-    /// The value that a bit stands for, with Sunday as the least weekday.
+    /// The value of a bit, with Sunday as the smallest weekday.
     pub(crate) fn value(&self, bit: u32) -> u32 {
         match self.kind {
             Kind::Weekday | Kind::Year => bit + self.min,

@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use crate::{Revision, TimeError, WorkflowId, nominal_time};
 
-/// One delivery by EventBridge. Serialises as the body of `:invoke`.
+/// One delivery by EventBridge. Serialises to the body of `:invoke`.
 ///
 /// ```
 /// use schedule::Fire;
@@ -18,11 +18,11 @@ use crate::{Revision, TimeError, WorkflowId, nominal_time};
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Fire {
-    /// The workflow that is meant.
+    /// The workflow to run.
     pub workflow_id: WorkflowId,
-    /// The nominal time: UTC, floored to the minute.
+    /// The scheduled time: UTC, rounded down to the minute.
     pub scheduled_time: DateTime<Utc>,
-    /// The scheduled time as it came.
+    /// The scheduled time as received.
     pub raw_time: String,
     /// The workflow's revision when the schedule was published.
     pub revision: Option<Revision>,
@@ -38,7 +38,7 @@ pub struct Fire {
     pub traceparent: Option<String>,
 }
 
-/// Why an event is no fire; the message names the field.
+/// Why an event is not a fire; the message names the field.
 ///
 /// ```
 /// use schedule::Fire;
@@ -50,7 +50,7 @@ pub enum FireError {
     /// The event is not a JSON object.
     #[error("the event is not a JSON object")]
     NotAnObject,
-    /// A field that must be there is not.
+    /// A required field is missing.
     #[error("{field}: missing")]
     Missing {
         /// The field.
@@ -61,21 +61,21 @@ pub enum FireError {
     Invalid {
         /// The field.
         field: &'static str,
-        /// What it should have been.
+        /// What was expected.
         expected: &'static str,
     },
-    /// The time cannot be read.
+    /// The time cannot be parsed.
     #[error("{field}: {reason}")]
     Time {
         /// `scheduled_time` or `time`.
         field: &'static str,
-        /// What is wrong with it.
+        /// Why it cannot be parsed.
         reason: TimeError,
     },
 }
 
 impl Fire {
-    /// Reads the event that EventBridge gave to the runner; unknown fields are ignored.
+    /// Parses the event that EventBridge sent to the runner; unknown fields are ignored.
     ///
     /// The time comes from `scheduled_time`, else from `time`.
     ///
@@ -88,7 +88,8 @@ impl Fire {
     ///
     /// # Errors
     ///
-    /// A missing or unreadable workflow or time, or a field of the wrong type; "now" is never assumed.
+    /// Fails if the workflow or the time is missing or not valid, or if a field has the wrong type; "now" is never
+    /// assumed.
     pub fn from_event(event: &Value) -> Result<Self, FireError> {
         if !event.is_object() {
             return Err(FireError::NotAnObject);
@@ -153,7 +154,7 @@ fn string(event: &Value, field: &'static str) -> Result<Option<String>, FireErro
     }
 }
 
-/// A number, or a numeric string: EventBridge's placeholders stand inside JSON quotes.
+/// A number, or a numeric string, because EventBridge's placeholders are inside JSON quotes.
 fn integer(event: &Value, field: &'static str) -> Result<Option<i64>, FireError> {
     let number = match &event[field] {
         Value::Null => return Ok(None),

@@ -1,4 +1,4 @@
-//! Identity of a workflow and of its timing.
+//! The ids of a workflow and of its timing.
 
 use std::{fmt, str::FromStr};
 
@@ -15,7 +15,7 @@ use serde::{Deserialize, Serialize};
 #[serde(transparent)]
 pub struct WorkflowId(pub i64);
 
-/// Counts the real changes of a workflow's timing; 0 while it never had a cron.
+/// Counts the changes of a workflow's timing; 0 if it never had a cron.
 ///
 /// ```
 /// use schedule::Revision;
@@ -26,7 +26,7 @@ pub struct WorkflowId(pub i64);
 #[serde(transparent)]
 pub struct Revision(pub i64);
 
-/// The text is no id: ids are plain decimal numbers without sign or leading zero.
+/// The text is not an id: ids are decimal numbers without sign or leading zero.
 ///
 /// ```
 /// use schedule::{IdError, WorkflowId};
@@ -68,7 +68,7 @@ impl FromStr for Revision {
     }
 }
 
-/// One number has one spelling, so that an id can stand in a name and be read back.
+/// Each number has only one text, so that an id in a name can be parsed back.
 fn number(text: &str) -> Result<i64, IdError> {
     let plain = text.bytes().all(|byte| byte.is_ascii_digit()) && (text == "0" || !text.starts_with('0'));
     if !plain {
@@ -91,7 +91,7 @@ mod tests {
         assert_eq!("00".parse::<Revision>(), Err(IdError));
     }
 
-    /// As log lines and names of schedules have them.
+    /// Log lines and schedule names use this format.
     #[test]
     fn ids_and_revisions_display_as_numbers() {
         assert_eq!((WorkflowId(12).to_string(), Revision(3).to_string()), ("12".to_owned(), "3".to_owned()));

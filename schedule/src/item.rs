@@ -1,4 +1,4 @@
-//! One field of a cron: a list of values, ranges, steps, and the words for days.
+//! One field of a cron: a list of values, ranges, steps, and special days.
 
 use crate::{
     CronError,
@@ -7,10 +7,10 @@ use crate::{
     field::{Field, Kind},
 };
 
-/// What a field says.
+/// The values of a field.
 #[derive(Default)]
 pub(crate) struct Values {
-    /// Numbers and words, as the field's bits.
+    /// Numbers and names, as the field's bits.
     pub(crate) plain: Bits,
     /// `L`, `LW`, `15W`.
     pub(crate) month_days: MonthDays,
@@ -22,7 +22,7 @@ pub(crate) struct Values {
     pub(crate) question: bool,
 }
 
-/// Reads a field's text, which begins at byte `start` of the input.
+/// Parses a field's text, which begins at byte `start` of the input.
 pub(crate) fn list(field: &'static Field, (text, start): (&str, usize)) -> Result<Values, CronError> {
     let mut cursor = Cursor { field, rest: text, end: start + text.len() };
     if text == "?" && field.kind != Kind::Plain && field.kind != Kind::Year {
@@ -40,7 +40,7 @@ pub(crate) fn list(field: &'static Field, (text, start): (&str, usize)) -> Resul
     }
 }
 
-/// What is left to read of a field.
+/// The rest of a field that is not parsed yet.
 struct Cursor<'a> {
     field: &'static Field,
     rest: &'a str,
@@ -98,7 +98,7 @@ impl Cursor<'_> {
         }
         let by_name = before.starts_with(|letter: char| letter.is_ascii_alphabetic());
         if by_name && self.field.kind == Kind::Weekday && last == self.field.min {
-            // `FRI-SUN`: the Sunday that ends the week.
+            // `FRI-SUN`: the Sunday at the end of the week.
             return Ok(self.field.min + 7);
         }
         let end = &before[..before.len() - self.rest.len()];
@@ -111,7 +111,7 @@ impl Cursor<'_> {
         }
     }
 
-    /// `/n`, if it stands here.
+    /// `/n`, if it is next.
     fn step(&mut self) -> Result<Option<u32>, CronError> {
         if !self.take('/') {
             return Ok(None);
@@ -120,7 +120,7 @@ impl Cursor<'_> {
         let Some((step, written)) = self.number() else {
             return Err(self.unexpected());
         };
-        // A step past the field would fire once a round, which is not what "every 90 minutes" means.
+        // A step larger than the field would fire once per round, but "every 90 minutes" has another meaning.
         let limit = if self.field.kind == Kind::Year { self.field.max - self.field.min } else { self.field.max };
         match step {
             0 => Err(self.error(position, "step 0 never moves on".to_owned())),
@@ -139,7 +139,7 @@ impl Cursor<'_> {
         }
     }
 
-    /// A number or a word of the field.
+    /// A number or a value name of the field.
     fn value(&mut self) -> Result<u32, CronError> {
         let position = self.position();
         if let Some((value, written)) = self.number() {
@@ -173,7 +173,7 @@ impl Cursor<'_> {
         self.error(position, reason)
     }
 
-    /// Digits, as a number and as written.
+    /// Digits, as a number and as text.
     fn number(&mut self) -> Option<(u32, String)> {
         let digits = self.rest.bytes().take_while(u8::is_ascii_digit).count();
         let (written, rest) = self.rest.split_at(digits);

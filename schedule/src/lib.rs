@@ -1,6 +1,6 @@
-//! The pure vocabulary of cronbox: the cron dialect, its times, and what a fire is called.
+//! The pure types of cronbox: the cron dialect, its times, and fires.
 //!
-//! No I/O: time comes in as an argument, and everything here can be tested by arithmetic.
+//! No I/O: time is an argument, so everything here can be tested without a clock.
 //!
 //! | you write | EventBridge gets | fires when |
 //! |---|---|---|
@@ -9,8 +9,8 @@
 //! | `0 9 * * 5#2` | `cron(0 9 ? * 6#2 *)` | at 09:00, on the second Friday of the month |
 //! | `0 9 13 * FRI` | `cron(0 9 * * ? *)`, a superset | at 09:00, on the 13th and on Fridays |
 //!
-//! A time in the spring gap is skipped; in the autumn fold a restricted hour fires at the first instance,
-//! an open hour (all 24) at both. The whole dialect is taught in `docs/cron.md`.
+//! A time in the spring gap is skipped; in the autumn fold a restricted hour fires at the first instance, an open hour
+//! (all 24) at both. `docs/cron.md` explains the complete dialect.
 //!
 //! ```
 //! use schedule::{Cron, compile};
@@ -22,8 +22,8 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! From text to times: `parse` and `item` read the fields into sets (`bits`, `days`), `text` writes them
-//! back, `calendar` walks the local calendar, `next` maps it to instants, `eventbridge` compiles.
+//! From text to times: `parse` and `item` parse the fields into sets (`bits`, `days`), `text` writes them, `calendar`
+//! searches the local calendar, `next` maps it to instants, `eventbridge` compiles.
 
 mod answer;
 mod bits;

@@ -15,7 +15,7 @@ use crate::WorkflowId;
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Environment(String);
 
-/// The text is no environment's name.
+/// The text is not an environment's name.
 ///
 /// ```
 /// let error = "Dev".parse::<schedule::Environment>().unwrap_err();
@@ -72,7 +72,7 @@ impl fmt::Display for Environment {
 }
 
 impl ScheduleName {
-    /// The one name of `workflow_id` in `env`.
+    /// Returns the name of `workflow_id`'s schedule in `env`.
     ///
     /// ```
     /// # use schedule::{ScheduleName, WorkflowId};
@@ -84,9 +84,9 @@ impl ScheduleName {
         Self { workflow_id, text: format!("wf-{workflow_id}-{env}") }
     }
 
-    /// Reads a name found in EventBridge; `None` when it is not one of ours.
+    /// Parses a name found in EventBridge; `None` if it is not a schedule name of `env`.
     ///
-    /// Strict, because the sweep deletes what it takes for its own: `wf-012-dev` is a stranger.
+    /// Strict, because the sweep deletes schedules with such names: `wf-012-dev` is not one of them.
     ///
     /// ```
     /// # use schedule::{ScheduleName, WorkflowId};

@@ -1,8 +1,8 @@
-//! The times of a cron in a timezone: bitsets on the local calendar, the DST rule written once.
+//! The times of a cron in a timezone: bitsets on the local calendar, and the only implementation of the DST rule.
 //!
-//! A local time that the spring change skips does not fire. In the autumn fold a cron with a
-//! restricted hour fires at the first instance only (EventBridge's documented rule for both); a cron
-//! with an open hour runs through the first instance of the hour, then through the second.
+//! A local time that the spring change skips does not fire. In the autumn fold a cron with a restricted hour fires at
+//! the first instance only (EventBridge's documented rule for both). A cron with an open hour fires in the first
+//! instance of the hour, then in the second.
 
 use chrono::{DateTime, Datelike, MappedLocalTime, NaiveDate, NaiveDateTime, NaiveTime, TimeDelta, TimeZone, Utc};
 
@@ -11,10 +11,10 @@ use crate::{
     field::{FIRST_YEAR, LAST_YEAR},
 };
 
-/// What the local calendar makes of a wall-clock time, as instants.
+/// The instants of a local time on the calendar of a timezone.
 pub(crate) type Instants = MappedLocalTime<DateTime<Utc>>;
 
-/// A time found, and whether a time in a gap was passed over on the way.
+/// A time, and whether the search skipped a time in a gap.
 #[derive(Clone, Copy)]
 pub(crate) struct Found {
     pub(crate) at: DateTime<Utc>,
@@ -22,7 +22,7 @@ pub(crate) struct Found {
 }
 
 impl Cron {
-    /// The first time strictly after `instant`; `None` when there is none up to the year 2199.
+    /// The first time strictly after `instant`; `None` if there is none up to the year 2199.
     ///
     /// ```
     /// use schedule::Cron;
@@ -35,7 +35,7 @@ impl Cron {
         self.find_after(instant, tz).map(|found| found.at)
     }
 
-    /// Whether it fires at exactly `instant`, which is a whole minute.
+    /// Whether it fires at exactly `instant`, which must be a full minute.
     ///
     /// ```
     /// use schedule::Cron;
@@ -77,7 +77,7 @@ impl Cron {
         }
     }
 
-    /// Walks the local times after `local`, and takes the first that is an instant after `instant`.
+    /// Searches the local times after `local`, and returns the first whose instant is after `instant`.
     fn scan_after(&self, mut local: NaiveDateTime, instant: DateTime<Utc>, tz: Timezone) -> Option<Found> {
         let mut skipped = false;
         loop {
@@ -95,7 +95,7 @@ impl Cron {
         }
     }
 
-    /// In the first pass of a fold at `local`: the first time of the second pass up to `local` again.
+    /// In the first pass of a fold at `local`: returns the first time of the second pass that is not after `local`.
     fn second_pass_after(&self, local: NaiveDateTime, fold: TimeDelta, tz: Timezone) -> Option<DateTime<Utc>> {
         let mut candidate = local - fold;
         loop {

@@ -1,4 +1,4 @@
-//! Text to [`Cron`]: 5, 6 or 7 fields, macros, and EventBridge's own `cron(...)`.
+//! Parses text to a [`Cron`]: 5, 6 or 7 fields, macros, and EventBridge's `cron(...)`.
 
 use crate::{
     Cron, CronError,
@@ -9,7 +9,7 @@ use crate::{
     item::{self, Values},
 };
 
-/// In characters; of the input and of the canonical text.
+/// The limit in characters, for the input and for the canonical text.
 const MAX_LENGTH: usize = 256;
 
 const MACROS: [(&str, &str); 7] = [
@@ -25,7 +25,7 @@ const MACROS: [(&str, &str); 7] = [
 /// A field's text and the byte at which it begins.
 type Token<'a> = (&'a str, usize);
 
-/// Reads any spelling of a cron.
+/// Parses any accepted form of a cron.
 pub(crate) fn cron(input: &str) -> Result<Cron, CronError> {
     if input.chars().nth(MAX_LENGTH).is_some() {
         let reason = format!("{} characters; a cron has at most {MAX_LENGTH}", input.chars().count());
@@ -42,7 +42,7 @@ pub(crate) fn cron(input: &str) -> Result<Cron, CronError> {
 
 enum Form<'a> {
     Bare(&'a str),
-    /// What stands between the brackets of `cron(...)`.
+    /// The text between the brackets of `cron(...)`.
     EventBridge(&'a str),
 }
 
@@ -90,7 +90,7 @@ fn tokens(text: &str, start: usize) -> Vec<Token<'_>> {
         .collect()
 }
 
-/// Minute, hour, day, month, weekday; with six seconds come first, with seven the year last.
+/// Minute, hour, day, month, weekday; six fields have seconds first, seven also have the year last.
 fn bare_fields(tokens: &[Token<'_>]) -> Result<Cron, CronError> {
     let (seconds, five, year) = match tokens {
         five if five.len() == 5 => (None, five, None),
@@ -123,9 +123,9 @@ fn bare_fields(tokens: &[Token<'_>]) -> Result<Cron, CronError> {
     })
 }
 
-/// Refuses a number for a weekday where the form is Quartz's, seconds first and `?`: Sunday is 1 there.
+/// Refuses a number for a weekday in Quartz's form (seconds first and `?`), because Sunday is 1 there.
 fn weekdays_by_name(weekday: Token<'_>) -> Result<(), CronError> {
-    // What comes after `#` counts weeks, and after `/` it is a step.
+    // A number after `#` counts weeks, and after `/` it is a step.
     let day = |item: &str| item.split(['#', '/']).next().is_some_and(|day| day.contains(|c: char| c.is_ascii_digit()));
     if !weekday.0.split(',').any(day) {
         return Ok(());
@@ -172,7 +172,7 @@ fn on_the_minute(seconds: Token<'_>) -> Result<(), CronError> {
     Err(CronError::of_field(&SECOND, seconds.1, reason).with_code(Code::SubMinuteUnsupported))
 }
 
-/// Vixie's rule: if either field begins with `*`, both must match; else either is enough.
+/// Vixie's rule: if either field begins with `*`, both must match; else one match is enough.
 fn days(month_days: &Values, weekdays: &Values) -> Days {
     let rule = if month_days.starred || weekdays.starred { Rule::Both } else { Rule::Either };
     let month_days = MonthDays { plain: month_days.plain.low() as u32, ..month_days.month_days };
@@ -192,7 +192,7 @@ fn counted(count: usize) -> String {
     if count == 1 { "1 field".to_owned() } else { format!("{count} fields") }
 }
 
-/// What no clock is needed for: that it fires in some year, and that its text can be stored.
+/// Checks that need no clock: it fires in some year, and its text can be stored.
 fn check(cron: Cron) -> Result<Cron, CronError> {
     if !cron.has_a_day() {
         let reason = format!("no day from {} to {} matches, so it never fires", field::FIRST_YEAR, field::LAST_YEAR);

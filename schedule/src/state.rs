@@ -1,4 +1,4 @@
-//! Whether a workflow has due times, as the database spells it: the app writes it, the publisher reads it.
+//! Whether a workflow has due times, as stored in the database: the app writes it, the publisher reads it.
 
 use std::str::FromStr;
 
@@ -11,15 +11,15 @@ use std::str::FromStr;
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WorkflowState {
-    /// It has.
+    /// It has due times.
     Active,
-    /// None until it is resumed.
+    /// It has none until it is resumed.
     Paused,
-    /// None any more; its history stays.
+    /// It has none any more; its history remains.
     Archived,
 }
 
-/// The text is no state of a workflow.
+/// The text is not a state of a workflow.
 ///
 /// ```
 /// use schedule::{WorkflowState, WorkflowStateError};
@@ -31,7 +31,7 @@ pub enum WorkflowState {
 pub struct WorkflowStateError;
 
 impl WorkflowState {
-    /// As the column spells it.
+    /// The value in the column.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {

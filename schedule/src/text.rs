@@ -1,4 +1,4 @@
-//! [`Cron`] to its canonical text: the one spelling of a meaning, and it parses to itself.
+//! Formats a [`Cron`] as its canonical text, which parses to the same cron.
 
 use std::fmt;
 
@@ -9,14 +9,14 @@ use crate::{
     field::{Field, HOUR, Kind, MINUTE, MONTH, MONTH_DAY, WEEKDAY, YEAR},
 };
 
-/// From this many values on, a list with even distances is written as a step.
+/// From this many values on, a list with equal distances is written as a step.
 const FEWEST_STEPS: u32 = 4;
-/// A list longer than this is worth a search for overlapping steps.
+/// For a list longer than this, overlapping steps are searched.
 const LONG: usize = 60;
-/// Of the steps tried in that search: bounds its work.
+/// The largest step of that search, which bounds its effort.
 const MAX_STEP: u32 = 20;
 
-/// How a field may begin: a star in front changes how the two day fields combine.
+/// How a field may begin: a star at its start changes how the two day fields combine.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Begin {
     Any,
@@ -24,7 +24,7 @@ enum Begin {
     NoStar,
 }
 
-/// Writes five fields, or seven when the years are restricted.
+/// Writes five fields, or seven if the years are restricted.
 pub(crate) fn write(cron: &Cron, f: &mut fmt::Formatter<'_>) -> fmt::Result {
     let (month_days, weekdays) = day_fields(&cron.days);
     let minutes = set(cron.minutes.into(), &MINUTE, Begin::Any);
@@ -43,7 +43,7 @@ fn day_fields(days: &Days) -> (String, String) {
     let (begin_date, begin_weekday) = match days.rule {
         Rule::Either => (Begin::NoStar, Begin::NoStar),
         Rule::Both if days.month_days.are_open() || days.weekdays.are_open() => (Begin::Any, Begin::Any),
-        // One star is enough; it goes where it leaves the shorter list.
+        // One star is enough; it is in the field where it leaves the shorter list.
         Rule::Both if left_by_star(dates, &MONTH_DAY) <= left_by_star(weekdays, &WEEKDAY) => {
             (Begin::Star, Begin::NoStar)
         }
@@ -86,11 +86,11 @@ fn items(bits: Bits, field: &Field, begin: Begin) -> Vec<String> {
     if runs.iter().map(String::len).sum::<usize>() <= LONG {
         return runs;
     }
-    // Of two that are as long, the ranges.
+    // Of two with the same length, the ranges.
     [runs, cover(bits, field)].into_iter().min_by_key(|items| items.join(",").len()).unwrap_or_default()
 }
 
-/// `*/n` and what it leaves.
+/// `*/n` and the values that it does not cover.
 fn starred(bits: Bits, field: &Field) -> Vec<String> {
     let Some(step) = star_step(bits, field) else { return items(bits, field, Begin::NoStar) };
     let mut rest = bits;
@@ -105,12 +105,12 @@ fn star(field: &Field, step: u32) -> impl Iterator<Item = u32> {
     (field.bit(field.min)..=field.bit(field.last)).step_by(step as usize)
 }
 
-/// The least step of a `*/n` that stays within the set.
+/// The smallest step of a `*/n` within the set.
 fn star_step(bits: Bits, field: &Field) -> Option<u32> {
     (2..=field.max).find(|step| star(field, *step).all(|bit| bits.contains(bit)))
 }
 
-/// How many values `*/n` leaves to be listed; `usize::MAX` where no star can stand.
+/// How many values `*/n` leaves to be listed; `usize::MAX` if no `*/n` is possible.
 fn left_by_star(bits: Bits, field: &Field) -> usize {
     star_step(bits, field).map_or(usize::MAX, |step| {
         let starred: Bits = star(field, step).collect();
@@ -118,18 +118,18 @@ fn left_by_star(bits: Bits, field: &Field) -> usize {
     })
 }
 
-/// The whole set as one step, if it is one: `*/15`, `9-17/2`.
+/// The complete set as one step, if it is one: `*/15`, `9-17/2`.
 fn progression(bits: Bits, field: &Field, begin: Begin) -> Option<String> {
     let first = bits.first_from(0)?;
     let second = bits.first_from(first + 1)?;
     let (end, step) = (bits.last_to(255)?, second - first);
-    // Weekdays are few, and a step over them hides that it starts again each Sunday.
+    // Not for weekdays: there are few, and a step hides that it starts again each Sunday.
     if step == 1 || field.kind == Kind::Weekday || (first..=end).step_by(step as usize).ne(bits.iter()) {
         return None;
     }
     let count = bits.len();
     let reaches_end = end + step > field.bit(field.last);
-    // Two values are a step only where they split the field evenly: 0,30 but not 0,59.
+    // Two values become a step only if they divide the field evenly: 0,30 but not 0,59.
     let fills_field = count > 2 || (field.last - field.min + 1) == 2 * step;
     if begin == Begin::Any && first == field.bit(field.min) && reaches_end && fills_field {
         return Some(format!("*/{step}"));
@@ -138,7 +138,7 @@ fn progression(bits: Bits, field: &Field, begin: Begin) -> Option<String> {
     (count >= FEWEST_STEPS).then(|| format!("{}-{}/{step}", field.value(first), field.value(end)))
 }
 
-/// Neighbours as ranges, from three on.
+/// Ranges of at least three neighbours.
 fn runs(bits: Bits, field: &Field) -> Vec<String> {
     let mut written = Vec::new();
     let mut next = bits.first_from(0);
@@ -154,7 +154,7 @@ fn runs(bits: Bits, field: &Field) -> Vec<String> {
     written
 }
 
-/// Overlapping steps, the longest first: what `*/2,*/3` once was.
+/// Overlapping steps, the longest first, for a set like that of `*/2,*/3`.
 fn cover(bits: Bits, field: &Field) -> Vec<String> {
     let mut missing = bits;
     let mut written = Vec::new();
@@ -171,7 +171,7 @@ fn cover(bits: Bits, field: &Field) -> Vec<String> {
     written
 }
 
-/// The step within `bits` that has most of `missing`.
+/// The step within `bits` that covers most of `missing`.
 fn longest(bits: Bits, missing: Bits) -> Option<(u32, u32, u32)> {
     let mut best = None;
     let mut best_count = 0;

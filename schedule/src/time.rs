@@ -1,10 +1,10 @@
-//! Nominal time: what a fire and a request call "the scheduled time", as one UTC minute.
+//! The scheduled time of fires and requests, as one UTC minute.
 
 use chrono::{DateTime, Datelike, TimeDelta, Timelike, Utc};
 
 use crate::field::{FIRST_YEAR, LAST_YEAR};
 
-/// Why a text is no scheduled time.
+/// Why a text is not a scheduled time.
 ///
 /// ```
 /// use schedule::{TimeError, nominal_time};
@@ -12,13 +12,13 @@ use crate::field::{FIRST_YEAR, LAST_YEAR};
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TimeError {
-    /// EventBridge left its context attribute unreplaced; "now" would be a guess.
+    /// EventBridge did not replace its context attribute; "now" would be a guess.
     #[error("an unreplaced placeholder, not a time")]
     Placeholder,
     /// Not RFC 3339.
     #[error("not an RFC 3339 time, such as 2026-03-29T07:00:00Z")]
     Malformed,
-    /// A second 60: it would be kept as the next minute by some and not by others.
+    /// A second 60: some systems would store it as the next minute, others would not.
     #[error("second 60 is not accepted")]
     LeapSecond,
     /// A year that no cron of EventBridge can name.
@@ -26,9 +26,9 @@ pub enum TimeError {
     OutOfRange,
 }
 
-/// Reads a scheduled time: RFC 3339 to UTC, floored to the minute.
+/// Parses a scheduled time: RFC 3339 to UTC, rounded down to the minute.
 ///
-/// Every spelling of a minute gives the same key (product contract, "nominal time").
+/// All texts of a minute give the same key (product contract, "nominal time").
 ///
 /// ```
 /// use schedule::nominal_time;
@@ -39,14 +39,14 @@ pub enum TimeError {
 ///
 /// # Errors
 ///
-/// What is not RFC 3339, a leap second, a placeholder that EventBridge did not replace, and years
-/// outside 1970 to 2199.
+/// Fails if the text is not RFC 3339, is a leap second, is a placeholder that EventBridge did not replace, or has a
+/// year outside of 1970 to 2199.
 pub fn nominal_time(raw: &str) -> Result<DateTime<Utc>, TimeError> {
     if raw.contains("<aws.") {
         return Err(TimeError::Placeholder);
     }
     let parsed = DateTime::parse_from_rfc3339(raw).map_err(|_| TimeError::Malformed)?;
-    // chrono keeps a leap second as a nanosecond count past one second.
+    // chrono represents a leap second as a nanosecond count of a second or more.
     if parsed.nanosecond() >= 1_000_000_000 {
         return Err(TimeError::LeapSecond);
     }

@@ -1,14 +1,14 @@
-//! Timezones at the edge: a name of the IANA database, or an error that suggests one.
+//! Parses timezones: a name of the IANA database, or an error with suggestions.
 
 use std::fmt;
 
 use crate::{Timezone, ZoneSet};
 
-/// EventBridge's limit.
+/// EventBridge's limit in characters.
 const MAX_LENGTH: usize = 50;
 const MAX_SUGGESTIONS: usize = 3;
 
-/// The text is no timezone that we know; suggests near names.
+/// The text is not a known timezone; contains similar names.
 ///
 /// ```
 /// let error = schedule::parse_timezone("Europe/Pari").unwrap_err();
@@ -16,12 +16,12 @@ const MAX_SUGGESTIONS: usize = 3;
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TimezoneError {
-    /// `None` when it is too long to be repeated.
+    /// `None` if it is too long to be repeated.
     text: Option<String>,
     suggestions: Vec<String>,
 }
 
-/// Reads the name of a timezone, such as `Europe/Paris`; at most 50 characters.
+/// Parses the name of a timezone, for example `Europe/Paris`; at most 50 characters.
 ///
 /// ```
 /// assert_eq!(schedule::parse_timezone("Asia/Kolkata")?.name(), "Asia/Kolkata");
@@ -30,7 +30,7 @@ pub struct TimezoneError {
 ///
 /// # Errors
 ///
-/// A name that the installed [`ZoneSet`] does not have.
+/// Fails if the installed [`ZoneSet`] does not have the name.
 pub fn parse_timezone(text: &str) -> Result<Timezone, TimezoneError> {
     if text.chars().count() > MAX_LENGTH {
         return Err(TimezoneError { text: None, suggestions: Vec::new() });
@@ -50,7 +50,7 @@ impl TimezoneError {
         "invalid_timezone"
     }
 
-    /// Near names, the nearest first; at most three.
+    /// Similar names, the most similar first; at most three.
     ///
     /// ```
     /// let error = schedule::parse_timezone("europe/paris").unwrap_err();
@@ -80,7 +80,7 @@ impl fmt::Display for TimezoneError {
 
 impl std::error::Error for TimezoneError {}
 
-/// Names that differ from `text` by little: in case or blanks, by the city alone, or by some letters.
+/// Returns names that differ little from `text`: in case or blanks, in the region, or in a few letters.
 fn near(text: &str, zones: &ZoneSet) -> Vec<String> {
     let wanted = plain(text.trim());
     let limit = (wanted.len() / 4).clamp(1, 3);
@@ -105,7 +105,7 @@ fn plain(text: &str) -> Vec<u8> {
     text.bytes().map(|byte| if byte == b' ' { b'_' } else { byte.to_ascii_lowercase() }).collect()
 }
 
-/// How many letters must be added, dropped, changed or swapped with a neighbour; `None` above `limit`.
+/// The number of letters to add, drop, change or swap with a neighbour; `None` above `limit`.
 fn distance(left: &[u8], right: &[u8], limit: usize) -> Option<usize> {
     if left.len().abs_diff(right.len()) > limit {
         return None;

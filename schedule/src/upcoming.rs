@@ -1,4 +1,4 @@
-//! The times to come as iterators, with what a change of the clocks does to them.
+//! The upcoming times as iterators, with the effects of offset changes.
 
 use std::iter::FusedIterator;
 
@@ -9,7 +9,7 @@ use crate::{
     next::{Found, instants},
 };
 
-/// A time to come, as a preview shows it.
+/// An upcoming time in a preview.
 ///
 /// ```
 /// use schedule::{Cron, Note};
@@ -26,11 +26,11 @@ pub struct Upcoming {
     pub utc: DateTime<Utc>,
     /// The same instant on the local calendar.
     pub local: DateTime<Timezone>,
-    /// What a change of the clocks did to it.
+    /// The effect of an offset change on it.
     pub note: Option<Note>,
 }
 
-/// What a change of the clocks did to a time.
+/// The effect of an offset change on a time.
 ///
 /// ```
 /// use schedule::{Cron, Note};
@@ -41,7 +41,7 @@ pub struct Upcoming {
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Note {
-    /// Just before this time, one that the cron names did not exist and was skipped.
+    /// A time just before this one did not exist and was skipped.
     Gap,
     /// The local time comes twice.
     Fold,
@@ -61,7 +61,7 @@ impl Note {
     }
 }
 
-/// The times of a cron after an instant; made by [`Cron::times_after`].
+/// The times of a cron after an instant; returned by [`Cron::times_after`].
 ///
 /// ```
 /// let cron = schedule::Cron::parse("@hourly")?;
@@ -72,7 +72,7 @@ impl Note {
 #[derive(Clone, Debug)]
 pub struct Times(Upcomings);
 
-/// The times of a cron after an instant, with notes; made by [`Cron::upcoming`].
+/// The times of a cron after an instant, with notes; returned by [`Cron::upcoming`].
 ///
 /// ```
 /// let cron = schedule::Cron::parse("@hourly")?;
@@ -84,7 +84,7 @@ pub struct Times(Upcomings);
 pub struct Upcomings {
     cron: Cron,
     tz: Timezone,
-    /// `None` once no time is left.
+    /// `None` after the last time.
     after: Option<DateTime<Utc>>,
 }
 
@@ -103,7 +103,7 @@ impl Cron {
         Times(self.upcoming(instant, tz))
     }
 
-    /// All times strictly after `instant`, with what a change of the clocks does to them.
+    /// All times strictly after `instant`, with the effects of offset changes.
     ///
     /// ```
     /// use schedule::{Cron, Note};

@@ -1,7 +1,7 @@
-//! A timezone: its name, and its rules as `TZif` data give them, after the last listed change by their footer.
+//! A timezone: its name, and the rules of its `TZif` data; after the last listed change the footer's rules apply.
 //!
-//! Each zone lives as long as the process, so that a timezone is as cheap to pass on as a reference. A process
-//! sees few: those of its workflows, once more for each change of the zone data that changes them.
+//! Each zone is kept until the process exits, so that passing a timezone costs no more than a reference. A process
+//! loads few zones: those of its workflows, and again after each change of the zone data that changes them.
 
 use std::{
     borrow::Cow,
@@ -17,9 +17,9 @@ use jiff::{Timestamp, civil, tz};
 
 use crate::{TimezoneError, parse_timezone, zones::ZoneDataError};
 
-/// Offsets before do not matter to what is published.
+/// Earlier offsets do not affect what is published.
 const PUBLISHED_FROM: i64 = 1_577_836_800; // 2020
-/// The footer's rules repeat: if a century of them agrees, all of them do.
+/// The footer's rules repeat: if they agree for a century, they always agree.
 const PUBLISHED_UNTIL: i64 = 4_733_510_400; // 2120
 
 static UTC: Zone = Zone {
@@ -31,7 +31,7 @@ static UTC: Zone = Zone {
 };
 static INTERNED: LazyLock<Mutex<HashMap<String, Vec<&'static Zone>>>> = LazyLock::new(Mutex::default);
 
-/// A timezone of the IANA database with its rules; read by [`parse_timezone`].
+/// A timezone of the IANA database with its rules; returned by [`parse_timezone`].
 ///
 /// Two are equal if they have the same name and the same rules.
 ///
@@ -47,15 +47,15 @@ pub struct Timezone(&'static Zone);
 
 struct Zone {
     name: Cow<'static, str>,
-    /// Of which `name` is an alias; else `name`.
+    /// The zone of which `name` is an alias, else `name`.
     zone_name: Cow<'static, str>,
     tzif: Cow<'static, [u8]>,
     rules: tz::TimeZone,
-    /// Minutes from 0 to 59 by which its minutes are ahead of UTC's, if that never changes.
+    /// By how many minutes, 0 to 59, its minutes are ahead of UTC's, if that never changes.
     minutes_east: Option<u32>,
 }
 
-/// A timezone's offset at some time; chrono asks for it.
+/// A timezone's offset at some time, for chrono.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct ZoneOffset {
     timezone: Timezone,
@@ -66,7 +66,7 @@ impl Timezone {
     /// Universal time.
     pub const UTC: Self = Self(&UTC);
 
-    /// The name by which it was asked for, such as `Canada/Pacific`.
+    /// The name with which it was parsed, for example `Canada/Pacific`.
     ///
     /// ```
     /// assert_eq!(schedule::parse_timezone("Canada/Pacific")?.name(), "Canada/Pacific");
@@ -86,7 +86,7 @@ impl Timezone {
         &self.0.zone_name
     }
 
-    /// The instants after `instant` at which the offset changes, in ascending order; endless if a footer rules.
+    /// The instants after `instant` at which the offset changes, in ascending order; endless if the footer has rules.
     ///
     /// ```
     /// let paris = schedule::parse_timezone("Europe/Paris")?;
@@ -109,12 +109,12 @@ impl Timezone {
         self.0.rules.to_offset(timestamp(instant.timestamp())).seconds()
     }
 
-    /// Minutes from 0 to 59 by which the zone's minutes are ahead of UTC's; none if that changes from 2020 on.
+    /// By how many minutes, 0 to 59, the zone's minutes are ahead of UTC's; `None` if that changes after 2020.
     pub(crate) fn minutes_east(self) -> Option<u32> {
         self.0.minutes_east
     }
 
-    /// The one timezone of this name and these rules.
+    /// Returns the only timezone with this name and these rules.
     pub(crate) fn intern(name: &str, zone_name: &str, tzif: &[u8]) -> Result<Self, ZoneDataError> {
         if name == Self::UTC.name() {
             return Ok(Self::UTC);
@@ -136,9 +136,9 @@ impl Timezone {
         Ok(Self(zone))
     }
 
-    /// Reads `TZif` data.
+    /// Parses `TZif` data.
     pub(crate) fn check(name: &str, tzif: &[u8]) -> Result<tz::TimeZone, ZoneDataError> {
-        // Version 1 has no footer: its rules end in 2037.
+        // Version 1 has no footer, so its rules end in 2037.
         let has_footer = tzif.starts_with(b"TZif") && tzif.get(4).is_some_and(|version| *version >= b'2');
         let rules = if has_footer { tz::TimeZone::tzif(name, tzif).ok() } else { None };
         rules.ok_or_else(|| ZoneDataError::of_zone(name))
@@ -147,7 +147,7 @@ impl Timezone {
     fn changes_after(self, second: i64) -> impl Iterator<Item = (DateTime<Utc>, i32)> {
         let mut last = self.0.rules.to_offset(timestamp(second)).seconds();
         let changes = self.0.rules.following(timestamp(second));
-        // A change of the name only, or of what counts as summer time, is none of the offset.
+        // A change of the abbreviation or of the summer-time flag only is not a change of the offset.
         changes.filter_map(move |change| {
             let offset = change.offset().seconds();
             let is_change = std::mem::replace(&mut last, offset) != offset;
@@ -157,7 +157,7 @@ impl Timezone {
     }
 }
 
-/// Minutes from 0 to 59 east of UTC, if all offsets from 2020 on agree in them.
+/// Minutes from 0 to 59 east of UTC, if all offsets from 2020 on have the same minutes.
 fn minutes_east(rules: &tz::TimeZone) -> Option<u32> {
     let from = timestamp(PUBLISHED_FROM);
     let later = rules.following(from).take_while(|change| change.timestamp().as_second() < PUBLISHED_UNTIL);
@@ -205,13 +205,13 @@ impl TimeZone for Timezone {
 
 impl Timezone {
     fn at(self, offset: tz::Offset) -> ZoneOffset {
-        // jiff knows offsets up to 26 hours, chrono up to 24; no zone has one above 16.
+        // jiff accepts offsets up to 26 hours, chrono up to 24; no zone has one above 16.
         let offset = FixedOffset::east_opt(offset.seconds()).unwrap_or(Utc.fix());
         ZoneOffset { timezone: self, offset }
     }
 }
 
-/// None outside the years that jiff has, -9999 to 9999.
+/// `None` outside of the years that jiff supports, -9999 to 9999.
 fn civil(local: &NaiveDateTime) -> Option<civil::DateTime> {
     let (date, time) = (local.date(), local.time());
     let year = i16::try_from(date.year()).ok()?;
@@ -240,7 +240,7 @@ impl fmt::Display for ZoneOffset {
 
 impl PartialEq for Timezone {
     fn eq(&self, other: &Self) -> bool {
-        // Interned: the same name and rules are the same zone.
+        // Interned: equal names and rules are the same zone.
         std::ptr::eq(self.0, other.0)
     }
 }

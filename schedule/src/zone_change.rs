@@ -1,16 +1,16 @@
-//! What a change of the zone data changes: whether a cron's next times are others by the new rules.
+//! The effects of a change of the zone data: whether a cron's next times differ by the new rules.
 
 use chrono::{DateTime, NaiveTime, TimeDelta, Utc};
 
 use crate::{Cron, Timezone};
 
-/// No offset is as large, so a time moves by less.
+/// Larger than any offset, so no time moves by more.
 const REACH: TimeDelta = TimeDelta::hours(26);
-/// So long a stretch is compared time by time: its last day lies out of reach of a change before it.
+/// How long a stretch is compared time by time: a change before it cannot affect its last day.
 const COMPARED: TimeDelta = TimeDelta::hours(3 * 26);
 
 impl Cron {
-    /// The first time from `from` to `until` that only one of two rules names; none if they name the same.
+    /// The first time from `from` to `until` that only one of two rules names; `None` if they name the same times.
     ///
     /// ```
     /// use schedule::{Cron, Timezone};
@@ -47,7 +47,7 @@ impl Cron {
             .find_map(|(start, end)| self.difference_within(before, after, from.max(start), until.min(end)))
     }
 
-    /// Compares all times of a window, but those that only repeat a day that was compared.
+    /// Compares all times of a window, except those that only repeat a day that was compared.
     fn difference_within(
         &self,
         before: Timezone,
@@ -85,10 +85,11 @@ impl Cron {
         }
     }
 
-    /// Until when the day before `instant` repeats: as long as each local day near it is one that the cron names.
+    /// Returns until when the day before `instant` repeats: as long as the cron names each local day near it.
     ///
-    /// Under offsets that stay, the times of such days differ by whole days only, so what was equal on one is equal
-    /// on all. The first day that the cron does not name ends that, for example in December for `* * * 11 *`.
+    /// While the offsets do not change, the times of such days differ by full days only. So if the times of one day are
+    /// equal, those of all are. The first day that the cron does not name ends that, for example in December
+    /// for `* * * 11 *`.
     fn repeats_until(&self, instant: DateTime<Utc>, end: DateTime<Utc>) -> DateTime<Utc> {
         let last = (end + REACH).date_naive();
         let days = (instant - TimeDelta::days(1) - REACH).date_naive().iter_days();
@@ -105,7 +106,7 @@ mod tests {
     use super::*;
     use crate::ZoneSet;
 
-    /// Vancouver by the rules of Los Angeles, which it had until 2026.
+    /// Vancouver with the rules of Los Angeles, which it had until 2026.
     fn vancouver_of_2025() -> Timezone {
         let los_angeles = ZoneSet::bundled().tzif("America/Los_Angeles").expect("a zone").to_vec();
         let version = "2025b".parse().expect("a version");
@@ -148,14 +149,14 @@ mod tests {
         assert_eq!(difference("* * * 11 *", from, two_days_later).as_deref(), Some("2026-12-01T07:00Z"));
     }
 
-    /// The days that are compared first have no times, so they say nothing about the named days after them.
+    /// The days that are compared first have no times, so they prove nothing about the named days after them.
     #[test]
     fn crons_differ_after_days_without_times() {
         let (from, until) = ("2026-11-03T00:00:00Z", "2026-11-20T00:00:00Z");
         assert_eq!(difference("0 9 6-30 11 *", from, until).as_deref(), Some("2026-11-06T16:00Z"));
     }
 
-    /// Troll's clocks go back by two hours. Even hours are the same instants as UTC's until that fold.
+    /// Troll's offset changes by two hours. Even hours are the same instants as UTC's until that fold.
     #[test]
     fn even_hours_differ_at_a_fold() {
         let troll = ZoneSet::bundled().find("Antarctica/Troll").expect("a zone");
@@ -165,7 +166,7 @@ mod tests {
         assert_eq!(found, Some(at("2026-10-25T02:00:00Z")));
     }
 
-    /// The difference lies far from both changes of the clocks, behind weeks of equal minutes.
+    /// The difference is far from both offset changes, after weeks of equal minutes.
     #[test]
     fn dense_crons_differ_where_they_pause() {
         let (june, years_later) = ("2026-06-01T00:00:00Z", "2029-06-01T00:00:00Z");
@@ -173,7 +174,7 @@ mod tests {
             ("* * * 10,11 *", Some("2026-12-01T07:00Z")),
             ("* * * 2-12 *", Some("2027-01-01T07:00Z")),
             ("* * 1-14,16-31 * *", Some("2026-11-15T07:00Z")),
-            // It pauses in summer only; the other one never.
+            // The first cron pauses only in summer, the second never.
             ("*/5 * * 1-5,7-12 *", None),
             ("* * * * *", None),
         ] {

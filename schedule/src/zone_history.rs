@@ -1,7 +1,7 @@
-//! The zone data that were in force one after the other, so that a past time keeps the rules of its day.
+//! The history of the zone data in force, so that a past time keeps the rules of its day.
 //!
-//! A process decides by one history: the bundled set for all times until [`ZoneHistory::install`] names another.
-//! The app installs the history that its database has.
+//! A process uses one history: the bundled set for all times until [`ZoneHistory::install`] installs another. The app
+//! installs the history of its database.
 
 use std::sync::{Arc, PoisonError, RwLock};
 
@@ -29,8 +29,8 @@ pub struct ZoneHistory {
 
 /// A timezone with its rules over time: at each instant those of the set that was in force then.
 ///
-/// While a set without the timezone was in force, the rules of the set before go on; before the first set that has
-/// it, the rules of that one hold. After the last set that has it, its rules are unknown.
+/// While a set without the timezone was in force, the rules of the previous set apply. Before the first set that has
+/// it, the rules of that set apply. After the last set that has it, its rules are unknown.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TimezoneHistory {
     first: Timezone,
@@ -40,7 +40,7 @@ pub struct TimezoneHistory {
 }
 
 impl ZoneHistory {
-    /// One set, for all times.
+    /// A history of one set, for all times.
     ///
     /// ```
     /// use schedule::{ZoneHistory, ZoneSet};
@@ -50,10 +50,11 @@ impl ZoneHistory {
         Self { first: set, later: Vec::new(), last_change: None }
     }
 
-    /// Sets with the instants from which they were in force, in ascending order; the first one's does not matter.
+    /// A history of sets with the instants from which they were in force, in ascending order; the first instant is
+    /// ignored.
     ///
-    /// `last_change` is the caller's number of the last change, by which it tells histories apart. No set at all
-    /// is the bundled one.
+    /// `last_change` is the caller's number of the last change, by which it distinguishes histories. Without any set
+    /// the history has the bundled one.
     ///
     /// ```
     /// use schedule::{ZoneHistory, ZoneSet};
@@ -66,7 +67,7 @@ impl ZoneHistory {
         Self { first, later: changes.collect(), last_change: Some(last_change) }
     }
 
-    /// The history that this process decides by.
+    /// The history that this process uses.
     ///
     /// ```
     /// use schedule::{ZoneHistory, ZoneSet};
@@ -77,7 +78,7 @@ impl ZoneHistory {
         installed.unwrap_or_else(|| Arc::new(Self::of(ZoneSet::bundled())))
     }
 
-    /// From now on this process decides by `history`.
+    /// Makes this process use `history` from now on.
     ///
     /// Timezones that were parsed before keep their rules.
     ///
@@ -90,7 +91,7 @@ impl ZoneHistory {
         *INSTALLED.write().unwrap_or_else(PoisonError::into_inner) = Some(Arc::new(history));
     }
 
-    /// The caller's number of the last change; none for a set that no caller numbered.
+    /// The caller's number of the last change; `None` for a set without a number.
     ///
     /// ```
     /// use schedule::{ZoneHistory, ZoneSet};
@@ -100,7 +101,7 @@ impl ZoneHistory {
         self.last_change
     }
 
-    /// The newest set: the rules of times to come.
+    /// The newest set, with the rules of upcoming times.
     ///
     /// ```
     /// use schedule::{ZoneHistory, ZoneSet};
@@ -120,7 +121,7 @@ impl ZoneHistory {
         std::iter::once(&self.first).chain(self.later.iter().map(|(_, set)| set))
     }
 
-    /// A timezone with its rules over time; none if no set has it.
+    /// A timezone with its rules over time; `None` if no set has it.
     ///
     /// ```
     /// use schedule::ZoneHistory;
@@ -139,7 +140,7 @@ impl ZoneHistory {
     }
 }
 
-/// The set that this process computes times to come by.
+/// The set by which this process computes upcoming times.
 impl ZoneSet {
     /// The newest set of the installed [`ZoneHistory`].
     ///
@@ -152,7 +153,7 @@ impl ZoneSet {
         installed.as_ref().map_or_else(Self::bundled, |history| Arc::clone(history.newest()))
     }
 
-    /// From now on this process decides by `set`, at all times.
+    /// Makes this process use `set` from now on, for all times.
     ///
     /// ```
     /// use schedule::ZoneSet;
@@ -185,7 +186,7 @@ impl TimezoneHistory {
         self.later.last().map_or(self.first, |(_, zone)| *zone)
     }
 
-    /// The rules at an instant; none where they are unknown.
+    /// The rules at an instant; `None` if they are unknown.
     ///
     /// ```
     /// use schedule::{Timezone, ZoneHistory};
@@ -199,7 +200,7 @@ impl TimezoneHistory {
         Some(self.rules(self.changes_before(instant)))
     }
 
-    /// From when on the rules are unknown: no later set has the timezone.
+    /// Since when the rules are unknown, because no later set has the timezone.
     ///
     /// ```
     /// use schedule::ZoneHistory;
@@ -209,7 +210,7 @@ impl TimezoneHistory {
         self.unknown_from
     }
 
-    /// The first time of `cron` strictly after `instant`, each by the rules of its day; none if that is unknown.
+    /// The first time of `cron` strictly after `instant`, each by the rules of its day; `None` if that is unknown.
     ///
     /// ```
     /// use schedule::{Cron, ZoneHistory};
@@ -226,19 +227,19 @@ impl TimezoneHistory {
             if next.is_some() {
                 return next;
             }
-            // A time at the change itself is named by the new rules.
+            // The new rules apply to a time at the change itself.
             instant = change - TimeDelta::microseconds(1);
         }
         let next = cron.next_after(instant, self.newest())?;
         self.unknown_from.is_none_or(|from| next < from).then_some(next)
     }
 
-    /// How many changes lie at or before an instant.
+    /// How many changes are at or before an instant.
     fn changes_before(&self, instant: DateTime<Utc>) -> usize {
         self.later.partition_point(|(from, _)| *from <= instant)
     }
 
-    /// The rules after so many changes.
+    /// The rules after this many changes.
     fn rules(&self, changes: usize) -> Timezone {
         changes.checked_sub(1).map_or(self.first, |last| self.later[last].1)
     }
@@ -252,7 +253,7 @@ mod tests {
         text.parse().expect("a time")
     }
 
-    /// The zone `Test/Zone` with the rules of others, or without it.
+    /// The zone `Test/Zone` with the rules of other zones, or without it.
     fn history(sets: &[(&str, Option<&str>)]) -> Option<TimezoneHistory> {
         let bundled = ZoneSet::bundled();
         let sets = sets.iter().zip('a'..).map(|((from, like), letter)| {
@@ -283,7 +284,7 @@ mod tests {
         assert_eq!(nine, ["02 09:00", "03 09:00", "04 03:15", "05 03:15"]);
         // A time before the first set has the rules of the first.
         assert_eq!(times(&history, "0 9 * * *", "2020-01-01T00:00:00Z", 1), ["01 09:00"]);
-        // Noon of the change by the old rules is not due any more, a quarter to six by the new ones is.
+        // At the change, noon by the old rules is not due any more, but 17:45 by the new rules is.
         assert_eq!(times(&history, "0 12 * * *", "2026-06-02T12:00:00Z", 1), ["04 06:15"]);
         assert_eq!(times(&history, "45 17 * * *", "2026-06-02T17:45:00Z", 1), ["03 12:00"]);
         let rules = |text: &str| history.at(at(text)).map(|zone| zone.offset_secs(at(text)));

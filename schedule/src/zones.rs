@@ -1,7 +1,7 @@
 //! Zone data: a set of `TZif` files with its version, as one archive of bytes.
 //!
-//! A process decides by the sets of its [`ZoneHistory`](crate::ZoneHistory): the app and the publisher install those
-//! that their database names, so that no two of them decide by different rules.
+//! A process uses the sets of its [`ZoneHistory`](crate::ZoneHistory). The app and the publisher install the sets that
+//! their database names, so that all instances use the same rules.
 
 use std::{
     borrow::Cow,
@@ -14,14 +14,14 @@ use std::{
 
 use crate::Timezone;
 
-/// Written by `make tzdata`.
+/// `make tzdata` writes it.
 const BUNDLE: &[u8] = include_bytes!("../data/zones.bin");
 const MAGIC: &str = "cronbox zones 1";
 
 static BUNDLED: LazyLock<Arc<ZoneSet>> =
     LazyLock::new(|| Arc::new(ZoneSet::read(Cow::Borrowed(BUNDLE)).unwrap_or_else(|_| ZoneSet::empty())));
 
-/// A release of the IANA database, such as `2026f`; a later release is greater.
+/// A release of the IANA database, for example `2026f`; a later release is greater.
 ///
 /// ```
 /// use schedule::ZoneVersion;
@@ -57,7 +57,7 @@ impl fmt::Display for ZoneVersion {
     }
 }
 
-/// Why bytes are no zone data.
+/// Why bytes are not zone data.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct ZoneDataError(String);
@@ -87,11 +87,11 @@ pub struct ZoneSet {
 
 #[derive(Debug)]
 struct Entry {
-    /// The zone that this name stands for: its own name, or that of the zone that it is an alias of.
+    /// The zone of this name: itself, or the zone of which it is an alias.
     target: String,
-    /// Of the archive.
+    /// The range in the archive.
     bytes: Range<usize>,
-    /// Read at the first use.
+    /// Parsed at the first use.
     zone: OnceLock<Timezone>,
 }
 
@@ -105,7 +105,7 @@ impl ZoneSet {
         Arc::clone(&BUNDLED)
     }
 
-    /// Reads an archive, such as `make tzdata` writes.
+    /// Parses an archive, such as `make tzdata` writes.
     ///
     /// ```
     /// let error = schedule::ZoneSet::from_archive(b"TZif2".to_vec()).unwrap_err();
@@ -113,7 +113,7 @@ impl ZoneSet {
     /// ```
     ///
     /// # Errors
-    /// The archive is cut off, or a zone in it cannot be read.
+    /// Fails if the archive is truncated, or if a zone in it cannot be read.
     pub fn from_archive(archive: Vec<u8>) -> Result<Self, ZoneDataError> {
         let set = Self::read(Cow::Owned(archive))?;
         for (name, entry) in &set.entries {
@@ -122,7 +122,7 @@ impl ZoneSet {
         Ok(set)
     }
 
-    /// A set of `TZif` files by name; files with the same bytes as an earlier one become its aliases.
+    /// Creates a set from `TZif` files by name; files with the same bytes as an earlier one become its aliases.
     ///
     /// ```
     /// use schedule::ZoneSet;
@@ -134,7 +134,7 @@ impl ZoneSet {
     /// ```
     ///
     /// # Errors
-    /// A file cannot be read.
+    /// Fails if a file cannot be read.
     pub fn from_files(
         version: &ZoneVersion,
         files: impl IntoIterator<Item = (String, Vec<u8>)>,
@@ -211,7 +211,7 @@ impl ZoneSet {
         &self.version
     }
 
-    /// The bytes that [`Self::from_archive`] reads.
+    /// The bytes that [`Self::from_archive`] parses.
     ///
     /// ```
     /// assert!(schedule::ZoneSet::bundled().archive().starts_with(b"cronbox zones 1\n"));

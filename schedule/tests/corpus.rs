@@ -1,4 +1,4 @@
-//! Every input that the fuzzer was given or found, once more, on the stable compiler.
+//! Runs every input that the fuzzer was given or found again, on the stable compiler.
 
 use std::{fs, path::Path};
 

@@ -1,5 +1,4 @@
-//! Against croner 4: the same times where the two agree on what a cron means, and a list of where
-//! they do not.
+//! Compares with croner 4: the same times where both define a cron equally, and a list of the differences.
 
 use chrono::{DateTime, Datelike, TimeDelta, TimeZone, Utc};
 use proptest::{prelude::*, sample::select};
@@ -35,7 +34,7 @@ fn field(min: u32, max: u32) -> BoxedStrategy<String> {
     prop_oneof![3 => Just("*".to_owned()), 2 => list, 2 => range, 1 => step].boxed()
 }
 
-/// One of the two day fields restricted: there both agree what it means.
+/// With only one of the two day fields restricted, both define the cron equally.
 fn days() -> impl Strategy<Value = (String, String)> {
     let nearest = (1..=31).prop_map(|day| format!("{day}W"));
     let last = select(vec!["L".to_owned(), "LW".to_owned()]);
@@ -127,14 +126,14 @@ fn croner_repeats_a_restricted_hour_that_is_written_as_a_step() {
 fn croner_takes_a_step_over_the_dates_as_a_restriction_of_its_own() {
     let after = "2026-04-01T12:00:00Z".parse().expect("a time");
     let days = |times: Vec<DateTime<Utc>>| times.iter().map(Datelike::day).collect::<Vec<_>>();
-    // Vixie: begins with a star, so both must match.
+    // Vixie: the field begins with a star, so both must match.
     assert_eq!(days(ours("0 0 */2 * MON", Timezone::UTC, after, 2)), [13, 27]);
     assert_eq!(days(croner("0 0 */2 * MON", Timezone::UTC, after, 3)), [3, 5, 6]);
 }
 
 #[test]
 fn croner_reads_lists_with_nothing_in_them() {
-    // It then looks for a minute that is not there, for seconds of work; so it is not asked for a time.
+    // croner would then search for seconds for a minute that does not exist, so the test requests no time.
     assert!(",, 15 * 7 * 7".parse::<croner::Cron>().is_ok());
     assert!(Cron::parse(",, 15 * 7 * 7").is_err());
 }

@@ -1,4 +1,4 @@
-//! What may be written, what it becomes, and what is refused with which words.
+//! Which crons are accepted, their canonical texts, and the error messages for others.
 
 use schedule::Cron;
 
@@ -86,7 +86,7 @@ fn eventbridge_s_own_expression_counts_weekdays_from_sunday_as_1() {
         ("cron(0 9 L * ? *)", "0 9 L * *"),
         ("cron(0/5 8-17 ? * SUN,SAT *)", "*/5 8-17 * * 0,6"),
         ("CRON( 0 9 1 * ? * )", "0 9 1 * *"),
-        // Recorded as accepted by the real service.
+        // The real service accepted this expression.
         ("cron(0-15/1 8-8 ? * 2,3,4,5,6,7 *)", "0-15 8 * * 1-6"),
         ("cron(30-30 13-13 ? * 2,4,6 *)", "30 13 * * 1,3,5"),
         ("cron(1-31/30 1-1 ? * 1,7 *)", "1,31 1 * * 0,6"),
@@ -141,7 +141,7 @@ fn the_star_that_decides_stays_in_the_text() {
         ("0 0 8-14 * */2", "0 0 8-14 * */2"),
         ("0 0 */2 * */2", "0 0 */2 * 0,2,4,6"),
         ("0 0 */2,L * MON", "0 0 */2,L * 1"),
-        // Nothing is left for a star to decide.
+        // Every day matches, so a star has no effect.
         ("0 0 1-31 * MON", "0 0 * * *"),
         ("0 0 15 * 0-6", "0 0 * * *"),
         ("0 0 5,* * MON", "0 0 * * *"),
@@ -171,7 +171,7 @@ fn l_and_w_and_hash_follow_the_calendar() {
     assert_eq!(next("0 0 15W * *", "2026-08-10"), "2026-08-14");
     // Sunday 15 November 2026: Monday.
     assert_eq!(next("0 0 15W * *", "2026-11-10"), "2026-11-16");
-    // Sunday 31 May 2026: Friday, for the month ends.
+    // Sunday 31 May 2026: Friday, because the month ends.
     assert_eq!(next("0 0 31W * *", "2026-05-01"), "2026-05-29");
     assert_eq!(next("0 0 LW * *", "2026-05-01"), "2026-05-29");
     // A month without a 31st has no weekday nearest to it.
@@ -311,11 +311,11 @@ fn a_cron_is_at_most_256_characters_before_and_after() {
     assert_eq!((longest.len(), canonical(&longest)), (256, longest));
     let message = "259 characters once written out; a cron has at most 256";
     assert_eq!(refusal(&format!("5/20 1 {dates} * {weekdays}")), ("too_long", None, message.to_owned()));
-    // Overlapping steps stay steps, so that what was short to write is short to store.
+    // Overlapping steps remain steps, so that a short text has a short canonical text.
     assert_eq!(canonical("0 0 0 1 1 * */2,*/3"), "0 0 0 1 1 * 1970-2198/2,1970-2198/3");
 }
 
-/// If a list would be long, steps replace it. A range or one value has what the steps leave.
+/// If a list would be long, steps replace it. A range or a single value has the values that the steps do not cover.
 #[test]
 fn long_lists_become_steps_ranges_and_values() {
     for (text, written) in [
@@ -337,7 +337,7 @@ fn a_refusal_points_at_the_byte() {
     }
 }
 
-/// Quartz counts weekdays from 1: the same text names another day there.
+/// Quartz counts weekdays from 1, so the same text names another day there.
 #[test]
 fn weekday_numbers_in_quartz_form_are_refused() {
     for text in ["0 15 10 ? * 6L", "0 0 12 ? * 2-6", "0 15 10 ? * 6#3", "0 15 10 ? * MON,6 2126"] {
@@ -360,7 +360,7 @@ fn weekday_numbers_in_quartz_form_are_refused() {
     }
 }
 
-/// Different sets may name the same days; an edit between them is no change.
+/// Different sets may name the same days; then an edit from one to the other is no change.
 #[test]
 fn other_sets_may_have_the_same_times() {
     let cron = |text: &str| Cron::parse(text).unwrap();

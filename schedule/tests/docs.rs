@@ -1,4 +1,4 @@
-//! The table of docs/cron.md, row by row: what a reader is told is what happens.
+//! Checks each row of the table in docs/cron.md.
 
 use std::{fs, path::Path};
 

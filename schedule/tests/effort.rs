@@ -1,4 +1,4 @@
-//! What a cron costs: no allocation to find a time, and bounded work for any text.
+//! The cost of a cron: no allocation to find a time, and bounded effort for any text.
 
 use std::time::{Duration, Instant};
 
@@ -6,7 +6,7 @@ use allocation_counter::measure;
 use chrono::{DateTime, Utc};
 use schedule::{Cron, Timezone, compile};
 
-/// Crons that make the evaluator walk: far days, gaps, folds, dense and open ones.
+/// Crons with long searches: far days, gaps, folds, dense and open fields.
 const HARD: [&str; 8] = [
     "* * * * *",
     "59 23 31 12 *",
@@ -18,7 +18,7 @@ const HARD: [&str; 8] = [
     "0 0 0 1 1 * 2199",
 ];
 
-/// To parse, describe and compile one text.
+/// The limit to parse, describe and compile one text.
 const MOST_ALLOCATIONS: u64 = 20_000;
 /// A liveness limit, not a measurement.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -47,7 +47,7 @@ fn finding_a_time_allocates_nothing() {
     }
 }
 
-/// Allocations stand for the work, because they do not depend on the machine; the benches measure the time.
+/// Measures allocations, because they do not depend on the machine; the benches measure the time.
 #[test]
 fn no_text_costs_much_work() {
     let texts = HARD.iter().map(|text| (*text).to_owned()).chain([

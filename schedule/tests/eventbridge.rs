@@ -1,4 +1,4 @@
-//! What EventBridge gets: exactly the cron where it can say it, else the least that has all its times.
+//! What is sent to EventBridge: exactly the cron if possible, else the smallest superset.
 
 use schedule::{
     Coverage::{Exact, Superset},
@@ -25,7 +25,7 @@ fn what_eventbridge_can_say_is_said_exactly() {
         ("0 9 * * 1-5/2", "cron(0 9 ? * MON,WED,FRI *)"),
         ("*/15 9-17 * * *", "cron(0/15 9-17 * * ? *)"),
         ("0,30 9 * * *", "cron(0/30 9 * * ? *)"),
-        // Two values as a step only if they halve the whole field.
+        // Two values become a step only if they halve the complete field.
         ("20,40 9 * * *", "cron(20,40 9 * * ? *)"),
         ("0,58 9 * * *", "cron(0,58 9 * * ? *)"),
         ("0 9 1 1,7 *", "cron(0 9 1 1/6 ? *)"),
@@ -42,7 +42,7 @@ fn what_eventbridge_can_say_is_said_exactly() {
         ("0 9 * * 5L", "cron(0 9 ? * 6L *)"),
         ("0 9 * * 5#2", "cron(0 9 ? * 6#2 *)"),
         ("0 9 * 3,6 *", "cron(0 9 * 3,6 ? *)"),
-        // What is plain goes out as it is written, although February has no 30th.
+        // Simple fields are sent as written, although February has no 30th.
         ("0 9 28,30 2 *", "cron(0 9 28,30 2 ? *)"),
         ("0 9 1 */3 *", "cron(0 9 1 1/3 ? *)"),
         ("0 0 9 31 12 * 2030", "cron(0 9 31 12 ? 2030)"),
@@ -53,10 +53,10 @@ fn what_eventbridge_can_say_is_said_exactly() {
         ("@monthly", "cron(0 0 1 * ? *)"),
         ("@yearly", "cron(0 0 1 1 ? *)"),
         ("* * * * *", "cron(* * * * ? *)"),
-        // Two day fields that come to one: the second Sunday, and the last of a month with 31 days.
+        // Two day fields with the effect of one: the second Sunday, and the last one of a month with 31 days.
         ("0 9 8-14 * */7", "cron(0 9 ? * 1#2 *)"),
         ("0 9 25-31 3,5 */7", "cron(0 9 ? 3,5 1L *)"),
-        // 1 January 2030 is a Tuesday: so the Tuesdays of that month say it all.
+        // 1 January 2030 is a Tuesday, so the Tuesdays of that month are enough.
         ("0 0 9 1 1 2 2030", "cron(0 9 1/7 1 ? 2030)"),
     ] {
         let compiled = compile(&parse(text), zone("Europe/Paris"));
@@ -67,7 +67,7 @@ fn what_eventbridge_can_say_is_said_exactly() {
 #[test]
 fn what_it_cannot_say_becomes_the_smallest_superset() {
     for (text, expression) in [
-        // Either day: together they touch every date and every weekday.
+        // Either day: together they include every date and every weekday.
         ("0 9 13 * 5", "cron(0 9 * * ? *)"),
         ("0 9 1 * 5L", "cron(0 9 1,22,23,24,25,26,27,28,29,30,31 * ? *)"),
         // Both days: the Mondays are fewer than the odd dates.
@@ -98,7 +98,7 @@ fn an_expression_that_would_be_too_long_is_widened_where_it_costs_least() {
     // The greatest common step of the years, counted from the first of them.
     let compiled = compile(&parse("0 0 9 1 1 * 1971/6,1971/9"), Timezone::UTC);
     assert_eq!((compiled.expression.as_str(), compiled.coverage), ("cron(0 9 1 1 ? 1971/3)", Superset));
-    // Every year but a few: no list of them fits.
+    // Every year except a few: no list of them fits.
     let compiled = compile(&parse("0 0 9 1 1 * */2,*/3"), Timezone::UTC);
     assert_eq!((compiled.expression.as_str(), compiled.coverage), ("cron(0 9 1 1 ? 1970-2198)", Superset));
 }
@@ -114,7 +114,7 @@ fn a_cron_open_by_hour_and_day_goes_out_in_utc_where_minutes_are_the_same() {
         ("*/5 * * * *", zone("Australia/Adelaide"), Timezone::UTC),
         ("0 * * * *", zone("America/St_Johns"), Timezone::UTC),
         ("0 * * * *", zone("Pacific/Chatham"), Timezone::UTC),
-        // It changes by half an hour: its minutes are UTC's for a part of the year only.
+        // Its offset changes by half an hour, so its minutes are UTC's for a part of the year only.
         ("0 * * * *", zone("Australia/Lord_Howe"), zone("Australia/Lord_Howe")),
         // Not open: the local day, month or hour decides.
         ("0 */2 * * *", zone("America/New_York"), zone("America/New_York")),
@@ -128,7 +128,7 @@ fn a_cron_open_by_hour_and_day_goes_out_in_utc_where_minutes_are_the_same() {
     }
 }
 
-/// Half-hour zones lacked twelve fires each autumn, because they were published in local time.
+/// Half-hour zones lost twelve fires each autumn, because they were published in local time.
 #[test]
 fn open_hours_of_half_hour_zones_keep_their_instants() {
     let [from, until] = ["2026-01-01T00:00:00Z", "2060-01-01T00:00:00Z"]
@@ -144,7 +144,7 @@ fn open_hours_of_half_hour_zones_keep_their_instants() {
         let published = compile(&cron, tz);
         assert_eq!((published.expression.as_str(), published.coverage), (expression, Exact), "{text} in {name}");
         let theirs = parse(&published.expression);
-        // Between two changes of the clocks the offset is the same, so the days around them say all.
+        // Between two changes the offset is constant, so the days around the changes are enough.
         for change in tz.offset_changes_after(from).take_while(|at| *at < until).chain([from]) {
             let [start, end] = [-1, 1].map(|days| change + chrono::TimeDelta::days(days));
             let ours = cron.times_after(start, tz).take_while(|time| *time < end);
@@ -174,13 +174,13 @@ fn a_cron_published_in_utc_keeps_its_instants() {
     }
 }
 
-/// Years without a step, as many characters as a test needs.
+/// Years without a step, with as many characters as a test needs.
 fn scattered_years(count: u32) -> String {
     let years: Vec<_> = (0..count).map(|nth| (1970 + 4 * nth + nth % 3).to_string()).collect();
     years.join(",")
 }
 
-/// One hour more of three adds fewer times than 28 days more, of which each has all the hours.
+/// One more hour adds fewer times than 28 more days, each of which has all the hours.
 #[test]
 fn the_field_that_adds_the_fewest_times_is_widened() {
     let years = scattered_years(46);

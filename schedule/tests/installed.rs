@@ -1,11 +1,12 @@
-//! Another set of zone data than the bundled one. In a process of its own, because a set holds for the whole process.
+//! Installs zone data other than the bundled ones. A separate test binary, because a set applies to the complete
+//! process.
 
 use std::sync::Arc;
 
 use chrono::{DateTime, Utc};
 use schedule::{Cron, Timezone, ZoneSet, parse_timezone};
 
-/// Vancouver by the rules of Los Angeles, which it had until 2026, and no other zone.
+/// Vancouver with the rules of Los Angeles, which it had until 2026, and no other zone.
 fn zones_of_2025() -> ZoneSet {
     let los_angeles = ZoneSet::bundled().tzif("America/Los_Angeles").expect("a zone").to_vec();
     let version = "2025b".parse().expect("a version");

@@ -1,4 +1,4 @@
-//! What must hold for every cron, every zone and every instant.
+//! Properties of every cron, every zone and every instant.
 
 use chrono::{DateTime, Datelike as _, TimeDelta, Utc};
 use proptest::{prelude::*, sample::select};
@@ -7,7 +7,7 @@ use schedule::{Coverage, Cron, Timezone, ZoneSet, compile, nominal_time, parse_t
 const MONTHS: [&str; 12] = ["JAN", "feb", "Mar", "APR", "may", "Jun", "JUL", "aug", "Sep", "OCT", "nov", "Dec"];
 const WEEKDAYS: [&str; 7] = ["SUN", "mon", "Tue", "WED", "thu", "Fri", "SAT"];
 
-/// One item of a list: value, range, step, and what else the field allows.
+/// One item of a list: value, range, step, and the special values of the field.
 fn item(min: u32, max: u32, others: Vec<String>) -> BoxedStrategy<String> {
     let value = min..=max;
     let range = (min..=max, min..=max).prop_map(|(a, b)| (a.min(b), a.max(b)));
@@ -55,7 +55,7 @@ fn cron() -> impl Strategy<Value = Cron> {
     })
 }
 
-/// Crons whose days alone decide.
+/// Crons at midnight, which only their days distinguish.
 fn midnights() -> impl Strategy<Value = Cron> {
     let text = (month_day(), weekday()).prop_map(|(month_day, weekday)| format!("0 0 {month_day} * {weekday}"));
     text.prop_filter_map("never fires", |text| Cron::parse(&text).ok())
@@ -133,7 +133,7 @@ proptest! {
         let compiled = compile(&cron, Timezone::UTC);
         if compiled.coverage == Coverage::Superset {
             let published = Cron::parse(&compiled.expression).expect("EventBridge's own grammar");
-            // The calendar comes round in 28 years.
+            // The calendar repeats after 28 years.
             let from = "2026-01-01T00:00:00Z".parse().expect("a time");
             let mut times = published.times_after(from, Timezone::UTC).take(28 * 366);
             prop_assert!(times.any(|time| !cron.matches(time, Timezone::UTC)), "{cron}: {} adds nothing", compiled.expression);
@@ -157,7 +157,7 @@ proptest! {
 }
 
 proptest! {
-    // A case compares 28 years, in which the calendar comes round.
+    // A case compares 28 years, after which the calendar repeats.
     #![proptest_config(ProptestConfig { cases: 40, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]

@@ -1,14 +1,14 @@
-//! The evaluator against a scan of every minute around the changes of the clocks, in every zone.
+//! Compares the evaluator with a scan of every minute around the offset changes, in every zone.
 //!
-//! The scan knows nothing of gaps and folds: it walks real time, and a local time is a repetition
-//! when it is not later than the latest one seen. It shares no code with the evaluator.
+//! The scan has no rules for gaps and folds: it follows elapsed time, and a local time is a repetition if it is not
+//! later than the latest one before it. It shares no code with the evaluator.
 
 use std::fmt::Write as _;
 
 use chrono::{DateTime, Datelike, NaiveDateTime, Offset, TimeDelta, TimeZone, Timelike, Utc};
 use schedule::{Cron, Timezone, ZoneSet};
 
-/// Windows of a zone that the quick test looks at, and crons in each.
+/// How many windows of a zone the quick test checks, and how many crons in each.
 const WINDOWS: usize = 3;
 const CRONS: usize = 12;
 
@@ -29,7 +29,7 @@ fn every_zone_agrees_with_the_scan_around_its_changes() {
     assert!(pairs >= 20_000, "only {pairs} pairs");
 }
 
-/// Two million pairs; minutes of work, so by name only: `cargo test --release -- --ignored`.
+/// Two million pairs take minutes, so run it by name: `cargo test --release -- --ignored`.
 #[test]
 #[ignore = "minutes of work"]
 fn every_change_of_every_zone_agrees_with_the_scan() {
@@ -76,7 +76,7 @@ fn the_zones_with_odd_changes_agree_at_each_of_them() {
 
 #[test]
 fn a_whole_day_that_a_zone_skipped_is_no_day() {
-    // Samoa had no 30 December 2011.
+    // Samoa skipped 30 December 2011.
     let apia = zone("Pacific/Apia");
     let window = Window::around(apia, "2011-12-30T10:00:00Z".parse().expect("a time"));
     let mut random = Random(30);
@@ -102,7 +102,7 @@ fn all_zones() -> impl Iterator<Item = Timezone> {
     names.into_iter().map(|name| zone(&name))
 }
 
-/// Compares next and matches with the scan over the whole window.
+/// Compares next and matches with the scan over the complete window.
 fn agree(window: &Window, generated: &GeneratedCron) {
     let cron = Cron::parse(&generated.text).unwrap_or_else(|error| panic!("{}: {error}", generated.text));
     let context = || format!("{} in {} from {}", generated.text, window.tz, window.start);
@@ -128,7 +128,7 @@ fn agree(window: &Window, generated: &GeneratedCron) {
     }
 }
 
-/// Every minute from a day before a change of the clocks to a day after it.
+/// Every minute from a day before an offset change to a day after it.
 struct Window {
     tz: Timezone,
     start: DateTime<Utc>,
@@ -166,7 +166,7 @@ impl Window {
     }
 }
 
-/// The instants at which a zone's offset changes, 2020 to 2037; a day of July where it never does.
+/// The instants at which a zone's offset changes, 2020 to 2037; a day of July if it never does.
 fn changes(tz: Timezone) -> Vec<DateTime<Utc>> {
     let week = TimeDelta::weeks(1);
     let start: DateTime<Utc> = "2020-01-01T00:00:00Z".parse().expect("a time");
@@ -197,7 +197,7 @@ fn offset(tz: Timezone, at: DateTime<Utc>) -> TimeDelta {
     TimeDelta::seconds(i64::from(tz.offset_from_utc_datetime(&at.naive_utc()).fix().local_minus_utc()))
 }
 
-/// A cron as text, and as plain tables of what its fields name.
+/// A cron as text, and as tables of the values that its fields name.
 struct GeneratedCron {
     text: String,
     minutes: Vec<bool>,
@@ -211,7 +211,7 @@ struct GeneratedCron {
 }
 
 impl GeneratedCron {
-    /// A cron whose times are likely to lie near the change.
+    /// A cron whose times are probably near the change.
     fn near(window: &Window, random: &mut Random) -> Self {
         let hour = (window.change.hour() + random.below(4) + 23) % 24;
         let (minute_text, minutes) = random.minute_field();
@@ -243,7 +243,7 @@ impl GeneratedCron {
     }
 }
 
-/// A small generator of its own, so that a failure names its seed for good.
+/// A small generator of its own, so that a seed in a failure message always gives the same crons.
 struct Random(u64);
 
 impl Random {
@@ -256,7 +256,7 @@ impl Random {
         from[self.below(from.len() as u32) as usize]
     }
 
-    /// Seldom open: a thousand times in a window say little more than ten.
+    /// Rarely open, because a thousand times in a window prove little more than ten.
     fn minute_field(&mut self) -> (String, Vec<bool>) {
         let minute = self.below(60);
         if self.below(8) == 0 {
@@ -297,7 +297,7 @@ impl Random {
             named[extra as usize] = true;
         }
         if min == 1 {
-            // There is no day and no month 0; whether all are open is asked of the rest.
+            // There is no day and no month 0, so mark it named: the check for open fields then depends on the others.
             named[0] = true;
         }
         (text, named)

@@ -1,4 +1,4 @@
-//! When a cron fires around the changes of the clocks, told zone by zone.
+//! The times of crons around offset changes, by zone.
 
 use chrono::{DateTime, Utc};
 use schedule::{Cron, Timezone};
@@ -31,7 +31,7 @@ fn a_time_in_the_spring_gap_is_skipped() {
         times("30 1,3 * * *", "Europe/Paris", "2026-03-28T12:00:00Z", 3),
         ["03-29 01:30 +0100", "03-29 03:30 +0200", "03-30 01:30 +0200"]
     );
-    // An open hour goes on: 01:30, and the next half hour in real time is 03:00.
+    // An open hour continues: 01:30, and half an hour later it is 03:00.
     assert_eq!(
         times("*/30 * * * *", "Europe/Paris", "2026-03-29T00:15:00Z", 3),
         ["03-29 01:30 +0100", "03-29 03:00 +0200", "03-29 03:30 +0200"]
@@ -49,14 +49,14 @@ fn a_fixed_hour_fires_once_in_the_autumn_fold_at_the_first_instance() {
         times("0,30 2,3 * * *", "Europe/Paris", "2026-10-24T12:00:00Z", 4),
         ["10-25 02:00 +0200", "10-25 02:30 +0200", "10-25 03:00 +0100", "10-25 03:30 +0100"]
     );
-    // Every minute of a restricted hour is still once.
+    // Every minute of a restricted hour still fires once.
     assert_eq!(
         times("*/20 1-4 * * *", "America/New_York", "2026-11-01T05:00:00Z", 4),
         ["11-01 01:20 -0400", "11-01 01:40 -0400", "11-01 02:00 -0500", "11-01 02:20 -0500"]
     );
 }
 
-/// From the second instance of the hour on, the day has no time left.
+/// From the second instance of the hour on, no time is left on this day.
 #[test]
 fn second_instances_of_fixed_hours_never_fire() {
     for after in ["2026-10-25T00:30:00Z", "2026-10-25T00:59:00Z", "2026-10-25T01:10:00Z", "2026-10-25T01:30:00Z"] {
@@ -70,7 +70,7 @@ fn an_open_hour_runs_through_both_instances_of_the_fold() {
         times("*/30 * * * *", "Europe/Paris", "2026-10-24T23:45:00Z", 5),
         ["10-25 02:00 +0200", "10-25 02:30 +0200", "10-25 02:00 +0100", "10-25 02:30 +0100", "10-25 03:00 +0100"]
     );
-    // The first instance whole, then the second, though 02:10 is earlier on the wall than 02:50.
+    // First the complete first instance, then the second, although 02:10 is earlier on the clock than 02:50.
     assert_eq!(
         times("10,50 * 25 10 *", "Europe/Paris", "2026-10-25T00:00:00Z", 4),
         ["10-25 02:10 +0200", "10-25 02:50 +0200", "10-25 02:10 +0100", "10-25 02:50 +0100"]
@@ -184,7 +184,7 @@ fn times_end_with_the_year_2199_and_begin_with_1970() {
         Some(instant("2199-01-01T00:00:00Z"))
     );
     assert_eq!(yearly.next_after(instant("2199-01-01T00:00:00Z"), Timezone::UTC), None);
-    // Far off either end: an answer, and at once.
+    // Far outside of the supported years it still answers at once.
     assert_eq!(yearly.next_after(DateTime::<Utc>::MIN_UTC, Timezone::UTC), Some(instant("1970-01-01T00:00:00Z")));
     assert_eq!(yearly.next_after(DateTime::<Utc>::MAX_UTC, Timezone::UTC), None);
     assert!(!yearly.matches(DateTime::<Utc>::MAX_UTC, zone("Pacific/Apia")));
@@ -197,14 +197,14 @@ fn a_time_between_two_minutes_counts_from_itself() {
     assert_eq!(every_minute.next_after(between, Timezone::UTC), Some(instant("2026-05-01T09:01:00Z")));
 }
 
-/// The zone data of 2025 were an hour wrong for thirteen names.
+/// The zone data of 2025 were wrong by an hour for thirteen names.
 #[test]
 fn zone_data_have_the_changes_of_2026() {
     assert_eq!(times("0 9 * * *", "America/Vancouver", "2026-12-01T00:00:00Z", 1), ["12-01 09:00 -0700"]);
     assert_eq!(times("0 9 * * *", "America/Edmonton", "2026-12-01T00:00:00Z", 1), ["12-01 09:00 -0600"]);
 }
 
-/// Footer rules hold after the last change that the data list, so after 2099 too.
+/// Footer rules apply after the last change that the data list, so after 2099 too.
 #[test]
 fn summer_time_goes_on_after_2099() {
     assert_eq!(
@@ -214,7 +214,7 @@ fn summer_time_goes_on_after_2099() {
     assert_eq!(times("0 9 1 7 *", "Europe/Paris", "2199-01-01T00:00:00Z", 1), ["07-01 09:00 +0200"]);
 }
 
-/// By the rule of the US this time lies in the gap each year.
+/// By the rule of the US this time is in the gap each year.
 #[test]
 fn crons_in_the_gap_of_every_year_never_fire() {
     let cron = Cron::parse("30 2 8-14 3 */7").expect("a cron");
@@ -222,7 +222,7 @@ fn crons_in_the_gap_of_every_year_never_fire() {
     assert_eq!(error.code(), "never_fires");
 }
 
-/// The first and the last local year reach beyond the same years of UTC.
+/// The first and the last local year extend beyond the same years of UTC.
 #[test]
 fn years_are_those_of_the_local_calendar() {
     let (tokyo, new_york) = (zone("Asia/Tokyo"), zone("America/New_York"));
@@ -236,7 +236,7 @@ fn years_are_those_of_the_local_calendar() {
     assert!(!first.matches(start, Timezone::UTC) && !last.matches(end, Timezone::UTC));
 }
 
-/// Nothing comes after the second instance, so nothing but the fold itself says that it comes.
+/// No time follows the second instance, so only the fold itself shows that it comes.
 #[test]
 fn the_last_time_of_all_may_be_a_second_instance() {
     assert_eq!(

@@ -1,4 +1,4 @@
-//! Every change of every zone from 1970 to 2199, against Python's zoneinfo on the same data.
+//! Compares every change of every zone from 1970 to 2199 with Python's zoneinfo on the same data.
 
 use std::{
     fmt::Write as _,
@@ -65,7 +65,7 @@ fn changes_of(tz: Timezone) -> Vec<(DateTime<Utc>, i32)> {
     std::iter::once(start).chain(changes).map(|at| (at, tz.offset_secs(at))).collect()
 }
 
-/// That of the tests' venv, if there is one.
+/// The Python of the tests' venv, if there is one.
 fn python() -> PathBuf {
     let venv = Path::new(env!("CARGO_MANIFEST_DIR")).join("../target/venv/bin/python");
     if venv.exists() { venv } else { PathBuf::from("python3") }

@@ -1,5 +1,6 @@
-//! What the stories share: a client of the app's API that says plainly what was answered.
+//! What the stories share: a client of the app's API that shows the answer when an assertion fails.
 
+mod counting;
 mod lossy;
 mod moto;
 mod runtime;
@@ -13,12 +14,13 @@ use reqwest::header::{CONTENT_TYPE, HeaderMap};
 use reqwest::{Method, RequestBuilder};
 use serde_json::Value;
 
+pub use counting::{CountingWay, Rows};
 pub use lossy::LossyWay;
 pub use moto::Moto;
 pub use runtime::{Ended, Runtime};
 pub use story::{OutboxRow, Story, Way};
 
-/// How long a test waits for what is to come, before it fails: long, because it proves nothing but that it comes.
+/// How long a test waits for an event before it fails. It is long, because it only limits a test that hangs.
 pub const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A client of one app with one key, or none.
@@ -29,16 +31,16 @@ pub struct Api {
     http: reqwest::Client,
 }
 
-/// What was answered.
+/// An answer of the app.
 #[derive(Clone)]
 pub struct Answer {
     /// The HTTP status.
     pub status: u16,
     /// The headers.
     pub headers: HeaderMap,
-    /// The body as JSON; null if it is none.
+    /// The body as JSON; null if it is not JSON.
     pub json: Value,
-    /// The body as it came.
+    /// The body as text.
     pub text: String,
 }
 
@@ -54,15 +56,15 @@ impl Api {
         Self { base: base.trim_end_matches('/').to_owned(), key: None, http }
     }
 
-    /// GET, path as after the host.
+    /// GET; the path includes the leading slash and the query.
     pub async fn get(&self, path: &str) -> Answer {
         answer(self.request(Method::GET, path)).await
     }
 
-    /// GET, of an app that may not be there.
+    /// GET from an app that may be down.
     ///
     /// # Errors
-    /// Nobody answers.
+    /// The app does not answer.
     pub async fn try_get(&self, path: &str) -> reqwest::Result<Answer> {
         try_answer(self.request(Method::GET, path)).await
     }
@@ -93,7 +95,7 @@ impl Api {
         answer(self.request(Method::DELETE, path)).await
     }
 
-    /// A request to be finished by the caller.
+    /// A request that the caller completes and sends.
     pub fn request(&self, method: Method, path: &str) -> RequestBuilder {
         let request = self.http.request(method, format!("{}{path}", self.base));
         match &self.key {
@@ -103,7 +105,7 @@ impl Api {
     }
 }
 
-/// Sends a request and reads what is answered.
+/// Sends a request and reads the answer.
 pub async fn answer(request: RequestBuilder) -> Answer {
     try_answer(request).await.unwrap_or_else(|error| panic!("no answer: {error:?}"))
 }
@@ -116,14 +118,14 @@ async fn try_answer(request: RequestBuilder) -> reqwest::Result<Answer> {
 }
 
 impl Answer {
-    /// The answer, if it has this status.
+    /// The answer, if it has this status; panics otherwise.
     #[track_caller]
     pub fn expect(self, status: u16) -> Self {
         assert_eq!(self.status, status, "{}", self.text);
         self
     }
 
-    /// Asserts a problem by its status, code and field.
+    /// Asserts that the answer is a problem with this status, code and field.
     #[track_caller]
     pub fn refused(&self, status: u16, code: &str, field: Option<&str>) {
         let told = (self.status, self.json["code"].as_str(), self.json["field"].as_str());
@@ -132,7 +134,7 @@ impl Answer {
         assert!(self.json["detail"].as_str().is_some_and(|detail| !detail.is_empty()), "{}", self.text);
     }
 
-    /// The `id` of what was answered.
+    /// The `id` in the answer.
     #[track_caller]
     pub fn id(&self) -> i64 {
         self.json["id"].as_i64().unwrap_or_else(|| panic!("no id in {}", self.text))

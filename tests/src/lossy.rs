@@ -1,6 +1,6 @@
-//! A way to the database on which the reply to one statement gets lost.
+//! A proxy to the database that loses the reply to one statement.
 //!
-//! The statement is executed and committed; its sender sees a broken connection.
+//! Postgres executes and commits the statement, but the client sees a broken connection.
 
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -12,7 +12,7 @@ use tokio::sync::Notify;
 
 use crate::statements::{Statements, Whole, message};
 
-/// A way on which replies can get lost; clones are the same way.
+/// A proxy that can lose replies; clones are the same proxy.
 #[derive(Clone)]
 pub struct LossyWay {
     address: SocketAddr,
@@ -26,12 +26,12 @@ pub struct LossyWay {
 struct Armed {
     /// The label of the statement.
     statement: &'static str,
-    /// Only a reply with rows gets lost.
+    /// If true, only a reply with rows is lost.
     with_rows: bool,
 }
 
 impl LossyWay {
-    /// Opens a way to where `dsn` leads.
+    /// Opens a proxy to the host of `dsn`.
     pub async fn to(dsn: &str) -> Self {
         let target = super::story::host_of(dsn).to_owned();
         let listener = app::listen(([127, 0, 0, 1], 0).into()).unwrap_or_else(|error| panic!("no port: {error}"));
@@ -41,22 +41,22 @@ impl LossyWay {
         way
     }
 
-    /// The same DSN, by this way.
+    /// The same DSN, through this proxy.
     pub fn dsn(&self, dsn: &str) -> String {
         dsn.replace(&self.target, &self.address.to_string())
     }
 
-    /// Loses the next reply with rows to the statement of this label.
+    /// Loses the next reply with rows to the statement with this label.
     pub fn lose_rows_of(&self, statement: &'static str) {
         *self.armed() = Some(Armed { statement, with_rows: true });
     }
 
-    /// Loses the next reply to the statement of this label.
+    /// Loses the next reply to the statement with this label.
     pub fn lose_reply_to(&self, statement: &'static str) {
         *self.armed() = Some(Armed { statement, with_rows: false });
     }
 
-    /// Waits until the statement was sent since then: an earlier one may still be on its way, and its reply passes.
+    /// Waits until the statement is sent after the loss was set up. The reply to an earlier one passes.
     pub async fn is_seen(&self) {
         self.seen.notified().await;
     }
@@ -78,7 +78,7 @@ impl LossyWay {
         client.set_nodelay(true)?;
         server.set_nodelay(true)?;
         let ((from_client, to_client), (from_server, to_server)) = (client.into_split(), server.into_split());
-        // The statement whose reply is awaited on this connection.
+        // The statement on this connection whose reply has not arrived yet.
         let executed = Mutex::default();
         tokio::select! {
             ended = self.up(from_client, to_server, &executed) => ended,
@@ -145,7 +145,7 @@ impl LossyWay {
     }
 }
 
-/// The types of the messages so far.
+/// The types of the complete messages.
 fn kinds(mut bytes: &[u8]) -> Vec<u8> {
     let mut kinds = Vec::new();
     while let Some(whole) = message(bytes) {

@@ -1,4 +1,4 @@
-//! moto's server: AWS's other APIs on this machine, ended with the test.
+//! moto's server: AWS's other APIs on this machine. It ends with the test.
 
 use std::net::TcpListener;
 use std::process::Stdio;
@@ -7,18 +7,18 @@ use std::time::Duration;
 use local::config::target_folder;
 use tokio::process::{Child, Command};
 
-/// A server of its own; nobody else's queues, secrets and schedules are in it.
+/// A server for one test only: no other test shares its queues, secrets and schedules.
 pub struct Moto {
-    /// Where it answers.
+    /// Its base URL.
     pub endpoint: String,
     _process: Child,
 }
 
 impl Moto {
-    /// Starts one, and waits until it answers.
+    /// Starts a server, and waits until it answers.
     ///
     /// # Panics
-    /// It is not installed, or does not start.
+    /// moto is not installed, or does not start.
     pub async fn start() -> Self {
         let program = target_folder().join("venv/bin/moto_server");
         assert!(program.exists(), "moto is not installed: run `make setup`");

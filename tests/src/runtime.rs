@@ -1,4 +1,4 @@
-//! Lambda's runtime API, which hands out one invocation at a time and hears what becomes of it.
+//! Lambda's runtime API: it returns one invocation at a time, and receives the function's answer.
 
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
@@ -15,19 +15,19 @@ use tokio::sync::{Mutex, watch};
 
 use crate::PATIENCE;
 
-/// More than any invocation needs.
+/// Longer than any invocation needs.
 const TIMEOUT: Duration = Duration::from_secs(300);
 
-/// Lambda, for one function.
+/// Lambda's runtime for one function.
 pub struct Runtime {
-    /// `host:port`, as `AWS_LAMBDA_RUNTIME_API` has it.
+    /// `host:port`, as in `AWS_LAMBDA_RUNTIME_API`.
     pub address: String,
     invocations: UnboundedSender<(Value, SystemTime)>,
     answers: UnboundedReceiver<Ended>,
     polls: watch::Receiver<u32>,
 }
 
-/// What became of an invocation.
+/// How an invocation ended.
 #[derive(Debug)]
 pub enum Ended {
     /// What the function returned.
@@ -43,10 +43,10 @@ struct Served {
 }
 
 impl Runtime {
-    /// Serves on a port of its own.
+    /// Serves on a free port.
     ///
     /// # Panics
-    /// There is none.
+    /// There is no free port.
     pub async fn start() -> Self {
         let (invocations, invoked) = unbounded_channel();
         let (answered, answers) = unbounded_channel();
@@ -62,7 +62,7 @@ impl Runtime {
         Runtime { address, invocations, answers, polls }
     }
 
-    /// What Lambda tells `function` of itself.
+    /// The environment variables that Lambda sets for `function`.
     pub fn environment(&self, function: &str) -> [(&'static str, String); 6] {
         [
             ("AWS_LAMBDA_RUNTIME_API", self.address.clone()),
@@ -74,29 +74,29 @@ impl Runtime {
         ]
     }
 
-    /// Returns when the function has asked for so many invocations: its start is over with the first.
+    /// Returns when the function has polled for this many invocations. With the first poll, its start is complete.
     ///
     /// # Panics
-    /// It does not ask.
+    /// The function does not poll within [`PATIENCE`].
     pub async fn polled(&mut self, times: u32) {
         let polled = tokio::time::timeout(PATIENCE, self.polls.wait_for(|polls| *polls >= times)).await;
         drop(polled.expect("a poll in time").expect("a server"));
     }
 
-    /// Invokes it with all the time that it needs.
+    /// Invokes the function with a deadline that it does not reach.
     ///
     /// # Panics
-    /// It does not answer.
+    /// The function does not answer.
     pub async fn invoke(&mut self, event: Value) -> Ended {
         #[expect(clippy::disallowed_methods, reason = "Lambda tells its deadline as a time of day")]
         let deadline = SystemTime::now() + TIMEOUT;
         self.invoke_until(event, deadline).await
     }
 
-    /// Invokes it; Lambda would kill it at the deadline.
+    /// Invokes the function with this deadline, at which Lambda would kill it. Here nothing does.
     ///
     /// # Panics
-    /// It does not answer.
+    /// The function does not answer.
     pub async fn invoke_until(&mut self, event: Value, deadline: SystemTime) -> Ended {
         self.invocations.send((event, deadline)).expect("a server");
         tokio::time::timeout(PATIENCE, self.answers.recv()).await.expect("an answer in time").expect("a server")
@@ -104,10 +104,10 @@ impl Runtime {
 }
 
 impl Ended {
-    /// What it returned.
+    /// The value that the function returned.
     ///
     /// # Panics
-    /// It failed.
+    /// The function failed.
     #[track_caller]
     pub fn returned(self) -> Value {
         match self {
@@ -116,10 +116,10 @@ impl Ended {
         }
     }
 
-    /// The message of its error.
+    /// The message of the function's error.
     ///
     /// # Panics
-    /// It did not fail.
+    /// The function did not fail.
     #[track_caller]
     pub fn failed(self) -> String {
         match self {
@@ -151,7 +151,7 @@ async fn answer(
     // Lambda's client names no content type.
     let body = serde_json::from_str(&body).unwrap_or(Value::String(body));
     let ended = if kind == "response" { Ended::Returned(body) } else { Ended::Failed(body) };
-    // Nobody listens any more when the story has ended.
+    // The story may have ended, and then the channel is closed.
     drop(served.answers.send(ended));
     StatusCode::ACCEPTED
 }

@@ -1,11 +1,11 @@
-//! The statements that a client of Postgres executes, read off its connection.
+//! The statements that a client of Postgres executes, parsed from the bytes on its connection.
 
 use std::collections::HashMap;
 
-/// Sent first to ask for TLS, and answered with one byte.
+/// The first message of a client that wants TLS; the server answers with one byte.
 const SSL_REQUEST: [u8; 4] = 80_877_103_u32.to_be_bytes();
 
-/// The client's messages so far: what is not complete yet, and its prepared statements.
+/// The client's messages so far: the incomplete rest, and its prepared statements.
 #[derive(Default)]
 pub struct Statements {
     rest: Vec<u8>,
@@ -13,20 +13,20 @@ pub struct Statements {
     statements: HashMap<Vec<u8>, String>,
 }
 
-/// What can be sent on.
+/// The part of the client's bytes that can be forwarded.
 pub struct Whole {
     /// Complete messages.
     pub bytes: Vec<u8>,
-    /// The label of the statement that they execute: its first comment, or its first words.
+    /// The label of the statement that they execute: its first comment, or else its first 40 characters.
     pub executes: Option<String>,
 }
 
 impl Statements {
-    /// Takes what the client sent, and returns its complete messages.
+    /// Takes bytes that the client sent, and returns the complete messages.
     pub fn take(&mut self, chunk: &[u8]) -> Whole {
         self.rest.extend_from_slice(chunk);
         if !self.has_started {
-            // No type byte yet, and nothing to wait for.
+            // The first messages have no type byte, and they arrive complete.
             self.has_started = self.rest.get(4..8) != Some(&SSL_REQUEST);
             return Whole { bytes: std::mem::take(&mut self.rest), executes: None };
         }
@@ -41,7 +41,7 @@ impl Statements {
                 }
                 b'B' => bound = self.statements.get(text(text(body).1).0).cloned(),
                 b'E' => executes = Some(bound.take().unwrap_or_default()),
-                // What the pool asks when a connection comes back is no step of an actor.
+                // The pool also pings a returned connection, and that is not a step of an actor.
                 b'Q' if text(body).0 == b"COMMIT" => executes = Some("COMMIT".to_owned()),
                 _ => {}
             }
@@ -52,24 +52,24 @@ impl Statements {
     }
 }
 
-/// The first complete message: a type byte, four bytes of length, which count themselves, and the body.
+/// The first complete message: a type byte, a length of four bytes that counts itself, and the body.
 pub fn message(bytes: &[u8]) -> Option<&[u8]> {
     let length: [u8; 4] = bytes.get(1..5)?.try_into().ok()?;
     bytes.get(..1 + u32::from_be_bytes(length) as usize)
 }
 
-/// The label of the statement that a message prepares; none if it prepares none.
+/// The label of the statement that this message prepares, if it prepares one.
 pub fn prepares(message: &[u8]) -> Option<String> {
     (message.first() == Some(&b'P')).then(|| label(text(text(&message[5..]).1).0))
 }
 
-/// A text that ends with a NUL, and what follows.
+/// A string that ends with a NUL, and the bytes after it.
 fn text(bytes: &[u8]) -> (&[u8], &[u8]) {
     let end = bytes.iter().position(|byte| *byte == 0).unwrap_or(bytes.len());
     (&bytes[..end], bytes.get(end + 1..).unwrap_or_default())
 }
 
-/// What a statement says of itself: its first comment, or its first words.
+/// A statement's label: its first comment, or else its first 40 characters.
 fn label(sql: &[u8]) -> String {
     let sql = String::from_utf8_lossy(sql);
     let line = sql.lines().map(str::trim).find(|line| !line.is_empty()).unwrap_or_default();

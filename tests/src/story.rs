@@ -1,7 +1,8 @@
-//! A stack of its own for each story, with the words that the stories use.
+//! A stack for each story, with the steps that stories use.
 
 use std::net::SocketAddr;
 use std::ops::Deref;
+use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Instant;
@@ -13,12 +14,12 @@ use schedule::WorkflowId;
 use serde_json::Value;
 use sqlx::Row as _;
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::Notify;
+use tokio::sync::{Notify, watch};
 use tokio::task::JoinHandle;
 
 use crate::Api;
 
-/// A stack; ending it asserts that nothing is left to be done.
+/// A stack. [`Story::end`] asserts that nothing is left open.
 pub struct Story(Stack);
 
 impl Deref for Story {
@@ -34,43 +35,43 @@ impl Deref for Story {
 pub struct OutboxRow {
     /// `upsert` or `delete`
     pub op: String,
-    /// What the edit left for audit
+    /// What the edit recorded for audit
     pub payload: Value,
 }
 
-/// How it begins and ends.
+/// Start and end.
 impl Story {
-    /// On the machine's clock.
+    /// A story on the machine's clock.
     pub async fn today() -> Self {
         Self::with(StackOptions::default()).await
     }
 
-    /// On a clock that stands still until the story sets it.
+    /// A story on a clock that changes only when the story sets it.
     pub async fn at(now: &str) -> Self {
         Self::with(StackOptions { now: Some(time(now)), ..StackOptions::default() }).await
     }
 
-    /// On the machine's clock, with an app that is set up like this.
+    /// A story on the machine's clock; `app` changes the app's configuration.
     pub async fn with_app(app: fn(&mut app::Config)) -> Self {
         Self::with(StackOptions { app, ..StackOptions::default() }).await
     }
 
-    /// On the machine's clock, with a publisher that follows each edit by itself.
+    /// A story on the machine's clock, with a publisher that listens and publishes each edit without further calls.
     pub async fn with_daemon() -> Self {
         Self::with(StackOptions { publishing: Publishing::Listening, ..StackOptions::default() }).await
     }
 
-    /// With these options.
+    /// A story with these options.
     pub async fn with(options: StackOptions) -> Self {
         Self(Stack::start(options).await.unwrap_or_else(|error| panic!("the stack does not start: {error:#}")))
     }
 
-    /// On a given ground, with these options.
+    /// A story on a given ground, with these options.
     pub async fn on(ground: Ground, options: StackOptions) -> Self {
         Self(Stack::on(ground, options).await.unwrap_or_else(|error| panic!("the stack does not start: {error:#}")))
     }
 
-    /// Sets both clocks; nothing fires by it.
+    /// Sets both clocks. No schedule fires because of it.
     pub async fn now_is(&self, now: &str) {
         self.set_clock(time(now)).await;
     }
@@ -81,20 +82,20 @@ impl Story {
         self.end_published().await;
     }
 
-    /// Runs what the story has left open, and asserts that nothing else is left: another publisher has published it.
+    /// Runs what the story has left open, and asserts that nothing else is left. Another publisher has published.
     pub async fn end_published(self) {
         self.runs_end().await;
         self.0.finish().await.unwrap_or_else(|error| panic!("{error:#}"));
     }
 
-    /// Ends with work undone, because that is the story.
+    /// Ends although rows, leases or runs are open, because that is the point of the story.
     pub async fn end_early(mut self) {
         self.0.accept_leftovers();
         self.0.finish().await.unwrap_or_else(|error| panic!("{error:#}"));
     }
 }
 
-/// Who calls.
+/// Clients of the app, by role.
 impl Story {
     /// The team's editor.
     pub fn editor(&self) -> Api {
@@ -111,7 +112,7 @@ impl Story {
         Api::new(self.url(), &self.keys.scheduler)
     }
 
-    /// The runner's key, at another instance of the app.
+    /// A client with the runner's key, at another instance of the app.
     pub async fn runner_at_another_app(&mut self) -> Api {
         let url = self.another_url().await;
         Api::new(&url, &self.keys.scheduler)
@@ -119,20 +120,24 @@ impl Story {
 
     /// The address of another instance of the app on the same database.
     pub async fn another_url(&mut self) -> String {
-        self.0.another_app().await.unwrap_or_else(|error| panic!("no second app: {error:#}"))
+        self.another_url_at(self.dsn()).await
     }
 
-    /// The runner's key, at an app that reaches the database by a way that can be cut.
+    /// The same, of one that reaches the database by this DSN.
+    pub async fn another_url_at(&mut self, dsn: String) -> String {
+        self.0.another_app_at(dsn).await.unwrap_or_else(|error| panic!("no second app: {error:#}"))
+    }
+
+    /// A client with the runner's key, at an app that reaches the database through a proxy that the story can cut.
     pub async fn runner_behind(&mut self, way: &Way) -> Api {
-        let dsn = way.dsn(&self.dsn());
-        let url = self.0.another_app_at(dsn).await.unwrap_or_else(|error| panic!("no second app: {error:#}"));
+        let url = self.another_url_at(way.dsn(&self.dsn())).await;
         Api::new(&url, &self.keys.scheduler)
     }
 }
 
-/// A look behind the API.
+/// Access to what the API does not show.
 impl Story {
-    /// Puts a schedule of a workflow into the stand-in that nobody knows of.
+    /// Creates a schedule of a workflow in the stand-in, without the publisher's knowledge.
     pub async fn create_orphan(&self, workflow: WorkflowId) {
         let input = format!(r#"{{"workflow_id":{workflow},"scheduled_time":"<aws.scheduler.scheduled-time>"}}"#);
         let target = Target::builder().arn(RUNNER).role_arn(ROLE).input(input).build();
@@ -142,24 +147,24 @@ impl Story {
         created.target(target.expect("a target")).send().await.unwrap_or_else(|error| panic!("no orphan: {error:?}"));
     }
 
-    /// A workflow's runs, newest first, as the API shows them.
+    /// A workflow's runs, newest first, as the API lists them.
     pub async fn runs_of(&self, workflow: WorkflowId) -> Vec<Value> {
         let listed = self.editor().get(&format!("/api/v1/schedules/{workflow}/runs?limit=200")).await.expect(200);
         listed.json["items"].as_array().cloned().unwrap_or_default()
     }
 
-    /// The only row of a query that counts.
+    /// The value of a counting query.
     pub async fn count(&self, query: &'static str) -> i64 {
         sqlx::query_scalar(query).fetch_one(&self.pool).await.unwrap_or_else(|error| panic!("{query}: {error}"))
     }
 
-    /// Does something to the database that no program does.
+    /// Changes the database in a way that none of our programs does.
     pub async fn execute(&self, statement: &'static str) {
         let done = sqlx::raw_sql(statement).execute(&self.pool).await;
         done.unwrap_or_else(|error| panic!("{statement}: {error}"));
     }
 
-    /// Waits until a query counts this many.
+    /// Waits until a counting query returns `expected`.
     pub async fn until(&self, query: &'static str, expected: i64) {
         let began = Instant::now();
         while self.count(query).await != expected {
@@ -176,7 +181,7 @@ impl Story {
         rows.iter().map(|row| OutboxRow { op: row.get("op"), payload: row.get("payload") }).collect()
     }
 
-    /// Every row of a table as text.
+    /// All rows of a table, one line of text each.
     pub async fn table(&self, query: &'static str) -> String {
         let rows: Vec<String> =
             sqlx::query_scalar(query).fetch_all(&self.pool).await.unwrap_or_else(|error| panic!("{query}: {error}"));
@@ -188,7 +193,7 @@ fn time(text: &str) -> DateTime<Utc> {
     text.parse().unwrap_or_else(|error| panic!("{text} is no time: {error}"))
 }
 
-/// A way to the database, or to another server, that can be cut.
+/// A proxy to the database, or to another server, that the story can cut.
 pub struct Way {
     address: SocketAddr,
     target: String,
@@ -196,15 +201,29 @@ pub struct Way {
     silence: Arc<Silence>,
 }
 
-/// Which connections of a way pass nothing on any more, without an end that either side could see.
+/// Which connections of a way pass nothing on any more, or for now, without an end that either side could see.
 #[derive(Default)]
 struct Silence {
     silenced: AtomicUsize,
     fell: Notify,
+    still: watch::Sender<bool>,
+}
+
+impl Silence {
+    /// Waits until connections that were accepted after `accepted` silences are silenced, too.
+    async fn falls_on(&self, accepted: usize) {
+        loop {
+            let next = self.fell.notified();
+            if self.silenced.load(Ordering::SeqCst) > accepted {
+                return;
+            }
+            next.await;
+        }
+    }
 }
 
 impl Way {
-    /// Opens a way to where `dsn` leads.
+    /// Opens a proxy to the host of `dsn`.
     pub async fn to(dsn: &str) -> Self {
         let target = host_of(dsn).to_owned();
         let listener = app::listen(([127, 0, 0, 1], 0).into()).unwrap_or_else(|error| panic!("no port: {error}"));
@@ -214,20 +233,30 @@ impl Way {
         Self { address, target, passing, silence }
     }
 
-    /// The same DSN, by this way.
+    /// The same DSN, through this proxy.
     pub fn dsn(&self, dsn: &str) -> String {
         dsn.replace(&self.target, &self.address.to_string())
     }
 
-    /// From the next mending on it leads to where `dsn` does.
+    /// After the next [`Way::mend`], the proxy leads to the host of `dsn`.
     pub fn lead_to(&mut self, dsn: &str) {
         host_of(dsn).clone_into(&mut self.target);
     }
 
-    /// Drops what existing connections send from now on, as a host does that vanishes; new ones pass.
+    /// Drops all bytes on existing connections from now on, as if the host had vanished; new connections are answered.
     pub fn silence(&self) {
         self.silence.silenced.fetch_add(1, Ordering::SeqCst);
         self.silence.fell.notify_waiters();
+    }
+
+    /// Keeps back what both sides send, on new connections, too, as a server does that stands still.
+    pub fn stand_still(&self) {
+        self.silence.still.send_replace(true);
+    }
+
+    /// Passes on what was kept back, and what comes.
+    pub fn go_on(&self) {
+        self.silence.still.send_replace(false);
     }
 
     /// Cuts it: connections break, new ones are refused.
@@ -238,14 +267,14 @@ impl Way {
         }
     }
 
-    /// Opens it again.
+    /// Accepts connections again.
     pub async fn mend(&mut self) {
         let listener = app::listen(self.address).unwrap_or_else(|error| panic!("the port is gone: {error}"));
         self.passing = Some(tokio::spawn(pass(listener, self.target.clone(), self.silence.clone())));
     }
 }
 
-/// Aborting it drops the set of connections, and so breaks them all.
+/// If this task is aborted, the set of connections is dropped, and so all of them break.
 async fn pass(listener: TcpListener, target: String, silence: Arc<Silence>) {
     let mut connections = tokio::task::JoinSet::new();
     while let Ok((mut here, _)) = listener.accept().await {
@@ -253,22 +282,25 @@ async fn pass(listener: TcpListener, target: String, silence: Arc<Silence>) {
         let accepted = silence.silenced.load(Ordering::SeqCst);
         connections.spawn(async move {
             let Ok(mut there) = TcpStream::connect(target).await else { return };
-            let fell = async {
-                loop {
-                    let next = silence.fell.notified();
-                    if silence.silenced.load(Ordering::SeqCst) > accepted {
-                        return;
-                    }
-                    next.await;
+            let mut still = silence.still.subscribe();
+            let mut falls = pin!(silence.falls_on(accepted));
+            let mut passing = pin!(tokio::io::copy_bidirectional(&mut here, &mut there));
+            loop {
+                tokio::select! {
+                    biased;
+                    // Both sockets stay open, and nothing reads from them.
+                    () = &mut falls => std::future::pending().await,
+                    () = until_still(&mut still, true) => until_still(&mut still, false).await,
+                    _ = &mut passing => return,
                 }
-            };
-            tokio::select! {
-                _ = tokio::io::copy_bidirectional(&mut here, &mut there) => {}
-                // Both sockets stay open, and nothing reads from them.
-                () = fell => std::future::pending().await,
             }
         });
     }
+}
+
+async fn until_still(still: &mut watch::Receiver<bool>, is_still: bool) {
+    // Never an error: the connection's own task keeps the sender.
+    still.wait_for(|still| *still == is_still).await.map(drop).ok();
 }
 
 /// `host:port` of a DSN.

@@ -1,4 +1,4 @@
-//! The house: who may import whom, so that the compiler itself forbids what an outbox exists to prevent.
+//! The dependency rules between the crates. The compiler then forbids what the outbox exists to prevent.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -19,12 +19,12 @@ const ALLOWED: [(&str, &[&str]); 8] = [
     ("tests", &["app", "publisher", "runner", "schedule", "db", "local", "cli"]),
 ];
 
-/// What a crate must never depend on, not even by way of another.
+/// What a crate must never depend on, directly or indirectly.
 const FORBIDDEN: [(&str, &[&str]); 5] = [
     ("app", &["aws-", "lambda_"]),
     ("runner", &["sqlx", "axum", "aws-sdk-scheduler"]),
     ("publisher", &["axum", "reqwest"]),
-    // Of AWS the operator's tool knows the queues alone: schedules are the publisher's.
+    // The CLI knows only AWS's queues; schedules belong to the publisher.
     ("cli", &["sqlx", "axum", "aws-sdk-scheduler"]),
     ("schedule", &["tokio", "sqlx", "axum", "aws-", "reqwest", "hyper", "rand"]),
 ];
@@ -60,7 +60,7 @@ fn crates_depend_on_each_other_only_as_the_layout_allows() {
 
 #[test]
 fn nothing_forbidden_comes_in_by_way_of_another_crate() {
-    // Of other platforms' crates nothing need be here.
+    // Crates of other platforms may be missing from this machine.
     let options = ["--offline", "--locked", "--filter-platform", &host()].map(str::to_owned);
     let metadata = MetadataCommand::new().other_options(options).exec().unwrap();
     let resolve = metadata.resolve.as_ref().unwrap();
@@ -80,7 +80,7 @@ fn nothing_forbidden_comes_in_by_way_of_another_crate() {
         }
         let found: Vec<_> =
             reached.iter().filter(|name| forbidden.iter().any(|bad| name.starts_with(bad))).copied().collect();
-        // aws-lc is rustls' cryptography, not an AWS client.
+        // aws-lc is the cryptography of rustls, not an AWS client.
         let found: Vec<_> = found.into_iter().filter(|name| !name.starts_with("aws-lc-")).collect();
         assert!(found.is_empty(), "{name} reaches {found:?}");
     }
@@ -114,7 +114,7 @@ fn every_table_and_column_is_commented() {
     assert!(tables >= 8, "the migrations were not found");
 }
 
-/// The process may end between the index and the record of its migration.
+/// If a process ends between an index and the record of its migration, the migration runs again and must succeed.
 #[test]
 fn unlocked_migrations_can_be_repeated() {
     let mut unlocked = 0;
@@ -143,7 +143,7 @@ fn environments_differ_in_values_alone() {
     }
 }
 
-/// Rust sources under a folder of the repository.
+/// All Rust sources under a folder.
 fn sources(folder: &Path) -> Vec<std::path::PathBuf> {
     let mut found = Vec::new();
     for entry in std::fs::read_dir(folder).unwrap() {
@@ -157,7 +157,7 @@ fn sources(folder: &Path) -> Vec<std::path::PathBuf> {
     found
 }
 
-/// Two halves of one rule must not differ.
+/// The app and the publisher must read the same grace, or the two halves of one rule could differ.
 #[test]
 fn the_grace_of_a_fire_is_defined_once() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");

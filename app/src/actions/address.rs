@@ -1,7 +1,7 @@
 //! Step 7 of 7: which addresses an http action may reach.
 //!
-//! A tenant's URL must not open the private network that the app stands in. A name is resolved
-//! once, refused if *any* of its addresses is not public, and the connection goes to what was judged.
+//! The URL of a tenant must not open the private network of the app. The client resolves a name once, refuses it if
+//! *any* of its addresses is not public, and connects to the addresses that it checked.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
@@ -14,14 +14,14 @@ use url::{Host, Url};
 /// How long a name may take to be resolved when a workflow is saved.
 const PATIENCE_AT_SAVE: Duration = Duration::from_secs(2);
 
-/// Which addresses may be reached, and who turns names into addresses.
+/// Which addresses http actions may reach, and how names are resolved.
 #[derive(Clone, Default)]
 pub struct Allowed {
     networks: Arc<Vec<IpNet>>,
     names: Names,
 }
 
-/// Answers to a name.
+/// Returns the addresses of a name.
 pub type Answers = dyn Fn(&str) -> Vec<IpAddr> + Send + Sync;
 
 /// Where a name's addresses come from.
@@ -30,11 +30,11 @@ pub enum Names {
     /// The machine's resolver.
     #[default]
     System,
-    /// Answers that are given, such as a test's, whose name servers lie.
+    /// A given function, for example a test's that simulates a malicious name server.
     Given(Arc<Answers>),
 }
 
-/// The sentence that an owner reads when a URL leads inside.
+/// The error that a workflow's owner reads when a URL leads to an address that is not public.
 #[derive(Debug, thiserror::Error)]
 #[error("{host} is not a public address; an operator can allow its network")]
 pub struct NotPublic {
@@ -49,7 +49,7 @@ impl Allowed {
         Self { networks: Arc::new(networks), names: Names::System }
     }
 
-    /// The same, with names from elsewhere.
+    /// Replaces the resolver.
     #[must_use]
     pub fn with_names(self, names: Names) -> Self {
         Self { names, ..self }
@@ -62,10 +62,10 @@ impl Allowed {
         is_public(address) || self.networks.iter().any(|network| network.contains(&address))
     }
 
-    /// A literal address never meets the resolver, so it is judged here.
+    /// Checks a literal address, which never reaches the resolver.
     ///
     /// # Errors
-    /// It may not be reached.
+    /// Fails if the address may not be reached.
     pub fn check_literal(&self, url: &Url) -> Result<(), NotPublic> {
         match url.host() {
             Some(Host::Ipv4(v4)) => self.judge(&v4.to_string(), &[v4.into()]),
@@ -74,10 +74,10 @@ impl Allowed {
         }
     }
 
-    /// Judges a URL when a workflow is saved; a name that cannot be resolved yet is judged when it is called.
+    /// Checks a URL when a workflow is saved. A name that cannot be resolved yet is checked when the action is sent.
     ///
     /// # Errors
-    /// It may not be reached.
+    /// Fails if the address may not be reached.
     pub async fn check_now(&self, url: &Url) -> Result<(), NotPublic> {
         self.check_literal(url)?;
         let Some(Host::Domain(host)) = url.host() else { return Ok(()) };
@@ -87,7 +87,7 @@ impl Allowed {
         }
     }
 
-    /// One address inside is enough: whoever answers with two chooses which one we meet.
+    /// One private address is enough to refuse a name: its name server chooses which of the addresses we connect to.
     fn judge(&self, host: &str, found: &[IpAddr]) -> Result<(), NotPublic> {
         match found.iter().all(|address| self.permits(*address)) {
             true => Ok(()),
@@ -96,7 +96,7 @@ impl Allowed {
     }
 }
 
-/// Each connection resolves its name here once, and goes to what was judged here.
+/// Each connection resolves its name here once, and uses the addresses that were checked here.
 impl Resolve for Allowed {
     fn resolve(&self, name: Name) -> Resolving {
         let allowed = self.clone();
@@ -111,7 +111,7 @@ impl Resolve for Allowed {
 impl Names {
     async fn addresses(&self, host: &str) -> std::io::Result<Vec<IpAddr>> {
         match self {
-            // RFC 6761: nobody else is to be asked.
+            // RFC 6761: `localhost` must not be sent to a name server.
             _ if is_this_machine(host) => Ok(vec![Ipv4Addr::LOCALHOST.into(), Ipv6Addr::LOCALHOST.into()]),
             Names::System => Ok(tokio::net::lookup_host((host, 0)).await?.map(|address| address.ip()).collect()),
             Names::Given(answer) => Ok(answer(host)),
@@ -124,7 +124,7 @@ fn is_this_machine(host: &str) -> bool {
     host.rsplit('.').next().is_some_and(|last| last.eq_ignore_ascii_case("localhost"))
 }
 
-/// Global unicast, by the IANA special-purpose registries; what is in doubt is not public.
+/// Global unicast, by the IANA special-purpose registries. An address in doubt is not public.
 fn is_public(address: IpAddr) -> bool {
     match address {
         IpAddr::V4(v4) => is_public_v4(v4),

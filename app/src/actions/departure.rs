@@ -1,4 +1,5 @@
-//! Step 7 of 7: the one moment at which a request leaves. Before it an attempt can be handed over as if it had never begun.
+//! Step 7 of 7: the moment at which a request is sent. Before it, an attempt can be handed over as if it had never
+//! started.
 
 use std::future;
 use std::io;
@@ -13,37 +14,37 @@ const OPEN: u8 = 0;
 const LEFT: u8 = 1;
 const PREVENTED: u8 = 2;
 
-/// Whether a request has left, or never will; the first decision counts. Clones are the same departure.
+/// Whether a request was sent or must not be sent; the first decision is final. Clones share the decision.
 #[derive(Clone, Debug, Default)]
 pub struct Departure(Arc<AtomicU8>);
 
 impl Departure {
-    /// The request leaves now; false if that was prevented.
+    /// Decides that the request is sent now; returns false if sending was prevented.
     #[must_use]
     pub fn leave(&self) -> bool {
         self.decide(LEFT)
     }
 
-    /// The request must not leave; false if it has left.
+    /// Decides that the request must not be sent; returns false if it was sent.
     #[must_use]
     pub fn prevent(&self) -> bool {
         self.decide(PREVENTED)
     }
 
-    /// Leaves, or waits for the end of the attempt if that was prevented.
+    /// Decides that the request is sent; if sending was prevented, waits until the attempt is cancelled.
     pub async fn leave_or_wait(&self) {
         if !self.leave() {
             future::pending::<()>().await;
         }
     }
 
-    /// Whether it may have reached the receiver.
+    /// Whether the request may have reached the receiver.
     #[must_use]
     pub fn has_left(&self) -> bool {
         self.0.load(Ordering::SeqCst) == LEFT
     }
 
-    /// Whether it was prevented.
+    /// Whether sending was prevented.
     #[must_use]
     pub fn is_prevented(&self) -> bool {
         self.0.load(Ordering::SeqCst) == PREVENTED
@@ -57,9 +58,10 @@ impl Departure {
     }
 }
 
-/// A request's body that leaves with its first byte.
+/// A request body that decides the departure when its first byte is read.
 ///
-/// hyper asks for the body of an HTTP/1 request once the connection (with TLS) is there, and before it writes the head.
+/// hyper reads the body of an HTTP/1 request after the connection (with TLS) is established, and before it writes the
+/// head.
 pub(super) struct Departing {
     bytes: Option<Bytes>,
     departure: Departure,

@@ -1,4 +1,4 @@
-//! Step 7 of 7: the `http` action sends one request and judges its answer.
+//! Step 7 of 7: the `http` action sends one request and evaluates its answer.
 
 use std::collections::BTreeMap;
 use std::error::Error as _;
@@ -17,9 +17,9 @@ use super::departure::Departing;
 use super::{Again, Call, Outcome, Sender, signature};
 use crate::field::{self, FieldError};
 
-/// What is kept of an answer: enough to see what went wrong.
+/// How many bytes of an answer are stored: enough to diagnose a failure.
 const ANSWER_LIMIT: usize = 64 * 1024;
-/// How long a connection may take to stand; the whole request has its workflow's timeout.
+/// How long a client may take to connect. The complete request has the workflow's timeout.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 /// Headers that we set, or that would change how the request is framed or routed.
 const RESERVED_HEADERS: [&str; 8] =
@@ -54,7 +54,7 @@ impl Client {
     /// A client that reaches public addresses and the allowed networks.
     ///
     /// # Errors
-    /// The TLS stack cannot be set up.
+    /// Fails if the TLS stack cannot be set up.
     pub fn new(allowed: Allowed) -> anyhow::Result<Self> {
         let client = reqwest::Client::builder()
             .redirect(redirect::Policy::none())
@@ -79,7 +79,7 @@ impl Http {
         })
     }
 
-    /// Where it goes.
+    /// The URL of the request.
     #[must_use]
     pub fn url(&self) -> &Url {
         &self.url
@@ -94,21 +94,21 @@ impl Http {
             Err(error) => return Outcome::Failed { error: error.to_string(), result: None, again: Again::Never },
         };
         if self.has_no_body() {
-            // Without a body nothing says when the head is written.
+            // A request without a body reads no first byte, so decide the departure here.
             sender.departure.leave_or_wait().await;
         }
         match request.send().await {
             Ok(response) => judge(response).await,
-            // Handed over: its attempt is stopped at this moment.
+            // The run was handed over; the executor cancels this attempt now.
             Err(_) if sender.departure.is_prevented() => std::future::pending().await,
             Err(error) => Outcome::Failed { error: reason(&error), result: None, again: whether_again(&error) },
         }
     }
 
-    /// The body is made here and signed as it is: what is signed and what is sent cannot differ.
+    /// Builds the body and signs these bytes, so that the signature always matches what is sent.
     fn request(&self, call: &Call, sender: &Sender<'_>) -> Result<reqwest::RequestBuilder, signature::BadSecret> {
         let (content_type, body) = match &self.body {
-            // A text is sent as written; the workflow's own content-type wins below.
+            // A text is sent as written. The content type of the workflow replaces this one below.
             Some(Value::String(text)) => ("text/plain; charset=utf-8", text.clone()),
             Some(body) => ("application/json", body.to_string()),
             None => ("application/json", super::document(call).to_string()),
@@ -127,7 +127,7 @@ impl Http {
     }
 }
 
-/// In headers too, so that a receiver need not read the body to know what it gets.
+/// Sends the context in headers too, so that a receiver can route a request without parsing its body.
 fn context_headers(call: &Call, request: reqwest::RequestBuilder) -> reqwest::RequestBuilder {
     let request = request
         .header("x-cronbox-run-id", call.run_id.to_string())
@@ -138,7 +138,7 @@ fn context_headers(call: &Call, request: reqwest::RequestBuilder) -> reqwest::Re
     match call.scheduled_time {
         Some(time) => {
             let time = time.to_rfc3339_opts(chrono::SecondsFormat::Secs, true);
-            // The same for every run of this time: a retry, a backfill, a run after a restore.
+            // The same for every run of this time: a retry, a backfill, or a run after a restore.
             let occurrence = format!("{}/{time}", call.workflow_id);
             request.header("x-cronbox-scheduled-time", time).header("x-cronbox-occurrence", occurrence)
         }
@@ -165,7 +165,7 @@ async fn judge(mut response: Response) -> Outcome {
     }
 }
 
-/// A receiver that is unwell or busy may be well later; one that refuses will refuse again.
+/// A receiver that is busy or fails may succeed later; one that refuses the request will refuse it again.
 fn worth_another(status: StatusCode, headers: &HeaderMap) -> Again {
     let is_busy = matches!(status, StatusCode::REQUEST_TIMEOUT | StatusCode::TOO_MANY_REQUESTS);
     if !is_busy && !status.is_server_error() {
@@ -175,7 +175,7 @@ fn worth_another(status: StatusCode, headers: &HeaderMap) -> Again {
     Again::Later(asked.map(Duration::from_secs))
 }
 
-/// Whoever cannot be reached may be reached later, but an address that is not public stays so.
+/// A receiver that cannot be reached may be reachable later, but an address that is not public stays so.
 fn whether_again(error: &reqwest::Error) -> Again {
     let mut cause = error.source();
     while let Some(deeper) = cause {
@@ -187,7 +187,7 @@ fn whether_again(error: &reqwest::Error) -> Again {
     if error.is_builder() { Again::Never } else { Again::Later(None) }
 }
 
-/// The first bytes of an answer as text that Postgres can store.
+/// Returns the first bytes of an answer as text that Postgres can store.
 async fn beginning(response: &mut Response) -> reqwest::Result<String> {
     let mut bytes = Vec::new();
     while let Some(chunk) = response.chunk().await? {
@@ -200,7 +200,7 @@ async fn beginning(response: &mut Response) -> reqwest::Result<String> {
     Ok(String::from_utf8_lossy(&bytes).replace('\0', "\u{fffd}"))
 }
 
-/// The innermost cause, without the URL: it may hold a token.
+/// Returns the innermost cause, without the URL, because a URL may contain a token.
 fn reason(error: &reqwest::Error) -> String {
     let mut cause = error.source();
     while let Some(deeper) = cause.and_then(|cause| cause.source()) {

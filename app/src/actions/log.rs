@@ -10,7 +10,7 @@ use crate::field::{self, FieldError};
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Log {
-    /// What to say.
+    /// The text to log.
     pub message: String,
 }
 

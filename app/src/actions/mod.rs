@@ -1,4 +1,4 @@
-//! Step 7 of 7: what a run does. Parsed at the edge, executed by `execute.rs`.
+//! Step 7 of 7: what a run does. The API parses an action when a workflow is saved, and `execute.rs` performs it.
 
 pub mod address;
 mod departure;
@@ -35,7 +35,7 @@ impl Action {
     /// Reads `{"type": "log" | "http", ..}`.
     ///
     /// # Errors
-    /// The field of the action that is wrong.
+    /// Returns the field of the action that is not valid.
     pub fn parse(document: &Value) -> Result<Self, FieldError> {
         let Value::Object(members) = document else {
             return Err(FieldError::invalid("action", "action must be an object with a type"));
@@ -52,7 +52,7 @@ impl Action {
     }
 }
 
-/// The action as it may be shown: header values are secrets, so they read as null.
+/// Returns the action as the API shows it: header values are secrets, so they become null.
 #[must_use]
 pub fn redacted(document: &Value) -> Value {
     let mut shown = document.clone();
@@ -62,20 +62,20 @@ pub fn redacted(document: &Value) -> Value {
     shown
 }
 
-/// What a run hands to its action.
+/// What a run passes to its action.
 #[derive(Clone, Debug, Serialize)]
 pub struct Call {
     /// The run; a receiver deduplicates by it.
     pub run_id: Uuid,
-    /// Its workflow.
+    /// The workflow of the run.
     pub workflow_id: WorkflowId,
-    /// What started it.
+    /// What started the run.
     pub trigger: String,
-    /// The nominal time, none for a run by hand.
+    /// The scheduled time; `None` for a manual run.
     pub scheduled_time: Option<DateTime<Utc>>,
     /// 1 at the first attempt.
     pub attempt: i32,
-    /// The workflow's starting inputs, or those of this run alone.
+    /// The workflow's starting inputs, or the inputs of this run only.
     pub inputs: Value,
     /// Why and how late this run happens.
     pub context: Context,
@@ -84,15 +84,15 @@ pub struct Call {
 /// Why and how late a run happens.
 #[derive(Clone, Debug, Serialize)]
 pub struct Context {
-    /// Run for a time that was missed.
+    /// The run replaces a time that was missed.
     pub is_catch_up: bool,
-    /// Continued after its instance was lost or ended: the receiver may have seen an earlier attempt.
+    /// The run continues after its instance was lost or ended: the receiver may have seen an earlier attempt.
     pub is_recovery: bool,
     /// Seconds from the nominal time to the start of this attempt.
     pub lateness_s: i64,
-    /// The time that the schedule owed.
+    /// The due time of the schedule.
     pub original_scheduled_time: Option<DateTime<Utc>>,
-    /// When a recovery picked the run up, none without one.
+    /// When a recovery took the run; `None` without one.
     pub recovery_attempt_time: Option<DateTime<Utc>>,
     /// The nominal time of the run before this one.
     pub last_scheduled_time: Option<DateTime<Utc>>,
@@ -103,33 +103,33 @@ pub struct Context {
 /// How an action ended.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Outcome {
-    /// It did what it should.
+    /// It succeeded, with this result.
     Succeeded(Value),
-    /// It did not; the sentence says why.
+    /// It failed.
     Failed {
-        /// For the workflow's owner.
+        /// What went wrong, for the workflow's owner.
         error: String,
-        /// What came back, if anything did.
+        /// What the receiver answered, if it did.
         result: Option<Value>,
-        /// Whether another try may fare better.
+        /// Whether another attempt may succeed.
         again: Again,
     },
 }
 
-/// Whether an action that failed is worth another try.
+/// Whether an action that failed should be attempted again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Again {
     /// It would fail again.
     Never,
-    /// Later; not before the pause that the receiver asked for.
+    /// Later, after at least the pause that the receiver requested.
     Later(Option<Duration>),
 }
 
-/// As whom an action is sent.
+/// What an action needs to be sent.
 pub struct Sender<'a> {
     /// The client of all actions.
     pub client: &'a http::Client,
-    /// What signs it.
+    /// The secret that signs it.
     pub secret: &'a SigningSecret,
     /// When it is sent.
     pub now: DateTime<Utc>,
@@ -148,12 +148,12 @@ pub async fn perform(action: &Action, call: &Call, sender: &Sender<'_>) -> Outco
     }
 }
 
-/// Refuses an action that leads inside, when it is saved; each send judges again.
+/// Refuses an action whose URL leads to a private address when a workflow is saved. Each send checks again.
 ///
 /// # Errors
-/// `action.url`, with the reason.
+/// Returns the field `action.url` with the reason.
 pub async fn check_reach(document: &Value, allowed: &address::Allowed) -> Result<(), FieldError> {
-    // What cannot be parsed is refused with its own reason, by whoever saves it.
+    // The caller refuses an action that cannot be parsed, with a reason of its own.
     let url = document.get("url").and_then(Value::as_str).and_then(|url| Url::parse(url).ok());
     let Some(url) = url else { return Ok(()) };
     allowed.check_now(&url).await.map_err(|refused| FieldError::invalid("action.url", refused.to_string()))
@@ -163,7 +163,7 @@ fn read<T: serde::de::DeserializeOwned>(document: Value) -> Result<T, FieldError
     field::read("action", document)
 }
 
-/// The call as JSON; it holds nothing that JSON cannot say.
+/// Returns the call as JSON.
 fn document(call: &Call) -> Value {
     serde_json::to_value(call).unwrap_or_else(|error| json!({ "error": error.to_string() }))
 }

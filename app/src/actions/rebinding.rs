@@ -1,4 +1,4 @@
-//! Name servers that lie: what is judged is what is connected to, at each send.
+//! Tests malicious name servers: at each send, the client connects only to the addresses that it checked.
 
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -15,12 +15,12 @@ use super::{Action, Again, Call, Context, Departure, Outcome, Sender, check_reac
 use crate::teams::SigningSecret;
 
 const PUBLIC: IpAddr = IpAddr::V4(Ipv4Addr::new(93, 184, 216, 34));
-/// This machine, as the operator has not allowed it.
+/// An address of this machine that the operator has not allowed.
 const INSIDE: IpAddr = IpAddr::V4(Ipv4Addr::new(127, 0, 0, 2));
-/// This machine, as the operator has.
+/// An address of this machine that the operator has allowed.
 const ALLOWED: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
 
-/// A listener on both of this machine's addresses, and at which it was met.
+/// A listener on both addresses of this machine, which records the address of each connection.
 struct Listener {
     port: u16,
     connected: Arc<Mutex<Vec<IpAddr>>>,
@@ -32,7 +32,7 @@ impl Listener {
         let port = allowed.local_addr().unwrap().port();
         let connected: Arc<Mutex<Vec<IpAddr>>> = Arc::default();
         tokio::spawn(answer_all(allowed, answer, connected.clone()));
-        // A machine that knows no second loopback address has nothing there to be met at.
+        // Without a second loopback address there is nothing to connect to.
         if let Ok(inside) = TcpListener::bind((INSIDE, port)).await {
             tokio::spawn(answer_all(inside, answer, connected.clone()));
         }
@@ -49,14 +49,14 @@ async fn answer_all(listener: TcpListener, answer: &'static str, met: Arc<Mutex<
         met.lock().unwrap().push(stream.local_addr().unwrap().ip());
         let mut request = vec![0; 16 * 1024];
         let _read = stream.read(&mut request).await;
-        // Closed after each answer: a connection that is kept would not be resolved again.
+        // The connection closes after each answer, because a reused connection would not resolve the name again.
         let _written = stream.write_all(answer.as_bytes()).await;
     }
 }
 
 const FINE: &str = "HTTP/1.1 200 OK\r\ncontent-length: 0\r\nconnection: close\r\n\r\n";
 
-/// Answers these in turn, the last for ever; counts how often it was asked.
+/// Returns these answers in turn and repeats the last; counts the resolutions.
 fn names(answers: &'static [&'static [IpAddr]]) -> (Allowed, Arc<AtomicUsize>) {
     let asked = Arc::new(AtomicUsize::new(0));
     let counted = asked.clone();

@@ -1,7 +1,7 @@
-//! Step 7 of 7: signs http actions as Standard Webhooks say, so that a receiver knows who calls.
+//! Step 7 of 7: signs http actions as Standard Webhooks defines, so that a receiver can authenticate the sender.
 //!
-//! <https://www.standardwebhooks.com>: HMAC-SHA256 by the team's secret over `id.timestamp.body`. The id is
-//! the run's, so a receiver that has seen it has seen the run, however often it is tried.
+//! <https://www.standardwebhooks.com>: HMAC-SHA256 with the team's secret over `id.timestamp.body`. The id is the
+//! run's, so a receiver deduplicates all attempts of a run by it.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -13,7 +13,8 @@ use uuid::Uuid;
 
 use crate::teams::SigningSecret;
 
-/// A secret that cannot sign; made by hand, because ours can.
+/// The secret is not `whsec_` and base64. Secrets that the app generates are valid, so only a manual change causes
+/// this.
 #[derive(Debug, thiserror::Error)]
 #[error("the team's signing secret is not whsec_ and base64")]
 pub struct BadSecret;
@@ -21,7 +22,7 @@ pub struct BadSecret;
 /// The three headers of a signed request.
 ///
 /// # Errors
-/// The secret cannot be read.
+/// Fails if the secret cannot be decoded.
 pub fn headers(secret: &SigningSecret, run: Uuid, now: DateTime<Utc>, body: &[u8]) -> Result<HeaderMap, BadSecret> {
     let (id, timestamp) = (run.to_string(), now.timestamp().to_string());
     let signature = format!("v1,{}", STANDARD.encode(sign(&key(secret)?, &id, &timestamp, body)?));
@@ -49,7 +50,7 @@ fn sign(key: &[u8], id: &str, timestamp: &str, body: &[u8]) -> Result<Vec<u8>, B
 mod tests {
     use super::*;
 
-    /// The example of the specification, as its own libraries test it.
+    /// The example of the specification, which its own libraries test too.
     #[test]
     fn the_example_of_the_standard_is_signed_alike() {
         let secret = SigningSecret("whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw".to_owned());

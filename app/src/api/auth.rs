@@ -1,7 +1,8 @@
-//! Steps 1 and 7 of 7: who calls. `X-API-Key` becomes a [`Caller`], a handler asks for what it needs.
+//! Steps 1 and 7 of 7: identifies the caller. `X-API-Key` becomes a [`Caller`], and a handler requires the role that it
+//! needs.
 //!
-//! A living key is cached for a few seconds, so that a duplicate fire touches no database and a
-//! revoked key soon opens nothing. Keys that open nothing are limited by address; scheduler keys never.
+//! An active key is cached for a few seconds, so that a duplicate fire reads no database and a revoked key is soon
+//! refused. Invalid keys are rate-limited by address; scheduler keys never are.
 
 use std::net::IpAddr;
 use std::num::NonZeroU32;
@@ -21,15 +22,15 @@ use crate::audit::Edit;
 use crate::config::Config;
 use crate::keys::{self, Key, Kind, Role};
 
-/// How long a key is believed without asking the database.
+/// How long a key is cached without reading the database.
 const BELIEVED_FOR: Duration = Duration::from_secs(4);
 const _: () = assert!(BELIEVED_FOR.as_secs() < 5, "a revoked key opens nothing after five seconds");
 
-/// The address of the connection, put there by the server.
+/// The address of the connection; the server sets it.
 #[derive(Clone, Copy, Debug)]
 pub struct Peer(pub IpAddr);
 
-/// Who calls.
+/// The authenticated caller.
 #[derive(Clone, Debug)]
 pub struct Caller {
     id: Uuid,
@@ -39,23 +40,23 @@ pub struct Caller {
     role: Option<Role>,
 }
 
-/// May read: an admin everything, a team key its team's.
+/// May read: an admin everything, a team key the data of its team.
 pub struct Viewer(pub Caller);
-/// May write: an admin everything, an editor its team's.
+/// May write: an admin everything, an editor the data of its team.
 pub struct Editor(pub Caller);
-/// May do everything but `:invoke`.
+/// May do everything except `:invoke`.
 pub struct Admin(pub Caller);
 /// May call `:invoke`.
 pub struct Scheduler;
 
 impl Caller {
-    /// The team that the caller is confined to, none for an admin.
+    /// The team that the caller is restricted to; `None` for an admin.
     #[must_use]
     pub fn team_id(&self) -> Option<i64> {
         self.team_id
     }
 
-    /// Who, when and on whose trace, for the audit log.
+    /// The actor, time and trace for the audit log.
     #[must_use]
     pub fn edit(&self, app: &App, traceparent: String) -> Edit {
         Edit { actor: format!("key:{}", self.prefix), now: app.clock.now(), traceparent: Some(traceparent) }
@@ -68,7 +69,7 @@ impl From<Key> for Caller {
     }
 }
 
-/// Knows the keys that were used lately, and the addresses that tried bad ones.
+/// Caches the keys that were used recently, and counts the invalid keys of each address.
 #[derive(Clone)]
 pub struct Gate {
     believed: Cache<[u8; 32], Option<Caller>>,
@@ -88,12 +89,12 @@ impl Gate {
         }
     }
 
-    /// Forgets a key at once, on this instance.
+    /// Empties the cache of this instance at once.
     pub fn forget_all(&self) {
         self.believed.invalidate_all();
     }
 
-    /// Drops what the limiters remember of those who stayed away; called now and then.
+    /// Removes idle entries of the limiters; called periodically.
     pub fn sweep(&self) {
         self.bad.iter().for_each(|limiter| limiter.retain_recent());
         self.good.iter().for_each(|limiter| limiter.retain_recent());

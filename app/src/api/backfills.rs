@@ -1,4 +1,4 @@
-//! Step 7 of 7: backfills, for people: ask for one, see how far it is, pause it, give it up.
+//! Step 7 of 7: the API of backfills: request one, read its progress, pause, resume or cancel it.
 
 use axum::Json;
 use axum::extract::State;
@@ -22,18 +22,18 @@ use crate::backfills::{self, Asked, Backfill, Filter, MOST, Only, Order, Timing,
 use crate::field::{self, FieldError};
 use crate::workflows;
 
-/// Which times of the past are to run.
+/// The past times to run.
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct BackfillBody {
-    /// The first time that may be meant.
+    /// The first time that may be selected.
     start: DateTime<Utc>,
-    /// Every time meant lies before this; not in the future.
+    /// Every selected time lies before this; not in the future.
     end: DateTime<Utc>,
-    /// Which end comes first; absent = `oldest_first`.
+    /// Whether the oldest or the newest time runs first; absent = `oldest_first`.
     #[serde(default)]
     order: Option<Order>,
-    /// Runs of it at once, 1 to 10; absent = 1.
+    /// How many of its runs may be active at once, 1 to 10; absent = 1.
     #[serde(default)]
     max_concurrent: Option<i32>,
     /// Which of the due times are selected; absent = `missing`.
@@ -43,12 +43,12 @@ pub struct BackfillBody {
     /// select, for a span that was paused or lies before the schedule; absent = `then`.
     #[serde(default)]
     timing: Option<Timing>,
-    /// Only say which times are meant.
+    /// Only return which times are selected.
     #[serde(default)]
     dry_run: Option<bool>,
 }
 
-/// A backfill as it is read.
+/// A backfill.
 #[derive(Serialize, ToSchema)]
 pub struct BackfillView {
     id: Uuid,
@@ -60,16 +60,17 @@ pub struct BackfillView {
     timing: Timing,
     max_concurrent: i32,
     state: backfills::State,
-    /// Times meant, counted when it was asked for; at most 10,000.
+    /// How many times were selected when the backfill was requested; at most 10,000.
     total: i64,
-    /// Runs made so far; fewer than `total` in the end, if times were run by others meanwhile.
+    /// How many runs were created so far; fewer than `total` in the end if other runs were created for some of the
+    /// times.
     started: i64,
-    /// Of these, those that have not ended.
+    /// How many of these runs have not ended.
     live: i64,
     succeeded: i64,
-    /// Ended otherwise: failed, timed out, cancelled or abandoned.
+    /// How many ended otherwise: failed, timed out, cancelled or abandoned.
     failed: i64,
-    /// Which key asked.
+    /// Prefix of the key that requested the backfill.
     requested_by: String,
     created_on: DateTime<Utc>,
     updated_on: DateTime<Utc>,
@@ -79,9 +80,9 @@ pub struct BackfillView {
 /// What a backfill would do.
 #[derive(Serialize, ToSchema)]
 pub struct DryRunView {
-    /// Times that it would run.
+    /// How many times it would run.
     total: usize,
-    /// The first of them, at most 100, in its order.
+    /// The first of these times in its order, at most 100.
     times: Vec<DateTime<Utc>>,
 }
 
@@ -90,18 +91,18 @@ pub struct DryRunView {
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub struct BackfillParams {
-    /// One workflow's.
+    /// Only backfills of this workflow.
     workflow_id: Option<i64>,
-    /// In this state.
+    /// Only backfills in this state.
     #[param(inline)]
     state: Option<backfills::State>,
     /// Items on a page, 1 to 200.
     limit: Option<i64>,
-    /// `next_cursor` of the page before.
+    /// `next_cursor` of the previous page.
     cursor: Option<String>,
 }
 
-/// Asks for a backfill: 202, or 200 with what it would do.
+/// Requests a backfill: answers 202, or 200 with what it would do.
 pub(super) async fn ask(
     app: &App,
     caller: &Caller,
@@ -194,7 +195,7 @@ pub(super) async fn list(
     Ok(Json(Page::cut(items, limit, |item: &BackfillView| item.id.to_string())))
 }
 
-/// Read a backfill: how far it is.
+/// Read a backfill and its progress.
 #[utoipa::path(get, path = "/api/v1/backfills/{id}", tag = "schedules", params(("id" = Uuid, Path)),
     responses((status = 200, body = BackfillView),
               (status = "4XX", body = Problem, content_type = "application/problem+json")))]
@@ -223,7 +224,7 @@ pub(super) async fn act(
     let edit = caller.edit(&app, trace);
     let mut tx = db::begin(&app.pool).await?;
     let seen = backfills::find(&mut tx, id, caller.team_id()).await?.ok_or_else(Error::not_found)?;
-    // The worker holds the workflow while it takes a step; what it did is read after that.
+    // A job that advances the backfill locks the workflow, so read after this lock what the job did.
     workflows::lock(&mut tx, WorkflowId(seen.workflow_id), None, edit.now).await?.ok_or_else(Error::not_found)?;
     let standing = backfills::find(&mut tx, id, caller.team_id()).await?.ok_or_else(Error::not_found)?;
     if !backfills::operate(&mut tx, &standing, verb, &edit).await? {

@@ -1,4 +1,4 @@
-//! Step 7 of 7: what a person does about runs: `:fire`, `:cancel`, `:retry`.
+//! Step 7 of 7: manual changes of runs: `:fire`, `:cancel`, `:retry`.
 
 use axum::Json;
 use axum::extract::State;
@@ -24,17 +24,17 @@ use crate::queue;
 use crate::runs::{self, Cancelled, RunState};
 use crate::workflows;
 
-/// What a fire by hand brings along.
+/// Options of a manual fire.
 #[derive(Default, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct FireBody {
-    /// Inputs of this run alone; absent = the workflow's `starting_inputs`.
+    /// Inputs of this run only; absent = the workflow's `starting_inputs`.
     #[serde(default)]
     #[schema(value_type = Option<Object>)]
     inputs: Option<Map<String, Value>>,
 }
 
-/// A run that was asked for.
+/// The run that was created.
 #[derive(Serialize, ToSchema)]
 pub struct AskedView {
     run_id: Uuid,
@@ -100,7 +100,7 @@ async fn retry(app: &App, caller: &Caller, id: Uuid, edit: &Edit) -> Result<Resp
     answer(app, asked)
 }
 
-/// What was asked for is committed by now.
+/// The request is committed at this point.
 fn answer(app: &App, asked: Asked) -> Result<Response, Error> {
     match asked {
         Asked::Run(run_id) => {
@@ -115,7 +115,7 @@ fn answer(app: &App, asked: Asked) -> Result<Response, Error> {
     }
 }
 
-/// A run that has been cancelled before is cancelled; one that ended otherwise stays as it ended.
+/// Cancelling a cancelled run changes nothing; a run that ended otherwise keeps its state.
 async fn cancel(app: &App, caller: &Caller, id: Uuid, edit: &Edit) -> Result<Json<RunView>, Error> {
     let mut tx = db::begin(&app.pool).await?;
     let before = runs::find(&mut tx, id, caller.team_id()).await?.ok_or_else(Error::not_found)?;
@@ -131,7 +131,7 @@ async fn cancel(app: &App, caller: &Caller, id: Uuid, edit: &Edit) -> Result<Jso
     }
     tx.commit().await?;
     if cancelled == Cancelled::Done {
-        // Its slot is free: whoever waits behind it need not wait for the next look at the queue.
+        // The slot of the run is free now, so start the next queued run without waiting for the job `queue`.
         if let Err(error) = queue::advance(&app.pool, WorkflowId(before.workflow_id), edit.now).await {
             tracing::warn!(%error, "who waits for the slot of a cancelled run waits for the queue's next turn");
         }

@@ -1,4 +1,4 @@
-//! Step 4 of 7: drift, for operators: how EventBridge differed from the database, and asking again.
+//! Step 4 of 7: the API of drift: how EventBridge differs from the database, and requests for a sweep.
 
 use axum::Json;
 use axum::extract::State;
@@ -14,19 +14,19 @@ use super::extract::{OptionalBody, Trace};
 use crate::App;
 use crate::drift::{self, Drifted, Orphan, Sweep};
 
-/// More than a person reads; the report counts them all.
+/// How many differences are listed; the report counts all of them.
 const SHOWN: i64 = 200;
 
-/// What is known of drift.
+/// The known drift.
 #[derive(Serialize, ToSchema)]
 pub struct DriftView {
-    /// The newest sweep that is done; null: none yet.
+    /// The newest finished sweep; null: none yet.
     last: Option<SweepView>,
-    /// The sweep that is asked for or under way.
+    /// The sweep that is requested or in progress.
     open: Option<SweepView>,
-    /// Workflows whose schedule is known to differ, until the publisher has put it right; at most 200.
+    /// Workflows whose schedule is known to differ and is not repaired yet; at most 200.
     workflows: Vec<DriftedView>,
-    /// Schedules that no workflow accounts for; at most 200.
+    /// Schedules that belong to no workflow; at most 200.
     orphans: Vec<OrphanView>,
 }
 
@@ -34,14 +34,14 @@ pub struct DriftView {
 #[derive(Serialize, ToSchema)]
 pub struct SweepView {
     id: i64,
-    /// A key's public prefix, or `publisher` when it was time.
+    /// Public prefix of the key that requested it, or `publisher` for a periodic sweep.
     requested_by: String,
-    /// Whether many orphans may be deleted and many changes made.
+    /// Whether it may delete many orphans and make many changes.
     force: bool,
     requested_on: DateTime<Utc>,
     started_on: Option<DateTime<Utc>>,
     finished_on: Option<DateTime<Utc>>,
-    /// Counts of what was found and done so far; empty before it starts.
+    /// Counts of what was found and changed so far; empty before it starts.
     #[schema(value_type = Object)]
     report: Value,
 }
@@ -54,11 +54,11 @@ pub struct DriftedView {
     name: Option<String>,
     /// `missing`, `orphan`, `changed`, `stale_template` or `disabled_out_of_band`.
     class: String,
-    /// Why it is not put right yet.
+    /// Why it is not repaired yet.
     last_error: Option<String>,
 }
 
-/// A schedule that no workflow accounts for.
+/// A schedule that belongs to no workflow.
 #[derive(Serialize, ToSchema)]
 pub struct OrphanView {
     name: String,
@@ -66,21 +66,21 @@ pub struct OrphanView {
     last_seen: DateTime<Utc>,
 }
 
-/// What to check.
+/// Options of a sweep.
 #[derive(Default, Deserialize, ToSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct CheckBody {
-    /// Delete orphans and make unexplained changes even if they are many, and roll out past a failed canary.
-    /// Without it, more than 10 and more than 5 %, or more than 100, are refused.
+    /// Delete orphans and make unexplained changes even if they are many, and roll out past a failed canary. Without
+    /// it, more than 10 and more than 5 %, or more than 100, are refused.
     force: bool,
 }
 
-/// Show the last sweep, the open one, and what differs now.
+/// Show the last sweep, the open one, and the current differences.
 #[utoipa::path(get, path = "/api/v1/drift", tag = "operations",
     responses((status = 200, body = DriftView), (status = "4XX", body = Problem, content_type = "application/problem+json")))]
 pub(super) async fn show(State(app): State<App>, Admin(_): Admin) -> Result<Json<DriftView>, Error> {
     let mut connection = app.pool.acquire().await?;
-    // The open one first: if it is done between the two, it is shown as the last.
+    // Read the open sweep first: if it finishes between the two statements, it is shown as the last.
     let open = drift::open(&mut connection).await?;
     let last = drift::last(&mut connection).await?;
     let workflows = drift::workflows(&mut connection, SHOWN).await?;
@@ -93,7 +93,7 @@ pub(super) async fn show(State(app): State<App>, Admin(_): Admin) -> Result<Json
     }))
 }
 
-/// Ask for a sweep; the publisher's next tick begins it. While one is open, that one is answered.
+/// Request a sweep. The publisher starts it at its next tick. If one is already open, the answer is that one.
 #[utoipa::path(post, path = "/api/v1/drift:check", tag = "operations", request_body = Option<CheckBody>,
     responses((status = 202, body = SweepView), (status = "4XX", body = Problem, content_type = "application/problem+json")))]
 pub(super) async fn check(

@@ -1,11 +1,11 @@
-//! Steps 1 and 7 of 7: what a client is told when something is wrong.
+//! Steps 1 and 7 of 7: the errors that a client receives.
 //!
 //! | what happened | here | status |
 //! |---|---|---|
-//! | a field is wrong | `FieldError`, by `?` | 400, with `field` |
-//! | a constraint of the database refused | [`Error::from`] a `sqlx::Error`, by the constraint's name | 400 or 409 |
-//! | the database is away or busy | the same, by the kind of error | 503, `Retry-After` |
-//! | anything unknown | `Error::Internal`, logged once here, never sent | 500 |
+//! | a field is not valid | `FieldError`, by `?` | 400, with `field` |
+//! | the database refused a constraint | [`Error::from`] a `sqlx::Error`, by the constraint's name | 400 or 409 |
+//! | the database is unavailable or busy | the same, by the kind of error | 503, `Retry-After` |
+//! | an unknown error | `Error::Internal`, logged once here, never sent | 500 |
 
 use std::sync::Arc;
 
@@ -20,11 +20,11 @@ use crate::field::FieldError;
 /// Why a request is refused.
 #[derive(Debug)]
 pub enum Error {
-    /// 400: a field of the body or the query is wrong.
+    /// 400: a field of the body or the query is not valid.
     Field(FieldError),
     /// Any other refusal: its status, its stable code and a sentence.
     Refused(StatusCode, &'static str, String),
-    /// 429 or 503: try again after so many seconds.
+    /// 429 or 503: try again after this number of seconds.
     Later(StatusCode, &'static str, &'static str, u32),
     /// 500: logged, never sent.
     Internal(anyhow::Error),
@@ -33,11 +33,11 @@ pub enum Error {
 /// RFC 9457 `application/problem+json`.
 #[derive(Serialize, ToSchema)]
 pub struct Problem {
-    /// Always `about:blank`: the code tells the kinds apart.
+    /// Always `about:blank`; `code` distinguishes the errors.
     #[serde(rename = "type")]
     #[schema(example = "about:blank")]
     kind: &'static str,
-    /// The status in words.
+    /// The reason phrase of the status.
     title: &'static str,
     /// The HTTP status.
     status: u16,
@@ -45,17 +45,17 @@ pub struct Problem {
     code: &'static str,
     /// A sentence, for people.
     detail: String,
-    /// Which field of the body or the query is wrong.
+    /// The field of the body or the query that is not valid.
     #[serde(skip_serializing_if = "Option::is_none")]
     field: Option<String>,
-    /// Which field of the cron is wrong, if `field` holds one.
+    /// The field of the cron that is not valid, if `field` is a cron.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(example = "minute")]
     cron_field: Option<&'static str>,
 }
 
 impl Error {
-    /// 404; what another team has is answered just like what nobody has.
+    /// 404; the same answer if the object does not exist and if it belongs to another team.
     #[must_use]
     pub fn not_found() -> Self {
         Self::Refused(StatusCode::NOT_FOUND, "not_found", "there is no such thing, or it is not yours".into())
@@ -145,7 +145,7 @@ impl From<sqlx::Error> for Error {
     }
 }
 
-/// Requests that waited for one decision share its error.
+/// Requests that wait for the same decision share its error.
 impl From<Arc<sqlx::Error>> for Error {
     fn from(error: Arc<sqlx::Error>) -> Self {
         if let Some(refusal) = error.as_database_error().and_then(|error| error.constraint()).and_then(by_constraint) {
@@ -165,7 +165,7 @@ impl From<Arc<sqlx::Error>> for Error {
     }
 }
 
-/// The database's constraints, each with what it means to a client.
+/// Maps a constraint of the database to the error for the client.
 fn by_constraint(constraint: &str) -> Option<Error> {
     match constraint {
         "workflows_team_id_name_key" => {
@@ -185,19 +185,19 @@ enum Weather {
     Clear,
 }
 
-/// Errors that are nobody's fault and pass: the connection, a restart, a deadlock, a timeout.
+/// Classifies errors that pass without a change: a lost connection, a restart, a deadlock, a timeout.
 fn weather(error: &sqlx::Error) -> Weather {
     match error {
         sqlx::Error::Io(_)
         | sqlx::Error::Tls(_)
-        // What a server says that goes away in the middle of a handshake.
+        // For example a server that stops during a handshake.
         | sqlx::Error::Protocol(_)
         | sqlx::Error::PoolTimedOut
         | sqlx::Error::PoolClosed
         | sqlx::Error::WorkerCrashed => Weather::Away,
         sqlx::Error::Database(error) => match error.code().as_deref() {
             Some(code) if code.starts_with("08") || code.starts_with("57P") => Weather::Away,
-            // too many connections; read-only after a failover
+            // too_many_connections; read_only_sql_transaction after a failover
             Some("53300" | "25006") => Weather::Away,
             Some("40001" | "40P01" | "55P03" | "57014") => Weather::Busy,
             _ => Weather::Clear,

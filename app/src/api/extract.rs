@@ -1,4 +1,4 @@
-//! Steps 1 and 7 of 7: reads bodies, queries and paths, so that a handler gets what cannot be wrong.
+//! Steps 1 and 7 of 7: parses bodies, queries and paths, so that handlers get valid values only.
 
 use axum::body::{Bytes, to_bytes};
 use axum::extract::{FromRequest, FromRequestParts, Path, Request};
@@ -14,37 +14,37 @@ use crate::config::BODY_LIMIT;
 use crate::field::{self, FieldError};
 use crate::patch::PatchKind;
 
-/// A JSON body that must be there.
+/// A required JSON body.
 pub struct Body<T>(pub T);
 
-/// A JSON body that may be absent.
+/// An optional JSON body.
 pub struct OptionalBody<T>(pub T);
 
-/// The document of a PATCH, and how to read it.
+/// The document of a PATCH, and its format.
 pub struct Patch(pub serde_json::Map<String, Value>, pub PatchKind);
 
-/// The query; a field that nobody knows is an error.
+/// The query; an unknown field is an error.
 pub struct Params<T>(pub T);
 
 /// `{id}` of a path.
 pub struct Id<T>(pub T);
 
-/// `{id}:verb` of a path, split: the router itself has no such patterns.
+/// `{id}:verb` of a path, split here because the router has no such patterns.
 pub struct Verb<T>(pub T, pub String);
 
 /// `If-Match`.
 pub enum IfMatch {
-    /// None was sent: the last writer wins.
+    /// The header was not sent: the last writer wins.
     Anything,
     /// One of these versions.
     Versions(Vec<i64>),
 }
 
-/// When the client's patience ends; a body that has not come by then is given up.
+/// When the request times out; a body that is not complete by then is refused.
 #[derive(Clone, Copy)]
 pub struct Deadline(pub tokio::time::Instant);
 
-/// `traceparent`, as it came or a new one.
+/// The `traceparent` of the request, or a new one.
 pub struct Trace(pub String);
 
 impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for Body<T> {
@@ -126,17 +126,17 @@ impl<S: Send + Sync> FromRequestParts<S> for IfMatch {
         if text == "*" {
             return Ok(Self::Anything);
         }
-        // A weak tag never matches, by RFC 9110: it promises less than If-Match asks.
+        // By RFC 9110 a weak tag never matches in If-Match.
         let tags = text.split(',').map(str::trim);
         Ok(Self::Versions(tags.filter_map(|tag| tag.strip_prefix('"')?.strip_suffix('"')?.parse().ok()).collect()))
     }
 }
 
 impl IfMatch {
-    /// Refuses an edit of another version than the one that the client saw.
+    /// Refuses an edit if the client saw another version than the current one.
     ///
     /// # Errors
-    /// 412.
+    /// Returns 412 if the versions differ.
     pub fn check(&self, version: i64) -> Result<(), Error> {
         match self {
             IfMatch::Anything => Ok(()),
@@ -162,15 +162,15 @@ impl<S: Send + Sync> FromRequestParts<S> for Trace {
 /// Reads `{id}` where a handler splits the path itself.
 ///
 /// # Errors
-/// 404.
+/// Returns 404 if the text is not an id.
 pub fn workflow_id(text: &str) -> Result<WorkflowId, Error> {
     text.parse().map_err(|_| Error::not_found())
 }
 
-/// A JSON document into its type, by way of a check for what Postgres cannot store.
+/// Parses a JSON document, and refuses text that Postgres cannot store.
 ///
 /// # Errors
-/// 400, with the field.
+/// Returns 400 with the field.
 pub fn parse<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Error> {
     let mut deserializer = serde_json::Deserializer::from_slice(bytes);
     let parsed = serde_path_to_error::deserialize(&mut deserializer).map_err(|error| {
@@ -188,10 +188,10 @@ pub fn parse<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Error> {
     Ok(parsed)
 }
 
-/// The whole body, up to the limit and before the request's deadline.
+/// Reads the complete body, up to the size limit and before the request's deadline.
 ///
 /// # Errors
-/// 413, 408, or 400 for a body that broke off.
+/// Returns 413, 408, or 400 for a body that ended early.
 pub async fn read(request: Request) -> Result<Bytes, Error> {
     let deadline = request.extensions().get::<Deadline>().copied();
     let reading = to_bytes(request.into_body(), BODY_LIMIT);

@@ -1,4 +1,4 @@
-//! Step 7 of 7: where the runner delivers a fire. It answers what was decided, after the commit.
+//! Step 7 of 7: the route to which the runner delivers a fire. It answers with the decision, after the commit.
 
 use axum::Json;
 use axum::extract::{Request, State};
@@ -20,7 +20,7 @@ use crate::invoke::{Answer, Reason};
 use crate::metrics::{Answered, Word};
 use crate::outbox::Healing;
 
-/// A fire, as the schedule's Input gives it; fields that nobody knows are ignored.
+/// A fire, as in the schedule's Input; unknown fields are ignored.
 #[derive(ToSchema)]
 #[expect(dead_code, reason = "only documents the body; schedule::Fire reads it")]
 pub struct InvokeBody {
@@ -35,12 +35,12 @@ pub struct InvokeBody {
     attempt: Option<i32>,
 }
 
-/// What a fire led to.
+/// The decision about a fire.
 #[derive(Serialize, ToSchema)]
 pub struct Verdict {
-    /// Whether this very call started a run.
+    /// Whether this call started a run.
     accepted: bool,
-    /// Why not: `duplicate`, or why there is no run.
+    /// Why it did not: `duplicate`, or why there is no run.
     #[serde(skip_serializing_if = "Option::is_none")]
     reason: Option<&'static str>,
     /// The run of this time.
@@ -118,7 +118,7 @@ fn answered(answer: Answer) -> Result<Response, Error> {
     Ok((status, Json(verdict)).into_response())
 }
 
-/// Logs and counts an answer, and wakes whom it concerns.
+/// Logs and counts an answer, and notifies the executor or the publisher if it must act.
 fn account(app: &App, fire: &Fire, answer: Answer) {
     let word = match answer {
         Answer::Accepted(_) => "accepted",

@@ -1,4 +1,4 @@
-//! Step 7 of 7: the background jobs, for operators: who is at which, how it went, when it is due.
+//! Step 7 of 7: the API of background jobs: which instance runs each, its last result, and when it is due.
 
 use axum::Json;
 use axum::extract::State;
@@ -18,20 +18,20 @@ pub struct JobsView {
     items: Vec<JobView>,
 }
 
-/// A background job as it stands.
+/// The state of a background job.
 #[derive(Serialize, ToSchema)]
 pub struct JobView {
     name: String,
-    /// Seconds as `60s`, or a cron; null: a job of another version of the app.
+    /// Seconds as `60s`, or a cron; null: this version of the app does not know the job.
     schedule: Option<String>,
-    /// In which the cron is read; null: no cron.
+    /// The timezone of the cron; null: no cron.
     timezone: Option<&'static str>,
-    /// The instance that is at it; null: none.
+    /// The instance that runs it now; null: none.
     locked_by: Option<Uuid>,
     locked_until: Option<DateTime<Utc>>,
     last_run: Option<DateTime<Utc>>,
     last_duration_ms: Option<i64>,
-    /// Null: it never ran.
+    /// Null: it has never run.
     last_result: Option<LastResult>,
     last_error: Option<String>,
     next_run: DateTime<Utc>,

@@ -1,4 +1,4 @@
-//! Step 1 of 7: teams and keys, for admins.
+//! Step 1 of 7: the API of teams and keys, for admins.
 
 use axum::Json;
 use axum::extract::State;
@@ -18,7 +18,7 @@ use crate::field::{self, FieldError};
 use crate::keys::{self, Holder, Key, Kind, Role};
 use crate::teams;
 
-/// A team to make.
+/// The team to create.
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct TeamBody {
@@ -26,21 +26,21 @@ pub struct TeamBody {
     name: String,
 }
 
-/// A team that was made.
+/// The team that was created.
 #[derive(Serialize, ToSchema)]
 pub struct TeamView {
     id: i64,
     name: String,
-    /// Standard Webhooks secret of the team's http actions; shown once.
+    /// Standard Webhooks secret of the team's http actions; shown only once.
     signing_secret: String,
     created_on: DateTime<Utc>,
 }
 
-/// A key to make.
+/// The key to create.
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct KeyBody {
-    /// What it opens.
+    /// What it gives access to.
     kind: Kind,
     /// The team, for a team key.
     #[serde(default)]
@@ -52,7 +52,7 @@ pub struct KeyBody {
     name: String,
 }
 
-/// A key as it is listed.
+/// A key in a list.
 #[derive(Serialize, ToSchema)]
 pub struct KeyView {
     id: Uuid,
@@ -66,32 +66,32 @@ pub struct KeyView {
     revoked_on: Option<DateTime<Utc>>,
 }
 
-/// A key that was made.
+/// The key that was created.
 #[derive(Serialize, ToSchema)]
 pub struct NewKeyView {
-    /// The key itself; shown once.
+    /// The key itself; shown only once.
     key: String,
     #[serde(flatten)]
     shown: KeyView,
 }
 
-/// The page of a list of keys.
+/// Which page of the list of keys.
 #[derive(Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub struct KeyParams {
     /// Items on a page, 1 to 200.
     limit: Option<i64>,
-    /// `next_cursor` of the page before.
+    /// `next_cursor` of the previous page.
     cursor: Option<String>,
 }
 
-/// The body of a verb that takes none.
+/// The body of a verb without options.
 #[derive(Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct NoBody {}
 
-/// Make a team.
+/// Create a team.
 #[utoipa::path(post, path = "/api/v1/teams", tag = "keys", request_body = TeamBody,
     responses((status = 201, body = TeamView), (status = "4XX", body = Problem, content_type = "application/problem+json")))]
 pub(super) async fn create_team(
@@ -113,7 +113,7 @@ pub(super) async fn create_team(
     Ok((StatusCode::CREATED, [(header::CACHE_CONTROL, "no-store")], Json(view)).into_response())
 }
 
-/// Make a key; the answer is the only place where it can be read.
+/// Create a key. Only this answer contains it.
 #[utoipa::path(post, path = "/api/v1/keys", tag = "keys", request_body = KeyBody,
     responses((status = 201, body = NewKeyView), (status = "4XX", body = Problem, content_type = "application/problem+json")))]
 pub(super) async fn create(
@@ -131,7 +131,7 @@ pub(super) async fn create(
     Ok((StatusCode::CREATED, [(header::CACHE_CONTROL, "no-store")], Json(view)).into_response())
 }
 
-/// List keys, without the keys themselves.
+/// List keys, without their secrets.
 #[utoipa::path(get, path = "/api/v1/keys", tag = "keys", params(KeyParams),
     responses((status = 200, body = Page<KeyView>), (status = "4XX", body = Problem, content_type = "application/problem+json")))]
 pub(super) async fn list(
@@ -146,7 +146,7 @@ pub(super) async fn list(
     Ok(Json(Page::cut(items, limit, |item: &KeyView| item.id.to_string())))
 }
 
-/// Revoke a key; at the latest 5 seconds later it opens nothing.
+/// Revoke a key; it is refused within 5 seconds.
 #[utoipa::path(post, path = "/api/v1/keys/{id}:revoke", tag = "keys", params(("id" = Uuid, Path)),
     responses((status = 200, body = KeyView), (status = "4XX", body = Problem, content_type = "application/problem+json")))]
 pub(super) async fn revoke(
@@ -166,10 +166,10 @@ pub(super) async fn revoke(
     Ok(Json(key.into()))
 }
 
-/// Who a key is for; a team key needs a team and a role, the others must have neither.
+/// Returns the owner of a key. A team key needs a team and a role; other keys must have neither.
 ///
 /// # Errors
-/// The field that is missing or too much.
+/// Returns the field that is missing or not allowed.
 pub fn holder(kind: Kind, team_id: Option<i64>, role: Option<Role>) -> Result<Holder, FieldError> {
     match (kind, team_id, role) {
         (Kind::Admin, None, None) => Ok(Holder::Admin),

@@ -86,10 +86,10 @@ pub fn router(app: App) -> Router {
         .with_state(app)
 }
 
-/// Runs each request to its end, whatever its client does: one that hangs up cancels no transaction.
+/// Completes each request even if its client disconnects, so that a disconnect cancels no transaction.
 ///
-/// A client that waits longer than the limit is told so; what it asked for goes on, and its edit is
-/// either committed whole or not at all. A panic is one request's failure, not the server's.
+/// If a request takes longer than the limit, the client gets 408. The request continues, and its edit is committed
+/// completely or not at all. A panic fails only its own request.
 async fn to_its_end(State(app): State<App>, mut request: Request, next: Next) -> Response {
     let deadline = Instant::now() + Duration::from_millis(app.config.request_timeout_ms);
     request.extensions_mut().insert(Deadline(deadline));

@@ -1,4 +1,4 @@
-//! Steps 1 and 7 of 7: the API's description, generated from the handlers and checked in as docs/openapi.json.
+//! Steps 1 and 7 of 7: the description of the API, generated from the handlers and stored in docs/openapi.json.
 
 use utoipa::openapi::security::{ApiKey, ApiKeyValue, SecurityScheme};
 use utoipa::{Modify, OpenApi};
@@ -8,7 +8,7 @@ use super::{
     workflows,
 };
 
-/// Describes every route; a test holds it against the router and against docs/openapi.json.
+/// Describes every route; a test compares it with the router and with docs/openapi.json.
 #[derive(OpenApi)]
 #[openapi(
     info(title = "cronbox", description = "Workflows on a cron: the database is the only truth, EventBridge Scheduler the alarm clock."),
@@ -41,7 +41,7 @@ impl Modify for Key {
     }
 }
 
-// One handler serves the three verbs, because the router has no `{id}:verb` patterns; each is described apart.
+// One handler serves the three verbs, because the router has no `{id}:verb` patterns; each has its own description.
 
 #[utoipa::path(post, path = "/api/v1/workflows/{id}:archive", tag = "workflows",
     description = "Archive a workflow for good; its history stays. A second time changes nothing.",

@@ -1,4 +1,4 @@
-//! Steps 1 and 7 of 7: whether the app is well, for load balancers, Prometheus and people.
+//! Steps 1 and 7 of 7: health and metrics, for load balancers, Prometheus and operators.
 
 use axum::Json;
 use axum::extract::State;
@@ -11,18 +11,18 @@ use utoipa::ToSchema;
 use super::error::{Error, Problem};
 use crate::{App, identity};
 
-/// How the app is.
+/// The health of the app.
 #[derive(Serialize, ToSchema)]
 pub struct Health {
     status: &'static str,
     env: String,
     version: &'static str,
-    /// Version of the IANA database that this instance decides by.
+    /// Version of the IANA database that this instance uses.
     #[schema(example = "2026f")]
     zone_data: String,
 }
 
-/// How ready the app is.
+/// The readiness of the app.
 #[derive(Serialize, ToSchema)]
 pub struct Readiness {
     #[serde(flatten)]
@@ -31,7 +31,8 @@ pub struct Readiness {
     clock_skew_seconds: f64,
     /// Whether this instance takes jobs: not if its clock differs by more than 30 s, nor with `JOBS_ENABLED=false`.
     takes_jobs: bool,
-    /// Why no run starts until `app ledger accept`: `restored`, `cloned`, `marked` or `eventbridge_ahead`; null = they start.
+    /// Why no run starts until `app ledger accept`: `restored`, `cloned`, `marked` or `eventbridge_ahead`; null = runs
+    /// start.
     held: Option<String>,
 }
 
@@ -41,7 +42,7 @@ pub(super) async fn healthz(State(app): State<App>) -> Json<Health> {
     Json(health(&app))
 }
 
-/// The process can serve: Postgres answers, and can write.
+/// The process can serve: Postgres answers and accepts writes.
 #[utoipa::path(get, path = "/readyz", tag = "operations",
     responses((status = 200, body = Readiness), (status = 503, body = Problem, content_type = "application/problem+json")))]
 pub(super) async fn readyz(State(app): State<App>) -> Result<Json<Readiness>, Error> {
@@ -55,7 +56,7 @@ pub(super) async fn readyz(State(app): State<App>) -> Result<Json<Readiness>, Er
     }))
 }
 
-/// Counters of this instance and figures of the ledger, in Prometheus' text form.
+/// Counters of this instance and gauges of the ledger, in Prometheus' text format.
 #[utoipa::path(get, path = "/metrics", tag = "operations", responses((status = 200, body = String, content_type = "application/openmetrics-text")))]
 pub(super) async fn metrics(State(app): State<App>) -> Result<Response, Error> {
     let text = app.metrics.render(&app.pool, app.clock.now(), &app.clock_skew).await.map_err(anyhow::Error::from)?;

@@ -1,4 +1,4 @@
-//! Step 2 of 7: the outbox, for operators: what is open, what has failed, and what to do about it.
+//! Step 2 of 7: the API of the outbox, for operators: list its rows, retry or discard failed ones.
 
 use axum::Json;
 use axum::extract::State;
@@ -15,7 +15,7 @@ use super::page::{self, Page};
 use crate::App;
 use crate::outbox::operate::{self, Filter, Operated, Row, Status};
 
-/// An outbox row as it is read.
+/// An outbox row.
 #[derive(Serialize, ToSchema)]
 pub struct OutboxView {
     id: i64,
@@ -23,7 +23,7 @@ pub struct OutboxView {
     /// `upsert` or `delete`.
     op: String,
     status: Status,
-    /// What the edit asked for; for audit, never replayed.
+    /// The request of the edit; for audit, never replayed.
     #[schema(value_type = Object)]
     payload: Value,
     created_on: DateTime<Utc>,
@@ -31,9 +31,9 @@ pub struct OutboxView {
     failed_on: Option<DateTime<Utc>>,
     attempt_count: i32,
     error_message: Option<String>,
-    /// Of the workflow's last error: `transient`, `environment`, `unclassified`, `permanent`.
+    /// Class of the workflow's last error: `transient`, `environment`, `unclassified`, `permanent`.
     error_class: Option<String>,
-    /// When the publisher looks at the workflow next; null: not by itself.
+    /// When the publisher processes the workflow next; null: it is not due.
     due_at: Option<DateTime<Utc>>,
 }
 
@@ -42,14 +42,14 @@ pub struct OutboxView {
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub struct OutboxParams {
-    /// Standing so.
+    /// Only rows with this status.
     #[param(inline)]
     status: Option<Status>,
-    /// One workflow's.
+    /// Only rows of this workflow.
     workflow_id: Option<i64>,
     /// Items on a page, 1 to 200.
     limit: Option<i64>,
-    /// `next_cursor` of the page before.
+    /// `next_cursor` of the previous page.
     cursor: Option<String>,
 }
 
@@ -106,7 +106,7 @@ fn refused(status: Status) -> Error {
         Status::Discarded => {
             Error::conflict("already_discarded", "this row was discarded; edit the workflow to publish it")
         }
-        // Both verbs take a failed row.
+        // Both verbs accept a failed row.
         Status::Failed => Error::not_found(),
     }
 }

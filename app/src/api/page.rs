@@ -1,4 +1,4 @@
-//! Step 1 of 7: keyset pages. A cursor is the last key of the page before, opaque to the client.
+//! Step 1 of 7: keyset pages. A cursor is the last key of the previous page, opaque to the client.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -8,7 +8,7 @@ use utoipa::ToSchema;
 
 use crate::field::FieldError;
 
-/// Items on a page unless the client says otherwise.
+/// Items on a page if the client names no limit.
 const DEFAULT_LIMIT: i64 = 50;
 /// Items on a page at most.
 const MAX_LIMIT: i64 = 200;
@@ -16,14 +16,14 @@ const MAX_LIMIT: i64 = 200;
 /// One page of a list.
 #[derive(Serialize, ToSchema)]
 pub struct Page<T> {
-    /// What was asked for.
+    /// The items of this page.
     pub items: Vec<T>,
     /// Send it as `cursor` for the next page; null: this is the last.
     pub next_cursor: Option<String>,
 }
 
 impl<T> Page<T> {
-    /// Cuts a list that was read with one row too many, so that it is known whether more follow.
+    /// Cuts a list that was read with one extra row, which says whether more rows follow.
     pub fn cut(mut items: Vec<T>, limit: i64, key: impl Fn(&T) -> String) -> Self {
         let limit = usize::try_from(limit).unwrap_or(usize::MAX);
         let more = items.len() > limit;
@@ -36,7 +36,7 @@ impl<T> Page<T> {
 /// The `limit` of a query, 1 to 200.
 ///
 /// # Errors
-/// Outside that.
+/// Fails if the value is outside of this range.
 pub fn limit(limit: Option<i64>) -> Result<i64, FieldError> {
     match limit {
         None => Ok(DEFAULT_LIMIT),
@@ -45,15 +45,15 @@ pub fn limit(limit: Option<i64>) -> Result<i64, FieldError> {
     }
 }
 
-/// The cursor that stands for a key.
+/// Encodes a key as a cursor.
 pub fn encode(key: impl ToString) -> String {
     URL_SAFE_NO_PAD.encode(key.to_string())
 }
 
-/// The key in a `cursor` of a query.
+/// Decodes the `cursor` of a query to its key.
 ///
 /// # Errors
-/// A cursor that no page gave.
+/// Fails if the cursor is not one that a page returned.
 pub fn cursor<K: FromStr>(cursor: Option<&str>) -> Result<Option<K>, FieldError> {
     let Some(cursor) = cursor else { return Ok(None) };
     let key = URL_SAFE_NO_PAD.decode(cursor).ok().and_then(|bytes| String::from_utf8(bytes).ok());

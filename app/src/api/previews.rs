@@ -1,4 +1,4 @@
-//! Step 1 of 7: says in advance when a cron fires, for one that is being thought of and for one that stands.
+//! Step 1 of 7: computes when a cron fires: one that is not stored, or one of a schedule.
 
 use axum::Json;
 use axum::extract::State;
@@ -15,16 +15,16 @@ use crate::field::{self, FieldError};
 use crate::spec;
 use crate::workflows::{self, Workflow};
 
-/// Times shown unless the client says otherwise.
+/// Times in an answer if the client names no count.
 const DEFAULT_COUNT: usize = 10;
-/// Times shown at most: a preview, not a calendar.
+/// Times in an answer at most.
 const MAX_COUNT: usize = 1_000;
 
 /// A cron to explain.
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ExplainBody {
-    /// The cron, e.g. `0 9 * * MON-FRI`.
+    /// The cron, for example `0 9 * * MON-FRI`.
     cron: String,
     /// IANA timezone; absent = UTC.
     #[serde(default)]
@@ -37,19 +37,19 @@ pub struct ExplainBody {
     count: Option<u32>,
 }
 
-/// What a cron means.
+/// The meaning of a cron.
 #[derive(Serialize, ToSchema)]
 pub struct ExplanationView {
-    /// The canonical text, as it is stored.
+    /// The canonical text, which is stored.
     normalized: String,
-    /// The one expression that EventBridge gets.
+    /// The one expression that is sent to EventBridge.
     eventbridge: String,
-    /// The timezone that EventBridge gets with it.
+    /// The timezone that is sent to EventBridge.
     eventbridge_timezone: String,
-    /// `exact`, or `superset`: `:invoke` refuses the surplus.
+    /// `exact`, or `superset`: then `:invoke` refuses the surplus fires.
     #[schema(example = "exact")]
     coverage: &'static str,
-    /// In English.
+    /// The cron in English.
     description: String,
     /// Version of the IANA database by which the times are computed.
     #[schema(example = "2026f")]
@@ -57,19 +57,19 @@ pub struct ExplanationView {
     next: Vec<TimeView>,
 }
 
-/// One time to come.
+/// One upcoming time.
 #[derive(Serialize, ToSchema)]
 pub struct TimeView {
     utc: DateTime<Utc>,
-    /// The same instant on the local calendar, RFC 3339.
+    /// The same instant in local time, RFC 3339.
     local: String,
-    /// The zone's offset then, `+02:00`.
+    /// UTC offset at this time, for example `+02:00`.
     offset: String,
     /// `gap`: a time before this one was skipped; `fold`: this local time comes twice; `paused`: it will not run.
     note: Option<&'static str>,
 }
 
-/// How many times are wanted.
+/// How many times to list.
 #[derive(Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
@@ -79,14 +79,14 @@ pub struct NextParams {
     n: Option<i64>,
 }
 
-/// The times to come of a schedule.
+/// The upcoming times of a schedule.
 #[derive(Serialize, ToSchema)]
 pub struct NextView {
     items: Vec<TimeView>,
     next_cursor: Option<String>,
     /// The timezone in which the times were computed.
     timezone: String,
-    /// Why they may be wrong.
+    /// Why the times may be wrong.
     warning: Option<String>,
 }
 
@@ -117,7 +117,7 @@ pub(super) async fn explain(
     }))
 }
 
-/// List the times to come of a schedule.
+/// List the upcoming times of a schedule.
 #[utoipa::path(get, path = "/api/v1/schedules/{id}/next", tag = "schedules", params(("id" = i64, Path), NextParams),
     responses((status = 200, body = NextView),
               (status = "4XX", body = Problem, content_type = "application/problem+json")))]

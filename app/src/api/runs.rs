@@ -1,4 +1,4 @@
-//! Step 7 of 7: reads runs and occurrences.
+//! Step 7 of 7: the API that reads runs and occurrences.
 
 use axum::Json;
 use axum::extract::State;
@@ -19,7 +19,7 @@ use crate::occurrences::{self, Decision, Occurrence};
 use crate::runs::{self, Filter, Run, RunState, Trigger};
 use crate::workflows;
 
-/// A run as it is read.
+/// A run.
 #[derive(Serialize, ToSchema)]
 pub struct RunView {
     id: Uuid,
@@ -37,7 +37,7 @@ pub struct RunView {
     error: Option<String>,
 }
 
-/// An occurrence as it is read.
+/// An occurrence.
 #[derive(Serialize, ToSchema)]
 pub struct OccurrenceView {
     id: Uuid,
@@ -56,12 +56,12 @@ pub struct OccurrenceView {
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub struct RunParams {
-    /// One workflow's.
+    /// Only runs of this workflow.
     workflow_id: Option<i64>,
-    /// In this state.
+    /// Only runs in this state.
     #[param(inline)]
     state: Option<RunState>,
-    /// Started by this.
+    /// Only runs with this trigger.
     #[param(inline)]
     trigger: Option<Trigger>,
     /// Accepted at or after this time.
@@ -70,7 +70,7 @@ pub struct RunParams {
     to: Option<DateTime<Utc>>,
     /// Items on a page, 1 to 200.
     limit: Option<i64>,
-    /// `next_cursor` of the page before.
+    /// `next_cursor` of the previous page.
     cursor: Option<String>,
 }
 
@@ -79,16 +79,16 @@ pub struct RunParams {
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub struct OccurrenceParams {
-    /// Decided like this.
+    /// Only occurrences with this decision.
     #[param(inline)]
     decision: Option<Decision>,
-    /// Owed at or after this time.
+    /// Due at or after this time.
     from: Option<DateTime<Utc>>,
-    /// Owed before this time.
+    /// Due before this time.
     to: Option<DateTime<Utc>>,
     /// Items on a page, 1 to 200.
     limit: Option<i64>,
-    /// `next_cursor` of the page before.
+    /// `next_cursor` of the previous page.
     cursor: Option<String>,
 }
 
@@ -135,7 +135,7 @@ pub(super) async fn of_schedule(
     page_of_runs(&app, caller.team_id(), RunParams { workflow_id: Some(id.0), ..params }).await
 }
 
-/// List the occurrences of a schedule, the newest first: one decision for every time that it owed.
+/// List the occurrences of a schedule, the newest first: one decision for every due time.
 #[utoipa::path(get, path = "/api/v1/schedules/{id}/occurrences", tag = "schedules",
     params(("id" = i64, Path), OccurrenceParams),
     responses((status = 200, body = Page<OccurrenceView>),

@@ -1,7 +1,7 @@
-//! Step 1 of 7: the timing facet of a workflow as a resource of its own, under the workflow's id.
+//! Step 1 of 7: the schedule of a workflow as a resource, under the workflow's id.
 //!
-//! A workflow without a cron has no schedule: reading it is 404 `no_schedule`, PUT makes it. Version
-//! and ETag are the workflow's, because an edit of either is an edit of both.
+//! A workflow without a cron has no schedule: GET answers 404 `no_schedule`, PUT creates it. Version and ETag are the
+//! workflow's, because an edit of the schedule is an edit of the workflow.
 
 use axum::Json;
 use axum::extract::State;
@@ -27,13 +27,13 @@ use crate::schedules::{self, ScheduleBody};
 use crate::spec::Spec;
 use crate::workflows::{self, Saved, Sync, Workflow};
 
-/// A schedule as it is read.
+/// A schedule.
 #[derive(Serialize, ToSchema)]
 pub struct ScheduleView {
     #[schema(value_type = i64)]
     workflow_id: WorkflowId,
     team_id: i64,
-    /// The workflow's.
+    /// The name of the workflow.
     name: String,
     cron_schedule: String,
     timezone: Option<String>,
@@ -47,9 +47,9 @@ pub struct ScheduleView {
     pause_after_failures: Option<i32>,
     state: workflows::State,
     pause_reason: Option<String>,
-    /// When the pause ends by itself.
+    /// When the pause ends automatically.
     pause_until: Option<DateTime<Utc>>,
-    /// The file that owns it; null = the API.
+    /// The file that manages it; null = the API.
     managed_by: Option<String>,
     /// The workflow's ETag.
     version: i64,
@@ -94,7 +94,7 @@ pub(super) async fn get(State(app): State<App>, Viewer(caller): Viewer, Id(id): 
     read(&app, &mut connection, id, caller.team_id()).await
 }
 
-/// Give a workflow this schedule; an absent field takes its default.
+/// Create or replace a workflow's schedule; an absent field takes its default.
 #[utoipa::path(put, path = "/api/v1/schedules/{id}", tag = "schedules", request_body = ScheduleBody,
     params(("id" = i64, Path), ("If-Match" = Option<String>, Header), WriteParams),
     responses((status = 200, body = ScheduleView, headers(("ETag" = String))),
@@ -139,7 +139,7 @@ pub(super) async fn patch(
     change.finish(&app).await
 }
 
-/// Take a workflow's cron away; the workflow, its policies and its history stay.
+/// Delete a workflow's schedule; the workflow, its policies and its history remain.
 #[utoipa::path(delete, path = "/api/v1/schedules/{id}", tag = "schedules",
     params(("id" = i64, Path), ("If-Match" = Option<String>, Header), WriteParams),
     responses((status = 204), (status = "4XX", body = Problem, content_type = "application/problem+json")))]
@@ -161,7 +161,7 @@ pub(super) async fn delete(
     Ok(StatusCode::NO_CONTENT)
 }
 
-/// An edit of a schedule under way: the workflow is locked and may be written.
+/// An edit in progress: the workflow is locked and may be changed.
 struct Change {
     tx: Transaction,
     before: Workflow,
@@ -183,7 +183,7 @@ impl Change {
         let mut tx = db::begin(&app.pool).await?;
         let locked = workflows::lock(&mut tx, id, caller.team_id(), app.clock.now()).await?;
         let before = locked.ok_or_else(Error::not_found)?;
-        // The clock is read under the lock: a fire that was decided while we waited lies before this edit.
+        // Read the clock under the lock: then a fire that was decided while this edit waited lies before it.
         let edit = caller.edit(app, trace);
         if_match.check(before.version)?;
         verbs::writable(&before)?;
@@ -196,7 +196,7 @@ impl Change {
         Ok(())
     }
 
-    /// Commits, and waits for EventBridge if that was asked for.
+    /// Commits, and waits for EventBridge if the client requested it.
     async fn commit(self, app: &App) -> Result<(), Error> {
         let Self { tx, before, saved, wait, .. } = self;
         tx.commit().await?;
@@ -223,7 +223,7 @@ fn no_schedule(id: WorkflowId) -> Error {
 }
 
 impl ScheduleView {
-    /// A workflow's schedule as it is read at `now`; none without a cron.
+    /// The schedule of a workflow at `now`; `None` without a cron.
     fn of((workflow, sync): (Workflow, Sync), now: DateTime<Utc>) -> Option<Self> {
         let next_fire_at = workflow.next_fire_at(now);
         let (timing, policies) = (workflow.spec.timing, workflow.spec.policies);

@@ -1,4 +1,4 @@
-//! Step 7 of 7: the ledger's numbers, for people and for dashboards.
+//! Step 7 of 7: the statistics of the ledger, for people and for dashboards.
 
 use axum::Json;
 use axum::extract::State;
@@ -16,22 +16,22 @@ use crate::occurrences::Decision;
 use crate::stats::{self, Executions, Scope, Stats};
 use crate::workflows;
 
-/// A week: what is longer is a matter for `/schedules/{id}/occurrences`.
+/// A week. For a longer span use `/schedules/{id}/occurrences`.
 const MAX_HOURS: i64 = 168;
 const DEFAULT_HOURS: i64 = 24;
 
-/// Whose numbers, and of how long.
+/// Which workflow, and which span.
 #[derive(Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub struct StatsParams {
-    /// One workflow's.
+    /// Only this workflow.
     workflow_id: Option<i64>,
-    /// Of the last so many hours, 1 to 168; absent = 24.
+    /// The last hours to cover, 1 to 168; absent = 24.
     hours: Option<i64>,
 }
 
-/// How the ledger does.
+/// The statistics of the ledger.
 #[derive(Serialize, ToSchema)]
 pub struct StatsView {
     from: DateTime<Utc>,
@@ -40,25 +40,25 @@ pub struct StatsView {
     occurrences: DecisionsView,
     executions: ExecutionsView,
     recoveries: RecoveriesView,
-    /// Runs that wait or are under way.
+    /// Runs that wait or execute.
     live_runs: i64,
-    /// The oldest occurrence whose run has not ended; null: none is open.
+    /// The oldest occurrence whose run has not ended; null: every run has ended.
     oldest_unresolved: Option<DateTime<Utc>>,
     /// Seconds by which the ledger is behind: 0 while every due time is decided within the grace of 300 s.
     ledger_lag_s: i64,
 }
 
-/// Seconds from the nominal time of fires to their decision.
+/// Seconds from the scheduled time of fires to their decision.
 #[derive(Serialize, ToSchema)]
 pub struct DelayView {
-    /// Fires.
+    /// Number of fires.
     count: i64,
     p50_s: f64,
     p95_s: f64,
     max_s: i64,
 }
 
-/// Times owed, by what was decided.
+/// Due times by decision.
 #[derive(Serialize, ToSchema)]
 pub struct DecisionsView {
     fired: i64,
@@ -75,32 +75,32 @@ pub struct DecisionsView {
 pub struct ExecutionsView {
     total: i64,
     successful: i64,
-    /// Abandoned, and not by a shutdown: it is unknown whether they were done.
+    /// Abandoned, but not by a shutdown: it is unknown whether their action completed.
     lost: i64,
-    /// Times that a run was handed over, at a shutdown or because the reply to its claim was lost.
+    /// How often a run was handed over, at a shutdown or because the reply to its claim was lost.
     handed_over: i64,
-    /// Abandoned because a shutdown cut them off and `on_lost` is `abandon`.
+    /// Abandoned because a shutdown interrupted them and `on_lost` is `abandon`.
     cut_off: i64,
-    /// Successful of total, 0 to 1; null: none ended.
+    /// Successful of all that ended, 0 to 1; null: none ended.
     success_rate: Option<f64>,
 }
 
-/// Runs that went on after their instance was lost.
+/// Runs that continued after their instance was lost.
 #[derive(Serialize, ToSchema)]
 pub struct RecoveriesView {
-    /// Times that one did.
+    /// How often a run continued.
     attempts: i64,
     /// Of these runs, those that succeeded.
     successful: i64,
-    /// That failed, timed out or were cancelled.
+    /// Of these runs, those that failed, timed out or were cancelled.
     failed: i64,
-    /// That were given up.
+    /// Of these runs, those that were abandoned.
     abandoned: i64,
-    /// Successful of those that ended, 0 to 1; null: none did.
+    /// Successful of those that ended, 0 to 1; null: none ended.
     success_rate: Option<f64>,
 }
 
-/// Show how the ledger did in the last hours: delays, decisions, executions, recoveries.
+/// Show the statistics of the last hours: delays, decisions, executions, recoveries.
 #[utoipa::path(get, path = "/api/v1/stats", tag = "operations", params(StatsParams),
     responses((status = 200, body = StatsView),
               (status = "4XX", body = Problem, content_type = "application/problem+json")))]

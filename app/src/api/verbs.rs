@@ -16,19 +16,19 @@ use crate::App;
 use crate::field::{self, FieldError};
 use crate::workflows::{self, Saved, Workflow};
 
-/// Why a workflow is paused.
+/// Reason and end of a pause.
 #[derive(Default, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct PauseBody {
     /// For people, at most 500 characters.
     #[serde(default)]
     reason: Option<String>,
-    /// When the pause ends by itself; absent = when resumed.
+    /// When the pause ends automatically; absent = it lasts until the workflow is resumed.
     #[serde(default)]
     until: Option<DateTime<Utc>>,
 }
 
-/// The body of verbs that take none.
+/// The body of a verb without options.
 #[derive(Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct NoBody {}
@@ -48,7 +48,7 @@ pub(super) async fn act(
     let mut tx = db::begin(&app.pool).await?;
     let locked = workflows::lock(&mut tx, id, caller.team_id(), app.clock.now()).await?;
     let before = locked.ok_or_else(Error::not_found)?;
-    // The clock is read under the lock: a fire that was decided while we waited lies before this edit.
+    // Read the clock under the lock: then a fire that was decided while this edit waited lies before it.
     let edit = caller.edit(&app, trace);
     if_match.check(before.version)?;
     let next = change.of(&before)?;
@@ -58,7 +58,7 @@ pub(super) async fn act(
     applied(&app, id, before.revision.0 + 1, wait.filter(|_| saved == Saved::Enqueued)).await
 }
 
-/// What a verb does to a workflow.
+/// The change that a verb makes.
 enum Change {
     Archive,
     Pause { reason: Option<String>, until: Option<DateTime<Utc>> },
@@ -103,10 +103,10 @@ impl Change {
     }
 }
 
-/// Whether the API may write what a workflow is: an archived one is final, one of a file is the file's.
+/// Refuses an edit of an archived workflow, which is final, and of a workflow that a file manages.
 ///
-/// Not asked by the verbs: whoever operates a workflow of a file must be able to pause it, and to
-/// archive it once the file says nothing of it any more.
+/// The verbs do not check this: an operator must be able to pause a workflow of a file, and to archive it after the
+/// file no longer contains it.
 pub(super) fn writable(workflow: &Workflow) -> Result<(), Error> {
     alive(workflow)?;
     match &workflow.managed_by {
@@ -118,7 +118,7 @@ pub(super) fn writable(workflow: &Workflow) -> Result<(), Error> {
     }
 }
 
-/// An archived workflow is final.
+/// Refuses a change of an archived workflow, which is final.
 pub(super) fn alive(workflow: &Workflow) -> Result<(), Error> {
     match workflow.state {
         workflows::State::Archived => Err(Error::conflict("archived", "an archived workflow is final")),

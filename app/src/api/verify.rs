@@ -1,4 +1,4 @@
-//! Step 7 of 7: the proof, for operators: whether the ledger holds every due time, its decision and its run.
+//! Step 7 of 7: verification for operators: whether the ledger has every due time, its decision and its run.
 
 use axum::Json;
 use axum::extract::State;
@@ -17,16 +17,16 @@ use crate::field::{self, FieldError};
 use crate::occurrences::Decision;
 use crate::verify::{self, Difference, Findings, Kind, Span, Unfit, Unjudged};
 
-/// What is to be verified.
+/// The span to verify.
 #[derive(Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub struct VerifyParams {
     /// From this time on, at most as long ago as occurrences are kept (90 days).
     from: DateTime<Utc>,
-    /// To just before this time; what is later than 7 minutes ago may still be on its way.
+    /// Up to this time, exclusive. Times later than 7 minutes ago may not be decided yet.
     to: DateTime<Utc>,
-    /// `next_cursor` of the answer before.
+    /// `next_cursor` of the previous answer.
     cursor: Option<String>,
 }
 
@@ -35,24 +35,25 @@ pub struct VerifyParams {
 pub struct VerifyView {
     from: DateTime<Utc>,
     to: DateTime<Utc>,
-    /// Times owed, in this part.
+    /// Due times, in this part.
     owed: u64,
     /// Decisions recorded, in this part.
     decided: u64,
-    /// Decisions of schedules whose timezone or cron is unknown: whether they were due cannot be computed.
+    /// Decisions of schedules whose timezone or cron is unknown, so that their due times cannot be computed.
     unjudged: u64,
-    /// Newest version of the IANA database here; a time is computed by the version that was in force at it.
+    /// Newest version of the IANA database here. Each time is computed by the version that was in force at it.
     #[schema(example = "2026f")]
     zone_data: String,
-    /// Workflows that are not proven, because the due times of a schedule version cannot be computed.
+    /// Workflows that are not verified, because the due times of a schedule version cannot be computed.
     unjudged_workflows: Vec<UnjudgedView>,
-    /// Workflows that are not proven, because the watchdog fails to process them: times of theirs have no decision yet.
+    /// Workflows that are not verified, because the watchdog fails to process them: some of their times have no
+    /// decision yet.
     undecided_workflows: Vec<i64>,
-    /// Empty: the ledger is right. With the workflows that are not proven at most 1,000 entries.
+    /// Empty: the ledger is correct. Together with the workflows that are not verified at most 1,000 entries.
     differences: Vec<DifferenceView>,
-    /// Times before this were pruned while the proof went on and are left out; usually `from`.
+    /// Times before this were pruned during the verification and are left out; usually `from`.
     compared_from: DateTime<Utc>,
-    /// Send it as `cursor` for the rest; null: the whole span is compared.
+    /// Send it as `cursor` for the rest; null: the complete span is compared.
     next_cursor: Option<String>,
 }
 
@@ -63,7 +64,8 @@ pub struct DifferenceView {
     scheduled_time: DateTime<Utc>,
     /// `missing`: the time was due and has no decision; `not_owed`: it has a decision and was not due; `no_run`: the
     /// decision says that it ran, and its run does not exist; `two_runs`: it has two automatic runs;
-    /// `run_without_decision`: no decision names its automatic run; `contradicted`: decision and run contradict each other.
+    /// `run_without_decision`: no decision names its automatic run; `contradicted`: decision and run contradict each
+    /// other.
     kind: Kind,
     decision: Option<Decision>,
     /// The run that disagrees, or that does not exist; null for `missing` and `not_owed`.
@@ -77,7 +79,7 @@ pub struct UnjudgedView {
     revision: i64,
 }
 
-/// Verify the ledger: recompute the due times of a span, and say where decisions or runs differ.
+/// Verify the ledger: recompute the due times of a span, and list where decisions or runs differ.
 ///
 /// A long span of many workflows is answered in parts: follow `next_cursor` to its end.
 #[utoipa::path(get, path = "/api/v1/verify", tag = "operations", params(VerifyParams),
@@ -98,7 +100,7 @@ pub(super) async fn verify(
 }
 
 fn refused(unfit: Unfit) -> FieldError {
-    // Rounded into the permitted span, so that the named time is accepted.
+    // Rounded into the allowed span, so that the time in the error is accepted.
     let second = TimeDelta::seconds(1);
     let told = |time: DateTime<Utc>| time.to_rfc3339_opts(SecondsFormat::Secs, true);
     match unfit {

@@ -1,4 +1,4 @@
-//! Step 1 of 7: a workflow as it is read, with how far EventBridge follows it.
+//! Step 1 of 7: a workflow as the API shows it, with its synchronization to EventBridge.
 
 use axum::Json;
 use axum::http::header;
@@ -13,7 +13,7 @@ use crate::actions;
 use crate::policies::{CatchUp, OnLost, Overlap};
 use crate::workflows::{State, Sync, SyncStatus, Workflow};
 
-/// A workflow as it is read.
+/// A workflow.
 #[derive(Serialize, ToSchema)]
 pub struct WorkflowView {
     #[schema(value_type = i64)]
@@ -33,7 +33,7 @@ pub struct WorkflowView {
     ends_at: Option<DateTime<Utc>>,
     state: State,
     pause_reason: Option<String>,
-    /// When the pause ends by itself.
+    /// When the pause ends automatically.
     pause_until: Option<DateTime<Utc>>,
     overlap_policy: Overlap,
     max_concurrent: i32,
@@ -44,7 +44,7 @@ pub struct WorkflowView {
     max_attempts: i32,
     on_lost: OnLost,
     pause_after_failures: Option<i32>,
-    /// The file that owns it; null = the API.
+    /// The file that manages it; null = the API.
     managed_by: Option<String>,
     /// The ETag.
     version: i64,
@@ -57,7 +57,7 @@ pub struct WorkflowView {
     updated_on: DateTime<Utc>,
 }
 
-/// How far EventBridge follows a workflow.
+/// How far EventBridge has applied the workflow's edits.
 #[derive(Serialize, ToSchema)]
 pub struct SyncView {
     status: SyncStatus,
@@ -83,7 +83,7 @@ impl IntoResponse for Read {
     }
 }
 
-/// A workflow as it is read at `now`.
+/// The view of a workflow at `now`.
 #[must_use]
 pub fn view((workflow, sync): (Workflow, Sync), now: DateTime<Utc>) -> WorkflowView {
     let next_fire_at = workflow.next_fire_at(now);

@@ -1,4 +1,4 @@
-//! Step 1 of 7: the workflows of a team. Change and message commit together, then the nudge goes out.
+//! Step 1 of 7: the workflows of a team. Change and outbox row commit together; then the publisher is notified.
 
 use std::time::Duration;
 
@@ -31,21 +31,21 @@ use crate::workflows::{self, Filter, Saved, SyncStatus, Workflow};
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub struct ListParams {
-    /// One team's, for admin keys.
+    /// Only workflows of this team; for admin keys.
     team_id: Option<i64>,
-    /// In this state.
+    /// Only workflows in this state.
     #[param(inline)]
     state: Option<workflows::State>,
-    /// In step with EventBridge like this.
+    /// Only workflows with this synchronization status.
     #[param(inline)]
     sync: Option<SyncStatus>,
-    /// Whose name or description holds this text, in any case.
+    /// Only workflows whose name or description contains this text, in any case.
     q: Option<String>,
-    /// `true`: those whose next times the last change of the zone data changed.
+    /// `true`: only workflows whose upcoming times the last change of the zone data changed.
     timezone_changed: Option<bool>,
     /// Items on a page, 1 to 200.
     limit: Option<i64>,
-    /// `next_cursor` of the page before.
+    /// `next_cursor` of the previous page.
     cursor: Option<String>,
 }
 
@@ -54,11 +54,11 @@ pub struct ListParams {
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub struct WriteParams {
-    /// Seconds, at most 25, to wait until EventBridge follows; `sync.status` tells how it went.
+    /// Seconds, at most 25, to wait until EventBridge has applied the edit; `sync.status` is the result.
     pub(super) wait: Option<u64>,
 }
 
-/// Make a workflow.
+/// Create a workflow.
 #[utoipa::path(post, path = "/api/v1/workflows", tag = "workflows", request_body = WorkflowBody, params(WriteParams),
     responses((status = 201, body = WorkflowView, headers(("Location" = String), ("ETag" = String))),
               (status = "4XX", body = Problem, content_type = "application/problem+json")))]
@@ -117,7 +117,7 @@ pub(super) async fn list(
     Ok(Json(Page::cut(items, limit, |item: &WorkflowView| item.id.to_string())))
 }
 
-/// The workflows of one page and one more, and how many a page has.
+/// Reads the workflows of one page and one more, and returns the size of a page.
 pub(super) async fn select(
     app: &App,
     caller: &Caller,
@@ -127,7 +127,7 @@ pub(super) async fn select(
     let limit = page::limit(params.limit)?;
     params.q.as_deref().map_or(Ok(()), |q| field::text("q", q, 0, 200))?;
     if params.team_id.is_some_and(|asked| caller.team_id().is_some_and(|own| own != asked)) {
-        // Another team's list is as empty as that of a team that does not exist.
+        // The list of another team is empty, like that of a team that does not exist.
         return Ok((Vec::new(), limit));
     }
     let filter = Filter {
@@ -160,12 +160,12 @@ pub(super) async fn patch(
     Patch(patch, kind): Patch,
 ) -> Result<Read, Error> {
     let wait = wait(params.wait)?;
-    // Before the transaction: a name server may take its time.
+    // Before the transaction, because a name server may be slow.
     actions::check_reach(patch.get("action").unwrap_or(&Value::Null), &app.allowed).await?;
     let mut tx = db::begin(&app.pool).await?;
     let locked = workflows::lock(&mut tx, id, caller.team_id(), app.clock.now()).await?;
     let before = locked.ok_or_else(Error::not_found)?;
-    // The clock is read under the lock: a fire that was decided while we waited lies before this edit.
+    // Read the clock under the lock: then a fire that was decided while this edit waited lies before it.
     let edit = caller.edit(&app, trace);
     if_match.check(before.version)?;
     verbs::writable(&before)?;
@@ -177,7 +177,7 @@ pub(super) async fn patch(
     applied(&app, id, before.revision.0 + 1, wait.filter(|_| saved == Saved::Enqueued)).await
 }
 
-/// Delete a workflow for good, with its runs, occurrences and schedule versions.
+/// Delete a workflow permanently, with its runs, occurrences and schedule versions.
 #[utoipa::path(delete, path = "/api/v1/workflows/{id}", tag = "workflows",
     params(("id" = i64, Path), ("If-Match" = Option<String>, Header), WriteParams),
     responses((status = 204), (status = "4XX", body = Problem, content_type = "application/problem+json")))]
@@ -193,7 +193,7 @@ pub(super) async fn delete(
     let mut tx = db::begin(&app.pool).await?;
     let locked = workflows::lock(&mut tx, id, None, app.clock.now()).await?;
     let before = locked.ok_or_else(Error::not_found)?;
-    // The clock is read under the lock: a fire that was decided while we waited lies before this edit.
+    // Read the clock under the lock: then a fire that was decided while this edit waited lies before it.
     let edit = caller.edit(&app, trace);
     if_match.check(before.version)?;
     workflows::erase(&mut tx, &before, &edit).await?;
@@ -204,7 +204,7 @@ pub(super) async fn delete(
     Ok(StatusCode::NO_CONTENT)
 }
 
-/// After the commit of an edit.
+/// Notifies the publisher after the commit of an edit.
 pub(super) fn nudge(app: &App, saved: Saved) {
     inject::at(Point::A3);
     match saved {
@@ -220,7 +220,7 @@ pub(super) fn wait(seconds: Option<u64>) -> Result<Option<Duration>, FieldError>
     }
 }
 
-/// Reads the workflow back, when EventBridge follows `revision`, refused it, or the time is up.
+/// Returns the workflow after EventBridge has applied `revision` or refused it, or after `wait`.
 pub(super) async fn applied(app: &App, id: WorkflowId, revision: i64, wait: Option<Duration>) -> Result<Read, Error> {
     awaited(app, id, revision, wait).await?;
     let mut connection = app.pool.acquire().await?;
@@ -228,9 +228,9 @@ pub(super) async fn applied(app: &App, id: WorkflowId, revision: i64, wait: Opti
     Ok(Read(view(found, app.clock.now())))
 }
 
-/// Waits until EventBridge follows `revision`, refused it, or the time is up.
+/// Waits until EventBridge has applied `revision` or refused it, or until `wait` has passed.
 ///
-/// A connection is held for each look only: a hundred waiting clients must not exhaust the pool.
+/// Each check takes a connection and returns it: a hundred waiting clients must not exhaust the pool.
 pub(super) async fn awaited(app: &App, id: WorkflowId, revision: i64, wait: Option<Duration>) -> Result<(), Error> {
     let Some(wait) = wait else { return Ok(()) };
     let until = tokio::time::Instant::now() + wait;

@@ -1,4 +1,4 @@
-//! Step 7 of 7: the times that a backfill means, in its order, a stretch at a time.
+//! Step 7 of 7: the times that a backfill selects, in its order, one stretch at a time.
 
 use std::collections::HashMap;
 
@@ -16,25 +16,25 @@ use crate::runs::RunState;
 use crate::versions::{self, Version};
 use crate::workflows::State;
 
-/// Looked at by one statement, newest first; a minute's cron owes 1,440 of it.
+/// How much one statement evaluates, newest first; a cron of every minute has 1,440 due times in it.
 const STRETCH: TimeDelta = TimeDelta::days(1);
-/// Looked at by one statement, oldest first.
+/// How many due times one statement evaluates, oldest first.
 const TIMES: usize = 1_000;
 
 /// Where the due times of a span come from.
 pub(super) enum Timetable {
-    /// Each version over its own span.
+    /// Each schedule version over its own span.
     Then,
-    /// One version's cron and timezone over any span; none: it has no cron.
+    /// The cron and timezone of one version over any span; `None`: it has no cron.
     Now(Option<Box<Version>>),
 }
 
 impl Timetable {
-    /// Of the schedule version with this revision, none = the versions of then.
+    /// Loads the schedule version with this revision; `None` = the versions of the span itself.
     pub(super) async fn load(db: &mut PgConnection, id: WorkflowId, revision: Option<i64>) -> sqlx::Result<Self> {
         let Some(revision) = revision else { return Ok(Self::Then) };
         let version = versions::by_revision(db, id, Revision(revision)).await?;
-        // The request names its span: neither a pause nor the schedule's window restricts it.
+        // The request names its span, so neither a pause nor the schedule's window restricts it.
         let everywhere = |version: Version| Version {
             valid_from: DateTime::UNIX_EPOCH,
             ended_on: None,
@@ -65,26 +65,26 @@ impl Timetable {
     }
 }
 
-/// A time that is meant.
+/// A selected time.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Meant {
-    /// The time, and who owed it.
+    /// The time, and the schedule version that made it due.
     pub(super) owed: Owed,
-    /// Its row in the ledger, unless it is to be recorded anew.
+    /// Its row in the ledger; `None` if the time is to be recorded again.
     pub(super) occurrence: Option<Uuid>,
 }
 
-/// One stretch of the way.
+/// One stretch of the span.
 pub(super) struct Stretch {
     /// In the order of the backfill.
     pub(super) times: Vec<Meant>,
-    /// The last time that was looked at.
+    /// The last time that was evaluated.
     pub(super) through: DateTime<Utc>,
-    /// Whether that is all.
+    /// Whether the span ends here.
     pub(super) is_last: bool,
 }
 
-/// All times that are meant, at most `limit`.
+/// Returns all selected times, at most `limit`.
 pub(super) async fn times(
     db: &mut PgConnection,
     workflow: WorkflowId,
@@ -105,9 +105,9 @@ pub(super) async fn times(
     }
 }
 
-/// The stretch after the cursor, or the first; `asked_on` is when the backfill was asked for.
+/// Returns the stretch after the cursor, or the first one. `asked_on` is when the backfill was requested.
 ///
-/// What was not yet the watchdog's to account for at that moment is the live schedule's matter.
+/// Times less than 300 s old at that moment are left to the live schedule.
 pub(super) async fn stretch(
     db: &mut PgConnection,
     workflow: WorkflowId,
@@ -130,17 +130,17 @@ pub(super) async fn stretch(
     }
     let owing = timetable.between(db, workflow, after, until, limit).await?;
     let rows = rows(db, workflow, after, owing.through.min(until)).await?;
-    // After the rows: a prune raises its mark before it removes one.
+    // After the rows: a prune raises its mark before it removes a row.
     let pruned_before = marks::occurrences(db).await?;
     let found = owing.times.len();
     let select = |owed: Owed| meant(wish, owed, rows.get(&owed.time), pruned_before);
     let mut times: Vec<Meant> = owing.times.into_iter().filter_map(select).collect();
     Ok(match wish.order {
-        // Fewer than were asked for: that is all, or nobody can tell what came after.
+        // Fewer than the limit: no due time follows, or those that follow cannot be computed.
         Order::OldestFirst => Stretch { times, through: owing.through, is_last: found < limit },
         Order::NewestFirst => {
             times.reverse();
-            // The next stretch ends just before this one's beginning, which was not part of it.
+            // The next stretch ends just before the start of this one, which is exclusive.
             Stretch { times, through: after + TimeDelta::microseconds(1), is_last: after <= first }
         }
     })
@@ -161,7 +161,7 @@ fn meant(wish: &Wish, owed: Owed, row: Option<&Row>, pruned_before: Option<DateT
         }
         (Only::Failed, None) => false,
     };
-    // What never ran is recorded anew, as backfilled.
+    // A time that never ran is recorded again, as backfilled.
     let ran = |row: &&Row| !matches!(row.decision, Decision::Missed | Decision::SkippedPaused);
     is_meant.then(|| Meant { owed, occurrence: row.filter(ran).map(|row| row.id) })
 }

@@ -8,25 +8,25 @@ use uuid::Uuid;
 use super::{Backfill, Only, Order, State, Timing, Wish};
 use crate::audit::Edit;
 
-/// Which backfills a caller may see and wants to.
+/// Which backfills the caller may see, and filters.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Filter {
-    /// One team's.
+    /// Only this team's.
     pub team_id: Option<i64>,
-    /// One workflow's.
+    /// Only this workflow's.
     pub workflow_id: Option<i64>,
-    /// In this state.
+    /// Only in this state.
     pub state: Option<State>,
-    /// Before this one, by the page before.
+    /// Only those before this one, the last of the previous page.
     pub before: Option<Uuid>,
-    /// At most so many.
+    /// At most this many.
     pub limit: i64,
 }
 
-/// One backfill that a team may see, with how its runs stand.
+/// Returns one backfill that the team may see, with the counts of its runs.
 ///
 /// # Errors
-/// The database's.
+/// Fails if the database cannot be reached or refuses the statement.
 pub async fn find(db: &mut PgConnection, id: Uuid, team_id: Option<i64>) -> sqlx::Result<Option<Backfill>> {
     let row = sqlx::query_as!(
         Row,
@@ -50,7 +50,7 @@ pub async fn find(db: &mut PgConnection, id: Uuid, team_id: Option<i64>) -> sqlx
     Ok(row.map(Backfill::from))
 }
 
-/// A running backfill for its next step, without `succeeded`, which takes a look at each of its runs.
+/// Returns a running backfill for its next step, without `succeeded`, which would read each of its runs.
 pub(super) async fn find_running(tx: &mut PgConnection, id: Uuid) -> sqlx::Result<Option<Backfill>> {
     let row = sqlx::query_as!(
         Row,
@@ -74,10 +74,10 @@ pub(super) async fn find_running(tx: &mut PgConnection, id: Uuid) -> sqlx::Resul
     Ok(row.map(Backfill::from))
 }
 
-/// Backfills, the newest first.
+/// Lists backfills, the newest first.
 ///
 /// # Errors
-/// The database's.
+/// Fails if the database cannot be reached or refuses the statement.
 pub async fn list(db: &mut PgConnection, filter: &Filter) -> sqlx::Result<Vec<Backfill>> {
     let rows = sqlx::query_as!(
         Row,
@@ -109,7 +109,7 @@ pub async fn list(db: &mut PgConnection, filter: &Filter) -> sqlx::Result<Vec<Ba
     Ok(rows.into_iter().map(Backfill::from).collect())
 }
 
-/// A backfill of this workflow that has not ended.
+/// Returns the backfill of this workflow that has not ended.
 pub(super) async fn unfinished(tx: &mut PgConnection, workflow: WorkflowId) -> sqlx::Result<Option<Uuid>> {
     sqlx::query_scalar!(
         r#"
@@ -122,7 +122,7 @@ pub(super) async fn unfinished(tx: &mut PgConnection, workflow: WorkflowId) -> s
     .await
 }
 
-/// The backfills that make runs, each with its workflow.
+/// Lists the backfills that create runs, each with its workflow.
 pub(super) async fn running(db: &mut PgConnection) -> sqlx::Result<Vec<(Uuid, i64)>> {
     let rows = sqlx::query!(
         r#"
@@ -135,7 +135,7 @@ pub(super) async fn running(db: &mut PgConnection) -> sqlx::Result<Vec<(Uuid, i6
     Ok(rows.into_iter().map(|row| (row.id, row.workflow_id)).collect())
 }
 
-/// Runs of a backfill that no executor has begun.
+/// Lists the runs of a backfill that no executor has started.
 pub(super) async fn not_started(tx: &mut PgConnection, id: Uuid) -> sqlx::Result<Vec<Uuid>> {
     sqlx::query_scalar!(
         r#"
@@ -182,7 +182,7 @@ pub(super) async fn insert(
     .map(drop)
 }
 
-/// Moves the cursor on; in the transaction of the runs that it speaks for.
+/// Advances the cursor, in the transaction that creates the runs up to it.
 pub(super) async fn advance(
     tx: &mut PgConnection,
     id: Uuid,
@@ -208,7 +208,7 @@ pub(super) async fn advance(
 /// Pauses the running backfills that were requested up to `until`; returns how many.
 ///
 /// # Errors
-/// The database fails.
+/// Fails if the database cannot be reached or refuses the statement.
 pub async fn pause_running(tx: &mut PgConnection, until: DateTime<Utc>, now: DateTime<Utc>) -> sqlx::Result<u64> {
     let done = sqlx::query!(
         r#"

@@ -1,4 +1,4 @@
-//! Step 7 of 7: works backfills off: a job, in bounded passes.
+//! Step 7 of 7: advances backfills: a job, in bounded passes.
 
 use chrono::{DateTime, Utc};
 use db::{PgConnection, PgPool};
@@ -15,28 +15,29 @@ use crate::overlap;
 use crate::runs::{self, RunState, Trigger};
 use crate::workflows::{self, Workflow};
 
-/// Its name in the table `jobs`.
+/// Name of the job in the table `jobs`.
 const JOB: &str = "backfills";
-/// Stretches of one backfill that one pass looks at, so that a span of which little is meant holds up no other.
+/// How many stretches of one backfill a pass evaluates, so that a span with few selected times delays no other
+/// backfill.
 const STRETCHES: usize = 50;
 
-/// What a pass did.
+/// The result of a pass.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Pass {
-    /// Runs made.
+    /// Runs created.
     started: u64,
     /// Backfills that ended.
     finished: u64,
-    /// Whether a backfill has more to look at, and room for it.
+    /// Whether a backfill has more times to evaluate, and room for a run.
     has_more: bool,
     /// Backfills whose statements failed.
     failed: u64,
 }
 
-/// Works backfills off. A job.
+/// Advances all backfills. A job.
 ///
 /// # Errors
-/// The database's; what was done for other backfills stands.
+/// Fails if the database fails; the changes of other backfills remain committed.
 pub async fn work(app: &App) -> anyhow::Result<Did> {
     let Pass { started, finished, has_more, failed } = pass(&app.pool, clock::database_time(app).await?).await?;
     if started > 0 {
@@ -51,7 +52,7 @@ pub async fn work(app: &App) -> anyhow::Result<Did> {
     })
 }
 
-/// Takes one backfill a step further after a run of it has ended; the job takes the steps that are lost.
+/// Advances one backfill after a run of it has ended. The job takes the steps that are lost.
 pub(crate) async fn refill(app: &App, id: Uuid, workflow: WorkflowId) -> sqlx::Result<()> {
     if step_one(&app.pool, id, workflow, app.clock.now()).await?.started > 0 {
         app.wake.poke();
@@ -59,7 +60,7 @@ pub(crate) async fn refill(app: &App, id: Uuid, workflow: WorkflowId) -> sqlx::R
     Ok(())
 }
 
-/// Takes every running backfill a step further, the oldest first; one that fails is logged and counted.
+/// Advances every running backfill, the oldest first. A failure is logged and counted.
 async fn pass(pool: &PgPool, now: DateTime<Utc>) -> sqlx::Result<Pass> {
     let mut done = Pass::default();
     let running = table::running(&mut *pool.acquire().await?).await?;
@@ -86,7 +87,7 @@ async fn step_one(pool: &PgPool, id: Uuid, workflow: WorkflowId, now: DateTime<U
     Ok(step)
 }
 
-/// One backfill: the workflow first, then the backfill, both read by later statements than the locks.
+/// Advances one backfill. Locks the workflow first, then the backfill; later statements read them.
 async fn step(tx: &mut PgConnection, id: Uuid, workflow: WorkflowId, now: DateTime<Utc>) -> sqlx::Result<Pass> {
     let Some(workflow) = workflows::lock(tx, workflow, None, now).await? else { return Ok(Pass::default()) };
     let Some(backfill) = table::find_running(tx, id).await? else { return Ok(Pass::default()) };
@@ -120,7 +121,7 @@ async fn step(tx: &mut PgConnection, id: Uuid, workflow: WorkflowId, now: DateTi
     Ok(Pass { started: started as u64, finished: is_over.into(), has_more: room > 0 && !is_last, failed: 0 })
 }
 
-/// Makes the run of one time; a missed time is backfilled from now on.
+/// Creates the run of one time. A missed time becomes backfilled.
 async fn start(
     tx: &mut PgConnection,
     workflow: &Workflow,
@@ -130,7 +131,7 @@ async fn start(
 ) -> sqlx::Result<()> {
     let id = crate::id::at(now);
     let verdict = overlap::verdict(tx, workflow, Trigger::Backfill, now).await?;
-    // What is made up for waits, however full it is: it is never skipped.
+    // A run of a backfill waits however long the queue is: it is never skipped.
     let state = verdict.state().unwrap_or(RunState::Queued);
     let occurrence = match meant.occurrence {
         Some(occurrence) => Some(occurrence),
@@ -170,7 +171,7 @@ async fn record(
     };
     match occurrences::record(tx, &entry).await? {
         Recorded::Ours(id) => Ok(Some(id)),
-        // Not under the workflow's lock; the run names the row that stands all the same.
+        // Cannot happen under the workflow's lock; if it does, the run names the existing row.
         Recorded::Theirs => Ok(occurrences::find(tx, workflow.id, meant.owed.time).await?.map(|row| row.id)),
     }
 }

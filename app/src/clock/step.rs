@@ -1,17 +1,17 @@
-//! What was due by a clock that has gone back is due now: after a failover to a server whose clock is behind.
+//! Keeps rows due after the clock went back, for example after a failover to a server whose clock is behind.
 
 use chrono::{DateTime, Utc};
 use db::PgConnection;
 
-/// For so long, at most, a publisher, a sweep or a job is leased; its owner renews it in time, by any clock.
+/// Seconds. The longest lease of a publisher, a sweep or a job; its owner renews it in time, by any clock.
 const LONGEST_LEASE_SECS: f64 = 60.0;
 
-/// Makes due what `before`, the time that the old server's clock would show now, had made due.
+/// Makes the rows due now that were due at `before`, the time that the old server's clock would show.
 ///
-/// Any instance does it, any number of times: a row that was due stays due.
+/// Any instance may call it any number of times: a row that was due stays due.
 ///
 /// # Errors
-/// A statement fails; the next sample finds the clock as it is, so the rows then wait for their time.
+/// Fails if a statement fails. The next sample sees no step any more, so the rows then wait for their time.
 pub(super) async fn keep_due(db: &mut PgConnection, before: DateTime<Utc>) -> sqlx::Result<()> {
     keep_edits_due(db, before).await?;
     keep_jobs_due(db, before).await?;
@@ -65,7 +65,7 @@ async fn keep_runs_due(db: &mut PgConnection, before: DateTime<Utc>) -> sqlx::Re
     .map(drop)
 }
 
-/// The lease of a run would last longer by the step, too; how long it is, its row says: from `locked_at` to `lease_until`.
+/// The step would extend the lease of a run. Its length is the difference of `locked_at` and `lease_until`.
 async fn shorten_run_leases(db: &mut PgConnection) -> sqlx::Result<()> {
     sqlx::query!(
         r#"
@@ -89,7 +89,7 @@ async fn shorten_run_leases(db: &mut PgConnection) -> sqlx::Result<()> {
     .map(drop)
 }
 
-/// A lease of the old clock would last longer by the step, although its owner may have died with the old server.
+/// The step would extend a lease, although its owner may have failed together with the old server.
 async fn shorten_leases(db: &mut PgConnection) -> sqlx::Result<()> {
     sqlx::query!(
         r#"

@@ -1,4 +1,4 @@
-//! Step 7 of 7: one attempt of a run, from the claim to what is written down about it.
+//! Step 7 of 7: one attempt of a run, from the claim to its recorded outcome.
 
 use std::panic::AssertUnwindSafe;
 use std::time::Duration;
@@ -18,45 +18,45 @@ use crate::policies::Overlap;
 use crate::queue;
 use crate::runs::{self, Claimed, Finished, Held, RunState, Sent};
 
-/// Before a statement that failed is repeated.
+/// The pause before a failed statement is repeated for the first time.
 const FIRST_PAUSE: Duration = Duration::from_millis(100);
-/// The longest pause.
+/// The longest pause between two tries.
 const LONGEST_PAUSE: Duration = Duration::from_secs(5);
 
 /// How an attempt ended.
 enum Ending {
-    /// Its action did what it should.
+    /// Its action succeeded.
     Succeeded(Value),
-    /// It did not.
+    /// Its action failed.
     Failed { error: String, result: Option<Value>, again: Again },
-    /// It took longer than the workflow allows.
+    /// It took longer than the workflow's timeout.
     TimedOut,
-    /// Its run is to be cancelled.
+    /// A caller requested the cancellation of its run.
     Cancelled,
 }
 
-/// Why an attempt has no end.
+/// Why an attempt stopped without an outcome.
 enum Cut {
-    /// The run is not ours any more, or may soon not be: nothing is to be written.
+    /// The run no longer belongs to this attempt, or may soon belong to another: write nothing.
     Lost,
-    /// This instance ends before the attempt does.
+    /// This instance shuts down before the attempt ends.
     HandedOver,
 }
 
-/// What an attempt leaves behind.
+/// The result of an attempt in the database.
 enum Left {
-    /// Its end is written.
+    /// Its outcome is written.
     Written(Verdict),
-    /// Another attempt or the end of the run came first.
+    /// Another attempt has taken the run, or the run has ended.
     Taken,
-    /// Its row may still be running.
+    /// Its row may still be `running`.
     Stopped,
 }
 
-/// What is to be written down about it.
+/// The outcome to write.
 struct Verdict {
     state: RunState,
-    /// When the next attempt may start, if there is to be one.
+    /// When the next attempt may start; `None` if there is none.
     again_at: Option<DateTime<Utc>>,
     failed_tries: i32,
     result: Option<Value>,
@@ -119,7 +119,7 @@ impl Executor {
         let call = call::of(run, now);
         let timeout = Duration::from_secs(u64::try_from(run.timeout_secs).unwrap_or_default());
         tokio::select! {
-            // What is done is done, even if it was to be stopped at the same moment.
+            // If the action completes at the moment of a stop, its outcome counts.
             biased;
             done = tokio::time::timeout(timeout, actions::perform(&action, &call, &sender)) => {
                 Ok(match done {
@@ -131,13 +131,13 @@ impl Executor {
             stop = stopped => match stop {
                 Ok(Stop::Cancelled) => Ok(Ending::Cancelled),
                 Ok(Stop::HandedOver) => Err(Cut::HandedOver),
-                // An attempt that cannot be stopped any more must not go on.
+                // An attempt that cannot be stopped any more must not continue.
                 Ok(Stop::Lost) | Err(_) => Err(Cut::Lost),
             },
         }
     }
 
-    /// Hands the run over, for as long as this instance waits for it.
+    /// Hands the run over, and repeats this until the instance exits.
     async fn hand_over(&self, run: &Claimed, sent: Sent) -> Left {
         let mut pause = FIRST_PAUSE;
         loop {
@@ -168,7 +168,7 @@ impl Executor {
         Ok(state)
     }
 
-    /// Writes the end down, however long the database is away: the action has happened.
+    /// Writes the outcome, however long the database is unavailable, because the action has been performed.
     async fn write_down(&self, run: &Claimed, verdict: Verdict) -> Left {
         let mut pause = FIRST_PAUSE;
         loop {
@@ -194,7 +194,7 @@ impl Executor {
         if let Some(run_after) = verdict.again_at {
             match runs::try_again(&mut connection, instance, run, error, run_after).await? {
                 Held::Ours => return Ok(Held::Ours),
-                // Cancelled meanwhile, if it is still ours at all.
+                // The run was cancelled meanwhile, or this attempt has lost it.
                 Held::Lost => {}
             }
         }
@@ -203,7 +203,7 @@ impl Executor {
         if runs::finish(&mut connection, instance, run, &finished, now).await? == Held::Ours {
             return Ok(Held::Ours);
         }
-        // The reply to our own commit may have been lost: then the row says what we would write.
+        // The reply to our own commit may be lost. Then the row already has the outcome that we would write.
         let Some(found) = runs::find_after_loss(&mut connection, run.id).await? else { return Ok(Held::Lost) };
         let is_retried = verdict.again_at.is_some() && found.tries > run.tries;
         if is_retried || found.attempt == run.attempt && found.state == state {
@@ -232,9 +232,9 @@ impl Executor {
         }
     }
 
-    /// Gives the slot to who waits for it.
+    /// Gives the free slot to the next queued run.
     async fn hand_on(&self, run: &Claimed) -> sqlx::Result<()> {
-        // Under such a policy somebody may be queueing at this moment: only the workflow's lock knows.
+        // Under such a policy another transaction may queue a run at this moment; only the workflow's lock shows it.
         let may_wait = matches!(run.overlap_policy, Overlap::Queue | Overlap::QueueOne | Overlap::Replace);
         if may_wait || runs::any_queued(&mut *self.app.pool.acquire().await?, run.workflow_id).await? {
             let advanced = queue::advance(&self.app.pool, WorkflowId(run.workflow_id), self.app.clock.now()).await?;

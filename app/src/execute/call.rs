@@ -1,4 +1,4 @@
-//! Step 7 of 7: what a run tells its action.
+//! Step 7 of 7: what a run passes to its action.
 
 use chrono::{DateTime, Utc};
 use schedule::{Cron, WorkflowId};
@@ -6,7 +6,7 @@ use schedule::{Cron, WorkflowId};
 use crate::actions::{Call, Context};
 use crate::runs::{Claimed, Trigger};
 
-/// What this attempt tells its action.
+/// Returns the call of this attempt.
 pub(super) fn of(run: &Claimed, now: DateTime<Utc>) -> Call {
     let is_recovery = run.recoveries > 0 || run.cut_off > 0;
     Call {

@@ -1,8 +1,8 @@
-//! Step 7 of 7: renews the leases of the attempts that this process executes, and stops those that it must not go on with.
+//! Step 7 of 7: renews the leases of the attempts that this process executes, and stops attempts that lost their run.
 //!
-//! One statement renews exactly these attempts. An attempt that it does not return has lost its run; one that it returns
-//! may be asked to cancel. If no renewal has succeeded for two thirds of a lease, all work stops: another instance may
-//! take it over soon.
+//! One statement renews exactly these attempts. An attempt that it does not return has lost its run; a returned one may
+//! have to cancel. An attempt stops if its lease was not renewed for two thirds of its length, because another instance
+//! may soon claim its run. Each attempt has its own time of renewal, because the statement leaves out a locked run.
 
 use std::time::{Duration, Instant};
 
@@ -10,48 +10,35 @@ use super::Executor;
 use super::own::{Own, Stop};
 use crate::runs::{self, Beat, Fence};
 
-/// When the leases were last renewed.
-pub(super) struct Pulse {
-    kept: Instant,
-}
-
 /// Renews the leases of this instance's attempts until it is dropped.
 pub(super) async fn keep(executor: Executor) {
-    let mut pulse = Pulse::new(Instant::now());
     loop {
         tokio::time::sleep(Duration::from_millis(executor.app.config.heartbeat_ms)).await;
-        pulse.beat(&executor, &Instant::now).await;
+        beat(&executor, &Instant::now).await;
     }
 }
 
-impl Pulse {
-    pub(super) fn new(now: Instant) -> Self {
-        Self { kept: now }
+/// Renews the leases once.
+pub(super) async fn beat(executor: &Executor, now: &(dyn Fn() -> Instant + Sync)) {
+    let lost_after = Duration::from_secs(executor.app.config.lost_after_secs);
+    // Before the statement, because its result does not contain an attempt that is claimed meanwhile.
+    let (ours, asked) = (executor.own.under_way(), now());
+    if ours.is_empty() {
+        return executor.release_stopped().await;
     }
-
-    /// One renewal.
-    pub(super) async fn beat(&mut self, executor: &Executor, now: &(dyn Fn() -> Instant + Sync)) {
-        let lost_after = Duration::from_secs(executor.app.config.lost_after_secs);
-        // Before the statement: an attempt that is claimed during it is not in its answer.
-        let (ours, asked) = (executor.own.under_way(), now());
-        if ours.is_empty() {
-            self.kept = asked;
-            return executor.release_stopped().await;
-        }
-        match tokio::time::timeout(lost_after / 8, renew(executor, &ours)).await {
-            Ok(Ok(beats)) => {
-                self.kept = asked;
-                stop_what_is_not_ours(&executor.own, &ours, &beats);
-                executor.release_stopped().await;
-            }
-            // Beat, answer and margin together: the work has stopped before the lease has expired.
-            _ if now().saturating_duration_since(self.kept) > lost_after * 2 / 3 => {
-                tracing::error!(runs = ours.len(), "leases cannot be renewed; all work on runs stops here");
-                ours.iter().for_each(|fence| executor.own.stop(*fence, Stop::Lost));
-            }
-            Ok(Err(error)) => tracing::warn!(%error, "cannot renew the leases of runs; trying again"),
-            Err(_) => tracing::warn!("cannot renew the leases of runs in time; trying again"),
-        }
+    let renewed = tokio::time::timeout(lost_after / 8, renew(executor, &ours)).await;
+    match &renewed {
+        Ok(Ok(beats)) => apply(&executor.own, &ours, beats, asked),
+        Ok(Err(error)) => tracing::warn!(%error, "cannot renew the leases of runs; trying again"),
+        Err(_) => tracing::warn!("cannot renew the leases of runs in time; trying again"),
+    }
+    // Beat, answer and margin together: the work has stopped before the lease has expired.
+    let stopped = executor.own.stop_unrenewed(now(), lost_after * 2 / 3);
+    if stopped > 0 {
+        tracing::error!(runs = stopped, "leases cannot be renewed; work on these runs stops here");
+    }
+    if matches!(renewed, Ok(Ok(_))) {
+        executor.release_stopped().await;
     }
 }
 
@@ -61,11 +48,14 @@ async fn renew(executor: &Executor, ours: &[Fence]) -> sqlx::Result<Vec<Beat>> {
     runs::renew_leases(&mut connection, app.lease(), ours).await
 }
 
-fn stop_what_is_not_ours(own: &Own, ours: &[Fence], beats: &[Beat]) {
+/// Stops what is not ours any more or is to be cancelled; the leases of the others began anew when we asked.
+fn apply(own: &Own, ours: &[Fence], beats: &[Beat], asked: Instant) {
     for fence in ours {
         match beats.iter().find(|beat| beat.id == fence.id && beat.attempt == fence.attempt) {
             None => own.stop(*fence, Stop::Lost),
             Some(beat) if beat.is_cancelled => own.stop(*fence, Stop::Cancelled),
+            Some(beat) if beat.is_renewed => own.renew(*fence, asked),
+            // Its row is locked.
             Some(_) => {}
         }
     }
@@ -81,19 +71,33 @@ mod tests {
 
     #[tokio::test]
     async fn what_does_not_come_back_stops_and_so_does_what_is_to_be_cancelled() {
-        let own = Own::default();
+        let (own, now) = (Own::default(), Instant::now());
         let [kept, lost, cancelled, retaken] = std::array::from_fn(|_| Uuid::new_v4());
         let mut attempts: HashMap<_, _> = [kept, lost, cancelled, retaken]
             .into_iter()
-            .map(|id| (id, own.register(Fence { id, attempt: 1 })))
+            .map(|id| (id, own.register(Fence { id, attempt: 1 }, now)))
             .collect();
-        let beat = |id, attempt, is_cancelled| Beat { id, attempt, is_cancelled };
+        let beat = |id, attempt, is_cancelled| Beat { id, attempt, is_cancelled, is_renewed: true };
         let beats = [beat(kept, 1, false), beat(cancelled, 1, true), beat(retaken, 2, false)];
-        stop_what_is_not_ours(&own, &own.under_way(), &beats);
+        apply(&own, &own.under_way(), &beats, now);
         let mut stopped = |id| attempts.get_mut(&id).and_then(|attempt| attempt.stopped.try_recv().ok());
         assert_eq!(stopped(kept), None);
         assert_eq!(stopped(lost), Some(Stop::Lost));
         assert_eq!(stopped(cancelled), Some(Stop::Cancelled));
         assert_eq!(stopped(retaken), Some(Stop::Lost), "another attempt is not ours");
+    }
+
+    #[tokio::test]
+    async fn an_attempt_without_renewal_stops_alone() {
+        let (own, claimed) = (Own::default(), Instant::now());
+        let [renewed, locked] = std::array::from_fn(|_| Uuid::new_v4());
+        let [mut goes_on, mut stops] = [renewed, locked].map(|id| own.register(Fence { id, attempt: 1 }, claimed));
+        let beat = |id, is_renewed| Beat { id, attempt: 1, is_cancelled: false, is_renewed };
+        let limit = Duration::from_secs(40);
+        apply(&own, &own.under_way(), &[beat(renewed, true), beat(locked, false)], claimed + limit / 2);
+        assert_eq!(own.stop_unrenewed(claimed + limit, limit), 0);
+        assert_eq!(own.stop_unrenewed(claimed + limit * 5 / 4, limit), 1);
+        assert_eq!(stops.stopped.try_recv(), Ok(Stop::Lost));
+        assert!(goes_on.stopped.try_recv().is_err());
     }
 }

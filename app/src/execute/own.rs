@@ -2,6 +2,7 @@
 
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
 
 use tokio::sync::oneshot;
 use uuid::Uuid;
@@ -9,72 +10,74 @@ use uuid::Uuid;
 use crate::actions::Departure;
 use crate::runs::Fence;
 
-/// Why an attempt stops before it is done.
+/// Why an attempt stops before its action is done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Stop {
-    /// Its run is to be cancelled.
+    /// A caller requested the cancellation of its run.
     Cancelled,
-    /// The run does not belong to this attempt any more, or may soon not.
+    /// The run no longer belongs to this attempt, or may soon belong to another.
     Lost,
-    /// This instance ends.
+    /// This instance shuts down.
     HandedOver,
 }
 
-/// The attempts under way on this instance; clones are the same set.
+/// The attempts in progress on this instance; clones share the set.
 #[derive(Clone, Default)]
 pub(super) struct Own(Arc<Mutex<Attempts>>);
 
 #[derive(Default)]
 struct Attempts {
     under_way: HashMap<Uuid, Entry>,
-    /// Stopped or panicked, and not yet released in the database: they may have been sent.
+    /// Stopped or panicked, and not released in the database yet: their requests may have been sent.
     stopped: HashSet<Fence>,
 }
 
 struct Entry {
     attempt: i32,
+    /// Its lease began no earlier than this.
+    renewed: Instant,
     departure: Departure,
     stop: Option<oneshot::Sender<Stop>>,
 }
 
-/// An attempt under way; dropping it ends that.
+/// An attempt in progress; dropping it removes the attempt from the set.
 pub(super) struct Registered {
     own: Own,
     fence: Fence,
-    /// Whether its request has left.
+    /// Whether its request was sent.
     pub(super) departure: Departure,
     /// Resolves when it must stop; an error means that another attempt has replaced it.
     pub(super) stopped: oneshot::Receiver<Stop>,
 }
 
 impl Own {
-    /// Registers an attempt; an older one of the same run is stopped.
-    pub(super) fn register(&self, fence: Fence) -> Registered {
+    /// Registers an attempt that was claimed no earlier than `asked`; an older one of the same run is stopped.
+    pub(super) fn register(&self, fence: Fence, asked: Instant) -> Registered {
         let (stop, stopped) = oneshot::channel();
         let departure = Departure::default();
-        let entry = Entry { attempt: fence.attempt, departure: departure.clone(), stop: Some(stop) };
+        let entry = Entry { attempt: fence.attempt, renewed: asked, departure: departure.clone(), stop: Some(stop) };
         if let Some(mut replaced) = self.attempts().under_way.insert(fence.id, entry) {
             replaced.stop(Stop::Lost);
         }
         Registered { own: self.clone(), fence, departure, stopped }
     }
 
-    /// The attempts under way.
+    /// The attempts in progress.
     pub(super) fn under_way(&self) -> Vec<Fence> {
         self.attempts().under_way.iter().map(|(id, entry)| Fence { id: *id, attempt: entry.attempt }).collect()
     }
 
-    /// The attempts that are stopped and not yet released.
+    /// The attempts that stopped and are not released yet.
     pub(super) fn stopped(&self) -> Vec<Fence> {
         self.attempts().stopped.iter().copied().collect()
     }
 
-    /// Everything that this process executes, or has executed without having written its end.
+    /// All attempts of this process whose outcome may be unwritten: those in progress and the stopped ones.
     pub(super) fn known(&self) -> Vec<Fence> {
         [self.under_way(), self.stopped()].concat()
     }
 
-    /// These are released in the database.
+    /// Removes attempts that were released in the database.
     pub(super) fn forget_stopped(&self, released: &[Fence]) {
         let mut attempts = self.attempts();
         for fence in released {
@@ -84,10 +87,28 @@ impl Own {
 
     /// Stops one attempt.
     pub(super) fn stop(&self, fence: Fence, why: Stop) {
-        let mut attempts = self.attempts();
-        if let Some(entry) = attempts.under_way.get_mut(&fence.id).filter(|entry| entry.attempt == fence.attempt) {
+        if let Some(entry) = self.attempts().of(fence) {
             entry.stop(why);
         }
+    }
+
+    /// The lease of one attempt was renewed no earlier than `asked`.
+    pub(super) fn renew(&self, fence: Fence, asked: Instant) {
+        if let Some(entry) = self.attempts().of(fence) {
+            entry.renewed = asked;
+        }
+    }
+
+    /// Stops the attempts whose last renewal is longer ago than `limit`; how many these were.
+    pub(super) fn stop_unrenewed(&self, now: Instant, limit: Duration) -> usize {
+        let mut stopped = 0;
+        for entry in self.attempts().under_way.values_mut() {
+            if now.saturating_duration_since(entry.renewed) > limit {
+                entry.stop(Stop::Lost);
+                stopped += 1;
+            }
+        }
+        stopped
     }
 
     /// Hands over every attempt that has sent nothing; from now on it cannot.
@@ -109,17 +130,23 @@ impl Own {
     }
 }
 
+impl Attempts {
+    fn of(&mut self, fence: Fence) -> Option<&mut Entry> {
+        self.under_way.get_mut(&fence.id).filter(|entry| entry.attempt == fence.attempt)
+    }
+}
+
 impl Entry {
     fn stop(&mut self, why: Stop) {
         if let Some(stop) = self.stop.take() {
-            // An attempt that does not listen any more is done.
+            // An attempt that no longer listens is done.
             let _done = stop.send(why);
         }
     }
 }
 
 impl Registered {
-    /// Ends the attempt without an end in the database: the row is to be released.
+    /// Moves the attempt to the stopped ones: it has no outcome, so its row is to be released.
     pub(super) fn into_stopped(self) {
         self.own.attempts().stopped.insert(self.fence);
     }
@@ -128,7 +155,7 @@ impl Registered {
 impl Drop for Registered {
     fn drop(&mut self) {
         let mut attempts = self.own.attempts();
-        // The same run may have been claimed here again meanwhile.
+        // This instance may have claimed the same run again meanwhile.
         if attempts.under_way.get(&self.fence.id).is_some_and(|entry| entry.attempt == self.fence.attempt) {
             attempts.under_way.remove(&self.fence.id);
         }
@@ -143,11 +170,15 @@ mod tests {
         Fence { id: Uuid::nil(), attempt }
     }
 
+    fn register(own: &Own, fence: Fence) -> Registered {
+        own.register(fence, Instant::now())
+    }
+
     #[test]
     fn replaced_attempt_is_stopped() {
         let own = Own::default();
-        let mut first = own.register(fence(1));
-        let mut second = own.register(fence(2));
+        let mut first = register(&own, fence(1));
+        let mut second = register(&own, fence(2));
         assert_eq!(first.stopped.try_recv(), Ok(Stop::Lost));
         assert!(second.stopped.try_recv().is_err());
         drop(first);
@@ -159,7 +190,7 @@ mod tests {
     #[test]
     fn unsent_attempts_are_handed_over() {
         let own = Own::default();
-        let (mut sent, mut unsent) = (own.register(fence(1)), own.register(Fence { id: Uuid::max(), attempt: 1 }));
+        let (mut sent, mut unsent) = (register(&own, fence(1)), register(&own, Fence { id: Uuid::max(), attempt: 1 }));
         assert!(sent.departure.leave());
         own.hand_over_unsent();
         assert!(sent.stopped.try_recv().is_err(), "it drains");
@@ -172,7 +203,7 @@ mod tests {
     #[test]
     fn stopped_attempts_are_known_until_released() {
         let own = Own::default();
-        own.register(fence(1)).into_stopped();
+        register(&own, fence(1)).into_stopped();
         assert!(own.under_way().is_empty());
         assert_eq!(own.known(), [fence(1)]);
         own.forget_stopped(&[fence(1)]);

@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use crate::config::Config;
 use crate::runs::Slots;
 
-/// The slots in use, by team; its clones are the same.
+/// The slots in use, by team; clones share them.
 #[derive(Clone, Default)]
 pub(super) struct Shares(Arc<Mutex<HashMap<i64, i64>>>);
 
@@ -19,13 +19,13 @@ pub(super) struct UsedSlot {
 }
 
 impl Shares {
-    /// Counts a slot for a team until the answer is dropped.
+    /// Counts a slot for a team until the result is dropped.
     pub(super) fn use_slot(&self, team_id: i64) -> UsedSlot {
         *self.used().entry(team_id).or_default() += 1;
         UsedSlot { shares: self.clone(), team_id }
     }
 
-    /// What a claim may fill, with so many slots free.
+    /// Returns what a claim may take if `free` slots are free.
     pub(super) fn slots_to_claim(&self, free: usize, config: &Config) -> Slots {
         Slots {
             free: i64::try_from(free).unwrap_or(i64::MAX),

@@ -19,10 +19,10 @@ use crate::spread;
 use crate::versions::{self, Owes, Version};
 use crate::workflows::{self, State, Workflow};
 
-/// What a decision came to.
+/// The outcome of a decision.
 pub(super) struct Outcome {
     pub(super) answer: Answer,
-    /// Times of the workflow whose runs it replaced: they have no run any more.
+    /// Times of the workflow whose runs it replaced, so that they have no run any more.
     pub(super) replaced: Vec<DateTime<Utc>>,
 }
 
@@ -32,9 +32,9 @@ impl From<Answer> for Outcome {
     }
 }
 
-/// Decides a fire; the decision, its occurrence and its run are the caller's to commit together.
+/// Decides a fire. The caller commits the decision, its occurrence and its run together.
 ///
-/// `kept` is for how long the ledger keeps its rows.
+/// `kept` is how long the ledger keeps its rows.
 pub(super) async fn decide(tx: &mut PgConnection, fire: &Fire, kept: TimeDelta) -> sqlx::Result<Outcome> {
     let (workflow, now) = workflows::lock_for_fire(tx, fire.workflow_id, fire.scheduled_time).await?;
     let standing = occurrences::find(tx, fire.workflow_id, fire.scheduled_time).await?;
@@ -47,7 +47,7 @@ pub(super) async fn decide(tx: &mut PgConnection, fire: &Fire, kept: TimeDelta) 
     if fire.scheduled_time > now + CLOCK_SKEW {
         return Ok(Answer::ClockSkew.into());
     }
-    // On time it cannot have run before the restore; late it may have.
+    // A fire on time cannot have run before the restore; a late one may have.
     if now - fire.scheduled_time > GRACE && identity::read_hold(tx).await?.is_some() {
         return Ok(Answer::Held.into());
     }
@@ -57,7 +57,7 @@ pub(super) async fn decide(tx: &mut PgConnection, fire: &Fire, kept: TimeDelta) 
     }
 }
 
-/// The answer that a decision of before gives again; a missed time is open to a later one.
+/// Returns the answer of an earlier decision. A missed time may still be decided again.
 pub(super) fn decided_already(standing: &Occurrence) -> Option<Answer> {
     match (standing.run_id, standing.decision) {
         (Some(run), _) => Some(Answer::Duplicate(run)),
@@ -71,7 +71,7 @@ pub(super) fn decided_already(standing: &Occurrence) -> Option<Answer> {
     }
 }
 
-/// The time that was owed, or why none was.
+/// Returns the due time, or why the time was not due.
 async fn owed_by(tx: &mut PgConnection, fire: &Fire, now: DateTime<Utc>) -> sqlx::Result<Result<Owed, Reason>> {
     let Some(version) = versions::in_force(tx, fire.workflow_id, fire.scheduled_time).await? else {
         return Ok(Err(Reason::NotDue));
@@ -79,7 +79,7 @@ async fn owed_by(tx: &mut PgConnection, fire: &Fire, now: DateTime<Utc>) -> sqlx
     let owed = Owed { time: fire.scheduled_time, revision: version.revision, ended_by: version.ended_by };
     let stale = fire.revision.is_some_and(|revision| revision.0 < version.revision);
     let mut owes = version.owes(fire.scheduled_time);
-    // A refusal is final, so it is never given before the newest zone data are loaded.
+    // A refusal is final, so check with the newest zone data first.
     if owes == Owes::NotDue && db::load_zones(tx).await? {
         owes = version.owes(fire.scheduled_time);
     }
@@ -102,7 +102,7 @@ async fn owed_by(tx: &mut PgConnection, fire: &Fire, now: DateTime<Utc>) -> sqlx
     })
 }
 
-/// Whether a fire that nobody can judge comes from the very timing that is in force.
+/// Whether a fire whose due times cannot be computed comes from the timing that is in force.
 async fn by_the_same_timing(tx: &mut PgConnection, fire: &Fire, in_force: &Version) -> sqlx::Result<bool> {
     let Some(revision) = fire.revision else { return Ok(false) };
     let published = versions::by_revision(tx, fire.workflow_id, revision).await?;
@@ -110,7 +110,7 @@ async fn by_the_same_timing(tx: &mut PgConnection, fire: &Fire, in_force: &Versi
         .is_some_and(|published| (&published.cron, &published.timezone) == (&in_force.cron, &in_force.timezone)))
 }
 
-/// A fire of a time that was owed.
+/// A fire of a due time.
 struct Case<'a> {
     fire: &'a Fire,
     workflow: &'a Workflow,
@@ -124,7 +124,7 @@ impl Case<'_> {
         let age = self.now - self.owed.time;
         let window = catch_up::window(self.workflow);
         if age > self.kept {
-            // Its row may have been pruned, so whether it ran is unknown. A window saved before
+            // Its row may have been pruned, so whether it ran is unknown. A catch-up window saved before
             // `RETENTION_DAYS` was lowered may be longer.
             return Ok(Answer::Declined(Reason::TooOld).into());
         }
@@ -152,9 +152,9 @@ impl Case<'_> {
         }
     }
 
-    /// Whether a fire within the grace is a retry that a later due time has overtaken, and is wanted all the same.
+    /// Whether a fire within the grace is a retry after a later time became due, and the policy still runs it.
     ///
-    /// The watchdog would defer such a time, so the overlap policy must not drop it.
+    /// The watchdog would defer such a time, so the overlap policy must not skip it.
     async fn is_overtaken(&self, tx: &mut PgConnection) -> sqlx::Result<bool> {
         if self.workflow.spec.policies.catch_up != CatchUp::RunAll {
             return Ok(false);
@@ -163,7 +163,7 @@ impl Case<'_> {
         Ok(!later.times.is_empty() && catch_up::judge(tx, self.workflow, &self.owed, self.now).await? == Late::Runs)
     }
 
-    /// Under `skip` one fire waits at most, the newest.
+    /// Queues the fire: under `skip` at most one waits, the newest.
     async fn wait(&self, tx: &mut PgConnection) -> sqlx::Result<Outcome> {
         match overlap::take_waiting_place(tx, self.workflow.id, self.owed.time, self.now).await? {
             Place::Replaces(replaced) => {
@@ -181,7 +181,7 @@ impl Case<'_> {
         let id = crate::id::at(self.now);
         let entry = Entry { run_id: Some(id), ..self.entry(Decision::Fired, None) };
         let Recorded::Ours(occurrence) = occurrences::record(tx, &entry).await? else {
-            // Not under the workflow's lock; UNIQUE is the judge all the same.
+            // Cannot happen under the workflow's lock; the UNIQUE constraint guards it nevertheless.
             let theirs = occurrences::find(tx, self.workflow.id, self.owed.time).await?;
             return Ok(theirs.as_ref().and_then(decided_already).unwrap_or(Answer::Declined(Reason::Missed)));
         };
@@ -206,7 +206,7 @@ impl Case<'_> {
         spread::run_after(self.workflow.id, spread_secs, self.workflow.cron(), self.owed.time, self.now)
     }
 
-    /// Records a decision without a run; a row that stands already is left as it is.
+    /// Records a decision without a run; an existing row is not changed.
     async fn unrun(
         &self,
         tx: &mut PgConnection,

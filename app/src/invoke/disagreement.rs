@@ -1,7 +1,7 @@
-//! Steps 5 and 7 of 7: fires that EventBridge sent by other zone data, or by another clock, than ours.
+//! Steps 5 and 7 of 7: fires that EventBridge sent by other zone data or another clock than the app's.
 //!
-//! The published expression says when EventBridge fires. A fire at a time that the expression does not name by our
-//! zone data shows that the two sides differ, whether the expression is exact or a superset.
+//! The published expression defines when EventBridge fires. If by our zone data it does not name the time of a fire,
+//! the two sides differ, whether the expression is exact or a superset.
 
 use chrono::{DateTime, Utc};
 use db::PgConnection;
@@ -9,9 +9,9 @@ use schedule::{Cron, Fire, compile};
 
 use crate::versions::{self, Version};
 
-/// Whether the expression in force, which this fire came from, does not name its time.
+/// Whether the fire comes from the expression in force, and this expression does not name its time.
 pub(super) async fn is_disagreement(tx: &mut PgConnection, fire: &Fire, in_force: &Version) -> sqlx::Result<bool> {
-    // A call by an operator names no revision.
+    // A manual call names no revision.
     let Some(revision) = fire.revision else { return Ok(false) };
     let Ok(Some((cron, timezone))) = in_force.parsed_at(fire.scheduled_time) else { return Ok(false) };
     let published = compile(&cron, timezone);
@@ -27,7 +27,7 @@ pub(super) async fn is_disagreement(tx: &mut PgConnection, fire: &Fire, in_force
     Ok(expression.is_ok_and(|expression| !expression.matches(fire.scheduled_time, published.timezone)))
 }
 
-/// Records it for the publisher's metrics, which raise the alarm.
+/// Records the fire for the publisher's metrics, which raise the alarm.
 pub(super) async fn record_disagreement(tx: &mut PgConnection, fire: &Fire, now: DateTime<Utc>) -> sqlx::Result<()> {
     sqlx::query!(
         r#"

@@ -1,10 +1,9 @@
-//! Step 7 of 7: fires that come at the same moment are decided together, and answered after one commit.
+//! Step 7 of 7: decides fires that arrive at the same moment in one batch, and answers them after one commit.
 //!
-//! On the hour thousands come at once, and a commit of its own for each would be most of the work.
-//! While one group is being committed the next one gathers, so nobody waits for company. A group
-//! decides the plain case alone: a fire on time, owed by its version, of an active workflow none of
-//! whose runs goes on. Any other goes through its cases by itself, and so does one whose workflow
-//! somebody holds.
+//! On the hour thousands of fires arrive at once, and one commit for each would be most of the cost. While one batch
+//! commits, the next one fills, so no fire waits for a batch to fill. A batch decides only the fast path: a fire on
+//! time, due by its version, of an active workflow without an active run. Every other fire gets its own transaction,
+//! and so does a fire whose workflow another transaction has locked.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -18,26 +17,26 @@ use uuid::Uuid;
 use super::{Answer, Runs, decide, plain};
 use crate::inject::{self, Point};
 
-/// Fires in one group at most.
+/// How many fires one batch has at most.
 const SIZE: usize = 128;
-/// Groups of one instance that are decided at once; while they are, the next one gathers.
+/// How many batches one instance decides at once; meanwhile the next one fills.
 const AT_ONCE: usize = 2;
-/// Tries of a fire that Postgres took back because of another transaction.
+/// How often a fire is tried whose transaction Postgres rolled back because of another one.
 const TRIES: u32 = 5;
 
-/// The fires that wait to be decided together; its clones are the same.
+/// The fires that wait to be decided in a batch; clones share them.
 #[derive(Clone)]
 pub(super) struct Group {
     ledger: Ledger,
     gathering: Arc<Mutex<Gathering>>,
 }
 
-/// What fires are decided by.
+/// What is needed to decide fires.
 #[derive(Clone)]
 struct Ledger {
     pool: PgPool,
     kept: TimeDelta,
-    /// The cache, which forgets a run that a newer fire replaced.
+    /// The cache, which removes a run that a newer fire replaced.
     runs: Runs,
 }
 
@@ -47,7 +46,7 @@ struct Gathering {
     at_work: usize,
 }
 
-/// A fire, and who waits for the answer.
+/// A fire, and the channel for its answer.
 struct Waiting {
     fire: Fire,
     asker: oneshot::Sender<Decided>,
@@ -60,7 +59,7 @@ impl Group {
         Self { ledger: Ledger { pool, kept, runs }, gathering: Arc::default() }
     }
 
-    /// Decides a fire, with those that come at the same moment; answers after the commit.
+    /// Decides a fire in a batch with concurrent ones; answers after the commit.
     pub(super) async fn decide(&self, fire: &Fire) -> Decided {
         let (asker, answer) = oneshot::channel();
         if self.join(Waiting { fire: fire.clone(), asker }) == Joined::NeedsAWorker {
@@ -79,12 +78,12 @@ impl Group {
         Joined::NeedsAWorker
     }
 
-    /// Decides group after group until nobody waits.
+    /// Decides batches until no fire waits.
     async fn work(self) {
-        // Whoever is ready at this moment joins first.
+        // Let the tasks that are ready at this moment join first.
         tokio::task::yield_now().await;
         while let Some(group) = self.next() {
-            // In a task of its own: whatever happens in there, the next group is still taken.
+            // In its own task, so that a panic does not prevent the next batch.
             let deciding = tokio::spawn(decide_together(self.ledger.clone(), group));
             if let Err(lost) = deciding.await {
                 tracing::error!(%lost, "a group of fires was lost; each of them is answered with an error");
@@ -92,7 +91,8 @@ impl Group {
         }
     }
 
-    /// The next group, of different workflows: what a fire starts, the next of its workflow must see.
+    /// Returns the next batch. Its fires are of different workflows, because a fire must see the run that the previous
+    /// one started.
     fn next(&self) -> Option<Vec<Waiting>> {
         let mut gathering = self.gathering();
         let (mut group, mut rest, mut met) = (Vec::new(), Vec::new(), HashSet::new());
@@ -113,11 +113,11 @@ impl Group {
     }
 }
 
-/// Decides what is plain in one transaction, and leaves each of the others to its own.
+/// Decides the fires of the fast path in one transaction, and the others in their own.
 async fn decide_together(ledger: Ledger, group: Vec<Waiting>) {
     let mut accepted = match plain::decide(&ledger.pool, group.iter().map(|one| &one.fire)).await {
         Ok(accepted) => accepted,
-        // One of them, or two groups in each other's way: each tries by itself.
+        // One fire is refused, or two batches block each other: decide each fire separately.
         Err(sqlx::Error::Database(error)) => {
             tracing::warn!(%error, fires = group.len(), "fires could not be decided together; each is by itself");
             HashMap::new()
@@ -129,19 +129,19 @@ async fn decide_together(ledger: Ledger, group: Vec<Waiting>) {
     }
     for Waiting { fire, asker } in group {
         match accepted.remove(&fire.workflow_id.0) {
-            // Who has hung up needs no answer.
+            // A caller that has disconnected needs no answer.
             Some(run) => drop(asker.send(Ok(Answer::Accepted(run)))),
             None => drop(tokio::spawn(alone(ledger.clone(), Waiting { fire, asker }))),
         }
     }
 }
 
-/// Who decides a fire that has joined.
+/// Which task decides a fire that has joined.
 #[derive(PartialEq, Eq)]
 enum Joined {
-    /// Nobody yet.
+    /// The caller must start a worker.
     NeedsAWorker,
-    /// Whoever is at work takes it with the next group.
+    /// A running worker takes it with the next batch.
     WillBeMet,
 }
 
@@ -152,7 +152,7 @@ fn tell_all(group: Vec<Waiting>, error: sqlx::Error) {
     }
 }
 
-/// Decides one fire through all its cases, again if another transaction was in its way.
+/// Decides one fire through all its cases; repeats it if Postgres rolled it back because of another transaction.
 async fn alone(ledger: Ledger, Waiting { fire, asker }: Waiting) {
     let mut tries = 1;
     let decided = loop {
@@ -181,11 +181,11 @@ async fn in_its_own_transaction(ledger: &Ledger, fire: &Fire) -> sqlx::Result<An
     Ok(answer)
 }
 
-/// Whether Postgres gave this transaction up for another: a deadlock, or a serialization failure.
+/// Whether Postgres rolled this transaction back because of another one: a deadlock, or a serialization failure.
 fn was_taken_back(error: &sqlx::Error) -> bool {
     let code = error.as_database_error().and_then(sqlx::error::DatabaseError::code);
     matches!(code.as_deref(), Some("40P01" | "40001"))
 }
 
-/// The runs that a group was given, by workflow.
+/// The runs of a batch, by workflow.
 pub(super) type Accepted = HashMap<i64, Uuid>;

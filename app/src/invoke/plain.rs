@@ -1,8 +1,8 @@
-//! Step 7 of 7: the plain case of a fire, for many at once: four statements, whatever their number.
+//! Step 7 of 7: the fast path of fires: four statements for any number of fires.
 //!
-//! Plain is: on time, owed by the version in force, of an active workflow that nobody holds, none of
-//! whose runs goes on or waits. That starts under every policy. What is not plain is left to `decide`,
-//! and so is a fire that a later due time has overtaken, under `run_all`.
+//! A fire takes it if it is on time and due by the version in force, and if its workflow is active, not locked, and
+//! without a run that is active or waits. Such a fire starts under every overlap policy. `decide` handles all others,
+//! and under `run_all` also a fire after whose time a later one became due.
 
 use std::collections::HashMap;
 
@@ -20,7 +20,7 @@ use crate::spread;
 use crate::versions::{Owes, Version};
 use crate::workflows::State;
 
-/// Accepts the runs of those fires that are plain, each of another workflow, and commits.
+/// Accepts the runs of the fires that take the fast path, each of another workflow, and commits.
 pub(super) async fn decide<'a>(pool: &PgPool, fires: impl Iterator<Item = &'a Fire>) -> sqlx::Result<Accepted> {
     let mut fires: Vec<_> = fires.collect();
     fires.sort_unstable_by_key(|fire| fire.workflow_id.0);
@@ -45,7 +45,7 @@ fn is_on_time(fire: &Fire, now: DateTime<Utc>) -> bool {
     (-CLOCK_SKEW..=GRACE).contains(&(now - fire.scheduled_time))
 }
 
-/// Holds the workflows that nobody else holds, in the order of their ids.
+/// Locks the workflows that are not locked, in the order of their ids.
 async fn hold(tx: &mut PgConnection, fires: &[&Fire]) -> sqlx::Result<Vec<i64>> {
     let ids: Vec<_> = fires.iter().map(|fire| fire.workflow_id.0).collect();
     sqlx::query_scalar!(
@@ -59,9 +59,9 @@ async fn hold(tx: &mut PgConnection, fires: &[&Fire]) -> sqlx::Result<Vec<i64>> 
     .await
 }
 
-/// What stands of a workflow that may start a run at once.
+/// The state of a workflow that may start a run at once.
 struct Standing {
-    /// The database's time under the locks: a fire may have waited for a connection, and be late by now.
+    /// The database's time under the locks: a fire may have waited for a connection, and may be late by now.
     now: DateTime<Utc>,
     version: Version,
     team_id: i64,
@@ -70,7 +70,7 @@ struct Standing {
     catch_up_window_secs: i32,
 }
 
-/// Reads what stands under the locks: a later statement than the one that took them.
+/// Reads the states under the locks; a later statement than the one that took them sees their newest rows.
 async fn read(tx: &mut PgConnection, fires: &[&Fire]) -> sqlx::Result<HashMap<i64, Standing>> {
     let (ids, times): (Vec<_>, Vec<_>) = fires.iter().map(|fire| (fire.workflow_id.0, fire.scheduled_time)).unzip();
     let rows = sqlx::query!(
@@ -97,7 +97,7 @@ async fn read(tx: &mut PgConnection, fires: &[&Fire]) -> sqlx::Result<HashMap<i6
         let version = Version {
             revision: row.revision,
             valid_from: row.valid_from,
-            // Of no concern to a fire on time.
+            // Not needed for a fire on time.
             ended_on: None,
             ended_by: None,
             cron: row.cron,
@@ -122,7 +122,7 @@ struct Started<'a> {
     now: DateTime<Utc>,
 }
 
-/// None if the fire is not plain after all.
+/// Returns `None` if the fire does not take the fast path after all.
 fn start<'a>(fire: &'a Fire, standing: &Standing) -> Option<Started<'a>> {
     let now = standing.now;
     let is_owed = standing.version.owes(fire.scheduled_time) == Owes::Yes;
@@ -135,9 +135,9 @@ fn start<'a>(fire: &'a Fire, standing: &Standing) -> Option<Started<'a>> {
     is_plain.then_some(Started { fire, team_id, revision, run_after, now })
 }
 
-/// Whether a retried fire may have to be deferred, because a later time has been due since.
+/// Whether a retried fire may have to be deferred, because a later time has become due since.
 fn is_overtaken(fire: &Fire, standing: &Standing) -> bool {
-    // A fire of this minute, as nearly all are, cannot be overtaken.
+    // Nearly all fires are of this minute, so no later time can be due.
     if standing.catch_up != CatchUp::RunAll || standing.now - fire.scheduled_time < TimeDelta::minutes(1) {
         return false;
     }
@@ -146,7 +146,7 @@ fn is_overtaken(fire: &Fire, standing: &Standing) -> bool {
     later.is_some_and(|later| later <= standing.now)
 }
 
-/// Records what fired, and its runs; UNIQUE is the judge all the same.
+/// Records the fires and their runs. The UNIQUE constraint still prevents a second decision.
 async fn accept(tx: &mut PgConnection, started: &[Started<'_>]) -> sqlx::Result<Accepted> {
     let all = started.iter();
     let occurrences: Vec<Uuid> = all.clone().map(|one| crate::id::at(one.now)).collect();

@@ -1,16 +1,16 @@
-//! Step 7 of 7: one workflow or run whose statements always fail delays only itself.
+//! Step 7 of 7: a workflow or run whose statements always fail delays only itself.
 //!
-//! A pass logs the failure, goes on with all others and fails at its end, so that `GET /jobs` shows it.
+//! A pass logs the failure, continues with all others and fails at its end, so that `GET /jobs` shows it.
 
 use anyhow::ensure;
 use db::PgConnection;
 
 use crate::metrics::{FailedJob, Metrics, Word};
 
-/// Logs that a job could not process one workflow; its pass goes on with the others.
+/// Logs that a job could not process one workflow; its pass continues with the others.
 ///
 /// # Errors
-/// The same error, if it concerns the database and not the workflow: then the others would fail, too.
+/// Returns the same error if it concerns the database and not the workflow, because all others would fail, too.
 pub(crate) fn skip_failed(job: &'static str, workflow_id: i64, error: sqlx::Error) -> sqlx::Result<()> {
     if !concerns_one_workflow(&error) {
         return Err(error);
@@ -22,17 +22,17 @@ pub(crate) fn skip_failed(job: &'static str, workflow_id: i64, error: sqlx::Erro
 /// Counts the failures of a pass that has processed all others.
 ///
 /// # Errors
-/// There were failures.
+/// Fails if `failed` is not 0.
 pub(crate) fn fail_at_end(job: &'static str, failed: u64, metrics: &Metrics) -> anyhow::Result<()> {
     metrics.job_failures.get_or_create(&FailedJob { job: Word(job) }).inc_by(failed);
     ensure!(failed == 0, "{failed} workflows failed, and all others were processed; the log names them");
     Ok(())
 }
 
-/// Stores which workflows a pass could not process, after it has processed all others; the proof leaves these out.
+/// Stores which workflows a pass could not process, after it has processed all others. Verification skips them.
 ///
 /// # Errors
-/// The database fails; then those of the pass before stay.
+/// Fails if the database fails; then the rows of the previous pass remain.
 pub(crate) async fn store_failed(db: &mut PgConnection, job: &'static str, failed: &[i64]) -> sqlx::Result<()> {
     sqlx::query!(
         r#"
@@ -52,11 +52,12 @@ pub(crate) async fn store_failed(db: &mut PgConnection, job: &'static str, faile
     .map(drop)
 }
 
-/// Whether a failure says nothing about other workflows: the server works, and a statement was refused.
+/// Whether a failure says nothing about other workflows: the server works, and it refused one statement.
 pub(crate) fn concerns_one_workflow(error: &sqlx::Error) -> bool {
     match error {
         sqlx::Error::Database(error) => error.code().is_none_or(|code| {
-            // Connection, schema and rights, resources, operator intervention, system, a server that only reads.
+            // Classes for connection, schema and rights, resources, operator intervention, system; and a read-only
+            // server.
             let concerns_all = ["08", "42", "53", "57P", "58", "XX"].iter().any(|class| code.starts_with(class));
             !concerns_all && code != "25006"
         }),

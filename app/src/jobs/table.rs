@@ -11,30 +11,30 @@ use uuid::Uuid;
 #[sqlx(type_name = "text", rename_all = "snake_case")]
 #[serde(rename_all = "snake_case")]
 pub enum LastResult {
-    /// It did something.
+    /// It processed something.
     Success,
-    /// It did not; `last_error` says why.
+    /// It failed; `last_error` says why.
     Failed,
     /// There was nothing to do.
     Skipped,
 }
 
-/// A job as it stands.
+/// The state of a job.
 #[derive(Clone, Debug)]
 pub struct Status {
-    /// Which.
+    /// The job's name.
     pub name: String,
-    /// The instance that is at it.
+    /// The instance that runs it now.
     pub locked_by: Option<Uuid>,
-    /// When that instance's lease lapses.
+    /// When that instance's lease expires.
     pub locked_until: Option<DateTime<Utc>>,
-    /// When its last turn began.
+    /// When its last turn started.
     pub last_run: Option<DateTime<Utc>>,
-    /// How long that took.
+    /// How long its last turn took, in milliseconds.
     pub last_duration_ms: Option<i64>,
-    /// How it ended.
+    /// The result of its last turn.
     pub last_result: Option<LastResult>,
-    /// Why it failed.
+    /// Why its last turn failed.
     pub last_error: Option<String>,
     /// When it is due.
     pub next_run: DateTime<Utc>,
@@ -44,7 +44,7 @@ pub struct Status {
     pub error_count: i64,
 }
 
-/// What is written down after a turn.
+/// The result of a turn.
 pub(super) struct Ended {
     pub(super) took: Duration,
     pub(super) result: LastResult,
@@ -52,7 +52,7 @@ pub(super) struct Ended {
     pub(super) next_in: Duration,
 }
 
-/// Makes the rows of jobs that have none.
+/// Inserts the rows of jobs that have none.
 pub(super) async fn register(db: &mut PgConnection, names: &[&str], waits: &[f64]) -> sqlx::Result<()> {
     let names: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
     sqlx::query!(
@@ -72,7 +72,7 @@ pub(super) async fn register(db: &mut PgConnection, names: &[&str], waits: &[f64
     .map(drop)
 }
 
-/// Takes the jobs that are due and nobody's.
+/// Takes the jobs that are due and not leased.
 pub(super) async fn take_due(
     db: &mut PgConnection,
     names: &[&str],
@@ -100,7 +100,7 @@ pub(super) async fn take_due(
     .await
 }
 
-/// Renews a lease; false: it is not ours any more.
+/// Renews a lease; returns false if another instance has it now.
 pub(super) async fn renew(db: &mut PgConnection, name: &str, instance: Uuid, lease: Duration) -> sqlx::Result<bool> {
     let renewed = sqlx::query!(
         r#"
@@ -116,7 +116,7 @@ pub(super) async fn renew(db: &mut PgConnection, name: &str, instance: Uuid, lea
     Ok(renewed.rows_affected() > 0)
 }
 
-/// Writes down how a turn ended and frees the job, if it is still ours.
+/// Writes the result of a turn and releases the job, if this instance still has the lease.
 pub(super) async fn settle(db: &mut PgConnection, name: &str, instance: Uuid, ended: &Ended) -> sqlx::Result<()> {
     sqlx::query!(
         r#"
@@ -139,7 +139,7 @@ pub(super) async fn settle(db: &mut PgConnection, name: &str, instance: Uuid, en
     .map(drop)
 }
 
-/// Frees the jobs of an instance that ends; they stay due.
+/// Releases the jobs of an instance that shuts down; they stay due.
 pub(super) async fn release_all(db: &mut PgConnection, instance: Uuid) -> sqlx::Result<()> {
     sqlx::query!(
         r#"
@@ -156,7 +156,7 @@ pub(super) async fn release_all(db: &mut PgConnection, instance: Uuid) -> sqlx::
 /// All jobs, by name.
 ///
 /// # Errors
-/// The database's.
+/// Fails if the database cannot be reached or refuses the statement.
 pub async fn list(db: &mut PgConnection) -> sqlx::Result<Vec<Status>> {
     sqlx::query_as!(
         Status,

@@ -1,7 +1,7 @@
-//! Step 7 of 7: how an instance takes its turns at the jobs.
+//! Step 7 of 7: how an instance runs the jobs.
 //!
-//! Every second or so it asks for what is due and nobody's. A turn works while its lease is renewed,
-//! and stops when it is not: then another instance may be at it already.
+//! About every second it takes the jobs that are due and not leased. A turn runs while its lease is renewed. If the
+//! lease is lost, the turn stops, because another instance may run the job already.
 
 use std::panic::AssertUnwindSafe;
 use std::time::{Duration, Instant};
@@ -13,20 +13,20 @@ use super::table::{self, Ended, LastResult};
 use super::{Did, Job, registry};
 use crate::{App, Shutdown, identity};
 
-/// How often to ask for what is due.
+/// How often to check for due jobs.
 const LOOK: Duration = Duration::from_secs(1);
-/// How long a turn is ours without a sign of life.
+/// How long a lease lasts without a renewal.
 const LEASE: Duration = Duration::from_secs(60);
-/// A turn is a bounded batch; one that takes longer is stuck.
+/// The time limit of a turn. A turn is a bounded batch, so a longer one is stuck.
 const LONGEST: Duration = Duration::from_secs(300);
-/// How long turns may take to end at shutdown; another instance repeats what is cut off.
+/// How long turns may take to end at shutdown; another instance repeats the interrupted ones.
 const TURNS_END: Duration = Duration::from_secs(5);
-/// How often a hold is logged.
+/// How often the log repeats that the ledger waits for acceptance.
 const LOG_HOLD_EVERY: Duration = Duration::from_secs(60);
-/// Before a failed turn is tried again, at the soonest.
+/// The shortest wait before a failed turn is repeated.
 const AFTER_FAILURE: Duration = Duration::from_secs(5);
 
-/// Takes turns at all jobs until `shutdown`, then lets those under way end or gives them back.
+/// Runs all jobs until `shutdown`, then lets active turns end or releases their leases.
 pub(crate) async fn take_turns(app: App, shutdown: Shutdown) {
     let jobs = registry(&app.config);
     let mut under_way = JoinSet::new();
@@ -45,7 +45,7 @@ pub(crate) async fn take_turns(app: App, shutdown: Shutdown) {
     end(&app, under_way, &shutdown).await;
 }
 
-/// Logs a hold once a minute, as long as it lasts.
+/// Logs once a minute that the ledger waits for acceptance.
 #[derive(Default)]
 struct HoldLog(Option<Instant>);
 
@@ -72,7 +72,7 @@ async fn look(
 ) -> sqlx::Result<()> {
     let mut connection = app.pool.acquire().await?;
     hold_log.log(identity::read_hold(&mut connection).await?);
-    // The other instances take them: a machine whose clock is so wrong is not to be trusted.
+    // The other instances take them, because a machine whose clock is so wrong cannot be trusted.
     if !app.clock_skew.permits_jobs() {
         return Ok(());
     }
@@ -90,7 +90,7 @@ async fn look(
     Ok(())
 }
 
-/// One turn, to its settlement.
+/// Runs one turn and writes its result.
 async fn turn(app: App, job: Job) {
     let began = Instant::now();
     let work = AssertUnwindSafe((job.run)(app.clone())).catch_unwind();
@@ -138,7 +138,7 @@ async fn settle(app: &App, name: &str, ended: &Ended) -> sqlx::Result<()> {
     table::settle(&mut connection, name, app.instance, ended).await
 }
 
-/// Renews the lease; returns when it is lost, or cannot have been kept.
+/// Renews the lease; returns when it is lost, or may be lost.
 async fn until_lost(app: &App, name: &str) {
     let mut kept = Instant::now();
     loop {
@@ -147,7 +147,7 @@ async fn until_lost(app: &App, name: &str) {
         match renewed(app, name).await {
             Ok(true) => kept = asked,
             Ok(false) => return,
-            // A renewal takes at most so long to fail; before the lease lapses the work must have stopped.
+            // A renewal takes at most this long to fail, and the turn must stop before the lease expires.
             Err(_) if kept.elapsed() > LEASE / 2 => return,
             Err(error) => tracing::warn!(job = name, %error, "cannot renew a job's lease; trying again"),
         }

@@ -1,4 +1,4 @@
-//! Step 7 of 7: when a job is due: every so many seconds, or by a cron.
+//! Step 7 of 7: when a job is due: at an interval in seconds, or by a cron.
 
 use std::fmt;
 use std::str::FromStr;
@@ -7,28 +7,28 @@ use std::time::Duration;
 use chrono::{DateTime, Utc};
 use schedule::{Cron, Timezone};
 
-/// `60s`, or a cron of our own dialect such as `0 3 * * *`.
+/// `60s`, or a cron in cronbox's dialect such as `0 3 * * *`.
 #[derive(Clone, Debug)]
 pub enum When {
-    /// So long after its last turn ended.
+    /// This long after its last turn ended.
     Every(Duration),
     /// At these times.
     Cron(Box<Cron>),
 }
 
-/// A text that is neither.
+/// A text that is neither an interval nor a cron.
 #[derive(Debug, thiserror::Error)]
 #[error("write seconds as 60s, or a cron as \"0 3 * * *\": {0}")]
 pub struct WhenError(String);
 
 impl When {
-    /// Every so many seconds.
+    /// An interval in seconds.
     #[must_use]
     pub fn every_secs(secs: u64) -> Self {
         Self::Every(Duration::from_secs(secs))
     }
 
-    /// How long a job waits for its first turn after a start; an instance that comes back is of use at once.
+    /// How long a job waits for its first turn after a start. Short, so that a restarted instance helps at once.
     #[must_use]
     pub fn first_wait(&self, now: DateTime<Utc>, timezone: Timezone) -> Duration {
         match self {
@@ -37,14 +37,14 @@ impl When {
         }
     }
 
-    /// How long it waits for the turn after this one; jittered, so that instances and jobs do not march in step.
+    /// How long it waits for its next turn. With jitter, so that instances and jobs do not run in step.
     #[must_use]
     pub fn next_wait(&self, now: DateTime<Utc>, timezone: Timezone) -> Duration {
         match self {
             Self::Every(pause) => *pause + jitter(*pause / 10),
             Self::Cron(cron) => {
                 let until = cron.next_after(now, timezone).and_then(|next| (next - now).to_std().ok());
-                // A cron that never comes again: look again tomorrow.
+                // The cron has no next time: check again tomorrow.
                 until.unwrap_or(Duration::from_secs(24 * 60 * 60)) + jitter(Duration::from_secs(10))
             }
         }
@@ -95,7 +95,7 @@ mod tests {
     fn a_cron_waits_for_its_local_time() {
         let when: When = "0 3 * * *".parse().unwrap();
         let evening = "2026-03-28T22:00:00Z".parse().unwrap();
-        // 03:00 on the day of the change is 01:00 in UTC.
+        // 03:00 on the day of the transition is 01:00 in UTC.
         let wait = when.next_wait(evening, "Europe/Paris".parse().unwrap());
         assert!((3 * 60 * 60..=3 * 60 * 60 + 10).contains(&wait.as_secs()), "{wait:?}");
     }

@@ -1,4 +1,4 @@
-//! Step 7 of 7: the ledger's figures on `/metrics`, read from the database at most every 15 s.
+//! Step 7 of 7: the gauges of the ledger on `/metrics`, read from the database at most every 15 s.
 
 use std::time::Duration;
 
@@ -14,12 +14,12 @@ use super::Word;
 use crate::occurrences::Decision;
 use crate::stats::{self, Scope, Stats};
 
-/// However many scrape, the database is asked no more often.
+/// How long the gauges are cached, however many clients scrape.
 const FRESH_FOR: Duration = Duration::from_secs(15);
-/// What the figures are of: long enough to be seen, short enough that a trouble's end is seen too.
+/// The span that the gauges cover: long enough for a scrape to see a failure, short enough to show its end.
 const OF: TimeDelta = TimeDelta::hours(1);
 
-/// The figures of this moment, shared by all who ask.
+/// The current gauges, shared by concurrent scrapes.
 #[derive(Clone)]
 pub struct Ledger(Cache<(), (Stats, DateTime<Utc>)>);
 
@@ -35,7 +35,7 @@ impl Default for Ledger {
 }
 
 impl Ledger {
-    /// Adds the figures; without a database the counters of this process are told alone.
+    /// Adds the gauges. If the database fails, `/metrics` has only the counters of this process.
     pub(super) async fn register(&self, registry: &mut Registry, pool: &PgPool, now: DateTime<Utc>) {
         let read = self.0.try_get_with((), async {
             let mut connection = pool.acquire().await?;

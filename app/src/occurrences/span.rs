@@ -1,4 +1,4 @@
-//! Step 7 of 7: the ledger over a span of time, as the watchdog reads and completes it.
+//! Step 7 of 7: the ledger over a span of time, which the watchdog reads and completes.
 
 use std::collections::HashSet;
 
@@ -11,20 +11,20 @@ use super::Decision;
 /// A time that did not run, and why.
 #[derive(Clone, Debug)]
 pub struct Unrun {
-    /// The time that was owed.
+    /// The due time.
     pub time: DateTime<Utc>,
-    /// The schedule version that owed it.
+    /// The schedule version that made it due.
     pub revision: i64,
     /// `missed` or `skipped_paused`.
     pub decision: Decision,
-    /// Why.
+    /// The reason.
     pub reason: &'static str,
 }
 
-/// The times after `after`, up to and including `until`, that have been decided.
+/// Lists the decided times after `after`, up to and including `until`.
 ///
 /// # Errors
-/// The database's.
+/// Fails if the database cannot be reached or refuses the statement.
 pub async fn decided(
     db: &mut PgConnection,
     workflow: WorkflowId,
@@ -49,7 +49,7 @@ pub async fn decided(
 /// Whether a time later than this one has run by the schedule.
 ///
 /// # Errors
-/// The database's.
+/// Fails if the database cannot be reached or refuses the statement.
 pub async fn has_run_after(db: &mut PgConnection, workflow: WorkflowId, time: DateTime<Utc>) -> sqlx::Result<bool> {
     sqlx::query_scalar!(
         r#"
@@ -64,10 +64,10 @@ pub async fn has_run_after(db: &mut PgConnection, workflow: WorkflowId, time: Da
     .await
 }
 
-/// Records times that did not run; one that somebody has decided stays as it is. Says how many are new.
+/// Records times that did not run, and returns how many rows are new. Existing decisions are not changed.
 ///
 /// # Errors
-/// The database's.
+/// Fails if the database cannot be reached or refuses the statement.
 pub async fn record_unrun(
     tx: &mut PgConnection,
     workflow: WorkflowId,

@@ -1,7 +1,7 @@
-//! Step 2 of 7: what an operator does about outbox rows: look, try again, let go.
+//! Step 2 of 7: an operator's changes of outbox rows: list, retry, discard.
 //!
-//! The lock comes first and by publication, as an edit and a settle take it, so that nobody who
-//! publishes the same workflow at this moment is undone.
+//! The publication is locked first, as by an edit and a settle, so that no concurrent change of the same workflow is
+//! lost.
 
 use chrono::{DateTime, Utc};
 use db::PgConnection;
@@ -11,74 +11,74 @@ use utoipa::ToSchema;
 
 use crate::audit::{self, Edit, Entry};
 
-/// An outbox row, with how its workflow's publishing stands.
+/// An outbox row, with the state of its workflow's publication.
 #[derive(Clone, Debug)]
 pub struct Row {
-    /// Identity.
+    /// The id.
     pub id: i64,
     /// The workflow, which may be deleted by now.
     pub workflow_id: i64,
     /// `upsert` or `delete`.
     pub op: String,
-    /// What the edit asked for.
+    /// What the edit requested.
     pub payload: Value,
-    /// Where it stands.
+    /// The status.
     pub status: Status,
     /// When the edit was made.
     pub created_on: DateTime<Utc>,
-    /// When a publisher settled it, or an operator let it go.
+    /// When a publisher settled it, or an operator discarded it.
     pub processed_on: Option<DateTime<Utc>>,
-    /// When the publisher gave up.
+    /// When it failed permanently.
     pub failed_on: Option<DateTime<Utc>>,
-    /// Attempts that counted.
+    /// How many failed attempts counted.
     pub attempt_count: i32,
     /// The last error.
     pub error_message: Option<String>,
     /// The class of the workflow's last error.
     pub error_class: Option<String>,
-    /// When the publisher looks at the workflow next.
+    /// When the publisher processes the workflow next.
     pub due_at: Option<DateTime<Utc>>,
 }
 
-/// Where an outbox row stands.
+/// The status of an outbox row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize, ToSchema, sqlx::Type)]
 #[serde(rename_all = "lowercase")]
 #[sqlx(type_name = "text", rename_all = "lowercase")]
 pub enum Status {
     /// To be published.
     Pending,
-    /// Given up until the workflow's next edit, or a retry.
+    /// Failed until the workflow's next edit, or a retry.
     Failed,
     /// Published.
     Processed,
-    /// Given up, and let go by an operator.
+    /// Failed, and discarded by an operator.
     Discarded,
 }
 
-/// Which rows are listed.
+/// Filters of a list of rows.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Filter {
-    /// Standing so.
+    /// With this status.
     pub status: Option<Status>,
     /// Of one workflow.
     pub workflow_id: Option<i64>,
 }
 
-/// What became of an operator's wish.
+/// The outcome of an operator's request.
 #[derive(Debug)]
 pub enum Operated {
     /// Done.
     Done(Row),
     /// There is no such row.
     Unknown,
-    /// Its status does not allow it.
+    /// Its status does not allow the request.
     Refused(Status),
 }
 
 /// Lists rows below `before`, the newest first.
 ///
 /// # Errors
-/// The database's.
+/// Fails if the database cannot be reached or refuses the statement.
 pub async fn list(db: &mut PgConnection, filter: Filter, before: Option<i64>, limit: i64) -> sqlx::Result<Vec<Row>> {
     sqlx::query_as!(
         Row,
@@ -104,10 +104,10 @@ pub async fn list(db: &mut PgConnection, filter: Filter, before: Option<i64>, li
     .await
 }
 
-/// Has a row's workflow published again, at once and from the first attempt.
+/// Makes a row's workflow due for publication at once, with the full number of attempts.
 ///
 /// # Errors
-/// The database's.
+/// Fails if the database cannot be reached or refuses the statement.
 pub async fn retry(tx: &mut PgConnection, id: i64, edit: &Edit) -> sqlx::Result<Operated> {
     let Some(before) = lock(tx, id).await? else { return Ok(Operated::Unknown) };
     if !matches!(before.status, Status::Pending | Status::Failed) {
@@ -118,10 +118,10 @@ pub async fn retry(tx: &mut PgConnection, id: i64, edit: &Edit) -> sqlx::Result<
     done(tx, "outbox.retry", before, edit).await
 }
 
-/// Lets a failed row go: nobody will publish that edit, and nobody is alarmed by it any more.
+/// Discards a failed row: the publisher never publishes that edit, and the alarm no longer counts it.
 ///
 /// # Errors
-/// The database's.
+/// Fails if the database cannot be reached or refuses the statement.
 pub async fn discard(tx: &mut PgConnection, id: i64, edit: &Edit) -> sqlx::Result<Operated> {
     let Some(before) = lock(tx, id).await? else { return Ok(Operated::Unknown) };
     if before.status != Status::Failed {

@@ -1,12 +1,12 @@
-//! Step 7 of 7: how far the prune has ever come. A row older than its mark may be gone.
+//! Step 7 of 7: up to which time rows were ever pruned. A row older than its mark may have been removed.
 
 use chrono::{DateTime, Utc};
 use db::PgConnection;
 
-/// Raises the marks before rows are removed, so that a reader who misses a row finds the mark.
+/// Raises the marks before rows are removed, so that a reader that misses a row sees the mark.
 ///
 /// # Errors
-/// The query failed.
+/// Fails if the database cannot be reached or refuses the query.
 pub(super) async fn raise(db: &mut PgConnection, runs: DateTime<Utc>, occurrences: DateTime<Utc>) -> sqlx::Result<()> {
     sqlx::query!(
         r#"
@@ -23,10 +23,10 @@ pub(super) async fn raise(db: &mut PgConnection, runs: DateTime<Utc>, occurrence
     .map(drop)
 }
 
-/// The marks of runs (by their end) and of occurrences (by their time); none: nothing was ever pruned.
+/// Returns the marks of runs (by their end) and of occurrences (by their time); `None`: nothing was ever pruned.
 ///
 /// # Errors
-/// The query failed.
+/// Fails if the database cannot be reached or refuses the query.
 pub async fn read(db: &mut PgConnection) -> sqlx::Result<(Option<DateTime<Utc>>, Option<DateTime<Utc>>)> {
     let row = sqlx::query!(
         r#"
@@ -41,10 +41,10 @@ pub async fn read(db: &mut PgConnection) -> sqlx::Result<(Option<DateTime<Utc>>,
     Ok((row.runs, row.occurrences))
 }
 
-/// The mark of occurrences.
+/// Returns the mark of occurrences.
 ///
 /// # Errors
-/// The query failed.
+/// Fails if the database cannot be reached or refuses the query.
 pub async fn occurrences(db: &mut PgConnection) -> sqlx::Result<Option<DateTime<Utc>>> {
     Ok(read(db).await?.1)
 }

@@ -1,12 +1,12 @@
-//! Step 7 of 7: the rows that the prune removes: which are old, and whose they are.
+//! Step 7 of 7: the rows that the prune removes: which are old, and to which workflows they belong.
 
 use chrono::{DateTime, Utc};
 use db::PgConnection;
 
-/// Rows in one statement: so few that no other statement waits for long.
+/// How many rows one statement removes: so few that no other statement waits for long.
 pub(super) const BATCH: i64 = 1_000;
 
-/// What is removed.
+/// What kind of row is removed.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Kind {
     Outbox,
@@ -33,17 +33,17 @@ pub(super) struct Ages {
     pub(super) now: DateTime<Utc>,
 }
 
-/// Whose rows.
+/// Whose rows are removed.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Scope<'a> {
     /// Those of one workflow.
     Only(i64),
-    /// Those of all workflows but these.
+    /// Those of all workflows except these.
     Except(&'a [i64]),
 }
 
 impl<'a> Scope<'a> {
-    /// As two parameters of a statement.
+    /// The scope as two parameters of a statement.
     fn parameters(self) -> (Option<i64>, &'a [i64]) {
         match self {
             Self::Only(workflow) => (Some(workflow), &[]),
@@ -52,7 +52,7 @@ impl<'a> Scope<'a> {
     }
 }
 
-/// Removes a batch of old rows; how many.
+/// Removes a batch of old rows; returns how many.
 pub(super) async fn remove(db: &mut PgConnection, kind: Kind, ages: &Ages, scope: Scope<'_>) -> sqlx::Result<u64> {
     match kind {
         Kind::Outbox => remove_outbox(db, ages, scope).await,
@@ -61,7 +61,7 @@ pub(super) async fn remove(db: &mut PgConnection, kind: Kind, ages: &Ages, scope
     }
 }
 
-/// The workflows of the rows that the next batch removes, but these.
+/// Returns the workflows whose rows the next batch removes, except these.
 pub(super) async fn workflows_of_batch(
     db: &mut PgConnection,
     kind: Kind,

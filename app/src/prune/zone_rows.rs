@@ -1,11 +1,11 @@
-//! Zone data that no kept time needs, and fires that disagreed with them.
+//! Removes zone data that no kept time needs, and fires that disagreed with them.
 
 use chrono::{DateTime, Utc};
 use db::PgConnection;
 
 use super::old_rows::BATCH;
 
-/// Fires that disagreed with our zone data; the alarm counts those of the last hour.
+/// Removes fires that disagreed with our zone data; the alarm counts those of the last hour.
 pub(super) async fn remove_disagreements(db: &mut PgConnection, before: DateTime<Utc>) -> sqlx::Result<u64> {
     let removed = sqlx::query!(
         r#"
@@ -28,7 +28,7 @@ pub(super) async fn remove_disagreements(db: &mut PgConnection, before: DateTime
     Ok(removed.rows_affected())
 }
 
-/// Zone data that no kept time is evaluated by: the next ones were in force before it.
+/// Removes changes of zone data by which no kept time is evaluated: a later change was in force before all of them.
 pub(super) async fn remove_changes(db: &mut PgConnection, before: DateTime<Utc>) -> sqlx::Result<()> {
     sqlx::query!(
         r#"
@@ -43,7 +43,7 @@ pub(super) async fn remove_changes(db: &mut PgConnection, before: DateTime<Utc>)
     .map(drop)
 }
 
-/// Zone data that no change names.
+/// Removes zone data to which no change refers.
 pub(super) async fn remove_data(db: &mut PgConnection) -> sqlx::Result<()> {
     sqlx::query!(
         r#"

@@ -1,16 +1,15 @@
-//! Step 7 of 7: gives runs up, with the reason, in the run and in the ledger.
+//! Step 7 of 7: abandons runs, and records the reason in the run and in the ledger.
 
 use chrono::{DateTime, Utc};
 use db::PgConnection;
 use uuid::Uuid;
 
-/// Gives up runs that have not ended, each for its reason; the times that they were to run are abandoned with them.
+/// Abandons runs that have not ended, each for its reason, and their occurrences.
 ///
-/// A run of somebody's own accord (a retry, a backfill) is not the run of its occurrence, and takes
-/// no decision back.
+/// A retry or a backfill's run is not the run that its occurrence names, so abandoning it changes no decision.
 ///
 /// # Errors
-/// The database's.
+/// Fails if the database cannot be reached or refuses the statement.
 pub async fn abandon(tx: &mut PgConnection, ids: &[Uuid], reasons: &[String], now: DateTime<Utc>) -> sqlx::Result<()> {
     let abandoned = give_up(tx, ids, reasons, now).await?;
     take_back(tx, &abandoned, now).await

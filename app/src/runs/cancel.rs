@@ -1,4 +1,4 @@
-//! Step 7 of 7: stops a run that somebody does not want any more.
+//! Step 7 of 7: cancels runs on request.
 
 use chrono::{DateTime, Utc};
 use db::PgConnection;
@@ -7,21 +7,21 @@ use uuid::Uuid;
 
 use super::{RunState, Trigger};
 
-/// What became of a request to cancel.
+/// The outcome of a request to cancel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Cancelled {
     /// It runs; its executor stops it at its next heartbeat.
     Requested,
-    /// It had not started, and never will.
+    /// It had not started, and never will start.
     Done,
-    /// It has ended already, or there is no such run.
+    /// It has already ended, or it does not exist.
     TooLate,
 }
 
-/// Cancels a run: at once if it does not run, else by its executor.
+/// Cancels a run: at once if it is not running, else by its executor.
 ///
 /// # Errors
-/// The database's.
+/// Fails if the database cannot be reached or refuses the statement.
 pub async fn cancel(tx: &mut PgConnection, id: Uuid, now: DateTime<Utc>) -> sqlx::Result<Cancelled> {
     let state = sqlx::query_scalar!(
         r#"
@@ -49,7 +49,7 @@ pub async fn cancel(tx: &mut PgConnection, id: Uuid, now: DateTime<Utc>) -> sqlx
 /// Cancels all live runs of a workflow that these triggers started; returns those that an executor must stop first.
 ///
 /// # Errors
-/// The database's.
+/// Fails if the database cannot be reached or refuses the statement.
 pub async fn cancel_live(
     tx: &mut PgConnection,
     workflow: WorkflowId,

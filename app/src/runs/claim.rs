@@ -1,7 +1,7 @@
-//! Step 7 of 7: how an executor takes a run, holds it, and lets go.
+//! Step 7 of 7: how an executor claims a run, renews its lease, and releases it.
 //!
-//! A claim raises `attempt` and writes how long the lease lasts. Each later statement names instance and attempt, so
-//! that an executor that lost its run can change nothing about it; what it did all the same is kept as a late result.
+//! A claim raises `attempt` and writes the end of the lease. Each later statement names instance and attempt, so an
+//! executor that has lost its run cannot change it. The result of such an attempt is kept as a late result.
 
 use chrono::{DateTime, Utc};
 use db::PgConnection;
@@ -17,35 +17,35 @@ use crate::teams::SigningSecret;
 pub struct Claimed {
     /// The run.
     pub id: Uuid,
-    /// Its workflow.
+    /// The workflow.
     pub workflow_id: i64,
     /// The workflow's team, whose share of slots it uses.
     pub team_id: i64,
     /// What started it.
     pub trigger: Trigger,
-    /// The nominal time.
+    /// The scheduled time.
     pub scheduled_time: Option<DateTime<Utc>>,
     /// Which attempt this is; the fence of every later statement.
     pub attempt: i32,
-    /// Answers that have failed.
+    /// How many attempts have failed.
     pub tries: i32,
-    /// Times that it went on after its instance was lost.
+    /// How often it continued after its instance was lost.
     pub recoveries: i32,
-    /// Times that it was cut off by a shutdown after it may have reached the receiver.
+    /// How often a shutdown interrupted it after its request may have reached the receiver.
     pub cut_off: i32,
-    /// What to do.
+    /// The action's document.
     pub action: Value,
-    /// What to do it with.
+    /// The inputs of the action.
     pub inputs: Value,
-    /// How long this attempt may take.
+    /// How many seconds this attempt may take.
     pub timeout_secs: i32,
-    /// Answers that may fail.
+    /// How many attempts may fail before the run fails.
     pub max_attempts: i32,
-    /// Whether others may wait for this run's slot.
+    /// The overlap policy, by which other runs may wait for this run's slot.
     pub overlap_policy: Overlap,
-    /// Failed runs in a row that pause the workflow.
+    /// After how many failed runs in a row the workflow is paused; `None` = never.
     pub pause_after_failures: Option<i32>,
-    /// Signs the team's http actions.
+    /// The secret that signs the team's http actions.
     pub signing_secret: SigningSecret,
     /// The workflow's cron, for the context.
     pub cron_schedule: Option<String>,
@@ -53,13 +53,13 @@ pub struct Claimed {
     pub timezone: Option<String>,
     /// The workflow's end, for the context.
     pub ends_at: Option<DateTime<Utc>>,
-    /// The nominal time of the run before this one.
+    /// The scheduled time of the previous run.
     pub last_scheduled_time: Option<DateTime<Utc>>,
-    /// The backfill that asked for it, none = no backfill.
+    /// The backfill that created it; `None` = no backfill.
     pub backfill_id: Option<Uuid>,
 }
 
-/// One attempt of one run: what every statement about it names.
+/// One attempt of one run, which every statement about it names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Fence {
     /// The run.
@@ -68,24 +68,24 @@ pub struct Fence {
     pub attempt: i32,
 }
 
-/// Whose leases, and how long they last.
+/// The owner and the length of leases.
 #[derive(Clone, Copy, Debug)]
 pub struct Lease {
-    /// The instance that executes.
+    /// The instance that executes the runs.
     pub instance: Uuid,
     /// Seconds from the claim or renewal, by the database's clock.
     pub secs: f64,
 }
 
 impl Claimed {
-    /// What every later statement about this attempt names.
+    /// The fence of this attempt.
     #[must_use]
     pub fn fence(&self) -> Fence {
         Fence { id: self.id, attempt: self.attempt }
     }
 }
 
-/// How a run ended.
+/// The outcome of a run.
 pub struct Finished<'a> {
     /// A terminal state.
     pub state: RunState,
@@ -93,50 +93,52 @@ pub struct Finished<'a> {
     pub result: Option<&'a Value>,
     /// Why it failed.
     pub error: Option<&'a str>,
-    /// 1 if this attempt's answer failed.
+    /// 1 if this attempt failed, else 0.
     pub failed_tries: i32,
 }
 
-/// Whether a run was still ours to change.
+/// Whether this attempt still had the run and changed it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Held {
-    /// It was.
+    /// It had.
     Ours,
-    /// Somebody else has it, or it is gone; nothing was changed.
+    /// Another attempt has it, or it does not exist; nothing was changed.
     Lost,
 }
 
-/// A run whose lease was renewed.
+/// A run that its attempt still has.
 #[derive(Clone, Copy, Debug)]
 pub struct Beat {
-    /// Which.
+    /// Its id.
     pub id: Uuid,
     /// Its attempt.
     pub attempt: i32,
-    /// Whether somebody asked to cancel it.
+    /// Whether a cancellation was requested.
     pub is_cancelled: bool,
+    /// Whether its lease was renewed; false if another transaction has locked its row.
+    pub is_renewed: bool,
 }
 
 /// The slots of an instance that a claim may fill.
 #[derive(Clone, Debug)]
 pub struct Slots {
-    /// Slots that are free.
+    /// How many slots are free.
     pub free: i64,
-    /// Slots that one team may use at most.
+    /// How many slots one team may use.
     pub of_a_team: i64,
-    /// Teams with the slots that they use now.
+    /// How many slots each team uses now.
     pub used: Vec<(i64, i64)>,
 }
 
-/// Takes accepted runs whose time has come, for the free slots.
+/// Claims accepted runs that are due, for the free slots.
 ///
-/// Of each team it takes no more than is left of the team's share. The team that uses the fewest slots comes first, and
-/// within a team the oldest run. An automatic run waits while its workflow is paused, and does not start after it has expired. A run
-/// that had started and was handed over does not go on after `handed_over_until`. A run that is among `executing` waits for the
-/// end of the attempt that this process executes.
+/// A team gets at most the rest of its share. The team that uses the fewest slots comes first, and within a team the
+/// oldest run. An automatic run waits while its workflow is paused, and does not start after it has expired. A run that
+/// had started and was handed over does not continue after `handed_over_until`. A run among `executing` waits until
+/// this process has ended its attempt.
 ///
 /// # Errors
-/// The database's.
+/// Fails if the database cannot be reached or refuses the statement.
 pub async fn claim(
     db: &mut PgConnection,
     lease: Lease,
@@ -227,10 +229,10 @@ pub async fn claim(
     .await
 }
 
-/// Writes how a run ended, if it is still ours.
+/// Writes the outcome of a run, if this attempt still has it.
 ///
 /// # Errors
-/// The database's.
+/// Fails if the database cannot be reached or refuses the statement.
 pub async fn finish(
     db: &mut PgConnection,
     instance: Uuid,
@@ -261,10 +263,10 @@ pub async fn finish(
     Ok(if done.rows_affected() == 0 { Held::Lost } else { Held::Ours })
 }
 
-/// Has a run whose answer failed tried again later, if it is still ours and nobody asked to cancel it.
+/// Makes a failed run due for a later attempt, if this attempt still has it and its cancellation was not requested.
 ///
 /// # Errors
-/// The database's.
+/// Fails if the database cannot be reached or refuses the statement.
 pub async fn try_again(
     db: &mut PgConnection,
     instance: Uuid,
@@ -291,10 +293,10 @@ pub async fn try_again(
     Ok(if done.rows_affected() == 0 { Held::Lost } else { Held::Ours })
 }
 
-/// Keeps what an attempt came to after it had lost the run; the run's own state does not change.
+/// Stores the result of an attempt that had lost its run; the state of the run does not change.
 ///
 /// # Errors
-/// The database's.
+/// Fails if the database cannot be reached or refuses the statement.
 pub async fn keep_late(db: &mut PgConnection, run: &Claimed, late: &Value) -> sqlx::Result<()> {
     sqlx::query!(
         r#"
@@ -309,21 +311,21 @@ pub async fn keep_late(db: &mut PgConnection, run: &Claimed, late: &Value) -> sq
     .map(drop)
 }
 
-/// A run as an attempt that changed nothing finds it.
+/// The state of a run that an attempt could not change.
 #[derive(Clone, Copy, Debug)]
 pub struct Found {
     /// Its attempt.
     pub attempt: i32,
     /// Its state.
     pub state: RunState,
-    /// Answers that have failed.
+    /// How many attempts have failed.
     pub tries: i32,
 }
 
-/// Reads a run whose statement changed nothing; none if it is gone, for example with its workflow.
+/// Reads a run that a statement did not change; `None` if it was deleted, for example with its workflow.
 ///
 /// # Errors
-/// The database's.
+/// Fails if the database cannot be reached or refuses the statement.
 pub async fn find_after_loss(db: &mut PgConnection, id: Uuid) -> sqlx::Result<Option<Found>> {
     sqlx::query_as!(
         Found,
@@ -340,7 +342,7 @@ pub async fn find_after_loss(db: &mut PgConnection, id: Uuid) -> sqlx::Result<Op
 /// Whether a run of a workflow waits for a slot.
 ///
 /// # Errors
-/// The database's.
+/// Fails if the database cannot be reached or refuses the statement.
 pub async fn any_queued(db: &mut PgConnection, workflow_id: i64) -> sqlx::Result<bool> {
     sqlx::query_scalar!(
         r#"
@@ -353,30 +355,37 @@ pub async fn any_queued(db: &mut PgConnection, workflow_id: i64) -> sqlx::Result
     .await
 }
 
-/// Renews the leases of these attempts, as far as the instance still has them.
+/// Renews the leases of these attempts, as far as the instance still has them and no other transaction has locked them.
 ///
 /// # Errors
-/// The database's.
+/// Fails if the database cannot be reached or refuses the statement.
 pub async fn renew_leases(db: &mut PgConnection, lease: Lease, executing: &[Fence]) -> sqlx::Result<Vec<Beat>> {
     let (ids, attempts) = columns(executing);
     sqlx::query_as!(
         Beat,
         r#"
-        -- renew leases: only of attempts that the process executes; one that is not returned has lost its run.
-        -- Locked in the order of their ids, as an archiving locks them, or the two could deadlock
-        WITH own AS MATERIALIZED (
-            SELECT r.id, r.attempt
-              FROM UNNEST($2::uuid[], $3::int[]) AS executed (id, attempt)
-              JOIN runs r ON r.id = executed.id AND r.attempt = executed.attempt
+        -- renew leases: only of attempts that the process executes; one that is not returned has lost its run. A row that
+        -- another transaction has locked is left for the next renewal, because the other runs must not wait for it
+        WITH executed AS (
+            SELECT r.id, r.attempt, r.cancel_requested_on IS NOT NULL AS is_cancelled
+              FROM UNNEST($2::uuid[], $3::int[]) AS ours (id, attempt)
+              JOIN runs r ON r.id = ours.id AND r.attempt = ours.attempt
              WHERE r.state = 'running' AND r.locked_by = $1
-             ORDER BY r.id
-               FOR UPDATE OF r
+        ), own AS MATERIALIZED (
+            SELECT r.id, r.attempt
+              FROM UNNEST($2::uuid[], $3::int[]) AS ours (id, attempt)
+              JOIN runs r ON r.id = ours.id AND r.attempt = ours.attempt
+             WHERE r.state = 'running' AND r.locked_by = $1
+               FOR UPDATE OF r SKIP LOCKED
+        ), renewed AS (
+            UPDATE runs r
+               SET locked_at = cronbox_now(), lease_until = cronbox_now() + make_interval(secs => $4)
+              FROM own
+             WHERE r.id = own.id AND r.attempt = own.attempt AND r.state = 'running' AND r.locked_by = $1
+            RETURNING r.id, r.attempt
         )
-        UPDATE runs r
-           SET locked_at = cronbox_now(), lease_until = cronbox_now() + make_interval(secs => $4)
-          FROM own
-         WHERE r.id = own.id AND r.attempt = own.attempt AND r.state = 'running' AND r.locked_by = $1
-        RETURNING r.id, r.attempt, r.cancel_requested_on IS NOT NULL AS "is_cancelled!"
+        SELECT id AS "id!", attempt AS "attempt!", is_cancelled AS "is_cancelled!", renewed.id IS NOT NULL AS "is_renewed!"
+          FROM executed LEFT JOIN renewed USING (id, attempt)
         "#,
         lease.instance,
         &ids,
@@ -387,10 +396,10 @@ pub async fn renew_leases(db: &mut PgConnection, lease: Lease, executing: &[Fenc
     .await
 }
 
-/// Ends the leases of attempts that stopped without an end: recovery decides at its next turn what becomes of them.
+/// Ends the leases of attempts that stopped without an outcome. Recovery decides about them in its next turn.
 ///
 /// # Errors
-/// The database's.
+/// Fails if the database cannot be reached or refuses the statement.
 pub async fn release(db: &mut PgConnection, instance: Uuid, stopped: &[Fence]) -> sqlx::Result<()> {
     let (ids, attempts) = columns(stopped);
     sqlx::query!(
@@ -418,13 +427,13 @@ pub async fn release(db: &mut PgConnection, instance: Uuid, stopped: &[Fence]) -
     .map(drop)
 }
 
-/// Hands over what the instance has claimed and does not know of, because the reply to the claim was lost.
+/// Hands over the runs that the instance has claimed but does not know, because the reply to the claim was lost.
 ///
-/// The caller makes sure that no claim of this instance is under way. A run that had started before may go on for
+/// The caller ensures that no claim of this instance is in progress. A run that had started before may continue for
 /// `max_age_secs`.
 ///
 /// # Errors
-/// The database's.
+/// Fails if the database cannot be reached or refuses the statement.
 pub async fn hand_over_unknown(
     db: &mut PgConnection,
     instance: Uuid,

@@ -1,4 +1,4 @@
-//! Step 7 of 7: what becomes of an attempt that its instance ends at shutdown. It is no loss.
+//! Step 7 of 7: hands over the run of an attempt that a shutdown interrupts. It does not count as lost.
 
 use chrono::{DateTime, Utc};
 use db::PgConnection;
@@ -8,7 +8,7 @@ use super::{Fence, RunState, abandon};
 use crate::policies::OnLost;
 use crate::workflows::State;
 
-/// The reason of a run that a shutdown has cut off and that must not be repeated. A code: programs read it.
+/// The reason of a run that a shutdown has interrupted and that must not be repeated. A code: programs read it.
 pub const CUT_OFF: &str = "cut_off_by_shutdown";
 
 /// Whether the attempt may have reached its receiver.
@@ -16,23 +16,24 @@ pub const CUT_OFF: &str = "cut_off_by_shutdown";
 pub enum Sent {
     /// It may have.
     Perhaps,
-    /// Not a byte has left.
+    /// No byte was sent.
     Nothing,
 }
 
-/// What its row says.
+/// The row of the run.
 struct Row {
     is_cancelled: bool,
     on_lost: OnLost,
     workflow_state: State,
 }
 
-/// Hands over one attempt: its run is accepted again, or ends here; returns the state, none if the run was not ours.
+/// Hands over one attempt: its run is accepted again, or ends here. Returns the state, or `None` if another attempt has
+/// the run.
 ///
-/// If the run has started, it may go on for `max_age_secs`.
+/// If the run has started, it may continue for `max_age_secs`.
 ///
 /// # Errors
-/// The database's.
+/// Fails if the database cannot be reached or refuses the statement.
 pub async fn hand_over(
     tx: &mut PgConnection,
     instance: Uuid,

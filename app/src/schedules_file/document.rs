@@ -1,4 +1,4 @@
-//! Step 1 of 7: the text of a file of workflows, read so that every complaint names its line.
+//! Step 1 of 7: parses a file of workflows, so that every complaint names its line.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +9,7 @@ use serde_saphyr::Spanned;
 use crate::field::{self, FieldError};
 use crate::spec::WorkflowBody;
 
-/// The whole file.
+/// The complete file.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Document {
@@ -19,9 +19,9 @@ struct Document {
 /// One workflow of the file.
 #[derive(Debug)]
 pub(super) struct Definition {
-    /// Whose it is.
+    /// The owner.
     pub(super) team: Team,
-    /// What it is to be.
+    /// The workflow's fields.
     pub(super) body: WorkflowBody,
     lines: Lines,
 }
@@ -33,30 +33,30 @@ pub(super) enum Team {
     Numbered(i64),
 }
 
-/// Where a definition begins, and where each of its fields stands.
+/// The line at which a definition begins, and the line of each of its fields.
 #[derive(Debug)]
 struct Lines {
     first: u64,
     fields: BTreeMap<String, u64>,
 }
 
-/// What is wrong, and on which line.
+/// An error, and its line.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Complaint {
     pub(super) line: u64,
     pub(super) detail: String,
 }
 
-/// Reads the file's text.
+/// Parses the file's text.
 ///
 /// # Errors
-/// All that is wrong with it by itself: YAML, fields, owners. Crons and timezones are judged later,
-/// beside what stands in the database.
+/// Returns all errors of the file itself: YAML, fields, owners. Crons and timezones are validated later, together with
+/// the existing workflow.
 pub(super) fn read(text: &str) -> Result<Vec<Definition>, Vec<Complaint>> {
     let options = serde_saphyr::options! {
-        // Only `true` and `false`: a name or a message may be `no`.
+        // Only `true` and `false` are booleans, because a name or a message may be `no`.
         strict_booleans: true,
-        // The text may hold header values, which no log is to show.
+        // The text may contain header values, which must not be logged.
         with_snippet: false,
     };
     let document: Document =
@@ -89,7 +89,7 @@ impl Definition {
         Ok(Self { team, body, lines })
     }
 
-    /// A complaint about one of its fields.
+    /// Returns a complaint about one of its fields.
     pub(super) fn complain(&self, error: &FieldError) -> Complaint {
         self.lines.complain(error)
     }
@@ -99,7 +99,7 @@ impl Definition {
     }
 }
 
-/// Takes the owner out of a definition: a name, or an id as the API has it.
+/// Takes the owner out of a definition: a name, or an id of the API.
 fn team(members: &mut Map<String, Value>) -> Result<Team, FieldError> {
     match (members.remove("team"), members.remove("team_id")) {
         (Some(Value::String(name)), None) => Ok(Team::Named(name)),

@@ -1,32 +1,32 @@
-//! Step 7 of 7: where a proof goes on: the slice of the span, and the workflow and time within it.
+//! Step 7 of 7: where a verification continues: the slice of the span, and the workflow and time within it.
 
 use std::fmt;
 use std::str::FromStr;
 
 use chrono::{DateTime, Utc};
 
-/// Where a comparison goes on, and since when it is under way.
+/// Where a comparison continues, and when it began.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Cursor {
-    /// When its first page was asked for; the span's bound counts from then.
+    /// When its first page was requested; the bound of the span is computed from it.
     pub asked_on: DateTime<Utc>,
-    /// Where it goes on.
+    /// Where it continues.
     pub position: Position,
 }
 
-/// A place in the comparison: slice by slice, in a slice workflow by workflow, of a workflow time by time.
+/// A position in the comparison: slice by slice, in a slice workflow by workflow, in a workflow time by time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Position {
     /// The slice's first instant.
     pub slice: DateTime<Utc>,
-    /// Workflows with a lower id are compared.
+    /// Workflows with a lower id are already compared.
     pub workflow: i64,
-    /// So are this workflow's times up to and including this one; none: no time is.
+    /// This workflow is already compared up to and including this time; `None`: not yet.
     pub after: Option<DateTime<Utc>>,
 }
 
 impl Position {
-    /// The beginning of a slice.
+    /// The start of a slice.
     #[must_use]
     pub fn first(slice: DateTime<Utc>) -> Self {
         Self { slice, workflow: 0, after: None }

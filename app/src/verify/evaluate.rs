@@ -1,4 +1,4 @@
-//! Step 7 of 7: the proof's verdict on one page: due times against decisions, decisions against runs.
+//! Step 7 of 7: evaluates one page: due times against decisions, decisions against runs.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -12,10 +12,10 @@ use crate::owed;
 use crate::runs::{RunState, Trigger};
 use crate::versions::{Owes, Version};
 
-/// Due times that one page compares, and those of its last workflow.
+/// How many due times one page compares, plus those of its last workflow.
 const TIMES: usize = 20_000;
 
-/// What a page came to, and where its slice goes on; none: the slice is complete.
+/// The result of a page, and where its slice continues; `None`: the slice is complete.
 pub(super) struct Evaluated {
     pub(super) findings: Findings,
     pub(super) next: Option<Position>,
@@ -48,7 +48,7 @@ pub(super) struct Page {
     pub(super) runs_pruned_before: Option<DateTime<Utc>>,
 }
 
-/// What is known of one time.
+/// What is known about one time.
 #[derive(Default)]
 struct Entry {
     is_due: bool,
@@ -88,7 +88,7 @@ impl Due {
 }
 
 impl Page {
-    /// Adds what the page comes to, from a position on, until the answer is full.
+    /// Adds the findings of the page, from a position on, until the answer is full.
     pub(super) fn evaluate(self, at: Position, mut findings: Findings) -> Evaluated {
         let Page { due, decisions, runs, runs_pruned_before } = self;
         let mut entries = HashMap::<i64, BTreeMap<DateTime<Utc>, Entry>>::new();
@@ -116,7 +116,7 @@ impl Page {
 }
 
 impl DueWorkflow {
-    /// Compares the times after `compared`; an error says through which time, because the answer is full.
+    /// Compares the times after `compared`; an error contains the last compared time, because the answer is full.
     fn evaluate(
         &self,
         entries: &BTreeMap<DateTime<Utc>, Entry>,
@@ -130,7 +130,7 @@ impl DueWorkflow {
                 return Err(None);
             }
             findings.undecided_workflows.extend(is_undecided.then_some(self.id));
-            // One answers for all of a day: an edit a minute would fill the page.
+            // Report one for all of a day, because an edit every minute would fill the page.
             let unjudged = self.unjudged.first().map(|revision| Unjudged { workflow_id: self.id, revision: *revision });
             findings.unjudged_workflows.extend(unjudged);
         }
@@ -186,7 +186,7 @@ impl Entry {
         }
     }
 
-    /// What is wrong between the decision and its runs, and the run in question.
+    /// Returns how the decision and its runs differ, and the run concerned.
     fn against_the_runs(&self, pruned_before: Option<DateTime<Utc>>) -> Option<(Kind, Option<Uuid>)> {
         let named = self.decided.and_then(|decided| decided.run_id);
         let automatic: Vec<&Run> = self.runs.iter().filter(|run| run.is_automatic()).collect();
@@ -204,7 +204,7 @@ impl Entry {
         match self.runs.iter().find(|run| Some(run.id) == named) {
             Some(run) if !decided.agrees_with(run) => contradicted(named),
             Some(_) => unnamed.map(|run| (Kind::RunWithoutDecision, Some(run))),
-            // A run ends after its decision; so what was decided before the mark may have lost its run.
+            // A run ends after its decision, so the run of a decision before the mark may have been pruned.
             None if named.is_some() && pruned_before.is_some_and(|pruned| decided.decided_on < pruned) => None,
             None => Some((Kind::NoRun, named)),
         }
@@ -212,17 +212,17 @@ impl Entry {
 }
 
 impl Decided {
-    /// Whether a time that was not due may be decided like this.
+    /// Whether a time that was not due may have this decision.
     fn may_be_undue(&self, runs: &[Run]) -> bool {
         match self.decision {
-            // A backfill may select times by another timing than that of then.
+            // A backfill may select times by another timing than the one in force at them.
             Decision::SkippedPaused | Decision::Backfilled => true,
             // Its run may have been a backfill's; if the run is pruned, that is unknown.
             Decision::Abandoned => {
                 let own = runs.iter().find(|run| Some(run.id) == self.run_id);
                 self.is_early || own.is_none_or(|run| run.trigger == Trigger::Backfill)
             }
-            // What came before its time was decided by the timing of then; an edit since cannot take it back.
+            // A decision before its time followed the timing in force then; a later edit cannot change it.
             Decision::Fired | Decision::CaughtUp | Decision::SkippedOverlap | Decision::Missed => self.is_early,
         }
     }
@@ -234,16 +234,16 @@ impl Decided {
         }
     }
 
-    /// Whether a decision that says that nothing ran permits an automatic run.
+    /// Whether a decision without a run permits an automatic run.
     fn permits(&self, run: &Run) -> bool {
-        // A newer fire took the place of one that had not started.
+        // A newer fire replaced a run that had not started.
         self.decision == Decision::SkippedOverlap && run.state == RunState::Cancelled && run.never_started
     }
 
-    /// Whether the run that the decision names is of the kind, and in a state, that the decision says.
+    /// Whether the trigger and the state of the named run match the decision.
     fn agrees_with(&self, run: &Run) -> bool {
         let is_of_its_kind = match self.decision {
-            // A late fire, or one that a later time has overtaken, is deferred.
+            // A late fire is deferred, and so is one after which a later time became due.
             Decision::Fired => run.is_automatic(),
             Decision::CaughtUp => run.trigger == Trigger::CatchUp,
             Decision::Backfilled => run.trigger == Trigger::Backfill,

@@ -1,4 +1,4 @@
-//! Step 7 of 7: what the proof reads, page by page: the versions, the decisions and their runs.
+//! Step 7 of 7: what verification reads, page by page: the versions, the decisions and their runs.
 
 use std::collections::HashMap;
 
@@ -12,17 +12,17 @@ use crate::runs::{RunState, Trigger};
 use crate::versions::{EndedBy, Version};
 use crate::workflows::State;
 
-/// Workflows read at once; a page compares as many of them as have few enough due times.
+/// How many workflows one statement reads; a page compares the first of them, up to a number of due times.
 const PAGE: i64 = 500;
 
 pub(super) struct Workflow {
     pub(super) id: i64,
     pub(super) ledger_since: Option<DateTime<Utc>>,
-    /// Up to when its times are decided; none: as far as a span can be verified.
+    /// The instant up to which its times are decided; `None`: the latest that can be verified.
     pub(super) decided_through: Option<DateTime<Utc>>,
 }
 
-/// A decision, as the proof reads it.
+/// A decision.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Decided {
     pub(super) workflow_id: i64,
@@ -33,7 +33,7 @@ pub(super) struct Decided {
     pub(super) is_early: bool,
 }
 
-/// A run of a time, as the proof reads it; retries, which no decision names, are left out.
+/// A run of a time. Retries, which no decision names, are left out.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Run {
     pub(super) workflow_id: i64,
@@ -98,7 +98,7 @@ pub(super) async fn versions(
             revision: row.revision,
             valid_from: row.valid_from,
             ended_on: row.ended_on,
-            // How it ended decides what becomes of a time, not whether it was due.
+            // How a version ended affects the decisions, not whether a time was due.
             ended_by: row.ended_on.map(|_| EndedBy::Edit),
             cron: row.cron,
             timezone: row.timezone,

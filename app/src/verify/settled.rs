@@ -1,4 +1,4 @@
-//! Step 7 of 7: up to when every due time has its decision, but for workflows that cannot be judged.
+//! Step 7 of 7: up to when every due time has its decision, except for workflows whose due times cannot be computed.
 
 use chrono::{DateTime, Utc};
 use db::PgConnection;
@@ -6,21 +6,21 @@ use db::PgConnection;
 use crate::owed;
 use crate::versions;
 
-/// Workflows read by one statement.
+/// How many workflows one statement reads.
 const BATCH: i64 = 200;
 
-/// A workflow that the watchdog has not accounted for up to the instant in question.
+/// A workflow whose times the watchdog has not decided up to the instant in question.
 struct Behind {
     id: i64,
     watch_at: DateTime<Utc>,
     accounted: DateTime<Utc>,
 }
 
-/// The latest instant up to `until` before which nothing is left to decide.
+/// Returns the latest instant up to `until` before which every time is decided.
 ///
-/// The watchdog keeps a workflow's account open while its timezone or cron is unknown. Such a workflow delays
-/// no proof of others: the comparison names it. Neither does a workflow that the watchdog could not process in its last
-/// pass, which has processed all others.
+/// The watchdog leaves times undecided while a workflow's timezone or cron is unknown. Such a workflow does not delay
+/// the verification of others, because the comparison reports it. The same applies to a workflow that the watchdog
+/// could not process in its last pass, which processed all others.
 pub(super) async fn through(db: &mut PgConnection, until: DateTime<Utc>) -> sqlx::Result<DateTime<Utc>> {
     let (mut watch_at, mut id) = (DateTime::UNIX_EPOCH, 0);
     loop {
@@ -32,7 +32,7 @@ pub(super) async fn through(db: &mut PgConnection, until: DateTime<Utc>) -> sqlx
         let judged = behind.iter().find(|workflow| {
             let versions = versions.get(&workflow.id).map(Vec::as_slice).unwrap_or_default();
             let open = owed::owing(versions, workflow.accounted.min(until), until, 1);
-            // Times before the unknown version are the watchdog's as ever.
+            // The watchdog decides times before the unknown version as usual.
             !(open.is_held_back && open.times.is_empty())
         });
         if let Some(workflow) = judged {

@@ -1,4 +1,4 @@
-//! Step 1 of 7: which version was in force, of one workflow or many.
+//! Step 1 of 7: reads which version was in force, for one workflow or many.
 
 use std::collections::HashMap;
 
@@ -9,10 +9,10 @@ use schedule::{Revision, WorkflowId};
 use super::{EndedBy, Version};
 use crate::workflows::State;
 
-/// The version in force at a time; none before the first.
+/// Returns the version in force at a time; `None` before the first.
 ///
 /// # Errors
-/// The database's.
+/// Fails if the database cannot be reached or refuses the statement.
 pub async fn in_force(
     db: &mut PgConnection,
     workflow: WorkflowId,
@@ -41,10 +41,10 @@ pub async fn in_force(
     Ok(row.map(Version::from))
 }
 
-/// The versions in force at any time after `after`, up to and including `until`, the earliest first.
+/// Returns the versions in force at any time after `after`, up to and including `until`, the earliest first.
 ///
 /// # Errors
-/// The database's.
+/// Fails if the database cannot be reached or refuses the statement.
 pub async fn over(
     db: &mut PgConnection,
     workflow: WorkflowId,
@@ -75,10 +75,10 @@ pub async fn over(
     Ok(rows.into_iter().map(Version::from).collect())
 }
 
-/// As [`over`], without an end, for many workflows, each from its own instant on.
+/// Like [`over`] without an end, for many workflows, each from its own instant on.
 ///
 /// # Errors
-/// The database's.
+/// Fails if the database cannot be reached or refuses the statement.
 pub async fn of_all(
     db: &mut PgConnection,
     workflows: &[(i64, DateTime<Utc>)],
@@ -122,10 +122,10 @@ pub async fn of_all(
     Ok(versions)
 }
 
-/// One version by its revision.
+/// Returns one version by its revision.
 ///
 /// # Errors
-/// The database's.
+/// Fails if the database cannot be reached or refuses the statement.
 pub async fn by_revision(
     db: &mut PgConnection,
     workflow: WorkflowId,

@@ -1,4 +1,4 @@
-//! Step 7 of 7: one workflow's account: which of its times nobody has decided, and what becomes of them.
+//! Step 7 of 7: one workflow: which of its due times have no decision, and what to decide.
 
 use chrono::{DateTime, TimeDelta, Utc};
 use db::{PgConnection, PgPool};
@@ -17,23 +17,23 @@ use crate::versions::{self, Version};
 use crate::workflows::ledger::{self, Ledger};
 use crate::workflows::{self, Workflow};
 
-/// Times enumerated at once: a bound on memory and on how long the workflow is held.
+/// How many times are enumerated at once: limits memory, and how long the workflow is locked.
 const STRETCH: usize = 1_000;
-/// Times of one workflow that a pass lets run late; the others wait for the next pass.
+/// How many times of one workflow a pass runs late; the others wait for the next pass.
 const CAUGHT_UP_A_PASS: usize = 100;
-/// Stretches of one workflow in a pass, so that one long debt does not hold up all others.
+/// How many stretches of one workflow a pass processes, so that one long backlog does not delay all other workflows.
 const STRETCHES_A_PASS: usize = 20;
 
-/// How far an account is.
+/// The progress of one workflow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Account {
-    /// As far as it can be at this moment, or somebody else is at it.
+    /// Everything that can be decided now is decided, or another transaction has locked the workflow.
     Settled,
-    /// There is more; the next pass goes on.
+    /// More times remain; the next pass continues.
     Open,
 }
 
-/// Accounts for one workflow; nothing if somebody else holds it at this moment.
+/// Processes one workflow; does nothing if another transaction has locked it.
 pub(super) async fn account(
     pool: &PgPool,
     id: WorkflowId,
@@ -61,7 +61,7 @@ pub(super) async fn account(
     Ok(Account::Open)
 }
 
-/// The times owed of one workflow that have not been accounted for, or the first of them.
+/// The undecided due times of one workflow, or the first of them.
 struct Stretch<'a> {
     workflow: &'a Workflow,
     ledger: Ledger,
@@ -71,20 +71,20 @@ struct Stretch<'a> {
     now: DateTime<Utc>,
 }
 
-/// What became of a stretch.
+/// The result of a stretch.
 #[derive(Default)]
 struct Settled {
     missed: u64,
     skipped_paused: u64,
     caught_up: usize,
-    /// All that can be accounted for at this moment.
+    /// Nothing more can be decided now.
     is_last: bool,
-    /// As many run late as may in one pass.
+    /// As many times run late as one pass allows.
     is_cut_short: bool,
 }
 
 impl Settled {
-    /// Counts it, and says how many runs it took.
+    /// Adds the result to the pass; returns how many runs were created.
     fn add_to(&self, done: &mut Pass) -> usize {
         done.missed += self.missed;
         done.skipped_paused += self.skipped_paused;
@@ -94,7 +94,7 @@ impl Settled {
 }
 
 impl<'a> Stretch<'a> {
-    /// None if somebody has accounted for it meanwhile.
+    /// Returns `None` if another transaction has processed the times meanwhile.
     async fn read(
         tx: &mut PgConnection,
         workflow: &'a Workflow,
@@ -106,7 +106,7 @@ impl<'a> Stretch<'a> {
         if ledger.watch_at.is_none_or(|watch_at| watch_at > until) {
             return Ok(None);
         }
-        // Older rows would be pruned at once, and an older time never runs, whatever the window.
+        // Older rows would be pruned at once, and an older time never runs, whatever the catch-up window.
         let oldest = now - kept;
         let after = ledger.cursor.map_or(until, |cursor| cursor.max(oldest).min(until));
         let versions = versions::over(tx, workflow.id, after, DateTime::<Utc>::MAX_UTC).await?;
@@ -114,7 +114,7 @@ impl<'a> Stretch<'a> {
         Ok(Some(Self { workflow, ledger, versions, owing, until, now }))
     }
 
-    /// Writes the decisions and moves the cursor.
+    /// Writes the decisions and advances the cursor.
     async fn settle(&self, tx: &mut PgConnection, may_run: usize) -> sqlx::Result<Settled> {
         let mut through = self.owing.through;
         let is_last = through == self.until || self.is_held_back();
@@ -126,7 +126,7 @@ impl<'a> Stretch<'a> {
                     unrun.push(Unrun { time: owed.time, revision: owed.revision, decision, reason });
                 }
                 Late::Runs if settled.caught_up == may_run => {
-                    // None is dropped: the next pass goes on just before this time.
+                    // No time is lost: the next pass continues just before this time.
                     through = owed.time - TimeDelta::microseconds(1);
                     settled.is_cut_short = true;
                     break;
@@ -141,7 +141,7 @@ impl<'a> Stretch<'a> {
         Ok(settled)
     }
 
-    /// The times without a row.
+    /// Returns the times without a row.
     async fn undecided(&self, tx: &mut PgConnection) -> sqlx::Result<Vec<Owed>> {
         let times = &self.owing.times;
         let (Some(first), Some(last)) = (times.first(), times.last()) else { return Ok(Vec::new()) };
@@ -154,7 +154,7 @@ impl<'a> Stretch<'a> {
         if let Some(unrun) = catch_up::out_of_reach(self.workflow, owed, self.ledger.activated_on, self.now) {
             return Ok(unrun);
         }
-        // Under `skip` only the last of the stretch can be the newest of all: no need to ask for the others.
+        // Under `skip` only the last time of the stretch can be the newest, so the others need no query.
         let is_last = self.owing.times.last().is_some_and(|last| last.time == owed.time);
         if self.workflow.spec.policies.catch_up == CatchUp::Skip && !is_last {
             return Ok(Late::Unrun(Decision::Missed, catch_up::SUPERSEDED));
@@ -162,7 +162,7 @@ impl<'a> Stretch<'a> {
         catch_up::is_wanted(tx, self.workflow, owed, self.now).await
     }
 
-    /// Lets a time run late; not if somebody has decided it after all.
+    /// Runs a time late, unless another transaction has decided it meanwhile.
     async fn catch_up(&self, tx: &mut PgConnection, owed: &Owed) -> sqlx::Result<bool> {
         let id = crate::id::at(self.now);
         let entry = Entry {
@@ -182,7 +182,7 @@ impl<'a> Stretch<'a> {
             workflow_id: self.workflow.id,
             occurrence_id: Some(occurrence),
             trigger: Trigger::CatchUp,
-            // What is made up for is never skipped; if it were, it would wait.
+            // A deferred run is never skipped; it waits.
             state: verdict.state().unwrap_or(runs::RunState::Queued),
             scheduled_time: Some(owed.time),
             run_after: self.now,
@@ -194,10 +194,10 @@ impl<'a> Stretch<'a> {
         Ok(true)
     }
 
-    /// The cursor, and when to look again: at the next time owed.
+    /// Advances the cursor, and sets the next check to the next due time.
     async fn move_on(&self, tx: &mut PgConnection, through: DateTime<Utc>) -> sqlx::Result<()> {
         let watch_at = if self.is_held_back() {
-            // Nobody knows what is owed: it stays due, and says so in every pass.
+            // The due times are unknown, so the workflow stays due and every pass logs it.
             self.ledger.watch_at
         } else {
             owed::next_of(&self.versions, through)
@@ -205,7 +205,7 @@ impl<'a> Stretch<'a> {
         ledger::settle(tx, self.workflow.id, through, watch_at).await
     }
 
-    /// Whether the version in force cannot be judged: its timezone or cron is not known any more.
+    /// Whether the version in force cannot be evaluated: its timezone or cron is not known any more.
     fn is_held_back(&self) -> bool {
         self.owing.is_held_back
     }

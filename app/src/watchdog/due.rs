@@ -1,4 +1,4 @@
-//! Step 7 of 7: which workflows the watchdog has to look at, and those that need no more than a look.
+//! Step 7 of 7: which workflows the watchdog has to check, and a fast path for those without undecided times.
 
 use std::collections::HashSet;
 
@@ -10,10 +10,10 @@ use schedule::delivery::GRACE;
 use crate::owed;
 use crate::versions::{self, Version};
 
-/// More times of one workflow than these are no matter of a look.
+/// A workflow with more due times than this does not take the fast path.
 const QUIET_TIMES: usize = 100;
 
-/// Where in the order of `watch_at` a pass is.
+/// The position of a pass in the order of `watch_at`.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Key {
     pub(super) watch_at: DateTime<Utc>,
@@ -31,7 +31,7 @@ impl Key {
     }
 }
 
-/// Workflows whose next time to be accounted for is not later than `until`, by key, but those that were met.
+/// Lists the workflows whose next time to decide is not later than `until`, by key, except those in `met`.
 pub(super) async fn after(
     db: &mut PgConnection,
     last: Key,
@@ -59,7 +59,7 @@ pub(super) async fn after(
     .await
 }
 
-/// Workflows whose pause is over.
+/// Lists workflows whose pause is over.
 pub(super) async fn pauses_over(db: &mut PgConnection, now: DateTime<Utc>) -> sqlx::Result<Vec<i64>> {
     sqlx::query_scalar!(
         r#"
@@ -72,9 +72,9 @@ pub(super) async fn pauses_over(db: &mut PgConnection, now: DateTime<Utc>) -> sq
     .await
 }
 
-/// Moves on the cursors of those of a batch whose times have all been decided, and names the others.
+/// Advances the cursors of the workflows of a batch whose times are all decided, and returns the others.
 ///
-/// In health that is all of them: a few statements for hundreds of workflows.
+/// Normally every workflow takes this path: a few statements for hundreds of workflows.
 pub(super) async fn settle_quiet(pool: &PgPool, batch: &[Key], now: DateTime<Utc>) -> sqlx::Result<Vec<WorkflowId>> {
     let mut tx = db::begin(pool).await?;
     let done = settle_batch(&mut tx, batch, now).await;
@@ -96,7 +96,7 @@ async fn settle_batch(tx: &mut PgConnection, batch: &[Key], now: DateTime<Utc>) 
     Ok(batch.iter().filter(|key| !settled.contains(&key.id)).map(|key| WorkflowId(key.id)).collect())
 }
 
-/// A workflow that may need no more than a look.
+/// A workflow that may take the fast path.
 struct Quiet {
     id: i64,
     times: Vec<DateTime<Utc>>,
@@ -104,7 +104,7 @@ struct Quiet {
 }
 
 impl Quiet {
-    /// None if it needs a closer look: there is much, or something that nobody can judge.
+    /// Returns `None` if it has too many due times, or times that cannot be computed.
     fn of(id: i64, versions: &[Version], after: DateTime<Utc>, until: DateTime<Utc>) -> Option<Self> {
         let owing = owed::owing(versions, after.min(until), until, QUIET_TIMES);
         let is_all = owing.unjudged.is_empty() && owing.through == until;
@@ -113,7 +113,7 @@ impl Quiet {
     }
 }
 
-/// Holds those of a batch that nobody else holds and that are still due, with their cursors.
+/// Locks the workflows of a batch that are not locked and still due; returns them with their cursors.
 async fn hold(
     tx: &mut PgConnection,
     batch: &[Key],

@@ -1,7 +1,7 @@
-//! Steps 1 and 7 of 7: a workflow under its lock, as it truly stands at that moment.
+//! Steps 1 and 7 of 7: locks a workflow, and returns its current state.
 //!
-//! A pause that is over has ended, whether or not the watchdog has come by: whoever locks the
-//! workflow ends it first. So no edit, fire or look of the watchdog can lose what it owes since.
+//! A pause that is over may not be ended by the watchdog yet, so the lock ends it first. Then no edit, fire or pass of
+//! the watchdog can lose a time that was due since.
 
 use chrono::{DateTime, Utc};
 use db::PgConnection;
@@ -12,12 +12,12 @@ use crate::audit::Edit;
 use crate::clock;
 use crate::config::CLOCK_SKEW;
 
-/// One workflow for change; holds its row until the transaction ends.
+/// Locks one workflow until the transaction ends, and returns it.
 ///
-/// What is decided under a lock is read by a later statement than the one that waited for it.
+/// A later statement than the one that waited for the lock reads it, so that the caller sees the newest row.
 ///
 /// # Errors
-/// The database's.
+/// Fails if the database cannot be reached or refuses the statement.
 pub async fn lock(
     tx: &mut PgConnection,
     id: WorkflowId,
@@ -28,13 +28,13 @@ pub async fn lock(
     as_it_stands(tx, id, team_id, now).await
 }
 
-/// As [`lock`], for a fire of `time`, which may come a moment early: at its own time a pause that ends then is over.
+/// As [`lock`], for a fire of `time`, which may arrive a moment early: a pause that ends at this time is over then.
 ///
-/// Also reads the database's time, which decides the fire. It is read under the lock, because a request may have
-/// waited for its connection and for the lock, and be late by now.
+/// Also reads the database's time, which decides the fire. It is read under the lock, because a request may have waited
+/// for its connection and for the lock, and may be late by now.
 ///
 /// # Errors
-/// The database's.
+/// Fails if the database cannot be reached or refuses the statement.
 pub async fn lock_for_fire(
     tx: &mut PgConnection,
     id: WorkflowId,
@@ -46,10 +46,10 @@ pub async fn lock_for_fire(
     Ok((as_it_stands(tx, id, None, at).await?, now))
 }
 
-/// As [`lock`], but none if somebody else holds it at this moment, or if there is no such workflow.
+/// As [`lock`], but returns `None` if another transaction has locked the workflow, or if it does not exist.
 ///
 /// # Errors
-/// The database's.
+/// Fails if the database cannot be reached or refuses the statement.
 pub async fn try_lock(tx: &mut PgConnection, id: WorkflowId, now: DateTime<Utc>) -> sqlx::Result<Option<Workflow>> {
     if table::hold_free(tx, id).await? { as_it_stands(tx, id, None, now).await } else { Ok(None) }
 }
@@ -69,7 +69,7 @@ async fn as_it_stands(
 }
 
 impl Workflow {
-    /// What `:resume` makes of it.
+    /// Returns the workflow after a resume.
     #[must_use]
     pub fn resumed(&self) -> Self {
         Self { state: State::Active, pause_reason: None, pause_until: None, ..self.clone() }

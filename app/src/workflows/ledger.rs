@@ -1,24 +1,24 @@
-//! Step 7 of 7: how far the ledger has accounted for the times that a workflow owed.
+//! Step 7 of 7: up to when the due times of a workflow are decided.
 
 use chrono::{DateTime, Utc};
 use db::PgConnection;
 use schedule::WorkflowId;
 
-/// How far the ledger is.
+/// The progress of the ledger.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ledger {
-    /// Every time owed up to here has its row; none while there never was a cron.
+    /// Every due time up to here has its row; `None` if the workflow never had a cron.
     pub cursor: Option<DateTime<Utc>>,
-    /// The earliest time that may have to be accounted for, none = owes nothing.
+    /// The earliest time that may have to be decided; `None` = no time is due.
     pub watch_at: Option<DateTime<Utc>>,
-    /// Nothing earlier is caught up.
+    /// No earlier time is caught up.
     pub activated_on: Option<DateTime<Utc>>,
 }
 
-/// Reads it; the workflow is locked.
+/// Reads it; the caller has locked the workflow.
 ///
 /// # Errors
-/// The database's; no such workflow.
+/// Fails if the database refuses the statement, or if the workflow does not exist.
 pub async fn read(tx: &mut PgConnection, workflow: WorkflowId) -> sqlx::Result<Ledger> {
     sqlx::query_as!(
         Ledger,
@@ -32,10 +32,10 @@ pub async fn read(tx: &mut PgConnection, workflow: WorkflowId) -> sqlx::Result<L
     .await
 }
 
-/// Moves it on; in the transaction of the rows that it speaks for.
+/// Advances it, in the transaction that writes the decisions.
 ///
 /// # Errors
-/// The database's.
+/// Fails if the database cannot be reached or refuses the statement.
 pub async fn settle(
     tx: &mut PgConnection,
     workflow: WorkflowId,

@@ -1,4 +1,4 @@
-//! Step 1 of 7: the statements that hold and read the table `workflows`.
+//! Step 1 of 7: the statements that lock and read the table `workflows`.
 
 use chrono::{DateTime, Utc};
 use db::PgConnection;
@@ -10,7 +10,7 @@ use super::{Filter, State, Sync, SyncStatus, Workflow};
 use crate::policies::{CatchUp, OnLost, Overlap, Policies};
 use crate::spec::{Spec, Timing};
 
-/// Holds a workflow's row; NO KEY, so that its runs can be inserted meanwhile.
+/// Locks a workflow's row; NO KEY, so that runs of it can be inserted meanwhile.
 pub(super) async fn hold(tx: &mut PgConnection, id: WorkflowId) -> sqlx::Result<()> {
     sqlx::query!(
         r#"
@@ -24,7 +24,7 @@ pub(super) async fn hold(tx: &mut PgConnection, id: WorkflowId) -> sqlx::Result<
     .map(drop)
 }
 
-/// Holds a workflow's row, if nobody else does at this moment.
+/// Locks a workflow's row, unless another transaction has locked it.
 pub(super) async fn hold_free(tx: &mut PgConnection, id: WorkflowId) -> sqlx::Result<bool> {
     let held = sqlx::query!(
         r#"
@@ -38,10 +38,10 @@ pub(super) async fn hold_free(tx: &mut PgConnection, id: WorkflowId) -> sqlx::Re
     Ok(held.is_some())
 }
 
-/// One workflow with its sync.
+/// Returns one workflow with its synchronization.
 ///
 /// # Errors
-/// The database's.
+/// Fails if the database cannot be reached or refuses the statement.
 pub async fn find(
     db: &mut PgConnection,
     id: WorkflowId,
@@ -72,10 +72,10 @@ pub async fn find(
     Ok(row.map(Row::split))
 }
 
-/// Workflows in the order of their ids.
+/// Lists workflows in the order of their ids.
 ///
 /// # Errors
-/// The database's.
+/// Fails if the database cannot be reached or refuses the statement.
 pub async fn list(db: &mut PgConnection, filter: &Filter) -> sqlx::Result<Vec<(Workflow, Sync)>> {
     let rows = sqlx::query_as!(
         Row,

@@ -1,4 +1,4 @@
-//! Step 1 of 7: a workflow as it stands, and what an edit of it changes.
+//! Step 1 of 7: a workflow, and what an edit of it changes.
 
 use chrono::{DateTime, TimeDelta, Utc};
 use schedule::{Cron, Revision, WorkflowId, WorkflowState};
@@ -13,15 +13,15 @@ use crate::audit::Edit;
 use crate::outbox::{Event, Op, Payload};
 use crate::spec::Spec;
 
-/// Whether a workflow owes its times.
+/// Whether the times of a workflow are due.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize, utoipa::ToSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum State {
-    /// It does.
+    /// They are due.
     Active,
-    /// It owes nothing until resumed.
+    /// No time is due until the workflow is resumed.
     Paused,
-    /// Final; history stays.
+    /// Final; the history remains.
     Archived,
 }
 
@@ -45,7 +45,7 @@ impl From<WorkflowState> for State {
     }
 }
 
-// The column's text is the publisher's, too, so it has one place: `schedule::WorkflowState`.
+// The publisher uses the column's text, too, so it is defined once, in `schedule::WorkflowState`.
 impl sqlx::Type<Postgres> for State {
     fn type_info() -> PgTypeInfo {
         <&str as sqlx::Type<Postgres>>::type_info()
@@ -68,94 +68,94 @@ impl<'r> Decode<'r, Postgres> for State {
     }
 }
 
-/// Whether EventBridge is in step with a workflow.
+/// How far EventBridge has applied the edits of a workflow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, sqlx::Type, serde::Serialize, serde::Deserialize, utoipa::ToSchema)]
 #[sqlx(type_name = "text", rename_all = "lowercase")]
 #[serde(rename_all = "lowercase")]
 pub enum SyncStatus {
-    /// The publisher has work to do.
+    /// The publisher has not applied the newest revision yet.
     Pending,
-    /// EventBridge holds what the workflow wants.
+    /// EventBridge has the schedule that the workflow needs.
     Synced,
-    /// EventBridge refused for good; the next edit tries again.
+    /// It failed permanently; the next edit tries again.
     Failed,
-    /// EventBridge was changed by hand; the repair is on its way.
+    /// EventBridge was changed by another program; the publisher will repair it.
     Drifted,
-    /// There never was a schedule.
+    /// The workflow never had a schedule.
     None,
 }
 
-/// A workflow as it stands.
+/// A workflow.
 #[derive(Clone, Debug)]
 pub struct Workflow {
-    /// Identity.
+    /// The id.
     pub id: WorkflowId,
     /// The owner.
     pub team_id: i64,
-    /// What was written.
+    /// The fields that a client writes.
     pub spec: Spec,
-    /// Whether it owes its times.
+    /// Whether its times are due.
     pub state: State,
     /// Why it is paused.
     pub pause_reason: Option<String>,
-    /// When the pause ends by itself.
+    /// When the pause ends automatically.
     pub pause_until: Option<DateTime<Utc>>,
-    /// The file that owns it, none = the API.
+    /// The file that manages it; `None` = the API.
     pub managed_by: Option<String>,
     /// The ETag.
     pub version: i64,
     /// Raised by each change of timing or state.
     pub revision: Revision,
-    /// When it was made.
+    /// When it was created.
     pub created_on: DateTime<Utc>,
     /// When it last changed.
     pub updated_on: DateTime<Utc>,
 }
 
-/// How far EventBridge follows a workflow.
+/// How far EventBridge has applied the edits of a workflow.
 #[derive(Clone, Debug)]
 pub struct Sync {
-    /// The judgement of `sync_status()`.
+    /// The result of `sync_status()`.
     pub status: SyncStatus,
-    /// The newest revision asked for.
+    /// The newest requested revision.
     pub desired_revision: Option<i64>,
     /// The revision that EventBridge has acknowledged.
     pub applied_revision: Option<i64>,
-    /// For the workflow's owner.
+    /// The last error, for the workflow's owner.
     pub last_error: Option<String>,
-    /// When EventBridge last acknowledged.
+    /// When EventBridge last acknowledged an edit.
     pub applied_at: Option<DateTime<Utc>>,
 }
 
-/// Which workflows a caller may see and wants to.
+/// Which workflows the caller may see, and filters.
 #[derive(Clone, Debug, Default)]
 pub struct Filter {
-    /// One team's.
+    /// Only this team's.
     pub team_id: Option<i64>,
-    /// In this state.
+    /// Only in this state.
     pub state: Option<State>,
-    /// In step like this.
+    /// Only with this synchronization status.
     pub sync: Option<SyncStatus>,
-    /// Whose name or description holds this, in any case.
+    /// Only if the name or description contains this text, in any case.
     pub q: Option<String>,
     /// Whether the last change of the zone data changed their next times.
     pub timezone_changed: Option<bool>,
-    /// With a cron alone.
+    /// Only with a cron.
     pub scheduled: bool,
-    /// After this id.
+    /// Only after this id.
     pub after: Option<i64>,
-    /// At most so many.
+    /// At most this many.
     pub limit: i64,
 }
 
-/// What an edit did.
+/// The outcome of an edit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Saved {
-    /// The same stood there already; nothing is bumped.
+    /// Nothing changed, so version and revision are not raised.
     Unchanged,
     /// Changed, but not the timing.
     Changed,
-    /// Timing or state changed: the publisher was asked to look.
+    /// Timing or state changed, and the publisher has an outbox row to process.
     Enqueued,
 }
 
@@ -169,7 +169,7 @@ impl Workflow {
             .filter(|next| self.spec.timing.ends_at.is_none_or(|end| *next < end))
     }
 
-    /// Since when, from `now` on, it owes its times: a pause that ends by itself owes again from its end.
+    /// Returns since when, from `now` on, its times are due: after a pause with an end, from that end on.
     pub(super) fn active_from(&self, now: DateTime<Utc>) -> Option<DateTime<Utc>> {
         match (self.state, self.pause_until) {
             (State::Active, _) => Some(now),
@@ -178,7 +178,7 @@ impl Workflow {
         }
     }
 
-    /// The cron and its timezone; none without a cron, or if a newer timezone database dropped the name.
+    /// Returns the cron and its timezone; `None` without a cron, or if newer zone data dropped the timezone.
     #[must_use]
     pub fn cron(&self) -> Option<(Cron, schedule::Timezone)> {
         let cron = Cron::parse(self.spec.timing.cron.as_deref()?).ok()?;
@@ -193,7 +193,7 @@ impl Workflow {
         format!("workflow:{}", self.id)
     }
 
-    /// For the audit log: everything but header values.
+    /// Returns the document for the audit log: everything except header values.
     pub(super) fn document(&self) -> Value {
         let mut document = serde_json::to_value(self.spec.to_body()).unwrap_or_default();
         document["action"] = actions::redacted(&self.spec.action);
@@ -228,7 +228,7 @@ impl Workflow {
         }
     }
 
-    /// Whether `next` owes other times than this, or from another moment on.
+    /// Whether other times are due by `next`, or from another moment on.
     pub(super) fn owes_otherwise(&self, next: &Self) -> bool {
         let never_had_a_cron = self.revision.0 == 0 && next.spec.timing.cron.is_none();
         !never_had_a_cron
@@ -237,7 +237,7 @@ impl Workflow {
                 || self.pause_until != next.pause_until)
     }
 
-    /// Whether `next` begins anew: what was missed before is never caught up.
+    /// Whether `next` is activated anew, so that times missed before are never caught up.
     pub(super) fn is_activated_by(&self, next: &Self) -> bool {
         let timing = |workflow: &Self| (workflow.spec.timing.cron.clone(), workflow.spec.timing.timezone.clone());
         timing(self) != timing(next) || self.state == State::Paused && next.state == State::Active

@@ -56,21 +56,21 @@ pub(super) async fn insert(
     .map(WorkflowId)
 }
 
-/// Since when another timing or state is in force, and whether it owes times that the one before did not.
+/// Since when another timing or state is in force, and whether it activates the schedule anew.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Change {
     pub(super) since: DateTime<Utc>,
     pub(super) is_activated: bool,
-    /// Decisions already knew of it: the end of a pause is known in advance.
+    /// The change was known in advance, as the end of a pause is, so earlier decisions already considered it.
     pub(super) is_foreseen: bool,
 }
 
-/// Writes a workflow and, if something else is owed from now on, its version; the watchdog looks from there on.
+/// Writes a workflow and, if its due times change, a new version, from which the watchdog checks again.
 ///
-/// One statement, because every edit waits for it; its snapshot is later than the lock. The version
-/// is in force since then, or since just after the last version, the newest decision and the cursor,
-/// even if the clock went back: what was decided stays as it was, and each later time is enumerated.
-/// `ledger_cursor` begins just before the first version: a time at its very beginning is due.
+/// One statement, because every edit waits for it; its snapshot is later than the lock. The version is in force since
+/// `since`, or since just after the last version, the newest decision and the cursor, even if the clock went back:
+/// existing decisions do not change, and each later time is enumerated. `ledger_cursor` begins just before the first
+/// version, because a time at its very beginning is due.
 pub(super) async fn update(tx: &mut PgConnection, next: &Workflow, change: Option<Change>) -> sqlx::Result<()> {
     let policies = &next.spec.policies;
     sqlx::query!(
@@ -134,9 +134,9 @@ pub(super) async fn update(tx: &mut PgConnection, next: &Workflow, change: Optio
     .map(drop)
 }
 
-/// Has the watchdog look at a new workflow from its first version on.
+/// Makes the watchdog check a new workflow from its first version on.
 ///
-/// `ledger_cursor` begins just before it: a time at its very beginning is owed.
+/// `ledger_cursor` begins just before it, because a time at its very beginning is due.
 pub(super) async fn watch(tx: &mut PgConnection, id: WorkflowId, since: DateTime<Utc>) -> sqlx::Result<()> {
     sqlx::query!(
         r#"

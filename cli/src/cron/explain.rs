@@ -4,12 +4,12 @@ use chrono::{DateTime, Datelike, SecondsFormat, Utc};
 use schedule::{Clock, Cron, CronError, Timezone, Upcoming, ZoneSet, compile, parse_timezone};
 use serde::{Deserialize, Serialize};
 
-/// How many times are shown when nobody says.
+/// How many times are shown by default.
 pub(crate) const DEFAULT_COUNT: u32 = 10;
-/// Bounds the work of one request.
+/// The limit of one request.
 const MAX_COUNT: u32 = 1000;
 
-/// What is asked; one line of `--stdin`.
+/// A request; one line of `--stdin`.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Request {
@@ -21,7 +21,7 @@ pub(crate) struct Request {
     pub(crate) count: Option<u32>,
 }
 
-/// What is answered.
+/// The answer to a request.
 #[derive(Debug, Serialize)]
 pub(crate) struct Explanation {
     pub(crate) normalized: String,
@@ -36,7 +36,7 @@ pub(crate) struct Explanation {
     pub(crate) timezone: Timezone,
 }
 
-/// One time to come.
+/// One upcoming time.
 #[derive(Debug, Serialize)]
 pub(crate) struct Next {
     pub(crate) utc: String,
@@ -46,13 +46,13 @@ pub(crate) struct Next {
     pub(crate) note: Option<&'static str>,
 }
 
-/// Why a request has no answer.
+/// Why a request is refused.
 #[derive(Debug, Serialize)]
 pub(crate) struct Refusal {
     pub(crate) error: Fault,
 }
 
-/// A stable code, a sentence, and the field at fault.
+/// A stable code, a sentence, and the field that is not valid.
 #[derive(Debug, Serialize)]
 pub(crate) struct Fault {
     pub(crate) code: &'static str,
@@ -61,7 +61,7 @@ pub(crate) struct Fault {
 }
 
 impl Request {
-    /// Reads one line of `--stdin`.
+    /// Parses one line of `--stdin`.
     pub(crate) fn from_json(line: &[u8]) -> Result<Self, Refusal> {
         serde_json::from_slice(line).map_err(|error| refusal("invalid_request", error.to_string(), None))
     }

@@ -1,10 +1,10 @@
-//! The explanation for a person at a terminal.
+//! The explanation as text for a terminal.
 
 use std::fmt::Write as _;
 
 use crate::cron::explain::Explanation;
 
-/// The canonical text, a sentence, what EventBridge gets, and a table of the next times.
+/// The canonical text, a sentence, the expression for EventBridge, and a table of the next times.
 pub(crate) fn text(explanation: &Explanation) -> String {
     let Explanation { normalized, description, eventbridge, eventbridge_timezone, coverage, zone_data, next, timezone } =
         explanation;

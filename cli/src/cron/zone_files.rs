@@ -1,4 +1,4 @@
-//! Zone data from a folder of `TZif` files, as systems and Python's `tzdata` have them.
+//! Zone data from a folder of `TZif` files, like those of operating systems and Python's `tzdata`.
 
 use std::fs;
 use std::path::Path;
@@ -6,13 +6,13 @@ use std::path::Path;
 use anyhow::Context;
 use schedule::{ZoneSet, ZoneVersion};
 
-/// Folders and files beside the zones that repeat them or are none.
+/// Folders and files beside the zones that repeat them or are not zones.
 const LEFT_OUT: [&str; 5] = ["posix", "right", "posixrules", "localtime", "Factory"];
 
 /// Reads all zones below `folder`.
 ///
 /// # Errors
-/// A file cannot be read, or none says which version of the IANA database this is.
+/// Fails if a file cannot be read, or if no file names the version of the IANA database.
 pub(crate) fn read_zones(folder: &Path) -> anyhow::Result<ZoneSet> {
     let mut files = Vec::new();
     collect_zones(folder, "", &mut files)?;

@@ -1,7 +1,7 @@
-//! The letters that this process holds: nobody else sees them until they are put back.
+//! The messages that this process has received: other consumers do not see them until they are returned.
 //!
-//! However it ends, a letter is in the queue until it is deleted. Ended by a signal, they are put back at once; by
-//! kill -9, SQS shows them again when their time is over.
+//! However this process ends, a message stays in the queue until it is deleted. At a signal the process returns its
+//! messages at once; after kill -9, SQS shows them again when their visibility timeout ends.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -13,14 +13,14 @@ use tokio::signal::unix::{SignalKind, signal};
 use super::letter::Letter;
 use super::queue::Queue;
 
-/// Letters taken out of sight, by message id, each with its last receipt.
+/// Received messages, by message id, each with its newest receipt.
 pub(super) struct Held<'a> {
     queue: &'a Queue,
     stop: Stop,
     receipts: HashMap<String, String>,
 }
 
-/// Whether somebody wants this to end.
+/// Whether a signal has requested the end.
 #[derive(Clone)]
 pub(super) struct Stop(Arc<AtomicBool>);
 
@@ -29,14 +29,14 @@ impl<'a> Held<'a> {
         Held { queue, stop, receipts: HashMap::new() }
     }
 
-    /// Letters that were not seen before; none at the end, or once a signal came.
+    /// Receives messages that were not received before; none at the end, or after a signal.
     pub(super) async fn next(&mut self) -> anyhow::Result<Vec<Letter>> {
         while !self.stop.is_asked() {
             let received = self.queue.receive().await?;
             if received.is_empty() {
                 break;
             }
-            // The queue delivers at least once, and shows again what was held for too long: its last receipt counts.
+            // The queue delivers at least once, and again after the visibility timeout: the newest receipt counts.
             let new: Vec<Letter> = received
                 .into_iter()
                 .filter(|letter| self.receipts.insert(letter.id.clone(), letter.receipt.clone()).is_none())
@@ -48,19 +48,19 @@ impl<'a> Held<'a> {
         Ok(Vec::new())
     }
 
-    /// Deletes a letter for good.
+    /// Deletes a message permanently.
     pub(super) async fn delete(&mut self, letter: &Letter) -> anyhow::Result<()> {
         self.queue.delete(&letter.receipt).await?;
         self.forget(letter);
         Ok(())
     }
 
-    /// A letter that was deleted is not put back.
+    /// Removes a deleted message, so that it is not returned.
     pub(super) fn forget(&mut self, letter: &Letter) {
         self.receipts.remove(&letter.id);
     }
 
-    /// Lets everybody see the rest again.
+    /// Makes the remaining messages visible again.
     pub(super) async fn put_back(self) {
         let receipts: Vec<String> = self.receipts.into_values().collect();
         if let Err(error) = self.queue.put_back(&receipts).await {
@@ -74,7 +74,7 @@ impl<'a> Held<'a> {
 }
 
 impl Stop {
-    /// By Ctrl-C, or by what a process manager sends: what is under way is finished, nothing new begun.
+    /// Stops at SIGINT or SIGTERM: the current messages are finished, and no new ones are received.
     pub(super) fn by_signal() -> anyhow::Result<Self> {
         let stop = Stop(Arc::default());
         let asked = stop.clone();

@@ -1,4 +1,4 @@
-//! What the app has decided about the time of a letter: whether redriving it will start a run.
+//! The app's decision about the time of a message: whether redriving it will start a run.
 
 use anyhow::Result;
 use chrono::{SecondsFormat, TimeDelta};
@@ -7,28 +7,28 @@ use serde_json::{Value, json};
 
 use crate::client::{Client, Refusal};
 
-/// What the app knows.
+/// What the app knows about a time.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Known {
-    /// There is a decision, and a run if it ran.
+    /// There is a decision, and a run if the time ran.
     Decided {
         /// `fired`, `missed`, ..
         decision: String,
-        /// The run, and where it stands.
+        /// The run's id and state.
         run: Option<(String, String)>,
     },
-    /// Nothing is decided: to the app that time never came.
+    /// Nothing is decided: the app has not received this time.
     Nothing,
-    /// There is no such workflow any more.
+    /// The workflow does not exist any more.
     Gone,
-    /// It was not asked, or did not answer.
+    /// The app was not called, or did not answer.
     Unasked,
 }
 
-/// Asks the app about the time of a fire.
+/// Reads what the app knows about the time of a fire.
 ///
 /// # Errors
-/// It does not answer, or refuses to.
+/// Fails if the app does not answer or refuses the request.
 pub(super) async fn ask(client: &Client, fire: &Fire) -> Result<Known> {
     let time = |time: chrono::DateTime<chrono::Utc>| time.to_rfc3339_opts(SecondsFormat::Secs, true);
     let (from, to) = (time(fire.scheduled_time), time(fire.scheduled_time + TimeDelta::minutes(1)));
@@ -52,7 +52,7 @@ async fn state(client: &Client, run: &str) -> Result<String> {
 }
 
 impl Known {
-    /// As few words as say it.
+    /// A short text for the table.
     pub(super) fn words(&self) -> String {
         match self {
             Known::Decided { decision, run: Some((_, state)) } => format!("{decision}, {state}"),
@@ -63,7 +63,7 @@ impl Known {
         }
     }
 
-    /// For scripts: `known` says which of the rest are to be expected.
+    /// For scripts: `known` says which other fields are present.
     pub(super) fn json(&self) -> Value {
         match self {
             Known::Decided { decision, run } => {

@@ -1,7 +1,7 @@
-//! A dead letter, read: whose fire it holds, who gave it up, and why.
+//! Parses a dead-letter message: its fire, the service that gave up, and the error.
 //!
-//! Three shapes: EventBridge Scheduler leaves the request that Lambda did not take, with the reason in attributes;
-//! Lambda leaves an envelope around the event that its function failed on, for the runner and the publisher alike.
+//! There are three formats. EventBridge Scheduler stores the request that Lambda refused, with the error in attributes.
+//! Lambda stores an envelope around the event for which its function failed, for the runner and the publisher alike.
 
 use std::collections::BTreeMap;
 
@@ -13,45 +13,45 @@ use serde_json::{Value, json};
 pub(super) struct Letter {
     /// SQS's message id.
     pub(super) id: String,
-    /// What deletes it, as long as it is held.
+    /// The receipt with which the message can be deleted, while it is not visible to other consumers.
     pub(super) receipt: String,
-    /// When it was written.
+    /// When it was sent to the queue.
     pub(super) sent_on: Option<DateTime<Utc>>,
-    /// As it lies in the queue.
+    /// As in the queue.
     pub(super) body: String,
-    /// As they lie in the queue.
+    /// As in the queue.
     pub(super) attributes: BTreeMap<String, String>,
     /// What was not delivered.
     pub(super) holds: Holds,
-    /// Who gave up.
+    /// Which service gave up.
     pub(super) from: From,
-    /// Why, in their words.
+    /// The error message of that service.
     pub(super) error: String,
     /// How often it was tried.
     pub(super) tries: Option<u64>,
 }
 
-/// What a letter holds.
+/// The content of a message.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Holds {
-    /// A fire that the app has not answered for, to whom it was for.
+    /// A fire for which the app has not answered.
     Fire(Fire),
-    /// A minute of the publisher; each next one does the work of all before.
+    /// A tick of the publisher; each later tick publishes the same rows.
     Tick,
-    /// Something else, and why it is no fire.
+    /// Something else, and why it is not a fire.
     Unreadable(String),
 }
 
-/// Who gave up.
+/// Which service gave up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum From {
-    /// EventBridge Scheduler: it could not hand the fire to Lambda.
+    /// EventBridge Scheduler: it could not invoke Lambda with the fire.
     Schedule,
     /// Lambda: the runner failed.
     Runner,
     /// Lambda: the publisher failed.
     Publisher,
-    /// The letter does not tell.
+    /// The message does not say.
     Unknown,
 }
 
@@ -67,7 +67,7 @@ impl From {
 }
 
 impl Letter {
-    /// Reads a message; one that makes no sense is a letter too.
+    /// Parses a message; an unreadable one is returned too.
     pub(super) fn read(
         id: String,
         receipt: String,
@@ -83,7 +83,7 @@ impl Letter {
         Letter { id, receipt, sent_on, body, attributes, holds, from, error, tries }
     }
 
-    /// The fire, if there is one to be sent again.
+    /// The fire, if there is one to deliver again.
     pub(super) fn fire(&self) -> Option<&Fire> {
         match &self.holds {
             Holds::Fire(fire) => Some(fire),
@@ -94,7 +94,7 @@ impl Letter {
 
 type Read = (Holds, From, String, Option<u64>);
 
-/// Lambda's envelope: what the function got, and what it said.
+/// Lambda's envelope: the event of the function, and its error.
 fn of_function(envelope: &Value) -> Read {
     let payload = &envelope["requestPayload"];
     let (holds, from) = match Fire::from_event(payload) {
@@ -108,7 +108,8 @@ fn of_function(envelope: &Value) -> Read {
     (holds, from, error, context["approximateInvokeCount"].as_u64())
 }
 
-/// The sentence first: a table shows the beginning. Names of Rust types, which older functions wrote, say nothing.
+/// The error message comes first, because a table shows only its beginning. The names of Rust types, which older
+/// functions wrote, are left out.
 fn in_words(sentence: Option<&str>, kind: Option<&str>, condition: Option<&str>) -> String {
     let kind = kind.filter(|kind| !kind.contains("::"));
     let beside: Vec<&str> = [kind, condition].into_iter().flatten().collect();
@@ -119,15 +120,15 @@ fn in_words(sentence: Option<&str>, kind: Option<&str>, condition: Option<&str>)
     }
 }
 
-/// An event that only the publisher gets: its rule's minute, or an invocation by hand.
+/// Whether only the publisher receives such an event: its rule's tick, or a manual invocation.
 ///
-/// Strict, because nothing is owed to a tick: a broken fire must not be taken for one.
+/// Strict, because a lost tick does no harm: a broken fire must not be treated as one.
 fn is_tick(payload: &Value) -> bool {
     let is_rule_s = payload["source"] == "aws.events" && payload["detail-type"] == "Scheduled Event";
     (is_rule_s && payload.get("workflow_id").is_none()) || *payload == json!({}) || *payload == json!({"sweep": true})
 }
 
-/// Scheduler's request to Lambda; it is cut off when it is too long, but the attributes never are.
+/// Scheduler's request to Lambda. Scheduler truncates it if it is too long, but never the attributes.
 fn of_schedule(body: &Value, attributes: &BTreeMap<String, String>) -> Read {
     let attribute = |name: &str| attributes.get(name).map(String::as_str);
     let is_truncated = attribute("IS_PAYLOAD_TRUNCATED").is_some_and(|told| told.eq_ignore_ascii_case("true"));
@@ -146,7 +147,7 @@ fn of_schedule(body: &Value, attributes: &BTreeMap<String, String>) -> Read {
     (holds, from, words.into_iter().flatten().collect::<Vec<_>>().join(": "), tries)
 }
 
-/// What Lambda was to hand to the runner: a string within the request, or the whole body.
+/// The payload for the runner: a string in the request, or the complete body.
 fn payload(body: &Value) -> Value {
     match &body["Payload"] {
         Value::Null => body.clone(),
@@ -155,7 +156,7 @@ fn payload(body: &Value) -> Value {
     }
 }
 
-/// The fire that the attributes name: the schedule's name holds the workflow.
+/// The fire in the attributes; the name of the schedule contains the workflow's id.
 fn of_attributes(attributes: &BTreeMap<String, String>) -> Option<Fire> {
     let schedule_arn = attributes.get("SCHEDULE_ARN")?;
     let event = json!({

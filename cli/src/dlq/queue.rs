@@ -1,4 +1,4 @@
-//! The port to SQS: letters come out, and are deleted or put back.
+//! The port to SQS: receives messages, and deletes or returns them.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -16,11 +16,11 @@ use url::Url;
 use super::At;
 use super::letter::Letter;
 
-/// SQS gives, and takes back, so many at once.
+/// How many messages SQS sends or accepts at once.
 const BATCH: usize = 10;
-/// A wait above 0 makes SQS ask all of its servers: without one, "nothing" may mean "nothing here".
+/// With a wait above 0 SQS checks all of its servers; without one, an empty answer may miss messages.
 const WAIT_SECS: i32 = 1;
-/// One try of one call; the SDK makes three.
+/// The time limit of one try of a call; the SDK makes three.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// One queue.
@@ -31,7 +31,7 @@ pub(super) struct Queue {
 }
 
 impl Queue {
-    /// A client of the queue; nothing is sent yet.
+    /// Creates a client of the queue; it sends nothing yet.
     pub(super) async fn open(at: &At) -> Self {
         let mut loader = aws_config::defaults(BehaviorVersion::v2026_01_12())
             .timeout_config(TimeoutConfig::builder().operation_attempt_timeout(PATIENCE).build());
@@ -41,7 +41,7 @@ impl Queue {
         Queue { client: Client::new(&loader.load().await), url: at.queue.to_string(), hold_secs: at.hold_secs }
     }
 
-    /// The next letters, which nobody else sees for a while; none = no more are to be seen.
+    /// Receives the next messages, which other consumers do not see for a while; none = no more are visible.
     pub(super) async fn receive(&self) -> anyhow::Result<Vec<Letter>> {
         let request = self.client.receive_message().queue_url(&self.url).max_number_of_messages(BATCH as i32);
         let request = request.wait_time_seconds(WAIT_SECS).visibility_timeout(self.hold_secs);
@@ -51,13 +51,13 @@ impl Queue {
         Ok(received.messages.unwrap_or_default().into_iter().filter_map(letter).collect())
     }
 
-    /// Deletes a letter for good.
+    /// Deletes a message permanently.
     pub(super) async fn delete(&self, receipt: &str) -> anyhow::Result<()> {
         let deleted = self.client.delete_message().queue_url(&self.url).receipt_handle(receipt).send().await;
         deleted.map(drop).context("the letter cannot be deleted")
     }
 
-    /// Lets everybody see these letters again at once.
+    /// Makes these messages visible again at once.
     pub(super) async fn put_back(&self, receipts: &[String]) -> anyhow::Result<()> {
         for receipts in receipts.chunks(BATCH) {
             let entries = receipts.iter().enumerate().map(|(n, receipt)| {
@@ -65,7 +65,7 @@ impl Queue {
                 entry.receipt_handle(receipt).visibility_timeout(0).build()
             });
             let entries = entries.collect::<Result<Vec<_>, _>>()?;
-            // One that is refused, because its time is over, is to be seen already.
+            // If SQS refuses one because its visibility timeout is over, it is visible already.
             self.client
                 .change_message_visibility_batch()
                 .queue_url(&self.url)
@@ -76,7 +76,7 @@ impl Queue {
         Ok(())
     }
 
-    /// About how many letters there are; SQS does not know better.
+    /// The approximate number of messages; SQS has no exact one.
     pub(super) async fn count(&self) -> Option<u64> {
         let name = QueueAttributeName::ApproximateNumberOfMessages;
         let told = self.client.get_queue_attributes().queue_url(&self.url).attribute_names(name.clone()).send().await;
@@ -84,7 +84,7 @@ impl Queue {
     }
 }
 
-/// The region of a queue at AWS, which is not always the one that the operator's profile names.
+/// The region in the URL of an AWS queue, which may differ from that of the operator's profile.
 fn region(queue: &Url) -> Option<String> {
     let mut labels = queue.host_str()?.split('.');
     let is_aws = queue.host_str()?.contains(".amazonaws.com");

@@ -1,4 +1,4 @@
-//! `cronbox dlq redrive`: step 6 of 7 by hand. Post, wait for the app's answer, delete: in this order.
+//! `cronbox dlq redrive`: step 6 of 7, run by an operator. Post, wait for the app's answer, delete: in this order.
 
 use std::process::ExitCode;
 
@@ -18,7 +18,7 @@ use super::{At, all_found, table};
 use crate::client::{Client, Opener};
 use crate::print;
 
-/// So many batches in a row of which the app took nothing: the rest would fare no better.
+/// After this many batches in a row without an answer of the app, the redrive stops.
 const STRIKES: u32 = 3;
 
 /// The arguments of `redrive`.
@@ -28,22 +28,22 @@ pub(crate) struct Arguments {
     at: At,
     #[command(flatten)]
     opener: Opener,
-    /// These letters alone, by message id; all unless said.
+    /// Only these messages, by message id (default: all)
     #[arg(value_name = "ID", value_parser = NonEmptyStringValueParser::new())]
     ids: Vec<String>,
-    /// Say what would be posted; post and delete nothing.
+    /// Print what would be posted; post and delete nothing.
     #[arg(long)]
     dry_run: bool,
-    /// Print one JSON object a line.
+    /// Print one JSON object per line.
     #[arg(long)]
     json: bool,
 }
 
-/// What became of a letter.
+/// The result for one message.
 enum Fate {
     /// The app answered for it, and it is deleted.
     Delivered(Delivered),
-    /// The app answered for it, but it could not be deleted; posting it again does no harm.
+    /// The app answered for it, but it could not be deleted; posting it again is safe.
     Undeleted(String),
     /// The app did not answer for it.
     Unanswered(String),
@@ -53,7 +53,7 @@ enum Fate {
     Postable,
 }
 
-/// How a run of it went.
+/// The results of a redrive.
 #[derive(Default)]
 struct Tally {
     seen: Vec<Letter>,
@@ -62,19 +62,19 @@ struct Tally {
     strikes: u32,
 }
 
-/// One run of it.
+/// One redrive.
 struct Redrive<'a> {
     arguments: &'a Arguments,
     queue: &'a Queue,
-    /// None in a dry run.
+    /// `None` in a dry run.
     client: Option<Client>,
     bar: ProgressBar,
 }
 
-/// Posts what can be posted.
+/// Posts all fires that can be posted.
 ///
 /// # Errors
-/// The queue cannot be read, or the app takes nothing.
+/// Fails if the queue cannot be read, or if the app answers for no fire of several batches in a row.
 pub(super) async fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     let client = if arguments.dry_run { None } else { Some(Client::of_scheduler(&arguments.opener)?) };
     let queue = Queue::open(&arguments.at).await;
@@ -130,7 +130,7 @@ impl Redrive<'_> {
         Ok(())
     }
 
-    /// One letter: posted, answered for, deleted.
+    /// Posts one message, and deletes it after the app's answer.
     async fn one(&self, letter: &Letter) -> Fate {
         let Some(fire) = letter.fire() else {
             return Fate::Unposted(table::why_it_stays(letter).unwrap_or_default());
@@ -159,7 +159,7 @@ impl Redrive<'_> {
     }
 }
 
-/// Only what the app itself says counts, as for the runner.
+/// Only an answer of the app itself counts, as in the runner.
 async fn post(client: &Client, fire: &Fire) -> anyhow::Result<Delivered> {
     let path = format!("/cron/workflows/{}:invoke", fire.workflow_id);
     let (status, body) = client.post_for_answer(&path, &serde_json::to_value(fire)?).await?;
@@ -208,7 +208,7 @@ impl Fate {
 }
 
 impl Tally {
-    /// A batch that was posted and of which the app took nothing.
+    /// Counts a posted batch if the app answered for none of its fires; any answer resets the count.
     fn strike(&mut self, fates: &[Fate]) {
         let is_taken = |fate: &Fate| matches!(fate, Fate::Delivered(_) | Fate::Undeleted(_));
         if fates.iter().any(is_taken) {

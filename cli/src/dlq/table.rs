@@ -1,4 +1,4 @@
-//! Letters as a person and a script read them.
+//! Prints messages for people and for scripts.
 
 use std::fmt::Write as _;
 use std::process::ExitCode;
@@ -10,10 +10,10 @@ use super::ledger::Known;
 use super::letter::{From, Holds, Letter};
 use crate::print;
 
-/// Of an error in a line of the table.
+/// The width of an error in a line of the table.
 const ERROR_WIDTH: usize = 80;
 
-/// One line a letter.
+/// One line per message.
 pub(super) fn table(letters: &[Letter], known: &[Known]) -> String {
     if letters.is_empty() {
         return "nothing\n".to_owned();
@@ -39,12 +39,12 @@ pub(super) fn table(letters: &[Letter], known: &[Known]) -> String {
     table
 }
 
-/// What a letter is, in one line.
+/// A message in one line.
 pub(super) fn line(letter: &Letter) -> String {
     format!("{}  {:<9} {:>9}  {:<20}", letter.id, letter.from.as_str(), workflow(letter), time(letter))
 }
 
-/// All that a letter says.
+/// A complete message.
 pub(super) fn whole(letter: &Letter, known: &Known) -> String {
     let gave_up = match letter.from {
         From::Schedule => "the schedule: EventBridge could not hand the fire to the runner",
@@ -72,7 +72,7 @@ pub(super) fn whole(letter: &Letter, known: &Known) -> String {
     text
 }
 
-/// Why a redrive leaves a letter where it is.
+/// Why a redrive does not delete a message.
 pub(super) fn why_it_stays(letter: &Letter) -> Option<String> {
     match &letter.holds {
         Holds::Fire(_) => None,
@@ -81,7 +81,7 @@ pub(super) fn why_it_stays(letter: &Letter) -> Option<String> {
     }
 }
 
-/// A letter in a script's list.
+/// A message in the list for scripts.
 pub(super) fn json(letter: &Letter, known: &Known) -> Value {
     let fire = letter.fire();
     json!({
@@ -97,7 +97,7 @@ pub(super) fn json(letter: &Letter, known: &Known) -> Value {
     })
 }
 
-/// The same, with all that lies in the queue.
+/// The same, with the complete message of the queue.
 pub(super) fn whole_json(letter: &Letter, known: &Known) -> Value {
     let mut json = json(letter, known);
     json["attributes"] = json!(letter.attributes);
@@ -105,7 +105,7 @@ pub(super) fn whole_json(letter: &Letter, known: &Known) -> Value {
     json
 }
 
-/// One JSON object a line.
+/// One JSON object per line.
 pub(super) fn lines(objects: impl Iterator<Item = Value>) -> anyhow::Result<ExitCode> {
     print::text(&objects.map(|object| format!("{object}\n")).collect::<String>())
 }
@@ -129,7 +129,7 @@ fn second(time: DateTime<Utc>) -> String {
     time.to_rfc3339_opts(SecondsFormat::Secs, true)
 }
 
-/// What somebody wrote into a message must not command the terminal that shows it.
+/// Replaces control characters, because a message's text must not control the terminal.
 fn harmless(text: &str) -> String {
     text.chars().map(|letter| if letter.is_control() && letter != '\n' { '\u{fffd}' } else { letter }).collect()
 }

@@ -1,8 +1,8 @@
-//! Step 3 of 7: Amazon resource names as they are given, checked against AWS's patterns at the start.
+//! Step 3 of 7: validates Amazon resource names at the start, by AWS's patterns.
 //!
-//! What AWS would refuse of every schedule is better refused once, before anything is published.
+//! An error at the start is better than a refusal of every schedule after something was published.
 
-/// A Lambda function, perhaps with an alias or a version.
+/// A Lambda function, optionally with an alias or a version.
 pub(crate) fn function(text: &str) -> Result<String, String> {
     let is_function = Arn::split(text).is_some_and(|arn| {
         let name = arn.resource.strip_prefix("function:").unwrap_or_default();

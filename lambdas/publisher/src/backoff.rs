@@ -1,7 +1,7 @@
 //! Step 4 of 7: how long a workflow waits after a failure.
 //!
-//! Full jitter, because a fixed delay lets a thousand workflows come back as one herd. How often one
-//! failed in a row is in its publication, so an edit or a success elsewhere resets it for every publisher.
+//! With full jitter, because after a fixed delay a thousand workflows would be due at once. The number of failures in a
+//! row is stored in the publication, so an edit or a success resets it for every publisher.
 
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
@@ -14,10 +14,10 @@ use rand::rngs::StdRng;
 const FIRST: Duration = Duration::from_secs(2);
 /// The longest backoff.
 pub(crate) const LONGEST: Duration = Duration::from_secs(15 * 60);
-/// Of the jitter: not so little that the same drain meets the workflow again.
+/// The lower bound of the jitter: large enough that the same drain does not claim the workflow again.
 const LEAST: f64 = 0.05;
 
-/// The jitter.
+/// The source of the jitter.
 #[derive(Debug)]
 pub(crate) struct Backoff(Mutex<StdRng>);
 
@@ -28,13 +28,13 @@ impl Default for Backoff {
 }
 
 impl Backoff {
-    /// One whose jitter repeats itself.
+    /// Creates a source whose jitter is reproducible.
     #[cfg(debug_assertions)]
     pub(crate) fn seeded(seed: u64) -> Self {
         Backoff(Mutex::new(StdRng::seed_from_u64(seed)))
     }
 
-    /// How long to wait after a failure that followed so many others.
+    /// Returns how long to wait after a failure that follows `failures` others.
     pub(crate) fn wait_after(&self, failures: u32) -> Duration {
         let wait = LONGEST.min(FIRST.saturating_mul(2_u32.saturating_pow(failures)));
         wait.mul_f64(self.0.lock().unwrap_or_else(PoisonError::into_inner).random_range(LEAST..=1.0))

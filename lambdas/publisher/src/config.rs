@@ -1,4 +1,4 @@
-//! Step 3 of 7: what the publisher is told from outside.
+//! Step 3 of 7: the configuration of the publisher.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -16,62 +16,62 @@ use crate::inject::Fault;
 #[derive(Parser)]
 #[command(name = "publisher", version)]
 pub struct Arguments {
-    /// Drain until nothing is due, print the report as one JSON line, end.
+    /// Drain until nothing is due, print the report as one JSON line, exit.
     #[arg(long, conflicts_with = "listen")]
     pub once: bool,
-    /// Stay, and publish each edit as soon as Postgres tells of it.
+    /// Run as a daemon that publishes each edit as soon as Postgres notifies it.
     #[arg(long)]
     pub listen: bool,
-    /// With --listen: where `/metrics` answers, as 127.0.0.1:9090; nowhere unless said.
+    /// With --listen: the address of `/metrics`, for example 127.0.0.1:9090; without it there are no metrics.
     #[arg(long, env = "METRICS_ADDR", requires = "listen")]
     pub metrics_addr: Option<SocketAddr>,
-    /// Set by Lambda alone.
+    /// Set only by Lambda.
     #[arg(skip)]
     pub is_lambda: bool,
-    /// Where the outbox is.
+    /// The database of the outbox.
     #[command(flatten)]
     pub database: Database,
-    /// What to publish, and how fast.
+    /// What to publish, and at which rate.
     #[command(flatten)]
     pub config: Config,
 }
 
-/// Where the outbox is: a DSN, or the secret that holds it. No `Debug`, a DSN holds a password.
+/// The database of the outbox: a DSN, or the secret that contains it. No `Debug`, because a DSN contains a password.
 #[derive(Args, Clone)]
 pub struct Database {
     /// `postgres://user:password@host:port/database`
     #[arg(long, env = "DB_DSN", hide_env_values = true, required_unless_present = "db_secret_arn", value_parser = NonEmptyStringValueParser::new())]
     pub db_dsn: Option<String>,
-    /// Secrets Manager's ARN of a DSN, or of RDS's JSON (username, password, host, port, dbname).
+    /// ARN in Secrets Manager of a DSN, or of RDS's JSON (username, password, host, port, dbname).
     #[arg(long, env = "DB_SECRET_ARN", value_parser = arn::secret)]
     pub db_secret_arn: Option<String>,
-    /// A PEM file of the certificates that the database's may be signed with, beside the public ones.
+    /// A PEM file of certificate authorities for the database's certificate, in addition to the public ones.
     #[arg(long, env = "DB_CA_FILE", value_parser = db::ca_file)]
     pub db_ca_file: Option<PathBuf>,
 }
 
-/// What to publish, and how fast.
+/// What to publish, and at which rate.
 #[derive(Args, Clone, Debug)]
 pub struct Config {
     /// Part of every schedule's name, so that environments can share an account.
     #[arg(long, env = "ENV")]
     pub env: Environment,
-    /// What a schedule invokes.
+    /// The Lambda function that a schedule invokes.
     #[arg(long, env = "RUNNER_LAMBDA_ARN", value_parser = arn::function)]
     pub runner_lambda_arn: String,
-    /// The role in which EventBridge invokes it.
+    /// The role that EventBridge assumes to invoke it.
     #[arg(long, env = "SCHEDULER_ROLE_ARN", value_parser = arn::role)]
     pub scheduler_role_arn: String,
-    /// The schedule group; made by Terraform (or by the local stack), never by the publisher.
+    /// The schedule group. Terraform (or the local stack) creates it, never the publisher.
     #[arg(long, env = "SCHEDULE_GROUP", value_parser = arn::group)]
     pub schedule_group: String,
-    /// Where EventBridge leaves the fires that it could not deliver.
+    /// The queue for fires that EventBridge cannot deliver.
     #[arg(long, env = "SCHEDULE_DLQ_ARN", value_parser = arn::queue)]
     pub schedule_dlq_arn: String,
     /// Workflows per claim.
     #[arg(long, env = "BATCH_SIZE", default_value_t = 100, value_parser = clap::value_parser!(u16).range(1..=1000))]
     pub batch_size: u16,
-    /// Claims of a workflow without a success before it is given up.
+    /// Claims of a workflow without a success before it fails permanently.
     #[arg(long, env = "MAX_ATTEMPTS", default_value_t = 10, value_parser = clap::value_parser!(u16).range(1..=1000))]
     pub max_attempts: u16,
     /// Calls in flight at once.
@@ -80,20 +80,20 @@ pub struct Config {
     /// Calls per second, for all publishers together.
     #[arg(long, env = "API_TPS", default_value_t = 200, value_parser = clap::value_parser!(u32).range(1..))]
     pub api_tps: u32,
-    /// The deployment's place in their order: raise it with each change of what is published.
+    /// The number of this deployment: raise it with each change of what is published.
     #[arg(long, env = "CONFIG_GENERATION", default_value_t = 0, value_parser = clap::value_parser!(i64).range(0..))]
     pub config_generation: i64,
-    /// Where this process is to stop or die: `P8:1:kill`. For tests; no release has it.
+    /// A point at which this process stops or exits: `P8:1:kill`. For tests; releases do not have it.
     #[cfg(debug_assertions)]
     #[arg(long, env = "FAULT", hide = true)]
     pub fault: Option<Fault>,
 }
 
 impl Arguments {
-    /// Reads the command line and the environment.
+    /// Parses the command line and the environment.
     ///
     /// # Errors
-    /// One sentence that names the variable; `--help` and `--version` print and end the process.
+    /// Returns one sentence that names the variable; `--help` and `--version` print and end the process.
     pub fn read() -> Result<Arguments, String> {
         let read = Arguments::try_parse().map(|arguments| Arguments { is_lambda: is_lambda(), ..arguments });
         read.map_err(|error| match error.kind() {
@@ -109,7 +109,7 @@ fn is_lambda() -> bool {
     std::env::var_os("AWS_LAMBDA_RUNTIME_API").is_some()
 }
 
-/// The variables that clap asks for: its value names are their names.
+/// The names of the missing variables; clap's value names are these names.
 fn missing(error: &clap::Error) -> String {
     let Some(ContextValue::Strings(arguments)) = error.get(ContextKind::InvalidArg) else {
         return "a variable".to_owned();

@@ -1,7 +1,7 @@
-//! Step 4 of 7: makes EventBridge show what one workflow asks for.
+//! Step 4 of 7: makes the schedule in EventBridge match one workflow.
 //!
-//! No transaction and no connection is held here. What is believed to stand decides which call is
-//! made first; what EventBridge answers decides what follows; what a refusal means says `converge/judge.rs`.
+//! No transaction is open here, and no connection is in use. The last known state decides which call comes first;
+//! EventBridge's answer decides what follows. `converge/judge.rs` decides what a refusal means.
 
 mod judge;
 
@@ -24,31 +24,31 @@ use crate::schedules::Standing;
 use crate::settlement::{Applied, Deed, ErrorClass, Outcome, Setback, Settlement};
 use crate::workflows::Workflow;
 
-/// What stands in EventBridge, as far as we know.
+/// The last known state of the schedule in EventBridge.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Belief {
     /// No schedule.
     Nothing,
     /// The one with this hash.
     Hash(String),
-    /// Some schedule of ours.
+    /// A schedule of this database, with unknown content.
     Something,
-    /// Nobody knows.
+    /// Nothing is known.
     Unknown,
 }
 
-/// Who is being converged, and until when.
+/// The workflow to converge, and its lease.
 struct Work<'a> {
     publisher: &'a Publisher,
     claim: &'a Claim,
     name: ScheduleName,
     now: DateTime<Utc>,
     lease: &'a Lease,
-    /// A call was repeated: its first request may still arrive.
+    /// A call was repeated, so its first request may still arrive.
     is_in_doubt: AtomicBool,
 }
 
-/// Converges one claimed workflow; whatever happens ends in a settlement.
+/// Converges one claimed workflow; every result, also an error, is a settlement.
 pub(crate) async fn converge(publisher: &Publisher, claim: Claim, workflow: &Workflow, lease: &Lease) -> Settlement {
     let config = publisher.config();
     let work = Work {
@@ -71,9 +71,9 @@ pub(crate) async fn converge(publisher: &Publisher, claim: Claim, workflow: &Wor
     let changes_on = workflow.row.as_ref().and_then(|row| row.changes_on(work.now));
     let (outcome, is_verified) = match &wanted {
         Ok(wanted) => work.reach(wanted, workflow).await,
-        // The sweep's guard for orphans decides; until then a verify pass that is due stays due.
+        // The sweep's orphan guard decides. Until then a due verify pass stays due.
         Err(vanished @ Undecided::Vanished) => (work.leave(vanished), false),
-        // Nothing can be compared with it, so a verify pass that is due has nothing to say either.
+        // There is nothing to compare with, so a due verify pass has no result either.
         Err(unreadable) => (Outcome::Failed { message: unreadable.to_string(), effect: Effect::None }, true),
     };
     let refused_hash = matches!(outcome, Outcome::Failed { .. }).then(|| wanted_hash(&wanted));
@@ -84,7 +84,7 @@ pub(crate) async fn converge(publisher: &Publisher, claim: Claim, workflow: &Wor
 }
 
 impl Work<'_> {
-    /// The outcome, and whether what stands has been looked at where that was due.
+    /// Returns the outcome, and whether a due verify pass has read the schedule.
     async fn reach(&self, wanted: &Desired, workflow: &Workflow) -> (Outcome, bool) {
         let believed = match self.claim.verify {
             Verify::NotDue => Ok(believed(self.claim)),
@@ -103,7 +103,7 @@ impl Work<'_> {
         }
     }
 
-    /// The verify pass: no request signed before can still arrive, so what stands now is what stands.
+    /// The verify pass: no earlier request can still arrive, so the schedule that this reads is final.
     async fn look(&self, wanted: &Desired) -> Result<Belief, Fault> {
         let get = || self.publisher.schedules().get(&self.name, self.lease);
         let standing = self.make(Operation::Get, get).await?;
@@ -120,7 +120,7 @@ impl Work<'_> {
         })
     }
 
-    /// What it took; `None` = the schedule is another database's, and stays.
+    /// Makes the calls that are needed. `None` = the schedule belongs to another database, and is kept.
     async fn call(&self, wanted: &Desired, believed: &Belief, identity: Identity) -> Result<Option<Deed>, Fault> {
         let done = match (wanted, believed) {
             (Desired::Nothing, Belief::Nothing) => Ok(Deed::Unchanged),
@@ -132,7 +132,7 @@ impl Work<'_> {
         done.map(Some)
     }
 
-    /// Tries again later, without a call: the row may come back.
+    /// Tries again later without a call, because the row may be restored.
     fn leave(&self, undecided: &Undecided) -> Outcome {
         Outcome::Retry(Setback {
             class: ErrorClass::Environment,
@@ -142,10 +142,10 @@ impl Work<'_> {
         })
     }
 
-    /// Deletes the schedule, unless it carries another database's identity.
+    /// Deletes the schedule, unless it has another database's identity.
     ///
-    /// EventBridge has no conditional delete, so it is read first. A read may lag behind: only what it
-    /// shows of another identity counts, never that it shows nothing.
+    /// EventBridge has no conditional delete, so the schedule is read first. The read may be outdated, so it is used
+    /// only if it shows another identity; a read without a schedule proves nothing.
     async fn remove(&self, identity: Identity) -> Result<Option<Deed>, Fault> {
         let get = || self.publisher.schedules().get(&self.name, self.lease);
         let existing = self.make(Operation::Get, get).await?;
@@ -172,10 +172,10 @@ impl Work<'_> {
         }
     }
 
-    /// Updates the schedule that a create has met, unless it carries another database's identity.
+    /// Updates the existing schedule that made a create fail, unless it has another database's identity.
     ///
-    /// EventBridge has no conditional update, so it is read first. A schedule that the read does not show was
-    /// there a moment ago: it is gone, or the read lags behind. The next try finds out.
+    /// EventBridge has no conditional update, so the schedule is read first. If the read shows no schedule, it was
+    /// deleted since the create, or the read is outdated; the next attempt decides.
     async fn update_existing(&self, spec: &Spec, conflict: Fault) -> Result<Deed, Fault> {
         const GONE: &str = "the schedule came and went meanwhile";
         let get = || self.publisher.schedules().get(&self.name, self.lease);
@@ -189,7 +189,7 @@ impl Work<'_> {
         })
     }
 
-    /// Refuses to write over another database's schedule: the database, `ENV` or the group is the wrong one.
+    /// Refuses to overwrite another database's schedule: the database, `ENV` or the schedule group is wrong.
     fn refuse_foreign(&self, existing: &Standing, identity: Identity) -> Result<(), Fault> {
         let Some(Identity(other)) = identity.other_in(existing.description.as_deref()) else { return Ok(()) };
         tracing::error!(
@@ -219,10 +219,10 @@ impl Work<'_> {
         self.make(Operation::Update, update).await.map(|()| Deed::Updated)
     }
 
-    /// Makes a call when it may be made, and notes that its operation is allowed.
+    /// Makes a call within rate and lease, and records that its operation is allowed.
     ///
-    /// A call whose connection broke is made once more at once: a Lambda that was frozen finds connections
-    /// in its pool that the other side has closed. What the first request did is found out later.
+    /// A call whose connection broke is repeated once at once, because a Lambda that was frozen has connections in its
+    /// pool that the server has closed. The verify pass later finds what the first request did.
     async fn make<T, C>(&self, operation: Operation, call: impl Fn() -> C) -> Result<T, Fault>
     where
         C: Future<Output = Result<T, Fault>>,
@@ -296,9 +296,10 @@ impl Work<'_> {
 }
 
 impl Publisher {
-    /// Waits for a free place among the calls in flight and for its slot, then makes the call, if the lease still holds.
+    /// Waits for a free place among the calls in flight and for its slot, then makes the call, if the lease is still
+    /// valid.
     ///
-    /// A call that is throttled slows down `quota`: lists have one of their own.
+    /// If the call is throttled, `quota` slows down: lists have their own quota.
     pub(crate) async fn allowed<T>(
         &self,
         lease: &Lease,
@@ -308,7 +309,7 @@ impl Publisher {
         let _place = tokio::select! {
             biased;
             place = self.place() => place,
-            // The calls in flight may take long; what waits behind them is free at once.
+            // The calls in flight may take long, so a call that waits for a place returns at once.
             () = lease.ended() => return Err(Fault::not_sent()),
         };
         self.rate().slot(|| lease.is_live()).await;
@@ -336,7 +337,7 @@ fn believed(claim: &Claim) -> Belief {
     }
 }
 
-/// Of a create, AWS's "does not exist" speaks of the group.
+/// If a create fails with AWS's "does not exist", the schedule group is missing.
 fn group_missing(fault: Fault) -> Fault {
     match fault.kind {
         Kind::NotFound => fault

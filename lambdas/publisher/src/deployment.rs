@@ -1,7 +1,7 @@
-//! Step 3 of 7: whether this publisher may publish: which database this is, and whose configuration is the newest.
+//! Step 3 of 7: whether this publisher may publish: which database this is, and which configuration is the newest.
 //!
-//! A deployment raises the generation. From then on a publisher with an older one neither claims nor
-//! sweeps; otherwise the two would rewrite each other's schedules without end (ADR 14).
+//! A deployment raises the generation. After that a publisher with an older one neither claims nor sweeps; otherwise
+//! the two would overwrite each other's schedules again and again (ADR 14).
 
 use std::fmt;
 
@@ -12,14 +12,14 @@ use uuid::Uuid;
 
 use crate::Publisher;
 
-/// What a description of ours begins with.
+/// The prefix of a description that a publisher has written.
 const PREFIX: &str = "cronbox ";
 
-/// The identity of a database, which each of its schedules carries in its description.
+/// The identity of a database; the description of each of its schedules contains it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Identity(pub(crate) Uuid);
 
-/// A configuration's place in the order of deployments.
+/// The position of a configuration in the order of deployments.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Generation {
     /// `CONFIG_GENERATION`.
@@ -28,58 +28,58 @@ pub(crate) struct Generation {
     pub(crate) template: i32,
 }
 
-/// What the database says of this publisher, read at the start of each drain and sweep.
+/// Whether the database admits this publisher; read at the start of each drain and sweep.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Admission {
-    /// Ours is the newest configuration.
+    /// This publisher has the newest configuration.
     Admitted(Deployment),
-    /// A newer one has published: nothing is claimed or swept.
+    /// A newer configuration has published: nothing is claimed or swept.
     Outdated(Generation),
     /// The database was restored or cloned, for this reason: nothing is claimed or swept until its ledger is accepted.
     Held(String),
 }
 
-/// The command that ends a hold.
+/// The command that accepts the ledger.
 pub(crate) const ACCEPT: &str = "app ledger accept --until <end of the gap>";
 
-/// A schedule that carries a higher revision than its workflow had when it was compared.
+/// A schedule with a higher revision than its workflow had when it was compared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Ahead {
     pub(crate) workflow_id: i64,
-    /// As its Input says.
+    /// The revision in its Input.
     pub(crate) revision: i64,
-    /// AWS's date of its last change.
+    /// When it was last changed, according to AWS.
     pub(crate) modified_on: DateTime<Utc>,
 }
 
-/// Of an admitted publisher.
+/// The deployment of an admitted publisher.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Deployment {
     pub(crate) identity: Identity,
     pub(crate) rollout: Rollout,
 }
 
-/// Whether schedules of an older generation are to be expected.
+/// Whether schedules of an older generation may exist.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Rollout {
-    /// The generation explains what a schedule differs in from what we would publish.
+    /// The generation may explain why a schedule differs from the one that would be published now.
     Open,
     /// A sweep found no schedule of an older generation.
     Done,
 }
 
 impl Identity {
-    /// What a schedule says of its database.
+    /// Returns the description of a schedule.
     pub(crate) fn description(self) -> String {
         format!("{PREFIX}{}", self.0)
     }
 
-    /// Reads a description; `None` = an older version published it, or no publisher did.
+    /// Parses a description; `None` = an older version published it, or another program did.
     pub(crate) fn of_description(description: &str) -> Option<Identity> {
         Uuid::parse_str(description.strip_prefix(PREFIX)?).ok().map(Identity)
     }
 
-    /// The identity that `description` names, if that is another one.
+    /// Returns the identity in `description` if it is another database's.
     pub(crate) fn other_in(self, description: Option<&str>) -> Option<Identity> {
         Identity::of_description(description?).filter(|other| *other != self)
     }
@@ -92,10 +92,10 @@ impl fmt::Display for Generation {
 }
 
 impl Publisher {
-    /// Asks the database whether this publisher may publish, and raises the generation if ours is newer.
+    /// Returns whether this publisher may publish, and raises the generation if this publisher's is newer.
     ///
     /// # Errors
-    /// The database's.
+    /// Fails if the database cannot be reached or refuses the statement.
     pub(crate) async fn admit(&self) -> sqlx::Result<Admission> {
         let ours = self.claimant().generation;
         loop {
@@ -112,14 +112,14 @@ impl Publisher {
                 Some(Read { stored, identity: Some(identity), rollout, .. }) if stored == ours => {
                     return Ok(Admission::Admitted(Deployment { identity, rollout }));
                 }
-                // The rows are made at the first use; and another publisher may just have raised it.
+                // The first use inserts the rows; or another publisher may have raised the generation just now.
                 _ => make_rows(self.pool(), &self.config().env).await?,
             }
         }
     }
 }
 
-/// The rows as they were before the statement.
+/// The rows before the statement.
 struct Read {
     is_raised: bool,
     stored: Generation,
@@ -192,7 +192,8 @@ async fn make_rows(pool: &PgPool, environment: &Environment) -> sqlx::Result<()>
     .map(drop)
 }
 
-/// Holds a database that another environment has made: a clone must not write over the original's schedules.
+/// Makes a database of another environment wait for acceptance, because a clone must not overwrite the original's
+/// schedules.
 async fn hold_clone(pool: &PgPool, environment: &Environment) -> sqlx::Result<()> {
     sqlx::query!(
         r#"
@@ -208,10 +209,10 @@ async fn hold_clone(pool: &PgPool, environment: &Environment) -> sqlx::Result<()
     .map(drop)
 }
 
-/// Holds the database if EventBridge is ahead of it; says whether it did.
+/// Makes the database wait for acceptance if EventBridge is ahead of it; returns whether it did.
 ///
-/// The revisions are read again: what was edited and published between our look at the database and
-/// at EventBridge is ahead of nothing. What was published before the last acceptance is known to be.
+/// The statement reads the revisions again, because a workflow may have been edited and published after the publisher
+/// read the database and before it read EventBridge. Changes before the last acceptance do not count.
 pub(crate) async fn hold_if_ahead(pool: &PgPool, ahead: &[Ahead]) -> sqlx::Result<bool> {
     let workflow_ids: Vec<_> = ahead.iter().map(|one| one.workflow_id).collect();
     let revisions: Vec<_> = ahead.iter().map(|one| one.revision).collect();

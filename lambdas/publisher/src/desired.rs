@@ -1,4 +1,4 @@
-//! Step 4 of 7: which schedule a workflow's row asks for.
+//! Step 4 of 7: which schedule a workflow's row requires.
 
 use chrono::{DateTime, TimeDelta, Utc};
 use schedule::{Compiled, Cron, Revision, ScheduleName, WorkflowId, WorkflowState, WorkflowStateError};
@@ -11,19 +11,19 @@ use crate::deployment::Identity;
 use crate::schedules::Standing;
 use crate::workflows::{Removal, Row, Workflow};
 
-/// The number of the shape below; raised when it changes, so that all schedules are published anew.
+/// The version of the shape below. Raise it when the shape changes, so that all schedules are published again.
 pub(crate) const TEMPLATE: i32 = 1;
-/// The hash of "no schedule stands".
+/// The hash for "no schedule".
 pub(crate) const NONE: &str = "none";
-/// EventBridge gives up on a fire after this; the app would refuse it as too old soon after.
+/// After this many seconds EventBridge drops a fire; soon after, the app would refuse it as too old.
 pub(crate) const MAX_AGE_SECS: i32 = 1800;
-/// How often EventBridge tries to invoke the runner again.
+/// How often EventBridge retries the invocation of the runner.
 pub(crate) const MAX_RETRIES: i32 = 5;
 
-/// A pause that ends by itself is over in EventBridge so long before: the app refuses what comes too early.
+/// How long before the end of a pause EventBridge enables the schedule again. The app refuses fires before the end.
 const WAKES_BEFORE: TimeDelta = TimeDelta::minutes(2);
 
-/// What should stand in EventBridge.
+/// The schedule that EventBridge should have.
 #[derive(Debug)]
 pub(crate) enum Desired {
     /// No schedule.
@@ -32,22 +32,22 @@ pub(crate) enum Desired {
     Schedule(Box<Spec>),
 }
 
-/// Why the row does not say what should exist: the last good schedule stays.
+/// Why the row does not determine a schedule; the last valid schedule is kept.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Undecided {
-    /// A stored cron or timezone that cannot be read any more.
+    /// The stored cron or timezone cannot be parsed any more.
     #[error("the stored {field} cannot be read: {reason}; the last good schedule stays")]
     Unreadable {
         /// `cron` or `timezone`.
         field: &'static str,
         reason: String,
     },
-    /// There is no row, and no delete event: a partial restore, or a deletion past the app.
+    /// There is no row, and no delete event: a partial restore, or a deletion without the app.
     #[error("the workflow's row is missing and no edit deleted it; its schedule stays")]
     Vanished,
 }
 
-/// One schedule, every field of it.
+/// One schedule with all of its fields.
 #[derive(Clone, Debug)]
 pub(crate) struct Spec {
     pub(crate) name: ScheduleName,
@@ -61,7 +61,7 @@ pub(crate) struct Spec {
     pub(crate) role_arn: String,
     pub(crate) dlq_arn: String,
     pub(crate) input: Input,
-    /// The description names it; no team's words, because they do not belong into another team's console.
+    /// For the description. It contains no text of a team, because another team may see it in the AWS console.
     pub(crate) identity: Identity,
 }
 
@@ -72,14 +72,14 @@ pub(crate) enum State {
     Disabled,
 }
 
-/// The window as EventBridge is told it, in whole minutes: it discards the seconds of a start.
+/// The start and end that are sent to EventBridge, in full minutes, because it ignores the seconds of a start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Dates {
     pub(crate) start: Option<DateTime<Utc>>,
     pub(crate) end: Option<DateTime<Utc>>,
 }
 
-/// What the runner receives; EventBridge replaces the `<aws.scheduler.*>` texts at each fire.
+/// The payload for the runner; EventBridge replaces the `<aws.scheduler.*>` texts at each fire.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct Input {
     workflow_id: WorkflowId,
@@ -94,7 +94,7 @@ pub(crate) struct Input {
     traceparent: Option<String>,
 }
 
-/// What the row asks for, at the business time `now`.
+/// Returns what the row requires at the business time `now`.
 pub(crate) fn desired(
     workflow: &Workflow,
     traceparent: Option<&str>,
@@ -132,7 +132,7 @@ pub(crate) fn desired(
     })))
 }
 
-/// Names what a row asks for, also that there is nothing, or that it cannot be read.
+/// Returns a hash of what a row requires, also if it requires no schedule or cannot be parsed.
 pub(crate) fn wanted_hash(wanted: &Result<Desired, Undecided>) -> String {
     match wanted {
         Ok(Desired::Nothing) => NONE.to_owned(),
@@ -142,7 +142,7 @@ pub(crate) fn wanted_hash(wanted: &Result<Desired, Undecided>) -> String {
 }
 
 impl Row {
-    /// Whether EventBridge is to fire: under a pause that ends by itself already a little before its end.
+    /// Returns whether EventBridge should fire: during a pause with an end, already shortly before that end.
     fn wanted(&self, state: WorkflowState, now: DateTime<Utc>) -> State {
         match state {
             WorkflowState::Active => State::Enabled,
@@ -151,18 +151,18 @@ impl Row {
         }
     }
 
-    /// When a pause that ends by itself is enabled again.
+    /// Returns when the schedule of a pause with an end is enabled again.
     fn wakes_on(&self) -> Option<DateTime<Utc>> {
         self.pause_until.map(|until| until - WAKES_BEFORE)
     }
 
-    /// The moment at which the row asks for something else though nobody edits it, if it lies ahead.
+    /// Returns the next moment at which the row requires something else without an edit, if it lies in the future.
     ///
-    /// The publisher looks again a minute after it.
+    /// The publisher checks the workflow again a minute after it.
     pub(crate) fn changes_on(&self, now: DateTime<Utc>) -> Option<DateTime<Utc>> {
         let ends_at = self.ends_at.filter(|end| *end > now);
         let wakes_on = self.wakes_on().filter(|wakes_on| *wakes_on > now);
-        // The minute must not make it late: the first fire of after the pause is owed.
+        // A minute earlier, because the check comes a minute later and the first fire after the pause is due.
         [ends_at, wakes_on.map(|wakes_on| wakes_on - TimeDelta::seconds(60))].into_iter().flatten().min()
     }
 }
@@ -188,41 +188,41 @@ impl Input {
         }
     }
 
-    /// The JSON that EventBridge is handed; `<` and `>` stand as they are, or nothing is replaced.
+    /// Returns the JSON for EventBridge. `<` and `>` must not be escaped, or EventBridge replaces nothing.
     pub(crate) fn text(&self) -> String {
-        // Unwrap safety: strings and numbers alone always serialise.
+        // Unwrap safety: strings and numbers always serialise.
         serde_json::to_string(self).expect("strings and numbers serialise")
     }
 
-    /// What must be equal: not the revision nor the trace, which no schedule is republished for.
+    /// Returns what must be equal: not the revision and the trace, because of which no schedule is published again.
     fn essence(&self) -> Value {
         serde_json::json!(Input { revision: None, traceparent: None, ..self.clone() })
     }
 }
 
 impl Spec {
-    /// The window to send: EventBridge refuses a start in the past, and means the same without it.
+    /// Returns the dates to send: EventBridge refuses a start in the past, and without it the meaning is the same.
     pub(crate) fn dates(&self, now: DateTime<Utc>) -> Dates {
         Dates { start: self.start().filter(|start| *start > now), end: self.end() }
     }
 
-    /// Whether what was sent at `then` would be sent otherwise at `now`, or not at all.
+    /// Whether what was sent at `then` would be sent differently at `now`, or not at all.
     pub(crate) fn is_outdated(&self, then: DateTime<Utc>, now: DateTime<Utc>) -> bool {
         self.dates(then) != self.dates(now) || self.ends_at.is_some_and(|end| end <= now)
     }
 
-    /// A minute early, because EventBridge may drop the fire of the start's own minute; the app judges.
+    /// A minute early, because EventBridge may drop the fire of the start's own minute. The app refuses an early fire.
     fn start(&self) -> Option<DateTime<Utc>> {
         self.starts_at.and_then(|at| minute_of(at - TimeDelta::minutes(1)))
     }
 
-    /// Raised to the minute, so that the last fire before it is not lost.
+    /// Rounded up to the minute, so that the last fire before it is not lost.
     fn end(&self) -> Option<DateTime<Utc>> {
         self.ends_at.and_then(minute_not_before)
     }
 
-    /// Names all that is sent but the revision and the trace; the start as stored, because when it
-    /// passes it is sent no more, which is no reason to call.
+    /// Returns a hash of everything that is sent except the revision and the trace. It contains the start as stored: a
+    /// start that has passed is not sent any more, but that needs no call.
     pub(crate) fn hash(&self) -> String {
         let Spec {
             name,
@@ -247,7 +247,7 @@ impl Spec {
         hex::encode(Sha256::digest(sent.to_string()))
     }
 
-    /// Whether EventBridge holds just this.
+    /// Whether EventBridge has exactly this schedule.
     pub(crate) fn is(&self, standing: &Standing, now: DateTime<Utc>) -> bool {
         let Standing {
             expression: _,
@@ -278,7 +278,7 @@ impl Spec {
             && input.as_deref().and_then(essence_of) == Some(self.input.essence())
     }
 
-    /// Whether EventBridge fires it at the times of this one: the fields that only an edit of the workflow changes.
+    /// Whether EventBridge fires it at the times of this one. Only an edit of the workflow changes these fields.
     pub(crate) fn has_times_of(&self, standing: &Standing, now: DateTime<Utc>) -> bool {
         standing.expression.as_ref() == Some(&self.expression)
             && standing.timezone.as_deref().unwrap_or("UTC") == self.timezone
@@ -286,7 +286,7 @@ impl Spec {
             && standing.dates.end.and_then(minute_not_before) == self.end()
     }
 
-    /// A start that has passed may stand or be gone; another one is another schedule.
+    /// A start that has passed may exist or not; any other start is a difference.
     fn starts_like(&self, standing: Option<DateTime<Utc>>, now: DateTime<Utc>) -> bool {
         let is_past = |start: Option<DateTime<Utc>>| start.is_none_or(|start| start <= now);
         // An older version sent seconds.
@@ -365,7 +365,7 @@ mod tests {
         assert_eq!(whole, Dates { start: at("2026-03-02T11:59:00Z"), end: at("2026-03-02T13:00:00Z") });
     }
 
-    /// Whatever EventBridge does to seconds, and as an older version sent them.
+    /// EventBridge may change the seconds, and an older version sent them.
     #[test]
     fn a_window_s_seconds_make_no_difference() {
         let now = at("2026-03-02T10:00:00Z").unwrap();

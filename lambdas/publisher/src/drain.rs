@@ -1,7 +1,7 @@
-//! Steps 3 and 4 of 7: one drain: why it begins, and why it ends.
+//! Steps 3 and 4 of 7: one drain: when it begins and when it ends.
 //!
-//! Nothing is spawned: all that is in flight lives in the drain's own future and is awaited before
-//! it returns, so that no frozen Lambda wakes up minutes later with a request to sign.
+//! Nothing is spawned: all calls in flight belong to the drain's own future, which awaits them before it returns. So a
+//! Lambda that was frozen does not wake up minutes later with a request to sign.
 
 use std::convert::Infallible;
 use std::time::{Duration, Instant};
@@ -18,22 +18,22 @@ use crate::pipeline::{Flight, Worked};
 use crate::report::Report;
 use crate::sharers;
 
-/// How long publishers that start at once may call too often before they know of one another.
+/// How long publishers that start at once may exceed the rate before they count each other.
 const LOOK_AROUND: Duration = Duration::from_millis(50);
-/// How long one drain rolls out a generation: a Lambda's tick is to have time left for its sweep.
+/// How long one drain rolls out a generation, so that a Lambda's tick has time left for its sweep.
 const ROLLOUT: Duration = Duration::from_secs(20);
-/// Postgres's codes for a name that it does not know.
+/// Postgres's codes for an unknown table or function.
 const UNDEFINED_TABLE: &str = "42P01";
 const UNDEFINED_FUNCTION: &str = "42883";
 
-/// What a drain did, and why it ended.
+/// The result of a drain, and why it ended.
 pub(crate) struct Drained {
     pub(crate) report: Report,
     pub(crate) ending: Ending,
 }
 
 impl Drained {
-    /// Adds a later drain: it says how all of them ended.
+    /// Adds a later drain; its ending replaces the earlier one.
     pub(crate) fn add(&mut self, later: Drained) {
         self.report.add(later.report);
         self.ending = later.ending;
@@ -43,9 +43,9 @@ impl Drained {
 /// Why a drain ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Ending {
-    /// Nothing was due any more, or the time was up.
+    /// Nothing was due any more, or the deadline was reached.
     Done,
-    /// EventBridge refused everybody; what was not called is still due.
+    /// EventBridge refused all workflows; those that were not called are still due.
     Stopped,
     /// A newer configuration has published: nothing was claimed.
     Outdated,
@@ -54,10 +54,10 @@ pub(crate) enum Ending {
 }
 
 impl Publisher {
-    /// Works until nothing is due, or until shortly before `deadline`.
+    /// Publishes until nothing is due, or until shortly before `deadline`.
     ///
     /// # Errors
-    /// The database's; what was claimed and could not be settled is taken over when its lease lapses.
+    /// Fails if the database fails; claimed rows that were not settled can be claimed again when their lease expires.
     pub async fn drain(&self, deadline: Instant) -> anyhow::Result<Report> {
         Ok(self.drain_for(&self.span(Some(deadline), Renewal::Off)).await?.report)
     }
@@ -73,7 +73,8 @@ impl Publisher {
                     }
                 }
                 Err(error) => {
-                    // It may be another database by now, with epochs of its own: what is locked is left to its lease.
+                    // The next connection may be to another database with other epochs, so leave locked publications to
+                    // their leases.
                     self.locked().clear();
                     break Err(error);
                 }
@@ -81,7 +82,7 @@ impl Publisher {
         };
         match outbox::count_remaining(self.pool()).await {
             Ok(remaining) => {
-                // Also after an error: what is left is what the operator asks first.
+                // Also after an error, because operators need this number first.
                 self.metrics().remaining(remaining);
                 drained.map(|Drained { report, ending }| Drained { report: Report { remaining, ..report }, ending })
             }
@@ -89,7 +90,7 @@ impl Publisher {
         }
     }
 
-    /// Works until nothing is due; `None` = its turn was over before, and the next one checks first what this one has.
+    /// Publishes until nothing is due; `None` = its turn ended earlier, and the next turn repeats these checks.
     async fn drain_one_turn(&self, span: &Span) -> anyhow::Result<(Report, Option<Ending>)> {
         let span = span.afresh();
         self.injector().at(Point::P0).await;
@@ -102,14 +103,14 @@ impl Publisher {
             }
             Admission::Held(reason) => {
                 tracing::error!(reason, "ledger held: nothing is published; the publisher waits for `{ACCEPT}`");
-                // Its epochs are not those of the claims that we made.
+                // The epochs of the restored database do not match the claims of this process.
                 self.locked().clear();
                 return Ok((Report::default(), Some(Ending::Held)));
             }
         };
         self.arrive();
         let worked = self.work_through(&span, deployment.rollout).await;
-        // Also after an error: the others may call at our share at once.
+        // Also after an error, so that the other publishers get this one's share at once.
         self.leave().await;
         let Worked { report, is_cut, .. } = worked?;
         self.injector().at(Point::P12).await;
@@ -118,8 +119,8 @@ impl Publisher {
 }
 
 impl Publisher {
-    /// Works until nothing is due: first what is usual, then the suspects, one by one, because the one
-    /// that kills the process must take no other workflow with it; an edit waits for one of them at most.
+    /// Publishes until nothing is due: first the usual workflows, then the suspects one by one, because one that kills
+    /// the process must not affect other workflows. An edit waits for at most one suspect.
     async fn work_through(&self, span: &Span, rollout: Rollout) -> anyhow::Result<Worked> {
         self.revive_failed(span).await?;
         let mut all = Worked::default();
@@ -132,7 +133,7 @@ impl Publisher {
             }
             while rollout == Rollout::Open && span.may_claim() && span.now() < until && self.roll_out().await? > 0 {
                 all.add(self.work_off(span).await?);
-                // Edits go before the rest of the rollout.
+                // Edits come before the rest of the rollout.
                 if all.is_cut {
                     break;
                 }
@@ -145,7 +146,7 @@ impl Publisher {
         }
     }
 
-    /// Works until nothing usual is due, or until its turn is over.
+    /// Publishes until no usual workflow is due, or until its turn ends.
     async fn work_off(&self, span: &Span) -> anyhow::Result<Worked> {
         let flight = self.injector().flight(Flight::Overlapping);
         tokio::select! {
@@ -154,7 +155,7 @@ impl Publisher {
         }
     }
 
-    /// Compiles crons by the zone data in force; asks for them now and then only, as they change a few times a year.
+    /// Loads the zone data in force, by which crons are compiled; only periodically, as they change a few times a year.
     async fn load_zones(&self) -> anyhow::Result<()> {
         if self.zones_are_due() {
             db::load_zones(&mut *self.pool().acquire().await?).await.map_err(in_words)?;
@@ -162,7 +163,7 @@ impl Publisher {
         Ok(())
     }
 
-    /// Follows the number of publishers: a claim alone would learn too late of those that start together with us.
+    /// Follows the number of publishers, because a claim counts too late those that start at the same time.
     async fn keep_sharing(&self) -> Infallible {
         loop {
             tokio::time::sleep(LOOK_AROUND).await;
@@ -174,7 +175,7 @@ impl Publisher {
     }
 }
 
-/// A claim is the first that an empty or foreign database hears of.
+/// Explains the first error that an empty or foreign database causes.
 pub(crate) fn in_words(error: sqlx::Error) -> anyhow::Error {
     match error.as_database_error().and_then(DatabaseError::code).as_deref() {
         Some(UNDEFINED_TABLE | UNDEFINED_FUNCTION) => anyhow!("the database has no outbox: run `app migrate` on it"),

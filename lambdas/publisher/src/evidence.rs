@@ -1,13 +1,12 @@
-//! Step 4 of 7: whether a refusal speaks of one workflow or of all.
+//! Step 4 of 7: whether a refusal concerns one workflow or all.
 //!
-//! A role that lost a permission, a wrong ARN, a used-up quota, a missing group, a proxy in between:
-//! each workflow would be refused alike, and failing them one by one would dead-letter all of them for
-//! the operator's mistake. So a refusal by the environment backs off; three different workflows refused
-//! with no success between them stop the drain; and one that is denied, while calls of the same
-//! operation succeed for others, fails permanently.
+//! If a role lost a permission, an ARN is wrong, a quota is exhausted, a schedule group is missing, or a proxy answers,
+//! every workflow is refused in the same way. If each of them failed permanently, all would be dead-lettered for the
+//! operator's mistake. So a refusal by the environment only backs the workflow off. Three different workflows that are
+//! refused without a success between them stop the drain. A workflow that is denied, while calls of the same operation
+//! succeed for others, fails permanently.
 //!
-//! What was refused or not answered for all is over with the first success after it: then no workflow
-//! waits any longer for the end of a backoff that was not about it.
+//! The first success after an outage ends it for all workflows: none of them waits for the end of its backoff any more.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::{Mutex, PoisonError};
@@ -17,30 +16,30 @@ use schedule::WorkflowId;
 
 use crate::backoff::LONGEST;
 
-/// So many different workflows in a row, and it is not theirs.
+/// If this many different workflows are refused in a row, the cause is not in a workflow.
 const EVERYBODY: usize = 3;
 
-/// While some calls succeed and others never do, an outage ends with every success; backoffs must not.
+/// While some calls succeed and others never do, each success ends an outage; the backoffs must not end each time.
 const REST: Duration = Duration::from_secs(60);
 
-/// A denial is forgotten when its workflow's next try is overdue: the longest backoff, and two ticks.
+/// A denial is forgotten when the next attempt of its workflow is overdue: the longest backoff, and two ticks.
 const FORGOTTEN: Duration = LONGEST.saturating_add(Duration::from_secs(120));
 
-/// What this process has seen of the environment; kept from drain to drain.
+/// What this process knows about the environment; kept from drain to drain.
 #[derive(Debug, Default)]
 pub(crate) struct Evidence(Mutex<Seen>);
 
-/// Events are numbered as they come, so that "began after" needs no clock.
+/// Events are numbered in order, so that "began after" needs no clock.
 #[derive(Debug, Default)]
 struct Seen {
     events: u64,
     /// When the newest success of each operation began.
     success_began: HashMap<Operation, u64>,
     refused_since_success: HashMap<Matter, HashSet<WorkflowId>>,
-    /// What has met three workflows, and no success since.
+    /// What three workflows were refused, without a success since.
     met_everybody: HashSet<Matter>,
     denials: HashMap<WorkflowId, Denial>,
-    /// Refused or not answered since the last success.
+    /// Workflows that were refused or not answered since the last success.
     failed_since_success: HashSet<WorkflowId>,
     is_over: bool,
     was_over_on: Option<Instant>,
@@ -53,7 +52,7 @@ struct Denial {
     last_on: Instant,
 }
 
-/// What a call does; permissions and quotas differ.
+/// The kind of a call; permissions and quotas differ by kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Operation {
     Create,
@@ -62,18 +61,18 @@ pub(crate) enum Operation {
     Get,
 }
 
-/// When work on a workflow began, among all events.
+/// The number of the event at which a call began.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Beginning(u64);
 
-/// Whose fault a refusal is.
+/// What causes a refusal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Blame {
-    /// This workflow's, as far as can be told: no other one was refused so without a success in between.
+    /// This workflow, as far as is known: no other workflow was refused for this reason without a success in between.
     Workflow,
-    /// The environment's: back this workflow off.
+    /// The environment: back this workflow off.
     Environment,
-    /// The environment's for all: stop the drain. Said once for each three.
+    /// The environment, for all workflows: stop the drain. Returned once for every three workflows.
     Everybody,
 }
 
@@ -82,36 +81,36 @@ pub(crate) enum Blame {
 pub(crate) enum Refused {
     /// The permission, or a setting of the deployment.
     Denied(Operation),
-    /// The role, which deletes do not use: never a workflow's own fault, because all schedules name the same.
+    /// The role, which deletes do not use. Never caused by a workflow, because all schedules name the same role.
     Role(Operation),
-    /// A quota, a missing group, an answer that is not EventBridge's: never a workflow's own fault.
+    /// A quota, a missing schedule group, an answer that is not EventBridge's. Never caused by a workflow.
     Otherwise,
-    /// An answer that is not classified, by its status.
+    /// An answer that is not classified, with its status.
     Strange(u16),
 }
 
 /// Which refusals are counted together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Matter {
-    /// Only a success of the same operation says that it is allowed.
+    /// Only a success of the same operation proves that it is allowed.
     Operation(Operation),
     Environment,
     Strange(u16),
 }
 
 impl Evidence {
-    /// A call begins.
+    /// Records that a call begins.
     pub(crate) fn begin(&self) -> Beginning {
         Beginning(self.seen().next())
     }
 
-    /// EventBridge did for a workflow what was asked.
+    /// Records that EventBridge executed a call for a workflow.
     pub(crate) fn succeeded(&self, operation: Operation, began: Beginning) {
         let mut seen = self.seen();
         let newest = seen.success_began.entry(operation).or_default();
         *newest = began.0.max(*newest);
         if operation == Operation::Get {
-            // What can be read may still not be changed.
+            // A permission to read does not prove a permission to change.
             seen.refused_since_success.remove(&Matter::Operation(Operation::Get));
             return;
         }
@@ -122,17 +121,17 @@ impl Evidence {
         seen.failed_since_success.clear();
     }
 
-    /// A workflow came to an end, good or bad: what it was denied before says nothing any more.
+    /// Records that a workflow was settled, so that its earlier denials say nothing any more.
     pub(crate) fn settled(&self, workflow: WorkflowId) {
         self.seen().denials.remove(&workflow);
     }
 
-    /// EventBridge did not answer for a workflow, or was broken.
+    /// Records that EventBridge gave a workflow no answer, or failed.
     pub(crate) fn unanswered(&self, workflow: WorkflowId) {
         self.seen().failed_since_success.insert(workflow);
     }
 
-    /// Whether an outage for all has ended; said once for each, and not before the last one is long over.
+    /// Returns whether an outage for all workflows has ended: once for each outage, and at most once per `REST`.
     pub(crate) fn is_over(&self, now: Instant) -> bool {
         let mut seen = self.seen();
         let is_at_rest = seen.was_over_on.is_none_or(|on| now.saturating_duration_since(on) >= REST);
@@ -143,7 +142,7 @@ impl Evidence {
         true
     }
 
-    /// The environment refused a workflow.
+    /// Records that the environment refused a workflow.
     pub(crate) fn refused(&self, workflow: WorkflowId, what: Refused, now: Instant) -> Blame {
         let mut seen = self.seen();
         let event = seen.next();
@@ -162,7 +161,7 @@ impl Evidence {
         let refused = seen.refused_since_success.entry(matter).or_default();
         refused.insert(workflow);
         if refused.len() >= EVERYBODY {
-            // The next drain has to see three anew.
+            // The next drain must see three refusals again.
             refused.clear();
             seen.met_everybody.insert(matter);
             return Blame::Everybody;
@@ -184,8 +183,8 @@ impl Seen {
         self.events
     }
 
-    /// Notes a denial; says whether others began and succeeded since this workflow's first one, and none
-    /// but it is denied this operation.
+    /// Records a denial. Returns whether only this workflow is denied the operation, while others began and succeeded
+    /// since its first denial.
     fn is_denied_alone(&mut self, workflow: WorkflowId, operation: Operation, event: u64, now: Instant) -> bool {
         self.denials.retain(|_, denial| now.saturating_duration_since(denial.last_on) < FORGOTTEN);
         let known = self.denials.get(&workflow).filter(|denial| denial.operation == operation);
@@ -299,7 +298,7 @@ mod tests {
         }
     }
 
-    /// A role that spreads is refused for one workflow and taken for another.
+    /// While a role propagates, EventBridge refuses it for one workflow and accepts it for another.
     #[test]
     fn a_role_is_never_one_workflow_s_fault() {
         let evidence = Evidence::default();

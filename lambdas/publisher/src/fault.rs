@@ -1,4 +1,4 @@
-//! Step 4 of 7: what EventBridge's refusals mean, whatever they are called.
+//! Step 4 of 7: classifies EventBridge's refusals.
 
 use std::error::Error as StdError;
 use std::io;
@@ -9,56 +9,56 @@ use aws_sdk_scheduler::error::{DisplayErrorContext, ProvideErrorMetadata, SdkErr
 use crate::evidence::Operation;
 use crate::lease::LeaseEnded;
 
-/// What kind of refusal it is. What it means depends on the call: see `converge/judge.rs`.
+/// The kind of a refusal. Its meaning depends on the call: see `converge/judge.rs`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
-    /// The schedule does not exist; of a create: the group does not.
+    /// The schedule does not exist; for a create: the schedule group does not exist.
     NotFound,
-    /// The schedule exists, or is being changed right now.
+    /// The schedule exists, or is being changed now.
     Conflict,
     /// Too many calls.
     Throttled,
-    /// Broken on their side, or unreachable.
+    /// A failure of the server, or it cannot be reached.
     Transient,
-    /// We have no permission for it.
+    /// The publisher has no permission.
     Denied,
-    /// No schedule is the cause: credentials, quota, an answer that is not EventBridge's.
+    /// Not caused by a schedule: credentials, quota, an answer that is not EventBridge's.
     Environment,
-    /// Scheduler may not assume the role that every schedule names.
+    /// EventBridge Scheduler may not assume the role that every schedule names.
     Role,
-    /// A setting of the deployment is refused: target, role, dead-letter queue, group.
+    /// A setting of the deployment is refused: target, role, dead-letter queue, schedule group.
     Setting,
-    /// The schedule itself is wrong; trying again changes nothing.
+    /// The schedule itself is not valid; another attempt changes nothing.
     Invalid,
-    /// Our lease ended before the request was signed: nothing was sent.
+    /// The lease ended before the request was signed, so nothing was sent.
     NotSent,
     /// None of these.
     Unclassified,
 }
 
-/// Whether a refused request may yet take effect, or already has.
+/// Whether a refused request may still take effect, or already has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Effect {
-    /// It was refused, or never left.
+    /// It was refused, or never sent.
     None,
-    /// Nobody knows: no answer came, or one that does not tell.
+    /// Unknown: there was no answer, or one that does not say.
     Unknown,
 }
 
 /// A call that did not succeed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Fault {
-    /// What kind of refusal.
+    /// The kind of the refusal.
     pub(crate) kind: Kind,
-    /// What may have happened nonetheless.
+    /// Whether the request may have taken effect nevertheless.
     pub(crate) effect: Effect,
     /// A sentence for the workflow's owner.
     pub(crate) message: String,
-    /// Which call, where that matters.
+    /// The operation of the call, if it matters.
     pub(crate) operation: Option<Operation>,
-    /// The answer's, 0 = there was none.
+    /// The status of the answer, 0 = there was none.
     pub(crate) status: u16,
-    /// The connection broke before any byte of the answer: most likely it was reused, and long closed.
+    /// The connection broke before the first byte of the answer: probably a reused one that the server had closed.
     pub(crate) is_broken: bool,
 }
 
@@ -71,7 +71,7 @@ impl Fault {
         Fault { status, ..self }
     }
 
-    /// The same, of a call of this kind.
+    /// Returns the fault with the operation of the call.
     pub(crate) fn of(self, operation: Operation) -> Self {
         Fault { operation: Some(operation), ..self }
     }
@@ -81,13 +81,13 @@ impl Fault {
         Fault::new(Kind::NotSent, Effect::None, LeaseEnded.to_string())
     }
 
-    /// The same refusal, judged as another kind.
+    /// Returns the same refusal with another kind.
     pub(crate) fn judged_as(self, kind: Kind, message: impl Into<String>) -> Self {
         Fault { kind, message: message.into(), ..self }
     }
 }
 
-/// Reads any operation's error.
+/// Classifies the error of any operation.
 pub(crate) fn read<E>(error: &SdkError<E, HttpResponse>) -> Fault
 where
     E: ProvideErrorMetadata + StdError + 'static,
@@ -121,7 +121,7 @@ where
     }
 }
 
-/// A typed refusal. The type decides, not the status: emulators answer 400 where AWS says 409.
+/// A typed refusal. The type decides, not the status: emulators answer 400 where AWS answers 409.
 fn refusal(code: &str, message: &str, status: u16) -> Fault {
     let said = if message.is_empty() { code } else { message };
     match code {
@@ -131,8 +131,8 @@ fn refusal(code: &str, message: &str, status: u16) -> Fault {
         "ConflictException" => {
             Fault::new(Kind::Conflict, Effect::None, format!("EventBridge is busy with this schedule: {said}"))
         }
-        // A role that is missing or does not trust Scheduler, and one that IAM still propagates: AWS words all as if
-        // the schedule were wrong. Not `Setting`: while a role spreads, other workflows' calls succeed.
+        // The role is missing, does not trust Scheduler, or still propagates in IAM: AWS reports all three as if the
+        // schedule were wrong. Not `Setting`: while a role propagates, calls of other workflows succeed.
         "ValidationException" if message.contains("assume the role") => {
             Fault::new(Kind::Role, Effect::None, format!("EventBridge cannot assume the role: {said}"))
         }
@@ -168,16 +168,16 @@ fn refusal(code: &str, message: &str, status: u16) -> Fault {
         _ if status == 401 || status == 403 => {
             Fault::new(Kind::Denied, Effect::None, format!("the publisher may not do this in EventBridge: {said}"))
         }
-        // Scheduler names each of its refusals.
+        // Scheduler names each of its refusals, so another server answered.
         "" => foreign(status, Effect::None),
         _ => Fault::new(Kind::Unclassified, Effect::None, format!("EventBridge answered {status} {said}")),
     }
 }
 
-/// Whether a refusal speaks of what the workflow's owner wrote, and of nothing that the deployment adds.
+/// Whether a refusal concerns a field that the workflow's owner wrote, and none that the deployment adds.
 ///
-/// AWS names the fields that break its model (`Value '..' at 'target.roleArn' failed to satisfy
-/// constraint: ..`), and describes what breaks its other rules in sentences of its own.
+/// AWS names the fields that violate its model (`Value '..' at 'target.roleArn' failed to satisfy constraint: ..`), and
+/// describes violations of its other rules in separate sentences.
 fn is_about_the_schedule(message: &str) -> bool {
     let is_own = |text: &str, fields: &[&str]| {
         let text = text.to_ascii_lowercase();
@@ -192,13 +192,13 @@ fn is_about_the_schedule(message: &str) -> bool {
     fields.iter().all(|field| is_own(field, &own))
 }
 
-/// An answer that is not Scheduler's: a proxy, or a wrong endpoint.
+/// An answer that is not Scheduler's: from a proxy, or a wrong endpoint.
 fn foreign(status: u16, effect: Effect) -> Fault {
     let message = format!("something other than EventBridge answered {status}: check the endpoint and the proxy");
     Fault::new(Kind::Environment, effect, message)
 }
 
-/// An answer that does not speak Scheduler's protocol: a proxy's page, a cut body.
+/// An answer that is not in Scheduler's protocol: a proxy's page, a truncated body.
 fn unreadable(status: u16) -> Fault {
     match status {
         429 => Fault::new(Kind::Throttled, Effect::None, "EventBridge throttles our calls"),
@@ -207,7 +207,7 @@ fn unreadable(status: u16) -> Fault {
     }
 }
 
-/// A connection that was refused carried no request; of any other break nobody knows.
+/// A refused connection carried no request; after any other failure the effect is unknown.
 fn unreached(error: &(dyn StdError + 'static)) -> Effect {
     if has_cause::<io::Error>(error, |cause| cause.kind() == io::ErrorKind::ConnectionRefused) {
         Effect::None

@@ -1,7 +1,7 @@
 //! Steps 3 and 4 of 7: named points at which a test stops or kills the publisher.
 //!
-//! The names are API: every new await adds one. No release has them. P7, a request on the wire, lies
-//! inside the SDK's HTTP client, which a test replaces.
+//! The names are API: every new await adds one. Releases do not have them. P7, a request on the wire, is inside the
+//! SDK's HTTP client, which a test replaces.
 
 #[cfg(not(debug_assertions))]
 use std::time::Duration;
@@ -11,17 +11,17 @@ use crate::pipeline::Flight;
 #[cfg(not(debug_assertions))]
 use crate::stopwatch::Stopwatch;
 
-/// The points, in the order in which a batch of work passes them.
+/// The points, in the order in which a batch passes them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(not(debug_assertions), expect(unreachable_pub, reason = "only a test sees it"))]
 pub enum Point {
     /// A drain starts.
     P0,
-    /// The database answered for the first time.
+    /// The database has answered for the first time.
     P1,
     /// Before the claim is sent.
     P2,
-    /// Claimed, not committed.
+    /// The claim is executed, not committed.
     P3,
     /// The claim is committed.
     P4,
@@ -29,11 +29,11 @@ pub enum Point {
     P5,
     /// Before a request is signed.
     P6,
-    /// EventBridge has answered, nobody knows yet.
+    /// EventBridge has answered; the publisher has not processed the answer.
     P8,
-    /// Settled, not committed.
+    /// The settle is executed, not committed.
     P9,
-    /// Settled and committed.
+    /// The settle is committed.
     P10,
     /// Between two workflows of a batch.
     P11,
@@ -45,7 +45,7 @@ pub enum Point {
     L1,
     /// The sweep has read a page of the list.
     C1,
-    /// What a page of the sweep came to is written, not committed.
+    /// The results of a page of the sweep are written, not committed.
     C2,
 }
 
@@ -88,7 +88,7 @@ mod armed {
     use crate::pipeline::Flight;
     use crate::stopwatch::Stopwatch;
 
-    /// What happens at which point, the how manieth time: `P8:1:kill`.
+    /// What happens at which point, and at which pass through it: `P8:1:kill`.
     #[derive(Clone, Debug)]
     pub struct Fault {
         point: String,
@@ -98,9 +98,9 @@ mod armed {
 
     #[derive(Clone, Copy, Debug)]
     enum Deed {
-        /// SIGKILL: nothing is cleaned up.
+        /// SIGKILL: the process cleans nothing up.
         Kill,
-        /// Stands still, as a frozen Lambda does, and says so on stderr.
+        /// The process stops like a frozen Lambda, and reports it on stderr.
         Stop,
     }
 
@@ -125,18 +125,18 @@ mod armed {
         }
     }
 
-    /// What a test puts in at every point, and what it lends so that a history repeats itself.
+    /// A test's hook at every point, with clock and seed, so that a history is reproducible.
     #[derive(Clone)]
     pub struct Hook {
-        /// Called at each point; the publisher goes on once what it returns is done.
+        /// Called at each point; the publisher continues when the returned future completes.
         pub at: Arc<dyn Fn(Point) -> BoxFuture<'static, ()> + Send + Sync>,
         /// The clock of leases and deadlines.
         pub stopwatch: Stopwatch,
-        /// Of the jitter.
+        /// The seed of the jitter.
         pub seed: u64,
     }
 
-    /// Counts the passes of the one point that is armed, and calls the hook at all of them.
+    /// Counts the passes of the armed point, and calls the hook at every point.
     #[derive(Default)]
     pub(crate) struct Injector {
         fault: Option<Fault>,
@@ -157,19 +157,19 @@ mod armed {
             self.hook.as_ref().map(|hook| hook.stopwatch.clone()).unwrap_or_default()
         }
 
-        /// Under a hook one batch at a time, so that never two statements of one publisher race.
+        /// With a hook one batch at a time, so that two statements of one publisher never race.
         pub(crate) fn flight(&self, shipped: Flight) -> Flight {
             if self.hook.is_some() { Flight::Single } else { shipped }
         }
 
-        /// Waits; under a hook not at all, because the hook says when the publisher goes on.
+        /// Waits; with a hook not at all, because the hook decides when the publisher continues.
         pub(crate) async fn pause(&self, shipped: Duration) {
             if self.hook.is_none() {
                 tokio::time::sleep(shipped).await;
             }
         }
 
-        /// Passes a point, or does not.
+        /// Passes a point, or fails there if the armed fault says so.
         pub(crate) async fn at(&self, point: Point) {
             if let Some(hook) = &self.hook {
                 (hook.at)(point).await;
@@ -182,14 +182,14 @@ mod armed {
                 Deed::Kill => die(),
                 Deed::Stop => eprintln!("stopped at {point:?}"),
             }
-            // The thread, not the task: all of a frozen process stands still.
+            // Blocks the thread, not the task, because a frozen process stops completely.
             loop {
                 std::thread::park();
             }
         }
     }
 
-    /// SIGKILL by way of `kill`, because nothing in std sends a signal.
+    /// Sends SIGKILL by the command `kill`, because std cannot send a signal.
     fn die() {
         let pid = std::process::id().to_string();
         if let Err(error) = std::process::Command::new("kill").args(["-KILL", &pid]).status() {

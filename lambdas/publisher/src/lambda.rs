@@ -15,15 +15,15 @@ use crate::pipeline::SETTLE_AGAIN;
 use crate::report::Report;
 use crate::{Login, Publisher};
 
-/// How long the runtime may take to send an answer: after the metrics before the deadline, and after a signal.
+/// How long the runtime may take to send an answer: before the deadline, and before the exit after a signal.
 const ANSWERING: Duration = Duration::from_millis(300);
-/// While a tick waits for a retry, it looks this often for edits.
+/// While a tick waits for a retry, it checks for edits this often.
 const LOOK_AGAIN: Duration = Duration::from_secs(5);
 
-/// Serves Lambda's invocations until the sandbox ends; the report is the return value.
+/// Handles Lambda's invocations until the sandbox ends; the report is the return value.
 ///
 /// # Errors
-/// The runtime API's.
+/// Fails if the Lambda runtime API cannot be reached or refuses the request.
 pub async fn serve(publisher: Publisher, login: Login) -> Result<(), lambda_runtime::Error> {
     let busy = Mutex::new(());
     let (publisher, login, is_busy) = (&publisher, &login, &busy);
@@ -38,7 +38,7 @@ pub async fn serve(publisher: Publisher, login: Login) -> Result<(), lambda_runt
 }
 
 impl Publisher {
-    /// Returns when it was ended, and the invocation that was under way is answered.
+    /// Returns when the publisher was ended and the current invocation is answered.
     async fn ended_and(&self, busy: &Mutex<()>) {
         self.span(None, Renewal::Off).ended().await;
         let _idle = busy.lock().await;
@@ -47,13 +47,13 @@ impl Publisher {
 }
 
 async fn invoke(publisher: &Publisher, login: &Login, event: LambdaEvent<Value>) -> Result<Report, TickError> {
-    // Lambda tells a time of day; all that follows counts on the monotonic clock.
+    // Lambda gives the deadline as a time of day; everything below counts on the monotonic clock.
     #[expect(clippy::disallowed_methods, reason = "Lambda tells its deadline as a time of day")]
     let left = event.context.deadline().duration_since(SystemTime::now()).unwrap_or_default();
     let deadline = publisher.now() + left;
     let is_sweep = event.payload["sweep"] == true;
     let drained = match work(publisher, is_sweep, deadline).await {
-        // Once: a second refusal is an error, and the next minute tries again.
+        // Only once: a second refusal is an error, and the next tick tries again.
         Err(error) if login.renewed_after(publisher.pool(), &error).await => work(publisher, is_sweep, deadline).await,
         drained => drained,
     };
@@ -68,7 +68,7 @@ async fn work(publisher: &Publisher, is_sweep: bool, deadline: Instant) -> anyho
         publisher.request_sweep("lambda").await?;
     }
     let span = publisher.span(Some(deadline), Renewal::Off);
-    // Boxed: the whole tick in one future is deeper than the compiler follows.
+    // Boxed, because the tick as one future exceeds the compiler's recursion limit.
     let mut drained = Box::pin(publisher.tick_for(&span)).await?;
     while wait_for_retry(publisher, &span, &drained).await? {
         drained.add(Box::pin(publisher.drain_for(&span)).await?);
@@ -76,9 +76,9 @@ async fn work(publisher: &Publisher, is_sweep: bool, deadline: Instant) -> anyho
     Ok(drained.report)
 }
 
-/// Waits for the next retry or settle that is due within the tick; without one, the next tick comes in time.
+/// Waits for the next retry or settle that is due within the tick. Without one, the next tick comes in time.
 async fn wait_for_retry(publisher: &Publisher, span: &Span, drained: &Drained) -> anyhow::Result<bool> {
-    // Who was refused for all would be refused again.
+    // If EventBridge refused all workflows, it would refuse them again.
     if drained.ending != Ending::Done {
         return Ok(false);
     }
@@ -91,21 +91,21 @@ async fn wait_for_retry(publisher: &Publisher, span: &Span, drained: &Drained) -
     Ok(span.may_claim())
 }
 
-/// Metrics of an invocation that failed matter most; what cannot be read is left out.
+/// Writes metrics, also after a failed invocation, when they matter most. Gauges that cannot be read are left out.
 async fn tell(publisher: &Publisher, deadline: Instant) {
-    // They must not turn a good tick into a timeout.
+    // The metrics must not make a successful tick time out.
     let left = deadline.saturating_duration_since(publisher.now()).saturating_sub(ANSWERING);
     let levels = levels::read(publisher.pool(), left).await;
     let totals = publisher.metrics().take();
     println!("{}", emf::line(&publisher.config().env, &totals, &levels, publisher.clock().now()));
 }
 
-/// Why a tick failed; the next minute tries again.
+/// Why a tick failed; the next tick tries again.
 #[derive(Debug)]
 struct TickError(anyhow::Error);
 
 impl TickError {
-    /// The name of its kind, as Lambda's console and a dead letter show it.
+    /// The name of its kind, for Lambda's console and dead-letter messages.
     fn kind(&self) -> &'static str {
         match self.0.chain().find_map(|cause| cause.downcast_ref::<sqlx::Error>()) {
             Some(sqlx::Error::Io(_) | sqlx::Error::Tls(_) | sqlx::Error::PoolTimedOut) => "DatabaseUnavailable",
@@ -127,7 +127,7 @@ mod tests {
 
     use super::*;
 
-    /// By a clock that runs ahead: the database takes connections and never answers.
+    /// With a paused clock: the database accepts connections and never answers.
     #[tokio::test(start_paused = true)]
     async fn metrics_of_a_silent_database_keep_their_limit() {
         let silent = TcpListener::bind("127.0.0.1:0").await.unwrap();

@@ -1,7 +1,7 @@
-//! Step 4 of 7: until when a claim entitles to call.
+//! Step 4 of 7: how long a claim permits calls.
 //!
-//! EventBridge has no conditional write, so a request sent after the lease has lapsed could undo
-//! what the next owner put there. Each request is therefore checked right before it is signed.
+//! EventBridge has no conditional write, so a request sent after the lease has expired could undo what the next owner
+//! wrote. Each request is therefore checked right before it is signed.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -17,43 +17,43 @@ use tokio::sync::{Notify, watch};
 
 use crate::stopwatch::Stopwatch;
 
-/// How long a claim holds without renewal (database clock).
+/// How long a claim lasts without a renewal, by the database's clock.
 pub(crate) const LEASE: Duration = Duration::from_secs(60);
-/// When a daemon renews.
+/// When a daemon renews a lease.
 pub(crate) const RENEW_AFTER: Duration = Duration::from_secs(20);
-/// When it tries again what could not be renewed.
+/// When it tries again after a failed renewal.
 pub(crate) const RENEW_AGAIN: Duration = Duration::from_secs(5);
-/// Nothing is signed in the last part of a lease: a call may take its 3 s, and clocks drift.
+/// Nothing is signed in the last part of a lease, because a call may take 3 s and clocks drift.
 const MARGIN: Duration = Duration::from_secs(10);
-/// Claims stop so long before a drain's deadline that what is claimed can still be settled.
+/// How long before a drain's deadline claims stop, so that claimed workflows can still be settled.
 const LAST_CLAIM: Duration = Duration::from_secs(10);
-/// No call is started later than this before the deadline.
+/// How long before the deadline the last call may start.
 const LAST_CALL: Duration = Duration::from_secs(5);
-/// No settle is repeated later than this before the deadline.
+/// How long before the deadline the last settle may be repeated.
 const LAST_SETTLE: Duration = Duration::from_secs(2);
-/// Once a span has ended, a locked publication is waited for this long.
+/// How long to wait for a locked publication after a span has ended.
 const SETTLE_AFTER_END: Duration = Duration::from_secs(5);
 
-/// How long one drain may go on.
+/// How long one drain may last.
 #[derive(Clone, Debug)]
 pub(crate) struct Span {
     /// `None` = until it is ended.
     deadline: Option<Instant>,
     renewal: Renewal,
     end: End,
-    /// The end of the whole process.
+    /// The end of the complete process.
     process_end: End,
     is_stopped: Arc<AtomicBool>,
     changed: Arc<Notify>,
     stopwatch: Stopwatch,
 }
 
-/// Set once, and noticed by all that wait for it; clones are the same one.
+/// A signal that is set once and wakes all waiters; clones share it.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct End(Arc<watch::Sender<Option<Instant>>>);
 
 impl End {
-    /// Sets it, unless it is set.
+    /// Sets it, if it is not set yet.
     pub(crate) fn set(&self, now: Instant) {
         self.0.send_if_modified(|on| on.is_none() && on.replace(now).is_none());
     }
@@ -63,38 +63,38 @@ impl End {
     }
 
     async fn reached(&self) {
-        // Never an error: the sender is ours.
+        // Never an error, because this value owns the sender.
         let _ = self.0.subscribe().wait_for(Option::is_some).await;
     }
 }
 
-/// Whether leases are renewed while a batch is worked on.
+/// Whether leases are renewed while a batch is processed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Renewal {
-    /// The process has an end of its own, earlier than the lease's.
+    /// The process ends before the lease does.
     Off,
-    /// A daemon's: as long as its batch takes.
+    /// For a daemon: as long as its batch takes.
     On,
 }
 
 impl Span {
-    /// Until `deadline`, if there is one, or until the process ends.
+    /// Creates a span until `deadline`, if there is one, or until the process ends.
     pub(crate) fn new(deadline: Option<Instant>, renewal: Renewal, process_end: End, stopwatch: Stopwatch) -> Self {
         let (end, is_stopped, changed) = (End::default(), Arc::default(), Arc::default());
         Span { deadline, renewal, end, process_end, is_stopped, changed, stopwatch }
     }
 
-    /// Monotonic time, by which all of the drain goes.
+    /// Monotonic time, by which the drain measures everything.
     pub(crate) fn now(&self) -> Instant {
         self.stopwatch.now()
     }
 
-    /// The same span for a further drain, which stops on its own.
+    /// Returns the same span for another drain, which stops separately.
     pub(crate) fn afresh(&self) -> Span {
         Span { is_stopped: Arc::default(), ..self.clone() }
     }
 
-    /// Stops this drain, but not the next: what is claimed but not called is given back.
+    /// Stops this drain, but not the next: workflows that are claimed but not called are returned.
     pub(crate) fn stop(&self) {
         self.is_stopped.store(true, Ordering::Relaxed);
     }
@@ -104,12 +104,12 @@ impl Span {
         self.is_stopped.load(Ordering::Relaxed)
     }
 
-    /// Ends it now: what is claimed but not called is given back.
+    /// Ends it now: workflows that are claimed but not called are returned.
     pub(crate) fn end(&self) {
         self.end.set(self.now());
     }
 
-    /// Returns when it was ended; a deadline does not end it.
+    /// Returns when the span was ended; a deadline does not end it.
     pub(crate) async fn ended(&self) {
         tokio::select! {
             () = self.end.reached() => {}
@@ -117,7 +117,7 @@ impl Span {
         }
     }
 
-    /// Says that a workflow may have become due.
+    /// Notifies that a workflow may have become due.
     pub(crate) fn notify(&self) {
         self.changed.notify_one();
     }
@@ -136,7 +136,7 @@ impl Span {
         self.renewal
     }
 
-    /// Whether a claim may still be made after a pause of this length.
+    /// Whether a claim is still allowed after a pause of this length.
     pub(crate) fn may_claim_after(&self, pause: Duration) -> bool {
         self.has_left(LAST_CLAIM.saturating_add(pause))
     }
@@ -145,7 +145,7 @@ impl Span {
         self.has_left(LAST_CALL)
     }
 
-    /// Whether a locked publication is worth waiting for.
+    /// Whether there is time to wait for a locked publication.
     pub(crate) fn may_settle(&self) -> bool {
         let ended_on = [self.end.on(), self.process_end.on()].into_iter().flatten().min();
         let is_near_end =
@@ -161,7 +161,7 @@ impl Span {
     }
 }
 
-/// Until when requests may be signed; monotonic, so that no clock change extends it.
+/// How long requests may be signed; monotonic, so that no clock change extends it.
 #[derive(Clone, Debug)]
 pub(crate) struct Lease {
     end: Arc<Mutex<Instant>>,
@@ -169,12 +169,12 @@ pub(crate) struct Lease {
 }
 
 impl Lease {
-    /// The lease of a claim that was sent at `sent`, in a drain that may go on for `span`.
+    /// Creates the lease of a claim that was sent at `sent`, in a drain that may last for `span`.
     pub(crate) fn new(sent: Instant, span: &Span) -> Self {
         Lease { end: Arc::new(Mutex::new(sent + LEASE - MARGIN)), span: span.clone() }
     }
 
-    /// The same lease for one workflow of the batch, which is renewed by itself.
+    /// Returns the same lease for one workflow of the batch; it is renewed separately.
     pub(crate) fn of_one(&self) -> Lease {
         let end = *self.end.lock().unwrap_or_else(PoisonError::into_inner);
         Lease { end: Arc::new(Mutex::new(end)), span: self.span.clone() }
@@ -195,7 +195,7 @@ impl Lease {
         self.span.ended().await;
     }
 
-    /// Monotonic time, as the lease counts it.
+    /// Monotonic time, by which the lease ends.
     pub(crate) fn now(&self) -> Instant {
         self.span.now()
     }
@@ -212,8 +212,8 @@ impl Lease {
 #[error("the lease has ended")]
 pub(crate) struct LeaseEnded;
 
-/// Checks the lease after the credentials are resolved, which may take long, and after the signing:
-/// a process that is frozen in between must not send what it signed.
+/// Checks the lease after the credentials are resolved, which may take long, and after the signing: a process that was
+/// frozen in between must not send what it signed.
 #[derive(Debug)]
 pub(crate) struct SignWithinLease(pub(crate) Lease);
 

@@ -1,4 +1,4 @@
-//! Step 3 of 7: how the outbox and the ledger stand, read from the database when metrics are told.
+//! Step 3 of 7: the gauges of the outbox and the ledger, read from the database whenever metrics are written.
 
 mod ledger;
 mod sweeps;
@@ -12,39 +12,39 @@ use tokio::time::Instant;
 use self::ledger::Decisions;
 use self::sweeps::Sweeps;
 
-/// How long one figure may take.
+/// How long one gauge may take.
 const FIGURE_LIMIT: Duration = Duration::from_secs(2);
-/// After so many failures the rest is not asked for: the database is away.
+/// After this many failures the rest is skipped, because the database is unavailable.
 const MOST_FAILURES: u32 = 2;
 
-/// How the outbox and the ledger are; `None` could not be read.
+/// The gauges of the outbox and the ledger; `None` = it could not be read.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Levels {
     /// The age of the oldest edit that is neither published nor failed.
     pub(crate) lag_secs: Option<f64>,
-    /// 1 while the database is held, because it was restored or cloned; else 0.
+    /// 1 while the database waits for acceptance, because it was restored or cloned; else 0.
     pub(crate) held: Option<i64>,
-    /// Rows of workflows that are failed; a row whose workflow was revived since is history.
+    /// Rows of workflows that are failed; a row whose workflow was revived since does not count.
     pub(crate) failed_rows: Option<i64>,
-    /// Workflows by the class of drift that was found and is not yet repaired.
+    /// Workflows by the class of drift that was found and is not repaired yet.
     pub(crate) drift: Option<BTreeMap<String, i64>>,
-    /// How the sweeps are.
+    /// The gauges of the sweeps.
     pub(crate) sweeps: Option<Sweeps>,
-    /// How far the watchdog is behind the grace.
+    /// How many seconds the watchdog is behind the grace.
     pub(crate) ledger_lag_secs: Option<f64>,
-    /// What became of the due times of the last hour.
+    /// Due times of the last hour by decision.
     pub(crate) decisions: Option<Decisions>,
     /// Runs abandoned in the last hour.
     pub(crate) runs_abandoned: Option<i64>,
-    /// How long the oldest accepted run has waited since it might start.
+    /// How many seconds the oldest accepted run has waited since it was allowed to start.
     pub(crate) runs_waiting_secs: Option<f64>,
     /// Fires of the last hour that the published expression does not name by our zone data.
     pub(crate) fires_disagree: Option<i64>,
-    /// Of the figures above, those that could not be read, or were not asked for after too many failures.
+    /// How many of the gauges above could not be read, or were skipped after too many failures.
     pub(crate) unread: i64,
 }
 
-/// Reads what can be read within `limit`: metrics come last, when a Lambda has little time left.
+/// Reads the gauges within `limit`, because metrics come last, when a Lambda has little time left.
 pub(crate) async fn read(pool: &PgPool, limit: Duration) -> Levels {
     let mut reading = Reading { began: Instant::now(), limit, failures: 0, unread: 0 };
     Levels {
@@ -62,17 +62,17 @@ pub(crate) async fn read(pool: &PgPool, limit: Duration) -> Levels {
     }
 }
 
-/// How far a reading of all figures is.
+/// The progress of reading all gauges.
 struct Reading {
     began: Instant,
     limit: Duration,
     failures: u32,
-    /// Those that failed, and those that were not asked for.
+    /// How many failed or were skipped.
     unread: i64,
 }
 
 impl Reading {
-    /// One figure: one that fails or is slow hides no other, and takes back none that was read before it.
+    /// Reads one gauge. If it fails or is slow, the gauges before and after it are not affected.
     async fn figure<T>(&mut self, name: &str, read: impl Future<Output = sqlx::Result<T>>) -> Option<T> {
         if self.failures >= MOST_FAILURES {
             self.unread += 1;
@@ -112,7 +112,7 @@ async fn lag_secs(pool: &PgPool) -> sqlx::Result<f64> {
     )
     .fetch_optional(pool)
     .await?;
-    // The edit's time is the app's clock, this one the database's.
+    // The edit's time is from the app's clock, this one from the database's.
     Ok(secs.unwrap_or_default().max(0.0))
 }
 

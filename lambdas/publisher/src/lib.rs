@@ -1,16 +1,15 @@
 //! Steps 3 and 4 of 7: the publisher drains the outbox into EventBridge Scheduler.
 //!
-//! [`Publisher::drain`] is a pipeline of batches: **claim** what is due, by workflow
-//! (`outbox.rs`), **read** those workflows as they stand (`workflows.rs`, `desired.rs`),
-//! **converge** their schedules, holding neither transaction nor connection (`converge.rs`,
-//! `schedules.rs`), and **settle** what became of it, fenced by epoch (`settle.rs`). While one batch
-//! waits for EventBridge, the next is claimed and the last is settled.
+//! [`Publisher::drain`] is a pipeline of batches: **claim** what is due, by workflow (`outbox.rs`), **read** the
+//! current state of those workflows (`workflows.rs`, `desired.rs`), **converge** their schedules without an open
+//! transaction or a connection in use (`converge.rs`, `schedules.rs`), and **settle** the outcomes, fenced by epoch
+//! (`settle.rs`). While one batch waits for EventBridge, the next is claimed and the previous one is settled.
 //!
-//! [`Publisher::sweep`] holds all that stands in EventBridge against the database now and then, and
-//! has the drain repair what somebody else has changed (`sweep.rs`).
+//! [`Publisher::sweep`] periodically compares all schedules in EventBridge with the database, and makes the drain
+//! repair what other programs have changed (`sweep.rs`).
 //!
-//! It is a reconciler: whatever dies, the lease lapses and somebody looks again; nothing is
-//! replayed, so repeats do no harm. However many publishers run, one works on a workflow.
+//! The publisher is a reconciler: if a process crashes, its lease expires and another one checks the workflow again.
+//! Nothing is replayed, so repeats do no harm. However many publishers run, only one processes a workflow at a time.
 
 mod arn;
 mod backoff;
@@ -78,12 +77,12 @@ use crate::schedules::Schedules;
 use crate::settlement::Settlement;
 use crate::sharers::Presence;
 
-/// A claim costs a transaction, whatever the concurrency.
+/// A claim costs a transaction, so a batch is at least this large at any concurrency.
 const SMALLEST_BATCH: u16 = 16;
-/// How often a publisher asks which zone data are in force.
+/// How often a publisher checks which zone data are in force.
 const ZONES_POLL: Duration = Duration::from_secs(15);
 
-/// One publisher; clones are the same one.
+/// One publisher; clones share it.
 #[derive(Clone)]
 pub struct Publisher(Arc<Parts>);
 
@@ -109,7 +108,7 @@ struct Parts {
 }
 
 impl Publisher {
-    /// Makes a publisher; it does nothing until it is told to drain.
+    /// Creates a publisher; it does nothing until a drain or a sweep is called.
     pub fn new(config: Config, pool: PgPool, scheduler: aws_sdk_scheduler::Client, clock: Clock) -> Self {
         #[cfg(debug_assertions)]
         let injector = Injector::new(config.fault.clone());
@@ -118,7 +117,7 @@ impl Publisher {
         Self::with(config, pool, scheduler, clock, Backoff::default(), injector)
     }
 
-    /// Makes a publisher that is stopped and set going by a test.
+    /// Creates a publisher that a test stops and continues.
     #[cfg(debug_assertions)]
     pub fn hooked(
         config: Config,
@@ -142,7 +141,7 @@ impl Publisher {
             schedules: Schedules::new(scheduler, config.schedule_group.clone()),
             claimant: Claimant {
                 owner: format!("publisher-{}", Uuid::new_v4()),
-                // What cannot be in the air at once is left to the other publishers.
+                // Workflows that cannot be called at once are left to the other publishers.
                 batch_size: config.batch_size.min(config.api_concurrency.max(SMALLEST_BATCH)),
                 max_attempts: config.max_attempts,
                 generation: Generation { number: config.config_generation, template: TEMPLATE },
@@ -166,7 +165,7 @@ impl Publisher {
         }))
     }
 
-    /// A publisher of a unit test: of the database and the EventBridge at these addresses.
+    /// Creates a publisher for a unit test, with the database and the EventBridge at these addresses.
     #[cfg(test)]
     async fn of_test(dsn: &str, endpoint: &str) -> Self {
         let options = db::Options {
@@ -192,7 +191,7 @@ impl Publisher {
         Self::new(config, db::pool(&options).unwrap(), scheduler_client(Some(endpoint)).await, Clock::System)
     }
 
-    /// The same publisher, if nothing has cloned it, with another pause between two polls of its daemon.
+    /// Returns the same publisher, if it has no clones, with another pause between two polls of its daemon.
     #[cfg(debug_assertions)]
     #[must_use]
     pub fn polling_every(mut self, poll: Duration) -> Self {
@@ -202,17 +201,17 @@ impl Publisher {
         self
     }
 
-    /// Ends all that this publisher is at, as a signal does: what is claimed but not called is given back.
+    /// Ends this publisher, as a signal does: workflows that are claimed but not called are returned.
     pub fn end(&self) {
         self.0.end.set(self.now());
     }
 
-    /// Monotonic time, by which deadlines are counted.
+    /// Monotonic time, by which deadlines are measured.
     fn now(&self) -> Instant {
         self.injector().stopwatch().now()
     }
 
-    /// A time in which to work: until `deadline`, if there is one, or until [`Publisher::end`].
+    /// Creates a span until `deadline`, if there is one, or until [`Publisher::end`].
     fn span(&self, deadline: Option<Instant>, renewal: Renewal) -> Span {
         Span::new(deadline, renewal, self.0.end.clone(), self.injector().stopwatch())
     }
@@ -241,7 +240,7 @@ impl Publisher {
         &self.0.rate
     }
 
-    /// The pace of the lists, which have a quota of their own.
+    /// The rate of the lists, which have their own quota.
     fn list_rate(&self) -> &Rate {
         &self.0.list_rate
     }
@@ -266,12 +265,12 @@ impl Publisher {
         &self.0.revived
     }
 
-    /// What is answered and could not be settled yet, because other transactions have locked it.
+    /// Answered calls that could not be settled yet, because other transactions have locked their publications.
     fn locked(&self) -> MutexGuard<'_, Vec<Settlement>> {
         self.0.locked.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether a further drain may settle what was locked in the last one.
+    /// Whether another drain may settle what was locked in the last one.
     fn has_locked(&self) -> bool {
         !self.locked().is_empty()
     }
@@ -280,7 +279,7 @@ impl Publisher {
         &self.0.injector
     }
 
-    /// Whether to ask again which zone data are in force.
+    /// Whether to check again which zone data are in force.
     fn zones_are_due(&self) -> bool {
         let mut asked = self.0.zones_asked.lock().unwrap_or_else(PoisonError::into_inner);
         let is_due = asked.is_none_or(|asked| asked.elapsed() >= ZONES_POLL);
@@ -290,7 +289,7 @@ impl Publisher {
         is_due
     }
 
-    /// A place among the calls in flight; `None` never happens, the semaphore is never closed.
+    /// Waits for a place among the calls in flight; `None` never happens, because the semaphore is never closed.
     async fn place(&self) -> Option<SemaphorePermit<'_>> {
         self.0.places.acquire().await.ok()
     }

@@ -1,7 +1,7 @@
-//! Steps 3 and 4 of 7: `--listen`, the daemon that publishes an edit as soon as it is told of it.
+//! Steps 3 and 4 of 7: `--listen`, the daemon that publishes an edit as soon as it is notified.
 //!
-//! A notification is a hint, nothing more: they get lost, so the daemon polls too. `LISTEN` comes
-//! before the scan, at the start and after each reconnect, so that nothing falls between the two.
+//! A notification is only a hint: it may be lost, so the daemon polls too. `LISTEN` comes before the scan, at the start
+//! and after each reconnect, so that no edit is missed between the two.
 
 use std::convert::Infallible;
 use std::pin::pin;
@@ -19,18 +19,18 @@ use crate::pipeline::SETTLE_AGAIN;
 use crate::report::Report;
 use crate::{Login, Publisher};
 
-/// The channel on which the app tells of an edit, after its commit.
+/// The channel on which the app notifies the publisher after the commit of an edit.
 const CHANNEL: &str = "cronbox_outbox";
-/// The longest that a lost notification delays an edit.
+/// How long a lost notification delays an edit at most.
 pub(crate) const POLL: Duration = Duration::from_secs(5);
-/// Before listening again after the connection was lost.
+/// The pause before it listens again after the connection was lost.
 const RECONNECT: Duration = Duration::from_secs(1);
 
 impl Publisher {
-    /// Publishes until `shutdown`; then what is in flight is awaited and settled.
+    /// Publishes until `shutdown`; then the calls in flight are awaited and settled.
     ///
     /// # Errors
-    /// None at present: the database's are logged, and tried again.
+    /// Never fails at present: the task logs database errors and tries again.
     pub async fn listen(
         &self,
         metrics: Option<TcpListener>,
@@ -61,7 +61,7 @@ impl Publisher {
         }
     }
 
-    /// Drains, and waits for a word, for the next workflow to fall due, or for the poll.
+    /// Drains, and waits for a notification, for the next workflow to become due, or for the poll.
     async fn drain_often(&self, span: &Span, login: Option<&Login>) {
         let poll = self.0.poll;
         while span.may_claim() {
@@ -71,7 +71,7 @@ impl Publisher {
                     match ending {
                         Ending::Done if self.has_locked() => SETTLE_AGAIN,
                         Ending::Done => outbox::next_due(self.pool()).await.ok().flatten().unwrap_or(poll).min(poll),
-                        // All the rest is due; asking again at once would be refused again.
+                        // The other workflows are all due, and EventBridge would refuse them again.
                         Ending::Stopped | Ending::Outdated | Ending::Held => poll,
                     }
                 }
@@ -89,7 +89,7 @@ impl Publisher {
         }
     }
 
-    /// Passes on each notification, and each new connection: it may have missed some.
+    /// Passes on each notification, and each new connection, because notifications may have been lost before it.
     async fn hear(&self, span: &Span, login: Option<&Login>) -> Infallible {
         loop {
             let Err(error) = self.hear_on_one_connection(span).await;
@@ -99,7 +99,7 @@ impl Publisher {
         }
     }
 
-    /// The next try of whoever met `error` finds out whether it helped.
+    /// Renews the login; the next statement shows whether that helped.
     async fn log_in_anew(&self, login: Option<&Login>, error: &anyhow::Error) {
         if let Some(login) = login {
             login.renewed_after(self.pool(), error).await;

@@ -1,37 +1,38 @@
-//! Step 3 of 7: how the publisher logs in to the database, also after the password was rotated.
+//! Step 3 of 7: how the publisher logs in to the database, also after a rotation of the password.
 //!
-//! Postgres asks for a password when somebody connects, never again: a rotation is noticed when a
-//! new connection is refused. The secret is then fetched anew, once for each refusal.
+//! Postgres checks the password only when a client connects, so a rotation shows when it refuses a new connection. The
+//! secret is then fetched again, once for each refusal.
 
 use db::PgPool;
 
 use crate::config::Database;
 use crate::secret;
 
-/// SQLSTATE of a wrong password, and of a role that may not or does not exist: a rotation may change the name too.
+/// SQLSTATE of a wrong password, and of a role that does not exist or may not log in, because a rotation may change the
+/// name too.
 const REFUSED: [&str; 2] = ["28P01", "28000"];
 
-/// Where name and password come from.
+/// The source of user name and password.
 pub struct Login {
     database: Database,
     options: fn(String) -> db::Options,
 }
 
 impl Login {
-    /// By what `database` says; `options` makes the pool's of a DSN.
+    /// Creates a login for `database`; `options` makes the pool's options from a DSN.
     pub fn new(database: Database, options: fn(String) -> db::Options) -> Self {
         Login { database, options }
     }
 
-    /// The pool's options as of now.
+    /// Returns the current options of the pool.
     ///
     /// # Errors
-    /// One sentence: the secret cannot be had or read.
+    /// Returns one sentence if the secret cannot be fetched or parsed.
     pub async fn options(&self) -> anyhow::Result<db::Options> {
         secret::dsn(&self.database).await.map(self.options)
     }
 
-    /// Whether `error` was a refused login, and new connections log in by the secret as it is now.
+    /// Whether `error` was a refused login. If so, new connections use the current secret.
     pub(crate) async fn renewed_after(&self, pool: &PgPool, error: &anyhow::Error) -> bool {
         let can_change = self.database.db_dsn.is_none();
         if !can_change || !is_refused(error) {

@@ -1,4 +1,4 @@
-//! Steps 3 and 4 of 7: the publisher, as a Lambda, as a daemon (`--listen`) or for one go (`--once`).
+//! Steps 3 and 4 of 7: the publisher, as a Lambda, as a daemon (`--listen`) or for one run (`--once`).
 
 use std::pin::pin;
 use std::process::ExitCode;
@@ -31,7 +31,7 @@ async fn run() -> anyhow::Result<()> {
     }
     let login = Login::new(database, if listen { of_daemon } else { of_drain });
     let options = login.options().await?;
-    // A Lambda connects when it is invoked: its start is not to wait for the database.
+    // A Lambda connects when it is invoked, so that its start does not wait for the database.
     let pool = if is_lambda { db::pool(&options)? } else { db::connect(&options).await? };
     let publisher = Publisher::new(config, pool, publisher::scheduler_client(None).await, Clock::System);
     if once {
@@ -50,7 +50,7 @@ async fn run() -> anyhow::Result<()> {
     }
 }
 
-/// Has the publisher give back what it has claimed and not called when it is told to stop, and then ends.
+/// At a stop signal, makes the publisher return what it has claimed and not called, and then exits.
 async fn ending_at<T>(stop: impl Future<Output = ()>, publisher: &Publisher, work: impl Future<Output = T>) -> T {
     let mut work = pin!(work);
     tokio::select! {
@@ -60,19 +60,19 @@ async fn ending_at<T>(stop: impl Future<Output = ()>, publisher: &Publisher, wor
     work.await
 }
 
-/// A claim, a settle, and one that is tried again because its publications were locked.
+/// Connections for a claim, a settle, and the repeated settle of locked publications.
 fn of_drain(dsn: String) -> db::Options {
-    // A Lambda has 50 s: whoever cannot connect says so, and leaves the rest to the next minute.
+    // A Lambda has 50 s: if it cannot connect, it reports that and leaves the rest to the next tick.
     let acquire_timeout = Duration::from_secs(5);
     db::Options { dsn, max_connections: 3, acquire_timeout, application_name: "cronbox publisher" }
 }
 
-/// The same, beside a sweep and a renewal of leases; notifications have a connection of their own.
+/// The same, and connections for a sweep and the renewal of leases. Notifications have a separate connection.
 fn of_daemon(dsn: String) -> db::Options {
     db::Options { max_connections: 5, ..of_drain(dsn) }
 }
 
-/// The report as one JSON line, also when the time was up.
+/// Prints the report as one JSON line, also when the time was up.
 fn print(drained: anyhow::Result<Report>) -> anyhow::Result<()> {
     let report = match &drained {
         Ok(report) => Some(report),
@@ -87,16 +87,16 @@ fn print(drained: anyhow::Result<Report>) -> anyhow::Result<()> {
     drained.map(drop)
 }
 
-/// Logs to stderr, because stdout is the report's; in a Lambda as JSON, which CloudWatch can query.
+/// Logs to stderr, because stdout is for the report. In a Lambda it logs JSON, which CloudWatch can query.
 fn log(is_lambda: bool) {
     let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("info"));
-    // A line that cannot be written is lost; it must end nothing.
+    // If a line cannot be written, it is lost; it must not end a task.
     let log = tracing_subscriber::fmt().log_internal_errors(false);
     let log = log.with_env_filter(filter).with_writer(std::io::stderr);
     if is_lambda { log.json().init() } else { log.init() }
 }
 
-/// Ctrl-C, or what a process manager sends; noticed from the call on, not from the first await.
+/// Resolves at Ctrl-C or SIGTERM. Signals count from the call on, not from the first await.
 fn stop() -> std::io::Result<impl Future<Output = ()>> {
     let (mut interrupted, mut terminated) = (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?);
     Ok(async move {

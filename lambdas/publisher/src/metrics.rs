@@ -1,4 +1,4 @@
-//! Steps 3 and 4 of 7: what this process has done, counted once and told in two forms.
+//! Steps 3 and 4 of 7: the counters of this process, written in two formats.
 //!
 //! `emf.rs` writes CloudWatch's lines for the Lambda, `prometheus.rs` answers a daemon's scrapes.
 
@@ -10,28 +10,28 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use crate::fault::{Fault, Kind};
 use crate::report::Report;
 
-/// What this process has done since it started.
+/// The counters of this process since its start.
 #[derive(Debug, Default)]
 pub(crate) struct Metrics(Mutex<Totals>);
 
-/// Sums, but for `report.remaining`, which is a level.
+/// Sums, except `report.remaining`, which is a gauge.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Totals {
     pub(crate) report: Report,
     pub(crate) calls: [u64; ANSWERS.len()],
-    /// Drains that were stopped because EventBridge refused everybody.
+    /// Drains that stopped because EventBridge refused all workflows.
     pub(crate) stops: u64,
     /// Schedules that finished sweeps listed, and those that they read in full.
     pub(crate) sweep_listed: u64,
     pub(crate) sweep_read: u64,
 }
 
-/// How calls of EventBridge's API end, as labels.
+/// The results of EventBridge API calls, as labels.
 pub(crate) const ANSWERS: [&str; 9] =
     ["done", "not_found", "conflict", "throttled", "transient", "denied", "environment", "invalid", "unclassified"];
 
 impl Metrics {
-    /// A call was answered; one that was never sent is none.
+    /// Counts a call that was answered; a call that was never sent does not count.
     pub(crate) fn called<T>(&self, answer: &Result<T, Fault>) {
         let name = match answer {
             Ok(_) => "done",
@@ -52,35 +52,35 @@ impl Metrics {
         }
     }
 
-    /// Something was settled; counted at once, so that a drain that ends in an error counts too.
+    /// Counts settled workflows at once, so that a drain that ends in an error counts too.
     pub(crate) fn settled(&self, report: Report) {
         let totals = &mut self.totals().report;
         totals.add(Report { remaining: totals.remaining, ..report });
     }
 
-    /// So many workflows are due or backed off.
+    /// Sets how many workflows are due or backed off.
     pub(crate) fn remaining(&self, count: u64) {
         self.totals().report.remaining = count;
     }
 
-    /// A drain was stopped.
+    /// Counts a drain that was stopped.
     pub(crate) fn stopped(&self) {
         self.totals().stops += 1;
     }
 
-    /// A sweep has finished.
+    /// Counts a finished sweep.
     pub(crate) fn swept(&self, listed: u64, read: u64) {
         let mut totals = self.totals();
         totals.sweep_listed += listed;
         totals.sweep_read += read;
     }
 
-    /// The sums so far.
+    /// Returns the sums so far.
     pub(crate) fn so_far(&self) -> Totals {
         *self.totals()
     }
 
-    /// The sums since the last time this was asked.
+    /// Returns the sums since the last call.
     pub(crate) fn take(&self) -> Totals {
         std::mem::take(&mut *self.totals())
     }
@@ -91,7 +91,7 @@ impl Metrics {
 }
 
 impl Totals {
-    /// The calls by how they ended.
+    /// Returns the number of calls by result.
     pub(crate) fn calls(&self) -> impl Iterator<Item = (&'static str, u64)> {
         ANSWERS.into_iter().zip(self.calls)
     }

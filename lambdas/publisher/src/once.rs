@@ -1,4 +1,4 @@
-//! Steps 3 and 4 of 7: `--once`, for scripts and tests: returns when EventBridge is in step.
+//! Steps 3 and 4 of 7: `--once`, for scripts and tests: returns when EventBridge has all edits.
 
 use std::time::Duration;
 
@@ -12,19 +12,20 @@ use crate::outbox;
 use crate::report::{Report, Stopped, Unsettled};
 
 const MINUTES: u64 = 5;
-/// How often to look whether another publisher has settled what it holds.
+/// How often to check whether another publisher has settled its leased workflows.
 const PAUSE: Duration = Duration::from_millis(100);
-/// Before asking an environment again that refused everybody.
+/// The pause before the next drain after EventBridge refused all workflows.
 const PAUSE_AFTER_STOP: Duration = Duration::from_secs(5);
 
 impl Publisher {
-    /// Works until nothing is due, nor leased by another publisher; at most five minutes.
+    /// Publishes until no workflow is due or leased by another publisher; at most five minutes.
     ///
-    /// A leased workflow stays due until it is settled, so "nothing is due" says of every workflow
-    /// that was due or leased at the start that it was settled since.
+    /// A leased workflow stays due until it is settled. So "nothing is due" means that every workflow that was due or
+    /// leased at the start has been settled since.
     ///
     /// # Errors
-    /// The database's; [`Unsettled`] after five minutes, [`Stopped`] if work was left when it was ended.
+    /// Fails if the database fails. Returns [`Unsettled`] after five minutes, and [`Stopped`] if it was ended while
+    /// workflows were still due.
     pub async fn once(&self) -> anyhow::Result<Report> {
         let deadline = self.now() + Duration::from_secs(MINUTES * 60);
         let span = self.span(Some(deadline), Renewal::On);

@@ -1,7 +1,7 @@
-//! Step 3 of 7: the read half of the outbox: which workflows are due, and who works on them.
+//! Step 3 of 7: the read half of the outbox: which workflows are due, and which publisher processes them.
 //!
-//! The unit of work is the workflow, never the row: one owner at a time, told apart by `epoch`,
-//! and however many rows wait, the workflow is published once, as it stands.
+//! The unit is the workflow, never the row. A workflow has one owner at a time, identified by `epoch`. However many
+//! rows wait, the workflow is published once, in its current state.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -14,7 +14,7 @@ use crate::inject::{Injector, Point};
 use crate::lease::{LEASE, Lease, Span};
 use crate::sharers;
 
-/// So many claims in a row that no settle followed, and the workflow may be what kills the publisher.
+/// If this many claims in a row were not settled, the workflow may be what kills the publisher.
 const CRASHES: i32 = 2;
 
 /// A claimed workflow.
@@ -27,12 +27,12 @@ pub(crate) struct Claim {
     pub(crate) attempt: i32,
     /// Failures in a row before it.
     pub(crate) failures: u32,
-    /// How many repairs had been requested when it began.
+    /// How many repairs had been requested when the claim began.
     pub(crate) repairs: i64,
     /// The newest outbox row that the claim covers, 0 = none.
     pub(crate) seen: i64,
     pub(crate) traceparent: Option<String>,
-    /// `None` = unknown, so call; `Some("none")` = no schedule stands.
+    /// `None` = unknown, so make a call; `Some("none")` = there is no schedule.
     pub(crate) spec_hash: Option<String>,
     pub(crate) schedule_name: Option<String>,
     pub(crate) verify: Verify,
@@ -41,41 +41,41 @@ pub(crate) struct Claim {
 /// Whether this claim is to read the schedule back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Verify {
-    /// `verify_at` had passed when the claim began: no request signed before can still arrive.
+    /// `verify_at` had passed when the claim began, so no request signed before can still arrive.
     Due,
     NotDue,
 }
 
-/// Workflows claimed together, and the lease under which they may be worked on.
+/// Workflows that were claimed together, and their lease.
 #[derive(Debug)]
 pub(crate) struct Batch {
     pub(crate) claims: Vec<Claim>,
     pub(crate) lease: Lease,
-    /// How many publishers hold leases, this one included; a claim that comes back empty has not looked.
+    /// How many publishers have leases, this one included; `None` if the claim was empty.
     pub(crate) sharers: Option<u32>,
 }
 
 /// Which workflows a claim takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Choice {
-    /// All but the suspects.
+    /// All except the suspects.
     Usual,
-    /// Those that were claimed twice in a row and never came to an answer, or `MAX_ATTEMPTS` times at
-    /// all: each may be what kills the publisher, so one is claimed at a time, when all others are done.
+    /// Workflows that were claimed twice in a row without an answer, or `MAX_ATTEMPTS` times in total. Each of them may
+    /// be what kills the publisher, so one is claimed at a time, after all others.
     Suspects,
 }
 
-/// Who claims, and how many.
+/// Which publisher claims, and how many workflows.
 #[derive(Clone, Debug)]
 pub(crate) struct Claimant {
     pub(crate) owner: String,
     pub(crate) batch_size: u16,
     pub(crate) max_attempts: u16,
-    /// Of this process: one that is older than the database's claims nothing.
+    /// The generation of this process; if it is older than the database's, nothing is claimed.
     pub(crate) generation: Generation,
 }
 
-/// Takes the workflows that have been due for longest; an empty batch means that none is.
+/// Claims the workflows that have been due for longest; an empty batch means that none is due.
 pub(crate) async fn claim(
     pool: &PgPool,
     claimant: &Claimant,
@@ -83,7 +83,7 @@ pub(crate) async fn claim(
     span: &Span,
     injector: &Injector,
 ) -> sqlx::Result<Batch> {
-    // Taken before the claim is sent, so that our lease ends before the database's.
+    // Taken before the claim is sent, so that this lease ends before the database's.
     let lease = Lease::new(span.now(), span);
     let mut tx = db::begin(pool).await?;
     injector.at(Point::P1).await;
@@ -130,7 +130,7 @@ pub(crate) async fn renew(pool: &PgPool, keys: &[(i64, i64)]) -> sqlx::Result<Ve
     .await
 }
 
-/// Makes due what waits for the end of an outage that is over.
+/// Makes workflows due that wait for the end of an outage that is over.
 pub(crate) async fn release(pool: &PgPool) -> sqlx::Result<()> {
     sqlx::query!(
         r#"
@@ -153,7 +153,7 @@ pub(crate) async fn release(pool: &PgPool) -> sqlx::Result<()> {
     .map(drop)
 }
 
-/// How many workflows are due, leased ones included.
+/// Counts the workflows that are due, leased ones included.
 pub(crate) async fn count_due(pool: &PgPool) -> sqlx::Result<u64> {
     let count = sqlx::query_scalar!(
         r#"
@@ -166,7 +166,7 @@ pub(crate) async fn count_due(pool: &PgPool) -> sqlx::Result<u64> {
     Ok(count.unsigned_abs())
 }
 
-/// How many workflows are due or backed off.
+/// Counts the workflows that are due or backed off.
 pub(crate) async fn count_remaining(pool: &PgPool) -> sqlx::Result<u64> {
     let count = sqlx::query_scalar!(
         r#"
@@ -182,7 +182,7 @@ pub(crate) async fn count_remaining(pool: &PgPool) -> sqlx::Result<u64> {
     Ok(count.unsigned_abs())
 }
 
-/// How long until the next workflow falls due, `None` if none waits.
+/// Returns how long until the next workflow becomes due, `None` if none waits.
 pub(crate) async fn next_due(pool: &PgPool) -> sqlx::Result<Option<Duration>> {
     let secs = sqlx::query_scalar!(
         r#"
@@ -199,7 +199,7 @@ pub(crate) async fn next_due(pool: &PgPool) -> sqlx::Result<Option<Duration>> {
     Ok(secs.map(|secs| Duration::try_from_secs_f64(secs.max(0.0)).unwrap_or(Duration::MAX)))
 }
 
-/// How long until the next workflow that failed is tried again, `None` if none waits.
+/// Returns how long until the next failed workflow is tried again, `None` if none waits.
 pub(crate) async fn next_retry(pool: &PgPool) -> sqlx::Result<Option<Duration>> {
     let secs = sqlx::query_scalar!(
         r#"
@@ -287,7 +287,7 @@ async fn lease_due(tx: &mut PgConnection, claimant: &Claimant, choice: Choice) -
         .collect())
 }
 
-/// Notes up to which outbox row each claim reaches.
+/// Records up to which outbox row each claim reaches.
 async fn cover(tx: &mut PgConnection, claims: &mut [Claim]) -> sqlx::Result<()> {
     let ids: Vec<i64> = claims.iter().map(|claim| claim.workflow_id.0).collect();
     let newest = sqlx::query!(

@@ -1,11 +1,10 @@
-//! Steps 3 and 4 of 7: claims, calls and settles, all under way at once.
+//! Steps 3 and 4 of 7: claims, calls and settles, all concurrent.
 //!
-//! A call waits for a place and for its slot, never for the database, nor for the slowest of its
-//! batch: the next batch is claimed while half a batch still waits for its calls, and whatever
-//! has been answered is settled together. While calls are in flight the publisher goes on claiming
-//! what falls due, and a settle waits for no row lock: it is tried again, so a slow call and a locked
-//! publication delay only their own workflow. Neither locks nor endless edits keep a pipeline open, because
-//! suspects, a rollout and the checks of the next drain come after it.
+//! A call waits for a place and for its slot, never for the database, nor for the slowest call of its batch: the next
+//! batch is claimed while half a batch still waits for its calls, and answered calls are settled together. While calls
+//! are in flight, the publisher continues to claim what becomes due. A settle waits for no row lock but is repeated, so
+//! a slow call or a locked publication delays only its own workflow. Neither locks nor a constant stream of edits keep
+//! a pipeline open, because suspects, a rollout and the checks of the next drain come after it.
 
 use std::pin::pin;
 use std::time::{Duration, Instant as StdInstant};
@@ -24,43 +23,43 @@ use crate::report::Report;
 use crate::settle::{Settled, settle};
 use crate::settlement::Settlement;
 
-/// How long an answer waits for others to be settled with; a batch that is answered waits for none.
+/// How long an answer waits to be settled together with others; if the complete batch is answered, it does not wait.
 const GATHER: Duration = Duration::from_millis(20);
-/// A settle that is lost costs a lease and a verify pass, so it is worth a few tries.
+/// A settle that is lost costs a lease and a verify pass, so it is repeated a few times.
 const SETTLE_TRIES: u32 = 4;
 const SETTLE_PAUSE: Duration = Duration::from_millis(100);
-/// How often the settles of locked publications are tried again, all of them in one transaction.
+/// How often the settles of locked publications are repeated, all of them in one transaction.
 pub(crate) const SETTLE_AGAIN: Duration = Duration::from_millis(100);
-/// How long locked publications keep a pipeline open that has nothing else to do; then the next one tries again.
+/// How long locked publications keep an otherwise idle pipeline open; then the next one tries again.
 const LOCKED_PATIENCE: Duration = Duration::from_secs(1);
-/// How long a pipeline claims before its claims pause, so that it ends and the others have their turn.
+/// How long a pipeline claims before its claims pause, so that it ends and suspects and rollout follow.
 const TURN: Duration = Duration::from_secs(30);
 /// How long claims pause at most: a call that takes longer delays no other workflow.
 const TURN_PAUSE: Duration = Duration::from_secs(3);
-/// How often a claim is tried again while calls are in flight; the longest that a lost notification delays an edit then.
+/// How often a claim is repeated while calls are in flight; a lost notification delays an edit no longer than this.
 const CLAIM_AGAIN: Duration = Duration::from_millis(300);
 
-/// How much may be under way at once.
+/// How many batches may be in flight at once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Flight {
     /// One batch, from its claim to its settle.
     Single,
-    /// While one batch is in the air, the next is claimed and the last is settled.
+    /// While one batch waits for its calls, the next is claimed and the previous one is settled.
     Overlapping,
 }
 
-/// What a pipeline came to.
+/// The result of a pipeline.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Worked {
     pub(crate) report: Report,
     /// Workflows claimed.
     pub(crate) claimed: usize,
-    /// Whether it ended because its turn was over: more may be due.
+    /// Whether it ended because its turn was over, so that more may be due.
     pub(crate) is_cut: bool,
 }
 
 impl Worked {
-    /// Adds what another pipeline came to.
+    /// Adds the result of another pipeline.
     pub(crate) fn add(&mut self, other: Worked) {
         self.report.add(other.report);
         self.claimed += other.claimed;
@@ -69,13 +68,13 @@ impl Worked {
 }
 
 impl Publisher {
-    /// Claims while there is room, works on what is claimed, ends when a claim comes back empty or its turn is over.
+    /// Claims while there is room, processes the claims, and ends when a claim returns nothing or its turn is over.
     ///
-    /// What another transaction still has locked by then is kept for the next pipeline.
-    /// Of the suspects only one is claimed: whatever else is due by then comes before the next.
+    /// Publications that another transaction still has locked by then are kept for the next pipeline. Of the suspects
+    /// only one is claimed; all other due workflows come before the next suspect.
     pub(crate) async fn pipeline(&self, span: &Span, choice: Choice, flight: Flight) -> anyhow::Result<Worked> {
         let (answers, mut answered) = unbounded_channel();
-        // A suspect is worked on alone, so what is locked waits for the pipeline after it.
+        // A suspect is processed without other workflows, so locked ones wait for the next pipeline.
         let locked = if choice == Choice::Usual { std::mem::take(&mut *self.locked()) } else { Vec::new() };
         let mut hand = Hand::new(choice, flight, usize::from(self.claimant().batch_size), locked, span.now());
         let mut working = FuturesUnordered::new();
@@ -130,7 +129,7 @@ impl Publisher {
         }
     }
 
-    /// Settles all that no other transaction has locked; the rest comes back.
+    /// Settles all publications that no other transaction has locked; returns the rest.
     async fn settle(&self, some: Vec<Settlement>) -> anyhow::Result<Tried> {
         let mut tries = 1;
         loop {
@@ -152,7 +151,7 @@ impl Publisher {
         }
     }
 
-    /// The same a moment later; near the end of the span what is still locked is left to its lease.
+    /// The same after a pause; near the end of the span, publications that are still locked are left to their leases.
     async fn settle_locked(&self, some: Vec<Settlement>, span: &Span) -> anyhow::Result<Tried> {
         self.injector().at(Point::P13).await;
         self.injector().pause(SETTLE_AGAIN).await;
@@ -161,16 +160,16 @@ impl Publisher {
     }
 }
 
-/// What one settle came to.
+/// The result of one settle.
 struct Tried {
     report: Report,
-    /// Settled, or another owner's by now.
+    /// Settled, or claimed by another owner meanwhile.
     done: usize,
     locked: Vec<Settlement>,
 }
 
 impl Tried {
-    /// Leaves what is locked to its lease.
+    /// Leaves locked publications to their leases.
     fn without_locked(self) -> Self {
         let locked = self.locked.len();
         if locked > 0 {
@@ -180,22 +179,22 @@ impl Tried {
     }
 }
 
-/// What a pipeline holds, and what it has come to.
+/// The state of a pipeline, and its results.
 struct Hand {
     choice: Choice,
     flight: Flight,
     batch: usize,
     claimed: usize,
-    /// Claimed and not settled, but for the locked ones.
+    /// Claimed and not settled, except the locked ones.
     unsettled: usize,
     /// Claimed and not answered.
     unanswered: usize,
     answered: Vec<Settlement>,
-    /// Answered, their publications locked by other transactions.
+    /// Answered, but other transactions have locked their publications.
     locked: Vec<Settlement>,
-    /// Those, and those whose settle is being tried again.
+    /// How many these are, including those whose settle is being repeated.
     locked_count: usize,
-    /// Since when there have been such, by the stopwatch.
+    /// Since when there have been any, by the stopwatch.
     locked_since: Option<StdInstant>,
     /// When claims pause next, by the stopwatch.
     turn_ends_at: StdInstant,
@@ -231,8 +230,8 @@ impl Hand {
         }
     }
 
-    /// Whether another batch has room: half a batch before the places run empty, because a claim takes
-    /// its time. Were it more, the first publisher to come would hold what the others could work on.
+    /// Whether there is room for another batch: half a batch before the places run empty, because a claim takes time.
+    /// With more, the first publisher would claim what the other publishers could process.
     fn may_claim(&self) -> bool {
         let has_room = match self.flight {
             Flight::Single => self.unsettled == 0 && self.locked_count == 0,
@@ -242,7 +241,7 @@ impl Hand {
         has_room && is_wanted && !self.is_dry && self.error.is_none()
     }
 
-    /// Whether claims pause, so that the pipeline ends with the calls in flight; if these are slow, claims go on.
+    /// Whether claims pause, so that the pipeline ends with the calls in flight; if these are slow, claims continue.
     fn pauses_claims(&mut self, now: StdInstant) -> bool {
         if now >= self.turn_ends_at + TURN_PAUSE {
             self.turn_ends_at = now + TURN;
@@ -250,10 +249,11 @@ impl Hand {
         now >= self.turn_ends_at
     }
 
-    /// Whether what is locked is left to the next pipeline. At the end of the span there is none: it is tried to the last.
+    /// Whether locked publications are left to the next pipeline. At the end of the span there is none, so they are
+    /// tried until the end.
     fn leaves_locked(&self, span: &Span) -> bool {
         let waited = self.locked_since.map_or(Duration::ZERO, |since| span.now().saturating_duration_since(since));
-        // Nothing else is claimed beside a suspect, so it waits for no lock at all.
+        // Nothing else is claimed together with a suspect, so it waits for no lock.
         let has_waited = self.choice == Choice::Suspects || waited >= LOCKED_PATIENCE;
         has_waited && (span.may_claim() || span.is_stopped())
     }
@@ -262,14 +262,14 @@ impl Hand {
         self.flight == Flight::Overlapping && self.error.is_none()
     }
 
-    /// A workflow may have become due.
+    /// Records that a workflow may have become due.
     fn changed(&mut self) {
         self.is_dry = false;
         self.is_stale = true;
     }
 
     fn claimed(&mut self, count: usize) {
-        // A claim that overlapped a settle or a notification has not seen what that made due.
+        // A claim that overlapped a settle or a notification may have missed what became due by it.
         self.is_dry = count == 0 && !self.is_stale;
         self.claims_again_at = Instant::now() + CLAIM_AGAIN;
         self.claimed += count;
@@ -285,7 +285,7 @@ impl Hand {
         }
     }
 
-    /// What is to be settled now: all that is answered, if nothing is in the air, or enough of it.
+    /// Returns what to settle now: all answers, if no call is in flight, or if there are enough of them.
     fn ripe(&mut self, is_all_answered: bool) -> Option<Vec<Settlement>> {
         let is_worth_it = self.ripens_at.is_some_and(|at| at <= Instant::now() || self.answered.len() >= self.batch);
         if self.answered.is_empty() || !(is_all_answered || is_worth_it) {
@@ -296,7 +296,7 @@ impl Hand {
     }
 
     fn settled(&mut self, tried: anyhow::Result<Tried>, now: StdInstant) {
-        // What was settled may be due again at once: an edit came meanwhile.
+        // A settled workflow may be due again at once, after an edit in the meantime.
         self.changed();
         match tried {
             Ok(Tried { report, done, locked }) => {
@@ -313,7 +313,7 @@ impl Hand {
     }
 
     fn settled_locked(&mut self, tried: anyhow::Result<Tried>) {
-        // Nothing is claimed any more after an error, so the drain must end, however long a lock is held.
+        // After an error nothing is claimed any more, so the drain must end, however long a publication is locked.
         let tried = if self.error.is_some() { tried.map(Tried::without_locked) } else { tried };
         match tried {
             Ok(Tried { report, done, locked }) => {
@@ -331,7 +331,7 @@ impl Hand {
         }
     }
 
-    /// The first error tells most; what is under way is finished nonetheless.
+    /// Keeps the first error, which says most; calls in flight are finished nevertheless.
     fn broke(&mut self, error: anyhow::Error) {
         self.error.get_or_insert(error);
     }

@@ -1,35 +1,35 @@
-//! Step 4 of 7: how fast this process calls, so that EventBridge need not throttle us.
+//! Step 4 of 7: the rate of calls of this process, so that EventBridge need not throttle it.
 //!
-//! One bucket for all calls, with an equal share of what all live publishers may call together. A
-//! 429 halves the rate; it recovers by a tenth of the share a second, so the calls are spread evenly:
-//! one 429 costs more than all that a burst could win.
+//! One bucket for all calls, with an equal share of the limit for all live publishers together. A 429 halves the rate,
+//! which recovers by a tenth of the share per second. The calls are spread evenly, because one 429 costs more than a
+//! burst could gain.
 
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// Of the limit, what is called at; with what is made up for, no second holds more than the limit.
+/// The part of the limit that is used; together with the calls of late callers no second exceeds the limit.
 const PACE: f64 = 0.99;
-/// How much may be made up for when a caller comes late to its slot.
+/// How much time a caller that is late for its slot may catch up.
 const BURST: Duration = Duration::from_millis(10);
-/// Whoever comes later than this was idle, not late: publishers that begin together have nothing to make up for.
+/// A caller later than this was idle, not late: publishers that start together have nothing to catch up.
 const IDLE: Duration = Duration::from_millis(100);
-/// Of the limit, recovered a second.
+/// The part of the limit that the rate recovers per second.
 const RECOVERY: f64 = 0.1;
-/// Of the limit, what is always left.
+/// The part of the limit that always remains.
 const LEAST: f64 = 0.01;
-/// A surplus is paid back within this; EventBridge counts by the second.
+/// A surplus is paid back within this time, because EventBridge counts per second.
 const LONGEST_DEBT_SECS: f64 = 1.0;
 
-/// Hands out slots in the order of asking.
+/// Assigns slots in the order of the requests.
 #[derive(Debug)]
 pub(crate) struct Rate {
-    /// For all publishers together, calls a second.
+    /// Calls per second, for all publishers together.
     limit: u32,
     pace: Mutex<Pace>,
-    /// Held by the one who waits for the next slot; those behind have taken none yet, so a caller
-    /// whose lease ends while it queues wastes nothing.
+    /// Locked by the caller that waits for the next slot. The callers behind it have no slot yet, so one whose lease
+    /// ends while it waits wastes none.
     gate: tokio::sync::Mutex<Option<Instant>>,
 }
 
@@ -38,9 +38,9 @@ struct Pace {
     share: f64,
     per_sec: f64,
     since: Instant,
-    /// Slots handed out since the share was last looked at.
+    /// Slots assigned since the share last changed.
     handed: f64,
-    /// What was called above a share that turned out to be smaller.
+    /// Calls above a share that turned out to be smaller, as time.
     debt_secs: f64,
     halved_on: Option<Instant>,
 }
@@ -53,7 +53,7 @@ impl Rate {
         Rate { limit: per_sec, pace: Mutex::new(pace), gate: tokio::sync::Mutex::default() }
     }
 
-    /// Waits for a slot, unless `is_wanted` says, when it is our turn, that none is needed any more.
+    /// Waits for a slot, unless `is_wanted` says at its turn that none is needed any more.
     pub(crate) async fn slot(&self, is_wanted: impl Fn() -> bool) {
         let mut next = self.gate.lock().await;
         if !is_wanted() {
@@ -69,11 +69,11 @@ impl Rate {
         }
     }
 
-    /// EventBridge said of a call made at `sent` that it was too much.
+    /// Records that EventBridge throttled a call made at `sent`.
     pub(crate) fn throttled(&self, sent: Instant) {
         let now = Instant::now();
         let mut pace = self.pace();
-        // What was in the air when the rate was halved says nothing of the new rate.
+        // A call that was in flight when the rate was halved says nothing about the new rate.
         if pace.halved_on.is_some_and(|halved_on| sent <= halved_on) {
             return;
         }
@@ -82,22 +82,22 @@ impl Rate {
         pace.halved_on = Some(now);
     }
 
-    /// So many publishers are at work; each calls at an equal share of the limit.
+    /// Sets the number of active publishers; each calls at an equal share of the limit.
     pub(crate) fn share(&self, sharers: u32) {
         let now = Instant::now();
         let mut pace = self.pace();
         let share = share_of(self.limit, sharers.max(1));
-        // The others may have been here since the last look, and have called as well.
+        // The other publishers may have been active since the last count, and have made calls as well.
         let surplus = pace.handed * (1.0 - share / pace.share).max(0.0);
         pace.debt_secs = (pace.debt_secs + surplus / share).min(LONGEST_DEBT_SECS);
         pace.handed = 0.0;
-        // Slowed down or not, it stays so in proportion.
+        // A reduced rate stays reduced in proportion.
         pace.per_sec = pace.now(now) * share / pace.share;
         pace.share = share;
         pace.since = now;
     }
 
-    /// Whether it was throttled lately.
+    /// Whether it was throttled recently.
     #[cfg(test)]
     pub(crate) fn is_slowed(&self) -> bool {
         let pace = self.pace();
@@ -110,7 +110,7 @@ impl Rate {
 }
 
 impl Pace {
-    /// Counts a slot: how much later than its turn it is, and how long until the one after it.
+    /// Counts a slot; returns how much later than its turn it is, and how long until the next one.
     fn hand_out(&mut self, now: Instant) -> (Duration, Duration) {
         self.handed += 1.0;
         let debt = Duration::from_secs_f64(std::mem::take(&mut self.debt_secs));
@@ -123,7 +123,7 @@ impl Pace {
     }
 }
 
-/// In whole calls a second where it is more than one: a half too much is a whole call too much every other second.
+/// Rounded down to full calls per second if more than one: half a call too much is a full call every other second.
 fn share_of(limit: u32, sharers: u32) -> f64 {
     let share = f64::from(limit) / f64::from(sharers);
     if share < 1.0 { share * PACE } else { share.floor() * PACE }
@@ -159,7 +159,7 @@ mod tests {
         let rate = Rate::new(200);
         let mut made = Vec::new();
         while made.len() < 1000 {
-            // Late by up to 25 ms, now and then, as a busy process is.
+            // Sometimes late by 25 ms, as a busy process is.
             tokio::time::advance(Duration::from_millis(if made.len().is_multiple_of(7) { 25 } else { 0 })).await;
             rate.slot(|| true).await;
             made.push(Instant::now());
@@ -209,7 +209,7 @@ mod tests {
         let alone = calls(&rate, 10).await;
         rate.share(4);
         let took = alone + calls(&rate, 40).await;
-        // Fifty in a second is what each of four may call.
+        // Fifty in a second is the share of each of four publishers.
         assert!((970..=1010).contains(&took.as_millis()), "{took:?}");
     }
 

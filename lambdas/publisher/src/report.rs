@@ -1,32 +1,32 @@
-//! Steps 3 and 4 of 7: what one drain did, returned by the Lambda and printed by `--once`.
+//! Steps 3 and 4 of 7: the result of one drain, which the Lambda returns and `--once` prints.
 
 use serde::Serialize;
 
-/// What one drain did; `processed` and `coalesced` count outbox rows, the others workflows.
+/// The result of one drain; `processed` and `coalesced` count outbox rows, the others count workflows.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Report {
     /// Outbox rows settled as published.
     pub processed: u64,
-    /// Rows beyond the first of each workflow: edits that cost no call of their own.
+    /// Rows beyond the first of each workflow: edits that needed no separate call.
     pub coalesced: u64,
     /// Schedules created.
     pub created: u64,
     /// Schedules replaced.
     pub updated: u64,
-    /// Schedules deleted, or found to be gone.
+    /// Schedules deleted, or found to be deleted already.
     pub deleted: u64,
-    /// Workflows whose schedule already stood as wanted: no write.
+    /// Workflows whose schedule already was as required, so that nothing was written.
     pub unchanged: u64,
     /// Workflows backed off, to be tried again.
     pub retried: u64,
-    /// Workflows given up until their next edit.
+    /// Workflows that failed permanently, until their next edit.
     pub failed: u64,
     /// Workflows due or backed off when the drain ended.
     pub remaining: u64,
 }
 
 impl Report {
-    /// Adds what another part of the drain did; `remaining` is a level, so the later one stands.
+    /// Adds another part of the drain; `remaining` is a gauge, so the later value replaces the earlier one.
     pub(crate) fn add(&mut self, other: Report) {
         self.processed += other.processed;
         self.coalesced += other.coalesced;
@@ -40,22 +40,22 @@ impl Report {
     }
 }
 
-/// `--once` ran out of its five minutes; what it did until then.
+/// `--once` did not finish within its five minutes.
 #[derive(Debug, thiserror::Error)]
 #[error(
     "work was still due after {minutes} minutes: another publisher holds it, or edits come faster than they are published"
 )]
 pub struct Unsettled {
-    /// What was done.
+    /// The result until then.
     pub report: Report,
-    /// How long it tried.
+    /// How many minutes it tried.
     pub minutes: u64,
 }
 
-/// `--once` was ended by a signal; what it did until then. What it had claimed and not called is free.
+/// A signal ended `--once`. Workflows that it had claimed and not called can be claimed again.
 #[derive(Debug, thiserror::Error)]
 #[error("stopped by a signal while work was still due")]
 pub struct Stopped {
-    /// What was done.
+    /// The result until then.
     pub report: Report,
 }

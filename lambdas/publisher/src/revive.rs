@@ -1,8 +1,8 @@
-//! Step 3 of 7: failed workflows that ask for something else by now are published again.
+//! Step 3 of 7: publishes failed workflows again that now require another schedule.
 //!
-//! A failure is final for what was refused. An edit enqueues by itself; but when a deployment corrects an
-//! ARN, a version publishes another shape, or a timezone becomes known, nothing else would try again.
-//! What failed before the refused hash was stored is tried once.
+//! A failure is final for the schedule that was refused. An edit enqueues its workflow. But when a deployment corrects
+//! an ARN, a version publishes another shape, or a timezone becomes known, no edit happens, so this module enqueues the
+//! workflow. A workflow that failed before refused hashes were stored is tried once.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
@@ -17,17 +17,17 @@ use crate::drain::in_words;
 use crate::lease::Span;
 use crate::workflows;
 
-/// How often a process looks through the failed workflows: at its first drain, and then as often as it sweeps.
+/// How often a process checks the failed workflows: at its first drain, and then as often as it sweeps.
 const INTERVAL: Duration = Duration::from_secs(15 * 60);
-/// Workflows looked at in one go.
+/// How many workflows one statement reads.
 const PAGE: i64 = 500;
 
-/// When this process last looked.
+/// When this process last checked.
 #[derive(Debug, Default)]
 pub(crate) struct Revived(Mutex<Option<Instant>>);
 
 impl Revived {
-    /// Whether it is time again; if so, the next time is an interval later.
+    /// Whether a check is due; if so, the next one is due an interval later.
     fn is_time(&self, now: Instant) -> bool {
         let mut last = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let is_time = last.is_none_or(|last| now.saturating_duration_since(last) >= INTERVAL);
@@ -39,10 +39,10 @@ impl Revived {
 }
 
 impl Publisher {
-    /// Enqueues the failed workflows that ask for something else than what was refused.
+    /// Enqueues the failed workflows that require another schedule than the refused one.
     ///
     /// # Errors
-    /// The database's.
+    /// Fails if the database cannot be reached or refuses the statement.
     pub(crate) async fn revive_failed(&self, span: &Span) -> anyhow::Result<()> {
         if !span.may_claim() || !self.revived().is_time(span.now()) {
             return Ok(());

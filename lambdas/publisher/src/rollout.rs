@@ -1,8 +1,7 @@
-//! Step 3 of 7: the rollout of a raised generation: ten canaries, their success, then the rest behind edits.
+//! Step 3 of 7: the rollout of a raised generation: ten canaries, and after their success the rest, behind edits.
 //!
-//! A sweep queues the schedules that the generation explains (`sweep.rs`). A drain that has nothing
-//! else to do enqueues them, never more at once than it publishes in about a second: an edit that
-//! comes meanwhile waits for no more than that.
+//! A sweep queues the schedules whose difference the generation explains (`sweep.rs`). A drain that has nothing else to
+//! do enqueues them, never more at once than it publishes in about a second, so that no edit waits longer than that.
 
 use chrono::{DateTime, Utc};
 use db::PgConnection;
@@ -12,16 +11,16 @@ use crate::Publisher;
 use crate::deployment::Generation;
 use crate::sweep::Difference;
 
-/// So many are published first; if one of them fails, no other follows.
+/// How many are published first; if one of them fails, no other follows.
 const CANARIES: i64 = 10;
-/// The least that is enqueued at once, however low `API_TPS` is.
+/// The minimum that is enqueued at once, however low `API_TPS` is.
 const FEWEST: i64 = 10;
-/// The most that is enqueued in one transaction.
+/// The maximum that is enqueued in one transaction.
 const MOST: i64 = 1000;
 
-/// How far a rollout is.
+/// The progress of a rollout.
 enum Stage {
-    /// No canary was enqueued yet.
+    /// No canary is enqueued yet.
     Canaries,
     /// A canary is not published yet, or has failed.
     Waiting,
@@ -29,10 +28,10 @@ enum Stage {
     Rest,
 }
 
-/// What was taken off the queue.
+/// The workflows taken off the queue.
 struct Enqueued {
     taken: i64,
-    /// Of those, enqueued.
+    /// Those of them that were enqueued.
     workflows: Vec<i64>,
 }
 
@@ -54,7 +53,7 @@ pub(crate) async fn queue(tx: &mut PgConnection, explained: &[Difference]) -> sq
     .map(drop)
 }
 
-/// Lets the others follow, whatever became of the canaries: an operator's force.
+/// Continues the rollout whatever the results of the canaries: an operator's force.
 pub(crate) async fn force(tx: &mut PgConnection, generation: Generation) -> sqlx::Result<()> {
     sqlx::query!(
         r#"
@@ -73,7 +72,7 @@ pub(crate) async fn force(tx: &mut PgConnection, generation: Generation) -> sqlx
     .map(drop)
 }
 
-/// Notes that a sweep, begun after the generation was raised, found nothing of an older one.
+/// Records that a sweep that began after the generation was raised found no schedule of an older one.
 pub(crate) async fn finish(tx: &mut PgConnection, generation: Generation, sweep: i64) -> sqlx::Result<()> {
     sqlx::query!(
         r#"
@@ -119,7 +118,7 @@ impl Publisher {
     }
 }
 
-/// `None` = another publisher is at it, or a newer generation was raised.
+/// `None` = another publisher has locked it, or a newer generation was raised.
 async fn lock_stage(tx: &mut PgConnection, generation: Generation) -> sqlx::Result<Option<Stage>> {
     let locked = sqlx::query!(
         r#"
@@ -165,7 +164,7 @@ async fn count_due_repairs(tx: &mut PgConnection) -> sqlx::Result<i64> {
     .await
 }
 
-/// Takes up to `limit` workflows off the queue, and enqueues those that no publisher works on.
+/// Takes up to `limit` workflows off the queue, and enqueues those that no publisher processes.
 async fn enqueue(tx: &mut PgConnection, limit: i64, now: DateTime<Utc>) -> sqlx::Result<Enqueued> {
     sqlx::query_as!(
         Enqueued,

@@ -1,7 +1,7 @@
 //! Step 4 of 7: the port to AWS: one schedule per workflow, created, replaced, read or deleted.
 //!
-//! Every call sends every field, because `UpdateSchedule` resets what it is not told. The port is
-//! the wire: the same code speaks to AWS and, through `AWS_ENDPOINT_URL_SCHEDULER`, to the stand-in.
+//! Every call sends every field, because `UpdateSchedule` resets omitted fields. The port is the wire: the same code
+//! speaks to AWS and, through `AWS_ENDPOINT_URL_SCHEDULER`, to the stand-in.
 
 mod list;
 
@@ -30,18 +30,18 @@ use crate::lease::{Lease, SignWithinLease};
 
 pub(crate) use self::list::{Listed, Page};
 
-/// EventBridge answers in milliseconds; a request that is not answered after this is lost.
+/// EventBridge answers in milliseconds; a request without an answer after this time is lost.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(3);
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(1);
-/// With the loading of credentials, which happens before the request, and the reading of the answer.
+/// Includes loading the credentials before the request, and reading the answer.
 const CALL_TIMEOUT: Duration = Duration::from_secs(10);
-/// Less than a tick: what a frozen Lambda finds in its pool has long been closed by the other side.
+/// Less than a tick, because the server has closed the pooled connections of a Lambda that was frozen for a tick.
 const IDLE_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// A client of EventBridge Scheduler: our timeouts, and no retries of its own, because the outbox retries.
+/// Creates a client of EventBridge Scheduler with our timeouts, and without its retries, because the outbox retries.
 ///
-/// With an `endpoint` it speaks to a stand-in there, with made-up credentials; without, the
-/// environment decides, `AWS_ENDPOINT_URL_SCHEDULER` included.
+/// With an `endpoint` it speaks to a stand-in there, with dummy credentials. Without one, the environment decides,
+/// `AWS_ENDPOINT_URL_SCHEDULER` included.
 pub async fn scheduler_client(endpoint: Option<&str>) -> Client {
     let config = match endpoint {
         Some(endpoint) => aws_sdk_scheduler::Config::builder()
@@ -65,23 +65,24 @@ pub async fn scheduler_client(endpoint: Option<&str>) -> Client {
     Client::from_conf(config.build())
 }
 
-/// The schedules of one group.
+/// The schedules of one schedule group.
 #[derive(Clone, Debug)]
 pub(crate) struct Schedules {
     client: Client,
     group: String,
 }
 
-/// A schedule as EventBridge has it; `None` in a field means that EventBridge holds nothing there.
+/// A schedule in EventBridge; `None` = EventBridge has no value in this field.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Standing {
     pub(crate) expression: Option<String>,
     pub(crate) timezone: Option<String>,
     pub(crate) is_enabled: bool,
     pub(crate) is_punctual: bool,
-    /// It stays when it has ended; otherwise the workflow's next edit would find it gone.
+    /// It is kept after it has ended; otherwise the workflow's next edit would not find it.
     pub(crate) is_kept: bool,
-    /// A key that EventBridge encrypts it with: if that is disabled, it fires no more. We set none.
+    /// A key with which EventBridge encrypts it: if the key is disabled, the schedule does not fire. The publisher sets
+    /// none.
     pub(crate) kms_key_arn: Option<String>,
     pub(crate) dates: Dates,
     pub(crate) description: Option<String>,
@@ -98,7 +99,7 @@ impl Schedules {
         Schedules { client, group }
     }
 
-    /// Creates a schedule; a [`Kind::NotFound`] means that the group is missing.
+    /// Creates a schedule; [`Kind::NotFound`] means that the schedule group is missing.
     pub(crate) async fn create(&self, spec: &Spec, now: DateTime<Utc>, lease: &Lease) -> Result<(), Fault> {
         let dates = spec.dates(now);
         self.client
@@ -122,7 +123,7 @@ impl Schedules {
             .map_err(|error| fault::read(&error))
     }
 
-    /// Replaces a schedule whole.
+    /// Replaces all fields of a schedule.
     pub(crate) async fn update(&self, spec: &Spec, now: DateTime<Utc>, lease: &Lease) -> Result<(), Fault> {
         let dates = spec.dates(now);
         self.client
@@ -174,7 +175,7 @@ impl Schedules {
         match read.map_err(|error| fault::read(&error)) {
             Ok(output) => Ok(Some(standing(output))),
             Err(fault) if fault.kind == Kind::NotFound => Ok(None),
-            // A read changes nothing, whatever became of it.
+            // A read has no effect, whatever its result.
             Err(fault) => Err(Fault { effect: Effect::None, ..fault }),
         }
     }
@@ -192,7 +193,7 @@ fn target(spec: &Spec) -> Result<Target, Fault> {
         .map_err(|error| incomplete(&error))
 }
 
-/// No flexible window: a cron means its minute.
+/// No flexible window, because a cron names its exact minute.
 fn punctual() -> Result<FlexibleTimeWindow, Fault> {
     FlexibleTimeWindow::builder().mode(FlexibleTimeWindowMode::Off).build().map_err(|error| incomplete(&error))
 }
@@ -213,7 +214,7 @@ fn standing(output: GetScheduleOutput) -> Standing {
     let retries = target.as_ref().and_then(|target| target.retry_policy.as_ref());
     Standing {
         expression: output.schedule_expression,
-        // What is left out reads as the defaults: UTC, enabled.
+        // An omitted field has its default: UTC, enabled.
         timezone: output.schedule_expression_timezone,
         is_enabled: output.state.is_none_or(|state| state == ScheduleState::Enabled),
         is_kept: output.action_after_completion.is_none_or(|action| action == ActionAfterCompletion::None),
@@ -238,7 +239,7 @@ fn utc(time: AwsTime) -> Option<DateTime<Utc>> {
     DateTime::from_timestamp(time.secs(), 0)
 }
 
-/// In microseconds, as Postgres keeps them: what is read back must equal what was stored.
+/// In microseconds, like Postgres, so that the value that is read equals the one that was stored.
 fn utc_micros(time: AwsTime) -> Option<DateTime<Utc>> {
     DateTime::from_timestamp(time.secs(), time.subsec_nanos() / 1000 * 1000)
 }
@@ -267,7 +268,7 @@ mod tests {
     async fn nothing_is_signed_once_the_lease_has_ended() {
         let span = |deadline| Span::new(Some(deadline), Renewal::Off, End::default(), Stopwatch::default());
         let over = Lease::new(Instant::now(), &span(Instant::now()));
-        // Nobody listens there: a request that left would be refused, and be a transient fault.
+        // No server listens there, so a request that was sent would be refused as a transient fault.
         let schedules = Schedules::new(scheduler_client(Some("http://127.0.0.1:9")).await, "group".to_owned());
         let name = ScheduleName::new(WorkflowId(1), &"dev".parse().unwrap());
         assert_eq!(schedules.remove(&name, &over).await, Err(Fault::not_sent()));
@@ -277,7 +278,7 @@ mod tests {
         assert_eq!((refused.kind, refused.effect), (Kind::Transient, Effect::None), "{}", refused.message);
     }
 
-    /// Freezes the process between signing and sending, for a minute by the clock of leases.
+    /// Freezes the process between signing and sending, for a minute of the lease's clock.
     #[cfg(debug_assertions)]
     #[derive(Debug)]
     struct FreezeSigned(Stopwatch);

@@ -1,4 +1,4 @@
-//! Step 3 of 7: the database's DSN, given or kept in Secrets Manager.
+//! Step 3 of 7: the database's DSN, given or fetched from Secrets Manager.
 
 use anyhow::{Context, bail};
 use aws_config::BehaviorVersion;
@@ -7,7 +7,7 @@ use url::Url;
 
 use crate::config::Database;
 
-/// What RDS keeps in a secret of its own making.
+/// The secret that RDS manages.
 #[derive(Deserialize)]
 struct Rds {
     username: String,
@@ -17,10 +17,10 @@ struct Rds {
     dbname: Option<String>,
 }
 
-/// The DSN of the outbox.
+/// Returns the DSN of the outbox.
 ///
 /// # Errors
-/// One sentence; never the secret itself.
+/// Returns one sentence, which never contains the secret.
 pub(crate) async fn dsn(database: &Database) -> anyhow::Result<String> {
     let dsn = match (&database.db_dsn, &database.db_secret_arn) {
         (Some(dsn), _) => dsn.clone(),
@@ -38,7 +38,7 @@ async fn fetch(arn: &str) -> anyhow::Result<String> {
     secret.secret_string.with_context(|| format!("the secret {arn} is binary: store a DSN, or RDS's JSON"))
 }
 
-/// A DSN as it is, or one made of RDS's JSON.
+/// Parses a DSN, or makes one from RDS's JSON.
 fn read(secret: &str) -> anyhow::Result<String> {
     let secret = secret.trim();
     if !secret.starts_with('{') {
@@ -59,7 +59,7 @@ impl Rds {
         dsn.set_username(&self.username).ok()?;
         dsn.set_password(Some(&self.password)).ok()?;
         dsn.set_path(self.dbname.as_deref().unwrap_or("postgres"));
-        // RDS always speaks TLS, wherever it seems to be.
+        // RDS always uses TLS, whatever the host name is.
         dsn.set_query(Some("sslmode=verify-full"));
         Some(dsn.to_string())
     }

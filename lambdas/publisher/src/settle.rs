@@ -1,8 +1,8 @@
-//! Step 4 of 7: writes down what became of a claim, fenced by its epoch.
+//! Step 4 of 7: writes the outcomes of claims, fenced by their epochs.
 //!
-//! One short transaction: the first statement locks the publications that are still ours; later
-//! ones, which see every row inserted under the lock before, mark the outbox rows and set when the
-//! publisher is to look again.
+//! One short transaction. The first statement locks the publications that this claim still owns. Later statements,
+//! which see every row inserted under the lock before, mark the outbox rows and set when the publisher checks the
+//! workflow again.
 
 mod published;
 mod unpublished;
@@ -17,16 +17,16 @@ use crate::inject::{Injector, Point};
 use crate::report::Report;
 use crate::settlement::{Settlement, count};
 
-/// What a settle did, and what it had to leave.
+/// What a settle wrote, and what it had to leave.
 pub(crate) struct Settled {
     pub(crate) report: Report,
-    /// Still ours, but locked by another transaction.
+    /// Still owned by this claim, but locked by another transaction.
     pub(crate) locked: HashSet<i64>,
 }
 
-/// Settles in one transaction all that is still ours and not locked, and counts it.
+/// Settles in one transaction all publications that the claims still own and that are not locked, and counts them.
 ///
-/// It waits for no row lock, because one open transaction must hold up no other workflow.
+/// It waits for no row lock, because one open transaction must not delay other workflows.
 pub(crate) async fn settle(pool: &PgPool, settlements: &[Settlement], injector: &Injector) -> sqlx::Result<Settled> {
     let mut tx = db::begin(pool).await?;
     let free = lock_free(&mut tx, settlements).await?;
@@ -57,7 +57,7 @@ pub(crate) async fn settle(pool: &PgPool, settlements: &[Settlement], injector: 
     Ok(Settled { report, locked })
 }
 
-/// Locks what is still ours and what no other transaction has locked, in order.
+/// Locks, in order, the publications that the claims still own and that no other transaction has locked.
 async fn lock_free(tx: &mut PgConnection, settlements: &[Settlement]) -> sqlx::Result<HashSet<i64>> {
     let (ids, epochs) = keys(settlements);
     let locked = sqlx::query_scalar!(
@@ -80,7 +80,7 @@ async fn lock_free(tx: &mut PgConnection, settlements: &[Settlement]) -> sqlx::R
     Ok(locked.into_iter().collect())
 }
 
-/// Which of them are still ours, locked or not.
+/// Returns the publications that the claims still own, locked or not.
 async fn list_ours(tx: &mut PgConnection, settlements: &[Settlement]) -> sqlx::Result<HashSet<i64>> {
     let (ids, epochs) = keys(settlements);
     let ours = sqlx::query_scalar!(
@@ -100,7 +100,7 @@ async fn list_ours(tx: &mut PgConnection, settlements: &[Settlement]) -> sqlx::R
     Ok(ours.into_iter().collect())
 }
 
-/// Which of them were edited after the claim had looked.
+/// Returns the workflows that were edited after the claim had read them.
 async fn superseded<'a>(
     tx: &mut PgConnection,
     settlements: impl Iterator<Item = &'a Settlement>,

@@ -1,4 +1,4 @@
-//! Step 4 of 7: what became of a claim.
+//! Step 4 of 7: the outcome of a claim.
 
 use std::fmt;
 use std::time::Duration;
@@ -10,35 +10,36 @@ use crate::fault::Effect;
 use crate::outbox::Claim;
 use crate::report::Report;
 
-/// A claim, and what became of it.
+/// A claim and its outcome.
 #[derive(Debug)]
 pub(crate) struct Settlement {
     pub(crate) claim: Claim,
     pub(crate) outcome: Outcome,
-    /// When what is wanted changes by itself, if that lies ahead; a minute later the publisher looks again.
+    /// When the row requires something else without an edit, if that is in the future; the publisher checks a minute
+    /// later.
     pub(crate) changes_on: Option<DateTime<Utc>>,
     /// Whether a verify pass that was due is done.
     pub(crate) is_verified: bool,
     /// Whether a request may still arrive, whatever the outcome.
     pub(crate) is_in_doubt: bool,
-    /// Of a workflow that failed permanently: names what was refused.
+    /// If the workflow failed permanently: the hash of what was refused.
     pub(crate) refused_hash: Option<String>,
 }
 
-/// What became of a claim.
+/// The outcome of a claim.
 #[derive(Debug)]
 pub(crate) enum Outcome {
-    /// EventBridge shows what is wanted.
+    /// EventBridge has the required schedule.
     Applied(Applied),
-    /// To be tried again after a while.
+    /// To be tried again after a pause.
     Retry(Setback),
-    /// Given up until the next edit.
+    /// Failed permanently, until the next edit.
     Failed { message: String, effect: Effect },
-    /// No call was made: to be tried again at once, by whoever has time.
+    /// No call was made: any publisher may try again at once.
     NotCalled,
 }
 
-/// What EventBridge shows now.
+/// What EventBridge has now.
 #[derive(Debug)]
 pub(crate) struct Applied {
     pub(crate) deed: Deed,
@@ -48,7 +49,7 @@ pub(crate) struct Applied {
     pub(crate) template: Option<i32>,
 }
 
-/// What it took.
+/// The change that was needed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Deed {
     Created,
@@ -75,7 +76,7 @@ pub(crate) enum ErrorClass {
     Permanent,
 }
 
-/// Counts the workflows; the outbox rows are counted where they are marked.
+/// Counts the workflows; outbox rows are counted where they are marked.
 pub(crate) fn count<'a>(settlements: impl Iterator<Item = &'a Settlement>) -> Report {
     let mut report = Report::default();
     for settlement in settlements {
@@ -93,7 +94,7 @@ pub(crate) fn count<'a>(settlements: impl Iterator<Item = &'a Settlement>) -> Re
 }
 
 impl ErrorClass {
-    /// As the column spells it.
+    /// The value in the column.
     pub(crate) fn as_str(self) -> &'static str {
         match self {
             ErrorClass::Transient => "transient",

@@ -1,6 +1,6 @@
-//! Step 3 of 7: the publishers that are at work, which share the account's quota among them.
+//! Step 3 of 7: the active publishers, which share the account's quota.
 //!
-//! Who sweeps is at work too: its reads count against the same quota.
+//! A publisher that sweeps is active too, because its reads count against the same quota.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
@@ -10,10 +10,10 @@ use db::{PgConnection, PgPool};
 use crate::Publisher;
 use crate::lease::LEASE;
 
-/// What a publisher that died has left here is swept up after this.
+/// Rows of publishers that crashed are deleted after this time.
 const FORGOTTEN: Duration = Duration::from_secs(3600);
 
-/// Notes that `owner` has claimed, and says how many publishers hold leases now, it included.
+/// Records that `owner` has claimed, and returns how many publishers have leases now, including it.
 pub(crate) async fn join(tx: &mut PgConnection, owner: &str) -> sqlx::Result<u32> {
     let others = sqlx::query_scalar!(
         r#"
@@ -33,7 +33,7 @@ pub(crate) async fn join(tx: &mut PgConnection, owner: &str) -> sqlx::Result<u32
     Ok(u32::try_from(others).unwrap_or(u32::MAX).saturating_add(1))
 }
 
-/// How many publishers hold leases now.
+/// Counts the publishers that have leases now.
 pub(crate) async fn count(pool: &PgPool) -> sqlx::Result<u32> {
     let live = sqlx::query_scalar!(
         r#"
@@ -46,7 +46,7 @@ pub(crate) async fn count(pool: &PgPool) -> sqlx::Result<u32> {
     Ok(u32::try_from(live).unwrap_or(u32::MAX))
 }
 
-/// Takes `owner` off the list, with whoever died an hour ago.
+/// Deletes the row of `owner`, and those of publishers that crashed an hour ago.
 async fn leave(pool: &PgPool, owner: &str) -> sqlx::Result<()> {
     sqlx::query!(
         r#"
@@ -61,17 +61,17 @@ async fn leave(pool: &PgPool, owner: &str) -> sqlx::Result<()> {
     .map(drop)
 }
 
-/// How many drains and sweeps of this process are at work; they share one row.
+/// How many drains and sweeps of this process are active; they share one row.
 #[derive(Debug, Default)]
 pub(crate) struct Presence(AtomicU32);
 
 impl Publisher {
-    /// A drain or a sweep begins; its row is written by the first claim or list.
+    /// Records that a drain or a sweep begins; its first claim or list writes the row.
     pub(crate) fn arrive(&self) {
         self.presence().0.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Notes that a sweep of this process is at work, and calls at the share that is left to it.
+    /// Records that a sweep of this process is active, and reduces the rate to its share.
     pub(crate) async fn join(&self) {
         let joined = async { join(&mut *self.pool().acquire().await?, &self.claimant().owner).await };
         match joined.await {
@@ -80,7 +80,7 @@ impl Publisher {
         }
     }
 
-    /// A drain or a sweep has ended, perhaps in an error; with the last one the row goes.
+    /// Records that a drain or a sweep has ended, also with an error; the last one deletes the row.
     pub(crate) async fn leave(&self) {
         if self.presence().0.fetch_sub(1, Ordering::Relaxed) > 1 {
             return;

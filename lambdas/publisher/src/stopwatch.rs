@@ -1,8 +1,8 @@
-//! Step 4 of 7: the monotonic clock by which leases and deadlines are kept.
+//! Step 4 of 7: the monotonic clock of leases and deadlines.
 //!
-//! No change of the machine's time moves it, and it goes on while the machine is suspended: a laptop
-//! that wakes up must not take a lease for live that ended in its sleep. A test can hold it and move it, so that a publisher
-//! that slept for longer than its lease is a case like any other; no release can.
+//! No change of the machine's time moves it, and it continues while the machine is suspended: a laptop that wakes up
+//! must not treat a lease as valid that expired meanwhile. A test can stop and move it, so that a suspension longer
+//! than the lease is an ordinary test case. A release cannot.
 
 use std::sync::LazyLock;
 use std::time::{Duration, Instant};
@@ -12,15 +12,15 @@ use rustix::time::{ClockId, clock_gettime};
 #[cfg(debug_assertions)]
 pub use held::Stopwatch;
 
-/// The clock that counts a suspend, too.
+/// The clock that also counts the time of a suspension.
 #[cfg(target_os = "linux")]
 const CLOCK: ClockId = ClockId::Boottime;
 #[cfg(not(target_os = "linux"))]
 const CLOCK: ClockId = ClockId::Monotonic;
 
-/// The machine's monotonic time; std's own stands still while Linux is suspended.
+/// The machine's monotonic time; std's clock stops while Linux is suspended.
 fn machine_now() -> Instant {
-    // In this order, so that it is never behind std's.
+    // In this order, so that it is never behind std's clock.
     static BASE: LazyLock<(Instant, Duration)> = LazyLock::new(|| {
         let booted = since_boot();
         (Instant::now(), booted)
@@ -28,7 +28,7 @@ fn machine_now() -> Instant {
     later(*BASE, since_boot())
 }
 
-/// What an instant that was read together with the first clock is when the clock shows `clock`.
+/// Returns the instant at which the clock shows `clock`; both values of the base were read together.
 fn later((base, at_base): (Instant, Duration), clock: Duration) -> Instant {
     base + clock.saturating_sub(at_base)
 }
@@ -58,24 +58,24 @@ mod held {
 
     use super::Instant;
 
-    /// Monotonic time: the machine's, or one that a test moves; clones show the same.
+    /// Monotonic time: the machine's, or one that a test moves; clones share it.
     #[derive(Clone, Debug, Default)]
     pub struct Stopwatch(Option<Arc<Mutex<Instant>>>);
 
     impl Stopwatch {
-        /// One that stands still until it is moved.
+        /// Creates a clock that only a test moves.
         #[must_use]
         pub fn held() -> Self {
             Stopwatch(Some(Arc::new(Mutex::new(Instant::now()))))
         }
 
-        /// The time it shows.
+        /// The current time.
         #[must_use]
         pub fn now(&self) -> Instant {
             self.0.as_ref().map_or_else(super::machine_now, |held| *held.lock().unwrap_or_else(PoisonError::into_inner))
         }
 
-        /// Moves a held one on; the machine's moves by itself.
+        /// Advances a test's clock; the machine's advances by itself.
         pub fn advance(&self, by: Duration) {
             if let Some(held) = &self.0 {
                 *held.lock().unwrap_or_else(PoisonError::into_inner) += by;
@@ -88,7 +88,7 @@ mod held {
 mod tests {
     use super::*;
 
-    /// Of Linux's monotonic clocks it is the only one that goes on while the machine is suspended.
+    /// It is the only monotonic clock of Linux that continues while the machine is suspended.
     #[cfg(target_os = "linux")]
     #[test]
     fn the_clock_runs_in_a_suspend() {
@@ -97,7 +97,7 @@ mod tests {
 
     #[test]
     fn a_suspend_counts() {
-        // std's clock stood still at `base`, the other one went on for an hour.
+        // std's clock stopped at `base`, the other one continued for an hour.
         let (base, boot) = (Instant::now(), Duration::from_secs(5));
         assert_eq!(later((base, boot), boot + Duration::from_secs(3600)), base + Duration::from_secs(3600));
         assert_eq!(later((base, boot), Duration::ZERO), base, "it never goes back");

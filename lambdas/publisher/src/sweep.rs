@@ -1,13 +1,12 @@
-//! Steps 3 and 4 of 7: the sweep: all that stands in EventBridge, held against the database.
+//! Steps 3 and 4 of 7: the sweep: compares all schedules in EventBridge with the database.
 //!
-//! Edits reach EventBridge by the outbox; what somebody changes there by hand is found only by
-//! looking. Page by page (`schedules/list.rs`) what is listed is compared (`compare.rs`) with what
-//! is known (`known.rs`), a few schedules are read whole (`page.rs`), and what differs is enqueued
-//! (`repair.rs`): the drain puts it right. After the last page it is clear what is missing, and which
-//! schedules belong to nobody (`orphans.rs`).
+//! Edits reach EventBridge by the outbox; a manual change in EventBridge is found only by a comparison. Page by page
+//! (`schedules/list.rs`) the listed schedules are compared (`compare.rs`) with the database (`known.rs`), a few
+//! schedules are read in full (`page.rs`), and differences are enqueued (`repair.rs`), so that the drain repairs them.
+//! After the last page it is known which schedules are missing, and which are orphans (`orphans.rs`).
 //!
-//! No page is kept in memory: what was seen is in the database, so that whoever has time goes on
-//! where a killed sweep has stopped (`turn.rs`).
+//! No page is kept in memory: the listed workflows are stored in the database, so that any publisher can continue a
+//! sweep that was interrupted (`turn.rs`).
 
 mod changes;
 mod compare;
@@ -42,67 +41,67 @@ use self::page::Compared;
 pub(crate) use self::repair::Difference;
 use self::turn::{Hold, Stage, Turn};
 
-/// AWS grants 50 a second to the whole account.
+/// AWS allows 50 per second for the complete account.
 pub(crate) const LISTS_PER_SEC: u32 = 40;
-/// So many schedules that nothing speaks against are read whole in each sweep.
+/// How many schedules without a difference are read in full in each sweep.
 const SAMPLE: i64 = 100;
-/// Workflows enqueued in one transaction.
+/// How many workflows one transaction enqueues.
 const REPAIRS: i64 = 2000;
-/// Orphans read and enqueued together.
+/// How many orphans are read and enqueued together.
 const ORPHANS: i64 = 100;
-/// How often a daemon looks whether a sweep is due.
+/// How often a daemon checks whether a sweep is due.
 const POLL: Duration = Duration::from_secs(5);
 
-/// What became of a call to sweep.
+/// The outcome of a call to sweep.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Swept {
-    /// None is due, or another publisher is at it.
+    /// None is due, or another publisher has the lease.
     NotNow,
-    /// The time was up, EventBridge refused, or somebody took over; the next tick goes on.
+    /// The deadline was reached, EventBridge refused, or another publisher took over; the next tick continues.
     Stopped(Findings),
-    /// All was compared.
+    /// Everything was compared.
     Done(Findings),
 }
 
-/// What is done after the last page, in this order.
+/// The steps after the last page, in this order.
 enum Step {
-    /// Workflows that lack a publication and a schedule.
+    /// Workflows without a publication and without a schedule.
     Unpublished,
     /// Workflows whose schedule is missing.
     Missing,
-    /// What would be deleted, disabled or changed.
+    /// Schedules that would be deleted, disabled or changed.
     Changes,
-    /// These orphans are to be read and deleted.
+    /// Orphans to read and delete.
     Orphans(Vec<String>),
 }
 
-/// Orphans, by whose they are.
+/// Orphans by owner.
 #[derive(Default)]
 struct Orphans {
     ours: Vec<ScheduleName>,
     foreign: Vec<(String, Identity)>,
 }
 
-/// How a stretch of work on a sweep ended.
+/// How a part of a sweep ended.
 enum End {
     Done,
-    /// The time is up, or the sweep is somebody else's by now.
+    /// The deadline was reached, or another publisher has the sweep now.
     Stopped,
     Refused(Fault),
 }
 
 impl Publisher {
-    /// One tick: drains, sweeps if that is due, and drains what the sweep has enqueued.
+    /// One tick: drains, sweeps if a sweep is due, and drains what the sweep has enqueued.
     ///
     /// # Errors
-    /// Those of [`Publisher::drain`]; a sweep that fails is logged, and goes on in the next tick.
+    /// Fails like [`Publisher::drain`]. A sweep that fails is logged, and the next tick continues it.
     pub async fn tick(&self, deadline: Instant) -> anyhow::Result<Report> {
         Ok(self.tick_for(&self.span(Some(deadline), Renewal::Off)).await?.report)
     }
 
     pub(crate) async fn tick_for(&self, span: &Span) -> anyhow::Result<Drained> {
         let mut drained = self.drain_for(span).await?;
-        // Who may not write now may not list either, and is not to be asked to write more.
+        // If EventBridge refuses writes now, it may refuse lists too, and the sweep would only enqueue more writes.
         if drained.ending != Ending::Done {
             return Ok(drained);
         }
@@ -114,23 +113,23 @@ impl Publisher {
         Ok(drained)
     }
 
-    /// Sweeps if it is time, or if somebody has asked; ends shortly before `deadline`.
+    /// Sweeps if a sweep is due or was requested; ends shortly before `deadline`.
     ///
     /// # Errors
-    /// The database's; the sweep goes on when its lease has lapsed.
+    /// Fails if the database fails; the sweep continues after its lease has expired.
     pub async fn sweep(&self, deadline: Instant) -> anyhow::Result<Swept> {
         self.sweep_for(&self.span(Some(deadline), Renewal::Off)).await
     }
 
-    /// Asks for a sweep, whenever the last one was.
+    /// Requests a sweep, whenever the last one was.
     ///
     /// # Errors
-    /// The database's.
+    /// Fails if the database cannot be reached or refuses the statement.
     pub async fn request_sweep(&self, requested_by: &str) -> anyhow::Result<()> {
         Ok(turn::request(self.pool(), requested_by).await?)
     }
 
-    /// A daemon's sweeps, beside its drains: a long list must not hold up an edit.
+    /// The sweeps of a daemon, beside its drains: a long list must not delay an edit.
     pub(crate) async fn sweep_often(&self, span: &Span) {
         while span.may_claim() {
             match self.sweep_for(span).await {
@@ -176,7 +175,7 @@ impl Publisher {
         if let Ok(End::Refused(fault)) = &ended {
             self.note_refusal(&mut turn, fault);
         }
-        // Also after an error of the database, if that is back: nobody need wait for the lease.
+        // Also after a database error, so that another publisher need not wait for the lease to expire.
         let released = turn::release(self.pool(), &turn, self.owner()).await;
         ended?;
         released?;
@@ -193,7 +192,7 @@ impl Publisher {
         self.conclude(turn, identity, lease, span).await
     }
 
-    /// Goes through the list; the next page is asked for while one is compared.
+    /// Processes the complete list; the next page is fetched while one is compared.
     async fn list_all(&self, turn: &mut Turn, lease: &Lease, span: &Span) -> anyhow::Result<End> {
         let mut ahead = Some(self.list(turn.next_token.clone(), lease).await);
         while let Some(listed) = ahead.take() {
@@ -222,14 +221,14 @@ impl Publisher {
         Ok(if turn.stage == Stage::Listed { End::Done } else { End::Stopped })
     }
 
-    /// A page, at the pace that the account's quota of lists allows.
+    /// Fetches a page, at the rate of the account's quota of lists.
     async fn list(&self, token: Option<String>, lease: &Lease) -> Result<Page, Fault> {
         self.list_rate().slot(|| lease.is_live()).await;
         self.join().await;
         self.allowed(lease, self.list_rate(), self.schedules().list(token, lease)).await
     }
 
-    /// What a page came to, and where the list goes on, in one transaction.
+    /// Writes the result of a page, and where the list continues, in one transaction.
     async fn write_down(
         &self,
         turn: &mut Turn,
@@ -263,7 +262,7 @@ impl Publisher {
         Ok(Hold::Ours)
     }
 
-    /// After the last page: what is missing, what would be changed, what no workflow accounts for.
+    /// After the last page: processes missing schedules, changes, and orphans.
     async fn conclude(&self, turn: &mut Turn, identity: Identity, lease: &Lease, span: &Span) -> anyhow::Result<End> {
         let (mut step, mut last_missing, mut last_orphan) = (Step::Unpublished, 0, String::new());
         loop {
@@ -278,7 +277,7 @@ impl Publisher {
             if !span.may_claim() || turn::hold(&mut tx, turn, self.owner()).await? == Hold::Lost {
                 return Ok(End::Stopped);
             }
-            // Force that was asked for after the brake: it decides again, before the sweep may end.
+            // Force was requested after the brake was applied, so check again before the sweep may end.
             if turn.force && !was_forced && matches!(step, Step::Orphans(_)) {
                 step = Step::Changes;
                 last_orphan.clear();
@@ -334,7 +333,8 @@ impl Publisher {
         }
     }
 
-    /// Reads what is to be deleted: it may be another database's. What cannot be read waits for the next sweep.
+    /// Reads orphans before their deletion, because one may be another database's. Unreadable ones wait for the next
+    /// sweep.
     async fn read_orphans(&self, names: &[String], identity: Identity, lease: &Lease) -> Orphans {
         let mut orphans = Orphans::default();
         for name in names {
@@ -358,8 +358,8 @@ impl Publisher {
     fn note_refusal(&self, turn: &mut Turn, fault: &Fault) {
         tracing::warn!(sweep = turn.id, "the sweep stopped: {}", fault.message);
         turn.findings.stopped_by = Some(fault.message.clone());
-        // A token does not live for ever; from the beginning, then. What was seen was seen.
-        // EventBridge's sentence about it names no member, so it may look like a refused setting.
+        // A token expires; then list from the beginning. The workflows seen so far stay recorded. EventBridge's message
+        // about the token names no field, so it may be classified as a refused setting.
         if turn.next_token.is_some() && matches!(fault.kind, Kind::Invalid | Kind::Setting) {
             turn.next_token = None;
             turn.findings.restart();
@@ -398,7 +398,7 @@ mod tests {
         let endpoint = format!("http://{}", listener.local_addr().unwrap());
         tokio::spawn(async move {
             while let Ok((mut stream, _)) = listener.accept().await {
-                // A list has no body, so its request is read at once.
+                // A list has no body, so one read returns the complete request.
                 assert!(stream.read(&mut [0; 8192]).await.unwrap() > 0);
                 stream.write_all(THROTTLED).await.unwrap();
             }
@@ -406,7 +406,7 @@ mod tests {
         endpoint
     }
 
-    /// Lists have a quota of their own, so edits go on at their pace.
+    /// Lists have their own quota, so edits continue at their rate.
     #[tokio::test(start_paused = true)]
     async fn a_throttled_list_slows_lists_only() {
         let nowhere = "postgres://u@127.0.0.1:9/d?sslmode=disable";

@@ -1,6 +1,6 @@
 //! Steps 3 and 4 of 7: one claimed batch, from reading its workflows to the last answer.
 //!
-//! Each answer is handed on as it comes; until it has come, a daemon renews the lease.
+//! Each answer is passed on when it arrives; until then a daemon renews the lease.
 
 use std::collections::HashMap;
 use std::convert::Infallible;
@@ -23,7 +23,7 @@ impl Publisher {
     /// Converges the workflows of a batch.
     ///
     /// # Errors
-    /// The database's, before any call was made.
+    /// Fails if the database fails before the first call.
     pub(crate) async fn work(
         &self,
         batch: Batch,
@@ -60,13 +60,13 @@ impl Publisher {
             .collect();
         while let Some(settlement) = converging.next().await {
             held.let_go(settlement.claim.workflow_id);
-            // The pipeline listens for as long as this is polled, which it does itself.
+            // The pipeline receives for as long as this future is polled, because it polls the future.
             let _ = answers.send(settlement);
         }
         Ok(())
     }
 
-    /// Renews the leases of a batch for as long as it is worked on.
+    /// Renews the leases of a batch until the batch is answered.
     async fn keep(&self, held: &Held, lease: &Lease) -> Infallible {
         let mut pause = RENEW_AFTER;
         loop {
@@ -87,7 +87,7 @@ impl Publisher {
     }
 }
 
-/// The claims of a batch that wait for their answer: each with its epoch, and a lease of its own.
+/// The claims of a batch that wait for their answer: each with its epoch, and its own lease.
 struct Held(Mutex<HashMap<WorkflowId, (i64, Lease)>>);
 
 impl Held {
@@ -99,10 +99,10 @@ impl Held {
         self.lock().get(&workflow).map(|(_, lease)| lease.clone())
     }
 
-    /// Extends the leases that were renewed by a statement sent at `sent`; says how many were not.
+    /// Extends the leases that a statement sent at `sent` has renewed; returns how many were not renewed.
     fn renewed(&self, asked: &[(i64, i64)], renewed: &[i64], sent: Instant) -> usize {
         let held = self.lock();
-        // What was answered meanwhile needs no lease any more.
+        // A workflow that was answered meanwhile needs no lease any more.
         let waiting = asked.iter().filter_map(|(id, _)| Some((id, held.get(&WorkflowId(*id))?)));
         let (extended, missed): (Vec<_>, Vec<_>) = waiting.partition(|(id, _)| renewed.contains(id));
         extended.iter().for_each(|(_, (_, lease))| lease.renewed(sent));

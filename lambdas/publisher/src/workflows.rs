@@ -1,4 +1,4 @@
-//! Step 3 of 7: the workflows as they stand, read after the claim.
+//! Step 3 of 7: the current state of the workflows, read after the claim.
 
 use chrono::{DateTime, Utc};
 use db::PgPool;
@@ -6,26 +6,26 @@ use schedule::{Revision, WorkflowId};
 
 use crate::deployment::Identity;
 
-/// A workflow, or what is left of it.
+/// A workflow, or the remains of a deleted one.
 #[derive(Debug)]
 pub(crate) struct Workflow {
     pub(crate) id: WorkflowId,
     /// The revision that a success applies.
     pub(crate) revision: Revision,
-    /// `None` once it was deleted, or if the row vanished.
+    /// `None` if it was deleted, or if the row vanished.
     pub(crate) row: Option<Row>,
-    /// Whether a delete event asked that there be no schedule; decides only if there is no row.
+    /// Whether a delete event requested that there be no schedule; used only if there is no row.
     pub(crate) removal: Removal,
-    /// Of the database that it was read from.
+    /// The identity of the database that it was read from.
     pub(crate) identity: Identity,
 }
 
-/// What the outbox says of the schedule of a workflow without a row.
+/// Whether the outbox permits the removal of a schedule whose workflow has no row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Removal {
-    /// A delete event asked for it, at the newest revision.
+    /// A delete event with the newest revision requested it.
     Requested,
-    /// None did: the row vanished past the app, and the guard for orphans decides.
+    /// None did: the row vanished without the app, and the orphan guard decides.
     NotRequested,
 }
 
@@ -35,7 +35,7 @@ impl Removal {
     }
 }
 
-/// The timing of a workflow, not yet parsed: it may have been written by an older dialect.
+/// The timing of a workflow, not parsed yet, because an older dialect may have written it.
 #[derive(Debug)]
 pub(crate) struct Row {
     pub(crate) revision: Revision,
@@ -47,7 +47,7 @@ pub(crate) struct Row {
     pub(crate) pause_until: Option<DateTime<Utc>>,
 }
 
-/// Reads what the claimed publications are to show, in one snapshot.
+/// Reads the workflows of the claimed publications, in one snapshot.
 pub(crate) async fn read(pool: &PgPool, ids: &[i64]) -> sqlx::Result<Vec<Workflow>> {
     let rows = sqlx::query!(
         r#"

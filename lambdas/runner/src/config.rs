@@ -1,4 +1,4 @@
-//! Step 6 of 7: what the runner is told from outside.
+//! Step 6 of 7: the configuration of the runner.
 
 use std::fmt;
 use std::time::Duration;
@@ -8,18 +8,18 @@ use clap::error::ErrorKind;
 use clap::{Args, Parser};
 use url::Url;
 
-/// Where the app is, and what opens it.
+/// The address of the app, and the key for it.
 #[derive(Clone, Debug)]
 pub struct Config {
     /// The app's address, without `/api/v1`.
     pub app_base_url: Url,
     /// The scheduler key.
     pub key: KeySource,
-    /// How long and how often a delivery is tried.
+    /// The limits of a delivery.
     pub limits: Limits,
 }
 
-/// How long and how often a delivery is tried.
+/// The limits of a delivery.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
     /// How long one try may take.
@@ -31,20 +31,20 @@ pub struct Limits {
 }
 
 impl Limits {
-    /// In Lambda: only time limits the tries.
+    /// In Lambda only time limits the number of tries.
     pub const LAMBDA: Limits = Limits { one_try: crate::TRY, all_tries: crate::ALL_TRIES, most_tries: u32::MAX };
 }
 
 /// Where the scheduler key comes from.
 #[derive(Clone)]
 pub enum KeySource {
-    /// It was given.
+    /// The key itself.
     Value(String),
-    /// It is a secret in Secrets Manager, by ARN.
+    /// The ARN of a secret in Secrets Manager.
     Secret(String),
 }
 
-/// Delivers a fire of EventBridge Scheduler to the app's `:invoke`; runs as a Lambda alone.
+/// Delivers a fire of EventBridge Scheduler to the app's `:invoke`; runs only as a Lambda.
 #[derive(Parser)]
 #[command(name = "runner", version)]
 struct Arguments {
@@ -61,16 +61,16 @@ struct Key {
     /// The scheduler key.
     #[arg(long, env = "SCHEDULER_API_KEY", hide_env_values = true, value_parser = NonEmptyStringValueParser::new())]
     scheduler_api_key: Option<String>,
-    /// Secrets Manager's ARN of the scheduler key.
+    /// ARN of the scheduler key in Secrets Manager.
     #[arg(long, env = "SCHEDULER_API_KEY_SECRET_ARN", value_parser = NonEmptyStringValueParser::new())]
     scheduler_api_key_secret_arn: Option<String>,
 }
 
 impl Config {
-    /// Reads the command line and the environment.
+    /// Parses the command line and the environment.
     ///
     /// # Errors
-    /// One sentence that says what to do; `--help` and `--version` print and end the process.
+    /// Returns one sentence that says what to do; `--help` and `--version` print and end the process.
     pub fn read() -> Result<Config, String> {
         let Arguments { app_base_url, key } = match Arguments::try_parse() {
             Err(error) if matches!(error.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayVersion) => error.exit(),

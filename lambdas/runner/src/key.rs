@@ -1,4 +1,4 @@
-//! Step 6 of 7: the scheduler key, fetched once and kept.
+//! Step 6 of 7: the scheduler key, fetched once and cached.
 
 use anyhow::Context;
 use aws_config::BehaviorVersion;
@@ -6,13 +6,13 @@ use tokio::sync::Mutex;
 
 use crate::config::KeySource;
 
-/// The key, wherever it comes from.
+/// The key, from its source.
 pub(crate) struct Key {
     source: KeySource,
     fetched: Mutex<Option<String>>,
 }
 
-/// Whether the app has refused the key that is kept.
+/// Whether the app has refused the cached key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kept {
     /// Use it.

@@ -5,16 +5,16 @@ use serde_json::{Value, json};
 
 use crate::{DeliverError, Delivered, Runner};
 
-/// Serves Lambda's invocations until the sandbox ends.
+/// Handles Lambda's invocations until the sandbox ends.
 ///
 /// # Errors
-/// The runtime API's.
+/// Fails if the Lambda runtime API cannot be reached or refuses the request.
 pub async fn serve(runner: Runner) -> Result<(), Error> {
-    // Boxed: the types of a request within a request overflow the compiler's depth otherwise.
+    // Boxed, because the nested request types would exceed the compiler's recursion limit.
     lambda_runtime::run(service_fn(|event: LambdaEvent<Value>| Box::pin(invoke(&runner, event.payload)))).await
 }
 
-/// Nobody reads the return value of an asynchronous invoke, but a person who tries it by hand does.
+/// EventBridge ignores the return value, because it invokes asynchronously; it is for manual invocations.
 async fn invoke(runner: &Runner, event: Value) -> Result<Value, DeliverError> {
     Ok(match runner.deliver(event).await? {
         Delivered::Accepted { run_id } => json!({"accepted": true, "run_id": run_id}),
@@ -23,7 +23,7 @@ async fn invoke(runner: &Runner, event: Value) -> Result<Value, DeliverError> {
     })
 }
 
-/// What a dead letter says.
+/// The content of a dead-letter message.
 impl From<DeliverError> for Diagnostic {
     fn from(error: DeliverError) -> Diagnostic {
         Diagnostic { error_type: error.kind().to_owned(), error_message: error.to_string() }

@@ -1,8 +1,8 @@
-//! Step 6 of 7: the runner hands a fire to the app's idempotent `:invoke`.
+//! Step 6 of 7: the runner passes a fire to the app's idempotent `:invoke`.
 //!
-//! EventBridge invokes it asynchronously: an error means that Lambda tries again twice and then
-//! keeps the event in the on-failure queue. So only an answer that the app itself gave counts as
-//! delivered ([`Delivered`]); whatever else comes back, or nothing, is an error.
+//! EventBridge invokes it asynchronously: after an error Lambda tries twice again and then puts the event into the
+//! on-failure queue. So only an answer of the app itself counts as delivered ([`Delivered`]); any other answer, or
+//! none, is an error.
 
 mod config;
 mod key;
@@ -24,14 +24,14 @@ pub use schedule::Delivered;
 
 use crate::key::{Kept, Key};
 
-/// One try.
+/// The time limit of one try.
 pub const TRY: Duration = Duration::from_secs(8);
-/// All tries of one delivery; Lambda ends the function after 15 s.
+/// The time limit of all tries of one delivery; Lambda ends the function after 15 s.
 pub const ALL_TRIES: Duration = schedule::delivery::RUNNER_TIME_LIMIT;
-/// Before the second try of a delivery; doubled before each later one.
+/// The pause before the second try of a delivery; it doubles before each later one.
 const FIRST_PAUSE: Duration = Duration::from_millis(500);
 const LONGEST_PAUSE: Duration = Duration::from_secs(4);
-/// The app's answers have a few hundred bytes.
+/// In bytes. The app's answers have a few hundred.
 const LONGEST_ANSWER: usize = 64 * 1024;
 
 /// Delivers fires; clones share the connections and the key.
@@ -48,10 +48,10 @@ struct Parts {
 /// Why a fire was not delivered; Lambda tries again.
 #[derive(Debug, thiserror::Error)]
 pub enum DeliverError {
-    /// The event is no fire of ours.
+    /// The event is not a fire of cronbox.
     #[error("this event cannot be delivered: {0}")]
     Event(#[from] FireError),
-    /// The scheduler key cannot be had.
+    /// The scheduler key cannot be fetched.
     #[error("there is no key for the app: {0:#}")]
     Key(anyhow::Error),
     /// The app did not answer in time.
@@ -60,16 +60,16 @@ pub enum DeliverError {
     /// There is no connection to the app.
     #[error("the app did not answer: {0}")]
     NoConnection(&'static str),
-    /// Something answered that the app does not say.
+    /// Another program answered, not the app.
     #[error("status {status} is not an answer of the app")]
     NotTheApp {
-        /// What it was.
+        /// The HTTP status of the answer.
         status: u16,
     },
 }
 
 impl DeliverError {
-    /// The name of its kind, as dead letters and Lambda's console show it.
+    /// The name of its kind, for dead-letter messages and Lambda's console.
     #[must_use]
     pub fn kind(&self) -> &'static str {
         match self {
@@ -81,17 +81,17 @@ impl DeliverError {
     }
 }
 
-/// What came back over the wire.
+/// A received answer.
 struct Answer {
     status: u16,
     body: Vec<u8>,
 }
 
 impl Runner {
-    /// Makes a runner; nothing is fetched or connected before the first delivery.
+    /// Creates a runner; it fetches nothing and connects to nothing before the first delivery.
     ///
     /// # Errors
-    /// TLS cannot be set up.
+    /// Fails if TLS cannot be set up.
     pub fn new(config: Config) -> anyhow::Result<Self> {
         let http = Client::builder()
             // A redirect is not the app's answer, and a key must not follow one.
@@ -107,7 +107,7 @@ impl Runner {
     /// Delivers one fire.
     ///
     /// # Errors
-    /// All but an answer of the app: Lambda is to try again.
+    /// Fails if the app gave no answer; Lambda then tries again.
     pub async fn deliver(&self, event: Value) -> Result<Delivered, DeliverError> {
         let fire = Fire::from_event(&event)
             .inspect_err(|error| tracing::error!(step = 6, status = 0, accepted = false, "not a fire: {error}"))?;
@@ -119,7 +119,7 @@ impl Runner {
         delivered.map(|(_, read)| read)
     }
 
-    /// Tries again while the app restarts: a fire that waits for Lambda's next try is a minute late.
+    /// Tries again while the app restarts, because Lambda's next retry would make the fire a minute late.
     async fn try_often(&self, fire: &Fire) -> Result<Answer, DeliverError> {
         let Limits { all_tries: patience, most_tries, .. } = self.0.limits;
         let deadline = Instant::now() + patience;
@@ -138,7 +138,7 @@ impl Runner {
         }
     }
 
-    /// Once, and once more if the key was rotated meanwhile.
+    /// Sends the fire once, and once more if the key was rotated meanwhile.
     async fn try_with_key(&self, fire: &Fire) -> Result<Answer, DeliverError> {
         let Parts { key, .. } = &*self.0;
         let answer = self.post(fire, key.get(Kept::Good).await.map_err(DeliverError::Key)?).await?;
@@ -161,7 +161,8 @@ impl Runner {
     }
 }
 
-/// Whether the app, or what stands before it, restarts. `:invoke` is idempotent: a try that was heard does no harm.
+/// Whether the app, or a proxy before it, may be restarting. `:invoke` is idempotent, so a try that arrived does no
+/// harm.
 fn may_pass(answer: &Result<Answer, DeliverError>) -> bool {
     match answer {
         Ok(answer) => matches!(answer.status, 502..=504),
@@ -169,7 +170,7 @@ fn may_pass(answer: &Result<Answer, DeliverError>) -> bool {
     }
 }
 
-/// Reads as much as the app could have said; the rest would not be its answer.
+/// Reads as much as an answer of the app can have; a longer one is not the app's.
 async fn read_body(mut response: Response) -> Result<Vec<u8>, DeliverError> {
     let mut body = Vec::new();
     while let Some(chunk) = response.chunk().await.map_err(|error| no_answer(&error))? {
@@ -191,7 +192,8 @@ fn no_answer(error: &reqwest::Error) -> DeliverError {
     }
 }
 
-/// The one line of a delivery; metric filters read `accepted`, whether the app itself answered, and `status`, 0 = none.
+/// The one line of a delivery. Metric filters read `accepted` (whether the app itself answered) and `status` (0 =
+/// none).
 fn log(fire: &Fire, delivered: &Result<(u16, Delivered), DeliverError>) {
     let workflow_id = fire.workflow_id.0;
     let time = &fire.raw_time;

@@ -1,4 +1,4 @@
-//! Stories of one delivery, against whatever may stand where the app should be.
+//! Tests of one delivery, against the app and other programs that may answer in its place.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -36,7 +36,7 @@ async fn served(app: Router) -> String {
 /// A liveness limit, not a measurement.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// A runner that tries for as long as a story may take, and so often.
+/// A runner with a long time limit, and this many tries.
 fn runner_trying(base: &str, most_tries: u32) -> Runner {
     runner_with(base, Limits { one_try: PATIENCE, all_tries: PATIENCE, most_tries })
 }
@@ -127,7 +127,7 @@ async fn a_given_key_that_is_refused_is_not_tried_again() {
 
 #[tokio::test]
 async fn an_app_that_never_answers_is_left_after_eight_seconds() {
-    // Once the request is in, nothing moves any more, so the paused clock runs ahead to the timeout.
+    // After the request has arrived, nothing else happens, so the paused clock advances to the timeout.
     let arrived = Arc::new(OnceLock::new());
     let noted = arrived.clone();
     let app = Router::new().fallback(any(move || async move {
@@ -139,7 +139,7 @@ async fn an_app_that_never_answers_is_left_after_eight_seconds() {
     let error = runner_with(&base, Limits::LAMBDA).deliver(event()).await.unwrap_err();
     assert_eq!(error.to_string(), "the app did not answer: timeout");
     let waited = arrived.get().unwrap().elapsed();
-    // The clock runs in whole milliseconds, and may end one later.
+    // The clock runs in full milliseconds, and may end one later.
     assert!(waited.as_secs() <= runner::TRY.as_secs(), "by the clock that ran ahead: {waited:?}");
 }
 
@@ -152,7 +152,7 @@ async fn an_app_that_is_away_is_an_error() {
     assert_eq!(error.to_string(), "the app did not answer: cannot connect");
 }
 
-/// As a load balancer answers while the app behind it restarts.
+/// A load balancer answers like this while the app behind it restarts.
 #[tokio::test]
 async fn restarts_are_bridged_within_a_delivery() {
     let statuses = Arc::new(Mutex::new(VecDeque::from([503, 502, 504])));
@@ -169,7 +169,7 @@ async fn restarts_are_bridged_within_a_delivery() {
     assert_eq!(delivered, Delivered::Accepted { run_id: Some("r-1".to_owned()) });
 }
 
-/// By a clock that runs ahead: as long as a try may still end within the twelve seconds.
+/// With a paused clock: as long as a try may still end within the twelve seconds.
 #[tokio::test]
 async fn pauses_double_up_to_four_seconds() {
     let tries = Arc::new(Mutex::new(Vec::new()));
@@ -197,7 +197,7 @@ async fn refused_connections_are_tried_again() {
     drop(held);
     let runner = runner_trying(&format!("http://{address}"), 8);
     let delivering = tokio::spawn(async move { runner.deliver(event()).await });
-    // A current-thread runtime: the first try is refused before this task goes on.
+    // A current-thread runtime: the first try is refused before this task continues.
     tokio::time::sleep(Duration::from_millis(300)).await;
     let socket = TcpSocket::new_v4().unwrap();
     socket.set_reuseaddr(true).unwrap();

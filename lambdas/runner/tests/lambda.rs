@@ -1,4 +1,4 @@
-//! The real process: what it says without Lambda, and how it lives in it.
+//! Tests of the real process: its output without Lambda, and its behaviour in Lambda.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -91,7 +91,7 @@ fn runner_at(address: &str) -> Child {
         .unwrap()
 }
 
-/// What a dead letter says, and what the metric filter reads: a proxy's page has status 200, too.
+/// The content of a dead-letter message, and the fields of the metric filter: a proxy's page has status 200, too.
 #[tokio::test]
 async fn failures_have_a_name_and_a_sentence() {
     let unfilled = json!({"workflow_id": 1, "scheduled_time": "<aws.scheduler.scheduled-time>"});

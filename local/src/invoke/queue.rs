@@ -36,17 +36,17 @@ impl Queue {
         self.events.insert((at, self.numbered), event);
     }
 
-    /// When the next is to be delivered.
+    /// When the next event is to be delivered.
     pub(super) fn next_due(&self) -> Option<DateTime<Utc>> {
         self.events.first_key_value().map(|((at, _), _)| *at)
     }
 
-    /// Those that wait, and those that are being worked on.
+    /// The events that wait, and those that are processed.
     pub(super) fn pending(&self) -> usize {
         self.events.len() + self.in_flight
     }
 
-    /// What is due at `now`; it is in flight from here on.
+    /// Takes the events that are due at `now`; they are in flight from here on.
     pub(super) fn take_due(&mut self, now: DateTime<Utc>) -> Vec<Event> {
         let later = self.events.split_off(&(now, u64::MAX));
         let due: Vec<Event> = std::mem::replace(&mut self.events, later).into_values().collect();

@@ -1,4 +1,4 @@
-//! Where Postgres's programs are on this machine, and as whom they may run.
+//! Finds Postgres's programs on this machine, and the user that may run them.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -9,7 +9,7 @@ use anyhow::{Context, Result, bail};
 /// The oldest server that the migrations run on.
 const OLDEST: u32 = 15;
 
-/// The folders in which distributions put the programs, with a place for the version.
+/// The folders in which distributions install the programs, with a placeholder for the version.
 const USUAL_PLACES: [&str; 6] = [
     "/usr/lib/postgresql/{}/bin",
     "/usr/pgsql-{}/bin",
@@ -19,13 +19,13 @@ const USUAL_PLACES: [&str; 6] = [
     "/Library/PostgreSQL/{}/bin",
 ];
 
-/// Versions that may lie in the usual places, newest first.
+/// The versions to search in these folders, newest first.
 const VERSIONS: std::ops::RangeInclusive<u32> = OLDEST..=30;
 
-/// A folder with `initdb`, `postgres` and `pg_ctl` of a version that will do.
+/// A folder with `initdb`, `postgres` and `pg_ctl` of a supported version.
 pub(super) struct Binaries(PathBuf);
 
-/// Another user than root: Postgres refuses to run as root.
+/// A user other than root, because Postgres refuses to run as root.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct User {
     /// User id
@@ -35,10 +35,10 @@ pub struct User {
 }
 
 impl Binaries {
-    /// Looks on PATH, asks `pg_config`, then looks where distributions put them.
+    /// Searches PATH, calls `pg_config`, then searches the folders of distributions.
     ///
     /// # Errors
-    /// One sentence that says what to install.
+    /// Returns one sentence that says what to install.
     pub(super) fn find() -> Result<Binaries> {
         let usual = VERSIONS.rev().flat_map(|version| {
             USUAL_PLACES.iter().map(move |place| PathBuf::from(place.replace("{}", &version.to_string())))
@@ -57,17 +57,17 @@ impl Binaries {
         }
     }
 
-    /// One of the programs.
+    /// The path of one of the programs.
     pub(super) fn program(&self, name: &str) -> PathBuf {
         self.0.join(name)
     }
 }
 
 impl User {
-    /// The user that Postgres must run as: `None` = ourselves, unless we are root.
+    /// The user that Postgres must run as: `None` = the current user, unless that is root.
     ///
     /// # Errors
-    /// We are root, and neither `postgres` nor `nobody` exists.
+    /// Fails if this process runs as root and neither the user `postgres` nor the user `nobody` exists.
     pub(super) fn unprivileged() -> Result<Option<User>> {
         let id = Command::new("id").arg("-u").output().context("cannot run `id -u`")?;
         if id.stdout.trim_ascii() != b"0" {
@@ -84,7 +84,7 @@ impl User {
 fn on_path() -> Option<PathBuf> {
     let found = Command::new("sh").args(["-c", "command -v postgres"]).output().ok()?;
     let path = PathBuf::from(String::from_utf8(found.stdout).ok()?.trim());
-    // A link such as /usr/local/bin/postgres has not all programs beside it.
+    // Follow the link, because the folder of a link such as /usr/local/bin/postgres does not have all programs.
     fs::canonicalize(path).ok()?.parent().map(Path::to_owned)
 }
 
@@ -93,7 +93,7 @@ fn by_pg_config() -> Option<PathBuf> {
     Some(PathBuf::from(String::from_utf8(found.stdout).ok()?.trim()))
 }
 
-/// The major version that `postgres --version` tells, as in `postgres (PostgreSQL) 15.14 (Debian ..)`.
+/// The major version in the output of `postgres --version`, for example `postgres (PostgreSQL) 15.14 (Debian ..)`.
 fn version(postgres: &Path) -> Option<u32> {
     let told = Command::new(postgres).arg("--version").output().ok()?;
     let told = String::from_utf8(told.stdout).ok()?;

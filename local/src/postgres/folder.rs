@@ -1,4 +1,4 @@
-//! The folder that holds a database, its password, its log and its lock.
+//! The folder of a database, with its password, its log and its lock.
 
 use std::fs::{self, DirBuilder, File, TryLockError};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, chown};
@@ -11,25 +11,25 @@ use sha2::{Digest, Sha256};
 
 use super::binaries::User;
 
-/// A folder of the user that Postgres runs as.
+/// A folder that belongs to the user that Postgres runs as.
 pub struct Folder {
     root: PathBuf,
     user: Option<User>,
 }
 
-/// What `postmaster.pid` says.
+/// The content of `postmaster.pid`.
 pub struct Postmaster {
     /// The server's process
     pub pid: u32,
-    /// Whether it takes connections
+    /// Whether it accepts connections
     pub ready: bool,
 }
 
-/// Where the data of a workspace goes: `target/local`, or the system's temporary folder when the user that
-/// Postgres runs as cannot enter the workspace.
+/// Returns the data folder of a workspace: `target/local`, or the system's temporary folder if the user that Postgres
+/// runs as cannot enter the workspace.
 ///
 /// # Errors
-/// A folder that cannot be made, or that belongs to somebody else.
+/// Fails if the folder cannot be created, or if it belongs to another program.
 pub fn state_folder(target: &Path) -> Result<Folder> {
     let user = User::unprivileged()?;
     let wanted = target.join("local").join("postgres");
@@ -44,10 +44,10 @@ pub fn state_folder(target: &Path) -> Result<Folder> {
 }
 
 impl Folder {
-    /// A folder at a place of the user's choice, made if it is missing.
+    /// Returns a folder at a given path, created if it is missing.
     ///
     /// # Errors
-    /// It cannot be made, or the user that Postgres runs as cannot enter it.
+    /// Fails if it cannot be created, or if the user that Postgres runs as cannot enter it.
     pub fn at(root: PathBuf) -> Result<Folder> {
         let folder = Folder::make(root, User::unprivileged()?)?;
         if !folder.can_be_entered() {
@@ -56,10 +56,10 @@ impl Folder {
         Ok(folder)
     }
 
-    /// A new folder among the system's temporary ones.
+    /// Creates a temporary folder.
     ///
     /// # Errors
-    /// It cannot be made.
+    /// Fails if it cannot be created.
     pub fn temporary() -> Result<Folder> {
         let name = format!("cronbox-test-{}-{}", std::process::id(), hex::encode(rand::random::<[u8; 6]>()));
         Folder::make(std::env::temp_dir().join(name), User::unprivileged()?)
@@ -80,30 +80,30 @@ impl Folder {
         let folder = Folder { root: root.clone(), user };
         match owner {
             None => folder.give(&root)?,
-            // Somebody else could have put a trap at a place that is known beforehand.
+            // Another user may have placed a file at a path that is known beforehand.
             Some(found) if !found.is_dir() || user.is_some_and(|user| ![0, user.uid].contains(&found.uid())) => {
                 bail!("{} belongs to somebody else: choose another place with --data", root.display())
             }
             Some(_) => folder.give(&root)?,
         }
-        // A path that means the same from everywhere: Postgres is started from `/`.
+        // An absolute path, because Postgres is started from `/`.
         Ok(Folder { root: fs::canonicalize(&root).with_context(context)?, user })
     }
 
-    /// Hands a file of ours to the user that Postgres runs as.
+    /// Changes the owner of a file to the user that Postgres runs as.
     ///
     /// # Errors
-    /// The system's, about the file.
+    /// Fails if the operating system refuses access to the file.
     pub fn give(&self, path: &Path) -> Result<()> {
         let Some(user) = self.user else { return Ok(()) };
         chown(path, Some(user.uid), Some(user.gid))
             .with_context(|| format!("cannot give {} to the user that Postgres runs as", path.display()))
     }
 
-    /// Keeps every other process of ours away for as long as the file is open.
+    /// Locks the folder against other processes of this kind as long as the file is open.
     ///
     /// # Errors
-    /// Another process has it.
+    /// Fails if another process has the lock.
     pub fn lock(&self) -> Result<File> {
         let path = self.root.join("lock");
         let lock = File::create(&path).with_context(|| format!("cannot write {}", path.display()))?;
@@ -116,12 +116,12 @@ impl Folder {
         }
     }
 
-    /// What the running server, or the last one before a crash, noted about itself.
+    /// What the running server, or the last one before a crash, wrote about itself.
     pub fn postmaster(&self) -> Option<Postmaster> {
         let text = fs::read_to_string(self.postmaster_file()).ok()?;
         let mut lines = text.lines();
         let pid = lines.next()?.trim().parse().ok()?;
-        // A standby answers reads.
+        // A standby accepts queries.
         let is_ready = |state: &str| matches!(state.trim(), "ready" | "standby");
         Some(Postmaster { pid, ready: lines.nth(6).is_some_and(is_ready) })
     }
@@ -131,7 +131,7 @@ impl Folder {
         &self.root
     }
 
-    /// The user that Postgres runs as, `None` = ourselves.
+    /// The user that Postgres runs as, `None` = the current user.
     pub fn user(&self) -> Option<User> {
         self.user
     }
@@ -167,7 +167,7 @@ impl Folder {
 }
 
 impl Postmaster {
-    /// Whether this process is a Postgres on that data: after a crash its number may be another program's.
+    /// Whether this process is a Postgres on that data; after a crash its id may be another program's.
     pub fn is_running(&self, data: &Path) -> bool {
         let told = fs::read(format!("/proc/{}/cmdline", self.pid)).or_else(|_| {
             Command::new("ps").args(["-o", "args=", "-p", &self.pid.to_string()]).output().map(|told| told.stdout)

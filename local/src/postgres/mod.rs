@@ -1,7 +1,7 @@
-//! A Postgres of our own: from the system's programs, on this machine alone, ended with us.
+//! A private Postgres server: from the system's programs, only on this machine, stopped together with this process.
 //!
-//! The server runs under a small shell that waits on a pipe from us. However we end, by kill -9 too, the pipe closes
-//! and the shell stops the server.
+//! The server runs under a small shell that waits on a pipe from this process. When this process ends, also by kill -9,
+//! the pipe closes and the shell stops the server.
 
 mod binaries;
 mod folder;
@@ -23,7 +23,7 @@ pub use self::folder::{Folder, state_folder};
 /// The role that owns everything.
 const ROLE: &str = "cronbox";
 
-/// `$1` the signal that stops the server, `$2` what to remove then, the rest the server's command line.
+/// `$1` is the signal that stops the server, `$2` what to remove then, the rest the server's command line.
 const KEEPER: &str = r#"
 signal=$1 leftovers=$2
 shift 2
@@ -44,12 +44,12 @@ exit $status
 /// How long a server may take to start.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// What the data is for.
+/// How long the data are needed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Purpose {
-    /// It stays, and must survive a crash
+    /// They are kept, and must survive a crash
     Keep,
-    /// It is removed with the server, and only has to be fast
+    /// They are removed with the server, which only has to be fast
     ThrowAway,
 }
 
@@ -63,10 +63,11 @@ pub struct Postgres {
 }
 
 impl Postgres {
-    /// Makes the data folder if it is new, and starts the server on a free port of 127.0.0.1.
+    /// Creates the data folder if it does not exist, and starts the server on a free port of 127.0.0.1.
     ///
     /// # Errors
-    /// No programs, a folder in use by another of us, or a server that does not start: its log is named.
+    /// Fails if there are no programs, if another process uses the folder, or if the server does not start; the error
+    /// names its log.
     pub fn start(folder: &Folder, purpose: Purpose) -> Result<Postgres> {
         let binaries = Binaries::find()?;
         let lock = folder.lock()?;
@@ -87,12 +88,12 @@ impl Postgres {
         bail!("Postgres does not start: {}", cluster.last_words())
     }
 
-    /// How to reach one of its databases.
+    /// The DSN of one of its databases.
     pub fn dsn(&self, database: &str) -> String {
         format!("postgres://{ROLE}:{}@127.0.0.1:{}/{database}", self.password, self.port)
     }
 
-    /// The process that keeps the server; for a test that kills it.
+    /// The process that supervises the server; for a test that kills it.
     pub fn keeper_id(&self) -> u32 {
         self.keeper.id()
     }
@@ -101,12 +102,12 @@ impl Postgres {
 impl Drop for Postgres {
     fn drop(&mut self) {
         drop(self.pipe.take());
-        // Nothing is left to be done about a keeper that cannot be waited for.
+        // If waiting for the supervisor fails, there is nothing else to do.
         let _ended = self.keeper.wait();
     }
 }
 
-/// The programs, on one folder, as one user.
+/// The programs with one folder and one user.
 struct Cluster<'a> {
     binaries: &'a Binaries,
     folder: &'a Folder,
@@ -115,7 +116,7 @@ struct Cluster<'a> {
 
 impl Cluster<'_> {
     fn init(&self, purpose: Purpose) -> Result<String> {
-        // SCRAM costs an unoptimised client 30 ms a connection, which a test's many connections would feel.
+        // SCRAM costs an unoptimised client 30 ms per connection, which slows tests with many connections.
         let auth = if purpose == Purpose::Keep { "scram-sha-256" } else { "password" };
         let password = new_password();
         self.write_password(&password)?;
@@ -154,14 +155,14 @@ impl Cluster<'_> {
         for setting in settings(port, purpose) {
             command.arg("-c").arg(setting);
         }
-        // Its own group: Ctrl-C reaches us, and we stop the server last.
+        // A separate process group: Ctrl-C reaches only this process, which stops the server last.
         command.process_group(0).stdin(Stdio::piped()).stdout(Stdio::null()).stderr(log);
         let mut keeper = command.spawn().context("cannot start Postgres")?;
         let pipe = keeper.stdin.take().context("Postgres's keeper has no pipe")?;
         Ok((keeper, pipe))
     }
 
-    /// Whether the server came up; if it ended, another try on another port may do.
+    /// Whether the server has started. If it has exited, the caller may try another port.
     #[expect(clippy::disallowed_methods, reason = "the start of a server is waited for on a thread of its own")]
     fn wait_until_ready(&self, keeper: &mut Child) -> Result<bool> {
         let started = Instant::now();
@@ -177,7 +178,7 @@ impl Cluster<'_> {
         bail!("Postgres is not ready after {} s: {}", PATIENCE.as_secs(), self.last_words())
     }
 
-    /// A server that outlived its keeper is stopped; a file that a crash left behind is removed.
+    /// Stops a server that outlived its supervisor, and removes a file that a crash left behind.
     fn stop_leftover(&self) -> Result<()> {
         let Some(postmaster) = self.folder.postmaster() else { return Ok(()) };
         if !postmaster.is_running(&self.folder.data()) {
@@ -190,7 +191,7 @@ impl Cluster<'_> {
             .args(["--mode", "fast", "--wait", "--silent", "stop"])
             .output()
             .context("cannot run pg_ctl")?;
-        // It may have ended by itself meanwhile.
+        // It may have exited meanwhile.
         if stopped.status.success() || self.folder.postmaster().is_none() {
             return Ok(());
         }
@@ -233,7 +234,7 @@ fn new_password() -> String {
     hex::encode(rand::random::<[u8; 24]>())
 }
 
-/// A port that was free a moment ago; should another program be faster, the start is tried again.
+/// Returns a port that was free a moment ago; if another program takes it first, the start is repeated.
 fn free_port() -> Result<u16> {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).context("no free port on 127.0.0.1")?;
     Ok(listener.local_addr()?.port())

@@ -1,7 +1,7 @@
 //! Step 4 of 7: Scheduler's REST API.
 //!
-//! The casing of parameters is AWS's and differs from operation to operation: bodies are Pascal case, so are the
-//! queries of the lists, and the queries of get and delete are lower camel case.
+//! AWS's casing of parameters differs between operations: bodies and the queries of the lists are Pascal case, the
+//! queries of get and delete are lower camel case.
 
 use std::collections::BTreeMap;
 
@@ -49,7 +49,7 @@ pub fn router(scheduler: Scheduler) -> Router {
         .with_state(scheduler)
 }
 
-/// Each call takes the latency that was asked for, counts against the quota, and has an id.
+/// Gives each call the configured latency, counts it against the quota, and gives it an id.
 async fn take_time(State(scheduler): State<Scheduler>, request: Request, next: Next) -> Response {
     if !scheduler.0.latency.is_zero() {
         tokio::time::sleep(scheduler.0.latency).await;
@@ -289,7 +289,7 @@ fn key(group: Option<String>, name: &str) -> Key {
 fn list(field: &str, items: Value, last: Option<Key>) -> Json<Value> {
     let mut answer = BTreeMap::from([(field, items)]);
     if let Some(last) = last {
-        // A `/` is in no name, so that the two parts cannot be mistaken.
+        // No name contains a `/`, so the two parts are unambiguous.
         answer.insert("NextToken", json!(hex::encode(format!("{}/{}", last.group, last.name))));
     }
     Json(json!(answer))

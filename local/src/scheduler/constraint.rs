@@ -1,11 +1,11 @@
-//! The service model's constraints on single fields, with AWS's own sentences about them.
+//! The service model's constraints on single fields, with AWS's error messages.
 
 use super::error::Error;
 
-/// Which characters a field takes.
+/// Which characters a field accepts.
 #[derive(Clone, Copy)]
 pub enum Pattern {
-    /// Schedules, groups and prefixes of their names
+    /// Names of schedules and schedule groups, and prefixes of them
     Name,
     /// `ClientToken`
     Token,
@@ -15,11 +15,11 @@ pub enum Pattern {
     Queue,
     /// `KmsKeyArn`
     Key,
-    /// What can be tagged: groups alone
+    /// What can be tagged: only schedule groups
     GroupArn,
 }
 
-/// All that is wrong with a request, in one answer as AWS gives it.
+/// All constraint violations of a request, in one answer as in AWS.
 #[derive(Default)]
 pub struct Violations(Vec<String>);
 
@@ -27,7 +27,7 @@ impl Violations {
     /// Ends the checks.
     ///
     /// # Errors
-    /// `ValidationException` with every violation noted.
+    /// Returns a `ValidationException` that lists every violation.
     pub fn finish(self) -> Result<(), Error> {
         let plural = if self.0.len() == 1 { "" } else { "s" };
         match self.0.len() {
@@ -38,7 +38,7 @@ impl Violations {
         }
     }
 
-    /// The value of a required field; notes its absence.
+    /// Returns the value of a required field; adds a violation if it is missing.
     pub fn required<'a, T>(&mut self, field: &str, value: Option<&'a T>) -> Option<&'a T> {
         if value.is_none() {
             self.0.push(format!("Value null at '{field}' failed to satisfy constraint: Member must not be null"));
@@ -46,7 +46,7 @@ impl Violations {
         value
     }
 
-    /// Notes a length outside of `min..=max` characters.
+    /// Adds a violation if the length is outside of `min..=max` characters.
     pub fn length(&mut self, field: &str, value: &str, min: usize, max: usize) {
         let length = value.chars().count();
         if length < min {
@@ -56,7 +56,7 @@ impl Violations {
         }
     }
 
-    /// Notes a number outside of `min..=max`.
+    /// Adds a violation if the number is outside of `min..=max`.
     pub fn range(&mut self, field: &str, value: i64, min: i64, max: i64) {
         if value < min {
             self.note(field, &value.to_string(), &format!("Member must have value greater than or equal to {min}"));
@@ -65,27 +65,27 @@ impl Violations {
         }
     }
 
-    /// Notes characters that the pattern does not take.
+    /// Adds a violation if the pattern does not accept the characters.
     pub fn pattern(&mut self, field: &str, value: &str, pattern: Pattern) {
         if !pattern.matches(value) {
             self.note(field, value, &format!("Member must satisfy regular expression pattern: {}", pattern.text()));
         }
     }
 
-    /// Notes a word that is not one of `words`.
+    /// Adds a violation if the value is not one of `words`.
     pub fn one_of(&mut self, field: &str, value: &str, words: &[&str]) {
         if !words.contains(&value) {
             self.note(field, value, &format!("Member must satisfy enum value set: [{}]", words.join(", ")));
         }
     }
 
-    /// A schedule's or group's name: 1 to 64 characters of its alphabet.
+    /// Checks the name of a schedule or schedule group: 1 to 64 characters of its alphabet.
     pub fn name(&mut self, field: &str, value: &str) {
         self.length(field, value, 1, 64);
         self.pattern(field, value, Pattern::Name);
     }
 
-    /// A client's token: 1 to 64 characters of its alphabet.
+    /// Checks a client token: 1 to 64 characters of its alphabet.
     pub fn token(&mut self, value: Option<&str>) {
         if let Some(token) = value {
             self.length("clientToken", token, 1, 64);
@@ -139,7 +139,7 @@ impl Pattern {
 pub struct Arn<'a> {
     /// `lambda`, `sqs`, ..
     pub service: &'a str,
-    /// Empty for what is global
+    /// Empty for global resources
     pub region: &'a str,
     /// Twelve digits
     pub account: &'a str,

@@ -1,19 +1,19 @@
-//! Step 5 of 7: EventBridge's own `cron(...)`, read literally.
+//! Step 5 of 7: EventBridge's `cron(...)`, evaluated literally.
 //!
 //! Six fields, as AWS documents them: minutes, hours, day of month, month, day of week (1-7 is SUN-SAT), year.
-//! Deliberately small and written apart from the crate `schedule`, so that each checks the other.
+//! Deliberately small and written separately from the crate `schedule`, so that each checks the other.
 
 use chrono::{DateTime, Datelike, DurationRound, NaiveDate, NaiveDateTime, TimeDelta, Utc};
 
 use super::zone::Zone;
 
-/// What happens to a time that occurs twice on an autumn night.
+/// What happens to a time that occurs twice in the autumn fold.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Fold {
     /// It fires once, at the first instance: AWS's documented rule.
     #[default]
     First,
-    /// It fires at both instances: what AWS would do if it followed real time instead.
+    /// It fires at both instances, as AWS would if it followed elapsed time.
     Both,
 }
 
@@ -35,32 +35,32 @@ pub(super) enum Day {
     Nth { weekday: u32, nth: u32 },
 }
 
-/// The years that AWS's grammar knows.
+/// The first year of AWS's grammar.
 pub(super) const FIRST_YEAR: i32 = 1970;
 pub(super) const LAST_YEAR: i32 = 2199;
 
-/// The longest fold that we look back over; Lord Howe's is half an hour, most are one hour.
+/// The longest fold that is considered; Lord Howe's is half an hour, most are one hour.
 const LONGEST_FOLD: TimeDelta = TimeDelta::hours(3);
 
 impl Cron {
-    /// The first time strictly after `instant`, read on the clocks of `zone`.
+    /// Returns the first time strictly after `instant`, on the clocks of `zone`.
     ///
     /// A time in a spring gap is skipped, as AWS documents.
     pub fn next_after(&self, instant: DateTime<Utc>, zone: &Zone, fold: Fold) -> Option<DateTime<Utc>> {
         let here = zone.wall_time(instant);
         match fold {
-            // First instances rise with the wall clock, so the first one that lies ahead is the answer.
+            // First instances are in the order of local times, so the first one after `instant` is the result.
             Fold::First => self.wall_times(here).filter_map(|wall| zone.instants(wall).next()).find(|at| *at > instant),
             Fold::Both => self.next_of_both(instant, here, zone),
         }
     }
 
-    /// Whether any date matches, past or to come.
+    /// Whether any date matches, past or future.
     pub fn has_a_date(&self) -> bool {
         self.dates(NaiveDate::default()).next().is_some()
     }
 
-    /// With both instances the order of the wall clock is not the order of time: take the least around the first find.
+    /// With both instances, local times are not in the order of instants, so take the earliest around the first match.
     fn next_of_both(&self, instant: DateTime<Utc>, here: NaiveDateTime, zone: &Zone) -> Option<DateTime<Utc>> {
         let mut best: Option<(NaiveDateTime, DateTime<Utc>)> = None;
         for wall in self.wall_times(here - LONGEST_FOLD) {
@@ -74,7 +74,7 @@ impl Cron {
         best.map(|(_, at)| at)
     }
 
-    /// The matching minutes of the wall clock from `start`'s minute on.
+    /// The matching minutes of local time from `start`'s minute on.
     fn wall_times(&self, start: NaiveDateTime) -> impl Iterator<Item = NaiveDateTime> + '_ {
         let first_minute = start.duration_trunc(TimeDelta::minutes(1)).unwrap_or(start);
         self.dates(start.date()).flat_map(|date| self.minutes_of(date)).skip_while(move |wall| *wall < first_minute)

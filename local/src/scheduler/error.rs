@@ -1,4 +1,4 @@
-//! The answers that Scheduler gives when it refuses, with AWS's names and status codes.
+//! Scheduler's refusals, with AWS's names and status codes.
 
 use axum::Json;
 use axum::http::{HeaderName, StatusCode};
@@ -7,26 +7,26 @@ use serde_json::json;
 
 const ERROR_TYPE: HeaderName = HeaderName::from_static("x-amzn-errortype");
 
-/// One refusal; the text becomes the body's `Message`.
+/// A refusal; the text becomes the body's `Message`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Error {
-    /// A field says what AWS does not take.
+    /// The value of a field is one that AWS refuses.
     Validation(String),
-    /// The body is not the JSON that the operation reads.
+    /// The body is not JSON of the operation.
     Serialization(String),
-    /// The body is longer than any operation takes.
+    /// The body is longer than any operation accepts.
     TooLarge,
-    /// No such schedule or group.
+    /// No such schedule or schedule group.
     NotFound(String),
     /// The name is taken.
     Conflict(String),
-    /// One more than the account may have.
+    /// The account has reached its quota.
     Quota(String),
-    /// More calls in this second than the account may make.
+    /// The account has exceeded its calls per second.
     Throttled,
-    /// Broken on their side.
+    /// A failure of the service.
     Internal,
-    /// A path that is no operation of Scheduler.
+    /// A path that is not an operation of Scheduler.
     UnknownOperation,
 }
 

@@ -1,6 +1,6 @@
-//! Step 5 of 7: what a schedule's expression can be, and when it next comes.
+//! Step 5 of 7: the expressions of a schedule, and their next times.
 //!
-//! cronbox itself publishes `cron(...)` alone; `at(...)` and `rate(...)` are here for other clients.
+//! cronbox itself publishes only `cron(...)`; `at(...)` and `rate(...)` are for other clients.
 
 use chrono::{DateTime, DurationRound, NaiveDateTime, TimeDelta, Utc};
 
@@ -12,14 +12,14 @@ use super::zone::Zone;
 pub enum Expression {
     /// `cron(minutes hours day-of-month month day-of-week year)`
     Cron(Cron),
-    /// `at(yyyy-mm-ddThh:mm:ss)`, read in the schedule's timezone
+    /// `at(yyyy-mm-ddThh:mm:ss)`, in the schedule's timezone
     At(NaiveDateTime),
-    /// `rate(value unit)`: real time, also across a change of the clocks
+    /// `rate(value unit)`: elapsed time, also across a change of the offset
     Rate(TimeDelta),
 }
 
 impl Expression {
-    /// Reads an expression; `None` where AWS answers `Invalid Schedule Expression`.
+    /// Parses an expression; `None` if AWS answers `Invalid Schedule Expression`.
     pub fn parse(text: &str) -> Option<Expression> {
         let (kind, rest) = text.split_once('(')?;
         let inner = rest.strip_suffix(')')?;
@@ -33,7 +33,7 @@ impl Expression {
         }
     }
 
-    /// Whether it names any time, past or to come: 30 February never does.
+    /// Whether it names any time, past or future: 30 February never does.
     pub fn has_a_time(&self) -> bool {
         match self {
             Expression::Cron(cron) => cron.has_a_date(),
@@ -42,7 +42,7 @@ impl Expression {
         }
     }
 
-    /// The first time strictly after `instant`; a rate counts from `origin`.
+    /// Returns the first time strictly after `instant`; a rate counts from `origin`.
     pub fn next_after(
         &self,
         instant: DateTime<Utc>,
@@ -62,7 +62,8 @@ impl Expression {
         }
     }
 
-    /// From where a schedule made at `now` is evaluated: a rate fires at once, anything else only ahead.
+    /// Returns since when a schedule created at `now` is evaluated: a rate fires at once, anything else only in the
+    /// future.
     pub fn first_evaluated_after(&self, now: DateTime<Utc>) -> DateTime<Utc> {
         match self {
             Expression::Rate(_) => now - TimeDelta::milliseconds(1),
@@ -70,7 +71,7 @@ impl Expression {
         }
     }
 
-    /// From where a rate counts: its `StartDate`, whose seconds AWS discards, else the time it was made.
+    /// Returns from when a rate counts: its `StartDate`, whose seconds AWS discards, else its creation.
     pub fn origin(now: DateTime<Utc>, start_date: Option<DateTime<Utc>>) -> DateTime<Utc> {
         start_date.map_or(now, |start| start.duration_trunc(TimeDelta::minutes(1)).unwrap_or(start))
     }

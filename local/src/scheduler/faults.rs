@@ -1,7 +1,7 @@
-//! Step 4 of 7: what goes wrong between the publisher and Scheduler, by seed.
+//! Step 4 of 7: faults between the publisher and Scheduler, by seed.
 //!
-//! Each call of the five operations on schedules draws from one seeded source, and the plan says what the
-//! draw means. So the same calls in the same order meet the same faults.
+//! Each call of the five operations on schedules draws from one seeded source, and the plan decides what the draw
+//! means. So the same calls in the same order get the same faults.
 
 mod acted;
 mod late;
@@ -20,7 +20,7 @@ pub(super) use self::acted::{View, act};
 use self::late::Late;
 pub use self::plan::{Kind, Operation, Plan, Rule, Wrong};
 
-/// The faults of one account: the plan, the dice, and the requests that are still on their way.
+/// The faults of one account: the plan, the random source, and the requests that have not arrived yet.
 #[derive(Default)]
 pub(super) struct Faults {
     seed_at_start: u64,
@@ -35,14 +35,14 @@ struct Dice {
     injected: Vec<u32>,
 }
 
-/// What one call meets, and the number in 0..1 that says how much of it.
+/// The fault of one call, and the number in 0..1 that scales it.
 #[derive(Clone, Copy)]
 struct Draw {
     kind: Kind,
     share: f64,
 }
 
-/// The plan, and how far it is.
+/// The plan and its progress.
 #[derive(Serialize)]
 pub struct Progress {
     seed: u64,
@@ -50,11 +50,11 @@ pub struct Progress {
     slow_ms: u32,
     group_delete_secs: u32,
     faults: Vec<Injected>,
-    /// Requests that are still on their way
+    /// Requests that have not arrived yet
     waiting: usize,
 }
 
-/// One rule, and how often it has hit.
+/// One rule, and how often it was applied.
 #[derive(Serialize)]
 struct Injected {
     #[serde(flatten)]
@@ -73,7 +73,7 @@ impl Dice {
         Dice { random: StdRng::seed_from_u64(seed), injected: vec![0; plan.faults.len()], plan }
     }
 
-    /// Two numbers for each call, whatever it meets, so that no fault shifts those of the next calls.
+    /// Draws two numbers for each call, whatever its fault, so that no fault changes those of the next calls.
     fn draw(&mut self, operation: Operation) -> Option<Draw> {
         let (mut chance, share) = (self.random.random::<f64>(), self.random.random::<f64>());
         for (rule, injected) in self.plan.faults.iter().zip(&mut self.injected) {
@@ -92,18 +92,18 @@ impl Dice {
 }
 
 impl Faults {
-    /// No faults yet; a plan without a seed of its own goes by `seed`.
+    /// Creates an account without faults; a plan without a seed uses `seed`.
     pub(super) fn new(seed: Option<u64>) -> Faults {
         Faults { seed_at_start: seed.unwrap_or_default(), ..Faults::default() }
     }
 
-    /// Goes by a new plan from now on; one without faults ends them all.
+    /// Replaces the plan; one without faults ends all faults.
     pub(super) fn plan(&self, plan: Plan) {
         let seed = plan.seed.unwrap_or(self.seed_at_start);
         *self.dice() = Dice::new(Plan { seed: Some(seed), ..plan }, seed);
     }
 
-    /// The plan, and how far it is.
+    /// The plan and its progress.
     pub(super) fn progress(&self) -> Progress {
         let dice = self.dice();
         let rules = dice.plan.faults.iter().cloned().zip(&dice.injected);
@@ -117,7 +117,7 @@ impl Faults {
         }
     }
 
-    /// Answers those that were never to be answered, because a server that stops waits for them.
+    /// Answers the requests that were to get no answer, because a server that stops waits for them.
     pub(super) fn end(&self) {
         self.ended.cancel();
     }
@@ -127,12 +127,12 @@ impl Faults {
         self.late.next_due()
     }
 
-    /// Lets late requests arrive that are due at `now`.
+    /// Lets the late requests arrive that are due at `now`.
     pub(super) async fn arrive(&self, now: DateTime<Utc>) {
         self.late.arrive(now).await;
     }
 
-    /// How long the deletion of a group takes.
+    /// How long the deletion of a schedule group takes.
     pub(super) fn group_deletion(&self) -> TimeDelta {
         TimeDelta::seconds(self.dice().plan.group_delete_secs.into())
     }

@@ -1,13 +1,13 @@
 //! Step 5 of 7: the grammar of EventBridge's six cron fields, as AWS documents it.
 //!
 //! Deliberately strict: what AWS does not document is refused here and must never be published: `LW`, `L-3`, `MON#1`,
-//! wrap-around ranges, lower-case names, a step between weekdays, and lists of anything but different plain values.
+//! wrap-around ranges, lower-case names, a step between weekdays, and lists of anything except different numbers.
 
 use std::collections::BTreeSet;
 
 use super::cron::{Cron, Day, FIRST_YEAR, LAST_YEAR};
 
-/// One field's values and the names that stand for them.
+/// One field: its values and their names.
 struct Field {
     min: u32,
     max: u32,
@@ -23,12 +23,12 @@ const MONTHS: Field = Field {
     names: &["JAN", "FEB", "MAR", "APR", "MAY", "JUN", "JUL", "AUG", "SEP", "OCT", "NOV", "DEC"],
 };
 const WEEKDAYS: Field = Field { min: 1, max: 7, names: &["SUN", "MON", "TUE", "WED", "THU", "FRI", "SAT"] };
-/// Of a month, as `#` counts them.
+/// Weeks of a month, as `#` counts them.
 const WEEKS: Field = Field { min: 1, max: 5, names: &[] };
 const YEARS: Field = Field { min: FIRST_YEAR as u32, max: LAST_YEAR as u32, names: &[] };
 
 impl Cron {
-    /// Reads the text between the parentheses of `cron(...)`; `None` where AWS would not take it.
+    /// Parses the text between the parentheses of `cron(...)`; `None` if AWS would refuse it.
     pub fn parse(text: &str) -> Option<Cron> {
         let fields: Vec<&str> = text.split(' ').collect();
         let [minutes, hours, day_of_month, month, day_of_week, year] = fields[..] else { return None };
@@ -52,7 +52,7 @@ impl Cron {
     }
 }
 
-/// `L` and `15W` are the whole field, never items of a list.
+/// `L` and `15W` must be the complete field, never items of a list.
 fn parse_day_of_month(text: &str) -> Option<Day> {
     let days = |days| Day::OfMonth { days, last: false, nearest_weekday_to: 0 };
     match text.strip_suffix('W') {
@@ -62,7 +62,7 @@ fn parse_day_of_month(text: &str) -> Option<Day> {
     }
 }
 
-/// `6L` and `3#2` are the whole field, too, and name their weekday by its number.
+/// `6L` and `3#2` must be the complete field, too, and name their weekday by its number.
 fn parse_day_of_week(text: &str) -> Option<Day> {
     if let Some((weekday, nth)) = text.split_once('#') {
         return Some(Day::Nth { weekday: digits(weekday, &WEEKDAYS)?, nth: digits(nth, &WEEKS)? });
@@ -81,7 +81,7 @@ fn bits(text: &str, field: &Field) -> Option<u64> {
     values(text, field).map(|values| values.iter().fold(0, |set, value| set | 1 << value))
 }
 
-/// One item of any kind, or a list of different plain values.
+/// One item of any kind, or a list of different numbers.
 fn values(text: &str, field: &Field) -> Option<Vec<u32>> {
     if !text.contains(',') {
         return item_values(text, field);
@@ -93,7 +93,7 @@ fn values(text: &str, field: &Field) -> Option<Vec<u32>> {
     (different.len() == values.len()).then_some(values)
 }
 
-/// `*`, `a`, `a-b`, each with an optional `/step`; `a/step` runs to the end of the field.
+/// `*`, `a`, `a-b`, each with an optional `/step`; `a/step` continues to the end of the field.
 fn item_values(item: &str, field: &Field) -> Option<Vec<u32>> {
     let (range, step) = match item.split_once('/') {
         Some((range, step)) => (range, Some(number(step, &Field { min: 1, max: field.max, names: &[] })?)),

@@ -1,4 +1,4 @@
-//! Step 4 of 7: the groups that schedules live in.
+//! Step 4 of 7: schedule groups.
 
 use std::collections::BTreeMap;
 
@@ -9,42 +9,42 @@ use super::list::Page;
 use super::store::{Account, Key, TOKEN_LIFE};
 use super::wire::Tag;
 
-/// The group that always stands, and where a schedule without a group lives.
+/// The schedule group that always exists, and that contains schedules without another schedule group.
 pub(super) const DEFAULT: &str = "default";
 
-/// An account's groups, by name; `default` always stands.
+/// An account's schedule groups, by name; `default` always exists.
 pub struct Groups(BTreeMap<String, Group>);
 
-/// A group of schedules.
+/// A schedule group.
 #[derive(Clone, Debug)]
 pub struct Group {
-    /// Its name
+    /// The name
     pub name: String,
-    /// Its full name
+    /// The full name
     pub arn: String,
-    /// When it was made
+    /// When it was created
     pub created_on: DateTime<Utc>,
     /// When it last changed
     pub modified_on: DateTime<Utc>,
-    /// Its tags, by key
+    /// The tags, by key
     pub tags: BTreeMap<String, String>,
     /// When its deletion ends; `None` = it is not being deleted
     pub deleted_at: Option<DateTime<Utc>>,
     client_token: Option<String>,
 }
 
-/// A group to be made.
+/// A schedule group to create.
 pub struct NewGroup {
-    /// Its name
+    /// The name
     pub name: String,
-    /// Its tags
+    /// The tags
     pub tags: Vec<Tag>,
-    /// Makes a repeat harmless
+    /// Makes a repeated create idempotent
     pub client_token: Option<String>,
 }
 
 impl Group {
-    /// Its full name, as a caller of this region knows it: each region has a `default` of its own.
+    /// The full name for a caller of this region: each region has its own `default`.
     pub fn arn_in(&self, region: Option<&str>) -> String {
         let mut parts: Vec<&str> = self.arn.splitn(6, ':').collect();
         if let (DEFAULT, Some(region), Some(part)) = (self.name.as_str(), region, parts.get_mut(3)) {
@@ -53,7 +53,7 @@ impl Group {
         parts.join(":")
     }
 
-    /// Whether a create with this client token is the one that made it.
+    /// Whether a create with this client token created it.
     fn was_made_by(&self, token: Option<&str>, now: DateTime<Utc>) -> bool {
         let is_token = token.is_some() && self.client_token.as_deref() == token;
         is_token && now < self.created_on + TOKEN_LIFE && self.deleted_at.is_none()
@@ -61,17 +61,17 @@ impl Group {
 }
 
 impl Groups {
-    /// The group `default` alone.
+    /// Creates only the schedule group `default`.
     pub fn new(account: &Account, now: DateTime<Utc>) -> Groups {
         let mut groups = Groups(BTreeMap::new());
         groups.insert(account, NewGroup { name: DEFAULT.to_owned(), tags: Vec::new(), client_token: None }, now);
         groups
     }
 
-    /// Makes a group; a repeat with the same client token changes nothing.
+    /// Creates a schedule group; a repeated create with the same client token changes nothing.
     ///
     /// # Errors
-    /// The name is taken, or the account is full.
+    /// Fails if the name is taken, or if the account has reached its quota.
     pub fn create(&mut self, account: &Account, new: NewGroup, now: DateTime<Utc>) -> Result<String, Error> {
         match self.0.get(&new.name) {
             Some(standing) if standing.was_made_by(new.client_token.as_deref(), now) => Ok(standing.arn.clone()),
@@ -83,18 +83,18 @@ impl Groups {
         }
     }
 
-    /// One group.
+    /// Returns one schedule group.
     ///
     /// # Errors
-    /// The group is missing.
+    /// Fails if the schedule group does not exist.
     pub fn get(&self, name: &str) -> Result<&Group, Error> {
         self.0.get(name).ok_or_else(|| Error::no_group(name))
     }
 
-    /// One group, for a call that changes what is in it.
+    /// Returns one schedule group, for a call that changes its schedules.
     ///
     /// # Errors
-    /// The group is missing, or is being deleted.
+    /// Fails if the schedule group does not exist or is being deleted.
     pub fn get_to_change(&self, name: &str) -> Result<&Group, Error> {
         let group = self.get(name)?;
         match group.deleted_at {
@@ -103,7 +103,7 @@ impl Groups {
         }
     }
 
-    /// Up to `limit` groups by name, after `after`.
+    /// Lists up to `limit` schedule groups by name, after `after`.
     pub fn list(&self, prefix: &str, after: Option<Key>, limit: usize) -> Page<Group> {
         let after = after.map(|key| key.name);
         let items = self
@@ -113,20 +113,20 @@ impl Groups {
         Page::of(items.cloned(), limit, |group| Key { group: String::new(), name: group.name.clone() })
     }
 
-    /// The group of an ARN, to read or change its tags.
+    /// Returns the schedule group of an ARN, to read or change its tags.
     ///
     /// # Errors
-    /// The group is missing.
+    /// Fails if the schedule group does not exist.
     pub fn by_arn(&mut self, arn: &str) -> Result<&mut Group, Error> {
         let name = arn.rsplit('/').next().unwrap_or_default();
         let is_meant = |group: &&mut Group| group.name == DEFAULT || group.arn == arn;
         self.0.get_mut(name).filter(is_meant).ok_or_else(|| Error::no_group(name))
     }
 
-    /// Begins to delete a group.
+    /// Starts the deletion of a schedule group.
     ///
     /// # Errors
-    /// The group is missing, is being deleted already, or is `default`.
+    /// Fails if the schedule group does not exist, is already being deleted, or is `default`.
     pub fn begin_deletion(&mut self, name: &str, deleted_at: DateTime<Utc>, now: DateTime<Utc>) -> Result<(), Error> {
         if name == DEFAULT {
             return Err(Error::Validation("The default schedule group cannot be deleted.".to_owned()));
@@ -139,7 +139,7 @@ impl Groups {
         Ok(())
     }
 
-    /// Takes away the group whose deletion ended first, up to `now`.
+    /// Removes the schedule group whose deletion ended first, up to `now`.
     pub fn take_deleted(&mut self, now: DateTime<Utc>) -> Option<(String, DateTime<Utc>)> {
         let ended = self.0.values().filter_map(|group| Some((group.deleted_at?, &group.name)));
         let (deleted_at, name) = ended.filter(|(deleted_at, _)| *deleted_at <= now).min()?;

@@ -1,4 +1,4 @@
-//! Step 4 of 7: pages of what stands, as the two lists give them.
+//! Step 4 of 7: pages of the two lists.
 
 use std::collections::BTreeMap;
 use std::ops::Bound;
@@ -10,23 +10,23 @@ use super::store::{Key, Schedule};
 pub struct Page<T> {
     /// The items
     pub items: Vec<T>,
-    /// The last item's place, if there are more
+    /// The key of the last item, if there are more
     pub last: Option<Key>,
 }
 
-/// Which schedules are listed.
+/// Filters of a list of schedules.
 #[derive(Clone, Debug, Default)]
 pub struct Filter {
-    /// Of this group alone
+    /// Only of this schedule group
     pub group: Option<String>,
-    /// With names that start so
+    /// Only with names that start with this
     pub name_prefix: Option<String>,
-    /// In this state
+    /// Only in this state
     pub state: Option<String>,
 }
 
 impl<T> Page<T> {
-    /// The first `limit` of `items`.
+    /// A page of the first `limit` of `items`.
     pub fn of(items: impl Iterator<Item = T>, limit: usize, key: impl Fn(&T) -> Key) -> Page<T> {
         let mut items: Vec<T> = items.take(limit + 1).collect();
         let more = items.len() > limit;
@@ -36,7 +36,7 @@ impl<T> Page<T> {
 }
 
 impl Filter {
-    /// Up to `limit` of `schedules` by group and name, after `after`.
+    /// Lists up to `limit` of `schedules` by schedule group and name, after `after`.
     pub(super) fn page(
         &self,
         schedules: &BTreeMap<Key, Arc<Schedule>>,

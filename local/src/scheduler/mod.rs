@@ -1,7 +1,7 @@
-//! Step 4 of 7: a stand-in for EventBridge Scheduler, in memory, behind Scheduler's own REST API.
+//! Step 4 of 7: a stand-in for EventBridge Scheduler, in memory, behind Scheduler's REST API.
 //!
-//! The AWS SDKs, the AWS CLI, boto3 and Terraform speak to it as to AWS: point them to its address. It keeps
-//! schedules and groups, and knows by its own evaluation when each fires; `fires` lets them.
+//! The AWS SDKs, the AWS CLI, boto3 and Terraform use it like AWS if they are configured with its address. It stores
+//! schedules and schedule groups, and computes by its own evaluation when each fires; `fires` fires them.
 
 pub mod api;
 pub mod constraint;
@@ -32,22 +32,22 @@ use self::faults::{Faults, Plan, Progress};
 use self::quota::Quota;
 use self::store::{Account, Due, Store};
 
-/// One account of Scheduler; clones are the same account.
+/// One account of Scheduler; clones share it.
 #[derive(Clone)]
 pub struct Scheduler(Arc<Shared>);
 
 /// How the stand-in behaves.
 #[derive(Clone, Debug, Default)]
 pub struct Options {
-    /// Whose schedules these are
+    /// The account of the schedules
     pub account: Account,
-    /// How a time that occurs twice fires
+    /// Whether a time that occurs twice fires twice
     pub fold: Fold,
     /// How long each call of the API takes
     pub latency: Duration,
-    /// Above so many calls a second the API answers 429; `None` = as many as come
+    /// Above this many calls per second the API answers 429; `None` = no limit
     pub calls_per_second: Option<u32>,
-    /// Which faults a plan without a seed of its own draws
+    /// The seed of a plan without a seed of its own
     pub seed: Option<u64>,
 }
 
@@ -61,7 +61,7 @@ struct Shared {
 }
 
 impl Scheduler {
-    /// An account with nothing in it but the group `default`.
+    /// Creates an account with only the schedule group `default`.
     pub fn new(options: Options, clock: Clock) -> Scheduler {
         let store = Store::new(options.account, options.fold, clock.now());
         Scheduler(Arc::new(Shared {
@@ -74,47 +74,47 @@ impl Scheduler {
         }))
     }
 
-    /// The next time at which anything fires, if that is not after `until`.
+    /// Returns the next time at which any schedule fires, if that is not after `until`.
     pub fn next_due(&self, until: DateTime<Utc>) -> Option<DateTime<Utc>> {
         self.store().next_due().filter(|at| *at <= until)
     }
 
-    /// Takes what is due at `now`, in the order of time.
+    /// Takes the schedules that are due at `now`, in the order of time.
     pub fn take_due(&self, now: DateTime<Utc>) -> Vec<Due> {
         self.store().take_due(now)
     }
 
-    /// The clock that it evaluates by.
+    /// The clock of the evaluation.
     pub fn clock(&self) -> &Clock {
         &self.0.clock
     }
 
-    /// What stands.
+    /// The schedules and schedule groups.
     pub fn store(&self) -> MutexGuard<'_, Store> {
         self.0.store.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// What goes wrong from now on.
+    /// Replaces the plan of faults.
     pub fn plan_faults(&self, plan: Plan) {
         self.0.faults.plan(plan);
     }
 
-    /// What goes wrong, and how often it has.
+    /// The plan of faults, and how often each was applied.
     pub fn faults_injected(&self) -> Progress {
         self.0.faults.progress()
     }
 
-    /// When the next late request arrives, if that is not after `until`.
+    /// Returns when the next late request arrives, if that is not after `until`.
     pub fn next_arrival(&self, until: DateTime<Utc>) -> Option<DateTime<Utc>> {
         self.0.faults.next_arrival().filter(|at| *at <= until)
     }
 
-    /// Lets late requests arrive that are due at `now`.
+    /// Lets the late requests arrive that are due at `now`.
     pub async fn arrive(&self, now: DateTime<Utc>) {
         self.0.faults.arrive(now).await;
     }
 
-    /// Answers the calls that were never to be answered, because a server that stops waits for them.
+    /// Answers the calls that were to get no answer, because a server that stops waits for them.
     pub fn end_silence(&self) {
         self.0.faults.end();
     }
@@ -123,7 +123,7 @@ impl Scheduler {
         &self.0.faults
     }
 
-    /// Returns when a schedule was made, replaced or deleted since the last call.
+    /// Returns after a schedule was created, replaced or deleted since the last call.
     pub async fn changed(&self) {
         self.0.changed.notified().await;
     }

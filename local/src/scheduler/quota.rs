@@ -1,18 +1,18 @@
-//! How many calls a second the API takes: over the quota, AWS refuses for the rest of the second.
+//! How many calls per second the API accepts: above the quota, it refuses calls for the rest of the second, like AWS.
 
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use super::error::Error;
 
-/// Calls a second, counted in real time whatever the business clock says.
+/// Calls per second, measured in real time whatever the business clock shows.
 pub(super) struct Quota {
     calls_per_second: Option<u32>,
     second: Mutex<(Instant, u32)>,
 }
 
 impl Quota {
-    /// A quota; `None` = as many calls as come.
+    /// Creates a quota; `None` = no limit.
     pub(super) fn new(calls_per_second: Option<u32>) -> Quota {
         Quota { calls_per_second, second: Mutex::new((Instant::now(), 0)) }
     }
@@ -20,7 +20,7 @@ impl Quota {
     /// Counts one call.
     ///
     /// # Errors
-    /// `ThrottlingException` above the quota.
+    /// Returns a `ThrottlingException` above the quota.
     pub(super) fn take(&self) -> Result<(), Error> {
         let Some(limit) = self.calls_per_second else { return Ok(()) };
         let mut second = self.second.lock().unwrap_or_else(PoisonError::into_inner);

@@ -1,4 +1,4 @@
-//! Step 4 of 7: what every operation reads of a request: its body, and the region in its signature.
+//! Step 4 of 7: the parts of a request that every operation reads: its body, and the region in its signature.
 
 use std::convert::Infallible;
 
@@ -11,10 +11,10 @@ use serde::de::DeserializeOwned;
 
 use super::error::Error;
 
-/// A JSON body; an empty one is an object without members.
+/// A JSON body; an empty one counts as `{}`.
 pub(super) struct Payload<T>(pub(super) T);
 
-/// The region that a request was signed for; `None` = it is not signed.
+/// The region for which a request was signed; `None` = it is not signed.
 pub(super) struct Region(pub(super) Option<String>);
 
 impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for Payload<T> {

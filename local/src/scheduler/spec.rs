@@ -1,4 +1,4 @@
-//! What a schedule says, once AWS would have taken it.
+//! The settings of a schedule, validated like in AWS.
 
 use chrono::{DateTime, TimeDelta, Utc};
 use serde_json::Value;
@@ -9,30 +9,30 @@ use super::expression::Expression;
 use super::wire::{PutSchedule, RetryPolicy, TargetBody, WindowBody};
 use super::zone::Zone;
 
-/// A schedule's settings; every update replaces them whole.
+/// A schedule's settings; every update replaces all of them.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Spec {
     /// When it fires
     pub expression: Expression,
-    /// The expression as it was written
+    /// The expression as the client wrote it
     pub expression_text: String,
-    /// On whose clocks
+    /// The timezone of the expression
     pub timezone: Zone,
     /// Whether it fires
     pub state: State,
-    /// No fire before, in whole minutes
+    /// No fire before this time, in full minutes
     pub start_date: Option<DateTime<Utc>>,
-    /// No fire after, in whole minutes
+    /// No fire after this time, in full minutes
     pub end_date: Option<DateTime<Utc>>,
     /// Free text
     pub description: Option<String>,
-    /// Kept, not used
+    /// Stored, not used
     pub kms_key_arn: Option<String>,
     /// How late a fire may be; the stand-in is always on time
     pub window: WindowBody,
-    /// What is invoked
+    /// What it invokes
     pub target: TargetBody,
-    /// What becomes of a schedule that will not fire again
+    /// What happens to a schedule that will not fire again
     pub completion: Completion,
 }
 
@@ -41,14 +41,14 @@ pub struct Spec {
 pub enum State {
     /// It fires
     Enabled,
-    /// It stands, and does not fire
+    /// It exists, and does not fire
     Disabled,
 }
 
 /// `ActionAfterCompletion`
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Completion {
-    /// It stays
+    /// It is kept
     Keep,
     /// It is deleted
     Delete,
@@ -57,13 +57,13 @@ pub enum Completion {
 /// Start and end of a schedule, where it has them.
 pub type Dates = (Option<DateTime<Utc>>, Option<DateTime<Utc>>);
 
-/// What AWS fills in where `RetryPolicy` is not sent.
+/// The values that AWS uses if `RetryPolicy` is not sent.
 pub const DEFAULT_RETRY_POLICY: RetryPolicy =
     RetryPolicy { maximum_event_age_in_seconds: Some(86_400), maximum_retry_attempts: Some(185) };
 
 const MAX_INPUT_BYTES: usize = 256 * 1024;
 
-/// The parameters that AWS knows for targets other than functions.
+/// AWS's parameters for targets other than functions.
 const PARAMETERS: [&str; 7] = [
     "EcsParameters",
     "EventBridgeParameters",
@@ -75,7 +75,7 @@ const PARAMETERS: [&str; 7] = [
 ];
 
 impl State {
-    /// AWS's word.
+    /// AWS's name.
     pub fn as_str(self) -> &'static str {
         match self {
             State::Enabled => "ENABLED",
@@ -85,7 +85,7 @@ impl State {
 }
 
 impl Completion {
-    /// AWS's word.
+    /// AWS's name.
     pub fn as_str(self) -> &'static str {
         match self {
             Completion::Keep => "NONE",
@@ -95,10 +95,10 @@ impl Completion {
 }
 
 impl Spec {
-    /// Judges a create or update as AWS does; an absent field takes its system default.
+    /// Validates a create or update as AWS does; an absent field takes its system default.
     ///
     /// # Errors
-    /// `ValidationException`: first all of the model's constraints at once, then one rule at a time.
+    /// Returns a `ValidationException`: first with all violated constraints of the model, then for one rule at a time.
     pub fn from_request(name: &str, put: PutSchedule, now: DateTime<Utc>) -> Result<Spec, Error> {
         check_constraints(name, &put)?;
         let expression_text = put.schedule_expression.unwrap_or_default();
@@ -129,7 +129,7 @@ impl Spec {
 }
 
 impl Spec {
-    /// Between which times it fires: the dates of a one-time schedule are ignored.
+    /// The times between which it fires: the dates of a one-time schedule are ignored.
     pub fn limits(&self) -> Dates {
         match self.expression {
             Expression::At(_) => (None, None),
@@ -207,10 +207,10 @@ fn check_target(violations: &mut Violations, target: &TargetBody) {
     }
 }
 
-/// Reads the dates of a schedule.
+/// Parses the dates of a schedule.
 ///
-/// AWS documents that a one-time schedule ignores both, and was seen to refuse an old start and to discard a start's
-/// seconds. That it refuses an end in the past, and discards an end's seconds, is assumed.
+/// AWS documents that a one-time schedule ignores both dates. It was observed to refuse an old start and to discard a
+/// start's seconds. That it also refuses an end in the past, and discards an end's seconds, is an assumption.
 fn dates(expression: &Expression, start: Option<f64>, end: Option<f64>, now: DateTime<Utc>) -> Result<Dates, Error> {
     let start = start.map(|seconds| timestamp("StartDate", seconds)).transpose()?;
     let end = end.map(|seconds| timestamp("EndDate", seconds)).transpose()?;
@@ -248,7 +248,7 @@ fn window(window: WindowBody) -> Result<WindowBody, Error> {
         (Some("FLEXIBLE"), None) => Err(Error::Validation(
             "MaximumWindowInMinutes must be specified when the mode of FlexibleTimeWindow is FLEXIBLE.".to_owned(),
         )),
-        // With OFF, AWS documents nothing against it.
+        // AWS documents no rule against it with OFF.
         _ => Ok(window),
     }
 }

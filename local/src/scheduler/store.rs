@@ -1,6 +1,6 @@
-//! Step 4 of 7: the schedules and groups that stand in the stand-in, in memory.
+//! Step 4 of 7: the schedules and schedule groups of the stand-in, in memory.
 //!
-//! Beside them an index of when each schedule fires next, so that a fire costs the same with ten and with 100,000.
+//! An index has the next time of each schedule, so that a fire costs the same with ten and with 100,000.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use super::list::{Filter, Page};
 use super::past::Past;
 use super::spec::{Completion, Spec, State};
 
-/// All that one account has in one region.
+/// Everything of one account in one region.
 pub struct Store {
     account: Account,
     fold: Fold,
@@ -26,43 +26,43 @@ pub struct Store {
     past: Past,
 }
 
-/// A create may be repeated with its client token for as long as a request that was signed once may still arrive.
+/// How long a create may be repeated with its client token: as long as a signed request may still arrive.
 ///
-/// AWS does not say how long it knows a token.
+/// AWS does not document how long it keeps a token.
 pub(super) const TOKEN_LIFE: TimeDelta = TimeDelta::minutes(15);
 
-/// Whose schedules these are, and how many there may be.
+/// The account and its quotas.
 #[derive(Clone, Debug)]
 pub struct Account {
-    /// Part of every name of a resource that an unsigned request makes; a signed one names its own
+    /// The region in resource names for unsigned requests; a signed request names its own
     pub region: String,
     /// Twelve digits
     pub id: String,
-    /// AWS gives ten million
+    /// AWS allows ten million
     pub max_schedules: usize,
-    /// AWS gives 500
+    /// AWS allows 500
     pub max_groups: usize,
 }
 
-/// The name of a schedule: unique in its group.
+/// The key of a schedule: the name is unique in its schedule group.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Key {
-    /// The group
+    /// The schedule group
     pub group: String,
-    /// The name in the group
+    /// The name in the schedule group
     pub name: String,
 }
 
-/// A schedule as it stands.
+/// A schedule.
 #[derive(Clone, Debug)]
 pub struct Schedule {
-    /// Its name
+    /// The key
     pub key: Key,
-    /// Its full name
+    /// The full name
     pub arn: String,
-    /// What it says
+    /// The settings
     pub spec: Spec,
-    /// When it was made
+    /// When it was created
     pub created_on: DateTime<Utc>,
     /// When it was last replaced
     pub modified_on: DateTime<Utc>,
@@ -72,12 +72,12 @@ pub struct Schedule {
     client_token: Option<String>,
 }
 
-/// A schedule whose time has come.
+/// A schedule that is due.
 #[derive(Clone, Debug)]
 pub struct Due {
     /// The time
     pub at: DateTime<Utc>,
-    /// The schedule as it stood then
+    /// The schedule at that time
     pub schedule: Arc<Schedule>,
 }
 
@@ -99,9 +99,9 @@ impl Account {
 }
 
 impl Schedule {
-    /// Whether a create with this client token and of this content is the one that made it.
+    /// Whether a create with this client token and this content created it.
     ///
-    /// What AWS answers to the same token with another content is not documented; here the name is taken.
+    /// AWS does not document its answer to the same token with other content; here the name is taken.
     fn was_made_by(&self, token: Option<&str>, spec: &Spec, now: DateTime<Utc>) -> bool {
         let is_token = token.is_some() && self.client_token.as_deref() == token;
         is_token && now < self.created_on + TOKEN_LIFE && self.spec == *spec
@@ -109,7 +109,7 @@ impl Schedule {
 }
 
 impl Store {
-    /// An account with its group `default` and nothing in it.
+    /// Creates an account with only an empty schedule group `default`.
     pub fn new(account: Account, fold: Fold, now: DateTime<Utc>) -> Store {
         Store {
             groups: Groups::new(&account, now),
@@ -122,10 +122,10 @@ impl Store {
         }
     }
 
-    /// Makes a schedule, named by `region`; the same create with the same client token changes nothing.
+    /// Creates a schedule, named by `region`; a repeated create with the same client token changes nothing.
     ///
     /// # Errors
-    /// The group is missing or being deleted, the name is taken, or the account is full.
+    /// Fails if the schedule group is missing or being deleted, the name is taken, or the quota is reached.
     pub fn create(
         &mut self,
         key: Key,
@@ -162,14 +162,14 @@ impl Store {
         Ok(arn)
     }
 
-    /// Replaces a schedule whole; its create's client token is forgotten.
+    /// Replaces all settings of a schedule; the client token of its create is no longer valid.
     ///
     /// # Errors
-    /// The group or the schedule is missing, or the group is being deleted.
+    /// Fails if the schedule group or the schedule does not exist, or if the schedule group is being deleted.
     pub fn update(&mut self, key: Key, spec: Spec, now: DateTime<Utc>) -> Result<String, Error> {
         let standing = self.remove(&key, now)?;
         let origin = Expression::origin(now, spec.start_date);
-        // One change, not two: what stood before it is what `remove` has noted.
+        // Recorded as one change: `remove` has recorded the state before it.
         let replaced = Arc::unwrap_or_clone(standing);
         let arn = replaced.arn.clone();
         self.put(Schedule { spec, modified_on: now, next: None, origin, client_token: None, ..replaced });
@@ -179,24 +179,24 @@ impl Store {
     /// Deletes a schedule.
     ///
     /// # Errors
-    /// The group or the schedule is missing, or the group is being deleted.
+    /// Fails if the schedule group or the schedule does not exist, or if the schedule group is being deleted.
     pub fn delete(&mut self, key: &Key, now: DateTime<Utc>) -> Result<(), Error> {
         self.remove(key, now).map(drop)
     }
 
-    /// One schedule.
+    /// Returns one schedule.
     ///
     /// # Errors
-    /// The group or the schedule is missing.
+    /// Fails if the schedule group or the schedule does not exist.
     pub fn get(&self, key: &Key) -> Result<Arc<Schedule>, Error> {
         self.groups.get(&key.group)?;
         self.schedules.get(key).cloned().ok_or_else(|| Error::no_schedule(&key.name))
     }
 
-    /// One schedule, as it was `changes_back` changes of the account ago.
+    /// Returns one schedule, as it was `changes_back` changes of the account ago.
     ///
     /// # Errors
-    /// The group is missing, or the schedule was.
+    /// Fails if the schedule group or the schedule does not exist.
     pub fn get_past(&self, key: &Key, changes_back: usize) -> Result<Arc<Schedule>, Error> {
         self.groups.get(&key.group)?;
         match self.past.of(key, changes_back) {
@@ -205,10 +205,10 @@ impl Store {
         }
     }
 
-    /// Up to `limit` schedules by group and name, after `after`.
+    /// Lists up to `limit` schedules by schedule group and name, after `after`.
     ///
     /// # Errors
-    /// The group that is asked for is missing.
+    /// Fails if the requested schedule group does not exist.
     pub fn list(&self, filter: &Filter, after: Option<Key>, limit: usize) -> Result<Page<Arc<Schedule>>, Error> {
         if let Some(group) = &filter.group {
             self.groups.get(group)?;
@@ -216,10 +216,10 @@ impl Store {
         Ok(filter.page(&self.schedules, after, limit))
     }
 
-    /// As [`Store::list`], as it was `changes_back` changes of the account ago.
+    /// Like [`Store::list`], for the state `changes_back` changes of the account ago.
     ///
     /// # Errors
-    /// The group that is asked for is missing.
+    /// Fails if the requested schedule group does not exist.
     pub fn list_past(
         &self,
         filter: &Filter,
@@ -233,18 +233,18 @@ impl Store {
         Ok(filter.page(&self.past.all(&self.schedules, changes_back), after, limit))
     }
 
-    /// Makes a group.
+    /// Creates a schedule group.
     ///
     /// # Errors
-    /// The name is taken, or the account is full.
+    /// Fails if the name is taken, or if the account has reached its quota.
     pub fn create_group(&mut self, new: NewGroup, now: DateTime<Utc>) -> Result<String, Error> {
         self.create_group_in(None, new, now)
     }
 
-    /// Makes a group, named by `region`.
+    /// Creates a schedule group, named by `region`.
     ///
     /// # Errors
-    /// The name is taken, or the account is full.
+    /// Fails if the name is taken, or if the account has reached its quota.
     pub fn create_group_in(
         &mut self,
         region: Option<String>,
@@ -254,17 +254,17 @@ impl Store {
         self.groups.create(&self.account.in_region(region), new, now)
     }
 
-    /// Deletes a group with all its schedules, which fire until that is done.
+    /// Deletes a schedule group with all its schedules, which fire until the deletion ends.
     ///
     /// # Errors
-    /// The group is missing, is being deleted already, or is `default`.
+    /// Fails if the schedule group does not exist, is already being deleted, or is `default`.
     pub fn delete_group(&mut self, name: &str, takes: TimeDelta, now: DateTime<Utc>) -> Result<(), Error> {
         self.groups.begin_deletion(name, now + takes, now)?;
         self.end_deletions(now);
         Ok(())
     }
 
-    /// Takes away the groups whose deletion has ended by `now`, with all their schedules.
+    /// Removes the schedule groups whose deletion has ended by `now`, with all their schedules.
     pub fn end_deletions(&mut self, now: DateTime<Utc>) {
         while let Some((name, deleted_at)) = self.groups.take_deleted(now) {
             let due = self.pop_due(deleted_at);
@@ -276,18 +276,18 @@ impl Store {
         }
     }
 
-    /// The groups, to read them and to change their tags.
+    /// The schedule groups, to read them and to change their tags.
     pub fn groups(&mut self) -> &mut Groups {
         &mut self.groups
     }
 
-    /// The next time at which anything fires.
+    /// The next time at which any schedule fires.
     pub fn next_due(&self) -> Option<DateTime<Utc>> {
         let overdue = self.overdue.iter().map(|due| due.at).min();
         overdue.into_iter().chain(self.next.first().map(|(at, _)| *at)).min()
     }
 
-    /// Takes what is due at `now`, in the order of time; each schedule moves on to its next time.
+    /// Takes the schedules that are due at `now`, in the order of time; each advances to its next time.
     pub fn take_due(&mut self, now: DateTime<Utc>) -> Vec<Due> {
         self.end_deletions(now);
         let mut due = std::mem::take(&mut self.overdue);
@@ -314,7 +314,7 @@ impl Store {
         due
     }
 
-    /// Lets a schedule stand that was made or replaced just now.
+    /// Inserts a schedule that was created or replaced now.
     fn put(&mut self, mut schedule: Schedule) {
         let from = schedule.spec.expression.first_evaluated_after(schedule.modified_on);
         schedule.next = self.next_of(&schedule, from);
@@ -333,7 +333,7 @@ impl Store {
         self.take(key, now).ok_or_else(|| Error::no_schedule(&key.name))
     }
 
-    /// Takes a schedule away. An edit does not take back a fire whose time has come: AWS would send it, too.
+    /// Removes a schedule. A fire that is already due remains, because AWS would send it, too.
     fn take(&mut self, key: &Key, now: DateTime<Utc>) -> Option<Arc<Schedule>> {
         let schedule = self.schedules.remove(key)?;
         self.past.note(key.clone(), Some(Arc::clone(&schedule)));

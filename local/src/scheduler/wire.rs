@@ -1,6 +1,6 @@
-//! The JSON of the Scheduler API, as the AWS SDKs, the AWS CLI, boto3 and Terraform write and read it.
+//! The JSON of the Scheduler API, as the AWS SDKs, the AWS CLI, boto3 and Terraform use it.
 //!
-//! Every field of a request is optional here, so that `validate` can name what is missing as AWS does.
+//! Every field of a request is optional here, so that `validate` can name missing fields as AWS does.
 
 use std::collections::BTreeMap;
 
@@ -15,7 +15,7 @@ use super::store::Schedule;
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "PascalCase")]
 pub struct PutSchedule {
-    /// Where the schedule lives; absent: the group `default`
+    /// The schedule group; absent: `default`
     pub group_name: Option<String>,
     /// `cron(...)`, `at(...)` or `rate(...)`
     pub schedule_expression: Option<String>,
@@ -29,13 +29,13 @@ pub struct PutSchedule {
     pub description: Option<String>,
     /// ENABLED or DISABLED; absent: ENABLED
     pub state: Option<String>,
-    /// The customer's key, kept but not used
+    /// The customer's key, stored but not used
     pub kms_key_arn: Option<String>,
-    /// What is invoked
+    /// What it invokes
     pub target: Option<TargetBody>,
     /// OFF, or how late a fire may be
     pub flexible_time_window: Option<WindowBody>,
-    /// Makes a repeated create harmless
+    /// Makes a repeated create idempotent
     pub client_token: Option<String>,
     /// NONE or DELETE; absent: NONE
     pub action_after_completion: Option<String>,
@@ -60,7 +60,7 @@ pub struct TargetBody {
     /// The function
     #[serde(skip_serializing_if = "Option::is_none")]
     pub arn: Option<String>,
-    /// The role that may invoke it
+    /// The role that may invoke the target
     #[serde(skip_serializing_if = "Option::is_none")]
     pub role_arn: Option<String>,
     /// The payload, with context attributes
@@ -69,10 +69,10 @@ pub struct TargetBody {
     /// How long and how often the invoke is tried
     #[serde(skip_serializing_if = "Option::is_none")]
     pub retry_policy: Option<RetryPolicy>,
-    /// Where an invoke goes that could not be made
+    /// The queue for an invoke that failed
     #[serde(skip_serializing_if = "Option::is_none")]
     pub dead_letter_config: Option<DeadLetterConfig>,
-    /// The parameters of targets that are not functions: kept and answered, never used
+    /// The parameters of targets that are not functions: stored and returned, never used
     #[serde(flatten)]
     pub parameters: BTreeMap<String, Value>,
 }
@@ -100,14 +100,14 @@ pub struct DeadLetterConfig {
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "PascalCase")]
 pub struct PutGroup {
-    /// The group's tags
+    /// The tags
     #[serde(default)]
     pub tags: Vec<Tag>,
-    /// Makes a repeated create harmless
+    /// Makes a repeated create idempotent
     pub client_token: Option<String>,
 }
 
-/// One tag of a group.
+/// One tag of a schedule group.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "PascalCase")]
 pub struct Tag {
@@ -175,7 +175,7 @@ impl<'a> From<&'a Schedule> for ScheduleView<'a> {
     }
 }
 
-/// One item of `ListSchedules`: AWS gives no expression, timezone or Input here.
+/// One item of `ListSchedules`: AWS returns no expression, timezone or Input here.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "PascalCase")]
 pub struct ScheduleSummary {
@@ -224,7 +224,7 @@ pub struct GroupView {
 }
 
 impl GroupView {
-    /// A group as a caller of this region sees it.
+    /// A schedule group for a caller of this region.
     pub fn of(group: &Group, region: Option<&str>) -> Self {
         GroupView {
             arn: group.arn_in(region),
@@ -236,7 +236,7 @@ impl GroupView {
     }
 }
 
-/// A timestamp as AWS writes it: epoch seconds, to the millisecond.
+/// A timestamp in AWS's format: epoch seconds, to the millisecond.
 fn epoch<S: Serializer>(at: &DateTime<Utc>, serializer: S) -> Result<S::Ok, S::Error> {
     serializer.serialize_f64(at.timestamp_millis() as f64 / 1000.0)
 }

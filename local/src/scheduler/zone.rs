@@ -1,11 +1,11 @@
-//! A timezone as the stand-in reads it: the same data as the crate `schedule` has, by another reader.
+//! A timezone of the stand-in: the same data as in the crate `schedule`, with another parser.
 
 use std::sync::Arc;
 
 use chrono::{DateTime, NaiveDateTime, TimeDelta, Utc};
 use schedule::ZoneSet;
 
-/// No offset is as large, and no zone changes its offset twice within this span.
+/// Larger than any offset, and no zone changes its offset twice within this span.
 const REACH: TimeDelta = TimeDelta::hours(26);
 
 /// A timezone with its rules.
@@ -22,24 +22,24 @@ impl PartialEq for Zone {
 }
 
 impl Zone {
-    /// The timezone of this name in the zone data of this process.
+    /// Returns the timezone of this name in the zone data of this process.
     pub fn find(name: &str) -> Option<Zone> {
         let zones = ZoneSet::installed();
         let rules = tz::TimeZone::from_tz_data(zones.tzif(name)?).ok()?;
         Some(Zone { name: name.to_owned(), rules: Arc::new(rules) })
     }
 
-    /// Its name, as it was written.
+    /// The name as it was written.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// What the clocks on the wall show at `instant`.
+    /// The local time at `instant`.
     pub fn wall_time(&self, instant: DateTime<Utc>) -> NaiveDateTime {
         instant.naive_utc() + self.offset(instant)
     }
 
-    /// The instants at which the clocks show `wall`, in ascending order: none in a gap, two in a fold.
+    /// The instants at which the local time is `wall`, in ascending order: none in a gap, two in a fold.
     pub fn instants(&self, wall: NaiveDateTime) -> impl Iterator<Item = DateTime<Utc>> + use<> {
         let near = wall.and_utc();
         let offsets = [near - REACH, near, near + REACH].map(|at| self.offset(at));

@@ -1,4 +1,4 @@
-//! The database of a stack: one that stays, or a clone of a template in a cluster that ends with the process.
+//! The database of a stack: one that is kept, or a clone of a template in a cluster that ends with the process.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -10,24 +10,24 @@ use tokio::sync::OnceCell;
 
 use crate::postgres::{Folder, Postgres, Purpose};
 
-/// One per test process, started by the first stack that needs it.
+/// One per test process; the first stack that needs it starts it.
 static CLUSTER: OnceCell<Cluster> = OnceCell::const_new();
 
-/// A throw-away server with a migrated template.
+/// A temporary server with a migrated template.
 ///
-/// Nothing drops a static: the end of the process closes the server's pipe, and its keeper clears up.
+/// A static is never dropped: the end of the process closes the server's pipe, and its supervisor removes the data.
 struct Cluster {
     postgres: Postgres,
     numbered: AtomicU32,
 }
 
-/// Where a stack keeps its rows.
+/// The database of a stack.
 pub enum Database {
-    /// It stays, with its own server
+    /// It is kept, with its own server
     Kept(Postgres),
     /// A clone of the template; dropped with the stack
     Clone(String),
-    /// Somebody else's, migrated, by its DSN
+    /// A migrated database of another owner, by its DSN
     Elsewhere(String),
     /// It was removed
     Gone,
@@ -35,13 +35,13 @@ pub enum Database {
 
 const TEMPLATE: &str = "cronbox_template";
 
-/// The one database of a server that stays.
+/// The only database of a server that is kept.
 const KEPT: &str = "cronbox";
 
-/// Where a clone's coordination clock is set; before it is used, it has its time.
+/// The table of a clone's coordination clock; before it is used, it gets its time.
 const SETTABLE_CLOCK: &str = "CREATE TABLE IF NOT EXISTS settable_clock (now timestamptz NOT NULL)";
 
-/// Has a clone's coordination clock be set, not read from the machine.
+/// Makes a clone's coordination clock read that table instead of the machine's clock.
 const USE_SETTABLE_CLOCK: &str = "
     CREATE OR REPLACE FUNCTION cronbox_now() RETURNS timestamptz
         LANGUAGE sql STABLE PARALLEL SAFE
@@ -49,10 +49,10 @@ const USE_SETTABLE_CLOCK: &str = "
 ";
 
 impl Database {
-    /// The database that stays, made and migrated as needed.
+    /// Returns the database that is kept, created and migrated if needed.
     ///
     /// # Errors
-    /// The server does not start, or the migrations fail.
+    /// Fails if the server does not start, or if a migration fails.
     pub async fn kept(folder: Folder) -> Result<Database> {
         let postgres = start(folder, Purpose::Keep).await?;
         let mut admin = PgConnection::connect(&postgres.dsn("postgres")).await?;
@@ -66,21 +66,21 @@ impl Database {
         Ok(Database::Kept(postgres))
     }
 
-    /// A clone of the template for one stack.
+    /// Creates a clone of the template for one stack.
     ///
     /// # Errors
-    /// The server does not start, or the template cannot be cloned.
+    /// Fails if the server does not start, or if the template cannot be cloned.
     pub async fn of_template() -> Result<Database> {
         let cluster = CLUSTER.get_or_try_init(Cluster::start).await?;
         let name = format!("stack_{}", cluster.numbered.fetch_add(1, Ordering::Relaxed));
         let mut admin = PgConnection::connect(&cluster.postgres.dsn("postgres")).await?;
-        // The name is ours, made of a number.
+        // The name is generated from a number.
         let clone = AssertSqlSafe(format!("CREATE DATABASE {name} TEMPLATE {TEMPLATE}"));
         sqlx::query(clone).execute(&mut admin).await.context("cannot clone the template database")?;
         Ok(Database::Clone(name))
     }
 
-    /// How to reach it.
+    /// The DSN of the database.
     pub fn dsn(&self) -> String {
         match (self, CLUSTER.get()) {
             (Database::Kept(postgres), _) => postgres.dsn(KEPT),
@@ -90,10 +90,10 @@ impl Database {
         }
     }
 
-    /// Removes a clone, whoever is still connected; what stays is left alone.
+    /// Removes a clone, even if it has connections; a database that is kept is not changed.
     ///
     /// # Errors
-    /// The server is away.
+    /// Fails if the server cannot be reached.
     pub async fn remove(&self) -> Result<()> {
         let (Database::Clone(name), Some(cluster)) = (self, CLUSTER.get()) else { return Ok(()) };
         let mut admin = PgConnection::connect(&cluster.postgres.dsn("postgres")).await?;
@@ -116,10 +116,10 @@ impl Cluster {
     }
 }
 
-/// Makes `cronbox_now()` show what `set_clock` says.
+/// Makes `cronbox_now()` return the time of `set_clock`.
 ///
 /// # Errors
-/// The database's.
+/// Fails if the database cannot be reached or refuses the statement.
 pub(super) async fn take_clock(pool: &PgPool, now: DateTime<Utc>) -> sqlx::Result<()> {
     sqlx::raw_sql(SETTABLE_CLOCK).execute(pool).await?;
     let first = "INSERT INTO settable_clock SELECT $1 WHERE NOT EXISTS (SELECT FROM settable_clock)";
@@ -131,7 +131,7 @@ pub(super) async fn take_clock(pool: &PgPool, now: DateTime<Utc>) -> sqlx::Resul
 /// Sets `cronbox_now()`.
 ///
 /// # Errors
-/// The database's.
+/// Fails if the database cannot be reached or refuses the statement.
 pub(super) async fn set_clock(pool: &PgPool, now: DateTime<Utc>) -> sqlx::Result<()> {
     sqlx::query("UPDATE settable_clock SET now = $1").bind(now).execute(pool).await.map(drop)
 }

@@ -1,11 +1,11 @@
-//! The end of a stack: in order, and judged.
+//! The end of a stack: stops its parts in order, and checks what remains.
 
 use anyhow::{Context, Result, ensure};
 use tokio_util::sync::CancellationToken;
 
 use super::{Database, Pending, Stack};
 
-/// The parts' ends, in the order in which they end.
+/// The end signals of the parts, in the order of the shutdown.
 #[derive(Clone, Default)]
 pub(super) struct Stop {
     pub(super) publisher: CancellationToken,
@@ -19,17 +19,17 @@ pub(super) enum Leftovers {
     Accepted,
 }
 
-/// The end of a story.
+/// The end of a test.
 impl Stack {
-    /// Accepts that this story ends with work undone.
+    /// Accepts that this test ends before all rows, runs and deliveries are processed.
     pub fn accept_leftovers(&mut self) {
         self.leftovers = Leftovers::Accepted;
     }
 
-    /// What is left to be done.
+    /// Returns what is not processed yet.
     ///
     /// # Errors
-    /// The database's.
+    /// Fails if the database cannot be reached or refuses the statement.
     pub async fn pending(&self) -> Result<Pending> {
         let mut connection = self.pool.acquire().await?;
         let deliveries = self.stand_in.lambda.pending();
@@ -39,7 +39,7 @@ impl Stack {
     /// Ends a test's stack.
     ///
     /// # Errors
-    /// Work is left to be done, or a part had failed.
+    /// Fails if anything is not processed yet, or if a part of the stack failed.
     pub async fn finish(mut self) -> Result<()> {
         let left = self.pending().await?;
         let judged = self.judge(left);
@@ -48,10 +48,10 @@ impl Stack {
         judged.and(stopped)
     }
 
-    /// Stops all parts in order: no more edits published, no more fires, then the apps, then the database.
+    /// Stops all parts in order: publishing, fires, the apps, then the database.
     ///
     /// # Errors
-    /// A part had failed.
+    /// Fails if a part of the stack failed.
     pub async fn stop(&mut self) -> Result<()> {
         self.stop.publisher.cancel();
         if let Some(publishing) = self.publishing.take() {
@@ -74,7 +74,7 @@ impl Stack {
     }
 }
 
-/// A stack that nobody finished: its parts are told to end, and its database is judged and removed.
+/// Stops a stack for which `finish` was not called, checks what remains, and removes its database.
 impl Drop for Stack {
     fn drop(&mut self) {
         self.stop.publisher.cancel();
@@ -84,9 +84,9 @@ impl Drop for Stack {
         }
         let deliveries = self.stand_in.lambda.pending();
         let dsn = self.dsn();
-        // Threads and runtimes of their own: the dropping thread may be the one that drives the stack's tasks.
+        // Separate threads and runtimes, because the dropping thread may be the one that runs the stack's tasks.
         let judged = std::thread::spawn(move || block_on(async move { count_pending(&dsn).await })).join();
-        // Not waited for: while this thread is held up, a half-made connection of its own would hold up the removal.
+        // Not awaited: while this thread is blocked, an incomplete connection of it would block the removal.
         let database = std::mem::replace(&mut self.database, Database::Gone);
         std::thread::spawn(move || block_on(async move { database.remove().await }));
         if let (Ok(Ok(left)), false) = (judged, std::thread::panicking())

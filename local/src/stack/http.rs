@@ -1,4 +1,4 @@
-//! What a test sends to a stack's apps, and what they answer.
+//! Requests of a test to the apps of a stack, and their answers.
 
 use anyhow::{Context, Result};
 use reqwest::{Method, RequestBuilder};
@@ -20,7 +20,7 @@ pub struct Answer {
 }
 
 impl Answer {
-    /// The problem's code, of a refusal.
+    /// The code of the problem, if it is a refusal.
     pub fn code(&self) -> &str {
         self.body["code"].as_str().unwrap_or_default()
     }
@@ -30,7 +30,7 @@ impl Stack {
     /// Calls the API as the team's editor; `path` follows `/api/v1`.
     ///
     /// # Panics
-    /// The app does not answer.
+    /// Panics if the app does not answer.
     pub async fn send(&self, method: Method, path: &str, body: Option<Value>) -> Answer {
         self.request(method, &format!("{}/api/v1{path}", self.url()), &self.keys.editor, body).await
     }
@@ -38,7 +38,7 @@ impl Stack {
     /// Calls any URL with any key.
     ///
     /// # Panics
-    /// Nobody answers.
+    /// Panics if no server answers.
     pub async fn request(&self, method: Method, url: &str, key: &str, body: Option<Value>) -> Answer {
         let mut request = self.http.request(method, url).header("X-API-Key", key);
         if let Some(body) = body {
@@ -47,7 +47,7 @@ impl Stack {
         answer(request).await.unwrap_or_else(|error| panic!("no answer from {url}: {error:#}"))
     }
 
-    /// A builder of requests, for what the words above do not say.
+    /// The HTTP client, for requests without a function here.
     pub fn http(&self) -> &reqwest::Client {
         &self.http
     }

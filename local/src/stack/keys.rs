@@ -1,4 +1,4 @@
-//! The keys of a stack and its team, made once; a stack whose database stays finds them again beside it.
+//! The keys of a stack and its team. They are created once; a database that is kept has them in a file beside it.
 
 use std::fs::{self, OpenOptions};
 use std::io::Write;
@@ -13,12 +13,12 @@ use chrono::{DateTime, Utc};
 use db::PgPool;
 use serde::{Deserialize, Serialize};
 
-/// What opens a stack; no `Debug`, they are secrets.
+/// The keys of a stack; no `Debug`, because they are secrets.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Keys {
-    /// Everything but `:invoke`
+    /// Everything except `:invoke`
     pub admin: String,
-    /// `:invoke` alone: the runner's
+    /// Only `:invoke`: the runner's
     pub scheduler: String,
     /// The team's workflows
     pub editor: String,
@@ -27,10 +27,10 @@ pub struct Keys {
 }
 
 impl Keys {
-    /// Makes a team, unless it exists, and a key of each kind.
+    /// Creates a team, unless it exists, and a key of each kind.
     ///
     /// # Errors
-    /// The database's.
+    /// Fails if the database cannot be reached or refuses the statement.
     pub async fn create(pool: &PgPool, team: &str, now: DateTime<Utc>) -> Result<Keys> {
         let edit = Edit { actor: "local".to_owned(), now, traceparent: None };
         let mut tx = db::begin(pool).await?;
@@ -52,10 +52,10 @@ impl Keys {
         })
     }
 
-    /// Finds the keys in `path`, or makes new ones and keeps them there: the file may be lost, or a key revoked.
+    /// Reads the keys from `path`. If the file is missing or a key is revoked, creates new ones and writes them there.
     ///
     /// # Errors
-    /// The database's, or the file's.
+    /// Fails if the database fails, or if the file cannot be read or written.
     pub async fn load_or_create(pool: &PgPool, path: &Path, now: DateTime<Utc>) -> Result<Keys> {
         let kept = fs::read_to_string(path).ok().and_then(|text| serde_json::from_str::<Keys>(&text).ok());
         if let Some(keys) = kept
@@ -78,14 +78,14 @@ impl Keys {
     }
 }
 
-/// Writes a file that only its owner can read; it is whole or not there.
+/// Writes a file that only its owner can read. The file is complete or does not exist.
 ///
 /// # Errors
-/// The file's.
+/// Fails if the file cannot be read or written.
 pub fn write_secret(path: &Path, text: &str) -> Result<()> {
     let context = || format!("cannot write {}", path.display());
     let draft = path.with_extension("draft");
-    // A draft left by a crash would keep its mode.
+    // A draft that a crash left behind would keep its mode.
     if draft.exists() {
         fs::remove_file(&draft).with_context(context)?;
     }

@@ -1,7 +1,7 @@
-//! The whole way of the data in one process: Postgres, the app, the publisher, the stand-in and the runner.
+//! The complete data path in one process: Postgres, the app, the publisher, the stand-in and the runner.
 //!
-//! `local up` and every test start the same [`Stack`]; a test's has a clock of its own and a database of its own,
-//! and ending it asserts that nothing is left to be done.
+//! `local up` and every test start the same [`Stack`]. A test's stack has its own clock and its own database, and its
+//! end asserts that everything is processed.
 
 mod database;
 mod end;
@@ -34,22 +34,22 @@ pub use self::pending::Pending;
 use crate::invoke;
 use crate::stand_in::{self, Served, StandIn};
 
-/// The group that the schedules live in.
+/// The schedule group of the schedules.
 pub const GROUP: &str = "cronbox";
-/// What every schedule invokes.
+/// The target of every schedule.
 pub const RUNNER: &str = "arn:aws:lambda:us-east-1:123456789012:function:cronbox-runner";
-/// As whom.
+/// The role of every schedule.
 pub const ROLE: &str = "arn:aws:iam::123456789012:role/cronbox-scheduler";
-/// Where the fires go that could not be sent.
+/// The queue for fires that could not be sent.
 pub const SCHEDULE_DLQ: &str = "arn:aws:sqs:us-east-1:123456789012:cronbox-schedule-dlq";
-/// Where the fires go that the runner could not deliver.
+/// The queue for fires that the runner could not deliver.
 pub const RUNNER_DLQ: &str = "arn:aws:sqs:us-east-1:123456789012:cronbox-runner-dlq";
 
 /// How a test's stack is set up.
 pub struct StackOptions {
-    /// Where both clocks stand; `None` = they run
+    /// The time of both clocks; `None` = they run
     pub now: Option<DateTime<Utc>>,
-    /// Who publishes
+    /// When edits are published
     pub publishing: Publishing,
     /// How the stand-in behaves
     pub stand_in: stand_in::Options,
@@ -59,12 +59,12 @@ pub struct StackOptions {
     pub publisher: fn(&mut publisher::Config),
 }
 
-/// Who publishes.
+/// When edits are published.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Publishing {
-    /// `publish`, when it is called
+    /// When `publish` is called
     ByHand,
-    /// A daemon, as soon as an edit commits
+    /// As soon as an edit commits, by a daemon
     Listening,
 }
 
@@ -83,13 +83,13 @@ impl Default for StackOptions {
     }
 }
 
-/// Everything, running.
+/// All parts, running.
 pub struct Stack {
     /// Business time, the same for all parts
     pub clock: Clock,
-    /// What opens the app
+    /// The keys of the app
     pub keys: Keys,
-    /// The database, for a look behind the API
+    /// The database, for checks behind the API
     pub pool: PgPool,
     /// The stand-in
     pub stand_in: StandIn,
@@ -106,7 +106,7 @@ pub struct Stack {
     leftovers: Leftovers,
 }
 
-/// Where a stack listens and what it stands on.
+/// The listeners and the database of a stack.
 pub struct Ground {
     /// The database
     pub database: Database,
@@ -114,23 +114,23 @@ pub struct Ground {
     pub app: TcpListener,
     /// The stand-in's listener
     pub scheduler: TcpListener,
-    /// Finds or makes the keys
+    /// Where the keys come from
     pub keys: KeysFrom,
 }
 
-/// Where a stack has its keys from.
+/// Where the keys of a stack come from.
 pub enum KeysFrom {
-    /// They are made
+    /// They are created
     Nowhere,
-    /// They are read from a file, or made and kept there
+    /// They are read from a file, or created and stored there
     File(PathBuf),
 }
 
 impl Stack {
-    /// Starts a stack of its own: free ports, a clone of the template database.
+    /// Starts a stack with free ports and a clone of the template database.
     ///
     /// # Errors
-    /// A sentence that says what is missing, or which part does not start.
+    /// Returns a sentence that says what is missing or which part does not start.
     pub async fn start(options: StackOptions) -> Result<Stack> {
         let any_port = || app::listen((Ipv4Addr::LOCALHOST, 0).into()).context("no free port on 127.0.0.1");
         let ground = Ground {
@@ -142,10 +142,10 @@ impl Stack {
         Stack::on(ground, options).await
     }
 
-    /// Starts a stack on a given ground.
+    /// Starts a stack with the given listeners and database.
     ///
     /// # Errors
-    /// A sentence that says which part does not start.
+    /// Returns a sentence that says which part does not start.
     pub async fn on(ground: Ground, options: StackOptions) -> Result<Stack> {
         let clock = options.now.map_or(Clock::System, Clock::fixed);
         let mut config = parts::app_config(ground.database.dsn(), &ground.app)?;
@@ -194,7 +194,7 @@ impl Stack {
         &self.apps[0].url
     }
 
-    /// The app, for a look behind its API.
+    /// The app, for checks behind its API.
     pub fn app(&self) -> &App {
         &self.apps[0].app
     }
@@ -204,31 +204,31 @@ impl Stack {
         self.served.as_ref().map_or("", |served| &served.endpoint)
     }
 
-    /// Has the runner deliver what fires from now on to another address.
+    /// Makes the runner deliver all further fires to another address.
     ///
     /// # Errors
-    /// It is no address.
+    /// Fails if the text is not an address.
     pub fn deliver_to(&self, url: &str) -> Result<()> {
         parts::register_runner(&self.stand_in, url, &self.keys)
     }
 
-    /// How to reach the database.
+    /// The DSN of the database.
     pub fn dsn(&self) -> String {
         self.database.dsn()
     }
 
-    /// Starts another instance of the app on the same database, with caches of its own; returns its address.
+    /// Starts another instance of the app on the same database, with its own caches; returns its address.
     ///
     /// # Errors
-    /// It does not start.
+    /// Fails if the instance does not start.
     pub async fn another_app(&mut self) -> Result<String> {
         self.another_app_at(self.dsn()).await
     }
 
-    /// As [`Stack::another_app`], but reaching the database by a way of its own.
+    /// Like [`Stack::another_app`], but with another DSN for the database.
     ///
     /// # Errors
-    /// It does not start.
+    /// Fails if the instance does not start.
     pub async fn another_app_at(&mut self, dsn: String) -> Result<String> {
         let listener = app::listen((Ipv4Addr::LOCALHOST, 0).into())?;
         let config = parts::app_config(dsn, &listener)?;
@@ -239,7 +239,7 @@ impl Stack {
         Ok(url)
     }
 
-    /// The environment of a publisher in a process of its own, on the same database and schedules.
+    /// The environment variables of a publisher in a separate process, on the same database and schedules.
     pub fn publisher_environment(&self) -> Vec<(&'static str, String)> {
         let stand_in = [
             ("AWS_ENDPOINT_URL_SCHEDULER", self.scheduler_url()),
@@ -258,15 +258,15 @@ impl Stack {
         stand_in.iter().chain(&ours).map(|(name, value)| (*name, (*value).to_owned())).collect()
     }
 
-    /// Another publisher on the same database and schedules.
+    /// Creates another publisher on the same database and schedules.
     ///
     /// # Errors
-    /// The database does not answer.
+    /// Fails if the database does not answer.
     pub async fn another_publisher(&self) -> Result<Publisher> {
         let pool = db::connect(&app::config::database(&self.dsn(), 5)).await?;
         Ok(Publisher::new(parts::publisher_config()?, pool, self.scheduler.clone(), self.clock.clone()))
     }
 }
 
-/// How long a story waits for what happens by itself before it gives up.
+/// How long a test waits for an event before it fails.
 const PATIENCE: Duration = Duration::from_secs(60);

@@ -19,7 +19,7 @@ use crate::stand_in::StandIn;
 /// The environment in the schedules' names.
 pub(super) const ENVIRONMENT: &str = "dev";
 
-/// One app that listens.
+/// One app with its listener.
 pub(super) struct Instance {
     /// `http://127.0.0.1:PORT`
     pub(super) url: String,
@@ -35,10 +35,10 @@ impl Instance {
     }
 }
 
-/// A second try, as in Lambda; no third, for the sake of stories of apps that stay away.
+/// A second try, as in Lambda; no third one, because of tests in which the app stays down.
 const LIMITS: Limits = Limits { one_try: PATIENCE, all_tries: PATIENCE, most_tries: 2 };
 
-/// The stand-in's function is the real runner.
+/// Registers the real runner as the stand-in's function.
 pub(super) fn register_runner(stand_in: &StandIn, url: &str, keys: &Keys) -> Result<()> {
     let key = KeySource::Value(keys.scheduler.clone());
     let runner = Runner::new(runner::Config { app_base_url: url.parse()?, key, limits: LIMITS })?;
@@ -64,18 +64,18 @@ pub(super) fn app_config(dsn: String, listener: &TcpListener) -> Result<app::Con
         env: environment()?,
         schedules: None,
         db_max_connections: 16,
-        // Actions may call what a person runs on this machine.
+        // Actions may call servers on this machine.
         action_allow_cidrs: ["127.0.0.0/8", "::1/128"].iter().map(|net| net.parse()).collect::<Result<_, _>>()?,
         executor_slots: 256,
         executor_team_percent: 75,
         executor_poll_ms: 200,
-        // A person who ends it, and a test, wait for no slow receiver.
+        // Neither a test nor Ctrl-C should wait for a slow receiver.
         shutdown_drain_secs: 2,
         heartbeat_ms: 10_000,
         lost_after_secs: 120,
         recovery_max_attempts: 3,
         recovery_max_age_secs: 24 * 60 * 60,
-        // A test says itself when a job has its turn: `Stack::job`.
+        // A test runs each job itself: `Stack::job`.
         restored: false,
         jobs_enabled: false,
         jobs_timezone: schedule::Timezone::UTC,

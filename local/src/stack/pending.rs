@@ -1,16 +1,16 @@
-//! What a stack still has to do: a test that ends with any of it has not seen the end of its story.
+//! What a stack has not processed yet: a test that ends with any of it ends too early.
 
 use std::fmt;
 
 use db::PgConnection;
 use sqlx::Row;
 
-/// Counts of what is unfinished.
+/// Counts of what is not processed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Pending {
-    /// Outbox rows neither processed nor given up
+    /// Outbox rows that are neither processed nor failed
     pub outbox: i64,
-    /// Publications that a publisher holds
+    /// Publications that a publisher has leased
     pub leases: i64,
     /// Publications due now
     pub due: i64,
@@ -21,10 +21,10 @@ pub struct Pending {
 }
 
 impl Pending {
-    /// Counts what the database knows of; `deliveries` is left at 0.
+    /// Counts what is in the database; `deliveries` remains 0.
     ///
     /// # Errors
-    /// The database's.
+    /// Fails if the database cannot be reached or refuses the statement.
     pub async fn count(connection: &mut PgConnection) -> sqlx::Result<Pending> {
         let counted = sqlx::query(
             "

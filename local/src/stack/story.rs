@@ -1,4 +1,4 @@
-//! What a test says to a stack, in the domain's words.
+//! The actions and checks of a test, in the terms of the domain.
 
 use std::time::{Duration, Instant};
 
@@ -20,15 +20,15 @@ impl Stack {
     /// Creates a workflow of the stack's team with a `log` action.
     ///
     /// # Panics
-    /// The app refuses.
+    /// Panics if the app refuses the request.
     pub async fn create(&self, cron: &str, timezone: &str) -> WorkflowId {
         self.create_with(json!({ "cron_schedule": cron, "timezone": timezone })).await
     }
 
-    /// Creates a workflow; what `fields` does not say is a unique name and a `log` action.
+    /// Creates a workflow; by default it has a unique name and a `log` action.
     ///
     /// # Panics
-    /// The app refuses.
+    /// Panics if the app refuses the request.
     pub async fn create_with(&self, fields: Value) -> WorkflowId {
         let mut body = json!({
             "name": format!("workflow {}", uuid::Uuid::new_v4()),
@@ -40,10 +40,10 @@ impl Stack {
         WorkflowId(made.body["id"].as_i64().unwrap_or_default())
     }
 
-    /// Changes a workflow by a merge patch, in which null restores a default; last writer wins.
+    /// Changes a workflow by a merge patch, in which null restores a default; the last writer wins.
     ///
     /// # Panics
-    /// The app refuses.
+    /// Panics if the app refuses the request.
     pub async fn edit(&self, workflow: WorkflowId, fields: Value) -> Answer {
         let url = format!("{}/api/v1/workflows/{workflow}", self.url());
         let request = self.http.patch(url).header("X-API-Key", &self.keys.editor);
@@ -56,7 +56,7 @@ impl Stack {
     /// Pauses a workflow.
     ///
     /// # Panics
-    /// The app refuses.
+    /// Panics if the app refuses the request.
     pub async fn pause(&self, workflow: WorkflowId) {
         let paused =
             self.send(Method::POST, &format!("/workflows/{workflow}:pause"), Some(json!({"reason": "test"}))).await;
@@ -66,7 +66,7 @@ impl Stack {
     /// Resumes a workflow.
     ///
     /// # Panics
-    /// The app refuses.
+    /// Panics if the app refuses the request.
     pub async fn resume(&self, workflow: WorkflowId) {
         let resumed = self.send(Method::POST, &format!("/workflows/{workflow}:resume"), None).await;
         assert_eq!(resumed.status, 200, "{}", resumed.body);
@@ -75,16 +75,16 @@ impl Stack {
     /// Archives a workflow.
     ///
     /// # Panics
-    /// The app refuses.
+    /// Panics if the app refuses the request.
     pub async fn archive(&self, workflow: WorkflowId) {
         let archived = self.send(Method::POST, &format!("/workflows/{workflow}:archive"), None).await;
         assert_eq!(archived.status, 200, "{}", archived.body);
     }
 
-    /// Deletes a workflow for good.
+    /// Deletes a workflow permanently.
     ///
     /// # Panics
-    /// The app refuses.
+    /// Panics if the app refuses the request.
     pub async fn delete(&self, workflow: WorkflowId) {
         let url = format!("{}/api/v1/workflows/{workflow}", self.url());
         let deleted = self.request(Method::DELETE, &url, &self.keys.admin, None).await;
@@ -94,7 +94,7 @@ impl Stack {
     /// Calls `:invoke` as the runner would.
     ///
     /// # Panics
-    /// The app does not answer.
+    /// Panics if the app does not answer.
     pub async fn invoke(&self, workflow: WorkflowId, scheduled_time: &str) -> Answer {
         self.invoke_at(self.url(), workflow, json!({ "scheduled_time": scheduled_time })).await
     }
@@ -102,36 +102,36 @@ impl Stack {
     /// Calls `:invoke` of one of the apps.
     ///
     /// # Panics
-    /// The app does not answer.
+    /// Panics if the app does not answer.
     pub async fn invoke_at(&self, app: &str, workflow: WorkflowId, body: Value) -> Answer {
         let url = format!("{app}/api/v1/cron/workflows/{workflow}:invoke");
         self.request(Method::POST, &url, &self.keys.scheduler, Some(body)).await
     }
 
-    /// Publishes all that is due.
+    /// Publishes all workflows that are due.
     ///
     /// # Panics
-    /// The publisher fails.
+    /// Panics if the publisher fails.
     pub async fn publish(&self) -> Report {
         self.publisher.once().await.unwrap_or_else(|error| panic!("the publisher failed: {error:#}"))
     }
 
-    /// Gives a background job of the app its turn, now.
+    /// Runs one turn of a background job of the app now.
     ///
     /// # Panics
-    /// There is no such job, or it fails.
+    /// Panics if the job does not exist or fails.
     pub async fn job(&self, name: &str) -> Did {
         let jobs = app::jobs::registry(&self.app().config);
         let Some(job) = jobs.into_iter().find(|job| job.name == name) else { panic!("there is no job {name}") };
         (job.run)(self.app().clone()).await.unwrap_or_else(|error| panic!("{name} failed: {error:#}"))
     }
 
-    /// Steps both clocks through every time at which something fires or is tried again, and delivers it.
+    /// Advances both clocks to every time at which a schedule fires or a delivery is retried, and delivers.
     ///
-    /// Returns when all that was delivered by then has run.
+    /// Returns after all runs of these fires have ended.
     ///
     /// # Panics
-    /// The clock runs by itself, or a run does not end.
+    /// Panics if the stack's clock was not set, or if a run does not end.
     pub async fn clock_to(&self, until: &str) {
         let until: DateTime<Utc> = until.parse().unwrap_or_else(|error| panic!("{until} is no time: {error}"));
         while let Some(due) = self.stand_in.fires.next_due(until) {
@@ -143,20 +143,20 @@ impl Stack {
         self.runs_end().await;
     }
 
-    /// Sets both clocks, and lets nothing fire.
+    /// Sets both clocks, and fires nothing.
     ///
     /// # Panics
-    /// The clock runs by itself, or the database is away.
+    /// Panics if the stack's clock was not set, or if the database cannot be reached.
     pub async fn set_clock(&self, now: DateTime<Utc>) {
         self.clock.set(now);
         let set = database::set_clock(&self.pool, now).await;
         set.unwrap_or_else(|error| panic!("cronbox_now() cannot be set: {error}"));
     }
 
-    /// Sets the database's clock only, and has the app sample it; the machine's clock stays as it is.
+    /// Sets only the database's clock, and makes the app sample it; the machine's clock does not change.
     ///
     /// # Panics
-    /// The database is away.
+    /// Panics if the database cannot be reached.
     pub async fn set_database_clock(&self, now: DateTime<Utc>) {
         let set = database::take_clock(&self.pool, now).await;
         set.unwrap_or_else(|error| panic!("cronbox_now() cannot be set: {error}"));
@@ -164,10 +164,10 @@ impl Stack {
         sampled.unwrap_or_else(|error| panic!("the app cannot sample the database's time: {error}"));
     }
 
-    /// Returns when every run that may start has ended.
+    /// Returns after every run that may start has ended.
     ///
     /// # Panics
-    /// One does not.
+    /// Panics if a run does not end.
     pub async fn runs_end(&self) {
         let count = "SELECT count(*) FROM runs WHERE finished_on IS NULL AND run_after <= $1";
         let started = Instant::now();
@@ -183,12 +183,12 @@ impl Stack {
     }
 }
 
-/// What became of it.
+/// The results.
 impl Stack {
     /// A workflow's runs, oldest first, one line each: `2026-03-29T07:00Z schedule succeeded`.
     ///
     /// # Panics
-    /// The app refuses.
+    /// Panics if the app refuses the request.
     pub async fn runs(&self, workflow: WorkflowId) -> String {
         self.history(workflow, "runs", &["trigger", "state"]).await
     }
@@ -196,12 +196,12 @@ impl Stack {
     /// A workflow's occurrences, oldest first, one line each: `2026-03-29T07:00Z fired`.
     ///
     /// # Panics
-    /// The app refuses.
+    /// Panics if the app refuses the request.
     pub async fn occurrences(&self, workflow: WorkflowId) -> String {
         self.history(workflow, "occurrences", &["decision"]).await
     }
 
-    /// What stands in the stand-in: `cron(0 9 * * ? *) Europe/Paris ENABLED`, or `none`.
+    /// The schedule in the stand-in: `cron(0 9 * * ? *) Europe/Paris ENABLED`, or `none`.
     pub fn schedule(&self, workflow: WorkflowId) -> String {
         match self.standing(workflow) {
             Ok(schedule) => {
@@ -212,10 +212,10 @@ impl Stack {
         }
     }
 
-    /// The schedule of a workflow as it stands in the stand-in.
+    /// Returns the schedule of a workflow in the stand-in.
     ///
     /// # Errors
-    /// None stands.
+    /// Fails if none exists.
     pub fn standing(&self, workflow: WorkflowId) -> Result<std::sync::Arc<crate::scheduler::store::Schedule>> {
         let name = ScheduleName::new(workflow, &environment()?).as_str().to_owned();
         let found = self.stand_in.scheduler.store().get(&Key { group: GROUP.to_owned(), name });
@@ -225,7 +225,7 @@ impl Stack {
     /// A workflow as the API shows it.
     ///
     /// # Panics
-    /// The app does not answer.
+    /// Panics if the app does not answer.
     pub async fn workflow(&self, workflow: WorkflowId) -> Value {
         self.send(Method::GET, &format!("/workflows/{workflow}"), None).await.body
     }
@@ -233,7 +233,7 @@ impl Stack {
     /// How many outbox rows a workflow has had.
     ///
     /// # Panics
-    /// The database is away.
+    /// Panics if the database cannot be reached.
     pub async fn outbox_rows(&self, workflow: WorkflowId) -> i64 {
         let count = "SELECT count(*) FROM outbox_events WHERE aggregate_id = $1";
         let rows = sqlx::query_scalar(count).bind(workflow.0).fetch_one(&self.pool).await;

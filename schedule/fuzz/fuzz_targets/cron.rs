@@ -1,4 +1,4 @@
-//! Any text: an error or a cron that keeps its promises.
+//! Parses any text: the result is an error, or a cron with the properties below.
 
 #![no_main]
 
@@ -20,7 +20,7 @@ fuzz_target!(|text: &str| {
     assert_eq!(Cron::parse(&canonical), Ok(cron));
     assert!(!cron.describe().is_empty());
 
-    // Santiago changes at midnight; the text itself picks where to begin.
+    // Santiago's offset changes at midnight; the text itself selects the start.
     let tz = schedule::parse_timezone("America/Santiago").expect("a timezone");
     let seed = text.bytes().fold(0_i64, |seed, byte| seed.wrapping_mul(31).wrapping_add(i64::from(byte)));
     let from = DateTime::from_timestamp(seed.rem_euclid(7_000_000_000), 0).expect("a time");

@@ -1,4 +1,4 @@
-//! Any text: a whole UTC minute that reads back as itself, or an error.
+//! Parses any text: the result is a full UTC minute that parses to itself, or an error.
 
 #![no_main]
 

@@ -1,4 +1,4 @@
-//! Any text: a timezone of that very name, or an error that can be shown.
+//! Parses any text: the result is a timezone of exactly that name, or an error that can be displayed.
 
 #![no_main]
 

@@ -1,4 +1,4 @@
-//! The two day fields for EventBridge, which takes only one of them: compared on the calendar.
+//! The two day fields for EventBridge, which accepts only one of them: candidates are compared on the calendar.
 
 use crate::{
     Coverage, Cron,
@@ -8,7 +8,7 @@ use crate::{
     field::{FIRST_YEAR, LAST_YEAR, MONTH_DAY, WEEKDAYS},
 };
 
-/// A way to write the two day fields.
+/// A text for the two day fields.
 pub(super) struct DayForm {
     pub(super) month_day: String,
     pub(super) weekday: String,
@@ -17,7 +17,7 @@ pub(super) struct DayForm {
     pub(super) coverage: Coverage,
 }
 
-/// What stands in the two day fields: EventBridge takes only one of them.
+/// The content of the two day fields: EventBridge accepts only one of them.
 #[derive(Clone, Copy)]
 enum Day {
     Dates(u32),
@@ -29,7 +29,7 @@ enum Day {
 }
 
 impl Day {
-    /// The same as our own day fields, to be compared on the calendar.
+    /// The same as day fields of a cron, to be compared on the calendar.
     fn days(self) -> Days {
         let mut month_days = MonthDays::default();
         let mut weekdays = Weekdays::default();
@@ -44,7 +44,7 @@ impl Day {
         Days { month_days, weekdays, rule: Rule::Either }
     }
 
-    /// The ways to write it; their counts are of dates or weekdays, not yet of the calendar.
+    /// The texts for it, each with the days that the text names.
     fn texts(self) -> Vec<(String, Self)> {
         match self {
             Self::Dates(dates) => {
@@ -56,7 +56,7 @@ impl Day {
             Self::Nearest(date) => vec![(format!("{date}W"), self)],
             Self::LastDate => vec![("L".to_owned(), self)],
             Self::Weekdays(days) => vec![(weekday_names(days), self)],
-            // Numbers here: AWS documents `3#2` and `6L`, and no names with them.
+            // Numbers, because AWS documents `3#2` and `6L`, and no names for them.
             Self::Nth(weekday, week) => vec![(format!("{}#{}", weekday + 1, week + 1), self)],
             Self::Last(weekday) => vec![(format!("{}L", weekday + 1), self)],
         }
@@ -72,7 +72,7 @@ impl Day {
     }
 }
 
-/// Every way to write day fields that have all days of the cron.
+/// Returns every form of the day fields that contains all days of the cron.
 pub(super) fn day_forms(cron: &Cron) -> Vec<DayForm> {
     if cron.days.is_plain() {
         return plain_forms(&cron.days);
@@ -91,7 +91,7 @@ pub(super) fn day_forms(cron: &Cron) -> Vec<DayForm> {
         .collect()
 }
 
-/// One field is open, the other plain: no calendar is needed.
+/// One field is open and the other has only numbers, so no calendar is needed.
 fn plain_forms(days: &Days) -> Vec<DayForm> {
     if !days.weekdays.are_open() {
         let day = Day::Weekdays(days.weekdays.plain);
@@ -102,11 +102,11 @@ fn plain_forms(days: &Days) -> Vec<DayForm> {
     forms.map(|form| day.form(form.text, form.count, form.coverage)).collect()
 }
 
-/// Every day field that EventBridge can say and that could hold the cron's days; the plain ones first.
+/// Returns every day field that EventBridge can express and that may contain the cron's days; simple ones first.
 fn candidates(months: &Months, days: &Days) -> Vec<Day> {
     let (dates, weekdays) = months.hulls(days);
     let by_date = [Day::Dates(dates), Day::Weekdays(weekdays)];
-    // Of two that are equal on the calendar, the one that is like what was written.
+    // Of two that are equal on the calendar, the one closest to the original text comes first.
     let mut candidates = by_date.to_vec();
     if days.month_days.are_open() {
         candidates.reverse();
@@ -120,7 +120,7 @@ fn candidates(months: &Months, days: &Days) -> Vec<Day> {
     candidates
 }
 
-/// The months of a cron, by shape: 28 stand for all.
+/// The months of a cron by shape: the calendar has only 28 shapes.
 struct Months(Vec<(Shape, u32)>);
 
 impl Months {
@@ -147,7 +147,7 @@ impl Months {
         self.0.iter().all(|(shape, _)| inner.mask(*shape) & !outer.mask(*shape) == 0)
     }
 
-    /// Every date and every weekday that the days ever fall on.
+    /// Every date and every weekday on which the days ever fall.
     fn hulls(&self, days: &Days) -> (u32, u8) {
         let mut dates = 0;
         let mut weekdays = 0;
@@ -162,7 +162,7 @@ impl Months {
     }
 }
 
-/// `MON-FRI`, or a list: a range that wraps around is not known to be accepted.
+/// `MON-FRI`, or a list, because AWS is not known to accept a range that wraps around.
 fn weekday_names(days: u8) -> String {
     let named: Vec<_> = Bits::from(u64::from(days)).iter().map(|weekday| WEEKDAYS[weekday as usize]).collect();
     let first = days.trailing_zeros();
@@ -177,7 +177,7 @@ fn weekday_names(days: u8) -> String {
 mod tests {
     use super::*;
 
-    /// The smallest superset is the one with the fewest days of 230 years, so each month counts as often as it comes.
+    /// The smallest superset has the fewest days in 230 years, so each month counts as often as it occurs.
     #[test]
     fn days_are_counted_in_every_year() {
         for (text, days) in [("0 0 29 2 *", 56), ("0 0 L * *", 230 * 12), ("0 0 0 29 2 * 2024,2028,2032", 3)] {

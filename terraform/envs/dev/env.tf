@@ -1,5 +1,5 @@
-# What makes this dev; all other files are the same in every environment. The state's bucket and
-# region are yours to say: `terraform init` asks for them, or reads -backend-config=backend.hcl.
+# The settings of dev; all other files are the same in every environment. `terraform init` asks for the
+# bucket and region of the state, or reads -backend-config=backend.hcl.
 
 terraform {
   backend "s3" {
@@ -11,6 +11,6 @@ terraform {
 
 locals {
   env = "dev"
-  # Long enough to look into last week.
+  # Long enough to read the logs of last week.
   log_retention_days = 14
 }

@@ -1,4 +1,4 @@
-# Everything that cron needs in this environment.
+# All that cronbox needs on AWS in this environment.
 
 module "cron" {
   source = "../../modules/cron"

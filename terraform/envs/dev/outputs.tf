@@ -1,5 +1,5 @@
 output "runner_lambda_arn" {
-  description = "What every schedule invokes."
+  description = "The runner: the function that every schedule invokes."
   value       = module.cron.runner_lambda_arn
 }
 
@@ -9,17 +9,17 @@ output "publisher_lambda_arn" {
 }
 
 output "scheduler_role_arn" {
-  description = "In which EventBridge Scheduler invokes the runner."
+  description = "The role with which EventBridge Scheduler invokes the runner."
   value       = module.cron.scheduler_role_arn
 }
 
 output "schedule_group_name" {
-  description = "Where the schedules live."
+  description = "The schedule group of the environment."
   value       = module.cron.schedule_group_name
 }
 
 output "dead_letter_queue_urls" {
-  description = "For `cronbox dlq --queue URL`: schedules, runner, publisher."
+  description = "The dead-letter queues, for `cronbox dlq .. --queue URL`: schedules, runner, publisher."
   value       = module.cron.dead_letter_queue_urls
 }
 

@@ -7,7 +7,7 @@ locals {
 provider "aws" {
   region = var.region
 
-  # An emulator knows no credentials of ours, and no account but its own.
+  # An emulator has no credentials of ours, and only its own account.
   access_key                  = local.is_emulator ? "emulator" : null
   secret_key                  = local.is_emulator ? "emulator" : null
   skip_credentials_validation = local.is_emulator

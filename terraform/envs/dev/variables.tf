@@ -1,7 +1,7 @@
-# What terraform.tfvars may say; the module checks it, and tells what each means.
+# The values of terraform.tfvars; the module validates and describes them.
 
 variable "region" {
-  description = "The region of AWS."
+  description = "The AWS region."
   type        = string
 }
 
@@ -21,7 +21,7 @@ variable "database_security_group_id" {
 }
 
 variable "create_vpc_endpoints" {
-  description = "Make interface endpoints; needed in subnets without NAT."
+  description = "Create interface endpoints; necessary in subnets without NAT."
   type        = bool
   default     = false
 }
@@ -60,13 +60,13 @@ variable "runner_zip" {
 }
 
 variable "architecture" {
-  description = "What the zips were built for."
+  description = "The architecture for which the zips were built: x86_64 or arm64."
   type        = string
   default     = "x86_64"
 }
 
 variable "publisher" {
-  description = "How the publisher works; an absent field takes the module's default."
+  description = "Settings of the publisher; an absent field takes the module's default."
   type = object({
     batch_size           = optional(number)
     max_attempts         = optional(number)
@@ -78,25 +78,25 @@ variable "publisher" {
 }
 
 variable "runner_reserved_concurrency" {
-  description = "Runners at once."
+  description = "Concurrent runners."
   type        = number
   default     = 20
 }
 
 variable "alarm_topic_arns" {
-  description = "SNS topics that hear the alarms."
+  description = "SNS topics to which alarms and their ends are sent."
   type        = list(string)
   default     = []
 }
 
 variable "runbook_url" {
-  description = "Where docs/operations.md can be read."
+  description = "The address of docs/runbook.md."
   type        = string
-  default     = "docs/operations.md"
+  default     = "docs/runbook.md"
 }
 
 variable "endpoint_url" {
-  description = "An emulator's address; null = AWS."
+  description = "The address of an emulator; null = AWS."
   type        = string
   default     = null
 }

@@ -1,5 +1,5 @@
-# Every alarm, by the step that it watches. Its description links to the paragraph of
-# docs/operations.md with the same name: cause, check, fix.
+# Every alarm, by its step. Its description links to the paragraph of docs/runbook.md with the same
+# name: cause, check, fix.
 
 locals {
   publisher_function = { FunctionName = aws_lambda_function.publisher.function_name }
@@ -7,11 +7,11 @@ locals {
   schedule_group     = { ScheduleGroup = aws_scheduler_schedule_group.this.name }
   publisher_metrics  = { Env = var.env }
 
-  # Of each: what it means, where the number is, and from which value on. `over` is in minutes; a
-  # missing number is health unless the alarm says otherwise.
+  # For each: its meaning, its metric, and its threshold. `over` is in minutes. A missing metric is normal
+  # unless the alarm says otherwise.
   alarms = merge(
     {
-      # Step 3: the heartbeat. Not the publisher's throttles: a long drain makes those in health.
+      # Step 3: the heartbeat. Not the publisher's throttles: a long drain causes those normally.
       publisher-heartbeat = {
         says      = "The publisher has not run for five minutes: edits do not reach EventBridge."
         namespace = "AWS/Lambda"
@@ -35,7 +35,7 @@ locals {
         of        = 3
       }
       publisher-duration = {
-        says      = "The publisher works close to its 50 s: the backlog grows faster than it drains."
+        says      = "Ticks of the publisher use almost all of their 50 s: the backlog grows faster than it drains."
         namespace = "AWS/Lambda"
         metric    = "Duration"
         where     = local.publisher_function
@@ -45,10 +45,10 @@ locals {
         of        = 10
       }
       publisher-events-dropped = {
-        says      = "Lambda gave up ticks before the publisher saw them."
+        says      = "Lambda discarded ticks before the publisher got them."
         namespace = "AWS/Lambda"
         metric    = "AsyncEventsDropped"
-        # Ticks that wait behind a long drain are dropped in health; five in a row are not.
+        # Ticks that wait behind a long drain are dropped normally; five in a row are not.
         where     = local.publisher_function
         statistic = "Sum"
         value     = 1
@@ -74,11 +74,11 @@ locals {
         value     = var.outbox_lag_alarm_secs
         over      = 1
         of        = 3
-        # A publisher that cannot read the outbox leaves the number out.
+        # A publisher that cannot read the outbox leaves the metric out.
         missing = "breaching"
       }
       figures-unread = {
-        says      = "The publisher cannot read some of its figures: the alarms on them are silent."
+        says      = "The publisher cannot read some of its metrics: the alarms on them are silent."
         namespace = "cronbox"
         metric    = "FiguresUnread"
         where     = local.publisher_metrics
@@ -99,12 +99,12 @@ locals {
         of        = 1
       }
       drains-stopped = {
-        says      = "EventBridge refuses everybody for a reason that is no workflow's: denied, no group, or a quota."
+        says      = "EventBridge refuses all workflows for a reason that is in no workflow: denied, no schedule group, or a quota."
         namespace = "cronbox"
         metric    = "DrainsStopped"
         where     = local.publisher_metrics
         statistic = "Sum"
-        # One may be a policy that spreads; the next tick tries again by itself.
+        # One may be a policy that is not in effect yet; the next tick retries.
         value = 1
         over  = 1
         of    = 2
@@ -120,10 +120,10 @@ locals {
         of        = 1
       }
       drift = {
-        says      = "Schedules in EventBridge are not what the database says, and are not repaired."
+        says      = "Schedules in EventBridge differ from the database, and are not repaired."
         namespace = "cronbox"
         metric    = "DriftCount"
-        # A sweep repairs what it finds; what the next one, 15 minutes later, still finds stays.
+        # A sweep repairs what it finds; what the next one, 15 minutes later, finds again is not repaired.
         where     = local.publisher_metrics
         statistic = "Maximum"
         value     = 1
@@ -131,7 +131,7 @@ locals {
         of        = 2
       }
       sweep-age = {
-        says      = "No sweep has ended for an hour: changes in EventBridge are not noticed."
+        says      = "No sweep has ended for an hour: changes in EventBridge are not detected."
         namespace = "cronbox"
         metric    = "SweepAgeSeconds"
         where     = local.publisher_metrics
@@ -162,9 +162,9 @@ locals {
         of        = 1
       }
 
-      # Step 7: the ledger, told by the publisher, so that an app that is dead is noticed, too.
+      # Step 7: the ledger, read by the publisher, so that a dead app raises the alarms, too.
       ledger-lag = {
-        says      = "Times that schedules owed are not accounted for: the app's watchdog does not run."
+        says      = "Due times have no decision: the app's watchdog does not run."
         namespace = "cronbox"
         metric    = "LedgerLagSeconds"
         where     = local.publisher_metrics
@@ -175,7 +175,7 @@ locals {
         of    = 3
       }
       runs-waiting = {
-        says      = "Accepted runs wait for an executor: the apps are away or all their slots are taken."
+        says      = "Accepted runs wait for an executor: no app runs, or all slots are in use."
         namespace = "cronbox"
         metric    = "RunsWaitingSeconds"
         where     = local.publisher_metrics
@@ -185,7 +185,7 @@ locals {
         of        = 3
       }
       occurrences-missed = {
-        says      = "Times that schedules owed were missed, and nothing has run them since."
+        says      = "Due times were missed, and have not run since."
         namespace = "cronbox"
         metric    = "Missed"
         where     = local.publisher_metrics
@@ -195,7 +195,7 @@ locals {
         of        = 1
       }
       occurrences-abandoned = {
-        says      = "Runs were given up: nobody can say that they were done."
+        says      = "Runs were abandoned: it is unknown whether their actions were done."
         namespace = "cronbox"
         metric    = "Abandoned"
         where     = local.publisher_metrics
@@ -205,7 +205,7 @@ locals {
         of        = 1
       }
       fires-disagree = {
-        says      = "EventBridge fires at times that its schedule does not name by our zone data."
+        says      = "EventBridge fires at times that the schedule does not name by the zone data of cronbox."
         namespace = "cronbox"
         metric    = "FiresDisagree"
         where     = local.publisher_metrics
@@ -227,7 +227,7 @@ locals {
         of        = 1
       }
       invocations-dropped = {
-        says      = "EventBridge gave up fires."
+        says      = "EventBridge dropped fires after its last try."
         namespace = "AWS/Scheduler"
         metric    = "InvocationDroppedCount"
         where     = local.schedule_group
@@ -237,7 +237,7 @@ locals {
         of        = 1
       }
       invocations-throttled = {
-        says      = "More fires in a second than the account's quota allows: they come late."
+        says      = "More fires in a second than the account's quota allows: they arrive late."
         namespace = "AWS/Scheduler"
         metric    = "InvocationThrottleCount"
         where     = local.schedule_group
@@ -259,7 +259,7 @@ locals {
 
       # Step 6: the runner delivers.
       runner-errors = {
-        says      = "Deliveries fail; Lambda tries twice more, then they are dead letters."
+        says      = "Deliveries fail; Lambda retries twice, then they are dead letters."
         namespace = "AWS/Lambda"
         metric    = "Errors"
         where     = local.runner_function
@@ -269,7 +269,7 @@ locals {
         of        = 3
       }
       runner-not-accepted = {
-        says      = "Fires get no answer that the app itself gave."
+        says      = "Fires get no answer of the app itself."
         namespace = aws_cloudwatch_log_metric_filter.runner_not_accepted.metric_transformation[0].namespace
         metric    = aws_cloudwatch_log_metric_filter.runner_not_accepted.metric_transformation[0].name
         where     = {}
@@ -279,7 +279,7 @@ locals {
         of        = 1
       }
       runner-throttles = {
-        says      = "More fires than runners: they wait in Lambda's queue."
+        says      = "More fires than runners: fires wait in Lambda's queue."
         namespace = "AWS/Lambda"
         metric    = "Throttles"
         where     = local.runner_function
@@ -300,7 +300,7 @@ locals {
         of    = 1
       }
       runner-events-dropped = {
-        says      = "Lambda gave up fires; they are in the runner's dead-letter queue."
+        says      = "Lambda discarded fires; they are in the runner's dead-letter queue."
         namespace = "AWS/Lambda"
         metric    = "AsyncEventsDropped"
         where     = local.runner_function
@@ -320,7 +320,7 @@ locals {
         of        = 1
       }
       runner-duration = {
-        says      = "Deliveries take almost all the time that they have (12 s)."
+        says      = "Deliveries take almost all of their 12 s."
         namespace = "AWS/Lambda"
         metric    = "Duration"
         where     = local.runner_function
@@ -344,8 +344,8 @@ locals {
     },
     {
       for name, queue in aws_sqs_queue.dead_letters : "${name}-dead-letters-age" => {
-        # A fire older than 24 hours is answered `too_old`: half of them are left to send it again.
-        says      = "A dead letter of ${name} has waited for twelve hours; after 24 the app takes no fire any more."
+        # A fire older than 24 hours is answered `too_old`: this leaves half of them for a redrive.
+        says      = "A dead letter of ${name} has waited for twelve hours; after 24 the app accepts its fire no more."
         namespace = "AWS/SQS"
         metric    = "ApproximateAgeOfOldestMessage"
         where     = { QueueName = queue.name }

@@ -1,5 +1,5 @@
-# The seven steps from left to right, each a column: what flows, and below it what goes wrong; the
-# eighth column is what none of them could do. Below them, what became of the times that were owed.
+# The seven steps from left to right, each a column: its flow, and below it its failures. The eighth
+# column is the dead letters. Below the columns, the decisions about due times.
 
 locals {
   publisher_name = aws_lambda_function.publisher.function_name
@@ -25,7 +25,7 @@ locals {
     },
     {
       title = "4 schedule"
-      flow  = [for deed in ["created", "updated", "deleted", "unchanged"] : ["cronbox", deed, "Env", var.env]]
+      flow  = [for change in ["created", "updated", "deleted", "unchanged"] : ["cronbox", change, "Env", var.env]]
       wrong = [["cronbox", "DriftCount", "Env", var.env, { stat = "Maximum" }], ["cronbox", "failed", "Env", var.env]]
     },
     {

@@ -1,8 +1,8 @@
-# Three queues, because three hands can drop a fire or a tick:
+# Three queues, because three services can drop a fire or a tick:
 #   schedules   EventBridge Scheduler could not invoke the runner
 #   runner      the runner was invoked, and no try delivered the fire
 #   publisher   a tick failed
-# `cronbox dlq` reads all three. AWS's own redrive does not work on them: their source is no queue.
+# `cronbox dlq` reads all three. AWS's own redrive cannot read them: their source is no queue.
 
 locals {
   dead_letters = toset(["schedules", "runner", "publisher"])

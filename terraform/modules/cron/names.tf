@@ -10,12 +10,12 @@ locals {
   partition  = data.aws_partition.current.partition
   region     = data.aws_region.current.name
 
-  # What the publisher may touch: our names in our group.
+  # The schedules that the publisher may change: our names in our schedule group.
   schedule_arns = "arn:${local.partition}:scheduler:${local.in_region}:schedule/${local.name}/wf-*-${var.env}"
 
-  # Policies name what they allow by ARNs that are spelled out here. One that asked the resource for
-  # its ARN would be `known after apply` in the first plan and in that of every new zip: nobody could
-  # read what is about to be allowed.
+  # Policies name what they permit by ARNs that are written in full here. A reference to the resource's
+  # ARN would be `known after apply` in the first plan and in that of every new zip, so the plan would not
+  # show what it permits.
   in_region          = "${local.region}:${local.account_id}"
   runner_arn         = "arn:${local.partition}:lambda:${local.in_region}:function:${local.name}-runner"
   scheduler_role_arn = "arn:${local.partition}:iam::${local.account_id}:role/${local.name}-scheduler"
@@ -23,15 +23,15 @@ locals {
   log_group_arns     = { for name in ["publisher", "runner"] : name => "arn:${local.partition}:logs:${local.in_region}:log-group:/aws/lambda/${local.name}-${name}" }
   dead_letter_arns   = { for name in local.dead_letters : name => "arn:${local.partition}:sqs:${local.in_region}:${local.name}-${name}-dlq" }
 
-  # What reads a secret under a customer-managed key.
+  # The service that reads a secret under a customer-managed key.
   secrets_manager = "secretsmanager.${local.region}.${data.aws_partition.current.dns_suffix}"
 
-  # Only an emulator needs to be told where it is.
+  # Only an emulator needs an address.
   emulator = var.aws_endpoint_url == null ? {} : { AWS_ENDPOINT_URL = var.aws_endpoint_url }
 }
 
-# Lambda takes a role of its own account alone, from somebody who may pass it; AWS documents no
-# condition for this trust, and one that does not hold would stop every invocation.
+# Lambda accepts only a role of its own account, from a caller that may pass it. AWS documents no
+# condition for this trust, and a false one would stop every invocation.
 data "aws_iam_policy_document" "lambda_trust" {
   statement {
     actions = ["sts:AssumeRole"]

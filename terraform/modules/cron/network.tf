@@ -1,7 +1,7 @@
-# Who may reach whom: the publisher the database, both Lambdas HTTPS, nobody the Lambdas.
+# Permitted connections: from the publisher to the database, from both Lambdas to HTTPS, none to the Lambdas.
 
 locals {
-  # A Lambda in a VPC makes its own network interfaces; IAM has no resource level for most of these.
+  # A Lambda in a VPC creates its own network interfaces; IAM cannot restrict most of these to a resource.
   network_interface_statements = {
     NetworkInterfaces = [
       "ec2:AssignPrivateIpAddresses",
@@ -13,7 +13,7 @@ locals {
     ]
   }
 
-  # The app may listen elsewhere than on 443.
+  # The app may listen on another port than 443.
   app_port = try(
     tonumber(regex("^https?://[^/]+:([0-9]+)", var.app_base_url)[0]),
     startswith(var.app_base_url, "https://") ? 443 : 80,

@@ -1,25 +1,25 @@
 output "runner_lambda_arn" {
-  description = "What every schedule invokes."
+  description = "The runner: the function that every schedule invokes."
   value       = aws_lambda_function.runner.arn
 }
 
 output "publisher_lambda_arn" {
-  description = "The publisher; invoke it with {\"sweep\":true} to look for drift at once."
+  description = "The publisher; invoke it with {\"sweep\":true} to sweep at once."
   value       = aws_lambda_function.publisher.arn
 }
 
 output "scheduler_role_arn" {
-  description = "In which EventBridge Scheduler invokes the runner."
+  description = "The role with which EventBridge Scheduler invokes the runner."
   value       = aws_iam_role.scheduler.arn
 }
 
 output "schedule_group_name" {
-  description = "Where the schedules live."
+  description = "The schedule group of the environment."
   value       = aws_scheduler_schedule_group.this.name
 }
 
 output "dead_letter_queue_urls" {
-  description = "For `cronbox dlq --queue URL`: schedules, runner, publisher."
+  description = "The dead-letter queues, for `cronbox dlq .. --queue URL`: schedules, runner, publisher."
   value       = { for name, queue in aws_sqs_queue.dead_letters : name => queue.id }
 }
 

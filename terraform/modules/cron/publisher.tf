@@ -1,14 +1,15 @@
 # Steps 3 and 4: the publisher, a Lambda that a rule invokes every minute.
 
 resource "aws_cloudwatch_log_group" "publisher" {
-  # checkov:skip=CKV_AWS_338: a variable; what was decided and why is kept in the database, not in the log
+  # checkov:skip=CKV_AWS_338: a variable; the database, not the log, keeps the decisions and their reasons
   name              = "/aws/lambda/${local.name}-publisher"
   retention_in_days = var.log_retention_days
   kms_key_id        = var.logs_kms_key_arn
 }
 
-# The time at which what is published last changed. It only rises, also when an older configuration is
-# applied again; a publisher with a lower one, which some other process still runs, publishes nothing.
+# The time of the last change of what is published. It only rises, also when an older configuration is
+# applied again. A publisher with a lower generation, for example one that still runs elsewhere, publishes
+# nothing.
 resource "terraform_data" "generation" {
   input = plantimestamp()
 
@@ -29,8 +30,8 @@ resource "terraform_data" "generation" {
 
 resource "aws_lambda_function" "publisher" {
   # checkov:skip=CKV_AWS_116: the event invoke config below sends failures to a queue, with their error
-  # checkov:skip=CKV_AWS_173: no variable holds a secret, and Lambda encrypts them with AWS's own key
-  # checkov:skip=CKV_AWS_272: the zip is built and uploaded by whoever applies; there is no third hand whose signature would be checked
+  # checkov:skip=CKV_AWS_173: no variable contains a secret, and Lambda encrypts them with AWS's own key
+  # checkov:skip=CKV_AWS_272: the operator who applies builds and uploads the zip; there is no third party whose signature could be checked
   function_name    = "${local.name}-publisher"
   description      = "Drains cronbox's outbox into EventBridge Scheduler."
   role             = aws_iam_role.publisher.arn
@@ -39,7 +40,7 @@ resource "aws_lambda_function" "publisher" {
   runtime          = "provided.al2023"
   handler          = "bootstrap"
   architectures    = [var.architecture]
-  # It uses 20 MB; Lambda gives CPU by memory, and TLS wants some.
+  # It uses 20 MB; Lambda gives CPU by memory, and TLS needs some.
   memory_size = 256
   # Under the tick's minute, so that two ticks overlap only when one is late.
   timeout                        = 50
@@ -76,11 +77,11 @@ resource "aws_lambda_function" "publisher" {
     mode = "PassThrough"
   }
 
-  # A permission that comes late is an error in the first minute.
+  # A permission that is not in effect yet is an error in the first minute.
   depends_on = [aws_iam_role_policy.publisher]
 }
 
-# A tick that fails is not repeated: the next one does its work. One that waits a minute is out of date.
+# A failed tick is not repeated: the next one publishes what it did not. One that waits a minute is out of date.
 resource "aws_lambda_function_event_invoke_config" "publisher" {
   function_name                = aws_lambda_function.publisher.function_name
   maximum_event_age_in_seconds = 60
@@ -95,7 +96,7 @@ resource "aws_lambda_function_event_invoke_config" "publisher" {
 
 resource "aws_iam_role" "publisher" {
   name               = "${local.name}-publisher"
-  description        = "What cronbox's publisher may do."
+  description        = "Permissions of cronbox's publisher."
   assume_role_policy = data.aws_iam_policy_document.lambda_trust.json
 }
 
@@ -118,7 +119,7 @@ data "aws_iam_policy_document" "publisher" {
   }
 
   statement {
-    # IAM has no resource level for it.
+    # IAM cannot restrict it to a resource.
     sid       = "ListSchedules"
     actions   = ["scheduler:ListSchedules"]
     resources = ["*"]

@@ -1,7 +1,7 @@
 # Step 6: the runner, a Lambda that every schedule invokes.
 
 resource "aws_cloudwatch_log_group" "runner" {
-  # checkov:skip=CKV_AWS_338: a variable; what was decided and why is kept in the database, not in the log
+  # checkov:skip=CKV_AWS_338: a variable; the database, not the log, keeps the decisions and their reasons
   name              = "/aws/lambda/${local.name}-runner"
   retention_in_days = var.log_retention_days
   kms_key_id        = var.logs_kms_key_arn
@@ -9,8 +9,8 @@ resource "aws_cloudwatch_log_group" "runner" {
 
 resource "aws_lambda_function" "runner" {
   # checkov:skip=CKV_AWS_116: the event invoke config below sends failures to a queue, with their error
-  # checkov:skip=CKV_AWS_173: no variable holds a secret, and Lambda encrypts them with AWS's own key
-  # checkov:skip=CKV_AWS_272: the zip is built and uploaded by whoever applies; there is no third hand whose signature would be checked
+  # checkov:skip=CKV_AWS_173: no variable contains a secret, and Lambda encrypts them with AWS's own key
+  # checkov:skip=CKV_AWS_272: the operator who applies builds and uploads the zip; there is no third party whose signature could be checked
   function_name    = "${local.name}-runner"
   description      = "Delivers a fire of EventBridge Scheduler to cronbox's app."
   role             = aws_iam_role.runner.arn
@@ -19,9 +19,9 @@ resource "aws_lambda_function" "runner" {
   runtime          = "provided.al2023"
   handler          = "bootstrap"
   architectures    = [var.architecture]
-  # The least; it waits for one HTTP answer.
+  # The minimum; it waits for one HTTP answer.
   memory_size = 128
-  # It gives up by itself after 12 s.
+  # The runner itself ends after 12 s.
   timeout                        = 15
   reserved_concurrent_executions = var.runner_reserved_concurrency
 
@@ -50,7 +50,7 @@ resource "aws_lambda_function" "runner" {
 }
 
 # Lambda tries three times within four minutes, and up to an hour while it is throttled; then the
-# fire is a dead letter that `cronbox dlq redrive` delivers. The app tells late fires by their time.
+# fire is a dead letter that `cronbox dlq redrive` delivers. The app recognises late fires by their time.
 resource "aws_lambda_function_event_invoke_config" "runner" {
   function_name                = aws_lambda_function.runner.function_name
   maximum_event_age_in_seconds = 3600
@@ -65,7 +65,7 @@ resource "aws_lambda_function_event_invoke_config" "runner" {
 
 resource "aws_iam_role" "runner" {
   name               = "${local.name}-runner"
-  description        = "What cronbox's runner may do; nothing on EventBridge Scheduler."
+  description        = "Permissions of cronbox's runner; none on EventBridge Scheduler."
   assume_role_policy = data.aws_iam_policy_document.lambda_trust.json
 }
 
@@ -121,7 +121,7 @@ data "aws_iam_policy_document" "runner" {
   }
 }
 
-# The runner writes one line for each delivery; status 0 means that nobody answered.
+# The runner writes one line for each delivery; status 0 means that no server answered.
 resource "aws_cloudwatch_log_metric_filter" "runner_not_accepted" {
   name           = "${local.name}-runner-not-accepted"
   log_group_name = aws_cloudwatch_log_group.runner.name

@@ -1,6 +1,6 @@
-# Steps 4 and 5: where the schedules live, and in whose name they fire. The schedules themselves
-# (wf-<id>-<env>) are the publisher's: Terraform neither makes nor knows them, and destroying the
-# group deletes them all.
+# Steps 4 and 5: the schedule group, and the execution role of the schedules. The publisher creates the
+# schedules (wf-<id>-<env>): Terraform does not know them, and destroying the schedule group deletes them
+# all.
 
 resource "aws_scheduler_schedule_group" "this" {
   name = local.name
@@ -8,7 +8,7 @@ resource "aws_scheduler_schedule_group" "this" {
 
 resource "aws_iam_role" "scheduler" {
   name               = "${local.name}-scheduler"
-  description        = "In which EventBridge Scheduler invokes cronbox's runner."
+  description        = "The role with which EventBridge Scheduler invokes cronbox's runner."
   assume_role_policy = data.aws_iam_policy_document.scheduler_trust.json
 }
 
@@ -27,7 +27,8 @@ data "aws_iam_policy_document" "scheduler_trust" {
       values   = [local.account_id]
     }
 
-    # The group's ARN: a schedule's, or a prefix of one, makes every create fail, and caps the account at 50 calls a second.
+    # The schedule group's ARN: with a schedule's ARN, or a prefix of one, every create fails, and the account
+    # is limited to 50 calls a second.
     dynamic "condition" {
       for_each = var.trust_schedule_group ? [local.schedule_group_arn] : []
 
@@ -54,7 +55,7 @@ data "aws_iam_policy_document" "scheduler" {
   }
 
   statement {
-    # Dead letters are written in the schedule's role.
+    # EventBridge Scheduler writes dead letters with the schedule's role.
     sid       = "DeadLetters"
     actions   = ["sqs:SendMessage"]
     resources = [local.dead_letter_arns["schedules"]]

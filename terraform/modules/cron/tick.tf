@@ -1,4 +1,4 @@
-# The publisher's minute. The sweep for drift runs inside it, so there is no second rule.
+# The publisher's tick, every minute. The sweep runs inside it, so there is no second rule.
 
 resource "aws_cloudwatch_event_rule" "tick" {
   name                = "${local.name}-publisher-tick"
@@ -12,7 +12,7 @@ resource "aws_cloudwatch_event_target" "tick" {
   target_id = "publisher"
   arn       = aws_lambda_function.publisher.arn
 
-  # As in the Lambda's own queue: a tick that waits is out of date. A minute is the least that AWS takes.
+  # As in the Lambda's own queue: a tick that waits is out of date. A minute is the minimum that AWS accepts.
   retry_policy {
     maximum_event_age_in_seconds = 60
     maximum_retry_attempts       = 0

@@ -1,5 +1,5 @@
-# What one environment is told. Only the network, the two secrets, the app's address and the zips
-# have no default; everything else has one with its reason.
+# The inputs of one environment. Only the network, the two secrets, the app's address and the zips have no
+# default; each default has its reason.
 
 variable "env" {
   description = "The environment; part of every name and of every schedule's name (wf-<id>-<env>)."
@@ -35,7 +35,7 @@ variable "subnet_ids" {
 }
 
 variable "database_security_group_id" {
-  description = "The database's security group; the publisher is let in there."
+  description = "The database's security group; the module permits the publisher to connect."
   type        = string
 
   validation {
@@ -45,7 +45,7 @@ variable "database_security_group_id" {
 }
 
 variable "database_port" {
-  description = "The database's port."
+  description = "The database's TCP port."
   type        = number
   default     = 5432
 
@@ -56,13 +56,13 @@ variable "database_port" {
 }
 
 variable "create_vpc_endpoints" {
-  description = "Make interface endpoints for scheduler and secretsmanager; needed in subnets without NAT."
+  description = "Create interface endpoints for scheduler and secretsmanager; necessary in subnets without NAT."
   type        = bool
   default     = false
 }
 
 variable "interface_endpoint_service_names" {
-  description = "Which services get an endpoint when create_vpc_endpoints is set; leave out what the VPC has already."
+  description = "The services that get an endpoint if create_vpc_endpoints is set; omit those that the VPC has already."
   type        = set(string)
   default     = ["scheduler", "secretsmanager"]
 
@@ -85,7 +85,7 @@ variable "database_secret_arn" {
 }
 
 variable "database_ca_file" {
-  description = "Where the publisher finds the certificates that sign the database's; publisher.zip brings RDS's."
+  description = "Path of the certificate authorities of the database, in the publisher; publisher.zip contains RDS's."
   type        = string
   default     = "/var/task/rds-ca.pem"
 
@@ -134,7 +134,7 @@ variable "publisher_zip" {
 
   validation {
     condition     = fileexists(var.publisher_zip)
-    error_message = "publisher_zip is not there: run `make lambdas` first."
+    error_message = "publisher_zip does not exist: run `make lambdas` first."
   }
 }
 
@@ -144,12 +144,12 @@ variable "runner_zip" {
 
   validation {
     condition     = fileexists(var.runner_zip)
-    error_message = "runner_zip is not there: run `make lambdas` first."
+    error_message = "runner_zip does not exist: run `make lambdas` first."
   }
 }
 
 variable "architecture" {
-  description = "What the zips were built for."
+  description = "The architecture for which the zips were built: x86_64 or arm64."
   type        = string
   default     = "x86_64"
 
@@ -160,14 +160,14 @@ variable "architecture" {
 }
 
 variable "publisher" {
-  description = "How the publisher works: workflows per claim, claims before a workflow is given up, calls in flight, calls a second for all publishers together."
+  description = "Settings of the publisher: workflows per claim, attempts before a workflow fails permanently, calls in flight, calls a second for all publishers together."
   type = object({
     batch_size      = optional(number, 100)
     max_attempts    = optional(number, 10)
     api_concurrency = optional(number, 64)
-    # The account's smallest quota of UpdateSchedule is 250 a second; some is left to people.
+    # The account's smallest quota of UpdateSchedule is 250 a second; this leaves some for operators.
     api_tps = optional(number, 200)
-    # Two, so that a long drain does not keep the next tick waiting; more gain nothing, they share the rate.
+    # Two, so that the next tick does not wait for a long drain; more have no advantage, because they share the rate.
     reserved_concurrency = optional(number, 2)
   })
   default = {}
@@ -184,7 +184,7 @@ variable "publisher" {
 }
 
 variable "runner_reserved_concurrency" {
-  description = "Runners at once: the app's shield when many schedules share a minute. What does not fit waits in Lambda's queue."
+  description = "Concurrent runners: the limit protects the app when many schedules share a minute. More fires wait in Lambda's queue."
   type        = number
   default     = 20
 
@@ -195,7 +195,7 @@ variable "runner_reserved_concurrency" {
 }
 
 variable "log_retention_days" {
-  description = "How long CloudWatch keeps the logs."
+  description = "The number of days for which CloudWatch keeps the logs."
   type        = number
   default     = 30
 
@@ -219,7 +219,7 @@ variable "logs_kms_key_arn" {
 # Scheduler
 
 variable "trust_schedule_group" {
-  description = "Trust EventBridge Scheduler only on behalf of our schedule group. Turn off (trust on the account alone) only where creates keep failing with `assume the role`."
+  description = "Trust EventBridge Scheduler only on behalf of our schedule group. Set it to false (trust on behalf of the account) only if creates still fail with `assume the role` after ten minutes."
   type        = bool
   default     = true
 }
@@ -227,7 +227,7 @@ variable "trust_schedule_group" {
 # Alarms
 
 variable "alarm_topic_arns" {
-  description = "SNS topics that alarms and their end are sent to; empty = alarms that nobody hears."
+  description = "SNS topics to which alarms and their ends are sent; empty = alarms without a notification."
   type        = list(string)
   default     = []
 
@@ -238,13 +238,13 @@ variable "alarm_topic_arns" {
 }
 
 variable "runbook_url" {
-  description = "Where docs/operations.md can be read; every alarm's description links to its paragraph."
+  description = "The address of docs/runbook.md; every alarm's description links to its paragraph."
   type        = string
-  default     = "docs/operations.md"
+  default     = "docs/runbook.md"
 }
 
 variable "outbox_lag_alarm_secs" {
-  description = "How old the oldest unpublished edit may be: five ticks."
+  description = "The age in seconds of the oldest unpublished edit at which an alarm rings: five ticks."
   type        = number
   default     = 300
 
@@ -257,7 +257,7 @@ variable "outbox_lag_alarm_secs" {
 # Emulators
 
 variable "aws_endpoint_url" {
-  description = "An emulator's address for the Lambdas' own AWS calls; null = AWS."
+  description = "The address of an emulator for the Lambdas' AWS calls; null = AWS."
   type        = string
   default     = null
 

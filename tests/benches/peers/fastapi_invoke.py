@@ -1,4 +1,4 @@
-"""The :invoke that most people write first: FastAPI, a TTL cache in front, a UNIQUE row as the judge."""
+"""The naive :invoke: FastAPI, a TTL cache in front, and a UNIQUE constraint that decides."""
 
 import os
 from contextlib import asynccontextmanager

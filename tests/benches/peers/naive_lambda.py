@@ -1,7 +1,7 @@
-"""The two Lambdas that most people write first, for what their cold start takes.
+"""The two naive Lambdas: the peers of the cold start benchmark (B8).
 
-The peers of the cold start benchmark, given every advantage that costs nothing: a bare loop on the runtime API instead of
-Lambda's own runtime, the client made once, the runner on the standard library alone.
+They have every advantage that costs nothing: a bare loop on the runtime API instead of Lambda's own runtime, a client that
+is made once, and a runner that uses only the standard library.
 """
 
 import http.client
@@ -13,7 +13,7 @@ NEXT = "/2018-06-01/runtime/invocation/"
 
 
 def publisher():
-    """As naive_publisher.py: EventBridge's client at the start, the database with the first invocation."""
+    """As naive_publisher.py: makes EventBridge's client at the start, and connects to the database in each invocation."""
     import boto3
     import psycopg
 

@@ -1,7 +1,7 @@
-"""The publisher that most people write first: one row at a time, create, on conflict update.
+"""The naive publisher: one row at a time, create, and update on conflict.
 
-The peer of the drain benchmark. It holds a row lock over the call to AWS, as they do, and it is
-given every advantage that costs nothing: one connection, one client, kept alive.
+The peer of the drain benchmark. It keeps a row locked during the call to AWS, as is common, and it has
+every advantage that costs nothing: one connection and one client, both kept alive.
 """
 
 import json

@@ -1,6 +1,6 @@
-"""How large the zip of a Python Lambda is that brings these packages and what they need, in MB; names on the command line.
+"""Prints the size in MB of a Python Lambda's zip with the packages that the command line names, and their dependencies.
 
-The peer of the zips' sizes. Packed as ours are.
+The peer of our zips' sizes, packed with the same settings.
 """
 
 import importlib.metadata
@@ -18,7 +18,7 @@ def with_needs(names):
             continue
         found[name] = importlib.metadata.distribution(name)
         for need in found[name].requires or []:
-            # What an extra asks for is named by whoever wants it; a marker for another Python does not count.
+            # Skips requirements with a marker: those of extras, and those for another Python.
             if ";" not in need:
                 open_names.append(re.match(r"[A-Za-z0-9._-]+", need).group())
     return found.values()

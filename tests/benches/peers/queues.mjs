@@ -1,7 +1,7 @@
-// The queues that people put between a table and AWS, draining jobs that do nothing.
+// Queues that are often used between a table and AWS, with jobs that do nothing.
 //
-// The peers of B2: `node queues.mjs graphile-worker|pg-boss JOBS`, on the database DB_DSN. Each is given its
-// batches: graphile-worker a local queue, pg-boss fetches of 1,000. Prints one JSON line.
+// The peers of B2: `node queues.mjs graphile-worker|pg-boss JOBS`, on the database DB_DSN. Each runs with its own
+// batching: graphile-worker a local queue, pg-boss fetches of 1,000. Prints one JSON line.
 
 import { makeWorkerUtils, run } from 'graphile-worker';
 import pg from 'pg';
@@ -44,7 +44,7 @@ async function graphileWorker() {
       },
     }).catch(failed);
   });
-  // The last completions are written in batches.
+  // graphile-worker writes the last completions in batches.
   while ((await pool.query('SELECT count(*)::int AS left FROM graphile_worker.jobs')).rows[0].left > 0) {
     await new Promise((next) => setTimeout(next, 5));
   }

@@ -1,4 +1,4 @@
-//! A backlog in a database of its own, the stand-in as a process, and publishers that drain it.
+//! A backlog in a database of its own, the stand-in as a process, and publishers that drain the backlog.
 
 use std::process::Stdio;
 use std::time::{Duration, Instant};
@@ -13,10 +13,10 @@ use crate::table::median;
 use crate::{free_port, millis, program};
 
 const GROUP: &str = "cronbox-bench";
-/// Scheduler's own, so that only latency and quota bound the drain.
+/// The publisher's own rate limit, so high that only latency and quota limit the drain.
 const UNLIMITED_TPS: &str = "1000000";
 
-/// Everything that a drain needs.
+/// The processes and the database of a drain.
 pub(crate) struct Backlog {
     pub(crate) pool: PgPool,
     database: Database,
@@ -24,7 +24,7 @@ pub(crate) struct Backlog {
     _stand_in: Child,
 }
 
-/// What a drain came to.
+/// The result of a drain.
 #[derive(Debug, Default)]
 pub(crate) struct Drained {
     pub(crate) secs: f64,
@@ -44,7 +44,7 @@ impl Drained {
 }
 
 impl Backlog {
-    /// An empty one; the stand-in answers after `latency_ms`, and refuses above `tps`.
+    /// An empty backlog. The stand-in answers after `latency_ms`, and throttles above `tps`.
     pub(crate) async fn new(latency_ms: u64, tps: Option<u32>) -> Backlog {
         let address = format!("127.0.0.1:{}", free_port());
         let mut stand_in = Command::new(program("local"));
@@ -70,7 +70,7 @@ impl Backlog {
         Backlog { pool, database, endpoint, _stand_in: stand_in }
     }
 
-    /// `rows` edits of `workflows` new workflows, interleaved, as the app enqueues them.
+    /// Adds `rows` edits of `workflows` new workflows, interleaved, in the form that the app writes.
     pub(crate) async fn fill(&self, rows: i64, workflows: i64) {
         let sql = format!(
             "WITH team AS (
@@ -93,7 +93,7 @@ impl Backlog {
         sqlx::raw_sql("ANALYZE outbox_events, publications, workflows").execute(&self.pool).await.unwrap();
     }
 
-    /// `times` more rows of every workflow, none of which asks for anything else than what stands.
+    /// Adds `times` more rows of every workflow. Each requests the schedule that already exists.
     pub(crate) async fn ask_again(&self, times: i64) {
         let sql = format!(
             "UPDATE publications SET due_at = cronbox_now();
@@ -106,7 +106,7 @@ impl Backlog {
         sqlx::raw_sql("VACUUM ANALYZE publications").execute(&self.pool).await.unwrap();
     }
 
-    /// Drains it with so many publishers that start at once; the time counts to the last settled row.
+    /// Drains the backlog with this many publishers, which start at once. The time ends with the last settled row.
     pub(crate) async fn drain(&self, publishers: usize, tps: Option<u32>) -> Drained {
         let rows = self.open_rows().await;
         let started = Instant::now();
@@ -116,7 +116,7 @@ impl Backlog {
         for publisher in running {
             drained.add(publisher.await.unwrap());
         }
-        // `--once` leaves what is backed off to the next tick.
+        // With `--once`, a row that waits for its backoff stays open until the next call.
         while self.open_rows().await > 0.0 {
             assert!(started.elapsed() < Duration::from_secs(300), "rows are left open");
             tokio::time::sleep(Duration::from_millis(100)).await;
@@ -127,7 +127,7 @@ impl Backlog {
         drained
     }
 
-    /// Rows a second of the publisher that most people write first.
+    /// Rows per second of the naive publisher, the peer.
     pub(crate) async fn naive(&self, rows: u32) -> f64 {
         let python = local::config::target_folder().join("venv/bin/python");
         let script = concat!(env!("CARGO_MANIFEST_DIR"), "/benches/peers/naive_publisher.py");
@@ -139,7 +139,8 @@ impl Backlog {
         told["rows"].as_f64().unwrap() / told["secs"].as_f64().unwrap()
     }
 
-    /// What one call takes when nothing else is asked, in milliseconds: the limit of a drain is made of it.
+    /// The latency of one call to the stand-in without other load, in milliseconds. The limit of a drain follows from
+    /// it.
     pub(crate) async fn latency_ms(&self) -> f64 {
         let http = reqwest::Client::new();
         let mut taken = Vec::new();
@@ -151,18 +152,18 @@ impl Backlog {
         median(&taken)
     }
 
-    /// A publisher that stays, and sweeps when it is asked to.
+    /// A publisher that keeps running, and sweeps on request.
     pub(crate) fn daemon(&self, tps: Option<u32>) -> Child {
         let mut command = self.program(tps, "--listen");
         command.kill_on_drop(true).spawn().unwrap()
     }
 
-    /// The most memory that a publisher has had so far.
+    /// The highest resident memory of a publisher so far.
     pub(crate) fn peak_rss_mb(&self, publisher: &Child) -> f64 {
         high_water_mb(&format!("/proc/{}/status", publisher.id().unwrap()))
     }
 
-    /// Deletes every `nth` schedule behind the publisher's back.
+    /// Deletes every `nth` schedule without the publisher's knowledge.
     pub(crate) async fn delete_by_hand(&self, nth: i64) {
         let ids: Vec<i64> = sqlx::query_scalar("SELECT id FROM workflows WHERE id % $1 = 0")
             .bind(nth)
@@ -176,7 +177,7 @@ impl Backlog {
         }
     }
 
-    /// Ends it, and frees its disk.
+    /// Stops everything, and deletes the database.
     pub(crate) async fn end(self) {
         self.pool.close().await;
         self.database.remove().await.unwrap();
@@ -193,7 +194,7 @@ impl Backlog {
         command
     }
 
-    /// What goes wrong in the stand-in from now on.
+    /// Sets the stand-in's faults from now on.
     pub(crate) async fn plan_faults(&self, plan: &Value) {
         let planned = reqwest::Client::new().post(format!("{}/_faults", self.endpoint)).json(plan).send().await;
         assert!(planned.unwrap().status().is_success());
@@ -231,7 +232,7 @@ impl Backlog {
     }
 }
 
-/// Runs a publisher to its end: its report, and the most memory that it had.
+/// Runs a publisher until it exits, and returns its report and its highest resident memory.
 async fn watched(mut command: Command) -> (Value, f64) {
     let mut publisher = command.stdout(Stdio::piped()).kill_on_drop(true).spawn().unwrap();
     let status = format!("/proc/{}/status", publisher.id().unwrap());
@@ -249,7 +250,7 @@ async fn watched(mut command: Command) -> (Value, f64) {
     (serde_json::from_str(&report).unwrap(), peak_rss_mb)
 }
 
-/// `VmHWM`, which Linux alone tells; elsewhere 0.
+/// `VmHWM` in megabytes, which only Linux reports; 0 elsewhere.
 pub(crate) fn high_water_mb(status: &str) -> f64 {
     let status = std::fs::read_to_string(status).unwrap_or_default();
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));

@@ -1,4 +1,4 @@
-//! B8: the cold start of what is deployed, under Lambda's runtime API, and what it weighs.
+//! B8: the cold start of the deployed binaries under Lambda's runtime API, and their sizes.
 
 use std::fs;
 use std::path::PathBuf;
@@ -14,15 +14,15 @@ use crate::backlog::Backlog;
 use crate::millis;
 use crate::table::{Row, median};
 
-/// Ours and the peer's in turn.
+/// In each round, ours runs first, then the peer's.
 const ROUNDS: u32 = 9;
 
-/// How often a start took how long.
+/// The durations of the starts, in milliseconds.
 #[derive(Default)]
 struct Starts {
-    /// Until it asks for its first invocation
+    /// Until the function polls for its first invocation
     polls: Vec<f64>,
-    /// Until that is answered
+    /// Until it has answered the first invocation
     answers: Vec<f64>,
 }
 
@@ -33,10 +33,10 @@ pub(crate) async fn all() -> Vec<Row> {
     rows
 }
 
-/// Until it polls, and until it has answered a tick that finds nothing to do.
+/// Measures until the publisher polls, and until it has answered a tick that finds nothing to do.
 async fn publisher() -> Vec<Row> {
     let backlog = Backlog::new(0, None).await;
-    // A tick sweeps when the last sweep is too old; the peer never does.
+    // A tick sweeps if the last sweep is too old; the peer never sweeps. So the table gets a recent sweep.
     let swept = "INSERT INTO sweeps (requested_by, requested_on, started_on, finished_on)
                  VALUES ('bench', cronbox_now(), cronbox_now(), cronbox_now())";
     sqlx::query(swept).execute(&backlog.pool).await.unwrap();
@@ -49,13 +49,13 @@ async fn publisher() -> Vec<Row> {
     backlog.end().await;
     let polls = line("publisher: cold start to its first poll", &ours.polls, &theirs.polls);
     let polls = polls.against("against naive Python", ratio(&ours.polls, &theirs.polls), 11.0, 30.0);
-    // Not judged: a tick also looks for a sweep and measures the outbox, and the peer runs one query.
+    // No goal: a tick also checks for a sweep and measures the outbox, and the peer runs only one query.
     let mut answers = line("publisher: cold start to the answer of an empty tick", &ours.answers, &theirs.answers);
     answers.figures.push(("times faster", ratio(&ours.answers, &theirs.answers)));
     vec![polls, answers]
 }
 
-/// Until it polls; what a delivery costs is the app's matter, which B7 measures.
+/// Measures until the runner polls. B7 measures the app's part of a delivery.
 async fn runner() -> Row {
     let environment = vec![("APP_BASE_URL", "http://127.0.0.1:9".to_owned()), ("SCHEDULER_API_KEY", "k".to_owned())];
     let (mut ours, mut theirs) = (Starts::default(), Starts::default());
@@ -86,7 +86,7 @@ impl Starts {
     }
 }
 
-/// The binary that `make lambdas` has put into the zip.
+/// The binary that `make lambdas` has packed into the zip.
 fn deployed(name: &str) -> Command {
     Command::new(bootstrap(name))
 }
@@ -115,7 +115,7 @@ fn line(what: &str, ours: &[f64], theirs: &[f64]) -> Row {
     Row::new("B8", what, figures)
 }
 
-/// `make lambdas` refuses a zip that is too large; here is how it compares.
+/// Compares the sizes. `make lambdas` already refuses a zip that is too large.
 async fn weight(name: &str, peer: &[&str]) -> Row {
     let zip = megabytes(target_folder().join(format!("lambdas/{name}.zip")));
     let mut figures = vec![("zip MB", zip), ("binary MB", megabytes(bootstrap(name)))];

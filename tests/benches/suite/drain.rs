@@ -1,11 +1,11 @@
-//! B1: how fast a backlog is drained, against the publisher that most people write first.
+//! B1: how fast publishers drain a backlog, compared with the naive publisher.
 
 use crate::backlog::{Backlog, Drained};
 use crate::table::{Row, median};
 
-/// Calls in flight, as the publisher ships.
+/// Concurrent calls, as in the publisher's default configuration.
 const IN_FLIGHT: f64 = 64.0;
-/// The peer's rate does not change with the backlog.
+/// Few rows suffice, because the peer's rate does not change with the backlog.
 const NAIVE_ROWS: u32 = 150;
 
 pub(crate) async fn all() -> Vec<Row> {
@@ -27,7 +27,7 @@ pub(crate) async fn all() -> Vec<Row> {
     rows
 }
 
-/// 2,000 rows of 1,000 workflows at 15 ms: ours and the peer in turn.
+/// 2,000 rows of 1,000 workflows at a latency of 15 ms: ours, then the peer, in turn.
 async fn against_naive() -> Row {
     let (mut ours, mut theirs) = (Vec::new(), Vec::new());
     for _ in 0..3 {
@@ -44,7 +44,7 @@ async fn against_naive() -> Row {
         .against("against naive Python", ours / theirs, 100.0, 190.0)
 }
 
-/// 10,000 workflows at 15 ms: what is left of the limit that latency and concurrency set.
+/// 10,000 workflows at 15 ms: which share of the limit by latency and concurrency is reached.
 async fn near_the_limit() -> Row {
     let mut shares = Vec::new();
     let (mut calls_per_sec, mut limit) = (0.0, 0.0);
@@ -79,7 +79,7 @@ async fn backlog(edits: i64, workflows: i64, latency_ms: u64) -> (Row, f64) {
     (Row::new("B1", format!("{edits} rows / {workflows} workflows, {latency_ms} ms"), figures), per_sec)
 }
 
-/// 4,000 workflows at 15 ms by so many publishers: more of them must not call more often.
+/// 4,000 workflows at 15 ms, with this many publishers: more publishers must not make more calls.
 async fn sharing(publishers: usize) -> Row {
     let backlog = Backlog::new(15, None).await;
     backlog.fill(4_000, 4_000).await;

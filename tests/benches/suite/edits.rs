@@ -1,4 +1,4 @@
-//! B6: what the outbox costs an edit.
+//! B6: what an edit costs because of the outbox.
 
 use std::time::{Duration, Instant};
 
@@ -12,8 +12,8 @@ use crate::table::{Row, median};
 
 const SPAN: Duration = Duration::from_secs(2);
 
-/// PATCH of a cron (version, schedule version, enqueue, nudge) against PATCH of a description, which
-/// the same handler saves without them; so the difference is more than the outbox alone.
+/// Compares a PATCH of the cron (version, schedule version, enqueue, notify) with a PATCH of the description, which the
+/// same handler saves without these steps. So the difference contains more than the outbox.
 pub(crate) async fn all() -> Vec<Row> {
     let s = Story::with(StackOptions::default()).await;
     let mut rows = Vec::new();

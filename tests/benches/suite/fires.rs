@@ -1,4 +1,4 @@
-//! B10: the stand-in on the machine's clock, when a thousand schedules fire on one second.
+//! B10: the stand-in on the machine's clock, when 1,000 schedules fire in the same second.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
@@ -17,12 +17,12 @@ use serde_json::json;
 use crate::table::Row;
 
 const SCHEDULES: usize = 1_000;
-/// Enough to make them all before their time.
+/// Enough time to create all schedules before they fire.
 const AHEAD: TimeDelta = TimeDelta::seconds(8);
-/// What comes twice comes soon.
+/// A duplicate fire would arrive within this time.
 const AFTERMATH: Duration = Duration::from_secs(2);
 
-/// When each schedule arrived.
+/// The arrival times of each schedule's fires.
 type Arrivals = Arc<Mutex<BTreeMap<u64, Vec<DateTime<Utc>>>>>;
 
 pub(crate) async fn all() -> Vec<Row> {
@@ -47,7 +47,7 @@ pub(crate) async fn all() -> Vec<Row> {
     )]
 }
 
-/// The function that they invoke notes when it was.
+/// Registers a function that records the time of each invocation.
 fn listen(stand_in: &StandIn) -> Arrivals {
     let arrivals = Arrivals::default();
     let noted = Arc::clone(&arrivals);

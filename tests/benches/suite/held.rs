@@ -1,4 +1,4 @@
-//! B4: a drain beside a transaction that somebody has left open, so that no dead row can be cleared.
+//! B4: a drain beside a transaction that stays open, so that vacuum can remove no dead row.
 
 use crate::backlog::Backlog;
 use crate::table::Row;
@@ -17,7 +17,7 @@ pub(crate) async fn all() -> Vec<Row> {
     let drained = backlog.drain(1, None).await;
     held.rollback().await.unwrap();
     let ends: Vec<f64> = backlog.scalar(QUARTERS).await;
-    // The first quarter is timed from its own first row: what lies before is the start of the process.
+    // The first quarter begins at its own first row, because before that the process starts.
     let quarter = |nth: usize| ends[nth + 1] - ends[nth];
     #[expect(clippy::cast_precision_loss, reason = "a number of rows")]
     let rate = |secs: f64| ROWS as f64 / 4.0 / secs;
@@ -33,7 +33,7 @@ pub(crate) async fn all() -> Vec<Row> {
     vec![row]
 }
 
-/// When the first row was marked, and when each quarter of them was.
+/// When the first row was marked, and when each quarter of the rows was.
 const QUARTERS: &str = "
     SELECT ARRAY[0.0::float8] || array_agg(EXTRACT(EPOCH FROM at - (SELECT MIN(processed_on) FROM outbox_events))::float8 ORDER BY at)
       FROM (SELECT MAX(processed_on) AS at

@@ -1,4 +1,4 @@
-//! B7: what a fire costs the app, against the app that most people write first.
+//! B7: what a fire costs the app, compared with the naive app.
 
 use chrono::{DateTime, SecondsFormat, TimeDelta, Utc};
 use schedule::Clock;
@@ -10,11 +10,11 @@ use crate::table::{Row, median};
 
 const CONNECTIONS: usize = 64;
 const WORKFLOWS: usize = 20_000;
-/// Fired before anything is measured.
+/// Fires that are sent before the measurement begins.
 const WARM_UP: usize = 1_000;
 const TIMES: usize = 3;
 
-/// All cases, ours and the peer's in turn. Nothing is executed: what is measured is the decision.
+/// All cases, ours and the peer's in turn. No run is executed, because B7 measures only the decision.
 pub(crate) async fn all() -> Vec<Row> {
     let backlog = Backlog::new(0, None).await;
     let workflows = i64::try_from(WORKFLOWS + WARM_UP).unwrap();
@@ -22,17 +22,18 @@ pub(crate) async fn all() -> Vec<Row> {
     sqlx::raw_sql(EVERY_MINUTE).execute(&backlog.pool).await.unwrap();
     let mut ours = Service::app(&backlog, 0).await;
     let peer = Service::fastapi(&backlog).await;
-    // The same minute throughout: a case must not meet the times of another.
+    // All cases use the same current minute, so that no case uses the times of another.
     let now = Clock::System.now();
     let minutes_before = |minutes| now - TimeDelta::seconds(now.timestamp() % 60) - TimeDelta::minutes(minutes);
-    // The throw-away cluster has no autovacuum: what it would tell the planner after the first minute is told here.
+    // The temporary cluster has no autovacuum, so ANALYZE gives the planner what autovacuum would after the first
+    // minute.
     send(ours.address, CONNECTIONS, fires(&ours, WORKFLOWS..WORKFLOWS + WARM_UP, minutes_before(0))).await;
     sqlx::raw_sql("ANALYZE occurrences, runs").execute(&backlog.pool).await.unwrap();
     let (mut fresh, mut duplicate) = ([Vec::new(), Vec::new()], [Vec::new(), Vec::new()]);
     let mut latest = [Answered::default(), Answered::default()];
     for nth in 0..TIMES {
         for (who, service) in [&ours, &peer].into_iter().enumerate() {
-            // The peer gets fewer, so that its turn takes no longer.
+            // The peer gets fewer requests, so that its turn takes no longer.
             let workflows = if who == 0 { WORKFLOWS / TIMES } else { 1_000 };
             let first = nth * (WORKFLOWS / TIMES);
             let fires = fires(service, first..first + workflows, minutes_before(0));
@@ -65,7 +66,7 @@ pub(crate) async fn all() -> Vec<Row> {
     rows
 }
 
-/// Nine of ten are duplicates.
+/// 90 % of the requests are duplicates.
 async fn mixed(backlog: &Backlog, ours: &Service, time: DateTime<Utc>) -> Row {
     let runs_before = runs(backlog).await;
     let fires = fires(ours, 0..2_000, time);
@@ -75,7 +76,7 @@ async fn mixed(backlog: &Backlog, ours: &Service, time: DateTime<Utc>) -> Row {
     told("90 % duplicates", answered)
 }
 
-/// All at once for the same time.
+/// All requests are for one workflow and one time.
 async fn one_key(backlog: &Backlog, ours: &Service, time: DateTime<Utc>) -> Row {
     let runs_before = runs(backlog).await;
     let fire = fires(ours, 0..1, time).remove(0);
@@ -85,7 +86,7 @@ async fn one_key(backlog: &Backlog, ours: &Service, time: DateTime<Utc>) -> Row 
     told("one key", answered)
 }
 
-/// The app is killed in the storm, and its cache with it.
+/// The app is killed during the load, and loses its cache.
 async fn restarted(backlog: &Backlog, ours: &mut Service, time: DateTime<Utc>) -> Row {
     let runs_before = runs(backlog).await;
     let fires = fires(ours, 0..2_000, time);
@@ -115,13 +116,13 @@ async fn exactly(backlog: &Backlog, before: i64, keys: i64) {
     assert_eq!(runs(backlog).await - before, keys, "as many runs as distinct keys");
 }
 
-/// A fire of each for one time.
+/// One fire of each workflow for `time`.
 fn fires(service: &Service, workflows: std::ops::Range<usize>, time: DateTime<Utc>) -> Vec<Request> {
     let time = time.to_rfc3339_opts(SecondsFormat::Secs, true);
     workflows.map(|nth| invoke(&service.scheduler, i64::try_from(nth).unwrap() + 1, &time)).collect()
 }
 
-/// Each workflow owes every minute, and has since an hour.
+/// Every minute is due for each workflow, for the last hour.
 const EVERY_MINUTE: &str = "
     ALTER TABLE workflows DISABLE TRIGGER workflows_guard_revision;
     UPDATE workflows SET cron_schedule = '* * * * *', overlap_policy = 'concurrent', max_concurrent = 100, catch_up_policy = 'run_all',

@@ -1,4 +1,4 @@
-//! Load: POSTs by many connections that are kept open, with as little of the client in the figures as can be.
+//! A load generator: POSTs over many persistent connections, with little client overhead in the figures.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -12,10 +12,10 @@ use tokio::task::JoinSet;
 
 use crate::millis;
 
-/// One request, as it goes over the wire.
+/// One request as bytes on the wire.
 pub(crate) type Request = Vec<u8>;
 
-/// What came of a load.
+/// The results of a load.
 #[derive(Debug, Default)]
 pub(crate) struct Answered {
     pub(crate) secs: f64,
@@ -35,7 +35,7 @@ impl Answered {
     }
 }
 
-/// The POST of a fire.
+/// The POST request of a fire.
 pub(crate) fn invoke(key: &str, workflow: i64, time: &str) -> Request {
     let body = format!(r#"{{"scheduled_time":"{time}"}}"#);
     format!(
@@ -46,8 +46,8 @@ pub(crate) fn invoke(key: &str, workflow: i64, time: &str) -> Request {
     .into_bytes()
 }
 
-/// Sends the requests, each once, over so many connections. One that breaks is opened again, and what it
-/// had asked is asked again, as a runner does.
+/// Sends each request once, over this many connections. If a connection breaks, it is opened again, and its request is
+/// repeated, as a runner does.
 pub(crate) async fn send(address: SocketAddr, connections: usize, requests: Vec<Request>) -> Answered {
     let (requests, next) = (Arc::new(requests), Arc::new(AtomicUsize::default()));
     let began = Instant::now();
@@ -86,7 +86,7 @@ async fn sender(address: SocketAddr, requests: Arc<Vec<Request>>, next: Arc<Atom
     answered
 }
 
-/// Sends one request and reads its answer to the end.
+/// Sends one request and reads the complete answer.
 async fn ask(connection: &mut Option<TcpStream>, address: SocketAddr, request: &[u8]) -> std::io::Result<u16> {
     let stream = match connection {
         Some(stream) => stream,
@@ -110,7 +110,7 @@ async fn ask(connection: &mut Option<TcpStream>, address: SocketAddr, request: &
     }
 }
 
-/// The status of an answer that is there to its end.
+/// The status of an answer, if the answer is complete.
 fn whole(answer: &[u8]) -> Option<u16> {
     let end = answer.windows(4).position(|window| window == b"\r\n\r\n")? + 4;
     let head = std::str::from_utf8(&answer[..end]).ok()?.to_ascii_lowercase();

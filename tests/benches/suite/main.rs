@@ -1,7 +1,7 @@
-//! `make bench`: what it costs, measured on the parts that ship. A table for people, JSON under `target/bench/`.
+//! `make bench`: measures the binaries that ship. Prints a table, and writes JSON to `target/bench/`.
 //!
-//! Machines differ, so a case is judged by a ratio of the same run, or not at all. The cases are
-//! numbered as in docs/performance.md.
+//! Machines differ, so a case fails only by a ratio within the same run, and some cases have no goal. The numbers of
+//! the cases are those of docs/performance.md.
 
 #![expect(clippy::unwrap_used, reason = "a case that cannot go on fails")]
 
@@ -75,7 +75,7 @@ pub(crate) fn millis(since: Instant) -> f64 {
     since.elapsed().as_secs_f64() * 1_000.0
 }
 
-/// A program that `make bench` has built; a debug build that happens to lie there would measure something else.
+/// A program that `make bench` has built. A debug build in another folder would give wrong figures.
 pub(crate) fn program(name: &str) -> PathBuf {
     let built = target_folder().join("release").join(name);
     assert!(built.exists(), "{name} is missing: run `cargo build --release --workspace --bins`");

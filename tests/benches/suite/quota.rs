@@ -1,4 +1,4 @@
-//! B3: how much of the account's quota becomes work, and how much is asked in vain.
+//! B3: which share of the account's quota becomes successful writes, and which share of the calls is throttled.
 
 use std::time::{Duration, Instant};
 
@@ -7,13 +7,13 @@ use serde_json::json;
 use crate::backlog::Backlog;
 use crate::table::Row;
 
-/// Calls a second, and so many workflows that each drain takes several seconds.
+/// Calls per second, and enough workflows that each drain takes several seconds.
 const QUOTAS: [(u32, i64); 3] = [(50, 250), (200, 1_000), (1_000, 4_000)];
 
-/// Longer than a backoff.
+/// Longer than any backoff.
 const PATIENCE: Duration = Duration::from_secs(20 * 60);
 
-/// Every quota, by one publisher and by four that start at once and share it.
+/// Each quota, with one publisher and with four that start at once and share it.
 pub(crate) async fn all() -> Vec<Row> {
     let mut rows = Vec::new();
     for (tps, workflows) in QUOTAS {
@@ -25,7 +25,7 @@ pub(crate) async fn all() -> Vec<Row> {
     rows
 }
 
-/// Scheduler was away for half an hour, and so everybody waits for some time in the next quarter of one.
+/// Scheduler was down for half an hour, so all publications back off until some time in the next quarter of an hour.
 async fn after_an_outage() -> Row {
     let (workflows, tps) = (10_000, 50);
     let backlog = Backlog::new(15, Some(tps)).await;
@@ -41,7 +41,7 @@ async fn after_an_outage() -> Row {
     drop(publisher);
     backlog.end().await;
     let row = Row::new("B3", "10,000 workflows backed off by an outage, 50 TPS, from its end on", vec![("s", secs)]);
-    // Five minutes.
+    // The floor is five minutes.
     row.against("share of the quota", workflows as f64 / secs / f64::from(tps), 0.67, 0.9)
 }
 

@@ -1,4 +1,4 @@
-//! The shipped app, and the peer that most people write first, each a process on the backlog's database.
+//! The app that ships, and the naive peer. Each is a process on the backlog's database.
 
 use std::net::SocketAddr;
 use std::process::Stdio;
@@ -15,7 +15,7 @@ use tokio::process::{Child, Command};
 use crate::backlog::Backlog;
 use crate::{free_port, program};
 
-/// An app that answers.
+/// An app that is ready.
 pub(crate) struct Service {
     pub(crate) address: SocketAddr,
     pub(crate) team: i64,
@@ -26,7 +26,7 @@ pub(crate) struct Service {
 }
 
 impl Service {
-    /// Starts the app; with no executor slots what it accepts stays accepted.
+    /// Starts the app. Without executor slots, its runs stay accepted.
     pub(crate) async fn app(backlog: &Backlog, executor_slots: usize) -> Service {
         let mut tx = db::begin(&backlog.pool).await.unwrap();
         let (team, _) = teams::create(&mut tx, "bench", &by_hand()).await.unwrap();
@@ -65,7 +65,7 @@ impl Service {
         service
     }
 
-    /// kill -9, and up again at the same address.
+    /// Kills the process with SIGKILL, and starts it again at the same address.
     pub(crate) async fn restart(&mut self) {
         self.process.kill().await.unwrap();
         self.process = self.command.spawn().unwrap();
@@ -89,7 +89,7 @@ impl Service {
     }
 }
 
-/// Who did what the bench does past the API.
+/// The actor of the edits that the bench makes without the API.
 pub(crate) fn by_hand() -> Edit {
     Edit { actor: "bench".to_owned(), now: Clock::System.now(), traceparent: None }
 }

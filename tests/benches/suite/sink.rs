@@ -1,4 +1,4 @@
-//! B2: a drain that calls nobody, against queues whose jobs do nothing.
+//! B2: a drain without calls to AWS, compared with queues whose jobs do nothing.
 
 use std::path::Path;
 use std::process::Stdio;
@@ -13,11 +13,11 @@ use crate::table::{Row, median};
 
 const ROWS: i64 = 100_000;
 const WORKFLOWS: i64 = 10_000;
-/// What Node 20 runs; newer ones ask for a newer Node.
+/// The versions that run on Node 20; newer ones need a newer Node.
 const PACKAGES: [&str; 3] = ["graphile-worker@0.17", "pg-boss@10", "pg@8"];
 const PEERS: [&str; 2] = ["graphile-worker", "pg-boss"];
 
-/// Rows that ask for what stands already: everything of a drain but the calls.
+/// The rows request schedules that already exist: a complete drain, but without the calls.
 pub(crate) async fn all() -> Vec<Row> {
     let folder = target_folder().join("bench/peers");
     if !install(&folder).await {
@@ -52,7 +52,7 @@ async fn install(folder: &Path) -> bool {
     npm.status().await.is_ok_and(|status| status.success())
 }
 
-/// Jobs a second of a peer, on a database of its own.
+/// Jobs per second of a peer, on a database of its own.
 async fn drain_of(peer: &str, folder: &Path) -> f64 {
     let database = Database::of_template().await.unwrap();
     let mut node = Command::new("node");

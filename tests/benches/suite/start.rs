@@ -1,4 +1,4 @@
-//! B8: how long it takes to start, until `/readyz` answers.
+//! B8: the time from the start of a process until `/readyz` answers.
 
 use std::process::Stdio;
 use std::time::{Duration, Instant};
@@ -23,7 +23,7 @@ pub(crate) async fn up_to_ready(times: u32) -> Row {
     Row::of_times("B8", "cold `local up` to ready, new database", taken_ms)
 }
 
-/// `app serve` on a database that is there and migrated.
+/// `app serve` on a migrated database.
 pub(crate) async fn app_to_ready(times: u32) -> Row {
     let database = Database::of_template().await.unwrap();
     let mut taken_ms = Vec::new();

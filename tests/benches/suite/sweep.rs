@@ -1,4 +1,4 @@
-//! B9: what it takes to hold 100,000 schedules against the database.
+//! B9: how long a sweep takes to compare 100,000 schedules with the database.
 
 use std::time::{Duration, Instant};
 
@@ -8,20 +8,20 @@ use crate::backlog::Backlog;
 use crate::table::Row;
 
 const SCHEDULES: i64 = 100_000;
-/// A page holds 100, and AWS takes 40 lists a second of us.
+/// A page has 100 schedules, and our own limit is 40 list calls per second.
 const LIST_LIMIT_SECS: f64 = 100_000.0 / 100.0 / 40.0;
-/// What was published just now is left to a later sweep.
+/// A sweep skips schedules that were published within this time.
 const SETTLED: Duration = Duration::from_secs(31);
 const PATIENCE: Duration = Duration::from_secs(300);
 
-/// With nothing amiss, and with one in a hundred schedules deleted by hand.
+/// Without drift, and with 1 % of the schedules deleted.
 pub(crate) async fn all() -> Vec<Row> {
     let backlog = Backlog::new(0, None).await;
     backlog.fill(SCHEDULES, SCHEDULES).await;
     backlog.drain(1, None).await;
     tokio::time::sleep(SETTLED).await;
     let mut daemon = backlog.daemon(None);
-    // The first knows no dates, and so reads every schedule whole.
+    // The first sweep knows no modification dates, so it reads every schedule in full.
     let first = sweep(&backlog, "the first, which reads every schedule").await;
     let none = sweep(&backlog, "no drift").await;
     backlog.delete_by_hand(100).await;
@@ -34,7 +34,7 @@ pub(crate) async fn all() -> Vec<Row> {
     vec![first.0, row.against("list limit against the sweep", LIST_LIMIT_SECS / secs, 0.42, 0.91), some.0]
 }
 
-/// Asks for a sweep, and waits for its end.
+/// Requests a sweep, and waits until it has finished.
 async fn sweep(backlog: &Backlog, what: &str) -> (Row, f64) {
     let ask = "INSERT INTO sweeps (requested_by, requested_on) VALUES ('bench', cronbox_now()) ON CONFLICT DO NOTHING";
     sqlx::query(ask).execute(&backlog.pool).await.unwrap();

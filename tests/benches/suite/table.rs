@@ -1,4 +1,4 @@
-//! What the cases have measured: a table for people, JSON under `target/bench/`.
+//! The results of all cases: a table on stdout, and JSON in `target/bench/`.
 
 use std::process::ExitCode;
 
@@ -13,7 +13,7 @@ pub(crate) struct Row {
     pub(crate) goal: Option<Goal>,
 }
 
-/// A ratio of the same run; below its floor the suite fails.
+/// A ratio within the same run. If it is below its floor, the suite fails.
 pub(crate) struct Goal {
     pub(crate) name: &'static str,
     pub(crate) ratio: f64,
@@ -22,12 +22,12 @@ pub(crate) struct Goal {
 }
 
 impl Row {
-    /// A line of figures.
+    /// A row of figures.
     pub(crate) fn new(case: &'static str, what: impl Into<String>, figures: Vec<(&'static str, f64)>) -> Row {
         Row { case, what: what.into(), figures, goal: None }
     }
 
-    /// A line of times, in milliseconds.
+    /// A row of durations, in milliseconds.
     pub(crate) fn of_times(case: &'static str, what: impl Into<String>, mut taken_ms: Vec<f64>) -> Row {
         taken_ms.sort_by(f64::total_cmp);
         let share = |share| at(&taken_ms, share);
@@ -40,13 +40,13 @@ impl Row {
         )
     }
 
-    /// The line, judged by a ratio.
+    /// The row, with a ratio as its goal.
     pub(crate) fn against(self, name: &'static str, ratio: f64, floor: f64, goal: f64) -> Row {
         Row { goal: Some(Goal { name, ratio, floor, goal }), ..self }
     }
 }
 
-/// The middle of some numbers, by size.
+/// The median of some numbers.
 pub(crate) fn median(numbers: &[f64]) -> f64 {
     let mut sorted = numbers.to_vec();
     sorted.sort_by(f64::total_cmp);
@@ -64,7 +64,7 @@ fn at(sorted: &[f64], share: f64) -> f64 {
     sorted[index]
 }
 
-/// Prints a case as soon as it is measured: what a later one breaks off is not lost.
+/// Prints a case as soon as it is measured, so that a failure of a later case does not lose it.
 pub(crate) fn shown(rows: Vec<Row>) -> Vec<Row> {
     let load = std::fs::read_to_string("/proc/loadavg").unwrap_or_default();
     println!("load average {}", load.split(' ').take(3).collect::<Vec<_>>().join(" "));
@@ -83,7 +83,7 @@ pub(crate) fn shown(rows: Vec<Row>) -> Vec<Row> {
     rows
 }
 
-/// Writes all rows; fails on a ratio below its floor, never on an absolute.
+/// Writes all rows. Fails if a ratio is below its floor, and never because of an absolute figure.
 pub(crate) fn judge(rows: &[Row]) -> ExitCode {
     write(rows);
     let below = rows.iter().filter_map(|row| row.goal.as_ref()).filter(|goal| goal.ratio < goal.floor).count();

@@ -1,4 +1,4 @@
-//! B5: how long after an edit its schedule stands.
+//! B5: the time from an edit until its schedule exists.
 
 use std::time::{Duration, Instant};
 
@@ -16,7 +16,7 @@ use crate::millis;
 use crate::service::{Service, by_hand};
 use crate::table::Row;
 
-/// What G10 allows an edit of which no publisher was told.
+/// The limit of G10 for an edit whose notification is lost.
 const POLL_MS: f64 = 5_000.0;
 
 /// All cases.
@@ -32,7 +32,7 @@ pub(crate) async fn all() -> Vec<Row> {
     rows
 }
 
-/// From the sending of a PATCH to the schedule that stands in the stand-in.
+/// From the start of a PATCH until the stand-in has the schedule.
 async fn one_after_the_other(latency_ms: u64, edits: u32) -> Row {
     let mut options = StackOptions { publishing: Publishing::Listening, ..StackOptions::default() };
     options.stand_in.scheduler.latency = Duration::from_millis(latency_ms);
@@ -61,8 +61,8 @@ async fn one_after_the_other(latency_ms: u64, edits: u32) -> Row {
     row.against("100 ms against p99", 100.0 / p99, 1.0, 100.0 / 35.0)
 }
 
-/// Edits at a steady rate for some seconds, by as many clients as that takes; app, publisher, stand-in and
-/// clients are a process each. From the edit's own time to the settle that says that it stands.
+/// Edits at a steady rate for some seconds, with as many clients as that takes; app, publisher, stand-in and clients
+/// are separate processes. Measures from the edit's time in the database to the settle of its row.
 async fn at_rate(per_sec: u32, latency_ms: u64) -> Row {
     const SECS: u32 = 5;
     let backlog = Backlog::new(latency_ms, None).await;
@@ -85,7 +85,7 @@ async fn at_rate(per_sec: u32, latency_ms: u64) -> Row {
         let path = format!("/api/v1/workflows/{}", workflows[nth as usize % workflows.len()]);
         let (api, cron) = (&api, format!("{} {} * * *", nth % 60, nth / 60 % 24));
         edits.push(async move { api.patch(&path, &json!({ "cron_schedule": cron })).await.expect(200) });
-        // Those that are answered are let go, so that no edit waits for another.
+        // Completed edits are removed, so that no edit waits for another.
         while let Some(Some(_)) = edits.next().now_or_never() {}
     }
     while edits.next().await.is_some() {}
@@ -101,7 +101,7 @@ async fn at_rate(per_sec: u32, latency_ms: u64) -> Row {
     row
 }
 
-/// Committed by somebody who tells no publisher: a notification that is lost is the same to it.
+/// The edits are committed without a notification. For the publisher, a lost notification is the same.
 async fn without_nudge(edits: u32) -> Row {
     let backlog = Backlog::new(15, None).await;
     backlog.fill(1, 1).await;
@@ -113,7 +113,7 @@ async fn without_nudge(edits: u32) -> Row {
         edit_silently(&backlog, nth).await;
         settled(&backlog).await;
         taken_ms.push(millis(began));
-        // Not always at the same moment between two polls.
+        // The pause varies, so that the edits fall at different moments between two polls.
         tokio::time::sleep(Duration::from_millis(u64::from(nth) * 370)).await;
     }
     backlog.end().await;

@@ -1,4 +1,4 @@
-//! B11: the watchdog of the shipped app over 100,000 schedules.
+//! B11: the watchdog of the app that ships, over 100,000 schedules.
 
 use std::time::{Duration, Instant};
 
@@ -7,10 +7,10 @@ use crate::service::Service;
 use crate::table::Row;
 
 const WORKFLOWS: i64 = 100_000;
-/// One in so many was never delivered.
+/// One in this many fires was never delivered.
 const LOST: i64 = 20;
 
-/// Nothing due; everything due and decided; and a part of it missed and caught up.
+/// Three cases: no time is due; all times are due and decided; some fires are missed and caught up.
 pub(crate) async fn all() -> Vec<Row> {
     let backlog = Backlog::new(0, None).await;
     backlog.fill(WORKFLOWS, WORKFLOWS).await;
@@ -52,11 +52,11 @@ async fn until(backlog: &Backlog, query: &'static str, is_reached: impl Fn(i64) 
     }
 }
 
-/// 1 when a first pass has ended.
+/// 1 after the first pass has ended.
 const RAN: &str = "SELECT COUNT(last_duration_ms) FROM jobs WHERE name = 'watchdog'";
 const DUE: &str = "SELECT COUNT(*) FROM workflows WHERE watch_at <= now() - INTERVAL '300 seconds'";
 
-/// Each owes one minute of every hour, and all is accounted for.
+/// One minute of every hour is due for each workflow, and all earlier times are decided.
 const HOURLY: &str = "
     ALTER TABLE workflows DISABLE TRIGGER workflows_guard_revision;
     UPDATE workflows SET cron_schedule = (id % 60) || ' * * * *', watch_at = now() + INTERVAL '1 day',
@@ -67,7 +67,7 @@ const HOURLY: &str = "
     ANALYZE workflows, schedule_versions;
 ";
 
-/// What was owed in the last hour, and decided.
+/// The times of the last hour are due and already decided.
 const ONE_HOUR_DUE: &str = "
     DELETE FROM runs;
     DELETE FROM occurrences;

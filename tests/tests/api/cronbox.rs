@@ -1,9 +1,9 @@
-//! `cronbox` as an operator types it.
+//! The `cronbox` command as an operator calls it.
 
 use tests::Story;
 use tokio::process::Command;
 
-/// Its exit code, and all that it says.
+/// Its exit code, and its output on stdout and stderr.
 pub(crate) async fn cronbox(s: &Story, arguments: &[&str]) -> (Option<i32>, String) {
     let mut command = Command::new(local::config::target_folder().join("debug/cronbox"));
     command.args(arguments).env("CRONBOX_URL", s.url()).env("CRONBOX_KEY", &s.keys.admin);

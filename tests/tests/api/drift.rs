@@ -1,4 +1,4 @@
-//! Drift as an operator sees it: through the API, and through `cronbox drift`.
+//! Drift checks through the API and through `cronbox drift`.
 
 use local::stack::GROUP;
 use serde_json::json;
@@ -37,7 +37,7 @@ async fn cronbox_drift_finds_and_has_repaired_what_was_deleted_by_hand() {
     let (code, said) = cronbox(&s, &["drift", "show"]).await;
     assert!(code == Some(0) && said.contains("0 differed"), "{code:?} {said}");
 
-    // The edit is no news any more: what is published just now is left alone.
+    // A sweep skips recent publications, so this one is made an hour older.
     s.execute("UPDATE publications SET applied_on = applied_on - INTERVAL '1 hour'").await;
     let gone = s.scheduler.delete_schedule().group_name(GROUP).name(format!("wf-{wf}-dev")).send().await;
     gone.unwrap();

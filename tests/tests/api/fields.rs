@@ -1,4 +1,4 @@
-//! Every field of every body and query: a clear refusal that names it, and nothing is changed by it.
+//! Every field of every body and query: a wrong value is refused with the name of its field, and changes nothing.
 
 use serde_json::{Value, json};
 use tests::Story;
@@ -9,7 +9,7 @@ fn http(action: Value) -> Value {
     json!({ "action": whole })
 }
 
-/// A field that is wrong, and how the refusal tells of it.
+/// Bodies with one wrong field, each with the code and the field of the refusal.
 fn wrong_workflows() -> Vec<(Value, &'static str, &'static str)> {
     let long = "x".repeat(300);
     vec![

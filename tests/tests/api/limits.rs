@@ -1,4 +1,4 @@
-//! Limits: large, slow and too many requests are refused; the others do not feel them.
+//! Limits: the app refuses large, slow and too many requests, and still serves other clients.
 
 use std::io::ErrorKind;
 
@@ -45,7 +45,7 @@ async fn unknown_keys_are_limited_by_address_and_living_keys_are_not() {
 #[tokio::test]
 async fn a_key_s_requests_are_limited_and_a_scheduler_key_s_are_not() {
     let s = Story::with_app(|config| config.key_requests_per_sec = 1).await;
-    // At one a second all of them would take a minute.
+    // At one request per second, all of them would take a minute.
     let editor = s.editor();
     let answers = futures::future::join_all((0..60).map(|_| editor.get("/api/v1/runs"))).await;
     assert!(answers.iter().any(|answer| answer.status == 429), "sixty at once passed a limit of one a second");
@@ -55,13 +55,13 @@ async fn a_key_s_requests_are_limited_and_a_scheduler_key_s_are_not() {
     s.end().await;
 }
 
-/// Two hundred connections that never finish a request.
+/// Opens 200 connections that never complete a request.
 async fn slow_clients(s: &Story) -> Vec<TcpStream> {
     let address = s.url().strip_prefix("http://").unwrap().to_owned();
     let mut slow = Vec::new();
     for i in 0..200 {
         let mut stream = TcpStream::connect(&address).await.unwrap();
-        // Half a request line, half a header, or nothing at all.
+        // Half a request line, half a header, or nothing.
         let beginning = ["GET /api", "GET /healthz HTTP/1.1\r\nhost: a\r\nx-slow: ", ""][i % 3];
         stream.write_all(beginning.as_bytes()).await.unwrap();
         slow.push(stream);

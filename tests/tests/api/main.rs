@@ -1,10 +1,11 @@
-//! The API as a client meets it: what it answers, what it refuses, and who may ask.
+//! The API as a client sees it: its answers, its refusals, and its access rules.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod cronbox;
 mod drift;
 mod fields;
+mod instants;
 mod limits;
 mod matrix;
 mod openapi;

@@ -1,4 +1,4 @@
-//! The auth matrix: every route, every kind of caller, as a table. A route without a row fails.
+//! The auth matrix: a table of every route and every kind of caller. A route without a row fails the test.
 
 use std::collections::BTreeSet;
 
@@ -8,7 +8,7 @@ use serde_json::json;
 use tests::{Api, PATIENCE, Story};
 use utoipa::OpenApi as _;
 
-/// What a caller may expect: `Open` for anybody, else the kinds of keys that get past the door.
+/// Which callers a route accepts: `Open` for every caller, otherwise the role that a key needs.
 #[derive(Clone, Copy, PartialEq)]
 enum Door {
     Open,
@@ -67,7 +67,7 @@ const ROUTES: [(&str, &str, Door); 46] = [
     ("get", "/docs/", Door::Open),
 ];
 
-/// Served beside the API and not part of its description.
+/// Routes that the app serves, and that are not part of its description.
 const UNDESCRIBED: [&str; 2] = ["/openapi.json", "/docs/"];
 
 fn described() -> BTreeSet<(String, String)> {
@@ -87,7 +87,7 @@ fn every_described_route_has_its_row() {
     assert_eq!(rows, described);
 }
 
-/// Every `.route(..)` of the router has a description that it serves: nothing can be added unseen.
+/// Every `.route(..)` of the router must be in the OpenAPI description, so that no route is added without one.
 #[test]
 fn every_route_of_the_router_is_described() {
     let source = include_str!("../../../app/src/api/mod.rs");
@@ -112,7 +112,7 @@ fn every_route_of_the_router_is_described() {
     assert!(served >= 17, "only {served} routes were found in the router's source");
 }
 
-/// Who gets past the door: anything but 401 and 403 is inside.
+/// Whether this caller is let in. Any status except 401 and 403 counts as let in.
 fn opens(door: Door, caller: &str) -> bool {
     match caller {
         "admin" => matches!(door, Door::Open | Door::Viewer | Door::Editor | Door::Admin),
@@ -129,7 +129,7 @@ async fn each_caller_opens_just_the_doors_of_its_kind() {
     let id = s.create("0 9 * * *", "UTC").await;
     let callers = callers(&s).await;
     for (method, path, door) in ROUTES {
-        // A target that does not exist: whoever is let in finds nothing, and changes nothing.
+        // The target does not exist, so a caller that is let in finds nothing and changes nothing.
         let path = match path {
             "/api/v1/runs/{id}" | "/api/v1/keys/{id}:revoke" => path.replace("{id}", &uuid::Uuid::nil().to_string()),
             _ => path.replace("{id}", "999999"),

@@ -1,4 +1,4 @@
-//! The API's description is generated from the code, checked in, and served.
+//! The OpenAPI description is generated from the code, committed, and served.
 
 use app::api::openapi::Api as Description;
 use tests::Story;

@@ -1,11 +1,11 @@
-//! The outbox as an operator sees it: through the API, and through `cronbox outbox`.
+//! The outbox through the API and through `cronbox outbox`.
 
 use serde_json::{Value, json};
 use tests::Story;
 
 use crate::cronbox::cronbox;
 
-/// The publisher has given up on the workflow of the only row; how it comes to that is its own story.
+/// Marks the only row as if the publisher had failed permanently. Another test shows how that happens.
 async fn refused_by_eventbridge(s: &Story) {
     s.execute("UPDATE outbox_events SET failed_on = cronbox_now(), attempt_count = 1, error_message = 'EventBridge refuses the schedule: no'").await;
     s.execute("UPDATE publications SET error_class = 'permanent', last_error = 'EventBridge refuses the schedule: no', due_at = NULL, attempt_count = 1")

@@ -1,4 +1,4 @@
-//! Edits: two media types, If-Match, and what bumps what.
+//! Edits: the two media types, If-Match, and which counters an edit raises.
 
 use schedule::WorkflowId;
 use serde_json::json;
@@ -140,7 +140,8 @@ async fn pages_hold_every_workflow_once_whatever_is_edited_meanwhile() {
     s.end().await;
 }
 
-/// A revision begins a new schedule: what was missed before it is never caught up. So only other times may raise it.
+/// A new revision starts a new schedule, and no time that was missed before it is caught up. So an edit raises the
+/// revision only if it changes the times.
 #[tokio::test]
 async fn equal_times_keep_the_revision() {
     let s = Story::today().await;
@@ -178,7 +179,7 @@ async fn utc_by_any_name_is_no_timezone() {
     s.end().await;
 }
 
-/// A cron whose last time has passed, or an end that lies in the past, must not lock a workflow against other edits.
+/// A schedule has no time left, or its end has passed. The workflow can still be renamed.
 #[tokio::test]
 async fn spent_schedules_can_be_renamed() {
     let s = Story::at("2026-03-02T08:00:00Z").await;

@@ -1,4 +1,4 @@
-//! Previews: a cron that is being thought of, and a schedule that stands.
+//! Previews of a cron that is not saved, and of an existing schedule.
 
 use serde_json::json;
 use tests::Story;
@@ -54,7 +54,8 @@ async fn a_wrong_cron_timezone_or_count_is_named() {
     s.end().await;
 }
 
-/// The body's field, the cron's field, and the place: the last two as the command line has them.
+/// A refusal names the field of the body, the field of the cron, and the position. The command line prints the last
+/// two.
 #[tokio::test]
 async fn refused_crons_name_field_and_character() {
     let s = Story::at("2026-03-27T12:00:00Z").await;

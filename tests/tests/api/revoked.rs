@@ -1,9 +1,9 @@
-//! Revoking a key: the audit log has it once, and times are the same wherever they are read.
+//! Revoking a key: the audit log records it once, and each answer shows the same time.
 
 use serde_json::{Value, json};
 use tests::Story;
 
-/// A clock of whole seconds would hide that Postgres keeps microseconds only.
+/// With a clock of whole seconds, this test could not see that Postgres stores only microseconds.
 const NANOSECONDS: &str = "2026-03-02T09:00:00.123456789Z";
 
 const REVOCATIONS: &str = "SELECT count(*) FROM audit_log WHERE verb = 'revoke'";

@@ -1,4 +1,4 @@
-//! The schedule as a resource of its own: one for each workflow at most, and every write an edit of the workflow.
+//! The schedule as a resource: at most one for each workflow, and each write is an edit of the workflow.
 
 use reqwest::Method;
 use schedule::WorkflowId;
@@ -13,7 +13,7 @@ fn path(id: WorkflowId) -> String {
     format!("/api/v1/schedules/{id}")
 }
 
-/// A workflow that nothing fires.
+/// A workflow without a cron.
 async fn unscheduled(s: &Story) -> WorkflowId {
     s.create_with(json!({"starting_inputs": {"a": 1}, "timeout_secs": 60})).await
 }

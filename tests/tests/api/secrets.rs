@@ -1,4 +1,4 @@
-//! Canaries: keys, header values, tokens and DSNs appear in no log, no error and no Debug, even at TRACE.
+//! Canaries: keys, header values, tokens and DSNs appear in no log, no error and no Debug output, even at TRACE.
 
 use std::io;
 use std::sync::{Arc, Mutex};
@@ -8,7 +8,7 @@ use serde_json::json;
 use tests::Story;
 use tracing_subscriber::fmt::MakeWriter;
 
-/// Everything that was logged, by whatever crate, at any level.
+/// All log output of all crates, at all levels.
 #[derive(Clone, Default)]
 struct Log(Arc<Mutex<Vec<u8>>>);
 

@@ -1,4 +1,4 @@
-//! Tenant walls: another team's object is answered just like one that does not exist.
+//! Tenant isolation: the API answers for another team's object as for one that does not exist.
 
 use reqwest::Method;
 use serde_json::{Value, json};

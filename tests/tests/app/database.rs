@@ -1,9 +1,10 @@
-//! The database's pool: whatever is cancelled, no transaction stays open behind somebody's back.
+//! The database pool: after a cancelled call, no transaction stays open in the pool.
 
 use std::time::Duration;
 
 use db::PgPool;
 use futures::future::join_all;
+use sqlx::{Connection as _, PgConnection};
 use tests::{PATIENCE, Story};
 
 const LEFT_OPEN: &str = "SELECT count(*) FROM pg_stat_activity
@@ -22,11 +23,11 @@ async fn a_cancelled_begin_leaves_no_transaction_open() {
     let pool = pool(&s, 4).await;
     for round in 0..100 {
         for micros in 0..4 {
-            // Cancelled before the server hears of it, while it works, and after it has answered.
+            // Cancels before the server receives the call, while it executes it, and after it has answered.
             let begin = db::begin(&pool);
             drop(tokio::time::timeout(Duration::from_micros(micros * round * 2), begin).await);
         }
-        // Whoever holds all connections knows that each of them has come back.
+        // When the test has all connections, each of them has been returned to the pool.
         let held = join_all((0..4).map(|_| pool.acquire())).await;
         assert!(held.iter().all(Result::is_ok));
         assert_eq!(s.count(LEFT_OPEN).await, 0, "round {round}");
@@ -43,12 +44,12 @@ async fn a_cancelled_begin_leaves_no_transaction_open() {
 async fn a_transaction_that_was_left_on_a_connection_is_rolled_back_at_its_return() {
     let s = Story::today().await;
     let pool = pool(&s, 1).await;
-    // As sqlx leaves it when a begin is cancelled between the server's work and the client's note of it.
+    // The state that sqlx leaves if a begin is cancelled after the server has executed it.
     let mut connection = pool.acquire().await.unwrap();
     sqlx::raw_sql("BEGIN; CREATE TABLE left_over ()").execute(&mut *connection).await.unwrap();
     assert_eq!(s.count(LEFT_OPEN).await, 1);
     drop(connection);
-    // The only connection: to have it again is to know that it has been returned.
+    // The pool has only one connection, so acquiring it shows that it was returned.
     let again = pool.acquire().await.unwrap();
     assert_eq!(s.count(LEFT_OPEN).await, 0);
     assert_eq!(s.count("SELECT count(*) FROM pg_tables WHERE tablename = 'left_over'").await, 0);
@@ -57,21 +58,29 @@ async fn a_transaction_that_was_left_on_a_connection_is_rolled_back_at_its_retur
     s.end().await;
 }
 
-/// What failed may be repeated at once, for example row by row, so its rows must be free by then.
+/// A caller may repeat failed statements at once, for example row by row, so `finish` must have unlocked its rows.
 ///
-/// Postgres frees them at an error of its own. An error on our side, such as a value that is unknown, frees nothing.
+/// Postgres unlocks them after an error of its own. After an error in the client, such as an unknown value, it does
+/// not.
 #[tokio::test]
 async fn finish_frees_locks_of_failed_work() {
     let s = Story::today().await;
     let pool = pool(&s, 2).await;
     s.execute("CREATE TABLE numbers (n INTEGER); INSERT INTO numbers VALUES (1)").await;
     let lock = "SELECT n FROM numbers FOR UPDATE NOWAIT";
-    let (mut failed, mut next) = (db::begin(&pool).await.unwrap(), db::begin(&pool).await.unwrap());
+    let mut failed = db::begin(&pool).await.unwrap();
     sqlx::query(lock).execute(&mut *failed).await.unwrap();
     failed.finish::<()>(Err(sqlx::Error::RowNotFound)).await.unwrap_err();
-    // One message, so that it is on its way before anything else of this process has a turn.
-    sqlx::raw_sql(lock).execute(&mut *next).await.expect("the row is free");
-    next.rollback().await.unwrap();
+    let dsn = s.dsn();
+    // This runtime stands still meanwhile, so the pool, which rolls back what it finds open, has no turn.
+    let locked = std::thread::spawn(move || {
+        let another = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        another.block_on(async {
+            let mut connection = PgConnection::connect(&dsn).await.unwrap();
+            sqlx::raw_sql(lock).execute(&mut connection).await
+        })
+    });
+    locked.join().unwrap().expect("the row is free");
     pool.close().await;
     s.end().await;
 }

@@ -1,4 +1,4 @@
-//! `:invoke`: one run for each time, whoever asks, how often, and in whatever spelling.
+//! `:invoke`: one run for each time, for any number of callers and repetitions, and for each spelling of the time.
 
 use futures::future::join_all;
 use serde_json::{Value, json};
@@ -144,7 +144,8 @@ async fn the_invoke_of_a_deleted_workflow_heals_its_orphan() {
     s.delete(wf).await;
     s.publish().await;
     assert_eq!(s.schedule(wf), "none");
-    // A request of before the delete arrives late: the schedule is there again, and nobody knows.
+    // A request that was sent before the delete arrives late, so the schedule exists again without the publisher's
+    // knowledge.
     s.create_orphan(wf).await;
     assert_eq!(s.schedule(wf), "cron(0 * * * ? *) UTC ENABLED");
     s.clock_to("2026-03-02T09:00:30Z").await;
@@ -181,7 +182,7 @@ async fn a_failed_decision_is_not_remembered_as_a_duplicate() {
     let wf = s.create("0 * * * *", "UTC").await;
     s.publish().await;
     s.now_is("2026-03-02T09:00:05Z").await;
-    // The run cannot be written: the transaction fails after the occurrence was.
+    // The transaction writes the occurrence, and then cannot write the run.
     s.execute("ALTER TABLE runs RENAME TO runs_away").await;
     s.scheduler_key().post(&path(wf), &fire(NINE[0])).await.expect(500);
     assert_eq!(s.count("SELECT count(*) FROM occurrences").await, 0);
@@ -196,7 +197,7 @@ async fn a_client_that_hangs_up_cancels_no_transaction() {
     let wf = s.create("0 * * * *", "UTC").await;
     s.publish().await;
     s.now_is("2026-03-02T09:00:05Z").await;
-    // The workflow's row is held, so the decision waits while its client goes away.
+    // The test locks the workflow's row, so the decision waits while its client disconnects.
     let mut holder = db::begin(&s.pool).await.unwrap();
     sqlx::query("SELECT 1 FROM workflows WHERE id = $1 FOR UPDATE").bind(wf.0).execute(&mut *holder).await.unwrap();
     let (api, path) = (s.scheduler_key(), path(wf));
@@ -259,7 +260,7 @@ async fn fires_of_deleted_workflows_are_gone() {
     s.runs_end().await;
     s.admin().delete(&format!("/api/v1/workflows/{wf}")).await.expect(204);
     s.scheduler_key().post(&path(wf), &fire(NINE[0])).await.expect(410);
-    // Another instance has the run in its cache, too, until it learns of the deletion.
+    // The other instance has the run in its cache until it is notified of the deletion.
     let learned = async {
         while second.post(&path(wf), &fire(NINE[0])).await.status != 410 {
             tokio::time::sleep(std::time::Duration::from_millis(50)).await;
@@ -270,12 +271,12 @@ async fn fires_of_deleted_workflows_are_gone() {
     s.end().await;
 }
 
-/// EventBridge's zone data differ from ours: a superset fires an hour off, too, and so does an older revision.
+/// EventBridge's zone data differ from ours. A fire of a superset or of an older revision is then an hour off, too.
 #[tokio::test]
 async fn fires_an_hour_off_are_disagreements() {
     let s = Story::at("2026-12-03T08:30:00Z").await;
     let exact = s.create("0 9 * * *", "America/Vancouver").await;
-    // Either day: EventBridge gets `cron(0 9 * * ? *)`, and the app refuses the other days.
+    // Either day matches: EventBridge gets `cron(0 9 * * ? *)`, and the app refuses the other days.
     let superset = s.create("0 9 13 * FRI", "America/Vancouver").await;
     let renamed = s.create("0 9 * * *", "UTC").await;
     s.edit(renamed, json!({"cron_schedule": "0 10 * * *"})).await;
@@ -287,7 +288,8 @@ async fn fires_an_hour_off_are_disagreements() {
         (answer.json["reason"].as_str().map(str::to_owned), s.count("SELECT count(*) FROM fire_disagreements").await)
     };
     let not_due = || Some("not_due".to_owned());
-    // Vancouver is at -07:00 all year since 2026, so 09:00 is 16:00 UTC; by older data it was 17:00.
+    // In the current data, Vancouver is at -07:00 all year since 2026, so 09:00 is 16:00 UTC. In older data it was
+    // 17:00.
     assert_eq!(fires(superset, "2026-12-03T16:00:00Z", 1).await, (not_due(), 0), "the surplus of a superset");
     assert_eq!(fires(superset, "2026-12-04T17:00:00Z", 1).await, (not_due(), 1));
     assert_eq!(fires(exact, "2026-12-04T17:00:00Z", 1).await, (not_due(), 2));

@@ -1,4 +1,4 @@
-//! The whole journey: an edit, its outbox row, the publisher, the schedule, the fire, the runner, the run.
+//! From an edit to a run: the outbox row, the publisher, the schedule, the fire, the runner.
 
 use schedule::WorkflowId;
 use serde_json::{Value, json};
@@ -16,7 +16,7 @@ async fn a_workflow_runs_when_its_cron_says_so() {
     assert_eq!(s.workflow(wf).await["sync"]["status"], "synced");
     assert_eq!(s.schedule(wf), "cron(0 9 * * ? *) Europe/Paris ENABLED");
 
-    // Over the change to summer time: nine in Paris is 08:00Z, then 07:00Z.
+    // Across the change to summer time: 09:00 in Paris is 08:00Z, then 07:00Z.
     s.clock_to("2026-03-29T07:01:00Z").await;
     assert_eq!(s.runs(wf).await, "2026-03-28T08:00Z schedule succeeded\n2026-03-29T07:00Z schedule succeeded");
     assert_eq!(s.occurrences(wf).await, "2026-03-28T08:00Z fired\n2026-03-29T07:00Z fired");
@@ -80,7 +80,7 @@ async fn a_paused_workflow_does_not_run_and_a_resumed_one_goes_on() {
     let wf = s.create("0 * * * *", "UTC").await;
     s.publish().await;
     s.editor().post(&format!("/api/v1/workflows/{wf}:pause"), &json!({"reason": "audit"})).await.expect(200);
-    // EventBridge does not know yet, fires, and is refused.
+    // EventBridge does not know of the pause yet, so it fires, and the app refuses.
     s.clock_to("2026-03-02T09:00:30Z").await;
     assert_eq!(s.runs(wf).await, "");
     s.publish().await;

@@ -1,4 +1,4 @@
-//! The app's stories: from the edit to the run.
+//! The app from an edit to the run.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -10,7 +10,7 @@ mod nudge;
 mod runs;
 mod server;
 mod start;
-// It moves the clock of an app, which no release lets it do.
+// It shifts the app's clock, which only debug builds allow.
 #[cfg(debug_assertions)]
 mod zone_history;
 mod zones;

@@ -1,4 +1,4 @@
-//! How `app migrate` treats a database that is in use.
+//! `app migrate` on a database that is in use.
 
 use std::process::Stdio;
 use std::time::{Duration, Instant};
@@ -24,7 +24,8 @@ fn options(s: &Story) -> db::Options {
     db::Options { application_name: "migrate", ..app::config::database(&s.dsn(), 1) }
 }
 
-/// A statement may take as long as it needs; a lock may not, because all others queue behind it.
+/// A migration's statement may take as long as it needs. It must not wait long for a lock, because all other sessions
+/// queue behind it.
 #[tokio::test]
 async fn migrations_have_limits_of_their_own() {
     let s = Story::today().await;
@@ -46,12 +47,13 @@ async fn migrations_ask_again_for_a_lock() {
     let released = async {
         let mut backends: Vec<i32> = Vec::new();
         let began = Instant::now();
-        // Each try has a backend of its own; the holder stays in use, so that no timeout ends it.
+        // Each try uses a new backend. The holder stays active, so that no idle timeout ends it.
         while backends.len() < 2 {
             assert!(began.elapsed() < PATIENCE, "it asks only once");
             let waiting = "SELECT pid FROM pg_stat_activity WHERE application_name = 'migrate'
                               AND datname = current_database() AND wait_event_type = 'Lock'";
-            // By another connection: within a transaction the activity stays as it was at the first look.
+            // Uses another connection, because within a transaction pg_stat_activity keeps the values of the first
+            // query.
             backends.extend(sqlx::query_scalar::<_, i32>(waiting).fetch_all(&s.pool).await.unwrap());
             backends.dedup();
             sqlx::query("SELECT 1").execute(&mut *holder).await.unwrap();
@@ -64,7 +66,7 @@ async fn migrations_ask_again_for_a_lock() {
     s.end().await;
 }
 
-/// What is left of an index that could not be finished is no obstacle to the next try.
+/// An index could not be built, and an invalid index is left. The next try must replace it.
 #[tokio::test]
 async fn an_unfinished_index_is_made_again() {
     let s = Story::today().await;
@@ -78,7 +80,7 @@ async fn an_unfinished_index_is_made_again() {
     s.end().await;
 }
 
-/// The index is finished, and the process ended before it could record the migration.
+/// The index was built, and the process ended before it recorded the migration. The next try must succeed.
 #[tokio::test]
 async fn an_unrecorded_index_is_no_obstacle() {
     let s = Story::today().await;
@@ -90,7 +92,7 @@ async fn an_unrecorded_index_is_no_obstacle() {
     s.end().await;
 }
 
-/// The migration locks the table of runs, so it must not read the past of the ledger.
+/// The migration locks the table of runs, so it must not read the ended runs.
 #[tokio::test]
 async fn team_migration_reads_no_ended_runs() {
     let s = Story::today().await;
@@ -109,7 +111,7 @@ async fn team_migration_reads_no_ended_runs() {
     s.end_early().await;
 }
 
-/// Changes as an older version stored them while the database's clock went back.
+/// An older version stored these changes while the database's clock went back. The migration puts them in order.
 #[tokio::test]
 async fn stored_zone_changes_are_put_in_order() {
     let s = Story::today().await;
@@ -133,14 +135,14 @@ async fn stored_zone_changes_are_put_in_order() {
     s.end().await;
 }
 
-/// `app migrate` on a database.
+/// `app migrate` on this database.
 fn migrate(dsn: &str) -> Command {
     let mut command = app();
     command.arg("migrate").env("DATABASE_URL", dsn).env("NO_COLOR", "1").stderr(Stdio::piped());
     command
 }
 
-/// The first is in the middle of a migration when the second one starts.
+/// The first `app migrate` is inside a migration when the second one starts.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_second_migrate_waits_for_the_first() {
     let s = Story::today().await;

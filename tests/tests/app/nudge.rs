@@ -1,4 +1,4 @@
-//! The word that wakes a daemon: one for a storm of edits, and never before the commit.
+//! The notification that wakes a publisher: one for a burst of edits, and never before the commit.
 
 use std::time::{Duration, Instant};
 
@@ -8,10 +8,10 @@ use sqlx::postgres::PgListener;
 use tests::{PATIENCE, Story};
 
 const CHANNEL: &str = "cronbox_outbox";
-/// Edits within this time of a word share the next one.
+/// Edits within this time after a notification share the next one.
 const DEBOUNCE: Duration = Duration::from_millis(10);
 
-/// The payload of the next notification; the app's have none.
+/// The payload of the next notification; the app sends none.
 async fn heard(listener: &mut PgListener) -> String {
     let word = tokio::time::timeout(PATIENCE, listener.recv()).await.expect("no word").unwrap();
     assert_eq!(word.channel(), CHANNEL);
@@ -63,7 +63,7 @@ async fn an_edit_that_is_refused_says_no_word() {
         "invalid_field",
         Some("cron_schedule"),
     );
-    // Nor does one that changes no timing.
+    // An edit that does not change the timing sends no notification, either.
     s.editor().patch(&path, &json!({"description": "for people"})).await.expect(200);
     let word = tokio::time::timeout(Duration::from_millis(200), listener.recv()).await;
     assert!(word.is_err(), "{word:?}");

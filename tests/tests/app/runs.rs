@@ -1,4 +1,4 @@
-//! Runs: what a fire starts comes to its end, whoever crashes, and reaches nothing that it must not.
+//! Runs: each accepted run ends in spite of crashes, and its action reaches no forbidden address.
 
 use std::sync::{Arc, Mutex};
 
@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use tests::Story;
 use tokio::net::TcpListener;
 
-/// A receiver of http actions on this machine: it keeps what it got.
+/// A receiver of http actions on this machine, which records the requests.
 #[derive(Clone, Default)]
 struct Receiver(Arc<Mutex<Vec<(HeaderMap, Uri, Bytes)>>>);
 
@@ -127,7 +127,8 @@ async fn an_action_reaches_no_address_inside_unless_an_operator_allows_it() {
         let name = uuid::Uuid::new_v4();
         let saved = s.editor().post("/api/v1/workflows", &json!({"name": name, "action": action})).await;
         saved.refused(400, "invalid_field", Some("action.url"));
-        // As if it had been saved when its name led elsewhere: it is judged again when it is sent.
+        // Stores the URL directly, as if its name had resolved elsewhere when it was saved. The app checks it again
+        // when it sends.
         let wf = with_action(&s, json!({"type": "http", "method": "GET", "url": "https://hooks.example/"})).await;
         let led_inside = "UPDATE workflows SET action = jsonb_set(action, '{url}', to_jsonb($2::text)) WHERE id = $1";
         sqlx::query(led_inside).bind(wf.0).bind(&inside).execute(&s.pool).await.unwrap();
@@ -148,7 +149,8 @@ async fn a_crash_after_the_202_loses_no_run() {
     let s = Story::at("2026-03-02T08:30:00Z").await;
     let wf = s.create("0 * * * *", "UTC").await;
     s.publish().await;
-    // As an instance leaves it that was killed between its 202 and its executor: accepted, and nobody's.
+    // The state after an instance was killed between its 202 and its executor: an accepted run that no instance
+    // executes.
     let run = uuid::Uuid::new_v4();
     let accepted = "INSERT INTO runs (id, workflow_id, trigger, state, scheduled_time, run_after, created_on)
                     VALUES ($1, $2, 'schedule', 'accepted', now(), '2026-03-02T08:30:00Z', '2026-03-02T08:30:00Z')";

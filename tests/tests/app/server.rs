@@ -1,4 +1,4 @@
-//! Connections that lead to a server that cannot write, or to none at all.
+//! Connections to a server that is read-only, or that has vanished.
 
 use std::time::{Duration, Instant};
 
@@ -9,10 +9,10 @@ use serde_json::json;
 use sqlx::{AssertSqlSafe, Connection as _, PgConnection};
 use tests::{Story, Way};
 
-/// A liveness limit, no measure.
+/// A liveness limit, not a measurement.
 const PATIENCE: Duration = Duration::from_secs(90);
 
-/// The server as it looks after a failover: what connects from now on can only read.
+/// A server whose new sessions are read-only, as after a failover.
 struct Server {
     admin: PgConnection,
     database: String,
@@ -25,7 +25,7 @@ impl Server {
         Server { admin, database }
     }
 
-    /// Of connections that are made from now on; those that exist end.
+    /// Makes new connections read-only, and ends the existing ones.
     async fn turn_read_only(&mut self) {
         self.alter("SET default_transaction_read_only = on").await;
         let ended = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity
@@ -51,7 +51,7 @@ async fn ready_becomes(s: &Story, status: u16) {
     }
 }
 
-/// After a failover a name still leads to the old writer; connections made then must not be kept.
+/// After a failover, a name may still lead to the old writer. The pool must not keep connections that are made then.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn read_only_connections_are_never_kept() {
     let s = Story::with_daemon().await;
@@ -73,7 +73,7 @@ async fn read_only_connections_are_never_kept() {
     s.end().await;
 }
 
-/// As it happens to a session whose server is demoted under it.
+/// A session becomes read-only, as when its server is demoted. The pool must close it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn sessions_that_turn_read_only_are_closed() {
     let s = Story::today().await;
@@ -83,7 +83,7 @@ async fn sessions_that_turn_read_only_are_closed() {
     let error = sqlx::raw_sql("UPDATE jobs SET locked_by = locked_by").execute(&mut *connection).await.unwrap_err();
     assert_eq!(error.as_database_error().unwrap().code().unwrap(), "25006");
     drop(connection);
-    // Past the pool: it would look at the session before it hands it out again.
+    // Not through the pool, because the pool checks the session before it hands it out.
     let mut admin = PgConnection::connect(&s.dsn()).await.unwrap();
     let lives = "SELECT EXISTS (SELECT FROM pg_stat_activity WHERE pid = $1)";
     let began = Instant::now();
@@ -91,6 +91,33 @@ async fn sessions_that_turn_read_only_are_closed() {
         assert!(began.elapsed() < PATIENCE, "the session lives on");
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
+    s.end().await;
+}
+
+/// The server refuses one write and looks writable again: no proof of the session would show it, only the error does.
+#[tokio::test]
+async fn read_only_errors_close_their_session() {
+    let s = Story::today().await;
+    let pool = db::connect(&app::config::database(&s.dsn(), 1)).await.unwrap();
+    let pid = "SELECT pg_backend_pid()";
+    let refused: i32 = sqlx::query_scalar(pid).fetch_one(&pool).await.unwrap();
+    let write = "DO $$ BEGIN RAISE unique_violation; END $$";
+    sqlx::raw_sql(write).execute(&pool).await.unwrap_err();
+    assert_eq!(
+        sqlx::query_scalar::<_, i32>(pid).fetch_one(&pool).await.unwrap(),
+        refused,
+        "another error closes nothing"
+    );
+
+    let write = "DO $$ BEGIN RAISE read_only_sql_transaction; END $$";
+    let error = sqlx::raw_sql(write).execute(&pool).await.unwrap_err();
+    assert_eq!(error.as_database_error().unwrap().code().unwrap(), "25006");
+    assert_ne!(
+        sqlx::query_scalar::<_, i32>(pid).fetch_one(&pool).await.unwrap(),
+        refused,
+        "it may lead to the old writer"
+    );
+    pool.close().await;
     s.end().await;
 }
 
@@ -108,7 +135,7 @@ async fn idle_sessions_prove_that_they_write() {
     s.end().await;
 }
 
-/// A server that looks writable and refuses to write: only a write shows it, no question to a connection does.
+/// The server claims to be writable but refuses writes, so only a write can show that it is not ready.
 #[tokio::test]
 async fn readiness_needs_a_successful_write() {
     let s = Story::today().await;
@@ -135,7 +162,7 @@ async fn published(s: &Story, wf: WorkflowId, expected: &str) {
     }
 }
 
-/// The publisher's and the app's protocols lock a row and then read what was committed before.
+/// The publisher and the app lock a row and then read the latest committed data. That needs READ COMMITTED.
 #[tokio::test]
 async fn isolation_does_not_follow_the_database() {
     let s = Story::today().await;
@@ -147,7 +174,7 @@ async fn isolation_does_not_follow_the_database() {
     s.end().await;
 }
 
-/// The clock runs ahead once nothing can answer any more, so the limit is met at once.
+/// Tokio's paused clock advances when no task can proceed, so the test reaches the time limit at once.
 #[tokio::test]
 async fn statements_end_when_the_server_vanishes() {
     let database = Database::of_template().await.unwrap();
@@ -165,7 +192,7 @@ async fn statements_end_when_the_server_vanishes() {
     tokio::time::resume();
     drop((held, transaction));
 
-    // New connections pass; none of the silent ones is handed out.
+    // New connections are answered, and the pool hands out none of the silent ones.
     for _ in 0..4 {
         assert_eq!(sqlx::query_scalar::<_, i32>("SELECT 1").fetch_one(&pool).await.unwrap(), 1);
     }

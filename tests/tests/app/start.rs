@@ -1,4 +1,4 @@
-//! Starting and stopping: what is missing or wrong is told in one sentence, and a signal ends everything in order.
+//! Start and stop: the app reports a missing or wrong setting in one sentence, and stops in order on a signal.
 
 use std::process::{Output, Stdio};
 
@@ -9,7 +9,7 @@ use tokio::io::{AsyncBufReadExt as _, BufReader};
 use tokio::net::TcpListener;
 use tokio::process::{Child, Command};
 
-/// The app's program, as `cargo build --workspace --bins` leaves it beside this test's folder.
+/// The app's binary, which `cargo build --workspace --bins` puts next to the folder of this test.
 pub(super) fn app() -> Command {
     let tests = std::env::current_exe().unwrap();
     let program = tests.ancestors().nth(2).unwrap().join("app");
@@ -23,7 +23,7 @@ pub(super) async fn run(command: &mut Command) -> Output {
     tokio::time::timeout(PATIENCE, command.output()).await.expect("it does not end").unwrap()
 }
 
-/// One sentence on stderr, exit code 1, and nothing secret in it.
+/// Asserts one sentence on stderr, exit code 1, and no secret in the output.
 fn told(output: &Output, words: &str) {
     let error = String::from_utf8_lossy(&output.stderr);
     assert!(error.contains(words), "{error:?} lacks {words:?}");
@@ -111,7 +111,7 @@ pub(super) async fn serve(dsn: &str) -> (Child, String) {
     serve_with(dsn, &[]).await
 }
 
-/// An app with more in its environment, and its address.
+/// Starts an app with additional environment variables; returns it and its address.
 pub(super) async fn serve_with(dsn: &str, more: &[(&str, &str)]) -> (Child, String) {
     let mut command = app();
     command

@@ -1,4 +1,4 @@
-//! A past time keeps the zone data of then: the proof, a backfill, a late fire and the watchdog evaluate it by those.
+//! Past times keep the zone data of their day: the proof, backfills, late fires and the watchdog use them.
 
 use chrono::{DateTime, TimeDelta, Timelike as _, Utc};
 use schedule::Clock;
@@ -9,17 +9,17 @@ use tokio::process::Child;
 use crate::start::{serve_with, stop};
 use crate::zones::{Environment, until_version};
 
-/// A span that ends so long before now is decided.
+/// All times of a span that ended at least this long ago are decided.
 const UNSETTLED: TimeDelta = TimeDelta::minutes(8);
 
-/// An app at so many seconds from now: its own clock and the database's.
+/// Starts an app whose clock and whose database's clock are ahead by this many seconds.
 async fn serve_at(environment: &Environment, offset_secs: i64) -> (Child, String) {
     environment.set_clock(&format!("clock_timestamp() + make_interval(secs => {offset_secs})")).await;
     let offset = offset_secs.to_string();
     serve_with(&environment.dsn, &[("CLOCK_OFFSET_SECS", &offset), ("JOB_WATCHDOG", "1s")]).await
 }
 
-/// The proof of a span, once all of it is decided.
+/// Waits until all times of a span are decided, and returns the proof.
 async fn proof(admin: &Api, from: DateTime<Utc>, to: DateTime<Utc>) -> Value {
     let path = format!("/api/v1/verify?from={}&to={}", from.format("%FT%TZ"), to.format("%FT%TZ"));
     let waiting = async {
@@ -35,14 +35,14 @@ async fn proof(admin: &Api, from: DateTime<Utc>, to: DateTime<Utc>) -> Value {
     tokio::time::timeout(PATIENCE, waiting).await.expect("the watchdog does not decide")
 }
 
-/// The times of a workflow that are decided, the oldest first.
+/// The decided times of a workflow, oldest first.
 async fn decided(editor: &Api, workflow: i64) -> Vec<DateTime<Utc>> {
     let page = editor.get(&format!("/api/v1/schedules/{workflow}/occurrences?limit=200")).await.expect(200).json;
     let times = page["items"].as_array().unwrap().iter().rev();
     times.map(|item| item["scheduled_time"].as_str().unwrap().parse().unwrap()).collect()
 }
 
-/// Every half hour is at :00 and :30 UTC until the zone data change, and at :15 and :45 from then on.
+/// The schedule's times are at :00 and :30 UTC until the zone data change, and at :15 and :45 afterwards.
 #[tokio::test]
 async fn past_times_keep_the_zone_data_of_then() {
     let environment = Environment::new("past").await;
@@ -60,7 +60,7 @@ async fn past_times_keep_the_zone_data_of_then() {
     let id = apis(&url).1.post("/api/v1/workflows", &body).await.expect(201).id();
     stop(&mut serving).await;
 
-    // After an hour, whose times are decided, the data change: what was decided stays right.
+    // One hour later, the zone data change. The decisions of the first hour must stay correct.
     let (mut serving, url) = serve_at(&environment, hour.num_seconds()).await;
     let (admin_api, editor_api, scheduler_api) = apis(&url);
     let before = proof(&admin_api, created, changed - UNSETTLED).await;
@@ -71,7 +71,7 @@ async fn past_times_keep_the_zone_data_of_then() {
     let after = proof(&admin_api, created, changed - UNSETTLED).await;
     assert_eq!((&after["owed"], &after["differences"]), (&before["owed"], &json!([])), "{after}");
 
-    // A backfill selects these times, and a late fire is one of them or none.
+    // A backfill must select exactly these times, and a late fire is due only at one of them.
     let mut past = decided(&editor_api, id).await;
     past.retain(|time| *time < changed - UNSETTLED);
     let span = json!({"start": created, "end": changed - UNSETTLED, "dry_run": true});
@@ -86,7 +86,7 @@ async fn past_times_keep_the_zone_data_of_then() {
     assert_eq!(late(past[0] + TimeDelta::minutes(15)).await, "not_due");
     stop(&mut serving).await;
 
-    // After another hour the later times have followed the new data, and all of it is right.
+    // After another hour, the later times follow the new data, and the proof finds no difference.
     let (mut serving, url) = serve_at(&environment, 2 * hour.num_seconds()).await;
     let (admin_api, editor_api, _) = apis(&url);
     let proven = proof(&admin_api, created, last - UNSETTLED).await;

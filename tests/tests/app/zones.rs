@@ -1,4 +1,4 @@
-//! The zone data of an environment: all instances decide by the set that its database names.
+//! The zone data of an environment: all instances use the set that its database names.
 
 use std::path::PathBuf;
 use std::process::Output;
@@ -12,7 +12,7 @@ use tests::{Api, PATIENCE, Story};
 
 use crate::start::{app, run, serve, stop};
 
-/// A database of its own, because a process decides by one set: only programs of their own use it.
+/// A database for programs of its own, because a process uses only one set of zone data.
 pub(super) struct Environment {
     story: Story,
     name: String,
@@ -37,14 +37,14 @@ impl Environment {
         run(app().args(words).env("DATABASE_URL", &self.dsn).env("NO_COLOR", "1")).await
     }
 
-    /// What the app's command prints.
+    /// The output of an `app` command.
     pub(super) async fn said(&self, words: &[&str]) -> String {
         let output = self.output(words).await;
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
         String::from_utf8(output.stdout).unwrap().trim().to_owned()
     }
 
-    /// Replaces the database's clock by an expression.
+    /// Replaces the database's clock with an SQL expression.
     pub(super) async fn set_clock(&self, expression: &str) {
         let mut connection = PgConnection::connect(&self.dsn).await.unwrap();
         let clock = format!(
@@ -60,7 +60,7 @@ impl Environment {
         self.said(&words).await
     }
 
-    /// Puts the bundled zones in force as `version`, with America/Vancouver having the rules of another zone.
+    /// Activates the bundled zones as `version`, in which America/Vancouver has the rules of another zone.
     pub(super) async fn update(&self, version: &str, vancouver: &str) -> Updated {
         let file = zone_file(version, vancouver);
         let Output { status, stdout, stderr } = self.output(&["zones", "update", file.to_str().unwrap()]).await;
@@ -75,7 +75,7 @@ impl Environment {
     }
 }
 
-/// What an update of the zone data came to.
+/// The result of a zone data update.
 pub(super) struct Updated {
     is_done: bool,
     said: String,
@@ -83,7 +83,7 @@ pub(super) struct Updated {
 }
 
 impl Updated {
-    /// From when on the data are in force; the rest of what was said must be `rest`.
+    /// The time from which the data are in force. Asserts that the rest of the output is `rest`.
     #[track_caller]
     pub(super) fn in_force_from(&self, version: &str, rest: &str) -> DateTime<Utc> {
         assert!(self.is_done, "{}", self.logged);
@@ -106,7 +106,7 @@ fn zone_file(version: &str, vancouver: &str) -> PathBuf {
     path
 }
 
-/// Waits until the instance says that it decides by this version.
+/// Waits until the instance reports that it uses this version.
 pub(super) async fn until_version(api: &Api, version: &str) {
     let waiting = async {
         while api.get("/readyz").await.json["zone_data"] != version {
@@ -152,13 +152,13 @@ async fn instances_follow_the_zone_data_in_force() {
     let metrics = api.get("/metrics").await.text;
     assert!(metrics.contains(r#"cronbox_zone_data{version="1999a"} 1"#), "{metrics}");
 
-    // An instance that starts decides by them at once; a newer bundle comes into force by `migrate`.
+    // A new instance uses them at once; `migrate` activates a newer bundle.
     let (mut second, url) = serve(&environment.dsn).await;
     assert_eq!(Api::without_key(&url).get("/readyz").await.json["zone_data"], "1999a");
     environment.said(&["migrate"]).await;
     until_version(&api, &bundled).await;
     assert_ne!(next().await, "+05:45");
-    // The bundle of an older binary does not.
+    // `migrate` does not activate the bundle of an older binary.
     environment.update("2199z", "Asia/Kathmandu").await.in_force_from("2199z", "1 workflows have other next times");
     environment.said(&["migrate"]).await;
     until_version(&Api::without_key(&url), "2199z").await;
@@ -167,12 +167,12 @@ async fn instances_follow_the_zone_data_in_force() {
     environment.end().await;
 }
 
-/// An instance that has not loaded the data in force does so before it refuses.
+/// A fire is due by data that the instance has not loaded yet. It must load them before it refuses.
 #[tokio::test]
 async fn fires_due_by_new_zone_data_run() {
     let environment = Environment::new("refusals").await;
     environment.set_clock("'2099-06-15T12:00:00Z'::timestamptz").await;
-    // A fire may come up to five minutes early, and new data are in force after one.
+    // A fire may come up to five minutes early, and new data come into force after one minute.
     let soon = "2099-06-15T12:03:00Z";
     let (mut serving, url) = serve(&environment.dsn).await;
     let body = json!({"name": "v", "cron_schedule": "48 17 * * *", "timezone": "America/Vancouver",
@@ -191,7 +191,8 @@ async fn fires_due_by_new_zone_data_run() {
     environment.end().await;
 }
 
-/// Past times are evaluated by the data of then, so instances tell the sets apart by version, and a set stays as it is.
+/// Past times are evaluated by the data of their day, which instances find by version. So the contents of a version
+/// must never change.
 #[tokio::test]
 async fn stored_zone_data_keep_their_contents() {
     let environment = Environment::new("contents").await;
@@ -209,7 +210,7 @@ async fn stored_zone_data_keep_their_contents() {
     let second =
         environment.update("2199z", "Asia/Tokyo").await.in_force_from("2199z", "0 workflows have other next times");
     refused().await;
-    // Back to the older ones, as they are stored. No clock that goes back changes the order.
+    // Back to the older set, which is already stored. A clock that goes back does not change the order.
     environment.set_clock("clock_timestamp() - INTERVAL '1 hour'").await;
     let third =
         environment.update("2199y", "Asia/Kathmandu").await.in_force_from("2199y", "0 workflows have other next times");

@@ -1,4 +1,4 @@
-//! Postgres goes away under the publishers: restarted, cut off, read-only.
+//! Postgres fails under the publishers: it is restarted, disconnected, or read-only.
 
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ use crate::field::{Field, Told};
 
 const LEASED: &str = "SELECT COUNT(*) FROM publications WHERE lease_owner IS NOT NULL";
 
-/// A server that keeps what it has committed, and that can be stopped as `pg_ctl -m immediate` stops it.
+/// A server that keeps committed data, and that a test can stop like `pg_ctl -m immediate`.
 pub(crate) struct Server {
     folder: Folder,
     postgres: Postgres,
@@ -28,7 +28,8 @@ impl Server {
         Server { folder, postgres }
     }
 
-    /// No checkpoint, no goodbye: what was committed is in the log alone.
+    /// Stops without a checkpoint and without ending sessions, so that committed data are only in the WAL. Then starts
+    /// again.
     pub(crate) async fn restart_at_once(self, meanwhile: impl Future<Output = ()>) -> Server {
         let Server { folder, postgres } = self;
         let postmaster = folder.postmaster().unwrap().pid;
@@ -63,7 +64,7 @@ async fn postgres_restarted_at_once_in_mid_drain_loses_nothing() {
     let mut field = Field::behind(&way, &server.postgres, 6).await;
     field.staff(3);
     for _ in 0..2 {
-        // Nobody gets an answer, so that the server goes away under leases and not after the last of them.
+        // No call is answered, so that the server stops while leases exist.
         field.story.stand_in.scheduler.plan_faults(no_answer());
         for _ in 0..30 {
             assert_eq!(field.edit().await, Told::Committed);
@@ -86,7 +87,7 @@ async fn postgres_restarted_at_once_in_mid_drain_loses_nothing() {
     server.remove();
 }
 
-/// As a name leads to a standby after a failover: it answers reads.
+/// After a failover, a name can lead to a standby, which still answers reads.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_recovering_server_gives_no_connection() {
     let server = Server::start().await;
@@ -120,11 +121,11 @@ async fn backends_terminated_and_a_read_only_database_in_mid_drain_lose_nothing(
     let mut committed = 0;
     let mut is_read_only = false;
     for round in 0..20 {
-        // An edit that finds only a reader waits for a writer until its patience ends: one is enough.
+        // While the database is read-only, an edit waits for a writer until it times out, so one edit is enough.
         for _ in 0..if is_read_only { 1 } else { 5 } {
             committed += u32::from(field.edit().await == Told::Committed);
         }
-        // It takes effect in the connections that are made next, the app's too.
+        // The setting affects new connections, also those of the app.
         is_read_only = round % 4 == 1;
         field.read_only(is_read_only).await;
         field.terminate_backends().await;
@@ -136,7 +137,7 @@ async fn backends_terminated_and_a_read_only_database_in_mid_drain_lose_nothing(
 }
 
 impl Field {
-    /// All, by a connection of its own: the pool's are refused while the database is read-only.
+    /// Terminates all backends. Uses a new connection, because the pool refuses connections to a read-only database.
     async fn terminate_backends(&self) {
         let mut admin = PgConnection::connect(&self.story.dsn()).await.unwrap();
         let terminated: i64 = sqlx::query_scalar(
@@ -154,7 +155,7 @@ impl Field {
             if is_read_only { "SET default_transaction_read_only = on" } else { "RESET default_transaction_read_only" };
         let mut admin = PgConnection::connect(&self.story.dsn()).await.unwrap();
         let name: String = sqlx::query_scalar("SELECT current_database()::text").fetch_one(&mut admin).await.unwrap();
-        // Read-write of its own: the connection may be read-only by the setting.
+        // Explicitly read-write, because the setting can make this connection read-only.
         let alter = format!("BEGIN READ WRITE; ALTER DATABASE {name} {setting}; COMMIT");
         sqlx::raw_sql(AssertSqlSafe(alter)).execute(&mut admin).await.unwrap();
     }

@@ -1,4 +1,4 @@
-//! Where it happens: an app that is edited at random, and publishers in processes of their own.
+//! The setup of the chaos tests: an app that gets random edits, and publishers as processes.
 
 use std::collections::BTreeMap;
 use std::process::Stdio;
@@ -14,17 +14,18 @@ use sqlx::AssertSqlSafe;
 use tests::{Answer, PATIENCE, Story, Way};
 use tokio::process::{Child, Command};
 
-/// How long EventBridge takes: enough that chaos meets calls in the air.
+/// EventBridge's latency, long enough that faults hit calls in flight.
 const LATENCY: Duration = Duration::from_millis(5);
-/// What is to be done at once, or under way.
+/// Publications that are due, or that have a lease.
 pub(crate) const BUSY: &str =
     "SELECT COUNT(*) FROM publications WHERE due_at <= cronbox_now() OR lease_owner IS NOT NULL";
 const NOW: &str = "2026-03-02T10:00:00Z";
 
-/// A story, what was promised to its authors, and the publishers at work.
+/// A story, the edits that the app has accepted, and the running publishers.
 pub(crate) struct Field {
     pub(crate) story: Story,
-    /// What an author was told with a 2xx; `None` = archived. Whoever got another answer knows nothing.
+    /// The schedule that the app's last 2xx promised; `None` = archived. After another answer, the workflow is not in
+    /// the map.
     pub(crate) promised: BTreeMap<WorkflowId, Option<String>>,
     live: Vec<WorkflowId>,
     publishers: Vec<Child>,
@@ -32,7 +33,7 @@ pub(crate) struct Field {
     dice: Dice,
 }
 
-/// What an author was told.
+/// Whether the app committed an edit, as far as its client knows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Told {
     Committed,
@@ -40,12 +41,12 @@ pub(crate) enum Told {
 }
 
 impl Field {
-    /// On the cluster that all stories share.
+    /// A field on the cluster that all stories share.
     pub(crate) async fn new(seed: u64) -> Field {
         Field::of(Story::with(options()).await, seed).await
     }
 
-    /// On a database that is reached by a way, so that its server can be restarted elsewhere.
+    /// A field on a database behind a proxy, so that its server can be restarted at another address.
     pub(crate) async fn behind(way: &Way, postgres: &Postgres, seed: u64) -> Field {
         let any_port = || app::listen("127.0.0.1:0".parse().unwrap()).unwrap();
         let ground = Ground {
@@ -73,12 +74,12 @@ impl Field {
         field
     }
 
-    /// Gives the publishers that start from now on another value of a variable.
+    /// Sets an environment variable for the publishers that start from now on.
     pub(crate) fn tell_publishers(&mut self, name: &'static str, value: String) {
         self.more.push((name, value));
     }
 
-    /// A daemon that dies or stops where `fault` says.
+    /// Starts a publisher that dies or blocks at the point that `fault` names.
     pub(crate) fn publisher(&self, fault: Option<&str>) -> Child {
         let mut command = Command::new(local::config::target_folder().join("debug/publisher"));
         command.arg("--listen").kill_on_drop(true).env_clear().env("PATH", "/usr/bin:/bin");
@@ -87,28 +88,28 @@ impl Field {
         command.spawn().unwrap()
     }
 
-    /// Sees to it that so many daemons are at work.
+    /// Starts publishers until this many are running.
     pub(crate) fn staff(&mut self, publishers: usize) {
         while self.publishers.len() < publishers {
             self.publishers.push(self.publisher(None));
         }
     }
 
-    /// Kills all daemons at once.
+    /// Kills all publishers at once.
     pub(crate) async fn kill_all(&mut self) {
         for mut publisher in std::mem::take(&mut self.publishers) {
             publisher.kill().await.unwrap();
         }
     }
 
-    /// Asserts that no daemon has ended by itself.
+    /// Asserts that no publisher has exited.
     pub(crate) fn assert_alive(&mut self) {
         for publisher in &mut self.publishers {
             assert_eq!(publisher.try_wait().unwrap(), None, "a publisher ended by itself");
         }
     }
 
-    /// One edit of any kind of any workflow.
+    /// Makes a random edit of a random workflow.
     pub(crate) async fn edit(&mut self) -> Told {
         let at = self.dice.roll(self.live.len());
         let workflow = self.live[at];
@@ -121,7 +122,7 @@ impl Field {
             }
             2 => self.change(workflow, Method::POST, ":pause", json!({"reason": "chaos"})).await,
             3 => self.change(workflow, Method::POST, ":resume", Value::Null).await,
-            // Few values, so that edits are taken back.
+            // Few values, so that an edit can restore an earlier cron.
             _ => {
                 let cron = self.cron();
                 self.change(workflow, Method::PATCH, "", json!({ "cron_schedule": cron })).await
@@ -156,15 +157,15 @@ impl Field {
         }
     }
 
-    /// On New Year's Day alone, so that nothing fires meanwhile.
+    /// Only on 1 January, so that no schedule fires during the test.
     fn cron(&mut self) -> String {
         format!("{} {} 1 1 *", self.dice.roll(3), self.dice.roll(3))
     }
 
-    /// Moves the clock of leases, backoffs and verify passes on, and wakes the daemons.
+    /// Advances the clock of leases, backoffs and verify passes, and wakes the publishers.
     pub(crate) async fn skip(&self, secs: i64) {
         self.story.set_clock(self.story.clock.now() + TimeDelta::seconds(secs)).await;
-        // What is on its way arrives before anybody looks again.
+        // Delayed requests arrive before the publishers read again.
         self.story.stand_in.scheduler.arrive(self.story.clock.now()).await;
         self.wake().await;
     }
@@ -173,7 +174,7 @@ impl Field {
         sqlx::query("SELECT pg_notify('cronbox_outbox', '')").execute(&self.story.pool).await.unwrap();
     }
 
-    /// Waits until a query counts `expected`, waking the daemons meanwhile.
+    /// Waits until the result of a counting query is `expected`, and wakes the publishers in the meantime.
     pub(crate) async fn until(&self, query: &str, expected: impl Fn(i64) -> bool) {
         let began = Instant::now();
         loop {
@@ -187,16 +188,17 @@ impl Field {
         }
     }
 
-    /// Lets leases lapse, backoffs end and verify passes fall due, until nothing is left to do.
+    /// Lets leases expire, backoffs end and verify passes become due, until nothing is left to do.
     pub(crate) async fn settle(&self) {
-        // A lease; as long as a signature is good; the verify pass that a takeover owes; and what that may owe.
+        // In this order: a lease, the lifetime of a signature, the verify pass after a takeover, and the pass that may
+        // follow it.
         for secs in [61, 15 * 60, 17 * 60, 17 * 60] {
             self.skip(secs).await;
             self.until(BUSY, |busy| busy == 0).await;
         }
     }
 
-    /// Ends, when all is judged.
+    /// Ends the test after the last check.
     pub(crate) async fn end(mut self) {
         self.assert_alive();
         self.kill_all().await;
@@ -210,13 +212,13 @@ fn options() -> StackOptions {
     options
 }
 
-/// What an answer of the app promises to stand in EventBridge.
+/// The schedule that EventBridge must have after this answer of the app.
 fn standing(answer: &Answer) -> Option<String> {
     let told = |field: &str| answer.json[field].as_str().unwrap_or_default().to_owned();
     crate::oracle::expected(&told("cron_schedule"), &told("state"))
 }
 
-/// A source of chance that repeats itself.
+/// A seeded random generator.
 struct Dice(u64);
 
 impl Dice {

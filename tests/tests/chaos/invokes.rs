@@ -1,4 +1,4 @@
-//! A storm of fires on three instances of the app: each time runs once, whoever dies and however it is spelled.
+//! Many fires on three instances of the app: each time runs once, in spite of crashes and different spellings.
 
 use std::collections::BTreeMap;
 use std::process::Stdio;
@@ -25,7 +25,7 @@ const MINUTES: usize = 2;
 const TIMES_EACH: usize = 10;
 const CLIENTS: usize = 48;
 
-/// Three instances on one database, and every fire that is to come.
+/// Three instances on one database, and all fires that the clients send.
 struct Storm {
     pool: PgPool,
     instances: Vec<Instance>,
@@ -39,7 +39,7 @@ struct Instance {
     process: Child,
 }
 
-/// One delivery.
+/// One delivery of a fire.
 #[derive(Clone)]
 struct Fire {
     workflow: i64,
@@ -47,11 +47,11 @@ struct Fire {
     nth: usize,
 }
 
-/// What the clients were told, by workflow and time: (status, run).
+/// The answers to the clients, by workflow and time: (status, run).
 type Told = BTreeMap<(i64, DateTime<Utc>), Vec<(u16, String)>>;
 
 impl Fire {
-    /// Five ways to write one instant.
+    /// Writes the same minute in one of five ways.
     fn spelled(&self) -> String {
         let offset = |hours: i32| FixedOffset::east_opt(hours * 3600).unwrap();
         match self.nth % 5 {
@@ -83,7 +83,7 @@ impl Instance {
         }
     }
 
-    /// kill -9, and up again with an empty cache.
+    /// Kills the instance with SIGKILL, and starts it again with an empty cache.
     async fn restart(&mut self) {
         self.process.kill().await.unwrap();
         self.process = spawn(&self.dsn, &self.address);
@@ -119,7 +119,8 @@ impl Storm {
         Storm { pool, instances, fires: fires(&workflows) }
     }
 
-    /// Sends all, by many clients, each to the next instance; what is not answered is sent again, as Lambda does.
+    /// Sends all fires with many clients, each to the next instance. Fires without an answer are sent again, as Lambda
+    /// does.
     fn begin(&self) -> JoinSet<Told> {
         let (fires, next) = (Arc::new(self.fires.clone()), Arc::new(AtomicUsize::default()));
         let apis: Vec<Api> = self.instances.iter().map(|instance| instance.api.clone()).collect();
@@ -130,7 +131,7 @@ impl Storm {
         clients
     }
 
-    /// Exactly one run for each time, and every client was told of that one.
+    /// Asserts exactly one run for each time, and that each answer names this run.
     async fn judge(&self, mut clients: JoinSet<Told>) -> Told {
         let mut told = Told::new();
         while let Some(some) = clients.join_next().await {
@@ -168,7 +169,7 @@ async fn deliver(apis: Vec<Api>, client: usize, fires: Arc<Vec<Fire>>, next: Arc
     told
 }
 
-/// None: nobody answered, or that the database is away. Anything else must be an answer that counts.
+/// Returns `None` if the instance or the database is down. Any other answer must be final.
 async fn once(api: &Api, fire: &Fire) -> Option<(u16, String)> {
     let body = json!({"scheduled_time": fire.spelled(), "attempt": fire.nth.to_string()});
     let path = format!("/api/v1/cron/workflows/{}:invoke", fire.workflow);
@@ -184,7 +185,7 @@ async fn once(api: &Api, fire: &Fire) -> Option<(u16, String)> {
     Some((status, answer["run_id"].as_str().unwrap().to_owned()))
 }
 
-/// Each time so often, all mixed.
+/// Each time this many times, interleaved.
 fn fires(workflows: &[i64]) -> Vec<Fire> {
     let now = Clock::System.now();
     let minute =
@@ -222,7 +223,8 @@ async fn instances_killed_and_postgres_restarted_in_the_storm_make_no_second_run
     let mut way = Way::to(&server.dsn()).await;
     let mut storm = Storm::on(&way.dsn(&server.dsn())).await;
     let clients = storm.begin();
-    // What a killed or cut off client asks again is a duplicate of what was done and not told.
+    // A client whose connection broke repeats its fire. The first delivery may have been accepted, so the answer is a
+    // duplicate.
     for instance in 0..3 {
         until_runs(&server.dsn(), 200 * (instance + 1)).await;
         storm.instances[usize::try_from(instance).unwrap()].restart().await;
@@ -247,7 +249,7 @@ async fn until_runs(dsn: &str, enough: i64) {
     }
 }
 
-/// Every one owes every minute, and runs beside itself.
+/// Every minute is due for each workflow, and its runs may overlap.
 const WORKFLOWS_OF_AN_HOUR: &str = r#"
     INSERT INTO workflows (team_id, name, action, cron_schedule, revision, overlap_policy, max_concurrent, catch_up_policy,
                            schedule_activated_at, created_on, updated_on)

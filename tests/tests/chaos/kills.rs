@@ -1,4 +1,4 @@
-//! kill -9 of one publisher at each point that it passes, while the others go on.
+//! SIGKILL of one publisher at each of its fault points, while the others continue.
 
 use std::os::unix::process::ExitStatusExt;
 
@@ -13,10 +13,10 @@ const SWEEP: &str =
     "INSERT INTO sweeps (requested_by, requested_on) VALUES ('chaos', cronbox_now()) ON CONFLICT DO NOTHING";
 const OPEN_SWEEPS: &str = "SELECT COUNT(*) FROM sweeps WHERE finished_on IS NULL";
 
-/// P7, a request on the wire, lies inside the SDK: its story is told apart.
+/// P7, a request in flight, lies inside the SDK, so another test covers it.
 const POINTS: [&str; 12] = ["P0", "P1", "P2", "P3", "P4", "P5", "P6", "P8", "P9", "P10", "P11", "P12"];
 
-/// Edits until the victim has met its end.
+/// Makes edits until the victim has died.
 async fn until_dead(field: &mut Field, mut victim: Child, point: &str) {
     for _ in 0..5_000 {
         if let Some(status) = victim.try_wait().unwrap() {
@@ -91,7 +91,7 @@ async fn a_sweeper_killed_before_or_in_its_repairs_leaves_them_to_another() {
 
         field.staff(2);
         field.settle().await;
-        // The first that ends may have begun before the deletion; the second has not.
+        // The first sweep may have started before the deletion; the second has not.
         for _ in 0..2 {
             sqlx::query(SWEEP).execute(&field.story.pool).await.unwrap();
             field.until(OPEN_SWEEPS, |open| open == 0).await;

@@ -1,12 +1,12 @@
-//! Chaos: real processes, killed, cut off and refused; after it EventBridge equals the database, and each time
-//! that was owed has run once.
+//! Chaos: real processes are killed, disconnected and refused. Afterwards EventBridge equals the database, and each due
+//! time has run once.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod database;
 mod field;
 mod invokes;
-// No release has points at which it dies.
+// Only debug builds have fault points.
 #[cfg(debug_assertions)]
 mod kills;
 mod oracle;

@@ -1,4 +1,5 @@
-//! The judge: what the workflows' table says stands in EventBridge, and nothing else does. It shares no code with the product.
+//! The oracle: EventBridge must have exactly the schedules of the table `workflows`. It shares no code with the
+//! product.
 
 use std::collections::BTreeMap;
 
@@ -7,7 +8,7 @@ use schedule::WorkflowId;
 
 use crate::field::Field;
 
-/// What is to stand for `M H 1 1 *` in a state.
+/// The schedule that EventBridge must have for `M H 1 1 *` in this state.
 pub(crate) fn expected(cron: &str, state: &str) -> Option<String> {
     let timing = cron.strip_suffix(" 1 1 *")?;
     match state {
@@ -18,7 +19,7 @@ pub(crate) fn expected(cron: &str, state: &str) -> Option<String> {
 }
 
 impl Field {
-    /// Asserts that nothing is lost, stale, orphaned, dead-lettered or left to do.
+    /// Asserts that no schedule is lost, stale or orphaned, that no edit has failed, and that nothing is left to do.
     pub(crate) async fn judge(&self, when: &str) {
         let rows: Vec<(i64, String, String)> =
             sqlx::query_as("SELECT id, cron_schedule, state FROM workflows").fetch_all(&self.story.pool).await.unwrap();

@@ -1,5 +1,5 @@
-//! reliability.md, G29: the restore drill. The database is lost, yesterday's backup is put back, and EventBridge,
-//! which stands as today, follows it.
+//! The restore drill: the database is lost, and an operator restores yesterday's backup. EventBridge still has today's
+//! schedules, and must follow the backup.
 
 use std::path::PathBuf;
 use std::process::Stdio;
@@ -14,7 +14,7 @@ use tests::Story;
 use tokio::io::{AsyncBufReadExt as _, BufReader};
 use tokio::process::{Child, Command};
 
-/// What nobody who is in the database has run.
+/// Runs of workflows that are not in the database.
 const RUNS_OF_NOBODY: &str = "SELECT count(*) FROM runs WHERE workflow_id NOT IN (SELECT id FROM workflows)";
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -40,13 +40,13 @@ async fn eventbridge_follows_a_restored_backup_and_who_is_not_in_it_does_not_run
     backup.put_back(&s).await;
     accept(&s, "2026-03-02T09:01:00Z").await;
 
-    // EventBridge fires what it has; the app judges it by the backup.
+    // EventBridge fires the schedules that it has, and the app decides by the backup.
     s.clock_to("2026-03-02T10:01:00Z").await;
     let refused = s.invoke(orphan, "2026-03-02T10:00:00Z").await;
     assert_eq!((refused.status, refused.code()), (410, "workflow_gone"));
     assert_eq!(s.count(RUNS_OF_NOBODY).await, 0, "fires of workflows that are gone");
 
-    // Ids are given again: the schedule of a lost workflow becomes that of the new one.
+    // Ids are reused: the schedule of a lost workflow becomes that of the new one.
     let heir = s.create("0 11 * * *", "UTC").await;
     assert_eq!(heir, later);
     let not_its_own = s.invoke(heir, "2026-03-02T10:00:00Z").await;
@@ -54,7 +54,7 @@ async fn eventbridge_follows_a_restored_backup_and_who_is_not_in_it_does_not_run
     s.publish().await;
     assert_eq!(s.schedule(heir), "cron(0 11 * * ? *) UTC ENABLED");
 
-    // The sweep is due by itself; the second, ten minutes later at least, believes that an orphan is one.
+    // The first sweep is due without a request. Only the second, at least ten minutes later, deletes an orphan.
     tick(&s).await;
     for workflow in &backed_up {
         assert_eq!(s.schedule(*workflow), "cron(0 9 * * ? *) UTC ENABLED", "workflow {workflow} as in the backup");
@@ -73,7 +73,7 @@ async fn eventbridge_follows_a_restored_backup_and_who_is_not_in_it_does_not_run
     s.end().await;
 }
 
-/// The gap between backup and loss has run already, and the backup does not know it.
+/// The times between the backup and the loss have run already, but the backup does not contain these runs.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn restored_databases_run_nothing_until_accepted() {
     let s = Story::at("2026-03-02T08:00:00Z").await;
@@ -115,7 +115,7 @@ async fn restored_databases_run_nothing_until_accepted() {
     s.end().await;
 }
 
-/// The backfill ended before the loss, and in the backup it has not begun: going on would run its times twice.
+/// A backfill ended before the loss, but in the backup it has not started. If it continued, its times would run twice.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn restored_backfills_wait_for_an_operator() {
     let s = Story::at("2026-03-02T08:30:00Z").await;
@@ -151,7 +151,7 @@ async fn finish_backfill(s: &Story) {
     s.runs_end().await;
 }
 
-/// A storage snapshot looks like the database that was lost: only the operator knows.
+/// A storage snapshot has the identity of the lost database, so only the operator can mark it as restored.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn marked_databases_wait_for_acceptance() {
     let s = Story::with(StackOptions {
@@ -170,7 +170,7 @@ async fn marked_databases_wait_for_acceptance() {
     s.now_is("2026-03-02T08:00:30Z").await;
     accept(&s, "2026-03-02T07:59:00Z").await;
     assert_eq!(s.admin().get("/readyz").await.expect(200).json["held"], json!(null));
-    // The instance that waited runs it, although the reader of its log has gone.
+    // The instance that waited executes the run, although its log is no longer read.
     s.runs_end().await;
     let path = format!("/api/v1/runs/{}", run["run_id"].as_str().unwrap());
     assert_eq!(s.editor().get(&path).await.expect(200).json["state"], "succeeded");
@@ -178,7 +178,8 @@ async fn marked_databases_wait_for_acceptance() {
     s.end().await;
 }
 
-/// An acceptance up to now takes back only what the backup knew: a fire on time cannot have run before the loss.
+/// Accepting the ledger abandons only runs from the backup. A fire on time was accepted after the restore, so it must
+/// run.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn runs_accepted_during_a_hold_survive_its_end() {
     let s = Story::at("2026-03-02T08:00:00Z").await;
@@ -200,7 +201,7 @@ async fn runs_accepted_during_a_hold_survive_its_end() {
     s.end().await;
 }
 
-/// A clone in the original's schedule group meets the original's schedules.
+/// A clone uses the schedule group of the original. It must not overwrite the original's schedules.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn clones_overwrite_no_schedule_of_the_original() {
     let s = Story::at("2026-03-02T08:00:00Z").await;
@@ -218,7 +219,7 @@ async fn clones_overwrite_no_schedule_of_the_original() {
     s.end_early().await;
 }
 
-/// Two environments on one database are a mistake, or a clone: neither must run the other's workflows.
+/// Two environments use one database, by mistake or after a clone. Neither may run the other's workflows.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn databases_of_another_environment_are_held() {
     let s = Story::at("2026-03-02T08:00:00Z").await;
@@ -239,7 +240,7 @@ async fn databases_of_another_environment_are_held() {
     s.end().await;
 }
 
-/// An operator of prod who forgets ENV must not hand its database to dev.
+/// An operator of prod forgets ENV. The database must not pass to dev.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn acceptances_guess_no_environment() {
     let s = Story::at("2026-03-02T08:00:00Z").await;
@@ -266,7 +267,7 @@ fn app_of(s: &Story, arguments: &[&str]) -> Command {
     command
 }
 
-/// Starts an instance that takes jobs, and waits until it says that it is held.
+/// Starts an instance that takes jobs, waits until it logs that the ledger is held, and returns the log line.
 async fn until_held(s: &Story) -> String {
     let mut serving = app_of(s, &["serve"]).spawn().unwrap();
     let line = line_with(&mut serving, "ledger held").await;
@@ -287,7 +288,7 @@ async fn line_with(serving: &mut Child, text: &str) -> String {
     tokio::time::timeout(Duration::from_secs(60), found).await.expect("it says so")
 }
 
-/// A minute of the publisher: a drain, the sweep if it is due, and what that has found.
+/// One tick of the publisher: a drain, a sweep if it is due, and the repairs.
 async fn tick(s: &Story) {
     s.publisher.tick(Instant::now() + Duration::from_secs(60)).await.unwrap();
 }
@@ -296,7 +297,7 @@ async fn ran_at(s: &Story, workflow: WorkflowId, time: &str) -> bool {
     s.runs(workflow).await.contains(&format!("{time} schedule succeeded"))
 }
 
-/// A file of `pg_dump`.
+/// A file that `pg_dump` has written.
 struct Backup(PathBuf);
 
 impl Backup {
@@ -307,7 +308,7 @@ impl Backup {
         Backup(file)
     }
 
-    /// The database is dropped with all that is connected to it, made again, and filled.
+    /// Drops the database with all its connections, creates it again, and restores the backup.
     async fn put_back(self, s: &Story) {
         let dsn = s.dsn();
         let (server, name) = dsn.rsplit_once('/').unwrap();
@@ -317,12 +318,12 @@ impl Backup {
         }
         run(postgres("pg_restore").await.args(["--exit-on-error", "--dbname", &dsn]).arg(&self.0)).await;
         std::fs::remove_file(self.0).unwrap();
-        // The set clock is kept in the database, and so is yesterday's, too.
+        // The test's clock is stored in the database, so the restore has set it back, too.
         s.set_clock(s.clock.now()).await;
     }
 }
 
-/// One of the programs that belong to the server.
+/// One of the programs that come with the Postgres server.
 async fn postgres(program: &str) -> Command {
     let script = concat!(env!("CARGO_MANIFEST_DIR"), "/../scripts/postgres-bin.sh");
     let found = Command::new("sh").arg(script).output().await.unwrap();

@@ -1,4 +1,4 @@
-//! EventBridge goes away under the publishers, or refuses everybody, for longer than any retry.
+//! EventBridge is down or refuses all calls, for longer than any retry.
 
 use std::time::Instant;
 
@@ -10,7 +10,7 @@ use crate::field::{BUSY, Field, Told};
 
 const DUE: &str = "SELECT COUNT(*) FROM publications WHERE due_at <= cronbox_now()";
 const BACKED_OFF: &str = "SELECT COUNT(*) FROM publications WHERE due_at > cronbox_now() AND error_class IS NOT NULL";
-/// What the publisher may call, a second.
+/// The publisher's limit of calls per second.
 const CAP: u32 = 50;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -26,7 +26,7 @@ async fn thirty_minutes_without_eventbridge_give_nobody_up_and_end_within_the_ra
         for _ in 0..15 {
             assert_eq!(field.create().await, Told::Committed);
         }
-        // Every workflow is tried, and none is due any more; five minutes later some are again.
+        // Every workflow has been tried, so none is due. Five minutes later, some are due again.
         field.until(DUE, |due| due == 0).await;
         field.skip(300).await;
     }
@@ -37,7 +37,7 @@ async fn thirty_minutes_without_eventbridge_give_nobody_up_and_end_within_the_ra
     let mended = Instant::now();
     way.mend().await;
     field.skip(15 * 60).await;
-    // All have been asked for; whoever was unlucky on a busy machine is backed off, and comes with the settling.
+    // All publications have been tried. On a busy machine some back off again, and `settle` waits for them.
     field.until(BUSY, |busy| busy == 0).await;
     let least = 102.0 / f64::from(CAP) - 0.5;
     assert!(mended.elapsed().as_secs_f64() > least, "{:?}: faster than the rate allows", mended.elapsed());

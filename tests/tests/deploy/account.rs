@@ -1,4 +1,4 @@
-//! An AWS account, which is moto's, seen through the AWS command line.
+//! An AWS account in moto, accessed through the AWS command line.
 
 use std::ffi::OsStr;
 
@@ -9,7 +9,7 @@ use tokio::process::Command;
 
 pub(crate) const REGION: &str = "us-east-1";
 
-/// One process asks for everything: each start of the command line takes its time.
+/// One process makes all calls, because each start of the AWS command line is slow.
 const INVENTORY: &str = "
 import boto3, sys
 from jmespath import search
@@ -31,10 +31,10 @@ for service, call, query in [
             print(service, name)
 ";
 
-/// The account, and what is there before cronbox: a network, and two secrets.
+/// The account, with what exists before cronbox is applied: a network, and two secrets.
 pub(crate) struct Account {
     moto: Moto,
-    /// The VPC that moto makes by itself.
+    /// moto's default VPC.
     pub(crate) vpc: String,
     /// Two of its subnets.
     pub(crate) subnets: [String; 2],
@@ -65,12 +65,13 @@ impl Account {
         &self.moto.endpoint
     }
 
-    /// One call, as `aws` on the command line makes it.
+    /// One call with the AWS command line.
     pub(crate) async fn aws<const N: usize>(&self, arguments: [&str; N]) -> Value {
         aws(self.endpoint(), arguments).await
     }
 
-    /// What of cronbox is in the account: functions, queues, roles, alarms, dashboards, logs, rules, groups, endpoints.
+    /// All resources of cronbox in the account: functions, queues, roles, alarms, dashboards, logs, rules, groups,
+    /// endpoints.
     pub(crate) async fn inventory(&self) -> String {
         let mut command = Command::new(target_folder().join("venv/bin/python"));
         command.env_clear().envs(credentials()).args(["-c", INVENTORY, self.endpoint()]);
@@ -85,7 +86,7 @@ async fn secret(endpoint: &str, name: &str, value: &str) -> String {
     text(&aws(endpoint, create).await["ARN"])
 }
 
-/// One call at this endpoint, as `aws` on the command line makes it.
+/// One call to this endpoint with the AWS command line.
 pub(crate) async fn aws<'a>(endpoint: &str, arguments: impl AsRef<[&'a str]>) -> Value {
     let arguments = arguments.as_ref();
     let mut command = Command::new(target_folder().join("venv/bin/aws"));
@@ -95,7 +96,7 @@ pub(crate) async fn aws<'a>(endpoint: &str, arguments: impl AsRef<[&'a str]>) ->
     serde_json::from_slice(&done.stdout).unwrap_or(Value::Null)
 }
 
-/// What everybody needs to make a call; moto believes all.
+/// The environment of each call; moto accepts any credentials.
 pub(crate) fn credentials() -> [(&'static str, &'static OsStr); 4] {
     [
         ("AWS_REGION", OsStr::new(REGION)),

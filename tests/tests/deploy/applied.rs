@@ -1,4 +1,4 @@
-//! From `terraform apply` to a run, and back to an empty account.
+//! `terraform apply`, a run through the deployed functions, and `terraform destroy` to an empty account.
 
 use std::time::{Duration, SystemTime};
 
@@ -12,7 +12,7 @@ use crate::functions::{Function, Room, fired, give_room};
 use crate::policies;
 use crate::terraform::Dev;
 
-/// What moto forgets of what it was told, so that every plan would tell it again.
+/// Attributes that moto does not store, so that every plan would set them again.
 const FORGOTTEN_BY_MOTO: [(&str, &str); 6] = [
     ("module.cron.aws_lambda_function.publisher", "logging_config"),
     ("module.cron.aws_lambda_function.runner", "logging_config"),
@@ -92,7 +92,7 @@ async fn a_workflow_is_published(s: &Story, publisher: &Function, account: &Acco
     schedule
 }
 
-/// Steps 5 to 7: what EventBridge makes of the input, the deployed runner, the app's run.
+/// Steps 5 to 7: the input after EventBridge's replacements, the deployed runner, the app's run.
 async fn the_schedule_s_fire_becomes_a_run(s: &Story, runner: &Function, input: &str) {
     for attribute in ["scheduled-time", "execution-id", "attempt-number", "schedule-arn"] {
         let placeholder = format!("\"<aws.scheduler.{attribute}>\"");
@@ -100,7 +100,7 @@ async fn the_schedule_s_fire_becomes_a_run(s: &Story, runner: &Function, input: 
     }
     let mut runtime = Runtime::start().await;
     let _sandbox = runner.start(&runtime);
-    // The next minute, which the workflow owes in any case; the app takes fires a little early.
+    // The next minute, which is due in any case. The app accepts fires that are a little early.
     let minute = (s.clock.now() + TimeDelta::minutes(1)).trunc_subsecs(0).with_second(0).unwrap();
     let fire = fired(input, &minute.to_rfc3339_opts(SecondsFormat::Secs, true));
     let delivered = runtime.invoke(fire.clone()).await.returned();
@@ -133,7 +133,7 @@ async fn the_publisher_without_time_or_database(s: &Story, publisher: Function) 
         .await;
 }
 
-/// A release panics where its machine fails it: a name is looked up on a thread of its own, and there is no memory for one.
+/// A function panics because it has no memory for the thread that resolves a name. The next invocation must not panic.
 async fn panics_and_serves_the_next(function: &Function) {
     let mut runtime = Runtime::start().await;
     let sandbox = function.start(&runtime);
@@ -147,7 +147,7 @@ async fn panics_and_serves_the_next(function: &Function) {
     assert!(!failed.contains("panicked"), "nobody is there, but somebody was asked: {failed}");
 }
 
-/// An app that takes the request and says nothing: the runner gives up while Lambda still listens.
+/// The app accepts a request and never answers. The runner must fail with a timeout before Lambda's.
 async fn the_runner_without_an_answer(runner: Function) {
     let silent = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = format!("http://{}", silent.local_addr().unwrap());

@@ -1,7 +1,7 @@
-//! What a dead letter says: the release zip under MiniStack's Lambda, against an app that refuses.
+//! The content of a dead letter: the release zip runs in MiniStack's Lambda, and the app refuses its request.
 //!
-//! The stand-in writes dead letters by our own code; MiniStack runs the zip's `bootstrap`, reads what it posts
-//! to the runtime API, tries three times and fills the on-failure queue.
+//! In the stand-in, our own code writes dead letters. MiniStack runs the zip's `bootstrap`, reads what it posts to the
+//! runtime API, tries three times, and fills the on-failure queue.
 
 use std::net::TcpListener;
 use std::path::PathBuf;
@@ -20,10 +20,10 @@ const FUNCTION: &str = "cronbox-dev-runner";
 const QUEUE: &str = "cronbox-dev-runner-dlq";
 const TIME: &str = "2026-03-02T09:00:00Z";
 
-/// MiniStack's server; it ends with this.
+/// MiniStack's server; it stops when this value is dropped.
 struct MiniStack {
     endpoint: String,
-    /// What MiniStack unpacks and what is read back.
+    /// The folder into which MiniStack unpacks, and for files that the test reads.
     folder: PathBuf,
     _process: Child,
 }
@@ -40,7 +40,7 @@ impl MiniStack {
         command.env_clear().envs(credentials()).env("TMPDIR", &folder).current_dir(&folder).envs([
             ("BIND_HOST", "127.0.0.1"),
             ("GATEWAY_PORT", &port.to_string()),
-            // AWS waits for 60 and 120 s before the second and third try.
+            // AWS waits 60 and 120 s before the second and the third try.
             ("LAMBDA_ASYNC_RETRY_BASE_SECONDS", "0.1"),
         ]);
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).kill_on_drop(true);
@@ -60,7 +60,7 @@ impl MiniStack {
         tokio::time::timeout(PATIENCE, answered).await.expect("MiniStack answers");
     }
 
-    /// Makes the runner from its zip, as Terraform configures it, and its on-failure queue; returns the queue's URL.
+    /// Creates the runner from its zip, as Terraform configures it, and its on-failure queue. Returns the queue's URL.
     async fn deploy_runner(&self, app: &str, key: &str) -> String {
         let queue = text(&self.aws(["sqs", "create-queue", "--queue-name", QUEUE]).await["QueueUrl"]);
         let asked = ["sqs", "get-queue-attributes", "--queue-url", &queue, "--attribute-names", "QueueArn"];
@@ -78,7 +78,7 @@ impl MiniStack {
         queue
     }
 
-    /// What Lambda answers: its own answer, and the function's.
+    /// Invokes the runner, and returns Lambda's answer and the function's.
     async fn invoke(&self, kind: &str, fire: &Value) -> (Value, Value) {
         let (payload, answer) = (fire.to_string(), self.folder.join("answer.json"));
         let invoke = ["lambda", "invoke", "--function-name", FUNCTION, "--invocation-type", kind];
@@ -87,7 +87,7 @@ impl MiniStack {
         (answered, serde_json::from_slice(&std::fs::read(&answer).unwrap()).unwrap_or(Value::Null))
     }
 
-    /// The first message of the queue, which stays in it.
+    /// The first message of the queue; it stays in the queue.
     async fn message(&self, queue: &str) -> Value {
         let receive = ["sqs", "receive-message", "--visibility-timeout", "0", "--queue-url", queue];
         let arrived = async {
@@ -101,7 +101,7 @@ impl MiniStack {
         tokio::time::timeout(PATIENCE, arrived).await.expect("a dead letter")
     }
 
-    /// `cronbox dlq ls`, as an operator types it.
+    /// The output of `cronbox dlq ls`.
     async fn dlq_ls(&self, s: &Story, queue: &str) -> String {
         let mut command = Command::new(target_folder().join("debug/cronbox"));
         command.args(["dlq", "ls", "--queue", queue]).kill_on_drop(true).env_clear().envs(credentials()).envs([
@@ -119,7 +119,7 @@ impl MiniStack {
     }
 }
 
-/// The app refuses the runner's key, as after a rotation that the runner has not learned of.
+/// The app refuses the runner's key, for example after a rotation without the runner. The dead letter must say so.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn dead_letters_say_why_in_a_sentence() {
     let s = Story::at("2026-03-02T08:59:00Z").await;

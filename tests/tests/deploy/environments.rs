@@ -1,20 +1,20 @@
-//! The environments differ in values alone: what was tried in dev is what prod gets.
+//! The environments differ only in their values, so a change that was tested in dev is the same in prod.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-/// The files in which an environment says what is its own.
+/// The files with an environment's own values.
 const OWN: [&str; 2] = ["env.tf", "terraform.tfvars.example"];
 
 fn folder(env: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../terraform/envs").join(env)
 }
 
-/// Each file of an environment; of its own ones without comments and values.
+/// The files of an environment. For those with its own values, only their structure, without comments and values.
 fn shape(env: &str) -> BTreeMap<String, String> {
     let files = std::fs::read_dir(folder(env)).unwrap().map(|file| file.unwrap().path());
     let names = files.map(|file| file.file_name().unwrap().to_str().unwrap().to_owned());
-    // `init` and an operator leave more there, none of it committed.
+    // `terraform init` and operators create more files there, which are not committed.
     let committed = names.filter(|name| name.ends_with(".tf") || name.ends_with(".example"));
     committed.map(|name| (name.clone(), read(env, &name))).collect()
 }

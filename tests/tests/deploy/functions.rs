@@ -1,4 +1,4 @@
-//! The functions that were deployed: the binary from the zip, with the environment that Terraform gave it.
+//! The deployed functions: the binary from the zip, with the environment that Terraform configured.
 
 use std::path::PathBuf;
 use std::process::Stdio;
@@ -10,7 +10,7 @@ use tokio::process::{Child, Command};
 
 use crate::account::{Account, credentials, text};
 
-/// Unpacks as Lambda does, with the modes that the zip holds.
+/// Unpacks like Lambda, with the file modes in the zip.
 const UNPACK: &str = "
 import base64, hashlib, os, sys, zipfile
 archive = zipfile.ZipFile(sys.argv[1])
@@ -19,7 +19,7 @@ for entry in archive.infolist():
 print(base64.b64encode(hashlib.sha256(open(sys.argv[1], 'rb').read()).digest()).decode())
 ";
 
-/// A function as Lambda holds it.
+/// A function with its configuration in Lambda.
 pub(crate) struct Function {
     name: &'static str,
     environment: Vec<(String, String)>,
@@ -27,7 +27,7 @@ pub(crate) struct Function {
 }
 
 impl Function {
-    /// `publisher` or `runner`, as it was deployed.
+    /// `publisher` or `runner`, as deployed.
     pub(crate) async fn deployed(account: &Account, name: &'static str) -> Function {
         let full = format!("cronbox-dev-{name}");
         let held = account.aws(["lambda", "get-function-configuration", "--function-name", &full]).await;
@@ -42,28 +42,28 @@ impl Function {
         Function { name, environment, unpacked }
     }
 
-    /// The same with another value of a variable.
+    /// The same function with another value of an environment variable.
     pub(crate) fn with(mut self, variable: &str, value: &str) -> Function {
         self.environment.push((variable.to_owned(), value.to_owned()));
         self
     }
 
-    /// The value of a variable.
+    /// The value of an environment variable.
     pub(crate) fn variable(&self, name: &str) -> &str {
         &self.environment.iter().find(|(known, _)| known == name).unwrap().1
     }
 
-    /// A sandbox, which lives until it is dropped.
+    /// Starts a sandbox, which is killed when it is dropped.
     pub(crate) fn start(&self, runtime: &Runtime) -> Child {
         let mut command = self.command();
         command.envs(runtime.environment(self.name)).spawn().unwrap()
     }
 
-    /// What Lambda runs, without what the runtime API tells of itself.
+    /// The command that Lambda runs, without the runtime API's variables.
     pub(crate) fn command(&self) -> Command {
         let mut command = Command::new(self.unpacked.join("bootstrap"));
         command.kill_on_drop(true).env_clear().envs(credentials()).envs(self.environment.iter().cloned());
-        // Lambda unpacks into /var/task, which is not ours to write here.
+        // Lambda unpacks into /var/task, where a test cannot write.
         let bundle = self.unpacked.join("rds-ca.pem");
         if bundle.exists() {
             assert_eq!(self.variable("DB_CA_FILE"), "/var/task/rds-ca.pem", "beside bootstrap");
@@ -74,19 +74,19 @@ impl Function {
     }
 }
 
-/// How much memory a sandbox may take.
+/// The memory limit of a sandbox.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Room {
-    /// Little more than it has.
+    /// Little more than it already uses, so that no thread can start.
     ForNoThread,
     ForAll,
 }
 
-/// Bounds the memory of a sandbox that runs.
+/// Sets the memory limit of a running sandbox.
 pub(crate) async fn give_room(sandbox: &Child, room: Room) {
     let pid = sandbox.id().unwrap();
     let bound = match room {
-        // A thread's stack takes four times as much.
+        // The stack of a thread needs four times as much.
         Room::ForNoThread => format!("--as={}:", address_space(pid) + 512 * 1024),
         Room::ForAll => "--as=unlimited:".to_owned(),
     };
@@ -94,14 +94,14 @@ pub(crate) async fn give_room(sandbox: &Child, room: Room) {
     assert!(bounded.success());
 }
 
-/// In bytes.
+/// The size of the address space, in bytes.
 fn address_space(pid: u32) -> u64 {
     let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
     let size = status.lines().find_map(|line| line.strip_prefix("VmSize:")).unwrap();
     size.trim().trim_end_matches(" kB").parse::<u64>().unwrap() * 1024
 }
 
-/// What EventBridge makes of a schedule's input when it fires.
+/// The event that EventBridge makes of a schedule's input when it fires.
 pub(crate) fn fired(input: &str, scheduled_time: &str) -> Value {
     let text = input
         .replace("<aws.scheduler.scheduled-time>", scheduled_time)

@@ -1,4 +1,4 @@
-//! What an operator does, done to moto's server: build the zips, apply, use, destroy. `make terraform` runs it.
+//! An operator's steps against moto's server: build the zips, apply, use, destroy. `make terraform` runs these tests.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 

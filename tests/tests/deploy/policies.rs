@@ -1,10 +1,10 @@
-//! What the roles that were made may do, as the account has it.
+//! What the policies of the created roles allow.
 
 use serde_json::{Value, json};
 
 use crate::account::{Account, text};
 
-/// Actions that IAM knows for no single resource.
+/// Actions for which IAM supports no resource.
 const WITHOUT_RESOURCE: [&str; 7] = [
     "scheduler:ListSchedules",
     "ec2:AssignPrivateIpAddresses",
@@ -15,7 +15,7 @@ const WITHOUT_RESOURCE: [&str; 7] = [
     "ec2:UnassignPrivateIpAddresses",
 ];
 
-/// Nobody may do everything, or something to everything; one role may be passed, to one service.
+/// No role has all actions, or an action on all resources. Only one role may be passed, and only to one service.
 pub(crate) async fn are_least(account: &Account, scheduler_role: &str) {
     let mut passed = Vec::new();
     for role in ["publisher", "runner", "scheduler"] {
@@ -36,7 +36,7 @@ pub(crate) async fn are_least(account: &Account, scheduler_role: &str) {
     assert_eq!(passed[0]["Condition"], json!({"StringEquals": {"iam:PassedToService": "scheduler.amazonaws.com"}}));
 }
 
-/// EventBridge takes the role for this account's group alone.
+/// EventBridge can assume the role only for this account's schedule group.
 pub(crate) async fn trust_one_group(account: &Account, group: &str) {
     let role = account.aws(["iam", "get-role", "--role-name", "cronbox-dev-scheduler"]).await;
     let statement = &role["Role"]["AssumeRolePolicyDocument"]["Statement"][0];
@@ -46,7 +46,7 @@ pub(crate) async fn trust_one_group(account: &Account, group: &str) {
     assert_eq!(statement["Condition"], json!({"StringEquals": account_and_group}));
 }
 
-/// What is allowed is there: policies spell ARNs out.
+/// The queues in the policies exist. The policies contain their ARNs as text, so Terraform cannot check that.
 pub(crate) async fn name_what_is_there(account: &Account) {
     let queues = account.aws(["sqs", "list-queues", "--query", "QueueUrls"]).await;
     for role in ["publisher", "runner", "scheduler"] {

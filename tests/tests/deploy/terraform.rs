@@ -1,4 +1,4 @@
-//! Terraform in a copy of the operator's folder, so that nothing is left in the repository.
+//! Terraform in a copy of the operator's folder, so that no files are left in the repository.
 
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
@@ -9,13 +9,13 @@ use tokio::process::Command;
 
 use crate::account::{Account, REGION};
 
-/// `terraform/envs/dev`, filled in.
+/// `terraform/envs/dev` with its values filled in.
 pub(crate) struct Dev {
     folder: PathBuf,
 }
 
 impl Dev {
-    /// As operations.md says: the example copied, the network, the secrets and the app's address filled in.
+    /// As docs/deploy.md says: the example copied, the network, the secrets and the app's address filled in.
     pub(crate) async fn filled_in(account: &Account, app: &str) -> Dev {
         let copy = target_folder().join("deploy");
         drop(std::fs::remove_dir_all(&copy));
@@ -34,7 +34,7 @@ impl Dev {
     #[expect(clippy::disallowed_methods, reason = "what this machine knows and no configuration does")]
     pub(crate) async fn init(&self) {
         let mut init = self.terraform(&["init", "-backend-config=backend.hcl"]);
-        // Where providers are kept, for machines that do not reach the registry.
+        // A folder of providers, for machines that cannot reach the registry.
         if let Some(plugins) = std::env::var_os("TF_PLUGIN_DIR").filter(|folder| !folder.is_empty()) {
             init.arg(format!("-plugin-dir={}", plugins.display()));
         }
@@ -49,17 +49,17 @@ impl Dev {
         run(&mut self.terraform(&["destroy", "-auto-approve"])).await;
     }
 
-    /// The outputs' values.
+    /// The value of an output.
     pub(crate) async fn output(&self, name: &str) -> Value {
         json(&run(Command::new("terraform").current_dir(&self.folder).args(["output", "-json", name])).await)
     }
 
-    /// What is in the state.
+    /// The addresses in the state.
     pub(crate) async fn state(&self) -> String {
         run(Command::new("terraform").current_dir(&self.folder).args(["state", "list"])).await
     }
 
-    /// What a plan would change: address, attribute, and what it would become.
+    /// What a plan would change: address, attribute, and new value.
     pub(crate) async fn changes(&self) -> Vec<(String, String, Value)> {
         run(&mut self.terraform(&["plan", "-out=again.tfplan"])).await;
         let mut show = Command::new("terraform");
@@ -114,7 +114,7 @@ fn filled_in(example: &str, account: &Account, app: &str) -> String {
     lines.join("\n")
 }
 
-/// The state is in S3, as it will be; only an emulator's S3 needs to be told so much.
+/// The state is in S3, as in production. Only an emulator's S3 needs this many settings.
 fn backend(account: &Account) -> String {
     format!(
         "bucket = \"states\"\nregion = \"{REGION}\"\nendpoints = {{ s3 = \"{}\" }}\naccess_key = \"emulator\"\n\

@@ -1,4 +1,4 @@
-//! What `make lambdas` refuses: a binary that Amazon Linux 2023 could not start.
+//! `make lambdas` refuses a binary that Amazon Linux 2023 could not start.
 
 use std::path::PathBuf;
 use std::process::{Command, Output};
@@ -6,7 +6,7 @@ use std::process::{Command, Output};
 use local::config::target_folder;
 use serde_json::Value;
 
-/// Built for a machine with `glibc`; `strlcpy` is in glibc since 2.38.
+/// A binary built for `glibc`; `strlcpy` exists since glibc 2.38.
 fn built_for(glibc: &str, calls: &str) -> PathBuf {
     let folder = target_folder().join("deploy-zips");
     std::fs::create_dir_all(&folder).unwrap();

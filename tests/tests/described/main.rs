@@ -1,6 +1,6 @@
-//! Schemathesis against every route, as every kind of caller: what the API answers is what it describes.
+//! Schemathesis calls every route as every kind of caller: the answers must match the OpenAPI description.
 //!
-//! `make schemathesis` runs it, because it needs a venv of its own; a plain `cargo test` leaves it out.
+//! `make schemathesis` runs it, because it needs a venv of its own; `cargo test` skips it.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -8,11 +8,11 @@ use serde_json::json;
 use tests::Story;
 use tokio::process::Command;
 
-/// A failed answer, or one that the description does not allow. Whether input is refused rightly is
-/// the stories' matter: no schema says what a cron is.
+/// A server error, or an answer that the description does not allow, fails. The stories test whether input is correctly
+/// refused, because no schema describes a cron.
 const CHECKS: &str = "not_a_server_error,status_code_conformance,content_type_conformance,\
                       response_headers_conformance,response_schema_conformance";
-/// What is sent to each route: by the caller who is let in everywhere, and by the others.
+/// How much is sent to each route: the first for the caller with all permissions, the second for the others.
 const THOROUGH: [&str; 4] = ["--phases", "coverage,fuzzing", "--max-examples", "50"];
 const BRIEF: [&str; 4] = ["--phases", "fuzzing", "--max-examples", "10"];
 
@@ -34,24 +34,24 @@ async fn every_route_answers_as_it_is_described() {
     ];
     let all = brief.map(|(caller, key)| schemathesis(&s, caller, key, BRIEF));
     let mut said = futures::future::join_all(all).await;
-    // Last and alone, because it may delete what the others look at.
+    // The admin runs last and without the others, because it can delete what they use.
     said.push(schemathesis(&s, "admin", Some(&*s.keys.admin), THOROUGH).await);
     let wrong: Vec<String> = said.into_iter().flatten().collect();
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
     s.end_early().await;
 }
 
-/// What it has to say, if that is not that all is well.
+/// Runs Schemathesis; returns its output if it failed.
 async fn schemathesis(s: &Story, caller: &str, key: Option<&str>, effort: [&str; 4]) -> Option<String> {
     let program = local::config::target_folder().join("venv-schemathesis/bin/schemathesis");
     assert!(program.exists(), "{} is missing: run `make schemathesis`", program.display());
     let mut command = Command::new(program);
     command.args(["run", &format!("{}/openapi.json", s.url()), "--checks", CHECKS]).args(effort);
-    // One worker: of several, one in some runs trips over CPython's parser, which they share.
+    // One worker, because several sometimes crash in CPython's parser, which they share.
     command.args(["--seed", "1", "--workers", "1", "--continue-on-failure"]);
     command.args(["--request-timeout", "35", "--suppress-health-check", "all", "--warnings", "off"]);
     command.args(key.map(|key| format!("--header=X-API-Key:{key}")));
-    // Its memory of examples is nobody's to commit.
+    // Its example database must not be written into the repository.
     let output = command.current_dir(std::env::temp_dir()).output().await.unwrap();
     let said = String::from_utf8_lossy(&output.stdout) + String::from_utf8_lossy(&output.stderr);
     println!("{caller}: {}", said.trim_end().lines().next_back().unwrap_or_default().trim_matches(['=', ' ']));

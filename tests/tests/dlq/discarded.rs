@@ -1,4 +1,4 @@
-//! `cronbox dlq discard`: only what a person names, and not without telling what it was.
+//! `cronbox dlq discard` deletes only the messages that the operator names, and prints what they contained.
 
 use crate::queue::{Queue, owed_at_nine, undrained, unsent};
 

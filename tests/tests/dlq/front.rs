@@ -1,4 +1,4 @@
-//! What stands before the app: it passes fires on, answers in the app's place, or keeps the app's answer back.
+//! A proxy in front of the app: it forwards fires, answers in place of the app, or delays the app's answer.
 
 use std::sync::{Arc, Mutex};
 
@@ -9,14 +9,14 @@ use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use tokio::sync::{Semaphore, watch};
 
-/// What becomes of a fire.
+/// How the proxy treats a fire.
 #[derive(Clone, Copy)]
 pub(crate) enum Manner {
     /// The app answers.
     Pass,
-    /// This is answered, and the app knows nothing of it.
+    /// The proxy answers, and the app gets no request.
     Instead(u16, &'static str),
-    /// The app has it, and its answer is kept back until [`Front::release`].
+    /// The app gets the request, and the proxy delays its answer until [`Front::release`].
     Held,
 }
 
@@ -32,7 +32,7 @@ struct Parts {
 }
 
 impl Front {
-    /// Serves before the app at `beyond`; returns where.
+    /// Serves in front of the app at `beyond`; returns the proxy and its URL.
     pub(crate) async fn before(beyond: &str) -> (Front, String) {
         let front = Front(Arc::new(Parts {
             beyond: beyond.to_owned(),
@@ -52,12 +52,12 @@ impl Front {
         *self.0.manner.lock().unwrap() = manner;
     }
 
-    /// Returns when so many answers are kept back.
+    /// Returns when this many answers are delayed.
     pub(crate) async fn holds(&self, count: usize) {
         self.0.held.subscribe().wait_for(|held| *held >= count).await.unwrap();
     }
 
-    /// Lets all answers go, now and later.
+    /// Releases all answers, now and later.
     pub(crate) fn release(&self) {
         self.0.release.add_permits(1_000);
     }

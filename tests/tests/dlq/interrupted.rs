@@ -1,4 +1,4 @@
-//! A redrive that is cut off loses nothing, wherever it stood.
+//! An interrupted redrive loses no message, at whatever point it stops.
 
 use std::process::Command;
 
@@ -20,7 +20,7 @@ async fn killed_between_the_app_s_run_and_its_answer_nothing_is_lost_and_nothing
 
     redrive.kill().await.unwrap();
 
-    // No process is left that could put them back: SQS does.
+    // The redriving process was killed, so SQS makes the messages visible again.
     queue.until((3, 0)).await;
     front.be(Manner::Pass);
     let said = queue.dlq_at(&s, &url, "redrive", &["--json"]).await;

@@ -1,4 +1,4 @@
-//! `cronbox dlq ls` and `show`: which workflow, which time, what failed, how often, and what the app knows of it.
+//! `cronbox dlq ls` and `show`: the workflow, the time, the failure, the number of tries, and what the app knows of it.
 
 use serde_json::{Value, json};
 

@@ -1,4 +1,4 @@
-//! Dead letters: an operator looks at them, sends them again, lets them go, and nothing is lost by it.
+//! Dead letters: an operator lists, redrives and discards them, and no message is lost.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 

@@ -1,4 +1,4 @@
-//! A dead-letter queue in moto, the letters that end up there, and `cronbox dlq` as an operator types it.
+//! A dead-letter queue in moto, its messages, and the `cronbox dlq` command.
 
 use std::process::Stdio;
 use std::time::{Duration, Instant};
@@ -16,18 +16,18 @@ use tests::{Moto, PATIENCE, Story};
 use tokio::process::{Child, Command};
 use uuid::Uuid;
 
-/// The time that all these fires are for.
+/// The scheduled time of all fires in these tests.
 pub(crate) const NINE: &str = "2026-03-02T09:00:00Z";
 const PUBLISHER: &str = "arn:aws:lambda:us-east-1:123456789012:function:cronbox-publisher";
 
-/// A queue of its own.
+/// A queue for one test.
 pub(crate) struct Queue {
     client: Client,
     url: String,
     moto: Moto,
 }
 
-/// What a command line ended with.
+/// The exit code and the output of a command.
 #[derive(Debug)]
 pub(crate) struct Said {
     pub(crate) code: Option<i32>,
@@ -36,7 +36,7 @@ pub(crate) struct Said {
 }
 
 impl Said {
-    /// Standard output, line by line as JSON.
+    /// Standard output, parsed as one JSON value per line.
     pub(crate) fn lines(&self) -> Vec<Value> {
         self.out.lines().map(|line| serde_json::from_str(line).unwrap_or_else(|_| panic!("{self:?}"))).collect()
     }
@@ -53,7 +53,7 @@ impl Queue {
         Queue { client, url: made.queue_url.unwrap(), moto }
     }
 
-    /// Lays a letter into the queue, as AWS does; returns its message id.
+    /// Puts a message into the queue, as AWS does; returns its message id.
     pub(crate) async fn put(&self, letter: &DeadLetter) -> String {
         self.put_raw(&letter.body.to_string(), letter.attributes.iter()).await
     }
@@ -71,7 +71,7 @@ impl Queue {
         message.send().await.unwrap().message_id.unwrap()
     }
 
-    /// How many letters everybody sees, and how many somebody holds.
+    /// The number of visible messages, and of messages in flight.
     pub(crate) async fn counts(&self) -> (u32, u32) {
         let told = self.client.get_queue_attributes().queue_url(&self.url);
         let told = told.attribute_names(QueueAttributeName::All).send().await.unwrap().attributes.unwrap();
@@ -82,7 +82,7 @@ impl Queue {
         )
     }
 
-    /// Returns when the letters stand so.
+    /// Returns when the queue has these counts.
     pub(crate) async fn until(&self, counts: (u32, u32)) {
         let begun = Instant::now();
         loop {
@@ -95,19 +95,19 @@ impl Queue {
         }
     }
 
-    /// `cronbox dlq <verb> --queue ..`, at the story's app.
+    /// Runs `cronbox dlq <verb> --queue ..` against the story's app.
     pub(crate) async fn dlq(&self, s: &Story, verb: &str, more: &[&str]) -> Said {
         self.dlq_at(s, s.url(), verb, more).await
     }
 
-    /// The same, at another address.
+    /// The same, against another address.
     pub(crate) async fn dlq_at(&self, s: &Story, app: &str, verb: &str, more: &[&str]) -> Said {
         let output = self.command(s, app, verb, more).output().await.unwrap();
         let text = |bytes| String::from_utf8(bytes).unwrap();
         Said { code: output.status.code(), out: text(output.stdout), err: text(output.stderr) }
     }
 
-    /// The same, not waited for.
+    /// The same, without waiting for its end.
     pub(crate) fn begin(&self, s: &Story, app: &str, verb: &str, more: &[&str]) -> Child {
         self.command(s, app, verb, more).stdout(Stdio::piped()).spawn().unwrap()
     }
@@ -127,7 +127,7 @@ impl Queue {
     }
 }
 
-/// So many workflows that were owed a run at nine, a minute ago.
+/// A story at 09:01 with this many workflows for which 09:00 was due.
 pub(crate) async fn owed_at_nine<const N: usize>() -> (Story, [WorkflowId; N]) {
     let s = Story::at("2026-03-02T08:59:00Z").await;
     let mut workflows = [WorkflowId(0); N];
@@ -138,7 +138,7 @@ pub(crate) async fn owed_at_nine<const N: usize>() -> (Story, [WorkflowId; N]) {
     (s, workflows)
 }
 
-/// What the schedule of a workflow gives to the runner.
+/// The payload that the schedule of a workflow sends to the runner.
 pub(crate) fn fire(workflow: WorkflowId) -> Value {
     json!({
         "workflow_id": workflow, "scheduled_time": NINE, "execution_id": "e-1", "attempt": "1",
@@ -150,7 +150,7 @@ fn schedule_arn(workflow: WorkflowId) -> String {
     format!("arn:aws:scheduler:us-east-1:123456789012:schedule/cronbox/wf-{workflow}-dev")
 }
 
-/// EventBridge could not hand the fire to Lambda.
+/// EventBridge could not deliver the fire to Lambda.
 pub(crate) fn unsent(workflow: WorkflowId) -> DeadLetter {
     let fire = UnsentFire {
         schedule_arn: &schedule_arn(workflow),
@@ -165,7 +165,7 @@ pub(crate) fn unsent(workflow: WorkflowId) -> DeadLetter {
     DeadLetter::of_schedule(SCHEDULE_DLQ, &fire)
 }
 
-/// The same, with a request too long for SQS.
+/// The same, with a request that is too long for SQS.
 pub(crate) fn truncated(workflow: WorkflowId) -> (String, DeadLetter) {
     let mut letter = unsent(workflow);
     letter.attributes.insert("IS_PAYLOAD_TRUNCATED".to_owned(), "true".to_owned());
@@ -178,7 +178,7 @@ pub(crate) fn undelivered(workflow: WorkflowId) -> DeadLetter {
     failed(RUNNER, &fire(workflow), "the app did not answer: timeout")
 }
 
-/// The publisher failed on its minute.
+/// The publisher failed in its tick.
 pub(crate) fn undrained() -> DeadLetter {
     let tick = json!({
         "version": "0", "id": Uuid::new_v4(), "detail-type": "Scheduled Event", "source": "aws.events",
@@ -194,7 +194,7 @@ fn failed(function: &str, payload: &Value, message: &str) -> DeadLetter {
     DeadLetter::of_function(RUNNER_DLQ, &event, &error, DateTime::parse_from_rfc3339(NINE).unwrap().to_utc())
 }
 
-/// Asserts that each of these ran once, of its own accord.
+/// Asserts that each of these workflows ran once, triggered by its schedule.
 pub(crate) async fn each_ran_once(s: &Story, workflows: &[WorkflowId]) {
     s.runs_end().await;
     for workflow in workflows {

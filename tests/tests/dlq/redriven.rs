@@ -1,10 +1,10 @@
-//! `cronbox dlq redrive`: each fire is answered for once, and only then its letter is gone.
+//! `cronbox dlq redrive`: the app answers each fire once, and only then the message is deleted.
 
 use serde_json::{Value, json};
 
 use crate::queue::{Queue, Said, each_ran_once, owed_at_nine, truncated, undelivered, undrained, unsent};
 
-/// The outcomes, as `outcome detail`, in the order of the alphabet.
+/// The outcomes as `outcome detail`, sorted.
 fn outcomes(said: &Said) -> Vec<String> {
     let word = |value: &Value| value.as_str().unwrap_or_default().to_owned();
     let mut outcomes: Vec<String> = said
@@ -43,12 +43,12 @@ async fn what_can_be_redriven_runs_once_and_leaves_the_queue() {
     let queue = Queue::new().await;
     s.archive(archived).await;
     let (half, whole) = truncated(c);
-    // The same fire may lie there twice: Lambda delivers at least once.
+    // The queue may contain the same fire twice, because Lambda delivers at least once.
     for letter in [unsent(a), undelivered(a), undelivered(b), unsent(archived)] {
         queue.put(&letter).await;
     }
     queue.put_raw(&half, whole.attributes.iter()).await;
-    // A body that is the payload itself.
+    // The body is the payload itself.
     queue.put_raw(&crate::queue::fire(b).to_string(), []).await;
 
     let said = queue.dlq(&s, "redrive", &["--json"]).await;

@@ -1,4 +1,4 @@
-//! A letter is deleted only on an answer that the app gives to a fire.
+//! A message is deleted only after the app has answered the fire.
 
 use crate::front::{Front, Manner};
 use crate::queue::{Queue, each_ran_once, owed_at_nine, undelivered, unsent};

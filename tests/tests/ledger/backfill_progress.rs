@@ -1,4 +1,4 @@
-//! How a backfill goes on, what it repeats never, and what it counts in the end.
+//! How a backfill proceeds, which times it never repeats, and what it counts at its end.
 
 use local::stack::StackOptions;
 use serde_json::json;
@@ -7,7 +7,7 @@ use tests::Story;
 use crate::backfilling::{ask, morning, outage, read, verb};
 use crate::receiver::Receiver;
 
-/// The runs of one job's turn are the first; each that ends starts the next.
+/// The job starts the first runs; then each run that ends starts the next.
 #[tokio::test]
 async fn each_run_that_ends_starts_the_next() {
     let s = Story::at("2026-03-02T08:30:00Z").await;
@@ -23,7 +23,8 @@ async fn each_run_that_ends_starts_the_next() {
     s.end().await;
 }
 
-/// A prune removes rows of the span while the backfill is paused: what they said is unknown, so those times do not run.
+/// A prune removes rows of the span while the backfill is paused. Their decisions are unknown, so these times must not
+/// run.
 #[tokio::test]
 async fn a_pruned_time_is_never_missing() {
     let app = |config: &mut app::Config| config.retention_days = 15;
@@ -36,7 +37,7 @@ async fn a_pruned_time_is_never_missing() {
     s.publish().await;
     s.clock_to("2026-03-02T11:10:00Z").await;
     assert_eq!(receiver.received().len(), 11);
-    // The other times of that day are not delivered; the watchdog records them as missed.
+    // No other time of that day is delivered, so the watchdog records them as missed.
     s.now_is("2026-03-02T20:10:00Z").await;
     s.job("watchdog").await;
     s.runs_end().await;

@@ -1,4 +1,4 @@
-//! Backfills of spans that no schedule version made due: paused, or before the schedule.
+//! Backfills of spans in which no time was due, because the workflow was paused or had no schedule yet.
 
 use serde_json::{Value, json};
 use tests::Story;
@@ -7,7 +7,7 @@ use crate::backfilling::{ask, made, morning, worked_off};
 use crate::verifying::{differences, verify};
 use crate::words::fire;
 
-/// Verifies the morning; the watchdog has accounted for it.
+/// Asserts that the proof finds no difference in the morning, after a turn of the watchdog.
 async fn assert_clean(s: &Story) {
     s.job("watchdog").await;
     let found = verify(s, "from=2026-03-02T08:30:00Z&to=2026-03-02T12:00:00Z").await.expect(200);
@@ -38,7 +38,7 @@ async fn a_paused_span_is_backfilled_by_the_present_cron() {
     s.end().await;
 }
 
-/// A fire that a pause skipped has a row; the backfill runs that time once.
+/// A pause skipped a fire, which has a row. The backfill runs that time once.
 #[tokio::test]
 async fn a_skipped_time_is_backfilled_once() {
     let s = Story::at("2026-03-02T08:30:00Z").await;
@@ -81,7 +81,7 @@ async fn a_span_before_the_schedule_is_backfilled() {
     s.end().await;
 }
 
-/// The cron is the one of the request, whatever an edit makes of it meanwhile.
+/// A backfill uses the cron of its request, also if an edit changes the cron in the meantime.
 #[tokio::test]
 async fn an_edit_changes_no_backfill_under_way() {
     let s = Story::at("2026-03-02T12:10:00Z").await;

@@ -1,4 +1,4 @@
-//! Backfills: times of the past that are run on request, beside the live schedule.
+//! Backfills: past times that run on request, beside the live schedule.
 
 use local::stack::StackOptions;
 use schedule::WorkflowId;
@@ -24,7 +24,7 @@ pub(crate) async fn verb(s: &Story, backfill: &Value, verb: &str) -> Answer {
     s.editor().act(&format!("/api/v1/backfills/{}:{verb}", backfill["id"].as_str().unwrap())).await
 }
 
-/// Lets the job have its turns until the backfill has ended.
+/// Runs the jobs until the backfill has ended.
 pub(crate) async fn worked_off(s: &Story, backfill: &Value) -> Value {
     for _ in 0..100 {
         s.job("backfills").await;
@@ -39,13 +39,13 @@ pub(crate) async fn worked_off(s: &Story, backfill: &Value) -> Value {
     panic!("it does not end: {}", read(s, backfill).await);
 }
 
-/// The nominal times of a workflow's runs in the order in which they were made.
+/// The scheduled times of a workflow's runs, in the order of their creation.
 pub(crate) async fn made(s: &Story, id: WorkflowId) -> Vec<String> {
     let runs = s.runs_of(id).await;
     runs.iter().rev().map(|run| run["scheduled_time"].as_str().unwrap()[11..16].to_owned()).collect()
 }
 
-/// An hourly workflow whose mornings nobody fired.
+/// An hourly workflow whose fires of the morning were not delivered.
 pub(crate) async fn outage(options: StackOptions) -> (Story, WorkflowId) {
     let s = Story::with(StackOptions { now: Some("2026-03-02T08:30:00Z".parse().unwrap()), ..options }).await;
     let id = s.create("0 * * * *", "UTC").await;
@@ -76,7 +76,7 @@ async fn missed_times_are_run_oldest_first_and_the_live_cursor_stays() {
         "2026-03-02T09:00Z backfilled\n2026-03-02T10:00Z backfilled\n2026-03-02T11:00Z backfilled"
     );
     assert_eq!(s.table(cursor).await, before);
-    // Nothing is missed any more.
+    // No missed time is left.
     ask(&s, id, &morning(json!({}))).await.refused(409, "nothing_selected", None);
     assert_eq!(ask(&s, id, &morning(json!({"dry_run": true}))).await.expect(200).json["total"], 0);
     s.end().await;

@@ -1,10 +1,10 @@
-//! Runs that a person asks for, gives up, or wants once more.
+//! Manual runs, cancellations and retries.
 
 use local::stack::StackOptions;
 use serde_json::{Value, json};
 use tests::{Answer, Story};
 
-/// A story in which nothing is executed, so that a run stays as it was accepted.
+/// A story without an executor, so that accepted runs stay accepted.
 async fn unexecuted() -> Story {
     Story::with(StackOptions { app: |config| config.executor_slots = 0, ..StackOptions::default() }).await
 }
@@ -27,7 +27,7 @@ async fn a_fire_by_hand_runs_now_and_speaks_for_no_time_of_the_schedule() {
     assert_eq!(fired["scheduled_time"], Value::Null);
     assert_eq!(s.occurrences(id).await, "");
     assert_eq!(s.table("SELECT inputs::text FROM runs").await, r#"{"b": 2}"#);
-    // The time of the schedule, at this very minute, is still its own.
+    // The schedule's time in the same minute still gets its own run.
     assert_eq!(s.invoke(id, "2026-03-02T09:00:00Z").await.status, 202);
     s.runs_end().await;
     s.pause(id).await;
@@ -113,7 +113,7 @@ async fn a_manual_run_has_one_live_retry() {
     s.editor().act(&verb(&again, "retry")).await.expect(202);
     s.editor().act(&verb(&first, "retry")).await.refused(409, "run_live", None);
     s.editor().act(&verb(&again, "retry")).await.refused(409, "run_live", None);
-    // Another manual run is another matter.
+    // A manual run of another workflow is independent.
     let other = s.create("0 9 * * *", "UTC").await;
     let other = s.editor().act(&format!("/api/v1/schedules/{other}:fire")).await.expect(202);
     s.editor().act(&verb(&other, "cancel")).await.expect(200);

@@ -1,4 +1,4 @@
-//! One clock decides: the database's, whatever an instance's own clock shows.
+//! The database's clock decides, whatever an instance's own clock shows.
 
 use chrono::{DateTime, DurationRound as _, TimeDelta, Utc};
 use local::stack::StackOptions;
@@ -10,7 +10,8 @@ use crate::process::{App, idle};
 use crate::receiver::{Receiver, accept, until_state};
 use crate::words::{claimed, fire, hourly, standing_still};
 
-/// A stack on running clocks whose executor stands still, and whose database's clock is behind by this; what it shows.
+/// A stack on running clocks without an executor, whose database's clock is behind by `by`. Returns the database's
+/// time.
 async fn ahead_of_database(by: TimeDelta) -> (Story, DateTime<Utc>) {
     let app = |config: &mut app::Config| config.executor_slots = 0;
     let s = Story::with(StackOptions { app, ..StackOptions::default() }).await;
@@ -23,14 +24,14 @@ async fn every_minute(s: &Story) -> WorkflowId {
     s.create_with(json!({"cron_schedule": "* * * * *", "catch_up_policy": "run_all"})).await
 }
 
-/// The differences over a span.
+/// The differences that the proof finds in a span.
 async fn differences(s: &Story, from: DateTime<Utc>, to: DateTime<Utc>) -> Value {
     let at = |time: DateTime<Utc>| time.format("%FT%TZ").to_string();
     let found = s.admin().get(&format!("/api/v1/verify?from={}&to={}", at(from), at(to))).await.expect(200);
     found.json["differences"].clone()
 }
 
-/// Until the ledger has decided all that is due, by the clock of the story.
+/// Runs the watchdog, which decides all times that are due by the story's clock.
 async fn watched(s: &Story) {
     s.job("watchdog").await;
 }
@@ -42,7 +43,7 @@ async fn clock_ahead_decides_no_time_early() {
     for by in [TimeDelta::minutes(5), TimeDelta::hours(12)] {
         let (s, start) = ahead_of_database(by).await;
         every_minute(&s).await;
-        // The first due time is that of the creation's minute or the next one.
+        // The first due time is in the minute of the creation or in the next one.
         s.set_database_clock(start + TimeDelta::seconds(299)).await;
         watched(&s).await;
         assert_eq!(s.count(DECISIONS).await, 0, "{by} ahead: nothing is older than the grace");
@@ -74,7 +75,7 @@ async fn clock_ahead_ends_no_run() {
     let id = fired.json["run_id"].as_str().unwrap().parse().unwrap();
     receiver.until(1).await;
     s.set_database_clock(start + TimeDelta::seconds(355)).await;
-    // A run that is not renewed after its timeout is lost, not stuck.
+    // A run without a renewal after its timeout would count as lost, not as stuck.
     s.until("SELECT count(*) FROM runs WHERE locked_at = cronbox_now()", 1).await;
     s.job("timeouts").await;
     s.job("recovery").await;
@@ -114,7 +115,7 @@ async fn edit_of_clock_behind_follows_decisions() {
     s.end_early().await;
 }
 
-/// After a failover to a server whose clock is behind, business time itself goes back.
+/// After a failover to a server whose clock is behind, the business clock goes back.
 #[tokio::test]
 async fn edit_after_clock_stepped_back_follows_decisions() {
     let s = standing_still("2026-03-02T08:30:00Z").await;
@@ -133,7 +134,7 @@ async fn edit_after_clock_stepped_back_follows_decisions() {
     s.end_early().await;
 }
 
-/// After a failover to a server whose clock is behind, what was due by the old clock does not wait.
+/// After a failover to a server whose clock is behind, a publication and a run that were already due must not wait.
 #[tokio::test]
 async fn database_clock_stepped_back_delays_nothing() {
     let (s, start) = ahead_of_database(TimeDelta::minutes(5)).await;
@@ -148,12 +149,12 @@ async fn database_clock_stepped_back_delays_nothing() {
     s.end_early().await;
 }
 
-/// What died together with the old server holds its lease for a minute, not for the step and a minute.
+/// A lease whose owner died with the old server must end after its own 60 s, not after the step and 60 s.
 #[tokio::test]
 async fn database_clock_stepped_back_prolongs_no_lease() {
     let (s, start) = ahead_of_database(TimeDelta::minutes(5)).await;
     let wf = s.create("0 9 * * *", "UTC").await;
-    // As a publisher and an instance leave it that were killed.
+    // The state after a publisher and an instance were killed.
     s.execute(
         "UPDATE publications SET lease_owner = 'x', lease_until = cronbox_now() + INTERVAL '60 seconds';
          INSERT INTO publishers (owner, live_until) VALUES ('x', cronbox_now() + INTERVAL '60 seconds');
@@ -178,7 +179,7 @@ async fn database_clock_stepped_back_prolongs_no_lease() {
     s.end_early().await;
 }
 
-/// A run whose owner died together with the old server is lost after its own lease, not after the step and the lease.
+/// A run whose owner died with the old server is lost after its own lease, not after the step and the lease.
 #[tokio::test]
 async fn database_clock_stepped_back_prolongs_no_run() {
     let (s, start) = ahead_of_database(TimeDelta::minutes(5)).await;
@@ -197,7 +198,8 @@ async fn database_clock_stepped_back_prolongs_no_run() {
     s.end_early().await;
 }
 
-/// The instance's own clock is wrong from its start on: no job is registered or taken, runs and fires go on.
+/// The instance's clock is wrong from its start. It must register and take no jobs, but still accept fires and execute
+/// runs.
 #[tokio::test]
 async fn large_skew_takes_no_jobs_but_serves() {
     let s = idle().await;

@@ -1,4 +1,4 @@
-//! The ledger's constraints: what the protocol promises, the database refuses to break.
+//! The constraints of the ledger: the database refuses what would break the protocol.
 
 use chrono::{DateTime, Utc};
 use schedule::WorkflowId;
@@ -11,7 +11,7 @@ use crate::words::{fire_on_time, hourly, standing_still};
 const SECOND_RUN: &str = "INSERT INTO runs (id, workflow_id, occurrence_id, trigger, state, scheduled_time, run_after, created_on)
     SELECT gen_random_uuid(), workflow_id, occurrence_id, trigger, state, scheduled_time, run_after, created_on FROM runs";
 
-/// The database as it was before migration 26.
+/// Restores the schema of the version before migration 26.
 const BEFORE_26: &str = "CREATE INDEX idx_runs_occurrence_id ON runs (occurrence_id) WHERE occurrence_id IS NOT NULL;
     ALTER TABLE occurrences DROP CONSTRAINT occurrences_run;
     ALTER TABLE backfills DROP COLUMN timing, DROP COLUMN timing_revision, DROP COLUMN pruned_succeeded;
@@ -25,7 +25,7 @@ async fn fired() -> (Story, WorkflowId) {
     (s, wf)
 }
 
-/// Migrates as `app migrate` does.
+/// Migrates like `app migrate`.
 async fn migrate(s: &Story) -> Result<(), String> {
     let options = db::Options { application_name: "migrate", ..app::config::database(&s.dsn(), 1) };
     db::migrate(&options).await.map_err(|error| format!("{error:#}"))
@@ -41,7 +41,7 @@ async fn an_occurrence_takes_one_automatic_run() {
     let (s, _) = fired().await;
     assert_eq!(refused(&s, SECOND_RUN).await, "idx_runs_automatic");
     assert_eq!(refused(&s, "UPDATE occurrences SET run_id = NULL").await, "occurrences_run");
-    // A retry is a further run of the same occurrence.
+    // A retry is another run of the same occurrence.
     let retry = "INSERT INTO runs (id, workflow_id, occurrence_id, trigger, state, scheduled_time, run_after, created_on)
                  SELECT gen_random_uuid(), workflow_id, occurrence_id, 'retry', 'queued', scheduled_time, run_after, created_on FROM runs";
     s.execute(retry).await;
@@ -57,7 +57,7 @@ async fn duplicate_runs_stop_the_migration() {
     let refused = migrate(&s).await.unwrap_err();
     assert!(refused.contains("idx_runs_automatic"), "the runbook has this name: {refused}");
     assert_eq!(s.count("SELECT count(*) FROM runs WHERE trigger = 'schedule'").await, 2, "nothing is changed");
-    // As the runbook says: the other run becomes a further run.
+    // Follows the runbook: the second run becomes a retry.
     s.execute("UPDATE runs SET trigger = 'retry' WHERE id NOT IN (SELECT run_id FROM occurrences)").await;
     migrate(&s).await.unwrap();
     let valid = "SELECT count(*) FROM pg_index WHERE indisvalid AND indexrelid = 'idx_runs_automatic'::regclass";
@@ -82,7 +82,8 @@ async fn decisions_without_runs_stop_no_migration() {
     s.end_early().await;
 }
 
-/// Neither the newest row of a workflow, which is never pruned, nor a long catch-up window says how far the prune came.
+/// The prune never removes a workflow's newest row, and it keeps rows within a long catch-up window. So neither shows
+/// how far it has come.
 #[tokio::test]
 async fn migration_marks_how_far_prune_came() {
     let s = standing_still("2026-03-02T08:30:00Z").await;

@@ -1,4 +1,4 @@
-//! Executing: leases and who loses them, timeouts, cancelling, pausing after failures.
+//! Execution: leases and their loss, timeouts, cancellation, and the pause after failures.
 
 use std::time::Duration;
 
@@ -13,12 +13,12 @@ use tokio::net::TcpListener;
 
 use crate::receiver::{NOON, Receiver, accept, run, until_state};
 
-/// A stack whose heart beats all the time.
+/// A stack that renews its leases every 20 ms.
 async fn with_heartbeat() -> Story {
     with(|config| config.heartbeat_ms = 20).await
 }
 
-/// A stack whose heart beats less often than a test takes.
+/// A stack that renews no lease during a test.
 async fn without_heartbeat() -> Story {
     with(|config| config.heartbeat_ms = 20_000).await
 }
@@ -105,10 +105,10 @@ async fn a_late_completion_is_kept_and_changes_nothing() {
     receiver.until(1).await;
     s.now_is("2026-03-02T12:02:01Z").await;
     assert_eq!(s.job("recovery").await, Did::All("of lost runs 1 go on, 0 are abandoned, 0 cancelled".to_owned()));
-    // The first instance takes no second attempt beside its own.
+    // The first instance claims no second attempt beside its own, so another instance must.
     s.another_url().await;
     receiver.until(2).await;
-    // The first attempt answers first; it has lost the run.
+    // The first attempt has lost the run, and it answers first.
     receiver.let_answer(1);
     s.until(
         "SELECT count(*) FROM runs WHERE late_result ->> 'state' = 'succeeded' AND late_result -> 'attempt' = '1'",

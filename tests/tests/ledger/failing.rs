@@ -1,4 +1,5 @@
-//! One workflow whose statements always fail: each job logs it, counts it, and goes on with all others.
+//! If all statements of one workflow fail, each job logs and counts the failure, and continues with the other
+//! workflows.
 
 use local::stack::Stack;
 use schedule::WorkflowId;
@@ -7,7 +8,7 @@ use tests::Story;
 
 use crate::words::{claimed, ended, fire, fire_on_time, hourly, standing_still};
 
-/// From now on the database refuses every change of a workflow's ledger, occurrences and runs.
+/// Makes the database refuse every change of a workflow, its occurrences and its runs.
 async fn refuse_changes_of(s: &Story, wf: WorkflowId) {
     let refuse = "CREATE FUNCTION refuse_changes() RETURNS trigger LANGUAGE plpgsql AS $$
                   BEGIN RAISE EXCEPTION 'a test refuses this'; END $$;";
@@ -21,7 +22,7 @@ async fn refuse_changes_of(s: &Story, wf: WorkflowId) {
     }
 }
 
-/// From now on the database refuses to remove what a workflow has left behind.
+/// Makes the database refuse to delete a workflow's rows.
 async fn refuse_removals_of(s: &Story, wf: WorkflowId) {
     let refuse = "CREATE FUNCTION refuse_removals() RETURNS trigger LANGUAGE plpgsql AS $$
                   BEGIN RAISE EXCEPTION 'a test refuses this'; END $$;";
@@ -37,7 +38,7 @@ async fn refuse_removals_of(s: &Story, wf: WorkflowId) {
     }
 }
 
-/// A turn of a job that fails at its end, and says so on `/metrics`.
+/// Runs a job that must fail at its end, and count the failure in `/metrics`.
 async fn fails_at_its_end(s: &Story, name: &str) {
     let job = app::jobs::registry(&s.app().config).into_iter().find(|job| job.name == name).unwrap();
     let app = Stack::app(s).clone();
@@ -68,7 +69,7 @@ async fn watchdog_decides_behind_a_failing_workflow() {
     s.end_early().await;
 }
 
-/// The proof names the workflow that the watchdog cannot process, and goes on for all others.
+/// The proof names the workflow that the watchdog cannot process, and covers all others.
 #[tokio::test]
 async fn verify_proves_around_a_failing_workflow() {
     let s = standing_still("2026-03-02T08:30:00Z").await;

@@ -1,4 +1,4 @@
-//! Workflows that a file defines: loaded whole at the start, or not at all.
+//! Workflows that a file defines: the app loads all of them at its start, or none.
 
 use std::process::Stdio;
 
@@ -24,7 +24,7 @@ workflows:
     action: {type: log, message: report}
 "#;
 
-/// A file of its own in a folder of its own.
+/// A file in a new folder.
 struct Definitions(std::path::PathBuf);
 
 impl Definitions {
@@ -57,7 +57,7 @@ fn serving(s: &Story, file: &Definitions) -> Child {
     command.spawn().unwrap()
 }
 
-/// What an app says until it listens (`Ok`) or ends.
+/// Waits until the app listens (`Ok`), or returns what it has logged when it ends.
 async fn starts(mut app: Child) -> Result<(), String> {
     let mut lines = BufReader::new(app.stderr.take().unwrap()).lines();
     let mut said = String::new();
@@ -152,13 +152,13 @@ async fn a_wrong_line_stops_the_start_and_nothing_is_touched() {
     s.end().await;
 }
 
-/// One workflow of a date that has passed must not stop the app for all others, in whatever spelling.
+/// A workflow whose only date has passed must not stop the start of the app, in any spelling of its cron.
 #[tokio::test]
 async fn spent_crons_do_not_stop_the_start() {
     let s = Story::today().await;
     let id = s.create_with(json!({"name": "payroll", "cron_schedule": "0 12 23 21 NOV ? 2126"})).await;
     let dated = |cron: &str| Definitions::new(&TWO.replace("0 9 L * *", cron));
-    // Its time passes: the row is as an app of before has stored it.
+    // The date passes. The row is written as an earlier start of the app has stored it.
     s.execute(
         "BEGIN; SET LOCAL session_replication_role = replica;
          UPDATE workflows SET cron_schedule = '0 12 23 21 11 * 2025', timezone = 'Europe/Paris'; COMMIT",
@@ -169,7 +169,7 @@ async fn spent_crons_do_not_stop_the_start() {
         let [payroll] = &named(&s, "payroll").await[..] else { panic!("there is one payroll") };
         assert_eq!((&payroll["id"], &payroll["revision"]), (&json!(id.0), &json!(1)), "{spelling}");
     }
-    // Another time of the past would be a change: it is told, and the workflow stays as it is.
+    // Another past date would be a change: the app logs it and does not change the workflow.
     starts(serving(&s, &dated("0 13 23 21 11 * 2025"))).await.unwrap();
     assert_eq!(named(&s, "payroll").await[0]["cron_schedule"], "0 12 23 21 11 * 2025");
     s.editor().act(&format!("/api/v1/workflows/{id}:archive")).await.expect(200);

@@ -1,4 +1,4 @@
-//! Fires that come at once are decided together; each as if it had come alone.
+//! Fires that arrive at the same time are decided in one batch, each with the same result as without the batch.
 
 use std::sync::OnceLock;
 
@@ -19,7 +19,7 @@ async fn workflows(s: &Story, count: usize) -> Vec<WorkflowId> {
     made
 }
 
-/// Every connection of the app waits for a lock as long as any statement may take.
+/// Removes the lock and statement timeouts of all the app's connections.
 async fn wait_long_for_locks(s: &Story) {
     let mut connections = Vec::new();
     for _ in 0..s.app().config.db_max_connections {
@@ -45,7 +45,7 @@ async fn a_full_hour_is_decided_in_few_commits_and_each_fire_by_its_own_cases() 
     let answers = fire_all(&s, &all, "2026-03-02T09:00:00Z").await;
     assert_eq!(answers[1..4], ["paused", "410 workflow_gone", "not_due"]);
     assert!(answers[4..].iter().chain([&answers[0]]).all(|answer| answer == "accepted"), "{answers:?}");
-    // A row remembers its transaction.
+    // Each row has the id of its transaction.
     let commits = s.count("SELECT count(DISTINCT xmin::text) FROM occurrences").await;
     assert!(commits < 20, "57 runs took {commits} commits");
     assert_eq!(
@@ -54,7 +54,7 @@ async fn a_full_hour_is_decided_in_few_commits_and_each_fire_by_its_own_cases() 
     );
     let spread = "SELECT count(*) FROM runs WHERE run_after > '2026-03-02T09:00:05Z'";
     assert_eq!(s.count(spread).await, 1);
-    // What goes on is seen by the next hour's fires.
+    // The runs of this hour still run, so the fires of the next hour must wait for them.
     s.now_is("2026-03-02T10:00:05Z").await;
     let answers = fire_all(&s, &all[5..], "2026-03-02T10:00:00Z").await;
     assert!(answers.iter().all(|answer| answer == "accepted"), "{answers:?}");
@@ -70,7 +70,7 @@ async fn two_times_of_one_workflow_at_once_are_decided_one_after_the_other() {
     let times = ["2026-03-02T09:00:00Z", "2026-03-02T09:01:00Z", "2026-03-02T09:02:00Z"];
     let answers = join_all(times.map(|time| fire(&s, wf, time))).await;
     assert_eq!(answers[2], "accepted", "{answers:?}");
-    // Whichever comes first takes the slot; of the others the newer one waits for it.
+    // The first fire takes the slot, and the newest of the others waits for it.
     assert_eq!(s.count("SELECT count(*) FROM runs WHERE state = 'accepted'").await, 1);
     assert_eq!(s.count("SELECT count(*) FROM runs WHERE state = 'queued'").await, 1);
     assert_eq!(s.count("SELECT count(*) FROM occurrences WHERE decision = 'fired'").await, 2);
@@ -86,7 +86,7 @@ async fn workflows_that_somebody_holds_hold_up_their_own_fires_alone() {
     s.now_is("2026-03-02T09:00:05Z").await;
     wait_long_for_locks(&s).await;
     let mut holder = db::begin(&s.pool).await.unwrap();
-    // More than there are groups at once, and asked first, so that they would hold up every group.
+    // More workflows than concurrent batches, and fired first, so that they could block every batch.
     let (held, free) = all.split_at(4);
     let hold = "SELECT 1 FROM workflows WHERE id <= $1 FOR NO KEY UPDATE";
     sqlx::query(hold).bind(held[3].0).execute(&mut *holder).await.unwrap();
@@ -99,20 +99,21 @@ async fn workflows_that_somebody_holds_hold_up_their_own_fires_alone() {
         s.until(WAITING, 4).await;
         let answers = tokio::time::timeout(PATIENCE, fire_some(free, "free")).await.expect("a group waits");
         assert!(answers.iter().all(|answer| answer == "accepted"), "{answers:?}");
-        // Had their groups waited, the rows' own fires would have been answered first: that they wait too long.
+        // If a batch had waited for the locked rows, the fires of these rows would have been answered first, with a
+        // timeout.
         assert_eq!(first.get(), Some(&"free"));
         holder.rollback().await.unwrap();
     };
     let (answers, ()) = tokio::join!(fire_some(held, "held"), others);
     for (wf, answer) in held.iter().zip(answers) {
-        // On a busy machine it may have waited too long.
+        // On a busy machine, this fire may have reached its timeout.
         let answer = if answer.starts_with("503 ") { fire(&s, *wf, "2026-03-02T09:00:00Z").await } else { answer };
         assert_eq!(answer, "accepted", "decided once the rows are free");
     }
     s.end_early().await;
 }
 
-/// While two batches wait for the database, every other fire gathers for the next one.
+/// Two batches wait for the database. All other fires must collect for the next batch.
 #[tokio::test]
 async fn two_batches_are_decided_at_once() {
     let s = standing_still("2026-03-02T08:30:00Z").await;
@@ -163,7 +164,7 @@ async fn what_postgres_takes_back_is_tried_again_one_by_one() {
     s.end_early().await;
 }
 
-/// Another transaction may be out of the way at the next try; any other error would only come again.
+/// A retry can succeed after a conflict with another transaction, but not after any other error.
 #[tokio::test]
 async fn conflicts_are_tried_five_times() {
     let s = standing_still("2026-03-02T08:59:30Z").await;
@@ -193,7 +194,7 @@ async fn conflicts_are_tried_five_times() {
     s.end_early().await;
 }
 
-/// The database is there, so the answer is no 503: the error of a batch reaches its callers as it is.
+/// A batch fails, but the database is available. So its callers get the error itself and not a 503.
 #[tokio::test]
 async fn batch_errors_reach_their_callers() {
     let s = standing_still("2026-03-02T08:30:00Z").await;

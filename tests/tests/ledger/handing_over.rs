@@ -1,4 +1,4 @@
-//! Shutdown: what runs may end, and what does not is handed over to another instance; nothing of it is a loss.
+//! Shutdown: running attempts may end, and the rest is handed over to another instance. None of it counts as lost.
 
 use app::runs::{Claimed, Lease, RunState, Sent, Slots, Trigger};
 use clap::Parser as _;
@@ -27,7 +27,7 @@ struct Settings {
     config: app::Config,
 }
 
-/// A deployment waits for what runs; a person who ends `make up`, and a test, do not.
+/// A deployment waits for running attempts. `make up` and the tests do not wait that long.
 #[tokio::test]
 async fn the_drain_limit_is_110_seconds_by_default() {
     let Settings { config } = Settings::parse_from(["app", "--database-url", "unused"]);
@@ -37,7 +37,7 @@ async fn the_drain_limit_is_110_seconds_by_default() {
     s.end().await;
 }
 
-/// One run of each `on_lost` is cut off at the limit; another instance goes on.
+/// At the limit, the shutdown interrupts one run of each `on_lost`. Another instance continues the one with `retry`.
 #[tokio::test]
 async fn shutdown_hands_over_without_a_loss() {
     let s = idle().await;
@@ -68,7 +68,7 @@ async fn shutdown_hands_over_without_a_loss() {
     s.end().await;
 }
 
-/// An attempt that ends within the limit is no business of another instance.
+/// An attempt that ends within the limit is not handed over.
 #[tokio::test]
 async fn draining_attempt_ends_where_it_began() {
     let s = idle().await;
@@ -85,7 +85,7 @@ async fn draining_attempt_ends_where_it_began() {
     s.end().await;
 }
 
-/// A request without a body leaves as well, although the HTTP client never asks for its first byte.
+/// A request without a body counts as sent, too, although the HTTP client never polls its body.
 #[tokio::test]
 async fn bodyless_attempt_ends_where_it_began() {
     let s = idle().await;
@@ -123,13 +123,13 @@ async fn second_signal_hands_over_at_once() {
     s.end().await;
 }
 
-/// A fire that arrives while attempts drain is accepted, for another instance to execute.
+/// A fire that arrives while attempts drain is accepted, and another instance executes its run.
 #[tokio::test]
 async fn invoke_is_served_while_attempts_drain() {
     let s = idle().await;
     let receiver = Receiver::slow().await;
     accept(&s, s.create_with(json!({"action": receiver.action()})).await).await;
-    // Nobody publishes it: EventBridge would fire it too when the minute comes.
+    // It is not published, because EventBridge would also fire it when the minute comes.
     let wf = s.create_with(json!({"cron_schedule": "* * * * *"})).await;
     let mut app = App::with(&s.dsn(), &LONG).await;
     receiver.until(1).await;
@@ -149,7 +149,7 @@ async fn invoke_is_served_while_attempts_drain() {
     s.end().await;
 }
 
-/// The receiver is connected and never answers the TLS handshake: no byte of the request was sent.
+/// The receiver accepts the connection and never answers the TLS handshake, so no byte of the request was sent.
 #[tokio::test]
 async fn unsent_attempt_is_handed_over_at_once() {
     let s = idle().await;
@@ -167,14 +167,14 @@ async fn unsent_attempt_is_handed_over_at_once() {
     s.end().await;
 }
 
-/// The reply to the last claim is lost while another attempt drains: nothing of that claim was sent.
+/// The reply to the last claim is lost while another attempt drains. No request of that claim was sent.
 #[tokio::test]
 async fn unknown_claim_waits_for_no_drain() {
     let s = idle().await;
     let way = LossyWay::to(&s.dsn()).await;
     let (slow, receiver) = (Receiver::slow().await, Receiver::kind().await);
     let draining = accept(&s, s.create_with(json!({"action": slow.action()})).await).await;
-    // Neither the next poll nor the end of the lease gives it back.
+    // So neither the next poll nor the end of the lease can release it.
     let settings = [LONG[0], ("EXECUTOR_POLL_MS", "3600000"), ("LOST_AFTER_SECS", "3600")];
     let mut app = App::with(&way.dsn(&s.dsn()), &settings).await;
     slow.until(1).await;
@@ -194,7 +194,7 @@ async fn unknown_claim_waits_for_no_drain() {
     s.end().await;
 }
 
-/// An attempt that was sent cannot be handed over in time, and the process forgets it; another claim is unknown, too.
+/// A sent attempt cannot be handed over in time, so the process drops it. The reply to another claim is lost, too.
 #[tokio::test]
 async fn forgotten_attempts_are_no_unknown_claims() {
     let s = idle().await;
@@ -213,7 +213,7 @@ async fn forgotten_attempts_are_no_unknown_claims() {
     app.signal("-INT").await;
     app.until_stopping().await;
     app.signal("-INT").await;
-    // The claim is handed over first, which fails; then the attempt, whose limit is shorter.
+    // The process hands over the claim first, which fails; then the attempt, whose limit is shorter.
     let claim_waits = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database()
                           AND wait_event_type = 'Lock' AND query LIKE '%hand over unknown claims%'";
     let attempt_waits = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database()
@@ -239,7 +239,8 @@ async fn forgotten_attempts_are_no_unknown_claims() {
     s.end_early().await;
 }
 
-/// Archiving has asked it to stop, and the shutdown came before the heartbeat that tells its executor.
+/// Archiving has requested the stop of a run, and the shutdown comes before the heartbeat that would notify the
+/// executor.
 #[tokio::test]
 async fn cut_off_run_names_the_reason_to_stop() {
     let s = idle().await;
@@ -257,10 +258,10 @@ async fn cut_off_run_names_the_reason_to_stop() {
     s.end().await;
 }
 
-/// `RECOVERY_MAX_AGE_SECS` of an instance that hands over.
+/// The `RECOVERY_MAX_AGE_SECS` of an instance that hands over.
 const A_DAY_SECS: f64 = 86_400.0;
 
-/// An instance claims all that is due.
+/// Claims all due runs for an instance.
 async fn claim_all(s: &Story, instance: uuid::Uuid) -> Vec<Claimed> {
     let (lease, slots) = (Lease { instance, secs: 120.0 }, Slots { free: 10, of_a_team: 10, used: Vec::new() });
     let mut connection = s.pool.acquire().await.unwrap();
@@ -269,7 +270,7 @@ async fn claim_all(s: &Story, instance: uuid::Uuid) -> Vec<Claimed> {
     claimed
 }
 
-/// An instance claims all that is due, and hands it over at its shutdown.
+/// Claims all due runs for an instance, and hands them over as in its shutdown.
 async fn handed_over(s: &Story, sent: Sent) {
     let instance = uuid::Uuid::new_v4();
     for run in claim_all(s, instance).await {
@@ -281,7 +282,7 @@ async fn handed_over(s: &Story, sent: Sent) {
     }
 }
 
-/// An instance claims all that is due, and the reply is lost.
+/// Claims all due runs for an instance that does not get the reply.
 async fn claim_lost(s: &Story) {
     let instance = uuid::Uuid::new_v4();
     let claimed = claim_all(s, instance).await.len() as u64;
@@ -290,7 +291,8 @@ async fn claim_lost(s: &Story) {
     assert_eq!(handed_over, claimed);
 }
 
-/// Scaling to zero over a weekend is a shutdown: what it hands over unsent expires like what no instance has claimed.
+/// An environment is scaled to zero over a weekend. Runs that it hands over unsent must expire like runs that were
+/// never claimed.
 #[tokio::test]
 async fn unsent_fires_expire_after_their_window() {
     let s = standing_still("2026-03-02T08:30:00Z").await;
@@ -309,7 +311,7 @@ async fn unsent_fires_expire_after_their_window() {
     s.end_early().await;
 }
 
-/// Also if no request to cancel the run was recorded.
+/// A shutdown ends the runs of archived workflows, also if no cancel request was recorded.
 #[tokio::test]
 async fn runs_of_archived_workflows_end_at_shutdown() {
     let s = standing_still("2026-03-02T08:30:00Z").await;
@@ -330,7 +332,7 @@ async fn runs_of_archived_workflows_end_at_shutdown() {
     s.end_early().await;
 }
 
-/// Nothing was sent, so the run before has not started: the next fire waits for it, and is not skipped.
+/// A run was handed over unsent, so it has not started. The next fire must wait for it and not be skipped.
 #[tokio::test]
 async fn a_fire_waits_for_an_unsent_predecessor() {
     let s = standing_still("2026-03-02T08:30:00Z").await;
@@ -342,7 +344,7 @@ async fn a_fire_waits_for_an_unsent_predecessor() {
     s.end_early().await;
 }
 
-/// A pause has it wait for a slot again: then a newer fire takes its place, and the proof permits that.
+/// After a pause, an unsent run waits for a slot again. A newer fire then replaces it, and the proof permits that.
 #[tokio::test]
 async fn a_newer_fire_replaces_an_unsent_one() {
     let s = standing_still("2026-03-02T08:30:00Z").await;
@@ -364,7 +366,8 @@ async fn a_newer_fire_replaces_an_unsent_one() {
     s.end_early().await;
 }
 
-/// They may have reached their receivers, so no window ends them; but they go on within a day, or never.
+/// Interrupted runs may have reached their receivers, so no catch-up window ends them. They continue within a day or
+/// never.
 #[tokio::test]
 async fn cut_off_runs_expire_after_a_day() {
     let s = standing_still("2026-03-02T08:30:00Z").await;
@@ -372,7 +375,7 @@ async fn cut_off_runs_expire_after_a_day() {
     accept(&s, manual).await;
     assert_eq!(fire_on_time(&s, wf, "2026-03-02T09:00:00Z").await, "accepted");
     handed_over(&s, Sent::Perhaps).await;
-    // A claim whose reply is lost makes the run no older.
+    // A claim whose reply is lost must not renew the run's age.
     claim_lost(&s).await;
     s.now_is("2026-03-03T09:00:05Z").await;
     s.job("queue").await;

@@ -1,4 +1,4 @@
-//! Heartbeats by a clock that the story sets: work stops before another instance may take it over.
+//! Heartbeats on a clock that the story sets: an attempt stops before another instance may take over its run.
 
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -14,15 +14,15 @@ use tokio::net::TcpListener;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::task::LocalSet;
 
-use crate::receiver::{accept, until_state};
+use crate::receiver::{Receiver, accept, until_state};
 use crate::words::standing_still;
 
 const LEASE_SECS: u64 = 12;
 const HEARTBEAT_MS: u64 = 1_000;
-/// After two thirds of a lease; a heartbeat later begins the next renewal, and may take an eighth of a lease.
+/// The latest stop: two thirds of the lease, one heartbeat interval, and a renewal that takes an eighth of the lease.
 const LATEST: Duration = Duration::from_millis(LEASE_SECS * 1000 * 2 / 3 + HEARTBEAT_MS + LEASE_SECS * 1000 / 8);
 
-/// An executor whose heart beats when it is told to.
+/// An executor that renews its leases when the story says so.
 struct Heart {
     executor: Executor,
     now: Arc<Mutex<Instant>>,
@@ -31,11 +31,11 @@ struct Heart {
 }
 
 impl Heart {
-    /// One that reaches the database by `way`.
+    /// An executor that reaches the database through `way`.
     async fn of(s: &Story, way: &Way) -> Heart {
         let mut config = s.app().config.clone();
         config.database_url = way.dsn(&s.dsn());
-        (config.executor_slots, config.lost_after_secs, config.heartbeat_ms) = (1, LEASE_SECS, HEARTBEAT_MS);
+        (config.executor_slots, config.lost_after_secs, config.heartbeat_ms) = (2, LEASE_SECS, HEARTBEAT_MS);
         let pool = db::connect(&config.database()).await.unwrap();
         let client = Client::new(Allowed::new(vec!["127.0.0.0/8".parse().unwrap()])).unwrap();
         let executor = Executor::new(app::App::new(config, pool, s.clock.clone()), client);
@@ -54,7 +54,7 @@ impl Heart {
         heart
     }
 
-    /// One renewal, at this time.
+    /// One renewal at this time.
     async fn beats_at(&mut self, now: Instant) {
         *self.now.lock().unwrap() = now;
         self.beat.send(()).unwrap();
@@ -62,7 +62,7 @@ impl Heart {
     }
 }
 
-/// At the worst: the last renewal that fails begins just before two thirds of the lease, and takes all its time.
+/// The worst case: the last failing renewal begins just before two thirds of the lease, and takes as long as it may.
 #[tokio::test]
 async fn work_stops_before_its_lease_is_over() {
     LocalSet::new().run_until(stop_at_the_latest()).await;
@@ -82,11 +82,12 @@ async fn stop_at_the_latest() {
     });
     let (mut connection, _) = silent.accept().await.unwrap();
     until_state(&s, id, "running").await;
+    let is_claimed = Instant::now();
     way.cut().await;
 
     heart.beats_at(began + Duration::from_secs(LEASE_SECS) * 2 / 3).await;
     assert_eq!(heart.executor.under_way().len(), 1, "the next renewal may succeed");
-    heart.beats_at(began + LATEST).await;
+    heart.beats_at(is_claimed + LATEST).await;
     let hung_up = tokio::time::timeout(PATIENCE, connection.read_to_end(&mut Vec::new())).await;
     hung_up.expect("it works on").ok();
     s.set_clock(s.clock.now() + TimeDelta::from_std(LATEST).unwrap()).await;
@@ -96,11 +97,53 @@ async fn stop_at_the_latest() {
     way.mend().await;
     working.await.unwrap();
     let released = async {
-        // A renewal may meet a connection that the cut has broken.
+        // A renewal can get a connection that the cut has broken, so it is repeated.
         while s.count(is_over).await == 0 {
-            heart.beats_at(began + LATEST).await;
+            heart.beats_at(is_claimed + LATEST).await;
         }
     };
     tokio::time::timeout(PATIENCE, released).await.expect("its lease does not end before its time");
+    s.end_early().await;
+}
+
+/// An operator's transaction has locked the row of a run. Only the attempt of this run may stop.
+#[tokio::test]
+async fn a_locked_run_stops_no_other() {
+    LocalSet::new().run_until(lock_one_of_two()).await;
+}
+
+async fn lock_one_of_two() {
+    let s = standing_still("2026-03-02T12:00:00Z").await;
+    let way = Way::to(&s.dsn()).await;
+    let receiver = Receiver::slow().await;
+    let mut ids = Vec::new();
+    for _ in 0..2 {
+        ids.push(accept(&s, s.create_with(json!({"action": receiver.action()})).await).await);
+    }
+    let mut heart = Heart::of(&s, &way).await;
+    let working = tokio::task::spawn_local({
+        let executor = heart.executor.clone();
+        async move { executor.work_off().await }
+    });
+    receiver.until(2).await;
+    let renewed = Instant::now();
+    heart.beats_at(renewed).await;
+
+    let mut tx = db::begin(&s.pool).await.unwrap();
+    sqlx::query("SELECT FROM runs WHERE id = $1 FOR UPDATE").bind(ids[0]).execute(&mut *tx).await.unwrap();
+    heart.beats_at(renewed + Duration::from_secs(LEASE_SECS) * 2 / 3).await;
+    assert_eq!(heart.executor.under_way().len(), 2, "the next renewal may succeed");
+    heart.beats_at(renewed + LATEST).await;
+    tx.rollback().await.unwrap();
+    let one = async {
+        while heart.executor.under_way().len() > 1 {
+            tokio::task::yield_now().await;
+        }
+    };
+    tokio::time::timeout(PATIENCE, one).await.expect("the attempt of the locked run goes on");
+    let under_way: Vec<_> = heart.executor.under_way().iter().map(|fence| fence.id).collect();
+    assert_eq!(under_way, [ids[1]], "the other one was renewed");
+    receiver.let_answer(2);
+    working.await.unwrap();
     s.end_early().await;
 }

@@ -1,13 +1,13 @@
-//! No http action reaches what is not public: refused when it is saved, and again when it is sent.
+//! No http action reaches a private address: the app refuses it when it is saved, and again when it is sent.
 
 use local::stack::StackOptions;
 use serde_json::json;
 use tests::Story;
 use tokio::net::{TcpListener, TcpStream};
 
-/// Hosts that lead inside, in all their spellings; each is asked on several ports.
+/// Private hosts in all their spellings; each is tried on several ports.
 const HOSTS: [&str; 92] = [
-    // This machine.
+    // Loopback.
     "127.0.0.1",
     "127.0.0.2",
     "127.1",
@@ -32,7 +32,7 @@ const HOSTS: [&str; 92] = [
     "[::ffff:127.0.0.1]",
     "[::ffff:7f00:1]",
     "[0:0:0:0:0:ffff:127.0.0.1]",
-    // This network, whoever that is.
+    // This network (0.0.0.0/8), and the unspecified address.
     "0.0.0.0",
     "0",
     "0x0",
@@ -61,7 +61,7 @@ const HOSTS: [&str; 92] = [
     "[fc00::1]",
     "[fd12:3456:789a::1]",
     "[fec0::1]",
-    // Metadata services, and what else is link-local.
+    // Metadata services, and other link-local addresses.
     "169.254.169.254",
     "2852039166",
     "0xa9fea9fe",
@@ -81,7 +81,7 @@ const HOSTS: [&str; 92] = [
     "100.100.100.200",
     "1681915905",
     "[::ffff:100.64.0.1]",
-    // v4 inside v6.
+    // IPv4 addresses inside IPv6 addresses.
     "[64:ff9b::7f00:1]",
     "[64:ff9b::10.0.0.1]",
     "[64:ff9b::a9fe:a9fe]",
@@ -89,7 +89,7 @@ const HOSTS: [&str; 92] = [
     "[2002:7f00:1::]",
     "[2002:a9fe:a9fe::1]",
     "[2001:0:7f00:1::]",
-    // Reserved, for documents, for benchmarks, for many.
+    // Reserved, documentation, benchmark and multicast addresses.
     "192.0.0.8",
     "192.0.0.192",
     "192.0.2.1",
@@ -108,7 +108,7 @@ const HOSTS: [&str; 92] = [
     "[ff02::1]",
 ];
 
-/// URLs that hide where they lead.
+/// URLs that disguise their host.
 fn disguised(port: u16) -> Vec<String> {
     [
         "http://example.com@127.0.0.1:{p}/",
@@ -157,7 +157,7 @@ async fn nothing_of_the_corpus_is_saved_or_sent() {
     let s = Story::with(options).await;
     let v4 = TcpListener::bind("0.0.0.0:0").await.unwrap();
     let port = v4.local_addr().unwrap().port();
-    // Not every machine has v6.
+    // Not every machine has IPv6.
     let v6 = TcpListener::bind(("::1", port)).await.ok();
     let corpus = corpus(port);
     assert!(corpus.len() >= 120, "{}", corpus.len());
@@ -174,7 +174,7 @@ async fn nothing_of_the_corpus_is_saved_or_sent() {
             "{url:?}: {}",
             patched.text
         );
-        // As if it had been saved by a version that knew less.
+        // Stores it directly, as if an older version with fewer checks had saved it.
         let written = "UPDATE workflows SET action = $2 WHERE id = $1";
         sqlx::query(written).bind(wf.0).bind(&action).execute(&s.pool).await.unwrap();
         crate::receiver::accept(&s, wf).await;
@@ -184,7 +184,7 @@ async fn nothing_of_the_corpus_is_saved_or_sent() {
                  OR error NOT SIMILAR TO '%(is not a public address|must not hold|is not a URL|must begin with)%'";
     assert_eq!(s.count(sent).await, 0, "{}", s.table("SELECT DISTINCT error FROM runs").await);
     for listener in [Some(v4), v6].into_iter().flatten() {
-        // Connections are accepted in their order: if the first is ours, there was none before.
+        // A listener accepts connections in order. If the first is ours, there was none before it.
         let ours = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
         let (_, first) = listener.accept().await.unwrap();
         assert_eq!(first, ours.local_addr().unwrap(), "a request reached the listener before the test did");

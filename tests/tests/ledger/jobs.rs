@@ -1,4 +1,4 @@
-//! The background jobs: one instance at a time, by their schedule, and seen by operators.
+//! The background jobs: each runs on one instance at a time, on its schedule, and operators see its result.
 
 use std::time::{Duration, Instant};
 
@@ -11,7 +11,7 @@ use tokio::process::Command;
 
 use crate::process::{App, idle};
 
-/// A stack whose apps take turns at the jobs by themselves.
+/// A stack whose apps run their jobs when they are due.
 async fn with_jobs() -> Story {
     let options = StackOptions {
         now: Some("2026-03-02T08:30:00Z".parse().unwrap()),
@@ -39,7 +39,7 @@ async fn until_run(s: &Story, name: &str, turns: i64) -> Value {
     panic!("{name} does not come to {turns} turns: {}", job(s, name).await);
 }
 
-/// Until the rows of the jobs are there.
+/// Waits until the apps have registered all jobs.
 async fn until_registered(s: &Story) {
     let jobs = i64::try_from(app::jobs::registry(&s.app().config).len()).unwrap();
     s.until("SELECT count(*) FROM jobs", jobs).await;
@@ -79,7 +79,7 @@ async fn a_cron_job_waits_for_its_time_in_its_zone() {
     until_registered(&s).await;
     let prune = job(&s, "prune").await;
     assert_eq!((&prune["schedule"], &prune["timezone"]), (&json!("0 3 * * *"), &json!("Europe/Paris")));
-    // The night of the change: 03:00 there is 01:00 in UTC.
+    // The night of the change to summer time: 03:00 in Paris is 01:00 UTC.
     let late = time(&prune["next_run"]) - time(&json!("2026-03-29T01:00:00Z"));
     assert!((0..=10).contains(&late.num_seconds()), "{prune}");
     s.now_is("2026-03-29T01:00:11Z").await;
@@ -103,7 +103,7 @@ async fn of_five_instances_one_takes_a_turn() {
         s.set_clock(now + TimeDelta::seconds(i64::from(minute - 30) * 7)).await;
         until_run(&s, "recovery", i64::from(minute - 29)).await;
     }
-    // All have looked again, and found nothing due.
+    // By then every instance has checked again, and found no due job.
     tokio::time::sleep(Duration::from_millis(2_500)).await;
     assert_eq!(job(&s, "recovery").await["run_count"], 6);
     s.end().await;
@@ -158,7 +158,7 @@ async fn a_job_may_be_given_its_turn_by_hand() {
     s.end().await;
 }
 
-/// A job is due and the instance asks for it, but the database waits for the acceptance of its ledger.
+/// A job is due and an instance asks for it, but the ledger of the database is held.
 #[tokio::test]
 async fn held_databases_give_no_jobs() {
     let s = idle().await;
@@ -171,7 +171,7 @@ async fn held_databases_give_no_jobs() {
     .await;
     way.lose_rows_of("take jobs");
     let app = App::start(&way.dsn(&s.dsn()), None).await;
-    // The second time shows that the first is over.
+    // When the second query is sent, the first has been answered.
     for _ in 0..2 {
         tokio::time::timeout(PATIENCE, way.is_seen()).await.expect("it asks for no job");
     }

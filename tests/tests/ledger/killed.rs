@@ -1,4 +1,4 @@
-//! kill -9 of the app's real process at each point of an edit, an invoke and a run; another one goes on.
+//! SIGKILL of the app's process at each point of an edit, an invoke and a run; another process continues.
 
 use chrono::{DateTime, DurationRound as _, TimeDelta, Utc};
 use schedule::WorkflowId;
@@ -8,9 +8,9 @@ use tests::{Answer, PATIENCE, Story, Way};
 use crate::process::{App, idle};
 use crate::receiver::{Receiver, accept, run, until_state};
 
-/// Asks an app that dies over it.
+/// Sends a request to an app that dies while it handles it.
 async fn ask(request: reqwest::RequestBuilder) -> Option<Answer> {
-    // No answer, or half of one.
+    // `None` if the answer is missing or incomplete.
     let response = request.send().await.ok()?;
     let status = response.status().as_u16();
     let (headers, text) = (response.headers().clone(), response.text().await.ok()?);
@@ -33,7 +33,7 @@ async fn an_edit_cut_off_at_any_point_is_published_if_and_only_if_it_was_committ
         s.publish().await;
         let published = if committed { "cron(0 17 * * ? *)" } else { "cron(0 9 * * ? *)" };
         assert_eq!(s.schedule(wf), format!("{published} UTC ENABLED"), "{point}");
-        // Whoever got no answer asks again, elsewhere.
+        // A client without an answer repeats its request at another instance.
         let next = App::start(&s.dsn(), None).await;
         let edit = json!({"cron_schedule": "0 17 * * *"});
         let again = next.editor(&s).patch(&format!("/api/v1/workflows/{wf}"), &edit).await.expect(200);
@@ -45,12 +45,12 @@ async fn an_edit_cut_off_at_any_point_is_published_if_and_only_if_it_was_committ
     s.end().await;
 }
 
-/// The next whole minute: owed since the workflow was made, and not too far ahead to be decided.
+/// The next whole minute: due since the workflow was created, and near enough to be accepted.
 pub(crate) fn next_minute(s: &Story) -> DateTime<Utc> {
     s.clock.now().duration_trunc(TimeDelta::minutes(1)).unwrap() + TimeDelta::minutes(1)
 }
 
-/// Nobody publishes it: EventBridge would fire it too when the minute comes.
+/// It is not published, because EventBridge would also fire it when the minute comes.
 async fn every_minute(s: &Story, receiver: &Receiver) -> WorkflowId {
     s.create_with(json!({"cron_schedule": "* * * * *", "action": receiver.action()})).await
 }
@@ -94,7 +94,7 @@ async fn a_run_cut_off_at_any_point_ends_once_on_another_instance() {
         let wf = every_minute(&s, &receiver).await;
         let time = next_minute(&s);
         let victim = App::start(&s.dsn(), Some(&format!("{point}:1:kill"))).await;
-        // It may die before it answers, or after.
+        // The app may die before or after it answers.
         ask(invoke(&victim, &s, wf, time)).await;
         victim.assert_killed(point).await;
         let next = App::start(&s.dsn(), None).await;
@@ -102,7 +102,7 @@ async fn a_run_cut_off_at_any_point_ends_once_on_another_instance() {
         let id = listed[0]["id"].as_str().unwrap().parse().unwrap();
         let done = until_state(&s, id, "succeeded").await;
         assert_eq!((listed.len(), &done["attempt"]), (1, &json!(attempts)), "{point}");
-        // Its slot is free: the next time is not an overlap.
+        // The slot is free, so the next time does not overlap.
         let following = ask(invoke(&next, &s, wf, time + TimeDelta::minutes(1))).await.unwrap();
         assert_eq!(following.status, 202, "{point}: {}", following.text);
         until_state(&s, following.json["run_id"].as_str().unwrap().parse().unwrap(), "succeeded").await;
@@ -154,7 +154,7 @@ async fn work_stops_when_its_lease_cannot_be_renewed() {
     way.mend().await;
     let (_connection, _) = silent.accept().await.unwrap();
     let again = until_state(&s, id, "running").await;
-    // On a busy machine a lease may lapse once more.
+    // On a busy machine, a lease may expire once more.
     assert!(again["attempt"].as_i64() >= Some(2), "it goes on once the database is back: {again}");
     cut_off.stop().await;
     assert_eq!(s.count("SELECT count(*) FROM runs WHERE state = 'accepted' AND locked_by IS NULL").await, 1);

@@ -1,4 +1,4 @@
-//! A fire that comes late: whether it runs does not depend on who comes first.
+//! Late fires: whether a time runs does not depend on whether its fire or the watchdog comes first.
 
 use app::invoke::{Answer, Judge, Reason};
 use schedule::Fire;
@@ -20,7 +20,7 @@ async fn within_the_grace_a_fire_runs_under_every_policy() {
     s.end_early().await;
 }
 
-/// Also where the run before has not started, so that the fire waits for it.
+/// An earlier run has not started, so the fire must wait for it. It has the same grace.
 #[tokio::test]
 async fn waiting_fires_keep_the_whole_grace() {
     let s = standing_still("2026-03-02T08:30:00Z").await;
@@ -39,7 +39,7 @@ async fn waiting_fires_keep_the_whole_grace() {
     s.end_early().await;
 }
 
-/// From the next due time on, a fire under `run_all` is a deferred one.
+/// Under `run_all`, a fire is deferred from the next due time on.
 #[tokio::test]
 async fn fires_are_overtaken_at_the_next_due_time() {
     let s = standing_still("2026-03-02T08:59:30Z").await;
@@ -71,7 +71,7 @@ async fn under_none_a_late_fire_is_too_old_and_missed() {
 async fn under_skip_a_late_fire_runs_if_it_is_the_newest() {
     let s = standing_still("2026-03-02T08:30:00Z").await;
     let wf = hourly(&s, json!({"overlap_policy": "concurrent"})).await;
-    // 11:00 is not late yet: only what was due up to 300 s ago overtakes.
+    // 11:00 is not late yet: a time overtakes earlier ones when it is more than 300 s old.
     s.now_is("2026-03-02T11:02:00Z").await;
     assert_eq!(fire(&s, wf, "2026-03-02T09:00:00Z").await, "missed", "10:00 was owed");
     assert_eq!(fire(&s, wf, "2026-03-02T10:00:00Z").await, "accepted", "the newest");
@@ -108,7 +108,7 @@ async fn under_run_all_every_late_fire_within_the_window_runs() {
     s.end_early().await;
 }
 
-/// Only a time before the last activation is out of reach.
+/// A late fire is refused only if its time is before the last activation.
 #[tokio::test]
 async fn due_time_at_its_activation_runs_late() {
     let s = standing_still("2026-03-02T08:30:00Z").await;
@@ -121,14 +121,14 @@ async fn due_time_at_its_activation_runs_late() {
     s.end_early().await;
 }
 
-/// A backup may have forgotten the run of a late fire, but not the run of one that is on time.
+/// The backup may lack the run of a late fire, but not the run of a fire on time.
 #[tokio::test]
 async fn restored_database_defers_only_late_fires() {
     let s = standing_still("2026-03-02T08:30:00Z").await;
     let wf = hourly(&s, json!({"overlap_policy": "concurrent"})).await;
     s.until("SELECT count(*) FROM database_identity", 1).await;
     s.execute("UPDATE database_identity SET held_on = cronbox_now(), held_reason = 'marked'").await;
-    // The second fire is not on the fast path: the run of the first one goes on.
+    // The second fire is not on the fast path, because the first run still runs.
     for (now, time) in
         [("2026-03-02T09:05:00Z", "2026-03-02T09:00:00Z"), ("2026-03-02T10:05:00Z", "2026-03-02T10:00:00Z")]
     {
@@ -181,7 +181,7 @@ async fn a_missed_time_may_still_be_fired_but_a_pause_leaves_it_missed() {
     s.end_early().await;
 }
 
-/// An operator has accepted a restored ledger: the run of such a time may have been forgotten.
+/// An operator has accepted a restored ledger. The run of a missed time may be lost, so that time must not run.
 #[tokio::test]
 async fn times_missed_by_a_restore_never_run() {
     let s = standing_still("2026-03-02T08:30:00Z").await;

@@ -1,4 +1,4 @@
-//! Leases: each belongs to an attempt that its process executes, and to no other.
+//! Leases: each belongs to the attempt that its process executes.
 
 use std::time::Duration;
 
@@ -13,13 +13,13 @@ use crate::process::{App, idle};
 use crate::races::WAITING;
 use crate::receiver::{Receiver, accept, run, until_state};
 
-/// A liveness limit, not a bound on how long a thing takes.
+/// A liveness limit, not a bound on the duration of a step.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 
-/// A lease that no machine is slow enough to let expire: what lapses in a story lapses because the story says so.
+/// A lease that does not expire even on a slow machine, so that it lapses only if the story says so.
 const LONG_LEASE: [(&str, &str); 1] = [("LOST_AFTER_SECS", "3600")];
 
-/// A run may be free again while its old attempt still stops: its process must not execute both side by side.
+/// A run can be free again while its old attempt still stops. Its process must not execute both at the same time.
 #[tokio::test]
 async fn claims_leave_out_what_their_process_executes() {
     let s = idle().await;
@@ -34,7 +34,7 @@ async fn claims_leave_out_what_their_process_executes() {
     s.end_early().await;
 }
 
-/// The instance is kept busy by another run while the reply to a claim gets lost after its commit.
+/// The instance executes another run while the reply to a claim is lost after the commit.
 #[tokio::test]
 async fn run_of_lost_claim_reply_is_executed() {
     let s = idle().await;
@@ -58,6 +58,27 @@ async fn run_of_lost_claim_reply_is_executed() {
     s.end().await;
 }
 
+/// A row of this instance that no attempt of its process executes, and an older attempt of one that does.
+#[tokio::test]
+async fn renewals_leave_unknown_attempts_alone() {
+    let s = idle().await;
+    let wf = s.create_with(json!({"overlap_policy": "concurrent"})).await;
+    let [executed, unknown, retaken] = [accept(&s, wf).await, accept(&s, wf).await, accept(&s, wf).await];
+    let lease = Lease { instance: uuid::Uuid::new_v4(), secs: 3600.0 };
+    let claimed = "UPDATE runs SET state = 'running', attempt = 2, started_on = run_after, locked_by = $1,
+                                   locked_at = cronbox_now(), lease_until = cronbox_now()";
+    sqlx::query(claimed).bind(lease.instance).execute(&s.pool).await.unwrap();
+    let executing = [Fence { id: executed, attempt: 2 }, Fence { id: retaken, attempt: 1 }];
+    let beats = runs::renew_leases(&mut s.pool.acquire().await.unwrap(), lease, &executing).await.unwrap();
+    assert_eq!(beats.iter().map(|beat| beat.id).collect::<Vec<_>>(), [executed], "the other has lost its run");
+    let over = "SELECT id::text FROM runs WHERE lease_until <= cronbox_now() ORDER BY id";
+    let mut free = [unknown.to_string(), retaken.to_string()];
+    free.sort();
+    assert_eq!(s.table(over).await, free.join("\n"), "recovery takes these over");
+    s.execute("UPDATE runs SET state = 'cancelled', finished_on = run_after WHERE finished_on IS NULL").await;
+    s.end().await;
+}
+
 /// The database is away for longer than two thirds of a lease, and back before the lease has expired.
 #[tokio::test]
 async fn run_stopped_for_its_lease_is_recovered() {
@@ -74,7 +95,7 @@ async fn run_stopped_for_its_lease_is_recovered() {
     let hung_up = tokio::time::timeout(PATIENCE, connection.read_to_end(&mut Vec::new())).await;
     hung_up.expect("it works on").ok();
     way.mend().await;
-    // Constant load: a heartbeat has always something to renew.
+    // Constant load: each heartbeat has a lease to renew.
     let slow = Receiver::slow().await;
     let busy = accept(&s, s.create_with(json!({"action": slow.action()})).await).await;
     slow.until(1).await;
@@ -89,7 +110,7 @@ async fn run_stopped_for_its_lease_is_recovered() {
     s.end_early().await;
 }
 
-/// The instance is kept busy by another run while an attempt panics after its action.
+/// The instance executes another run while an attempt panics after its action.
 #[tokio::test]
 async fn run_of_panicked_attempt_is_recovered() {
     let s = idle().await;
@@ -98,7 +119,7 @@ async fn run_of_panicked_attempt_is_recovered() {
     let app = App::with(&s.dsn(), &[("FAULT", "I5:1:panic"), LONG_LEASE[0]]).await;
     slow.until(1).await;
     let id = accept(&s, s.create_with(json!({"action": receiver.action()})).await).await;
-    // Its lease of an hour does not expire: it is released.
+    // The lease of an hour does not expire; the instance releases it.
     assert_eq!(until_state(&s, id, "succeeded").await["attempt"], 2);
     let said: Vec<Value> = receiver.calls().iter().map(|call| call["context"]["is_recovery"].clone()).collect();
     assert_eq!(said, [false, true]);
@@ -109,7 +130,7 @@ async fn run_of_panicked_attempt_is_recovered() {
     s.end().await;
 }
 
-/// The instance that runs the recovery has a shorter lease than the instance that executes.
+/// The instance with the recovery job has a shorter lease than the instance that executes.
 #[tokio::test]
 async fn lease_is_judged_by_its_owners_settings() {
     let s = idle().await;
@@ -131,7 +152,7 @@ async fn lease_is_judged_by_its_owners_settings() {
     s.end().await;
 }
 
-/// The receiver refuses, the run is accepted again, and the word of that commit is lost.
+/// The receiver fails, the run is accepted again, and the reply to this commit is lost.
 #[tokio::test]
 async fn lost_reply_of_a_retry_leaves_no_late_result() {
     let s = idle().await;
@@ -142,7 +163,7 @@ async fn lost_reply_of_a_retry_leaves_no_late_result() {
     way.lose_reply_to("try a run again");
     let id = accept(&s, wf).await;
     tokio::time::timeout(PATIENCE, way.is_lost()).await.expect("no retry");
-    // The pause before the next try is over.
+    // Ends the pause before the next try.
     s.execute("UPDATE runs SET run_after = created_on WHERE state = 'accepted'").await;
     let done = until_state(&s, id, "succeeded").await;
     assert_eq!((&done["attempt"], receiver.received().len()), (&json!(2), 2), "{done}");
@@ -151,7 +172,7 @@ async fn lost_reply_of_a_retry_leaves_no_late_result() {
     s.end().await;
 }
 
-/// Of two lost runs one goes on and one is abandoned; the workflow of the first is locked.
+/// Of two lost runs, one is retried and one is abandoned. The workflow of the first is locked.
 #[tokio::test]
 async fn recovery_advances_only_queues_of_ended_runs() {
     let s = idle().await;
@@ -174,7 +195,7 @@ async fn recovery_advances_only_queues_of_ended_runs() {
     s.end().await;
 }
 
-/// A run that ignores its timeout is ended from outside; it has a try left, so it waits for the next one.
+/// A run that ignores its timeout is ended by the job. It has a try left, so it waits for the next one.
 #[tokio::test]
 async fn hard_timeout_leaves_the_remaining_tries() {
     let app = |config: &mut app::Config| config.heartbeat_ms = 20;
@@ -201,10 +222,9 @@ async fn hard_timeout_leaves_the_remaining_tries() {
     s.end().await;
 }
 
-/// A statement about several attempts of one instance.
+/// A statement that changes several attempts of one instance.
 #[derive(Clone, Copy, Debug)]
 enum About {
-    Renewal,
     Release,
     LostClaim,
 }
@@ -213,10 +233,6 @@ impl About {
     async fn execute(self, s: &Story, lease: Lease, attempts: &[Fence]) -> sqlx::Result<()> {
         let mut connection = s.pool.acquire().await?;
         match self {
-            Self::Renewal => {
-                let beats = runs::renew_leases(&mut connection, lease, attempts).await?;
-                assert!(beats.len() == 2 && beats.iter().all(|beat| beat.is_cancelled), "{beats:?}");
-            }
             Self::Release => runs::release(&mut connection, lease.instance, attempts).await?,
             Self::LostClaim => {
                 assert_eq!(runs::hand_over_unknown(&mut connection, lease.instance, &[], 3600.0).await?, 2);
@@ -226,18 +242,18 @@ impl About {
     }
 }
 
-/// An archiving locks the runs of its workflow in the order of their ids, and waits for the first of them; meanwhile the
-/// instance that executes them comes.
+/// Archiving locks the runs of its workflow in the order of their ids, and waits for the first. At this moment, the
+/// instance that executes them changes them, too.
 #[tokio::test]
 async fn archiving_and_heartbeats_never_deadlock() {
     let (s, mut failed) = (idle().await, Vec::new());
-    for about in [About::Renewal, About::Release, About::LostClaim] {
+    for about in [About::Release, About::LostClaim] {
         let wf = s.create_with(json!({"overlap_policy": "concurrent"})).await;
         let mut ids = [accept(&s, wf).await, accept(&s, wf).await];
         ids.sort();
         let [first, last] = ids;
         let lease = Lease { instance: uuid::Uuid::new_v4(), secs: 3600.0 };
-        // The last one lies before the first one in the table, and is named before it.
+        // The last run comes before the first in the table and in the statement.
         for id in [last, first] {
             let claimed = "UPDATE runs SET state = 'running', attempt = 1, started_on = run_after, locked_by = $2,
                                            locked_at = cronbox_now() WHERE id = $1";

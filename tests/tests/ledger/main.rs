@@ -1,4 +1,4 @@
-//! The ledger's stories: one decision for every time owed, and every accepted run to its one end.
+//! The ledger: one decision for each due time, and one end for each accepted run.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -33,6 +33,7 @@ mod recovering;
 mod rush;
 mod sharing;
 mod signatures;
+mod standstill;
 mod statistics;
 mod stopping;
 mod trying;

@@ -1,4 +1,4 @@
-//! An hour without one of the parts, and its return: each time has its decision, once, and `verify` finds nothing.
+//! One part is down for an hour. After its return, each time has one decision, and `verify` finds no difference.
 
 use chrono::{DateTime, TimeDelta, Utc};
 use futures::future::join_all;
@@ -8,21 +8,21 @@ use schedule::{Fire, WorkflowId};
 use serde_json::{Value, json};
 use tests::{Story, Way};
 
-/// What is away.
+/// The part that is down.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Away {
     Nothing,
-    /// Nothing fires, and no call is answered.
+    /// No schedule fires, and no call is answered.
     EventBridge,
-    /// What fires reaches nobody.
+    /// Fires do not reach the app.
     Runner,
-    /// Nor has any job its turn.
+    /// Fires do not reach the app, and no job runs.
     App,
-    /// Whoever asks it is refused.
+    /// All statements fail.
     Postgres,
 }
 
-/// A stack whose database and whose app are reached by ways that can be cut, and a workflow for each policy.
+/// A stack with proxies in front of its database and its app, and a workflow for each policy.
 struct Place {
     s: Story,
     to_database: Way,
@@ -33,7 +33,7 @@ struct Place {
 }
 
 impl Place {
-    /// It is five past nine, and nine o'clock was fired.
+    /// A place at 09:05, after the fire of 09:00.
     async fn at_five_past_nine() -> Place {
         let dsn = Database::of_template().await.unwrap().dsn();
         let to_database = Way::to(&dsn).await;
@@ -57,7 +57,7 @@ impl Place {
         place
     }
 
-    /// Minute by minute: what fires is delivered, and who is there has a turn.
+    /// Advances the clock minute by minute: delivers the fires, and runs the jobs of the parts that are up.
     async fn pass_until(&self, until: &str, away: Away) {
         let until: DateTime<Utc> = until.parse().unwrap();
         while self.s.clock.now() < until {
@@ -75,13 +75,13 @@ impl Place {
         }
     }
 
-    /// Delivers what is due at a moment: it fires, or is tried again.
+    /// Delivers the first tries and the retries that are due at this time.
     async fn deliver_at(&self, now: &str) {
         self.s.now_is(now).await;
         self.s.stand_in.fires.deliver(self.s.clock.now()).await;
     }
 
-    /// Each minute's, of the publisher and the app.
+    /// Runs the publisher and the jobs that the app runs every minute.
     async fn turns(&self) {
         self.s.publish().await;
         self.s.job("watchdog").await;
@@ -91,25 +91,26 @@ impl Place {
 
     async fn set_clock(&self, now: DateTime<Utc>, away: Away) {
         match away {
-            // The clock that stories set for it lies in the database.
+            // The clock for stories is in the database, so only the local one can be set.
             Away::Postgres => self.s.clock.set(now),
             _ => self.s.set_clock(now).await,
         }
     }
 
-    /// `09:00 fired, 09:30 missed`
+    /// For example, `09:00 fired, 09:30 missed`.
     async fn decisions(&self, workflow: WorkflowId) -> String {
         let minute = |line: &str| format!("{}{}", &line[11..16], &line[17..]);
         self.s.occurrences(workflow).await.lines().map(minute).collect::<Vec<_>>().join(", ")
     }
 
-    /// Runs of the schedule that succeeded, of how many.
+    /// How many runs of the schedule have succeeded, and how many there are.
     async fn runs(&self, workflow: WorkflowId) -> (usize, usize) {
         let runs = self.s.runs(workflow).await;
         (runs.lines().filter(|line| line.ends_with("succeeded")).count(), runs.lines().count())
     }
 
-    /// Waits until no fire of these times is being decided: callers of the same workflow and time share one decision.
+    /// Waits until no fire of these times is being decided, because callers with the same workflow and time share one
+    /// decision.
     async fn until_refused(&self, times: &[&str]) {
         let fire = |wf: WorkflowId, time| json!({"workflow_id": wf.0, "scheduled_time": time});
         let all = [self.none, self.skip, self.run_all].into_iter();
@@ -119,13 +120,13 @@ impl Place {
         assert!(decided.iter().all(Result::is_err), "{decided:?}");
     }
 
-    /// Somebody has every dead letter delivered once more.
+    /// Delivers every dead letter again; returns their number.
     async fn redrive(&self) -> usize {
         let letters = self.s.stand_in.dead_letters.all();
         for letter in &letters {
             let payload = match letter.body.get("requestPayload") {
                 Some(payload) => payload.clone(),
-                // Scheduler's own: the request that it could not make, with its body as text.
+                // Scheduler's dead letter contains the request that failed, with its payload as text.
                 None => serde_json::from_str(letter.body["Payload"].as_str().unwrap()).unwrap(),
             };
             self.s.stand_in.lambda.invoke(RUNNER, payload, self.s.clock.now()).unwrap();
@@ -134,7 +135,7 @@ impl Place {
         letters.len()
     }
 
-    /// Nobody decided for an hour, and then at once: ten o'clock is caught up, 09:30 if all are to run.
+    /// No time was decided for an hour. Then 10:00 is caught up, and 09:30 only under `run_all`.
     async fn assert_decided_at_return(&self) {
         assert_eq!(self.decisions(self.none).await, "09:00 fired, 09:30 missed, 10:00 missed, 10:30 fired");
         assert_eq!(self.decisions(self.skip).await, "09:00 fired, 09:30 missed, 10:00 caught_up, 10:30 fired");
@@ -145,7 +146,7 @@ impl Place {
         self.assert_clean(12).await;
     }
 
-    /// Recomputes what was owed from nine to half past ten, of the three.
+    /// Asserts that the proof of the three workflows from 09:00 to 10:30 finds `owed` due times and no difference.
     async fn assert_clean(&self, owed: i64) {
         let span = "from=2026-03-02T09:00:00Z&to=2026-03-02T10:31:00Z";
         let verified = self.s.admin().get(&format!("/api/v1/verify?{span}")).await.expect(200);
@@ -155,7 +156,7 @@ impl Place {
     }
 }
 
-/// The app is away for two tries of Lambda, the first of which EventBridge makes in the last second of the minute.
+/// The app is down for two tries of Lambda. EventBridge makes the first of them in the last second of the minute.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_third_try_is_on_time_under_each_policy() {
     let mut place = Place::at_five_past_nine().await;
@@ -180,7 +181,7 @@ async fn an_hour_without_the_runner_is_caught_up_three_minutes_late() {
     place.pass_until("2026-03-02T10:05:00Z", Away::Runner).await;
     place.to_app.mend().await;
     place.pass_until("2026-03-02T10:45:00Z", Away::Nothing).await;
-    // The watchdog needs no fire: it was never more than one time behind.
+    // The watchdog needs no fire, so it was never more than one time behind.
     assert_eq!(place.decisions(place.none).await, "09:00 fired, 09:30 missed, 10:00 missed, 10:30 fired");
     for runs_late in [place.skip, place.run_all] {
         assert_eq!(place.decisions(runs_late).await, "09:00 fired, 09:30 caught_up, 10:00 caught_up, 10:30 fired");
@@ -210,7 +211,8 @@ async fn an_hour_without_postgres_is_decided_at_its_return() {
     let known = place.s.invoke(place.skip, "2026-03-02T09:00:00Z").await;
     assert_eq!((known.status, known.body["reason"].as_str()), (200, Some("duplicate")), "it was answered before");
     place.pass_until("2026-03-02T10:05:00Z", Away::Postgres).await;
-    // Each request waits equally long for a connection: once this one is refused, all of the outage are, or are being decided.
+    // All requests wait equally long for a connection. After this one is refused, those of the outage are refused, too,
+    // or being decided.
     let refused = place.s.invoke(place.none, "2026-03-02T09:31:00Z").await;
     assert_eq!((refused.status, refused.code()), (503, "database_unavailable"));
     place.until_refused(&["2026-03-02T09:30:00Z", "2026-03-02T10:00:00Z"]).await;
@@ -230,11 +232,11 @@ async fn an_hour_without_eventbridge_is_caught_up_and_what_it_sends_late_runs_no
     assert_eq!(place.s.schedule(place.none), "cron(0/30 * * * ? *) UTC ENABLED");
     assert_eq!(place.s.workflow(place.none).await["sync"]["status"], "pending");
     place.s.stand_in.scheduler.plan_faults(Plan::default());
-    // An operator who knows that it is back need not wait for the publisher's next try.
+    // An operator who knows that EventBridge is back need not wait for the publisher's next try.
     let waiting = place.s.admin().get(&format!("/api/v1/outbox?status=pending&workflow_id={}", place.none)).await;
     let row = &waiting.expect(200).json["items"][0]["id"];
     place.s.admin().post(&format!("/api/v1/outbox/{row}:retry"), &json!({})).await.expect(200);
-    // It sends 10:00 now, and 09:30, which is older than half an hour, to its queue.
+    // EventBridge fires 10:00 now. 09:30 is older than half an hour, so it becomes a dead letter.
     place.pass_until("2026-03-02T10:45:00Z", Away::Nothing).await;
 
     assert_eq!(place.s.schedule(place.none), "cron(15,45 * * * ? *) UTC ENABLED");
@@ -249,7 +251,7 @@ async fn an_hour_without_eventbridge_is_caught_up_and_what_it_sends_late_runs_no
     place.s.end().await;
 }
 
-/// Whatever is asked, the answer is 500.
+/// EventBridge answers every call with 500.
 fn errors() -> Plan {
     serde_json::from_value(json!({"faults": [{"kind": "error_before", "chance": 1.0}]})).unwrap()
 }

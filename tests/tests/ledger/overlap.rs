@@ -1,4 +1,4 @@
-//! Each overlap policy, and who goes before whom.
+//! Each overlap policy, and the order of waiting runs.
 
 use app::runs::Trigger;
 use serde_json::json;
@@ -77,14 +77,14 @@ async fn under_replace_the_new_run_waits_until_the_old_one_has_ended() {
     let s = standing_still("2026-03-02T08:30:00Z").await;
     let wf = hourly(&s, json!({"overlap_policy": "replace"})).await;
     assert_eq!(fire_on_time(&s, wf, "2026-03-02T09:00:00Z").await, "accepted");
-    // Not started yet: it never will, and nobody waits for it.
+    // The replaced run has not started, so it never will, and the new run does not wait for it.
     assert_eq!(fire_on_time(&s, wf, "2026-03-02T10:00:00Z").await, "accepted");
     assert_eq!(s.runs(wf).await, "2026-03-02T09:00Z schedule cancelled\n2026-03-02T10:00Z schedule accepted");
     claimed(&s, wf).await;
     assert_eq!(fire_on_time(&s, wf, "2026-03-02T11:00:00Z").await, "accepted");
     let asked = "SELECT count(*) FROM runs WHERE state = 'running' AND cancel_requested_on IS NOT NULL";
     assert_eq!(s.count(asked).await, 1);
-    // The newest replaces the one that waits, too.
+    // The newest run also replaces one that waits.
     assert_eq!(fire_on_time(&s, wf, "2026-03-02T12:00:00Z").await, "accepted");
     app::queue::pass(&s.pool, s.clock.now()).await.unwrap();
     assert_eq!(
@@ -103,7 +103,7 @@ async fn under_replace_a_dead_instance_holds_nobody_up() {
     let wf = hourly(&s, json!({"overlap_policy": "replace"})).await;
     fire_on_time(&s, wf, "2026-03-02T09:00:00Z").await;
     claimed(&s, wf).await;
-    // Its instance dies now: no heartbeat, no end.
+    // The instance of the first run dies now, without a last heartbeat.
     assert_eq!(fire_on_time(&s, wf, "2026-03-02T10:00:00Z").await, "accepted");
     s.job("recovery").await;
     s.job("queue").await;
@@ -118,10 +118,10 @@ async fn what_is_made_up_for_runs_one_at_a_time_behind_the_live_ones_and_costs_n
     assert_eq!(begun(&s, wf, Trigger::CatchUp, "2026-03-01T01:00:00Z").await, "accepted");
     assert_eq!(begun(&s, wf, Trigger::CatchUp, "2026-03-01T02:00:00Z").await, "queued");
     assert_eq!(begun(&s, wf, Trigger::Retry, "2026-03-01T03:00:00Z").await, "queued");
-    // The slot is taken, but not by a live run: the fire waits, and is never skipped.
+    // A deferred run has the slot, so the fire waits and is not skipped.
     assert_eq!(fire_on_time(&s, wf, "2026-03-02T09:00:00Z").await, "accepted");
     assert!(s.runs(wf).await.ends_with("2026-03-02T09:00Z schedule queued"));
-    // Now a live one waits; the next one takes its place.
+    // Now a live run waits, and the next one replaces it.
     assert_eq!(fire_on_time(&s, wf, "2026-03-02T10:00:00Z").await, "accepted");
     assert!(s.runs(wf).await.ends_with("2026-03-02T09:00Z schedule cancelled\n2026-03-02T10:00Z schedule queued"));
     ended(&s, wf).await;

@@ -1,4 +1,4 @@
-//! What claims and jobs read: rows of their own work, never the ledger's past.
+//! Claims and jobs read only the rows that they need, and never the past of the ledger.
 
 use std::time::Duration;
 
@@ -10,14 +10,14 @@ use tests::Story;
 
 use crate::words::{fire_on_time, hourly, standing_still};
 
-/// A pool of one connection, so that what it read is told at once.
+/// A pool of one connection, so that Postgres reports its reads at once.
 pub(crate) async fn one_connection(s: &Story) -> PgPool {
     let (dsn, acquire_timeout) = (s.dsn(), Duration::from_secs(60));
     let options = db::Options { dsn, max_connections: 1, acquire_timeout, application_name: "one" };
     db::connect(&options).await.unwrap()
 }
 
-/// Rows and index entries of a table that all have read until now.
+/// The number of rows and index entries of a table that were read so far.
 async fn read_of(pool: &PgPool, table: &str) -> i64 {
     sqlx::query("SELECT pg_stat_force_next_flush()").execute(pool).await.unwrap();
     let read = "SELECT (seq_tup_read + (SELECT sum(i.idx_tup_read) FROM pg_stat_user_indexes i WHERE i.relid = t.relid))::bigint
@@ -41,7 +41,7 @@ async fn a_claim_reads_no_skipped_times() {
         workflows.push(hourly(&s, json!({})).await);
     }
     let nine: DateTime<Utc> = "2026-03-02T09:00:00Z".parse().unwrap();
-    // Most rows of the table have a run, so that the planner has no reason to look for those.
+    // Most rows of the table have a run, so that the planner has no reason to search for those without one.
     let others = hourly(&s, json!({})).await;
     sqlx::query(FIRED).bind(others.0).bind(nine).execute(&s.pool).await.unwrap();
     for wf in &workflows {

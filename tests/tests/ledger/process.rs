@@ -1,4 +1,4 @@
-//! The app's real program on a story's database, to be killed at a named point.
+//! The app's binary on a story's database. A fault can kill it at a named point.
 
 use std::os::unix::process::ExitStatusExt as _;
 use std::process::Stdio;
@@ -10,34 +10,34 @@ use tokio::io::{AsyncBufReadExt as _, BufReader};
 use tokio::process::{Child, Command};
 use tokio::sync::Notify;
 
-/// An app in a process of its own.
+/// An app in its own process.
 pub(crate) struct App {
     child: Child,
     pub(crate) url: String,
     stopping: Arc<Notify>,
 }
 
-/// A stack whose own app executes nothing: the processes do.
+/// A stack whose own app executes no run, so that the processes do.
 pub(crate) async fn idle() -> Story {
     Story::with(StackOptions { app: |config| config.executor_slots = 0, ..StackOptions::default() }).await
 }
 
 impl App {
-    /// One that dies or stops where `fault` says, on a database that it reaches by `dsn`.
+    /// Starts an app that dies or blocks at the point that `fault` names, on the database `dsn`.
     ///
     /// Its leases are short, so that a story need not wait for minutes.
     pub(crate) async fn start(dsn: &str, fault: Option<&str>) -> Self {
         Self::with(dsn, &fault.map(|fault| ("FAULT", fault)).into_iter().collect::<Vec<_>>()).await
     }
 
-    /// One with short leases and these settings beside.
+    /// Starts an app with short leases and these additional settings.
     pub(crate) async fn with(dsn: &str, settings: &[(&str, &str)]) -> Self {
         let mut command = Command::new(local::config::target_folder().join("debug/app"));
         command.arg("serve").env_clear().env("PATH", "/usr/bin:/bin").kill_on_drop(true);
         command.env("DATABASE_URL", dsn).env("BIND_ADDR", "127.0.0.1:0").env("ACTION_ALLOW_CIDRS", "127.0.0.0/8");
         command.env("LOST_AFTER_SECS", "2").env("HEARTBEAT_MS", "200").env("RECOVERY_INTERVAL_SECS", "1");
         command.env("EXECUTOR_POLL_MS", "50").env("SHUTDOWN_DRAIN_SECS", "1").env("NO_COLOR", "1");
-        // Nobody listens there: an action that minds it goes nowhere.
+        // No server listens there, so an action that obeys the proxy variables fails.
         command.env("HTTP_PROXY", "http://127.0.0.1:9").env("http_proxy", "http://127.0.0.1:9");
         command.envs(settings.iter().copied());
         let mut child = command.stderr(Stdio::piped()).spawn().unwrap();
@@ -49,7 +49,7 @@ impl App {
                 let heard = Arc::clone(&stopping);
                 tokio::spawn(async move {
                     while let Ok(Some(line)) = lines.next_line().await {
-                        // Shown if the test fails.
+                        // Shows the log if the test fails.
                         println!("app: {line}");
                         if line.contains("stopping") {
                             heard.notify_one();
@@ -70,31 +70,31 @@ impl App {
         Api::new(&self.url, &s.keys.scheduler)
     }
 
-    /// Waits until it has killed itself.
+    /// Waits until the app has killed itself.
     pub(crate) async fn assert_killed(mut self, point: &str) {
         let ended = tokio::time::timeout(PATIENCE, self.child.wait()).await;
         let ended = ended.unwrap_or_else(|_| panic!("{point} is never passed")).unwrap();
         assert_eq!(ended.signal(), Some(9), "{point}: it ended by itself");
     }
 
-    /// Ends it as a process manager does.
+    /// Stops the app with SIGTERM, and waits for its end.
     pub(crate) async fn stop(mut self) {
         self.signal("-TERM").await;
         self.ended().await;
     }
 
-    /// Waits until it has ended well.
+    /// Waits until the app has exited with code 0.
     pub(crate) async fn ended(&mut self) {
         let ended = tokio::time::timeout(PATIENCE, self.child.wait()).await;
         assert!(ended.expect("it does not stop").unwrap().success());
     }
 
-    /// Waits until it has noticed the first signal.
+    /// Waits until the app has received the first signal.
     pub(crate) async fn until_stopping(&self) {
         tokio::time::timeout(PATIENCE, self.stopping.notified()).await.expect("it notices no signal");
     }
 
-    /// Sends it a signal.
+    /// Sends the app a signal.
     pub(crate) async fn signal(&self, signal: &str) {
         let pid = self.child.id().unwrap().to_string();
         assert!(Command::new("kill").args([signal, &pid]).status().await.unwrap().success());

@@ -1,11 +1,11 @@
-//! The proof's pages: none too long, none too late, and none held up by a workflow that cannot be judged.
+//! The proof's pages: none is too long or too late, and a workflow that cannot be evaluated delays none.
 
 use serde_json::{Value, json};
-use tests::Story;
+use tests::{Api, CountingWay, Story};
 
 use crate::verifying::{SPAN, cronbox, differences, fired, settle, verify};
 
-/// Workflows that were due each minute of a day, without one decision.
+/// Workflows for which every minute of a day was due, without any decision.
 async fn undecided(s: &Story) {
     s.execute(
         "INSERT INTO workflows (team_id, name, action, cron_schedule, revision, created_on, updated_on, watch_at)
@@ -15,6 +15,62 @@ async fn undecided(s: &Story) {
          SELECT id, 1, '2025-10-01T00:00:00Z', '* * * * *', 'active' FROM workflows WHERE name IN ('w1', 'w2', 'w3')",
     )
     .await;
+}
+
+/// Twenty workflows with a decision for each minute of a day, and one of them for each of the 19 days before; beside
+/// them many without a schedule.
+async fn decided(s: &Story) {
+    s.execute(
+        "INSERT INTO workflows (team_id, name, action, cron_schedule, revision, created_on, updated_on, watch_at)
+         SELECT 1, 'w' || n, '{\"type\":\"log\",\"message\":\"m\"}', '* * * * *', 1, now(), now(), '2026-03-02T10:30:00Z'
+           FROM generate_series(1, 20) n;
+         INSERT INTO workflows (team_id, name, action, created_on, updated_on)
+         SELECT 1, 'idle' || n, '{\"type\":\"log\",\"message\":\"m\"}', now(), now() FROM generate_series(1, 600) n;
+         INSERT INTO schedule_versions (workflow_id, revision, valid_from, cron, state)
+         SELECT id, 1, (CASE name WHEN 'w1' THEN '2026-01-31T23:59:30Z' ELSE '2026-02-19T23:59:30Z' END)::timestamptz,
+                '* * * * *', 'active'
+           FROM workflows WHERE name ~ '^w[0-9]';
+         INSERT INTO occurrences (id, workflow_id, scheduled_time, decision, lateness_s, decided_on, created_on, updated_on)
+         SELECT gen_random_uuid(), w.id, due, 'missed', 600, due, due, due
+           FROM workflows w
+           JOIN schedule_versions v ON v.workflow_id = w.id
+          CROSS JOIN generate_series(v.valid_from + INTERVAL '30 s', '2026-02-20T23:59:00Z', INTERVAL '1 min') AS due
+          WHERE w.name ~ '^w[0-9]'",
+    )
+    .await;
+}
+
+/// Follows a proof to its end, without a difference; says how many times were due.
+async fn count_proven(admin: &Api, span: &str) -> u64 {
+    let (mut due, mut cursor) = (0, String::new());
+    loop {
+        let part = admin.get(&format!("/api/v1/verify?{span}{cursor}")).await.expect(200).json;
+        assert_eq!(part["differences"], json!([]));
+        due += part["owed"].as_u64().unwrap();
+        let Some(next) = part["next_cursor"].as_str() else { return due };
+        cursor = format!("&cursor={next}");
+    }
+}
+
+/// However long the span and however many the workflows: no statement of a proof has a longer answer than a page has
+/// due times, those of its last workflow included.
+#[tokio::test]
+async fn proofs_read_bounded_pages() {
+    const A_DAY: u64 = 1_440;
+    let (mut s, _) = fired().await;
+    decided(&s).await;
+    let way = CountingWay::to(&s.dsn()).await;
+    let admin = Api::new(&s.another_url_at(way.dsn(&s.dsn())).await, &s.keys.admin);
+    for (from, due) in [("2026-02-20", 20 * A_DAY), ("2026-02-01", (20 + 19) * A_DAY)] {
+        way.take_rows();
+        let span = format!("from={from}T00:00:00Z&to=2026-02-21T00:00:00Z");
+        assert_eq!(count_proven(&admin, &span).await, due);
+        let rows = way.take_rows();
+        assert!(rows.values().all(|rows| rows.most <= 20_000 + A_DAY), "{from}: {rows:?}");
+        assert_eq!(rows["the decisions of a slice"].all, due, "each is read once");
+        assert_eq!(rows["a page of workflows"].most, 500, "of 621");
+    }
+    s.end().await;
 }
 
 /// The next page of a proof, by its cursor.
@@ -51,7 +107,7 @@ async fn each_page_names_a_thousand_differences() {
 async fn the_longest_proof_comes_to_its_end() {
     let (s, _) = fired().await;
     undecided(&s).await;
-    // 90 days before the story's time, to the second.
+    // Exactly 90 days before the story's time.
     let span = "from=2025-12-02T10:10:00Z&to=2025-12-03T10:10:00Z";
     let mut part = page(&s, span, None).await;
     s.now_is("2026-03-02T10:10:08Z").await;
@@ -69,7 +125,7 @@ async fn the_longest_proof_comes_to_its_end() {
     s.end().await;
 }
 
-/// What a prune may have removed between two pages is left out of the later one, and the answer says so.
+/// A later page omits rows that a prune may have removed in the meantime, and the answer says so.
 #[tokio::test]
 async fn a_prune_between_pages_is_no_difference() {
     let (s, _) = fired().await;
@@ -121,7 +177,7 @@ async fn an_unknown_timezone_delays_no_other_proof() {
     assert_eq!(code, Some(1), "a workflow without a proof is not proven: {said}");
     assert!(said.contains(&format!("workflow {:<10} not proven", lost.0)), "{said}");
     assert!(said.contains("3 times owed, 3 decided: 1 workflows are not proven"), "{said}");
-    // A workflow that is known and behind delays it as ever.
+    // A workflow with a known timezone still delays the proof if the watchdog is behind.
     s.execute("UPDATE workflows SET watch_at = '2026-03-02T09:30:00Z' WHERE timezone IS NULL OR timezone = 'UTC'")
         .await;
     verify(&s, SPAN).await.refused(400, "span_not_settled", Some("to"));
@@ -129,7 +185,7 @@ async fn an_unknown_timezone_delays_no_other_proof() {
     s.end_early().await;
 }
 
-/// As the watchdog leaves the workflows that it can judge.
+/// Sets the state in which the watchdog leaves the workflows that it can evaluate.
 async fn settle_known(s: &Story) {
     settle(s).await;
     s.execute("UPDATE workflows SET watch_at = '2026-03-02T09:30:00Z' WHERE timezone = 'Europe/Paris'").await;

@@ -1,4 +1,4 @@
-//! The proof of the runs: each decision against its runs, each automatic run against its decision.
+//! The proof compares each decision with its runs, and each automatic run with its decision.
 
 use local::stack::StackOptions;
 use serde_json::{Value, json};
@@ -7,7 +7,7 @@ use tests::Story;
 use crate::verifying::{SPAN, differences, fired, settle, verify};
 use crate::words::{fire_on_time, hourly, standing_still};
 
-/// What a fault in the database makes the proof of the three fires say.
+/// Injects a fault into the database, and returns the differences that the proof of the three fires finds.
 async fn proven_after(s: &Story, fault: &'static str) -> Vec<String> {
     s.execute(fault).await;
     differences(&verify(s, SPAN).await.expect(200))
@@ -84,7 +84,7 @@ async fn cancelled_and_retried_runs_keep_their_decision() {
     s.end_early().await;
 }
 
-/// A newer fire took the place of a run that never started.
+/// A newer fire replaced a run that had not started.
 #[tokio::test]
 async fn a_replaced_waiting_run_is_permitted() {
     let s = standing_still("2026-03-02T08:30:00Z").await;
@@ -114,7 +114,7 @@ async fn pruned_runs_are_not_missing() {
     s.publish().await;
     s.clock_to("2026-03-02T10:10:00Z").await;
     settle(&s).await;
-    // Runs are kept for a day here, occurrences for 15.
+    // This app keeps runs for one day, and occurrences for 15 days.
     s.now_is("2026-03-04T10:10:00Z").await;
     s.job("prune").await;
     assert_eq!(s.count("SELECT count(*) FROM runs").await, 0);
@@ -127,7 +127,7 @@ async fn pruned_runs_are_not_missing() {
     s.end().await;
 }
 
-/// Rows that a shorter retention removed do not come back by a longer one.
+/// Rows that were removed under a shorter retention are still missing after the retention is raised.
 #[tokio::test]
 async fn a_raised_retention_proves_no_pruned_span() {
     let app = |config: &mut app::Config| config.retention_days = 15;

@@ -1,4 +1,4 @@
-//! Pruning: what is old goes, in batches; what still guards against a fire of the past stays.
+//! Pruning: removes old rows in batches, but keeps rows that still guard against a fire of the past.
 
 use app::jobs::Did;
 use chrono::{DateTime, TimeDelta, Utc};
@@ -18,7 +18,7 @@ async fn story() -> Story {
     s
 }
 
-/// Occurrences so many days before [`NOW`], as decided at their time.
+/// Inserts occurrences that were decided this many days before [`NOW`].
 async fn occurrences(s: &Story, workflow: WorkflowId, ages: &[i64]) {
     let decided = "INSERT INTO occurrences (id, workflow_id, scheduled_time, decision, run_id, lateness_s, decided_on, created_on, updated_on)
                    VALUES (gen_random_uuid(), $1, $2, 'fired', gen_random_uuid(), 0, $2, $2, $2)";
@@ -28,7 +28,7 @@ async fn occurrences(s: &Story, workflow: WorkflowId, ages: &[i64]) {
     }
 }
 
-/// How many days before [`NOW`] the occurrences are that are left.
+/// The ages of the remaining occurrences in days before [`NOW`].
 async fn ages(s: &Story) -> String {
     s.table("SELECT EXTRACT(DAY FROM '2026-06-01T00:00:00Z' - scheduled_time)::text FROM occurrences ORDER BY 1").await
 }
@@ -73,12 +73,12 @@ async fn an_occurrence_stays_while_its_fire_could_come_again() {
     .await;
     let usual = s.create("0 0 * * *", "UTC").await;
     let long = s.create_with(json!({"cron_schedule": "0 0 * * *"})).await;
-    // As a longer retention had permitted it.
+    // A longer retention permitted this window.
     s.execute("UPDATE workflows SET catch_up_window_secs = 2592000 WHERE id = (SELECT max(id) FROM workflows)").await;
     occurrences(&s, usual, &[17, 16, 14, 0]).await;
     occurrences(&s, long, &[33, 32, 30, 17, 0]).await;
     s.now_is(NOW).await;
-    // Not passed by the watchdog: it would take them for missed.
+    // The watchdog has not passed these times, and would record removed ones as missed.
     s.job("prune").await;
     assert_eq!(s.count("SELECT count(*) FROM occurrences").await, 9);
     watched_up_to_now(&s).await;
@@ -110,7 +110,7 @@ async fn a_fire_of_a_time_whose_row_may_be_gone_is_declined_and_decides_nothing(
     s.end().await;
 }
 
-/// A window that is raised later must not reach behind rows that are gone.
+/// After a prune, a longer catch-up window must not reach times whose rows are removed.
 #[tokio::test]
 async fn times_older_than_the_retention_never_run() {
     let s = Story::with(StackOptions {
@@ -127,7 +127,7 @@ async fn times_older_than_the_retention_never_run() {
     assert_eq!(ages(&s).await, "0");
     let (path, raised) = (format!("/api/v1/workflows/{wf}"), json!({"catch_up_window_secs": 30 * 24 * 3600}));
     s.editor().patch(&path, &raised).await.refused(400, "invalid_field", Some("catch_up_window_secs"));
-    // As a longer retention had permitted it.
+    // A longer retention permitted this window.
     s.execute("UPDATE workflows SET catch_up_window_secs = 2592000").await;
     s.editor().patch(&path, &json!({"name": "other"})).await.expect(200);
     assert_eq!(fire(&s, wf, "2026-05-16T00:00:00Z").await, "too_old", "16 days ago it may have run");
@@ -200,7 +200,7 @@ async fn disagreements_go_after_the_retention() {
     s.end_early().await;
 }
 
-/// Past times need the zone data of then only as long as they are kept; the newest stay in any case.
+/// The zone data of a past time are kept as long as the time itself, and the newest data always.
 #[tokio::test]
 async fn zone_data_go_after_the_retention() {
     let s = story().await;

@@ -1,4 +1,4 @@
-//! The watchdog beside itself and beside a fire: each time has one decision and one run.
+//! The watchdog at the same time as another watchdog or a fire: each time gets one decision and one run.
 
 use db::Transaction;
 use schedule::WorkflowId;
@@ -7,7 +7,7 @@ use tests::{PATIENCE, Story};
 
 use crate::words::{fire, hourly, standing_still};
 
-/// Holds a workflow's row, so that others wait in front of it.
+/// Locks a workflow's row, so that other transactions wait for it.
 pub(crate) async fn held(s: &Story, wf: WorkflowId) -> Transaction {
     let mut tx = db::begin(&s.pool).await.unwrap();
     let hold = "SELECT 1 FROM workflows WHERE id = $1 FOR NO KEY UPDATE";
@@ -15,7 +15,7 @@ pub(crate) async fn held(s: &Story, wf: WorkflowId) -> Transaction {
     tx
 }
 
-/// Backends that wait for a lock.
+/// The number of backends that wait for a lock.
 pub(crate) const WAITING: &str =
     "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database()";
 
@@ -59,7 +59,7 @@ async fn watchdogs_and_late_fires_at_once_decide_each_time_once() {
     let unlike = "SELECT count(*) FROM runs r FULL JOIN occurrences o ON o.run_id = r.id
                    WHERE r.id IS NULL AND o.decision IN ('fired', 'caught_up') OR o.id IS NULL";
     assert_eq!(s.count(unlike).await, 0, "who ran has a run, and no run is without its time");
-    // Whoever came first, the same times ran.
+    // The same times ran in either order.
     let ran = "SELECT count(*) FROM occurrences o JOIN workflows w ON w.id = o.workflow_id
                 WHERE o.run_id IS NOT NULL AND w.catch_up_policy = $1";
     for (policy, runs) in [("skip", 4), ("run_all", 16), ("none", 0)] {
@@ -74,7 +74,7 @@ async fn a_fire_that_waited_for_the_watchdog_sees_what_it_decided() {
     let s = standing_still("2026-03-02T08:30:00Z").await;
     let wf = hourly(&s, json!({})).await;
     s.now_is("2026-03-02T09:10:00Z").await;
-    // The fire waits in front of the row; meanwhile the time is decided, as the watchdog does it.
+    // The fire waits for the lock; in the meantime the time is decided as the watchdog does it.
     let mut holder = held(&s, wf).await;
     let firing = fire(&s, wf, "2026-03-02T09:00:00Z");
     let deciding = async {

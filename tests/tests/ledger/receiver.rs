@@ -1,4 +1,4 @@
-//! A receiver of http actions on this machine: it keeps what it gets, and answers as the story wants.
+//! A receiver of http actions on this machine: it records the requests, and answers as the story says.
 
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -14,26 +14,26 @@ use tests::{PATIENCE, Story};
 use tokio::net::TcpListener;
 use tokio::sync::Semaphore;
 
-/// When these stories happen.
+/// The time of these stories.
 pub(crate) const NOON: &str = "2026-03-02T12:00:00Z";
 
-/// What it got.
+/// A recorded request.
 #[derive(Clone)]
 pub(crate) struct Received {
     pub(crate) headers: HeaderMap,
     pub(crate) body: Bytes,
 }
 
-/// How it answers.
+/// How the receiver answers.
 #[derive(Clone)]
 enum Manner {
-    /// With these in turn, then with 200.
+    /// With these answers in turn, then with 200.
     Answers(Vec<(u16, &'static str)>),
-    /// With 200, but only when it is let to.
+    /// With 200, as soon as the gate has a permit.
     Gate(Arc<Semaphore>),
 }
 
-/// A receiver; it ends with its test.
+/// A receiver that stops with its test.
 #[derive(Clone)]
 pub(crate) struct Receiver {
     received: Arc<Mutex<Vec<Received>>>,
@@ -42,17 +42,17 @@ pub(crate) struct Receiver {
 }
 
 impl Receiver {
-    /// One that answers 200.
+    /// A receiver that always answers 200.
     pub(crate) async fn kind() -> Self {
         Self::answering(&[]).await
     }
 
-    /// One that answers with these statuses (and `retry-after`, if it is not empty) in turn, then 200.
+    /// A receiver that answers these statuses (and `retry-after`, if it is not empty) in turn, then 200.
     pub(crate) async fn answering(answers: &[(u16, &'static str)]) -> Self {
         Self::start(Manner::Answers(answers.to_vec())).await
     }
 
-    /// One that answers when it is let to.
+    /// A receiver that answers only after [`Receiver::let_answer`].
     pub(crate) async fn slow() -> Self {
         Self::start(Manner::Gate(Arc::new(Semaphore::new(0)))).await
     }
@@ -66,7 +66,7 @@ impl Receiver {
         receiver
     }
 
-    /// Lets a slow one answer so many requests.
+    /// Lets a slow receiver answer this many requests.
     pub(crate) fn let_answer(&self, requests: usize) {
         if let Manner::Gate(gate) = &self.manner {
             gate.add_permits(requests);
@@ -77,12 +77,12 @@ impl Receiver {
         self.received.lock().unwrap().clone()
     }
 
-    /// The bodies, as cronbox writes them.
+    /// The bodies of the requests.
     pub(crate) fn calls(&self) -> Vec<Value> {
         self.received().iter().map(|received| serde_json::from_slice(&received.body).unwrap()).collect()
     }
 
-    /// Waits until so many have come.
+    /// Waits until this many requests have arrived.
     pub(crate) async fn until(&self, requests: usize) {
         let began = Instant::now();
         while began.elapsed() < PATIENCE {
@@ -94,7 +94,7 @@ impl Receiver {
         panic!("only {} of {requests} requests come", self.received().len());
     }
 
-    /// An action that calls it.
+    /// An action that calls this receiver.
     pub(crate) fn action(&self) -> Value {
         serde_json::json!({"type": "http", "method": "POST", "url": self.url})
     }
@@ -122,7 +122,7 @@ async fn receive(State(receiver): State<Receiver>, headers: HeaderMap, body: Byt
     }
 }
 
-/// A run of a workflow by hand, accepted now.
+/// Inserts an accepted manual run of a workflow, due now.
 pub(crate) async fn accept(s: &Story, workflow: schedule::WorkflowId) -> uuid::Uuid {
     let (secs, nanos) = (s.clock.now().timestamp(), s.clock.now().timestamp_subsec_nanos());
     let at = uuid::Timestamp::from_unix(uuid::NoContext, u64::try_from(secs).unwrap(), nanos);
@@ -133,12 +133,12 @@ pub(crate) async fn accept(s: &Story, workflow: schedule::WorkflowId) -> uuid::U
     run
 }
 
-/// A run as the API shows it.
+/// A run, as the API returns it.
 pub(crate) async fn run(s: &Story, id: uuid::Uuid) -> Value {
     s.editor().get(&format!("/api/v1/runs/{id}")).await.expect(200).json
 }
 
-/// Waits until a run is in a state.
+/// Waits until a run has this state.
 pub(crate) async fn until_state(s: &Story, id: uuid::Uuid, state: &str) -> Value {
     let began = Instant::now();
     while began.elapsed() < PATIENCE {

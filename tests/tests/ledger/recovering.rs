@@ -1,4 +1,4 @@
-//! Recovering: a run whose instance died goes on, or is given up with a reason, and never both.
+//! Recovery: a run whose instance died is either retried or abandoned with a reason.
 
 use app::jobs::Did;
 use app::recover;
@@ -14,13 +14,13 @@ use crate::receiver::{Receiver, run, until_state};
 
 const NOON: &str = "2026-03-02T12:00:00Z";
 
-/// A stack that executes nothing by itself.
+/// A stack that executes no runs.
 async fn idle() -> Story {
     let now = Some(NOON.parse().unwrap());
     Story::with(StackOptions { now, app: |config| config.executor_slots = 0, ..StackOptions::default() }).await
 }
 
-/// Runs as an instance leaves them that was killed: running, with a last sign of life.
+/// Inserts runs of an instance that was killed: running, with the time of their last heartbeat.
 async fn left_running(s: &Story, workflow: WorkflowId, runs: i32, last_sign: &str) {
     let left = "INSERT INTO runs (id, workflow_id, trigger, state, attempt, run_after, created_on, started_on, locked_by, locked_at, lease_until)
                 SELECT gen_random_uuid(), $1, 'manual', 'running', 1, $2, $2, $2, gen_random_uuid(), $3, $3 + INTERVAL '120 s'
@@ -113,7 +113,7 @@ async fn a_run_that_is_lost_again_and_again_is_abandoned_in_the_end() {
         now += chrono::TimeDelta::seconds(120);
         s.set_clock(now).await;
         assert_eq!(s.job("recovery").await, all(1, 0, 0));
-        // Somebody claims it, and dies.
+        // Another instance claims the run and dies.
         let claimed =
             "UPDATE runs SET state = 'running', attempt = attempt + 1, locked_by = gen_random_uuid(), locked_at = $1";
         sqlx::query(claimed).bind(now).execute(&s.pool).await.unwrap();
@@ -141,7 +141,7 @@ async fn a_lost_run_of_a_paused_workflow_waits_and_stands_in_nobodys_way() {
     let paused = s.create("0 9 * * *", "UTC").await;
     let active = s.create("0 9 * * *", "UTC").await;
     s.pause(paused).await;
-    // More than a pass takes, and lost for longer.
+    // More runs than one pass processes, and lost for longer.
     left_running(&s, paused, 150, "2026-03-02T11:00:00Z").await;
     left_running(&s, active, 1, "2026-03-02T11:30:00Z").await;
     assert_eq!(s.job("recovery").await, all(1, 0, 0));

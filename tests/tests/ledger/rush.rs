@@ -1,4 +1,4 @@
-//! Everybody's nine o'clock: hundreds of schedules fire in the same minute, and the runner fails now and then.
+//! Hundreds of schedules fire in the same minute, and the runner sometimes fails.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -12,9 +12,9 @@ use tests::{PATIENCE, Story};
 const SCHEDULES: i64 = 500;
 const FIRST_TRIES: usize = 500;
 
-/// The real runner; of the first tries each tenth fails before it asked the app, and each tenth after.
+/// The real runner. One in ten of the first tries fails before it calls the app, and one in ten after it.
 ///
-/// Later tries do not fail: in which order they come is chance, and one fire could fail three times.
+/// Later tries do not fail: their order is random, so otherwise one fire could fail three times.
 fn unsteady(s: &Story) -> Handler {
     let key = KeySource::Value(s.keys.scheduler.clone());
     let limits = Limits { one_try: PATIENCE, all_tries: PATIENCE, ..Limits::LAMBDA };
@@ -51,7 +51,7 @@ async fn five_hundred_schedules_of_one_minute_run_once_each_though_the_runner_fa
     assert_eq!(s.count(on_time).await, SCHEDULES - SCHEDULES / 10, "those that did not fail are on time");
     let failed = "SELECT count(*) FROM workflows WHERE id NOT IN (SELECT workflow_id FROM occurrences)";
     assert_eq!(s.count(failed).await, SCHEDULES / 10, "asked before they failed: the answer was lost, not the run");
-    // Lambda tries again after a minute, and after two more.
+    // Lambda retries after one minute, and again after two minutes.
     s.clock_to("2026-03-02T09:10:00Z").await;
     assert_eq!(s.count("SELECT count(*) FROM occurrences WHERE decision = 'fired'").await, SCHEDULES);
     assert_eq!(s.count("SELECT count(DISTINCT workflow_id) FROM runs WHERE state = 'succeeded'").await, SCHEDULES);

@@ -1,4 +1,4 @@
-//! Executors are shared: no team takes all slots, and a fire that finds none free loses no time.
+//! Executors are shared between teams: no team takes all slots, and a fire that finds no free slot keeps its time.
 
 use clap::Parser as _;
 use local::stack::StackOptions;

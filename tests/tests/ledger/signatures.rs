@@ -1,4 +1,4 @@
-//! Signatures: what a receiver gets is verified by an implementation that is not ours, the one in the docs.
+//! Signatures: the receiver from the docs, which shares no code with the app, verifies each request.
 
 use local::stack::StackOptions;
 use serde_json::{Value, json};
@@ -9,13 +9,13 @@ use crate::receiver::{Received, Receiver, accept, until_state};
 
 const NOON: &str = "2026-03-02T12:00:00Z";
 
-/// The Python of docs/receivers.md, as a reader copies it.
+/// The Python code of docs/receivers.md, as a reader would copy it.
 fn receiver_of_the_docs() -> &'static str {
     let docs = include_str!("../../../docs/receivers.md");
     docs.split("```python\n").nth(1).and_then(|rest| rest.split("```").next()).expect("a receiver in Python")
 }
 
-/// Feeds requests to it, one after the other; the statuses that it answers, and how often it worked.
+/// Passes the requests to it one by one; returns its statuses, and how often it processed one.
 async fn received_by_the_docs(secret: &str, requests: &[Received], now: i64) -> (Vec<u16>, u64) {
     let requests: Vec<Value> = requests
         .iter()

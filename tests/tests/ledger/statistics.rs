@@ -1,4 +1,4 @@
-//! Figures of the ledger: right by hand, a team's own, and zero where an alarm watches in health.
+//! The ledger's statistics: correct in an example, limited to the caller's team, and zero for alarms if all is well.
 
 use serde_json::{Value, json};
 use tests::{Api, Story};

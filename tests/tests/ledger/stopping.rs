@@ -1,4 +1,4 @@
-//! Pausing, archiving and replacing: what has not started waits or ends, and what runs is asked to stop.
+//! Pausing, archiving and replacing: runs that have not started wait or end, and running ones are requested to stop.
 
 use local::stack::StackOptions;
 use schedule::WorkflowId;
@@ -12,13 +12,13 @@ use app::runs::{Lease, Slots, Trigger};
 use crate::receiver::{NOON, Receiver, accept, until_state};
 use crate::words::{begun, claimed, ended, fire, fire_on_time, hourly, standing_still};
 
-/// A stack whose heartbeat is as good as continuous.
+/// A stack that sends a heartbeat every 20 ms.
 async fn beating() -> Story {
     let app = |config: &mut app::Config| config.heartbeat_ms = 20;
     Story::with(StackOptions { now: Some(NOON.parse().unwrap()), app, ..StackOptions::default() }).await
 }
 
-/// Returns once the executor has claimed and ended a run that was accepted after all others.
+/// Returns after the executor has claimed and ended a run that was accepted after all others.
 async fn executor_came_by(s: &Story) {
     let other = s.create_with(json!({})).await;
     let last = accept(s, other).await;
@@ -30,7 +30,7 @@ async fn newest_run(s: &Story, wf: WorkflowId) -> uuid::Uuid {
     s.runs_of(wf).await[0]["id"].as_str().unwrap().parse().unwrap()
 }
 
-/// A run of the schedule whose first try failed at noon, and that waits for the next.
+/// A run of the schedule whose first try failed at noon, and that waits for its second try.
 async fn failed_once(s: &Story, receiver: &Receiver) -> WorkflowId {
     let wf = hourly(s, json!({"action": receiver.action(), "max_attempts": 5})).await;
     assert_eq!(fire(s, wf, NOON).await, "accepted");
@@ -49,7 +49,7 @@ async fn accepted_runs_wait_while_a_workflow_is_paused() {
     executor_came_by(&s).await;
     assert_eq!(receiver.received().len(), 1, "the pause comes before the second try");
     assert_eq!(s.runs(wf).await, "2026-03-02T12:00Z schedule accepted");
-    // What a person asks for goes on, under every overlap policy.
+    // Manual runs still start, under every overlap policy.
     s.editor().act(&format!("/api/v1/schedules/{wf}:fire")).await.expect(202);
     receiver.until(2).await;
     until_state(&s, newest_run(&s, wf).await, "succeeded").await;
@@ -63,7 +63,7 @@ async fn accepted_runs_wait_while_a_workflow_is_paused() {
     s.end().await;
 }
 
-/// A manual run has the schedule's run wait for a slot; its window is over by then, and its tries are not.
+/// The schedule's run waits for a slot behind a manual run. Its window is over, but its tries are not used up.
 #[tokio::test]
 async fn a_pause_gives_up_no_retry() {
     let s = Story::at(NOON).await;
@@ -131,7 +131,7 @@ async fn archiving_cancels_a_run_between_tries() {
     s.end().await;
 }
 
-/// An action that is never answered; the connection shows when its work stops.
+/// An action that is never answered. Its connection shows when the attempt stops.
 async fn never_answered(s: &Story, policies: Value) -> (WorkflowId, TcpListener) {
     let silent = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("http://{}", silent.local_addr().unwrap());
@@ -194,7 +194,7 @@ async fn replace_leaves_deferred_runs_alone() {
     s.end_early().await;
 }
 
-/// An accepted run of the schedule of an hour ago, as an app leaves it that was scaled to zero.
+/// An accepted run of the schedule from three days ago, as it remains after the app was scaled to zero.
 const LEFT: &str = "WITH o AS (
         INSERT INTO occurrences (id, workflow_id, scheduled_time, decision, revision, run_id, lateness_s, decided_on, created_on, updated_on)
         VALUES (gen_random_uuid(), $1, '2026-02-27T12:00:00Z', 'fired', 1, gen_random_uuid(), 0,
@@ -251,7 +251,7 @@ async fn accepted_runs_expire_after_window_or_spread() {
     s.end_early().await;
 }
 
-/// How many runs an executor could claim at this moment; it claims none.
+/// How many runs an executor could claim now; claims none.
 pub(crate) async fn claimable(s: &Story) -> usize {
     let mut tx = db::begin(&s.pool).await.unwrap();
     let (lease, slots) =
@@ -284,7 +284,7 @@ async fn caught_up_runs_wait_and_expire_too() {
     s.end_early().await;
 }
 
-/// Under a pause an accepted run waits for a slot again; it must not expire before the time that its spread chose.
+/// In a pause, an accepted run waits for a slot again. It must not expire before the start time that its spread chose.
 #[tokio::test]
 async fn a_pause_shortens_no_spread() {
     let s = standing_still("2026-03-02T08:30:00Z").await;

@@ -1,4 +1,4 @@
-//! Tries: which answers are worth another, after which pause, and when it is enough.
+//! Tries: which answers cause another try, after which pause, and how many tries a run has.
 
 use serde_json::{Value, json};
 use tests::Story;

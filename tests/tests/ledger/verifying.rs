@@ -1,11 +1,11 @@
-//! The proof: what was owed, computed anew, against what is recorded.
+//! The proof recomputes the due times, and compares them with the recorded decisions.
 
 use schedule::WorkflowId;
 use serde_json::{Value, json};
 use tests::{Answer, Story};
 use tokio::process::Command;
 
-/// An hour from nine, with a fire at nine, half past nine and ten.
+/// An hour from 09:00, with fires at 09:00, 09:30 and 10:00.
 pub(crate) const SPAN: &str = "from=2026-03-02T09:00:00Z&to=2026-03-02T10:01:00Z";
 
 pub(crate) async fn verify(s: &Story, span: &str) -> Answer {
@@ -21,14 +21,14 @@ pub(crate) fn differences(answer: &Answer) -> Vec<String> {
     answer.json["differences"].as_array().unwrap().iter().map(one).collect()
 }
 
-/// Without what is said of runs, which a deleted row leaves behind.
+/// The differences without those about runs, which remain when a row is deleted.
 fn except_runs(answer: &Answer) -> Vec<String> {
     let of_runs = ["no_run", "run_without_decision", "contradicted"];
     let is_of_a_run = |line: &String| of_runs.iter().any(|kind| line.ends_with(kind));
     differences(answer).into_iter().filter(|line| !is_of_a_run(line)).collect()
 }
 
-/// A workflow that fired three times, and a clock by which all of it is settled.
+/// A workflow that fired three times, at a time when all of its fires are decided.
 pub(crate) async fn fired() -> (Story, WorkflowId) {
     let s = Story::at("2026-03-02T08:59:00Z").await;
     let id = s.create("*/30 * * * *", "UTC").await;
@@ -38,7 +38,7 @@ pub(crate) async fn fired() -> (Story, WorkflowId) {
     (s, id)
 }
 
-/// As the watchdog leaves it.
+/// Sets the state in which the watchdog leaves the workflows.
 pub(crate) async fn settle(s: &Story) {
     s.execute("UPDATE workflows SET watch_at = '2026-03-02T10:30:00Z' WHERE watch_at IS NOT NULL").await;
 }
@@ -142,7 +142,7 @@ async fn what_is_older_than_the_ledger_is_nobody_s_debt() {
 #[tokio::test]
 async fn a_long_span_of_many_workflows_is_compared_to_its_end() {
     let (s, _) = fired().await;
-    // 1,200 workflows that owed every hour of ten days, and of which nothing is recorded.
+    // 1,200 workflows for which every hour of ten days was due, without any decision.
     s.execute(
         "INSERT INTO workflows (team_id, name, action, cron_schedule, revision, created_on, updated_on, watch_at)
          SELECT 1, 'w' || n, '{\"type\":\"log\",\"message\":\"m\"}', '0 * * * *', 1, now(), now(), '2026-03-02T10:30:00Z'

@@ -1,4 +1,4 @@
-//! Fires that wait: behind a run that has not started, behind others of an outage, and behind a retry.
+//! Fires that wait: behind a run that has not started, behind others after an outage, and behind a retry.
 
 use app::invoke::{Answer, Judge};
 use futures::future::join_all;
@@ -9,7 +9,7 @@ use tests::Story;
 use crate::receiver::{NOON, Receiver};
 use crate::words::{claimed, ended, fire, fire_on_time, hourly, standing_still};
 
-/// The times that have a run, and those that were skipped: `09:00 09:02, skipped 09:01`.
+/// The times with a run, and the skipped times, for example `09:00 09:02, skipped 09:01`.
 async fn times(s: &Story, wf: WorkflowId) -> String {
     let (mut ran, mut skipped) = (Vec::new(), Vec::new());
     for line in s.occurrences(wf).await.lines() {
@@ -48,7 +48,7 @@ async fn the_newest_replaces_the_one_that_waits() {
     let reason = "SELECT decision || ' ' || reason FROM occurrences WHERE reason IS NOT NULL";
     assert_eq!(s.table(reason).await, "skipped_overlap predecessor_not_started");
     assert_eq!(fire(&s, wf, "2026-03-02T10:00:00Z").await, "overlap", "and the decision is repeated");
-    // One that comes late to a newer one that waits is not run before or after it.
+    // The predecessor runs now, and the next fire replaces the one that waits.
     claimed(&s, wf).await;
     assert_eq!(fire_on_time(&s, wf, "2026-03-02T12:00:00Z").await, "accepted");
     assert_eq!(times(&s, wf).await, "09:00 12:00, skipped 10:00 11:00");
@@ -61,7 +61,7 @@ async fn the_newest_replaces_the_one_that_waits() {
     s.end_early().await;
 }
 
-/// Another instance has the replaced run in its cache, and answers by it: that starts no run either (docs/cron.md).
+/// Another instance has the replaced run in its cache, and answers with it. That starts no run, either (docs/cron.md).
 #[tokio::test]
 async fn no_instance_runs_a_replaced_fire() {
     let s = standing_still("2026-03-02T08:30:00Z").await;
@@ -143,7 +143,7 @@ async fn run_all_never_skips_retried_fires() {
         workflows.push((run_all(&s).await, run_all(&s).await));
     }
     let together = run_all(&s).await;
-    // Within the grace, in every order; once with a run that an executor takes in between.
+    // Within the grace, in every order; of each pair, an executor takes the runs of the second workflow in between.
     s.now_is("2026-03-02T09:02:10Z").await;
     for (order, (waits, runs)) in ORDERS.iter().zip(&workflows) {
         for nth in order {
@@ -186,7 +186,7 @@ async fn a_late_fire_waits_for_a_live_run() {
     let wf = hourly(&s, json!({})).await;
     assert_eq!(fire_on_time(&s, wf, "2026-03-02T09:00:00Z").await, "accepted");
     claimed(&s, wf).await;
-    // The watchdog would queue it, so the fire does too.
+    // The watchdog would queue the run, so the fire does, too.
     s.now_is("2026-03-02T10:20:00Z").await;
     assert_eq!(fire(&s, wf, "2026-03-02T10:00:00Z").await, "accepted");
     ended(&s, wf).await;

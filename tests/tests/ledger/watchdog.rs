@@ -1,4 +1,4 @@
-//! The watchdog and the catch-up policies: nothing is missed silently, and nothing is run twice.
+//! The watchdog and the catch-up policies: every missed time is recorded, and no time runs twice.
 
 use app::jobs::Did;
 use schedule::WorkflowId;
@@ -7,19 +7,19 @@ use tests::Story;
 
 use crate::words::{fire, fire_on_time, hourly, standing_still};
 
-/// The watchdog has its turn at this time.
+/// Runs the watchdog at this time.
 async fn watched(s: &Story, now: &str) {
     s.now_is(now).await;
     s.job("watchdog").await;
 }
 
-/// `09 missed, 10 caught_up`: the decisions by the hour.
+/// The decisions by hour, for example `09 missed, 10 caught_up`.
 async fn hours(s: &Story, wf: WorkflowId) -> String {
     let hour = |line: &str| format!("{}{}", &line[11..13], &line[17..]);
     s.occurrences(wf).await.lines().map(hour).collect::<Vec<_>>().join(", ")
 }
 
-/// Hours from the cursor to a time, and whether the watchdog will look again.
+/// The cursor's time, and when the watchdog checks the workflow again.
 async fn cursor(s: &Story, wf: WorkflowId) -> (String, Option<String>) {
     let row: (chrono::DateTime<chrono::Utc>, Option<chrono::DateTime<chrono::Utc>>) =
         sqlx::query_as("SELECT ledger_cursor, watch_at FROM workflows WHERE id = $1")
@@ -36,7 +36,7 @@ async fn each_catch_up_policy_decides_the_times_of_an_outage() {
     let none = hourly(&s, json!({"catch_up_policy": "none"})).await;
     let skip = hourly(&s, json!({})).await;
     let all = hourly(&s, json!({"catch_up_policy": "run_all", "catch_up_window_secs": 7200})).await;
-    // Nobody came for hours; 12:00 is not late yet.
+    // No fire arrived for hours; 12:00 is not late yet.
     watched(&s, "2026-03-02T12:04:59Z").await;
     assert_eq!(hours(&s, none).await, "09 missed, 10 missed, 11 missed");
     assert_eq!(hours(&s, skip).await, "09 missed, 10 missed, 11 caught_up");
@@ -45,7 +45,7 @@ async fn each_catch_up_policy_decides_the_times_of_an_outage() {
     watched(&s, "2026-03-02T12:05:00Z").await;
     assert_eq!(hours(&s, skip).await, "09 missed, 10 missed, 11 caught_up, 12 caught_up");
     assert_eq!(s.job("watchdog").await, Did::Nothing, "and it is decided once");
-    // What comes late after all is answered by what was decided.
+    // A fire that arrives after the decision gets that decision as its answer.
     assert_eq!(fire(&s, none, "2026-03-02T11:00:00Z").await, "too_old");
     assert_eq!(fire(&s, skip, "2026-03-02T10:00:00Z").await, "missed");
     assert_eq!(fire(&s, skip, "2026-03-02T11:00:00Z").await, "duplicate");
@@ -102,7 +102,7 @@ async fn under_skip_what_ran_later_leaves_the_older_ones_missed() {
 async fn an_edit_replays_nothing_and_loses_nothing_that_was_owed_before_it() {
     let s = standing_still("2026-03-02T08:30:00Z").await;
     let wf = hourly(&s, json!({"catch_up_policy": "run_all"})).await;
-    // 09:00 is owed and nobody comes; then the cron, and later the timezone, change.
+    // 09:00 is due and its fire does not arrive. Then the cron changes, and later the timezone.
     s.now_is("2026-03-02T09:02:00Z").await;
     s.edit(wf, json!({"cron_schedule": "*/30 * * * *"})).await;
     s.now_is("2026-03-02T09:31:00Z").await;
@@ -144,11 +144,11 @@ async fn a_pause_with_an_end_is_over_at_that_moment_whoever_comes_first() {
         s.editor().post(&format!("/api/v1/workflows/{wf}:pause"), &until).await.expect(200);
     }
     assert_eq!(fire_on_time(&s, by_fire, "2026-03-02T10:00:00Z").await, "paused");
-    // EventBridge may fire a moment early by our clock: 11:00 is owed all the same.
+    // EventBridge may fire a moment early by our clock, and 11:00 is due nevertheless.
     s.now_is("2026-03-02T10:59:58Z").await;
     assert_eq!(fire(&s, by_fire, "2026-03-02T11:00:00Z").await, "accepted");
     assert_eq!(fire(&s, by_fire, "2026-03-02T10:00:00Z").await, "paused");
-    // The watchdog is late, an edit comes first: what the pause's end made owed is not lost.
+    // An edit comes before the watchdog. It must not lose the times that became due at the end of the pause.
     s.now_is("2026-03-02T12:30:00Z").await;
     s.edit(by_edit, json!({"cron_schedule": "45 * * * *"})).await;
     s.job("watchdog").await;
@@ -195,11 +195,11 @@ async fn a_timezone_that_nobody_knows_holds_its_own_cursor_and_no_other() {
     assert!(cursor(&s, lost).await.0.as_str() <= "08:30", "its cursor stands");
     let metrics = s.admin().get("/metrics").await.text;
     assert!(metrics.contains("cronbox_workflows_unjudged 1"), "{metrics}");
-    // A fire of the same timing is taken on trust.
+    // The app cannot check the time, so it accepts a fire of the same revision.
     s.now_is("2026-03-02T10:00:05Z").await;
     let body = json!({"scheduled_time": "2026-03-02T10:00:00Z", "revision": 1});
     s.scheduler_key().post(&format!("/api/v1/cron/workflows/{lost}:invoke"), &body).await.expect(202);
-    // The zone is known again: what was owed is decided.
+    // The timezone is known again, so the watchdog decides the due times.
     sqlx::query("UPDATE schedule_versions SET timezone = 'UTC' WHERE workflow_id = $1")
         .bind(lost.0)
         .execute(&s.pool)

@@ -1,4 +1,4 @@
-//! What the ledger's stories say.
+//! Steps of the ledger's stories.
 
 use chrono::{DateTime, Utc};
 use local::stack::StackOptions;
@@ -6,7 +6,7 @@ use schedule::WorkflowId;
 use serde_json::{Value, json};
 use tests::Story;
 
-/// A stack whose executor stands still: what is accepted stays so until the story ends it.
+/// A stack without an executor: accepted runs stay accepted until the story ends them.
 pub(crate) async fn standing_still(now: &str) -> Story {
     let app = |config: &mut app::Config| config.executor_slots = 0;
     Story::with(StackOptions { now: Some(now.parse().unwrap()), app, ..StackOptions::default() }).await
@@ -19,7 +19,7 @@ pub(crate) async fn hourly(s: &Story, policies: Value) -> WorkflowId {
     s.create_with(fields).await
 }
 
-/// Delivers the fire of a time; `accepted`, or the reason why there is no run.
+/// Delivers a fire; returns `accepted`, or the reason why there is no run.
 pub(crate) async fn fire(s: &Story, wf: WorkflowId, time: &str) -> String {
     let answer = s.invoke(wf, time).await;
     match answer.status {
@@ -29,13 +29,13 @@ pub(crate) async fn fire(s: &Story, wf: WorkflowId, time: &str) -> String {
     }
 }
 
-/// Delivers the fire of a time at that time, a few seconds late.
+/// Delivers a fire five seconds after its scheduled time.
 pub(crate) async fn fire_on_time(s: &Story, wf: WorkflowId, time: &str) -> String {
     s.set_clock(time.parse::<DateTime<Utc>>().unwrap() + chrono::TimeDelta::seconds(5)).await;
     fire(s, wf, time).await
 }
 
-/// An executor takes a workflow's accepted runs.
+/// Claims a workflow's accepted runs, as an executor does.
 pub(crate) async fn claimed(s: &Story, wf: WorkflowId) {
     let claim =
         "UPDATE runs SET state = 'running', attempt = attempt + 1, started_on = $2, locked_by = gen_random_uuid(),
@@ -44,7 +44,7 @@ pub(crate) async fn claimed(s: &Story, wf: WorkflowId) {
     sqlx::query(claim).bind(wf.0).bind(s.clock.now()).execute(&s.pool).await.unwrap();
 }
 
-/// A workflow's accepted and running runs end, and the next may begin.
+/// Ends a workflow's accepted and running runs, so that the next may start.
 pub(crate) async fn ended(s: &Story, wf: WorkflowId) {
     let end = "UPDATE runs SET state = 'succeeded', finished_on = $2, locked_by = NULL, locked_at = NULL
                 WHERE workflow_id = $1 AND state IN ('accepted', 'running')";
@@ -52,7 +52,7 @@ pub(crate) async fn ended(s: &Story, wf: WorkflowId) {
     app::queue::advance(&s.pool, wf, s.clock.now()).await.unwrap();
 }
 
-/// A run that is not of the schedule's own time wants to begin; says in which state it does.
+/// Starts a run that is not a fire of the schedule; returns its state.
 pub(crate) async fn begun(s: &Story, wf: WorkflowId, trigger: app::runs::Trigger, time: &str) -> String {
     let now = s.clock.now();
     let mut tx = db::begin(&s.pool).await.unwrap();

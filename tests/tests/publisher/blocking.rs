@@ -1,4 +1,4 @@
-//! No workflow waits for another one: not for its slow call, nor for its locked row.
+//! No workflow waits for another one: not for its slow call, and not for its locked row.
 
 #[cfg(debug_assertions)]
 use std::sync::Arc;
@@ -19,7 +19,7 @@ use crate::world::{World, name};
 #[cfg(debug_assertions)]
 const TICK: Duration = Duration::from_secs(18);
 
-/// A session that locks publications for as long as it likes.
+/// A session that locks publications until [`unlock`].
 async fn lock_publications(world: &World, workflows: &[WorkflowId]) -> PgConnection {
     let mut session = PgConnection::connect(&world.dsn).await.unwrap();
     sqlx::raw_sql("SET idle_in_transaction_session_timeout = 0; BEGIN").execute(&mut session).await.unwrap();
@@ -33,7 +33,7 @@ async fn unlock(mut session: PgConnection) {
     sqlx::raw_sql("COMMIT").execute(&mut session).await.unwrap();
 }
 
-/// Returns when EventBridge shows this cron expression.
+/// Returns when EventBridge has this cron expression.
 async fn until_applied(world: &World, workflow: WorkflowId, expression: &str) {
     let applied = async {
         while world.expression(workflow).await.as_deref() != Some(expression) {
@@ -52,7 +52,7 @@ async fn until_unleased(world: &World, workflow: WorkflowId) {
     tokio::time::timeout(PATIENCE, unleased).await.expect("it is settled");
 }
 
-/// Makes a workflow due as one whose call may have crashed its publishers.
+/// Makes a workflow due, and a suspect: a workflow whose calls may have crashed publishers.
 async fn make_suspect(world: &World, workflow: WorkflowId) {
     let suspect = "UPDATE publications SET attempt_count = 15, spec_hash = NULL, due_at = cronbox_now()
                     WHERE workflow_id = $1";
@@ -68,13 +68,13 @@ async fn until_no_suspect(world: &World, workflow: WorkflowId) {
     tokio::time::timeout(PATIENCE, published).await.expect("the suspect is published");
 }
 
-/// How often a schedule was replaced since the calls were last taken.
+/// How often a schedule was replaced since the last call of `take_calls`.
 fn count_updates(world: &World, workflow: WorkflowId) -> usize {
     let calls = world.front.take_calls();
     calls.iter().filter(|call| call.name == name(workflow) && call.method == "PUT").count()
 }
 
-/// Without a notification, too: the daemon claims again while calls are in flight.
+/// Also without a notification, because the daemon claims again while calls are in flight.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_edit_passes_a_slow_call() {
     let world = World::new().await;
@@ -97,7 +97,7 @@ async fn an_edit_passes_a_slow_call() {
     world.assert_settled().await;
 }
 
-/// Five calls are answered while a session locks their publications; nothing else waits for it.
+/// A session locks five publications while their calls are answered. No other workflow waits for the session.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_edit_passes_five_locked_publications() {
     let world = World::new().await;
@@ -136,7 +136,7 @@ async fn an_edit_passes_five_locked_publications() {
     world.assert_settled().await;
 }
 
-/// As a Lambda: the row is locked for longer than the tick, which reports what it did all the same.
+/// In a Lambda, a row stays locked for longer than the tick. The tick must still return its report.
 #[cfg(debug_assertions)]
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_locked_row_fails_no_drain() {
@@ -157,7 +157,7 @@ async fn a_locked_row_fails_no_drain() {
     world.front.arrival(&name(locked)).await;
     let session = lock_publications(&world, &[locked]).await;
     world.front.release();
-    // It is tried again until the tick has no time left.
+    // The publisher retries the settle until the tick has no time left.
     is_found_locked.recv().await.unwrap();
     is_found_locked.recv().await.unwrap();
     stopwatch.advance(TICK);
@@ -167,14 +167,14 @@ async fn a_locked_row_fails_no_drain() {
     assert_eq!(report.remaining, 1);
     assert_eq!(world.publication(free).await.sync, "synced");
     unlock(session).await;
-    // The publisher that takes it over when its lease has lapsed repeats the call, and settles it.
+    // After the lease has expired, the next publisher repeats the call and settles it.
     world.skip(Duration::from_secs(61)).await;
     world.publish().await;
     assert_eq!(world.publication(locked).await.sync, "synced");
     world.assert_settled().await;
 }
 
-/// A renewal waits for no row lock, and renews the others of its batch.
+/// A renewal does not wait for a row lock, and renews the other leases of its batch.
 #[cfg(debug_assertions)]
 #[tokio::test]
 async fn a_locked_row_stops_no_renewal() {
@@ -220,7 +220,8 @@ async fn a_locked_row_stops_no_renewal() {
     world.assert_settled().await;
 }
 
-/// After an error nothing is claimed, so the drain ends although a publication is locked, and the next one publishes.
+/// After an error, a drain claims no more workflows. So it ends in spite of a locked publication, and the next one
+/// publishes.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_error_beside_a_locked_row_stops_no_edit() {
     let world = World::new().await;
@@ -262,7 +263,8 @@ async fn an_error_beside_a_locked_row_stops_no_edit() {
     world.assert_settled().await;
 }
 
-/// A lock keeps no drain open: what comes after the usual workflows has its turn. The locked one is called only once.
+/// A locked row does not keep a drain open, so suspects, which come last, get their turn. The locked workflow is called
+/// once.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_locked_row_delays_no_suspect() {
     let world = World::new().await;
@@ -289,7 +291,8 @@ async fn a_locked_row_delays_no_suspect() {
     world.assert_settled().await;
 }
 
-/// Nothing is claimed beside a suspect, so its locked row must not keep its place. It is called only once, too.
+/// While a suspect is processed, the publisher claims no other workflow. So a suspect with a locked row must yield
+/// its turn. It is called only once, too.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_locked_suspect_delays_no_edit() {
     let world = World::new().await;
@@ -319,7 +322,7 @@ async fn a_locked_suspect_delays_no_edit() {
     world.assert_settled().await;
 }
 
-/// A workflow falls due again with each settle, for as long as there is a suspect.
+/// While there is a suspect, each settle makes another workflow due again. The suspect must still get its turn.
 #[cfg(debug_assertions)]
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn endless_edits_delay_no_suspect() {

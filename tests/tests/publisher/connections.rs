@@ -1,4 +1,4 @@
-//! What lies between the publisher and EventBridge: connections that break, credentials that take long.
+//! The connection between the publisher and EventBridge: broken connections and slow credentials.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -13,7 +13,7 @@ use tokio::net::{TcpListener, TcpStream};
 
 use crate::world::{World, soon};
 
-/// A way to EventBridge whose connection breaks, once, when a PUT comes along on it.
+/// A proxy to EventBridge that breaks the connection of the first PUT.
 async fn breaking_way(target: String) -> (String, Arc<AtomicBool>) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let way = format!("http://{}", listener.local_addr().unwrap());
@@ -49,7 +49,8 @@ async fn pass(mut client: TcpStream, mut server: TcpStream, is_broken: Arc<Atomi
     }
 }
 
-/// The call is made again at once; what the first request did is read back when none can arrive any more.
+/// The publisher repeats the call at once. It reads the schedule back later, when the first request can no longer
+/// arrive.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_broken_connection_costs_no_backoff() {
     let world = World::new().await;
@@ -69,7 +70,7 @@ async fn a_broken_connection_costs_no_backoff() {
     assert!(publication.verify_in_secs.is_some_and(|secs| secs > 900.0), "the first request may still arrive");
 }
 
-/// A way to EventBridge that counts the connections made by it.
+/// A proxy to EventBridge that counts its connections.
 async fn counting_way(target: String) -> (String, Arc<AtomicUsize>) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let way = format!("http://{}", listener.local_addr().unwrap());
@@ -85,7 +86,7 @@ async fn counting_way(target: String) -> (String, Arc<AtomicUsize>) {
     (way, connections)
 }
 
-/// What a frozen Lambda finds in its pool after a minute has long been closed by the other side.
+/// After a minute, a frozen Lambda would find only connections in its pool that the server has closed.
 #[tokio::test]
 async fn idle_connections_are_not_kept() {
     let world = World::new().await;
@@ -106,7 +107,8 @@ async fn idle_connections_are_not_kept() {
     assert_eq!(connections.load(Ordering::SeqCst), 2, "half a minute later it is a new one");
 }
 
-/// Credentials that take longer than a call may take are waited for, and no call times out by them.
+/// The publisher waits for credentials, also if they take longer than a call may take. No call times out because of
+/// them.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn slow_credentials_time_out_no_call() {
     let world = World::new().await;
@@ -114,7 +116,7 @@ async fn slow_credentials_time_out_no_call() {
         world.create("0 9 * * *", "UTC").await;
     }
     let credentials = async || {
-        // Longer than EventBridge's answer may take; nothing is measured by it.
+        // Longer than the timeout of a call. The test measures no time.
         tokio::time::sleep(Duration::from_millis(3500)).await;
         Json(json!({"AccessKeyId": "a", "SecretAccessKey": "b", "Token": "c", "Expiration": "2099-01-01T00:00:00Z"}))
     };

@@ -1,4 +1,4 @@
-//! What EventBridge shows follows what the workflow asks for.
+//! EventBridge's schedules follow the workflows.
 
 use std::time::Duration;
 
@@ -16,7 +16,7 @@ fn updated() -> (String, u16) {
     ("PUT".to_owned(), 200)
 }
 
-/// Somebody's schedule under our name.
+/// A schedule with our name that an operator could have created.
 pub(crate) fn by_hand(cron: &str) -> Value {
     json!({
         "GroupName": GROUP, "ScheduleExpression": cron, "FlexibleTimeWindow": {"Mode": "OFF"},
@@ -65,8 +65,8 @@ async fn every_field_of_a_schedule_is_sent() {
     );
 }
 
-/// If this fails without a change of what is sent, a release would publish every schedule anew: a
-/// dependency changed the order of JSON's fields, or how a date is written.
+/// If this fails without a change of the schedules, a release would publish every schedule again. A dependency may have
+/// changed the order of JSON fields, or the format of dates.
 #[tokio::test]
 async fn the_hash_of_a_schedule_is_fixed() {
     let world = World::new().await;
@@ -175,7 +175,7 @@ async fn a_schedule_that_is_gone_already_is_deleted_all_the_same() {
     world.publish().await;
     world.meddle(Method::DELETE, known, json!({})).await;
     world.delete(known).await;
-    // Cleared before it was ever published: nobody can know that nothing stands there.
+    // Its cron was cleared before it was published, but the publisher cannot know that there is no schedule.
     let never = world.create("0 9 * * *", "UTC").await;
     world.patch(never, json!({"cron_schedule": null})).await;
     world.calls();
@@ -194,7 +194,7 @@ async fn an_orphan_that_fired_is_removed_by_a_repair() {
     world.publish().await;
     world.delete(workflow).await;
     world.publish().await;
-    // A late request of somebody's, long after we have settled.
+    // A late request creates the schedule again, long after its delete was settled.
     world.meddle(Method::POST, workflow, by_hand("cron(* * * * ? *)")).await;
 
     let mut tx = db::begin(&world.pool).await.unwrap();
@@ -220,7 +220,7 @@ async fn windows_start_early_and_end_with_deletion() {
     assert_eq!(schedule["StartDate"].as_f64(), Some(at("2026-03-02T11:59:00Z").timestamp() as f64));
     assert_eq!(schedule["EndDate"].as_f64(), Some(at("2026-03-02T13:01:00Z").timestamp() as f64), "no fire is lost");
 
-    // Once the start has passed it is sent no more, which by itself is no reason to call.
+    // After the start has passed, the publisher no longer sends it. That does not cause a call.
     world.clock.set(at("2026-03-02T12:30:00Z"));
     world.calls();
     world.patch(workflow, json!({"timezone": "Africa/Abidjan"})).await;
@@ -232,7 +232,7 @@ async fn windows_start_early_and_end_with_deletion() {
     assert_eq!(schedule.get("StartDate"), None);
 
     world.clock.set(at("2026-03-02T13:00:30Z"));
-    // The database's clock is the machine's: by it the end lies in the past, so a minute is waited.
+    // In the database, whose clock is the machine's, the end has passed long ago. So the delete waits for a minute.
     world.skip(Duration::from_secs(3600)).await;
     assert_eq!(world.publish().await.deleted, 1);
     assert_eq!(world.schedule(workflow).await, None);

@@ -1,4 +1,4 @@
-//! Real publisher processes, killed with SIGKILL at every point they pass.
+//! Publisher processes that are killed with SIGKILL at each of their fault points.
 
 use std::os::unix::process::ExitStatusExt;
 use std::time::Duration;
@@ -29,7 +29,7 @@ async fn a_publisher_killed_anywhere_loses_nothing() {
         assert_eq!(world.schedule(cleared).await, None, "{point}");
         world.assert_settled().await;
 
-        // And the verify passes that a takeover owes come to an end.
+        // Also later than the verify passes that follow a takeover.
         world.skip(LEASE + Duration::from_secs(17 * 60)).await;
         world.publish().await;
         for workflow in [kept, cleared, new] {
@@ -66,7 +66,7 @@ async fn an_edit_that_is_taken_back_after_a_crash_is_published_all_the_same() {
     assert_eq!(killed.status.signal(), Some(9));
     assert_eq!(world.expression(workflow).await.as_deref(), Some("cron(0 10 * * ? *)"), "done, and nobody knows");
 
-    // What we last knew of is what is wanted again; but that is not what stands.
+    // The edit restores what the publisher last recorded, but EventBridge has another schedule.
     world.patch(workflow, json!({"cron_schedule": "0 9 * * *"})).await;
     world.skip(LEASE).await;
     world.publish().await;
@@ -100,7 +100,7 @@ async fn what_kills_the_publisher_each_time_is_worked_on_alone_and_last_and_not_
     assert_eq!(world.publication(suspect).await.attempt_count, 0);
 }
 
-/// Two crashes may have been the fault of any workflow of the batch: from then on each is worked on alone.
+/// Any workflow of the batch may have caused two crashes, so from then on each is processed separately.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_third_attempt_after_crashes_runs_alone() {
     let world = World::new().await;

@@ -1,4 +1,4 @@
-//! A database per story, and the publisher's binary.
+//! A database for each story, and the publisher's binary.
 
 use std::path::PathBuf;
 
@@ -6,13 +6,13 @@ use db::PgPool;
 use local::stack::Database;
 use tests::PATIENCE;
 
-/// A migrated database of its own; it ends with the test process.
+/// A new migrated database. It is removed when the test process ends.
 pub(crate) async fn fresh() -> (PgPool, String) {
     let dsn = Database::of_template().await.unwrap().dsn();
     (pool(&dsn), dsn)
 }
 
-/// Connections as one process has them.
+/// A pool like that of a publisher process.
 pub(crate) fn pool(dsn: &str) -> PgPool {
     db::pool(&db::Options {
         dsn: dsn.to_owned(),
@@ -23,7 +23,7 @@ pub(crate) fn pool(dsn: &str) -> PgPool {
     .unwrap()
 }
 
-/// Built by `make test`, beside the tests.
+/// `make test` builds it next to the tests.
 pub(crate) fn publisher_binary() -> PathBuf {
     let mut path = std::env::current_exe().unwrap();
     path.pop();

@@ -1,4 +1,4 @@
-//! A denial: whose fault it is, by what else was denied and what succeeded.
+//! A denial is either the workflow's fault or the environment's. Other denials and successes decide which.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use serde_json::json;
 use crate::front::DENIED;
 use crate::world::{World, name, soon};
 
-/// A denial that its owner took back says nothing about the next workflow that is denied.
+/// A workflow is denied, and an edit makes the denial irrelevant. It must not count when another workflow is denied.
 #[tokio::test]
 async fn a_settled_denial_is_forgotten() {
     let world = World::new().await;
@@ -38,7 +38,7 @@ async fn a_settled_denial_is_forgotten() {
     assert_eq!(world.publication(second).await.sync, "failed");
 }
 
-/// Without `iam:PassRole` deletes succeed, and no create does: that is no workflow's own fault.
+/// Without `iam:PassRole`, deletes succeed and creates fail. That is not the fault of a workflow.
 #[tokio::test]
 async fn successful_deletes_prove_no_create() {
     let world = World::new().await;
@@ -58,7 +58,7 @@ async fn successful_deletes_prove_no_create() {
     }
     assert_eq!(world.publication(denied).await.error_class.as_deref(), Some("environment"));
 
-    // But another create that succeeds says that it is this workflow's alone.
+    // Another create succeeds, so the denial is this workflow's own fault.
     world.create("0 8 * * *", "UTC").await;
     let mut failed = publisher.drain(soon()).await.unwrap().failed;
     world.skip(Duration::from_secs(9000)).await;

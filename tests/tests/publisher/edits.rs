@@ -1,4 +1,4 @@
-//! Edits, made as the app's handlers make them: one transaction, the app's own statements.
+//! Edits like those of the app's handlers: one transaction, with the app's own statements.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -29,7 +29,7 @@ impl World {
         workflows::create(tx, self.team, spec, None, &self.edit()).await.unwrap().id
     }
 
-    /// A whole edit, as PATCH makes it.
+    /// An edit like PATCH, committed.
     pub(crate) async fn patch(&self, id: WorkflowId, fields: Value) {
         let tx = self.open_patch(id, fields).await;
         tx.commit().await.unwrap();

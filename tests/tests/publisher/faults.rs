@@ -1,4 +1,4 @@
-//! What EventBridge answers, and what becomes of the workflow.
+//! Each kind of answer from EventBridge, and what happens to the workflow.
 
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ async fn throttling_backs_off_and_counts_no_attempt() {
     world.front.always(&name(workflow), Some(THROTTLED));
     let publisher = world.publisher().await;
     for round in 1..=15_u32 {
-        // One process, so that its backoff doubles.
+        // The same publisher each time, so that its backoff doubles.
         let report = publisher.drain(soon()).await.unwrap();
         assert!(report.retried >= 1 && report.failed == 0 && report.remaining == 1, "{report:?}");
         let publication = world.publication(workflow).await;
@@ -206,7 +206,7 @@ async fn a_start_that_passed_while_its_request_was_on_its_way_fails_nobody() {
     world.front.hold(&name(workflow));
     let publisher = world.publisher().await;
     let frozen = async {
-        // A Lambda is frozen between two invocations, whatever it is about to send.
+        // A Lambda can be frozen between two invocations, also just before it sends a request.
         world.front.arrival(&name(workflow)).await;
         world.clock.set(at("2026-03-02T10:15:00Z"));
         world.front.release();

@@ -1,7 +1,10 @@
-//! The figures behind the alarms: each condition is in the line that CloudWatch reads.
+//! The metrics for the alarms: each condition appears in the line that CloudWatch reads.
 
 use std::time::Duration;
 
+use app::invoke::{Answer, Judge, Reason};
+use chrono::TimeDelta;
+use schedule::Fire;
 use serde_json::{Value, json};
 use sqlx::{Connection as _, PgConnection};
 use tokio::io::{AsyncBufReadExt as _, BufReader, Lines};
@@ -13,7 +16,7 @@ use crate::world::{LIST, World, name};
 
 const MINUTE: Duration = Duration::from_secs(60);
 
-/// The publisher as a Lambda that ticks when it is told to.
+/// The publisher as a Lambda that the test invokes.
 struct Ticker {
     _lambda: Child,
     lines: Lines<BufReader<ChildStdout>>,
@@ -28,7 +31,7 @@ impl Ticker {
         Ticker { _lambda: lambda, lines, invoker }
     }
 
-    /// What was answered, and the figures of the tick.
+    /// Invokes a tick; returns the answer and the metrics.
     async fn tick(&mut self) -> ((String, Value), Value) {
         let (invoke, answered) = &mut self.invoker;
         invoke.send(json!({"sweep": true})).unwrap();
@@ -39,6 +42,17 @@ impl Ticker {
 
 fn figure(line: &Value, name: &str) -> f64 {
     line[name].as_f64().unwrap_or_else(|| panic!("no {name} in {line}"))
+}
+
+/// The metric of an alarm, and from which value on it rings, as Terraform deploys it.
+fn alarm(name: &str) -> (&'static str, f64) {
+    let alarms = include_str!("../../../terraform/modules/cron/alarms.tf");
+    let (_, rest) = alarms.split_once(&format!(" {name} = {{")).unwrap();
+    let field = |name: &str| {
+        let of = |line: &'static str| line.split_once('=').filter(|(field, _)| field.trim() == name);
+        rest.lines().take_while(|line| line.trim() != "}").find_map(of).unwrap().1.trim()
+    };
+    (field("metric").trim_matches('"'), field("value").parse().unwrap())
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -85,7 +99,8 @@ async fn a_stopped_drain_is_a_figure() {
     assert_eq!((&line["DrainsStopped"], &line["failed"]), (&json!(1), &json!(0)), "{line}");
 }
 
-/// A publisher of another database, with the same environment and group, writes nothing and rings.
+/// A publisher of another database with the same environment and group writes no schedule, and its metric raises an
+/// alarm.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn foreign_schedules_are_a_figure() {
     let world = World::new().await;
@@ -120,14 +135,15 @@ async fn a_sweep_that_never_ends_grows_old() {
     assert!(figure(&line, "SweepAgeSeconds") >= 3600.0, "{line}");
 }
 
-/// Counted when it is settled: the error of another workflow takes nothing back.
+/// Workflows are counted when they are settled. A later error of another workflow must not remove them from the
+/// metrics.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_drain_with_an_error_counts_too() {
     let world = World::new().await;
     for _ in 0..4 {
         world.create("0 9 * * *", "UTC").await;
     }
-    // What has crashed publishers is claimed last and alone: the others are settled when that fails.
+    // A suspect is claimed last and separately, so the others are settled when its statement fails.
     let broken = "UPDATE publications SET attempt_count = 15 WHERE workflow_id = (SELECT max(id) FROM workflows);
                   CREATE FUNCTION stay() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE EXCEPTION 'stay'; END $$;
                   CREATE TRIGGER stay BEFORE UPDATE ON publications FOR EACH ROW WHEN (OLD.attempt_count = 15) EXECUTE FUNCTION stay()";
@@ -139,7 +155,7 @@ async fn a_drain_with_an_error_counts_too() {
     assert_eq!((&line["created"], &line["processed"], &line["remaining"]), (&json!(3), &json!(3), &json!(1)));
 }
 
-/// The others are told all the same, and the one that is missing is not told as zero.
+/// One metric cannot be read. The others must be reported, and the missing one must not be reported as zero.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_figure_that_fails_hides_no_other() {
     let world = World::new().await;
@@ -152,7 +168,7 @@ async fn a_figure_that_fails_hides_no_other() {
     }
 }
 
-/// A slow one ends by its own limit: all figures together have no limit that would drop those that were read.
+/// A slow metric ends at its own limit. A limit for all metrics together would drop those that were already read.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_figure_that_is_slow_hides_no_other() {
     let world = World::new().await;
@@ -167,7 +183,7 @@ async fn a_figure_that_is_slow_hides_no_other() {
     }
 }
 
-/// After two slow ones the rest is not asked for: the alarms on all of them would be silent without this figure.
+/// After two slow metrics, the publisher skips the rest. Without this count, all their alarms would stay silent.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn unread_figures_are_a_figure() {
     let world = World::new().await;
@@ -184,7 +200,7 @@ async fn unread_figures_are_a_figure() {
     assert_eq!(ticker.tick().await.1["FiguresUnread"], json!(0));
 }
 
-/// A tick that publishes nothing because of a hold succeeds, so only this figure raises an alarm.
+/// A tick that publishes nothing because the database is held succeeds, so only this metric raises an alarm.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_held_database_is_a_figure() {
     let world = World::new().await;
@@ -219,4 +235,26 @@ async fn runs_without_an_executor_are_a_figure() {
     assert!(figure(&ticker.tick().await.1, "RunsWaitingSeconds") >= 600.0);
     sqlx::query("UPDATE workflows SET state = 'paused', revision = revision + 1").execute(&world.pool).await.unwrap();
     assert_eq!(ticker.tick().await.1["RunsWaitingSeconds"], json!(0.0), "a paused one waits for its owner");
+}
+
+/// From the fire to the line that the alarm reads: a fire that the published expression names raises none, one that it
+/// does not name raises it for an hour.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn disagreeing_fires_are_a_figure() {
+    let (metric, threshold) = alarm("fires-disagree");
+    let world = World::new().await;
+    // Either day: EventBridge gets `cron(0 9 * * ? *)`, and the app refuses the other days.
+    let workflow = world.create("0 9 13 * FRI", "UTC").await;
+    let judge = Judge::new(world.pool.clone(), TimeDelta::days(90));
+    let fires = async |time: &str| {
+        let fire = json!({"workflow_id": workflow.0, "scheduled_time": time, "revision": 1});
+        judge.judge(&Fire::from_event(&fire).unwrap()).await.unwrap()
+    };
+    let mut ticker = Ticker::start(&world).await;
+    assert_eq!(fires("2026-03-03T09:00:00Z").await, Answer::Declined(Reason::NotDue), "the surplus of a superset");
+    assert!(figure(&ticker.tick().await.1, metric) < threshold);
+    assert_eq!(fires("2026-03-03T10:00:00Z").await, Answer::Declined(Reason::Disagrees));
+    assert!(figure(&ticker.tick().await.1, metric) >= threshold);
+    world.skip(MINUTE * 61).await;
+    assert!(figure(&ticker.tick().await.1, metric) < threshold);
 }

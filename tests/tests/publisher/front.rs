@@ -1,4 +1,4 @@
-//! What stands between a publisher and EventBridge: it counts the calls, and answers in EventBridge's place when told to.
+//! A proxy in front of EventBridge: it counts the calls, delays them, or answers them as the test says.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -13,10 +13,10 @@ use axum::response::{IntoResponse, Response};
 use serde_json::json;
 use tokio::sync::{Semaphore, watch};
 
-/// Before a story that waits for calls gives up.
+/// How long a story waits for calls before it fails.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// One call that arrived.
+/// One answered call.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Call {
     pub(crate) method: String,
@@ -24,16 +24,16 @@ pub(crate) struct Call {
     pub(crate) status: u16,
 }
 
-/// What to answer in EventBridge's place.
+/// An answer that the proxy gives instead of EventBridge.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Answer {
-    /// A typed refusal; nothing is done.
+    /// A typed refusal; the request is not forwarded.
     Refuse(u16, &'static str, &'static str),
-    /// The page of a proxy, which does not speak Scheduler's protocol; nothing is done.
+    /// The page of another proxy that does not use Scheduler's protocol; the request is not forwarded.
     Page(u16),
-    /// It is done, and the answer is lost: 500.
+    /// The request is forwarded, and the answer is replaced with a 500.
     DoneButBroken,
-    /// It is done, and no answer comes.
+    /// The request is forwarded, and no answer is returned.
     DoneButSilent,
 }
 
@@ -41,7 +41,7 @@ pub(crate) const THROTTLED: Answer = Answer::Refuse(429, "ThrottlingException", 
 pub(crate) const INVALID: Answer = Answer::Refuse(400, "ValidationException", "Invalid Schedule Expression cron(..).");
 pub(crate) const DENIED: Answer =
     Answer::Refuse(403, "AccessDeniedException", "not authorized to perform scheduler:CreateSchedule");
-/// Of a role that is missing, does not trust Scheduler, or is not known everywhere yet.
+/// The answer about a role that is missing, that does not trust Scheduler, or that is still being propagated.
 pub(crate) const NO_ROLE: Answer = Answer::Refuse(
     400,
     "ValidationException",
@@ -64,7 +64,7 @@ struct Parts {
     tide: Tide,
 }
 
-/// Calls that wait for one another, whoever makes them.
+/// A barrier for calls of all publishers.
 struct Tide {
     is_out: AtomicBool,
     waiting: watch::Sender<usize>,
@@ -72,7 +72,7 @@ struct Tide {
 }
 
 impl Front {
-    /// Serves in front of the Scheduler at `beyond`; returns where.
+    /// Serves in front of the Scheduler at `beyond`; returns the proxy and its URL.
     pub(crate) async fn before(beyond: &str) -> (Front, String) {
         let front = Front(Arc::new(Parts {
             beyond: beyond.to_owned(),
@@ -92,12 +92,12 @@ impl Front {
         (front, endpoint)
     }
 
-    /// Answers the next calls about `name` so.
+    /// Sets the answers to the next calls about `name`.
     pub(crate) fn next(&self, name: &str, answers: impl IntoIterator<Item = Answer>) {
         self.0.answers.lock().unwrap().entry(name.to_owned()).or_default().extend(answers);
     }
 
-    /// Answers all calls about `name` so; `None` = EventBridge answers again.
+    /// Sets the answer to all calls about `name`; `None` = EventBridge answers again.
     pub(crate) fn always(&self, name: &str, answer: Option<Answer>) {
         let mut always = self.0.always.lock().unwrap();
         match answer {
@@ -106,33 +106,33 @@ impl Front {
         };
     }
 
-    /// From now on EventBridge answers by itself.
+    /// Removes the answers to next calls, so that EventBridge answers.
     pub(crate) fn forget(&self) {
         self.0.answers.lock().unwrap().clear();
     }
 
-    /// Keeps the next call about `name` waiting, before EventBridge sees it.
+    /// Delays the next call about `name` before EventBridge gets it.
     pub(crate) fn hold(&self, name: &str) {
         self.0.arrived.send_modify(|arrived| _ = arrived.remove(name));
         self.0.held.lock().unwrap().insert(name.to_owned());
     }
 
-    /// Returns when a held call about `name` has arrived.
+    /// Returns when the delayed call about `name` has arrived.
     pub(crate) async fn arrival(&self, name: &str) {
         self.0.arrived.subscribe().wait_for(|arrived| arrived.contains(name)).await.unwrap();
     }
 
-    /// Lets the held call pass.
+    /// Forwards the delayed call.
     pub(crate) fn release(&self) {
         self.0.release.add_permits(1);
     }
 
-    /// Keeps every call waiting from now on.
+    /// Delays every call from now on.
     pub(crate) fn hold_all(&self) {
         self.0.tide.is_out.store(true, Ordering::SeqCst);
     }
 
-    /// Lets `calls` pass together, once so many wait.
+    /// Waits until exactly `calls` calls are delayed, and forwards them.
     pub(crate) async fn release_when_waiting(&self, calls: usize) {
         let mut waiting = self.0.tide.waiting.subscribe();
         let all = tokio::time::timeout(PATIENCE, waiting.wait_for(|waiting| *waiting == calls)).await.map(drop);
@@ -141,18 +141,18 @@ impl Front {
         self.0.tide.turns.add_permits(calls);
     }
 
-    /// Holds no more, and lets go of all that wait.
+    /// Delays no more calls, and forwards all delayed ones.
     pub(crate) fn release_all(&self) {
         self.0.tide.is_out.store(false, Ordering::SeqCst);
         self.0.tide.turns.add_permits(Semaphore::MAX_PERMITS / 2);
     }
 
-    /// The calls that arrived and were answered since the last look.
+    /// The calls that were answered since this was last called.
     pub(crate) fn take_calls(&self) -> Vec<Call> {
         std::mem::take(&mut *self.0.calls.lock().unwrap())
     }
 
-    /// What is told for `DELETE wf-1-dev` comes before what is told for `wf-1-dev`.
+    /// An answer for `DELETE wf-1-dev` has precedence over one for `wf-1-dev`.
     fn answer_for(&self, method: &str, name: &str) -> Option<Answer> {
         let mut answers = self.0.answers.lock().unwrap();
         let scripted = [format!("{method} {name}"), name.to_owned()]

@@ -1,10 +1,12 @@
-//! Orders of events that lose an edit, or show an old one, if the protocol has a hole.
+//! Orders of events that would lose an edit, or publish an old one, if the protocol had a bug.
 
 use std::process::Command;
 use std::time::Duration;
 
 use reqwest::Method;
+use schedule::WorkflowId;
 use serde_json::{Value, json};
+use tests::PATIENCE;
 use tokio::process::Child;
 
 use crate::front::{Answer, INVALID};
@@ -22,12 +24,15 @@ async fn an_edit_held_open_across_a_settle_is_not_lost_and_holds_up_no_other_wor
     let draining = tokio::spawn(async move { publisher.drain(soon()).await.unwrap() });
     world.front.arrival(&name(edited)).await;
 
-    // The claim has looked; now an edit enqueues, and stays open while the publisher settles.
+    // The claim has read the workflow. Now an edit enqueues, and stays open while the publisher settles.
     let edit = world.open_patch(edited, json!({"cron_schedule": "0 10 * * *"})).await;
     world.front.release();
-    while world.publication(other).await.is_leased {
-        tokio::task::yield_now().await;
-    }
+    let settled = async {
+        while world.publication(other).await.is_leased {
+            tokio::task::yield_now().await;
+        }
+    };
+    tokio::time::timeout(PATIENCE, settled).await.expect("the other workflow is settled");
     assert!(world.publication(edited).await.is_leased, "its settle waits for the edit");
     edit.commit().await.unwrap();
 
@@ -66,12 +71,7 @@ async fn a_refusal_of_what_was_edited_meanwhile_fails_nobody() {
     world.patch(workflow, json!({"cron_schedule": "0 10 * * *"})).await;
     world.front.release();
     world.front.hold(&name(workflow));
-    let claimed_again = async {
-        while world.publication(workflow).await.epoch < 2 {
-            tokio::task::yield_now().await;
-        }
-    };
-    tokio::time::timeout(LEASE, claimed_again).await.expect("the newer edit is claimed");
+    until_claimed(&world, workflow, 2).await;
 
     let publication = world.publication(workflow).await;
     assert_eq!((publication.sync.as_str(), publication.error_class), ("pending", None));
@@ -89,15 +89,16 @@ async fn a_stale_publisher_settles_nothing_over_a_newer_owner_and_what_its_late_
     world.front.hold(&name(workflow));
     let stale = world.process(&["--once"], None);
     world.front.arrival(&name(workflow)).await;
-    signal(&stale, "STOP");
+    freeze(&stale, &world).await;
 
-    // It stands still, its request on the wire, until its lease has lapsed and somebody else was here.
+    // The publisher is stopped with its request in flight, until its lease has expired and another publisher has taken
+    // over.
     world.skip(LEASE).await;
     world.patch(workflow, json!({"cron_schedule": "0 10 * * *"})).await;
     assert_eq!(world.publish().await.processed, 2);
     assert_eq!(world.expression(workflow).await.as_deref(), Some("cron(0 10 * * ? *)"));
 
-    // Its request arrives, finds a schedule, and is followed by an update with the old cron.
+    // Its request arrives and finds a schedule, so it sends an update with the old cron.
     world.front.release();
     signal(&stale, "CONT");
     let stale = stale.wait_with_output().await.unwrap();
@@ -122,14 +123,12 @@ async fn a_stale_publisher_frees_nothing_that_a_newer_owner_holds() {
     world.front.hold(&name(workflow));
     let mut stale = world.process(&["--once"], Some("P10:1:stop"));
     world.front.arrival(&name(workflow)).await;
-    signal(&stale, "STOP");
+    freeze(&stale, &world).await;
     world.skip(LEASE).await;
     world.front.hold(&name(workflow));
     let newer = world.publisher().await;
     let newer = tokio::spawn(async move { newer.drain(soon()).await.unwrap() });
-    while world.publication(workflow).await.epoch < 2 {
-        tokio::task::yield_now().await;
-    }
+    until_claimed(&world, workflow, 2).await;
 
     world.front.release();
     signal(&stale, "CONT");
@@ -141,6 +140,41 @@ async fn a_stale_publisher_frees_nothing_that_a_newer_owner_holds() {
     world.front.release();
     assert_eq!(newer.await.unwrap().processed, 1);
     world.assert_settled().await;
+}
+
+/// Waits until a workflow is claimed for the `epoch`th time.
+async fn until_claimed(world: &World, workflow: WorkflowId, epoch: i64) {
+    let claimed = async {
+        while world.publication(workflow).await.epoch < epoch {
+            tokio::task::yield_now().await;
+        }
+    };
+    tokio::time::timeout(PATIENCE, claimed).await.expect("it is claimed");
+}
+
+/// Stops a process between two transactions.
+///
+/// A statement that it has sent would be executed after its lease has lapsed, and a transaction that it has begun would
+/// keep its locks.
+async fn freeze(process: &Child, world: &World) {
+    let frozen = async {
+        signal(process, "STOP");
+        while !is_stopped(process) || world.has_open_transaction().await {
+            if is_stopped(process) {
+                signal(process, "CONT");
+                tokio::task::yield_now().await;
+                signal(process, "STOP");
+            }
+        }
+    };
+    tokio::time::timeout(PATIENCE, frozen).await.expect("it stands between two transactions");
+}
+
+/// Whether the kernel has stopped all of it.
+fn is_stopped(process: &Child) -> bool {
+    let stat = std::fs::read_to_string(format!("/proc/{}/stat", process.id().unwrap())).unwrap();
+    // The state follows the name of the program, which is in parentheses.
+    stat.rsplit_once(") ").unwrap().1.starts_with('T')
 }
 
 pub(crate) fn signal(process: &Child, signal: &str) {
@@ -159,7 +193,7 @@ async fn a_verify_pass_that_finds_all_well_makes_no_call_and_is_over() {
     assert_eq!((publication.spec_hash, publication.error_class.as_deref()), (None, Some("transient")));
     assert!(publication.verify_in_secs.is_some());
 
-    // The retry finds what the lost answer had done; the verify pass stays due nonetheless.
+    // The retry finds what the unanswered request has done, and the verify pass remains due.
     world.skip(Duration::from_secs(5)).await;
     world.calls();
     assert_eq!(world.publish().await.updated, 1);
@@ -235,7 +269,7 @@ async fn a_verify_pass_that_cannot_read_waits_instead_of_spinning() {
 
     let report = world.publish().await;
 
-    // Jitter may make the wait short, so the same drain may come back to it a few times, no more.
+    // With jitter, the wait can be so short that the same drain repeats the call a few times.
     assert!((1..10).contains(&report.retried), "{report:?}");
     let publication = world.publication(workflow).await;
     assert!(publication.due_in_secs.is_some_and(|secs| secs > 0.0) && publication.verify_in_secs.is_some());

@@ -1,4 +1,4 @@
-//! The publisher as a Lambda: one invocation, one drain, the report returned.
+//! The publisher as a Lambda: each invocation runs one drain and returns its report.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -22,15 +22,15 @@ use crate::world::World;
 /// A deadline that no invocation reaches.
 const ENDLESS: TimeDelta = TimeDelta::days(10_000);
 
-/// Lambda's runtime API, which hands out one invocation at a time.
+/// Lambda's runtime API, which returns one invocation at a time.
 pub(crate) struct Runtime {
     invocations: tokio::sync::Mutex<UnboundedReceiver<Value>>,
     answers: UnboundedSender<(String, Value)>,
-    /// What each invocation has left when it is handed out.
+    /// The time until the deadline of the next invocations.
     left: Mutex<TimeDelta>,
 }
 
-/// Who invokes, and what is answered: `response` or `error`, and the body.
+/// Sends invocations, and receives the answers: `response` or `error`, and the body.
 pub(crate) type Invoker = (UnboundedSender<Value>, UnboundedReceiver<(String, Value)>);
 
 impl Runtime {
@@ -85,7 +85,7 @@ async fn each_invocation_drains_and_returns_its_report() {
     let first = answer(&mut answered).await;
     assert_eq!((first.0.as_str(), &first.1["created"], &first.1["remaining"]), ("response", &json!(1), &json!(0)));
 
-    // An invocation that has little time left claims nothing and tells its metrics; the next one does the work.
+    // An invocation with little time left claims nothing and reports its metrics. The next one publishes.
     world.create("0 10 * * *", "UTC").await;
     *runtime.left.lock().unwrap() = TimeDelta::milliseconds(9_900);
     invoke.send(json!({})).unwrap();
@@ -95,7 +95,7 @@ async fn each_invocation_drains_and_returns_its_report() {
     invoke.send(json!({})).unwrap();
     assert_eq!(answer(&mut answered).await.1["created"], json!(1));
 
-    // Asked by hand, it sweeps now, however lately it did.
+    // On request it sweeps now, even soon after the last sweep.
     world.skip(Duration::from_secs(120)).await;
     world.meddle(reqwest::Method::DELETE, workflow, json!({})).await;
     invoke.send(json!({"sweep": true})).unwrap();
@@ -115,12 +115,12 @@ async fn each_invocation_drains_and_returns_its_report() {
     for metric in ["Missed", "CaughtUp", "Abandoned", "FiresDisagree", "FiguresUnread", "Held"] {
         assert_eq!(told[0][metric], json!(0), "{metric} is told, and zero in health");
     }
-    // Nobody watches over this world's ledger, so it lags; by how much is told all the same.
+    // This world has no watchdog, so its ledger lags, and the lag is still reported.
     assert!(told[0]["LedgerLagSeconds"].as_f64().unwrap() > 0.0);
     assert!(told[1]["OutboxLagSeconds"].as_f64().unwrap() > 0.0 && told[2]["OutboxLagSeconds"] == json!(0.0));
 }
 
-/// The next line on stdout, which is as CloudWatch wants it: nothing but metrics, each of them declared.
+/// Reads the next line on stdout. Asserts that it is in CloudWatch's format, with only declared metrics.
 pub(crate) async fn metrics(lines: &mut Lines<BufReader<ChildStdout>>) -> Value {
     let line = tokio::time::timeout(PATIENCE, lines.next_line()).await.expect("a line").unwrap().unwrap();
     let line: Value = serde_json::from_str(&line).unwrap();
@@ -138,7 +138,8 @@ pub(crate) async fn answer(answers: &mut UnboundedReceiver<(String, Value)>) -> 
     tokio::time::timeout(PATIENCE, answers.recv()).await.expect("an answer in time").unwrap()
 }
 
-/// A tick waits for the retries that fall due while it has time; its two drains meet the workflow only twice by themselves.
+/// A tick waits for retries that become due within its time. Its two drains would otherwise try the workflow only
+/// twice.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_retry_is_made_within_its_tick() {
     let world = World::new().await;

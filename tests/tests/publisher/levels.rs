@@ -1,10 +1,10 @@
-//! The ledger's figures, as the publisher reports them for the alarms.
+//! The ledger's metrics, which the publisher reports for the alarms.
 
 use std::time::{Duration, Instant};
 
 use crate::world::World;
 
-/// Of two abandoned runs one was cut off by a deployment.
+/// Of two abandoned runs, a deployment interrupted one. Only the other counts.
 #[tokio::test]
 async fn cut_off_runs_raise_no_alarm() {
     let world = World::new().await;
@@ -13,7 +13,7 @@ async fn cut_off_runs_raise_no_alarm() {
                      SELECT gen_random_uuid(), $1, 'manual', 'abandoned', error, cronbox_now(), cronbox_now(), cronbox_now()
                        FROM unnest(ARRAY['cut_off_by_shutdown', 'its instance was lost']) AS error";
     sqlx::query(abandoned).bind(workflow.0).execute(&world.pool).await.unwrap();
-    // The times of such runs are abandoned with them.
+    // The scheduled times of interrupted runs are abandoned, too.
     let times = "INSERT INTO occurrences (id, workflow_id, scheduled_time, decision, run_id, lateness_s, decided_on, created_on, updated_on)
                  SELECT gen_random_uuid(), workflow_id, date_trunc('minute', cronbox_now()), 'abandoned', id, 0,
                         cronbox_now(), cronbox_now(), cronbox_now()
@@ -22,7 +22,7 @@ async fn cut_off_runs_raise_no_alarm() {
     assert_eq!(first_figure(&world, "cronbox_publisher_abandoned").await, "1");
 }
 
-/// The alarm `fires-disagree` is at 1 for an hour after the last fire.
+/// The alarm `fires-disagree` stays on for an hour after the last fire.
 #[tokio::test]
 async fn fires_of_the_last_hour_that_disagree_count() {
     let world = World::new().await;
@@ -34,7 +34,7 @@ async fn fires_of_the_last_hour_that_disagree_count() {
     assert_eq!(first_figure(&world, "cronbox_publisher_fires_disagree").await, "1");
 }
 
-/// The first value of a figure but 0, as a daemon reports it.
+/// The first value other than 0 that a daemon reports for a metric.
 async fn first_figure(world: &World, name: &str) -> String {
     let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
     let address = format!("127.0.0.1:{port}");
@@ -47,7 +47,7 @@ async fn first_figure(world: &World, name: &str) -> String {
             Err(_) => String::new(),
         };
         let values = text.lines().filter_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
-        // Before the first drain has ended it is not there, or 0.
+        // Before the first drain has ended, the metric is missing or 0.
         if let Some(value) = values.map(str::to_owned).find(|value| value != "0") {
             drop(daemon);
             return value;

@@ -1,4 +1,4 @@
-//! The daemon: an edit is in EventBridge before its author looks.
+//! The daemon publishes each edit at once.
 
 #[cfg(debug_assertions)]
 use std::sync::Arc;
@@ -13,7 +13,6 @@ use futures::FutureExt;
 use publisher::{Hook, Point};
 #[cfg(debug_assertions)]
 use reqwest::Method;
-#[cfg(debug_assertions)]
 use schedule::WorkflowId;
 use serde_json::json;
 use tests::PATIENCE;
@@ -28,10 +27,10 @@ use tokio::task::JoinHandle;
 use crate::converging::by_hand;
 use crate::world::{World, name, soon};
 
-/// A poll that no story lives to see.
+/// A poll interval that is longer than any story.
 const HOUR: Duration = Duration::from_secs(3600);
 
-/// A daemon in the background, and what ends it.
+/// A daemon in the background, and a channel that stops it.
 pub(crate) struct Daemon {
     stop: oneshot::Sender<()>,
     running: JoinHandle<anyhow::Result<()>>,
@@ -67,7 +66,7 @@ async fn until_visible(world: &World, calls: usize) {
     }
 }
 
-/// The daemon's poll is too far away to have found any of them.
+/// The poll interval is so long that only the notifications can have caused the publishing.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn each_notification_publishes_an_edit() {
     let world = World::new().await;
@@ -89,7 +88,7 @@ async fn the_poll_finds_what_no_notification_told() {
     let daemon = Daemon::start(&world).await;
     let workflow = world.create("0 9 * * *", "UTC").await;
     until_visible(&world, 1).await;
-    // Its settle follows; then nothing is due, and nobody says a word.
+    // Its settle follows. Then nothing is due, and no notification is sent.
     world.patch(workflow, json!({"cron_schedule": "0 10 * * *"})).await;
     until_visible(&world, 1).await;
     daemon.stop().await;
@@ -99,7 +98,7 @@ async fn the_poll_finds_what_no_notification_told() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_daemon_wakes_for_a_backoff_that_ends_before_the_poll() {
     let world = World::new().await;
-    // A sweep that ends has a word for the drain, too; none is due for now.
+    // A finished sweep also wakes the drain, so this one makes sure that no sweep is due.
     world.publisher().await.sweep(soon()).await.unwrap();
     let workflow = world.create("0 9 * * *", "UTC").await;
     world.front.next(&name(workflow), [crate::front::THROTTLED]);
@@ -125,10 +124,9 @@ async fn a_daemon_that_lost_its_connections_listens_again() {
     assert_eq!(world.expression(workflow).await.as_deref(), Some("cron(0 10 * * ? *)"));
 }
 
-/// A minute of the daemon's clock, second by second, so that what falls due on the way is done in its order.
-#[cfg(debug_assertions)]
-async fn pass_a_minute() {
-    for _ in 0..60 {
+/// Moves the daemon's clock on, second by second, so that what falls due on the way is done in its order.
+pub(crate) async fn pass_seconds(secs: u64) {
+    for _ in 0..secs {
         tokio::time::pause();
         tokio::time::advance(Duration::from_secs(1)).await;
         tokio::time::resume();
@@ -149,8 +147,7 @@ async fn until_listening(world: &World) {
     }
 }
 
-#[cfg(debug_assertions)]
-async fn until_synced(world: &World, workflow: WorkflowId) {
+pub(crate) async fn until_synced(world: &World, workflow: WorkflowId) {
     let began = Instant::now();
     while world.publication(workflow).await.sync != "synced" {
         assert!(began.elapsed() < PATIENCE, "never published");
@@ -158,7 +155,7 @@ async fn until_synced(world: &World, workflow: WorkflowId) {
     }
 }
 
-/// Drains begin while it is open; a daemon that connects in order to listen opens it.
+/// A gate that drains must pass. It opens when a daemon connects in order to listen.
 #[cfg(debug_assertions)]
 #[derive(Clone)]
 struct Gate {
@@ -194,7 +191,7 @@ impl Gate {
         self.drains.fetch_add(1, Ordering::SeqCst);
     }
 
-    /// Closes it, and returns when the drain that had begun has ended.
+    /// Closes the gate, and returns when the running drain has ended.
     async fn close(&self) {
         self.is_open.send_replace(false);
         let began = Instant::now();
@@ -205,15 +202,15 @@ impl Gate {
     }
 }
 
-/// The database's host vanishes: within a minute the daemon connects anew in order to listen.
+/// The database's host vanishes. Within a minute, the daemon must reconnect and listen.
 ///
-/// No notification arrives before, the poll is too far away to find the edit, and a drain that fails and is tried
-/// again waits at the gate.
+/// Nothing else can find the edit: no notification arrives, the poll interval is too long, and a drain that is retried
+/// waits at the gate.
 #[cfg(debug_assertions)]
 #[tokio::test]
 async fn daemons_listen_anew_after_their_server_vanished() {
     let world = World::new().await;
-    // A sweep that ends has a word for the drain, too; none is due for now.
+    // A finished sweep also wakes the drain, so this one makes sure that no sweep is due.
     world.publisher().await.sweep(soon()).await.unwrap();
     let (way, gate) = (Way::to(&world.dsn).await, Gate::open());
     let publisher = world.publisher_hooked_by_way_of(&way.dsn(&world.dsn), gate.hook()).await;
@@ -227,7 +224,7 @@ async fn daemons_listen_anew_after_their_server_vanished() {
     way.silence();
     world.patch(workflow, json!({"cron_schedule": "0 10 * * *"})).await;
     notify(&world.pool).await;
-    pass_a_minute().await;
+    pass_seconds(60).await;
     until_synced(&world, workflow).await;
     assert_eq!(world.expression(workflow).await.as_deref(), Some("cron(0 10 * * ? *)"));
 
@@ -257,7 +254,7 @@ async fn a_daemon_told_to_stop_settles_what_it_has_begun() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_edit_between_the_first_scan_and_the_listening_does_not_wait_for_the_poll() {
     let world = World::new().await;
-    // A sweep that ends has a word for the drain, too; none is due for now.
+    // A finished sweep also wakes the drain, so this one makes sure that no sweep is due.
     world.publisher().await.sweep(soon()).await.unwrap();
     let (scanned, may_listen) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
     let (scan, listen) = (Arc::clone(&scanned), Arc::clone(&may_listen));
@@ -276,7 +273,7 @@ async fn an_edit_between_the_first_scan_and_the_listening_does_not_wait_for_the_
     let daemon = Daemon::of(world.publisher_hooked(hook).await.polling_every(HOUR));
     scanned.notified().await;
 
-    // The scan is over and nobody listens yet: this word is lost.
+    // The scan is over and the daemon does not listen yet, so this notification is lost.
     let workflow = world.create("0 9 * * *", "UTC").await;
     notify(&world.pool).await;
     may_listen.notify_one();
@@ -299,7 +296,7 @@ async fn a_daemon_renews_the_lease_of_what_takes_long_and_may_go_on_calling() {
     let daemon = Daemon::of(world.publisher_hooked(hook).await);
     world.front.arrival(&name(workflow)).await;
 
-    // Both clocks of the lease are near its end when it is time to renew.
+    // Both clocks of the lease are near its end when the renewal is due.
     world.skip(Duration::from_secs(45)).await;
     stopwatch.advance(Duration::from_secs(45));
     tokio::time::pause();
@@ -313,7 +310,7 @@ async fn a_daemon_renews_the_lease_of_what_takes_long_and_may_go_on_calling() {
     };
     tokio::time::timeout(PATIENCE, renewed).await.expect("the lease is renewed");
 
-    // Past the first lease's end nobody takes over, and the update that follows is still signed.
+    // After the first lease would have ended, no publisher takes over, and the next update still has a valid signature.
     world.skip(Duration::from_secs(65)).await;
     stopwatch.advance(Duration::from_secs(20));
     assert_eq!(world.publish().await.created, 0);
@@ -326,7 +323,7 @@ async fn a_daemon_renews_the_lease_of_what_takes_long_and_may_go_on_calling() {
     world.assert_settled().await;
 }
 
-/// A supervisor that restarts what fails does not restart a daemon that ends by itself.
+/// A supervisor that restarts only failed processes would not restart a daemon that ends without an error.
 #[cfg(debug_assertions)]
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_daemon_outlives_a_year() {

@@ -1,11 +1,11 @@
-//! Stories of the publisher: what EventBridge shows, whoever edits, dies or answers.
+//! The publisher: what EventBridge has after edits, crashes and every kind of answer.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod blocking;
 mod connections;
 mod converging;
-// No release has points at which it dies.
+// Only debug builds have fault points.
 #[cfg(debug_assertions)]
 mod crashes;
 mod database;
@@ -28,6 +28,7 @@ mod rotation;
 mod secured;
 mod sharing;
 mod signals;
+mod silence;
 mod storm;
 mod sweep;
 mod tls;

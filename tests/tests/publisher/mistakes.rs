@@ -1,4 +1,4 @@
-//! An operator's mistake fails no workflow, and once it is corrected everything converges by itself.
+//! An operator's mistake fails no workflow. After it is corrected, all workflows are published without further action.
 
 use std::time::Duration;
 
@@ -36,7 +36,7 @@ async fn drain_for_hours(world: &World, publisher: &Publisher, hours: std::ops::
     failed
 }
 
-/// Each setting that a deployment can get wrong, with the sentences in which AWS refuses it.
+/// Each setting that a deployment can get wrong, with AWS's error message for it.
 #[tokio::test]
 async fn a_wrong_setting_fails_no_workflow() {
     let right = World::new().await.config();
@@ -69,7 +69,7 @@ async fn a_wrong_setting_fails_no_workflow() {
     }
 }
 
-/// The role is well-formed, and missing, or does not trust Scheduler.
+/// The role's ARN is valid, but the role is missing or does not trust Scheduler.
 #[tokio::test]
 async fn a_missing_role_fails_no_workflow() {
     let world = World::new().await;
@@ -94,7 +94,7 @@ async fn a_missing_role_fails_no_workflow() {
     world.assert_settled().await;
 }
 
-/// A role that IAM still propagates is known here and not there: one workflow meets the refusals, another none.
+/// IAM is still propagating a role, so one workflow is refused while another one succeeds.
 #[tokio::test]
 async fn a_spreading_role_fails_no_workflow() {
     let world = World::new().await;
@@ -115,7 +115,7 @@ async fn a_spreading_role_fails_no_workflow() {
     world.assert_settled().await;
 }
 
-/// A proxy's page says nothing about a schedule, be it that of one workflow or of all.
+/// A page from a proxy says nothing about a schedule, whether one workflow gets it or all of them.
 #[tokio::test]
 async fn a_proxy_s_page_fails_no_workflow() {
     for (count, status) in [(1, 404), (5, 404), (2, 302), (4, 400)] {
@@ -140,7 +140,7 @@ async fn a_proxy_s_page_fails_no_workflow() {
     }
 }
 
-/// An answer that is not classified meets three workflows, and no call succeeds in between.
+/// Three workflows get an answer that is not classified, and no call succeeds in between.
 #[tokio::test]
 async fn a_strange_answer_for_all_fails_none() {
     let world = World::new().await;
@@ -162,7 +162,7 @@ async fn a_strange_answer_for_all_fails_none() {
     }
 }
 
-/// While a group is being deleted its schedules fire, and EventBridge refuses every change in it.
+/// While a group is being deleted, its schedules fire, and EventBridge refuses every change in it.
 #[tokio::test]
 async fn a_deleted_group_fails_no_workflow() {
     let world = World::new().await;
@@ -204,7 +204,7 @@ async fn a_deleted_group_fails_no_workflow() {
     world.assert_settled().await;
 }
 
-/// A refusal is about what was wanted then; when something else is wanted it is tried again.
+/// A refusal applies to the refused schedule. If the desired schedule changes, the publisher tries again.
 #[tokio::test]
 async fn a_changed_setting_revives_failed_workflows() {
     let world = World::new().await;

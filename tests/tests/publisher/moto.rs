@@ -1,6 +1,6 @@
 //! The publisher against another emulator, moto.
 //!
-//! Its known differences: a conflict is HTTP 400, typed all the same; a missing group is HTTP 500.
+//! Known differences: a conflict is HTTP 400 with the type of a conflict; a missing group is HTTP 500.
 
 use app::workflows::State;
 use schedule::Clock;
@@ -18,7 +18,7 @@ async fn a_schedule_lives_in_moto_as_it_does_in_the_stand_in() {
     world.publish().await;
     assert_eq!(world.expression(workflow).await.as_deref(), Some("cron(30 9 ? * MON-FRI *)"));
 
-    // Forgotten, as every repair does: create, moto's 400 conflict, read, update.
+    // Clears the record of the schedule, as every repair does: create, moto's 400 conflict, read, update.
     world.calls();
     sqlx::query("UPDATE publications SET spec_hash = NULL, schedule_name = NULL, due_at = cronbox_now()")
         .execute(&world.pool)
@@ -32,7 +32,7 @@ async fn a_schedule_lives_in_moto_as_it_does_in_the_stand_in() {
     world.publish().await;
     assert_eq!(world.schedule(workflow).await.unwrap()["State"], "DISABLED");
 
-    // What was published reads back as what is wanted.
+    // The published schedule reads back as the desired one.
     sqlx::query("UPDATE publications SET spec_hash = NULL, verify_at = cronbox_now(), due_at = cronbox_now()")
         .execute(&world.pool)
         .await

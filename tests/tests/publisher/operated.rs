@@ -1,4 +1,4 @@
-//! An operator's retry and the publisher, at the same time.
+//! An operator's retry during the publisher's calls.
 
 use app::audit::Edit;
 use app::outbox::operate::{self, Operated};
@@ -49,14 +49,14 @@ async fn a_retry_during_a_call_is_not_undone_by_its_settle() {
     world.front.release();
     drain.await.unwrap();
 
-    // The refusal that was under way is newer than the retry: the operator sees it, and asks again.
+    // The refusal of the call in flight is newer than the retry, so the operator sees it and retries again.
     assert_eq!(world.publication(workflow).await.sync, "failed");
     retry(&world, row_of(&world, workflow).await).await;
     assert_eq!(world.publish().await.created, 1);
     world.assert_settled().await;
 }
 
-/// Every repair is a call after it was asked for, whatever was known before.
+/// Every repair makes a call after its request, whatever was known before.
 #[tokio::test]
 async fn a_retry_during_a_call_is_called() {
     let world = World::new().await;

@@ -1,4 +1,4 @@
-//! EventBridge is away for all: nobody is given up, and nobody waits longer than it does.
+//! EventBridge is down for all workflows: none fails permanently, and none waits longer than the outage.
 
 use std::time::Duration;
 
@@ -8,11 +8,11 @@ use crate::front::{Answer, DENIED};
 use crate::world::{World, name, soon};
 
 const BROKEN: Answer = Answer::Refuse(500, "InternalServerException", "");
-/// In minutes.
+/// The length of the outage in minutes.
 const OUTAGE: u32 = 30;
 const MINUTE: Duration = Duration::from_secs(60);
 
-/// Workflows that were made while EventBridge answered so, for half an hour of ticks.
+/// Creates workflows that EventBridge answers like this, for half an hour of ticks.
 async fn made_in_an_outage(world: &World, publisher: &publisher::Publisher, answer: Answer) -> Vec<WorkflowId> {
     let mut made = Vec::new();
     for _ in 0..40 {
@@ -28,7 +28,7 @@ async fn made_in_an_outage(world: &World, publisher: &publisher::Publisher, answ
     made
 }
 
-/// EventBridge is there again; returns how many ticks it took until all stood.
+/// Ends the outage; returns the number of ticks until all schedules exist.
 async fn ticks_after(world: &World, publisher: &publisher::Publisher, made: &[WorkflowId]) -> u32 {
     for workflow in made {
         world.front.always(&name(*workflow), None);
@@ -50,7 +50,7 @@ async fn when_it_answers_again_nobody_waits_for_the_end_of_a_backoff() {
         let publisher = world.publisher().await;
         let made = made_in_an_outage(&world, &publisher, answer).await;
         let ticks = ticks_after(&world, &publisher, &made).await;
-        // Each waits up to a quarter of an hour, but one of forty is tried soon.
+        // Each backs off for up to a quarter of an hour, but one of forty is tried soon.
         assert!(ticks <= 5, "{answer:?}: {ticks} ticks");
         world.assert_settled().await;
     }

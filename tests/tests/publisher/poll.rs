@@ -1,4 +1,4 @@
-//! Many publishers that poll, and many edits: each is published after few polls, and none twice.
+//! Many publishers poll while many edits are made: each edit is published after few polls, and none twice.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -13,7 +13,7 @@ const PUBLISHERS: usize = 8;
 const EDITS: usize = 1_000;
 const WORKFLOWS: usize = 100;
 const POLL: Duration = Duration::from_millis(100);
-/// Of each publisher, that an edit may wait for.
+/// The number of polls of each publisher that an edit may wait for.
 const MOST_POLLS: usize = 5;
 
 #[tokio::test(flavor = "multi_thread")]
@@ -44,7 +44,7 @@ async fn edits_wait_for_few_polls() {
     let processed = "SELECT processed_on FROM outbox_events ORDER BY id OFFSET $1";
     let first = i64::try_from(WORKFLOWS).unwrap();
     let processed: Vec<DateTime<Utc>> = sqlx::query_scalar(processed).bind(first).fetch_all(&world.pool).await.unwrap();
-    // How many polls ended between the commit and the publishing, by the one clock of the database.
+    // How many polls ended between the commit and the publishing, by the database's clock.
     let waited = processed.iter().zip(&committed).map(|(processed, committed)| {
         polls.iter().filter(|ended| *committed < **ended && **ended < *processed).count()
     });
@@ -58,7 +58,7 @@ async fn edits_wait_for_few_polls() {
     world.assert_settled().await;
 }
 
-/// Drains, waits, and drains again, until nothing is edited any longer; when each drain ended.
+/// Drains and waits until the edits are over; returns the end of each drain.
 async fn poll(world: Arc<World>, is_over: Arc<AtomicBool>) -> Vec<DateTime<Utc>> {
     let publisher = world.publisher().await;
     let mut ended = Vec::new();

@@ -1,4 +1,4 @@
-//! The publisher's process: what it prints, and what it says when it cannot start.
+//! The publisher's process: its output, and its error message if it cannot start.
 
 use std::process::{Command, Output};
 use std::time::Instant;
@@ -74,7 +74,7 @@ async fn a_daemon_answers_scrapes_with_what_it_did_and_how_the_outbox_stands() {
     let wanted = [
         "cronbox_publisher_created_total 1",
         "cronbox_publisher_failed_total 1",
-        // The create, and the list of the sweep that a daemon begins with.
+        // The create, and the list call of the sweep at a daemon's start.
         "cronbox_publisher_api_calls_total{answer=\"done\"} 2",
         "cronbox_publisher_api_calls_total{answer=\"invalid\"} 1",
         "cronbox_publisher_outbox_failed_rows 1",
@@ -105,7 +105,7 @@ async fn a_daemon_answers_scrapes_with_what_it_did_and_how_the_outbox_stands() {
     drop(daemon);
 }
 
-/// What AWS would refuse of every schedule is refused once, at the start.
+/// A setting that AWS would refuse for every schedule stops the start.
 #[test]
 fn a_malformed_arn_stops_the_start() {
     for (name, wrong) in [

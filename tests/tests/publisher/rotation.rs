@@ -1,4 +1,4 @@
-//! The database's password is rotated while the publisher is at it: nobody has to deploy anything.
+//! The database's password is rotated while the publisher runs. No deployment is needed.
 
 use std::process::Stdio;
 use std::time::{Duration, Instant};
@@ -16,7 +16,7 @@ use crate::lambda::{Runtime, answer, serve};
 use crate::secured::Secured;
 use crate::world::{World, at};
 
-/// A world whose database speaks TLS alone, and whose publisher logs in by a secret as RDS keeps it.
+/// A world whose database accepts only TLS, and whose publisher logs in with a secret in RDS's format.
 struct Vault {
     secured: Secured,
     world: World,
@@ -44,21 +44,21 @@ impl Vault {
         vault
     }
 
-    /// The process has no DSN, but the secret and the authority.
+    /// The process gets the secret and the certificate authority instead of a DSN.
     fn with_secret(&self, mut command: Command) -> Command {
         command.env_remove("DB_DSN").env("DB_SECRET_ARN", &self.arn).env("DB_CA_FILE", &self.secured.ca);
         command.env("AWS_ENDPOINT_URL_SECRETS_MANAGER", &self.moto.endpoint);
         command
     }
 
-    /// The database has another password, and lets go of whoever came with the old one.
+    /// Changes the password in the database, and ends the sessions with the old one.
     async fn rotate_in_the_database(&self, password: &str) {
         self.execute(format!("ALTER ROLE rotating PASSWORD '{password}'")).await;
         self.execute("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE usename = 'rotating'".to_owned())
             .await;
     }
 
-    /// The secret has another password.
+    /// Changes the password in the secret.
     async fn rotate_in_the_secret(&self, password: &str) {
         let put = self.secrets.put_secret_value().secret_id(&self.arn);
         put.secret_string(secret(&self.secured, password)).send().await.unwrap();
@@ -94,7 +94,8 @@ async fn a_warm_lambda_drains_in_the_very_invocation_that_finds_the_password_rot
     let (kind, report) = tick().await;
     assert_eq!((kind.as_str(), &report["created"], &report["remaining"]), ("response", &json!(1), &json!(0)));
 
-    // Between the two halves of a rotation there is nothing to log in with; the minute after it is well again.
+    // Between the two steps of a rotation, no password is valid, so this tick fails. The tick after the rotation
+    // succeeds.
     vault.rotate_in_the_database("third").await;
     let lost = vault.world.create("0 11 * * *", "UTC").await;
     let (kind, error) = tick().await;
@@ -118,7 +119,7 @@ async fn a_daemon_goes_on_publishing_after_a_rotation() {
     let second = vault.world.create("0 10 * * *", "UTC").await;
     until_published(&vault, second).await;
 
-    // It listens again, too: as another role it would not be among these.
+    // The daemon also listens again. With another role, its session would not be counted here.
     let listening = "SELECT count(*) FROM pg_stat_activity WHERE usename = 'rotating' AND query LIKE 'LISTEN%'";
     let begun = Instant::now();
     while sqlx::query_scalar::<_, i64>(listening).fetch_one(&vault.world.pool).await.unwrap() == 0 {

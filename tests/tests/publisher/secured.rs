@@ -1,4 +1,4 @@
-//! A Postgres that speaks nothing but TLS, with a certificate for `localhost` alone, of an authority of its own.
+//! A Postgres that accepts only TLS, with a certificate only for `localhost`, signed by a new authority.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -10,12 +10,12 @@ use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair};
 use sqlx::{Connection, PgConnection};
 use tests::PATIENCE;
 
-/// The server; it ends with this.
+/// The server; it stops when this value is dropped.
 pub(crate) struct Secured {
     postgres: Postgres,
-    /// The authority's certificate, in a file
+    /// The file of the authority's certificate
     pub(crate) ca: PathBuf,
-    /// Another authority's
+    /// The file of another authority's certificate
     pub(crate) stranger: PathBuf,
 }
 
@@ -56,12 +56,12 @@ impl Secured {
         secured
     }
 
-    /// How to reach it by the name that its certificate has; `query` as `sslmode=require`.
+    /// The DSN with the name in the certificate; `query` is, for example, `sslmode=require`.
     pub(crate) fn dsn(&self, query: &str) -> String {
         format!("{}?{query}", self.dsn_by_address("").trim_end_matches('?').replace("127.0.0.1", "localhost"))
     }
 
-    /// How to reach it by an address that its certificate does not name.
+    /// The DSN with an address that the certificate does not contain.
     pub(crate) fn dsn_by_address(&self, query: &str) -> String {
         format!("{}?{query}", self.postgres.dsn(DATABASE))
     }
@@ -71,7 +71,7 @@ impl Secured {
         self.postgres.dsn(DATABASE).parse::<sqlx::postgres::PgConnectOptions>().unwrap().get_port()
     }
 
-    /// A reload takes its time.
+    /// Waits until Postgres has reloaded its configuration.
     async fn until_secured(&self) {
         let begun = Instant::now();
         let [tls, plain] = ["sslmode=require", "sslmode=disable"].map(|query| self.dsn(query));
@@ -82,7 +82,7 @@ impl Secured {
     }
 }
 
-/// A certificate authority: its certificate as PEM, and what signs with it.
+/// A certificate authority: its certificate as PEM, and its signing key.
 fn authority() -> (String, Issuer<'static, KeyPair>) {
     let mut params = CertificateParams::default();
     params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);

@@ -1,4 +1,4 @@
-//! However many publishers run, each workflow is published once.
+//! Any number of publishers publish each workflow once.
 
 use std::process::Stdio;
 use std::time::{Duration, Instant};
@@ -9,7 +9,7 @@ use tests::PATIENCE;
 
 use crate::world::{World, name, soon, stopped};
 
-/// What one publisher may have in the air.
+/// The number of calls that one publisher may have in flight.
 const IN_THE_AIR: usize = 64;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -22,8 +22,8 @@ async fn four_publishers_share_a_thousand_workflows_evenly_and_none_is_applied_t
     }
     tx.commit().await.unwrap();
 
-    // No call is answered before each publisher has all in the air that it may have: whoever is
-    // fast finds no more than its share, and whoever is slow finds no less.
+    // No call is answered before each publisher has all its permitted calls in flight. So a fast publisher claims no
+    // more than its share, and a slow one no less.
     world.front.hold_all();
     let drains = publishers.into_iter().map(|publisher| tokio::spawn(async move { publisher.drain(soon()).await }));
     let drains: Vec<_> = drains.collect();
@@ -91,7 +91,7 @@ async fn four_publishers_know_of_one_another_while_they_work_and_leave_the_list_
         sqlx::query_scalar::<_, i64>(live).fetch_one(&world.pool).await.unwrap()
     };
 
-    // No call is answered before all four have claimed; what they make of the number is `rate.rs`'s own story.
+    // No call is answered before all four have claimed. How they use the number is tested in `rate.rs`.
     world.front.hold_all();
     let drains = publishers.into_iter().map(|publisher| tokio::spawn(async move { publisher.drain(soon()).await }));
     let drains: Vec<_> = drains.collect();
@@ -113,7 +113,7 @@ async fn slow_answers_hold_up_neither_further_claims_nor_the_settling_of_the_oth
     for _ in 0..6 * IN_THE_AIR {
         workflows.push(world.create("0 9 * * *", "UTC").await);
     }
-    // One in each of the first two batches, which is all that a publisher claims ahead.
+    // One in each of the first two batches, which is as far as a publisher claims ahead.
     let slow = [workflows[0], workflows[IN_THE_AIR + 1]];
     for workflow in slow {
         world.front.hold(&name(workflow));
@@ -144,8 +144,8 @@ async fn a_claim_takes_no_more_than_its_batch_whatever_plan_postgres_makes() {
     for _ in 0..5 {
         world.create("0 9 * * *", "UTC").await;
     }
-    // So planned, an UPDATE .. WHERE id IN (SELECT .. LIMIT 1 FOR UPDATE SKIP LOCKED) runs its sub-select
-    // once a row, and each time locks one more.
+    // With this plan, an UPDATE .. WHERE id IN (SELECT .. LIMIT 1 FOR UPDATE SKIP LOCKED) would run its sub-select once
+    // for each row, and lock one more row each time.
     let database: String =
         sqlx::query_scalar("SELECT quote_ident(current_database())").fetch_one(&world.pool).await.unwrap();
     for way in ["hashjoin", "mergejoin", "material", "memoize", "hashagg", "sort"] {
@@ -164,7 +164,7 @@ async fn a_claim_takes_no_more_than_its_batch_whatever_plan_postgres_makes() {
     claimer.kill().await.unwrap();
 }
 
-/// However often one publisher failed, an edit after a success elsewhere begins anew.
+/// However often one publisher has failed, the backoff after an edit starts anew if another publisher has succeeded.
 #[tokio::test]
 async fn a_success_elsewhere_resets_the_backoff() {
     let world = World::new().await;
@@ -182,12 +182,12 @@ async fn a_success_elsewhere_resets_the_backoff() {
     world.patch(workflow, json!({"cron_schedule": "0 10 * * *"})).await;
     world.front.always(&name(workflow), Some(broken));
     first.drain(soon()).await.unwrap();
-    // A busy machine may meet it more than once within the drain, but not as often as before.
+    // On a busy machine, the drain may try it more than once, but not as often as before.
     let failures = sqlx::query_scalar::<_, i32>("SELECT failures FROM publications").fetch_one(&world.pool).await;
     assert!((1..8).contains(&failures.unwrap()));
 }
 
-/// An error in the middle of a drain takes the publisher off the list; and a publisher that sweeps is on it.
+/// An error during a drain removes the publisher from the list, and a publisher that sweeps is on the list.
 #[cfg(debug_assertions)]
 #[tokio::test]
 async fn a_failed_drain_leaves_the_list() {

@@ -1,4 +1,4 @@
-//! A signal, and the end of a process: what was claimed and not called is free at once.
+//! A signal ends the process, and releases what it has claimed and not called.
 
 use std::time::Duration;
 
@@ -40,7 +40,8 @@ async fn a_terminated_once_returns_its_leases() {
     assert_eq!(world.publication(called).await.sync, "synced");
 }
 
-/// A Lambda whose sandbox ends while a call is open: the invocation is answered, and what it did not call is free.
+/// A Lambda's sandbox ends while a call is in flight: the invocation is answered, and what it has not called is
+/// released.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_terminated_lambda_returns_its_leases() {
     let world = World::new().await;

@@ -1,4 +1,4 @@
-//! Everything at once: edits, publishers that overlap, answers that lie, leases that lapse. At rest, all is in step.
+//! Edits, concurrent publishers, wrong answers and expired leases at the same time. At the end, all schedules match.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use crate::world::{World, name, soon};
 const CONFLICT: Answer = Answer::Refuse(409, "ConflictException", "being changed");
 const BROKEN: Answer = Answer::Refuse(500, "InternalServerException", "oops");
 
-/// xorshift: the same seed, the same edits and faults.
+/// xorshift: the same seed gives the same edits and faults.
 struct Dice(u64);
 
 impl Dice {
@@ -27,7 +27,7 @@ impl Dice {
     }
 }
 
-/// What a schedule should show; the oracle knows edits alone, nothing of how they are published.
+/// The desired schedules; this oracle knows only the edits, and nothing of how they are published.
 type Wanted = BTreeMap<WorkflowId, Option<(String, &'static str)>>;
 
 async fn edit(world: &World, wanted: &mut Wanted, dice: &mut Dice) {
@@ -52,7 +52,7 @@ async fn edit(world: &World, wanted: &mut Wanted, dice: &mut Dice) {
             world.set_state(workflow, next).await;
             Some((cron, now))
         }
-        // Few values, so that edits are taken back.
+        // Few values, so that an edit can restore an earlier cron.
         _ => {
             let hour = dice.roll(3);
             world.patch(workflow, json!({"cron_schedule": format!("0 {hour} * * *")})).await;
@@ -91,7 +91,7 @@ async fn storm(seed: u64) {
             world.front.next(&name(*workflow), fault(&mut dice));
         }
         if dice.roll(4) == 0 {
-            // Backoffs end; and now and then leases lapse under publishers that are still at work.
+            // Backoffs end, and sometimes leases expire while their publishers still run.
             skipped += Duration::from_secs([3, 30, 70, 1000][usize::try_from(dice.roll(4)).unwrap()]);
             world.skip(skipped).await;
         }
@@ -101,7 +101,7 @@ async fn storm(seed: u64) {
     for publisher in publishers {
         publisher.await.unwrap();
     }
-    // Twice beyond backoffs, leases and signatures: the second time nothing may be left to do.
+    // Each step is longer than backoffs, leases and signatures. After the last one, nothing may be left to do.
     for _ in 0..3 {
         skipped += Duration::from_secs(20 * 60);
         world.skip(skipped).await;

@@ -1,4 +1,4 @@
-//! The sweep: what somebody changes in EventBridge behind our back is found and put right.
+//! The sweep finds and repairs changes in EventBridge that cronbox did not make.
 
 mod brake;
 mod foreign;
@@ -21,11 +21,11 @@ use serde_json::{Value, json};
 
 use crate::world::{LIST, World, soon};
 
-/// So long after its publishing a schedule counts as settled.
+/// After this time a published schedule counts as settled.
 const SETTLED: Duration = Duration::from_secs(120);
 
 impl World {
-    /// A sweep by a publisher that has just started, on request.
+    /// A requested sweep by a new publisher.
     pub(crate) async fn sweep(&self) -> Findings {
         match self.sweep_on_request().await {
             Swept::Done(findings) => findings,
@@ -39,7 +39,7 @@ impl World {
         publisher.sweep(soon()).await.unwrap()
     }
 
-    /// `count` workflows, published a while ago and known to the sweep.
+    /// `count` workflows whose schedules are settled and known to the sweep.
     async fn in_step(&self, count: usize) -> Vec<WorkflowId> {
         let workflows = self.published(count).await;
         self.skip(SETTLED).await;
@@ -57,7 +57,7 @@ impl World {
         workflows
     }
 
-    /// EventBridge's clock moves on: what is changed from now on has another date.
+    /// Advances EventBridge's clock, so that later changes get another modification date.
     fn later(&self) {
         match &self.clock {
             Clock::Fixed(hand) => hand.advance(TimeDelta::minutes(1)),
@@ -65,7 +65,7 @@ impl World {
         }
     }
 
-    /// What stands, without its dates.
+    /// The schedule in EventBridge, without its dates.
     async fn shown(&self, id: WorkflowId) -> Option<Value> {
         let mut schedule = self.schedule(id).await?;
         for date in ["CreationDate", "LastModificationDate"] {
@@ -74,7 +74,7 @@ impl World {
         Some(schedule)
     }
 
-    /// Somebody changes some fields of a schedule in the console.
+    /// An operator changes some fields of a schedule in the console.
     async fn change(&self, id: WorkflowId, fields: Value) {
         let mut body = self.shown(id).await.unwrap();
         for its_own in ["Arn", "Name"] {
@@ -88,7 +88,7 @@ impl World {
         self.meddle(Method::DELETE, id, json!({})).await;
     }
 
-    /// A statement that some program other than the app makes.
+    /// A statement of a program other than the app.
     async fn execute(&self, sql: &'static str) {
         sqlx::raw_sql(sql).execute(&self.pool).await.unwrap();
     }
@@ -100,7 +100,7 @@ impl World {
         self.sweep().await
     }
 
-    /// The schedules of these workflows that exist.
+    /// How many of these workflows' schedules exist.
     async fn existing(&self, workflows: &[WorkflowId]) -> usize {
         let mut existing = 0;
         for id in workflows {
@@ -109,7 +109,7 @@ impl World {
         existing
     }
 
-    /// How many calls about this there were since the last look.
+    /// How many GET calls with such a name were made since the last count.
     fn count_calls(&self, is: impl Fn(&str) -> bool) -> usize {
         self.front.take_calls().iter().filter(|call| call.method == "GET" && is(&call.name)).count()
     }

@@ -1,4 +1,4 @@
-//! A password is told to nobody but the database: TLS, its authority and its name are verified.
+//! The publisher sends its password only to the database: it verifies TLS, the authority and the name.
 
 use std::path::Path;
 
@@ -7,7 +7,7 @@ use tokio::process::Command;
 
 use crate::secured::Secured;
 
-/// How a connection fares; `Err` tells why in one line.
+/// Whether a connection uses TLS, or the error in one line.
 async fn connect(dsn: String) -> Result<bool, String> {
     let options = db::Options { dsn, max_connections: 1, acquire_timeout: PATIENCE, application_name: "cronbox test" };
     let pool = db::connect(&options).await.map_err(|error| format!("{error:#}"))?;
@@ -32,7 +32,7 @@ async fn only_the_right_name_signed_by_the_right_authority_is_the_database() {
     let by_address = secured.dsn_by_address("sslmode=verify-full");
     let refused = connect(trusting(&by_address, &secured.ca)).await.unwrap_err();
     assert!(refused.contains("not valid for name"), "another name: {refused}");
-    // What the DSN decides holds, and shows what verify-full is for.
+    // The `sslmode` of the DSN is used as it is, and shows what verify-full adds.
     assert_eq!(connect(trusting(&by_address, &secured.stranger).replace("verify-full", "require")).await, Ok(true));
 }
 

@@ -1,4 +1,4 @@
-//! A settle that Postgres has done, and whose publisher never hears of it.
+//! Postgres has committed a settle, but the publisher gets no answer.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -11,10 +11,10 @@ use tokio::net::{TcpListener, TcpStream};
 use crate::front::{STRANGE, THROTTLED};
 use crate::world::{World, name, soon};
 
-/// What the first statement of a settle contains.
+/// A part of the first statement of a settle.
 const LOCK: &[u8] = b"-- lock free";
 
-/// A way to the database on which the answer to the first settle's commit gets lost, with its connection.
+/// A proxy to the database that drops the answer to the first settle's commit, and the connection.
 async fn way_that_loses_an_answer(dsn: &str) -> (String, Arc<AtomicBool>) {
     let target: PgConnectOptions = dsn.parse().unwrap();
     let target = format!("{}:{}", target.get_host(), target.get_port());

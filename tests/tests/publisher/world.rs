@@ -1,4 +1,4 @@
-//! A database with the app's own edits, an EventBridge that can be told what to answer, and publishers between them.
+//! A database with the app's edits, an EventBridge whose answers the test can set, and publishers.
 
 mod process;
 
@@ -21,7 +21,7 @@ use crate::front::{Call, Front};
 pub(crate) use process::stopped;
 
 pub(crate) const GROUP: &str = "cronbox-test";
-/// What a list is a call about.
+/// The name of a list call.
 pub(crate) const LIST: &str = "/schedules";
 
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
@@ -38,7 +38,7 @@ pub(crate) struct World {
     served: Option<Served>,
 }
 
-/// What the publisher believes of one workflow.
+/// The publisher's record of one workflow.
 #[derive(Debug, sqlx::FromRow)]
 pub(crate) struct Publication {
     pub(crate) sync: String,
@@ -64,7 +64,7 @@ impl World {
         World::with_latency(Duration::ZERO).await
     }
 
-    /// A world whose EventBridge takes its time.
+    /// A world whose EventBridge answers with this latency.
     pub(crate) async fn with_latency(latency: Duration) -> World {
         let clock = Clock::fixed(at("2026-03-02T10:00:00Z"));
         let scheduler = local::scheduler::Options { latency, ..local::scheduler::Options::default() };
@@ -109,7 +109,7 @@ impl World {
         }
     }
 
-    /// A publisher with connections of its own, as a process has.
+    /// A publisher with its own connections, like a process.
     pub(crate) async fn publisher(&self) -> Publisher {
         self.publisher_with(self.config()).await
     }
@@ -119,26 +119,26 @@ impl World {
         self.publisher_speaking_through(client, config)
     }
 
-    /// A publisher that a test stops at its points, or whose clock of leases it moves.
+    /// A publisher that a test can stop at its fault points, or whose lease clock it can set.
     #[cfg(debug_assertions)]
     pub(crate) async fn publisher_hooked(&self, hook: publisher::Hook) -> Publisher {
         self.publisher_hooked_by_way_of(&self.dsn, hook).await
     }
 
-    /// The same, reaching the database by another way.
+    /// The same, with another DSN.
     #[cfg(debug_assertions)]
     pub(crate) async fn publisher_hooked_by_way_of(&self, dsn: &str, hook: publisher::Hook) -> Publisher {
         let pool = crate::database::pool(dsn);
         Publisher::hooked(self.config(), pool, self.patient_client().await, self.clock.clone(), hook)
     }
 
-    /// A publisher that reaches the database by another way.
+    /// A publisher with another DSN.
     pub(crate) async fn publisher_by_way_of(&self, dsn: &str) -> Publisher {
         let client = self.patient_client().await;
         Publisher::new(self.config(), crate::database::pool(dsn), client, self.clock.clone())
     }
 
-    /// A call that a story holds must not run out of time on a busy machine.
+    /// A client with long timeouts, because a story can delay a call on a busy machine.
     async fn patient_client(&self) -> Client {
         let client = publisher::scheduler_client(Some(&self.endpoint)).await;
         let patient = TimeoutConfig::builder()
@@ -149,7 +149,7 @@ impl World {
         Client::from_conf(client.config().to_builder().timeout_config(patient).build())
     }
 
-    /// A publisher with the timeouts that it ships with.
+    /// A publisher with the default timeouts.
     pub(crate) async fn impatient_publisher(&self) -> Publisher {
         let client = publisher::scheduler_client(Some(&self.endpoint)).await;
         self.publisher_speaking_through(client, self.config())
@@ -159,12 +159,12 @@ impl World {
         Publisher::new(config, crate::database::pool(&self.dsn), client, self.clock.clone())
     }
 
-    /// One drain by a publisher that has just started.
+    /// One drain by a new publisher.
     pub(crate) async fn publish(&self) -> Report {
         self.publisher().await.drain(soon()).await.unwrap()
     }
 
-    /// What EventBridge holds for a workflow.
+    /// A workflow's schedule in EventBridge.
     pub(crate) async fn schedule(&self, id: WorkflowId) -> Option<Value> {
         let url = format!("{}/schedules/{}?groupName={GROUP}", self.beyond, name(id));
         let answer = raw(Method::GET, url).send().await.unwrap();
@@ -179,14 +179,14 @@ impl World {
         self.schedule(id).await.map(|schedule| schedule["ScheduleExpression"].as_str().unwrap().to_owned())
     }
 
-    /// Somebody changes or deletes a schedule behind our back.
+    /// Changes or deletes a schedule without the publisher's knowledge.
     pub(crate) async fn meddle(&self, method: Method, id: WorkflowId, body: Value) {
         let url = format!("{}/schedules/{}?groupName={GROUP}", self.beyond, name(id));
         let answer = raw(method, url).body(body.to_string()).send().await.unwrap();
         assert!(answer.status().is_success(), "{}", answer.text().await.unwrap());
     }
 
-    /// Somebody makes a schedule of any name, after the pattern of another.
+    /// Creates a schedule with any name and the content of another one.
     pub(crate) async fn make_like(&self, pattern: WorkflowId, name: &str) {
         let body = self.schedule_of_the_past(pattern).await;
         let url = format!("{}/schedules/{name}", self.beyond);
@@ -194,7 +194,7 @@ impl World {
         assert!(answer.status().is_success(), "{}", answer.text().await.unwrap());
     }
 
-    /// Puts schedules of these names into the stand-in, after the pattern of another; no call of the API is made.
+    /// Puts schedules with these names into the stand-in, with the content of another one and without API calls.
     pub(crate) fn put_like(&self, pattern: WorkflowId, names: impl Iterator<Item = String>) {
         let key = |name: String| Key { group: GROUP.to_owned(), name };
         let mut store = self.served.as_ref().unwrap().stand_in.scheduler.store();
@@ -204,42 +204,42 @@ impl World {
         }
     }
 
-    /// Whether EventBridge holds a schedule of this name.
+    /// Whether EventBridge has a schedule with this name.
     pub(crate) async fn stands(&self, name: &str) -> bool {
         let url = format!("{}/schedules/{name}?groupName={GROUP}", self.beyond);
         raw(Method::GET, url).send().await.unwrap().status().is_success()
     }
 
-    /// Makes another schedule group.
+    /// Creates another schedule group.
     pub(crate) async fn make_group(&self, group: &str) {
         let made =
             raw(Method::POST, format!("{}/schedule-groups/{group}", self.beyond)).body("{}").send().await.unwrap();
         assert!(made.status().is_success(), "{}", made.text().await.unwrap());
     }
 
-    /// Whether EventBridge holds a workflow's schedule in this group.
+    /// Whether EventBridge has a workflow's schedule in this group.
     pub(crate) async fn stands_in(&self, group: &str, id: WorkflowId) -> bool {
         let url = format!("{}/schedules/{}?groupName={group}", self.beyond, name(id));
         raw(Method::GET, url).send().await.unwrap().status().is_success()
     }
 
-    /// What goes wrong in EventBridge from now on.
+    /// Sets the faults of EventBridge from now on.
     pub(crate) async fn plan_faults(&self, plan: Value) {
         self.tell("_faults", plan).await;
     }
 
-    /// EventBridge's clock moves on, and what falls due on the way fires.
+    /// Advances EventBridge's clock, and fires the schedules that become due.
     pub(crate) async fn fire_until(&self, now: &str) {
         self.tell("_clock", json!({ "now": now })).await;
     }
 
-    /// The fires that reached no runner: there is none here.
+    /// The number of fires that became dead letters, because there is no runner here.
     pub(crate) async fn dead_letters(&self) -> usize {
         let answer = raw(Method::GET, format!("{}/_dead-letters", self.beyond)).send().await.unwrap();
         answer.json::<Value>().await.unwrap()["items"].as_array().unwrap().len()
     }
 
-    /// An operator creates or deletes the group with all its schedules.
+    /// An operator creates the group, or deletes it with all its schedules.
     pub(crate) async fn meddle_with_group(&self, method: Method) {
         let answer = raw(method, format!("{}/schedule-groups/{GROUP}", self.beyond)).body("{}").send().await.unwrap();
         assert!(answer.status().is_success(), "{}", answer.text().await.unwrap());
@@ -251,7 +251,7 @@ impl World {
         assert!(answer.status().is_success(), "{}", answer.text().await.unwrap());
     }
 
-    /// What an older request would put there: another cron under our name.
+    /// The schedule that an older request would create: the same name with another cron.
     pub(crate) async fn schedule_of_the_past(&self, id: WorkflowId) -> Value {
         let mut schedule = self.schedule(id).await.unwrap();
         for its_own in ["Arn", "CreationDate", "LastModificationDate", "Name"] {
@@ -261,10 +261,18 @@ impl World {
         schedule
     }
 
-    /// The calls about single schedules since the last look; a daemon lists now and then, too.
+    /// The calls about single schedules since the last query, without the list calls of a daemon.
     pub(crate) fn calls(&self) -> Vec<(String, u16)> {
         let of_one = self.front.take_calls().into_iter().filter(|call| call.name != LIST);
         of_one.map(|Call { method, status, .. }| (method, status)).collect()
+    }
+
+    /// Whether another session of this database has begun a transaction and not ended it.
+    pub(crate) async fn has_open_transaction(&self) -> bool {
+        let open = "SELECT EXISTS (SELECT FROM pg_stat_activity
+                                    WHERE datname = current_database() AND pid <> pg_backend_pid()
+                                      AND xact_start IS NOT NULL)";
+        sqlx::query_scalar(open).fetch_one(&self.pool).await.unwrap()
     }
 
     pub(crate) async fn publication(&self, id: WorkflowId) -> Publication {
@@ -281,7 +289,7 @@ impl World {
         .unwrap()
     }
 
-    /// What each schedule of this database says of it.
+    /// The description that each schedule of this database has.
     pub(crate) async fn description(&self) -> String {
         let identity: Option<String> = sqlx::query_scalar("SELECT 'cronbox ' || uuid FROM database_identity")
             .fetch_optional(&self.pool)
@@ -290,7 +298,7 @@ impl World {
         identity.unwrap()
     }
 
-    /// (processed, failed, open) outbox rows of a workflow.
+    /// The numbers of a workflow's outbox rows: (processed, failed, open).
     pub(crate) async fn outbox(&self, id: WorkflowId) -> (i64, i64, i64) {
         sqlx::query_as(
             "SELECT COUNT(processed_on), COUNT(failed_on), COUNT(*) FILTER (WHERE processed_on IS NULL AND failed_on IS NULL)
@@ -302,7 +310,7 @@ impl World {
         .unwrap()
     }
 
-    /// Moves the clock of coordination on: leases lapse, backoffs end.
+    /// Advances the clock of coordination, so that leases expire and backoffs end.
     pub(crate) async fn skip(&self, time: Duration) {
         let secs = time.as_secs_f64();
         let sql = format!(
@@ -312,7 +320,7 @@ impl World {
         sqlx::raw_sql(sqlx::AssertSqlSafe(sql)).execute(&self.pool).await.unwrap();
     }
 
-    /// Asserts that nothing is due, leased or open, and that EventBridge shows just the crons given.
+    /// Asserts that no publication is due or leased, and that no outbox row is open.
     pub(crate) async fn assert_settled(&self) {
         let pending: i64 = sqlx::query_scalar(
             "SELECT COUNT(*) FROM publications WHERE due_at <= cronbox_now() OR lease_owner IS NOT NULL",
@@ -338,10 +346,10 @@ pub(crate) fn soon() -> Instant {
     Instant::now() + Duration::from_secs(60)
 }
 
-/// A request as the console makes it; moto tells services apart by the signature.
+/// A request like the console's; moto needs the signature to find the service.
 fn raw(method: Method, url: String) -> RequestBuilder {
-    // One for all stories, because each would read the machine's certificates anew; it keeps no
-    // connection, because each story has a runtime of its own.
+    // One client for all stories, because each client would read the machine's certificates. It keeps no connection,
+    // because each story has its own runtime.
     static HTTP: LazyLock<reqwest::Client> =
         LazyLock::new(|| reqwest::Client::builder().no_proxy().pool_max_idle_per_host(0).build().unwrap());
     let signature =

@@ -1,4 +1,4 @@
-//! The publisher compiles crons by the zone data of its environment, also if they change while it runs.
+//! The publisher compiles crons with the zone data of its environment, also if they change while it runs.
 
 use std::time::Instant;
 
@@ -9,7 +9,7 @@ use serde_json::json;
 
 use crate::world::{PATIENCE, World};
 
-/// The bundled zones with Vancouver at +05:45, as a version of its own.
+/// A zone set in which Vancouver is at +05:45, with its own version.
 fn other_zones() -> ZoneSet {
     let bundled = ZoneSet::bundled();
     let files = bundled.names().map(|name| {
@@ -20,7 +20,7 @@ fn other_zones() -> ZoneSet {
 }
 
 impl World {
-    /// What is published once it is no longer `before`.
+    /// The first published expression that is not `before`.
     async fn next_expression(&self, id: WorkflowId, before: Option<&str>) -> String {
         let begun = Instant::now();
         loop {
@@ -33,7 +33,7 @@ impl World {
     }
 }
 
-/// It is a process of its own, because a process decides by one set.
+/// A separate process, because a process uses only one set of zone data.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_publisher_follows_the_zone_data() {
     let world = World::new().await;
@@ -43,7 +43,7 @@ async fn a_publisher_follows_the_zone_data() {
     assert_eq!(expression, "cron(0 * * * ? *)");
     let edit = Edit { actor: "cli".to_owned(), now: world.clock.now(), traceparent: None };
     zones::store(&world.pool, &other_zones(), &edit).await.unwrap();
-    // It asks for the data now and then, when it publishes.
+    // It checks for new zone data now and then when it publishes.
     let begun = Instant::now();
     for minute in (1..44).cycle() {
         world.patch(id, json!({"cron_schedule": format!("{minute} * * * *")})).await;

@@ -1,4 +1,4 @@
-//! Two evaluators, written apart, must agree: `schedule` on what a cron owes, the stand-in on what AWS would fire.
+//! Two independent evaluators must agree: `schedule` on a cron's due times, the stand-in on what AWS would fire.
 
 use chrono::{DateTime, TimeDelta, Utc};
 use local::scheduler::cron::Fold;
@@ -12,14 +12,14 @@ const DAYS: [&str; 9] = ["*", "1", "31", "L", "15W", "LW", "*/2", "1-7", "?"];
 const MONTHS: [&str; 5] = ["*", "2", "JAN,JUL", "*/3", "10-11"];
 const WEEKDAYS: [&str; 8] = ["*", "1", "5L", "1#2", "MON-FRI", "0,6", "FRI-MON", "7"];
 
-/// A change of the clocks lies within the first days after each.
+/// In each of these, the clocks change within the first days.
 const STARTS: [&str; 3] = ["2026-03-06T00:00:00Z", "2026-03-27T00:00:00Z", "2026-10-24T00:00:00Z"];
 const ZONES: [&str; 5] = ["UTC", "America/New_York", "Europe/Paris", "Australia/Lord_Howe", "Asia/Kolkata"];
 
-/// So many times of each cron are compared.
+/// How many times of each cron are compared.
 const TIMES: usize = 40;
 
-/// Every `step`-th of all crons that the fields above make.
+/// Every `step`-th of all combinations of the fields above.
 fn crons(step: usize) -> impl Iterator<Item = (bool, Cron)> {
     let all = MINUTES.iter().flat_map(|minute| HOURS.iter().map(move |hour| (minute, hour)));
     let all = all.flat_map(|(minute, hour)| DAYS.iter().map(move |day| (minute, hour, day)));
@@ -27,7 +27,7 @@ fn crons(step: usize) -> impl Iterator<Item = (bool, Cron)> {
     let all = all.flat_map(|(minute, hour, day, month)| {
         WEEKDAYS.iter().map(move |weekday| (*hour == "*", format!("{minute} {hour} {day} {month} {weekday}")))
     });
-    // A day that never comes is refused, and so is nothing here else.
+    // A cron for a day that does not exist is refused; all others here are valid.
     all.step_by(step).filter_map(|(open_hour, text)| Some((open_hour, Cron::parse(&text).ok()?)))
 }
 
@@ -44,7 +44,8 @@ fn an_exact_expression_fires_at_the_crons_times_and_at_no_other() {
         let tz = parse_timezone(ZONES[number % ZONES.len()]).unwrap();
         let start: DateTime<Utc> = STARTS[number % STARTS.len()].parse().unwrap();
         let compiled = compile(&cron, tz);
-        // AWS does not say what an open hour does in a fold; the watchdog makes up the difference.
+        // AWS does not document what an open hour does in a fold; the watchdog decides the times that AWS does not
+        // fire.
         let is_fold_near = start.format("%m").to_string() == "10" || tz.name() == "Australia/Lord_Howe";
         if compiled.coverage == Coverage::Superset || (open_hour && compiled.timezone != Timezone::UTC && is_fold_near)
         {

@@ -1,4 +1,4 @@
-//! Other clients than our SDK speak to the stand-in: the AWS CLI and boto3, as they are.
+//! Other clients than our SDK can use the stand-in: the unmodified AWS CLI and boto3.
 
 use std::process::{Command, Output};
 
@@ -39,7 +39,7 @@ except client.exceptions.ResourceNotFoundException as refusal:
     print(refusal.response["Error"]["Message"])
 "#;
 
-/// Runs a program of the Python environment, without the user's own AWS settings.
+/// Runs a program from the Python venv, without the user's AWS settings.
 async fn run(program: &str, args: Vec<String>) -> Output {
     let path = target_folder().join("venv/bin").join(program);
     assert!(path.exists(), "{program} is not installed: run `make setup`");

@@ -1,4 +1,4 @@
-//! The stand-in's faults and its clock: each does what it says, by seed, until it is told to stop.
+//! The stand-in's faults and its clock: each fault follows its seed, and ends when the test removes it.
 
 use std::time::Duration;
 
@@ -13,14 +13,14 @@ use schedule::Clock;
 use serde_json::{Value, json};
 use tests::PATIENCE;
 
-/// A stand-in, and what a test says to it.
+/// A stand-in with its clients.
 struct World {
     served: Served,
     client: Client,
     http: reqwest::Client,
 }
 
-/// What a call came to: done, refused so, or unanswered.
+/// The result of a call: success, a refusal, or no answer.
 type Said = Result<(), String>;
 
 impl World {
@@ -51,7 +51,7 @@ impl World {
         progress
     }
 
-    /// One fault, at the next call that can meet it.
+    /// Sets one fault for the next call to which it applies.
     async fn next(&self, kind: &str) {
         self.faults(json!({"faults": [{"kind": kind, "chance": 1, "count": 1}]})).await;
     }
@@ -75,7 +75,7 @@ impl World {
         got.ok().and_then(|schedule| schedule.schedule_expression)
     }
 
-    /// What a call comes to by the time at which its fault is seen to have happened: it may still be unanswered.
+    /// The result of a call after its fault has happened; the call may still have no answer then.
     async fn until(&self, call: impl Future<Output = Said>, happened: impl AsyncFn(&World) -> bool) -> Said {
         let mut call = std::pin::pin!(call);
         let seen = async {
@@ -93,7 +93,7 @@ impl World {
         }
     }
 
-    /// How often the first rule has hit.
+    /// How often the first fault was injected.
     async fn injected(&self) -> u64 {
         self.progress().await["faults"][0]["injected"].as_u64().unwrap()
     }
@@ -208,7 +208,7 @@ async fn on_the_machines_clock_a_late_request_arrives_by_itself() {
 async fn a_stale_read_shows_what_stood_before_the_last_changes() {
     let world = World::new().await;
     world.create(NINE).await.unwrap();
-    // One change is all that there was, so every stale read shows what was before it: nothing.
+    // There was only one change, so every stale read shows the state before it: no schedule.
     world.faults(json!({"faults": [{"kind": "stale", "chance": 1}]})).await;
     assert_eq!((world.cron().await, world.listed().await), (None, 0));
     for cron in [TEN, NINE, TEN] {
@@ -238,7 +238,7 @@ async fn a_slow_call_takes_its_time_and_is_done() {
     assert_eq!(world.cron().await.as_deref(), Some(TEN));
 }
 
-/// What fifty updates meet.
+/// The results of 50 updates.
 async fn fifty(seed: u64) -> Vec<Said> {
     let world = World::at(Clock::fixed(time("2026-03-02T10:00:00Z")), Some(seed)).await;
     world.create(NINE).await.unwrap();
@@ -328,7 +328,8 @@ async fn a_set_clock_moves_when_it_is_told_and_what_falls_due_on_the_way_fires()
     }
 }
 
-/// As AWS documents it: DELETING until all its schedules are deleted, which may fire meanwhile.
+/// Follows AWS's documentation: the group is DELETING until all its schedules are deleted, and they may fire until
+/// then.
 #[tokio::test]
 async fn deleting_a_group_takes_its_time() {
     let world = World::new().await;

@@ -1,4 +1,4 @@
-//! The stand-in fires as EventBridge Scheduler documents it, seen from the function that it invokes.
+//! The stand-in fires as EventBridge Scheduler's documentation says. These tests observe the function that it invokes.
 
 use std::sync::{Arc, Mutex};
 
@@ -18,7 +18,7 @@ const ROLE: &str = "arn:aws:iam::123456789012:role/scheduler";
 const QUEUE: &str = "arn:aws:sqs:us-east-1:123456789012:schedule-dead-letters";
 const INPUT: &str = r#"{"workflow_id":7,"scheduled_time":"<aws.scheduler.scheduled-time>","execution_id":"<aws.scheduler.execution-id>","attempt":"<aws.scheduler.attempt-number>","schedule_arn":"<aws.scheduler.schedule-arn>"}"#;
 
-/// A stand-in on a clock of ours, with one function that keeps what it gets.
+/// A stand-in on a settable clock, with one function that records its events.
 struct Story {
     served: Served,
     client: Client,
@@ -40,7 +40,7 @@ impl Story {
         Story { client: client::scheduler(&served.endpoint), served, clock, received }
     }
 
-    /// Steps the clock through every time at which something is due.
+    /// Advances the clock through all times at which an invocation is due.
     async fn clock_to(&self, until: &str) {
         let until = at(until);
         while let Some(due) = self.served.stand_in.fires.next_due(until) {
@@ -50,7 +50,7 @@ impl Story {
         self.clock.set(until);
     }
 
-    /// The times that the function got since the last look.
+    /// The scheduled times that the function got since this was last called.
     fn times(&self) -> Vec<String> {
         let events = std::mem::take(&mut *self.received.lock().unwrap());
         events.iter().map(|event| event["scheduled_time"].as_str().unwrap_or("none").to_owned()).collect()
@@ -237,7 +237,7 @@ async fn on_the_machines_clock_the_loop_fires_by_itself() {
         Box::pin(async { Ok(()) })
     });
     served.stand_in.lambda.register(FUNCTION, QUEUE, handler);
-    // A rate without a StartDate fires at once, so that no minute has to be waited for.
+    // A rate without a StartDate fires at once, so the test need not wait for a minute.
     let create = client::scheduler(&served.endpoint).create_schedule().name("now").schedule_expression("rate(1 day)");
     create.flexible_time_window(on_time()).target(target(FUNCTION)).send().await.unwrap();
     let event = received.recv().await.unwrap();

@@ -1,7 +1,8 @@
-//! What `compile` claims, for every cron, zone and day near a change of the clocks, judged by the stand-in's reader.
+//! Checks what `compile` promises for generated crons, zones and days near clock changes, with the stand-in's
+//! evaluator.
 //!
-//! `fold = first` is EventBridge's documented rule: of an hour that comes twice, only the first instance fires. So a
-//! time of ours that is a second instance is not asked of it; the watchdog makes those up. Under `both` it is.
+//! `fold = first` is EventBridge's documented rule: if an hour comes twice, only the first instance fires. So a due
+//! time at a second instance is not expected of EventBridge; the watchdog catches it up. Under `both` it is expected.
 
 use std::ops::RangeInclusive;
 
@@ -13,10 +14,10 @@ use proptest::prelude::*;
 use proptest::sample::select;
 use schedule::{Compiled, Coverage, Cron, Timezone, compile, parse_timezone};
 
-/// So many times of each cron are compared.
+/// How many times of each cron are compared.
 const TIMES: usize = 30;
 
-/// Changes at midnight, of half an hour, around Ramadan, in the southern spring, and none at all.
+/// Clock changes at midnight, of half an hour, around Ramadan, in the southern spring, and zones without changes.
 const ZONES: [&str; 12] = [
     "UTC",
     "America/New_York",
@@ -59,7 +60,7 @@ fn cron() -> impl Strategy<Value = Cron> {
     text.prop_filter_map("never fires, or too long once written out", |text| Cron::parse(&text).ok())
 }
 
-/// A day near a change of the clocks, somewhere: they lie from March to April and from September to November.
+/// A day near a clock change in some zone: from March to April, or from September to November.
 fn near_a_change() -> impl Strategy<Value = DateTime<Utc>> {
     let month = select(vec![3, 4, 9, 10, 11]);
     (2020..2038, month, 1..29_u32, 0..24_u32).prop_map(|(year, month, day, hour)| {
@@ -67,7 +68,7 @@ fn near_a_change() -> impl Strategy<Value = DateTime<Utc>> {
     })
 }
 
-/// Whether the local time comes twice and this is the second instance.
+/// Whether this local time occurs twice, and this is the second instance.
 fn is_second_instance(time: &DateTime<Utc>, tz: Timezone) -> bool {
     match tz.from_local_datetime(&time.with_timezone(&tz).naive_local()) {
         LocalResult::Ambiguous(_, second) => second == *time,
@@ -79,7 +80,7 @@ fn has_open_hour(cron: &Cron) -> bool {
     cron.to_string().split(' ').rev().nth(3) == Some("*")
 }
 
-/// What EventBridge would fire, by the stand-in's reading of the expression.
+/// The times that EventBridge would fire, according to the stand-in's evaluator.
 fn fired(compiled: &Compiled, start: DateTime<Utc>, fold: Fold) -> impl Iterator<Item = DateTime<Utc>> {
     let expression = Expression::parse(&compiled.expression).expect("AWS would take it");
     let (zone, mut last) = (Zone::find(compiled.timezone.name()).expect("AWS would take it"), start);
@@ -108,7 +109,7 @@ proptest! {
 }
 
 fn exact(cron: &Cron, tz: Timezone, compiled: &Compiled, start: DateTime<Utc>) -> Result<(), TestCaseError> {
-    // In UTC no local time comes twice, so nothing is left out there.
+    // In UTC no local time occurs twice, so no time is left out there.
     let left_out = |time: &DateTime<Utc>| is_second_instance(time, compiled.timezone);
     let owed: Vec<_> = cron.times_after(start, tz).filter(|time| !left_out(time)).take(TIMES).collect();
     let first: Vec<_> = fired(compiled, start, Fold::First).take(TIMES).collect();

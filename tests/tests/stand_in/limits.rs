@@ -1,4 +1,4 @@
-//! The stand-in's limits: what AWS refuses beyond the single request, and what its switches do.
+//! The stand-in's limits: what AWS refuses beyond the content of a request, and the stand-in's options.
 
 use std::time::{Duration, Instant};
 
@@ -49,7 +49,7 @@ async fn above_the_quota_of_calls_the_rest_of_the_second_is_throttled() {
     let (_served, client) = stand_in(options).await;
     let began = Instant::now();
     let calls = futures::future::join_all((0..300).map(|_| client.list_schedules().send())).await;
-    // However long that took, and with the seconds that had begun before and after.
+    // However long the calls took, including the seconds that had begun before and after them.
     let most = 5 * (began.elapsed().as_secs() + 2);
     let throttled: Vec<_> = calls.into_iter().filter_map(Result::err).collect();
     let passed = 300 - throttled.len() as u64;
@@ -90,7 +90,7 @@ async fn a_create_repeated_with_its_client_token_is_the_same_create() {
     assert!(other.as_service_error().unwrap().is_conflict_exception());
 }
 
-/// How long AWS knows a token is not documented; it is of no use once what was signed with it has died.
+/// AWS does not document for how long it remembers a token. It can forget it when the signature has expired.
 #[tokio::test]
 async fn client_tokens_outlive_no_signature() {
     let clock = at("2026-03-02T10:00:00Z");
@@ -116,7 +116,7 @@ async fn client_tokens_end_with_an_update() {
     assert!(late.as_service_error().unwrap().is_conflict_exception());
 }
 
-/// What AWS answers is not known; the stricter answer reveals a client that sends a spent schedule.
+/// AWS's answer is not known. The stricter answer reveals a client that sends an ended schedule.
 #[tokio::test]
 async fn ended_and_timeless_schedules_are_refused() {
     let (_served, client) = stand_in_at(at("2026-03-02T10:00:00Z"), scheduler::Options::default()).await;
@@ -134,8 +134,8 @@ async fn ended_and_timeless_schedules_are_refused() {
     assert_eq!(refusal("2020-01-01T00:00:00Z", "at(2026-03-02T11:00:00)").await, None, "it ignores the dates");
 }
 
-/// AWS took `at(2022-12-31T23:59:59)` on 2025-02-02: LocalStack recorded it (`test_scheduler.snapshot.json`,
-/// `tests_create_schedule_with_valid_schedule_expression`). A cron whose years have passed is assumed to be alike.
+/// AWS accepted `at(2022-12-31T23:59:59)` on 2025-02-02: LocalStack recorded it (`test_scheduler.snapshot.json`,
+/// `tests_create_schedule_with_valid_schedule_expression`). We assume the same for a cron whose years have passed.
 #[tokio::test]
 async fn expressions_of_the_past_are_accepted() {
     let (served, client) = stand_in_at(at("2026-03-02T10:00:00Z"), scheduler::Options::default()).await;
@@ -161,7 +161,7 @@ async fn dates_are_kept_in_whole_minutes() {
     assert_eq!((kept.start_date(), kept.end_date()), (Some(&whole.0), Some(&whole.1)));
 }
 
-/// AWS documents that FLEXIBLE needs a maximum, and nothing against one beside OFF.
+/// AWS documents that FLEXIBLE needs a maximum; it documents no rule for a maximum with OFF.
 #[tokio::test]
 async fn only_a_flexible_window_needs_a_maximum() {
     let (_served, client) = stand_in(scheduler::Options::default()).await;
@@ -187,7 +187,7 @@ async fn the_signature_names_the_region() {
     assert_eq!(arns.iter().filter(|arn| arn.starts_with("arn:aws:scheduler:eu-west-3:")).count(), 2, "{arns:?}");
     paris.list_tags_for_resource().resource_arn(arns[1]).send().await.unwrap();
 
-    // An update keeps the name, from any caller.
+    // An update keeps the ARN, also if another caller sends it.
     let update = client.update_schedule().name("wf-1-dev").schedule_expression("cron(0 9 * * ? *)");
     let updated = update.flexible_time_window(on_time()).target(target()).send().await.unwrap();
     assert_eq!(updated.schedule_arn(), arn);

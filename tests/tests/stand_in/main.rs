@@ -1,4 +1,4 @@
-//! The crate `local`: a stand-in that is as AWS is, a stack for a test, and all of it for a person.
+//! The crate `local`: a stand-in that behaves like AWS, a stack for tests, and `local up`.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 

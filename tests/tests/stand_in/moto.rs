@@ -1,6 +1,6 @@
-//! The same story of the Scheduler API, told to moto's server and to the stand-in through the real SDK.
+//! The same calls of the Scheduler API to moto's server and to the stand-in, through the real SDK.
 //!
-//! Where the two differ, moto differs from AWS; each such place is marked with what moto does.
+//! Where the two differ, moto differs from AWS. A comment at each such place says what moto does.
 
 use aws_sdk_scheduler::Client;
 use aws_sdk_scheduler::error::{ProvideErrorMetadata, SdkError};
@@ -15,7 +15,7 @@ use tests::Moto;
 const FUNCTION: &str = "arn:aws:lambda:us-east-1:123456789012:function:runner";
 const ROLE: &str = "arn:aws:iam::123456789012:role/scheduler";
 
-/// Who is told the story.
+/// The server that is called.
 enum Server {
     StandIn(Served),
     Moto(Moto),
@@ -42,7 +42,7 @@ impl Server {
     }
 }
 
-/// Code and status of a refusal.
+/// The code and the status of a refusal.
 fn refusal<T: std::fmt::Debug, E: ProvideErrorMetadata>(answer: Result<T, SdkError<E>>) -> (String, u16) {
     let error = answer.expect_err("a refusal");
     let status = error.raw_response().map_or(0, |response| response.status().as_u16());
@@ -61,7 +61,7 @@ fn target() -> Target {
     Target::builder().arn(FUNCTION).role_arn(ROLE).input(r#"{"workflow_id":1}"#).build().unwrap()
 }
 
-/// Creates a daily schedule that says as little as it may.
+/// Creates a daily schedule with only the required fields.
 async fn create(client: &Client, group: &str, name: &str) {
     let create = client.create_schedule().group_name(group).name(name).schedule_expression("cron(0 9 * * ? *)");
     create.flexible_time_window(on_time()).target(target()).send().await.unwrap();
@@ -133,7 +133,7 @@ async fn schedules(server: &Server) {
     assert_eq!((policy.maximum_event_age_in_seconds(), policy.maximum_retry_attempts()), (Some(86_400), Some(185)));
     assert!(made.creation_date().is_some() && made.creation_date() == made.last_modification_date());
 
-    // An update replaces everything: what it does not name falls back to the default.
+    // An update replaces everything: a field that it omits gets its default.
     let update = client.update_schedule().group_name("cronbox").name("wf-1-dev");
     let update = update.schedule_expression("cron(0/5 * * * ? *)").schedule_expression_timezone("Europe/Paris");
     let update = update.state(ScheduleState::Disabled).description("paused");
@@ -156,12 +156,12 @@ async fn schedules(server: &Server) {
     let replaced = get(&client, "cronbox", "wf-1-dev").await;
     assert_eq!((replaced.schedule_expression_timezone(), replaced.description()), (Some("UTC"), None));
     assert_eq!(replaced.target().unwrap().retry_policy().unwrap().maximum_retry_attempts(), Some(185));
-    // moto: UpdateSchedule drops the State that it is not given.
+    // moto: UpdateSchedule drops the State if the request omits it.
     let state = if server.is_moto() { None } else { Some(&ScheduleState::Enabled) };
     assert_eq!(replaced.state(), state);
 }
 
-/// After `schedules`: `wf-1-dev` stands in the group `cronbox`.
+/// Runs after `schedules`: the group `cronbox` contains `wf-1-dev`.
 async fn lists(server: &Server) {
     let client = server.client();
     for name in ["wf-2-dev", "wf-3-dev", "other"] {
@@ -172,7 +172,7 @@ async fn lists(server: &Server) {
     let prefixed = client.list_schedules().name_prefix("wf-").send().await.unwrap();
     assert_eq!(prefixed.schedules().len(), 4, "of all groups");
     let enabled = client.list_schedules().group_name("cronbox").state(ScheduleState::Enabled).send().await.unwrap();
-    // moto: the State that it dropped is found by no filter.
+    // moto: no State filter finds the schedule whose State it dropped.
     assert_eq!(enabled.schedules().len(), if server.is_moto() { 3 } else { 4 });
     let summary = enabled.schedules().iter().find(|summary| summary.name() == Some("other")).unwrap();
     assert_eq!(summary.target().unwrap().arn(), FUNCTION);

@@ -1,4 +1,4 @@
-//! The harness itself: a stack carries a workflow through all seven steps, and tells what was left undone.
+//! The test harness: a stack takes a workflow through all seven steps, and reports what is left open.
 
 use local::stack::{Publishing, Stack, StackOptions};
 use serde_json::json;
@@ -56,7 +56,7 @@ async fn two_apps_share_a_database() {
     assert_eq!((first.status, second.status), (202, 200));
     assert_eq!(first.body["run_id"], second.body["run_id"]);
     s.runs_end().await;
-    // The stand-in has the same minute in hand, and is told that it is a duplicate.
+    // The stand-in fires the same minute, and the app answers that it is a duplicate.
     s.clock_to("2026-03-27T12:01:00Z").await;
     assert_eq!(s.runs(wf).await, "2026-03-27T12:01Z schedule succeeded");
     s.finish().await.unwrap();

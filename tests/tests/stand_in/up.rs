@@ -1,4 +1,4 @@
-//! `local up` as a person runs it: it keeps everything, gives way to nobody, and leaves nothing behind.
+//! `local up` as a person runs it: it keeps its data, refuses a folder or port in use, and leaves no process behind.
 
 use std::collections::HashMap;
 use std::fs;
@@ -14,7 +14,7 @@ use local::config::target_folder;
 use serde_json::{Value, json};
 use tests::PATIENCE;
 
-/// A folder that goes with the test.
+/// A folder that is deleted at the end of the test.
 struct Scratch(PathBuf);
 
 impl Scratch {
@@ -25,22 +25,22 @@ impl Scratch {
 
 impl Drop for Scratch {
     fn drop(&mut self) {
-        // What was never made need not go.
+        // The folder may not exist.
         let _gone = fs::remove_dir_all(&self.0);
     }
 }
 
-/// A `local up` of our own.
+/// A running `local up`.
 struct Up {
     process: Child,
     lines: Receiver<String>,
-    /// What it has said, as far as it was read
+    /// The lines of its output that were read so far
     said: Vec<String>,
     env: HashMap<String, String>,
 }
 
 impl Up {
-    /// Starts it on `data`, with a target folder of its own, and reads until it is ready.
+    /// Starts it on `data`, with a new target folder, and reads its output until it is ready.
     fn start(data: &Path) -> Up {
         let mut process = command(data, &[free_port(), free_port()]).stdout(Stdio::piped()).spawn().unwrap();
         let (line, lines) = channel();
@@ -56,7 +56,7 @@ impl Up {
         up
     }
 
-    /// The first line with these words, whether it was read before or is still to come.
+    /// The first line that contains `wanted`, among those already read or still to come.
     fn read_until(&mut self, wanted: &str) -> String {
         if let Some(line) = self.said.iter().find(|line| line.contains(wanted)) {
             return line.clone();
@@ -89,14 +89,14 @@ impl Up {
         tokio::time::timeout(PATIENCE, synced).await.expect("it is synced");
     }
 
-    /// The names of the schedules that stand.
+    /// The names of the existing schedules.
     async fn schedules(&self) -> Vec<String> {
         let client = local::client::scheduler(&self.env["AWS_ENDPOINT_URL_SCHEDULER"]);
         let listed = client.list_schedules().send().await.unwrap();
         listed.schedules().iter().map(|schedule| schedule.name().unwrap().to_owned()).collect()
     }
 
-    /// As Ctrl-C, which a terminal sends to the whole group.
+    /// Sends SIGINT, like Ctrl-C in a terminal.
     fn interrupt(mut self) {
         let sent = Command::new("kill").args(["-INT", &self.process.id().to_string()]).status().unwrap();
         assert!(sent.success());
@@ -164,7 +164,7 @@ async fn postgres_ends_with_a_process_that_is_killed_and_its_data_starts_again()
     let pid = server(&scratch.0).unwrap();
     up.process.kill().unwrap();
     up.process.wait().unwrap();
-    // At once, while the server may still be on its way out.
+    // At once, while the old server may still be stopping.
     let again = Up::start(&scratch.0);
     assert_ne!(server(&scratch.0).unwrap(), pid);
     again.interrupt();

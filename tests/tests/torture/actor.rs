@@ -1,4 +1,4 @@
-//! An actor: a publisher or an editor, with connections of its own, that moves only when it is told to.
+//! An actor: a publisher or an editor with its own connections, which moves only when the history lets it.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -12,24 +12,24 @@ use crate::ground::{Ground, Process};
 use crate::tap::Tap;
 use crate::turnstile::Turnstile;
 
-/// Where an actor stands when it does not move.
+/// Where an actor waits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Stand {
     /// At one or more points of the turnstile.
     AtPoints,
-    /// Another actor's open transaction holds what it wants.
+    /// It waits for a lock of another actor's open transaction.
     AtLock,
-    /// Its work is done.
+    /// It has finished.
     Ended,
 }
 
-/// What an actor is.
+/// The kind of an actor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Role {
     Publisher,
     Editor,
     Sweeper,
-    /// An instance of the app that executes runs, each in a task of its own.
+    /// An instance of the app that executes runs, each in its own task.
     Executor,
 }
 
@@ -39,13 +39,13 @@ pub(crate) struct Actor {
     pub(crate) role: Role,
     pub(crate) stand: Stand,
     pub(crate) process: Process,
-    /// The way to its database, if every statement of it is a point.
+    /// The proxy to its database, if each of its statements is a point.
     tap: Option<Tap>,
     life: Pin<Box<dyn Future<Output = ()>>>,
     bell: Arc<Bell>,
 }
 
-/// Rings when the actor could go on.
+/// Is notified when the actor can continue.
 #[derive(Default)]
 struct Bell {
     has_rung: AtomicBool,
@@ -59,19 +59,19 @@ impl Wake for Bell {
     }
 }
 
-/// Whether another actor may have a lock that an actor waits for.
+/// Whether an actor may wait for another actor's lock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Locks {
     Possible,
-    /// No other actor is in a transaction, or there is none: Postgres need not be asked.
+    /// No other actor is in a transaction, or there is no other actor, so Postgres need not be queried.
     Impossible,
 }
 
-/// An answer of the database that takes longer may be a wait for a lock.
+/// If the database takes longer to answer, it may be waiting for a lock.
 const PATIENCE: Duration = Duration::from_millis(4);
-/// After so many waits the actor stands still, whatever its tap says.
+/// After this many waits the actor counts as waiting, whatever its tap says.
 const MOST_WAITS: u32 = 250;
-/// The longest chain of tasks that one event wakes: a request, its answer, and what is done with it.
+/// The longest chain of tasks that one event wakes: a request, its answer, and the processing of the answer.
 const HOPS: usize = 16;
 
 impl Actor {
@@ -79,12 +79,12 @@ impl Actor {
         Actor { id, role, stand: Stand::AtPoints, process, tap: None, life: Box::pin(life), bell: Arc::default() }
     }
 
-    /// The same actor, whose statements pass this tap.
+    /// The same actor, with its statements passing through this tap.
     pub(crate) fn behind(self, tap: Tap) -> Actor {
         Actor { tap: Some(tap), ..self }
     }
 
-    /// Goes on until it stands again.
+    /// Lets the actor run until it waits again.
     pub(crate) async fn go(&mut self, turnstile: &Turnstile, ground: &Ground, locks: Locks) {
         self.stand = self.next_stand(turnstile, ground, locks).await;
     }
@@ -102,9 +102,9 @@ impl Actor {
                 tokio::task::yield_now().await;
                 continue;
             }
-            // Nothing rang while it was polled, and it is at a point: all that is left to it waits there. The tasks of an
-            // executor are not polled here: that it comes to another point shows that they have moved, or that nothing of it
-            // is under way, neither at Postgres nor in this process.
+            // Nothing woke while it was polled, and it is at a point, so all its remaining work waits there. The tasks
+            // of an executor are not polled here. If the executor arrives at another point, its tasks have moved, or
+            // none of its work is in progress at Postgres or in this process.
             let has_moved = self.role != Role::Executor || turnstile.arrivals(self.id) > arrivals || is_quiet;
             if has_moved && !turnstile.points(self.id).is_empty() {
                 return Stand::AtPoints;
@@ -116,7 +116,7 @@ impl Actor {
                     waits += 1;
                     let is_answered = self.tap.as_ref().is_some_and(|tap| !tap.is_awaited());
                     is_quiet = is_answered || waits > MOST_WAITS;
-                    // If this thread was held up, what woke with the pause has its turn now.
+                    // If this thread was delayed, tasks that woke during the sleep run now.
                     for _ in 0..HOPS {
                         tokio::task::yield_now().await;
                     }

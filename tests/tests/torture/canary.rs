@@ -1,6 +1,6 @@
-//! S10: what the product writes to its log, searched for every secret that a history knows.
+//! S10: searches the product's log for every secret that a history knows.
 //!
-//! All of it is searched, at TRACE; it is printed only as far as `RUST_LOG` asks for.
+//! It searches the complete log at TRACE, and prints only what `RUST_LOG` selects.
 
 use std::fmt::{self, Write as _};
 use std::io;
@@ -16,7 +16,7 @@ use tracing_subscriber::{EnvFilter, Layer};
 static SECRETS: RwLock<Vec<String>> = RwLock::new(Vec::new());
 static LEAKED: Mutex<Option<String>> = Mutex::new(None);
 
-/// From now on no line of the log may hold this.
+/// From now on, no line of the log may contain this.
 pub(crate) fn watch(secret: impl Into<String>) {
     let (secret, mut secrets) = (secret.into(), SECRETS.write().unwrap());
     if !secrets.contains(&secret) {
@@ -24,12 +24,12 @@ pub(crate) fn watch(secret: impl Into<String>) {
     }
 }
 
-/// The first line that held a secret; it is told once.
+/// The first line that contained a secret; returned once.
 pub(crate) fn leaked() -> Option<String> {
     LEAKED.lock().unwrap().take()
 }
 
-/// Searches what is logged from now on; prints as much of it as a replay wants to hear: `RUST_LOG=app=debug`.
+/// Searches all log output from now on, and prints what `RUST_LOG` selects, for example `RUST_LOG=app=debug`.
 pub(crate) fn listen() {
     let wanted = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("off"));
     let printed = tracing_subscriber::fmt::layer().with_writer(io::stderr).with_filter(wanted);
@@ -40,7 +40,7 @@ pub(crate) fn listen() {
     assert!(leaked().is_some(), "the search is blind");
 }
 
-/// Sees the fields of every event and span, and formats nothing else: there are thousands a second.
+/// Formats only the fields of events and spans, because there are thousands per second.
 struct Search;
 
 impl<S: Subscriber> Layer<S> for Search {
@@ -57,13 +57,13 @@ impl<S: Subscriber> Layer<S> for Search {
     }
 }
 
-/// The fields of an event or span, one after the other.
+/// The fields of an event or span, one after another.
 #[derive(Default)]
 struct Line(String);
 
 impl Visit for Line {
     fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
-        // A String takes whatever is written.
+        // Writing to a String cannot fail.
         let _ = write!(self.0, "{field}={value:?} ");
     }
 

@@ -1,4 +1,4 @@
-//! What the histories went through: a torture that meets no fault proves nothing.
+//! Counts what the histories contained, because a torture without faults proves nothing.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -14,15 +14,15 @@ pub(crate) struct Coverage {
     pub(crate) takeovers_of_the_living: u32,
     pub(crate) arrived: u32,
     pub(crate) cut: u32,
-    /// Changes in Scheduler past the publisher.
+    /// Changes in Scheduler without the publisher.
     pub(crate) by_hand: u32,
-    /// How often all rows of workflows vanished.
+    /// How often all rows of `workflows` vanished.
     pub(crate) vanished: u32,
-    /// What the ledger came to say.
+    /// Counts of the ledger's decisions and run states.
     ledger: BTreeMap<String, u32>,
 }
 
-/// What a ledger must have said for its histories to prove anything.
+/// The decisions and run states that the histories of the ledger must contain.
 const SAID: [&str; 24] = [
     "fired",
     "caught_up",
@@ -50,7 +50,7 @@ const SAID: [&str; 24] = [
     "clock steps",
 ];
 
-/// Every point at which an actor can be killed.
+/// All points at which an actor can be killed.
 const POINTS: [&str; 19] = [
     "P0", "P1", "P2", "P3", "P4", "P5", "P6", "P7", "P8", "P9", "P10", "P11", "P12", "P13", "C1", "C2", "E1", "E2",
     "E3",
@@ -86,7 +86,7 @@ impl Coverage {
         }
     }
 
-    /// What the ledgers of so many histories said too rarely for them to prove anything.
+    /// What the ledgers of this many histories contained too rarely.
     pub(crate) fn unsaid(&self, histories: usize) -> Vec<String> {
         let enough = u32::try_from(histories).unwrap_or(u32::MAX) / 100;
         let said = |what: &str| self.ledger.get(what).copied().unwrap_or_default();
@@ -113,7 +113,7 @@ impl Coverage {
         self.said(other.ledger);
     }
 
-    /// What was met too rarely in so many histories for them to prove anything.
+    /// What this many histories of publishing contained too rarely.
     pub(crate) fn gaps(&self, histories: usize) -> Vec<String> {
         let enough = |most: u32| most.min(u32::try_from(histories).unwrap_or(u32::MAX) / 100);
         let kills = |point: &str| self.killed_at.get(point).copied().unwrap_or_default();

@@ -1,11 +1,11 @@
-//! The one source of chance of a history: its seed decides all.
+//! The only source of randomness in a history: its seed determines the history.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 
-/// Clones throw the same dice.
+/// Clones share one generator.
 #[derive(Clone, Debug)]
 pub(crate) struct Dice(Arc<Mutex<StdRng>>);
 
@@ -14,12 +14,12 @@ impl Dice {
         Dice(Arc::new(Mutex::new(StdRng::seed_from_u64(seed))))
     }
 
-    /// 0 up to, not including, `below`.
+    /// A number from 0 to `below`, exclusive.
     pub(crate) fn below(&self, below: usize) -> usize {
         self.random().random_range(0..below.max(1))
     }
 
-    /// Between the two, both included.
+    /// A number from `least` to `most`, inclusive.
     pub(crate) fn between(&self, least: u64, most: u64) -> u64 {
         self.random().random_range(least..=most)
     }
@@ -28,12 +28,12 @@ impl Dice {
         self.random().random::<f64>() < of_one
     }
 
-    /// One of them.
+    /// A random element.
     pub(crate) fn pick<'a, T>(&self, some: &'a [T]) -> Option<&'a T> {
         if some.is_empty() { None } else { some.get(self.below(some.len())) }
     }
 
-    /// One of them, by its weight.
+    /// A random element, chosen by weight.
     pub(crate) fn weighted<T: Copy>(&self, some: &[(u32, T)]) -> Option<T> {
         let sum: u32 = some.iter().map(|(weight, _)| weight).sum();
         let mut at = self.random().random_range(0..sum.max(1));

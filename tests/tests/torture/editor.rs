@@ -1,4 +1,4 @@
-//! Editors: one edit each, by the app's own statements, with points between them.
+//! Editors: each makes one edit with the app's own statements, and stops at the points between them.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -15,7 +15,7 @@ use crate::dice::Dice;
 use crate::oracle::{CRONS, Committed, EVERY_MINUTE, Oracle, TIMEZONES};
 use crate::turnstile::Turnstile;
 
-/// What an editor does.
+/// The kinds of edits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Verb {
     Create,
@@ -26,26 +26,26 @@ pub(crate) enum Verb {
     Clear,
     Archive,
     Delete,
-    /// Another start, another end, or neither.
+    /// Changes the start and the end of the window, or removes them.
     Window,
-    /// The same cron again.
+    /// Saves the workflow without a change.
     Nothing,
     /// Three edits in a row.
     Burst,
-    /// A fire of a workflow that is gone: the app asks for a repair.
+    /// A fire of a deleted workflow, for which the app requests a repair.
     Heal,
 }
 
-/// When the publisher is asked to look.
+/// When an edit notifies the publisher.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Emission {
     /// In the transaction of the edit, as shipped.
     Within,
-    /// After its commit, as most people write it first.
+    /// After its commit, as in a naive design.
     AfterCommit,
 }
 
-/// One who edits.
+/// An actor that makes edits.
 #[derive(Clone)]
 pub(crate) struct Editor {
     pub(crate) pool: PgPool,
@@ -58,7 +58,7 @@ pub(crate) struct Editor {
 }
 
 impl Editor {
-    /// Does it; a database that cuts the connection ends the edit, as a request that fails.
+    /// Makes the edit. A cut database connection ends it, like a failed request.
     pub(crate) async fn edit(self, verb: Verb) {
         let done = match verb {
             Verb::Create => self.create().await,
@@ -96,11 +96,11 @@ impl Editor {
             workflows::erase(&mut tx, &before, &self.how()).await?;
             return self.finish(tx, &before, Some("deleted")).await;
         }
-        // An archived workflow is final.
+        // An archived workflow does not change any more.
         if before.state == State::Archived {
             return Ok(());
         }
-        // What has ended for good can only be given another window.
+        // The only valid edit of an ended workflow is another window.
         let Some(next) = self.changed(&before, verb) else { return Ok(()) };
         workflows::save(&mut tx, &before, next.clone(), "update", &self.how()).await?;
         self.finish(tx, &next, None).await
@@ -126,7 +126,7 @@ impl Editor {
         Some(Workflow { spec, ..next })
     }
 
-    /// A start around now, and an end that the history may live to see, or that is years away.
+    /// A start near the current time, and an end within the history or years later.
     fn window(&self) -> Value {
         let now = self.clock.now();
         let start = now + TimeDelta::seconds(*self.dice.pick(&[-86_400, -30, 30, 600, 86_400]).unwrap_or(&0));
@@ -144,7 +144,7 @@ impl Editor {
         tx.commit().await
     }
 
-    /// Commits, and tells the oracle in the same step.
+    /// Commits, and informs the oracle in the same step.
     async fn finish(&self, mut tx: Transaction, now: &Workflow, state: Option<&'static str>) -> sqlx::Result<()> {
         let withheld = match self.emission {
             Emission::Within => Vec::new(),

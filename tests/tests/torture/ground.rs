@@ -1,4 +1,4 @@
-//! What the histories of one thread share: a database of their own, emptied before each.
+//! The database that the histories of one thread share; it is emptied before each.
 
 use std::net::SocketAddr;
 use std::sync::Mutex;
@@ -12,7 +12,7 @@ use tokio::sync::MutexGuard;
 
 use crate::canary;
 
-/// A migrated database whose clock is set.
+/// A migrated database with a settable clock.
 pub(crate) struct Ground {
     pub(crate) admin: Admin,
     pub(crate) team: i64,
@@ -22,7 +22,7 @@ pub(crate) struct Ground {
     begun: AtomicUsize,
 }
 
-/// The connection of the torture itself, without what the product's pool asks before and after each use.
+/// The torture's own connection, without the checks of the product's pool.
 pub(crate) struct Admin(tokio::sync::Mutex<PgConnection>);
 
 impl Admin {
@@ -35,14 +35,14 @@ impl Admin {
     }
 }
 
-/// A process, as the database sees it: one connection, by its `application_name`.
+/// A process as the database sees it: one connection with its `application_name`.
 #[derive(Clone)]
 pub(crate) struct Process {
     pub(crate) name: String,
     pub(crate) pool: PgPool,
 }
 
-/// What the database of every history has: `cronbox_now()` shows what the history says.
+/// Changes to the database of every history: `cronbox_now()` returns the time that the history sets.
 const CLOCK: &str = "
     CREATE TABLE torture_clock (now timestamptz NOT NULL, latest timestamptz NOT NULL);
     INSERT INTO torture_clock VALUES ('epoch', 'epoch');
@@ -55,7 +55,7 @@ const CLOCK: &str = "
     DO $$ BEGIN EXECUTE format('ALTER DATABASE %I SET plan_cache_mode = force_generic_plan', current_database()); END $$;
 ";
 
-/// Not TRUNCATE, which takes longer than a short history; ids start at 1, so that a history repeats itself.
+/// Not TRUNCATE, which takes longer than a short history. Ids start at 1, so that a history is reproducible.
 const EMPTY: &str = "
     DELETE FROM workflows;
     DELETE FROM publications;
@@ -92,17 +92,17 @@ impl Ground {
         }
     }
 
-    /// Empties it, and sets it up as `setup` says.
+    /// Empties the database, and runs `setup`.
     pub(crate) async fn begin(&self, setup: &'static str) {
         sqlx::raw_sql(EMPTY).execute(&mut *self.admin.connection().await).await.unwrap();
         sqlx::raw_sql(setup).execute(&mut *self.admin.connection().await).await.unwrap();
-        // Nothing else clears up: the throw-away server has no autovacuum.
+        // The temporary server has no autovacuum.
         if self.begun.fetch_add(1, Ordering::Relaxed) % 32 == 31 {
             sqlx::raw_sql("VACUUM").execute(&mut *self.admin.connection().await).await.unwrap();
         }
     }
 
-    /// What the clock of every history shows first.
+    /// Sets the clock at the start of a history.
     pub(crate) async fn start_clock(&self, now: DateTime<Utc>) {
         let start = "UPDATE torture_clock SET now = $1, latest = $1";
         sqlx::query(start).bind(now).execute(&mut *self.admin.connection().await).await.unwrap();
@@ -113,7 +113,8 @@ impl Ground {
         sqlx::query(set).bind(now).execute(&mut *self.admin.connection().await).await.unwrap();
     }
 
-    /// A process with a connection of its own; one that ended well lends it, because a new backend is slow at first.
+    /// A process with its own connection. It may reuse the connection of an ended process, because a new backend is
+    /// slow at first.
     pub(crate) fn process(&self) -> Process {
         if let Some(idle) = self.idle.lock().unwrap().pop() {
             return idle;
@@ -125,13 +126,13 @@ impl Ground {
         Process { name, pool }
     }
 
-    /// Where the server listens.
+    /// The server's address.
     pub(crate) fn address(&self) -> SocketAddr {
         let host = self.dsn.rsplit_once('@').map_or(&*self.dsn, |(_, rest)| rest);
         host.split('/').next().unwrap_or_default().parse().unwrap()
     }
 
-    /// A process that reaches the database by another address.
+    /// A process that connects to the database at another address.
     pub(crate) fn process_by_way_of(&self, address: SocketAddr, name: String) -> Process {
         let pool = pool(&self.dsn.replace(&self.address().to_string(), &address.to_string()), "torture");
         let options = (*pool.raw().connect_options()).clone().application_name(&name);
@@ -139,12 +140,12 @@ impl Ground {
         Process { name, pool }
     }
 
-    /// A process has ended well.
+    /// Takes back a process that has ended normally.
     pub(crate) fn ended(&self, process: Process) {
         self.idle.lock().unwrap().push(process);
     }
 
-    /// Whether a process waits for a row that another one holds.
+    /// Whether a process waits for a row that another process has locked.
     pub(crate) async fn waits_for_lock(&self, name: &str) -> bool {
         sqlx::query_scalar(
             "SELECT EXISTS (SELECT FROM pg_stat_activity WHERE application_name = $1
@@ -156,7 +157,7 @@ impl Ground {
         .unwrap()
     }
 
-    /// Whether a process holds a transaction open.
+    /// Whether a process has an open transaction.
     pub(crate) async fn is_in_transaction(&self, name: &str) -> bool {
         sqlx::query_scalar(
             "SELECT EXISTS (SELECT FROM pg_stat_activity WHERE application_name = $1
@@ -168,9 +169,9 @@ impl Ground {
         .unwrap()
     }
 
-    /// Ends a process's connections without a goodbye, and returns when their locks are free.
+    /// Terminates a process's connections, and returns when their locks are free.
     pub(crate) async fn cut(&self, name: &str) {
-        // Its own waiting (the second argument) looks only every 100 ms.
+        // With a timeout as its second argument, the function itself would check only every 100 ms.
         let cut = "SELECT COUNT(pg_terminate_backend(pid)) FROM pg_stat_activity
                     WHERE application_name = $1 AND datname = current_database()";
         while sqlx::query_scalar::<_, i64>(cut).bind(name).fetch_one(&mut *self.admin.connection().await).await.unwrap()

@@ -1,4 +1,4 @@
-//! One history: a storm of actors, faults, kills and clock steps, then calm, then the verdict.
+//! One history: a storm of actors, faults, kills and clock steps, then a calm phase, then the verdict.
 
 mod cast;
 mod hand;
@@ -28,15 +28,15 @@ use crate::oracle::{Oracle, plain};
 use crate::turnstile::Turnstile;
 use crate::wire::Wire;
 
-/// What became of a history.
+/// The result of a history.
 pub(crate) struct Outcome {
-    /// What was wrong; `None` = nothing.
+    /// The first violation; `None` = no violation.
     pub(crate) bad: Option<String>,
     pub(crate) coverage: Coverage,
     pub(crate) trace: Vec<String>,
 }
 
-/// A history under way.
+/// A running history.
 pub(crate) struct History<'a> {
     ground: &'a Ground,
     variant: Variant,
@@ -57,11 +57,11 @@ pub(crate) struct History<'a> {
     trace: Vec<String>,
     sweeping: Sweeping,
     vanishing: Vanishing,
-    /// Rows of `workflows` are missing now.
+    /// Whether the rows of `workflows` are missing now.
     has_vanished: bool,
 }
 
-/// What may happen next.
+/// The kinds of events in the storm.
 #[derive(Clone, Copy, Debug)]
 enum Event {
     Move,
@@ -76,30 +76,30 @@ enum Event {
     Vanish,
 }
 
-/// Who looks at all that stands, and who gives them something to find.
+/// Whether the history has sweeps, and changes that the sweeps must find.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Sweeping {
-    /// Nobody: the drains alone must get it right.
+    /// No sweeps: drains must get it right without them.
     Off,
     On,
-    /// And somebody changes things in Scheduler by hand.
+    /// Also manual changes in Scheduler.
     WithHands,
 }
 
-/// Whether rows of `workflows` vanish past the app.
+/// Whether rows of `workflows` vanish without the app.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Vanishing {
     Off,
     On,
 }
 
-/// After so many drains in calm all must be at rest.
+/// After this many drains in the calm phase, all publications must be at rest.
 const ROUNDS: u32 = 60;
-/// So often publishers drain in calm before the rows that have vanished return.
+/// How often publishers drain in the calm phase before the vanished rows return.
 const DRAINS_WITHOUT_ROWS: u32 = 3;
-/// After so many sweeps in calm what was changed by hand must be repaired.
+/// After this many sweeps in the calm phase, manual changes must be repaired.
 const SWEEPS: u32 = 4;
-/// After so many moves in calm every actor must have ended.
+/// After this many moves in the calm phase, every actor must have ended.
 const MOVES: u32 = 5_000;
 
 /// Runs the history of one seed.
@@ -157,7 +157,7 @@ impl<'a> History<'a> {
         }
     }
 
-    /// Everything may happen.
+    /// The storm: all kinds of events.
     async fn storm(&mut self) -> Result<(), String> {
         let (sweepers, hands) = match self.sweeping {
             Sweeping::Off => (0, 0),
@@ -165,7 +165,7 @@ impl<'a> History<'a> {
             Sweeping::WithHands => (4, 3),
         };
         for _ in 0..self.dice.between(150, 400) {
-            // Not for long: without rows the editors have nothing to do.
+            // Not for long, because without rows the editors have nothing to edit.
             let vanishing = match (self.vanishing, self.has_vanished) {
                 (Vanishing::Off, _) => 0,
                 (Vanishing::On, false) => 2,
@@ -185,7 +185,7 @@ impl<'a> History<'a> {
             ]);
             match event.unwrap_or(Event::Move) {
                 Event::Move => self.move_one().await?,
-                // Publishers with nothing to do prove little.
+                // Idle publishers prove little.
                 Event::Publisher if self.dice.chance(0.2) || !self.unrest().await.is_empty() => {
                     self.start_publisher().await?;
                 }
@@ -207,7 +207,7 @@ impl<'a> History<'a> {
         Ok(())
     }
 
-    /// Faults end; who lives comes to an end; then publishers drain until nothing is left to do.
+    /// The calm phase: no more faults. The remaining actors end, and then publishers drain until nothing is left to do.
     async fn calm(&mut self) -> Result<(), String> {
         self.note("calm".to_owned());
         self.wire.fault_chance(0.0);
@@ -220,7 +220,7 @@ impl<'a> History<'a> {
         if self.sweeping == Sweeping::Off { Ok(()) } else { self.sweep_clean().await }
     }
 
-    /// No edit comes after this to put right what publishers do meanwhile.
+    /// No edit follows that could repair what the publishers do now.
     async fn drain_without_rows(&mut self) -> Result<(), String> {
         self.finish_all().await?;
         for _ in 0..DRAINS_WITHOUT_ROWS {
@@ -247,10 +247,10 @@ impl<'a> History<'a> {
         Err(format!("L6: not at rest after {ROUNDS} drains: {:?}", self.unrest().await))
     }
 
-    /// However it was changed, a few sweeps put it right; the first may be one that was begun long ago.
+    /// A few sweeps must repair any change; the first may be one that started long ago.
     async fn sweep_clean(&mut self) -> Result<(), String> {
         for _ in 0..SWEEPS {
-            // An orphan is deleted when it was seen twice, ten minutes apart.
+            // An orphan is deleted after it was seen twice, ten minutes apart.
             self.advance(Duration::from_secs(11 * 60)).await;
             self.start_sweeper().await?;
             self.finish_all().await?;
@@ -267,7 +267,7 @@ impl<'a> History<'a> {
         oracle.differences(&self.standing(), self.clock.now())
     }
 
-    /// L1, L2, L3 and S5.
+    /// Checks L1, L2, L3 and S5.
     async fn judge(&mut self) -> Result<(), String> {
         let differences = self.differences();
         if !differences.is_empty() {
@@ -293,7 +293,7 @@ impl<'a> History<'a> {
         unrest.into_iter().filter(|line| line.starts_with("outbox row")).collect()
     }
 
-    /// Moves time on to when something falls due, or to when no late request can arrive any more.
+    /// Advances the clock to the next due publication, or to the time at which no late request can arrive.
     async fn wait_for_work(&mut self, is_at_rest: bool) {
         let next: Option<DateTime<Utc>> = sqlx::query_scalar(
             "SELECT MIN(CASE WHEN lease_until > cronbox_now() THEN lease_until ELSE due_at END)
@@ -309,7 +309,7 @@ impl<'a> History<'a> {
         };
         let wait = until.map_or(TimeDelta::zero(), |until| until - self.clock.now()) + TimeDelta::seconds(1);
         if is_at_rest {
-            // What may still arrive, does.
+            // Some late requests arrive.
             while self.wire.late() > 0 && self.dice.chance(0.9) {
                 self.let_arrive().await;
             }
@@ -317,7 +317,7 @@ impl<'a> History<'a> {
         self.advance(wait.to_std().unwrap_or(Duration::from_secs(1))).await;
     }
 
-    /// Lets every actor come to its end.
+    /// Moves all actors until they have ended.
     async fn finish_all(&mut self) -> Result<(), String> {
         for _ in 0..MOVES {
             if self.actors.is_empty() {

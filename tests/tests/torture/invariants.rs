@@ -1,4 +1,4 @@
-//! What must hold after every step, whatever died: read from the database, judged against the step before.
+//! Invariants that must hold after every step, checked against the database and the previous step.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -6,7 +6,7 @@ use chrono::{DateTime, Utc};
 
 use crate::ground::Admin;
 
-/// The publications as they stand, and which actor owns which lease.
+/// The publications after the previous step, and which actor owns which lease.
 #[derive(Default)]
 pub(crate) struct Watch {
     before: BTreeMap<i64, Publication>,
@@ -28,7 +28,7 @@ struct Publication {
 }
 
 impl Watch {
-    /// What the last step broke; `movers` are the actors that moved in it.
+    /// The first invariant that the last step has broken; `movers` are the actors that moved in it.
     pub(crate) async fn look(
         &mut self,
         admin: &Admin,
@@ -51,7 +51,7 @@ impl Watch {
         Ok(())
     }
 
-    /// Time has passed: leases that were live may have lapsed.
+    /// After the clock has advanced, some leases may have expired.
     pub(crate) async fn time_passes(&mut self, admin: &Admin) {
         let lapsed: Vec<i64> =
             sqlx::query_scalar("SELECT workflow_id FROM publications WHERE lease_until <= cronbox_now()")
@@ -65,11 +65,11 @@ impl Watch {
         }
     }
 
-    /// Nobody signs a request but under its own live lease: what is sent later could undo the next owner's work.
+    /// S4: a publisher signs a request only under its own live lease. A later one could undo the next owner's changes.
     pub(crate) fn signed(&self, actor: usize, workflow: i64) -> Result<(), String> {
         let publication = self.before.get(&workflow);
         let owner = publication.and_then(|now| now.lease_owner.as_ref()).and_then(|owner| self.owners.get(owner));
-        // A claim made while a held-up publisher went on beside has no known owner.
+        // If a delayed publisher moved in the same step, a claim has no known owner.
         if owner.is_none_or(|owner| *owner == actor) && publication.is_some_and(|now| now.is_leased) {
             return Ok(());
         }
@@ -128,7 +128,7 @@ impl Watch {
     }
 }
 
-/// S5: each committed revision of a living workflow has just one row in the outbox.
+/// S5: each committed revision of an existing workflow has exactly one row in the outbox.
 pub(crate) async fn outbox_is_whole(admin: &Admin) -> Result<(), String> {
     let broken: Vec<(i64, i64, Vec<i64>)> = sqlx::query_as(
         "SELECT w.id, w.revision, array_agg((o.payload ->> 'revision')::bigint ORDER BY o.id)
@@ -143,7 +143,8 @@ pub(crate) async fn outbox_is_whole(admin: &Admin) -> Result<(), String> {
     if broken.is_empty() { Ok(()) } else { Err(format!("S5: workflow, revision, rows: {broken:?}")) }
 }
 
-/// What is not yet at rest: due, leased, or owing a verify pass; or an outbox row that is open or given up.
+/// What is not at rest: publications that are due or leased, or whose verify pass is due, and open or failed outbox
+/// rows.
 pub(crate) async fn unrest(admin: &Admin) -> Vec<String> {
     sqlx::query_scalar(
         "SELECT format('%s: due %s, leased until %s, verify %s, %s', workflow_id, due_at, lease_until, verify_at, error_class)

@@ -1,13 +1,13 @@
-//! The torture: seeded histories of edits, publishers, faults, kills and clock steps, on a real Postgres
-//! with the real publisher, against an oracle that knows nothing of either.
+//! The torture: seeded histories of edits, publishers, faults, kills and clock steps, with the real publisher on a real
+//! Postgres, checked by an independent oracle.
 //!
-//! `make torture N=5000 SEED=1` runs any number; `make torture N=1 SEED=7` replays one, with its trace.
-//! Without arguments (so under `make test`): the seeds that once failed, 200 histories of publishing, 100 of the ledger,
-//! and the ablations, each of which must fail. With `--full` (so under `make nightly`): ten times as many, from `--seed` on.
+//! `make torture N=5000 SEED=1` runs any number; `make torture N=1 SEED=7` replays one and prints its trace. Without
+//! arguments (in `make test`): the seeds that once failed, 200 histories of publishing, 100 of the ledger, and the
+//! ablations, each of which must fail. With `--full` (in `make nightly`): ten times as many, starting at `--seed`.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-// No release has injection points.
+// Only debug builds have injection points.
 #[cfg(not(debug_assertions))]
 fn main() {
     println!("0 histories: a release has no injection points, run it without --release");

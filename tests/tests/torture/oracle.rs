@@ -1,11 +1,11 @@
-//! The oracle: what must stand in Scheduler, from the committed edits alone. It shares no code with the product.
+//! The oracle: computes the expected schedules only from the committed edits. It shares no code with the product.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use chrono::{DateTime, Utc};
 use serde_json::{Value, json};
 
-/// The crons that are used, each with what EventBridge must be told.
+/// The crons of the histories, each with its EventBridge expression.
 pub(crate) const CRONS: [(&str, &str); 5] = [
     ("0 9 * * *", "cron(0 9 * * ? *)"),
     ("15 10 * * 1-5", "cron(15 10 ? * MON-FRI *)"),
@@ -14,15 +14,15 @@ pub(crate) const CRONS: [(&str, &str); 5] = [
     ("30 18 * * *", "cron(30 18 * * ? *)"),
 ];
 
-/// A cron of a window, so that a due time lies before most ends. Not of every hour: that one is published in UTC.
+/// A cron for windows, with a due time before most ends. It excludes an hour, because otherwise it is published in UTC.
 pub(crate) const EVERY_MINUTE: (&str, &str) = ("* 0-22 * * *", "cron(* 0-22 * * ? *)");
 
-/// What each schedule says of the database that published it.
+/// The description of each schedule, with the identity of the database that published it.
 pub(crate) const DESCRIPTION: &str = "cronbox 00000000-0000-4000-8000-000000000001";
 
 pub(crate) const TIMEZONES: [&str; 3] = ["UTC", "Europe/Paris", "America/New_York"];
 
-/// What was committed last, for each workflow that ever was.
+/// The last committed state of each workflow that ever existed.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Oracle(BTreeMap<i64, Committed>);
 
@@ -51,7 +51,8 @@ impl Oracle {
         self.0.keys().copied().collect()
     }
 
-    /// In what `standing`, by name, differs from what must stand at `now`: every field of every schedule, and no orphan.
+    /// The differences between `standing`, by name, and the expected schedules at `now`: all fields of all schedules,
+    /// and orphans.
     pub(crate) fn differences(&self, standing: &BTreeMap<String, Value>, now: DateTime<Utc>) -> Vec<String> {
         let wanted: BTreeMap<String, Value> = self
             .0
@@ -101,7 +102,7 @@ impl Committed {
                 },
             },
         });
-        // In whole minutes; a minute early, and gone once it has passed.
+        // In whole minutes. The start is one minute early, and is left out after it has passed.
         let start = self.starts_at.map(|at| (at.timestamp() - 60).div_euclid(60) * 60);
         if let Some(start) = start.filter(|start| *start > now.timestamp()) {
             schedule["StartDate"] = json!(start);
@@ -113,11 +114,11 @@ impl Committed {
     }
 }
 
-/// A schedule as the stand-in shows it, without what the stand-in adds and what an equal schedule may differ in.
+/// A schedule in the stand-in, without the fields that the stand-in adds or that may differ between equal schedules.
 pub(crate) fn plain(mut schedule: Value, now: DateTime<Utc>) -> (String, Value) {
     let fields = schedule.as_object_mut().unwrap();
     for date in ["StartDate", "EndDate"] {
-        // Whole seconds, which 1.0 and 1 both are.
+        // Whole seconds, so that 1.0 and 1 are equal.
         if let Some(at) = fields.get(date).and_then(Value::as_f64) {
             #[expect(clippy::cast_possible_truncation, reason = "seconds of this century")]
             fields.insert(date.to_owned(), json!(at as i64));

@@ -1,4 +1,4 @@
-//! The command line, and what is printed.
+//! The command line and the output.
 
 use std::process::ExitCode;
 use std::time::Instant;
@@ -8,22 +8,22 @@ use crate::canary;
 use crate::ledger::Ablation;
 use crate::torture::{About, Bad, Until, Verdict, torture};
 
-/// Seeds that once found a fault, with what it was; they run first.
-/// 500210: a start passed between the look at the clock and EventBridge's at the request.
+/// Seeds that once found a bug, with its description; they run first. 500210: a start passed between the publisher's
+/// reading of the clock and EventBridge's at the request.
 const REGRESSIONS: [u64; 1] = [500_210];
-/// What runs under `make test`, and with `--full`: histories of publishing and of the ledger, which are longer.
+/// The numbers of histories of publishing and of the ledger, in `make test` and with `--full`.
 const USUAL: [u64; 2] = [200, 100];
 const FULL: [u64; 2] = [3_000, 1_000];
-/// So many meet each of what they must meet; fewer may by chance lack something.
+/// This many histories must contain all required events; fewer may lack some by chance.
 const ENOUGH_TO_JUDGE: usize = 100;
-/// Within so many an ablation must have failed; one of the ledger sooner.
+/// An ablation must have failed within this many histories; one of the ledger fails sooner.
 const ENOUGH: u64 = 1_000;
 const ENOUGH_OF_THE_LEDGER: u64 = 100;
 
 const SHIPPED: About = About::Publishing(Variant::Shipped);
 const LEDGER: About = About::Ledger(Ablation::Shipped);
 
-/// What was asked for.
+/// The parsed arguments.
 struct Wish {
     histories: Option<u64>,
     seed: u64,
@@ -31,7 +31,7 @@ struct Wish {
 }
 
 pub(crate) fn run(arguments: &[String]) -> ExitCode {
-    // Under `cargo test NAME` every test program is started; a name that is not ours is for another.
+    // `cargo test NAME` starts every test program; another name selects other tests.
     let is_ours = |name: &String| name.starts_with("--") || "torture".contains(name.as_str());
     let after =
         |flag: &str| arguments.iter().position(|argument| argument == flag).and_then(|at| arguments.get(at + 1));
@@ -69,7 +69,7 @@ fn named(name: &str) -> Option<About> {
     }
 }
 
-/// Histories that are enough of them to be judged by what they met, too.
+/// Runs histories. If there are enough, it also checks what they contained.
 fn judged(seeds: &[u64], about: About) -> Verdict {
     let mut verdict = torture(seeds, about, Until::AllAreThrough);
     if verdict.histories >= ENOUGH_TO_JUDGE {
@@ -82,7 +82,7 @@ fn judged(seeds: &[u64], about: About) -> Verdict {
     verdict
 }
 
-/// Histories of publishing and of the ledger.
+/// Runs histories of publishing and of the ledger.
 fn both(publishing: &[u64], ledger: &[u64]) -> Verdict {
     let mut verdict = judged(publishing, SHIPPED);
     let ledger = judged(ledger, LEDGER);
@@ -106,7 +106,7 @@ fn usual() -> Verdict {
     verdict
 }
 
-/// More of everything, from a seed of the day on.
+/// Runs more of everything, starting at a seed of the day.
 fn full(seed: u64) -> Verdict {
     let [publishing, ledger] = FULL;
     let mut verdict = both(&seeds(seed, publishing), &seeds(seed, ledger));
@@ -118,7 +118,7 @@ fn ablations() -> impl Iterator<Item = About> {
     Variant::ABLATIONS.into_iter().map(About::Publishing).chain(Ablation::ALL.into_iter().map(About::Ledger))
 }
 
-/// That an ablation does not fail within as many histories as are enough.
+/// Reports an ablation that does not fail within enough histories.
 fn missed(about: About, seed: u64) -> Option<Bad> {
     let enough = if matches!(about, About::Ledger(_)) { ENOUGH_OF_THE_LEDGER } else { ENOUGH };
     let searched = torture(&seeds(seed, enough), about, Until::OneIsBad(about.noticed_by()));
@@ -130,7 +130,7 @@ fn missed(about: About, seed: u64) -> Option<Bad> {
     Some(Bad { about, seed, why: why.join("; "), trace: Vec::new() })
 }
 
-/// Whether an ablation has failed, for its reason, and by what it lacks.
+/// Whether an ablation has failed for the expected reason, and has made all its rewrites.
 fn has_failed(about: About, verdict: &Verdict) -> bool {
     let failed = verdict.bad.iter().find(|bad| bad.why.starts_with(about.noticed_by()));
     if let Some(Bad { seed, why, .. }) = failed {

@@ -1,9 +1,9 @@
-//! A tap on the way to Postgres: a process moves only from one statement to the next, and dies between them.
+//! A tap on the connection to Postgres: a process moves from one statement to the next, and can die between them.
 //!
-//! Every statement that is executed is a point of the turnstile, so that a history can stop, kill or overtake
-//! a process at each of them without a word of it in the product. An answer can get lost: the statement
-//! was done, and its sender never learns that. A statement can be refused: it was not done. And a statement can
-//! be taken the remedy out of which an ablation lacks.
+//! Every executed statement is a point of the turnstile, so that a history can stop, kill or overtake a process at each
+//! of them without any code in the product. The tap can lose an answer: the statement was executed, and its sender
+//! never knows. It can refuse a statement, which is then not executed. And it can remove an ablation's remedy from a
+//! statement.
 
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
@@ -17,7 +17,7 @@ use tokio::net::{TcpListener, TcpStream};
 
 use crate::turnstile::Turnstile;
 
-/// The check of each connection that the pool lends. It changes nothing and has a time limit: it is no step.
+/// The check of each connection that the pool returns. It changes nothing and has a time limit, so it is not a step.
 const CHECK: &str = "prove_server";
 
 /// Clones are the same tap.
@@ -26,19 +26,19 @@ pub(crate) struct Tap {
     pub(crate) address: SocketAddr,
     rewrites: Arc<[Rewrite]>,
     state: Arc<Mutex<State>>,
-    /// Connections with something under way at the server.
+    /// The number of connections with an unanswered query.
     awaited: Arc<AtomicUsize>,
 }
 
 #[derive(Default)]
 struct State {
-    /// Whose statements wait at which turnstile; none = all pass.
+    /// The turnstile and the actor that statements wait for; `None` = all pass.
     stepped: Option<(Turnstile, usize)>,
     loses_next_answer: bool,
-    /// The answer to the next statement of this label gets lost.
+    /// The label of the statement whose next answer gets lost.
     loses_answer_to: Option<&'static str>,
     refuses_next: bool,
-    /// The statement that was let through last.
+    /// The statement that passed last.
     last: String,
     /// The statement whose answer got lost.
     lost: Option<String>,
@@ -49,7 +49,7 @@ struct State {
 /// The rewrites that were made so far, in any history.
 static MADE: Mutex<BTreeSet<(&str, &str)>> = Mutex::new(BTreeSet::new());
 
-/// What a statement says instead, by its label.
+/// The replacement in the statement with this label.
 #[derive(Clone, Debug)]
 pub(crate) struct Rewrite {
     pub(crate) statement: &'static str,
@@ -58,7 +58,7 @@ pub(crate) struct Rewrite {
 }
 
 impl Tap {
-    /// A tap on the way to `server`, on this thread's runtime.
+    /// A tap in front of `server`, on this thread's runtime.
     pub(crate) async fn on(server: SocketAddr, rewrites: Vec<Rewrite>) -> Tap {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
@@ -73,47 +73,47 @@ impl Tap {
         tap
     }
 
-    /// From now on each statement waits until `actor` is let through.
+    /// From now on, each statement waits until `actor` may pass.
     pub(crate) fn step(&self, turnstile: &Turnstile, actor: usize) {
         self.state().stepped = Some((turnstile.clone(), actor));
     }
 
-    /// From now on all statements pass.
+    /// From now on, all statements pass.
     pub(crate) fn free(&self) {
         *self.state() = State::default();
     }
 
-    /// Its process is gone: nothing passes any more.
+    /// The process is dead, so nothing passes.
     pub(crate) fn die(&self) {
         *self.state() = State { is_dead: true, ..State::default() };
     }
 
-    /// The next answer gets lost, and the connection with it.
+    /// Loses the next answer, and ends its connection.
     pub(crate) fn lose_next_answer(&self) {
         self.state().loses_next_answer = true;
     }
 
-    /// The answer to the next statement of this label gets lost, and the connection with it.
+    /// Loses the answer to the next statement with this label, and ends its connection.
     pub(crate) fn lose_answer_to(&self, statement: &'static str) {
         self.state().loses_answer_to = Some(statement);
     }
 
-    /// The next statement is not done, and its connection ends.
+    /// Refuses the next statement, and ends its connection.
     pub(crate) fn refuse_next(&self) {
         self.state().refuses_next = true;
     }
 
-    /// Whether the server said with its last answer that a transaction is open.
+    /// Whether the server's last answer showed an open transaction.
     pub(crate) fn is_in_transaction(&self) -> bool {
         self.state().is_in_transaction
     }
 
-    /// Whether the server has yet to answer something.
+    /// Whether the server has an unanswered query.
     pub(crate) fn is_awaited(&self) -> bool {
         self.awaited.load(Ordering::SeqCst) > 0
     }
 
-    /// Whether the last answer that got lost was to such a statement, and was not asked about yet.
+    /// Whether the last lost answer was to this statement; returns true once.
     pub(crate) fn has_lost_answer_to(&self, statement: &str) -> bool {
         self.state().lost.take_if(|lost| lost == statement).is_some()
     }
@@ -127,7 +127,7 @@ impl Tap {
         server.set_nodelay(true)?;
         let ((from_client, to_client), (from_server, to_server)) = (client.into_split(), server.into_split());
         let awaiting = Awaiting { awaited: Arc::clone(&self.awaited), is_awaited: AtomicBool::new(false) };
-        // Whichever ends first ends both.
+        // If one direction ends, both end.
         tokio::select! {
             ended = self.up(from_client, to_server, &awaiting) => ended,
             ended = self.down(from_server, to_client, &awaiting) => ended,
@@ -179,14 +179,14 @@ impl Tap {
             if read == 0 {
                 return Ok(());
             }
-            // Ready for the next query: this one is done.
+            // Ready for the next query, so this one is done.
             let is_done = read >= 6 && chunk[read - 6..read - 1] == *b"Z\0\0\0\x05";
             if is_done {
                 awaiting.set(false);
                 self.state().is_in_transaction = chunk[read - 1] != b'I';
             }
             if !self.rewrites.is_empty() && is_refused_as_wrong(&chunk[..read]) {
-                // A statement that fails is not the app without a remedy: it is an app that can do nothing.
+                // A failing statement would test a broken app, not the app without a remedy.
                 give_up(&format!(
                     "Postgres refuses a rewritten statement: {}",
                     String::from_utf8_lossy(&chunk[..read])
@@ -196,7 +196,7 @@ impl Tap {
                 client.write_all(&chunk[..read]).await?;
                 is_logged_in |= is_done;
             } else if is_done || !is_logged_in {
-                // A login that is not answered would be waited for.
+                // The process would wait for an unanswered login.
                 let mut state = self.state();
                 state.loses_next_answer = false;
                 state.lost = Some(state.last.clone());
@@ -212,7 +212,7 @@ impl Tap {
         }
     }
 
-    /// The messages, the statements in them without what an ablation lacks.
+    /// The messages, with the rewrites in their statements.
     fn rewritten(&self, bytes: Vec<u8>) -> Vec<u8> {
         if self.rewrites.is_empty() {
             return bytes;
@@ -223,7 +223,7 @@ impl Tap {
             rewritten.extend(concerned.fold(message.to_vec(), |message, rewrite| rewrite.message(&message)));
             rest = &rest[message.len()..];
         }
-        // The first message has no type byte, and no statement.
+        // The first message has no type byte and no statement.
         rewritten.extend_from_slice(rest);
         rewritten
     }
@@ -233,7 +233,7 @@ impl Tap {
     }
 }
 
-/// Whether one connection's server has yet to answer.
+/// Whether the server of one connection has an unanswered query.
 struct Awaiting {
     awaited: Arc<AtomicUsize>,
     is_awaited: AtomicBool,
@@ -256,7 +256,7 @@ impl Drop for Awaiting {
 }
 
 impl Rewrite {
-    /// Whether a statement was changed by it so far. If none was, the statement has another label now.
+    /// Whether any statement was changed by this rewrite. If none was, the statement's label has changed.
     pub(crate) fn was_made(&self) -> bool {
         MADE.lock().unwrap().contains(&(self.statement, self.from))
     }
@@ -265,11 +265,11 @@ impl Rewrite {
         prepares(message).as_deref() == Some(self.statement)
     }
 
-    /// The message with the other text, and so with another length.
+    /// The message with the replaced text and its new length.
     fn message(&self, message: &[u8]) -> Vec<u8> {
         let place = message.windows(self.from.len()).position(|part| part == self.from.as_bytes());
         let Some(place) = place else {
-            // An ablation that takes nothing out would prove nothing, whichever way its histories end.
+            // An ablation without its rewrite would prove nothing, whatever its histories show.
             give_up(&format!(
                 "`{}` does not contain `{}` any more: change the ablation, too",
                 self.statement, self.from
@@ -282,13 +282,13 @@ impl Rewrite {
     }
 }
 
-/// Whether an answer is an error of class 42: a syntax error, an unknown column, a wrong type.
+/// Whether an answer is an error of class 42, for example a syntax error, an unknown column or a wrong type.
 fn is_refused_as_wrong(answer: &[u8]) -> bool {
-    // The code is a field of its own, and the message follows it.
+    // The code has its own field, and the message follows it.
     answer.windows(9).any(|field| field.starts_with(b"\0C42") && field.ends_with(b"\0M"))
 }
 
-/// The ablation itself is wrong: no verdict about any history.
+/// The ablation itself is wrong, so there is no verdict.
 fn give_up(why: &str) -> ! {
     println!("{why}");
     std::process::exit(2)

@@ -1,4 +1,4 @@
-//! Many histories, on as many threads as there are cores.
+//! Runs many histories on all cores.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Mutex;
@@ -12,7 +12,7 @@ use crate::ground::Ground;
 use crate::history::{self, Outcome};
 use crate::ledger::{self, Ablation, Stage};
 
-/// What histories are about.
+/// The subject of a history.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum About {
     /// Edits, publishers and Scheduler.
@@ -22,7 +22,7 @@ pub(crate) enum About {
 }
 
 impl About {
-    /// What `VARIANT=` calls it.
+    /// Its name for `VARIANT=`.
     pub(crate) fn name(self) -> String {
         match self {
             About::Publishing(variant) => format!("{variant:?}"),
@@ -31,7 +31,7 @@ impl About {
         }
     }
 
-    /// The reason for which an ablation must fail begins like this.
+    /// The beginning of the message with which an ablation must fail.
     pub(crate) fn noticed_by(self) -> &'static str {
         match self {
             About::Publishing(_) => "",
@@ -47,7 +47,7 @@ impl About {
         }
     }
 
-    /// What an ablation should have taken out and has not.
+    /// The rewrites that an ablation should have made, and has not made.
     pub(crate) fn unmade(self) -> Vec<String> {
         match self {
             About::Publishing(_) => Vec::new(),
@@ -56,7 +56,7 @@ impl About {
     }
 }
 
-/// Where the histories of one thread happen, one after the other.
+/// The environment of the histories of one thread, which run one after another.
 enum Scene {
     Publishing(Ground, Variant),
     Ledger(Box<Stage>),
@@ -78,7 +78,7 @@ impl Scene {
     }
 }
 
-/// A seed whose history ended wrong.
+/// A seed whose history failed.
 pub(crate) struct Bad {
     pub(crate) about: About,
     pub(crate) seed: u64,
@@ -86,23 +86,23 @@ pub(crate) struct Bad {
     pub(crate) trace: Vec<String>,
 }
 
-/// What many histories came to.
+/// The results of many histories.
 #[derive(Default)]
 pub(crate) struct Verdict {
     pub(crate) histories: usize,
     pub(crate) bad: Vec<Bad>,
     pub(crate) coverage: Coverage,
-    /// What they met too rarely to prove anything.
+    /// What they contained too rarely to prove anything.
     pub(crate) gaps: Vec<String>,
-    /// The trace of a history that was the only one.
+    /// The trace, if there was only one history.
     pub(crate) replay: Vec<String>,
 }
 
-/// When to stop before all seeds are through.
+/// When to stop before all seeds have run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Until {
     AllAreThrough,
-    /// A bad history whose reason begins like this is what was looked for.
+    /// Stop at a failed history whose message begins like this.
     OneIsBad(&'static str),
 }
 

@@ -1,5 +1,5 @@
-//! The wire between the SDK and Scheduler: the SDK's own HTTP client, connected in process to the
-//! stand-in's router. Here requests get lost, repeated refusals happen, and old ones arrive late.
+//! The wire between the SDK and Scheduler: the SDK's own HTTP client, connected to the stand-in's router in this
+//! process. The wire loses and refuses requests, and delivers old ones late.
 
 mod answers;
 
@@ -23,34 +23,34 @@ use crate::dice::Dice;
 use crate::lag::Lag;
 use crate::turnstile::Turnstile;
 
-/// What requests are signed with, for nobody to know.
+/// The key that signs requests; it must appear in no log.
 const SIGNING_KEY: &str = "torture-signing-1b7d";
 
-/// What becomes of a request.
+/// What happens to a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Fate {
     Through,
     Throttled,
     ErrorBefore,
     ErrorAfter,
-    /// Done, and not answered.
+    /// Executed, and not answered.
     TimeoutAfter,
-    /// Not answered, and done at some time before its signature dies, or never.
+    /// Not answered, and executed before its signature expires, or never.
     Late,
-    /// Neither answered nor done.
+    /// Neither answered nor executed.
     Lost,
     Conflict,
     AssumeRole,
     MissingGroup,
-    /// Of an update: the schedule that was made a moment ago is not seen yet.
+    /// For an update: the schedule that was created a moment ago is not visible yet.
     NotFound,
-    /// Of a read: it shows what stood before the last write.
+    /// For a read: it shows the state before the last write.
     Stale,
-    /// Arrived after its signature had died.
+    /// Arrived after its signature had expired.
     Expired,
 }
 
-/// A signed request, which can be done at any time while its signature is good.
+/// A signed request, which can be executed at any time while its signature is valid.
 #[derive(Clone)]
 struct Sent {
     actor: usize,
@@ -80,7 +80,7 @@ struct Shared {
     turnstile: Turnstile,
     dice: Dice,
     clock: Clock,
-    /// For how long a signature is good.
+    /// How long a signature is valid.
     window: TimeDelta,
     state: Mutex<State>,
 }
@@ -90,11 +90,11 @@ struct State {
     fault_chance: f64,
     /// Requests whose sender waits for an answer.
     in_the_air: Vec<Sent>,
-    /// Requests whose sender has given up, or died.
+    /// Requests whose sender no longer waits, or has died.
     late: Vec<Sent>,
     met: BTreeMap<Fate, u32>,
     lag: Lag,
-    /// Who has signed a write for which workflow since somebody asked.
+    /// Which actor has signed a write for which workflow since the last call of `take_signed`.
     signed: Vec<(usize, i64)>,
 }
 
@@ -135,7 +135,7 @@ impl Wire {
         Wire(Arc::new(Shared { router, turnstile, dice, clock, window, state: Mutex::default() }))
     }
 
-    /// A client like the publisher's own, that speaks through this wire, and leaves time to the history.
+    /// A client like the publisher's own, which uses this wire and has no timeouts.
     pub(crate) async fn client(&self) -> aws_sdk_scheduler::Client {
         let wire = SharedHttpConnector::new(self.clone());
         let config = publisher::scheduler_client(Some("http://wire")).await.config().to_builder();
@@ -150,27 +150,27 @@ impl Wire {
         self.state().fault_chance = chance;
     }
 
-    /// Who has signed a write for which workflow since the last time.
+    /// Which actor has signed a write for which workflow since the last call.
     pub(crate) fn take_signed(&self) -> Vec<(usize, i64)> {
         std::mem::take(&mut self.state().signed)
     }
 
-    /// How often each fate was met.
+    /// How often each fate was drawn.
     pub(crate) fn met(&self) -> BTreeMap<Fate, u32> {
         self.state().met.clone()
     }
 
-    /// How many late requests are still on their way.
+    /// The number of late requests that may still arrive.
     pub(crate) fn late(&self) -> usize {
         self.state().late.len()
     }
 
-    /// When the last of them has died.
+    /// When the last of them expires.
     pub(crate) fn last_death(&self) -> Option<DateTime<Utc>> {
         self.state().late.iter().map(|sent| sent.signed_at + self.0.window).max()
     }
 
-    /// What a dead actor had sent arrives now, or later, or never.
+    /// A dead actor's request arrives now, later or never.
     pub(crate) async fn orphan(&self, actor: usize) {
         let theirs: Vec<Sent> = self.state().in_the_air.extract_if(.., |sent| sent.actor == actor).collect();
         for sent in theirs {
@@ -182,13 +182,13 @@ impl Wire {
         }
     }
 
-    /// Somebody writes past the publisher.
+    /// A manual write without the publisher.
     pub(crate) async fn by_hand(&self, method: &str, uri: &str, body: &str) -> Option<u16> {
         self.keep_what_is_shown().await;
         self.ask(method, uri, body.as_bytes()).await.map(|(status, _)| status)
     }
 
-    /// One late request arrives; says which.
+    /// Delivers one late request; describes it.
     pub(crate) async fn arrive(&self) -> Option<String> {
         let sent = {
             let mut state = self.state();
@@ -270,7 +270,7 @@ impl Wire {
         }
     }
 
-    /// Lets Scheduler do it.
+    /// Lets Scheduler execute the request.
     async fn carry(&self, sent: &Sent) -> Option<(u16, Vec<u8>)> {
         if !sent.is_read() {
             self.keep_what_is_shown().await;

@@ -1,4 +1,4 @@
-//! Step 4 of 7: what a refusal means for the workflow that it met.
+//! Step 4 of 7: decides what a refusal means for its workflow.
 
 use crate::converge::Work;
 use crate::desired::Desired;
@@ -7,19 +7,21 @@ use crate::fault::{Fault, Kind};
 use crate::settlement::{ErrorClass, Outcome, Setback};
 
 impl Work<'_> {
-    /// What a fault means for this workflow.
+    /// Decides what a fault means for this workflow.
     ///
     /// | EventBridge | the attempt | the workflow |
     /// |---|---|---|
-    /// | 429, 5xx, no answer, a conflict | given back | backed off, never given up |
-    /// | denied, a setting refused, quota used up, group missing, a proxy's page | given back | backed off; three in a row stop the drain |
-    /// | the schedule is another database's, the role cannot be assumed | given back | the same, never given up |
-    /// | denied alone while the same operation succeeds for others | counts | given up |
-    /// | the schedule itself is refused | counts | given up at once |
-    /// | the same, because its start or end passed meanwhile | given back | backed off |
-    /// | anything else | counts | backed off, given up at `MAX_ATTEMPTS` |
-    /// | the same, of three workflows in a row | given back | backed off; stops the drain |
-    /// | not called: lease, deadline or drain at its end | given back | as due as it was |
+    /// | 429, 5xx, no answer, a conflict | does not count | backed off, never fails permanently |
+    /// | denied, a setting refused, quota exhausted, schedule group missing, a proxy's page | does not count | backed
+    /// off; three in a row stop the drain |
+    /// | the schedule is another database's, the role cannot be assumed | does not count | the same, never fails
+    /// permanently |
+    /// | only this workflow is denied while the same operation succeeds for others | counts | fails permanently |
+    /// | the schedule itself is refused | counts | fails permanently at once |
+    /// | the same, because its start or end passed meanwhile | does not count | backed off |
+    /// | anything else | counts | backed off, fails permanently at `MAX_ATTEMPTS` |
+    /// | the same, of three workflows in a row | does not count | backed off; stops the drain |
+    /// | not called: lease, deadline or end of the drain | does not count | as due as before |
     pub(super) fn judge(&self, fault: Fault) -> Outcome {
         let class = match fault.kind {
             Kind::NotSent => return Outcome::NotCalled,
@@ -58,7 +60,8 @@ impl Work<'_> {
         Outcome::Retry(Setback { class, message: fault.message, effect: fault.effect, wait })
     }
 
-    /// Whose fault a refusal by the environment is; if it meets everybody, the drain stops here.
+    /// Decides whether the environment or the workflow causes a refusal; if it concerns all workflows, the drain stops
+    /// here.
     fn weigh(&self, what: Refused, fault: &Fault) -> Blame {
         let blame = self.publisher.evidence().refused(self.claim.workflow_id, what, self.lease.now());
         if blame == Blame::Everybody {
@@ -74,8 +77,8 @@ impl Work<'_> {
         Outcome::Failed { message: fault.message, effect: fault.effect }
     }
 
-    /// A start or an end may pass between our look at the clock and EventBridge's at the request: the
-    /// next try sends it otherwise. This refusal says nothing about the schedule, nor of an outage.
+    /// A start or an end may pass between the publisher's reading of the clock and EventBridge's. The next attempt then
+    /// sends other dates, so this refusal says nothing about the schedule, nor about an outage.
     pub(super) fn unless_outdated(&self, fault: Fault, wanted: &Desired) -> Fault {
         match wanted {
             Desired::Schedule(spec)

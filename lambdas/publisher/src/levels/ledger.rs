@@ -1,11 +1,11 @@
-//! Step 7 of 7, seen from step 3: how the app's ledger stands.
+//! Step 7 of 7, seen from step 3: the gauges of the app's ledger.
 //!
-//! The publisher tells it because it runs apart from the app: an app that is dead raises the alarm, too.
+//! The publisher reports them because it runs separately from the app: then the alarm also works if the app is down.
 
 use db::PgPool;
 use schedule::delivery::GRACE;
 
-/// What became of the due times of the last hour.
+/// Due times of the last hour by decision.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Decisions {
     /// Times decided as missed that have not run since.

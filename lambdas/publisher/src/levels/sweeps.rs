@@ -1,11 +1,11 @@
-//! Step 3 of 7: how the sweeps are: whether one ends, and what the last one refused.
+//! Step 3 of 7: the gauges of the sweeps: whether one finishes, and what the last one refused.
 
 use db::PgPool;
 
-/// How the sweeps are.
+/// The gauges of the sweeps.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Sweeps {
-    /// How long no sweep has ended; 0 before the first is asked for.
+    /// Seconds since a sweep last finished; 0 before the first is requested.
     pub(crate) age_secs: f64,
     /// Orphans that are too many to be deleted without force.
     pub(crate) orphans_refused: i64,

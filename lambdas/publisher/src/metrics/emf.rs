@@ -1,7 +1,7 @@
 //! Steps 3 and 4 of 7: CloudWatch's embedded metric format: one line on stdout is a set of metrics.
 //!
-//! The line must stand alone, with `_aws` at its root, so it goes past the log. It needs no
-//! permission and no call.
+//! The line must not have a prefix, and `_aws` must be at its root, so it bypasses the log. It needs no permission and
+//! no call.
 
 use chrono::{DateTime, Utc};
 use schedule::Environment;
@@ -11,10 +11,10 @@ use super::Totals;
 use crate::levels::Levels;
 
 const NAMESPACE: &str = "cronbox";
-/// Classes of drift, so that one that is gone is told as 0.
+/// Classes of drift, so that a class without drift is reported as 0.
 const DRIFT: [&str; 5] = ["missing", "orphan", "changed", "stale_template", "disabled_out_of_band"];
 
-/// What one invocation did, and how outbox and ledger stand after it.
+/// Returns the counters of one invocation, and the gauges of outbox and ledger after it.
 pub(crate) fn line(env: &Environment, totals: &Totals, levels: &Levels, now: DateTime<Utc>) -> Value {
     let mut values = Map::new();
     let mut told = Vec::new();
@@ -66,7 +66,7 @@ fn metrics(totals: &Totals, levels: &Levels) -> Vec<(String, &'static str, Value
         ("FiguresUnread", Some(levels.unread)),
         ("DriftCount", levels.drift.as_ref().map(|drift| drift.values().sum())),
     ];
-    // What could not be read is left out: a zero would say that all is well.
+    // A gauge that could not be read is left out, because 0 would say that everything is fine.
     let seconds = seconds.into_iter().filter_map(|(name, secs)| Some((name.to_owned(), "Seconds", json!(secs?))));
     metrics.extend(seconds);
     metrics.extend(counts.into_iter().filter_map(|(name, count)| Some((name.to_owned(), "Count", json!(count?)))));

@@ -1,4 +1,4 @@
-//! Steps 3 and 4 of 7: `/metrics` of the daemon, in Prometheus' text form.
+//! Steps 3 and 4 of 7: `/metrics` of the daemon, in Prometheus' text format.
 
 use std::convert::Infallible;
 use std::fmt;
@@ -24,11 +24,11 @@ use crate::levels::{self, Levels};
 
 const TEXT: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
-/// Answers scrapes for as long as it is polled.
+/// Answers scrapes until the future is dropped.
 pub(crate) async fn serve(publisher: &Publisher, listener: TcpListener) -> Infallible {
     loop {
         let Ok((stream, _)) = listener.accept().await else {
-            // Out of file descriptors, most likely; without a pause this would spin.
+            // Probably there are no file descriptors left; without a pause this loop would spin.
             tokio::time::sleep(Duration::from_millis(100)).await;
             continue;
         };
@@ -37,7 +37,7 @@ pub(crate) async fn serve(publisher: &Publisher, listener: TcpListener) -> Infal
             let answer = service_fn(|request| answer(&publisher, request));
             let connection =
                 http1::Builder::new().timer(TokioTimer::new()).serve_connection(TokioIo::new(stream), answer);
-            // A scraper that hangs up has its own log.
+            // The log of the scraper shows a broken connection.
             let _ = connection.await;
         });
     }
@@ -87,7 +87,7 @@ fn render(totals: &Totals, levels: &Levels) -> Result<String, fmt::Error> {
     registry.register("drift", "Workflows whose schedule is not as published, by class", drift);
     let remaining = i64::try_from(report.remaining).unwrap_or(i64::MAX);
     registry.register("remaining", "Workflows due or backed off after the last drain", ConstGauge::new(remaining));
-    // What could not be read is left out: a zero would say that all is well.
+    // A gauge that could not be read is left out, because 0 would say that everything is fine.
     for (name, help, secs) in [
         ("outbox_lag_seconds", "Age of the oldest open edit", levels.lag_secs),
         ("ledger_lag_seconds", "How far the app's watchdog is behind", levels.ledger_lag_secs),

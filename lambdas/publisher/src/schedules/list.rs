@@ -1,7 +1,7 @@
-//! Step 4 of 7: the pages in which EventBridge lists a group's schedules.
+//! Step 4 of 7: the pages in which EventBridge lists the schedules of a schedule group.
 //!
-//! A list tells little (name, state, target, when it was last changed) and costs one call per
-//! hundred schedules, so it decides which few are worth reading whole.
+//! A list has few fields (name, state, target, last change) and costs one call per hundred schedules. It decides which
+//! few schedules to read in full.
 
 use aws_sdk_scheduler::types::{ScheduleState, ScheduleSummary};
 use chrono::{DateTime, Utc};
@@ -10,18 +10,18 @@ use super::{Schedules, utc_micros};
 use crate::fault::{self, Effect, Fault};
 use crate::lease::{Lease, SignWithinLease};
 
-/// The most that EventBridge gives at once.
+/// The maximum that EventBridge returns at once.
 const PAGE: i32 = 100;
 
 /// One page of the list.
 #[derive(Debug)]
 pub(crate) struct Page {
     pub(crate) schedules: Vec<Listed>,
-    /// Where the list goes on; `None` = this was the last page.
+    /// Where the list continues; `None` = this was the last page.
     pub(crate) next_token: Option<String>,
 }
 
-/// A schedule as a list shows it.
+/// A schedule in a list.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Listed {
     pub(crate) name: String,
@@ -31,7 +31,7 @@ pub(crate) struct Listed {
 }
 
 impl Schedules {
-    /// Lists the group from `token` on; `None` = from its beginning.
+    /// Lists the schedule group from `token` on; `None` = from its beginning.
     pub(crate) async fn list(&self, token: Option<String>, lease: &Lease) -> Result<Page, Fault> {
         let page = self
             .client
@@ -43,7 +43,7 @@ impl Schedules {
             .interceptor(SignWithinLease(lease.clone()))
             .send()
             .await
-            // A read changes nothing, whatever became of it.
+            // A read has no effect, whatever its result.
             .map_err(|error| Fault { effect: Effect::None, ..fault::read(&error) })?;
         Ok(Page {
             schedules: page.schedules.into_iter().filter_map(listed).collect(),

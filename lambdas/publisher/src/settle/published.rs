@@ -1,4 +1,4 @@
-//! Step 4 of 7: settles what EventBridge shows now.
+//! Step 4 of 7: settles successes: what EventBridge has now.
 
 use std::collections::HashSet;
 
@@ -9,7 +9,7 @@ use sqlx::types::Json;
 
 use crate::settlement::{Outcome, Settlement};
 
-/// A success, as the statements take it.
+/// A success, as parameters of the statements.
 #[derive(Serialize)]
 pub(super) struct Published<'a> {
     workflow_id: i64,
@@ -27,7 +27,7 @@ pub(super) struct Published<'a> {
     is_superseded: bool,
 }
 
-/// Outbox rows marked, and of how many workflows.
+/// How many outbox rows were marked, and of how many workflows.
 pub(super) struct Marked {
     pub(super) rows: u64,
     pub(super) workflows: u64,

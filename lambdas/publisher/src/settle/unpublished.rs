@@ -1,4 +1,4 @@
-//! Step 4 of 7: settles what did not come to be: backed off, given up, or never called.
+//! Step 4 of 7: settles what was not published: backed off, failed permanently, or never called.
 
 use std::collections::HashSet;
 
@@ -10,13 +10,13 @@ use sqlx::types::Json;
 use crate::fault::Effect;
 use crate::settlement::{ErrorClass, Outcome, Settlement};
 
-/// Anything else, as the statements take it.
+/// Any other outcome, as parameters of the statements.
 #[derive(Serialize)]
 pub(super) struct Unpublished<'a> {
     workflow_id: i64,
     seen: i64,
     attempt: i32,
-    /// Given back, because this attempt says nothing about the workflow.
+    /// Not counted, because this attempt says nothing about the workflow.
     is_attempt_returned: bool,
     error_class: Option<&'static str>,
     refused_hash: Option<&'a str>,
@@ -51,7 +51,7 @@ pub(super) fn unpublished<'a>(settlement: &'a Settlement, superseded: &HashSet<i
         wait_secs: wait.map(|wait| wait.as_secs_f64()),
         changes_on: *changes_on,
         is_verified: *is_verified,
-        // A verify pass that ended in a call that failed has seen something else than was believed.
+        // A verify pass whose call failed has seen another schedule than the last known one.
         is_unknown: is_in_doubt || *is_verified,
         is_in_doubt,
         is_superseded: superseded.contains(&claim.workflow_id.0),

@@ -1,7 +1,7 @@
 //! Step 3 of 7: the brake: deletes, disables and changes that neither an edit nor a generation explains.
 //!
-//! They are noted while the group is listed and enqueued after its last page, if they are few. Many
-//! of them say that the database or the configuration is the wrong one: they wait for force.
+//! They are recorded while the schedule group is listed, and enqueued after its last page if they are few. If they are
+//! many, the database or the configuration is probably wrong, so they wait for force.
 
 use chrono::{DateTime, Utc};
 use db::PgConnection;
@@ -18,7 +18,7 @@ pub(crate) enum Release {
     More,
 }
 
-/// Remembers changes until it is known how many there are.
+/// Records changes until it is known how many there are.
 pub(crate) async fn note(tx: &mut PgConnection, turn: &Turn, changes: &[Difference]) -> sqlx::Result<()> {
     sqlx::query!(
         r#"
@@ -45,7 +45,7 @@ pub(crate) async fn release(
     now: DateTime<Utc>,
 ) -> sqlx::Result<Release> {
     let Census { ours, changes } = census(tx, turn).await?;
-    // What is left of changes that were few enough is fewer still.
+    // If some were already enqueued because they were few, the rest is fewer still.
     if changes > limit::most_of(ours) && !turn.force {
         turn.findings.changes_refused = changes.unsigned_abs();
         tracing::error!(
@@ -55,7 +55,7 @@ pub(crate) async fn release(
         );
         return Ok(Release::Done);
     }
-    // Refused before the force was asked for.
+    // They were refused before the force was requested.
     turn.findings.changes_refused = 0;
     let taken = take(tx, turn, limit).await?;
     if taken.is_empty() {
@@ -67,7 +67,7 @@ pub(crate) async fn release(
     Ok(Release::More)
 }
 
-/// How many schedules are ours, and how many changes wait.
+/// How many schedules belong to this database, and how many changes wait.
 struct Census {
     ours: i64,
     changes: i64,

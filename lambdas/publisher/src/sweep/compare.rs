@@ -1,7 +1,7 @@
-//! Step 4 of 7: in what way a schedule differs from what its workflow wants. Pure.
+//! Step 4 of 7: how a schedule differs from the one that its workflow requires. Pure.
 //!
-//! Two stages: [`glance`] decides by the list, which is cheap; [`look`] by the schedule read in full,
-//! which is done for those that the glance makes suspects, and for a sample.
+//! Two stages: [`glance`] compares a listed schedule, which is cheap; [`look`] compares a schedule read in full, for
+//! the suspects of the first stage and for a sample.
 
 use chrono::{DateTime, Utc};
 use serde_json::Value;
@@ -14,50 +14,50 @@ use crate::sweep::findings::Class;
 use crate::sweep::known::Known;
 use crate::workflows::Removal;
 
-/// What the list alone tells.
+/// The result of comparing a listed schedule.
 #[derive(Debug)]
 pub(crate) enum Glance {
-    /// Nothing speaks against it; the spec serves if it is sampled.
+    /// No difference is visible; the spec is used if the schedule is sampled.
     InStep(Box<Spec>),
-    /// Read it in full, and compare it with this.
+    /// Read it in full, and compare it with this spec.
     Suspect(Box<Spec>),
-    /// A raised generation may explain that it differs from this: read it in full to tell.
+    /// A raised generation may explain the difference from this spec; read it in full to decide.
     Outdated(Box<Spec>),
-    /// It differs, whatever else it holds.
+    /// It differs, whatever its other fields are.
     Differs(Class, Weight),
-    /// No workflow accounts for it, and no delete event: the guard for orphans decides.
+    /// Neither a workflow nor a delete event explains it: the orphan guard decides.
     Orphan,
-    /// Nothing can be said now.
+    /// It cannot be compared now.
     Skipped,
 }
 
-/// What the schedule read in full tells.
+/// The result of comparing a schedule that was read in full.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Look {
-    /// As wanted; changed last at this time.
+    /// As required; last changed at this time.
     InStep(Option<DateTime<Utc>>),
     Differs(Class, Weight),
 }
 
-/// What a repair amounts to: whether it may be done at once.
+/// Whether a repair may be done at once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Weight {
-    /// It brings back what is due, or an edit asked for it: it never waits.
+    /// It restores a schedule that is due, or an edit requested it: it never waits.
     Free,
     /// A raised generation explains it: canaries first.
     Explained,
-    /// It deletes, disables or changes, and nothing explains it: many of them wait for force.
+    /// It deletes, disables or changes, and nothing explains it: many of these wait for force.
     Braked,
 }
 
-/// Compares a schedule by the list.
+/// Compares a listed schedule.
 pub(crate) fn glance(listed: &Listed, known: &Known, config: &Config, rollout: Rollout, now: DateTime<Utc>) -> Glance {
     let publication = known.publication.as_ref();
     let wanted = match desired(&known.workflow, None, config, now) {
         Err(Undecided::Vanished) if publication.is_some_and(|publication| publication.is_leased) => {
             return Glance::Skipped;
         }
-        // Also one that is backed off, which it is because its row vanished.
+        // Also if it is backed off, because a workflow whose row vanished is.
         Err(Undecided::Vanished) => return Glance::Orphan,
         wanted => wanted,
     };
@@ -65,20 +65,20 @@ pub(crate) fn glance(listed: &Listed, known: &Known, config: &Config, rollout: R
         return Glance::Skipped;
     }
     match (wanted, publication) {
-        // The last good schedule stays, and its owner is told by `sync`.
+        // The last valid schedule is kept; `sync` shows the error to the owner.
         (Err(_), _) => Glance::Skipped,
         (Ok(Desired::Nothing), _) => {
             let is_requested = known.workflow.removal == Removal::Requested;
             Glance::Differs(Class::Changed, if is_requested { Weight::Free } else { Weight::Braked })
         }
-        // A restored database may know nothing of a publication that exists.
+        // A restored database may not know an existing schedule.
         (Ok(Desired::Schedule(spec)), None) => Glance::Suspect(spec),
         (Ok(Desired::Schedule(spec)), Some(publication)) => {
-            // What we would publish today is not what we published: another role, another queue.
-            // No configuration disables a schedule.
+            // The configuration has changed since the schedule was published: another role, another queue. No
+            // configuration disables a schedule.
             let disables = listed.is_enabled && spec.state == State::Disabled;
             let may_be_explained = rollout == Rollout::Open && !disables;
-            // A new shape may change every field.
+            // A new template may change every field.
             if publication.template.is_some_and(|number| number < TEMPLATE) {
                 let weight = if may_be_explained { Weight::Explained } else { Weight::Braked };
                 return Glance::Differs(Class::StaleTemplate, weight);
@@ -95,7 +95,7 @@ pub(crate) fn glance(listed: &Listed, known: &Known, config: &Config, rollout: R
     }
 }
 
-/// Compares a schedule that was read in full; `None` = it was not there any more.
+/// Compares a schedule that was read in full; `None` = it did not exist any more.
 pub(crate) fn look(standing: Option<&Standing>, spec: &Spec, now: DateTime<Utc>) -> Look {
     let Some(standing) = standing else { return Look::Differs(Class::Missing, Weight::Free) };
     if spec.is(standing, now) {
@@ -118,7 +118,7 @@ pub(crate) fn look_at_outdated(standing: Option<&Standing>, spec: &Spec, now: Da
     Look::Differs(Class::Changed, weight)
 }
 
-/// The revision that a schedule was published with.
+/// Returns the revision that a schedule was published with.
 pub(crate) fn revision_of(input: &str) -> Option<i64> {
     serde_json::from_str::<Value>(input).ok()?.get("revision")?.as_i64()
 }

@@ -1,4 +1,4 @@
-//! Steps 3 and 4 of 7: what a sweep found and did, kept in its row from page to page.
+//! Steps 3 and 4 of 7: the findings of a sweep, stored in its row from page to page.
 
 use serde::{Deserialize, Serialize};
 
@@ -6,59 +6,59 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Class {
-    /// A schedule that is wanted does not stand there.
+    /// The required schedule does not exist.
     Missing,
-    /// A schedule with a name of ours that no workflow accounts for.
+    /// A schedule with a name of this environment that belongs to no workflow.
     Orphan,
-    /// It differs in any other way; also one whose workflow wants none.
+    /// It differs in any other way, or its workflow requires none.
     Changed,
-    /// It was published in an older shape.
+    /// It was published with an older template.
     StaleTemplate,
-    /// It is as it should be, but switched off.
+    /// It is as required, except that it is disabled.
     DisabledOutOfBand,
 }
 
-/// Counts of schedules, unless said otherwise.
+/// Counts of schedules, unless a field says otherwise.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Findings {
     /// Listed by EventBridge.
     pub listed: u64,
-    /// Of those, with a name that is not ours; never touched.
+    /// Of those, with a name of another program or environment; never changed.
     pub foreign: u64,
-    /// Left out, because the publisher is at work on them or has just been.
+    /// Skipped, because the publisher processes them or has just done so.
     pub skipped: u64,
-    /// Read whole: the suspects and the sample.
+    /// Read in full: the suspects and the sample.
     pub read: u64,
-    /// Of those, read only because it was their turn.
+    /// Of those, the ones that were read only as a sample.
     pub sampled: u64,
-    /// To be read, but EventBridge did not let us; the next sweep tries again.
+    /// EventBridge refused to return them; the next sweep tries again.
     pub unread: u64,
-    /// Wanted, and not there.
+    /// Required, but they do not exist.
     pub missing: u64,
-    /// There, and no workflow accounts for it.
+    /// They exist, but belong to no workflow.
     pub orphan: u64,
-    /// Otherwise than wanted.
+    /// They differ from what is required.
     pub changed: u64,
-    /// In an older shape.
+    /// Published with an older template.
     pub stale_template: u64,
-    /// Switched off by somebody else.
+    /// Disabled by another program.
     pub disabled_out_of_band: u64,
-    /// Differs only because a generation was raised: queued for its rollout.
+    /// They differ only because a generation was raised: queued for its rollout.
     pub explained: u64,
-    /// Workflows handed to the publisher to be put right.
+    /// Workflows enqueued for repair.
     pub repaired: u64,
-    /// Deletes, disables and changes that would have been made, but were too many without `force`.
+    /// Deletes, disables and changes that were refused because they were too many without `force`.
     pub changes_refused: u64,
-    /// Orphans handed to the publisher to be deleted.
+    /// Orphans enqueued for deletion.
     pub orphans_deleted: u64,
-    /// Orphans that would have been deleted, but were too many without `force`.
+    /// Orphans whose deletion was refused because they were too many without `force`.
     pub orphans_refused: u64,
-    /// Orphans seen for the first time, or less than ten minutes ago.
+    /// Orphans first listed by this sweep, or less than ten minutes ago.
     pub orphans_waiting: u64,
-    /// Orphans that carry another database's identity: never deleted.
+    /// Orphans with another database's identity: never deleted.
     pub orphans_foreign: u64,
-    /// Why the sweep last had to stop in the middle.
+    /// Why the sweep was last interrupted.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub stopped_by: Option<String>,
 }
@@ -75,7 +75,7 @@ impl Findings {
         } += 1;
     }
 
-    /// Forgets what was counted page by page: the list starts anew, and what is enqueued stays enqueued.
+    /// Resets what was counted page by page, because the list starts again; enqueued repairs remain enqueued.
     pub(crate) fn restart(&mut self) {
         *self = Findings { repaired: self.repaired, stopped_by: self.stopped_by.take(), ..Findings::default() };
     }
@@ -87,7 +87,7 @@ impl Findings {
 }
 
 impl Class {
-    /// As `publications.drift` spells it.
+    /// The value in `publications.drift`.
     pub(crate) fn as_str(self) -> &'static str {
         match self {
             Class::Missing => "missing",

@@ -1,4 +1,4 @@
-//! Step 3 of 7: what the database knows of the schedules on one page of the list.
+//! Step 3 of 7: what the database knows about the schedules on one page of the list.
 
 use chrono::{DateTime, Utc};
 use db::PgPool;
@@ -7,30 +7,30 @@ use schedule::{Revision, WorkflowId};
 use crate::deployment::Identity;
 use crate::workflows::{Removal, Row, Workflow};
 
-/// What the database knows of one schedule of ours.
+/// What the database knows about one schedule of this environment.
 #[derive(Debug)]
 pub(crate) struct Known {
     pub(crate) workflow: Workflow,
-    /// `None` = we never published this workflow.
+    /// `None` = this workflow was never published.
     pub(crate) publication: Option<Publication>,
 }
 
-/// What we believe stands, as far as a sweep needs it.
+/// The last known state of the schedule, as far as a sweep needs it.
 #[derive(Clone, Debug)]
 pub(crate) struct Publication {
-    /// A claim since makes a comparison void.
+    /// A claim since then makes a comparison void.
     pub(crate) epoch: i64,
     pub(crate) spec_hash: Option<String>,
     pub(crate) template: Option<i32>,
-    /// AWS's date of the last change that we know to be good.
+    /// AWS's time of the last change that is known to be as required.
     pub(crate) seen_modified_at: Option<DateTime<Utc>>,
-    /// The publisher is at it, has just been, or will be soon: what stands may be in between.
+    /// A publisher processes it, has just done so, or will soon, so its schedule may be changing.
     pub(crate) is_busy: bool,
     /// A publisher has claimed it.
     pub(crate) is_leased: bool,
 }
 
-/// Reads what is known of these workflows, in one snapshot.
+/// Reads what is known about these workflows, in one snapshot.
 pub(crate) async fn read(pool: &PgPool, ids: &[i64]) -> sqlx::Result<Vec<Known>> {
     let rows = sqlx::query!(
         r#"

@@ -1,13 +1,13 @@
-//! Step 3 of 7: how many deletions or changes a sweep may do without force.
+//! Step 3 of 7: how many deletions or changes a sweep may make without force.
 
-/// So many always.
+/// This many are always allowed.
 const FEW: i64 = 10;
-/// Above that, one in so many of the schedules that are ours.
+/// Above that, one in this many of the environment's schedules.
 const ONE_IN: i64 = 20;
-/// Never more than this.
+/// Never more than this many.
 const MOST: i64 = 100;
 
-/// The most of `ours` schedules that a sweep deletes, disables or changes unforced.
+/// The maximum that a sweep deletes, disables or changes without force, if the database has `ours` schedules.
 pub(crate) fn most_of(ours: i64) -> i64 {
     FEW.max(ours / ONE_IN).min(MOST)
 }

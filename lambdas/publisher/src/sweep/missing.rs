@@ -1,14 +1,14 @@
-//! Step 3 of 7: schedules that should exist and were not listed: made again, however many they are.
+//! Step 3 of 7: required schedules that were not listed are created again, however many they are.
 //!
-//! What should exist is read from `workflows`, never from what the publisher believes to have
-//! published: that belief is what may be wrong.
+//! Which schedules are required is read from `workflows`, never from `publications`, because the publications may be
+//! wrong.
 
 use chrono::{DateTime, Utc};
 use db::PgConnection;
 
 use crate::sweep::turn::Turn;
 
-/// What one step found.
+/// The result of one step.
 #[derive(Debug)]
 pub(crate) struct Missing {
     /// Workflows whose schedule is missing.
@@ -19,7 +19,7 @@ pub(crate) struct Missing {
     pub(crate) last: Option<i64>,
 }
 
-/// Enqueues up to `limit` workflows after this one whose schedule should exist and was not listed.
+/// Enqueues up to `limit` workflows after this one whose required schedule was not listed.
 pub(crate) async fn enqueue_missing(
     tx: &mut PgConnection,
     turn: &Turn,
@@ -82,7 +82,7 @@ pub(crate) async fn enqueue_missing(
     Ok(Missing { found: found.found.unsigned_abs(), enqueued: found.enqueued.unsigned_abs(), last: found.last })
 }
 
-/// The same for up to `limit` workflows without a publication, which no edit leaves behind.
+/// Enqueues up to `limit` workflows without a publication, which no edit leaves behind.
 pub(crate) async fn enqueue_never_published(
     tx: &mut PgConnection,
     turn: &Turn,

@@ -1,8 +1,8 @@
-//! Step 3 of 7: schedules with a name of ours that neither a workflow nor a delete event accounts for.
+//! Step 3 of 7: orphans: schedules of this environment that neither a workflow nor a delete event explains.
 //!
-//! Nothing brings a deleted schedule back, so nothing is deleted at first sight: two sweeps must
-//! have seen it, ten minutes apart; many of them say that the database is the wrong one, or that
-//! rows of `workflows` are missing; and each is read before, because it may be another database's.
+//! A deleted schedule cannot be restored, so no orphan is deleted at first sight. Two sweeps must have listed it, ten
+//! minutes apart. If there are many orphans, the database is probably wrong, or rows of `workflows` are missing. Each
+//! orphan is read before its deletion, because it may be another database's.
 
 use chrono::{DateTime, Utc};
 use db::PgConnection;
@@ -13,7 +13,7 @@ use crate::deployment::Identity;
 use crate::sweep::limit;
 use crate::sweep::turn::Turn;
 
-/// Remembers orphans that were listed.
+/// Records orphans that were listed.
 pub(crate) async fn note(tx: &mut PgConnection, names: &[String]) -> sqlx::Result<()> {
     sqlx::query!(
         r#"
@@ -29,7 +29,7 @@ pub(crate) async fn note(tx: &mut PgConnection, names: &[String]) -> sqlx::Resul
     .map(drop)
 }
 
-/// Up to `limit` orphans after this name that may be deleted; none if they are too many without force.
+/// Lists up to `limit` orphans after this name that may be deleted; none if they are too many without force.
 pub(crate) async fn list_deletable(
     tx: &mut PgConnection,
     turn: &mut Turn,
@@ -44,12 +44,12 @@ pub(crate) async fn list_deletable(
         tracing::error!(orphans = ripe, "sweep: {ripe} of {ours} schedules are orphans, too many to delete unforced");
         return Ok(Vec::new());
     }
-    // Refused before the force was asked for.
+    // They were refused before the force was requested.
     findings.orphans_refused = 0;
     list_ripe(tx, turn, after, limit).await
 }
 
-/// Has these deleted: a delete event each, unless its workflow has come back meanwhile; returns of how many.
+/// Enqueues a delete event for each orphan, unless its workflow exists again; returns for how many.
 pub(crate) async fn enqueue_deletions(
     tx: &mut PgConnection,
     names: &[ScheduleName],
@@ -92,7 +92,7 @@ pub(crate) async fn enqueue_deletions(
     Ok(enqueued.rows_affected())
 }
 
-/// Notes that this one carries another database's identity: it is never deleted.
+/// Records that these orphans have another database's identity, so that they are never deleted.
 pub(crate) async fn mark_foreign(tx: &mut PgConnection, foreign: &[(String, Identity)]) -> sqlx::Result<()> {
     let (names, identities): (Vec<String>, Vec<Uuid>) =
         foreign.iter().map(|(name, identity)| (name.clone(), identity.0)).unzip();
@@ -112,7 +112,7 @@ pub(crate) async fn mark_foreign(tx: &mut PgConnection, foreign: &[(String, Iden
     .map(drop)
 }
 
-/// Drops what the sweep did not see any more: it has to be seen twice again.
+/// Deletes the records of orphans that this sweep did not list: they must be listed twice again.
 pub(crate) async fn forget_gone(tx: &mut PgConnection, turn: &Turn) -> sqlx::Result<()> {
     sqlx::query!(
         r#"
@@ -129,7 +129,7 @@ pub(crate) async fn forget_gone(tx: &mut PgConnection, turn: &Turn) -> sqlx::Res
 /// How many there are, and how many of them may be deleted.
 struct Census {
     ours: i64,
-    /// Without those of another database.
+    /// Except those of another database.
     existing: i64,
     ripe: i64,
 }

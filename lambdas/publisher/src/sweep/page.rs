@@ -1,6 +1,6 @@
-//! Step 4 of 7: one page of the list: compared with what is known, the suspects read whole.
+//! Step 4 of 7: one page of the list: compares it with the database, and reads the suspects in full.
 //!
-//! Nothing is written here, and no transaction is open while EventBridge is asked.
+//! Nothing is written here, and no transaction is open during calls to EventBridge.
 
 use std::collections::HashMap;
 
@@ -20,42 +20,42 @@ use crate::desired::Spec;
 use crate::lease::Lease;
 use crate::schedules::{Listed, Page, Standing};
 
-/// What a page came to.
+/// The result of a page.
 #[derive(Debug, Default)]
 pub(crate) struct Compared {
     pub(crate) findings: Findings,
     /// Workflows whose schedule was listed.
     pub(crate) sighted: Vec<i64>,
-    /// Repaired at once.
+    /// Differences to repair at once.
     pub(crate) free: Vec<Difference>,
-    /// Rolled out.
+    /// Differences for the rollout.
     pub(crate) explained: Vec<Difference>,
-    /// Counted first.
+    /// Differences for the brake, which counts them first.
     pub(crate) braked: Vec<Difference>,
     pub(crate) confirmed: Vec<Confirmed>,
     pub(crate) adopted: Vec<Adopted>,
     pub(crate) orphans: Vec<String>,
-    /// Schedules of ours with a higher revision than the database had.
+    /// Schedules of this database with a higher revision than the database had.
     pub(crate) ahead: Vec<Ahead>,
 }
 
-/// A schedule to be read whole.
+/// A schedule to read in full.
 struct Question {
     subject: Subject,
     spec: Box<Spec>,
     doubt: Doubt,
 }
 
-/// Why a schedule is read whole.
+/// Why a schedule is read in full.
 #[derive(Clone, Copy)]
 enum Doubt {
-    /// It may have been changed past cronbox.
+    /// Another program may have changed it.
     Change,
     /// It was published by an older generation.
     Generation,
 }
 
-/// Whose schedule is compared.
+/// The workflow whose schedule is compared.
 #[derive(Clone, Copy)]
 struct Subject {
     workflow_id: i64,
@@ -65,12 +65,12 @@ struct Subject {
 }
 
 impl Publisher {
-    /// Compares a page; the findings go on from the sweep's.
+    /// Compares a page, and adds to the findings of the sweep.
     pub(super) async fn compare(&self, turn: &Turn, page: &Page, lease: &Lease) -> anyhow::Result<Compared> {
         let mut compared = Compared { findings: turn.findings.clone(), ..Compared::default() };
         compared.findings.listed += page.schedules.len() as u64;
         let env = &self.config().env;
-        // Whose name is not ours, to the letter, is nobody's business but its maker's.
+        // Schedules with any other name belong to another program.
         let ours: HashMap<WorkflowId, &Listed> = page
             .schedules
             .iter()
@@ -88,7 +88,7 @@ impl Publisher {
         Ok(compared)
     }
 
-    /// The first stage; what it cannot settle is a question.
+    /// The first stage; returns a question if it cannot decide.
     fn glance_at(&self, turn: &Turn, listed: &Listed, known: Known, compared: &mut Compared) -> Option<Question> {
         let subject = Subject {
             workflow_id: known.workflow.id.0,
@@ -113,7 +113,7 @@ impl Publisher {
         None
     }
 
-    /// The second stage: reads schedules whole, many at a time.
+    /// The second stage: reads schedules in full, many at a time.
     async fn ask(&self, questions: Vec<Question>, lease: &Lease, compared: &mut Compared) {
         let together = questions.len().max(1);
         let asking = questions.into_iter().map(|question| async move {
@@ -150,7 +150,7 @@ impl Publisher {
     }
 }
 
-/// Whether a schedule of this database carries a revision that the database did not have.
+/// Returns a schedule of this database if its revision is higher than the database had.
 fn ahead_of(standing: &Standing, subject: Subject, spec: &Spec) -> Option<Ahead> {
     let revision = revision_of(standing.input.as_deref()?)?;
     let is_ours = standing.description == Some(spec.identity.description());
@@ -195,7 +195,7 @@ impl Compared {
 }
 
 impl Turn {
-    /// Whether it is this workflow's turn to be read, though nothing speaks against it.
+    /// Whether it is this workflow's turn to be read, although no difference is visible.
     fn samples(&self, workflow_id: i64, findings: &Findings) -> bool {
         findings.sampled < SAMPLE.unsigned_abs()
             && workflow_id.rem_euclid(self.sample_every) == self.id.rem_euclid(self.sample_every)

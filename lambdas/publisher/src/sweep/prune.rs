@@ -1,13 +1,13 @@
-//! Step 3 of 7: what is kept of deleted workflows, and for how long.
+//! Step 3 of 7: how long the publications of deleted workflows are kept.
 
 use db::PgConnection;
 
-/// So many go with one sweep.
+/// How many publications one sweep deletes.
 const AT_ONCE: i64 = 10_000;
 
-/// Forgets the publications of workflows that were deleted, once nothing can need them any more.
+/// Deletes the publications of deleted workflows that are not needed any more.
 ///
-/// No request of before can arrive any more, and no outbox row of it is open.
+/// That is when no earlier request can still arrive, and no outbox row of the workflow is open.
 pub(crate) async fn tombstones(tx: &mut PgConnection) -> sqlx::Result<()> {
     sqlx::query!(
         r#"

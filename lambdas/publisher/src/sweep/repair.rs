@@ -1,7 +1,7 @@
-//! Step 3 of 7: has the publisher put right what a sweep found: by enqueue, never by a call of its own.
+//! Step 3 of 7: makes the publisher repair the findings of a sweep, by enqueueing them, never by a direct call.
 //!
-//! So a repair is done under a claim like any edit, by the workflow as it stands then; one that was
-//! not needed costs a call and changes nothing.
+//! So a repair happens under a claim like any edit, by the current state of the workflow. An unnecessary repair costs a
+//! call and changes nothing.
 
 use chrono::{DateTime, Utc};
 use db::PgConnection;
@@ -15,15 +15,15 @@ use crate::sweep::turn::Turn;
 #[derive(Debug, Serialize)]
 pub(crate) struct Difference {
     pub(crate) workflow_id: i64,
-    /// The epoch that the comparison began with; `None` = there was no publication.
+    /// The epoch at the start of the comparison; `None` = there was no publication.
     pub(crate) epoch: Option<i64>,
     /// The workflow's revision.
     pub(crate) revision: i64,
-    /// As `publications.drift` spells it.
+    /// The value in `publications.drift`.
     pub(crate) class: String,
 }
 
-/// A schedule that was read in full and is as wanted.
+/// A schedule that was read in full and is as required.
 #[derive(Debug, Serialize)]
 pub(crate) struct Confirmed {
     pub(crate) workflow_id: i64,
@@ -31,7 +31,7 @@ pub(crate) struct Confirmed {
     pub(crate) modified_on: Option<DateTime<Utc>>,
 }
 
-/// A schedule that is as wanted although there is no publication.
+/// A schedule that is as required although there is no publication.
 #[derive(Debug, Serialize)]
 pub(crate) struct Adopted {
     pub(crate) workflow_id: i64,
@@ -41,7 +41,7 @@ pub(crate) struct Adopted {
     pub(crate) modified_on: Option<DateTime<Utc>>,
 }
 
-/// Enqueues differences; returns of how many, the others being worked on already.
+/// Enqueues differences; returns for how many, because publishers already process the others.
 pub(crate) async fn enqueue(tx: &mut PgConnection, found: &[Difference], now: DateTime<Utc>) -> sqlx::Result<u64> {
     let enqueued = sqlx::query!(
         r#"
@@ -79,7 +79,7 @@ pub(crate) async fn enqueue(tx: &mut PgConnection, found: &[Difference], now: Da
     Ok(enqueued.rows_affected())
 }
 
-/// Enqueues workflows without a publication, each with the revision that it has.
+/// Enqueues workflows without a publication, each with its current revision.
 pub(crate) async fn enqueue_unpublished(
     tx: &mut PgConnection,
     found: &[Difference],
@@ -108,7 +108,7 @@ pub(crate) async fn enqueue_unpublished(
     Ok(enqueued.rows_affected())
 }
 
-/// Makes the publications of schedules that are as wanted: a restored database knew nothing of them.
+/// Inserts publications for schedules that are as required, after a restore that lost them.
 pub(crate) async fn adopt(tx: &mut PgConnection, adopted: &[Adopted]) -> sqlx::Result<()> {
     sqlx::query!(
         r#"
@@ -129,7 +129,7 @@ pub(crate) async fn adopt(tx: &mut PgConnection, adopted: &[Adopted]) -> sqlx::R
     .map(drop)
 }
 
-/// Remembers AWS's date of what was found good, so that it need not be read again.
+/// Stores AWS's time of the last change, so that an unchanged schedule need not be read again.
 pub(crate) async fn confirm(tx: &mut PgConnection, confirmed: &[Confirmed]) -> sqlx::Result<()> {
     sqlx::query!(
         r#"
@@ -154,7 +154,7 @@ pub(crate) async fn confirm(tx: &mut PgConnection, confirmed: &[Confirmed]) -> s
     .map(drop)
 }
 
-/// Remembers which workflows were listed.
+/// Records which workflows were listed.
 pub(crate) async fn sight(tx: &mut PgConnection, turn: &Turn, ids: &[i64]) -> sqlx::Result<()> {
     sqlx::query!(
         r#"

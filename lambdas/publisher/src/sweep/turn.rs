@@ -1,8 +1,7 @@
-//! Steps 3 and 4 of 7: whose turn it is to sweep.
+//! Steps 3 and 4 of 7: which publisher sweeps.
 //!
-//! At most one sweep is open (a unique index), at most one publisher works on it (a lease, taken by
-//! a guarded UPDATE). Each page is written down together with where the list goes on, so that
-//! whoever comes next continues there.
+//! At most one sweep is open (a unique index), and at most one publisher processes it (a lease, taken by a guarded
+//! UPDATE). Each page is written together with the position in the list, so that any publisher can continue there.
 
 use db::{PgConnection, PgPool};
 use sqlx::types::Json;
@@ -11,7 +10,7 @@ use crate::deployment::{Generation, Rollout};
 use crate::lease::LEASE;
 use crate::sweep::findings::Findings;
 
-/// A sweep that is ours until its lease lapses.
+/// A sweep that this publisher has until its lease expires.
 #[derive(Clone, Debug)]
 pub(crate) struct Turn {
     pub(crate) id: i64,
@@ -19,30 +18,30 @@ pub(crate) struct Turn {
     pub(crate) stage: Stage,
     pub(crate) next_token: Option<String>,
     pub(crate) sample_every: i64,
-    /// Of the publisher that works on it.
+    /// The generation of this publisher.
     pub(crate) generation: Generation,
     pub(crate) rollout: Rollout,
     pub(crate) findings: Findings,
 }
 
-/// How far a sweep is.
+/// The progress of a sweep.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Stage {
     Listing,
-    /// The list came to its end: what is missing can be told.
+    /// The list is complete, so missing schedules can be found.
     Listed,
 }
 
-/// Whether a sweep is still ours.
+/// Whether this publisher still has the sweep.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Hold {
     Ours,
-    /// Another publisher has taken it, a newer configuration has published, or the database is held: what
-    /// we would write is void.
+    /// Another publisher has taken it, a newer configuration has published, or the database waits for acceptance:
+    /// nothing may be written.
     Lost,
 }
 
-/// Asks for a sweep; if one is open, that one will do.
+/// Requests a sweep; if one is open, it serves the request.
 pub(crate) async fn request(pool: &PgPool, requested_by: &str) -> sqlx::Result<()> {
     sqlx::query!(
         r#"
@@ -58,7 +57,7 @@ pub(crate) async fn request(pool: &PgPool, requested_by: &str) -> sqlx::Result<(
     .map(drop)
 }
 
-/// Asks for a sweep if the last one is a quarter of an hour old, or began before the generation was raised.
+/// Requests a sweep if the last one is 15 minutes old, or began before the generation was raised.
 pub(crate) async fn request_if_time(pool: &PgPool) -> sqlx::Result<()> {
     sqlx::query!(
         r#"
@@ -79,7 +78,7 @@ pub(crate) async fn request_if_time(pool: &PgPool) -> sqlx::Result<()> {
     .map(drop)
 }
 
-/// Takes the open sweep, unless there is none or somebody is at it.
+/// Takes the open sweep; `None` if there is none, or if another publisher has its lease.
 pub(crate) async fn take(
     pool: &PgPool,
     owner: &str,
@@ -120,9 +119,9 @@ pub(crate) async fn take(
     }))
 }
 
-/// Locks a sweep's row, if it still is ours; first in each transaction, as a fence.
+/// Locks a sweep's row, if this publisher still has it; the first statement of each transaction, as a fence.
 ///
-/// Force may have been asked for since the sweep was taken: it is read anew each time.
+/// Force may have been requested since the sweep was taken, so it is read again each time.
 pub(crate) async fn hold(tx: &mut PgConnection, turn: &mut Turn, owner: &str) -> sqlx::Result<Hold> {
     let force = sqlx::query_scalar!(
         r#"
@@ -149,7 +148,7 @@ pub(crate) async fn hold(tx: &mut PgConnection, turn: &mut Turn, owner: &str) ->
     Ok(Hold::Ours)
 }
 
-/// Writes down how far the sweep is, and extends its lease.
+/// Writes the progress of the sweep, and extends its lease.
 pub(crate) async fn advance(tx: &mut PgConnection, turn: &Turn) -> sqlx::Result<()> {
     sqlx::query!(
         r#"
@@ -178,12 +177,12 @@ pub(crate) async fn advance(tx: &mut PgConnection, turn: &Turn) -> sqlx::Result<
     .map(drop)
 }
 
-/// A count as the columns take it.
+/// A count as a value of the columns.
 fn column(count: u64) -> i64 {
     i64::try_from(count).unwrap_or(i64::MAX)
 }
 
-/// Lets go of a sweep that is not done: anybody may go on at once.
+/// Releases a sweep that is not finished, so that any publisher may continue it at once.
 pub(crate) async fn release(pool: &PgPool, turn: &Turn, owner: &str) -> sqlx::Result<()> {
     sqlx::query!(
         r#"
@@ -203,7 +202,7 @@ pub(crate) async fn release(pool: &PgPool, turn: &Turn, owner: &str) -> sqlx::Re
     .map(drop)
 }
 
-/// Closes a sweep that is done; the sightings have served.
+/// Closes a finished sweep, and deletes the list of the workflows that it has seen.
 pub(crate) async fn finish(tx: &mut PgConnection, turn: &Turn) -> sqlx::Result<()> {
     sqlx::query!(
         r#"

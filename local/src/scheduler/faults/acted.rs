@@ -1,4 +1,4 @@
-//! Step 4 of 7: lets a call meet its fault.
+//! Step 4 of 7: applies a fault to a call.
 
 use std::time::Duration;
 
@@ -12,17 +12,17 @@ use super::{Draw, Faults, Kind, Operation};
 use crate::scheduler::error::Error;
 use crate::scheduler::{Scheduler, past};
 
-/// AWS's own sentence, which the publisher knows it by.
+/// AWS's error message, by which the publisher recognises the fault.
 const ASSUME_ROLE: &str = "The execution role you provide must allow AWS EventBridge Scheduler to assume the role.";
 const CONFLICT: &str = "Updating or deleting the resource can cause an inconsistent state.";
 
-/// What a get or a list is to show: what stands, or what stood so many changes ago.
+/// What a get or a list shows: the current schedules, or those of some changes ago.
 #[derive(Clone, Copy, Debug, Default)]
 pub(in crate::scheduler) struct View {
     pub(in crate::scheduler) changes_back: usize,
 }
 
-/// Draws for a call, and lets it meet what was drawn.
+/// Draws for a call, and applies the fault.
 pub(in crate::scheduler) async fn act(
     State(scheduler): State<Scheduler>,
     mut request: Request,
@@ -79,7 +79,7 @@ fn operation(request: &Request) -> Option<Operation> {
     }
 }
 
-/// On the machine's clock the request arrives by itself; else when the clock is set, or with the next call.
+/// With the machine's clock the request arrives at its time, else when the clock is set, or with the next call.
 fn send_late(scheduler: &Scheduler, share: f64, request: Request, next: Next) {
     let lateness = scheduler.faults().lateness(share);
     scheduler.faults().late.send(scheduler.clock().now() + lateness, request, next);
@@ -92,7 +92,7 @@ fn send_late(scheduler: &Scheduler, share: f64, request: Request, next: Next) {
     }
 }
 
-/// Which half of the way is slow goes by the same number as how slow it is.
+/// The same number decides whether the request or the answer is slow, and how slow.
 async fn slowly(wait: Duration, share: f64, request: Request, next: Next) -> Response {
     let (before, after) = if share < 0.5 { (wait, Duration::ZERO) } else { (Duration::ZERO, wait) };
     tokio::time::sleep(before).await;
@@ -107,7 +107,7 @@ fn index_of(share: f64, count: usize) -> usize {
 }
 
 impl Faults {
-    /// No answer, for as long as the stand-in runs; then one that says nothing.
+    /// Gives no answer for as long as the stand-in runs; then an error.
     async fn silence(&self) -> Response {
         self.ended.cancelled().await;
         Error::Internal.into_response()

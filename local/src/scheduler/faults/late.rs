@@ -1,4 +1,4 @@
-//! Step 4 of 7: requests that were signed, sent, and have not arrived.
+//! Step 4 of 7: requests that were signed and sent, and have not arrived yet.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -6,7 +6,7 @@ use axum::extract::Request;
 use axum::middleware::Next;
 use chrono::{DateTime, Utc};
 
-/// What is on its way; it arrives by the stand-in's clock.
+/// The requests that have not arrived yet; they arrive by the stand-in's clock.
 #[derive(Default)]
 pub(super) struct Late(Mutex<Vec<Sent>>);
 
@@ -25,12 +25,12 @@ impl Late {
         self.sent().len()
     }
 
-    /// When the next one arrives.
+    /// When the next request arrives.
     pub(super) fn next_due(&self) -> Option<DateTime<Utc>> {
         self.sent().iter().map(|sent| sent.arrives_at).min()
     }
 
-    /// Lets arrive what is due at `now`, in the order of time; nobody waits for the answers any more.
+    /// Lets the requests arrive that are due at `now`, in the order of time; their answers are discarded.
     pub(super) async fn arrive(&self, now: DateTime<Utc>) {
         let mut due: Vec<Sent> = self.sent().extract_if(.., |sent| sent.arrives_at <= now).collect();
         due.sort_by_key(|sent| sent.arrives_at);

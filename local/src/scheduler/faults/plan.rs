@@ -4,39 +4,39 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-/// After this no signature is good any more, whatever the service (AWS speaks of 5 minutes "in most cases").
+/// After this no signature is valid any more, for any service (AWS documents 5 minutes "in most cases").
 const SIGNATURES_DIE_SECS: u32 = 900;
 const SLOWEST_MS: u32 = 600_000;
-/// A day; AWS names no limit.
+/// A day; AWS documents no limit.
 const LONGEST_DELETION_SECS: u32 = 86_400;
 
-/// What goes wrong.
+/// The kinds of faults.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Kind {
-    /// 429, nothing done
+    /// 429, not executed
     Throttle,
-    /// 500, nothing done
+    /// 500, not executed
     ErrorBefore,
-    /// 500, and yet done
+    /// 500, but executed
     ErrorAfter,
-    /// Done, and never answered
+    /// Executed, and never answered
     TimeoutAfter,
-    /// Never answered, and done later, at most `late_secs`
+    /// Never answered, and executed later, at most `late_secs`
     Late,
-    /// 409, of an update or a delete: the schedule is being changed
+    /// 409, for an update or a delete: the schedule is being changed
     Conflict,
-    /// 400, of a create or an update: the role is not known everywhere yet
+    /// 400, for a create or an update: the role has not propagated yet
     AssumeRole,
-    /// 404, of a create: the group
+    /// 404, for a create: the schedule group
     MissingGroup,
-    /// Takes up to `slow_ms` longer, before or after it is done
+    /// Takes up to `slow_ms` longer, before or after the execution
     Slow,
-    /// A get or a list that shows what stood before the last changes
+    /// A get or a list shows the state before the last changes
     Stale,
 }
 
-/// The operations on schedules; groups and tags meet no faults.
+/// The operations on schedules; those on schedule groups and tags have no faults.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Operation {
     /// POST
@@ -45,52 +45,52 @@ pub enum Operation {
     UpdateSchedule,
     /// DELETE
     DeleteSchedule,
-    /// GET of one
+    /// GET of one schedule
     GetSchedule,
-    /// GET of all
+    /// GET of all schedules
     ListSchedules,
 }
 
-/// What goes wrong from now on.
+/// A plan of faults.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Plan {
-    /// Absent: the one that the stand-in was started with, else 0
+    /// Absent: the seed with which the stand-in was started, else 0
     pub seed: Option<u64>,
-    /// How late a late request may be; 0 to 900
+    /// How late a late request may be, in seconds; 0 to 900
     #[serde(default = "signatures_die")]
     pub late_secs: u32,
-    /// How slow a slow call may be
+    /// How slow a slow call may be, in milliseconds
     #[serde(default = "a_second")]
     pub slow_ms: u32,
-    /// How long the deletion of a group takes; until then its schedules fire and nothing in it changes
+    /// How many seconds the deletion of a schedule group takes; until then its schedules fire and cannot be changed
     #[serde(default)]
     pub group_delete_secs: u32,
-    /// None: nothing goes wrong any more
+    /// Empty: no faults any more
     #[serde(default)]
     pub faults: Vec<Rule>,
 }
 
-/// One kind of fault, and how often.
+/// One kind of fault, and its probability.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Rule {
-    /// Which
+    /// The kind
     pub kind: Kind,
-    /// Of each call, 0 to 1
+    /// The probability per call, 0 to 1
     pub chance: f64,
-    /// Of these alone; absent: of all that can meet it
+    /// Only for these operations; absent: for all to which it applies
     #[serde(skip_serializing_if = "Option::is_none")]
     pub operations: Option<Vec<Operation>>,
-    /// So often at most; absent: no limit
+    /// At most this often; absent: no limit
     #[serde(skip_serializing_if = "Option::is_none")]
     pub count: Option<u32>,
 }
 
-/// A field of a request to the stand-in's switches that cannot be.
+/// A field of a request to the stand-in's switches that is not valid.
 #[derive(Debug, Serialize)]
 pub struct Wrong {
-    /// Which field; empty: the body as a whole
+    /// The field; empty: the complete body
     pub field: String,
     /// What is wrong with it
     pub message: String,
@@ -153,10 +153,10 @@ impl Rule {
 }
 
 impl Plan {
-    /// Whether it can be gone by.
+    /// Checks whether the plan is valid.
     ///
     /// # Errors
-    /// The first field that cannot be.
+    /// Returns the first field that is not valid.
     pub fn check(&self) -> Result<(), Wrong> {
         if self.late_secs > SIGNATURES_DIE_SECS {
             return wrong(
@@ -182,7 +182,7 @@ impl Plan {
         }
         for operation in Operation::ALL {
             let sum: f64 = self.faults.iter().filter(|rule| rule.applies_to(operation)).map(|rule| rule.chance).sum();
-            // The sum of ten tenths is not quite one.
+            // The sum of ten tenths is slightly below or above 1.
             if sum > 1.0 + 1e-9 {
                 return wrong("faults", format!("the chances of {operation} add up to {sum:.2}, above 1"));
             }

@@ -1,4 +1,4 @@
-# What wakes somebody, and what is shown.
+# The alarms and the dashboard.
 
 provider "aws" {
   region                      = "eu-west-1"
@@ -24,7 +24,7 @@ variables {
   scheduler_key_secret_arn   = "arn:aws:secretsmanager:eu-west-1:123456789012:secret:key-AbCdEf"
   app_base_url               = "https://cron.example.com"
   alarm_topic_arns           = ["arn:aws:sns:eu-west-1:123456789012:oncall"]
-  # Any file will do: what is in the zips is not this test's matter.
+  # Any file is sufficient: this test does not read the zips.
   publisher_zip = "versions.tf"
   runner_zip    = "versions.tf"
 }
@@ -43,12 +43,12 @@ run "alarms" {
       "schedules-dead-letters", "runner-dead-letters", "publisher-dead-letters",
       "schedules-dead-letters-age", "runner-dead-letters-age", "publisher-dead-letters-age",
     ])
-    error_message = "These and no others."
+    error_message = "These alarms and no more."
   }
 
   assert {
     condition     = aws_cloudwatch_metric_alarm.this["publisher-heartbeat"].treat_missing_data == "breaching"
-    error_message = "A publisher that does not run sends no number."
+    error_message = "A publisher that does not run sends no metric."
   }
 
   assert {
@@ -58,7 +58,7 @@ run "alarms" {
 
   assert {
     condition     = alltrue([for name, alarm in aws_cloudwatch_metric_alarm.this : alarm.treat_missing_data == "notBreaching" if !contains(["publisher-heartbeat", "outbox-lag"], name)])
-    error_message = "Elsewhere a missing number is health."
+    error_message = "For all other alarms a missing metric is normal."
   }
 
   assert {
@@ -70,42 +70,50 @@ run "alarms" {
 
   assert {
     condition     = aws_cloudwatch_metric_alarm.this["figures-unread"].threshold == 1 && aws_cloudwatch_metric_alarm.this["figures-unread"].evaluation_periods == 5
-    error_message = "Figures that stay unread ring, because the alarms on them take a missing number for health."
+    error_message = "Metrics that stay unread ring, because the alarms on them treat a missing metric as normal."
   }
 
   assert {
     condition     = aws_cloudwatch_metric_alarm.this["database-held"].threshold == 1 && aws_cloudwatch_metric_alarm.this["database-held"].evaluation_periods == 1
-    error_message = "A hold rings at once: ticks succeed during it, so no other alarm does."
+    error_message = "A database that waits for an acceptance rings at once: ticks succeed meanwhile, so no other alarm does."
+  }
+
+  assert {
+    condition = alltrue([for name, metric in { fires-disagree = "FiresDisagree", occurrences-missed = "Missed", occurrences-abandoned = "Abandoned" } :
+      aws_cloudwatch_metric_alarm.this[name].metric_name == metric && aws_cloudwatch_metric_alarm.this[name].statistic == "Maximum" &&
+      aws_cloudwatch_metric_alarm.this[name].threshold == 1 && aws_cloudwatch_metric_alarm.this[name].comparison_operator == "GreaterThanOrEqualToThreshold"
+    ])
+    error_message = "One fire that disagrees, one missed time or one abandoned run raises its alarm."
   }
 
   assert {
     condition     = strcontains(aws_cloudwatch_log_metric_filter.runner_not_accepted.pattern, "$.fields.accepted IS FALSE")
-    error_message = "What is not the app's answer is counted, whatever its status."
+    error_message = "An answer that is not the app's is counted, whatever its status."
   }
 
   assert {
-    condition     = alltrue([for name, alarm in aws_cloudwatch_metric_alarm.this : endswith(alarm.alarm_description, "docs/operations.md#${name}")])
+    condition     = alltrue([for name, alarm in aws_cloudwatch_metric_alarm.this : endswith(alarm.alarm_description, "docs/runbook.md#${name}")])
     error_message = "An alarm links to its paragraph."
   }
 
   assert {
-    condition     = length(setsubtract(keys(aws_cloudwatch_metric_alarm.this), flatten(regexall("<a id=\"([a-z-]+)\"></a>", file("../../../docs/operations.md"))))) == 0
-    error_message = "And the paragraph is there."
+    condition     = length(setsubtract(keys(aws_cloudwatch_metric_alarm.this), flatten(regexall("<a id=\"([a-z-]+)\"></a>", file("../../../docs/runbook.md"))))) == 0
+    error_message = "The paragraph exists."
   }
 
   assert {
     condition     = alltrue([for alarm in aws_cloudwatch_metric_alarm.this : toset(alarm.alarm_actions) == toset(var.alarm_topic_arns) && toset(alarm.ok_actions) == toset(var.alarm_topic_arns)])
-    error_message = "Whoever hears of it hears of its end."
+    error_message = "The topics of an alarm get its end, too."
   }
 
   assert {
     condition     = !anytrue([for alarm in aws_cloudwatch_metric_alarm.this : alarm.metric_name == "Throttles" && try(alarm.dimensions["FunctionName"], "") == "cronbox-test-publisher"])
-    error_message = "A long drain throttles the publisher in health."
+    error_message = "A long drain throttles the publisher normally."
   }
 
   assert {
     condition     = alltrue([for alarm in aws_cloudwatch_metric_alarm.this : alarm.dimensions == tomap({ Env = "test" }) if alarm.namespace == "cronbox"])
-    error_message = "The publisher tells its metrics by environment."
+    error_message = "The publisher sends its metrics by environment."
   }
 
   assert {
@@ -129,7 +137,7 @@ run "dashboard" {
     condition = [for widget in jsondecode(aws_cloudwatch_dashboard.this.dashboard_body).widgets : [for metric in widget.properties.metrics : metric[1]] if widget.properties.title == "ledger"] == [
       ["Missed", "Abandoned", "CaughtUp", "LedgerLagSeconds"],
     ]
-    error_message = "What became of the times that schedules owed, below the steps."
+    error_message = "The decisions about due times, below the steps."
   }
 
   assert {

@@ -15,7 +15,7 @@ override_data {
   values          = { account_id = "123456789012" }
 }
 
-# Known before an apply, so that who is wired to whom can be read.
+# Known before an apply, so that a test can read the connections.
 override_resource {
   target          = aws_iam_role.scheduler
   override_during = plan
@@ -97,7 +97,7 @@ variables {
   scheduler_key_secret_arn   = "arn:aws:secretsmanager:eu-west-1:123456789012:secret:key-AbCdEf"
   app_base_url               = "https://cron.example.com"
   alarm_topic_arns           = ["arn:aws:sns:eu-west-1:123456789012:oncall"]
-  # Any file will do: what is in the zips is not this test's matter.
+  # Any file is sufficient: this test does not read the zips.
   publisher_zip = "versions.tf"
   runner_zip    = "versions.tf"
 }
@@ -112,7 +112,7 @@ run "publisher" {
 
   assert {
     condition     = aws_lambda_function_event_invoke_config.publisher.maximum_event_age_in_seconds == 60 && aws_lambda_function_event_invoke_config.publisher.maximum_retry_attempts == 0
-    error_message = "A tick that waits is out of date; the next one does its work."
+    error_message = "A tick that waits is out of date; the next one publishes what it did not."
   }
 
   assert {
@@ -129,7 +129,7 @@ run "publisher" {
       API_CONCURRENCY    = "64"
       API_TPS            = "200"
     }
-    error_message = "The publisher is told everything, and no secret."
+    error_message = "The publisher gets every setting, and no secret."
   }
 
   assert {
@@ -160,7 +160,7 @@ run "publisher" {
 
   assert {
     condition     = aws_cloudwatch_event_target.tick.arn == aws_lambda_function.publisher.arn && one(aws_cloudwatch_event_target.tick.retry_policy).maximum_event_age_in_seconds == 60
-    error_message = "The rule invokes the publisher, and forgets a tick within its minute."
+    error_message = "The rule invokes the publisher, and discards a tick within its minute."
   }
 }
 
@@ -169,7 +169,7 @@ run "runner" {
 
   assert {
     condition     = aws_lambda_function.runner.timeout == 15 && aws_lambda_function_event_invoke_config.runner.maximum_retry_attempts == 2 && aws_lambda_function_event_invoke_config.runner.maximum_event_age_in_seconds == 3600
-    error_message = "A delivery gives up after 12 s, is tried three times, and waits for an hour at most."
+    error_message = "A delivery ends after 12 s, is tried three times, and waits for an hour at most."
   }
 
   assert {
@@ -177,12 +177,12 @@ run "runner" {
       APP_BASE_URL                 = "https://cron.example.com"
       SCHEDULER_API_KEY_SECRET_ARN = "arn:aws:secretsmanager:eu-west-1:123456789012:secret:key-AbCdEf"
     })
-    error_message = "The runner is told where the app is, and where its key is."
+    error_message = "The runner gets the address of the app, and the ARN of its key."
   }
 
   assert {
     condition     = alltrue([for log in [aws_cloudwatch_log_group.runner, aws_cloudwatch_log_group.publisher] : log.retention_in_days == 30])
-    error_message = "Logs end."
+    error_message = "Logs are deleted after a time."
   }
 }
 
@@ -191,7 +191,7 @@ run "dead_letters" {
 
   assert {
     condition     = toset(keys(aws_sqs_queue.dead_letters)) == toset(["schedules", "runner", "publisher"])
-    error_message = "Three hands can drop a fire or a tick."
+    error_message = "Three services can drop a fire or a tick."
   }
 
   assert {
@@ -205,7 +205,7 @@ run "dead_letters" {
       statement.Effect == "Deny" && statement.Principal == "*" && statement.Resource == local.dead_letter_arns[name]
       && statement.Condition == { Bool = { "aws:SecureTransport" = "false" } }
     ])])
-    error_message = "Nobody reaches a queue without TLS."
+    error_message = "No caller reaches a queue without TLS."
   }
 
   assert {
@@ -213,6 +213,6 @@ run "dead_letters" {
       aws_lambda_function_event_invoke_config.publisher.destination_config[0].on_failure[0].destination == aws_sqs_queue.dead_letters["publisher"].arn &&
       aws_lambda_function_event_invoke_config.runner.destination_config[0].on_failure[0].destination == aws_sqs_queue.dead_letters["runner"].arn
     )
-    error_message = "What a Lambda fails goes to its own queue."
+    error_message = "The failures of a Lambda go to its own queue."
   }
 }

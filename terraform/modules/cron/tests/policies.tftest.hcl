@@ -1,4 +1,4 @@
-# Who may do what, in the JSON that AWS would get.
+# Which role may do what, in the JSON that AWS would get.
 
 provider "aws" {
   region                      = "eu-west-1"
@@ -24,7 +24,7 @@ variables {
   scheduler_key_secret_arn   = "arn:aws:secretsmanager:eu-west-1:123456789012:secret:key-AbCdEf"
   app_base_url               = "https://cron.example.com"
   alarm_topic_arns           = ["arn:aws:sns:eu-west-1:123456789012:oncall"]
-  # Any file will do: what is in the zips is not this test's matter.
+  # Any file is sufficient: this test does not read the zips.
   publisher_zip = "versions.tf"
   runner_zip    = "versions.tf"
 }
@@ -131,7 +131,7 @@ run "scheduler_may" {
         Resource = "arn:aws:sqs:eu-west-1:123456789012:cronbox-test-schedules-dlq"
       },
     ]
-    error_message = "A schedule may invoke the runner, and leave what it cannot."
+    error_message = "A schedule may invoke the runner, and write its dead letters."
   }
 
   assert {
@@ -144,7 +144,7 @@ run "scheduler_may" {
         "aws:SourceArn"     = "arn:aws:scheduler:eu-west-1:123456789012:schedule-group/cronbox-test"
       } }
     }]
-    error_message = "EventBridge takes the role for our group alone; a schedule's ARN makes every create fail."
+    error_message = "EventBridge assumes the role only for our schedule group; with a schedule's ARN every create fails."
   }
 
   assert {

@@ -1,4 +1,4 @@
-# What is refused before anything is made.
+# What is refused before anything is created.
 
 provider "aws" {
   region                      = "eu-west-1"
@@ -24,7 +24,7 @@ variables {
   scheduler_key_secret_arn   = "arn:aws:secretsmanager:eu-west-1:123456789012:secret:key-AbCdEf"
   app_base_url               = "https://cron.example.com"
   alarm_topic_arns           = ["arn:aws:sns:eu-west-1:123456789012:oncall"]
-  # Any file will do: what is in the zips is not this test's matter.
+  # Any file is sufficient: this test does not read the zips.
   publisher_zip = "versions.tf"
   runner_zip    = "versions.tf"
 }

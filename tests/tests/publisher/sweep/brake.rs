@@ -1,4 +1,4 @@
-//! The brake: deletes, disables and changes that nothing explains wait for force if they are many.
+//! The brake: if there are many unexplained deletes, disables and changes, they wait for force.
 
 use std::time::Duration;
 
@@ -11,21 +11,21 @@ use super::SETTLED;
 use crate::world::{LIST, World, soon};
 
 impl World {
-    /// Sixty workflows in step, with the clock of EventBridge moved on.
+    /// 60 published and settled workflows; EventBridge's clock has advanced.
     async fn sixty(&self) -> Vec<WorkflowId> {
         let workflows = self.in_step(60).await;
         self.later();
         workflows
     }
 
-    /// All of them are changed past cronbox.
+    /// Changes all of them without cronbox.
     async fn change_crons(&self, workflows: &[WorkflowId]) {
         for id in workflows {
             self.change(*id, json!({"ScheduleExpression": "cron(0 1 * * ? *)"})).await;
         }
     }
 
-    /// A sweep without force; while its call about `held` waits, an operator asks for force.
+    /// A sweep without force. While its call about `held` is delayed, an operator requests force.
     async fn sweep_forced_at(&self, held: &str) -> Findings {
         self.front.hold(held);
         let publisher = self.publisher().await;
@@ -43,7 +43,7 @@ impl World {
         }
     }
 
-    /// A sweep that is refused all of these changes, and a drain that writes nothing.
+    /// A sweep whose brake refuses all of these changes, and a drain that writes nothing.
     async fn sweep_is_braked(&self) -> Findings {
         let found = self.sweep().await;
         assert_eq!((found.changes_refused, found.repaired), (60, 0), "{found:?}");
@@ -83,7 +83,7 @@ async fn force_reaches_a_running_sweep() {
     world.assert_settled().await;
 }
 
-/// The brake has refused the changes already, and the sweep is about to read its last orphan.
+/// The brake has already refused the changes, and the sweep is about to read its last orphan.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn force_releases_what_its_sweep_refused() {
     let world = World::new().await;
@@ -115,7 +115,7 @@ async fn sixty_disabled_schedules_return_without_force() {
     }
 }
 
-/// No edit says so, and no generation either, not even while one is rolled out.
+/// Neither an edit nor a generation explains these disables, not even during a rollout.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn sixty_unexplained_disables_wait_for_force() {
     let world = World::new().await;
@@ -163,7 +163,7 @@ async fn a_configuration_without_generation_waits_for_force() {
     assert_ne!(world.schedule(workflows[0]).await.unwrap()["Target"]["RoleArn"], role);
 }
 
-/// An edit is an edit, however many there are at once.
+/// The brake never stops edits, whatever their number.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn edits_are_never_braked() {
     let world = World::new().await;

@@ -1,4 +1,4 @@
-//! Schedules that carry another database's identity are neither deleted nor overwritten.
+//! Schedules with the identity of another database are neither deleted nor overwritten.
 
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ const ANOTHER_DATABASE: &str = "DELETE FROM publications; DELETE FROM outbox_eve
     UPDATE database_identity SET uuid = gen_random_uuid()";
 const OLDER: &str = "Published by cronbox; changes made here are undone";
 
-/// An empty database with the same environment and group finds only orphans.
+/// For an empty database with the same environment and group, all schedules are orphans.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_empty_database_deletes_no_schedules() {
     let world = World::new().await;
@@ -33,13 +33,13 @@ async fn an_empty_database_deletes_no_schedules() {
     assert_eq!((found.orphans_foreign, found.orphans_deleted), (9, 0), "{found:?}");
     world.publish().await;
     assert_eq!(world.existing(&workflows).await, 9);
-    // They are no backlog either.
+    // They do not count as waiting orphans, either.
     world.skip(SETTLED + MINUTE * 24).await;
     let found = world.force_sweep().await;
     assert_eq!((found.orphans_waiting, found.orphans_refused, found.orphans_deleted), (0, 0, 0), "{found:?}");
 }
 
-/// Three refusals stop the drain, and the alarm rings; when the schedules are gone everything converges.
+/// Three refusals stop the drain and raise the alarm. After the schedules are gone, all workflows are published.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn foreign_schedules_are_not_overwritten() {
     let world = World::new().await;
@@ -66,7 +66,8 @@ async fn foreign_schedules_are_not_overwritten() {
     world.assert_settled().await;
 }
 
-/// A request whose answer was lost is verified later; what another database has made meanwhile stays.
+/// The publisher verifies a request without an answer later. A schedule that another database has made since must
+/// remain.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn verify_passes_overwrite_no_foreign_schedule() {
     let world = World::new().await;
@@ -106,7 +107,7 @@ async fn an_orphan_without_identity_is_deleted() {
     assert!(!world.stands("wf-4711-dev").await);
 }
 
-/// What could not be read is not deleted; the next sweep tries again.
+/// A schedule that could not be read is not deleted; the next sweep tries again.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_unreadable_orphan_waits() {
     let world = World::new().await;

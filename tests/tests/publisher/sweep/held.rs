@@ -23,7 +23,7 @@ impl World {
         sqlx::query_scalar("SELECT cronbox_hold()").fetch_one(&self.pool).await.unwrap()
     }
 
-    /// Edits, drains, and says what EventBridge shows then.
+    /// Edits and drains; returns the expression in EventBridge.
     async fn edited(&self, id: WorkflowId, cron: &str) -> Option<String> {
         self.patch(id, json!({"cron_schedule": cron})).await;
         self.publisher().await.drain(soon()).await.unwrap();
@@ -61,7 +61,7 @@ async fn held_databases_publish_nothing() {
     }
 }
 
-/// The calls that are under way end; nothing is claimed after the mark.
+/// Calls in flight are completed, and nothing is claimed after the mark.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn marked_databases_end_a_running_drain() {
     let world = World::new().await;
@@ -70,7 +70,7 @@ async fn marked_databases_end_a_running_drain() {
         workflows.push(world.create("0 9 * * *", "UTC").await);
     }
     world.front.hold(&name(workflows[0]));
-    // One workflow is called for and one more is claimed; the others are due.
+    // One call is in flight and one more workflow is claimed; the others are due.
     let config = publisher::Config { batch_size: 1, api_concurrency: 1, ..world.config() };
     let publisher = world.publisher_with(config).await;
     let draining = tokio::spawn(async move { publisher.drain(soon()).await.unwrap() });
@@ -106,7 +106,7 @@ async fn marked_databases_end_a_running_sweep() {
     assert_eq!(world.sweep().await.missing, 1);
 }
 
-/// A storage snapshot keeps the identity, but EventBridge has seen later revisions.
+/// A storage snapshot has the same identity, but EventBridge has later revisions.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn later_revisions_in_eventbridge_hold_the_database() {
     let world = World::new().await;
@@ -120,7 +120,7 @@ async fn later_revisions_in_eventbridge_hold_the_database() {
     assert!(!matches!(world.sweep_on_request().await, Swept::Done(_)));
     assert_eq!(world.hold().await.as_deref(), Some("eventbridge_ahead"));
     assert_eq!(world.expression(workflow).await.unwrap(), "cron(0 17 * * ? *)", "nothing was undone");
-    // Once the operator has accepted it, EventBridge follows the database.
+    // After the operator has accepted the ledger, EventBridge follows the database.
     world.accept().await;
     world.execute("UPDATE sweeps SET force = TRUE WHERE finished_on IS NULL").await;
     world.sweep().await;
@@ -129,7 +129,7 @@ async fn later_revisions_in_eventbridge_hold_the_database() {
     assert_eq!(world.hold().await, None);
 }
 
-/// A publisher that was pointed at the wrong database holds it, but outdates no publisher that belongs there.
+/// A publisher with the wrong database makes it held, but must not make the generation of its own publishers outdated.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn foreign_publishers_raise_no_generation() {
     let world = World::new().await;

@@ -1,4 +1,4 @@
-//! What should exist is read from `workflows`, and made again however much of it is missing.
+//! The sweep reads the expected schedules from `workflows`, and recreates missing ones, whatever their number.
 
 use std::time::Duration;
 
@@ -53,7 +53,7 @@ async fn a_failed_workflow_without_schedule_is_missing() {
     let found = world.sweep().await;
     assert_eq!((found.missing, found.repaired), (1, 1), "{found:?}");
 
-    // It fails again: that it is missing stays known, and it is not tried by each sweep.
+    // It fails again. The sweep still reports it as missing, but does not retry it.
     world.front.next(&name(workflow), [INVALID]);
     world.publish().await;
     world.skip(SETTLED * 4).await;

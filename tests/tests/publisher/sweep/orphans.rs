@@ -1,4 +1,4 @@
-//! Schedules that belong to nobody: deleted late, few at a time, and only if they are ours.
+//! Schedules without a workflow are deleted late, few at a time, and only if they are ours.
 
 use std::time::Duration;
 
@@ -100,14 +100,14 @@ async fn ten_orphans_are_no_mass() {
     assert_eq!(world.sweep().await.orphans_deleted, 10);
 }
 
-/// One in twenty of 2,061 schedules would be 103.
+/// 5 % of 2,061 schedules would be 103.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_hundred_orphans_are_the_most() {
     let world = World::new().await;
     let workflow = world.in_step(1).await[0];
     world.put_like(workflow, (1001..=1101).map(|id| format!("wf-{id}-dev")));
     assert_eq!(world.sweep().await.orphans_waiting, 101);
-    // Seen for the first time fifteen minutes later, these raise the share and may not be deleted yet.
+    // The sweep sees these for the first time 15 minutes later. They raise the total, but may not be deleted yet.
     world.put_like(workflow, (2001..=3959).map(|id| format!("wf-{id}-dev")));
     world.skip(SETTLED + MINUTE * 15).await;
     let found = world.sweep().await;

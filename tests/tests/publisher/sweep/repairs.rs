@@ -1,4 +1,4 @@
-//! Each way in which a schedule can differ from what its workflow wants.
+//! Each way in which a schedule can differ from its workflow.
 
 use std::time::Duration;
 
@@ -60,7 +60,7 @@ async fn windows_with_seconds_are_no_drift() {
     world.publish().await;
     for sweeps in 1..=2 {
         world.skip(SETTLED * sweeps).await;
-        // With another date each is read in full.
+        // With another modification date, it is read in full each time.
         world.later();
         world.change(workflow, json!({})).await;
         let found = world.sweep().await;
@@ -68,7 +68,7 @@ async fn windows_with_seconds_are_no_drift() {
     }
 }
 
-/// Both stop the fires of a schedule without a change in what it says of its times.
+/// Both stop the fires of a schedule without a change of its timing.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_action_after_completion_or_key_is_undone() {
     let world = World::new().await;
@@ -84,7 +84,7 @@ async fn an_action_after_completion_or_key_is_undone() {
     assert_eq!([world.shown(workflows[0]).await, world.shown(workflows[1]).await], before);
 }
 
-/// However often a workflow failed before, a repair begins anew: its first failure waits for 2 s at most.
+/// A repair resets the failures of a workflow: the first backoff is at most 2 s.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_repair_forgets_earlier_failures() {
     let world = World::new().await;
@@ -100,7 +100,7 @@ async fn a_repair_forgets_earlier_failures() {
     set("UPDATE publications SET spec_hash = 'of an older generation' WHERE workflow_id = $1", explained).await;
     world.lose_workflow(orphan).await;
     let publisher = world.publisher_with(publisher::Config { config_generation: 1, ..world.config() }).await;
-    // The orphan is deleted at the second look.
+    // The second sweep deletes the orphan.
     for minutes in [3, 15] {
         world.skip(Duration::from_secs(60 * minutes)).await;
         publisher.request_sweep("test").await.unwrap();
@@ -178,7 +178,7 @@ async fn who_wants_no_schedule_loses_it_and_is_no_orphan() {
 async fn a_change_that_leaves_its_date_is_found_by_the_sample() {
     let world = World::new().await;
     let workflows = world.in_step(250).await;
-    // EventBridge's clock stands still, so the list looks as before.
+    // EventBridge's clock does not advance, so the list does not show the change.
     world.change(workflows[7], json!({"ScheduleExpression": "cron(0 1 * * ? *)"})).await;
     let mut found = 0;
     for round in 0..3 {
@@ -209,7 +209,7 @@ async fn nobody_at_work_is_interfered_with() {
 
     let found = world.sweep().await;
     assert_eq!((found.skipped, found.drift(), found.read), (4, 0, 0), "{found:?}");
-    // Nor is what they have at hand missing, should the list not show it.
+    // Workflows in these states are not missing, either, if the list does not contain their schedules.
     for id in [due, leased, settling] {
         world.remove(id).await;
     }

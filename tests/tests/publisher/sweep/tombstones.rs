@@ -1,4 +1,4 @@
-//! What is kept of deleted workflows goes when nothing can need it any more.
+//! Records of deleted workflows are removed when nothing can need them.
 
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ async fn tombstones_go_after_a_month() {
     let workflows = world.in_step(2).await;
     world.delete(workflows[0]).await;
     world.publish().await;
-    // An orphan that goes by itself leaves no row either.
+    // An orphan that disappears without us leaves no row, either.
     world.make_like(workflows[1], "wf-4711-dev").await;
     assert_eq!(world.sweep().await.orphan, 1);
     world.remove(WorkflowId(4711)).await;

@@ -1,8 +1,9 @@
-//! One sweep at a time, whoever sweeps, and whatever becomes of him.
+//! One sweep at a time, by any publisher, also if a publisher dies during it.
 
 use std::time::Duration;
 
 use publisher::Swept;
+use tests::PATIENCE;
 
 use super::SETTLED;
 use crate::front::THROTTLED;
@@ -48,12 +49,15 @@ async fn whoever_comes_next_goes_on_where_a_killed_sweep_has_stopped() {
     world.front.hold_all();
     let killed = world.publisher().await;
     let sweeping = tokio::spawn(async move { killed.sweep(soon()).await });
-    // The second page is asked for while the first is compared.
+    // The second page is requested while the first is compared.
     world.front.release_when_waiting(1).await;
     world.front.release_when_waiting(1).await;
-    while next_token(&world).await.is_none() {
-        tokio::task::yield_now().await;
-    }
+    let written_down = async {
+        while next_token(&world).await.is_none() {
+            tokio::task::yield_now().await;
+        }
+    };
+    tokio::time::timeout(PATIENCE, written_down).await.expect("the first page is written down");
     sweeping.abort();
     sweeping.await.unwrap_err();
     world.front.release_all();

@@ -1,4 +1,4 @@
-//! Rows of `workflows` that vanish past the app: a partial restore, a DELETE by SQL, a bug elsewhere.
+//! Rows of `workflows` vanish without the app: a partial restore, a DELETE by SQL, or a bug in another program.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use crate::world::{World, name, soon};
 const MINUTE: Duration = Duration::from_secs(60);
 
 impl World {
-    /// All rows of `workflows` vanish, and nothing else.
+    /// Deletes all rows of `workflows`, and nothing else.
     async fn lose_workflows(&self) {
         self.execute(
             "SET session_replication_role = replica; CREATE TABLE lost AS TABLE workflows; DELETE FROM workflows;
@@ -21,7 +21,7 @@ impl World {
         .await;
     }
 
-    /// One row vanishes, past the app.
+    /// Deletes one row without the app.
     pub(super) async fn lose_workflow(&self, id: WorkflowId) {
         let mut tx = db::begin(&self.pool).await.unwrap();
         sqlx::query("SET LOCAL session_replication_role = replica").execute(&mut *tx).await.unwrap();
@@ -29,7 +29,8 @@ impl World {
         tx.commit().await.unwrap();
     }
 
-    /// Workflows whose rows vanished, whose schedules an operator deleted by force, and whose rows returned then.
+    /// Workflows whose rows vanished, whose schedules an operator deleted with force, and whose rows were then
+    /// restored.
     async fn forced_and_returned(&self, count: usize) -> Vec<WorkflowId> {
         let workflows = self.in_step(count).await;
         self.lose_workflows().await;
@@ -43,7 +44,7 @@ impl World {
         workflows
     }
 
-    /// A fire of a workflow without a row asks for a check of its schedule.
+    /// A fire of a workflow without a row requests a check of its schedule.
     async fn heal(&self, id: WorkflowId) -> Healing {
         let mut tx = db::begin(&self.pool).await.unwrap();
         let healing = outbox::heal_orphan(&mut tx, id, self.clock.now()).await.unwrap();
@@ -51,7 +52,7 @@ impl World {
         healing
     }
 
-    /// The rows that vanished are back, as they were.
+    /// Restores the vanished rows.
     async fn return_workflows(&self) {
         self.execute(
             "SET session_replication_role = replica; INSERT INTO workflows OVERRIDING SYSTEM VALUE TABLE lost;
@@ -84,7 +85,7 @@ async fn schedules_of_vanished_workflows_stay() {
     world.assert_settled().await;
 }
 
-/// An operator forces the deletion, and learns then that the rows were needed.
+/// An operator forces the deletion, and then restores the rows.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn returned_workflows_get_their_schedules_back() {
     let world = World::new().await;
@@ -96,7 +97,7 @@ async fn returned_workflows_get_their_schedules_back() {
     world.assert_settled().await;
 }
 
-/// What the operator forced permits nothing to a second vanishing of the same rows.
+/// The operator's force does not apply when the same rows vanish a second time.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn forced_deletions_permit_no_second_one() {
     let world = World::new().await;
@@ -118,7 +119,7 @@ async fn forced_deletions_permit_no_second_one() {
     }
 }
 
-/// What a forced deletion by an older version has left permits nothing either.
+/// A forced deletion by an older version left a permission. After the migration, it permits nothing.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn migration_ends_permissions_of_wanted_schedules() {
     let world = World::new().await;
@@ -132,7 +133,7 @@ async fn migration_ends_permissions_of_wanted_schedules() {
     assert!(world.schedule(workflows[1]).await.is_some());
 }
 
-/// A delete that is made while its workflow is being published is not forgotten.
+/// A workflow is deleted while it is being published. The delete must still happen.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn deletes_during_calls_remove_without_a_row() {
     let world = World::new().await;
@@ -150,7 +151,7 @@ async fn deletes_during_calls_remove_without_a_row() {
     world.assert_settled().await;
 }
 
-/// A fire of a vanished workflow asks for a check of its schedule; that is no delete event.
+/// A fire of a vanished workflow requests a check of its schedule, but that is not a delete event.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_fire_deletes_no_vanished_workflow() {
     let world = World::new().await;
@@ -178,7 +179,7 @@ async fn a_delete_event_removes_without_a_row() {
     assert_eq!(world.publish().await.deleted, 1, "what the event asked for outlives the event");
     assert_eq!(world.existing(&workflows).await, 1);
 
-    // An edit that wants a schedule again is newer than the delete event.
+    // An edit that restores the schedule is newer than the delete event.
     world.patch(workflows[1], json!({"cron_schedule": null})).await;
     world.publish().await;
     world.patch(workflows[1], json!({"cron_schedule": "30 17 * * *"})).await;
@@ -189,7 +190,7 @@ async fn a_delete_event_removes_without_a_row() {
     assert_eq!(world.existing(&workflows).await, 1);
 }
 
-/// Which op an edit enqueues is decided once: `delete` if it leaves no schedule wanted (ADR 14).
+/// The edit decides which op it enqueues: `delete` if no schedule is desired afterwards (ADR 14).
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn only_edits_that_end_schedules_enqueue_deletes() {
     let world = World::new().await;

@@ -1,4 +1,4 @@
-//! Publishers in processes of their own.
+//! Publishers as processes.
 
 use std::process::Stdio;
 
@@ -9,7 +9,7 @@ use tokio::process::{Child, Command};
 use super::World;
 
 impl World {
-    /// A real publisher process.
+    /// Starts a publisher process.
     pub(crate) fn process(&self, arguments: &[&str], fault: Option<&str>) -> Child {
         let mut command = self.command();
         command.args(arguments);
@@ -19,7 +19,7 @@ impl World {
         command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
     }
 
-    /// A real publisher process that Lambda's runtime API at `runtime` invokes.
+    /// Starts a publisher process that the Lambda runtime API at `runtime` invokes.
     pub(crate) fn lambda(&self, runtime: &str) -> Child {
         self.lambda_command(runtime).stdout(Stdio::piped()).spawn().unwrap()
     }
@@ -57,7 +57,7 @@ impl World {
     }
 }
 
-/// Returns when a process has come to the point at which it is to stop.
+/// Returns when a process has stopped at its fault point.
 pub(crate) async fn stopped(process: &mut Child) {
     let mut said = BufReader::new(process.stderr.take().unwrap()).lines();
     while let Some(line) = said.next_line().await.unwrap() {

@@ -1,9 +1,9 @@
-//! V0: the edit commits, and then the publisher is asked to look, as most people write it first.
+//! V0: the edit commits first, and then notifies the publisher, as in a naive design.
 
 use db::{PgConnection, PgPool};
 use schedule::WorkflowId;
 
-/// Takes the edit's outbox rows back, to emit them later.
+/// Removes the edit's outbox rows, so that `emit` can insert them later.
 pub(crate) async fn withhold(tx: &mut PgConnection, workflow: WorkflowId) -> sqlx::Result<Vec<(i64, String)>> {
     sqlx::query_as(
         "DELETE FROM outbox_events WHERE aggregate_id = $1 AND processed_on IS NULL AND xmin = pg_current_xact_id()::xid
@@ -14,7 +14,7 @@ pub(crate) async fn withhold(tx: &mut PgConnection, workflow: WorkflowId) -> sql
     .await
 }
 
-/// Emits them; who dies before has lost them.
+/// Inserts the rows. If the editor dies before, they are lost.
 pub(crate) async fn emit(pool: &PgPool, withheld: Vec<(i64, String)>) -> sqlx::Result<()> {
     for (workflow, op) in withheld {
         sqlx::query("INSERT INTO outbox_events (aggregate_id, op, created_on) VALUES ($1, $2, cronbox_now())")

@@ -1,13 +1,14 @@
-//! Publishing with a weaker protocol: the torture must catch each, or its oracle sees nothing. Those of the ledger: `ledger/ablation.rs`.
+//! Ablations of publishing: protocols without a part of the shipped one. The torture must catch each, or its oracle has
+//! a gap. Those of the ledger are in `ledger/ablation.rs`.
 //!
 //! | variant | what it lacks |
 //! |---|---|
-//! | V0 | emits after the edit's commit; claims a row, its lock held over the call |
-//! | V1 | emits within, as shipped; claims a row, its lock held over the call |
-//! | V2 | as V1, but the claim is a lease on the row |
-//! | V3 | the shipped publisher, in a database that forgets every verify pass |
-//! | V4 | the shipped publisher, before an AWS that takes requests for longer than the verify pass waits |
-//! | V5 | the shipped publisher, in a database that takes every vanished row for a delete event |
+//! | V0 | emits after the edit's commit; claims a row, and keeps it locked during the call |
+//! | V1 | emits within the edit, as shipped; claims a row, and keeps it locked during the call |
+//! | V2 | as V1, but claims with a lease on the row |
+//! | V3 | the shipped publisher, with a database that drops every verify pass |
+//! | V4 | the shipped publisher, with an AWS that accepts requests for longer than the verify pass waits |
+//! | V5 | the shipped publisher, with a database that treats every vanished row as a delete event |
 
 pub(crate) mod after_commit;
 pub(crate) mod naive;
@@ -19,7 +20,7 @@ use chrono::TimeDelta;
 use crate::dice::Dice;
 use crate::editor::Emission;
 
-/// Which protocol a history is about.
+/// The protocol of a history.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Variant {
     Shipped,
@@ -39,7 +40,7 @@ impl Variant {
         Variant::ABLATIONS.into_iter().find(|variant| format!("{variant:?}") == name)
     }
 
-    /// Seeds whose histories it fails.
+    /// Seeds at which this variant fails.
     pub(crate) fn known_seeds(self) -> &'static [u64] {
         match self {
             Variant::Shipped => &[],
@@ -52,12 +53,12 @@ impl Variant {
         }
     }
 
-    /// How likely a call meets a fault; an ablation shows its hole sooner among many.
+    /// The chance that a call gets a fault; with many faults, an ablation fails sooner.
     pub(crate) fn fault_chances(self) -> &'static [f64] {
         if self == Variant::Shipped { &[0.0, 0.2, 0.3, 0.5, 0.6] } else { &[0.4, 0.6] }
     }
 
-    /// How many workflows there are at most; the fewer, the more actors meet at each.
+    /// The maximal number of workflows; with fewer, more actors meet at each.
     pub(crate) fn workflows(self) -> &'static [usize] {
         if self == Variant::Shipped { &[2, 2, 3, 4] } else { &[1, 2] }
     }
@@ -66,7 +67,7 @@ impl Variant {
         if self == Variant::V0 { Emission::AfterCommit } else { Emission::Within }
     }
 
-    /// Whether rows of `workflows` vanish past the app; the row-wise publishers never claimed to stand that.
+    /// Whether rows of `workflows` vanish without the app. The row-wise publishers are not designed for that.
     pub(crate) fn vanishes(self, dice: &Dice) -> bool {
         match self {
             Variant::Shipped => dice.chance(0.3),
@@ -75,17 +76,17 @@ impl Variant {
         }
     }
 
-    /// How soon rows that have vanished return: the later, the more publishers meet their absence.
+    /// How soon vanished rows return; if they return later, more publishers run without them.
     pub(crate) fn return_weight(self) -> u32 {
         if self == Variant::V5 { 2 } else { 10 }
     }
 
-    /// For how long AWS takes a signed request.
+    /// For how long AWS accepts a signed request.
     pub(crate) fn window(self) -> TimeDelta {
         TimeDelta::minutes(if self == Variant::V4 { 120 } else { 15 })
     }
 
-    /// What its database has beside the migrations, or lacks.
+    /// The changes to its database after the migrations.
     pub(crate) fn setup(self) -> &'static str {
         match self {
             Variant::V2 => row_lease::SETUP,
@@ -95,7 +96,7 @@ impl Variant {
         }
     }
 
-    /// Whether the shipped publisher runs in it.
+    /// Whether it runs the shipped publisher.
     pub(crate) fn is_shipped_code(self) -> bool {
         matches!(self, Variant::Shipped | Variant::V3 | Variant::V4 | Variant::V5)
     }

@@ -1,4 +1,4 @@
-//! What the row-wise publishers share: they read the workflow as it stands, and call.
+//! The common part of the row-wise publishers: they read the current workflow, and call EventBridge.
 
 use aws_sdk_scheduler::Client;
 use aws_sdk_scheduler::error::ProvideErrorMetadata;
@@ -19,14 +19,14 @@ pub(crate) struct Naive {
     pub(crate) turnstile: Turnstile,
 }
 
-/// What a workflow asks for.
+/// The schedule that a workflow wants.
 pub(crate) struct Wanted {
     id: i64,
     /// Expression, timezone and state; `None` = no schedule.
     schedule: Option<(&'static str, String, ScheduleState)>,
 }
 
-/// Whether EventBridge did it.
+/// Whether EventBridge has accepted the call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Done {
     Yes,

@@ -1,4 +1,4 @@
-//! V2: claims an outbox row by a lease on it, and commits before the call.
+//! V2: claims an outbox row with a lease on it, and commits before the call.
 
 use super::naive::{Done, Naive, read};
 
@@ -10,7 +10,7 @@ pub(crate) const SETUP: &str = "
 ";
 
 impl Naive {
-    /// Takes row after row, until none is free or one fails.
+    /// Processes rows until none is free or a call fails.
     pub(crate) async fn drain_leasing(&self) -> sqlx::Result<()> {
         while let Some((row, workflow)) = self.lease().await? {
             self.turnstile.wait("P4").await;

@@ -1,9 +1,9 @@
-//! V1: claims an outbox row, and holds its lock over the call.
+//! V1: claims an outbox row, and keeps it locked during the call.
 
 use super::naive::{Done, Naive, read};
 
 impl Naive {
-    /// Takes row after row, until none is free or one fails.
+    /// Processes rows until none is free or a call fails.
     pub(crate) async fn drain_holding(&self) -> sqlx::Result<()> {
         loop {
             let mut tx = db::begin(&self.pool).await?;

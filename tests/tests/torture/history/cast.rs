@@ -1,4 +1,4 @@
-//! Who acts: publishers, shipped or ablated, and editors.
+//! Starts the actors: shipped or ablated publishers, sweepers and editors.
 
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
@@ -26,7 +26,7 @@ impl History<'_> {
                 (self.publisher(pool), self.turnstile.clone(), self.stopwatch.clone());
             Actor::new(id, Role::Publisher, process, async move {
                 for _ in 0..drains {
-                    // A database that is cut off ends a drain; its claims are taken over.
+                    // A cut connection ends a drain, and another publisher takes over its claims.
                     publisher.drain(stopwatch.now() + Duration::from_secs(secs)).await.ok();
                     turnstile.wait("idle").await;
                 }
@@ -41,7 +41,7 @@ impl History<'_> {
         self.start(actor).await
     }
 
-    /// One who sweeps, once, whether or not it is time.
+    /// Starts a publisher that sweeps once, whether or not a sweep is due.
     pub(super) async fn start_sweeper(&mut self) -> Result<(), String> {
         if self.actors.iter().any(|actor| actor.role == Role::Sweeper) {
             return Ok(());
@@ -79,7 +79,7 @@ impl History<'_> {
                     (2, Verb::Nothing),
                     (4, Verb::Burst),
                     (2, Verb::Heal),
-                    // The naive ones know no window.
+                    // The naive publishers do not support windows.
                     (if self.variant.is_shipped_code() { 4 } else { 0 }, Verb::Window),
                 ])
                 .unwrap_or(Verb::Cron)

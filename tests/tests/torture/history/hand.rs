@@ -1,11 +1,11 @@
-//! What somebody does in AWS's console, past the publisher.
+//! Manual changes in AWS's console, without the publisher.
 
 use local::scheduler::wire::ScheduleView;
 use serde_json::{Value, json};
 
 use super::{Filter, GROUP, History};
 
-/// A change by hand.
+/// A manual change.
 #[derive(Clone, Copy, Debug)]
 enum Hand {
     Deletes,
@@ -31,7 +31,7 @@ impl History<'_> {
                 "PUT"
             }
             Hand::Invents => {
-                // No workflow of this number ever was, nor will be in so short a history.
+                // No workflow of a history has this id.
                 name = format!("wf-{}-dev", self.dice.between(900, 902));
                 "POST"
             }

@@ -1,4 +1,4 @@
-//! One step: an actor moves, dies or loses its connection; time passes; a late request arrives.
+//! One step: an actor moves, dies or loses its connection, time passes, or a late request arrives.
 
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
@@ -8,15 +8,15 @@ use chrono::TimeDelta;
 use super::History;
 use crate::actor::{Actor, Locks, Role, Stand};
 
-/// Longer than Postgres takes to see that a transaction has ended; a deadlock it would end itself.
+/// Longer than Postgres needs to see that a transaction has ended. Postgres would end a deadlock itself.
 const LOCK_PATIENCE: Duration = Duration::from_secs(10);
 
-/// The points that are passed least often.
+/// The points that actors pass most rarely.
 const RARE: [&str; 3] = ["P13", "C1", "C2"];
 
 impl History<'_> {
     pub(super) async fn move_one(&mut self) -> Result<(), String> {
-        // An edit that takes its time holds locks that a publisher meets.
+        // An edit that moves less often keeps its locks for longer, so that publishers meet them.
         let haste = |points: &[String]| if points.iter().any(|point| point == "E2") { 1 } else { 3 };
         let Some(place) = self.any_at_points(haste) else { return self.wait_for_a_lock().await };
         let id = self.actors[place].id;
@@ -26,14 +26,15 @@ impl History<'_> {
         self.go(place, &point).await
     }
 
-    /// One of the actors that can go on, each by the weight of the points at which it waits.
+    /// One of the actors that can continue, weighted by the points at which it waits.
     fn any_at_points(&self, weight: impl Fn(&[String]) -> u32) -> Option<usize> {
         let free = (0..self.actors.len()).filter(|n| self.actors[*n].stand == Stand::AtPoints);
         let weighted: Vec<_> = free.map(|n| (weight(&self.turnstile.points(self.actors[n].id)), n)).collect();
         self.dice.weighted(&weighted)
     }
 
-    /// All that is left waits for locks. Whoever held one has ended, and Postgres lets go of it in its own time.
+    /// All remaining actors wait for locks. The owners of these locks have ended, and Postgres releases them after some
+    /// time.
     async fn wait_for_a_lock(&mut self) -> Result<(), String> {
         let waited = Instant::now();
         while !self.actors.is_empty() {
@@ -49,7 +50,7 @@ impl History<'_> {
         Ok(())
     }
 
-    /// Lets one actor go on, and those that it held up.
+    /// Lets one actor continue, and then those that it had blocked.
     pub(super) async fn go(&mut self, place: usize, from: &str) -> Result<(), String> {
         let mut movers = vec![self.actors[place].id];
         let locks = if self.actors.len() > 1 { Locks::Possible } else { Locks::Impossible };
@@ -63,11 +64,11 @@ impl History<'_> {
         self.look(movers, from).await
     }
 
-    /// The invariants, after a step.
+    /// Checks the invariants after a step.
     async fn look(&mut self, mut movers: Vec<usize>, from: &str) -> Result<(), String> {
         let publishers = |actor: &&Actor| actor.role != Role::Editor;
         let of_publishers: BTreeSet<usize> = self.actors.iter().filter(publishers).map(|actor| actor.id).collect();
-        // Between the points around a call no publisher has a connection.
+        // Between the points around a call, no publisher has a connection.
         let around_a_call = |point: &str| ["P6", "P7", "P8", "P11"].contains(&point);
         let is_call = matches!(*movers, [mover] if around_a_call(from) && {
             let points = self.turnstile.points(mover);
@@ -98,9 +99,9 @@ impl History<'_> {
         Ok(())
     }
 
-    /// kill -9: nothing more of it runs, its connections break, what it had sent may yet arrive.
+    /// SIGKILL: the actor's code stops, its connections break, and its requests in flight may still arrive.
     pub(super) async fn kill_one(&mut self) -> Result<(), String> {
-        // Where few come by, more of them die.
+        // At rare points, an actor is killed more often.
         let danger = |points: &[String]| if points.iter().any(|point| RARE.contains(&point.as_str())) { 20 } else { 1 };
         let Some(place) = self.any_at_points(danger) else { return Ok(()) };
         let actor = self.actors.remove(place);
@@ -120,7 +121,7 @@ impl History<'_> {
         Ok(())
     }
 
-    /// The server ends an actor's connection while the actor lives.
+    /// The server closes an actor's connection, and the actor continues.
     pub(super) async fn cut_one(&mut self) {
         let Some(actor) = self.dice.pick(&(0..self.actors.len()).collect::<Vec<_>>()).map(|n| &self.actors[*n]) else {
             return;

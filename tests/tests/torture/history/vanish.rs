@@ -1,8 +1,8 @@
-//! Rows of `workflows` vanish past the app, as after a partial restore, and come back.
+//! Rows of `workflows` vanish without the app, as after a partial restore, and later return.
 
 use super::History;
 
-/// In one statement and under the locks that edits take, so that no edit is cut in two.
+/// In one transaction and with the table locked against edits, so that no edit is split.
 const VANISH: &str = "
     BEGIN;
     SET LOCAL session_replication_role = replica;
@@ -21,12 +21,12 @@ const RETURN: &str = "
 ";
 
 impl History<'_> {
-    /// All rows vanish, or those that have vanished come back.
+    /// Lets all rows vanish, or lets the vanished ones return.
     pub(super) async fn vanish_or_return(&mut self) {
         if self.has_vanished {
             return self.return_rows().await;
         }
-        // An open edit holds the table's lock: then nothing vanishes now.
+        // An open edit has locked the table, so the rows do not vanish now.
         if sqlx::raw_sql(VANISH).execute(&mut *self.ground.admin.connection().await).await.is_err() {
             sqlx::raw_sql("ROLLBACK").execute(&mut *self.ground.admin.connection().await).await.unwrap();
             return;
@@ -36,7 +36,7 @@ impl History<'_> {
         self.note("all rows of workflows vanish".to_owned());
     }
 
-    /// The rows are as they were when they vanished.
+    /// The rows return as they were.
     pub(super) async fn return_rows(&mut self) {
         if self.has_vanished {
             sqlx::raw_sql(RETURN).execute(&mut *self.ground.admin.connection().await).await.unwrap();

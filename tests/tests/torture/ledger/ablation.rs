@@ -1,17 +1,17 @@
-//! The app without one of its remedies: the torture must notice each, or its oracle sees nothing.
+//! Ablations of the app: each lacks one remedy. The torture must notice each, or its oracle has a gap.
 //!
-//! A remedy is taken out of a statement on its way to Postgres, or out of the instance's clock; the app stays as it is.
+//! An ablation changes a statement on its way to Postgres, or the instance's clock. The app itself does not change.
 //!
-//! None is covered by another remedy: R0's leases are renewed before R6 hands the claims over, and R1's renewals succeed, so
-//! that no attempt stops by the clock of its process.
+//! No other remedy covers for the missing one. For example, R0's leases are renewed before R6 hands the claims over,
+//! and R1's renewals succeed, so that no attempt stops by the clock of its process.
 //!
 //! | ablation | what it lacks | what notices it |
 //! |---|---|---|
 //! | R0 | a heartbeat renews only the attempts that its process executes | S12 |
 //! | R1 | a heartbeat stops an attempt whose run was taken away | S13 |
-//! | R2 | a lease ends when its row says so, not when the settings of the instance that looks say so | S14 |
+//! | R2 | a lease ends when its row says so, and not by the settings of the instance that checks it | S14 |
 //! | R3 | an attempt that was stopped or that panicked is released | S15 |
-//! | R4 | an attempt that was cut off is handed over with `is_recovery` | S16 |
+//! | R4 | an interrupted attempt is handed over with `is_recovery` | S16 |
 //! | R5 | the database's clock decides, not the instance's own | S17 |
 //! | R6 | claims whose reply was lost are handed over | S15 |
 
@@ -19,10 +19,10 @@ use super::history::Profile;
 use crate::dice::Dice;
 use crate::tap::Rewrite;
 
-/// Which app a history is about.
+/// The app of a history.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Ablation {
-    /// The app as it is.
+    /// The unchanged app.
     Shipped,
     R0,
     R1,
@@ -54,8 +54,8 @@ impl Ablation {
         }
     }
 
-    /// Seeds whose histories it has failed. Real time has a part in a history, by the pauses of the app, so that none is
-    /// certain; of 20 others, R0 failed 3, R1 4 and R2 5, the rest more.
+    /// Seeds at which it has failed. A history depends on real time because of the app's pauses, so no seed is certain.
+    /// Of 20 other seeds, R0 failed at 3, R1 at 4, R2 at 5, and the rest at more.
     pub(crate) fn known_seeds(self) -> &'static [u64] {
         match self {
             Ablation::Shipped => &[],
@@ -69,7 +69,7 @@ impl Ablation {
         }
     }
 
-    /// What it should have taken out of statements and has not, in any history so far.
+    /// The rewrites that it should have made, and has not made in any history so far.
     pub(crate) fn unmade(self) -> Vec<String> {
         let unmade = self.rewrites(0).into_iter().filter(|rewrite| !rewrite.was_made());
         unmade.map(|rewrite| format!("no statement was `{}`", rewrite.statement)).collect()
@@ -80,21 +80,18 @@ impl Ablation {
         self == Ablation::R2
     }
 
-    /// What the statements of an instance with such a lease say instead.
+    /// The rewrites of the statements of an instance with this lease.
     pub(super) fn rewrites(self, lost_after_secs: u64) -> Vec<Rewrite> {
         let rewrite = |statement, from, to: &str| Rewrite { statement, from, to: to.to_owned() };
         match self {
             Ablation::Shipped | Ablation::R5 => Vec::new(),
             Ablation::R0 => vec![rewrite("renew leases", "r.id = own.id AND r.attempt = own.attempt AND ", "")],
-            Ablation::R1 => vec![
-                rewrite("renew leases", ")\n        UPDATE runs r", "), renewed AS (UPDATE runs r"),
-                rewrite(
-                    "renew leases",
-                    r#"RETURNING r.id, r.attempt, r.cancel_requested_on IS NOT NULL AS "is_cancelled!""#,
-                    r#"RETURNING r.id)
-                       SELECT id, attempt, FALSE AS "is_cancelled!" FROM UNNEST($2::uuid[], $3::int[]) AS own (id, attempt)"#,
-                ),
-            ],
+            Ablation::R1 => vec![rewrite(
+                "renew leases",
+                "FROM executed LEFT JOIN",
+                "FROM (SELECT id, attempt, FALSE AS is_cancelled
+                         FROM UNNEST($2::uuid[], $3::int[]) AS claimed (id, attempt)) AS executed LEFT JOIN",
+            )],
             Ablation::R2 => vec![Rewrite {
                 statement: "lock lost runs",
                 from: "r.lease_until <= cronbox_now()",
@@ -118,7 +115,7 @@ impl Ablation {
         }
     }
 
-    /// What its histories are mostly about; a hole in the leases shows sooner among many runs.
+    /// The profile of its histories. With many runs, an error in the leases shows sooner.
     pub(super) fn profile(self, dice: &Dice) -> Profile {
         match self {
             Ablation::Shipped => {
@@ -129,7 +126,7 @@ impl Ablation {
         }
     }
 
-    /// By how many seconds the clock that decides on an instance differs from the database's.
+    /// How many seconds the deciding clock of an instance differs from the database's.
     pub(super) fn skew_secs(self, dice: &Dice) -> i64 {
         if self == Ablation::R5 { dice.pick(&[0, 720]).copied().unwrap_or_default() } else { 0 }
     }

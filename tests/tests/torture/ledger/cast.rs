@@ -1,4 +1,4 @@
-//! What instances of the app are made to do: requests of runners and people, jobs, and executing.
+//! The actions of the app's instances: requests of runners and people, jobs, and execution.
 
 use std::cell::Cell;
 use std::sync::atomic::Ordering;
@@ -16,23 +16,23 @@ use super::history::{History, Profile};
 use super::instance::{Answer, Caller, Instance};
 use super::oracle::{CRONS, Heard};
 
-/// One thing that an instance does.
+/// One action of an instance.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Deed {
     Create,
     Edit,
     Fire,
     FireByHand,
-    /// Fires, cancels, retries or backfills.
+    /// A manual fire, cancellation, retry or backfill.
     ByHand,
     Execute,
-    /// Any of the jobs.
+    /// A random job.
     Job,
     The(&'static str),
 }
 
 impl Deed {
-    /// What calm consists of.
+    /// The actions of the calm phase.
     pub(super) const ROUND: [Deed; 6] = [
         Deed::The("watchdog"),
         Deed::The("recovery"),
@@ -43,18 +43,18 @@ impl Deed {
     ];
 }
 
-/// Where an executor waits before it renews its leases.
+/// The point before an executor renews its leases.
 pub(super) const BEAT: &str = "beat";
-/// Where it waits before it claims more, or hands over what it executes.
+/// The point before it claims more, or hands over what it executes.
 pub(super) const STEP: &str = "step";
 
-/// A deed, ready to be done.
+/// An action that is ready to run.
 pub(super) struct Life {
     pub(super) what: String,
     pub(super) run: LocalBoxFuture<'static, ()>,
 }
 
-/// A workflow as an outsider sees it.
+/// A workflow, as a caller knows it.
 #[derive(sqlx::FromRow)]
 struct Known {
     id: i64,
@@ -62,7 +62,7 @@ struct Known {
 }
 
 impl History<'_> {
-    /// What doing it means now; none if there is nothing to do it to.
+    /// Prepares an action; `None` if it has no target.
     pub(super) async fn life(&self, deed: Deed, actor: usize, instance: &Instance) -> Option<Life> {
         match deed {
             Deed::Create => Some(self.create(instance)),
@@ -106,7 +106,7 @@ impl History<'_> {
 
     fn overlap_policy(&self) -> &'static str {
         let any = ["skip", "queue", "queue_one", "replace", "concurrent"];
-        // Many runs at once show most of leases.
+        // Many concurrent runs test leases best.
         let many = self.profile == Profile::Leases && self.dice.chance(0.6);
         if many { "concurrent" } else { self.dice.pick(&any).copied().unwrap_or("skip") }
     }
@@ -143,7 +143,8 @@ impl History<'_> {
         Some(self.request(instance, Caller::Operator, method, path, body))
     }
 
-    /// EventBridge fires what it holds, which may lag, twice, late, or a little early.
+    /// EventBridge fires the schedule that it has, which may be outdated. Fires can be duplicate, late, or a little
+    /// early.
     async fn fire(&self, instance: &Instance) -> Option<Life> {
         let Known { id, revision } = self.any_workflow().await?;
         let ago = self.dice.weighted(&[(8, (0, 0)), (4, (1, 1)), (2, (2, 4)), (2, (4, 12)), (1, (12, 60))])?;
@@ -172,7 +173,7 @@ impl History<'_> {
         Some(Life { what, run: run.boxed_local() })
     }
 
-    /// The instance claims and executes, renews its leases and, now and then, claims more or hands over what it executes.
+    /// The instance claims and executes, renews its leases, and sometimes claims more or hands over what it executes.
     fn execute(&self, actor: usize, instance: &Instance) -> Life {
         let (executor, turnstile, dice) = (instance.executor.clone(), self.turnstile.clone(), self.dice.clone());
         let (passed, start, hand_over_chance) =
@@ -183,7 +184,7 @@ impl History<'_> {
                 turnstile.wait_as(actor, STEP).await;
                 if dice.chance(hand_over_chance) { Step::HandOver } else { Step::Claim }
             });
-            // Before the first claim there is nothing to renew.
+            // Before the first claim there is no lease to renew.
             let is_first = Cell::new(true);
             let beat = async || {
                 let waiting = if is_first.replace(false) {
@@ -261,12 +262,12 @@ impl History<'_> {
 fn job(name: &str, instance: &Instance) -> Option<Life> {
     let job = app::jobs::registry(&instance.app.config).into_iter().find(|job| job.name == name)?;
     let app = instance.app.clone();
-    // A database that is cut off ends a turn; the next one does what is left.
+    // A cut connection ends a turn, and the next turn does the rest.
     let run = async move { (job.run)(app).await.map_or((), drop) }.boxed_local();
     Some(Life { what: format!("job {name}"), run })
 }
 
-/// An instance that has lost its database says so; nothing else may go wrong inside.
+/// An instance without a database answers 503; any other 5xx is an error.
 fn hear(heard: &Mutex<Heard>, path: &str, (status, body): &Answer) {
     if *status >= 500 && *status != 503 {
         heard.lock().unwrap().broken.push(format!("{path}: {status} {body}"));

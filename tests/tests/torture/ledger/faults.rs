@@ -1,4 +1,4 @@
-//! The proof is not blind: a fault in the rows that a good history leaves behind is found.
+//! Checks the proof itself: it must find a fault in the rows of a good history.
 
 use axum::http::Method;
 use chrono::{DateTime, SecondsFormat, TimeDelta, Utc};
@@ -9,7 +9,7 @@ use super::instance::{Caller, Instance};
 use crate::dice::Dice;
 use crate::ground::Admin;
 
-/// A fault of an occurrence ($1) and its run ($2), and the kind of difference that names it.
+/// A fault in an occurrence ($1) and its run ($2), and the kind of difference that the proof must report.
 const FAULTS: [(&str, &str); 4] = [
     ("DELETE FROM runs WHERE occurrence_id = $1 AND id = $2", "no_run"),
     ("DELETE FROM occurrences WHERE id = $1 AND run_id = $2", "run_without_decision"),
@@ -17,13 +17,13 @@ const FAULTS: [(&str, &str); 4] = [
     ("UPDATE occurrences SET decision = 'abandoned' WHERE id = $1 AND run_id = $2", "contradicted"),
 ];
 
-/// A second automatic run of an occurrence, which the database refuses.
+/// A second automatic run of an occurrence; the database must refuse it.
 const SECOND_RUN: &str = "
     INSERT INTO runs (id, workflow_id, occurrence_id, trigger, state, scheduled_time, run_after, created_on, finished_on)
     SELECT gen_random_uuid(), workflow_id, occurrence_id, trigger, state, scheduled_time, run_after, created_on, finished_on
       FROM runs WHERE occurrence_id = $1 AND id = $2";
 
-/// Breaks one time that ran, and has the product's own proof find it. The history is over.
+/// Breaks one time that ran, at the end of a history, and checks that the product's proof finds it.
 pub(super) async fn found(instance: &Instance, admin: &Admin, dice: &Dice, now: DateTime<Utc>) -> Result<(), String> {
     let to = now - TimeDelta::minutes(10);
     let ran = "SELECT o.id, o.run_id FROM occurrences o JOIN runs r ON r.id = o.run_id

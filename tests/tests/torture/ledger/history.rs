@@ -1,4 +1,4 @@
-//! One history of the ledger: a storm of callers, jobs, deaths and clock steps, then calm, then the verdict.
+//! One history of the ledger: a storm of callers, jobs, deaths and clock steps, then a calm phase, then the verdict.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
@@ -19,42 +19,42 @@ use crate::dice::Dice;
 use crate::history::Outcome;
 use crate::turnstile::Turnstile;
 
-/// A history under way.
+/// A running history.
 pub(super) struct History<'a> {
     pub(super) stage: &'a Stage,
     pub(super) dice: Dice,
-    /// The database's.
+    /// The database's clock.
     pub(super) clock: Clock,
-    /// Seconds that have passed, whichever steps the clock made.
+    /// The seconds that have passed, without the steps of the clock.
     pub(super) passed: Arc<AtomicU64>,
     pub(super) turnstile: Turnstile,
     pub(super) heard: Arc<Mutex<Heard>>,
     pub(super) callers: Callers,
-    /// Those that are at no work.
+    /// The idle instances.
     pub(super) idle: Vec<Instance>,
     pub(super) actors: Vec<(Actor, Instance)>,
     pub(super) actors_ever: usize,
-    /// Actors that are suspended, each with the recovery that must end first.
+    /// Suspended actors, each with the recovery that must end before it continues.
     pub(super) suspended: Vec<(usize, usize)>,
     pub(super) leases: Leases,
     pub(super) profile: Profile,
-    /// Faults are over.
+    /// Whether the history is in its calm phase.
     pub(super) is_calm: bool,
     pub(super) coverage: Coverage,
     pub(super) trace: Vec<String>,
 }
 
-/// What a history is mostly about.
+/// The focus of a history.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Profile {
-    /// Fires, edits and jobs decide times.
+    /// Fires, edits and jobs, which decide times.
     Decisions,
-    /// Executors claim, renew, lose and hand over runs.
+    /// Executors, which claim, renew, lose and hand over runs.
     Leases,
 }
 
 impl Profile {
-    /// How many instances there are: executors that hold on to their runs leave others to fire and to recover.
+    /// The number of instances. Executors that keep their runs must leave others free for fires and recovery.
     fn instances(self) -> usize {
         match self {
             Profile::Decisions => 3,
@@ -70,23 +70,23 @@ impl Profile {
         }
     }
 
-    /// How soon a request is answered, beside the points of other statements with a weight of 6.
+    /// How soon a request is answered; the points of other statements have the weight 6.
     pub(super) fn weight_of_answers(self) -> u32 {
         match self {
             Profile::Decisions => 6,
-            // Only among long calls leases are renewed, lost, and claimed beside them.
+            // Leases are renewed and lost, and more runs claimed, only during long calls.
             Profile::Leases => 1,
         }
     }
 }
 
-/// What may happen next.
+/// The kinds of events in the storm.
 #[derive(Clone, Copy, Debug)]
 enum Event {
     Move,
     Start(Deed),
     Clock,
-    /// The database's clock goes back or ahead, as after a failover; each instance learns of it later.
+    /// The database's clock steps back or ahead, as after a failover; each instance learns of it later.
     ClockStep,
     Kill,
     Lose,
@@ -95,7 +95,7 @@ enum Event {
     Suspend,
 }
 
-/// What happens how often in a history about decisions.
+/// The weights of the events in a history about decisions.
 const DECISIONS: [(u32, Event); 15] = [
     (150, Event::Move),
     (26, Event::Start(Deed::Fire)),
@@ -114,7 +114,7 @@ const DECISIONS: [(u32, Event); 15] = [
     (1, Event::Suspend),
 ];
 
-/// And in one about leases.
+/// The weights of the events in a history about leases.
 const LEASES: [(u32, Event); 15] = [
     (150, Event::Move),
     (6, Event::Start(Deed::Fire)),
@@ -133,13 +133,13 @@ const LEASES: [(u32, Event); 15] = [
     (4, Event::Suspend),
 ];
 
-/// Not on a whole minute: what happens at the very moment that a time falls due is told elsewhere.
+/// Not a whole minute, because other tests cover what happens exactly when a time becomes due.
 pub(super) const START: &str = "2026-03-02T10:00:00.5Z";
-/// After so many rounds in calm all must be at rest.
+/// After this many rounds in the calm phase, everything must be at rest.
 const ROUNDS: u32 = 40;
-/// After so many passes only time can help.
+/// After this many passes, only a later time can help.
 const PASSES: u32 = 200;
-/// After so many moves in calm every actor must have ended.
+/// After this many moves in the calm phase, every actor must have ended.
 pub(super) const MOVES: u32 = 20_000;
 /// Runs the history of one seed.
 pub(crate) async fn run(stage: &Stage, seed: u64) -> Outcome {
@@ -194,7 +194,7 @@ impl<'a> History<'a> {
         }
     }
 
-    /// Everything may happen.
+    /// The storm: all kinds of events.
     async fn storm(&mut self) -> Result<(), String> {
         for _ in 0..if self.profile == Profile::Leases { 4 } else { 2 } {
             self.start(Deed::Create).await?;
@@ -224,7 +224,7 @@ impl<'a> History<'a> {
         Ok(())
     }
 
-    /// Faults end; then time goes on, and the jobs and executors with it, until nothing is left to do.
+    /// The calm phase: no more faults. The clock advances, and jobs and executors run, until nothing is left to do.
     async fn calm(&mut self) -> Result<(), String> {
         self.note("calm".to_owned());
         self.is_calm = true;
@@ -240,7 +240,8 @@ impl<'a> History<'a> {
         Err(format!("L4: not at rest after {ROUNDS} rounds: {unrest:?}"))
     }
 
-    /// What one does another may have to take up: a run ends, and the next in the queue may start.
+    /// Repeats the actions, because one can cause another: for example, a run ends and the next in the queue
+    /// starts.
     async fn come_to_rest(&mut self) -> Result<bool, String> {
         let mut before = Vec::new();
         for _ in 0..PASSES {
@@ -286,7 +287,7 @@ impl<'a> History<'a> {
         Outcome { bad, coverage: self.coverage, trace: self.trace }
     }
 
-    /// Time passes, in which every instance has read the database's clock.
+    /// Advances the clock; every instance reads it.
     pub(super) async fn advance(&mut self, secs: u64) {
         self.passed.fetch_add(secs, Ordering::Relaxed);
         self.set_clock(i64::try_from(secs).unwrap_or_default()).await;

@@ -1,4 +1,4 @@
-//! The instances of the app, each with a connection of its own that a history can step, cut or kill.
+//! The instances of the app, each with its own connection, which a history can step, cut or kill.
 
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -38,7 +38,7 @@ pub(crate) struct Stage {
     admin: String,
     scheduler: String,
     instances: AtomicUsize,
-    /// The ways of instances that ended well: a new backend is slow at first.
+    /// The connections of instances that ended normally, because a new backend is slow at first.
     idle: Mutex<Vec<(Process, Tap)>>,
 }
 
@@ -48,31 +48,31 @@ pub(crate) struct Instance {
     pub(crate) app: App,
     pub(crate) process: Process,
     pub(crate) tap: Tap,
-    /// What it executes, whatever else it does in between.
+    /// Its executor, which keeps its runs between the actions of the instance.
     pub(crate) executor: Executor,
-    /// Its next action panics once it is done.
+    /// Whether the next action panics at its end.
     pub(crate) panics: Arc<AtomicBool>,
-    /// By how much the clock that decides here differs from the database's.
+    /// How much the deciding clock of this instance differs from the database's.
     skew: TimeDelta,
     router: Router,
     admin: String,
     scheduler: String,
 }
 
-/// Who calls.
+/// The role of a caller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Caller {
     Operator,
     Runner,
 }
 
-/// A status and a body.
+/// Status and body.
 pub(crate) type Answer = (u16, Value);
 
-/// What the database notices by itself, at the statement that does it.
+/// Violations that triggers record in the statement that causes them.
 ///
-/// S7: what has ended stays as it is. S14: no run is taken over before its lease has ended. S17: no time is given up or
-/// caught up with before it is due. A clock that goes back makes nothing early that was late.
+/// S7: an ended run does not change its state. S14: no run is taken over before its lease has ended. S17: no time is
+/// missed or caught up before it is due. If a clock goes back, a time that was late does not become early.
 const FINDINGS: &str = "
     CREATE TABLE torture_findings (id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, finding text NOT NULL);
     CREATE FUNCTION torture_note() RETURNS trigger LANGUAGE plpgsql AS '
@@ -97,7 +97,7 @@ struct Settings {
     config: app::Config,
 }
 
-/// What instances of one history differ in: how long their leases last, in seconds, and how many runs each executes at once.
+/// The differences between the instances of a history: the length of their leases in seconds, and their executor slots.
 pub(super) const LEASES: [u64; 3] = [60, 120, 600];
 const SLOTS: [usize; 3] = [2, 8, 256];
 
@@ -137,7 +137,7 @@ impl Stage {
         }
     }
 
-    /// A process that has just started, with settings of its own; its keys are known to it.
+    /// A new process with random settings and the keys of its stage.
     pub(crate) async fn instance(&self, dice: &Dice, now: DateTime<Utc>) -> Instance {
         let lost_after_secs = dice.pick(&LEASES).copied().unwrap_or(120);
         let (process, tap) = self.way(lost_after_secs).await;
@@ -154,7 +154,7 @@ impl Stage {
         let armed = Arc::clone(&panics);
         let executor = Executor::new(app.clone(), self.client.clone()).after_each_action(Arc::new(move || {
             if armed.swap(false, Ordering::SeqCst) {
-                // A panic without a word on stderr.
+                // A panic without output on stderr.
                 std::panic::resume_unwind(Box::new("torture"));
             }
         }));
@@ -174,7 +174,7 @@ impl Stage {
         instance
     }
 
-    /// A connection to the database of its own, through a tap of its own.
+    /// A new connection to the database, through its own tap.
     async fn way(&self, lost_after_secs: u64) -> (Process, Tap) {
         if let Some(idle) = self.idle.lock().unwrap().pop() {
             return idle;
@@ -185,10 +185,10 @@ impl Stage {
         (process, tap)
     }
 
-    /// An instance that does nothing has ended.
+    /// Takes back an instance that is idle.
     pub(crate) async fn ended(&self, instance: Instance) {
         instance.tap.free();
-        // What is made of its statements may depend on how long its leases last.
+        // The rewrites of its statements may depend on the length of its leases.
         if self.ablation.depends_on_lease() {
             self.ground.cut(&instance.process.name).await;
         } else {
@@ -198,7 +198,7 @@ impl Stage {
 }
 
 impl Instance {
-    /// It learns what the database's clock shows.
+    /// The instance reads the database's clock.
     pub(crate) fn sample(&self, now: DateTime<Utc>) {
         self.app.clock.set(now + self.skew);
     }

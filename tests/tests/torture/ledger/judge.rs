@@ -1,4 +1,4 @@
-//! What must hold of the ledger in the end.
+//! Checks the ledger at the end of a history.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,10 +12,10 @@ use super::instance::{Caller, Instance};
 use super::oracle::{Heard, owed};
 use crate::ground::Admin;
 
-/// Before all that a history makes due: a clock that steps back may reach times before its start.
+/// Before all due times of a history: a clock that steps back may reach times before its start.
 const PROVEN_FROM: &str = "2026-03-02T09:00:00Z";
 
-/// What is not yet at rest; a run of a paused workflow may wait.
+/// What is not at rest yet; a run of a paused workflow may wait.
 pub(super) async fn unrest(admin: &Admin, now: DateTime<Utc>) -> Vec<String> {
     sqlx::query_scalar(
         "SELECT format('run %s of %s is %s, tries %s, after %s', r.id, w.id, r.state, r.tries, r.run_after)
@@ -34,7 +34,7 @@ pub(super) async fn unrest(admin: &Admin, now: DateTime<Utc>) -> Vec<String> {
     .unwrap()
 }
 
-/// S6, S7, S11, L5, and the policies.
+/// Checks S6, S7, S11, L5, and the policies.
 pub(super) async fn ledger(admin: &Admin, heard: &Heard, now: DateTime<Utc>) -> Result<(), String> {
     if let Some(broken) = heard.broken.first() {
         return Err(format!("answers: {broken}"));
@@ -52,8 +52,8 @@ pub(super) async fn ledger(admin: &Admin, heard: &Heard, now: DateTime<Utc>) -> 
     if let Some((workflow, time)) = owed(admin, now - GRACE).await.difference(&rows).next() {
         return Err(format!("L5: {workflow} owed {time}, and nobody decided it"));
     }
-    // A fire may come a little early, by a clock that is ahead; an edit before its time cannot take it back. And a
-    // backfill may select by the present cron.
+    // A fire may come a little early because of a clock that is ahead, and a later edit cannot remove it. And a
+    // backfill may select times by the current cron.
     let early = "SELECT workflow_id, scheduled_time FROM occurrences
                   WHERE decided_on < scheduled_time OR run_id IN (SELECT id FROM runs WHERE trigger = 'backfill')";
     let early: Vec<(i64, DateTime<Utc>)> =
@@ -70,7 +70,7 @@ pub(super) async fn ledger(admin: &Admin, heard: &Heard, now: DateTime<Utc>) -> 
     Ok(())
 }
 
-/// L5: the product's own proof has looked at all that was owed, and finds nothing either.
+/// L5: the product's own proof must have checked all due times, and must find no difference.
 pub(super) async fn verified(instance: &Instance, admin: &Admin, now: DateTime<Utc>) -> Result<(), String> {
     let to = now - SETTLED_AFTER;
     let span = format!("/verify?from={PROVEN_FROM}&to={}", to.to_rfc3339_opts(SecondsFormat::Millis, true));
@@ -82,7 +82,7 @@ pub(super) async fn verified(instance: &Instance, admin: &Admin, now: DateTime<U
     Err(format!("L5: {owed} were owed, and verify answers {status} {found}"))
 }
 
-/// S6: a 202 names a committed run of that very time, and there is one for each time at most.
+/// S6: a 202 names a committed run of exactly this time, and each time has at most one.
 async fn accepted(admin: &Admin, heard: &Heard) -> Result<(), String> {
     for ((workflow, time), runs) in &heard.accepted {
         let committed: Vec<Uuid> = sqlx::query_scalar(
@@ -100,7 +100,7 @@ async fn accepted(admin: &Admin, heard: &Heard) -> Result<(), String> {
     Ok(())
 }
 
-/// S7: no effect without a claim, and no claim without a failed try or a recorded takeover before it.
+/// S7: each effect has a claim, and each claim but the first has an earlier failed try or recorded takeover.
 async fn effects(admin: &Admin, heard: &Heard) -> Result<(), String> {
     let runs: Vec<(Uuid, i32)> =
         sqlx::query_as("SELECT id, attempt FROM runs").fetch_all(&mut *admin.connection().await).await.unwrap();
@@ -111,7 +111,7 @@ async fn effects(admin: &Admin, heard: &Heard) -> Result<(), String> {
     }
 }
 
-/// What no row may show.
+/// Queries that must return no row.
 const NEVER: [(&str, &str); 10] = [
     (
         "S7: claimed more often than failures and takeovers account for",
@@ -174,7 +174,7 @@ const NEVER: [(&str, &str); 10] = [
     ),
 ];
 
-/// What the ledger came to say, for the coverage.
+/// Counts of decisions and run states, for the coverage.
 pub(super) async fn said(admin: &Admin) -> Vec<(String, i64)> {
     sqlx::query_as(
         "SELECT decision, COUNT(*) FROM occurrences GROUP BY decision UNION ALL

@@ -1,14 +1,14 @@
-//! What must hold of runs and their leases after each step.
+//! Invariants of runs and their leases, checked after each step.
 //!
 //! | | |
 //! |---|---|
-//! | S8 | no more runs of a workflow are executed at once than its policy permits |
+//! | S8 | no more runs of a workflow are executed at the same time than its policy permits |
 //! | S12 | a lease is renewed only for an attempt that its process executes |
-//! | S13 | an attempt whose run was taken away is stopped by the next renewal of its process |
-//! | S15 | an attempt that its process has stopped, and a claim that it never learned of, has no lease |
-//! | S16 | a request whose run may have reached the receiver before says so |
+//! | S13 | the next renewal of a process stops an attempt whose run was taken away |
+//! | S15 | a stopped attempt has no lease, and neither has a claim whose reply was lost |
+//! | S16 | a request says if an earlier request of its run may have reached the receiver |
 //!
-//! The database itself notices S7, S14 and S17 (`instance.rs`).
+//! The database records violations of S7, S14 and S17 (`instance.rs`).
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
@@ -21,16 +21,16 @@ use super::oracle::Call;
 use super::receiver::Callers;
 use crate::ground::Admin;
 
-/// What earlier steps have shown.
+/// What the earlier steps have shown.
 #[derive(Default)]
 pub(super) struct Leases {
     /// Attempts that their process has executed.
     known: HashSet<Fence>,
-    /// Attempts with a lease of which their process knows nothing, and until when it lasts.
+    /// Attempts with a lease that their process does not know, and the end of that lease.
     unknown: HashMap<Fence, DateTime<Utc>>,
-    /// Attempts that the next renewal of an actor asks for: what is claimed after it began is not in its answer.
+    /// The attempts in an actor's next renewal; its answer does not contain attempts that are claimed later.
     asked: BTreeMap<usize, Vec<Fence>>,
-    /// Attempts whose runs were taken away when their actor began to renew.
+    /// Attempts whose runs were already taken away when their actor began to renew.
     replaced: BTreeMap<usize, Vec<Fence>>,
 }
 
@@ -38,7 +38,7 @@ pub(super) struct Leases {
 pub(super) struct Knowing {
     pub(super) instance: Uuid,
     pub(super) known: Vec<Fence>,
-    /// It is about to claim, so it has handed over what it never learned of.
+    /// It is about to claim, so it has handed over the claims whose reply it lost.
     pub(super) is_claiming: bool,
 }
 
@@ -48,7 +48,7 @@ impl Knowing {
     }
 }
 
-/// A run that an attempt has, or had until its lease ended.
+/// A running run, whose lease may have ended.
 #[derive(Clone, Debug)]
 struct Running {
     fence: Fence,
@@ -57,11 +57,11 @@ struct Running {
     instance: Uuid,
     lease_until: DateTime<Utc>,
     is_leased: bool,
-    /// How many of its workflow may be executed at once.
+    /// How many runs of its workflow may be executed at the same time.
     most: i32,
 }
 
-/// One row of the answer: what the database has noticed, and a run, if one is running.
+/// One row of the answer: a violation that the database recorded, and a running run, if there is one.
 type Answer = (
     Option<String>,
     Option<Uuid>,
@@ -82,7 +82,7 @@ const RUNNING: &str = "
       LEFT JOIN workflows AS w ON w.id = r.workflow_id";
 
 impl Leases {
-    /// What the last step broke. What the processes know was read before this: what they learn meanwhile harms nothing.
+    /// The first invariant that the last step has broken. `processes` was read before the query, and may be older.
     pub(super) async fn check(&mut self, admin: &Admin, processes: &[Knowing], calls: &[Call]) -> Result<(), String> {
         let answers: Vec<Answer> = sqlx::query_as(RUNNING).fetch_all(&mut *admin.connection().await).await.unwrap();
         if let Some(finding) = answers.iter().find_map(|answer| answer.0.clone()) {
@@ -111,12 +111,12 @@ impl Leases {
         Ok(())
     }
 
-    /// `actor` is about to read which attempts it executes, to renew their leases.
+    /// `actor` is about to read which attempts it executes, in order to renew their leases.
     pub(super) fn asks(&mut self, actor: usize, under_way: Vec<Fence>) {
         self.asked.insert(actor, under_way);
     }
 
-    /// `actor` is about to renew its leases while the requests of these attempts wait for their answers.
+    /// `actor` is about to renew its leases, while the requests of these attempts are unanswered.
     pub(super) async fn renews(&mut self, admin: &Admin, actor: usize, instance: Uuid, open: Vec<Fence>) {
         let theirs = "SELECT id, attempt FROM runs WHERE state = 'running' AND locked_by = $1";
         let theirs: Vec<(Uuid, i32)> =
@@ -143,7 +143,7 @@ impl Leases {
             let (under_way, open) = (instance.executor.under_way(), callers.open(actor));
             replaced.iter().find(|fence| under_way.contains(fence) && open.contains(fence))
         };
-        // The task of a stopped attempt is ready to run, and has its turn within a few rounds of the runtime.
+        // The task of a stopped attempt is ready, and runs within a few rounds of the runtime.
         for _ in 0..1_000 {
             if goes_on().is_none() {
                 return Ok(());
@@ -153,12 +153,12 @@ impl Leases {
         Err(format!("S13: an attempt goes on whose run was taken away: {:?}", goes_on()))
     }
 
-    /// Whether `actor` has begun to renew its leases.
+    /// Whether `actor` is renewing its leases.
     pub(super) fn is_renewing(&self, actor: usize) -> bool {
         self.replaced.contains_key(&actor)
     }
 
-    /// A dead actor renews nothing.
+    /// A dead actor renews no lease.
     pub(super) fn forget(&mut self, actor: usize) {
         self.replaced.remove(&actor);
     }
@@ -177,7 +177,7 @@ fn running(answer: Answer) -> Option<Running> {
     })
 }
 
-/// S8.
+/// Checks S8.
 fn crowded(running: &[Running]) -> Result<(), String> {
     let leased = || running.iter().filter(|run| run.is_leased);
     let at_once = |workflow: i64| leased().filter(|run| run.workflow == workflow).count();
@@ -187,7 +187,7 @@ fn crowded(running: &[Running]) -> Result<(), String> {
     }
 }
 
-/// S16: as many requests before this one as failed tries are accounted for; one more, and its end was never learned.
+/// S16: failed tries account for as many earlier requests. If there is one more, its result was lost.
 fn undeclared(running: &[Running], calls: &[Call]) -> Result<(), String> {
     let is_unaccounted = |call: &&Call| running.iter().any(|run| run.fence == call.fence && run.tries < call.before);
     match calls.iter().find(|call| !call.is_recovery && is_unaccounted(call)) {

@@ -1,5 +1,5 @@
-//! Histories of the ledger: fires, executors, recovery, overlap, catch-up and hands, on several instances
-//! of the real app, each stopped, killed or cut off between any two of its statements.
+//! Histories of the ledger: fires, executors, recovery, overlap, catch-up and manual requests, on several instances of
+//! the real app. Each instance can be stopped, killed or disconnected between any two of its statements.
 
 mod ablation;
 mod cast;
@@ -12,7 +12,7 @@ mod oracle;
 mod receiver;
 mod step;
 
-/// What an action sends to its receiver, for nobody else to know.
+/// A secret header of the actions, which must appear in no log.
 const PASSWORD: &str = "Bearer torture-f2a81c";
 
 pub(crate) use ablation::Ablation;

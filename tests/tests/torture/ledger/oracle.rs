@@ -1,5 +1,5 @@
-//! The oracle: which times were owed, from the versions of the timing alone; and what was heard from outside.
-//! It shares no rule with the product.
+//! The oracle: computes the due times only from the versions of the timing, and records what callers and receivers saw.
+//! It shares no code with the product.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -8,10 +8,10 @@ use app::runs::Fence;
 use chrono::{DateTime, Timelike, Utc};
 use uuid::Uuid;
 
-/// Whether a minute of the hour is meant.
+/// Whether a minute of the hour is due.
 type IsMeant = fn(u32) -> bool;
 
-/// The crons that are used, each with the minutes of the hour that it means, in any timezone of whole hours.
+/// The crons of the histories, each with its minutes of the hour, which are the same in any timezone of whole hours.
 pub(crate) const CRONS: [(&str, IsMeant); 4] = [
     ("* * * * *", |_| true),
     ("*/2 * * * *", |minute| minute.is_multiple_of(2)),
@@ -19,26 +19,26 @@ pub(crate) const CRONS: [(&str, IsMeant); 4] = [
     ("7,8,40 * * * *", |minute| [7, 8, 40].contains(&minute)),
 ];
 
-/// What callers and receivers heard.
+/// What callers and receivers saw.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Heard {
-    /// Who answered a fire of a workflow and time with 202.
+    /// The runs of the 202 answers to fires, by workflow and time.
     pub(crate) accepted: BTreeMap<(i64, DateTime<Utc>), Vec<Uuid>>,
-    /// How often the receiver saw a run.
+    /// How many requests of each run the receiver got.
     pub(crate) effects: BTreeMap<Uuid, i32>,
     /// The requests since the last step.
     pub(crate) calls: Vec<Call>,
-    /// Answers that no client should ever get.
+    /// Answers that no client should get.
     pub(crate) broken: Vec<String>,
 }
 
-/// A request as the receiver saw it.
+/// A request, as the receiver saw it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Call {
     pub(crate) fence: Fence,
-    /// Requests of the same run before it.
+    /// The number of earlier requests of the same run.
     pub(crate) before: i32,
-    /// Whether it said that there may have been another one.
+    /// Whether it says that there may have been an earlier one.
     pub(crate) is_recovery: bool,
 }
 
@@ -52,7 +52,7 @@ struct Version {
     ends_at: Option<DateTime<Utc>>,
 }
 
-/// Every (workflow, time) that was owed before `until`, of the workflows that there are.
+/// All (workflow, time) pairs of existing workflows that were due before `until`.
 pub(crate) async fn owed(admin: &Admin, until: DateTime<Utc>) -> BTreeSet<(i64, DateTime<Utc>)> {
     let versions: Vec<Version> = sqlx::query_as(
         "SELECT workflow_id, valid_from, cron, state, starts_at, ends_at FROM schedule_versions
@@ -84,7 +84,7 @@ impl Version {
     }
 }
 
-/// The whole minutes from `from` on, before `end`.
+/// The whole minutes from `from`, inclusive, to `end`, exclusive.
 fn minutes(from: DateTime<Utc>, end: DateTime<Utc>) -> impl Iterator<Item = DateTime<Utc>> {
     let first =
         from.timestamp().div_euclid(60) + i64::from(from.timestamp() % 60 != 0 || from.timestamp_subsec_nanos() > 0);

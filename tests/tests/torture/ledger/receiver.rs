@@ -1,4 +1,4 @@
-//! Where the actions of the histories arrive: it counts each run's effects, and fails now and then.
+//! The receiver of the histories' actions: it counts the effects of each run, and sometimes fails.
 
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -15,14 +15,14 @@ use super::oracle::{Call, Heard};
 use crate::dice::Dice;
 use crate::turnstile::Turnstile;
 
-/// Where a request waits for its answer.
+/// The point at which a request waits for its answer.
 pub(crate) const EFFECT: &str = "effect";
 
 /// Clones are the same receiver.
 #[derive(Clone, Default)]
 pub(crate) struct Receiver(Arc<Mutex<Option<Attending>>>);
 
-/// Which history it attends to.
+/// The history that it serves.
 #[derive(Clone)]
 pub(crate) struct Attending {
     pub(crate) turnstile: Turnstile,
@@ -32,7 +32,7 @@ pub(crate) struct Attending {
     pub(crate) fault_chance: f64,
 }
 
-/// The actors that execute at this moment, and their requests that wait for an answer; clones are the same.
+/// The executing actors, and their unanswered requests; clones are the same.
 #[derive(Clone, Default)]
 pub(crate) struct Callers(Arc<Mutex<Calling>>);
 
@@ -43,22 +43,22 @@ struct Calling {
 }
 
 impl Callers {
-    /// From now on `actor` executes.
+    /// Adds an executing actor.
     pub(crate) fn begin(&self, actor: usize, executor: Executor) {
         self.calling().executing.push((actor, executor));
     }
 
-    /// It does not any more.
+    /// Removes an executing actor.
     pub(crate) fn end(&self, actor: usize) {
         self.calling().executing.retain(|(executing, _)| *executing != actor);
     }
 
-    /// The attempts of an actor whose requests wait for an answer.
+    /// The attempts of an actor whose requests are unanswered.
     pub(crate) fn open(&self, actor: usize) -> Vec<Fence> {
         self.calling().open.iter().filter(|(caller, _)| *caller == actor).map(|(_, fence)| *fence).collect()
     }
 
-    /// Who executes an attempt; none if its process is dead.
+    /// The actor that executes an attempt; `None` if its process is dead.
     fn executing(&self, fence: Fence) -> Option<usize> {
         let calling = self.calling();
         calling.executing.iter().find(|(_, executor)| executor.under_way().contains(&fence)).map(|(actor, _)| *actor)
@@ -74,7 +74,7 @@ impl Callers {
     }
 }
 
-/// A request that waits for its answer, until its caller hangs up.
+/// An unanswered request; dropped when its caller disconnects.
 struct Open {
     callers: Callers,
     call: (usize, Fence),
@@ -104,7 +104,7 @@ impl Receiver {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(attending);
     }
 
-    /// From now on every action succeeds.
+    /// From now on, every action succeeds.
     pub(crate) fn calm(&self) {
         if let Some(attending) = &mut *self.0.lock().unwrap_or_else(PoisonError::into_inner) {
             attending.fault_chance = 0.0;
@@ -122,14 +122,14 @@ async fn receive(State(receiver): State<Receiver>, headers: HeaderMap) -> Status
     let context: Value =
         header("x-cronbox-context").and_then(|text| serde_json::from_str(text).ok()).unwrap_or_default();
     let fence = Fence { id, attempt };
-    // The effect comes before the answer, which the caller may not live to see.
+    // The effect comes before the answer, because the caller may die before it gets the answer.
     {
         let mut heard = heard.lock().unwrap_or_else(PoisonError::into_inner);
         let effects = heard.effects.entry(id).or_default();
         let before = std::mem::replace(effects, *effects + 1);
         heard.calls.push(Call { fence, before, is_recovery: context["is_recovery"] == true });
     }
-    // What a dead process had sent arrives all the same.
+    // The request of a dead process arrives nevertheless.
     let Some(actor) = callers.executing(fence) else { return StatusCode::GONE };
     let _open = callers.opened(actor, fence);
     turnstile.wait_as(actor, EFFECT).await;

@@ -1,4 +1,4 @@
-//! One step of a history: an actor starts, goes on, waits, dies, panics, or is not answered.
+//! One step of a history: an actor starts, continues, waits, dies, panics, or loses an answer.
 
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
@@ -11,11 +11,11 @@ use super::receiver::EFFECT;
 use crate::actor::{Actor, Locks, Role, Stand};
 use crate::tap::Tap;
 
-/// Longer than Postgres takes to see that a transaction has ended.
+/// Longer than Postgres needs to see that a transaction has ended.
 const LOCK_PATIENCE: Duration = Duration::from_secs(10);
-/// Less than anything that the app waits for in real time.
+/// Shorter than any wait of the app in real time.
 const PAUSE: Duration = Duration::from_millis(4);
-/// The statements that claim runs and that renew their leases, by their labels.
+/// The labels of the statements that claim runs and that renew leases.
 const CLAIM: &str = "claim runs";
 const RENEW: &str = "renew leases";
 
@@ -24,11 +24,11 @@ impl History<'_> {
         if self.idle.is_empty() {
             return Ok(());
         }
-        // In turn: an instance may have to leave to others what it has not released.
+        // In turn, because an instance may have to leave runs that it has not released to others.
         let instance = self.idle.remove(0);
         self.actors_ever += 1;
         let id = self.actors_ever;
-        // A job reads the database's time first; a request goes by the last sample.
+        // A job first reads the database's time; a request uses the last sample.
         if matches!(deed, Deed::Job | Deed::The(_)) || self.dice.chance(0.7) {
             instance.sample(self.clock.now());
         }
@@ -51,7 +51,7 @@ impl History<'_> {
         let Some(place) = self.any_at_points() else { return self.wait_for_a_lock().await };
         match self.any_point(place) {
             Some(nth) => self.pass(place, nth).await,
-            // What it works on takes real time, for example the pause before a statement is tried again.
+            // Its attempts take real time, for example the pause before a statement is tried again.
             None => {
                 tokio::time::sleep(PAUSE).await;
                 self.go(place, BEAT).await
@@ -59,20 +59,21 @@ impl History<'_> {
         }
     }
 
-    /// One of the actors that can go on; a suspended one only if no other can.
+    /// One of the actors that can continue; a suspended one only if there is no other.
     fn any_at_points(&self) -> Option<usize> {
         let free: Vec<usize> = (0..self.actors.len()).filter(|n| self.actors[*n].0.stand == Stand::AtPoints).collect();
         let awake: Vec<usize> = free.iter().copied().filter(|n| !self.is_suspended(self.actors[*n].0.id)).collect();
         self.dice.pick(if awake.is_empty() { &free } else { &awake }).copied()
     }
 
-    /// Whether an actor is suspended: until the recovery that began after it has ended.
+    /// Whether an actor is suspended, which it is until the recovery that began after it has ended.
     fn is_suspended(&self, id: usize) -> bool {
         let is_acting = |recovery: usize| self.actors.iter().any(|(actor, _)| actor.id == recovery);
         self.suspended.iter().any(|(suspended, recovery)| *suspended == id && is_acting(*recovery))
     }
 
-    /// One of an actor's points. An executor renews and claims less often than it works, and in calm not at all.
+    /// A random point of an actor. An executor renews and claims less often than it does other steps, and never in the
+    /// calm phase.
     fn any_point(&self, place: usize) -> Option<usize> {
         let (actor, instance) = &self.actors[place];
         let has_work = !instance.executor.under_way().is_empty();
@@ -87,7 +88,7 @@ impl History<'_> {
         self.dice.weighted(&weighted)
     }
 
-    /// Lets an actor through at the `nth` of its points.
+    /// Lets an actor pass the `nth` of its points.
     async fn pass(&mut self, place: usize, nth: usize) -> Result<(), String> {
         let id = self.actors[place].0.id;
         let next = self.turnstile.points(id).get(nth).cloned().unwrap_or_default();
@@ -97,7 +98,7 @@ impl History<'_> {
         }
         if next == RENEW {
             if self.profile == Profile::Leases && !self.is_calm {
-                // A renewal is executed some time after the claim or the renewal before it: it makes leases longer.
+                // A renewal is executed some time after the claim or the previous renewal, so it extends the leases.
                 self.advance(self.dice.between(1, 10)).await;
             }
             let (admin, open) = (&self.stage.ground.admin, self.callers.open(id));
@@ -123,7 +124,7 @@ impl History<'_> {
         Ok(())
     }
 
-    /// Lets one actor go on from a point, and those that it held up.
+    /// Lets one actor continue from a point, and then those that it had blocked.
     async fn go(&mut self, place: usize, from: &str) -> Result<(), String> {
         let (began, id) = (Instant::now(), self.actors[place].0.id);
         let locks = self.locks(id);
@@ -135,7 +136,7 @@ impl History<'_> {
             let (took, last) = (began.elapsed(), self.trace.last().cloned());
             tracing::info!(?took, last, "a step was slow");
         }
-        // Within a transaction it gives up no lock.
+        // Within a transaction it releases no lock.
         let keeps_locks = self.actors[place].0.stand != Stand::Ended && self.actors[place].1.tap.is_in_transaction();
         for (actor, _) in &mut self.actors {
             if !keeps_locks
@@ -156,14 +157,14 @@ impl History<'_> {
         if self.has_shown(id, from) { self.check_leases().await } else { Ok(()) }
     }
 
-    /// Whether an actor may have to wait for another one's lock.
+    /// Whether an actor may wait for another actor's lock.
     fn locks(&self, actor: usize) -> Locks {
         let has_locks = |other: &Actor, tap: &Tap| other.stand == Stand::AtLock || tap.is_in_transaction();
         let is_possible = self.actors.iter().any(|(other, at)| other.id != actor && has_locks(other, &at.tap));
         if is_possible { Locks::Possible } else { Locks::Impossible }
     }
 
-    /// Whether an actor that went on from a point may have changed what others see, or is about to claim.
+    /// Whether an actor that continued from a point may have committed a change, or is about to claim.
     fn has_shown(&self, actor: usize, from: &str) -> bool {
         match from {
             "start" | EFFECT | BEAT | STEP => self.turnstile.points(actor).iter().any(|point| point == CLAIM),
@@ -172,7 +173,7 @@ impl History<'_> {
         }
     }
 
-    /// What must hold after each renewal.
+    /// Checks S13 after each renewal.
     async fn check_renewals(&mut self) -> Result<(), String> {
         for (actor, instance) in &self.actors {
             if !self.leases.is_renewing(actor.id) || !self.turnstile.points(actor.id).iter().any(|point| point == BEAT)
@@ -185,7 +186,7 @@ impl History<'_> {
         Ok(())
     }
 
-    /// What must hold after each change.
+    /// Checks the invariants of leases after each change.
     pub(super) async fn check_leases(&mut self) -> Result<(), String> {
         let calls = std::mem::take(&mut self.heard.lock().unwrap().calls);
         let is_claiming = |actor: usize| self.turnstile.points(actor).iter().any(|point| point == CLAIM);
@@ -213,7 +214,7 @@ impl History<'_> {
         Err(format!("L6: actors never end: {stands:?}"))
     }
 
-    /// kill -9 of an instance, and a new one in its place.
+    /// Kills an instance with SIGKILL, and starts a new one.
     pub(super) async fn kill_one(&mut self) -> Result<(), String> {
         let Some(place) = self.any_at_points() else { return Ok(()) };
         let (actor, instance) = self.actors.remove(place);
@@ -231,16 +232,17 @@ impl History<'_> {
         }
     }
 
-    /// A statement of an actor is done, and its answer gets lost: often a claim's, or else the next one's.
+    /// The answer to a statement of an actor gets lost after its execution: often a claim's, otherwise the next
+    /// statement's.
     pub(super) fn lose_one(&mut self) {
         let claims = |n: &usize| self.turnstile.points(self.actors[*n].0.id).iter().any(|point| point == CLAIM);
-        // A claim beside attempts that are under way leaves its process with something to renew.
+        // If a process claims while it executes attempts, it continues to renew leases.
         let executes = |n: &usize| !self.callers.open(self.actors[*n].0.id).is_empty();
         let claiming: Vec<usize> = (0..self.actors.len()).filter(claims).collect();
         let beside: Vec<usize> = (0..self.actors.len()).filter(executes).collect();
         let claiming: &[usize] = match (beside.is_empty(), self.dice.chance(0.3)) {
             (false, _) => &beside,
-            // Too many, and no executor would have anything to execute.
+            // If this happened too often, no executor would have a run to execute.
             (true, true) => &claiming,
             (true, false) => &[],
         };
@@ -259,7 +261,7 @@ impl History<'_> {
         self.note(line);
     }
 
-    /// The next action of an executor panics once it is done.
+    /// The next action of an executor panics at its end.
     pub(super) fn panic_one(&mut self) {
         let executes = |n: &usize| self.actors[*n].0.role == Role::Executor;
         let executing: Vec<usize> = (0..self.actors.len()).filter(executes).collect();
@@ -271,8 +273,8 @@ impl History<'_> {
         self.note(line);
     }
 
-    /// The database stands still for as long as a lease, or longer. An executor that cannot renew meanwhile stops its work;
-    /// one that stood still with the database does not know of it.
+    /// The database pauses for at least the length of a lease. An executor that cannot renew in that time stops its
+    /// work; an executor that paused with the database does not know of the pause.
     pub(super) async fn stand_still(&mut self) -> Result<(), String> {
         let waiting: Vec<usize> =
             self.actors.iter().filter(|(actor, _)| self.is_beating(actor)).map(|a| a.0.id).collect();
@@ -293,8 +295,8 @@ impl History<'_> {
         Ok(())
     }
 
-    /// An executor is suspended while its requests are under way: for longer than its own lease, or than another
-    /// instance's. Another instance looks for lost runs meanwhile.
+    /// An executor is suspended with unanswered requests, for longer than its own lease or another instance's. In the
+    /// meantime, another instance runs the recovery.
     pub(super) async fn suspend_one(&mut self) -> Result<(), String> {
         let executes = |n: &usize| !self.callers.open(self.actors[*n].0.id).is_empty();
         let executing: Vec<usize> = (0..self.actors.len()).filter(executes).collect();
@@ -309,7 +311,7 @@ impl History<'_> {
         self.start(Deed::The("recovery")).await
     }
 
-    /// Whether an executor waits for its next renewal, with requests under way.
+    /// Whether an executor waits for its next renewal and has unanswered requests.
     fn is_beating(&self, actor: &Actor) -> bool {
         let has_requests = !self.callers.open(actor.id).is_empty();
         has_requests

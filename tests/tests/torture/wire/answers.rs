@@ -1,10 +1,10 @@
-//! What the wire answers in Scheduler's place.
+//! The wire's own answers in place of Scheduler's.
 
 use aws_smithy_runtime_api::client::orchestrator::HttpResponse;
 use aws_smithy_runtime_api::client::result::ConnectorError;
 use aws_smithy_runtime_api::http::StatusCode;
 
-/// The type in the body, where the SDK reads it as well as in the header.
+/// The error type in the body; the SDK reads it there and in the header.
 pub(super) fn error_body(typed: &str, body: &[u8]) -> Vec<u8> {
     let mut json: serde_json::Value = serde_json::from_slice(body).unwrap_or_default();
     json["__type"] = typed.into();

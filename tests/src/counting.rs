@@ -1,0 +1,137 @@
+//! A way to the database on which the rows of each answer are counted.
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
+use tokio::net::{TcpListener, TcpStream};
+
+use crate::statements::{Statements, Whole, message};
+
+/// The rows of the answers to one statement.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Rows {
+    /// Of one answer at most.
+    pub most: u64,
+    /// Of all answers.
+    pub all: u64,
+}
+
+/// A way on which rows are counted; clones are the same way.
+#[derive(Clone)]
+pub struct CountingWay {
+    address: SocketAddr,
+    target: String,
+    counted: Arc<Mutex<BTreeMap<String, Rows>>>,
+}
+
+impl CountingWay {
+    /// Opens a way to where `dsn` leads.
+    pub async fn to(dsn: &str) -> Self {
+        let target = super::story::host_of(dsn).to_owned();
+        let listener = app::listen(([127, 0, 0, 1], 0).into()).unwrap_or_else(|error| panic!("no port: {error}"));
+        let address = listener.local_addr().unwrap_or_else(|error| panic!("no address: {error}"));
+        let way = CountingWay { address, target, counted: Arc::default() };
+        tokio::spawn(way.clone().accept(listener));
+        way
+    }
+
+    /// The same DSN, by this way.
+    pub fn dsn(&self, dsn: &str) -> String {
+        dsn.replace(&self.target, &self.address.to_string())
+    }
+
+    /// The rows that came since they were last taken, by the label of their statement.
+    pub fn take_rows(&self) -> BTreeMap<String, Rows> {
+        std::mem::take(&mut *self.counted())
+    }
+
+    async fn accept(self, listener: TcpListener) {
+        while let Ok((client, _)) = listener.accept().await {
+            let way = self.clone();
+            tokio::spawn(async move { way.pass(client).await.ok() });
+        }
+    }
+
+    async fn pass(&self, client: TcpStream) -> std::io::Result<()> {
+        let server = TcpStream::connect(&self.target).await?;
+        client.set_nodelay(true)?;
+        server.set_nodelay(true)?;
+        let ((from_client, to_client), (from_server, to_server)) = (client.into_split(), server.into_split());
+        // The statement whose answer is on its way on this connection.
+        let executed = Mutex::default();
+        tokio::select! {
+            ended = up(from_client, to_server, &executed) => ended,
+            ended = self.down(from_server, to_client, &executed) => ended,
+        }
+    }
+
+    async fn down(
+        &self,
+        mut server: OwnedReadHalf,
+        mut client: OwnedWriteHalf,
+        executed: &Mutex<Option<String>>,
+    ) -> std::io::Result<()> {
+        let (mut chunk, mut answer, mut rows) = (vec![0; 64 * 1024], Vec::new(), 0);
+        loop {
+            let read = server.read(&mut chunk).await?;
+            if read == 0 {
+                return Ok(());
+            }
+            let statement = executed.lock().unwrap_or_else(PoisonError::into_inner).clone();
+            if let Some(statement) = statement {
+                answer.extend_from_slice(&chunk[..read]);
+                let kinds = take_kinds(&mut answer);
+                rows += kinds.iter().map(|kind| u64::from(*kind == b'D')).sum::<u64>();
+                // Counted before the client learns that this is all, because it sends its next statement then.
+                if kinds.last() == Some(&b'Z') {
+                    self.count(statement, std::mem::take(&mut rows));
+                    *executed.lock().unwrap_or_else(PoisonError::into_inner) = None;
+                }
+            }
+            client.write_all(&chunk[..read]).await?;
+        }
+    }
+
+    fn count(&self, statement: String, rows: u64) {
+        let mut counted = self.counted();
+        let Rows { most, all } = counted.entry(statement).or_default();
+        (*most, *all) = (rows.max(*most), *all + rows);
+    }
+
+    fn counted(&self) -> MutexGuard<'_, BTreeMap<String, Rows>> {
+        self.counted.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+async fn up(
+    mut client: OwnedReadHalf,
+    mut server: OwnedWriteHalf,
+    executed: &Mutex<Option<String>>,
+) -> std::io::Result<()> {
+    let (mut chunk, mut statements) = (vec![0; 64 * 1024], Statements::default());
+    loop {
+        let read = client.read(&mut chunk).await?;
+        if read == 0 {
+            return Ok(());
+        }
+        let Whole { bytes, executes } = statements.take(&chunk[..read]);
+        if executes.is_some() {
+            *executed.lock().unwrap_or_else(PoisonError::into_inner) = executes;
+        }
+        server.write_all(&bytes).await?;
+    }
+}
+
+/// Takes the complete messages; their types.
+fn take_kinds(bytes: &mut Vec<u8>) -> Vec<u8> {
+    let (mut kinds, mut taken) = (Vec::new(), 0);
+    while let Some(whole) = message(&bytes[taken..]) {
+        kinds.push(whole[0]);
+        taken += whole.len();
+    }
+    bytes.drain(..taken);
+    kinds
+}
