@@ -167,3 +167,29 @@ fn the_grace_of_a_fire_is_defined_once() {
     let found: Vec<_> = all.filter(defines).collect();
     assert_eq!(found, [root.join("schedule/src/delivery.rs")]);
 }
+
+/// A file that moves takes the links to it along.
+#[test]
+fn links_of_documents_lead_to_files() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+    let mut links = 0;
+    for folder in ["", "docs", "docs/adr", "examples", "terraform"] {
+        for file in std::fs::read_dir(root.join(folder)).unwrap() {
+            let path = file.unwrap().path();
+            if path.extension().is_none_or(|extension| extension != "md") {
+                continue;
+            }
+            let text = std::fs::read_to_string(&path).unwrap();
+            // Each second part is a block of code.
+            let prose: String = text.split("```").step_by(2).collect();
+            for (link, _) in prose.split("](").skip(1).filter_map(|rest| rest.split_once(')')) {
+                let target = link.split('#').next().unwrap_or_default();
+                if !target.is_empty() && !target.contains("://") {
+                    links += 1;
+                    assert!(path.with_file_name(target).exists(), "{}: {target} does not exist", path.display());
+                }
+            }
+        }
+    }
+    assert!(links > 50, "the documents were not found");
+}
