@@ -13,6 +13,8 @@ use crate::table::median;
 use crate::{free_port, millis, program};
 
 const GROUP: &str = "cronbox-bench";
+/// The environment of every process of a case.
+pub(crate) const ENVIRONMENT: &str = "bench";
 /// The publisher's own rate limit, so high that only latency and quota limit the drain.
 const UNLIMITED_TPS: &str = "1000000";
 
@@ -202,7 +204,7 @@ impl Backlog {
 
     pub(crate) fn environment(&self) -> Vec<(&'static str, String)> {
         vec![
-            ("ENV", "bench".to_owned()),
+            ("ENV", ENVIRONMENT.to_owned()),
             ("DB_DSN", self.database.dsn()),
             ("RUNNER_LAMBDA_ARN", "arn:aws:lambda:us-east-1:123456789012:function:runner".to_owned()),
             ("SCHEDULER_ROLE_ARN", "arn:aws:iam::123456789012:role/scheduler".to_owned()),

@@ -12,7 +12,7 @@ use schedule::Clock;
 use tests::Api;
 use tokio::process::{Child, Command};
 
-use crate::backlog::Backlog;
+use crate::backlog::{Backlog, ENVIRONMENT};
 use crate::{free_port, program};
 
 /// An app that is ready.
@@ -38,6 +38,8 @@ impl Service {
         command.arg("serve").envs([("DATABASE_URL", backlog.dsn()), ("BIND_ADDR", address.to_string())]);
         command.envs([("KEY_REQUESTS_PER_SEC", "0"), ("RUST_LOG", "error")]);
         command.env("EXECUTOR_SLOTS", executor_slots.to_string());
+        // The environment of the publishers: another one would hold the database as a clone.
+        command.env("ENV", ENVIRONMENT);
         let (admin, scheduler) = (admin.reveal().to_owned(), scheduler.reveal().to_owned());
         Service::start(command, address, team.id, admin, scheduler).await
     }
