@@ -51,7 +51,9 @@ pub(super) async fn decide(tx: &mut PgConnection, fire: &Fire, kept: TimeDelta) 
         return Ok(Answer::Held.into());
     }
     match owed_by(tx, fire, now).await? {
-        Ok(owed) => Case { fire, workflow: &workflow, owed, kept, now }.decide(tx).await,
+        Ok(version) => {
+            Case { fire, workflow: &workflow, owed: due(fire, &version), version, kept, now }.decide(tx).await
+        }
         Err(reason) => Ok(Answer::Declined(reason).into()),
     }
 }
@@ -70,12 +72,16 @@ pub(super) fn decided_already(standing: &Occurrence) -> Option<Answer> {
     }
 }
 
+/// The time of a fire, by the version in force.
+fn due(fire: &Fire, version: &Version) -> Owed {
+    Owed { time: fire.scheduled_time, revision: version.revision, ended_by: version.ended_by }
+}
+
 /// Returns the due time, or why the time was not due.
-async fn owed_by(tx: &mut PgConnection, fire: &Fire, now: DateTime<Utc>) -> sqlx::Result<Result<Owed, Reason>> {
+async fn owed_by(tx: &mut PgConnection, fire: &Fire, now: DateTime<Utc>) -> sqlx::Result<Result<Version, Reason>> {
     let Some(version) = versions::in_force(tx, fire.workflow_id, fire.scheduled_time).await? else {
         return Ok(Err(Reason::NotDue));
     };
-    let owed = Owed { time: fire.scheduled_time, revision: version.revision, ended_by: version.ended_by };
     let stale = fire.revision.is_some_and(|revision| revision.0 < version.revision);
     let mut owes = version.owes(fire.scheduled_time);
     // A refusal is final, so check with the newest zone data first.
@@ -83,7 +89,7 @@ async fn owed_by(tx: &mut PgConnection, fire: &Fire, now: DateTime<Utc>) -> sqlx
         owes = version.owes(fire.scheduled_time);
     }
     Ok(match owes {
-        Owes::Yes => Ok(owed),
+        Owes::Yes => Ok(version),
         Owes::Paused => Err(Reason::Paused),
         Owes::OutsideWindow => Err(Reason::OutsideWindow),
         Owes::NotDue if disagreement::is_disagreement(tx, fire, &version).await? => {
@@ -94,7 +100,7 @@ async fn owed_by(tx: &mut PgConnection, fire: &Fire, now: DateTime<Utc>) -> sqlx
         Owes::NotDue => Err(Reason::NotDue),
         Owes::Unjudged if by_the_same_timing(tx, fire, &version).await? => {
             tracing::warn!(workflow_id = fire.workflow_id.0, "unjudged: the timezone or cron is not known any more");
-            Ok(owed)
+            Ok(version)
         }
         Owes::Unjudged if stale => Err(Reason::StaleRevision),
         Owes::Unjudged => Err(Reason::NotDue),
@@ -114,6 +120,8 @@ struct Case<'a> {
     fire: &'a Fire,
     workflow: &'a Workflow,
     owed: Owed,
+    /// In force at that time.
+    version: Version,
     kept: TimeDelta,
     now: DateTime<Utc>,
 }
@@ -140,7 +148,7 @@ impl Case<'_> {
             let reason = if decision == Decision::SkippedPaused { Reason::Paused } else { Reason::Missed };
             return self.unrun(tx, decision, Some(why), reason).await;
         }
-        let is_deferred = age > GRACE || self.is_overtaken(tx).await?;
+        let is_deferred = age > GRACE || self.is_overtaken();
         let trigger = if is_deferred { Trigger::CatchUp } else { Trigger::Schedule };
         match overlap::verdict(tx, self.workflow, trigger, self.now).await?.state() {
             Ok(RunState::Queued) if !is_deferred && self.workflow.spec.policies.overlap == Overlap::Skip => {
@@ -153,13 +161,14 @@ impl Case<'_> {
 
     /// Whether a fire within the grace is a retry after a later time became due, and the policy still runs it.
     ///
-    /// The watchdog would defer such a time, so the overlap policy must not skip it.
-    async fn is_overtaken(&self, tx: &mut PgConnection) -> sqlx::Result<bool> {
-        if self.workflow.spec.policies.catch_up != CatchUp::RunAll {
-            return Ok(false);
+    /// The watchdog would defer such a time, so the overlap policy must not skip it. A time of a version that has ended
+    /// does not run late, and no activation is later than the version in force, so nothing more has to be read.
+    fn is_overtaken(&self) -> bool {
+        if self.workflow.spec.policies.catch_up != CatchUp::RunAll || self.version.ended_on.is_some() {
+            return false;
         }
-        let later = owed::between(tx, self.workflow.id, self.owed.time, self.now, 1).await?;
-        Ok(!later.times.is_empty() && catch_up::judge(tx, self.workflow, &self.owed, self.now).await? == Late::Runs)
+        let later = owed::owing(std::slice::from_ref(&self.version), self.owed.time, self.now, 1);
+        !later.times.is_empty()
     }
 
     /// Queues the fire: under `skip` at most one waits, the newest.
