@@ -61,7 +61,7 @@ pub use crate::{
     clock::{Clock, FixedClock, SampledClock},
     cron::Cron,
     error::CronError,
-    eventbridge::{Compiled, Coverage, compile},
+    eventbridge::{Compiled, compile, form::Coverage},
     fire::{Fire, FireError},
     ids::{IdError, Revision, WorkflowId},
     name::{Environment, EnvironmentError, ScheduleName},
