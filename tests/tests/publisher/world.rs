@@ -9,7 +9,7 @@ use aws_sdk_scheduler::Client;
 use aws_sdk_scheduler::config::timeout::TimeoutConfig;
 use chrono::{DateTime, Utc};
 use db::PgPool;
-use local::scheduler::store::Key;
+use local::scheduler::stored_schedule::Key;
 use local::stand_in::{Options, Served, StandIn};
 use publisher::{Config, Publisher, Report};
 use reqwest::{Method, RequestBuilder};
