@@ -32,7 +32,8 @@ pub use self::keys::{Keys, write_secret};
 use self::parts::Instance;
 pub use self::pending::Pending;
 use crate::invoke;
-use crate::stand_in::{self, Served, StandIn};
+use crate::served::Served;
+use crate::stand_in::{self, StandIn};
 
 /// The schedule group of the schedules.
 pub const GROUP: &str = "cronbox";
