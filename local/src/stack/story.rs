@@ -10,9 +10,9 @@ use reqwest::Method;
 use schedule::{ScheduleName, WorkflowId};
 use serde_json::{Value, json};
 
-use super::http::answer;
-use super::parts::environment;
-use super::{Answer, GROUP, PATIENCE, Stack, database};
+use super::answer::{Answer, answer};
+use super::parts::{GROUP, PATIENCE, environment};
+use super::{Stack, database};
 use crate::scheduler::stored_schedule::{Key, Schedule};
 
 /// Edits and fires.
