@@ -12,16 +12,17 @@ use schedule::{Revision, ScheduleName, WorkflowId};
 use tokio::time::Instant;
 
 use crate::Publisher;
-use crate::deployment::Identity;
-use crate::desired::{Desired, NONE, Spec, State, TEMPLATE, Undecided, desired, wanted_hash};
+use crate::desired::{Desired, NONE, Undecided, desired, wanted_hash};
 use crate::evidence::Operation;
+use crate::existing::Standing;
 use crate::fault::{Effect, Fault, Kind};
+use crate::identity::Identity;
 use crate::inject::Point;
 use crate::lease::Lease;
 use crate::outbox::{Claim, Verify};
 use crate::rate::Rate;
-use crate::schedules::Standing;
 use crate::settlement::{Applied, Deed, ErrorClass, Outcome, Setback, Settlement};
+use crate::spec::{Spec, State, TEMPLATE};
 use crate::workflows::Workflow;
 
 /// The last known state of the schedule in EventBridge.

@@ -8,16 +8,9 @@ use std::fmt;
 use chrono::{DateTime, Utc};
 use db::PgPool;
 use schedule::Environment;
-use uuid::Uuid;
 
 use crate::Publisher;
-
-/// The prefix of a description that a publisher has written.
-const PREFIX: &str = "cronbox ";
-
-/// The identity of a database; the description of each of its schedules contains it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Identity(pub(crate) Uuid);
+use crate::identity::Identity;
 
 /// The position of a configuration in the order of deployments.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -66,23 +59,6 @@ pub(crate) enum Rollout {
     Open,
     /// A sweep found no schedule of an older generation.
     Done,
-}
-
-impl Identity {
-    /// Returns the description of a schedule.
-    pub(crate) fn description(self) -> String {
-        format!("{PREFIX}{}", self.0)
-    }
-
-    /// Parses a description; `None` = an older version published it, or another program did.
-    pub(crate) fn of_description(description: &str) -> Option<Identity> {
-        Uuid::parse_str(description.strip_prefix(PREFIX)?).ok().map(Identity)
-    }
-
-    /// Returns the identity in `description` if it is another database's.
-    pub(crate) fn other_in(self, description: Option<&str>) -> Option<Identity> {
-        Identity::of_description(description?).filter(|other| *other != self)
-    }
 }
 
 impl fmt::Display for Generation {
@@ -239,16 +215,6 @@ pub(crate) async fn hold_if_ahead(pool: &PgPool, ahead: &[Ahead]) -> sqlx::Resul
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn only_another_identity_is_foreign() {
-        let (ours, theirs) = (Identity(Uuid::from_u128(1)), Identity(Uuid::from_u128(2)));
-        assert_eq!(ours.other_in(Some(&theirs.description())), Some(theirs));
-        for not_foreign in [None, Some(ours.description()), Some("cronbox".to_owned()), Some("cronbox x".to_owned())] {
-            assert_eq!(ours.other_in(not_foreign.as_deref()), None, "{not_foreign:?}");
-        }
-        assert_eq!(ours.other_in(Some("Published by cronbox; changes made here are undone")), None);
-    }
 
     #[test]
     fn generations_are_ordered_before_templates() {

@@ -19,7 +19,9 @@ mod deployment;
 mod desired;
 mod drain;
 mod evidence;
+mod existing;
 mod fault;
+mod identity;
 mod inject;
 mod lambda;
 mod lease;
@@ -39,6 +41,7 @@ mod secret;
 mod settle;
 mod settlement;
 mod sharers;
+mod spec;
 mod stopwatch;
 mod sweep;
 mod work;
@@ -65,7 +68,6 @@ pub use sweep::{Findings, Swept};
 
 use crate::backoff::Backoff;
 use crate::deployment::Generation;
-use crate::desired::TEMPLATE;
 use crate::evidence::Evidence;
 use crate::inject::Injector;
 use crate::lease::{End, Renewal, Span};
@@ -76,6 +78,7 @@ use crate::revive::Revived;
 use crate::schedules::Schedules;
 use crate::settlement::Settlement;
 use crate::sharers::Presence;
+use crate::spec::TEMPLATE;
 
 /// A claim costs a transaction, so a batch is at least this large at any concurrency.
 const SMALLEST_BATCH: u16 = 16;

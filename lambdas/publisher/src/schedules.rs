@@ -3,7 +3,7 @@
 //! Every call sends every field, because `UpdateSchedule` resets omitted fields. The port is the wire: the same code
 //! speaks to AWS and, through `AWS_ENDPOINT_URL_SCHEDULER`, to the stand-in.
 
-mod list;
+pub(crate) mod list;
 
 use std::time::Duration;
 
@@ -24,11 +24,10 @@ use aws_smithy_types::error::operation::BuildError;
 use chrono::{DateTime, Utc};
 use schedule::ScheduleName;
 
-use crate::desired::{Dates, MAX_AGE_SECS, MAX_RETRIES, Spec, State};
+use crate::existing::{Dates, Standing};
 use crate::fault::{self, Effect, Fault, Kind};
 use crate::lease::{Lease, SignWithinLease};
-
-pub(crate) use self::list::{Listed, Page};
+use crate::spec::{MAX_AGE_SECS, MAX_RETRIES, Spec, State};
 
 /// EventBridge answers in milliseconds; a request without an answer after this time is lost.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(3);
@@ -70,28 +69,6 @@ pub async fn scheduler_client(endpoint: Option<&str>) -> Client {
 pub(crate) struct Schedules {
     client: Client,
     group: String,
-}
-
-/// A schedule in EventBridge; `None` = EventBridge has no value in this field.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Standing {
-    pub(crate) expression: Option<String>,
-    pub(crate) timezone: Option<String>,
-    pub(crate) is_enabled: bool,
-    pub(crate) is_punctual: bool,
-    /// It is kept after it has ended; otherwise the workflow's next edit would not find it.
-    pub(crate) is_kept: bool,
-    /// A key with which EventBridge encrypts it: if the key is disabled, the schedule does not fire. The publisher sets
-    /// none.
-    pub(crate) kms_key_arn: Option<String>,
-    pub(crate) dates: Dates,
-    pub(crate) description: Option<String>,
-    pub(crate) target_arn: Option<String>,
-    pub(crate) role_arn: Option<String>,
-    pub(crate) dlq_arn: Option<String>,
-    pub(crate) retries: Option<(i32, i32)>,
-    pub(crate) input: Option<String>,
-    pub(crate) modified_on: Option<DateTime<Utc>>,
 }
 
 impl Schedules {

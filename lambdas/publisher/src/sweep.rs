@@ -25,14 +25,15 @@ use std::time::{Duration, Instant};
 use schedule::ScheduleName;
 
 use crate::Publisher;
-use crate::deployment::{ACCEPT, Admission, Identity, hold_if_ahead};
+use crate::deployment::{ACCEPT, Admission, hold_if_ahead};
 use crate::drain::{Drained, Ending};
 use crate::fault::{Fault, Kind};
+use crate::identity::Identity;
 use crate::inject::Point;
 use crate::lease::{Lease, Renewal, Span};
 use crate::report::Report;
 use crate::rollout;
-use crate::schedules::Page;
+use crate::schedules::list::Page;
 
 use self::changes::Release;
 pub use self::findings::Findings;

@@ -8,8 +8,10 @@ use serde_json::Value;
 
 use crate::config::Config;
 use crate::deployment::Rollout;
-use crate::desired::{Desired, Spec, State, TEMPLATE, Undecided, desired};
-use crate::schedules::{Listed, Standing};
+use crate::desired::{Desired, Undecided, desired};
+use crate::existing::Standing;
+use crate::schedules::list::Listed;
+use crate::spec::{Spec, State, TEMPLATE};
 use crate::sweep::findings::Class;
 use crate::sweep::known::Known;
 use crate::workflows::Removal;

@@ -4,7 +4,7 @@ use chrono::{DateTime, Utc};
 use db::PgPool;
 use schedule::{Revision, WorkflowId};
 
-use crate::deployment::Identity;
+use crate::identity::Identity;
 use crate::workflows::{Removal, Row, Workflow};
 
 /// What the database knows about one schedule of this environment.

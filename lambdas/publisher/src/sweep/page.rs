@@ -16,9 +16,10 @@ use super::repair::{Adopted, Confirmed, Difference};
 use super::turn::Turn;
 use super::{Publisher, SAMPLE};
 use crate::deployment::Ahead;
-use crate::desired::Spec;
+use crate::existing::Standing;
 use crate::lease::Lease;
-use crate::schedules::{Listed, Page, Standing};
+use crate::schedules::list::{Listed, Page};
+use crate::spec::Spec;
 
 /// The result of a page.
 #[derive(Debug, Default)]

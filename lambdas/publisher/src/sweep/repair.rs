@@ -8,7 +8,7 @@ use db::PgConnection;
 use serde::Serialize;
 use sqlx::types::Json;
 
-use crate::desired::TEMPLATE;
+use crate::spec::TEMPLATE;
 use crate::sweep::turn::Turn;
 
 /// A difference of a workflow.
