@@ -13,9 +13,8 @@ use tokio::time::Instant;
 
 use crate::Publisher;
 use crate::desired::{Desired, NONE, Undecided, desired, wanted_hash};
-use crate::evidence::Operation;
 use crate::existing::Standing;
-use crate::fault::{Effect, Fault, Kind};
+use crate::fault::{Effect, Fault, Kind, Operation};
 use crate::identity::Identity;
 use crate::inject::Point;
 use crate::lease::Lease;

@@ -15,6 +15,7 @@ use std::time::{Duration, Instant};
 use schedule::WorkflowId;
 
 use crate::backoff::LONGEST;
+use crate::fault::Operation;
 
 /// If this many different workflows are refused in a row, the cause is not in a workflow.
 const EVERYBODY: usize = 3;
@@ -50,15 +51,6 @@ struct Denial {
     operation: Operation,
     first: u64,
     last_on: Instant,
-}
-
-/// The kind of a call; permissions and quotas differ by kind.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) enum Operation {
-    Create,
-    Update,
-    Delete,
-    Get,
 }
 
 /// The number of the event at which a call began.

@@ -6,8 +6,16 @@ use std::io;
 use aws_sdk_scheduler::config::http::HttpResponse;
 use aws_sdk_scheduler::error::{DisplayErrorContext, ProvideErrorMetadata, SdkError};
 
-use crate::evidence::Operation;
 use crate::lease::LeaseEnded;
+
+/// The kind of a call; permissions and quotas differ by kind.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Operation {
+    Create,
+    Update,
+    Delete,
+    Get,
+}
 
 /// The kind of a refusal. Its meaning depends on the call: see `converge/judge.rs`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -2,8 +2,8 @@
 
 use crate::converge::Work;
 use crate::desired::Desired;
-use crate::evidence::{Blame, Operation, Refused};
-use crate::fault::{Fault, Kind};
+use crate::evidence::{Blame, Refused};
+use crate::fault::{Fault, Kind, Operation};
 use crate::settlement::{ErrorClass, Outcome, Setback};
 
 impl Work<'_> {
