@@ -6,10 +6,8 @@
 use std::convert::Infallible;
 use std::time::{Duration, Instant};
 
-use anyhow::anyhow;
-use sqlx::error::DatabaseError;
-
 use crate::Publisher;
+use crate::database_error::in_words;
 use crate::deployment::{ACCEPT, Admission, Rollout};
 use crate::inject::Point;
 use crate::lease::{Renewal, Span};
@@ -22,9 +20,6 @@ use crate::sharers;
 const LOOK_AROUND: Duration = Duration::from_millis(50);
 /// How long one drain rolls out a generation, so that a Lambda's tick has time left for its sweep.
 const ROLLOUT: Duration = Duration::from_secs(20);
-/// Postgres's codes for an unknown table or function.
-const UNDEFINED_TABLE: &str = "42P01";
-const UNDEFINED_FUNCTION: &str = "42883";
 
 /// The result of a drain, and why it ended.
 pub(crate) struct Drained {
@@ -173,13 +168,5 @@ impl Publisher {
                 Err(error) => tracing::debug!(%error, "the other publishers cannot be counted; the next claim does"),
             }
         }
-    }
-}
-
-/// Explains the first error that an empty or foreign database causes.
-pub(crate) fn in_words(error: sqlx::Error) -> anyhow::Error {
-    match error.as_database_error().and_then(DatabaseError::code).as_deref() {
-        Some(UNDEFINED_TABLE | UNDEFINED_FUNCTION) => anyhow!("the database has no outbox: run `app migrate` on it"),
-        _ => anyhow::Error::from(error).context("the outbox cannot be read"),
     }
 }

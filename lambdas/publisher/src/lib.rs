@@ -15,6 +15,7 @@ mod arn;
 mod backoff;
 mod config;
 mod converge;
+mod database_error;
 mod deployment;
 mod desired;
 mod drain;

@@ -15,7 +15,7 @@ use tokio::sync::mpsc::unbounded_channel;
 use tokio::time::Instant;
 
 use crate::Publisher;
-use crate::drain::in_words;
+use crate::database_error::in_words;
 use crate::inject::Point;
 use crate::lease::Span;
 use crate::outbox::{self, Choice};

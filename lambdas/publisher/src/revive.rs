@@ -12,8 +12,8 @@ use chrono::{DateTime, Utc};
 use db::PgPool;
 
 use crate::Publisher;
+use crate::database_error::in_words;
 use crate::desired::{desired, wanted_hash};
-use crate::drain::in_words;
 use crate::lease::Span;
 use crate::workflows;
 
