@@ -9,7 +9,6 @@ use chrono::{DateTime, Utc};
 use db::PgPool;
 use schedule::Environment;
 
-use crate::Publisher;
 use crate::identity::Identity;
 
 /// The position of a configuration in the order of deployments.
@@ -67,30 +66,30 @@ impl fmt::Display for Generation {
     }
 }
 
-impl Publisher {
-    /// Returns whether this publisher may publish, and raises the generation if this publisher's is newer.
-    ///
-    /// # Errors
-    /// Fails if the database cannot be reached or refuses the statement.
-    pub(crate) async fn admit(&self) -> sqlx::Result<Admission> {
-        let ours = self.claimant().generation;
-        loop {
-            let read = raise_or_read(self.pool(), ours, &self.claimant().owner, &self.config().env).await?;
-            match read {
-                Some(Read { is_raised: true, .. }) => {
-                    tracing::warn!(generation = ours.number, template = ours.template, "generation raised to {ours}");
-                }
-                Some(Read { stored, hold: None, .. }) if stored > ours => return Ok(Admission::Outdated(stored)),
-                Some(Read { hold: Some(reason), .. }) => return Ok(Admission::Held(reason)),
-                Some(Read { is_of_another_environment: true, .. }) => {
-                    hold_clone(self.pool(), &self.config().env).await?;
-                }
-                Some(Read { stored, identity: Some(identity), rollout, .. }) if stored == ours => {
-                    return Ok(Admission::Admitted(Deployment { identity, rollout }));
-                }
-                // The first use inserts the rows; or another publisher may have raised the generation just now.
-                _ => make_rows(self.pool(), &self.config().env).await?,
+/// Returns whether the publisher `owner` may publish, and raises the generation if its own, `ours`, is newer.
+///
+/// # Errors
+/// Fails if the database cannot be reached or refuses the statement.
+pub(crate) async fn admit(
+    pool: &PgPool,
+    ours: Generation,
+    owner: &str,
+    environment: &Environment,
+) -> sqlx::Result<Admission> {
+    loop {
+        let read = raise_or_read(pool, ours, owner, environment).await?;
+        match read {
+            Some(Read { is_raised: true, .. }) => {
+                tracing::warn!(generation = ours.number, template = ours.template, "generation raised to {ours}");
             }
+            Some(Read { stored, hold: None, .. }) if stored > ours => return Ok(Admission::Outdated(stored)),
+            Some(Read { hold: Some(reason), .. }) => return Ok(Admission::Held(reason)),
+            Some(Read { is_of_another_environment: true, .. }) => hold_clone(pool, environment).await?,
+            Some(Read { stored, identity: Some(identity), rollout, .. }) if stored == ours => {
+                return Ok(Admission::Admitted(Deployment { identity, rollout }));
+            }
+            // The first use inserts the rows; or another publisher may have raised the generation just now.
+            _ => make_rows(pool, environment).await?,
         }
     }
 }

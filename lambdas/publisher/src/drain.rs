@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use crate::Publisher;
 use crate::database_error::in_words;
-use crate::deployment::{ACCEPT, Admission, Rollout};
+use crate::deployment::{self, ACCEPT, Admission, Rollout};
 use crate::inject::Point;
 use crate::lease::{Renewal, Span};
 use crate::outbox::{self, Choice};
@@ -90,7 +90,8 @@ impl Publisher {
         let span = span.afresh();
         self.injector().at(Point::P0).await;
         self.load_zones().await?;
-        let deployment = match self.admit().await.map_err(in_words)? {
+        let (ours, env) = (self.claimant().generation, &self.config().env);
+        let deployment = match deployment::admit(self.pool(), ours, self.owner(), env).await.map_err(in_words)? {
             Admission::Admitted(deployment) => deployment,
             Admission::Outdated(newer) => {
                 tracing::error!(%newer, "publisher outdated: a newer configuration has published, so it publishes nothing");
@@ -103,10 +104,10 @@ impl Publisher {
                 return Ok((Report::default(), Some(Ending::Held)));
             }
         };
-        self.arrive();
+        self.presence().arrive();
         let worked = self.work_through(&span, deployment.rollout).await;
         // Also after an error, so that the other publishers get this one's share at once.
-        self.leave().await;
+        self.presence().leave(self.pool(), self.owner()).await;
         let Worked { report, is_cut, .. } = worked?;
         self.injector().at(Point::P12).await;
         Ok((report, if span.is_stopped() { Some(Ending::Stopped) } else { (!is_cut).then_some(Ending::Done) }))

@@ -240,6 +240,11 @@ impl Publisher {
         &self.0.claimant
     }
 
+    /// The name under which this publisher claims and sweeps.
+    fn owner(&self) -> &str {
+        &self.0.claimant.owner
+    }
+
     fn rate(&self) -> &Rate {
         &self.0.rate
     }

@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use db::{PgConnection, PgPool};
 
-use crate::Publisher;
 use crate::lease::LEASE;
+use crate::rate::Rate;
 
 /// Rows of publishers that crashed are deleted after this time.
 const FORGOTTEN: Duration = Duration::from_secs(3600);
@@ -31,6 +31,15 @@ pub(crate) async fn join(tx: &mut PgConnection, owner: &str) -> sqlx::Result<u32
     .fetch_one(tx)
     .await?;
     Ok(u32::try_from(others).unwrap_or(u32::MAX).saturating_add(1))
+}
+
+/// Records that a sweep of `owner` is active, and reduces `rate` to its share.
+pub(crate) async fn join_and_share(pool: &PgPool, owner: &str, rate: &Rate) {
+    let joined = async { join(&mut *pool.acquire().await?, owner).await };
+    match joined.await {
+        Ok(sharers) => rate.share(sharers),
+        Err(error) => tracing::debug!(%error, "the other publishers cannot be counted; the next page does"),
+    }
 }
 
 /// Counts the publishers that have leases now.
@@ -65,27 +74,18 @@ async fn leave(pool: &PgPool, owner: &str) -> sqlx::Result<()> {
 #[derive(Debug, Default)]
 pub(crate) struct Presence(AtomicU32);
 
-impl Publisher {
+impl Presence {
     /// Records that a drain or a sweep begins; its first claim or list writes the row.
     pub(crate) fn arrive(&self) {
-        self.presence().0.fetch_add(1, Ordering::Relaxed);
+        self.0.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Records that a sweep of this process is active, and reduces the rate to its share.
-    pub(crate) async fn join(&self) {
-        let joined = async { join(&mut *self.pool().acquire().await?, &self.claimant().owner).await };
-        match joined.await {
-            Ok(sharers) => self.rate().share(sharers),
-            Err(error) => tracing::debug!(%error, "the other publishers cannot be counted; the next page does"),
-        }
-    }
-
-    /// Records that a drain or a sweep has ended, also with an error; the last one deletes the row.
-    pub(crate) async fn leave(&self) {
-        if self.presence().0.fetch_sub(1, Ordering::Relaxed) > 1 {
+    /// Records that a drain or a sweep of `owner` has ended, also with an error; the last one deletes the row.
+    pub(crate) async fn leave(&self, pool: &PgPool, owner: &str) {
+        if self.0.fetch_sub(1, Ordering::Relaxed) > 1 {
             return;
         }
-        if let Err(error) = leave(self.pool(), &self.claimant().owner).await {
+        if let Err(error) = leave(pool, owner).await {
             tracing::debug!(%error, "the list of publishers could not be left; the entry lapses");
         }
     }

@@ -25,7 +25,7 @@ use std::time::{Duration, Instant};
 use schedule::ScheduleName;
 
 use crate::Publisher;
-use crate::deployment::{ACCEPT, Admission, hold_if_ahead};
+use crate::deployment::{self, ACCEPT, Admission, hold_if_ahead};
 use crate::drain::{Drained, Ending};
 use crate::fault::{Fault, Kind};
 use crate::identity::Identity;
@@ -34,6 +34,7 @@ use crate::lease::{Lease, Renewal, Span};
 use crate::report::Report;
 use crate::rollout;
 use crate::schedules::list::Page;
+use crate::sharers;
 
 use self::changes::Release;
 pub use self::findings::Findings;
@@ -148,7 +149,9 @@ impl Publisher {
         if !span.may_claim() {
             return Ok(Swept::NotNow);
         }
-        let deployment = match self.admit().await? {
+        let generation = self.claimant().generation;
+        let admission = deployment::admit(self.pool(), generation, self.owner(), &self.config().env).await?;
+        let deployment = match admission {
             Admission::Admitted(deployment) => deployment,
             Admission::Held(reason) => {
                 tracing::error!(reason, "ledger held: nothing is swept; the publisher waits for `{ACCEPT}`");
@@ -161,13 +164,12 @@ impl Publisher {
         };
         turn::request_if_time(self.pool()).await?;
         let sent = span.now();
-        let generation = self.claimant().generation;
         let taken = turn::take(self.pool(), self.owner(), SAMPLE, generation, deployment.rollout).await?;
         let Some(mut turn) = taken else { return Ok(Swept::NotNow) };
         let lease = Lease::new(sent, span);
-        self.arrive();
+        self.presence().arrive();
         let ended = self.go_on(&mut turn, deployment.identity, &lease, span).await;
-        self.leave().await;
+        self.presence().leave(self.pool(), self.owner()).await;
         if let Ok(End::Done) = ended {
             tell(&turn);
             self.metrics().swept(turn.findings.listed, turn.findings.read);
@@ -225,7 +227,7 @@ impl Publisher {
     /// Fetches a page, at the rate of the account's quota of lists.
     async fn list(&self, token: Option<String>, lease: &Lease) -> Result<Page, Fault> {
         self.list_rate().slot(|| lease.is_live()).await;
-        self.join().await;
+        sharers::join_and_share(self.pool(), self.owner(), self.rate()).await;
         self.allowed(lease, self.list_rate(), self.schedules().list(token, lease)).await
     }
 
@@ -365,10 +367,6 @@ impl Publisher {
             turn.next_token = None;
             turn.findings.restart();
         }
-    }
-
-    fn owner(&self) -> &str {
-        &self.claimant().owner
     }
 }
 
