@@ -56,7 +56,7 @@ impl Publisher {
 
     async fn tell_on(&self, metrics: Option<TcpListener>) -> Infallible {
         match metrics {
-            Some(listener) => prometheus::serve(self, listener).await,
+            Some(listener) => prometheus::serve(self.pool(), self.metrics(), listener).await,
             None => std::future::pending().await,
         }
     }

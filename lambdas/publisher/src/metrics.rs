@@ -5,14 +5,14 @@
 pub(crate) mod emf;
 pub(crate) mod prometheus;
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::fault::{Fault, Kind};
 use crate::report::Report;
 
-/// The counters of this process since its start.
-#[derive(Debug, Default)]
-pub(crate) struct Metrics(Mutex<Totals>);
+/// The counters of this process since its start; clones share them.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Metrics(Arc<Mutex<Totals>>);
 
 /// Sums, except `report.remaining`, which is a gauge.
 #[derive(Clone, Copy, Debug, Default)]
