@@ -9,17 +9,14 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use chrono::{DateTime, Utc};
 use schedule::{Revision, ScheduleName, WorkflowId};
-use tokio::time::Instant;
 
-use crate::Publisher;
 use crate::desired::{Desired, NONE, Undecided, desired, wanted_hash};
 use crate::existing::Standing;
 use crate::fault::{Effect, Fault, Kind, Operation};
 use crate::identity::Identity;
-use crate::inject::Point;
 use crate::lease::Lease;
 use crate::outbox::{Claim, Verify};
-use crate::rate::Rate;
+use crate::publisher::Publisher;
 use crate::settlement::{Applied, Deed, ErrorClass, Outcome, Setback, Settlement};
 use crate::spec::{Spec, State, TEMPLATE};
 use crate::workflows::Workflow;
@@ -292,39 +289,6 @@ impl Work<'_> {
             }
             (Outcome::NotCalled, _) => tracing::info!(workflow_id, "{name} is left to the next drain"),
         }
-    }
-}
-
-impl Publisher {
-    /// Waits for a free place among the calls in flight and for its slot, then makes the call, if the lease is still
-    /// valid.
-    ///
-    /// If the call is throttled, `quota` slows down: lists have their own quota.
-    pub(crate) async fn allowed<T>(
-        &self,
-        lease: &Lease,
-        quota: &Rate,
-        call: impl Future<Output = Result<T, Fault>>,
-    ) -> Result<T, Fault> {
-        let _place = tokio::select! {
-            biased;
-            place = self.place() => place,
-            // The calls in flight may take long, so a call that waits for a place returns at once.
-            () = lease.ended() => return Err(Fault::not_sent()),
-        };
-        self.rate().slot(|| lease.is_live()).await;
-        if !lease.is_live() {
-            return Err(Fault::not_sent());
-        }
-        self.injector().at(Point::P6).await;
-        let sent = Instant::now();
-        let answer = call.await;
-        self.metrics().called(&answer);
-        if let Err(Fault { kind: Kind::Throttled, .. }) = &answer {
-            quota.throttled(sent);
-        }
-        self.injector().at(Point::P8).await;
-        answer
     }
 }
 

@@ -6,13 +6,13 @@
 use std::convert::Infallible;
 use std::time::{Duration, Instant};
 
-use crate::Publisher;
 use crate::database_error::in_words;
 use crate::deployment::{self, ACCEPT, Admission, Rollout};
 use crate::inject::Point;
 use crate::lease::{Renewal, Span};
 use crate::outbox::{self, Choice};
 use crate::pipeline::{Flight, Worked};
+use crate::publisher::Publisher;
 use crate::report::Report;
 use crate::sharers;
 

@@ -9,11 +9,12 @@ use tokio::sync::Mutex;
 use crate::drain::{Drained, Ending};
 use crate::lease::{Renewal, Span};
 use crate::levels;
+use crate::login::Login;
 use crate::metrics::emf;
 use crate::outbox;
 use crate::pipeline::SETTLE_AGAIN;
+use crate::publisher::Publisher;
 use crate::report::Report;
-use crate::{Login, Publisher};
 
 /// How long the runtime may take to send an answer: before the deadline, and before the exit after a signal.
 const ANSWERING: Duration = Duration::from_millis(300);

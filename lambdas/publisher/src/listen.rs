@@ -13,16 +13,15 @@ use tokio::net::TcpListener;
 use crate::drain::{Drained, Ending};
 use crate::inject::Point;
 use crate::lease::{Renewal, Span};
+use crate::login::Login;
 use crate::metrics::prometheus;
 use crate::outbox;
 use crate::pipeline::SETTLE_AGAIN;
+use crate::publisher::Publisher;
 use crate::report::Report;
-use crate::{Login, Publisher};
 
 /// The channel on which the app notifies the publisher after the commit of an edit.
 const CHANNEL: &str = "cronbox_outbox";
-/// How long a lost notification delays an edit at most.
-pub(crate) const POLL: Duration = Duration::from_secs(5);
 /// The pause before it listens again after the connection was lost.
 const RECONNECT: Duration = Duration::from_secs(1);
 
@@ -63,7 +62,7 @@ impl Publisher {
 
     /// Drains, and waits for a notification, for the next workflow to become due, or for the poll.
     async fn drain_often(&self, span: &Span, login: Option<&Login>) {
-        let poll = self.0.poll;
+        let poll = self.poll();
         while span.may_claim() {
             let pause = match self.drain_for(span).await {
                 Ok(Drained { report, ending }) => {

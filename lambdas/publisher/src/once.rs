@@ -4,11 +4,11 @@ use std::time::Duration;
 
 use anyhow::bail;
 
-use crate::Publisher;
 use crate::deployment::ACCEPT;
 use crate::drain::Ending;
 use crate::lease::Renewal;
 use crate::outbox;
+use crate::publisher::Publisher;
 use crate::report::{Report, Stopped, Unsettled};
 
 const MINUTES: u64 = 5;

@@ -14,11 +14,11 @@ use futures::stream::{FuturesUnordered, StreamExt};
 use tokio::sync::mpsc::unbounded_channel;
 use tokio::time::Instant;
 
-use crate::Publisher;
 use crate::database_error::in_words;
 use crate::inject::Point;
 use crate::lease::Span;
 use crate::outbox::{self, Choice};
+use crate::publisher::Publisher;
 use crate::report::Report;
 use crate::settle::{Settled, settle};
 use crate::settlement::Settlement;

@@ -5,16 +5,15 @@
 //! workflow. A workflow that failed before refused hashes were stored is tried once.
 
 use std::collections::HashMap;
-use std::sync::{Mutex, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use chrono::{DateTime, Utc};
 use db::PgPool;
 
-use crate::Publisher;
 use crate::database_error::in_words;
 use crate::desired::{desired, wanted_hash};
 use crate::lease::Span;
+use crate::publisher::Publisher;
 use crate::workflows;
 
 /// How often a process checks the failed workflows: at its first drain, and then as often as it sweeps.
@@ -22,29 +21,13 @@ const INTERVAL: Duration = Duration::from_secs(15 * 60);
 /// How many workflows one statement reads.
 const PAGE: i64 = 500;
 
-/// When this process last checked.
-#[derive(Debug, Default)]
-pub(crate) struct Revived(Mutex<Option<Instant>>);
-
-impl Revived {
-    /// Whether a check is due; if so, the next one is due an interval later.
-    fn is_time(&self, now: Instant) -> bool {
-        let mut last = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let is_time = last.is_none_or(|last| now.saturating_duration_since(last) >= INTERVAL);
-        if is_time {
-            *last = Some(now);
-        }
-        is_time
-    }
-}
-
 impl Publisher {
     /// Enqueues the failed workflows that require another schedule than the refused one.
     ///
     /// # Errors
     /// Fails if the database cannot be reached or refuses the statement.
     pub(crate) async fn revive_failed(&self, span: &Span) -> anyhow::Result<()> {
-        if !span.may_claim() || !self.revived().is_time(span.now()) {
+        if !span.may_claim() || !self.revived().is_due(INTERVAL, span.now()) {
             return Ok(());
         }
         let (mut after, now) = (0, self.clock().now());

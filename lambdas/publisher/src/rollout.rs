@@ -7,8 +7,8 @@ use chrono::{DateTime, Utc};
 use db::PgConnection;
 use sqlx::types::Json;
 
-use crate::Publisher;
 use crate::deployment::Generation;
+use crate::publisher::Publisher;
 use crate::sweep::Difference;
 
 /// How many are published first; if one of them fails, no other follows.

@@ -24,14 +24,12 @@ use std::time::{Duration, Instant};
 
 use schedule::ScheduleName;
 
-use crate::Publisher;
 use crate::deployment::{self, ACCEPT, Admission, hold_if_ahead};
-use crate::drain::{Drained, Ending};
 use crate::fault::{Fault, Kind};
 use crate::identity::Identity;
 use crate::inject::Point;
 use crate::lease::{Lease, Renewal, Span};
-use crate::report::Report;
+use crate::publisher::Publisher;
 use crate::rollout;
 use crate::schedules::list::Page;
 use crate::sharers;
@@ -43,8 +41,6 @@ use self::page::Compared;
 pub(crate) use self::repair::Difference;
 use self::turn::{Hold, Stage, Turn};
 
-/// AWS allows 50 per second for the complete account.
-pub(crate) const LISTS_PER_SEC: u32 = 40;
 /// How many schedules without a difference are read in full in each sweep.
 const SAMPLE: i64 = 100;
 /// How many workflows one transaction enqueues.
@@ -93,28 +89,6 @@ enum End {
 }
 
 impl Publisher {
-    /// One tick: drains, sweeps if a sweep is due, and drains what the sweep has enqueued.
-    ///
-    /// # Errors
-    /// Fails like [`Publisher::drain`]. A sweep that fails is logged, and the next tick continues it.
-    pub async fn tick(&self, deadline: Instant) -> anyhow::Result<Report> {
-        Ok(self.tick_for(&self.span(Some(deadline), Renewal::Off)).await?.report)
-    }
-
-    pub(crate) async fn tick_for(&self, span: &Span) -> anyhow::Result<Drained> {
-        let mut drained = self.drain_for(span).await?;
-        // If EventBridge refuses writes now, it may refuse lists too, and the sweep would only enqueue more writes.
-        if drained.ending != Ending::Done {
-            return Ok(drained);
-        }
-        match self.sweep_for(span).await {
-            Ok(Swept::NotNow) => {}
-            Ok(_) => drained.add(self.drain_for(span).await?),
-            Err(error) => tracing::warn!("the sweep stopped: {error:#}"),
-        }
-        Ok(drained)
-    }
-
     /// Sweeps if a sweep is due or was requested; ends shortly before `deadline`.
     ///
     /// # Errors
@@ -145,7 +119,7 @@ impl Publisher {
         }
     }
 
-    async fn sweep_for(&self, span: &Span) -> anyhow::Result<Swept> {
+    pub(crate) async fn sweep_for(&self, span: &Span) -> anyhow::Result<Swept> {
         if !span.may_claim() {
             return Ok(Swept::NotNow);
         }

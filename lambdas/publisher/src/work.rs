@@ -11,11 +11,11 @@ use futures::stream::{FuturesUnordered, StreamExt};
 use schedule::WorkflowId;
 use tokio::sync::mpsc::UnboundedSender;
 
-use crate::Publisher;
 use crate::converge::converge;
 use crate::inject::Point;
 use crate::lease::{Lease, RENEW_AFTER, RENEW_AGAIN, Renewal};
 use crate::outbox::{self, Batch, Claim};
+use crate::publisher::Publisher;
 use crate::settlement::Settlement;
 use crate::workflows::{self, Workflow};
 

@@ -12,6 +12,8 @@ use crate::lease::{Lease, SignWithinLease};
 
 /// The maximum that EventBridge returns at once.
 const PAGE: i32 = 100;
+/// AWS allows 50 per second for the complete account.
+pub(crate) const LISTS_PER_SEC: u32 = 40;
 
 /// One page of the list.
 #[derive(Debug)]

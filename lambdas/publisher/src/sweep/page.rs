@@ -9,15 +9,16 @@ use futures::StreamExt;
 use futures::stream;
 use schedule::{ScheduleName, WorkflowId};
 
+use super::SAMPLE;
 use super::compare::{Glance, Look, Weight, glance, look, look_at_outdated, revision_of};
 use super::findings::{Class, Findings};
 use super::known::{self, Known};
 use super::repair::{Adopted, Confirmed, Difference};
 use super::turn::Turn;
-use super::{Publisher, SAMPLE};
 use crate::deployment::Ahead;
 use crate::existing::Standing;
 use crate::lease::Lease;
+use crate::publisher::Publisher;
 use crate::schedules::list::{Listed, Page};
 use crate::spec::Spec;
 
