@@ -39,10 +39,8 @@ pub use self::findings::Findings;
 use self::missing::Missing;
 use self::page::Compared;
 pub(crate) use self::repair::Difference;
-use self::turn::{Hold, Stage, Turn};
+use self::turn::{Hold, SAMPLE, Stage, Turn};
 
-/// How many schedules without a difference are read in full in each sweep.
-const SAMPLE: i64 = 100;
 /// How many workflows one transaction enqueues.
 const REPAIRS: i64 = 2000;
 /// How many orphans are read and enqueued together.

@@ -9,12 +9,11 @@ use futures::StreamExt;
 use futures::stream;
 use schedule::{ScheduleName, WorkflowId};
 
-use super::SAMPLE;
 use super::compare::{Glance, Look, Weight, glance, look, look_at_outdated, revision_of};
 use super::findings::{Class, Findings};
 use super::known::{self, Known};
 use super::repair::{Adopted, Confirmed, Difference};
-use super::turn::Turn;
+use super::turn::{SAMPLE, Turn};
 use crate::deployment::Ahead;
 use crate::existing::Standing;
 use crate::lease::Lease;

@@ -10,6 +10,9 @@ use crate::deployment::{Generation, Rollout};
 use crate::lease::LEASE;
 use crate::sweep::findings::Findings;
 
+/// How many schedules without a difference are read in full in each sweep.
+pub(crate) const SAMPLE: i64 = 100;
+
 /// A sweep that this publisher has until its lease expires.
 #[derive(Clone, Debug)]
 pub(crate) struct Turn {
