@@ -9,7 +9,7 @@ use sqlx::types::Json;
 
 use crate::deployment::Generation;
 use crate::publisher::Publisher;
-use crate::sweep::Difference;
+use crate::sweep::difference::Difference;
 
 /// How many are published first; if one of them fails, no other follows.
 const CANARIES: i64 = 10;

@@ -10,6 +10,7 @@
 
 mod changes;
 mod compare;
+pub(crate) mod difference;
 mod findings;
 mod known;
 mod limit;
@@ -38,7 +39,6 @@ use self::changes::Release;
 pub use self::findings::Findings;
 use self::missing::Missing;
 use self::page::Compared;
-pub(crate) use self::repair::Difference;
 use self::turn::{Hold, SAMPLE, Stage, Turn};
 
 /// How many workflows one transaction enqueues.

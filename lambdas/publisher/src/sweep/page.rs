@@ -10,9 +10,10 @@ use futures::stream;
 use schedule::{ScheduleName, WorkflowId};
 
 use super::compare::{Glance, Look, Weight, glance, look, look_at_outdated, revision_of};
+use super::difference::Difference;
 use super::findings::{Class, Findings};
 use super::known::{self, Known};
-use super::repair::{Adopted, Confirmed, Difference};
+use super::repair::{Adopted, Confirmed};
 use super::turn::{SAMPLE, Turn};
 use crate::deployment::Ahead;
 use crate::existing::Standing;
