@@ -4,10 +4,10 @@
 //! EventBridge's answer decides what follows. `converge/judge.rs` decides what a refusal means.
 
 mod judge;
+mod work;
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use chrono::{DateTime, Utc};
 use schedule::{Revision, ScheduleName, WorkflowId};
 
 use crate::desired::{Desired, NONE, Undecided, desired, wanted_hash};
@@ -21,6 +21,8 @@ use crate::settlement::{Applied, Deed, ErrorClass, Outcome, Setback, Settlement}
 use crate::spec::{Spec, State, TEMPLATE};
 use crate::workflows::Workflow;
 
+use self::work::Work;
+
 /// The last known state of the schedule in EventBridge.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Belief {
@@ -32,17 +34,6 @@ enum Belief {
     Something,
     /// Nothing is known.
     Unknown,
-}
-
-/// The workflow to converge, and its lease.
-struct Work<'a> {
-    publisher: &'a Publisher,
-    claim: &'a Claim,
-    name: ScheduleName,
-    now: DateTime<Utc>,
-    lease: &'a Lease,
-    /// A call was repeated, so its first request may still arrive.
-    is_in_doubt: AtomicBool,
 }
 
 /// Converges one claimed workflow; every result, also an error, is a settlement.

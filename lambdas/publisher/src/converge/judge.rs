@@ -1,10 +1,11 @@
 //! Step 4 of 7: decides what a refusal means for its workflow.
 
-use crate::converge::Work;
 use crate::desired::Desired;
 use crate::evidence::{Blame, Refused};
 use crate::fault::{Fault, Kind, Operation};
 use crate::settlement::{ErrorClass, Outcome, Setback};
+
+use super::work::Work;
 
 impl Work<'_> {
     /// Decides what a fault means for this workflow.
