@@ -1,27 +1,29 @@
 //! Step 4 of 7: makes the schedule in EventBridge match one workflow.
 //!
 //! No transaction is open here, and no connection is in use. The last known state decides which call comes first;
-//! EventBridge's answer decides what follows. `converge/judge.rs` decides what a refusal means.
+//! EventBridge's answer decides what follows. `converge/decide.rs` decides what a refusal means.
 
-mod judge;
+pub(crate) mod backoff;
+mod decide;
+pub(crate) mod desired;
+pub(crate) mod evidence;
 mod work;
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use schedule::{Revision, ScheduleName, WorkflowId};
 
-use crate::desired::{Desired, NONE, Undecided, desired, wanted_hash};
-use crate::existing::Standing;
-use crate::fault::{Effect, Fault, Kind, Operation};
-use crate::identity::Identity;
-use crate::lease::Lease;
-use crate::outbox::{Claim, Verify};
-use crate::publisher::Publisher;
-use crate::settlement::{Applied, Deed, ErrorClass, Outcome, Setback, Settlement};
-use crate::spec::{Spec, State, TEMPLATE};
-use crate::workflows::Workflow;
-
+use self::desired::{Desired, NONE, Undecided, desired, wanted_hash};
 use self::work::Work;
+use crate::claim::workflows::Workflow;
+use crate::claim::{Claim, Verify};
+use crate::publisher::Publisher;
+use crate::scheduler::existing::Standing;
+use crate::scheduler::fault::{Effect, Fault, Kind, Operation};
+use crate::scheduler::identity::Identity;
+use crate::scheduler::lease::Lease;
+use crate::scheduler::spec::{Spec, State, TEMPLATE};
+use crate::settle::settlement::{Applied, Deed, ErrorClass, Outcome, Setback, Settlement};
 
 /// The last known state of the schedule in EventBridge.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -3,18 +3,22 @@
 //! Nothing is spawned: all calls in flight belong to the drain's own future, which awaits them before it returns. So a
 //! Lambda that was frozen does not wake up minutes later with a request to sign.
 
+mod batch;
+pub(crate) mod pipeline;
+mod revive;
+
 use std::convert::Infallible;
 use std::time::{Duration, Instant};
 
-use crate::database_error::in_words;
-use crate::deployment::{self, ACCEPT, Admission, Rollout};
+use self::pipeline::{Flight, Worked};
+use crate::claim::deployment::{self, ACCEPT, Admission, Rollout};
+use crate::claim::publishers;
+use crate::claim::{self, Choice};
+use crate::database::error::in_words;
 use crate::inject::Point;
-use crate::lease::{Renewal, Span};
-use crate::outbox::{self, Choice};
-use crate::pipeline::{Flight, Worked};
 use crate::publisher::Publisher;
 use crate::report::Report;
-use crate::sharers;
+use crate::scheduler::lease::{Renewal, Span};
 
 /// How long publishers that start at once may exceed the rate before they count each other.
 const LOOK_AROUND: Duration = Duration::from_millis(50);
@@ -75,7 +79,7 @@ impl Publisher {
                 }
             }
         };
-        match outbox::count_remaining(self.pool()).await {
+        match claim::count_remaining(self.pool()).await {
             Ok(remaining) => {
                 // Also after an error, because operators need this number first.
                 self.metrics().remaining(remaining);
@@ -124,7 +128,7 @@ impl Publisher {
         loop {
             all.add(self.work_off(span).await?);
             if self.evidence().is_over(span.now()) {
-                outbox::release(self.pool()).await?;
+                claim::release(self.pool()).await?;
                 all.add(self.work_off(span).await?);
             }
             while rollout == Rollout::Open && span.may_claim() && span.now() < until && self.roll_out().await? > 0 {
@@ -164,7 +168,7 @@ impl Publisher {
     async fn keep_sharing(&self) -> Infallible {
         loop {
             tokio::time::sleep(LOOK_AROUND).await;
-            match sharers::count(self.pool()).await {
+            match publishers::count(self.pool()).await {
                 Ok(sharers) => self.rate().share(sharers),
                 Err(error) => tracing::debug!(%error, "the other publishers cannot be counted; the next claim does"),
             }

@@ -3,12 +3,13 @@
 //! `emf.rs` writes CloudWatch's lines for the Lambda, `prometheus.rs` answers a daemon's scrapes.
 
 pub(crate) mod emf;
+pub(crate) mod levels;
 pub(crate) mod prometheus;
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use crate::fault::{Fault, Kind};
 use crate::report::Report;
+use crate::scheduler::fault::{Fault, Kind};
 
 /// The counters of this process since its start; clones share them.
 #[derive(Clone, Debug, Default)]

@@ -8,26 +8,26 @@ use schedule::Clock;
 use tokio::sync::{Semaphore, SemaphorePermit};
 use uuid::Uuid;
 
-use crate::backoff::Backoff;
+use crate::claim::Claimant;
+use crate::claim::deployment::Generation;
+use crate::claim::publishers::Presence;
 use crate::config::Config;
-use crate::deployment::Generation;
-use crate::evidence::Evidence;
-use crate::fault::{Fault, Kind};
+use crate::converge::backoff::Backoff;
+use crate::converge::evidence::Evidence;
 #[cfg(debug_assertions)]
 use crate::inject::Hook;
 use crate::inject::{Injector, Point};
 use crate::last_check::LastCheck;
-use crate::lease::{End, Lease, Renewal, Span};
 use crate::metrics::Metrics;
-use crate::outbox::Claimant;
-use crate::rate::Rate;
-use crate::schedules::Schedules;
-use crate::schedules::list::LISTS_PER_SEC;
+use crate::scheduler::client::Schedules;
 #[cfg(test)]
-use crate::schedules::scheduler_client;
-use crate::settlement::Settlement;
-use crate::sharers::Presence;
-use crate::spec::TEMPLATE;
+use crate::scheduler::client::scheduler_client;
+use crate::scheduler::fault::{Fault, Kind};
+use crate::scheduler::lease::{End, Lease, Renewal, Span};
+use crate::scheduler::list::LISTS_PER_SEC;
+use crate::scheduler::rate::Rate;
+use crate::scheduler::spec::TEMPLATE;
+use crate::settle::settlement::Settlement;
 
 /// A claim costs a transaction, so a batch is at least this large at any concurrency.
 const SMALLEST_BATCH: u16 = 16;

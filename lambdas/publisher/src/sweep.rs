@@ -1,7 +1,7 @@
 //! Steps 3 and 4 of 7: the sweep: compares all schedules in EventBridge with the database.
 //!
 //! Edits reach EventBridge by the outbox; a manual change in EventBridge is found only by a comparison. Page by page
-//! (`schedules/list.rs`) the listed schedules are compared (`compare.rs`) with the database (`known.rs`), a few
+//! (`scheduler/list.rs`) the listed schedules are compared (`compare.rs`) with the database (`known.rs`), a few
 //! schedules are read in full (`page.rs`), and differences are enqueued (`repair.rs`), so that the drain repairs them.
 //! After the last page it is known which schedules are missing, and which are orphans (`orphans.rs`).
 //!
@@ -19,21 +19,21 @@ mod orphans;
 mod page;
 mod prune;
 mod repair;
+mod rollout;
 mod turn;
 
 use std::time::{Duration, Instant};
 
 use schedule::ScheduleName;
 
-use crate::deployment::{self, ACCEPT, Admission, hold_if_ahead};
-use crate::fault::{Fault, Kind};
-use crate::identity::Identity;
+use crate::claim::deployment::{self, ACCEPT, Admission, hold_if_ahead};
+use crate::claim::publishers;
 use crate::inject::Point;
-use crate::lease::{Lease, Renewal, Span};
 use crate::publisher::Publisher;
-use crate::rollout;
-use crate::schedules::list::Page;
-use crate::sharers;
+use crate::scheduler::fault::{Fault, Kind};
+use crate::scheduler::identity::Identity;
+use crate::scheduler::lease::{Lease, Renewal, Span};
+use crate::scheduler::list::Page;
 
 use self::changes::Release;
 pub use self::findings::Findings;
@@ -199,7 +199,7 @@ impl Publisher {
     /// Fetches a page, at the rate of the account's quota of lists.
     async fn list(&self, token: Option<String>, lease: &Lease) -> Result<Page, Fault> {
         self.list_rate().slot(|| lease.is_live()).await;
-        sharers::join_and_share(self.pool(), self.owner(), self.rate()).await;
+        publishers::join_and_share(self.pool(), self.owner(), self.rate()).await;
         self.allowed(lease, self.list_rate(), self.schedules().list(token, lease)).await
     }
 

@@ -5,9 +5,9 @@ use std::sync::atomic::AtomicBool;
 use chrono::{DateTime, Utc};
 use schedule::ScheduleName;
 
-use crate::lease::Lease;
-use crate::outbox::Claim;
+use crate::claim::Claim;
 use crate::publisher::Publisher;
+use crate::scheduler::lease::Lease;
 
 /// The workflow to converge, and its lease.
 pub(super) struct Work<'a> {

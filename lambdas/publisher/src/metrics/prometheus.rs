@@ -20,7 +20,7 @@ use prometheus_client::registry::Registry;
 use tokio::net::TcpListener;
 
 use super::{Metrics, Totals};
-use crate::levels::{self, Levels};
+use crate::metrics::levels::{self, Levels};
 
 const TEXT: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 

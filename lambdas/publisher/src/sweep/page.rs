@@ -15,12 +15,12 @@ use super::findings::{Class, Findings};
 use super::known::{self, Known};
 use super::repair::{Adopted, Confirmed};
 use super::turn::{SAMPLE, Turn};
-use crate::deployment::Ahead;
-use crate::existing::Standing;
-use crate::lease::Lease;
+use crate::claim::deployment::Ahead;
 use crate::publisher::Publisher;
-use crate::schedules::list::{Listed, Page};
-use crate::spec::Spec;
+use crate::scheduler::existing::Standing;
+use crate::scheduler::lease::Lease;
+use crate::scheduler::list::{Listed, Page};
+use crate::scheduler::spec::Spec;
 
 /// The result of a page.
 #[derive(Debug, Default)]

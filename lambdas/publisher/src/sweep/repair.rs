@@ -8,7 +8,7 @@ use db::PgConnection;
 use serde::Serialize;
 use sqlx::types::Json;
 
-use crate::spec::TEMPLATE;
+use crate::scheduler::spec::TEMPLATE;
 use crate::sweep::difference::Difference;
 use crate::sweep::turn::Turn;
 

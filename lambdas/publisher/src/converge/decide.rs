@@ -1,9 +1,9 @@
 //! Step 4 of 7: decides what a refusal means for its workflow.
 
-use crate::desired::Desired;
-use crate::evidence::{Blame, Refused};
-use crate::fault::{Fault, Kind, Operation};
-use crate::settlement::{ErrorClass, Outcome, Setback};
+use crate::converge::desired::Desired;
+use crate::converge::evidence::{Blame, Refused};
+use crate::scheduler::fault::{Fault, Kind, Operation};
+use crate::settle::settlement::{ErrorClass, Outcome, Setback};
 
 use super::work::Work;
 

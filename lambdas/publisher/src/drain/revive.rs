@@ -10,11 +10,11 @@ use std::time::Duration;
 use chrono::{DateTime, Utc};
 use db::PgPool;
 
-use crate::database_error::in_words;
-use crate::desired::{desired, wanted_hash};
-use crate::lease::Span;
+use crate::claim::workflows;
+use crate::converge::desired::{desired, wanted_hash};
+use crate::database::error::in_words;
 use crate::publisher::Publisher;
-use crate::workflows;
+use crate::scheduler::lease::Span;
 
 /// How often a process checks the failed workflows: at its first drain, and then as often as it sweeps.
 const INTERVAL: Duration = Duration::from_secs(15 * 60);

@@ -4,12 +4,12 @@ use std::time::Duration;
 
 use anyhow::bail;
 
-use crate::deployment::ACCEPT;
+use crate::claim;
+use crate::claim::deployment::ACCEPT;
 use crate::drain::Ending;
-use crate::lease::Renewal;
-use crate::outbox;
 use crate::publisher::Publisher;
 use crate::report::{Report, Stopped, Unsettled};
+use crate::scheduler::lease::Renewal;
 
 const MINUTES: u64 = 5;
 /// How often to check whether another publisher has settled its leased workflows.
@@ -39,7 +39,7 @@ impl Publisher {
                 bail!("the database was restored or cloned: run `{ACCEPT}`");
             }
             report.add(drained.report);
-            if outbox::count_due(self.pool()).await? == 0 {
+            if claim::count_due(self.pool()).await? == 0 {
                 return Ok(report);
             }
             let pause = match drained.ending {

@@ -6,8 +6,8 @@ use serde::Serialize;
 use serde_json::Value;
 use sha2::{Digest, Sha256};
 
-use crate::existing::{Dates, Standing};
-use crate::identity::Identity;
+use crate::scheduler::existing::{Dates, Standing};
+use crate::scheduler::identity::Identity;
 
 /// The version of the shape below. Raise it when the shape changes, so that all schedules are published again.
 pub(crate) const TEMPLATE: i32 = 1;

@@ -9,7 +9,7 @@ use chrono::{DateTime, Utc};
 use db::PgPool;
 use schedule::Environment;
 
-use crate::identity::Identity;
+use crate::scheduler::identity::Identity;
 
 /// The position of a configuration in the order of deployments.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

@@ -4,9 +4,9 @@ use chrono::{DateTime, TimeDelta, Utc};
 use schedule::{Compiled, Cron, ScheduleName, WorkflowState, WorkflowStateError};
 use sha2::{Digest, Sha256};
 
+use crate::claim::workflows::{Removal, Row, Workflow};
 use crate::config::Config;
-use crate::spec::{Input, Spec, State};
-use crate::workflows::{Removal, Row, Workflow};
+use crate::scheduler::spec::{Input, Spec, State};
 
 /// The hash for "no schedule".
 pub(crate) const NONE: &str = "none";

@@ -6,7 +6,7 @@ use std::io;
 use aws_sdk_scheduler::config::http::HttpResponse;
 use aws_sdk_scheduler::error::{DisplayErrorContext, ProvideErrorMetadata, SdkError};
 
-use crate::lease::LeaseEnded;
+use crate::scheduler::lease::LeaseEnded;
 
 /// The kind of a call; permissions and quotas differ by kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -17,7 +17,7 @@ pub(crate) enum Operation {
     Get,
 }
 
-/// The kind of a refusal. Its meaning depends on the call: see `converge/judge.rs`.
+/// The kind of a refusal. Its meaning depends on the call: see `converge/decide.rs`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     /// The schedule does not exist; for a create: the schedule group does not exist.

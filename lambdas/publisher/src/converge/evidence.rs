@@ -14,8 +14,8 @@ use std::time::{Duration, Instant};
 
 use schedule::WorkflowId;
 
-use crate::backoff::LONGEST;
-use crate::fault::Operation;
+use crate::converge::backoff::LONGEST;
+use crate::scheduler::fault::Operation;
 
 /// If this many different workflows are refused in a row, the cause is not in a workflow.
 const EVERYBODY: usize = 3;

@@ -7,7 +7,7 @@ use chrono::{DateTime, Utc};
 use db::PgConnection;
 use sqlx::types::Json;
 
-use crate::deployment::Generation;
+use crate::claim::deployment::Generation;
 use crate::publisher::Publisher;
 use crate::sweep::difference::Difference;
 

@@ -3,9 +3,9 @@
 use std::time::Instant;
 
 use crate::drain::{Drained, Ending};
-use crate::lease::{Renewal, Span};
 use crate::publisher::Publisher;
 use crate::report::Report;
+use crate::scheduler::lease::{Renewal, Span};
 use crate::sweep::Swept;
 
 impl Publisher {

@@ -4,7 +4,7 @@ use chrono::{DateTime, Utc};
 use db::PgPool;
 use schedule::{Revision, WorkflowId};
 
-use crate::identity::Identity;
+use crate::scheduler::identity::Identity;
 
 /// A workflow, or the remains of a deleted one.
 #[derive(Debug)]

@@ -3,16 +3,19 @@
 //! The unit is the workflow, never the row. A workflow has one owner at a time, identified by `epoch`. However many
 //! rows wait, the workflow is published once, in its current state.
 
+pub(crate) mod deployment;
+pub(crate) mod publishers;
+pub(crate) mod workflows;
+
 use std::collections::HashMap;
 use std::time::Duration;
 
 use db::{PgConnection, PgPool};
 use schedule::WorkflowId;
 
-use crate::deployment::Generation;
+use self::deployment::Generation;
 use crate::inject::{Injector, Point};
-use crate::lease::{LEASE, Lease, Span};
-use crate::sharers;
+use crate::scheduler::lease::{LEASE, Lease, Span};
 
 /// If this many claims in a row were not settled, the workflow may be what kills the publisher.
 const CRASHES: i32 = 2;
@@ -92,7 +95,7 @@ pub(crate) async fn claim(
     let mut sharers = None;
     if !claims.is_empty() {
         cover(&mut tx, &mut claims).await?;
-        sharers = Some(sharers::join(&mut tx, &claimant.owner).await?);
+        sharers = Some(publishers::join(&mut tx, &claimant.owner).await?);
     }
     injector.at(Point::P3).await;
     tx.commit().await?;

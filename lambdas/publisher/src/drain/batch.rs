@@ -11,13 +11,13 @@ use futures::stream::{FuturesUnordered, StreamExt};
 use schedule::WorkflowId;
 use tokio::sync::mpsc::UnboundedSender;
 
+use crate::claim::workflows::{self, Workflow};
+use crate::claim::{self, Batch, Claim};
 use crate::converge::converge;
 use crate::inject::Point;
-use crate::lease::{Lease, RENEW_AFTER, RENEW_AGAIN, Renewal};
-use crate::outbox::{self, Batch, Claim};
 use crate::publisher::Publisher;
-use crate::settlement::Settlement;
-use crate::workflows::{self, Workflow};
+use crate::scheduler::lease::{Lease, RENEW_AFTER, RENEW_AGAIN, Renewal};
+use crate::settle::settlement::Settlement;
 
 impl Publisher {
     /// Converges the workflows of a batch.
@@ -72,7 +72,7 @@ impl Publisher {
         loop {
             tokio::time::sleep(pause).await;
             let (sent, keys) = (lease.now(), held.keys());
-            let missed = match outbox::renew(self.pool(), &keys).await {
+            let missed = match claim::renew(self.pool(), &keys).await {
                 Ok(renewed) => held.renewed(&keys, &renewed, sent),
                 Err(error) => {
                     tracing::warn!(%error, "leases could not be renewed");

@@ -6,15 +6,15 @@ use lambda_runtime::{Diagnostic, LambdaEvent, service_fn};
 use serde_json::Value;
 use tokio::sync::Mutex;
 
+use crate::claim;
+use crate::database::login::Login;
+use crate::drain::pipeline::SETTLE_AGAIN;
 use crate::drain::{Drained, Ending};
-use crate::lease::{Renewal, Span};
-use crate::levels;
-use crate::login::Login;
 use crate::metrics::emf;
-use crate::outbox;
-use crate::pipeline::SETTLE_AGAIN;
+use crate::metrics::levels;
 use crate::publisher::Publisher;
 use crate::report::Report;
+use crate::scheduler::lease::{Renewal, Span};
 
 /// How long the runtime may take to send an answer: before the deadline, and before the exit after a signal.
 const ANSWERING: Duration = Duration::from_millis(300);
@@ -83,7 +83,7 @@ async fn wait_for_retry(publisher: &Publisher, span: &Span, drained: &Drained) -
     if drained.ending != Ending::Done {
         return Ok(false);
     }
-    let wait = if publisher.has_locked() { Some(SETTLE_AGAIN) } else { outbox::next_retry(publisher.pool()).await? };
+    let wait = if publisher.has_locked() { Some(SETTLE_AGAIN) } else { claim::next_retry(publisher.pool()).await? };
     let Some(wait) = wait.filter(|wait| span.may_claim_after(*wait)) else { return Ok(false) };
     tokio::select! {
         () = tokio::time::sleep(wait.min(LOOK_AGAIN)) => {}

@@ -3,8 +3,6 @@
 //! Every call sends every field, because `UpdateSchedule` resets omitted fields. The port is the wire: the same code
 //! speaks to AWS and, through `AWS_ENDPOINT_URL_SCHEDULER`, to the stand-in.
 
-pub(crate) mod list;
-
 use std::time::Duration;
 
 use aws_config::BehaviorVersion;
@@ -24,10 +22,10 @@ use aws_smithy_types::error::operation::BuildError;
 use chrono::{DateTime, Utc};
 use schedule::ScheduleName;
 
-use crate::existing::{Dates, Standing};
-use crate::fault::{self, Effect, Fault, Kind};
-use crate::lease::{Lease, SignWithinLease};
-use crate::spec::{MAX_AGE_SECS, MAX_RETRIES, Spec, State};
+use crate::scheduler::existing::{Dates, Standing};
+use crate::scheduler::fault::{self, Effect, Fault, Kind};
+use crate::scheduler::lease::{Lease, SignWithinLease};
+use crate::scheduler::spec::{MAX_AGE_SECS, MAX_RETRIES, Spec, State};
 
 /// EventBridge answers in milliseconds; a request without an answer after this time is lost.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(3);
@@ -67,8 +65,8 @@ pub async fn scheduler_client(endpoint: Option<&str>) -> Client {
 /// The schedules of one schedule group.
 #[derive(Clone, Debug)]
 pub(crate) struct Schedules {
-    client: Client,
-    group: String,
+    pub(super) client: Client,
+    pub(super) group: String,
 }
 
 impl Schedules {
@@ -217,7 +215,7 @@ fn utc(time: AwsTime) -> Option<DateTime<Utc>> {
 }
 
 /// In microseconds, like Postgres, so that the value that is read equals the one that was stored.
-fn utc_micros(time: AwsTime) -> Option<DateTime<Utc>> {
+pub(super) fn utc_micros(time: AwsTime) -> Option<DateTime<Utc>> {
     DateTime::from_timestamp(time.secs(), time.subsec_nanos() / 1000 * 1000)
 }
 
@@ -238,7 +236,7 @@ mod tests {
     use schedule::WorkflowId;
 
     use super::*;
-    use crate::lease::{End, Renewal, Span};
+    use crate::scheduler::lease::{End, Renewal, Span};
     use crate::stopwatch::Stopwatch;
 
     #[tokio::test]

@@ -6,9 +6,9 @@
 use aws_sdk_scheduler::types::{ScheduleState, ScheduleSummary};
 use chrono::{DateTime, Utc};
 
-use super::{Schedules, utc_micros};
-use crate::fault::{self, Effect, Fault};
-use crate::lease::{Lease, SignWithinLease};
+use super::client::{Schedules, utc_micros};
+use crate::scheduler::fault::{self, Effect, Fault};
+use crate::scheduler::lease::{Lease, SignWithinLease};
 
 /// The maximum that EventBridge returns at once.
 const PAGE: i32 = 100;

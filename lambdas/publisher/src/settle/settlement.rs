@@ -6,9 +6,9 @@ use std::time::Duration;
 use chrono::{DateTime, Utc};
 use schedule::Revision;
 
-use crate::fault::Effect;
-use crate::outbox::Claim;
+use crate::claim::Claim;
 use crate::report::Report;
+use crate::scheduler::fault::Effect;
 
 /// A claim and its outcome.
 #[derive(Debug)]

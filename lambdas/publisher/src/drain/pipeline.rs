@@ -14,14 +14,14 @@ use futures::stream::{FuturesUnordered, StreamExt};
 use tokio::sync::mpsc::unbounded_channel;
 use tokio::time::Instant;
 
-use crate::database_error::in_words;
+use crate::claim::{self, Choice};
+use crate::database::error::in_words;
 use crate::inject::Point;
-use crate::lease::Span;
-use crate::outbox::{self, Choice};
 use crate::publisher::Publisher;
 use crate::report::Report;
+use crate::scheduler::lease::Span;
+use crate::settle::settlement::Settlement;
 use crate::settle::{Settled, settle};
-use crate::settlement::Settlement;
 
 /// How long an answer waits to be settled together with others; if the complete batch is answered, it does not wait.
 const GATHER: Duration = Duration::from_millis(20);
@@ -85,7 +85,7 @@ impl Publisher {
             let is_pausing = hand.pauses_claims(span.now());
             if claiming.is_terminated() && !is_pausing && hand.may_claim() && span.may_claim() {
                 hand.is_stale = false;
-                claiming.set(outbox::claim(self.pool(), self.claimant(), choice, span, self.injector()).fuse());
+                claiming.set(claim::claim(self.pool(), self.claimant(), choice, span, self.injector()).fuse());
             }
             if settling.is_terminated()
                 && let Some(some) = hand.ripe(working.is_empty() && answered.is_empty())

@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use db::{PgConnection, PgPool};
 
-use crate::lease::LEASE;
-use crate::rate::Rate;
+use crate::scheduler::lease::LEASE;
+use crate::scheduler::rate::Rate;
 
 /// Rows of publishers that crashed are deleted after this time.
 const FORGOTTEN: Duration = Duration::from_secs(3600);

@@ -10,15 +10,15 @@ use std::time::Duration;
 use db::Listener;
 use tokio::net::TcpListener;
 
+use crate::claim;
+use crate::database::login::Login;
+use crate::drain::pipeline::SETTLE_AGAIN;
 use crate::drain::{Drained, Ending};
 use crate::inject::Point;
-use crate::lease::{Renewal, Span};
-use crate::login::Login;
 use crate::metrics::prometheus;
-use crate::outbox;
-use crate::pipeline::SETTLE_AGAIN;
 use crate::publisher::Publisher;
 use crate::report::Report;
+use crate::scheduler::lease::{Renewal, Span};
 
 /// The channel on which the app notifies the publisher after the commit of an edit.
 const CHANNEL: &str = "cronbox_outbox";
@@ -69,7 +69,7 @@ impl Publisher {
                     tell(report);
                     match ending {
                         Ending::Done if self.has_locked() => SETTLE_AGAIN,
-                        Ending::Done => outbox::next_due(self.pool()).await.ok().flatten().unwrap_or(poll).min(poll),
+                        Ending::Done => claim::next_due(self.pool()).await.ok().flatten().unwrap_or(poll).min(poll),
                         // The other workflows are all due, and EventBridge would refuse them again.
                         Ending::Stopped | Ending::Outdated | Ending::Held => poll,
                     }

@@ -6,7 +6,7 @@
 use db::PgPool;
 
 use crate::config::Database;
-use crate::secret;
+use crate::database::secret;
 
 /// SQLSTATE of a wrong password, and of a role that does not exist or may not log in, because a rotation may change the
 /// name too.
