@@ -1,5 +1,5 @@
 #!/bin/sh
-# Installs what is missing: Postgres' server programs, and Python tools in the venv $1.
+# Installs what is missing: Postgres' server programs, Python tools in the venv $1, and beside it what the examples need.
 set -eu
 venv=$1
 here=$(dirname "$0")
@@ -15,3 +15,4 @@ if [ -z "$(sh "$here/postgres-bin.sh")" ]; then
     fi
 fi
 sh "$here/venv.sh" "$venv" "$here/requirements.txt"
+sh "$here/examples.sh" "$(dirname "$venv")"

@@ -1,5 +1,5 @@
 #!/bin/sh
-# Checks terraform/: format, validity, tests on plans, and checkov. $1 is the target folder. Works on a copy, because
+# Checks terraform/ and its example: format, validity, tests on plans, and checkov. $1 is the target folder. Works on a copy, because
 # `terraform init` writes into the folders that it prepares. TF_PLUGIN_DIR names a folder of providers, for machines
 # that cannot reach the registry.
 set -eu
@@ -18,6 +18,7 @@ init() {
 }
 
 terraform fmt -check -diff -recursive "$root/terraform"
+terraform fmt -check -diff -recursive "$root/examples/terraform"
 
 rm -rf "$copy"
 mkdir -p "$copy"
@@ -27,6 +28,10 @@ for env in dev stage prod; do
     (cd "$copy/terraform/envs/$env" && init && terraform validate -no-color)
 done
 (cd "$copy/terraform/modules/cron" && init && terraform validate -no-color && terraform test -no-color)
+# The example calls the module by its relative path.
+mkdir "$copy/examples"
+cp -R "$root/examples/terraform" "$copy/examples"
+(cd "$copy/examples/terraform" && init && terraform validate -no-color && terraform test -no-color -var="zips=$target/lambdas")
 
 sh "$root/scripts/venv.sh" "$target/venv-terraform" "$root/scripts/terraform.txt"
 # Fix a finding, or write its reason next to the resource (checkov:skip=..).

@@ -25,7 +25,7 @@ pub struct Config {
     /// Where to listen.
     #[arg(long, env = "BIND_ADDR", default_value = "127.0.0.1:8080")]
     pub bind_addr: SocketAddr,
-    /// The environment, as in the schedule names: wf-<id>-<env>
+    /// The environment, as in the schedule names: `wf-<id>-<env>`
     #[arg(long, env = "ENV", default_value = DEFAULT_ENVIRONMENT)]
     pub env: Environment,
     /// A YAML file of workflows, loaded before the app listens.

@@ -95,7 +95,7 @@ enum Ledger {
     Accept {
         #[command(flatten)]
         database: Database,
-        /// The environment, as in the schedule names: wf-<id>-<env>; needed unless it is dev
+        /// The environment, as in the schedule names: `wf-<id>-<env>`; needed unless it is dev
         #[arg(long, env = "ENV")]
         env: Option<Environment>,
         /// The end of the gap, RFC 3339: the moment at which the database was lost.

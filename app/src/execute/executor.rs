@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Instant;
 
 use super::Parts;
 use super::own::Own;
@@ -37,11 +38,14 @@ impl Executor {
         }
     }
 
-    pub(super) async fn claim(&self, free: usize) -> sqlx::Result<Vec<Claimed>> {
+    /// Claims runs; their leases begin no earlier than the time that it returns with them.
+    pub(super) async fn claim(&self, free: usize) -> sqlx::Result<(Instant, Vec<Claimed>)> {
         let mut connection = self.parts.pool.acquire().await?;
         let slots = self.shares.slots_to_claim(free, &self.parts.settings);
         let executing: Vec<_> = self.own.known().iter().map(|fence| fence.id).collect();
-        claim::claim(&mut connection, self.parts.lease(), &slots, &executing, self.parts.clock.now()).await
+        let asked = Instant::now();
+        let now = self.parts.clock.now();
+        Ok((asked, claim::claim(&mut connection, self.parts.lease(), &slots, &executing, now).await?))
     }
 
     /// Hands over the runs that a claim with a lost reply may have taken; returns false if that is not possible now.

@@ -22,13 +22,13 @@ pub(super) async fn keep(executor: Executor) {
 pub(super) async fn beat(executor: &Executor, now: &(dyn Fn() -> Instant + Sync)) {
     let lost_after = Duration::from_secs(executor.parts.settings.lost_after_secs);
     // Before the statement, because its result does not contain an attempt that is claimed meanwhile.
-    let (ours, asked) = (executor.own.under_way(), now());
+    let ours = executor.own.under_way();
     if ours.is_empty() {
         return executor.release_stopped().await;
     }
-    let renewed = tokio::time::timeout(lost_after / 8, renew(executor, &ours)).await;
+    let renewed = tokio::time::timeout(lost_after / 8, renew(executor, &ours, now)).await;
     match &renewed {
-        Ok(Ok(beats)) => apply(&executor.own, &ours, beats, asked),
+        Ok(Ok((asked, beats))) => apply(&executor.own, &ours, beats, *asked),
         Ok(Err(error)) => tracing::warn!(%error, "cannot renew the leases of runs; trying again"),
         Err(_) => tracing::warn!("cannot renew the leases of runs in time; trying again"),
     }
@@ -42,9 +42,15 @@ pub(super) async fn beat(executor: &Executor, now: &(dyn Fn() -> Instant + Sync)
     }
 }
 
-async fn renew(executor: &Executor, ours: &[Fence]) -> sqlx::Result<Vec<Beat>> {
+/// Renews the leases; they begin anew no earlier than the time that it returns.
+async fn renew(
+    executor: &Executor,
+    ours: &[Fence],
+    now: &(dyn Fn() -> Instant + Sync),
+) -> sqlx::Result<(Instant, Vec<Beat>)> {
     let mut connection = executor.parts.pool.acquire().await?;
-    claim::renew_leases(&mut connection, executor.parts.lease(), ours).await
+    let asked = now();
+    Ok((asked, claim::renew_leases(&mut connection, executor.parts.lease(), ours).await?))
 }
 
 /// Stops what is not ours any more or is to be cancelled; the leases of the others began anew when we asked.

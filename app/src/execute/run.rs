@@ -1,7 +1,7 @@
 //! Step 7 of 7: the loop of an executor: it claims runs and starts their attempts until the process shuts down.
 
 use std::sync::atomic::Ordering;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use tokio::task::JoinSet;
 
@@ -42,11 +42,10 @@ impl Executor {
         if free == 0 || !self.hand_over_unknown().await {
             return 0;
         }
-        let asked = Instant::now();
         let claimed = self.claim(free).await;
         // Set until the attempts below are registered: before that, a committed claim may have no attempt.
         self.has_unknown_claims.store(true, Ordering::SeqCst);
-        let claimed = match claimed {
+        let (asked, claimed) = match claimed {
             Ok(claimed) => claimed,
             Err(error) => {
                 tracing::warn!(%error, "cannot claim runs; the next poll tries again");

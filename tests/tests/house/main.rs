@@ -3,6 +3,7 @@
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod crates;
+mod documents;
 mod imports;
 mod migrations;
 mod order;

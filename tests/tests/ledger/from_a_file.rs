@@ -200,6 +200,20 @@ async fn instances_that_start_at_once_make_each_workflow_once() {
     s.end().await;
 }
 
+/// The file of examples/, for a team that exists here.
+#[tokio::test]
+async fn the_example_file_is_loaded() {
+    let s = Story::today().await;
+    let example = include_str!("../../../examples/schedules.yaml").replace("team: demo", "team: team");
+    let file = Definitions::new(&example);
+    starts(serving(&s, &file)).await.unwrap();
+    let names = s.table("SELECT name FROM workflows WHERE managed_by = 'schedules.yaml' ORDER BY name").await;
+    assert_eq!(names, "heartbeat\nimport orders\npayroll");
+    s.publish().await;
+    assert_eq!(s.count("SELECT count(*) FROM publications WHERE applied_revision = 1").await, 3);
+    s.end().await;
+}
+
 #[tokio::test]
 async fn a_file_takes_over_what_the_api_made_but_not_what_another_file_owns() {
     let s = Story::today().await;

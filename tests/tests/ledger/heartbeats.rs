@@ -35,7 +35,7 @@ impl Heart {
     async fn of(s: &Story, way: &Way) -> Heart {
         let mut config = s.app().config.clone();
         config.database_url = way.dsn(&s.dsn());
-        (config.executor_slots, config.lost_after_secs, config.heartbeat_ms) = (2, LEASE_SECS, HEARTBEAT_MS);
+        (config.executor_slots, config.lost_after_secs, config.heartbeat_ms) = (4, LEASE_SECS, HEARTBEAT_MS);
         let pool = db::connect(&config.database()).await.unwrap();
         let client = Client::new(Allowed::new(vec!["127.0.0.0/8".parse().unwrap()])).unwrap();
         let executor = app::App::new(config, pool, s.clock.clone()).executor(client);

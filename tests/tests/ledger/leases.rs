@@ -101,7 +101,7 @@ async fn run_stopped_for_its_lease_is_recovered() {
     slow.until(1).await;
     let again = tokio::time::timeout(PATIENCE, silent.accept()).await;
     let (_connection, _) = again.expect("the run is never executed again").unwrap();
-    assert_eq!(until_state(&s, id, "running").await["attempt"], 2);
+    assert!(until_state(&s, id, "running").await["attempt"].as_i64() >= Some(2));
     assert_eq!(run(&s, busy).await["state"], "running");
     slow.let_answer(1);
     until_state(&s, busy, "succeeded").await;

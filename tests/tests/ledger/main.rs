@@ -8,6 +8,7 @@ mod backfilling;
 mod by_hand;
 mod clocks;
 mod constraints;
+mod examples;
 mod executing;
 mod failing;
 mod from_a_file;

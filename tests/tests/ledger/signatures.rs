@@ -94,7 +94,7 @@ async fn a_receiver_works_once_for_a_run_that_is_tried_twice() {
 }
 
 #[tokio::test]
-async fn what_was_changed_on_the_way_is_old_or_is_anothers_is_refused() {
+async fn tampered_old_and_foreign_requests_are_refused() {
     let s = Story::at(NOON).await;
     let receiver = Receiver::kind().await;
     let wf = s.create_with(json!({"action": receiver.action()})).await;

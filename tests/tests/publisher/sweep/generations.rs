@@ -73,7 +73,8 @@ async fn a_raised_generation_explains_no_other_cron() {
     let (changed, others) = workflows.split_at(12);
     world
         .execute(
-            "UPDATE workflows SET cron_schedule = '0 1 * * *' WHERE id IN (SELECT id FROM workflows ORDER BY id LIMIT 12)",
+            "UPDATE workflows SET cron_schedule = '0 1 * * *', revision = revision + 1
+              WHERE id IN (SELECT id FROM workflows ORDER BY id LIMIT 12)",
         )
         .await;
     let publisher = world.publisher_of(1).await;
@@ -95,9 +96,9 @@ async fn a_raised_generation_explains_no_other_cron() {
 async fn a_failing_canary_stops_the_rollout() {
     let world = World::new().await;
     let workflows = world.in_step(60).await;
-    world.front.always(&name(workflows[3]), Some(INVALID));
     let publisher = world.publisher_of(1).await;
     sweep_by(&publisher).await;
+    world.front.always(&name(workflows[3]), Some(INVALID));
     publisher.drain(soon()).await.unwrap();
     publisher.drain(soon()).await.unwrap();
     assert_eq!(world.count_rolled_out(&workflows).await, 9, "nine of ten canaries, and nothing else");
@@ -113,9 +114,9 @@ async fn a_failing_canary_stops_the_rollout() {
 async fn force_passes_a_failing_canary() {
     let world = World::new().await;
     let workflows = world.in_step(30).await;
-    world.front.always(&name(workflows[3]), Some(INVALID));
     let publisher = world.publisher_of(1).await;
     sweep_by(&publisher).await;
+    world.front.always(&name(workflows[3]), Some(INVALID));
     publisher.drain(soon()).await.unwrap();
     world.execute("INSERT INTO sweeps (requested_by, force, requested_on) VALUES ('key:x', TRUE, cronbox_now())").await;
     sweep_by(&publisher).await;
