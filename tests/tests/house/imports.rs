@@ -92,7 +92,7 @@ impl Sources {
     }
 
     /// The items of the crate that a file names.
-    fn named_in(&self, module: &Module, file: &File) -> Vec<Module> {
+    fn named_in(&self, module: &[String], file: &File) -> Vec<Module> {
         let mut named = Vec::new();
         let mut modules = BTreeMap::new();
         for one in &file.uses {
