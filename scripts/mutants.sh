@@ -41,6 +41,6 @@ mutants ledger --baseline=skip --timeout 900 --test-workspace=true \
     -f app/src/hand_over.rs
 mutants publisher --baseline=skip --timeout 900 --test-workspace=true \
     -C=--test=publisher \
-    -f lambdas/publisher/src/outbox.rs -f 'lambdas/publisher/src/settle*.rs' -f 'lambdas/publisher/src/settle/*.rs'
+    -f lambdas/publisher/src/claim.rs -f 'lambdas/publisher/src/settle*.rs' -f 'lambdas/publisher/src/settle/*.rs'
 cat "$target"/mutants/*/mutants.out/missed.txt
 exit "$survivors"

@@ -12,15 +12,13 @@ mod table;
 
 use std::process::ExitCode;
 
-use anyhow::bail;
 use clap::builder::NonEmptyStringValueParser;
 use clap::{Args, Subcommand};
-use url::Url;
 
 use self::held::{Held, Stop};
 use self::ledger::Known;
-use self::letter::{Holds, Letter};
-use self::queue::Queue;
+use self::letter::{Holds, Letter, all_found};
+use self::queue::{At, Queue};
 use crate::client::{Access, Client, wait_for};
 use crate::print;
 
@@ -41,18 +39,6 @@ pub(crate) enum Verb {
     Redrive(redrive::Arguments),
     /// Delete messages without posting them: their fires are lost, unless the app received them otherwise.
     Discard(Discard),
-}
-
-/// Which queue.
-#[derive(Args)]
-pub(crate) struct At {
-    /// The queue's URL, as in Terraform's output `dead_letter_queue_urls`.
-    #[arg(long, value_name = "URL")]
-    queue: Url,
-    /// For how many seconds other consumers do not see a received message. All messages return at the end, and after a
-    /// kill -9 when this time is over.
-    #[arg(long, value_name = "N", default_value_t = 120, value_parser = clap::value_parser!(i32).range(5..=43_200))]
-    hold_secs: i32,
 }
 
 /// The arguments of `ls`.
@@ -207,11 +193,4 @@ async fn ask(access: &Access, letters: &[Letter]) -> anyhow::Result<Vec<Known>> 
         });
     }
     Ok(known)
-}
-
-fn all_found(ids: &[String], letters: &[Letter]) -> anyhow::Result<()> {
-    match ids.iter().find(|id| letters.iter().all(|letter| letter.id != **id)) {
-        Some(id) => bail!("no letter {id} is to be seen in the queue: it is gone, or somebody else holds it"),
-        None => Ok(()),
-    }
 }

@@ -8,7 +8,6 @@ use std::fmt;
 use std::ops::{Deref, DerefMut};
 use std::pin::Pin;
 use std::task::{Context, Poll};
-use std::time::Duration;
 
 use futures::future::BoxFuture;
 use futures::stream::BoxStream;
@@ -18,10 +17,7 @@ use sqlx::postgres::{PgQueryResult, PgRow, PgStatement, PgTypeInfo};
 use sqlx::{Describe, Either, Execute, Executor, Postgres, SqlStr};
 use tokio::time::{Instant, Sleep};
 
-use crate::server::Server;
-
-/// How long the server may send nothing within a statement; longer than the server's `statement_timeout` of 15 s.
-pub const STATEMENT_LIMIT: Duration = Duration::from_secs(20);
+use crate::server::{STATEMENT_LIMIT, Server};
 
 /// A result of a statement: a row, or the number of changed rows.
 type Answer = sqlx::Result<Either<PgQueryResult, PgRow>>;
@@ -185,6 +181,8 @@ fn ends_session(error: &sqlx::Error) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use futures::StreamExt as _;
 
     use super::*;

@@ -6,6 +6,7 @@
 //! crashes blocks no process.
 
 mod connection;
+mod leftovers;
 mod listener;
 mod migrate;
 mod options;
@@ -15,11 +16,12 @@ mod tls;
 mod transaction;
 mod zones;
 
-pub use connection::{AcquiredConnection, PgConnection, STATEMENT_LIMIT};
+pub use connection::{AcquiredConnection, PgConnection};
 pub use listener::Listener;
 pub use migrate::{MIGRATOR, check_migrated, migrate, migrate_by};
 pub use options::Options;
 pub use pool::{PgPool, connect, log_in_anew, pool};
+pub use server::STATEMENT_LIMIT;
 pub use tls::{ca_file, with_ca};
 pub use transaction::{Transaction, begin};
 pub use zones::{ZoneChange, load_zones, read_zone_archive, read_zone_change};

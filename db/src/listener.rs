@@ -5,9 +5,8 @@ use std::time::Duration;
 use sqlx::Executor as _;
 use sqlx::postgres::{PgListener, PgPoolOptions};
 
-use crate::STATEMENT_LIMIT;
 use crate::pool::PgPool;
-use crate::server::within;
+use crate::server::{STATEMENT_LIMIT, within};
 
 /// A listener only reads, so it cannot detect that the server has disappeared; a probe gets an answer or does not.
 const PROBE_EVERY: Duration = Duration::from_secs(30);

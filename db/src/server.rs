@@ -9,8 +9,10 @@ use std::time::{Duration, Instant};
 use sqlx::PgConnection;
 use sqlx::postgres::PgPoolOptions;
 
-use crate::transaction::rollback_leftovers;
+use crate::leftovers::rollback_leftovers;
 
+/// How long the server may send nothing within a statement; longer than the server's `statement_timeout` of 15 s.
+pub const STATEMENT_LIMIT: Duration = Duration::from_secs(20);
 /// The time limit of this check; less than half of the time for which a caller waits for a connection.
 const PROOF_LIMIT: Duration = Duration::from_secs(2);
 /// How long a connection is used, so that none to a server that lost its writer role is kept.
@@ -105,7 +107,7 @@ impl Server {
         if self.is_silent(age) {
             return Ok(false);
         }
-        match within(crate::STATEMENT_LIMIT, rollback_leftovers(connection)).await {
+        match within(STATEMENT_LIMIT, rollback_leftovers(connection)).await {
             Ok(()) => Ok(true),
             Err(error) if is_timeout(&error) => {
                 self.fell_silent();

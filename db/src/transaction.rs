@@ -6,14 +6,10 @@
 
 use std::ops::{Deref, DerefMut};
 
-use sqlx::error::DatabaseError;
-use sqlx::{Executor as _, Row as _};
+use sqlx::Executor as _;
 
 use crate::connection::{AcquiredConnection, PgConnection};
 use crate::pool::PgPool;
-
-/// SQLSTATE of a statement after one that failed, within the same transaction.
-const IN_FAILED_TRANSACTION: &str = "25P02";
 
 /// A transaction; dropping it rolls it back when its connection returns to the pool.
 #[derive(Debug)]
@@ -84,25 +80,4 @@ impl DerefMut for Transaction {
     fn deref_mut(&mut self) -> &mut PgConnection {
         &mut self.0
     }
-}
-
-/// Ends a transaction that was left open on a connection.
-///
-/// It checks first, because a `ROLLBACK` without a transaction writes a warning into the server's log each time.
-/// Outside of a transaction a simple query starts at its own `now()`.
-pub(crate) async fn rollback_leftovers(connection: &mut sqlx::PgConnection) -> sqlx::Result<()> {
-    let asked = sqlx::raw_sql("SELECT now() <> statement_timestamp()").fetch_one(&mut *connection).await;
-    let is_open = match asked {
-        Ok(row) => row.try_get(0)?,
-        Err(error) if code(&error).as_deref() == Some(IN_FAILED_TRANSACTION) => true,
-        Err(error) => return Err(error),
-    };
-    if is_open {
-        connection.execute("ROLLBACK").await?;
-    }
-    Ok(())
-}
-
-fn code(error: &sqlx::Error) -> Option<String> {
-    error.as_database_error().and_then(DatabaseError::code).map(Into::into)
 }

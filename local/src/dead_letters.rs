@@ -11,7 +11,7 @@ use serde::Serialize;
 use serde_json::{Value, json};
 use uuid::Uuid;
 
-use crate::invoke::FunctionError;
+use crate::invoke::function::FunctionError;
 
 /// One message.
 #[derive(Clone, Debug, PartialEq, Serialize)]

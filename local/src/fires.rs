@@ -21,7 +21,7 @@ use crate::invoke::{Lambda, NoSuchFunction};
 use crate::scheduler::Scheduler;
 use crate::scheduler::constraint::Arn;
 use crate::scheduler::spec::DEFAULT_RETRY_POLICY;
-use crate::scheduler::store::Due;
+use crate::scheduler::stored_schedule::Due;
 
 /// How the stand-in fires.
 #[derive(Clone, Debug, Default)]

@@ -3,33 +3,22 @@
 //! An event is queued, and the caller is done. If the function fails, it is retried twice, after one and two minutes;
 //! then the event goes to its on-failure queue. All waits use the business clock, so that a test can skip them.
 
+pub(crate) mod function;
 mod queue;
 
 use std::collections::HashMap;
-use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use chrono::{DateTime, TimeDelta, Utc};
-use futures::future::{BoxFuture, join_all};
+use futures::future::join_all;
 use serde_json::Value;
 use tokio::sync::{Notify, Semaphore};
 use uuid::Uuid;
 
 use crate::dead_letters::{DeadLetter, DeadLetters, FailedEvent};
+pub use function::{FunctionError, Handler};
 use queue::{Event, Function, Queue};
-
-/// The code of a function.
-pub type Handler = Arc<dyn Fn(Value) -> BoxFuture<'static, Result<(), FunctionError>> + Send + Sync>;
-
-/// The error of a function, which Lambda writes to `responsePayload`.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct FunctionError {
-    /// The kind, for machines
-    pub error_type: String,
-    /// A sentence, for people
-    pub message: String,
-}
 
 /// How Lambda behaves.
 #[derive(Clone, Debug)]
@@ -196,12 +185,6 @@ impl Lambda {
                 message: format!("Task timed out after {:.2} seconds", timeout.as_secs_f64()),
             }),
         }
-    }
-}
-
-impl fmt::Display for FunctionError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}: {}", self.error_type, self.message)
     }
 }
 

@@ -6,6 +6,7 @@
 //! | [`fires`] | step 5: fires schedules |
 //! | [`invoke`], [`dead_letters`] | Lambda's asynchronous invoke, and where failures go |
 //! | [`stand_in`], [`switches`] | the three above together, and the calls by which a test controls them |
+//! | [`served`] | the stand-in as a server |
 //! | [`postgres`] | a private Postgres server |
 //! | [`stack`], [`up`] | all parts together, for tests and for people |
 //! | [`config`], [`steps`] | the command line, and the lines it prints |
@@ -17,6 +18,7 @@ pub mod fires;
 pub mod invoke;
 pub mod postgres;
 pub mod scheduler;
+pub mod served;
 pub mod stack;
 pub mod stand_in;
 pub mod steps;

@@ -1,24 +1,11 @@
 //! Steps 4 and 5 of 7 without AWS: Scheduler, Lambda's asynchronous invoke and the dead-letter queues together.
 
-use std::future::Future;
-use std::net::Ipv4Addr;
-
-use anyhow::{Context, Result};
-use axum::extract::State;
-use axum::routing::get;
-use axum::serve::ListenerExt;
-use axum::{Json, Router};
 use schedule::Clock;
-use serde_json::{Value, json};
-use tokio::net::TcpListener;
-use tokio::task::JoinHandle;
-use tokio_util::sync::CancellationToken;
 
 use crate::dead_letters::DeadLetters;
 use crate::fires::{self, Fires};
 use crate::invoke::{self, Lambda};
-use crate::scheduler::{self, Scheduler, api};
-use crate::switches;
+use crate::scheduler::{self, Scheduler};
 
 /// One account; clones share it.
 #[derive(Clone)]
@@ -44,56 +31,6 @@ pub struct Options {
     pub fires: fires::Options,
 }
 
-/// A stand-in that is being served; dropping it stops it.
-pub struct Served {
-    /// The account
-    pub stand_in: StandIn,
-    /// `http://127.0.0.1:PORT`
-    pub endpoint: String,
-    stop: CancellationToken,
-    serving: Option<JoinHandle<Result<()>>>,
-}
-
-impl Served {
-    /// Serves an account in the background.
-    ///
-    /// # Errors
-    /// Fails if the listener has no address.
-    pub fn start(stand_in: StandIn, listener: TcpListener) -> Result<Served> {
-        let endpoint = format!("http://{}", listener.local_addr()?);
-        let stop = CancellationToken::new();
-        let serving = tokio::spawn(stand_in.clone().serve(listener, stop.clone().cancelled_owned()));
-        Ok(Served { stand_in, endpoint, stop, serving: Some(serving) })
-    }
-
-    /// Serves an account on a free port of 127.0.0.1.
-    ///
-    /// # Errors
-    /// Fails if there is no free port.
-    pub async fn anywhere(stand_in: StandIn) -> Result<Served> {
-        let listener = app::listen((Ipv4Addr::LOCALHOST, 0).into()).context("no free port on 127.0.0.1")?;
-        Served::start(stand_in, listener)
-    }
-
-    /// Stops it, and returns after the deliveries in progress are answered.
-    ///
-    /// # Errors
-    /// Fails if serving has failed.
-    pub async fn stop(mut self) -> Result<()> {
-        self.stop.cancel();
-        match self.serving.take() {
-            Some(serving) => serving.await.context("the stand-in ended by itself")?,
-            None => Ok(()),
-        }
-    }
-}
-
-impl Drop for Served {
-    fn drop(&mut self) {
-        self.stop.cancel();
-    }
-}
-
 impl StandIn {
     /// Creates an empty account.
     pub fn new(options: Options, clock: Clock) -> StandIn {
@@ -103,52 +40,4 @@ impl StandIn {
         let fires = Fires::new(scheduler.clone(), lambda.clone(), dead_letters.clone(), options.fires);
         StandIn { scheduler, lambda, dead_letters, fires }
     }
-
-    /// Serves the API until `shutdown`. If the clock runs, it also fires; a clock that a test sets is advanced by the
-    /// test.
-    ///
-    /// # Errors
-    /// Fails if the listener fails.
-    pub async fn serve(self, listener: TcpListener, shutdown: impl Future<Output = ()> + Send + 'static) -> Result<()> {
-        let stop = CancellationToken::new();
-        let (fires, scheduler, clock) = (self.fires.clone(), self.scheduler.clone(), self.scheduler.clock().clone());
-        let fires_stop = stop.clone().cancelled_owned();
-        let firing = tokio::spawn(async move {
-            match clock {
-                Clock::System | Clock::Sampled(_) => fires.run(fires_stop).await,
-                Clock::Fixed(_) => {}
-            }
-        });
-        // Without it, small answers wait for the client's delayed acknowledgement.
-        let listener = listener.tap_io(|stream| {
-            if let Err(error) = stream.set_nodelay(true) {
-                tracing::debug!(%error, "no TCP_NODELAY");
-            }
-        });
-        let serve = axum::serve(listener, self.router()).with_graceful_shutdown(stop.clone().cancelled_owned());
-        let serving = tokio::spawn(async move { serve.await });
-        shutdown.await;
-        stop.cancel();
-        scheduler.end_silence();
-        firing.await.context("the loop of the fires ended by itself")?;
-        serving.await.context("the stand-in ended by itself")?.context("the stand-in cannot be served")
-    }
-
-    fn router(self) -> Router {
-        let scheduler = self.scheduler.clone();
-        Router::new()
-            .route("/_dead-letters", get(list_dead_letters))
-            .route("/_fires", get(list_fires))
-            .merge(switches::router())
-            .with_state(self)
-            .merge(api::router(scheduler))
-    }
-}
-
-async fn list_dead_letters(State(stand_in): State<StandIn>) -> Json<Value> {
-    Json(json!({ "items": stand_in.dead_letters.all() }))
-}
-
-async fn list_fires(State(stand_in): State<StandIn>) -> Json<Value> {
-    Json(json!({ "items": stand_in.fires.recent() }))
 }

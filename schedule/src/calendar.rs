@@ -17,6 +17,23 @@ impl Cron {
         self.date_after(NaiveDate::from_ymd_opt(FIRST_YEAR - 1, 12, 31).unwrap_or_default()).is_some()
     }
 
+    /// Whether both fire at the same times in every timezone, even if their texts differ.
+    ///
+    /// ```
+    /// use schedule::Cron;
+    /// let second_sunday = Cron::parse("0 9 * * 0#2")?;
+    /// assert!(second_sunday.has_same_times(&Cron::parse("0 9 8-14 * */7")?));
+    /// assert!(!second_sunday.has_same_times(&Cron::parse("0 9 * * 0#1")?));
+    /// # Ok::<(), schedule::CronError>(())
+    /// ```
+    #[must_use]
+    pub fn has_same_times(&self, other: &Self) -> bool {
+        self == other
+            || (self.minutes, self.hours) == (other.minutes, other.hours)
+                && (FIRST_YEAR..=LAST_YEAR)
+                    .all(|year| (1..=12).all(|month| self.days_of(year, month) == other.days_of(year, month)))
+    }
+
     /// Whether the fields name this local time.
     pub(crate) fn names(&self, local: NaiveDateTime) -> bool {
         local.second() == 0

@@ -30,8 +30,21 @@ const MONTHS: [&str; 12] = [
 ];
 const WEEKDAYS: [&str; 7] = ["Sunday", "Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday"];
 
+impl Cron {
+    /// Returns an English description of its times.
+    ///
+    /// ```
+    /// let cron = schedule::Cron::parse("0 9 * * 1-5")?;
+    /// assert_eq!(cron.describe(), "At 09:00, Monday to Friday");
+    /// # Ok::<(), schedule::CronError>(())
+    /// ```
+    pub fn describe(&self) -> String {
+        sentence(self)
+    }
+}
+
 /// Returns one sentence without a full stop: times, days, months and years.
-pub(crate) fn sentence(cron: &Cron) -> String {
+fn sentence(cron: &Cron) -> String {
     let time = time(cron);
     let days = match days(&cron.days) {
         None if time.starts_with("At ") => Some("every day".to_owned()),

@@ -49,6 +49,7 @@ mod timezone;
 mod upcoming;
 mod zone;
 mod zone_change;
+mod zone_error;
 mod zone_history;
 mod zones;
 
@@ -60,7 +61,7 @@ pub use crate::{
     clock::{Clock, FixedClock, SampledClock},
     cron::Cron,
     error::CronError,
-    eventbridge::{Compiled, Coverage, compile},
+    eventbridge::{Compiled, compile, form::Coverage},
     fire::{Fire, FireError},
     ids::{IdError, Revision, WorkflowId},
     name::{Environment, EnvironmentError, ScheduleName},
@@ -69,6 +70,7 @@ pub use crate::{
     timezone::{TimezoneError, parse_timezone},
     upcoming::{Note, Times, Upcoming, Upcomings},
     zone::{Timezone, ZoneOffset},
+    zone_error::ZoneDataError,
     zone_history::{TimezoneHistory, ZoneHistory},
-    zones::{ZoneDataError, ZoneSet, ZoneVersion},
+    zones::{ZoneSet, ZoneVersion},
 };

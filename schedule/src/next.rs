@@ -4,10 +4,13 @@
 //! the first instance only (EventBridge's documented rule for both). A cron with an open hour fires in the first
 //! instance of the hour, then in the second.
 
-use chrono::{DateTime, Datelike, MappedLocalTime, NaiveDate, NaiveDateTime, NaiveTime, TimeDelta, TimeZone, Utc};
+use chrono::{
+    DateTime, Datelike, MappedLocalTime, NaiveDate, NaiveDateTime, NaiveTime, SecondsFormat, TimeDelta, TimeZone, Utc,
+};
 
 use crate::{
-    Cron, Timezone,
+    Cron, CronError, Timezone,
+    error::Code,
     field::{FIRST_YEAR, LAST_YEAR},
 };
 
@@ -33,6 +36,29 @@ impl Cron {
     /// ```
     pub fn next_after(&self, instant: DateTime<Utc>, tz: Timezone) -> Option<DateTime<Utc>> {
         self.find_after(instant, tz).map(|found| found.at)
+    }
+
+    /// Returns the first time after `instant`, or an error if there is none.
+    ///
+    /// Parsing has no clock, so it refuses 30 February; this function refuses a past year.
+    ///
+    /// ```
+    /// use schedule::{Cron, Timezone};
+    /// let over = Cron::parse("0 30 9 31 12 * 2020")?;
+    /// let error = over.must_fire_after("2026-03-29T07:00:00Z".parse().unwrap(), Timezone::UTC).unwrap_err();
+    /// assert_eq!(error.code(), "never_fires");
+    /// assert_eq!(error.to_string(), "it does not fire after 2026-03-29T07:00:00Z");
+    /// # Ok::<(), schedule::CronError>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// Returns `never_fires` if there is no such time up to the year 2199.
+    pub fn must_fire_after(&self, instant: DateTime<Utc>, tz: Timezone) -> Result<DateTime<Utc>, CronError> {
+        self.next_after(instant, tz).ok_or_else(|| {
+            let instant = instant.to_rfc3339_opts(SecondsFormat::Secs, true);
+            CronError::whole(Code::NeverFires, format!("it does not fire after {instant}"))
+        })
     }
 
     /// Whether it fires at exactly `instant`, which must be a full minute.

@@ -1,5 +1,7 @@
 //! Parses text to a [`Cron`]: 5, 6 or 7 fields, macros, and EventBridge's `cron(...)`.
 
+use std::str::FromStr;
+
 use crate::{
     Cron, CronError,
     bits::Bits,
@@ -25,8 +27,35 @@ const MACROS: [(&str, &str); 7] = [
 /// A field's text and the byte at which it begins.
 type Token<'a> = (&'a str, usize);
 
+impl Cron {
+    /// Parses a cron: 5 fields, 6 with seconds first, 7 with the year last, a macro, or `cron(...)`.
+    ///
+    /// ```
+    /// use schedule::Cron;
+    /// assert_eq!(Cron::parse("@daily")?.to_string(), "0 0 * * *");
+    /// assert_eq!(Cron::parse("0 30 6 L * ? 2030")?.to_string(), "0 30 6 L * * 2030");
+    /// # Ok::<(), schedule::CronError>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// Returns the field and the reason; see [`CronError::code`]. A cron that names no day of the years 1970 to 2199 is
+    /// refused as `never_fires`.
+    pub fn parse(text: &str) -> Result<Self, CronError> {
+        cron(text)
+    }
+}
+
+impl FromStr for Cron {
+    type Err = CronError;
+
+    fn from_str(text: &str) -> Result<Self, CronError> {
+        Self::parse(text)
+    }
+}
+
 /// Parses any accepted form of a cron.
-pub(crate) fn cron(input: &str) -> Result<Cron, CronError> {
+fn cron(input: &str) -> Result<Cron, CronError> {
     if input.chars().nth(MAX_LENGTH).is_some() {
         let reason = format!("{} characters; a cron has at most {MAX_LENGTH}", input.chars().count());
         return Err(CronError::whole(Code::TooLong, reason));

@@ -24,8 +24,15 @@ enum Begin {
     NoStar,
 }
 
+/// The canonical text, which parses to the same cron.
+impl fmt::Display for Cron {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write(self, f)
+    }
+}
+
 /// Writes five fields, or seven if the years are restricted.
-pub(crate) fn write(cron: &Cron, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+fn write(cron: &Cron, f: &mut fmt::Formatter<'_>) -> fmt::Result {
     let (month_days, weekdays) = day_fields(&cron.days);
     let minutes = set(cron.minutes.into(), &MINUTE, Begin::Any);
     let hours = set(cron.hours.into(), &HOUR, Begin::Any);

@@ -1,6 +1,6 @@
 //! Parses timezones: a name of the IANA database, or an error with suggestions.
 
-use std::fmt;
+use std::{fmt, str::FromStr};
 
 use crate::{Timezone, ZoneSet};
 
@@ -38,6 +38,14 @@ pub fn parse_timezone(text: &str) -> Result<Timezone, TimezoneError> {
     let zones = ZoneSet::installed();
     let unknown = || TimezoneError { text: Some(text.to_owned()), suggestions: near(text, &zones) };
     zones.find(text).ok_or_else(unknown)
+}
+
+impl FromStr for Timezone {
+    type Err = TimezoneError;
+
+    fn from_str(name: &str) -> Result<Self, TimezoneError> {
+        parse_timezone(name)
+    }
 }
 
 impl TimezoneError {

@@ -7,7 +7,6 @@ use std::{
     borrow::Cow,
     collections::HashMap,
     fmt,
-    str::FromStr,
     sync::{LazyLock, Mutex, PoisonError},
 };
 
@@ -15,7 +14,7 @@ use chrono::{DateTime, FixedOffset, MappedLocalTime, NaiveDate, NaiveDateTime, N
 use chrono::{Datelike as _, TimeZone};
 use jiff::{Timestamp, civil, tz};
 
-use crate::{TimezoneError, parse_timezone, zones::ZoneDataError};
+use crate::ZoneDataError;
 
 /// Earlier offsets do not affect what is published.
 const PUBLISHED_FROM: i64 = 1_577_836_800; // 2020
@@ -31,7 +30,7 @@ static UTC: Zone = Zone {
 };
 static INTERNED: LazyLock<Mutex<HashMap<String, Vec<&'static Zone>>>> = LazyLock::new(Mutex::default);
 
-/// A timezone of the IANA database with its rules; returned by [`parse_timezone`].
+/// A timezone of the IANA database with its rules; returned by [`parse_timezone`](crate::parse_timezone).
 ///
 /// Two are equal if they have the same name and the same rules.
 ///
@@ -246,14 +245,6 @@ impl PartialEq for Timezone {
 }
 
 impl Eq for Timezone {}
-
-impl FromStr for Timezone {
-    type Err = TimezoneError;
-
-    fn from_str(name: &str) -> Result<Self, TimezoneError> {
-        parse_timezone(name)
-    }
-}
 
 impl fmt::Display for Timezone {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -12,7 +12,7 @@ use std::{
     sync::{Arc, LazyLock, OnceLock},
 };
 
-use crate::Timezone;
+use crate::{Timezone, ZoneDataError};
 
 /// `make tzdata` writes it.
 const BUNDLE: &[u8] = include_bytes!("../data/zones.bin");
@@ -54,17 +54,6 @@ impl FromStr for ZoneVersion {
 impl fmt::Display for ZoneVersion {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}{}", self.year, self.letters.1)
-    }
-}
-
-/// Why bytes are not zone data.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{0}")]
-pub struct ZoneDataError(String);
-
-impl ZoneDataError {
-    pub(crate) fn of_zone(name: &str) -> Self {
-        Self(format!("zone {name}: not TZif data of version 2 or later"))
     }
 }
 

@@ -5,6 +5,7 @@
 
 use std::collections::BTreeMap;
 
+use anyhow::bail;
 use chrono::{DateTime, Utc};
 use schedule::{Environment, Fire, ScheduleName, WorkflowId};
 use serde_json::{Value, json};
@@ -89,6 +90,14 @@ impl Letter {
             Holds::Fire(fire) => Some(fire),
             Holds::Tick | Holds::Unreadable(_) => None,
         }
+    }
+}
+
+/// Fails if a message with one of these ids was not received.
+pub(super) fn all_found(ids: &[String], letters: &[Letter]) -> anyhow::Result<()> {
+    match ids.iter().find(|id| letters.iter().all(|letter| letter.id != **id)) {
+        Some(id) => bail!("no letter {id} is to be seen in the queue: it is gone, or somebody else holds it"),
+        None => Ok(()),
     }
 }
 

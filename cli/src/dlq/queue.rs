@@ -11,9 +11,9 @@ use aws_sdk_sqs::types::{
     ChangeMessageVisibilityBatchRequestEntry, Message, MessageSystemAttributeName, QueueAttributeName,
 };
 use chrono::DateTime;
+use clap::Args;
 use url::Url;
 
-use super::At;
 use super::letter::Letter;
 
 /// How many messages SQS sends or accepts at once.
@@ -22,6 +22,18 @@ const BATCH: usize = 10;
 const WAIT_SECS: i32 = 1;
 /// The time limit of one try of a call; the SDK makes three.
 const PATIENCE: Duration = Duration::from_secs(10);
+
+/// Which queue.
+#[derive(Args)]
+pub(crate) struct At {
+    /// The queue's URL, as in Terraform's output `dead_letter_queue_urls`.
+    #[arg(long, value_name = "URL")]
+    queue: Url,
+    /// For how many seconds other consumers do not see a received message. All messages return at the end, and after a
+    /// kill -9 when this time is over.
+    #[arg(long, value_name = "N", default_value_t = 120, value_parser = clap::value_parser!(i32).range(5..=43_200))]
+    hold_secs: i32,
+}
 
 /// One queue.
 pub(super) struct Queue {

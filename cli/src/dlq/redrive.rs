@@ -12,9 +12,9 @@ use serde_json::json;
 
 use super::held::{Held, Stop};
 use super::ledger::Known;
-use super::letter::Letter;
-use super::queue::Queue;
-use super::{At, all_found, table};
+use super::letter::{Letter, all_found};
+use super::queue::{At, Queue};
+use super::table;
 use crate::client::{Client, Opener};
 use crate::print;
 

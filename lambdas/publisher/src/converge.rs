@@ -1,28 +1,29 @@
 //! Step 4 of 7: makes the schedule in EventBridge match one workflow.
 //!
 //! No transaction is open here, and no connection is in use. The last known state decides which call comes first;
-//! EventBridge's answer decides what follows. `converge/judge.rs` decides what a refusal means.
+//! EventBridge's answer decides what follows. `converge/decide.rs` decides what a refusal means.
 
-mod judge;
+pub(crate) mod backoff;
+mod decide;
+pub(crate) mod desired;
+pub(crate) mod evidence;
+mod work;
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use chrono::{DateTime, Utc};
 use schedule::{Revision, ScheduleName, WorkflowId};
-use tokio::time::Instant;
 
-use crate::Publisher;
-use crate::deployment::Identity;
-use crate::desired::{Desired, NONE, Spec, State, TEMPLATE, Undecided, desired, wanted_hash};
-use crate::evidence::Operation;
-use crate::fault::{Effect, Fault, Kind};
-use crate::inject::Point;
-use crate::lease::Lease;
-use crate::outbox::{Claim, Verify};
-use crate::rate::Rate;
-use crate::schedules::Standing;
-use crate::settlement::{Applied, Deed, ErrorClass, Outcome, Setback, Settlement};
-use crate::workflows::Workflow;
+use self::desired::{Desired, NONE, Undecided, desired, wanted_hash};
+use self::work::Work;
+use crate::claim::workflows::Workflow;
+use crate::claim::{Claim, Verify};
+use crate::publisher::Publisher;
+use crate::scheduler::existing::Standing;
+use crate::scheduler::fault::{Effect, Fault, Kind, Operation};
+use crate::scheduler::identity::Identity;
+use crate::scheduler::lease::Lease;
+use crate::scheduler::spec::{Spec, State, TEMPLATE};
+use crate::settle::settlement::{Applied, Deed, ErrorClass, Outcome, Setback, Settlement};
 
 /// The last known state of the schedule in EventBridge.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -35,17 +36,6 @@ enum Belief {
     Something,
     /// Nothing is known.
     Unknown,
-}
-
-/// The workflow to converge, and its lease.
-struct Work<'a> {
-    publisher: &'a Publisher,
-    claim: &'a Claim,
-    name: ScheduleName,
-    now: DateTime<Utc>,
-    lease: &'a Lease,
-    /// A call was repeated, so its first request may still arrive.
-    is_in_doubt: AtomicBool,
 }
 
 /// Converges one claimed workflow; every result, also an error, is a settlement.
@@ -292,39 +282,6 @@ impl Work<'_> {
             }
             (Outcome::NotCalled, _) => tracing::info!(workflow_id, "{name} is left to the next drain"),
         }
-    }
-}
-
-impl Publisher {
-    /// Waits for a free place among the calls in flight and for its slot, then makes the call, if the lease is still
-    /// valid.
-    ///
-    /// If the call is throttled, `quota` slows down: lists have their own quota.
-    pub(crate) async fn allowed<T>(
-        &self,
-        lease: &Lease,
-        quota: &Rate,
-        call: impl Future<Output = Result<T, Fault>>,
-    ) -> Result<T, Fault> {
-        let _place = tokio::select! {
-            biased;
-            place = self.place() => place,
-            // The calls in flight may take long, so a call that waits for a place returns at once.
-            () = lease.ended() => return Err(Fault::not_sent()),
-        };
-        self.rate().slot(|| lease.is_live()).await;
-        if !lease.is_live() {
-            return Err(Fault::not_sent());
-        }
-        self.injector().at(Point::P6).await;
-        let sent = Instant::now();
-        let answer = call.await;
-        self.metrics().called(&answer);
-        if let Err(Fault { kind: Kind::Throttled, .. }) = &answer {
-            quota.throttled(sent);
-        }
-        self.injector().at(Point::P8).await;
-        answer
     }
 }
 

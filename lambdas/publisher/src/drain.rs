@@ -3,28 +3,27 @@
 //! Nothing is spawned: all calls in flight belong to the drain's own future, which awaits them before it returns. So a
 //! Lambda that was frozen does not wake up minutes later with a request to sign.
 
+mod batch;
+pub(crate) mod pipeline;
+mod revive;
+
 use std::convert::Infallible;
 use std::time::{Duration, Instant};
 
-use anyhow::anyhow;
-use sqlx::error::DatabaseError;
-
-use crate::Publisher;
-use crate::deployment::{ACCEPT, Admission, Rollout};
+use self::pipeline::{Flight, Worked};
+use crate::claim::deployment::{self, ACCEPT, Admission, Rollout};
+use crate::claim::publishers;
+use crate::claim::{self, Choice};
+use crate::database::error::in_words;
 use crate::inject::Point;
-use crate::lease::{Renewal, Span};
-use crate::outbox::{self, Choice};
-use crate::pipeline::{Flight, Worked};
+use crate::publisher::Publisher;
 use crate::report::Report;
-use crate::sharers;
+use crate::scheduler::lease::{Renewal, Span};
 
 /// How long publishers that start at once may exceed the rate before they count each other.
 const LOOK_AROUND: Duration = Duration::from_millis(50);
 /// How long one drain rolls out a generation, so that a Lambda's tick has time left for its sweep.
 const ROLLOUT: Duration = Duration::from_secs(20);
-/// Postgres's codes for an unknown table or function.
-const UNDEFINED_TABLE: &str = "42P01";
-const UNDEFINED_FUNCTION: &str = "42883";
 
 /// The result of a drain, and why it ended.
 pub(crate) struct Drained {
@@ -80,7 +79,7 @@ impl Publisher {
                 }
             }
         };
-        match outbox::count_remaining(self.pool()).await {
+        match claim::count_remaining(self.pool()).await {
             Ok(remaining) => {
                 // Also after an error, because operators need this number first.
                 self.metrics().remaining(remaining);
@@ -95,7 +94,8 @@ impl Publisher {
         let span = span.afresh();
         self.injector().at(Point::P0).await;
         self.load_zones().await?;
-        let deployment = match self.admit().await.map_err(in_words)? {
+        let (ours, env) = (self.claimant().generation, &self.config().env);
+        let deployment = match deployment::admit(self.pool(), ours, self.owner(), env).await.map_err(in_words)? {
             Admission::Admitted(deployment) => deployment,
             Admission::Outdated(newer) => {
                 tracing::error!(%newer, "publisher outdated: a newer configuration has published, so it publishes nothing");
@@ -108,10 +108,10 @@ impl Publisher {
                 return Ok((Report::default(), Some(Ending::Held)));
             }
         };
-        self.arrive();
+        self.presence().arrive();
         let worked = self.work_through(&span, deployment.rollout).await;
         // Also after an error, so that the other publishers get this one's share at once.
-        self.leave().await;
+        self.presence().leave(self.pool(), self.owner()).await;
         let Worked { report, is_cut, .. } = worked?;
         self.injector().at(Point::P12).await;
         Ok((report, if span.is_stopped() { Some(Ending::Stopped) } else { (!is_cut).then_some(Ending::Done) }))
@@ -128,7 +128,7 @@ impl Publisher {
         loop {
             all.add(self.work_off(span).await?);
             if self.evidence().is_over(span.now()) {
-                outbox::release(self.pool()).await?;
+                claim::release(self.pool()).await?;
                 all.add(self.work_off(span).await?);
             }
             while rollout == Rollout::Open && span.may_claim() && span.now() < until && self.roll_out().await? > 0 {
@@ -148,7 +148,8 @@ impl Publisher {
 
     /// Publishes until no usual workflow is due, or until its turn ends.
     async fn work_off(&self, span: &Span) -> anyhow::Result<Worked> {
-        let flight = self.injector().flight(Flight::Overlapping);
+        // With a test's hook one batch at a time, so that two statements of one publisher never race.
+        let flight = if self.injector().is_hooked() { Flight::Single } else { Flight::Overlapping };
         tokio::select! {
             worked = self.pipeline(span, Choice::Usual, flight) => worked,
             never = self.keep_sharing(), if flight == Flight::Overlapping => match never {},
@@ -167,18 +168,10 @@ impl Publisher {
     async fn keep_sharing(&self) -> Infallible {
         loop {
             tokio::time::sleep(LOOK_AROUND).await;
-            match sharers::count(self.pool()).await {
+            match publishers::count(self.pool()).await {
                 Ok(sharers) => self.rate().share(sharers),
                 Err(error) => tracing::debug!(%error, "the other publishers cannot be counted; the next claim does"),
             }
         }
-    }
-}
-
-/// Explains the first error that an empty or foreign database causes.
-pub(crate) fn in_words(error: sqlx::Error) -> anyhow::Error {
-    match error.as_database_error().and_then(DatabaseError::code).as_deref() {
-        Some(UNDEFINED_TABLE | UNDEFINED_FUNCTION) => anyhow!("the database has no outbox: run `app migrate` on it"),
-        _ => anyhow::Error::from(error).context("the outbox cannot be read"),
     }
 }

@@ -7,8 +7,6 @@
 use std::time::Duration;
 
 #[cfg(not(debug_assertions))]
-use crate::pipeline::Flight;
-#[cfg(not(debug_assertions))]
 use crate::stopwatch::Stopwatch;
 
 /// The points, in the order in which a batch passes them.
@@ -66,8 +64,8 @@ impl Injector {
         Stopwatch
     }
 
-    pub(crate) fn flight(&self, shipped: Flight) -> Flight {
-        shipped
+    pub(crate) fn is_hooked(&self) -> bool {
+        false
     }
 
     pub(crate) async fn pause(&self, shipped: Duration) {
@@ -85,7 +83,6 @@ mod armed {
     use futures::future::BoxFuture;
 
     use super::Point;
-    use crate::pipeline::Flight;
     use crate::stopwatch::Stopwatch;
 
     /// What happens at which point, and at which pass through it: `P8:1:kill`.
@@ -157,9 +154,9 @@ mod armed {
             self.hook.as_ref().map(|hook| hook.stopwatch.clone()).unwrap_or_default()
         }
 
-        /// With a hook one batch at a time, so that two statements of one publisher never race.
-        pub(crate) fn flight(&self, shipped: Flight) -> Flight {
-            if self.hook.is_some() { Flight::Single } else { shipped }
+        /// Whether a test decides when the publisher continues.
+        pub(crate) fn is_hooked(&self) -> bool {
+            self.hook.is_some()
         }
 
         /// Waits; with a hook not at all, because the hook decides when the publisher continues.

@@ -3,16 +3,17 @@
 //! `emf.rs` writes CloudWatch's lines for the Lambda, `prometheus.rs` answers a daemon's scrapes.
 
 pub(crate) mod emf;
+pub(crate) mod levels;
 pub(crate) mod prometheus;
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use crate::fault::{Fault, Kind};
 use crate::report::Report;
+use crate::scheduler::fault::{Fault, Kind};
 
-/// The counters of this process since its start.
-#[derive(Debug, Default)]
-pub(crate) struct Metrics(Mutex<Totals>);
+/// The counters of this process since its start; clones share them.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Metrics(Arc<Mutex<Totals>>);
 
 /// Sums, except `report.remaining`, which is a gauge.
 #[derive(Clone, Copy, Debug, Default)]

@@ -5,6 +5,7 @@
 //! workflow again.
 
 mod published;
+pub(crate) mod settlement;
 mod unpublished;
 
 use std::collections::HashSet;
@@ -12,10 +13,10 @@ use std::collections::HashSet;
 use db::{PgConnection, PgPool};
 
 use self::published::{mark_processed, published, settle_published};
+use self::settlement::{Settlement, count};
 use self::unpublished::{mirror_errors, settle_unpublished, unpublished};
 use crate::inject::{Injector, Point};
 use crate::report::Report;
-use crate::settlement::{Settlement, count};
 
 /// What a settle wrote, and what it had to leave.
 pub(crate) struct Settled {

@@ -1,7 +1,7 @@
 //! Steps 3 and 4 of 7: the sweep: compares all schedules in EventBridge with the database.
 //!
 //! Edits reach EventBridge by the outbox; a manual change in EventBridge is found only by a comparison. Page by page
-//! (`schedules/list.rs`) the listed schedules are compared (`compare.rs`) with the database (`known.rs`), a few
+//! (`scheduler/list.rs`) the listed schedules are compared (`compare.rs`) with the database (`known.rs`), a few
 //! schedules are read in full (`page.rs`), and differences are enqueued (`repair.rs`), so that the drain repairs them.
 //! After the last page it is known which schedules are missing, and which are orphans (`orphans.rs`).
 //!
@@ -10,6 +10,7 @@
 
 mod changes;
 mod compare;
+pub(crate) mod difference;
 mod findings;
 mod known;
 mod limit;
@@ -18,33 +19,28 @@ mod orphans;
 mod page;
 mod prune;
 mod repair;
+mod rollout;
 mod turn;
 
 use std::time::{Duration, Instant};
 
 use schedule::ScheduleName;
 
-use crate::Publisher;
-use crate::deployment::{ACCEPT, Admission, Identity, hold_if_ahead};
-use crate::drain::{Drained, Ending};
-use crate::fault::{Fault, Kind};
+use crate::claim::deployment::{self, ACCEPT, Admission, hold_if_ahead};
+use crate::claim::publishers;
 use crate::inject::Point;
-use crate::lease::{Lease, Renewal, Span};
-use crate::report::Report;
-use crate::rollout;
-use crate::schedules::Page;
+use crate::publisher::Publisher;
+use crate::scheduler::fault::{Fault, Kind};
+use crate::scheduler::identity::Identity;
+use crate::scheduler::lease::{Lease, Renewal, Span};
+use crate::scheduler::list::Page;
 
 use self::changes::Release;
 pub use self::findings::Findings;
 use self::missing::Missing;
 use self::page::Compared;
-pub(crate) use self::repair::Difference;
-use self::turn::{Hold, Stage, Turn};
+use self::turn::{Hold, SAMPLE, Stage, Turn};
 
-/// AWS allows 50 per second for the complete account.
-pub(crate) const LISTS_PER_SEC: u32 = 40;
-/// How many schedules without a difference are read in full in each sweep.
-const SAMPLE: i64 = 100;
 /// How many workflows one transaction enqueues.
 const REPAIRS: i64 = 2000;
 /// How many orphans are read and enqueued together.
@@ -91,28 +87,6 @@ enum End {
 }
 
 impl Publisher {
-    /// One tick: drains, sweeps if a sweep is due, and drains what the sweep has enqueued.
-    ///
-    /// # Errors
-    /// Fails like [`Publisher::drain`]. A sweep that fails is logged, and the next tick continues it.
-    pub async fn tick(&self, deadline: Instant) -> anyhow::Result<Report> {
-        Ok(self.tick_for(&self.span(Some(deadline), Renewal::Off)).await?.report)
-    }
-
-    pub(crate) async fn tick_for(&self, span: &Span) -> anyhow::Result<Drained> {
-        let mut drained = self.drain_for(span).await?;
-        // If EventBridge refuses writes now, it may refuse lists too, and the sweep would only enqueue more writes.
-        if drained.ending != Ending::Done {
-            return Ok(drained);
-        }
-        match self.sweep_for(span).await {
-            Ok(Swept::NotNow) => {}
-            Ok(_) => drained.add(self.drain_for(span).await?),
-            Err(error) => tracing::warn!("the sweep stopped: {error:#}"),
-        }
-        Ok(drained)
-    }
-
     /// Sweeps if a sweep is due or was requested; ends shortly before `deadline`.
     ///
     /// # Errors
@@ -143,11 +117,13 @@ impl Publisher {
         }
     }
 
-    async fn sweep_for(&self, span: &Span) -> anyhow::Result<Swept> {
+    pub(crate) async fn sweep_for(&self, span: &Span) -> anyhow::Result<Swept> {
         if !span.may_claim() {
             return Ok(Swept::NotNow);
         }
-        let deployment = match self.admit().await? {
+        let generation = self.claimant().generation;
+        let admission = deployment::admit(self.pool(), generation, self.owner(), &self.config().env).await?;
+        let deployment = match admission {
             Admission::Admitted(deployment) => deployment,
             Admission::Held(reason) => {
                 tracing::error!(reason, "ledger held: nothing is swept; the publisher waits for `{ACCEPT}`");
@@ -160,13 +136,12 @@ impl Publisher {
         };
         turn::request_if_time(self.pool()).await?;
         let sent = span.now();
-        let generation = self.claimant().generation;
         let taken = turn::take(self.pool(), self.owner(), SAMPLE, generation, deployment.rollout).await?;
         let Some(mut turn) = taken else { return Ok(Swept::NotNow) };
         let lease = Lease::new(sent, span);
-        self.arrive();
+        self.presence().arrive();
         let ended = self.go_on(&mut turn, deployment.identity, &lease, span).await;
-        self.leave().await;
+        self.presence().leave(self.pool(), self.owner()).await;
         if let Ok(End::Done) = ended {
             tell(&turn);
             self.metrics().swept(turn.findings.listed, turn.findings.read);
@@ -224,7 +199,7 @@ impl Publisher {
     /// Fetches a page, at the rate of the account's quota of lists.
     async fn list(&self, token: Option<String>, lease: &Lease) -> Result<Page, Fault> {
         self.list_rate().slot(|| lease.is_live()).await;
-        self.join().await;
+        publishers::join_and_share(self.pool(), self.owner(), self.rate()).await;
         self.allowed(lease, self.list_rate(), self.schedules().list(token, lease)).await
     }
 
@@ -364,10 +339,6 @@ impl Publisher {
             turn.next_token = None;
             turn.findings.restart();
         }
-    }
-
-    fn owner(&self) -> &str {
-        &self.claimant().owner
     }
 }
 

@@ -8,6 +8,11 @@ use clap::error::ErrorKind;
 use clap::{Args, Parser};
 use url::Url;
 
+/// The time limit of one try.
+pub const TRY: Duration = Duration::from_secs(8);
+/// The time limit of all tries of one delivery; Lambda ends the function after 15 s.
+pub const ALL_TRIES: Duration = schedule::delivery::RUNNER_TIME_LIMIT;
+
 /// The address of the app, and the key for it.
 #[derive(Clone, Debug)]
 pub struct Config {
@@ -32,7 +37,7 @@ pub struct Limits {
 
 impl Limits {
     /// In Lambda only time limits the number of tries.
-    pub const LAMBDA: Limits = Limits { one_try: crate::TRY, all_tries: crate::ALL_TRIES, most_tries: u32::MAX };
+    pub const LAMBDA: Limits = Limits { one_try: TRY, all_tries: ALL_TRIES, most_tries: u32::MAX };
 }
 
 /// Where the scheduler key comes from.

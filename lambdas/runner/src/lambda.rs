@@ -1,9 +1,10 @@
 //! Step 6 of 7: the runner as a Lambda.
 
 use lambda_runtime::{Diagnostic, Error, LambdaEvent, service_fn};
+use schedule::Delivered;
 use serde_json::{Value, json};
 
-use crate::{DeliverError, Delivered, Runner};
+use crate::deliver::{DeliverError, Runner};
 
 /// Handles Lambda's invocations until the sandbox ends.
 ///

@@ -6,7 +6,7 @@ use chrono::{DateTime, Utc};
 use serde_json::Value;
 use uuid::Uuid;
 
-use super::Handler;
+use super::function::Handler;
 
 #[derive(Clone)]
 pub(super) struct Function {

@@ -18,13 +18,14 @@ use uuid::Uuid;
 use super::Scheduler;
 use super::constraint::{Pattern, Violations};
 use super::error::Error;
-use super::faults::{View, act};
+use super::faults::acted::{View, act};
 use super::groups::{DEFAULT, NewGroup};
 use super::list::Filter;
 use super::request::{Payload, Region};
 use super::spec::Spec;
-use super::store::Key;
-use super::wire::{GroupView, PutGroup, PutSchedule, ScheduleSummary, ScheduleView, Tag, Tags};
+use super::stored_schedule::Key;
+use super::views::{GroupView, ScheduleSummary, ScheduleView};
+use super::wire::{PutGroup, PutSchedule, Tag, Tags};
 
 const REQUEST_ID: HeaderName = HeaderName::from_static("x-amzn-requestid");
 const DEFAULT_PAGE: usize = 100;

@@ -3,7 +3,7 @@
 //! Each call of the five operations on schedules draws from one seeded source, and the plan decides what the draw
 //! means. So the same calls in the same order get the same faults.
 
-mod acted;
+pub(super) mod acted;
 mod late;
 mod plan;
 
@@ -16,7 +16,6 @@ use rand::{RngExt, SeedableRng};
 use serde::Serialize;
 use tokio_util::sync::CancellationToken;
 
-pub(super) use self::acted::{View, act};
 use self::late::Late;
 pub use self::plan::{Kind, Operation, Plan, Rule, Wrong};
 

@@ -4,9 +4,10 @@ use std::collections::BTreeMap;
 
 use chrono::{DateTime, Utc};
 
+use super::account::{Account, TOKEN_LIFE};
 use super::error::Error;
 use super::list::Page;
-use super::store::{Account, Key, TOKEN_LIFE};
+use super::stored_schedule::Key;
 use super::wire::Tag;
 
 /// The schedule group that always exists, and that contains schedules without another schedule group.

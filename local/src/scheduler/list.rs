@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::ops::Bound;
 use std::sync::Arc;
 
-use super::store::{Key, Schedule};
+use super::stored_schedule::{Key, Schedule};
 
 /// A page of a list, and where the next one starts.
 pub struct Page<T> {

@@ -3,6 +3,7 @@
 //! The AWS SDKs, the AWS CLI, boto3 and Terraform use it like AWS if they are configured with its address. It stores
 //! schedules and schedule groups, and computes by its own evaluation when each fires; `fires` fires them.
 
+pub mod account;
 pub mod api;
 pub mod constraint;
 pub mod cron;
@@ -17,6 +18,8 @@ mod quota;
 mod request;
 pub mod spec;
 pub mod store;
+pub mod stored_schedule;
+pub mod views;
 pub mod wire;
 pub mod zone;
 
@@ -27,10 +30,12 @@ use chrono::{DateTime, Utc};
 use schedule::Clock;
 use tokio::sync::Notify;
 
+use self::account::Account;
 use self::cron::Fold;
 use self::faults::{Faults, Plan, Progress};
 use self::quota::Quota;
-use self::store::{Account, Due, Store};
+use self::store::Store;
+use self::stored_schedule::Due;
 
 /// One account of Scheduler; clones share it.
 #[derive(Clone)]

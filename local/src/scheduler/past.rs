@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
-use super::store::{Key, Schedule};
+use super::stored_schedule::{Key, Schedule};
 
 /// How many changes are kept.
 pub(super) const KEPT: usize = 3;

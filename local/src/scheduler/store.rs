@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use chrono::{DateTime, TimeDelta, Utc};
 
+use super::account::Account;
 use super::cron::Fold;
 use super::error::Error;
 use super::expression::Expression;
@@ -14,6 +15,7 @@ use super::groups::{Groups, NewGroup};
 use super::list::{Filter, Page};
 use super::past::Past;
 use super::spec::{Completion, Spec, State};
+use super::stored_schedule::{Due, Key, Schedule};
 
 /// Everything of one account in one region.
 pub struct Store {
@@ -24,88 +26,6 @@ pub struct Store {
     next: BTreeSet<(DateTime<Utc>, Key)>,
     overdue: Vec<Due>,
     past: Past,
-}
-
-/// How long a create may be repeated with its client token: as long as a signed request may still arrive.
-///
-/// AWS does not document how long it keeps a token.
-pub(super) const TOKEN_LIFE: TimeDelta = TimeDelta::minutes(15);
-
-/// The account and its quotas.
-#[derive(Clone, Debug)]
-pub struct Account {
-    /// The region in resource names for unsigned requests; a signed request names its own
-    pub region: String,
-    /// Twelve digits
-    pub id: String,
-    /// AWS allows ten million
-    pub max_schedules: usize,
-    /// AWS allows 500
-    pub max_groups: usize,
-}
-
-/// The key of a schedule: the name is unique in its schedule group.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Key {
-    /// The schedule group
-    pub group: String,
-    /// The name in the schedule group
-    pub name: String,
-}
-
-/// A schedule.
-#[derive(Clone, Debug)]
-pub struct Schedule {
-    /// The key
-    pub key: Key,
-    /// The full name
-    pub arn: String,
-    /// The settings
-    pub spec: Spec,
-    /// When it was created
-    pub created_on: DateTime<Utc>,
-    /// When it was last replaced
-    pub modified_on: DateTime<Utc>,
-    /// When it fires next
-    pub next: Option<DateTime<Utc>>,
-    origin: DateTime<Utc>,
-    client_token: Option<String>,
-}
-
-/// A schedule that is due.
-#[derive(Clone, Debug)]
-pub struct Due {
-    /// The time
-    pub at: DateTime<Utc>,
-    /// The schedule at that time
-    pub schedule: Arc<Schedule>,
-}
-
-impl Default for Account {
-    fn default() -> Self {
-        Account {
-            region: "us-east-1".to_owned(),
-            id: "123456789012".to_owned(),
-            max_schedules: 10_000_000,
-            max_groups: 500,
-        }
-    }
-}
-
-impl Account {
-    fn in_region(&self, region: Option<String>) -> Account {
-        Account { region: region.unwrap_or_else(|| self.region.clone()), ..self.clone() }
-    }
-}
-
-impl Schedule {
-    /// Whether a create with this client token and this content created it.
-    ///
-    /// AWS does not document its answer to the same token with other content; here the name is taken.
-    fn was_made_by(&self, token: Option<&str>, spec: &Spec, now: DateTime<Utc>) -> bool {
-        let is_token = token.is_some() && self.client_token.as_deref() == token;
-        is_token && now < self.created_on + TOKEN_LIFE && self.spec == *spec
-    }
 }
 
 impl Store {

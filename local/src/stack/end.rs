@@ -1,23 +1,10 @@
 //! The end of a stack: stops its parts in order, and checks what remains.
 
 use anyhow::{Context, Result, ensure};
-use tokio_util::sync::CancellationToken;
 
-use super::{Database, Pending, Stack};
-
-/// The end signals of the parts, in the order of the shutdown.
-#[derive(Clone, Default)]
-pub(super) struct Stop {
-    pub(super) publisher: CancellationToken,
-    pub(super) apps: CancellationToken,
-}
-
-/// What the end of a stack asserts.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Leftovers {
-    Refused,
-    Accepted,
-}
+use super::Stack;
+use super::database::Database;
+use super::pending::{Leftovers, Pending};
 
 /// The end of a test.
 impl Stack {

@@ -3,6 +3,7 @@
 //! `local up` and every test start the same [`Stack`]. A test's stack has its own clock and its own database, and its
 //! end asserts that everything is processed.
 
+mod answer;
 mod database;
 mod end;
 mod http;
@@ -13,7 +14,6 @@ mod story;
 
 use std::net::Ipv4Addr;
 use std::path::PathBuf;
-use std::time::Duration;
 
 use anyhow::{Context, Result};
 use app::App;
@@ -25,25 +25,16 @@ use schedule::Clock;
 use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
 
+pub use self::answer::Answer;
 pub use self::database::Database;
-use self::end::{Leftovers, Stop};
-pub use self::http::Answer;
 pub use self::keys::{Keys, write_secret};
-use self::parts::Instance;
+pub use self::parts::{GROUP, ROLE, RUNNER, RUNNER_DLQ, SCHEDULE_DLQ};
+use self::parts::{Instance, PATIENCE, Stop};
+use self::pending::Leftovers;
 pub use self::pending::Pending;
 use crate::invoke;
-use crate::stand_in::{self, Served, StandIn};
-
-/// The schedule group of the schedules.
-pub const GROUP: &str = "cronbox";
-/// The target of every schedule.
-pub const RUNNER: &str = "arn:aws:lambda:us-east-1:123456789012:function:cronbox-runner";
-/// The role of every schedule.
-pub const ROLE: &str = "arn:aws:iam::123456789012:role/cronbox-scheduler";
-/// The queue for fires that could not be sent.
-pub const SCHEDULE_DLQ: &str = "arn:aws:sqs:us-east-1:123456789012:cronbox-schedule-dlq";
-/// The queue for fires that the runner could not deliver.
-pub const RUNNER_DLQ: &str = "arn:aws:sqs:us-east-1:123456789012:cronbox-runner-dlq";
+use crate::served::Served;
+use crate::stand_in::{self, StandIn};
 
 /// How a test's stack is set up.
 pub struct StackOptions {
@@ -267,6 +258,3 @@ impl Stack {
         Ok(Publisher::new(parts::publisher_config()?, pool, self.scheduler.clone(), self.clock.clone()))
     }
 }
-
-/// How long a test waits for an event before it fails.
-const PATIENCE: Duration = Duration::from_secs(60);

@@ -1,6 +1,7 @@
 //! The parts of a stack that are configured here: apps, runner, publisher.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use anyhow::{Context, Result};
 use app::App;
@@ -10,14 +11,33 @@ use runner::{KeySource, Limits, Runner};
 use schedule::Environment;
 use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
+use tokio_util::sync::CancellationToken;
 
-use super::end::Stop;
-use super::{GROUP, Keys, PATIENCE, ROLE, RUNNER, RUNNER_DLQ, SCHEDULE_DLQ};
+use super::keys::Keys;
 use crate::invoke::FunctionError;
 use crate::stand_in::StandIn;
 
+/// The schedule group of the schedules.
+pub const GROUP: &str = "cronbox";
+/// The target of every schedule.
+pub const RUNNER: &str = "arn:aws:lambda:us-east-1:123456789012:function:cronbox-runner";
+/// The role of every schedule.
+pub const ROLE: &str = "arn:aws:iam::123456789012:role/cronbox-scheduler";
+/// The queue for fires that could not be sent.
+pub const SCHEDULE_DLQ: &str = "arn:aws:sqs:us-east-1:123456789012:cronbox-schedule-dlq";
+/// The queue for fires that the runner could not deliver.
+pub const RUNNER_DLQ: &str = "arn:aws:sqs:us-east-1:123456789012:cronbox-runner-dlq";
+/// How long a test waits for an event before it fails.
+pub(super) const PATIENCE: Duration = Duration::from_secs(60);
 /// The environment in the schedules' names.
 pub(super) const ENVIRONMENT: &str = "dev";
+
+/// The end signals of the parts, in the order of the shutdown.
+#[derive(Clone, Default)]
+pub(super) struct Stop {
+    pub(super) publisher: CancellationToken,
+    pub(super) apps: CancellationToken,
+}
 
 /// One app with its listener.
 pub(super) struct Instance {

@@ -20,6 +20,13 @@ pub struct Pending {
     pub deliveries: usize,
 }
 
+/// What the end of a stack asserts.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Leftovers {
+    Refused,
+    Accepted,
+}
+
 impl Pending {
     /// Counts what is in the database; `deliveries` remains 0.
     ///

@@ -10,10 +10,10 @@ use reqwest::Method;
 use schedule::{ScheduleName, WorkflowId};
 use serde_json::{Value, json};
 
-use super::http::answer;
-use super::parts::environment;
-use super::{Answer, GROUP, PATIENCE, Stack, database};
-use crate::scheduler::store::Key;
+use super::answer::{Answer, answer};
+use super::parts::{GROUP, PATIENCE, environment};
+use super::{Stack, database};
+use crate::scheduler::stored_schedule::{Key, Schedule};
 
 /// Edits and fires.
 impl Stack {
@@ -216,7 +216,7 @@ impl Stack {
     ///
     /// # Errors
     /// Fails if none exists.
-    pub fn standing(&self, workflow: WorkflowId) -> Result<std::sync::Arc<crate::scheduler::store::Schedule>> {
+    pub fn standing(&self, workflow: WorkflowId) -> Result<std::sync::Arc<Schedule>> {
         let name = ScheduleName::new(workflow, &environment()?).as_str().to_owned();
         let found = self.stand_in.scheduler.store().get(&Key { group: GROUP.to_owned(), name });
         found.map_err(|_| anyhow::anyhow!("no schedule of workflow {workflow} stands"))

@@ -1,10 +1,10 @@
 //! The two day fields for EventBridge, which accepts only one of them: candidates are compared on the calendar.
 
 use crate::{
-    Coverage, Cron,
+    Cron,
     bits::Bits,
     days::{Days, MonthDays, Rule, Shape, Weekdays},
-    eventbridge::{forms, hull, written},
+    eventbridge::form::{Coverage, forms, hull, written},
     field::{FIRST_YEAR, LAST_YEAR, MONTH_DAY, WEEKDAYS},
 };
 

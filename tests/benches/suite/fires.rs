@@ -9,8 +9,9 @@ use aws_sdk_scheduler::types::{FlexibleTimeWindow, FlexibleTimeWindowMode, Targe
 use chrono::{DateTime, SubsecRound, TimeDelta, Utc};
 use futures::FutureExt;
 use futures::stream::{self, StreamExt};
+use local::served::Served;
 use local::stack::{GROUP, ROLE, RUNNER, RUNNER_DLQ};
-use local::stand_in::{Options, Served, StandIn};
+use local::stand_in::{Options, StandIn};
 use schedule::Clock;
 use serde_json::json;
 

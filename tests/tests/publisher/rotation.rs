@@ -5,7 +5,8 @@ use std::time::{Duration, Instant};
 
 use aws_sdk_secretsmanager::Client;
 use aws_sdk_secretsmanager::config::{BehaviorVersion, Credentials, Region};
-use local::stand_in::{Options, Served, StandIn};
+use local::served::Served;
+use local::stand_in::{Options, StandIn};
 use schedule::Clock;
 use serde_json::{Value, json};
 use sqlx::AssertSqlSafe;

@@ -3,7 +3,8 @@
 use std::process::{Command, Output};
 
 use local::config::target_folder;
-use local::stand_in::{Options, Served, StandIn};
+use local::served::Served;
+use local::stand_in::{Options, StandIn};
 use schedule::Clock;
 use serde_json::Value;
 

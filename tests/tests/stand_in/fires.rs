@@ -8,7 +8,8 @@ use aws_sdk_scheduler::types::{DeadLetterConfig, FlexibleTimeWindow, FlexibleTim
 use chrono::{DateTime, Utc};
 use local::invoke::Handler;
 use local::scheduler::cron::Fold;
-use local::stand_in::{Options, Served, StandIn};
+use local::served::Served;
+use local::stand_in::{Options, StandIn};
 use local::{client, fires, scheduler};
 use schedule::Clock;
 use serde_json::{Value, json};

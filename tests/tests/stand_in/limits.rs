@@ -9,7 +9,8 @@ use aws_sdk_scheduler::operation::create_schedule::builders::CreateScheduleFluen
 use aws_sdk_scheduler::primitives::DateTime as AwsDateTime;
 use aws_sdk_scheduler::types::{FlexibleTimeWindow, FlexibleTimeWindowMode, Target};
 use chrono::{DateTime, Utc};
-use local::stand_in::{Options, Served, StandIn};
+use local::served::Served;
+use local::stand_in::{Options, StandIn};
 use local::{client, scheduler};
 use schedule::Clock;
 use serde_json::Value;

@@ -8,7 +8,8 @@ use aws_sdk_scheduler::operation::get_schedule::GetScheduleOutput;
 use aws_sdk_scheduler::types::{
     ActionAfterCompletion, FlexibleTimeWindow, FlexibleTimeWindowMode, RetryPolicy, ScheduleState, Tag, Target,
 };
-use local::stand_in::{Options, Served, StandIn};
+use local::served::Served;
+use local::stand_in::{Options, StandIn};
 use schedule::Clock;
 use tests::Moto;
 

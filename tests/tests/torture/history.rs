@@ -12,7 +12,7 @@ use std::time::Duration;
 use chrono::{DateTime, TimeDelta, Utc};
 use local::scheduler::groups::NewGroup;
 use local::scheduler::list::Filter;
-use local::scheduler::wire::ScheduleView;
+use local::scheduler::views::ScheduleView;
 use local::scheduler::{Options, Scheduler, api};
 use publisher::Stopwatch;
 use schedule::Clock;

@@ -8,7 +8,7 @@ use schedule::Environment;
 use serde_json::{Map, Value, json};
 
 use super::Totals;
-use crate::levels::Levels;
+use crate::metrics::levels::Levels;
 
 const NAMESPACE: &str = "cronbox";
 /// Classes of drift, so that a class without drift is reported as 0.

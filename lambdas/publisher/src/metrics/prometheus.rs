@@ -4,6 +4,7 @@ use std::convert::Infallible;
 use std::fmt;
 use std::time::Duration;
 
+use db::PgPool;
 use http_body_util::Full;
 use hyper::body::{Bytes, Incoming};
 use hyper::header::CONTENT_TYPE;
@@ -18,23 +19,22 @@ use prometheus_client::metrics::gauge::{ConstGauge, Gauge};
 use prometheus_client::registry::Registry;
 use tokio::net::TcpListener;
 
-use super::Totals;
-use crate::Publisher;
-use crate::levels::{self, Levels};
+use super::{Metrics, Totals};
+use crate::metrics::levels::{self, Levels};
 
 const TEXT: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
-/// Answers scrapes until the future is dropped.
-pub(crate) async fn serve(publisher: &Publisher, listener: TcpListener) -> Infallible {
+/// Answers scrapes with these counters, and with gauges from the database, until the future is dropped.
+pub(crate) async fn serve(pool: &PgPool, metrics: &Metrics, listener: TcpListener) -> Infallible {
     loop {
         let Ok((stream, _)) = listener.accept().await else {
             // Probably there are no file descriptors left; without a pause this loop would spin.
             tokio::time::sleep(Duration::from_millis(100)).await;
             continue;
         };
-        let publisher = publisher.clone();
+        let (pool, metrics) = (pool.clone(), metrics.clone());
         tokio::spawn(async move {
-            let answer = service_fn(|request| answer(&publisher, request));
+            let answer = service_fn(|request| answer(&pool, &metrics, request));
             let connection =
                 http1::Builder::new().timer(TokioTimer::new()).serve_connection(TokioIo::new(stream), answer);
             // The log of the scraper shows a broken connection.
@@ -43,11 +43,15 @@ pub(crate) async fn serve(publisher: &Publisher, listener: TcpListener) -> Infal
     }
 }
 
-async fn answer(publisher: &Publisher, request: Request<Incoming>) -> Result<Response<Full<Bytes>>, fmt::Error> {
+async fn answer(
+    pool: &PgPool,
+    metrics: &Metrics,
+    request: Request<Incoming>,
+) -> Result<Response<Full<Bytes>>, fmt::Error> {
     let (status, text) = match request.uri().path() {
         "/metrics" => {
-            let levels = levels::read(publisher.pool(), Duration::MAX).await;
-            (StatusCode::OK, render(&publisher.metrics().so_far(), &levels)?)
+            let levels = levels::read(pool, Duration::MAX).await;
+            (StatusCode::OK, render(&metrics.so_far(), &levels)?)
         }
         _ => (StatusCode::NOT_FOUND, "see /metrics\n".to_owned()),
     };

@@ -7,7 +7,7 @@ use db::PgConnection;
 use serde::Serialize;
 use sqlx::types::Json;
 
-use crate::settlement::{Outcome, Settlement};
+use crate::settle::settlement::{Outcome, Settlement};
 
 /// A success, as parameters of the statements.
 #[derive(Serialize)]

@@ -7,8 +7,8 @@ use db::PgConnection;
 use serde::Serialize;
 use sqlx::types::Json;
 
-use crate::fault::Effect;
-use crate::settlement::{ErrorClass, Outcome, Settlement};
+use crate::scheduler::fault::Effect;
+use crate::settle::settlement::{ErrorClass, Outcome, Settlement};
 
 /// Any other outcome, as parameters of the statements.
 #[derive(Serialize)]

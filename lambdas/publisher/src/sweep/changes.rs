@@ -7,8 +7,9 @@ use chrono::{DateTime, Utc};
 use db::PgConnection;
 use sqlx::types::Json;
 
+use crate::sweep::difference::Difference;
 use crate::sweep::limit;
-use crate::sweep::repair::{self, Difference};
+use crate::sweep::repair;
 use crate::sweep::turn::Turn;
 
 /// Whether there may be more to enqueue.

@@ -6,13 +6,15 @@
 use chrono::{DateTime, Utc};
 use serde_json::Value;
 
+use crate::claim::deployment::Rollout;
+use crate::claim::workflows::Removal;
 use crate::config::Config;
-use crate::deployment::Rollout;
-use crate::desired::{Desired, Spec, State, TEMPLATE, Undecided, desired};
-use crate::schedules::{Listed, Standing};
+use crate::converge::desired::{Desired, Undecided, desired};
+use crate::scheduler::existing::Standing;
+use crate::scheduler::list::Listed;
+use crate::scheduler::spec::{Spec, State, TEMPLATE};
 use crate::sweep::findings::Class;
 use crate::sweep::known::Known;
-use crate::workflows::Removal;
 
 /// The result of comparing a listed schedule.
 #[derive(Debug)]

@@ -4,8 +4,8 @@ use chrono::{DateTime, Utc};
 use db::PgPool;
 use schedule::{Revision, WorkflowId};
 
-use crate::deployment::Identity;
-use crate::workflows::{Removal, Row, Workflow};
+use crate::claim::workflows::{Removal, Row, Workflow};
+use crate::scheduler::identity::Identity;
 
 /// What the database knows about one schedule of this environment.
 #[derive(Debug)]

@@ -9,7 +9,7 @@ use db::PgConnection;
 use schedule::ScheduleName;
 use uuid::Uuid;
 
-use crate::deployment::Identity;
+use crate::scheduler::identity::Identity;
 use crate::sweep::limit;
 use crate::sweep::turn::Turn;
 

@@ -10,15 +10,17 @@ use futures::stream;
 use schedule::{ScheduleName, WorkflowId};
 
 use super::compare::{Glance, Look, Weight, glance, look, look_at_outdated, revision_of};
+use super::difference::Difference;
 use super::findings::{Class, Findings};
 use super::known::{self, Known};
-use super::repair::{Adopted, Confirmed, Difference};
-use super::turn::Turn;
-use super::{Publisher, SAMPLE};
-use crate::deployment::Ahead;
-use crate::desired::Spec;
-use crate::lease::Lease;
-use crate::schedules::{Listed, Page, Standing};
+use super::repair::{Adopted, Confirmed};
+use super::turn::{SAMPLE, Turn};
+use crate::claim::deployment::Ahead;
+use crate::publisher::Publisher;
+use crate::scheduler::existing::Standing;
+use crate::scheduler::lease::Lease;
+use crate::scheduler::list::{Listed, Page};
+use crate::scheduler::spec::Spec;
 
 /// The result of a page.
 #[derive(Debug, Default)]

@@ -8,20 +8,9 @@ use db::PgConnection;
 use serde::Serialize;
 use sqlx::types::Json;
 
-use crate::desired::TEMPLATE;
+use crate::scheduler::spec::TEMPLATE;
+use crate::sweep::difference::Difference;
 use crate::sweep::turn::Turn;
-
-/// A difference of a workflow.
-#[derive(Debug, Serialize)]
-pub(crate) struct Difference {
-    pub(crate) workflow_id: i64,
-    /// The epoch at the start of the comparison; `None` = there was no publication.
-    pub(crate) epoch: Option<i64>,
-    /// The workflow's revision.
-    pub(crate) revision: i64,
-    /// The value in `publications.drift`.
-    pub(crate) class: String,
-}
 
 /// A schedule that was read in full and is as required.
 #[derive(Debug, Serialize)]

@@ -6,9 +6,12 @@
 use db::{PgConnection, PgPool};
 use sqlx::types::Json;
 
-use crate::deployment::{Generation, Rollout};
-use crate::lease::LEASE;
+use crate::claim::deployment::{Generation, Rollout};
+use crate::scheduler::lease::LEASE;
 use crate::sweep::findings::Findings;
+
+/// How many schedules without a difference are read in full in each sweep.
+pub(crate) const SAMPLE: i64 = 100;
 
 /// A sweep that this publisher has until its lease expires.
 #[derive(Clone, Debug)]

@@ -1,6 +1,6 @@
 //! Manual changes in AWS's console, without the publisher.
 
-use local::scheduler::wire::ScheduleView;
+use local::scheduler::views::ScheduleView;
 use serde_json::{Value, json};
 
 use super::{Filter, GROUP, History};

@@ -1,0 +1,224 @@
+//! Step 3 of 7: whether this publisher may publish: which database this is, and which configuration is the newest.
+//!
+//! A deployment raises the generation. After that a publisher with an older one neither claims nor sweeps; otherwise
+//! the two would overwrite each other's schedules again and again (ADR 14).
+
+use std::fmt;
+
+use chrono::{DateTime, Utc};
+use db::PgPool;
+use schedule::Environment;
+
+use crate::scheduler::identity::Identity;
+
+/// The position of a configuration in the order of deployments.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Generation {
+    /// `CONFIG_GENERATION`.
+    pub(crate) number: i64,
+    /// The template number that the code publishes.
+    pub(crate) template: i32,
+}
+
+/// Whether the database admits this publisher; read at the start of each drain and sweep.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Admission {
+    /// This publisher has the newest configuration.
+    Admitted(Deployment),
+    /// A newer configuration has published: nothing is claimed or swept.
+    Outdated(Generation),
+    /// The database was restored or cloned, for this reason: nothing is claimed or swept until its ledger is accepted.
+    Held(String),
+}
+
+/// The command that accepts the ledger.
+pub(crate) const ACCEPT: &str = "app ledger accept --until <end of the gap>";
+
+/// A schedule with a higher revision than its workflow had when it was compared.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Ahead {
+    pub(crate) workflow_id: i64,
+    /// The revision in its Input.
+    pub(crate) revision: i64,
+    /// When it was last changed, according to AWS.
+    pub(crate) modified_on: DateTime<Utc>,
+}
+
+/// The deployment of an admitted publisher.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Deployment {
+    pub(crate) identity: Identity,
+    pub(crate) rollout: Rollout,
+}
+
+/// Whether schedules of an older generation may exist.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Rollout {
+    /// The generation may explain why a schedule differs from the one that would be published now.
+    Open,
+    /// A sweep found no schedule of an older generation.
+    Done,
+}
+
+impl fmt::Display for Generation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} (template {})", self.number, self.template)
+    }
+}
+
+/// Returns whether the publisher `owner` may publish, and raises the generation if its own, `ours`, is newer.
+///
+/// # Errors
+/// Fails if the database cannot be reached or refuses the statement.
+pub(crate) async fn admit(
+    pool: &PgPool,
+    ours: Generation,
+    owner: &str,
+    environment: &Environment,
+) -> sqlx::Result<Admission> {
+    loop {
+        let read = raise_or_read(pool, ours, owner, environment).await?;
+        match read {
+            Some(Read { is_raised: true, .. }) => {
+                tracing::warn!(generation = ours.number, template = ours.template, "generation raised to {ours}");
+            }
+            Some(Read { stored, hold: None, .. }) if stored > ours => return Ok(Admission::Outdated(stored)),
+            Some(Read { hold: Some(reason), .. }) => return Ok(Admission::Held(reason)),
+            Some(Read { is_of_another_environment: true, .. }) => hold_clone(pool, environment).await?,
+            Some(Read { stored, identity: Some(identity), rollout, .. }) if stored == ours => {
+                return Ok(Admission::Admitted(Deployment { identity, rollout }));
+            }
+            // The first use inserts the rows; or another publisher may have raised the generation just now.
+            _ => make_rows(pool, environment).await?,
+        }
+    }
+}
+
+/// The rows before the statement.
+struct Read {
+    is_raised: bool,
+    stored: Generation,
+    identity: Option<Identity>,
+    rollout: Rollout,
+    hold: Option<String>,
+    is_of_another_environment: bool,
+}
+
+async fn raise_or_read(
+    pool: &PgPool,
+    ours: Generation,
+    owner: &str,
+    environment: &Environment,
+) -> sqlx::Result<Option<Read>> {
+    let read = sqlx::query!(
+        r#"
+        -- raise or read: a rollout that was under way starts again, because it was of an older generation. A publisher of
+        -- another environment, and one that must wait, raise nothing: the one that belongs here would be outdated
+        WITH raised AS (
+            UPDATE config_generation
+               SET generation = $1, template = $2, raised_on = cronbox_now(), raised_by = $3,
+                   canaries = '{}', canaries_on = NULL, rolled_out_on = NULL
+             WHERE (generation, template) < ($1, $2)
+               AND NOT EXISTS (SELECT FROM database_identity WHERE environment <> $4 OR cronbox_hold() IS NOT NULL)
+            RETURNING generation
+        ), outdated AS (
+            DELETE FROM rollout_queue WHERE EXISTS (SELECT FROM raised)
+        )
+        SELECT EXISTS (SELECT FROM raised) AS "is_raised!",
+               g.generation,
+               g.template,
+               g.rolled_out_on IS NOT NULL AS "is_rolled_out!",
+               i.uuid AS "uuid?",
+               cronbox_hold() AS hold,
+               COALESCE(i.environment <> $4, FALSE) AS "is_of_another_environment!"
+          FROM config_generation AS g
+          LEFT JOIN database_identity AS i ON TRUE
+        "#,
+        ours.number,
+        ours.template,
+        owner,
+        environment.to_string(),
+    )
+    .fetch_optional(pool)
+    .await?;
+    Ok(read.map(|row| Read {
+        is_raised: row.is_raised,
+        stored: Generation { number: row.generation, template: row.template },
+        identity: row.uuid.map(Identity),
+        rollout: if row.is_rolled_out { Rollout::Done } else { Rollout::Open },
+        hold: row.hold,
+        is_of_another_environment: row.is_of_another_environment,
+    }))
+}
+
+async fn make_rows(pool: &PgPool, environment: &Environment) -> sqlx::Result<()> {
+    sqlx::query!(
+        r#"
+        -- make rows: two who find none make one
+        WITH generation AS (
+            INSERT INTO config_generation DEFAULT VALUES ON CONFLICT DO NOTHING
+        )
+        INSERT INTO database_identity (environment) VALUES ($1) ON CONFLICT DO NOTHING
+        "#,
+        environment.to_string(),
+    )
+    .execute(pool)
+    .await
+    .map(drop)
+}
+
+/// Makes a database of another environment wait for acceptance, because a clone must not overwrite the original's
+/// schedules.
+async fn hold_clone(pool: &PgPool, environment: &Environment) -> sqlx::Result<()> {
+    sqlx::query!(
+        r#"
+        -- hold clone
+        UPDATE database_identity
+           SET held_on = cronbox_now(), held_reason = 'cloned'
+         WHERE environment <> $1 AND held_on IS NULL
+        "#,
+        environment.to_string(),
+    )
+    .execute(pool)
+    .await
+    .map(drop)
+}
+
+/// Makes the database wait for acceptance if EventBridge is ahead of it; returns whether it did.
+///
+/// The statement reads the revisions again, because a workflow may have been edited and published after the publisher
+/// read the database and before it read EventBridge. Changes before the last acceptance do not count.
+pub(crate) async fn hold_if_ahead(pool: &PgPool, ahead: &[Ahead]) -> sqlx::Result<bool> {
+    let workflow_ids: Vec<_> = ahead.iter().map(|one| one.workflow_id).collect();
+    let revisions: Vec<_> = ahead.iter().map(|one| one.revision).collect();
+    let modified_on: Vec<_> = ahead.iter().map(|one| one.modified_on).collect();
+    let held = sqlx::query!(
+        r#"
+        -- hold if ahead
+        UPDATE database_identity AS i
+           SET held_on = cronbox_now(), held_reason = 'eventbridge_ahead'
+         WHERE i.held_on IS NULL
+           AND EXISTS (SELECT FROM unnest($1::bigint[], $2::bigint[], $3::timestamptz[]) AS s (workflow_id, revision, modified_on)
+                         JOIN workflows AS w ON w.id = s.workflow_id
+                        WHERE s.revision > w.revision AND s.modified_on > i.accepted_on)
+        "#,
+        &workflow_ids,
+        &revisions,
+        &modified_on,
+    )
+    .execute(pool)
+    .await?;
+    Ok(held.rows_affected() > 0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn generations_are_ordered_before_templates() {
+        let generation = |number, template| Generation { number, template };
+        assert!(generation(2, 1) > generation(1, 9));
+        assert!(generation(2, 2) > generation(2, 1));
+    }
+}

@@ -1,0 +1,56 @@
+//! Step 3 of 7: how the publisher logs in to the database, also after a rotation of the password.
+//!
+//! Postgres checks the password only when a client connects, so a rotation shows when it refuses a new connection. The
+//! secret is then fetched again, once for each refusal.
+
+use db::PgPool;
+
+use crate::config::Database;
+use crate::database::secret;
+
+/// SQLSTATE of a wrong password, and of a role that does not exist or may not log in, because a rotation may change the
+/// name too.
+const REFUSED: [&str; 2] = ["28P01", "28000"];
+
+/// The source of user name and password.
+pub struct Login {
+    database: Database,
+    options: fn(String) -> db::Options,
+}
+
+impl Login {
+    /// Creates a login for `database`; `options` makes the pool's options from a DSN.
+    pub fn new(database: Database, options: fn(String) -> db::Options) -> Self {
+        Login { database, options }
+    }
+
+    /// Returns the current options of the pool.
+    ///
+    /// # Errors
+    /// Returns one sentence if the secret cannot be fetched or parsed.
+    pub async fn options(&self) -> anyhow::Result<db::Options> {
+        secret::dsn(&self.database).await.map(self.options)
+    }
+
+    /// Whether `error` was a refused login. If so, new connections use the current secret.
+    pub(crate) async fn renewed_after(&self, pool: &PgPool, error: &anyhow::Error) -> bool {
+        let can_change = self.database.db_dsn.is_none();
+        if !can_change || !is_refused(error) {
+            return false;
+        }
+        let renewed = self.options().await.and_then(|options| db::log_in_anew(pool, &options));
+        match &renewed {
+            Ok(()) => tracing::warn!("the database refused the login; the secret was fetched again"),
+            Err(error) => tracing::error!("the database refused the login, and there is no other: {error:#}"),
+        }
+        renewed.is_ok()
+    }
+}
+
+fn is_refused(error: &anyhow::Error) -> bool {
+    let mut causes = error.chain().filter_map(|cause| cause.downcast_ref::<sqlx::Error>());
+    causes.any(|cause| {
+        let code = cause.as_database_error().and_then(sqlx::error::DatabaseError::code);
+        code.is_some_and(|code| REFUSED.contains(&&*code))
+    })
+}

@@ -1,0 +1,356 @@
+//! Steps 3 and 4 of 7: claims, calls and settles, all concurrent.
+//!
+//! A call waits for a place and for its slot, never for the database, nor for the slowest call of its batch: the next
+//! batch is claimed while half a batch still waits for its calls, and answered calls are settled together. While calls
+//! are in flight, the publisher continues to claim what becomes due. A settle waits for no row lock but is repeated, so
+//! a slow call or a locked publication delays only its own workflow. Neither locks nor a constant stream of edits keep
+//! a pipeline open, because suspects, a rollout and the checks of the next drain come after it.
+
+use std::pin::pin;
+use std::time::{Duration, Instant as StdInstant};
+
+use futures::future::{Fuse, FusedFuture, FutureExt};
+use futures::stream::{FuturesUnordered, StreamExt};
+use tokio::sync::mpsc::unbounded_channel;
+use tokio::time::Instant;
+
+use crate::claim::{self, Choice};
+use crate::database::error::in_words;
+use crate::inject::Point;
+use crate::publisher::Publisher;
+use crate::report::Report;
+use crate::scheduler::lease::Span;
+use crate::settle::settlement::Settlement;
+use crate::settle::{Settled, settle};
+
+/// How long an answer waits to be settled together with others; if the complete batch is answered, it does not wait.
+const GATHER: Duration = Duration::from_millis(20);
+/// A settle that is lost costs a lease and a verify pass, so it is repeated a few times.
+const SETTLE_TRIES: u32 = 4;
+const SETTLE_PAUSE: Duration = Duration::from_millis(100);
+/// How often the settles of locked publications are repeated, all of them in one transaction.
+pub(crate) const SETTLE_AGAIN: Duration = Duration::from_millis(100);
+/// How long locked publications keep an otherwise idle pipeline open; then the next one tries again.
+const LOCKED_PATIENCE: Duration = Duration::from_secs(1);
+/// How long a pipeline claims before its claims pause, so that it ends and suspects and rollout follow.
+const TURN: Duration = Duration::from_secs(30);
+/// How long claims pause at most: a call that takes longer delays no other workflow.
+const TURN_PAUSE: Duration = Duration::from_secs(3);
+/// How often a claim is repeated while calls are in flight; a lost notification delays an edit no longer than this.
+const CLAIM_AGAIN: Duration = Duration::from_millis(300);
+
+/// How many batches may be in flight at once.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Flight {
+    /// One batch, from its claim to its settle.
+    Single,
+    /// While one batch waits for its calls, the next is claimed and the previous one is settled.
+    Overlapping,
+}
+
+/// The result of a pipeline.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Worked {
+    pub(crate) report: Report,
+    /// Workflows claimed.
+    pub(crate) claimed: usize,
+    /// Whether it ended because its turn was over, so that more may be due.
+    pub(crate) is_cut: bool,
+}
+
+impl Worked {
+    /// Adds the result of another pipeline.
+    pub(crate) fn add(&mut self, other: Worked) {
+        self.report.add(other.report);
+        self.claimed += other.claimed;
+        self.is_cut |= other.is_cut;
+    }
+}
+
+impl Publisher {
+    /// Claims while there is room, processes the claims, and ends when a claim returns nothing or its turn is over.
+    ///
+    /// Publications that another transaction still has locked by then are kept for the next pipeline. Of the suspects
+    /// only one is claimed; all other due workflows come before the next suspect.
+    pub(crate) async fn pipeline(&self, span: &Span, choice: Choice, flight: Flight) -> anyhow::Result<Worked> {
+        let (answers, mut answered) = unbounded_channel();
+        // A suspect is processed without other workflows, so locked ones wait for the next pipeline.
+        let locked = if choice == Choice::Usual { std::mem::take(&mut *self.locked()) } else { Vec::new() };
+        let mut hand = Hand::new(choice, flight, usize::from(self.claimant().batch_size), locked, span.now());
+        let mut working = FuturesUnordered::new();
+        let mut claiming = pin!(Fuse::terminated());
+        let mut settling = pin!(Fuse::terminated());
+        let mut retrying = pin!(Fuse::terminated());
+        loop {
+            let is_pausing = hand.pauses_claims(span.now());
+            if claiming.is_terminated() && !is_pausing && hand.may_claim() && span.may_claim() {
+                hand.is_stale = false;
+                claiming.set(claim::claim(self.pool(), self.claimant(), choice, span, self.injector()).fuse());
+            }
+            if settling.is_terminated()
+                && let Some(some) = hand.ripe(working.is_empty() && answered.is_empty())
+            {
+                settling.set(self.settle(some).fuse());
+            }
+            let is_idle = claiming.is_terminated() && settling.is_terminated() && retrying.is_terminated();
+            let is_over = is_idle && working.is_empty() && answered.is_empty();
+            if is_over && (hand.locked.is_empty() || hand.leaves_locked(span)) {
+                self.locked().append(&mut hand.locked);
+                return hand.finish(is_pausing);
+            }
+            if retrying.is_terminated() && !hand.locked.is_empty() {
+                retrying.set(self.settle_locked(std::mem::take(&mut hand.locked), span).fuse());
+            }
+            let ripening = hand.ripens_at.unwrap_or_else(Instant::now);
+            tokio::select! {
+                claimed = &mut claiming => match claimed {
+                    Ok(batch) => {
+                        hand.claimed(batch.claims.len());
+                        if let Some(sharers) = batch.sharers {
+                            self.rate().share(sharers);
+                            working.push(self.work(batch, span.renewal(), &answers));
+                        }
+                    }
+                    Err(error) => hand.broke(in_words(error)),
+                },
+                Some(worked) = working.next() => if let Err(error) = worked { hand.broke(error) },
+                Some(settlement) = answered.recv() => hand.answered(settlement),
+                settled = &mut settling => hand.settled(settled, span.now()),
+                settled = &mut retrying => hand.settled_locked(settled),
+                () = tokio::time::sleep_until(ripening), if hand.ripens_at.is_some() && settling.is_terminated() => {}
+                () = span.notified(), if hand.claims_beside_calls() => hand.changed(),
+                () = tokio::time::sleep_until(hand.claims_again_at),
+                    if (hand.is_dry || is_pausing) && hand.claims_beside_calls() =>
+                {
+                    hand.claims_again_at = Instant::now() + CLAIM_AGAIN;
+                    hand.changed();
+                }
+            }
+        }
+    }
+
+    /// Settles all publications that no other transaction has locked; returns the rest.
+    async fn settle(&self, some: Vec<Settlement>) -> anyhow::Result<Tried> {
+        let mut tries = 1;
+        loop {
+            match settle(self.pool(), &some, self.injector()).await {
+                Ok(Settled { report, locked }) => {
+                    self.metrics().settled(report);
+                    let before = some.len();
+                    let is_locked = |one: &Settlement| locked.contains(&one.claim.workflow_id.0);
+                    let locked: Vec<Settlement> = some.into_iter().filter(is_locked).collect();
+                    return Ok(Tried { report, done: before - locked.len(), locked });
+                }
+                Err(error) if tries < SETTLE_TRIES => {
+                    tracing::warn!(%error, "{} workflows could not be settled yet", some.len());
+                    tokio::time::sleep(SETTLE_PAUSE * tries).await;
+                    tries += 1;
+                }
+                Err(error) => return Err(error.into()),
+            }
+        }
+    }
+
+    /// The same after a pause; near the end of the span, publications that are still locked are left to their leases.
+    async fn settle_locked(&self, some: Vec<Settlement>, span: &Span) -> anyhow::Result<Tried> {
+        self.injector().at(Point::P13).await;
+        self.injector().pause(SETTLE_AGAIN).await;
+        let tried = self.settle(some).await?;
+        Ok(if span.may_settle() { tried } else { tried.without_locked() })
+    }
+}
+
+/// The result of one settle.
+struct Tried {
+    report: Report,
+    /// Settled, or claimed by another owner meanwhile.
+    done: usize,
+    locked: Vec<Settlement>,
+}
+
+impl Tried {
+    /// Leaves locked publications to their leases.
+    fn without_locked(self) -> Self {
+        let locked = self.locked.len();
+        if locked > 0 {
+            tracing::warn!(locked, "publications stayed locked; the publisher that takes them over repeats the calls");
+        }
+        Tried { done: self.done + locked, locked: Vec::new(), ..self }
+    }
+}
+
+/// The state of a pipeline, and its results.
+struct Hand {
+    choice: Choice,
+    flight: Flight,
+    batch: usize,
+    claimed: usize,
+    /// Claimed and not settled, except the locked ones.
+    unsettled: usize,
+    /// Claimed and not answered.
+    unanswered: usize,
+    answered: Vec<Settlement>,
+    /// Answered, but other transactions have locked their publications.
+    locked: Vec<Settlement>,
+    /// How many these are, including those whose settle is being repeated.
+    locked_count: usize,
+    /// Since when there have been any, by the stopwatch.
+    locked_since: Option<StdInstant>,
+    /// When claims pause next, by the stopwatch.
+    turn_ends_at: StdInstant,
+    ripens_at: Option<Instant>,
+    claims_again_at: Instant,
+    /// Whether a workflow may have become due since the last claim began.
+    is_stale: bool,
+    is_dry: bool,
+    report: Report,
+    error: Option<anyhow::Error>,
+}
+
+impl Hand {
+    fn new(choice: Choice, flight: Flight, batch: usize, locked: Vec<Settlement>, now: StdInstant) -> Self {
+        Hand {
+            choice,
+            flight,
+            batch,
+            claimed: 0,
+            unsettled: 0,
+            unanswered: 0,
+            answered: Vec::new(),
+            locked_count: locked.len(),
+            locked_since: (!locked.is_empty()).then_some(now),
+            locked,
+            turn_ends_at: now + TURN,
+            ripens_at: None,
+            claims_again_at: Instant::now(),
+            is_stale: false,
+            is_dry: false,
+            report: Report::default(),
+            error: None,
+        }
+    }
+
+    /// Whether there is room for another batch: half a batch before the places run empty, because a claim takes time.
+    /// With more, the first publisher would claim what the other publishers could process.
+    fn may_claim(&self) -> bool {
+        let has_room = match self.flight {
+            Flight::Single => self.unsettled == 0 && self.locked_count == 0,
+            Flight::Overlapping => self.unanswered <= self.batch + self.batch / 2 && self.unsettled <= 4 * self.batch,
+        };
+        let is_wanted = self.choice == Choice::Usual || self.claimed == 0;
+        has_room && is_wanted && !self.is_dry && self.error.is_none()
+    }
+
+    /// Whether claims pause, so that the pipeline ends with the calls in flight; if these are slow, claims continue.
+    fn pauses_claims(&mut self, now: StdInstant) -> bool {
+        if now >= self.turn_ends_at + TURN_PAUSE {
+            self.turn_ends_at = now + TURN;
+        }
+        now >= self.turn_ends_at
+    }
+
+    /// Whether locked publications are left to the next pipeline. At the end of the span there is none, so they are
+    /// tried until the end.
+    fn leaves_locked(&self, span: &Span) -> bool {
+        let waited = self.locked_since.map_or(Duration::ZERO, |since| span.now().saturating_duration_since(since));
+        // Nothing else is claimed together with a suspect, so it waits for no lock.
+        let has_waited = self.choice == Choice::Suspects || waited >= LOCKED_PATIENCE;
+        has_waited && (span.may_claim() || span.is_stopped())
+    }
+
+    fn claims_beside_calls(&self) -> bool {
+        self.flight == Flight::Overlapping && self.error.is_none()
+    }
+
+    /// Records that a workflow may have become due.
+    fn changed(&mut self) {
+        self.is_dry = false;
+        self.is_stale = true;
+    }
+
+    fn claimed(&mut self, count: usize) {
+        // A claim that overlapped a settle or a notification may have missed what became due by it.
+        self.is_dry = count == 0 && !self.is_stale;
+        self.claims_again_at = Instant::now() + CLAIM_AGAIN;
+        self.claimed += count;
+        self.unsettled += count;
+        self.unanswered += count;
+    }
+
+    fn answered(&mut self, settlement: Settlement) {
+        self.unanswered -= 1;
+        self.answered.push(settlement);
+        if self.flight == Flight::Overlapping {
+            self.ripens_at.get_or_insert_with(|| Instant::now() + GATHER);
+        }
+    }
+
+    /// Returns what to settle now: all answers, if no call is in flight, or if there are enough of them.
+    fn ripe(&mut self, is_all_answered: bool) -> Option<Vec<Settlement>> {
+        let is_worth_it = self.ripens_at.is_some_and(|at| at <= Instant::now() || self.answered.len() >= self.batch);
+        if self.answered.is_empty() || !(is_all_answered || is_worth_it) {
+            return None;
+        }
+        self.ripens_at = None;
+        Some(std::mem::take(&mut self.answered))
+    }
+
+    fn settled(&mut self, tried: anyhow::Result<Tried>, now: StdInstant) {
+        // A settled workflow may be due again at once, after an edit in the meantime.
+        self.changed();
+        match tried {
+            Ok(Tried { report, done, locked }) => {
+                self.unsettled -= done + locked.len();
+                if !locked.is_empty() {
+                    self.locked_since.get_or_insert(now);
+                }
+                self.locked_count += locked.len();
+                self.locked.extend(locked);
+                self.report.add(report);
+            }
+            Err(error) => self.broke(error),
+        }
+    }
+
+    fn settled_locked(&mut self, tried: anyhow::Result<Tried>) {
+        // After an error nothing is claimed any more, so the drain must end, however long a publication is locked.
+        let tried = if self.error.is_some() { tried.map(Tried::without_locked) } else { tried };
+        match tried {
+            Ok(Tried { report, done, locked }) => {
+                if done > 0 {
+                    self.changed();
+                }
+                self.locked_count -= done;
+                if self.locked_count == 0 {
+                    self.locked_since = None;
+                }
+                self.locked.extend(locked);
+                self.report.add(report);
+            }
+            Err(error) => self.broke(error),
+        }
+    }
+
+    /// Keeps the first error, which says most; calls in flight are finished nevertheless.
+    fn broke(&mut self, error: anyhow::Error) {
+        self.error.get_or_insert(error);
+    }
+
+    fn finish(self, is_pausing: bool) -> anyhow::Result<Worked> {
+        let Hand { report, claimed, is_dry, error, .. } = self;
+        error.map_or(Ok(Worked { report, claimed, is_cut: is_pausing && !is_dry }), Err)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn claims_pause_once_a_turn() {
+        let began = StdInstant::now();
+        let mut hand = Hand::new(Choice::Usual, Flight::Overlapping, 1, Vec::new(), began);
+        let pauses = [0, 29, 30, 32, 33, 62, 63, 66].map(|secs| hand.pauses_claims(began + Duration::from_secs(secs)));
+        assert_eq!(pauses, [false, false, true, true, false, false, true, false]);
+    }
+}

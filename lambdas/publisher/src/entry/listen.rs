@@ -1,0 +1,122 @@
+//! Steps 3 and 4 of 7: `--listen`, the daemon that publishes an edit as soon as it is notified.
+//!
+//! A notification is only a hint: it may be lost, so the daemon polls too. `LISTEN` comes before the scan, at the start
+//! and after each reconnect, so that no edit is missed between the two.
+
+use std::convert::Infallible;
+use std::pin::pin;
+use std::time::Duration;
+
+use db::Listener;
+use tokio::net::TcpListener;
+
+use crate::claim;
+use crate::database::login::Login;
+use crate::drain::pipeline::SETTLE_AGAIN;
+use crate::drain::{Drained, Ending};
+use crate::inject::Point;
+use crate::metrics::prometheus;
+use crate::publisher::Publisher;
+use crate::report::Report;
+use crate::scheduler::lease::{Renewal, Span};
+
+/// The channel on which the app notifies the publisher after the commit of an edit.
+const CHANNEL: &str = "cronbox_outbox";
+/// The pause before it listens again after the connection was lost.
+const RECONNECT: Duration = Duration::from_secs(1);
+
+impl Publisher {
+    /// Publishes until `shutdown`; then the calls in flight are awaited and settled.
+    ///
+    /// # Errors
+    /// Never fails at present: the task logs database errors and tries again.
+    pub async fn listen(
+        &self,
+        metrics: Option<TcpListener>,
+        login: Option<&Login>,
+        shutdown: impl Future<Output = ()>,
+    ) -> anyhow::Result<()> {
+        let span = self.span(None, Renewal::On);
+        let mut working = pin!(async { tokio::join!(self.drain_often(&span, login), self.sweep_often(&span)) });
+        let mut hearing = pin!(self.hear(&span, login));
+        let mut telling = pin!(self.tell_on(metrics));
+        tokio::select! {
+            never = &mut hearing => match never {},
+            never = &mut telling => match never {},
+            ((), ()) = &mut working => return Ok(()),
+            () = shutdown => span.end(),
+        }
+        tokio::select! {
+            never = hearing => match never {},
+            never = telling => match never {},
+            ((), ()) = working => Ok(()),
+        }
+    }
+
+    async fn tell_on(&self, metrics: Option<TcpListener>) -> Infallible {
+        match metrics {
+            Some(listener) => prometheus::serve(self.pool(), self.metrics(), listener).await,
+            None => std::future::pending().await,
+        }
+    }
+
+    /// Drains, and waits for a notification, for the next workflow to become due, or for the poll.
+    async fn drain_often(&self, span: &Span, login: Option<&Login>) {
+        let poll = self.poll();
+        while span.may_claim() {
+            let pause = match self.drain_for(span).await {
+                Ok(Drained { report, ending }) => {
+                    tell(report);
+                    match ending {
+                        Ending::Done if self.has_locked() => SETTLE_AGAIN,
+                        Ending::Done => claim::next_due(self.pool()).await.ok().flatten().unwrap_or(poll).min(poll),
+                        // The other workflows are all due, and EventBridge would refuse them again.
+                        Ending::Stopped | Ending::Outdated | Ending::Held => poll,
+                    }
+                }
+                Err(error) => {
+                    tracing::warn!("the outbox could not be drained: {error:#}");
+                    self.log_in_anew(login, &error).await;
+                    RECONNECT
+                }
+            };
+            tokio::select! {
+                () = tokio::time::sleep(pause) => {}
+                () = span.notified() => {}
+                () = span.ended() => {}
+            }
+        }
+    }
+
+    /// Passes on each notification, and each new connection, because notifications may have been lost before it.
+    async fn hear(&self, span: &Span, login: Option<&Login>) -> Infallible {
+        loop {
+            let Err(error) = self.hear_on_one_connection(span).await;
+            tracing::warn!(%error, "notifications are lost for now; the outbox is polled");
+            self.log_in_anew(login, &error.into()).await;
+            tokio::time::sleep(RECONNECT).await;
+        }
+    }
+
+    /// Renews the login; the next statement shows whether that helped.
+    async fn log_in_anew(&self, login: Option<&Login>, error: &anyhow::Error) {
+        if let Some(login) = login {
+            login.renewed_after(self.pool(), error).await;
+        }
+    }
+
+    async fn hear_on_one_connection(&self, span: &Span) -> sqlx::Result<Infallible> {
+        self.injector().at(Point::L1).await;
+        let mut listener = Listener::connect(self.pool(), CHANNEL).await?;
+        loop {
+            span.notify();
+            listener.heard().await?;
+        }
+    }
+}
+
+fn tell(report: Report) {
+    if (Report { remaining: 0, ..report }) != Report::default() {
+        tracing::info!(report = %serde_json::json!(report), "drained");
+    }
+}

@@ -1,0 +1,225 @@
+//! Step 3 of 7: the rollout of a raised generation: ten canaries, and after their success the rest, behind edits.
+//!
+//! A sweep queues the schedules whose difference the generation explains (`sweep.rs`). A drain that has nothing else to
+//! do enqueues them, never more at once than it publishes in about a second, so that no edit waits longer than that.
+
+use chrono::{DateTime, Utc};
+use db::PgConnection;
+use sqlx::types::Json;
+
+use crate::claim::deployment::Generation;
+use crate::publisher::Publisher;
+use crate::sweep::difference::Difference;
+
+/// How many are published first; if one of them fails, no other follows.
+const CANARIES: i64 = 10;
+/// The minimum that is enqueued at once, however low `API_TPS` is.
+const FEWEST: i64 = 10;
+/// The maximum that is enqueued in one transaction.
+const MOST: i64 = 1000;
+
+/// The progress of a rollout.
+enum Stage {
+    /// No canary is enqueued yet.
+    Canaries,
+    /// A canary is not published yet, or has failed.
+    Waiting,
+    /// Each canary has succeeded.
+    Rest,
+}
+
+/// The workflows taken off the queue.
+struct Enqueued {
+    taken: i64,
+    /// Those of them that were enqueued.
+    workflows: Vec<i64>,
+}
+
+/// Queues workflows whose schedule differs only because the generation was raised.
+pub(crate) async fn queue(tx: &mut PgConnection, explained: &[Difference]) -> sqlx::Result<()> {
+    sqlx::query!(
+        r#"
+        -- queue for the rollout
+        INSERT INTO rollout_queue (workflow_id, class)
+        SELECT workflow_id, class
+          FROM jsonb_to_recordset($1) AS found (workflow_id bigint, class text)
+         ORDER BY workflow_id
+        ON CONFLICT DO NOTHING
+        "#,
+        Json(explained) as _,
+    )
+    .execute(tx)
+    .await
+    .map(drop)
+}
+
+/// Continues the rollout whatever the results of the canaries: an operator's force.
+pub(crate) async fn force(tx: &mut PgConnection, generation: Generation) -> sqlx::Result<()> {
+    sqlx::query!(
+        r#"
+        -- force the rollout
+        UPDATE config_generation
+           SET canaries = '{}'
+         WHERE (generation, template) = ($1, $2)
+           AND canaries_on IS NOT NULL
+           AND rolled_out_on IS NULL
+        "#,
+        generation.number,
+        generation.template,
+    )
+    .execute(tx)
+    .await
+    .map(drop)
+}
+
+/// Records that a sweep that began after the generation was raised found no schedule of an older one.
+pub(crate) async fn finish(tx: &mut PgConnection, generation: Generation, sweep: i64) -> sqlx::Result<()> {
+    sqlx::query!(
+        r#"
+        -- finish the rollout
+        UPDATE config_generation AS g
+           SET rolled_out_on = cronbox_now()
+          FROM sweeps AS s
+         WHERE s.id = $3
+           AND s.started_on >= g.raised_on
+           AND (g.generation, g.template) = ($1, $2)
+           AND g.rolled_out_on IS NULL
+           AND NOT EXISTS (SELECT FROM rollout_queue)
+        "#,
+        generation.number,
+        generation.template,
+        sweep,
+    )
+    .execute(tx)
+    .await
+    .map(drop)
+}
+
+impl Publisher {
+    /// Takes the next workflows of the rollout off its queue; 0 = there are none, or they have to wait.
+    pub(crate) async fn roll_out(&self) -> sqlx::Result<u64> {
+        let mut tx = db::begin(self.pool()).await?;
+        let now = self.clock().now();
+        let taken = match lock_stage(&mut tx, self.claimant().generation).await? {
+            Some(Stage::Canaries) => {
+                let Enqueued { taken, workflows } = enqueue(&mut tx, CANARIES, now).await?;
+                remember_canaries(&mut tx, &workflows).await?;
+                taken
+            }
+            Some(Stage::Rest) => {
+                let at_once = i64::from(self.config().api_tps).clamp(FEWEST, MOST);
+                let room = at_once - count_due_repairs(&mut tx).await?;
+                if room > 0 { enqueue(&mut tx, room, now).await?.taken } else { 0 }
+            }
+            Some(Stage::Waiting) | None => 0,
+        };
+        tx.commit().await?;
+        Ok(taken.unsigned_abs())
+    }
+}
+
+/// `None` = another publisher has locked it, or a newer generation was raised.
+async fn lock_stage(tx: &mut PgConnection, generation: Generation) -> sqlx::Result<Option<Stage>> {
+    let locked = sqlx::query!(
+        r#"
+        -- lock the rollout: one publisher at a time, or two would choose canaries
+        SELECT canaries, canaries_on IS NOT NULL AS "has_canaries!"
+          FROM config_generation
+         WHERE (generation, template) = ($1, $2)
+           FOR UPDATE SKIP LOCKED
+        "#,
+        generation.number,
+        generation.template,
+    )
+    .fetch_optional(&mut *tx)
+    .await?;
+    let Some(locked) = locked else { return Ok(None) };
+    if !locked.has_canaries {
+        return Ok(Some(Stage::Canaries));
+    }
+    let is_waiting = sqlx::query_scalar!(
+        r#"
+        -- canaries: published is what is known to exist as wanted
+        SELECT EXISTS (
+               SELECT FROM publications
+                WHERE workflow_id = ANY($1)
+                  AND (spec_hash IS NULL OR error_class IS NOT NULL)
+        ) AS "is_waiting!"
+        "#,
+        &locked.canaries,
+    )
+    .fetch_one(tx)
+    .await?;
+    Ok(Some(if is_waiting { Stage::Waiting } else { Stage::Rest }))
+}
+
+async fn count_due_repairs(tx: &mut PgConnection) -> sqlx::Result<i64> {
+    sqlx::query_scalar!(
+        r#"
+        -- count due repairs
+        SELECT COUNT(*) AS "count!" FROM publications WHERE drift IS NOT NULL AND due_at <= cronbox_now()
+        "#
+    )
+    .fetch_one(tx)
+    .await
+}
+
+/// Takes up to `limit` workflows off the queue, and enqueues those that no publisher processes.
+async fn enqueue(tx: &mut PgConnection, limit: i64, now: DateTime<Utc>) -> sqlx::Result<Enqueued> {
+    sqlx::query_as!(
+        Enqueued,
+        r#"
+        -- enqueue the rollout: what is due or leased is published in the new generation anyway
+        WITH next AS MATERIALIZED (
+            SELECT workflow_id, class FROM rollout_queue ORDER BY workflow_id LIMIT $1
+        ), free AS MATERIALIZED (
+            SELECT p.workflow_id, next.class
+              FROM next
+              JOIN publications AS p ON p.workflow_id = next.workflow_id
+             WHERE p.lease_owner IS NULL
+               AND (p.due_at IS NULL OR p.due_at > cronbox_now())
+             ORDER BY p.workflow_id
+               FOR UPDATE OF p SKIP LOCKED
+        ), unqueued AS (
+            DELETE FROM rollout_queue WHERE workflow_id IN (SELECT workflow_id FROM next)
+        ), repaired AS (
+            UPDATE publications AS p
+               SET spec_hash = NULL,
+                   due_at = cronbox_now(),
+                   attempt_count = 0,
+                   failures = 0,
+                   error_class = NULL,
+                   drift = free.class
+              FROM free
+             WHERE p.workflow_id = free.workflow_id
+            RETURNING p.workflow_id, p.desired_revision, free.class
+        ), enqueued AS (
+            INSERT INTO outbox_events (aggregate_id, op, payload, created_on)
+            SELECT workflow_id, 'upsert', jsonb_build_object('revision', desired_revision, 'drift', class), $2
+              FROM repaired
+            RETURNING aggregate_id
+        )
+        SELECT (SELECT COUNT(*) FROM next) AS "taken!",
+               ARRAY(SELECT aggregate_id FROM enqueued) AS "workflows!"
+        "#,
+        limit,
+        now,
+    )
+    .fetch_one(tx)
+    .await
+}
+
+async fn remember_canaries(tx: &mut PgConnection, canaries: &[i64]) -> sqlx::Result<()> {
+    sqlx::query!(
+        r#"
+        -- remember canaries: none is none yet
+        UPDATE config_generation
+           SET canaries = $1, canaries_on = cronbox_now()
+         WHERE cardinality($1::bigint[]) > 0
+        "#,
+        canaries,
+    )
+    .execute(tx)
+    .await
+    .map(drop)
+}

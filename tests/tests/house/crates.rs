@@ -1,0 +1,85 @@
+//! The dependency rules between the crates. The compiler then forbids what the outbox exists to prevent.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use cargo_metadata::{DependencyKind, MetadataCommand, Package};
+
+/// The only edges between our crates (layout.md, section 1).
+const ALLOWED: [(&str, &[&str]); 8] = [
+    ("schedule", &[]),
+    ("db", &["schedule"]),
+    ("app", &["schedule", "db"]),
+    ("publisher", &["schedule", "db"]),
+    ("runner", &["schedule"]),
+    ("cli", &["schedule"]),
+    ("local", &["app", "publisher", "runner", "schedule", "db"]),
+    ("tests", &["app", "publisher", "runner", "schedule", "db", "local", "cli"]),
+];
+
+/// What a crate must never depend on, directly or indirectly.
+const FORBIDDEN: [(&str, &[&str]); 5] = [
+    ("app", &["aws-", "lambda_"]),
+    ("runner", &["sqlx", "axum", "aws-sdk-scheduler"]),
+    ("publisher", &["axum", "reqwest"]),
+    // The CLI knows only AWS's queues; schedules belong to the publisher.
+    ("cli", &["sqlx", "axum", "aws-sdk-scheduler"]),
+    ("schedule", &["tokio", "sqlx", "axum", "aws-", "reqwest", "hyper", "rand"]),
+];
+
+/// The packages of the workspace, by name.
+pub(crate) fn workspace() -> BTreeMap<String, Package> {
+    let metadata = MetadataCommand::new().no_deps().other_options(["--offline".to_owned()]).exec().unwrap();
+    metadata.packages.into_iter().map(|package| (package.name.to_string(), package)).collect()
+}
+
+fn shipped(package: &Package) -> BTreeSet<String> {
+    let shipped = package.dependencies.iter().filter(|dependency| dependency.kind == DependencyKind::Normal);
+    shipped.map(|dependency| dependency.name.clone()).collect()
+}
+
+fn host() -> String {
+    let told = std::process::Command::new("rustc").arg("-vV").output().unwrap();
+    let told = String::from_utf8(told.stdout).unwrap();
+    told.lines().find_map(|line| line.strip_prefix("host: ")).unwrap().to_owned()
+}
+
+#[test]
+fn crates_depend_on_each_other_only_as_the_layout_allows() {
+    let packages = workspace();
+    let rooms: BTreeSet<&str> = ALLOWED.iter().map(|(name, _)| *name).collect();
+    assert_eq!(packages.keys().map(String::as_str).collect::<BTreeSet<_>>(), rooms, "a room was added or removed");
+    for (name, allowed) in ALLOWED {
+        let edges = shipped(&packages[name]);
+        let ours: BTreeSet<&str> = edges.iter().map(String::as_str).filter(|edge| rooms.contains(edge)).collect();
+        let surplus: Vec<_> = ours.difference(&allowed.iter().copied().collect()).copied().collect();
+        assert!(surplus.is_empty(), "{name} must not depend on {surplus:?}");
+    }
+}
+
+#[test]
+fn nothing_forbidden_comes_in_by_way_of_another_crate() {
+    // Crates of other platforms may be missing from this machine.
+    let options = ["--offline", "--locked", "--filter-platform", &host()].map(str::to_owned);
+    let metadata = MetadataCommand::new().other_options(options).exec().unwrap();
+    let resolve = metadata.resolve.as_ref().unwrap();
+    let named: BTreeMap<_, _> = metadata.packages.iter().map(|package| (&package.id, package.name.as_str())).collect();
+    for (name, forbidden) in FORBIDDEN {
+        let root = metadata.packages.iter().find(|package| package.name == name).unwrap();
+        let mut reached = BTreeSet::new();
+        let mut ahead = vec![root.id.clone()];
+        while let Some(id) = ahead.pop() {
+            let node = resolve.nodes.iter().find(|node| node.id == id).unwrap();
+            for dependency in &node.deps {
+                let normal = dependency.dep_kinds.iter().any(|kind| kind.kind == DependencyKind::Normal);
+                if normal && reached.insert(named[&dependency.pkg]) {
+                    ahead.push(dependency.pkg.clone());
+                }
+            }
+        }
+        let found: Vec<_> =
+            reached.iter().filter(|name| forbidden.iter().any(|bad| name.starts_with(bad))).copied().collect();
+        // aws-lc is the cryptography of rustls, not an AWS client.
+        let found: Vec<_> = found.into_iter().filter(|name| !name.starts_with("aws-lc-")).collect();
+        assert!(found.is_empty(), "{name} reaches {found:?}");
+    }
+}

@@ -1,0 +1,67 @@
+//! Every table and column has a comment, and what runs without a transaction can be repeated.
+
+use regex::Regex;
+
+use crate::sources::migrations;
+
+#[test]
+fn every_table_and_column_is_commented() {
+    let mut tables = 0;
+    for (file, sql) in migrations() {
+        for table in sql.split("CREATE TABLE ").skip(1) {
+            tables += 1;
+            let (name, rest) = table.split_once(" (").unwrap();
+            assert!(sql.contains(&format!("COMMENT ON TABLE  {name} ")), "{file}: table {name} has no comment");
+            let body = rest.split_once("\n)").unwrap().0;
+            let columns = body.lines().map(str::trim).filter(|line| line.starts_with(|c: char| c.is_ascii_lowercase()));
+            for column in columns.map(|line| line.split(' ').next().unwrap()) {
+                assert!(is_commented(&sql, name, column), "{file}: {name}.{column} has no comment");
+            }
+        }
+    }
+    assert!(tables >= 8, "the migrations were not found");
+}
+
+#[test]
+fn every_added_column_is_commented() {
+    let mut columns = 0;
+    for (file, sql) in migrations() {
+        let added = added_columns(&sql);
+        assert_eq!(added.len(), sql.matches("ADD COLUMN ").count(), "{file}: an ADD COLUMN is written in another way");
+        for (table, column) in added {
+            columns += 1;
+            assert!(is_commented(&sql, &table, &column), "{file}: {table}.{column} has no comment");
+        }
+    }
+    assert!(columns >= 40, "the added columns were not found");
+}
+
+/// If a process ends between an index and the record of its migration, the migration runs again and must succeed.
+#[test]
+fn unlocked_migrations_can_be_repeated() {
+    let mut unlocked = 0;
+    for (file, sql) in migrations() {
+        if sql.starts_with("-- no-transaction") {
+            unlocked += 1;
+            assert!(sql.contains("INDEX CONCURRENTLY IF NOT EXISTS "), "{file}");
+        }
+    }
+    assert!(unlocked > 0, "the migrations were not found");
+}
+
+/// Whether the migration itself says what the column is for.
+fn is_commented(sql: &str, table: &str, column: &str) -> bool {
+    sql.contains(&format!("COMMENT ON COLUMN {table}.{column} "))
+}
+
+/// The columns that a migration adds to existing tables, each with its table.
+fn added_columns(sql: &str) -> Vec<(String, String)> {
+    let statement = Regex::new(r"ALTER TABLE (\w+)([^;]*);").unwrap();
+    let column = Regex::new(r"ADD COLUMN (?:IF NOT EXISTS )?(\w+)").unwrap();
+    let statements = statement.captures_iter(sql).map(|found| (found[1].to_owned(), found[2].to_owned()));
+    let added = statements.flat_map(|(table, rest)| {
+        let names: Vec<String> = column.captures_iter(&rest).map(|found| found[1].to_owned()).collect();
+        names.into_iter().map(move |name| (table.clone(), name))
+    });
+    added.collect()
+}
