@@ -10,6 +10,7 @@ use schedule::WorkflowId;
 use super::edit::save_since;
 use super::{State, Workflow, table};
 use crate::audit::Edit;
+use crate::database_time::cronbox_now;
 
 /// A fire further in the future than this means that a clock is wrong.
 pub const CLOCK_SKEW: TimeDelta = TimeDelta::minutes(5);
@@ -42,7 +43,8 @@ pub async fn lock_for_fire(
     id: WorkflowId,
     time: DateTime<Utc>,
 ) -> sqlx::Result<(Option<Workflow>, DateTime<Utc>)> {
-    let now = table::hold_until_now(tx, id).await?;
+    table::hold(tx, id).await?;
+    let now = cronbox_now(tx).await?;
     let at = if time > now + CLOCK_SKEW { now } else { now.max(time) };
     Ok((as_it_stands(tx, id, None, at).await?, now))
 }

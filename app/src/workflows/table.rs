@@ -24,20 +24,6 @@ pub(super) async fn hold(tx: &mut PgConnection, id: WorkflowId) -> sqlx::Result<
     .map(drop)
 }
 
-/// Locks a workflow's row, if it exists, and returns the database's time after the wait for the lock.
-pub(super) async fn hold_until_now(tx: &mut PgConnection, id: WorkflowId) -> sqlx::Result<DateTime<Utc>> {
-    sqlx::query_scalar!(
-        r#"
-        -- hold a workflow for a fire: the time is read when the lock is there, in the same round trip
-        WITH held AS MATERIALIZED (SELECT id FROM workflows WHERE id = $1 FOR NO KEY UPDATE)
-        SELECT cronbox_now() AS "now!" FROM (SELECT COUNT(*) FROM held) AS held
-        "#,
-        id.0
-    )
-    .fetch_one(tx)
-    .await
-}
-
 /// Locks a workflow's row, unless another transaction has locked it.
 pub(super) async fn hold_free(tx: &mut PgConnection, id: WorkflowId) -> sqlx::Result<bool> {
     let held = sqlx::query!(
