@@ -52,6 +52,7 @@ pub async fn fire(
     let run = runs::New {
         id: crate::id::at(edit.now),
         workflow_id: workflow.id,
+        team_id: workflow.team_id,
         occurrence_id: None,
         trigger: Trigger::Manual,
         state,
@@ -82,6 +83,7 @@ pub async fn retry(tx: &mut PgConnection, workflow: &Workflow, id: Uuid, edit: &
     let run = runs::New {
         id: crate::id::at(edit.now),
         workflow_id: workflow.id,
+        team_id: workflow.team_id,
         occurrence_id: before.occurrence_id,
         trigger: Trigger::Retry,
         state,

@@ -133,6 +133,7 @@ async fn start(
     let run = runs::New {
         id,
         workflow_id: workflow.id,
+        team_id: workflow.team_id,
         occurrence_id: occurrence,
         trigger: Trigger::Backfill,
         state,

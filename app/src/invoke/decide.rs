@@ -196,6 +196,7 @@ impl Case<'_> {
         let run = runs::New {
             id,
             workflow_id: self.workflow.id,
+            team_id: self.workflow.team_id,
             occurrence_id: Some(occurrence),
             trigger,
             state,

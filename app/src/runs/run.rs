@@ -89,6 +89,8 @@ pub struct New {
     pub id: Uuid,
     /// The workflow.
     pub workflow_id: WorkflowId,
+    /// The team of the workflow, for the claim.
+    pub team_id: i64,
     /// The occurrence that it runs.
     pub occurrence_id: Option<Uuid>,
     /// What started it.
@@ -116,8 +118,8 @@ pub async fn accept(tx: &mut PgConnection, new: &New) -> sqlx::Result<()> {
         r#"
         -- accept a run, in the state that the overlap policy gave it
         INSERT INTO runs (id, workflow_id, occurrence_id, trigger, state, scheduled_time, run_after, inputs,
-                          backfill_id, created_on)
-        VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)
+                          backfill_id, created_on, team_id)
+        VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)
         "#,
         new.id,
         new.workflow_id.0,
@@ -129,6 +131,7 @@ pub async fn accept(tx: &mut PgConnection, new: &New) -> sqlx::Result<()> {
         new.inputs,
         new.backfill_id,
         new.now,
+        new.team_id,
     )
     .execute(tx)
     .await

@@ -180,6 +180,7 @@ impl<'a> Stretch<'a> {
         let run = runs::New {
             id,
             workflow_id: self.workflow.id,
+            team_id: self.workflow.team_id,
             occurrence_id: Some(occurrence),
             trigger: Trigger::CatchUp,
             // A deferred run is never skipped; it waits.

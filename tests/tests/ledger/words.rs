@@ -64,6 +64,7 @@ pub(crate) async fn begun(s: &Story, wf: WorkflowId, trigger: app::runs::Trigger
     let run = app::runs::New {
         id: app::id::at(now),
         workflow_id: wf,
+        team_id: workflow.team_id,
         occurrence_id: None,
         trigger,
         state,
