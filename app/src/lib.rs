@@ -5,7 +5,7 @@
 //! | 1 edit | `api/workflows.rs`, `api/schedules.rs`, `api/verbs.rs` -> `workflows/edit.rs`, `schedules.rs`, `schedules_file.rs`, `body.rs`, `spec.rs`, `patch.rs`, `audit.rs` |
 //! | 2 outbox | `outbox.rs`, `nudge.rs` |
 //! | 4 schedule | `drift.rs`: what the publisher's sweeps found |
-//! | 7 run | `api/invoke.rs` -> `invoke.rs`, `versions.rs`, `occurrences.rs`, `owed.rs`, `by_hand.rs`, `backfills.rs`, `verify.rs`; `execute.rs` -> `claim.rs`, `runs.rs`, `actions/` |
+//! | 7 run | `api/invoke.rs` -> `invoke.rs`, `versions.rs`, `occurrences.rs`, `due_times.rs`, `by_hand.rs`, `backfills.rs`, `verify.rs`; `execute.rs` -> `claim.rs`, `runs.rs`, `actions/` |
 //!
 //! Steps 3 to 6 are the publisher's, EventBridge's and the runner's. This crate depends on no AWS client, so no AWS
 //! call can happen inside an edit's transaction.
@@ -25,6 +25,7 @@ pub mod clock;
 pub mod config;
 pub mod database_time;
 pub mod drift;
+pub mod due_times;
 pub mod execute;
 mod failures;
 pub mod field;
@@ -48,7 +49,6 @@ pub mod nudge;
 pub mod occurrences;
 pub mod outbox;
 pub mod overlap;
-pub mod owed;
 pub mod patch;
 pub mod policies;
 mod promote;

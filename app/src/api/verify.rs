@@ -125,7 +125,7 @@ fn view(span: Span, findings: Findings) -> VerifyView {
     VerifyView {
         from: span.from,
         to: span.to,
-        owed: findings.owed,
+        owed: findings.due,
         decided: findings.decided,
         unjudged: findings.unjudged,
         zone_data: ZoneSet::installed().version().to_string(),

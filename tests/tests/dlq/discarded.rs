@@ -1,10 +1,10 @@
 //! `cronbox dlq discard` deletes only the messages that the operator names, and prints what they contained.
 
-use crate::queue::{Queue, owed_at_nine, undrained, unsent};
+use crate::queue::{Queue, due_at_nine, undrained, unsent};
 
 #[tokio::test]
 async fn what_is_named_is_deleted_unposted_and_told() {
-    let (s, [a, b]) = owed_at_nine().await;
+    let (s, [a, b]) = due_at_nine().await;
     let queue = Queue::new().await;
     let letter = unsent(a);
     let id = queue.put(&letter).await;

@@ -29,7 +29,7 @@ static HOUSES: [House; 8] = [
             ("executor", "execute recover timeouts failures actions shutdown claim hand_over next_try"),
             ("ledger: fires", "invoke watchdog acceptance"),
             ("ledger: past times", "catch_up backfills by_hand verify"),
-            ("ledger: due times", "owed overlap queue stats load promote"),
+            ("ledger: due times", "due_times overlap queue stats load promote"),
             ("ledger: rows", "versions occurrences runs ledger_cursor spread prune_marks job_failures identity"),
             ("access", "keys teams gate"),
             (

@@ -77,14 +77,14 @@ async fn run_all_lets_a_hundred_run_a_pass_the_oldest_first_and_drops_none() {
 async fn what_was_fired_on_time_costs_the_watchdog_a_look() {
     let s = standing_still("2026-03-02T08:30:00Z").await;
     let wf = hourly(&s, json!({"overlap_policy": "concurrent"})).await;
-    let owes_nothing = s.create_with(json!({"cron_schedule": "0 9 1 1 *"})).await;
+    let never_due = s.create_with(json!({"cron_schedule": "0 9 1 1 *"})).await;
     watched(&s, "2026-03-02T08:36:00Z").await;
     fire_on_time(&s, wf, "2026-03-02T09:00:00Z").await;
-    let untouched = cursor(&s, owes_nothing).await;
+    let untouched = cursor(&s, never_due).await;
     watched(&s, "2026-03-02T09:07:00Z").await;
     assert_eq!(hours(&s, wf).await, "09 fired");
     assert_eq!(cursor(&s, wf).await, ("09:02".into(), Some("10:00".into())));
-    assert_eq!(cursor(&s, owes_nothing).await, untouched, "who owes nothing is not touched");
+    assert_eq!(cursor(&s, never_due).await, untouched, "who owes nothing is not touched");
     s.end_early().await;
 }
 
