@@ -20,7 +20,7 @@ pub enum Late {
     /// It runs.
     Runs,
     /// It does not run: `missed` or `skipped_paused`, for this reason.
-    Unrun(Decision, &'static str),
+    NotRun(Decision, &'static str),
 }
 
 /// The age up to which a time may run.
@@ -44,7 +44,7 @@ pub async fn judge(
 ) -> sqlx::Result<Late> {
     let activated_on = ledger_cursor::read(tx, workflow.id).await?.activated_on;
     match out_of_reach(workflow, due, activated_on, now) {
-        Some(unrun) => Ok(unrun),
+        Some(not_run) => Ok(not_run),
         None => is_wanted(tx, workflow, due, now).await,
     }
 }
@@ -57,13 +57,13 @@ pub fn out_of_reach(
     activated_on: Option<DateTime<Utc>>,
     now: DateTime<Utc>,
 ) -> Option<Late> {
-    let missed = |reason| Some(Late::Unrun(Decision::Missed, reason));
+    let missed = |reason| Some(Late::NotRun(Decision::Missed, reason));
     match due.ended_by {
         Some(EndedBy::Pause) => {
-            return Some(Late::Unrun(Decision::SkippedPaused, "the workflow was paused before it had run"));
+            return Some(Late::NotRun(Decision::SkippedPaused, "the workflow was paused before it had run"));
         }
         Some(EndedBy::Archive) => {
-            return Some(Late::Unrun(Decision::SkippedPaused, "the workflow was archived before it had run"));
+            return Some(Late::NotRun(Decision::SkippedPaused, "the workflow was archived before it had run"));
         }
         Some(EndedBy::Edit) => return missed("the schedule was changed before it had run"),
         None => {}
@@ -90,7 +90,7 @@ pub async fn is_wanted(
     due: &DueTime,
     now: DateTime<Utc>,
 ) -> sqlx::Result<Late> {
-    let overtaken = Late::Unrun(Decision::Missed, SUPERSEDED);
+    let overtaken = Late::NotRun(Decision::Missed, SUPERSEDED);
     match workflow.spec.policies.catch_up {
         CatchUp::RunAll => Ok(Late::Runs),
         CatchUp::Skip if is_newest(tx, workflow, due.time, now).await? => Ok(Late::Runs),

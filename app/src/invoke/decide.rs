@@ -136,17 +136,17 @@ impl Case<'_> {
             return Ok(Answer::Declined(Reason::TooOld).into());
         }
         if age > window {
-            return self.unrun(tx, Decision::Missed, Some("older than the catch-up window"), Reason::TooOld).await;
+            return self.decline(tx, Decision::Missed, Some("older than the catch-up window"), Reason::TooOld).await;
         }
         if self.workflow.state == State::Paused {
             let reason = self.workflow.pause_reason.as_deref();
-            return self.unrun(tx, Decision::SkippedPaused, reason, Reason::Paused).await;
+            return self.decline(tx, Decision::SkippedPaused, reason, Reason::Paused).await;
         }
         if age > GRACE
-            && let Late::Unrun(decision, why) = catch_up::judge(tx, self.workflow, &self.due, self.now).await?
+            && let Late::NotRun(decision, why) = catch_up::judge(tx, self.workflow, &self.due, self.now).await?
         {
             let reason = if decision == Decision::SkippedPaused { Reason::Paused } else { Reason::Missed };
-            return self.unrun(tx, decision, Some(why), reason).await;
+            return self.decline(tx, decision, Some(why), reason).await;
         }
         let is_deferred = age > GRACE || self.is_overtaken();
         let trigger = if is_deferred { Trigger::CatchUp } else { Trigger::Schedule };
@@ -155,7 +155,7 @@ impl Case<'_> {
                 self.wait(tx).await
             }
             Ok(state) => Ok(self.run(tx, trigger, state).await?.into()),
-            Err(why) => self.unrun(tx, Decision::SkippedOverlap, Some(why), Reason::Overlap).await,
+            Err(why) => self.decline(tx, Decision::SkippedOverlap, Some(why), Reason::Overlap).await,
         }
     }
 
@@ -180,7 +180,7 @@ impl Case<'_> {
             }
             Place::NewerWaits => {
                 let why = Some(overlap::PREDECESSOR_NOT_STARTED);
-                self.unrun(tx, Decision::SkippedOverlap, why, Reason::Overlap).await
+                self.decline(tx, Decision::SkippedOverlap, why, Reason::Overlap).await
             }
         }
     }
@@ -216,7 +216,7 @@ impl Case<'_> {
     }
 
     /// Records a decision without a run; an existing row is not changed.
-    async fn unrun(
+    async fn decline(
         &self,
         tx: &mut PgConnection,
         decision: Decision,

@@ -9,7 +9,7 @@ use super::Pass;
 use crate::catch_up::{self, Late};
 use crate::due_times::{self, DueTime, DueTimes};
 use crate::ledger_cursor::{self, Ledger};
-use crate::occurrences::span::{self, Unrun};
+use crate::occurrences::span::{self, NotRun};
 use crate::occurrences::{self, Decision, Entry, Recorded};
 use crate::overlap;
 use crate::policies::CatchUp;
@@ -119,11 +119,11 @@ impl<'a> Stretch<'a> {
         let mut through = self.due_times.through;
         let is_last = through == self.until || self.is_held_back();
         let mut settled = Settled { is_last, ..Settled::default() };
-        let mut unrun = Vec::new();
+        let mut not_run = Vec::new();
         for due in self.undecided(tx).await? {
             match self.judge(tx, &due).await? {
-                Late::Unrun(decision, reason) => {
-                    unrun.push(Unrun { time: due.time, revision: due.revision, decision, reason });
+                Late::NotRun(decision, reason) => {
+                    not_run.push(NotRun { time: due.time, revision: due.revision, decision, reason });
                 }
                 Late::Runs if settled.caught_up == may_run => {
                     // No time is lost: the next pass continues just before this time.
@@ -134,8 +134,8 @@ impl<'a> Stretch<'a> {
                 Late::Runs => settled.caught_up += usize::from(self.catch_up(tx, &due).await?),
             }
         }
-        let skipped = unrun.iter().filter(|unrun| unrun.decision == Decision::SkippedPaused).count() as u64;
-        let recorded = span::record_unrun(tx, self.workflow.id, &unrun, self.now).await?;
+        let skipped = not_run.iter().filter(|not_run| not_run.decision == Decision::SkippedPaused).count() as u64;
+        let recorded = span::record_not_run(tx, self.workflow.id, &not_run, self.now).await?;
         (settled.missed, settled.skipped_paused) = (recorded.saturating_sub(skipped), skipped);
         self.move_on(tx, through).await?;
         Ok(settled)
@@ -151,13 +151,13 @@ impl<'a> Stretch<'a> {
     }
 
     async fn judge(&self, tx: &mut PgConnection, due: &DueTime) -> sqlx::Result<Late> {
-        if let Some(unrun) = catch_up::out_of_reach(self.workflow, due, self.ledger.activated_on, self.now) {
-            return Ok(unrun);
+        if let Some(not_run) = catch_up::out_of_reach(self.workflow, due, self.ledger.activated_on, self.now) {
+            return Ok(not_run);
         }
         // Under `skip` only the last time of the stretch can be the newest, so the others need no query.
         let is_last = self.due_times.times.last().is_some_and(|last| last.time == due.time);
         if self.workflow.spec.policies.catch_up == CatchUp::Skip && !is_last {
-            return Ok(Late::Unrun(Decision::Missed, catch_up::SUPERSEDED));
+            return Ok(Late::NotRun(Decision::Missed, catch_up::SUPERSEDED));
         }
         catch_up::is_wanted(tx, self.workflow, due, self.now).await
     }
