@@ -29,7 +29,7 @@ async fn a_check_is_asked_for_once_and_remembered_by_whom() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn cronbox_drift_finds_and_has_repaired_what_was_deleted_by_hand() {
+async fn cronbox_drift_repairs_a_manual_deletion() {
     let s = Story::with_daemon().await;
     let wf = s.create("0 9 * * *", "UTC").await;
     s.until("SELECT COUNT(*) FROM publications WHERE sync_status(publications) = 'synced'", 1).await;

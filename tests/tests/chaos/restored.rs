@@ -103,7 +103,7 @@ async fn restored_databases_run_nothing_until_accepted() {
     let ran = format!("/api/v1/runs/{}", waiting.as_str().unwrap());
     assert_eq!(s.editor().get(&ran).await.expect(200).json["state"], "succeeded");
     s.job("watchdog").await;
-    assert_eq!(s.runs(unfinished).await, "by hand manual abandoned", "whether it ran is unknown");
+    assert_eq!(s.runs(unfinished).await, "untimed manual abandoned", "whether it ran is unknown");
     let gap = "SELECT count(*) FROM occurrences WHERE decision = 'missed' AND reason = 'restored'";
     assert_eq!(s.count(gap).await, 21, "08:00, at which it was created, to 08:20");
     let late = s.invoke(wf, "2026-03-02T08:15:00Z").await;
