@@ -55,7 +55,7 @@ pub(crate) struct Batch {
     pub(crate) claims: Vec<Claim>,
     pub(crate) lease: Lease,
     /// How many publishers have leases, this one included; `None` if the claim was empty.
-    pub(crate) sharers: Option<u32>,
+    pub(crate) publishers: Option<u32>,
 }
 
 /// Which workflows a claim takes.
@@ -92,15 +92,15 @@ pub(crate) async fn claim(
     injector.at(Point::P1).await;
     injector.at(Point::P2).await;
     let mut claims = lease_due(&mut tx, claimant, choice).await?;
-    let mut sharers = None;
+    let mut publishers = None;
     if !claims.is_empty() {
         cover(&mut tx, &mut claims).await?;
-        sharers = Some(publishers::join(&mut tx, &claimant.owner).await?);
+        publishers = Some(publishers::join(&mut tx, &claimant.owner).await?);
     }
     injector.at(Point::P3).await;
     tx.commit().await?;
     injector.at(Point::P4).await;
-    Ok(Batch { claims, lease, sharers })
+    Ok(Batch { claims, lease, publishers })
 }
 
 /// Extends leases, named by workflow and epoch; returns the workflows whose lease was extended.
