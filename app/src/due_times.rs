@@ -171,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn each_version_owes_its_own_span() {
+    fn each_version_has_its_own_due_times() {
         let versions = [
             version(1, "0 * * * *", "2026-03-02T08:00:00Z", Some(("2026-03-02T10:00:00Z", EndedBy::Edit))),
             version(2, "30 * * * *", "2026-03-02T10:00:00Z", None),
@@ -197,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn a_window_is_owed_from_its_start_and_not_at_its_end() {
+    fn times_are_due_from_start_until_end() {
         let mut only = version(1, "0 * * * *", "2026-03-02T08:00:00Z", None);
         only.starts_at = Some(at("2026-03-02T09:00:00Z"));
         only.ends_at = Some(at("2026-03-02T11:00:00Z"));
@@ -206,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn a_version_in_force_that_nobody_can_judge_holds_the_rest_back() {
+    fn an_unknown_version_in_force_stops_the_list() {
         let mut lost = version(2, "0 * * * *", "2026-03-02T10:00:00Z", None);
         lost.timezone = Some("Mars/Olympus".to_owned());
         let known = version(1, "0 * * * *", "2026-03-02T08:00:00Z", Some(("2026-03-02T10:00:00Z", EndedBy::Edit)));

@@ -51,7 +51,7 @@ impl Modify for Key {
 fn archive() {}
 
 #[utoipa::path(post, path = "/api/v1/workflows/{id}:pause", tag = "workflows",
-    description = "Pause a workflow: it owes nothing until resumed. Effective at once, then in EventBridge.",
+    description = "Pause a workflow: no time is due until it is resumed. Effective at once, then in EventBridge.",
     params(("id" = i64, Path), ("If-Match" = Option<String>, Header), edit::WriteParams),
     request_body = Option<verbs::PauseBody>,
     responses((status = 200, body = view::WorkflowView), (status = "4XX", body = super::error::Problem, content_type = "application/problem+json")))]

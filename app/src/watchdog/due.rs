@@ -144,7 +144,7 @@ async fn undecided(tx: &mut PgConnection, quiet: &[Quiet]) -> sqlx::Result<HashS
         quiet.iter().flat_map(|quiet| quiet.times.iter().map(|time| (quiet.id, *time))).unzip();
     let found = sqlx::query_scalar!(
         r#"
-        -- workflows with a time that nobody has decided
+        -- workflows with an undecided time
         SELECT DISTINCT due.workflow_id AS "workflow_id!"
           FROM unnest($1::bigint[], $2::timestamptz[]) AS due (workflow_id, time)
          WHERE NOT EXISTS (SELECT FROM occurrences o

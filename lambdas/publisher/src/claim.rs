@@ -137,7 +137,7 @@ pub(crate) async fn renew(pool: &PgPool, keys: &[(i64, i64)]) -> sqlx::Result<Ve
 pub(crate) async fn release(pool: &PgPool) -> sqlx::Result<()> {
     sqlx::query!(
         r#"
-        -- release: whom somebody holds is being looked at; in order, so that two of us cannot block each other
+        -- release: skip rows that another publisher has locked, and lock in order, so that two releases cannot deadlock
         WITH waiting AS MATERIALIZED (
             SELECT workflow_id
               FROM publications
@@ -189,7 +189,7 @@ pub(crate) async fn count_remaining(pool: &PgPool) -> sqlx::Result<u64> {
 pub(crate) async fn next_due(pool: &PgPool) -> sqlx::Result<Option<Duration>> {
     let secs = sqlx::query_scalar!(
         r#"
-        -- next due: only what lies ahead; what is due and leased is somebody's, the poll sees to it
+        -- next due: only future publications; one that is due has a live lease, and the poll takes it when that ends
         SELECT EXTRACT(EPOCH FROM due_at - cronbox_now())::float8 AS "secs!"
           FROM publications
          WHERE due_at > cronbox_now()

@@ -16,7 +16,11 @@ async fn killed_between_the_app_s_run_and_its_answer_nothing_is_lost_and_nothing
     front.be(Manner::Held);
     let mut redrive = queue.begin(&s, &url, "redrive", &["--hold-secs", "5"]);
     front.holds(3).await;
-    assert_eq!(s.count("SELECT count(*) FROM runs").await, 3, "the app has run what nobody knows yet");
+    assert_eq!(
+        s.count("SELECT count(*) FROM runs").await,
+        3,
+        "the app has run fires whose workflows the CLI does not know yet"
+    );
 
     redrive.kill().await.unwrap();
 

@@ -68,9 +68,9 @@ async fn a_letter_is_shown_whole_also_when_the_app_is_away() {
         "{away:?}"
     );
 
-    let stranger = queue.dlq(&s, "show", &["nobody"]).await;
+    let stranger = queue.dlq(&s, "show", &["missing"]).await;
     assert_eq!(stranger.code, Some(1));
-    assert!(stranger.err.contains("no letter nobody is to be seen"), "{stranger:?}");
+    assert!(stranger.err.contains("message missing is not visible"), "{stranger:?}");
     assert_eq!(queue.counts().await, (2, 0));
     s.end_early().await;
 }

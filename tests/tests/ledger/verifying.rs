@@ -44,7 +44,7 @@ pub(crate) async fn settle(s: &Story) {
 }
 
 #[tokio::test]
-async fn a_ledger_that_holds_what_was_owed_is_clean() {
+async fn a_complete_ledger_is_clean() {
     let (s, _) = fired().await;
     let clean = verify(&s, SPAN).await.expect(200);
     assert_eq!(differences(&clean), Vec::<String>::new());
@@ -90,7 +90,7 @@ async fn a_time_without_a_row_and_a_row_without_a_time_are_named() {
 }
 
 #[tokio::test]
-async fn each_timing_owes_its_own_span_whatever_the_workflow_says_now() {
+async fn each_timing_is_verified_over_its_span() {
     let s = Story::at("2026-03-02T08:59:00Z").await;
     let id = s.create("*/30 * * * *", "UTC").await;
     s.publish().await;
@@ -130,7 +130,7 @@ async fn a_span_that_is_not_settled_or_not_kept_is_refused() {
 }
 
 #[tokio::test]
-async fn what_is_older_than_the_ledger_is_nobody_s_debt() {
+async fn no_time_before_the_ledger_is_due() {
     let (s, _) = fired().await;
     s.execute("DELETE FROM occurrences WHERE scheduled_time = '2026-03-02T09:00:00Z'").await;
     s.execute("UPDATE workflows SET ledger_since = '2026-03-02T09:15:00Z'").await;

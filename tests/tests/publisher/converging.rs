@@ -240,7 +240,7 @@ async fn windows_start_early_and_end_with_deletion() {
 }
 
 #[tokio::test]
-async fn a_stored_timezone_that_nobody_knows_any_more_fails_in_words_and_leaves_the_last_good_schedule() {
+async fn an_unknown_timezone_keeps_the_last_schedule() {
     let world = World::new().await;
     let workflow = world.create("0 9 * * *", "Europe/Paris").await;
     world.publish().await;

@@ -60,7 +60,7 @@ fn an_exact_expression_fires_at_the_crons_times_and_at_no_other() {
 }
 
 #[test]
-fn a_superset_fires_at_every_time_that_the_cron_owes() {
+fn a_superset_fires_at_each_due_time() {
     let mut compared = 0;
     for (number, (open_hour, cron)) in crons(11).enumerate() {
         let tz = parse_timezone(ZONES[number % ZONES.len()]).unwrap();
