@@ -73,12 +73,12 @@ mod armed {
             };
             Ok(Fault {
                 point: point.to_owned(),
-                nth: nth.parse().map_err(|_| format!("{nth} is no number"))?,
+                nth: nth.parse().map_err(|_| format!("{nth} is not a number"))?,
                 deed: match deed {
                     "kill" => Deed::Kill,
                     "stop" => Deed::Stop,
                     "panic" => Deed::Panic,
-                    other => return Err(format!("{other} is neither kill, stop nor panic")),
+                    other => return Err(format!("{other} must be kill, stop or panic")),
                 },
             })
         }

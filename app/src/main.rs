@@ -291,7 +291,7 @@ fn shutdown() -> std::io::Result<Shutdown> {
         tracing::info!("stopping: runs may end; a second signal hands them over at once");
         signal.drain();
         signalled().await;
-        tracing::info!("handing over");
+        tracing::info!("second signal: runs are handed over");
         signal.hand_over();
     });
     Ok(shutdown)

@@ -122,7 +122,7 @@ async fn apply(app: &App, file: &str, wanted: &[Definition], edit: &Edit) -> Res
         match plan {
             Plan::Keep => loaded.unchanged += 1,
             Plan::Spent(Complaint { line, detail }) => {
-                tracing::warn!(file, line, "schedules file: a schedule without a time left is not applied: {detail}");
+                tracing::warn!(file, line, "schedules file: a schedule without a future time is not applied: {detail}");
                 loaded.spent += 1;
             }
             Plan::Create(team_id, spec) => {

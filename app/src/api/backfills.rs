@@ -228,7 +228,7 @@ pub(super) async fn act(
     workflows::lock(&mut tx, WorkflowId(seen.workflow_id), None, edit.now).await?.ok_or_else(Error::not_found)?;
     let standing = backfills::find(&mut tx, id, caller.team_id()).await?.ok_or_else(Error::not_found)?;
     if !backfills::operate(&mut tx, &standing, verb, &edit).await? {
-        return Err(Error::conflict("backfill_ended", "it has ended already"));
+        return Err(Error::conflict("backfill_ended", "the backfill has already ended"));
     }
     let view = read(&mut tx, id, caller.team_id()).await?;
     tx.commit().await?;

@@ -153,11 +153,16 @@ impl From<Arc<sqlx::Error>> for Error {
         }
         match weather(&error) {
             Weather::Away => {
-                tracing::warn!(%error, "the database is away");
-                Self::Later(StatusCode::SERVICE_UNAVAILABLE, "database_unavailable", "the database is away", 2)
+                tracing::warn!(%error, "database unreachable");
+                Self::Later(
+                    StatusCode::SERVICE_UNAVAILABLE,
+                    "database_unavailable",
+                    "the database cannot be reached",
+                    2,
+                )
             }
             Weather::Busy => {
-                tracing::warn!(%error, "the database is busy");
+                tracing::warn!(%error, "database busy");
                 Self::Later(StatusCode::SERVICE_UNAVAILABLE, "database_busy", "the database is busy", 1)
             }
             Weather::Clear => Self::Internal(error.into()),
@@ -171,7 +176,7 @@ fn by_constraint(constraint: &str) -> Option<Error> {
         "workflows_team_id_name_key" => {
             Some(Error::conflict("name_taken", "the team has another workflow of this name that is not archived"))
         }
-        "teams_name_key" => Some(Error::conflict("name_taken", "there is another team of this name")),
+        "teams_name_key" => Some(Error::conflict("name_taken", "another team has this name")),
         "workflows_team_id_fkey" | "api_keys_team_id_fkey" => {
             Some(FieldError::new("unknown_team", "team_id", "there is no team of this id").into())
         }

@@ -78,7 +78,7 @@ fn fire(id: WorkflowId, body: &[u8]) -> Result<Fire, Error> {
     };
     let named = members.insert("workflow_id".into(), id.0.into());
     if named.is_some_and(|named| named != id.0) {
-        return Err(FieldError::invalid("workflow_id", "workflow_id is not the one of the path").into());
+        return Err(FieldError::invalid("workflow_id", "workflow_id must be the id in the path").into());
     }
     let fire = Fire::from_event(&event)
         .map_err(|error| FieldError::new("invalid_field", field_of(&error), error.to_string()))?;

@@ -127,7 +127,7 @@ async fn cancel(app: &App, caller: &Caller, id: Uuid, edit: &Edit) -> Result<Jso
             audit::record(&mut tx, edit, Entry { verb: "cancel", subject, before: None, after: None }).await?;
         }
         Cancelled::TooLate if after.state == RunState::Cancelled => {}
-        Cancelled::TooLate => return Err(Error::conflict("run_ended", "it has ended already")),
+        Cancelled::TooLate => return Err(Error::conflict("run_ended", "the run has already ended")),
     }
     tx.commit().await?;
     if cancelled == Cancelled::Done {

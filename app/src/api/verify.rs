@@ -116,7 +116,7 @@ fn refused(unfit: Unfit) -> FieldError {
             FieldError::new("span_too_old", "from", detail)
         }
         Unfit::ForeignCursor => {
-            FieldError::new("invalid_cursor", "cursor", "take the cursor from next_cursor of the page before")
+            FieldError::new("invalid_cursor", "cursor", "cursor must be next_cursor of the previous page")
         }
     }
 }

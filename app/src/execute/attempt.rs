@@ -86,7 +86,7 @@ impl Executor {
             }
             Ok(Left::Taken) => {}
             Ok(Left::Stopped) => {
-                tracing::warn!(run_id = %run.id, "run was taken away; its work was stopped");
+                tracing::warn!(run_id = %run.id, "run lost; its attempt was stopped");
                 registered.into_stopped();
                 self.release_stopped().await;
             }
@@ -180,7 +180,7 @@ impl Executor {
             match self.try_write_down(run, &verdict).await {
                 Ok(Held::Ours) => return Left::Written(verdict),
                 Ok(Held::Lost) => {
-                    tracing::warn!(run_id = %run.id, "run was taken away before it could be finished; kept as a late result");
+                    tracing::warn!(run_id = %run.id, "run lost before its outcome was recorded; the outcome is kept as a late result");
                     return Left::Taken;
                 }
                 Err(error) => {

@@ -82,7 +82,7 @@ impl Executor {
             () = shutdown.handing_over() => {}
         }
         if !running.is_empty() {
-            tracing::warn!(runs = running.len(), "runs cut off by shutdown are handed over");
+            tracing::warn!(runs = running.len(), "runs handed over, because they did not end before the shutdown");
             self.own.hand_over_all();
             if tokio::time::timeout(HAND_OVER_LIMIT, all_ended(&mut running)).await.is_err() {
                 tracing::warn!(runs = running.len(), "runs cannot be handed over in time; their leases expire");

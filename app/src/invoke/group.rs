@@ -123,7 +123,7 @@ async fn decide_together(ledger: Ledger, group: Vec<Waiting>) {
         Ok(accepted) => accepted,
         // One fire is refused, or two batches block each other: decide each fire separately.
         Err(sqlx::Error::Database(error)) => {
-            tracing::warn!(%error, fires = group.len(), "fires could not be decided together; each is by itself");
+            tracing::warn!(%error, fires = group.len(), "batch of fires failed; each fire is decided on its own");
             HashMap::new()
         }
         Err(error) => return tell_all(group, error),

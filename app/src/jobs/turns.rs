@@ -34,7 +34,7 @@ pub(crate) async fn take_turns(app: App, shutdown: Shutdown) {
     loop {
         match look(&app, &jobs, &mut registered, &mut hold_log, &mut under_way).await {
             Ok(()) => {}
-            Err(error) => tracing::warn!(%error, "cannot look for jobs that are due; the next look tries again"),
+            Err(error) => tracing::warn!(%error, "cannot read the jobs that are due; the next check tries again"),
         }
         tokio::select! {
             () = shutdown.draining() => break,
@@ -107,7 +107,7 @@ async fn turn(app: App, job: Job) {
     };
     let ended = ended(&app, &job, done, began.elapsed());
     if let Err(error) = settle(&app, job.name, &ended).await {
-        tracing::warn!(job = job.name, %error, "cannot write down a job's turn; its lease will lapse");
+        tracing::warn!(job = job.name, %error, "cannot record a job's turn; its lease will expire");
     }
 }
 

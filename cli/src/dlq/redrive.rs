@@ -99,8 +99,8 @@ pub(super) async fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
 /// On standard error, and only if that is a terminal.
 async fn bar(queue: &Queue, arguments: &Arguments) -> anyhow::Result<ProgressBar> {
     let length = if arguments.ids.is_empty() { queue.count().await } else { Some(arguments.ids.len() as u64) };
-    let style =
-        ProgressStyle::with_template("{wide_bar} {pos}/{len} letters, {eta} to go").context("the progress bar")?;
+    let style = ProgressStyle::with_template("{wide_bar} {pos}/{len} messages, {eta} left")
+        .context("cannot show the progress bar")?;
     Ok(ProgressBar::new(length.unwrap_or_default()).with_style(style))
 }
 
@@ -167,7 +167,10 @@ async fn post(client: &Client, fire: &Fire) -> anyhow::Result<Delivered> {
         Some(delivered) => Ok(delivered),
         None => {
             let problem = serde_json::from_slice::<serde_json::Value>(&body).unwrap_or_default();
-            bail!("{status} is no answer to a fire: {}", problem["detail"].as_str().unwrap_or("nor is it the app's"))
+            bail!(
+                "unexpected answer to a fire: {status}: {}",
+                problem["detail"].as_str().unwrap_or("not an answer of the app")
+            )
         }
     }
 }

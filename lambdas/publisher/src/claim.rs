@@ -228,7 +228,7 @@ async fn lease_due(tx: &mut PgConnection, claimant: &Claimant, choice: Choice) -
     let rows = sqlx::query!(
         r#"
         -- claim: MATERIALIZED, because the planner may run an inlined LIMIT .. SKIP LOCKED once per
-        -- row and take more than the limit. A database that is held in mid-drain gives nothing more
+        -- row and take more than the limit. If the ledger is held during a drain, no row is claimed
         WITH due AS MATERIALIZED (
             SELECT workflow_id, lease_until IS NOT NULL AS is_takeover, verify_at
               FROM publications

@@ -251,7 +251,7 @@ impl Work<'_> {
         let name = &self.name;
         match (outcome, wanted) {
             (Outcome::Applied(Applied { deed: Deed::Unchanged, .. }), _) => {
-                tracing::info!(step = 4, workflow_id, "schedule {name} already stands as wanted");
+                tracing::info!(step = 4, workflow_id, "schedule {name} unchanged");
             }
             (Outcome::Applied(Applied { deed, .. }), Some(Desired::Schedule(spec))) => {
                 let Spec { expression, timezone, state, .. } = &**spec;
@@ -273,12 +273,12 @@ impl Work<'_> {
                 tracing::warn!(
                     workflow_id,
                     class = setback.class.as_str(),
-                    "{name}: {}; again in {secs:.1} s",
+                    "{name} not published: {}; next attempt in {secs:.1} s",
                     setback.message
                 );
             }
             (Outcome::Failed { message, .. }, _) => {
-                tracing::error!(workflow_id, "{name} is given up until its next edit: {message}");
+                tracing::error!(workflow_id, "{name} failed, and is not published until its next edit: {message}");
             }
             (Outcome::NotCalled, _) => tracing::info!(workflow_id, "{name} is left to the next drain"),
         }

@@ -112,11 +112,11 @@ mod armed {
             };
             Ok(Fault {
                 point: point.to_owned(),
-                nth: nth.parse().map_err(|_| format!("{nth} is no number"))?,
+                nth: nth.parse().map_err(|_| format!("{nth} is not a number"))?,
                 deed: match deed {
                     "kill" => Deed::Kill,
                     "stop" => Deed::Stop,
-                    other => return Err(format!("{other} is neither kill nor stop")),
+                    other => return Err(format!("{other} must be kill or stop")),
                 },
             })
         }

@@ -113,7 +113,7 @@ impl Store {
         self.schedules.get(key).cloned().ok_or_else(|| Error::no_schedule(&key.name))
     }
 
-    /// Returns one schedule, as it was `changes_back` changes of the account ago.
+    /// Returns one schedule, as it was `changes_back` changes ago.
     ///
     /// # Errors
     /// Fails if the schedule group or the schedule does not exist.
@@ -136,7 +136,7 @@ impl Store {
         Ok(filter.page(&self.schedules, after, limit))
     }
 
-    /// Like [`Store::list`], for the state `changes_back` changes of the account ago.
+    /// Like [`Store::list`], but as the account was `changes_back` changes ago.
     ///
     /// # Errors
     /// Fails if the requested schedule group does not exist.

@@ -42,14 +42,14 @@ impl Stack {
     pub async fn stop(&mut self) -> Result<()> {
         self.stop.publisher.cancel();
         if let Some(publishing) = self.publishing.take() {
-            publishing.await.context("the publisher ended by itself")??;
+            publishing.await.context("the publisher ended unexpectedly")??;
         }
         if let Some(served) = self.served.take() {
             served.stop().await?;
         }
         self.stop.apps.cancel();
         for app in std::mem::take(&mut self.apps) {
-            app.serving.await.context("the app ended by itself")??;
+            app.serving.await.context("the app ended unexpectedly")??;
         }
         self.pool.close().await;
         self.database.remove().await

@@ -34,7 +34,7 @@ pub(in crate::scheduler) async fn act(
     let draw = operation(&request).and_then(|operation| faults.draw(operation));
     request.extensions_mut().insert(View::default());
     let Some(Draw { kind, share }) = draw else { return next.run(request).await };
-    tracing::info!(?kind, method = %request.method(), path = request.uri().path(), "a call meets a fault");
+    tracing::info!(?kind, method = %request.method(), path = request.uri().path(), "fault injected into a call");
     match kind {
         Kind::Throttle => Error::Throttled.into_response(),
         Kind::ErrorBefore => Error::Internal.into_response(),
