@@ -23,7 +23,7 @@ use crate::scheduler::fault::{Effect, Fault, Kind, Operation};
 use crate::scheduler::identity::Identity;
 use crate::scheduler::lease::Lease;
 use crate::scheduler::spec::{Spec, State, TEMPLATE};
-use crate::settle::settlement::{Applied, Deed, ErrorClass, Outcome, Setback, Settlement};
+use crate::settle::settlement::{Applied, Change, ErrorClass, Outcome, Setback, Settlement};
 
 /// The last known state of the schedule in EventBridge.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -83,7 +83,7 @@ impl Work<'_> {
         match believed {
             Err(fault) => (self.judge(fault), false),
             Ok(believed) => match self.call(wanted, &believed, workflow.identity).await {
-                Ok(Some(deed)) => (Outcome::Applied(self.applied(deed, wanted, workflow.revision)), true),
+                Ok(Some(change)) => (Outcome::Applied(self.applied(change, wanted, workflow.revision)), true),
                 Ok(None) => {
                     let message = format!("{} carries the identity of another database: it is not deleted", self.name);
                     (Outcome::Failed { message, effect: Effect::None }, true)
@@ -111,11 +111,11 @@ impl Work<'_> {
     }
 
     /// Makes the calls that are needed. `None` = the schedule belongs to another database, and is kept.
-    async fn call(&self, wanted: &Desired, believed: &Belief, identity: Identity) -> Result<Option<Deed>, Fault> {
+    async fn call(&self, wanted: &Desired, believed: &Belief, identity: Identity) -> Result<Option<Change>, Fault> {
         let done = match (wanted, believed) {
-            (Desired::Nothing, Belief::Nothing) => Ok(Deed::Unchanged),
+            (Desired::Nothing, Belief::Nothing) => Ok(Change::Unchanged),
             (Desired::Nothing, _) => return self.remove(identity).await,
-            (Desired::Schedule(spec), Belief::Hash(hash)) if *hash == spec.hash() => Ok(Deed::Unchanged),
+            (Desired::Schedule(spec), Belief::Hash(hash)) if *hash == spec.hash() => Ok(Change::Unchanged),
             (Desired::Schedule(spec), Belief::Hash(_) | Belief::Something) => self.update_or_create(spec).await,
             (Desired::Schedule(spec), Belief::Nothing | Belief::Unknown) => self.create_or_update(spec).await,
         };
@@ -136,7 +136,7 @@ impl Work<'_> {
     ///
     /// EventBridge has no conditional delete, so the schedule is read first. The read may be outdated, so it is used
     /// only if it shows another identity; a read without a schedule proves nothing.
-    async fn remove(&self, identity: Identity) -> Result<Option<Deed>, Fault> {
+    async fn remove(&self, identity: Identity) -> Result<Option<Change>, Fault> {
         let get = || self.publisher.schedules().get(&self.name, self.lease);
         let existing = self.make(Operation::Get, get).await?;
         if let Some(other) = existing.and_then(|existing| identity.other_in(existing.description.as_deref())) {
@@ -151,11 +151,11 @@ impl Work<'_> {
         let remove = || self.publisher.schedules().remove(&self.name, self.lease);
         match self.make(Operation::Delete, remove).await {
             Err(fault) if fault.kind != Kind::NotFound => Err(fault),
-            _ => Ok(Some(Deed::Deleted)),
+            _ => Ok(Some(Change::Deleted)),
         }
     }
 
-    async fn create_or_update(&self, spec: &Spec) -> Result<Deed, Fault> {
+    async fn create_or_update(&self, spec: &Spec) -> Result<Change, Fault> {
         match self.create(spec).await {
             Err(conflict) if conflict.kind == Kind::Conflict => self.update_existing(spec, conflict).await,
             created => created.map_err(group_missing),
@@ -166,7 +166,7 @@ impl Work<'_> {
     ///
     /// EventBridge has no conditional update, so the schedule is read first. If the read shows no schedule, it was
     /// deleted since the create, or the read is outdated; the next attempt decides.
-    async fn update_existing(&self, spec: &Spec, conflict: Fault) -> Result<Deed, Fault> {
+    async fn update_existing(&self, spec: &Spec, conflict: Fault) -> Result<Change, Fault> {
         const GONE: &str = "the schedule came and went meanwhile";
         let get = || self.publisher.schedules().get(&self.name, self.lease);
         let Some(existing) = self.make(Operation::Get, get).await? else {
@@ -192,21 +192,21 @@ impl Work<'_> {
         Err(Fault::new(Kind::Environment, Effect::None, message))
     }
 
-    async fn update_or_create(&self, spec: &Spec) -> Result<Deed, Fault> {
+    async fn update_or_create(&self, spec: &Spec) -> Result<Change, Fault> {
         match self.update(spec).await {
             Err(fault) if fault.kind == Kind::NotFound => self.create(spec).await.map_err(group_missing),
             updated => updated,
         }
     }
 
-    async fn create(&self, spec: &Spec) -> Result<Deed, Fault> {
+    async fn create(&self, spec: &Spec) -> Result<Change, Fault> {
         let create = || self.publisher.schedules().create(spec, self.now, self.lease);
-        self.make(Operation::Create, create).await.map(|()| Deed::Created)
+        self.make(Operation::Create, create).await.map(|()| Change::Created)
     }
 
-    async fn update(&self, spec: &Spec) -> Result<Deed, Fault> {
+    async fn update(&self, spec: &Spec) -> Result<Change, Fault> {
         let update = || self.publisher.schedules().update(spec, self.now, self.lease);
-        self.make(Operation::Update, update).await.map(|()| Deed::Updated)
+        self.make(Operation::Update, update).await.map(|()| Change::Updated)
     }
 
     /// Makes a call within rate and lease, and records that its operation is allowed.
@@ -230,14 +230,14 @@ impl Work<'_> {
         answer.map_err(|fault| fault.of(operation))
     }
 
-    fn applied(&self, deed: Deed, wanted: &Desired, revision: Revision) -> Applied {
+    fn applied(&self, change: Change, wanted: &Desired, revision: Revision) -> Applied {
         self.publisher.evidence().settled(self.claim.workflow_id);
         match wanted {
             Desired::Nothing => {
-                Applied { deed, revision, spec_hash: NONE.to_owned(), schedule_name: None, template: None }
+                Applied { change, revision, spec_hash: NONE.to_owned(), schedule_name: None, template: None }
             }
             Desired::Schedule(spec) => Applied {
-                deed,
+                change,
                 revision,
                 spec_hash: spec.hash(),
                 schedule_name: Some(spec.name.to_string()),
@@ -250,23 +250,23 @@ impl Work<'_> {
         let WorkflowId(workflow_id) = self.claim.workflow_id;
         let name = &self.name;
         match (outcome, wanted) {
-            (Outcome::Applied(Applied { deed: Deed::Unchanged, .. }), _) => {
+            (Outcome::Applied(Applied { change: Change::Unchanged, .. }), _) => {
                 tracing::info!(step = 4, workflow_id, "schedule {name} unchanged");
             }
-            (Outcome::Applied(Applied { deed, .. }), Some(Desired::Schedule(spec))) => {
+            (Outcome::Applied(Applied { change, .. }), Some(Desired::Schedule(spec))) => {
                 let Spec { expression, timezone, state, .. } = &**spec;
                 tracing::info!(
                     step = 4,
                     workflow_id,
-                    "schedule {name} {deed}: {expression} {timezone}{}",
+                    "schedule {name} {change}: {expression} {timezone}{}",
                     match state {
                         State::Enabled => "",
                         State::Disabled => " (disabled)",
                     }
                 );
             }
-            (Outcome::Applied(Applied { deed, .. }), _) => {
-                tracing::info!(step = 4, workflow_id, "schedule {name} {deed}");
+            (Outcome::Applied(Applied { change, .. }), _) => {
+                tracing::info!(step = 4, workflow_id, "schedule {name} {change}");
             }
             (Outcome::Retry(setback), _) => {
                 let secs = setback.wait.as_secs_f64();

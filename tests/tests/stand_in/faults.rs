@@ -167,7 +167,7 @@ impl World {
 }
 
 #[tokio::test]
-async fn what_is_broken_or_silent_after_the_deed_has_done_it() {
+async fn faults_after_the_change_keep_the_change() {
     let world = World::new().await;
     world.next("error_after").await;
     assert!(world.create(NINE).await.unwrap_err().starts_with("500 "));

@@ -18,7 +18,7 @@ use super::oracle::{CRONS, Heard};
 
 /// One action of an instance.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Deed {
+pub(super) enum Action {
     Create,
     Edit,
     Fire,
@@ -31,15 +31,15 @@ pub(super) enum Deed {
     The(&'static str),
 }
 
-impl Deed {
+impl Action {
     /// The actions of the calm phase.
-    pub(super) const ROUND: [Deed; 6] = [
-        Deed::The("watchdog"),
-        Deed::The("recovery"),
-        Deed::The("timeouts"),
-        Deed::The("queue"),
-        Deed::The("backfills"),
-        Deed::Execute,
+    pub(super) const ROUND: [Action; 6] = [
+        Action::The("watchdog"),
+        Action::The("recovery"),
+        Action::The("timeouts"),
+        Action::The("queue"),
+        Action::The("backfills"),
+        Action::Execute,
     ];
 }
 
@@ -63,20 +63,20 @@ struct Known {
 
 impl History<'_> {
     /// Prepares an action; `None` if it has no target.
-    pub(super) async fn life(&self, deed: Deed, actor: usize, instance: &Instance) -> Option<Life> {
-        match deed {
-            Deed::Create => Some(self.create(instance)),
-            Deed::Edit => self.edit(instance).await,
-            Deed::Fire => self.fire(instance).await,
-            Deed::FireManually => self.fire_manually(instance).await,
-            Deed::Manual => self.request_manually(instance).await,
-            Deed::Execute => Some(self.execute(actor, instance)),
-            Deed::Job => {
+    pub(super) async fn life(&self, action: Action, actor: usize, instance: &Instance) -> Option<Life> {
+        match action {
+            Action::Create => Some(self.create(instance)),
+            Action::Edit => self.edit(instance).await,
+            Action::Fire => self.fire(instance).await,
+            Action::FireManually => self.fire_manually(instance).await,
+            Action::Manual => self.request_manually(instance).await,
+            Action::Execute => Some(self.execute(actor, instance)),
+            Action::Job => {
                 let jobs = app::jobs::registry(&instance.app.config);
                 let names: Vec<&str> = jobs.iter().map(|job| job.name).filter(|name| *name != "prune").collect();
                 job(self.dice.pick(&names)?, instance)
             }
-            Deed::The(name) => job(name, instance),
+            Action::The(name) => job(name, instance),
         }
     }
 

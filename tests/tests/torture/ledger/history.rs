@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 use chrono::{DateTime, TimeDelta, Utc};
 use schedule::Clock;
 
-use super::cast::Deed;
+use super::cast::Action;
 use super::faults;
 use super::instance::{Instance, Stage};
 use super::judge;
@@ -84,7 +84,7 @@ impl Profile {
 #[derive(Clone, Copy, Debug)]
 enum Event {
     Move,
-    Start(Deed),
+    Start(Action),
     Clock,
     /// The database's clock steps back or ahead, as after a failover; each instance learns of it later.
     ClockStep,
@@ -98,13 +98,13 @@ enum Event {
 /// The weights of the events in a history about decisions.
 const DECISIONS: [(u32, Event); 15] = [
     (150, Event::Move),
-    (26, Event::Start(Deed::Fire)),
-    (14, Event::Start(Deed::Execute)),
-    (1, Event::Start(Deed::Create)),
-    (5, Event::Start(Deed::Edit)),
-    (5, Event::Start(Deed::Manual)),
-    (9, Event::Start(Deed::Job)),
-    (2, Event::Start(Deed::The("recovery"))),
+    (26, Event::Start(Action::Fire)),
+    (14, Event::Start(Action::Execute)),
+    (1, Event::Start(Action::Create)),
+    (5, Event::Start(Action::Edit)),
+    (5, Event::Start(Action::Manual)),
+    (9, Event::Start(Action::Job)),
+    (2, Event::Start(Action::The("recovery"))),
     (8, Event::Clock),
     (1, Event::ClockStep),
     (4, Event::Kill),
@@ -117,13 +117,13 @@ const DECISIONS: [(u32, Event); 15] = [
 /// The weights of the events in a history about leases.
 const LEASES: [(u32, Event); 15] = [
     (150, Event::Move),
-    (6, Event::Start(Deed::Fire)),
-    (25, Event::Start(Deed::Execute)),
-    (1, Event::Start(Deed::Create)),
-    (1, Event::Start(Deed::Edit)),
-    (40, Event::Start(Deed::FireManually)),
-    (3, Event::Start(Deed::Job)),
-    (8, Event::Start(Deed::The("recovery"))),
+    (6, Event::Start(Action::Fire)),
+    (25, Event::Start(Action::Execute)),
+    (1, Event::Start(Action::Create)),
+    (1, Event::Start(Action::Edit)),
+    (40, Event::Start(Action::FireManually)),
+    (3, Event::Start(Action::Job)),
+    (8, Event::Start(Action::The("recovery"))),
     (3, Event::Clock),
     (1, Event::ClockStep),
     (3, Event::Kill),
@@ -197,7 +197,7 @@ impl<'a> History<'a> {
     /// The storm: all kinds of events.
     async fn storm(&mut self) -> Result<(), String> {
         for _ in 0..if self.profile == Profile::Leases { 4 } else { 2 } {
-            self.start(Deed::Create).await?;
+            self.start(Action::Create).await?;
             self.finish_all().await?;
         }
         for _ in 0..self.dice.between(400, 900) {
@@ -207,7 +207,7 @@ impl<'a> History<'a> {
             };
             match event.unwrap_or(Event::Move) {
                 Event::Move => self.move_one().await?,
-                Event::Start(deed) => self.start(deed).await?,
+                Event::Start(action) => self.start(action).await?,
                 Event::Clock => {
                     let span = self.dice.weighted(&[(8, (5, 65)), (3, (60, 250)), (1, (300, 900))]);
                     let (least, most) = span.unwrap_or((5, 65));
@@ -245,8 +245,8 @@ impl<'a> History<'a> {
     async fn come_to_rest(&mut self) -> Result<bool, String> {
         let mut before = Vec::new();
         for _ in 0..PASSES {
-            for deed in Deed::ROUND {
-                self.start(deed).await?;
+            for action in Action::ROUND {
+                self.start(action).await?;
                 self.finish_all().await?;
             }
             let unrest = judge::unrest(&self.stage.ground.admin, self.clock.now()).await;

@@ -3,7 +3,7 @@
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use super::cast::{BEAT, Deed, STEP};
+use super::cast::{Action, BEAT, STEP};
 use super::history::{History, MOVES, Profile};
 use super::instance::LEASES;
 use super::leases::Knowing;
@@ -20,7 +20,7 @@ const CLAIM: &str = "claim runs";
 const RENEW: &str = "renew leases";
 
 impl History<'_> {
-    pub(super) async fn start(&mut self, deed: Deed) -> Result<(), String> {
+    pub(super) async fn start(&mut self, action: Action) -> Result<(), String> {
         if self.idle.is_empty() {
             return Ok(());
         }
@@ -29,16 +29,16 @@ impl History<'_> {
         self.actors_ever += 1;
         let id = self.actors_ever;
         // A job first reads the database's time; a request uses the last sample.
-        if matches!(deed, Deed::Job | Deed::The(_)) || self.dice.chance(0.7) {
+        if matches!(action, Action::Job | Action::The(_)) || self.dice.chance(0.7) {
             instance.sample(self.clock.now());
         }
-        let Some(life) = self.life(deed, id, &instance).await else {
+        let Some(life) = self.life(action, id, &instance).await else {
             self.idle.push(instance);
             return Ok(());
         };
         self.note(format!("actor {id} on {}: {}", instance.process.name, life.what));
         instance.tap.step(&self.turnstile, id);
-        let role = if deed == Deed::Execute { Role::Executor } else { Role::Editor };
+        let role = if action == Action::Execute { Role::Executor } else { Role::Editor };
         if role == Role::Executor {
             self.callers.begin(id, instance.executor.clone());
         }
@@ -308,7 +308,7 @@ impl History<'_> {
         let lease = if self.dice.chance(0.6) { lease } else { *self.dice.pick(&LEASES).unwrap_or(&lease) };
         self.advance(lease + 1).await;
         self.suspended.push((id, self.actors_ever + 1));
-        self.start(Deed::The("recovery")).await
+        self.start(Action::The("recovery")).await
     }
 
     /// Whether an executor waits for its next renewal and has unanswered requests.
