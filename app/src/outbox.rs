@@ -121,7 +121,7 @@ pub enum Healing {
 pub async fn heal_orphan(tx: &mut PgConnection, workflow: WorkflowId, now: DateTime<Utc>) -> sqlx::Result<Healing> {
     let healed = sqlx::query!(
         r#"
-        -- heal an orphan: what we believe stands there is wrong, so forget it (spec_hash) and call
+        -- heal an orphan: the publisher's belief about the schedule is wrong, so forget it (spec_hash) and call
         WITH publication AS (
             UPDATE publications
                SET spec_hash = NULL,

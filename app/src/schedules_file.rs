@@ -226,7 +226,7 @@ async fn hold_teams(tx: &mut PgConnection, wanted: &[Definition]) -> sqlx::Resul
 async fn standing(db: &mut PgConnection, team_id: i64, name: &str) -> sqlx::Result<Option<WorkflowId>> {
     let id = sqlx::query_scalar!(
         r#"
-        -- the workflow that stands under this name
+        -- the existing workflow of this name
         SELECT id FROM workflows WHERE team_id = $1 AND name = $2 AND state <> 'archived'
         "#,
         team_id,

@@ -18,7 +18,7 @@ use self::work::Work;
 use crate::claim::workflows::Workflow;
 use crate::claim::{Claim, Verify};
 use crate::publisher::Publisher;
-use crate::scheduler::existing::Standing;
+use crate::scheduler::existing::Existing;
 use crate::scheduler::fault::{Effect, Fault, Kind, Operation};
 use crate::scheduler::identity::Identity;
 use crate::scheduler::lease::Lease;
@@ -96,13 +96,13 @@ impl Work<'_> {
     /// The verify pass: no earlier request can still arrive, so the schedule that this reads is final.
     async fn look(&self, wanted: &Desired) -> Result<Belief, Fault> {
         let get = || self.publisher.schedules().get(&self.name, self.lease);
-        let standing = self.make(Operation::Get, get).await?;
-        if let (Some(existing), Desired::Schedule(spec)) = (&standing, wanted) {
+        let existing = self.make(Operation::Get, get).await?;
+        if let (Some(existing), Desired::Schedule(spec)) = (&existing, wanted) {
             self.refuse_foreign(existing, spec.identity)?;
         }
-        Ok(match (standing, wanted) {
+        Ok(match (existing, wanted) {
             (None, _) => Belief::Nothing,
-            (Some(standing), Desired::Schedule(spec)) if spec.is(&standing, self.now) => Belief::Hash(spec.hash()),
+            (Some(existing), Desired::Schedule(spec)) if spec.is(&existing, self.now) => Belief::Hash(spec.hash()),
             (Some(_), _) => {
                 tracing::warn!(workflow_id = self.claim.workflow_id.0, "{} is not what was published", self.name);
                 Belief::Something
@@ -180,7 +180,7 @@ impl Work<'_> {
     }
 
     /// Refuses to overwrite another database's schedule: the database, `ENV` or the schedule group is wrong.
-    fn refuse_foreign(&self, existing: &Standing, identity: Identity) -> Result<(), Fault> {
+    fn refuse_foreign(&self, existing: &Existing, identity: Identity) -> Result<(), Fault> {
         let Some(Identity(other)) = identity.other_in(existing.description.as_deref()) else { return Ok(()) };
         tracing::error!(
             workflow_id = self.claim.workflow_id.0,

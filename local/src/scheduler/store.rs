@@ -228,7 +228,7 @@ impl Store {
             due.push(Due { at, schedule: Arc::clone(&schedule) });
             match next {
                 None if schedule.spec.completion == Completion::Delete => {}
-                _ => self.stand(Schedule { next, ..Arc::unwrap_or_clone(schedule) }),
+                _ => self.insert_schedule(Schedule { next, ..Arc::unwrap_or_clone(schedule) }),
             }
         }
         due
@@ -238,10 +238,10 @@ impl Store {
     fn put(&mut self, mut schedule: Schedule) {
         let from = schedule.spec.expression.first_evaluated_after(schedule.modified_on);
         schedule.next = self.next_of(&schedule, from);
-        self.stand(schedule);
+        self.insert_schedule(schedule);
     }
 
-    fn stand(&mut self, schedule: Schedule) {
+    fn insert_schedule(&mut self, schedule: Schedule) {
         if let Some(next) = schedule.next {
             self.next.insert((next, schedule.key.clone()));
         }

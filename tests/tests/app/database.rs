@@ -72,7 +72,7 @@ async fn finish_frees_locks_of_failed_work() {
     sqlx::query(lock).execute(&mut *failed).await.unwrap();
     failed.finish::<()>(Err(sqlx::Error::RowNotFound)).await.unwrap_err();
     let dsn = s.dsn();
-    // This runtime stands still meanwhile, so the pool, which rolls back what it finds open, has no turn.
+    // This runtime is blocked meanwhile, so the pool, which rolls back what it finds open, has no turn.
     let locked = std::thread::spawn(move || {
         let another = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         another.block_on(async {

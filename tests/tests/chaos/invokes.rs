@@ -244,7 +244,7 @@ async fn instances_killed_and_postgres_restarted_in_the_storm_make_no_second_run
 async fn until_runs(dsn: &str, enough: i64) {
     let (pool, began) = (db::connect(&app::config::database(dsn, 10)).await.unwrap(), Instant::now());
     while sqlx::query_scalar::<_, i64>("SELECT COUNT(*) FROM runs").fetch_one(&pool).await.unwrap() < enough {
-        assert!(began.elapsed() < Duration::from_secs(60), "the storm stands still");
+        assert!(began.elapsed() < Duration::from_secs(60), "the storm stalls");
         tokio::time::sleep(Duration::from_millis(2)).await;
     }
 }

@@ -29,8 +29,8 @@ impl Field {
             assert_eq!(&wanted[workflow], promised, "{when}: a promise about {workflow} was lost");
         }
         for (workflow, wanted) in &wanted {
-            let stands = self.story.schedule(*workflow);
-            assert_eq!(stands, wanted.as_deref().unwrap_or("none"), "{when}: {workflow} is lost or stale");
+            let found = self.story.schedule(*workflow);
+            assert_eq!(found, wanted.as_deref().unwrap_or("none"), "{when}: {workflow} is lost or stale");
         }
         let standing = wanted.values().flatten().count();
         assert_eq!(self.names().await.len(), standing, "{when}: orphans");

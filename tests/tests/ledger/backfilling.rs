@@ -121,7 +121,7 @@ async fn failed_times_are_run_again_and_all_times_whatever_became_of_them() {
     assert_eq!(
         s.count("SELECT count(*) FROM occurrences WHERE decision = 'fired'").await,
         4,
-        "what was decided stands"
+        "existing decisions are kept"
     );
     let asked = ask(&s, id, &morning(json!({"only": "all"}))).await.expect(202).json;
     assert_eq!(worked_off(&s, &asked).await["succeeded"], 3);

@@ -27,8 +27,8 @@ async fn an_edit_cut_off_at_any_point_is_published_if_and_only_if_it_was_committ
         let edit = victim.editor(&s).request(reqwest::Method::PATCH, &format!("/api/v1/workflows/{wf}"));
         assert!(ask(edit.json(&json!({"cron_schedule": "0 17 * * *"}))).await.is_none(), "{point}: it answered");
         victim.assert_killed(point).await;
-        let stands = if committed { "0 17 * * *" } else { "0 9 * * *" };
-        assert_eq!(s.workflow(wf).await["cron_schedule"], stands, "{point}");
+        let expected = if committed { "0 17 * * *" } else { "0 9 * * *" };
+        assert_eq!(s.workflow(wf).await["cron_schedule"], expected, "{point}");
         assert_eq!(s.outbox_rows(wf).await, 1 + i64::from(committed), "{point}");
         s.publish().await;
         let published = if committed { "cron(0 17 * * ? *)" } else { "cron(0 9 * * ? *)" };

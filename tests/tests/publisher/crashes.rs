@@ -40,7 +40,7 @@ async fn a_publisher_killed_anywhere_loses_nothing() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_publisher_that_stands_still_between_claim_and_settle_is_taken_over() {
+async fn a_stalled_publisher_is_taken_over() {
     let world = World::new().await;
     let workflow = world.create("0 9 * * *", "UTC").await;
     let mut frozen = world.process(&["--once"], Some("P8:1:stop"));

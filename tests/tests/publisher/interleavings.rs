@@ -167,7 +167,7 @@ async fn freeze(process: &Child, world: &World) {
             }
         }
     };
-    tokio::time::timeout(PATIENCE, frozen).await.expect("it stands between two transactions");
+    tokio::time::timeout(PATIENCE, frozen).await.expect("it is between two transactions");
 }
 
 /// Whether the kernel has stopped all of it.
@@ -231,7 +231,7 @@ async fn a_verify_pass_undoes_foreign_changes() {
     let world = World::new().await;
     let [lost, back] = [world.create("0 9 * * *", "UTC").await, world.create("0 9 * * *", "UTC").await];
     world.publish().await;
-    let standing = world.schedule_of_the_past(back).await;
+    let existing = world.schedule_of_the_past(back).await;
     world.delete(back).await;
     world.front.next(&name(lost), [Answer::DoneButBroken]);
     world.front.next(&format!("DELETE {}", name(back)), [Answer::DoneButBroken]);
@@ -241,7 +241,7 @@ async fn a_verify_pass_undoes_foreign_changes() {
     world.publish().await;
 
     world.meddle(Method::DELETE, lost, json!({})).await;
-    world.meddle(Method::POST, back, standing).await;
+    world.meddle(Method::POST, back, existing).await;
     world.skip(SIGNATURES_DIE).await;
     world.calls();
     let report = world.publish().await;

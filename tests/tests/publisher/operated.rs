@@ -22,7 +22,7 @@ async fn retry(world: &World, id: i64) -> Operated {
 }
 
 #[tokio::test]
-async fn a_retry_calls_even_where_all_seems_to_stand() {
+async fn a_retry_always_calls_eventbridge() {
     let world = World::new().await;
     let workflow = world.create("0 9 * * *", "UTC").await;
     world.front.next(&name(workflow), [INVALID]);

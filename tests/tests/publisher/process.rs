@@ -64,7 +64,7 @@ fn a_failed_start_says_what_to_do() {
 }
 
 #[tokio::test]
-async fn a_daemon_answers_scrapes_with_what_it_did_and_how_the_outbox_stands() {
+async fn a_daemon_serves_counters_and_gauges() {
     let world = World::new().await;
     let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
     let address = format!("127.0.0.1:{port}");

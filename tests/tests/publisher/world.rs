@@ -206,7 +206,7 @@ impl World {
     }
 
     /// Whether EventBridge has a schedule with this name.
-    pub(crate) async fn stands(&self, name: &str) -> bool {
+    pub(crate) async fn exists(&self, name: &str) -> bool {
         let url = format!("{}/schedules/{name}?groupName={GROUP}", self.beyond);
         raw(Method::GET, url).send().await.unwrap().status().is_success()
     }
@@ -219,7 +219,7 @@ impl World {
     }
 
     /// Whether EventBridge has a workflow's schedule in this group.
-    pub(crate) async fn stands_in(&self, group: &str, id: WorkflowId) -> bool {
+    pub(crate) async fn exists_in(&self, group: &str, id: WorkflowId) -> bool {
         let url = format!("{}/schedules/{}?groupName={group}", self.beyond, name(id));
         raw(Method::GET, url).send().await.unwrap().status().is_success()
     }

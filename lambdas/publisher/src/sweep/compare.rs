@@ -10,7 +10,7 @@ use crate::claim::deployment::Rollout;
 use crate::claim::workflows::Removal;
 use crate::config::Config;
 use crate::converge::desired::{Desired, Undecided, desired};
-use crate::scheduler::existing::Standing;
+use crate::scheduler::existing::Existing;
 use crate::scheduler::list::Listed;
 use crate::scheduler::spec::{Spec, State, TEMPLATE};
 use crate::sweep::findings::Class;
@@ -98,25 +98,25 @@ pub(crate) fn glance(listed: &Listed, known: &Known, config: &Config, rollout: R
 }
 
 /// Compares a schedule that was read in full; `None` = it did not exist any more.
-pub(crate) fn look(standing: Option<&Standing>, spec: &Spec, now: DateTime<Utc>) -> Look {
-    let Some(standing) = standing else { return Look::Differs(Class::Missing, Weight::Free) };
-    if spec.is(standing, now) {
-        return Look::InStep(standing.modified_on);
+pub(crate) fn look(existing: Option<&Existing>, spec: &Spec, now: DateTime<Utc>) -> Look {
+    let Some(existing) = existing else { return Look::Differs(Class::Missing, Weight::Free) };
+    if spec.is(existing, now) {
+        return Look::InStep(existing.modified_on);
     }
-    let switched_on = Standing { is_enabled: true, ..standing.clone() };
-    if !standing.is_enabled && spec.is(&switched_on, now) {
+    let switched_on = Existing { is_enabled: true, ..existing.clone() };
+    if !existing.is_enabled && spec.is(&switched_on, now) {
         return Look::Differs(Class::DisabledOutOfBand, Weight::Free);
     }
-    match standing.input.as_deref().and_then(template_of) {
+    match existing.input.as_deref().and_then(template_of) {
         Some(number) if number < i64::from(TEMPLATE) => Look::Differs(Class::StaleTemplate, Weight::Braked),
         _ => Look::Differs(Class::Changed, Weight::Braked),
     }
 }
 
 /// Compares a schedule of an older generation, read in full: no configuration changes when it fires.
-pub(crate) fn look_at_outdated(standing: Option<&Standing>, spec: &Spec, now: DateTime<Utc>) -> Look {
-    let Some(standing) = standing else { return Look::Differs(Class::Missing, Weight::Free) };
-    let weight = if spec.has_times_of(standing, now) { Weight::Explained } else { Weight::Braked };
+pub(crate) fn look_at_outdated(existing: Option<&Existing>, spec: &Spec, now: DateTime<Utc>) -> Look {
+    let Some(existing) = existing else { return Look::Differs(Class::Missing, Weight::Free) };
+    let weight = if spec.has_times_of(existing, now) { Weight::Explained } else { Weight::Braked };
     Look::Differs(Class::Changed, weight)
 }
 

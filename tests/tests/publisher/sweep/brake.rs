@@ -96,7 +96,7 @@ async fn force_releases_what_its_sweep_refused() {
     assert_eq!((found.changes_refused, found.repaired, found.orphans_deleted), (0, 60, 1), "{found:?}");
     world.publish().await;
     assert_eq!(world.expression(workflows[7]).await.unwrap(), "cron(7 9 * * ? *)");
-    assert!(!world.stands("wf-4711-dev").await);
+    assert!(!world.exists("wf-4711-dev").await);
     world.assert_settled().await;
 }
 

@@ -222,12 +222,12 @@ async fn a_changed_group_leaves_the_old_schedules() {
     let publisher = world.publisher_with(config).await;
     assert_eq!(sweep_by(&publisher).await.missing, 1);
     assert_eq!(publisher.drain(soon()).await.unwrap().created, 1);
-    assert!(world.stands_in("another", workflow).await && world.stands_in(GROUP, workflow).await);
+    assert!(world.exists_in("another", workflow).await && world.exists_in(GROUP, workflow).await);
 
     world.delete(workflow).await;
     assert_eq!(publisher.drain(soon()).await.unwrap().deleted, 1);
     world.skip(SETTLED * 10).await;
     sweep_by(&publisher).await;
     publisher.drain(soon()).await.unwrap();
-    assert!(!world.stands_in("another", workflow).await && world.stands_in(GROUP, workflow).await);
+    assert!(!world.exists_in("another", workflow).await && world.exists_in(GROUP, workflow).await);
 }

@@ -91,7 +91,7 @@ enum Event {
     Kill,
     Lose,
     Panic,
-    StandStill,
+    Stall,
     Suspend,
 }
 
@@ -110,7 +110,7 @@ const DECISIONS: [(u32, Event); 15] = [
     (4, Event::Kill),
     (2, Event::Lose),
     (1, Event::Panic),
-    (1, Event::StandStill),
+    (1, Event::Stall),
     (1, Event::Suspend),
 ];
 
@@ -129,7 +129,7 @@ const LEASES: [(u32, Event); 15] = [
     (3, Event::Kill),
     (8, Event::Lose),
     (4, Event::Panic),
-    (3, Event::StandStill),
+    (3, Event::Stall),
     (4, Event::Suspend),
 ];
 
@@ -217,7 +217,7 @@ impl<'a> History<'a> {
                 Event::Kill => self.kill_one().await?,
                 Event::Lose => self.lose_one(),
                 Event::Panic => self.panic_one(),
-                Event::StandStill => self.stand_still().await?,
+                Event::Stall => self.stall().await?,
                 Event::Suspend => self.suspend_one().await?,
             }
         }
