@@ -11,7 +11,7 @@ use crate::database::login::Login;
 use crate::drain::pipeline::SETTLE_AGAIN;
 use crate::drain::{Drained, Ending};
 use crate::metrics::emf;
-use crate::metrics::levels;
+use crate::metrics::gauges;
 use crate::publisher::Publisher;
 use crate::report::Report;
 use crate::scheduler::lease::{Renewal, Span};
@@ -96,9 +96,9 @@ async fn wait_for_retry(publisher: &Publisher, span: &Span, drained: &Drained) -
 async fn tell(publisher: &Publisher, deadline: Instant) {
     // The metrics must not make a successful tick time out.
     let left = deadline.saturating_duration_since(publisher.now()).saturating_sub(ANSWERING);
-    let levels = levels::read(publisher.pool(), left).await;
+    let gauges = gauges::read(publisher.pool(), left).await;
     let totals = publisher.metrics().take();
-    println!("{}", emf::line(&publisher.config().env, &totals, &levels, publisher.clock().now()));
+    println!("{}", emf::line(&publisher.config().env, &totals, &gauges, publisher.clock().now()));
 }
 
 /// Why a tick failed; the next tick tries again.
