@@ -149,17 +149,17 @@ async fn plan(
     let Some(team_id) = team_id(tx, &definition.team).await? else {
         return Ok(Err(FieldError::new("unknown_team", "team", "there is no such team: `app teams create` makes one")));
     };
-    let standing = match standing(tx, team_id, &definition.body.name).await? {
+    let current = match find_current(tx, team_id, &definition.body.name).await? {
         Some(id) => workflows::find(tx, id, None).await?.map(|(workflow, _)| workflow),
         None => None,
     };
-    let existing = standing.as_ref().map(|workflow| &workflow.spec);
+    let existing = current.as_ref().map(|workflow| &workflow.spec);
     let spec = match Spec::new(definition.body.clone(), existing, bounds) {
         Ok(spec) => spec,
         Err(error) if error.code == spec::NEVER_FIRES => return Ok(Ok(Plan::Spent(definition.complain(&error)))),
         Err(error) => return Ok(Err(error)),
     };
-    Ok(match standing {
+    Ok(match current {
         None => Ok(Plan::Create(team_id, spec)),
         Some(workflow) => match workflow.managed_by.as_deref() {
             Some(other) if other != file => {
@@ -223,7 +223,7 @@ async fn hold_teams(tx: &mut PgConnection, wanted: &[Definition]) -> sqlx::Resul
     .map(drop)
 }
 
-async fn standing(db: &mut PgConnection, team_id: i64, name: &str) -> sqlx::Result<Option<WorkflowId>> {
+async fn find_current(db: &mut PgConnection, team_id: i64, name: &str) -> sqlx::Result<Option<WorkflowId>> {
     let id = sqlx::query_scalar!(
         r#"
         -- the existing workflow of this name

@@ -226,8 +226,8 @@ pub(super) async fn act(
     let seen = backfills::find(&mut tx, id, caller.team_id()).await?.ok_or_else(Error::not_found)?;
     // A job that advances the backfill locks the workflow, so read after this lock what the job did.
     workflows::lock(&mut tx, WorkflowId(seen.workflow_id), None, edit.now).await?.ok_or_else(Error::not_found)?;
-    let standing = backfills::find(&mut tx, id, caller.team_id()).await?.ok_or_else(Error::not_found)?;
-    if !backfills::operate(&mut tx, &standing, verb, &edit).await? {
+    let current = backfills::find(&mut tx, id, caller.team_id()).await?.ok_or_else(Error::not_found)?;
+    if !backfills::operate(&mut tx, &current, verb, &edit).await? {
         return Err(Error::conflict("backfill_ended", "the backfill has already ended"));
     }
     let view = read(&mut tx, id, caller.team_id()).await?;

@@ -133,8 +133,8 @@ pub(super) async fn patch(
     Patch(patch, kind): Patch,
 ) -> Result<Read, Error> {
     let mut change = Change::begin(&app, &caller, trace, id, &if_match, &params).await?;
-    let standing = ScheduleBody::of(&change.before.spec).ok_or_else(|| no_schedule(id))?;
-    let spec = standing.patched(patch, kind)?.onto(&change.before.spec, &app.bounds(change.edit.now))?;
+    let current = ScheduleBody::of(&change.before.spec).ok_or_else(|| no_schedule(id))?;
+    let spec = current.patched(patch, kind)?.onto(&change.before.spec, &app.bounds(change.edit.now))?;
     change.save(spec, "schedule").await?;
     change.finish(&app).await
 }

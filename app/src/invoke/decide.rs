@@ -36,8 +36,8 @@ impl From<Answer> for Outcome {
 /// `kept` is how long the ledger keeps its rows.
 pub(super) async fn decide(tx: &mut PgConnection, fire: &Fire, kept: TimeDelta) -> sqlx::Result<Outcome> {
     let (workflow, now) = workflows::lock_for_fire(tx, fire.workflow_id, fire.scheduled_time).await?;
-    let standing = occurrences::find(tx, fire.workflow_id, fire.scheduled_time).await?;
-    if let Some(answer) = standing.as_ref().and_then(decided_already) {
+    let current = occurrences::find(tx, fire.workflow_id, fire.scheduled_time).await?;
+    if let Some(answer) = current.as_ref().and_then(decided_already) {
         return Ok(answer.into());
     }
     let Some(workflow) = workflow.filter(|workflow| workflow.state != State::Archived) else {
@@ -59,13 +59,13 @@ pub(super) async fn decide(tx: &mut PgConnection, fire: &Fire, kept: TimeDelta) 
 }
 
 /// Returns the answer of an earlier decision. A missed time may still be decided again.
-pub(super) fn decided_already(standing: &Occurrence) -> Option<Answer> {
-    match (standing.run_id, standing.decision) {
+pub(super) fn decided_already(current: &Occurrence) -> Option<Answer> {
+    match (current.run_id, current.decision) {
         (Some(run), _) => Some(Answer::Duplicate(run)),
         (None, Decision::SkippedOverlap) => Some(Answer::Declined(Reason::Overlap)),
         (None, Decision::SkippedPaused) => Some(Answer::Declined(Reason::Paused)),
         (None, Decision::Abandoned) => Some(Answer::Declined(Reason::Abandoned)),
-        (None, Decision::Missed) if standing.reason.as_deref() == Some(occurrences::RESTORED) => {
+        (None, Decision::Missed) if current.reason.as_deref() == Some(occurrences::RESTORED) => {
             Some(Answer::Declined(Reason::Missed))
         }
         (None, _) => None,

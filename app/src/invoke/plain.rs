@@ -28,8 +28,8 @@ pub(super) async fn decide<'a>(pool: &PgPool, fires: impl Iterator<Item = &'a Fi
     let mut tx = db::begin(pool).await?;
     let held = hold(&mut tx, &fires).await?;
     fires.retain(|fire| held.binary_search(&fire.workflow_id.0).is_ok());
-    let candidate = read(&mut tx, &fires).await?;
-    let started: Vec<_> = fires.iter().filter_map(|fire| start(fire, candidate.get(&fire.workflow_id.0)?)).collect();
+    let candidates = read(&mut tx, &fires).await?;
+    let started: Vec<_> = fires.iter().filter_map(|fire| start(fire, candidates.get(&fire.workflow_id.0)?)).collect();
     if started.is_empty() {
         tx.rollback().await?;
         return Ok(HashMap::new());

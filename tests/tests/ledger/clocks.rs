@@ -8,7 +8,7 @@ use tests::Story;
 
 use crate::process::{App, idle};
 use crate::receiver::{Receiver, accept, until_state};
-use crate::words::{claimed, fire, hourly, paused_database};
+use crate::words::{claimed, fire, hourly, story_without_executor};
 
 /// A stack on running clocks without an executor, whose database's clock is behind by `by`. Returns the database's
 /// time.
@@ -118,7 +118,7 @@ async fn edit_of_clock_behind_follows_decisions() {
 /// After a failover to a server whose clock is behind, the business clock goes back.
 #[tokio::test]
 async fn edit_after_clock_stepped_back_follows_decisions() {
-    let s = paused_database("2026-03-02T08:30:00Z").await;
+    let s = story_without_executor("2026-03-02T08:30:00Z").await;
     let (fired, watched_through) = (hourly(&s, json!({})).await, hourly(&s, json!({})).await);
     s.now_is("2026-03-02T09:00:05Z").await;
     assert_eq!(fire(&s, fired, "2026-03-02T09:00:00Z").await, "accepted");

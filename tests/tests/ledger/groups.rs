@@ -9,7 +9,7 @@ use serde_json::json;
 use tests::{PATIENCE, Story};
 
 use crate::races::WAITING;
-use crate::words::{fire, hourly, paused_database};
+use crate::words::{fire, hourly, story_without_executor};
 
 async fn workflows(s: &Story, count: usize) -> Vec<WorkflowId> {
     let mut made = Vec::new();
@@ -35,7 +35,7 @@ async fn fire_all(s: &Story, workflows: &[WorkflowId], time: &str) -> Vec<String
 
 #[tokio::test]
 async fn a_full_hour_is_decided_in_few_commits_and_each_fire_by_its_own_cases() {
-    let s = paused_database("2026-03-02T08:30:00Z").await;
+    let s = story_without_executor("2026-03-02T08:30:00Z").await;
     let all = workflows(&s, 60).await;
     s.pause(all[1]).await;
     s.archive(all[2]).await;
@@ -64,7 +64,7 @@ async fn a_full_hour_is_decided_in_few_commits_and_each_fire_by_its_own_cases() 
 
 #[tokio::test]
 async fn two_times_of_one_workflow_at_once_are_decided_one_after_the_other() {
-    let s = paused_database("2026-03-02T08:59:30Z").await;
+    let s = story_without_executor("2026-03-02T08:59:30Z").await;
     let wf = s.create_with(json!({"cron_schedule": "* * * * *"})).await;
     s.now_is("2026-03-02T09:02:30Z").await;
     let times = ["2026-03-02T09:00:00Z", "2026-03-02T09:01:00Z", "2026-03-02T09:02:00Z"];
@@ -81,7 +81,7 @@ async fn two_times_of_one_workflow_at_once_are_decided_one_after_the_other() {
 
 #[tokio::test]
 async fn locked_workflows_delay_only_their_own_fires() {
-    let s = paused_database("2026-03-02T08:30:00Z").await;
+    let s = story_without_executor("2026-03-02T08:30:00Z").await;
     let all = workflows(&s, 20).await;
     s.now_is("2026-03-02T09:00:05Z").await;
     wait_long_for_locks(&s).await;
@@ -116,7 +116,7 @@ async fn locked_workflows_delay_only_their_own_fires() {
 /// Two batches wait for the database. All other fires must collect for the next batch.
 #[tokio::test]
 async fn two_batches_are_decided_at_once() {
-    let s = paused_database("2026-03-02T08:30:00Z").await;
+    let s = story_without_executor("2026-03-02T08:30:00Z").await;
     let all = workflows(&s, 8).await;
     s.now_is("2026-03-02T09:00:05Z").await;
     wait_long_for_locks(&s).await;
@@ -144,7 +144,7 @@ async fn two_batches_are_decided_at_once() {
 
 #[tokio::test]
 async fn what_postgres_takes_back_is_tried_again_one_by_one() {
-    let s = paused_database("2026-03-02T08:30:00Z").await;
+    let s = story_without_executor("2026-03-02T08:30:00Z").await;
     let all = workflows(&s, 10).await;
     s.execute(
         "CREATE SEQUENCE taken_back;
@@ -167,7 +167,7 @@ async fn what_postgres_takes_back_is_tried_again_one_by_one() {
 /// A retry can succeed after a conflict with another transaction, but not after any other error.
 #[tokio::test]
 async fn conflicts_are_tried_five_times() {
-    let s = paused_database("2026-03-02T08:59:30Z").await;
+    let s = story_without_executor("2026-03-02T08:59:30Z").await;
     let wf = s.create_with(json!({"cron_schedule": "* * * * *"})).await;
     s.execute(
         "CREATE SEQUENCE tries;
@@ -197,7 +197,7 @@ async fn conflicts_are_tried_five_times() {
 /// A batch fails, but the database is available. So its callers get the error itself and not a 503.
 #[tokio::test]
 async fn batch_errors_reach_their_callers() {
-    let s = paused_database("2026-03-02T08:30:00Z").await;
+    let s = story_without_executor("2026-03-02T08:30:00Z").await;
     let wf = hourly(&s, json!({})).await;
     s.now_is("2026-03-02T09:00:05Z").await;
     s.execute("DELETE FROM settable_clock").await;

@@ -15,7 +15,7 @@ use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::task::LocalSet;
 
 use crate::receiver::{Receiver, accept, until_state};
-use crate::words::paused_database;
+use crate::words::story_without_executor;
 
 const LEASE_SECS: u64 = 12;
 const HEARTBEAT_MS: u64 = 1_000;
@@ -69,7 +69,7 @@ async fn work_stops_before_its_lease_is_over() {
 }
 
 async fn stop_at_the_latest() {
-    let s = paused_database("2026-03-02T12:00:00Z").await;
+    let s = story_without_executor("2026-03-02T12:00:00Z").await;
     let mut way = Way::to(&s.dsn()).await;
     let silent = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("http://{}", silent.local_addr().unwrap());
@@ -113,7 +113,7 @@ async fn a_locked_run_stops_no_other() {
 }
 
 async fn lock_one_of_two() {
-    let s = paused_database("2026-03-02T12:00:00Z").await;
+    let s = story_without_executor("2026-03-02T12:00:00Z").await;
     let way = Way::to(&s.dsn()).await;
     let receiver = Receiver::slow().await;
     let mut ids = Vec::new();

@@ -5,7 +5,7 @@ use schedule::WorkflowId;
 use serde_json::json;
 use tests::{PATIENCE, Story};
 
-use crate::words::{fire, hourly, paused_database};
+use crate::words::{fire, hourly, story_without_executor};
 
 /// Locks a workflow's row, so that other transactions wait for it.
 pub(crate) async fn held(s: &Story, wf: WorkflowId) -> Transaction {
@@ -21,7 +21,7 @@ pub(crate) const WAITING: &str =
 
 #[tokio::test]
 async fn a_locked_workflow_delays_no_other() {
-    let s = paused_database("2026-03-02T08:30:00Z").await;
+    let s = story_without_executor("2026-03-02T08:30:00Z").await;
     let (first, second) = (hourly(&s, json!({})).await, hourly(&s, json!({})).await);
     s.now_is("2026-03-02T09:10:00Z").await;
     let holder = held(&s, first).await;
@@ -37,7 +37,7 @@ async fn a_locked_workflow_delays_no_other() {
 
 #[tokio::test]
 async fn watchdogs_and_late_fires_at_once_decide_each_time_once() {
-    let s = paused_database("2026-03-02T08:30:00Z").await;
+    let s = story_without_executor("2026-03-02T08:30:00Z").await;
     let mut workflows = Vec::new();
     for policy in ["skip", "run_all", "none"] {
         for _ in 0..4 {
@@ -71,7 +71,7 @@ async fn watchdogs_and_late_fires_at_once_decide_each_time_once() {
 
 #[tokio::test]
 async fn a_fire_that_waited_for_the_watchdog_sees_what_it_decided() {
-    let s = paused_database("2026-03-02T08:30:00Z").await;
+    let s = story_without_executor("2026-03-02T08:30:00Z").await;
     let wf = hourly(&s, json!({})).await;
     s.now_is("2026-03-02T09:10:00Z").await;
     // The fire waits for the lock; in the meantime the time is decided as the watchdog does it.

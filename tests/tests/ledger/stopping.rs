@@ -11,7 +11,7 @@ use app::claim::{Lease, Slots};
 use app::runs::Trigger;
 
 use crate::receiver::{NOON, Receiver, accept, until_state};
-use crate::words::{begun, claimed, ended, fire, fire_on_time, hourly, paused_database};
+use crate::words::{begun, claimed, ended, fire, fire_on_time, hourly, story_without_executor};
 
 /// A stack that sends a heartbeat every 20 ms.
 async fn beating() -> Story {
@@ -104,7 +104,7 @@ async fn a_pause_that_has_ended_holds_nothing() {
 
 #[tokio::test]
 async fn archiving_ends_what_has_not_started() {
-    let s = paused_database("2026-03-02T08:30:00Z").await;
+    let s = story_without_executor("2026-03-02T08:30:00Z").await;
     let wf = hourly(&s, json!({"overlap_policy": "queue"})).await;
     fire_on_time(&s, wf, "2026-03-02T09:00:00Z").await;
     fire_on_time(&s, wf, "2026-03-02T10:00:00Z").await;
@@ -179,7 +179,7 @@ async fn a_replaced_running_run_says_so() {
 
 #[tokio::test]
 async fn replace_leaves_deferred_runs_alone() {
-    let s = paused_database("2026-03-02T08:30:00Z").await;
+    let s = story_without_executor("2026-03-02T08:30:00Z").await;
     let wf = hourly(&s, json!({"overlap_policy": "replace"})).await;
     assert_eq!(begun(&s, wf, Trigger::Backfill, "2026-03-01T01:00:00Z").await, "accepted");
     assert_eq!(fire_on_time(&s, wf, "2026-03-02T09:00:00Z").await, "accepted", "before it has started");
@@ -220,7 +220,7 @@ async fn a_run_of_last_week_never_starts() {
 
 #[tokio::test]
 async fn accepted_runs_expire_after_window_or_spread() {
-    let s = paused_database("2026-03-02T08:30:00Z").await;
+    let s = story_without_executor("2026-03-02T08:30:00Z").await;
     let windowed = hourly(&s, json!({"catch_up_window_secs": 3600})).await;
     let spread = hourly(&s, json!({"catch_up_window_secs": 60, "spread_secs": 3600})).await;
     let tried = hourly(&s, json!({"catch_up_window_secs": 3600})).await;
@@ -265,7 +265,7 @@ pub(crate) async fn claimable(s: &Story) -> usize {
 /// A run that the watchdog has accepted waits and expires like the run of a fire.
 #[tokio::test]
 async fn caught_up_runs_wait_and_expire_too() {
-    let s = paused_database("2026-03-02T08:30:00Z").await;
+    let s = story_without_executor("2026-03-02T08:30:00Z").await;
     let wf = hourly(&s, json!({"catch_up_window_secs": 3600})).await;
     s.now_is("2026-03-02T09:10:00Z").await;
     s.job("watchdog").await;
@@ -288,7 +288,7 @@ async fn caught_up_runs_wait_and_expire_too() {
 /// In a pause, an accepted run waits for a slot again. It must not expire before the start time that its spread chose.
 #[tokio::test]
 async fn a_pause_shortens_no_spread() {
-    let s = paused_database("2026-03-02T08:30:00Z").await;
+    let s = story_without_executor("2026-03-02T08:30:00Z").await;
     let wf = hourly(&s, json!({"catch_up_window_secs": 60, "spread_secs": 3600})).await;
     assert_eq!(fire_on_time(&s, wf, "2026-03-02T09:00:00Z").await, "accepted");
     s.pause(wf).await;

@@ -7,7 +7,7 @@ use serde_json::json;
 use tests::Story;
 
 use crate::receiver::{NOON, Receiver};
-use crate::words::{claimed, ended, fire, fire_on_time, hourly, paused_database};
+use crate::words::{claimed, ended, fire, fire_on_time, hourly, story_without_executor};
 
 /// The times with a run, and the skipped times, for example `09:00 09:02, skipped 09:01`.
 async fn times(s: &Story, wf: WorkflowId) -> String {
@@ -21,7 +21,7 @@ async fn times(s: &Story, wf: WorkflowId) -> String {
 
 #[tokio::test]
 async fn a_fire_waits_for_an_unstarted_predecessor() {
-    let s = paused_database("2026-03-02T08:30:00Z").await;
+    let s = story_without_executor("2026-03-02T08:30:00Z").await;
     let wf = hourly(&s, json!({})).await;
     assert_eq!(fire_on_time(&s, wf, "2026-03-02T09:00:00Z").await, "accepted");
     assert_eq!(fire_on_time(&s, wf, "2026-03-02T10:00:00Z").await, "accepted");
@@ -35,7 +35,7 @@ async fn a_fire_waits_for_an_unstarted_predecessor() {
 
 #[tokio::test]
 async fn the_newest_replaces_the_one_that_waits() {
-    let s = paused_database("2026-03-02T08:30:00Z").await;
+    let s = story_without_executor("2026-03-02T08:30:00Z").await;
     let wf = hourly(&s, json!({})).await;
     for hour in ["09", "10", "11"] {
         assert_eq!(fire_on_time(&s, wf, &format!("2026-03-02T{hour}:00:00Z")).await, "accepted");
@@ -64,7 +64,7 @@ async fn the_newest_replaces_the_one_that_waits() {
 /// Another instance has the replaced run in its cache, and answers with it. That starts no run, either (docs/cron.md).
 #[tokio::test]
 async fn no_instance_runs_a_replaced_fire() {
-    let s = paused_database("2026-03-02T08:30:00Z").await;
+    let s = story_without_executor("2026-03-02T08:30:00Z").await;
     let wf = hourly(&s, json!({})).await;
     for hour in ["09", "10"] {
         assert_eq!(fire_on_time(&s, wf, &format!("2026-03-02T{hour}:00:00Z")).await, "accepted");
@@ -87,7 +87,7 @@ async fn no_instance_runs_a_replaced_fire() {
 
 #[tokio::test]
 async fn an_older_fire_never_replaces_a_newer() {
-    let s = paused_database("2026-03-02T08:59:30Z").await;
+    let s = story_without_executor("2026-03-02T08:59:30Z").await;
     let wf = s.create_with(json!({"cron_schedule": "* * * * *"})).await;
     assert_eq!(fire_on_time(&s, wf, "2026-03-02T09:00:00Z").await, "accepted");
     assert_eq!(fire_on_time(&s, wf, "2026-03-02T09:02:00Z").await, "accepted");
@@ -98,7 +98,7 @@ async fn an_older_fire_never_replaces_a_newer() {
 
 #[tokio::test]
 async fn a_fire_behind_a_started_run_is_skipped() {
-    let s = paused_database("2026-03-02T08:30:00Z").await;
+    let s = story_without_executor("2026-03-02T08:30:00Z").await;
     let wf = hourly(&s, json!({})).await;
     assert_eq!(fire_on_time(&s, wf, "2026-03-02T09:00:00Z").await, "accepted");
     claimed(&s, wf).await;
@@ -136,7 +136,7 @@ async fn run_all(s: &Story) -> WorkflowId {
 
 #[tokio::test]
 async fn run_all_never_skips_retried_fires() {
-    let s = paused_database("2026-03-02T08:59:30Z").await;
+    let s = story_without_executor("2026-03-02T08:59:30Z").await;
     s.now_is("2026-03-02T08:59:40Z").await;
     let mut workflows = Vec::new();
     for _ in ORDERS {
@@ -161,7 +161,7 @@ async fn run_all_never_skips_retried_fires() {
 
 #[tokio::test]
 async fn late_fires_and_the_watchdog_decide_alike() {
-    let s = paused_database("2026-03-02T08:59:30Z").await;
+    let s = story_without_executor("2026-03-02T08:59:30Z").await;
     for overlap in ["skip", "queue_one", "replace", "concurrent"] {
         for catch_up in ["none", "skip", "run_all"] {
             let policies = json!({"cron_schedule": "0-2 9 * * *", "catch_up_policy": catch_up, "overlap_policy": overlap,
@@ -182,7 +182,7 @@ async fn late_fires_and_the_watchdog_decide_alike() {
 
 #[tokio::test]
 async fn a_late_fire_waits_for_a_live_run() {
-    let s = paused_database("2026-03-02T08:30:00Z").await;
+    let s = story_without_executor("2026-03-02T08:30:00Z").await;
     let wf = hourly(&s, json!({})).await;
     assert_eq!(fire_on_time(&s, wf, "2026-03-02T09:00:00Z").await, "accepted");
     claimed(&s, wf).await;

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use tests::Story;
 
 /// A stack without an executor: accepted runs stay accepted until the story ends them.
-pub(crate) async fn paused_database(now: &str) -> Story {
+pub(crate) async fn story_without_executor(now: &str) -> Story {
     let app = |config: &mut app::Config| config.executor_slots = 0;
     Story::with(StackOptions { now: Some(now.parse().unwrap()), app, ..StackOptions::default() }).await
 }
