@@ -96,7 +96,7 @@ impl Cursor<'_> {
         if last >= first {
             return Ok(last);
         }
-        let by_name = before.starts_with(|letter: char| letter.is_ascii_alphabetic());
+        let by_name = before.starts_with(|character: char| character.is_ascii_alphabetic());
         if by_name && self.field.kind == Kind::Weekday && last == self.field.min {
             // `FRI-SUN`: the Sunday at the end of the week.
             return Ok(self.field.min + 7);

@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use anyhow::Context;
 use tokio::signal::unix::{SignalKind, signal};
 
-use super::letter::Letter;
+use super::message::DeadMessage;
 use super::queue::Queue;
 
 /// Received messages, by message id, each with its newest receipt.
@@ -30,16 +30,16 @@ impl<'a> Held<'a> {
     }
 
     /// Receives messages that were not received before; none at the end, or after a signal.
-    pub(super) async fn next(&mut self) -> anyhow::Result<Vec<Letter>> {
+    pub(super) async fn next(&mut self) -> anyhow::Result<Vec<DeadMessage>> {
         while !self.stop.is_asked() {
             let received = self.queue.receive().await?;
             if received.is_empty() {
                 break;
             }
             // The queue delivers at least once, and again after the visibility timeout: the newest receipt counts.
-            let new: Vec<Letter> = received
+            let new: Vec<DeadMessage> = received
                 .into_iter()
-                .filter(|letter| self.receipts.insert(letter.id.clone(), letter.receipt.clone()).is_none())
+                .filter(|message| self.receipts.insert(message.id.clone(), message.receipt.clone()).is_none())
                 .collect();
             if !new.is_empty() {
                 return Ok(new);
@@ -49,22 +49,22 @@ impl<'a> Held<'a> {
     }
 
     /// Deletes a message permanently.
-    pub(super) async fn delete(&mut self, letter: &Letter) -> anyhow::Result<()> {
-        self.queue.delete(&letter.receipt).await?;
-        self.forget(letter);
+    pub(super) async fn delete(&mut self, message: &DeadMessage) -> anyhow::Result<()> {
+        self.queue.delete(&message.receipt).await?;
+        self.forget(message);
         Ok(())
     }
 
     /// Removes a deleted message, so that it is not returned.
-    pub(super) fn forget(&mut self, letter: &Letter) {
-        self.receipts.remove(&letter.id);
+    pub(super) fn forget(&mut self, message: &DeadMessage) {
+        self.receipts.remove(&message.id);
     }
 
     /// Makes the remaining messages visible again.
     pub(super) async fn put_back(self) {
         let receipts: Vec<String> = self.receipts.into_values().collect();
         if let Err(error) = self.queue.put_back(&receipts).await {
-            eprintln!("cronbox: some letters are back in the queue only when --hold-secs are over: {error:#}");
+            eprintln!("cronbox: some messages are back in the queue only when --hold-secs are over: {error:#}");
         }
     }
 

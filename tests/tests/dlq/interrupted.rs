@@ -10,8 +10,8 @@ async fn killed_between_the_app_s_run_and_its_answer_nothing_is_lost_and_nothing
     let (s, workflows @ [a, b, c]) = due_at_nine().await;
     let queue = Queue::new().await;
     let (front, url) = Front::before(s.url()).await;
-    for letter in [unsent(a), undelivered(b), unsent(c)] {
-        queue.put(&letter).await;
+    for message in [unsent(a), undelivered(b), unsent(c)] {
+        queue.put(&message).await;
     }
     front.be(Manner::Held);
     let mut redrive = queue.begin(&s, &url, "redrive", &["--hold-secs", "5"]);

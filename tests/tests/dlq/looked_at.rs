@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use crate::queue::{NINE, Queue, due_at_nine, truncated, undelivered, undrained, unsent};
 
 #[tokio::test]
-async fn letters_of_all_shapes_are_told_in_one_table_and_the_queue_is_as_before() {
+async fn messages_of_all_shapes_are_listed() {
     let (s, [lost, ran, gone, long]) = due_at_nine().await;
     let queue = Queue::new().await;
     s.invoke(ran, NINE).await;
@@ -46,16 +46,16 @@ async fn letters_of_all_shapes_are_told_in_one_table_and_the_queue_is_as_before(
 }
 
 #[tokio::test]
-async fn a_letter_is_shown_whole_also_when_the_app_is_away() {
+async fn show_needs_no_app() {
     let (s, [wf]) = due_at_nine().await;
     let queue = Queue::new().await;
-    let letter = unsent(wf);
-    let id = queue.put(&letter).await;
+    let message = unsent(wf);
+    let id = queue.put(&message).await;
     let raw = queue.put_raw("\u{1b}[2Jwhat is this?", []).await;
 
     let said = queue.dlq(&s, "show", &[&id, "--json"]).await.lines();
-    assert_eq!(serde_json::from_str::<Value>(said[0]["body"].as_str().unwrap()).unwrap(), letter.body);
-    assert_eq!(said[0]["attributes"], json!(letter.attributes));
+    assert_eq!(serde_json::from_str::<Value>(said[0]["body"].as_str().unwrap()).unwrap(), message.body);
+    assert_eq!(said[0]["attributes"], json!(message.attributes));
     let text = queue.dlq(&s, "show", &[&raw]).await.out;
     assert!(text.contains("redrive    holds no fire that can be read"), "{text}");
     assert!(text.ends_with("\u{fffd}[2Jwhat is this?\n"), "raw, but it does not command the terminal: {text:?}");

@@ -54,8 +54,8 @@ impl Queue {
     }
 
     /// Puts a message into the queue, as AWS does; returns its message id.
-    pub(crate) async fn put(&self, letter: &DeadLetter) -> String {
-        self.put_raw(&letter.body.to_string(), letter.attributes.iter()).await
+    pub(crate) async fn put(&self, message: &DeadLetter) -> String {
+        self.put_raw(&message.body.to_string(), message.attributes.iter()).await
     }
 
     pub(crate) async fn put_raw<'a>(
@@ -167,10 +167,10 @@ pub(crate) fn unsent(workflow: WorkflowId) -> DeadLetter {
 
 /// The same, with a request that is too long for SQS.
 pub(crate) fn truncated(workflow: WorkflowId) -> (String, DeadLetter) {
-    let mut letter = unsent(workflow);
-    letter.attributes.insert("IS_PAYLOAD_TRUNCATED".to_owned(), "true".to_owned());
-    let whole = letter.body.to_string();
-    (whole[..whole.len() / 2].to_owned(), letter)
+    let mut message = unsent(workflow);
+    message.attributes.insert("IS_PAYLOAD_TRUNCATED".to_owned(), "true".to_owned());
+    let whole = message.body.to_string();
+    (whole[..whole.len() / 2].to_owned(), message)
 }
 
 /// The runner failed on the fire.

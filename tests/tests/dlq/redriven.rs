@@ -44,8 +44,8 @@ async fn what_can_be_redriven_runs_once_and_leaves_the_queue() {
     s.archive(archived).await;
     let (half, whole) = truncated(c);
     // The queue may contain the same fire twice, because Lambda delivers at least once.
-    for letter in [unsent(a), undelivered(a), undelivered(b), unsent(archived)] {
-        queue.put(&letter).await;
+    for message in [unsent(a), undelivered(a), undelivered(b), unsent(archived)] {
+        queue.put(&message).await;
     }
     queue.put_raw(&half, whole.attributes.iter()).await;
     // The body is the payload itself.
@@ -72,7 +72,7 @@ async fn what_can_be_redriven_runs_once_and_leaves_the_queue() {
 }
 
 #[tokio::test]
-async fn what_holds_no_fire_stays_and_one_letter_can_be_named() {
+async fn messages_without_a_fire_stay() {
     let (s, [a, b]) = due_at_nine().await;
     let queue = Queue::new().await;
     let (id, _) = (queue.put(&unsent(a)).await, queue.put(&unsent(b)).await);

@@ -122,17 +122,17 @@ impl Place {
 
     /// Delivers every dead letter again; returns their number.
     async fn redrive(&self) -> usize {
-        let letters = self.s.stand_in.dead_letters.all();
-        for letter in &letters {
-            let payload = match letter.body.get("requestPayload") {
+        let messages = self.s.stand_in.dead_letters.all();
+        for message in &messages {
+            let payload = match message.body.get("requestPayload") {
                 Some(payload) => payload.clone(),
                 // Scheduler's dead letter contains the request that failed, with its payload as text.
-                None => serde_json::from_str(letter.body["Payload"].as_str().unwrap()).unwrap(),
+                None => serde_json::from_str(message.body["Payload"].as_str().unwrap()).unwrap(),
             };
             self.s.stand_in.lambda.invoke(RUNNER, payload, self.s.clock.now()).unwrap();
         }
         self.s.stand_in.fires.deliver(self.s.clock.now()).await;
-        letters.len()
+        messages.len()
     }
 
     /// No time was decided for an hour. Then 10:00 is caught up, and 09:30 only under `run_all`.

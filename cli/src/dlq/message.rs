@@ -11,7 +11,7 @@ use schedule::{Environment, Fire, ScheduleName, WorkflowId};
 use serde_json::{Value, json};
 
 /// One message of a dead-letter queue.
-pub(super) struct Letter {
+pub(super) struct DeadMessage {
     /// SQS's message id.
     pub(super) id: String,
     /// The receipt with which the message can be deleted, while it is not visible to other consumers.
@@ -67,7 +67,7 @@ impl From {
     }
 }
 
-impl Letter {
+impl DeadMessage {
     /// Parses a message; an unreadable one is returned too.
     pub(super) fn read(
         id: String,
@@ -81,7 +81,7 @@ impl Letter {
             true => of_function(&json),
             false => of_schedule(&json, &attributes),
         };
-        Letter { id, receipt, sent_on, body, attributes, holds, from, error, tries }
+        DeadMessage { id, receipt, sent_on, body, attributes, holds, from, error, tries }
     }
 
     /// The fire, if there is one to deliver again.
@@ -94,8 +94,8 @@ impl Letter {
 }
 
 /// Fails if a message with one of these ids was not received.
-pub(super) fn all_found(ids: &[String], letters: &[Letter]) -> anyhow::Result<()> {
-    match ids.iter().find(|id| letters.iter().all(|letter| letter.id != **id)) {
+pub(super) fn all_found(ids: &[String], messages: &[DeadMessage]) -> anyhow::Result<()> {
+    match ids.iter().find(|id| messages.iter().all(|message| message.id != **id)) {
         Some(id) => {
             bail!("message {id} is not visible in the queue: it was deleted, or another receiver has it in flight")
         }
@@ -190,9 +190,9 @@ fn workflow(schedule_arn: &str) -> Option<WorkflowId> {
 mod tests {
     use super::*;
 
-    fn read(body: &str, attributes: &[(&str, &str)]) -> Letter {
+    fn read(body: &str, attributes: &[(&str, &str)]) -> DeadMessage {
         let attributes = attributes.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
-        Letter::read("m".to_owned(), "r".to_owned(), None, body.to_owned(), attributes)
+        DeadMessage::read("m".to_owned(), "r".to_owned(), None, body.to_owned(), attributes)
     }
 
     const TRUNCATED: [(&str, &str); 3] = [
@@ -202,18 +202,18 @@ mod tests {
     ];
 
     #[test]
-    fn a_truncated_letter_is_made_whole_from_its_attributes() {
-        let letter = read(r#"{"FunctionName":"arn","Payload":"{\"workflow_id\":1"#, &TRUNCATED);
-        let fire = letter.fire().expect("a fire");
+    fn attributes_complete_a_truncated_message() {
+        let message = read(r#"{"FunctionName":"arn","Payload":"{\"workflow_id\":1"#, &TRUNCATED);
+        let fire = message.fire().expect("a fire");
         assert_eq!((fire.workflow_id, fire.raw_time.as_str()), (WorkflowId(12), "2026-03-29T07:00:10Z"));
     }
 
     #[test]
-    fn attributes_alone_make_no_fire_of_a_body_that_came_whole() {
+    fn attributes_change_no_complete_body() {
         let whole = [("IS_PAYLOAD_TRUNCATED", "false"), TRUNCATED[1], TRUNCATED[2]];
-        let letter = read(r#"{"Payload":"{\"workflow_id\":12}"}"#, &whole);
+        let message = read(r#"{"Payload":"{\"workflow_id\":12}"}"#, &whole);
         assert_eq!(
-            (letter.holds, letter.from),
+            (message.holds, message.from),
             (Holds::Unreadable("scheduled_time: missing".to_owned()), From::Schedule)
         );
     }
