@@ -103,8 +103,8 @@ fn worth_another(status: StatusCode, headers: &HeaderMap) -> Again {
     if !is_busy && !status.is_server_error() {
         return Again::Never;
     }
-    let asked = headers.get(RETRY_AFTER).and_then(|value| value.to_str().ok()?.parse().ok());
-    Again::Later(asked.map(Duration::from_secs))
+    let requested = headers.get(RETRY_AFTER).and_then(|value| value.to_str().ok()?.parse().ok());
+    Again::Later(requested.map(Duration::from_secs))
 }
 
 /// A receiver that cannot be reached may be reachable later, but an address that is not public stays so.

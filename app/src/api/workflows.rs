@@ -61,11 +61,11 @@ pub(super) async fn create(
     let edit = caller.edit(app.clock.now(), trace);
     let team_id = match (caller.team_id(), body.team_id) {
         (Some(own), None) => own,
-        (Some(own), Some(asked)) if own == asked => own,
+        (Some(own), Some(requested)) if own == requested => own,
         (Some(_), Some(_)) => {
             return Err(FieldError::new("unknown_team", "team_id", "team_id must be the team of your key").into());
         }
-        (None, Some(asked)) => asked,
+        (None, Some(requested)) => requested,
         (None, None) => {
             let detail = "an admin key belongs to no team: say which";
             return Err(FieldError::new("missing_field", "team_id", detail).into());
@@ -116,7 +116,7 @@ pub(super) async fn select(
 ) -> Result<(Vec<(Workflow, workflows::Sync)>, i64), Error> {
     let limit = page::limit(params.limit)?;
     params.q.as_deref().map_or(Ok(()), |q| field::text("q", q, 0, 200))?;
-    if params.team_id.is_some_and(|asked| caller.team_id().is_some_and(|own| own != asked)) {
+    if params.team_id.is_some_and(|requested| caller.team_id().is_some_and(|own| own != requested)) {
         // The list of another team is empty, like that of a team that does not exist.
         return Ok((Vec::new(), limit));
     }

@@ -45,7 +45,7 @@ impl Executor {
         let claimed = self.claim(free).await;
         // Set until the attempts below are registered: before that, a committed claim may have no attempt.
         self.has_unknown_claims.store(true, Ordering::SeqCst);
-        let (asked, claimed) = match claimed {
+        let (requested, claimed) = match claimed {
             Ok(claimed) => claimed,
             Err(error) => {
                 tracing::warn!(%error, "cannot claim runs; the next poll tries again");
@@ -53,13 +53,14 @@ impl Executor {
             }
         };
         // The leases began when the database executed the claim, not when its reply arrived.
-        if shutdown.is_draining() || asked.elapsed() > Duration::from_secs(self.parts.settings.lost_after_secs) / 3 {
+        if shutdown.is_draining() || requested.elapsed() > Duration::from_secs(self.parts.settings.lost_after_secs) / 3
+        {
             return 0;
         }
         let started = claimed.len();
         for run in claimed {
             inject::at(Point::I4);
-            let (registered, slot) = (self.own.register(run.fence(), asked), self.shares.use_slot(run.team_id));
+            let (registered, slot) = (self.own.register(run.fence(), requested), self.shares.use_slot(run.team_id));
             let executor = self.clone();
             running.spawn(async move {
                 executor.attempt(run, registered).await;

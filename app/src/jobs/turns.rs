@@ -143,9 +143,9 @@ async fn until_lost(app: &App, name: &str) {
     let mut kept = Instant::now();
     loop {
         tokio::time::sleep(LEASE / 4).await;
-        let asked = Instant::now();
+        let requested = Instant::now();
         match renewed(app, name).await {
-            Ok(true) => kept = asked,
+            Ok(true) => kept = requested,
             Ok(false) => return,
             // A renewal takes at most this long to fail, and the turn must stop before the lease expires.
             Err(_) if kept.elapsed() > LEASE / 2 => return,

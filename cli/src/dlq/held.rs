@@ -31,7 +31,7 @@ impl<'a> Held<'a> {
 
     /// Receives messages that were not received before; none at the end, or after a signal.
     pub(super) async fn next(&mut self) -> anyhow::Result<Vec<DeadMessage>> {
-        while !self.stop.is_asked() {
+        while !self.stop.is_requested() {
             let received = self.queue.receive().await?;
             if received.is_empty() {
                 break;
@@ -69,7 +69,7 @@ impl<'a> Held<'a> {
     }
 
     pub(super) fn is_stopped(&self) -> bool {
-        self.stop.is_asked()
+        self.stop.is_requested()
     }
 }
 
@@ -77,7 +77,7 @@ impl Stop {
     /// Stops at SIGINT or SIGTERM: the current messages are finished, and no new ones are received.
     pub(super) fn by_signal() -> anyhow::Result<Self> {
         let stop = Stop(Arc::default());
-        let asked = stop.clone();
+        let requested = stop.clone();
         let mut interrupted = signal(SignalKind::interrupt()).context("Ctrl-C cannot be caught")?;
         let mut terminated = signal(SignalKind::terminate()).context("SIGTERM cannot be caught")?;
         tokio::spawn(async move {
@@ -86,12 +86,12 @@ impl Stop {
                 _ = terminated.recv() => {}
             }
             eprintln!("cronbox: stopping, after what is under way");
-            asked.0.store(true, Ordering::Relaxed);
+            requested.0.store(true, Ordering::Relaxed);
         });
         Ok(stop)
     }
 
-    fn is_asked(&self) -> bool {
+    fn is_requested(&self) -> bool {
         self.0.load(Ordering::Relaxed)
     }
 }

@@ -112,7 +112,7 @@ impl Backlog {
     pub(crate) async fn drain(&self, publishers: usize, tps: Option<u32>) -> Drained {
         let rows = self.open_rows().await;
         let started = Instant::now();
-        let begun: chrono::DateTime<chrono::Utc> = self.scalar("SELECT clock_timestamp()").await;
+        let started: chrono::DateTime<chrono::Utc> = self.scalar("SELECT clock_timestamp()").await;
         let running: Vec<_> = (0..publishers).map(|_| tokio::spawn(watched(self.publisher(tps)))).collect();
         let mut drained = Drained { rows, ..Drained::default() };
         for publisher in running {
@@ -125,7 +125,7 @@ impl Backlog {
             drained.add(watched(self.publisher(tps)).await);
         }
         let ended: chrono::DateTime<chrono::Utc> = self.scalar("SELECT MAX(processed_on) FROM outbox_events").await;
-        drained.secs = (ended - begun).as_seconds_f64();
+        drained.secs = (ended - started).as_seconds_f64();
         drained
     }
 

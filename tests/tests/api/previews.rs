@@ -63,9 +63,9 @@ async fn refused_crons_name_field_and_character() {
     let body = json!({"cron_schedule": "0 9 1,32 * *"});
     let edited = s.editor().patch(&format!("/api/v1/workflows/{wf}"), &body).await;
     edited.refused(400, "invalid_field", Some("cron_schedule"));
-    let asked = s.editor().post("/api/v1/cron:explain", &json!({"cron": "0 9 1,32 * *"})).await;
-    asked.refused(400, "invalid_field", Some("cron"));
-    for refused in [edited, asked] {
+    let requested = s.editor().post("/api/v1/cron:explain", &json!({"cron": "0 9 1,32 * *"})).await;
+    requested.refused(400, "invalid_field", Some("cron"));
+    for refused in [edited, requested] {
         assert_eq!(refused.json["detail"], "day-of-month field: 32 is above 31 (character 7)");
         assert_eq!(refused.json["cron_field"], "day-of-month");
     }

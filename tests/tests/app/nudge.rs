@@ -30,12 +30,12 @@ async fn a_storm_of_edits_is_told_in_few_words_and_the_last_edit_is_told() {
     let nudge = Nudge::default();
     let running = tokio::spawn(nudge.clone().run(s.pool.clone()));
 
-    let begun = Instant::now();
-    while begun.elapsed() < Duration::from_millis(500) {
+    let started = Instant::now();
+    while started.elapsed() < Duration::from_millis(500) {
         nudge.poke();
         tokio::task::yield_now().await;
     }
-    let lasted = begun.elapsed();
+    let lasted = started.elapsed();
     say(&s, "the storm is over").await;
     let mut words = 0;
     while heard(&mut listener).await.is_empty() {

@@ -63,8 +63,8 @@ impl MiniStack {
     /// Creates the runner from its zip, as Terraform configures it, and its on-failure queue. Returns the queue's URL.
     async fn deploy_runner(&self, app: &str, key: &str) -> String {
         let queue = text(&self.aws(["sqs", "create-queue", "--queue-name", QUEUE]).await["QueueUrl"]);
-        let asked = ["sqs", "get-queue-attributes", "--queue-url", &queue, "--attribute-names", "QueueArn"];
-        let arn = text(&self.aws(asked).await["Attributes"]["QueueArn"]);
+        let requested = ["sqs", "get-queue-attributes", "--queue-url", &queue, "--attribute-names", "QueueArn"];
+        let arn = text(&self.aws(requested).await["Attributes"]["QueueArn"]);
         let zip = format!("fileb://{}", target_folder().join("lambdas/runner.zip").display());
         let environment = json!({"Variables": {"APP_BASE_URL": app, "SCHEDULER_API_KEY": key}}).to_string();
         let create = ["lambda", "create-function", "--function-name", FUNCTION, "--runtime", "provided.al2023"];

@@ -84,13 +84,13 @@ impl Queue {
 
     /// Returns when the queue has these counts.
     pub(crate) async fn until(&self, counts: (u32, u32)) {
-        let begun = Instant::now();
+        let started = Instant::now();
         loop {
             let found = self.counts().await;
             if found == counts {
                 return;
             }
-            assert!(begun.elapsed() < PATIENCE, "{found:?} and never {counts:?}");
+            assert!(started.elapsed() < PATIENCE, "{found:?} and never {counts:?}");
             tokio::time::sleep(Duration::from_millis(50)).await;
         }
     }

@@ -14,7 +14,7 @@ use crate::leases::PATIENCE;
 use crate::process::{App, idle};
 use crate::receiver::{Receiver, accept, run, until_state};
 use crate::stopping::claimable;
-use crate::words::{begun, fire_on_time, hourly, story_without_executor};
+use crate::words::{fire_on_time, hourly, start_run, story_without_executor};
 
 /// Longer than any test takes.
 const LONG: [(&str, &str); 1] = [("SHUTDOWN_DRAIN_SECS", "3600")];
@@ -355,7 +355,7 @@ async fn a_newer_fire_replaces_an_unsent_one() {
     handed_over(&s, Sent::Nothing).await;
     s.now_is("2026-03-02T09:20:00Z").await;
     s.pause(wf).await;
-    assert_eq!(begun(&s, wf, Trigger::Manual, "2026-03-02T08:00:00Z").await, "accepted");
+    assert_eq!(start_run(&s, wf, Trigger::Manual, "2026-03-02T08:00:00Z").await, "accepted");
     s.now_is("2026-03-02T09:30:00Z").await;
     s.resume(wf).await;
     assert_eq!(fire_on_time(&s, wf, "2026-03-02T10:00:00Z").await, "accepted");

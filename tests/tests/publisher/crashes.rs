@@ -114,7 +114,7 @@ async fn a_third_attempt_after_crashes_runs_alone() {
     for workflow in workflows {
         synced += u32::from(world.publication(workflow).await.sync == "synced");
     }
-    assert_eq!(synced, 1, "the first of them is done before the second is begun");
+    assert_eq!(synced, 1, "the first of them is done before the second is started");
     world.publish().await;
     for workflow in workflows {
         assert_eq!(world.publication(workflow).await.sync, "synced");

@@ -104,7 +104,7 @@ async fn three_workflows_denied_in_a_row_stop_the_drain_and_the_others_are_given
     let report = publisher.drain(soon()).await.unwrap();
 
     assert_eq!((report.retried, report.failed, report.remaining), (3, 0, 20));
-    assert_eq!(world.calls().len(), 3, "the fourth is not asked");
+    assert_eq!(world.calls().len(), 3, "the fourth is not requested");
     for workflow in &workflows {
         let publication = world.publication(*workflow).await;
         assert_eq!((publication.attempt_count, publication.is_leased), (0, false));

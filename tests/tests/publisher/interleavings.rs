@@ -154,7 +154,7 @@ async fn until_claimed(world: &World, workflow: WorkflowId, epoch: i64) {
 
 /// Stops a process between two transactions.
 ///
-/// A statement that it has sent would be executed after its lease has lapsed, and a transaction that it has begun would
+/// A statement that it has sent would be executed after its lease has lapsed, and a transaction that it has started would
 /// keep its locks.
 async fn freeze(process: &Child, world: &World) {
     let frozen = async {

@@ -87,7 +87,7 @@ async fn a_daemon_serves_counters_and_gauges() {
         "cronbox_publisher_remaining 0",
     ];
     // A call is counted when it is answered, a workflow when its drain has ended.
-    let begun = Instant::now();
+    let started = Instant::now();
     loop {
         let text = match reqwest::get(format!("http://{address}/metrics")).await {
             Ok(answer) => answer.text().await.unwrap(),
@@ -95,7 +95,7 @@ async fn a_daemon_serves_counters_and_gauges() {
         };
         let missing = wanted.iter().find(|wanted| !text.lines().any(|line| line == **wanted));
         let Some(missing) = missing else { break };
-        assert!(begun.elapsed() < PATIENCE, "{missing} is not in\n{text}");
+        assert!(started.elapsed() < PATIENCE, "{missing} is not in\n{text}");
         tokio::task::yield_now().await;
     }
     assert_eq!(

@@ -95,9 +95,9 @@ async fn four_publishers_know_of_one_another_while_they_work_and_leave_the_list_
     world.front.hold_all();
     let drains = publishers.into_iter().map(|publisher| tokio::spawn(async move { publisher.drain(soon()).await }));
     let drains: Vec<_> = drains.collect();
-    let begun = Instant::now();
+    let started = Instant::now();
     while listed().await < 4 {
-        assert!(begun.elapsed() < PATIENCE, "they are never listed");
+        assert!(started.elapsed() < PATIENCE, "they are never listed");
         tokio::task::yield_now().await;
     }
     world.front.release_all();

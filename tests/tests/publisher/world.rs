@@ -268,7 +268,7 @@ impl World {
         of_one.map(|Call { method, status, .. }| (method, status)).collect()
     }
 
-    /// Whether another session of this database has begun a transaction and not ended it.
+    /// Whether another session of this database has started a transaction and not ended it.
     pub(crate) async fn has_open_transaction(&self) -> bool {
         let open = "SELECT EXISTS (SELECT FROM pg_stat_activity
                                     WHERE datname = current_database() AND pid <> pg_backend_pid()

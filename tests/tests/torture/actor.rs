@@ -120,8 +120,8 @@ impl Actor {
                     for _ in 0..HOPS {
                         tokio::task::yield_now().await;
                     }
-                    let is_asked = locks == Locks::Possible || waits % 50 == 0;
-                    if is_asked && !is_answered && ground.waits_for_lock(&self.process.name).await {
+                    let is_requested = locks == Locks::Possible || waits % 50 == 0;
+                    if is_requested && !is_answered && ground.waits_for_lock(&self.process.name).await {
                         return Position::AtLock;
                     }
                 }

@@ -24,7 +24,7 @@ const SHIPPED: About = About::Publishing(Variant::Shipped);
 const LEDGER: About = About::Ledger(Ablation::Shipped);
 
 /// The parsed arguments.
-struct Wish {
+struct Arguments {
     histories: Option<u64>,
     seed: u64,
     only: Option<About>,
@@ -44,12 +44,12 @@ pub(crate) fn run(arguments: &[String]) -> ExitCode {
     }
     canary::listen();
     let only = after("--variant").and_then(|name| named(name));
-    let wish = Wish { histories: number("--histories"), seed: number("--seed").unwrap_or(1), only };
+    let arguments = Arguments { histories: number("--histories"), seed: number("--seed").unwrap_or(1), only };
     let started = Instant::now();
-    let verdict = match (wish.histories, wish.only) {
-        (Some(count), Some(about)) => judged(&seeds(wish.seed, count), about),
-        (Some(count), None) => both(&seeds(wish.seed, count), &seeds(wish.seed, count)),
-        (None, _) if is_full => full(wish.seed),
+    let verdict = match (arguments.histories, arguments.only) {
+        (Some(count), Some(about)) => judged(&seeds(arguments.seed, count), about),
+        (Some(count), None) => both(&seeds(arguments.seed, count), &seeds(arguments.seed, count)),
+        (None, _) if is_full => full(arguments.seed),
         (None, _) => usual(),
     };
     report(&verdict);

@@ -100,10 +100,10 @@ impl Held {
     }
 
     /// Extends the leases that a statement sent at `sent` has renewed; returns how many were not renewed.
-    fn renewed(&self, asked: &[(i64, i64)], renewed: &[i64], sent: Instant) -> usize {
+    fn renewed(&self, requested: &[(i64, i64)], renewed: &[i64], sent: Instant) -> usize {
         let held = self.lock();
         // A workflow that was answered meanwhile needs no lease any more.
-        let waiting = asked.iter().filter_map(|(id, _)| Some((id, held.get(&WorkflowId(*id))?)));
+        let waiting = requested.iter().filter_map(|(id, _)| Some((id, held.get(&WorkflowId(*id))?)));
         let (extended, missed): (Vec<_>, Vec<_>) = waiting.partition(|(id, _)| renewed.contains(id));
         extended.iter().for_each(|(_, (_, lease))| lease.renewed(sent));
         missed.len()

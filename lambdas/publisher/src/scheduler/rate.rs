@@ -136,9 +136,9 @@ mod tests {
     use super::*;
 
     async fn calls(rate: &Rate, count: usize) -> Duration {
-        let begun = Instant::now();
+        let started = Instant::now();
         join_all((0..count).map(|_| rate.slot(|| true))).await;
-        begun.elapsed()
+        started.elapsed()
     }
 
     fn percent(rate: &Rate) -> u32 {
@@ -217,9 +217,9 @@ mod tests {
     async fn who_gives_up_while_queueing_takes_no_slot() {
         let rate = Rate::new(1);
         calls(&rate, 1).await;
-        let begun = Instant::now();
+        let started = Instant::now();
         join_all((0..100).map(|_| rate.slot(|| false))).await;
         rate.slot(|| true).await;
-        assert!(begun.elapsed() <= Duration::from_millis(1020), "{:?}", begun.elapsed());
+        assert!(started.elapsed() <= Duration::from_millis(1020), "{:?}", started.elapsed());
     }
 }

@@ -52,7 +52,7 @@ pub(in crate::scheduler) async fn act(
         }
         Kind::Conflict => Error::Conflict(CONFLICT.to_owned()).into_response(),
         Kind::AssumeRole => Error::Validation(ASSUME_ROLE.to_owned()).into_response(),
-        Kind::MissingGroup => Error::no_group("asked for").into_response(),
+        Kind::MissingGroup => Error::no_group("requested").into_response(),
         Kind::Slow => slowly(faults.slowness(share), share, request, next).await,
         Kind::Stale => {
             let changes_back = 1 + index_of(share, past::KEPT);
