@@ -97,7 +97,7 @@ async fn locked_workflows_delay_only_their_own_fires() {
     };
     let others = async {
         s.until(WAITING, 4).await;
-        let answers = tokio::time::timeout(PATIENCE, fire_some(free, "free")).await.expect("a group waits");
+        let answers = tokio::time::timeout(PATIENCE, fire_some(free, "free")).await.expect("a batch waits");
         assert!(answers.iter().all(|answer| answer == "accepted"), "{answers:?}");
         // If a batch had waited for the locked rows, the fires of these rows would have been answered first, with a
         // timeout.
@@ -184,11 +184,11 @@ async fn conflicts_are_tried_five_times() {
     let (runner, path) = (s.scheduler_key(), format!("/api/v1/cron/workflows/{wf}:invoke"));
     let nine = json!({"scheduled_time": "2026-03-02T09:00:00Z"});
     assert!(runner.post(&path, &nine).await.status >= 500);
-    assert_eq!(s.count("SELECT last_value FROM tries").await, 6, "once with its group, five times by itself");
+    assert_eq!(s.count("SELECT last_value FROM tries").await, 6, "once with its batch, five times by itself");
     s.execute("CREATE OR REPLACE TRIGGER refuse BEFORE INSERT ON runs FOR EACH ROW EXECUTE FUNCTION refuse('22000')")
         .await;
     assert!(runner.post(&path, &nine).await.status >= 500);
-    assert_eq!(s.count("SELECT last_value FROM tries").await, 8, "once with its group, once by itself");
+    assert_eq!(s.count("SELECT last_value FROM tries").await, 8, "once with its batch, once by itself");
     s.execute("DROP TRIGGER refuse ON runs").await;
     assert_eq!(runner.post(&path, &nine).await.status, 202);
     s.end_early().await;

@@ -51,7 +51,7 @@ async fn hold(tx: &mut PgConnection, fires: &[&Fire]) -> sqlx::Result<Vec<i64>> 
     let ids: Vec<_> = fires.iter().map(|fire| fire.workflow_id.0).collect();
     sqlx::query_scalar!(
         r#"
-        -- hold the workflows of a group: it waits for none, so two groups cannot block each other
+        -- lock the workflows of a batch: it waits for none, so two batches cannot block each other
         SELECT id FROM workflows WHERE id = ANY($1) ORDER BY id FOR NO KEY UPDATE SKIP LOCKED
         "#,
         &ids,
@@ -131,9 +131,9 @@ fn start<'a>(fire: &'a Fire, candidate: &Candidate) -> Option<Started<'a>> {
     let is_within = (now - fire.scheduled_time).num_milliseconds() <= i64::from(candidate.catch_up_window_secs) * 1000;
     let cron = candidate.version.parsed_at(fire.scheduled_time).ok().flatten();
     let run_after = spread::run_after(fire.workflow_id, candidate.spread_secs, cron, fire.scheduled_time, now);
-    let is_plain = is_on_time(fire, now) && is_due && is_within && !is_overtaken(fire, candidate);
+    let is_fast_path = is_on_time(fire, now) && is_due && is_within && !is_overtaken(fire, candidate);
     let (team_id, revision) = (candidate.team_id, candidate.version.revision);
-    is_plain.then_some(Started { fire, team_id, revision, run_after, now })
+    is_fast_path.then_some(Started { fire, team_id, revision, run_after, now })
 }
 
 /// Whether a retried fire may have to be deferred, because a later time has become due since.
@@ -163,7 +163,7 @@ async fn accept(tx: &mut PgConnection, started: &[Started<'_>]) -> sqlx::Result<
     let now: Vec<_> = all.map(|one| one.now).collect();
     let accepted = sqlx::query!(
         r#"
-        -- accept a group: each run with its occurrence, or neither
+        -- accept a batch: each run with its occurrence, or neither
         WITH given AS MATERIALIZED (
             SELECT * FROM unnest($1::uuid[], $2::uuid[], $3::bigint[], $4::timestamptz[], $5::bigint[], $6::text[],
                                  $7::text[], $8::integer[], $9::timestamptz[], $10::timestamptz[], $11::bigint[])
