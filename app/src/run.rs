@@ -29,7 +29,7 @@ pub async fn serve(listener: TcpListener, app: App, shutdown: Shutdown) -> anyho
     let executor = app.executor(client);
     let mut executing = tokio::spawn(executor.run(shutdown.clone()));
     let mut taking_turns = tokio::spawn(turns(app.clone(), shutdown.clone()));
-    let nudging = tokio::spawn(app.nudge.clone().run(app.pool.clone()));
+    let notifying = tokio::spawn(app.notifier.clone().run(app.pool.clone()));
     let sweeping = tokio::spawn(sweep(app.clone()));
     let forgetting = tokio::spawn(forget_deleted(app.clone()));
     let sampling = tokio::spawn(keep_sampling(app.clone()));
@@ -43,7 +43,7 @@ pub async fn serve(listener: TcpListener, app: App, shutdown: Shutdown) -> anyho
     if tokio::time::timeout(REQUESTS_END, app.requests.all_ended()).await.is_err() {
         tracing::warn!("requests cut off at shutdown; Postgres rolls back their open transactions");
     }
-    nudging.abort();
+    notifying.abort();
     sweeping.abort();
     forgetting.abort();
     sampling.abort();

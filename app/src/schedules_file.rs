@@ -76,7 +76,7 @@ pub async fn load(app: &App, path: &Path) -> anyhow::Result<Loaded> {
         let edit = Edit { actor: format!("file:{name}"), now: app.clock.now(), traceparent: None };
         match apply(app, name, &wanted, &edit).await {
             Ok(loaded) => {
-                app.nudge.poke();
+                app.notifier.notify();
                 let Loaded { created, changed, unchanged, spent } = loaded;
                 tracing::info!(
                     step = 1,

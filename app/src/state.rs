@@ -18,7 +18,7 @@ use crate::execute::{self, Executor, Wake};
 use crate::gate::Gate;
 use crate::invoke::Judge;
 use crate::metrics::Metrics;
-use crate::nudge::Nudge;
+use crate::notify::Notifier;
 use crate::spec::Bounds;
 
 /// One instance of the app; any number of instances may share a database.
@@ -44,7 +44,7 @@ pub struct Parts {
     /// Which addresses http actions may reach.
     pub allowed: Allowed,
     /// Notifies the publisher of edits.
-    pub nudge: Nudge,
+    pub notifier: Notifier,
     /// Notifies the executor of runs.
     pub wake: Wake,
     /// The metrics of `/metrics`.
@@ -90,7 +90,7 @@ impl App {
             gate: Gate::new(config.limits()),
             judge: Judge::new(pool.clone(), config.ledger_kept()),
             allowed: Allowed::new(config.action_allow_cidrs.clone()),
-            nudge: Nudge::default(),
+            notifier: Notifier::default(),
             wake: Wake::default(),
             metrics: Metrics::default(),
             requests: Requests::default(),
@@ -123,7 +123,7 @@ impl App {
             clock: self.clock.clone(),
             settings: self.config.executor(),
             wake: self.wake.clone(),
-            nudge: self.nudge.clone(),
+            notifier: self.notifier.clone(),
         };
         Executor::new(parts, client)
     }

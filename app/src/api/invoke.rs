@@ -141,8 +141,8 @@ fn account(app: &App, fire: &Fire, answer: Answer) {
         fire.scheduled_time.format("%Y-%m-%dT%H:%MZ"),
     );
     match answer {
-        Answer::Accepted(_) => app.wake.poke(),
-        Answer::Gone(Healing::Enqueued) => app.nudge.poke(),
+        Answer::Accepted(_) => app.wake.notify(),
+        Answer::Gone(Healing::Enqueued) => app.notifier.notify(),
         Answer::Declined(Reason::Disagrees) => {
             app.metrics.fires_disagree.inc();
             tracing::warn!(

@@ -104,7 +104,7 @@ async fn retry(app: &App, caller: &Caller, id: Uuid, edit: &Edit) -> Result<Resp
 fn answer(app: &App, outcome: ManualOutcome) -> Result<Response, Error> {
     match outcome {
         ManualOutcome::Run(run_id) => {
-            app.wake.poke();
+            app.wake.notify();
             let location = format!("/api/v1/runs/{run_id}");
             Ok((StatusCode::ACCEPTED, [(header::LOCATION, location)], Json(ManualRunView { run_id })).into_response())
         }
@@ -135,7 +135,7 @@ async fn cancel(app: &App, caller: &Caller, id: Uuid, edit: &Edit) -> Result<Jso
         if let Err(error) = queue::advance(&app.pool, WorkflowId(before.workflow_id), edit.now).await {
             tracing::warn!(%error, "who waits for the slot of a cancelled run waits for the queue's next turn");
         }
-        app.wake.poke();
+        app.wake.notify();
     }
     Ok(Json(after.into()))
 }

@@ -89,7 +89,7 @@ pub(super) async fn act(
     match operated {
         Operated::Done(row) => {
             tx.commit().await?;
-            app.nudge.poke();
+            app.notifier.notify();
             Ok(Json(row.into()))
         }
         Operated::Unknown => Err(Error::not_found()),

@@ -14,7 +14,7 @@ use serde::Serialize;
 use utoipa::ToSchema;
 
 use super::auth::{Caller, Editor, Viewer};
-use super::edit::{WriteParams, awaited, nudge, wait, writable};
+use super::edit::{WriteParams, awaited, notify_publisher, wait, writable};
 use super::error::{Error, Problem};
 use super::extract::{Body, Id, IfMatch, Params, Patch, Trace};
 use super::page::Page;
@@ -200,7 +200,7 @@ impl Change {
     async fn commit(self, app: &App) -> Result<(), Error> {
         let Self { tx, before, saved, wait, .. } = self;
         tx.commit().await?;
-        nudge(app, saved);
+        notify_publisher(app, saved);
         awaited(app, before.id, before.revision.0 + 1, wait.filter(|_| saved == Saved::Enqueued)).await
     }
 

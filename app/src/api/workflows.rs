@@ -10,7 +10,7 @@ use serde_json::Value;
 use utoipa::IntoParams;
 
 use super::auth::{Admin, Caller, Editor, Viewer};
-use super::edit::{WriteParams, applied, awaited, nudge, wait, writable};
+use super::edit::{WriteParams, applied, awaited, notify_publisher, wait, writable};
 use super::error::{Error, Problem};
 use super::extract::{Body, Id, IfMatch, Params, Patch, Trace};
 use super::page::{self, Page};
@@ -76,7 +76,7 @@ pub(super) async fn create(
     let mut tx = db::begin(&app.pool).await?;
     let made = workflows::create(&mut tx, team_id, spec, None, &edit).await?;
     tx.commit().await?;
-    app.nudge.poke();
+    app.notifier.notify();
     let location = format!("/api/v1/workflows/{}", made.id);
     let read = applied(&app, made.id, made.revision.0, wait).await?;
     Ok((StatusCode::CREATED, [(header::LOCATION, location)], read).into_response())
@@ -163,7 +163,7 @@ pub(super) async fn patch(
     let next = Workflow { spec: Spec::new(body, Some(&before.spec), &app.bounds(edit.now))?, ..before.clone() };
     let saved = workflows::save(&mut tx, &before, next, "update", &edit).await?;
     tx.commit().await?;
-    nudge(&app, saved);
+    notify_publisher(&app, saved);
     applied(&app, id, before.revision.0 + 1, wait.filter(|_| saved == Saved::Enqueued)).await
 }
 
@@ -189,7 +189,7 @@ pub(super) async fn delete(
     workflows::erase(&mut tx, &before, &edit).await?;
     tx.commit().await?;
     app.judge.forget([id].into());
-    app.nudge.poke();
+    app.notifier.notify();
     awaited(&app, id, before.revision.0 + 1, wait).await?;
     Ok(StatusCode::NO_CONTENT)
 }

@@ -225,7 +225,7 @@ impl Executor {
             return;
         }
         if matches!(verdict.state, RunState::Failed | RunState::TimedOut) {
-            failures::pause_after(&self.parts.pool, &self.parts.clock, &self.parts.nudge, run).await;
+            failures::pause_after(&self.parts.pool, &self.parts.clock, &self.parts.notifier, run).await;
         }
         if let Err(error) = self.hand_on(run).await {
             tracing::warn!(run_id = %run.id, %error, "cannot hand a slot on; the job `queue` will");
@@ -239,7 +239,7 @@ impl Executor {
 
     async fn refill(&self, backfill: Uuid, workflow: WorkflowId) -> sqlx::Result<()> {
         if backfills::refill(&self.parts.pool, backfill, workflow, self.parts.clock.now()).await? > 0 {
-            self.parts.wake.poke();
+            self.parts.wake.notify();
         }
         Ok(())
     }
@@ -252,7 +252,7 @@ impl Executor {
             let advanced =
                 queue::advance(&self.parts.pool, WorkflowId(run.workflow_id), self.parts.clock.now()).await?;
             if advanced.promoted > 0 {
-                self.parts.wake.poke();
+                self.parts.wake.notify();
             }
         }
         Ok(())

@@ -28,7 +28,7 @@ impl Executor {
             tokio::select! {
                 () = shutdown.draining() => break,
                 Some(_) = running.join_next() => {}
-                () = self.parts.wake.poked(), if running.len() < slots => {}
+                () = self.parts.wake.notified(), if running.len() < slots => {}
                 () = tokio::time::sleep(poll), if running.len() < slots => {}
             }
             while running.try_join_next().is_some() {}

@@ -28,7 +28,7 @@ pub(crate) async fn all() -> Vec<Row> {
     for per_sec in [50, 1_000] {
         rows.push(at_rate(per_sec, 15).await);
     }
-    rows.push(without_nudge(12).await);
+    rows.push(without_notifications(12).await);
     rows
 }
 
@@ -102,7 +102,7 @@ async fn at_rate(per_sec: u32, latency_ms: u64) -> Row {
 }
 
 /// The edits are committed without a notification. For the publisher, a lost notification is the same.
-async fn without_nudge(edits: u32) -> Row {
+async fn without_notifications(edits: u32) -> Row {
     let backlog = Backlog::new(15, None).await;
     backlog.fill(1, 1).await;
     let _publisher = backlog.daemon(None);
