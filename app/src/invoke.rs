@@ -12,4 +12,4 @@ mod disagreement;
 mod on_time;
 
 pub use answer::{Answer, Reason};
-pub use decide_fire::Judge;
+pub use decide_fire::FireDecider;

@@ -103,6 +103,6 @@ async fn forget_once(app: &App, newest: Option<i64>) -> sqlx::Result<i64> {
     let Some(newest) = newest else { return audit::newest_id(&mut connection).await };
     let deleted = audit::deleted_workflows(&mut connection, newest - COMMIT_ORDER_MARGIN).await?;
     let read = deleted.last().map_or(newest, |(id, _)| newest.max(*id));
-    app.judge.forget(deleted.into_iter().map(|(_, workflow)| workflow).collect());
+    app.decider.forget(deleted.into_iter().map(|(_, workflow)| workflow).collect());
     Ok(read)
 }

@@ -16,7 +16,7 @@ use crate::clock::{self, ClockSkew};
 use crate::config::Config;
 use crate::execute::{self, Executor, Wake};
 use crate::gate::Gate;
-use crate::invoke::Judge;
+use crate::invoke::FireDecider;
 use crate::metrics::Metrics;
 use crate::notify::Notifier;
 use crate::spec::Bounds;
@@ -40,7 +40,7 @@ pub struct Parts {
     /// Authenticates keys.
     pub gate: Gate,
     /// Decides fires.
-    pub judge: Judge,
+    pub decider: FireDecider,
     /// Which addresses http actions may reach.
     pub allowed: Allowed,
     /// Notifies the publisher of edits.
@@ -88,7 +88,7 @@ impl App {
         Self(Arc::new(Parts {
             instance: Uuid::new_v4(),
             gate: Gate::new(config.limits()),
-            judge: Judge::new(pool.clone(), config.ledger_kept()),
+            decider: FireDecider::new(pool.clone(), config.ledger_kept()),
             allowed: Allowed::new(config.action_allow_cidrs.clone()),
             notifier: Notifier::default(),
             wake: Wake::default(),

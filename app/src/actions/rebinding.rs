@@ -105,7 +105,7 @@ fn assert_refused(outcome: &Outcome) {
 }
 
 #[tokio::test]
-async fn a_name_that_leads_elsewhere_after_it_was_judged_leads_nowhere() {
+async fn the_checked_address_is_the_called_one() {
     let listener = Listener::start(FINE).await;
     let (allowed, requested) = names(&[&[ALLOWED], &[INSIDE]]);
     assert!(matches!(send(&allowed, listener.port).await, Outcome::Succeeded(_)));
@@ -115,7 +115,7 @@ async fn a_name_that_leads_elsewhere_after_it_was_judged_leads_nowhere() {
 }
 
 #[tokio::test]
-async fn a_name_that_was_public_when_it_was_saved_is_judged_again_when_it_is_sent() {
+async fn addresses_are_checked_again_when_sent() {
     let listener = Listener::start(FINE).await;
     let (allowed, _) = names(&[&[PUBLIC], &[INSIDE]]);
     check_reach(&action(listener.port), &allowed).await.unwrap();

@@ -66,7 +66,7 @@ pub(super) async fn invoke(
         return Err(Error::not_found());
     }
     let fire = fire(id, &extract::read(request).await?)?;
-    let answer = app.judge.judge(&fire).await?;
+    let answer = app.decider.decide_fire(&fire).await?;
     account(&app, &fire, answer);
     answered(answer)
 }

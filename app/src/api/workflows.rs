@@ -188,7 +188,7 @@ pub(super) async fn delete(
     if_match.check(before.version)?;
     workflows::erase(&mut tx, &before, &edit).await?;
     tx.commit().await?;
-    app.judge.forget([id].into());
+    app.decider.forget([id].into());
     app.notifier.notify();
     awaited(&app, id, before.revision.0 + 1, wait).await?;
     Ok(StatusCode::NO_CONTENT)

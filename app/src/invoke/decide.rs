@@ -143,7 +143,8 @@ impl Case<'_> {
             return self.decline(tx, Decision::SkippedPaused, reason, Reason::Paused).await;
         }
         if age > GRACE
-            && let Late::NotRun(decision, why) = catch_up::judge(tx, self.workflow, &self.due, self.now).await?
+            && let Late::NotRun(decision, why) =
+                catch_up::decide_late_time(tx, self.workflow, &self.due, self.now).await?
         {
             let reason = if decision == Decision::SkippedPaused { Reason::Paused } else { Reason::Missed };
             return self.decline(tx, decision, Some(why), reason).await;

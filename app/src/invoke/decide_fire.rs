@@ -15,7 +15,7 @@ use crate::inject::{self, Point};
 
 /// Decides fires, one at a time for each workflow and minute.
 #[derive(Clone)]
-pub struct Judge {
+pub struct FireDecider {
     batches: FireBatches,
     runs: Runs,
 }
@@ -32,7 +32,7 @@ impl From<Arc<sqlx::Error>> for NoRun {
     }
 }
 
-impl Judge {
+impl FireDecider {
     /// Creates it with an empty cache. `kept` is how long the ledger keeps its rows.
     #[must_use]
     pub fn new(pool: PgPool, kept: TimeDelta) -> Self {
@@ -60,7 +60,7 @@ impl Judge {
     ///
     /// # Errors
     /// Fails if the database fails; then no decision is recorded.
-    pub async fn judge(&self, fire: &Fire) -> Result<Answer, Arc<sqlx::Error>> {
+    pub async fn decide_fire(&self, fire: &Fire) -> Result<Answer, Arc<sqlx::Error>> {
         let mut accepted = None;
         let key = (fire.workflow_id, fire.scheduled_time);
         let decided = self.runs.try_get_with(key, async {

@@ -121,7 +121,7 @@ impl<'a> Stretch<'a> {
         let mut settled = Settled { is_last, ..Settled::default() };
         let mut not_run = Vec::new();
         for due in self.undecided(tx).await? {
-            match self.judge(tx, &due).await? {
+            match self.decide_due_time(tx, &due).await? {
                 Late::NotRun(decision, reason) => {
                     not_run.push(NotRun { time: due.time, revision: due.revision, decision, reason });
                 }
@@ -150,7 +150,7 @@ impl<'a> Stretch<'a> {
         Ok(times.iter().filter(|due| !decided.contains(&due.time)).copied().collect())
     }
 
-    async fn judge(&self, tx: &mut PgConnection, due: &DueTime) -> sqlx::Result<Late> {
+    async fn decide_due_time(&self, tx: &mut PgConnection, due: &DueTime) -> sqlx::Result<Late> {
         if let Some(not_run) = catch_up::out_of_reach(self.workflow, due, self.ledger.activated_on, self.now) {
             return Ok(not_run);
         }

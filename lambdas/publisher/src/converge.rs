@@ -81,14 +81,14 @@ impl Work<'_> {
             Verify::Due => self.look(wanted).await,
         };
         match believed {
-            Err(fault) => (self.judge(fault), false),
+            Err(fault) => (self.decide_outcome(fault), false),
             Ok(believed) => match self.call(wanted, &believed, workflow.identity).await {
                 Ok(Some(change)) => (Outcome::Applied(self.applied(change, wanted, workflow.revision)), true),
                 Ok(None) => {
                     let message = format!("{} carries the identity of another database: it is not deleted", self.name);
                     (Outcome::Failed { message, effect: Effect::None }, true)
                 }
-                Err(fault) => (self.judge(self.unless_outdated(fault, wanted)), true),
+                Err(fault) => (self.decide_outcome(self.unless_outdated(fault, wanted)), true),
             },
         }
     }
@@ -170,11 +170,11 @@ impl Work<'_> {
         const GONE: &str = "the schedule came and went meanwhile";
         let get = || self.publisher.schedules().get(&self.name, self.lease);
         let Some(existing) = self.make(Operation::Get, get).await? else {
-            return Err(conflict.judged_as(Kind::Conflict, GONE));
+            return Err(conflict.classified_as(Kind::Conflict, GONE));
         };
         self.refuse_foreign(&existing, spec.identity)?;
         self.update(spec).await.map_err(|fault| match fault.kind {
-            Kind::NotFound => fault.judged_as(Kind::Conflict, GONE),
+            Kind::NotFound => fault.classified_as(Kind::Conflict, GONE),
             _ => fault,
         })
     }
@@ -297,8 +297,10 @@ fn believed(claim: &Claim) -> Belief {
 /// If a create fails with AWS's "does not exist", the schedule group is missing.
 fn group_missing(fault: Fault) -> Fault {
     match fault.kind {
-        Kind::NotFound => fault
-            .judged_as(Kind::Environment, "the schedule group is missing: create it, as terraform/modules/cron does"),
+        Kind::NotFound => fault.classified_as(
+            Kind::Environment,
+            "the schedule group is missing: create it, as terraform/modules/cron does",
+        ),
         _ => fault,
     }
 }

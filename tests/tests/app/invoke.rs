@@ -97,7 +97,7 @@ async fn each_case_has_its_answer_and_its_row() {
 }
 
 #[tokio::test]
-async fn a_fire_is_judged_by_the_schedule_in_force_at_its_time() {
+async fn the_version_at_its_time_decides_a_fire() {
     let s = Story::at("2026-03-02T08:30:00Z").await;
     let wf = s.create("0 * * * *", "UTC").await;
     s.now_is("2026-03-02T09:30:00Z").await;

@@ -82,7 +82,7 @@ async fn postgres_restarted_at_once_in_mid_drain_loses_nothing() {
         until_back(&mut field).await;
     }
     field.settle().await;
-    field.judge("after two restarts").await;
+    field.check_publications("after two restarts").await;
     field.end().await;
     server.remove();
 }
@@ -132,7 +132,7 @@ async fn backends_terminated_and_a_read_only_database_in_mid_drain_lose_nothing(
     }
     assert!(committed > 50, "{committed} edits");
     field.settle().await;
-    field.judge("after twenty rounds").await;
+    field.check_publications("after twenty rounds").await;
     field.end().await;
 }
 

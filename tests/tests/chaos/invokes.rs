@@ -132,7 +132,7 @@ impl Storm {
     }
 
     /// Asserts exactly one run for each time, and that each answer names this run.
-    async fn judge(&self, mut clients: JoinSet<Told>) -> Told {
+    async fn check_answers(&self, mut clients: JoinSet<Told>) -> Told {
         let mut told = Told::new();
         while let Some(some) = clients.join_next().await {
             for (key, answers) in some.unwrap() {
@@ -209,7 +209,7 @@ async fn ten_thousand_fires_on_three_instances_are_a_thousand_runs() {
     let server = Server::start().await;
     let storm = Storm::on(&server.dsn()).await;
 
-    let told = storm.judge(storm.begin()).await;
+    let told = storm.check_answers(storm.begin()).await;
 
     assert_eq!(accepted(&told), WORKFLOWS * MINUTES, "one 202 for each");
     assert!(told.values().all(|answers| answers.len() == TIMES_EACH), "and each delivery was answered");
@@ -234,7 +234,7 @@ async fn instances_killed_and_postgres_restarted_in_the_storm_make_no_second_run
     way.mend().await;
     storm.pool = db::connect(&app::config::database(&server.dsn(), 10)).await.unwrap();
 
-    let told = storm.judge(clients).await;
+    let told = storm.check_answers(clients).await;
 
     assert!(accepted(&told) <= WORKFLOWS * MINUTES, "never two 202 for one time");
     drop(storm);

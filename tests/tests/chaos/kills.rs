@@ -39,7 +39,7 @@ async fn one_dies_at_every_point(seed: u64) {
             field.edit().await;
         }
         field.settle().await;
-        field.judge(&format!("seed {seed}, after {point}:{nth}")).await;
+        field.check_publications(&format!("seed {seed}, after {point}:{nth}")).await;
     }
     field.end().await;
 }
@@ -69,7 +69,7 @@ async fn all_killed_with_requests_on_the_wire_lose_nothing() {
         }
         field.staff(3);
         field.settle().await;
-        field.judge(&format!("killed with {kind} calls on the wire")).await;
+        field.check_publications(&format!("killed with {kind} calls on the wire")).await;
         field.end().await;
     }
 }
@@ -97,7 +97,7 @@ async fn a_sweeper_killed_before_or_in_its_repairs_leaves_them_to_another() {
             field.until(OPEN_SWEEPS, |open| open == 0).await;
         }
         field.until(BUSY, |busy| busy == 0).await;
-        field.judge(&format!("a sweeper was killed at {point}")).await;
+        field.check_publications(&format!("a sweeper was killed at {point}")).await;
     }
     field.end().await;
 }

@@ -42,7 +42,7 @@ async fn no_workflow_fails_in_a_long_outage() {
     let least = 102.0 / f64::from(CAP) - 0.5;
     assert!(mended.elapsed().as_secs_f64() > least, "{:?}: faster than the rate allows", mended.elapsed());
     field.settle().await;
-    field.judge("after thirty minutes without EventBridge").await;
+    field.check_publications("after thirty minutes without EventBridge").await;
     field.end().await;
 }
 
@@ -58,6 +58,6 @@ async fn no_workflow_fails_while_all_are_denied() {
     }
     field.story.stand_in.scheduler.plan_faults(Plan::default());
     field.settle().await;
-    field.judge("after a missing group").await;
+    field.check_publications("after a missing group").await;
     field.end().await;
 }

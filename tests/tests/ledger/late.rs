@@ -1,6 +1,6 @@
 //! Late fires: whether a time runs does not depend on whether its fire or the watchdog comes first.
 
-use app::invoke::{Answer, Judge, Reason};
+use app::invoke::{Answer, FireDecider, Reason};
 use schedule::Fire;
 use serde_json::json;
 
@@ -220,10 +220,10 @@ async fn a_fire_that_waits_for_a_connection_ages() {
     let wf = hourly(&s, json!({"catch_up_policy": "none"})).await;
     s.now_is("2026-03-02T09:02:50Z").await;
     let pool = one_connection(&s).await;
-    let judge = Judge::new(pool.clone(), s.app().config.ledger_kept());
+    let decider = FireDecider::new(pool.clone(), s.app().config.ledger_kept());
     let fire = Fire::from_event(&json!({"workflow_id": wf.0, "scheduled_time": "2026-03-02T09:00:00Z"})).unwrap();
     let only_one = pool.acquire().await.unwrap();
-    let mut deciding = Box::pin(judge.judge(&fire));
+    let mut deciding = Box::pin(decider.decide_fire(&fire));
     assert!(futures::poll!(&mut deciding).is_pending());
     s.now_is("2026-03-02T09:05:01Z").await;
     drop(only_one);

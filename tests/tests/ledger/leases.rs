@@ -132,7 +132,7 @@ async fn run_of_panicked_attempt_is_recovered() {
 
 /// The instance with the recovery job has a shorter lease than the instance that executes.
 #[tokio::test]
-async fn lease_is_judged_by_its_owners_settings() {
+async fn a_lease_follows_its_owners_settings() {
     let s = idle().await;
     let receiver = Receiver::slow().await;
     let id = accept(&s, s.create_with(json!({"action": receiver.action()})).await).await;

@@ -116,7 +116,7 @@ impl Place {
         let all = [self.none, self.skip, self.run_all].into_iter();
         let fires: Vec<_> =
             all.flat_map(|wf| times.iter().map(move |time| Fire::from_event(&fire(wf, *time)).unwrap())).collect();
-        let decided = join_all(fires.iter().map(|fire| self.s.app().judge.judge(fire))).await;
+        let decided = join_all(fires.iter().map(|fire| self.s.app().decider.decide_fire(fire))).await;
         assert!(decided.iter().all(Result::is_err), "{decided:?}");
     }
 

@@ -1,6 +1,6 @@
 //! Fires that wait: behind a run that has not started, behind others after an outage, and behind a retry.
 
-use app::invoke::{Answer, Judge};
+use app::invoke::{Answer, FireDecider};
 use futures::future::join_all;
 use schedule::{Fire, WorkflowId};
 use serde_json::json;
@@ -71,12 +71,12 @@ async fn no_instance_runs_a_replaced_fire() {
     }
     let ten = "2026-03-02T10:00:00Z";
     let repeated = Fire::from_event(&json!({"workflow_id": wf.0, "scheduled_time": ten})).unwrap();
-    let other = Judge::new(s.pool.clone(), s.app().config.ledger_kept());
-    let known = other.judge(&repeated).await.unwrap();
+    let other = FireDecider::new(s.pool.clone(), s.app().config.ledger_kept());
+    let known = other.decide_fire(&repeated).await.unwrap();
     assert!(matches!(known, Answer::Duplicate(_)), "{known:?}");
     assert_eq!(fire_on_time(&s, wf, "2026-03-02T11:00:00Z").await, "accepted", "it takes the place of ten o'clock");
     assert_eq!(fire(&s, wf, ten).await, "overlap", "the instance that replaced it");
-    assert_eq!(other.judge(&repeated).await.unwrap(), known, "the other one");
+    assert_eq!(other.decide_fire(&repeated).await.unwrap(), known, "the other one");
     assert_eq!(
         s.runs(wf).await,
         "2026-03-02T09:00Z schedule accepted\n2026-03-02T10:00Z schedule cancelled\n2026-03-02T11:00Z schedule queued"

@@ -108,7 +108,7 @@ pub(crate) async fn run(ground: &Ground, seed: u64, variant: Variant) -> Outcome
     let verdict = async {
         history.storm().await?;
         history.calm().await?;
-        history.judge().await
+        history.check_at_rest().await
     };
     let bad = verdict.await.err();
     history.end(bad).await
@@ -268,7 +268,7 @@ impl<'a> History<'a> {
     }
 
     /// Checks L1, L2, L3 and S5.
-    async fn judge(&mut self) -> Result<(), String> {
+    async fn check_at_rest(&mut self) -> Result<(), String> {
         let differences = self.differences();
         if !differences.is_empty() {
             return Err(format!("L1: {}", differences.join("; ")));

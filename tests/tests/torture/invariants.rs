@@ -45,7 +45,7 @@ impl Watch {
         .unwrap();
         for publication in now {
             let before = self.before.remove(&publication.workflow_id);
-            self.judge(before.as_ref(), &publication, movers, alive)?;
+            self.check_change(before.as_ref(), &publication, movers, alive)?;
             self.before.insert(publication.workflow_id, publication);
         }
         Ok(())
@@ -76,7 +76,7 @@ impl Watch {
         Err(format!("S4: actor {actor} signed for {workflow} without a lease: {publication:?}"))
     }
 
-    fn judge(
+    fn check_change(
         &mut self,
         before: Option<&Publication>,
         now: &Publication,

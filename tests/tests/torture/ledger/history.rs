@@ -7,9 +7,9 @@ use chrono::{DateTime, TimeDelta, Utc};
 use schedule::Clock;
 
 use super::cast::Action;
+use super::checks;
 use super::faults;
 use super::instance::{Instance, Stage};
-use super::judge;
 use super::leases::Leases;
 use super::oracle::Heard;
 use super::receiver::{Attending, Callers};
@@ -148,7 +148,7 @@ pub(crate) async fn run(stage: &Stage, seed: u64) -> Outcome {
         history.storm().await?;
         history.calm().await?;
         history.check_leases().await?;
-        history.judge().await
+        history.check_at_rest().await
     };
     let bad = verdict.await.err();
     history.end(bad).await
@@ -236,7 +236,7 @@ impl<'a> History<'a> {
                 return Ok(());
             }
         }
-        let unrest = judge::unrest(&self.stage.ground.admin, self.clock.now()).await;
+        let unrest = checks::unrest(&self.stage.ground.admin, self.clock.now()).await;
         Err(format!("L4: not at rest after {ROUNDS} rounds: {unrest:?}"))
     }
 
@@ -249,7 +249,7 @@ impl<'a> History<'a> {
                 self.start(action).await?;
                 self.finish_all().await?;
             }
-            let unrest = judge::unrest(&self.stage.ground.admin, self.clock.now()).await;
+            let unrest = checks::unrest(&self.stage.ground.admin, self.clock.now()).await;
             if unrest.is_empty() || unrest == before {
                 return Ok(unrest.is_empty());
             }
@@ -258,12 +258,12 @@ impl<'a> History<'a> {
         Ok(false)
     }
 
-    async fn judge(&self) -> Result<(), String> {
+    async fn check_at_rest(&self) -> Result<(), String> {
         let heard = self.heard.lock().unwrap().clone();
-        judge::ledger(&self.stage.ground.admin, &heard, self.clock.now()).await?;
+        checks::ledger(&self.stage.ground.admin, &heard, self.clock.now()).await?;
         let instance = self.stage.instance(&self.dice, self.clock.now()).await;
         let (admin, now) = (&self.stage.ground.admin, self.clock.now());
-        let verified = match judge::verified(&instance, admin, now).await {
+        let verified = match checks::verified(&instance, admin, now).await {
             Ok(()) => faults::found(&instance, admin, &self.dice, now).await,
             bad => bad,
         };
@@ -272,7 +272,7 @@ impl<'a> History<'a> {
     }
 
     async fn end(mut self, bad: Option<String>) -> Outcome {
-        let said = judge::said(&self.stage.ground.admin).await;
+        let said = checks::said(&self.stage.ground.admin).await;
         self.coverage.said(said.into_iter().map(|(what, count)| (what, u32::try_from(count).unwrap_or(u32::MAX))));
         let told_twice = self.heard.lock().unwrap().effects.values().filter(|effects| **effects > 1).count();
         self.coverage.said([("told twice".to_owned(), u32::try_from(told_twice).unwrap_or(u32::MAX))]);
