@@ -18,7 +18,7 @@ use crate::App;
 use crate::field::FieldError;
 use crate::invoke::{Answer, Reason};
 use crate::metrics::{Answered, Word};
-use crate::outbox::Healing;
+use crate::outbox::OrphanCleanup;
 
 /// A fire, as in the schedule's Input; unknown fields are ignored.
 #[derive(ToSchema)]
@@ -142,7 +142,7 @@ fn account(app: &App, fire: &Fire, answer: Answer) {
     );
     match answer {
         Answer::Accepted(_) => app.wake.notify(),
-        Answer::Gone(Healing::Enqueued) => app.notifier.notify(),
+        Answer::Gone(OrphanCleanup::Enqueued) => app.notifier.notify(),
         Answer::Declined(Reason::Disagrees) => {
             app.metrics.fires_disagree.inc();
             tracing::warn!(

@@ -41,7 +41,7 @@ pub(super) async fn decide(tx: &mut PgConnection, fire: &Fire, kept: TimeDelta) 
         return Ok(answer.into());
     }
     let Some(workflow) = workflow.filter(|workflow| workflow.state != State::Archived) else {
-        return Ok(Answer::Gone(outbox::heal_orphan(tx, fire.workflow_id, now).await?).into());
+        return Ok(Answer::Gone(outbox::enqueue_orphan_cleanup(tx, fire.workflow_id, now).await?).into());
     };
     if fire.scheduled_time > now + CLOCK_SKEW {
         return Ok(Answer::ClockSkew.into());

@@ -291,7 +291,7 @@ async fn a_repair_that_is_asked_for_while_its_workflow_is_worked_on_is_made() {
     let draining = tokio::spawn(async move { publisher.drain(soon()).await.unwrap() });
     world.front.arrival(&name(workflow)).await;
     let mut tx = db::begin(&world.pool).await.unwrap();
-    app::outbox::heal_orphan(&mut tx, workflow, world.clock.now()).await.unwrap();
+    app::outbox::enqueue_orphan_cleanup(&mut tx, workflow, world.clock.now()).await.unwrap();
     tx.commit().await.unwrap();
     world.calls();
     world.front.release();
