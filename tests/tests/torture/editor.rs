@@ -34,7 +34,7 @@ pub(crate) enum Verb {
     /// Three edits in a row.
     Burst,
     /// A fire of a deleted workflow, for which the app requests a repair.
-    Heal,
+    CleanUp,
 }
 
 /// When an edit notifies the publisher.
@@ -63,7 +63,7 @@ impl Editor {
     pub(crate) async fn edit(self, verb: Verb) {
         let done = match verb {
             Verb::Create => self.create().await,
-            Verb::Heal => self.heal().await,
+            Verb::CleanUp => self.clean_up().await,
             Verb::Burst => {
                 let target = self.any();
                 self.change(target, Verb::Cron).await.ok();

@@ -78,7 +78,7 @@ impl History<'_> {
                     (3, Verb::Delete),
                     (2, Verb::Nothing),
                     (4, Verb::Burst),
-                    (2, Verb::Heal),
+                    (2, Verb::CleanUp),
                     // The naive publishers do not support windows.
                     (if self.variant.is_shipped_code() { 4 } else { 0 }, Verb::Window),
                 ])
