@@ -66,7 +66,7 @@ pub async fn verdict(
     now: DateTime<Utc>,
 ) -> sqlx::Result<Verdict> {
     if workflow.state == State::Paused {
-        promote::hold_back(tx, workflow.id).await?;
+        promote::defer_automatic_runs(tx, workflow.id).await?;
     }
     let mut load = load::read_load(tx, workflow).await?;
     if load.waiting() > 0 && load.has_room(workflow) {

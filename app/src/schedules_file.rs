@@ -105,7 +105,7 @@ async fn out_of_reach(app: &App, wanted: &[Definition]) -> Vec<Complaint> {
 
 async fn apply(app: &App, file: &str, wanted: &[Definition], edit: &Edit) -> Result<Loaded, Stopped> {
     let mut tx = db::begin(&app.pool).await?;
-    hold_teams(&mut tx, wanted).await?;
+    lock_teams(&mut tx, wanted).await?;
     let (mut plans, mut complaints) = (Vec::new(), Vec::new());
     let bounds = app.bounds(edit.now);
     for definition in wanted {
@@ -201,7 +201,7 @@ async fn team_id(db: &mut PgConnection, team: &Team) -> sqlx::Result<Option<i64>
 }
 
 /// Locks the rows of the file's teams; NO KEY, so that the API can still create workflows in them.
-async fn hold_teams(tx: &mut PgConnection, wanted: &[Definition]) -> sqlx::Result<()> {
+async fn lock_teams(tx: &mut PgConnection, wanted: &[Definition]) -> sqlx::Result<()> {
     let named = |definition: &Definition| match &definition.team {
         Team::Named(name) => Some(name.clone()),
         Team::Numbered(_) => None,
@@ -212,7 +212,7 @@ async fn hold_teams(tx: &mut PgConnection, wanted: &[Definition]) -> sqlx::Resul
     };
     sqlx::query!(
         r#"
-        -- hold the teams of a file, always in the same order: another instance loads the same file
+        -- lock the teams of a file, always in the same order: another instance loads the same file
         SELECT id FROM teams WHERE id = ANY($1) OR name = ANY($2) ORDER BY id FOR NO KEY UPDATE
         "#,
         &wanted.iter().filter_map(numbered).collect::<Vec<i64>>(),

@@ -3,7 +3,7 @@
 //! Three queues with three message formats are shown in one table. A message is deleted only after the app has answered
 //! for its fire, or when an operator discards it.
 
-mod held;
+mod in_flight;
 mod ledger;
 mod message;
 mod queue;
@@ -15,9 +15,9 @@ use std::process::ExitCode;
 use clap::builder::NonEmptyStringValueParser;
 use clap::{Args, Subcommand};
 
-use self::held::{Held, Stop};
+use self::in_flight::{InFlight, Stop};
 use self::ledger::Known;
-use self::message::{DeadMessage, Holds, all_found};
+use self::message::{Content, DeadMessage, all_found};
 use self::queue::{At, Queue};
 use crate::client::{Access, Client, wait_for};
 use crate::print;
@@ -124,10 +124,10 @@ async fn show(arguments: &Show) -> anyhow::Result<ExitCode> {
 
 async fn discard(arguments: &Discard) -> anyhow::Result<ExitCode> {
     let queue = Queue::open(&arguments.at).await;
-    let mut held = Held::of(&queue, Stop::by_signal()?);
-    let discarded = discard_from(&mut held, arguments).await;
-    let is_stopped = held.is_stopped();
-    held.put_back().await;
+    let mut in_flight = InFlight::of(&queue, Stop::by_signal()?);
+    let discarded = discard_from(&mut in_flight, arguments).await;
+    let is_stopped = in_flight.is_stopped();
+    in_flight.put_back().await;
     let discarded = discarded?;
     if is_stopped {
         return Ok(ExitCode::FAILURE);
@@ -137,10 +137,10 @@ async fn discard(arguments: &Discard) -> anyhow::Result<ExitCode> {
 }
 
 /// Prints each message before it is deleted.
-async fn discard_from(held: &mut Held<'_>, arguments: &Discard) -> anyhow::Result<Vec<DeadMessage>> {
+async fn discard_from(in_flight: &mut InFlight<'_>, arguments: &Discard) -> anyhow::Result<Vec<DeadMessage>> {
     let mut discarded = Vec::new();
     while arguments.all || discarded.len() < arguments.ids.len() {
-        let messages = held.next().await?;
+        let messages = in_flight.next().await?;
         if messages.is_empty() {
             break;
         }
@@ -149,7 +149,7 @@ async fn discard_from(held: &mut Held<'_>, arguments: &Discard) -> anyhow::Resul
                 true => print::json(&table::whole_json(&message, &Known::Unasked))?,
                 false => print::text(&format!("discarded {}\n", table::line(&message)))?,
             };
-            held.delete(&message).await?;
+            in_flight.delete(&message).await?;
             discarded.push(message);
         }
     }
@@ -159,10 +159,10 @@ async fn discard_from(held: &mut Held<'_>, arguments: &Discard) -> anyhow::Resul
 /// Receives the selected messages, and returns them to the queue.
 async fn look(at: &At, limit: usize, is_wanted: impl Fn(&DeadMessage) -> bool) -> anyhow::Result<Vec<DeadMessage>> {
     let queue = Queue::open(at).await;
-    let mut held = Held::of(&queue, Stop::by_signal()?);
+    let mut in_flight = InFlight::of(&queue, Stop::by_signal()?);
     let mut wanted = Vec::new();
     let looked = loop {
-        match held.next().await {
+        match in_flight.next().await {
             Ok(messages) if messages.is_empty() => break Ok(()),
             Ok(messages) => wanted.extend(messages.into_iter().filter(&is_wanted)),
             Err(error) => break Err(error),
@@ -171,7 +171,7 @@ async fn look(at: &At, limit: usize, is_wanted: impl Fn(&DeadMessage) -> bool) -
             break Ok(());
         }
     };
-    held.put_back().await;
+    in_flight.put_back().await;
     looked?;
     wanted.truncate(limit);
     Ok(wanted)
@@ -183,8 +183,8 @@ async fn ask(access: &Access, messages: &[DeadMessage]) -> anyhow::Result<Vec<Kn
     let mut known = Vec::new();
     let mut is_away = false;
     for message in messages {
-        known.push(match &message.holds {
-            Holds::Fire(fire) if !is_away => ledger::ask(&client, fire).await.unwrap_or_else(|error| {
+        known.push(match &message.content {
+            Content::Fire(fire) if !is_away => ledger::ask(&client, fire).await.unwrap_or_else(|error| {
                 is_away = true;
                 eprintln!("cronbox: what the app has decided is not known: {error:#}");
                 Known::Unasked

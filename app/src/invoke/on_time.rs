@@ -26,8 +26,8 @@ pub(super) async fn decide<'a>(pool: &PgPool, fires: impl Iterator<Item = &'a Fi
     let mut fires: Vec<_> = fires.collect();
     fires.sort_unstable_by_key(|fire| fire.workflow_id.0);
     let mut tx = db::begin(pool).await?;
-    let held = hold(&mut tx, &fires).await?;
-    fires.retain(|fire| held.binary_search(&fire.workflow_id.0).is_ok());
+    let locked = lock_workflows(&mut tx, &fires).await?;
+    fires.retain(|fire| locked.binary_search(&fire.workflow_id.0).is_ok());
     let candidates = read(&mut tx, &fires).await?;
     let started: Vec<_> = fires.iter().filter_map(|fire| start(fire, candidates.get(&fire.workflow_id.0)?)).collect();
     if started.is_empty() {
@@ -47,7 +47,7 @@ fn is_on_time(fire: &Fire, now: DateTime<Utc>) -> bool {
 }
 
 /// Locks the workflows that are not locked, in the order of their ids.
-async fn hold(tx: &mut PgConnection, fires: &[&Fire]) -> sqlx::Result<Vec<i64>> {
+async fn lock_workflows(tx: &mut PgConnection, fires: &[&Fire]) -> sqlx::Result<Vec<i64>> {
     let ids: Vec<_> = fires.iter().map(|fire| fire.workflow_id.0).collect();
     sqlx::query_scalar!(
         r#"

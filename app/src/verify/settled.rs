@@ -33,7 +33,7 @@ pub(super) async fn through(db: &mut PgConnection, until: DateTime<Utc>) -> sqlx
             let versions = versions.get(&workflow.id).map(Vec::as_slice).unwrap_or_default();
             let open = due_times::list_due_times(versions, workflow.accounted.min(until), until, 1);
             // The watchdog decides times before the unknown version as usual.
-            !(open.is_held_back && open.times.is_empty())
+            !(open.is_blocked && open.times.is_empty())
         });
         if let Some(workflow) = open {
             return Ok(workflow.watch_at);

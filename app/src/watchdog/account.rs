@@ -54,7 +54,7 @@ pub(super) async fn account(
             return Ok(Account::Open);
         }
         if settled.is_last {
-            done.unjudged += u64::from(stretch.is_held_back());
+            done.unjudged += u64::from(stretch.is_blocked());
             return Ok(Account::Settled);
         }
     }
@@ -117,7 +117,7 @@ impl<'a> Stretch<'a> {
     /// Writes the decisions and advances the cursor.
     async fn settle(&self, tx: &mut PgConnection, may_run: usize) -> sqlx::Result<Settled> {
         let mut through = self.due_times.through;
-        let is_last = through == self.until || self.is_held_back();
+        let is_last = through == self.until || self.is_blocked();
         let mut settled = Settled { is_last, ..Settled::default() };
         let mut not_run = Vec::new();
         for due in self.undecided(tx).await? {
@@ -197,7 +197,7 @@ impl<'a> Stretch<'a> {
 
     /// Advances the cursor, and sets the next check to the next due time.
     async fn move_on(&self, tx: &mut PgConnection, through: DateTime<Utc>) -> sqlx::Result<()> {
-        let watch_at = if self.is_held_back() {
+        let watch_at = if self.is_blocked() {
             // The due times are unknown, so the workflow stays due and every pass logs it.
             self.ledger.watch_at
         } else {
@@ -207,7 +207,7 @@ impl<'a> Stretch<'a> {
     }
 
     /// Whether the version in force cannot be evaluated: its timezone or cron is not known any more.
-    fn is_held_back(&self) -> bool {
-        self.due_times.is_held_back
+    fn is_blocked(&self) -> bool {
+        self.due_times.is_blocked
     }
 }

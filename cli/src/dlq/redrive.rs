@@ -10,7 +10,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 use schedule::{Delivered, Fire};
 use serde_json::json;
 
-use super::held::{Held, Stop};
+use super::in_flight::{InFlight, Stop};
 use super::ledger::Known;
 use super::message::{DeadMessage, all_found};
 use super::queue::{At, Queue};
@@ -78,12 +78,12 @@ struct Redrive<'a> {
 pub(super) async fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     let client = if arguments.dry_run { None } else { Some(Client::of_scheduler(&arguments.opener)?) };
     let queue = Queue::open(&arguments.at).await;
-    let mut held = Held::of(&queue, Stop::by_signal()?);
+    let mut in_flight = InFlight::of(&queue, Stop::by_signal()?);
     let redrive = Redrive { arguments, queue: &queue, client, bar: bar(&queue, arguments).await? };
     let mut tally = Tally::default();
-    let ended = redrive.all(&mut held, &mut tally).await;
-    let is_stopped = held.is_stopped();
-    held.put_back().await;
+    let ended = redrive.all(&mut in_flight, &mut tally).await;
+    let is_stopped = in_flight.is_stopped();
+    in_flight.put_back().await;
     redrive.bar.finish_and_clear();
     if !arguments.json {
         print::text(&tally.summary(arguments.dry_run, is_stopped))?;
@@ -105,10 +105,10 @@ async fn bar(queue: &Queue, arguments: &Arguments) -> anyhow::Result<ProgressBar
 }
 
 impl Redrive<'_> {
-    async fn all(&self, held: &mut Held<'_>, tally: &mut Tally) -> anyhow::Result<()> {
+    async fn all(&self, in_flight: &mut InFlight<'_>, tally: &mut Tally) -> anyhow::Result<()> {
         let ids = &self.arguments.ids;
         while ids.is_empty() || tally.seen.len() < ids.len() {
-            let messages = held.next().await?;
+            let messages = in_flight.next().await?;
             if messages.is_empty() {
                 break;
             }
@@ -119,7 +119,7 @@ impl Redrive<'_> {
             for (message, fate) in messages.into_iter().zip(fates) {
                 self.tell(&message, &fate)?;
                 if matches!(fate, Fate::Delivered(_)) {
-                    held.forget(&message);
+                    in_flight.forget(&message);
                 }
                 tally.count(message, &fate);
             }

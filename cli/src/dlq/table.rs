@@ -7,7 +7,7 @@ use chrono::{DateTime, SecondsFormat, Utc};
 use serde_json::{Value, json};
 
 use super::ledger::Known;
-use super::message::{DeadMessage, From, Holds};
+use super::message::{Content, DeadMessage, From};
 use crate::print;
 
 /// The width of an error in a line of the table.
@@ -74,10 +74,10 @@ pub(super) fn whole(message: &DeadMessage, known: &Known) -> String {
 
 /// Why a redrive does not delete a message.
 pub(super) fn why_it_stays(message: &DeadMessage) -> Option<String> {
-    match &message.holds {
-        Holds::Fire(_) => None,
-        Holds::Tick => Some("nothing to post: the publisher's next minute did the work; discard it".to_owned()),
-        Holds::Unreadable(why) => Some(format!("holds no fire that can be read: {}", harmless(why))),
+    match &message.content {
+        Content::Fire(_) => None,
+        Content::Tick => Some("nothing to post: the publisher's next minute did the work; discard it".to_owned()),
+        Content::Unreadable(why) => Some(format!("contains no readable fire: {}", harmless(why))),
     }
 }
 
@@ -119,8 +119,8 @@ fn time(message: &DeadMessage) -> String {
 }
 
 fn error(message: &DeadMessage) -> String {
-    match &message.holds {
-        Holds::Unreadable(why) if message.error.is_empty() => format!("cannot be read: {}", harmless(why)),
+    match &message.content {
+        Content::Unreadable(why) if message.error.is_empty() => format!("cannot be read: {}", harmless(why)),
         _ => harmless(&message.error).replace('\n', " "),
     }
 }

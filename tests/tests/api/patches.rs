@@ -117,7 +117,7 @@ async fn an_archived_workflow_is_final_and_its_name_is_free() {
 }
 
 #[tokio::test]
-async fn pages_hold_every_workflow_once_whatever_is_edited_meanwhile() {
+async fn pages_list_every_workflow_once() {
     let s = Story::today().await;
     for _ in 0..7 {
         s.create("0 9 * * *", "UTC").await;

@@ -139,7 +139,7 @@ async fn an_archived_workflow_s_schedule_is_read_and_not_written() {
 }
 
 #[tokio::test]
-async fn lists_hold_schedules_alone_page_by_page() {
+async fn lists_contain_only_schedules() {
     let s = Story::today().await;
     let first = s.create("0 9 * * *", "UTC").await;
     unscheduled(&s).await;

@@ -28,8 +28,8 @@ async fn a_cancelled_begin_leaves_no_transaction_open() {
             drop(tokio::time::timeout(Duration::from_micros(micros * round * 2), begin).await);
         }
         // When the test has all connections, each of them has been returned to the pool.
-        let held = join_all((0..4).map(|_| pool.acquire())).await;
-        assert!(held.iter().all(Result::is_ok));
+        let connections = join_all((0..4).map(|_| pool.acquire())).await;
+        assert!(connections.iter().all(Result::is_ok));
         assert_eq!(s.count(LEFT_OPEN).await, 0, "round {round}");
     }
     let mut tx = db::begin(&pool).await.unwrap();

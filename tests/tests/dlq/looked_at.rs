@@ -57,7 +57,7 @@ async fn show_needs_no_app() {
     assert_eq!(serde_json::from_str::<Value>(said[0]["body"].as_str().unwrap()).unwrap(), message.body);
     assert_eq!(said[0]["attributes"], json!(message.attributes));
     let text = queue.dlq(&s, "show", &[&raw]).await.out;
-    assert!(text.contains("redrive    holds no fire that can be read"), "{text}");
+    assert!(text.contains("redrive    contains no readable fire"), "{text}");
     assert!(text.ends_with("\u{fffd}[2Jwhat is this?\n"), "raw, but it does not command the terminal: {text:?}");
 
     let away = queue.dlq_at(&s, "http://127.0.0.1:9", "show", &[&id]).await;

@@ -93,8 +93,8 @@ async fn messages_without_a_fire_stay() {
         outcomes(&rest),
         [
             "accepted",
-            "unposted holds no fire that can be read: scheduled_time: an unreplaced placeholder, not a time",
-            "unposted holds no fire that can be read: the event is not a JSON object",
+            "unposted contains no readable fire: scheduled_time: an unreplaced placeholder, not a time",
+            "unposted contains no readable fire: the event is not a JSON object",
             "unposted nothing to post: the publisher's next minute did the work; discard it",
         ]
     );

@@ -5,12 +5,12 @@ use std::path::{Path, PathBuf};
 use crate::sources::{root, rust_files};
 
 #[test]
-fn the_api_holds_no_sql() {
+fn the_api_contains_no_sql() {
     let files = rust_files(&root().join("app/src/api"));
     assert!(files.len() >= 15, "the files of the API were not found");
     for path in files {
         let source = std::fs::read_to_string(&path).unwrap();
-        assert!(!source.contains("sqlx::query"), "{} holds SQL; it belongs to a noun's file", path.display());
+        assert!(!source.contains("sqlx::query"), "{} contains SQL; it belongs to a noun's file", path.display());
     }
 }
 

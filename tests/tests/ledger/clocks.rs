@@ -167,13 +167,13 @@ async fn database_clock_stepped_back_prolongs_no_lease() {
     .await;
     let stepped = start - TimeDelta::minutes(10);
     s.set_database_clock(stepped).await;
-    let held = "SELECT (SELECT count(*) FROM publications WHERE lease_until > cronbox_now())
+    let live = "SELECT (SELECT count(*) FROM publications WHERE lease_until > cronbox_now())
                      + (SELECT count(*) FROM publishers WHERE live_until > cronbox_now())
                      + (SELECT count(*) FROM sweeps WHERE locked_until > cronbox_now())
                      + (SELECT count(*) FROM jobs WHERE name = 'watchdog' AND locked_until > cronbox_now())";
-    assert_eq!(s.count(held).await, 4, "an owner that lives keeps its lease");
+    assert_eq!(s.count(live).await, 4, "an owner that lives keeps its lease");
     s.set_database_clock(stepped + TimeDelta::seconds(61)).await;
-    assert_eq!(s.count(held).await, 0);
+    assert_eq!(s.count(live).await, 0);
     s.publish().await;
     assert_eq!(s.schedule(wf), "cron(0 9 * * ? *) UTC ENABLED");
     s.end_early().await;
@@ -188,10 +188,10 @@ async fn database_clock_stepped_back_prolongs_no_run() {
     claimed(&s, wf).await;
     let stepped = start - TimeDelta::minutes(10);
     s.set_database_clock(stepped).await;
-    let held = "SELECT count(*) FROM runs WHERE state = 'running' AND lease_until > cronbox_now()";
-    assert_eq!(s.count(held).await, 1, "an owner that lives keeps its lease");
+    let live = "SELECT count(*) FROM runs WHERE state = 'running' AND lease_until > cronbox_now()";
+    assert_eq!(s.count(live).await, 1, "an owner that lives keeps its lease");
     s.set_database_clock(stepped + TimeDelta::seconds(121)).await;
-    assert_eq!(s.count(held).await, 0);
+    assert_eq!(s.count(live).await, 0);
     s.job("recovery").await;
     assert_eq!(s.runs(wf).await, "untimed manual accepted");
     s.publish().await;

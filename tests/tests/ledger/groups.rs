@@ -87,9 +87,9 @@ async fn locked_workflows_delay_only_their_own_fires() {
     wait_long_for_locks(&s).await;
     let mut holder = db::begin(&s.pool).await.unwrap();
     // More workflows than concurrent batches, and fired first, so that they could block every batch.
-    let (held, free) = all.split_at(4);
-    let hold = "SELECT 1 FROM workflows WHERE id <= $1 FOR NO KEY UPDATE";
-    sqlx::query(hold).bind(held[3].0).execute(&mut *holder).await.unwrap();
+    let (locked, free) = all.split_at(4);
+    let lock = "SELECT 1 FROM workflows WHERE id <= $1 FOR NO KEY UPDATE";
+    sqlx::query(lock).bind(locked[3].0).execute(&mut *holder).await.unwrap();
     let first = OnceLock::new();
     let fire_some = async |some: &[WorkflowId], which: &'static str| {
         let answers = some.iter().map(|wf| fire(&s, *wf, "2026-03-02T09:00:00Z").inspect(|_| _ = first.set(which)));
@@ -104,8 +104,8 @@ async fn locked_workflows_delay_only_their_own_fires() {
         assert_eq!(first.get(), Some(&"free"));
         holder.rollback().await.unwrap();
     };
-    let (answers, ()) = tokio::join!(fire_some(held, "held"), others);
-    for (wf, answer) in held.iter().zip(answers) {
+    let (answers, ()) = tokio::join!(fire_some(locked, "locked"), others);
+    for (wf, answer) in locked.iter().zip(answers) {
         // On a busy machine, this fire may have reached its timeout.
         let answer = if answer.starts_with("503 ") { fire(&s, *wf, "2026-03-02T09:00:00Z").await } else { answer };
         assert_eq!(answer, "accepted", "decided once the rows are free");

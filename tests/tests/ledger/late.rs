@@ -5,7 +5,7 @@ use schedule::Fire;
 use serde_json::json;
 
 use crate::plans::one_connection;
-use crate::races::{WAITING, held};
+use crate::races::{WAITING, lock_workflow};
 use crate::words::{fire, fire_on_time, hourly, story_without_executor};
 
 #[tokio::test]
@@ -201,7 +201,7 @@ async fn a_fire_is_decided_by_the_time_of_its_decision() {
     let s = story_without_executor("2026-03-02T08:30:00Z").await;
     let wf = hourly(&s, json!({"catch_up_policy": "none"})).await;
     s.now_is("2026-03-02T09:02:50Z").await;
-    let holder = held(&s, wf).await;
+    let holder = lock_workflow(&s, wf).await;
     let released = async {
         s.until(WAITING, 1).await;
         s.now_is("2026-03-02T09:05:01Z").await;

@@ -8,10 +8,10 @@ use tests::{PATIENCE, Story};
 use crate::words::{fire, hourly, story_without_executor};
 
 /// Locks a workflow's row, so that other transactions wait for it.
-pub(crate) async fn held(s: &Story, wf: WorkflowId) -> Transaction {
+pub(crate) async fn lock_workflow(s: &Story, wf: WorkflowId) -> Transaction {
     let mut tx = db::begin(&s.pool).await.unwrap();
-    let hold = "SELECT 1 FROM workflows WHERE id = $1 FOR NO KEY UPDATE";
-    sqlx::query(hold).bind(wf.0).execute(&mut *tx).await.unwrap();
+    let lock = "SELECT 1 FROM workflows WHERE id = $1 FOR NO KEY UPDATE";
+    sqlx::query(lock).bind(wf.0).execute(&mut *tx).await.unwrap();
     tx
 }
 
@@ -24,7 +24,7 @@ async fn a_locked_workflow_delays_no_other() {
     let s = story_without_executor("2026-03-02T08:30:00Z").await;
     let (first, second) = (hourly(&s, json!({})).await, hourly(&s, json!({})).await);
     s.now_is("2026-03-02T09:10:00Z").await;
-    let holder = held(&s, first).await;
+    let holder = lock_workflow(&s, first).await;
     let pass = app::watchdog::pass(&s.pool, s.app().config.ledger_kept(), s.clock.now());
     let done = tokio::time::timeout(PATIENCE, pass).await.unwrap().unwrap();
     assert_eq!(done.caught_up, 1, "the watchdog waits for no lock");
@@ -75,7 +75,7 @@ async fn a_fire_that_waited_for_the_watchdog_sees_what_it_decided() {
     let wf = hourly(&s, json!({})).await;
     s.now_is("2026-03-02T09:10:00Z").await;
     // The fire waits for the lock; in the meantime the time is decided as the watchdog does it.
-    let mut holder = held(&s, wf).await;
+    let mut holder = lock_workflow(&s, wf).await;
     let firing = fire(&s, wf, "2026-03-02T09:00:00Z");
     let deciding = async {
         s.until(WAITING, 1).await;

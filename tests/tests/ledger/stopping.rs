@@ -88,7 +88,7 @@ async fn a_pause_gives_up_no_retry() {
 }
 
 #[tokio::test]
-async fn a_pause_that_has_ended_holds_nothing() {
+async fn an_ended_pause_delays_nothing() {
     let s = Story::at(NOON).await;
     let receiver = Receiver::answering(&[(503, "")]).await;
     let wf = failed_once(&s, &receiver).await;
@@ -293,7 +293,7 @@ async fn a_pause_shortens_no_spread() {
     assert_eq!(fire_on_time(&s, wf, "2026-03-02T09:00:00Z").await, "accepted");
     s.pause(wf).await;
     assert_eq!(start_run(&s, wf, Trigger::Manual, "2026-03-02T08:00:00Z").await, "accepted");
-    assert!(s.runs(wf).await.ends_with("2026-03-02T09:00Z schedule queued"), "held back: {}", s.runs(wf).await);
+    assert!(s.runs(wf).await.ends_with("2026-03-02T09:00Z schedule queued"), "deferred: {}", s.runs(wf).await);
     s.now_is("2026-03-02T09:30:00Z").await;
     ended(&s, wf).await;
     s.job("queue").await;

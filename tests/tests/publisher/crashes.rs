@@ -46,7 +46,7 @@ async fn a_stalled_publisher_is_taken_over() {
     let mut frozen = world.process(&["--once"], Some("P8:1:stop"));
     stopped(&mut frozen).await;
     assert!(world.publication(workflow).await.is_leased);
-    assert_eq!(world.publish().await.processed, 0, "the lease holds");
+    assert_eq!(world.publish().await.processed, 0, "the lease is live");
 
     world.patch(workflow, json!({"cron_schedule": "0 10 * * *"})).await;
     world.skip(LEASE).await;

@@ -16,10 +16,10 @@ const LEASE: Duration = Duration::from_secs(61);
 const SIGNATURES_DIE: Duration = Duration::from_secs(17 * 60);
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_edit_held_open_across_a_settle_is_not_lost_and_holds_up_no_other_workflow() {
+async fn an_open_edit_delays_no_other_workflow() {
     let world = World::new().await;
     let [edited, other] = [world.create("0 9 * * *", "UTC").await, world.create("0 8 * * *", "UTC").await];
-    world.front.hold(&name(edited));
+    world.front.delay(&name(edited));
     let publisher = world.publisher().await;
     let draining = tokio::spawn(async move { publisher.drain(soon()).await.unwrap() });
     world.front.arrival(&name(edited)).await;
@@ -46,7 +46,7 @@ async fn an_edit_held_open_across_a_settle_is_not_lost_and_holds_up_no_other_wor
 async fn an_edit_that_commits_while_its_workflow_is_worked_on_is_published_after() {
     let world = World::new().await;
     let workflow = world.create("0 9 * * *", "UTC").await;
-    world.front.hold(&name(workflow));
+    world.front.delay(&name(workflow));
     let publisher = world.publisher().await;
     let draining = tokio::spawn(async move { publisher.drain(soon()).await.unwrap() });
     world.front.arrival(&name(workflow)).await;
@@ -64,13 +64,13 @@ async fn a_refused_old_revision_fails_no_workflow() {
     let world = World::new().await;
     let workflow = world.create("0 9 * * *", "UTC").await;
     world.front.next(&name(workflow), [INVALID]);
-    world.front.hold(&name(workflow));
+    world.front.delay(&name(workflow));
     let publisher = world.publisher().await;
     let draining = tokio::spawn(async move { publisher.drain(soon()).await.unwrap() });
     world.front.arrival(&name(workflow)).await;
     world.patch(workflow, json!({"cron_schedule": "0 10 * * *"})).await;
     world.front.release();
-    world.front.hold(&name(workflow));
+    world.front.delay(&name(workflow));
     until_claimed(&world, workflow, 2).await;
 
     let publication = world.publication(workflow).await;
@@ -86,7 +86,7 @@ async fn a_refused_old_revision_fails_no_workflow() {
 async fn a_stale_publisher_settles_nothing_over_a_newer_owner_and_what_its_late_request_did_is_undone() {
     let world = World::new().await;
     let workflow = world.create("0 9 * * *", "UTC").await;
-    world.front.hold(&name(workflow));
+    world.front.delay(&name(workflow));
     let stale = world.process(&["--once"], None);
     world.front.arrival(&name(workflow)).await;
     freeze(&stale, &world).await;
@@ -105,7 +105,7 @@ async fn a_stale_publisher_settles_nothing_over_a_newer_owner_and_what_its_late_
     let report: Value = serde_json::from_slice(&stale.stdout).unwrap();
     assert_eq!((&report["processed"], &report["created"], &report["updated"]), (&json!(0), &json!(0), &json!(0)));
     let publication = world.publication(workflow).await;
-    assert_eq!((publication.applied_revision, publication.epoch), (Some(2), 2), "the fence has held");
+    assert_eq!((publication.applied_revision, publication.epoch), (Some(2), 2), "the fence refused it");
     assert!(publication.verify_in_secs.is_some_and(|secs| secs > 900.0), "a takeover makes a verify pass due");
 
     world.skip(LEASE + SIGNATURES_DIE).await;
@@ -117,15 +117,15 @@ async fn a_stale_publisher_settles_nothing_over_a_newer_owner_and_what_its_late_
 
 #[cfg(debug_assertions)]
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_stale_publisher_frees_nothing_that_a_newer_owner_holds() {
+async fn stale_publishers_release_no_newer_lease() {
     let world = World::new().await;
     let workflow = world.create("0 9 * * *", "UTC").await;
-    world.front.hold(&name(workflow));
+    world.front.delay(&name(workflow));
     let mut stale = world.process(&["--once"], Some("P10:1:stop"));
     world.front.arrival(&name(workflow)).await;
     freeze(&stale, &world).await;
     world.skip(LEASE).await;
-    world.front.hold(&name(workflow));
+    world.front.delay(&name(workflow));
     let newer = world.publisher().await;
     let newer = tokio::spawn(async move { newer.drain(soon()).await.unwrap() });
     until_claimed(&world, workflow, 2).await;
@@ -286,7 +286,7 @@ async fn a_repair_that_is_asked_for_while_its_workflow_is_worked_on_is_made() {
     let workflow = world.create("0 9 * * *", "UTC").await;
     world.publish().await;
     world.patch(workflow, json!({"cron_schedule": "0 10 * * *"})).await;
-    world.front.hold(&name(workflow));
+    world.front.delay(&name(workflow));
     let publisher = world.publisher().await;
     let draining = tokio::spawn(async move { publisher.drain(soon()).await.unwrap() });
     world.front.arrival(&name(workflow)).await;

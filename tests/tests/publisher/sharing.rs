@@ -24,7 +24,7 @@ async fn four_publishers_share_a_thousand_workflows_evenly_and_none_is_applied_t
 
     // No call is answered before each publisher has all its permitted calls in flight. So a fast publisher claims no
     // more than its share, and a slow one no less.
-    world.front.hold_all();
+    world.front.delay_all();
     let drains = publishers.into_iter().map(|publisher| tokio::spawn(async move { publisher.drain(soon()).await }));
     let drains: Vec<_> = drains.collect();
     for _ in 0..3 {
@@ -92,7 +92,7 @@ async fn four_publishers_know_of_one_another_while_they_work_and_leave_the_list_
     };
 
     // No call is answered before all four have claimed. How they use the number is tested in `rate.rs`.
-    world.front.hold_all();
+    world.front.delay_all();
     let drains = publishers.into_iter().map(|publisher| tokio::spawn(async move { publisher.drain(soon()).await }));
     let drains: Vec<_> = drains.collect();
     let started = Instant::now();
@@ -107,7 +107,7 @@ async fn four_publishers_know_of_one_another_while_they_work_and_leave_the_list_
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn slow_answers_hold_up_neither_further_claims_nor_the_settling_of_the_others() {
+async fn slow_answers_delay_only_themselves() {
     let world = World::new().await;
     let mut workflows = Vec::new();
     for _ in 0..6 * IN_THE_AIR {
@@ -116,7 +116,7 @@ async fn slow_answers_hold_up_neither_further_claims_nor_the_settling_of_the_oth
     // One in each of the first two batches, which is as far as a publisher claims ahead.
     let slow = [workflows[0], workflows[IN_THE_AIR + 1]];
     for workflow in slow {
-        world.front.hold(&name(workflow));
+        world.front.delay(&name(workflow));
     }
     let publisher = world.publisher().await;
     let draining = tokio::spawn(async move { publisher.drain(soon()).await.unwrap() });

@@ -278,7 +278,7 @@ mod tests {
     #[cfg(debug_assertions)]
     #[tokio::test]
     async fn nothing_is_sent_after_a_freeze_since_its_signing() {
-        let stopwatch = Stopwatch::held();
+        let stopwatch = Stopwatch::stopped();
         let deadline = stopwatch.now() + Duration::from_secs(3600);
         let span = Span::new(Some(deadline), Renewal::Off, End::default(), stopwatch.clone());
         let lease = Lease::new(stopwatch.now(), &span);

@@ -155,7 +155,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn no_second_holds_more_calls_than_the_limit_although_callers_come_late() {
+    async fn late_callers_do_not_exceed_the_limit() {
         let rate = Rate::new(200);
         let mut made = Vec::new();
         while made.len() < 1000 {

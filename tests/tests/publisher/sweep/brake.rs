@@ -25,13 +25,13 @@ impl World {
         }
     }
 
-    /// A sweep without force. While its call about `held` is delayed, an operator requests force.
-    async fn sweep_forced_at(&self, held: &str) -> Findings {
-        self.front.hold(held);
+    /// A sweep without force. While its call about `delayed` is delayed, an operator requests force.
+    async fn sweep_forced_at(&self, delayed: &str) -> Findings {
+        self.front.delay(delayed);
         let publisher = self.publisher().await;
         publisher.request_sweep("test").await.unwrap();
         let sweeping = tokio::spawn(async move { publisher.sweep(soon()).await.unwrap() });
-        self.front.arrival(held).await;
+        self.front.arrival(delayed).await;
         let edit = Edit { actor: "test".to_owned(), now: self.clock.now(), traceparent: None };
         let mut tx = db::begin(&self.pool).await.unwrap();
         app::drift::request(&mut tx, true, &edit).await.unwrap();

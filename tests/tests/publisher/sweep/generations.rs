@@ -133,7 +133,7 @@ async fn an_edit_overtakes_the_rollout() {
     let publisher = world.publisher_with(Config { api_tps: 10, ..world.config_of(1) }).await;
     sweep_by(&publisher).await;
     world.front.take_calls();
-    world.front.hold(&name(workflows[0]));
+    world.front.delay(&name(workflows[0]));
     let draining = tokio::spawn(async move { publisher.drain(soon()).await });
     world.front.arrival(&name(workflows[0])).await;
     world.patch(edited, json!({"cron_schedule": "0 12 * * *"})).await;

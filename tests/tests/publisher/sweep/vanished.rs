@@ -139,7 +139,7 @@ async fn deletes_during_calls_remove_without_a_row() {
     let world = World::new().await;
     let workflow = world.in_step(1).await[0];
     world.patch(workflow, json!({"cron_schedule": "30 17 * * *"})).await;
-    world.front.hold(&name(workflow));
+    world.front.delay(&name(workflow));
     let publisher = world.publisher().await;
     let draining = tokio::spawn(async move { publisher.drain(soon()).await.unwrap() });
     world.front.arrival(&name(workflow)).await;

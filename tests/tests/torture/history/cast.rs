@@ -35,7 +35,7 @@ impl History<'_> {
             let naive = Naive { pool, client: self.client.clone(), turnstile: self.turnstile.clone() };
             let is_lease = self.variant == Variant::V2;
             Actor::new(id, Role::Publisher, process, async move {
-                if is_lease { naive.drain_leasing().await } else { naive.drain_holding().await }.ok();
+                if is_lease { naive.drain_leasing().await } else { naive.drain_under_lock().await }.ok();
             })
         };
         self.start(actor).await

@@ -14,7 +14,7 @@ use super::message::DeadMessage;
 use super::queue::Queue;
 
 /// Received messages, by message id, each with its newest receipt.
-pub(super) struct Held<'a> {
+pub(super) struct InFlight<'a> {
     queue: &'a Queue,
     stop: Stop,
     receipts: HashMap<String, String>,
@@ -24,9 +24,9 @@ pub(super) struct Held<'a> {
 #[derive(Clone)]
 pub(super) struct Stop(Arc<AtomicBool>);
 
-impl<'a> Held<'a> {
+impl<'a> InFlight<'a> {
     pub(super) fn of(queue: &'a Queue, stop: Stop) -> Self {
-        Held { queue, stop, receipts: HashMap::new() }
+        InFlight { queue, stop, receipts: HashMap::new() }
     }
 
     /// Receives messages that were not received before; none at the end, or after a signal.

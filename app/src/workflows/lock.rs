@@ -27,7 +27,7 @@ pub async fn lock(
     team_id: Option<i64>,
     now: DateTime<Utc>,
 ) -> sqlx::Result<Option<Workflow>> {
-    table::hold(tx, id).await?;
+    table::lock_row(tx, id).await?;
     read_locked(tx, id, team_id, now).await
 }
 
@@ -43,7 +43,7 @@ pub async fn lock_for_fire(
     id: WorkflowId,
     time: DateTime<Utc>,
 ) -> sqlx::Result<(Option<Workflow>, DateTime<Utc>)> {
-    table::hold(tx, id).await?;
+    table::lock_row(tx, id).await?;
     let now = cronbox_now(tx).await?;
     let at = if time > now + CLOCK_SKEW { now } else { now.max(time) };
     Ok((read_locked(tx, id, None, at).await?, now))
@@ -54,7 +54,7 @@ pub async fn lock_for_fire(
 /// # Errors
 /// Fails if the database cannot be reached or refuses the statement.
 pub async fn try_lock(tx: &mut PgConnection, id: WorkflowId, now: DateTime<Utc>) -> sqlx::Result<Option<Workflow>> {
-    if table::hold_free(tx, id).await? { read_locked(tx, id, None, now).await } else { Ok(None) }
+    if table::try_lock_row(tx, id).await? { read_locked(tx, id, None, now).await } else { Ok(None) }
 }
 
 async fn read_locked(
