@@ -154,11 +154,7 @@ fn parse_request(app: &App, body: &BackfillBody, now: DateTime<Utc>) -> Result<B
         return Err(FieldError::invalid("end", "end must be later than start"));
     }
     if end > now {
-        return Err(FieldError::new(
-            "in_the_future",
-            "end",
-            "end must not lie in the future: what is to come runs by itself",
-        ));
+        return Err(FieldError::new("in_the_future", "end", "end must not be in the future"));
     }
     if start < earliest {
         let told = earliest.to_rfc3339_opts(SecondsFormat::Secs, true);
