@@ -86,8 +86,8 @@ mod tests {
             assert_eq!(text.parse::<When>().unwrap().to_string(), text);
         }
         for text in ["", "0s", "-1s", "s", "every day", "61 * * * *"] {
-            let told = text.parse::<When>().unwrap_err().to_string();
-            assert!(told.starts_with("write seconds as 60s"), "{text}: {told}");
+            let reply = text.parse::<When>().unwrap_err().to_string();
+            assert!(reply.starts_with("write seconds as 60s"), "{text}: {reply}");
         }
     }
 

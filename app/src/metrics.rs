@@ -12,7 +12,7 @@ use prometheus_client::metrics::gauge::{ConstGauge, Gauge};
 use prometheus_client::registry::Registry;
 use schedule::ZoneSet;
 
-pub use labels::{Answered, FailedJob, Word};
+pub use labels::{Answered, FailedJob, MetricLabel};
 pub use ledger::Ledger;
 
 use crate::clock::ClockSkew;

@@ -66,11 +66,11 @@ pub async fn load(app: &App, path: &Path) -> anyhow::Result<Loaded> {
     let shown = path.display();
     let text = tokio::fs::read_to_string(path).await.with_context(|| format!("cannot read {shown}"))?;
     let name = path.file_name().and_then(|name| name.to_str()).with_context(|| format!("{shown} names no file"))?;
-    let wanted = document::read(&text).map_err(|complaints| told(path, &complaints))?;
+    let wanted = document::read(&text).map_err(|complaints| file_error(path, &complaints))?;
     // Before any transaction, because name resolution may be slow.
     let refused = out_of_reach(app, &wanted).await;
     if !refused.is_empty() {
-        return Err(told(path, &refused));
+        return Err(file_error(path, &refused));
     }
     for _ in 0..TRIES {
         let edit = Edit { actor: format!("file:{name}"), now: app.clock.now(), traceparent: None };
@@ -84,7 +84,7 @@ pub async fn load(app: &App, path: &Path) -> anyhow::Result<Loaded> {
                 );
                 return Ok(loaded);
             }
-            Err(Stopped::Wrong(complaints)) => return Err(told(path, &complaints)),
+            Err(Stopped::Wrong(complaints)) => return Err(file_error(path, &complaints)),
             Err(Stopped::Failed(error)) => return Err(error).with_context(|| format!("cannot load {shown}")),
             Err(Stopped::Crossed) => tokio::time::sleep(PAUSE).await,
         }
@@ -237,7 +237,7 @@ async fn find_current(db: &mut PgConnection, team_id: i64, name: &str) -> sqlx::
     Ok(id.map(WorkflowId))
 }
 
-fn told(path: &Path, complaints: &[Complaint]) -> anyhow::Error {
+fn file_error(path: &Path, complaints: &[Complaint]) -> anyhow::Error {
     let lines = complaints.iter().map(|Complaint { line, detail }| format!("{}:{line}: {detail}", path.display()));
     anyhow!(lines.collect::<Vec<_>>().join("\n"))
 }

@@ -65,7 +65,7 @@ pub(crate) fn run(verb: &Verb) -> anyhow::Result<ExitCode> {
 
 async fn show(arguments: &Show) -> anyhow::Result<ExitCode> {
     let drift = Client::new(&arguments.access)?.get("/drift", &[]).await?;
-    tell(&drift, arguments.json)?;
+    print_drift(&drift, arguments.json)?;
     Ok(verdict(is_empty(&drift["workflows"]) && is_empty(&drift["orphans"])))
 }
 
@@ -74,7 +74,7 @@ async fn check(arguments: &Check) -> anyhow::Result<ExitCode> {
     let sweep = client.post("/drift:check", &json!({"force": arguments.force})).await?;
     if arguments.wait {
         let drift = done(&client, &sweep["id"]).await?;
-        tell(&drift, arguments.json)?;
+        print_drift(&drift, arguments.json)?;
         return Ok(verdict(differences(&drift["last"]["report"]) == 0));
     }
     match arguments.json {
@@ -99,7 +99,7 @@ async fn done(client: &Client, id: &Value) -> anyhow::Result<Value> {
     }
 }
 
-fn tell(drift: &Value, as_json: bool) -> anyhow::Result<ExitCode> {
+fn print_drift(drift: &Value, as_json: bool) -> anyhow::Result<ExitCode> {
     if as_json { print::json(drift) } else { print::text(&table(drift)) }
 }
 

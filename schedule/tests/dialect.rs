@@ -343,9 +343,9 @@ fn weekday_numbers_in_quartz_form_are_refused() {
     for text in ["0 15 10 ? * 6L", "0 0 12 ? * 2-6", "0 15 10 ? * 6#3", "0 15 10 ? * MON,6 2126"] {
         let (code, field, message) = refusal(text);
         assert_eq!((code, field), ("invalid_field", Some("day-of-week")), "{text}");
-        let told =
+        let reply =
             "day-of-week field: a weekday's number is 0 to 6 here and 1 to 7 in Quartz: write its name, such as FRI";
-        assert_eq!(message, told, "{text}");
+        assert_eq!(message, reply, "{text}");
     }
     for (text, written) in [
         ("0 15 10 ? * FRIL", "15 10 * * 5L"),

@@ -157,8 +157,8 @@ fn parse_request(app: &App, body: &BackfillBody, now: DateTime<Utc>) -> Result<B
         return Err(FieldError::new("in_the_future", "end", "end must not be in the future"));
     }
     if start < earliest {
-        let told = earliest.to_rfc3339_opts(SecondsFormat::Secs, true);
-        let detail = format!("the ledger is kept for so long only: start must be at least {told}");
+        let first = earliest.to_rfc3339_opts(SecondsFormat::Secs, true);
+        let detail = format!("the ledger has no earlier rows: start must be at least {first}");
         return Err(FieldError::new("span_too_old", "start", detail));
     }
     let max_concurrent = match body.max_concurrent.unwrap_or(1) {

@@ -17,7 +17,7 @@ use super::extract::{self, Verb};
 use crate::App;
 use crate::field::FieldError;
 use crate::invoke::{Answer, Reason};
-use crate::metrics::{Answered, Word};
+use crate::metrics::{Answered, MetricLabel};
 use crate::outbox::OrphanCleanup;
 
 /// A fire, as in the schedule's Input; unknown fields are ignored.
@@ -128,7 +128,7 @@ fn account(app: &App, fire: &Fire, answer: Answer) {
         Answer::ClockSkew => "clock_skew",
         Answer::Held => "held",
     };
-    app.metrics.invokes.get_or_create(&Answered { answer: Word(word) }).inc();
+    app.metrics.invokes.get_or_create(&Answered { answer: MetricLabel(word) }).inc();
     if off_minute(fire) {
         app.metrics.fires_off_minute.inc();
     }

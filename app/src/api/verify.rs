@@ -102,17 +102,17 @@ pub(super) async fn verify(
 fn refused(unfit: Unfit) -> FieldError {
     // Rounded into the allowed span, so that the time in the error is accepted.
     let second = TimeDelta::seconds(1);
-    let told = |time: DateTime<Utc>| time.to_rfc3339_opts(SecondsFormat::Secs, true);
+    let rfc3339 = |time: DateTime<Utc>| time.to_rfc3339_opts(SecondsFormat::Secs, true);
     match unfit {
         Unfit::Empty => FieldError::invalid("to", "to must be later than from"),
         Unfit::NotSettled(latest) => FieldError::new(
             "span_not_settled",
             "to",
-            format!("not every due time before to is decided yet: to may be at most {}", told(latest)),
+            format!("not every due time before to is decided yet: to may be at most {}", rfc3339(latest)),
         ),
         Unfit::Pruned(earliest) => {
             let earliest = if earliest == earliest.trunc_subsecs(0) { earliest } else { earliest + second };
-            let detail = format!("older rows may be pruned: from must be at least {}", told(earliest));
+            let detail = format!("older rows may be pruned: from must be at least {}", rfc3339(earliest));
             FieldError::new("span_too_old", "from", detail)
         }
         Unfit::ForeignCursor => {

@@ -5,7 +5,7 @@ use anyhow::ensure;
 
 use super::Did;
 use crate::App;
-use crate::metrics::{FailedJob, Metrics, Word};
+use crate::metrics::{FailedJob, MetricLabel, Metrics};
 use crate::{backfills, prune, queue, recover, timeouts, watchdog};
 
 /// Decides the due times that have no decision.
@@ -98,7 +98,7 @@ fn count_watchdog(pass: &watchdog::Pass, metrics: &Metrics) {
 /// # Errors
 /// Fails if `failed` is not 0.
 fn fail_at_end(job: &'static str, failed: u64, metrics: &Metrics) -> anyhow::Result<()> {
-    metrics.job_failures.get_or_create(&FailedJob { job: Word(job) }).inc_by(failed);
+    metrics.job_failures.get_or_create(&FailedJob { job: MetricLabel(job) }).inc_by(failed);
     ensure!(failed == 0, "{failed} workflows failed, and all others were processed; the log names them");
     Ok(())
 }

@@ -142,7 +142,7 @@ fn is_tick(payload: &Value) -> bool {
 /// Scheduler's request to Lambda. Scheduler truncates it if it is too long, but never the attributes.
 fn of_schedule(body: &Value, attributes: &BTreeMap<String, String>) -> Read {
     let attribute = |name: &str| attributes.get(name).map(String::as_str);
-    let is_truncated = attribute("IS_PAYLOAD_TRUNCATED").is_some_and(|told| told.eq_ignore_ascii_case("true"));
+    let is_truncated = attribute("IS_PAYLOAD_TRUNCATED").is_some_and(|reply| reply.eq_ignore_ascii_case("true"));
     let content = match Fire::from_event(&payload(body)) {
         Ok(fire) => Content::Fire(fire),
         Err(error) => match is_truncated.then(|| of_attributes(attributes)).flatten() {

@@ -91,8 +91,8 @@ impl Queue {
     /// The approximate number of messages; SQS has no exact one.
     pub(super) async fn count(&self) -> Option<u64> {
         let name = QueueAttributeName::ApproximateNumberOfMessages;
-        let told = self.client.get_queue_attributes().queue_url(&self.url).attribute_names(name.clone()).send().await;
-        told.ok()?.attributes()?.get(&name)?.parse().ok()
+        let reply = self.client.get_queue_attributes().queue_url(&self.url).attribute_names(name.clone()).send().await;
+        reply.ok()?.attributes()?.get(&name)?.parse().ok()
     }
 }
 

@@ -117,7 +117,7 @@ impl Redrive<'_> {
             let fates = join_all(messages.iter().map(|message| self.one(message))).await;
             tally.strike(&fates);
             for (message, fate) in messages.into_iter().zip(fates) {
-                self.tell(&message, &fate)?;
+                self.print_fate(&message, &fate)?;
                 if matches!(fate, Fate::Delivered(_)) {
                     in_flight.forget(&message);
                 }
@@ -145,7 +145,7 @@ impl Redrive<'_> {
         }
     }
 
-    fn tell(&self, message: &DeadMessage, fate: &Fate) -> anyhow::Result<ExitCode> {
+    fn print_fate(&self, message: &DeadMessage, fate: &Fate) -> anyhow::Result<ExitCode> {
         self.bar.inc(1);
         self.bar.suspend(|| match self.arguments.json {
             true => {

@@ -143,7 +143,7 @@ impl Publisher {
         let ended = self.go_on(&mut turn, deployment.identity, &lease, span).await;
         self.presence().leave(self.pool(), self.owner()).await;
         if let Ok(End::Done) = ended {
-            tell(&turn);
+            log_turn(&turn);
             self.metrics().swept(turn.findings.listed, turn.findings.read);
             return Ok(Swept::Done(turn.findings));
         }
@@ -342,7 +342,7 @@ impl Publisher {
     }
 }
 
-fn tell(turn: &Turn) {
+fn log_turn(turn: &Turn) {
     let findings = &turn.findings;
     tracing::info!(
         sweep = turn.id,

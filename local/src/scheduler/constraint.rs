@@ -194,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn arns_are_told_apart() {
+    fn arns_are_distinguished() {
         assert!(Pattern::Role.matches("arn:aws:iam::123456789012:role/path/to+role"));
         assert!(!Pattern::Role.matches("arn:aws:iam::12345678901:role/short-account"));
         assert!(!Pattern::Role.matches("arn:aws:iam::123456789012:user/me"));

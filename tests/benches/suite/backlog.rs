@@ -137,8 +137,8 @@ impl Backlog {
         naive.args([script, &rows.to_string()]).envs(self.environment()).stderr(Stdio::inherit());
         let output = naive.output().await.unwrap();
         assert!(output.status.success(), "the naive publisher fails");
-        let told: Value = serde_json::from_slice(&output.stdout).unwrap();
-        told["rows"].as_f64().unwrap() / told["secs"].as_f64().unwrap()
+        let reply: Value = serde_json::from_slice(&output.stdout).unwrap();
+        reply["rows"].as_f64().unwrap() / reply["secs"].as_f64().unwrap()
     }
 
     /// The latency of one call to the stand-in without other load, in milliseconds. The limit of a drain follows from

@@ -12,7 +12,7 @@ const CHANNEL: &str = "cronbox_outbox";
 const DEBOUNCE: Duration = Duration::from_millis(10);
 
 /// The payload of the next notification; the app sends none.
-async fn heard(listener: &mut PgListener) -> String {
+async fn next_payload(listener: &mut PgListener) -> String {
     let notification = tokio::time::timeout(PATIENCE, listener.recv()).await.expect("a notification").unwrap();
     assert_eq!(notification.channel(), CHANNEL);
     notification.payload().to_owned()
@@ -38,11 +38,11 @@ async fn many_edits_share_few_notifications() {
     let lasted = started.elapsed();
     say(&s, "the storm is over").await;
     let mut notifications = 0;
-    while heard(&mut listener).await.is_empty() {
+    while next_payload(&mut listener).await.is_empty() {
         notifications += 1;
     }
     notifier.notify();
-    assert_eq!(heard(&mut listener).await, "", "the last edit is told");
+    assert_eq!(next_payload(&mut listener).await, "", "the last edit is notified");
 
     let most = lasted.as_millis() / DEBOUNCE.as_millis() + 2;
     assert!((1..=most).contains(&notifications), "{lasted:?} of edits made {notifications} notifications");

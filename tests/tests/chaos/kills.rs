@@ -7,7 +7,7 @@ use local::stack::GROUP;
 use serde_json::json;
 use tokio::process::Child;
 
-use crate::field::{BUSY, Field, Told};
+use crate::field::{BUSY, Field, Reply};
 
 const SWEEP: &str =
     "INSERT INTO sweeps (requested_by, requested_on) VALUES ('chaos', cronbox_now()) ON CONFLICT DO NOTHING";
@@ -23,7 +23,7 @@ async fn until_dead(field: &mut Field, mut victim: Child, point: &str) {
             assert_eq!(status.signal(), Some(9), "{point}: it ended by itself");
             return;
         }
-        assert_eq!(field.edit().await, Told::Committed);
+        assert_eq!(field.edit().await, Reply::Committed);
     }
     panic!("{point} is never passed");
 }
@@ -65,7 +65,7 @@ async fn all_killed_with_requests_on_the_wire_lose_nothing() {
         field.kill_all().await;
         field.story.stand_in.scheduler.plan_faults(Plan::default());
         for _ in 0..20 {
-            assert_eq!(field.edit().await, Told::Committed);
+            assert_eq!(field.edit().await, Reply::Committed);
         }
         field.staff(3);
         field.settle().await;

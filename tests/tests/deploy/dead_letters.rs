@@ -82,8 +82,8 @@ impl MiniStack {
     async fn invoke(&self, kind: &str, fire: &Value) -> (Value, Value) {
         let (payload, answer) = (fire.to_string(), self.folder.join("answer.json"));
         let invoke = ["lambda", "invoke", "--function-name", FUNCTION, "--invocation-type", kind];
-        let told = ["--payload", &payload, answer.to_str().unwrap()];
-        let answered = self.aws([&invoke[..], &told[..]].concat()).await;
+        let reply = ["--payload", &payload, answer.to_str().unwrap()];
+        let answered = self.aws([&invoke[..], &reply[..]].concat()).await;
         (answered, serde_json::from_slice(&std::fs::read(&answer).unwrap()).unwrap_or(Value::Null))
     }
 

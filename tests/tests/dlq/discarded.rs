@@ -3,7 +3,7 @@
 use crate::queue::{Queue, due_at_nine, undrained, unsent};
 
 #[tokio::test]
-async fn what_is_named_is_deleted_unposted_and_told() {
+async fn named_messages_are_deleted_and_printed() {
     let (s, [a, b]) = due_at_nine().await;
     let queue = Queue::new().await;
     let message = unsent(a);

@@ -21,16 +21,16 @@ async fn messages_of_all_shapes_are_listed() {
 
     assert_eq!(said.code, Some(0), "{said:?}");
     let lines = said.lines();
-    let told = |id: &String| {
+    let reply = |id: &String| {
         let line = lines.iter().find(|line| line["message_id"] == **id).unwrap();
         json!([line["from"], line["workflow_id"], line["scheduled_time"], line["tries"], line["app"]["known"]])
     };
-    assert_eq!(told(&a), json!(["schedule", lost, NINE, 1, "nothing"]));
-    assert_eq!(told(&b), json!(["runner", ran, NINE, 3, "decided"]));
-    assert_eq!(told(&c), json!(["schedule", gone, NINE, 1, "gone"]));
-    assert_eq!(told(&d), json!(["schedule", long, NINE, 1, "nothing"]));
-    assert_eq!(told(&e), json!(["publisher", null, null, 3, "unasked"]));
-    assert_eq!(told(&f), json!(["unknown", null, null, null, "unasked"]));
+    assert_eq!(reply(&a), json!(["schedule", lost, NINE, 1, "nothing"]));
+    assert_eq!(reply(&b), json!(["runner", ran, NINE, 3, "decided"]));
+    assert_eq!(reply(&c), json!(["schedule", gone, NINE, 1, "gone"]));
+    assert_eq!(reply(&d), json!(["schedule", long, NINE, 1, "nothing"]));
+    assert_eq!(reply(&e), json!(["publisher", null, null, 3, "unasked"]));
+    assert_eq!(reply(&f), json!(["unknown", null, null, null, "unasked"]));
     assert_eq!(queue.counts().await, (6, 0), "all are back");
 
     let table = queue.dlq(&s, "ls", &[]).await.out;

@@ -73,9 +73,9 @@ impl Queue {
 
     /// The number of visible messages, and of messages in flight.
     pub(crate) async fn counts(&self) -> (u32, u32) {
-        let told = self.client.get_queue_attributes().queue_url(&self.url);
-        let told = told.attribute_names(QueueAttributeName::All).send().await.unwrap().attributes.unwrap();
-        let count = |name| told[&name].parse().unwrap();
+        let reply = self.client.get_queue_attributes().queue_url(&self.url);
+        let reply = reply.attribute_names(QueueAttributeName::All).send().await.unwrap().attributes.unwrap();
+        let count = |name| reply[&name].parse().unwrap();
         (
             count(QueueAttributeName::ApproximateNumberOfMessages),
             count(QueueAttributeName::ApproximateNumberOfMessagesNotVisible),

@@ -20,7 +20,7 @@ fn outcomes(said: &Said) -> Vec<String> {
 }
 
 #[tokio::test]
-async fn a_dry_run_tells_and_changes_nothing() {
+async fn a_dry_run_changes_nothing() {
     let (s, [wf]) = due_at_nine().await;
     let queue = Queue::new().await;
     queue.put(&unsent(wf)).await;

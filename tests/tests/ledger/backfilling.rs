@@ -132,9 +132,9 @@ async fn failed_times_are_run_again_and_all_times_whatever_became_of_them() {
 #[tokio::test]
 async fn a_dry_run_only_lists_the_selected_times() {
     let (s, id) = outage(StackOptions::default()).await;
-    let told = ask(&s, id, &morning(json!({"dry_run": true, "order": "newest_first"}))).await.expect(200).json;
+    let reply = ask(&s, id, &morning(json!({"dry_run": true, "order": "newest_first"}))).await.expect(200).json;
     let times = ["2026-03-02T11:00:00Z", "2026-03-02T10:00:00Z", "2026-03-02T09:00:00Z"];
-    assert_eq!(told, json!({"total": 3, "times": times}));
+    assert_eq!(reply, json!({"total": 3, "times": times}));
     assert_eq!(s.count("SELECT count(*) FROM backfills").await + s.count("SELECT count(*) FROM runs").await, 0);
     s.end().await;
 }

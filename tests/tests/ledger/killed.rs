@@ -148,8 +148,8 @@ async fn work_stops_when_its_lease_cannot_be_renewed() {
     let (mut connection, _) = silent.accept().await.unwrap();
     until_state(&s, id, "running").await;
     way.cut().await;
-    let mut heard = Vec::new();
-    let hung_up = tokio::io::AsyncReadExt::read_to_end(&mut connection, &mut heard);
+    let mut received = Vec::new();
+    let hung_up = tokio::io::AsyncReadExt::read_to_end(&mut connection, &mut received);
     tokio::time::timeout(PATIENCE, hung_up).await.expect("it works on").ok();
     way.mend().await;
     let (_connection, _) = silent.accept().await.unwrap();

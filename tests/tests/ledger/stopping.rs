@@ -142,8 +142,8 @@ async fn never_answered(s: &Story, policies: Value) -> (WorkflowId, TcpListener)
 }
 
 async fn assert_hung_up(mut connection: TcpStream) {
-    let mut heard = Vec::new();
-    let ended = tokio::time::timeout(std::time::Duration::from_secs(60), connection.read_to_end(&mut heard)).await;
+    let mut received = Vec::new();
+    let ended = tokio::time::timeout(std::time::Duration::from_secs(60), connection.read_to_end(&mut received)).await;
     ended.expect("the request goes on").ok();
 }
 

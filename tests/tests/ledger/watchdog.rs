@@ -164,7 +164,7 @@ async fn a_pause_ends_at_its_end() {
 }
 
 #[tokio::test]
-async fn eventbridge_is_told_two_minutes_before_a_pause_ends() {
+async fn eventbridge_resumes_two_minutes_early() {
     let s = Story::at("2026-03-02T08:30:00Z").await;
     let wf = hourly(&s, json!({})).await;
     let until = json!({"until": "2026-03-02T11:00:00Z"});

@@ -163,8 +163,8 @@ async fn a_figure_that_fails_hides_no_other() {
     let mut ticker = Ticker::start(&world).await;
     let (_, line) = ticker.tick().await;
     assert!(line["Missed"].is_null(), "{line}");
-    for told in ["OutboxLagSeconds", "DriftCount", "SweepAgeSeconds", "RunsWaitingSeconds"] {
-        figure(&line, told);
+    for reply in ["OutboxLagSeconds", "DriftCount", "SweepAgeSeconds", "RunsWaitingSeconds"] {
+        figure(&line, reply);
     }
 }
 
@@ -178,8 +178,8 @@ async fn a_figure_that_is_slow_hides_no_other() {
     let mut ticker = Ticker::start(&world).await;
     let (_, line) = ticker.tick().await;
     assert!(line["Missed"].is_null(), "{line}");
-    for told in ["OutboxLagSeconds", "DriftCount", "SweepAgeSeconds", "RunsWaitingSeconds"] {
-        figure(&line, told);
+    for reply in ["OutboxLagSeconds", "DriftCount", "SweepAgeSeconds", "RunsWaitingSeconds"] {
+        figure(&line, reply);
     }
 }
 

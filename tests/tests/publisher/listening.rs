@@ -83,7 +83,7 @@ async fn each_notification_publishes_an_edit() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_poll_finds_what_no_notification_told() {
+async fn the_poll_finds_edits_without_a_notification() {
     let world = World::new().await;
     let daemon = Daemon::start(&world).await;
     let workflow = world.create("0 9 * * *", "UTC").await;
@@ -237,7 +237,7 @@ async fn daemons_listen_anew_after_their_server_vanished() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_daemon_told_to_stop_settles_what_it_has_begun() {
+async fn a_stopping_daemon_settles_its_claims() {
     let world = World::new().await;
     let workflow = world.create("0 9 * * *", "UTC").await;
     world.front.delay(&name(workflow));

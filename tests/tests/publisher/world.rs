@@ -226,12 +226,12 @@ impl World {
 
     /// Sets the faults of EventBridge from now on.
     pub(crate) async fn plan_faults(&self, plan: Value) {
-        self.tell("_faults", plan).await;
+        self.set_switch("_faults", plan).await;
     }
 
     /// Advances EventBridge's clock, and fires the schedules that become due.
     pub(crate) async fn fire_until(&self, now: &str) {
-        self.tell("_clock", json!({ "now": now })).await;
+        self.set_switch("_clock", json!({ "now": now })).await;
     }
 
     /// The number of fires that became dead letters, because there is no runner here.
@@ -246,7 +246,7 @@ impl World {
         assert!(answer.status().is_success(), "{}", answer.text().await.unwrap());
     }
 
-    async fn tell(&self, switch: &str, body: Value) {
+    async fn set_switch(&self, switch: &str, body: Value) {
         let answer =
             raw(Method::POST, format!("{}/{switch}", self.beyond)).body(body.to_string()).send().await.unwrap();
         assert!(answer.status().is_success(), "{}", answer.text().await.unwrap());

@@ -100,8 +100,8 @@ impl World {
     }
 
     async fn progress(&self) -> Value {
-        let told = self.http.get(format!("{}/_faults", self.served.endpoint)).send().await.unwrap();
-        told.json().await.unwrap()
+        let reply = self.http.get(format!("{}/_faults", self.served.endpoint)).send().await.unwrap();
+        reply.json().await.unwrap()
     }
 
     async fn listed(&self) -> usize {
@@ -312,7 +312,7 @@ async fn a_plan_that_cannot_be_is_refused_by_the_field() {
 }
 
 #[tokio::test]
-async fn a_set_clock_moves_when_it_is_told_and_what_falls_due_on_the_way_fires() {
+async fn a_set_clock_fires_what_becomes_due() {
     let world = World::new().await;
     world.create("cron(0 11 * * ? *)").await.unwrap();
     let (_, moved) = world.post("/_clock", json!({"now": "2026-03-03T12:00:00Z"})).await;

@@ -63,7 +63,7 @@ async fn two_apps_share_a_database() {
 }
 
 #[tokio::test]
-async fn a_story_that_ends_too_early_is_told_so() {
+async fn a_story_that_ends_early_fails() {
     let s = Stack::start(at("2026-03-27T12:00:00Z")).await.unwrap();
     s.create("0 9 * * *", "UTC").await;
     let error = s.finish().await.unwrap_err();

@@ -49,7 +49,7 @@ impl Publisher {
 
 async fn invoke(publisher: &Publisher, login: &Login, event: LambdaEvent<Value>) -> Result<Report, TickError> {
     // Lambda gives the deadline as a time of day; everything below counts on the monotonic clock.
-    #[expect(clippy::disallowed_methods, reason = "Lambda tells its deadline as a time of day")]
+    #[expect(clippy::disallowed_methods, reason = "Lambda gives its deadline as a time of day")]
     let left = event.context.deadline().duration_since(SystemTime::now()).unwrap_or_default();
     let deadline = publisher.now() + left;
     let is_sweep = event.payload["sweep"] == true;
@@ -58,7 +58,7 @@ async fn invoke(publisher: &Publisher, login: &Login, event: LambdaEvent<Value>)
         Err(error) if login.renewed_after(publisher.pool(), &error).await => work(publisher, is_sweep, deadline).await,
         drained => drained,
     };
-    tell(publisher, deadline).await;
+    write_metrics(publisher, deadline).await;
     let report = drained.map_err(TickError)?;
     tracing::info!(report = %serde_json::json!(report), "drained");
     Ok(report)
@@ -93,7 +93,7 @@ async fn wait_for_retry(publisher: &Publisher, span: &Span, drained: &Drained) -
 }
 
 /// Writes metrics, also after a failed invocation, when they matter most. Gauges that cannot be read are left out.
-async fn tell(publisher: &Publisher, deadline: Instant) {
+async fn write_metrics(publisher: &Publisher, deadline: Instant) {
     // The metrics must not make a successful tick time out.
     let left = deadline.saturating_duration_since(publisher.now()).saturating_sub(ANSWERING);
     let gauges = gauges::read(publisher.pool(), left).await;
@@ -135,7 +135,7 @@ mod tests {
         let dsn = format!("postgres://u@{}/d?sslmode=disable", silent.local_addr().unwrap());
         let publisher = Publisher::of_test(&dsn, "http://127.0.0.1:9").await;
         let (began, left) = (tokio::time::Instant::now(), Duration::from_secs(3));
-        tell(&publisher, publisher.now() + left).await;
+        write_metrics(&publisher, publisher.now() + left).await;
         assert!(began.elapsed() <= left, "{:?}", began.elapsed());
     }
 }

@@ -17,12 +17,12 @@ const DRIFT: [&str; 5] = ["missing", "orphan", "changed", "stale_template", "dis
 /// Returns the counters of one invocation, and the gauges of outbox and ledger after it.
 pub(crate) fn line(env: &Environment, totals: &Totals, gauges: &Gauges, now: DateTime<Utc>) -> Value {
     let mut values = Map::new();
-    let mut told = Vec::new();
+    let mut definitions = Vec::new();
     for (name, unit, value) in metrics(totals, gauges) {
-        told.push(json!({"Name": name, "Unit": unit}));
+        definitions.push(json!({"Name": name, "Unit": unit}));
         values.insert(name, value);
     }
-    let directive = json!({"Namespace": NAMESPACE, "Dimensions": [["Env"]], "Metrics": told});
+    let directive = json!({"Namespace": NAMESPACE, "Dimensions": [["Env"]], "Metrics": definitions});
     values.insert("_aws".to_owned(), json!({"Timestamp": now.timestamp_millis(), "CloudWatchMetrics": [directive]}));
     values.insert("Env".to_owned(), json!(env.to_string()));
     Value::Object(values)

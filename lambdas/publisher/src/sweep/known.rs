@@ -35,7 +35,7 @@ pub(crate) async fn read(pool: &PgPool, ids: &[i64]) -> sqlx::Result<Vec<Known>>
     let rows = sqlx::query!(
         r#"
         -- known: busy is also what was published within half a minute, because AWS's reads lag
-        -- behind its writes; and what is backed off or given up, because that is told elsewhere
+        -- behind its writes; and what is backed off or given up, because that is reported elsewhere
         SELECT requested.workflow_id AS "workflow_id!",
                p.epoch AS "epoch?",
                p.desired_revision AS "desired_revision?",

@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 
 use super::history::{History, Profile};
 use super::instance::{Answer, Caller, Instance};
-use super::oracle::{CRONS, Heard};
+use super::oracle::{CRONS, Observed};
 
 /// One action of an instance.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -161,13 +161,13 @@ impl History<'_> {
         let revision = if self.dice.chance(0.7) { revision } else { (revision - 1).max(1) };
         let body = json!({"scheduled_time": spelled, "revision": revision, "execution_id": "e", "attempt": "1"});
         let what = format!("fires {id} at {time}");
-        let (instance, heard) = (instance.clone(), Arc::clone(&self.heard));
+        let (instance, observed) = (instance.clone(), Arc::clone(&self.observed));
         let run = async move {
             let path = format!("/cron/workflows/{id}:invoke");
             let answer = instance.call(Caller::Runner, Method::POST, &path, Some(body)).await;
-            hear(&heard, &path, &answer);
+            record_answer(&observed, &path, &answer);
             if let (202, Some(run)) = (answer.0, answer.1["run_id"].as_str().and_then(|run| run.parse().ok())) {
-                heard.lock().unwrap().accepted.entry((id, time)).or_default().push(run);
+                observed.lock().unwrap().accepted.entry((id, time)).or_default().push(run);
             }
         };
         Some(Life { what, run: run.boxed_local() })
@@ -226,11 +226,11 @@ impl History<'_> {
     }
 
     fn request(&self, instance: &Instance, caller: Caller, method: Method, path: String, body: Option<Value>) -> Life {
-        let (instance, heard) = (instance.clone(), Arc::clone(&self.heard));
+        let (instance, observed) = (instance.clone(), Arc::clone(&self.observed));
         let what = format!("{method} {path} {}", body.clone().unwrap_or_default());
         let run = async move {
             let answer = instance.call(caller, method, &path, body).await;
-            hear(&heard, &path, &answer);
+            record_answer(&observed, &path, &answer);
         };
         Life { what, run: run.boxed_local() }
     }
@@ -268,8 +268,8 @@ fn job(name: &str, instance: &Instance) -> Option<Life> {
 }
 
 /// An instance without a database answers 503; any other 5xx is an error.
-fn hear(heard: &Mutex<Heard>, path: &str, (status, body): &Answer) {
+fn record_answer(observed: &Mutex<Observed>, path: &str, (status, body): &Answer) {
     if *status >= 500 && *status != 503 {
-        heard.lock().unwrap().broken.push(format!("{path}: {status} {body}"));
+        observed.lock().unwrap().broken.push(format!("{path}: {status} {body}"));
     }
 }

@@ -11,7 +11,7 @@ use super::checks;
 use super::faults;
 use super::instance::{Instance, Stage};
 use super::leases::Leases;
-use super::oracle::Heard;
+use super::oracle::Observed;
 use super::receiver::{Attending, Callers};
 use crate::actor::Actor;
 use crate::coverage::Coverage;
@@ -28,7 +28,7 @@ pub(super) struct History<'a> {
     /// The seconds that have passed, without the steps of the clock.
     pub(super) passed: Arc<AtomicU64>,
     pub(super) turnstile: Turnstile,
-    pub(super) heard: Arc<Mutex<Heard>>,
+    pub(super) observed: Arc<Mutex<Observed>>,
     pub(super) callers: Callers,
     /// The idle instances.
     pub(super) idle: Vec<Instance>,
@@ -160,13 +160,13 @@ impl<'a> History<'a> {
         let (dice, clock, turnstile) = (Dice::new(seed), Clock::fixed(start), Turnstile::default());
         stage.ground.begin("DELETE FROM jobs; DELETE FROM torture_findings").await;
         stage.ground.start_clock(start).await;
-        let (heard, callers): (Arc<Mutex<Heard>>, _) = (Arc::default(), Callers::default());
+        let (observed, callers): (Arc<Mutex<Observed>>, _) = (Arc::default(), Callers::default());
         let profile = stage.ablation.profile(&dice);
         let fault_chance = *dice.pick(&[0.0, 0.1, 0.3]).unwrap_or(&0.0);
         stage.receiver.attend(Attending {
             turnstile: turnstile.clone(),
             dice: dice.clone(),
-            heard: Arc::clone(&heard),
+            observed: Arc::clone(&observed),
             callers: callers.clone(),
             fault_chance,
         });
@@ -180,7 +180,7 @@ impl<'a> History<'a> {
             clock,
             passed: Arc::default(),
             turnstile,
-            heard,
+            observed,
             callers,
             idle,
             actors: Vec::new(),
@@ -259,8 +259,8 @@ impl<'a> History<'a> {
     }
 
     async fn check_at_rest(&self) -> Result<(), String> {
-        let heard = self.heard.lock().unwrap().clone();
-        checks::ledger(&self.stage.ground.admin, &heard, self.clock.now()).await?;
+        let observed = self.observed.lock().unwrap().clone();
+        checks::ledger(&self.stage.ground.admin, &observed, self.clock.now()).await?;
         let instance = self.stage.instance(&self.dice, self.clock.now()).await;
         let (admin, now) = (&self.stage.ground.admin, self.clock.now());
         let verified = match checks::verified(&instance, admin, now).await {
@@ -274,8 +274,8 @@ impl<'a> History<'a> {
     async fn end(mut self, bad: Option<String>) -> Outcome {
         let said = checks::said(&self.stage.ground.admin).await;
         self.coverage.said(said.into_iter().map(|(what, count)| (what, u32::try_from(count).unwrap_or(u32::MAX))));
-        let told_twice = self.heard.lock().unwrap().effects.values().filter(|effects| **effects > 1).count();
-        self.coverage.said([("told twice".to_owned(), u32::try_from(told_twice).unwrap_or(u32::MAX))]);
+        let called_twice = self.observed.lock().unwrap().effects.values().filter(|effects| **effects > 1).count();
+        self.coverage.said([("called twice".to_owned(), u32::try_from(called_twice).unwrap_or(u32::MAX))]);
         for (actor, instance) in std::mem::take(&mut self.actors) {
             instance.tap.die();
             self.stage.ground.cut(&actor.process.name).await;

@@ -21,7 +21,7 @@ pub(crate) const CRONS: [(&str, MatchesMinute); 4] = [
 
 /// What callers and receivers saw.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Heard {
+pub(crate) struct Observed {
     /// The runs of the 202 answers to fires, by workflow and time.
     pub(crate) accepted: BTreeMap<(i64, DateTime<Utc>), Vec<Uuid>>,
     /// How many requests of each run the receiver got.

@@ -190,7 +190,7 @@ impl History<'_> {
 
     /// Checks the invariants of leases after each change.
     pub(super) async fn check_leases(&mut self) -> Result<(), String> {
-        let calls = std::mem::take(&mut self.heard.lock().unwrap().calls);
+        let calls = std::mem::take(&mut self.observed.lock().unwrap().calls);
         let is_claiming = |actor: usize| self.turnstile.points(actor).iter().any(|point| point == CLAIM);
         let acting = self.actors.iter().map(|(actor, instance)| Knowing::of(instance, is_claiming(actor.id)));
         let idle = self.idle.iter().map(|instance| Knowing::of(instance, false));
@@ -252,12 +252,12 @@ impl History<'_> {
         let line = if let Some(place) = claiming.filter(|_| self.dice.chance(0.8)) {
             let (actor, instance) = &self.actors[place];
             instance.tap.lose_answer_to(CLAIM);
-            format!("actor {} will not hear of its next claim", actor.id)
+            format!("actor {} loses the answer of its next claim", actor.id)
         } else {
             let Some(place) = self.any_at_points() else { return };
             let (actor, instance) = &self.actors[place];
             instance.tap.lose_next_answer();
-            format!("actor {} will not hear of {:?}", actor.id, self.turnstile.points(actor.id))
+            format!("actor {} loses the answer of {:?}", actor.id, self.turnstile.points(actor.id))
         };
         self.coverage.cut += 1;
         self.note(line);
