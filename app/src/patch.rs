@@ -91,7 +91,7 @@ mod tests {
     }
 
     #[test]
-    fn replace_takes_a_null_as_absent_and_any_other_value_whole() {
+    fn replace_takes_null_as_absent() {
         let body = patch(json!({"cron_schedule": null, "action": {"type": "log"}}), PatchKind::Replace).unwrap();
         assert_eq!(body.cron_schedule.as_deref(), Some("0 9 * * *"));
         assert_eq!(body.action, json!({"type": "log"}));

@@ -103,7 +103,7 @@ pub(crate) fn run(verb: &Verb) -> anyhow::Result<ExitCode> {
 }
 
 async fn ls(list: &List) -> anyhow::Result<ExitCode> {
-    let messages = look(&list.at, list.limit, |_| true).await?;
+    let messages = read_messages(&list.at, list.limit, |_| true).await?;
     let known = ask(&list.access, &messages).await?;
     if list.json {
         return table::lines(messages.iter().zip(&known).map(|(message, known)| table::json(message, known)));
@@ -112,14 +112,15 @@ async fn ls(list: &List) -> anyhow::Result<ExitCode> {
 }
 
 async fn show(arguments: &Show) -> anyhow::Result<ExitCode> {
-    let messages = look(&arguments.at, arguments.ids.len(), |message| arguments.ids.contains(&message.id)).await?;
+    let messages =
+        read_messages(&arguments.at, arguments.ids.len(), |message| arguments.ids.contains(&message.id)).await?;
     all_found(&arguments.ids, &messages)?;
     let known = ask(&arguments.access, &messages).await?;
     let messages = messages.iter().zip(&known);
     if arguments.json {
-        return table::lines(messages.map(|(message, known)| table::whole_json(message, known)));
+        return table::lines(messages.map(|(message, known)| table::full_json(message, known)));
     }
-    print::text(&messages.map(|(message, known)| table::whole(message, known)).collect::<Vec<_>>().join("\n"))
+    print::text(&messages.map(|(message, known)| table::full_text(message, known)).collect::<Vec<_>>().join("\n"))
 }
 
 async fn discard(arguments: &Discard) -> anyhow::Result<ExitCode> {
@@ -146,7 +147,7 @@ async fn discard_from(in_flight: &mut InFlight<'_>, arguments: &Discard) -> anyh
         }
         for message in messages.into_iter().filter(|message| arguments.all || arguments.ids.contains(&message.id)) {
             match arguments.json {
-                true => print::json(&table::whole_json(&message, &Known::Unasked))?,
+                true => print::json(&table::full_json(&message, &Known::Unasked))?,
                 false => print::text(&format!("discarded {}\n", table::line(&message)))?,
             };
             in_flight.delete(&message).await?;
@@ -157,11 +158,15 @@ async fn discard_from(in_flight: &mut InFlight<'_>, arguments: &Discard) -> anyh
 }
 
 /// Receives the selected messages, and returns them to the queue.
-async fn look(at: &At, limit: usize, is_wanted: impl Fn(&DeadMessage) -> bool) -> anyhow::Result<Vec<DeadMessage>> {
+async fn read_messages(
+    at: &At,
+    limit: usize,
+    is_wanted: impl Fn(&DeadMessage) -> bool,
+) -> anyhow::Result<Vec<DeadMessage>> {
     let queue = Queue::open(at).await;
     let mut in_flight = InFlight::of(&queue, Stop::by_signal()?);
     let mut wanted = Vec::new();
-    let looked = loop {
+    let received = loop {
         match in_flight.next().await {
             Ok(messages) if messages.is_empty() => break Ok(()),
             Ok(messages) => wanted.extend(messages.into_iter().filter(&is_wanted)),
@@ -172,7 +177,7 @@ async fn look(at: &At, limit: usize, is_wanted: impl Fn(&DeadMessage) -> bool) -
         }
     };
     in_flight.put_back().await;
-    looked?;
+    received?;
     wanted.truncate(limit);
     Ok(wanted)
 }

@@ -93,7 +93,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn an_attempt_without_renewal_stops_alone() {
+    async fn only_unrenewed_attempts_stop() {
         let (own, claimed) = (Own::default(), Instant::now());
         let [renewed, locked] = std::array::from_fn(|_| Uuid::new_v4());
         let [mut goes_on, mut stops] = [renewed, locked].map(|id| own.register(Fence { id, attempt: 1 }, claimed));

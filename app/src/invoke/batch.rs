@@ -47,7 +47,7 @@ struct Ledger {
 #[derive(Default)]
 struct Gathering {
     waiting: Vec<Waiting>,
-    at_work: usize,
+    workers: usize,
 }
 
 /// A fire, and the channel for its answer.
@@ -67,7 +67,7 @@ impl FireBatches {
     pub(super) async fn decide(&self, fire: &Fire) -> Decided {
         let (asker, answer) = oneshot::channel();
         if self.join(Waiting { fire: fire.clone(), asker }) == Joined::NeedsAWorker {
-            tokio::spawn(self.clone().work());
+            tokio::spawn(self.clone().decide_batches());
         }
         answer.await.unwrap_or_else(|_| Err(Arc::new(sqlx::Error::WorkerCrashed)))
     }
@@ -75,15 +75,15 @@ impl FireBatches {
     fn join(&self, waiting: Waiting) -> Joined {
         let mut gathering = self.gathering();
         gathering.waiting.push(waiting);
-        if gathering.at_work == AT_ONCE {
+        if gathering.workers == AT_ONCE {
             return Joined::WillBeMet;
         }
-        gathering.at_work += 1;
+        gathering.workers += 1;
         Joined::NeedsAWorker
     }
 
     /// Decides batches until no fire waits.
-    async fn work(self) {
+    async fn decide_batches(self) {
         // Let the tasks that are ready at this moment join first.
         tokio::task::yield_now().await;
         while let Some(batch) = self.next() {
@@ -106,7 +106,7 @@ impl FireBatches {
         }
         gathering.waiting = rest;
         if batch.is_empty() {
-            gathering.at_work -= 1;
+            gathering.workers -= 1;
             return None;
         }
         Some(batch)

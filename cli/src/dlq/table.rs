@@ -45,7 +45,7 @@ pub(super) fn line(message: &DeadMessage) -> String {
 }
 
 /// A complete message.
-pub(super) fn whole(message: &DeadMessage, known: &Known) -> String {
+pub(super) fn full_text(message: &DeadMessage, known: &Known) -> String {
     let gave_up = match message.from {
         From::Schedule => "the schedule: EventBridge could not hand the fire to the runner",
         From::Runner => "the runner: the app did not answer as it does",
@@ -98,7 +98,7 @@ pub(super) fn json(message: &DeadMessage, known: &Known) -> Value {
 }
 
 /// The same, with the complete message of the queue.
-pub(super) fn whole_json(message: &DeadMessage, known: &Known) -> Value {
+pub(super) fn full_json(message: &DeadMessage, known: &Known) -> Value {
     let mut json = json(message, known);
     json["attributes"] = json!(message.attributes);
     json["body"] = json!(message.body);

@@ -4,17 +4,17 @@
 //! EventBridge's answer decides what follows. `converge/decide.rs` decides what a refusal means.
 
 pub(crate) mod backoff;
+mod convergence;
 mod decide;
 pub(crate) mod desired;
 pub(crate) mod evidence;
-mod work;
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use schedule::{Revision, ScheduleName, WorkflowId};
 
+use self::convergence::Convergence;
 use self::desired::{Desired, NONE, Undecided, desired, wanted_hash};
-use self::work::Work;
 use crate::claim::workflows::Workflow;
 use crate::claim::{Claim, Verify};
 use crate::publisher::Publisher;
@@ -41,7 +41,7 @@ enum Belief {
 /// Converges one claimed workflow; every result, also an error, is a settlement.
 pub(crate) async fn converge(publisher: &Publisher, claim: Claim, workflow: &Workflow, lease: &Lease) -> Settlement {
     let config = publisher.config();
-    let work = Work {
+    let convergence = Convergence {
         publisher,
         claim: &claim,
         name: ScheduleName::new(claim.workflow_id, &config.env),
@@ -57,28 +57,28 @@ pub(crate) async fn converge(publisher: &Publisher, claim: Claim, workflow: &Wor
         claim.workflow_id,
         workflow.revision
     );
-    let wanted = desired(workflow, claim.traceparent.as_deref(), config, work.now);
-    let changes_on = workflow.row.as_ref().and_then(|row| row.changes_on(work.now));
+    let wanted = desired(workflow, claim.traceparent.as_deref(), config, convergence.now);
+    let changes_on = workflow.row.as_ref().and_then(|row| row.changes_on(convergence.now));
     let (outcome, is_verified) = match &wanted {
-        Ok(wanted) => work.reach(wanted, workflow).await,
+        Ok(wanted) => convergence.reach(wanted, workflow).await,
         // The sweep's orphan guard decides. Until then a due verify pass stays due.
-        Err(vanished @ Undecided::Vanished) => (work.leave(vanished), false),
+        Err(vanished @ Undecided::Vanished) => (convergence.leave(vanished), false),
         // There is nothing to compare with, so a due verify pass has no result either.
         Err(unreadable) => (Outcome::Failed { message: unreadable.to_string(), effect: Effect::None }, true),
     };
     let refused_hash = matches!(outcome, Outcome::Failed { .. }).then(|| wanted_hash(&wanted));
-    work.log(&outcome, &wanted.ok());
-    let is_in_doubt = work.is_in_doubt.load(Ordering::Relaxed);
+    convergence.log(&outcome, &wanted.ok());
+    let is_in_doubt = convergence.is_in_doubt.load(Ordering::Relaxed);
     let is_verified = is_verified && claim.verify == Verify::Due;
     Settlement { outcome, changes_on, is_verified, is_in_doubt, refused_hash, claim }
 }
 
-impl Work<'_> {
+impl Convergence<'_> {
     /// Returns the outcome, and whether a due verify pass has read the schedule.
     async fn reach(&self, wanted: &Desired, workflow: &Workflow) -> (Outcome, bool) {
         let believed = match self.claim.verify {
             Verify::NotDue => Ok(believed(self.claim)),
-            Verify::Due => self.look(wanted).await,
+            Verify::Due => self.read_existing(wanted).await,
         };
         match believed {
             Err(fault) => (self.decide_outcome(fault), false),
@@ -94,7 +94,7 @@ impl Work<'_> {
     }
 
     /// The verify pass: no earlier request can still arrive, so the schedule that this reads is final.
-    async fn look(&self, wanted: &Desired) -> Result<Belief, Fault> {
+    async fn read_existing(&self, wanted: &Desired) -> Result<Belief, Fault> {
         let get = || self.publisher.schedules().get(&self.name, self.lease);
         let existing = self.make(Operation::Get, get).await?;
         if let (Some(existing), Desired::Schedule(spec)) = (&existing, wanted) {

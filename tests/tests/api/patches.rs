@@ -13,7 +13,7 @@ async fn application_json_replaces_what_is_sent_and_a_null_is_as_if_absent() {
     let read = s.editor().patch(&path, &patch).await.expect(200).json;
     assert_eq!((&read["cron_schedule"], &read["timezone"]), (&json!("0 9 * * *"), &json!("Asia/Tokyo")));
     let read = s.editor().patch(&path, &json!({"starting_inputs": {"b": 2}})).await.expect(200).json;
-    assert_eq!(read["starting_inputs"], json!({"b": 2}), "a value replaces whole");
+    assert_eq!(read["starting_inputs"], json!({"b": 2}), "a value replaces the old one in full");
     s.end().await;
 }
 

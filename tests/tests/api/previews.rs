@@ -70,7 +70,7 @@ async fn refused_crons_name_field_and_character() {
         assert_eq!(refused.json["cron_field"], "day-of-month");
     }
     let never = s.editor().post("/api/v1/cron:explain", &json!({"cron": "0 0 30 2 *"})).await;
-    assert_eq!(never.json.get("cron_field"), None, "no field alone is wrong");
+    assert_eq!(never.json.get("cron_field"), None, "no single field is wrong");
     s.end().await;
 }
 

@@ -66,7 +66,7 @@ async fn another_team_s_object_is_as_if_it_did_not_exist() {
 }
 
 #[tokio::test]
-async fn lists_and_their_filters_show_the_own_team_alone() {
+async fn lists_show_only_the_own_team() {
     let s = Story::at("2026-03-02T08:59:00Z").await;
     let id = s.create("0 9 * * *", "UTC").await;
     s.publish().await;

@@ -26,7 +26,7 @@ fn the_grace_of_a_fire_is_defined_once() {
 }
 
 #[test]
-fn environments_differ_in_values_alone() {
+fn environments_differ_only_in_values() {
     let envs = root().join("terraform/envs");
     for env in ["stage", "prod"] {
         for file in std::fs::read_dir(envs.join("dev")).unwrap().map(|file| file.unwrap().file_name()) {

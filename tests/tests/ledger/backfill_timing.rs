@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 use tests::Story;
 
-use crate::backfilling::{ask, made, morning, worked_off};
+use crate::backfilling::{ask, finished_backfill, made, morning};
 use crate::verifying::{differences, verify};
 use crate::words::fire;
 
@@ -27,7 +27,7 @@ async fn a_paused_span_is_backfilled_by_the_present_cron() {
     ask(&s, wf, &morning(json!({}))).await.refused(409, "nothing_selected", None);
     let requested = ask(&s, wf, &morning(json!({"timing": "now"}))).await.expect(202).json;
     assert_eq!((&requested["total"], &requested["timing"]), (&json!(3), &json!("now")));
-    assert_eq!(worked_off(&s, &requested).await["succeeded"], 3);
+    assert_eq!(finished_backfill(&s, &requested).await["succeeded"], 3);
     assert_eq!(made(&s, wf).await, ["09:00", "10:00", "11:00"]);
     assert_eq!(
         s.occurrences(wf).await,
@@ -54,12 +54,12 @@ async fn a_skipped_time_is_backfilled_once() {
     then.refused(409, "nothing_selected", None);
     let requested =
         ask(&s, wf, &morning(json!({"timing": "now", "end": "2026-03-02T09:30:00Z"}))).await.expect(202).json;
-    assert_eq!(worked_off(&s, &requested).await["succeeded"], 1);
+    assert_eq!(finished_backfill(&s, &requested).await["succeeded"], 1);
     assert_eq!(s.occurrences(wf).await, "2026-03-02T09:00Z backfilled");
     assert_eq!(fire(&s, wf, "2026-03-02T09:00:00Z").await, "duplicate");
     let all = ask(&s, wf, &morning(json!({"timing": "now"}))).await.expect(202).json;
     assert_eq!(all["total"], 2, "09:00 has run");
-    worked_off(&s, &all).await;
+    finished_backfill(&s, &all).await;
     assert_clean(&s).await;
     s.end().await;
 }
@@ -76,7 +76,7 @@ async fn a_span_before_the_schedule_is_backfilled() {
     assert_eq!(ask(&s, wf, &dry).await.expect(200).json["times"], json!(times));
     let body = morning(json!({"timing": "now", "order": "newest_first"}));
     let requested = ask(&s, wf, &body).await.expect(202).json;
-    assert_eq!(worked_off(&s, &requested).await["succeeded"], 3);
+    assert_eq!(finished_backfill(&s, &requested).await["succeeded"], 3);
     assert_eq!(made(&s, wf).await, ["11:00", "10:00", "09:00"]);
     assert_clean(&s).await;
     s.end().await;
@@ -89,7 +89,7 @@ async fn an_edit_changes_no_backfill_under_way() {
     let wf = s.create("0 * * * *", "UTC").await;
     let requested = ask(&s, wf, &morning(json!({"timing": "now"}))).await.expect(202).json;
     s.edit(wf, json!({"cron_schedule": "30 * * * *"})).await;
-    assert_eq!(worked_off(&s, &requested).await["succeeded"], 3);
+    assert_eq!(finished_backfill(&s, &requested).await["succeeded"], 3);
     assert_eq!(made(&s, wf).await, ["09:00", "10:00", "11:00"]);
     assert_clean(&s).await;
     s.end().await;

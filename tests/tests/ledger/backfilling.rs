@@ -25,7 +25,7 @@ pub(crate) async fn verb(s: &Story, backfill: &Value, verb: &str) -> Answer {
 }
 
 /// Runs the jobs until the backfill has ended.
-pub(crate) async fn worked_off(s: &Story, backfill: &Value) -> Value {
+pub(crate) async fn finished_backfill(s: &Story, backfill: &Value) -> Value {
     for _ in 0..100 {
         s.job("backfills").await;
         s.runs_end().await;
@@ -68,7 +68,7 @@ async fn missed_times_are_run_oldest_first_and_the_live_cursor_stays() {
         (&json!(3), &json!(0), &json!("running"))
     );
     assert_eq!(requested.headers["location"], format!("/api/v1/backfills/{}", requested.json["id"].as_str().unwrap()));
-    let done = worked_off(&s, &requested.json).await;
+    let done = finished_backfill(&s, &requested.json).await;
     assert_eq!((&done["state"], &done["started"], &done["succeeded"]), (&json!("finished"), &json!(3), &json!(3)));
     assert_eq!(made(&s, id).await, ["09:00", "10:00", "11:00"]);
     assert_eq!(
@@ -116,7 +116,7 @@ async fn failed_times_are_run_again_and_all_times_whatever_became_of_them() {
     s.clock_to("2026-03-02T12:10:00Z").await;
     let requested = ask(&s, id, &morning(json!({"only": "failed"}))).await.expect(202).json;
     assert_eq!(requested["total"], 1);
-    worked_off(&s, &requested).await;
+    finished_backfill(&s, &requested).await;
     assert_eq!(made(&s, id).await, ["09:00", "10:00", "11:00", "12:00", "09:00"]);
     assert_eq!(
         s.count("SELECT count(*) FROM occurrences WHERE decision = 'fired'").await,
@@ -124,7 +124,7 @@ async fn failed_times_are_run_again_and_all_times_whatever_became_of_them() {
         "existing decisions are kept"
     );
     let requested = ask(&s, id, &morning(json!({"only": "all"}))).await.expect(202).json;
-    assert_eq!(worked_off(&s, &requested).await["succeeded"], 3);
+    assert_eq!(finished_backfill(&s, &requested).await["succeeded"], 3);
     assert_eq!(ask(&s, id, &morning(json!({"only": "failed", "dry_run": true}))).await.expect(200).json["total"], 0);
     s.end().await;
 }
@@ -159,7 +159,11 @@ async fn what_cannot_be_backfilled_is_refused() {
     ask(&s, id, &morning(json!({}))).await.refused(409, "backfill_running", None);
     s.archive(id).await;
     ask(&s, id, &morning(json!({}))).await.refused(409, "archived", None);
-    assert_eq!(worked_off(&s, &requested).await["state"], "cancelled", "an archived workflow runs nothing any more");
+    assert_eq!(
+        finished_backfill(&s, &requested).await["state"],
+        "cancelled",
+        "an archived workflow runs nothing any more"
+    );
     verb(&s, &requested, "resume").await.refused(409, "backfill_ended", None);
     s.end().await;
 }

@@ -145,7 +145,7 @@ async fn a_completion_after_the_end_is_kept_and_changes_nothing() {
 }
 
 #[tokio::test]
-async fn work_stops_when_its_run_is_taken_away() {
+async fn attempts_stop_when_their_run_is_lost() {
     let s = with_heartbeat().await;
     let silent = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("http://{}", silent.local_addr().unwrap());

@@ -98,8 +98,8 @@ async fn a_file_s_workflows_are_made_once_and_changed_only_where_the_file_change
     }
     starts(serving(&s, &file)).await.unwrap();
     assert_eq!(named(&s, "payroll").await[0]["version"], 1, "a second start changes nothing");
-    let (payroll_alone, _) = TWO.split_once("  - team: team\n    name: report").unwrap();
-    file.becomes(&payroll_alone.replace("0 9 L", "0 8 L"));
+    let (only_payroll, _) = TWO.split_once("  - team: team\n    name: report").unwrap();
+    file.becomes(&only_payroll.replace("0 9 L", "0 8 L"));
     starts(serving(&s, &file)).await.unwrap();
     let payroll = &named(&s, "payroll").await[0];
     assert_eq!((&payroll["cron_schedule"], &payroll["version"]), (&json!("0 8 L * *"), &json!(2)));

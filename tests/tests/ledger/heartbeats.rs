@@ -64,7 +64,7 @@ impl Heart {
 
 /// The worst case: the last failing renewal begins just before two thirds of the lease, and takes as long as it may.
 #[tokio::test]
-async fn work_stops_before_its_lease_is_over() {
+async fn attempts_stop_before_their_lease_ends() {
     LocalSet::new().run_until(stop_at_the_latest()).await;
 }
 
@@ -78,7 +78,7 @@ async fn stop_at_the_latest() {
     let began = *heart.now.lock().unwrap();
     let working = tokio::spawn({
         let executor = heart.executor.clone();
-        async move { executor.work_off().await }
+        async move { executor.execute_all().await }
     });
     let (mut connection, _) = silent.accept().await.unwrap();
     until_state(&s, id, "running").await;
@@ -89,7 +89,7 @@ async fn stop_at_the_latest() {
     assert_eq!(heart.executor.under_way().len(), 1, "the next renewal may succeed");
     heart.beats_at(is_claimed + LATEST).await;
     let hung_up = tokio::time::timeout(PATIENCE, connection.read_to_end(&mut Vec::new())).await;
-    hung_up.expect("it works on").ok();
+    hung_up.expect("the attempt has not stopped").ok();
     s.set_clock(s.clock.now() + TimeDelta::from_std(LATEST).unwrap()).await;
     let is_over = "SELECT count(*) FROM runs WHERE lease_until <= cronbox_now()";
     assert_eq!(s.count(is_over).await, 0, "another instance could be at it");
@@ -123,7 +123,7 @@ async fn lock_one_of_two() {
     let mut heart = Heart::of(&s, &way).await;
     let working = tokio::task::spawn_local({
         let executor = heart.executor.clone();
-        async move { executor.work_off().await }
+        async move { executor.execute_all().await }
     });
     receiver.until(2).await;
     let renewed = Instant::now();

@@ -137,7 +137,7 @@ async fn an_instance_that_stood_still_past_its_lease_changes_nothing() {
 }
 
 #[tokio::test]
-async fn work_stops_when_its_lease_cannot_be_renewed() {
+async fn attempts_stop_when_renewal_fails() {
     let s = idle().await;
     let mut way = Way::to(&s.dsn()).await;
     let silent = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
@@ -150,7 +150,7 @@ async fn work_stops_when_its_lease_cannot_be_renewed() {
     way.cut().await;
     let mut received = Vec::new();
     let hung_up = tokio::io::AsyncReadExt::read_to_end(&mut connection, &mut received);
-    tokio::time::timeout(PATIENCE, hung_up).await.expect("it works on").ok();
+    tokio::time::timeout(PATIENCE, hung_up).await.expect("the attempt has not stopped").ok();
     way.mend().await;
     let (_connection, _) = silent.accept().await.unwrap();
     let again = until_state(&s, id, "running").await;

@@ -93,7 +93,7 @@ async fn run_stopped_for_its_lease_is_recovered() {
     until_state(&s, id, "running").await;
     way.cut().await;
     let hung_up = tokio::time::timeout(PATIENCE, connection.read_to_end(&mut Vec::new())).await;
-    hung_up.expect("it works on").ok();
+    hung_up.expect("the attempt has not stopped").ok();
     way.mend().await;
     // Constant load: each heartbeat has a lease to renew.
     let slow = Receiver::slow().await;

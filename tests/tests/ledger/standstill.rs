@@ -46,7 +46,7 @@ async fn standing_database_strands_no_run() {
     way.stall();
     runs.push(accept_with(&s, load.action()).await);
     let hung_up = tokio::time::timeout(PATIENCE, connection.read_to_end(&mut Vec::new())).await;
-    hung_up.expect("it works on").ok();
+    hung_up.expect("the attempt has not stopped").ok();
     way.go_on();
 
     tokio::spawn(async move { axum::serve(silent, Router::new().fallback(|| async { "done" })).await });

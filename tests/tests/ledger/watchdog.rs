@@ -74,7 +74,7 @@ async fn run_all_lets_a_hundred_run_a_pass_the_oldest_first_and_drops_none() {
 }
 
 #[tokio::test]
-async fn what_was_fired_on_time_costs_the_watchdog_a_look() {
+async fn the_watchdog_only_reads_decided_times() {
     let s = story_without_executor("2026-03-02T08:30:00Z").await;
     let wf = hourly(&s, json!({"overlap_policy": "concurrent"})).await;
     let never_due = s.create_with(json!({"cron_schedule": "0 9 1 1 *"})).await;

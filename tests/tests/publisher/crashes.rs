@@ -74,7 +74,7 @@ async fn an_edit_that_is_taken_back_after_a_crash_is_published_all_the_same() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_kills_the_publisher_each_time_is_worked_on_alone_and_last_and_not_given_up() {
+async fn a_suspect_is_published_last_and_singly() {
     let world = World::new().await;
     let suspect = world.create("0 9 * * *", "UTC").await;
     for _ in 0..10 {
@@ -102,7 +102,7 @@ async fn what_kills_the_publisher_each_time_is_worked_on_alone_and_last_and_not_
 
 /// Any workflow of the batch may have caused two crashes, so from then on each is processed separately.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_third_attempt_after_crashes_runs_alone() {
+async fn a_third_attempt_after_crashes_runs_singly() {
     let world = World::new().await;
     let workflows = [world.create("0 9 * * *", "UTC").await, world.create("0 8 * * *", "UTC").await];
     for (point, round) in [("P5:1:kill", 1), ("P5:1:kill", 2), ("P5:2:kill", 3)] {

@@ -116,7 +116,7 @@ async fn three_workflows_denied_in_a_row_stop_the_drain_and_the_others_are_given
 }
 
 #[tokio::test]
-async fn one_workflow_denied_alone_while_others_succeed_is_given_up() {
+async fn a_single_denied_workflow_fails() {
     let world = World::new().await;
     let workflow = world.create("0 9 * * *", "UTC").await;
     world.front.always(&name(workflow), Some(DENIED));

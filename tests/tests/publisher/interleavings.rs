@@ -43,7 +43,7 @@ async fn an_open_edit_delays_no_other_workflow() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_edit_that_commits_while_its_workflow_is_worked_on_is_published_after() {
+async fn an_edit_during_a_call_is_published_after() {
     let world = World::new().await;
     let workflow = world.create("0 9 * * *", "UTC").await;
     world.front.delay(&name(workflow));
@@ -281,7 +281,7 @@ async fn a_verify_pass_that_cannot_read_waits_instead_of_spinning() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_repair_that_is_asked_for_while_its_workflow_is_worked_on_is_made() {
+async fn a_repair_requested_during_a_call_is_made() {
     let world = World::new().await;
     let workflow = world.create("0 9 * * *", "UTC").await;
     world.publish().await;

@@ -79,7 +79,7 @@ async fn an_edit_that_is_taken_back_costs_no_call() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn four_publishers_know_of_one_another_while_they_work_and_leave_the_list_when_done() {
+async fn publishers_are_listed_while_they_drain() {
     let world = World::new().await;
     let config = publisher::Config { batch_size: 16, ..world.config() };
     let publishers = join_all((0..4).map(|_| world.publisher_with(config.clone()))).await;
@@ -214,7 +214,7 @@ async fn a_failed_drain_leaves_the_list() {
 
     let (seen, pool) = (std::sync::Arc::new(std::sync::atomic::AtomicI64::new(0)), world.pool.clone());
     let note = std::sync::Arc::clone(&seen);
-    let look = move |point| {
+    let observe = move |point| {
         let (note, pool) = (std::sync::Arc::clone(&note), pool.clone());
         async move {
             if point == publisher::Point::C1 {
@@ -223,7 +223,7 @@ async fn a_failed_drain_leaves_the_list() {
             }
         }
     };
-    let at = std::sync::Arc::new(move |point| futures::FutureExt::boxed(look(point)));
+    let at = std::sync::Arc::new(move |point| futures::FutureExt::boxed(observe(point)));
     let hook = publisher::Hook { at, stopwatch: publisher::Stopwatch::default(), seed: 0 };
     world.publisher_hooked(hook).await.sweep(soon()).await.unwrap();
     assert_eq!((seen.load(std::sync::atomic::Ordering::SeqCst), listed().await), (1, 0));

@@ -23,7 +23,7 @@ use crate::actor::Actor;
 use crate::coverage::Coverage;
 use crate::dice::Dice;
 use crate::ground::Ground;
-use crate::invariants::{Watch, outbox_is_whole, unrest};
+use crate::invariants::{Watch, outbox_is_complete, unrest};
 use crate::oracle::{Oracle, plain};
 use crate::turnstile::Turnstile;
 use crate::wire::Wire;
@@ -273,7 +273,7 @@ impl<'a> History<'a> {
         if !differences.is_empty() {
             return Err(format!("L1: {}", differences.join("; ")));
         }
-        if self.variant.is_shipped_code() { outbox_is_whole(&self.ground.admin).await } else { Ok(()) }
+        if self.variant.is_shipped_code() { outbox_is_complete(&self.ground.admin).await } else { Ok(()) }
     }
 
     async fn end(mut self, bad: Option<String>) -> Outcome {

@@ -29,7 +29,7 @@ struct Publication {
 
 impl Watch {
     /// The first invariant that the last step has broken; `movers` are the actors that moved in it.
-    pub(crate) async fn look(
+    pub(crate) async fn check(
         &mut self,
         admin: &Admin,
         movers: &[usize],
@@ -129,7 +129,7 @@ impl Watch {
 }
 
 /// S5: each committed revision of an existing workflow has exactly one row in the outbox.
-pub(crate) async fn outbox_is_whole(admin: &Admin) -> Result<(), String> {
+pub(crate) async fn outbox_is_complete(admin: &Admin) -> Result<(), String> {
     let broken: Vec<(i64, i64, Vec<i64>)> = sqlx::query_as(
         "SELECT w.id, w.revision, array_agg((o.payload ->> 'revision')::bigint ORDER BY o.id)
            FROM workflows AS w JOIN outbox_events AS o ON o.aggregate_id = w.id AND o.payload ? 'team_id'

@@ -5,9 +5,9 @@ use crate::converge::evidence::{Blame, Refused};
 use crate::scheduler::fault::{Fault, Kind, Operation};
 use crate::settle::settlement::{ErrorClass, Outcome, Setback};
 
-use super::work::Work;
+use super::convergence::Convergence;
 
-impl Work<'_> {
+impl Convergence<'_> {
     /// Decides what a fault means for this workflow.
     ///
     /// | EventBridge | the attempt | the workflow |

@@ -24,7 +24,7 @@ impl Publisher {
     ///
     /// # Errors
     /// Fails if the database fails before the first call.
-    pub(crate) async fn work(
+    pub(crate) async fn converge_batch(
         &self,
         batch: Batch,
         renewal: Renewal,
@@ -33,7 +33,7 @@ impl Publisher {
         let Batch { claims, lease, .. } = batch;
         let leases = Leases::new(&claims, &lease);
         tokio::select! {
-            worked = self.converge_all(claims, &leases, answers) => worked,
+            progress = self.converge_all(claims, &leases, answers) => progress,
             never = self.keep(&leases, &lease), if renewal == Renewal::On => match never {},
         }
     }

@@ -19,7 +19,7 @@ use crate::scheduler::lease::{Renewal, Span};
 /// How long the runtime may take to send an answer: before the deadline, and before the exit after a signal.
 const ANSWERING: Duration = Duration::from_millis(300);
 /// While a tick waits for a retry, it checks for edits this often.
-const LOOK_AGAIN: Duration = Duration::from_secs(5);
+const CHECK_EVERY: Duration = Duration::from_secs(5);
 
 /// Handles Lambda's invocations until the sandbox ends; the report is the return value.
 ///
@@ -86,7 +86,7 @@ async fn wait_for_retry(publisher: &Publisher, span: &Span, drained: &Drained) -
     let wait = if publisher.has_locked() { Some(SETTLE_AGAIN) } else { claim::next_retry(publisher.pool()).await? };
     let Some(wait) = wait.filter(|wait| span.may_claim_after(*wait)) else { return Ok(false) };
     tokio::select! {
-        () = tokio::time::sleep(wait.min(LOOK_AGAIN)) => {}
+        () = tokio::time::sleep(wait.min(CHECK_EVERY)) => {}
         () = span.ended() => {}
     }
     Ok(span.may_claim())

@@ -113,7 +113,7 @@ fn render(totals: &Totals, gauges: &Gauges) -> Result<String, fmt::Error> {
         ("figures_unread", "Figures that could not be read for this scrape", Some(gauges.unread)),
         ("orphans_refused", "Orphans that wait for force", gauges.sweeps.map(|sweeps| sweeps.orphans_refused)),
         ("changes_refused", "Changes that wait for force", gauges.sweeps.map(|sweeps| sweeps.changes_refused)),
-        ("orphans_waiting", "Orphans that wait for a second look", gauges.sweeps.map(|sweeps| sweeps.orphans_waiting)),
+        ("orphans_waiting", "Orphans that wait for a second check", gauges.sweeps.map(|sweeps| sweeps.orphans_waiting)),
     ] {
         if let Some(count) = count {
             registry.register(name, help, ConstGauge::new(count));

@@ -194,7 +194,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn four_publishers_call_at_a_quarter_each_and_one_that_is_left_at_the_whole() {
+    async fn publishers_share_the_rate_equally() {
         let rate = Rate::new(100);
         rate.share(4);
         assert_eq!(percent(&rate), 25);

@@ -9,7 +9,7 @@ use futures::StreamExt;
 use futures::stream;
 use schedule::{ScheduleName, WorkflowId};
 
-use super::compare::{Glance, Look, Weight, glance, look, look_at_outdated, revision_of};
+use super::compare::{Comparison, Glance, Weight, compare_in_full, compare_outdated, glance, revision_of};
 use super::difference::Difference;
 use super::findings::{Class, Findings};
 use super::known::{self, Known};
@@ -128,13 +128,13 @@ impl Publisher {
                 compared.ahead.extend(ahead_of(existing, subject, &spec));
             }
             let now = self.clock().now();
-            let looked = answer.map(|existing| match doubt {
-                Doubt::Change => look(existing.as_ref(), &spec, now),
-                Doubt::Generation => look_at_outdated(existing.as_ref(), &spec, now),
+            let comparison = answer.map(|existing| match doubt {
+                Doubt::Change => compare_in_full(existing.as_ref(), &spec, now),
+                Doubt::Generation => compare_outdated(existing.as_ref(), &spec, now),
             });
-            match looked {
-                Ok(Look::InStep(modified_on)) => compared.agree(subject, &spec, modified_on),
-                Ok(Look::Differs(class, weight)) => compared.differ(subject, class, weight),
+            match comparison {
+                Ok(Comparison::InStep(modified_on)) => compared.agree(subject, &spec, modified_on),
+                Ok(Comparison::Differs(class, weight)) => compared.differ(subject, class, weight),
                 Err(fault) => {
                     tracing::debug!(
                         workflow_id = subject.workflow_id,

@@ -91,7 +91,7 @@ pub(crate) async fn take(
 ) -> sqlx::Result<Option<Turn>> {
     let taken = sqlx::query!(
         r#"
-        -- take: who waits for the row's lock looks at the lease again, so one alone gets it
+        -- take: a publisher that waited for the row's lock checks the lease again, so only one gets it
         UPDATE sweeps
            SET locked_by = $1,
                locked_until = cronbox_now() + make_interval(secs => $2),

@@ -10,20 +10,20 @@ use crate::world::World;
 const MINUTE: Duration = Duration::from_secs(60);
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_orphan_is_deleted_at_the_second_look_ten_minutes_later() {
+async fn an_orphan_is_deleted_ten_minutes_later() {
     let world = World::new().await;
     let workflow = world.in_step(1).await[0];
     world.make_like(workflow, "wf-4711-dev").await;
-    let look = async |minutes: u32| {
+    let sweep_at = async |minutes: u32| {
         world.skip(SETTLED + MINUTE * minutes).await;
         let found = world.sweep().await;
         world.publish().await;
         (found.orphan, found.orphans_waiting, found.orphans_deleted, world.exists("wf-4711-dev").await)
     };
-    assert_eq!(look(0).await, (1, 1, 0, true));
-    assert_eq!(look(9).await, (1, 1, 0, true));
-    assert_eq!(look(11).await, (1, 0, 1, false));
-    assert_eq!(look(12).await, (0, 0, 0, false));
+    assert_eq!(sweep_at(0).await, (1, 1, 0, true));
+    assert_eq!(sweep_at(9).await, (1, 1, 0, true));
+    assert_eq!(sweep_at(11).await, (1, 0, 1, false));
+    assert_eq!(sweep_at(12).await, (0, 0, 0, false));
     world.assert_settled().await;
 }
 

@@ -61,11 +61,11 @@ impl History<'_> {
                 movers.push(actor.id);
             }
         }
-        self.look(movers, from).await
+        self.check_step(movers, from).await
     }
 
     /// Checks the invariants after a step.
-    async fn look(&mut self, mut movers: Vec<usize>, from: &str) -> Result<(), String> {
+    async fn check_step(&mut self, mut movers: Vec<usize>, from: &str) -> Result<(), String> {
         let publishers = |actor: &&Actor| actor.role != Role::Editor;
         let of_publishers: BTreeSet<usize> = self.actors.iter().filter(publishers).map(|actor| actor.id).collect();
         // Between the points around a call, no publisher has a connection.
@@ -78,7 +78,7 @@ impl History<'_> {
         let alive =
             self.actors.iter().filter(|actor| actor.position != Position::Ended).map(|actor| actor.id).collect();
         if self.variant.is_shipped_code() && !is_call {
-            self.watch.look(&self.ground.admin, &movers, &alive).await?;
+            self.watch.check(&self.ground.admin, &movers, &alive).await?;
         }
         let signed = self.wire.take_signed();
         if self.variant.is_shipped_code() {

@@ -180,7 +180,7 @@ impl History<'_> {
             (Arc::clone(&self.passed), Instant::now(), self.profile.hand_over_chance());
         let run = async move {
             let now = || start + Duration::from_secs(passed.load(Ordering::Relaxed));
-            let working = executor.work_off_stepping(async || {
+            let working = executor.execute_stepwise(async || {
                 turnstile.wait_as(actor, STEP).await;
                 if dice.chance(hand_over_chance) { Step::HandOver } else { Step::Claim }
             });
