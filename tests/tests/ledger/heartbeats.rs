@@ -40,11 +40,11 @@ impl Heart {
         let client = Client::new(Allowed::new(vec!["127.0.0.0/8".parse().unwrap()])).unwrap();
         let executor = app::App::new(config, pool, s.clock.clone()).executor(client);
         let now = Arc::new(Mutex::new(Instant::now()));
-        let ((beat, mut is_renewed), (renewed, beaten)) = (unbounded_channel(), unbounded_channel());
+        let ((beat, mut is_renewed), (sender, beaten)) = (unbounded_channel(), unbounded_channel());
         let (keeper, shown) = (executor.clone(), Arc::clone(&now));
         tokio::task::spawn_local(async move {
             let next = async || {
-                renewed.send(()).ok();
+                sender.send(()).ok();
                 is_renewed.recv().await.unwrap_or_default();
             };
             keeper.keep_leases(next, &|| *shown.lock().unwrap()).await;
