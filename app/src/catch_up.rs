@@ -7,9 +7,9 @@ use chrono::{DateTime, TimeDelta, Utc};
 use db::PgConnection;
 use schedule::delivery::GRACE;
 
+use crate::due_times::{self, DueTime};
 use crate::ledger_cursor;
 use crate::occurrences::{Decision, span};
-use crate::owed::{self, Owed};
 use crate::policies::CatchUp;
 use crate::versions::EndedBy;
 use crate::workflows::Workflow;
@@ -20,7 +20,7 @@ pub enum Late {
     /// It runs.
     Runs,
     /// It does not run: `missed` or `skipped_paused`, for this reason.
-    Unrun(Decision, &'static str),
+    NotRun(Decision, &'static str),
 }
 
 /// The age up to which a time may run.
@@ -36,11 +36,16 @@ pub fn window(workflow: &Workflow) -> TimeDelta {
 ///
 /// # Errors
 /// Fails if the database cannot be reached or refuses the statement.
-pub async fn judge(tx: &mut PgConnection, workflow: &Workflow, owed: &Owed, now: DateTime<Utc>) -> sqlx::Result<Late> {
+pub async fn decide_late_time(
+    tx: &mut PgConnection,
+    workflow: &Workflow,
+    due: &DueTime,
+    now: DateTime<Utc>,
+) -> sqlx::Result<Late> {
     let activated_on = ledger_cursor::read(tx, workflow.id).await?.activated_on;
-    match out_of_reach(workflow, owed, activated_on, now) {
-        Some(unrun) => Ok(unrun),
-        None => is_wanted(tx, workflow, owed, now).await,
+    match out_of_reach(workflow, due, activated_on, now) {
+        Some(not_run) => Ok(not_run),
+        None => is_wanted(tx, workflow, due, now).await,
     }
 }
 
@@ -48,28 +53,28 @@ pub async fn judge(tx: &mut PgConnection, workflow: &Workflow, owed: &Owed, now:
 #[must_use]
 pub fn out_of_reach(
     workflow: &Workflow,
-    owed: &Owed,
+    due: &DueTime,
     activated_on: Option<DateTime<Utc>>,
     now: DateTime<Utc>,
 ) -> Option<Late> {
-    let missed = |reason| Some(Late::Unrun(Decision::Missed, reason));
-    match owed.ended_by {
+    let missed = |reason| Some(Late::NotRun(Decision::Missed, reason));
+    match due.ended_by {
         Some(EndedBy::Pause) => {
-            return Some(Late::Unrun(Decision::SkippedPaused, "the workflow was paused before it had run"));
+            return Some(Late::NotRun(Decision::SkippedPaused, "the workflow was paused before it had run"));
         }
         Some(EndedBy::Archive) => {
-            return Some(Late::Unrun(Decision::SkippedPaused, "the workflow was archived before it had run"));
+            return Some(Late::NotRun(Decision::SkippedPaused, "the workflow was archived before it had run"));
         }
         Some(EndedBy::Edit) => return missed("the schedule was changed before it had run"),
         None => {}
     }
-    if activated_on.is_some_and(|activated_on| owed.time < activated_on) {
+    if activated_on.is_some_and(|activated_on| due.time < activated_on) {
         return missed("it lies before the schedule's last activation");
     }
     if workflow.spec.policies.catch_up == CatchUp::None {
         return missed("nobody asked in time, and the workflow does not catch up");
     }
-    if now - owed.time > window(workflow) {
+    if now - due.time > window(workflow) {
         return missed("older than the catch-up window");
     }
     None
@@ -82,13 +87,13 @@ pub fn out_of_reach(
 pub async fn is_wanted(
     tx: &mut PgConnection,
     workflow: &Workflow,
-    owed: &Owed,
+    due: &DueTime,
     now: DateTime<Utc>,
 ) -> sqlx::Result<Late> {
-    let overtaken = Late::Unrun(Decision::Missed, SUPERSEDED);
+    let overtaken = Late::NotRun(Decision::Missed, SUPERSEDED);
     match workflow.spec.policies.catch_up {
         CatchUp::RunAll => Ok(Late::Runs),
-        CatchUp::Skip if is_newest(tx, workflow, owed.time, now).await? => Ok(Late::Runs),
+        CatchUp::Skip if is_newest(tx, workflow, due.time, now).await? => Ok(Late::Runs),
         CatchUp::Skip | CatchUp::None => Ok(overtaken),
     }
 }
@@ -106,6 +111,6 @@ pub async fn is_newest(
     time: DateTime<Utc>,
     now: DateTime<Utc>,
 ) -> sqlx::Result<bool> {
-    let later = owed::between(tx, workflow.id, time, now - GRACE, 1).await?;
+    let later = due_times::read_due_times(tx, workflow.id, time, now - GRACE, 1).await?;
     Ok(later.times.is_empty() && !span::has_run_after(tx, workflow.id, time).await?)
 }

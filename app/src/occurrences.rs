@@ -118,7 +118,7 @@ pub async fn record(tx: &mut PgConnection, entry: &Entry<'_>) -> sqlx::Result<Re
     let lateness_s = (entry.now - entry.time).num_seconds();
     let id = sqlx::query_scalar!(
         r#"
-        -- record a decision: the row that stands wins, but a run may still redeem a missed one
+        -- record a decision: an existing row wins, but a run may still redeem a missed one
         INSERT INTO occurrences AS o (id, workflow_id, scheduled_time, decision, reason, revision, run_id, raw_time,
                                       execution_id, attempt, lateness_s, decided_on, created_on, updated_on)
         VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $12, $12)
@@ -199,7 +199,7 @@ pub async fn find(
 }
 
 /// What is decided about a time, at a time of the database.
-pub struct Standing {
+pub struct Current {
     /// The database's time when it was read.
     pub now: DateTime<Utc>,
     /// The decision, if there is one.
@@ -218,9 +218,9 @@ pub async fn find_with_time(
     db: &mut PgConnection,
     workflow: WorkflowId,
     time: DateTime<Utc>,
-) -> sqlx::Result<Standing> {
+) -> sqlx::Result<Current> {
     sqlx::query_as!(
-        Standing,
+        Current,
         r#"
         -- the database's time, and the decision about a time
         SELECT cronbox_now() AS "now!", o.decision AS "decision?: Decision", o.reason, o.run_id

@@ -66,7 +66,7 @@ pub async fn verdict(
     now: DateTime<Utc>,
 ) -> sqlx::Result<Verdict> {
     if workflow.state == State::Paused {
-        promote::hold_back(tx, workflow.id).await?;
+        promote::defer_automatic_runs(tx, workflow.id).await?;
     }
     let mut load = load::read_load(tx, workflow).await?;
     if load.waiting() > 0 && load.has_room(workflow) {
@@ -74,7 +74,7 @@ pub async fn verdict(
         promote::promote(tx, workflow, now).await?;
         load = load::read_load(tx, workflow).await?;
     }
-    match load.judge(workflow, trigger) {
+    match load.evaluate(workflow, trigger) {
         Verdict::Replace(_) => replace(tx, workflow, now).await,
         verdict => Ok(verdict),
     }
@@ -157,7 +157,7 @@ async fn cancel_waiting(tx: &mut PgConnection, runs: &[Uuid], now: DateTime<Utc>
 }
 
 impl Load {
-    fn judge(self, workflow: &Workflow, trigger: Trigger) -> Verdict {
+    fn evaluate(self, workflow: &Workflow, trigger: Trigger) -> Verdict {
         if !is_live(trigger) {
             let first = self.waiting() == 0 && self.has_room_for(workflow, trigger);
             return if first { Verdict::Start } else { Verdict::Queue };
@@ -173,8 +173,8 @@ impl Load {
             Overlap::Skip | Overlap::Concurrent => {
                 // A queued manual run takes no slot from the schedule, but further manual runs must not accumulate
                 // behind it.
-                let by_hand = if trigger == Trigger::Manual { self.waiting_manual } else { 0 };
-                let taken_by_live = self.live + self.waiting_schedule + by_hand >= slots(workflow);
+                let waiting_manual = if trigger == Trigger::Manual { self.waiting_manual } else { 0 };
+                let taken_by_live = self.live + self.waiting_schedule + waiting_manual >= slots(workflow);
                 if !taken_by_live || self.may_wait_for_start(workflow, trigger) {
                     return Verdict::Queue;
                 }

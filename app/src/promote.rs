@@ -13,10 +13,10 @@ use crate::workflows::{State, Workflow};
 ///
 /// # Errors
 /// Fails if the database cannot be reached or refuses the statement.
-pub(crate) async fn hold_back(tx: &mut PgConnection, workflow: WorkflowId) -> sqlx::Result<()> {
+pub(crate) async fn defer_automatic_runs(tx: &mut PgConnection, workflow: WorkflowId) -> sqlx::Result<()> {
     sqlx::query!(
         r#"
-        -- hold back automatic runs; one that an executor has claimed meanwhile goes on
+        -- defer automatic runs; one that an executor has claimed meanwhile goes on
         UPDATE runs SET state = 'queued'
          WHERE workflow_id = $1 AND state = 'accepted' AND trigger IN ('schedule', 'catch_up')
         "#,
@@ -52,7 +52,7 @@ async fn first(tx: &mut PgConnection, workflow: &Workflow) -> sqlx::Result<Optio
     sqlx::query_as!(
         Waiting,
         r#"
-        -- the first that waits: live before made up for; under a pause what a person asked for alone
+        -- the first that waits: live before deferred; under a pause only manual runs, retries and backfills
         SELECT id, trigger AS "trigger: Trigger"
           FROM runs
          WHERE workflow_id = $1 AND state = 'queued'
@@ -70,7 +70,7 @@ async fn first(tx: &mut PgConnection, workflow: &Workflow) -> sqlx::Result<Optio
 async fn accept(tx: &mut PgConnection, run: Uuid, now: DateTime<Utc>) -> sqlx::Result<()> {
     sqlx::query!(
         r#"
-        -- accept a queued run: whoever cancelled it meanwhile has won
+        -- accept a queued run: a cancellation that committed meanwhile wins
         UPDATE runs SET state = 'accepted', run_after = GREATEST(run_after, $2) WHERE id = $1 AND state = 'queued'
         "#,
         run,

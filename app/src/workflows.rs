@@ -4,15 +4,15 @@
 //! the timing or the state changes, its schedule version and its outbox row, in one transaction.
 
 mod edit;
-mod hold;
 mod live_runs;
+mod lock;
 mod table;
 mod workflow;
 mod write;
 
 pub(crate) use edit::ARCHIVED;
 pub use edit::{create, erase, save};
-pub use hold::{CLOCK_SKEW, find_held_for_fire, hold, lock, try_lock};
 pub use live_runs::cancel_live_runs;
+pub use lock::{CLOCK_SKEW, find_locked_for_fire, lock, lock_row, try_lock};
 pub use table::{find, list};
 pub use workflow::{Filter, Saved, State, Sync, SyncStatus, Workflow};

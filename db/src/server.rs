@@ -70,7 +70,7 @@ impl Server {
 
     /// Records that a connection got no answer, so that all open connections are closed.
     pub(crate) fn fell_silent(&self) {
-        tracing::warn!("the database fell silent; connections that are open now are closed");
+        tracing::warn!("database does not answer; its open connections are closed");
         self.met(|met| met.silent_since = Some(Instant::now()));
     }
 
@@ -155,7 +155,7 @@ async fn prove(connection: &mut PgConnection) -> sqlx::Result<Proof> {
 }
 
 pub(crate) async fn within<T>(limit: Duration, work: impl Future<Output = sqlx::Result<T>>) -> sqlx::Result<T> {
-    let silence = || sqlx::Error::Io(std::io::Error::new(std::io::ErrorKind::TimedOut, "the database is silent"));
+    let silence = || sqlx::Error::Io(std::io::Error::new(std::io::ErrorKind::TimedOut, "the database does not answer"));
     tokio::time::timeout(limit, work).await.unwrap_or_else(|_| Err(silence()))
 }
 

@@ -96,7 +96,7 @@ impl Cursor<'_> {
         if last >= first {
             return Ok(last);
         }
-        let by_name = before.starts_with(|letter: char| letter.is_ascii_alphabetic());
+        let by_name = before.starts_with(|character: char| character.is_ascii_alphabetic());
         if by_name && self.field.kind == Kind::Weekday && last == self.field.min {
             // `FRI-SUN`: the Sunday at the end of the week.
             return Ok(self.field.min + 7);
@@ -204,7 +204,9 @@ impl Cursor<'_> {
         let reason = match self.rest.chars().next() {
             None => "a value is missing at the end".to_owned(),
             Some(',') => "a value is missing before the comma".to_owned(),
-            Some('?') if matches!(self.field.kind, Kind::MonthDay | Kind::Weekday) => "? must stand alone".to_owned(),
+            Some('?') if matches!(self.field.kind, Kind::MonthDay | Kind::Weekday) => {
+                "? must be the only item".to_owned()
+            }
             Some('?') => "? belongs in a day field only".to_owned(),
             Some(next) => format!("unexpected {next:?}"),
         };

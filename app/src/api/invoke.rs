@@ -17,8 +17,8 @@ use super::extract::{self, Verb};
 use crate::App;
 use crate::field::FieldError;
 use crate::invoke::{Answer, Reason};
-use crate::metrics::{Answered, Word};
-use crate::outbox::Healing;
+use crate::metrics::{Answered, MetricLabel};
+use crate::outbox::OrphanCleanup;
 
 /// A fire, as in the schedule's Input; unknown fields are ignored.
 #[derive(ToSchema)]
@@ -66,7 +66,7 @@ pub(super) async fn invoke(
         return Err(Error::not_found());
     }
     let fire = fire(id, &extract::read(request).await?)?;
-    let answer = app.judge.judge(&fire).await?;
+    let answer = app.decider.decide_fire(&fire).await?;
     account(&app, &fire, answer);
     answered(answer)
 }
@@ -78,7 +78,7 @@ fn fire(id: WorkflowId, body: &[u8]) -> Result<Fire, Error> {
     };
     let named = members.insert("workflow_id".into(), id.0.into());
     if named.is_some_and(|named| named != id.0) {
-        return Err(FieldError::invalid("workflow_id", "workflow_id is not the one of the path").into());
+        return Err(FieldError::invalid("workflow_id", "workflow_id must be the id in the path").into());
     }
     let fire = Fire::from_event(&event)
         .map_err(|error| FieldError::new("invalid_field", field_of(&error), error.to_string()))?;
@@ -128,7 +128,7 @@ fn account(app: &App, fire: &Fire, answer: Answer) {
         Answer::ClockSkew => "clock_skew",
         Answer::Held => "held",
     };
-    app.metrics.invokes.get_or_create(&Answered { answer: Word(word) }).inc();
+    app.metrics.invokes.get_or_create(&Answered { answer: MetricLabel(word) }).inc();
     if off_minute(fire) {
         app.metrics.fires_off_minute.inc();
     }
@@ -141,13 +141,13 @@ fn account(app: &App, fire: &Fire, answer: Answer) {
         fire.scheduled_time.format("%Y-%m-%dT%H:%MZ"),
     );
     match answer {
-        Answer::Accepted(_) => app.wake.poke(),
-        Answer::Gone(Healing::Enqueued) => app.nudge.poke(),
+        Answer::Accepted(_) => app.wake.notify(),
+        Answer::Gone(OrphanCleanup::Enqueued) => app.notifier.notify(),
         Answer::Declined(Reason::Disagrees) => {
             app.metrics.fires_disagree.inc();
             tracing::warn!(
                 workflow_id = fire.workflow_id.0,
-                "a fire that EventBridge owed by its own reading is not due by ours"
+                "fire disagrees: by EventBridge's evaluation it is due, by ours it is not"
             );
         }
         _ => {}

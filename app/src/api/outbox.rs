@@ -89,7 +89,7 @@ pub(super) async fn act(
     match operated {
         Operated::Done(row) => {
             tx.commit().await?;
-            app.nudge.poke();
+            app.notifier.notify();
             Ok(Json(row.into()))
         }
         Operated::Unknown => Err(Error::not_found()),
@@ -100,9 +100,9 @@ pub(super) async fn act(
 fn refused(status: Status) -> Error {
     match status {
         Status::Pending => {
-            Error::conflict("not_failed", "only a failed row can be discarded; this one is to be published")
+            Error::conflict("not_failed", "only a failed row can be discarded; this row will still be published")
         }
-        Status::Processed => Error::conflict("already_processed", "this edit is published"),
+        Status::Processed => Error::conflict("already_processed", "this edit is already published"),
         Status::Discarded => {
             Error::conflict("already_discarded", "this row was discarded; edit the workflow to publish it")
         }

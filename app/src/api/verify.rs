@@ -102,21 +102,21 @@ pub(super) async fn verify(
 fn refused(unfit: Unfit) -> FieldError {
     // Rounded into the allowed span, so that the time in the error is accepted.
     let second = TimeDelta::seconds(1);
-    let told = |time: DateTime<Utc>| time.to_rfc3339_opts(SecondsFormat::Secs, true);
+    let rfc3339 = |time: DateTime<Utc>| time.to_rfc3339_opts(SecondsFormat::Secs, true);
     match unfit {
         Unfit::Empty => FieldError::invalid("to", "to must be later than from"),
         Unfit::NotSettled(latest) => FieldError::new(
             "span_not_settled",
             "to",
-            format!("what is owed up to then is not all decided yet: to may be at most {}", told(latest)),
+            format!("not every due time before to is decided yet: to may be at most {}", rfc3339(latest)),
         ),
         Unfit::Pruned(earliest) => {
             let earliest = if earliest == earliest.trunc_subsecs(0) { earliest } else { earliest + second };
-            let detail = format!("older rows may be pruned: from must be at least {}", told(earliest));
+            let detail = format!("older rows may be pruned: from must be at least {}", rfc3339(earliest));
             FieldError::new("span_too_old", "from", detail)
         }
         Unfit::ForeignCursor => {
-            FieldError::new("invalid_cursor", "cursor", "take the cursor from next_cursor of the page before")
+            FieldError::new("invalid_cursor", "cursor", "cursor must be next_cursor of the previous page")
         }
     }
 }
@@ -125,7 +125,7 @@ fn view(span: Span, findings: Findings) -> VerifyView {
     VerifyView {
         from: span.from,
         to: span.to,
-        owed: findings.owed,
+        owed: findings.due,
         decided: findings.decided,
         unjudged: findings.unjudged,
         zone_data: ZoneSet::installed().version().to_string(),

@@ -7,7 +7,7 @@ use db::{PgConnection, PgPool};
 use schedule::WorkflowId;
 use schedule::delivery::GRACE;
 
-use crate::owed;
+use crate::due_times;
 use crate::versions::{self, Version};
 
 /// A workflow with more due times than this does not take the fast path.
@@ -42,7 +42,7 @@ pub(super) async fn after(
     sqlx::query_as!(
         Key,
         r#"
-        -- workflows due: nothing is held yet, and each is looked at again under its lock
+        -- workflows due: nothing is locked yet, and each is checked again under its lock
         SELECT watch_at AS "watch_at!", id
           FROM workflows
          WHERE watch_at <= $3 AND (watch_at, id) > ($1, $2) AND id <> ALL($4)
@@ -83,9 +83,9 @@ pub(super) async fn settle_quiet(pool: &PgPool, batch: &[Key], now: DateTime<Utc
 
 async fn settle_batch(tx: &mut PgConnection, batch: &[Key], now: DateTime<Utc>) -> sqlx::Result<Vec<WorkflowId>> {
     let until = now - GRACE;
-    let held = hold(tx, batch, until, now).await?;
-    let mut versions = versions::of_all(tx, &held).await?;
-    let mut quiet: Vec<_> = held
+    let locked = lock_batch(tx, batch, until, now).await?;
+    let mut versions = versions::of_all(tx, &locked).await?;
+    let mut quiet: Vec<_> = locked
         .into_iter()
         .filter_map(|(id, after)| Quiet::of(id, &versions.remove(&id).unwrap_or_default(), after, until))
         .collect();
@@ -106,15 +106,15 @@ struct Quiet {
 impl Quiet {
     /// Returns `None` if it has too many due times, or times that cannot be computed.
     fn of(id: i64, versions: &[Version], after: DateTime<Utc>, until: DateTime<Utc>) -> Option<Self> {
-        let owing = owed::owing(versions, after.min(until), until, QUIET_TIMES);
-        let is_all = owing.unjudged.is_empty() && owing.through == until;
-        let times = owing.times.iter().map(|owed| owed.time).collect();
-        is_all.then(|| Self { id, times, watch_at: owed::next_of(versions, until) })
+        let due_times = due_times::list_due_times(versions, after.min(until), until, QUIET_TIMES);
+        let is_all = due_times.unjudged.is_empty() && due_times.through == until;
+        let times = due_times.times.iter().map(|due| due.time).collect();
+        is_all.then(|| Self { id, times, watch_at: due_times::next_due_time(versions, until) })
     }
 }
 
 /// Locks the workflows of a batch that are not locked and still due; returns them with their cursors.
-async fn hold(
+async fn lock_batch(
     tx: &mut PgConnection,
     batch: &[Key],
     until: DateTime<Utc>,
@@ -123,7 +123,7 @@ async fn hold(
     let ids: Vec<_> = batch.iter().map(|key| key.id).collect();
     let rows = sqlx::query!(
         r#"
-        -- hold a batch: not those whose pause is over, which is first to be ended
+        -- lock a batch: not those whose pause is over, because that pause must end first
         SELECT id, COALESCE(ledger_cursor, $2) AS "cursor!"
           FROM workflows
          WHERE id = ANY($1) AND watch_at <= $2 AND (pause_until IS NULL OR pause_until > $3)
@@ -144,11 +144,11 @@ async fn undecided(tx: &mut PgConnection, quiet: &[Quiet]) -> sqlx::Result<HashS
         quiet.iter().flat_map(|quiet| quiet.times.iter().map(|time| (quiet.id, *time))).unzip();
     let found = sqlx::query_scalar!(
         r#"
-        -- workflows with a time that nobody has decided
-        SELECT DISTINCT owed.workflow_id AS "workflow_id!"
-          FROM unnest($1::bigint[], $2::timestamptz[]) AS owed (workflow_id, time)
+        -- workflows with an undecided time
+        SELECT DISTINCT due.workflow_id AS "workflow_id!"
+          FROM unnest($1::bigint[], $2::timestamptz[]) AS due (workflow_id, time)
          WHERE NOT EXISTS (SELECT FROM occurrences o
-                            WHERE o.workflow_id = owed.workflow_id AND o.scheduled_time = owed.time)
+                            WHERE o.workflow_id = due.workflow_id AND o.scheduled_time = due.time)
         "#,
         &ids,
         &times,

@@ -26,7 +26,7 @@ impl Pass {
         let Self { workflows, resumed, missed, skipped_paused, caught_up, unjudged, failed: _ } = self;
         format!(
             "{workflows} workflows accounted for: {missed} times missed, {caught_up} caught up, {skipped_paused} skipped \
-             by a pause; {resumed} pauses over, {unjudged} workflows not judged"
+             by a pause; {resumed} pauses over, {unjudged} workflows not evaluated"
         )
     }
 }

@@ -82,7 +82,7 @@ impl Folder {
             None => folder.give(&root)?,
             // Another user may have placed a file at a path that is known beforehand.
             Some(found) if !found.is_dir() || user.is_some_and(|user| ![0, user.uid].contains(&found.uid())) => {
-                bail!("{} belongs to somebody else: choose another place with --data", root.display())
+                bail!("{} belongs to another user: choose another folder with --data", root.display())
             }
             Some(_) => folder.give(&root)?,
         }
@@ -169,10 +169,10 @@ impl Folder {
 impl Postmaster {
     /// Whether this process is a Postgres on that data; after a crash its id may be another program's.
     pub fn is_running(&self, data: &Path) -> bool {
-        let told = fs::read(format!("/proc/{}/cmdline", self.pid)).or_else(|_| {
-            Command::new("ps").args(["-o", "args=", "-p", &self.pid.to_string()]).output().map(|told| told.stdout)
+        let reply = fs::read(format!("/proc/{}/cmdline", self.pid)).or_else(|_| {
+            Command::new("ps").args(["-o", "args=", "-p", &self.pid.to_string()]).output().map(|reply| reply.stdout)
         });
-        let command_line = told.map(|told| String::from_utf8_lossy(&told).into_owned()).unwrap_or_default();
+        let command_line = reply.map(|reply| String::from_utf8_lossy(&reply).into_owned()).unwrap_or_default();
         command_line.contains("postgres") && command_line.contains(&*data.to_string_lossy())
     }
 }

@@ -55,9 +55,9 @@ impl Store {
         now: DateTime<Utc>,
     ) -> Result<String, Error> {
         self.groups.get_to_change(&key.group)?;
-        if let Some(standing) = self.schedules.get(&key) {
-            return if standing.was_made_by(token.as_deref(), &spec, now) {
-                Ok(standing.arn.clone())
+        if let Some(existing) = self.schedules.get(&key) {
+            return if existing.was_made_by(token.as_deref(), &spec, now) {
+                Ok(existing.arn.clone())
             } else {
                 Err(Error::Conflict(format!("Schedule {} already exists.", key.name)))
             };
@@ -87,10 +87,10 @@ impl Store {
     /// # Errors
     /// Fails if the schedule group or the schedule does not exist, or if the schedule group is being deleted.
     pub fn update(&mut self, key: Key, spec: Spec, now: DateTime<Utc>) -> Result<String, Error> {
-        let standing = self.remove(&key, now)?;
+        let existing = self.remove(&key, now)?;
         let origin = Expression::origin(now, spec.start_date);
         // Recorded as one change: `remove` has recorded the state before it.
-        let replaced = Arc::unwrap_or_clone(standing);
+        let replaced = Arc::unwrap_or_clone(existing);
         let arn = replaced.arn.clone();
         self.put(Schedule { spec, modified_on: now, next: None, origin, client_token: None, ..replaced });
         Ok(arn)
@@ -113,7 +113,7 @@ impl Store {
         self.schedules.get(key).cloned().ok_or_else(|| Error::no_schedule(&key.name))
     }
 
-    /// Returns one schedule, as it was `changes_back` changes of the account ago.
+    /// Returns one schedule, as it was `changes_back` changes ago.
     ///
     /// # Errors
     /// Fails if the schedule group or the schedule does not exist.
@@ -136,7 +136,7 @@ impl Store {
         Ok(filter.page(&self.schedules, after, limit))
     }
 
-    /// Like [`Store::list`], for the state `changes_back` changes of the account ago.
+    /// Like [`Store::list`], but as the account was `changes_back` changes ago.
     ///
     /// # Errors
     /// Fails if the requested schedule group does not exist.
@@ -228,7 +228,7 @@ impl Store {
             due.push(Due { at, schedule: Arc::clone(&schedule) });
             match next {
                 None if schedule.spec.completion == Completion::Delete => {}
-                _ => self.stand(Schedule { next, ..Arc::unwrap_or_clone(schedule) }),
+                _ => self.insert_schedule(Schedule { next, ..Arc::unwrap_or_clone(schedule) }),
             }
         }
         due
@@ -238,10 +238,10 @@ impl Store {
     fn put(&mut self, mut schedule: Schedule) {
         let from = schedule.spec.expression.first_evaluated_after(schedule.modified_on);
         schedule.next = self.next_of(&schedule, from);
-        self.stand(schedule);
+        self.insert_schedule(schedule);
     }
 
-    fn stand(&mut self, schedule: Schedule) {
+    fn insert_schedule(&mut self, schedule: Schedule) {
         if let Some(next) = schedule.next {
             self.next.insert((next, schedule.key.clone()));
         }

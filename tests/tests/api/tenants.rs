@@ -12,8 +12,8 @@ async fn another_team_s_object_is_as_if_it_did_not_exist() {
     s.clock_to("2026-03-02T09:10:00Z").await;
     let run = s.runs_of(id).await[0]["id"].as_str().unwrap().to_owned();
     let span = json!({"start": "2026-03-02T08:00:00Z", "end": "2026-03-02T09:00:15Z", "only": "all"});
-    let asked = s.editor().post(&format!("/api/v1/schedules/{id}:backfill"), &span).await.expect(202);
-    let backfill = asked.json["id"].as_str().unwrap().to_owned();
+    let requested = s.editor().post(&format!("/api/v1/schedules/{id}:backfill"), &span).await.expect(202);
+    let backfill = requested.json["id"].as_str().unwrap().to_owned();
     let stranger = stranger(&s).await;
     let missing_run = "00000000-0000-7000-8000-000000000000";
     let cases: [(Method, String, String, Value); 20] = [
@@ -53,20 +53,20 @@ async fn another_team_s_object_is_as_if_it_did_not_exist() {
         (Method::POST, format!("/api/v1/runs/{run}:retry"), format!("/api/v1/runs/{missing_run}:retry"), json!({})),
         (Method::GET, format!("/api/v1/runs/{run}"), format!("/api/v1/runs/{missing_run}"), Value::Null),
     ];
-    for (method, theirs, nobodys, body) in cases {
-        let [theirs, nobodys] = [theirs, nobodys].map(|path| {
+    for (method, theirs, missing, body) in cases {
+        let [theirs, missing] = [theirs, missing].map(|path| {
             let request = stranger.request(method.clone(), &path);
             tests::answer(if body.is_null() { request } else { request.json(&body) })
         });
-        let (theirs, nobodys) = (theirs.await, nobodys.await);
+        let (theirs, missing) = (theirs.await, missing.await);
         theirs.refused(404, "not_found", None);
-        assert_eq!((theirs.status, theirs.text), (nobodys.status, nobodys.text));
+        assert_eq!((theirs.status, theirs.text), (missing.status, missing.text));
     }
     s.end().await;
 }
 
 #[tokio::test]
-async fn lists_and_their_filters_show_the_own_team_alone() {
+async fn lists_show_only_the_own_team() {
     let s = Story::at("2026-03-02T08:59:00Z").await;
     let id = s.create("0 9 * * *", "UTC").await;
     s.publish().await;

@@ -58,8 +58,8 @@ async fn dev_is_applied_runs_a_workflow_and_is_destroyed() {
 async fn dead_letters_are_kept(account: &Account, queues: &Value) {
     for name in ["schedules", "runner", "publisher"] {
         let url = text(&queues[name]);
-        let asked = ["sqs", "get-queue-attributes", "--attribute-names", "All", "--queue-url", &url];
-        let queue = &account.aws(asked).await["Attributes"];
+        let requested = ["sqs", "get-queue-attributes", "--attribute-names", "All", "--queue-url", &url];
+        let queue = &account.aws(requested).await["Attributes"];
         assert_eq!(
             (&queue["MessageRetentionPeriod"], &queue["SqsManagedSseEnabled"]),
             (&json!("1209600"), &json!("true"))
@@ -68,8 +68,8 @@ async fn dead_letters_are_kept(account: &Account, queues: &Value) {
     }
     for name in ["runner", "publisher"] {
         let function = format!("cronbox-dev-{name}");
-        let asked = ["lambda", "get-function-event-invoke-config", "--function-name", &function];
-        let failed = account.aws(asked).await["DestinationConfig"]["OnFailure"]["Destination"].clone();
+        let requested = ["lambda", "get-function-event-invoke-config", "--function-name", &function];
+        let failed = account.aws(requested).await["DestinationConfig"]["OnFailure"]["Destination"].clone();
         assert!(text(&failed).ends_with(&format!(":cronbox-dev-{name}-dlq")), "{failed}");
     }
 }
@@ -144,7 +144,7 @@ async fn panics_and_serves_the_next(function: &Function) {
     assert!(panicked.starts_with("Lambda panicked: OS can't spawn worker thread"), "{panicked}");
     give_room(&sandbox, Room::ForAll).await;
     let failed = runtime.invoke(fire).await.failed();
-    assert!(!failed.contains("panicked"), "nobody is there, but somebody was asked: {failed}");
+    assert!(!failed.contains("panicked"), "no server answers, but it was called: {failed}");
 }
 
 /// The app accepts a request and never answers. The runner must fail with a timeout before Lambda's.

@@ -116,23 +116,23 @@ impl Place {
         let all = [self.none, self.skip, self.run_all].into_iter();
         let fires: Vec<_> =
             all.flat_map(|wf| times.iter().map(move |time| Fire::from_event(&fire(wf, *time)).unwrap())).collect();
-        let decided = join_all(fires.iter().map(|fire| self.s.app().judge.judge(fire))).await;
+        let decided = join_all(fires.iter().map(|fire| self.s.app().decider.decide_fire(fire))).await;
         assert!(decided.iter().all(Result::is_err), "{decided:?}");
     }
 
     /// Delivers every dead letter again; returns their number.
     async fn redrive(&self) -> usize {
-        let letters = self.s.stand_in.dead_letters.all();
-        for letter in &letters {
-            let payload = match letter.body.get("requestPayload") {
+        let messages = self.s.stand_in.dead_letters.all();
+        for message in &messages {
+            let payload = match message.body.get("requestPayload") {
                 Some(payload) => payload.clone(),
                 // Scheduler's dead letter contains the request that failed, with its payload as text.
-                None => serde_json::from_str(letter.body["Payload"].as_str().unwrap()).unwrap(),
+                None => serde_json::from_str(message.body["Payload"].as_str().unwrap()).unwrap(),
             };
             self.s.stand_in.lambda.invoke(RUNNER, payload, self.s.clock.now()).unwrap();
         }
         self.s.stand_in.fires.deliver(self.s.clock.now()).await;
-        letters.len()
+        messages.len()
     }
 
     /// No time was decided for an hour. Then 10:00 is caught up, and 09:30 only under `run_all`.
@@ -146,12 +146,12 @@ impl Place {
         self.assert_clean(12).await;
     }
 
-    /// Asserts that the proof of the three workflows from 09:00 to 10:30 finds `owed` due times and no difference.
-    async fn assert_clean(&self, owed: i64) {
+    /// Asserts that the proof of the three workflows from 09:00 to 10:30 finds `due` due times and no difference.
+    async fn assert_clean(&self, due: i64) {
         let span = "from=2026-03-02T09:00:00Z&to=2026-03-02T10:31:00Z";
         let verified = self.s.admin().get(&format!("/api/v1/verify?{span}")).await.expect(200);
         assert_eq!(verified.json["differences"], json!([]));
-        assert_eq!((&verified.json["owed"], &verified.json["decided"]), (&json!(owed), &json!(owed)));
+        assert_eq!((&verified.json["owed"], &verified.json["decided"]), (&json!(due), &json!(due)));
         assert_eq!(verified.json["next_cursor"], Value::Null);
     }
 }

@@ -3,14 +3,14 @@
 use std::time::Duration;
 
 use app::claim::Lease;
-use app::invoke::{Answer, Judge};
+use app::invoke::{Answer, FireDecider};
 use chrono::{DateTime, Utc};
 use db::PgPool;
 use schedule::Fire;
 use serde_json::json;
 use tests::Story;
 
-use crate::words::{fire_on_time, hourly, standing_still};
+use crate::words::{fire_on_time, hourly, story_without_executor};
 
 /// A pool of one connection, so that Postgres reports its reads at once.
 pub(crate) async fn one_connection(s: &Story) -> PgPool {
@@ -37,7 +37,7 @@ const FIRED: &str = "INSERT INTO occurrences (id, workflow_id, scheduled_time, d
 
 #[tokio::test]
 async fn a_claim_reads_no_skipped_times() {
-    let s = standing_still("2026-03-02T08:30:00Z").await;
+    let s = story_without_executor("2026-03-02T08:30:00Z").await;
     let mut workflows = Vec::new();
     for _ in 0..4 {
         workflows.push(hourly(&s, json!({})).await);
@@ -70,7 +70,7 @@ const RUNS: &str = "INSERT INTO runs (id, workflow_id, trigger, state, scheduled
 /// The statistics are of a quiet hour, and then many runs of others wait.
 #[tokio::test]
 async fn a_fire_reads_no_run_of_others() {
-    let s = standing_still("2026-03-02T08:30:00Z").await;
+    let s = story_without_executor("2026-03-02T08:30:00Z").await;
     let (wf, other) = (hourly(&s, json!({})).await, hourly(&s, json!({})).await);
     for (state, runs) in [("cancelled", 1_000), ("accepted", 10_000)] {
         sqlx::query(RUNS).bind(other.0).bind(state).bind(s.clock.now()).bind(runs).execute(&s.pool).await.unwrap();
@@ -81,9 +81,9 @@ async fn a_fire_reads_no_run_of_others() {
     s.now_is("2026-03-02T09:00:10Z").await;
     let pool = one_connection(&s).await;
     let before = read_of(&pool, "runs").await;
-    let judge = Judge::new(pool.clone(), s.app().config.ledger_kept());
+    let decider = FireDecider::new(pool.clone(), s.app().config.ledger_kept());
     let fire = Fire::from_event(&json!({"workflow_id": wf.0, "scheduled_time": "2026-03-02T09:00:00Z"})).unwrap();
-    assert!(matches!(judge.judge(&fire).await.unwrap(), Answer::Accepted(_)));
+    assert!(matches!(decider.decide_fire(&fire).await.unwrap(), Answer::Accepted(_)));
     let read = read_of(&pool, "runs").await - before;
     assert!(read < 100, "{read} runs");
     s.end_early().await;
@@ -95,7 +95,7 @@ const QUEUED: &str = "INSERT INTO runs (id, workflow_id, trigger, state, schedul
 
 #[tokio::test]
 async fn the_queue_job_reads_each_run_once() {
-    let s = standing_still("2026-03-02T08:30:00Z").await;
+    let s = story_without_executor("2026-03-02T08:30:00Z").await;
     for _ in 0..60 {
         hourly(&s, json!({"overlap_policy": "queue"})).await;
     }
@@ -114,7 +114,7 @@ const BACKLOG: &str = "INSERT INTO runs (id, workflow_id, trigger, state, run_af
 
 #[tokio::test]
 async fn a_claim_passes_over_a_full_team() {
-    let s = standing_still("2026-03-02T08:30:00Z").await;
+    let s = story_without_executor("2026-03-02T08:30:00Z").await;
     let wf = hourly(&s, json!({})).await;
     sqlx::query(BACKLOG).bind(wf.0).bind(s.clock.now()).execute(&s.pool).await.unwrap();
     s.execute("ANALYZE").await;

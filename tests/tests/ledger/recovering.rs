@@ -1,6 +1,6 @@
 //! Recovery: a run whose instance died is either retried or abandoned with a reason.
 
-use app::claim::{self, Finished, Held, Slots};
+use app::claim::{self, Finished, Ownership, Slots};
 use app::jobs::Did;
 use app::runs::RunState;
 use chrono::{DateTime, Utc};
@@ -85,7 +85,7 @@ async fn a_lost_run_is_abandoned_if_its_workflow_says_so_and_so_is_its_time() {
 }
 
 #[tokio::test]
-async fn a_run_of_somebodys_own_accord_takes_no_decision_back() {
+async fn manual_runs_take_no_decision_back() {
     let s = idle().await;
     let wf = s.create_with(json!({"cron_schedule": "0 * * * *", "on_lost": "abandon"})).await;
     s.publish().await;
@@ -136,7 +136,7 @@ async fn a_lost_run_of_yesterday_is_abandoned() {
 }
 
 #[tokio::test]
-async fn a_lost_run_of_a_paused_workflow_waits_and_stands_in_nobodys_way() {
+async fn lost_runs_of_paused_workflows_only_wait() {
     let s = idle().await;
     let paused = s.create("0 9 * * *", "UTC").await;
     let active = s.create("0 9 * * *", "UTC").await;
@@ -192,11 +192,11 @@ async fn of_a_recovery_and_a_completion_at_the_same_moment_exactly_one_wins() {
             tokio::join!(claim::finish(&mut db, lease.instance, &claimed, &finished, s.clock.now()), s.job("recovery"));
         let run = run(&s, claimed.id).await;
         match (finish.unwrap(), recovery) {
-            (Held::Ours, Did::Nothing) => {
+            (Ownership::Ours, Did::Nothing) => {
                 completed += 1;
                 assert_eq!(run["state"], "succeeded");
             }
-            (Held::Lost, Did::All(_)) => {
+            (Ownership::Lost, Did::All(_)) => {
                 recovered += 1;
                 assert_eq!(run["state"], "accepted");
             }

@@ -5,7 +5,7 @@ use schedule::WorkflowId;
 use serde_json::json;
 use tests::Story;
 
-use crate::words::{fire, fire_on_time, hourly, standing_still};
+use crate::words::{fire, fire_on_time, hourly, story_without_executor};
 
 /// Runs the watchdog at this time.
 async fn watched(s: &Story, now: &str) {
@@ -32,7 +32,7 @@ async fn cursor(s: &Story, wf: WorkflowId) -> (String, Option<String>) {
 
 #[tokio::test]
 async fn each_catch_up_policy_decides_the_times_of_an_outage() {
-    let s = standing_still("2026-03-02T08:30:00Z").await;
+    let s = story_without_executor("2026-03-02T08:30:00Z").await;
     let none = hourly(&s, json!({"catch_up_policy": "none"})).await;
     let skip = hourly(&s, json!({})).await;
     let all = hourly(&s, json!({"catch_up_policy": "run_all", "catch_up_window_secs": 7200})).await;
@@ -55,7 +55,7 @@ async fn each_catch_up_policy_decides_the_times_of_an_outage() {
 
 #[tokio::test]
 async fn run_all_lets_a_hundred_run_a_pass_the_oldest_first_and_drops_none() {
-    let s = standing_still("2026-03-02T08:59:30Z").await;
+    let s = story_without_executor("2026-03-02T08:59:30Z").await;
     let wf = s.create_with(json!({"cron_schedule": "* * * * *", "catch_up_policy": "run_all"})).await;
     let caught_up = "SELECT count(*) FROM occurrences WHERE decision = 'caught_up'";
     watched(&s, "2026-03-02T13:14:30Z").await;
@@ -74,23 +74,23 @@ async fn run_all_lets_a_hundred_run_a_pass_the_oldest_first_and_drops_none() {
 }
 
 #[tokio::test]
-async fn what_was_fired_on_time_costs_the_watchdog_a_look() {
-    let s = standing_still("2026-03-02T08:30:00Z").await;
+async fn the_watchdog_only_reads_decided_times() {
+    let s = story_without_executor("2026-03-02T08:30:00Z").await;
     let wf = hourly(&s, json!({"overlap_policy": "concurrent"})).await;
-    let owes_nothing = s.create_with(json!({"cron_schedule": "0 9 1 1 *"})).await;
+    let never_due = s.create_with(json!({"cron_schedule": "0 9 1 1 *"})).await;
     watched(&s, "2026-03-02T08:36:00Z").await;
     fire_on_time(&s, wf, "2026-03-02T09:00:00Z").await;
-    let untouched = cursor(&s, owes_nothing).await;
+    let untouched = cursor(&s, never_due).await;
     watched(&s, "2026-03-02T09:07:00Z").await;
     assert_eq!(hours(&s, wf).await, "09 fired");
     assert_eq!(cursor(&s, wf).await, ("09:02".into(), Some("10:00".into())));
-    assert_eq!(cursor(&s, owes_nothing).await, untouched, "who owes nothing is not touched");
+    assert_eq!(cursor(&s, never_due).await, untouched, "a workflow without due times is not changed");
     s.end_early().await;
 }
 
 #[tokio::test]
 async fn under_skip_what_ran_later_leaves_the_older_ones_missed() {
-    let s = standing_still("2026-03-02T08:30:00Z").await;
+    let s = story_without_executor("2026-03-02T08:30:00Z").await;
     let wf = hourly(&s, json!({"overlap_policy": "concurrent"})).await;
     fire_on_time(&s, wf, "2026-03-02T11:00:00Z").await;
     watched(&s, "2026-03-02T11:01:00Z").await;
@@ -99,8 +99,8 @@ async fn under_skip_what_ran_later_leaves_the_older_ones_missed() {
 }
 
 #[tokio::test]
-async fn an_edit_replays_nothing_and_loses_nothing_that_was_owed_before_it() {
-    let s = standing_still("2026-03-02T08:30:00Z").await;
+async fn an_edit_repeats_and_loses_no_time() {
+    let s = story_without_executor("2026-03-02T08:30:00Z").await;
     let wf = hourly(&s, json!({"catch_up_policy": "run_all"})).await;
     // 09:00 is due and its fire does not arrive. Then the cron changes, and later the timezone.
     s.now_is("2026-03-02T09:02:00Z").await;
@@ -117,8 +117,8 @@ async fn an_edit_replays_nothing_and_loses_nothing_that_was_owed_before_it() {
 }
 
 #[tokio::test]
-async fn what_a_pause_or_an_archive_overtook_is_skipped_and_what_they_cover_is_not_owed() {
-    let s = standing_still("2026-03-02T08:30:00Z").await;
+async fn paused_and_archived_times_are_not_due() {
+    let s = story_without_executor("2026-03-02T08:30:00Z").await;
     let paused = hourly(&s, json!({"catch_up_policy": "run_all"})).await;
     let archived = hourly(&s, json!({"catch_up_policy": "run_all"})).await;
     s.now_is("2026-03-02T09:02:00Z").await;
@@ -127,15 +127,15 @@ async fn what_a_pause_or_an_archive_overtook_is_skipped_and_what_they_cover_is_n
     s.now_is("2026-03-02T11:30:00Z").await;
     s.resume(paused).await;
     watched(&s, "2026-03-02T12:30:00Z").await;
-    assert_eq!(hours(&s, paused).await, "09 skipped_paused, 12 caught_up", "10:00 and 11:00 were not owed");
+    assert_eq!(hours(&s, paused).await, "09 skipped_paused, 12 caught_up", "10:00 and 11:00 were not due");
     assert_eq!(s.count("SELECT count(*) FROM occurrences WHERE decision = 'skipped_paused'").await, 2);
-    assert_eq!(cursor(&s, archived).await.1, None, "nobody looks at an archived workflow again");
+    assert_eq!(cursor(&s, archived).await.1, None, "no pass checks an archived workflow again");
     s.end_early().await;
 }
 
 #[tokio::test]
-async fn a_pause_with_an_end_is_over_at_that_moment_whoever_comes_first() {
-    let s = standing_still("2026-03-02T08:30:00Z").await;
+async fn a_pause_ends_at_its_end() {
+    let s = story_without_executor("2026-03-02T08:30:00Z").await;
     let by_watchdog = hourly(&s, json!({"overlap_policy": "concurrent"})).await;
     let by_fire = hourly(&s, json!({"overlap_policy": "concurrent"})).await;
     let by_edit = hourly(&s, json!({"catch_up_policy": "run_all"})).await;
@@ -153,7 +153,7 @@ async fn a_pause_with_an_end_is_over_at_that_moment_whoever_comes_first() {
     s.edit(by_edit, json!({"cron_schedule": "45 * * * *"})).await;
     s.job("watchdog").await;
     assert_eq!(hours(&s, by_watchdog).await, "11 missed, 12 caught_up");
-    assert_eq!(hours(&s, by_edit).await, "11 missed, 12 missed", "owed, by a version that the edit has ended");
+    assert_eq!(hours(&s, by_edit).await, "11 missed, 12 missed", "due, by a version that the edit has ended");
     let resumed = s.workflow(by_watchdog).await;
     assert_eq!((&resumed["state"], &resumed["pause_reason"]), (&json!("active"), &json!(null)));
     let since = "SELECT count(*) FROM schedule_versions WHERE state = 'active' AND valid_from = '2026-03-02T11:00:00Z'";
@@ -164,7 +164,7 @@ async fn a_pause_with_an_end_is_over_at_that_moment_whoever_comes_first() {
 }
 
 #[tokio::test]
-async fn eventbridge_is_told_two_minutes_before_a_pause_ends() {
+async fn eventbridge_resumes_two_minutes_early() {
     let s = Story::at("2026-03-02T08:30:00Z").await;
     let wf = hourly(&s, json!({})).await;
     let until = json!({"until": "2026-03-02T11:00:00Z"});
@@ -184,15 +184,15 @@ async fn eventbridge_is_told_two_minutes_before_a_pause_ends() {
 }
 
 #[tokio::test]
-async fn a_timezone_that_nobody_knows_holds_its_own_cursor_and_no_other() {
-    let s = standing_still("2026-03-02T08:30:00Z").await;
+async fn an_unknown_timezone_stops_only_its_cursor() {
+    let s = story_without_executor("2026-03-02T08:30:00Z").await;
     let lost = hourly(&s, json!({})).await;
     let known = hourly(&s, json!({})).await;
     let rename = "UPDATE schedule_versions SET timezone = 'Mars/Olympus' WHERE workflow_id = $1";
     sqlx::query(rename).bind(lost.0).execute(&s.pool).await.unwrap();
     watched(&s, "2026-03-02T09:10:00Z").await;
     assert_eq!((hours(&s, lost).await, hours(&s, known).await), (String::new(), "09 caught_up".into()));
-    assert!(cursor(&s, lost).await.0.as_str() <= "08:30", "its cursor stands");
+    assert!(cursor(&s, lost).await.0.as_str() <= "08:30", "its cursor does not advance");
     let metrics = s.admin().get("/metrics").await.text;
     assert!(metrics.contains("cronbox_workflows_unjudged 1"), "{metrics}");
     // The app cannot check the time, so it accepts a fire of the same revision.
@@ -213,7 +213,7 @@ async fn a_timezone_that_nobody_knows_holds_its_own_cursor_and_no_other() {
 /// If the timezone is unknown, the app cannot check the time, so it compares the timing.
 #[tokio::test]
 async fn unknown_timezone_accepts_fires_of_its_timing() {
-    let s = standing_still("2026-03-02T08:30:00Z").await;
+    let s = story_without_executor("2026-03-02T08:30:00Z").await;
     let wf = hourly(&s, json!({})).await;
     for (now, cron) in [("2026-03-02T08:31:00Z", "30 * * * *"), ("2026-03-02T08:32:00Z", "0 * * * *")] {
         s.now_is(now).await;

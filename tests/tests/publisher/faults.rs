@@ -26,7 +26,7 @@ async fn throttling_backs_off_and_counts_no_attempt() {
         world.skip(Duration::from_secs(u64::from(round) * 1000)).await;
     }
     assert_eq!(world.publication(workflow).await.last_error.as_deref(), Some("EventBridge throttles our calls"));
-    assert_eq!(world.outbox(workflow).await, (0, 0, 1), "nobody is dead-lettered");
+    assert_eq!(world.outbox(workflow).await, (0, 0, 1), "no workflow has failed");
 
     world.front.always(&name(workflow), None);
     assert_eq!(publisher.drain(soon()).await.unwrap().created, 1);
@@ -59,7 +59,7 @@ async fn a_refused_schedule_fails_at_once_blocks_no_other_and_is_revived_by_its_
 }
 
 #[tokio::test]
-async fn what_nobody_has_seen_before_is_tried_ten_times() {
+async fn an_unknown_fault_is_tried_ten_times() {
     let world = World::new().await;
     let workflow = world.create("0 9 * * *", "UTC").await;
     world.front.always(&name(workflow), Some(STRANGE));
@@ -77,7 +77,7 @@ async fn what_nobody_has_seen_before_is_tried_ten_times() {
 }
 
 #[tokio::test]
-async fn a_denial_is_the_environment_s_fault_and_fails_nobody() {
+async fn a_denial_fails_no_workflow() {
     let world = World::new().await;
     let workflow = world.create("0 9 * * *", "UTC").await;
     world.front.next(&name(workflow), [DENIED]);
@@ -104,7 +104,7 @@ async fn three_workflows_denied_in_a_row_stop_the_drain_and_the_others_are_given
     let report = publisher.drain(soon()).await.unwrap();
 
     assert_eq!((report.retried, report.failed, report.remaining), (3, 0, 20));
-    assert_eq!(world.calls().len(), 3, "the fourth is not asked");
+    assert_eq!(world.calls().len(), 3, "the fourth is not requested");
     for workflow in &workflows {
         let publication = world.publication(*workflow).await;
         assert_eq!((publication.attempt_count, publication.is_leased), (0, false));
@@ -116,7 +116,7 @@ async fn three_workflows_denied_in_a_row_stop_the_drain_and_the_others_are_given
 }
 
 #[tokio::test]
-async fn one_workflow_denied_alone_while_others_succeed_is_given_up() {
+async fn a_single_denied_workflow_fails() {
     let world = World::new().await;
     let workflow = world.create("0 9 * * *", "UTC").await;
     world.front.always(&name(workflow), Some(DENIED));
@@ -138,7 +138,7 @@ async fn one_workflow_denied_alone_while_others_succeed_is_given_up() {
 }
 
 #[tokio::test]
-async fn a_permission_that_is_lost_in_mid_drain_fails_nobody() {
+async fn a_permission_lost_meanwhile_fails_no_workflow() {
     let world = World::new().await;
     let mut workflows = Vec::new();
     for nth in 0..10 {
@@ -197,13 +197,13 @@ async fn a_conflict_on_an_update_is_waited_for() {
 }
 
 #[tokio::test]
-async fn a_start_that_passed_while_its_request_was_on_its_way_fails_nobody() {
+async fn a_start_that_passed_fails_no_workflow() {
     let world = World::new().await;
     let mut tx = db::begin(&world.pool).await.unwrap();
     let fields = json!({"cron_schedule": "30 12 * * *", "starts_at": "2026-03-02T10:05:00Z"});
     let workflow = world.create_in(&mut tx, fields).await;
     tx.commit().await.unwrap();
-    world.front.hold(&name(workflow));
+    world.front.delay(&name(workflow));
     let publisher = world.publisher().await;
     let frozen = async {
         // A Lambda can be frozen between two invocations, also just before it sends a request.
@@ -216,7 +216,7 @@ async fn a_start_that_passed_while_its_request_was_on_its_way_fails_nobody() {
     let report = report.unwrap();
     assert_eq!((report.failed, report.created), (0, 0), "EventBridge refuses a start of so long ago");
     assert_eq!(world.publication(workflow).await.error_class.as_deref(), Some("transient"));
-    assert_eq!(world.outbox(workflow).await, (0, 0, 1), "nobody is dead-lettered");
+    assert_eq!(world.outbox(workflow).await, (0, 0, 1), "no workflow has failed");
     world.skip(Duration::from_secs(5)).await;
     assert_eq!(world.publish().await.created, 1);
     assert_eq!(world.schedule(workflow).await.unwrap().get("StartDate"), None);
@@ -230,7 +230,7 @@ async fn an_end_that_passed_fails_no_workflow() {
     let fields = json!({"cron_schedule": "* * * * *", "ends_at": "2026-03-02T10:05:00Z"});
     let workflow = world.create_in(&mut tx, fields).await;
     tx.commit().await.unwrap();
-    world.front.hold(&name(workflow));
+    world.front.delay(&name(workflow));
     let publisher = world.publisher().await;
     let frozen = async {
         world.front.arrival(&name(workflow)).await;
@@ -291,13 +291,13 @@ async fn a_database_without_a_free_connection_loses_nothing() {
     let dsn = format!("postgres://{role}:x@{place}");
     let others =
         sqlx::postgres::PgPoolOptions::new().min_connections(6).max_connections(6).connect(&dsn).await.unwrap();
-    let held = futures::future::join_all((0..6).map(|_| others.acquire())).await;
-    assert!(held.iter().all(Result::is_ok), "all that the role may have");
+    let connections = futures::future::join_all((0..6).map(|_| others.acquire())).await;
+    assert!(connections.iter().all(Result::is_ok), "all that the role may have");
     let publisher = world.publisher_by_way_of(&dsn).await;
 
     assert!(publisher.drain(soon()).await.is_err(), "an error, which Lambda counts");
     assert_eq!((world.calls().len(), world.outbox(workflow).await), (0, (0, 0, 1)));
-    drop(held);
+    drop(connections);
     others.close().await;
     assert_eq!(publisher.drain(soon()).await.unwrap().created, 1);
     assert_eq!(world.expression(workflow).await.as_deref(), Some("cron(0 9 * * ? *)"));

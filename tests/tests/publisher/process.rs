@@ -41,16 +41,16 @@ fn run(arguments: &[&str], more: &[(&str, &str)]) -> Output {
 }
 
 #[test]
-fn whoever_cannot_start_says_in_one_sentence_what_to_do() {
-    let nobody = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-    let port = nobody.local_addr().unwrap().port();
-    drop(nobody);
+fn a_failed_start_says_what_to_do() {
+    let unreachable = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = unreachable.local_addr().unwrap().port();
+    drop(unreachable);
     let away = format!("postgres://u:hunter2@127.0.0.1:{port}/d");
     for (arguments, more, says) in [
         (&["--once"][..], &[][..], "set DB_DSN in the environment".to_owned()),
         (&["--once"], &[("DB_DSN", "hunter2")], "the database DSN cannot be read: write postgres://".to_owned()),
         (&["--listen"], &[("DB_DSN", &away)], format!("the database at 127.0.0.1:{port} does not answer: start it")),
-        (&[], &[("DB_DSN", &away)], "say --once or --listen".to_owned()),
+        (&[], &[("DB_DSN", &away)], "write --once or --listen".to_owned()),
         (&["--once"], &[("DB_DSN", &away), ("ENV", "Prod!")], "invalid value 'Prod!' for '--env <ENV>'".to_owned()),
         (&["--once"], &[("DB_DSN", &away), ("BATCH_SIZE", "0")], "invalid value '0' for '--batch-size".to_owned()),
     ] {
@@ -64,7 +64,7 @@ fn whoever_cannot_start_says_in_one_sentence_what_to_do() {
 }
 
 #[tokio::test]
-async fn a_daemon_answers_scrapes_with_what_it_did_and_how_the_outbox_stands() {
+async fn a_daemon_serves_counters_and_gauges() {
     let world = World::new().await;
     let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
     let address = format!("127.0.0.1:{port}");
@@ -87,7 +87,7 @@ async fn a_daemon_answers_scrapes_with_what_it_did_and_how_the_outbox_stands() {
         "cronbox_publisher_remaining 0",
     ];
     // A call is counted when it is answered, a workflow when its drain has ended.
-    let begun = Instant::now();
+    let started = Instant::now();
     loop {
         let text = match reqwest::get(format!("http://{address}/metrics")).await {
             Ok(answer) => answer.text().await.unwrap(),
@@ -95,7 +95,7 @@ async fn a_daemon_answers_scrapes_with_what_it_did_and_how_the_outbox_stands() {
         };
         let missing = wanted.iter().find(|wanted| !text.lines().any(|line| line == **wanted));
         let Some(missing) = missing else { break };
-        assert!(begun.elapsed() < PATIENCE, "{missing} is not in\n{text}");
+        assert!(started.elapsed() < PATIENCE, "{missing} is not in\n{text}");
         tokio::task::yield_now().await;
     }
     assert_eq!(

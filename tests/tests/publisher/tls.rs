@@ -26,7 +26,7 @@ async fn only_the_right_name_signed_by_the_right_authority_is_the_database() {
     assert_eq!(connect(trusting(&full, &secured.ca)).await, Ok(true));
 
     let refused = connect(full.clone()).await.unwrap_err();
-    assert!(refused.contains("UnknownIssuer"), "the public authorities alone: {refused}");
+    assert!(refused.contains("UnknownIssuer"), "only the public authorities: {refused}");
     let refused = connect(trusting(&full, &secured.stranger)).await.unwrap_err();
     assert!(refused.contains("invalid peer certificate"), "another authority: {refused}");
     let by_address = secured.dsn_by_address("sslmode=verify-full");
@@ -37,7 +37,7 @@ async fn only_the_right_name_signed_by_the_right_authority_is_the_database() {
 }
 
 #[tokio::test]
-async fn nobody_speaks_plainly_neither_the_server_nor_we() {
+async fn connections_are_encrypted_on_both_sides() {
     let secured = Secured::new().await;
     let refused = connect(secured.dsn("sslmode=disable")).await.unwrap_err();
     assert!(refused.contains("no encryption"), "{refused}");

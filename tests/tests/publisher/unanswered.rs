@@ -33,13 +33,13 @@ async fn way_that_loses_an_answer(dsn: &str) -> (String, Arc<AtomicBool>) {
 }
 
 async fn pass(mut client: TcpStream, mut server: TcpStream, is_lost: Arc<AtomicBool>) {
-    let (mut asked, mut answers) = client.split();
+    let (mut requested, mut answers) = client.split();
     let (mut answered, mut asks) = server.split();
     let loses = AtomicBool::new(false);
     let there = async {
         let mut bytes = [0; 65536];
         let mut is_settling = false;
-        while let Ok(count @ 1..) = asked.read(&mut bytes).await {
+        while let Ok(count @ 1..) = requested.read(&mut bytes).await {
             let says = |words: &[u8]| bytes[..count].windows(words.len()).any(|some| some == words);
             is_settling |= says(LOCK);
             if is_settling && says(b"COMMIT") && !is_lost.swap(true, Ordering::SeqCst) {
@@ -68,7 +68,7 @@ async fn a_settle_whose_answer_is_lost_gives_no_attempt_back_twice() {
     let workflow = world.create("0 9 * * *", "UTC").await;
     world.front.next(&name(workflow), [STRANGE]);
     world.publish().await;
-    assert_eq!(world.publication(workflow).await.attempt_count, 1, "nobody knows what that was, so it counts");
+    assert_eq!(world.publication(workflow).await.attempt_count, 1, "the cause is unknown, so it counts");
     world.skip(Duration::from_secs(5)).await;
     world.front.always(&name(workflow), Some(THROTTLED));
 

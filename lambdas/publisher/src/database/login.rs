@@ -41,7 +41,9 @@ impl Login {
         let renewed = self.options().await.and_then(|options| db::log_in_anew(pool, &options));
         match &renewed {
             Ok(()) => tracing::warn!("the database refused the login; the secret was fetched again"),
-            Err(error) => tracing::error!("the database refused the login, and there is no other: {error:#}"),
+            Err(error) => {
+                tracing::error!("the database refused the login, and the secret was not fetched again: {error:#}")
+            }
         }
         renewed.is_ok()
     }

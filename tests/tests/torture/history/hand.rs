@@ -15,10 +15,10 @@ enum Hand {
 }
 
 impl History<'_> {
-    pub(super) async fn change_by_hand(&mut self) {
+    pub(super) async fn change_manually(&mut self) {
         let hand =
             self.dice.weighted(&[(3, Hand::Deletes), (2, Hand::Disables), (2, Hand::Retimes), (1, Hand::Invents)]);
-        let (Some(hand), Some(mut schedule)) = (hand, self.any_standing()) else { return };
+        let (Some(hand), Some(mut schedule)) = (hand, self.any_existing()) else { return };
         let mut name = schedule["Name"].as_str().unwrap_or_default().to_owned();
         let method = match hand {
             Hand::Deletes => "DELETE",
@@ -36,13 +36,15 @@ impl History<'_> {
                 "POST"
             }
         };
-        let status =
-            self.wire.by_hand(method, &format!("/schedules/{name}?groupName={GROUP}"), &schedule.to_string()).await;
-        self.coverage.by_hand += u32::from(status == Some(200));
-        self.note(format!("by hand: {hand:?} {name}: {status:?}"));
+        let status = self
+            .wire
+            .write_manually(method, &format!("/schedules/{name}?groupName={GROUP}"), &schedule.to_string())
+            .await;
+        self.coverage.manual_changes += u32::from(status == Some(200));
+        self.note(format!("manually: {hand:?} {name}: {status:?}"));
     }
 
-    fn any_standing(&self) -> Option<Value> {
+    fn any_existing(&self) -> Option<Value> {
         let all = Filter { group: Some(GROUP.to_owned()), ..Filter::default() };
         let page = self.scheduler.store().list(&all, None, 1_000).ok()?;
         let mut schedule = json!(ScheduleView::from(&**self.dice.pick(&page.items)?));

@@ -9,10 +9,10 @@ use chrono::{DateTime, Timelike, Utc};
 use uuid::Uuid;
 
 /// Whether a minute of the hour is due.
-type IsMeant = fn(u32) -> bool;
+type MatchesMinute = fn(u32) -> bool;
 
 /// The crons of the histories, each with its minutes of the hour, which are the same in any timezone of whole hours.
-pub(crate) const CRONS: [(&str, IsMeant); 4] = [
+pub(crate) const CRONS: [(&str, MatchesMinute); 4] = [
     ("* * * * *", |_| true),
     ("*/2 * * * *", |minute| minute.is_multiple_of(2)),
     ("*/5 * * * *", |minute| minute.is_multiple_of(5)),
@@ -21,7 +21,7 @@ pub(crate) const CRONS: [(&str, IsMeant); 4] = [
 
 /// What callers and receivers saw.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Heard {
+pub(crate) struct Observed {
     /// The runs of the 202 answers to fires, by workflow and time.
     pub(crate) accepted: BTreeMap<(i64, DateTime<Utc>), Vec<Uuid>>,
     /// How many requests of each run the receiver got.
@@ -53,7 +53,7 @@ struct Version {
 }
 
 /// All (workflow, time) pairs of existing workflows that were due before `until`.
-pub(crate) async fn owed(admin: &Admin, until: DateTime<Utc>) -> BTreeSet<(i64, DateTime<Utc>)> {
+pub(crate) async fn find_due_times(admin: &Admin, until: DateTime<Utc>) -> BTreeSet<(i64, DateTime<Utc>)> {
     let versions: Vec<Version> = sqlx::query_as(
         "SELECT workflow_id, valid_from, cron, state, starts_at, ends_at FROM schedule_versions
           ORDER BY workflow_id, revision",
@@ -61,26 +61,26 @@ pub(crate) async fn owed(admin: &Admin, until: DateTime<Utc>) -> BTreeSet<(i64, 
     .fetch_all(&mut *admin.connection().await)
     .await
     .unwrap();
-    let mut owed = BTreeSet::new();
+    let mut due = BTreeSet::new();
     for (nth, version) in versions.iter().enumerate() {
         let next = versions.get(nth + 1).filter(|next| next.workflow_id == version.workflow_id);
         let end = next.map_or(until, |next| next.valid_from.min(until));
-        owed.extend(
-            minutes(version.valid_from, end).filter(|time| version.owes(*time)).map(|t| (version.workflow_id, t)),
+        due.extend(
+            minutes(version.valid_from, end).filter(|time| version.is_due(*time)).map(|t| (version.workflow_id, t)),
         );
     }
-    owed
+    due
 }
 
 impl Version {
-    fn owes(&self, time: DateTime<Utc>) -> bool {
-        let Some((_, is_meant)) = CRONS.iter().find(|(cron, _)| Some(*cron) == self.cron.as_deref()) else {
+    fn is_due(&self, time: DateTime<Utc>) -> bool {
+        let Some((_, matches_minute)) = CRONS.iter().find(|(cron, _)| Some(*cron) == self.cron.as_deref()) else {
             return false;
         };
         self.state == "active"
             && self.starts_at.is_none_or(|start| start <= time)
             && self.ends_at.is_none_or(|end| time < end)
-            && is_meant(time.minute())
+            && matches_minute(time.minute())
     }
 }
 

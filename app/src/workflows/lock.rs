@@ -26,16 +26,16 @@ pub async fn lock(
     team_id: Option<i64>,
     now: DateTime<Utc>,
 ) -> sqlx::Result<Option<Workflow>> {
-    table::hold(tx, id).await?;
-    as_it_stands(tx, id, team_id, now).await
+    table::lock_row(tx, id).await?;
+    read_locked(tx, id, team_id, now).await
 }
 
 /// Locks one workflow until the transaction ends, if it exists. A later statement reads it.
 ///
 /// # Errors
 /// Fails if the database cannot be reached or refuses the statement.
-pub async fn hold(tx: &mut PgConnection, id: WorkflowId) -> sqlx::Result<()> {
-    table::hold(tx, id).await
+pub async fn lock_row(tx: &mut PgConnection, id: WorkflowId) -> sqlx::Result<()> {
+    table::lock_row(tx, id).await
 }
 
 /// Returns a locked workflow for a fire of `time`, which may arrive a moment early: a pause that ends at this time is
@@ -46,14 +46,14 @@ pub async fn hold(tx: &mut PgConnection, id: WorkflowId) -> sqlx::Result<()> {
 ///
 /// # Errors
 /// Fails if the database cannot be reached or refuses the statement.
-pub async fn find_held_for_fire(
+pub async fn find_locked_for_fire(
     tx: &mut PgConnection,
     id: WorkflowId,
     time: DateTime<Utc>,
     now: DateTime<Utc>,
 ) -> sqlx::Result<Option<Workflow>> {
     let at = if time > now + CLOCK_SKEW { now } else { now.max(time) };
-    as_it_stands(tx, id, None, at).await
+    read_locked(tx, id, None, at).await
 }
 
 /// As [`lock`], but returns `None` if another transaction has locked the workflow, or if it does not exist.
@@ -61,10 +61,10 @@ pub async fn find_held_for_fire(
 /// # Errors
 /// Fails if the database cannot be reached or refuses the statement.
 pub async fn try_lock(tx: &mut PgConnection, id: WorkflowId, now: DateTime<Utc>) -> sqlx::Result<Option<Workflow>> {
-    if table::hold_free(tx, id).await? { as_it_stands(tx, id, None, now).await } else { Ok(None) }
+    if table::try_lock_row(tx, id).await? { read_locked(tx, id, None, now).await } else { Ok(None) }
 }
 
-async fn as_it_stands(
+async fn read_locked(
     tx: &mut PgConnection,
     id: WorkflowId,
     team_id: Option<i64>,

@@ -9,7 +9,7 @@ use serde_json::json;
 use uuid::Uuid;
 
 use super::instance::{Caller, Instance};
-use super::oracle::{Heard, owed};
+use super::oracle::{Observed, find_due_times};
 use crate::ground::Admin;
 
 /// Before all due times of a history: a clock that steps back may reach times before its start.
@@ -35,12 +35,12 @@ pub(super) async fn unrest(admin: &Admin, now: DateTime<Utc>) -> Vec<String> {
 }
 
 /// Checks S6, S7, S11, L5, and the policies.
-pub(super) async fn ledger(admin: &Admin, heard: &Heard, now: DateTime<Utc>) -> Result<(), String> {
-    if let Some(broken) = heard.broken.first() {
+pub(super) async fn ledger(admin: &Admin, observed: &Observed, now: DateTime<Utc>) -> Result<(), String> {
+    if let Some(broken) = observed.broken.first() {
         return Err(format!("answers: {broken}"));
     }
-    accepted(admin, heard).await?;
-    effects(admin, heard).await?;
+    accepted(admin, observed).await?;
+    effects(admin, observed).await?;
     let rows: BTreeSet<(i64, DateTime<Utc>)> =
         sqlx::query_as::<_, (i64, DateTime<Utc>)>("SELECT workflow_id, scheduled_time FROM occurrences")
             .fetch_all(&mut *admin.connection().await)
@@ -48,9 +48,9 @@ pub(super) async fn ledger(admin: &Admin, heard: &Heard, now: DateTime<Utc>) -> 
             .unwrap()
             .into_iter()
             .collect();
-    let owed_by_now = owed(admin, now + TimeDelta::minutes(10)).await;
-    if let Some((workflow, time)) = owed(admin, now - GRACE).await.difference(&rows).next() {
-        return Err(format!("L5: {workflow} owed {time}, and nobody decided it"));
+    let due_by_now = find_due_times(admin, now + TimeDelta::minutes(10)).await;
+    if let Some((workflow, time)) = find_due_times(admin, now - GRACE).await.difference(&rows).next() {
+        return Err(format!("L5: {workflow} was due at {time} and has no decision"));
     }
     // A fire may come a little early because of a clock that is ahead, and a later edit cannot remove it. And a
     // backfill may select times by the current cron.
@@ -58,8 +58,8 @@ pub(super) async fn ledger(admin: &Admin, heard: &Heard, now: DateTime<Utc>) -> 
                   WHERE decided_on < scheduled_time OR run_id IN (SELECT id FROM runs WHERE trigger = 'backfill')";
     let early: Vec<(i64, DateTime<Utc>)> =
         sqlx::query_as(early).fetch_all(&mut *admin.connection().await).await.unwrap();
-    if let Some((workflow, time)) = rows.difference(&owed_by_now).find(|row| !early.contains(row)) {
-        return Err(format!("S11: {workflow} did not owe {time}, and it was decided"));
+    if let Some((workflow, time)) = rows.difference(&due_by_now).find(|row| !early.contains(row)) {
+        return Err(format!("S11: {workflow} was not due at {time} and has a decision"));
     }
     for (what, query) in NEVER {
         let found: Vec<String> = sqlx::query_scalar(query).fetch_all(&mut *admin.connection().await).await.unwrap();
@@ -75,16 +75,16 @@ pub(super) async fn verified(instance: &Instance, admin: &Admin, now: DateTime<U
     let to = now - SETTLED_AFTER;
     let span = format!("/verify?from={PROVEN_FROM}&to={}", to.to_rfc3339_opts(SecondsFormat::Millis, true));
     let (status, found) = instance.call(Caller::Operator, Method::GET, &span, None).await;
-    let owed = owed(admin, to).await.len();
-    if status == 200 && found["differences"] == json!([]) && found["owed"] == json!(owed) {
+    let due = find_due_times(admin, to).await.len();
+    if status == 200 && found["differences"] == json!([]) && found["owed"] == json!(due) {
         return Ok(());
     }
-    Err(format!("L5: {owed} were owed, and verify answers {status} {found}"))
+    Err(format!("L5: {due} were due, and verify answers {status} {found}"))
 }
 
 /// S6: a 202 names a committed run of exactly this time, and each time has at most one.
-async fn accepted(admin: &Admin, heard: &Heard) -> Result<(), String> {
-    for ((workflow, time), runs) in &heard.accepted {
+async fn accepted(admin: &Admin, observed: &Observed) -> Result<(), String> {
+    for ((workflow, time), runs) in &observed.accepted {
         let committed: Vec<Uuid> = sqlx::query_scalar(
             "SELECT id FROM runs WHERE workflow_id = $1 AND scheduled_time = $2 AND trigger IN ('schedule', 'catch_up')",
         )
@@ -101,11 +101,11 @@ async fn accepted(admin: &Admin, heard: &Heard) -> Result<(), String> {
 }
 
 /// S7: each effect has a claim, and each claim but the first has an earlier failed try or recorded takeover.
-async fn effects(admin: &Admin, heard: &Heard) -> Result<(), String> {
+async fn effects(admin: &Admin, observed: &Observed) -> Result<(), String> {
     let runs: Vec<(Uuid, i32)> =
         sqlx::query_as("SELECT id, attempt FROM runs").fetch_all(&mut *admin.connection().await).await.unwrap();
     let attempts: BTreeMap<Uuid, i32> = runs.into_iter().collect();
-    match heard.effects.iter().find(|(run, effects)| attempts.get(run).is_none_or(|attempts| attempts < effects)) {
+    match observed.effects.iter().find(|(run, effects)| attempts.get(run).is_none_or(|attempts| attempts < effects)) {
         Some((run, effects)) => Err(format!("S7: run {run} had {effects} effects by {:?} claims", attempts.get(run))),
         None => Ok(()),
     }
