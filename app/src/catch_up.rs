@@ -11,6 +11,7 @@ use crate::ledger_cursor;
 use crate::occurrences::{Decision, span};
 use crate::owed::{self, Owed};
 use crate::policies::CatchUp;
+use crate::reasons::ReasonCode;
 use crate::versions::EndedBy;
 use crate::workflows::Workflow;
 
@@ -20,7 +21,7 @@ pub enum Late {
     /// It runs.
     Runs,
     /// It does not run: `missed` or `skipped_paused`, for this reason.
-    Unrun(Decision, &'static str),
+    Unrun(Decision, ReasonCode),
 }
 
 /// The age up to which a time may run.
@@ -55,22 +56,22 @@ pub fn out_of_reach(
     let missed = |reason| Some(Late::Unrun(Decision::Missed, reason));
     match owed.ended_by {
         Some(EndedBy::Pause) => {
-            return Some(Late::Unrun(Decision::SkippedPaused, "the workflow was paused before it had run"));
+            return Some(Late::Unrun(Decision::SkippedPaused, ReasonCode::PausedBeforeRun));
         }
         Some(EndedBy::Archive) => {
-            return Some(Late::Unrun(Decision::SkippedPaused, "the workflow was archived before it had run"));
+            return Some(Late::Unrun(Decision::SkippedPaused, ReasonCode::ArchivedBeforeRun));
         }
-        Some(EndedBy::Edit) => return missed("the schedule was changed before it had run"),
+        Some(EndedBy::Edit) => return missed(ReasonCode::ScheduleChangedBeforeRun),
         None => {}
     }
     if activated_on.is_some_and(|activated_on| owed.time < activated_on) {
-        return missed("it lies before the schedule's last activation");
+        return missed(ReasonCode::BeforeActivation);
     }
     if workflow.spec.policies.catch_up == CatchUp::None {
-        return missed("nobody asked in time, and the workflow does not catch up");
+        return missed(ReasonCode::NoFireAndNoCatchUp);
     }
     if now - owed.time > window(workflow) {
-        return missed("older than the catch-up window");
+        return missed(ReasonCode::OlderThanCatchUpWindow);
     }
     None
 }
@@ -85,16 +86,13 @@ pub async fn is_wanted(
     owed: &Owed,
     now: DateTime<Utc>,
 ) -> sqlx::Result<Late> {
-    let overtaken = Late::Unrun(Decision::Missed, SUPERSEDED);
+    let overtaken = Late::Unrun(Decision::Missed, ReasonCode::Superseded);
     match workflow.spec.policies.catch_up {
         CatchUp::RunAll => Ok(Late::Runs),
         CatchUp::Skip if is_newest(tx, workflow, owed.time, now).await? => Ok(Late::Runs),
         CatchUp::Skip | CatchUp::None => Ok(overtaken),
     }
 }
-
-/// The reason, under `skip`, why a time does not run because of a later one.
-pub const SUPERSEDED: &str = "a later time has run or was owed, and the workflow catches up the newest alone";
 
 /// Whether no later time has run, and no later time has been due for longer than the grace.
 ///

@@ -10,7 +10,6 @@ mod table;
 mod workflow;
 mod write;
 
-pub(crate) use edit::ARCHIVED;
 pub use edit::{create, erase, save};
 pub use hold::{CLOCK_SKEW, lock, lock_for_fire, try_lock};
 pub use live_runs::cancel_live_runs;

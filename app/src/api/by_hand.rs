@@ -108,7 +108,7 @@ fn answer(app: &App, asked: Asked) -> Result<Response, Error> {
             let location = format!("/api/v1/runs/{run_id}");
             Ok((StatusCode::ACCEPTED, [(header::LOCATION, location)], Json(AskedView { run_id })).into_response())
         }
-        Asked::Overlap(reason) => Err(Error::conflict("overlap", reason)),
+        Asked::Overlap(reason) => Err(Error::conflict("overlap", reason.sentence())),
         Asked::Live => {
             Err(Error::conflict("run_live", "it has not ended yet, or is being repeated: cancel that first"))
         }

@@ -21,6 +21,7 @@ use crate::inject::{self, Point};
 use crate::next_try::next_try;
 use crate::policies::Overlap;
 use crate::queue;
+use crate::reasons::{Reason, ReasonCode};
 use crate::runs::RunState;
 
 /// The pause before a failed statement is repeated for the first time.
@@ -265,7 +266,7 @@ fn verdict(run: &Claimed, ending: Ending, now: DateTime<Utc>) -> Verdict {
     match ending {
         Ending::Succeeded(result) => Verdict { result: Some(result), ..plain(RunState::Succeeded) },
         Ending::TimedOut => {
-            let error = Some(format!("no answer within {} s", run.timeout_secs));
+            let error = Some(Reason::with_fact(ReasonCode::TimedOut, run.timeout_secs).to_string());
             Verdict { again_at: again_at(None), failed_tries: 1, error, ..plain(RunState::TimedOut) }
         }
         Ending::Failed { error, result, again } => {
@@ -275,7 +276,10 @@ fn verdict(run: &Claimed, ending: Ending, now: DateTime<Utc>) -> Verdict {
             };
             Verdict { again_at, failed_tries: 1, result, error: Some(error), ..plain(RunState::Failed) }
         }
-        Ending::Cancelled => Verdict { error: Some("cancelled on request".to_owned()), ..plain(RunState::Cancelled) },
+        Ending::Cancelled => {
+            let error = Some(ReasonCode::CancelledOnRequest.as_str().to_owned());
+            Verdict { error, ..plain(RunState::Cancelled) }
+        }
     }
 }
 
@@ -290,7 +294,9 @@ fn late(run: &Claimed, verdict: &Verdict, now: DateTime<Utc>) -> Value {
 }
 
 fn announce(run: &Claimed, verdict: &Verdict) {
-    let how = match (&verdict.error, verdict.again_at) {
+    let in_words = |error: &str| Reason::parse(error).map_or_else(|| error.to_owned(), |reason| reason.sentence());
+    let error = verdict.error.as_deref().map(in_words);
+    let how = match (error, verdict.again_at) {
         (None, _) => "succeeded".to_owned(),
         (Some(error), None) => format!("{}: {error}", verdict.state.in_words()),
         (Some(error), Some(at)) => {

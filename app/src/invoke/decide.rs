@@ -13,6 +13,7 @@ use crate::outbox;
 use crate::overlap::{self, Place};
 use crate::owed::{self, Owed};
 use crate::policies::{CatchUp, Overlap};
+use crate::reasons::ReasonCode;
 use crate::runs::{self, RunState, Trigger};
 use crate::spread;
 use crate::versions::{self, Owes, Version};
@@ -65,7 +66,7 @@ pub(super) fn decided_already(standing: &Occurrence) -> Option<Answer> {
         (None, Decision::SkippedOverlap) => Some(Answer::Declined(Reason::Overlap)),
         (None, Decision::SkippedPaused) => Some(Answer::Declined(Reason::Paused)),
         (None, Decision::Abandoned) => Some(Answer::Declined(Reason::Abandoned)),
-        (None, Decision::Missed) if standing.reason.as_deref() == Some(occurrences::RESTORED) => {
+        (None, Decision::Missed) if standing.reason.as_deref() == Some(ReasonCode::Restored.as_str()) => {
             Some(Answer::Declined(Reason::Missed))
         }
         (None, _) => None,
@@ -136,7 +137,8 @@ impl Case<'_> {
             return Ok(Answer::Declined(Reason::TooOld).into());
         }
         if age > window {
-            return self.unrun(tx, Decision::Missed, Some("older than the catch-up window"), Reason::TooOld).await;
+            let why = Some(ReasonCode::OlderThanCatchUpWindow.as_str());
+            return self.unrun(tx, Decision::Missed, why, Reason::TooOld).await;
         }
         if self.workflow.state == State::Paused {
             let reason = self.workflow.pause_reason.as_deref();
@@ -146,7 +148,7 @@ impl Case<'_> {
             && let Late::Unrun(decision, why) = catch_up::judge(tx, self.workflow, &self.owed, self.now).await?
         {
             let reason = if decision == Decision::SkippedPaused { Reason::Paused } else { Reason::Missed };
-            return self.unrun(tx, decision, Some(why), reason).await;
+            return self.unrun(tx, decision, Some(why.as_str()), reason).await;
         }
         let is_deferred = age > GRACE || self.is_overtaken();
         let trigger = if is_deferred { Trigger::CatchUp } else { Trigger::Schedule };
@@ -155,7 +157,7 @@ impl Case<'_> {
                 self.wait(tx).await
             }
             Ok(state) => Ok(self.run(tx, trigger, state).await?.into()),
-            Err(why) => self.unrun(tx, Decision::SkippedOverlap, Some(why), Reason::Overlap).await,
+            Err(why) => self.unrun(tx, Decision::SkippedOverlap, Some(why.as_str()), Reason::Overlap).await,
         }
     }
 
@@ -179,7 +181,7 @@ impl Case<'_> {
                 Ok(Outcome { answer, replaced })
             }
             Place::NewerWaits => {
-                let why = Some(overlap::PREDECESSOR_NOT_STARTED);
+                let why = Some(ReasonCode::PredecessorNotStarted.as_str());
                 self.unrun(tx, Decision::SkippedOverlap, why, Reason::Overlap).await
             }
         }

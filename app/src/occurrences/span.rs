@@ -7,6 +7,7 @@ use db::PgConnection;
 use schedule::WorkflowId;
 
 use super::Decision;
+use crate::reasons::ReasonCode;
 
 /// A time that did not run, and why.
 #[derive(Clone, Debug)]
@@ -18,7 +19,7 @@ pub struct Unrun {
     /// `missed` or `skipped_paused`.
     pub decision: Decision,
     /// The reason.
-    pub reason: &'static str,
+    pub reason: ReasonCode,
 }
 
 /// Lists the decided times after `after`, up to and including `until`.
@@ -80,7 +81,7 @@ pub async fn record_unrun(
     let ids: Vec<_> = unrun.iter().map(|_| crate::id::at(now)).collect();
     let times: Vec<_> = unrun.iter().map(|unrun| unrun.time).collect();
     let decisions: Vec<_> = unrun.iter().map(|unrun| unrun.decision.as_str().to_owned()).collect();
-    let reasons: Vec<_> = unrun.iter().map(|unrun| unrun.reason.to_owned()).collect();
+    let reasons: Vec<_> = unrun.iter().map(|unrun| unrun.reason.as_str().to_owned()).collect();
     let revisions: Vec<_> = unrun.iter().map(|unrun| unrun.revision).collect();
     let done = sqlx::query!(
         r#"
