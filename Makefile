@@ -17,7 +17,7 @@ test: setup ## runs all tests on a Postgres that it starts
 torture: setup ## N seeded histories of edits, faults, kills and clock steps; N=1 SEED=7 replays one and prints its trace
 	cargo test --workspace --test torture -- --histories $(or $(N),500) --seed $(or $(SEED),1)$(if $(VARIANT), --variant $(VARIANT))
 
-lint: ## formats, clippy, documentation, unused dependencies, typing errors, .github; no warning passes
+lint: ## formats, clippy, documentation, unused dependencies, typing errors, words, .github; no warning passes
 	cargo fmt --all --check
 	cargo clippy --workspace --all-targets -- -D warnings
 	cargo clippy --workspace --test deploy --test described -- -D warnings

@@ -37,7 +37,7 @@ cargo build --workspace --bins
 cargo test --workspace --test ledger --test app --test publisher
 mutants ledger --baseline=skip --timeout 900 --test-workspace=true \
     -C=--test=ledger -C=--test=app \
-    -f 'app/src/invoke/*.rs' -f app/src/owed.rs -f 'app/src/versions/*.rs' -f app/src/catch_up.rs -f app/src/claim.rs \
+    -f 'app/src/invoke/*.rs' -f app/src/due_times.rs -f 'app/src/versions/*.rs' -f app/src/catch_up.rs -f app/src/claim.rs \
     -f app/src/hand_over.rs
 mutants publisher --baseline=skip --timeout 900 --test-workspace=true \
     -C=--test=publisher \

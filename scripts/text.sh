@@ -1,5 +1,5 @@
 #!/bin/sh
-# Checks what no compiler reads: typing errors, and the workflows and forms of .github. Target folder $1.
+# Checks what no compiler reads: typing errors, words, and the workflows and forms of .github. Target folder $1.
 set -eu
 mkdir -p "$1"
 target=$(cd "$1" && pwd)
@@ -8,6 +8,8 @@ cd "$here/.."
 
 sh scripts/venv.sh "$target/venv-lint" scripts/lint.txt
 "$target/venv-lint/bin/typos"
+python3 scripts/words.py --test
+python3 scripts/words.py
 "$target/venv-lint/bin/check-jsonschema" --quiet --builtin-schema vendor.github-workflows .github/workflows/*.yml
 "$target/venv-lint/bin/check-jsonschema" --quiet --builtin-schema vendor.github-issue-config .github/ISSUE_TEMPLATE/config.yml
 "$target/venv-lint/bin/check-jsonschema" --quiet --builtin-schema vendor.github-issue-forms \

@@ -13,11 +13,11 @@ use uuid::Uuid;
 
 use crate::audit::{self, Edit};
 use crate::backfills;
+use crate::due_times;
 use crate::identity::{self, DEFAULT_ENVIRONMENT};
 use crate::ledger_cursor;
 use crate::occurrences::Decision;
-use crate::occurrences::span::{self, Unrun};
-use crate::owed;
+use crate::occurrences::span::{self, NotRun};
 use crate::reasons::ReasonCode;
 use crate::runs;
 use crate::versions;
@@ -139,22 +139,23 @@ async fn mark_gap(pool: &PgPool, id: WorkflowId, until: DateTime<Utc>, now: Date
             return Ok(missed);
         };
         let versions = versions::over(&mut tx, id, cursor, DateTime::<Utc>::MAX_UTC).await?;
-        let due = owed::owing(&versions, cursor, until, STRETCH);
+        let due = due_times::list_due_times(&versions, cursor, until, STRETCH);
         let decided = span::decided(&mut tx, id, cursor, due.through).await?;
-        let gap: Vec<Unrun> = due
+        let gap: Vec<NotRun> = due
             .times
             .iter()
             .filter(|due| !decided.contains(&due.time))
-            .map(|due| Unrun {
+            .map(|due| NotRun {
                 time: due.time,
                 revision: due.revision,
                 decision: Decision::Missed,
                 reason: ReasonCode::Restored,
             })
             .collect();
-        missed += span::record_unrun(&mut tx, id, &gap, now).await?;
+        missed += span::record_not_run(&mut tx, id, &gap, now).await?;
         // Times that cannot be computed stay open. The watchdog decides them when they can be.
-        let watch_at = if due.is_held_back { Some(due.through) } else { owed::next_of(&versions, due.through) };
+        let watch_at =
+            if due.is_held_back { Some(due.through) } else { due_times::next_due_time(&versions, due.through) };
         ledger_cursor::settle(&mut tx, id, due.through, watch_at).await?;
         tx.commit().await?;
         if due.through >= until || due.is_held_back {

@@ -7,9 +7,9 @@ use chrono::{DateTime, TimeDelta, Utc};
 use db::PgConnection;
 use schedule::delivery::GRACE;
 
+use crate::due_times::{self, DueTime};
 use crate::ledger_cursor;
 use crate::occurrences::{Decision, span};
-use crate::owed::{self, Owed};
 use crate::policies::CatchUp;
 use crate::reasons::ReasonCode;
 use crate::versions::EndedBy;
@@ -21,7 +21,7 @@ pub enum Late {
     /// It runs.
     Runs,
     /// It does not run: `missed` or `skipped_paused`, for this reason.
-    Unrun(Decision, ReasonCode),
+    NotRun(Decision, ReasonCode),
 }
 
 /// The age up to which a time may run.
@@ -37,11 +37,16 @@ pub fn window(workflow: &Workflow) -> TimeDelta {
 ///
 /// # Errors
 /// Fails if the database cannot be reached or refuses the statement.
-pub async fn judge(tx: &mut PgConnection, workflow: &Workflow, owed: &Owed, now: DateTime<Utc>) -> sqlx::Result<Late> {
+pub async fn judge(
+    tx: &mut PgConnection,
+    workflow: &Workflow,
+    due: &DueTime,
+    now: DateTime<Utc>,
+) -> sqlx::Result<Late> {
     let activated_on = ledger_cursor::read(tx, workflow.id).await?.activated_on;
-    match out_of_reach(workflow, owed, activated_on, now) {
-        Some(unrun) => Ok(unrun),
-        None => is_wanted(tx, workflow, owed, now).await,
+    match out_of_reach(workflow, due, activated_on, now) {
+        Some(not_run) => Ok(not_run),
+        None => is_wanted(tx, workflow, due, now).await,
     }
 }
 
@@ -49,28 +54,28 @@ pub async fn judge(tx: &mut PgConnection, workflow: &Workflow, owed: &Owed, now:
 #[must_use]
 pub fn out_of_reach(
     workflow: &Workflow,
-    owed: &Owed,
+    due: &DueTime,
     activated_on: Option<DateTime<Utc>>,
     now: DateTime<Utc>,
 ) -> Option<Late> {
-    let missed = |reason| Some(Late::Unrun(Decision::Missed, reason));
-    match owed.ended_by {
+    let missed = |reason| Some(Late::NotRun(Decision::Missed, reason));
+    match due.ended_by {
         Some(EndedBy::Pause) => {
-            return Some(Late::Unrun(Decision::SkippedPaused, ReasonCode::PausedBeforeRun));
+            return Some(Late::NotRun(Decision::SkippedPaused, ReasonCode::PausedBeforeRun));
         }
         Some(EndedBy::Archive) => {
-            return Some(Late::Unrun(Decision::SkippedPaused, ReasonCode::ArchivedBeforeRun));
+            return Some(Late::NotRun(Decision::SkippedPaused, ReasonCode::ArchivedBeforeRun));
         }
         Some(EndedBy::Edit) => return missed(ReasonCode::ScheduleChangedBeforeRun),
         None => {}
     }
-    if activated_on.is_some_and(|activated_on| owed.time < activated_on) {
+    if activated_on.is_some_and(|activated_on| due.time < activated_on) {
         return missed(ReasonCode::BeforeActivation);
     }
     if workflow.spec.policies.catch_up == CatchUp::None {
         return missed(ReasonCode::NoFireAndNoCatchUp);
     }
-    if now - owed.time > window(workflow) {
+    if now - due.time > window(workflow) {
         return missed(ReasonCode::OlderThanCatchUpWindow);
     }
     None
@@ -83,13 +88,13 @@ pub fn out_of_reach(
 pub async fn is_wanted(
     tx: &mut PgConnection,
     workflow: &Workflow,
-    owed: &Owed,
+    due: &DueTime,
     now: DateTime<Utc>,
 ) -> sqlx::Result<Late> {
-    let overtaken = Late::Unrun(Decision::Missed, ReasonCode::Superseded);
+    let overtaken = Late::NotRun(Decision::Missed, ReasonCode::Superseded);
     match workflow.spec.policies.catch_up {
         CatchUp::RunAll => Ok(Late::Runs),
-        CatchUp::Skip if is_newest(tx, workflow, owed.time, now).await? => Ok(Late::Runs),
+        CatchUp::Skip if is_newest(tx, workflow, due.time, now).await? => Ok(Late::Runs),
         CatchUp::Skip | CatchUp::None => Ok(overtaken),
     }
 }
@@ -104,6 +109,6 @@ pub async fn is_newest(
     time: DateTime<Utc>,
     now: DateTime<Utc>,
 ) -> sqlx::Result<bool> {
-    let later = owed::between(tx, workflow.id, time, now - GRACE, 1).await?;
+    let later = due_times::read_due_times(tx, workflow.id, time, now - GRACE, 1).await?;
     Ok(later.times.is_empty() && !span::has_run_after(tx, workflow.id, time).await?)
 }

@@ -5,7 +5,7 @@
 //! | 1 edit | `api/workflows.rs`, `api/schedules.rs`, `api/verbs.rs` -> `workflows/edit.rs`, `schedules.rs`, `schedules_file.rs`, `body.rs`, `spec.rs`, `patch.rs`, `audit.rs` |
 //! | 2 outbox | `outbox.rs`, `nudge.rs` |
 //! | 4 schedule | `drift.rs`: what the publisher's sweeps found |
-//! | 7 run | `api/invoke.rs` -> `invoke.rs`, `versions.rs`, `occurrences.rs`, `owed.rs`, `by_hand.rs`, `backfills.rs`, `verify.rs`; `execute.rs` -> `claim.rs`, `runs.rs`, `actions/` |
+//! | 7 run | `api/invoke.rs` -> `invoke.rs`, `versions.rs`, `occurrences.rs`, `due_times.rs`, `manual.rs`, `backfills.rs`, `verify.rs`; `execute.rs` -> `claim.rs`, `runs.rs`, `actions/` |
 //!
 //! Steps 3 to 6 are the publisher's, EventBridge's and the runner's. This crate depends on no AWS client, so no AWS
 //! call can happen inside an edit's transaction.
@@ -17,7 +17,6 @@ pub mod api;
 pub mod audit;
 pub mod backfills;
 pub mod body;
-pub mod by_hand;
 pub mod cadence;
 pub mod catch_up;
 pub mod claim;
@@ -25,6 +24,7 @@ pub mod clock;
 pub mod config;
 pub mod database_time;
 pub mod drift;
+pub mod due_times;
 pub mod execute;
 mod failures;
 pub mod field;
@@ -42,13 +42,13 @@ pub mod jobs;
 pub mod keys;
 pub mod ledger_cursor;
 mod load;
+pub mod manual;
 pub mod metrics;
 mod next_try;
 pub mod nudge;
 pub mod occurrences;
 pub mod outbox;
 pub mod overlap;
-pub mod owed;
 pub mod patch;
 pub mod policies;
 mod promote;

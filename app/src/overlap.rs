@@ -171,8 +171,8 @@ impl Load {
             Overlap::Skip | Overlap::Concurrent => {
                 // A queued manual run takes no slot from the schedule, but further manual runs must not accumulate
                 // behind it.
-                let by_hand = if trigger == Trigger::Manual { self.waiting_manual } else { 0 };
-                let taken_by_live = self.live + self.waiting_schedule + by_hand >= slots(workflow);
+                let waiting_manual = if trigger == Trigger::Manual { self.waiting_manual } else { 0 };
+                let taken_by_live = self.live + self.waiting_schedule + waiting_manual >= slots(workflow);
                 if !taken_by_live || self.may_wait_for_start(workflow, trigger) {
                     return Verdict::Queue;
                 }

@@ -52,7 +52,7 @@ async fn first(tx: &mut PgConnection, workflow: &Workflow) -> sqlx::Result<Optio
     sqlx::query_as!(
         Waiting,
         r#"
-        -- the first that waits: live before made up for; under a pause what a person asked for alone
+        -- the first that waits: live before deferred; under a pause only manual runs, retries and backfills
         SELECT id, trigger AS "trigger: Trigger"
           FROM runs
          WHERE workflow_id = $1 AND state = 'queued'
@@ -70,7 +70,7 @@ async fn first(tx: &mut PgConnection, workflow: &Workflow) -> sqlx::Result<Optio
 async fn accept(tx: &mut PgConnection, run: Uuid, now: DateTime<Utc>) -> sqlx::Result<()> {
     sqlx::query!(
         r#"
-        -- accept a queued run: whoever cancelled it meanwhile has won
+        -- accept a queued run: a cancellation that committed meanwhile wins
         UPDATE runs SET state = 'accepted', run_after = GREATEST(run_after, $2) WHERE id = $1 AND state = 'queued'
         "#,
         run,

@@ -4,4 +4,4 @@ mod read;
 mod version;
 
 pub use read::{by_revision, in_force, of_all, over};
-pub use version::{EndedBy, Owes, Unknown, Version};
+pub use version::{DueCheck, EndedBy, Unknown, Version};

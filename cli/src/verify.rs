@@ -30,7 +30,7 @@ pub(crate) struct Verify {
 /// The findings of all parts.
 #[derive(Default)]
 struct Found {
-    owed: u64,
+    due: u64,
     decided: u64,
     unjudged: u64,
     zone_data: String,
@@ -47,10 +47,10 @@ struct Found {
 pub(crate) fn run(arguments: &Verify) -> anyhow::Result<ExitCode> {
     let found = wait_for(verified(arguments))?;
     if arguments.json {
-        let Found { owed, decided, unjudged, zone_data, differences, compared_from, .. } = &found;
+        let Found { due, decided, unjudged, zone_data, differences, compared_from, .. } = &found;
         let Found { unjudged_workflows, undecided_workflows, .. } = &found;
         print::json(&json!({
-            "owed": owed, "decided": decided, "unjudged": unjudged, "unjudged_workflows": unjudged_workflows,
+            "owed": due, "decided": decided, "unjudged": unjudged, "unjudged_workflows": unjudged_workflows,
             "undecided_workflows": undecided_workflows, "zone_data": zone_data, "differences": differences,
             "compared_from": compared_from,
         }))?;
@@ -77,7 +77,7 @@ async fn verified(arguments: &Verify) -> anyhow::Result<Found> {
 impl Found {
     fn add(&mut self, part: &Value) {
         let count = |field: &str| part[field].as_u64().unwrap_or_default();
-        self.owed += count("owed");
+        self.due += count("owed");
         self.decided += count("decided");
         self.unjudged += count("unjudged");
         self.zone_data = part["zone_data"].as_str().unwrap_or_default().to_owned();
@@ -113,7 +113,7 @@ fn table(arguments: &Verify, found: &Found) -> String {
         let _ =
             writeln!(table, "workflow {workflow:<10} not proven: the watchdog fails to process it, its log says why");
     }
-    let Found { owed, decided, unjudged, zone_data, differences, compared_from, .. } = found;
+    let Found { due, decided, unjudged, zone_data, differences, compared_from, .. } = found;
     if let Some(from) = compared_from.filter(|from| *from > arguments.from) {
         let from = from.to_rfc3339_opts(SecondsFormat::AutoSi, true);
         let _ = writeln!(table, "compared from {from}: older rows were pruned in between");
@@ -124,7 +124,7 @@ fn table(arguments: &Verify, found: &Found) -> String {
         (differences, 0) => format!("{differences} differ"),
         (differences, unproven) => format!("{differences} differ, {unproven} workflows are not proven"),
     };
-    let _ = writeln!(table, "{owed} times owed, {decided} decided: {verdict} (zone data {zone_data})");
+    let _ = writeln!(table, "{due} due times, {decided} decided: {verdict} (zone data {zone_data})");
     if *unjudged > 0 {
         let _ = writeln!(table, "{unjudged} of the decisions are of these workflows; whether they were due is unknown");
     }

@@ -70,7 +70,7 @@ impl Error {
     /// 401.
     #[must_use]
     pub fn unauthorized() -> Self {
-        Self::Refused(StatusCode::UNAUTHORIZED, "unauthorized", "send a living key in X-API-Key".into())
+        Self::Refused(StatusCode::UNAUTHORIZED, "unauthorized", "send an active key in X-API-Key".into())
     }
 
     /// 408.

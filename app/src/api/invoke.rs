@@ -147,7 +147,7 @@ fn account(app: &App, fire: &Fire, answer: Answer) {
             app.metrics.fires_disagree.inc();
             tracing::warn!(
                 workflow_id = fire.workflow_id.0,
-                "a fire that EventBridge owed by its own reading is not due by ours"
+                "fire disagrees: by EventBridge's evaluation it is due, by ours it is not"
             );
         }
         _ => {}

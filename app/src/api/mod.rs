@@ -2,7 +2,6 @@
 
 pub mod auth;
 pub mod backfills;
-pub mod by_hand;
 pub mod drift;
 pub mod edit;
 pub mod error;
@@ -10,6 +9,7 @@ pub mod extract;
 pub mod invoke;
 pub mod jobs;
 pub mod keys;
+pub mod manual;
 pub mod openapi;
 pub mod ops;
 pub mod outbox;
@@ -58,13 +58,13 @@ pub fn router(app: App) -> Router {
                 .put(schedules::put)
                 .patch(schedules::patch)
                 .delete(schedules::delete)
-                .post(by_hand::act_on_schedule),
+                .post(manual::act_on_schedule),
         )
         .route("/schedules/{target}/next", get(previews::next))
         .route("/schedules/{target}/runs", get(runs::of_schedule))
         .route("/schedules/{target}/occurrences", get(runs::occurrences))
         .route("/runs", get(runs::list))
-        .route("/runs/{target}", get(runs::get).post(by_hand::act_on_run))
+        .route("/runs/{target}", get(runs::get).post(manual::act_on_run))
         .route("/backfills", get(backfills::list))
         .route("/backfills/{target}", get(backfills::get).post(backfills::act))
         .route("/jobs", get(jobs::list))

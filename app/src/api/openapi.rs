@@ -4,7 +4,7 @@ use utoipa::openapi::security::{ApiKey, ApiKeyValue, SecurityScheme};
 use utoipa::{Modify, OpenApi};
 
 use super::{
-    backfills, by_hand, drift, edit, invoke, jobs, keys, ops, outbox, previews, runs, schedules, stats, verbs, verify,
+    backfills, drift, edit, invoke, jobs, keys, manual, ops, outbox, previews, runs, schedules, stats, verbs, verify,
     view, workflows,
 };
 
@@ -51,7 +51,7 @@ impl Modify for Key {
 fn archive() {}
 
 #[utoipa::path(post, path = "/api/v1/workflows/{id}:pause", tag = "workflows",
-    description = "Pause a workflow: it owes nothing until resumed. Effective at once, then in EventBridge.",
+    description = "Pause a workflow: no time is due until it is resumed. Effective at once, then in EventBridge.",
     params(("id" = i64, Path), ("If-Match" = Option<String>, Header), edit::WriteParams),
     request_body = Option<verbs::PauseBody>,
     responses((status = 200, body = view::WorkflowView), (status = "4XX", body = super::error::Problem, content_type = "application/problem+json")))]
@@ -81,9 +81,9 @@ fn discard() {}
 
 #[utoipa::path(post, path = "/api/v1/schedules/{id}:fire", tag = "schedules",
     description = "Run the workflow now, beside its schedule: the run has an identity of its own and no occurrence. 409 `overlap` if its policy says no.",
-    params(("id" = i64, Path)), request_body = Option<by_hand::FireBody>,
-    responses((status = 202, body = by_hand::AskedView, headers(("Location" = String))), (status = "4XX", body = super::error::Problem, content_type = "application/problem+json")))]
-#[expect(dead_code, reason = "only describes a verb of by_hand::act_on_schedule")]
+    params(("id" = i64, Path)), request_body = Option<manual::FireBody>,
+    responses((status = 202, body = manual::ManualRunView, headers(("Location" = String))), (status = "4XX", body = super::error::Problem, content_type = "application/problem+json")))]
+#[expect(dead_code, reason = "only describes a verb of manual::act_on_schedule")]
 fn fire() {}
 
 #[utoipa::path(post, path = "/api/v1/schedules/{id}:backfill", tag = "schedules",
@@ -91,7 +91,7 @@ fn fire() {}
     params(("id" = i64, Path)), request_body = backfills::BackfillBody,
     responses((status = 200, description = "What it would do", body = backfills::DryRunView),
               (status = 202, body = backfills::BackfillView, headers(("Location" = String))), (status = "4XX", body = super::error::Problem, content_type = "application/problem+json")))]
-#[expect(dead_code, reason = "only describes a verb of by_hand::act_on_schedule")]
+#[expect(dead_code, reason = "only describes a verb of manual::act_on_schedule")]
 fn backfill() {}
 
 #[utoipa::path(post, path = "/api/v1/backfills/{id}:pause", tag = "schedules",
@@ -115,11 +115,11 @@ fn cancel_backfill() {}
 #[utoipa::path(post, path = "/api/v1/runs/{id}:cancel", tag = "runs",
     description = "Cancel a run: at once if it has not started, else at its executor's next heartbeat. 409 `run_ended` if it has ended otherwise.",
     params(("id" = Uuid, Path)), responses((status = 200, body = runs::RunView), (status = "4XX", body = super::error::Problem, content_type = "application/problem+json")))]
-#[expect(dead_code, reason = "only describes a verb of by_hand::act_on_run")]
+#[expect(dead_code, reason = "only describes a verb of manual::act_on_run")]
 fn cancel_run() {}
 
 #[utoipa::path(post, path = "/api/v1/runs/{id}:retry", tag = "runs",
     description = "Run once more what has ended: a further run, with the same inputs, that names the same occurrence. 409 `run_live` while it, or another run of its time, has not ended.",
-    params(("id" = Uuid, Path)), responses((status = 202, body = by_hand::AskedView, headers(("Location" = String))), (status = "4XX", body = super::error::Problem, content_type = "application/problem+json")))]
-#[expect(dead_code, reason = "only describes a verb of by_hand::act_on_run")]
+    params(("id" = Uuid, Path)), responses((status = 202, body = manual::ManualRunView, headers(("Location" = String))), (status = "4XX", body = super::error::Problem, content_type = "application/problem+json")))]
+#[expect(dead_code, reason = "only describes a verb of manual::act_on_run")]
 fn retry_run() {}

@@ -108,7 +108,7 @@ fn refused(unfit: Unfit) -> FieldError {
         Unfit::NotSettled(latest) => FieldError::new(
             "span_not_settled",
             "to",
-            format!("what is owed up to then is not all decided yet: to may be at most {}", told(latest)),
+            format!("not every due time before to is decided yet: to may be at most {}", told(latest)),
         ),
         Unfit::Pruned(earliest) => {
             let earliest = if earliest == earliest.trunc_subsecs(0) { earliest } else { earliest + second };
@@ -125,7 +125,7 @@ fn view(span: Span, findings: Findings) -> VerifyView {
     VerifyView {
         from: span.from,
         to: span.to,
-        owed: findings.owed,
+        owed: findings.due,
         decided: findings.decided,
         unjudged: findings.unjudged,
         zone_data: ZoneSet::installed().version().to_string(),

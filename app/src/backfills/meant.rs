@@ -9,8 +9,8 @@ use schedule::{Revision, WorkflowId};
 use uuid::Uuid;
 
 use super::{Only, Order, Timing, Wish};
+use crate::due_times::{self, DueTime, DueTimes};
 use crate::occurrences::Decision;
-use crate::owed::{self, Owed, Owing};
 use crate::prune_marks;
 use crate::runs::RunState;
 use crate::versions::{self, Version};
@@ -54,12 +54,12 @@ impl Timetable {
         after: DateTime<Utc>,
         until: DateTime<Utc>,
         limit: usize,
-    ) -> sqlx::Result<Owing> {
+    ) -> sqlx::Result<DueTimes> {
         match self {
-            Self::Then => owed::between(db, id, after, until, limit).await,
+            Self::Then => due_times::read_due_times(db, id, after, until, limit).await,
             Self::Now(version) => {
                 let version = version.as_deref().map(std::slice::from_ref).unwrap_or_default();
-                Ok(owed::owing(version, after, until, limit))
+                Ok(due_times::list_due_times(version, after, until, limit))
             }
         }
     }
@@ -69,7 +69,7 @@ impl Timetable {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Meant {
     /// The time, and the schedule version that made it due.
-    pub(super) owed: Owed,
+    pub(super) due: DueTime,
     /// Its row in the ledger; `None` if the time is to be recorded again.
     pub(super) occurrence: Option<Uuid>,
 }
@@ -96,7 +96,7 @@ pub(super) async fn times(
     let (mut times, mut cursor) = (Vec::new(), None);
     loop {
         let stretch = stretch(db, workflow, wish, timetable, now, cursor).await?;
-        times.extend(stretch.times.iter().map(|meant| meant.owed.time));
+        times.extend(stretch.times.iter().map(|meant| meant.due.time));
         if stretch.is_last || times.len() >= limit {
             times.truncate(limit);
             return Ok(times);
@@ -128,16 +128,16 @@ pub(super) async fn stretch(
     if after >= until {
         return Ok(Stretch { times: Vec::new(), through: until, is_last: true });
     }
-    let owing = timetable.between(db, workflow, after, until, limit).await?;
-    let rows = rows(db, workflow, after, owing.through.min(until)).await?;
+    let due_times = timetable.between(db, workflow, after, until, limit).await?;
+    let rows = rows(db, workflow, after, due_times.through.min(until)).await?;
     // After the rows: a prune raises its mark before it removes a row.
     let pruned_before = prune_marks::occurrences(db).await?;
-    let found = owing.times.len();
-    let select = |owed: Owed| meant(wish, owed, rows.get(&owed.time), pruned_before);
-    let mut times: Vec<Meant> = owing.times.into_iter().filter_map(select).collect();
+    let found = due_times.times.len();
+    let select = |due: DueTime| meant(wish, due, rows.get(&due.time), pruned_before);
+    let mut times: Vec<Meant> = due_times.times.into_iter().filter_map(select).collect();
     Ok(match wish.order {
         // Fewer than the limit: no due time follows, or those that follow cannot be computed.
-        Order::OldestFirst => Stretch { times, through: owing.through, is_last: found < limit },
+        Order::OldestFirst => Stretch { times, through: due_times.through, is_last: found < limit },
         Order::NewestFirst => {
             times.reverse();
             // The next stretch ends just before the start of this one, which is exclusive.
@@ -146,11 +146,11 @@ pub(super) async fn stretch(
     })
 }
 
-fn meant(wish: &Wish, owed: Owed, row: Option<&Row>, pruned_before: Option<DateTime<Utc>>) -> Option<Meant> {
+fn meant(wish: &Wish, due: DueTime, row: Option<&Row>, pruned_before: Option<DateTime<Utc>>) -> Option<Meant> {
     let is_meant = match (wish.only, row) {
         (Only::All, _) => true,
         // A row that was pruned may have said that the time ran.
-        (Only::Missing, None) => pruned_before.is_none_or(|pruned| owed.time >= pruned),
+        (Only::Missing, None) => pruned_before.is_none_or(|pruned| due.time >= pruned),
         (Only::Missing, Some(row)) => match row.decision {
             Decision::Missed => true,
             Decision::SkippedPaused => wish.timing == Timing::Now,
@@ -163,7 +163,7 @@ fn meant(wish: &Wish, owed: Owed, row: Option<&Row>, pruned_before: Option<DateT
     };
     // A time that never ran is recorded again, as backfilled.
     let ran = |row: &&Row| !matches!(row.decision, Decision::Missed | Decision::SkippedPaused);
-    is_meant.then(|| Meant { owed, occurrence: row.filter(ran).map(|row| row.id) })
+    is_meant.then(|| Meant { due, occurrence: row.filter(ran).map(|row| row.id) })
 }
 
 struct Row {

@@ -103,7 +103,7 @@ async fn step(tx: &mut PgConnection, id: Uuid, workflow: WorkflowId, now: DateTi
         started += taken.len();
         room -= taken.len();
         let all = taken.len() == stretch.times.len();
-        cursor = Some(taken.last().filter(|_| !all).map_or(stretch.through, |last| last.owed.time));
+        cursor = Some(taken.last().filter(|_| !all).map_or(stretch.through, |last| last.due.time));
         is_last = all && stretch.is_last;
     }
     table::advance(tx, id, cursor, started, now).await?;
@@ -137,7 +137,7 @@ async fn start(
         occurrence_id: occurrence,
         trigger: Trigger::Backfill,
         state,
-        scheduled_time: Some(meant.owed.time),
+        scheduled_time: Some(meant.due.time),
         run_after: now,
         inputs: None,
         backfill_id: Some(backfill.id),
@@ -155,17 +155,17 @@ async fn record(
 ) -> sqlx::Result<Option<Uuid>> {
     let entry = Entry {
         workflow_id: workflow.id,
-        time: meant.owed.time,
+        time: meant.due.time,
         fire: None,
         decision: Decision::Backfilled,
         reason: None,
-        revision: meant.owed.revision,
+        revision: meant.due.revision,
         run_id: Some(run),
         now,
     };
     match occurrences::record(tx, &entry).await? {
         Recorded::Ours(id) => Ok(Some(id)),
         // Cannot happen under the workflow's lock; if it does, the run names the existing row.
-        Recorded::Theirs => Ok(occurrences::find(tx, workflow.id, meant.owed.time).await?.map(|row| row.id)),
+        Recorded::Theirs => Ok(occurrences::find(tx, workflow.id, meant.due.time).await?.map(|row| row.id)),
     }
 }

@@ -7,16 +7,16 @@ use schedule::delivery::GRACE;
 
 use super::{Answer, Reason, disagreement};
 use crate::catch_up::{self, Late};
+use crate::due_times::{self, DueTime};
 use crate::identity;
 use crate::occurrences::{self, Decision, Entry, Occurrence, Recorded};
 use crate::outbox;
 use crate::overlap::{self, Place};
-use crate::owed::{self, Owed};
 use crate::policies::{CatchUp, Overlap};
 use crate::reasons::ReasonCode;
 use crate::runs::{self, RunState, Trigger};
 use crate::spread;
-use crate::versions::{self, Owes, Version};
+use crate::versions::{self, DueCheck, Version};
 use crate::workflows::{self, CLOCK_SKEW, State, Workflow};
 
 /// The outcome of a decision.
@@ -51,9 +51,9 @@ pub(super) async fn decide(tx: &mut PgConnection, fire: &Fire, kept: TimeDelta) 
     if now - fire.scheduled_time > GRACE && identity::read_hold(tx).await?.is_some() {
         return Ok(Answer::Held.into());
     }
-    match owed_by(tx, fire, now).await? {
+    match check_fire(tx, fire, now).await? {
         Ok(version) => {
-            Case { fire, workflow: &workflow, owed: due(fire, &version), version, kept, now }.decide(tx).await
+            Case { fire, workflow: &workflow, due: due(fire, &version), version, kept, now }.decide(tx).await
         }
         Err(reason) => Ok(Answer::Declined(reason).into()),
     }
@@ -74,37 +74,37 @@ pub(super) fn decided_already(standing: &Occurrence) -> Option<Answer> {
 }
 
 /// The time of a fire, by the version in force.
-fn due(fire: &Fire, version: &Version) -> Owed {
-    Owed { time: fire.scheduled_time, revision: version.revision, ended_by: version.ended_by }
+fn due(fire: &Fire, version: &Version) -> DueTime {
+    DueTime { time: fire.scheduled_time, revision: version.revision, ended_by: version.ended_by }
 }
 
 /// Returns the due time, or why the time was not due.
-async fn owed_by(tx: &mut PgConnection, fire: &Fire, now: DateTime<Utc>) -> sqlx::Result<Result<Version, Reason>> {
+async fn check_fire(tx: &mut PgConnection, fire: &Fire, now: DateTime<Utc>) -> sqlx::Result<Result<Version, Reason>> {
     let Some(version) = versions::in_force(tx, fire.workflow_id, fire.scheduled_time).await? else {
         return Ok(Err(Reason::NotDue));
     };
     let stale = fire.revision.is_some_and(|revision| revision.0 < version.revision);
-    let mut owes = version.owes(fire.scheduled_time);
+    let mut due_check = version.check_due(fire.scheduled_time);
     // A refusal is final, so check with the newest zone data first.
-    if owes == Owes::NotDue && db::load_zones(tx).await? {
-        owes = version.owes(fire.scheduled_time);
+    if due_check == DueCheck::NotDue && db::load_zones(tx).await? {
+        due_check = version.check_due(fire.scheduled_time);
     }
-    Ok(match owes {
-        Owes::Yes => Ok(version),
-        Owes::Paused => Err(Reason::Paused),
-        Owes::OutsideWindow => Err(Reason::OutsideWindow),
-        Owes::NotDue if disagreement::is_disagreement(tx, fire, &version).await? => {
+    Ok(match due_check {
+        DueCheck::Due => Ok(version),
+        DueCheck::Paused => Err(Reason::Paused),
+        DueCheck::OutsideWindow => Err(Reason::OutsideWindow),
+        DueCheck::NotDue if disagreement::is_disagreement(tx, fire, &version).await? => {
             disagreement::record_disagreement(tx, fire, now).await?;
             Err(Reason::Disagrees)
         }
-        Owes::NotDue if stale => Err(Reason::StaleRevision),
-        Owes::NotDue => Err(Reason::NotDue),
-        Owes::Unjudged if by_the_same_timing(tx, fire, &version).await? => {
+        DueCheck::NotDue if stale => Err(Reason::StaleRevision),
+        DueCheck::NotDue => Err(Reason::NotDue),
+        DueCheck::Unjudged if by_the_same_timing(tx, fire, &version).await? => {
             tracing::warn!(workflow_id = fire.workflow_id.0, "unjudged: the timezone or cron is not known any more");
             Ok(version)
         }
-        Owes::Unjudged if stale => Err(Reason::StaleRevision),
-        Owes::Unjudged => Err(Reason::NotDue),
+        DueCheck::Unjudged if stale => Err(Reason::StaleRevision),
+        DueCheck::Unjudged => Err(Reason::NotDue),
     })
 }
 
@@ -120,7 +120,7 @@ async fn by_the_same_timing(tx: &mut PgConnection, fire: &Fire, in_force: &Versi
 struct Case<'a> {
     fire: &'a Fire,
     workflow: &'a Workflow,
-    owed: Owed,
+    due: DueTime,
     /// In force at that time.
     version: Version,
     kept: TimeDelta,
@@ -129,7 +129,7 @@ struct Case<'a> {
 
 impl Case<'_> {
     async fn decide(&self, tx: &mut PgConnection) -> sqlx::Result<Outcome> {
-        let age = self.now - self.owed.time;
+        let age = self.now - self.due.time;
         let window = catch_up::window(self.workflow);
         if age > self.kept {
             // Its row may have been pruned, so whether it ran is unknown. A catch-up window saved before
@@ -138,17 +138,17 @@ impl Case<'_> {
         }
         if age > window {
             let why = Some(ReasonCode::OlderThanCatchUpWindow.as_str());
-            return self.unrun(tx, Decision::Missed, why, Reason::TooOld).await;
+            return self.decline(tx, Decision::Missed, why, Reason::TooOld).await;
         }
         if self.workflow.state == State::Paused {
             let reason = self.workflow.pause_reason.as_deref();
-            return self.unrun(tx, Decision::SkippedPaused, reason, Reason::Paused).await;
+            return self.decline(tx, Decision::SkippedPaused, reason, Reason::Paused).await;
         }
         if age > GRACE
-            && let Late::Unrun(decision, why) = catch_up::judge(tx, self.workflow, &self.owed, self.now).await?
+            && let Late::NotRun(decision, why) = catch_up::judge(tx, self.workflow, &self.due, self.now).await?
         {
             let reason = if decision == Decision::SkippedPaused { Reason::Paused } else { Reason::Missed };
-            return self.unrun(tx, decision, Some(why.as_str()), reason).await;
+            return self.decline(tx, decision, Some(why.as_str()), reason).await;
         }
         let is_deferred = age > GRACE || self.is_overtaken();
         let trigger = if is_deferred { Trigger::CatchUp } else { Trigger::Schedule };
@@ -157,7 +157,7 @@ impl Case<'_> {
                 self.wait(tx).await
             }
             Ok(state) => Ok(self.run(tx, trigger, state).await?.into()),
-            Err(why) => self.unrun(tx, Decision::SkippedOverlap, Some(why.as_str()), Reason::Overlap).await,
+            Err(why) => self.decline(tx, Decision::SkippedOverlap, Some(why.as_str()), Reason::Overlap).await,
         }
     }
 
@@ -169,20 +169,20 @@ impl Case<'_> {
         if self.workflow.spec.policies.catch_up != CatchUp::RunAll || self.version.ended_on.is_some() {
             return false;
         }
-        let later = owed::owing(std::slice::from_ref(&self.version), self.owed.time, self.now, 1);
+        let later = due_times::list_due_times(std::slice::from_ref(&self.version), self.due.time, self.now, 1);
         !later.times.is_empty()
     }
 
     /// Queues the fire: under `skip` at most one waits, the newest.
     async fn wait(&self, tx: &mut PgConnection) -> sqlx::Result<Outcome> {
-        match overlap::take_waiting_place(tx, self.workflow.id, self.owed.time, self.now).await? {
+        match overlap::take_waiting_place(tx, self.workflow.id, self.due.time, self.now).await? {
             Place::Replaces(replaced) => {
                 let answer = self.run(tx, Trigger::Schedule, RunState::Queued).await?;
                 Ok(Outcome { answer, replaced })
             }
             Place::NewerWaits => {
                 let why = Some(ReasonCode::PredecessorNotStarted.as_str());
-                self.unrun(tx, Decision::SkippedOverlap, why, Reason::Overlap).await
+                self.decline(tx, Decision::SkippedOverlap, why, Reason::Overlap).await
             }
         }
     }
@@ -192,7 +192,7 @@ impl Case<'_> {
         let entry = Entry { run_id: Some(id), ..self.entry(Decision::Fired, None) };
         let Recorded::Ours(occurrence) = occurrences::record(tx, &entry).await? else {
             // Cannot happen under the workflow's lock; the UNIQUE constraint guards it nevertheless.
-            let theirs = occurrences::find(tx, self.workflow.id, self.owed.time).await?;
+            let theirs = occurrences::find(tx, self.workflow.id, self.due.time).await?;
             return Ok(theirs.as_ref().and_then(decided_already).unwrap_or(Answer::Declined(Reason::Missed)));
         };
         let run = runs::New {
@@ -202,7 +202,7 @@ impl Case<'_> {
             occurrence_id: Some(occurrence),
             trigger,
             state,
-            scheduled_time: Some(self.owed.time),
+            scheduled_time: Some(self.due.time),
             run_after: self.run_after(),
             inputs: None,
             backfill_id: None,
@@ -214,11 +214,11 @@ impl Case<'_> {
 
     fn run_after(&self) -> DateTime<Utc> {
         let spread_secs = self.workflow.spec.policies.spread_secs;
-        spread::run_after(self.workflow.id, spread_secs, self.workflow.cron(), self.owed.time, self.now)
+        spread::run_after(self.workflow.id, spread_secs, self.workflow.cron(), self.due.time, self.now)
     }
 
     /// Records a decision without a run; an existing row is not changed.
-    async fn unrun(
+    async fn decline(
         &self,
         tx: &mut PgConnection,
         decision: Decision,
@@ -232,11 +232,11 @@ impl Case<'_> {
     fn entry<'a>(&'a self, decision: Decision, reason: Option<&'a str>) -> Entry<'a> {
         Entry {
             workflow_id: self.workflow.id,
-            time: self.owed.time,
+            time: self.due.time,
             fire: Some(self.fire),
             decision,
             reason,
-            revision: self.owed.revision,
+            revision: self.due.revision,
             run_id: None,
             now: self.now,
         }

@@ -15,7 +15,7 @@ use uuid::Uuid;
 use crate::inject::{self, Point};
 use crate::policies::CatchUp;
 use crate::spread;
-use crate::versions::{Owes, Version};
+use crate::versions::{DueCheck, Version};
 use crate::workflows::{CLOCK_SKEW, State};
 
 /// The runs of a batch, by workflow.
@@ -126,12 +126,12 @@ struct Started<'a> {
 /// Returns `None` if the fire does not take the fast path after all.
 fn start<'a>(fire: &'a Fire, standing: &Standing) -> Option<Started<'a>> {
     let now = standing.now;
-    let is_owed = standing.version.owes(fire.scheduled_time) == Owes::Yes;
+    let is_due = standing.version.check_due(fire.scheduled_time) == DueCheck::Due;
     // The window may be shorter than the grace.
     let is_within = (now - fire.scheduled_time).num_milliseconds() <= i64::from(standing.catch_up_window_secs) * 1000;
     let cron = standing.version.parsed_at(fire.scheduled_time).ok().flatten();
     let run_after = spread::run_after(fire.workflow_id, standing.spread_secs, cron, fire.scheduled_time, now);
-    let is_plain = is_on_time(fire, now) && is_owed && is_within && !is_overtaken(fire, standing);
+    let is_plain = is_on_time(fire, now) && is_due && is_within && !is_overtaken(fire, standing);
     let (team_id, revision) = (standing.team_id, standing.version.revision);
     is_plain.then_some(Started { fire, team_id, revision, run_after, now })
 }

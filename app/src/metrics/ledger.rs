@@ -54,7 +54,7 @@ fn register(registry: &mut Registry, stats: &Stats, now: DateTime<Utc>) {
     for decision in Decision::ALL {
         decisions.get_or_create(&Decided { decision: Word(decision.as_str()) }).set(stats.decided(decision));
     }
-    registry.register("occurrences", "Times owed that were decided in the last hour", decisions);
+    registry.register("occurrences", "Due times that were decided in the last hour", decisions);
     let (delay, runs) = (stats.delay, stats.executions);
     for (name, help, seconds) in [
         ("fire_delay_p50_seconds", "Half of the last hour's fires were decided within this", delay.p50_s),

@@ -11,7 +11,7 @@ use crate::reasons::ReasonCode;
 
 /// A time that did not run, and why.
 #[derive(Clone, Debug)]
-pub struct Unrun {
+pub struct NotRun {
     /// The due time.
     pub time: DateTime<Utc>,
     /// The schedule version that made it due.
@@ -69,23 +69,23 @@ pub async fn has_run_after(db: &mut PgConnection, workflow: WorkflowId, time: Da
 ///
 /// # Errors
 /// Fails if the database cannot be reached or refuses the statement.
-pub async fn record_unrun(
+pub async fn record_not_run(
     tx: &mut PgConnection,
     workflow: WorkflowId,
-    unrun: &[Unrun],
+    times: &[NotRun],
     now: DateTime<Utc>,
 ) -> sqlx::Result<u64> {
-    if unrun.is_empty() {
+    if times.is_empty() {
         return Ok(0);
     }
-    let ids: Vec<_> = unrun.iter().map(|_| crate::id::at(now)).collect();
-    let times: Vec<_> = unrun.iter().map(|unrun| unrun.time).collect();
-    let decisions: Vec<_> = unrun.iter().map(|unrun| unrun.decision.as_str().to_owned()).collect();
-    let reasons: Vec<_> = unrun.iter().map(|unrun| unrun.reason.as_str().to_owned()).collect();
-    let revisions: Vec<_> = unrun.iter().map(|unrun| unrun.revision).collect();
+    let ids: Vec<_> = times.iter().map(|_| crate::id::at(now)).collect();
+    let due_times: Vec<_> = times.iter().map(|not_run| not_run.time).collect();
+    let decisions: Vec<_> = times.iter().map(|not_run| not_run.decision.as_str().to_owned()).collect();
+    let reasons: Vec<_> = times.iter().map(|not_run| not_run.reason.as_str().to_owned()).collect();
+    let revisions: Vec<_> = times.iter().map(|not_run| not_run.revision).collect();
     let done = sqlx::query!(
         r#"
-        -- record unrun times: a row that stands wins
+        -- record times that did not run: an existing row wins
         INSERT INTO occurrences (id, workflow_id, scheduled_time, decision, reason, revision,
                                  lateness_s, decided_on, created_on, updated_on)
         SELECT u.id, $1, u.time, u.decision, u.reason, u.revision,
@@ -96,7 +96,7 @@ pub async fn record_unrun(
         "#,
         workflow.0,
         &ids,
-        &times,
+        &due_times,
         &decisions,
         &reasons,
         &revisions,

@@ -7,10 +7,10 @@ use uuid::Uuid;
 
 use super::read::{Decided, Run, Workflow};
 use super::{Difference, Findings, Kind, Position, Span, Unjudged};
+use crate::due_times;
 use crate::occurrences::Decision;
-use crate::owed;
 use crate::runs::{RunState, Trigger};
-use crate::versions::{Owes, Version};
+use crate::versions::{DueCheck, Version};
 
 /// How many due times one page compares, plus those of its last workflow.
 const TIMES: usize = 20_000;
@@ -73,10 +73,10 @@ impl Due {
             let versions = versions.remove(&id).unwrap_or_default();
             let compared = at.after.filter(|_| id == at.workflow).unwrap_or(DateTime::UNIX_EPOCH);
             let after = compared.max(just_before(slice.from));
-            let owing = owed::owing(&versions, after, just_before(slice.to).max(after), usize::MAX);
-            times += owing.times.len();
-            let times = owing.times.into_iter().map(|owed| owed.time).collect();
-            let unjudged = owing.unjudged;
+            let due_times = due_times::list_due_times(&versions, after, just_before(slice.to).max(after), usize::MAX);
+            times += due_times.times.len();
+            let times = due_times.times.into_iter().map(|due| due.time).collect();
+            let unjudged = due_times.unjudged;
             due.workflows.push(DueWorkflow { id, ledger_since, decided_through, versions, times, unjudged });
         }
         due
@@ -150,7 +150,7 @@ impl DueWorkflow {
             if !findings.has_room_for(kinds.len()) {
                 return Err(through);
             }
-            findings.owed += u64::from(entry.is_due);
+            findings.due += u64::from(entry.is_due);
             findings.decided += u64::from(entry.decided.is_some());
             findings.unjudged += u64::from(is_unjudged && entry.decided.is_some());
             findings.differences.extend(kinds.into_iter().map(|(kind, run_id)| Difference {
@@ -173,7 +173,7 @@ impl DueWorkflow {
     /// Whether the version in force at a time cannot be evaluated at it.
     fn is_unjudged(&self, time: DateTime<Utc>) -> bool {
         let in_force = self.versions.iter().rfind(|version| version.valid_from <= time);
-        in_force.is_some_and(|version| version.owes(time) == Owes::Unjudged)
+        in_force.is_some_and(|version| version.check_due(time) == DueCheck::Unjudged)
     }
 }
 

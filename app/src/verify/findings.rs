@@ -79,7 +79,7 @@ pub struct Unjudged {
 #[derive(Clone, Debug)]
 pub struct Findings {
     /// Due times.
-    pub owed: u64,
+    pub due: u64,
     /// Decisions recorded.
     pub decided: u64,
     /// Decisions for which it cannot be computed whether they were due.
@@ -99,7 +99,7 @@ pub struct Findings {
 impl Findings {
     pub(super) fn none(from: DateTime<Utc>) -> Self {
         Self {
-            owed: 0,
+            due: 0,
             decided: 0,
             unjudged: 0,
             unjudged_workflows: Vec::new(),

@@ -3,7 +3,7 @@
 use chrono::{DateTime, Utc};
 use db::PgConnection;
 
-use crate::owed;
+use crate::due_times;
 use crate::versions;
 
 /// How many workflows one statement reads.
@@ -31,7 +31,7 @@ pub(super) async fn through(db: &mut PgConnection, until: DateTime<Utc>) -> sqlx
         let versions = versions::of_all(db, &instants).await?;
         let judged = behind.iter().find(|workflow| {
             let versions = versions.get(&workflow.id).map(Vec::as_slice).unwrap_or_default();
-            let open = owed::owing(versions, workflow.accounted.min(until), until, 1);
+            let open = due_times::list_due_times(versions, workflow.accounted.min(until), until, 1);
             // The watchdog decides times before the unknown version as usual.
             !(open.is_held_back && open.times.is_empty())
         });

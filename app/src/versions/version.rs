@@ -45,9 +45,9 @@ pub enum EndedBy {
 
 /// Whether a time is due by a schedule version.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Owes {
+pub enum DueCheck {
     /// It is due.
-    Yes,
+    Due,
     /// The workflow was paused or archived at that time.
     Paused,
     /// Before `starts_at`, or not before `ends_at`.
@@ -61,18 +61,18 @@ pub enum Owes {
 impl Version {
     /// Evaluates one time of this version's span, by the zone data that were in force at it.
     #[must_use]
-    pub fn owes(&self, time: DateTime<Utc>) -> Owes {
+    pub fn check_due(&self, time: DateTime<Utc>) -> DueCheck {
         if self.state != State::Active {
-            return Owes::Paused;
+            return DueCheck::Paused;
         }
         if self.starts_at.is_some_and(|start| time < start) || self.ends_at.is_some_and(|end| time >= end) {
-            return Owes::OutsideWindow;
+            return DueCheck::OutsideWindow;
         }
         match self.parsed_at(time) {
-            Ok(None) => Owes::NotDue,
-            Ok(Some((cron, timezone))) if cron.matches(time, timezone) => Owes::Yes,
-            Ok(Some(_)) => Owes::NotDue,
-            Err(Unknown) => Owes::Unjudged,
+            Ok(None) => DueCheck::NotDue,
+            Ok(Some((cron, timezone))) if cron.matches(time, timezone) => DueCheck::Due,
+            Ok(Some(_)) => DueCheck::NotDue,
+            Err(Unknown) => DueCheck::Unjudged,
         }
     }
 

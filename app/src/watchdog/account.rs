@@ -7,11 +7,11 @@ use schedule::delivery::GRACE;
 
 use super::Pass;
 use crate::catch_up::{self, Late};
+use crate::due_times::{self, DueTime, DueTimes};
 use crate::ledger_cursor::{self, Ledger};
-use crate::occurrences::span::{self, Unrun};
+use crate::occurrences::span::{self, NotRun};
 use crate::occurrences::{self, Decision, Entry, Recorded};
 use crate::overlap;
-use crate::owed::{self, Owed, Owing};
 use crate::policies::CatchUp;
 use crate::reasons::ReasonCode;
 use crate::runs::{self, Trigger};
@@ -67,7 +67,7 @@ struct Stretch<'a> {
     workflow: &'a Workflow,
     ledger: Ledger,
     versions: Vec<Version>,
-    owing: Owing,
+    due_times: DueTimes,
     until: DateTime<Utc>,
     now: DateTime<Utc>,
 }
@@ -111,68 +111,68 @@ impl<'a> Stretch<'a> {
         let oldest = now - kept;
         let after = ledger.cursor.map_or(until, |cursor| cursor.max(oldest).min(until));
         let versions = versions::over(tx, workflow.id, after, DateTime::<Utc>::MAX_UTC).await?;
-        let owing = owed::owing(&versions, after, until, STRETCH);
-        Ok(Some(Self { workflow, ledger, versions, owing, until, now }))
+        let due_times = due_times::list_due_times(&versions, after, until, STRETCH);
+        Ok(Some(Self { workflow, ledger, versions, due_times, until, now }))
     }
 
     /// Writes the decisions and advances the cursor.
     async fn settle(&self, tx: &mut PgConnection, may_run: usize) -> sqlx::Result<Settled> {
-        let mut through = self.owing.through;
+        let mut through = self.due_times.through;
         let is_last = through == self.until || self.is_held_back();
         let mut settled = Settled { is_last, ..Settled::default() };
-        let mut unrun = Vec::new();
-        for owed in self.undecided(tx).await? {
-            match self.judge(tx, &owed).await? {
-                Late::Unrun(decision, reason) => {
-                    unrun.push(Unrun { time: owed.time, revision: owed.revision, decision, reason });
+        let mut not_run = Vec::new();
+        for due in self.undecided(tx).await? {
+            match self.judge(tx, &due).await? {
+                Late::NotRun(decision, reason) => {
+                    not_run.push(NotRun { time: due.time, revision: due.revision, decision, reason });
                 }
                 Late::Runs if settled.caught_up == may_run => {
                     // No time is lost: the next pass continues just before this time.
-                    through = owed.time - TimeDelta::microseconds(1);
+                    through = due.time - TimeDelta::microseconds(1);
                     settled.is_cut_short = true;
                     break;
                 }
-                Late::Runs => settled.caught_up += usize::from(self.catch_up(tx, &owed).await?),
+                Late::Runs => settled.caught_up += usize::from(self.catch_up(tx, &due).await?),
             }
         }
-        let skipped = unrun.iter().filter(|unrun| unrun.decision == Decision::SkippedPaused).count() as u64;
-        let recorded = span::record_unrun(tx, self.workflow.id, &unrun, self.now).await?;
+        let skipped = not_run.iter().filter(|not_run| not_run.decision == Decision::SkippedPaused).count() as u64;
+        let recorded = span::record_not_run(tx, self.workflow.id, &not_run, self.now).await?;
         (settled.missed, settled.skipped_paused) = (recorded.saturating_sub(skipped), skipped);
         self.move_on(tx, through).await?;
         Ok(settled)
     }
 
     /// Returns the times without a row.
-    async fn undecided(&self, tx: &mut PgConnection) -> sqlx::Result<Vec<Owed>> {
-        let times = &self.owing.times;
+    async fn undecided(&self, tx: &mut PgConnection) -> sqlx::Result<Vec<DueTime>> {
+        let times = &self.due_times.times;
         let (Some(first), Some(last)) = (times.first(), times.last()) else { return Ok(Vec::new()) };
         let before = first.time - TimeDelta::microseconds(1);
         let decided = span::decided(tx, self.workflow.id, before, last.time).await?;
-        Ok(times.iter().filter(|owed| !decided.contains(&owed.time)).copied().collect())
+        Ok(times.iter().filter(|due| !decided.contains(&due.time)).copied().collect())
     }
 
-    async fn judge(&self, tx: &mut PgConnection, owed: &Owed) -> sqlx::Result<Late> {
-        if let Some(unrun) = catch_up::out_of_reach(self.workflow, owed, self.ledger.activated_on, self.now) {
-            return Ok(unrun);
+    async fn judge(&self, tx: &mut PgConnection, due: &DueTime) -> sqlx::Result<Late> {
+        if let Some(not_run) = catch_up::out_of_reach(self.workflow, due, self.ledger.activated_on, self.now) {
+            return Ok(not_run);
         }
         // Under `skip` only the last time of the stretch can be the newest, so the others need no query.
-        let is_last = self.owing.times.last().is_some_and(|last| last.time == owed.time);
+        let is_last = self.due_times.times.last().is_some_and(|last| last.time == due.time);
         if self.workflow.spec.policies.catch_up == CatchUp::Skip && !is_last {
-            return Ok(Late::Unrun(Decision::Missed, ReasonCode::Superseded));
+            return Ok(Late::NotRun(Decision::Missed, ReasonCode::Superseded));
         }
-        catch_up::is_wanted(tx, self.workflow, owed, self.now).await
+        catch_up::is_wanted(tx, self.workflow, due, self.now).await
     }
 
     /// Runs a time late, unless another transaction has decided it meanwhile.
-    async fn catch_up(&self, tx: &mut PgConnection, owed: &Owed) -> sqlx::Result<bool> {
+    async fn catch_up(&self, tx: &mut PgConnection, due: &DueTime) -> sqlx::Result<bool> {
         let id = crate::id::at(self.now);
         let entry = Entry {
             workflow_id: self.workflow.id,
-            time: owed.time,
+            time: due.time,
             fire: None,
             decision: Decision::CaughtUp,
             reason: Some(ReasonCode::NoFireInTime.as_str()),
-            revision: owed.revision,
+            revision: due.revision,
             run_id: Some(id),
             now: self.now,
         };
@@ -186,7 +186,7 @@ impl<'a> Stretch<'a> {
             trigger: Trigger::CatchUp,
             // A deferred run is never skipped; it waits.
             state: verdict.state().unwrap_or(runs::RunState::Queued),
-            scheduled_time: Some(owed.time),
+            scheduled_time: Some(due.time),
             run_after: self.now,
             inputs: None,
             backfill_id: None,
@@ -202,13 +202,13 @@ impl<'a> Stretch<'a> {
             // The due times are unknown, so the workflow stays due and every pass logs it.
             self.ledger.watch_at
         } else {
-            owed::next_of(&self.versions, through)
+            due_times::next_due_time(&self.versions, through)
         };
         ledger_cursor::settle(tx, self.workflow.id, through, watch_at).await
     }
 
     /// Whether the version in force cannot be evaluated: its timezone or cron is not known any more.
     fn is_held_back(&self) -> bool {
-        self.owing.is_held_back
+        self.due_times.is_held_back
     }
 }

@@ -7,7 +7,7 @@ use db::{PgConnection, PgPool};
 use schedule::WorkflowId;
 use schedule::delivery::GRACE;
 
-use crate::owed;
+use crate::due_times;
 use crate::versions::{self, Version};
 
 /// A workflow with more due times than this does not take the fast path.
@@ -106,10 +106,10 @@ struct Quiet {
 impl Quiet {
     /// Returns `None` if it has too many due times, or times that cannot be computed.
     fn of(id: i64, versions: &[Version], after: DateTime<Utc>, until: DateTime<Utc>) -> Option<Self> {
-        let owing = owed::owing(versions, after.min(until), until, QUIET_TIMES);
-        let is_all = owing.unjudged.is_empty() && owing.through == until;
-        let times = owing.times.iter().map(|owed| owed.time).collect();
-        is_all.then(|| Self { id, times, watch_at: owed::next_of(versions, until) })
+        let due_times = due_times::list_due_times(versions, after.min(until), until, QUIET_TIMES);
+        let is_all = due_times.unjudged.is_empty() && due_times.through == until;
+        let times = due_times.times.iter().map(|due| due.time).collect();
+        is_all.then(|| Self { id, times, watch_at: due_times::next_due_time(versions, until) })
     }
 }
 
@@ -144,11 +144,11 @@ async fn undecided(tx: &mut PgConnection, quiet: &[Quiet]) -> sqlx::Result<HashS
         quiet.iter().flat_map(|quiet| quiet.times.iter().map(|time| (quiet.id, *time))).unzip();
     let found = sqlx::query_scalar!(
         r#"
-        -- workflows with a time that nobody has decided
-        SELECT DISTINCT owed.workflow_id AS "workflow_id!"
-          FROM unnest($1::bigint[], $2::timestamptz[]) AS owed (workflow_id, time)
+        -- workflows with an undecided time
+        SELECT DISTINCT due.workflow_id AS "workflow_id!"
+          FROM unnest($1::bigint[], $2::timestamptz[]) AS due (workflow_id, time)
          WHERE NOT EXISTS (SELECT FROM occurrences o
-                            WHERE o.workflow_id = owed.workflow_id AND o.scheduled_time = owed.time)
+                            WHERE o.workflow_id = due.workflow_id AND o.scheduled_time = due.time)
         "#,
         &ids,
         &times,

@@ -82,11 +82,11 @@ pub(super) async fn save_since(
     if stays && before.state == next.state && pause(before) == pause(&next) {
         return Ok(Saved::Unchanged);
     }
-    let owes_otherwise = before.owes_otherwise(&next);
+    let changes_due_times = before.changes_due_times(&next);
     next.version = before.version + 1;
-    next.revision = Revision(before.revision.0 + i64::from(owes_otherwise));
+    next.revision = Revision(before.revision.0 + i64::from(changes_due_times));
     next.updated_on = edit.now;
-    let change = owes_otherwise.then(|| Change {
+    let change = changes_due_times.then(|| Change {
         since: foreseen.unwrap_or(edit.now),
         is_activated: before.is_activated_by(&next),
         is_foreseen: foreseen.is_some(),
@@ -97,13 +97,13 @@ pub(super) async fn save_since(
     }
     inject::at(Point::A1);
     tracing::info!(step = 1, workflow_id = next.id.0, "edit: {verb} of workflow {}: {}", next.id, in_words(&next));
-    if owes_otherwise {
+    if changes_due_times {
         outbox::enqueue(tx, &next.event(edit), edit.now).await?;
         inject::at(Point::A2);
     }
     let entry = Entry { verb, subject: next.subject(), before: Some(before.document()), after: Some(next.document()) };
     audit::record(tx, edit, entry).await?;
-    Ok(if owes_otherwise { Saved::Enqueued } else { Saved::Changed })
+    Ok(if changes_due_times { Saved::Enqueued } else { Saved::Changed })
 }
 
 /// Deletes a workflow, which [`super::lock`] has locked, with its runs, occurrences and schedule versions.

@@ -229,7 +229,7 @@ impl Workflow {
     }
 
     /// Whether other times are due by `next`, or from another moment on.
-    pub(super) fn owes_otherwise(&self, next: &Self) -> bool {
+    pub(super) fn changes_due_times(&self, next: &Self) -> bool {
         let never_had_a_cron = self.revision.0 == 0 && next.spec.timing.cron.is_none();
         !never_had_a_cron
             && (self.spec.timing != next.spec.timing

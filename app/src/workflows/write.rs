@@ -75,7 +75,7 @@ pub(super) async fn update(tx: &mut PgConnection, next: &Workflow, change: Optio
     let policies = &next.spec.policies;
     sqlx::query!(
         r#"
-        -- update a workflow that this transaction has locked; $27 is NULL if all is owed as before
+        -- update a workflow that this transaction has locked; $27 is NULL if the same times are due as before
         WITH version AS (
             INSERT INTO schedule_versions (workflow_id, revision, valid_from, cron, timezone, state, starts_at, ends_at)
             SELECT $1, $14,

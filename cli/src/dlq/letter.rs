@@ -96,7 +96,9 @@ impl Letter {
 /// Fails if a message with one of these ids was not received.
 pub(super) fn all_found(ids: &[String], letters: &[Letter]) -> anyhow::Result<()> {
     match ids.iter().find(|id| letters.iter().all(|letter| letter.id != **id)) {
-        Some(id) => bail!("no letter {id} is to be seen in the queue: it is gone, or somebody else holds it"),
+        Some(id) => {
+            bail!("message {id} is not visible in the queue: it was deleted, or another receiver has it in flight")
+        }
         None => Ok(()),
     }
 }

@@ -50,7 +50,7 @@ pub(super) fn whole(letter: &Letter, known: &Known) -> String {
         From::Schedule => "the schedule: EventBridge could not hand the fire to the runner",
         From::Runner => "the runner: the app did not answer as it does",
         From::Publisher => "the publisher: an invocation failed",
-        From::Unknown => "nobody knows",
+        From::Unknown => "unknown",
     };
     let app = match known {
         Known::Decided { run: Some((id, state)), decision } => format!("{decision}: run {id} {state}"),

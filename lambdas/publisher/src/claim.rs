@@ -55,7 +55,7 @@ pub(crate) struct Batch {
     pub(crate) claims: Vec<Claim>,
     pub(crate) lease: Lease,
     /// How many publishers have leases, this one included; `None` if the claim was empty.
-    pub(crate) sharers: Option<u32>,
+    pub(crate) publishers: Option<u32>,
 }
 
 /// Which workflows a claim takes.
@@ -92,15 +92,15 @@ pub(crate) async fn claim(
     injector.at(Point::P1).await;
     injector.at(Point::P2).await;
     let mut claims = lease_due(&mut tx, claimant, choice).await?;
-    let mut sharers = None;
+    let mut publishers = None;
     if !claims.is_empty() {
         cover(&mut tx, &mut claims).await?;
-        sharers = Some(publishers::join(&mut tx, &claimant.owner).await?);
+        publishers = Some(publishers::join(&mut tx, &claimant.owner).await?);
     }
     injector.at(Point::P3).await;
     tx.commit().await?;
     injector.at(Point::P4).await;
-    Ok(Batch { claims, lease, sharers })
+    Ok(Batch { claims, lease, publishers })
 }
 
 /// Extends leases, named by workflow and epoch; returns the workflows whose lease was extended.
@@ -137,7 +137,7 @@ pub(crate) async fn renew(pool: &PgPool, keys: &[(i64, i64)]) -> sqlx::Result<Ve
 pub(crate) async fn release(pool: &PgPool) -> sqlx::Result<()> {
     sqlx::query!(
         r#"
-        -- release: whom somebody holds is being looked at; in order, so that two of us cannot block each other
+        -- release: skip rows that another publisher has locked, and lock in order, so that two releases cannot deadlock
         WITH waiting AS MATERIALIZED (
             SELECT workflow_id
               FROM publications
@@ -189,7 +189,7 @@ pub(crate) async fn count_remaining(pool: &PgPool) -> sqlx::Result<u64> {
 pub(crate) async fn next_due(pool: &PgPool) -> sqlx::Result<Option<Duration>> {
     let secs = sqlx::query_scalar!(
         r#"
-        -- next due: only what lies ahead; what is due and leased is somebody's, the poll sees to it
+        -- next due: only future publications; one that is due has a live lease, and the poll takes it when that ends
         SELECT EXTRACT(EPOCH FROM due_at - cronbox_now())::float8 AS "secs!"
           FROM publications
          WHERE due_at > cronbox_now()

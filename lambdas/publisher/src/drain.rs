@@ -169,7 +169,7 @@ impl Publisher {
         loop {
             tokio::time::sleep(LOOK_AROUND).await;
             match publishers::count(self.pool()).await {
-                Ok(sharers) => self.rate().share(sharers),
+                Ok(publishers) => self.rate().share(publishers),
                 Err(error) => tracing::debug!(%error, "the other publishers cannot be counted; the next claim does"),
             }
         }

@@ -82,7 +82,7 @@ impl Folder {
             None => folder.give(&root)?,
             // Another user may have placed a file at a path that is known beforehand.
             Some(found) if !found.is_dir() || user.is_some_and(|user| ![0, user.uid].contains(&found.uid())) => {
-                bail!("{} belongs to somebody else: choose another place with --data", root.display())
+                bail!("{} belongs to another user: choose another folder with --data", root.display())
             }
             Some(_) => folder.give(&root)?,
         }

@@ -54,7 +54,7 @@ pub struct StackOptions {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Publishing {
     /// When `publish` is called
-    ByHand,
+    OnRequest,
     /// As soon as an edit commits, by a daemon
     Listening,
 }
@@ -63,7 +63,7 @@ impl Default for StackOptions {
     fn default() -> Self {
         StackOptions {
             now: None,
-            publishing: Publishing::ByHand,
+            publishing: Publishing::OnRequest,
             stand_in: stand_in::Options {
                 invoke: invoke::Options { timeout: PATIENCE, ..invoke::Options::default() },
                 ..stand_in::Options::default()

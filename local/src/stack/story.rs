@@ -252,7 +252,7 @@ impl Stack {
 
 fn line(item: &Value, fields: &[&str]) -> String {
     let time = item["scheduled_time"].as_str().and_then(|time| time.parse::<DateTime<Utc>>().ok());
-    let time = time.map_or_else(|| "by hand".to_owned(), |time| time.format("%FT%RZ").to_string());
+    let time = time.map_or_else(|| "untimed".to_owned(), |time| time.format("%FT%RZ").to_string());
     let rest = fields.iter().map(|field| item[*field].as_str().unwrap_or("?"));
     std::iter::once(time.as_str()).chain(rest).collect::<Vec<_>>().join(" ")
 }

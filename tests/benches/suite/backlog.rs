@@ -166,7 +166,7 @@ impl Backlog {
     }
 
     /// Deletes every `nth` schedule without the publisher's knowledge.
-    pub(crate) async fn delete_by_hand(&self, nth: i64) {
+    pub(crate) async fn delete_manually(&self, nth: i64) {
         let ids: Vec<i64> = sqlx::query_scalar("SELECT id FROM workflows WHERE id % $1 = 0")
             .bind(nth)
             .fetch_all(&self.pool)

@@ -29,9 +29,9 @@ impl Service {
     /// Starts the app. Without executor slots, its runs stay accepted.
     pub(crate) async fn app(backlog: &Backlog, executor_slots: usize) -> Service {
         let mut tx = db::begin(&backlog.pool).await.unwrap();
-        let (team, _) = teams::create(&mut tx, "bench", &by_hand()).await.unwrap();
-        let (_, admin) = keys::create(&mut tx, Holder::Admin, "bench", &by_hand()).await.unwrap();
-        let (_, scheduler) = keys::create(&mut tx, Holder::Scheduler, "bench", &by_hand()).await.unwrap();
+        let (team, _) = teams::create(&mut tx, "bench", &bench_edit()).await.unwrap();
+        let (_, admin) = keys::create(&mut tx, Holder::Admin, "bench", &bench_edit()).await.unwrap();
+        let (_, scheduler) = keys::create(&mut tx, Holder::Scheduler, "bench", &bench_edit()).await.unwrap();
         tx.commit().await.unwrap();
         let address: SocketAddr = ([127, 0, 0, 1], free_port()).into();
         let mut command = Command::new(program("app"));
@@ -92,6 +92,6 @@ impl Service {
 }
 
 /// The actor of the edits that the bench makes without the API.
-pub(crate) fn by_hand() -> Edit {
+pub(crate) fn bench_edit() -> Edit {
     Edit { actor: "bench".to_owned(), now: Clock::System.now(), traceparent: None }
 }

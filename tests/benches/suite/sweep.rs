@@ -24,8 +24,8 @@ pub(crate) async fn all() -> Vec<Row> {
     // The first sweep knows no modification dates, so it reads every schedule in full.
     let first = sweep(&backlog, "the first, which reads every schedule").await;
     let none = sweep(&backlog, "no drift").await;
-    backlog.delete_by_hand(100).await;
-    let some = sweep(&backlog, "1 % deleted by hand").await;
+    backlog.delete_manually(100).await;
+    let some = sweep(&backlog, "1 % deleted manually").await;
     let peak_rss_mb = backlog.peak_rss_mb(&daemon);
     daemon.kill().await.unwrap();
     backlog.end().await;

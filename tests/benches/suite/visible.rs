@@ -13,7 +13,7 @@ use tests::Story;
 
 use crate::backlog::Backlog;
 use crate::millis;
-use crate::service::{Service, by_hand};
+use crate::service::{Service, bench_edit};
 use crate::table::Row;
 
 /// The limit of G10 for an edit whose notification is lost.
@@ -131,7 +131,7 @@ async fn edit_silently(backlog: &Backlog, nth: u32) {
     body.cron_schedule = Some(format!("{nth} 7 * * *"));
     let spec = Spec::new(body, None, &bounds(now)).unwrap();
     let next = workflows::Workflow { spec, ..before.clone() };
-    workflows::save(&mut tx, &before, next, "update", &by_hand()).await.unwrap();
+    workflows::save(&mut tx, &before, next, "update", &bench_edit()).await.unwrap();
     tx.commit().await.unwrap();
 }
 

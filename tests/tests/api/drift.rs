@@ -7,7 +7,7 @@ use tests::Story;
 use crate::cronbox::cronbox;
 
 #[tokio::test]
-async fn a_check_is_asked_for_once_and_remembered_by_whom() {
+async fn a_drift_check_records_who_requested_it() {
     let s = Story::today().await;
     let none = s.admin().get("/api/v1/drift").await.expect(200).json;
     assert_eq!(none, json!({"last": null, "open": null, "workflows": [], "orphans": []}));
@@ -29,7 +29,7 @@ async fn a_check_is_asked_for_once_and_remembered_by_whom() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn cronbox_drift_finds_and_has_repaired_what_was_deleted_by_hand() {
+async fn cronbox_drift_repairs_a_manual_deletion() {
     let s = Story::with_daemon().await;
     let wf = s.create("0 9 * * *", "UTC").await;
     s.until("SELECT COUNT(*) FROM publications WHERE sync_status(publications) = 'synced'", 1).await;
@@ -61,7 +61,7 @@ async fn cronbox_drift_finds_and_has_repaired_what_was_deleted_by_hand() {
 async fn a_wrong_key_or_address_is_told_in_a_sentence() {
     let s = Story::today().await;
     let (code, said) = cronbox(&s, &["drift", "show", "--key", "nonsense"]).await;
-    assert_eq!((code, said.trim()), (Some(1), "cronbox: send a living key in X-API-Key (401 unauthorized)"));
+    assert_eq!((code, said.trim()), (Some(1), "cronbox: send an active key in X-API-Key (401 unauthorized)"));
     let (code, said) = cronbox(&s, &["drift", "show", "--url", "http://127.0.0.1:9"]).await;
     assert!(code == Some(1) && said.starts_with("cronbox: http://127.0.0.1:9 does not answer"), "{said}");
     let (code, _) = cronbox(&s, &["drift", "mend"]).await;

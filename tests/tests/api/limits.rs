@@ -28,7 +28,7 @@ async fn headers_of_more_than_16_kib_are_refused() {
 }
 
 #[tokio::test]
-async fn unknown_keys_are_limited_by_address_and_living_keys_are_not() {
+async fn only_unknown_keys_are_limited_by_address() {
     let s = Story::with_app(|config| config.bad_keys_per_min = 5).await;
     let stranger = Api::new(s.url(), "cb_000000000000_AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA");
     for _ in 0..5 {

@@ -81,7 +81,7 @@ async fn only_a_change_of_timing_or_state_raises_the_revision_and_enqueues() {
 #[tokio::test]
 async fn a_workflow_that_never_had_a_cron_stays_at_revision_0() {
     let s = Story::today().await;
-    let body = json!({"name": "by hand", "action": {"type": "log", "message": "hi"}});
+    let body = json!({"name": "manual", "action": {"type": "log", "message": "hi"}});
     let made = s.editor().post("/api/v1/workflows", &body).await.expect(201);
     let path = format!("/api/v1/workflows/{}", made.id());
     assert_eq!(made.json["sync"]["status"], "none");

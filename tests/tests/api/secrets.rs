@@ -51,7 +51,7 @@ async fn no_secret_is_ever_logged_or_told() {
     s.publish().await;
     s.clock_to("2026-03-02T09:00:30Z").await;
     let run = s.runs_of(WorkflowId(made.id())).await.remove(0);
-    assert_eq!(run["state"], "failed", "nobody listens there");
+    assert_eq!(run["state"], "failed", "no server listens there");
     let audit = s.table("SELECT audit_log::text FROM audit_log").await;
     assert!(audit.contains("secretive"));
     let dsn = s.dsn();

@@ -53,14 +53,14 @@ async fn another_team_s_object_is_as_if_it_did_not_exist() {
         (Method::POST, format!("/api/v1/runs/{run}:retry"), format!("/api/v1/runs/{missing_run}:retry"), json!({})),
         (Method::GET, format!("/api/v1/runs/{run}"), format!("/api/v1/runs/{missing_run}"), Value::Null),
     ];
-    for (method, theirs, nobodys, body) in cases {
-        let [theirs, nobodys] = [theirs, nobodys].map(|path| {
+    for (method, theirs, missing, body) in cases {
+        let [theirs, missing] = [theirs, missing].map(|path| {
             let request = stranger.request(method.clone(), &path);
             tests::answer(if body.is_null() { request } else { request.json(&body) })
         });
-        let (theirs, nobodys) = (theirs.await, nobodys.await);
+        let (theirs, missing) = (theirs.await, missing.await);
         theirs.refused(404, "not_found", None);
-        assert_eq!((theirs.status, theirs.text), (nobodys.status, nobodys.text));
+        assert_eq!((theirs.status, theirs.text), (missing.status, missing.text));
     }
     s.end().await;
 }

@@ -84,12 +84,12 @@ async fn each_case_has_its_answer_and_its_row() {
     assert_eq!(s.occurrences(wf).await, "2026-03-02T11:00Z missed\n2026-03-02T12:00Z fired");
 
     s.editor().post(&format!("/api/v1/workflows/{wf}:pause"), &json!({"reason": "audit"})).await.expect(200);
-    assert_eq!(invoke("2026-03-03T12:00:00Z").await, said(200, "paused"), "owed, but paused now");
+    assert_eq!(invoke("2026-03-03T12:00:00Z").await, said(200, "paused"), "due, but paused now");
     let decided = "2026-03-02T11:00Z missed\n2026-03-02T12:00Z fired\n2026-03-03T12:00Z skipped_paused";
     assert_eq!(s.occurrences(wf).await, decided);
     s.now_is("2026-03-03T15:00:00Z").await;
-    assert_eq!(invoke("2026-03-03T14:00:00Z").await, said(200, "paused"), "paused at that time: nothing was owed");
-    assert_eq!(s.occurrences(wf).await, decided, "what was not owed has no row");
+    assert_eq!(invoke("2026-03-03T14:00:00Z").await, said(200, "paused"), "paused at that time: no time was due");
+    assert_eq!(s.occurrences(wf).await, decided, "a time that was not due has no row");
     s.editor().act(&format!("/api/v1/workflows/{wf}:resume")).await.expect(200);
     assert_eq!(invoke("2026-03-03T14:00:00Z").await, said(200, "paused"), "still: paused at that time");
     assert_eq!(invoke("2026-03-03T12:00:00Z").await, said(200, "paused"), "a decision is repeated");
@@ -108,7 +108,7 @@ async fn a_fire_is_judged_by_the_schedule_in_force_at_its_time() {
         s.scheduler_key().post(&path(wf), &body).await
     };
     let ended = invoke("2026-03-02T09:00:00Z", 1).await.expect(200).json;
-    assert_eq!(ended["reason"], "missed", "owed, but late and by a version that an edit has ended");
+    assert_eq!(ended["reason"], "missed", "due, but late and by a version that an edit has ended");
     let stale = invoke("2026-03-02T10:00:00Z", 1).await.expect(200).json;
     assert_eq!(stale["reason"], "stale_revision");
     let refused = invoke("2026-03-02T10:00:00Z", 2).await.expect(200).json;
@@ -120,7 +120,7 @@ async fn a_fire_is_judged_by_the_schedule_in_force_at_its_time() {
 }
 
 #[tokio::test]
-async fn a_window_is_owed_from_its_start_and_not_at_its_end() {
+async fn times_are_due_from_start_until_end() {
     let s = Story::at("2026-03-02T08:30:00Z").await;
     let body = json!({"name": "w", "cron_schedule": "0 * * * *", "action": {"type": "log", "message": "hi"},
                       "starts_at": "2026-03-02T10:00:00Z", "ends_at": "2026-03-02T12:00:00Z"});

@@ -200,7 +200,7 @@ async fn a_finished_run_never_changes() {
 }
 
 #[tokio::test]
-async fn nobody_changes_a_timing_without_a_higher_revision() {
+async fn a_timing_changes_only_with_its_revision() {
     let s = Story::today().await;
     s.create("0 9 * * *", "UTC").await;
     for change in [

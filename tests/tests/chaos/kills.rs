@@ -81,13 +81,13 @@ async fn a_sweeper_killed_before_or_in_its_repairs_leaves_them_to_another() {
     field.settle().await;
     for point in ["C1", "C2"] {
         field.kill_all().await;
-        let deleted_by_hand = field.names().await.swap_remove(0);
-        let delete = field.story.scheduler.delete_schedule().group_name(GROUP).name(&deleted_by_hand);
+        let deleted_manually = field.names().await.swap_remove(0);
+        let delete = field.story.scheduler.delete_schedule().group_name(GROUP).name(&deleted_manually);
         delete.send().await.unwrap();
         sqlx::query(SWEEP).execute(&field.story.pool).await.unwrap();
         let mut victim = field.publisher(Some(&format!("{point}:1:kill")));
         assert_eq!(victim.wait().await.unwrap().signal(), Some(9), "{point}: it ended by itself");
-        assert!(!field.names().await.contains(&deleted_by_hand), "{point}: it was killed too late");
+        assert!(!field.names().await.contains(&deleted_manually), "{point}: it was killed too late");
 
         field.staff(2);
         field.settle().await;

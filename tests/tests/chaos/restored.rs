@@ -15,7 +15,7 @@ use tokio::io::{AsyncBufReadExt as _, BufReader};
 use tokio::process::{Child, Command};
 
 /// Runs of workflows that are not in the database.
-const RUNS_OF_NOBODY: &str = "SELECT count(*) FROM runs WHERE workflow_id NOT IN (SELECT id FROM workflows)";
+const RUNS_WITHOUT_WORKFLOW: &str = "SELECT count(*) FROM runs WHERE workflow_id NOT IN (SELECT id FROM workflows)";
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn eventbridge_follows_a_restored_backup_and_who_is_not_in_it_does_not_run() {
@@ -44,7 +44,7 @@ async fn eventbridge_follows_a_restored_backup_and_who_is_not_in_it_does_not_run
     s.clock_to("2026-03-02T10:01:00Z").await;
     let refused = s.invoke(orphan, "2026-03-02T10:00:00Z").await;
     assert_eq!((refused.status, refused.code()), (410, "workflow_gone"));
-    assert_eq!(s.count(RUNS_OF_NOBODY).await, 0, "fires of workflows that are gone");
+    assert_eq!(s.count(RUNS_WITHOUT_WORKFLOW).await, 0, "fires of workflows that are gone");
 
     // Ids are reused: the schedule of a lost workflow becomes that of the new one.
     let heir = s.create("0 11 * * *", "UTC").await;
@@ -69,7 +69,7 @@ async fn eventbridge_follows_a_restored_backup_and_who_is_not_in_it_does_not_run
         assert!(ran_at(&s, workflow, "2026-03-03T09:00Z").await, "workflow {workflow} runs again");
     }
     assert!(ran_at(&s, heir, "2026-03-03T11:00Z").await);
-    assert_eq!(s.count(RUNS_OF_NOBODY).await, 0);
+    assert_eq!(s.count(RUNS_WITHOUT_WORKFLOW).await, 0);
     s.end().await;
 }
 
@@ -103,7 +103,7 @@ async fn restored_databases_run_nothing_until_accepted() {
     let ran = format!("/api/v1/runs/{}", waiting.as_str().unwrap());
     assert_eq!(s.editor().get(&ran).await.expect(200).json["state"], "succeeded");
     s.job("watchdog").await;
-    assert_eq!(s.runs(unfinished).await, "by hand manual abandoned", "whether it ran is unknown");
+    assert_eq!(s.runs(unfinished).await, "untimed manual abandoned", "whether it ran is unknown");
     let gap = "SELECT count(*) FROM occurrences WHERE decision = 'missed' AND reason = 'restored'";
     assert_eq!(s.count(gap).await, 21, "08:00, at which it was created, to 08:20");
     let late = s.invoke(wf, "2026-03-02T08:15:00Z").await;

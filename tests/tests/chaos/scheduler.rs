@@ -14,7 +14,7 @@ const BACKED_OFF: &str = "SELECT COUNT(*) FROM publications WHERE due_at > cronb
 const CAP: u32 = 50;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn thirty_minutes_without_eventbridge_give_nobody_up_and_end_within_the_rate() {
+async fn no_workflow_fails_in_a_long_outage() {
     let mut field = Field::new(8).await;
     let url = field.story.scheduler_url().to_owned();
     let mut way = Way::to(url.trim_start_matches("http://")).await;
@@ -47,7 +47,7 @@ async fn thirty_minutes_without_eventbridge_give_nobody_up_and_end_within_the_ra
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_environment_that_refuses_everybody_for_a_while_gives_nobody_up() {
+async fn no_workflow_fails_while_all_are_denied() {
     let mut field = Field::new(9).await;
     let refusals = json!({"faults": [{"kind": "missing_group", "chance": 1.0}]});
     field.story.stand_in.scheduler.plan_faults(serde_json::from_value(refusals).unwrap());

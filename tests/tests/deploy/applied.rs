@@ -144,7 +144,7 @@ async fn panics_and_serves_the_next(function: &Function) {
     assert!(panicked.starts_with("Lambda panicked: OS can't spawn worker thread"), "{panicked}");
     give_room(&sandbox, Room::ForAll).await;
     let failed = runtime.invoke(fire).await.failed();
-    assert!(!failed.contains("panicked"), "nobody is there, but somebody was asked: {failed}");
+    assert!(!failed.contains("panicked"), "no server answers, but it was called: {failed}");
 }
 
 /// The app accepts a request and never answers. The runner must fail with a timeout before Lambda's.

@@ -30,7 +30,7 @@ async fn every_route_answers_as_it_is_described() {
         ("viewer", Some(&*viewer)),
         ("editor", Some(&*s.keys.editor)),
         ("scheduler", Some(&*s.keys.scheduler)),
-        ("nobody", None),
+        ("anonymous", None),
     ];
     let all = brief.map(|(caller, key)| schemathesis(&s, caller, key, BRIEF));
     let mut said = futures::future::join_all(all).await;

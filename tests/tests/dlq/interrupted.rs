@@ -3,11 +3,11 @@
 use std::process::Command;
 
 use crate::front::{Front, Manner};
-use crate::queue::{Queue, each_ran_once, owed_at_nine, undelivered, unsent};
+use crate::queue::{Queue, due_at_nine, each_ran_once, undelivered, unsent};
 
 #[tokio::test]
 async fn killed_between_the_app_s_run_and_its_answer_nothing_is_lost_and_nothing_runs_twice() {
-    let (s, workflows @ [a, b, c]) = owed_at_nine().await;
+    let (s, workflows @ [a, b, c]) = due_at_nine().await;
     let queue = Queue::new().await;
     let (front, url) = Front::before(s.url()).await;
     for letter in [unsent(a), undelivered(b), unsent(c)] {
@@ -16,7 +16,11 @@ async fn killed_between_the_app_s_run_and_its_answer_nothing_is_lost_and_nothing
     front.be(Manner::Held);
     let mut redrive = queue.begin(&s, &url, "redrive", &["--hold-secs", "5"]);
     front.holds(3).await;
-    assert_eq!(s.count("SELECT count(*) FROM runs").await, 3, "the app has run what nobody knows yet");
+    assert_eq!(
+        s.count("SELECT count(*) FROM runs").await,
+        3,
+        "the app has run fires whose workflows the CLI does not know yet"
+    );
 
     redrive.kill().await.unwrap();
 
@@ -33,7 +37,7 @@ async fn killed_between_the_app_s_run_and_its_answer_nothing_is_lost_and_nothing
 
 #[tokio::test]
 async fn ctrl_c_ends_what_is_under_way_and_puts_the_rest_back_at_once() {
-    let (s, [wf]) = owed_at_nine().await;
+    let (s, [wf]) = due_at_nine().await;
     let queue = Queue::new().await;
     let (front, url) = Front::before(s.url()).await;
     for _ in 0..12 {

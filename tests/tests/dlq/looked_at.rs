@@ -2,11 +2,11 @@
 
 use serde_json::{Value, json};
 
-use crate::queue::{NINE, Queue, owed_at_nine, truncated, undelivered, undrained, unsent};
+use crate::queue::{NINE, Queue, due_at_nine, truncated, undelivered, undrained, unsent};
 
 #[tokio::test]
 async fn letters_of_all_shapes_are_told_in_one_table_and_the_queue_is_as_before() {
-    let (s, [lost, ran, gone, long]) = owed_at_nine().await;
+    let (s, [lost, ran, gone, long]) = due_at_nine().await;
     let queue = Queue::new().await;
     s.invoke(ran, NINE).await;
     s.delete(gone).await;
@@ -47,7 +47,7 @@ async fn letters_of_all_shapes_are_told_in_one_table_and_the_queue_is_as_before(
 
 #[tokio::test]
 async fn a_letter_is_shown_whole_also_when_the_app_is_away() {
-    let (s, [wf]) = owed_at_nine().await;
+    let (s, [wf]) = due_at_nine().await;
     let queue = Queue::new().await;
     let letter = unsent(wf);
     let id = queue.put(&letter).await;
@@ -68,9 +68,9 @@ async fn a_letter_is_shown_whole_also_when_the_app_is_away() {
         "{away:?}"
     );
 
-    let stranger = queue.dlq(&s, "show", &["nobody"]).await;
+    let stranger = queue.dlq(&s, "show", &["missing"]).await;
     assert_eq!(stranger.code, Some(1));
-    assert!(stranger.err.contains("no letter nobody is to be seen"), "{stranger:?}");
+    assert!(stranger.err.contains("message missing is not visible"), "{stranger:?}");
     assert_eq!(queue.counts().await, (2, 0));
     s.end_early().await;
 }

@@ -128,7 +128,7 @@ impl Queue {
 }
 
 /// A story at 09:01 with this many workflows for which 09:00 was due.
-pub(crate) async fn owed_at_nine<const N: usize>() -> (Story, [WorkflowId; N]) {
+pub(crate) async fn due_at_nine<const N: usize>() -> (Story, [WorkflowId; N]) {
     let s = Story::at("2026-03-02T08:59:00Z").await;
     let mut workflows = [WorkflowId(0); N];
     for workflow in &mut workflows {

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::queue::{Queue, Said, each_ran_once, owed_at_nine, truncated, undelivered, undrained, unsent};
+use crate::queue::{Queue, Said, due_at_nine, each_ran_once, truncated, undelivered, undrained, unsent};
 
 /// The outcomes as `outcome detail`, sorted.
 fn outcomes(said: &Said) -> Vec<String> {
@@ -21,7 +21,7 @@ fn outcomes(said: &Said) -> Vec<String> {
 
 #[tokio::test]
 async fn a_dry_run_tells_and_changes_nothing() {
-    let (s, [wf]) = owed_at_nine().await;
+    let (s, [wf]) = due_at_nine().await;
     let queue = Queue::new().await;
     queue.put(&unsent(wf)).await;
     queue.put(&undrained()).await;
@@ -39,7 +39,7 @@ async fn a_dry_run_tells_and_changes_nothing() {
 
 #[tokio::test]
 async fn what_can_be_redriven_runs_once_and_leaves_the_queue() {
-    let (s, workflows @ [a, b, c, archived]) = owed_at_nine().await;
+    let (s, workflows @ [a, b, c, archived]) = due_at_nine().await;
     let queue = Queue::new().await;
     s.archive(archived).await;
     let (half, whole) = truncated(c);
@@ -73,7 +73,7 @@ async fn what_can_be_redriven_runs_once_and_leaves_the_queue() {
 
 #[tokio::test]
 async fn what_holds_no_fire_stays_and_one_letter_can_be_named() {
-    let (s, [a, b]) = owed_at_nine().await;
+    let (s, [a, b]) = due_at_nine().await;
     let queue = Queue::new().await;
     let (id, _) = (queue.put(&unsent(a)).await, queue.put(&unsent(b)).await);
     queue.put(&undrained()).await;

@@ -1,11 +1,11 @@
 //! A message is deleted only after the app has answered the fire.
 
 use crate::front::{Front, Manner};
-use crate::queue::{Queue, each_ran_once, owed_at_nine, undelivered, unsent};
+use crate::queue::{Queue, due_at_nine, each_ran_once, undelivered, unsent};
 
 #[tokio::test]
 async fn what_is_no_answer_of_the_app_keeps_the_letter() {
-    let (s, [a, b]) = owed_at_nine().await;
+    let (s, [a, b]) = due_at_nine().await;
     let queue = Queue::new().await;
     let (front, url) = Front::before(s.url()).await;
     queue.put(&unsent(a)).await;
@@ -40,7 +40,7 @@ async fn what_is_no_answer_of_the_app_keeps_the_letter() {
 
 #[tokio::test]
 async fn an_app_that_takes_nothing_is_not_asked_for_every_letter() {
-    let (s, [wf]) = owed_at_nine().await;
+    let (s, [wf]) = due_at_nine().await;
     let queue = Queue::new().await;
     let (front, url) = Front::before(s.url()).await;
     front.be(Manner::Instead(503, "{}"));

@@ -28,8 +28,8 @@ static HOUSES: [House; 8] = [
             ("server", "lib main config server run state cadence clock jobs prune metrics schedules_file api"),
             ("executor", "execute recover timeouts failures actions shutdown claim hand_over next_try"),
             ("ledger: fires", "invoke watchdog acceptance"),
-            ("ledger: past times", "catch_up backfills by_hand verify"),
-            ("ledger: due times", "owed overlap queue stats load promote"),
+            ("ledger: past times", "catch_up backfills manual verify"),
+            ("ledger: due times", "due_times overlap queue stats load promote"),
             ("ledger: rows", "versions occurrences runs ledger_cursor spread prune_marks job_failures identity"),
             ("access", "keys teams gate"),
             (

@@ -108,8 +108,8 @@ async fn two_workers_at_once_make_each_run_once() {
 #[tokio::test]
 async fn failed_times_are_run_again_and_all_times_whatever_became_of_them() {
     let s = Story::at("2026-03-02T08:59:00Z").await;
-    let nobody = json!({"type": "http", "method": "GET", "url": "http://127.0.0.1:9/"});
-    let id = s.create_with(json!({"cron_schedule": "0 * * * *", "action": nobody})).await;
+    let unreachable = json!({"type": "http", "method": "GET", "url": "http://127.0.0.1:9/"});
+    let id = s.create_with(json!({"cron_schedule": "0 * * * *", "action": unreachable})).await;
     s.publish().await;
     s.clock_to("2026-03-02T09:10:00Z").await;
     s.edit(id, json!({"action": {"type": "log", "url": null, "method": null, "message": "hi"}})).await;

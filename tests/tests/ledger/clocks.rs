@@ -193,7 +193,7 @@ async fn database_clock_stepped_back_prolongs_no_run() {
     s.set_database_clock(stepped + TimeDelta::seconds(121)).await;
     assert_eq!(s.count(held).await, 0);
     s.job("recovery").await;
-    assert_eq!(s.runs(wf).await, "by hand manual accepted");
+    assert_eq!(s.runs(wf).await, "untimed manual accepted");
     s.publish().await;
     s.end_early().await;
 }

@@ -70,7 +70,7 @@ async fn a_lost_run_is_not_a_slow_one() {
     let id = accept(&s, wf).await;
     receiver.until(1).await;
     s.now_is("2026-03-02T12:10:00Z").await;
-    assert_eq!(s.job("timeouts").await, Did::Nothing, "nobody is at it: recovery's affair");
+    assert_eq!(s.job("timeouts").await, Did::Nothing, "no instance executes it: recovery decides");
     assert_eq!(run(&s, id).await["state"], "running");
     receiver.let_answer(1);
     until_state(&s, id, "succeeded").await;

@@ -138,7 +138,7 @@ async fn a_wrong_line_stops_the_start_and_nothing_is_touched() {
     let told = starts(serving(&s, &file)).await.unwrap_err();
     assert!(told.contains("schedules.yaml:6: timezone: unknown timezone Europe/Pari; did you mean"), "{told}");
     assert!(told.contains("schedules.yaml:14: cron_schedule: hour field: 25 is above 23"), "{told}");
-    file.becomes(&TWO.replace("team: team\n    name: report", "team: nobody\n    name: report"));
+    file.becomes(&TWO.replace("team: team\n    name: report", "team: missing\n    name: report"));
     let told = starts(serving(&s, &file)).await.unwrap_err();
     assert!(told.contains("schedules.yaml:12: team: there is no such team"), "{told}");
     file.becomes(&TWO.replace("\"*/30 * * * *\"", "*/30 * * * *"));

@@ -80,7 +80,7 @@ async fn two_times_of_one_workflow_at_once_are_decided_one_after_the_other() {
 }
 
 #[tokio::test]
-async fn workflows_that_somebody_holds_hold_up_their_own_fires_alone() {
+async fn locked_workflows_delay_only_their_own_fires() {
     let s = standing_still("2026-03-02T08:30:00Z").await;
     let all = workflows(&s, 20).await;
     s.now_is("2026-03-02T09:00:05Z").await;

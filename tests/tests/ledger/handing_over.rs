@@ -386,7 +386,7 @@ async fn cut_off_runs_expire_after_a_day() {
     assert_eq!(claimable(&s).await, 0, "more than a day later");
     s.job("queue").await;
     assert_eq!(s.runs(wf).await, "2026-03-02T09:00Z schedule abandoned");
-    assert_eq!(s.runs(manual).await, "by hand manual abandoned");
+    assert_eq!(s.runs(manual).await, "untimed manual abandoned");
     assert_eq!(s.table("SELECT DISTINCT error FROM runs").await, "handed_over_not_taken");
     s.end_early().await;
 }

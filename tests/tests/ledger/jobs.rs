@@ -150,7 +150,7 @@ async fn a_job_that_fails_says_why_and_comes_again() {
 }
 
 #[tokio::test]
-async fn a_job_may_be_given_its_turn_by_hand() {
+async fn an_operator_can_run_a_job() {
     let s = Story::at("2026-03-02T08:30:00Z").await;
     for job in app::jobs::registry(&s.app().config) {
         assert_eq!(s.job(job.name).await, Did::Nothing, "{}", job.name);

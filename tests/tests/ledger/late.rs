@@ -73,7 +73,7 @@ async fn under_skip_a_late_fire_runs_if_it_is_the_newest() {
     let wf = hourly(&s, json!({"overlap_policy": "concurrent"})).await;
     // 11:00 is not late yet: a time overtakes earlier ones when it is more than 300 s old.
     s.now_is("2026-03-02T11:02:00Z").await;
-    assert_eq!(fire(&s, wf, "2026-03-02T09:00:00Z").await, "missed", "10:00 was owed");
+    assert_eq!(fire(&s, wf, "2026-03-02T09:00:00Z").await, "missed", "10:00 was due");
     assert_eq!(fire(&s, wf, "2026-03-02T10:00:00Z").await, "accepted", "the newest");
     assert_eq!(fire(&s, wf, "2026-03-02T09:00:00Z").await, "missed", "10:00 has run");
     assert_eq!(fire(&s, wf, "2026-03-02T11:00:00Z").await, "accepted");

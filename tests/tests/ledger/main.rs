@@ -5,7 +5,6 @@
 mod backfill_progress;
 mod backfill_timing;
 mod backfilling;
-mod by_hand;
 mod clocks;
 mod constraints;
 mod examples;
@@ -20,6 +19,7 @@ mod jobs;
 mod killed;
 mod late;
 mod leases;
+mod manual;
 mod outages;
 mod overlap;
 mod plans;

@@ -146,12 +146,12 @@ impl Place {
         self.assert_clean(12).await;
     }
 
-    /// Asserts that the proof of the three workflows from 09:00 to 10:30 finds `owed` due times and no difference.
-    async fn assert_clean(&self, owed: i64) {
+    /// Asserts that the proof of the three workflows from 09:00 to 10:30 finds `due` due times and no difference.
+    async fn assert_clean(&self, due: i64) {
         let span = "from=2026-03-02T09:00:00Z&to=2026-03-02T10:31:00Z";
         let verified = self.s.admin().get(&format!("/api/v1/verify?{span}")).await.expect(200);
         assert_eq!(verified.json["differences"], json!([]));
-        assert_eq!((&verified.json["owed"], &verified.json["decided"]), (&json!(owed), &json!(owed)));
+        assert_eq!((&verified.json["owed"], &verified.json["decided"]), (&json!(due), &json!(due)));
         assert_eq!(verified.json["next_cursor"], Value::Null);
     }
 }

@@ -98,7 +98,7 @@ async fn under_replace_the_new_run_waits_until_the_old_one_has_ended() {
 }
 
 #[tokio::test]
-async fn under_replace_a_dead_instance_holds_nobody_up() {
+async fn under_replace_dead_instances_delay_no_run() {
     let s = standing_still("2026-03-02T08:30:00Z").await;
     let wf = hourly(&s, json!({"overlap_policy": "replace"})).await;
     fire_on_time(&s, wf, "2026-03-02T09:00:00Z").await;
@@ -112,7 +112,7 @@ async fn under_replace_a_dead_instance_holds_nobody_up() {
 }
 
 #[tokio::test]
-async fn what_is_made_up_for_runs_one_at_a_time_behind_the_live_ones_and_costs_no_live_fire() {
+async fn deferred_runs_wait_behind_live_runs() {
     let s = standing_still("2026-03-02T08:30:00Z").await;
     let wf = hourly(&s, json!({})).await;
     assert_eq!(begun(&s, wf, Trigger::CatchUp, "2026-03-01T01:00:00Z").await, "accepted");
@@ -137,7 +137,7 @@ async fn what_is_made_up_for_runs_one_at_a_time_behind_the_live_ones_and_costs_n
 }
 
 #[tokio::test]
-async fn a_run_by_hand_is_refused_while_another_has_not_ended_but_takes_no_slot_while_it_waits() {
+async fn waiting_manual_runs_take_no_slot() {
     let s = standing_still("2026-03-02T08:30:00Z").await;
     let wf = hourly(&s, json!({})).await;
     assert_eq!(begun(&s, wf, Trigger::Manual, "2026-03-01T01:00:00Z").await, "accepted");
@@ -146,7 +146,7 @@ async fn a_run_by_hand_is_refused_while_another_has_not_ended_but_takes_no_slot_
     ended(&s, wf).await;
     assert_eq!(begun(&s, wf, Trigger::Retry, "2026-03-01T03:00:00Z").await, "accepted");
     assert_eq!(begun(&s, wf, Trigger::Manual, "2026-03-01T04:00:00Z").await, "queued");
-    assert_eq!(begun(&s, wf, Trigger::Manual, "2026-03-01T05:00:00Z").await, refused, "one by hand waits already");
+    assert_eq!(begun(&s, wf, Trigger::Manual, "2026-03-01T05:00:00Z").await, refused, "a manual run waits already");
     assert_eq!(fire_on_time(&s, wf, "2026-03-02T09:00:00Z").await, "accepted", "the schedule's own is not skipped");
     s.end_early().await;
 }

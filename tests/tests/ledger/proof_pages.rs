@@ -95,8 +95,8 @@ async fn each_page_names_a_thousand_differences() {
         }
         parts.push(page(&s, span, Some(part)).await);
     }
-    let owed: u64 = parts.iter().map(|part| part["owed"].as_u64().unwrap()).sum();
-    assert_eq!((named.len(), owed, parts.len()), (3 * 1_440, 3 * 1_440, 5));
+    let due: u64 = parts.iter().map(|part| part["owed"].as_u64().unwrap()).sum();
+    assert_eq!((named.len(), due, parts.len()), (3 * 1_440, 3 * 1_440, 5));
     named.sort();
     named.dedup();
     assert_eq!(named.len(), 3 * 1_440, "none is named twice");
@@ -176,7 +176,7 @@ async fn an_unknown_timezone_delays_no_other_proof() {
     let (code, said) = cronbox(&s, &words).await;
     assert_eq!(code, Some(1), "a workflow without a proof is not proven: {said}");
     assert!(said.contains(&format!("workflow {:<10} not proven", lost.0)), "{said}");
-    assert!(said.contains("3 times owed, 3 decided: 1 workflows are not proven"), "{said}");
+    assert!(said.contains("3 due times, 3 decided: 1 workflows are not proven"), "{said}");
     // A workflow with a known timezone still delays the proof if the watchdog is behind.
     s.execute("UPDATE workflows SET watch_at = '2026-03-02T09:30:00Z' WHERE timezone IS NULL OR timezone = 'UTC'")
         .await;

@@ -105,7 +105,7 @@ async fn a_fire_of_a_time_whose_row_may_be_gone_is_declined_and_decides_nothing(
     s.job("prune").await;
     assert_eq!(ages(&s).await, "0");
     assert_eq!(fire(&s, wf, "2026-05-07T00:00:00Z").await, "too_old", "it may have run, 25 days ago");
-    assert_eq!(ages(&s).await, "0", "nobody knows, so nothing is claimed");
+    assert_eq!(ages(&s).await, "0", "unknown, so nothing is claimed");
     s.publish().await;
     s.end().await;
 }

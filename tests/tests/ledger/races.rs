@@ -20,18 +20,18 @@ pub(crate) const WAITING: &str =
     "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database()";
 
 #[tokio::test]
-async fn a_workflow_that_somebody_holds_holds_up_no_other() {
+async fn a_locked_workflow_delays_no_other() {
     let s = standing_still("2026-03-02T08:30:00Z").await;
     let (first, second) = (hourly(&s, json!({})).await, hourly(&s, json!({})).await);
     s.now_is("2026-03-02T09:10:00Z").await;
     let holder = held(&s, first).await;
     let pass = app::watchdog::pass(&s.pool, s.app().config.ledger_kept(), s.clock.now());
     let done = tokio::time::timeout(PATIENCE, pass).await.unwrap().unwrap();
-    assert_eq!(done.caught_up, 1, "the watchdog waits for nobody");
+    assert_eq!(done.caught_up, 1, "the watchdog waits for no lock");
     assert_eq!((s.occurrences(first).await, s.occurrences(second).await.is_empty()), (String::new(), false));
     holder.rollback().await.unwrap();
     s.job("watchdog").await;
-    assert_eq!(s.occurrences(first).await, "2026-03-02T09:00Z caught_up", "the next turn makes up for it");
+    assert_eq!(s.occurrences(first).await, "2026-03-02T09:00Z caught_up", "the next turn decides it");
     s.end_early().await;
 }
 

@@ -85,7 +85,7 @@ async fn a_lost_run_is_abandoned_if_its_workflow_says_so_and_so_is_its_time() {
 }
 
 #[tokio::test]
-async fn a_run_of_somebodys_own_accord_takes_no_decision_back() {
+async fn manual_runs_take_no_decision_back() {
     let s = idle().await;
     let wf = s.create_with(json!({"cron_schedule": "0 * * * *", "on_lost": "abandon"})).await;
     s.publish().await;
@@ -136,7 +136,7 @@ async fn a_lost_run_of_yesterday_is_abandoned() {
 }
 
 #[tokio::test]
-async fn a_lost_run_of_a_paused_workflow_waits_and_stands_in_nobodys_way() {
+async fn lost_runs_of_paused_workflows_only_wait() {
     let s = idle().await;
     let paused = s.create("0 9 * * *", "UTC").await;
     let active = s.create("0 9 * * *", "UTC").await;

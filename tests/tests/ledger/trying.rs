@@ -75,11 +75,11 @@ async fn a_receiver_that_refuses_is_not_asked_again_but_one_that_is_busy_is_aske
 }
 
 #[tokio::test]
-async fn whoever_cannot_be_reached_is_tried_again() {
+async fn an_unreachable_receiver_is_tried_again() {
     let s = Story::at(NOON).await;
-    let nobody = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let url = format!("http://{}", nobody.local_addr().unwrap());
-    drop(nobody);
+    let unreachable = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("http://{}", unreachable.local_addr().unwrap());
+    drop(unreachable);
     let action = json!({"type": "http", "method": "POST", "url": url});
     let wf = s.create_with(json!({"action": action, "max_attempts": 2})).await;
     let id = accept(&s, wf).await;

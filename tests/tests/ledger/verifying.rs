@@ -44,7 +44,7 @@ pub(crate) async fn settle(s: &Story) {
 }
 
 #[tokio::test]
-async fn a_ledger_that_holds_what_was_owed_is_clean() {
+async fn a_complete_ledger_is_clean() {
     let (s, _) = fired().await;
     let clean = verify(&s, SPAN).await.expect(200);
     assert_eq!(differences(&clean), Vec::<String>::new());
@@ -90,7 +90,7 @@ async fn a_time_without_a_row_and_a_row_without_a_time_are_named() {
 }
 
 #[tokio::test]
-async fn each_timing_owes_its_own_span_whatever_the_workflow_says_now() {
+async fn each_timing_is_verified_over_its_span() {
     let s = Story::at("2026-03-02T08:59:00Z").await;
     let id = s.create("*/30 * * * *", "UTC").await;
     s.publish().await;
@@ -130,7 +130,7 @@ async fn a_span_that_is_not_settled_or_not_kept_is_refused() {
 }
 
 #[tokio::test]
-async fn what_is_older_than_the_ledger_is_nobody_s_debt() {
+async fn no_time_before_the_ledger_is_due() {
     let (s, _) = fired().await;
     s.execute("DELETE FROM occurrences WHERE scheduled_time = '2026-03-02T09:00:00Z'").await;
     s.execute("UPDATE workflows SET ledger_since = '2026-03-02T09:15:00Z'").await;
@@ -175,14 +175,14 @@ async fn the_command_exits_1_with_the_differences() {
     let words = ["verify", "--from", "2026-03-02T09:00:00Z", "--to", "2026-03-02T10:01:00Z"];
     assert_eq!(
         cronbox(&s, &words).await,
-        (Some(0), format!("3 times owed, 3 decided: nothing differs (zone data {zones})\n"))
+        (Some(0), format!("3 due times, 3 decided: nothing differs (zone data {zones})\n"))
     );
     s.execute("DELETE FROM runs WHERE scheduled_time = '2026-03-02T09:30:00Z'").await;
     s.execute("DELETE FROM occurrences WHERE scheduled_time = '2026-03-02T09:30:00Z'").await;
     let (code, said) = cronbox(&s, &words).await;
     assert_eq!(code, Some(1));
     assert!(said.starts_with(&format!("workflow {:<10} 2026-03-02T09:30:00Z   missing", id.0)), "{said}");
-    assert!(said.ends_with(&format!("3 times owed, 2 decided: 1 differ (zone data {zones})\n")), "{said}");
+    assert!(said.ends_with(&format!("3 due times, 2 decided: 1 differ (zone data {zones})\n")), "{said}");
     let (code, said) = cronbox(&s, &["verify", "--from", "2026-03-02T09:00:00Z", "--to", "2026-03-02T10:09:00Z"]).await;
     assert_eq!(code, Some(2), "{said}");
     assert!(said.contains("span_not_settled"), "{said}");

@@ -77,14 +77,14 @@ async fn run_all_lets_a_hundred_run_a_pass_the_oldest_first_and_drops_none() {
 async fn what_was_fired_on_time_costs_the_watchdog_a_look() {
     let s = standing_still("2026-03-02T08:30:00Z").await;
     let wf = hourly(&s, json!({"overlap_policy": "concurrent"})).await;
-    let owes_nothing = s.create_with(json!({"cron_schedule": "0 9 1 1 *"})).await;
+    let never_due = s.create_with(json!({"cron_schedule": "0 9 1 1 *"})).await;
     watched(&s, "2026-03-02T08:36:00Z").await;
     fire_on_time(&s, wf, "2026-03-02T09:00:00Z").await;
-    let untouched = cursor(&s, owes_nothing).await;
+    let untouched = cursor(&s, never_due).await;
     watched(&s, "2026-03-02T09:07:00Z").await;
     assert_eq!(hours(&s, wf).await, "09 fired");
     assert_eq!(cursor(&s, wf).await, ("09:02".into(), Some("10:00".into())));
-    assert_eq!(cursor(&s, owes_nothing).await, untouched, "who owes nothing is not touched");
+    assert_eq!(cursor(&s, never_due).await, untouched, "a workflow without due times is not changed");
     s.end_early().await;
 }
 
@@ -99,7 +99,7 @@ async fn under_skip_what_ran_later_leaves_the_older_ones_missed() {
 }
 
 #[tokio::test]
-async fn an_edit_replays_nothing_and_loses_nothing_that_was_owed_before_it() {
+async fn an_edit_repeats_and_loses_no_time() {
     let s = standing_still("2026-03-02T08:30:00Z").await;
     let wf = hourly(&s, json!({"catch_up_policy": "run_all"})).await;
     // 09:00 is due and its fire does not arrive. Then the cron changes, and later the timezone.
@@ -117,7 +117,7 @@ async fn an_edit_replays_nothing_and_loses_nothing_that_was_owed_before_it() {
 }
 
 #[tokio::test]
-async fn what_a_pause_or_an_archive_overtook_is_skipped_and_what_they_cover_is_not_owed() {
+async fn paused_and_archived_times_are_not_due() {
     let s = standing_still("2026-03-02T08:30:00Z").await;
     let paused = hourly(&s, json!({"catch_up_policy": "run_all"})).await;
     let archived = hourly(&s, json!({"catch_up_policy": "run_all"})).await;
@@ -127,14 +127,14 @@ async fn what_a_pause_or_an_archive_overtook_is_skipped_and_what_they_cover_is_n
     s.now_is("2026-03-02T11:30:00Z").await;
     s.resume(paused).await;
     watched(&s, "2026-03-02T12:30:00Z").await;
-    assert_eq!(hours(&s, paused).await, "09 skipped_paused, 12 caught_up", "10:00 and 11:00 were not owed");
+    assert_eq!(hours(&s, paused).await, "09 skipped_paused, 12 caught_up", "10:00 and 11:00 were not due");
     assert_eq!(s.count("SELECT count(*) FROM occurrences WHERE decision = 'skipped_paused'").await, 2);
-    assert_eq!(cursor(&s, archived).await.1, None, "nobody looks at an archived workflow again");
+    assert_eq!(cursor(&s, archived).await.1, None, "no pass checks an archived workflow again");
     s.end_early().await;
 }
 
 #[tokio::test]
-async fn a_pause_with_an_end_is_over_at_that_moment_whoever_comes_first() {
+async fn a_pause_ends_at_its_end() {
     let s = standing_still("2026-03-02T08:30:00Z").await;
     let by_watchdog = hourly(&s, json!({"overlap_policy": "concurrent"})).await;
     let by_fire = hourly(&s, json!({"overlap_policy": "concurrent"})).await;
@@ -153,7 +153,7 @@ async fn a_pause_with_an_end_is_over_at_that_moment_whoever_comes_first() {
     s.edit(by_edit, json!({"cron_schedule": "45 * * * *"})).await;
     s.job("watchdog").await;
     assert_eq!(hours(&s, by_watchdog).await, "11 missed, 12 caught_up");
-    assert_eq!(hours(&s, by_edit).await, "11 missed, 12 missed", "owed, by a version that the edit has ended");
+    assert_eq!(hours(&s, by_edit).await, "11 missed, 12 missed", "due, by a version that the edit has ended");
     let resumed = s.workflow(by_watchdog).await;
     assert_eq!((&resumed["state"], &resumed["pause_reason"]), (&json!("active"), &json!(null)));
     let since = "SELECT count(*) FROM schedule_versions WHERE state = 'active' AND valid_from = '2026-03-02T11:00:00Z'";
@@ -184,7 +184,7 @@ async fn eventbridge_is_told_two_minutes_before_a_pause_ends() {
 }
 
 #[tokio::test]
-async fn a_timezone_that_nobody_knows_holds_its_own_cursor_and_no_other() {
+async fn an_unknown_timezone_stops_only_its_cursor() {
     let s = standing_still("2026-03-02T08:30:00Z").await;
     let lost = hourly(&s, json!({})).await;
     let known = hourly(&s, json!({})).await;

@@ -64,7 +64,7 @@ async fn an_edit_that_is_taken_back_after_a_crash_is_published_all_the_same() {
     world.patch(workflow, json!({"cron_schedule": "0 10 * * *"})).await;
     let killed = world.process(&["--once"], Some("P8:1:kill")).wait_with_output().await.unwrap();
     assert_eq!(killed.status.signal(), Some(9));
-    assert_eq!(world.expression(workflow).await.as_deref(), Some("cron(0 10 * * ? *)"), "done, and nobody knows");
+    assert_eq!(world.expression(workflow).await.as_deref(), Some("cron(0 10 * * ? *)"), "done, but not recorded");
 
     // The edit restores what the publisher last recorded, but EventBridge has another schedule.
     world.patch(workflow, json!({"cron_schedule": "0 9 * * *"})).await;

@@ -26,7 +26,7 @@ async fn throttling_backs_off_and_counts_no_attempt() {
         world.skip(Duration::from_secs(u64::from(round) * 1000)).await;
     }
     assert_eq!(world.publication(workflow).await.last_error.as_deref(), Some("EventBridge throttles our calls"));
-    assert_eq!(world.outbox(workflow).await, (0, 0, 1), "nobody is dead-lettered");
+    assert_eq!(world.outbox(workflow).await, (0, 0, 1), "no workflow has failed");
 
     world.front.always(&name(workflow), None);
     assert_eq!(publisher.drain(soon()).await.unwrap().created, 1);
@@ -59,7 +59,7 @@ async fn a_refused_schedule_fails_at_once_blocks_no_other_and_is_revived_by_its_
 }
 
 #[tokio::test]
-async fn what_nobody_has_seen_before_is_tried_ten_times() {
+async fn an_unknown_fault_is_tried_ten_times() {
     let world = World::new().await;
     let workflow = world.create("0 9 * * *", "UTC").await;
     world.front.always(&name(workflow), Some(STRANGE));
@@ -77,7 +77,7 @@ async fn what_nobody_has_seen_before_is_tried_ten_times() {
 }
 
 #[tokio::test]
-async fn a_denial_is_the_environment_s_fault_and_fails_nobody() {
+async fn a_denial_fails_no_workflow() {
     let world = World::new().await;
     let workflow = world.create("0 9 * * *", "UTC").await;
     world.front.next(&name(workflow), [DENIED]);
@@ -138,7 +138,7 @@ async fn one_workflow_denied_alone_while_others_succeed_is_given_up() {
 }
 
 #[tokio::test]
-async fn a_permission_that_is_lost_in_mid_drain_fails_nobody() {
+async fn a_permission_lost_meanwhile_fails_no_workflow() {
     let world = World::new().await;
     let mut workflows = Vec::new();
     for nth in 0..10 {
@@ -197,7 +197,7 @@ async fn a_conflict_on_an_update_is_waited_for() {
 }
 
 #[tokio::test]
-async fn a_start_that_passed_while_its_request_was_on_its_way_fails_nobody() {
+async fn a_start_that_passed_fails_no_workflow() {
     let world = World::new().await;
     let mut tx = db::begin(&world.pool).await.unwrap();
     let fields = json!({"cron_schedule": "30 12 * * *", "starts_at": "2026-03-02T10:05:00Z"});
@@ -216,7 +216,7 @@ async fn a_start_that_passed_while_its_request_was_on_its_way_fails_nobody() {
     let report = report.unwrap();
     assert_eq!((report.failed, report.created), (0, 0), "EventBridge refuses a start of so long ago");
     assert_eq!(world.publication(workflow).await.error_class.as_deref(), Some("transient"));
-    assert_eq!(world.outbox(workflow).await, (0, 0, 1), "nobody is dead-lettered");
+    assert_eq!(world.outbox(workflow).await, (0, 0, 1), "no workflow has failed");
     world.skip(Duration::from_secs(5)).await;
     assert_eq!(world.publish().await.created, 1);
     assert_eq!(world.schedule(workflow).await.unwrap().get("StartDate"), None);

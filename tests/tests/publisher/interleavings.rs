@@ -60,7 +60,7 @@ async fn an_edit_that_commits_while_its_workflow_is_worked_on_is_published_after
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_refusal_of_what_was_edited_meanwhile_fails_nobody() {
+async fn a_refused_old_revision_fails_no_workflow() {
     let world = World::new().await;
     let workflow = world.create("0 9 * * *", "UTC").await;
     world.front.next(&name(workflow), [INVALID]);
@@ -106,7 +106,7 @@ async fn a_stale_publisher_settles_nothing_over_a_newer_owner_and_what_its_late_
     assert_eq!((&report["processed"], &report["created"], &report["updated"]), (&json!(0), &json!(0), &json!(0)));
     let publication = world.publication(workflow).await;
     assert_eq!((publication.applied_revision, publication.epoch), (Some(2), 2), "the fence has held");
-    assert!(publication.verify_in_secs.is_some_and(|secs| secs > 900.0), "a takeover owes a verify pass");
+    assert!(publication.verify_in_secs.is_some_and(|secs| secs > 900.0), "a takeover makes a verify pass due");
 
     world.skip(LEASE + SIGNATURES_DIE).await;
     world.publish().await;
@@ -219,7 +219,7 @@ async fn an_edit_that_is_taken_back_after_a_lost_answer_is_published_all_the_sam
     world.patch(workflow, json!({"cron_schedule": "0 10 * * *"})).await;
     world.front.next(&name(workflow), [Answer::DoneButBroken]);
     world.publish().await;
-    assert_eq!(world.expression(workflow).await.as_deref(), Some("cron(0 10 * * ? *)"), "done, and nobody knows");
+    assert_eq!(world.expression(workflow).await.as_deref(), Some("cron(0 10 * * ? *)"), "done, but not recorded");
 
     world.patch(workflow, json!({"cron_schedule": "0 9 * * *"})).await;
     world.publish().await;
@@ -227,7 +227,7 @@ async fn an_edit_that_is_taken_back_after_a_lost_answer_is_published_all_the_sam
 }
 
 #[tokio::test]
-async fn a_verify_pass_restores_what_somebody_deleted_or_paused_and_removes_what_came_back() {
+async fn a_verify_pass_undoes_foreign_changes() {
     let world = World::new().await;
     let [lost, back] = [world.create("0 9 * * *", "UTC").await, world.create("0 9 * * *", "UTC").await];
     world.publish().await;

@@ -24,7 +24,7 @@ use tokio::sync::{Notify, watch};
 use tokio::task::JoinHandle;
 
 #[cfg(debug_assertions)]
-use crate::converging::by_hand;
+use crate::converging::manual_schedule;
 use crate::world::{World, name, soon};
 
 /// A poll interval that is longer than any story.
@@ -288,7 +288,7 @@ async fn an_edit_between_the_first_scan_and_the_listening_does_not_wait_for_the_
 async fn a_daemon_renews_the_lease_of_what_takes_long_and_may_go_on_calling() {
     let world = World::new().await;
     let workflow = world.create("0 9 * * *", "UTC").await;
-    world.meddle(Method::POST, workflow, by_hand("cron(0 1 * * ? *)")).await;
+    world.meddle(Method::POST, workflow, manual_schedule("cron(0 1 * * ? *)")).await;
     world.front.hold(&name(workflow));
     let stopwatch = publisher::Stopwatch::held();
     let at = Arc::new(|_| std::future::ready(()).boxed());

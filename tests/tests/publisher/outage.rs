@@ -23,7 +23,7 @@ async fn made_in_an_outage(world: &World, publisher: &publisher::Publisher, answ
     for minute in 1..=OUTAGE {
         world.skip(MINUTE * minute).await;
         let report = publisher.drain(soon()).await.unwrap();
-        assert_eq!((report.failed, report.created), (0, 0), "nobody is given up");
+        assert_eq!((report.failed, report.created), (0, 0), "no workflow has failed");
     }
     made
 }
@@ -44,7 +44,7 @@ async fn ticks_after(world: &World, publisher: &publisher::Publisher, made: &[Wo
 }
 
 #[tokio::test]
-async fn when_it_answers_again_nobody_waits_for_the_end_of_a_backoff() {
+async fn no_workflow_backs_off_after_an_outage() {
     for answer in [BROKEN, DENIED] {
         let world = World::new().await;
         let publisher = world.publisher().await;

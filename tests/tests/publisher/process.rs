@@ -41,10 +41,10 @@ fn run(arguments: &[&str], more: &[(&str, &str)]) -> Output {
 }
 
 #[test]
-fn whoever_cannot_start_says_in_one_sentence_what_to_do() {
-    let nobody = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-    let port = nobody.local_addr().unwrap().port();
-    drop(nobody);
+fn a_failed_start_says_what_to_do() {
+    let unreachable = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = unreachable.local_addr().unwrap().port();
+    drop(unreachable);
     let away = format!("postgres://u:hunter2@127.0.0.1:{port}/d");
     for (arguments, more, says) in [
         (&["--once"][..], &[][..], "set DB_DSN in the environment".to_owned()),

@@ -37,7 +37,7 @@ async fn only_the_right_name_signed_by_the_right_authority_is_the_database() {
 }
 
 #[tokio::test]
-async fn nobody_speaks_plainly_neither_the_server_nor_we() {
+async fn connections_are_encrypted_on_both_sides() {
     let secured = Secured::new().await;
     let refused = connect(secured.dsn("sslmode=disable")).await.unwrap_err();
     assert!(refused.contains("no encryption"), "{refused}");

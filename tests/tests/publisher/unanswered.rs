@@ -68,7 +68,7 @@ async fn a_settle_whose_answer_is_lost_gives_no_attempt_back_twice() {
     let workflow = world.create("0 9 * * *", "UTC").await;
     world.front.next(&name(workflow), [STRANGE]);
     world.publish().await;
-    assert_eq!(world.publication(workflow).await.attempt_count, 1, "nobody knows what that was, so it counts");
+    assert_eq!(world.publication(workflow).await.attempt_count, 1, "the cause is unknown, so it counts");
     world.skip(Duration::from_secs(5)).await;
     world.front.always(&name(workflow), Some(THROTTLED));
 

@@ -111,14 +111,14 @@ proptest! {
 fn exact(cron: &Cron, tz: Timezone, compiled: &Compiled, start: DateTime<Utc>) -> Result<(), TestCaseError> {
     // In UTC no local time occurs twice, so no time is left out there.
     let left_out = |time: &DateTime<Utc>| is_second_instance(time, compiled.timezone);
-    let owed: Vec<_> = cron.times_after(start, tz).filter(|time| !left_out(time)).take(TIMES).collect();
+    let due: Vec<_> = cron.times_after(start, tz).filter(|time| !left_out(time)).take(TIMES).collect();
     let first: Vec<_> = fired(compiled, start, Fold::First).take(TIMES).collect();
-    prop_assert_eq!(owed, first, "{} in {}: {}", cron, tz, compiled.expression);
+    prop_assert_eq!(due, first, "{} in {}: {}", cron, tz, compiled.expression);
 
-    let owed: Vec<_> = cron.times_after(start, tz).take(TIMES).collect();
+    let due: Vec<_> = cron.times_after(start, tz).take(TIMES).collect();
     let both = fired(compiled, start, Fold::Both).filter(|time| has_open_hour(cron) || !left_out(time));
     let both: Vec<_> = both.take(TIMES).collect();
-    prop_assert_eq!(owed, both, "{} in {} through both: {}", cron, tz, compiled.expression);
+    prop_assert_eq!(due, both, "{} in {} through both: {}", cron, tz, compiled.expression);
     Ok(())
 }
 

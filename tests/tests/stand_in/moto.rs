@@ -231,9 +231,9 @@ async fn groups(server: &Server) {
 async fn refusals(server: &Server) {
     let client = server.client();
     let missing = refused("ResourceNotFoundException", 404);
-    assert_eq!(refusal(client.get_schedule().name("nobody").send().await), missing);
-    assert_eq!(refusal(client.delete_schedule().name("nobody").send().await), missing);
-    let update = client.update_schedule().name("nobody").schedule_expression("cron(0 9 * * ? *)");
+    assert_eq!(refusal(client.get_schedule().name("missing").send().await), missing);
+    assert_eq!(refusal(client.delete_schedule().name("missing").send().await), missing);
+    let update = client.update_schedule().name("missing").schedule_expression("cron(0 9 * * ? *)");
     assert_eq!(refusal(update.flexible_time_window(on_time()).target(target()).send().await), missing);
 
     create(&client, "default", "wf-1-dev").await;

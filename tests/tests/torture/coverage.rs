@@ -15,7 +15,7 @@ pub(crate) struct Coverage {
     pub(crate) arrived: u32,
     pub(crate) cut: u32,
     /// Changes in Scheduler without the publisher.
-    pub(crate) by_hand: u32,
+    pub(crate) manual_changes: u32,
     /// How often all rows of `workflows` vanished.
     pub(crate) vanished: u32,
     /// Counts of the ledger's decisions and run states.
@@ -108,7 +108,7 @@ impl Coverage {
         self.takeovers_of_the_living += other.takeovers_of_the_living;
         self.arrived += other.arrived;
         self.cut += other.cut;
-        self.by_hand += other.by_hand;
+        self.manual_changes += other.manual_changes;
         self.vanished += other.vanished;
         self.said(other.ledger);
     }
@@ -125,8 +125,8 @@ impl Coverage {
         if self.takeovers_of_the_living < enough(20) {
             gaps.push(format!("{} takeovers while the former owner lived", self.takeovers_of_the_living));
         }
-        if self.by_hand < enough(100) {
-            gaps.push(format!("{} changes by hand", self.by_hand));
+        if self.manual_changes < enough(100) {
+            gaps.push(format!("{} manual changes", self.manual_changes));
         }
         if self.vanished < enough(100) {
             gaps.push(format!("rows of workflows vanished {} times", self.vanished));
@@ -142,8 +142,8 @@ impl fmt::Display for Coverage {
         writeln!(f, "requests {fates:?}, {} arrived late", self.arrived)?;
         write!(
             f,
-            "{} takeovers while the former owner lived, {} connections cut, {} changes by hand, rows vanished {} times",
-            self.takeovers_of_the_living, self.cut, self.by_hand, self.vanished
+            "{} takeovers while the former owner lived, {} connections cut, {} manual changes, rows vanished {} times",
+            self.takeovers_of_the_living, self.cut, self.manual_changes, self.vanished
         )?;
         if self.ledger.is_empty() { Ok(()) } else { write!(f, "\nledger {:?}", self.ledger) }
     }

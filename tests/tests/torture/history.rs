@@ -200,7 +200,7 @@ impl<'a> History<'a> {
                 Event::Kill => self.kill_one().await?,
                 Event::Cut => self.cut_one().await,
                 Event::Sweeper => self.start_sweeper().await?,
-                Event::Hand => self.change_by_hand().await,
+                Event::Hand => self.change_manually().await,
                 Event::Vanish => self.vanish_or_return().await,
             }
         }

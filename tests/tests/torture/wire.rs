@@ -183,7 +183,7 @@ impl Wire {
     }
 
     /// A manual write without the publisher.
-    pub(crate) async fn by_hand(&self, method: &str, uri: &str, body: &str) -> Option<u16> {
+    pub(crate) async fn write_manually(&self, method: &str, uri: &str, body: &str) -> Option<u16> {
         self.keep_what_is_shown().await;
         self.ask(method, uri, body.as_bytes()).await.map(|(status, _)| status)
     }

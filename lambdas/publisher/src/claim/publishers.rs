@@ -37,7 +37,7 @@ pub(crate) async fn join(tx: &mut PgConnection, owner: &str) -> sqlx::Result<u32
 pub(crate) async fn join_and_share(pool: &PgPool, owner: &str, rate: &Rate) {
     let joined = async { join(&mut *pool.acquire().await?, owner).await };
     match joined.await {
-        Ok(sharers) => rate.share(sharers),
+        Ok(publishers) => rate.share(publishers),
         Err(error) => tracing::debug!(%error, "the other publishers cannot be counted; the next page does"),
     }
 }
@@ -46,7 +46,7 @@ pub(crate) async fn join_and_share(pool: &PgPool, owner: &str, rate: &Rate) {
 pub(crate) async fn count(pool: &PgPool) -> sqlx::Result<u32> {
     let live = sqlx::query_scalar!(
         r#"
-        -- count sharers
+        -- count live publishers
         SELECT COUNT(*) AS "count!" FROM publishers WHERE live_until > cronbox_now()
         "#
     )

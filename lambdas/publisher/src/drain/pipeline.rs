@@ -106,8 +106,8 @@ impl Publisher {
                 claimed = &mut claiming => match claimed {
                     Ok(batch) => {
                         hand.claimed(batch.claims.len());
-                        if let Some(sharers) = batch.sharers {
-                            self.rate().share(sharers);
+                        if let Some(publishers) = batch.publishers {
+                            self.rate().share(publishers);
                             working.push(self.work(batch, span.renewal(), &answers));
                         }
                     }

@@ -83,10 +83,10 @@ impl Rate {
     }
 
     /// Sets the number of active publishers; each calls at an equal share of the limit.
-    pub(crate) fn share(&self, sharers: u32) {
+    pub(crate) fn share(&self, publishers: u32) {
         let now = Instant::now();
         let mut pace = self.pace();
-        let share = share_of(self.limit, sharers.max(1));
+        let share = share_of(self.limit, publishers.max(1));
         // The other publishers may have been active since the last count, and have made calls as well.
         let surplus = pace.handed * (1.0 - share / pace.share).max(0.0);
         pace.debt_secs = (pace.debt_secs + surplus / share).min(LONGEST_DEBT_SECS);
@@ -124,8 +124,8 @@ impl Pace {
 }
 
 /// Rounded down to full calls per second if more than one: half a call too much is a full call every other second.
-fn share_of(limit: u32, sharers: u32) -> f64 {
-    let share = f64::from(limit) / f64::from(sharers);
+fn share_of(limit: u32, publishers: u32) -> f64 {
+    let share = f64::from(limit) / f64::from(publishers);
     if share < 1.0 { share * PACE } else { share.floor() * PACE }
 }
 

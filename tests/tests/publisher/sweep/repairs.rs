@@ -11,7 +11,7 @@ use crate::front::{DENIED, INVALID};
 use crate::world::{LIST, World, name, soon};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_is_changed_by_hand_is_as_before_after_one_sweep() {
+async fn a_sweep_undoes_manual_changes() {
     let world = World::new().await;
     let workflows = world.in_step(6).await;
     let [deleted, disabled, changed, retargeted, outdated, _untouched] = workflows[..] else { panic!() };
@@ -190,7 +190,7 @@ async fn a_change_that_leaves_its_date_is_found_by_the_sample() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn nobody_at_work_is_interfered_with() {
+async fn a_sweep_skips_claimed_workflows() {
     let world = World::new().await;
     let workflows = world.in_step(4).await;
     let [due, leased, settling, failed] = workflows[..] else { panic!() };

@@ -42,7 +42,7 @@ async fn two_publishers_share_one_sweep() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn whoever_comes_next_goes_on_where_a_killed_sweep_has_stopped() {
+async fn a_killed_sweep_is_continued() {
     let world = World::new().await;
     world.published(250).await;
     world.front.take_calls();

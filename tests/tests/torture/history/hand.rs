@@ -15,7 +15,7 @@ enum Hand {
 }
 
 impl History<'_> {
-    pub(super) async fn change_by_hand(&mut self) {
+    pub(super) async fn change_manually(&mut self) {
         let hand =
             self.dice.weighted(&[(3, Hand::Deletes), (2, Hand::Disables), (2, Hand::Retimes), (1, Hand::Invents)]);
         let (Some(hand), Some(mut schedule)) = (hand, self.any_standing()) else { return };
@@ -36,10 +36,12 @@ impl History<'_> {
                 "POST"
             }
         };
-        let status =
-            self.wire.by_hand(method, &format!("/schedules/{name}?groupName={GROUP}"), &schedule.to_string()).await;
-        self.coverage.by_hand += u32::from(status == Some(200));
-        self.note(format!("by hand: {hand:?} {name}: {status:?}"));
+        let status = self
+            .wire
+            .write_manually(method, &format!("/schedules/{name}?groupName={GROUP}"), &schedule.to_string())
+            .await;
+        self.coverage.manual_changes += u32::from(status == Some(200));
+        self.note(format!("manually: {hand:?} {name}: {status:?}"));
     }
 
     fn any_standing(&self) -> Option<Value> {

@@ -22,9 +22,9 @@ pub(super) enum Deed {
     Create,
     Edit,
     Fire,
-    FireByHand,
+    FireManually,
     /// A manual fire, cancellation, retry or backfill.
-    ByHand,
+    Manual,
     Execute,
     /// A random job.
     Job,
@@ -68,8 +68,8 @@ impl History<'_> {
             Deed::Create => Some(self.create(instance)),
             Deed::Edit => self.edit(instance).await,
             Deed::Fire => self.fire(instance).await,
-            Deed::FireByHand => self.fire_by_hand(instance).await,
-            Deed::ByHand => self.by_hand(instance).await,
+            Deed::FireManually => self.fire_manually(instance).await,
+            Deed::Manual => self.request_manually(instance).await,
             Deed::Execute => Some(self.execute(actor, instance)),
             Deed::Job => {
                 let jobs = app::jobs::registry(&instance.app.config);
@@ -204,15 +204,15 @@ impl History<'_> {
         Life { what: format!("executes, with leases of {lease} s"), run: run.boxed_local() }
     }
 
-    async fn fire_by_hand(&self, instance: &Instance) -> Option<Life> {
+    async fn fire_manually(&self, instance: &Instance) -> Option<Life> {
         let path = format!("/schedules/{}:fire", self.any_workflow().await?.id);
         Some(self.request(instance, Caller::Operator, Method::POST, path, Some(json!({}))))
     }
 
-    async fn by_hand(&self, instance: &Instance) -> Option<Life> {
+    async fn request_manually(&self, instance: &Instance) -> Option<Life> {
         let post = |path: String, body: Value| self.request(instance, Caller::Operator, Method::POST, path, Some(body));
         match self.dice.between(0, 3) {
-            0 => self.fire_by_hand(instance).await,
+            0 => self.fire_manually(instance).await,
             1 => Some(post(format!("/runs/{}:cancel", self.any_run("finished_on IS NULL").await?), json!({}))),
             2 => Some(post(format!("/runs/{}:retry", self.any_run("finished_on IS NOT NULL").await?), json!({}))),
             _ => {

@@ -9,7 +9,7 @@ use serde_json::json;
 use uuid::Uuid;
 
 use super::instance::{Caller, Instance};
-use super::oracle::{Heard, owed};
+use super::oracle::{Heard, find_due_times};
 use crate::ground::Admin;
 
 /// Before all due times of a history: a clock that steps back may reach times before its start.
@@ -48,9 +48,9 @@ pub(super) async fn ledger(admin: &Admin, heard: &Heard, now: DateTime<Utc>) -> 
             .unwrap()
             .into_iter()
             .collect();
-    let owed_by_now = owed(admin, now + TimeDelta::minutes(10)).await;
-    if let Some((workflow, time)) = owed(admin, now - GRACE).await.difference(&rows).next() {
-        return Err(format!("L5: {workflow} owed {time}, and nobody decided it"));
+    let due_by_now = find_due_times(admin, now + TimeDelta::minutes(10)).await;
+    if let Some((workflow, time)) = find_due_times(admin, now - GRACE).await.difference(&rows).next() {
+        return Err(format!("L5: {workflow} was due at {time} and has no decision"));
     }
     // A fire may come a little early because of a clock that is ahead, and a later edit cannot remove it. And a
     // backfill may select times by the current cron.
@@ -58,8 +58,8 @@ pub(super) async fn ledger(admin: &Admin, heard: &Heard, now: DateTime<Utc>) -> 
                   WHERE decided_on < scheduled_time OR run_id IN (SELECT id FROM runs WHERE trigger = 'backfill')";
     let early: Vec<(i64, DateTime<Utc>)> =
         sqlx::query_as(early).fetch_all(&mut *admin.connection().await).await.unwrap();
-    if let Some((workflow, time)) = rows.difference(&owed_by_now).find(|row| !early.contains(row)) {
-        return Err(format!("S11: {workflow} did not owe {time}, and it was decided"));
+    if let Some((workflow, time)) = rows.difference(&due_by_now).find(|row| !early.contains(row)) {
+        return Err(format!("S11: {workflow} was not due at {time} and has a decision"));
     }
     for (what, query) in NEVER {
         let found: Vec<String> = sqlx::query_scalar(query).fetch_all(&mut *admin.connection().await).await.unwrap();
@@ -75,11 +75,11 @@ pub(super) async fn verified(instance: &Instance, admin: &Admin, now: DateTime<U
     let to = now - SETTLED_AFTER;
     let span = format!("/verify?from={PROVEN_FROM}&to={}", to.to_rfc3339_opts(SecondsFormat::Millis, true));
     let (status, found) = instance.call(Caller::Operator, Method::GET, &span, None).await;
-    let owed = owed(admin, to).await.len();
-    if status == 200 && found["differences"] == json!([]) && found["owed"] == json!(owed) {
+    let due = find_due_times(admin, to).await.len();
+    if status == 200 && found["differences"] == json!([]) && found["owed"] == json!(due) {
         return Ok(());
     }
-    Err(format!("L5: {owed} were owed, and verify answers {status} {found}"))
+    Err(format!("L5: {due} were due, and verify answers {status} {found}"))
 }
 
 /// S6: a 202 names a committed run of exactly this time, and each time has at most one.

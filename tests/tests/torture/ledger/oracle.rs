@@ -53,7 +53,7 @@ struct Version {
 }
 
 /// All (workflow, time) pairs of existing workflows that were due before `until`.
-pub(crate) async fn owed(admin: &Admin, until: DateTime<Utc>) -> BTreeSet<(i64, DateTime<Utc>)> {
+pub(crate) async fn find_due_times(admin: &Admin, until: DateTime<Utc>) -> BTreeSet<(i64, DateTime<Utc>)> {
     let versions: Vec<Version> = sqlx::query_as(
         "SELECT workflow_id, valid_from, cron, state, starts_at, ends_at FROM schedule_versions
           ORDER BY workflow_id, revision",
@@ -61,19 +61,19 @@ pub(crate) async fn owed(admin: &Admin, until: DateTime<Utc>) -> BTreeSet<(i64, 
     .fetch_all(&mut *admin.connection().await)
     .await
     .unwrap();
-    let mut owed = BTreeSet::new();
+    let mut due = BTreeSet::new();
     for (nth, version) in versions.iter().enumerate() {
         let next = versions.get(nth + 1).filter(|next| next.workflow_id == version.workflow_id);
         let end = next.map_or(until, |next| next.valid_from.min(until));
-        owed.extend(
-            minutes(version.valid_from, end).filter(|time| version.owes(*time)).map(|t| (version.workflow_id, t)),
+        due.extend(
+            minutes(version.valid_from, end).filter(|time| version.is_due(*time)).map(|t| (version.workflow_id, t)),
         );
     }
-    owed
+    due
 }
 
 impl Version {
-    fn owes(&self, time: DateTime<Utc>) -> bool {
+    fn is_due(&self, time: DateTime<Utc>) -> bool {
         let Some((_, is_meant)) = CRONS.iter().find(|(cron, _)| Some(*cron) == self.cron.as_deref()) else {
             return false;
         };

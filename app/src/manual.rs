@@ -103,7 +103,7 @@ async fn accept(tx: &mut PgConnection, run: &runs::New, verb: &str, after: Value
     runs::accept(tx, run).await?;
     let subject = format!("run:{} of workflow:{}", run.id, run.workflow_id);
     audit::record(tx, edit, Entry { verb, subject, before: None, after: Some(after) }).await?;
-    tracing::info!(step = 7, workflow_id = run.workflow_id.0, run_id = %run.id, "{verb} of workflow {} by hand", run.workflow_id);
+    tracing::info!(step = 7, workflow_id = run.workflow_id.0, run_id = %run.id, "manual {verb} of workflow {}", run.workflow_id);
     Ok(Asked::Run(run.id))
 }
 

@@ -13,7 +13,7 @@ use crate::workflows::State;
 
 /// A due time of a schedule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Owed {
+pub struct DueTime {
     /// The scheduled time.
     pub time: DateTime<Utc>,
     /// The revision of the version that made it due.
@@ -24,9 +24,9 @@ pub struct Owed {
 
 /// The due times of a span.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Owing {
+pub struct DueTimes {
     /// The earliest first, at most the requested number.
-    pub times: Vec<Owed>,
+    pub times: Vec<DueTime>,
     /// The instant up to which they are complete: the end of the span, the last of the times if there may be more, or
     /// just before the instant from which the version in force cannot be evaluated.
     pub through: DateTime<Utc>,
@@ -40,20 +40,20 @@ pub struct Owing {
 ///
 /// # Errors
 /// Fails if the database cannot be reached or refuses the statement.
-pub async fn between(
+pub async fn read_due_times(
     db: &mut PgConnection,
     workflow: WorkflowId,
     after: DateTime<Utc>,
     until: DateTime<Utc>,
     limit: usize,
-) -> sqlx::Result<Owing> {
+) -> sqlx::Result<DueTimes> {
     let versions = versions::over(db, workflow, after, until).await?;
-    Ok(owing(&versions, after, until, limit))
+    Ok(list_due_times(&versions, after, until, limit))
 }
 
 /// Returns the next due time after `after` by these consecutive versions, or the instant from which it is unknown.
 #[must_use]
-pub fn next_of(versions: &[Version], after: DateTime<Utc>) -> Option<DateTime<Utc>> {
+pub fn next_due_time(versions: &[Version], after: DateTime<Utc>) -> Option<DateTime<Utc>> {
     next_by(&ZoneHistory::installed(), versions, after)
 }
 
@@ -67,18 +67,18 @@ fn next_by(zones: &ZoneHistory, versions: &[Version], after: DateTime<Utc>) -> O
 
 /// Returns the due times of a span by these consecutive versions.
 #[must_use]
-pub fn owing(versions: &[Version], after: DateTime<Utc>, until: DateTime<Utc>, limit: usize) -> Owing {
-    owing_by(&ZoneHistory::installed(), versions, after, until, limit)
+pub fn list_due_times(versions: &[Version], after: DateTime<Utc>, until: DateTime<Utc>, limit: usize) -> DueTimes {
+    list_due_times_by(&ZoneHistory::installed(), versions, after, until, limit)
 }
 
-fn owing_by(
+fn list_due_times_by(
     zones: &ZoneHistory,
     versions: &[Version],
     after: DateTime<Utc>,
     until: DateTime<Utc>,
     limit: usize,
-) -> Owing {
-    let mut owing = Owing { times: Vec::new(), through: until, unjudged: Vec::new(), is_held_back: false };
+) -> DueTimes {
+    let mut due_times = DueTimes { times: Vec::new(), through: until, unjudged: Vec::new(), is_held_back: false };
     for version in versions {
         let times = Times::of(version, after, zones);
         let unknown_from = match &times {
@@ -86,22 +86,22 @@ fn owing_by(
             Some(times) => times.unknown_from().filter(|from| *from <= until),
         };
         for time in times.into_iter().flatten().take_while(|time| *time <= until) {
-            if owing.times.len() == limit {
-                owing.through = owing.times.last().map_or(after, |last| last.time);
-                return owing;
+            if due_times.times.len() == limit {
+                due_times.through = due_times.times.last().map_or(after, |last| last.time);
+                return due_times;
             }
-            owing.times.push(Owed { time, revision: version.revision, ended_by: version.ended_by });
+            due_times.times.push(DueTime { time, revision: version.revision, ended_by: version.ended_by });
         }
         if let Some(from) = unknown_from {
-            owing.unjudged.push(version.revision);
+            due_times.unjudged.push(version.revision);
             if version.ended_on.is_none() {
                 // Times after this instant may be due, too; the times before it are complete.
-                owing.is_held_back = true;
-                owing.through = after.max(from - TimeDelta::microseconds(1)).min(until);
+                due_times.is_held_back = true;
+                due_times.through = after.max(from - TimeDelta::microseconds(1)).min(until);
             }
         }
     }
-    owing
+    due_times
 }
 
 /// The due times of one version within its own span and window.
@@ -166,30 +166,30 @@ mod tests {
         }
     }
 
-    fn times(owing: &Owing) -> Vec<String> {
-        owing.times.iter().map(|owed| format!("{} r{}", owed.time.format("%R"), owed.revision)).collect()
+    fn times(due_times: &DueTimes) -> Vec<String> {
+        due_times.times.iter().map(|due| format!("{} r{}", due.time.format("%R"), due.revision)).collect()
     }
 
     #[test]
-    fn each_version_owes_its_own_span() {
+    fn each_version_has_its_own_due_times() {
         let versions = [
             version(1, "0 * * * *", "2026-03-02T08:00:00Z", Some(("2026-03-02T10:00:00Z", EndedBy::Edit))),
             version(2, "30 * * * *", "2026-03-02T10:00:00Z", None),
         ];
-        let owing = owing(&versions, at("2026-03-02T07:59:59Z"), at("2026-03-02T11:30:00Z"), 100);
+        let due_times = list_due_times(&versions, at("2026-03-02T07:59:59Z"), at("2026-03-02T11:30:00Z"), 100);
         // 08:00 at the very beginning is due; 10:00 belongs to the second version, which does not name it.
-        assert_eq!(times(&owing), ["08:00 r1", "09:00 r1", "10:30 r2", "11:30 r2"]);
-        assert_eq!(owing.through, at("2026-03-02T11:30:00Z"));
-        let ends: Vec<_> = owing.times.iter().map(|owed| owed.ended_by).collect();
+        assert_eq!(times(&due_times), ["08:00 r1", "09:00 r1", "10:30 r2", "11:30 r2"]);
+        assert_eq!(due_times.through, at("2026-03-02T11:30:00Z"));
+        let ends: Vec<_> = due_times.times.iter().map(|due| due.ended_by).collect();
         assert_eq!(ends, [Some(EndedBy::Edit), Some(EndedBy::Edit), None, None]);
     }
 
     #[test]
     fn a_span_with_more_than_the_limit_is_complete_up_to_its_last_time() {
         let versions = [version(1, "* * * * *", "2026-03-02T08:00:00Z", None)];
-        let first = owing(&versions, at("2026-03-02T08:00:00Z"), at("2026-03-02T08:05:00Z"), 3);
+        let first = list_due_times(&versions, at("2026-03-02T08:00:00Z"), at("2026-03-02T08:05:00Z"), 3);
         assert_eq!((times(&first).len(), first.through), (3, at("2026-03-02T08:03:00Z")));
-        let rest = owing(&versions, first.through, at("2026-03-02T08:05:00Z"), 3);
+        let rest = list_due_times(&versions, first.through, at("2026-03-02T08:05:00Z"), 3);
         assert_eq!(
             (times(&rest), rest.through),
             (vec!["08:04 r1".into(), "08:05 r1".into()], at("2026-03-02T08:05:00Z"))
@@ -197,29 +197,29 @@ mod tests {
     }
 
     #[test]
-    fn a_window_is_owed_from_its_start_and_not_at_its_end() {
+    fn times_are_due_from_start_until_end() {
         let mut only = version(1, "0 * * * *", "2026-03-02T08:00:00Z", None);
         only.starts_at = Some(at("2026-03-02T09:00:00Z"));
         only.ends_at = Some(at("2026-03-02T11:00:00Z"));
-        let owing = owing(&[only], at("2026-03-02T00:00:00Z"), at("2026-03-02T20:00:00Z"), 100);
-        assert_eq!(times(&owing), ["09:00 r1", "10:00 r1"]);
+        let due_times = list_due_times(&[only], at("2026-03-02T00:00:00Z"), at("2026-03-02T20:00:00Z"), 100);
+        assert_eq!(times(&due_times), ["09:00 r1", "10:00 r1"]);
     }
 
     #[test]
-    fn a_version_in_force_that_nobody_can_judge_holds_the_rest_back() {
+    fn an_unknown_version_in_force_stops_the_list() {
         let mut lost = version(2, "0 * * * *", "2026-03-02T10:00:00Z", None);
         lost.timezone = Some("Mars/Olympus".to_owned());
         let known = version(1, "0 * * * *", "2026-03-02T08:00:00Z", Some(("2026-03-02T10:00:00Z", EndedBy::Edit)));
         let after = at("2026-03-02T08:30:00Z");
-        let owing = owing(&[known, lost.clone()], after, at("2026-03-02T12:00:00Z"), 100);
-        assert_eq!((times(&owing), &owing.unjudged), (vec!["09:00 r1".into()], &vec![2]));
-        assert!(owing.through < at("2026-03-02T10:00:00Z"), "a time at its beginning is still to be decided");
+        let due_times = list_due_times(&[known, lost.clone()], after, at("2026-03-02T12:00:00Z"), 100);
+        assert_eq!((times(&due_times), &due_times.unjudged), (vec!["09:00 r1".into()], &vec![2]));
+        assert!(due_times.through < at("2026-03-02T10:00:00Z"), "a time at its beginning is still to be decided");
         // After an edit has corrected the timezone, the span that cannot be computed is skipped and reported.
         lost.ended_on = Some(at("2026-03-02T11:30:00Z"));
         let mended = version(3, "0 * * * *", "2026-03-02T11:30:00Z", None);
-        let owing = super::owing(&[lost, mended], after, at("2026-03-02T12:00:00Z"), 100);
-        assert_eq!((times(&owing), &owing.unjudged), (vec!["12:00 r3".into()], &vec![2]));
-        assert_eq!(owing.through, at("2026-03-02T12:00:00Z"));
+        let due_times = super::list_due_times(&[lost, mended], after, at("2026-03-02T12:00:00Z"), 100);
+        assert_eq!((times(&due_times), &due_times.unjudged), (vec!["12:00 r3".into()], &vec![2]));
+        assert_eq!(due_times.through, at("2026-03-02T12:00:00Z"));
     }
 
     const CHANGED: &str = "2026-03-02T11:00:00Z";
@@ -245,9 +245,9 @@ mod tests {
     fn each_time_follows_the_zone_data_of_then() {
         let (zones, versions) = (zones(Some("Asia/Kathmandu")), [hourly_in_the_zone()]);
         let (after, until) = (at("2026-03-02T09:00:00Z"), at("2026-03-02T12:30:00Z"));
-        let owing = owing_by(&zones, &versions, after, until, 100);
-        assert_eq!(times(&owing), ["10:00 r1", "11:15 r1", "12:15 r1"]);
-        assert_eq!((owing.through, owing.is_held_back), (until, false));
+        let due_times = list_due_times_by(&zones, &versions, after, until, 100);
+        assert_eq!(times(&due_times), ["10:00 r1", "11:15 r1", "12:15 r1"]);
+        assert_eq!((due_times.through, due_times.is_held_back), (until, false));
         assert_eq!(next_by(&zones, &versions, at("2026-03-02T10:00:00Z")), Some(at("2026-03-02T11:15:00Z")));
     }
 
@@ -255,11 +255,11 @@ mod tests {
     fn a_dropped_timezone_holds_back_from_its_end() {
         let (zones, mut versions) = (zones(None), [hourly_in_the_zone()]);
         let (after, until) = (at("2026-03-02T09:00:00Z"), at("2026-03-02T12:30:00Z"));
-        let owing = owing_by(&zones, &versions, after, until, 100);
-        assert_eq!((times(&owing), &owing.unjudged), (vec!["10:00 r1".into()], &vec![1]));
-        assert_eq!((owing.through, owing.is_held_back), (at("2026-03-02T10:59:59.999999Z"), true));
+        let due_times = list_due_times_by(&zones, &versions, after, until, 100);
+        assert_eq!((times(&due_times), &due_times.unjudged), (vec!["10:00 r1".into()], &vec![1]));
+        assert_eq!((due_times.through, due_times.is_held_back), (at("2026-03-02T10:59:59.999999Z"), true));
         // Before the change nothing is unknown, and the watchdog checks again at the change.
-        let before = owing_by(&zones, &versions, after, at("2026-03-02T10:30:00Z"), 100);
+        let before = list_due_times_by(&zones, &versions, after, at("2026-03-02T10:30:00Z"), 100);
         assert_eq!((before.unjudged, before.is_held_back), (vec![], false));
         assert_eq!(next_by(&zones, &versions, at("2026-03-02T10:00:00Z")), Some(at(CHANGED)));
         assert_eq!(next_by(&zones, &versions, at(CHANGED)), None, "nothing is known after it");
@@ -268,7 +268,7 @@ mod tests {
             [("2026-03-02T10:30:00Z", vec![]), (CHANGED, vec![]), ("2026-03-02T11:30:00Z", vec![1])]
         {
             versions[0].ended_on = Some(at(ended_on));
-            let ended = owing_by(&zones, &versions, after, until, 100);
+            let ended = list_due_times_by(&zones, &versions, after, until, 100);
             assert_eq!((ended.unjudged, ended.is_held_back), (unjudged, false), "{ended_on}");
         }
     }

@@ -18,8 +18,8 @@ use super::extract::{OptionalBody, Trace, Verb};
 use super::runs::RunView;
 use crate::App;
 use crate::audit::{self, Edit, Entry};
-use crate::by_hand::{self, Asked};
 use crate::field;
+use crate::manual::{self, Asked};
 use crate::queue;
 use crate::runs::{self, Cancelled, RunState};
 use crate::workflows;
@@ -36,7 +36,7 @@ pub struct FireBody {
 
 /// The run that was created.
 #[derive(Serialize, ToSchema)]
-pub struct AskedView {
+pub struct ManualRunView {
     run_id: Uuid,
 }
 
@@ -84,7 +84,7 @@ async fn fire(app: &App, caller: &Caller, id: WorkflowId, body: FireBody, edit: 
     let mut tx = db::begin(&app.pool).await?;
     let workflow = workflows::lock(&mut tx, id, caller.team_id(), edit.now).await?.ok_or_else(Error::not_found)?;
     alive(&workflow)?;
-    let asked = by_hand::fire(&mut tx, &workflow, body.inputs, edit).await?;
+    let asked = manual::fire(&mut tx, &workflow, body.inputs, edit).await?;
     tx.commit().await?;
     answer(app, asked)
 }
@@ -95,7 +95,7 @@ async fn retry(app: &App, caller: &Caller, id: Uuid, edit: &Edit) -> Result<Resp
     let workflow = workflows::lock(&mut tx, WorkflowId(run.workflow_id), caller.team_id(), edit.now).await?;
     let workflow = workflow.ok_or_else(Error::not_found)?;
     alive(&workflow)?;
-    let asked = by_hand::retry(&mut tx, &workflow, id, edit).await?;
+    let asked = manual::retry(&mut tx, &workflow, id, edit).await?;
     tx.commit().await?;
     answer(app, asked)
 }
@@ -106,7 +106,7 @@ fn answer(app: &App, asked: Asked) -> Result<Response, Error> {
         Asked::Run(run_id) => {
             app.wake.poke();
             let location = format!("/api/v1/runs/{run_id}");
-            Ok((StatusCode::ACCEPTED, [(header::LOCATION, location)], Json(AskedView { run_id })).into_response())
+            Ok((StatusCode::ACCEPTED, [(header::LOCATION, location)], Json(ManualRunView { run_id })).into_response())
         }
         Asked::Overlap(reason) => Err(Error::conflict("overlap", reason.sentence())),
         Asked::Live => {

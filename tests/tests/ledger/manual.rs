@@ -16,7 +16,7 @@ async fn run(s: &Story, asked: &Answer) -> Value {
 }
 
 #[tokio::test]
-async fn a_fire_by_hand_runs_now_and_speaks_for_no_time_of_the_schedule() {
+async fn manual_fires_decide_no_due_time() {
     let s = Story::at("2026-03-02T09:00:00Z").await;
     let id = s.create_with(json!({"cron_schedule": "0 9 * * *", "starting_inputs": {"a": 1}})).await;
     let fire = format!("/api/v1/schedules/{id}:fire");
@@ -47,12 +47,12 @@ async fn a_workflow_without_a_schedule_can_be_fired() {
     let id = s.create_with(json!({})).await;
     s.editor().act(&format!("/api/v1/schedules/{id}:fire")).await.expect(202);
     s.runs_end().await;
-    assert_eq!(s.runs(id).await, "by hand manual succeeded");
+    assert_eq!(s.runs(id).await, "untimed manual succeeded");
     s.end().await;
 }
 
 #[tokio::test]
-async fn the_overlap_policy_speaks_for_fires_by_hand_too_and_a_cancelled_run_gives_its_slot_back() {
+async fn manual_fires_follow_the_overlap_policy() {
     let s = unexecuted().await;
     let id = s.create("0 9 * * *", "UTC").await;
     let fire = format!("/api/v1/schedules/{id}:fire");
@@ -67,7 +67,7 @@ async fn the_overlap_policy_speaks_for_fires_by_hand_too_and_a_cancelled_run_giv
 }
 
 #[tokio::test]
-async fn of_fires_by_hand_at_the_same_moment_one_gets_the_slot() {
+async fn one_concurrent_manual_fire_gets_the_slot() {
     let s = unexecuted().await;
     let id = s.create("0 9 * * *", "UTC").await;
     let fire = format!("/api/v1/schedules/{id}:fire");
