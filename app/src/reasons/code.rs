@@ -167,9 +167,7 @@ impl ReasonCode {
             Self::InstanceLostOnLostAbandon => "its instance was lost, and on_lost is abandon",
             Self::InstanceLostTooOften => "its instance was lost, and it was already recovered {} times",
             Self::InstanceLostTooOld => "its instance was lost, and it was accepted more than {} s ago",
-            Self::HandedOverNotTaken => {
-                "its instance shut down, and no executor continued the run within RECOVERY_MAX_AGE_SECS"
-            }
+            Self::HandedOverNotTaken => "its instance shut down, and no executor continued the run in time",
             Self::SlotWaitTooLong => "the run waited for a slot longer than the catch-up window",
             Self::NotStartedInTime => "no executor started the run within the catch-up window",
             Self::CutOffByShutdown => "a shutdown interrupted the run, and on_lost is abandon",
