@@ -60,7 +60,7 @@ impl FromStr for When {
 
     fn from_str(text: &str) -> Result<Self, WhenError> {
         match text.strip_suffix('s').map(str::parse) {
-            Some(Ok(0)) => Err(WhenError("every 0 s is all the time".to_owned())),
+            Some(Ok(0)) => Err(WhenError("the interval must be at least 1 s".to_owned())),
             Some(Ok(secs)) => Ok(Self::every_secs(secs)),
             _ => Cron::parse(text).map(|cron| Self::Cron(Box::new(cron))).map_err(|error| WhenError(error.to_string())),
         }

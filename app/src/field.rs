@@ -79,7 +79,7 @@ pub fn instant(field: &str, value: DateTime<Utc>) -> Result<DateTime<Utc>, Field
     if (1970..=9999).contains(&value.year()) {
         Ok(value.trunc_subsecs(6))
     } else {
-        Err(FieldError::invalid(field, format!("{field} must lie in the years 1970 to 9999")))
+        Err(FieldError::invalid(field, format!("the year of {field} must be from 1970 to 9999")))
     }
 }
 

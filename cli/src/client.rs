@@ -78,7 +78,8 @@ impl Client {
     }
 
     fn with_key(url: &str, key: &str) -> anyhow::Result<Self> {
-        let mut key = HeaderValue::from_str(key).map_err(|_| anyhow!("this is no key"))?;
+        let mut key = HeaderValue::from_str(key)
+            .map_err(|_| anyhow!("not a key: it has characters that a header cannot have"))?;
         key.set_sensitive(true);
         let http = reqwest::Client::builder()
             .default_headers(HeaderMap::from_iter([(KEY_HEADER, key)]))
@@ -86,7 +87,7 @@ impl Client {
             // The key is only for the app, so the client must not send it to the target of a redirect.
             .redirect(reqwest::redirect::Policy::none())
             .build()
-            .context("could not set up HTTP")?;
+            .context("cannot create the HTTP client")?;
         Ok(Client { base: url.trim_end_matches('/').to_owned(), http })
     }
 

@@ -95,7 +95,7 @@ async fn done(client: &Client, id: &Value) -> anyhow::Result<Value> {
             return Ok(drift);
         }
         if begun.elapsed() > PATIENCE {
-            bail!("sweep {id} is not done after {} minutes: does a publisher run?", PATIENCE.as_secs() / 60);
+            bail!("sweep {id} has not finished after {} minutes: check that a publisher runs", PATIENCE.as_secs() / 60);
         }
         tokio::time::sleep(PAUSE).await;
     }

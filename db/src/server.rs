@@ -155,7 +155,7 @@ async fn prove(connection: &mut PgConnection) -> sqlx::Result<Proof> {
 }
 
 pub(crate) async fn within<T>(limit: Duration, work: impl Future<Output = sqlx::Result<T>>) -> sqlx::Result<T> {
-    let silence = || sqlx::Error::Io(std::io::Error::new(std::io::ErrorKind::TimedOut, "the database is silent"));
+    let silence = || sqlx::Error::Io(std::io::Error::new(std::io::ErrorKind::TimedOut, "the database does not answer"));
     tokio::time::timeout(limit, work).await.unwrap_or_else(|_| Err(silence()))
 }
 

@@ -65,7 +65,7 @@ impl FromRequestParts<App> for Viewer {
         let caller = Caller::from_request_parts(parts, app).await?;
         match caller.kind() {
             Kind::Admin | Kind::Team => Ok(Self(caller)),
-            Kind::Scheduler => Err(Error::forbidden("a scheduler key opens :invoke alone")),
+            Kind::Scheduler => Err(Error::forbidden("a scheduler key permits only :invoke")),
         }
     }
 }
@@ -76,7 +76,7 @@ impl FromRequestParts<App> for Editor {
     async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Self, Error> {
         let Viewer(caller) = Viewer::from_request_parts(parts, app).await?;
         match caller.role() {
-            Some(Role::Viewer) => Err(Error::forbidden("this key may read, not write")),
+            Some(Role::Viewer) => Err(Error::forbidden("a viewer key may not write: use an editor key")),
             Some(Role::Editor) | None => Ok(Self(caller)),
         }
     }
@@ -89,7 +89,7 @@ impl FromRequestParts<App> for Admin {
         let caller = Caller::from_request_parts(parts, app).await?;
         match caller.kind() {
             Kind::Admin => Ok(Self(caller)),
-            Kind::Team | Kind::Scheduler => Err(Error::forbidden("an admin key is needed")),
+            Kind::Team | Kind::Scheduler => Err(Error::forbidden("use an admin key")),
         }
     }
 }
@@ -101,7 +101,7 @@ impl FromRequestParts<App> for Scheduler {
         let caller = Caller::from_request_parts(parts, app).await?;
         match caller.kind() {
             Kind::Scheduler => Ok(Self),
-            Kind::Admin | Kind::Team => Err(Error::forbidden("a scheduler key is needed")),
+            Kind::Admin | Kind::Team => Err(Error::forbidden("use a scheduler key")),
         }
     }
 }

@@ -122,7 +122,7 @@ pub(super) async fn ask(
         Asked::Counted(total, times) => Ok(Json(DryRunView { total, times }).into_response()),
         Asked::Nothing => Err(Error::conflict("nothing_selected", nothing_selected(wish.timing))),
         Asked::TooMany => {
-            let detail = format!("more than {MOST} times are meant: ask for a shorter span");
+            let detail = format!("more than {MOST} times are selected: use a shorter span");
             Err(FieldError::new("too_many_occurrences", "start", detail).into())
         }
         Asked::Another(other) => {
@@ -140,10 +140,10 @@ pub(super) async fn ask(
 fn nothing_selected(timing: Timing) -> &'static str {
     match timing {
         Timing::Then => {
-            "no time of the span is selected: by the timing of then none was due, or `only` leaves none; for a span that \
-             was paused or lies before the schedule, set timing to now"
+            "no time of the span is selected: none was due, or `only` excludes all; if the workflow was paused or had no \
+             schedule then, set timing to now"
         }
-        Timing::Now => "no time of the span is selected: the present cron names none, or `only` leaves none",
+        Timing::Now => "no time of the span is selected: the present cron names none, or `only` excludes all",
     }
 }
 
@@ -154,15 +154,11 @@ fn wish(app: &App, body: &BackfillBody, now: DateTime<Utc>) -> Result<Wish, Fiel
         return Err(FieldError::invalid("end", "end must be later than start"));
     }
     if end > now {
-        return Err(FieldError::new(
-            "in_the_future",
-            "end",
-            "end must not lie in the future: what is to come runs by itself",
-        ));
+        return Err(FieldError::new("in_the_future", "end", "end must not be in the future"));
     }
     if start < earliest {
         let told = earliest.to_rfc3339_opts(SecondsFormat::Secs, true);
-        let detail = format!("the ledger is kept for so long only: start must be at least {told}");
+        let detail = format!("older occurrences may be removed: start must be {told} or later");
         return Err(FieldError::new("span_too_old", "start", detail));
     }
     let max_concurrent = match body.max_concurrent.unwrap_or(1) {
@@ -228,7 +224,7 @@ pub(super) async fn act(
     workflows::lock(&mut tx, WorkflowId(seen.workflow_id), None, edit.now).await?.ok_or_else(Error::not_found)?;
     let standing = backfills::find(&mut tx, id, caller.team_id()).await?.ok_or_else(Error::not_found)?;
     if !backfills::operate(&mut tx, &standing, verb, &edit).await? {
-        return Err(Error::conflict("backfill_ended", "it has ended already"));
+        return Err(Error::conflict("backfill_ended", "the backfill has ended"));
     }
     let view = read(&mut tx, id, caller.team_id()).await?;
     tx.commit().await?;

@@ -78,13 +78,14 @@ fn fire(id: WorkflowId, body: &[u8]) -> Result<Fire, Error> {
     };
     let named = members.insert("workflow_id".into(), id.0.into());
     if named.is_some_and(|named| named != id.0) {
-        return Err(FieldError::invalid("workflow_id", "workflow_id is not the one of the path").into());
+        return Err(FieldError::invalid("workflow_id", "workflow_id must be the id in the path").into());
     }
     let fire = Fire::from_event(&event)
         .map_err(|error| FieldError::new("invalid_field", field_of(&error), error.to_string()))?;
     let stored = [Some(&fire.raw_time), fire.execution_id.as_ref()];
     if stored.into_iter().flatten().any(|text| text.contains('\0') || text.len() > 256) {
-        return Err(FieldError::invalid("execution_id", "execution_id is not one of EventBridge's").into());
+        let detail = "execution_id must have at most 256 bytes and no NUL character";
+        return Err(FieldError::invalid("execution_id", detail).into());
     }
     Ok(fire)
 }
@@ -102,11 +103,11 @@ fn answered(answer: Answer) -> Result<Response, Error> {
         Answer::Duplicate(run) => Verdict { accepted: false, reason: Some("duplicate"), run_id: Some(run) },
         Answer::Declined(reason) => Verdict { accepted: false, reason: Some(reason.as_str()), run_id: None },
         Answer::Gone(_) => {
-            let detail = "there is no such workflow any more".to_owned();
+            let detail = "the workflow is archived or does not exist".to_owned();
             return Err(Error::Refused(StatusCode::GONE, "workflow_gone", detail));
         }
         Answer::ClockSkew => {
-            let detail = "the fire is of the future: a clock is wrong";
+            let detail = "the time of the fire is in the future: check the clocks";
             return Err(Error::Later(StatusCode::SERVICE_UNAVAILABLE, "clock_skew", detail, 60));
         }
         Answer::Held => {

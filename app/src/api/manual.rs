@@ -109,9 +109,10 @@ fn answer(app: &App, asked: Asked) -> Result<Response, Error> {
             Ok((StatusCode::ACCEPTED, [(header::LOCATION, location)], Json(ManualRunView { run_id })).into_response())
         }
         Asked::Overlap(reason) => Err(Error::conflict("overlap", reason.sentence())),
-        Asked::Live => {
-            Err(Error::conflict("run_live", "it has not ended yet, or is being repeated: cancel that first"))
-        }
+        Asked::Live => Err(Error::conflict(
+            "run_live",
+            "the run, or another run of its time, has not ended: wait for its end, or cancel it",
+        )),
     }
 }
 
@@ -127,7 +128,7 @@ async fn cancel(app: &App, caller: &Caller, id: Uuid, edit: &Edit) -> Result<Jso
             audit::record(&mut tx, edit, Entry { verb: "cancel", subject, before: None, after: None }).await?;
         }
         Cancelled::TooLate if after.state == RunState::Cancelled => {}
-        Cancelled::TooLate => return Err(Error::conflict("run_ended", "it has ended already")),
+        Cancelled::TooLate => return Err(Error::conflict("run_ended", "the run has ended")),
     }
     tx.commit().await?;
     if cancelled == Cancelled::Done {

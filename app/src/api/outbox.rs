@@ -99,12 +99,10 @@ pub(super) async fn act(
 
 fn refused(status: Status) -> Error {
     match status {
-        Status::Pending => {
-            Error::conflict("not_failed", "only a failed row can be discarded; this one is to be published")
-        }
-        Status::Processed => Error::conflict("already_processed", "this edit is published"),
+        Status::Pending => Error::conflict("not_failed", "only a failed row can be discarded: this row is pending"),
+        Status::Processed => Error::conflict("already_processed", "the row is already published"),
         Status::Discarded => {
-            Error::conflict("already_discarded", "this row was discarded; edit the workflow to publish it")
+            Error::conflict("already_discarded", "the row is already discarded: edit the workflow to publish it")
         }
         // Both verbs accept a failed row.
         Status::Failed => Error::not_found(),

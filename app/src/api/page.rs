@@ -59,6 +59,6 @@ pub fn cursor<K: FromStr>(cursor: Option<&str>) -> Result<Option<K>, FieldError>
     let key = URL_SAFE_NO_PAD.decode(cursor).ok().and_then(|bytes| String::from_utf8(bytes).ok());
     match key.and_then(|key| key.parse().ok()) {
         Some(key) => Ok(Some(key)),
-        None => Err(FieldError::new("invalid_cursor", "cursor", "take the cursor from next_cursor of the page before")),
+        None => Err(FieldError::new("invalid_cursor", "cursor", "cursor must be next_cursor of the previous page")),
     }
 }

@@ -137,7 +137,7 @@ pub(super) async fn of_schedule(
 ) -> Result<Json<Page<RunView>>, Error> {
     visible(&app, id, caller.team_id()).await?;
     if params.workflow_id.is_some_and(|asked| asked != id.0) {
-        return Err(FieldError::invalid("workflow_id", "workflow_id is not the one of the path").into());
+        return Err(FieldError::invalid("workflow_id", "workflow_id must be the id in the path").into());
     }
     page_of_runs(&app, caller.team_id(), RunParams { workflow_id: Some(id.0), ..params }).await
 }

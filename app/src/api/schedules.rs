@@ -222,7 +222,7 @@ async fn read(app: &App, db: &mut PgConnection, id: WorkflowId, team_id: Option<
 }
 
 fn no_schedule(id: WorkflowId) -> Error {
-    let detail = format!("workflow {id} has no schedule: PUT one");
+    let detail = format!("workflow {id} has no schedule: create it with PUT");
     Error::Refused(StatusCode::NOT_FOUND, "no_schedule", detail)
 }
 

@@ -115,15 +115,15 @@ fn refused(unfit: Unfit) -> FieldError {
         Unfit::NotSettled(latest) => FieldError::new(
             "span_not_settled",
             "to",
-            format!("not every due time before to is decided yet: to may be at most {}", told(latest)),
+            format!("some due times before to are not decided yet: to must be {} or earlier", told(latest)),
         ),
         Unfit::Pruned(earliest) => {
             let earliest = if earliest == earliest.trunc_subsecs(0) { earliest } else { earliest + second };
-            let detail = format!("older rows may be pruned: from must be at least {}", told(earliest));
+            let detail = format!("older occurrences may be removed: from must be {} or later", told(earliest));
             FieldError::new("span_too_old", "from", detail)
         }
         Unfit::ForeignCursor => {
-            FieldError::new("invalid_cursor", "cursor", "take the cursor from next_cursor of the page before")
+            FieldError::new("invalid_cursor", "cursor", "cursor must be next_cursor of the previous page")
         }
     }
 }

@@ -62,10 +62,12 @@ pub(super) async fn create(
     let team_id = match (caller.team_id(), body.team_id) {
         (Some(own), None) => own,
         (Some(own), Some(asked)) if own == asked => own,
-        (Some(_), Some(_)) => return Err(FieldError::new("unknown_team", "team_id", "this is not your team").into()),
+        (Some(_), Some(_)) => {
+            return Err(FieldError::new("unknown_team", "team_id", "team_id must be the team of the key").into());
+        }
         (None, Some(asked)) => asked,
         (None, None) => {
-            let detail = "an admin key belongs to no team: say which";
+            let detail = "a request with an admin key requires team_id";
             return Err(FieldError::new("missing_field", "team_id", detail).into());
         }
     };

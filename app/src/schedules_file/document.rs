@@ -106,7 +106,7 @@ fn team(members: &mut Map<String, Value>) -> Result<Team, FieldError> {
         (None, Some(id)) => field::read("team_id", id).map(Team::Numbered),
         (Some(_), None) => Err(FieldError::invalid("team", "team must be a team's name")),
         (Some(_), Some(_)) => Err(FieldError::invalid("team", "write team or team_id, not both")),
-        (None, None) => Err(FieldError::new("missing_field", "team", "say whose it is")),
+        (None, None) => Err(FieldError::new("missing_field", "team", "missing: write the team's name")),
     }
 }
 
@@ -150,7 +150,7 @@ mod tests {
         assert_eq!(complaints(&two), ["6: name: the workflow of line 2 has the same team and name"]);
         let several = format!("workflows:\n  - name: n\n{action}  - team: a\n    name: m\n{action}    colour: red\n");
         let told = complaints(&several);
-        assert_eq!(told[0], "2: team: say whose it is");
+        assert_eq!(told[0], "2: team: missing: write the team's name");
         assert!(told[1].starts_with("7: colour: unknown field `colour`"), "{told:?}");
         assert!(complaints("workflows:\n  - cron_schedule: */5 * * * *\n")[0].starts_with("2: "));
         assert!(complaints("workflows:\n  - team: a\n   name: n\n")[0].starts_with("3: "));

@@ -78,8 +78,8 @@ impl Stop {
     pub(super) fn by_signal() -> anyhow::Result<Self> {
         let stop = Stop(Arc::default());
         let asked = stop.clone();
-        let mut interrupted = signal(SignalKind::interrupt()).context("Ctrl-C cannot be caught")?;
-        let mut terminated = signal(SignalKind::terminate()).context("SIGTERM cannot be caught")?;
+        let mut interrupted = signal(SignalKind::interrupt()).context("cannot handle Ctrl-C")?;
+        let mut terminated = signal(SignalKind::terminate()).context("cannot handle SIGTERM")?;
         tokio::spawn(async move {
             tokio::select! {
                 _ = interrupted.recv() => {}

@@ -66,7 +66,7 @@ impl Queue {
     /// Deletes a message permanently.
     pub(super) async fn delete(&self, receipt: &str) -> anyhow::Result<()> {
         let deleted = self.client.delete_message().queue_url(&self.url).receipt_handle(receipt).send().await;
-        deleted.map(drop).context("the letter cannot be deleted")
+        deleted.map(drop).context("the message cannot be deleted")
     }
 
     /// Makes these messages visible again at once.

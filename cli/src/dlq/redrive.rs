@@ -124,7 +124,9 @@ impl Redrive<'_> {
                 tally.count(letter, &fate);
             }
             if tally.strikes == STRIKES {
-                bail!("the app took nothing of the last {STRIKES} batches: all that was not posted stays in the queue");
+                bail!(
+                    "the app accepted no message of the last {STRIKES} batches: the remaining messages stay in the queue"
+                );
             }
         }
         Ok(())
@@ -167,7 +169,8 @@ async fn post(client: &Client, fire: &Fire) -> anyhow::Result<Delivered> {
         Some(delivered) => Ok(delivered),
         None => {
             let problem = serde_json::from_slice::<serde_json::Value>(&body).unwrap_or_default();
-            bail!("{status} is no answer to a fire: {}", problem["detail"].as_str().unwrap_or("nor is it the app's"))
+            let detail = problem["detail"].as_str().unwrap_or("it is not an answer of the app");
+            bail!("status {status} does not answer the fire: {detail}")
         }
     }
 }

@@ -30,7 +30,10 @@ fn run(env: &[(&str, &str)]) -> Output {
 fn without_lambda_it_says_so_in_one_sentence() {
     let output = run(&[]);
     assert_eq!(output.status.code(), Some(1));
-    assert_eq!(String::from_utf8_lossy(&output.stderr), "runner: runs as a Lambda alone; `make up` runs it locally\n");
+    assert_eq!(
+        String::from_utf8_lossy(&output.stderr),
+        "runner: the runner runs only as a Lambda; `make up` runs it locally\n"
+    );
 }
 
 #[test]

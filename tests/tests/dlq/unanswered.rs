@@ -52,7 +52,7 @@ async fn an_app_that_takes_nothing_is_not_asked_for_every_letter() {
 
     assert_eq!(said.code, Some(1));
     assert!(said.out.ends_with("0 answered for and deleted, 30 stay\n"), "{said:?}");
-    assert!(said.err.contains("the app took nothing of the last 3 batches"), "{said:?}");
+    assert!(said.err.contains("the app accepted no message of the last 3 batches"), "{said:?}");
     assert_eq!(queue.counts().await, (35, 0), "and all are to be seen at once");
     s.end_early().await;
 }

@@ -27,7 +27,7 @@ pub(crate) enum Desired {
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Undecided {
     /// The stored cron or timezone cannot be parsed any more.
-    #[error("the stored {field} cannot be read: {reason}; the last good schedule stays")]
+    #[error("the stored {field} cannot be read: {reason}; the last valid schedule stays")]
     Unreadable {
         /// `cron` or `timezone`.
         field: &'static str,
