@@ -22,7 +22,7 @@ pub(crate) async fn pause_after(pool: &PgPool, clock: &Clock, nudge: &Nudge, run
         Ok(true) => nudge.poke(),
         Ok(false) => {}
         Err(error) => {
-            tracing::warn!(workflow_id = run.workflow_id, %error, "cannot see whether a workflow has failed too often");
+            tracing::warn!(workflow_id = run.workflow_id, %error, "failed runs of a workflow not counted; its next failed run counts them");
         }
     }
 }

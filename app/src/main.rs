@@ -288,7 +288,7 @@ fn shutdown() -> std::io::Result<Shutdown> {
     let signal = shutdown.clone();
     tokio::spawn(async move {
         signalled().await;
-        tracing::info!("stopping: runs may end; a second signal hands them over at once");
+        tracing::info!("stopping: waits for runs to end; a second signal hands them over at once");
         signal.drain();
         signalled().await;
         tracing::info!("handing over");

@@ -29,7 +29,7 @@ impl Nudge {
         loop {
             self.0.notified().await;
             if let Err(error) = notify(&pool).await {
-                tracing::debug!(%error, "nudge lost; the publisher's poll finds the work");
+                tracing::debug!(%error, "notification lost; the publisher's poll finds the edit");
             }
             tokio::time::sleep(DEBOUNCE).await;
         }

@@ -43,9 +43,7 @@ impl Pass {
     #[must_use]
     pub fn in_words(&self) -> String {
         let Self { promoted, abandoned, cancelled, failed: _ } = self;
-        format!(
-            "of runs that waited {promoted} may start, {abandoned} are abandoned, {cancelled} cancelled with their workflow"
-        )
+        format!("waiting runs: {promoted} may start, {abandoned} abandoned, {cancelled} cancelled with their workflow")
     }
 }
 

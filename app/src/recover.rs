@@ -134,7 +134,7 @@ async fn settle(tx: &mut PgConnection, lost: &[Lost], settings: Settings, now: D
             Verdict::GoesOn => go_on.push(run.id),
             Verdict::Cancelled => cancelled.push(run.id),
             Verdict::Abandoned(reason) => {
-                tracing::error!(run_id = %run.id, %reason, "run {} is abandoned: {}", run.id, reason.sentence());
+                tracing::error!(run_id = %run.id, %reason, "run {} abandoned: {}", run.id, reason.sentence());
                 abandoned.push(run.id);
                 reasons.push(reason.to_string());
             }
@@ -192,7 +192,7 @@ impl Pass {
     #[must_use]
     pub fn in_words(&self) -> String {
         let Self { go_on, cancelled, abandoned, .. } = self;
-        format!("of lost runs {go_on} go on, {abandoned} are abandoned, {cancelled} cancelled")
+        format!("lost runs: {go_on} continue, {abandoned} abandoned, {cancelled} cancelled")
     }
 }
 

@@ -41,7 +41,7 @@ pub async fn serve(listener: TcpListener, app: App, shutdown: Shutdown) -> anyho
     };
     server::serve(listener, api::router(app.clone()), &app.config, drained).await;
     if tokio::time::timeout(REQUESTS_END, app.requests.all_ended()).await.is_err() {
-        tracing::warn!("requests still going at shutdown are cut off; Postgres takes back what they had not committed");
+        tracing::warn!("requests interrupted by shutdown; Postgres rolls back their open transactions");
     }
     nudging.abort();
     sweeping.abort();
@@ -92,7 +92,7 @@ async fn forget_deleted(app: App) {
     loop {
         match forget_once(&app, newest).await {
             Ok(read) => newest = Some(read),
-            Err(error) => tracing::warn!(%error, "deleted workflows unknown: they cannot be read, trying again"),
+            Err(error) => tracing::warn!(%error, "deleted workflows not read; trying again"),
         }
         tokio::time::sleep(FORGET_EVERY).await;
     }

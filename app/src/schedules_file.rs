@@ -80,7 +80,7 @@ pub async fn load(app: &App, path: &Path) -> anyhow::Result<Loaded> {
                 let Loaded { created, changed, unchanged, spent } = loaded;
                 tracing::info!(
                     step = 1,
-                    "{shown}: {created} workflows created, {changed} changed, {unchanged} as they were, {spent} not applied"
+                    "{shown}: {created} workflows created, {changed} changed, {unchanged} unchanged, {spent} not applied"
                 );
                 return Ok(loaded);
             }
@@ -122,7 +122,11 @@ async fn apply(app: &App, file: &str, wanted: &[Definition], edit: &Edit) -> Res
         match plan {
             Plan::Keep => loaded.unchanged += 1,
             Plan::Spent(Complaint { line, detail }) => {
-                tracing::warn!(file, line, "schedules file: a schedule without a time left is not applied: {detail}");
+                tracing::warn!(
+                    file,
+                    line,
+                    "schedules file: a schedule without a future due time is not applied: {detail}"
+                );
                 loaded.spent += 1;
             }
             Plan::Create(team_id, spec) => {

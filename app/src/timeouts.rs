@@ -85,7 +85,7 @@ async fn end_stuck(pool: &PgPool, only: Option<Uuid>, now: DateTime<Utc>) -> sql
     let done = end_locked(&mut tx, only, now).await;
     let (stuck, ended) = tx.finish(done).await?;
     for run in &stuck {
-        tracing::error!(run_id = %run.id, "run {} did not end at its timeout and was ended from outside", run.id);
+        tracing::error!(run_id = %run.id, "run {} did not stop at its timeout; the job `timeouts` ended it", run.id);
     }
     Ok(Pass { tries: stuck.len(), ended, failed: 0 })
 }

@@ -252,7 +252,7 @@ pub(crate) async fn follow_zones(pool: PgPool) {
     let mut last_change = None;
     loop {
         if let Err(error) = follow_once(&pool, &mut last_change).await {
-            tracing::warn!(%error, "the zone data in force cannot be read; the next poll tries again");
+            tracing::warn!(%error, "zone data in force not read; the next poll tries again");
         }
         tokio::time::sleep(POLL).await;
     }

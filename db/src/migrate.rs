@@ -92,7 +92,7 @@ async fn drop_invalid_indexes(migrator: &Migrator, connection: &mut PgConnection
     .fetch_all(&mut *connection)
     .await?;
     for name in invalid.iter().filter(|name| is_ours(migrator, name)) {
-        tracing::warn!(index = name, "an index that was not finished is removed and made again");
+        tracing::warn!(index = name, "unfinished index dropped; the migration creates it again");
         // The name is that of an index in our migrations.
         sqlx::raw_sql(AssertSqlSafe(format!("DROP INDEX CONCURRENTLY IF EXISTS {name}")))
             .execute(&mut *connection)

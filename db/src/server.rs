@@ -70,7 +70,7 @@ impl Server {
 
     /// Records that a connection got no answer, so that all open connections are closed.
     pub(crate) fn fell_silent(&self) {
-        tracing::warn!("the database fell silent; connections that are open now are closed");
+        tracing::warn!("database does not answer; its open connections are closed");
         self.met(|met| met.silent_since = Some(Instant::now()));
     }
 
@@ -89,7 +89,7 @@ impl Server {
             Ok(proof) => match proof.refusal() {
                 None => age < proof.longest_life(),
                 Some(refusal) => {
-                    tracing::warn!("a connection is closed: {refusal}");
+                    tracing::warn!("connection closed: {refusal}");
                     false
                 }
             },
@@ -97,7 +97,7 @@ impl Server {
                 if is_timeout(&error) {
                     self.fell_silent();
                 }
-                tracing::info!(%error, "a connection that was idle is closed");
+                tracing::info!(%error, "idle connection closed");
                 false
             }
         }

@@ -87,12 +87,12 @@ impl Executor {
             }
             Ok(Left::Taken) => {}
             Ok(Left::Stopped) => {
-                tracing::warn!(run_id = %run.id, "run was taken away; its work was stopped");
+                tracing::warn!(run_id = %run.id, "run lost to another attempt; this attempt is stopped");
                 registered.into_stopped();
                 self.release_stopped().await;
             }
             Err(_) => {
-                tracing::error!(run_id = %run.id, "an attempt panicked; the log says where, and recovery takes its run over");
+                tracing::error!(run_id = %run.id, "attempt panicked; recovery continues its run");
                 registered.into_stopped();
                 self.release_stopped().await;
             }
@@ -154,11 +154,11 @@ impl Executor {
                     if state.is_terminal()
                         && let Err(error) = self.hand_on(run).await
                     {
-                        tracing::warn!(run_id = %run.id, %error, "cannot hand a slot on; the job `queue` will");
+                        tracing::warn!(run_id = %run.id, %error, "slot not handed on; the job `queue` does it at its next turn");
                     }
                     return Left::Taken;
                 }
-                Err(error) => tracing::warn!(run_id = %run.id, %error, "cannot hand over a run; trying again"),
+                Err(error) => tracing::warn!(run_id = %run.id, %error, "run not handed over; trying again"),
             }
             tokio::time::sleep(pause).await;
             pause = (pause * 2).min(LONGEST_PAUSE);
@@ -181,11 +181,11 @@ impl Executor {
             match self.try_write_down(run, &verdict).await {
                 Ok(Held::Ours) => return Left::Written(verdict),
                 Ok(Held::Lost) => {
-                    tracing::warn!(run_id = %run.id, "run was taken away before it could be finished; kept as a late result");
+                    tracing::warn!(run_id = %run.id, "run lost to another attempt; its outcome is kept as a late result");
                     return Left::Taken;
                 }
                 Err(error) => {
-                    tracing::warn!(run_id = %run.id, %error, "cannot write the end of a run; trying again");
+                    tracing::warn!(run_id = %run.id, %error, "outcome of a run not written; trying again");
                     tokio::time::sleep(pause).await;
                     pause = (pause * 2).min(LONGEST_PAUSE);
                 }
@@ -229,12 +229,12 @@ impl Executor {
             failures::pause_after(&self.parts.pool, &self.parts.clock, &self.parts.nudge, run).await;
         }
         if let Err(error) = self.hand_on(run).await {
-            tracing::warn!(run_id = %run.id, %error, "cannot hand a slot on; the job `queue` will");
+            tracing::warn!(run_id = %run.id, %error, "slot not handed on; the job `queue` does it at its next turn");
         }
         if let Some(backfill) = run.backfill_id
             && let Err(error) = self.refill(backfill, WorkflowId(run.workflow_id)).await
         {
-            tracing::warn!(run_id = %run.id, %error, "cannot start a backfill's next run; the job `backfills` will");
+            tracing::warn!(run_id = %run.id, %error, "next run of a backfill not created; the job `backfills` does it at its next turn");
         }
     }
 
@@ -300,7 +300,7 @@ fn announce(run: &Claimed, verdict: &Verdict) {
         (None, _) => "succeeded".to_owned(),
         (Some(error), None) => format!("{}: {error}", verdict.state.in_words()),
         (Some(error), Some(at)) => {
-            format!("failed, is tried again after {}: {error}", at.to_rfc3339_opts(chrono::SecondsFormat::Secs, true))
+            format!("failed, next attempt after {}: {error}", at.to_rfc3339_opts(chrono::SecondsFormat::Secs, true))
         }
     };
     tracing::info!(

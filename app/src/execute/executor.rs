@@ -69,7 +69,7 @@ impl Executor {
                 true
             }
             Err(error) => {
-                tracing::warn!(%error, "cannot hand over runs of an unanswered claim; the next poll tries again");
+                tracing::warn!(%error, "runs of an unanswered claim not handed over; the next poll tries again");
                 false
             }
         }
@@ -87,7 +87,7 @@ impl Executor {
         };
         match released.await {
             Ok(()) => self.own.forget_stopped(&stopped),
-            Err(error) => tracing::warn!(%error, "cannot release stopped runs; their leases expire"),
+            Err(error) => tracing::warn!(%error, "leases of stopped runs not released; they expire"),
         }
     }
 }

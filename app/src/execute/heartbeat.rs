@@ -29,13 +29,13 @@ pub(super) async fn beat(executor: &Executor, now: &(dyn Fn() -> Instant + Sync)
     let renewed = tokio::time::timeout(lost_after / 8, renew(executor, &ours, now)).await;
     match &renewed {
         Ok(Ok((asked, beats))) => apply(&executor.own, &ours, beats, *asked),
-        Ok(Err(error)) => tracing::warn!(%error, "cannot renew the leases of runs; trying again"),
-        Err(_) => tracing::warn!("cannot renew the leases of runs in time; trying again"),
+        Ok(Err(error)) => tracing::warn!(%error, "leases of runs not renewed; trying again"),
+        Err(_) => tracing::warn!("leases of runs not renewed in time; trying again"),
     }
     // Beat, answer and margin together: the work has stopped before the lease has expired.
     let stopped = executor.own.stop_unrenewed(now(), lost_after * 2 / 3);
     if stopped > 0 {
-        tracing::error!(runs = stopped, "leases cannot be renewed; work on these runs stops here");
+        tracing::error!(runs = stopped, "leases of runs not renewed before their end; this instance stops the runs");
     }
     if matches!(renewed, Ok(Ok(_))) {
         executor.release_stopped().await;

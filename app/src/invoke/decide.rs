@@ -100,7 +100,10 @@ async fn check_fire(tx: &mut PgConnection, fire: &Fire, now: DateTime<Utc>) -> s
         DueCheck::NotDue if stale => Err(Reason::StaleRevision),
         DueCheck::NotDue => Err(Reason::NotDue),
         DueCheck::Unjudged if by_the_same_timing(tx, fire, &version).await? => {
-            tracing::warn!(workflow_id = fire.workflow_id.0, "unjudged: the timezone or cron is not known any more");
+            tracing::warn!(
+                workflow_id = fire.workflow_id.0,
+                "fire accepted unevaluated: its timezone or cron is unknown, and its timing is still in force"
+            );
             Ok(version)
         }
         DueCheck::Unjudged if stale => Err(Reason::StaleRevision),

@@ -90,7 +90,7 @@ impl Group {
             // In its own task, so that a panic does not prevent the next batch.
             let deciding = tokio::spawn(decide_together(self.ledger.clone(), group));
             if let Err(lost) = deciding.await {
-                tracing::error!(%lost, "a group of fires was lost; each of them is answered with an error");
+                tracing::error!(%lost, "batch of fires lost; each fire is answered with an error");
             }
         }
     }
@@ -123,7 +123,7 @@ async fn decide_together(ledger: Ledger, group: Vec<Waiting>) {
         Ok(accepted) => accepted,
         // One fire is refused, or two batches block each other: decide each fire separately.
         Err(sqlx::Error::Database(error)) => {
-            tracing::warn!(%error, fires = group.len(), "fires could not be decided together; each is by itself");
+            tracing::warn!(%error, fires = group.len(), "batch of fires failed; each fire is decided separately");
             HashMap::new()
         }
         Err(error) => return tell_all(group, error),

@@ -19,10 +19,7 @@ pub(super) async fn watchdog(app: &App) -> anyhow::Result<Did> {
         app.nudge.poke();
     }
     if pass.unjudged > 0 {
-        tracing::error!(
-            workflows = pass.unjudged,
-            "workflows whose timezone or cron is not known any more wait for it"
-        );
+        tracing::error!(workflows = pass.unjudged, "workflows wait, because their timezone or cron is unknown");
     }
     fail_at_end(watchdog::JOB, pass.failed, &app.metrics)?;
     Ok(if pass == watchdog::Pass::default() { Did::Nothing } else { Did::All(pass.in_words()) })

@@ -251,7 +251,7 @@ impl Work<'_> {
         let name = &self.name;
         match (outcome, wanted) {
             (Outcome::Applied(Applied { deed: Deed::Unchanged, .. }), _) => {
-                tracing::info!(step = 4, workflow_id, "schedule {name} already stands as wanted");
+                tracing::info!(step = 4, workflow_id, "schedule {name} is already as required");
             }
             (Outcome::Applied(Applied { deed, .. }), Some(Desired::Schedule(spec))) => {
                 let Spec { expression, timezone, state, .. } = &**spec;
@@ -278,9 +278,9 @@ impl Work<'_> {
                 );
             }
             (Outcome::Failed { message, .. }, _) => {
-                tracing::error!(workflow_id, "{name} is given up until its next edit: {message}");
+                tracing::error!(workflow_id, "{name} failed permanently, until its next edit: {message}");
             }
-            (Outcome::NotCalled, _) => tracing::info!(workflow_id, "{name} is left to the next drain"),
+            (Outcome::NotCalled, _) => tracing::info!(workflow_id, "{name} waits for the next drain"),
         }
     }
 }

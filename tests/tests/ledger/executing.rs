@@ -103,7 +103,7 @@ async fn a_late_completion_is_kept_and_changes_nothing() {
     let id = accept(&s, wf).await;
     receiver.until(1).await;
     s.now_is("2026-03-02T12:02:01Z").await;
-    assert_eq!(s.job("recovery").await, Did::All("of lost runs 1 go on, 0 are abandoned, 0 cancelled".to_owned()));
+    assert_eq!(s.job("recovery").await, Did::All("lost runs: 1 continue, 0 abandoned, 0 cancelled".to_owned()));
     // The first instance claims no second attempt beside its own, so another instance must.
     s.another_url().await;
     receiver.until(2).await;

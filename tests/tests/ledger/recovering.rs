@@ -39,7 +39,7 @@ async fn errors(s: &Story) -> String {
 }
 
 fn all(go_on: u32, abandoned: u32, cancelled: u32) -> Did {
-    Did::All(format!("of lost runs {go_on} go on, {abandoned} are abandoned, {cancelled} cancelled"))
+    Did::All(format!("lost runs: {go_on} continue, {abandoned} abandoned, {cancelled} cancelled"))
 }
 
 #[tokio::test]

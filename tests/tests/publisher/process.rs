@@ -50,7 +50,7 @@ fn a_failed_start_says_what_to_do() {
         (&["--once"][..], &[][..], "set DB_DSN in the environment".to_owned()),
         (&["--once"], &[("DB_DSN", "hunter2")], "the database DSN cannot be read: write postgres://".to_owned()),
         (&["--listen"], &[("DB_DSN", &away)], format!("the database at 127.0.0.1:{port} does not answer: start it")),
-        (&[], &[("DB_DSN", &away)], "say --once or --listen".to_owned()),
+        (&[], &[("DB_DSN", &away)], "write --once or --listen".to_owned()),
         (&["--once"], &[("DB_DSN", &away), ("ENV", "Prod!")], "invalid value 'Prod!' for '--env <ENV>'".to_owned()),
         (&["--once"], &[("DB_DSN", &away), ("BATCH_SIZE", "0")], "invalid value '0' for '--batch-size".to_owned()),
     ] {

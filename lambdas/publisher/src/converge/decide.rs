@@ -68,7 +68,7 @@ impl Work<'_> {
         if blame == Blame::Everybody {
             self.lease.stop_drain();
             self.publisher.metrics().stopped();
-            tracing::error!("the drain stops, because EventBridge refuses every workflow: {}", fault.message);
+            tracing::error!("drain stops, because EventBridge refuses every workflow: {}", fault.message);
         }
         blame
     }

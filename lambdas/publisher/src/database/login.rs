@@ -40,8 +40,8 @@ impl Login {
         }
         let renewed = self.options().await.and_then(|options| db::log_in_anew(pool, &options));
         match &renewed {
-            Ok(()) => tracing::warn!("the database refused the login; the secret was fetched again"),
-            Err(error) => tracing::error!("the database refused the login, and there is no other: {error:#}"),
+            Ok(()) => tracing::warn!("login refused by the database; the secret was read again"),
+            Err(error) => tracing::error!("login refused by the database, and the secret has no other: {error:#}"),
         }
         renewed.is_ok()
     }

@@ -46,7 +46,10 @@ impl Publisher {
             let changed: Vec<i64> = changed.map(|workflow| workflow.id.0).collect();
             if !changed.is_empty() {
                 let revived = enqueue_revived(self.pool(), &changed, now).await?;
-                tracing::info!(revived, "failed workflows are published again: something else is wanted by now");
+                tracing::info!(
+                    revived,
+                    "failed workflows are published again, because their desired schedules have changed"
+                );
             }
         }
         Ok(())

@@ -75,7 +75,7 @@ impl Publisher {
                     }
                 }
                 Err(error) => {
-                    tracing::warn!("the outbox could not be drained: {error:#}");
+                    tracing::warn!("drain failed: {error:#}");
                     self.log_in_anew(login, &error).await;
                     RECONNECT
                 }
@@ -92,7 +92,7 @@ impl Publisher {
     async fn hear(&self, span: &Span, login: Option<&Login>) -> Infallible {
         loop {
             let Err(error) = self.hear_on_one_connection(span).await;
-            tracing::warn!(%error, "notifications are lost for now; the outbox is polled");
+            tracing::warn!(%error, "notifications lost; the outbox is polled");
             self.log_in_anew(login, &error.into()).await;
             tokio::time::sleep(RECONNECT).await;
         }

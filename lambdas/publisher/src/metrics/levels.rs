@@ -86,7 +86,7 @@ impl Reading {
         };
         self.failures += 1;
         self.unread += 1;
-        tracing::warn!(figure = name, error, "a figure cannot be read");
+        tracing::warn!(figure = name, error, "gauge not read");
         None
     }
 }

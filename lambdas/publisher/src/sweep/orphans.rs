@@ -41,7 +41,10 @@ pub(crate) async fn list_deletable(
     findings.orphans_waiting = (existing - ripe).unsigned_abs();
     if ripe > limit::most_of(ours) && !turn.force && findings.orphans_deleted == 0 {
         findings.orphans_refused = ripe.unsigned_abs();
-        tracing::error!(orphans = ripe, "sweep: {ripe} of {ours} schedules are orphans, too many to delete unforced");
+        tracing::error!(
+            orphans = ripe,
+            "sweep: {ripe} of {ours} schedules are orphans, too many to delete without force"
+        );
         return Ok(Vec::new());
     }
     // They were refused before the force was requested.
