@@ -197,7 +197,7 @@ async fn update_zones(database: &Database, file: &Path) -> anyhow::Result<()> {
     db::check_migrated(&pool).await?;
     let edit = command_line_edit(&mut *pool.acquire().await?).await?;
     match zones::store(&pool, &set, &edit).await? {
-        Stored::Unchanged => println!("zone data {} are in force already", set.version()),
+        Stored::Unchanged => println!("zone data {} are already in force", set.version()),
         Stored::Changed { in_force_from, workflows } => {
             let (version, from) = (set.version(), in_force_from.to_rfc3339_opts(SecondsFormat::Secs, true));
             println!("zone data {version} are in force from {from} on; {workflows} workflows have other next times");
@@ -248,7 +248,9 @@ async fn accept_ledger(
     let edit = command_line_edit(&mut *pool.acquire().await?).await?;
     let accepted = acceptance::accept_ledger(&pool, &environment, until, keep, &edit).await?;
     println!("{}", serde_json::to_string(&accepted)?);
-    eprintln!("accepted: jobs and publisher go on; `cronbox drift check --wait` brings EventBridge into step");
+    eprintln!(
+        "accepted: jobs and publisher continue; `cronbox drift check --wait` repairs the schedules in EventBridge"
+    );
     Ok(())
 }
 

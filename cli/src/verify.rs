@@ -113,8 +113,10 @@ fn table(arguments: &Verify, found: &Found) -> String {
         let _ = writeln!(table, "workflow {workflow:<10} not proven: a timezone or cron of it is unknown");
     }
     for workflow in &found.undecided_workflows {
-        let _ =
-            writeln!(table, "workflow {workflow:<10} not proven: the watchdog fails to process it, its log says why");
+        let _ = writeln!(
+            table,
+            "workflow {workflow:<10} not proven: the watchdog fails to process it; its log has the cause"
+        );
     }
     let Found { due, decided, unjudged, zone_data, differences, compared_from, .. } = found;
     if let Some(from) = compared_from.filter(|from| *from > arguments.from) {

@@ -51,8 +51,8 @@ pub struct Verdict {
 /// Deliver a fire. Idempotent by workflow and minute; safe to repeat after any failure.
 #[utoipa::path(post, path = "/api/v1/cron/workflows/{id}:invoke", tag = "cron", params(("id" = i64, Path)),
     request_body = InvokeBody,
-    responses((status = 202, body = Verdict, description = "a run was accepted"),
-              (status = 200, body = Verdict, description = "no new run, and why"),
+    responses((status = 202, body = Verdict, description = "A run was accepted"),
+              (status = 200, body = Verdict, description = "No new run; `reason` says why"),
               (status = 410, body = Problem, content_type = "application/problem+json", description = "workflow_gone"),
               (status = "4XX", body = Problem, content_type = "application/problem+json"),
               (status = 503, body = Problem, content_type = "application/problem+json")))]

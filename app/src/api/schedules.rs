@@ -102,7 +102,7 @@ pub(super) async fn get(State(app): State<App>, Viewer(caller): Viewer, Id(id): 
 #[utoipa::path(put, path = "/api/v1/schedules/{id}", tag = "schedules", request_body = ScheduleBody,
     params(("id" = i64, Path), ("If-Match" = Option<String>, Header), WriteParams),
     responses((status = 200, body = ScheduleView, headers(("ETag" = String))),
-              (status = 201, description = "It had none", body = ScheduleView, headers(("ETag" = String))),
+              (status = 201, description = "The schedule was created", body = ScheduleView, headers(("ETag" = String))),
               (status = "4XX", body = Problem, content_type = "application/problem+json")))]
 pub(super) async fn put(
     State(app): State<App>,

@@ -64,7 +64,7 @@ impl<'a> Held<'a> {
     pub(super) async fn put_back(self) {
         let receipts: Vec<String> = self.receipts.into_values().collect();
         if let Err(error) = self.queue.put_back(&receipts).await {
-            eprintln!("cronbox: some letters are back in the queue only when --hold-secs are over: {error:#}");
+            eprintln!("cronbox: some messages return to the queue only after --hold-secs: {error:#}");
         }
     }
 
@@ -85,7 +85,7 @@ impl Stop {
                 _ = interrupted.recv() => {}
                 _ = terminated.recv() => {}
             }
-            eprintln!("cronbox: stopping, after what is under way");
+            eprintln!("cronbox: stopping after the current messages");
             asked.0.store(true, Ordering::Relaxed);
         });
         Ok(stop)

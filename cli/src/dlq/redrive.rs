@@ -100,7 +100,7 @@ pub(super) async fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
 async fn bar(queue: &Queue, arguments: &Arguments) -> anyhow::Result<ProgressBar> {
     let length = if arguments.ids.is_empty() { queue.count().await } else { Some(arguments.ids.len() as u64) };
     let style =
-        ProgressStyle::with_template("{wide_bar} {pos}/{len} letters, {eta} to go").context("the progress bar")?;
+        ProgressStyle::with_template("{wide_bar} {pos}/{len} messages, {eta} left").context("the progress bar")?;
     Ok(ProgressBar::new(length.unwrap_or_default()).with_style(style))
 }
 
@@ -235,8 +235,8 @@ impl Tally {
         let stopped = if is_stopped { "stopped: " } else { "" };
         match (seen, is_dry) {
             (0, _) => format!("{stopped}nothing\n"),
-            (_, true) => format!("{stopped}{} would be posted, {stay} would stay\n", seen - stay),
-            (_, false) => format!("{stopped}{} answered for and deleted, {stay} stay\n", self.deleted),
+            (_, true) => format!("{stopped}{} would be posted, {stay} would remain\n", seen - stay),
+            (_, false) => format!("{stopped}{} answered and deleted, {stay} remain\n", self.deleted),
         }
     }
 }

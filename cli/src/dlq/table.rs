@@ -47,15 +47,15 @@ pub(super) fn line(letter: &Letter) -> String {
 /// A complete message.
 pub(super) fn whole(letter: &Letter, known: &Known) -> String {
     let gave_up = match letter.from {
-        From::Schedule => "the schedule: EventBridge could not hand the fire to the runner",
-        From::Runner => "the runner: the app did not answer as it does",
+        From::Schedule => "the schedule: EventBridge could not invoke the runner",
+        From::Runner => "the runner: it got no valid answer of the app",
         From::Publisher => "the publisher: an invocation failed",
         From::Unknown => "unknown",
     };
     let app = match known {
         Known::Decided { run: Some((id, state)), decision } => format!("{decision}: run {id} {state}"),
-        Known::Nothing => "has decided nothing about this time".to_owned(),
-        Known::Gone => "has no such workflow any more".to_owned(),
+        Known::Nothing => "has no decision about this time".to_owned(),
+        Known::Gone => "does not have this workflow any more".to_owned(),
         other => other.words(),
     };
     let redrive = why_it_stays(letter).unwrap_or_else(|| "posts it".to_owned());
@@ -76,8 +76,8 @@ pub(super) fn whole(letter: &Letter, known: &Known) -> String {
 pub(super) fn why_it_stays(letter: &Letter) -> Option<String> {
     match &letter.holds {
         Holds::Fire(_) => None,
-        Holds::Tick => Some("nothing to post: the publisher's next minute did the work; discard it".to_owned()),
-        Holds::Unreadable(why) => Some(format!("holds no fire that can be read: {}", harmless(why))),
+        Holds::Tick => Some("nothing to post: a later tick of the publisher did its work; discard it".to_owned()),
+        Holds::Unreadable(why) => Some(format!("no fire that can be read: {}", harmless(why))),
     }
 }
 

@@ -145,7 +145,7 @@ async fn instances_follow_the_zone_data_in_force() {
     let named = format!("workflow_id={vancouver} version=1999a");
     assert!(matches!(changed.as_slice(), [line] if line.contains(&named)), "{}", updated.logged);
     let again = environment.update("1999a", "Asia/Kathmandu").await;
-    assert_eq!(again.said, "zone data 1999a are in force already");
+    assert_eq!(again.said, "zone data 1999a are already in force");
     until_version(&api, "1999a").await;
     assert_eq!(next().await, "+05:45");
     assert_eq!((listed(true).await, listed(false).await), (vec![vancouver], vec![paris]));

@@ -30,7 +30,7 @@ async fn a_dry_run_tells_and_changes_nothing() {
 
     assert_eq!(said.code, Some(0), "{said:?}");
     assert!(
-        said.out.contains("would be posted\n") && said.out.ends_with("1 would be posted, 1 would stay\n"),
+        said.out.contains("would be posted\n") && said.out.ends_with("1 would be posted, 1 would remain\n"),
         "{said:?}"
     );
     assert_eq!((queue.counts().await, s.count("SELECT count(*) FROM runs").await), ((2, 0), 0));
@@ -84,7 +84,7 @@ async fn what_holds_no_fire_stays_and_one_letter_can_be_named() {
 
     let one = queue.dlq(&s, "redrive", &[&id]).await;
     assert_eq!(one.code, Some(0), "{one:?}");
-    assert!(one.out.ends_with("1 answered for and deleted, 0 stay\n"), "{one:?}");
+    assert!(one.out.ends_with("1 answered and deleted, 0 remain\n"), "{one:?}");
     assert_eq!(queue.counts().await, (4, 0));
 
     let rest = queue.dlq(&s, "redrive", &["--json"]).await;
@@ -93,9 +93,9 @@ async fn what_holds_no_fire_stays_and_one_letter_can_be_named() {
         outcomes(&rest),
         [
             "accepted",
-            "unposted holds no fire that can be read: scheduled_time: an unreplaced placeholder, not a time",
-            "unposted holds no fire that can be read: the event is not a JSON object",
-            "unposted nothing to post: the publisher's next minute did the work; discard it",
+            "unposted no fire that can be read: scheduled_time: an unreplaced placeholder, not a time",
+            "unposted no fire that can be read: the event is not a JSON object",
+            "unposted nothing to post: a later tick of the publisher did its work; discard it",
         ]
     );
     assert_eq!(queue.counts().await, (3, 0), "at once, for everybody");
