@@ -85,7 +85,7 @@ impl Work<'_> {
             Desired::Schedule(spec)
                 if fault.kind == Kind::Invalid && spec.is_outdated(self.now, self.publisher.clock().now()) =>
             {
-                fault.judged_as(Kind::Conflict, "its start or its end passed while it was being published")
+                fault.judged_as(Kind::Conflict, "its start or end passed during the publication")
             }
             _ => fault,
         }

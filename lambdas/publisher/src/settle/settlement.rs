@@ -111,7 +111,7 @@ impl fmt::Display for Deed {
             Deed::Created => "created",
             Deed::Updated => "updated",
             Deed::Deleted => "deleted",
-            Deed::Unchanged => "left as it is",
+            Deed::Unchanged => "unchanged",
         })
     }
 }
