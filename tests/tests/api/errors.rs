@@ -53,6 +53,11 @@ fn page_lists_other_codes() {
     let publisher = sources("lambdas/publisher/src");
     assert_eq!(listed("Errors of publishing"), found(&publisher, r#"\bErrorClass::\w+ => "([a-z_]+)""#));
     assert_eq!(listed("Classes of drift"), found(&publisher, r#"\bClass::\w+ => "([a-z_]+)""#));
+    let mut held =
+        found(&[sources("app"), publisher].concat(), r"held_reason = (?:COALESCE\(cronbox_hold\(\), )?'([a-z_]+)'");
+    let hold = std::fs::read_to_string(root().join("migrations/0035_restore.sql")).unwrap();
+    held.extend(found(&[hold], r"THEN '([a-z_]+)'"));
+    assert_eq!(listed("Why the ledger is held"), held);
     let mut cli = found(&sources("cli/src"), r#"refusal\(\s*"([a-z_]+)""#);
     cli.retain(|code| !listed("Problems").contains(code));
     assert_eq!(listed("Command line"), cli);
