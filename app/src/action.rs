@@ -124,7 +124,7 @@ fn url(written: &str) -> Result<Url, FieldError> {
         return Err(refuse("action.url must begin with http:// or https://"));
     }
     if !url.username().is_empty() || url.password().is_some() {
-        return Err(refuse("action.url must not hold a user or a password: send a header instead"));
+        return Err(refuse("action.url must not contain a user or a password: send a header instead"));
     }
     Ok(url)
 }

@@ -114,7 +114,7 @@ async fn insert_unless_outrun(
     let change = insert_change(&mut tx, set).await.context("cannot store the zone data")?;
     let Change { id, in_force_from } = change.with_context(|| {
         let version = set.version();
-        format!("zone data {version} are stored with other contents: instances tell sets apart by their version")
+        format!("zone data {version} are already stored with other contents: give this set another version")
     })?;
     let workflows = mark_workflows(&mut tx, id, timings, edit.now).await.context("cannot mark the workflows")?;
     let entry = Entry {

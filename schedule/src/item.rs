@@ -204,8 +204,10 @@ impl Cursor<'_> {
         let reason = match self.rest.chars().next() {
             None => "a value is missing at the end".to_owned(),
             Some(',') => "a value is missing before the comma".to_owned(),
-            Some('?') if matches!(self.field.kind, Kind::MonthDay | Kind::Weekday) => "? must stand alone".to_owned(),
-            Some('?') => "? belongs in a day field only".to_owned(),
+            Some('?') if matches!(self.field.kind, Kind::MonthDay | Kind::Weekday) => {
+                "? must be the only character of the field".to_owned()
+            }
+            Some('?') => "? is permitted only in a day field".to_owned(),
             Some(next) => format!("unexpected {next:?}"),
         };
         self.error(self.position(), reason)

@@ -211,9 +211,9 @@ fn a_refusal_names_the_field_and_the_reason() {
         ("**  * * * *", "minute", "minute field: unexpected '*'"),
         ("é * * * *", "minute", "minute field: unexpected 'é'"),
         ("x * * * *", "minute", "minute field: x is not a number"),
-        ("? * * * *", "minute", "minute field: ? belongs in a day field only"),
-        ("* * * ? *", "month", "month field: ? belongs in a day field only"),
-        ("* * ?,1 * *", "day-of-month", "day-of-month field: ? must stand alone"),
+        ("? * * * *", "minute", "minute field: ? is permitted only in a day field"),
+        ("* * * ? *", "month", "month field: ? is permitted only in a day field"),
+        ("* * ?,1 * *", "day-of-month", "day-of-month field: ? must be the only character of the field"),
         ("* * ? * ?", "day-of-week", "day-of-week field: the day-of-month field already has ?; write * here"),
         ("* * * FOO *", "month", "month field: FOO is not a name from JAN to DEC"),
         ("* * * * FRIDAY", "day-of-week", "day-of-week field: FRIDAY is not a name from SUN to SAT"),
@@ -250,7 +250,7 @@ fn what_eventbridge_cannot_do_is_refused_with_its_own_code() {
             "sub_minute_unsupported",
             "second field: EventBridge fires on the minute, so only 0 is possible",
         ),
-        ("@reboot", "unsupported_macro", "@reboot has no meaning here: a schedule never boots"),
+        ("@reboot", "unsupported_macro", "@reboot is not supported: write a cron"),
         (
             "@every 5m",
             "unsupported_macro",
@@ -309,7 +309,7 @@ fn a_cron_is_at_most_256_characters_before_and_after() {
     let (dates, weekdays) = (dates.join(","), weekdays.join(","));
     let longest = format!("10 10 {dates} 10 {weekdays}");
     assert_eq!((longest.len(), canonical(&longest)), (256, longest));
-    let message = "259 characters once written out; a cron has at most 256";
+    let message = "259 characters in the canonical form; a cron has at most 256";
     assert_eq!(refusal(&format!("5/20 1 {dates} * {weekdays}")), ("too_long", None, message.to_owned()));
     // Overlapping steps remain steps, so that a short text has a short canonical text.
     assert_eq!(canonical("0 0 0 1 1 * */2,*/3"), "0 0 0 1 1 * 1970-2198/2,1970-2198/3");

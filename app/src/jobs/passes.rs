@@ -96,6 +96,6 @@ fn count_watchdog(pass: &watchdog::Pass, metrics: &Metrics) {
 /// Fails if `failed` is not 0.
 fn fail_at_end(job: &'static str, failed: u64, metrics: &Metrics) -> anyhow::Result<()> {
     metrics.job_failures.get_or_create(&FailedJob { job: Word(job) }).inc_by(failed);
-    ensure!(failed == 0, "{failed} workflows failed, and all others were processed; the log names them");
+    ensure!(failed == 0, "{failed} workflows failed, and all others were processed; the log names the failed ones");
     Ok(())
 }

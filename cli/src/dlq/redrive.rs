@@ -203,7 +203,7 @@ impl Fate {
             Fate::Delivered(Delivered::Accepted { .. }) => format!("accepted, run {detail}"),
             Fate::Delivered(Delivered::Declined { .. }) => format!("no new run: {detail}"),
             Fate::Delivered(Delivered::Gone) => "the workflow is gone".to_owned(),
-            Fate::Undeleted(_) => format!("posted, but stays: {detail}"),
+            Fate::Undeleted(_) => format!("posted, but not deleted: {detail}"),
             Fate::Unanswered(_) | Fate::Unposted(_) => format!("stays: {detail}"),
             Fate::Postable => "would be posted".to_owned(),
         }

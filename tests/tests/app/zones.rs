@@ -201,7 +201,7 @@ async fn stored_zone_data_keep_their_contents() {
     let refused = async || {
         let updated = environment.update("2199y", "Asia/Tokyo").await;
         assert!(
-            !updated.is_done && updated.logged.contains("zone data 2199y are stored with other contents"),
+            !updated.is_done && updated.logged.contains("zone data 2199y are already stored with other contents"),
             "{}",
             updated.logged
         );
