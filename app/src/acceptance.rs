@@ -155,10 +155,10 @@ async fn mark_gap(pool: &PgPool, id: WorkflowId, until: DateTime<Utc>, now: Date
         missed += span::record_not_run(&mut tx, id, &gap, now).await?;
         // Times that cannot be computed stay open. The watchdog decides them when they can be.
         let watch_at =
-            if due.is_held_back { Some(due.through) } else { due_times::next_due_time(&versions, due.through) };
+            if due.is_blocked { Some(due.through) } else { due_times::next_due_time(&versions, due.through) };
         ledger_cursor::settle(&mut tx, id, due.through, watch_at).await?;
         tx.commit().await?;
-        if due.through >= until || due.is_held_back {
+        if due.through >= until || due.is_blocked {
             return Ok(missed);
         }
     }

@@ -3,13 +3,13 @@
 //! A backfill selects its times from the schedule versions and the ledger. It neither reads nor changes the live
 //! cursor. Its own cursor advances in the transaction that creates its runs.
 
+mod advance;
 mod backfill;
-mod meant;
 mod request;
+mod select;
 mod table;
-mod work;
 
-pub use backfill::{Backfill, Only, Order, State, Timing, Wish};
-pub use request::{Asked, MOST, Verb, begin, count, operate};
+pub use advance::{JOB, Pass, pass, refill};
+pub use backfill::{Backfill, BackfillRequest, Only, Order, State, Timing};
+pub use request::{BackfillOutcome, MOST, Verb, begin, count, operate};
 pub use table::{Filter, find, list, pause_running};
-pub use work::{JOB, Pass, pass, refill};

@@ -60,7 +60,7 @@ impl FromStr for When {
 
     fn from_str(text: &str) -> Result<Self, WhenError> {
         match text.strip_suffix('s').map(str::parse) {
-            Some(Ok(0)) => Err(WhenError("the interval must be at least 1 s".to_owned())),
+            Some(Ok(0)) => Err(WhenError("an interval must be at least 1 s".to_owned())),
             Some(Ok(secs)) => Ok(Self::every_secs(secs)),
             _ => Cron::parse(text).map(|cron| Self::Cron(Box::new(cron))).map_err(|error| WhenError(error.to_string())),
         }
@@ -86,8 +86,8 @@ mod tests {
             assert_eq!(text.parse::<When>().unwrap().to_string(), text);
         }
         for text in ["", "0s", "-1s", "s", "every day", "61 * * * *"] {
-            let told = text.parse::<When>().unwrap_err().to_string();
-            assert!(told.starts_with("write seconds as 60s"), "{text}: {told}");
+            let reply = text.parse::<When>().unwrap_err().to_string();
+            assert!(reply.starts_with("write seconds as 60s"), "{text}: {reply}");
         }
     }
 

@@ -37,7 +37,7 @@ pub fn window(workflow: &Workflow) -> TimeDelta {
 ///
 /// # Errors
 /// Fails if the database cannot be reached or refuses the statement.
-pub async fn judge(
+pub async fn decide_late_time(
     tx: &mut PgConnection,
     workflow: &Workflow,
     due: &DueTime,

@@ -99,7 +99,7 @@ pub struct Finished<'a> {
 
 /// Whether this attempt still had the run and changed it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Held {
+pub enum Ownership {
     /// It had.
     Ours,
     /// Another attempt has it, or it does not exist; nothing was changed.
@@ -239,7 +239,7 @@ pub async fn finish(
     run: &Claimed,
     finished: &Finished<'_>,
     now: DateTime<Utc>,
-) -> sqlx::Result<Held> {
+) -> sqlx::Result<Ownership> {
     let done = sqlx::query!(
         r#"
         -- finish a run: only this attempt of this instance, and never twice
@@ -260,7 +260,7 @@ pub async fn finish(
     )
     .execute(db)
     .await?;
-    Ok(if done.rows_affected() == 0 { Held::Lost } else { Held::Ours })
+    Ok(if done.rows_affected() == 0 { Ownership::Lost } else { Ownership::Ours })
 }
 
 /// Makes a failed run due for a later attempt, if this attempt still has it and its cancellation was not requested.
@@ -273,7 +273,7 @@ pub async fn try_again(
     run: &Claimed,
     error: Option<&str>,
     run_after: DateTime<Utc>,
-) -> sqlx::Result<Held> {
+) -> sqlx::Result<Ownership> {
     let done = sqlx::query!(
         r#"
         -- try a run again: the pause is in the row, so that it outlives this instance
@@ -290,7 +290,7 @@ pub async fn try_again(
     )
     .execute(db)
     .await?;
-    Ok(if done.rows_affected() == 0 { Held::Lost } else { Held::Ours })
+    Ok(if done.rows_affected() == 0 { Ownership::Lost } else { Ownership::Ours })
 }
 
 /// Stores the result of an attempt that had lost its run; the state of the run does not change.

@@ -102,12 +102,12 @@ pub(crate) async fn sample(pool: &PgPool, clock: &Clock, clock_skew: &ClockSkew)
     let Clock::Sampled(clock) = clock else { return Ok(clock.now()) };
     let mut connection = pool.acquire().await?;
     // After the connection is acquired, because waiting for it is not part of the round trip.
-    let asked = Instant::now();
+    let requested = Instant::now();
     let time = cronbox_now(&mut connection).await?;
     let (answered, own, believed) = (Instant::now(), Clock::System.now(), clock.now());
-    clock.observe(time, asked);
-    clock_skew.set(skew(own, time, answered - asked));
-    let step = skew(believed, time, answered - asked);
+    clock.observe(time, requested);
+    clock_skew.set(skew(own, time, answered - requested));
+    let step = skew(believed, time, answered - requested);
     let is_first = clock_skew.note_sample();
     // The first sample corrects this machine's clock; it shows no step of the database's.
     if step > SHOWN_ABOVE && !is_first {

@@ -33,7 +33,7 @@ pub struct DueTimes {
     /// Revisions whose timezone or cron is not known any more, so that their due times cannot be computed.
     pub unjudged: Vec<i64>,
     /// Whether the version in force is one of them: its due times are decided when they can be computed.
-    pub is_held_back: bool,
+    pub is_blocked: bool,
 }
 
 /// Returns the due times after `after`, up to and including `until`, at most `limit` of them.
@@ -78,7 +78,7 @@ fn list_due_times_by(
     until: DateTime<Utc>,
     limit: usize,
 ) -> DueTimes {
-    let mut due_times = DueTimes { times: Vec::new(), through: until, unjudged: Vec::new(), is_held_back: false };
+    let mut due_times = DueTimes { times: Vec::new(), through: until, unjudged: Vec::new(), is_blocked: false };
     for version in versions {
         let times = Times::of(version, after, zones);
         let unknown_from = match &times {
@@ -96,7 +96,7 @@ fn list_due_times_by(
             due_times.unjudged.push(version.revision);
             if version.ended_on.is_none() {
                 // Times after this instant may be due, too; the times before it are complete.
-                due_times.is_held_back = true;
+                due_times.is_blocked = true;
                 due_times.through = after.max(from - TimeDelta::microseconds(1)).min(until);
             }
         }
@@ -247,20 +247,20 @@ mod tests {
         let (after, until) = (at("2026-03-02T09:00:00Z"), at("2026-03-02T12:30:00Z"));
         let due_times = list_due_times_by(&zones, &versions, after, until, 100);
         assert_eq!(times(&due_times), ["10:00 r1", "11:15 r1", "12:15 r1"]);
-        assert_eq!((due_times.through, due_times.is_held_back), (until, false));
+        assert_eq!((due_times.through, due_times.is_blocked), (until, false));
         assert_eq!(next_by(&zones, &versions, at("2026-03-02T10:00:00Z")), Some(at("2026-03-02T11:15:00Z")));
     }
 
     #[test]
-    fn a_dropped_timezone_holds_back_from_its_end() {
+    fn a_dropped_timezone_blocks_from_its_end() {
         let (zones, mut versions) = (zones(None), [hourly_in_the_zone()]);
         let (after, until) = (at("2026-03-02T09:00:00Z"), at("2026-03-02T12:30:00Z"));
         let due_times = list_due_times_by(&zones, &versions, after, until, 100);
         assert_eq!((times(&due_times), &due_times.unjudged), (vec!["10:00 r1".into()], &vec![1]));
-        assert_eq!((due_times.through, due_times.is_held_back), (at("2026-03-02T10:59:59.999999Z"), true));
+        assert_eq!((due_times.through, due_times.is_blocked), (at("2026-03-02T10:59:59.999999Z"), true));
         // Before the change nothing is unknown, and the watchdog checks again at the change.
         let before = list_due_times_by(&zones, &versions, after, at("2026-03-02T10:30:00Z"), 100);
-        assert_eq!((before.unjudged, before.is_held_back), (vec![], false));
+        assert_eq!((before.unjudged, before.is_blocked), (vec![], false));
         assert_eq!(next_by(&zones, &versions, at("2026-03-02T10:00:00Z")), Some(at(CHANGED)));
         assert_eq!(next_by(&zones, &versions, at(CHANGED)), None, "nothing is known after it");
         // A version that ended before the change, or at it, is known completely; one that ended later is not.
@@ -269,7 +269,7 @@ mod tests {
         {
             versions[0].ended_on = Some(at(ended_on));
             let ended = list_due_times_by(&zones, &versions, after, until, 100);
-            assert_eq!((ended.unjudged, ended.is_held_back), (unjudged, false), "{ended_on}");
+            assert_eq!((ended.unjudged, ended.is_blocked), (unjudged, false), "{ended_on}");
         }
     }
 }

@@ -9,17 +9,17 @@ use schedule::{Clock, WorkflowId};
 
 use crate::audit::Edit;
 use crate::claim::Claimed;
-use crate::nudge::Nudge;
+use crate::notify::Notifier;
 use crate::reasons::{Reason, ReasonCode};
 use crate::workflows::{self, State, Workflow};
 
 /// Pauses a run's workflow if enough runs in a row have failed. If this fails, the next failed run tries again.
-pub(crate) async fn pause_after(pool: &PgPool, clock: &Clock, nudge: &Nudge, run: &Claimed) {
+pub(crate) async fn pause_after(pool: &PgPool, clock: &Clock, notifier: &Notifier, run: &Claimed) {
     if run.pause_after_failures.is_none() {
         return;
     }
     match pause(pool, clock, WorkflowId(run.workflow_id)).await {
-        Ok(true) => nudge.poke(),
+        Ok(true) => notifier.notify(),
         Ok(false) => {}
         Err(error) => {
             tracing::warn!(workflow_id = run.workflow_id, %error, "failed runs of a workflow not counted; its next failed run counts them");

@@ -50,11 +50,11 @@ mod armed {
     pub struct Fault {
         point: String,
         nth: u32,
-        deed: Deed,
+        action: Action,
     }
 
     #[derive(Clone, Copy, Debug)]
-    enum Deed {
+    enum Action {
         /// SIGKILL: the process cleans nothing up.
         Kill,
         /// SIGSTOP: the complete process stops until SIGCONT.
@@ -68,17 +68,17 @@ mod armed {
 
         fn from_str(text: &str) -> Result<Self, String> {
             let parts: Vec<&str> = text.split(':').collect();
-            let [point, nth, deed] = parts[..] else {
-                return Err("write point:nth:deed, as I5:1:kill".to_owned());
+            let [point, nth, action] = parts[..] else {
+                return Err("write point:nth:action, as I5:1:kill".to_owned());
             };
             Ok(Fault {
                 point: point.to_owned(),
-                nth: nth.parse().map_err(|_| format!("{nth} is no number"))?,
-                deed: match deed {
-                    "kill" => Deed::Kill,
-                    "stop" => Deed::Stop,
-                    "panic" => Deed::Panic,
-                    other => return Err(format!("{other} is neither kill, stop nor panic")),
+                nth: nth.parse().map_err(|_| format!("{nth} is not a number"))?,
+                action: match action {
+                    "kill" => Action::Kill,
+                    "stop" => Action::Stop,
+                    "panic" => Action::Panic,
+                    other => return Err(format!("{other} must be kill, stop or panic")),
                 },
             })
         }
@@ -95,11 +95,11 @@ mod armed {
         if fault.point != format!("{point:?}") || PASSES.fetch_add(1, Ordering::Relaxed) + 1 != fault.nth {
             return;
         }
-        eprintln!("{:?} at {point:?}", fault.deed);
-        match fault.deed {
-            Deed::Kill => send("-KILL"),
-            Deed::Stop => send("-STOP"),
-            Deed::Panic => std::panic::panic_any("a fault panics"),
+        eprintln!("{:?} at {point:?}", fault.action);
+        match fault.action {
+            Action::Kill => send("-KILL"),
+            Action::Stop => send("-STOP"),
+            Action::Panic => std::panic::panic_any("a fault panics"),
         }
     }
 

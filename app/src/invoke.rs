@@ -5,11 +5,11 @@
 //! occurrence and the run commit together.
 
 mod answer;
+mod batch;
 mod decide;
 mod decide_fire;
 mod disagreement;
-mod group;
-mod plain;
+mod on_time;
 
 pub use answer::{Answer, Reason};
-pub use decide_fire::Judge;
+pub use decide_fire::FireDecider;

@@ -10,7 +10,7 @@ mod registry;
 mod table;
 mod turns;
 
-pub use job::{Did, Job, Work};
+pub use job::{Did, Job, JobFunction};
 pub use registry::registry;
 pub use table::{LastResult, Status, list};
 pub(crate) use turns::take_turns;

@@ -3,7 +3,7 @@
 //! | step | file |
 //! |---|---|
 //! | 1 edit | `api/workflows.rs`, `api/schedules.rs`, `api/verbs.rs` -> `workflows/edit.rs`, `schedules.rs`, `schedules_file.rs`, `body.rs`, `spec.rs`, `patch.rs`, `audit.rs` |
-//! | 2 outbox | `outbox.rs`, `nudge.rs` |
+//! | 2 outbox | `outbox.rs`, `notify.rs` |
 //! | 4 schedule | `drift.rs`: what the publisher's sweeps found |
 //! | 7 run | `api/invoke.rs` -> `invoke.rs`, `versions.rs`, `occurrences.rs`, `due_times.rs`, `manual.rs`, `backfills.rs`, `verify.rs`; `execute.rs` -> `claim.rs`, `runs.rs`, `actions/` |
 //!
@@ -45,7 +45,7 @@ mod load;
 pub mod manual;
 pub mod metrics;
 mod next_try;
-pub mod nudge;
+pub mod notify;
 pub mod occurrences;
 pub mod outbox;
 pub mod overlap;

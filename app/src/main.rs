@@ -132,7 +132,7 @@ enum Keys {
 async fn main() -> ExitCode {
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
-        Err(told) if !told.use_stderr() => told.exit(), // --help, --version
+        Err(usage) if !usage.use_stderr() => usage.exit(), // --help, --version
         Err(wrong) => {
             eprintln!("app: {}", in_a_sentence(&wrong));
             return ExitCode::FAILURE;
@@ -293,7 +293,7 @@ fn shutdown() -> std::io::Result<Shutdown> {
         tracing::info!("stopping: waits for runs to end; a second signal hands them over at once");
         signal.drain();
         signalled().await;
-        tracing::info!("handing over");
+        tracing::info!("second signal: runs are handed over");
         signal.hand_over();
     });
     Ok(shutdown)

@@ -17,7 +17,7 @@ use crate::workflows::Workflow;
 
 /// The outcome of a request for a run.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Asked {
+pub enum ManualOutcome {
     /// This run was accepted, or waits for its slot.
     Run(Uuid),
     /// The overlap policy refuses it for this reason.
@@ -44,11 +44,11 @@ pub async fn fire(
     workflow: &Workflow,
     inputs: Option<Map<String, Value>>,
     edit: &Edit,
-) -> sqlx::Result<Asked> {
+) -> sqlx::Result<ManualOutcome> {
     let verdict = overlap::verdict(tx, workflow, Trigger::Manual, edit.now).await?;
     let state = match verdict.state() {
         Ok(state) => state,
-        Err(reason) => return Ok(Asked::Overlap(reason)),
+        Err(reason) => return Ok(ManualOutcome::Overlap(reason)),
     };
     let run = runs::New {
         id: crate::id::at(edit.now),
@@ -70,16 +70,16 @@ pub async fn fire(
 ///
 /// # Errors
 /// Fails if the database refuses a statement, or if the run does not exist.
-pub async fn retry(tx: &mut PgConnection, workflow: &Workflow, id: Uuid, edit: &Edit) -> sqlx::Result<Asked> {
+pub async fn retry(tx: &mut PgConnection, workflow: &Workflow, id: Uuid, edit: &Edit) -> sqlx::Result<ManualOutcome> {
     let before = repeated(tx, id).await?;
     let first = before.retry_of.unwrap_or(id);
     if !before.state.is_terminal() || is_being_repeated(tx, workflow.id, before.occurrence_id, first).await? {
-        return Ok(Asked::Live);
+        return Ok(ManualOutcome::Live);
     }
     let verdict = overlap::verdict(tx, workflow, Trigger::Retry, edit.now).await?;
     let state = match verdict.state() {
         Ok(state) => state,
-        Err(reason) => return Ok(Asked::Overlap(reason)),
+        Err(reason) => return Ok(ManualOutcome::Overlap(reason)),
     };
     let run = runs::New {
         id: crate::id::at(edit.now),
@@ -94,17 +94,23 @@ pub async fn retry(tx: &mut PgConnection, workflow: &Workflow, id: Uuid, edit: &
         backfill_id: None,
         now: edit.now,
     };
-    let asked = accept(tx, &run, "retry", json!({"of": id}), edit).await?;
+    let outcome = accept(tx, &run, "retry", json!({"of": id}), edit).await?;
     record_retried_run(tx, run.id, first).await?;
-    Ok(asked)
+    Ok(outcome)
 }
 
-async fn accept(tx: &mut PgConnection, run: &runs::New, verb: &str, after: Value, edit: &Edit) -> sqlx::Result<Asked> {
+async fn accept(
+    tx: &mut PgConnection,
+    run: &runs::New,
+    verb: &str,
+    after: Value,
+    edit: &Edit,
+) -> sqlx::Result<ManualOutcome> {
     runs::accept(tx, run).await?;
     let subject = format!("run:{} of workflow:{}", run.id, run.workflow_id);
     audit::record(tx, edit, Entry { verb, subject, before: None, after: Some(after) }).await?;
     tracing::info!(step = 7, workflow_id = run.workflow_id.0, run_id = %run.id, "manual {verb} of workflow {}", run.workflow_id);
-    Ok(Asked::Run(run.id))
+    Ok(ManualOutcome::Run(run.id))
 }
 
 async fn repeated(tx: &mut PgConnection, id: Uuid) -> sqlx::Result<Repeated> {

@@ -12,7 +12,7 @@ use prometheus_client::metrics::gauge::{ConstGauge, Gauge};
 use prometheus_client::registry::Registry;
 use schedule::ZoneSet;
 
-pub use labels::{Answered, FailedJob, Word};
+pub use labels::{Answered, FailedJob, MetricLabel};
 pub use ledger::Ledger;
 
 use crate::clock::ClockSkew;
@@ -67,7 +67,7 @@ impl Metrics {
         registry.register("caught_up", "Times that the watchdog ran late", self.caught_up.clone());
         registry.register(
             "workflows_unjudged",
-            "Workflows whose timezone or cron is unknown, at the last turn of the watchdog",
+            "Workflows whose timezone or cron is not known any more, at the watchdog's last check",
             self.unjudged.clone(),
         );
         let zone_data = Family::<[(&str, String); 1], Gauge>::default();

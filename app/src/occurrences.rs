@@ -117,7 +117,7 @@ pub async fn record(tx: &mut PgConnection, entry: &Entry<'_>) -> sqlx::Result<Re
     let lateness_s = (entry.now - entry.time).num_seconds();
     let id = sqlx::query_scalar!(
         r#"
-        -- record a decision: the row that stands wins, but a run may still redeem a missed one
+        -- record a decision: an existing row wins, but a run may still redeem a missed one
         INSERT INTO occurrences AS o (id, workflow_id, scheduled_time, decision, reason, revision, run_id, raw_time,
                                       execution_id, attempt, lateness_s, decided_on, created_on, updated_on)
         VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $12, $12)

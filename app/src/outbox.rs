@@ -104,7 +104,7 @@ pub async fn enqueue(tx: &mut PgConnection, event: &Event, now: DateTime<Utc>) -
 
 /// Whether an orphan cleanup was enqueued.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Healing {
+pub enum OrphanCleanup {
     /// The publisher will call EventBridge, whatever its records say about the schedule.
     Enqueued,
     /// The publisher never published this workflow; the sweep decides about schedules of unknown origin.
@@ -118,10 +118,14 @@ pub enum Healing {
 ///
 /// # Errors
 /// Fails if the database cannot be reached or refuses the statement.
-pub async fn heal_orphan(tx: &mut PgConnection, workflow: WorkflowId, now: DateTime<Utc>) -> sqlx::Result<Healing> {
+pub async fn enqueue_orphan_cleanup(
+    tx: &mut PgConnection,
+    workflow: WorkflowId,
+    now: DateTime<Utc>,
+) -> sqlx::Result<OrphanCleanup> {
     let healed = sqlx::query!(
         r#"
-        -- heal an orphan: what we believe stands there is wrong, so forget it (spec_hash) and call
+        -- heal an orphan: the publisher's belief about the schedule is wrong, so forget it (spec_hash) and call
         WITH publication AS (
             UPDATE publications
                SET spec_hash = NULL,
@@ -145,7 +149,7 @@ pub async fn heal_orphan(tx: &mut PgConnection, workflow: WorkflowId, now: DateT
     )
     .execute(tx)
     .await?;
-    Ok(if healed.rows_affected() == 0 { Healing::NeverPublished } else { Healing::Enqueued })
+    Ok(if healed.rows_affected() == 0 { OrphanCleanup::NeverPublished } else { OrphanCleanup::Enqueued })
 }
 
 /// The progress of the publisher with a revision.

@@ -67,7 +67,7 @@ pub async fn verdict(
     now: DateTime<Utc>,
 ) -> sqlx::Result<Verdict> {
     if workflow.state == State::Paused {
-        promote::hold_back(tx, workflow.id).await?;
+        promote::defer_automatic_runs(tx, workflow.id).await?;
     }
     let mut load = load::read_load(tx, workflow).await?;
     if load.waiting() > 0 && load.has_room(workflow) {
@@ -75,7 +75,7 @@ pub async fn verdict(
         promote::promote(tx, workflow, now).await?;
         load = load::read_load(tx, workflow).await?;
     }
-    match load.judge(workflow, trigger) {
+    match load.evaluate(workflow, trigger) {
         Verdict::Replace(_) => replace(tx, workflow, now).await,
         verdict => Ok(verdict),
     }
@@ -155,7 +155,7 @@ async fn cancel_waiting(tx: &mut PgConnection, runs: &[Uuid], now: DateTime<Utc>
 }
 
 impl Load {
-    fn judge(self, workflow: &Workflow, trigger: Trigger) -> Verdict {
+    fn evaluate(self, workflow: &Workflow, trigger: Trigger) -> Verdict {
         if !is_live(trigger) {
             let first = self.waiting() == 0 && self.has_room_for(workflow, trigger);
             return if first { Verdict::Start } else { Verdict::Queue };

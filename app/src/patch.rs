@@ -19,11 +19,11 @@ pub enum PatchKind {
 ///
 /// # Errors
 /// Returns the field that the patch makes invalid.
-pub fn patched(standing: &Spec, patch: Map<String, Value>, kind: PatchKind) -> Result<WorkflowBody, FieldError> {
+pub fn patched(current: &Spec, patch: Map<String, Value>, kind: PatchKind) -> Result<WorkflowBody, FieldError> {
     if patch.contains_key("team_id") {
         return Err(FieldError::new("immutable_field", "team_id", "team_id cannot be changed"));
     }
-    let document = serde_json::to_value(standing.to_body())
+    let document = serde_json::to_value(current.to_body())
         .map_err(|error| FieldError::invalid("", format!("the stored workflow cannot be patched: {error}")))?;
     field::read("", apply(document, patch, kind))
 }
@@ -69,7 +69,7 @@ mod tests {
     use crate::policies::Policies;
     use crate::spec::Timing;
 
-    fn standing() -> Spec {
+    fn current() -> Spec {
         Spec {
             name: "nightly".into(),
             description: Some("books".into()),
@@ -87,11 +87,11 @@ mod tests {
 
     fn patch(document: Value, kind: PatchKind) -> Result<WorkflowBody, FieldError> {
         let Value::Object(members) = document else { panic!("a patch is an object") };
-        patched(&standing(), members, kind)
+        patched(&current(), members, kind)
     }
 
     #[test]
-    fn replace_takes_a_null_as_absent_and_any_other_value_whole() {
+    fn replace_takes_null_as_absent() {
         let body = patch(json!({"cron_schedule": null, "action": {"type": "log"}}), PatchKind::Replace).unwrap();
         assert_eq!(body.cron_schedule.as_deref(), Some("0 9 * * *"));
         assert_eq!(body.action, json!({"type": "log"}));

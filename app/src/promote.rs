@@ -13,10 +13,10 @@ use crate::workflows::{State, Workflow};
 ///
 /// # Errors
 /// Fails if the database cannot be reached or refuses the statement.
-pub(crate) async fn hold_back(tx: &mut PgConnection, workflow: WorkflowId) -> sqlx::Result<()> {
+pub(crate) async fn defer_automatic_runs(tx: &mut PgConnection, workflow: WorkflowId) -> sqlx::Result<()> {
     sqlx::query!(
         r#"
-        -- hold back automatic runs; one that an executor has claimed meanwhile goes on
+        -- defer automatic runs; one that an executor has claimed meanwhile goes on
         UPDATE runs SET state = 'queued'
          WHERE workflow_id = $1 AND state = 'accepted' AND trigger IN ('schedule', 'catch_up')
         "#,

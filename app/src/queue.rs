@@ -93,7 +93,7 @@ pub async fn advance(pool: &PgPool, workflow: WorkflowId, now: DateTime<Utc>) ->
 async fn advance_locked(tx: &mut PgConnection, workflow: &Workflow, now: DateTime<Utc>) -> sqlx::Result<Pass> {
     match workflow.state {
         State::Archived => return cancel_unstarted(tx, workflow, now).await,
-        State::Paused => promote::hold_back(tx, workflow.id).await?,
+        State::Paused => promote::defer_automatic_runs(tx, workflow.id).await?,
         State::Active => {}
     }
     let abandoned = expire(tx, workflow, now).await?;
@@ -151,8 +151,8 @@ async fn lock_expired(tx: &mut PgConnection, workflow: &Workflow, now: DateTime<
     sqlx::query_as!(
         Expired,
         r#"
-        -- lock expired runs, but not one that is being claimed; what a person asked for waits for as long as it takes.
-        -- A queued run may be one that was accepted and held back by a pause: between two tries it waits until the workflow is
+        -- lock expired runs, but not one that is being claimed; a manual run, a retry or a backfill does not expire.
+        -- A queued run may be one that was accepted and deferred by a pause: between two tries it waits until the workflow is
         -- resumed, and no pause has it expire before the time that its spread gave it
         SELECT id, state = 'queued' AS "is_queued!", COALESCE(handed_over_until < $2, FALSE) AS "is_handed_over!"
           FROM runs
@@ -192,8 +192,8 @@ async fn workflows_with_live_runs(
         WITH live AS MATERIALIZED (
             SELECT workflow_id,
                    count(*) FILTER (WHERE state <> 'queued') AS busy,
-                   count(*) FILTER (WHERE state = 'accepted' AND automatic) AS held,
-                   count(*) FILTER (WHERE state = 'queued' AND NOT automatic) AS asked_for,
+                   count(*) FILTER (WHERE state = 'accepted' AND automatic) AS deferred,
+                   count(*) FILTER (WHERE state = 'queued' AND NOT automatic) AS on_request,
                    count(*) FILTER (WHERE state = 'queued') AS queued,
                    count(*) FILTER (WHERE state <> 'running') AS unstarted,
                    min(created_on) FILTER (WHERE state = 'queued' AND automatic AND never_started) AS oldest_queued,
@@ -210,7 +210,7 @@ async fn workflows_with_live_runs(
         SELECT l.workflow_id AS "id!",
                COALESCE(CASE w.state
                    WHEN 'archived' THEN l.unstarted > 0
-                   WHEN 'paused' THEN l.asked_for > 0 AND l.busy - l.held < p.slots
+                   WHEN 'paused' THEN l.on_request > 0 AND l.busy - l.deferred < p.slots
                    ELSE l.queued > 0 AND l.busy < p.slots
                END
                OR l.oldest_queued < $2::timestamptz - make_interval(secs => GREATEST(w.catch_up_window_secs, w.spread_secs))

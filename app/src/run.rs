@@ -29,7 +29,7 @@ pub async fn serve(listener: TcpListener, app: App, shutdown: Shutdown) -> anyho
     let executor = app.executor(client);
     let mut executing = tokio::spawn(executor.run(shutdown.clone()));
     let mut taking_turns = tokio::spawn(turns(app.clone(), shutdown.clone()));
-    let nudging = tokio::spawn(app.nudge.clone().run(app.pool.clone()));
+    let notifying = tokio::spawn(app.notifier.clone().run(app.pool.clone()));
     let sweeping = tokio::spawn(sweep(app.clone()));
     let forgetting = tokio::spawn(forget_deleted(app.clone()));
     let sampling = tokio::spawn(keep_sampling(app.clone()));
@@ -41,9 +41,9 @@ pub async fn serve(listener: TcpListener, app: App, shutdown: Shutdown) -> anyho
     };
     server::serve(listener, api::router(app.clone()), &app.config, drained).await;
     if tokio::time::timeout(REQUESTS_END, app.requests.all_ended()).await.is_err() {
-        tracing::warn!("requests interrupted by shutdown; Postgres rolls back their open transactions");
+        tracing::warn!("requests cut off at shutdown; Postgres rolls back their open transactions");
     }
-    nudging.abort();
+    notifying.abort();
     sweeping.abort();
     forgetting.abort();
     sampling.abort();
@@ -92,7 +92,7 @@ async fn forget_deleted(app: App) {
     loop {
         match forget_once(&app, newest).await {
             Ok(read) => newest = Some(read),
-            Err(error) => tracing::warn!(%error, "deleted workflows not read; trying again"),
+            Err(error) => tracing::warn!(%error, "deleted workflows cannot be read; trying again"),
         }
         tokio::time::sleep(FORGET_EVERY).await;
     }
@@ -103,6 +103,6 @@ async fn forget_once(app: &App, newest: Option<i64>) -> sqlx::Result<i64> {
     let Some(newest) = newest else { return audit::newest_id(&mut connection).await };
     let deleted = audit::deleted_workflows(&mut connection, newest - COMMIT_ORDER_MARGIN).await?;
     let read = deleted.last().map_or(newest, |(id, _)| newest.max(*id));
-    app.judge.forget(deleted.into_iter().map(|(_, workflow)| workflow).collect());
+    app.decider.forget(deleted.into_iter().map(|(_, workflow)| workflow).collect());
     Ok(read)
 }

@@ -97,15 +97,15 @@ impl ScheduleBody {
     /// # Errors
     /// Returns the field that the patch makes invalid.
     pub fn patched(&self, patch: Map<String, Value>, kind: PatchKind) -> Result<Self, FieldError> {
-        let standing = serde_json::to_value(self)
+        let current = serde_json::to_value(self)
             .map_err(|error| FieldError::invalid("", format!("the stored schedule cannot be patched: {error}")))?;
-        field::read("", patch::apply(standing, patch, kind))
+        field::read("", patch::apply(current, patch, kind))
     }
 }
 
 /// Returns the workflow without a schedule; its policies do not change.
 #[must_use]
-pub fn cleared(standing: &Spec) -> Spec {
-    let timing = spec::Timing { cron: None, ..standing.timing.clone() };
-    Spec { timing, ..standing.clone() }
+pub fn cleared(current: &Spec) -> Spec {
+    let timing = spec::Timing { cron: None, ..current.timing.clone() };
+    Spec { timing, ..current.clone() }
 }

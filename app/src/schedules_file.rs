@@ -66,17 +66,17 @@ pub async fn load(app: &App, path: &Path) -> anyhow::Result<Loaded> {
     let shown = path.display();
     let text = tokio::fs::read_to_string(path).await.with_context(|| format!("cannot read {shown}"))?;
     let name = path.file_name().and_then(|name| name.to_str()).with_context(|| format!("{shown} names no file"))?;
-    let wanted = document::read(&text).map_err(|complaints| told(path, &complaints))?;
+    let wanted = document::read(&text).map_err(|complaints| file_error(path, &complaints))?;
     // Before any transaction, because name resolution may be slow.
     let refused = out_of_reach(app, &wanted).await;
     if !refused.is_empty() {
-        return Err(told(path, &refused));
+        return Err(file_error(path, &refused));
     }
     for _ in 0..TRIES {
         let edit = Edit { actor: format!("file:{name}"), now: app.clock.now(), traceparent: None };
         match apply(app, name, &wanted, &edit).await {
             Ok(loaded) => {
-                app.nudge.poke();
+                app.notifier.notify();
                 let Loaded { created, changed, unchanged, spent } = loaded;
                 tracing::info!(
                     step = 1,
@@ -84,7 +84,7 @@ pub async fn load(app: &App, path: &Path) -> anyhow::Result<Loaded> {
                 );
                 return Ok(loaded);
             }
-            Err(Stopped::Wrong(complaints)) => return Err(told(path, &complaints)),
+            Err(Stopped::Wrong(complaints)) => return Err(file_error(path, &complaints)),
             Err(Stopped::Failed(error)) => return Err(error).with_context(|| format!("cannot load {shown}")),
             Err(Stopped::Crossed) => tokio::time::sleep(PAUSE).await,
         }
@@ -105,7 +105,7 @@ async fn out_of_reach(app: &App, wanted: &[Definition]) -> Vec<Complaint> {
 
 async fn apply(app: &App, file: &str, wanted: &[Definition], edit: &Edit) -> Result<Loaded, Stopped> {
     let mut tx = db::begin(&app.pool).await?;
-    hold_teams(&mut tx, wanted).await?;
+    lock_teams(&mut tx, wanted).await?;
     let (mut plans, mut complaints) = (Vec::new(), Vec::new());
     let bounds = app.bounds(edit.now);
     for definition in wanted {
@@ -122,11 +122,7 @@ async fn apply(app: &App, file: &str, wanted: &[Definition], edit: &Edit) -> Res
         match plan {
             Plan::Keep => loaded.unchanged += 1,
             Plan::Spent(Complaint { line, detail }) => {
-                tracing::warn!(
-                    file,
-                    line,
-                    "schedules file: a schedule without a future due time is not applied: {detail}"
-                );
+                tracing::warn!(file, line, "schedules file: a schedule without a future time is not applied: {detail}");
                 loaded.spent += 1;
             }
             Plan::Create(team_id, spec) => {
@@ -157,17 +153,17 @@ async fn plan(
             "the team does not exist: create it with `app teams create`",
         )));
     };
-    let standing = match standing(tx, team_id, &definition.body.name).await? {
+    let current = match find_current(tx, team_id, &definition.body.name).await? {
         Some(id) => workflows::find(tx, id, None).await?.map(|(workflow, _)| workflow),
         None => None,
     };
-    let existing = standing.as_ref().map(|workflow| &workflow.spec);
+    let existing = current.as_ref().map(|workflow| &workflow.spec);
     let spec = match Spec::new(definition.body.clone(), existing, bounds) {
         Ok(spec) => spec,
         Err(error) if error.code == spec::NEVER_FIRES => return Ok(Ok(Plan::Spent(definition.complain(&error)))),
         Err(error) => return Ok(Err(error)),
     };
-    Ok(match standing {
+    Ok(match current {
         None => Ok(Plan::Create(team_id, spec)),
         Some(workflow) => match workflow.managed_by.as_deref() {
             Some(other) if other != file => {
@@ -209,7 +205,7 @@ async fn team_id(db: &mut PgConnection, team: &Team) -> sqlx::Result<Option<i64>
 }
 
 /// Locks the rows of the file's teams; NO KEY, so that the API can still create workflows in them.
-async fn hold_teams(tx: &mut PgConnection, wanted: &[Definition]) -> sqlx::Result<()> {
+async fn lock_teams(tx: &mut PgConnection, wanted: &[Definition]) -> sqlx::Result<()> {
     let named = |definition: &Definition| match &definition.team {
         Team::Named(name) => Some(name.clone()),
         Team::Numbered(_) => None,
@@ -220,7 +216,7 @@ async fn hold_teams(tx: &mut PgConnection, wanted: &[Definition]) -> sqlx::Resul
     };
     sqlx::query!(
         r#"
-        -- hold the teams of a file, always in the same order: another instance loads the same file
+        -- lock the teams of a file, always in the same order: another instance loads the same file
         SELECT id FROM teams WHERE id = ANY($1) OR name = ANY($2) ORDER BY id FOR NO KEY UPDATE
         "#,
         &wanted.iter().filter_map(numbered).collect::<Vec<i64>>(),
@@ -231,10 +227,10 @@ async fn hold_teams(tx: &mut PgConnection, wanted: &[Definition]) -> sqlx::Resul
     .map(drop)
 }
 
-async fn standing(db: &mut PgConnection, team_id: i64, name: &str) -> sqlx::Result<Option<WorkflowId>> {
+async fn find_current(db: &mut PgConnection, team_id: i64, name: &str) -> sqlx::Result<Option<WorkflowId>> {
     let id = sqlx::query_scalar!(
         r#"
-        -- the workflow that stands under this name
+        -- the existing workflow of this name
         SELECT id FROM workflows WHERE team_id = $1 AND name = $2 AND state <> 'archived'
         "#,
         team_id,
@@ -245,7 +241,7 @@ async fn standing(db: &mut PgConnection, team_id: i64, name: &str) -> sqlx::Resu
     Ok(id.map(WorkflowId))
 }
 
-fn told(path: &Path, complaints: &[Complaint]) -> anyhow::Error {
+fn file_error(path: &Path, complaints: &[Complaint]) -> anyhow::Error {
     let lines = complaints.iter().map(|Complaint { line, detail }| format!("{}:{line}: {detail}", path.display()));
     anyhow!(lines.collect::<Vec<_>>().join("\n"))
 }

@@ -16,9 +16,9 @@ use crate::clock::{self, ClockSkew};
 use crate::config::Config;
 use crate::execute::{self, Executor, Wake};
 use crate::gate::Gate;
-use crate::invoke::Judge;
+use crate::invoke::FireDecider;
 use crate::metrics::Metrics;
-use crate::nudge::Nudge;
+use crate::notify::Notifier;
 use crate::spec::Bounds;
 
 /// One instance of the app; any number of instances may share a database.
@@ -40,11 +40,11 @@ pub struct Parts {
     /// Authenticates keys.
     pub gate: Gate,
     /// Decides fires.
-    pub judge: Judge,
+    pub decider: FireDecider,
     /// Which addresses http actions may reach.
     pub allowed: Allowed,
     /// Notifies the publisher of edits.
-    pub nudge: Nudge,
+    pub notifier: Notifier,
     /// Notifies the executor of runs.
     pub wake: Wake,
     /// The metrics of `/metrics`.
@@ -88,9 +88,9 @@ impl App {
         Self(Arc::new(Parts {
             instance: Uuid::new_v4(),
             gate: Gate::new(config.limits()),
-            judge: Judge::new(pool.clone(), config.ledger_kept()),
+            decider: FireDecider::new(pool.clone(), config.ledger_kept()),
             allowed: Allowed::new(config.action_allow_cidrs.clone()),
-            nudge: Nudge::default(),
+            notifier: Notifier::default(),
             wake: Wake::default(),
             metrics: Metrics::default(),
             requests: Requests::default(),
@@ -123,7 +123,7 @@ impl App {
             clock: self.clock.clone(),
             settings: self.config.executor(),
             wake: self.wake.clone(),
-            nudge: self.nudge.clone(),
+            notifier: self.notifier.clone(),
         };
         Executor::new(parts, client)
     }

@@ -4,14 +4,14 @@
 //! the timing or the state changes, its schedule version and its outbox row, in one transaction.
 
 mod edit;
-mod hold;
 mod live_runs;
+mod lock;
 mod table;
 mod workflow;
 mod write;
 
 pub use edit::{create, erase, save};
-pub use hold::{CLOCK_SKEW, lock, lock_for_fire, try_lock};
 pub use live_runs::cancel_live_runs;
+pub use lock::{CLOCK_SKEW, lock, lock_for_fire, try_lock};
 pub use table::{find, list};
 pub use workflow::{Filter, Saved, State, Sync, SyncStatus, Workflow};

@@ -78,8 +78,8 @@ impl Client {
     }
 
     fn with_key(url: &str, key: &str) -> anyhow::Result<Self> {
-        let mut key = HeaderValue::from_str(key)
-            .map_err(|_| anyhow!("not a key: it has characters that a header cannot have"))?;
+        let mut key =
+            HeaderValue::from_str(key).map_err(|_| anyhow!("a key consists of printable ASCII characters"))?;
         key.set_sensitive(true);
         let http = reqwest::Client::builder()
             .default_headers(HeaderMap::from_iter([(KEY_HEADER, key)]))

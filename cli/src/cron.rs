@@ -99,7 +99,7 @@ fn answer_lines(requests: impl BufRead, mut answers: impl Write, clock: &schedul
             Ok(explanation) => serde_json::to_string(explanation),
             Err(refusal) => serde_json::to_string(refusal),
         };
-        if print::told_no_more(writeln!(answers, "{}", answer?).and_then(|()| answers.flush()))? {
+        if print::is_pipe_closed(writeln!(answers, "{}", answer?).and_then(|()| answers.flush()))? {
             break;
         }
     }

@@ -3,9 +3,9 @@
 //! Three queues with three message formats are shown in one table. A message is deleted only after the app has answered
 //! for its fire, or when an operator discards it.
 
-mod held;
+mod in_flight;
 mod ledger;
-mod letter;
+mod message;
 mod queue;
 mod redrive;
 mod table;
@@ -15,9 +15,9 @@ use std::process::ExitCode;
 use clap::builder::NonEmptyStringValueParser;
 use clap::{Args, Subcommand};
 
-use self::held::{Held, Stop};
+use self::in_flight::{InFlight, Stop};
 use self::ledger::Known;
-use self::letter::{Holds, Letter, all_found};
+use self::message::{Content, DeadMessage, all_found};
 use self::queue::{At, Queue};
 use crate::client::{Access, Client, wait_for};
 use crate::print;
@@ -103,31 +103,32 @@ pub(crate) fn run(verb: &Verb) -> anyhow::Result<ExitCode> {
 }
 
 async fn ls(list: &List) -> anyhow::Result<ExitCode> {
-    let letters = look(&list.at, list.limit, |_| true).await?;
-    let known = ask(&list.access, &letters).await?;
+    let messages = read_messages(&list.at, list.limit, |_| true).await?;
+    let known = ask(&list.access, &messages).await?;
     if list.json {
-        return table::lines(letters.iter().zip(&known).map(|(letter, known)| table::json(letter, known)));
+        return table::lines(messages.iter().zip(&known).map(|(message, known)| table::json(message, known)));
     }
-    print::text(&table::table(&letters, &known))
+    print::text(&table::table(&messages, &known))
 }
 
 async fn show(arguments: &Show) -> anyhow::Result<ExitCode> {
-    let letters = look(&arguments.at, arguments.ids.len(), |letter| arguments.ids.contains(&letter.id)).await?;
-    all_found(&arguments.ids, &letters)?;
-    let known = ask(&arguments.access, &letters).await?;
-    let letters = letters.iter().zip(&known);
+    let messages =
+        read_messages(&arguments.at, arguments.ids.len(), |message| arguments.ids.contains(&message.id)).await?;
+    all_found(&arguments.ids, &messages)?;
+    let known = ask(&arguments.access, &messages).await?;
+    let messages = messages.iter().zip(&known);
     if arguments.json {
-        return table::lines(letters.map(|(letter, known)| table::whole_json(letter, known)));
+        return table::lines(messages.map(|(message, known)| table::full_json(message, known)));
     }
-    print::text(&letters.map(|(letter, known)| table::whole(letter, known)).collect::<Vec<_>>().join("\n"))
+    print::text(&messages.map(|(message, known)| table::full_text(message, known)).collect::<Vec<_>>().join("\n"))
 }
 
 async fn discard(arguments: &Discard) -> anyhow::Result<ExitCode> {
     let queue = Queue::open(&arguments.at).await;
-    let mut held = Held::of(&queue, Stop::by_signal()?);
-    let discarded = discard_from(&mut held, arguments).await;
-    let is_stopped = held.is_stopped();
-    held.put_back().await;
+    let mut in_flight = InFlight::of(&queue, Stop::by_signal()?);
+    let discarded = discard_from(&mut in_flight, arguments).await;
+    let is_stopped = in_flight.is_stopped();
+    in_flight.put_back().await;
     let discarded = discarded?;
     if is_stopped {
         return Ok(ExitCode::FAILURE);
@@ -137,54 +138,58 @@ async fn discard(arguments: &Discard) -> anyhow::Result<ExitCode> {
 }
 
 /// Prints each message before it is deleted.
-async fn discard_from(held: &mut Held<'_>, arguments: &Discard) -> anyhow::Result<Vec<Letter>> {
+async fn discard_from(in_flight: &mut InFlight<'_>, arguments: &Discard) -> anyhow::Result<Vec<DeadMessage>> {
     let mut discarded = Vec::new();
     while arguments.all || discarded.len() < arguments.ids.len() {
-        let letters = held.next().await?;
-        if letters.is_empty() {
+        let messages = in_flight.next().await?;
+        if messages.is_empty() {
             break;
         }
-        for letter in letters.into_iter().filter(|letter| arguments.all || arguments.ids.contains(&letter.id)) {
+        for message in messages.into_iter().filter(|message| arguments.all || arguments.ids.contains(&message.id)) {
             match arguments.json {
-                true => print::json(&table::whole_json(&letter, &Known::Unasked))?,
-                false => print::text(&format!("discarded {}\n", table::line(&letter)))?,
+                true => print::json(&table::full_json(&message, &Known::Unasked))?,
+                false => print::text(&format!("discarded {}\n", table::line(&message)))?,
             };
-            held.delete(&letter).await?;
-            discarded.push(letter);
+            in_flight.delete(&message).await?;
+            discarded.push(message);
         }
     }
     Ok(discarded)
 }
 
 /// Receives the selected messages, and returns them to the queue.
-async fn look(at: &At, limit: usize, is_wanted: impl Fn(&Letter) -> bool) -> anyhow::Result<Vec<Letter>> {
+async fn read_messages(
+    at: &At,
+    limit: usize,
+    is_wanted: impl Fn(&DeadMessage) -> bool,
+) -> anyhow::Result<Vec<DeadMessage>> {
     let queue = Queue::open(at).await;
-    let mut held = Held::of(&queue, Stop::by_signal()?);
+    let mut in_flight = InFlight::of(&queue, Stop::by_signal()?);
     let mut wanted = Vec::new();
-    let looked = loop {
-        match held.next().await {
-            Ok(letters) if letters.is_empty() => break Ok(()),
-            Ok(letters) => wanted.extend(letters.into_iter().filter(&is_wanted)),
+    let received = loop {
+        match in_flight.next().await {
+            Ok(messages) if messages.is_empty() => break Ok(()),
+            Ok(messages) => wanted.extend(messages.into_iter().filter(&is_wanted)),
             Err(error) => break Err(error),
         }
         if wanted.len() >= limit {
             break Ok(());
         }
     };
-    held.put_back().await;
-    looked?;
+    in_flight.put_back().await;
+    received?;
     wanted.truncate(limit);
     Ok(wanted)
 }
 
 /// Reads what the app knows about each message's time; after a failure of the app it sends no further requests.
-async fn ask(access: &Access, letters: &[Letter]) -> anyhow::Result<Vec<Known>> {
+async fn ask(access: &Access, messages: &[DeadMessage]) -> anyhow::Result<Vec<Known>> {
     let client = Client::new(access)?;
     let mut known = Vec::new();
     let mut is_away = false;
-    for letter in letters {
-        known.push(match &letter.holds {
-            Holds::Fire(fire) if !is_away => ledger::ask(&client, fire).await.unwrap_or_else(|error| {
+    for message in messages {
+        known.push(match &message.content {
+            Content::Fire(fire) if !is_away => ledger::ask(&client, fire).await.unwrap_or_else(|error| {
                 is_away = true;
                 eprintln!("cronbox: the app's decisions are unknown: {error:#}");
                 Known::Unasked

@@ -65,7 +65,7 @@ pub(crate) fn run(verb: &Verb) -> anyhow::Result<ExitCode> {
 
 async fn show(arguments: &Show) -> anyhow::Result<ExitCode> {
     let drift = Client::new(&arguments.access)?.get("/drift", &[]).await?;
-    tell(&drift, arguments.json)?;
+    print_drift(&drift, arguments.json)?;
     Ok(verdict(is_empty(&drift["workflows"]) && is_empty(&drift["orphans"])))
 }
 
@@ -74,32 +74,32 @@ async fn check(arguments: &Check) -> anyhow::Result<ExitCode> {
     let sweep = client.post("/drift:check", &json!({"force": arguments.force})).await?;
     if arguments.wait {
         let drift = done(&client, &sweep["id"]).await?;
-        tell(&drift, arguments.json)?;
+        print_drift(&drift, arguments.json)?;
         return Ok(verdict(differences(&drift["last"]["report"]) == 0));
     }
     match arguments.json {
         true => print::json(&sweep),
-        false => print::text(&format!("sweep {} is requested; `cronbox drift show` shows its findings\n", sweep["id"])),
+        false => print::text(&format!("sweep {} is requested; `cronbox drift show` prints its result\n", sweep["id"])),
     }
 }
 
 /// Returns the drift after this sweep is done.
 async fn done(client: &Client, id: &Value) -> anyhow::Result<Value> {
-    let begun = Instant::now();
+    let started = Instant::now();
     loop {
         let drift = client.get("/drift", &[]).await?;
         // A later sweep includes it.
         if drift["last"]["id"].as_i64() >= id.as_i64() {
             return Ok(drift);
         }
-        if begun.elapsed() > PATIENCE {
-            bail!("sweep {id} has not finished after {} minutes: check that a publisher runs", PATIENCE.as_secs() / 60);
+        if started.elapsed() > PATIENCE {
+            bail!("sweep {id} is not done after {} minutes: check that a publisher runs", PATIENCE.as_secs() / 60);
         }
         tokio::time::sleep(PAUSE).await;
     }
 }
 
-fn tell(drift: &Value, as_json: bool) -> anyhow::Result<ExitCode> {
+fn print_drift(drift: &Value, as_json: bool) -> anyhow::Result<ExitCode> {
     if as_json { print::json(drift) } else { print::text(&table(drift)) }
 }
 
@@ -143,7 +143,7 @@ fn summarise(table: &mut String, drift: &Value) -> std::fmt::Result {
         foreign => writeln!(table, "  {foreign} schedules belong to another database and are never deleted")?,
     }
     if let Some(id) = open["id"].as_i64() {
-        let state = if open["started_on"].is_null() { "requested" } else { "in progress" };
+        let state = if open["started_on"].is_null() { "requested" } else { "under way" };
         writeln!(table, "sweep {id} is {state}")?;
         if let Some(why) = open["report"]["stopped_by"].as_str() {
             writeln!(table, "  it stopped: {why}")?;

@@ -61,7 +61,7 @@ fn table(jobs: &Value) -> String {
 
 fn result(job: &Value) -> String {
     let result = match job["locked_by"].as_str() {
-        Some(instance) => format!("{}, running on instance {instance}", text(&job["last_result"])),
+        Some(instance) => format!("{}, running on: {instance}", text(&job["last_result"])),
         None => text(&job["last_result"]).to_owned(),
     };
     match job["last_error"].as_str() {

@@ -85,7 +85,7 @@ async fn ls(list: &List) -> anyhow::Result<ExitCode> {
         rows.extend(rows_of(&client, status, list.workflow, list.limit).await?);
     }
     rows.truncate(usize::try_from(list.limit).unwrap_or(usize::MAX));
-    tell(&rows, list.json)
+    print_rows(&rows, list.json)
 }
 
 /// Fetches the rows with this status, the newest first, page by page.
@@ -119,10 +119,10 @@ async fn act(verb: &str, chosen: &Chosen) -> anyhow::Result<ExitCode> {
     for id in ids {
         rows.push(client.post(&format!("/outbox/{id}:{verb}"), &json!({})).await?);
     }
-    tell(&rows, chosen.json)
+    print_rows(&rows, chosen.json)
 }
 
-fn tell(rows: &[Value], as_json: bool) -> anyhow::Result<ExitCode> {
+fn print_rows(rows: &[Value], as_json: bool) -> anyhow::Result<ExitCode> {
     if as_json {
         let lines: Vec<String> = rows.iter().map(|row| format!("{row}\n")).collect();
         return print::text(&lines.concat());

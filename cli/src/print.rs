@@ -13,12 +13,12 @@ pub(crate) fn json(answer: &(impl Serialize + ?Sized)) -> anyhow::Result<ExitCod
 
 /// Writes the text unchanged.
 pub(crate) fn text(text: &str) -> anyhow::Result<ExitCode> {
-    told_no_more(io::stdout().lock().write_all(text.as_bytes()))?;
+    is_pipe_closed(io::stdout().lock().write_all(text.as_bytes()))?;
     Ok(ExitCode::SUCCESS)
 }
 
 /// Whether the reader has exited.
-pub(crate) fn told_no_more(written: io::Result<()>) -> anyhow::Result<bool> {
+pub(crate) fn is_pipe_closed(written: io::Result<()>) -> anyhow::Result<bool> {
     match written {
         Ok(()) => Ok(false),
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(true),

@@ -11,8 +11,8 @@ const IN_FAILED_TRANSACTION: &str = "25P02";
 /// It checks first, because a `ROLLBACK` without a transaction writes a warning into the server's log each time.
 /// Outside of a transaction a simple query starts at its own `now()`.
 pub(crate) async fn rollback_leftovers(connection: &mut sqlx::PgConnection) -> sqlx::Result<()> {
-    let asked = sqlx::raw_sql("SELECT now() <> statement_timestamp()").fetch_one(&mut *connection).await;
-    let is_open = match asked {
+    let requested = sqlx::raw_sql("SELECT now() <> statement_timestamp()").fetch_one(&mut *connection).await;
+    let is_open = match requested {
         Ok(row) => row.try_get(0)?,
         Err(error) if code(&error).as_deref() == Some(IN_FAILED_TRANSACTION) => true,
         Err(error) => return Err(error),

@@ -34,10 +34,10 @@ impl Listener {
     ///
     /// # Errors
     /// Fails if the database refuses the statement or does not answer.
-    pub async fn heard(&mut self) -> sqlx::Result<()> {
+    pub async fn next_notification(&mut self) -> sqlx::Result<()> {
         loop {
             match tokio::time::timeout(PROBE_EVERY, self.0.try_recv()).await {
-                Ok(heard) => return heard.map(drop),
+                Ok(received) => return received.map(drop),
                 Err(_) => within(STATEMENT_LIMIT, self.0.execute("SELECT 1")).await.map(drop)?,
             }
         }

@@ -36,7 +36,7 @@ pub async fn migrate(options: &Options) -> anyhow::Result<()> {
 /// # Errors
 /// Fails like [`migrate`].
 pub async fn migrate_by(migrator: &Migrator, options: &Options) -> anyhow::Result<()> {
-    let (mut locked, mut is_told) = (0, false);
+    let (mut locked, mut is_logged) = (0, false);
     while locked < MOST_TRIES {
         // A new connection for each try, because closing it releases the advisory lock of the migrations.
         let mut connection = migration_options(options)?.connect().await.context("cannot reach the database")?;
@@ -45,7 +45,7 @@ pub async fn migrate_by(migrator: &Migrator, options: &Options) -> anyhow::Resul
         match done {
             Ok(Tried::Migrated) => return Ok(()),
             Ok(Tried::AnotherMigrates) => {
-                if !std::mem::replace(&mut is_told, true) {
+                if !std::mem::replace(&mut is_logged, true) {
                     tracing::info!("another process migrates the database; waiting until it has ended");
                 }
             }
@@ -92,7 +92,7 @@ async fn drop_invalid_indexes(migrator: &Migrator, connection: &mut PgConnection
     .fetch_all(&mut *connection)
     .await?;
     for name in invalid.iter().filter(|name| is_ours(migrator, name)) {
-        tracing::warn!(index = name, "unfinished index dropped; the migration creates it again");
+        tracing::warn!(index = name, "unfinished index dropped; it is created again");
         // The name is that of an index in our migrations.
         sqlx::raw_sql(AssertSqlSafe(format!("DROP INDEX CONCURRENTLY IF EXISTS {name}")))
             .execute(&mut *connection)

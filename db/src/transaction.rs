@@ -21,13 +21,13 @@ pub struct Transaction(AcquiredConnection);
 /// Fails like [`PgPool::acquire`].
 pub async fn begin(pool: &PgPool) -> sqlx::Result<Transaction> {
     let pool = pool.clone();
-    let begun = tokio::spawn(async move {
+    let started = tokio::spawn(async move {
         let mut connection = pool.acquire().await?;
         connection.execute("BEGIN").await?;
         Ok(Transaction(connection))
     });
-    match begun.await {
-        Ok(begun) => begun,
+    match started.await {
+        Ok(started) => started,
         Err(lost) => Err(sqlx::Error::Io(std::io::Error::other(lost))),
     }
 }

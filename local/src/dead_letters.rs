@@ -114,8 +114,8 @@ pub struct DeadLetters(Arc<Mutex<Vec<DeadLetter>>>);
 
 impl DeadLetters {
     /// Adds a message.
-    pub fn push(&self, letter: DeadLetter) {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).push(letter);
+    pub fn push(&self, message: DeadLetter) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).push(message);
     }
 
     /// All messages, oldest first.

@@ -233,12 +233,12 @@ mod tests {
         assert_eq!((lambda.next_due(), lambda.pending()), (Some(at("2026-01-01T00:03:00Z")), 1));
         lambda.deliver_due(at("2026-01-01T00:03:00Z")).await;
         assert_eq!((calls.load(Ordering::SeqCst), lambda.pending()), (3, 0));
-        let [letter] = &dead_letters.all()[..] else { panic!("one dead letter") };
-        assert_eq!(letter.queue, ON_FAILURE);
-        assert_eq!(letter.body["requestPayload"], json!({"workflow_id": 7}));
-        assert_eq!(letter.body["requestContext"]["condition"], "RetriesExhausted");
-        assert_eq!(letter.body["requestContext"]["approximateInvokeCount"], 3);
-        assert_eq!(letter.body["responsePayload"]["errorMessage"], "the app is down");
+        let [message] = &dead_letters.all()[..] else { panic!("one dead letter") };
+        assert_eq!(message.queue, ON_FAILURE);
+        assert_eq!(message.body["requestPayload"], json!({"workflow_id": 7}));
+        assert_eq!(message.body["requestContext"]["condition"], "RetriesExhausted");
+        assert_eq!(message.body["requestContext"]["approximateInvokeCount"], 3);
+        assert_eq!(message.body["responsePayload"]["errorMessage"], "the app is down");
     }
 
     #[tokio::test]

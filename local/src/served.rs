@@ -56,7 +56,7 @@ impl Served {
     pub async fn stop(mut self) -> Result<()> {
         self.stop.cancel();
         match self.serving.take() {
-            Some(serving) => serving.await.context("the stand-in ended by itself")?,
+            Some(serving) => serving.await.context("the stand-in ended unexpectedly")?,
             None => Ok(()),
         }
     }
@@ -87,7 +87,7 @@ impl StandIn {
         // Without it, small answers wait for the client's delayed acknowledgement.
         let listener = listener.tap_io(|stream| {
             if let Err(error) = stream.set_nodelay(true) {
-                tracing::debug!(%error, "no TCP_NODELAY");
+                tracing::debug!(%error, "cannot set TCP_NODELAY");
             }
         });
         let serve = axum::serve(listener, self.router()).with_graceful_shutdown(stop.clone().cancelled_owned());
@@ -95,8 +95,8 @@ impl StandIn {
         shutdown.await;
         stop.cancel();
         scheduler.end_silence();
-        firing.await.context("the loop of the fires ended by itself")?;
-        serving.await.context("the stand-in ended by itself")?.context("the stand-in cannot be served")
+        firing.await.context("the loop that fires schedules ended unexpectedly")?;
+        serving.await.context("the stand-in ended unexpectedly")?.context("the stand-in cannot be served")
     }
 
     fn router(self) -> Router {

@@ -62,7 +62,7 @@ async fn refill(stack: &Stack) -> Result<()> {
     )
     .execute(&stack.pool)
     .await
-    .context("cannot have the schedules published again")?;
+    .context("cannot request that all schedules are published again")?;
     sqlx::query("SELECT pg_notify('cronbox_outbox', '')").execute(&stack.pool).await?;
     Ok(())
 }

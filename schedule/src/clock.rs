@@ -147,12 +147,12 @@ impl Sample {
 
     /// Returns the sample at `answered`, corrected only if the other clock's answer contradicts it.
     ///
-    /// The other machine read `time` at some moment between `asked` and `answered`, so its clock now shows a time from
+    /// The other machine read `time` at some moment between `requested` and `answered`, so its clock now shows a time from
     /// `time` to `time` plus the round trip. So a slow answer corrects little, and a corrected clock is more likely
     /// behind the other one than ahead of it.
-    fn corrected(self, time: DateTime<Utc>, asked: Instant, answered: Instant) -> Self {
+    fn corrected(self, time: DateTime<Utc>, requested: Instant, answered: Instant) -> Self {
         let believed = self.time_at(answered);
-        let is_possible = (time..=time + since(asked, answered)).contains(&believed);
+        let is_possible = (time..=time + since(requested, answered)).contains(&believed);
         Self { time: if is_possible { believed } else { time }, at: answered }
     }
 }
@@ -184,7 +184,7 @@ impl SampledClock {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).time_at(Instant::now())
     }
 
-    /// Adds a sample: the request was sent at `asked`, and the answer that just arrived contains `time`.
+    /// Adds a sample: the request was sent at `requested`, and the answer that just arrived contains `time`.
     ///
     /// ```
     /// # use std::time::Instant;
@@ -193,9 +193,9 @@ impl SampledClock {
     /// clock.observe(DateTime::UNIX_EPOCH, Instant::now());
     /// assert!(clock.now() < DateTime::UNIX_EPOCH + TimeDelta::hours(1));
     /// ```
-    pub fn observe(&self, time: DateTime<Utc>, asked: Instant) {
+    pub fn observe(&self, time: DateTime<Utc>, requested: Instant) {
         let mut sample = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        *sample = sample.corrected(time, asked, Instant::now());
+        *sample = sample.corrected(time, requested, Instant::now());
     }
 }
 
@@ -274,10 +274,10 @@ mod tests {
 
     #[test]
     fn sampled_clock_stays_within_round_trip() {
-        let asked = Instant::now();
-        let answered = asked + Duration::from_secs(10);
+        let requested = Instant::now();
+        let answered = requested + Duration::from_secs(10);
         let believed = |secs| Sample { time: seconds(secs), at: answered };
-        let corrected = |secs| believed(secs).corrected(seconds(100), asked, answered).time_at(answered);
+        let corrected = |secs| believed(secs).corrected(seconds(100), requested, answered).time_at(answered);
         assert_eq!(corrected(50), seconds(100), "it was behind");
         assert_eq!(corrected(105), seconds(105), "a slow answer does not contradict it");
         assert_eq!(corrected(200), seconds(100), "it was ahead");

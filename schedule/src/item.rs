@@ -96,7 +96,7 @@ impl Cursor<'_> {
         if last >= first {
             return Ok(last);
         }
-        let by_name = before.starts_with(|letter: char| letter.is_ascii_alphabetic());
+        let by_name = before.starts_with(|character: char| character.is_ascii_alphabetic());
         if by_name && self.field.kind == Kind::Weekday && last == self.field.min {
             // `FRI-SUN`: the Sunday at the end of the week.
             return Ok(self.field.min + 7);
@@ -205,7 +205,7 @@ impl Cursor<'_> {
             None => "a value is missing at the end".to_owned(),
             Some(',') => "a value is missing before the comma".to_owned(),
             Some('?') if matches!(self.field.kind, Kind::MonthDay | Kind::Weekday) => {
-                "? must be the only character of the field".to_owned()
+                "? must be the only item".to_owned()
             }
             Some('?') => "? is permitted only in a day field".to_owned(),
             Some(next) => format!("unexpected {next:?}"),

@@ -139,7 +139,7 @@ fn bare_fields(tokens: &[Token<'_>]) -> Result<Cron, CronError> {
             let month_days = item::list(&MONTH_DAY, month_day)?;
             let weekdays = item::list(&WEEKDAY, weekday)?;
             if month_days.question && weekdays.question {
-                let reason = "the day-of-month field already has ?; write * here";
+                let reason = "? is already in the day-of-month field; write * here";
                 return Err(CronError::of_field(&WEEKDAY, weekday.1, reason));
             }
             if seconds.is_some() && month_days.question {

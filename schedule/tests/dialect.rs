@@ -213,8 +213,8 @@ fn a_refusal_names_the_field_and_the_reason() {
         ("x * * * *", "minute", "minute field: x is not a number"),
         ("? * * * *", "minute", "minute field: ? is permitted only in a day field"),
         ("* * * ? *", "month", "month field: ? is permitted only in a day field"),
-        ("* * ?,1 * *", "day-of-month", "day-of-month field: ? must be the only character of the field"),
-        ("* * ? * ?", "day-of-week", "day-of-week field: the day-of-month field already has ?; write * here"),
+        ("* * ?,1 * *", "day-of-month", "day-of-month field: ? must be the only item"),
+        ("* * ? * ?", "day-of-week", "day-of-week field: ? is already in the day-of-month field; write * here"),
         ("* * * FOO *", "month", "month field: FOO is not a name from JAN to DEC"),
         ("* * * * FRIDAY", "day-of-week", "day-of-week field: FRIDAY is not a name from SUN to SAT"),
         ("* * * * FRIX", "day-of-week", "day-of-week field: FRIX is not a name from SUN to SAT"),
@@ -343,9 +343,9 @@ fn weekday_numbers_in_quartz_form_are_refused() {
     for text in ["0 15 10 ? * 6L", "0 0 12 ? * 2-6", "0 15 10 ? * 6#3", "0 15 10 ? * MON,6 2126"] {
         let (code, field, message) = refusal(text);
         assert_eq!((code, field), ("invalid_field", Some("day-of-week")), "{text}");
-        let told =
+        let reply =
             "day-of-week field: a weekday's number is 0 to 6 here and 1 to 7 in Quartz: write its name, such as FRI";
-        assert_eq!(message, told, "{text}");
+        assert_eq!(message, reply, "{text}");
     }
     for (text, written) in [
         ("0 15 10 ? * FRIL", "15 10 * * 5L"),

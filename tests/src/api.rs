@@ -111,8 +111,8 @@ impl Answer {
     /// Asserts that the answer is a problem with this status, code and field.
     #[track_caller]
     pub fn refused(&self, status: u16, code: &str, field: Option<&str>) {
-        let told = (self.status, self.json["code"].as_str(), self.json["field"].as_str());
-        assert_eq!(told, (status, Some(code), field), "{}", self.text);
+        let reply = (self.status, self.json["code"].as_str(), self.json["field"].as_str());
+        assert_eq!(reply, (status, Some(code), field), "{}", self.text);
         assert_eq!(self.headers[CONTENT_TYPE], "application/problem+json");
         assert!(self.json["detail"].as_str().is_some_and(|detail| !detail.is_empty()), "{}", self.text);
     }

@@ -88,7 +88,7 @@ impl Runtime {
     /// # Panics
     /// The function does not answer.
     pub async fn invoke(&mut self, event: Value) -> Ended {
-        #[expect(clippy::disallowed_methods, reason = "Lambda tells its deadline as a time of day")]
+        #[expect(clippy::disallowed_methods, reason = "Lambda gives its deadline as a time of day")]
         let deadline = SystemTime::now() + TIMEOUT;
         self.invoke_until(event, deadline).await
     }

@@ -249,8 +249,8 @@ impl Way {
         self.silence.fell.notify_waiters();
     }
 
-    /// Keeps back what both sides send, on new connections, too, as a server does that stands still.
-    pub fn stand_still(&self) {
+    /// Keeps back what both sides send, on new connections, too, as a server does that stalls.
+    pub fn stall(&self) {
         self.silence.still.send_replace(true);
     }
 

@@ -68,8 +68,8 @@ impl Allowed {
     /// Fails if the address may not be reached.
     pub fn check_literal(&self, url: &Url) -> Result<(), NotPublic> {
         match url.host() {
-            Some(Host::Ipv4(v4)) => self.judge(&v4.to_string(), &[v4.into()]),
-            Some(Host::Ipv6(v6)) => self.judge(&v6.to_string(), &[v6.into()]),
+            Some(Host::Ipv4(v4)) => self.check_addresses(&v4.to_string(), &[v4.into()]),
+            Some(Host::Ipv6(v6)) => self.check_addresses(&v6.to_string(), &[v6.into()]),
             Some(Host::Domain(_)) | None => Ok(()),
         }
     }
@@ -82,13 +82,13 @@ impl Allowed {
         self.check_literal(url)?;
         let Some(Host::Domain(host)) = url.host() else { return Ok(()) };
         match tokio::time::timeout(PATIENCE_AT_SAVE, self.names.addresses(host)).await {
-            Ok(Ok(found)) => self.judge(host, &found),
+            Ok(Ok(found)) => self.check_addresses(host, &found),
             Ok(Err(_)) | Err(_) => Ok(()),
         }
     }
 
     /// One private address is enough to refuse a name: its name server chooses which of the addresses we connect to.
-    fn judge(&self, host: &str, found: &[IpAddr]) -> Result<(), NotPublic> {
+    fn check_addresses(&self, host: &str, found: &[IpAddr]) -> Result<(), NotPublic> {
         match found.iter().all(|address| self.permits(*address)) {
             true => Ok(()),
             false => Err(NotPublic { host: host.to_owned() }),
@@ -102,7 +102,7 @@ impl Resolve for Allowed {
         let allowed = self.clone();
         Box::pin(async move {
             let found = allowed.names.addresses(name.as_str()).await?;
-            allowed.judge(name.as_str(), &found)?;
+            allowed.check_addresses(name.as_str(), &found)?;
             Ok(Box::new(found.into_iter().map(|address| SocketAddr::new(address, 0))) as Addrs)
         })
     }

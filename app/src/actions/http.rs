@@ -31,7 +31,7 @@ pub(super) async fn perform(action: &Http, call: &Call, sender: &Sender<'_>) -> 
         sender.departure.leave_or_wait().await;
     }
     match request.send().await {
-        Ok(response) => judge(response).await,
+        Ok(response) => evaluate_response(response).await,
         // The run was handed over; the executor cancels this attempt now.
         Err(_) if sender.departure.is_prevented() => std::future::pending().await,
         Err(error) => Outcome::Failed { error: reason(&error), result: None, again: whether_again(&error) },
@@ -78,7 +78,7 @@ fn context_headers(call: &Call, request: reqwest::RequestBuilder) -> reqwest::Re
     }
 }
 
-async fn judge(mut response: Response) -> Outcome {
+async fn evaluate_response(mut response: Response) -> Outcome {
     let status = response.status();
     let again = worth_another(status, response.headers());
     let body = match beginning(&mut response).await {
@@ -103,8 +103,8 @@ fn worth_another(status: StatusCode, headers: &HeaderMap) -> Again {
     if !is_busy && !status.is_server_error() {
         return Again::Never;
     }
-    let asked = headers.get(RETRY_AFTER).and_then(|value| value.to_str().ok()?.parse().ok());
-    Again::Later(asked.map(Duration::from_secs))
+    let requested = headers.get(RETRY_AFTER).and_then(|value| value.to_str().ok()?.parse().ok());
+    Again::Later(requested.map(Duration::from_secs))
 }
 
 /// A receiver that cannot be reached may be reachable later, but an address that is not public stays so.

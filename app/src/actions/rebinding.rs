@@ -59,13 +59,13 @@ const FINE: &str = "HTTP/1.1 200 OK\r\ncontent-length: 0\r\nconnection: close\r\
 
 /// Returns these answers in turn and repeats the last; counts the resolutions.
 fn names(answers: &'static [&'static [IpAddr]]) -> (Allowed, Arc<AtomicUsize>) {
-    let asked = Arc::new(AtomicUsize::new(0));
-    let counted = asked.clone();
+    let requested = Arc::new(AtomicUsize::new(0));
+    let counted = requested.clone();
     let names = Names::Given(Arc::new(move |_| {
         let nth = counted.fetch_add(1, Ordering::Relaxed);
         answers[nth.min(answers.len() - 1)].to_vec()
     }));
-    (Allowed::new(vec!["127.0.0.1/32".parse().unwrap()]).with_names(names), asked)
+    (Allowed::new(vec!["127.0.0.1/32".parse().unwrap()]).with_names(names), requested)
 }
 
 fn action(port: u16) -> serde_json::Value {
@@ -105,17 +105,17 @@ fn assert_refused(outcome: &Outcome) {
 }
 
 #[tokio::test]
-async fn a_name_that_leads_elsewhere_after_it_was_judged_leads_nowhere() {
+async fn the_checked_address_is_the_called_one() {
     let listener = Listener::start(FINE).await;
-    let (allowed, asked) = names(&[&[ALLOWED], &[INSIDE]]);
+    let (allowed, requested) = names(&[&[ALLOWED], &[INSIDE]]);
     assert!(matches!(send(&allowed, listener.port).await, Outcome::Succeeded(_)));
-    assert_eq!(asked.load(Ordering::Relaxed), 1, "resolved once");
+    assert_eq!(requested.load(Ordering::Relaxed), 1, "resolved once");
     assert_refused(&send(&allowed, listener.port).await);
     assert_eq!(listener.connected(), [ALLOWED]);
 }
 
 #[tokio::test]
-async fn a_name_that_was_public_when_it_was_saved_is_judged_again_when_it_is_sent() {
+async fn addresses_are_checked_again_when_sent() {
     let listener = Listener::start(FINE).await;
     let (allowed, _) = names(&[&[PUBLIC], &[INSIDE]]);
     check_reach(&action(listener.port), &allowed).await.unwrap();
@@ -142,8 +142,8 @@ async fn a_redirect_inside_is_an_answer_and_not_a_way() {
         "HTTP/1.1 302 Found\r\nlocation: http://169.254.169.254/latest/meta-data/\r\ncontent-length: 0\r\nconnection: close\r\n\r\n",
     )
     .await;
-    let (allowed, asked) = names(&[&[ALLOWED]]);
+    let (allowed, requested) = names(&[&[ALLOWED]]);
     let Outcome::Failed { error, again, .. } = send(&allowed, listener.port).await else { panic!("followed") };
     assert_eq!((error.as_str(), again), ("the receiver answered 302 Found", Again::Never));
-    assert_eq!((listener.connected().len(), asked.load(Ordering::Relaxed)), (1, 1));
+    assert_eq!((listener.connected().len(), requested.load(Ordering::Relaxed)), (1, 1));
 }

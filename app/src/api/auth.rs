@@ -65,7 +65,7 @@ impl FromRequestParts<App> for Viewer {
         let caller = Caller::from_request_parts(parts, app).await?;
         match caller.kind() {
             Kind::Admin | Kind::Team => Ok(Self(caller)),
-            Kind::Scheduler => Err(Error::forbidden("a scheduler key permits only :invoke")),
+            Kind::Scheduler => Err(Error::forbidden("a scheduler key can only call :invoke")),
         }
     }
 }
@@ -76,7 +76,7 @@ impl FromRequestParts<App> for Editor {
     async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Self, Error> {
         let Viewer(caller) = Viewer::from_request_parts(parts, app).await?;
         match caller.role() {
-            Some(Role::Viewer) => Err(Error::forbidden("a viewer key may not write: use an editor key")),
+            Some(Role::Viewer) => Err(Error::forbidden("this key can only read: use one with the role editor")),
             Some(Role::Editor) | None => Ok(Self(caller)),
         }
     }

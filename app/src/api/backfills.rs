@@ -18,7 +18,7 @@ use super::keys::NoBody;
 use super::page::{self, Page};
 use crate::App;
 use crate::audit::Edit;
-use crate::backfills::{self, Asked, Backfill, Filter, MOST, Only, Order, Timing, Verb, Wish};
+use crate::backfills::{self, Backfill, BackfillOutcome, BackfillRequest, Filter, MOST, Only, Order, Timing, Verb};
 use crate::field::{self, FieldError};
 use crate::workflows;
 
@@ -110,25 +110,25 @@ pub(super) async fn ask(
     body: BackfillBody,
     edit: &Edit,
 ) -> Result<Response, Error> {
-    let wish = wish(app, &body, edit.now)?;
+    let request = parse_request(app, &body, edit.now)?;
     let mut tx = db::begin(&app.pool).await?;
     let workflow = workflows::lock(&mut tx, id, caller.team_id(), edit.now).await?.ok_or_else(Error::not_found)?;
     alive(&workflow)?;
-    let asked = match body.dry_run {
-        Some(true) => backfills::count(&mut tx, &workflow, &wish, edit.now).await?,
-        Some(false) | None => backfills::begin(&mut tx, &workflow, &wish, edit).await?,
+    let outcome = match body.dry_run {
+        Some(true) => backfills::count(&mut tx, &workflow, &request, edit.now).await?,
+        Some(false) | None => backfills::begin(&mut tx, &workflow, &request, edit).await?,
     };
-    match asked {
-        Asked::Counted(total, times) => Ok(Json(DryRunView { total, times }).into_response()),
-        Asked::Nothing => Err(Error::conflict("nothing_selected", nothing_selected(wish.timing))),
-        Asked::TooMany => {
-            let detail = format!("more than {MOST} times are selected: use a shorter span");
+    match outcome {
+        BackfillOutcome::Counted(total, times) => Ok(Json(DryRunView { total, times }).into_response()),
+        BackfillOutcome::Nothing => Err(Error::conflict("nothing_selected", nothing_selected(request.timing))),
+        BackfillOutcome::TooMany => {
+            let detail = format!("more than {MOST} times are selected: request a shorter span");
             Err(FieldError::new("too_many_occurrences", "start", detail).into())
         }
-        Asked::Another(other) => {
+        BackfillOutcome::Another(other) => {
             Err(Error::conflict("backfill_running", &format!("backfill {other} of this workflow has not ended")))
         }
-        Asked::Begun(id) => {
+        BackfillOutcome::Created(id) => {
             let view = read(&mut tx, id, None).await?;
             tx.commit().await?;
             let location = format!("/api/v1/backfills/{id}");
@@ -147,7 +147,7 @@ fn nothing_selected(timing: Timing) -> &'static str {
     }
 }
 
-fn wish(app: &App, body: &BackfillBody, now: DateTime<Utc>) -> Result<Wish, FieldError> {
+fn parse_request(app: &App, body: &BackfillBody, now: DateTime<Utc>) -> Result<BackfillRequest, FieldError> {
     let (start, end) = (field::instant("start", body.start)?, field::instant("end", body.end)?);
     let earliest = now - app.config.ledger_kept();
     if start >= end {
@@ -157,8 +157,8 @@ fn wish(app: &App, body: &BackfillBody, now: DateTime<Utc>) -> Result<Wish, Fiel
         return Err(FieldError::new("in_the_future", "end", "end must not be in the future"));
     }
     if start < earliest {
-        let told = earliest.to_rfc3339_opts(SecondsFormat::Secs, true);
-        let detail = format!("older occurrences may be removed: start must be {told} or later");
+        let first = earliest.to_rfc3339_opts(SecondsFormat::Secs, true);
+        let detail = format!("the ledger has no earlier rows: start must be at least {first}");
         return Err(FieldError::new("span_too_old", "start", detail));
     }
     let max_concurrent = match body.max_concurrent.unwrap_or(1) {
@@ -166,7 +166,7 @@ fn wish(app: &App, body: &BackfillBody, now: DateTime<Utc>) -> Result<Wish, Fiel
         _ => return Err(FieldError::invalid("max_concurrent", "max_concurrent must be from 1 to 10")),
     };
     let (order, only) = (body.order.unwrap_or_default(), body.only.unwrap_or_default());
-    Ok(Wish { start, end, order, only, timing: body.timing.unwrap_or_default(), max_concurrent })
+    Ok(BackfillRequest { start, end, order, only, timing: body.timing.unwrap_or_default(), max_concurrent })
 }
 
 /// List backfills, the newest first.
@@ -222,9 +222,9 @@ pub(super) async fn act(
     let seen = backfills::find(&mut tx, id, caller.team_id()).await?.ok_or_else(Error::not_found)?;
     // A job that advances the backfill locks the workflow, so read after this lock what the job did.
     workflows::lock(&mut tx, WorkflowId(seen.workflow_id), None, edit.now).await?.ok_or_else(Error::not_found)?;
-    let standing = backfills::find(&mut tx, id, caller.team_id()).await?.ok_or_else(Error::not_found)?;
-    if !backfills::operate(&mut tx, &standing, verb, &edit).await? {
-        return Err(Error::conflict("backfill_ended", "the backfill has ended"));
+    let current = backfills::find(&mut tx, id, caller.team_id()).await?.ok_or_else(Error::not_found)?;
+    if !backfills::operate(&mut tx, &current, verb, &edit).await? {
+        return Err(Error::conflict("backfill_ended", "the backfill has already ended"));
     }
     let view = read(&mut tx, id, caller.team_id()).await?;
     tx.commit().await?;
@@ -237,7 +237,7 @@ async fn read(db: &mut db::PgConnection, id: Uuid, team_id: Option<i64>) -> Resu
 
 impl From<Backfill> for BackfillView {
     fn from(backfill: Backfill) -> Self {
-        let Wish { start, end, order, only, timing, max_concurrent } = backfill.wish;
+        let BackfillRequest { start, end, order, only, timing, max_concurrent } = backfill.request;
         Self {
             id: backfill.id,
             workflow_id: backfill.workflow_id,

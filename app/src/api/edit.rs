@@ -49,10 +49,10 @@ pub(super) fn alive(workflow: &Workflow) -> Result<(), Error> {
 }
 
 /// Notifies the publisher after the commit of an edit.
-pub(super) fn nudge(app: &App, saved: Saved) {
+pub(super) fn notify_publisher(app: &App, saved: Saved) {
     inject::at(Point::A3);
     match saved {
-        Saved::Enqueued => app.nudge.poke(),
+        Saved::Enqueued => app.notifier.notify(),
         Saved::Changed | Saved::Unchanged => {}
     }
 }

@@ -151,16 +151,21 @@ impl From<Arc<sqlx::Error>> for Error {
         if let Some(refusal) = error.as_database_error().and_then(|error| error.constraint()).and_then(by_constraint) {
             return refusal;
         }
-        match weather(&error) {
-            Weather::Away => {
-                tracing::warn!(%error, "database unavailable");
-                Self::Later(StatusCode::SERVICE_UNAVAILABLE, "database_unavailable", "the database is unavailable", 2)
+        match classify_failure(&error) {
+            DatabaseFailure::Unreachable => {
+                tracing::warn!(%error, "database unreachable");
+                Self::Later(
+                    StatusCode::SERVICE_UNAVAILABLE,
+                    "database_unavailable",
+                    "the database cannot be reached",
+                    2,
+                )
             }
-            Weather::Busy => {
+            DatabaseFailure::Busy => {
                 tracing::warn!(%error, "database busy");
                 Self::Later(StatusCode::SERVICE_UNAVAILABLE, "database_busy", "the database is busy", 1)
             }
-            Weather::Clear => Self::Internal(error.into()),
+            DatabaseFailure::Other => Self::Internal(error.into()),
         }
     }
 }
@@ -179,14 +184,14 @@ fn by_constraint(constraint: &str) -> Option<Error> {
     }
 }
 
-enum Weather {
-    Away,
+enum DatabaseFailure {
+    Unreachable,
     Busy,
-    Clear,
+    Other,
 }
 
 /// Classifies errors that pass without a change: a lost connection, a restart, a deadlock, a timeout.
-fn weather(error: &sqlx::Error) -> Weather {
+fn classify_failure(error: &sqlx::Error) -> DatabaseFailure {
     match error {
         sqlx::Error::Io(_)
         | sqlx::Error::Tls(_)
@@ -194,14 +199,14 @@ fn weather(error: &sqlx::Error) -> Weather {
         | sqlx::Error::Protocol(_)
         | sqlx::Error::PoolTimedOut
         | sqlx::Error::PoolClosed
-        | sqlx::Error::WorkerCrashed => Weather::Away,
+        | sqlx::Error::WorkerCrashed => DatabaseFailure::Unreachable,
         sqlx::Error::Database(error) => match error.code().as_deref() {
-            Some(code) if code.starts_with("08") || code.starts_with("57P") => Weather::Away,
+            Some(code) if code.starts_with("08") || code.starts_with("57P") => DatabaseFailure::Unreachable,
             // too_many_connections; read_only_sql_transaction after a failover
-            Some("53300" | "25006") => Weather::Away,
-            Some("40001" | "40P01" | "55P03" | "57014") => Weather::Busy,
-            _ => Weather::Clear,
+            Some("53300" | "25006") => DatabaseFailure::Unreachable,
+            Some("40001" | "40P01" | "55P03" | "57014") => DatabaseFailure::Busy,
+            _ => DatabaseFailure::Other,
         },
-        _ => Weather::Clear,
+        _ => DatabaseFailure::Other,
     }
 }

@@ -17,8 +17,8 @@ use super::extract::{self, Verb};
 use crate::App;
 use crate::field::FieldError;
 use crate::invoke::{Answer, Reason};
-use crate::metrics::{Answered, Word};
-use crate::outbox::Healing;
+use crate::metrics::{Answered, MetricLabel};
+use crate::outbox::OrphanCleanup;
 
 /// A fire, as in the schedule's Input; unknown fields are ignored.
 #[derive(ToSchema)]
@@ -66,7 +66,7 @@ pub(super) async fn invoke(
         return Err(Error::not_found());
     }
     let fire = fire(id, &extract::read(request).await?)?;
-    let answer = app.judge.judge(&fire).await?;
+    let answer = app.decider.decide_fire(&fire).await?;
     account(&app, &fire, answer);
     answered(answer)
 }
@@ -129,7 +129,7 @@ fn account(app: &App, fire: &Fire, answer: Answer) {
         Answer::ClockSkew => "clock_skew",
         Answer::Held => "held",
     };
-    app.metrics.invokes.get_or_create(&Answered { answer: Word(word) }).inc();
+    app.metrics.invokes.get_or_create(&Answered { answer: MetricLabel(word) }).inc();
     if off_minute(fire) {
         app.metrics.fires_off_minute.inc();
     }
@@ -142,8 +142,8 @@ fn account(app: &App, fire: &Fire, answer: Answer) {
         fire.scheduled_time.format("%Y-%m-%dT%H:%MZ"),
     );
     match answer {
-        Answer::Accepted(_) => app.wake.poke(),
-        Answer::Gone(Healing::Enqueued) => app.nudge.poke(),
+        Answer::Accepted(_) => app.wake.notify(),
+        Answer::Gone(OrphanCleanup::Enqueued) => app.notifier.notify(),
         Answer::Declined(Reason::Disagrees) => {
             app.metrics.fires_disagree.inc();
             tracing::warn!(

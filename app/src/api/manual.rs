@@ -19,7 +19,7 @@ use super::runs::RunView;
 use crate::App;
 use crate::audit::{self, Edit, Entry};
 use crate::field;
-use crate::manual::{self, Asked};
+use crate::manual::{self, ManualOutcome};
 use crate::queue;
 use crate::runs::{self, Cancelled, RunState};
 use crate::workflows;
@@ -84,9 +84,9 @@ async fn fire(app: &App, caller: &Caller, id: WorkflowId, body: FireBody, edit: 
     let mut tx = db::begin(&app.pool).await?;
     let workflow = workflows::lock(&mut tx, id, caller.team_id(), edit.now).await?.ok_or_else(Error::not_found)?;
     alive(&workflow)?;
-    let asked = manual::fire(&mut tx, &workflow, body.inputs, edit).await?;
+    let outcome = manual::fire(&mut tx, &workflow, body.inputs, edit).await?;
     tx.commit().await?;
-    answer(app, asked)
+    answer(app, outcome)
 }
 
 async fn retry(app: &App, caller: &Caller, id: Uuid, edit: &Edit) -> Result<Response, Error> {
@@ -95,21 +95,21 @@ async fn retry(app: &App, caller: &Caller, id: Uuid, edit: &Edit) -> Result<Resp
     let workflow = workflows::lock(&mut tx, WorkflowId(run.workflow_id), caller.team_id(), edit.now).await?;
     let workflow = workflow.ok_or_else(Error::not_found)?;
     alive(&workflow)?;
-    let asked = manual::retry(&mut tx, &workflow, id, edit).await?;
+    let outcome = manual::retry(&mut tx, &workflow, id, edit).await?;
     tx.commit().await?;
-    answer(app, asked)
+    answer(app, outcome)
 }
 
 /// The request is committed at this point.
-fn answer(app: &App, asked: Asked) -> Result<Response, Error> {
-    match asked {
-        Asked::Run(run_id) => {
-            app.wake.poke();
+fn answer(app: &App, outcome: ManualOutcome) -> Result<Response, Error> {
+    match outcome {
+        ManualOutcome::Run(run_id) => {
+            app.wake.notify();
             let location = format!("/api/v1/runs/{run_id}");
             Ok((StatusCode::ACCEPTED, [(header::LOCATION, location)], Json(ManualRunView { run_id })).into_response())
         }
-        Asked::Overlap(reason) => Err(Error::conflict("overlap", reason.sentence())),
-        Asked::Live => Err(Error::conflict(
+        ManualOutcome::Overlap(reason) => Err(Error::conflict("overlap", reason.sentence())),
+        ManualOutcome::Live => Err(Error::conflict(
             "run_live",
             "the run, or another run of its time, has not ended: wait for its end, or cancel it",
         )),
@@ -128,7 +128,7 @@ async fn cancel(app: &App, caller: &Caller, id: Uuid, edit: &Edit) -> Result<Jso
             audit::record(&mut tx, edit, Entry { verb: "cancel", subject, before: None, after: None }).await?;
         }
         Cancelled::TooLate if after.state == RunState::Cancelled => {}
-        Cancelled::TooLate => return Err(Error::conflict("run_ended", "the run has ended")),
+        Cancelled::TooLate => return Err(Error::conflict("run_ended", "the run has already ended")),
     }
     tx.commit().await?;
     if cancelled == Cancelled::Done {
@@ -136,7 +136,7 @@ async fn cancel(app: &App, caller: &Caller, id: Uuid, edit: &Edit) -> Result<Jso
         if let Err(error) = queue::advance(&app.pool, WorkflowId(before.workflow_id), edit.now).await {
             tracing::warn!(%error, "slot of a cancelled run not handed on; the job `queue` does it at its next turn");
         }
-        app.wake.poke();
+        app.wake.notify();
     }
     Ok(Json(after.into()))
 }

@@ -89,7 +89,7 @@ pub(super) async fn act(
     match operated {
         Operated::Done(row) => {
             tx.commit().await?;
-            app.nudge.poke();
+            app.notifier.notify();
             Ok(Json(row.into()))
         }
         Operated::Unknown => Err(Error::not_found()),
@@ -99,8 +99,10 @@ pub(super) async fn act(
 
 fn refused(status: Status) -> Error {
     match status {
-        Status::Pending => Error::conflict("not_failed", "only a failed row can be discarded: this row is pending"),
-        Status::Processed => Error::conflict("already_processed", "the row is already published"),
+        Status::Pending => {
+            Error::conflict("not_failed", "only a failed row can be discarded; this row will still be published")
+        }
+        Status::Processed => Error::conflict("already_processed", "this edit is already published"),
         Status::Discarded => {
             Error::conflict("already_discarded", "the row is already discarded: edit the workflow to publish it")
         }

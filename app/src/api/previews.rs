@@ -171,8 +171,8 @@ impl From<Upcoming> for TimeView {
     }
 }
 
-fn count(field: &str, asked: Option<i64>) -> Result<usize, FieldError> {
-    let count = asked.map_or(Some(DEFAULT_COUNT), |asked| usize::try_from(asked).ok());
+fn count(field: &str, requested: Option<i64>) -> Result<usize, FieldError> {
+    let count = requested.map_or(Some(DEFAULT_COUNT), |requested| usize::try_from(requested).ok());
     count
         .filter(|count| (1..=MAX_COUNT).contains(count))
         .ok_or_else(|| FieldError::invalid(field, format!("{field} must be from 1 to {MAX_COUNT}")))

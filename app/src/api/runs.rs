@@ -136,7 +136,7 @@ pub(super) async fn of_schedule(
     Params(params): Params<RunParams>,
 ) -> Result<Json<Page<RunView>>, Error> {
     visible(&app, id, caller.team_id()).await?;
-    if params.workflow_id.is_some_and(|asked| asked != id.0) {
+    if params.workflow_id.is_some_and(|requested| requested != id.0) {
         return Err(FieldError::invalid("workflow_id", "workflow_id must be the id in the path").into());
     }
     page_of_runs(&app, caller.team_id(), RunParams { workflow_id: Some(id.0), ..params }).await

@@ -14,7 +14,7 @@ use serde::Serialize;
 use utoipa::ToSchema;
 
 use super::auth::{Caller, Editor, Viewer};
-use super::edit::{WriteParams, awaited, nudge, wait, writable};
+use super::edit::{WriteParams, awaited, notify_publisher, wait, writable};
 use super::error::{Error, Problem};
 use super::extract::{Body, Id, IfMatch, Params, Patch, Trace};
 use super::page::Page;
@@ -137,8 +137,8 @@ pub(super) async fn patch(
     Patch(patch, kind): Patch,
 ) -> Result<Read, Error> {
     let mut change = Change::begin(&app, &caller, trace, id, &if_match, &params).await?;
-    let standing = ScheduleBody::of(&change.before.spec).ok_or_else(|| no_schedule(id))?;
-    let spec = standing.patched(patch, kind)?.onto(&change.before.spec, &app.bounds(change.edit.now))?;
+    let current = ScheduleBody::of(&change.before.spec).ok_or_else(|| no_schedule(id))?;
+    let spec = current.patched(patch, kind)?.onto(&change.before.spec, &app.bounds(change.edit.now))?;
     change.save(spec, "schedule").await?;
     change.finish(&app).await
 }
@@ -204,7 +204,7 @@ impl Change {
     async fn commit(self, app: &App) -> Result<(), Error> {
         let Self { tx, before, saved, wait, .. } = self;
         tx.commit().await?;
-        nudge(app, saved);
+        notify_publisher(app, saved);
         awaited(app, before.id, before.revision.0 + 1, wait.filter(|_| saved == Saved::Enqueued)).await
     }
 

@@ -8,7 +8,7 @@ use serde_json::{Map, Value};
 use utoipa::ToSchema;
 
 use super::auth::Editor;
-use super::edit::{WriteParams, alive, applied, nudge, wait};
+use super::edit::{WriteParams, alive, applied, notify_publisher, wait};
 use super::error::Error;
 use super::extract::{IfMatch, OptionalBody, Params, Trace, Verb};
 use super::view::Read;
@@ -54,7 +54,7 @@ pub(super) async fn act(
     let next = change.of(&before)?;
     let saved = workflows::save(&mut tx, &before, next, &verb, &edit).await?;
     tx.commit().await?;
-    nudge(&app, saved);
+    notify_publisher(&app, saved);
     applied(&app, id, before.revision.0 + 1, wait.filter(|_| saved == Saved::Enqueued)).await
 }
 

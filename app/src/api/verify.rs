@@ -109,17 +109,17 @@ pub(super) async fn verify(
 fn refused(unfit: Unfit) -> FieldError {
     // Rounded into the allowed span, so that the time in the error is accepted.
     let second = TimeDelta::seconds(1);
-    let told = |time: DateTime<Utc>| time.to_rfc3339_opts(SecondsFormat::Secs, true);
+    let rfc3339 = |time: DateTime<Utc>| time.to_rfc3339_opts(SecondsFormat::Secs, true);
     match unfit {
         Unfit::Empty => FieldError::invalid("to", "to must be later than from"),
         Unfit::NotSettled(latest) => FieldError::new(
             "span_not_settled",
             "to",
-            format!("some due times before to are not decided yet: to must be {} or earlier", told(latest)),
+            format!("some due times before to are not decided yet: to must be {} or earlier", rfc3339(latest)),
         ),
         Unfit::Pruned(earliest) => {
             let earliest = if earliest == earliest.trunc_subsecs(0) { earliest } else { earliest + second };
-            let detail = format!("older occurrences may be removed: from must be {} or later", told(earliest));
+            let detail = format!("older occurrences may be removed: from must be {} or later", rfc3339(earliest));
             FieldError::new("span_too_old", "from", detail)
         }
         Unfit::ForeignCursor => {

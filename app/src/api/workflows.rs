@@ -10,7 +10,7 @@ use serde_json::Value;
 use utoipa::IntoParams;
 
 use super::auth::{Admin, Caller, Editor, Viewer};
-use super::edit::{WriteParams, applied, awaited, nudge, wait, writable};
+use super::edit::{WriteParams, applied, awaited, notify_publisher, wait, writable};
 use super::error::{Error, Problem};
 use super::extract::{Body, Id, IfMatch, Params, Patch, Trace};
 use super::page::{self, Page};
@@ -61,11 +61,11 @@ pub(super) async fn create(
     let edit = caller.edit(app.clock.now(), trace);
     let team_id = match (caller.team_id(), body.team_id) {
         (Some(own), None) => own,
-        (Some(own), Some(asked)) if own == asked => own,
+        (Some(own), Some(requested)) if own == requested => own,
         (Some(_), Some(_)) => {
-            return Err(FieldError::new("unknown_team", "team_id", "team_id must be the team of the key").into());
+            return Err(FieldError::new("unknown_team", "team_id", "team_id must be the team of your key").into());
         }
-        (None, Some(asked)) => asked,
+        (None, Some(requested)) => requested,
         (None, None) => {
             let detail = "a request with an admin key requires team_id";
             return Err(FieldError::new("missing_field", "team_id", detail).into());
@@ -76,7 +76,7 @@ pub(super) async fn create(
     let mut tx = db::begin(&app.pool).await?;
     let made = workflows::create(&mut tx, team_id, spec, None, &edit).await?;
     tx.commit().await?;
-    app.nudge.poke();
+    app.notifier.notify();
     let location = format!("/api/v1/workflows/{}", made.id);
     let read = applied(&app, made.id, made.revision.0, wait).await?;
     Ok((StatusCode::CREATED, [(header::LOCATION, location)], read).into_response())
@@ -116,7 +116,7 @@ pub(super) async fn select(
 ) -> Result<(Vec<(Workflow, workflows::Sync)>, i64), Error> {
     let limit = page::limit(params.limit)?;
     params.q.as_deref().map_or(Ok(()), |q| field::text("q", q, 0, 200))?;
-    if params.team_id.is_some_and(|asked| caller.team_id().is_some_and(|own| own != asked)) {
+    if params.team_id.is_some_and(|requested| caller.team_id().is_some_and(|own| own != requested)) {
         // The list of another team is empty, like that of a team that does not exist.
         return Ok((Vec::new(), limit));
     }
@@ -163,7 +163,7 @@ pub(super) async fn patch(
     let next = Workflow { spec: Spec::new(body, Some(&before.spec), &app.bounds(edit.now))?, ..before.clone() };
     let saved = workflows::save(&mut tx, &before, next, "update", &edit).await?;
     tx.commit().await?;
-    nudge(&app, saved);
+    notify_publisher(&app, saved);
     applied(&app, id, before.revision.0 + 1, wait.filter(|_| saved == Saved::Enqueued)).await
 }
 
@@ -188,8 +188,8 @@ pub(super) async fn delete(
     if_match.check(before.version)?;
     workflows::erase(&mut tx, &before, &edit).await?;
     tx.commit().await?;
-    app.judge.forget([id].into());
-    app.nudge.poke();
+    app.decider.forget([id].into());
+    app.notifier.notify();
     awaited(&app, id, before.revision.0 + 1, wait).await?;
     Ok(StatusCode::NO_CONTENT)
 }

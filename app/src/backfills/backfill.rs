@@ -66,7 +66,7 @@ pub enum State {
 
 /// The request for a backfill.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Wish {
+pub struct BackfillRequest {
     /// The first time that may be selected.
     pub start: DateTime<Utc>,
     /// Every selected time lies before this.
@@ -89,7 +89,7 @@ pub struct Backfill {
     /// The workflow.
     pub workflow_id: i64,
     /// The request.
-    pub wish: Wish,
+    pub request: BackfillRequest,
     /// The schedule version that selects, under [`Timing::Now`].
     pub timing_revision: Option<i64>,
     /// The state.

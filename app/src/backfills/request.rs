@@ -5,8 +5,8 @@ use db::PgConnection;
 use serde_json::json;
 use uuid::Uuid;
 
-use super::meant::{self, Timetable};
-use super::{Backfill, State, Timing, Wish, table};
+use super::select::{self, Timetable};
+use super::{Backfill, BackfillRequest, State, Timing, table};
 use crate::audit::{self, Edit, Entry};
 use crate::runs;
 use crate::workflows::Workflow;
@@ -16,9 +16,9 @@ pub const MOST: usize = 10_000;
 
 /// The outcome of a request.
 #[derive(Debug)]
-pub enum Asked {
+pub enum BackfillOutcome {
     /// The backfill was created.
-    Begun(Uuid),
+    Created(Uuid),
     /// A dry run: the number of times that would run, and the first of them.
     Counted(usize, Vec<DateTime<Utc>>),
     /// No time is selected.
@@ -44,18 +44,23 @@ pub enum Verb {
 ///
 /// # Errors
 /// Fails if the database cannot be reached or refuses the statement.
-pub async fn count(tx: &mut PgConnection, workflow: &Workflow, wish: &Wish, now: DateTime<Utc>) -> sqlx::Result<Asked> {
-    let timetable = Timetable::load(tx, workflow.id, timing_revision(workflow, wish)).await?;
-    let times = meant::times(tx, workflow.id, wish, &timetable, now, MOST + 1).await?;
+pub async fn count(
+    tx: &mut PgConnection,
+    workflow: &Workflow,
+    request: &BackfillRequest,
+    now: DateTime<Utc>,
+) -> sqlx::Result<BackfillOutcome> {
+    let timetable = Timetable::load(tx, workflow.id, timing_revision(workflow, request)).await?;
+    let times = select::times(tx, workflow.id, request, &timetable, now, MOST + 1).await?;
     match times.len() {
-        0..=MOST => Ok(Asked::Counted(times.len(), times.into_iter().take(100).collect())),
-        _ => Ok(Asked::TooMany),
+        0..=MOST => Ok(BackfillOutcome::Counted(times.len(), times.into_iter().take(100).collect())),
+        _ => Ok(BackfillOutcome::TooMany),
     }
 }
 
 /// The version that selects is that of the request, so that a later edit does not change a running backfill.
-fn timing_revision(workflow: &Workflow, wish: &Wish) -> Option<i64> {
-    match wish.timing {
+fn timing_revision(workflow: &Workflow, request: &BackfillRequest) -> Option<i64> {
+    match request.timing {
         Timing::Then => None,
         Timing::Now => Some(workflow.revision.0),
     }
@@ -65,30 +70,35 @@ fn timing_revision(workflow: &Workflow, wish: &Wish) -> Option<i64> {
 ///
 /// # Errors
 /// Fails if the database cannot be reached or refuses the statement.
-pub async fn begin(tx: &mut PgConnection, workflow: &Workflow, wish: &Wish, edit: &Edit) -> sqlx::Result<Asked> {
+pub async fn begin(
+    tx: &mut PgConnection,
+    workflow: &Workflow,
+    request: &BackfillRequest,
+    edit: &Edit,
+) -> sqlx::Result<BackfillOutcome> {
     // Two backfills of one workflow would run the same times twice.
     if let Some(another) = table::unfinished(tx, workflow.id).await? {
-        return Ok(Asked::Another(another));
+        return Ok(BackfillOutcome::Another(another));
     }
-    let total = match count(tx, workflow, wish, edit.now).await? {
-        Asked::Counted(0, _) => return Ok(Asked::Nothing),
-        Asked::Counted(total, _) => total,
+    let total = match count(tx, workflow, request, edit.now).await? {
+        BackfillOutcome::Counted(0, _) => return Ok(BackfillOutcome::Nothing),
+        BackfillOutcome::Counted(total, _) => total,
         refused => return Ok(refused),
     };
     let id = crate::id::at(edit.now);
-    table::insert(tx, id, workflow.id, wish, timing_revision(workflow, wish), total, edit).await?;
+    table::insert(tx, id, workflow.id, request, timing_revision(workflow, request), total, edit).await?;
     record(
         tx,
         "backfill",
         id,
         workflow.id.0,
         Some(json!({
-            "start": wish.start, "end": wish.end, "only": wish.only, "timing": wish.timing, "total": total,
+            "start": request.start, "end": request.end, "only": request.only, "timing": request.timing, "total": total,
         })),
         edit,
     )
     .await?;
-    Ok(Asked::Begun(id))
+    Ok(BackfillOutcome::Created(id))
 }
 
 /// Pauses, resumes or cancels a backfill whose workflow the caller has locked; returns whether its state allows it.

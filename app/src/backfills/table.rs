@@ -5,7 +5,7 @@ use db::PgConnection;
 use schedule::WorkflowId;
 use uuid::Uuid;
 
-use super::{Backfill, Only, Order, State, Timing, Wish};
+use super::{Backfill, BackfillRequest, Only, Order, State, Timing};
 use crate::audit::Edit;
 
 /// Which backfills the caller may see, and filters.
@@ -152,7 +152,7 @@ pub(super) async fn insert(
     tx: &mut PgConnection,
     id: Uuid,
     workflow: WorkflowId,
-    wish: &Wish,
+    request: &BackfillRequest,
     timing_revision: Option<i64>,
     total: usize,
     edit: &Edit,
@@ -166,15 +166,15 @@ pub(super) async fn insert(
         "#,
         id,
         workflow.0,
-        wish.start,
-        wish.end,
-        wish.order as Order,
-        wish.only as Only,
-        wish.max_concurrent,
+        request.start,
+        request.end,
+        request.order as Order,
+        request.only as Only,
+        request.max_concurrent,
         i64::try_from(total).unwrap_or(i64::MAX),
         edit.actor,
         edit.now,
-        wish.timing as Timing,
+        request.timing as Timing,
         timing_revision,
     )
     .execute(tx)
@@ -266,7 +266,7 @@ struct Row {
 
 impl From<Row> for Backfill {
     fn from(row: Row) -> Self {
-        let wish = Wish {
+        let request = BackfillRequest {
             start: row.start_at,
             end: row.end_at,
             order: row.run_order,
@@ -277,7 +277,7 @@ impl From<Row> for Backfill {
         Self {
             id: row.id,
             workflow_id: row.workflow_id,
-            wish,
+            request,
             timing_revision: row.timing_revision,
             state: row.state,
             cursor: row.cursor_at,

@@ -14,7 +14,7 @@ use super::{Executor, call};
 use crate::action::Action;
 use crate::actions::{self, Again, Outcome, Sender};
 use crate::backfills;
-use crate::claim::{self, Claimed, Finished, Held};
+use crate::claim::{self, Claimed, Finished, Ownership};
 use crate::failures;
 use crate::hand_over::{self, Sent};
 use crate::inject::{self, Point};
@@ -87,7 +87,7 @@ impl Executor {
             }
             Ok(Left::Taken) => {}
             Ok(Left::Stopped) => {
-                tracing::warn!(run_id = %run.id, "run lost to another attempt; this attempt is stopped");
+                tracing::warn!(run_id = %run.id, "run lost; its attempt was stopped");
                 registered.into_stopped();
                 self.release_stopped().await;
             }
@@ -179,9 +179,9 @@ impl Executor {
         let mut pause = FIRST_PAUSE;
         loop {
             match self.try_write_down(run, &verdict).await {
-                Ok(Held::Ours) => return Left::Written(verdict),
-                Ok(Held::Lost) => {
-                    tracing::warn!(run_id = %run.id, "run lost to another attempt; its outcome is kept as a late result");
+                Ok(Ownership::Ours) => return Left::Written(verdict),
+                Ok(Ownership::Lost) => {
+                    tracing::warn!(run_id = %run.id, "run lost before its outcome was recorded; the outcome is kept as a late result");
                     return Left::Taken;
                 }
                 Err(error) => {
@@ -193,30 +193,30 @@ impl Executor {
         }
     }
 
-    async fn try_write_down(&self, run: &Claimed, verdict: &Verdict) -> sqlx::Result<Held> {
+    async fn try_write_down(&self, run: &Claimed, verdict: &Verdict) -> sqlx::Result<Ownership> {
         let (instance, now) = (self.parts.instance, self.parts.clock.now());
         let mut connection = self.parts.pool.acquire().await?;
         let error = verdict.error.as_deref();
         if let Some(run_after) = verdict.again_at {
             match claim::try_again(&mut connection, instance, run, error, run_after).await? {
-                Held::Ours => return Ok(Held::Ours),
+                Ownership::Ours => return Ok(Ownership::Ours),
                 // The run was cancelled meanwhile, or this attempt has lost it.
-                Held::Lost => {}
+                Ownership::Lost => {}
             }
         }
         let state = if verdict.again_at.is_some() { RunState::Cancelled } else { verdict.state };
         let finished = Finished { state, result: verdict.result.as_ref(), error, failed_tries: verdict.failed_tries };
-        if claim::finish(&mut connection, instance, run, &finished, now).await? == Held::Ours {
-            return Ok(Held::Ours);
+        if claim::finish(&mut connection, instance, run, &finished, now).await? == Ownership::Ours {
+            return Ok(Ownership::Ours);
         }
         // The reply to our own commit may be lost. Then the row already has the outcome that we would write.
-        let Some(found) = claim::find_after_loss(&mut connection, run.id).await? else { return Ok(Held::Lost) };
+        let Some(found) = claim::find_after_loss(&mut connection, run.id).await? else { return Ok(Ownership::Lost) };
         let is_retried = verdict.again_at.is_some() && found.tries > run.tries;
         if is_retried || found.attempt == run.attempt && found.state == state {
-            return Ok(Held::Ours);
+            return Ok(Ownership::Ours);
         }
         claim::keep_late(&mut connection, run, &late(run, verdict, now)).await?;
-        Ok(Held::Lost)
+        Ok(Ownership::Lost)
     }
 
     async fn ended(&self, run: &Claimed, verdict: &Verdict) {
@@ -226,7 +226,7 @@ impl Executor {
             return;
         }
         if matches!(verdict.state, RunState::Failed | RunState::TimedOut) {
-            failures::pause_after(&self.parts.pool, &self.parts.clock, &self.parts.nudge, run).await;
+            failures::pause_after(&self.parts.pool, &self.parts.clock, &self.parts.notifier, run).await;
         }
         if let Err(error) = self.hand_on(run).await {
             tracing::warn!(run_id = %run.id, %error, "slot not handed on; the job `queue` does it at its next turn");
@@ -240,7 +240,7 @@ impl Executor {
 
     async fn refill(&self, backfill: Uuid, workflow: WorkflowId) -> sqlx::Result<()> {
         if backfills::refill(&self.parts.pool, backfill, workflow, self.parts.clock.now()).await? > 0 {
-            self.parts.wake.poke();
+            self.parts.wake.notify();
         }
         Ok(())
     }
@@ -253,7 +253,7 @@ impl Executor {
             let advanced =
                 queue::advance(&self.parts.pool, WorkflowId(run.workflow_id), self.parts.clock.now()).await?;
             if advanced.promoted > 0 {
-                self.parts.wake.poke();
+                self.parts.wake.notify();
             }
         }
         Ok(())

@@ -43,9 +43,9 @@ impl Executor {
         let mut connection = self.parts.pool.acquire().await?;
         let slots = self.shares.slots_to_claim(free, &self.parts.settings);
         let executing: Vec<_> = self.own.known().iter().map(|fence| fence.id).collect();
-        let asked = Instant::now();
+        let requested = Instant::now();
         let now = self.parts.clock.now();
-        Ok((asked, claim::claim(&mut connection, self.parts.lease(), &slots, &executing, now).await?))
+        Ok((requested, claim::claim(&mut connection, self.parts.lease(), &slots, &executing, now).await?))
     }
 
     /// Hands over the runs that a claim with a lost reply may have taken; returns false if that is not possible now.

@@ -28,14 +28,14 @@ pub(super) async fn beat(executor: &Executor, now: &(dyn Fn() -> Instant + Sync)
     }
     let renewed = tokio::time::timeout(lost_after / 8, renew(executor, &ours, now)).await;
     match &renewed {
-        Ok(Ok((asked, beats))) => apply(&executor.own, &ours, beats, *asked),
+        Ok(Ok((requested, beats))) => apply(&executor.own, &ours, beats, *requested),
         Ok(Err(error)) => tracing::warn!(%error, "leases of runs not renewed; trying again"),
         Err(_) => tracing::warn!("leases of runs not renewed in time; trying again"),
     }
     // Beat, answer and margin together: the work has stopped before the lease has expired.
     let stopped = executor.own.stop_unrenewed(now(), lost_after * 2 / 3);
     if stopped > 0 {
-        tracing::error!(runs = stopped, "leases of runs not renewed before their end; this instance stops the runs");
+        tracing::error!(runs = stopped, "leases cannot be renewed; this process stops these runs");
     }
     if matches!(renewed, Ok(Ok(_))) {
         executor.release_stopped().await;
@@ -49,17 +49,17 @@ async fn renew(
     now: &(dyn Fn() -> Instant + Sync),
 ) -> sqlx::Result<(Instant, Vec<Beat>)> {
     let mut connection = executor.parts.pool.acquire().await?;
-    let asked = now();
-    Ok((asked, claim::renew_leases(&mut connection, executor.parts.lease(), ours).await?))
+    let requested = now();
+    Ok((requested, claim::renew_leases(&mut connection, executor.parts.lease(), ours).await?))
 }
 
-/// Stops what is not ours any more or is to be cancelled; the leases of the others began anew when we asked.
-fn apply(own: &Own, ours: &[Fence], beats: &[Beat], asked: Instant) {
+/// Stops what is not ours any more or is to be cancelled; the other leases begin anew at the request.
+fn apply(own: &Own, ours: &[Fence], beats: &[Beat], requested: Instant) {
     for fence in ours {
         match beats.iter().find(|beat| beat.id == fence.id && beat.attempt == fence.attempt) {
             None => own.stop(*fence, Stop::Lost),
             Some(beat) if beat.is_cancelled => own.stop(*fence, Stop::Cancelled),
-            Some(beat) if beat.is_renewed => own.renew(*fence, asked),
+            Some(beat) if beat.is_renewed => own.renew(*fence, requested),
             // Its row is locked.
             Some(_) => {}
         }
@@ -93,7 +93,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn an_attempt_without_renewal_stops_alone() {
+    async fn only_unrenewed_attempts_stop() {
         let (own, claimed) = (Own::default(), Instant::now());
         let [renewed, locked] = std::array::from_fn(|_| Uuid::new_v4());
         let [mut goes_on, mut stops] = [renewed, locked].map(|id| own.register(Fence { id, attempt: 1 }, claimed));

@@ -51,11 +51,12 @@ pub(super) struct Registered {
 }
 
 impl Own {
-    /// Registers an attempt that was claimed no earlier than `asked`; an older one of the same run is stopped.
-    pub(super) fn register(&self, fence: Fence, asked: Instant) -> Registered {
+    /// Registers an attempt that was claimed no earlier than `requested`; an older one of the same run is stopped.
+    pub(super) fn register(&self, fence: Fence, requested: Instant) -> Registered {
         let (stop, stopped) = oneshot::channel();
         let departure = Departure::default();
-        let entry = Entry { attempt: fence.attempt, renewed: asked, departure: departure.clone(), stop: Some(stop) };
+        let entry =
+            Entry { attempt: fence.attempt, renewed: requested, departure: departure.clone(), stop: Some(stop) };
         if let Some(mut replaced) = self.attempts().under_way.insert(fence.id, entry) {
             replaced.stop(Stop::Lost);
         }
@@ -92,10 +93,10 @@ impl Own {
         }
     }
 
-    /// The lease of one attempt was renewed no earlier than `asked`.
-    pub(super) fn renew(&self, fence: Fence, asked: Instant) {
+    /// The lease of one attempt was renewed no earlier than `requested`.
+    pub(super) fn renew(&self, fence: Fence, requested: Instant) {
         if let Some(entry) = self.attempts().of(fence) {
-            entry.renewed = asked;
+            entry.renewed = requested;
         }
     }
 

@@ -8,7 +8,7 @@ use uuid::Uuid;
 
 use super::Wake;
 use crate::claim::Lease;
-use crate::nudge::Nudge;
+use crate::notify::Notifier;
 
 /// The settings of an executor.
 #[derive(Clone, Copy, Debug)]
@@ -43,7 +43,7 @@ pub struct Parts {
     /// Notifies it of accepted runs.
     pub wake: Wake,
     /// Notifies the publisher of the workflows that it pauses.
-    pub nudge: Nudge,
+    pub notifier: Notifier,
 }
 
 impl Parts {

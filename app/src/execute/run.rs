@@ -28,7 +28,7 @@ impl Executor {
             tokio::select! {
                 () = shutdown.draining() => break,
                 Some(_) = running.join_next() => {}
-                () = self.parts.wake.poked(), if running.len() < slots => {}
+                () = self.parts.wake.notified(), if running.len() < slots => {}
                 () = tokio::time::sleep(poll), if running.len() < slots => {}
             }
             while running.try_join_next().is_some() {}
@@ -45,7 +45,7 @@ impl Executor {
         let claimed = self.claim(free).await;
         // Set until the attempts below are registered: before that, a committed claim may have no attempt.
         self.has_unknown_claims.store(true, Ordering::SeqCst);
-        let (asked, claimed) = match claimed {
+        let (requested, claimed) = match claimed {
             Ok(claimed) => claimed,
             Err(error) => {
                 tracing::warn!(%error, "runs not claimed; the next poll tries again");
@@ -53,13 +53,14 @@ impl Executor {
             }
         };
         // The leases began when the database executed the claim, not when its reply arrived.
-        if shutdown.is_draining() || asked.elapsed() > Duration::from_secs(self.parts.settings.lost_after_secs) / 3 {
+        if shutdown.is_draining() || requested.elapsed() > Duration::from_secs(self.parts.settings.lost_after_secs) / 3
+        {
             return 0;
         }
         let started = claimed.len();
         for run in claimed {
             inject::at(Point::I4);
-            let (registered, slot) = (self.own.register(run.fence(), asked), self.shares.use_slot(run.team_id));
+            let (registered, slot) = (self.own.register(run.fence(), requested), self.shares.use_slot(run.team_id));
             let executor = self.clone();
             running.spawn(async move {
                 executor.attempt(run, registered).await;
@@ -82,7 +83,7 @@ impl Executor {
             () = shutdown.handing_over() => {}
         }
         if !running.is_empty() {
-            tracing::warn!(runs = running.len(), "runs interrupted by shutdown; they are handed over");
+            tracing::warn!(runs = running.len(), "runs handed over, because they did not end before the shutdown");
             self.own.hand_over_all();
             if tokio::time::timeout(HAND_OVER_LIMIT, all_ended(&mut running)).await.is_err() {
                 tracing::warn!(runs = running.len(), "runs not handed over in time; their leases expire");

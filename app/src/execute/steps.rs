@@ -28,14 +28,14 @@ impl Executor {
     }
 
     /// Claims the runs that are due and executes them to their end.
-    pub async fn work_off(&self) {
+    pub async fn execute_all(&self) {
         let (mut running, slots) = (JoinSet::new(), self.parts.settings.slots);
         self.start_due(&mut running, slots, &Shutdown::default()).await;
         all_ended(&mut running).await;
     }
 
-    /// As [`Self::work_off`], but takes the steps that `next` returns.
-    pub async fn work_off_stepping(&self, mut next: impl AsyncFnMut() -> Step) {
+    /// As [`Self::execute_all`], but takes the steps that `next` returns.
+    pub async fn execute_stepwise(&self, mut next: impl AsyncFnMut() -> Step) {
         let (mut running, slots) = (JoinSet::new(), self.parts.settings.slots);
         self.start_due(&mut running, slots, &Shutdown::default()).await;
         while !running.is_empty() {

@@ -10,11 +10,11 @@ pub struct Wake(Arc<Notify>);
 
 impl Wake {
     /// Makes the executor claim now.
-    pub fn poke(&self) {
+    pub fn notify(&self) {
         self.0.notify_one();
     }
 
-    pub(super) async fn poked(&self) {
+    pub(super) async fn notified(&self) {
         self.0.notified().await;
     }
 }

@@ -2,7 +2,7 @@
 
 use uuid::Uuid;
 
-use crate::outbox::Healing;
+use crate::outbox::OrphanCleanup;
 
 /// The outcome of a fire.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -14,7 +14,7 @@ pub enum Answer {
     /// There is no run, for this reason.
     Declined(Reason),
     /// The workflow is unknown or archived; whether the removal of its orphan was requested.
-    Gone(Healing),
+    Gone(OrphanCleanup),
     /// The time is too far in the future, so a clock is wrong.
     ClockSkew,
     /// The time is late and the database was restored: whether it ran is unknown until the ledger is accepted.

@@ -37,12 +37,12 @@ impl From<Answer> for Outcome {
 /// `kept` is how long the ledger keeps its rows.
 pub(super) async fn decide(tx: &mut PgConnection, fire: &Fire, kept: TimeDelta) -> sqlx::Result<Outcome> {
     let (workflow, now) = workflows::lock_for_fire(tx, fire.workflow_id, fire.scheduled_time).await?;
-    let standing = occurrences::find(tx, fire.workflow_id, fire.scheduled_time).await?;
-    if let Some(answer) = standing.as_ref().and_then(decided_already) {
+    let current = occurrences::find(tx, fire.workflow_id, fire.scheduled_time).await?;
+    if let Some(answer) = current.as_ref().and_then(decided_already) {
         return Ok(answer.into());
     }
     let Some(workflow) = workflow.filter(|workflow| workflow.state != State::Archived) else {
-        return Ok(Answer::Gone(outbox::heal_orphan(tx, fire.workflow_id, now).await?).into());
+        return Ok(Answer::Gone(outbox::enqueue_orphan_cleanup(tx, fire.workflow_id, now).await?).into());
     };
     if fire.scheduled_time > now + CLOCK_SKEW {
         return Ok(Answer::ClockSkew.into());
@@ -60,13 +60,13 @@ pub(super) async fn decide(tx: &mut PgConnection, fire: &Fire, kept: TimeDelta) 
 }
 
 /// Returns the answer of an earlier decision. A missed time may still be decided again.
-pub(super) fn decided_already(standing: &Occurrence) -> Option<Answer> {
-    match (standing.run_id, standing.decision) {
+pub(super) fn decided_already(current: &Occurrence) -> Option<Answer> {
+    match (current.run_id, current.decision) {
         (Some(run), _) => Some(Answer::Duplicate(run)),
         (None, Decision::SkippedOverlap) => Some(Answer::Declined(Reason::Overlap)),
         (None, Decision::SkippedPaused) => Some(Answer::Declined(Reason::Paused)),
         (None, Decision::Abandoned) => Some(Answer::Declined(Reason::Abandoned)),
-        (None, Decision::Missed) if standing.reason.as_deref() == Some(ReasonCode::Restored.as_str()) => {
+        (None, Decision::Missed) if current.reason.as_deref() == Some(ReasonCode::Restored.as_str()) => {
             Some(Answer::Declined(Reason::Missed))
         }
         (None, _) => None,
@@ -148,7 +148,8 @@ impl Case<'_> {
             return self.decline(tx, Decision::SkippedPaused, reason, Reason::Paused).await;
         }
         if age > GRACE
-            && let Late::NotRun(decision, why) = catch_up::judge(tx, self.workflow, &self.due, self.now).await?
+            && let Late::NotRun(decision, why) =
+                catch_up::decide_late_time(tx, self.workflow, &self.due, self.now).await?
         {
             let reason = if decision == Decision::SkippedPaused { Reason::Paused } else { Reason::Missed };
             return self.decline(tx, decision, Some(why.as_str()), reason).await;

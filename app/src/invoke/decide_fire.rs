@@ -10,13 +10,13 @@ use moka::future::Cache;
 use schedule::{Fire, WorkflowId};
 
 use super::Answer;
-use super::group::{Group, Runs};
+use super::batch::{FireBatches, Runs};
 use crate::inject::{self, Point};
 
 /// Decides fires, one at a time for each workflow and minute.
 #[derive(Clone)]
-pub struct Judge {
-    group: Group,
+pub struct FireDecider {
+    batches: FireBatches,
     runs: Runs,
 }
 
@@ -32,7 +32,7 @@ impl From<Arc<sqlx::Error>> for NoRun {
     }
 }
 
-impl Judge {
+impl FireDecider {
     /// Creates it with an empty cache. `kept` is how long the ledger keeps its rows.
     #[must_use]
     pub fn new(pool: PgPool, kept: TimeDelta) -> Self {
@@ -41,7 +41,7 @@ impl Judge {
             .time_to_live(Duration::from_secs(30 * 60))
             .support_invalidation_closures()
             .build();
-        Self { group: Group::new(pool, kept, runs.clone()), runs }
+        Self { batches: FireBatches::new(pool, kept, runs.clone()), runs }
     }
 
     /// Removes the runs of deleted workflows from the cache, so that the table answers their fires.
@@ -60,11 +60,11 @@ impl Judge {
     ///
     /// # Errors
     /// Fails if the database fails; then no decision is recorded.
-    pub async fn judge(&self, fire: &Fire) -> Result<Answer, Arc<sqlx::Error>> {
+    pub async fn decide_fire(&self, fire: &Fire) -> Result<Answer, Arc<sqlx::Error>> {
         let mut accepted = None;
         let key = (fire.workflow_id, fire.scheduled_time);
         let decided = self.runs.try_get_with(key, async {
-            match self.group.decide(fire).await? {
+            match self.batches.decide(fire).await? {
                 Answer::Accepted(run) => Ok(*accepted.insert(run)),
                 Answer::Duplicate(run) => Ok(run),
                 other => Err(NoRun::Answer(other)),

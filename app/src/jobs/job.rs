@@ -6,7 +6,7 @@ use crate::App;
 use crate::cadence::When;
 
 /// The function of a job.
-pub type Work = fn(App) -> BoxFuture<'static, anyhow::Result<Did>>;
+pub type JobFunction = fn(App) -> BoxFuture<'static, anyhow::Result<Did>>;
 
 /// One job, as this instance defines it.
 #[derive(Clone)]
@@ -16,7 +16,7 @@ pub struct Job {
     /// When it is due again.
     pub when: When,
     /// Its function.
-    pub run: Work,
+    pub run: JobFunction,
 }
 
 /// The result of a turn.

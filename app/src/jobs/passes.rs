@@ -5,7 +5,7 @@ use anyhow::ensure;
 
 use super::Did;
 use crate::App;
-use crate::metrics::{FailedJob, Metrics, Word};
+use crate::metrics::{FailedJob, MetricLabel, Metrics};
 use crate::{backfills, prune, queue, recover, timeouts, watchdog};
 
 /// Decides the due times that have no decision.
@@ -13,10 +13,10 @@ pub(super) async fn watchdog(app: &App) -> anyhow::Result<Did> {
     let pass = watchdog::pass(&app.pool, app.config.ledger_kept(), app.database_time().await?).await?;
     count_watchdog(&pass, &app.metrics);
     if pass.caught_up > 0 {
-        app.wake.poke();
+        app.wake.notify();
     }
     if pass.resumed > 0 {
-        app.nudge.poke();
+        app.notifier.notify();
     }
     if pass.unjudged > 0 {
         tracing::error!(workflows = pass.unjudged, "workflows wait, because their timezone or cron is unknown");
@@ -29,7 +29,7 @@ pub(super) async fn watchdog(app: &App) -> anyhow::Result<Did> {
 pub(super) async fn queue(app: &App) -> anyhow::Result<Did> {
     let pass = queue::pass(&app.pool, app.database_time().await?).await?;
     if pass.changed() > 0 {
-        app.wake.poke();
+        app.wake.notify();
     }
     fail_at_end(queue::JOB, pass.failed, &app.metrics)?;
     Ok(if pass.changed() == 0 { Did::Nothing } else { Did::All(pass.in_words()) })
@@ -39,7 +39,7 @@ pub(super) async fn queue(app: &App) -> anyhow::Result<Did> {
 pub(super) async fn backfills(app: &App) -> anyhow::Result<Did> {
     let pass = backfills::pass(&app.pool, app.database_time().await?).await?;
     if pass.started > 0 {
-        app.wake.poke();
+        app.wake.notify();
     }
     fail_at_end(backfills::JOB, pass.failed, &app.metrics)?;
     Ok(match (pass.started + pass.finished, pass.has_more) {
@@ -52,7 +52,7 @@ pub(super) async fn backfills(app: &App) -> anyhow::Result<Did> {
 /// Recovers the runs of lost instances.
 pub(super) async fn recovery(app: &App) -> anyhow::Result<Did> {
     let pass = recover::pass(&app.pool, app.config.recovery(), app.database_time().await?).await?;
-    app.wake.poke();
+    app.wake.notify();
     fail_at_end(recover::JOB, pass.failed, &app.metrics)?;
     Ok(match pass.lost {
         0 => Did::Nothing,
@@ -64,7 +64,7 @@ pub(super) async fn recovery(app: &App) -> anyhow::Result<Did> {
 /// Ends the attempts that did not end at their timeout.
 pub(super) async fn timeouts(app: &App) -> anyhow::Result<Did> {
     let pass = timeouts::pass(&app.pool, app.database_time().await?).await?;
-    app.wake.poke();
+    app.wake.notify();
     fail_at_end(timeouts::JOB, pass.failed, &app.metrics)?;
     Ok(match pass.tries {
         0 => Did::Nothing,
@@ -95,7 +95,7 @@ fn count_watchdog(pass: &watchdog::Pass, metrics: &Metrics) {
 /// # Errors
 /// Fails if `failed` is not 0.
 fn fail_at_end(job: &'static str, failed: u64, metrics: &Metrics) -> anyhow::Result<()> {
-    metrics.job_failures.get_or_create(&FailedJob { job: Word(job) }).inc_by(failed);
+    metrics.job_failures.get_or_create(&FailedJob { job: MetricLabel(job) }).inc_by(failed);
     ensure!(failed == 0, "{failed} workflows failed, and all others were processed; the log names the failed ones");
     Ok(())
 }

@@ -57,7 +57,7 @@ pub(super) async fn register(db: &mut PgConnection, names: &[&str], waits: &[f64
     let names: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
     sqlx::query!(
         r#"
-        -- register jobs: a plan that comes sooner than what stands counts; ordered, because instances start together
+        -- register jobs: a plan earlier than the stored one wins; ordered, because instances start together
         INSERT INTO jobs (name, next_run)
         SELECT name, cronbox_now() + make_interval(secs => wait)
           FROM UNNEST($1::text[], $2::float8[]) AS j (name, wait)

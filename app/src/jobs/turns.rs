@@ -14,7 +14,7 @@ use super::{Did, Job, registry};
 use crate::{App, Shutdown, identity};
 
 /// How often to check for due jobs.
-const LOOK: Duration = Duration::from_secs(1);
+const CHECK_EVERY: Duration = Duration::from_secs(1);
 /// How long a lease lasts without a renewal.
 const LEASE: Duration = Duration::from_secs(60);
 /// The time limit of a turn. A turn is a bounded batch, so a longer one is stuck.
@@ -32,13 +32,13 @@ pub(crate) async fn take_turns(app: App, shutdown: Shutdown) {
     let mut under_way = JoinSet::new();
     let (mut registered, mut hold_log) = (false, HoldLog::default());
     loop {
-        match look(&app, &jobs, &mut registered, &mut hold_log, &mut under_way).await {
+        match take_due_jobs(&app, &jobs, &mut registered, &mut hold_log, &mut under_way).await {
             Ok(()) => {}
-            Err(error) => tracing::warn!(%error, "due jobs not read; the next poll tries again"),
+            Err(error) => tracing::warn!(%error, "cannot read the jobs that are due; the next check tries again"),
         }
         tokio::select! {
             () = shutdown.draining() => break,
-            () = tokio::time::sleep(LOOK.mul_f64(0.75 + rand::random::<f64>() / 2.0)) => {}
+            () = tokio::time::sleep(CHECK_EVERY.mul_f64(0.75 + rand::random::<f64>() / 2.0)) => {}
         }
         while under_way.try_join_next().is_some() {}
     }
@@ -63,7 +63,7 @@ impl HoldLog {
     }
 }
 
-async fn look(
+async fn take_due_jobs(
     app: &App,
     jobs: &[Job],
     registered: &mut bool,
@@ -107,7 +107,7 @@ async fn turn(app: App, job: Job) {
     };
     let ended = ended(&app, &job, done, began.elapsed());
     if let Err(error) = settle(&app, job.name, &ended).await {
-        tracing::warn!(job = job.name, %error, "result of a job's turn not written; its lease expires");
+        tracing::warn!(job = job.name, %error, "cannot record a job's turn; its lease will expire");
     }
 }
 
@@ -143,9 +143,9 @@ async fn until_lost(app: &App, name: &str) {
     let mut kept = Instant::now();
     loop {
         tokio::time::sleep(LEASE / 4).await;
-        let asked = Instant::now();
+        let requested = Instant::now();
         match renewed(app, name).await {
-            Ok(true) => kept = asked,
+            Ok(true) => kept = requested,
             Ok(false) => return,
             // A renewal takes at most this long to fail, and the turn must stop before the lease expires.
             Err(_) if kept.elapsed() > LEASE / 2 => return,

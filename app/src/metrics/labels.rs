@@ -6,21 +6,21 @@ use prometheus_client::encoding::{EncodeLabelSet, EncodeLabelValue};
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 pub struct FailedJob {
     /// Its name.
-    pub job: Word,
+    pub job: MetricLabel,
 }
 
 /// The answer to a fire.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 pub struct Answered {
     /// `accepted`, `duplicate`, `gone`, `clock_skew`, or the reason of a refusal.
-    pub answer: Word,
+    pub answer: MetricLabel,
 }
 
 /// A code of this program, so that no external text becomes a label.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Word(pub &'static str);
+pub struct MetricLabel(pub &'static str);
 
-impl EncodeLabelValue for Word {
+impl EncodeLabelValue for MetricLabel {
     fn encode(&self, encoder: &mut prometheus_client::encoding::LabelValueEncoder<'_>) -> std::fmt::Result {
         self.0.encode(encoder)
     }

@@ -10,7 +10,7 @@ use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::{ConstGauge, Gauge};
 use prometheus_client::registry::Registry;
 
-use super::Word;
+use super::MetricLabel;
 use crate::occurrences::Decision;
 use crate::stats::{self, Scope, Stats};
 
@@ -25,7 +25,7 @@ pub struct Ledger(Cache<(), (Stats, DateTime<Utc>)>);
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct Decided {
-    decision: Word,
+    decision: MetricLabel,
 }
 
 impl Default for Ledger {
@@ -44,7 +44,7 @@ impl Ledger {
         });
         match read.await {
             Ok((stats, read_at)) => register(registry, &stats, read_at),
-            Err(error) => tracing::warn!(%error, "gauges of the ledger not read"),
+            Err(error) => tracing::warn!(%error, "gauges of the ledger cannot be read"),
         }
     }
 }
@@ -52,7 +52,7 @@ impl Ledger {
 fn register(registry: &mut Registry, stats: &Stats, now: DateTime<Utc>) {
     let decisions = Family::<Decided, Gauge>::default();
     for decision in Decision::ALL {
-        decisions.get_or_create(&Decided { decision: Word(decision.as_str()) }).set(stats.decided(decision));
+        decisions.get_or_create(&Decided { decision: MetricLabel(decision.as_str()) }).set(stats.decided(decision));
     }
     registry.register("occurrences", "Due times that were decided in the last hour", decisions);
     let (delay, runs) = (stats.delay, stats.executions);

@@ -24,7 +24,7 @@ pub enum Cancelled {
 pub async fn cancel(tx: &mut PgConnection, id: Uuid, now: DateTime<Utc>) -> sqlx::Result<Cancelled> {
     let state = sqlx::query_scalar!(
         r#"
-        -- cancel a run: one statement, so that it cannot start or end between a look and a deed
+        -- cancel a run: one statement, so that it cannot start or end between the check and the change
         UPDATE runs
            SET cancel_requested_on = COALESCE(cancel_requested_on, $2),
                state = CASE WHEN state = 'running' THEN state ELSE 'cancelled' END,

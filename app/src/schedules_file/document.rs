@@ -106,7 +106,7 @@ fn team(members: &mut Map<String, Value>) -> Result<Team, FieldError> {
         (None, Some(id)) => field::read("team_id", id).map(Team::Numbered),
         (Some(_), None) => Err(FieldError::invalid("team", "team must be a team's name")),
         (Some(_), Some(_)) => Err(FieldError::invalid("team", "write team or team_id, not both")),
-        (None, None) => Err(FieldError::new("missing_field", "team", "missing: write the team's name")),
+        (None, None) => Err(FieldError::new("missing_field", "team", "write team or team_id")),
     }
 }
 
@@ -127,8 +127,8 @@ impl Lines {
 
 impl Complaint {
     fn of_yaml(error: &serde_saphyr::Error) -> Self {
-        let told = error.to_string();
-        let detail = told.lines().next().unwrap_or_default();
+        let message = error.to_string();
+        let detail = message.lines().next().unwrap_or_default();
         let detail = detail.split(" at line ").next().unwrap_or(detail);
         Self { line: error.location().map_or(1, |location| location.line()), detail: detail.to_owned() }
     }
@@ -149,9 +149,9 @@ mod tests {
         let two = format!("workflows:\n  - team: a\n    name: n\n{action}  - team: a\n    name: n\n{action}");
         assert_eq!(complaints(&two), ["6: name: the workflow of line 2 has the same team and name"]);
         let several = format!("workflows:\n  - name: n\n{action}  - team: a\n    name: m\n{action}    colour: red\n");
-        let told = complaints(&several);
-        assert_eq!(told[0], "2: team: missing: write the team's name");
-        assert!(told[1].starts_with("7: colour: unknown field `colour`"), "{told:?}");
+        let reply = complaints(&several);
+        assert_eq!(reply[0], "2: team: write team or team_id");
+        assert!(reply[1].starts_with("7: colour: unknown field `colour`"), "{reply:?}");
         assert!(complaints("workflows:\n  - cron_schedule: */5 * * * *\n")[0].starts_with("2: "));
         assert!(complaints("workflows:\n  - team: a\n   name: n\n")[0].starts_with("3: "));
         assert!(complaints("")[0].starts_with("1: "));
@@ -167,7 +167,7 @@ mod tests {
 
     #[test]
     fn a_complaint_about_yaml_shows_none_of_the_text() {
-        let told = complaints("workflows:\n  - action: {headers: {authorization: hunter2}}\n    action: {}\n");
-        assert!(told.len() == 1 && !told[0].contains("hunter2"), "{told:?}");
+        let reply = complaints("workflows:\n  - action: {headers: {authorization: hunter2}}\n    action: {}\n");
+        assert!(reply.len() == 1 && !reply[0].contains("hunter2"), "{reply:?}");
     }
 }

@@ -34,7 +34,7 @@ pub async fn start(
         return Ok(Err(Unfit::Empty));
     }
     let earliest = match cursor {
-        Some(cursor) => cursor.asked_on.clamp(now - CURSOR_LIFE, now) - kept,
+        Some(cursor) => cursor.requested_on.clamp(now - CURSOR_LIFE, now) - kept,
         None => prune_marks::occurrences(db).await?.map_or(now - kept, |pruned_before| pruned_before.max(now - kept)),
     };
     if span.from < earliest {
@@ -44,7 +44,7 @@ pub async fn start(
     if span.to > latest {
         return Ok(Err(Unfit::NotSettled(latest)));
     }
-    let cursor = cursor.unwrap_or(Cursor { asked_on: now, position: Position::first(span.from) });
+    let cursor = cursor.unwrap_or(Cursor { requested_on: now, position: Position::first(span.from) });
     let is_inside = (span.from..span.to).contains(&cursor.position.slice);
     Ok(if is_inside { Ok(cursor) } else { Err(Unfit::ForeignCursor) })
 }

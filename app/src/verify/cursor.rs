@@ -9,7 +9,7 @@ use chrono::{DateTime, Utc};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Cursor {
     /// When its first page was requested; the bound of the span is computed from it.
-    pub asked_on: DateTime<Utc>,
+    pub requested_on: DateTime<Utc>,
     /// Where it continues.
     pub position: Position,
 }
@@ -37,7 +37,7 @@ impl fmt::Display for Cursor {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Position { slice, workflow, after } = self.position;
         let after = after.map(|after| after.timestamp_micros().to_string()).unwrap_or_default();
-        write!(f, "{}/{}/{workflow}/{after}", self.asked_on.timestamp_micros(), slice.timestamp_micros())
+        write!(f, "{}/{}/{workflow}/{after}", self.requested_on.timestamp_micros(), slice.timestamp_micros())
     }
 }
 
@@ -48,14 +48,14 @@ impl FromStr for Cursor {
         let time = |micros: &str| DateTime::from_timestamp_micros(micros.parse().map_err(drop)?).ok_or(());
         let mut parts = text.split('/');
         let mut next = || parts.next().ok_or(());
-        let (asked_on, slice) = (time(next()?)?, time(next()?)?);
+        let (requested_on, slice) = (time(next()?)?, time(next()?)?);
         let workflow = next()?.parse().map_err(drop)?;
         let after = match next()? {
             "" => None,
             after => Some(time(after)?),
         };
         match parts.next() {
-            None => Ok(Self { asked_on, position: Position { slice, workflow, after } }),
+            None => Ok(Self { requested_on, position: Position { slice, workflow, after } }),
             Some(_) => Err(()),
         }
     }

@@ -29,13 +29,13 @@ pub(super) async fn through(db: &mut PgConnection, until: DateTime<Utc>) -> sqlx
         (watch_at, id) = (last.watch_at, last.id);
         let instants: Vec<_> = behind.iter().map(|workflow| (workflow.id, workflow.accounted)).collect();
         let versions = versions::of_all(db, &instants).await?;
-        let judged = behind.iter().find(|workflow| {
+        let open = behind.iter().find(|workflow| {
             let versions = versions.get(&workflow.id).map(Vec::as_slice).unwrap_or_default();
             let open = due_times::list_due_times(versions, workflow.accounted.min(until), until, 1);
             // The watchdog decides times before the unknown version as usual.
-            !(open.is_held_back && open.times.is_empty())
+            !(open.is_blocked && open.times.is_empty())
         });
-        if let Some(workflow) = judged {
+        if let Some(workflow) = open {
             return Ok(workflow.watch_at);
         }
     }

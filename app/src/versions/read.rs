@@ -87,18 +87,18 @@ pub async fn of_all(
     let rows = sqlx::query!(
         r#"
         -- the versions of many workflows: of each from the one in force at its instant on
-        SELECT asked.id AS "workflow_id!", v.revision, v.valid_from, v.cron, v.timezone, v.state AS "state: State",
+        SELECT requested.id AS "workflow_id!", v.revision, v.valid_from, v.cron, v.timezone, v.state AS "state: State",
                v.starts_at, v.ends_at, v.ended_on, v.next_state AS "next_state: State"
-          FROM unnest($1::bigint[], $2::timestamptz[]) AS asked (id, after)
+          FROM unnest($1::bigint[], $2::timestamptz[]) AS requested (id, after)
          CROSS JOIN LATERAL (
                SELECT *, lead(valid_from) OVER later AS ended_on, lead(state) OVER later AS next_state
                  FROM schedule_versions
-                WHERE workflow_id = asked.id
+                WHERE workflow_id = requested.id
                   AND valid_from >= COALESCE((SELECT max(valid_from) FROM schedule_versions
-                                               WHERE workflow_id = asked.id AND valid_from <= asked.after), '-infinity')
+                                               WHERE workflow_id = requested.id AND valid_from <= requested.after), '-infinity')
                WINDOW later AS (ORDER BY valid_from)
          ) AS v
-         ORDER BY asked.id, v.valid_from
+         ORDER BY requested.id, v.valid_from
         "#,
         &ids,
         &after,

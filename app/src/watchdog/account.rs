@@ -55,7 +55,7 @@ pub(super) async fn account(
             return Ok(Account::Open);
         }
         if settled.is_last {
-            done.unjudged += u64::from(stretch.is_held_back());
+            done.unjudged += u64::from(stretch.is_blocked());
             return Ok(Account::Settled);
         }
     }
@@ -118,11 +118,11 @@ impl<'a> Stretch<'a> {
     /// Writes the decisions and advances the cursor.
     async fn settle(&self, tx: &mut PgConnection, may_run: usize) -> sqlx::Result<Settled> {
         let mut through = self.due_times.through;
-        let is_last = through == self.until || self.is_held_back();
+        let is_last = through == self.until || self.is_blocked();
         let mut settled = Settled { is_last, ..Settled::default() };
         let mut not_run = Vec::new();
         for due in self.undecided(tx).await? {
-            match self.judge(tx, &due).await? {
+            match self.decide_due_time(tx, &due).await? {
                 Late::NotRun(decision, reason) => {
                     not_run.push(NotRun { time: due.time, revision: due.revision, decision, reason });
                 }
@@ -151,7 +151,7 @@ impl<'a> Stretch<'a> {
         Ok(times.iter().filter(|due| !decided.contains(&due.time)).copied().collect())
     }
 
-    async fn judge(&self, tx: &mut PgConnection, due: &DueTime) -> sqlx::Result<Late> {
+    async fn decide_due_time(&self, tx: &mut PgConnection, due: &DueTime) -> sqlx::Result<Late> {
         if let Some(not_run) = catch_up::out_of_reach(self.workflow, due, self.ledger.activated_on, self.now) {
             return Ok(not_run);
         }
@@ -198,7 +198,7 @@ impl<'a> Stretch<'a> {
 
     /// Advances the cursor, and sets the next check to the next due time.
     async fn move_on(&self, tx: &mut PgConnection, through: DateTime<Utc>) -> sqlx::Result<()> {
-        let watch_at = if self.is_held_back() {
+        let watch_at = if self.is_blocked() {
             // The due times are unknown, so the workflow stays due and every pass logs it.
             self.ledger.watch_at
         } else {
@@ -208,7 +208,7 @@ impl<'a> Stretch<'a> {
     }
 
     /// Whether the version in force cannot be evaluated: its timezone or cron is not known any more.
-    fn is_held_back(&self) -> bool {
-        self.due_times.is_held_back
+    fn is_blocked(&self) -> bool {
+        self.due_times.is_blocked
     }
 }

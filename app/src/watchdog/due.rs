@@ -42,7 +42,7 @@ pub(super) async fn after(
     sqlx::query_as!(
         Key,
         r#"
-        -- workflows due: nothing is held yet, and each is looked at again under its lock
+        -- workflows due: nothing is locked yet, and each is checked again under its lock
         SELECT watch_at AS "watch_at!", id
           FROM workflows
          WHERE watch_at <= $3 AND (watch_at, id) > ($1, $2) AND id <> ALL($4)
@@ -83,9 +83,9 @@ pub(super) async fn settle_quiet(pool: &PgPool, batch: &[Key], now: DateTime<Utc
 
 async fn settle_batch(tx: &mut PgConnection, batch: &[Key], now: DateTime<Utc>) -> sqlx::Result<Vec<WorkflowId>> {
     let until = now - GRACE;
-    let held = hold(tx, batch, until, now).await?;
-    let mut versions = versions::of_all(tx, &held).await?;
-    let mut quiet: Vec<_> = held
+    let locked = lock_batch(tx, batch, until, now).await?;
+    let mut versions = versions::of_all(tx, &locked).await?;
+    let mut quiet: Vec<_> = locked
         .into_iter()
         .filter_map(|(id, after)| Quiet::of(id, &versions.remove(&id).unwrap_or_default(), after, until))
         .collect();
@@ -114,7 +114,7 @@ impl Quiet {
 }
 
 /// Locks the workflows of a batch that are not locked and still due; returns them with their cursors.
-async fn hold(
+async fn lock_batch(
     tx: &mut PgConnection,
     batch: &[Key],
     until: DateTime<Utc>,
@@ -123,7 +123,7 @@ async fn hold(
     let ids: Vec<_> = batch.iter().map(|key| key.id).collect();
     let rows = sqlx::query!(
         r#"
-        -- hold a batch: not those whose pause is over, which is first to be ended
+        -- lock a batch: not those whose pause is over, because that pause must end first
         SELECT id, COALESCE(ledger_cursor, $2) AS "cursor!"
           FROM workflows
          WHERE id = ANY($1) AND watch_at <= $2 AND (pause_until IS NULL OR pause_until > $3)

@@ -53,7 +53,7 @@ pub async fn create(
     Ok(made)
 }
 
-/// Changes `before`, which [`super::lock`] has locked, to `next`. Raises the version, and the revision if due times
+/// Changes `before`, which [`super::lock()`] has locked, to `next`. Raises the version, and the revision if due times
 /// change.
 ///
 /// # Errors
@@ -106,7 +106,7 @@ pub(super) async fn save_since(
     Ok(if changes_due_times { Saved::Enqueued } else { Saved::Changed })
 }
 
-/// Deletes a workflow, which [`super::lock`] has locked, with its runs, occurrences and schedule versions.
+/// Deletes a workflow, which [`super::lock()`] has locked, with its runs, occurrences and schedule versions.
 ///
 /// # Errors
 /// Fails if the database cannot be reached or refuses the statement.

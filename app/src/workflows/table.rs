@@ -11,10 +11,10 @@ use crate::policies::{CatchUp, OnLost, Overlap, Policies};
 use crate::spec::{Spec, Timing};
 
 /// Locks a workflow's row; NO KEY, so that runs of it can be inserted meanwhile.
-pub(super) async fn hold(tx: &mut PgConnection, id: WorkflowId) -> sqlx::Result<()> {
+pub(super) async fn lock_row(tx: &mut PgConnection, id: WorkflowId) -> sqlx::Result<()> {
     sqlx::query!(
         r#"
-        -- hold a workflow
+        -- lock a workflow
         SELECT id FROM workflows WHERE id = $1 FOR NO KEY UPDATE
         "#,
         id.0
@@ -25,17 +25,17 @@ pub(super) async fn hold(tx: &mut PgConnection, id: WorkflowId) -> sqlx::Result<
 }
 
 /// Locks a workflow's row, unless another transaction has locked it.
-pub(super) async fn hold_free(tx: &mut PgConnection, id: WorkflowId) -> sqlx::Result<bool> {
-    let held = sqlx::query!(
+pub(super) async fn try_lock_row(tx: &mut PgConnection, id: WorkflowId) -> sqlx::Result<bool> {
+    let locked = sqlx::query!(
         r#"
-        -- hold a free workflow
+        -- lock a free workflow
         SELECT id FROM workflows WHERE id = $1 FOR NO KEY UPDATE SKIP LOCKED
         "#,
         id.0
     )
     .fetch_optional(tx)
     .await?;
-    Ok(held.is_some())
+    Ok(locked.is_some())
 }
 
 /// Returns one workflow with its synchronization.

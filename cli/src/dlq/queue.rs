@@ -14,7 +14,7 @@ use chrono::DateTime;
 use clap::Args;
 use url::Url;
 
-use super::letter::Letter;
+use super::message::DeadMessage;
 
 /// How many messages SQS sends or accepts at once.
 const BATCH: usize = 10;
@@ -54,13 +54,13 @@ impl Queue {
     }
 
     /// Receives the next messages, which other consumers do not see for a while; none = no more are visible.
-    pub(super) async fn receive(&self) -> anyhow::Result<Vec<Letter>> {
+    pub(super) async fn receive(&self) -> anyhow::Result<Vec<DeadMessage>> {
         let request = self.client.receive_message().queue_url(&self.url).max_number_of_messages(BATCH as i32);
         let request = request.wait_time_seconds(WAIT_SECS).visibility_timeout(self.hold_secs);
         let request = request.message_attribute_names("All");
         let received = request.message_system_attribute_names(MessageSystemAttributeName::All).send().await;
         let received = received.with_context(|| format!("the queue {} cannot be read", self.url))?;
-        Ok(received.messages.unwrap_or_default().into_iter().filter_map(letter).collect())
+        Ok(received.messages.unwrap_or_default().into_iter().filter_map(dead_message).collect())
     }
 
     /// Deletes a message permanently.
@@ -91,8 +91,8 @@ impl Queue {
     /// The approximate number of messages; SQS has no exact one.
     pub(super) async fn count(&self) -> Option<u64> {
         let name = QueueAttributeName::ApproximateNumberOfMessages;
-        let told = self.client.get_queue_attributes().queue_url(&self.url).attribute_names(name.clone()).send().await;
-        told.ok()?.attributes()?.get(&name)?.parse().ok()
+        let reply = self.client.get_queue_attributes().queue_url(&self.url).attribute_names(name.clone()).send().await;
+        reply.ok()?.attributes()?.get(&name)?.parse().ok()
     }
 }
 
@@ -103,17 +103,17 @@ fn region(queue: &Url) -> Option<String> {
     (is_aws && labels.next() == Some("sqs")).then(|| labels.next().map(str::to_owned))?
 }
 
-fn letter(message: Message) -> Option<Letter> {
-    let sent_on = message.attributes().and_then(|all| all.get(&MessageSystemAttributeName::SentTimestamp));
+fn dead_message(received: Message) -> Option<DeadMessage> {
+    let sent_on = received.attributes().and_then(|all| all.get(&MessageSystemAttributeName::SentTimestamp));
     let sent_on = sent_on.and_then(|millis| millis.parse().ok()).and_then(DateTime::from_timestamp_millis);
-    let attributes = message.message_attributes.unwrap_or_default().into_iter();
+    let attributes = received.message_attributes.unwrap_or_default().into_iter();
     let attributes: BTreeMap<_, _> =
         attributes.filter_map(|(name, value)| value.string_value.map(|value| (name, value))).collect();
-    Some(Letter::read(
-        message.message_id?,
-        message.receipt_handle?,
+    Some(DeadMessage::read(
+        received.message_id?,
+        received.receipt_handle?,
         sent_on,
-        message.body.unwrap_or_default(),
+        received.body.unwrap_or_default(),
         attributes,
     ))
 }

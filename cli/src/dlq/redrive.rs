@@ -10,9 +10,9 @@ use indicatif::{ProgressBar, ProgressStyle};
 use schedule::{Delivered, Fire};
 use serde_json::json;
 
-use super::held::{Held, Stop};
+use super::in_flight::{InFlight, Stop};
 use super::ledger::Known;
-use super::letter::{Letter, all_found};
+use super::message::{DeadMessage, all_found};
 use super::queue::{At, Queue};
 use super::table;
 use crate::client::{Client, Opener};
@@ -56,7 +56,7 @@ enum Fate {
 /// The results of a redrive.
 #[derive(Default)]
 struct Tally {
-    seen: Vec<Letter>,
+    seen: Vec<DeadMessage>,
     deleted: u64,
     stay: u64,
     strikes: u32,
@@ -78,12 +78,12 @@ struct Redrive<'a> {
 pub(super) async fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     let client = if arguments.dry_run { None } else { Some(Client::of_scheduler(&arguments.opener)?) };
     let queue = Queue::open(&arguments.at).await;
-    let mut held = Held::of(&queue, Stop::by_signal()?);
+    let mut in_flight = InFlight::of(&queue, Stop::by_signal()?);
     let redrive = Redrive { arguments, queue: &queue, client, bar: bar(&queue, arguments).await? };
     let mut tally = Tally::default();
-    let ended = redrive.all(&mut held, &mut tally).await;
-    let is_stopped = held.is_stopped();
-    held.put_back().await;
+    let ended = redrive.all(&mut in_flight, &mut tally).await;
+    let is_stopped = in_flight.is_stopped();
+    in_flight.put_back().await;
     redrive.bar.finish_and_clear();
     if !arguments.json {
         print::text(&tally.summary(arguments.dry_run, is_stopped))?;
@@ -99,29 +99,29 @@ pub(super) async fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
 /// On standard error, and only if that is a terminal.
 async fn bar(queue: &Queue, arguments: &Arguments) -> anyhow::Result<ProgressBar> {
     let length = if arguments.ids.is_empty() { queue.count().await } else { Some(arguments.ids.len() as u64) };
-    let style =
-        ProgressStyle::with_template("{wide_bar} {pos}/{len} messages, {eta} left").context("the progress bar")?;
+    let style = ProgressStyle::with_template("{wide_bar} {pos}/{len} messages, {eta} left")
+        .context("cannot show the progress bar")?;
     Ok(ProgressBar::new(length.unwrap_or_default()).with_style(style))
 }
 
 impl Redrive<'_> {
-    async fn all(&self, held: &mut Held<'_>, tally: &mut Tally) -> anyhow::Result<()> {
+    async fn all(&self, in_flight: &mut InFlight<'_>, tally: &mut Tally) -> anyhow::Result<()> {
         let ids = &self.arguments.ids;
         while ids.is_empty() || tally.seen.len() < ids.len() {
-            let letters = held.next().await?;
-            if letters.is_empty() {
+            let messages = in_flight.next().await?;
+            if messages.is_empty() {
                 break;
             }
-            let letters: Vec<Letter> =
-                letters.into_iter().filter(|letter| ids.is_empty() || ids.contains(&letter.id)).collect();
-            let fates = join_all(letters.iter().map(|letter| self.one(letter))).await;
+            let messages: Vec<DeadMessage> =
+                messages.into_iter().filter(|message| ids.is_empty() || ids.contains(&message.id)).collect();
+            let fates = join_all(messages.iter().map(|message| self.one(message))).await;
             tally.strike(&fates);
-            for (letter, fate) in letters.into_iter().zip(fates) {
-                self.tell(&letter, &fate)?;
+            for (message, fate) in messages.into_iter().zip(fates) {
+                self.print_fate(&message, &fate)?;
                 if matches!(fate, Fate::Delivered(_)) {
-                    held.forget(&letter);
+                    in_flight.forget(&message);
                 }
-                tally.count(letter, &fate);
+                tally.count(message, &fate);
             }
             if tally.strikes == STRIKES {
                 bail!(
@@ -133,13 +133,13 @@ impl Redrive<'_> {
     }
 
     /// Posts one message, and deletes it after the app's answer.
-    async fn one(&self, letter: &Letter) -> Fate {
-        let Some(fire) = letter.fire() else {
-            return Fate::Unposted(table::why_it_stays(letter).unwrap_or_default());
+    async fn one(&self, message: &DeadMessage) -> Fate {
+        let Some(fire) = message.fire() else {
+            return Fate::Unposted(table::why_it_stays(message).unwrap_or_default());
         };
         let Some(client) = &self.client else { return Fate::Postable };
         match post(client, fire).await {
-            Ok(delivered) => match self.queue.delete(&letter.receipt).await {
+            Ok(delivered) => match self.queue.delete(&message.receipt).await {
                 Ok(()) => Fate::Delivered(delivered),
                 Err(error) => Fate::Undeleted(format!("{error:#}")),
             },
@@ -147,16 +147,16 @@ impl Redrive<'_> {
         }
     }
 
-    fn tell(&self, letter: &Letter, fate: &Fate) -> anyhow::Result<ExitCode> {
+    fn print_fate(&self, message: &DeadMessage, fate: &Fate) -> anyhow::Result<ExitCode> {
         self.bar.inc(1);
         self.bar.suspend(|| match self.arguments.json {
             true => {
-                let mut line = table::json(letter, &Known::Unasked);
+                let mut line = table::json(message, &Known::Unasked);
                 line["outcome"] = json!(fate.word());
                 line["detail"] = json!(fate.detail());
                 print::json(&line)
             }
-            false => print::text(&format!("{} {}\n", table::line(letter), fate.sentence())),
+            false => print::text(&format!("{} {}\n", table::line(message), fate.sentence())),
         })
     }
 }
@@ -169,8 +169,10 @@ async fn post(client: &Client, fire: &Fire) -> anyhow::Result<Delivered> {
         Some(delivered) => Ok(delivered),
         None => {
             let problem = serde_json::from_slice::<serde_json::Value>(&body).unwrap_or_default();
-            let detail = problem["detail"].as_str().unwrap_or("it is not an answer of the app");
-            bail!("status {status} does not answer the fire: {detail}")
+            bail!(
+                "unexpected answer to a fire: {status}: {}",
+                problem["detail"].as_str().unwrap_or("not an answer of the app")
+            )
         }
     }
 }
@@ -221,13 +223,13 @@ impl Tally {
         }
     }
 
-    fn count(&mut self, letter: Letter, fate: &Fate) {
+    fn count(&mut self, message: DeadMessage, fate: &Fate) {
         match fate {
             Fate::Delivered(_) => self.deleted += 1,
             Fate::Undeleted(_) | Fate::Unanswered(_) | Fate::Unposted(_) => self.stay += 1,
             Fate::Postable => {}
         }
-        self.seen.push(letter);
+        self.seen.push(message);
     }
 
     fn summary(&self, is_dry: bool, is_stopped: bool) -> String {

@@ -7,46 +7,46 @@ use chrono::{DateTime, SecondsFormat, Utc};
 use serde_json::{Value, json};
 
 use super::ledger::Known;
-use super::letter::{From, Holds, Letter};
+use super::message::{Content, DeadMessage, From};
 use crate::print;
 
 /// The width of an error in a line of the table.
 const ERROR_WIDTH: usize = 80;
 
 /// One line per message.
-pub(super) fn table(letters: &[Letter], known: &[Known]) -> String {
-    if letters.is_empty() {
+pub(super) fn table(messages: &[DeadMessage], known: &[Known]) -> String {
+    if messages.is_empty() {
         return "nothing\n".to_owned();
     }
     let mut table = format!(
         "{:<36}  {:<9} {:>9}  {:<20} {:>5}  {:<18} {}\n",
         "MESSAGE", "FROM", "WORKFLOW", "TIME", "TRIES", "APP", "ERROR"
     );
-    for (letter, known) in letters.iter().zip(known) {
+    for (message, known) in messages.iter().zip(known) {
         // Writing to a String cannot fail.
         let _ = writeln!(
             table,
             "{:<36}  {:<9} {:>9}  {:<20} {:>5}  {:<18} {}",
-            letter.id,
-            letter.from.as_str(),
-            workflow(letter),
-            time(letter),
-            letter.tries.map_or_else(|| "-".to_owned(), |tries| tries.to_string()),
+            message.id,
+            message.from.as_str(),
+            workflow(message),
+            time(message),
+            message.tries.map_or_else(|| "-".to_owned(), |tries| tries.to_string()),
             known.words(),
-            error(letter).chars().take(ERROR_WIDTH).collect::<String>(),
+            error(message).chars().take(ERROR_WIDTH).collect::<String>(),
         );
     }
     table
 }
 
 /// A message in one line.
-pub(super) fn line(letter: &Letter) -> String {
-    format!("{}  {:<9} {:>9}  {:<20}", letter.id, letter.from.as_str(), workflow(letter), time(letter))
+pub(super) fn line(message: &DeadMessage) -> String {
+    format!("{}  {:<9} {:>9}  {:<20}", message.id, message.from.as_str(), workflow(message), time(message))
 }
 
 /// A complete message.
-pub(super) fn whole(letter: &Letter, known: &Known) -> String {
-    let gave_up = match letter.from {
+pub(super) fn full_text(message: &DeadMessage, known: &Known) -> String {
+    let gave_up = match message.from {
         From::Schedule => "the schedule: EventBridge could not invoke the runner",
         From::Runner => "the runner: it got no valid answer of the app",
         From::Publisher => "the publisher: an invocation failed",
@@ -58,50 +58,50 @@ pub(super) fn whole(letter: &Letter, known: &Known) -> String {
         Known::Gone => "does not have this workflow any more".to_owned(),
         other => other.words(),
     };
-    let redrive = why_it_stays(letter).unwrap_or_else(|| "posts it".to_owned());
-    let written = letter.sent_on.map_or_else(|| "-".to_owned(), second);
-    let tries = letter.tries.map_or_else(|| "-".to_owned(), |tries| tries.to_string());
-    let mut text = format!("message    {}\nwritten    {written}\ngiven up   by {gave_up}\n", letter.id);
+    let redrive = why_it_stays(message).unwrap_or_else(|| "posts it".to_owned());
+    let written = message.sent_on.map_or_else(|| "-".to_owned(), second);
+    let tries = message.tries.map_or_else(|| "-".to_owned(), |tries| tries.to_string());
+    let mut text = format!("message    {}\nwritten    {written}\ngiven up   by {gave_up}\n", message.id);
     // Writing to a String cannot fail.
-    let _ = writeln!(text, "workflow   {}\ntime       {}\ntries      {tries}", workflow(letter), time(letter));
-    let _ = writeln!(text, "error      {}\napp        {app}\nredrive    {redrive}", error(letter));
-    for (name, value) in &letter.attributes {
+    let _ = writeln!(text, "workflow   {}\ntime       {}\ntries      {tries}", workflow(message), time(message));
+    let _ = writeln!(text, "error      {}\napp        {app}\nredrive    {redrive}", error(message));
+    for (name, value) in &message.attributes {
         let _ = writeln!(text, "attribute  {} = {}", harmless(name), harmless(value));
     }
-    let _ = writeln!(text, "body\n{}", harmless(&letter.body));
+    let _ = writeln!(text, "body\n{}", harmless(&message.body));
     text
 }
 
 /// Why a redrive does not delete a message.
-pub(super) fn why_it_stays(letter: &Letter) -> Option<String> {
-    match &letter.holds {
-        Holds::Fire(_) => None,
-        Holds::Tick => Some("nothing to post: a later tick of the publisher did its work; discard it".to_owned()),
-        Holds::Unreadable(why) => Some(format!("no fire that can be read: {}", harmless(why))),
+pub(super) fn why_it_stays(message: &DeadMessage) -> Option<String> {
+    match &message.content {
+        Content::Fire(_) => None,
+        Content::Tick => Some("nothing to post: a later tick of the publisher did its work; discard it".to_owned()),
+        Content::Unreadable(why) => Some(format!("contains no readable fire: {}", harmless(why))),
     }
 }
 
 /// A message in the list for scripts.
-pub(super) fn json(letter: &Letter, known: &Known) -> Value {
-    let fire = letter.fire();
+pub(super) fn json(message: &DeadMessage, known: &Known) -> Value {
+    let fire = message.fire();
     json!({
-        "message_id": letter.id,
-        "from": letter.from.as_str(),
+        "message_id": message.id,
+        "from": message.from.as_str(),
         "workflow_id": fire.map(|fire| fire.workflow_id),
         "scheduled_time": fire.map(|fire| second(fire.scheduled_time)),
-        "error": letter.error,
-        "tries": letter.tries,
-        "sent_on": letter.sent_on.map(second),
-        "stays": why_it_stays(letter),
+        "error": message.error,
+        "tries": message.tries,
+        "sent_on": message.sent_on.map(second),
+        "stays": why_it_stays(message),
         "app": known.json(),
     })
 }
 
 /// The same, with the complete message of the queue.
-pub(super) fn whole_json(letter: &Letter, known: &Known) -> Value {
-    let mut json = json(letter, known);
-    json["attributes"] = json!(letter.attributes);
-    json["body"] = json!(letter.body);
+pub(super) fn full_json(message: &DeadMessage, known: &Known) -> Value {
+    let mut json = json(message, known);
+    json["attributes"] = json!(message.attributes);
+    json["body"] = json!(message.body);
     json
 }
 
@@ -110,18 +110,18 @@ pub(super) fn lines(objects: impl Iterator<Item = Value>) -> anyhow::Result<Exit
     print::text(&objects.map(|object| format!("{object}\n")).collect::<String>())
 }
 
-fn workflow(letter: &Letter) -> String {
-    letter.fire().map_or_else(|| "-".to_owned(), |fire| fire.workflow_id.to_string())
+fn workflow(message: &DeadMessage) -> String {
+    message.fire().map_or_else(|| "-".to_owned(), |fire| fire.workflow_id.to_string())
 }
 
-fn time(letter: &Letter) -> String {
-    letter.fire().map_or_else(|| "-".to_owned(), |fire| second(fire.scheduled_time))
+fn time(message: &DeadMessage) -> String {
+    message.fire().map_or_else(|| "-".to_owned(), |fire| second(fire.scheduled_time))
 }
 
-fn error(letter: &Letter) -> String {
-    match &letter.holds {
-        Holds::Unreadable(why) if letter.error.is_empty() => format!("cannot be read: {}", harmless(why)),
-        _ => harmless(&letter.error).replace('\n', " "),
+fn error(message: &DeadMessage) -> String {
+    match &message.content {
+        Content::Unreadable(why) if message.error.is_empty() => format!("cannot be read: {}", harmless(why)),
+        _ => harmless(&message.error).replace('\n', " "),
     }
 }
 
@@ -131,5 +131,5 @@ fn second(time: DateTime<Utc>) -> String {
 
 /// Replaces control characters, because a message's text must not control the terminal.
 fn harmless(text: &str) -> String {
-    text.chars().map(|letter| if letter.is_control() && letter != '\n' { '\u{fffd}' } else { letter }).collect()
+    text.chars().map(|one| if one.is_control() && one != '\n' { '\u{fffd}' } else { one }).collect()
 }

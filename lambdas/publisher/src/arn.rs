@@ -74,7 +74,7 @@ impl<'a> Arn<'a> {
 }
 
 fn is_word(text: &str, extra: &str) -> bool {
-    !text.is_empty() && text.chars().all(|letter| letter.is_ascii_alphanumeric() || extra.contains(letter))
+    !text.is_empty() && text.chars().all(|character| character.is_ascii_alphanumeric() || extra.contains(character))
 }
 
 #[cfg(test)]

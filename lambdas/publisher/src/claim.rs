@@ -160,7 +160,7 @@ pub(crate) async fn release(pool: &PgPool) -> sqlx::Result<()> {
 pub(crate) async fn count_due(pool: &PgPool) -> sqlx::Result<u64> {
     let count = sqlx::query_scalar!(
         r#"
-        -- count due: `due_at` stays set while leased, so this counts what others work on too
+        -- count due: `due_at` stays set while leased, so this counts leased workflows, too
         SELECT COUNT(*) AS "count!" FROM publications WHERE due_at <= cronbox_now()
         "#
     )
@@ -228,7 +228,7 @@ async fn lease_due(tx: &mut PgConnection, claimant: &Claimant, choice: Choice) -
     let rows = sqlx::query!(
         r#"
         -- claim: MATERIALIZED, because the planner may run an inlined LIMIT .. SKIP LOCKED once per
-        -- row and take more than the limit. A database that is held in mid-drain gives nothing more
+        -- row and take more than the limit. If the ledger is held during a drain, no row is claimed
         WITH due AS MATERIALIZED (
             SELECT workflow_id, lease_until IS NOT NULL AS is_takeover, verify_at
               FROM publications
@@ -247,7 +247,7 @@ async fn lease_due(tx: &mut PgConnection, claimant: &Claimant, choice: Choice) -
                lease_until = cronbox_now() + make_interval(secs => $2),
                attempt_count = p.attempt_count + 1,
                -- a takeover: the former owner's last request may have been applied, or still be on
-               -- its way for as long as its signature is good; so call, and look again after that
+               -- its way for as long as its signature is good; so call, and check again after that
                spec_hash = CASE WHEN due.is_takeover THEN NULL ELSE p.spec_hash END,
                verify_at = CASE WHEN due.is_takeover THEN GREATEST(p.verify_at, cronbox_now() + INTERVAL '16 minutes')
                                 ELSE p.verify_at END

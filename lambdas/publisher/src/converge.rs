@@ -4,26 +4,26 @@
 //! EventBridge's answer decides what follows. `converge/decide.rs` decides what a refusal means.
 
 pub(crate) mod backoff;
+mod convergence;
 mod decide;
 pub(crate) mod desired;
 pub(crate) mod evidence;
-mod work;
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use schedule::{Revision, ScheduleName, WorkflowId};
 
+use self::convergence::Convergence;
 use self::desired::{Desired, NONE, Undecided, desired, wanted_hash};
-use self::work::Work;
 use crate::claim::workflows::Workflow;
 use crate::claim::{Claim, Verify};
 use crate::publisher::Publisher;
-use crate::scheduler::existing::Standing;
+use crate::scheduler::existing::Existing;
 use crate::scheduler::fault::{Effect, Fault, Kind, Operation};
 use crate::scheduler::identity::Identity;
 use crate::scheduler::lease::Lease;
 use crate::scheduler::spec::{Spec, State, TEMPLATE};
-use crate::settle::settlement::{Applied, Deed, ErrorClass, Outcome, Setback, Settlement};
+use crate::settle::settlement::{Applied, Change, ErrorClass, Outcome, Setback, Settlement};
 
 /// The last known state of the schedule in EventBridge.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -41,7 +41,7 @@ enum Belief {
 /// Converges one claimed workflow; every result, also an error, is a settlement.
 pub(crate) async fn converge(publisher: &Publisher, claim: Claim, workflow: &Workflow, lease: &Lease) -> Settlement {
     let config = publisher.config();
-    let work = Work {
+    let convergence = Convergence {
         publisher,
         claim: &claim,
         name: ScheduleName::new(claim.workflow_id, &config.env),
@@ -57,52 +57,52 @@ pub(crate) async fn converge(publisher: &Publisher, claim: Claim, workflow: &Wor
         claim.workflow_id,
         workflow.revision
     );
-    let wanted = desired(workflow, claim.traceparent.as_deref(), config, work.now);
-    let changes_on = workflow.row.as_ref().and_then(|row| row.changes_on(work.now));
+    let wanted = desired(workflow, claim.traceparent.as_deref(), config, convergence.now);
+    let changes_on = workflow.row.as_ref().and_then(|row| row.changes_on(convergence.now));
     let (outcome, is_verified) = match &wanted {
-        Ok(wanted) => work.reach(wanted, workflow).await,
+        Ok(wanted) => convergence.reach(wanted, workflow).await,
         // The sweep's orphan guard decides. Until then a due verify pass stays due.
-        Err(vanished @ Undecided::Vanished) => (work.leave(vanished), false),
+        Err(vanished @ Undecided::Vanished) => (convergence.leave(vanished), false),
         // There is nothing to compare with, so a due verify pass has no result either.
         Err(unreadable) => (Outcome::Failed { message: unreadable.to_string(), effect: Effect::None }, true),
     };
     let refused_hash = matches!(outcome, Outcome::Failed { .. }).then(|| wanted_hash(&wanted));
-    work.log(&outcome, &wanted.ok());
-    let is_in_doubt = work.is_in_doubt.load(Ordering::Relaxed);
+    convergence.log(&outcome, &wanted.ok());
+    let is_in_doubt = convergence.is_in_doubt.load(Ordering::Relaxed);
     let is_verified = is_verified && claim.verify == Verify::Due;
     Settlement { outcome, changes_on, is_verified, is_in_doubt, refused_hash, claim }
 }
 
-impl Work<'_> {
+impl Convergence<'_> {
     /// Returns the outcome, and whether a due verify pass has read the schedule.
     async fn reach(&self, wanted: &Desired, workflow: &Workflow) -> (Outcome, bool) {
         let believed = match self.claim.verify {
             Verify::NotDue => Ok(believed(self.claim)),
-            Verify::Due => self.look(wanted).await,
+            Verify::Due => self.read_existing(wanted).await,
         };
         match believed {
-            Err(fault) => (self.judge(fault), false),
+            Err(fault) => (self.decide_outcome(fault), false),
             Ok(believed) => match self.call(wanted, &believed, workflow.identity).await {
-                Ok(Some(deed)) => (Outcome::Applied(self.applied(deed, wanted, workflow.revision)), true),
+                Ok(Some(change)) => (Outcome::Applied(self.applied(change, wanted, workflow.revision)), true),
                 Ok(None) => {
                     let message = format!("{} has the identity of another database: it is not deleted", self.name);
                     (Outcome::Failed { message, effect: Effect::None }, true)
                 }
-                Err(fault) => (self.judge(self.unless_outdated(fault, wanted)), true),
+                Err(fault) => (self.decide_outcome(self.unless_outdated(fault, wanted)), true),
             },
         }
     }
 
     /// The verify pass: no earlier request can still arrive, so the schedule that this reads is final.
-    async fn look(&self, wanted: &Desired) -> Result<Belief, Fault> {
+    async fn read_existing(&self, wanted: &Desired) -> Result<Belief, Fault> {
         let get = || self.publisher.schedules().get(&self.name, self.lease);
-        let standing = self.make(Operation::Get, get).await?;
-        if let (Some(existing), Desired::Schedule(spec)) = (&standing, wanted) {
+        let existing = self.make(Operation::Get, get).await?;
+        if let (Some(existing), Desired::Schedule(spec)) = (&existing, wanted) {
             self.refuse_foreign(existing, spec.identity)?;
         }
-        Ok(match (standing, wanted) {
+        Ok(match (existing, wanted) {
             (None, _) => Belief::Nothing,
-            (Some(standing), Desired::Schedule(spec)) if spec.is(&standing, self.now) => Belief::Hash(spec.hash()),
+            (Some(existing), Desired::Schedule(spec)) if spec.is(&existing, self.now) => Belief::Hash(spec.hash()),
             (Some(_), _) => {
                 tracing::warn!(workflow_id = self.claim.workflow_id.0, "{} is not what was published", self.name);
                 Belief::Something
@@ -111,11 +111,11 @@ impl Work<'_> {
     }
 
     /// Makes the calls that are needed. `None` = the schedule belongs to another database, and is kept.
-    async fn call(&self, wanted: &Desired, believed: &Belief, identity: Identity) -> Result<Option<Deed>, Fault> {
+    async fn call(&self, wanted: &Desired, believed: &Belief, identity: Identity) -> Result<Option<Change>, Fault> {
         let done = match (wanted, believed) {
-            (Desired::Nothing, Belief::Nothing) => Ok(Deed::Unchanged),
+            (Desired::Nothing, Belief::Nothing) => Ok(Change::Unchanged),
             (Desired::Nothing, _) => return self.remove(identity).await,
-            (Desired::Schedule(spec), Belief::Hash(hash)) if *hash == spec.hash() => Ok(Deed::Unchanged),
+            (Desired::Schedule(spec), Belief::Hash(hash)) if *hash == spec.hash() => Ok(Change::Unchanged),
             (Desired::Schedule(spec), Belief::Hash(_) | Belief::Something) => self.update_or_create(spec).await,
             (Desired::Schedule(spec), Belief::Nothing | Belief::Unknown) => self.create_or_update(spec).await,
         };
@@ -136,7 +136,7 @@ impl Work<'_> {
     ///
     /// EventBridge has no conditional delete, so the schedule is read first. The read may be outdated, so it is used
     /// only if it shows another identity; a read without a schedule proves nothing.
-    async fn remove(&self, identity: Identity) -> Result<Option<Deed>, Fault> {
+    async fn remove(&self, identity: Identity) -> Result<Option<Change>, Fault> {
         let get = || self.publisher.schedules().get(&self.name, self.lease);
         let existing = self.make(Operation::Get, get).await?;
         if let Some(other) = existing.and_then(|existing| identity.other_in(existing.description.as_deref())) {
@@ -151,11 +151,11 @@ impl Work<'_> {
         let remove = || self.publisher.schedules().remove(&self.name, self.lease);
         match self.make(Operation::Delete, remove).await {
             Err(fault) if fault.kind != Kind::NotFound => Err(fault),
-            _ => Ok(Some(Deed::Deleted)),
+            _ => Ok(Some(Change::Deleted)),
         }
     }
 
-    async fn create_or_update(&self, spec: &Spec) -> Result<Deed, Fault> {
+    async fn create_or_update(&self, spec: &Spec) -> Result<Change, Fault> {
         match self.create(spec).await {
             Err(conflict) if conflict.kind == Kind::Conflict => self.update_existing(spec, conflict).await,
             created => created.map_err(group_missing),
@@ -166,21 +166,21 @@ impl Work<'_> {
     ///
     /// EventBridge has no conditional update, so the schedule is read first. If the read shows no schedule, it was
     /// deleted since the create, or the read is outdated; the next attempt decides.
-    async fn update_existing(&self, spec: &Spec, conflict: Fault) -> Result<Deed, Fault> {
+    async fn update_existing(&self, spec: &Spec, conflict: Fault) -> Result<Change, Fault> {
         const GONE: &str = "another client created or deleted the schedule at the same time";
         let get = || self.publisher.schedules().get(&self.name, self.lease);
         let Some(existing) = self.make(Operation::Get, get).await? else {
-            return Err(conflict.judged_as(Kind::Conflict, GONE));
+            return Err(conflict.classified_as(Kind::Conflict, GONE));
         };
         self.refuse_foreign(&existing, spec.identity)?;
         self.update(spec).await.map_err(|fault| match fault.kind {
-            Kind::NotFound => fault.judged_as(Kind::Conflict, GONE),
+            Kind::NotFound => fault.classified_as(Kind::Conflict, GONE),
             _ => fault,
         })
     }
 
     /// Refuses to overwrite another database's schedule: the database, `ENV` or the schedule group is wrong.
-    fn refuse_foreign(&self, existing: &Standing, identity: Identity) -> Result<(), Fault> {
+    fn refuse_foreign(&self, existing: &Existing, identity: Identity) -> Result<(), Fault> {
         let Some(Identity(other)) = identity.other_in(existing.description.as_deref()) else { return Ok(()) };
         tracing::error!(
             workflow_id = self.claim.workflow_id.0,
@@ -192,21 +192,21 @@ impl Work<'_> {
         Err(Fault::new(Kind::Environment, Effect::None, message))
     }
 
-    async fn update_or_create(&self, spec: &Spec) -> Result<Deed, Fault> {
+    async fn update_or_create(&self, spec: &Spec) -> Result<Change, Fault> {
         match self.update(spec).await {
             Err(fault) if fault.kind == Kind::NotFound => self.create(spec).await.map_err(group_missing),
             updated => updated,
         }
     }
 
-    async fn create(&self, spec: &Spec) -> Result<Deed, Fault> {
+    async fn create(&self, spec: &Spec) -> Result<Change, Fault> {
         let create = || self.publisher.schedules().create(spec, self.now, self.lease);
-        self.make(Operation::Create, create).await.map(|()| Deed::Created)
+        self.make(Operation::Create, create).await.map(|()| Change::Created)
     }
 
-    async fn update(&self, spec: &Spec) -> Result<Deed, Fault> {
+    async fn update(&self, spec: &Spec) -> Result<Change, Fault> {
         let update = || self.publisher.schedules().update(spec, self.now, self.lease);
-        self.make(Operation::Update, update).await.map(|()| Deed::Updated)
+        self.make(Operation::Update, update).await.map(|()| Change::Updated)
     }
 
     /// Makes a call within rate and lease, and records that its operation is allowed.
@@ -230,14 +230,14 @@ impl Work<'_> {
         answer.map_err(|fault| fault.of(operation))
     }
 
-    fn applied(&self, deed: Deed, wanted: &Desired, revision: Revision) -> Applied {
+    fn applied(&self, change: Change, wanted: &Desired, revision: Revision) -> Applied {
         self.publisher.evidence().settled(self.claim.workflow_id);
         match wanted {
             Desired::Nothing => {
-                Applied { deed, revision, spec_hash: NONE.to_owned(), schedule_name: None, template: None }
+                Applied { change, revision, spec_hash: NONE.to_owned(), schedule_name: None, template: None }
             }
             Desired::Schedule(spec) => Applied {
-                deed,
+                change,
                 revision,
                 spec_hash: spec.hash(),
                 schedule_name: Some(spec.name.to_string()),
@@ -250,35 +250,35 @@ impl Work<'_> {
         let WorkflowId(workflow_id) = self.claim.workflow_id;
         let name = &self.name;
         match (outcome, wanted) {
-            (Outcome::Applied(Applied { deed: Deed::Unchanged, .. }), _) => {
-                tracing::info!(step = 4, workflow_id, "schedule {name} is already as required");
+            (Outcome::Applied(Applied { change: Change::Unchanged, .. }), _) => {
+                tracing::info!(step = 4, workflow_id, "schedule {name} unchanged");
             }
-            (Outcome::Applied(Applied { deed, .. }), Some(Desired::Schedule(spec))) => {
+            (Outcome::Applied(Applied { change, .. }), Some(Desired::Schedule(spec))) => {
                 let Spec { expression, timezone, state, .. } = &**spec;
                 tracing::info!(
                     step = 4,
                     workflow_id,
-                    "schedule {name} {deed}: {expression} {timezone}{}",
+                    "schedule {name} {change}: {expression} {timezone}{}",
                     match state {
                         State::Enabled => "",
                         State::Disabled => " (disabled)",
                     }
                 );
             }
-            (Outcome::Applied(Applied { deed, .. }), _) => {
-                tracing::info!(step = 4, workflow_id, "schedule {name} {deed}");
+            (Outcome::Applied(Applied { change, .. }), _) => {
+                tracing::info!(step = 4, workflow_id, "schedule {name} {change}");
             }
             (Outcome::Retry(setback), _) => {
                 let secs = setback.wait.as_secs_f64();
                 tracing::warn!(
                     workflow_id,
                     class = setback.class.as_str(),
-                    "{name}: {}; again in {secs:.1} s",
+                    "{name} not published: {}; next attempt in {secs:.1} s",
                     setback.message
                 );
             }
             (Outcome::Failed { message, .. }, _) => {
-                tracing::error!(workflow_id, "{name} failed permanently, until its next edit: {message}");
+                tracing::error!(workflow_id, "{name} failed, and is not published until its next edit: {message}");
             }
             (Outcome::NotCalled, _) => tracing::info!(workflow_id, "{name} waits for the next drain"),
         }
@@ -297,8 +297,10 @@ fn believed(claim: &Claim) -> Belief {
 /// If a create fails with AWS's "does not exist", the schedule group is missing.
 fn group_missing(fault: Fault) -> Fault {
     match fault.kind {
-        Kind::NotFound => fault
-            .judged_as(Kind::Environment, "the schedule group is missing: create it, as terraform/modules/cron does"),
+        Kind::NotFound => fault.classified_as(
+            Kind::Environment,
+            "the schedule group is missing: create it, as terraform/modules/cron does",
+        ),
         _ => fault,
     }
 }

@@ -10,7 +10,7 @@ mod revive;
 use std::convert::Infallible;
 use std::time::{Duration, Instant};
 
-use self::pipeline::{Flight, Worked};
+use self::pipeline::{Flight, Progress};
 use crate::claim::deployment::{self, ACCEPT, Admission, Rollout};
 use crate::claim::publishers;
 use crate::claim::{self, Choice};
@@ -21,7 +21,7 @@ use crate::report::Report;
 use crate::scheduler::lease::{Renewal, Span};
 
 /// How long publishers that start at once may exceed the rate before they count each other.
-const LOOK_AROUND: Duration = Duration::from_millis(50);
+const COUNT_EVERY: Duration = Duration::from_millis(50);
 /// How long one drain rolls out a generation, so that a Lambda's tick has time left for its sweep.
 const ROLLOUT: Duration = Duration::from_secs(20);
 
@@ -109,10 +109,10 @@ impl Publisher {
             }
         };
         self.presence().arrive();
-        let worked = self.work_through(&span, deployment.rollout).await;
+        let progress = self.drain_all(&span, deployment.rollout).await;
         // Also after an error, so that the other publishers get this one's share at once.
         self.presence().leave(self.pool(), self.owner()).await;
-        let Worked { report, is_cut, .. } = worked?;
+        let Progress { report, is_cut, .. } = progress?;
         self.injector().at(Point::P12).await;
         Ok((report, if span.is_stopped() { Some(Ending::Stopped) } else { (!is_cut).then_some(Ending::Done) }))
     }
@@ -121,18 +121,18 @@ impl Publisher {
 impl Publisher {
     /// Publishes until nothing is due: first the usual workflows, then the suspects one by one, because one that kills
     /// the process must not affect other workflows. An edit waits for at most one suspect.
-    async fn work_through(&self, span: &Span, rollout: Rollout) -> anyhow::Result<Worked> {
+    async fn drain_all(&self, span: &Span, rollout: Rollout) -> anyhow::Result<Progress> {
         self.revive_failed(span).await?;
-        let mut all = Worked::default();
+        let mut all = Progress::default();
         let until = span.now() + ROLLOUT;
         loop {
-            all.add(self.work_off(span).await?);
+            all.add(self.drain_usual(span).await?);
             if self.evidence().is_over(span.now()) {
                 claim::release(self.pool()).await?;
-                all.add(self.work_off(span).await?);
+                all.add(self.drain_usual(span).await?);
             }
             while rollout == Rollout::Open && span.may_claim() && span.now() < until && self.roll_out().await? > 0 {
-                all.add(self.work_off(span).await?);
+                all.add(self.drain_usual(span).await?);
                 // Edits come before the rest of the rollout.
                 if all.is_cut {
                     break;
@@ -147,11 +147,11 @@ impl Publisher {
     }
 
     /// Publishes until no usual workflow is due, or until its turn ends.
-    async fn work_off(&self, span: &Span) -> anyhow::Result<Worked> {
+    async fn drain_usual(&self, span: &Span) -> anyhow::Result<Progress> {
         // With a test's hook one batch at a time, so that two statements of one publisher never race.
         let flight = if self.injector().is_hooked() { Flight::Single } else { Flight::Overlapping };
         tokio::select! {
-            worked = self.pipeline(span, Choice::Usual, flight) => worked,
+            progress = self.pipeline(span, Choice::Usual, flight) => progress,
             never = self.keep_sharing(), if flight == Flight::Overlapping => match never {},
         }
     }
@@ -167,7 +167,7 @@ impl Publisher {
     /// Follows the number of publishers, because a claim counts too late those that start at the same time.
     async fn keep_sharing(&self) -> Infallible {
         loop {
-            tokio::time::sleep(LOOK_AROUND).await;
+            tokio::time::sleep(COUNT_EVERY).await;
             match publishers::count(self.pool()).await {
                 Ok(publishers) => self.rate().share(publishers),
                 Err(error) => tracing::debug!(%error, "other publishers not counted; the next claim counts them"),

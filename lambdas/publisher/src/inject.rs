@@ -90,11 +90,11 @@ mod armed {
     pub struct Fault {
         point: String,
         nth: u32,
-        deed: Deed,
+        action: Action,
     }
 
     #[derive(Clone, Copy, Debug)]
-    enum Deed {
+    enum Action {
         /// SIGKILL: the process cleans nothing up.
         Kill,
         /// The process stops like a frozen Lambda, and reports it on stderr.
@@ -106,17 +106,17 @@ mod armed {
 
         fn from_str(text: &str) -> Result<Self, String> {
             let mut parts = text.split(':');
-            let (Some(point), Some(nth), Some(deed), None) = (parts.next(), parts.next(), parts.next(), parts.next())
+            let (Some(point), Some(nth), Some(action), None) = (parts.next(), parts.next(), parts.next(), parts.next())
             else {
-                return Err("write point:nth:deed, as P8:1:kill".to_owned());
+                return Err("write point:nth:action, as P8:1:kill".to_owned());
             };
             Ok(Fault {
                 point: point.to_owned(),
-                nth: nth.parse().map_err(|_| format!("{nth} is no number"))?,
-                deed: match deed {
-                    "kill" => Deed::Kill,
-                    "stop" => Deed::Stop,
-                    other => return Err(format!("{other} is neither kill nor stop")),
+                nth: nth.parse().map_err(|_| format!("{nth} is not a number"))?,
+                action: match action {
+                    "kill" => Action::Kill,
+                    "stop" => Action::Stop,
+                    other => return Err(format!("{other} must be kill or stop")),
                 },
             })
         }
@@ -175,9 +175,9 @@ mod armed {
             if fault.point != format!("{point:?}") || self.passes.fetch_add(1, Ordering::Relaxed) + 1 != fault.nth {
                 return;
             }
-            match fault.deed {
-                Deed::Kill => die(),
-                Deed::Stop => eprintln!("stopped at {point:?}"),
+            match fault.action {
+                Action::Kill => die(),
+                Action::Stop => eprintln!("stopped at {point:?}"),
             }
             // Blocks the thread, not the task, because a frozen process stops completely.
             loop {

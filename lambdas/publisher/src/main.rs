@@ -27,7 +27,7 @@ async fn run() -> anyhow::Result<()> {
     let Arguments { once, listen, metrics_addr, is_lambda, database, config } = arguments;
     log(is_lambda);
     if !(once || listen || is_lambda) {
-        bail!("write --once or --listen; without them the publisher runs only as a Lambda");
+        bail!("write --once or --listen; without either the publisher runs only as a Lambda");
     }
     let login = Login::new(database, if listen { of_daemon } else { of_drain });
     let options = login.options().await?;

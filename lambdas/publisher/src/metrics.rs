@@ -3,7 +3,7 @@
 //! `emf.rs` writes CloudWatch's lines for the Lambda, `prometheus.rs` answers a daemon's scrapes.
 
 pub(crate) mod emf;
-pub(crate) mod levels;
+pub(crate) mod gauges;
 pub(crate) mod prometheus;
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

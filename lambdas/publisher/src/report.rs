@@ -43,7 +43,7 @@ impl Report {
 /// `--once` did not finish within its five minutes.
 #[derive(Debug, thiserror::Error)]
 #[error(
-    "workflows are still due after {minutes} minutes: another publisher has their leases, or edits arrive faster than they are published"
+    "publications were still due after {minutes} minutes: another publisher has leased them, or edits come faster than they are published"
 )]
 pub struct Unsettled {
     /// The result until then.
@@ -54,7 +54,7 @@ pub struct Unsettled {
 
 /// A signal ended `--once`. Workflows that it had claimed and not called can be claimed again.
 #[derive(Debug, thiserror::Error)]
-#[error("stopped by a signal while workflows were still due")]
+#[error("stopped by a signal while publications were still due")]
 pub struct Stopped {
     /// The result until then.
     pub report: Report,

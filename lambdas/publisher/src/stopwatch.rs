@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use rustix::time::{ClockId, clock_gettime};
 
 #[cfg(debug_assertions)]
-pub use held::Stopwatch;
+pub use stopped::Stopwatch;
 
 /// The clock that also counts the time of a suspension.
 #[cfg(target_os = "linux")]
@@ -52,7 +52,7 @@ impl Stopwatch {
 }
 
 #[cfg(debug_assertions)]
-mod held {
+mod stopped {
     use std::sync::{Arc, Mutex, PoisonError};
     use std::time::Duration;
 
@@ -65,20 +65,22 @@ mod held {
     impl Stopwatch {
         /// Creates a clock that only a test moves.
         #[must_use]
-        pub fn held() -> Self {
+        pub fn stopped() -> Self {
             Stopwatch(Some(Arc::new(Mutex::new(Instant::now()))))
         }
 
         /// The current time.
         #[must_use]
         pub fn now(&self) -> Instant {
-            self.0.as_ref().map_or_else(super::machine_now, |held| *held.lock().unwrap_or_else(PoisonError::into_inner))
+            self.0
+                .as_ref()
+                .map_or_else(super::machine_now, |stopped| *stopped.lock().unwrap_or_else(PoisonError::into_inner))
         }
 
         /// Advances a test's clock; the machine's advances by itself.
         pub fn advance(&self, by: Duration) {
-            if let Some(held) = &self.0 {
-                *held.lock().unwrap_or_else(PoisonError::into_inner) += by;
+            if let Some(stopped) = &self.0 {
+                *stopped.lock().unwrap_or_else(PoisonError::into_inner) += by;
             }
         }
     }

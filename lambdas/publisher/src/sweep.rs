@@ -39,7 +39,7 @@ use self::changes::Release;
 pub use self::findings::Findings;
 use self::missing::Missing;
 use self::page::Compared;
-use self::turn::{Hold, SAMPLE, Stage, Turn};
+use self::turn::{Ownership, SAMPLE, Stage, Turn};
 
 /// How many workflows one transaction enqueues.
 const REPAIRS: i64 = 2000;
@@ -143,7 +143,7 @@ impl Publisher {
         let ended = self.go_on(&mut turn, deployment.identity, &lease, span).await;
         self.presence().leave(self.pool(), self.owner()).await;
         if let Ok(End::Done) = ended {
-            tell(&turn);
+            log_turn(&turn);
             self.metrics().swept(turn.findings.listed, turn.findings.read);
             return Ok(Swept::Done(turn.findings));
         }
@@ -188,7 +188,7 @@ impl Publisher {
                 tracing::error!("ledger held: EventBridge has a later revision than the database; the sweep stops");
                 return Ok(End::Stopped);
             }
-            if self.write_down(turn, compared, &page, lease, span).await? == Hold::Lost {
+            if self.write_down(turn, compared, &page, lease, span).await? == Ownership::Lost {
                 return Ok(End::Stopped);
             }
             ahead = next;
@@ -211,12 +211,12 @@ impl Publisher {
         page: &Page,
         lease: &Lease,
         span: &Span,
-    ) -> anyhow::Result<Hold> {
+    ) -> anyhow::Result<Ownership> {
         let sent = span.now();
         let now = self.clock().now();
         let mut tx = db::begin(self.pool()).await?;
-        if turn::hold(&mut tx, turn, self.owner()).await? == Hold::Lost {
-            return Ok(Hold::Lost);
+        if turn::lock_turn(&mut tx, turn, self.owner()).await? == Ownership::Lost {
+            return Ok(Ownership::Lost);
         }
         turn.findings = compared.findings;
         turn.next_token.clone_from(&page.next_token);
@@ -234,7 +234,7 @@ impl Publisher {
         self.injector().at(Point::C2).await;
         tx.commit().await?;
         lease.renewed(sent);
-        Ok(Hold::Ours)
+        Ok(Ownership::Ours)
     }
 
     /// After the last page: processes missing schedules, changes, and orphans.
@@ -249,7 +249,7 @@ impl Publisher {
             };
             let was_forced = turn.force;
             let mut tx = db::begin(self.pool()).await?;
-            if !span.may_claim() || turn::hold(&mut tx, turn, self.owner()).await? == Hold::Lost {
+            if !span.may_claim() || turn::lock_turn(&mut tx, turn, self.owner()).await? == Ownership::Lost {
                 return Ok(End::Stopped);
             }
             // Force was requested after the brake was applied, so check again before the sweep may end.
@@ -342,7 +342,7 @@ impl Publisher {
     }
 }
 
-fn tell(turn: &Turn) {
+fn log_turn(turn: &Turn) {
     let findings = &turn.findings;
     tracing::info!(
         sweep = turn.id,

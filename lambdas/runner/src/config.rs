@@ -79,7 +79,7 @@ impl Config {
     pub fn read() -> Result<Config, String> {
         let Arguments { app_base_url, key } = match Arguments::try_parse() {
             Err(error) if matches!(error.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayVersion) => error.exit(),
-            _ if !is_lambda() => return Err("the runner runs only as a Lambda; `make up` runs it locally".to_owned()),
+            _ if !is_lambda() => return Err("runs only as a Lambda; `make up` runs it locally".to_owned()),
             parsed => parsed.map_err(|error| sentence(&error))?,
         };
         let key = match (key.scheduler_api_key, key.scheduler_api_key_secret_arn) {

@@ -173,7 +173,7 @@ fn no_answer(error: &reqwest::Error) -> DeliverError {
     } else if error.is_connect() {
         DeliverError::NoConnection("cannot connect")
     } else {
-        DeliverError::NoConnection("the connection broke")
+        DeliverError::NoConnection("the connection was closed")
     }
 }
 
@@ -203,7 +203,13 @@ fn log(fire: &Fire, delivered: &Result<(u16, Delivered), DeliverError>) {
             );
         }
         Ok((status, Delivered::Gone)) => {
-            tracing::info!(step = 6, workflow_id, status, accepted = true, "runner: workflow {workflow_id} is gone");
+            tracing::info!(
+                step = 6,
+                workflow_id,
+                status,
+                accepted = true,
+                "runner: workflow {workflow_id} does not exist any more"
+            );
         }
         Err(error) => {
             let status = if let DeliverError::NotTheApp { status } = error { *status } else { 0 };

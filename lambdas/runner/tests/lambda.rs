@@ -30,10 +30,7 @@ fn run(env: &[(&str, &str)]) -> Output {
 fn without_lambda_it_says_so_in_one_sentence() {
     let output = run(&[]);
     assert_eq!(output.status.code(), Some(1));
-    assert_eq!(
-        String::from_utf8_lossy(&output.stderr),
-        "runner: the runner runs only as a Lambda; `make up` runs it locally\n"
-    );
+    assert_eq!(String::from_utf8_lossy(&output.stderr), "runner: runs only as a Lambda; `make up` runs it locally\n");
 }
 
 #[test]
@@ -111,11 +108,11 @@ async fn failures_have_a_name_and_a_sentence() {
     assert_eq!(page, ("error".to_owned(), json!({"errorType": "NotTheApp", "errorMessage": sentence})));
     assert_eq!((not_a_fire.0.as_str(), &not_a_fire.1["errorType"]), ("error", &json!("NotAFire")));
     let fields = log.lines().map(|line| serde_json::from_str::<Value>(line).unwrap()["fields"].clone());
-    let told: Vec<(Value, Value)> = fields
+    let reply: Vec<(Value, Value)> = fields
         .filter(|fields| fields["step"] == 6)
         .map(|fields| (fields["status"].clone(), fields["accepted"].clone()))
         .collect();
-    assert_eq!(told, [(json!(200), json!(false)), (json!(0), json!(false)), (json!(202), json!(true))]);
+    assert_eq!(reply, [(json!(200), json!(false)), (json!(0), json!(false)), (json!(202), json!(true))]);
 }
 
 fn event(workflow: i64) -> Value {

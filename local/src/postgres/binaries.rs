@@ -95,10 +95,11 @@ fn by_pg_config() -> Option<PathBuf> {
 
 /// The major version in the output of `postgres --version`, for example `postgres (PostgreSQL) 15.14 (Debian ..)`.
 fn version(postgres: &Path) -> Option<u32> {
-    let told = Command::new(postgres).arg("--version").output().ok()?;
-    let told = String::from_utf8(told.stdout).ok()?;
-    let number = told.split_whitespace().find(|word| word.starts_with(|letter: char| letter.is_ascii_digit()))?;
-    number.split(|letter: char| !letter.is_ascii_digit()).next()?.parse().ok()
+    let reply = Command::new(postgres).arg("--version").output().ok()?;
+    let reply = String::from_utf8(reply.stdout).ok()?;
+    let number =
+        reply.split_whitespace().find(|word| word.starts_with(|character: char| character.is_ascii_digit()))?;
+    number.split(|character: char| !character.is_ascii_digit()).next()?.parse().ok()
 }
 
 fn user_in(passwd: &str, name: &str) -> Option<User> {

@@ -169,10 +169,10 @@ impl Folder {
 impl Postmaster {
     /// Whether this process is a Postgres on that data; after a crash its id may be another program's.
     pub fn is_running(&self, data: &Path) -> bool {
-        let told = fs::read(format!("/proc/{}/cmdline", self.pid)).or_else(|_| {
-            Command::new("ps").args(["-o", "args=", "-p", &self.pid.to_string()]).output().map(|told| told.stdout)
+        let reply = fs::read(format!("/proc/{}/cmdline", self.pid)).or_else(|_| {
+            Command::new("ps").args(["-o", "args=", "-p", &self.pid.to_string()]).output().map(|reply| reply.stdout)
         });
-        let command_line = told.map(|told| String::from_utf8_lossy(&told).into_owned()).unwrap_or_default();
+        let command_line = reply.map(|reply| String::from_utf8_lossy(&reply).into_owned()).unwrap_or_default();
         command_line.contains("postgres") && command_line.contains(&*data.to_string_lossy())
     }
 }

@@ -30,7 +30,7 @@ shift 2
 exec 3<&0
 "$@" </dev/null 3<&- &
 server=$!
-# Our parent holds the other end of this pipe: it closes when the parent ends, however it ends.
+# Our parent has the other end of this pipe, which closes when the parent ends, however it ends.
 ( read -r _ <&3; kill "-$signal" "$server" ) 2>/dev/null &
 watcher=$!
 exec 3<&-

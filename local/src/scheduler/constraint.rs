@@ -170,7 +170,7 @@ impl<'a> Arn<'a> {
 }
 
 fn word(text: &str, extra: &str) -> bool {
-    !text.is_empty() && text.chars().all(|letter| letter.is_ascii_alphanumeric() || extra.contains(letter))
+    !text.is_empty() && text.chars().all(|character| character.is_ascii_alphanumeric() || extra.contains(character))
 }
 
 #[cfg(test)]
@@ -194,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn arns_are_told_apart() {
+    fn arns_are_distinguished() {
         assert!(Pattern::Role.matches("arn:aws:iam::123456789012:role/path/to+role"));
         assert!(!Pattern::Role.matches("arn:aws:iam::12345678901:role/short-account"));
         assert!(!Pattern::Role.matches("arn:aws:iam::123456789012:user/me"));

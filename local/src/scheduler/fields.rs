@@ -181,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn lists_hold_different_plain_values() {
+    fn lists_contain_different_values() {
         for text in [
             "0 9 L,15 * ? *",
             "0 9 15,L * ? *",

@@ -120,8 +120,8 @@ impl Groups {
     /// Fails if the schedule group does not exist.
     pub fn by_arn(&mut self, arn: &str) -> Result<&mut Group, Error> {
         let name = arn.rsplit('/').next().unwrap_or_default();
-        let is_meant = |group: &&mut Group| group.name == DEFAULT || group.arn == arn;
-        self.0.get_mut(name).filter(is_meant).ok_or_else(|| Error::no_group(name))
+        let is_named = |group: &&mut Group| group.name == DEFAULT || group.arn == arn;
+        self.0.get_mut(name).filter(is_named).ok_or_else(|| Error::no_group(name))
     }
 
     /// Starts the deletion of a schedule group.

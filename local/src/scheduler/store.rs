@@ -113,7 +113,7 @@ impl Store {
         self.schedules.get(key).cloned().ok_or_else(|| Error::no_schedule(&key.name))
     }
 
-    /// Returns one schedule, as it was `changes_back` changes of the account ago.
+    /// Returns one schedule, as it was `changes_back` changes ago.
     ///
     /// # Errors
     /// Fails if the schedule group or the schedule does not exist.
@@ -136,7 +136,7 @@ impl Store {
         Ok(filter.page(&self.schedules, after, limit))
     }
 
-    /// Like [`Store::list`], for the state `changes_back` changes of the account ago.
+    /// Like [`Store::list`], but as the account was `changes_back` changes ago.
     ///
     /// # Errors
     /// Fails if the requested schedule group does not exist.
@@ -228,7 +228,7 @@ impl Store {
             due.push(Due { at, schedule: Arc::clone(&schedule) });
             match next {
                 None if schedule.spec.completion == Completion::Delete => {}
-                _ => self.stand(Schedule { next, ..Arc::unwrap_or_clone(schedule) }),
+                _ => self.insert_schedule(Schedule { next, ..Arc::unwrap_or_clone(schedule) }),
             }
         }
         due
@@ -238,10 +238,10 @@ impl Store {
     fn put(&mut self, mut schedule: Schedule) {
         let from = schedule.spec.expression.first_evaluated_after(schedule.modified_on);
         schedule.next = self.next_of(&schedule, from);
-        self.stand(schedule);
+        self.insert_schedule(schedule);
     }
 
-    fn stand(&mut self, schedule: Schedule) {
+    fn insert_schedule(&mut self, schedule: Schedule) {
         if let Some(next) = schedule.next {
             self.next.insert((next, schedule.key.clone()));
         }

@@ -29,6 +29,6 @@ pub(super) async fn answer(request: RequestBuilder) -> Result<Answer> {
     let header = |name| response.headers().get(name).and_then(|value| value.to_str().ok()).map(str::to_owned);
     let (etag, location) = (header("etag"), header("location"));
     let status = response.status().as_u16();
-    let text = response.text().await.context("the body broke off")?;
+    let text = response.text().await.context("the body ended early")?;
     Ok(Answer { status, body: serde_json::from_str(&text).unwrap_or_default(), etag, location })
 }

@@ -29,10 +29,10 @@ impl Stack {
     /// Fails if anything is not processed yet, or if a part of the stack failed.
     pub async fn finish(mut self) -> Result<()> {
         let left = self.pending().await?;
-        let judged = self.judge(left);
+        let checked = self.check_pending(left);
         self.leftovers = Leftovers::Accepted;
         let stopped = self.stop().await;
-        judged.and(stopped)
+        checked.and(stopped)
     }
 
     /// Stops all parts in order: publishing, fires, the apps, then the database.
@@ -42,20 +42,20 @@ impl Stack {
     pub async fn stop(&mut self) -> Result<()> {
         self.stop.publisher.cancel();
         if let Some(publishing) = self.publishing.take() {
-            publishing.await.context("the publisher ended by itself")??;
+            publishing.await.context("the publisher ended unexpectedly")??;
         }
         if let Some(served) = self.served.take() {
             served.stop().await?;
         }
         self.stop.apps.cancel();
         for app in std::mem::take(&mut self.apps) {
-            app.serving.await.context("the app ended by itself")??;
+            app.serving.await.context("the app ended unexpectedly")??;
         }
         self.pool.close().await;
         self.database.remove().await
     }
 
-    fn judge(&self, left: Pending) -> Result<()> {
+    fn check_pending(&self, left: Pending) -> Result<()> {
         ensure!(self.leftovers == Leftovers::Accepted || left == Pending::default(), "the story is not over: {left}");
         Ok(())
     }
@@ -72,12 +72,12 @@ impl Drop for Stack {
         let deliveries = self.stand_in.lambda.pending();
         let dsn = self.dsn();
         // Separate threads and runtimes, because the dropping thread may be the one that runs the stack's tasks.
-        let judged = std::thread::spawn(move || block_on(async move { count_pending(&dsn).await })).join();
+        let counted = std::thread::spawn(move || block_on(async move { count_pending(&dsn).await })).join();
         // Not awaited: while this thread is blocked, an incomplete connection of it would block the removal.
         let database = std::mem::replace(&mut self.database, Database::Gone);
         std::thread::spawn(move || block_on(async move { database.remove().await }));
-        if let (Ok(Ok(left)), false) = (judged, std::thread::panicking())
-            && let Err(error) = self.judge(Pending { deliveries, ..left })
+        if let (Ok(Ok(left)), false) = (counted, std::thread::panicking())
+            && let Err(error) = self.check_pending(Pending { deliveries, ..left })
         {
             panic!("{error}");
         }

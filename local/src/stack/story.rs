@@ -219,7 +219,7 @@ impl Stack {
     pub fn standing(&self, workflow: WorkflowId) -> Result<std::sync::Arc<Schedule>> {
         let name = ScheduleName::new(workflow, &environment()?).as_str().to_owned();
         let found = self.stand_in.scheduler.store().get(&Key { group: GROUP.to_owned(), name });
-        found.map_err(|_| anyhow::anyhow!("no schedule of workflow {workflow} stands"))
+        found.map_err(|_| anyhow::anyhow!("workflow {workflow} has no schedule"))
     }
 
     /// A workflow as the API shows it.

@@ -112,7 +112,7 @@ impl Backlog {
     pub(crate) async fn drain(&self, publishers: usize, tps: Option<u32>) -> Drained {
         let rows = self.open_rows().await;
         let started = Instant::now();
-        let begun: chrono::DateTime<chrono::Utc> = self.scalar("SELECT clock_timestamp()").await;
+        let started: chrono::DateTime<chrono::Utc> = self.scalar("SELECT clock_timestamp()").await;
         let running: Vec<_> = (0..publishers).map(|_| tokio::spawn(watched(self.publisher(tps)))).collect();
         let mut drained = Drained { rows, ..Drained::default() };
         for publisher in running {
@@ -125,7 +125,7 @@ impl Backlog {
             drained.add(watched(self.publisher(tps)).await);
         }
         let ended: chrono::DateTime<chrono::Utc> = self.scalar("SELECT MAX(processed_on) FROM outbox_events").await;
-        drained.secs = (ended - begun).as_seconds_f64();
+        drained.secs = (ended - started).as_seconds_f64();
         drained
     }
 
@@ -137,8 +137,8 @@ impl Backlog {
         naive.args([script, &rows.to_string()]).envs(self.environment()).stderr(Stdio::inherit());
         let output = naive.output().await.unwrap();
         assert!(output.status.success(), "the naive publisher fails");
-        let told: Value = serde_json::from_slice(&output.stdout).unwrap();
-        told["rows"].as_f64().unwrap() / told["secs"].as_f64().unwrap()
+        let reply: Value = serde_json::from_slice(&output.stdout).unwrap();
+        reply["rows"].as_f64().unwrap() / reply["secs"].as_f64().unwrap()
     }
 
     /// The latency of one call to the stand-in without other load, in milliseconds. The limit of a drain follows from

@@ -122,9 +122,9 @@ async fn weight(name: &str, peer: &[&str]) -> Row {
     if !peer.is_empty() {
         let mut packed = Command::new(target_folder().join("venv/bin/python"));
         packed.arg(concat!(env!("CARGO_MANIFEST_DIR"), "/benches/peers/naive_zip.py")).args(peer);
-        let told = packed.output().await.unwrap();
-        assert!(told.status.success(), "{}", String::from_utf8_lossy(&told.stderr));
-        figures.push(("naive Python zip MB", String::from_utf8(told.stdout).unwrap().trim().parse().unwrap()));
+        let reply = packed.output().await.unwrap();
+        assert!(reply.status.success(), "{}", String::from_utf8_lossy(&reply.stderr));
+        figures.push(("naive Python zip MB", String::from_utf8(reply.stdout).unwrap().trim().parse().unwrap()));
     }
     Row::new("B8", format!("{name}: what is deployed"), figures)
 }

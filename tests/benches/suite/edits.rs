@@ -49,15 +49,15 @@ pub(crate) async fn all() -> Vec<Row> {
 
 /// Each client edits a workflow of its own, one edit after the other.
 async fn edits_per_sec(s: &Story, workflows: &[WorkflowId], change: impl Fn(u32) -> Value) -> f64 {
-    let begun = Instant::now();
+    let started = Instant::now();
     let clients = workflows.iter().map(|workflow| async {
         let mut edits = 0_u32;
-        while begun.elapsed() < SPAN {
+        while started.elapsed() < SPAN {
             edits += 1;
             s.edit(*workflow, change(edits)).await;
         }
         edits
     });
     let edits: u32 = join_all(clients).await.into_iter().sum();
-    f64::from(edits) / begun.elapsed().as_secs_f64()
+    f64::from(edits) / started.elapsed().as_secs_f64()
 }

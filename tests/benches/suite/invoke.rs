@@ -73,7 +73,7 @@ async fn mixed(backlog: &Backlog, ours: &Service, time: DateTime<Utc>) -> Row {
     let requests: Vec<Request> = (0..20_000).map(|nth| fires[nth / 10].clone()).collect();
     let answered = send(ours.address, CONNECTIONS, requests).await;
     exactly(backlog, runs_before, 2_000).await;
-    told("90 % duplicates", answered)
+    report("90 % duplicates", answered)
 }
 
 /// All requests are for one workflow and one time.
@@ -83,7 +83,7 @@ async fn one_key(backlog: &Backlog, ours: &Service, time: DateTime<Utc>) -> Row 
     let answered = send(ours.address, CONNECTIONS, vec![fire; 20_000]).await;
     assert_eq!(answered.of(202), 1, "one is accepted");
     exactly(backlog, runs_before, 1).await;
-    told("one key", answered)
+    report("one key", answered)
 }
 
 /// The app is killed during the load, and loses its cache.
@@ -98,10 +98,10 @@ async fn restarted(backlog: &Backlog, ours: &mut Service, time: DateTime<Utc>) -
     ours.restart().await;
     let answered = storm.await.unwrap();
     exactly(backlog, runs_before, 2_000).await;
-    told("a restart in the storm", answered)
+    report("a restart in the storm", answered)
 }
 
-fn told(what: &str, answered: Answered) -> Row {
+fn report(what: &str, answered: Answered) -> Row {
     let per_sec = answered.per_sec();
     let mut row = Row::of_times("B7", format!("{what}, {CONNECTIONS} connections"), answered.taken_ms);
     row.figures.push(("req/s", per_sec));

@@ -68,7 +68,7 @@ async fn main() -> ExitCode {
     if wanted("B11") {
         rows.extend(table::shown(watchdog::all().await));
     }
-    table::judge(&rows)
+    table::evaluate_rows(&rows)
 }
 
 pub(crate) fn millis(since: Instant) -> f64 {

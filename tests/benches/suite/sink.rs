@@ -59,7 +59,7 @@ async fn drain_of(peer: &str, folder: &Path) -> f64 {
     node.arg(folder.join("queues.mjs")).args([peer, &ROWS.to_string()]).env("DB_DSN", database.dsn());
     let output = node.stderr(Stdio::inherit()).output().await.unwrap();
     database.remove().await.unwrap();
-    let told = output.stdout.split(|byte| *byte == b'\n').find_map(|line| serde_json::from_slice::<Value>(line).ok());
-    let told = told.unwrap_or_else(|| panic!("{peer} fails"));
-    told["rows"].as_f64().unwrap() / told["secs"].as_f64().unwrap()
+    let reply = output.stdout.split(|byte| *byte == b'\n').find_map(|line| serde_json::from_slice::<Value>(line).ok());
+    let reply = reply.unwrap_or_else(|| panic!("{peer} fails"));
+    reply["rows"].as_f64().unwrap() / reply["secs"].as_f64().unwrap()
 }

@@ -38,9 +38,9 @@ pub(crate) async fn all() -> Vec<Row> {
 async fn sweep(backlog: &Backlog, what: &str) -> (Row, f64) {
     let ask = "INSERT INTO sweeps (requested_by, requested_on) VALUES ('bench', cronbox_now()) ON CONFLICT DO NOTHING";
     sqlx::query(ask).execute(&backlog.pool).await.unwrap();
-    let asked = Instant::now();
+    let requested = Instant::now();
     while backlog.scalar::<i64>("SELECT COUNT(*) FROM sweeps WHERE finished_on IS NULL").await > 0 {
-        assert!(asked.elapsed() < PATIENCE, "the sweep does not end");
+        assert!(requested.elapsed() < PATIENCE, "the sweep does not end");
         tokio::time::sleep(Duration::from_millis(100)).await;
     }
     let last = "SELECT report FROM sweeps ORDER BY id DESC LIMIT 1";

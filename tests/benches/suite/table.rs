@@ -72,19 +72,19 @@ pub(crate) fn shown(rows: Vec<Row>) -> Vec<Row> {
         let figures: Vec<String> = figures.iter().map(|(name, value)| format!("{name} {}", short(*value))).collect();
         println!("{case:<4} {what:<62} {}", figures.join("  "));
         if let Some(Goal { name, ratio, floor, goal }) = goal {
-            let judged = match ratio {
+            let verdict = match ratio {
                 _ if ratio < floor => "BELOW ITS FLOOR",
                 _ if ratio < goal => "above its floor",
                 _ => "goal reached",
             };
-            println!("     {name}: {} (floor {}, goal {}): {judged}", short(*ratio), short(*floor), short(*goal));
+            println!("     {name}: {} (floor {}, goal {}): {verdict}", short(*ratio), short(*floor), short(*goal));
         }
     }
     rows
 }
 
 /// Writes all rows. Fails if a ratio is below its floor, and never because of an absolute figure.
-pub(crate) fn judge(rows: &[Row]) -> ExitCode {
+pub(crate) fn evaluate_rows(rows: &[Row]) -> ExitCode {
     write(rows);
     let below = rows.iter().filter_map(|row| row.goal.as_ref()).filter(|goal| goal.ratio < goal.floor).count();
     println!("{} lines, {below} below their floor", rows.len());

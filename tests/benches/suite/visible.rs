@@ -28,7 +28,7 @@ pub(crate) async fn all() -> Vec<Row> {
     for per_sec in [50, 1_000] {
         rows.push(at_rate(per_sec, 15).await);
     }
-    rows.push(without_nudge(12).await);
+    rows.push(without_notifications(12).await);
     rows
 }
 
@@ -79,7 +79,7 @@ async fn at_rate(per_sec: u32, latency_ms: u64) -> Row {
     sqlx::raw_sql("DELETE FROM outbox_events").execute(&backlog.pool).await.unwrap();
     let mut tick = tokio::time::interval(Duration::from_secs_f64(1.0 / f64::from(per_sec)));
     let mut edits = futures::stream::FuturesUnordered::new();
-    let begun = Instant::now();
+    let started = Instant::now();
     for nth in 0..per_sec * SECS {
         tick.tick().await;
         let path = format!("/api/v1/workflows/{}", workflows[nth as usize % workflows.len()]);
@@ -89,20 +89,20 @@ async fn at_rate(per_sec: u32, latency_ms: u64) -> Row {
         while let Some(Some(_)) = edits.next().now_or_never() {}
     }
     while edits.next().await.is_some() {}
-    let took = begun.elapsed().as_secs_f64();
+    let took = started.elapsed().as_secs_f64();
     drop(edits);
     settled(&backlog).await;
     let taken = "SELECT EXTRACT(EPOCH FROM processed_on - created_on)::float8 * 1000 FROM outbox_events";
     let taken_ms: Vec<f64> = sqlx::query_scalar(taken).fetch_all(&backlog.pool).await.unwrap();
     backlog.end().await;
-    let asked = format!("edit to settled, {per_sec} edits/s asked for, AWS at {latency_ms} ms");
-    let mut row = Row::of_times("B5", asked, taken_ms);
+    let requested = format!("edit to settled, {per_sec} edits/s asked for, AWS at {latency_ms} ms");
+    let mut row = Row::of_times("B5", requested, taken_ms);
     row.figures.push(("edits/s", f64::from(per_sec * SECS) / took));
     row
 }
 
 /// The edits are committed without a notification. For the publisher, a lost notification is the same.
-async fn without_nudge(edits: u32) -> Row {
+async fn without_notifications(edits: u32) -> Row {
     let backlog = Backlog::new(15, None).await;
     backlog.fill(1, 1).await;
     let _publisher = backlog.daemon(None);

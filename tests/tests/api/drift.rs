@@ -58,7 +58,7 @@ async fn cronbox_drift_repairs_a_manual_deletion() {
 }
 
 #[tokio::test]
-async fn a_wrong_key_or_address_is_told_in_a_sentence() {
+async fn wrong_keys_and_addresses_have_a_sentence() {
     let s = Story::today().await;
     let (code, said) = cronbox(&s, &["drift", "show", "--key", "nonsense"]).await;
     assert_eq!((code, said.trim()), (Some(1), "cronbox: send an active key in X-API-Key (401 unauthorized)"));

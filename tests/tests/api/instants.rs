@@ -111,10 +111,10 @@ async fn a_backfill_repeats_its_times() {
     let now = Clock::System.now();
     let (start, end) = (now - TimeDelta::hours(3), now - TimeDelta::hours(1));
     let body = json!({"start": nanoseconds(start), "end": nanoseconds(end), "timing": "now"});
-    let asked = s.editor().post(&format!("/api/v1/schedules/{id}:backfill"), &body).await.expect(202).json;
+    let requested = s.editor().post(&format!("/api/v1/schedules/{id}:backfill"), &body).await.expect(202).json;
     let span = (&json!(microseconds(start)), &json!(microseconds(end)));
-    assert_eq!((&asked["start"], &asked["end"]), span);
-    assert_repeated(&s, &format!("/api/v1/backfills/{}", asked["id"].as_str().unwrap()), &asked).await;
+    assert_eq!((&requested["start"], &requested["end"]), span);
+    assert_repeated(&s, &format!("/api/v1/backfills/{}", requested["id"].as_str().unwrap()), &requested).await;
     s.end_early().await;
 }
 
@@ -133,8 +133,8 @@ async fn operators_read_microseconds() {
     assert_eq!(times(&listed().await), times(&revoked));
     assert!(times(&revoked).contains_key("/revoked_on"), "{revoked}");
 
-    let asked = s.admin().act("/api/v1/drift:check").await.expect(202).json;
-    assert_eq!(times(&read("/api/v1/drift").await["open"]), times(&asked));
+    let requested = s.admin().act("/api/v1/drift:check").await.expect(202).json;
+    assert_eq!(times(&read("/api/v1/drift").await["open"]), times(&requested));
     times(&s.admin().post("/api/v1/teams", &json!({"name": "another"})).await.expect(201).json);
     times(&read("/api/v1/stats").await);
 

@@ -13,7 +13,7 @@ async fn application_json_replaces_what_is_sent_and_a_null_is_as_if_absent() {
     let read = s.editor().patch(&path, &patch).await.expect(200).json;
     assert_eq!((&read["cron_schedule"], &read["timezone"]), (&json!("0 9 * * *"), &json!("Asia/Tokyo")));
     let read = s.editor().patch(&path, &json!({"starting_inputs": {"b": 2}})).await.expect(200).json;
-    assert_eq!(read["starting_inputs"], json!({"b": 2}), "a value replaces whole");
+    assert_eq!(read["starting_inputs"], json!({"b": 2}), "a value replaces the old one in full");
     s.end().await;
 }
 
@@ -117,7 +117,7 @@ async fn an_archived_workflow_is_final_and_its_name_is_free() {
 }
 
 #[tokio::test]
-async fn pages_hold_every_workflow_once_whatever_is_edited_meanwhile() {
+async fn pages_list_every_workflow_once() {
     let s = Story::today().await;
     for _ in 0..7 {
         s.create("0 9 * * *", "UTC").await;

@@ -7,7 +7,7 @@ use tests::Story;
 async fn a_cron_is_explained_with_the_skipped_and_the_doubled_hour() {
     let s = Story::at("2026-03-27T12:00:00Z").await;
     let ask = json!({"cron": "30 2 * * *", "timezone": "Europe/Paris", "count": 2});
-    let told = s.editor().post("/api/v1/cron:explain", &ask).await.expect(200).json;
+    let reply = s.editor().post("/api/v1/cron:explain", &ask).await.expect(200).json;
     let expected = json!({
         "normalized": "30 2 * * *", "eventbridge": "cron(30 2 * * ? *)", "eventbridge_timezone": "Europe/Paris",
         "coverage": "exact", "description": "At 02:30, every day",
@@ -17,10 +17,10 @@ async fn a_cron_is_explained_with_the_skipped_and_the_doubled_hour() {
             {"utc": "2026-03-30T00:30:00Z", "local": "2026-03-30T02:30:00+02:00", "offset": "+02:00", "note": "gap"},
         ],
     });
-    assert_eq!(told, expected);
+    assert_eq!(reply, expected);
     let ask = json!({"cron": "30 2 * * *", "timezone": "Europe/Paris", "count": 1, "from": "2026-10-24T12:00:00Z"});
-    let told = s.editor().post("/api/v1/cron:explain", &ask).await.expect(200).json;
-    assert_eq!((&told["next"][0]["note"], &told["next"][0]["offset"]), (&json!("fold"), &json!("+02:00")));
+    let reply = s.editor().post("/api/v1/cron:explain", &ask).await.expect(200).json;
+    assert_eq!((&reply["next"][0]["note"], &reply["next"][0]["offset"]), (&json!("fold"), &json!("+02:00")));
     let ask = json!({"cron": "0 9 13 * FRI"});
     assert_eq!(s.editor().post("/api/v1/cron:explain", &ask).await.expect(200).json["coverage"], "superset");
     s.end().await;
@@ -63,14 +63,14 @@ async fn refused_crons_name_field_and_character() {
     let body = json!({"cron_schedule": "0 9 1,32 * *"});
     let edited = s.editor().patch(&format!("/api/v1/workflows/{wf}"), &body).await;
     edited.refused(400, "invalid_field", Some("cron_schedule"));
-    let asked = s.editor().post("/api/v1/cron:explain", &json!({"cron": "0 9 1,32 * *"})).await;
-    asked.refused(400, "invalid_field", Some("cron"));
-    for refused in [edited, asked] {
+    let requested = s.editor().post("/api/v1/cron:explain", &json!({"cron": "0 9 1,32 * *"})).await;
+    requested.refused(400, "invalid_field", Some("cron"));
+    for refused in [edited, requested] {
         assert_eq!(refused.json["detail"], "day-of-month field: 32 is above 31 (character 7)");
         assert_eq!(refused.json["cron_field"], "day-of-month");
     }
     let never = s.editor().post("/api/v1/cron:explain", &json!({"cron": "0 0 30 2 *"})).await;
-    assert_eq!(never.json.get("cron_field"), None, "no field alone is wrong");
+    assert_eq!(never.json.get("cron_field"), None, "no single field is wrong");
     s.end().await;
 }
 
@@ -80,12 +80,12 @@ async fn the_next_times_of_a_schedule_are_those_at_which_it_will_fire() {
     let wf = s.create("0 * * * *", "Europe/Paris").await;
     s.publish().await;
     let next = format!("/api/v1/schedules/{wf}/next?n=6");
-    let told = s.editor().get(&next).await.expect(200).json;
+    let reply = s.editor().get(&next).await.expect(200).json;
     let line = |item: &serde_json::Value| {
         let word = |name: &str| item[name].as_str().unwrap_or_default().to_owned();
         format!("{} {} {} {}", word("utc"), word("local"), word("offset"), word("note"))
     };
-    let lines: Vec<_> = told["items"].as_array().unwrap().iter().map(line).collect();
+    let lines: Vec<_> = reply["items"].as_array().unwrap().iter().map(line).collect();
     insta::assert_snapshot!(lines.join("\n"), @"
     2026-10-24T21:00:00Z 2026-10-24T23:00:00+02:00 +02:00 
     2026-10-24T22:00:00Z 2026-10-25T00:00:00+02:00 +02:00 
@@ -108,8 +108,8 @@ async fn a_preview_keeps_to_the_window_and_says_when_it_is_paused() {
     let window = json!({"starts_at": "2026-03-02T11:00:00Z", "ends_at": "2026-03-02T13:00:00Z"});
     s.edit(wf, window).await;
     let next = format!("/api/v1/schedules/{wf}/next");
-    let told = s.editor().get(&next).await.expect(200).json;
-    let times: Vec<_> = told["items"].as_array().unwrap().iter().map(|item| item["utc"].clone()).collect();
+    let reply = s.editor().get(&next).await.expect(200).json;
+    let times: Vec<_> = reply["items"].as_array().unwrap().iter().map(|item| item["utc"].clone()).collect();
     assert_eq!(times, ["2026-03-02T11:00:00Z", "2026-03-02T12:00:00Z"]);
     s.pause(wf).await;
     assert_eq!(s.editor().get(&next).await.json["items"][0]["note"], "paused");
@@ -124,9 +124,9 @@ async fn a_timezone_that_is_not_known_any_more_is_shown_in_utc_with_a_warning() 
     let wf = s.create("0 9 * * *", "Europe/Paris").await;
     s.publish().await;
     s.execute("UPDATE workflows SET timezone = 'Mars/Phobos', revision = revision + 1").await;
-    let told = s.editor().get(&format!("/api/v1/schedules/{wf}/next?n=1")).await.expect(200).json;
-    assert_eq!((&told["timezone"], &told["items"][0]["utc"]), (&json!("UTC"), &json!("2026-03-02T09:00:00Z")));
-    assert!(told["warning"].as_str().unwrap().contains("Mars/Phobos"));
+    let reply = s.editor().get(&format!("/api/v1/schedules/{wf}/next?n=1")).await.expect(200).json;
+    assert_eq!((&reply["timezone"], &reply["items"][0]["utc"]), (&json!("UTC"), &json!("2026-03-02T09:00:00Z")));
+    assert!(reply["warning"].as_str().unwrap().contains("Mars/Phobos"));
     s.edit(wf, json!({"description": "a rename needs no timezone"})).await;
     s.end().await;
 }

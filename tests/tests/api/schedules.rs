@@ -38,7 +38,7 @@ async fn a_workflow_without_a_cron_has_no_schedule_until_one_is_put() {
 }
 
 #[tokio::test]
-async fn put_gives_absent_fields_their_defaults_and_leaves_the_rest_of_the_workflow_alone() {
+async fn put_replaces_only_the_schedule() {
     let s = Story::at("2026-03-02T08:00:00Z").await;
     let id = unscheduled(&s).await;
     let full = json!({"cron_schedule": "0 9 * * *", "timezone": "Asia/Tokyo", "starts_at": "2026-04-01T00:00:00Z",
@@ -62,7 +62,7 @@ async fn put_gives_absent_fields_their_defaults_and_leaves_the_rest_of_the_workf
 }
 
 #[tokio::test]
-async fn patch_is_read_by_its_media_type_and_knows_the_schedule_s_fields_alone() {
+async fn patch_accepts_only_schedule_fields() {
     let s = Story::today().await;
     let id = s.create("0 9 * * *", "Europe/Paris").await;
     let read = s.editor().patch(&path(id), &json!({"cron_schedule": null, "spread_secs": 60})).await.expect(200).json;
@@ -139,7 +139,7 @@ async fn an_archived_workflow_s_schedule_is_read_and_not_written() {
 }
 
 #[tokio::test]
-async fn lists_hold_schedules_alone_page_by_page() {
+async fn lists_contain_only_schedules() {
     let s = Story::today().await;
     let first = s.create("0 9 * * *", "UTC").await;
     unscheduled(&s).await;

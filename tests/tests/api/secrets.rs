@@ -32,7 +32,7 @@ impl<'a> MakeWriter<'a> for Log {
 }
 
 #[tokio::test]
-async fn no_secret_is_ever_logged_or_told() {
+async fn no_secret_is_logged_or_returned() {
     let log = Log::default();
     tracing_subscriber::fmt().with_max_level(tracing::Level::TRACE).with_writer(log.clone()).init();
     let s = Story::at("2026-03-02T08:59:00Z").await;

@@ -12,8 +12,8 @@ async fn another_team_s_object_is_as_if_it_did_not_exist() {
     s.clock_to("2026-03-02T09:10:00Z").await;
     let run = s.runs_of(id).await[0]["id"].as_str().unwrap().to_owned();
     let span = json!({"start": "2026-03-02T08:00:00Z", "end": "2026-03-02T09:00:15Z", "only": "all"});
-    let asked = s.editor().post(&format!("/api/v1/schedules/{id}:backfill"), &span).await.expect(202);
-    let backfill = asked.json["id"].as_str().unwrap().to_owned();
+    let requested = s.editor().post(&format!("/api/v1/schedules/{id}:backfill"), &span).await.expect(202);
+    let backfill = requested.json["id"].as_str().unwrap().to_owned();
     let stranger = stranger(&s).await;
     let missing_run = "00000000-0000-7000-8000-000000000000";
     let cases: [(Method, String, String, Value); 20] = [
@@ -66,7 +66,7 @@ async fn another_team_s_object_is_as_if_it_did_not_exist() {
 }
 
 #[tokio::test]
-async fn lists_and_their_filters_show_the_own_team_alone() {
+async fn lists_show_only_the_own_team() {
     let s = Story::at("2026-03-02T08:59:00Z").await;
     let id = s.create("0 9 * * *", "UTC").await;
     s.publish().await;

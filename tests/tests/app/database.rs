@@ -28,8 +28,8 @@ async fn a_cancelled_begin_leaves_no_transaction_open() {
             drop(tokio::time::timeout(Duration::from_micros(micros * round * 2), begin).await);
         }
         // When the test has all connections, each of them has been returned to the pool.
-        let held = join_all((0..4).map(|_| pool.acquire())).await;
-        assert!(held.iter().all(Result::is_ok));
+        let connections = join_all((0..4).map(|_| pool.acquire())).await;
+        assert!(connections.iter().all(Result::is_ok));
         assert_eq!(s.count(LEFT_OPEN).await, 0, "round {round}");
     }
     let mut tx = db::begin(&pool).await.unwrap();
@@ -72,7 +72,7 @@ async fn finish_frees_locks_of_failed_work() {
     sqlx::query(lock).execute(&mut *failed).await.unwrap();
     failed.finish::<()>(Err(sqlx::Error::RowNotFound)).await.unwrap_err();
     let dsn = s.dsn();
-    // This runtime stands still meanwhile, so the pool, which rolls back what it finds open, has no turn.
+    // This runtime is blocked meanwhile, so the pool, which rolls back what it finds open, has no turn.
     let locked = std::thread::spawn(move || {
         let another = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         another.block_on(async {

@@ -97,7 +97,7 @@ async fn each_case_has_its_answer_and_its_row() {
 }
 
 #[tokio::test]
-async fn a_fire_is_judged_by_the_schedule_in_force_at_its_time() {
+async fn the_version_at_its_time_decides_a_fire() {
     let s = Story::at("2026-03-02T08:30:00Z").await;
     let wf = s.create("0 * * * *", "UTC").await;
     s.now_is("2026-03-02T09:30:00Z").await;
@@ -163,7 +163,7 @@ async fn a_never_seen_id_is_gone_and_is_left_to_the_sweep() {
 }
 
 #[tokio::test]
-async fn an_archived_workflow_is_gone_but_its_runs_are_still_told() {
+async fn an_archived_workflow_still_lists_its_runs() {
     let mut s = Story::at("2026-03-02T08:30:00Z").await;
     let wf = s.create("0 * * * *", "UTC").await;
     s.now_is("2026-03-02T10:00:05Z").await;

@@ -30,8 +30,8 @@ async fn create_update_and_clear_of_a_cron_give_exactly_three_outbox_rows() {
     s.edit(wf, json!({"cron_schedule": "0 10 * * *"})).await;
     s.editor().merge(&format!("/api/v1/workflows/{wf}"), &json!({"cron_schedule": null})).await.expect(200);
     let rows = s.outbox(wf).await;
-    let told: Vec<_> = rows.iter().map(|row| (row.op.as_str(), row.payload["cron_schedule"].clone())).collect();
-    assert_eq!(told, [("upsert", json!("0 9 * * *")), ("upsert", json!("0 10 * * *")), ("delete", Value::Null)]);
+    let reply: Vec<_> = rows.iter().map(|row| (row.op.as_str(), row.payload["cron_schedule"].clone())).collect();
+    assert_eq!(reply, [("upsert", json!("0 9 * * *")), ("upsert", json!("0 10 * * *")), ("delete", Value::Null)]);
     for (row, revision) in rows.iter().zip(1..) {
         assert_eq!(row.payload["revision"], revision);
         let keys: Vec<_> = row.payload.as_object().unwrap().keys().map(String::as_str).collect();

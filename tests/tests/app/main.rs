@@ -6,7 +6,7 @@ mod database;
 mod invoke;
 mod journey;
 mod migrations;
-mod nudge;
+mod notify;
 mod runs;
 mod server;
 mod start;

@@ -209,13 +209,13 @@ async fn listeners_notice_a_server_that_vanished() {
     way.silence();
     tokio::time::pause();
     let began = tokio::time::Instant::now();
-    assert!(tokio::time::timeout(PATIENCE, listener.heard()).await.expect("a probe").is_err());
+    assert!(tokio::time::timeout(PATIENCE, listener.next_notification()).await.expect("a probe").is_err());
     assert!(began.elapsed() <= Duration::from_secs(60), "by the clock that ran ahead");
     tokio::time::resume();
 
     let mut listener = Listener::connect(&pool, "somewhere").await.unwrap();
     let notifier = db::connect(&app::config::database(&database.dsn(), 1)).await.unwrap();
     sqlx::query("NOTIFY somewhere").execute(&notifier).await.unwrap();
-    tokio::time::timeout(PATIENCE, listener.heard()).await.expect("a notification").unwrap();
+    tokio::time::timeout(PATIENCE, listener.next_notification()).await.expect("a notification").unwrap();
     database.remove().await.unwrap();
 }

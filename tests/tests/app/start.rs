@@ -24,45 +24,45 @@ pub(super) async fn run(command: &mut Command) -> Output {
 }
 
 /// Asserts one sentence on stderr, exit code 1, and no secret in the output.
-fn told(output: &Output, words: &str) {
+fn expect_error(output: &Output, words: &str) {
     let error = String::from_utf8_lossy(&output.stderr);
     assert!(error.contains(words), "{error:?} lacks {words:?}");
     assert_eq!(output.status.code(), Some(1), "{error}");
     assert!(error.trim().lines().count() == 1, "more than one sentence: {error}");
-    assert!(!error.contains("hunter2"), "the password is told: {error}");
+    assert!(!error.contains("hunter2"), "the password is printed: {error}");
 }
 
 #[tokio::test]
-async fn what_is_missing_or_wrong_is_told_in_one_sentence() {
+async fn a_wrong_setting_has_one_sentence() {
     let s = Story::today().await;
     let serve = |dsn: &str| {
         let mut command = app();
         command.arg("serve").env("DATABASE_URL", dsn).env("BIND_ADDR", "127.0.0.1:0");
         command
     };
-    told(&run(app().arg("serve")).await, "DATABASE_URL");
-    told(&run(&mut serve("hunter2")).await, "the database DSN cannot be read");
-    told(&run(&mut serve("postgres://a:hunter2@127.0.0.1:9/x")).await, "127.0.0.1:9");
+    expect_error(&run(app().arg("serve")).await, "DATABASE_URL");
+    expect_error(&run(&mut serve("hunter2")).await, "the database DSN cannot be read");
+    expect_error(&run(&mut serve("postgres://a:hunter2@127.0.0.1:9/x")).await, "127.0.0.1:9");
     let (before, _) = s.dsn().rsplit_once('/').map(|(a, b)| (a.to_owned(), b.to_owned())).unwrap();
-    told(&run(&mut serve(&format!("{before}/nowhere"))).await, "nowhere");
+    expect_error(&run(&mut serve(&format!("{before}/nowhere"))).await, "nowhere");
     let wrong = s.dsn().replace("cronbox:", "cronbox:hunter2");
-    told(&run(&mut serve(&wrong)).await, "password");
+    expect_error(&run(&mut serve(&wrong)).await, "password");
     let taken = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = taken.local_addr().unwrap().to_string();
-    told(&run(serve(&s.dsn()).env("BIND_ADDR", &address)).await, "cannot listen on");
-    told(&run(serve(&s.dsn()).env("BIND_ADDR", "here")).await, "BIND_ADDR");
-    told(&run(serve(&s.dsn()).env("ENV", "Not An Env")).await, "ENV");
+    expect_error(&run(serve(&s.dsn()).env("BIND_ADDR", &address)).await, "cannot listen on");
+    expect_error(&run(serve(&s.dsn()).env("BIND_ADDR", "here")).await, "BIND_ADDR");
+    expect_error(&run(serve(&s.dsn()).env("ENV", "Not An Env")).await, "ENV");
     s.end().await;
 }
 
 #[tokio::test]
-async fn an_empty_database_is_told_to_be_migrated_and_then_served() {
+async fn an_empty_database_must_be_migrated() {
     let s = Story::today().await;
     let (server, database) = s.dsn().rsplit_once('/').map(|(a, b)| (a.to_owned(), b.to_owned())).unwrap();
     let empty = format!("{database}_empty");
     s.pool.execute(sqlx::AssertSqlSafe(format!("CREATE DATABASE {empty}"))).await.unwrap();
     let dsn = format!("{server}/{empty}");
-    told(&run(app().arg("serve").env("DATABASE_URL", &dsn)).await, "run `app migrate`");
+    expect_error(&run(app().arg("serve").env("DATABASE_URL", &dsn)).await, "run `app migrate`");
     let with = |words: &[&str]| {
         let mut command = app();
         command.args(words).env("DATABASE_URL", &dsn);
@@ -72,8 +72,8 @@ async fn an_empty_database_is_told_to_be_migrated_and_then_served() {
     assert!(run(&mut with(&["migrate"])).await.status.success(), "a second time changes nothing");
     let team = run(&mut with(&["teams", "create", "--name", "books"])).await;
     let team = String::from_utf8(team.stdout).unwrap().trim().to_owned();
-    told(&run(&mut with(&["teams", "create", "--name", "books"])).await, "cannot create the team");
-    told(&run(&mut with(&["keys", "create", "--kind", "team", "--name", "k"])).await, "team_id");
+    expect_error(&run(&mut with(&["teams", "create", "--name", "books"])).await, "cannot create the team");
+    expect_error(&run(&mut with(&["keys", "create", "--kind", "team", "--name", "k"])).await, "team_id");
     let words = ["keys", "create", "--kind", "team", "--team", &team, "--role", "editor", "--name", "k"];
     let key = String::from_utf8(run(&mut with(&words)).await.stdout).unwrap().trim().to_owned();
     let (mut serving, url) = serve(&dsn).await;

@@ -87,9 +87,10 @@ impl Updated {
     #[track_caller]
     pub(super) fn in_force_from(&self, version: &str, rest: &str) -> DateTime<Utc> {
         assert!(self.is_done, "{}", self.logged);
-        let told = self.said.strip_prefix(&format!("zone data {version} are in force from "));
-        let (from, told) = told.and_then(|told| told.split_once(" on; ")).unwrap_or_else(|| panic!("{}", self.said));
-        assert_eq!(told, rest);
+        let reply = self.said.strip_prefix(&format!("zone data {version} are in force from "));
+        let (from, reply) =
+            reply.and_then(|reply| reply.split_once(" on; ")).unwrap_or_else(|| panic!("{}", self.said));
+        assert_eq!(reply, rest);
         from.parse().unwrap()
     }
 }

@@ -10,7 +10,7 @@ use sqlx::{AssertSqlSafe, Connection as _, PgConnection};
 use tests::Way;
 use tokio::process::Command;
 
-use crate::field::{Field, Told};
+use crate::field::{Field, Reply};
 
 const LEASED: &str = "SELECT COUNT(*) FROM publications WHERE lease_owner IS NOT NULL";
 
@@ -67,13 +67,13 @@ async fn postgres_restarted_at_once_in_mid_drain_loses_nothing() {
         // No call is answered, so that the server stops while leases exist.
         field.story.stand_in.scheduler.plan_faults(no_answer());
         for _ in 0..30 {
-            assert_eq!(field.edit().await, Told::Committed);
+            assert_eq!(field.edit().await, Reply::Committed);
         }
         field.until(LEASED, |leased| leased > 0).await;
         server = server
             .restart_at_once(async {
                 way.cut().await;
-                assert_eq!(field.edit().await, Told::Nothing, "who is told of an edit can rely on it");
+                assert_eq!(field.edit().await, Reply::Nothing, "an answered edit is durable");
             })
             .await;
         way.lead_to(&server.dsn());
@@ -82,7 +82,7 @@ async fn postgres_restarted_at_once_in_mid_drain_loses_nothing() {
         until_back(&mut field).await;
     }
     field.settle().await;
-    field.judge("after two restarts").await;
+    field.check_publications("after two restarts").await;
     field.end().await;
     server.remove();
 }
@@ -109,7 +109,7 @@ fn no_answer() -> Plan {
 }
 
 async fn until_back(field: &mut Field) {
-    while field.edit().await == Told::Nothing {
+    while field.edit().await == Reply::Nothing {
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
 }
@@ -123,7 +123,7 @@ async fn backends_terminated_and_a_read_only_database_in_mid_drain_lose_nothing(
     for round in 0..20 {
         // While the database is read-only, an edit waits for a writer until it times out, so one edit is enough.
         for _ in 0..if is_read_only { 1 } else { 5 } {
-            committed += u32::from(field.edit().await == Told::Committed);
+            committed += u32::from(field.edit().await == Reply::Committed);
         }
         // The setting affects new connections, also those of the app.
         is_read_only = round % 4 == 1;
@@ -132,7 +132,7 @@ async fn backends_terminated_and_a_read_only_database_in_mid_drain_lose_nothing(
     }
     assert!(committed > 50, "{committed} edits");
     field.settle().await;
-    field.judge("after twenty rounds").await;
+    field.check_publications("after twenty rounds").await;
     field.end().await;
 }
 

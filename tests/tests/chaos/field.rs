@@ -35,7 +35,7 @@ pub(crate) struct Field {
 
 /// Whether the app committed an edit, as far as its client knows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Told {
+pub(crate) enum Reply {
     Committed,
     Nothing,
 }
@@ -69,13 +69,13 @@ impl Field {
             dice,
         };
         for _ in 0..12 {
-            assert_eq!(field.create().await, Told::Committed);
+            assert_eq!(field.create().await, Reply::Committed);
         }
         field
     }
 
     /// Sets an environment variable for the publishers that start from now on.
-    pub(crate) fn tell_publishers(&mut self, name: &'static str, value: String) {
+    pub(crate) fn set_publisher_variable(&mut self, name: &'static str, value: String) {
         self.more.push((name, value));
     }
 
@@ -110,15 +110,15 @@ impl Field {
     }
 
     /// Makes a random edit of a random workflow.
-    pub(crate) async fn edit(&mut self) -> Told {
+    pub(crate) async fn edit(&mut self) -> Reply {
         let at = self.dice.roll(self.live.len());
         let workflow = self.live[at];
         match self.dice.roll(12) {
             0 => self.create().await,
             1 if self.live.len() > 8 => {
-                let told = self.change(workflow, Method::POST, ":archive", Value::Null).await;
+                let reply = self.change(workflow, Method::POST, ":archive", Value::Null).await;
                 self.live.swap_remove(at);
-                told
+                reply
             }
             2 => self.change(workflow, Method::POST, ":pause", json!({"reason": "chaos"})).await,
             3 => self.change(workflow, Method::POST, ":resume", Value::Null).await,
@@ -130,30 +130,30 @@ impl Field {
         }
     }
 
-    pub(crate) async fn create(&mut self) -> Told {
+    pub(crate) async fn create(&mut self) -> Reply {
         let name = format!("w{}", self.dice.next());
         let action = json!({"type": "log", "message": "hello"});
         let body = json!({"name": name, "cron_schedule": self.cron(), "action": action});
         let request = self.story.editor().request(Method::POST, "/api/v1/workflows").json(&body);
         let answer = tests::answer(request).await;
         if answer.status != 201 {
-            return Told::Nothing;
+            return Reply::Nothing;
         }
         let workflow = WorkflowId(answer.id());
         self.live.push(workflow);
         self.promised.insert(workflow, standing(&answer));
-        Told::Committed
+        Reply::Committed
     }
 
-    async fn change(&mut self, workflow: WorkflowId, method: Method, verb: &str, body: Value) -> Told {
+    async fn change(&mut self, workflow: WorkflowId, method: Method, verb: &str, body: Value) -> Reply {
         let path = format!("/api/v1/workflows/{workflow}{verb}");
         let answer = tests::answer(self.story.editor().request(method, &path).json(&body)).await;
         if answer.status == 200 {
             self.promised.insert(workflow, standing(&answer));
-            Told::Committed
+            Reply::Committed
         } else {
             self.promised.remove(&workflow);
-            Told::Nothing
+            Reply::Nothing
         }
     }
 
@@ -214,8 +214,8 @@ fn options() -> StackOptions {
 
 /// The schedule that EventBridge must have after this answer of the app.
 fn standing(answer: &Answer) -> Option<String> {
-    let told = |field: &str| answer.json[field].as_str().unwrap_or_default().to_owned();
-    crate::oracle::expected(&told("cron_schedule"), &told("state"))
+    let reply = |field: &str| answer.json[field].as_str().unwrap_or_default().to_owned();
+    crate::oracle::expected(&reply("cron_schedule"), &reply("state"))
 }
 
 /// A seeded random generator.

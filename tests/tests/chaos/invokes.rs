@@ -48,7 +48,7 @@ struct Fire {
 }
 
 /// The answers to the clients, by workflow and time: (status, run).
-type Told = BTreeMap<(i64, DateTime<Utc>), Vec<(u16, String)>>;
+type Answers = BTreeMap<(i64, DateTime<Utc>), Vec<(u16, String)>>;
 
 impl Fire {
     /// Writes the same minute in one of five ways.
@@ -121,7 +121,7 @@ impl Storm {
 
     /// Sends all fires with many clients, each to the next instance. Fires without an answer are sent again, as Lambda
     /// does.
-    fn begin(&self) -> JoinSet<Told> {
+    fn begin(&self) -> JoinSet<Answers> {
         let (fires, next) = (Arc::new(self.fires.clone()), Arc::new(AtomicUsize::default()));
         let apis: Vec<Api> = self.instances.iter().map(|instance| instance.api.clone()).collect();
         let mut clients = JoinSet::new();
@@ -132,11 +132,11 @@ impl Storm {
     }
 
     /// Asserts exactly one run for each time, and that each answer names this run.
-    async fn judge(&self, mut clients: JoinSet<Told>) -> Told {
-        let mut told = Told::new();
+    async fn check_answers(&self, mut clients: JoinSet<Answers>) -> Answers {
+        let mut reply = Answers::new();
         while let Some(some) = clients.join_next().await {
             for (key, answers) in some.unwrap() {
-                told.entry(key).or_default().extend(answers);
+                reply.entry(key).or_default().extend(answers);
             }
         }
         let runs: Vec<(i64, DateTime<Utc>, String)> =
@@ -144,29 +144,29 @@ impl Storm {
                 .fetch_all(&self.pool)
                 .await
                 .unwrap();
-        assert_eq!((runs.len(), told.len()), (WORKFLOWS * MINUTES, WORKFLOWS * MINUTES), "one run for each time");
+        assert_eq!((runs.len(), reply.len()), (WORKFLOWS * MINUTES, WORKFLOWS * MINUTES), "one run for each time");
         for (workflow, time, run) in runs {
-            let answers = &told[&(workflow, time)];
+            let answers = &reply[&(workflow, time)];
             assert!(answers.iter().all(|(_, named)| *named == run), "{workflow} at {time} is run {run}: {answers:?}");
         }
-        told
+        reply
     }
 }
 
-async fn deliver(apis: Vec<Api>, client: usize, fires: Arc<Vec<Fire>>, next: Arc<AtomicUsize>) -> Told {
-    let mut told = Told::new();
+async fn deliver(apis: Vec<Api>, client: usize, fires: Arc<Vec<Fire>>, next: Arc<AtomicUsize>) -> Answers {
+    let mut reply = Answers::new();
     while let Some(fire) = fires.get(next.fetch_add(1, Ordering::Relaxed)) {
         for attempt in 0.. {
             assert!(attempt < 3_000, "a fire is never answered");
             let api = &apis[(client + fire.nth + attempt) % apis.len()];
             if let Some((status, run)) = once(api, fire).await {
-                told.entry((fire.workflow, fire.time)).or_default().push((status, run));
+                reply.entry((fire.workflow, fire.time)).or_default().push((status, run));
                 break;
             }
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
     }
-    told
+    reply
 }
 
 /// Returns `None` if the instance or the database is down. Any other answer must be final.
@@ -200,8 +200,8 @@ fn fires(workflows: &[i64]) -> Vec<Fire> {
     fires
 }
 
-fn accepted(told: &Told) -> usize {
-    told.values().flatten().filter(|(status, _)| *status == 202).count()
+fn accepted(reply: &Answers) -> usize {
+    reply.values().flatten().filter(|(status, _)| *status == 202).count()
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -209,10 +209,10 @@ async fn ten_thousand_fires_on_three_instances_are_a_thousand_runs() {
     let server = Server::start().await;
     let storm = Storm::on(&server.dsn()).await;
 
-    let told = storm.judge(storm.begin()).await;
+    let reply = storm.check_answers(storm.begin()).await;
 
-    assert_eq!(accepted(&told), WORKFLOWS * MINUTES, "one 202 for each");
-    assert!(told.values().all(|answers| answers.len() == TIMES_EACH), "and each delivery was answered");
+    assert_eq!(accepted(&reply), WORKFLOWS * MINUTES, "one 202 for each");
+    assert!(reply.values().all(|answers| answers.len() == TIMES_EACH), "and each delivery was answered");
     drop(storm);
     server.remove();
 }
@@ -234,9 +234,9 @@ async fn instances_killed_and_postgres_restarted_in_the_storm_make_no_second_run
     way.mend().await;
     storm.pool = db::connect(&app::config::database(&server.dsn(), 10)).await.unwrap();
 
-    let told = storm.judge(clients).await;
+    let reply = storm.check_answers(clients).await;
 
-    assert!(accepted(&told) <= WORKFLOWS * MINUTES, "never two 202 for one time");
+    assert!(accepted(&reply) <= WORKFLOWS * MINUTES, "never two 202 for one time");
     drop(storm);
     server.remove();
 }
@@ -244,7 +244,7 @@ async fn instances_killed_and_postgres_restarted_in_the_storm_make_no_second_run
 async fn until_runs(dsn: &str, enough: i64) {
     let (pool, began) = (db::connect(&app::config::database(dsn, 10)).await.unwrap(), Instant::now());
     while sqlx::query_scalar::<_, i64>("SELECT COUNT(*) FROM runs").fetch_one(&pool).await.unwrap() < enough {
-        assert!(began.elapsed() < Duration::from_secs(60), "the storm stands still");
+        assert!(began.elapsed() < Duration::from_secs(60), "the storm stalls");
         tokio::time::sleep(Duration::from_millis(2)).await;
     }
 }

@@ -7,7 +7,7 @@ use local::stack::GROUP;
 use serde_json::json;
 use tokio::process::Child;
 
-use crate::field::{BUSY, Field, Told};
+use crate::field::{BUSY, Field, Reply};
 
 const SWEEP: &str =
     "INSERT INTO sweeps (requested_by, requested_on) VALUES ('chaos', cronbox_now()) ON CONFLICT DO NOTHING";
@@ -23,7 +23,7 @@ async fn until_dead(field: &mut Field, mut victim: Child, point: &str) {
             assert_eq!(status.signal(), Some(9), "{point}: it ended by itself");
             return;
         }
-        assert_eq!(field.edit().await, Told::Committed);
+        assert_eq!(field.edit().await, Reply::Committed);
     }
     panic!("{point} is never passed");
 }
@@ -39,7 +39,7 @@ async fn one_dies_at_every_point(seed: u64) {
             field.edit().await;
         }
         field.settle().await;
-        field.judge(&format!("seed {seed}, after {point}:{nth}")).await;
+        field.check_publications(&format!("seed {seed}, after {point}:{nth}")).await;
     }
     field.end().await;
 }
@@ -65,11 +65,11 @@ async fn all_killed_with_requests_on_the_wire_lose_nothing() {
         field.kill_all().await;
         field.story.stand_in.scheduler.plan_faults(Plan::default());
         for _ in 0..20 {
-            assert_eq!(field.edit().await, Told::Committed);
+            assert_eq!(field.edit().await, Reply::Committed);
         }
         field.staff(3);
         field.settle().await;
-        field.judge(&format!("killed with {kind} calls on the wire")).await;
+        field.check_publications(&format!("killed with {kind} calls on the wire")).await;
         field.end().await;
     }
 }
@@ -97,7 +97,7 @@ async fn a_sweeper_killed_before_or_in_its_repairs_leaves_them_to_another() {
             field.until(OPEN_SWEEPS, |open| open == 0).await;
         }
         field.until(BUSY, |busy| busy == 0).await;
-        field.judge(&format!("a sweeper was killed at {point}")).await;
+        field.check_publications(&format!("a sweeper was killed at {point}")).await;
     }
     field.end().await;
 }

@@ -20,7 +20,7 @@ pub(crate) fn expected(cron: &str, state: &str) -> Option<String> {
 
 impl Field {
     /// Asserts that no schedule is lost, stale or orphaned, that no edit has failed, and that nothing is left to do.
-    pub(crate) async fn judge(&self, when: &str) {
+    pub(crate) async fn check_publications(&self, when: &str) {
         let rows: Vec<(i64, String, String)> =
             sqlx::query_as("SELECT id, cron_schedule, state FROM workflows").fetch_all(&self.story.pool).await.unwrap();
         let wanted: BTreeMap<WorkflowId, Option<String>> =
@@ -29,8 +29,8 @@ impl Field {
             assert_eq!(&wanted[workflow], promised, "{when}: a promise about {workflow} was lost");
         }
         for (workflow, wanted) in &wanted {
-            let stands = self.story.schedule(*workflow);
-            assert_eq!(stands, wanted.as_deref().unwrap_or("none"), "{when}: {workflow} is lost or stale");
+            let found = self.story.schedule(*workflow);
+            assert_eq!(found, wanted.as_deref().unwrap_or("none"), "{when}: {workflow} is lost or stale");
         }
         let standing = wanted.values().flatten().count();
         assert_eq!(self.names().await.len(), standing, "{when}: orphans");

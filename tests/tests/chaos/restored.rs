@@ -124,7 +124,7 @@ async fn restored_backfills_wait_for_an_operator() {
     s.now_is("2026-03-02T12:10:00Z").await;
     s.job("watchdog").await;
     let span = json!({"start": "2026-03-02T09:00:00Z", "end": "2026-03-02T12:00:00Z"});
-    let asked = s.editor().post(&format!("/api/v1/schedules/{wf}:backfill"), &span).await.expect(202).json;
+    let requested = s.editor().post(&format!("/api/v1/schedules/{wf}:backfill"), &span).await.expect(202).json;
     let backup = Backup::of(&s).await;
     finish_backfill(&s).await;
     assert_eq!(s.runs(wf).await.matches("backfill succeeded").count(), 3);
@@ -136,7 +136,7 @@ async fn restored_backfills_wait_for_an_operator() {
     assert!(accepted.status.success() && said.contains(r#""backfills_paused":1"#), "{said}");
     s.job("backfills").await;
     assert_eq!(s.runs(wf).await, "", "what ran before the loss does not run again");
-    let path = format!("/api/v1/backfills/{}", asked["id"].as_str().unwrap());
+    let path = format!("/api/v1/backfills/{}", requested["id"].as_str().unwrap());
     assert_eq!(s.editor().get(&path).await.expect(200).json["state"], "paused");
 
     s.editor().act(&format!("{path}:resume")).await.expect(200);

@@ -6,7 +6,7 @@ use local::scheduler::faults::Plan;
 use serde_json::json;
 use tests::Way;
 
-use crate::field::{BUSY, Field, Told};
+use crate::field::{BUSY, Field, Reply};
 
 const DUE: &str = "SELECT COUNT(*) FROM publications WHERE due_at <= cronbox_now()";
 const BACKED_OFF: &str = "SELECT COUNT(*) FROM publications WHERE due_at > cronbox_now() AND error_class IS NOT NULL";
@@ -18,13 +18,13 @@ async fn no_workflow_fails_in_a_long_outage() {
     let mut field = Field::new(8).await;
     let url = field.story.scheduler_url().to_owned();
     let mut way = Way::to(url.trim_start_matches("http://")).await;
-    field.tell_publishers("AWS_ENDPOINT_URL_SCHEDULER", way.dsn(&url));
-    field.tell_publishers("API_TPS", CAP.to_string());
+    field.set_publisher_variable("AWS_ENDPOINT_URL_SCHEDULER", way.dsn(&url));
+    field.set_publisher_variable("API_TPS", CAP.to_string());
     way.cut().await;
     field.staff(1);
     for _ in 0..6 {
         for _ in 0..15 {
-            assert_eq!(field.create().await, Told::Committed);
+            assert_eq!(field.create().await, Reply::Committed);
         }
         // Every workflow has been tried, so none is due. Five minutes later, some are due again.
         field.until(DUE, |due| due == 0).await;
@@ -42,7 +42,7 @@ async fn no_workflow_fails_in_a_long_outage() {
     let least = 102.0 / f64::from(CAP) - 0.5;
     assert!(mended.elapsed().as_secs_f64() > least, "{:?}: faster than the rate allows", mended.elapsed());
     field.settle().await;
-    field.judge("after thirty minutes without EventBridge").await;
+    field.check_publications("after thirty minutes without EventBridge").await;
     field.end().await;
 }
 
@@ -58,6 +58,6 @@ async fn no_workflow_fails_while_all_are_denied() {
     }
     field.story.stand_in.scheduler.plan_faults(Plan::default());
     field.settle().await;
-    field.judge("after a missing group").await;
+    field.check_publications("after a missing group").await;
     field.end().await;
 }

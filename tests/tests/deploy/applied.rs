@@ -58,8 +58,8 @@ async fn dev_is_applied_runs_a_workflow_and_is_destroyed() {
 async fn dead_letters_are_kept(account: &Account, queues: &Value) {
     for name in ["schedules", "runner", "publisher"] {
         let url = text(&queues[name]);
-        let asked = ["sqs", "get-queue-attributes", "--attribute-names", "All", "--queue-url", &url];
-        let queue = &account.aws(asked).await["Attributes"];
+        let requested = ["sqs", "get-queue-attributes", "--attribute-names", "All", "--queue-url", &url];
+        let queue = &account.aws(requested).await["Attributes"];
         assert_eq!(
             (&queue["MessageRetentionPeriod"], &queue["SqsManagedSseEnabled"]),
             (&json!("1209600"), &json!("true"))
@@ -68,8 +68,8 @@ async fn dead_letters_are_kept(account: &Account, queues: &Value) {
     }
     for name in ["runner", "publisher"] {
         let function = format!("cronbox-dev-{name}");
-        let asked = ["lambda", "get-function-event-invoke-config", "--function-name", &function];
-        let failed = account.aws(asked).await["DestinationConfig"]["OnFailure"]["Destination"].clone();
+        let requested = ["lambda", "get-function-event-invoke-config", "--function-name", &function];
+        let failed = account.aws(requested).await["DestinationConfig"]["OnFailure"]["Destination"].clone();
         assert!(text(&failed).ends_with(&format!(":cronbox-dev-{name}-dlq")), "{failed}");
     }
 }

@@ -63,8 +63,8 @@ impl MiniStack {
     /// Creates the runner from its zip, as Terraform configures it, and its on-failure queue. Returns the queue's URL.
     async fn deploy_runner(&self, app: &str, key: &str) -> String {
         let queue = text(&self.aws(["sqs", "create-queue", "--queue-name", QUEUE]).await["QueueUrl"]);
-        let asked = ["sqs", "get-queue-attributes", "--queue-url", &queue, "--attribute-names", "QueueArn"];
-        let arn = text(&self.aws(asked).await["Attributes"]["QueueArn"]);
+        let requested = ["sqs", "get-queue-attributes", "--queue-url", &queue, "--attribute-names", "QueueArn"];
+        let arn = text(&self.aws(requested).await["Attributes"]["QueueArn"]);
         let zip = format!("fileb://{}", target_folder().join("lambdas/runner.zip").display());
         let environment = json!({"Variables": {"APP_BASE_URL": app, "SCHEDULER_API_KEY": key}}).to_string();
         let create = ["lambda", "create-function", "--function-name", FUNCTION, "--runtime", "provided.al2023"];
@@ -82,8 +82,8 @@ impl MiniStack {
     async fn invoke(&self, kind: &str, fire: &Value) -> (Value, Value) {
         let (payload, answer) = (fire.to_string(), self.folder.join("answer.json"));
         let invoke = ["lambda", "invoke", "--function-name", FUNCTION, "--invocation-type", kind];
-        let told = ["--payload", &payload, answer.to_str().unwrap()];
-        let answered = self.aws([&invoke[..], &told[..]].concat()).await;
+        let reply = ["--payload", &payload, answer.to_str().unwrap()];
+        let answered = self.aws([&invoke[..], &reply[..]].concat()).await;
         (answered, serde_json::from_slice(&std::fs::read(&answer).unwrap()).unwrap_or(Value::Null))
     }
 

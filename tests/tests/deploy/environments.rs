@@ -29,7 +29,7 @@ fn read(env: &str, name: &str) -> String {
 }
 
 #[test]
-fn environments_differ_in_values_alone() {
+fn environments_differ_only_in_values() {
     let dev = shape("dev");
     assert!(OWN.iter().all(|name| dev.contains_key(*name)), "{:?}", dev.keys());
     for env in ["stage", "prod"] {

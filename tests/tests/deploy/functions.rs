@@ -30,14 +30,14 @@ impl Function {
     /// `publisher` or `runner`, as deployed.
     pub(crate) async fn deployed(account: &Account, name: &'static str) -> Function {
         let full = format!("cronbox-dev-{name}");
-        let held = account.aws(["lambda", "get-function-configuration", "--function-name", &full]).await;
+        let deployed = account.aws(["lambda", "get-function-configuration", "--function-name", &full]).await;
         let unpacked = target_folder().join("deploy").join(name);
         std::fs::create_dir_all(&unpacked).unwrap();
         let zip = target_folder().join(format!("lambdas/{name}.zip"));
         let done = Command::new("python3").args(["-c", UNPACK]).arg(zip).arg(&unpacked).output().await.unwrap();
         let digest = String::from_utf8(done.stdout).unwrap();
-        assert_eq!(held["CodeSha256"], digest.trim(), "what was deployed is what was built");
-        let variables = held["Environment"]["Variables"].as_object().unwrap();
+        assert_eq!(deployed["CodeSha256"], digest.trim(), "what was deployed is what was built");
+        let variables = deployed["Environment"]["Variables"].as_object().unwrap();
         let environment = variables.iter().map(|(name, value)| (name.clone(), text(value))).collect();
         Function { name, environment, unpacked }
     }

@@ -51,8 +51,8 @@ pub(crate) async fn name_what_is_there(account: &Account) {
     let queues = account.aws(["sqs", "list-queues", "--query", "QueueUrls"]).await;
     for role in ["publisher", "runner", "scheduler"] {
         let statements = statements(account, role).await;
-        let letters = statements.iter().find(|statement| statement["Sid"] == "DeadLetters").unwrap();
-        let (_, name) = letters["Resource"].as_str().unwrap().rsplit_once(':').unwrap();
+        let messages = statements.iter().find(|statement| statement["Sid"] == "DeadLetters").unwrap();
+        let (_, name) = messages["Resource"].as_str().unwrap().rsplit_once(':').unwrap();
         let is_there = queues.as_array().unwrap().iter().any(|url| text(url).ends_with(&format!("/{name}")));
         assert!(is_there, "{role} writes to {name}");
     }

@@ -3,11 +3,11 @@
 use crate::queue::{Queue, due_at_nine, undrained, unsent};
 
 #[tokio::test]
-async fn what_is_named_is_deleted_unposted_and_told() {
+async fn named_messages_are_deleted_and_printed() {
     let (s, [a, b]) = due_at_nine().await;
     let queue = Queue::new().await;
-    let letter = unsent(a);
-    let id = queue.put(&letter).await;
+    let message = unsent(a);
+    let id = queue.put(&message).await;
     queue.put(&unsent(b)).await;
     queue.put(&undrained()).await;
 
@@ -17,7 +17,7 @@ async fn what_is_named_is_deleted_unposted_and_told() {
     }
     let one = queue.dlq(&s, "discard", &[&id, "--json"]).await;
     assert_eq!((one.code, queue.counts().await), (Some(0), (2, 0)), "{one:?}");
-    assert_eq!(one.lines()[0]["body"], letter.body.to_string(), "it could be put back manually");
+    assert_eq!(one.lines()[0]["body"], message.body.to_string(), "it could be put back manually");
     let gone = queue.dlq(&s, "discard", &[&id]).await;
     assert_eq!((gone.code, queue.counts().await), (Some(1), (2, 0)), "{gone:?}");
     let all = queue.dlq(&s, "discard", &["--all", "--yes"]).await;

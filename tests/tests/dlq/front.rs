@@ -17,7 +17,7 @@ pub(crate) enum Manner {
     /// The proxy answers, and the app gets no request.
     Instead(u16, &'static str),
     /// The app gets the request, and the proxy delays its answer until [`Front::release`].
-    Held,
+    Delayed,
 }
 
 #[derive(Clone)]
@@ -27,7 +27,7 @@ struct Parts {
     beyond: String,
     http: reqwest::Client,
     manner: Mutex<Manner>,
-    held: watch::Sender<usize>,
+    delayed: watch::Sender<usize>,
     release: Semaphore,
 }
 
@@ -38,7 +38,7 @@ impl Front {
             beyond: beyond.to_owned(),
             http: reqwest::Client::builder().no_proxy().build().unwrap(),
             manner: Mutex::new(Manner::Pass),
-            held: watch::channel(0).0,
+            delayed: watch::channel(0).0,
             release: Semaphore::new(0),
         }));
         let listener = app::listen("127.0.0.1:0".parse().unwrap()).unwrap();
@@ -53,8 +53,8 @@ impl Front {
     }
 
     /// Returns when this many answers are delayed.
-    pub(crate) async fn holds(&self, count: usize) {
-        self.0.held.subscribe().wait_for(|held| *held >= count).await.unwrap();
+    pub(crate) async fn delays(&self, count: usize) {
+        self.0.delayed.subscribe().wait_for(|delayed| *delayed >= count).await.unwrap();
     }
 
     /// Releases all answers, now and later.
@@ -74,8 +74,8 @@ async fn pass(State(front): State<Front>, request: Request) -> Response {
     let answer = onward.body(to_bytes(body, usize::MAX).await.unwrap()).send().await.unwrap();
     let status = answer.status();
     let body = answer.bytes().await.unwrap();
-    if matches!(manner, Manner::Held) {
-        parts.held.send_modify(|held| *held += 1);
+    if matches!(manner, Manner::Delayed) {
+        parts.delayed.send_modify(|delayed| *delayed += 1);
         parts.release.acquire().await.unwrap().forget();
     }
     (status, Body::from(body)).into_response()

@@ -10,12 +10,12 @@ async fn killed_between_the_app_s_run_and_its_answer_nothing_is_lost_and_nothing
     let (s, workflows @ [a, b, c]) = due_at_nine().await;
     let queue = Queue::new().await;
     let (front, url) = Front::before(s.url()).await;
-    for letter in [unsent(a), undelivered(b), unsent(c)] {
-        queue.put(&letter).await;
+    for message in [unsent(a), undelivered(b), unsent(c)] {
+        queue.put(&message).await;
     }
-    front.be(Manner::Held);
+    front.be(Manner::Delayed);
     let mut redrive = queue.begin(&s, &url, "redrive", &["--hold-secs", "5"]);
-    front.holds(3).await;
+    front.delays(3).await;
     assert_eq!(
         s.count("SELECT count(*) FROM runs").await,
         3,
@@ -44,11 +44,11 @@ async fn ctrl_c_ends_what_is_under_way_and_puts_the_rest_back_at_once() {
         queue.put(&unsent(wf)).await;
     }
     queue.put_raw("what is this?", []).await;
-    front.be(Manner::Held);
+    front.be(Manner::Delayed);
     let redrive = queue.begin(&s, &url, "redrive", &["--hold-secs", "43200"]);
-    front.holds(9).await;
+    front.delays(9).await;
     let before = queue.counts().await;
-    assert_eq!((before.0 + before.1, before.1), (13, 10), "one batch is held");
+    assert_eq!((before.0 + before.1, before.1), (13, 10), "one batch is in flight");
 
     let pid = redrive.id().unwrap().to_string();
     assert!(Command::new("kill").args(["-INT", &pid]).status().unwrap().success());
@@ -58,8 +58,8 @@ async fn ctrl_c_ends_what_is_under_way_and_puts_the_rest_back_at_once() {
     let said = String::from_utf8(ended.stdout).unwrap();
     assert_eq!(ended.status.code(), Some(1), "{said}");
     assert!(said.lines().last().unwrap().starts_with("stopped: "), "{said}");
-    let (seen, held) = queue.counts().await;
-    assert_eq!(held, 0, "though they could have been held for half a day");
+    let (seen, in_flight) = queue.counts().await;
+    assert_eq!(in_flight, 0, "though they could have been in flight for half a day");
     assert!((3..=4).contains(&seen), "{seen} of 13 are left after a batch of 10: {said}");
     front.be(Manner::Pass);
     let rest = queue.dlq(&s, "redrive", &[]).await;

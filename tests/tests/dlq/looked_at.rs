@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use crate::queue::{NINE, Queue, due_at_nine, truncated, undelivered, undrained, unsent};
 
 #[tokio::test]
-async fn letters_of_all_shapes_are_told_in_one_table_and_the_queue_is_as_before() {
+async fn messages_of_all_shapes_are_listed() {
     let (s, [lost, ran, gone, long]) = due_at_nine().await;
     let queue = Queue::new().await;
     s.invoke(ran, NINE).await;
@@ -21,16 +21,16 @@ async fn letters_of_all_shapes_are_told_in_one_table_and_the_queue_is_as_before(
 
     assert_eq!(said.code, Some(0), "{said:?}");
     let lines = said.lines();
-    let told = |id: &String| {
+    let reply = |id: &String| {
         let line = lines.iter().find(|line| line["message_id"] == **id).unwrap();
         json!([line["from"], line["workflow_id"], line["scheduled_time"], line["tries"], line["app"]["known"]])
     };
-    assert_eq!(told(&a), json!(["schedule", lost, NINE, 1, "nothing"]));
-    assert_eq!(told(&b), json!(["runner", ran, NINE, 3, "decided"]));
-    assert_eq!(told(&c), json!(["schedule", gone, NINE, 1, "gone"]));
-    assert_eq!(told(&d), json!(["schedule", long, NINE, 1, "nothing"]));
-    assert_eq!(told(&e), json!(["publisher", null, null, 3, "unasked"]));
-    assert_eq!(told(&f), json!(["unknown", null, null, null, "unasked"]));
+    assert_eq!(reply(&a), json!(["schedule", lost, NINE, 1, "nothing"]));
+    assert_eq!(reply(&b), json!(["runner", ran, NINE, 3, "decided"]));
+    assert_eq!(reply(&c), json!(["schedule", gone, NINE, 1, "gone"]));
+    assert_eq!(reply(&d), json!(["schedule", long, NINE, 1, "nothing"]));
+    assert_eq!(reply(&e), json!(["publisher", null, null, 3, "unasked"]));
+    assert_eq!(reply(&f), json!(["unknown", null, null, null, "unasked"]));
     assert_eq!(queue.counts().await, (6, 0), "all are back");
 
     let table = queue.dlq(&s, "ls", &[]).await.out;
@@ -46,18 +46,18 @@ async fn letters_of_all_shapes_are_told_in_one_table_and_the_queue_is_as_before(
 }
 
 #[tokio::test]
-async fn a_letter_is_shown_whole_also_when_the_app_is_away() {
+async fn show_needs_no_app() {
     let (s, [wf]) = due_at_nine().await;
     let queue = Queue::new().await;
-    let letter = unsent(wf);
-    let id = queue.put(&letter).await;
+    let message = unsent(wf);
+    let id = queue.put(&message).await;
     let raw = queue.put_raw("\u{1b}[2Jwhat is this?", []).await;
 
     let said = queue.dlq(&s, "show", &[&id, "--json"]).await.lines();
-    assert_eq!(serde_json::from_str::<Value>(said[0]["body"].as_str().unwrap()).unwrap(), letter.body);
-    assert_eq!(said[0]["attributes"], json!(letter.attributes));
+    assert_eq!(serde_json::from_str::<Value>(said[0]["body"].as_str().unwrap()).unwrap(), message.body);
+    assert_eq!(said[0]["attributes"], json!(message.attributes));
     let text = queue.dlq(&s, "show", &[&raw]).await.out;
-    assert!(text.contains("redrive    no fire that can be read"), "{text}");
+    assert!(text.contains("redrive    contains no readable fire"), "{text}");
     assert!(text.ends_with("\u{fffd}[2Jwhat is this?\n"), "raw, but it does not command the terminal: {text:?}");
 
     let away = queue.dlq_at(&s, "http://127.0.0.1:9", "show", &[&id]).await;

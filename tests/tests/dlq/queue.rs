@@ -54,8 +54,8 @@ impl Queue {
     }
 
     /// Puts a message into the queue, as AWS does; returns its message id.
-    pub(crate) async fn put(&self, letter: &DeadLetter) -> String {
-        self.put_raw(&letter.body.to_string(), letter.attributes.iter()).await
+    pub(crate) async fn put(&self, message: &DeadLetter) -> String {
+        self.put_raw(&message.body.to_string(), message.attributes.iter()).await
     }
 
     pub(crate) async fn put_raw<'a>(
@@ -73,9 +73,9 @@ impl Queue {
 
     /// The number of visible messages, and of messages in flight.
     pub(crate) async fn counts(&self) -> (u32, u32) {
-        let told = self.client.get_queue_attributes().queue_url(&self.url);
-        let told = told.attribute_names(QueueAttributeName::All).send().await.unwrap().attributes.unwrap();
-        let count = |name| told[&name].parse().unwrap();
+        let reply = self.client.get_queue_attributes().queue_url(&self.url);
+        let reply = reply.attribute_names(QueueAttributeName::All).send().await.unwrap().attributes.unwrap();
+        let count = |name| reply[&name].parse().unwrap();
         (
             count(QueueAttributeName::ApproximateNumberOfMessages),
             count(QueueAttributeName::ApproximateNumberOfMessagesNotVisible),
@@ -84,13 +84,13 @@ impl Queue {
 
     /// Returns when the queue has these counts.
     pub(crate) async fn until(&self, counts: (u32, u32)) {
-        let begun = Instant::now();
+        let started = Instant::now();
         loop {
             let found = self.counts().await;
             if found == counts {
                 return;
             }
-            assert!(begun.elapsed() < PATIENCE, "{found:?} and never {counts:?}");
+            assert!(started.elapsed() < PATIENCE, "{found:?} and never {counts:?}");
             tokio::time::sleep(Duration::from_millis(50)).await;
         }
     }
@@ -167,10 +167,10 @@ pub(crate) fn unsent(workflow: WorkflowId) -> DeadLetter {
 
 /// The same, with a request that is too long for SQS.
 pub(crate) fn truncated(workflow: WorkflowId) -> (String, DeadLetter) {
-    let mut letter = unsent(workflow);
-    letter.attributes.insert("IS_PAYLOAD_TRUNCATED".to_owned(), "true".to_owned());
-    let whole = letter.body.to_string();
-    (whole[..whole.len() / 2].to_owned(), letter)
+    let mut message = unsent(workflow);
+    message.attributes.insert("IS_PAYLOAD_TRUNCATED".to_owned(), "true".to_owned());
+    let whole = message.body.to_string();
+    (whole[..whole.len() / 2].to_owned(), message)
 }
 
 /// The runner failed on the fire.

@@ -20,7 +20,7 @@ fn outcomes(said: &Said) -> Vec<String> {
 }
 
 #[tokio::test]
-async fn a_dry_run_tells_and_changes_nothing() {
+async fn a_dry_run_changes_nothing() {
     let (s, [wf]) = due_at_nine().await;
     let queue = Queue::new().await;
     queue.put(&unsent(wf)).await;
@@ -44,8 +44,8 @@ async fn what_can_be_redriven_runs_once_and_leaves_the_queue() {
     s.archive(archived).await;
     let (half, whole) = truncated(c);
     // The queue may contain the same fire twice, because Lambda delivers at least once.
-    for letter in [unsent(a), undelivered(a), undelivered(b), unsent(archived)] {
-        queue.put(&letter).await;
+    for message in [unsent(a), undelivered(a), undelivered(b), unsent(archived)] {
+        queue.put(&message).await;
     }
     queue.put_raw(&half, whole.attributes.iter()).await;
     // The body is the payload itself.
@@ -72,7 +72,7 @@ async fn what_can_be_redriven_runs_once_and_leaves_the_queue() {
 }
 
 #[tokio::test]
-async fn what_holds_no_fire_stays_and_one_letter_can_be_named() {
+async fn messages_without_a_fire_stay() {
     let (s, [a, b]) = due_at_nine().await;
     let queue = Queue::new().await;
     let (id, _) = (queue.put(&unsent(a)).await, queue.put(&unsent(b)).await);
@@ -93,8 +93,8 @@ async fn what_holds_no_fire_stays_and_one_letter_can_be_named() {
         outcomes(&rest),
         [
             "accepted",
-            "unposted no fire that can be read: scheduled_time: an unreplaced placeholder, not a time",
-            "unposted no fire that can be read: the event is not a JSON object",
+            "unposted contains no readable fire: scheduled_time: an unreplaced placeholder, not a time",
+            "unposted contains no readable fire: the event is not a JSON object",
             "unposted nothing to post: a later tick of the publisher did its work; discard it",
         ]
     );

@@ -4,7 +4,7 @@ use crate::front::{Front, Manner};
 use crate::queue::{Queue, due_at_nine, each_ran_once, undelivered, unsent};
 
 #[tokio::test]
-async fn what_is_no_answer_of_the_app_keeps_the_letter() {
+async fn foreign_answers_keep_the_message() {
     let (s, [a, b]) = due_at_nine().await;
     let queue = Queue::new().await;
     let (front, url) = Front::before(s.url()).await;
@@ -39,7 +39,7 @@ async fn what_is_no_answer_of_the_app_keeps_the_letter() {
 }
 
 #[tokio::test]
-async fn an_app_that_takes_nothing_is_not_asked_for_every_letter() {
+async fn redrive_stops_while_the_app_refuses() {
     let (s, [wf]) = due_at_nine().await;
     let queue = Queue::new().await;
     let (front, url) = Front::before(s.url()).await;

@@ -38,9 +38,9 @@ fn shipped(package: &Package) -> BTreeSet<String> {
 }
 
 fn host() -> String {
-    let told = std::process::Command::new("rustc").arg("-vV").output().unwrap();
-    let told = String::from_utf8(told.stdout).unwrap();
-    told.lines().find_map(|line| line.strip_prefix("host: ")).unwrap().to_owned()
+    let reply = std::process::Command::new("rustc").arg("-vV").output().unwrap();
+    let reply = String::from_utf8(reply.stdout).unwrap();
+    reply.lines().find_map(|line| line.strip_prefix("host: ")).unwrap().to_owned()
 }
 
 #[test]

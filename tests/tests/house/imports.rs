@@ -219,9 +219,9 @@ fn expand(tree: &str) -> Vec<String> {
     let Some((head, rest)) = tree.split_once('{') else { return vec![tree.trim().to_owned()] };
     let body = rest.rsplit_once('}').unwrap().0;
     let mut depth = 0;
-    let branches = body.split(|letter: char| {
-        depth += i32::from(letter == '{') - i32::from(letter == '}');
-        letter == ',' && depth == 0
+    let branches = body.split(|character: char| {
+        depth += i32::from(character == '{') - i32::from(character == '}');
+        character == ',' && depth == 0
     });
     let paths = branches.filter(|branch| !branch.trim().is_empty()).flat_map(expand);
     paths.map(|path| format!("{}{path}", head.trim())).collect()

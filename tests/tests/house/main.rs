@@ -1,4 +1,4 @@
-//! The rules of the house: which crate and which file may import which, and what sources and migrations must not hold.
+//! The rules of the house: which crate and which file may import which, and what sources and migrations must not contain.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 

@@ -34,7 +34,7 @@ static HOUSES: [House; 8] = [
             ("access", "keys teams gate"),
             (
                 "workflows",
-                "workflows spec body patch policies schedules field action outbox nudge drift audit id signing \
+                "workflows spec body patch policies schedules field action outbox notify drift audit id signing \
                  inject zones trigger reasons database_time",
             ),
         ],

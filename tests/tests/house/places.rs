@@ -5,12 +5,12 @@ use std::path::{Path, PathBuf};
 use crate::sources::{root, rust_files};
 
 #[test]
-fn the_api_holds_no_sql() {
+fn the_api_contains_no_sql() {
     let files = rust_files(&root().join("app/src/api"));
     assert!(files.len() >= 15, "the files of the API were not found");
     for path in files {
         let source = std::fs::read_to_string(&path).unwrap();
-        assert!(!source.contains("sqlx::query"), "{} holds SQL; it belongs to a noun's file", path.display());
+        assert!(!source.contains("sqlx::query"), "{} contains SQL; it belongs to a noun's file", path.display());
     }
 }
 
@@ -26,7 +26,7 @@ fn the_grace_of_a_fire_is_defined_once() {
 }
 
 #[test]
-fn environments_differ_in_values_alone() {
+fn environments_differ_only_in_values() {
     let envs = root().join("terraform/envs");
     for env in ["stage", "prod"] {
         for file in std::fs::read_dir(envs.join("dev")).unwrap().map(|file| file.unwrap().file_name()) {

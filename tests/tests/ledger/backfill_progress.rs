@@ -14,11 +14,11 @@ async fn each_run_that_ends_starts_the_next() {
     let wf = s.create("* * * * *", "UTC").await;
     s.now_is("2026-03-02T12:10:00Z").await;
     let span = json!({"start": "2026-03-02T09:00:00Z", "end": "2026-03-02T10:40:00Z"});
-    let asked = ask(&s, wf, &span).await.expect(202).json;
-    assert_eq!(asked["total"], 100);
+    let requested = ask(&s, wf, &span).await.expect(202).json;
+    assert_eq!(requested["total"], 100);
     s.job("backfills").await;
     s.until("SELECT count(*) FROM backfills WHERE state = 'finished'", 1).await;
-    let done = read(&s, &asked).await;
+    let done = read(&s, &requested).await;
     assert_eq!((&done["started"], &done["succeeded"], &done["live"]), (&json!(100), &json!(100), &json!(0)));
     s.end().await;
 }
@@ -46,18 +46,18 @@ async fn a_pruned_time_is_never_missing() {
     s.runs_end().await;
     let caught_up = receiver.received().len();
     let span = json!({"start": "2026-03-02T01:00:00Z", "end": "2026-03-02T20:30:00Z", "order": "newest_first"});
-    let asked = ask(&s, wf, &span).await.expect(202).json;
-    let missed = asked["total"].as_i64().unwrap();
-    assert_eq!(missed, 8, "from 12:00 to 19:00: {asked}");
-    verb(&s, &asked, "pause").await.expect(200);
+    let requested = ask(&s, wf, &span).await.expect(202).json;
+    let missed = requested["total"].as_i64().unwrap();
+    assert_eq!(missed, 8, "from 12:00 to 19:00: {requested}");
+    verb(&s, &requested, "pause").await.expect(200);
     s.now_is("2026-03-17T16:30:00Z").await;
     s.job("prune").await;
     let fired = "SELECT count(*) FROM occurrences WHERE scheduled_time < '2026-03-02T12:00:00Z'";
     assert_eq!(s.count(fired).await, 0, "pruned; what was decided in the evening is kept");
-    verb(&s, &asked, "resume").await.expect(200);
+    verb(&s, &requested, "resume").await.expect(200);
     s.job("backfills").await;
     s.until("SELECT count(*) FROM backfills WHERE state = 'finished'", 1).await;
-    assert_eq!(read(&s, &asked).await["started"], missed);
+    assert_eq!(read(&s, &requested).await["started"], missed);
     assert_eq!(
         receiver.received().len() - caught_up,
         usize::try_from(missed).unwrap(),
@@ -70,15 +70,15 @@ async fn a_pruned_time_is_never_missing() {
 #[tokio::test]
 async fn a_finished_backfill_keeps_its_counts() {
     let (s, wf) = outage(StackOptions::default()).await;
-    let asked = ask(&s, wf, &morning(json!({}))).await.expect(202).json;
+    let requested = ask(&s, wf, &morning(json!({}))).await.expect(202).json;
     s.job("backfills").await;
     s.until("SELECT count(*) FROM backfills WHERE state = 'finished'", 1).await;
     let counts = |backfill: serde_json::Value| json!([backfill["started"], backfill["succeeded"], backfill["failed"]]);
-    assert_eq!(counts(read(&s, &asked).await), json!([3, 3, 0]));
+    assert_eq!(counts(read(&s, &requested).await), json!([3, 3, 0]));
     s.now_is("2026-07-02T12:10:00Z").await;
     s.job("prune").await;
     assert_eq!(s.count("SELECT count(*) FROM runs WHERE backfill_id IS NOT NULL").await, 0);
-    assert_eq!(counts(read(&s, &asked).await), json!([3, 3, 0]));
+    assert_eq!(counts(read(&s, &requested).await), json!([3, 3, 0]));
     let listed = s.editor().get("/api/v1/backfills").await.expect(200).json;
     assert_eq!(counts(listed["items"][0].clone()), json!([3, 3, 0]));
     s.archive(wf).await;

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 use tests::Story;
 
-use crate::backfilling::{ask, made, morning, worked_off};
+use crate::backfilling::{ask, finished_backfill, made, morning};
 use crate::verifying::{differences, verify};
 use crate::words::fire;
 
@@ -25,9 +25,9 @@ async fn a_paused_span_is_backfilled_by_the_present_cron() {
     s.now_is("2026-03-02T12:10:00Z").await;
     s.resume(wf).await;
     ask(&s, wf, &morning(json!({}))).await.refused(409, "nothing_selected", None);
-    let asked = ask(&s, wf, &morning(json!({"timing": "now"}))).await.expect(202).json;
-    assert_eq!((&asked["total"], &asked["timing"]), (&json!(3), &json!("now")));
-    assert_eq!(worked_off(&s, &asked).await["succeeded"], 3);
+    let requested = ask(&s, wf, &morning(json!({"timing": "now"}))).await.expect(202).json;
+    assert_eq!((&requested["total"], &requested["timing"]), (&json!(3), &json!("now")));
+    assert_eq!(finished_backfill(&s, &requested).await["succeeded"], 3);
     assert_eq!(made(&s, wf).await, ["09:00", "10:00", "11:00"]);
     assert_eq!(
         s.occurrences(wf).await,
@@ -52,13 +52,14 @@ async fn a_skipped_time_is_backfilled_once() {
     assert_eq!(s.occurrences(wf).await, "2026-03-02T09:00Z skipped_paused");
     let then = ask(&s, wf, &morning(json!({}))).await;
     then.refused(409, "nothing_selected", None);
-    let asked = ask(&s, wf, &morning(json!({"timing": "now", "end": "2026-03-02T09:30:00Z"}))).await.expect(202).json;
-    assert_eq!(worked_off(&s, &asked).await["succeeded"], 1);
+    let requested =
+        ask(&s, wf, &morning(json!({"timing": "now", "end": "2026-03-02T09:30:00Z"}))).await.expect(202).json;
+    assert_eq!(finished_backfill(&s, &requested).await["succeeded"], 1);
     assert_eq!(s.occurrences(wf).await, "2026-03-02T09:00Z backfilled");
     assert_eq!(fire(&s, wf, "2026-03-02T09:00:00Z").await, "duplicate");
     let all = ask(&s, wf, &morning(json!({"timing": "now"}))).await.expect(202).json;
     assert_eq!(all["total"], 2, "09:00 has run");
-    worked_off(&s, &all).await;
+    finished_backfill(&s, &all).await;
     assert_clean(&s).await;
     s.end().await;
 }
@@ -74,8 +75,8 @@ async fn a_span_before_the_schedule_is_backfilled() {
     let times = ["2026-03-02T11:00:00Z", "2026-03-02T10:00:00Z", "2026-03-02T09:00:00Z"];
     assert_eq!(ask(&s, wf, &dry).await.expect(200).json["times"], json!(times));
     let body = morning(json!({"timing": "now", "order": "newest_first"}));
-    let asked = ask(&s, wf, &body).await.expect(202).json;
-    assert_eq!(worked_off(&s, &asked).await["succeeded"], 3);
+    let requested = ask(&s, wf, &body).await.expect(202).json;
+    assert_eq!(finished_backfill(&s, &requested).await["succeeded"], 3);
     assert_eq!(made(&s, wf).await, ["11:00", "10:00", "09:00"]);
     assert_clean(&s).await;
     s.end().await;
@@ -86,9 +87,9 @@ async fn a_span_before_the_schedule_is_backfilled() {
 async fn an_edit_changes_no_backfill_under_way() {
     let s = Story::at("2026-03-02T12:10:00Z").await;
     let wf = s.create("0 * * * *", "UTC").await;
-    let asked = ask(&s, wf, &morning(json!({"timing": "now"}))).await.expect(202).json;
+    let requested = ask(&s, wf, &morning(json!({"timing": "now"}))).await.expect(202).json;
     s.edit(wf, json!({"cron_schedule": "30 * * * *"})).await;
-    assert_eq!(worked_off(&s, &asked).await["succeeded"], 3);
+    assert_eq!(finished_backfill(&s, &requested).await["succeeded"], 3);
     assert_eq!(made(&s, wf).await, ["09:00", "10:00", "11:00"]);
     assert_clean(&s).await;
     s.end().await;

@@ -25,7 +25,7 @@ pub(crate) async fn verb(s: &Story, backfill: &Value, verb: &str) -> Answer {
 }
 
 /// Runs the jobs until the backfill has ended.
-pub(crate) async fn worked_off(s: &Story, backfill: &Value) -> Value {
+pub(crate) async fn finished_backfill(s: &Story, backfill: &Value) -> Value {
     for _ in 0..100 {
         s.job("backfills").await;
         s.runs_end().await;
@@ -62,13 +62,13 @@ async fn missed_times_are_run_oldest_first_and_the_live_cursor_stays() {
     let (s, id) = outage(StackOptions::default()).await;
     let cursor = "SELECT ledger_cursor::text || watch_at::text FROM workflows";
     let before = s.table(cursor).await;
-    let asked = ask(&s, id, &morning(json!({}))).await.expect(202);
+    let requested = ask(&s, id, &morning(json!({}))).await.expect(202);
     assert_eq!(
-        (&asked.json["total"], &asked.json["started"], &asked.json["state"]),
+        (&requested.json["total"], &requested.json["started"], &requested.json["state"]),
         (&json!(3), &json!(0), &json!("running"))
     );
-    assert_eq!(asked.headers["location"], format!("/api/v1/backfills/{}", asked.json["id"].as_str().unwrap()));
-    let done = worked_off(&s, &asked.json).await;
+    assert_eq!(requested.headers["location"], format!("/api/v1/backfills/{}", requested.json["id"].as_str().unwrap()));
+    let done = finished_backfill(&s, &requested.json).await;
     assert_eq!((&done["state"], &done["started"], &done["succeeded"]), (&json!("finished"), &json!(3), &json!(3)));
     assert_eq!(made(&s, id).await, ["09:00", "10:00", "11:00"]);
     assert_eq!(
@@ -83,16 +83,16 @@ async fn missed_times_are_run_oldest_first_and_the_live_cursor_stays() {
 }
 
 #[tokio::test]
-async fn no_more_run_at_once_than_it_says_and_the_newest_come_first_if_asked() {
+async fn a_backfill_limits_its_concurrent_runs() {
     let (s, id) = outage(unexecuted()).await;
-    let asked = ask(&s, id, &morning(json!({"order": "newest_first", "max_concurrent": 2}))).await.expect(202).json;
+    let requested = ask(&s, id, &morning(json!({"order": "newest_first", "max_concurrent": 2}))).await.expect(202).json;
     for _ in 0..3 {
         s.job("backfills").await;
     }
-    let standing = read(&s, &asked).await;
+    let standing = read(&s, &requested).await;
     assert_eq!((&standing["started"], &standing["live"]), (&json!(2), &json!(2)));
     assert_eq!(made(&s, id).await, ["11:00", "10:00"]);
-    verb(&s, &asked, "cancel").await.expect(200);
+    verb(&s, &requested, "cancel").await.expect(200);
     s.end_early().await;
 }
 
@@ -114,27 +114,27 @@ async fn failed_times_are_run_again_and_all_times_whatever_became_of_them() {
     s.clock_to("2026-03-02T09:10:00Z").await;
     s.edit(id, json!({"action": {"type": "log", "url": null, "method": null, "message": "hi"}})).await;
     s.clock_to("2026-03-02T12:10:00Z").await;
-    let asked = ask(&s, id, &morning(json!({"only": "failed"}))).await.expect(202).json;
-    assert_eq!(asked["total"], 1);
-    worked_off(&s, &asked).await;
+    let requested = ask(&s, id, &morning(json!({"only": "failed"}))).await.expect(202).json;
+    assert_eq!(requested["total"], 1);
+    finished_backfill(&s, &requested).await;
     assert_eq!(made(&s, id).await, ["09:00", "10:00", "11:00", "12:00", "09:00"]);
     assert_eq!(
         s.count("SELECT count(*) FROM occurrences WHERE decision = 'fired'").await,
         4,
-        "what was decided stands"
+        "existing decisions are kept"
     );
-    let asked = ask(&s, id, &morning(json!({"only": "all"}))).await.expect(202).json;
-    assert_eq!(worked_off(&s, &asked).await["succeeded"], 3);
+    let requested = ask(&s, id, &morning(json!({"only": "all"}))).await.expect(202).json;
+    assert_eq!(finished_backfill(&s, &requested).await["succeeded"], 3);
     assert_eq!(ask(&s, id, &morning(json!({"only": "failed", "dry_run": true}))).await.expect(200).json["total"], 0);
     s.end().await;
 }
 
 #[tokio::test]
-async fn a_dry_run_says_what_is_meant_and_does_nothing() {
+async fn a_dry_run_only_lists_the_selected_times() {
     let (s, id) = outage(StackOptions::default()).await;
-    let told = ask(&s, id, &morning(json!({"dry_run": true, "order": "newest_first"}))).await.expect(200).json;
+    let reply = ask(&s, id, &morning(json!({"dry_run": true, "order": "newest_first"}))).await.expect(200).json;
     let times = ["2026-03-02T11:00:00Z", "2026-03-02T10:00:00Z", "2026-03-02T09:00:00Z"];
-    assert_eq!(told, json!({"total": 3, "times": times}));
+    assert_eq!(reply, json!({"total": 3, "times": times}));
     assert_eq!(s.count("SELECT count(*) FROM backfills").await + s.count("SELECT count(*) FROM runs").await, 0);
     s.end().await;
 }
@@ -155,12 +155,16 @@ async fn what_cannot_be_backfilled_is_refused() {
     s.now_is("2026-03-12T12:10:00Z").await;
     let long = ask(&s, often, &span("2026-03-02T09:00:00Z", "2026-03-12T12:00:00Z")).await;
     long.refused(400, "too_many_occurrences", Some("start"));
-    let asked = ask(&s, id, &morning(json!({}))).await.expect(202).json;
+    let requested = ask(&s, id, &morning(json!({}))).await.expect(202).json;
     ask(&s, id, &morning(json!({}))).await.refused(409, "backfill_running", None);
     s.archive(id).await;
     ask(&s, id, &morning(json!({}))).await.refused(409, "archived", None);
-    assert_eq!(worked_off(&s, &asked).await["state"], "cancelled", "an archived workflow runs nothing any more");
-    verb(&s, &asked, "resume").await.refused(409, "backfill_ended", None);
+    assert_eq!(
+        finished_backfill(&s, &requested).await["state"],
+        "cancelled",
+        "an archived workflow runs nothing any more"
+    );
+    verb(&s, &requested, "resume").await.refused(409, "backfill_ended", None);
     s.end().await;
 }
 
@@ -176,19 +180,19 @@ async fn a_time_that_is_still_the_live_schedule_s_is_left_to_it() {
 #[tokio::test]
 async fn a_backfill_can_be_paused_resumed_and_given_up() {
     let (s, id) = outage(unexecuted()).await;
-    let asked = ask(&s, id, &morning(json!({}))).await.expect(202).json;
-    assert_eq!(verb(&s, &asked, "pause").await.expect(200).json["state"], "paused");
+    let requested = ask(&s, id, &morning(json!({}))).await.expect(202).json;
+    assert_eq!(verb(&s, &requested, "pause").await.expect(200).json["state"], "paused");
     s.job("backfills").await;
     assert_eq!(made(&s, id).await, Vec::<String>::new());
-    assert_eq!(verb(&s, &asked, "resume").await.expect(200).json["state"], "running");
+    assert_eq!(verb(&s, &requested, "resume").await.expect(200).json["state"], "running");
     s.job("backfills").await;
-    assert_eq!(verb(&s, &asked, "cancel").await.expect(200).json["state"], "cancelled");
-    assert_eq!(verb(&s, &asked, "cancel").await.expect(200).json["state"], "cancelled", "again");
-    verb(&s, &asked, "pause").await.refused(409, "backfill_ended", None);
+    assert_eq!(verb(&s, &requested, "cancel").await.expect(200).json["state"], "cancelled");
+    assert_eq!(verb(&s, &requested, "cancel").await.expect(200).json["state"], "cancelled", "again");
+    verb(&s, &requested, "pause").await.refused(409, "backfill_ended", None);
     s.job("backfills").await;
     assert_eq!(made(&s, id).await, ["09:00"]);
     let listed = s.editor().get(&format!("/api/v1/backfills?workflow_id={id}&state=cancelled")).await.expect(200).json;
-    assert_eq!(listed["items"][0]["id"], asked["id"]);
+    assert_eq!(listed["items"][0]["id"], requested["id"]);
     assert_eq!(s.editor().get("/api/v1/backfills?state=running").await.expect(200).json["items"], json!([]));
     s.end().await;
 }

@@ -5,7 +5,7 @@ use schedule::WorkflowId;
 use serde_json::json;
 use tests::Story;
 
-use crate::words::{fire_on_time, hourly, standing_still};
+use crate::words::{fire_on_time, hourly, story_without_executor};
 
 /// A copy of the only run, under another id.
 const SECOND_RUN: &str = "INSERT INTO runs (id, workflow_id, occurrence_id, trigger, state, scheduled_time, run_after, created_on)
@@ -19,7 +19,7 @@ const BEFORE_26: &str = "CREATE INDEX idx_runs_occurrence_id ON runs (occurrence
     DELETE FROM _sqlx_migrations WHERE version = 26";
 
 async fn fired() -> (Story, WorkflowId) {
-    let s = standing_still("2026-03-02T08:30:00Z").await;
+    let s = story_without_executor("2026-03-02T08:30:00Z").await;
     let wf = hourly(&s, json!({})).await;
     assert_eq!(fire_on_time(&s, wf, "2026-03-02T09:00:00Z").await, "accepted");
     (s, wf)
@@ -86,7 +86,7 @@ async fn decisions_without_runs_stop_no_migration() {
 /// how far it has come.
 #[tokio::test]
 async fn migration_marks_how_far_prune_came() {
-    let s = standing_still("2026-03-02T08:30:00Z").await;
+    let s = story_without_executor("2026-03-02T08:30:00Z").await;
     let month = json!({"catch_up_window_secs": 30 * 24 * 3600});
     let (usual, newest_only) = (hourly(&s, json!({})).await, hourly(&s, json!({})).await);
     let long_window = hourly(&s, month).await;

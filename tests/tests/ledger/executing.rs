@@ -119,7 +119,7 @@ async fn a_late_completion_is_kept_and_changes_nothing() {
     let done = until_state(&s, id, "succeeded").await;
     assert_eq!(done["attempt"], 2);
     let [first, second] = &receiver.calls()[..] else { panic!("two calls") };
-    assert_eq!((&first["run_id"], &second["run_id"]), (&json!(id), &json!(id)), "a receiver can tell");
+    assert_eq!((&first["run_id"], &second["run_id"]), (&json!(id), &json!(id)), "a receiver recognises a repeat");
     let said =
         |call: &Value| (call["context"]["is_recovery"].clone(), call["context"]["recovery_attempt_time"].clone());
     assert_eq!(said(first), (json!(false), Value::Null));
@@ -144,7 +144,7 @@ async fn a_completion_after_the_end_is_kept_and_changes_nothing() {
 }
 
 #[tokio::test]
-async fn work_stops_when_its_run_is_taken_away() {
+async fn attempts_stop_when_their_run_is_lost() {
     let s = with_heartbeat().await;
     let silent = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("http://{}", silent.local_addr().unwrap());
@@ -165,8 +165,8 @@ async fn work_stops_when_its_run_is_taken_away() {
 }
 
 async fn assert_hung_up(connection: &mut tokio::net::TcpStream) {
-    let mut heard = Vec::new();
-    let ended = tokio::time::timeout(PATIENCE, connection.read_to_end(&mut heard)).await;
+    let mut received = Vec::new();
+    let ended = tokio::time::timeout(PATIENCE, connection.read_to_end(&mut received)).await;
     ended.expect("the request goes on").ok();
 }
 

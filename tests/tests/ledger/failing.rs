@@ -6,7 +6,7 @@ use schedule::WorkflowId;
 use serde_json::json;
 use tests::Story;
 
-use crate::words::{claimed, ended, fire, fire_on_time, hourly, standing_still};
+use crate::words::{claimed, ended, fire, fire_on_time, hourly, story_without_executor};
 
 /// Makes the database refuse every change of a workflow, its occurrences and its runs.
 async fn refuse_changes_of(s: &Story, wf: WorkflowId) {
@@ -50,7 +50,7 @@ async fn fails_at_its_end(s: &Story, name: &str) {
 
 #[tokio::test]
 async fn watchdog_decides_behind_a_failing_workflow() {
-    let s = standing_still("2026-03-02T08:30:00Z").await;
+    let s = story_without_executor("2026-03-02T08:30:00Z").await;
     let (first, failing, last) =
         (hourly(&s, json!({})).await, hourly(&s, json!({})).await, hourly(&s, json!({})).await);
     let quiet = hourly(&s, json!({})).await;
@@ -72,7 +72,7 @@ async fn watchdog_decides_behind_a_failing_workflow() {
 /// The proof names the workflow that the watchdog cannot process, and covers all others.
 #[tokio::test]
 async fn verify_proves_around_a_failing_workflow() {
-    let s = standing_still("2026-03-02T08:30:00Z").await;
+    let s = story_without_executor("2026-03-02T08:30:00Z").await;
     let (failing, other) = (hourly(&s, json!({})).await, hourly(&s, json!({})).await);
     refuse_changes_of(&s, failing).await;
     s.now_is("2026-03-02T09:10:00Z").await;
@@ -101,7 +101,7 @@ async fn verify_proves_around_a_failing_workflow() {
 
 #[tokio::test]
 async fn watchdog_resumes_behind_a_failing_workflow() {
-    let s = standing_still("2026-03-02T08:30:00Z").await;
+    let s = story_without_executor("2026-03-02T08:30:00Z").await;
     let (failing, last) = (hourly(&s, json!({})).await, hourly(&s, json!({})).await);
     for wf in [failing, last] {
         let until = json!({"reason": "test", "until": "2026-03-02T08:40:00Z"});
@@ -117,7 +117,7 @@ async fn watchdog_resumes_behind_a_failing_workflow() {
 
 #[tokio::test]
 async fn queue_promotes_behind_a_failing_workflow() {
-    let s = standing_still("2026-03-02T08:30:00Z").await;
+    let s = story_without_executor("2026-03-02T08:30:00Z").await;
     let mut workflows = Vec::new();
     for _ in 0..2 {
         let wf = hourly(&s, json!({"overlap_policy": "queue"})).await;
@@ -140,7 +140,7 @@ async fn queue_promotes_behind_a_failing_workflow() {
 
 #[tokio::test]
 async fn backfills_start_behind_a_failing_workflow() {
-    let s = standing_still("2026-03-02T08:30:00Z").await;
+    let s = story_without_executor("2026-03-02T08:30:00Z").await;
     let (failing, last) = (hourly(&s, json!({})).await, hourly(&s, json!({})).await);
     s.now_is("2026-03-02T12:10:00Z").await;
     s.job("watchdog").await;
@@ -158,7 +158,7 @@ async fn backfills_start_behind_a_failing_workflow() {
 
 #[tokio::test]
 async fn recovery_takes_over_behind_a_failing_workflow() {
-    let s = standing_still("2026-03-02T08:30:00Z").await;
+    let s = story_without_executor("2026-03-02T08:30:00Z").await;
     let (failing, last) = (hourly(&s, json!({})).await, hourly(&s, json!({})).await);
     for wf in [failing, last] {
         s.now_is("2026-03-02T08:59:00Z").await;
@@ -175,7 +175,7 @@ async fn recovery_takes_over_behind_a_failing_workflow() {
 
 #[tokio::test]
 async fn timeouts_end_behind_a_failing_workflow() {
-    let s = standing_still("2026-03-02T08:30:00Z").await;
+    let s = story_without_executor("2026-03-02T08:30:00Z").await;
     let (failing, last) = (hourly(&s, json!({})).await, hourly(&s, json!({})).await);
     for wf in [failing, last] {
         s.now_is("2026-03-02T08:59:00Z").await;
@@ -194,7 +194,7 @@ async fn timeouts_end_behind_a_failing_workflow() {
 
 #[tokio::test]
 async fn prune_removes_behind_a_failing_workflow() {
-    let s = standing_still("2026-03-02T08:30:00Z").await;
+    let s = story_without_executor("2026-03-02T08:30:00Z").await;
     let (first, failing, last) =
         (hourly(&s, json!({})).await, hourly(&s, json!({})).await, hourly(&s, json!({})).await);
     for time in ["2026-03-02T09:00:00Z", "2026-03-02T10:00:00Z"] {

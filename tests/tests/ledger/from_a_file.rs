@@ -98,8 +98,8 @@ async fn a_file_s_workflows_are_made_once_and_changed_only_where_the_file_change
     }
     starts(serving(&s, &file)).await.unwrap();
     assert_eq!(named(&s, "payroll").await[0]["version"], 1, "a second start changes nothing");
-    let (payroll_alone, _) = TWO.split_once("  - team: team\n    name: report").unwrap();
-    file.becomes(&payroll_alone.replace("0 9 L", "0 8 L"));
+    let (only_payroll, _) = TWO.split_once("  - team: team\n    name: report").unwrap();
+    file.becomes(&only_payroll.replace("0 9 L", "0 8 L"));
     starts(serving(&s, &file)).await.unwrap();
     let payroll = &named(&s, "payroll").await[0];
     assert_eq!((&payroll["cron_schedule"], &payroll["version"]), (&json!("0 8 L * *"), &json!(2)));
@@ -135,19 +135,19 @@ async fn what_a_file_defines_is_changed_in_the_file_and_operated_by_the_api() {
 async fn a_wrong_line_stops_the_start_and_nothing_is_touched() {
     let s = Story::today().await;
     let file = Definitions::new(&TWO.replace("*/30 * * * *", "*/30 25 * * *").replace("Europe/Paris", "Europe/Pari"));
-    let told = starts(serving(&s, &file)).await.unwrap_err();
-    assert!(told.contains("schedules.yaml:6: timezone: unknown timezone Europe/Pari; did you mean"), "{told}");
-    assert!(told.contains("schedules.yaml:14: cron_schedule: hour field: 25 is above 23"), "{told}");
+    let reply = starts(serving(&s, &file)).await.unwrap_err();
+    assert!(reply.contains("schedules.yaml:6: timezone: unknown timezone Europe/Pari; did you mean"), "{reply}");
+    assert!(reply.contains("schedules.yaml:14: cron_schedule: hour field: 25 is above 23"), "{reply}");
     file.becomes(&TWO.replace("team: team\n    name: report", "team: missing\n    name: report"));
-    let told = starts(serving(&s, &file)).await.unwrap_err();
-    assert!(told.contains("schedules.yaml:12: team: the team does not exist"), "{told}");
+    let reply = starts(serving(&s, &file)).await.unwrap_err();
+    assert!(reply.contains("schedules.yaml:12: team: there is no such team"), "{reply}");
     file.becomes(&TWO.replace("\"*/30 * * * *\"", "*/30 * * * *"));
-    let told = starts(serving(&s, &file)).await.unwrap_err();
-    assert!(told.contains("schedules.yaml:14: "), "{told}");
+    let reply = starts(serving(&s, &file)).await.unwrap_err();
+    assert!(reply.contains("schedules.yaml:14: "), "{reply}");
     let inside = "action: {type: http, method: GET, url: \"http://169.254.169.254/latest/meta-data\"}";
     file.becomes(&TWO.replace("action: {type: log, message: report}", inside));
-    let told = starts(serving(&s, &file)).await.unwrap_err();
-    assert!(told.contains("schedules.yaml:15: action.url: "), "{told}");
+    let reply = starts(serving(&s, &file)).await.unwrap_err();
+    assert!(reply.contains("schedules.yaml:15: action.url: "), "{reply}");
     assert_eq!(s.count("SELECT count(*) FROM workflows").await, 0);
     s.end().await;
 }
@@ -223,7 +223,7 @@ async fn a_file_takes_over_what_the_api_made_but_not_what_another_file_owns() {
     let [payroll] = &named(&s, "payroll").await[..] else { panic!("there is one payroll") };
     assert_eq!((&payroll["id"], &payroll["managed_by"]), (&json!(made.0), &json!("schedules.yaml")));
     assert_eq!(payroll["cron_schedule"], "0 9 L * *");
-    let told = starts(serving(&s, &Definitions::called("other.yaml", TWO))).await.unwrap_err();
-    assert!(told.contains("other.yaml:4: name: workflow 1 belongs to the file schedules.yaml"), "{told}");
+    let reply = starts(serving(&s, &Definitions::called("other.yaml", TWO))).await.unwrap_err();
+    assert!(reply.contains("other.yaml:4: name: workflow 1 belongs to the file schedules.yaml"), "{reply}");
     s.end().await;
 }

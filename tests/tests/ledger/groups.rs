@@ -9,7 +9,7 @@ use serde_json::json;
 use tests::{PATIENCE, Story};
 
 use crate::races::WAITING;
-use crate::words::{fire, hourly, standing_still};
+use crate::words::{fire, hourly, story_without_executor};
 
 async fn workflows(s: &Story, count: usize) -> Vec<WorkflowId> {
     let mut made = Vec::new();
@@ -35,7 +35,7 @@ async fn fire_all(s: &Story, workflows: &[WorkflowId], time: &str) -> Vec<String
 
 #[tokio::test]
 async fn a_full_hour_is_decided_in_few_commits_and_each_fire_by_its_own_cases() {
-    let s = standing_still("2026-03-02T08:30:00Z").await;
+    let s = story_without_executor("2026-03-02T08:30:00Z").await;
     let all = workflows(&s, 60).await;
     s.pause(all[1]).await;
     s.archive(all[2]).await;
@@ -64,7 +64,7 @@ async fn a_full_hour_is_decided_in_few_commits_and_each_fire_by_its_own_cases() 
 
 #[tokio::test]
 async fn two_times_of_one_workflow_at_once_are_decided_one_after_the_other() {
-    let s = standing_still("2026-03-02T08:59:30Z").await;
+    let s = story_without_executor("2026-03-02T08:59:30Z").await;
     let wf = s.create_with(json!({"cron_schedule": "* * * * *"})).await;
     s.now_is("2026-03-02T09:02:30Z").await;
     let times = ["2026-03-02T09:00:00Z", "2026-03-02T09:01:00Z", "2026-03-02T09:02:00Z"];
@@ -81,15 +81,15 @@ async fn two_times_of_one_workflow_at_once_are_decided_one_after_the_other() {
 
 #[tokio::test]
 async fn locked_workflows_delay_only_their_own_fires() {
-    let s = standing_still("2026-03-02T08:30:00Z").await;
+    let s = story_without_executor("2026-03-02T08:30:00Z").await;
     let all = workflows(&s, 20).await;
     s.now_is("2026-03-02T09:00:05Z").await;
     wait_long_for_locks(&s).await;
     let mut holder = db::begin(&s.pool).await.unwrap();
     // More workflows than concurrent batches, and fired first, so that they could block every batch.
-    let (held, free) = all.split_at(4);
-    let hold = "SELECT 1 FROM workflows WHERE id <= $1 FOR NO KEY UPDATE";
-    sqlx::query(hold).bind(held[3].0).execute(&mut *holder).await.unwrap();
+    let (locked, free) = all.split_at(4);
+    let lock = "SELECT 1 FROM workflows WHERE id <= $1 FOR NO KEY UPDATE";
+    sqlx::query(lock).bind(locked[3].0).execute(&mut *holder).await.unwrap();
     let first = OnceLock::new();
     let fire_some = async |some: &[WorkflowId], which: &'static str| {
         let answers = some.iter().map(|wf| fire(&s, *wf, "2026-03-02T09:00:00Z").inspect(|_| _ = first.set(which)));
@@ -97,15 +97,15 @@ async fn locked_workflows_delay_only_their_own_fires() {
     };
     let others = async {
         s.until(WAITING, 4).await;
-        let answers = tokio::time::timeout(PATIENCE, fire_some(free, "free")).await.expect("a group waits");
+        let answers = tokio::time::timeout(PATIENCE, fire_some(free, "free")).await.expect("a batch waits");
         assert!(answers.iter().all(|answer| answer == "accepted"), "{answers:?}");
         // If a batch had waited for the locked rows, the fires of these rows would have been answered first, with a
         // timeout.
         assert_eq!(first.get(), Some(&"free"));
         holder.rollback().await.unwrap();
     };
-    let (answers, ()) = tokio::join!(fire_some(held, "held"), others);
-    for (wf, answer) in held.iter().zip(answers) {
+    let (answers, ()) = tokio::join!(fire_some(locked, "locked"), others);
+    for (wf, answer) in locked.iter().zip(answers) {
         // On a busy machine, this fire may have reached its timeout.
         let answer = if answer.starts_with("503 ") { fire(&s, *wf, "2026-03-02T09:00:00Z").await } else { answer };
         assert_eq!(answer, "accepted", "decided once the rows are free");
@@ -116,7 +116,7 @@ async fn locked_workflows_delay_only_their_own_fires() {
 /// Two batches wait for the database. All other fires must collect for the next batch.
 #[tokio::test]
 async fn two_batches_are_decided_at_once() {
-    let s = standing_still("2026-03-02T08:30:00Z").await;
+    let s = story_without_executor("2026-03-02T08:30:00Z").await;
     let all = workflows(&s, 8).await;
     s.now_is("2026-03-02T09:00:05Z").await;
     wait_long_for_locks(&s).await;
@@ -144,7 +144,7 @@ async fn two_batches_are_decided_at_once() {
 
 #[tokio::test]
 async fn what_postgres_takes_back_is_tried_again_one_by_one() {
-    let s = standing_still("2026-03-02T08:30:00Z").await;
+    let s = story_without_executor("2026-03-02T08:30:00Z").await;
     let all = workflows(&s, 10).await;
     s.execute(
         "CREATE SEQUENCE taken_back;
@@ -167,7 +167,7 @@ async fn what_postgres_takes_back_is_tried_again_one_by_one() {
 /// A retry can succeed after a conflict with another transaction, but not after any other error.
 #[tokio::test]
 async fn conflicts_are_tried_five_times() {
-    let s = standing_still("2026-03-02T08:59:30Z").await;
+    let s = story_without_executor("2026-03-02T08:59:30Z").await;
     let wf = s.create_with(json!({"cron_schedule": "* * * * *"})).await;
     s.execute(
         "CREATE SEQUENCE tries;
@@ -184,11 +184,11 @@ async fn conflicts_are_tried_five_times() {
     let (runner, path) = (s.scheduler_key(), format!("/api/v1/cron/workflows/{wf}:invoke"));
     let nine = json!({"scheduled_time": "2026-03-02T09:00:00Z"});
     assert!(runner.post(&path, &nine).await.status >= 500);
-    assert_eq!(s.count("SELECT last_value FROM tries").await, 6, "once with its group, five times by itself");
+    assert_eq!(s.count("SELECT last_value FROM tries").await, 6, "once with its batch, five times by itself");
     s.execute("CREATE OR REPLACE TRIGGER refuse BEFORE INSERT ON runs FOR EACH ROW EXECUTE FUNCTION refuse('22000')")
         .await;
     assert!(runner.post(&path, &nine).await.status >= 500);
-    assert_eq!(s.count("SELECT last_value FROM tries").await, 8, "once with its group, once by itself");
+    assert_eq!(s.count("SELECT last_value FROM tries").await, 8, "once with its batch, once by itself");
     s.execute("DROP TRIGGER refuse ON runs").await;
     assert_eq!(runner.post(&path, &nine).await.status, 202);
     s.end_early().await;
@@ -197,7 +197,7 @@ async fn conflicts_are_tried_five_times() {
 /// A batch fails, but the database is available. So its callers get the error itself and not a 503.
 #[tokio::test]
 async fn batch_errors_reach_their_callers() {
-    let s = standing_still("2026-03-02T08:30:00Z").await;
+    let s = story_without_executor("2026-03-02T08:30:00Z").await;
     let wf = hourly(&s, json!({})).await;
     s.now_is("2026-03-02T09:00:05Z").await;
     s.execute("DELETE FROM settable_clock").await;

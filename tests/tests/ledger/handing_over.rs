@@ -14,7 +14,7 @@ use crate::leases::PATIENCE;
 use crate::process::{App, idle};
 use crate::receiver::{Receiver, accept, run, until_state};
 use crate::stopping::claimable;
-use crate::words::{begun, fire_on_time, hourly, standing_still};
+use crate::words::{fire_on_time, hourly, start_run, story_without_executor};
 
 /// Longer than any test takes.
 const LONG: [(&str, &str); 1] = [("SHUTDOWN_DRAIN_SECS", "3600")];
@@ -297,7 +297,7 @@ async fn claim_lost(s: &Story) {
 /// never claimed.
 #[tokio::test]
 async fn unsent_fires_expire_after_their_window() {
-    let s = standing_still("2026-03-02T08:30:00Z").await;
+    let s = story_without_executor("2026-03-02T08:30:00Z").await;
     let wf = hourly(&s, json!({"catch_up_window_secs": 3600})).await;
     assert_eq!(fire_on_time(&s, wf, "2026-03-02T09:00:00Z").await, "accepted");
     handed_over(&s, Sent::Nothing).await;
@@ -316,7 +316,7 @@ async fn unsent_fires_expire_after_their_window() {
 /// A shutdown ends the runs of archived workflows, also if no cancel request was recorded.
 #[tokio::test]
 async fn runs_of_archived_workflows_end_at_shutdown() {
-    let s = standing_still("2026-03-02T08:30:00Z").await;
+    let s = story_without_executor("2026-03-02T08:30:00Z").await;
     for (sent, end) in [(Sent::Nothing, RunState::Cancelled), (Sent::Perhaps, RunState::Abandoned)] {
         s.now_is("2026-03-02T08:30:00Z").await;
         let wf = hourly(&s, json!({"on_lost": "retry"})).await;
@@ -337,7 +337,7 @@ async fn runs_of_archived_workflows_end_at_shutdown() {
 /// A run was handed over unsent, so it has not started. The next fire must wait for it and not be skipped.
 #[tokio::test]
 async fn a_fire_waits_for_an_unsent_predecessor() {
-    let s = standing_still("2026-03-02T08:30:00Z").await;
+    let s = story_without_executor("2026-03-02T08:30:00Z").await;
     let wf = hourly(&s, json!({})).await;
     assert_eq!(fire_on_time(&s, wf, "2026-03-02T09:00:00Z").await, "accepted");
     handed_over(&s, Sent::Nothing).await;
@@ -349,13 +349,13 @@ async fn a_fire_waits_for_an_unsent_predecessor() {
 /// After a pause, an unsent run waits for a slot again. A newer fire then replaces it, and the proof permits that.
 #[tokio::test]
 async fn a_newer_fire_replaces_an_unsent_one() {
-    let s = standing_still("2026-03-02T08:30:00Z").await;
+    let s = story_without_executor("2026-03-02T08:30:00Z").await;
     let wf = hourly(&s, json!({})).await;
     assert_eq!(fire_on_time(&s, wf, "2026-03-02T09:00:00Z").await, "accepted");
     handed_over(&s, Sent::Nothing).await;
     s.now_is("2026-03-02T09:20:00Z").await;
     s.pause(wf).await;
-    assert_eq!(begun(&s, wf, Trigger::Manual, "2026-03-02T08:00:00Z").await, "accepted");
+    assert_eq!(start_run(&s, wf, Trigger::Manual, "2026-03-02T08:00:00Z").await, "accepted");
     s.now_is("2026-03-02T09:30:00Z").await;
     s.resume(wf).await;
     assert_eq!(fire_on_time(&s, wf, "2026-03-02T10:00:00Z").await, "accepted");
@@ -372,7 +372,7 @@ async fn a_newer_fire_replaces_an_unsent_one() {
 /// never.
 #[tokio::test]
 async fn cut_off_runs_expire_after_a_day() {
-    let s = standing_still("2026-03-02T08:30:00Z").await;
+    let s = story_without_executor("2026-03-02T08:30:00Z").await;
     let (wf, manual) = (hourly(&s, json!({"catch_up_window_secs": 3600})).await, s.create_with(json!({})).await);
     accept(&s, manual).await;
     assert_eq!(fire_on_time(&s, wf, "2026-03-02T09:00:00Z").await, "accepted");

@@ -15,7 +15,7 @@ use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::task::LocalSet;
 
 use crate::receiver::{Receiver, accept, until_state};
-use crate::words::standing_still;
+use crate::words::story_without_executor;
 
 const LEASE_SECS: u64 = 12;
 const HEARTBEAT_MS: u64 = 1_000;
@@ -40,12 +40,12 @@ impl Heart {
         let client = Client::new(Allowed::new(vec!["127.0.0.0/8".parse().unwrap()])).unwrap();
         let executor = app::App::new(config, pool, s.clock.clone()).executor(client);
         let now = Arc::new(Mutex::new(Instant::now()));
-        let ((beat, mut is_told), (tell, beaten)) = (unbounded_channel(), unbounded_channel());
+        let ((beat, mut is_renewed), (renewed, beaten)) = (unbounded_channel(), unbounded_channel());
         let (keeper, shown) = (executor.clone(), Arc::clone(&now));
         tokio::task::spawn_local(async move {
             let next = async || {
-                tell.send(()).ok();
-                is_told.recv().await.unwrap_or_default();
+                renewed.send(()).ok();
+                is_renewed.recv().await.unwrap_or_default();
             };
             keeper.keep_leases(next, &|| *shown.lock().unwrap()).await;
         });
@@ -64,12 +64,12 @@ impl Heart {
 
 /// The worst case: the last failing renewal begins just before two thirds of the lease, and takes as long as it may.
 #[tokio::test]
-async fn work_stops_before_its_lease_is_over() {
+async fn attempts_stop_before_their_lease_ends() {
     LocalSet::new().run_until(stop_at_the_latest()).await;
 }
 
 async fn stop_at_the_latest() {
-    let s = standing_still("2026-03-02T12:00:00Z").await;
+    let s = story_without_executor("2026-03-02T12:00:00Z").await;
     let mut way = Way::to(&s.dsn()).await;
     let silent = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("http://{}", silent.local_addr().unwrap());
@@ -78,7 +78,7 @@ async fn stop_at_the_latest() {
     let began = *heart.now.lock().unwrap();
     let working = tokio::spawn({
         let executor = heart.executor.clone();
-        async move { executor.work_off().await }
+        async move { executor.execute_all().await }
     });
     let (mut connection, _) = silent.accept().await.unwrap();
     until_state(&s, id, "running").await;
@@ -89,7 +89,7 @@ async fn stop_at_the_latest() {
     assert_eq!(heart.executor.under_way().len(), 1, "the next renewal may succeed");
     heart.beats_at(is_claimed + LATEST).await;
     let hung_up = tokio::time::timeout(PATIENCE, connection.read_to_end(&mut Vec::new())).await;
-    hung_up.expect("it works on").ok();
+    hung_up.expect("the attempt has not stopped").ok();
     s.set_clock(s.clock.now() + TimeDelta::from_std(LATEST).unwrap()).await;
     let is_over = "SELECT count(*) FROM runs WHERE lease_until <= cronbox_now()";
     assert_eq!(s.count(is_over).await, 0, "another instance could be at it");
@@ -113,7 +113,7 @@ async fn a_locked_run_stops_no_other() {
 }
 
 async fn lock_one_of_two() {
-    let s = standing_still("2026-03-02T12:00:00Z").await;
+    let s = story_without_executor("2026-03-02T12:00:00Z").await;
     let way = Way::to(&s.dsn()).await;
     let receiver = Receiver::slow().await;
     let mut ids = Vec::new();
@@ -123,7 +123,7 @@ async fn lock_one_of_two() {
     let mut heart = Heart::of(&s, &way).await;
     let working = tokio::task::spawn_local({
         let executor = heart.executor.clone();
-        async move { executor.work_off().await }
+        async move { executor.execute_all().await }
     });
     receiver.until(2).await;
     let renewed = Instant::now();

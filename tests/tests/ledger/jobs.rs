@@ -121,7 +121,7 @@ async fn a_job_of_a_dead_instance_is_taken_over_when_its_lease_has_lapsed() {
     s.now_is("2026-03-02T08:30:59Z").await;
     until_run(&s, "timeouts", 1).await;
     tokio::time::sleep(Duration::from_millis(1_500)).await;
-    assert_eq!(job(&s, "recovery").await["run_count"], 0, "it is at work elsewhere, for all that anybody knows");
+    assert_eq!(job(&s, "recovery").await["run_count"], 0, "another instance may run it");
     s.now_is("2026-03-02T08:31:00Z").await;
     until_run(&s, "recovery", 1).await;
     s.end().await;
@@ -138,9 +138,9 @@ async fn a_job_that_fails_says_why_and_comes_again() {
     assert!(recovery["last_error"].as_str().unwrap().contains("recoveries"), "{recovery}");
     let mut command = Command::new(local::config::target_folder().join("debug/cronbox"));
     command.arg("jobs").env("CRONBOX_URL", s.url()).env("CRONBOX_KEY", &s.keys.admin);
-    let told = command.output().await.unwrap();
-    let table = String::from_utf8(told.stdout).unwrap();
-    assert_eq!(told.status.code(), Some(1), "{table}");
+    let reply = command.output().await.unwrap();
+    let table = String::from_utf8(reply.stdout).unwrap();
+    assert_eq!(reply.status.code(), Some(1), "{table}");
     assert!(table.lines().any(|line| line.starts_with("recovery") && line.contains("failed: ")), "{table}");
     s.execute("ALTER TABLE runs RENAME COLUMN gone TO recoveries").await;
     s.now_is("2026-03-02T08:31:30Z").await;

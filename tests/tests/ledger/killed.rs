@@ -27,8 +27,8 @@ async fn an_edit_cut_off_at_any_point_is_published_if_and_only_if_it_was_committ
         let edit = victim.editor(&s).request(reqwest::Method::PATCH, &format!("/api/v1/workflows/{wf}"));
         assert!(ask(edit.json(&json!({"cron_schedule": "0 17 * * *"}))).await.is_none(), "{point}: it answered");
         victim.assert_killed(point).await;
-        let stands = if committed { "0 17 * * *" } else { "0 9 * * *" };
-        assert_eq!(s.workflow(wf).await["cron_schedule"], stands, "{point}");
+        let expected = if committed { "0 17 * * *" } else { "0 9 * * *" };
+        assert_eq!(s.workflow(wf).await["cron_schedule"], expected, "{point}");
         assert_eq!(s.outbox_rows(wf).await, 1 + i64::from(committed), "{point}");
         s.publish().await;
         let published = if committed { "cron(0 17 * * ? *)" } else { "cron(0 9 * * ? *)" };
@@ -137,7 +137,7 @@ async fn an_instance_that_stood_still_past_its_lease_changes_nothing() {
 }
 
 #[tokio::test]
-async fn work_stops_when_its_lease_cannot_be_renewed() {
+async fn attempts_stop_when_renewal_fails() {
     let s = idle().await;
     let mut way = Way::to(&s.dsn()).await;
     let silent = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
@@ -148,9 +148,9 @@ async fn work_stops_when_its_lease_cannot_be_renewed() {
     let (mut connection, _) = silent.accept().await.unwrap();
     until_state(&s, id, "running").await;
     way.cut().await;
-    let mut heard = Vec::new();
-    let hung_up = tokio::io::AsyncReadExt::read_to_end(&mut connection, &mut heard);
-    tokio::time::timeout(PATIENCE, hung_up).await.expect("it works on").ok();
+    let mut received = Vec::new();
+    let hung_up = tokio::io::AsyncReadExt::read_to_end(&mut connection, &mut received);
+    tokio::time::timeout(PATIENCE, hung_up).await.expect("the attempt has not stopped").ok();
     way.mend().await;
     let (_connection, _) = silent.accept().await.unwrap();
     let again = until_state(&s, id, "running").await;

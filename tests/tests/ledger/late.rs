@@ -1,16 +1,16 @@
 //! Late fires: whether a time runs does not depend on whether its fire or the watchdog comes first.
 
-use app::invoke::{Answer, Judge, Reason};
+use app::invoke::{Answer, FireDecider, Reason};
 use schedule::Fire;
 use serde_json::json;
 
 use crate::plans::one_connection;
-use crate::races::{WAITING, held};
-use crate::words::{fire, fire_on_time, hourly, standing_still};
+use crate::races::{WAITING, lock_workflow};
+use crate::words::{fire, fire_on_time, hourly, story_without_executor};
 
 #[tokio::test]
 async fn within_the_grace_a_fire_runs_under_every_policy() {
-    let s = standing_still("2026-03-02T08:30:00Z").await;
+    let s = story_without_executor("2026-03-02T08:30:00Z").await;
     for policy in ["none", "skip", "run_all"] {
         let wf = hourly(&s, json!({"catch_up_policy": policy})).await;
         s.now_is("2026-03-02T09:05:00Z").await;
@@ -23,7 +23,7 @@ async fn within_the_grace_a_fire_runs_under_every_policy() {
 /// An earlier run has not started, so the fire must wait for it. It has the same grace.
 #[tokio::test]
 async fn waiting_fires_keep_the_whole_grace() {
-    let s = standing_still("2026-03-02T08:30:00Z").await;
+    let s = story_without_executor("2026-03-02T08:30:00Z").await;
     for policy in ["none", "skip", "run_all"] {
         let wf = hourly(&s, json!({"catch_up_policy": policy})).await;
         assert_eq!(fire_on_time(&s, wf, "2026-03-02T09:00:00Z").await, "accepted");
@@ -42,7 +42,7 @@ async fn waiting_fires_keep_the_whole_grace() {
 /// Under `run_all`, a fire is deferred from the next due time on.
 #[tokio::test]
 async fn fires_are_overtaken_at_the_next_due_time() {
-    let s = standing_still("2026-03-02T08:59:30Z").await;
+    let s = story_without_executor("2026-03-02T08:59:30Z").await;
     for (now, trigger) in [
         ("2026-03-02T09:00:59Z", "schedule"),
         ("2026-03-02T09:01:00Z", "catch_up"),
@@ -59,7 +59,7 @@ async fn fires_are_overtaken_at_the_next_due_time() {
 
 #[tokio::test]
 async fn under_none_a_late_fire_is_too_old_and_missed() {
-    let s = standing_still("2026-03-02T08:30:00Z").await;
+    let s = story_without_executor("2026-03-02T08:30:00Z").await;
     let wf = hourly(&s, json!({"catch_up_policy": "none"})).await;
     s.now_is("2026-03-02T09:05:01Z").await;
     assert_eq!(fire(&s, wf, "2026-03-02T09:00:00Z").await, "too_old");
@@ -69,7 +69,7 @@ async fn under_none_a_late_fire_is_too_old_and_missed() {
 
 #[tokio::test]
 async fn under_skip_a_late_fire_runs_if_it_is_the_newest() {
-    let s = standing_still("2026-03-02T08:30:00Z").await;
+    let s = story_without_executor("2026-03-02T08:30:00Z").await;
     let wf = hourly(&s, json!({"overlap_policy": "concurrent"})).await;
     // 11:00 is not late yet: a time overtakes earlier ones when it is more than 300 s old.
     s.now_is("2026-03-02T11:02:00Z").await;
@@ -83,7 +83,7 @@ async fn under_skip_a_late_fire_runs_if_it_is_the_newest() {
 
 #[tokio::test]
 async fn under_skip_a_late_fire_does_not_run_after_a_later_one_has() {
-    let s = standing_still("2026-03-02T08:30:00Z").await;
+    let s = story_without_executor("2026-03-02T08:30:00Z").await;
     let wf = hourly(&s, json!({"overlap_policy": "concurrent"})).await;
     assert_eq!(fire_on_time(&s, wf, "2026-03-02T10:00:00Z").await, "accepted");
     assert_eq!(fire(&s, wf, "2026-03-02T09:00:00Z").await, "missed");
@@ -93,7 +93,7 @@ async fn under_skip_a_late_fire_does_not_run_after_a_later_one_has() {
 
 #[tokio::test]
 async fn under_run_all_every_late_fire_within_the_window_runs() {
-    let s = standing_still("2026-03-02T08:30:00Z").await;
+    let s = story_without_executor("2026-03-02T08:30:00Z").await;
     let wf = hourly(
         &s,
         json!({"overlap_policy": "concurrent", "catch_up_policy": "run_all",
@@ -111,7 +111,7 @@ async fn under_run_all_every_late_fire_within_the_window_runs() {
 /// A late fire is refused only if its time is before the last activation.
 #[tokio::test]
 async fn due_time_at_its_activation_runs_late() {
-    let s = standing_still("2026-03-02T08:30:00Z").await;
+    let s = story_without_executor("2026-03-02T08:30:00Z").await;
     let wf = hourly(&s, json!({"catch_up_policy": "run_all"})).await;
     s.pause(wf).await;
     s.now_is("2026-03-02T09:00:00Z").await;
@@ -124,7 +124,7 @@ async fn due_time_at_its_activation_runs_late() {
 /// The backup may lack the run of a late fire, but not the run of a fire on time.
 #[tokio::test]
 async fn restored_database_defers_only_late_fires() {
-    let s = standing_still("2026-03-02T08:30:00Z").await;
+    let s = story_without_executor("2026-03-02T08:30:00Z").await;
     let wf = hourly(&s, json!({"overlap_policy": "concurrent"})).await;
     s.until("SELECT count(*) FROM database_identity", 1).await;
     s.execute("UPDATE database_identity SET held_on = cronbox_now(), held_reason = 'marked'").await;
@@ -144,7 +144,7 @@ async fn restored_database_defers_only_late_fires() {
 
 #[tokio::test]
 async fn a_late_fire_of_a_version_that_an_edit_or_a_pause_ended_does_not_run() {
-    let s = standing_still("2026-03-02T08:30:00Z").await;
+    let s = story_without_executor("2026-03-02T08:30:00Z").await;
     let edited = hourly(&s, json!({"catch_up_policy": "run_all"})).await;
     let paused = hourly(&s, json!({"catch_up_policy": "run_all"})).await;
     s.now_is("2026-03-02T09:01:00Z").await;
@@ -164,14 +164,14 @@ async fn a_late_fire_of_a_version_that_an_edit_or_a_pause_ended_does_not_run() {
 
 #[tokio::test]
 async fn a_missed_time_may_still_be_fired_but_a_pause_leaves_it_missed() {
-    let s = standing_still("2026-03-02T08:30:00Z").await;
+    let s = story_without_executor("2026-03-02T08:30:00Z").await;
     let wf = hourly(&s, json!({"catch_up_policy": "none"})).await;
     s.now_is("2026-03-02T09:10:00Z").await;
     assert_eq!(fire(&s, wf, "2026-03-02T09:00:00Z").await, "too_old");
     s.edit(wf, json!({"catch_up_policy": "skip"})).await;
     s.pause(wf).await;
     assert_eq!(fire(&s, wf, "2026-03-02T09:00:00Z").await, "paused");
-    assert_eq!(s.occurrences(wf).await, "2026-03-02T09:00Z missed", "the row stands");
+    assert_eq!(s.occurrences(wf).await, "2026-03-02T09:00Z missed", "the row is kept");
     let other = hourly(&s, json!({"catch_up_policy": "none"})).await;
     s.now_is("2026-03-02T10:10:00Z").await;
     assert_eq!(fire(&s, other, "2026-03-02T10:00:00Z").await, "too_old");
@@ -184,7 +184,7 @@ async fn a_missed_time_may_still_be_fired_but_a_pause_leaves_it_missed() {
 /// An operator has accepted a restored ledger. The run of a missed time may be lost, so that time must not run.
 #[tokio::test]
 async fn times_missed_by_a_restore_never_run() {
-    let s = standing_still("2026-03-02T08:30:00Z").await;
+    let s = story_without_executor("2026-03-02T08:30:00Z").await;
     let wf = hourly(&s, json!({"catch_up_policy": "none"})).await;
     s.now_is("2026-03-02T09:10:00Z").await;
     assert_eq!(fire(&s, wf, "2026-03-02T09:00:00Z").await, "too_old");
@@ -198,10 +198,10 @@ async fn times_missed_by_a_restore_never_run() {
 /// The fire arrives within the grace, and waits for the workflow's lock until the grace is over.
 #[tokio::test]
 async fn a_fire_is_decided_by_the_time_of_its_decision() {
-    let s = standing_still("2026-03-02T08:30:00Z").await;
+    let s = story_without_executor("2026-03-02T08:30:00Z").await;
     let wf = hourly(&s, json!({"catch_up_policy": "none"})).await;
     s.now_is("2026-03-02T09:02:50Z").await;
-    let holder = held(&s, wf).await;
+    let holder = lock_workflow(&s, wf).await;
     let released = async {
         s.until(WAITING, 1).await;
         s.now_is("2026-03-02T09:05:01Z").await;
@@ -216,14 +216,14 @@ async fn a_fire_is_decided_by_the_time_of_its_decision() {
 /// The fire arrives within the grace, and waits for a connection until the grace is over.
 #[tokio::test]
 async fn a_fire_that_waits_for_a_connection_ages() {
-    let s = standing_still("2026-03-02T08:30:00Z").await;
+    let s = story_without_executor("2026-03-02T08:30:00Z").await;
     let wf = hourly(&s, json!({"catch_up_policy": "none"})).await;
     s.now_is("2026-03-02T09:02:50Z").await;
     let pool = one_connection(&s).await;
-    let judge = Judge::new(pool.clone(), s.app().config.ledger_kept());
+    let decider = FireDecider::new(pool.clone(), s.app().config.ledger_kept());
     let fire = Fire::from_event(&json!({"workflow_id": wf.0, "scheduled_time": "2026-03-02T09:00:00Z"})).unwrap();
     let only_one = pool.acquire().await.unwrap();
-    let mut deciding = Box::pin(judge.judge(&fire));
+    let mut deciding = Box::pin(decider.decide_fire(&fire));
     assert!(futures::poll!(&mut deciding).is_pending());
     s.now_is("2026-03-02T09:05:01Z").await;
     drop(only_one);

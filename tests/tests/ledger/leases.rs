@@ -93,7 +93,7 @@ async fn run_stopped_for_its_lease_is_recovered() {
     until_state(&s, id, "running").await;
     way.cut().await;
     let hung_up = tokio::time::timeout(PATIENCE, connection.read_to_end(&mut Vec::new())).await;
-    hung_up.expect("it works on").ok();
+    hung_up.expect("the attempt has not stopped").ok();
     way.mend().await;
     // Constant load: each heartbeat has a lease to renew.
     let slow = Receiver::slow().await;
@@ -132,7 +132,7 @@ async fn run_of_panicked_attempt_is_recovered() {
 
 /// The instance with the recovery job has a shorter lease than the instance that executes.
 #[tokio::test]
-async fn lease_is_judged_by_its_owners_settings() {
+async fn a_lease_follows_its_owners_settings() {
     let s = idle().await;
     let receiver = Receiver::slow().await;
     let id = accept(&s, s.create_with(json!({"action": receiver.action()})).await).await;

@@ -9,9 +9,9 @@ async fn unexecuted() -> Story {
     Story::with(StackOptions { app: |config| config.executor_slots = 0, ..StackOptions::default() }).await
 }
 
-async fn run(s: &Story, asked: &Answer) -> Value {
-    let id = asked.json["run_id"].as_str().unwrap();
-    assert_eq!(asked.headers["location"], format!("/api/v1/runs/{id}"));
+async fn run(s: &Story, requested: &Answer) -> Value {
+    let id = requested.json["run_id"].as_str().unwrap();
+    assert_eq!(requested.headers["location"], format!("/api/v1/runs/{id}"));
     s.editor().get(&format!("/api/v1/runs/{id}")).await.expect(200).json
 }
 
@@ -20,9 +20,9 @@ async fn manual_fires_decide_no_due_time() {
     let s = Story::at("2026-03-02T09:00:00Z").await;
     let id = s.create_with(json!({"cron_schedule": "0 9 * * *", "starting_inputs": {"a": 1}})).await;
     let fire = format!("/api/v1/schedules/{id}:fire");
-    let asked = s.editor().post(&fire, &json!({"inputs": {"b": 2}})).await.expect(202);
+    let requested = s.editor().post(&fire, &json!({"inputs": {"b": 2}})).await.expect(202);
     s.runs_end().await;
-    let fired = run(&s, &asked).await;
+    let fired = run(&s, &requested).await;
     assert_eq!((&fired["trigger"], &fired["state"]), (&json!("manual"), &json!("succeeded")));
     assert_eq!(fired["scheduled_time"], Value::Null);
     assert_eq!(s.occurrences(id).await, "");
@@ -72,8 +72,8 @@ async fn one_concurrent_manual_fire_gets_the_slot() {
     let id = s.create("0 9 * * *", "UTC").await;
     let fire = format!("/api/v1/schedules/{id}:fire");
     let editor = s.editor();
-    let asked = futures::future::join_all((0..10).map(|_| editor.act(&fire))).await;
-    let mut statuses: Vec<u16> = asked.iter().map(|answer| answer.status).collect();
+    let requested = futures::future::join_all((0..10).map(|_| editor.act(&fire))).await;
+    let mut statuses: Vec<u16> = requested.iter().map(|answer| answer.status).collect();
     statuses.sort_unstable();
     assert_eq!(statuses, [vec![202], vec![409; 9]].concat());
     s.end_early().await;
@@ -87,9 +87,9 @@ async fn a_retry_is_a_further_run_of_the_same_time() {
     s.clock_to("2026-03-02T09:10:00Z").await;
     let first = s.runs_of(id).await[0]["id"].as_str().unwrap().to_owned();
     s.editor().act(&format!("/api/v1/runs/{first}:cancel")).await.refused(409, "run_ended", None);
-    let asked = s.editor().act(&format!("/api/v1/runs/{first}:retry")).await.expect(202);
+    let requested = s.editor().act(&format!("/api/v1/runs/{first}:retry")).await.expect(202);
     s.runs_end().await;
-    let again = run(&s, &asked).await;
+    let again = run(&s, &requested).await;
     assert_eq!((&again["trigger"], &again["state"]), (&json!("retry"), &json!("succeeded")));
     assert_eq!(again["scheduled_time"], "2026-03-02T09:00:00Z");
     assert_eq!(s.count("SELECT count(DISTINCT occurrence_id) FROM runs").await, 1, "it names the occurrence");

@@ -116,23 +116,23 @@ impl Place {
         let all = [self.none, self.skip, self.run_all].into_iter();
         let fires: Vec<_> =
             all.flat_map(|wf| times.iter().map(move |time| Fire::from_event(&fire(wf, *time)).unwrap())).collect();
-        let decided = join_all(fires.iter().map(|fire| self.s.app().judge.judge(fire))).await;
+        let decided = join_all(fires.iter().map(|fire| self.s.app().decider.decide_fire(fire))).await;
         assert!(decided.iter().all(Result::is_err), "{decided:?}");
     }
 
     /// Delivers every dead letter again; returns their number.
     async fn redrive(&self) -> usize {
-        let letters = self.s.stand_in.dead_letters.all();
-        for letter in &letters {
-            let payload = match letter.body.get("requestPayload") {
+        let messages = self.s.stand_in.dead_letters.all();
+        for message in &messages {
+            let payload = match message.body.get("requestPayload") {
                 Some(payload) => payload.clone(),
                 // Scheduler's dead letter contains the request that failed, with its payload as text.
-                None => serde_json::from_str(letter.body["Payload"].as_str().unwrap()).unwrap(),
+                None => serde_json::from_str(message.body["Payload"].as_str().unwrap()).unwrap(),
             };
             self.s.stand_in.lambda.invoke(RUNNER, payload, self.s.clock.now()).unwrap();
         }
         self.s.stand_in.fires.deliver(self.s.clock.now()).await;
-        letters.len()
+        messages.len()
     }
 
     /// No time was decided for an hour. Then 10:00 is caught up, and 09:30 only under `run_all`.

@@ -3,11 +3,11 @@
 use app::runs::Trigger;
 use serde_json::json;
 
-use crate::words::{begun, claimed, ended, fire, fire_on_time, hourly, standing_still};
+use crate::words::{claimed, ended, fire, fire_on_time, hourly, start_run, story_without_executor};
 
 #[tokio::test]
 async fn under_skip_a_time_whose_run_before_has_not_ended_is_skipped_and_recorded() {
-    let s = standing_still("2026-03-02T08:30:00Z").await;
+    let s = story_without_executor("2026-03-02T08:30:00Z").await;
     let wf = hourly(&s, json!({})).await;
     assert_eq!(fire_on_time(&s, wf, "2026-03-02T09:00:00Z").await, "accepted");
     claimed(&s, wf).await;
@@ -26,7 +26,7 @@ async fn under_skip_a_time_whose_run_before_has_not_ended_is_skipped_and_recorde
 
 #[tokio::test]
 async fn under_queue_times_wait_in_their_order_and_the_hundred_and_first_is_dropped_and_recorded() {
-    let s = standing_still("2026-03-02T08:59:30Z").await;
+    let s = story_without_executor("2026-03-02T08:59:30Z").await;
     let wf = s.create_with(json!({"cron_schedule": "* * * * *", "overlap_policy": "queue"})).await;
     let minute = |nth: u32| format!("2026-03-02T{:02}:{:02}:00Z", 9 + nth / 60, nth % 60);
     for nth in 0..=100 {
@@ -46,7 +46,7 @@ async fn under_queue_times_wait_in_their_order_and_the_hundred_and_first_is_drop
 
 #[tokio::test]
 async fn under_queue_one_a_single_time_waits() {
-    let s = standing_still("2026-03-02T08:30:00Z").await;
+    let s = story_without_executor("2026-03-02T08:30:00Z").await;
     let wf = hourly(&s, json!({"overlap_policy": "queue_one"})).await;
     assert_eq!(fire_on_time(&s, wf, "2026-03-02T09:00:00Z").await, "accepted");
     assert_eq!(fire_on_time(&s, wf, "2026-03-02T10:00:00Z").await, "accepted");
@@ -63,7 +63,7 @@ async fn under_queue_one_a_single_time_waits() {
 
 #[tokio::test]
 async fn under_concurrent_so_many_run_beside_each_other() {
-    let s = standing_still("2026-03-02T08:30:00Z").await;
+    let s = story_without_executor("2026-03-02T08:30:00Z").await;
     let wf = hourly(&s, json!({"overlap_policy": "concurrent", "max_concurrent": 2})).await;
     assert_eq!(fire_on_time(&s, wf, "2026-03-02T09:00:00Z").await, "accepted");
     assert_eq!(fire_on_time(&s, wf, "2026-03-02T10:00:00Z").await, "accepted");
@@ -74,7 +74,7 @@ async fn under_concurrent_so_many_run_beside_each_other() {
 
 #[tokio::test]
 async fn under_replace_the_new_run_waits_until_the_old_one_has_ended() {
-    let s = standing_still("2026-03-02T08:30:00Z").await;
+    let s = story_without_executor("2026-03-02T08:30:00Z").await;
     let wf = hourly(&s, json!({"overlap_policy": "replace"})).await;
     assert_eq!(fire_on_time(&s, wf, "2026-03-02T09:00:00Z").await, "accepted");
     // The replaced run has not started, so it never will, and the new run does not wait for it.
@@ -82,8 +82,8 @@ async fn under_replace_the_new_run_waits_until_the_old_one_has_ended() {
     assert_eq!(s.runs(wf).await, "2026-03-02T09:00Z schedule cancelled\n2026-03-02T10:00Z schedule accepted");
     claimed(&s, wf).await;
     assert_eq!(fire_on_time(&s, wf, "2026-03-02T11:00:00Z").await, "accepted");
-    let asked = "SELECT count(*) FROM runs WHERE state = 'running' AND cancel_requested_on IS NOT NULL";
-    assert_eq!(s.count(asked).await, 1);
+    let requested = "SELECT count(*) FROM runs WHERE state = 'running' AND cancel_requested_on IS NOT NULL";
+    assert_eq!(s.count(requested).await, 1);
     // The newest run also replaces one that waits.
     assert_eq!(fire_on_time(&s, wf, "2026-03-02T12:00:00Z").await, "accepted");
     app::queue::pass(&s.pool, s.clock.now()).await.unwrap();
@@ -99,7 +99,7 @@ async fn under_replace_the_new_run_waits_until_the_old_one_has_ended() {
 
 #[tokio::test]
 async fn under_replace_dead_instances_delay_no_run() {
-    let s = standing_still("2026-03-02T08:30:00Z").await;
+    let s = story_without_executor("2026-03-02T08:30:00Z").await;
     let wf = hourly(&s, json!({"overlap_policy": "replace"})).await;
     fire_on_time(&s, wf, "2026-03-02T09:00:00Z").await;
     claimed(&s, wf).await;
@@ -113,11 +113,11 @@ async fn under_replace_dead_instances_delay_no_run() {
 
 #[tokio::test]
 async fn deferred_runs_wait_behind_live_runs() {
-    let s = standing_still("2026-03-02T08:30:00Z").await;
+    let s = story_without_executor("2026-03-02T08:30:00Z").await;
     let wf = hourly(&s, json!({})).await;
-    assert_eq!(begun(&s, wf, Trigger::CatchUp, "2026-03-01T01:00:00Z").await, "accepted");
-    assert_eq!(begun(&s, wf, Trigger::CatchUp, "2026-03-01T02:00:00Z").await, "queued");
-    assert_eq!(begun(&s, wf, Trigger::Retry, "2026-03-01T03:00:00Z").await, "queued");
+    assert_eq!(start_run(&s, wf, Trigger::CatchUp, "2026-03-01T01:00:00Z").await, "accepted");
+    assert_eq!(start_run(&s, wf, Trigger::CatchUp, "2026-03-01T02:00:00Z").await, "queued");
+    assert_eq!(start_run(&s, wf, Trigger::Retry, "2026-03-01T03:00:00Z").await, "queued");
     // A deferred run has the slot, so the fire waits and is not skipped.
     assert_eq!(fire_on_time(&s, wf, "2026-03-02T09:00:00Z").await, "accepted");
     assert!(s.runs(wf).await.ends_with("2026-03-02T09:00Z schedule queued"));
@@ -138,27 +138,27 @@ async fn deferred_runs_wait_behind_live_runs() {
 
 #[tokio::test]
 async fn waiting_manual_runs_take_no_slot() {
-    let s = standing_still("2026-03-02T08:30:00Z").await;
+    let s = story_without_executor("2026-03-02T08:30:00Z").await;
     let wf = hourly(&s, json!({})).await;
-    assert_eq!(begun(&s, wf, Trigger::Manual, "2026-03-01T01:00:00Z").await, "accepted");
+    assert_eq!(start_run(&s, wf, Trigger::Manual, "2026-03-01T01:00:00Z").await, "accepted");
     let refused = "previous_run_not_ended";
-    assert_eq!(begun(&s, wf, Trigger::Manual, "2026-03-01T02:00:00Z").await, refused);
+    assert_eq!(start_run(&s, wf, Trigger::Manual, "2026-03-01T02:00:00Z").await, refused);
     ended(&s, wf).await;
-    assert_eq!(begun(&s, wf, Trigger::Retry, "2026-03-01T03:00:00Z").await, "accepted");
-    assert_eq!(begun(&s, wf, Trigger::Manual, "2026-03-01T04:00:00Z").await, "queued");
-    assert_eq!(begun(&s, wf, Trigger::Manual, "2026-03-01T05:00:00Z").await, refused, "a manual run waits already");
+    assert_eq!(start_run(&s, wf, Trigger::Retry, "2026-03-01T03:00:00Z").await, "accepted");
+    assert_eq!(start_run(&s, wf, Trigger::Manual, "2026-03-01T04:00:00Z").await, "queued");
+    assert_eq!(start_run(&s, wf, Trigger::Manual, "2026-03-01T05:00:00Z").await, refused, "a manual run waits already");
     assert_eq!(fire_on_time(&s, wf, "2026-03-02T09:00:00Z").await, "accepted", "the schedule's own is not skipped");
     s.end_early().await;
 }
 
 #[tokio::test]
 async fn a_run_that_waits_longer_than_the_window_is_abandoned_with_its_occurrence() {
-    let s = standing_still("2026-03-02T08:30:00Z").await;
+    let s = story_without_executor("2026-03-02T08:30:00Z").await;
     let wf = hourly(&s, json!({"overlap_policy": "queue", "catch_up_window_secs": 5400})).await;
     fire_on_time(&s, wf, "2026-03-02T09:00:00Z").await;
     claimed(&s, wf).await;
     fire_on_time(&s, wf, "2026-03-02T10:00:00Z").await;
-    assert_eq!(begun(&s, wf, Trigger::Backfill, "2026-03-01T01:00:00Z").await, "queued");
+    assert_eq!(start_run(&s, wf, Trigger::Backfill, "2026-03-01T01:00:00Z").await, "queued");
     s.now_is("2026-03-02T11:30:05Z").await;
     assert_eq!(app::queue::pass(&s.pool, s.clock.now()).await.unwrap(), app::queue::Pass::default());
     s.now_is("2026-03-02T11:30:06Z").await;
@@ -172,14 +172,18 @@ async fn a_run_that_waits_longer_than_the_window_is_abandoned_with_its_occurrenc
 
 #[tokio::test]
 async fn under_a_pause_what_waits_goes_on_waiting_and_an_archive_ends_it() {
-    let s = standing_still("2026-03-02T08:30:00Z").await;
+    let s = story_without_executor("2026-03-02T08:30:00Z").await;
     let wf = hourly(&s, json!({"overlap_policy": "queue"})).await;
     fire_on_time(&s, wf, "2026-03-02T09:00:00Z").await;
     fire_on_time(&s, wf, "2026-03-02T10:00:00Z").await;
     s.pause(wf).await;
     ended(&s, wf).await;
     assert!(s.runs(wf).await.ends_with("2026-03-02T10:00Z schedule queued"));
-    assert_eq!(begun(&s, wf, Trigger::Manual, "2026-03-01T01:00:00Z").await, "accepted", "what waits takes no slot");
+    assert_eq!(
+        start_run(&s, wf, Trigger::Manual, "2026-03-01T01:00:00Z").await,
+        "accepted",
+        "what waits takes no slot"
+    );
     ended(&s, wf).await;
     s.resume(wf).await;
     app::queue::pass(&s.pool, s.clock.now()).await.unwrap();
@@ -193,7 +197,7 @@ async fn under_a_pause_what_waits_goes_on_waiting_and_an_archive_ends_it() {
 
 #[tokio::test]
 async fn execution_is_spread_over_its_seconds_and_never_into_the_next_time() {
-    let s = standing_still("2026-03-02T08:59:30Z").await;
+    let s = story_without_executor("2026-03-02T08:59:30Z").await;
     let mut workflows = Vec::new();
     for _ in 0..20 {
         workflows.push(s.create_with(json!({"cron_schedule": "* * * * *", "spread_secs": 3600})).await);

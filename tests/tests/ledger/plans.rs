@@ -8,7 +8,7 @@ use db::PgPool;
 use serde_json::json;
 use tests::Story;
 
-use crate::words::{fire_on_time, hourly, standing_still};
+use crate::words::{fire_on_time, hourly, story_without_executor};
 
 /// A pool of one connection, so that Postgres reports its reads at once.
 pub(crate) async fn one_connection(s: &Story) -> PgPool {
@@ -35,7 +35,7 @@ const FIRED: &str = "INSERT INTO occurrences (id, workflow_id, scheduled_time, d
 
 #[tokio::test]
 async fn a_claim_reads_no_skipped_times() {
-    let s = standing_still("2026-03-02T08:30:00Z").await;
+    let s = story_without_executor("2026-03-02T08:30:00Z").await;
     let mut workflows = Vec::new();
     for _ in 0..4 {
         workflows.push(hourly(&s, json!({})).await);
@@ -68,7 +68,7 @@ const QUEUED: &str = "INSERT INTO runs (id, workflow_id, trigger, state, schedul
 
 #[tokio::test]
 async fn the_queue_job_reads_each_run_once() {
-    let s = standing_still("2026-03-02T08:30:00Z").await;
+    let s = story_without_executor("2026-03-02T08:30:00Z").await;
     for _ in 0..60 {
         hourly(&s, json!({"overlap_policy": "queue"})).await;
     }
@@ -87,7 +87,7 @@ const BACKLOG: &str = "INSERT INTO runs (id, workflow_id, trigger, state, run_af
 
 #[tokio::test]
 async fn a_claim_passes_over_a_full_team() {
-    let s = standing_still("2026-03-02T08:30:00Z").await;
+    let s = story_without_executor("2026-03-02T08:30:00Z").await;
     let wf = hourly(&s, json!({})).await;
     sqlx::query(BACKLOG).bind(wf.0).bind(s.clock.now()).execute(&s.pool).await.unwrap();
     s.execute("ANALYZE").await;

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use tests::Story;
 
 use crate::verifying::{SPAN, differences, fired, settle, verify};
-use crate::words::{fire_on_time, hourly, standing_still};
+use crate::words::{fire_on_time, hourly, story_without_executor};
 
 /// Injects a fault into the database, and returns the differences that the proof of the three fires finds.
 async fn proven_after(s: &Story, fault: &'static str) -> Vec<String> {
@@ -70,7 +70,7 @@ async fn a_run_that_contradicts_its_decision_is_found() {
 
 #[tokio::test]
 async fn cancelled_and_retried_runs_keep_their_decision() {
-    let s = standing_still("2026-03-02T08:30:00Z").await;
+    let s = story_without_executor("2026-03-02T08:30:00Z").await;
     let wf = hourly(&s, json!({})).await;
     assert_eq!(fire_on_time(&s, wf, "2026-03-02T09:00:00Z").await, "accepted");
     let run = s.runs_of(wf).await[0]["id"].as_str().unwrap().to_owned();
@@ -87,7 +87,7 @@ async fn cancelled_and_retried_runs_keep_their_decision() {
 /// A newer fire replaced a run that had not started.
 #[tokio::test]
 async fn a_replaced_waiting_run_is_permitted() {
-    let s = standing_still("2026-03-02T08:30:00Z").await;
+    let s = story_without_executor("2026-03-02T08:30:00Z").await;
     let wf = hourly(&s, json!({})).await;
     assert_eq!(fire_on_time(&s, wf, "2026-03-02T09:00:00Z").await, "accepted");
     s.execute(

@@ -5,13 +5,13 @@ use schedule::WorkflowId;
 use serde_json::json;
 use tests::{PATIENCE, Story};
 
-use crate::words::{fire, hourly, standing_still};
+use crate::words::{fire, hourly, story_without_executor};
 
 /// Locks a workflow's row, so that other transactions wait for it.
-pub(crate) async fn held(s: &Story, wf: WorkflowId) -> Transaction {
+pub(crate) async fn lock_workflow(s: &Story, wf: WorkflowId) -> Transaction {
     let mut tx = db::begin(&s.pool).await.unwrap();
-    let hold = "SELECT 1 FROM workflows WHERE id = $1 FOR NO KEY UPDATE";
-    sqlx::query(hold).bind(wf.0).execute(&mut *tx).await.unwrap();
+    let lock = "SELECT 1 FROM workflows WHERE id = $1 FOR NO KEY UPDATE";
+    sqlx::query(lock).bind(wf.0).execute(&mut *tx).await.unwrap();
     tx
 }
 
@@ -21,10 +21,10 @@ pub(crate) const WAITING: &str =
 
 #[tokio::test]
 async fn a_locked_workflow_delays_no_other() {
-    let s = standing_still("2026-03-02T08:30:00Z").await;
+    let s = story_without_executor("2026-03-02T08:30:00Z").await;
     let (first, second) = (hourly(&s, json!({})).await, hourly(&s, json!({})).await);
     s.now_is("2026-03-02T09:10:00Z").await;
-    let holder = held(&s, first).await;
+    let holder = lock_workflow(&s, first).await;
     let pass = app::watchdog::pass(&s.pool, s.app().config.ledger_kept(), s.clock.now());
     let done = tokio::time::timeout(PATIENCE, pass).await.unwrap().unwrap();
     assert_eq!(done.caught_up, 1, "the watchdog waits for no lock");
@@ -37,7 +37,7 @@ async fn a_locked_workflow_delays_no_other() {
 
 #[tokio::test]
 async fn watchdogs_and_late_fires_at_once_decide_each_time_once() {
-    let s = standing_still("2026-03-02T08:30:00Z").await;
+    let s = story_without_executor("2026-03-02T08:30:00Z").await;
     let mut workflows = Vec::new();
     for policy in ["skip", "run_all", "none"] {
         for _ in 0..4 {
@@ -71,11 +71,11 @@ async fn watchdogs_and_late_fires_at_once_decide_each_time_once() {
 
 #[tokio::test]
 async fn a_fire_that_waited_for_the_watchdog_sees_what_it_decided() {
-    let s = standing_still("2026-03-02T08:30:00Z").await;
+    let s = story_without_executor("2026-03-02T08:30:00Z").await;
     let wf = hourly(&s, json!({})).await;
     s.now_is("2026-03-02T09:10:00Z").await;
     // The fire waits for the lock; in the meantime the time is decided as the watchdog does it.
-    let mut holder = held(&s, wf).await;
+    let mut holder = lock_workflow(&s, wf).await;
     let firing = fire(&s, wf, "2026-03-02T09:00:00Z");
     let deciding = async {
         s.until(WAITING, 1).await;

@@ -1,6 +1,6 @@
 //! Recovery: a run whose instance died is either retried or abandoned with a reason.
 
-use app::claim::{self, Finished, Held, Slots};
+use app::claim::{self, Finished, Ownership, Slots};
 use app::jobs::Did;
 use app::runs::RunState;
 use chrono::{DateTime, Utc};
@@ -192,11 +192,11 @@ async fn of_a_recovery_and_a_completion_at_the_same_moment_exactly_one_wins() {
             tokio::join!(claim::finish(&mut db, lease.instance, &claimed, &finished, s.clock.now()), s.job("recovery"));
         let run = run(&s, claimed.id).await;
         match (finish.unwrap(), recovery) {
-            (Held::Ours, Did::Nothing) => {
+            (Ownership::Ours, Did::Nothing) => {
                 completed += 1;
                 assert_eq!(run["state"], "succeeded");
             }
-            (Held::Lost, Did::All(_)) => {
+            (Ownership::Lost, Did::All(_)) => {
                 recovered += 1;
                 assert_eq!(run["state"], "accepted");
             }

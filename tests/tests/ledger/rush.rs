@@ -50,7 +50,7 @@ async fn five_hundred_schedules_of_one_minute_run_once_each_though_the_runner_fa
     let on_time = "SELECT count(*) FROM occurrences WHERE lateness_s = 0 AND decision = 'fired'";
     assert_eq!(s.count(on_time).await, SCHEDULES - SCHEDULES / 10, "those that did not fail are on time");
     let failed = "SELECT count(*) FROM workflows WHERE id NOT IN (SELECT workflow_id FROM occurrences)";
-    assert_eq!(s.count(failed).await, SCHEDULES / 10, "asked before they failed: the answer was lost, not the run");
+    assert_eq!(s.count(failed).await, SCHEDULES / 10, "requested before they failed: the answer was lost, not the run");
     // Lambda retries after one minute, and again after two minutes.
     s.clock_to("2026-03-02T09:10:00Z").await;
     assert_eq!(s.count("SELECT count(*) FROM occurrences WHERE decision = 'fired'").await, SCHEDULES);

@@ -19,9 +19,9 @@ async fn of_another_team(s: &Story, action: Value) -> WorkflowId {
 }
 
 async fn fire_manually(s: &Story, wf: WorkflowId) -> uuid::Uuid {
-    let asked = s.admin().request(Method::POST, &format!("/api/v1/schedules/{wf}:fire"));
-    let asked = tests::answer(asked).await.expect(202);
-    asked.json["run_id"].as_str().unwrap().parse().unwrap()
+    let requested = s.admin().request(Method::POST, &format!("/api/v1/schedules/{wf}:fire"));
+    let requested = tests::answer(requested).await.expect(202);
+    requested.json["run_id"].as_str().unwrap().parse().unwrap()
 }
 
 async fn story(slots: fn(&mut app::Config)) -> Story {

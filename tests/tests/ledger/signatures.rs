@@ -39,10 +39,10 @@ print(json.dumps([statuses, len(worked)]))
 ",
         receiver_of_the_docs()
     );
-    let told = Command::new("python3").args(["-c", &program, &json!([secret, now, requests]).to_string()]).output();
-    let told = told.await.unwrap();
-    assert!(told.status.success(), "{}", String::from_utf8_lossy(&told.stderr));
-    serde_json::from_slice(&told.stdout).unwrap()
+    let reply = Command::new("python3").args(["-c", &program, &json!([secret, now, requests]).to_string()]).output();
+    let reply = reply.await.unwrap();
+    assert!(reply.status.success(), "{}", String::from_utf8_lossy(&reply.stderr));
+    serde_json::from_slice(&reply.stdout).unwrap()
 }
 
 async fn secret(s: &Story) -> String {
@@ -70,8 +70,8 @@ async fn every_http_action_is_signed_with_the_runs_id_whatever_it_sends() {
         ids.push(id.to_string());
     }
     let requests = receiver.received();
-    let told: Vec<&str> = requests.iter().map(|request| request.headers["webhook-id"].to_str().unwrap()).collect();
-    assert_eq!(told, ids);
+    let reply: Vec<&str> = requests.iter().map(|request| request.headers["webhook-id"].to_str().unwrap()).collect();
+    assert_eq!(reply, ids);
     assert!(requests.iter().all(|request| request.headers["x-cronbox-run-id"] == request.headers["webhook-id"]));
     assert!(requests.iter().all(|request| request.headers["content-type"] == "application/x-own"));
     assert_eq!(received_by_the_docs(&secret(&s).await, &requests, noon()).await, (vec![200; 4], 4));

@@ -1,4 +1,4 @@
-//! The database stands still and comes back: what stopped meanwhile is executed again, whatever else is executed.
+//! The database stalls and comes back: what stopped meanwhile is executed again, whatever else is executed.
 
 use std::collections::BTreeSet;
 
@@ -23,7 +23,7 @@ fn requested(receiver: &Receiver) -> BTreeSet<String> {
     received.iter().map(|request| request.headers["x-cronbox-run-id"].to_str().unwrap().to_owned()).collect()
 }
 
-/// The database stands still for longer than two thirds of a lease, while an instance executes four runs, and comes back.
+/// The database stalls for longer than two thirds of a lease, while an instance executes four runs, and comes back.
 /// The instance then stays busy with another run, so that it always has something to renew.
 #[tokio::test]
 async fn standing_database_strands_no_run() {
@@ -43,10 +43,10 @@ async fn standing_database_strands_no_run() {
     receiver.until(3).await;
     let (mut connection, _) = silent.accept().await.unwrap();
 
-    way.stand_still();
+    way.stall();
     runs.push(accept_with(&s, load.action()).await);
     let hung_up = tokio::time::timeout(PATIENCE, connection.read_to_end(&mut Vec::new())).await;
-    hung_up.expect("it works on").ok();
+    hung_up.expect("the attempt has not stopped").ok();
     way.go_on();
 
     tokio::spawn(async move { axum::serve(silent, Router::new().fallback(|| async { "done" })).await });

@@ -13,16 +13,16 @@ async fn a_healthy_day_has_fires_and_no_trouble() {
     let id = s.create("*/30 * * * *", "UTC").await;
     s.publish().await;
     s.clock_to("2026-03-02T10:10:00Z").await;
-    let told = stats(&s.editor(), "").await;
-    assert_eq!(told["fire_delay"], json!({"count": 3, "p50_s": 0.0, "p95_s": 0.0, "max_s": 0}));
-    assert_eq!((&told["occurrences"]["fired"], &told["executions"]["successful"]), (&json!(3), &json!(3)));
-    assert_eq!(told["executions"]["success_rate"], json!(1.0));
+    let reply = stats(&s.editor(), "").await;
+    assert_eq!(reply["fire_delay"], json!({"count": 3, "p50_s": 0.0, "p95_s": 0.0, "max_s": 0}));
+    assert_eq!((&reply["occurrences"]["fired"], &reply["executions"]["successful"]), (&json!(3), &json!(3)));
+    assert_eq!(reply["executions"]["success_rate"], json!(1.0));
     for alarming in
         ["/occurrences/missed", "/occurrences/abandoned", "/executions/lost", "/recoveries/attempts", "/live_runs"]
     {
-        assert_eq!(told.pointer(alarming), Some(&json!(0)), "{alarming}");
+        assert_eq!(reply.pointer(alarming), Some(&json!(0)), "{alarming}");
     }
-    assert_eq!(told["oldest_unresolved"], Value::Null);
+    assert_eq!(reply["oldest_unresolved"], Value::Null);
     assert_eq!(stats(&s.editor(), &format!("?workflow_id={id}&hours=1")).await["occurrences"]["fired"], json!(2));
     s.editor().get("/api/v1/stats?hours=0").await.refused(400, "invalid_field", Some("hours"));
     s.end().await;
@@ -47,15 +47,15 @@ async fn trouble_is_counted_as_what_it_is() {
     )
     .await;
     s.execute("UPDATE workflows SET watch_at = '2026-03-02T10:00:00Z'").await;
-    let told = stats(&s.editor(), &format!("?workflow_id={id}")).await;
-    assert_eq!((&told["occurrences"]["missed"], &told["fire_delay"]["max_s"]), (&json!(1), &json!(40)));
+    let reply = stats(&s.editor(), &format!("?workflow_id={id}")).await;
+    assert_eq!((&reply["occurrences"]["missed"], &reply["fire_delay"]["max_s"]), (&json!(1), &json!(40)));
     assert_eq!(
-        told["executions"],
+        reply["executions"],
         json!({"total": 6, "successful": 5, "lost": 1, "handed_over": 0, "cut_off": 0, "success_rate": 5.0 / 6.0})
     );
     let recoveries = json!({"attempts": 5, "successful": 1, "failed": 0, "abandoned": 1, "success_rate": 0.5});
-    assert_eq!(told["recoveries"], recoveries);
-    assert_eq!(told["ledger_lag_s"], json!(5 * 60), "ten minutes less the grace");
+    assert_eq!(reply["recoveries"], recoveries);
+    assert_eq!(reply["ledger_lag_s"], json!(5 * 60), "ten minutes less the grace");
     let text = Api::without_key(s.url()).get("/metrics").await.expect(200).text;
     for line in [
         "cronbox_occurrences{decision=\"missed\"} 1",
@@ -64,7 +64,7 @@ async fn trouble_is_counted_as_what_it_is() {
         "cronbox_recovery_attempts 5",
         "cronbox_ledger_lag_seconds 300",
     ] {
-        assert!(text.lines().any(|told| told == line), "{line} is not in\n{text}");
+        assert!(text.lines().any(|reply| reply == line), "{line} is not in\n{text}");
     }
     s.end_early().await;
 }

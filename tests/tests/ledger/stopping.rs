@@ -11,7 +11,7 @@ use app::claim::{Lease, Slots};
 use app::runs::Trigger;
 
 use crate::receiver::{NOON, Receiver, accept, until_state};
-use crate::words::{begun, claimed, ended, fire, fire_on_time, hourly, standing_still};
+use crate::words::{claimed, ended, fire, fire_on_time, hourly, start_run, story_without_executor};
 
 /// A stack that sends a heartbeat every 20 ms.
 async fn beating() -> Story {
@@ -88,7 +88,7 @@ async fn a_pause_gives_up_no_retry() {
 }
 
 #[tokio::test]
-async fn a_pause_that_has_ended_holds_nothing() {
+async fn an_ended_pause_delays_nothing() {
     let s = Story::at(NOON).await;
     let receiver = Receiver::answering(&[(503, "")]).await;
     let wf = failed_once(&s, &receiver).await;
@@ -104,11 +104,11 @@ async fn a_pause_that_has_ended_holds_nothing() {
 
 #[tokio::test]
 async fn archiving_ends_what_has_not_started() {
-    let s = standing_still("2026-03-02T08:30:00Z").await;
+    let s = story_without_executor("2026-03-02T08:30:00Z").await;
     let wf = hourly(&s, json!({"overlap_policy": "queue"})).await;
     fire_on_time(&s, wf, "2026-03-02T09:00:00Z").await;
     fire_on_time(&s, wf, "2026-03-02T10:00:00Z").await;
-    assert_eq!(begun(&s, wf, Trigger::Backfill, "2026-03-01T01:00:00Z").await, "queued");
+    assert_eq!(start_run(&s, wf, Trigger::Backfill, "2026-03-01T01:00:00Z").await, "queued");
     s.archive(wf).await;
     assert_eq!(
         s.runs(wf).await,
@@ -142,8 +142,8 @@ async fn never_answered(s: &Story, policies: Value) -> (WorkflowId, TcpListener)
 }
 
 async fn assert_hung_up(mut connection: TcpStream) {
-    let mut heard = Vec::new();
-    let ended = tokio::time::timeout(std::time::Duration::from_secs(60), connection.read_to_end(&mut heard)).await;
+    let mut received = Vec::new();
+    let ended = tokio::time::timeout(std::time::Duration::from_secs(60), connection.read_to_end(&mut received)).await;
     ended.expect("the request goes on").ok();
 }
 
@@ -179,14 +179,14 @@ async fn a_replaced_running_run_says_so() {
 
 #[tokio::test]
 async fn replace_leaves_deferred_runs_alone() {
-    let s = standing_still("2026-03-02T08:30:00Z").await;
+    let s = story_without_executor("2026-03-02T08:30:00Z").await;
     let wf = hourly(&s, json!({"overlap_policy": "replace"})).await;
-    assert_eq!(begun(&s, wf, Trigger::Backfill, "2026-03-01T01:00:00Z").await, "accepted");
+    assert_eq!(start_run(&s, wf, Trigger::Backfill, "2026-03-01T01:00:00Z").await, "accepted");
     assert_eq!(fire_on_time(&s, wf, "2026-03-02T09:00:00Z").await, "accepted", "before it has started");
     claimed(&s, wf).await;
     assert_eq!(fire_on_time(&s, wf, "2026-03-02T10:00:00Z").await, "accepted", "and while it runs");
-    let asked = "SELECT count(*) FROM runs WHERE cancel_requested_on IS NOT NULL AND trigger = 'backfill'";
-    assert_eq!(s.count(asked).await, 0);
+    let requested = "SELECT count(*) FROM runs WHERE cancel_requested_on IS NOT NULL AND trigger = 'backfill'";
+    assert_eq!(s.count(requested).await, 0);
     ended(&s, wf).await;
     assert_eq!(
         s.runs(wf).await,
@@ -220,7 +220,7 @@ async fn a_run_of_last_week_never_starts() {
 
 #[tokio::test]
 async fn accepted_runs_expire_after_window_or_spread() {
-    let s = standing_still("2026-03-02T08:30:00Z").await;
+    let s = story_without_executor("2026-03-02T08:30:00Z").await;
     let windowed = hourly(&s, json!({"catch_up_window_secs": 3600})).await;
     let spread = hourly(&s, json!({"catch_up_window_secs": 60, "spread_secs": 3600})).await;
     let tried = hourly(&s, json!({"catch_up_window_secs": 3600})).await;
@@ -232,7 +232,7 @@ async fn accepted_runs_expire_after_window_or_spread() {
         "UPDATE runs SET state = 'accepted', tries = 1, locked_by = NULL, locked_at = NULL, lease_until = NULL WHERE state = 'running'",
     )
     .await;
-    assert_eq!(begun(&s, tried, Trigger::Backfill, "2026-03-01T01:00:00Z").await, "queued");
+    assert_eq!(start_run(&s, tried, Trigger::Backfill, "2026-03-01T01:00:00Z").await, "queued");
     s.now_is("2026-03-02T10:00:05Z").await;
     s.job("queue").await;
     for wf in [windowed, spread] {
@@ -265,7 +265,7 @@ pub(crate) async fn claimable(s: &Story) -> usize {
 /// A run that the watchdog has accepted waits and expires like the run of a fire.
 #[tokio::test]
 async fn caught_up_runs_wait_and_expire_too() {
-    let s = standing_still("2026-03-02T08:30:00Z").await;
+    let s = story_without_executor("2026-03-02T08:30:00Z").await;
     let wf = hourly(&s, json!({"catch_up_window_secs": 3600})).await;
     s.now_is("2026-03-02T09:10:00Z").await;
     s.job("watchdog").await;
@@ -288,12 +288,12 @@ async fn caught_up_runs_wait_and_expire_too() {
 /// In a pause, an accepted run waits for a slot again. It must not expire before the start time that its spread chose.
 #[tokio::test]
 async fn a_pause_shortens_no_spread() {
-    let s = standing_still("2026-03-02T08:30:00Z").await;
+    let s = story_without_executor("2026-03-02T08:30:00Z").await;
     let wf = hourly(&s, json!({"catch_up_window_secs": 60, "spread_secs": 3600})).await;
     assert_eq!(fire_on_time(&s, wf, "2026-03-02T09:00:00Z").await, "accepted");
     s.pause(wf).await;
-    assert_eq!(begun(&s, wf, Trigger::Manual, "2026-03-02T08:00:00Z").await, "accepted");
-    assert!(s.runs(wf).await.ends_with("2026-03-02T09:00Z schedule queued"), "held back: {}", s.runs(wf).await);
+    assert_eq!(start_run(&s, wf, Trigger::Manual, "2026-03-02T08:00:00Z").await, "accepted");
+    assert!(s.runs(wf).await.ends_with("2026-03-02T09:00Z schedule queued"), "deferred: {}", s.runs(wf).await);
     s.now_is("2026-03-02T09:30:00Z").await;
     ended(&s, wf).await;
     s.job("queue").await;

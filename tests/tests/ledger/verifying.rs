@@ -54,7 +54,7 @@ async fn a_complete_ledger_is_clean() {
 }
 
 #[tokio::test]
-async fn a_fire_that_came_before_its_time_stands_though_an_edit_has_taken_that_time_away() {
+async fn early_fires_remain_valid_after_an_edit() {
     let s = Story::at("2026-03-02T08:59:00Z").await;
     let id = s.create("*/30 * * * *", "UTC").await;
     s.now_is("2026-03-02T09:28:00Z").await;

@@ -1,13 +1,13 @@
 //! Fires that wait: behind a run that has not started, behind others after an outage, and behind a retry.
 
-use app::invoke::{Answer, Judge};
+use app::invoke::{Answer, FireDecider};
 use futures::future::join_all;
 use schedule::{Fire, WorkflowId};
 use serde_json::json;
 use tests::Story;
 
 use crate::receiver::{NOON, Receiver};
-use crate::words::{claimed, ended, fire, fire_on_time, hourly, standing_still};
+use crate::words::{claimed, ended, fire, fire_on_time, hourly, story_without_executor};
 
 /// The times with a run, and the skipped times, for example `09:00 09:02, skipped 09:01`.
 async fn times(s: &Story, wf: WorkflowId) -> String {
@@ -21,7 +21,7 @@ async fn times(s: &Story, wf: WorkflowId) -> String {
 
 #[tokio::test]
 async fn a_fire_waits_for_an_unstarted_predecessor() {
-    let s = standing_still("2026-03-02T08:30:00Z").await;
+    let s = story_without_executor("2026-03-02T08:30:00Z").await;
     let wf = hourly(&s, json!({})).await;
     assert_eq!(fire_on_time(&s, wf, "2026-03-02T09:00:00Z").await, "accepted");
     assert_eq!(fire_on_time(&s, wf, "2026-03-02T10:00:00Z").await, "accepted");
@@ -35,7 +35,7 @@ async fn a_fire_waits_for_an_unstarted_predecessor() {
 
 #[tokio::test]
 async fn the_newest_replaces_the_one_that_waits() {
-    let s = standing_still("2026-03-02T08:30:00Z").await;
+    let s = story_without_executor("2026-03-02T08:30:00Z").await;
     let wf = hourly(&s, json!({})).await;
     for hour in ["09", "10", "11"] {
         assert_eq!(fire_on_time(&s, wf, &format!("2026-03-02T{hour}:00:00Z")).await, "accepted");
@@ -64,19 +64,19 @@ async fn the_newest_replaces_the_one_that_waits() {
 /// Another instance has the replaced run in its cache, and answers with it. That starts no run, either (docs/cron.md).
 #[tokio::test]
 async fn no_instance_runs_a_replaced_fire() {
-    let s = standing_still("2026-03-02T08:30:00Z").await;
+    let s = story_without_executor("2026-03-02T08:30:00Z").await;
     let wf = hourly(&s, json!({})).await;
     for hour in ["09", "10"] {
         assert_eq!(fire_on_time(&s, wf, &format!("2026-03-02T{hour}:00:00Z")).await, "accepted");
     }
     let ten = "2026-03-02T10:00:00Z";
     let repeated = Fire::from_event(&json!({"workflow_id": wf.0, "scheduled_time": ten})).unwrap();
-    let other = Judge::new(s.pool.clone(), s.app().config.ledger_kept());
-    let known = other.judge(&repeated).await.unwrap();
+    let other = FireDecider::new(s.pool.clone(), s.app().config.ledger_kept());
+    let known = other.decide_fire(&repeated).await.unwrap();
     assert!(matches!(known, Answer::Duplicate(_)), "{known:?}");
     assert_eq!(fire_on_time(&s, wf, "2026-03-02T11:00:00Z").await, "accepted", "it takes the place of ten o'clock");
     assert_eq!(fire(&s, wf, ten).await, "overlap", "the instance that replaced it");
-    assert_eq!(other.judge(&repeated).await.unwrap(), known, "the other one");
+    assert_eq!(other.decide_fire(&repeated).await.unwrap(), known, "the other one");
     assert_eq!(
         s.runs(wf).await,
         "2026-03-02T09:00Z schedule accepted\n2026-03-02T10:00Z schedule cancelled\n2026-03-02T11:00Z schedule queued"
@@ -87,7 +87,7 @@ async fn no_instance_runs_a_replaced_fire() {
 
 #[tokio::test]
 async fn an_older_fire_never_replaces_a_newer() {
-    let s = standing_still("2026-03-02T08:59:30Z").await;
+    let s = story_without_executor("2026-03-02T08:59:30Z").await;
     let wf = s.create_with(json!({"cron_schedule": "* * * * *"})).await;
     assert_eq!(fire_on_time(&s, wf, "2026-03-02T09:00:00Z").await, "accepted");
     assert_eq!(fire_on_time(&s, wf, "2026-03-02T09:02:00Z").await, "accepted");
@@ -98,7 +98,7 @@ async fn an_older_fire_never_replaces_a_newer() {
 
 #[tokio::test]
 async fn a_fire_behind_a_started_run_is_skipped() {
-    let s = standing_still("2026-03-02T08:30:00Z").await;
+    let s = story_without_executor("2026-03-02T08:30:00Z").await;
     let wf = hourly(&s, json!({})).await;
     assert_eq!(fire_on_time(&s, wf, "2026-03-02T09:00:00Z").await, "accepted");
     claimed(&s, wf).await;
@@ -134,7 +134,7 @@ async fn run_all(s: &Story) -> WorkflowId {
 
 #[tokio::test]
 async fn run_all_never_skips_retried_fires() {
-    let s = standing_still("2026-03-02T08:59:30Z").await;
+    let s = story_without_executor("2026-03-02T08:59:30Z").await;
     s.now_is("2026-03-02T08:59:40Z").await;
     let mut workflows = Vec::new();
     for _ in ORDERS {
@@ -159,7 +159,7 @@ async fn run_all_never_skips_retried_fires() {
 
 #[tokio::test]
 async fn late_fires_and_the_watchdog_decide_alike() {
-    let s = standing_still("2026-03-02T08:59:30Z").await;
+    let s = story_without_executor("2026-03-02T08:59:30Z").await;
     for overlap in ["skip", "queue_one", "replace", "concurrent"] {
         for catch_up in ["none", "skip", "run_all"] {
             let policies = json!({"cron_schedule": "0-2 9 * * *", "catch_up_policy": catch_up, "overlap_policy": overlap,
@@ -180,7 +180,7 @@ async fn late_fires_and_the_watchdog_decide_alike() {
 
 #[tokio::test]
 async fn a_late_fire_waits_for_a_live_run() {
-    let s = standing_still("2026-03-02T08:30:00Z").await;
+    let s = story_without_executor("2026-03-02T08:30:00Z").await;
     let wf = hourly(&s, json!({})).await;
     assert_eq!(fire_on_time(&s, wf, "2026-03-02T09:00:00Z").await, "accepted");
     claimed(&s, wf).await;

@@ -5,7 +5,7 @@ use schedule::WorkflowId;
 use serde_json::json;
 use tests::Story;
 
-use crate::words::{fire, fire_on_time, hourly, standing_still};
+use crate::words::{fire, fire_on_time, hourly, story_without_executor};
 
 /// Runs the watchdog at this time.
 async fn watched(s: &Story, now: &str) {
@@ -32,7 +32,7 @@ async fn cursor(s: &Story, wf: WorkflowId) -> (String, Option<String>) {
 
 #[tokio::test]
 async fn each_catch_up_policy_decides_the_times_of_an_outage() {
-    let s = standing_still("2026-03-02T08:30:00Z").await;
+    let s = story_without_executor("2026-03-02T08:30:00Z").await;
     let none = hourly(&s, json!({"catch_up_policy": "none"})).await;
     let skip = hourly(&s, json!({})).await;
     let all = hourly(&s, json!({"catch_up_policy": "run_all", "catch_up_window_secs": 7200})).await;
@@ -55,7 +55,7 @@ async fn each_catch_up_policy_decides_the_times_of_an_outage() {
 
 #[tokio::test]
 async fn run_all_lets_a_hundred_run_a_pass_the_oldest_first_and_drops_none() {
-    let s = standing_still("2026-03-02T08:59:30Z").await;
+    let s = story_without_executor("2026-03-02T08:59:30Z").await;
     let wf = s.create_with(json!({"cron_schedule": "* * * * *", "catch_up_policy": "run_all"})).await;
     let caught_up = "SELECT count(*) FROM occurrences WHERE decision = 'caught_up'";
     watched(&s, "2026-03-02T13:14:30Z").await;
@@ -74,8 +74,8 @@ async fn run_all_lets_a_hundred_run_a_pass_the_oldest_first_and_drops_none() {
 }
 
 #[tokio::test]
-async fn what_was_fired_on_time_costs_the_watchdog_a_look() {
-    let s = standing_still("2026-03-02T08:30:00Z").await;
+async fn the_watchdog_only_reads_decided_times() {
+    let s = story_without_executor("2026-03-02T08:30:00Z").await;
     let wf = hourly(&s, json!({"overlap_policy": "concurrent"})).await;
     let never_due = s.create_with(json!({"cron_schedule": "0 9 1 1 *"})).await;
     watched(&s, "2026-03-02T08:36:00Z").await;
@@ -90,7 +90,7 @@ async fn what_was_fired_on_time_costs_the_watchdog_a_look() {
 
 #[tokio::test]
 async fn under_skip_what_ran_later_leaves_the_older_ones_missed() {
-    let s = standing_still("2026-03-02T08:30:00Z").await;
+    let s = story_without_executor("2026-03-02T08:30:00Z").await;
     let wf = hourly(&s, json!({"overlap_policy": "concurrent"})).await;
     fire_on_time(&s, wf, "2026-03-02T11:00:00Z").await;
     watched(&s, "2026-03-02T11:01:00Z").await;
@@ -100,7 +100,7 @@ async fn under_skip_what_ran_later_leaves_the_older_ones_missed() {
 
 #[tokio::test]
 async fn an_edit_repeats_and_loses_no_time() {
-    let s = standing_still("2026-03-02T08:30:00Z").await;
+    let s = story_without_executor("2026-03-02T08:30:00Z").await;
     let wf = hourly(&s, json!({"catch_up_policy": "run_all"})).await;
     // 09:00 is due and its fire does not arrive. Then the cron changes, and later the timezone.
     s.now_is("2026-03-02T09:02:00Z").await;
@@ -118,7 +118,7 @@ async fn an_edit_repeats_and_loses_no_time() {
 
 #[tokio::test]
 async fn paused_and_archived_times_are_not_due() {
-    let s = standing_still("2026-03-02T08:30:00Z").await;
+    let s = story_without_executor("2026-03-02T08:30:00Z").await;
     let paused = hourly(&s, json!({"catch_up_policy": "run_all"})).await;
     let archived = hourly(&s, json!({"catch_up_policy": "run_all"})).await;
     s.now_is("2026-03-02T09:02:00Z").await;
@@ -135,7 +135,7 @@ async fn paused_and_archived_times_are_not_due() {
 
 #[tokio::test]
 async fn a_pause_ends_at_its_end() {
-    let s = standing_still("2026-03-02T08:30:00Z").await;
+    let s = story_without_executor("2026-03-02T08:30:00Z").await;
     let by_watchdog = hourly(&s, json!({"overlap_policy": "concurrent"})).await;
     let by_fire = hourly(&s, json!({"overlap_policy": "concurrent"})).await;
     let by_edit = hourly(&s, json!({"catch_up_policy": "run_all"})).await;
@@ -164,7 +164,7 @@ async fn a_pause_ends_at_its_end() {
 }
 
 #[tokio::test]
-async fn eventbridge_is_told_two_minutes_before_a_pause_ends() {
+async fn eventbridge_resumes_two_minutes_early() {
     let s = Story::at("2026-03-02T08:30:00Z").await;
     let wf = hourly(&s, json!({})).await;
     let until = json!({"until": "2026-03-02T11:00:00Z"});
@@ -185,14 +185,14 @@ async fn eventbridge_is_told_two_minutes_before_a_pause_ends() {
 
 #[tokio::test]
 async fn an_unknown_timezone_stops_only_its_cursor() {
-    let s = standing_still("2026-03-02T08:30:00Z").await;
+    let s = story_without_executor("2026-03-02T08:30:00Z").await;
     let lost = hourly(&s, json!({})).await;
     let known = hourly(&s, json!({})).await;
     let rename = "UPDATE schedule_versions SET timezone = 'Mars/Olympus' WHERE workflow_id = $1";
     sqlx::query(rename).bind(lost.0).execute(&s.pool).await.unwrap();
     watched(&s, "2026-03-02T09:10:00Z").await;
     assert_eq!((hours(&s, lost).await, hours(&s, known).await), (String::new(), "09 caught_up".into()));
-    assert!(cursor(&s, lost).await.0.as_str() <= "08:30", "its cursor stands");
+    assert!(cursor(&s, lost).await.0.as_str() <= "08:30", "its cursor does not advance");
     let metrics = s.admin().get("/metrics").await.text;
     assert!(metrics.contains("cronbox_workflows_unjudged 1"), "{metrics}");
     // The app cannot check the time, so it accepts a fire of the same revision.
@@ -213,7 +213,7 @@ async fn an_unknown_timezone_stops_only_its_cursor() {
 /// If the timezone is unknown, the app cannot check the time, so it compares the timing.
 #[tokio::test]
 async fn unknown_timezone_accepts_fires_of_its_timing() {
-    let s = standing_still("2026-03-02T08:30:00Z").await;
+    let s = story_without_executor("2026-03-02T08:30:00Z").await;
     let wf = hourly(&s, json!({})).await;
     for (now, cron) in [("2026-03-02T08:31:00Z", "30 * * * *"), ("2026-03-02T08:32:00Z", "0 * * * *")] {
         s.now_is(now).await;

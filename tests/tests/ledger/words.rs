@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use tests::Story;
 
 /// A stack without an executor: accepted runs stay accepted until the story ends them.
-pub(crate) async fn standing_still(now: &str) -> Story {
+pub(crate) async fn story_without_executor(now: &str) -> Story {
     let app = |config: &mut app::Config| config.executor_slots = 0;
     Story::with(StackOptions { now: Some(now.parse().unwrap()), app, ..StackOptions::default() }).await
 }
@@ -53,7 +53,7 @@ pub(crate) async fn ended(s: &Story, wf: WorkflowId) {
 }
 
 /// Starts a run that is not a fire of the schedule; returns its state.
-pub(crate) async fn begun(s: &Story, wf: WorkflowId, trigger: app::runs::Trigger, time: &str) -> String {
+pub(crate) async fn start_run(s: &Story, wf: WorkflowId, trigger: app::runs::Trigger, time: &str) -> String {
     let now = s.clock.now();
     let mut tx = db::begin(&s.pool).await.unwrap();
     let workflow = app::workflows::lock(&mut tx, wf, None, now).await.unwrap().unwrap();

@@ -79,7 +79,7 @@ fn count_updates(world: &World, workflow: WorkflowId) -> usize {
 async fn an_edit_passes_a_slow_call() {
     let world = World::new().await;
     let [slow, other] = [world.create("0 9 * * *", "UTC").await, world.create("0 8 * * *", "UTC").await];
-    world.front.hold(&name(slow));
+    world.front.delay(&name(slow));
     let daemon = Daemon::start(&world).await;
     world.front.arrival(&name(slow)).await;
     until_unleased(&world, other).await;
@@ -104,7 +104,7 @@ async fn an_edit_passes_five_locked_publications() {
     let mut locked = Vec::new();
     for _ in 0..5 {
         let workflow = world.create("0 9 * * *", "UTC").await;
-        world.front.hold(&name(workflow));
+        world.front.delay(&name(workflow));
         locked.push(workflow);
     }
     let free = world.create("0 8 * * *", "UTC").await;
@@ -142,8 +142,8 @@ async fn an_edit_passes_five_locked_publications() {
 async fn a_locked_row_fails_no_drain() {
     let world = World::new().await;
     let [locked, free] = [world.create("0 9 * * *", "UTC").await, world.create("0 8 * * *", "UTC").await];
-    world.front.hold(&name(locked));
-    let stopwatch = publisher::Stopwatch::held();
+    world.front.delay(&name(locked));
+    let stopwatch = publisher::Stopwatch::stopped();
     let (found_locked, mut is_found_locked) = tokio::sync::mpsc::unbounded_channel();
     let at = Arc::new(move |point| {
         if point == Point::P13 {
@@ -181,10 +181,10 @@ async fn a_locked_row_stops_no_renewal() {
     let world = World::new().await;
     let [locked, other] = [world.create("0 9 * * *", "UTC").await, world.create("0 8 * * *", "UTC").await];
     for workflow in [locked, other] {
-        world.front.hold(&name(workflow));
+        world.front.delay(&name(workflow));
     }
     let at = Arc::new(|_| std::future::ready(()).boxed());
-    let hook = Hook { at, stopwatch: publisher::Stopwatch::held(), seed: 0 };
+    let hook = Hook { at, stopwatch: publisher::Stopwatch::stopped(), seed: 0 };
     let daemon = Daemon::of(world.publisher_hooked(hook).await);
     for workflow in [locked, other] {
         world.front.arrival(&name(workflow)).await;
@@ -228,7 +228,7 @@ async fn an_error_beside_a_locked_row_stops_no_edit() {
     let [locked, broken] = [world.create("0 9 * * *", "UTC").await, world.create("0 8 * * *", "UTC").await];
     world.publish().await;
     world.patch(locked, json!({"cron_schedule": "1 9 * * *"})).await;
-    world.front.hold(&name(locked));
+    world.front.delay(&name(locked));
     let daemon = Daemon::start(&world).await;
     world.front.arrival(&name(locked)).await;
     let session = lock_publications(&world, &[locked]).await;
@@ -272,7 +272,7 @@ async fn a_locked_row_delays_no_suspect() {
     world.publish().await;
     world.front.take_calls();
     world.patch(locked, json!({"cron_schedule": "1 9 * * *"})).await;
-    world.front.hold(&name(locked));
+    world.front.delay(&name(locked));
     let daemon = Daemon::start(&world).await;
     world.front.arrival(&name(locked)).await;
     let session = lock_publications(&world, &[locked]).await;
@@ -301,7 +301,7 @@ async fn a_locked_suspect_delays_no_edit() {
     world.front.take_calls();
     world.patch(suspect, json!({"cron_schedule": "1 9 * * *"})).await;
     make_suspect(&world, suspect).await;
-    world.front.hold(&name(suspect));
+    world.front.delay(&name(suspect));
     let daemon = Daemon::start(&world).await;
     world.front.arrival(&name(suspect)).await;
     let session = lock_publications(&world, &[suspect]).await;
@@ -333,7 +333,7 @@ async fn endless_edits_delay_no_suspect() {
                   WHERE workflow_id = $1 AND EXISTS (SELECT FROM publications WHERE attempt_count >= 15)";
     make_suspect(&world, suspect).await;
     sqlx::query(again).bind(busy.0).execute(&world.pool).await.unwrap();
-    let stopwatch = publisher::Stopwatch::held();
+    let stopwatch = publisher::Stopwatch::stopped();
     let (pool, clock) = (world.pool.clone(), stopwatch.clone());
     let at = Arc::new(move |point: Point| {
         let (pool, clock) = (pool.clone(), clock.clone());

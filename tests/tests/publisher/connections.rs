@@ -29,11 +29,11 @@ async fn breaking_way(target: String) -> (String, Arc<AtomicBool>) {
 }
 
 async fn pass(mut client: TcpStream, mut server: TcpStream, is_broken: Arc<AtomicBool>) {
-    let (mut asked, mut answers) = client.split();
+    let (mut requested, mut answers) = client.split();
     let (mut answered, mut asks) = server.split();
     let there = async {
         let mut bytes = [0; 65536];
-        while let Ok(count @ 1..) = asked.read(&mut bytes).await {
+        while let Ok(count @ 1..) = requested.read(&mut bytes).await {
             if bytes.starts_with(b"PUT ") && !is_broken.swap(true, Ordering::SeqCst) {
                 return;
             }

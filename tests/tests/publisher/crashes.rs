@@ -40,13 +40,13 @@ async fn a_publisher_killed_anywhere_loses_nothing() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_publisher_that_stands_still_between_claim_and_settle_is_taken_over() {
+async fn a_stalled_publisher_is_taken_over() {
     let world = World::new().await;
     let workflow = world.create("0 9 * * *", "UTC").await;
     let mut frozen = world.process(&["--once"], Some("P8:1:stop"));
     stopped(&mut frozen).await;
     assert!(world.publication(workflow).await.is_leased);
-    assert_eq!(world.publish().await.processed, 0, "the lease holds");
+    assert_eq!(world.publish().await.processed, 0, "the lease is live");
 
     world.patch(workflow, json!({"cron_schedule": "0 10 * * *"})).await;
     world.skip(LEASE).await;
@@ -74,7 +74,7 @@ async fn an_edit_that_is_taken_back_after_a_crash_is_published_all_the_same() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_kills_the_publisher_each_time_is_worked_on_alone_and_last_and_not_given_up() {
+async fn a_suspect_is_published_last_and_singly() {
     let world = World::new().await;
     let suspect = world.create("0 9 * * *", "UTC").await;
     for _ in 0..10 {
@@ -102,7 +102,7 @@ async fn what_kills_the_publisher_each_time_is_worked_on_alone_and_last_and_not_
 
 /// Any workflow of the batch may have caused two crashes, so from then on each is processed separately.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_third_attempt_after_crashes_runs_alone() {
+async fn a_third_attempt_after_crashes_runs_singly() {
     let world = World::new().await;
     let workflows = [world.create("0 9 * * *", "UTC").await, world.create("0 8 * * *", "UTC").await];
     for (point, round) in [("P5:1:kill", 1), ("P5:1:kill", 2), ("P5:2:kill", 3)] {
@@ -114,7 +114,7 @@ async fn a_third_attempt_after_crashes_runs_alone() {
     for workflow in workflows {
         synced += u32::from(world.publication(workflow).await.sync == "synced");
     }
-    assert_eq!(synced, 1, "the first of them is done before the second is begun");
+    assert_eq!(synced, 1, "the first of them is done before the second is started");
     world.publish().await;
     for workflow in workflows {
         assert_eq!(world.publication(workflow).await.sync, "synced");

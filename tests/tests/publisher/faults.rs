@@ -104,7 +104,7 @@ async fn three_workflows_denied_in_a_row_stop_the_drain_and_the_others_are_given
     let report = publisher.drain(soon()).await.unwrap();
 
     assert_eq!((report.retried, report.failed, report.remaining), (3, 0, 20));
-    assert_eq!(world.calls().len(), 3, "the fourth is not asked");
+    assert_eq!(world.calls().len(), 3, "the fourth is not requested");
     for workflow in &workflows {
         let publication = world.publication(*workflow).await;
         assert_eq!((publication.attempt_count, publication.is_leased), (0, false));
@@ -116,7 +116,7 @@ async fn three_workflows_denied_in_a_row_stop_the_drain_and_the_others_are_given
 }
 
 #[tokio::test]
-async fn one_workflow_denied_alone_while_others_succeed_is_given_up() {
+async fn a_single_denied_workflow_fails() {
     let world = World::new().await;
     let workflow = world.create("0 9 * * *", "UTC").await;
     world.front.always(&name(workflow), Some(DENIED));
@@ -203,7 +203,7 @@ async fn a_start_that_passed_fails_no_workflow() {
     let fields = json!({"cron_schedule": "30 12 * * *", "starts_at": "2026-03-02T10:05:00Z"});
     let workflow = world.create_in(&mut tx, fields).await;
     tx.commit().await.unwrap();
-    world.front.hold(&name(workflow));
+    world.front.delay(&name(workflow));
     let publisher = world.publisher().await;
     let frozen = async {
         // A Lambda can be frozen between two invocations, also just before it sends a request.
@@ -230,7 +230,7 @@ async fn an_end_that_passed_fails_no_workflow() {
     let fields = json!({"cron_schedule": "* * * * *", "ends_at": "2026-03-02T10:05:00Z"});
     let workflow = world.create_in(&mut tx, fields).await;
     tx.commit().await.unwrap();
-    world.front.hold(&name(workflow));
+    world.front.delay(&name(workflow));
     let publisher = world.publisher().await;
     let frozen = async {
         world.front.arrival(&name(workflow)).await;
@@ -291,13 +291,13 @@ async fn a_database_without_a_free_connection_loses_nothing() {
     let dsn = format!("postgres://{role}:x@{place}");
     let others =
         sqlx::postgres::PgPoolOptions::new().min_connections(6).max_connections(6).connect(&dsn).await.unwrap();
-    let held = futures::future::join_all((0..6).map(|_| others.acquire())).await;
-    assert!(held.iter().all(Result::is_ok), "all that the role may have");
+    let connections = futures::future::join_all((0..6).map(|_| others.acquire())).await;
+    assert!(connections.iter().all(Result::is_ok), "all that the role may have");
     let publisher = world.publisher_by_way_of(&dsn).await;
 
     assert!(publisher.drain(soon()).await.is_err(), "an error, which Lambda counts");
     assert_eq!((world.calls().len(), world.outbox(workflow).await), (0, (0, 0, 1)));
-    drop(held);
+    drop(connections);
     others.close().await;
     assert_eq!(publisher.drain(soon()).await.unwrap().created, 1);
     assert_eq!(world.expression(workflow).await.as_deref(), Some("cron(0 9 * * ? *)"));

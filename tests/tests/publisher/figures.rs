@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use app::invoke::{Answer, Judge, Reason};
+use app::invoke::{Answer, FireDecider, Reason};
 use chrono::TimeDelta;
 use schedule::Fire;
 use serde_json::{Value, json};
@@ -163,8 +163,8 @@ async fn a_figure_that_fails_hides_no_other() {
     let mut ticker = Ticker::start(&world).await;
     let (_, line) = ticker.tick().await;
     assert!(line["Missed"].is_null(), "{line}");
-    for told in ["OutboxLagSeconds", "DriftCount", "SweepAgeSeconds", "RunsWaitingSeconds"] {
-        figure(&line, told);
+    for reply in ["OutboxLagSeconds", "DriftCount", "SweepAgeSeconds", "RunsWaitingSeconds"] {
+        figure(&line, reply);
     }
 }
 
@@ -178,8 +178,8 @@ async fn a_figure_that_is_slow_hides_no_other() {
     let mut ticker = Ticker::start(&world).await;
     let (_, line) = ticker.tick().await;
     assert!(line["Missed"].is_null(), "{line}");
-    for told in ["OutboxLagSeconds", "DriftCount", "SweepAgeSeconds", "RunsWaitingSeconds"] {
-        figure(&line, told);
+    for reply in ["OutboxLagSeconds", "DriftCount", "SweepAgeSeconds", "RunsWaitingSeconds"] {
+        figure(&line, reply);
     }
 }
 
@@ -245,10 +245,10 @@ async fn disagreeing_fires_are_a_figure() {
     let world = World::new().await;
     // Either day: EventBridge gets `cron(0 9 * * ? *)`, and the app refuses the other days.
     let workflow = world.create("0 9 13 * FRI", "UTC").await;
-    let judge = Judge::new(world.pool.clone(), TimeDelta::days(90));
+    let decider = FireDecider::new(world.pool.clone(), TimeDelta::days(90));
     let fires = async |time: &str| {
         let fire = json!({"workflow_id": workflow.0, "scheduled_time": time, "revision": 1});
-        judge.judge(&Fire::from_event(&fire).unwrap()).await.unwrap()
+        decider.decide_fire(&Fire::from_event(&fire).unwrap()).await.unwrap()
     };
     let mut ticker = Ticker::start(&world).await;
     assert_eq!(fires("2026-03-03T09:00:00Z").await, Answer::Declined(Reason::NotDue), "the surplus of a superset");

@@ -58,7 +58,7 @@ struct Parts {
     calls: Mutex<Vec<Call>>,
     answers: Mutex<HashMap<String, VecDeque<Answer>>>,
     always: Mutex<HashMap<String, Answer>>,
-    held: Mutex<HashSet<String>>,
+    delayed: Mutex<HashSet<String>>,
     arrived: watch::Sender<HashSet<String>>,
     release: Semaphore,
     tide: Tide,
@@ -80,7 +80,7 @@ impl Front {
             calls: Mutex::default(),
             answers: Mutex::default(),
             always: Mutex::default(),
-            held: Mutex::default(),
+            delayed: Mutex::default(),
             arrived: watch::channel(HashSet::new()).0,
             release: Semaphore::new(0),
             tide: Tide { is_out: AtomicBool::new(false), waiting: watch::channel(0).0, turns: Semaphore::new(0) },
@@ -112,9 +112,9 @@ impl Front {
     }
 
     /// Delays the next call about `name` before EventBridge gets it.
-    pub(crate) fn hold(&self, name: &str) {
+    pub(crate) fn delay(&self, name: &str) {
         self.0.arrived.send_modify(|arrived| _ = arrived.remove(name));
-        self.0.held.lock().unwrap().insert(name.to_owned());
+        self.0.delayed.lock().unwrap().insert(name.to_owned());
     }
 
     /// Returns when the delayed call about `name` has arrived.
@@ -128,7 +128,7 @@ impl Front {
     }
 
     /// Delays every call from now on.
-    pub(crate) fn hold_all(&self) {
+    pub(crate) fn delay_all(&self) {
         self.0.tide.is_out.store(true, Ordering::SeqCst);
     }
 
@@ -168,8 +168,8 @@ async fn pass(State(front): State<Front>, request: Request) -> Response {
     let url = format!("{}{}", front.0.beyond, request.uri());
     let signature = request.headers().get("authorization").cloned();
     let body = to_bytes(request.into_body(), 1 << 20).await.unwrap();
-    let is_held = front.0.held.lock().unwrap().remove(&name);
-    if is_held {
+    let is_delayed = front.0.delayed.lock().unwrap().remove(&name);
+    if is_delayed {
         front.0.arrived.send_if_modified(|arrived| arrived.insert(name.clone()));
         front.0.release.acquire().await.unwrap().forget();
     }

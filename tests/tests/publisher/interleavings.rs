@@ -16,10 +16,10 @@ const LEASE: Duration = Duration::from_secs(61);
 const SIGNATURES_DIE: Duration = Duration::from_secs(17 * 60);
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_edit_held_open_across_a_settle_is_not_lost_and_holds_up_no_other_workflow() {
+async fn an_open_edit_delays_no_other_workflow() {
     let world = World::new().await;
     let [edited, other] = [world.create("0 9 * * *", "UTC").await, world.create("0 8 * * *", "UTC").await];
-    world.front.hold(&name(edited));
+    world.front.delay(&name(edited));
     let publisher = world.publisher().await;
     let draining = tokio::spawn(async move { publisher.drain(soon()).await.unwrap() });
     world.front.arrival(&name(edited)).await;
@@ -43,10 +43,10 @@ async fn an_edit_held_open_across_a_settle_is_not_lost_and_holds_up_no_other_wor
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_edit_that_commits_while_its_workflow_is_worked_on_is_published_after() {
+async fn an_edit_during_a_call_is_published_after() {
     let world = World::new().await;
     let workflow = world.create("0 9 * * *", "UTC").await;
-    world.front.hold(&name(workflow));
+    world.front.delay(&name(workflow));
     let publisher = world.publisher().await;
     let draining = tokio::spawn(async move { publisher.drain(soon()).await.unwrap() });
     world.front.arrival(&name(workflow)).await;
@@ -64,13 +64,13 @@ async fn a_refused_old_revision_fails_no_workflow() {
     let world = World::new().await;
     let workflow = world.create("0 9 * * *", "UTC").await;
     world.front.next(&name(workflow), [INVALID]);
-    world.front.hold(&name(workflow));
+    world.front.delay(&name(workflow));
     let publisher = world.publisher().await;
     let draining = tokio::spawn(async move { publisher.drain(soon()).await.unwrap() });
     world.front.arrival(&name(workflow)).await;
     world.patch(workflow, json!({"cron_schedule": "0 10 * * *"})).await;
     world.front.release();
-    world.front.hold(&name(workflow));
+    world.front.delay(&name(workflow));
     until_claimed(&world, workflow, 2).await;
 
     let publication = world.publication(workflow).await;
@@ -86,7 +86,7 @@ async fn a_refused_old_revision_fails_no_workflow() {
 async fn a_stale_publisher_settles_nothing_over_a_newer_owner_and_what_its_late_request_did_is_undone() {
     let world = World::new().await;
     let workflow = world.create("0 9 * * *", "UTC").await;
-    world.front.hold(&name(workflow));
+    world.front.delay(&name(workflow));
     let stale = world.process(&["--once"], None);
     world.front.arrival(&name(workflow)).await;
     freeze(&stale, &world).await;
@@ -105,7 +105,7 @@ async fn a_stale_publisher_settles_nothing_over_a_newer_owner_and_what_its_late_
     let report: Value = serde_json::from_slice(&stale.stdout).unwrap();
     assert_eq!((&report["processed"], &report["created"], &report["updated"]), (&json!(0), &json!(0), &json!(0)));
     let publication = world.publication(workflow).await;
-    assert_eq!((publication.applied_revision, publication.epoch), (Some(2), 2), "the fence has held");
+    assert_eq!((publication.applied_revision, publication.epoch), (Some(2), 2), "the fence refused it");
     assert!(publication.verify_in_secs.is_some_and(|secs| secs > 900.0), "a takeover makes a verify pass due");
 
     world.skip(LEASE + SIGNATURES_DIE).await;
@@ -117,15 +117,15 @@ async fn a_stale_publisher_settles_nothing_over_a_newer_owner_and_what_its_late_
 
 #[cfg(debug_assertions)]
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_stale_publisher_frees_nothing_that_a_newer_owner_holds() {
+async fn stale_publishers_release_no_newer_lease() {
     let world = World::new().await;
     let workflow = world.create("0 9 * * *", "UTC").await;
-    world.front.hold(&name(workflow));
+    world.front.delay(&name(workflow));
     let mut stale = world.process(&["--once"], Some("P10:1:stop"));
     world.front.arrival(&name(workflow)).await;
     freeze(&stale, &world).await;
     world.skip(LEASE).await;
-    world.front.hold(&name(workflow));
+    world.front.delay(&name(workflow));
     let newer = world.publisher().await;
     let newer = tokio::spawn(async move { newer.drain(soon()).await.unwrap() });
     until_claimed(&world, workflow, 2).await;
@@ -154,7 +154,7 @@ async fn until_claimed(world: &World, workflow: WorkflowId, epoch: i64) {
 
 /// Stops a process between two transactions.
 ///
-/// A statement that it has sent would be executed after its lease has lapsed, and a transaction that it has begun would
+/// A statement that it has sent would be executed after its lease has lapsed, and a transaction that it has started would
 /// keep its locks.
 async fn freeze(process: &Child, world: &World) {
     let frozen = async {
@@ -167,7 +167,7 @@ async fn freeze(process: &Child, world: &World) {
             }
         }
     };
-    tokio::time::timeout(PATIENCE, frozen).await.expect("it stands between two transactions");
+    tokio::time::timeout(PATIENCE, frozen).await.expect("it is between two transactions");
 }
 
 /// Whether the kernel has stopped all of it.
@@ -231,7 +231,7 @@ async fn a_verify_pass_undoes_foreign_changes() {
     let world = World::new().await;
     let [lost, back] = [world.create("0 9 * * *", "UTC").await, world.create("0 9 * * *", "UTC").await];
     world.publish().await;
-    let standing = world.schedule_of_the_past(back).await;
+    let existing = world.schedule_of_the_past(back).await;
     world.delete(back).await;
     world.front.next(&name(lost), [Answer::DoneButBroken]);
     world.front.next(&format!("DELETE {}", name(back)), [Answer::DoneButBroken]);
@@ -241,7 +241,7 @@ async fn a_verify_pass_undoes_foreign_changes() {
     world.publish().await;
 
     world.meddle(Method::DELETE, lost, json!({})).await;
-    world.meddle(Method::POST, back, standing).await;
+    world.meddle(Method::POST, back, existing).await;
     world.skip(SIGNATURES_DIE).await;
     world.calls();
     let report = world.publish().await;
@@ -281,17 +281,17 @@ async fn a_verify_pass_that_cannot_read_waits_instead_of_spinning() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_repair_that_is_asked_for_while_its_workflow_is_worked_on_is_made() {
+async fn a_repair_requested_during_a_call_is_made() {
     let world = World::new().await;
     let workflow = world.create("0 9 * * *", "UTC").await;
     world.publish().await;
     world.patch(workflow, json!({"cron_schedule": "0 10 * * *"})).await;
-    world.front.hold(&name(workflow));
+    world.front.delay(&name(workflow));
     let publisher = world.publisher().await;
     let draining = tokio::spawn(async move { publisher.drain(soon()).await.unwrap() });
     world.front.arrival(&name(workflow)).await;
     let mut tx = db::begin(&world.pool).await.unwrap();
-    app::outbox::heal_orphan(&mut tx, workflow, world.clock.now()).await.unwrap();
+    app::outbox::enqueue_orphan_cleanup(&mut tx, workflow, world.clock.now()).await.unwrap();
     tx.commit().await.unwrap();
     world.calls();
     world.front.release();

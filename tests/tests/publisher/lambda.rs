@@ -104,20 +104,20 @@ async fn each_invocation_drains_and_returns_its_report() {
 
     world.assert_settled().await;
     let mut lines = BufReader::new(lambda.stdout.take().unwrap()).lines();
-    let told = [metrics(&mut lines).await, metrics(&mut lines).await, metrics(&mut lines).await];
-    assert_eq!(told.clone().map(|line| line["created"].as_i64().unwrap()), [1, 0, 1], "each tells its own");
-    let calls = told.clone().map(|line| line["ApiCalls_done"].as_i64().unwrap());
+    let reply = [metrics(&mut lines).await, metrics(&mut lines).await, metrics(&mut lines).await];
+    assert_eq!(reply.clone().map(|line| line["created"].as_i64().unwrap()), [1, 0, 1], "each reports its own");
+    let calls = reply.clone().map(|line| line["ApiCalls_done"].as_i64().unwrap());
     assert_eq!(calls, [2, 0, 1], "the first tick of all sweeps, too: one list");
-    assert_eq!(told.clone().map(|line| line["SweepListed"].as_i64().unwrap()), [1, 0, 0]);
-    assert_eq!((&told[1]["remaining"], &told[2]["remaining"]), (&json!(1), &json!(0)));
+    assert_eq!(reply.clone().map(|line| line["SweepListed"].as_i64().unwrap()), [1, 0, 0]);
+    assert_eq!((&reply[1]["remaining"], &reply[2]["remaining"]), (&json!(1), &json!(0)));
     let swept = metrics(&mut lines).await;
     assert_eq!((&swept["SweepListed"], &swept["SweepRead"]), (&json!(1), &json!(1)), "never compared, so read in full");
     for metric in ["Missed", "CaughtUp", "Abandoned", "FiresDisagree", "FiguresUnread", "Held"] {
-        assert_eq!(told[0][metric], json!(0), "{metric} is told, and zero in health");
+        assert_eq!(reply[0][metric], json!(0), "{metric} is reported, and normally zero");
     }
     // This world has no watchdog, so its ledger lags, and the lag is still reported.
-    assert!(told[0]["LedgerLagSeconds"].as_f64().unwrap() > 0.0);
-    assert!(told[1]["OutboxLagSeconds"].as_f64().unwrap() > 0.0 && told[2]["OutboxLagSeconds"] == json!(0.0));
+    assert!(reply[0]["LedgerLagSeconds"].as_f64().unwrap() > 0.0);
+    assert!(reply[1]["OutboxLagSeconds"].as_f64().unwrap() > 0.0 && reply[2]["OutboxLagSeconds"] == json!(0.0));
 }
 
 /// Reads the next line on stdout. Asserts that it is in CloudWatch's format, with only declared metrics.

@@ -83,7 +83,7 @@ async fn each_notification_publishes_an_edit() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_poll_finds_what_no_notification_told() {
+async fn the_poll_finds_edits_without_a_notification() {
     let world = World::new().await;
     let daemon = Daemon::start(&world).await;
     let workflow = world.create("0 9 * * *", "UTC").await;
@@ -237,10 +237,10 @@ async fn daemons_listen_anew_after_their_server_vanished() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_daemon_told_to_stop_settles_what_it_has_begun() {
+async fn a_stopping_daemon_settles_its_claims() {
     let world = World::new().await;
     let workflow = world.create("0 9 * * *", "UTC").await;
-    world.front.hold(&name(workflow));
+    world.front.delay(&name(workflow));
     let daemon = Daemon::start(&world).await;
     world.front.arrival(&name(workflow)).await;
     let stopping = tokio::spawn(daemon.stop());
@@ -289,8 +289,8 @@ async fn a_daemon_renews_the_lease_of_what_takes_long_and_may_go_on_calling() {
     let world = World::new().await;
     let workflow = world.create("0 9 * * *", "UTC").await;
     world.meddle(Method::POST, workflow, manual_schedule("cron(0 1 * * ? *)")).await;
-    world.front.hold(&name(workflow));
-    let stopwatch = publisher::Stopwatch::held();
+    world.front.delay(&name(workflow));
+    let stopwatch = publisher::Stopwatch::stopped();
     let at = Arc::new(|_| std::future::ready(()).boxed());
     let hook = Hook { at, stopwatch: stopwatch.clone(), seed: 0 };
     let daemon = Daemon::of(world.publisher_hooked(hook).await);
@@ -329,7 +329,7 @@ async fn a_daemon_renews_the_lease_of_what_takes_long_and_may_go_on_calling() {
 async fn a_daemon_outlives_a_year() {
     let world = World::new().await;
     let workflow = world.create("0 9 * * *", "UTC").await;
-    let stopwatch = publisher::Stopwatch::held();
+    let stopwatch = publisher::Stopwatch::stopped();
     let at = Arc::new(|_| std::future::ready(()).boxed());
     let daemon = Daemon::of(world.publisher_hooked(Hook { at, stopwatch: stopwatch.clone(), seed: 0 }).await);
     until_visible(&world, 1).await;

@@ -22,7 +22,7 @@ async fn retry(world: &World, id: i64) -> Operated {
 }
 
 #[tokio::test]
-async fn a_retry_calls_even_where_all_seems_to_stand() {
+async fn a_retry_always_calls_eventbridge() {
     let world = World::new().await;
     let workflow = world.create("0 9 * * *", "UTC").await;
     world.front.next(&name(workflow), [INVALID]);
@@ -41,7 +41,7 @@ async fn a_retry_during_a_call_is_not_undone_by_its_settle() {
     let world = World::new().await;
     let workflow = world.create("0 9 * * *", "UTC").await;
     world.front.next(&name(workflow), [INVALID]);
-    world.front.hold(&name(workflow));
+    world.front.delay(&name(workflow));
     let publisher = world.publisher().await;
     let drain = tokio::spawn(async move { publisher.drain(soon()).await.unwrap() });
     world.front.arrival(&name(workflow)).await;
@@ -63,7 +63,7 @@ async fn a_retry_during_a_call_is_called() {
     let workflow = world.create("0 9 * * *", "UTC").await;
     for (minute, first) in [(0, "POST"), (1, "PUT")] {
         world.patch(workflow, json!({"cron_schedule": format!("{minute} 9 * * *")})).await;
-        world.front.hold(&name(workflow));
+        world.front.delay(&name(workflow));
         let publisher = world.publisher().await;
         let drain = tokio::spawn(async move { publisher.drain(soon()).await.unwrap() });
         world.front.arrival(&name(workflow)).await;

@@ -40,7 +40,7 @@ async fn ticks_after(world: &World, publisher: &publisher::Publisher, made: &[Wo
             return tick;
         }
     }
-    panic!("they never stand");
+    panic!("they are never published");
 }
 
 #[tokio::test]

@@ -64,7 +64,7 @@ fn a_failed_start_says_what_to_do() {
 }
 
 #[tokio::test]
-async fn a_daemon_answers_scrapes_with_what_it_did_and_how_the_outbox_stands() {
+async fn a_daemon_serves_counters_and_gauges() {
     let world = World::new().await;
     let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
     let address = format!("127.0.0.1:{port}");
@@ -87,7 +87,7 @@ async fn a_daemon_answers_scrapes_with_what_it_did_and_how_the_outbox_stands() {
         "cronbox_publisher_remaining 0",
     ];
     // A call is counted when it is answered, a workflow when its drain has ended.
-    let begun = Instant::now();
+    let started = Instant::now();
     loop {
         let text = match reqwest::get(format!("http://{address}/metrics")).await {
             Ok(answer) => answer.text().await.unwrap(),
@@ -95,7 +95,7 @@ async fn a_daemon_answers_scrapes_with_what_it_did_and_how_the_outbox_stands() {
         };
         let missing = wanted.iter().find(|wanted| !text.lines().any(|line| line == **wanted));
         let Some(missing) = missing else { break };
-        assert!(begun.elapsed() < PATIENCE, "{missing} is not in\n{text}");
+        assert!(started.elapsed() < PATIENCE, "{missing} is not in\n{text}");
         tokio::task::yield_now().await;
     }
     assert_eq!(

@@ -122,17 +122,17 @@ async fn a_daemon_goes_on_publishing_after_a_rotation() {
 
     // The daemon also listens again. With another role, its session would not be counted here.
     let listening = "SELECT count(*) FROM pg_stat_activity WHERE usename = 'rotating' AND query LIKE 'LISTEN%'";
-    let begun = Instant::now();
+    let started = Instant::now();
     while sqlx::query_scalar::<_, i64>(listening).fetch_one(&vault.world.pool).await.unwrap() == 0 {
-        assert!(begun.elapsed() < PATIENCE, "notifications are lost for good");
+        assert!(started.elapsed() < PATIENCE, "notifications are lost for good");
         tokio::time::sleep(Duration::from_millis(50)).await;
     }
 }
 
 async fn until_published(vault: &Vault, workflow: schedule::WorkflowId) {
-    let begun = Instant::now();
+    let started = Instant::now();
     while vault.world.schedule(workflow).await.is_none() {
-        assert!(begun.elapsed() < PATIENCE, "{workflow} is never published");
+        assert!(started.elapsed() < PATIENCE, "{workflow} is never published");
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
 }

@@ -73,10 +73,10 @@ impl Secured {
 
     /// Waits until Postgres has reloaded its configuration.
     async fn until_secured(&self) {
-        let begun = Instant::now();
+        let started = Instant::now();
         let [tls, plain] = ["sslmode=require", "sslmode=disable"].map(|query| self.dsn(query));
         while PgConnection::connect(&tls).await.is_err() || PgConnection::connect(&plain).await.is_ok() {
-            assert!(begun.elapsed() < PATIENCE, "Postgres does not take up TLS");
+            assert!(started.elapsed() < PATIENCE, "Postgres does not take up TLS");
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
     }

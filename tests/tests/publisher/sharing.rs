@@ -24,7 +24,7 @@ async fn four_publishers_share_a_thousand_workflows_evenly_and_none_is_applied_t
 
     // No call is answered before each publisher has all its permitted calls in flight. So a fast publisher claims no
     // more than its share, and a slow one no less.
-    world.front.hold_all();
+    world.front.delay_all();
     let drains = publishers.into_iter().map(|publisher| tokio::spawn(async move { publisher.drain(soon()).await }));
     let drains: Vec<_> = drains.collect();
     for _ in 0..3 {
@@ -79,7 +79,7 @@ async fn an_edit_that_is_taken_back_costs_no_call() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn four_publishers_know_of_one_another_while_they_work_and_leave_the_list_when_done() {
+async fn publishers_are_listed_while_they_drain() {
     let world = World::new().await;
     let config = publisher::Config { batch_size: 16, ..world.config() };
     let publishers = join_all((0..4).map(|_| world.publisher_with(config.clone()))).await;
@@ -92,12 +92,12 @@ async fn four_publishers_know_of_one_another_while_they_work_and_leave_the_list_
     };
 
     // No call is answered before all four have claimed. How they use the number is tested in `rate.rs`.
-    world.front.hold_all();
+    world.front.delay_all();
     let drains = publishers.into_iter().map(|publisher| tokio::spawn(async move { publisher.drain(soon()).await }));
     let drains: Vec<_> = drains.collect();
-    let begun = Instant::now();
+    let started = Instant::now();
     while listed().await < 4 {
-        assert!(begun.elapsed() < PATIENCE, "they are never listed");
+        assert!(started.elapsed() < PATIENCE, "they are never listed");
         tokio::task::yield_now().await;
     }
     world.front.release_all();
@@ -107,7 +107,7 @@ async fn four_publishers_know_of_one_another_while_they_work_and_leave_the_list_
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn slow_answers_hold_up_neither_further_claims_nor_the_settling_of_the_others() {
+async fn slow_answers_delay_only_themselves() {
     let world = World::new().await;
     let mut workflows = Vec::new();
     for _ in 0..6 * IN_THE_AIR {
@@ -116,7 +116,7 @@ async fn slow_answers_hold_up_neither_further_claims_nor_the_settling_of_the_oth
     // One in each of the first two batches, which is as far as a publisher claims ahead.
     let slow = [workflows[0], workflows[IN_THE_AIR + 1]];
     for workflow in slow {
-        world.front.hold(&name(workflow));
+        world.front.delay(&name(workflow));
     }
     let publisher = world.publisher().await;
     let draining = tokio::spawn(async move { publisher.drain(soon()).await.unwrap() });
@@ -214,7 +214,7 @@ async fn a_failed_drain_leaves_the_list() {
 
     let (seen, pool) = (std::sync::Arc::new(std::sync::atomic::AtomicI64::new(0)), world.pool.clone());
     let note = std::sync::Arc::clone(&seen);
-    let look = move |point| {
+    let observe = move |point| {
         let (note, pool) = (std::sync::Arc::clone(&note), pool.clone());
         async move {
             if point == publisher::Point::C1 {
@@ -223,7 +223,7 @@ async fn a_failed_drain_leaves_the_list() {
             }
         }
     };
-    let at = std::sync::Arc::new(move |point| futures::FutureExt::boxed(look(point)));
+    let at = std::sync::Arc::new(move |point| futures::FutureExt::boxed(observe(point)));
     let hook = publisher::Hook { at, stopwatch: publisher::Stopwatch::default(), seed: 0 };
     world.publisher_hooked(hook).await.sweep(soon()).await.unwrap();
     assert_eq!((seen.load(std::sync::atomic::Ordering::SeqCst), listed().await), (1, 0));

@@ -15,7 +15,7 @@ async fn a_terminated_once_returns_its_leases() {
     let world = World::new().await;
     let [called, waiting] = [world.create("0 9 * * *", "UTC").await, world.create("0 8 * * *", "UTC").await];
     for workflow in [called, waiting] {
-        world.front.hold(&name(workflow));
+        world.front.delay(&name(workflow));
     }
     let mut command = world.command();
     command.args(["--once"]).env("API_CONCURRENCY", "1").stdout(std::process::Stdio::piped());
@@ -47,7 +47,7 @@ async fn a_terminated_lambda_returns_its_leases() {
     let world = World::new().await;
     let [called, waiting] = [world.create("0 9 * * *", "UTC").await, world.create("0 8 * * *", "UTC").await];
     for workflow in [called, waiting] {
-        world.front.hold(&name(workflow));
+        world.front.delay(&name(workflow));
     }
     let (runtime, (invoke, mut answered)) = Runtime::new();
     let mut command = world.lambda_command(&serve(runtime).await);

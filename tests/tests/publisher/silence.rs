@@ -53,7 +53,7 @@ async fn settles_end_when_their_server_vanishes() {
     // A sweep that ends wakes the drain, too; none is due for now.
     world.publisher().await.sweep(soon()).await.unwrap();
     let workflow = world.create("0 9 * * *", "UTC").await;
-    world.front.hold(&name(workflow));
+    world.front.delay(&name(workflow));
     let way = Way::to(&world.dsn).await;
     let daemon = Daemon::of(world.publisher_by_way_of(&way.dsn(&world.dsn)).await);
     world.front.arrival(&name(workflow)).await;

@@ -109,14 +109,14 @@ async fn storm(seed: u64) {
     }
     world.assert_settled().await;
     for (workflow, wanted) in &wanted {
-        let stands = world.schedule(*workflow).await.map(|schedule| {
+        let found = world.schedule(*workflow).await.map(|schedule| {
             (
                 schedule["ScheduleExpression"].as_str().unwrap().to_owned(),
                 schedule["State"].as_str().unwrap().to_owned(),
             )
         });
         let wanted = wanted.as_ref().map(|(cron, state)| (cron.clone(), (*state).to_owned()));
-        assert_eq!(stands, wanted, "{workflow} of seed {seed}");
+        assert_eq!(found, wanted, "{workflow} of seed {seed}");
         let publication = world.publication(*workflow).await;
         assert_eq!(
             (publication.sync.as_str(), publication.verify_in_secs),

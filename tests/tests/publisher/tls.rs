@@ -26,7 +26,7 @@ async fn only_the_right_name_signed_by_the_right_authority_is_the_database() {
     assert_eq!(connect(trusting(&full, &secured.ca)).await, Ok(true));
 
     let refused = connect(full.clone()).await.unwrap_err();
-    assert!(refused.contains("UnknownIssuer"), "the public authorities alone: {refused}");
+    assert!(refused.contains("UnknownIssuer"), "only the public authorities: {refused}");
     let refused = connect(trusting(&full, &secured.stranger)).await.unwrap_err();
     assert!(refused.contains("invalid peer certificate"), "another authority: {refused}");
     let by_address = secured.dsn_by_address("sslmode=verify-full");

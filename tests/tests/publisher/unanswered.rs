@@ -33,13 +33,13 @@ async fn way_that_loses_an_answer(dsn: &str) -> (String, Arc<AtomicBool>) {
 }
 
 async fn pass(mut client: TcpStream, mut server: TcpStream, is_lost: Arc<AtomicBool>) {
-    let (mut asked, mut answers) = client.split();
+    let (mut requested, mut answers) = client.split();
     let (mut answered, mut asks) = server.split();
     let loses = AtomicBool::new(false);
     let there = async {
         let mut bytes = [0; 65536];
         let mut is_settling = false;
-        while let Ok(count @ 1..) = asked.read(&mut bytes).await {
+        while let Ok(count @ 1..) = requested.read(&mut bytes).await {
             let says = |words: &[u8]| bytes[..count].windows(words.len()).any(|some| some == words);
             is_settling |= says(LOCK);
             if is_settling && says(b"COMMIT") && !is_lost.swap(true, Ordering::SeqCst) {

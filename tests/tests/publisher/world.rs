@@ -206,7 +206,7 @@ impl World {
     }
 
     /// Whether EventBridge has a schedule with this name.
-    pub(crate) async fn stands(&self, name: &str) -> bool {
+    pub(crate) async fn exists(&self, name: &str) -> bool {
         let url = format!("{}/schedules/{name}?groupName={GROUP}", self.beyond);
         raw(Method::GET, url).send().await.unwrap().status().is_success()
     }
@@ -219,19 +219,19 @@ impl World {
     }
 
     /// Whether EventBridge has a workflow's schedule in this group.
-    pub(crate) async fn stands_in(&self, group: &str, id: WorkflowId) -> bool {
+    pub(crate) async fn exists_in(&self, group: &str, id: WorkflowId) -> bool {
         let url = format!("{}/schedules/{}?groupName={group}", self.beyond, name(id));
         raw(Method::GET, url).send().await.unwrap().status().is_success()
     }
 
     /// Sets the faults of EventBridge from now on.
     pub(crate) async fn plan_faults(&self, plan: Value) {
-        self.tell("_faults", plan).await;
+        self.set_switch("_faults", plan).await;
     }
 
     /// Advances EventBridge's clock, and fires the schedules that become due.
     pub(crate) async fn fire_until(&self, now: &str) {
-        self.tell("_clock", json!({ "now": now })).await;
+        self.set_switch("_clock", json!({ "now": now })).await;
     }
 
     /// The number of fires that became dead letters, because there is no runner here.
@@ -246,7 +246,7 @@ impl World {
         assert!(answer.status().is_success(), "{}", answer.text().await.unwrap());
     }
 
-    async fn tell(&self, switch: &str, body: Value) {
+    async fn set_switch(&self, switch: &str, body: Value) {
         let answer =
             raw(Method::POST, format!("{}/{switch}", self.beyond)).body(body.to_string()).send().await.unwrap();
         assert!(answer.status().is_success(), "{}", answer.text().await.unwrap());
@@ -268,7 +268,7 @@ impl World {
         of_one.map(|Call { method, status, .. }| (method, status)).collect()
     }
 
-    /// Whether another session of this database has begun a transaction and not ended it.
+    /// Whether another session of this database has started a transaction and not ended it.
     pub(crate) async fn has_open_transaction(&self) -> bool {
         let open = "SELECT EXISTS (SELECT FROM pg_stat_activity
                                     WHERE datname = current_database() AND pid <> pg_backend_pid()

@@ -22,11 +22,11 @@ fn other_zones() -> ZoneSet {
 impl World {
     /// The first published expression that is not `before`.
     async fn next_expression(&self, id: WorkflowId, before: Option<&str>) -> String {
-        let begun = Instant::now();
+        let started = Instant::now();
         loop {
             match self.expression(id).await {
                 Some(expression) if Some(expression.as_str()) != before => return expression,
-                _ => assert!(begun.elapsed() < PATIENCE, "nothing is published after {before:?}"),
+                _ => assert!(started.elapsed() < PATIENCE, "nothing is published after {before:?}"),
             }
             tokio::time::sleep(std::time::Duration::from_millis(20)).await;
         }
@@ -44,7 +44,7 @@ async fn a_publisher_follows_the_zone_data() {
     let edit = Edit { actor: "cli".to_owned(), now: world.clock.now(), traceparent: None };
     zones::store(&world.pool, &other_zones(), &edit).await.unwrap();
     // It checks for new zone data now and then when it publishes.
-    let begun = Instant::now();
+    let started = Instant::now();
     for minute in (1..44).cycle() {
         world.patch(id, json!({"cron_schedule": format!("{minute} * * * *")})).await;
         expression = world.next_expression(id, Some(&expression)).await;
@@ -52,7 +52,7 @@ async fn a_publisher_follows_the_zone_data() {
             break;
         }
         assert_eq!(expression, format!("cron({minute} * * * ? *)"));
-        assert!(begun.elapsed() < PATIENCE, "it does not load the zone data");
+        assert!(started.elapsed() < PATIENCE, "it does not load the zone data");
     }
     drop(daemon);
 }

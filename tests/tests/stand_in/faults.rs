@@ -100,8 +100,8 @@ impl World {
     }
 
     async fn progress(&self) -> Value {
-        let told = self.http.get(format!("{}/_faults", self.served.endpoint)).send().await.unwrap();
-        told.json().await.unwrap()
+        let reply = self.http.get(format!("{}/_faults", self.served.endpoint)).send().await.unwrap();
+        reply.json().await.unwrap()
     }
 
     async fn listed(&self) -> usize {
@@ -167,7 +167,7 @@ impl World {
 }
 
 #[tokio::test]
-async fn what_is_broken_or_silent_after_the_deed_has_done_it() {
+async fn faults_after_the_change_keep_the_change() {
     let world = World::new().await;
     world.next("error_after").await;
     assert!(world.create(NINE).await.unwrap_err().starts_with("500 "));
@@ -312,7 +312,7 @@ async fn a_plan_that_cannot_be_is_refused_by_the_field() {
 }
 
 #[tokio::test]
-async fn a_set_clock_moves_when_it_is_told_and_what_falls_due_on_the_way_fires() {
+async fn a_set_clock_fires_what_becomes_due() {
     let world = World::new().await;
     world.create("cron(0 11 * * ? *)").await.unwrap();
     let (_, moved) = world.post("/_clock", json!({"now": "2026-03-03T12:00:00Z"})).await;

@@ -94,7 +94,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 800, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn exact_fires_at_the_crons_times_alone_and_a_superset_at_all_of_them(
+    fn exact_and_superset_fire_as_declared(
         cron in cron(),
         zone in select(ZONES.to_vec()),
         start in near_a_change(),

@@ -50,7 +50,7 @@ async fn above_the_quota_of_calls_the_rest_of_the_second_is_throttled() {
     let (_served, client) = stand_in(options).await;
     let began = Instant::now();
     let calls = futures::future::join_all((0..300).map(|_| client.list_schedules().send())).await;
-    // However long the calls took, including the seconds that had begun before and after them.
+    // However long the calls took, including the seconds that had started before and after them.
     let most = 5 * (began.elapsed().as_secs() + 2);
     let throttled: Vec<_> = calls.into_iter().filter_map(Result::err).collect();
     let passed = 300 - throttled.len() as u64;

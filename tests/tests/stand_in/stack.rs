@@ -63,7 +63,7 @@ async fn two_apps_share_a_database() {
 }
 
 #[tokio::test]
-async fn a_story_that_ends_too_early_is_told_so() {
+async fn a_story_that_ends_early_fails() {
     let s = Stack::start(at("2026-03-27T12:00:00Z")).await.unwrap();
     s.create("0 9 * * *", "UTC").await;
     let error = s.finish().await.unwrap_err();
@@ -75,7 +75,7 @@ async fn a_story_that_ends_too_early_is_told_so() {
 
 #[tokio::test]
 #[should_panic(expected = "the story is not over")]
-async fn a_stack_that_is_dropped_judges_too() {
+async fn a_dropped_stack_is_checked_too() {
     let s = Stack::start(at("2026-03-27T12:00:00Z")).await.unwrap();
     s.create("0 9 * * *", "UTC").await;
 }

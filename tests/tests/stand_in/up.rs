@@ -171,7 +171,7 @@ async fn postgres_ends_with_a_process_that_is_killed_and_its_data_starts_again()
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_second_one_is_told_in_one_sentence_what_to_do() {
+async fn a_second_stack_says_what_to_do() {
     let scratch = Scratch::new();
     let up = Up::start(&scratch.0);
     let second = command(&scratch.0, &[free_port(), free_port()]).output().unwrap();

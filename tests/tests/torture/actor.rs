@@ -14,7 +14,7 @@ use crate::turnstile::Turnstile;
 
 /// Where an actor waits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Stand {
+pub(crate) enum Position {
     /// At one or more points of the turnstile.
     AtPoints,
     /// It waits for a lock of another actor's open transaction.
@@ -37,7 +37,7 @@ pub(crate) enum Role {
 pub(crate) struct Actor {
     pub(crate) id: usize,
     pub(crate) role: Role,
-    pub(crate) stand: Stand,
+    pub(crate) position: Position,
     pub(crate) process: Process,
     /// The proxy to its database, if each of its statements is a point.
     tap: Option<Tap>,
@@ -76,7 +76,7 @@ const HOPS: usize = 16;
 
 impl Actor {
     pub(crate) fn new(id: usize, role: Role, process: Process, life: impl Future<Output = ()> + 'static) -> Actor {
-        Actor { id, role, stand: Stand::AtPoints, process, tap: None, life: Box::pin(life), bell: Arc::default() }
+        Actor { id, role, position: Position::AtPoints, process, tap: None, life: Box::pin(life), bell: Arc::default() }
     }
 
     /// The same actor, with its statements passing through this tap.
@@ -86,17 +86,17 @@ impl Actor {
 
     /// Lets the actor run until it waits again.
     pub(crate) async fn go(&mut self, turnstile: &Turnstile, ground: &Ground, locks: Locks) {
-        self.stand = self.next_stand(turnstile, ground, locks).await;
+        self.position = self.next_position(turnstile, ground, locks).await;
     }
 
-    async fn next_stand(&mut self, turnstile: &Turnstile, ground: &Ground, locks: Locks) -> Stand {
+    async fn next_position(&mut self, turnstile: &Turnstile, ground: &Ground, locks: Locks) -> Position {
         let waker = Waker::from(Arc::clone(&self.bell));
         let (arrivals, mut waits, mut is_quiet) = (turnstile.arrivals(self.id), 0, false);
         loop {
             turnstile.moves(self.id);
             self.bell.has_rung.store(false, Ordering::Relaxed);
             if let Poll::Ready(()) = self.life.as_mut().poll(&mut Context::from_waker(&waker)) {
-                return Stand::Ended;
+                return Position::Ended;
             }
             if self.bell.has_rung.load(Ordering::Relaxed) {
                 tokio::task::yield_now().await;
@@ -107,7 +107,7 @@ impl Actor {
             // none of its work is in progress at Postgres or in this process.
             let has_moved = self.role != Role::Executor || turnstile.arrivals(self.id) > arrivals || is_quiet;
             if has_moved && !turnstile.points(self.id).is_empty() {
-                return Stand::AtPoints;
+                return Position::AtPoints;
             }
             tokio::select! {
                 () = self.bell.ringing.notified() => {}
@@ -120,9 +120,9 @@ impl Actor {
                     for _ in 0..HOPS {
                         tokio::task::yield_now().await;
                     }
-                    let is_asked = locks == Locks::Possible || waits % 50 == 0;
-                    if is_asked && !is_answered && ground.waits_for_lock(&self.process.name).await {
-                        return Stand::AtLock;
+                    let is_requested = locks == Locks::Possible || waits % 50 == 0;
+                    if is_requested && !is_answered && ground.waits_for_lock(&self.process.name).await {
+                        return Position::AtLock;
                     }
                 }
             }

@@ -40,7 +40,7 @@ const SAID: [&str; 24] = [
     "tried again",
     "taken over",
     "late result",
-    "told twice",
+    "called twice",
     "handed over",
     "cut off",
     "claim unanswered",

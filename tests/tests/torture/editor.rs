@@ -34,7 +34,7 @@ pub(crate) enum Verb {
     /// Three edits in a row.
     Burst,
     /// A fire of a deleted workflow, for which the app requests a repair.
-    Heal,
+    CleanUp,
 }
 
 /// When an edit notifies the publisher.
@@ -63,7 +63,7 @@ impl Editor {
     pub(crate) async fn edit(self, verb: Verb) {
         let done = match verb {
             Verb::Create => self.create().await,
-            Verb::Heal => self.heal().await,
+            Verb::CleanUp => self.clean_up().await,
             Verb::Burst => {
                 let target = self.any();
                 self.change(target, Verb::Cron).await.ok();
@@ -136,11 +136,11 @@ impl Editor {
         json!({"cron_schedule": EVERY_MINUTE.0, "starts_at": self.dice.chance(0.7).then_some(start), "ends_at": end})
     }
 
-    async fn heal(&self) -> sqlx::Result<()> {
+    async fn clean_up(&self) -> sqlx::Result<()> {
         let ever = self.oracle.lock().unwrap_or_else(PoisonError::into_inner).ever();
         let Some(target) = self.dice.pick(&ever) else { return Ok(()) };
         let mut tx = db::begin(&self.pool).await?;
-        app::outbox::heal_orphan(&mut tx, WorkflowId(*target), self.clock.now()).await?;
+        app::outbox::enqueue_orphan_cleanup(&mut tx, WorkflowId(*target), self.clock.now()).await?;
         self.turnstile.wait("E2").await;
         tx.commit().await
     }

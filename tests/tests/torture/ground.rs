@@ -19,7 +19,7 @@ pub(crate) struct Ground {
     dsn: String,
     idle: Mutex<Vec<Process>>,
     processes: AtomicUsize,
-    begun: AtomicUsize,
+    started: AtomicUsize,
 }
 
 /// The torture's own connection, without the checks of the product's pool.
@@ -88,7 +88,7 @@ impl Ground {
             dsn,
             idle: Mutex::default(),
             processes: AtomicUsize::default(),
-            begun: AtomicUsize::default(),
+            started: AtomicUsize::default(),
         }
     }
 
@@ -97,7 +97,7 @@ impl Ground {
         sqlx::raw_sql(EMPTY).execute(&mut *self.admin.connection().await).await.unwrap();
         sqlx::raw_sql(setup).execute(&mut *self.admin.connection().await).await.unwrap();
         // The temporary server has no autovacuum.
-        if self.begun.fetch_add(1, Ordering::Relaxed) % 32 == 31 {
+        if self.started.fetch_add(1, Ordering::Relaxed) % 32 == 31 {
             sqlx::raw_sql("VACUUM").execute(&mut *self.admin.connection().await).await.unwrap();
         }
     }

@@ -23,7 +23,7 @@ use crate::actor::Actor;
 use crate::coverage::Coverage;
 use crate::dice::Dice;
 use crate::ground::Ground;
-use crate::invariants::{Watch, outbox_is_whole, unrest};
+use crate::invariants::{Watch, outbox_is_complete, unrest};
 use crate::oracle::{Oracle, plain};
 use crate::turnstile::Turnstile;
 use crate::wire::Wire;
@@ -108,7 +108,7 @@ pub(crate) async fn run(ground: &Ground, seed: u64, variant: Variant) -> Outcome
     let verdict = async {
         history.storm().await?;
         history.calm().await?;
-        history.judge().await
+        history.check_at_rest().await
     };
     let bad = verdict.await.err();
     history.end(bad).await
@@ -137,7 +137,7 @@ impl<'a> History<'a> {
             client: wire.client().await,
             most_publishers: *dice.pick(&[1, 2, 2, 3, 4, 8]).unwrap_or(&2),
             most_workflows: *dice.pick(variant.workflows()).unwrap_or(&2),
-            stopwatch: Stopwatch::held(),
+            stopwatch: Stopwatch::stopped(),
             oracle: Arc::default(),
             watch: Watch::default(),
             actors: Vec::new(),
@@ -268,12 +268,12 @@ impl<'a> History<'a> {
     }
 
     /// Checks L1, L2, L3 and S5.
-    async fn judge(&mut self) -> Result<(), String> {
+    async fn check_at_rest(&mut self) -> Result<(), String> {
         let differences = self.differences();
         if !differences.is_empty() {
             return Err(format!("L1: {}", differences.join("; ")));
         }
-        if self.variant.is_shipped_code() { outbox_is_whole(&self.ground.admin).await } else { Ok(()) }
+        if self.variant.is_shipped_code() { outbox_is_complete(&self.ground.admin).await } else { Ok(()) }
     }
 
     async fn end(mut self, bad: Option<String>) -> Outcome {

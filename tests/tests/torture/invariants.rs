@@ -29,7 +29,7 @@ struct Publication {
 
 impl Watch {
     /// The first invariant that the last step has broken; `movers` are the actors that moved in it.
-    pub(crate) async fn look(
+    pub(crate) async fn check(
         &mut self,
         admin: &Admin,
         movers: &[usize],
@@ -45,7 +45,7 @@ impl Watch {
         .unwrap();
         for publication in now {
             let before = self.before.remove(&publication.workflow_id);
-            self.judge(before.as_ref(), &publication, movers, alive)?;
+            self.check_change(before.as_ref(), &publication, movers, alive)?;
             self.before.insert(publication.workflow_id, publication);
         }
         Ok(())
@@ -76,7 +76,7 @@ impl Watch {
         Err(format!("S4: actor {actor} signed for {workflow} without a lease: {publication:?}"))
     }
 
-    fn judge(
+    fn check_change(
         &mut self,
         before: Option<&Publication>,
         now: &Publication,
@@ -129,7 +129,7 @@ impl Watch {
 }
 
 /// S5: each committed revision of an existing workflow has exactly one row in the outbox.
-pub(crate) async fn outbox_is_whole(admin: &Admin) -> Result<(), String> {
+pub(crate) async fn outbox_is_complete(admin: &Admin) -> Result<(), String> {
     let broken: Vec<(i64, i64, Vec<i64>)> = sqlx::query_as(
         "SELECT w.id, w.revision, array_agg((o.payload ->> 'revision')::bigint ORDER BY o.id)
            FROM workflows AS w JOIN outbox_events AS o ON o.aggregate_id = w.id AND o.payload ? 'team_id'

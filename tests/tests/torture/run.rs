@@ -15,7 +15,7 @@ const REGRESSIONS: [u64; 1] = [500_210];
 const USUAL: [u64; 2] = [200, 100];
 const FULL: [u64; 2] = [3_000, 1_000];
 /// This many histories must contain all required events; fewer may lack some by chance.
-const ENOUGH_TO_JUDGE: usize = 100;
+const ENOUGH_TO_FAIL: usize = 100;
 /// An ablation must have failed within this many histories; one of the ledger fails sooner.
 const ENOUGH: u64 = 1_000;
 const ENOUGH_OF_THE_LEDGER: u64 = 100;
@@ -24,7 +24,7 @@ const SHIPPED: About = About::Publishing(Variant::Shipped);
 const LEDGER: About = About::Ledger(Ablation::Shipped);
 
 /// The parsed arguments.
-struct Wish {
+struct Arguments {
     histories: Option<u64>,
     seed: u64,
     only: Option<About>,
@@ -44,12 +44,12 @@ pub(crate) fn run(arguments: &[String]) -> ExitCode {
     }
     canary::listen();
     let only = after("--variant").and_then(|name| named(name));
-    let wish = Wish { histories: number("--histories"), seed: number("--seed").unwrap_or(1), only };
+    let arguments = Arguments { histories: number("--histories"), seed: number("--seed").unwrap_or(1), only };
     let started = Instant::now();
-    let verdict = match (wish.histories, wish.only) {
-        (Some(count), Some(about)) => judged(&seeds(wish.seed, count), about),
-        (Some(count), None) => both(&seeds(wish.seed, count), &seeds(wish.seed, count)),
-        (None, _) if is_full => full(wish.seed),
+    let verdict = match (arguments.histories, arguments.only) {
+        (Some(count), Some(about)) => run_histories(&seeds(arguments.seed, count), about),
+        (Some(count), None) => both(&seeds(arguments.seed, count), &seeds(arguments.seed, count)),
+        (None, _) if is_full => full(arguments.seed),
         (None, _) => usual(),
     };
     report(&verdict);
@@ -70,9 +70,9 @@ fn named(name: &str) -> Option<About> {
 }
 
 /// Runs histories. If there are enough, it also checks what they contained.
-fn judged(seeds: &[u64], about: About) -> Verdict {
+fn run_histories(seeds: &[u64], about: About) -> Verdict {
     let mut verdict = torture(seeds, about, Until::AllAreThrough);
-    if verdict.histories >= ENOUGH_TO_JUDGE {
+    if verdict.histories >= ENOUGH_TO_FAIL {
         verdict.gaps = match about {
             SHIPPED => verdict.coverage.gaps(verdict.histories),
             LEDGER => verdict.coverage.unsaid(verdict.histories),
@@ -84,8 +84,8 @@ fn judged(seeds: &[u64], about: About) -> Verdict {
 
 /// Runs histories of publishing and of the ledger.
 fn both(publishing: &[u64], ledger: &[u64]) -> Verdict {
-    let mut verdict = judged(publishing, SHIPPED);
-    let ledger = judged(ledger, LEDGER);
+    let mut verdict = run_histories(publishing, SHIPPED);
+    let ledger = run_histories(ledger, LEDGER);
     verdict.histories += ledger.histories;
     verdict.bad.extend(ledger.bad);
     verdict.gaps.extend(ledger.gaps);

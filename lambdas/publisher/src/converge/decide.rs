@@ -5,9 +5,9 @@ use crate::converge::evidence::{Blame, Refused};
 use crate::scheduler::fault::{Fault, Kind, Operation};
 use crate::settle::settlement::{ErrorClass, Outcome, Setback};
 
-use super::work::Work;
+use super::convergence::Convergence;
 
-impl Work<'_> {
+impl Convergence<'_> {
     /// Decides what a fault means for this workflow.
     ///
     /// | EventBridge | the attempt | the workflow |
@@ -23,7 +23,7 @@ impl Work<'_> {
     /// | anything else | counts | backed off, fails permanently at `MAX_ATTEMPTS` |
     /// | the same, of three workflows in a row | does not count | backed off; stops the drain |
     /// | not called: lease, deadline or end of the drain | does not count | as due as before |
-    pub(super) fn judge(&self, fault: Fault) -> Outcome {
+    pub(super) fn decide_outcome(&self, fault: Fault) -> Outcome {
         let class = match fault.kind {
             Kind::NotSent => return Outcome::NotCalled,
             Kind::Invalid => return self.give_up(fault),
@@ -85,7 +85,7 @@ impl Work<'_> {
             Desired::Schedule(spec)
                 if fault.kind == Kind::Invalid && spec.is_outdated(self.now, self.publisher.clock().now()) =>
             {
-                fault.judged_as(Kind::Conflict, "its start or end passed during the publication")
+                fault.classified_as(Kind::Conflict, "its start or end passed during the publication")
             }
             _ => fault,
         }

@@ -139,7 +139,7 @@ impl Evidence {
         let mut seen = self.seen();
         let event = seen.next();
         if let Refused::Denied(operation) = what
-            && seen.is_denied_alone(workflow, operation, event, now)
+            && seen.is_single_denial(workflow, operation, event, now)
         {
             seen.denials.remove(&workflow);
             return Blame::Workflow;
@@ -177,7 +177,7 @@ impl Seen {
 
     /// Records a denial. Returns whether only this workflow is denied the operation, while others began and succeeded
     /// since its first denial.
-    fn is_denied_alone(&mut self, workflow: WorkflowId, operation: Operation, event: u64, now: Instant) -> bool {
+    fn is_single_denial(&mut self, workflow: WorkflowId, operation: Operation, event: u64, now: Instant) -> bool {
         self.denials.retain(|_, denial| now.saturating_duration_since(denial.last_on) < FORGOTTEN);
         let known = self.denials.get(&workflow).filter(|denial| denial.operation == operation);
         let first = known.map_or(event, |denial| denial.first);

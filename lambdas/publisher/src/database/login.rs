@@ -41,7 +41,9 @@ impl Login {
         let renewed = self.options().await.and_then(|options| db::log_in_anew(pool, &options));
         match &renewed {
             Ok(()) => tracing::warn!("login refused by the database; the secret was read again"),
-            Err(error) => tracing::error!("login refused by the database, and the secret has no other: {error:#}"),
+            Err(error) => {
+                tracing::error!("the database refused the login, and the secret was not fetched again: {error:#}")
+            }
         }
         renewed.is_ok()
     }

@@ -24,24 +24,24 @@ impl Publisher {
     ///
     /// # Errors
     /// Fails if the database fails before the first call.
-    pub(crate) async fn work(
+    pub(crate) async fn converge_batch(
         &self,
         batch: Batch,
         renewal: Renewal,
         answers: &UnboundedSender<Settlement>,
     ) -> anyhow::Result<()> {
         let Batch { claims, lease, .. } = batch;
-        let held = Held::new(&claims, &lease);
+        let leases = Leases::new(&claims, &lease);
         tokio::select! {
-            worked = self.converge_all(claims, &held, answers) => worked,
-            never = self.keep(&held, &lease), if renewal == Renewal::On => match never {},
+            progress = self.converge_all(claims, &leases, answers) => progress,
+            never = self.keep(&leases, &lease), if renewal == Renewal::On => match never {},
         }
     }
 
     async fn converge_all(
         &self,
         claims: Vec<Claim>,
-        held: &Held,
+        leases: &Leases,
         answers: &UnboundedSender<Settlement>,
     ) -> anyhow::Result<()> {
         let ids: Vec<i64> = claims.iter().map(|claim| claim.workflow_id.0).collect();
@@ -49,7 +49,7 @@ impl Publisher {
         self.injector().at(Point::P5).await;
         let mut workflows: HashMap<_, Workflow> = read.into_iter().map(|workflow| (workflow.id, workflow)).collect();
         let work = claims.into_iter().filter_map(|claim| {
-            let (workflow, lease) = (workflows.remove(&claim.workflow_id)?, held.lease(claim.workflow_id)?);
+            let (workflow, lease) = (workflows.remove(&claim.workflow_id)?, leases.lease(claim.workflow_id)?);
             Some((claim, workflow, lease))
         });
         let mut converging: FuturesUnordered<_> = work
@@ -59,7 +59,7 @@ impl Publisher {
             })
             .collect();
         while let Some(settlement) = converging.next().await {
-            held.let_go(settlement.claim.workflow_id);
+            leases.let_go(settlement.claim.workflow_id);
             // The pipeline receives for as long as this future is polled, because it polls the future.
             let _ = answers.send(settlement);
         }
@@ -67,13 +67,13 @@ impl Publisher {
     }
 
     /// Renews the leases of a batch until the batch is answered.
-    async fn keep(&self, held: &Held, lease: &Lease) -> Infallible {
+    async fn keep(&self, leases: &Leases, lease: &Lease) -> Infallible {
         let mut pause = RENEW_AFTER;
         loop {
             tokio::time::sleep(pause).await;
-            let (sent, keys) = (lease.now(), held.keys());
+            let (sent, keys) = (lease.now(), leases.keys());
             let missed = match claim::renew(self.pool(), &keys).await {
-                Ok(renewed) => held.renewed(&keys, &renewed, sent),
+                Ok(renewed) => leases.renewed(&keys, &renewed, sent),
                 Err(error) => {
                     tracing::warn!(%error, "leases not renewed");
                     keys.len()
@@ -88,11 +88,11 @@ impl Publisher {
 }
 
 /// The claims of a batch that wait for their answer: each with its epoch, and its own lease.
-struct Held(Mutex<HashMap<WorkflowId, (i64, Lease)>>);
+struct Leases(Mutex<HashMap<WorkflowId, (i64, Lease)>>);
 
-impl Held {
+impl Leases {
     fn new(claims: &[Claim], lease: &Lease) -> Self {
-        Held(Mutex::new(claims.iter().map(|claim| (claim.workflow_id, (claim.epoch, lease.of_one()))).collect()))
+        Leases(Mutex::new(claims.iter().map(|claim| (claim.workflow_id, (claim.epoch, lease.of_one()))).collect()))
     }
 
     fn lease(&self, workflow: WorkflowId) -> Option<Lease> {
@@ -100,10 +100,10 @@ impl Held {
     }
 
     /// Extends the leases that a statement sent at `sent` has renewed; returns how many were not renewed.
-    fn renewed(&self, asked: &[(i64, i64)], renewed: &[i64], sent: Instant) -> usize {
-        let held = self.lock();
+    fn renewed(&self, requested: &[(i64, i64)], renewed: &[i64], sent: Instant) -> usize {
+        let leases = self.lock();
         // A workflow that was answered meanwhile needs no lease any more.
-        let waiting = asked.iter().filter_map(|(id, _)| Some((id, held.get(&WorkflowId(*id))?)));
+        let waiting = requested.iter().filter_map(|(id, _)| Some((id, leases.get(&WorkflowId(*id))?)));
         let (extended, missed): (Vec<_>, Vec<_>) = waiting.partition(|(id, _)| renewed.contains(id));
         extended.iter().for_each(|(_, (_, lease))| lease.renewed(sent));
         missed.len()

@@ -50,7 +50,7 @@ pub(crate) enum Flight {
 
 /// The result of a pipeline.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Worked {
+pub(crate) struct Progress {
     pub(crate) report: Report,
     /// Workflows claimed.
     pub(crate) claimed: usize,
@@ -58,9 +58,9 @@ pub(crate) struct Worked {
     pub(crate) is_cut: bool,
 }
 
-impl Worked {
+impl Progress {
     /// Adds the result of another pipeline.
-    pub(crate) fn add(&mut self, other: Worked) {
+    pub(crate) fn add(&mut self, other: Progress) {
         self.report.add(other.report);
         self.claimed += other.claimed;
         self.is_cut |= other.is_cut;
@@ -72,12 +72,12 @@ impl Publisher {
     ///
     /// Publications that another transaction still has locked by then are kept for the next pipeline. Of the suspects
     /// only one is claimed; all other due workflows come before the next suspect.
-    pub(crate) async fn pipeline(&self, span: &Span, choice: Choice, flight: Flight) -> anyhow::Result<Worked> {
+    pub(crate) async fn pipeline(&self, span: &Span, choice: Choice, flight: Flight) -> anyhow::Result<Progress> {
         let (answers, mut answered) = unbounded_channel();
         // A suspect is processed without other workflows, so locked ones wait for the next pipeline.
         let locked = if choice == Choice::Usual { std::mem::take(&mut *self.locked()) } else { Vec::new() };
         let mut hand = Hand::new(choice, flight, usize::from(self.claimant().batch_size), locked, span.now());
-        let mut working = FuturesUnordered::new();
+        let mut batches = FuturesUnordered::new();
         let mut claiming = pin!(Fuse::terminated());
         let mut settling = pin!(Fuse::terminated());
         let mut retrying = pin!(Fuse::terminated());
@@ -88,12 +88,12 @@ impl Publisher {
                 claiming.set(claim::claim(self.pool(), self.claimant(), choice, span, self.injector()).fuse());
             }
             if settling.is_terminated()
-                && let Some(some) = hand.ripe(working.is_empty() && answered.is_empty())
+                && let Some(some) = hand.ripe(batches.is_empty() && answered.is_empty())
             {
                 settling.set(self.settle(some).fuse());
             }
             let is_idle = claiming.is_terminated() && settling.is_terminated() && retrying.is_terminated();
-            let is_over = is_idle && working.is_empty() && answered.is_empty();
+            let is_over = is_idle && batches.is_empty() && answered.is_empty();
             if is_over && (hand.locked.is_empty() || hand.leaves_locked(span)) {
                 self.locked().append(&mut hand.locked);
                 return hand.finish(is_pausing);
@@ -108,12 +108,12 @@ impl Publisher {
                         hand.claimed(batch.claims.len());
                         if let Some(publishers) = batch.publishers {
                             self.rate().share(publishers);
-                            working.push(self.work(batch, span.renewal(), &answers));
+                            batches.push(self.converge_batch(batch, span.renewal(), &answers));
                         }
                     }
                     Err(error) => hand.broke(in_words(error)),
                 },
-                Some(worked) = working.next() => if let Err(error) = worked { hand.broke(error) },
+                Some(progress) = batches.next() => if let Err(error) = progress { hand.broke(error) },
                 Some(settlement) = answered.recv() => hand.answered(settlement),
                 settled = &mut settling => hand.settled(settled, span.now()),
                 settled = &mut retrying => hand.settled_locked(settled),
@@ -336,9 +336,9 @@ impl Hand {
         self.error.get_or_insert(error);
     }
 
-    fn finish(self, is_pausing: bool) -> anyhow::Result<Worked> {
+    fn finish(self, is_pausing: bool) -> anyhow::Result<Progress> {
         let Hand { report, claimed, is_dry, error, .. } = self;
-        error.map_or(Ok(Worked { report, claimed, is_cut: is_pausing && !is_dry }), Err)
+        error.map_or(Ok(Progress { report, claimed, is_cut: is_pausing && !is_dry }), Err)
     }
 }
 

@@ -11,7 +11,7 @@ use crate::database::login::Login;
 use crate::drain::pipeline::SETTLE_AGAIN;
 use crate::drain::{Drained, Ending};
 use crate::metrics::emf;
-use crate::metrics::levels;
+use crate::metrics::gauges;
 use crate::publisher::Publisher;
 use crate::report::Report;
 use crate::scheduler::lease::{Renewal, Span};
@@ -19,7 +19,7 @@ use crate::scheduler::lease::{Renewal, Span};
 /// How long the runtime may take to send an answer: before the deadline, and before the exit after a signal.
 const ANSWERING: Duration = Duration::from_millis(300);
 /// While a tick waits for a retry, it checks for edits this often.
-const LOOK_AGAIN: Duration = Duration::from_secs(5);
+const CHECK_EVERY: Duration = Duration::from_secs(5);
 
 /// Handles Lambda's invocations until the sandbox ends; the report is the return value.
 ///
@@ -49,7 +49,7 @@ impl Publisher {
 
 async fn invoke(publisher: &Publisher, login: &Login, event: LambdaEvent<Value>) -> Result<Report, TickError> {
     // Lambda gives the deadline as a time of day; everything below counts on the monotonic clock.
-    #[expect(clippy::disallowed_methods, reason = "Lambda tells its deadline as a time of day")]
+    #[expect(clippy::disallowed_methods, reason = "Lambda gives its deadline as a time of day")]
     let left = event.context.deadline().duration_since(SystemTime::now()).unwrap_or_default();
     let deadline = publisher.now() + left;
     let is_sweep = event.payload["sweep"] == true;
@@ -58,7 +58,7 @@ async fn invoke(publisher: &Publisher, login: &Login, event: LambdaEvent<Value>)
         Err(error) if login.renewed_after(publisher.pool(), &error).await => work(publisher, is_sweep, deadline).await,
         drained => drained,
     };
-    tell(publisher, deadline).await;
+    write_metrics(publisher, deadline).await;
     let report = drained.map_err(TickError)?;
     tracing::info!(report = %serde_json::json!(report), "drained");
     Ok(report)
@@ -86,19 +86,19 @@ async fn wait_for_retry(publisher: &Publisher, span: &Span, drained: &Drained) -
     let wait = if publisher.has_locked() { Some(SETTLE_AGAIN) } else { claim::next_retry(publisher.pool()).await? };
     let Some(wait) = wait.filter(|wait| span.may_claim_after(*wait)) else { return Ok(false) };
     tokio::select! {
-        () = tokio::time::sleep(wait.min(LOOK_AGAIN)) => {}
+        () = tokio::time::sleep(wait.min(CHECK_EVERY)) => {}
         () = span.ended() => {}
     }
     Ok(span.may_claim())
 }
 
 /// Writes metrics, also after a failed invocation, when they matter most. Gauges that cannot be read are left out.
-async fn tell(publisher: &Publisher, deadline: Instant) {
+async fn write_metrics(publisher: &Publisher, deadline: Instant) {
     // The metrics must not make a successful tick time out.
     let left = deadline.saturating_duration_since(publisher.now()).saturating_sub(ANSWERING);
-    let levels = levels::read(publisher.pool(), left).await;
+    let gauges = gauges::read(publisher.pool(), left).await;
     let totals = publisher.metrics().take();
-    println!("{}", emf::line(&publisher.config().env, &totals, &levels, publisher.clock().now()));
+    println!("{}", emf::line(&publisher.config().env, &totals, &gauges, publisher.clock().now()));
 }
 
 /// Why a tick failed; the next tick tries again.
@@ -135,7 +135,7 @@ mod tests {
         let dsn = format!("postgres://u@{}/d?sslmode=disable", silent.local_addr().unwrap());
         let publisher = Publisher::of_test(&dsn, "http://127.0.0.1:9").await;
         let (began, left) = (tokio::time::Instant::now(), Duration::from_secs(3));
-        tell(&publisher, publisher.now() + left).await;
+        write_metrics(&publisher, publisher.now() + left).await;
         assert!(began.elapsed() <= left, "{:?}", began.elapsed());
     }
 }

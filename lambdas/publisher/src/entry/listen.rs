@@ -38,22 +38,22 @@ impl Publisher {
     ) -> anyhow::Result<()> {
         let span = self.span(None, Renewal::On);
         let mut working = pin!(async { tokio::join!(self.drain_often(&span, login), self.sweep_often(&span)) });
-        let mut hearing = pin!(self.hear(&span, login));
-        let mut telling = pin!(self.tell_on(metrics));
+        let mut listening = pin!(self.receive_notifications(&span, login));
+        let mut serving = pin!(self.serve_metrics(metrics));
         tokio::select! {
-            never = &mut hearing => match never {},
-            never = &mut telling => match never {},
+            never = &mut listening => match never {},
+            never = &mut serving => match never {},
             ((), ()) = &mut working => return Ok(()),
             () = shutdown => span.end(),
         }
         tokio::select! {
-            never = hearing => match never {},
-            never = telling => match never {},
+            never = listening => match never {},
+            never = serving => match never {},
             ((), ()) = working => Ok(()),
         }
     }
 
-    async fn tell_on(&self, metrics: Option<TcpListener>) -> Infallible {
+    async fn serve_metrics(&self, metrics: Option<TcpListener>) -> Infallible {
         match metrics {
             Some(listener) => prometheus::serve(self.pool(), self.metrics(), listener).await,
             None => std::future::pending().await,
@@ -66,7 +66,7 @@ impl Publisher {
         while span.may_claim() {
             let pause = match self.drain_for(span).await {
                 Ok(Drained { report, ending }) => {
-                    tell(report);
+                    log_report(report);
                     match ending {
                         Ending::Done if self.has_locked() => SETTLE_AGAIN,
                         Ending::Done => claim::next_due(self.pool()).await.ok().flatten().unwrap_or(poll).min(poll),
@@ -89,10 +89,10 @@ impl Publisher {
     }
 
     /// Passes on each notification, and each new connection, because notifications may have been lost before it.
-    async fn hear(&self, span: &Span, login: Option<&Login>) -> Infallible {
+    async fn receive_notifications(&self, span: &Span, login: Option<&Login>) -> Infallible {
         loop {
-            let Err(error) = self.hear_on_one_connection(span).await;
-            tracing::warn!(%error, "notifications lost; the outbox is polled");
+            let Err(error) = self.listen_on_one_connection(span).await;
+            tracing::warn!(%error, "notifications cannot be received; the outbox is polled");
             self.log_in_anew(login, &error.into()).await;
             tokio::time::sleep(RECONNECT).await;
         }
@@ -105,17 +105,17 @@ impl Publisher {
         }
     }
 
-    async fn hear_on_one_connection(&self, span: &Span) -> sqlx::Result<Infallible> {
+    async fn listen_on_one_connection(&self, span: &Span) -> sqlx::Result<Infallible> {
         self.injector().at(Point::L1).await;
         let mut listener = Listener::connect(self.pool(), CHANNEL).await?;
         loop {
             span.notify();
-            listener.heard().await?;
+            listener.next_notification().await?;
         }
     }
 }
 
-fn tell(report: Report) {
+fn log_report(report: Report) {
     if (Report { remaining: 0, ..report }) != Report::default() {
         tracing::info!(report = %serde_json::json!(report), "drained");
     }

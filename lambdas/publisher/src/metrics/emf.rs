@@ -8,27 +8,27 @@ use schedule::Environment;
 use serde_json::{Map, Value, json};
 
 use super::Totals;
-use crate::metrics::levels::Levels;
+use crate::metrics::gauges::Gauges;
 
 const NAMESPACE: &str = "cronbox";
 /// Classes of drift, so that a class without drift is reported as 0.
 const DRIFT: [&str; 5] = ["missing", "orphan", "changed", "stale_template", "disabled_out_of_band"];
 
 /// Returns the counters of one invocation, and the gauges of outbox and ledger after it.
-pub(crate) fn line(env: &Environment, totals: &Totals, levels: &Levels, now: DateTime<Utc>) -> Value {
+pub(crate) fn line(env: &Environment, totals: &Totals, gauges: &Gauges, now: DateTime<Utc>) -> Value {
     let mut values = Map::new();
-    let mut told = Vec::new();
-    for (name, unit, value) in metrics(totals, levels) {
-        told.push(json!({"Name": name, "Unit": unit}));
+    let mut definitions = Vec::new();
+    for (name, unit, value) in metrics(totals, gauges) {
+        definitions.push(json!({"Name": name, "Unit": unit}));
         values.insert(name, value);
     }
-    let directive = json!({"Namespace": NAMESPACE, "Dimensions": [["Env"]], "Metrics": told});
+    let directive = json!({"Namespace": NAMESPACE, "Dimensions": [["Env"]], "Metrics": definitions});
     values.insert("_aws".to_owned(), json!({"Timestamp": now.timestamp_millis(), "CloudWatchMetrics": [directive]}));
     values.insert("Env".to_owned(), json!(env.to_string()));
     Value::Object(values)
 }
 
-fn metrics(totals: &Totals, levels: &Levels) -> Vec<(String, &'static str, Value)> {
+fn metrics(totals: &Totals, gauges: &Gauges) -> Vec<(String, &'static str, Value)> {
     let report = totals.report;
     let counts = [
         ("processed", report.processed),
@@ -48,29 +48,29 @@ fn metrics(totals: &Totals, levels: &Levels) -> Vec<(String, &'static str, Value
         counts.into_iter().map(|(name, count)| (name.to_owned(), "Count", json!(count))).collect();
     metrics.extend(totals.calls().map(|(answer, count)| (format!("ApiCalls_{answer}"), "Count", json!(count))));
     let seconds = [
-        ("OutboxLagSeconds", levels.lag_secs),
-        ("LedgerLagSeconds", levels.ledger_lag_secs),
-        ("RunsWaitingSeconds", levels.runs_waiting_secs),
-        ("SweepAgeSeconds", levels.sweeps.map(|sweeps| sweeps.age_secs)),
+        ("OutboxLagSeconds", gauges.lag_secs),
+        ("LedgerLagSeconds", gauges.ledger_lag_secs),
+        ("RunsWaitingSeconds", gauges.runs_waiting_secs),
+        ("SweepAgeSeconds", gauges.sweeps.map(|sweeps| sweeps.age_secs)),
     ];
     let counts = [
-        ("OutboxFailedRows", levels.failed_rows),
-        ("Missed", levels.decisions.map(|decisions| decisions.missed)),
-        ("CaughtUp", levels.decisions.map(|decisions| decisions.caught_up)),
-        ("Abandoned", levels.abandoned()),
-        ("FiresDisagree", levels.fires_disagree),
-        ("OrphansRefused", levels.sweeps.map(|sweeps| sweeps.orphans_refused)),
-        ("ChangesRefused", levels.sweeps.map(|sweeps| sweeps.changes_refused)),
-        ("OrphansWaiting", levels.sweeps.map(|sweeps| sweeps.orphans_waiting)),
-        ("Held", levels.held),
-        ("FiguresUnread", Some(levels.unread)),
-        ("DriftCount", levels.drift.as_ref().map(|drift| drift.values().sum())),
+        ("OutboxFailedRows", gauges.failed_rows),
+        ("Missed", gauges.decisions.map(|decisions| decisions.missed)),
+        ("CaughtUp", gauges.decisions.map(|decisions| decisions.caught_up)),
+        ("Abandoned", gauges.abandoned()),
+        ("FiresDisagree", gauges.fires_disagree),
+        ("OrphansRefused", gauges.sweeps.map(|sweeps| sweeps.orphans_refused)),
+        ("ChangesRefused", gauges.sweeps.map(|sweeps| sweeps.changes_refused)),
+        ("OrphansWaiting", gauges.sweeps.map(|sweeps| sweeps.orphans_waiting)),
+        ("Held", gauges.held),
+        ("FiguresUnread", Some(gauges.unread)),
+        ("DriftCount", gauges.drift.as_ref().map(|drift| drift.values().sum())),
     ];
     // A gauge that could not be read is left out, because 0 would say that everything is fine.
     let seconds = seconds.into_iter().filter_map(|(name, secs)| Some((name.to_owned(), "Seconds", json!(secs?))));
     metrics.extend(seconds);
     metrics.extend(counts.into_iter().filter_map(|(name, count)| Some((name.to_owned(), "Count", json!(count?)))));
-    if let Some(drift) = &levels.drift {
+    if let Some(drift) = &gauges.drift {
         metrics.extend(DRIFT.map(|class| {
             let count = drift.get(class).copied().unwrap_or_default();
             (format!("Drift_{class}"), "Count", json!(count))

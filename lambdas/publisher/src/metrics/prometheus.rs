@@ -20,7 +20,7 @@ use prometheus_client::registry::Registry;
 use tokio::net::TcpListener;
 
 use super::{Metrics, Totals};
-use crate::metrics::levels::{self, Levels};
+use crate::metrics::gauges::{self, Gauges};
 
 const TEXT: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
@@ -50,8 +50,8 @@ async fn answer(
 ) -> Result<Response<Full<Bytes>>, fmt::Error> {
     let (status, text) = match request.uri().path() {
         "/metrics" => {
-            let levels = levels::read(pool, Duration::MAX).await;
-            (StatusCode::OK, render(&metrics.so_far(), &levels)?)
+            let gauges = gauges::read(pool, Duration::MAX).await;
+            (StatusCode::OK, render(&metrics.so_far(), &gauges)?)
         }
         _ => (StatusCode::NOT_FOUND, "see /metrics\n".to_owned()),
     };
@@ -61,7 +61,7 @@ async fn answer(
     Ok(response)
 }
 
-fn render(totals: &Totals, levels: &Levels) -> Result<String, fmt::Error> {
+fn render(totals: &Totals, gauges: &Gauges) -> Result<String, fmt::Error> {
     let mut registry = Registry::with_prefix("cronbox_publisher");
     let report = totals.report;
     for (name, help, count) in [
@@ -85,7 +85,7 @@ fn render(totals: &Totals, levels: &Levels) -> Result<String, fmt::Error> {
     }
     registry.register("api_calls", "Calls of EventBridge's API, by how they ended", calls);
     let drift = Family::<[(&str, String); 1], Gauge>::default();
-    for (class, count) in levels.drift.iter().flatten() {
+    for (class, count) in gauges.drift.iter().flatten() {
         drift.get_or_create(&[("class", class.clone())]).set(*count);
     }
     registry.register("drift", "Workflows whose schedule is not as published, by class", drift);
@@ -93,31 +93,31 @@ fn render(totals: &Totals, levels: &Levels) -> Result<String, fmt::Error> {
     registry.register("remaining", "Workflows due or backed off after the last drain", ConstGauge::new(remaining));
     // A gauge that could not be read is left out, because 0 would say that everything is fine.
     for (name, help, secs) in [
-        ("outbox_lag_seconds", "Age of the oldest open edit", levels.lag_secs),
-        ("ledger_lag_seconds", "Seconds by which the app's watchdog is behind", levels.ledger_lag_secs),
+        ("outbox_lag_seconds", "Age of the oldest open edit", gauges.lag_secs),
+        ("ledger_lag_seconds", "Seconds by which the app's watchdog is behind", gauges.ledger_lag_secs),
         (
             "runs_waiting_seconds",
             "Seconds for which the oldest run has waited for an executor",
-            levels.runs_waiting_secs,
+            gauges.runs_waiting_secs,
         ),
-        ("sweep_age_seconds", "Seconds since a sweep ended", levels.sweeps.map(|sweeps| sweeps.age_secs)),
+        ("sweep_age_seconds", "Seconds since a sweep ended", gauges.sweeps.map(|sweeps| sweeps.age_secs)),
     ] {
         if let Some(secs) = secs {
             registry.register(name, help, ConstGauge::new(secs));
         }
     }
-    let decisions = levels.decisions;
+    let decisions = gauges.decisions;
     for (name, help, count) in [
-        ("outbox_failed_rows", "Outbox rows of failed workflows", levels.failed_rows),
+        ("outbox_failed_rows", "Outbox rows of failed workflows", gauges.failed_rows),
         ("missed", "Times missed in the last hour that have not run since", decisions.map(|all| all.missed)),
         ("caught_up", "Times caught up in the last hour", decisions.map(|all| all.caught_up)),
-        ("abandoned", "Times and runs abandoned in the last hour", levels.abandoned()),
-        ("fires_disagree", "Fires of the last hour that the published expression does not name", levels.fires_disagree),
-        ("held", "1 while the database waits for the acceptance of its ledger", levels.held),
-        ("figures_unread", "Gauges that could not be read for this scrape", Some(levels.unread)),
-        ("orphans_refused", "Orphans that wait for force", levels.sweeps.map(|sweeps| sweeps.orphans_refused)),
-        ("changes_refused", "Changes that wait for force", levels.sweeps.map(|sweeps| sweeps.changes_refused)),
-        ("orphans_waiting", "Orphans that wait for a second sweep", levels.sweeps.map(|sweeps| sweeps.orphans_waiting)),
+        ("abandoned", "Times and runs abandoned in the last hour", gauges.abandoned()),
+        ("fires_disagree", "Fires of the last hour that the published expression does not name", gauges.fires_disagree),
+        ("held", "1 while the database waits for the acceptance of its ledger", gauges.held),
+        ("figures_unread", "Gauges that could not be read for this scrape", Some(gauges.unread)),
+        ("orphans_refused", "Orphans that wait for force", gauges.sweeps.map(|sweeps| sweeps.orphans_refused)),
+        ("changes_refused", "Changes that wait for force", gauges.sweeps.map(|sweeps| sweeps.changes_refused)),
+        ("orphans_waiting", "Orphans that wait for a second check", gauges.sweeps.map(|sweeps| sweeps.orphans_waiting)),
     ] {
         if let Some(count) = count {
             registry.register(name, help, ConstGauge::new(count));

@@ -22,7 +22,7 @@ use aws_smithy_types::error::operation::BuildError;
 use chrono::{DateTime, Utc};
 use schedule::ScheduleName;
 
-use crate::scheduler::existing::{Dates, Standing};
+use crate::scheduler::existing::{Dates, Existing};
 use crate::scheduler::fault::{self, Effect, Fault, Kind};
 use crate::scheduler::lease::{Lease, SignWithinLease};
 use crate::scheduler::spec::{MAX_AGE_SECS, MAX_RETRIES, Spec, State};
@@ -137,7 +137,7 @@ impl Schedules {
     }
 
     /// Reads a schedule; `None` if there is none.
-    pub(crate) async fn get(&self, name: &ScheduleName, lease: &Lease) -> Result<Option<Standing>, Fault> {
+    pub(crate) async fn get(&self, name: &ScheduleName, lease: &Lease) -> Result<Option<Existing>, Fault> {
         let read = self
             .client
             .get_schedule()
@@ -148,7 +148,7 @@ impl Schedules {
             .send()
             .await;
         match read.map_err(|error| fault::read(&error)) {
-            Ok(output) => Ok(Some(standing(output))),
+            Ok(output) => Ok(Some(existing(output))),
             Err(fault) if fault.kind == Kind::NotFound => Ok(None),
             // A read has no effect, whatever its result.
             Err(fault) => Err(Fault { effect: Effect::None, ..fault }),
@@ -184,10 +184,10 @@ fn state(state: State) -> ScheduleState {
     }
 }
 
-fn standing(output: GetScheduleOutput) -> Standing {
+fn existing(output: GetScheduleOutput) -> Existing {
     let target = output.target;
     let retries = target.as_ref().and_then(|target| target.retry_policy.as_ref());
-    Standing {
+    Existing {
         expression: output.schedule_expression,
         // An omitted field has its default: UTC, enabled.
         timezone: output.schedule_expression_timezone,
@@ -278,7 +278,7 @@ mod tests {
     #[cfg(debug_assertions)]
     #[tokio::test]
     async fn nothing_is_sent_after_a_freeze_since_its_signing() {
-        let stopwatch = Stopwatch::held();
+        let stopwatch = Stopwatch::stopped();
         let deadline = stopwatch.now() + Duration::from_secs(3600);
         let span = Span::new(Some(deadline), Renewal::Off, End::default(), stopwatch.clone());
         let lease = Lease::new(stopwatch.now(), &span);

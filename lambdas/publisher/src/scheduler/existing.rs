@@ -11,7 +11,7 @@ pub(crate) struct Dates {
 
 /// A schedule in EventBridge; `None` = EventBridge has no value in this field.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Standing {
+pub(crate) struct Existing {
     pub(crate) expression: Option<String>,
     pub(crate) timezone: Option<String>,
     pub(crate) is_enabled: bool,

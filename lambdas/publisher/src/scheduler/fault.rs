@@ -90,7 +90,7 @@ impl Fault {
     }
 
     /// Returns the same refusal with another kind.
-    pub(crate) fn judged_as(self, kind: Kind, message: impl Into<String>) -> Self {
+    pub(crate) fn classified_as(self, kind: Kind, message: impl Into<String>) -> Self {
         Fault { kind, message: message.into(), ..self }
     }
 }

@@ -136,9 +136,9 @@ mod tests {
     use super::*;
 
     async fn calls(rate: &Rate, count: usize) -> Duration {
-        let begun = Instant::now();
+        let started = Instant::now();
         join_all((0..count).map(|_| rate.slot(|| true))).await;
-        begun.elapsed()
+        started.elapsed()
     }
 
     fn percent(rate: &Rate) -> u32 {
@@ -155,7 +155,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn no_second_holds_more_calls_than_the_limit_although_callers_come_late() {
+    async fn late_callers_do_not_exceed_the_limit() {
         let rate = Rate::new(200);
         let mut made = Vec::new();
         while made.len() < 1000 {
@@ -194,7 +194,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn four_publishers_call_at_a_quarter_each_and_one_that_is_left_at_the_whole() {
+    async fn publishers_share_the_rate_equally() {
         let rate = Rate::new(100);
         rate.share(4);
         assert_eq!(percent(&rate), 25);
@@ -217,9 +217,9 @@ mod tests {
     async fn who_gives_up_while_queueing_takes_no_slot() {
         let rate = Rate::new(1);
         calls(&rate, 1).await;
-        let begun = Instant::now();
+        let started = Instant::now();
         join_all((0..100).map(|_| rate.slot(|| false))).await;
         rate.slot(|| true).await;
-        assert!(begun.elapsed() <= Duration::from_millis(1020), "{:?}", begun.elapsed());
+        assert!(started.elapsed() <= Duration::from_millis(1020), "{:?}", started.elapsed());
     }
 }

@@ -6,7 +6,7 @@ use serde::Serialize;
 use serde_json::Value;
 use sha2::{Digest, Sha256};
 
-use crate::scheduler::existing::{Dates, Standing};
+use crate::scheduler::existing::{Dates, Existing};
 use crate::scheduler::identity::Identity;
 
 /// The version of the shape below. Raise it when the shape changes, so that all schedules are published again.
@@ -130,8 +130,8 @@ impl Spec {
     }
 
     /// Whether EventBridge has exactly this schedule.
-    pub(crate) fn is(&self, standing: &Standing, now: DateTime<Utc>) -> bool {
-        let Standing {
+    pub(crate) fn is(&self, existing: &Existing, now: DateTime<Utc>) -> bool {
+        let Existing {
             expression: _,
             timezone: _,
             dates: _,
@@ -146,8 +146,8 @@ impl Spec {
             retries,
             input,
             modified_on: _,
-        } = standing;
-        self.has_times_of(standing, now)
+        } = existing;
+        self.has_times_of(existing, now)
             && *is_enabled == (self.state == State::Enabled)
             && *is_punctual
             && *is_kept
@@ -161,19 +161,19 @@ impl Spec {
     }
 
     /// Whether EventBridge fires it at the times of this one. Only an edit of the workflow changes these fields.
-    pub(crate) fn has_times_of(&self, standing: &Standing, now: DateTime<Utc>) -> bool {
-        standing.expression.as_ref() == Some(&self.expression)
-            && standing.timezone.as_deref().unwrap_or("UTC") == self.timezone
-            && self.starts_like(standing.dates.start, now)
-            && standing.dates.end.and_then(minute_not_before) == self.end()
+    pub(crate) fn has_times_of(&self, existing: &Existing, now: DateTime<Utc>) -> bool {
+        existing.expression.as_ref() == Some(&self.expression)
+            && existing.timezone.as_deref().unwrap_or("UTC") == self.timezone
+            && self.starts_like(existing.dates.start, now)
+            && existing.dates.end.and_then(minute_not_before) == self.end()
     }
 
     /// A start that has passed may exist or not; any other start is a difference.
-    fn starts_like(&self, standing: Option<DateTime<Utc>>, now: DateTime<Utc>) -> bool {
+    fn starts_like(&self, existing: Option<DateTime<Utc>>, now: DateTime<Utc>) -> bool {
         let is_past = |start: Option<DateTime<Utc>>| start.is_none_or(|start| start <= now);
         // An older version sent seconds.
-        let standing = standing.and_then(minute_of);
-        standing == self.start() || (is_past(standing) && is_past(self.start()))
+        let existing = existing.and_then(minute_of);
+        existing == self.start() || (is_past(existing) && is_past(self.start()))
     }
 }
 
@@ -219,8 +219,8 @@ mod tests {
         }
     }
 
-    fn standing(spec: &Spec, start: &str, end: &str) -> Standing {
-        Standing {
+    fn existing(spec: &Spec, start: &str, end: &str) -> Existing {
+        Existing {
             expression: Some(spec.expression.clone()),
             timezone: Some(spec.timezone.clone()),
             is_enabled: true,
@@ -252,9 +252,9 @@ mod tests {
     fn a_window_s_seconds_make_no_difference() {
         let now = at("2026-03-02T10:00:00Z").unwrap();
         let spec = spec("2026-03-02T12:00:30Z", "2026-03-02T13:00:30Z");
-        assert!(spec.is(&standing(&spec, "2026-03-02T11:59:00Z", "2026-03-02T13:01:00Z"), now));
-        assert!(spec.is(&standing(&spec, "2026-03-02T11:59:30Z", "2026-03-02T13:00:30Z"), now));
-        assert!(!spec.is(&standing(&spec, "2026-03-02T11:58:59Z", "2026-03-02T13:01:00Z"), now));
-        assert!(!spec.is(&standing(&spec, "2026-03-02T11:59:00Z", "2026-03-02T13:01:01Z"), now));
+        assert!(spec.is(&existing(&spec, "2026-03-02T11:59:00Z", "2026-03-02T13:01:00Z"), now));
+        assert!(spec.is(&existing(&spec, "2026-03-02T11:59:30Z", "2026-03-02T13:00:30Z"), now));
+        assert!(!spec.is(&existing(&spec, "2026-03-02T11:58:59Z", "2026-03-02T13:01:00Z"), now));
+        assert!(!spec.is(&existing(&spec, "2026-03-02T11:59:00Z", "2026-03-02T13:01:01Z"), now));
     }
 }

@@ -96,7 +96,7 @@ pub(super) async fn settle_published(tx: &mut PgConnection, published: &[Publish
         -- settle published
         UPDATE publications AS p
            SET applied_revision = s.revision,
-               -- a repair that was requested during the call has made it unknown, and unknown it stays
+               -- a repair requested during the call has made it unknown; this call cannot know more
                spec_hash = CASE WHEN r.is_requested THEN NULL ELSE s.spec_hash END,
                refused_hash = NULL,
                failures = 0,

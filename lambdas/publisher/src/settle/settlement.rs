@@ -42,7 +42,7 @@ pub(crate) enum Outcome {
 /// What EventBridge has now.
 #[derive(Debug)]
 pub(crate) struct Applied {
-    pub(crate) deed: Deed,
+    pub(crate) change: Change,
     pub(crate) revision: Revision,
     pub(crate) spec_hash: String,
     pub(crate) schedule_name: Option<String>,
@@ -51,7 +51,7 @@ pub(crate) struct Applied {
 
 /// The change that was needed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Deed {
+pub(crate) enum Change {
     Created,
     Updated,
     Deleted,
@@ -81,10 +81,10 @@ pub(crate) fn count<'a>(settlements: impl Iterator<Item = &'a Settlement>) -> Re
     let mut report = Report::default();
     for settlement in settlements {
         match &settlement.outcome {
-            Outcome::Applied(Applied { deed: Deed::Created, .. }) => report.created += 1,
-            Outcome::Applied(Applied { deed: Deed::Updated, .. }) => report.updated += 1,
-            Outcome::Applied(Applied { deed: Deed::Deleted, .. }) => report.deleted += 1,
-            Outcome::Applied(Applied { deed: Deed::Unchanged, .. }) => report.unchanged += 1,
+            Outcome::Applied(Applied { change: Change::Created, .. }) => report.created += 1,
+            Outcome::Applied(Applied { change: Change::Updated, .. }) => report.updated += 1,
+            Outcome::Applied(Applied { change: Change::Deleted, .. }) => report.deleted += 1,
+            Outcome::Applied(Applied { change: Change::Unchanged, .. }) => report.unchanged += 1,
             Outcome::Retry(_) => report.retried += 1,
             Outcome::Failed { .. } => report.failed += 1,
             Outcome::NotCalled => {}
@@ -105,13 +105,13 @@ impl ErrorClass {
     }
 }
 
-impl fmt::Display for Deed {
+impl fmt::Display for Change {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Deed::Created => "created",
-            Deed::Updated => "updated",
-            Deed::Deleted => "deleted",
-            Deed::Unchanged => "unchanged",
+            Change::Created => "created",
+            Change::Updated => "updated",
+            Change::Deleted => "deleted",
+            Change::Unchanged => "unchanged",
         })
     }
 }

@@ -96,7 +96,7 @@ pub(super) async fn mirror_errors(tx: &mut PgConnection, unpublished: &[Unpublis
 pub(super) async fn settle_unpublished(tx: &mut PgConnection, unpublished: &[Unpublished<'_>]) -> sqlx::Result<()> {
     sqlx::query!(
         r#"
-        -- settle unpublished: an edit that came meanwhile has reset attempts and class; that stands
+        -- settle unpublished: an edit meanwhile has reset attempts and class; keep that
         UPDATE publications AS p
            SET attempt_count = CASE -- what the environment refuses says nothing about earlier attempts either
                                     WHEN s.error_class = 'environment' THEN 0

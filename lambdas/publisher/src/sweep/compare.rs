@@ -1,6 +1,6 @@
 //! Step 4 of 7: how a schedule differs from the one that its workflow requires. Pure.
 //!
-//! Two stages: [`glance`] compares a listed schedule, which is cheap; [`look`] compares a schedule read in full, for
+//! Two stages: [`glance`] compares a listed schedule, which is cheap; [`compare_in_full`] compares a schedule read in full, for
 //! the suspects of the first stage and for a sample.
 
 use chrono::{DateTime, Utc};
@@ -10,7 +10,7 @@ use crate::claim::deployment::Rollout;
 use crate::claim::workflows::Removal;
 use crate::config::Config;
 use crate::converge::desired::{Desired, Undecided, desired};
-use crate::scheduler::existing::Standing;
+use crate::scheduler::existing::Existing;
 use crate::scheduler::list::Listed;
 use crate::scheduler::spec::{Spec, State, TEMPLATE};
 use crate::sweep::findings::Class;
@@ -35,7 +35,7 @@ pub(crate) enum Glance {
 
 /// The result of comparing a schedule that was read in full.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Look {
+pub(crate) enum Comparison {
     /// As required; last changed at this time.
     InStep(Option<DateTime<Utc>>),
     Differs(Class, Weight),
@@ -98,26 +98,26 @@ pub(crate) fn glance(listed: &Listed, known: &Known, config: &Config, rollout: R
 }
 
 /// Compares a schedule that was read in full; `None` = it did not exist any more.
-pub(crate) fn look(standing: Option<&Standing>, spec: &Spec, now: DateTime<Utc>) -> Look {
-    let Some(standing) = standing else { return Look::Differs(Class::Missing, Weight::Free) };
-    if spec.is(standing, now) {
-        return Look::InStep(standing.modified_on);
+pub(crate) fn compare_in_full(existing: Option<&Existing>, spec: &Spec, now: DateTime<Utc>) -> Comparison {
+    let Some(existing) = existing else { return Comparison::Differs(Class::Missing, Weight::Free) };
+    if spec.is(existing, now) {
+        return Comparison::InStep(existing.modified_on);
     }
-    let switched_on = Standing { is_enabled: true, ..standing.clone() };
-    if !standing.is_enabled && spec.is(&switched_on, now) {
-        return Look::Differs(Class::DisabledOutOfBand, Weight::Free);
+    let switched_on = Existing { is_enabled: true, ..existing.clone() };
+    if !existing.is_enabled && spec.is(&switched_on, now) {
+        return Comparison::Differs(Class::DisabledOutOfBand, Weight::Free);
     }
-    match standing.input.as_deref().and_then(template_of) {
-        Some(number) if number < i64::from(TEMPLATE) => Look::Differs(Class::StaleTemplate, Weight::Braked),
-        _ => Look::Differs(Class::Changed, Weight::Braked),
+    match existing.input.as_deref().and_then(template_of) {
+        Some(number) if number < i64::from(TEMPLATE) => Comparison::Differs(Class::StaleTemplate, Weight::Braked),
+        _ => Comparison::Differs(Class::Changed, Weight::Braked),
     }
 }
 
 /// Compares a schedule of an older generation, read in full: no configuration changes when it fires.
-pub(crate) fn look_at_outdated(standing: Option<&Standing>, spec: &Spec, now: DateTime<Utc>) -> Look {
-    let Some(standing) = standing else { return Look::Differs(Class::Missing, Weight::Free) };
-    let weight = if spec.has_times_of(standing, now) { Weight::Explained } else { Weight::Braked };
-    Look::Differs(Class::Changed, weight)
+pub(crate) fn compare_outdated(existing: Option<&Existing>, spec: &Spec, now: DateTime<Utc>) -> Comparison {
+    let Some(existing) = existing else { return Comparison::Differs(Class::Missing, Weight::Free) };
+    let weight = if spec.has_times_of(existing, now) { Weight::Explained } else { Weight::Braked };
+    Comparison::Differs(Class::Changed, weight)
 }
 
 /// Returns the revision that a schedule was published with.

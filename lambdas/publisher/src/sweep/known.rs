@@ -35,8 +35,8 @@ pub(crate) async fn read(pool: &PgPool, ids: &[i64]) -> sqlx::Result<Vec<Known>>
     let rows = sqlx::query!(
         r#"
         -- known: busy is also what was published within half a minute, because AWS's reads lag
-        -- behind its writes; and what is backed off or given up, because that is told elsewhere
-        SELECT asked.workflow_id AS "workflow_id!",
+        -- behind its writes; and what is backed off or given up, because that is reported elsewhere
+        SELECT requested.workflow_id AS "workflow_id!",
                p.epoch AS "epoch?",
                p.desired_revision AS "desired_revision?",
                p.spec_hash AS "spec_hash?",
@@ -56,9 +56,9 @@ pub(crate) async fn read(pool: &PgPool, ids: &[i64]) -> sqlx::Result<Vec<Known>>
                w.starts_at AS "starts_at?",
                w.ends_at AS "ends_at?",
                w.pause_until AS "pause_until?"
-          FROM unnest($1::bigint[]) AS asked (workflow_id)
-          LEFT JOIN publications AS p ON p.workflow_id = asked.workflow_id
-          LEFT JOIN workflows AS w ON w.id = asked.workflow_id
+          FROM unnest($1::bigint[]) AS requested (workflow_id)
+          LEFT JOIN publications AS p ON p.workflow_id = requested.workflow_id
+          LEFT JOIN workflows AS w ON w.id = requested.workflow_id
         "#,
         ids,
     )

@@ -9,7 +9,7 @@ use futures::StreamExt;
 use futures::stream;
 use schedule::{ScheduleName, WorkflowId};
 
-use super::compare::{Glance, Look, Weight, glance, look, look_at_outdated, revision_of};
+use super::compare::{Comparison, Glance, Weight, compare_in_full, compare_outdated, glance, revision_of};
 use super::difference::Difference;
 use super::findings::{Class, Findings};
 use super::known::{self, Known};
@@ -17,7 +17,7 @@ use super::repair::{Adopted, Confirmed};
 use super::turn::{SAMPLE, Turn};
 use crate::claim::deployment::Ahead;
 use crate::publisher::Publisher;
-use crate::scheduler::existing::Standing;
+use crate::scheduler::existing::Existing;
 use crate::scheduler::lease::Lease;
 use crate::scheduler::list::{Listed, Page};
 use crate::scheduler::spec::Spec;
@@ -124,17 +124,17 @@ impl Publisher {
         });
         let mut answers = stream::iter(asking).buffer_unordered(together);
         while let Some((Question { subject, spec, doubt }, answer)) = answers.next().await {
-            if let Ok(Some(standing)) = &answer {
-                compared.ahead.extend(ahead_of(standing, subject, &spec));
+            if let Ok(Some(existing)) = &answer {
+                compared.ahead.extend(ahead_of(existing, subject, &spec));
             }
             let now = self.clock().now();
-            let looked = answer.map(|standing| match doubt {
-                Doubt::Change => look(standing.as_ref(), &spec, now),
-                Doubt::Generation => look_at_outdated(standing.as_ref(), &spec, now),
+            let comparison = answer.map(|existing| match doubt {
+                Doubt::Change => compare_in_full(existing.as_ref(), &spec, now),
+                Doubt::Generation => compare_outdated(existing.as_ref(), &spec, now),
             });
-            match looked {
-                Ok(Look::InStep(modified_on)) => compared.agree(subject, &spec, modified_on),
-                Ok(Look::Differs(class, weight)) => compared.differ(subject, class, weight),
+            match comparison {
+                Ok(Comparison::InStep(modified_on)) => compared.agree(subject, &spec, modified_on),
+                Ok(Comparison::Differs(class, weight)) => compared.differ(subject, class, weight),
                 Err(fault) => {
                     tracing::debug!(workflow_id = subject.workflow_id, "{} not read: {}", spec.name, fault.message);
                     compared.findings.unread += 1;
@@ -148,10 +148,10 @@ impl Publisher {
 }
 
 /// Returns a schedule of this database if its revision is higher than the database had.
-fn ahead_of(standing: &Standing, subject: Subject, spec: &Spec) -> Option<Ahead> {
-    let revision = revision_of(standing.input.as_deref()?)?;
-    let is_ours = standing.description == Some(spec.identity.description());
-    let modified_on = standing.modified_on?;
+fn ahead_of(existing: &Existing, subject: Subject, spec: &Spec) -> Option<Ahead> {
+    let revision = revision_of(existing.input.as_deref()?)?;
+    let is_ours = existing.description == Some(spec.identity.description());
+    let modified_on = existing.modified_on?;
     (is_ours && revision > subject.revision).then_some(Ahead {
         workflow_id: subject.workflow_id,
         revision,

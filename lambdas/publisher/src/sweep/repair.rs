@@ -35,7 +35,7 @@ pub(crate) async fn enqueue(tx: &mut PgConnection, found: &[Difference], now: Da
     let enqueued = sqlx::query!(
         r#"
         -- enqueue repairs: not what was claimed or edited since the comparison, that is being seen
-        -- to; and what stands is unknown now (spec_hash), so that the publisher calls
+        -- to; and the existing schedule is unknown now (spec_hash), so that the publisher calls
         WITH free AS MATERIALIZED (
             SELECT p.workflow_id, f.class
               FROM jsonb_to_recordset($1) AS f (workflow_id bigint, epoch bigint, class text)

@@ -37,7 +37,7 @@ pub(crate) enum Stage {
 
 /// Whether this publisher still has the sweep.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Hold {
+pub(crate) enum Ownership {
     Ours,
     /// Another publisher has taken it, a newer configuration has published, or the database waits for acceptance:
     /// nothing may be written.
@@ -91,7 +91,7 @@ pub(crate) async fn take(
 ) -> sqlx::Result<Option<Turn>> {
     let taken = sqlx::query!(
         r#"
-        -- take: who waits for the row's lock looks at the lease again, so one alone gets it
+        -- take: a publisher that waited for the row's lock checks the lease again, so only one gets it
         UPDATE sweeps
            SET locked_by = $1,
                locked_until = cronbox_now() + make_interval(secs => $2),
@@ -125,11 +125,11 @@ pub(crate) async fn take(
 /// Locks a sweep's row, if this publisher still has it; the first statement of each transaction, as a fence.
 ///
 /// Force may have been requested since the sweep was taken, so it is read again each time.
-pub(crate) async fn hold(tx: &mut PgConnection, turn: &mut Turn, owner: &str) -> sqlx::Result<Hold> {
+pub(crate) async fn lock_turn(tx: &mut PgConnection, turn: &mut Turn, owner: &str) -> sqlx::Result<Ownership> {
     let force = sqlx::query_scalar!(
         r#"
-        -- hold: by owner, so that a page of one who was taken over is not written down; nor one of an
-        -- older generation, nor one of a database that was held meanwhile
+        -- lock turn: by owner, so that a publisher that was taken over records no page; nor one of an
+        -- older generation, nor one of a ledger that was held meanwhile
         SELECT force
           FROM sweeps
          WHERE id = $1
@@ -146,9 +146,9 @@ pub(crate) async fn hold(tx: &mut PgConnection, turn: &mut Turn, owner: &str) ->
     )
     .fetch_optional(tx)
     .await?;
-    let Some(force) = force else { return Ok(Hold::Lost) };
+    let Some(force) = force else { return Ok(Ownership::Lost) };
     turn.force = force;
-    Ok(Hold::Ours)
+    Ok(Ownership::Ours)
 }
 
 /// Writes the progress of the sweep, and extends its lease.

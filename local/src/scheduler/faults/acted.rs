@@ -34,7 +34,7 @@ pub(in crate::scheduler) async fn act(
     let draw = operation(&request).and_then(|operation| faults.draw(operation));
     request.extensions_mut().insert(View::default());
     let Some(Draw { kind, share }) = draw else { return next.run(request).await };
-    tracing::info!(?kind, method = %request.method(), path = request.uri().path(), "a call meets a fault");
+    tracing::info!(?kind, method = %request.method(), path = request.uri().path(), "fault injected into a call");
     match kind {
         Kind::Throttle => Error::Throttled.into_response(),
         Kind::ErrorBefore => Error::Internal.into_response(),
@@ -52,7 +52,7 @@ pub(in crate::scheduler) async fn act(
         }
         Kind::Conflict => Error::Conflict(CONFLICT.to_owned()).into_response(),
         Kind::AssumeRole => Error::Validation(ASSUME_ROLE.to_owned()).into_response(),
-        Kind::MissingGroup => Error::no_group("asked for").into_response(),
+        Kind::MissingGroup => Error::no_group("requested").into_response(),
         Kind::Slow => slowly(faults.slowness(share), share, request, next).await,
         Kind::Stale => {
             let changes_back = 1 + index_of(share, past::KEPT);

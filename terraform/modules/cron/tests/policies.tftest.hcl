@@ -160,7 +160,7 @@ run "scheduler_may" {
   }
 }
 
-run "the_account_alone_is_trusted_where_the_group_is_not_enough" {
+run "only_the_account_is_trusted_without_the_group" {
   command = plan
 
   variables {
@@ -173,7 +173,7 @@ run "the_account_alone_is_trusted_where_the_group_is_not_enough" {
   }
 }
 
-run "a_customers_key_is_used_by_way_of_secrets_manager_alone" {
+run "a_customer_key_is_used_only_by_secrets_manager" {
   command = plan
 
   variables {

@@ -29,7 +29,7 @@ variables {
   runner_zip    = "versions.tf"
 }
 
-run "refuses_an_environment_that_no_name_can_hold" {
+run "refuses_an_environment_too_long_for_names" {
   command = plan
 
   variables {

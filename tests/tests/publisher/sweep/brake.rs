@@ -25,13 +25,13 @@ impl World {
         }
     }
 
-    /// A sweep without force. While its call about `held` is delayed, an operator requests force.
-    async fn sweep_forced_at(&self, held: &str) -> Findings {
-        self.front.hold(held);
+    /// A sweep without force. While its call about `delayed` is delayed, an operator requests force.
+    async fn sweep_forced_at(&self, delayed: &str) -> Findings {
+        self.front.delay(delayed);
         let publisher = self.publisher().await;
         publisher.request_sweep("test").await.unwrap();
         let sweeping = tokio::spawn(async move { publisher.sweep(soon()).await.unwrap() });
-        self.front.arrival(held).await;
+        self.front.arrival(delayed).await;
         let edit = Edit { actor: "test".to_owned(), now: self.clock.now(), traceparent: None };
         let mut tx = db::begin(&self.pool).await.unwrap();
         app::drift::request(&mut tx, true, &edit).await.unwrap();
@@ -96,7 +96,7 @@ async fn force_releases_what_its_sweep_refused() {
     assert_eq!((found.changes_refused, found.repaired, found.orphans_deleted), (0, 60, 1), "{found:?}");
     world.publish().await;
     assert_eq!(world.expression(workflows[7]).await.unwrap(), "cron(7 9 * * ? *)");
-    assert!(!world.stands("wf-4711-dev").await);
+    assert!(!world.exists("wf-4711-dev").await);
     world.assert_settled().await;
 }
 

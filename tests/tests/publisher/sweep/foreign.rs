@@ -100,11 +100,11 @@ async fn an_orphan_without_identity_is_deleted() {
     world.change(schedule::WorkflowId(4711), json!({"Description": OLDER})).await;
     world.sweep().await;
     world.publish().await;
-    assert!(world.stands("wf-4711-dev").await);
+    assert!(world.exists("wf-4711-dev").await);
     world.skip(SETTLED + MINUTE * 12).await;
     assert_eq!(world.sweep().await.orphans_deleted, 1);
     world.publish().await;
-    assert!(!world.stands("wf-4711-dev").await);
+    assert!(!world.exists("wf-4711-dev").await);
 }
 
 /// A schedule that could not be read is not deleted; the next sweep tries again.
@@ -118,5 +118,5 @@ async fn an_unreadable_orphan_waits() {
     world.front.next("wf-4711-dev", [crate::front::DENIED]);
     assert_eq!(world.sweep().await.orphans_deleted, 0);
     assert_eq!(world.sweep().await.orphans_deleted, 1);
-    assert!(world.stands(&name(workflow)).await);
+    assert!(world.exists(&name(workflow)).await);
 }

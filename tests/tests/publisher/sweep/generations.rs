@@ -133,7 +133,7 @@ async fn an_edit_overtakes_the_rollout() {
     let publisher = world.publisher_with(Config { api_tps: 10, ..world.config_of(1) }).await;
     sweep_by(&publisher).await;
     world.front.take_calls();
-    world.front.hold(&name(workflows[0]));
+    world.front.delay(&name(workflows[0]));
     let draining = tokio::spawn(async move { publisher.drain(soon()).await });
     world.front.arrival(&name(workflows[0])).await;
     world.patch(edited, json!({"cron_schedule": "0 12 * * *"})).await;
@@ -222,12 +222,12 @@ async fn a_changed_group_leaves_the_old_schedules() {
     let publisher = world.publisher_with(config).await;
     assert_eq!(sweep_by(&publisher).await.missing, 1);
     assert_eq!(publisher.drain(soon()).await.unwrap().created, 1);
-    assert!(world.stands_in("another", workflow).await && world.stands_in(GROUP, workflow).await);
+    assert!(world.exists_in("another", workflow).await && world.exists_in(GROUP, workflow).await);
 
     world.delete(workflow).await;
     assert_eq!(publisher.drain(soon()).await.unwrap().deleted, 1);
     world.skip(SETTLED * 10).await;
     sweep_by(&publisher).await;
     publisher.drain(soon()).await.unwrap();
-    assert!(!world.stands_in("another", workflow).await && world.stands_in(GROUP, workflow).await);
+    assert!(!world.exists_in("another", workflow).await && world.exists_in(GROUP, workflow).await);
 }

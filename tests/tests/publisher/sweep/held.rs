@@ -69,7 +69,7 @@ async fn marked_databases_end_a_running_drain() {
     for _ in 0..6 {
         workflows.push(world.create("0 9 * * *", "UTC").await);
     }
-    world.front.hold(&name(workflows[0]));
+    world.front.delay(&name(workflows[0]));
     // One call is in flight and one more workflow is claimed; the others are due.
     let config = publisher::Config { batch_size: 1, api_concurrency: 1, ..world.config() };
     let publisher = world.publisher_with(config).await;
@@ -93,7 +93,7 @@ async fn marked_databases_end_a_running_sweep() {
     let world = World::new().await;
     let workflow = world.in_step(1).await[0];
     world.remove(workflow).await;
-    world.front.hold(LIST);
+    world.front.delay(LIST);
     let publisher = world.publisher().await;
     publisher.request_sweep("test").await.unwrap();
     let sweeping = tokio::spawn(async move { publisher.sweep(soon()).await.unwrap() });

@@ -10,20 +10,20 @@ use crate::world::World;
 const MINUTE: Duration = Duration::from_secs(60);
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_orphan_is_deleted_at_the_second_look_ten_minutes_later() {
+async fn an_orphan_is_deleted_ten_minutes_later() {
     let world = World::new().await;
     let workflow = world.in_step(1).await[0];
     world.make_like(workflow, "wf-4711-dev").await;
-    let look = async |minutes: u32| {
+    let sweep_at = async |minutes: u32| {
         world.skip(SETTLED + MINUTE * minutes).await;
         let found = world.sweep().await;
         world.publish().await;
-        (found.orphan, found.orphans_waiting, found.orphans_deleted, world.stands("wf-4711-dev").await)
+        (found.orphan, found.orphans_waiting, found.orphans_deleted, world.exists("wf-4711-dev").await)
     };
-    assert_eq!(look(0).await, (1, 1, 0, true));
-    assert_eq!(look(9).await, (1, 1, 0, true));
-    assert_eq!(look(11).await, (1, 0, 1, false));
-    assert_eq!(look(12).await, (0, 0, 0, false));
+    assert_eq!(sweep_at(0).await, (1, 1, 0, true));
+    assert_eq!(sweep_at(9).await, (1, 1, 0, true));
+    assert_eq!(sweep_at(11).await, (1, 0, 1, false));
+    assert_eq!(sweep_at(12).await, (0, 0, 0, false));
     world.assert_settled().await;
 }
 
@@ -57,7 +57,7 @@ async fn what_is_not_ours_is_never_touched() {
         world.publish().await;
     }
     for stranger in strangers {
-        assert!(world.stands(stranger).await, "{stranger}");
+        assert!(world.exists(stranger).await, "{stranger}");
     }
 }
 
@@ -73,7 +73,7 @@ async fn a_mass_of_orphans_is_deleted_only_by_force() {
     let found = world.sweep().await;
     assert_eq!((found.orphans_refused, found.orphans_deleted), (11, 0));
     world.publish().await;
-    assert!(world.stands("wf-1001-dev").await);
+    assert!(world.exists("wf-1001-dev").await);
 
     sqlx::query("INSERT INTO sweeps (requested_by, force, requested_on) VALUES ('key:x', TRUE, cronbox_now())")
         .execute(&world.pool)
@@ -83,7 +83,7 @@ async fn a_mass_of_orphans_is_deleted_only_by_force() {
     assert_eq!((found.orphans_refused, found.orphans_deleted), (0, 11));
     world.publish().await;
     for id in 1001..=1011 {
-        assert!(!world.stands(&format!("wf-{id}-dev")).await);
+        assert!(!world.exists(&format!("wf-{id}-dev")).await);
     }
     assert!(world.schedule(workflow).await.is_some());
 }

@@ -221,7 +221,7 @@ async fn a_sweep_skips_claimed_workflows() {
 async fn an_edit_published_during_the_comparison_is_not_taken_for_drift() {
     let world = World::new().await;
     let workflow = world.in_step(1).await[0];
-    world.front.hold(&name(workflow));
+    world.front.delay(&name(workflow));
     let publisher = world.publisher().await;
     publisher.request_sweep("test").await.unwrap();
     let sweeping = tokio::spawn(async move { publisher.sweep(soon()).await });

@@ -31,7 +31,7 @@ async fn two_publishers_share_one_sweep() {
     let world = World::new().await;
     world.published(3).await;
     world.front.take_calls();
-    world.front.hold(LIST);
+    world.front.delay(LIST);
     let first = world.publisher().await;
     let sweeping = tokio::spawn(async move { first.sweep(soon()).await });
     world.front.arrival(LIST).await;
@@ -46,7 +46,7 @@ async fn a_killed_sweep_is_continued() {
     let world = World::new().await;
     world.published(250).await;
     world.front.take_calls();
-    world.front.hold_all();
+    world.front.delay_all();
     let killed = world.publisher().await;
     let sweeping = tokio::spawn(async move { killed.sweep(soon()).await });
     // The second page is requested while the first is compared.
@@ -62,7 +62,7 @@ async fn a_killed_sweep_is_continued() {
     sweeping.await.unwrap_err();
     world.front.release_all();
 
-    assert_eq!(world.sweep_on_request().await, Swept::NotNow, "its lease still holds");
+    assert_eq!(world.sweep_on_request().await, Swept::NotNow, "its lease is still live");
     world.front.take_calls();
     world.skip(SETTLED).await;
     let found = world.sweep().await;
@@ -102,7 +102,7 @@ async fn a_place_in_the_list_that_is_not_known_any_more_starts_it_anew() {
 async fn who_was_taken_over_writes_nothing_down() {
     let world = World::new().await;
     let workflow = world.in_step(1).await[0];
-    world.front.hold(LIST);
+    world.front.delay(LIST);
     let slow = world.publisher().await;
     slow.request_sweep("test").await.unwrap();
     let sweeping = tokio::spawn(async move { slow.sweep(soon()).await });

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use app::outbox::{self, Healing};
+use app::outbox::{self, OrphanCleanup};
 use schedule::WorkflowId;
 use serde_json::json;
 
@@ -45,11 +45,11 @@ impl World {
     }
 
     /// A fire of a workflow without a row requests a check of its schedule.
-    async fn heal(&self, id: WorkflowId) -> Healing {
+    async fn clean_up(&self, id: WorkflowId) -> OrphanCleanup {
         let mut tx = db::begin(&self.pool).await.unwrap();
-        let healing = outbox::heal_orphan(&mut tx, id, self.clock.now()).await.unwrap();
+        let cleanup = outbox::enqueue_orphan_cleanup(&mut tx, id, self.clock.now()).await.unwrap();
         tx.commit().await.unwrap();
-        healing
+        cleanup
     }
 
     /// Restores the vanished rows.
@@ -107,7 +107,7 @@ async fn forced_deletions_permit_no_second_one() {
     assert_eq!(world.existing(&workflows).await, 60);
 
     world.lose_workflows().await;
-    assert_eq!(world.heal(workflows[0]).await, Healing::Enqueued);
+    assert_eq!(world.clean_up(workflows[0]).await, OrphanCleanup::Enqueued);
     assert_eq!(world.publish().await.deleted, 0, "a fire deletes nothing");
     for round in 1..=3 {
         world.skip(SETTLED + MINUTE * (30 + 12 * round)).await;
@@ -139,7 +139,7 @@ async fn deletes_during_calls_remove_without_a_row() {
     let world = World::new().await;
     let workflow = world.in_step(1).await[0];
     world.patch(workflow, json!({"cron_schedule": "30 17 * * *"})).await;
-    world.front.hold(&name(workflow));
+    world.front.delay(&name(workflow));
     let publisher = world.publisher().await;
     let draining = tokio::spawn(async move { publisher.drain(soon()).await.unwrap() });
     world.front.arrival(&name(workflow)).await;
@@ -157,7 +157,7 @@ async fn a_fire_deletes_no_vanished_workflow() {
     let world = World::new().await;
     let workflow = world.in_step(1).await[0];
     world.lose_workflows().await;
-    assert_eq!(world.heal(workflow).await, Healing::Enqueued);
+    assert_eq!(world.clean_up(workflow).await, OrphanCleanup::Enqueued);
     let report = world.publish().await;
     assert_eq!((report.deleted, report.retried), (0, 1), "{report:?}");
     let publication = world.publication(workflow).await;

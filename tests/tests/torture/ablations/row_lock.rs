@@ -4,7 +4,7 @@ use super::naive::{Done, Naive, read};
 
 impl Naive {
     /// Processes rows until none is free or a call fails.
-    pub(crate) async fn drain_holding(&self) -> sqlx::Result<()> {
+    pub(crate) async fn drain_under_lock(&self) -> sqlx::Result<()> {
         loop {
             let mut tx = db::begin(&self.pool).await?;
             self.turnstile.wait("P2").await;

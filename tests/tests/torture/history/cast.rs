@@ -35,7 +35,7 @@ impl History<'_> {
             let naive = Naive { pool, client: self.client.clone(), turnstile: self.turnstile.clone() };
             let is_lease = self.variant == Variant::V2;
             Actor::new(id, Role::Publisher, process, async move {
-                if is_lease { naive.drain_leasing().await } else { naive.drain_holding().await }.ok();
+                if is_lease { naive.drain_leasing().await } else { naive.drain_under_lock().await }.ok();
             })
         };
         self.start(actor).await
@@ -78,7 +78,7 @@ impl History<'_> {
                     (3, Verb::Delete),
                     (2, Verb::Nothing),
                     (4, Verb::Burst),
-                    (2, Verb::Heal),
+                    (2, Verb::CleanUp),
                     // The naive publishers do not support windows.
                     (if self.variant.is_shipped_code() { 4 } else { 0 }, Verb::Window),
                 ])

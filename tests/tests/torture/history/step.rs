@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use chrono::TimeDelta;
 
 use super::History;
-use crate::actor::{Actor, Locks, Role, Stand};
+use crate::actor::{Actor, Locks, Position, Role};
 
 /// Longer than Postgres needs to see that a transaction has ended. Postgres would end a deadlock itself.
 const LOCK_PATIENCE: Duration = Duration::from_secs(10);
@@ -28,7 +28,7 @@ impl History<'_> {
 
     /// One of the actors that can continue, weighted by the points at which it waits.
     fn any_at_points(&self, weight: impl Fn(&[String]) -> u32) -> Option<usize> {
-        let free = (0..self.actors.len()).filter(|n| self.actors[*n].stand == Stand::AtPoints);
+        let free = (0..self.actors.len()).filter(|n| self.actors[*n].position == Position::AtPoints);
         let weighted: Vec<_> = free.map(|n| (weight(&self.turnstile.points(self.actors[n].id)), n)).collect();
         self.dice.weighted(&weighted)
     }
@@ -56,16 +56,16 @@ impl History<'_> {
         let locks = if self.actors.len() > 1 { Locks::Possible } else { Locks::Impossible };
         self.actors[place].go(&self.turnstile, self.ground, locks).await;
         for actor in &mut self.actors {
-            if actor.stand == Stand::AtLock && !self.ground.waits_for_lock(&actor.process.name).await {
+            if actor.position == Position::AtLock && !self.ground.waits_for_lock(&actor.process.name).await {
                 actor.go(&self.turnstile, self.ground, Locks::Possible).await;
                 movers.push(actor.id);
             }
         }
-        self.look(movers, from).await
+        self.check_step(movers, from).await
     }
 
     /// Checks the invariants after a step.
-    async fn look(&mut self, mut movers: Vec<usize>, from: &str) -> Result<(), String> {
+    async fn check_step(&mut self, mut movers: Vec<usize>, from: &str) -> Result<(), String> {
         let publishers = |actor: &&Actor| actor.role != Role::Editor;
         let of_publishers: BTreeSet<usize> = self.actors.iter().filter(publishers).map(|actor| actor.id).collect();
         // Between the points around a call, no publisher has a connection.
@@ -75,9 +75,10 @@ impl History<'_> {
             !points.is_empty() && points.iter().all(|point| around_a_call(point))
         });
         movers.retain(|mover| of_publishers.contains(mover));
-        let alive = self.actors.iter().filter(|actor| actor.stand != Stand::Ended).map(|actor| actor.id).collect();
+        let alive =
+            self.actors.iter().filter(|actor| actor.position != Position::Ended).map(|actor| actor.id).collect();
         if self.variant.is_shipped_code() && !is_call {
-            self.watch.look(&self.ground.admin, &movers, &alive).await?;
+            self.watch.check(&self.ground.admin, &movers, &alive).await?;
         }
         let signed = self.wire.take_signed();
         if self.variant.is_shipped_code() {
@@ -91,7 +92,7 @@ impl History<'_> {
                 }
             }
         }
-        while let Some(place) = self.actors.iter().position(|actor| actor.stand == Stand::Ended) {
+        while let Some(place) = self.actors.iter().position(|actor| actor.position == Position::Ended) {
             let Actor { id, process, .. } = self.actors.remove(place);
             self.ground.ended(process);
             self.note(format!("actor {id} has ended"));
@@ -114,7 +115,7 @@ impl History<'_> {
         drop(actor);
         self.wire.orphan(id).await;
         for place in 0..self.actors.len() {
-            if self.actors[place].stand == Stand::AtLock {
+            if self.actors[place].position == Position::AtLock {
                 return self.go(place, "lock").await;
             }
         }
@@ -126,7 +127,7 @@ impl History<'_> {
         let Some(actor) = self.dice.pick(&(0..self.actors.len()).collect::<Vec<_>>()).map(|n| &self.actors[*n]) else {
             return;
         };
-        if actor.stand == Stand::AtPoints {
+        if actor.position == Position::AtPoints {
             let (id, points) = (actor.id, self.turnstile.points(actor.id));
             self.ground.cut(&actor.process.name).await;
             self.coverage.cut += 1;
@@ -150,7 +151,7 @@ impl History<'_> {
         self.note(format!("it is {now}"));
     }
 
-    pub(super) fn points(&self) -> Vec<(usize, Stand, Vec<String>)> {
-        self.actors.iter().map(|actor| (actor.id, actor.stand, self.turnstile.points(actor.id))).collect()
+    pub(super) fn points(&self) -> Vec<(usize, Position, Vec<String>)> {
+        self.actors.iter().map(|actor| (actor.id, actor.position, self.turnstile.points(actor.id))).collect()
     }
 }

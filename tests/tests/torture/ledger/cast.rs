@@ -14,11 +14,11 @@ use serde_json::{Value, json};
 
 use super::history::{History, Profile};
 use super::instance::{Answer, Caller, Instance};
-use super::oracle::{CRONS, Heard};
+use super::oracle::{CRONS, Observed};
 
 /// One action of an instance.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Deed {
+pub(super) enum Action {
     Create,
     Edit,
     Fire,
@@ -31,15 +31,15 @@ pub(super) enum Deed {
     The(&'static str),
 }
 
-impl Deed {
+impl Action {
     /// The actions of the calm phase.
-    pub(super) const ROUND: [Deed; 6] = [
-        Deed::The("watchdog"),
-        Deed::The("recovery"),
-        Deed::The("timeouts"),
-        Deed::The("queue"),
-        Deed::The("backfills"),
-        Deed::Execute,
+    pub(super) const ROUND: [Action; 6] = [
+        Action::The("watchdog"),
+        Action::The("recovery"),
+        Action::The("timeouts"),
+        Action::The("queue"),
+        Action::The("backfills"),
+        Action::Execute,
     ];
 }
 
@@ -63,20 +63,20 @@ struct Known {
 
 impl History<'_> {
     /// Prepares an action; `None` if it has no target.
-    pub(super) async fn life(&self, deed: Deed, actor: usize, instance: &Instance) -> Option<Life> {
-        match deed {
-            Deed::Create => Some(self.create(instance)),
-            Deed::Edit => self.edit(instance).await,
-            Deed::Fire => self.fire(instance).await,
-            Deed::FireManually => self.fire_manually(instance).await,
-            Deed::Manual => self.request_manually(instance).await,
-            Deed::Execute => Some(self.execute(actor, instance)),
-            Deed::Job => {
+    pub(super) async fn life(&self, action: Action, actor: usize, instance: &Instance) -> Option<Life> {
+        match action {
+            Action::Create => Some(self.create(instance)),
+            Action::Edit => self.edit(instance).await,
+            Action::Fire => self.fire(instance).await,
+            Action::FireManually => self.fire_manually(instance).await,
+            Action::Manual => self.request_manually(instance).await,
+            Action::Execute => Some(self.execute(actor, instance)),
+            Action::Job => {
                 let jobs = app::jobs::registry(&instance.app.config);
                 let names: Vec<&str> = jobs.iter().map(|job| job.name).filter(|name| *name != "prune").collect();
                 job(self.dice.pick(&names)?, instance)
             }
-            Deed::The(name) => job(name, instance),
+            Action::The(name) => job(name, instance),
         }
     }
 
@@ -161,13 +161,13 @@ impl History<'_> {
         let revision = if self.dice.chance(0.7) { revision } else { (revision - 1).max(1) };
         let body = json!({"scheduled_time": spelled, "revision": revision, "execution_id": "e", "attempt": "1"});
         let what = format!("fires {id} at {time}");
-        let (instance, heard) = (instance.clone(), Arc::clone(&self.heard));
+        let (instance, observed) = (instance.clone(), Arc::clone(&self.observed));
         let run = async move {
             let path = format!("/cron/workflows/{id}:invoke");
             let answer = instance.call(Caller::Runner, Method::POST, &path, Some(body)).await;
-            hear(&heard, &path, &answer);
+            record_answer(&observed, &path, &answer);
             if let (202, Some(run)) = (answer.0, answer.1["run_id"].as_str().and_then(|run| run.parse().ok())) {
-                heard.lock().unwrap().accepted.entry((id, time)).or_default().push(run);
+                observed.lock().unwrap().accepted.entry((id, time)).or_default().push(run);
             }
         };
         Some(Life { what, run: run.boxed_local() })
@@ -180,7 +180,7 @@ impl History<'_> {
             (Arc::clone(&self.passed), Instant::now(), self.profile.hand_over_chance());
         let run = async move {
             let now = || start + Duration::from_secs(passed.load(Ordering::Relaxed));
-            let working = executor.work_off_stepping(async || {
+            let working = executor.execute_stepwise(async || {
                 turnstile.wait_as(actor, STEP).await;
                 if dice.chance(hand_over_chance) { Step::HandOver } else { Step::Claim }
             });
@@ -226,11 +226,11 @@ impl History<'_> {
     }
 
     fn request(&self, instance: &Instance, caller: Caller, method: Method, path: String, body: Option<Value>) -> Life {
-        let (instance, heard) = (instance.clone(), Arc::clone(&self.heard));
+        let (instance, observed) = (instance.clone(), Arc::clone(&self.observed));
         let what = format!("{method} {path} {}", body.clone().unwrap_or_default());
         let run = async move {
             let answer = instance.call(caller, method, &path, body).await;
-            hear(&heard, &path, &answer);
+            record_answer(&observed, &path, &answer);
         };
         Life { what, run: run.boxed_local() }
     }
@@ -268,8 +268,8 @@ fn job(name: &str, instance: &Instance) -> Option<Life> {
 }
 
 /// An instance without a database answers 503; any other 5xx is an error.
-fn hear(heard: &Mutex<Heard>, path: &str, (status, body): &Answer) {
+fn record_answer(observed: &Mutex<Observed>, path: &str, (status, body): &Answer) {
     if *status >= 500 && *status != 503 {
-        heard.lock().unwrap().broken.push(format!("{path}: {status} {body}"));
+        observed.lock().unwrap().broken.push(format!("{path}: {status} {body}"));
     }
 }

@@ -6,12 +6,12 @@ use std::sync::{Arc, Mutex};
 use chrono::{DateTime, TimeDelta, Utc};
 use schedule::Clock;
 
-use super::cast::Deed;
+use super::cast::Action;
+use super::checks;
 use super::faults;
 use super::instance::{Instance, Stage};
-use super::judge;
 use super::leases::Leases;
-use super::oracle::Heard;
+use super::oracle::Observed;
 use super::receiver::{Attending, Callers};
 use crate::actor::Actor;
 use crate::coverage::Coverage;
@@ -28,7 +28,7 @@ pub(super) struct History<'a> {
     /// The seconds that have passed, without the steps of the clock.
     pub(super) passed: Arc<AtomicU64>,
     pub(super) turnstile: Turnstile,
-    pub(super) heard: Arc<Mutex<Heard>>,
+    pub(super) observed: Arc<Mutex<Observed>>,
     pub(super) callers: Callers,
     /// The idle instances.
     pub(super) idle: Vec<Instance>,
@@ -84,52 +84,52 @@ impl Profile {
 #[derive(Clone, Copy, Debug)]
 enum Event {
     Move,
-    Start(Deed),
+    Start(Action),
     Clock,
     /// The database's clock steps back or ahead, as after a failover; each instance learns of it later.
     ClockStep,
     Kill,
     Lose,
     Panic,
-    StandStill,
+    Stall,
     Suspend,
 }
 
 /// The weights of the events in a history about decisions.
 const DECISIONS: [(u32, Event); 15] = [
     (150, Event::Move),
-    (26, Event::Start(Deed::Fire)),
-    (14, Event::Start(Deed::Execute)),
-    (1, Event::Start(Deed::Create)),
-    (5, Event::Start(Deed::Edit)),
-    (5, Event::Start(Deed::Manual)),
-    (9, Event::Start(Deed::Job)),
-    (2, Event::Start(Deed::The("recovery"))),
+    (26, Event::Start(Action::Fire)),
+    (14, Event::Start(Action::Execute)),
+    (1, Event::Start(Action::Create)),
+    (5, Event::Start(Action::Edit)),
+    (5, Event::Start(Action::Manual)),
+    (9, Event::Start(Action::Job)),
+    (2, Event::Start(Action::The("recovery"))),
     (8, Event::Clock),
     (1, Event::ClockStep),
     (4, Event::Kill),
     (2, Event::Lose),
     (1, Event::Panic),
-    (1, Event::StandStill),
+    (1, Event::Stall),
     (1, Event::Suspend),
 ];
 
 /// The weights of the events in a history about leases.
 const LEASES: [(u32, Event); 15] = [
     (150, Event::Move),
-    (6, Event::Start(Deed::Fire)),
-    (25, Event::Start(Deed::Execute)),
-    (1, Event::Start(Deed::Create)),
-    (1, Event::Start(Deed::Edit)),
-    (40, Event::Start(Deed::FireManually)),
-    (3, Event::Start(Deed::Job)),
-    (8, Event::Start(Deed::The("recovery"))),
+    (6, Event::Start(Action::Fire)),
+    (25, Event::Start(Action::Execute)),
+    (1, Event::Start(Action::Create)),
+    (1, Event::Start(Action::Edit)),
+    (40, Event::Start(Action::FireManually)),
+    (3, Event::Start(Action::Job)),
+    (8, Event::Start(Action::The("recovery"))),
     (3, Event::Clock),
     (1, Event::ClockStep),
     (3, Event::Kill),
     (8, Event::Lose),
     (4, Event::Panic),
-    (3, Event::StandStill),
+    (3, Event::Stall),
     (4, Event::Suspend),
 ];
 
@@ -148,7 +148,7 @@ pub(crate) async fn run(stage: &Stage, seed: u64) -> Outcome {
         history.storm().await?;
         history.calm().await?;
         history.check_leases().await?;
-        history.judge().await
+        history.check_at_rest().await
     };
     let bad = verdict.await.err();
     history.end(bad).await
@@ -160,13 +160,13 @@ impl<'a> History<'a> {
         let (dice, clock, turnstile) = (Dice::new(seed), Clock::fixed(start), Turnstile::default());
         stage.ground.begin("DELETE FROM jobs; DELETE FROM torture_findings").await;
         stage.ground.start_clock(start).await;
-        let (heard, callers): (Arc<Mutex<Heard>>, _) = (Arc::default(), Callers::default());
+        let (observed, callers): (Arc<Mutex<Observed>>, _) = (Arc::default(), Callers::default());
         let profile = stage.ablation.profile(&dice);
         let fault_chance = *dice.pick(&[0.0, 0.1, 0.3]).unwrap_or(&0.0);
         stage.receiver.attend(Attending {
             turnstile: turnstile.clone(),
             dice: dice.clone(),
-            heard: Arc::clone(&heard),
+            observed: Arc::clone(&observed),
             callers: callers.clone(),
             fault_chance,
         });
@@ -180,7 +180,7 @@ impl<'a> History<'a> {
             clock,
             passed: Arc::default(),
             turnstile,
-            heard,
+            observed,
             callers,
             idle,
             actors: Vec::new(),
@@ -197,7 +197,7 @@ impl<'a> History<'a> {
     /// The storm: all kinds of events.
     async fn storm(&mut self) -> Result<(), String> {
         for _ in 0..if self.profile == Profile::Leases { 4 } else { 2 } {
-            self.start(Deed::Create).await?;
+            self.start(Action::Create).await?;
             self.finish_all().await?;
         }
         for _ in 0..self.dice.between(400, 900) {
@@ -207,7 +207,7 @@ impl<'a> History<'a> {
             };
             match event.unwrap_or(Event::Move) {
                 Event::Move => self.move_one().await?,
-                Event::Start(deed) => self.start(deed).await?,
+                Event::Start(action) => self.start(action).await?,
                 Event::Clock => {
                     let span = self.dice.weighted(&[(8, (5, 65)), (3, (60, 250)), (1, (300, 900))]);
                     let (least, most) = span.unwrap_or((5, 65));
@@ -217,7 +217,7 @@ impl<'a> History<'a> {
                 Event::Kill => self.kill_one().await?,
                 Event::Lose => self.lose_one(),
                 Event::Panic => self.panic_one(),
-                Event::StandStill => self.stand_still().await?,
+                Event::Stall => self.stall().await?,
                 Event::Suspend => self.suspend_one().await?,
             }
         }
@@ -236,7 +236,7 @@ impl<'a> History<'a> {
                 return Ok(());
             }
         }
-        let unrest = judge::unrest(&self.stage.ground.admin, self.clock.now()).await;
+        let unrest = checks::unrest(&self.stage.ground.admin, self.clock.now()).await;
         Err(format!("L4: not at rest after {ROUNDS} rounds: {unrest:?}"))
     }
 
@@ -245,11 +245,11 @@ impl<'a> History<'a> {
     async fn come_to_rest(&mut self) -> Result<bool, String> {
         let mut before = Vec::new();
         for _ in 0..PASSES {
-            for deed in Deed::ROUND {
-                self.start(deed).await?;
+            for action in Action::ROUND {
+                self.start(action).await?;
                 self.finish_all().await?;
             }
-            let unrest = judge::unrest(&self.stage.ground.admin, self.clock.now()).await;
+            let unrest = checks::unrest(&self.stage.ground.admin, self.clock.now()).await;
             if unrest.is_empty() || unrest == before {
                 return Ok(unrest.is_empty());
             }
@@ -258,12 +258,12 @@ impl<'a> History<'a> {
         Ok(false)
     }
 
-    async fn judge(&self) -> Result<(), String> {
-        let heard = self.heard.lock().unwrap().clone();
-        judge::ledger(&self.stage.ground.admin, &heard, self.clock.now()).await?;
+    async fn check_at_rest(&self) -> Result<(), String> {
+        let observed = self.observed.lock().unwrap().clone();
+        checks::ledger(&self.stage.ground.admin, &observed, self.clock.now()).await?;
         let instance = self.stage.instance(&self.dice, self.clock.now()).await;
         let (admin, now) = (&self.stage.ground.admin, self.clock.now());
-        let verified = match judge::verified(&instance, admin, now).await {
+        let verified = match checks::verified(&instance, admin, now).await {
             Ok(()) => faults::found(&instance, admin, &self.dice, now).await,
             bad => bad,
         };
@@ -272,10 +272,10 @@ impl<'a> History<'a> {
     }
 
     async fn end(mut self, bad: Option<String>) -> Outcome {
-        let said = judge::said(&self.stage.ground.admin).await;
+        let said = checks::said(&self.stage.ground.admin).await;
         self.coverage.said(said.into_iter().map(|(what, count)| (what, u32::try_from(count).unwrap_or(u32::MAX))));
-        let told_twice = self.heard.lock().unwrap().effects.values().filter(|effects| **effects > 1).count();
-        self.coverage.said([("told twice".to_owned(), u32::try_from(told_twice).unwrap_or(u32::MAX))]);
+        let called_twice = self.observed.lock().unwrap().effects.values().filter(|effects| **effects > 1).count();
+        self.coverage.said([("called twice".to_owned(), u32::try_from(called_twice).unwrap_or(u32::MAX))]);
         for (actor, instance) in std::mem::take(&mut self.actors) {
             instance.tap.die();
             self.stage.ground.cut(&actor.process.name).await;

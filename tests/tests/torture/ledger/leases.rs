@@ -29,7 +29,7 @@ pub(super) struct Leases {
     /// Attempts with a lease that their process does not know, and the end of that lease.
     unknown: HashMap<Fence, DateTime<Utc>>,
     /// The attempts in an actor's next renewal; its answer does not contain attempts that are claimed later.
-    asked: BTreeMap<usize, Vec<Fence>>,
+    requested: BTreeMap<usize, Vec<Fence>>,
     /// Attempts whose runs were already taken away when their actor began to renew.
     replaced: BTreeMap<usize, Vec<Fence>>,
 }
@@ -113,7 +113,7 @@ impl Leases {
 
     /// `actor` is about to read which attempts it executes, in order to renew their leases.
     pub(super) fn asks(&mut self, actor: usize, under_way: Vec<Fence>) {
-        self.asked.insert(actor, under_way);
+        self.requested.insert(actor, under_way);
     }
 
     /// `actor` is about to renew its leases, while the requests of these attempts are unanswered.
@@ -122,8 +122,8 @@ impl Leases {
         let theirs: Vec<(Uuid, i32)> =
             sqlx::query_as(theirs).bind(instance).fetch_all(&mut *admin.connection().await).await.unwrap();
         let is_theirs = |fence: &Fence| theirs.contains(&(fence.id, fence.attempt));
-        let asked = self.asked.remove(&actor).unwrap_or_default();
-        let is_replaced = |fence: &Fence| asked.contains(fence) && !is_theirs(fence);
+        let requested = self.requested.remove(&actor).unwrap_or_default();
+        let is_replaced = |fence: &Fence| requested.contains(fence) && !is_theirs(fence);
         self.replaced.insert(actor, open.into_iter().filter(is_replaced).collect());
     }
 

@@ -3,10 +3,10 @@
 
 mod ablation;
 mod cast;
+mod checks;
 mod faults;
 mod history;
 mod instance;
-mod judge;
 mod leases;
 mod oracle;
 mod receiver;

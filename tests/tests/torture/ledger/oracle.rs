@@ -9,10 +9,10 @@ use chrono::{DateTime, Timelike, Utc};
 use uuid::Uuid;
 
 /// Whether a minute of the hour is due.
-type IsMeant = fn(u32) -> bool;
+type MatchesMinute = fn(u32) -> bool;
 
 /// The crons of the histories, each with its minutes of the hour, which are the same in any timezone of whole hours.
-pub(crate) const CRONS: [(&str, IsMeant); 4] = [
+pub(crate) const CRONS: [(&str, MatchesMinute); 4] = [
     ("* * * * *", |_| true),
     ("*/2 * * * *", |minute| minute.is_multiple_of(2)),
     ("*/5 * * * *", |minute| minute.is_multiple_of(5)),
@@ -21,7 +21,7 @@ pub(crate) const CRONS: [(&str, IsMeant); 4] = [
 
 /// What callers and receivers saw.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Heard {
+pub(crate) struct Observed {
     /// The runs of the 202 answers to fires, by workflow and time.
     pub(crate) accepted: BTreeMap<(i64, DateTime<Utc>), Vec<Uuid>>,
     /// How many requests of each run the receiver got.
@@ -74,13 +74,13 @@ pub(crate) async fn find_due_times(admin: &Admin, until: DateTime<Utc>) -> BTree
 
 impl Version {
     fn is_due(&self, time: DateTime<Utc>) -> bool {
-        let Some((_, is_meant)) = CRONS.iter().find(|(cron, _)| Some(*cron) == self.cron.as_deref()) else {
+        let Some((_, matches_minute)) = CRONS.iter().find(|(cron, _)| Some(*cron) == self.cron.as_deref()) else {
             return false;
         };
         self.state == "active"
             && self.starts_at.is_none_or(|start| start <= time)
             && self.ends_at.is_none_or(|end| time < end)
-            && is_meant(time.minute())
+            && matches_minute(time.minute())
     }
 }
 

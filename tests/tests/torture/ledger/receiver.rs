@@ -11,7 +11,7 @@ use axum::http::{HeaderMap, StatusCode};
 use axum::routing::post;
 use serde_json::Value;
 
-use super::oracle::{Call, Heard};
+use super::oracle::{Call, Observed};
 use crate::dice::Dice;
 use crate::turnstile::Turnstile;
 
@@ -27,7 +27,7 @@ pub(crate) struct Receiver(Arc<Mutex<Option<Attending>>>);
 pub(crate) struct Attending {
     pub(crate) turnstile: Turnstile,
     pub(crate) dice: Dice,
-    pub(crate) heard: Arc<Mutex<Heard>>,
+    pub(crate) observed: Arc<Mutex<Observed>>,
     pub(crate) callers: Callers,
     pub(crate) fault_chance: f64,
 }
@@ -114,7 +114,9 @@ impl Receiver {
 
 async fn receive(State(receiver): State<Receiver>, headers: HeaderMap) -> StatusCode {
     let attending = receiver.0.lock().unwrap_or_else(PoisonError::into_inner).clone();
-    let Some(Attending { turnstile, dice, heard, callers, fault_chance }) = attending else { return StatusCode::GONE };
+    let Some(Attending { turnstile, dice, observed, callers, fault_chance }) = attending else {
+        return StatusCode::GONE;
+    };
     let header = |name: &str| headers.get(name).and_then(|value| value.to_str().ok());
     let run = header("webhook-id").and_then(|id| id.parse().ok());
     let attempt = header("x-cronbox-attempt").and_then(|attempt| attempt.parse().ok());
@@ -124,10 +126,10 @@ async fn receive(State(receiver): State<Receiver>, headers: HeaderMap) -> Status
     let fence = Fence { id, attempt };
     // The effect comes before the answer, because the caller may die before it gets the answer.
     {
-        let mut heard = heard.lock().unwrap_or_else(PoisonError::into_inner);
-        let effects = heard.effects.entry(id).or_default();
+        let mut observed = observed.lock().unwrap_or_else(PoisonError::into_inner);
+        let effects = observed.effects.entry(id).or_default();
         let before = std::mem::replace(effects, *effects + 1);
-        heard.calls.push(Call { fence, before, is_recovery: context["is_recovery"] == true });
+        observed.calls.push(Call { fence, before, is_recovery: context["is_recovery"] == true });
     }
     // The request of a dead process arrives nevertheless.
     let Some(actor) = callers.executing(fence) else { return StatusCode::GONE };

@@ -3,12 +3,12 @@
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use super::cast::{BEAT, Deed, STEP};
+use super::cast::{Action, BEAT, STEP};
 use super::history::{History, MOVES, Profile};
 use super::instance::LEASES;
 use super::leases::Knowing;
 use super::receiver::EFFECT;
-use crate::actor::{Actor, Locks, Role, Stand};
+use crate::actor::{Actor, Locks, Position, Role};
 use crate::tap::Tap;
 
 /// Longer than Postgres needs to see that a transaction has ended.
@@ -20,7 +20,7 @@ const CLAIM: &str = "claim runs";
 const RENEW: &str = "renew leases";
 
 impl History<'_> {
-    pub(super) async fn start(&mut self, deed: Deed) -> Result<(), String> {
+    pub(super) async fn start(&mut self, action: Action) -> Result<(), String> {
         if self.idle.is_empty() {
             return Ok(());
         }
@@ -29,16 +29,16 @@ impl History<'_> {
         self.actors_ever += 1;
         let id = self.actors_ever;
         // A job first reads the database's time; a request uses the last sample.
-        if matches!(deed, Deed::Job | Deed::The(_)) || self.dice.chance(0.7) {
+        if matches!(action, Action::Job | Action::The(_)) || self.dice.chance(0.7) {
             instance.sample(self.clock.now());
         }
-        let Some(life) = self.life(deed, id, &instance).await else {
+        let Some(life) = self.life(action, id, &instance).await else {
             self.idle.push(instance);
             return Ok(());
         };
         self.note(format!("actor {id} on {}: {}", instance.process.name, life.what));
         instance.tap.step(&self.turnstile, id);
-        let role = if deed == Deed::Execute { Role::Executor } else { Role::Editor };
+        let role = if action == Action::Execute { Role::Executor } else { Role::Editor };
         if role == Role::Executor {
             self.callers.begin(id, instance.executor.clone());
         }
@@ -61,7 +61,8 @@ impl History<'_> {
 
     /// One of the actors that can continue; a suspended one only if there is no other.
     fn any_at_points(&self) -> Option<usize> {
-        let free: Vec<usize> = (0..self.actors.len()).filter(|n| self.actors[*n].0.stand == Stand::AtPoints).collect();
+        let free: Vec<usize> =
+            (0..self.actors.len()).filter(|n| self.actors[*n].0.position == Position::AtPoints).collect();
         let awake: Vec<usize> = free.iter().copied().filter(|n| !self.is_suspended(self.actors[*n].0.id)).collect();
         self.dice.pick(if awake.is_empty() { &free } else { &awake }).copied()
     }
@@ -137,16 +138,17 @@ impl History<'_> {
             tracing::info!(?took, last, "a step was slow");
         }
         // Within a transaction it releases no lock.
-        let keeps_locks = self.actors[place].0.stand != Stand::Ended && self.actors[place].1.tap.is_in_transaction();
+        let keeps_locks =
+            self.actors[place].0.position != Position::Ended && self.actors[place].1.tap.is_in_transaction();
         for (actor, _) in &mut self.actors {
             if !keeps_locks
-                && actor.stand == Stand::AtLock
+                && actor.position == Position::AtLock
                 && !self.stage.ground.waits_for_lock(&actor.process.name).await
             {
                 actor.go(&self.turnstile, &self.stage.ground, Locks::Possible).await;
             }
         }
-        while let Some(place) = self.actors.iter().position(|(actor, _)| actor.stand == Stand::Ended) {
+        while let Some(place) = self.actors.iter().position(|(actor, _)| actor.position == Position::Ended) {
             let (actor, instance) = self.actors.remove(place);
             instance.tap.free();
             self.forget(actor.id);
@@ -159,7 +161,7 @@ impl History<'_> {
 
     /// Whether an actor may wait for another actor's lock.
     fn locks(&self, actor: usize) -> Locks {
-        let has_locks = |other: &Actor, tap: &Tap| other.stand == Stand::AtLock || tap.is_in_transaction();
+        let has_locks = |other: &Actor, tap: &Tap| other.position == Position::AtLock || tap.is_in_transaction();
         let is_possible = self.actors.iter().any(|(other, at)| other.id != actor && has_locks(other, &at.tap));
         if is_possible { Locks::Possible } else { Locks::Impossible }
     }
@@ -188,7 +190,7 @@ impl History<'_> {
 
     /// Checks the invariants of leases after each change.
     pub(super) async fn check_leases(&mut self) -> Result<(), String> {
-        let calls = std::mem::take(&mut self.heard.lock().unwrap().calls);
+        let calls = std::mem::take(&mut self.observed.lock().unwrap().calls);
         let is_claiming = |actor: usize| self.turnstile.points(actor).iter().any(|point| point == CLAIM);
         let acting = self.actors.iter().map(|(actor, instance)| Knowing::of(instance, is_claiming(actor.id)));
         let idle = self.idle.iter().map(|instance| Knowing::of(instance, false));
@@ -209,9 +211,9 @@ impl History<'_> {
             }
             self.move_one().await?;
         }
-        let stands: Vec<_> =
-            self.actors.iter().map(|(actor, _)| (actor.stand, self.turnstile.points(actor.id))).collect();
-        Err(format!("L6: actors never end: {stands:?}"))
+        let positions: Vec<_> =
+            self.actors.iter().map(|(actor, _)| (actor.position, self.turnstile.points(actor.id))).collect();
+        Err(format!("L6: actors never end: {positions:?}"))
     }
 
     /// Kills an instance with SIGKILL, and starts a new one.
@@ -226,7 +228,7 @@ impl History<'_> {
         drop(actor);
         self.forget(id);
         self.idle.push(self.stage.instance(&self.dice, self.clock.now()).await);
-        match self.actors.iter().position(|(actor, _)| actor.stand == Stand::AtLock) {
+        match self.actors.iter().position(|(actor, _)| actor.position == Position::AtLock) {
             Some(place) => self.go(place, "lock").await,
             None => Ok(()),
         }
@@ -250,12 +252,12 @@ impl History<'_> {
         let line = if let Some(place) = claiming.filter(|_| self.dice.chance(0.8)) {
             let (actor, instance) = &self.actors[place];
             instance.tap.lose_answer_to(CLAIM);
-            format!("actor {} will not hear of its next claim", actor.id)
+            format!("actor {} loses the answer of its next claim", actor.id)
         } else {
             let Some(place) = self.any_at_points() else { return };
             let (actor, instance) = &self.actors[place];
             instance.tap.lose_next_answer();
-            format!("actor {} will not hear of {:?}", actor.id, self.turnstile.points(actor.id))
+            format!("actor {} loses the answer of {:?}", actor.id, self.turnstile.points(actor.id))
         };
         self.coverage.cut += 1;
         self.note(line);
@@ -275,7 +277,7 @@ impl History<'_> {
 
     /// The database pauses for at least the length of a lease. An executor that cannot renew in that time stops its
     /// work; an executor that paused with the database does not know of the pause.
-    pub(super) async fn stand_still(&mut self) -> Result<(), String> {
+    pub(super) async fn stall(&mut self) -> Result<(), String> {
         let waiting: Vec<usize> =
             self.actors.iter().filter(|(actor, _)| self.is_beating(actor)).map(|a| a.0.id).collect();
         if waiting.is_empty() {
@@ -283,7 +285,7 @@ impl History<'_> {
         }
         self.coverage.said([("standstill".to_owned(), 1)]);
         let secs = self.dice.between(60, 700);
-        self.note(format!("the database stands still for {secs} s"));
+        self.note(format!("the database stalls for {secs} s"));
         self.advance(secs).await;
         for id in waiting {
             let place = self.actors.iter().position(|(actor, _)| actor.id == id && self.is_beating(actor));
@@ -308,14 +310,14 @@ impl History<'_> {
         let lease = if self.dice.chance(0.6) { lease } else { *self.dice.pick(&LEASES).unwrap_or(&lease) };
         self.advance(lease + 1).await;
         self.suspended.push((id, self.actors_ever + 1));
-        self.start(Deed::The("recovery")).await
+        self.start(Action::The("recovery")).await
     }
 
     /// Whether an executor waits for its next renewal and has unanswered requests.
     fn is_beating(&self, actor: &Actor) -> bool {
         let has_requests = !self.callers.open(actor.id).is_empty();
         has_requests
-            && actor.stand == Stand::AtPoints
+            && actor.position == Position::AtPoints
             && self.turnstile.points(actor.id).iter().any(|point| point == BEAT)
     }
 }

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use app::nudge::Nudge;
+use app::notify::Notifier;
 use serde_json::json;
 use sqlx::postgres::PgListener;
 use tests::{PATIENCE, Story};
@@ -12,10 +12,10 @@ const CHANNEL: &str = "cronbox_outbox";
 const DEBOUNCE: Duration = Duration::from_millis(10);
 
 /// The payload of the next notification; the app sends none.
-async fn heard(listener: &mut PgListener) -> String {
-    let word = tokio::time::timeout(PATIENCE, listener.recv()).await.expect("no word").unwrap();
-    assert_eq!(word.channel(), CHANNEL);
-    word.payload().to_owned()
+async fn next_payload(listener: &mut PgListener) -> String {
+    let notification = tokio::time::timeout(PATIENCE, listener.recv()).await.expect("a notification").unwrap();
+    assert_eq!(notification.channel(), CHANNEL);
+    notification.payload().to_owned()
 }
 
 async fn say(s: &Story, payload: &str) {
@@ -23,35 +23,35 @@ async fn say(s: &Story, payload: &str) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_storm_of_edits_is_told_in_few_words_and_the_last_edit_is_told() {
+async fn many_edits_share_few_notifications() {
     let s = Story::today().await;
     let mut listener = PgListener::connect(&s.dsn()).await.unwrap();
     listener.listen(CHANNEL).await.unwrap();
-    let nudge = Nudge::default();
-    let running = tokio::spawn(nudge.clone().run(s.pool.clone()));
+    let notifier = Notifier::default();
+    let running = tokio::spawn(notifier.clone().run(s.pool.clone()));
 
-    let begun = Instant::now();
-    while begun.elapsed() < Duration::from_millis(500) {
-        nudge.poke();
+    let started = Instant::now();
+    while started.elapsed() < Duration::from_millis(500) {
+        notifier.notify();
         tokio::task::yield_now().await;
     }
-    let lasted = begun.elapsed();
+    let lasted = started.elapsed();
     say(&s, "the storm is over").await;
-    let mut words = 0;
-    while heard(&mut listener).await.is_empty() {
-        words += 1;
+    let mut notifications = 0;
+    while next_payload(&mut listener).await.is_empty() {
+        notifications += 1;
     }
-    nudge.poke();
-    assert_eq!(heard(&mut listener).await, "", "the last edit is told");
+    notifier.notify();
+    assert_eq!(next_payload(&mut listener).await, "", "the last edit is notified");
 
     let most = lasted.as_millis() / DEBOUNCE.as_millis() + 2;
-    assert!((1..=most).contains(&words), "{lasted:?} of edits made {words} words");
+    assert!((1..=most).contains(&notifications), "{lasted:?} of edits made {notifications} notifications");
     running.abort();
     s.end().await;
 }
 
 #[tokio::test]
-async fn an_edit_that_is_refused_says_no_word() {
+async fn refused_edits_send_no_notification() {
     let s = Story::today().await;
     let mut listener = PgListener::connect(&s.dsn()).await.unwrap();
     listener.listen(CHANNEL).await.unwrap();
@@ -65,8 +65,8 @@ async fn an_edit_that_is_refused_says_no_word() {
     );
     // An edit that does not change the timing sends no notification, either.
     s.editor().patch(&path, &json!({"description": "for people"})).await.expect(200);
-    let word = tokio::time::timeout(Duration::from_millis(200), listener.recv()).await;
-    assert!(word.is_err(), "{word:?}");
+    let notification = tokio::time::timeout(Duration::from_millis(200), listener.recv()).await;
+    assert!(notification.is_err(), "{notification:?}");
     s.publish().await;
     s.end().await;
 }

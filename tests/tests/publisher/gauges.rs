@@ -39,7 +39,7 @@ async fn first_figure(world: &World, name: &str) -> String {
     let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
     let address = format!("127.0.0.1:{port}");
     let daemon = world.process(&["--listen", "--metrics-addr", &address], None);
-    let begun = Instant::now();
+    let started = Instant::now();
     loop {
         let answer = reqwest::get(format!("http://{address}/metrics")).await;
         let text = match answer {
@@ -52,7 +52,7 @@ async fn first_figure(world: &World, name: &str) -> String {
             drop(daemon);
             return value;
         }
-        assert!(begun.elapsed() < Duration::from_secs(60), "no figure in\n{text}");
+        assert!(started.elapsed() < Duration::from_secs(60), "no figure in\n{text}");
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
 }

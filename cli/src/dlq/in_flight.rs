@@ -10,11 +10,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use anyhow::Context;
 use tokio::signal::unix::{SignalKind, signal};
 
-use super::letter::Letter;
+use super::message::DeadMessage;
 use super::queue::Queue;
 
 /// Received messages, by message id, each with its newest receipt.
-pub(super) struct Held<'a> {
+pub(super) struct InFlight<'a> {
     queue: &'a Queue,
     stop: Stop,
     receipts: HashMap<String, String>,
@@ -24,22 +24,22 @@ pub(super) struct Held<'a> {
 #[derive(Clone)]
 pub(super) struct Stop(Arc<AtomicBool>);
 
-impl<'a> Held<'a> {
+impl<'a> InFlight<'a> {
     pub(super) fn of(queue: &'a Queue, stop: Stop) -> Self {
-        Held { queue, stop, receipts: HashMap::new() }
+        InFlight { queue, stop, receipts: HashMap::new() }
     }
 
     /// Receives messages that were not received before; none at the end, or after a signal.
-    pub(super) async fn next(&mut self) -> anyhow::Result<Vec<Letter>> {
-        while !self.stop.is_asked() {
+    pub(super) async fn next(&mut self) -> anyhow::Result<Vec<DeadMessage>> {
+        while !self.stop.is_requested() {
             let received = self.queue.receive().await?;
             if received.is_empty() {
                 break;
             }
             // The queue delivers at least once, and again after the visibility timeout: the newest receipt counts.
-            let new: Vec<Letter> = received
+            let new: Vec<DeadMessage> = received
                 .into_iter()
-                .filter(|letter| self.receipts.insert(letter.id.clone(), letter.receipt.clone()).is_none())
+                .filter(|message| self.receipts.insert(message.id.clone(), message.receipt.clone()).is_none())
                 .collect();
             if !new.is_empty() {
                 return Ok(new);
@@ -49,15 +49,15 @@ impl<'a> Held<'a> {
     }
 
     /// Deletes a message permanently.
-    pub(super) async fn delete(&mut self, letter: &Letter) -> anyhow::Result<()> {
-        self.queue.delete(&letter.receipt).await?;
-        self.forget(letter);
+    pub(super) async fn delete(&mut self, message: &DeadMessage) -> anyhow::Result<()> {
+        self.queue.delete(&message.receipt).await?;
+        self.forget(message);
         Ok(())
     }
 
     /// Removes a deleted message, so that it is not returned.
-    pub(super) fn forget(&mut self, letter: &Letter) {
-        self.receipts.remove(&letter.id);
+    pub(super) fn forget(&mut self, message: &DeadMessage) {
+        self.receipts.remove(&message.id);
     }
 
     /// Makes the remaining messages visible again.
@@ -69,7 +69,7 @@ impl<'a> Held<'a> {
     }
 
     pub(super) fn is_stopped(&self) -> bool {
-        self.stop.is_asked()
+        self.stop.is_requested()
     }
 }
 
@@ -77,7 +77,7 @@ impl Stop {
     /// Stops at SIGINT or SIGTERM: the current messages are finished, and no new ones are received.
     pub(super) fn by_signal() -> anyhow::Result<Self> {
         let stop = Stop(Arc::default());
-        let asked = stop.clone();
+        let requested = stop.clone();
         let mut interrupted = signal(SignalKind::interrupt()).context("cannot handle Ctrl-C")?;
         let mut terminated = signal(SignalKind::terminate()).context("cannot handle SIGTERM")?;
         tokio::spawn(async move {
@@ -86,12 +86,12 @@ impl Stop {
                 _ = terminated.recv() => {}
             }
             eprintln!("cronbox: stopping after the current messages");
-            asked.0.store(true, Ordering::Relaxed);
+            requested.0.store(true, Ordering::Relaxed);
         });
         Ok(stop)
     }
 
-    fn is_asked(&self) -> bool {
+    fn is_requested(&self) -> bool {
         self.0.load(Ordering::Relaxed)
     }
 }

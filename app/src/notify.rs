@@ -16,11 +16,11 @@ const DEBOUNCE: Duration = Duration::from_millis(10);
 
 /// Every function that commits an edit has a clone.
 #[derive(Clone, Default)]
-pub struct Nudge(Arc<Notify>);
+pub struct Notifier(Arc<Notify>);
 
-impl Nudge {
+impl Notifier {
     /// Requests a notification soon.
-    pub fn poke(&self) {
+    pub fn notify(&self) {
         self.0.notify_one();
     }
 
@@ -28,14 +28,14 @@ impl Nudge {
     pub async fn run(self, pool: PgPool) {
         loop {
             self.0.notified().await;
-            if let Err(error) = notify(&pool).await {
-                tracing::debug!(%error, "notification lost; the publisher's poll finds the edit");
+            if let Err(error) = send_notification(&pool).await {
+                tracing::debug!(%error, "notification not sent; the publisher's poll finds the edit");
             }
             tokio::time::sleep(DEBOUNCE).await;
         }
     }
 }
 
-async fn notify(pool: &PgPool) -> sqlx::Result<()> {
+async fn send_notification(pool: &PgPool) -> sqlx::Result<()> {
     sqlx::query!("SELECT pg_notify($1, '')", CHANNEL).execute(pool).await.map(drop)
 }

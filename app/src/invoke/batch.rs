@@ -15,7 +15,7 @@ use schedule::{Fire, WorkflowId};
 use tokio::sync::oneshot;
 use uuid::Uuid;
 
-use super::{Answer, decide, plain};
+use super::{Answer, decide, on_time};
 use crate::inject::{self, Point};
 
 /// How many fires one batch has at most.
@@ -30,7 +30,7 @@ pub(super) type Runs = Cache<(WorkflowId, DateTime<Utc>), Uuid>;
 
 /// The fires that wait to be decided in a batch; clones share them.
 #[derive(Clone)]
-pub(super) struct Group {
+pub(super) struct FireBatches {
     ledger: Ledger,
     gathering: Arc<Mutex<Gathering>>,
 }
@@ -47,7 +47,7 @@ struct Ledger {
 #[derive(Default)]
 struct Gathering {
     waiting: Vec<Waiting>,
-    at_work: usize,
+    workers: usize,
 }
 
 /// A fire, and the channel for its answer.
@@ -58,7 +58,7 @@ struct Waiting {
 
 type Decided = Result<Answer, Arc<sqlx::Error>>;
 
-impl Group {
+impl FireBatches {
     pub(super) fn new(pool: PgPool, kept: TimeDelta, runs: Runs) -> Self {
         Self { ledger: Ledger { pool, kept, runs }, gathering: Arc::default() }
     }
@@ -67,7 +67,7 @@ impl Group {
     pub(super) async fn decide(&self, fire: &Fire) -> Decided {
         let (asker, answer) = oneshot::channel();
         if self.join(Waiting { fire: fire.clone(), asker }) == Joined::NeedsAWorker {
-            tokio::spawn(self.clone().work());
+            tokio::spawn(self.clone().decide_batches());
         }
         answer.await.unwrap_or_else(|_| Err(Arc::new(sqlx::Error::WorkerCrashed)))
     }
@@ -75,20 +75,20 @@ impl Group {
     fn join(&self, waiting: Waiting) -> Joined {
         let mut gathering = self.gathering();
         gathering.waiting.push(waiting);
-        if gathering.at_work == AT_ONCE {
+        if gathering.workers == AT_ONCE {
             return Joined::WillBeMet;
         }
-        gathering.at_work += 1;
+        gathering.workers += 1;
         Joined::NeedsAWorker
     }
 
     /// Decides batches until no fire waits.
-    async fn work(self) {
+    async fn decide_batches(self) {
         // Let the tasks that are ready at this moment join first.
         tokio::task::yield_now().await;
-        while let Some(group) = self.next() {
+        while let Some(batch) = self.next() {
             // In its own task, so that a panic does not prevent the next batch.
-            let deciding = tokio::spawn(decide_together(self.ledger.clone(), group));
+            let deciding = tokio::spawn(decide_together(self.ledger.clone(), batch));
             if let Err(lost) = deciding.await {
                 tracing::error!(%lost, "batch of fires lost; each fire is answered with an error");
             }
@@ -99,17 +99,17 @@ impl Group {
     /// one started.
     fn next(&self) -> Option<Vec<Waiting>> {
         let mut gathering = self.gathering();
-        let (mut group, mut rest, mut met) = (Vec::new(), Vec::new(), HashSet::new());
+        let (mut batch, mut rest, mut met) = (Vec::new(), Vec::new(), HashSet::new());
         for waiting in gathering.waiting.drain(..) {
-            let is_next = group.len() < SIZE && met.insert(waiting.fire.workflow_id);
-            if is_next { &mut group } else { &mut rest }.push(waiting);
+            let is_next = batch.len() < SIZE && met.insert(waiting.fire.workflow_id);
+            if is_next { &mut batch } else { &mut rest }.push(waiting);
         }
         gathering.waiting = rest;
-        if group.is_empty() {
-            gathering.at_work -= 1;
+        if batch.is_empty() {
+            gathering.workers -= 1;
             return None;
         }
-        Some(group)
+        Some(batch)
     }
 
     fn gathering(&self) -> MutexGuard<'_, Gathering> {
@@ -118,24 +118,24 @@ impl Group {
 }
 
 /// Decides the fires of the fast path in one transaction, and the others in their own.
-async fn decide_together(ledger: Ledger, group: Vec<Waiting>) {
-    let mut accepted = match plain::decide(&ledger.pool, group.iter().map(|one| &one.fire)).await {
+async fn decide_together(ledger: Ledger, batch: Vec<Waiting>) {
+    let mut accepted = match on_time::decide(&ledger.pool, batch.iter().map(|one| &one.fire)).await {
         Ok(accepted) => accepted,
         // One fire is refused, or two batches block each other: decide each fire separately.
         Err(sqlx::Error::Database(error)) => {
-            tracing::warn!(%error, fires = group.len(), "batch of fires failed; each fire is decided separately");
+            tracing::warn!(%error, fires = batch.len(), "batch of fires failed; each fire is decided on its own");
             HashMap::new()
         }
-        Err(error) => return tell_all(group, error),
+        Err(error) => return answer_all(batch, error),
     };
     if !accepted.is_empty() {
         inject::at(Point::I2);
     }
-    for Waiting { fire, asker } in group {
+    for Waiting { fire, asker } in batch {
         match accepted.remove(&fire.workflow_id.0) {
             // A caller that has disconnected needs no answer.
             Some(run) => drop(asker.send(Ok(Answer::Accepted(run)))),
-            None => drop(tokio::spawn(alone(ledger.clone(), Waiting { fire, asker }))),
+            None => drop(tokio::spawn(decide_singly(ledger.clone(), Waiting { fire, asker }))),
         }
     }
 }
@@ -149,15 +149,15 @@ enum Joined {
     WillBeMet,
 }
 
-fn tell_all(group: Vec<Waiting>, error: sqlx::Error) {
+fn answer_all(batch: Vec<Waiting>, error: sqlx::Error) {
     let error = Arc::new(error);
-    for waiting in group {
+    for waiting in batch {
         waiting.asker.send(Err(error.clone())).ok();
     }
 }
 
 /// Decides one fire through all its cases; repeats it if Postgres rolled it back because of another transaction.
-async fn alone(ledger: Ledger, Waiting { fire, asker }: Waiting) {
+async fn decide_singly(ledger: Ledger, Waiting { fire, asker }: Waiting) {
     let mut tries = 1;
     let decided = loop {
         match in_its_own_transaction(&ledger, &fire).await {

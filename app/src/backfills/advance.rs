@@ -5,7 +5,7 @@ use db::{PgConnection, PgPool};
 use schedule::WorkflowId;
 use uuid::Uuid;
 
-use super::meant::{self, Meant, Timetable};
+use super::select::{self, Selected, Timetable};
 use super::{Backfill, State, table};
 use crate::job_failures;
 use crate::occurrences::{self, Decision, Entry, Recorded};
@@ -88,17 +88,18 @@ async fn step(tx: &mut PgConnection, id: Uuid, workflow: WorkflowId, now: DateTi
         table::enter(tx, id, State::Cancelled, now).await?;
         return Ok(Pass { finished: 1, ..Pass::default() });
     }
-    let mut room = usize::try_from(i64::from(backfill.wish.max_concurrent) - backfill.live).unwrap_or_default();
+    let mut room = usize::try_from(i64::from(backfill.request.max_concurrent) - backfill.live).unwrap_or_default();
     let (mut started, mut cursor, mut is_last) = (0, backfill.cursor, false);
     let timetable = Timetable::load(tx, workflow.id, backfill.timing_revision).await?;
     for _ in 0..STRETCHES {
         if room == 0 || is_last {
             break;
         }
-        let stretch = meant::stretch(tx, workflow.id, &backfill.wish, &timetable, backfill.created_on, cursor).await?;
+        let stretch =
+            select::stretch(tx, workflow.id, &backfill.request, &timetable, backfill.created_on, cursor).await?;
         let taken = &stretch.times[..room.min(stretch.times.len())];
-        for meant in taken {
-            start(tx, &workflow, &backfill, meant, now).await?;
+        for selected in taken {
+            start(tx, &workflow, &backfill, selected, now).await?;
         }
         started += taken.len();
         room -= taken.len();
@@ -119,16 +120,16 @@ async fn start(
     tx: &mut PgConnection,
     workflow: &Workflow,
     backfill: &Backfill,
-    meant: &Meant,
+    selected: &Selected,
     now: DateTime<Utc>,
 ) -> sqlx::Result<()> {
     let id = crate::id::at(now);
     let verdict = overlap::verdict(tx, workflow, Trigger::Backfill, now).await?;
     // A run of a backfill waits however long the queue is: it is never skipped.
     let state = verdict.state().unwrap_or(RunState::Queued);
-    let occurrence = match meant.occurrence {
+    let occurrence = match selected.occurrence {
         Some(occurrence) => Some(occurrence),
-        None => record(tx, workflow, meant, id, now).await?,
+        None => record(tx, workflow, selected, id, now).await?,
     };
     let run = runs::New {
         id,
@@ -137,7 +138,7 @@ async fn start(
         occurrence_id: occurrence,
         trigger: Trigger::Backfill,
         state,
-        scheduled_time: Some(meant.due.time),
+        scheduled_time: Some(selected.due.time),
         run_after: now,
         inputs: None,
         backfill_id: Some(backfill.id),
@@ -149,23 +150,23 @@ async fn start(
 async fn record(
     tx: &mut PgConnection,
     workflow: &Workflow,
-    meant: &Meant,
+    selected: &Selected,
     run: Uuid,
     now: DateTime<Utc>,
 ) -> sqlx::Result<Option<Uuid>> {
     let entry = Entry {
         workflow_id: workflow.id,
-        time: meant.due.time,
+        time: selected.due.time,
         fire: None,
         decision: Decision::Backfilled,
         reason: None,
-        revision: meant.due.revision,
+        revision: selected.due.revision,
         run_id: Some(run),
         now,
     };
     match occurrences::record(tx, &entry).await? {
         Recorded::Ours(id) => Ok(Some(id)),
         // Cannot happen under the workflow's lock; if it does, the run names the existing row.
-        Recorded::Theirs => Ok(occurrences::find(tx, workflow.id, meant.due.time).await?.map(|row| row.id)),
+        Recorded::Theirs => Ok(occurrences::find(tx, workflow.id, selected.due.time).await?.map(|row| row.id)),
     }
 }

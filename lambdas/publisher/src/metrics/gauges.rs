@@ -19,7 +19,7 @@ const MOST_FAILURES: u32 = 2;
 
 /// The gauges of the outbox and the ledger; `None` = it could not be read.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Levels {
+pub(crate) struct Gauges {
     /// The age of the oldest edit that is neither published nor failed.
     pub(crate) lag_secs: Option<f64>,
     /// 1 while the database waits for acceptance, because it was restored or cloned; else 0.
@@ -45,9 +45,9 @@ pub(crate) struct Levels {
 }
 
 /// Reads the gauges within `limit`, because metrics come last, when a Lambda has little time left.
-pub(crate) async fn read(pool: &PgPool, limit: Duration) -> Levels {
+pub(crate) async fn read(pool: &PgPool, limit: Duration) -> Gauges {
     let mut reading = Reading { began: Instant::now(), limit, failures: 0, unread: 0 };
-    Levels {
+    Gauges {
         lag_secs: reading.figure("outbox lag", lag_secs(pool)).await,
         held: reading.figure("hold", held(pool)).await,
         failed_rows: reading.figure("failed rows", failed_rows(pool)).await,
@@ -91,7 +91,7 @@ impl Reading {
     }
 }
 
-impl Levels {
+impl Gauges {
     /// Times and runs abandoned in the last hour.
     pub(crate) fn abandoned(&self) -> Option<i64> {
         Some(self.decisions.as_ref()?.not_run + self.runs_abandoned?)

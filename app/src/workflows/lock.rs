@@ -27,8 +27,8 @@ pub async fn lock(
     team_id: Option<i64>,
     now: DateTime<Utc>,
 ) -> sqlx::Result<Option<Workflow>> {
-    table::hold(tx, id).await?;
-    as_it_stands(tx, id, team_id, now).await
+    table::lock_row(tx, id).await?;
+    read_locked(tx, id, team_id, now).await
 }
 
 /// As [`lock`], for a fire of `time`, which may arrive a moment early: a pause that ends at this time is over then.
@@ -43,10 +43,10 @@ pub async fn lock_for_fire(
     id: WorkflowId,
     time: DateTime<Utc>,
 ) -> sqlx::Result<(Option<Workflow>, DateTime<Utc>)> {
-    table::hold(tx, id).await?;
+    table::lock_row(tx, id).await?;
     let now = cronbox_now(tx).await?;
     let at = if time > now + CLOCK_SKEW { now } else { now.max(time) };
-    Ok((as_it_stands(tx, id, None, at).await?, now))
+    Ok((read_locked(tx, id, None, at).await?, now))
 }
 
 /// As [`lock`], but returns `None` if another transaction has locked the workflow, or if it does not exist.
@@ -54,10 +54,10 @@ pub async fn lock_for_fire(
 /// # Errors
 /// Fails if the database cannot be reached or refuses the statement.
 pub async fn try_lock(tx: &mut PgConnection, id: WorkflowId, now: DateTime<Utc>) -> sqlx::Result<Option<Workflow>> {
-    if table::hold_free(tx, id).await? { as_it_stands(tx, id, None, now).await } else { Ok(None) }
+    if table::try_lock_row(tx, id).await? { read_locked(tx, id, None, now).await } else { Ok(None) }
 }
 
-async fn as_it_stands(
+async fn read_locked(
     tx: &mut PgConnection,
     id: WorkflowId,
     team_id: Option<i64>,

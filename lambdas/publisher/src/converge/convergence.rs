@@ -10,7 +10,7 @@ use crate::publisher::Publisher;
 use crate::scheduler::lease::Lease;
 
 /// The workflow to converge, and its lease.
-pub(super) struct Work<'a> {
+pub(super) struct Convergence<'a> {
     pub(super) publisher: &'a Publisher,
     pub(super) claim: &'a Claim,
     pub(super) name: ScheduleName,

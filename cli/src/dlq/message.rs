@@ -11,7 +11,7 @@ use schedule::{Environment, Fire, ScheduleName, WorkflowId};
 use serde_json::{Value, json};
 
 /// One message of a dead-letter queue.
-pub(super) struct Letter {
+pub(super) struct DeadMessage {
     /// SQS's message id.
     pub(super) id: String,
     /// The receipt with which the message can be deleted, while it is not visible to other consumers.
@@ -23,7 +23,7 @@ pub(super) struct Letter {
     /// As in the queue.
     pub(super) attributes: BTreeMap<String, String>,
     /// What was not delivered.
-    pub(super) holds: Holds,
+    pub(super) content: Content,
     /// Which service gave up.
     pub(super) from: From,
     /// The error message of that service.
@@ -34,7 +34,7 @@ pub(super) struct Letter {
 
 /// The content of a message.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Holds {
+pub(super) enum Content {
     /// A fire for which the app has not answered.
     Fire(Fire),
     /// A tick of the publisher; each later tick publishes the same rows.
@@ -67,7 +67,7 @@ impl From {
     }
 }
 
-impl Letter {
+impl DeadMessage {
     /// Parses a message; an unreadable one is returned too.
     pub(super) fn read(
         id: String,
@@ -77,25 +77,25 @@ impl Letter {
         attributes: BTreeMap<String, String>,
     ) -> Self {
         let json: Value = serde_json::from_str(&body).unwrap_or(Value::Null);
-        let (holds, from, error, tries) = match json["requestContext"].is_object() {
+        let (content, from, error, tries) = match json["requestContext"].is_object() {
             true => of_function(&json),
             false => of_schedule(&json, &attributes),
         };
-        Letter { id, receipt, sent_on, body, attributes, holds, from, error, tries }
+        DeadMessage { id, receipt, sent_on, body, attributes, content, from, error, tries }
     }
 
     /// The fire, if there is one to deliver again.
     pub(super) fn fire(&self) -> Option<&Fire> {
-        match &self.holds {
-            Holds::Fire(fire) => Some(fire),
-            Holds::Tick | Holds::Unreadable(_) => None,
+        match &self.content {
+            Content::Fire(fire) => Some(fire),
+            Content::Tick | Content::Unreadable(_) => None,
         }
     }
 }
 
 /// Fails if a message with one of these ids was not received.
-pub(super) fn all_found(ids: &[String], letters: &[Letter]) -> anyhow::Result<()> {
-    match ids.iter().find(|id| letters.iter().all(|letter| letter.id != **id)) {
+pub(super) fn all_found(ids: &[String], messages: &[DeadMessage]) -> anyhow::Result<()> {
+    match ids.iter().find(|id| messages.iter().all(|message| message.id != **id)) {
         Some(id) => {
             bail!("message {id} is not visible in the queue: it was deleted, or another receiver has it in flight")
         }
@@ -103,20 +103,20 @@ pub(super) fn all_found(ids: &[String], letters: &[Letter]) -> anyhow::Result<()
     }
 }
 
-type Read = (Holds, From, String, Option<u64>);
+type Read = (Content, From, String, Option<u64>);
 
 /// Lambda's envelope: the event of the function, and its error.
 fn of_function(envelope: &Value) -> Read {
     let payload = &envelope["requestPayload"];
-    let (holds, from) = match Fire::from_event(payload) {
-        Ok(fire) => (Holds::Fire(fire), From::Runner),
-        Err(_) if is_tick(payload) => (Holds::Tick, From::Publisher),
-        Err(error) => (Holds::Unreadable(error.to_string()), From::Unknown),
+    let (content, from) = match Fire::from_event(payload) {
+        Ok(fire) => (Content::Fire(fire), From::Runner),
+        Err(_) if is_tick(payload) => (Content::Tick, From::Publisher),
+        Err(error) => (Content::Unreadable(error.to_string()), From::Unknown),
     };
     let context = &envelope["requestContext"];
     let (kind, said) = (&envelope["responsePayload"]["errorType"], &envelope["responsePayload"]["errorMessage"]);
     let error = in_words(said.as_str(), kind.as_str(), context["condition"].as_str());
-    (holds, from, error, context["approximateInvokeCount"].as_u64())
+    (content, from, error, context["approximateInvokeCount"].as_u64())
 }
 
 /// The error message comes first, because a table shows only its beginning. The names of Rust types, which older
@@ -142,20 +142,20 @@ fn is_tick(payload: &Value) -> bool {
 /// Scheduler's request to Lambda. Scheduler truncates it if it is too long, but never the attributes.
 fn of_schedule(body: &Value, attributes: &BTreeMap<String, String>) -> Read {
     let attribute = |name: &str| attributes.get(name).map(String::as_str);
-    let is_truncated = attribute("IS_PAYLOAD_TRUNCATED").is_some_and(|told| told.eq_ignore_ascii_case("true"));
-    let holds = match Fire::from_event(&payload(body)) {
-        Ok(fire) => Holds::Fire(fire),
+    let is_truncated = attribute("IS_PAYLOAD_TRUNCATED").is_some_and(|reply| reply.eq_ignore_ascii_case("true"));
+    let content = match Fire::from_event(&payload(body)) {
+        Ok(fire) => Content::Fire(fire),
         Err(error) => match is_truncated.then(|| of_attributes(attributes)).flatten() {
-            Some(fire) => Holds::Fire(fire),
-            None => Holds::Unreadable(error.to_string()),
+            Some(fire) => Content::Fire(fire),
+            None => Content::Unreadable(error.to_string()),
         },
     };
-    let is_scheduler_s = attributes.contains_key("SCHEDULE_ARN") || matches!(holds, Holds::Fire(_));
+    let is_scheduler_s = attributes.contains_key("SCHEDULE_ARN") || matches!(content, Content::Fire(_));
     let exhausted = attribute("EXHAUSTED_RETRY_CONDITION");
     let words = [attribute("ERROR_CODE"), attribute("ERROR_MESSAGE"), exhausted];
     let tries = attribute("RETRY_ATTEMPTS").and_then(|retries| retries.parse::<u64>().ok()).map(|retries| retries + 1);
     let from = if is_scheduler_s { From::Schedule } else { From::Unknown };
-    (holds, from, words.into_iter().flatten().collect::<Vec<_>>().join(": "), tries)
+    (content, from, words.into_iter().flatten().collect::<Vec<_>>().join(": "), tries)
 }
 
 /// The payload for the runner: a string in the request, or the complete body.
@@ -190,9 +190,9 @@ fn workflow(schedule_arn: &str) -> Option<WorkflowId> {
 mod tests {
     use super::*;
 
-    fn read(body: &str, attributes: &[(&str, &str)]) -> Letter {
+    fn read(body: &str, attributes: &[(&str, &str)]) -> DeadMessage {
         let attributes = attributes.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
-        Letter::read("m".to_owned(), "r".to_owned(), None, body.to_owned(), attributes)
+        DeadMessage::read("m".to_owned(), "r".to_owned(), None, body.to_owned(), attributes)
     }
 
     const TRUNCATED: [(&str, &str); 3] = [
@@ -202,19 +202,19 @@ mod tests {
     ];
 
     #[test]
-    fn a_truncated_letter_is_made_whole_from_its_attributes() {
-        let letter = read(r#"{"FunctionName":"arn","Payload":"{\"workflow_id\":1"#, &TRUNCATED);
-        let fire = letter.fire().expect("a fire");
+    fn attributes_complete_a_truncated_message() {
+        let message = read(r#"{"FunctionName":"arn","Payload":"{\"workflow_id\":1"#, &TRUNCATED);
+        let fire = message.fire().expect("a fire");
         assert_eq!((fire.workflow_id, fire.raw_time.as_str()), (WorkflowId(12), "2026-03-29T07:00:10Z"));
     }
 
     #[test]
-    fn attributes_alone_make_no_fire_of_a_body_that_came_whole() {
+    fn attributes_change_no_complete_body() {
         let whole = [("IS_PAYLOAD_TRUNCATED", "false"), TRUNCATED[1], TRUNCATED[2]];
-        let letter = read(r#"{"Payload":"{\"workflow_id\":12}"}"#, &whole);
+        let message = read(r#"{"Payload":"{\"workflow_id\":12}"}"#, &whole);
         assert_eq!(
-            (letter.holds, letter.from),
-            (Holds::Unreadable("scheduled_time: missing".to_owned()), From::Schedule)
+            (message.content, message.from),
+            (Content::Unreadable("scheduled_time: missing".to_owned()), From::Schedule)
         );
     }
 
@@ -230,12 +230,12 @@ mod tests {
         let envelope = |payload: Value| json!({"requestContext": {}, "requestPayload": payload}).to_string();
         let minute = json!({"source": "aws.events", "detail-type": "Scheduled Event", "time": "2026-03-29T07:00:00Z"});
         for tick in [minute.clone(), json!({}), json!({"sweep": true})] {
-            assert_eq!(read(&envelope(tick.clone()), &[]).holds, Holds::Tick, "{tick}");
+            assert_eq!(read(&envelope(tick.clone()), &[]).content, Content::Tick, "{tick}");
         }
         let mut broken = minute;
         broken["workflow_id"] = json!("12x");
         for broken in [broken, json!(null), json!([]), json!({"source": "aws.scheduler"}), json!({"workflow_id": 12})] {
-            assert!(matches!(read(&envelope(broken.clone()), &[]).holds, Holds::Unreadable(_)), "{broken}");
+            assert!(matches!(read(&envelope(broken.clone()), &[]).content, Content::Unreadable(_)), "{broken}");
         }
     }
 }

@@ -8,7 +8,7 @@ use schedule::delivery::GRACE;
 use schedule::{Revision, WorkflowId};
 use uuid::Uuid;
 
-use super::{Only, Order, Timing, Wish};
+use super::{BackfillRequest, Only, Order, Timing};
 use crate::due_times::{self, DueTime, DueTimes};
 use crate::occurrences::Decision;
 use crate::prune_marks;
@@ -67,7 +67,7 @@ impl Timetable {
 
 /// A selected time.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Meant {
+pub(super) struct Selected {
     /// The time, and the schedule version that made it due.
     pub(super) due: DueTime,
     /// Its row in the ledger; `None` if the time is to be recorded again.
@@ -77,7 +77,7 @@ pub(super) struct Meant {
 /// One stretch of the span.
 pub(super) struct Stretch {
     /// In the order of the backfill.
-    pub(super) times: Vec<Meant>,
+    pub(super) times: Vec<Selected>,
     /// The last time that was evaluated.
     pub(super) through: DateTime<Utc>,
     /// Whether the span ends here.
@@ -88,15 +88,15 @@ pub(super) struct Stretch {
 pub(super) async fn times(
     db: &mut PgConnection,
     workflow: WorkflowId,
-    wish: &Wish,
+    request: &BackfillRequest,
     timetable: &Timetable,
     now: DateTime<Utc>,
     limit: usize,
 ) -> sqlx::Result<Vec<DateTime<Utc>>> {
     let (mut times, mut cursor) = (Vec::new(), None);
     loop {
-        let stretch = stretch(db, workflow, wish, timetable, now, cursor).await?;
-        times.extend(stretch.times.iter().map(|meant| meant.due.time));
+        let stretch = stretch(db, workflow, request, timetable, now, cursor).await?;
+        times.extend(stretch.times.iter().map(|selected| selected.due.time));
         if stretch.is_last || times.len() >= limit {
             times.truncate(limit);
             return Ok(times);
@@ -105,20 +105,20 @@ pub(super) async fn times(
     }
 }
 
-/// Returns the stretch after the cursor, or the first one. `asked_on` is when the backfill was requested.
+/// Returns the stretch after the cursor, or the first one. `requested_on` is when the backfill was requested.
 ///
 /// Times less than 300 s old at that moment are left to the live schedule.
 pub(super) async fn stretch(
     db: &mut PgConnection,
     workflow: WorkflowId,
-    wish: &Wish,
+    request: &BackfillRequest,
     timetable: &Timetable,
-    asked_on: DateTime<Utc>,
+    requested_on: DateTime<Utc>,
     cursor: Option<DateTime<Utc>>,
 ) -> sqlx::Result<Stretch> {
     let just_before = |time: DateTime<Utc>| time - TimeDelta::microseconds(1);
-    let (first, last) = (just_before(wish.start), just_before(wish.end).min(asked_on - GRACE));
-    let (after, until, limit) = match wish.order {
+    let (first, last) = (just_before(request.start), just_before(request.end).min(requested_on - GRACE));
+    let (after, until, limit) = match request.order {
         Order::OldestFirst => (cursor.unwrap_or(first), last, TIMES),
         Order::NewestFirst => {
             let until = cursor.map_or(last, just_before).min(last);
@@ -133,9 +133,9 @@ pub(super) async fn stretch(
     // After the rows: a prune raises its mark before it removes a row.
     let pruned_before = prune_marks::occurrences(db).await?;
     let found = due_times.times.len();
-    let select = |due: DueTime| meant(wish, due, rows.get(&due.time), pruned_before);
-    let mut times: Vec<Meant> = due_times.times.into_iter().filter_map(select).collect();
-    Ok(match wish.order {
+    let select = |due: DueTime| select_time(request, due, rows.get(&due.time), pruned_before);
+    let mut times: Vec<Selected> = due_times.times.into_iter().filter_map(select).collect();
+    Ok(match request.order {
         // Fewer than the limit: no due time follows, or those that follow cannot be computed.
         Order::OldestFirst => Stretch { times, through: due_times.through, is_last: found < limit },
         Order::NewestFirst => {
@@ -146,14 +146,19 @@ pub(super) async fn stretch(
     })
 }
 
-fn meant(wish: &Wish, due: DueTime, row: Option<&Row>, pruned_before: Option<DateTime<Utc>>) -> Option<Meant> {
-    let is_meant = match (wish.only, row) {
+fn select_time(
+    request: &BackfillRequest,
+    due: DueTime,
+    row: Option<&Row>,
+    pruned_before: Option<DateTime<Utc>>,
+) -> Option<Selected> {
+    let is_selected = match (request.only, row) {
         (Only::All, _) => true,
         // A row that was pruned may have said that the time ran.
         (Only::Missing, None) => pruned_before.is_none_or(|pruned| due.time >= pruned),
         (Only::Missing, Some(row)) => match row.decision {
             Decision::Missed => true,
-            Decision::SkippedPaused => wish.timing == Timing::Now,
+            Decision::SkippedPaused => request.timing == Timing::Now,
             _ => false,
         },
         (Only::Failed, Some(row)) => {
@@ -163,7 +168,7 @@ fn meant(wish: &Wish, due: DueTime, row: Option<&Row>, pruned_before: Option<Dat
     };
     // A time that never ran is recorded again, as backfilled.
     let ran = |row: &&Row| !matches!(row.decision, Decision::Missed | Decision::SkippedPaused);
-    is_meant.then(|| Meant { due, occurrence: row.filter(ran).map(|row| row.id) })
+    is_selected.then(|| Selected { due, occurrence: row.filter(ran).map(|row| row.id) })
 }
 
 struct Row {

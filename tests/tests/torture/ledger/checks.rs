@@ -9,7 +9,7 @@ use serde_json::json;
 use uuid::Uuid;
 
 use super::instance::{Caller, Instance};
-use super::oracle::{Heard, find_due_times};
+use super::oracle::{Observed, find_due_times};
 use crate::ground::Admin;
 
 /// Before all due times of a history: a clock that steps back may reach times before its start.
@@ -35,12 +35,12 @@ pub(super) async fn unrest(admin: &Admin, now: DateTime<Utc>) -> Vec<String> {
 }
 
 /// Checks S6, S7, S11, L5, and the policies.
-pub(super) async fn ledger(admin: &Admin, heard: &Heard, now: DateTime<Utc>) -> Result<(), String> {
-    if let Some(broken) = heard.broken.first() {
+pub(super) async fn ledger(admin: &Admin, observed: &Observed, now: DateTime<Utc>) -> Result<(), String> {
+    if let Some(broken) = observed.broken.first() {
         return Err(format!("answers: {broken}"));
     }
-    accepted(admin, heard).await?;
-    effects(admin, heard).await?;
+    accepted(admin, observed).await?;
+    effects(admin, observed).await?;
     let rows: BTreeSet<(i64, DateTime<Utc>)> =
         sqlx::query_as::<_, (i64, DateTime<Utc>)>("SELECT workflow_id, scheduled_time FROM occurrences")
             .fetch_all(&mut *admin.connection().await)
@@ -83,8 +83,8 @@ pub(super) async fn verified(instance: &Instance, admin: &Admin, now: DateTime<U
 }
 
 /// S6: a 202 names a committed run of exactly this time, and each time has at most one.
-async fn accepted(admin: &Admin, heard: &Heard) -> Result<(), String> {
-    for ((workflow, time), runs) in &heard.accepted {
+async fn accepted(admin: &Admin, observed: &Observed) -> Result<(), String> {
+    for ((workflow, time), runs) in &observed.accepted {
         let committed: Vec<Uuid> = sqlx::query_scalar(
             "SELECT id FROM runs WHERE workflow_id = $1 AND scheduled_time = $2 AND trigger IN ('schedule', 'catch_up')",
         )
@@ -101,11 +101,11 @@ async fn accepted(admin: &Admin, heard: &Heard) -> Result<(), String> {
 }
 
 /// S7: each effect has a claim, and each claim but the first has an earlier failed try or recorded takeover.
-async fn effects(admin: &Admin, heard: &Heard) -> Result<(), String> {
+async fn effects(admin: &Admin, observed: &Observed) -> Result<(), String> {
     let runs: Vec<(Uuid, i32)> =
         sqlx::query_as("SELECT id, attempt FROM runs").fetch_all(&mut *admin.connection().await).await.unwrap();
     let attempts: BTreeMap<Uuid, i32> = runs.into_iter().collect();
-    match heard.effects.iter().find(|(run, effects)| attempts.get(run).is_none_or(|attempts| attempts < effects)) {
+    match observed.effects.iter().find(|(run, effects)| attempts.get(run).is_none_or(|attempts| attempts < effects)) {
         Some((run, effects)) => Err(format!("S7: run {run} had {effects} effects by {:?} claims", attempts.get(run))),
         None => Ok(()),
     }

@@ -26,10 +26,10 @@ pub(super) async fn decide<'a>(pool: &PgPool, fires: impl Iterator<Item = &'a Fi
     let mut fires: Vec<_> = fires.collect();
     fires.sort_unstable_by_key(|fire| fire.workflow_id.0);
     let mut tx = db::begin(pool).await?;
-    let held = hold(&mut tx, &fires).await?;
-    fires.retain(|fire| held.binary_search(&fire.workflow_id.0).is_ok());
-    let standing = read(&mut tx, &fires).await?;
-    let started: Vec<_> = fires.iter().filter_map(|fire| start(fire, standing.get(&fire.workflow_id.0)?)).collect();
+    let locked = lock_workflows(&mut tx, &fires).await?;
+    fires.retain(|fire| locked.binary_search(&fire.workflow_id.0).is_ok());
+    let candidates = read(&mut tx, &fires).await?;
+    let started: Vec<_> = fires.iter().filter_map(|fire| start(fire, candidates.get(&fire.workflow_id.0)?)).collect();
     if started.is_empty() {
         tx.rollback().await?;
         return Ok(HashMap::new());
@@ -47,11 +47,11 @@ fn is_on_time(fire: &Fire, now: DateTime<Utc>) -> bool {
 }
 
 /// Locks the workflows that are not locked, in the order of their ids.
-async fn hold(tx: &mut PgConnection, fires: &[&Fire]) -> sqlx::Result<Vec<i64>> {
+async fn lock_workflows(tx: &mut PgConnection, fires: &[&Fire]) -> sqlx::Result<Vec<i64>> {
     let ids: Vec<_> = fires.iter().map(|fire| fire.workflow_id.0).collect();
     sqlx::query_scalar!(
         r#"
-        -- hold the workflows of a group: it waits for none, so two groups cannot block each other
+        -- lock the workflows of a batch: it waits for none, so two batches cannot block each other
         SELECT id FROM workflows WHERE id = ANY($1) ORDER BY id FOR NO KEY UPDATE SKIP LOCKED
         "#,
         &ids,
@@ -61,7 +61,7 @@ async fn hold(tx: &mut PgConnection, fires: &[&Fire]) -> sqlx::Result<Vec<i64>> 
 }
 
 /// The state of a workflow that may start a run at once.
-struct Standing {
+struct Candidate {
     /// The database's time under the locks: a fire may have waited for a connection, and may be late by now.
     now: DateTime<Utc>,
     version: Version,
@@ -72,7 +72,7 @@ struct Standing {
 }
 
 /// Reads the states under the locks; a later statement than the one that took them sees their newest rows.
-async fn read(tx: &mut PgConnection, fires: &[&Fire]) -> sqlx::Result<HashMap<i64, Standing>> {
+async fn read(tx: &mut PgConnection, fires: &[&Fire]) -> sqlx::Result<HashMap<i64, Candidate>> {
     let (ids, times): (Vec<_>, Vec<_>) = fires.iter().map(|fire| (fire.workflow_id.0, fire.scheduled_time)).unzip();
     let rows = sqlx::query!(
         r#"
@@ -94,7 +94,7 @@ async fn read(tx: &mut PgConnection, fires: &[&Fire]) -> sqlx::Result<HashMap<i6
     )
     .fetch_all(tx)
     .await?;
-    let standing = rows.into_iter().map(|row| {
+    let candidates = rows.into_iter().map(|row| {
         let version = Version {
             revision: row.revision,
             valid_from: row.valid_from,
@@ -109,9 +109,9 @@ async fn read(tx: &mut PgConnection, fires: &[&Fire]) -> sqlx::Result<HashMap<i6
         };
         let (spread_secs, catch_up_window_secs) = (row.spread_secs, row.catch_up_window_secs);
         let (now, team_id, catch_up) = (row.now, row.team_id, row.catch_up);
-        (row.id, Standing { now, version, team_id, catch_up, spread_secs, catch_up_window_secs })
+        (row.id, Candidate { now, version, team_id, catch_up, spread_secs, catch_up_window_secs })
     });
-    Ok(standing.collect())
+    Ok(candidates.collect())
 }
 
 /// A run to accept, with its occurrence.
@@ -124,27 +124,27 @@ struct Started<'a> {
 }
 
 /// Returns `None` if the fire does not take the fast path after all.
-fn start<'a>(fire: &'a Fire, standing: &Standing) -> Option<Started<'a>> {
-    let now = standing.now;
-    let is_due = standing.version.check_due(fire.scheduled_time) == DueCheck::Due;
+fn start<'a>(fire: &'a Fire, candidate: &Candidate) -> Option<Started<'a>> {
+    let now = candidate.now;
+    let is_due = candidate.version.check_due(fire.scheduled_time) == DueCheck::Due;
     // The window may be shorter than the grace.
-    let is_within = (now - fire.scheduled_time).num_milliseconds() <= i64::from(standing.catch_up_window_secs) * 1000;
-    let cron = standing.version.parsed_at(fire.scheduled_time).ok().flatten();
-    let run_after = spread::run_after(fire.workflow_id, standing.spread_secs, cron, fire.scheduled_time, now);
-    let is_plain = is_on_time(fire, now) && is_due && is_within && !is_overtaken(fire, standing);
-    let (team_id, revision) = (standing.team_id, standing.version.revision);
-    is_plain.then_some(Started { fire, team_id, revision, run_after, now })
+    let is_within = (now - fire.scheduled_time).num_milliseconds() <= i64::from(candidate.catch_up_window_secs) * 1000;
+    let cron = candidate.version.parsed_at(fire.scheduled_time).ok().flatten();
+    let run_after = spread::run_after(fire.workflow_id, candidate.spread_secs, cron, fire.scheduled_time, now);
+    let is_fast_path = is_on_time(fire, now) && is_due && is_within && !is_overtaken(fire, candidate);
+    let (team_id, revision) = (candidate.team_id, candidate.version.revision);
+    is_fast_path.then_some(Started { fire, team_id, revision, run_after, now })
 }
 
 /// Whether a retried fire may have to be deferred, because a later time has become due since.
-fn is_overtaken(fire: &Fire, standing: &Standing) -> bool {
+fn is_overtaken(fire: &Fire, candidate: &Candidate) -> bool {
     // Nearly all fires are of this minute, so no later time can be due.
-    if standing.catch_up != CatchUp::RunAll || standing.now - fire.scheduled_time < TimeDelta::minutes(1) {
+    if candidate.catch_up != CatchUp::RunAll || candidate.now - fire.scheduled_time < TimeDelta::minutes(1) {
         return false;
     }
-    let parsed = standing.version.parsed_at(fire.scheduled_time).ok().flatten();
+    let parsed = candidate.version.parsed_at(fire.scheduled_time).ok().flatten();
     let later = parsed.and_then(|(cron, timezone)| cron.next_after(fire.scheduled_time, timezone));
-    later.is_some_and(|later| later <= standing.now)
+    later.is_some_and(|later| later <= candidate.now)
 }
 
 /// Records the fires and their runs. The UNIQUE constraint still prevents a second decision.
@@ -163,7 +163,7 @@ async fn accept(tx: &mut PgConnection, started: &[Started<'_>]) -> sqlx::Result<
     let now: Vec<_> = all.map(|one| one.now).collect();
     let accepted = sqlx::query!(
         r#"
-        -- accept a group: each run with its occurrence, or neither
+        -- accept a batch: each run with its occurrence, or neither
         WITH given AS MATERIALIZED (
             SELECT * FROM unnest($1::uuid[], $2::uuid[], $3::bigint[], $4::timestamptz[], $5::bigint[], $6::text[],
                                  $7::text[], $8::integer[], $9::timestamptz[], $10::timestamptz[], $11::bigint[])
