@@ -192,9 +192,9 @@ async fn pauses_double_up_to_four_seconds() {
 
 #[tokio::test]
 async fn refused_connections_are_tried_again() {
-    let held = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let address = held.local_addr().unwrap();
-    drop(held);
+    let unused = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = unused.local_addr().unwrap();
+    drop(unused);
     let runner = runner_trying(&format!("http://{address}"), 8);
     let delivering = tokio::spawn(async move { runner.deliver(event()).await });
     // A current-thread runtime: the first try is refused before this task continues.

@@ -75,8 +75,8 @@ impl Groups {
     /// Fails if the name is taken, or if the account has reached its quota.
     pub fn create(&mut self, account: &Account, new: NewGroup, now: DateTime<Utc>) -> Result<String, Error> {
         match self.0.get(&new.name) {
-            Some(standing) if standing.was_made_by(new.client_token.as_deref(), now) => Ok(standing.arn.clone()),
-            Some(standing) => Err(Error::Conflict(format!("Schedule group {} already exists.", standing.name))),
+            Some(existing) if existing.was_made_by(new.client_token.as_deref(), now) => Ok(existing.arn.clone()),
+            Some(existing) => Err(Error::Conflict(format!("Schedule group {} already exists.", existing.name))),
             None if self.0.len() >= account.max_groups => {
                 Err(Error::Quota("You have exceeded the quota of schedule groups for this account.".to_owned()))
             }

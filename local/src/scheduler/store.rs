@@ -55,9 +55,9 @@ impl Store {
         now: DateTime<Utc>,
     ) -> Result<String, Error> {
         self.groups.get_to_change(&key.group)?;
-        if let Some(standing) = self.schedules.get(&key) {
-            return if standing.was_made_by(token.as_deref(), &spec, now) {
-                Ok(standing.arn.clone())
+        if let Some(existing) = self.schedules.get(&key) {
+            return if existing.was_made_by(token.as_deref(), &spec, now) {
+                Ok(existing.arn.clone())
             } else {
                 Err(Error::Conflict(format!("Schedule {} already exists.", key.name)))
             };
@@ -87,10 +87,10 @@ impl Store {
     /// # Errors
     /// Fails if the schedule group or the schedule does not exist, or if the schedule group is being deleted.
     pub fn update(&mut self, key: Key, spec: Spec, now: DateTime<Utc>) -> Result<String, Error> {
-        let standing = self.remove(&key, now)?;
+        let existing = self.remove(&key, now)?;
         let origin = Expression::origin(now, spec.start_date);
         // Recorded as one change: `remove` has recorded the state before it.
-        let replaced = Arc::unwrap_or_clone(standing);
+        let replaced = Arc::unwrap_or_clone(existing);
         let arn = replaced.arn.clone();
         self.put(Schedule { spec, modified_on: now, next: None, origin, client_token: None, ..replaced });
         Ok(arn)

@@ -203,7 +203,7 @@ impl Stack {
 
     /// The schedule in the stand-in: `cron(0 9 * * ? *) Europe/Paris ENABLED`, or `none`.
     pub fn schedule(&self, workflow: WorkflowId) -> String {
-        match self.standing(workflow) {
+        match self.read_schedule(workflow) {
             Ok(schedule) => {
                 let spec = &schedule.spec;
                 format!("{} {} {}", spec.expression_text, spec.timezone.name(), spec.state.as_str())
@@ -216,7 +216,7 @@ impl Stack {
     ///
     /// # Errors
     /// Fails if none exists.
-    pub fn standing(&self, workflow: WorkflowId) -> Result<std::sync::Arc<Schedule>> {
+    pub fn read_schedule(&self, workflow: WorkflowId) -> Result<std::sync::Arc<Schedule>> {
         let name = ScheduleName::new(workflow, &environment()?).as_str().to_owned();
         let found = self.stand_in.scheduler.store().get(&Key { group: GROUP.to_owned(), name });
         found.map_err(|_| anyhow::anyhow!("workflow {workflow} has no schedule"))

@@ -10,9 +10,9 @@ mod cold;
 mod drain;
 mod edits;
 mod fires;
-mod held;
 mod invoke;
 mod load;
+mod open_transaction;
 mod quota;
 mod service;
 mod sink;
@@ -44,7 +44,7 @@ async fn main() -> ExitCode {
         rows.extend(table::shown(quota::all().await));
     }
     if wanted("B4") {
-        rows.extend(table::shown(held::all().await));
+        rows.extend(table::shown(open_transaction::all().await));
     }
     if wanted("B5") {
         rows.extend(table::shown(visible::all().await));

@@ -180,17 +180,17 @@ async fn statements_end_when_the_server_vanishes() {
     let database = Database::of_template().await.unwrap();
     let way = Way::to(&database.dsn()).await;
     let pool = db::connect(&app::config::database(&way.dsn(&database.dsn()), 4)).await.unwrap();
-    let mut held = pool.acquire().await.unwrap();
+    let mut connection = pool.acquire().await.unwrap();
     let mut transaction = db::begin(&pool).await.unwrap();
     way.silence();
     tokio::time::pause();
-    for connection in [&mut *held, &mut *transaction] {
-        let statement = tokio::time::timeout(PATIENCE, sqlx::query("SELECT 1").execute(connection)).await;
+    for used in [&mut *connection, &mut *transaction] {
+        let statement = tokio::time::timeout(PATIENCE, sqlx::query("SELECT 1").execute(used)).await;
         let error = statement.expect("a limit on our side").unwrap_err();
         assert!(matches!(error, sqlx::Error::Io(error) if error.kind() == std::io::ErrorKind::TimedOut));
     }
     tokio::time::resume();
-    drop((held, transaction));
+    drop((connection, transaction));
 
     // New connections are answered, and the pool hands out none of the silent ones.
     for _ in 0..4 {

@@ -97,7 +97,7 @@ async fn a_signal_lets_a_run_end_and_gives_back_what_takes_too_long() {
                     VALUES (gen_random_uuid(), $1, 'manual', 'accepted', now(), now())";
     sqlx::query(accepted).bind(wf.0).execute(&s.pool).await.unwrap();
     let (mut serving, _) = serve(&s.dsn()).await;
-    let (_held, _) = silent.accept().await.unwrap();
+    let (_kept, _) = silent.accept().await.unwrap();
     s.until("SELECT count(*) FROM runs WHERE state = 'running'", 1).await;
     stop(&mut serving).await;
     let free = "SELECT count(*) FROM runs

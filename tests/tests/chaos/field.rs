@@ -141,7 +141,7 @@ impl Field {
         }
         let workflow = WorkflowId(answer.id());
         self.live.push(workflow);
-        self.promised.insert(workflow, standing(&answer));
+        self.promised.insert(workflow, expected_after(&answer));
         Reply::Committed
     }
 
@@ -149,7 +149,7 @@ impl Field {
         let path = format!("/api/v1/workflows/{workflow}{verb}");
         let answer = tests::answer(self.story.editor().request(method, &path).json(&body)).await;
         if answer.status == 200 {
-            self.promised.insert(workflow, standing(&answer));
+            self.promised.insert(workflow, expected_after(&answer));
             Reply::Committed
         } else {
             self.promised.remove(&workflow);
@@ -213,7 +213,7 @@ fn options() -> StackOptions {
 }
 
 /// The schedule that EventBridge must have after this answer of the app.
-fn standing(answer: &Answer) -> Option<String> {
+fn expected_after(answer: &Answer) -> Option<String> {
     let reply = |field: &str| answer.json[field].as_str().unwrap_or_default().to_owned();
     crate::oracle::expected(&reply("cron_schedule"), &reply("state"))
 }

@@ -32,8 +32,8 @@ impl Field {
             let found = self.story.schedule(*workflow);
             assert_eq!(found, wanted.as_deref().unwrap_or("none"), "{when}: {workflow} is lost or stale");
         }
-        let standing = wanted.values().flatten().count();
-        assert_eq!(self.names().await.len(), standing, "{when}: orphans");
+        let expected = wanted.values().flatten().count();
+        assert_eq!(self.names().await.len(), expected, "{when}: orphans");
         for (what, query) in UNFINISHED {
             assert_eq!(self.story.count(query).await, 0, "{when}: {what}");
         }

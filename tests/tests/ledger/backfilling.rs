@@ -31,9 +31,9 @@ pub(crate) async fn finished_backfill(s: &Story, backfill: &Value) -> Value {
         s.runs_end().await;
         s.job("queue").await;
         s.runs_end().await;
-        let standing = read(s, backfill).await;
-        if standing["state"] != "running" {
-            return standing;
+        let current = read(s, backfill).await;
+        if current["state"] != "running" {
+            return current;
         }
     }
     panic!("it does not end: {}", read(s, backfill).await);
@@ -89,8 +89,8 @@ async fn a_backfill_limits_its_concurrent_runs() {
     for _ in 0..3 {
         s.job("backfills").await;
     }
-    let standing = read(&s, &requested).await;
-    assert_eq!((&standing["started"], &standing["live"]), (&json!(2), &json!(2)));
+    let current = read(&s, &requested).await;
+    assert_eq!((&current["started"], &current["live"]), (&json!(2), &json!(2)));
     assert_eq!(made(&s, id).await, ["11:00", "10:00"]);
     verb(&s, &requested, "cancel").await.expect(200);
     s.end_early().await;

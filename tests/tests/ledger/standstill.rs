@@ -26,7 +26,7 @@ fn requested(receiver: &Receiver) -> BTreeSet<String> {
 /// The database stalls for longer than two thirds of a lease, while an instance executes four runs, and comes back.
 /// The instance then stays busy with another run, so that it always has something to renew.
 #[tokio::test]
-async fn standing_database_strands_no_run() {
+async fn a_stalled_database_strands_no_run() {
     let s = idle().await;
     let way = Way::to(&s.dsn()).await;
     let (receiver, load) = (Receiver::slow().await, Receiver::slow().await);

@@ -264,7 +264,7 @@ impl<'a> History<'a> {
 
     fn differences(&self) -> Vec<String> {
         let oracle = self.oracle.lock().unwrap_or_else(PoisonError::into_inner);
-        oracle.differences(&self.standing(), self.clock.now())
+        oracle.differences(&self.existing_schedules(), self.clock.now())
     }
 
     /// Checks L1, L2, L3 and S5.
@@ -328,7 +328,7 @@ impl<'a> History<'a> {
         Err(format!("L6: actors that never end: {:?}", self.points()))
     }
 
-    fn standing(&self) -> BTreeMap<String, Value> {
+    fn existing_schedules(&self) -> BTreeMap<String, Value> {
         let all = Filter { group: Some(GROUP.to_owned()), ..Filter::default() };
         let page = self.scheduler.store().list(&all, None, 1_000).unwrap();
         page.items.iter().map(|schedule| plain(json!(ScheduleView::from(&**schedule)), self.clock.now())).collect()

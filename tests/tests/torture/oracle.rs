@@ -51,22 +51,22 @@ impl Oracle {
         self.0.keys().copied().collect()
     }
 
-    /// The differences between `standing`, by name, and the expected schedules at `now`: all fields of all schedules,
+    /// The differences between `existing`, by name, and the expected schedules at `now`: all fields of all schedules,
     /// and orphans.
-    pub(crate) fn differences(&self, standing: &BTreeMap<String, Value>, now: DateTime<Utc>) -> Vec<String> {
+    pub(crate) fn differences(&self, existing: &BTreeMap<String, Value>, now: DateTime<Utc>) -> Vec<String> {
         let wanted: BTreeMap<String, Value> = self
             .0
             .iter()
             .filter_map(|(id, committed)| Some((format!("wf-{id}-dev"), committed.schedule(*id, now)?)))
             .collect();
-        let names: BTreeSet<&String> = wanted.keys().chain(standing.keys()).collect();
+        let names: BTreeSet<&String> = wanted.keys().chain(existing.keys()).collect();
         names
             .into_iter()
-            .filter(|name| wanted.get(*name) != standing.get(*name))
-            .map(|name| match (wanted.get(name), standing.get(name)) {
+            .filter(|name| wanted.get(*name) != existing.get(*name))
+            .map(|name| match (wanted.get(name), existing.get(name)) {
                 (Some(wanted), None) => format!("{name} is missing: {wanted}"),
                 (None, Some(orphan)) => format!("{name} is an orphan: {orphan}"),
-                (wanted, standing) => format!("{name} is {standing:?}, not {wanted:?}"),
+                (wanted, existing) => format!("{name} is {existing:?}, not {wanted:?}"),
             })
             .collect()
     }

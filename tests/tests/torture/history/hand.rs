@@ -18,7 +18,7 @@ impl History<'_> {
     pub(super) async fn change_manually(&mut self) {
         let hand =
             self.dice.weighted(&[(3, Hand::Deletes), (2, Hand::Disables), (2, Hand::Retimes), (1, Hand::Invents)]);
-        let (Some(hand), Some(mut schedule)) = (hand, self.any_standing()) else { return };
+        let (Some(hand), Some(mut schedule)) = (hand, self.any_existing()) else { return };
         let mut name = schedule["Name"].as_str().unwrap_or_default().to_owned();
         let method = match hand {
             Hand::Deletes => "DELETE",
@@ -44,7 +44,7 @@ impl History<'_> {
         self.note(format!("manually: {hand:?} {name}: {status:?}"));
     }
 
-    fn any_standing(&self) -> Option<Value> {
+    fn any_existing(&self) -> Option<Value> {
         let all = Filter { group: Some(GROUP.to_owned()), ..Filter::default() };
         let page = self.scheduler.store().list(&all, None, 1_000).ok()?;
         let mut schedule = json!(ScheduleView::from(&**self.dice.pick(&page.items)?));

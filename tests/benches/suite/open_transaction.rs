@@ -9,13 +9,13 @@ const WORKFLOWS: i64 = 20_000;
 pub(crate) async fn all() -> Vec<Row> {
     let backlog = Backlog::new(0, None).await;
     backlog.fill(ROWS, WORKFLOWS).await;
-    let mut held = db::begin(&backlog.pool).await.unwrap();
+    let mut open = db::begin(&backlog.pool).await.unwrap();
     sqlx::raw_sql("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ; SELECT 1 FROM workflows LIMIT 1")
-        .execute(&mut *held)
+        .execute(&mut *open)
         .await
         .unwrap();
     let drained = backlog.drain(1, None).await;
-    held.rollback().await.unwrap();
+    open.rollback().await.unwrap();
     let ends: Vec<f64> = backlog.scalar(QUARTERS).await;
     // The first quarter begins at its own first row, because before that the process starts.
     let quarter = |nth: usize| ends[nth + 1] - ends[nth];
