@@ -78,7 +78,7 @@ impl Reason {
 }
 
 /// Returns the sentence of the previous version and the code of a stored text, as an answer has them. A text that is
-/// no reason, or a reason that it `may_be` not, is returned as it is.
+/// no reason, or a reason that `may_be` excludes, is returned unchanged.
 #[must_use]
 pub fn as_answered(
     stored: Option<String>,
