@@ -30,7 +30,7 @@ COMMENT ON COLUMN occurrences.revision IS 'The schedule version by which this ti
 
 COMMENT ON COLUMN runs.scheduled_time      IS 'The nominal time that it runs, NULL = started manually';
 COMMENT ON COLUMN runs.cancel_requested_on IS 'When its cancellation was requested';
-COMMENT ON COLUMN runs.cancel_reason       IS 'Why its cancellation was requested; NULL = by a caller';
+COMMENT ON COLUMN runs.cancel_reason       IS 'Why its cancellation was requested, a code (docs/errors.md); NULL = by a caller';
 COMMENT ON COLUMN runs.inputs              IS 'Inputs of only this run (:fire); NULL = the workflow''s starting inputs';
 COMMENT ON COLUMN runs.backfill_id         IS 'The backfill that created it, NULL = none';
 COMMENT ON COLUMN runs.lease_until         IS 'Until then it belongs to that instance, and only that instance decides for how long (cronbox_now)';

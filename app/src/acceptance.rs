@@ -16,8 +16,9 @@ use crate::backfills;
 use crate::due_times;
 use crate::identity::{self, DEFAULT_ENVIRONMENT};
 use crate::ledger_cursor;
+use crate::occurrences::Decision;
 use crate::occurrences::span::{self, NotRun};
-use crate::occurrences::{Decision, RESTORED};
+use crate::reasons::ReasonCode;
 use crate::runs;
 use crate::versions;
 use crate::workflows;
@@ -144,7 +145,12 @@ async fn mark_gap(pool: &PgPool, id: WorkflowId, until: DateTime<Utc>, now: Date
             .times
             .iter()
             .filter(|due| !decided.contains(&due.time))
-            .map(|due| NotRun { time: due.time, revision: due.revision, decision: Decision::Missed, reason: RESTORED })
+            .map(|due| NotRun {
+                time: due.time,
+                revision: due.revision,
+                decision: Decision::Missed,
+                reason: ReasonCode::Restored,
+            })
             .collect();
         missed += span::record_not_run(&mut tx, id, &gap, now).await?;
         // Times that cannot be computed stay open. The watchdog decides them when they can be.
@@ -166,7 +172,7 @@ async fn abandon_unfinished(pool: &PgPool, until: DateTime<Utc>, now: DateTime<U
         if ids.is_empty() {
             return Ok(abandoned);
         }
-        runs::abandon(&mut tx, &ids, &vec![RESTORED.to_owned(); ids.len()], now).await?;
+        runs::abandon(&mut tx, &ids, &vec![ReasonCode::Restored.as_str().to_owned(); ids.len()], now).await?;
         tx.commit().await?;
         abandoned += ids.len() as u64;
     }

@@ -11,6 +11,7 @@ use crate::due_times::{self, DueTime};
 use crate::ledger_cursor;
 use crate::occurrences::{Decision, span};
 use crate::policies::CatchUp;
+use crate::reasons::ReasonCode;
 use crate::versions::EndedBy;
 use crate::workflows::Workflow;
 
@@ -20,7 +21,7 @@ pub enum Late {
     /// It runs.
     Runs,
     /// It does not run: `missed` or `skipped_paused`, for this reason.
-    NotRun(Decision, &'static str),
+    NotRun(Decision, ReasonCode),
 }
 
 /// The age up to which a time may run.
@@ -60,22 +61,22 @@ pub fn out_of_reach(
     let missed = |reason| Some(Late::NotRun(Decision::Missed, reason));
     match due.ended_by {
         Some(EndedBy::Pause) => {
-            return Some(Late::NotRun(Decision::SkippedPaused, "the workflow was paused before it had run"));
+            return Some(Late::NotRun(Decision::SkippedPaused, ReasonCode::PausedBeforeRun));
         }
         Some(EndedBy::Archive) => {
-            return Some(Late::NotRun(Decision::SkippedPaused, "the workflow was archived before it had run"));
+            return Some(Late::NotRun(Decision::SkippedPaused, ReasonCode::ArchivedBeforeRun));
         }
-        Some(EndedBy::Edit) => return missed("the schedule was changed before it had run"),
+        Some(EndedBy::Edit) => return missed(ReasonCode::ScheduleChangedBeforeRun),
         None => {}
     }
     if activated_on.is_some_and(|activated_on| due.time < activated_on) {
-        return missed("it lies before the schedule's last activation");
+        return missed(ReasonCode::BeforeActivation);
     }
     if workflow.spec.policies.catch_up == CatchUp::None {
-        return missed("nobody asked in time, and the workflow does not catch up");
+        return missed(ReasonCode::NoFireAndNoCatchUp);
     }
     if now - due.time > window(workflow) {
-        return missed("older than the catch-up window");
+        return missed(ReasonCode::OlderThanCatchUpWindow);
     }
     None
 }
@@ -90,16 +91,13 @@ pub async fn is_wanted(
     due: &DueTime,
     now: DateTime<Utc>,
 ) -> sqlx::Result<Late> {
-    let overtaken = Late::NotRun(Decision::Missed, SUPERSEDED);
+    let overtaken = Late::NotRun(Decision::Missed, ReasonCode::Superseded);
     match workflow.spec.policies.catch_up {
         CatchUp::RunAll => Ok(Late::Runs),
         CatchUp::Skip if is_newest(tx, workflow, due.time, now).await? => Ok(Late::Runs),
         CatchUp::Skip | CatchUp::None => Ok(overtaken),
     }
 }
-
-/// The reason, under `skip`, why a time does not run because of a later one.
-pub const SUPERSEDED: &str = "a later time has run or was owed, and the workflow catches up the newest alone";
 
 /// Whether no later time has run, and no later time has been due for longer than the grace.
 ///

@@ -483,7 +483,7 @@ pub async fn hand_over_unknown(
             UPDATE runs r
                SET state = CASE WHEN cancel_requested_on IS NULL THEN 'accepted' ELSE 'cancelled' END,
                    finished_on = CASE WHEN cancel_requested_on IS NULL THEN NULL ELSE GREATEST(cancel_requested_on, started_on) END,
-                   error = CASE WHEN cancel_requested_on IS NULL THEN error ELSE COALESCE(cancel_reason, 'cancelled on request') END,
+                   error = CASE WHEN cancel_requested_on IS NULL THEN error ELSE COALESCE(cancel_reason, 'cancelled_on_request') END,
                    handed_over = handed_over + 1, locked_by = NULL, locked_at = NULL, lease_until = NULL,
                    handed_over_until = CASE WHEN NOT run_never_started(attempt, handed_over + 1, cut_off) THEN
                                             cronbox_now() + make_interval(secs => $4)

@@ -111,7 +111,7 @@ pub(crate) async fn sample(pool: &PgPool, clock: &Clock, clock_skew: &ClockSkew)
     let is_first = clock_skew.note_sample();
     // The first sample corrects this machine's clock; it shows no step of the database's.
     if step > SHOWN_ABOVE && !is_first {
-        tracing::warn!(step_secs = step.as_seconds_f64(), "database clock went back; what was due stays due");
+        tracing::warn!(step_secs = step.as_seconds_f64(), "database clock went back; due times stay due");
         step::keep_due(&mut connection, believed).await?;
     }
     Ok(time)

@@ -10,6 +10,7 @@ use schedule::{Clock, WorkflowId};
 use crate::audit::Edit;
 use crate::claim::Claimed;
 use crate::notify::Notifier;
+use crate::reasons::{Reason, ReasonCode};
 use crate::workflows::{self, State, Workflow};
 
 /// Pauses a run's workflow if enough runs in a row have failed. If this fails, the next failed run tries again.
@@ -21,7 +22,7 @@ pub(crate) async fn pause_after(pool: &PgPool, clock: &Clock, notifier: &Notifie
         Ok(true) => notifier.notify(),
         Ok(false) => {}
         Err(error) => {
-            tracing::warn!(workflow_id = run.workflow_id, %error, "cannot see whether a workflow has failed too often");
+            tracing::warn!(workflow_id = run.workflow_id, %error, "failed runs of a workflow not counted; its next failed run counts them");
         }
     }
 }
@@ -36,8 +37,8 @@ async fn pause(pool: &PgPool, clock: &Clock, id: WorkflowId) -> sqlx::Result<boo
         return Ok(false);
     }
     let edit = Edit { actor: "cronbox".to_owned(), now: clock.now(), traceparent: None };
-    let reason = Some(format!("paused by cronbox: {most} runs in a row have failed"));
-    let next = Workflow { state: State::Paused, pause_reason: reason, ..before.clone() };
+    let reason = Reason::with_fact(ReasonCode::FailuresInARow, most).to_string();
+    let next = Workflow { state: State::Paused, pause_reason: Some(reason), ..before.clone() };
     workflows::save(&mut tx, &before, next, "pause", &edit).await?;
     tx.commit().await?;
     Ok(true)

@@ -79,7 +79,7 @@ pub fn instant(field: &str, value: DateTime<Utc>) -> Result<DateTime<Utc>, Field
     if (1970..=9999).contains(&value.year()) {
         Ok(value.trunc_subsecs(6))
     } else {
-        Err(FieldError::invalid(field, format!("{field} must lie in the years 1970 to 9999")))
+        Err(FieldError::invalid(field, format!("the year of {field} must be from 1970 to 9999")))
     }
 }
 
@@ -141,7 +141,7 @@ pub fn from_serde(prefix: &str, path: &str, message: &str) -> FieldError {
 /// Says which number a query accepts; the standard library says only what is wrong.
 fn plain_message(message: &str) -> &str {
     let is_number = ["invalid digit found in string", "cannot parse integer from empty string"].contains(&message);
-    if is_number { "it must be a whole number" } else { message }
+    if is_number { "it must be an integer" } else { message }
 }
 
 fn join(outer: &str, inner: &str) -> String {
@@ -160,7 +160,7 @@ mod tests {
         let error = from_serde("action", ".", "missing field `url`");
         assert_eq!((error.code, error.field.as_str()), ("missing_field", "action.url"));
         let error = from_serde("", "limit", "invalid digit found in string");
-        assert_eq!((error.field.as_str(), error.detail.as_str()), ("limit", "it must be a whole number"));
+        assert_eq!((error.field.as_str(), error.detail.as_str()), ("limit", "it must be an integer"));
         let error = from_serde("", "cron", "unknown field `cron`, expected `name` at line 1 column 8");
         assert_eq!((error.code, error.field.as_str()), ("unknown_field", "cron"));
         assert_eq!(error.detail, "unknown field `cron`, expected `name`");

@@ -6,7 +6,8 @@ use uuid::Uuid;
 
 use crate::claim::Fence;
 use crate::policies::OnLost;
-use crate::runs::{CUT_OFF, RunState, abandon};
+use crate::reasons::ReasonCode;
+use crate::runs::{RunState, abandon};
 use crate::workflows::State;
 
 /// Whether the attempt may have reached its receiver.
@@ -47,7 +48,7 @@ pub async fn hand_over(
         return Ok(Some(RunState::Cancelled));
     }
     if sent == Sent::Perhaps && (is_archived || row.on_lost == OnLost::Abandon) {
-        abandon(tx, &[fence.id], &[CUT_OFF.to_owned()], now).await?;
+        abandon(tx, &[fence.id], &[ReasonCode::CutOffByShutdown.as_str().to_owned()], now).await?;
         return Ok(Some(RunState::Abandoned));
     }
     accept_again(tx, fence, sent, max_age_secs, now).await?;
@@ -78,7 +79,7 @@ async fn end(tx: &mut PgConnection, fence: Fence, now: DateTime<Utc>) -> sqlx::R
         r#"
         -- end a run that is to be cancelled, instead of handing it over
         UPDATE runs
-           SET state = 'cancelled', error = COALESCE(cancel_reason, 'cancelled on request'), finished_on = $2,
+           SET state = 'cancelled', error = COALESCE(cancel_reason, 'cancelled_on_request'), finished_on = $2,
                locked_by = NULL, locked_at = NULL, lease_until = NULL
          WHERE id = $1
         "#,

@@ -55,6 +55,7 @@ mod promote;
 pub mod prune;
 pub mod prune_marks;
 pub mod queue;
+pub mod reasons;
 pub mod recover;
 mod run;
 pub mod runs;

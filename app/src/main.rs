@@ -197,7 +197,7 @@ async fn update_zones(database: &Database, file: &Path) -> anyhow::Result<()> {
     db::check_migrated(&pool).await?;
     let edit = command_line_edit(&mut *pool.acquire().await?).await?;
     match zones::store(&pool, &set, &edit).await? {
-        Stored::Unchanged => println!("zone data {} are in force already", set.version()),
+        Stored::Unchanged => println!("zone data {} are already in force", set.version()),
         Stored::Changed { in_force_from, workflows } => {
             let (version, from) = (set.version(), in_force_from.to_rfc3339_opts(SecondsFormat::Secs, true));
             println!("zone data {version} are in force from {from} on; {workflows} workflows have other next times");
@@ -211,7 +211,7 @@ async fn create_team(database: &Database, name: &str) -> anyhow::Result<()> {
     let pool = database.connect().await?;
     let mut tx = db::begin(&pool).await?;
     let edit = command_line_edit(&mut tx).await?;
-    let (team, secret) = teams::create(&mut tx, name, &edit).await.context("cannot make the team")?;
+    let (team, secret) = teams::create(&mut tx, name, &edit).await.context("cannot create the team")?;
     tx.commit().await?;
     println!("{}", team.id);
     eprintln!("signing secret, shown once: {}", secret.reveal());
@@ -230,7 +230,7 @@ async fn create_key(
     let pool = database.connect().await?;
     let mut tx = db::begin(&pool).await?;
     let edit = command_line_edit(&mut tx).await?;
-    let (_, secret) = keys::create(&mut tx, holder, name, &edit).await.context("cannot make the key")?;
+    let (_, secret) = keys::create(&mut tx, holder, name, &edit).await.context("cannot create the key")?;
     tx.commit().await?;
     println!("{}", secret.reveal());
     Ok(())
@@ -248,7 +248,9 @@ async fn accept_ledger(
     let edit = command_line_edit(&mut *pool.acquire().await?).await?;
     let accepted = acceptance::accept_ledger(&pool, &environment, until, keep, &edit).await?;
     println!("{}", serde_json::to_string(&accepted)?);
-    eprintln!("accepted: jobs and publisher go on; `cronbox drift check --wait` brings EventBridge into step");
+    eprintln!(
+        "accepted: jobs and publisher continue; `cronbox drift check --wait` repairs the schedules in EventBridge"
+    );
     Ok(())
 }
 
@@ -288,7 +290,7 @@ fn shutdown() -> std::io::Result<Shutdown> {
     let signal = shutdown.clone();
     tokio::spawn(async move {
         signalled().await;
-        tracing::info!("stopping: runs may end; a second signal hands them over at once");
+        tracing::info!("stopping: waits for runs to end; a second signal hands them over at once");
         signal.drain();
         signalled().await;
         tracing::info!("second signal: runs are handed over");

@@ -11,6 +11,7 @@ use uuid::Uuid;
 
 use crate::audit::{self, Edit, Entry};
 use crate::overlap;
+use crate::reasons::ReasonCode;
 use crate::runs::{self, RunState, Trigger};
 use crate::workflows::Workflow;
 
@@ -20,7 +21,7 @@ pub enum ManualOutcome {
     /// This run was accepted, or waits for its slot.
     Run(Uuid),
     /// The overlap policy refuses it for this reason.
-    Overlap(&'static str),
+    Overlap(ReasonCode),
     /// The run to repeat has not ended, or is being repeated.
     Live,
 }

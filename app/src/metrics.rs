@@ -52,10 +52,10 @@ impl Metrics {
         clock_skew: &ClockSkew,
     ) -> Result<String, std::fmt::Error> {
         let mut registry = Registry::with_prefix("cronbox");
-        registry.register("invokes", "Fires by what they led to", self.invokes.clone());
+        registry.register("invokes", "Fires, by answer", self.invokes.clone());
         registry.register(
             "fires_off_minute",
-            "Fires whose time was not on a whole minute",
+            "Fires whose time was not at the start of a minute",
             self.fires_off_minute.clone(),
         );
         registry.register(
@@ -63,8 +63,8 @@ impl Metrics {
             "Fires that the published expression does not name: EventBridge's zone data or clock differ from ours",
             self.fires_disagree.clone(),
         );
-        registry.register("missed", "Times that the watchdog found missed", self.missed.clone());
-        registry.register("caught_up", "Times that the watchdog let run late", self.caught_up.clone());
+        registry.register("missed", "Times that the watchdog decided as missed", self.missed.clone());
+        registry.register("caught_up", "Times that the watchdog ran late", self.caught_up.clone());
         registry.register(
             "workflows_unjudged",
             "Workflows whose timezone or cron is not known any more, at the watchdog's last check",
@@ -72,11 +72,11 @@ impl Metrics {
         );
         let zone_data = Family::<[(&str, String); 1], Gauge>::default();
         zone_data.get_or_create(&[("version", ZoneSet::installed().version().to_string())]).set(1);
-        registry.register("zone_data", "The zone data that this instance decides by, by version", zone_data);
-        registry.register("bad_keys", "Requests with a key that opens nothing", self.bad_keys.clone());
+        registry.register("zone_data", "The zone data of this instance, by version", zone_data);
+        registry.register("bad_keys", "Requests with an unknown or revoked key", self.bad_keys.clone());
         registry.register(
             "job_failures",
-            "Workflows that a pass of a job could not process; it has processed all others",
+            "Workflows that a turn of a job could not process; it processed all others",
             self.job_failures.clone(),
         );
         registry.register(

@@ -7,6 +7,8 @@ use db::PgConnection;
 use schedule::{Fire, WorkflowId};
 use uuid::Uuid;
 
+use crate::reasons::ReasonCode;
+
 /// The decision about a due time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, sqlx::Type, serde::Serialize, serde::Deserialize, utoipa::ToSchema)]
 #[sqlx(type_name = "text", rename_all = "snake_case")]
@@ -66,7 +68,7 @@ pub struct Occurrence {
     pub scheduled_time: DateTime<Utc>,
     /// The decision.
     pub decision: Decision,
-    /// The reason of the decision.
+    /// The reason of the decision: a code of [`crate::reasons`], or the text of the person who paused the workflow.
     pub reason: Option<String>,
     /// The schedule version that made it due.
     pub revision: Option<i64>,
@@ -78,9 +80,6 @@ pub struct Occurrence {
     pub decided_on: DateTime<Utc>,
 }
 
-/// The reason of a time between a backup and its restore: whether it ran is unknown, so it never runs.
-pub const RESTORED: &str = "restored";
-
 /// A decision to record.
 pub struct Entry<'a> {
     /// The workflow.
@@ -91,7 +90,7 @@ pub struct Entry<'a> {
     pub fire: Option<&'a Fire>,
     /// The decision.
     pub decision: Decision,
-    /// The reason, if the decision needs one.
+    /// The reason, if the decision needs one: a stored [`crate::reasons::Reason`], or a text of a person.
     pub reason: Option<&'a str>,
     /// The schedule version that made it due.
     pub revision: i64,
@@ -156,7 +155,12 @@ pub async fn record(tx: &mut PgConnection, entry: &Entry<'_>) -> sqlx::Result<Re
 ///
 /// # Errors
 /// Fails if the database cannot be reached or refuses the statement.
-pub async fn skip_replaced(tx: &mut PgConnection, runs: &[Uuid], reason: &str, now: DateTime<Utc>) -> sqlx::Result<()> {
+pub async fn skip_replaced(
+    tx: &mut PgConnection,
+    runs: &[Uuid],
+    reason: ReasonCode,
+    now: DateTime<Utc>,
+) -> sqlx::Result<()> {
     sqlx::query!(
         r#"
         -- skip the times of replaced runs: fired turns into skipped_overlap, nothing else does
@@ -165,7 +169,7 @@ pub async fn skip_replaced(tx: &mut PgConnection, runs: &[Uuid], reason: &str, n
          WHERE run_id = ANY($1) AND decision = 'fired'
         "#,
         runs,
-        reason,
+        reason.as_str(),
         now,
     )
     .execute(tx)

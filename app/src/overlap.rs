@@ -20,6 +20,7 @@ use crate::load::{self, Load, is_live, slots};
 use crate::occurrences;
 use crate::policies::Overlap;
 use crate::promote;
+use crate::reasons::ReasonCode;
 use crate::runs::{RunState, Trigger};
 use crate::workflows::{self, State, Workflow};
 
@@ -34,7 +35,7 @@ pub enum Verdict {
     /// When a slot is free.
     Queue,
     /// Not at all, for this reason.
-    Skip(&'static str),
+    Skip(ReasonCode),
     /// When these runs, which were requested to cancel, have ended.
     Replace(Vec<Uuid>),
 }
@@ -44,11 +45,11 @@ impl Verdict {
     ///
     /// # Errors
     /// Returns the reason why it does not run.
-    pub fn state(&self) -> Result<RunState, &'static str> {
+    pub fn state(&self) -> Result<RunState, ReasonCode> {
         match self {
             Verdict::Start => Ok(RunState::Accepted),
             Verdict::Queue | Verdict::Replace(_) => Ok(RunState::Queued),
-            Verdict::Skip(reason) => Err(reason),
+            Verdict::Skip(reason) => Err(*reason),
         }
     }
 }
@@ -80,9 +81,6 @@ pub async fn verdict(
     }
 }
 
-/// The reason of a skipped time that a newer time replaced before its run, or the run before it, had started.
-pub const PREDECESSOR_NOT_STARTED: &str = "predecessor_not_started";
-
 /// The outcome for a fire that must wait under `skip`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Place {
@@ -111,7 +109,7 @@ pub async fn take_waiting_place(
     let (runs, times): (Vec<_>, Vec<_>) = waiting.into_iter().map(|one| (one.id, one.scheduled_time)).unzip();
     if !runs.is_empty() {
         cancel_waiting(tx, &runs, now).await?;
-        occurrences::skip_replaced(tx, &runs, PREDECESSOR_NOT_STARTED, now).await?;
+        occurrences::skip_replaced(tx, &runs, ReasonCode::PredecessorNotStarted, now).await?;
     }
     Ok(Place::Replaces(times))
 }
@@ -145,7 +143,7 @@ async fn cancel_waiting(tx: &mut PgConnection, runs: &[Uuid], now: DateTime<Utc>
         -- cancel the runs whose place a newer fire takes: locked by this transaction
         UPDATE runs
            SET state = 'cancelled', cancel_requested_on = $2, finished_on = $2,
-               error = 'a newer time took its place before it had started'
+               error = 'replaced_before_start'
          WHERE id = ANY($1)
         "#,
         runs,
@@ -166,8 +164,8 @@ impl Load {
             return Verdict::Start;
         }
         match workflow.spec.policies.overlap {
-            Overlap::Queue if self.waiting_live() >= QUEUE_LENGTH => Verdict::Skip("the queue is full"),
-            Overlap::QueueOne if self.waiting_live() > 0 => Verdict::Skip("a run waits already"),
+            Overlap::Queue if self.waiting_live() >= QUEUE_LENGTH => Verdict::Skip(ReasonCode::QueueFull),
+            Overlap::QueueOne if self.waiting_live() > 0 => Verdict::Skip(ReasonCode::RunAlreadyQueued),
             Overlap::Queue | Overlap::QueueOne => Verdict::Queue,
             Overlap::Replace => Verdict::Replace(Vec::new()),
             Overlap::Skip | Overlap::Concurrent => {
@@ -178,7 +176,7 @@ impl Load {
                 if !taken_by_live || self.may_wait_for_start(workflow, trigger) {
                     return Verdict::Queue;
                 }
-                Verdict::Skip("the run before it has not ended")
+                Verdict::Skip(ReasonCode::PreviousRunNotEnded)
             }
         }
     }
@@ -197,7 +195,7 @@ impl Load {
 /// waits.
 async fn replace(tx: &mut PgConnection, workflow: &Workflow, now: DateTime<Utc>) -> sqlx::Result<Verdict> {
     let live = [Trigger::Schedule, Trigger::Manual];
-    let stopping = workflows::cancel_live_runs(tx, workflow.id, &live, "replaced by a later run", now).await?;
+    let stopping = workflows::cancel_live_runs(tx, workflow.id, &live, ReasonCode::ReplacedByLaterRun, now).await?;
     if load::read_load(tx, workflow).await?.busy() == 0 {
         return Ok(Verdict::Start);
     }

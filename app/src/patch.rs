@@ -21,7 +21,7 @@ pub enum PatchKind {
 /// Returns the field that the patch makes invalid.
 pub fn patched(current: &Spec, patch: Map<String, Value>, kind: PatchKind) -> Result<WorkflowBody, FieldError> {
     if patch.contains_key("team_id") {
-        return Err(FieldError::new("immutable_field", "team_id", "a workflow stays with its team"));
+        return Err(FieldError::new("immutable_field", "team_id", "team_id cannot be changed"));
     }
     let document = serde_json::to_value(current.to_body())
         .map_err(|error| FieldError::invalid("", format!("the stored workflow cannot be patched: {error}")))?;

@@ -148,8 +148,7 @@ impl Pass {
     pub fn in_words(&self) -> String {
         let Self { outbox, runs, occurrences, disagreements, .. } = self;
         format!(
-            "{outbox} outbox rows, {runs} runs, {occurrences} occurrences and {disagreements} disagreements were old and \
-             are removed"
+            "old rows removed: {outbox} outbox rows, {runs} runs, {occurrences} occurrences, {disagreements} disagreements"
         )
     }
 }

@@ -10,6 +10,7 @@ use uuid::Uuid;
 
 use crate::job_failures;
 use crate::promote;
+use crate::reasons::ReasonCode;
 use crate::runs;
 use crate::workflows::{self, State, Workflow};
 
@@ -42,9 +43,7 @@ impl Pass {
     #[must_use]
     pub fn in_words(&self) -> String {
         let Self { promoted, abandoned, cancelled, failed: _ } = self;
-        format!(
-            "of runs that waited {promoted} may start, {abandoned} are abandoned, {cancelled} cancelled with their workflow"
-        )
+        format!("waiting runs: {promoted} may start, {abandoned} abandoned, {cancelled} cancelled with their workflow")
     }
 }
 
@@ -113,7 +112,7 @@ async fn cancel_unstarted(tx: &mut PgConnection, workflow: &Workflow, now: DateT
         "#,
         workflow.id.0,
         now,
-        workflows::ARCHIVED,
+        ReasonCode::WorkflowArchived.as_str(),
     )
     .execute(tx)
     .await?;
@@ -124,7 +123,7 @@ async fn cancel_unstarted(tx: &mut PgConnection, workflow: &Workflow, now: DateT
 /// Also abandons runs that were handed over and have waited too long to continue.
 async fn expire(tx: &mut PgConnection, workflow: &Workflow, now: DateTime<Utc>) -> sqlx::Result<u64> {
     let expired = lock_expired(tx, workflow, now).await?;
-    let (ids, reasons): (Vec<_>, Vec<_>) = expired.iter().map(|run| (run.id, run.reason().to_owned())).unzip();
+    let (ids, reasons): (Vec<_>, Vec<_>) = expired.iter().map(|run| (run.id, run.reason().as_str().to_owned())).unzip();
     runs::abandon(tx, &ids, &reasons, now).await?;
     Ok(ids.len() as u64)
 }
@@ -136,13 +135,13 @@ struct Expired {
 }
 
 impl Expired {
-    fn reason(&self) -> &'static str {
+    fn reason(&self) -> ReasonCode {
         if self.is_handed_over {
-            "its instance handed it over, and no executor took it within RECOVERY_MAX_AGE_SECS"
+            ReasonCode::HandedOverNotTaken
         } else if self.is_queued {
-            "it waited for a slot longer than the catch-up window"
+            ReasonCode::SlotWaitTooLong
         } else {
-            "no executor started it within the catch-up window"
+            ReasonCode::NotStartedInTime
         }
     }
 }

@@ -14,6 +14,7 @@ use uuid::Uuid;
 use crate::job_failures;
 use crate::policies::OnLost;
 use crate::queue;
+use crate::reasons::{Reason, ReasonCode};
 use crate::runs;
 use crate::workflows::State;
 
@@ -38,7 +39,7 @@ struct Lost {
 enum Verdict {
     GoesOn,
     Cancelled,
-    Abandoned(String),
+    Abandoned(Reason),
 }
 
 /// When a lost run is abandoned instead of continued.
@@ -133,9 +134,9 @@ async fn settle(tx: &mut PgConnection, lost: &[Lost], settings: Settings, now: D
             Verdict::GoesOn => go_on.push(run.id),
             Verdict::Cancelled => cancelled.push(run.id),
             Verdict::Abandoned(reason) => {
-                tracing::error!(run_id = %run.id, reason, "run {} is abandoned: {reason}", run.id);
+                tracing::error!(run_id = %run.id, %reason, "run {} abandoned: {}", run.id, reason.sentence());
                 abandoned.push(run.id);
-                reasons.push(reason);
+                reasons.push(reason.to_string());
             }
         }
     }
@@ -159,16 +160,13 @@ impl Lost {
         if self.is_cancelled {
             Verdict::Cancelled
         } else if self.workflow_state == State::Archived {
-            Verdict::Abandoned("its instance was lost, and its workflow is archived".to_owned())
+            Verdict::Abandoned(ReasonCode::InstanceLostWorkflowArchived.into())
         } else if self.on_lost == OnLost::Abandon {
-            Verdict::Abandoned("its instance was lost, and on_lost is abandon".to_owned())
+            Verdict::Abandoned(ReasonCode::InstanceLostOnLostAbandon.into())
         } else if i64::from(self.recoveries) >= i64::from(most) {
-            Verdict::Abandoned(format!("its instance was lost, and it had gone on {most} times already"))
+            Verdict::Abandoned(Reason::with_fact(ReasonCode::InstanceLostTooOften, most))
         } else if now - self.created_on > oldest {
-            Verdict::Abandoned(format!(
-                "its instance was lost, and it was accepted more than {} s ago",
-                oldest.num_seconds()
-            ))
+            Verdict::Abandoned(Reason::with_fact(ReasonCode::InstanceLostTooOld, oldest.num_seconds()))
         } else {
             Verdict::GoesOn
         }
@@ -194,7 +192,7 @@ impl Pass {
     #[must_use]
     pub fn in_words(&self) -> String {
         let Self { go_on, cancelled, abandoned, .. } = self;
-        format!("of lost runs {go_on} go on, {abandoned} are abandoned, {cancelled} cancelled")
+        format!("lost runs: {go_on} continue, {abandoned} abandoned, {cancelled} cancelled")
     }
 }
 
@@ -260,7 +258,7 @@ async fn let_be_cancelled(tx: &mut PgConnection, ids: &[Uuid], now: DateTime<Utc
         r#"
         -- end lost runs that are to be cancelled
         UPDATE runs
-           SET state = 'cancelled', error = COALESCE(cancel_reason, 'cancelled on request') || '; its instance was lost',
+           SET state = 'cancelled', error = 'instance_lost_after_cancel:' || COALESCE(cancel_reason, 'cancelled_on_request'),
                finished_on = $2, locked_by = NULL, locked_at = NULL, lease_until = NULL
          WHERE id = ANY($1)
         "#,

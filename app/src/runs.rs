@@ -9,6 +9,6 @@ mod cancel;
 mod run;
 
 pub use crate::trigger::Trigger;
-pub use abandon::{CUT_OFF, abandon};
+pub use abandon::abandon;
 pub use cancel::{Cancelled, cancel};
 pub use run::{Filter, New, Run, RunState, accept, find, list};

@@ -80,7 +80,7 @@ pub async fn load(app: &App, path: &Path) -> anyhow::Result<Loaded> {
                 let Loaded { created, changed, unchanged, spent } = loaded;
                 tracing::info!(
                     step = 1,
-                    "{shown}: {created} workflows created, {changed} changed, {unchanged} as they were, {spent} not applied"
+                    "{shown}: {created} workflows created, {changed} changed, {unchanged} unchanged, {spent} not applied"
                 );
                 return Ok(loaded);
             }
@@ -89,7 +89,7 @@ pub async fn load(app: &App, path: &Path) -> anyhow::Result<Loaded> {
             Err(Stopped::Crossed) => tokio::time::sleep(PAUSE).await,
         }
     }
-    bail!("cannot load {shown}: its workflows are being edited all the time; start again")
+    bail!("cannot load {shown}: other edits changed its workflows each time: start the app again")
 }
 
 /// Lists complaints about actions whose URL leads to a private address.
@@ -147,7 +147,11 @@ async fn plan(
     bounds: &Bounds,
 ) -> sqlx::Result<Result<Plan, FieldError>> {
     let Some(team_id) = team_id(tx, &definition.team).await? else {
-        return Ok(Err(FieldError::new("unknown_team", "team", "there is no such team: `app teams create` makes one")));
+        return Ok(Err(FieldError::new(
+            "unknown_team",
+            "team",
+            "the team does not exist: create it with `app teams create`",
+        )));
     };
     let current = match find_current(tx, team_id, &definition.body.name).await? {
         Some(id) => workflows::find(tx, id, None).await?.map(|(workflow, _)| workflow),

@@ -71,7 +71,7 @@ pub(crate) async fn serve(listener: TcpListener, router: Router, config: &Config
     }
     drop(listener);
     if tokio::time::timeout(CONNECTIONS_END, connections.shutdown()).await.is_err() {
-        tracing::warn!("some clients did not end in time and are cut off; their edits end all the same");
+        tracing::warn!("connections closed by shutdown; edits in progress still complete");
     }
 }
 

@@ -5,7 +5,7 @@ use db::PgConnection;
 use schedule::delivery::GRACE;
 
 use crate::occurrences::Decision;
-use crate::runs;
+use crate::reasons::ReasonCode;
 
 /// Which workflows, and which span.
 #[derive(Clone, Copy, Debug)]
@@ -169,7 +169,7 @@ async fn executions(db: &mut PgConnection, scope: Scope) -> sqlx::Result<Executi
         scope.to,
         scope.team_id,
         scope.workflow_id,
-        runs::CUT_OFF,
+        ReasonCode::CutOffByShutdown.as_str(),
     )
     .fetch_one(db)
     .await

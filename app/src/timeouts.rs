@@ -15,6 +15,7 @@ use uuid::Uuid;
 use crate::job_failures;
 use crate::next_try::next_try;
 use crate::queue;
+use crate::reasons::ReasonCode;
 
 /// Name of the job in the table `jobs`.
 pub const JOB: &str = "timeouts";
@@ -23,9 +24,6 @@ const BATCH: i64 = 100;
 
 /// A run that still executes this long after its workflow's timeout is stuck.
 const HARD_TIMEOUT_MARGIN: TimeDelta = TimeDelta::seconds(60);
-
-/// Why such an attempt failed.
-const REASON: &str = "it did not end at its timeout and was ended from outside";
 
 struct Stuck {
     id: Uuid,
@@ -87,7 +85,7 @@ async fn end_stuck(pool: &PgPool, only: Option<Uuid>, now: DateTime<Utc>) -> sql
     let done = end_locked(&mut tx, only, now).await;
     let (stuck, ended) = tx.finish(done).await?;
     for run in &stuck {
-        tracing::error!(run_id = %run.id, "run {} did not end at its timeout and was ended from outside", run.id);
+        tracing::error!(run_id = %run.id, "run {} did not stop at its timeout; the job `timeouts` ended it", run.id);
     }
     Ok(Pass { tries: stuck.len(), ended, failed: 0 })
 }
@@ -191,7 +189,7 @@ async fn try_again(tx: &mut PgConnection, id: Uuid, run_after: DateTime<Utc>) ->
         "#,
         id,
         run_after,
-        REASON,
+        ReasonCode::StuckAfterTimeout.as_str(),
     )
     .execute(tx)
     .await
@@ -210,7 +208,7 @@ async fn end(tx: &mut PgConnection, id: Uuid, now: DateTime<Utc>) -> sqlx::Resul
         "#,
         id,
         now,
-        REASON,
+        ReasonCode::StuckAfterTimeout.as_str(),
     )
     .execute(tx)
     .await

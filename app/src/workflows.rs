@@ -10,7 +10,6 @@ mod table;
 mod workflow;
 mod write;
 
-pub(crate) use edit::ARCHIVED;
 pub use edit::{create, erase, save};
 pub use live_runs::cancel_live_runs;
 pub use lock::{CLOCK_SKEW, find_locked_for_fire, lock, lock_row, try_lock};

@@ -114,7 +114,7 @@ async fn insert_unless_outrun(
     let change = insert_change(&mut tx, set).await.context("cannot store the zone data")?;
     let Change { id, in_force_from } = change.with_context(|| {
         let version = set.version();
-        format!("zone data {version} are stored with other contents: instances distinguish sets by their version")
+        format!("zone data {version} are already stored with other contents: give this set another version")
     })?;
     let workflows = mark_workflows(&mut tx, id, timings, edit.now).await.context("cannot mark the workflows")?;
     let entry = Entry {
@@ -252,7 +252,7 @@ pub(crate) async fn follow_zones(pool: PgPool) {
     let mut last_change = None;
     loop {
         if let Err(error) = follow_once(&pool, &mut last_change).await {
-            tracing::warn!(%error, "the zone data in force cannot be read; the next poll tries again");
+            tracing::warn!(%error, "zone data in force not read; the next poll tries again");
         }
         tokio::time::sleep(POLL).await;
     }

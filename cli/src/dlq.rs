@@ -191,7 +191,7 @@ async fn ask(access: &Access, messages: &[DeadMessage]) -> anyhow::Result<Vec<Kn
         known.push(match &message.content {
             Content::Fire(fire) if !is_away => ledger::ask(&client, fire).await.unwrap_or_else(|error| {
                 is_away = true;
-                eprintln!("cronbox: what the app has decided is not known: {error:#}");
+                eprintln!("cronbox: the app's decisions are unknown: {error:#}");
                 Known::Unasked
             }),
             _ => Known::Unasked,

@@ -115,7 +115,7 @@ fn summarise(table: &mut String, drift: &Value) -> std::fmt::Result {
     let (last, open) = (&drift["last"], &drift["open"]);
     let report = &last["report"];
     match last["finished_on"].as_str() {
-        None => writeln!(table, "no sweep is done yet")?,
+        None => writeln!(table, "no sweep has finished yet")?,
         Some(finished_on) => {
             let (listed, found) = (count(report, "listed"), differences(report));
             writeln!(table, "sweep {} of {finished_on}: {listed} schedules listed, {found} differed", last["id"])?;
@@ -128,14 +128,14 @@ fn summarise(table: &mut String, drift: &Value) -> std::fmt::Result {
         0 => {}
         refused => writeln!(
             table,
-            "  {refused} orphans were NOT deleted, because they are many: is it the right database? then `cronbox drift check --force`"
+            "  {refused} orphans were NOT deleted, because they are too many: check that the database is the right one, then run `cronbox drift check --force`"
         )?,
     }
     match count(report, "changes_refused") {
         0 => {}
         refused => writeln!(
             table,
-            "  {refused} schedules were NOT changed, because they are many and no raised generation explains it: is it the right database and configuration? then `cronbox drift check --force`"
+            "  {refused} schedules were NOT changed, because they are too many and no raised generation explains it: check that database and configuration are the right ones, then run `cronbox drift check --force`"
         )?,
     }
     match count(report, "orphans_foreign") {
@@ -146,7 +146,7 @@ fn summarise(table: &mut String, drift: &Value) -> std::fmt::Result {
         let state = if open["started_on"].is_null() { "requested" } else { "under way" };
         writeln!(table, "sweep {id} is {state}")?;
         if let Some(why) = open["report"]["stopped_by"].as_str() {
-            writeln!(table, "  it had to stop: {why}")?;
+            writeln!(table, "  it stopped: {why}")?;
         }
     }
     Ok(())

@@ -50,7 +50,7 @@ pub(crate) fn run(arguments: &Verify) -> anyhow::Result<ExitCode> {
         let Found { due, decided, unjudged, zone_data, differences, compared_from, .. } = &found;
         let Found { unjudged_workflows, undecided_workflows, .. } = &found;
         print::json(&json!({
-            "owed": due, "decided": decided, "unjudged": unjudged, "unjudged_workflows": unjudged_workflows,
+            "due": due, "owed": due, "decided": decided, "unjudged": unjudged, "unjudged_workflows": unjudged_workflows,
             "undecided_workflows": undecided_workflows, "zone_data": zone_data, "differences": differences,
             "compared_from": compared_from,
         }))?;
@@ -77,7 +77,8 @@ async fn verified(arguments: &Verify) -> anyhow::Result<Found> {
 impl Found {
     fn add(&mut self, part: &Value) {
         let count = |field: &str| part[field].as_u64().unwrap_or_default();
-        self.due += count("owed");
+        // An app of the previous version has only `owed`.
+        self.due += part["due"].as_u64().unwrap_or_else(|| count("owed"));
         self.decided += count("decided");
         self.unjudged += count("unjudged");
         self.zone_data = part["zone_data"].as_str().unwrap_or_default().to_owned();
@@ -101,7 +102,9 @@ fn table(arguments: &Verify, found: &Found) -> String {
     // Writing to a String cannot fail.
     for difference in &found.differences {
         let text = |field: &str| difference[field].as_str().unwrap_or_default();
-        let (time, kind) = (text("scheduled_time"), text("kind"));
+        // An app of the previous version has only `kind`.
+        let kind = difference["kind_code"].as_str().unwrap_or_else(|| text("kind"));
+        let time = text("scheduled_time");
         let rest = [text("decision"), text("run_id")].join(" ");
         let workflow = difference["workflow_id"].as_i64().unwrap_or_default();
         let _ = writeln!(table, "workflow {workflow:<10} {time:<22} {kind:<20} {}", rest.trim());
@@ -110,8 +113,10 @@ fn table(arguments: &Verify, found: &Found) -> String {
         let _ = writeln!(table, "workflow {workflow:<10} not proven: a timezone or cron of it is unknown");
     }
     for workflow in &found.undecided_workflows {
-        let _ =
-            writeln!(table, "workflow {workflow:<10} not proven: the watchdog fails to process it, its log says why");
+        let _ = writeln!(
+            table,
+            "workflow {workflow:<10} not proven: the watchdog fails to process it; its log has the cause"
+        );
     }
     let Found { due, decided, unjudged, zone_data, differences, compared_from, .. } = found;
     if let Some(from) = compared_from.filter(|from| *from > arguments.from) {

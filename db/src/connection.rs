@@ -130,7 +130,7 @@ impl Health {
     fn fell_silent(&mut self) -> sqlx::Error {
         self.is_broken = true;
         self.server.fell_silent();
-        let sentence = format!("the database was silent for {} s", STATEMENT_LIMIT.as_secs());
+        let sentence = format!("the database did not answer within {} s", STATEMENT_LIMIT.as_secs());
         sqlx::Error::Io(std::io::Error::new(std::io::ErrorKind::TimedOut, sentence))
     }
 }

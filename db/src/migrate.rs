@@ -57,7 +57,7 @@ pub async fn migrate_by(migrator: &Migrator, options: &Options) -> anyhow::Resul
         }
         tokio::time::sleep(PAUSE).await;
     }
-    bail!("a lock that a migration needs was never free: end the long transactions, then migrate again")
+    bail!("a migration did not get its lock: end the long transactions, then migrate again")
 }
 
 /// Key of the advisory lock of one try.

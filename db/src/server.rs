@@ -89,7 +89,7 @@ impl Server {
             Ok(proof) => match proof.refusal() {
                 None => age < proof.longest_life(),
                 Some(refusal) => {
-                    tracing::warn!("a connection is closed: {refusal}");
+                    tracing::warn!("connection closed: {refusal}");
                     false
                 }
             },
@@ -97,7 +97,7 @@ impl Server {
                 if is_timeout(&error) {
                     self.fell_silent();
                 }
-                tracing::info!(%error, "a connection that was idle is closed");
+                tracing::info!(%error, "idle connection closed");
                 false
             }
         }

@@ -123,7 +123,7 @@ impl Cursor<'_> {
         // A step larger than the field would fire once per round, but "every 90 minutes" has another meaning.
         let limit = if self.field.kind == Kind::Year { self.field.max - self.field.min } else { self.field.max };
         match step {
-            0 => Err(self.error(position, "step 0 never moves on".to_owned())),
+            0 => Err(self.error(position, "the step must be at least 1".to_owned())),
             _ if step > limit => Err(self.error(position, format!("step {written} is above {limit}"))),
             _ => Ok(Some(step)),
         }
@@ -207,7 +207,7 @@ impl Cursor<'_> {
             Some('?') if matches!(self.field.kind, Kind::MonthDay | Kind::Weekday) => {
                 "? must be the only item".to_owned()
             }
-            Some('?') => "? belongs in a day field only".to_owned(),
+            Some('?') => "? is permitted only in a day field".to_owned(),
             Some(next) => format!("unexpected {next:?}"),
         };
         self.error(self.position(), reason)

@@ -104,7 +104,7 @@ fn strip_call<'a>(text: &'a str, name: &str) -> Option<&'a str> {
 
 fn unsupported_macro(text: &str) -> CronError {
     let reason = if text.eq_ignore_ascii_case("@reboot") {
-        "@reboot has no meaning here: a schedule never boots".to_owned()
+        "@reboot is not supported: write a cron".to_owned()
     } else {
         let names: Vec<_> = MACROS.iter().map(|(name, _)| *name).collect();
         format!("{} is not one of {}", text.escape_debug(), names.join(", "))
@@ -229,7 +229,7 @@ fn check(cron: Cron) -> Result<Cron, CronError> {
     }
     let length = cron.to_string().len();
     if length > MAX_LENGTH {
-        let reason = format!("{length} characters once written out; a cron has at most {MAX_LENGTH}");
+        let reason = format!("{length} characters in the canonical form; a cron has at most {MAX_LENGTH}");
         return Err(CronError::whole(Code::TooLong, reason));
     }
     Ok(cron)

@@ -198,7 +198,7 @@ fn a_refusal_names_the_field_and_the_reason() {
         ("* * * * FRI-MON", "day-of-week", "day-of-week field: the range to MON runs backwards"),
         ("* * * * 5-0", "day-of-week", "day-of-week field: the range to 0 runs backwards"),
         ("* * * NOV-JAN *", "month", "month field: the range to JAN runs backwards"),
-        ("*/0 * * * *", "minute", "minute field: step 0 never moves on"),
+        ("*/0 * * * *", "minute", "minute field: the step must be at least 1"),
         ("*/90 * * * *", "minute", "minute field: step 90 is above 59"),
         ("0 0 0 1 1 * */230", "year", "year field: step 230 is above 229"),
         (",, 15 * 7 7", "minute", "minute field: a value is missing before the comma"),
@@ -211,8 +211,8 @@ fn a_refusal_names_the_field_and_the_reason() {
         ("**  * * * *", "minute", "minute field: unexpected '*'"),
         ("é * * * *", "minute", "minute field: unexpected 'é'"),
         ("x * * * *", "minute", "minute field: x is not a number"),
-        ("? * * * *", "minute", "minute field: ? belongs in a day field only"),
-        ("* * * ? *", "month", "month field: ? belongs in a day field only"),
+        ("? * * * *", "minute", "minute field: ? is permitted only in a day field"),
+        ("* * * ? *", "month", "month field: ? is permitted only in a day field"),
         ("* * ?,1 * *", "day-of-month", "day-of-month field: ? must be the only item"),
         ("* * ? * ?", "day-of-week", "day-of-week field: ? is already in the day-of-month field; write * here"),
         ("* * * FOO *", "month", "month field: FOO is not a name from JAN to DEC"),
@@ -250,7 +250,7 @@ fn what_eventbridge_cannot_do_is_refused_with_its_own_code() {
             "sub_minute_unsupported",
             "second field: EventBridge fires on the minute, so only 0 is possible",
         ),
-        ("@reboot", "unsupported_macro", "@reboot has no meaning here: a schedule never boots"),
+        ("@reboot", "unsupported_macro", "@reboot is not supported: write a cron"),
         (
             "@every 5m",
             "unsupported_macro",
@@ -309,7 +309,7 @@ fn a_cron_is_at_most_256_characters_before_and_after() {
     let (dates, weekdays) = (dates.join(","), weekdays.join(","));
     let longest = format!("10 10 {dates} 10 {weekdays}");
     assert_eq!((longest.len(), canonical(&longest)), (256, longest));
-    let message = "259 characters once written out; a cron has at most 256";
+    let message = "259 characters in the canonical form; a cron has at most 256";
     assert_eq!(refusal(&format!("5/20 1 {dates} * {weekdays}")), ("too_long", None, message.to_owned()));
     // Overlapping steps remain steps, so that a short text has a short canonical text.
     assert_eq!(canonical("0 0 0 1 1 * */2,*/3"), "0 0 0 1 1 * 1970-2198/2,1970-2198/3");

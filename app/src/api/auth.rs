@@ -89,7 +89,7 @@ impl FromRequestParts<App> for Admin {
         let caller = Caller::from_request_parts(parts, app).await?;
         match caller.kind() {
             Kind::Admin => Ok(Self(caller)),
-            Kind::Team | Kind::Scheduler => Err(Error::forbidden("an admin key is needed")),
+            Kind::Team | Kind::Scheduler => Err(Error::forbidden("use an admin key")),
         }
     }
 }
@@ -101,7 +101,7 @@ impl FromRequestParts<App> for Scheduler {
         let caller = Caller::from_request_parts(parts, app).await?;
         match caller.kind() {
             Kind::Scheduler => Ok(Self),
-            Kind::Admin | Kind::Team => Err(Error::forbidden("a scheduler key is needed")),
+            Kind::Admin | Kind::Team => Err(Error::forbidden("use a scheduler key")),
         }
     }
 }

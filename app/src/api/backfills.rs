@@ -140,10 +140,10 @@ pub(super) async fn ask(
 fn nothing_selected(timing: Timing) -> &'static str {
     match timing {
         Timing::Then => {
-            "no time of the span is selected: by the timing of then none was due, or `only` leaves none; for a span that \
-             was paused or lies before the schedule, set timing to now"
+            "no time of the span is selected: none was due, or `only` excludes all; if the workflow was paused or had no \
+             schedule then, set timing to now"
         }
-        Timing::Now => "no time of the span is selected: the present cron names none, or `only` leaves none",
+        Timing::Now => "no time of the span is selected: the present cron names none, or `only` excludes all",
     }
 }
 

@@ -32,7 +32,7 @@ pub(super) fn writable(workflow: &Workflow) -> Result<(), Error> {
     match &workflow.managed_by {
         None => Ok(()),
         Some(file) => {
-            let detail = format!("the workflow belongs to the file {file}: edit that, and start the app again");
+            let detail = format!("the workflow is managed by the file {file}: edit the file, then restart the app");
             Err(Error::conflict("managed", &detail))
         }
     }
@@ -41,7 +41,9 @@ pub(super) fn writable(workflow: &Workflow) -> Result<(), Error> {
 /// Refuses a change of an archived workflow, which is final.
 pub(super) fn alive(workflow: &Workflow) -> Result<(), Error> {
     match workflow.state {
-        workflows::State::Archived => Err(Error::conflict("archived", "an archived workflow is final")),
+        workflows::State::Archived => {
+            Err(Error::conflict("archived", "the workflow is archived and cannot be changed"))
+        }
         workflows::State::Active | workflows::State::Paused => Ok(()),
     }
 }

@@ -58,7 +58,7 @@ impl Error {
     /// 404; the same answer if the object does not exist and if it belongs to another team.
     #[must_use]
     pub fn not_found() -> Self {
-        Self::Refused(StatusCode::NOT_FOUND, "not_found", "there is no such thing, or it is not yours".into())
+        Self::Refused(StatusCode::NOT_FOUND, "not_found", "it does not exist, or it belongs to another team".into())
     }
 
     /// 403.
@@ -76,7 +76,7 @@ impl Error {
     /// 408.
     #[must_use]
     pub fn timeout() -> Self {
-        let detail = "the request took too long; read again to see whether it was done";
+        let detail = "the request took too long; read the object to see whether it was changed";
         Self::Refused(StatusCode::REQUEST_TIMEOUT, "request_timeout", detail.into())
     }
 
@@ -95,7 +95,7 @@ impl Error {
             Error::Refused(status, code, detail) => (*status, *code, detail.clone(), None),
             Error::Later(status, code, detail, _) => (*status, *code, (*detail).to_owned(), None),
             Error::Internal(_) => {
-                let detail = "cronbox failed; the cause is in its log".to_owned();
+                let detail = "cronbox has an error; its log has the cause".to_owned();
                 (StatusCode::INTERNAL_SERVER_ERROR, "internal", detail, None)
             }
         };
@@ -174,11 +174,11 @@ impl From<Arc<sqlx::Error>> for Error {
 fn by_constraint(constraint: &str) -> Option<Error> {
     match constraint {
         "workflows_team_id_name_key" => {
-            Some(Error::conflict("name_taken", "the team has another workflow of this name that is not archived"))
+            Some(Error::conflict("name_taken", "another workflow of the team has this name and is not archived"))
         }
         "teams_name_key" => Some(Error::conflict("name_taken", "another team has this name")),
         "workflows_team_id_fkey" | "api_keys_team_id_fkey" => {
-            Some(FieldError::new("unknown_team", "team_id", "there is no team of this id").into())
+            Some(FieldError::new("unknown_team", "team_id", "no team has this id").into())
         }
         _ => None,
     }

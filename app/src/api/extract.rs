@@ -82,7 +82,7 @@ impl<S: Send + Sync> FromRequest<S> for Patch {
         };
         match parse(&read(request).await?)? {
             Value::Object(members) => Ok(Self(members, kind)),
-            _ => Err(FieldError::invalid("", "a patch is a JSON object").into()),
+            _ => Err(FieldError::invalid("", "a patch must be a JSON object").into()),
         }
     }
 }
@@ -146,7 +146,7 @@ impl IfMatch {
             IfMatch::Versions(_) => Err(Error::Refused(
                 StatusCode::PRECONDITION_FAILED,
                 "version_mismatch",
-                format!("the workflow is at version {version}: read it again"),
+                format!("the workflow has version {version} now: read it again"),
             )),
         }
     }

@@ -51,8 +51,8 @@ pub struct Verdict {
 /// Deliver a fire. Idempotent by workflow and minute; safe to repeat after any failure.
 #[utoipa::path(post, path = "/api/v1/cron/workflows/{id}:invoke", tag = "cron", params(("id" = i64, Path)),
     request_body = InvokeBody,
-    responses((status = 202, body = Verdict, description = "a run was accepted"),
-              (status = 200, body = Verdict, description = "no new run, and why"),
+    responses((status = 202, body = Verdict, description = "A run was accepted"),
+              (status = 200, body = Verdict, description = "No new run; `reason` says why"),
               (status = 410, body = Problem, content_type = "application/problem+json", description = "workflow_gone"),
               (status = "4XX", body = Problem, content_type = "application/problem+json"),
               (status = 503, body = Problem, content_type = "application/problem+json")))]
@@ -84,7 +84,8 @@ fn fire(id: WorkflowId, body: &[u8]) -> Result<Fire, Error> {
         .map_err(|error| FieldError::new("invalid_field", field_of(&error), error.to_string()))?;
     let stored = [Some(&fire.raw_time), fire.execution_id.as_ref()];
     if stored.into_iter().flatten().any(|text| text.contains('\0') || text.len() > 256) {
-        return Err(FieldError::invalid("execution_id", "execution_id is not one of EventBridge's").into());
+        let detail = "execution_id must have at most 256 bytes and no NUL character";
+        return Err(FieldError::invalid("execution_id", detail).into());
     }
     Ok(fire)
 }
@@ -102,11 +103,11 @@ fn answered(answer: Answer) -> Result<Response, Error> {
         Answer::Duplicate(run) => Verdict { accepted: false, reason: Some("duplicate"), run_id: Some(run) },
         Answer::Declined(reason) => Verdict { accepted: false, reason: Some(reason.as_str()), run_id: None },
         Answer::Gone(_) => {
-            let detail = "there is no such workflow any more".to_owned();
+            let detail = "the workflow is archived or does not exist".to_owned();
             return Err(Error::Refused(StatusCode::GONE, "workflow_gone", detail));
         }
         Answer::ClockSkew => {
-            let detail = "the fire is of the future: a clock is wrong";
+            let detail = "the time of the fire is in the future: check the clocks";
             return Err(Error::Later(StatusCode::SERVICE_UNAVAILABLE, "clock_skew", detail, 60));
         }
         Answer::Held => {

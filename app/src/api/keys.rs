@@ -175,9 +175,9 @@ pub fn holder(kind: Kind, team_id: Option<i64>, role: Option<Role>) -> Result<Ho
         (Kind::Admin, None, None) => Ok(Holder::Admin),
         (Kind::Scheduler, None, None) => Ok(Holder::Scheduler),
         (Kind::Team, Some(team_id), Some(role)) => Ok(Holder::Team(team_id, role)),
-        (Kind::Team, None, _) => Err(FieldError::new("missing_field", "team_id", "a team key needs its team_id")),
+        (Kind::Team, None, _) => Err(FieldError::new("missing_field", "team_id", "a team key requires a team_id")),
         (Kind::Team, Some(_), None) => {
-            Err(FieldError::new("missing_field", "role", "a team key needs a role: viewer or editor"))
+            Err(FieldError::new("missing_field", "role", "a team key requires a role: viewer or editor"))
         }
         (Kind::Admin | Kind::Scheduler, Some(_), _) => {
             Err(FieldError::invalid("team_id", "only a team key has a team_id"))

@@ -108,10 +108,11 @@ fn answer(app: &App, outcome: ManualOutcome) -> Result<Response, Error> {
             let location = format!("/api/v1/runs/{run_id}");
             Ok((StatusCode::ACCEPTED, [(header::LOCATION, location)], Json(ManualRunView { run_id })).into_response())
         }
-        ManualOutcome::Overlap(reason) => Err(Error::conflict("overlap", reason)),
-        ManualOutcome::Live => {
-            Err(Error::conflict("run_live", "it has not ended yet, or is being repeated: cancel that first"))
-        }
+        ManualOutcome::Overlap(reason) => Err(Error::conflict("overlap", reason.sentence())),
+        ManualOutcome::Live => Err(Error::conflict(
+            "run_live",
+            "the run, or another run of its time, has not ended: wait for its end, or cancel it",
+        )),
     }
 }
 
@@ -133,7 +134,7 @@ async fn cancel(app: &App, caller: &Caller, id: Uuid, edit: &Edit) -> Result<Jso
     if cancelled == Cancelled::Done {
         // The slot of the run is free now, so start the next queued run without waiting for the job `queue`.
         if let Err(error) = queue::advance(&app.pool, WorkflowId(before.workflow_id), edit.now).await {
-            tracing::warn!(%error, "who waits for the slot of a cancelled run waits for the queue's next turn");
+            tracing::warn!(%error, "slot of a cancelled run not handed on; the job `queue` does it at its next turn");
         }
         app.wake.notify();
     }

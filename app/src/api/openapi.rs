@@ -44,14 +44,14 @@ impl Modify for Key {
 // One handler serves the three verbs, because the router has no `{id}:verb` patterns; each has its own description.
 
 #[utoipa::path(post, path = "/api/v1/workflows/{id}:archive", tag = "workflows",
-    description = "Archive a workflow for good; its history stays. A second time changes nothing.",
+    description = "Archive a workflow permanently; its history is kept. Repeating it changes nothing.",
     params(("id" = i64, Path), ("If-Match" = Option<String>, Header), edit::WriteParams),
     responses((status = 200, body = view::WorkflowView), (status = "4XX", body = super::error::Problem, content_type = "application/problem+json")))]
 #[expect(dead_code, reason = "only describes a verb of verbs::act")]
 fn archive() {}
 
 #[utoipa::path(post, path = "/api/v1/workflows/{id}:pause", tag = "workflows",
-    description = "Pause a workflow: no time is due until it is resumed. Effective at once, then in EventBridge.",
+    description = "Pause a workflow: no time is due until it is resumed. The app applies it at once, EventBridge shortly after.",
     params(("id" = i64, Path), ("If-Match" = Option<String>, Header), edit::WriteParams),
     request_body = Option<verbs::PauseBody>,
     responses((status = 200, body = view::WorkflowView), (status = "4XX", body = super::error::Problem, content_type = "application/problem+json")))]
@@ -59,67 +59,67 @@ fn archive() {}
 fn pause() {}
 
 #[utoipa::path(post, path = "/api/v1/workflows/{id}:resume", tag = "workflows",
-    description = "Resume a workflow; what fell into the pause stays undone.",
+    description = "Resume a workflow. Times during the pause do not run.",
     params(("id" = i64, Path), ("If-Match" = Option<String>, Header), edit::WriteParams),
     responses((status = 200, body = view::WorkflowView), (status = "4XX", body = super::error::Problem, content_type = "application/problem+json")))]
 #[expect(dead_code, reason = "only describes a verb of verbs::act")]
 fn resume() {}
 
 #[utoipa::path(post, path = "/api/v1/outbox/{id}:retry", tag = "operations",
-    description = "Publish the row's workflow again, at once and from the first attempt.",
+    description = "Publish the workflow of the row again, at once and with a new count of attempts.",
     params(("id" = i64, Path)),
     responses((status = 200, body = outbox::OutboxView), (status = "4XX", body = super::error::Problem, content_type = "application/problem+json")))]
 #[expect(dead_code, reason = "only describes a verb of outbox::act")]
 fn retry() {}
 
 #[utoipa::path(post, path = "/api/v1/outbox/{id}:discard", tag = "operations",
-    description = "Let a failed row go: that edit is not published, and no alarm counts it any more.",
+    description = "Discard a failed row: its edit is not published, and alarms do not count it any more.",
     params(("id" = i64, Path)),
     responses((status = 200, body = outbox::OutboxView), (status = "4XX", body = super::error::Problem, content_type = "application/problem+json")))]
 #[expect(dead_code, reason = "only describes a verb of outbox::act")]
 fn discard() {}
 
 #[utoipa::path(post, path = "/api/v1/schedules/{id}:fire", tag = "schedules",
-    description = "Run the workflow now, beside its schedule: the run has an identity of its own and no occurrence. 409 `overlap` if its policy says no.",
+    description = "Run the workflow now, in addition to its schedule: the run has its own id and no occurrence. 409 `overlap` if the overlap policy refuses it.",
     params(("id" = i64, Path)), request_body = Option<manual::FireBody>,
     responses((status = 202, body = manual::ManualRunView, headers(("Location" = String))), (status = "4XX", body = super::error::Problem, content_type = "application/problem+json")))]
 #[expect(dead_code, reason = "only describes a verb of manual::act_on_schedule")]
 fn fire() {}
 
 #[utoipa::path(post, path = "/api/v1/schedules/{id}:backfill", tag = "schedules",
-    description = "Run times of the past, at most 10,000, a few at once and beside the live schedule. With `dry_run` only say which.",
+    description = "Run past times, at most 10,000, in addition to the schedule. With `dry_run` the answer only counts and lists them.",
     params(("id" = i64, Path)), request_body = backfills::BackfillBody,
-    responses((status = 200, description = "What it would do", body = backfills::DryRunView),
+    responses((status = 200, description = "The times that it would run", body = backfills::DryRunView),
               (status = 202, body = backfills::BackfillView, headers(("Location" = String))), (status = "4XX", body = super::error::Problem, content_type = "application/problem+json")))]
 #[expect(dead_code, reason = "only describes a verb of manual::act_on_schedule")]
 fn backfill() {}
 
 #[utoipa::path(post, path = "/api/v1/backfills/{id}:pause", tag = "schedules",
-    description = "Make no further runs for now; those that were made go on.", params(("id" = Uuid, Path)),
+    description = "Pause a backfill: it creates no further runs. Existing runs continue.", params(("id" = Uuid, Path)),
     responses((status = 200, body = backfills::BackfillView), (status = "4XX", body = super::error::Problem, content_type = "application/problem+json")))]
 #[expect(dead_code, reason = "only describes a verb of backfills::act")]
 fn pause_backfill() {}
 
 #[utoipa::path(post, path = "/api/v1/backfills/{id}:resume", tag = "schedules",
-    description = "Go on where it was paused.", params(("id" = Uuid, Path)),
+    description = "Resume a paused backfill.", params(("id" = Uuid, Path)),
     responses((status = 200, body = backfills::BackfillView), (status = "4XX", body = super::error::Problem, content_type = "application/problem+json")))]
 #[expect(dead_code, reason = "only describes a verb of backfills::act")]
 fn resume_backfill() {}
 
 #[utoipa::path(post, path = "/api/v1/backfills/{id}:cancel", tag = "schedules",
-    description = "Give it up for good, with the runs that have not started; what runs goes on to its end.",
+    description = "Cancel a backfill permanently, with its runs that have not started. Running ones continue.",
     params(("id" = Uuid, Path)), responses((status = 200, body = backfills::BackfillView), (status = "4XX", body = super::error::Problem, content_type = "application/problem+json")))]
 #[expect(dead_code, reason = "only describes a verb of backfills::act")]
 fn cancel_backfill() {}
 
 #[utoipa::path(post, path = "/api/v1/runs/{id}:cancel", tag = "runs",
-    description = "Cancel a run: at once if it has not started, else at its executor's next heartbeat. 409 `run_ended` if it has ended otherwise.",
+    description = "Cancel a run: at once if it has not started, otherwise at the next heartbeat of its executor. 409 `run_ended` if it has ended and was not cancelled.",
     params(("id" = Uuid, Path)), responses((status = 200, body = runs::RunView), (status = "4XX", body = super::error::Problem, content_type = "application/problem+json")))]
 #[expect(dead_code, reason = "only describes a verb of manual::act_on_run")]
 fn cancel_run() {}
 
 #[utoipa::path(post, path = "/api/v1/runs/{id}:retry", tag = "runs",
-    description = "Run once more what has ended: a further run, with the same inputs, that names the same occurrence. 409 `run_live` while it, or another run of its time, has not ended.",
+    description = "Repeat a run that has ended: a new run with the same inputs and the same occurrence. 409 `run_live` if the run, or another run of its time, has not ended.",
     params(("id" = Uuid, Path)), responses((status = 202, body = manual::ManualRunView, headers(("Location" = String))), (status = "4XX", body = super::error::Problem, content_type = "application/problem+json")))]
 #[expect(dead_code, reason = "only describes a verb of manual::act_on_run")]
 fn retry_run() {}

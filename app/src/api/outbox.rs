@@ -104,7 +104,7 @@ fn refused(status: Status) -> Error {
         }
         Status::Processed => Error::conflict("already_processed", "this edit is already published"),
         Status::Discarded => {
-            Error::conflict("already_discarded", "this row was discarded; edit the workflow to publish it")
+            Error::conflict("already_discarded", "the row is already discarded: edit the workflow to publish it")
         }
         // Both verbs accept a failed row.
         Status::Failed => Error::not_found(),

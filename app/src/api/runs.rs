@@ -16,6 +16,7 @@ use super::page::{self, Page};
 use crate::App;
 use crate::field::{self, FieldError};
 use crate::occurrences::{self, Decision, Occurrence};
+use crate::reasons::{self, ReasonCode};
 use crate::runs::{self, Filter, Run, RunState, Trigger};
 use crate::workflows;
 
@@ -34,7 +35,10 @@ pub struct RunView {
     duration_ms: Option<i64>,
     #[schema(value_type = Option<Object>)]
     result: Option<Value>,
+    /// Why it failed or ended early, in a sentence. Do not parse it: read `error_code`.
     error: Option<String>,
+    /// Why it ended early; null for the error of an action.
+    error_code: Option<ReasonCode>,
 }
 
 /// An occurrence.
@@ -44,7 +48,10 @@ pub struct OccurrenceView {
     workflow_id: i64,
     scheduled_time: DateTime<Utc>,
     decision: Decision,
+    /// Why it was decided so, in a sentence. Do not parse it: read `reason_code`.
     reason: Option<String>,
+    /// Why it was decided so. With `paused`, `reason` is the text of the person who paused the workflow.
+    reason_code: Option<ReasonCode>,
     revision: Option<i64>,
     run_id: Option<Uuid>,
     lateness_s: i64,
@@ -187,6 +194,7 @@ async fn visible(app: &App, id: WorkflowId, team_id: Option<i64>) -> Result<(), 
 
 impl From<Run> for RunView {
     fn from(run: Run) -> Self {
+        let (error, error_code) = reasons::as_answered(run.error, |_| true);
         Self {
             id: run.id,
             workflow_id: run.workflow_id,
@@ -199,19 +207,24 @@ impl From<Run> for RunView {
             finished_on: run.finished_on,
             duration_ms: run.duration_ms,
             result: run.result,
-            error: run.error,
+            error,
+            error_code,
         }
     }
 }
 
 impl From<Occurrence> for OccurrenceView {
     fn from(occurrence: Occurrence) -> Self {
+        let is_paused = occurrence.decision == Decision::SkippedPaused;
+        let may_be = |code: ReasonCode| !is_paused || code.is_of_a_pause();
+        let (reason, reason_code) = reasons::as_answered(occurrence.reason, may_be);
         Self {
             id: occurrence.id,
             workflow_id: occurrence.workflow_id,
             scheduled_time: occurrence.scheduled_time,
             decision: occurrence.decision,
-            reason: occurrence.reason,
+            reason,
+            reason_code: reason_code.or(is_paused.then_some(ReasonCode::Paused)),
             revision: occurrence.revision,
             run_id: occurrence.run_id,
             lateness_s: occurrence.lateness_s,

@@ -23,6 +23,7 @@ use super::workflows::{ListParams, select};
 use crate::App;
 use crate::audit::Edit;
 use crate::policies::{CatchUp, Overlap};
+use crate::reasons::{self, ReasonCode};
 use crate::schedules::{self, ScheduleBody};
 use crate::spec::Spec;
 use crate::workflows::{self, Saved, Sync, Workflow};
@@ -46,7 +47,10 @@ pub struct ScheduleView {
     spread_secs: i32,
     pause_after_failures: Option<i32>,
     state: workflows::State,
+    /// The text of the person who paused it, or a sentence of cronbox.
     pause_reason: Option<String>,
+    /// `failures_in_a_row` if cronbox paused it.
+    pause_reason_code: Option<ReasonCode>,
     /// When the pause ends automatically.
     pause_until: Option<DateTime<Utc>>,
     /// The file that manages it; null = the API.
@@ -98,7 +102,7 @@ pub(super) async fn get(State(app): State<App>, Viewer(caller): Viewer, Id(id): 
 #[utoipa::path(put, path = "/api/v1/schedules/{id}", tag = "schedules", request_body = ScheduleBody,
     params(("id" = i64, Path), ("If-Match" = Option<String>, Header), WriteParams),
     responses((status = 200, body = ScheduleView, headers(("ETag" = String))),
-              (status = 201, description = "It had none", body = ScheduleView, headers(("ETag" = String))),
+              (status = 201, description = "The schedule was created", body = ScheduleView, headers(("ETag" = String))),
               (status = "4XX", body = Problem, content_type = "application/problem+json")))]
 pub(super) async fn put(
     State(app): State<App>,
@@ -218,7 +222,7 @@ async fn read(app: &App, db: &mut PgConnection, id: WorkflowId, team_id: Option<
 }
 
 fn no_schedule(id: WorkflowId) -> Error {
-    let detail = format!("workflow {id} has no schedule: PUT one");
+    let detail = format!("workflow {id} has no schedule: create it with PUT");
     Error::Refused(StatusCode::NOT_FOUND, "no_schedule", detail)
 }
 
@@ -227,6 +231,7 @@ impl ScheduleView {
     fn of((workflow, sync): (Workflow, Sync), now: DateTime<Utc>) -> Option<Self> {
         let next_fire_at = workflow.next_fire_at(now);
         let (timing, policies) = (workflow.spec.timing, workflow.spec.policies);
+        let (pause_reason, pause_reason_code) = reasons::of_a_pause(workflow.pause_reason);
         Some(Self {
             workflow_id: workflow.id,
             team_id: workflow.team_id,
@@ -242,7 +247,8 @@ impl ScheduleView {
             spread_secs: policies.spread_secs,
             pause_after_failures: policies.pause_after_failures,
             state: workflow.state,
-            pause_reason: workflow.pause_reason,
+            pause_reason,
+            pause_reason_code,
             pause_until: workflow.pause_until,
             managed_by: workflow.managed_by,
             version: workflow.version,

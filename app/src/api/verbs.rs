@@ -74,7 +74,7 @@ impl Change {
                 reason.as_deref().map_or(Ok(()), |reason| field::text("reason", reason, 0, 500))?;
                 let until = until.map(|until| field::instant("until", until)).transpose()?;
                 if until.is_some_and(|until| until <= now) {
-                    return Err(FieldError::invalid("until", "until must lie in the future").into());
+                    return Err(FieldError::invalid("until", "until must be in the future").into());
                 }
                 Ok(Self::Pause { reason, until })
             }

@@ -36,6 +36,9 @@ pub struct VerifyView {
     from: DateTime<Utc>,
     to: DateTime<Utc>,
     /// Due times, in this part.
+    due: u64,
+    /// The same as `due`, which replaces it in the next version.
+    #[schema(deprecated)]
     owed: u64,
     /// Decisions recorded, in this part.
     decided: u64,
@@ -62,13 +65,17 @@ pub struct VerifyView {
 pub struct DifferenceView {
     workflow_id: i64,
     scheduled_time: DateTime<Utc>,
-    /// `missing`: the time was due and has no decision; `not_owed`: it has a decision and was not due; `no_run`: the
+    /// The kind, by the names of the previous version: `not_owed` instead of `not_due`. The next version has the value
+    /// of `kind_code` here.
+    #[schema(deprecated, example = "missing")]
+    kind: &'static str,
+    /// `missing`: the time was due and has no decision; `not_due`: it has a decision and was not due; `no_run`: the
     /// decision says that it ran, and its run does not exist; `two_runs`: it has two automatic runs;
     /// `run_without_decision`: no decision names its automatic run; `contradicted`: decision and run contradict each
     /// other.
-    kind: Kind,
+    kind_code: Kind,
     decision: Option<Decision>,
-    /// The run that disagrees, or that does not exist; null for `missing` and `not_owed`.
+    /// The run that disagrees, or that does not exist; null for `missing` and `not_due`.
     run_id: Option<Uuid>,
 }
 
@@ -108,11 +115,11 @@ fn refused(unfit: Unfit) -> FieldError {
         Unfit::NotSettled(latest) => FieldError::new(
             "span_not_settled",
             "to",
-            format!("not every due time before to is decided yet: to may be at most {}", rfc3339(latest)),
+            format!("some due times before to are not decided yet: to must be {} or earlier", rfc3339(latest)),
         ),
         Unfit::Pruned(earliest) => {
             let earliest = if earliest == earliest.trunc_subsecs(0) { earliest } else { earliest + second };
-            let detail = format!("older rows may be pruned: from must be at least {}", rfc3339(earliest));
+            let detail = format!("older occurrences may be removed: from must be {} or later", rfc3339(earliest));
             FieldError::new("span_too_old", "from", detail)
         }
         Unfit::ForeignCursor => {
@@ -125,6 +132,7 @@ fn view(span: Span, findings: Findings) -> VerifyView {
     VerifyView {
         from: span.from,
         to: span.to,
+        due: findings.due,
         owed: findings.due,
         decided: findings.decided,
         unjudged: findings.unjudged,
@@ -146,6 +154,6 @@ impl From<Unjudged> for UnjudgedView {
 impl From<Difference> for DifferenceView {
     fn from(difference: Difference) -> Self {
         let Difference { workflow_id, scheduled_time, kind, decision, run_id } = difference;
-        Self { workflow_id, scheduled_time, kind, decision, run_id }
+        Self { workflow_id, scheduled_time, kind: kind.name_before(), kind_code: kind, decision, run_id }
     }
 }

@@ -11,6 +11,7 @@ use utoipa::ToSchema;
 
 use crate::action;
 use crate::policies::{CatchUp, OnLost, Overlap};
+use crate::reasons::{self, ReasonCode};
 use crate::workflows::{State, Sync, SyncStatus, Workflow};
 
 /// A workflow.
@@ -32,7 +33,10 @@ pub struct WorkflowView {
     starts_at: Option<DateTime<Utc>>,
     ends_at: Option<DateTime<Utc>>,
     state: State,
+    /// The text of the person who paused it, or a sentence of cronbox.
     pause_reason: Option<String>,
+    /// `failures_in_a_row` if cronbox paused it.
+    pause_reason_code: Option<ReasonCode>,
     /// When the pause ends automatically.
     pause_until: Option<DateTime<Utc>>,
     overlap_policy: Overlap,
@@ -88,6 +92,7 @@ impl IntoResponse for Read {
 pub fn view((workflow, sync): (Workflow, Sync), now: DateTime<Utc>) -> WorkflowView {
     let next_fire_at = workflow.next_fire_at(now);
     let policies = workflow.spec.policies;
+    let (pause_reason, pause_reason_code) = reasons::of_a_pause(workflow.pause_reason);
     WorkflowView {
         id: workflow.id,
         team_id: workflow.team_id,
@@ -101,7 +106,8 @@ pub fn view((workflow, sync): (Workflow, Sync), now: DateTime<Utc>) -> WorkflowV
         starts_at: workflow.spec.timing.starts_at,
         ends_at: workflow.spec.timing.ends_at,
         state: workflow.state,
-        pause_reason: workflow.pause_reason,
+        pause_reason,
+        pause_reason_code,
         pause_until: workflow.pause_until,
         overlap_policy: policies.overlap,
         max_concurrent: policies.max_concurrent,

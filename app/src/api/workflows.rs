@@ -67,7 +67,7 @@ pub(super) async fn create(
         }
         (None, Some(requested)) => requested,
         (None, None) => {
-            let detail = "an admin key belongs to no team: say which";
+            let detail = "a request with an admin key requires team_id";
             return Err(FieldError::new("missing_field", "team_id", detail).into());
         }
     };

@@ -36,7 +36,7 @@ impl Pass {
     /// Returns what it did, in a sentence.
     #[must_use]
     pub fn in_words(&self) -> String {
-        format!("{} runs of backfills made, {} backfills ended", self.started, self.finished)
+        format!("{} runs of backfills created, {} backfills ended", self.started, self.finished)
     }
 }
 

@@ -21,6 +21,7 @@ use crate::inject::{self, Point};
 use crate::next_try::next_try;
 use crate::policies::Overlap;
 use crate::queue;
+use crate::reasons::{Reason, ReasonCode};
 use crate::runs::RunState;
 
 /// The pause before a failed statement is repeated for the first time.
@@ -91,7 +92,7 @@ impl Executor {
                 self.release_stopped().await;
             }
             Err(_) => {
-                tracing::error!(run_id = %run.id, "an attempt panicked; the log says where, and recovery takes its run over");
+                tracing::error!(run_id = %run.id, "attempt panicked; recovery continues its run");
                 registered.into_stopped();
                 self.release_stopped().await;
             }
@@ -153,11 +154,11 @@ impl Executor {
                     if state.is_terminal()
                         && let Err(error) = self.hand_on(run).await
                     {
-                        tracing::warn!(run_id = %run.id, %error, "cannot hand a slot on; the job `queue` will");
+                        tracing::warn!(run_id = %run.id, %error, "slot not handed on; the job `queue` does it at its next turn");
                     }
                     return Left::Taken;
                 }
-                Err(error) => tracing::warn!(run_id = %run.id, %error, "cannot hand over a run; trying again"),
+                Err(error) => tracing::warn!(run_id = %run.id, %error, "run not handed over; trying again"),
             }
             tokio::time::sleep(pause).await;
             pause = (pause * 2).min(LONGEST_PAUSE);
@@ -184,7 +185,7 @@ impl Executor {
                     return Left::Taken;
                 }
                 Err(error) => {
-                    tracing::warn!(run_id = %run.id, %error, "cannot write the end of a run; trying again");
+                    tracing::warn!(run_id = %run.id, %error, "outcome of a run not written; trying again");
                     tokio::time::sleep(pause).await;
                     pause = (pause * 2).min(LONGEST_PAUSE);
                 }
@@ -228,12 +229,12 @@ impl Executor {
             failures::pause_after(&self.parts.pool, &self.parts.clock, &self.parts.notifier, run).await;
         }
         if let Err(error) = self.hand_on(run).await {
-            tracing::warn!(run_id = %run.id, %error, "cannot hand a slot on; the job `queue` will");
+            tracing::warn!(run_id = %run.id, %error, "slot not handed on; the job `queue` does it at its next turn");
         }
         if let Some(backfill) = run.backfill_id
             && let Err(error) = self.refill(backfill, WorkflowId(run.workflow_id)).await
         {
-            tracing::warn!(run_id = %run.id, %error, "cannot start a backfill's next run; the job `backfills` will");
+            tracing::warn!(run_id = %run.id, %error, "next run of a backfill not created; the job `backfills` does it at its next turn");
         }
     }
 
@@ -265,7 +266,7 @@ fn verdict(run: &Claimed, ending: Ending, now: DateTime<Utc>) -> Verdict {
     match ending {
         Ending::Succeeded(result) => Verdict { result: Some(result), ..plain(RunState::Succeeded) },
         Ending::TimedOut => {
-            let error = Some(format!("no answer within {} s", run.timeout_secs));
+            let error = Some(Reason::with_fact(ReasonCode::TimedOut, run.timeout_secs).to_string());
             Verdict { again_at: again_at(None), failed_tries: 1, error, ..plain(RunState::TimedOut) }
         }
         Ending::Failed { error, result, again } => {
@@ -275,7 +276,10 @@ fn verdict(run: &Claimed, ending: Ending, now: DateTime<Utc>) -> Verdict {
             };
             Verdict { again_at, failed_tries: 1, result, error: Some(error), ..plain(RunState::Failed) }
         }
-        Ending::Cancelled => Verdict { error: Some("cancelled on request".to_owned()), ..plain(RunState::Cancelled) },
+        Ending::Cancelled => {
+            let error = Some(ReasonCode::CancelledOnRequest.as_str().to_owned());
+            Verdict { error, ..plain(RunState::Cancelled) }
+        }
     }
 }
 
@@ -290,11 +294,13 @@ fn late(run: &Claimed, verdict: &Verdict, now: DateTime<Utc>) -> Value {
 }
 
 fn announce(run: &Claimed, verdict: &Verdict) {
-    let how = match (&verdict.error, verdict.again_at) {
+    let in_words = |error: &str| Reason::parse(error).map_or_else(|| error.to_owned(), |reason| reason.sentence());
+    let error = verdict.error.as_deref().map(in_words);
+    let how = match (error, verdict.again_at) {
         (None, _) => "succeeded".to_owned(),
         (Some(error), None) => format!("{}: {error}", verdict.state.in_words()),
         (Some(error), Some(at)) => {
-            format!("failed, is tried again after {}: {error}", at.to_rfc3339_opts(chrono::SecondsFormat::Secs, true))
+            format!("failed, next attempt after {}: {error}", at.to_rfc3339_opts(chrono::SecondsFormat::Secs, true))
         }
     };
     tracing::info!(

@@ -69,7 +69,7 @@ impl Executor {
                 true
             }
             Err(error) => {
-                tracing::warn!(%error, "cannot hand over runs of an unanswered claim; the next poll tries again");
+                tracing::warn!(%error, "runs of an unanswered claim not handed over; the next poll tries again");
                 false
             }
         }
@@ -91,7 +91,7 @@ impl Executor {
                 let done: Vec<_> = stopped.into_iter().filter(|fence| !locked.contains(fence)).collect();
                 self.own.forget_stopped(&done);
             }
-            Err(error) => tracing::warn!(%error, "cannot release stopped runs; their leases expire"),
+            Err(error) => tracing::warn!(%error, "leases of stopped runs not released; they expire"),
         }
     }
 }

@@ -29,8 +29,8 @@ pub(super) async fn beat(executor: &Executor, now: &(dyn Fn() -> Instant + Sync)
     let renewed = tokio::time::timeout(lost_after / 8, renew(executor, &ours, now)).await;
     match &renewed {
         Ok(Ok((requested, beats))) => apply(&executor.own, &ours, beats, *requested),
-        Ok(Err(error)) => tracing::warn!(%error, "cannot renew the leases of runs; trying again"),
-        Err(_) => tracing::warn!("cannot renew the leases of runs in time; trying again"),
+        Ok(Err(error)) => tracing::warn!(%error, "leases of runs not renewed; trying again"),
+        Err(_) => tracing::warn!("leases of runs not renewed in time; trying again"),
     }
     // Beat, answer and margin together: the work has stopped before the lease has expired.
     let stopped = executor.own.stop_unrenewed(now(), lost_after * 2 / 3);

@@ -50,7 +50,7 @@ impl Executor {
         let (requested, claimed) = match claimed {
             Ok(claimed) => claimed,
             Err(error) => {
-                tracing::warn!(%error, "cannot claim runs; the next poll tries again");
+                tracing::warn!(%error, "runs not claimed; the next poll tries again");
                 return 0;
             }
         };
@@ -88,7 +88,7 @@ impl Executor {
             tracing::warn!(runs = running.len(), "runs handed over, because they did not end before the shutdown");
             self.own.hand_over_all();
             if tokio::time::timeout(HAND_OVER_LIMIT, all_ended(&mut running)).await.is_err() {
-                tracing::warn!(runs = running.len(), "runs cannot be handed over in time; their leases expire");
+                tracing::warn!(runs = running.len(), "runs not handed over in time; their leases expire");
                 running.shutdown().await;
                 // This process no longer knows which requests it sent, so no run may be treated as an unknown claim.
                 return;

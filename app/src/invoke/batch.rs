@@ -90,7 +90,7 @@ impl FireBatches {
             // In its own task, so that a panic does not prevent the next batch.
             let deciding = tokio::spawn(decide_together(self.ledger.clone(), batch));
             if let Err(lost) = deciding.await {
-                tracing::error!(%lost, "a batch of fires was lost; each of them is answered with an error");
+                tracing::error!(%lost, "batch of fires lost; each fire is answered with an error");
             }
         }
     }

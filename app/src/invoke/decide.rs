@@ -13,6 +13,7 @@ use crate::occurrences::{self, Decision, Entry, Recorded, Current};
 use crate::outbox;
 use crate::overlap::{self, Place};
 use crate::policies::{CatchUp, Overlap};
+use crate::reasons::ReasonCode;
 use crate::runs::{self, RunState, Trigger};
 use crate::spread;
 use crate::versions::{self, DueCheck, Version};
@@ -67,7 +68,7 @@ fn decided_already(decision: Decision, current: &Current) -> Option<Answer> {
         (None, Decision::SkippedOverlap) => Some(Answer::Declined(Reason::Overlap)),
         (None, Decision::SkippedPaused) => Some(Answer::Declined(Reason::Paused)),
         (None, Decision::Abandoned) => Some(Answer::Declined(Reason::Abandoned)),
-        (None, Decision::Missed) if current.reason.as_deref() == Some(occurrences::RESTORED) => {
+        (None, Decision::Missed) if current.reason.as_deref() == Some(ReasonCode::Restored.as_str()) => {
             Some(Answer::Declined(Reason::Missed))
         }
         (None, _) => None,
@@ -101,7 +102,10 @@ async fn check_fire(tx: &mut PgConnection, fire: &Fire, now: DateTime<Utc>) -> s
         DueCheck::NotDue if stale => Err(Reason::StaleRevision),
         DueCheck::NotDue => Err(Reason::NotDue),
         DueCheck::Unjudged if by_the_same_timing(tx, fire, &version).await? => {
-            tracing::warn!(workflow_id = fire.workflow_id.0, "unjudged: the timezone or cron is not known any more");
+            tracing::warn!(
+                workflow_id = fire.workflow_id.0,
+                "fire accepted unevaluated: its timezone or cron is unknown, and its timing is still in force"
+            );
             Ok(version)
         }
         DueCheck::Unjudged if stale => Err(Reason::StaleRevision),
@@ -138,7 +142,8 @@ impl Case<'_> {
             return Ok(Answer::Declined(Reason::TooOld).into());
         }
         if age > window {
-            return self.decline(tx, Decision::Missed, Some("older than the catch-up window"), Reason::TooOld).await;
+            let why = Some(ReasonCode::OlderThanCatchUpWindow.as_str());
+            return self.decline(tx, Decision::Missed, why, Reason::TooOld).await;
         }
         if self.workflow.state == State::Paused {
             let reason = self.workflow.pause_reason.as_deref();
@@ -149,7 +154,7 @@ impl Case<'_> {
                 catch_up::decide_late_time(tx, self.workflow, &self.due, self.now).await?
         {
             let reason = if decision == Decision::SkippedPaused { Reason::Paused } else { Reason::Missed };
-            return self.decline(tx, decision, Some(why), reason).await;
+            return self.decline(tx, decision, Some(why.as_str()), reason).await;
         }
         let is_deferred = age > GRACE || self.is_overtaken();
         let trigger = if is_deferred { Trigger::CatchUp } else { Trigger::Schedule };
@@ -158,7 +163,7 @@ impl Case<'_> {
                 self.wait(tx).await
             }
             Ok(state) => Ok(self.run(tx, trigger, state).await?.into()),
-            Err(why) => self.decline(tx, Decision::SkippedOverlap, Some(why), Reason::Overlap).await,
+            Err(why) => self.decline(tx, Decision::SkippedOverlap, Some(why.as_str()), Reason::Overlap).await,
         }
     }
 
@@ -182,7 +187,7 @@ impl Case<'_> {
                 Ok(Outcome { answer, replaced })
             }
             Place::NewerWaits => {
-                let why = Some(overlap::PREDECESSOR_NOT_STARTED);
+                let why = Some(ReasonCode::PredecessorNotStarted.as_str());
                 self.decline(tx, Decision::SkippedOverlap, why, Reason::Overlap).await
             }
         }

@@ -19,10 +19,7 @@ pub(super) async fn watchdog(app: &App) -> anyhow::Result<Did> {
         app.notifier.notify();
     }
     if pass.unjudged > 0 {
-        tracing::error!(
-            workflows = pass.unjudged,
-            "workflows whose timezone or cron is not known any more wait for it"
-        );
+        tracing::error!(workflows = pass.unjudged, "workflows wait, because their timezone or cron is unknown");
     }
     fail_at_end(watchdog::JOB, pass.failed, &app.metrics)?;
     Ok(if pass == watchdog::Pass::default() { Did::Nothing } else { Did::All(pass.in_words()) })
@@ -99,6 +96,6 @@ fn count_watchdog(pass: &watchdog::Pass, metrics: &Metrics) {
 /// Fails if `failed` is not 0.
 fn fail_at_end(job: &'static str, failed: u64, metrics: &Metrics) -> anyhow::Result<()> {
     metrics.job_failures.get_or_create(&FailedJob { job: MetricLabel(job) }).inc_by(failed);
-    ensure!(failed == 0, "{failed} workflows failed, and all others were processed; the log names them");
+    ensure!(failed == 0, "{failed} workflows failed, and all others were processed; the log names the failed ones");
     Ok(())
 }

@@ -101,7 +101,7 @@ async fn turn(app: App, job: Job) {
             Err(_) => Err(anyhow::anyhow!("it took longer than {} s and was stopped", LONGEST.as_secs())),
         },
         () = until_lost(&app, job.name) => {
-            tracing::warn!(job = job.name, "a job's lease was lost; its turn is stopped, another instance goes on");
+            tracing::warn!(job = job.name, "job lease lost; this turn stops, and another instance continues");
             return;
         }
     };
@@ -120,12 +120,12 @@ fn ended(app: &App, job: &Job, done: anyhow::Result<Did>, took: Duration) -> End
             (LastResult::Success, None, usual)
         }
         Ok(Did::Some(what)) => {
-            tracing::info!(job = job.name, "{}: {what}, and goes on", job.name);
+            tracing::info!(job = job.name, "{}: {what}; more remains", job.name);
             (LastResult::Success, None, Duration::ZERO)
         }
         Err(error) => {
             let error = format!("{error:#}");
-            tracing::error!(job = job.name, error, "a job failed; its next turn tries again");
+            tracing::error!(job = job.name, error, "job failed; its next turn tries again");
             let short: String = error.chars().filter(|c| *c != '\0').take(500).collect();
             (LastResult::Failed, Some(short), usual.min(Duration::from_secs(60)).max(AFTER_FAILURE))
         }
@@ -149,7 +149,7 @@ async fn until_lost(app: &App, name: &str) {
             Ok(false) => return,
             // A renewal takes at most this long to fail, and the turn must stop before the lease expires.
             Err(_) if kept.elapsed() > LEASE / 2 => return,
-            Err(error) => tracing::warn!(job = name, %error, "cannot renew a job's lease; trying again"),
+            Err(error) => tracing::warn!(job = name, %error, "job lease not renewed; trying again"),
         }
     }
 }
@@ -170,6 +170,6 @@ async fn end(app: &App, mut under_way: JoinSet<()>, shutdown: &Shutdown) {
     under_way.shutdown().await;
     let released = async { table::release_all(&mut *app.pool.acquire().await?, app.instance).await };
     if let Err(error) = released.await {
-        tracing::warn!(%error, "cannot give jobs back; their leases will lapse");
+        tracing::warn!(%error, "job leases not released; they expire");
     }
 }

@@ -57,30 +57,34 @@ fn register(registry: &mut Registry, stats: &Stats, now: DateTime<Utc>) {
     registry.register("occurrences", "Due times that were decided in the last hour", decisions);
     let (delay, runs) = (stats.delay, stats.executions);
     for (name, help, seconds) in [
-        ("fire_delay_p50_seconds", "Half of the last hour's fires were decided within this", delay.p50_s),
-        ("fire_delay_p95_seconds", "95 of 100 of the last hour's fires were decided within this", delay.p95_s),
+        ("fire_delay_p50_seconds", "Median of the time from due time to decision, in the last hour", delay.p50_s),
+        (
+            "fire_delay_p95_seconds",
+            "95th percentile of the time from due time to decision, in the last hour",
+            delay.p95_s,
+        ),
     ] {
         registry.register(name, help, ConstGauge::new(seconds));
     }
     let oldest_s = stats.oldest_unresolved.map_or(0, |oldest| (now - oldest).num_seconds().max(0));
     for (name, help, count) in [
-        ("fire_delay_max_seconds", "The latest of the last hour's fires", delay.max_s),
+        ("fire_delay_max_seconds", "Longest time from due time to decision, in the last hour", delay.max_s),
         ("runs_ended", "Runs that ended in the last hour", runs.total),
         ("runs_successful", "Runs that succeeded in the last hour", runs.successful),
         ("runs_lost", "Runs that were abandoned in the last hour, but not by a shutdown", runs.lost),
-        ("runs_handed_over", "Times that runs ended in the last hour were handed over at a shutdown", runs.handed_over),
-        ("runs_cut_off", "Runs that a shutdown cut off and ended in the last hour", runs.cut_off),
-        ("recovery_attempts", "Times that runs ended in the last hour went on after a crash", runs.recovery_attempts),
-        ("recoveries_successful", "Runs that went on after a crash and succeeded, in the last hour", runs.recovered),
-        ("recoveries_failed", "Runs that went on after a crash and failed, in the last hour", runs.recovery_failed),
-        (
-            "recoveries_abandoned",
-            "Runs that went on after a crash and were given up, in the last hour",
-            runs.recovery_abandoned,
-        ),
-        ("runs_live", "Runs that wait or are under way", stats.live),
+        ("runs_handed_over", "Handovers at a shutdown, of runs that ended in the last hour", runs.handed_over),
+        ("runs_cut_off", "Runs that a shutdown interrupted and abandoned, in the last hour", runs.cut_off),
+        ("recovery_attempts", "Recoveries after a crash, of runs that ended in the last hour", runs.recovery_attempts),
+        ("recoveries_successful", "Recovered runs that succeeded, in the last hour", runs.recovered),
+        ("recoveries_failed", "Recovered runs that failed, in the last hour", runs.recovery_failed),
+        ("recoveries_abandoned", "Recovered runs that were abandoned, in the last hour", runs.recovery_abandoned),
+        ("runs_live", "Runs that wait or execute", stats.live),
         ("oldest_unresolved_seconds", "Age of the oldest occurrence whose run has not ended", oldest_s),
-        ("ledger_lag_seconds", "How far the watchdog is behind its grace of 300 s; 0 normally", stats.lag_s(now)),
+        (
+            "ledger_lag_seconds",
+            "Seconds by which the watchdog is behind its grace of 300 s; normally 0",
+            stats.lag_s(now),
+        ),
     ] {
         registry.register(name, help, ConstGauge::new(count));
     }

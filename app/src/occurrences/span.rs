@@ -7,6 +7,7 @@ use db::PgConnection;
 use schedule::WorkflowId;
 
 use super::Decision;
+use crate::reasons::ReasonCode;
 
 /// A time that did not run, and why.
 #[derive(Clone, Debug)]
@@ -18,7 +19,7 @@ pub struct NotRun {
     /// `missed` or `skipped_paused`.
     pub decision: Decision,
     /// The reason.
-    pub reason: &'static str,
+    pub reason: ReasonCode,
 }
 
 /// Lists the decided times after `after`, up to and including `until`.
@@ -80,7 +81,7 @@ pub async fn record_not_run(
     let ids: Vec<_> = times.iter().map(|_| crate::id::at(now)).collect();
     let due_times: Vec<_> = times.iter().map(|not_run| not_run.time).collect();
     let decisions: Vec<_> = times.iter().map(|not_run| not_run.decision.as_str().to_owned()).collect();
-    let reasons: Vec<_> = times.iter().map(|not_run| not_run.reason.to_owned()).collect();
+    let reasons: Vec<_> = times.iter().map(|not_run| not_run.reason.as_str().to_owned()).collect();
     let revisions: Vec<_> = times.iter().map(|not_run| not_run.revision).collect();
     let done = sqlx::query!(
         r#"

@@ -4,10 +4,7 @@ use chrono::{DateTime, Utc};
 use db::PgConnection;
 use uuid::Uuid;
 
-/// The reason of a run that a shutdown has interrupted and that must not be repeated. A code: programs read it.
-pub const CUT_OFF: &str = "cut_off_by_shutdown";
-
-/// Abandons runs that have not ended, each for its reason, and their occurrences.
+/// Abandons runs that have not ended, each for its stored reason, and their occurrences.
 ///
 /// A retry or a backfill's run is not the run that its occurrence names, so abandoning it changes no decision.
 ///

@@ -29,7 +29,7 @@ pub async fn cancel(tx: &mut PgConnection, id: Uuid, now: DateTime<Utc>) -> sqlx
            SET cancel_requested_on = COALESCE(cancel_requested_on, $2),
                state = CASE WHEN state = 'running' THEN state ELSE 'cancelled' END,
                finished_on = CASE WHEN state = 'running' THEN NULL ELSE $2 END,
-               error = CASE WHEN state = 'running' THEN error ELSE 'cancelled on request' END
+               error = CASE WHEN state = 'running' THEN error ELSE 'cancelled_on_request' END
          WHERE id = $1 AND finished_on IS NULL
         RETURNING state AS "state: RunState"
         "#,

@@ -182,7 +182,7 @@ impl Entry {
         match self.decided {
             None => self.is_due.then_some(Kind::Missing),
             Some(_) if self.is_due || is_unjudged => None,
-            Some(decided) => (!decided.may_be_undue(&self.runs)).then_some(Kind::NotOwed),
+            Some(decided) => (!decided.may_be_undue(&self.runs)).then_some(Kind::NotDue),
         }
     }
 

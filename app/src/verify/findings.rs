@@ -40,7 +40,7 @@ pub enum Kind {
     /// The time was due, and no decision is recorded.
     Missing,
     /// A decision is recorded, and the time was not due.
-    NotOwed,
+    NotDue,
     /// The decision says that the time ran, and its run does not exist.
     NoRun,
     /// The time has two automatic runs.
@@ -49,6 +49,21 @@ pub enum Kind {
     RunWithoutDecision,
     /// Decision and run contradict each other, for example `missed` and a run of the schedule.
     Contradicted,
+}
+
+impl Kind {
+    /// The name in the answers of the previous version.
+    #[must_use]
+    pub fn name_before(self) -> &'static str {
+        match self {
+            Kind::Missing => "missing",
+            Kind::NotDue => "not_owed",
+            Kind::NoRun => "no_run",
+            Kind::TwoRuns => "two_runs",
+            Kind::RunWithoutDecision => "run_without_decision",
+            Kind::Contradicted => "contradicted",
+        }
+    }
 }
 
 /// One time on which schedule, decision and runs disagree.

@@ -13,6 +13,7 @@ use crate::occurrences::span::{self, NotRun};
 use crate::occurrences::{self, Decision, Entry, Recorded};
 use crate::overlap;
 use crate::policies::CatchUp;
+use crate::reasons::ReasonCode;
 use crate::runs::{self, Trigger};
 use crate::versions::{self, Version};
 use crate::workflows::{self, Workflow};
@@ -157,7 +158,7 @@ impl<'a> Stretch<'a> {
         // Under `skip` only the last time of the stretch can be the newest, so the others need no query.
         let is_last = self.due_times.times.last().is_some_and(|last| last.time == due.time);
         if self.workflow.spec.policies.catch_up == CatchUp::Skip && !is_last {
-            return Ok(Late::NotRun(Decision::Missed, catch_up::SUPERSEDED));
+            return Ok(Late::NotRun(Decision::Missed, ReasonCode::Superseded));
         }
         catch_up::is_wanted(tx, self.workflow, due, self.now).await
     }
@@ -170,7 +171,7 @@ impl<'a> Stretch<'a> {
             time: due.time,
             fire: None,
             decision: Decision::CaughtUp,
-            reason: Some("nobody asked in time"),
+            reason: Some(ReasonCode::NoFireInTime.as_str()),
             revision: due.revision,
             run_id: Some(id),
             now: self.now,

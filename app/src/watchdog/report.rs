@@ -25,8 +25,8 @@ impl Pass {
     pub fn in_words(self) -> String {
         let Self { workflows, resumed, missed, skipped_paused, caught_up, unjudged, failed: _ } = self;
         format!(
-            "{workflows} workflows accounted for: {missed} times missed, {caught_up} caught up, {skipped_paused} skipped \
-             by a pause; {resumed} pauses over, {unjudged} workflows not evaluated"
+            "{workflows} workflows checked: {missed} times missed, {caught_up} caught up, {skipped_paused} skipped \
+             by a pause; {resumed} pauses ended, {unjudged} workflows not evaluated"
         )
     }
 }

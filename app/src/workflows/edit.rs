@@ -12,11 +12,9 @@ use super::{Saved, State, Workflow, live_runs};
 use crate::audit::{self, Edit, Entry};
 use crate::inject::{self, Point};
 use crate::outbox::{self, Op};
+use crate::reasons::ReasonCode;
 use crate::spec::Spec;
 use crate::trigger::Trigger;
-
-/// Why the runs of an archived workflow end.
-pub(crate) const ARCHIVED: &str = "the workflow was archived";
 
 /// Creates a workflow.
 ///
@@ -95,7 +93,7 @@ pub(super) async fn save_since(
     });
     write::update(tx, &next, change).await?;
     if next.state == State::Archived && before.state != State::Archived {
-        live_runs::cancel_live_runs(tx, next.id, &Trigger::ALL, ARCHIVED, edit.now).await?;
+        live_runs::cancel_live_runs(tx, next.id, &Trigger::ALL, ReasonCode::WorkflowArchived, edit.now).await?;
     }
     inject::at(Point::A1);
     tracing::info!(step = 1, workflow_id = next.id.0, "edit: {verb} of workflow {}: {}", next.id, in_words(&next));

@@ -5,6 +5,7 @@ use db::PgConnection;
 use schedule::WorkflowId;
 use uuid::Uuid;
 
+use crate::reasons::ReasonCode;
 use crate::trigger::Trigger;
 
 /// Cancels all live runs of a workflow that these triggers started; returns those that an executor must stop first.
@@ -15,7 +16,7 @@ pub async fn cancel_live_runs(
     tx: &mut PgConnection,
     workflow: WorkflowId,
     triggers: &[Trigger],
-    reason: &str,
+    reason: ReasonCode,
     now: DateTime<Utc>,
 ) -> sqlx::Result<Vec<Uuid>> {
     let triggers: Vec<String> = triggers.iter().map(|trigger| trigger.as_str().to_owned()).collect();
@@ -40,7 +41,7 @@ pub async fn cancel_live_runs(
         "#,
         workflow.0,
         &triggers,
-        reason,
+        reason.as_str(),
         now,
     )
     .fetch_all(tx)

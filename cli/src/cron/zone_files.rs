@@ -25,7 +25,7 @@ fn read_version(folder: &Path) -> anyhow::Result<ZoneVersion> {
         let first = text.lines().next().unwrap_or_default();
         return Ok(first.trim_start_matches("# version ").trim().parse()?);
     }
-    anyhow::bail!("it has neither tzdata.zi nor +VERSION, which say its version")
+    anyhow::bail!("the folder has neither tzdata.zi nor +VERSION, so its version is unknown")
 }
 
 fn collect_zones(folder: &Path, prefix: &str, files: &mut Vec<(String, Vec<u8>)>) -> anyhow::Result<()> {
@@ -59,7 +59,7 @@ mod tests {
         fs::write(folder.join("Europe/Paris"), &paris).expect("a file");
         fs::write(folder.join("localtime"), &paris).expect("a file");
         let unnamed = read_zones(&folder).expect_err("no version").to_string();
-        assert_eq!(unnamed, "it has neither tzdata.zi nor +VERSION, which say its version");
+        assert_eq!(unnamed, "the folder has neither tzdata.zi nor +VERSION, so its version is unknown");
         fs::write(folder.join("tzdata.zi"), "# version 2030a\n# comment\n").expect("a file");
         let set = read_zones(&folder).expect("zone data");
         assert_eq!(set.version().to_string(), "2030a");

@@ -64,7 +64,7 @@ impl<'a> InFlight<'a> {
     pub(super) async fn put_back(self) {
         let receipts: Vec<String> = self.receipts.into_values().collect();
         if let Err(error) = self.queue.put_back(&receipts).await {
-            eprintln!("cronbox: some messages are back in the queue only when --hold-secs are over: {error:#}");
+            eprintln!("cronbox: some messages return to the queue only after --hold-secs: {error:#}");
         }
     }
 
@@ -78,14 +78,14 @@ impl Stop {
     pub(super) fn by_signal() -> anyhow::Result<Self> {
         let stop = Stop(Arc::default());
         let requested = stop.clone();
-        let mut interrupted = signal(SignalKind::interrupt()).context("Ctrl-C cannot be caught")?;
-        let mut terminated = signal(SignalKind::terminate()).context("SIGTERM cannot be caught")?;
+        let mut interrupted = signal(SignalKind::interrupt()).context("cannot handle Ctrl-C")?;
+        let mut terminated = signal(SignalKind::terminate()).context("cannot handle SIGTERM")?;
         tokio::spawn(async move {
             tokio::select! {
                 _ = interrupted.recv() => {}
                 _ = terminated.recv() => {}
             }
-            eprintln!("cronbox: stopping, after what is under way");
+            eprintln!("cronbox: stopping after the current messages");
             requested.0.store(true, Ordering::Relaxed);
         });
         Ok(stop)

@@ -124,7 +124,9 @@ impl Redrive<'_> {
                 tally.count(message, &fate);
             }
             if tally.strikes == STRIKES {
-                bail!("the app took nothing of the last {STRIKES} batches: all that was not posted stays in the queue");
+                bail!(
+                    "the app accepted no message of the last {STRIKES} batches: the remaining messages stay in the queue"
+                );
             }
         }
         Ok(())
@@ -203,7 +205,7 @@ impl Fate {
             Fate::Delivered(Delivered::Accepted { .. }) => format!("accepted, run {detail}"),
             Fate::Delivered(Delivered::Declined { .. }) => format!("no new run: {detail}"),
             Fate::Delivered(Delivered::Gone) => "the workflow is gone".to_owned(),
-            Fate::Undeleted(_) => format!("posted, but stays: {detail}"),
+            Fate::Undeleted(_) => format!("posted, but not deleted: {detail}"),
             Fate::Unanswered(_) | Fate::Unposted(_) => format!("stays: {detail}"),
             Fate::Postable => "would be posted".to_owned(),
         }
@@ -235,8 +237,8 @@ impl Tally {
         let stopped = if is_stopped { "stopped: " } else { "" };
         match (seen, is_dry) {
             (0, _) => format!("{stopped}nothing\n"),
-            (_, true) => format!("{stopped}{} would be posted, {stay} would stay\n", seen - stay),
-            (_, false) => format!("{stopped}{} answered for and deleted, {stay} stay\n", self.deleted),
+            (_, true) => format!("{stopped}{} would be posted, {stay} would remain\n", seen - stay),
+            (_, false) => format!("{stopped}{} answered and deleted, {stay} remain\n", self.deleted),
         }
     }
 }

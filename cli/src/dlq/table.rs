@@ -47,15 +47,15 @@ pub(super) fn line(message: &DeadMessage) -> String {
 /// A complete message.
 pub(super) fn full_text(message: &DeadMessage, known: &Known) -> String {
     let gave_up = match message.from {
-        From::Schedule => "the schedule: EventBridge could not hand the fire to the runner",
-        From::Runner => "the runner: the app did not answer as it does",
+        From::Schedule => "the schedule: EventBridge could not invoke the runner",
+        From::Runner => "the runner: it got no valid answer of the app",
         From::Publisher => "the publisher: an invocation failed",
         From::Unknown => "unknown",
     };
     let app = match known {
         Known::Decided { run: Some((id, state)), decision } => format!("{decision}: run {id} {state}"),
-        Known::Nothing => "has decided nothing about this time".to_owned(),
-        Known::Gone => "has no such workflow any more".to_owned(),
+        Known::Nothing => "has no decision about this time".to_owned(),
+        Known::Gone => "does not have this workflow any more".to_owned(),
         other => other.words(),
     };
     let redrive = why_it_stays(message).unwrap_or_else(|| "posts it".to_owned());
@@ -76,7 +76,7 @@ pub(super) fn full_text(message: &DeadMessage, known: &Known) -> String {
 pub(super) fn why_it_stays(message: &DeadMessage) -> Option<String> {
     match &message.content {
         Content::Fire(_) => None,
-        Content::Tick => Some("nothing to post: the publisher's next minute did the work; discard it".to_owned()),
+        Content::Tick => Some("nothing to post: a later tick of the publisher did its work; discard it".to_owned()),
         Content::Unreadable(why) => Some(format!("contains no readable fire: {}", harmless(why))),
     }
 }

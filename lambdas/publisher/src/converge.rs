@@ -85,7 +85,7 @@ impl Convergence<'_> {
             Ok(believed) => match self.call(wanted, &believed, workflow.identity).await {
                 Ok(Some(change)) => (Outcome::Applied(self.applied(change, wanted, workflow.revision)), true),
                 Ok(None) => {
-                    let message = format!("{} carries the identity of another database: it is not deleted", self.name);
+                    let message = format!("{} has the identity of another database: it is not deleted", self.name);
                     (Outcome::Failed { message, effect: Effect::None }, true)
                 }
                 Err(fault) => (self.decide_outcome(self.unless_outdated(fault, wanted)), true),
@@ -167,7 +167,7 @@ impl Convergence<'_> {
     /// EventBridge has no conditional update, so the schedule is read first. If the read shows no schedule, it was
     /// deleted since the create, or the read is outdated; the next attempt decides.
     async fn update_existing(&self, spec: &Spec, conflict: Fault) -> Result<Change, Fault> {
-        const GONE: &str = "the schedule came and went meanwhile";
+        const GONE: &str = "another client created or deleted the schedule at the same time";
         let get = || self.publisher.schedules().get(&self.name, self.lease);
         let Some(existing) = self.make(Operation::Get, get).await? else {
             return Err(conflict.classified_as(Kind::Conflict, GONE));
@@ -188,7 +188,7 @@ impl Convergence<'_> {
             "schedule {} belongs to another database and is not overwritten",
             self.name
         );
-        let message = format!("{} carries the identity {other} of another database: it is not overwritten", self.name);
+        let message = format!("{} has the identity {other} of another database: it is not overwritten", self.name);
         Err(Fault::new(Kind::Environment, Effect::None, message))
     }
 
@@ -280,7 +280,7 @@ impl Convergence<'_> {
             (Outcome::Failed { message, .. }, _) => {
                 tracing::error!(workflow_id, "{name} failed, and is not published until its next edit: {message}");
             }
-            (Outcome::NotCalled, _) => tracing::info!(workflow_id, "{name} is left to the next drain"),
+            (Outcome::NotCalled, _) => tracing::info!(workflow_id, "{name} waits for the next drain"),
         }
     }
 }

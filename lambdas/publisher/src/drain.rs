@@ -170,7 +170,7 @@ impl Publisher {
             tokio::time::sleep(COUNT_EVERY).await;
             match publishers::count(self.pool()).await {
                 Ok(publishers) => self.rate().share(publishers),
-                Err(error) => tracing::debug!(%error, "the other publishers cannot be counted; the next claim does"),
+                Err(error) => tracing::debug!(%error, "other publishers not counted; the next claim counts them"),
             }
         }
     }

@@ -109,7 +109,7 @@ impl Publisher {
             match self.sweep_for(span).await {
                 Ok(Swept::NotNow) => {}
                 Ok(_) => span.notify(),
-                Err(error) => tracing::warn!("the sweep stopped: {error:#}"),
+                Err(error) => tracing::warn!("sweep stopped: {error:#}"),
             }
             if span.may_claim() {
                 let _ = tokio::time::timeout(POLL, span.ended()).await;
@@ -185,7 +185,7 @@ impl Publisher {
             let (next, compared) = tokio::join!(next, self.compare(turn, &page, lease));
             let compared = compared?;
             if !compared.ahead.is_empty() && hold_if_ahead(self.pool(), &compared.ahead).await? {
-                tracing::error!("ledger held: EventBridge carries a later revision than the database; the sweep stops");
+                tracing::error!("ledger held: EventBridge has a later revision than the database; the sweep stops");
                 return Ok(End::Stopped);
             }
             if self.write_down(turn, compared, &page, lease, span).await? == Ownership::Lost {
@@ -324,14 +324,14 @@ impl Publisher {
                         None => orphans.ours.push(parsed),
                     }
                 }
-                Err(fault) => tracing::warn!(name, "{name} cannot be read: {}", fault.message),
+                Err(fault) => tracing::warn!(name, "{name} not read: {}", fault.message),
             }
         }
         orphans
     }
 
     fn note_refusal(&self, turn: &mut Turn, fault: &Fault) {
-        tracing::warn!(sweep = turn.id, "the sweep stopped: {}", fault.message);
+        tracing::warn!(sweep = turn.id, "sweep stopped: {}", fault.message);
         turn.findings.stopped_by = Some(fault.message.clone());
         // A token expires; then list from the beginning. The workflows seen so far stay recorded. EventBridge's message
         // about the token names no field, so it may be classified as a refused setting.

@@ -4,6 +4,7 @@
 
 mod cronbox;
 mod drift;
+mod errors;
 mod fields;
 mod instants;
 mod limits;

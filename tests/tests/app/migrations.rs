@@ -3,6 +3,7 @@
 use std::process::Stdio;
 use std::time::{Duration, Instant};
 
+use app::reasons::{Reason, ReasonCode};
 use sqlx::migrate::{Migration, MigrationType, Migrator};
 use sqlx::{Executor as _, SqlSafeStr as _};
 use tests::Story;
@@ -133,6 +134,63 @@ async fn stored_zone_changes_are_put_in_order() {
     assert_eq!(s.count(changes).await, 3, "no change comes into force earlier than it was stored");
     s.execute("DELETE FROM zone_changes; DELETE FROM zone_data").await;
     s.end().await;
+}
+
+/// The previous version stored sentences. A terminal run changes from its sentence to the code of it, and to nothing
+/// else.
+#[tokio::test]
+async fn stored_reasons_become_codes() {
+    let s = Story::today().await;
+    let wf = s.create("0 9 * * *", "UTC").await;
+    let runs = "INSERT INTO runs (id, workflow_id, trigger, state, run_after, created_on, finished_on, error, cancel_reason)
+                SELECT gen_random_uuid(), $1, 'manual', 'cancelled', now(), now(), now(), error, 'replaced by a later run'
+                  FROM unnest(ARRAY['no answer within 30 s', 'the workflow was archived; its instance was lost',
+                                    'the receiver answered 500']) AS error";
+    let occurrences = "INSERT INTO occurrences (id, workflow_id, scheduled_time, decision, reason, lateness_s, decided_on,
+                                                created_on, updated_on)
+                       SELECT gen_random_uuid(), $1, '2026-01-01Z'::timestamptz + n * INTERVAL '1 day', decision, reason, 0,
+                              now(), now(), now()
+                         FROM (VALUES (1, 'missed', 'nobody asked in time, and the workflow does not catch up'),
+                                      (2, 'missed', 'restored'),
+                                      (3, 'skipped_paused', 'cancelled on request')) AS v (n, decision, reason)";
+    for statement in [runs, occurrences] {
+        sqlx::query(statement).bind(wf.0).execute(&s.pool).await.unwrap();
+    }
+    s.execute("DELETE FROM _sqlx_migrations WHERE version = 39").await;
+    db::migrate(&options(&s)).await.unwrap();
+    assert_eq!(
+        s.table("SELECT error FROM runs ORDER BY error").await,
+        "instance_lost_after_cancel:workflow_archived\nthe receiver answered 500\ntimed_out:30"
+    );
+    assert_eq!(s.table("SELECT DISTINCT cancel_reason FROM runs").await, "replaced_by_later_run");
+    assert_eq!(
+        s.table("SELECT reason FROM occurrences ORDER BY scheduled_time").await,
+        "no_fire_and_no_catch_up\nrestored\ncancelled on request",
+        "the last one is the text of a person"
+    );
+    let other = sqlx::query("UPDATE runs SET error = NULL WHERE error = 'timed_out:30'").execute(&s.pool).await;
+    assert!(other.unwrap_err().to_string().contains("is final"));
+    s.publish().await;
+    s.end_early().await;
+}
+
+/// The migration and the program name the same code for each old sentence.
+#[test]
+fn migrated_sentences_have_their_codes() {
+    let migration = db::MIGRATOR.iter().find(|one| one.version == 39).unwrap().sql.as_str();
+    let arms = regex::Regex::new(r"WHEN '((?:[^']|'')+)' THEN '([a-z_:]+)'").unwrap();
+    let mut codes = Vec::new();
+    for arm in arms.captures_iter(migration) {
+        let sentence = arm[1].replace("''", "'");
+        let reason = Reason::parse(&sentence).unwrap_or_else(|| panic!("{sentence} is no reason"));
+        assert_eq!((reason.to_string().as_str(), reason.sentence_before()), (&arm[2], sentence));
+        codes.push(reason.code);
+    }
+    for code in ReasonCode::ALL {
+        let is_stored_as_code = Reason::from(code).sentence_before() == code.as_str();
+        let is_with_fact = migration.contains(&format!("THEN '{}:' ||", code.as_str()));
+        assert!(is_stored_as_code || is_with_fact || codes.contains(&code), "{code:?} is not migrated");
+    }
 }
 
 /// `app migrate` on this database.

@@ -72,7 +72,7 @@ async fn an_empty_database_must_be_migrated() {
     assert!(run(&mut with(&["migrate"])).await.status.success(), "a second time changes nothing");
     let team = run(&mut with(&["teams", "create", "--name", "books"])).await;
     let team = String::from_utf8(team.stdout).unwrap().trim().to_owned();
-    expect_error(&run(&mut with(&["teams", "create", "--name", "books"])).await, "cannot make the team");
+    expect_error(&run(&mut with(&["teams", "create", "--name", "books"])).await, "cannot create the team");
     expect_error(&run(&mut with(&["keys", "create", "--kind", "team", "--name", "k"])).await, "team_id");
     let words = ["keys", "create", "--kind", "team", "--team", &team, "--role", "editor", "--name", "k"];
     let key = String::from_utf8(run(&mut with(&words)).await.stdout).unwrap().trim().to_owned();

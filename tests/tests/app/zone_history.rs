@@ -64,12 +64,12 @@ async fn past_times_keep_the_zone_data_of_then() {
     let (mut serving, url) = serve_at(&environment, hour.num_seconds()).await;
     let (admin_api, editor_api, scheduler_api) = apis(&url);
     let before = proof(&admin_api, created, changed - UNSETTLED).await;
-    assert!(before["owed"].as_u64().unwrap() > 0 && before["differences"] == json!([]), "{before}");
+    assert!(before["due"].as_u64().unwrap() > 0 && before["differences"] == json!([]), "{before}");
     let border = environment.update("2199z", "Asia/Kathmandu").await;
     let border = border.in_force_from("2199z", "1 workflows have other next times");
     until_version(&admin_api, "2199z").await;
     let after = proof(&admin_api, created, changed - UNSETTLED).await;
-    assert_eq!((&after["owed"], &after["differences"]), (&before["owed"], &json!([])), "{after}");
+    assert_eq!((&after["due"], &after["differences"]), (&before["due"], &json!([])), "{after}");
 
     // A backfill must select exactly these times, and a late fire is due only at one of them.
     let mut past = decided(&editor_api, id).await;

@@ -146,7 +146,7 @@ async fn instances_follow_the_zone_data_in_force() {
     let named = format!("workflow_id={vancouver} version=1999a");
     assert!(matches!(changed.as_slice(), [line] if line.contains(&named)), "{}", updated.logged);
     let again = environment.update("1999a", "Asia/Kathmandu").await;
-    assert_eq!(again.said, "zone data 1999a are in force already");
+    assert_eq!(again.said, "zone data 1999a are already in force");
     until_version(&api, "1999a").await;
     assert_eq!(next().await, "+05:45");
     assert_eq!((listed(true).await, listed(false).await), (vec![vancouver], vec![paris]));
@@ -202,7 +202,7 @@ async fn stored_zone_data_keep_their_contents() {
     let refused = async || {
         let updated = environment.update("2199y", "Asia/Tokyo").await;
         assert!(
-            !updated.is_done && updated.logged.contains("zone data 2199y are stored with other contents"),
+            !updated.is_done && updated.logged.contains("zone data 2199y are already stored with other contents"),
             "{}",
             updated.logged
         );

@@ -30,7 +30,7 @@ async fn a_dry_run_changes_nothing() {
 
     assert_eq!(said.code, Some(0), "{said:?}");
     assert!(
-        said.out.contains("would be posted\n") && said.out.ends_with("1 would be posted, 1 would stay\n"),
+        said.out.contains("would be posted\n") && said.out.ends_with("1 would be posted, 1 would remain\n"),
         "{said:?}"
     );
     assert_eq!((queue.counts().await, s.count("SELECT count(*) FROM runs").await), ((2, 0), 0));
@@ -84,7 +84,7 @@ async fn messages_without_a_fire_stay() {
 
     let one = queue.dlq(&s, "redrive", &[&id]).await;
     assert_eq!(one.code, Some(0), "{one:?}");
-    assert!(one.out.ends_with("1 answered for and deleted, 0 stay\n"), "{one:?}");
+    assert!(one.out.ends_with("1 answered and deleted, 0 remain\n"), "{one:?}");
     assert_eq!(queue.counts().await, (4, 0));
 
     let rest = queue.dlq(&s, "redrive", &["--json"]).await;
@@ -95,7 +95,7 @@ async fn messages_without_a_fire_stay() {
             "accepted",
             "unposted contains no readable fire: scheduled_time: an unreplaced placeholder, not a time",
             "unposted contains no readable fire: the event is not a JSON object",
-            "unposted nothing to post: the publisher's next minute did the work; discard it",
+            "unposted nothing to post: a later tick of the publisher did its work; discard it",
         ]
     );
     assert_eq!(queue.counts().await, (3, 0), "at once, for everybody");

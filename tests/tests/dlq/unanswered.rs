@@ -23,7 +23,7 @@ async fn foreign_answers_keep_the_message() {
         front.be(Manner::Instead(status, body));
         let said = queue.dlq_at(&s, &url, "redrive", &["--hold-secs", "43200"]).await;
         assert_eq!(said.code, Some(1), "{status} {body}: {said:?}");
-        assert!(said.out.ends_with("0 answered for and deleted, 2 stay\n"), "{status} {body}: {said:?}");
+        assert!(said.out.ends_with("0 answered and deleted, 2 remain\n"), "{status} {body}: {said:?}");
         assert_eq!(queue.counts().await, (2, 0), "{status} {body}");
     }
     let away = queue.dlq_at(&s, "http://127.0.0.1:9", "redrive", &[]).await;
@@ -51,8 +51,8 @@ async fn redrive_stops_while_the_app_refuses() {
     let said = queue.dlq_at(&s, &url, "redrive", &[]).await;
 
     assert_eq!(said.code, Some(1));
-    assert!(said.out.ends_with("0 answered for and deleted, 30 stay\n"), "{said:?}");
-    assert!(said.err.contains("the app took nothing of the last 3 batches"), "{said:?}");
+    assert!(said.out.ends_with("0 answered and deleted, 30 remain\n"), "{said:?}");
+    assert!(said.err.contains("the app accepted no message of the last 3 batches"), "{said:?}");
     assert_eq!(queue.counts().await, (35, 0), "and all are to be seen at once");
     s.end_early().await;
 }

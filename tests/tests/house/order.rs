@@ -35,7 +35,7 @@ static HOUSES: [House; 8] = [
             (
                 "workflows",
                 "workflows spec body patch policies schedules field action outbox notify drift audit id signing \
-                 inject zones trigger database_time",
+                 inject zones trigger reasons database_time",
             ),
         ],
         // A key decides who may call the API; it decides no fire.

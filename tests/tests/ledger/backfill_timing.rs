@@ -50,6 +50,9 @@ async fn a_skipped_time_is_backfilled_once() {
     s.now_is("2026-03-02T12:10:00Z").await;
     s.resume(wf).await;
     assert_eq!(s.occurrences(wf).await, "2026-03-02T09:00Z skipped_paused");
+    let skipped = s.editor().get(&format!("/api/v1/schedules/{wf}/occurrences")).await.expect(200).json;
+    let skipped = &skipped["items"][0];
+    assert_eq!((&skipped["reason"], &skipped["reason_code"]), (&json!("test"), &json!("paused")), "a person's text");
     let then = ask(&s, wf, &morning(json!({}))).await;
     then.refused(409, "nothing_selected", None);
     let requested =

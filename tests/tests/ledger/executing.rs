@@ -37,8 +37,7 @@ async fn an_attempt_is_stopped_at_its_workflows_timeout() {
     let receiver = Receiver::slow().await;
     let wf = s.create_with(json!({"action": receiver.action(), "max_attempts": 2, "timeout_secs": 1})).await;
     let id = accept(&s, wf).await;
-    s.until("SELECT count(*) FROM runs WHERE state = 'accepted' AND tries = 1 AND error = 'no answer within 1 s'", 1)
-        .await;
+    s.until("SELECT count(*) FROM runs WHERE state = 'accepted' AND tries = 1 AND error = 'timed_out:1'", 1).await;
     s.now_is("2026-03-02T12:01:00Z").await;
     let ended = until_state(&s, id, "timed_out").await;
     assert_eq!((&ended["attempt"], &ended["error"]), (&json!(2), &json!("no answer within 1 s")));
@@ -104,7 +103,7 @@ async fn a_late_completion_is_kept_and_changes_nothing() {
     let id = accept(&s, wf).await;
     receiver.until(1).await;
     s.now_is("2026-03-02T12:02:01Z").await;
-    assert_eq!(s.job("recovery").await, Did::All("of lost runs 1 go on, 0 are abandoned, 0 cancelled".to_owned()));
+    assert_eq!(s.job("recovery").await, Did::All("lost runs: 1 continue, 0 abandoned, 0 cancelled".to_owned()));
     // The first instance claims no second attempt beside its own, so another instance must.
     s.another_url().await;
     receiver.until(2).await;
@@ -198,6 +197,7 @@ async fn a_run_is_cancelled_at_once_before_it_starts_and_by_its_executor_while_i
     assert_hung_up(&mut connection).await;
     let ended = until_state(&s, runs, "cancelled").await;
     assert_eq!(ended["error"], "cancelled on request");
+    assert_eq!(ended["error_code"], "cancelled_on_request");
     assert_eq!(s.count("SELECT count(*) FROM runs WHERE late_result IS NOT NULL").await, 0);
     s.end().await;
 }
@@ -250,6 +250,7 @@ async fn so_many_failures_in_a_row_pause_a_workflow_and_a_resume_begins_anew() {
     s.until("SELECT count(*) FROM workflows WHERE state = 'paused'", 1).await;
     let paused = s.workflow(wf).await;
     assert_eq!(paused["pause_reason"], "paused by cronbox: 2 runs in a row have failed");
+    assert_eq!(paused["pause_reason_code"], "failures_in_a_row");
     assert_eq!(s.table("SELECT actor || ' ' || verb FROM audit_log WHERE actor = 'cronbox'").await, "cronbox pause");
     s.publish().await;
     assert!(s.schedule(wf).ends_with("DISABLED"), "{}", s.schedule(wf));

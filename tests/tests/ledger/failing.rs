@@ -81,7 +81,7 @@ async fn verify_proves_around_a_failing_workflow() {
     fails_at_its_end(&s, "watchdog").await;
     let proven = s.admin().get(to_nine).await.expect(200).json;
     assert_eq!(proven["undecided_workflows"], json!([failing.0]));
-    assert_eq!((&proven["differences"], &proven["owed"], &proven["decided"]), (&json!([]), &json!(2), &json!(1)));
+    assert_eq!((&proven["differences"], &proven["due"], &proven["decided"]), (&json!([]), &json!(2), &json!(1)));
     assert_eq!(s.occurrences(other).await, "2026-03-02T09:00Z caught_up");
 
     s.now_is("2026-03-02T10:10:00Z").await;

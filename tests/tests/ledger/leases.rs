@@ -188,7 +188,7 @@ async fn recovery_advances_only_queues_of_ended_runs() {
     .await;
     let mut tx = db::begin(&s.pool).await.unwrap();
     sqlx::query("SELECT FROM workflows WHERE id = $1 FOR UPDATE").bind(goes_on.0).execute(&mut *tx).await.unwrap();
-    let all = "of lost runs 1 go on, 1 are abandoned, 0 cancelled";
+    let all = "lost runs: 1 continue, 1 abandoned, 0 cancelled";
     assert_eq!(s.job("recovery").await, Did::All(all.to_owned()));
     tx.rollback().await.unwrap();
     s.execute("UPDATE runs SET state = 'cancelled', finished_on = run_after WHERE finished_on IS NULL").await;

@@ -151,7 +151,7 @@ impl Place {
         let span = "from=2026-03-02T09:00:00Z&to=2026-03-02T10:31:00Z";
         let verified = self.s.admin().get(&format!("/api/v1/verify?{span}")).await.expect(200);
         assert_eq!(verified.json["differences"], json!([]));
-        assert_eq!((&verified.json["owed"], &verified.json["decided"]), (&json!(due), &json!(due)));
+        assert_eq!((&verified.json["due"], &verified.json["decided"]), (&json!(due), &json!(due)));
         assert_eq!(verified.json["next_cursor"], Value::Null);
     }
 }

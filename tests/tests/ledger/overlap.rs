@@ -34,7 +34,7 @@ async fn under_queue_times_wait_in_their_order_and_the_hundred_and_first_is_drop
     }
     assert_eq!(s.count("SELECT count(*) FROM runs WHERE state = 'queued'").await, 100);
     assert_eq!(fire_on_time(&s, wf, &minute(101)).await, "overlap");
-    assert_eq!(s.count("SELECT count(*) FROM occurrences WHERE reason = 'the queue is full'").await, 1);
+    assert_eq!(s.count("SELECT count(*) FROM occurrences WHERE reason = 'queue_full'").await, 1);
     for nth in 1..=3 {
         ended(&s, wf).await;
         let started = format!("{}Z schedule accepted", &minute(nth)[..16]);
@@ -141,7 +141,7 @@ async fn waiting_manual_runs_take_no_slot() {
     let s = story_without_executor("2026-03-02T08:30:00Z").await;
     let wf = hourly(&s, json!({})).await;
     assert_eq!(start_run(&s, wf, Trigger::Manual, "2026-03-01T01:00:00Z").await, "accepted");
-    let refused = "the run before it has not ended";
+    let refused = "previous_run_not_ended";
     assert_eq!(start_run(&s, wf, Trigger::Manual, "2026-03-01T02:00:00Z").await, refused);
     ended(&s, wf).await;
     assert_eq!(start_run(&s, wf, Trigger::Retry, "2026-03-01T03:00:00Z").await, "accepted");

@@ -46,7 +46,7 @@ async fn count_proven(admin: &Api, span: &str) -> u64 {
     loop {
         let part = admin.get(&format!("/api/v1/verify?{span}{cursor}")).await.expect(200).json;
         assert_eq!(part["differences"], json!([]));
-        due += part["owed"].as_u64().unwrap();
+        due += part["due"].as_u64().unwrap();
         let Some(next) = part["next_cursor"].as_str() else { return due };
         cursor = format!("&cursor={next}");
     }
@@ -95,7 +95,7 @@ async fn each_page_names_a_thousand_differences() {
         }
         parts.push(page(&s, span, Some(part)).await);
     }
-    let due: u64 = parts.iter().map(|part| part["owed"].as_u64().unwrap()).sum();
+    let due: u64 = parts.iter().map(|part| part["due"].as_u64().unwrap()).sum();
     assert_eq!((named.len(), due, parts.len()), (3 * 1_440, 3 * 1_440, 5));
     named.sort();
     named.dedup();
@@ -170,7 +170,7 @@ async fn an_unknown_timezone_delays_no_other_proof() {
     settle_known(&s).await;
     let found = verify(&s, SPAN).await.expect(200);
     assert_eq!(differences(&found), Vec::<String>::new());
-    assert_eq!((&found.json["owed"], &found.json["decided"]), (&json!(3), &json!(3)), "of the other workflow");
+    assert_eq!((&found.json["due"], &found.json["decided"]), (&json!(3), &json!(3)), "of the other workflow");
     assert_eq!(found.json["unjudged_workflows"], json!([{"workflow_id": lost.0, "revision": 1}]));
     let words = ["verify", "--from", "2026-03-02T09:00:00Z", "--to", "2026-03-02T10:01:00Z"];
     let (code, said) = cronbox(&s, &words).await;

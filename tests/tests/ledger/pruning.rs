@@ -35,8 +35,7 @@ async fn ages(s: &Story) -> String {
 
 fn removed(outbox: u64, runs: u64, occurrences: u64, disagreements: u64) -> Did {
     Did::All(format!(
-        "{outbox} outbox rows, {runs} runs, {occurrences} occurrences and {disagreements} disagreements were old and are \
-         removed"
+        "old rows removed: {outbox} outbox rows, {runs} runs, {occurrences} occurrences, {disagreements} disagreements"
     ))
 }
 

@@ -39,7 +39,7 @@ async fn errors(s: &Story) -> String {
 }
 
 fn all(go_on: u32, abandoned: u32, cancelled: u32) -> Did {
-    Did::All(format!("of lost runs {go_on} go on, {abandoned} are abandoned, {cancelled} cancelled"))
+    Did::All(format!("lost runs: {go_on} continue, {abandoned} abandoned, {cancelled} cancelled"))
 }
 
 #[tokio::test]
@@ -76,7 +76,7 @@ async fn a_lost_run_is_abandoned_if_its_workflow_says_so_and_so_is_its_time() {
     assert_eq!(s.job("recovery").await, all(0, 1, 0));
     assert_eq!(s.runs(wf).await, "2026-03-02T13:00Z schedule abandoned");
     assert_eq!(s.occurrences(wf).await, "2026-03-02T13:00Z abandoned");
-    let reason = "its instance was lost, and on_lost is abandon";
+    let reason = "instance_lost_on_lost_abandon";
     assert_eq!((errors(&s).await, s.table("SELECT reason FROM occurrences").await), (reason.into(), reason.into()));
     assert_eq!(s.job("recovery").await, Did::Nothing, "never found again");
     let again = s.invoke(wf, "2026-03-02T13:00:00Z").await;
@@ -120,7 +120,7 @@ async fn a_run_that_is_lost_again_and_again_is_abandoned_in_the_end() {
     }
     s.set_clock(now + chrono::TimeDelta::seconds(120)).await;
     assert_eq!(s.job("recovery").await, all(0, 1, 0));
-    assert_eq!(errors(&s).await, "its instance was lost, and it had gone on 3 times already");
+    assert_eq!(errors(&s).await, "instance_lost_too_often:3");
     s.end().await;
 }
 
@@ -131,7 +131,7 @@ async fn a_lost_run_of_yesterday_is_abandoned() {
     left_running(&s, wf, 1, NOON).await;
     s.now_is("2026-03-03T12:00:01Z").await;
     assert_eq!(s.job("recovery").await, all(0, 1, 0));
-    assert_eq!(errors(&s).await, "its instance was lost, and it was accepted more than 86400 s ago");
+    assert_eq!(errors(&s).await, "instance_lost_too_old:86400");
     s.end().await;
 }
 
@@ -160,7 +160,7 @@ async fn archiving_cancels_a_lost_run() {
     left_running(&s, wf, 1, "2026-03-02T11:00:00Z").await;
     s.archive(wf).await;
     assert_eq!(s.job("recovery").await, all(0, 0, 1));
-    assert_eq!(errors(&s).await, "the workflow was archived; its instance was lost");
+    assert_eq!(errors(&s).await, "instance_lost_after_cancel:workflow_archived");
     s.end().await;
 }
 

@@ -114,7 +114,7 @@ async fn archiving_ends_what_has_not_started() {
         s.runs(wf).await,
         "2026-03-01T01:00Z backfill cancelled\n2026-03-02T09:00Z schedule cancelled\n2026-03-02T10:00Z schedule cancelled"
     );
-    assert_eq!(s.table("SELECT DISTINCT error FROM runs").await, "the workflow was archived");
+    assert_eq!(s.table("SELECT DISTINCT error FROM runs").await, "workflow_archived");
     assert_eq!(s.occurrences(wf).await, "2026-03-02T09:00Z fired\n2026-03-02T10:00Z fired");
     s.end_early().await;
 }

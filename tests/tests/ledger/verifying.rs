@@ -48,7 +48,7 @@ async fn a_complete_ledger_is_clean() {
     let (s, _) = fired().await;
     let clean = verify(&s, SPAN).await.expect(200);
     assert_eq!(differences(&clean), Vec::<String>::new());
-    assert_eq!((&clean.json["owed"], &clean.json["decided"]), (&json!(3), &json!(3)));
+    assert_eq!((&clean.json["due"], &clean.json["decided"]), (&json!(3), &json!(3)));
     assert_eq!(clean.json["next_cursor"], Value::Null);
     s.end().await;
 }
@@ -82,7 +82,9 @@ async fn a_time_without_a_row_and_a_row_without_a_time_are_named() {
     let found = verify(&s, SPAN).await.expect(200);
     let decisions = |answer| except_runs(&answer);
     assert_eq!(decisions(found.clone()), ["09:07 not_owed", "09:30 missing", "10:00 missing"]);
-    assert_eq!(found.json["differences"][0]["workflow_id"], json!(id.0));
+    let first = &found.json["differences"][0];
+    assert_eq!((&first["workflow_id"], &first["kind_code"]), (&json!(id.0), &json!("not_due")));
+    assert_eq!(found.json["owed"], found.json["due"], "for one version");
     s.execute("UPDATE occurrences SET decision = 'skipped_paused' WHERE scheduled_time = '2026-03-02T09:07:00Z'").await;
     let found = verify(&s, SPAN).await.expect(200);
     assert_eq!(decisions(found), ["09:30 missing", "10:00 missing"], "skipped_paused is permitted, never demanded");
@@ -105,7 +107,7 @@ async fn each_timing_is_verified_over_its_span() {
     s.publish().await;
     settle(&s).await;
     let clean = verify(&s, SPAN).await.expect(200);
-    assert_eq!((&clean.json["owed"], &clean.json["differences"]), (&json!(2), &json!([])), "09:00 and 09:45");
+    assert_eq!((&clean.json["due"], &clean.json["differences"]), (&json!(2), &json!([])), "09:00 and 09:45");
     s.execute("DELETE FROM occurrences WHERE scheduled_time = '2026-03-02T09:00:00Z'").await;
     assert_eq!(except_runs(&verify(&s, SPAN).await.expect(200)), ["09:00 missing"]);
     s.end().await;
@@ -135,7 +137,7 @@ async fn no_time_before_the_ledger_is_due() {
     s.execute("DELETE FROM occurrences WHERE scheduled_time = '2026-03-02T09:00:00Z'").await;
     s.execute("UPDATE workflows SET ledger_since = '2026-03-02T09:15:00Z'").await;
     let clean = verify(&s, SPAN).await.expect(200);
-    assert_eq!((&clean.json["owed"], &clean.json["differences"]), (&json!(2), &json!([])));
+    assert_eq!((&clean.json["due"], &clean.json["differences"]), (&json!(2), &json!([])));
     s.end().await;
 }
 

@@ -103,10 +103,13 @@ async fn a_fire_behind_a_started_run_is_skipped() {
     assert_eq!(fire_on_time(&s, wf, "2026-03-02T09:00:00Z").await, "accepted");
     claimed(&s, wf).await;
     assert_eq!(fire_on_time(&s, wf, "2026-03-02T10:00:00Z").await, "overlap");
-    assert_eq!(
-        s.table("SELECT reason FROM occurrences WHERE reason IS NOT NULL").await,
-        "the run before it has not ended"
-    );
+    let reason = "SELECT reason FROM occurrences WHERE reason IS NOT NULL";
+    assert_eq!(s.table(reason).await, "previous_run_not_ended");
+    let skipped = format!("/api/v1/schedules/{wf}/occurrences?decision=skipped_overlap");
+    let skipped = s.editor().get(&skipped).await.expect(200).json;
+    let skipped = &skipped["items"][0];
+    assert_eq!(skipped["reason_code"], "previous_run_not_ended");
+    assert_eq!(skipped["reason"], "the run before it has not ended", "for one version");
     s.end_early().await;
 }
 

@@ -59,7 +59,7 @@ pub(crate) async fn start_run(s: &Story, wf: WorkflowId, trigger: app::runs::Tri
     let workflow = app::workflows::lock(&mut tx, wf, None, now).await.unwrap().unwrap();
     let state = match app::overlap::verdict(&mut tx, &workflow, trigger, now).await.unwrap().state() {
         Ok(state) => state,
-        Err(reason) => return reason.to_owned(),
+        Err(reason) => return reason.as_str().to_owned(),
     };
     let run = app::runs::New {
         id: app::id::at(now),

@@ -38,7 +38,7 @@ pub(crate) async fn join_and_share(pool: &PgPool, owner: &str, rate: &Rate) {
     let joined = async { join(&mut *pool.acquire().await?, owner).await };
     match joined.await {
         Ok(publishers) => rate.share(publishers),
-        Err(error) => tracing::debug!(%error, "the other publishers cannot be counted; the next page does"),
+        Err(error) => tracing::debug!(%error, "other publishers not counted; the next page counts them"),
     }
 }
 
@@ -86,7 +86,7 @@ impl Presence {
             return;
         }
         if let Err(error) = leave(pool, owner).await {
-            tracing::debug!(%error, "the list of publishers could not be left; the entry lapses");
+            tracing::debug!(%error, "publisher's own entry not removed; it expires");
         }
     }
 }

@@ -68,7 +68,7 @@ impl Convergence<'_> {
         if blame == Blame::Everybody {
             self.lease.stop_drain();
             self.publisher.metrics().stopped();
-            tracing::error!("the drain stops, because EventBridge refuses every workflow: {}", fault.message);
+            tracing::error!("drain stops, because EventBridge refuses every workflow: {}", fault.message);
         }
         blame
     }
@@ -85,7 +85,7 @@ impl Convergence<'_> {
             Desired::Schedule(spec)
                 if fault.kind == Kind::Invalid && spec.is_outdated(self.now, self.publisher.clock().now()) =>
             {
-                fault.classified_as(Kind::Conflict, "its start or its end passed while it was being published")
+                fault.classified_as(Kind::Conflict, "its start or end passed during the publication")
             }
             _ => fault,
         }

@@ -27,14 +27,14 @@ pub(crate) enum Desired {
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Undecided {
     /// The stored cron or timezone cannot be parsed any more.
-    #[error("the stored {field} cannot be read: {reason}; the last good schedule stays")]
+    #[error("the stored {field} cannot be read: {reason}; the last valid schedule is kept")]
     Unreadable {
         /// `cron` or `timezone`.
         field: &'static str,
         reason: String,
     },
     /// There is no row, and no delete event: a partial restore, or a deletion without the app.
-    #[error("the workflow's row is missing and no edit deleted it; its schedule stays")]
+    #[error("the workflow's row is missing and no edit deleted it; its schedule is kept")]
     Vanished,
 }
 

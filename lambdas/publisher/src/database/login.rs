@@ -40,9 +40,9 @@ impl Login {
         }
         let renewed = self.options().await.and_then(|options| db::log_in_anew(pool, &options));
         match &renewed {
-            Ok(()) => tracing::warn!("the database refused the login; the secret was fetched again"),
+            Ok(()) => tracing::warn!("login refused by the database; the secret was read again"),
             Err(error) => {
-                tracing::error!("the database refused the login, and the secret was not fetched again: {error:#}")
+                tracing::error!("login refused by the database, and the secret was not read again: {error:#}")
             }
         }
         renewed.is_ok()

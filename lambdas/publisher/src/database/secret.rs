@@ -47,7 +47,7 @@ fn read(secret: &str) -> anyhow::Result<String> {
     let Ok(rds) = serde_json::from_str::<Rds>(secret) else {
         bail!("the database secret is neither a DSN nor JSON with username, password and host");
     };
-    let Some(dsn) = rds.dsn() else { bail!("the database secret names no usable host") };
+    let Some(dsn) = rds.dsn() else { bail!("the database secret has no valid host") };
     Ok(dsn)
 }
 

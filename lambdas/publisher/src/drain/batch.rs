@@ -75,12 +75,12 @@ impl Publisher {
             let missed = match claim::renew(self.pool(), &keys).await {
                 Ok(renewed) => leases.renewed(&keys, &renewed, sent),
                 Err(error) => {
-                    tracing::warn!(%error, "leases could not be renewed");
+                    tracing::warn!(%error, "leases not renewed");
                     keys.len()
                 }
             };
             if missed > 0 {
-                tracing::warn!(missed, "leases were not renewed: their publications are locked, or they lapsed");
+                tracing::warn!(missed, "leases not renewed: their publications are locked, or the leases expired");
             }
             pause = if missed > 0 { RENEW_AGAIN } else { RENEW_AFTER };
         }

@@ -75,7 +75,7 @@ impl Publisher {
                     }
                 }
                 Err(error) => {
-                    tracing::warn!("the outbox could not be drained: {error:#}");
+                    tracing::warn!("drain failed: {error:#}");
                     self.log_in_anew(login, &error).await;
                     RECONNECT
                 }

@@ -26,7 +26,7 @@ impl Publisher {
         match self.sweep_for(span).await {
             Ok(Swept::NotNow) => {}
             Ok(_) => drained.add(self.drain_for(span).await?),
-            Err(error) => tracing::warn!("the sweep stopped: {error:#}"),
+            Err(error) => tracing::warn!("sweep stopped: {error:#}"),
         }
         Ok(drained)
     }

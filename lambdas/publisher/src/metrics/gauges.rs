@@ -24,7 +24,7 @@ pub(crate) struct Gauges {
     pub(crate) lag_secs: Option<f64>,
     /// 1 while the database waits for acceptance, because it was restored or cloned; else 0.
     pub(crate) held: Option<i64>,
-    /// Rows of workflows that are failed; a row whose workflow was revived since does not count.
+    /// Outbox rows of failed workflows; a row whose workflow was revived since does not count.
     pub(crate) failed_rows: Option<i64>,
     /// Workflows by the class of drift that was found and is not repaired yet.
     pub(crate) drift: Option<BTreeMap<String, i64>>,
@@ -86,7 +86,7 @@ impl Reading {
         };
         self.failures += 1;
         self.unread += 1;
-        tracing::warn!(figure = name, error, "a figure cannot be read");
+        tracing::warn!(figure = name, error, "gauge not read");
         None
     }
 }

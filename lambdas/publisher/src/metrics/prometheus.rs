@@ -66,14 +66,14 @@ fn render(totals: &Totals, gauges: &Gauges) -> Result<String, fmt::Error> {
     let report = totals.report;
     for (name, help, count) in [
         ("processed", "Outbox rows settled as published", report.processed),
-        ("coalesced", "Outbox rows that cost no call of their own", report.coalesced),
+        ("coalesced", "Outbox rows published by the call of another row", report.coalesced),
         ("created", "Schedules created", report.created),
         ("updated", "Schedules replaced", report.updated),
-        ("deleted", "Schedules deleted, or found to be gone", report.deleted),
-        ("unchanged", "Workflows whose schedule already stood as wanted", report.unchanged),
+        ("deleted", "Schedules deleted, or already deleted", report.deleted),
+        ("unchanged", "Workflows whose schedule was already as required", report.unchanged),
         ("retried", "Workflows backed off", report.retried),
-        ("failed", "Workflows given up until their next edit", report.failed),
-        ("drains_stopped", "Drains stopped because EventBridge refused everybody", totals.stops),
+        ("failed", "Workflows that failed permanently, until their next edit", report.failed),
+        ("drains_stopped", "Drains stopped because EventBridge refused every workflow", totals.stops),
         ("sweep_listed", "Schedules listed by finished sweeps", totals.sweep_listed),
         ("sweep_read", "Schedules read in full by finished sweeps", totals.sweep_read),
     ] {
@@ -94,9 +94,13 @@ fn render(totals: &Totals, gauges: &Gauges) -> Result<String, fmt::Error> {
     // A gauge that could not be read is left out, because 0 would say that everything is fine.
     for (name, help, secs) in [
         ("outbox_lag_seconds", "Age of the oldest open edit", gauges.lag_secs),
-        ("ledger_lag_seconds", "How far the app's watchdog is behind", gauges.ledger_lag_secs),
-        ("runs_waiting_seconds", "How long the oldest run has waited for an executor", gauges.runs_waiting_secs),
-        ("sweep_age_seconds", "How long no sweep has ended", gauges.sweeps.map(|sweeps| sweeps.age_secs)),
+        ("ledger_lag_seconds", "Seconds by which the app's watchdog is behind", gauges.ledger_lag_secs),
+        (
+            "runs_waiting_seconds",
+            "Seconds for which the oldest run has waited for an executor",
+            gauges.runs_waiting_secs,
+        ),
+        ("sweep_age_seconds", "Seconds since a sweep ended", gauges.sweeps.map(|sweeps| sweeps.age_secs)),
     ] {
         if let Some(secs) = secs {
             registry.register(name, help, ConstGauge::new(secs));
@@ -104,13 +108,13 @@ fn render(totals: &Totals, gauges: &Gauges) -> Result<String, fmt::Error> {
     }
     let decisions = gauges.decisions;
     for (name, help, count) in [
-        ("outbox_failed_rows", "Rows of workflows that are failed", gauges.failed_rows),
+        ("outbox_failed_rows", "Outbox rows of failed workflows", gauges.failed_rows),
         ("missed", "Times missed in the last hour that have not run since", decisions.map(|all| all.missed)),
         ("caught_up", "Times caught up in the last hour", decisions.map(|all| all.caught_up)),
         ("abandoned", "Times and runs abandoned in the last hour", gauges.abandoned()),
         ("fires_disagree", "Fires of the last hour that the published expression does not name", gauges.fires_disagree),
         ("held", "1 while the database waits for the acceptance of its ledger", gauges.held),
-        ("figures_unread", "Figures that could not be read for this scrape", Some(gauges.unread)),
+        ("figures_unread", "Gauges that could not be read for this scrape", Some(gauges.unread)),
         ("orphans_refused", "Orphans that wait for force", gauges.sweeps.map(|sweeps| sweeps.orphans_refused)),
         ("changes_refused", "Changes that wait for force", gauges.sweeps.map(|sweeps| sweeps.changes_refused)),
         ("orphans_waiting", "Orphans that wait for a second check", gauges.sweeps.map(|sweeps| sweeps.orphans_waiting)),

@@ -111,7 +111,7 @@ impl fmt::Display for Change {
             Change::Created => "created",
             Change::Updated => "updated",
             Change::Deleted => "deleted",
-            Change::Unchanged => "left as it is",
+            Change::Unchanged => "unchanged",
         })
     }
 }

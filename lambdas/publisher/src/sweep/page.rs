@@ -136,12 +136,7 @@ impl Publisher {
                 Ok(Comparison::InStep(modified_on)) => compared.agree(subject, &spec, modified_on),
                 Ok(Comparison::Differs(class, weight)) => compared.differ(subject, class, weight),
                 Err(fault) => {
-                    tracing::debug!(
-                        workflow_id = subject.workflow_id,
-                        "{} cannot be read: {}",
-                        spec.name,
-                        fault.message
-                    );
+                    tracing::debug!(workflow_id = subject.workflow_id, "{} not read: {}", spec.name, fault.message);
                     compared.findings.unread += 1;
                     compared.findings.stopped_by.get_or_insert(fault.message);
                     continue;

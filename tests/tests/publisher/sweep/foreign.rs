@@ -55,7 +55,7 @@ async fn foreign_schedules_are_not_overwritten() {
         assert_eq!(world.expression(*id).await.unwrap(), format!("cron({minute} 9 * * ? *)"));
         let publication = world.publication(*id).await;
         assert_eq!((publication.sync.as_str(), publication.error_class.as_deref()), ("pending", Some("environment")));
-        assert!(publication.last_error.unwrap().starts_with(&format!("{} carries the identity ", name(*id))));
+        assert!(publication.last_error.unwrap().starts_with(&format!("{} has the identity ", name(*id))));
         world.remove(*id).await;
     }
     world.skip(MINUTE * 60).await;

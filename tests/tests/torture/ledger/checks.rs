@@ -76,7 +76,7 @@ pub(super) async fn verified(instance: &Instance, admin: &Admin, now: DateTime<U
     let span = format!("/verify?from={PROVEN_FROM}&to={}", to.to_rfc3339_opts(SecondsFormat::Millis, true));
     let (status, found) = instance.call(Caller::Operator, Method::GET, &span, None).await;
     let due = find_due_times(admin, to).await.len();
-    if status == 200 && found["differences"] == json!([]) && found["owed"] == json!(due) {
+    if status == 200 && found["differences"] == json!([]) && found["due"] == json!(due) {
         return Ok(());
     }
     Err(format!("L5: {due} were due, and verify answers {status} {found}"))
