@@ -11,7 +11,7 @@ use utoipa::{IntoParams, ToSchema};
 use uuid::Uuid;
 
 use super::auth::{Caller, Editor, Viewer};
-use super::edit::alive;
+use super::edit::lock_alive;
 use super::error::{Error, Problem};
 use super::extract::{Id, OptionalBody, Params, Trace};
 use super::keys::NoBody;
@@ -112,8 +112,7 @@ pub(super) async fn ask(
 ) -> Result<Response, Error> {
     let wish = wish(app, &body, edit.now)?;
     let mut tx = db::begin(&app.pool).await?;
-    let workflow = workflows::lock(&mut tx, id, caller.team_id(), edit.now).await?.ok_or_else(Error::not_found)?;
-    alive(&workflow)?;
+    let workflow = lock_alive(&mut tx, id, caller.team_id(), edit.now).await?;
     let asked = match body.dry_run {
         Some(true) => backfills::count(&mut tx, &workflow, &wish, edit.now).await?,
         Some(false) | None => backfills::begin(&mut tx, &workflow, &wish, edit).await?,

@@ -12,7 +12,7 @@ use uuid::Uuid;
 
 use super::auth::{Caller, Editor};
 use super::backfills::{self, BackfillBody};
-use super::edit::alive;
+use super::edit::lock_alive;
 use super::error::Error;
 use super::extract::{OptionalBody, Trace, Verb};
 use super::runs::RunView;
@@ -22,7 +22,6 @@ use crate::by_hand::{self, Asked};
 use crate::field;
 use crate::queue;
 use crate::runs::{self, Cancelled, RunState};
-use crate::workflows;
 
 /// Options of a manual fire.
 #[derive(Default, Deserialize, ToSchema)]
@@ -82,8 +81,7 @@ async fn fire(app: &App, caller: &Caller, id: WorkflowId, body: FireBody, edit: 
         field::no_nul("inputs", &Value::Object(inputs.clone()))?;
     }
     let mut tx = db::begin(&app.pool).await?;
-    let workflow = workflows::lock(&mut tx, id, caller.team_id(), edit.now).await?.ok_or_else(Error::not_found)?;
-    alive(&workflow)?;
+    let workflow = lock_alive(&mut tx, id, caller.team_id(), edit.now).await?;
     let asked = by_hand::fire(&mut tx, &workflow, body.inputs, edit).await?;
     tx.commit().await?;
     answer(app, asked)
@@ -92,9 +90,7 @@ async fn fire(app: &App, caller: &Caller, id: WorkflowId, body: FireBody, edit: 
 async fn retry(app: &App, caller: &Caller, id: Uuid, edit: &Edit) -> Result<Response, Error> {
     let mut tx = db::begin(&app.pool).await?;
     let run = runs::find(&mut tx, id, caller.team_id()).await?.ok_or_else(Error::not_found)?;
-    let workflow = workflows::lock(&mut tx, WorkflowId(run.workflow_id), caller.team_id(), edit.now).await?;
-    let workflow = workflow.ok_or_else(Error::not_found)?;
-    alive(&workflow)?;
+    let workflow = lock_alive(&mut tx, WorkflowId(run.workflow_id), caller.team_id(), edit.now).await?;
     let asked = by_hand::retry(&mut tx, &workflow, id, edit).await?;
     tx.commit().await?;
     answer(app, asked)

@@ -8,13 +8,13 @@ use serde_json::{Map, Value};
 use utoipa::ToSchema;
 
 use super::auth::Editor;
-use super::edit::{WriteParams, alive, applied, nudge, wait};
+use super::edit::{LockedEdit, WriteParams, alive, read_saved, wait};
 use super::error::Error;
 use super::extract::{IfMatch, OptionalBody, Params, Trace, Verb};
 use super::view::Read;
 use crate::App;
 use crate::field::{self, FieldError};
-use crate::workflows::{self, Saved, Workflow};
+use crate::workflows::{self, Workflow};
 
 /// Reason and end of a pause.
 #[derive(Default, Deserialize, ToSchema)]
@@ -45,17 +45,10 @@ pub(super) async fn act(
 ) -> Result<Read, Error> {
     let wait = wait(params.wait)?;
     let change = Change::read(&verb, body, app.clock.now())?;
-    let mut tx = db::begin(&app.pool).await?;
-    let locked = workflows::lock(&mut tx, id, caller.team_id(), app.clock.now()).await?;
-    let before = locked.ok_or_else(Error::not_found)?;
-    // Read the clock under the lock: then a fire that was decided while this edit waited lies before it.
-    let edit = caller.edit(app.clock.now(), trace);
-    if_match.check(before.version)?;
-    let next = change.of(&before)?;
-    let saved = workflows::save(&mut tx, &before, next, &verb, &edit).await?;
-    tx.commit().await?;
-    nudge(&app, saved);
-    applied(&app, id, before.revision.0 + 1, wait.filter(|_| saved == Saved::Enqueued)).await
+    let edit = LockedEdit::begin(&app, &caller, trace, id, &if_match, wait).await?;
+    let next = change.of(&edit.before)?;
+    edit.save(&app, next, &verb).await?;
+    read_saved(&app, id).await
 }
 
 /// The change that a verb makes.
