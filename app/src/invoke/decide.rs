@@ -194,19 +194,12 @@ impl Case<'_> {
             return Ok(theirs.as_ref().and_then(decided_already).unwrap_or(Answer::Declined(Reason::Missed)));
         };
         let run = runs::New {
-            id,
-            workflow_id: self.workflow.id,
-            team_id: self.workflow.team_id,
             occurrence_id: Some(occurrence),
-            trigger,
-            state,
             scheduled_time: Some(self.owed.time),
             run_after: self.run_after(),
-            inputs: None,
-            backfill_id: None,
-            now: self.now,
+            ..runs::New::unscheduled(id, trigger, self.now)
         };
-        runs::accept(tx, &run).await?;
+        runs::accept(tx, self.workflow, state, &run).await?;
         Ok(Answer::Accepted(id))
     }
 

@@ -57,24 +57,15 @@ pub(crate) async fn begun(s: &Story, wf: WorkflowId, trigger: app::runs::Trigger
     let now = s.clock.now();
     let mut tx = db::begin(&s.pool).await.unwrap();
     let workflow = app::workflows::lock(&mut tx, wf, None, now).await.unwrap().unwrap();
-    let state = match app::overlap::verdict(&mut tx, &workflow, trigger, now).await.unwrap().state() {
-        Ok(state) => state,
-        Err(reason) => return reason.to_owned(),
-    };
     let run = app::runs::New {
-        id: app::id::at(now),
-        workflow_id: wf,
-        team_id: workflow.team_id,
-        occurrence_id: None,
-        trigger,
-        state,
         scheduled_time: Some(time.parse().unwrap()),
-        run_after: now,
-        inputs: None,
-        backfill_id: None,
-        now,
+        ..app::runs::New::unscheduled(app::id::at(now), trigger, now)
     };
-    app::runs::accept(&mut tx, &run).await.unwrap();
-    tx.commit().await.unwrap();
-    format!("{state:?}").to_lowercase()
+    match app::overlap::admit(&mut tx, &workflow, &run).await.unwrap() {
+        Ok(state) => {
+            tx.commit().await.unwrap();
+            format!("{state:?}").to_lowercase()
+        }
+        Err(reason) => reason.to_owned(),
+    }
 }
