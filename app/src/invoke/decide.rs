@@ -111,8 +111,7 @@ async fn owed_by(tx: &mut PgConnection, fire: &Fire, now: DateTime<Utc>) -> sqlx
 async fn by_the_same_timing(tx: &mut PgConnection, fire: &Fire, in_force: &Version) -> sqlx::Result<bool> {
     let Some(revision) = fire.revision else { return Ok(false) };
     let published = versions::by_revision(tx, fire.workflow_id, revision).await?;
-    Ok(published
-        .is_some_and(|published| (&published.cron, &published.timezone) == (&in_force.cron, &in_force.timezone)))
+    Ok(published.is_some_and(|published| published.timing.has_same_texts(&in_force.timing)))
 }
 
 /// A fire of a due time.
@@ -205,7 +204,7 @@ impl Case<'_> {
 
     fn run_after(&self) -> DateTime<Utc> {
         let spread_secs = self.workflow.spec.policies.spread_secs;
-        spread::run_after(self.workflow.id, spread_secs, self.workflow.cron(), self.owed.time, self.now)
+        spread::run_after(self.workflow.id, spread_secs, self.workflow.spec.timing.parsed(), self.owed.time, self.now)
     }
 
     /// Records a decision without a run; an existing row is not changed.

@@ -8,12 +8,13 @@ use std::collections::HashMap;
 
 use chrono::{DateTime, TimeDelta, Utc};
 use db::{PgConnection, PgPool};
-use schedule::Fire;
 use schedule::delivery::GRACE;
+use schedule::{Cron, Fire, Timezone};
 use uuid::Uuid;
 
 use crate::inject::{self, Point};
 use crate::policies::CatchUp;
+use crate::spec::Timing;
 use crate::spread;
 use crate::versions::{Owes, Version};
 use crate::workflows::{CLOCK_SKEW, State};
@@ -101,11 +102,8 @@ async fn read(tx: &mut PgConnection, fires: &[&Fire]) -> sqlx::Result<HashMap<i6
             // Not needed for a fire on time.
             ended_on: None,
             ended_by: None,
-            cron: row.cron,
-            timezone: row.timezone,
+            timing: Timing { cron: row.cron, timezone: row.timezone, starts_at: row.starts_at, ends_at: row.ends_at },
             state: State::Active,
-            starts_at: row.starts_at,
-            ends_at: row.ends_at,
         };
         let (spread_secs, catch_up_window_secs) = (row.spread_secs, row.catch_up_window_secs);
         let (now, team_id, catch_up) = (row.now, row.team_id, row.catch_up);
@@ -129,21 +127,20 @@ fn start<'a>(fire: &'a Fire, standing: &Standing) -> Option<Started<'a>> {
     let is_owed = standing.version.owes(fire.scheduled_time) == Owes::Yes;
     // The window may be shorter than the grace.
     let is_within = (now - fire.scheduled_time).num_milliseconds() <= i64::from(standing.catch_up_window_secs) * 1000;
-    let cron = standing.version.parsed_at(fire.scheduled_time).ok().flatten();
-    let run_after = spread::run_after(fire.workflow_id, standing.spread_secs, cron, fire.scheduled_time, now);
-    let is_plain = is_on_time(fire, now) && is_owed && is_within && !is_overtaken(fire, standing);
+    let timing = standing.version.timing.parsed_at(fire.scheduled_time).ok().flatten();
+    let run_after = spread::run_after(fire.workflow_id, standing.spread_secs, timing, fire.scheduled_time, now);
+    let is_plain = is_on_time(fire, now) && is_owed && is_within && !is_overtaken(fire, standing, timing);
     let (team_id, revision) = (standing.team_id, standing.version.revision);
     is_plain.then_some(Started { fire, team_id, revision, run_after, now })
 }
 
 /// Whether a retried fire may have to be deferred, because a later time has become due since.
-fn is_overtaken(fire: &Fire, standing: &Standing) -> bool {
+fn is_overtaken(fire: &Fire, standing: &Standing, timing: Option<(Cron, Timezone)>) -> bool {
     // Nearly all fires are of this minute, so no later time can be due.
     if standing.catch_up != CatchUp::RunAll || standing.now - fire.scheduled_time < TimeDelta::minutes(1) {
         return false;
     }
-    let parsed = standing.version.parsed_at(fire.scheduled_time).ok().flatten();
-    let later = parsed.and_then(|(cron, timezone)| cron.next_after(fire.scheduled_time, timezone));
+    let later = timing.and_then(|(cron, timezone)| cron.next_after(fire.scheduled_time, timezone));
     later.is_some_and(|later| later <= standing.now)
 }
 
