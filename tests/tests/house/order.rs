@@ -99,7 +99,7 @@ static HOUSES: [House; 8] = [
             ("pool", "pool"),
             ("connection", "connection"),
             ("server", "server leftovers"),
-            ("settings", "options tls"),
+            ("settings", "failpoint options tls"),
         ],
         apart: &[],
     },
