@@ -14,7 +14,7 @@ use super::auth::{Caller, Editor};
 use super::backfills::{self, BackfillBody};
 use super::edit::lock_alive;
 use super::error::Error;
-use super::extract::{OptionalBody, Trace, Verb};
+use super::extract::{NoBody, OptionalBody, Trace, Verb, or_empty};
 use super::runs::RunView;
 use crate::App;
 use crate::audit::{self, Edit, Entry};
@@ -61,7 +61,7 @@ pub(super) async fn act_on_run(
     Editor(caller): Editor,
     Trace(trace): Trace,
     Verb(id, verb): Verb<Uuid>,
-    OptionalBody(super::keys::NoBody {}): OptionalBody<super::keys::NoBody>,
+    OptionalBody(NoBody {}): OptionalBody<NoBody>,
 ) -> Result<Response, Error> {
     let edit = caller.edit(app.clock.now(), trace);
     match verb.as_str() {
@@ -72,8 +72,7 @@ pub(super) async fn act_on_run(
 }
 
 fn read<T: serde::de::DeserializeOwned>(body: Value) -> Result<T, Error> {
-    let body = if body.is_null() { Value::Object(Map::new()) } else { body };
-    field::read("", body).map_err(Error::from)
+    field::read("", or_empty(body)).map_err(Error::from)
 }
 
 async fn fire(app: &App, caller: &Caller, id: WorkflowId, body: FireBody, edit: &Edit) -> Result<Response, Error> {

@@ -5,8 +5,9 @@ use axum::extract::{FromRequest, FromRequestParts, Path, Request};
 use axum::http::request::Parts;
 use axum::http::{HeaderMap, StatusCode, header};
 use schedule::WorkflowId;
+use serde::Deserialize;
 use serde::de::DeserializeOwned;
-use serde_json::Value;
+use serde_json::{Map, Value};
 use std::str::FromStr;
 
 use super::error::Error;
@@ -21,6 +22,11 @@ pub struct Body<T>(pub T);
 
 /// An optional JSON body.
 pub struct OptionalBody<T>(pub T);
+
+/// The body of a verb without options.
+#[derive(Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct NoBody {}
 
 /// The document of a PATCH, and its format.
 pub struct Patch(pub serde_json::Map<String, Value>, pub PatchKind);
@@ -159,6 +165,12 @@ impl<S: Send + Sync> FromRequestParts<S> for Trace {
         let sent = parts.headers.get("traceparent").and_then(|value| value.to_str().ok());
         Ok(Self(sent.filter(|text| is_traceparent(text)).map_or_else(new_traceparent, str::to_owned)))
     }
+}
+
+/// Returns an object in place of a body that was not sent.
+#[must_use]
+pub fn or_empty(body: Value) -> Value {
+    if body.is_null() { Value::Object(Map::new()) } else { body }
 }
 
 /// Reads `{id}` where a handler splits the path itself.

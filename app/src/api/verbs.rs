@@ -4,13 +4,13 @@ use axum::extract::State;
 use chrono::{DateTime, Utc};
 use schedule::WorkflowId;
 use serde::Deserialize;
-use serde_json::{Map, Value};
+use serde_json::Value;
 use utoipa::ToSchema;
 
 use super::auth::Editor;
 use super::edit::{LockedEdit, WriteParams, alive, read_saved, wait};
 use super::error::Error;
-use super::extract::{IfMatch, OptionalBody, Params, Trace, Verb};
+use super::extract::{IfMatch, NoBody, OptionalBody, Params, Trace, Verb, or_empty};
 use super::view::Read;
 use crate::App;
 use crate::field::{self, FieldError};
@@ -27,11 +27,6 @@ pub struct PauseBody {
     #[serde(default)]
     until: Option<DateTime<Utc>>,
 }
-
-/// The body of a verb without options.
-#[derive(Default, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct NoBody {}
 
 /// Archive, pause or resume a workflow.
 pub(super) async fn act(
@@ -60,7 +55,7 @@ enum Change {
 
 impl Change {
     fn read(verb: &str, body: Value, now: DateTime<Utc>) -> Result<Self, Error> {
-        let body = if body.is_null() { Value::Object(Map::new()) } else { body };
+        let body = or_empty(body);
         match verb {
             "pause" => {
                 let PauseBody { reason, until } = field::read("", body)?;
