@@ -4,7 +4,6 @@ use axum::body::{Bytes, to_bytes};
 use axum::extract::{FromRequest, FromRequestParts, Path, Request};
 use axum::http::request::Parts;
 use axum::http::{HeaderMap, StatusCode, header};
-use schedule::WorkflowId;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
@@ -171,14 +170,6 @@ impl<S: Send + Sync> FromRequestParts<S> for Trace {
 #[must_use]
 pub fn or_empty(body: Value) -> Value {
     if body.is_null() { Value::Object(Map::new()) } else { body }
-}
-
-/// Reads `{id}` where a handler splits the path itself.
-///
-/// # Errors
-/// Returns 404 if the text is not an id.
-pub fn workflow_id(text: &str) -> Result<WorkflowId, Error> {
-    text.parse().map_err(|_| Error::not_found())
 }
 
 /// Parses a JSON document, and refuses text that Postgres cannot store.
