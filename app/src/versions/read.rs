@@ -23,8 +23,8 @@ pub async fn in_force(
         Row,
         r#"
         -- the version in force at a time, and what came after it
-        SELECT v.workflow_id, v.revision, v.valid_from, v.cron, v.timezone, v.state AS "state: State", v.starts_at, v.ends_at,
-               n.valid_from AS "ended_on?", n.state AS "next_state?: State"
+        SELECT v.workflow_id, v.revision, v.valid_from, v.cron, v.timezone, v.state AS "state: State",
+               v.starts_at, v.ends_at, n.valid_from AS "ended_on?", n.state AS "next_state?: State"
           FROM (SELECT * FROM schedule_versions
                  WHERE workflow_id = $1 AND valid_from <= $2
                  ORDER BY valid_from DESC
@@ -163,8 +163,8 @@ pub async fn by_revision(
         Row,
         r#"
         -- the version of a revision, and what came after it
-        SELECT v.workflow_id, v.revision, v.valid_from, v.cron, v.timezone, v.state AS "state: State", v.starts_at, v.ends_at,
-               n.valid_from AS "ended_on?", n.state AS "next_state?: State"
+        SELECT v.workflow_id, v.revision, v.valid_from, v.cron, v.timezone, v.state AS "state: State",
+               v.starts_at, v.ends_at, n.valid_from AS "ended_on?", n.state AS "next_state?: State"
           FROM schedule_versions v
           LEFT JOIN LATERAL (SELECT valid_from, state FROM schedule_versions
                               WHERE workflow_id = v.workflow_id AND valid_from > v.valid_from
