@@ -396,35 +396,55 @@ pub async fn renew_leases(db: &mut PgConnection, lease: Lease, executing: &[Fenc
     .await
 }
 
-/// Ends the leases of attempts that stopped without an outcome. Recovery decides about them in its next turn.
+/// Ends the leases of attempts that stopped without an outcome, and returns the ones whose row is locked: they are still
+/// the instance's. Recovery decides about the others in its next turn.
 ///
 /// # Errors
 /// Fails if the database cannot be reached or refuses the statement.
-pub async fn release(db: &mut PgConnection, instance: Uuid, stopped: &[Fence]) -> sqlx::Result<()> {
+pub async fn release(db: &mut PgConnection, instance: Uuid, stopped: &[Fence]) -> sqlx::Result<Vec<Fence>> {
     let (ids, attempts) = columns(stopped);
-    sqlx::query!(
+    sqlx::query_as!(
+        Fence,
         r#"
-        -- release attempts that stopped: they may have been sent, so on_lost decides; locked in the order of their ids
-        WITH stopped AS MATERIALIZED (
+        -- release attempts that stopped: they may have been sent, so on_lost decides. A row that another transaction has
+        -- locked is left for the next time, because the heartbeat must not wait for it
+        WITH stopped AS (
             SELECT r.id, r.attempt
               FROM UNNEST($2::uuid[], $3::int[]) AS executed (id, attempt)
               JOIN runs r ON r.id = executed.id AND r.attempt = executed.attempt
              WHERE r.state = 'running' AND r.locked_by = $1
-             ORDER BY r.id
-               FOR UPDATE OF r
+        ), own AS MATERIALIZED (
+            SELECT r.id, r.attempt
+              FROM UNNEST($2::uuid[], $3::int[]) AS executed (id, attempt)
+              JOIN runs r ON r.id = executed.id AND r.attempt = executed.attempt
+             WHERE r.state = 'running' AND r.locked_by = $1
+               FOR UPDATE OF r SKIP LOCKED
+        ), released AS (
+            UPDATE runs r
+               SET locked_by = '00000000-0000-0000-0000-000000000000', lease_until = cronbox_now()
+              FROM own
+             WHERE r.id = own.id AND r.attempt = own.attempt AND r.state = 'running' AND r.locked_by = $1
+            RETURNING r.id, r.attempt
         )
-        UPDATE runs r
-           SET locked_by = '00000000-0000-0000-0000-000000000000', lease_until = cronbox_now()
+        SELECT id AS "id!", attempt AS "attempt!"
           FROM stopped
-         WHERE r.id = stopped.id AND r.attempt = stopped.attempt AND r.state = 'running' AND r.locked_by = $1
+         WHERE NOT EXISTS (SELECT FROM released WHERE released.id = stopped.id)
         "#,
         instance,
         &ids,
         &attempts,
     )
-    .execute(db)
+    .fetch_all(db)
     .await
-    .map(drop)
+}
+
+/// What became of the runs that an instance has claimed and does not know.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Unknown {
+    /// How many were handed over.
+    pub handed_over: i64,
+    /// How many are still the instance's, because another transaction has locked their rows.
+    pub locked: i64,
 }
 
 /// Hands over the runs that the instance has claimed but does not know, because the reply to the claim was lost.
@@ -439,40 +459,49 @@ pub async fn hand_over_unknown(
     instance: Uuid,
     known: &[Fence],
     max_age_secs: f64,
-) -> sqlx::Result<u64> {
+) -> sqlx::Result<Unknown> {
     let (ids, attempts) = columns(known);
-    let done = sqlx::query!(
+    sqlx::query_as!(
+        Unknown,
         r#"
-        -- hand over unknown claims: nothing of them was sent, so they are accepted again whatever on_lost says;
-        -- locked in the order of their ids
-        WITH unknown AS MATERIALIZED (
+        -- hand over unknown claims: nothing of them was sent, so they are accepted again whatever on_lost says. A row
+        -- that another transaction has locked is left for the next time, because the executor must not wait for it
+        WITH unknown AS (
             SELECT r.id
               FROM runs r
              WHERE r.state = 'running' AND r.locked_by = $1
                AND NOT EXISTS (SELECT FROM UNNEST($2::uuid[], $3::int[]) AS known (id, attempt)
                                 WHERE known.id = r.id AND known.attempt = r.attempt)
-             ORDER BY r.id
-               FOR UPDATE
+        ), own AS MATERIALIZED (
+            SELECT r.id
+              FROM runs r
+             WHERE r.state = 'running' AND r.locked_by = $1
+               AND NOT EXISTS (SELECT FROM UNNEST($2::uuid[], $3::int[]) AS known (id, attempt)
+                                WHERE known.id = r.id AND known.attempt = r.attempt)
+               FOR UPDATE SKIP LOCKED
+        ), handed_over AS (
+            UPDATE runs r
+               SET state = CASE WHEN cancel_requested_on IS NULL THEN 'accepted' ELSE 'cancelled' END,
+                   finished_on = CASE WHEN cancel_requested_on IS NULL THEN NULL ELSE GREATEST(cancel_requested_on, started_on) END,
+                   error = CASE WHEN cancel_requested_on IS NULL THEN error ELSE COALESCE(cancel_reason, 'cancelled on request') END,
+                   handed_over = handed_over + 1, locked_by = NULL, locked_at = NULL, lease_until = NULL,
+                   handed_over_until = CASE WHEN NOT run_never_started(attempt, handed_over + 1, cut_off) THEN
+                                            cronbox_now() + make_interval(secs => $4)
+                                       END
+              FROM own
+             WHERE r.id = own.id AND r.state = 'running' AND r.locked_by = $1
+            RETURNING r.id
         )
-        UPDATE runs r
-           SET state = CASE WHEN cancel_requested_on IS NULL THEN 'accepted' ELSE 'cancelled' END,
-               finished_on = CASE WHEN cancel_requested_on IS NULL THEN NULL ELSE GREATEST(cancel_requested_on, started_on) END,
-               error = CASE WHEN cancel_requested_on IS NULL THEN error ELSE COALESCE(cancel_reason, 'cancelled on request') END,
-               handed_over = handed_over + 1, locked_by = NULL, locked_at = NULL, lease_until = NULL,
-               handed_over_until = CASE WHEN NOT run_never_started(attempt, handed_over + 1, cut_off) THEN
-                                        cronbox_now() + make_interval(secs => $4)
-                                   END
-          FROM unknown
-         WHERE r.id = unknown.id AND r.state = 'running' AND r.locked_by = $1
+        SELECT count(handed_over.id) AS "handed_over!", count(*) - count(handed_over.id) AS "locked!"
+          FROM unknown LEFT JOIN handed_over USING (id)
         "#,
         instance,
         &ids,
         &attempts,
         max_age_secs,
     )
-    .execute(db)
-    .await?;
-    Ok(done.rows_affected())
+    .fetch_one(db)
+    .await
 }
 
 fn columns(fences: &[Fence]) -> (Vec<Uuid>, Vec<i32>) {

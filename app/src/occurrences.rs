@@ -198,6 +198,42 @@ pub async fn find(
     .await
 }
 
+/// What is decided about a time, at a time of the database.
+pub struct Standing {
+    /// The database's time when it was read.
+    pub now: DateTime<Utc>,
+    /// The decision, if there is one.
+    pub decision: Option<Decision>,
+    /// The reason of the decision.
+    pub reason: Option<String>,
+    /// Its first run.
+    pub run_id: Option<Uuid>,
+}
+
+/// Reads the database's time, and what is decided about a time: one statement less for each fire.
+///
+/// # Errors
+/// Fails if the database cannot be reached or refuses the statement.
+pub async fn find_with_time(
+    db: &mut PgConnection,
+    workflow: WorkflowId,
+    time: DateTime<Utc>,
+) -> sqlx::Result<Standing> {
+    sqlx::query_as!(
+        Standing,
+        r#"
+        -- the database's time, and the decision about a time
+        SELECT cronbox_now() AS "now!", o.decision AS "decision?: Decision", o.reason, o.run_id
+          FROM (SELECT) AS always
+          LEFT JOIN occurrences o ON o.workflow_id = $1 AND o.scheduled_time = $2
+        "#,
+        workflow.0,
+        time,
+    )
+    .fetch_one(db)
+    .await
+}
+
 /// Filters of the occurrences of one workflow.
 #[derive(Clone, Debug)]
 pub struct Filter {

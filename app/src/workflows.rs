@@ -12,7 +12,7 @@ mod write;
 
 pub(crate) use edit::ARCHIVED;
 pub use edit::{create, erase, save};
-pub use hold::{CLOCK_SKEW, lock, lock_for_fire, try_lock};
+pub use hold::{CLOCK_SKEW, find_held_for_fire, hold, lock, try_lock};
 pub use live_runs::cancel_live_runs;
 pub use table::{find, list};
 pub use workflow::{Filter, Saved, State, Sync, SyncStatus, Workflow};

@@ -61,10 +61,10 @@ impl Executor {
             claim::hand_over_unknown(&mut connection, self.parts.instance, &self.own.known(), max_age).await
         };
         match handed_over.await {
-            Ok(runs) => {
-                self.has_unknown_claims.store(false, Ordering::SeqCst);
-                if runs > 0 {
-                    tracing::warn!(runs, "runs handed over: the reply to their claim was lost");
+            Ok(claim::Unknown { handed_over, locked }) => {
+                self.has_unknown_claims.store(locked > 0, Ordering::SeqCst);
+                if handed_over > 0 {
+                    tracing::warn!(runs = handed_over, "runs handed over: the reply to their claim was lost");
                 }
                 true
             }
@@ -86,7 +86,11 @@ impl Executor {
             claim::release(&mut connection, self.parts.instance, &stopped).await
         };
         match released.await {
-            Ok(()) => self.own.forget_stopped(&stopped),
+            // A locked one is released by a later heartbeat.
+            Ok(locked) => {
+                let done: Vec<_> = stopped.into_iter().filter(|fence| !locked.contains(fence)).collect();
+                self.own.forget_stopped(&done);
+            }
             Err(error) => tracing::warn!(%error, "cannot release stopped runs; their leases expire"),
         }
     }

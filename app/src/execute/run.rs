@@ -42,6 +42,8 @@ impl Executor {
         if free == 0 || !self.hand_over_unknown().await {
             return 0;
         }
+        // A locked one is handed over by a later poll.
+        let are_some_unknown = self.has_unknown_claims.load(Ordering::SeqCst);
         let claimed = self.claim(free).await;
         // Set until the attempts below are registered: before that, a committed claim may have no attempt.
         self.has_unknown_claims.store(true, Ordering::SeqCst);
@@ -66,7 +68,7 @@ impl Executor {
                 drop(slot);
             });
         }
-        self.has_unknown_claims.store(false, Ordering::SeqCst);
+        self.has_unknown_claims.store(are_some_unknown, Ordering::SeqCst);
         started
     }
 

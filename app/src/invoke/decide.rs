@@ -8,7 +8,7 @@ use schedule::delivery::GRACE;
 use super::{Answer, Reason, disagreement};
 use crate::catch_up::{self, Late};
 use crate::identity;
-use crate::occurrences::{self, Decision, Entry, Occurrence, Recorded};
+use crate::occurrences::{self, Decision, Entry, Recorded, Standing};
 use crate::outbox;
 use crate::overlap::{self, Place};
 use crate::owed::{self, Owed};
@@ -35,11 +35,13 @@ impl From<Answer> for Outcome {
 ///
 /// `kept` is how long the ledger keeps its rows.
 pub(super) async fn decide(tx: &mut PgConnection, fire: &Fire, kept: TimeDelta) -> sqlx::Result<Outcome> {
-    let (workflow, now) = workflows::lock_for_fire(tx, fire.workflow_id, fire.scheduled_time).await?;
-    let standing = occurrences::find(tx, fire.workflow_id, fire.scheduled_time).await?;
-    if let Some(answer) = standing.as_ref().and_then(decided_already) {
+    workflows::hold(tx, fire.workflow_id).await?;
+    let standing = occurrences::find_with_time(tx, fire.workflow_id, fire.scheduled_time).await?;
+    if let Some(answer) = standing.decision.and_then(|decision| decided_already(decision, &standing)) {
         return Ok(answer.into());
     }
+    let now = standing.now;
+    let workflow = workflows::find_held_for_fire(tx, fire.workflow_id, fire.scheduled_time, now).await?;
     let Some(workflow) = workflow.filter(|workflow| workflow.state != State::Archived) else {
         return Ok(Answer::Gone(outbox::heal_orphan(tx, fire.workflow_id, now).await?).into());
     };
@@ -59,8 +61,8 @@ pub(super) async fn decide(tx: &mut PgConnection, fire: &Fire, kept: TimeDelta) 
 }
 
 /// Returns the answer of an earlier decision. A missed time may still be decided again.
-pub(super) fn decided_already(standing: &Occurrence) -> Option<Answer> {
-    match (standing.run_id, standing.decision) {
+fn decided_already(decision: Decision, standing: &Standing) -> Option<Answer> {
+    match (standing.run_id, decision) {
         (Some(run), _) => Some(Answer::Duplicate(run)),
         (None, Decision::SkippedOverlap) => Some(Answer::Declined(Reason::Overlap)),
         (None, Decision::SkippedPaused) => Some(Answer::Declined(Reason::Paused)),
@@ -189,8 +191,9 @@ impl Case<'_> {
         let entry = Entry { run_id: Some(id), ..self.entry(Decision::Fired, None) };
         let Recorded::Ours(occurrence) = occurrences::record(tx, &entry).await? else {
             // Cannot happen under the workflow's lock; the UNIQUE constraint guards it nevertheless.
-            let theirs = occurrences::find(tx, self.workflow.id, self.owed.time).await?;
-            return Ok(theirs.as_ref().and_then(decided_already).unwrap_or(Answer::Declined(Reason::Missed)));
+            let theirs = occurrences::find_with_time(tx, self.workflow.id, self.owed.time).await?;
+            let answer = theirs.decision.and_then(|decision| decided_already(decision, &theirs));
+            return Ok(answer.unwrap_or(Answer::Declined(Reason::Missed)));
         };
         let run = runs::New {
             occurrence_id: Some(occurrence),

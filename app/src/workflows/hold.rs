@@ -10,7 +10,6 @@ use schedule::WorkflowId;
 use super::edit::save_since;
 use super::{State, Workflow, table};
 use crate::audit::Edit;
-use crate::database_time::cronbox_now;
 
 /// A fire further in the future than this means that a clock is wrong.
 pub const CLOCK_SKEW: TimeDelta = TimeDelta::minutes(5);
@@ -31,22 +30,30 @@ pub async fn lock(
     as_it_stands(tx, id, team_id, now).await
 }
 
-/// As [`lock`], for a fire of `time`, which may arrive a moment early: a pause that ends at this time is over then.
-///
-/// Also reads the database's time, which decides the fire. It is read under the lock, because a request may have waited
-/// for its connection and for the lock, and may be late by now.
+/// Locks one workflow until the transaction ends, if it exists. A later statement reads it.
 ///
 /// # Errors
 /// Fails if the database cannot be reached or refuses the statement.
-pub async fn lock_for_fire(
+pub async fn hold(tx: &mut PgConnection, id: WorkflowId) -> sqlx::Result<()> {
+    table::hold(tx, id).await
+}
+
+/// Returns a locked workflow for a fire of `time`, which may arrive a moment early: a pause that ends at this time is
+/// over then.
+///
+/// `now` was read under the lock, because a request may have waited for its connection and for the lock, and may be late
+/// by now.
+///
+/// # Errors
+/// Fails if the database cannot be reached or refuses the statement.
+pub async fn find_held_for_fire(
     tx: &mut PgConnection,
     id: WorkflowId,
     time: DateTime<Utc>,
-) -> sqlx::Result<(Option<Workflow>, DateTime<Utc>)> {
-    table::hold(tx, id).await?;
-    let now = cronbox_now(tx).await?;
+    now: DateTime<Utc>,
+) -> sqlx::Result<Option<Workflow>> {
     let at = if time > now + CLOCK_SKEW { now } else { now.max(time) };
-    Ok((as_it_stands(tx, id, None, at).await?, now))
+    as_it_stands(tx, id, None, at).await
 }
 
 /// As [`lock`], but returns `None` if another transaction has locked the workflow, or if it does not exist.

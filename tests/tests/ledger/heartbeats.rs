@@ -5,16 +5,17 @@ use std::time::{Duration, Instant};
 
 use app::actions::Client;
 use app::actions::address::Allowed;
-use app::execute::Executor;
+use app::execute::{Executor, Step};
 use chrono::TimeDelta;
 use serde_json::json;
-use tests::{PATIENCE, Story, Way};
+use tests::{LossyWay, PATIENCE, Story, Way};
 use tokio::io::AsyncReadExt as _;
 use tokio::net::TcpListener;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::task::LocalSet;
 
-use crate::receiver::{Receiver, accept, until_state};
+use crate::races::WAITING;
+use crate::receiver::{Receiver, accept, run, until_state};
 use crate::words::standing_still;
 
 const LEASE_SECS: u64 = 12;
@@ -31,14 +32,9 @@ struct Heart {
 }
 
 impl Heart {
-    /// An executor that reaches the database through `way`.
-    async fn of(s: &Story, way: &Way) -> Heart {
-        let mut config = s.app().config.clone();
-        config.database_url = way.dsn(&s.dsn());
-        (config.executor_slots, config.lost_after_secs, config.heartbeat_ms) = (4, LEASE_SECS, HEARTBEAT_MS);
-        let pool = db::connect(&config.database()).await.unwrap();
-        let client = Client::new(Allowed::new(vec!["127.0.0.0/8".parse().unwrap()])).unwrap();
-        let executor = app::App::new(config, pool, s.clock.clone()).executor(client);
+    /// An executor that reaches the database by `dsn`.
+    async fn of(s: &Story, dsn: String) -> Heart {
+        let executor = executor(s, dsn, LEASE_SECS).await;
         let now = Arc::new(Mutex::new(Instant::now()));
         let ((beat, mut is_told), (tell, beaten)) = (unbounded_channel(), unbounded_channel());
         let (keeper, shown) = (executor.clone(), Arc::clone(&now));
@@ -62,6 +58,15 @@ impl Heart {
     }
 }
 
+async fn executor(s: &Story, dsn: String, lease_secs: u64) -> Executor {
+    let mut config = s.app().config.clone();
+    config.database_url = dsn;
+    (config.executor_slots, config.lost_after_secs, config.heartbeat_ms) = (4, lease_secs, HEARTBEAT_MS);
+    let pool = db::connect(&config.database()).await.unwrap();
+    let client = Client::new(Allowed::new(vec!["127.0.0.0/8".parse().unwrap()])).unwrap();
+    app::App::new(config, pool, s.clock.clone()).executor(client)
+}
+
 /// The worst case: the last failing renewal begins just before two thirds of the lease, and takes as long as it may.
 #[tokio::test]
 async fn work_stops_before_its_lease_is_over() {
@@ -74,7 +79,7 @@ async fn stop_at_the_latest() {
     let silent = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("http://{}", silent.local_addr().unwrap());
     let id = accept(&s, s.create_with(json!({"action": {"type": "http", "method": "POST", "url": url}})).await).await;
-    let mut heart = Heart::of(&s, &way).await;
+    let mut heart = Heart::of(&s, way.dsn(&s.dsn())).await;
     let began = *heart.now.lock().unwrap();
     let working = tokio::spawn({
         let executor = heart.executor.clone();
@@ -120,7 +125,7 @@ async fn lock_one_of_two() {
     for _ in 0..2 {
         ids.push(accept(&s, s.create_with(json!({"action": receiver.action()})).await).await);
     }
-    let mut heart = Heart::of(&s, &way).await;
+    let mut heart = Heart::of(&s, way.dsn(&s.dsn())).await;
     let working = tokio::task::spawn_local({
         let executor = heart.executor.clone();
         async move { executor.work_off().await }
@@ -134,7 +139,6 @@ async fn lock_one_of_two() {
     heart.beats_at(renewed + Duration::from_secs(LEASE_SECS) * 2 / 3).await;
     assert_eq!(heart.executor.under_way().len(), 2, "the next renewal may succeed");
     heart.beats_at(renewed + LATEST).await;
-    tx.rollback().await.unwrap();
     let one = async {
         while heart.executor.under_way().len() > 1 {
             tokio::task::yield_now().await;
@@ -143,7 +147,63 @@ async fn lock_one_of_two() {
     tokio::time::timeout(PATIENCE, one).await.expect("the attempt of the locked run goes on");
     let under_way: Vec<_> = heart.executor.under_way().iter().map(|fence| fence.id).collect();
     assert_eq!(under_way, [ids[1]], "the other one was renewed");
+
+    tokio::select! {
+        () = heart.beats_at(renewed + LATEST * 2) => {}
+        () = s.until(WAITING, 1) => panic!("the heartbeat waits for the lock"),
+    }
+    let under_way: Vec<_> = heart.executor.under_way().iter().map(|fence| fence.id).collect();
+    assert_eq!(under_way, [ids[1]], "it was renewed again, though the lease of the other one cannot be ended yet");
+    tx.rollback().await.unwrap();
+    heart.beats_at(renewed + LATEST * 2).await;
+    assert_eq!(heart.executor.known().len(), 1, "the locked run was released as soon as that was possible");
     receiver.let_answer(2);
     working.await.unwrap();
+    s.end_early().await;
+}
+
+/// The reply to a claim is lost, and an operator's transaction has locked the claimed run. Other runs start.
+#[tokio::test]
+async fn a_locked_unknown_claim_delays_nothing() {
+    LocalSet::new().run_until(lock_an_unknown_claim()).await;
+}
+
+async fn lock_an_unknown_claim() {
+    let s = standing_still("2026-03-02T12:00:00Z").await;
+    let (way, receiver) = (LossyWay::to(&s.dsn()).await, Receiver::slow().await);
+    let wf = s.create_with(json!({"action": receiver.action(), "overlap_policy": "concurrent"})).await;
+    accept(&s, wf).await;
+    let executor = executor(&s, way.dsn(&s.dsn()), 3600).await;
+    let ((step, mut steps), (tell, mut done)) = (unbounded_channel(), unbounded_channel());
+    let working = tokio::task::spawn_local(async move {
+        let next = async || {
+            tell.send(()).ok();
+            steps.recv().await.unwrap()
+        };
+        executor.work_off_stepping(next).await;
+    });
+    done.recv().await.unwrap();
+    let mut claim = async || {
+        step.send(Step::Claim).unwrap();
+        tokio::time::timeout(PATIENCE, done.recv()).await.expect("no end of a step").unwrap();
+    };
+    receiver.until(1).await;
+
+    way.lose_rows_of("claim runs");
+    let unknown = accept(&s, wf).await;
+    claim().await;
+    tokio::time::timeout(PATIENCE, way.is_lost()).await.expect("the run is not claimed");
+    let mut tx = db::begin(&s.pool).await.unwrap();
+    sqlx::query("SELECT FROM runs WHERE id = $1 FOR UPDATE").bind(unknown).execute(&mut *tx).await.unwrap();
+    let other = accept(&s, wf).await;
+    claim().await;
+    assert_eq!(run(&s, other).await["state"], "running", "it waits for the locked one");
+    tx.rollback().await.unwrap();
+    claim().await;
+    receiver.until(3).await;
+    receiver.let_answer(3);
+    working.await.unwrap();
+    let unknown = run(&s, unknown).await;
+    assert_eq!((&unknown["state"], &unknown["attempt"]), (&json!("succeeded"), &json!(2)));
     s.end_early().await;
 }

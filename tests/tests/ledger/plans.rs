@@ -3,8 +3,10 @@
 use std::time::Duration;
 
 use app::claim::Lease;
+use app::invoke::{Answer, Judge};
 use chrono::{DateTime, Utc};
 use db::PgPool;
+use schedule::Fire;
 use serde_json::json;
 use tests::Story;
 
@@ -59,6 +61,31 @@ async fn a_claim_reads_no_skipped_times() {
     assert_eq!(claimed.len(), 4);
     let read = read_of(&pool, "occurrences").await - before;
     assert!(read < 100, "{read} rows of the ledger");
+    s.end_early().await;
+}
+
+const RUNS: &str = "INSERT INTO runs (id, workflow_id, trigger, state, scheduled_time, run_after, created_on, finished_on)
+    SELECT gen_random_uuid(), $1, 'schedule', $2, $3, $3, $3, CASE $2 WHEN 'cancelled' THEN $3 END FROM generate_series(1, $4)";
+
+/// The statistics are of a quiet hour, and then many runs of others wait.
+#[tokio::test]
+async fn a_fire_reads_no_run_of_others() {
+    let s = standing_still("2026-03-02T08:30:00Z").await;
+    let (wf, other) = (hourly(&s, json!({})).await, hourly(&s, json!({})).await);
+    for (state, runs) in [("cancelled", 1_000), ("accepted", 10_000)] {
+        sqlx::query(RUNS).bind(other.0).bind(state).bind(s.clock.now()).bind(runs).execute(&s.pool).await.unwrap();
+        if state == "cancelled" {
+            s.execute("ANALYZE").await;
+        }
+    }
+    s.now_is("2026-03-02T09:00:10Z").await;
+    let pool = one_connection(&s).await;
+    let before = read_of(&pool, "runs").await;
+    let judge = Judge::new(pool.clone(), s.app().config.ledger_kept());
+    let fire = Fire::from_event(&json!({"workflow_id": wf.0, "scheduled_time": "2026-03-02T09:00:00Z"})).unwrap();
+    assert!(matches!(judge.judge(&fire).await.unwrap(), Answer::Accepted(_)));
+    let read = read_of(&pool, "runs").await - before;
+    assert!(read < 100, "{read} runs");
     s.end_early().await;
 }
 
