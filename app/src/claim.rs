@@ -236,7 +236,7 @@ pub async fn claim(
 pub async fn finish(
     db: &mut PgConnection,
     instance: Uuid,
-    run: &Claimed,
+    run: Fence,
     finished: &Finished<'_>,
     now: DateTime<Utc>,
 ) -> sqlx::Result<Ownership> {

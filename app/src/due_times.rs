@@ -116,9 +116,9 @@ impl Times {
     fn of(version: &Version, after: DateTime<Utc>, zones: &ZoneHistory) -> Option<Self> {
         let just_before = |time: DateTime<Utc>| time - TimeDelta::microseconds(1);
         let after = after.max(just_before(version.valid_from));
-        let after = version.starts_at.map_or(after, |start| after.max(just_before(start)));
-        let before = [version.ended_on, version.ends_at].into_iter().flatten().min();
-        let timing = if version.state == State::Active { version.timing(zones).ok()? } else { None };
+        let after = version.timing.starts_at.map_or(after, |start| after.max(just_before(start)));
+        let before = [version.ended_on, version.timing.ends_at].into_iter().flatten().min();
+        let timing = if version.state == State::Active { version.timing.parsed_over(zones).ok()? } else { None };
         Some(Self { timing, after, before })
     }
 
@@ -147,6 +147,7 @@ mod tests {
     use schedule::ZoneSet;
 
     use super::*;
+    use crate::spec::Timing;
 
     fn at(text: &str) -> DateTime<Utc> {
         text.parse().unwrap()
@@ -158,11 +159,8 @@ mod tests {
             valid_from: at(from),
             ended_on: ended.map(|(on, _)| at(on)),
             ended_by: ended.map(|(_, by)| by),
-            cron: Some(cron.to_owned()),
-            timezone: None,
+            timing: Timing { cron: Some(cron.to_owned()), ..Timing::default() },
             state: State::Active,
-            starts_at: None,
-            ends_at: None,
         }
     }
 
@@ -199,8 +197,8 @@ mod tests {
     #[test]
     fn times_are_due_from_start_until_end() {
         let mut only = version(1, "0 * * * *", "2026-03-02T08:00:00Z", None);
-        only.starts_at = Some(at("2026-03-02T09:00:00Z"));
-        only.ends_at = Some(at("2026-03-02T11:00:00Z"));
+        only.timing.starts_at = Some(at("2026-03-02T09:00:00Z"));
+        only.timing.ends_at = Some(at("2026-03-02T11:00:00Z"));
         let due_times = list_due_times(&[only], at("2026-03-02T00:00:00Z"), at("2026-03-02T20:00:00Z"), 100);
         assert_eq!(times(&due_times), ["09:00 r1", "10:00 r1"]);
     }
@@ -208,7 +206,7 @@ mod tests {
     #[test]
     fn an_unknown_version_in_force_stops_the_list() {
         let mut lost = version(2, "0 * * * *", "2026-03-02T10:00:00Z", None);
-        lost.timezone = Some("Mars/Olympus".to_owned());
+        lost.timing.timezone = Some("Mars/Olympus".to_owned());
         let known = version(1, "0 * * * *", "2026-03-02T08:00:00Z", Some(("2026-03-02T10:00:00Z", EndedBy::Edit)));
         let after = at("2026-03-02T08:30:00Z");
         let due_times = list_due_times(&[known, lost.clone()], after, at("2026-03-02T12:00:00Z"), 100);
@@ -238,7 +236,9 @@ mod tests {
     }
 
     fn hourly_in_the_zone() -> Version {
-        Version { timezone: Some("Test/Zone".to_owned()), ..version(1, "0 * * * *", "2026-03-02T08:00:00Z", None) }
+        let mut hourly = version(1, "0 * * * *", "2026-03-02T08:00:00Z", None);
+        hourly.timing.timezone = Some("Test/Zone".to_owned());
+        hourly
     }
 
     #[test]

@@ -45,25 +45,11 @@ pub async fn fire(
     inputs: Option<Map<String, Value>>,
     edit: &Edit,
 ) -> sqlx::Result<ManualOutcome> {
-    let verdict = overlap::verdict(tx, workflow, Trigger::Manual, edit.now).await?;
-    let state = match verdict.state() {
-        Ok(state) => state,
-        Err(reason) => return Ok(ManualOutcome::Overlap(reason)),
-    };
     let run = runs::New {
-        id: crate::id::at(edit.now),
-        workflow_id: workflow.id,
-        team_id: workflow.team_id,
-        occurrence_id: None,
-        trigger: Trigger::Manual,
-        state,
-        scheduled_time: None,
-        run_after: edit.now,
         inputs: inputs.map(Value::Object),
-        backfill_id: None,
-        now: edit.now,
+        ..runs::New::unscheduled(crate::id::at(edit.now), Trigger::Manual, edit.now)
     };
-    accept(tx, &run, "fire", json!({"inputs": run.inputs}), edit).await
+    admit(tx, workflow, &run, "fire", json!({"inputs": run.inputs}), edit).await
 }
 
 /// Repeats a run that has ended, with its inputs; the caller has locked its workflow, which is not archived.
@@ -76,40 +62,33 @@ pub async fn retry(tx: &mut PgConnection, workflow: &Workflow, id: Uuid, edit: &
     if !before.state.is_terminal() || is_being_repeated(tx, workflow.id, before.occurrence_id, first).await? {
         return Ok(ManualOutcome::Live);
     }
-    let verdict = overlap::verdict(tx, workflow, Trigger::Retry, edit.now).await?;
-    let state = match verdict.state() {
-        Ok(state) => state,
-        Err(reason) => return Ok(ManualOutcome::Overlap(reason)),
-    };
     let run = runs::New {
-        id: crate::id::at(edit.now),
-        workflow_id: workflow.id,
-        team_id: workflow.team_id,
         occurrence_id: before.occurrence_id,
-        trigger: Trigger::Retry,
-        state,
         scheduled_time: before.scheduled_time,
-        run_after: edit.now,
         inputs: before.inputs,
-        backfill_id: None,
-        now: edit.now,
+        ..runs::New::unscheduled(crate::id::at(edit.now), Trigger::Retry, edit.now)
     };
-    let outcome = accept(tx, &run, "retry", json!({"of": id}), edit).await?;
-    record_retried_run(tx, run.id, first).await?;
+    let outcome = admit(tx, workflow, &run, "retry", json!({"of": id}), edit).await?;
+    if outcome == ManualOutcome::Run(run.id) {
+        record_retried_run(tx, run.id, first).await?;
+    }
     Ok(outcome)
 }
 
-async fn accept(
+async fn admit(
     tx: &mut PgConnection,
+    workflow: &Workflow,
     run: &runs::New,
     verb: &str,
     after: Value,
     edit: &Edit,
 ) -> sqlx::Result<ManualOutcome> {
-    runs::accept(tx, run).await?;
-    let subject = format!("run:{} of workflow:{}", run.id, run.workflow_id);
+    if let Err(reason) = overlap::admit(tx, workflow, run).await? {
+        return Ok(ManualOutcome::Overlap(reason));
+    }
+    let subject = format!("run:{} of workflow:{}", run.id, workflow.id);
     audit::record(tx, edit, Entry { verb, subject, before: None, after: Some(after) }).await?;
-    tracing::info!(step = 7, workflow_id = run.workflow_id.0, run_id = %run.id, "manual {verb} of workflow {}", run.workflow_id);
+    tracing::info!(step = 7, workflow_id = workflow.id.0, run_id = %run.id, "manual {verb} of workflow {}", workflow.id);
     Ok(ManualOutcome::Run(run.id))
 }
 

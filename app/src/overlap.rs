@@ -21,7 +21,7 @@ use crate::occurrences;
 use crate::policies::Overlap;
 use crate::promote;
 use crate::reasons::ReasonCode;
-use crate::runs::{RunState, Trigger};
+use crate::runs::{self, RunState, Trigger};
 use crate::workflows::{self, State, Workflow};
 
 /// How many runs may wait under `queue`.
@@ -52,6 +52,31 @@ impl Verdict {
             Verdict::Skip(reason) => Err(*reason),
         }
     }
+}
+
+/// Accepts or queues a run, or returns why the policy refuses it. The caller has locked the workflow.
+///
+/// # Errors
+/// Fails if the database cannot be reached or refuses the statement.
+pub async fn admit(
+    tx: &mut PgConnection,
+    workflow: &Workflow,
+    run: &runs::New,
+) -> sqlx::Result<Result<RunState, &'static str>> {
+    let admitted = verdict(tx, workflow, run.trigger, run.now).await?.state();
+    if let Ok(state) = admitted {
+        runs::accept(tx, workflow, state, run).await?;
+    }
+    Ok(admitted)
+}
+
+/// As [`admit`], for a deferred run, which is never refused: it waits, however long the queue is.
+///
+/// # Errors
+/// Fails if the database cannot be reached or refuses the statement.
+pub async fn admit_deferred(tx: &mut PgConnection, workflow: &Workflow, run: &runs::New) -> sqlx::Result<()> {
+    let state = verdict(tx, workflow, run.trigger, run.now).await?.state().unwrap_or(RunState::Queued);
+    runs::accept(tx, workflow, state, run).await
 }
 
 /// Decides whether a run may start. The caller has locked the workflow until it has written the run.

@@ -1,7 +1,7 @@
 //! Step 1 of 7: validates the fields of a workflow in a request.
 
 use chrono::{DateTime, SecondsFormat, TimeDelta, Utc};
-use schedule::{Cron, CronError, Timezone};
+use schedule::{Cron, CronError, Timezone, TimezoneError, TimezoneHistory, ZoneHistory};
 use serde_json::{Map, Value};
 
 use crate::action::Action;
@@ -40,6 +40,10 @@ pub struct Timing {
     /// No time at or after this one is due.
     pub ends_at: Option<DateTime<Utc>>,
 }
+
+/// A timezone or a cron that is not known any more.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Unknown;
 
 /// The bounds of the validation.
 #[derive(Clone, Copy, Debug)]
@@ -118,10 +122,70 @@ impl Spec {
 }
 
 impl Timing {
+    /// Parses its cron; `None` without one, or if it is not known any more.
+    #[must_use]
+    pub fn parsed_cron(&self) -> Option<Cron> {
+        Cron::parse(self.cron.as_deref()?).ok()
+    }
+
+    /// Finds its timezone in the zone data of now.
+    ///
+    /// # Errors
+    /// Fails if newer zone data dropped it.
+    pub fn parsed_timezone(&self) -> Result<Timezone, TimezoneError> {
+        self.timezone.as_deref().map_or(Ok(Timezone::UTC), schedule::parse_timezone)
+    }
+
+    /// Returns its cron and its timezone of now; `None` without a cron, or if one of them is not known any more.
+    #[must_use]
+    pub fn parsed(&self) -> Option<(Cron, Timezone)> {
+        Some((self.parsed_cron()?, self.parsed_timezone().ok()?))
+    }
+
+    /// Returns its cron and its timezone by the zone data that were in force at a time; `None` if it has no cron.
+    ///
+    /// # Errors
+    /// Fails if one of them is no longer known.
+    pub fn parsed_at(&self, time: DateTime<Utc>) -> Result<Option<(Cron, Timezone)>, Unknown> {
+        let Some((cron, timezone)) = self.parsed_over(&ZoneHistory::installed())? else { return Ok(None) };
+        Ok(Some((cron, timezone.at(time).ok_or(Unknown)?)))
+    }
+
+    /// Returns its cron and its timezone's rules over time; `None` if it has no cron.
+    ///
+    /// # Errors
+    /// Fails if one of them is no longer known.
+    pub fn parsed_over(&self, zones: &ZoneHistory) -> Result<Option<(Cron, TimezoneHistory)>, Unknown> {
+        if self.cron.is_none() {
+            return Ok(None);
+        }
+        let cron = self.parsed_cron().ok_or(Unknown)?;
+        let timezone = zones.find(self.timezone.as_deref().unwrap_or("UTC")).ok_or(Unknown)?;
+        Ok(Some((cron, timezone)))
+    }
+
+    /// Whether a time lies in the window from `starts_at` to `ends_at`.
+    #[must_use]
+    pub fn is_in_window(&self, time: DateTime<Utc>) -> bool {
+        self.starts_at.is_none_or(|start| time >= start) && self.is_before_end(time)
+    }
+
+    /// Whether a time lies before `ends_at`.
+    #[must_use]
+    pub fn is_before_end(&self, time: DateTime<Utc>) -> bool {
+        self.ends_at.is_none_or(|end| time < end)
+    }
+
     /// Returns the instant after which to search for times: now, or just before a start in the future.
     #[must_use]
     pub fn first_instant_after(&self, now: DateTime<Utc>) -> DateTime<Utc> {
         self.starts_at.map_or(now, |starts_at| now.max(starts_at - TimeDelta::microseconds(1)))
+    }
+
+    /// Whether cron and timezone are the same texts, known or not.
+    #[must_use]
+    pub fn has_same_texts(&self, other: &Self) -> bool {
+        (&self.cron, &self.timezone) == (&other.cron, &other.timezone)
     }
 
     /// Whether both name the same times, whatever their texts, for example `0#2` and `8-14 * */7`, or no timezone and

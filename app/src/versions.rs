@@ -3,5 +3,5 @@
 mod read;
 mod version;
 
-pub use read::{by_revision, in_force, of_all, over};
-pub use version::{DueCheck, EndedBy, Unknown, Version};
+pub use read::{by_revision, during, in_force, of_all, over};
+pub use version::{DueCheck, EndedBy, Version};

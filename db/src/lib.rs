@@ -6,6 +6,9 @@
 //! crashes blocks no process.
 
 mod connection;
+/// Here because both binaries with named points connect through this crate.
+#[cfg(debug_assertions)]
+pub mod failpoint;
 mod leftovers;
 mod listener;
 mod migrate;

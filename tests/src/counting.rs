@@ -1,14 +1,13 @@
 //! A way to the database on which the rows of each answer are counted.
 
 use std::collections::BTreeMap;
-use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
-use tokio::net::{TcpListener, TcpStream};
 
-use crate::statements::{Statements, Whole, message};
+use crate::proxy::{Ends, Proxy, complete_messages};
+use crate::statements::{Statements, Whole};
 
 /// The rows of the answers to one statement.
 #[derive(Clone, Copy, Debug, Default)]
@@ -22,44 +21,37 @@ pub struct Rows {
 /// A way on which rows are counted; clones are the same way.
 #[derive(Clone)]
 pub struct CountingWay {
-    address: SocketAddr,
-    target: String,
-    counted: Arc<Mutex<BTreeMap<String, Rows>>>,
+    proxy: Proxy,
+    counted: Counted,
 }
+
+/// The rows by the label of their statement; clones are the same.
+#[derive(Clone, Default)]
+struct Counted(Arc<Mutex<BTreeMap<String, Rows>>>);
 
 impl CountingWay {
     /// Opens a way to where `dsn` leads.
     pub async fn to(dsn: &str) -> Self {
-        let target = super::story::host_of(dsn).to_owned();
-        let listener = app::listen(([127, 0, 0, 1], 0).into()).unwrap_or_else(|error| panic!("no port: {error}"));
-        let address = listener.local_addr().unwrap_or_else(|error| panic!("no address: {error}"));
-        let way = CountingWay { address, target, counted: Arc::default() };
-        tokio::spawn(way.clone().accept(listener));
-        way
+        let counted = Counted::default();
+        let of_connection = counted.clone();
+        let proxy = Proxy::open(dsn, move |ends| of_connection.clone().pass(ends));
+        CountingWay { proxy, counted }
     }
 
     /// The same DSN, by this way.
     pub fn dsn(&self, dsn: &str) -> String {
-        dsn.replace(&self.target, &self.address.to_string())
+        self.proxy.dsn(dsn)
     }
 
     /// The rows that came since they were last taken, by the label of their statement.
     pub fn take_rows(&self) -> BTreeMap<String, Rows> {
-        std::mem::take(&mut *self.counted())
+        std::mem::take(&mut *self.counted.lock())
     }
+}
 
-    async fn accept(self, listener: TcpListener) {
-        while let Ok((client, _)) = listener.accept().await {
-            let way = self.clone();
-            tokio::spawn(async move { way.pass(client).await.ok() });
-        }
-    }
-
-    async fn pass(&self, client: TcpStream) -> std::io::Result<()> {
-        let server = TcpStream::connect(&self.target).await?;
-        client.set_nodelay(true)?;
-        server.set_nodelay(true)?;
-        let ((from_client, to_client), (from_server, to_server)) = (client.into_split(), server.into_split());
+impl Counted {
+    async fn pass(self, ends: Ends) -> std::io::Result<()> {
+        let Ends { from_client, to_client, from_server, to_server } = ends;
         // The statement whose answer is on its way on this connection.
         let executed = Mutex::default();
         tokio::select! {
@@ -96,13 +88,13 @@ impl CountingWay {
     }
 
     fn count(&self, statement: String, rows: u64) {
-        let mut counted = self.counted();
+        let mut counted = self.lock();
         let Rows { most, all } = counted.entry(statement).or_default();
         (*most, *all) = (rows.max(*most), *all + rows);
     }
 
-    fn counted(&self) -> MutexGuard<'_, BTreeMap<String, Rows>> {
-        self.counted.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<String, Rows>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -127,11 +119,7 @@ async fn up(
 
 /// Takes the complete messages; their types.
 fn take_kinds(bytes: &mut Vec<u8>) -> Vec<u8> {
-    let (mut kinds, mut taken) = (Vec::new(), 0);
-    while let Some(whole) = message(&bytes[taken..]) {
-        kinds.push(whole[0]);
-        taken += whole.len();
-    }
+    let (kinds, taken) = complete_messages(bytes);
     bytes.drain(..taken);
     kinds
 }

@@ -5,6 +5,7 @@ mod counting;
 mod lossy;
 mod moto;
 mod patience;
+mod proxy;
 mod runtime;
 pub mod statements;
 mod story;

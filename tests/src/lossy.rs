@@ -2,21 +2,25 @@
 //!
 //! Postgres executes and commits the statement, but the client sees a broken connection.
 
-use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
-use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Notify;
 
-use crate::statements::{Statements, Whole, message};
+use crate::proxy::{Ends, Proxy, complete_messages};
+use crate::statements::{Statements, Whole};
 
 /// A proxy that can lose replies; clones are the same proxy.
 #[derive(Clone)]
 pub struct LossyWay {
-    address: SocketAddr,
-    target: String,
+    proxy: Proxy,
+    losses: Losses,
+}
+
+/// The loss that is set up, and what has happened; clones are the same.
+#[derive(Clone, Default)]
+struct Losses {
     armed: Arc<Mutex<Option<Armed>>>,
     seen: Arc<Notify>,
     lost: Arc<Notify>,
@@ -33,51 +37,41 @@ struct Armed {
 impl LossyWay {
     /// Opens a proxy to the host of `dsn`.
     pub async fn to(dsn: &str) -> Self {
-        let target = super::story::host_of(dsn).to_owned();
-        let listener = app::listen(([127, 0, 0, 1], 0).into()).unwrap_or_else(|error| panic!("no port: {error}"));
-        let address = listener.local_addr().unwrap_or_else(|error| panic!("no address: {error}"));
-        let way = LossyWay { address, target, armed: Arc::default(), seen: Arc::default(), lost: Arc::default() };
-        tokio::spawn(way.clone().accept(listener));
-        way
+        let losses = Losses::default();
+        let of_connection = losses.clone();
+        let proxy = Proxy::open(dsn, move |ends| of_connection.clone().pass(ends));
+        LossyWay { proxy, losses }
     }
 
     /// The same DSN, through this proxy.
     pub fn dsn(&self, dsn: &str) -> String {
-        dsn.replace(&self.target, &self.address.to_string())
+        self.proxy.dsn(dsn)
     }
 
     /// Loses the next reply with rows to the statement with this label.
     pub fn lose_rows_of(&self, statement: &'static str) {
-        *self.armed() = Some(Armed { statement, with_rows: true });
+        *self.losses.armed() = Some(Armed { statement, with_rows: true });
     }
 
     /// Loses the next reply to the statement with this label.
     pub fn lose_reply_to(&self, statement: &'static str) {
-        *self.armed() = Some(Armed { statement, with_rows: false });
+        *self.losses.armed() = Some(Armed { statement, with_rows: false });
     }
 
     /// Waits until the statement is sent after the loss was set up. The reply to an earlier one passes.
     pub async fn is_seen(&self) {
-        self.seen.notified().await;
+        self.losses.seen.notified().await;
     }
 
     /// Waits until the reply is lost.
     pub async fn is_lost(&self) {
-        self.lost.notified().await;
+        self.losses.lost.notified().await;
     }
+}
 
-    async fn accept(self, listener: TcpListener) {
-        while let Ok((client, _)) = listener.accept().await {
-            let way = self.clone();
-            tokio::spawn(async move { way.pass(client).await.ok() });
-        }
-    }
-
-    async fn pass(&self, client: TcpStream) -> std::io::Result<()> {
-        let server = TcpStream::connect(&self.target).await?;
-        client.set_nodelay(true)?;
-        server.set_nodelay(true)?;
-        let ((from_client, to_client), (from_server, to_server)) = (client.into_split(), server.into_split());
+impl Losses {
+    async fn pass(self, ends: Ends) -> std::io::Result<()> {
+        let Ends { from_client, to_client, from_server, to_server } = ends;
         // The statement on this connection whose reply has not arrived yet.
         let executed = Mutex::default();
         tokio::select! {
@@ -126,7 +120,7 @@ impl LossyWay {
                 continue;
             };
             reply.extend_from_slice(&chunk[..read]);
-            let kinds = kinds(&reply);
+            let (kinds, _) = complete_messages(&reply);
             if kinds.last() != Some(&b'Z') {
                 continue;
             }
@@ -143,14 +137,4 @@ impl LossyWay {
     fn armed(&self) -> MutexGuard<'_, Option<Armed>> {
         self.armed.lock().unwrap_or_else(PoisonError::into_inner)
     }
-}
-
-/// The types of the complete messages.
-fn kinds(mut bytes: &[u8]) -> Vec<u8> {
-    let mut kinds = Vec::new();
-    while let Some(whole) = message(bytes) {
-        kinds.push(whole[0]);
-        bytes = &bytes[whole.len()..];
-    }
-    kinds
 }

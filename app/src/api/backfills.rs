@@ -11,10 +11,9 @@ use utoipa::{IntoParams, ToSchema};
 use uuid::Uuid;
 
 use super::auth::{Caller, Editor, Viewer};
-use super::edit::alive;
+use super::edit::lock_alive;
 use super::error::{Error, Problem};
-use super::extract::{Id, OptionalBody, Params, Trace};
-use super::keys::NoBody;
+use super::extract::{Id, NoBody, OptionalBody, Params, Trace};
 use super::page::{self, Page};
 use crate::App;
 use crate::audit::Edit;
@@ -112,8 +111,7 @@ pub(super) async fn ask(
 ) -> Result<Response, Error> {
     let request = parse_request(app, &body, edit.now)?;
     let mut tx = db::begin(&app.pool).await?;
-    let workflow = workflows::lock(&mut tx, id, caller.team_id(), edit.now).await?.ok_or_else(Error::not_found)?;
-    alive(&workflow)?;
+    let workflow = lock_alive(&mut tx, id, caller.team_id(), edit.now).await?;
     let outcome = match body.dry_run {
         Some(true) => backfills::count(&mut tx, &workflow, &request, edit.now).await?,
         Some(false) | None => backfills::begin(&mut tx, &workflow, &request, edit).await?,

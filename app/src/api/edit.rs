@@ -1,17 +1,23 @@
-//! Step 1 of 7: what all edits by the API share: who may write, and the wait for EventBridge after the commit.
+//! Step 1 of 7: the transaction of every edit by the API, and the wait for EventBridge after its commit.
 
 use std::time::Duration;
 
+use chrono::{DateTime, Utc};
+use db::{PgConnection, Transaction};
 use schedule::WorkflowId;
 use serde::Deserialize;
 use utoipa::IntoParams;
 
+use super::auth::Caller;
 use super::error::Error;
+use super::extract::IfMatch;
 use super::view::{Read, view};
 use crate::App;
+use crate::audit::Edit;
 use crate::field::FieldError;
 use crate::inject::{self, Point};
 use crate::outbox::{self, Progress};
+use crate::spec::Spec;
 use crate::workflows::{self, Saved, Workflow};
 
 /// How long a write waits for EventBridge.
@@ -23,19 +29,89 @@ pub struct WriteParams {
     pub(super) wait: Option<u64>,
 }
 
-/// Refuses an edit of an archived workflow, which is final, and of a workflow that a file manages.
-///
-/// The verbs do not check this: an operator must be able to pause a workflow of a file, and to archive it after the
-/// file no longer contains it.
-pub(super) fn writable(workflow: &Workflow) -> Result<(), Error> {
-    alive(workflow)?;
-    match &workflow.managed_by {
-        None => Ok(()),
-        Some(file) => {
-            let detail = format!("the workflow is managed by the file {file}: edit the file, then restart the app");
-            Err(Error::conflict("managed", &detail))
+/// An edit in progress: the workflow is locked until the commit.
+pub(super) struct LockedEdit {
+    tx: Transaction,
+    pub(super) before: Workflow,
+    pub(super) edit: Edit,
+    wait: Option<Duration>,
+}
+
+impl LockedEdit {
+    /// Locks a workflow that the caller may see, and refuses the edit if the client saw another version.
+    pub(super) async fn begin(
+        app: &App,
+        caller: &Caller,
+        trace: String,
+        id: WorkflowId,
+        if_match: &IfMatch,
+        wait: Option<Duration>,
+    ) -> Result<Self, Error> {
+        let mut tx = db::begin(&app.pool).await?;
+        let locked = workflows::lock(&mut tx, id, caller.team_id(), app.clock.now()).await?;
+        let before = locked.ok_or_else(Error::not_found)?;
+        // Read the clock under the lock: then a fire that was decided while this edit waited lies before it.
+        let edit = caller.edit(app.clock.now(), trace);
+        if_match.check(before.version)?;
+        Ok(Self { tx, before, edit, wait })
+    }
+
+    /// Refuses an edit of an archived workflow, which is final, and of a workflow that a file manages.
+    ///
+    /// The verbs do not check this: an operator must be able to pause a workflow of a file, and to archive it after the
+    /// file no longer contains it.
+    pub(super) fn require_writable(self) -> Result<Self, Error> {
+        alive(&self.before)?;
+        match &self.before.managed_by {
+            None => Ok(self),
+            Some(file) => {
+                let detail = format!("the workflow is managed by the file {file}: edit the file, then restart the app");
+                Err(Error::conflict("managed", &detail))
+            }
         }
     }
+
+    /// Saves the workflow with these fields, as [`Self::save`].
+    pub(super) async fn save_spec(self, app: &App, spec: Spec, verb: &str) -> Result<(), Error> {
+        let next = Workflow { spec, ..self.before.clone() };
+        self.save(app, next, verb).await
+    }
+
+    /// Saves the workflow, commits, notifies the publisher, and waits for EventBridge if the client requested it.
+    pub(super) async fn save(mut self, app: &App, next: Workflow, verb: &str) -> Result<(), Error> {
+        let saved = workflows::save(&mut self.tx, &self.before, next, verb, &self.edit).await?;
+        self.tx.commit().await?;
+        inject::at(Point::A3);
+        let wait = match saved {
+            Saved::Enqueued => {
+                app.notifier.notify();
+                self.wait
+            }
+            Saved::Changed | Saved::Unchanged => None,
+        };
+        awaited(app, self.before.id, self.before.revision.0 + 1, wait).await
+    }
+
+    /// Deletes the workflow, commits, notifies the publisher, and waits for EventBridge if the client requested it.
+    pub(super) async fn erase(mut self, app: &App) -> Result<(), Error> {
+        workflows::erase(&mut self.tx, &self.before, &self.edit).await?;
+        self.tx.commit().await?;
+        app.decider.forget([self.before.id].into());
+        app.notifier.notify();
+        awaited(app, self.before.id, self.before.revision.0 + 1, self.wait).await
+    }
+}
+
+/// Locks a workflow that the team may see, for a change of its runs, and refuses an archived one.
+pub(super) async fn lock_alive(
+    tx: &mut PgConnection,
+    id: WorkflowId,
+    team_id: Option<i64>,
+    now: DateTime<Utc>,
+) -> Result<Workflow, Error> {
+    let workflow = workflows::lock(tx, id, team_id, now).await?.ok_or_else(Error::not_found)?;
+    alive(&workflow)?;
+    Ok(workflow)
 }
 
 /// Refuses a change of an archived workflow, which is final.
@@ -45,15 +121,6 @@ pub(super) fn alive(workflow: &Workflow) -> Result<(), Error> {
             Err(Error::conflict("archived", "the workflow is archived and cannot be changed"))
         }
         workflows::State::Active | workflows::State::Paused => Ok(()),
-    }
-}
-
-/// Notifies the publisher after the commit of an edit.
-pub(super) fn notify_publisher(app: &App, saved: Saved) {
-    inject::at(Point::A3);
-    match saved {
-        Saved::Enqueued => app.notifier.notify(),
-        Saved::Changed | Saved::Unchanged => {}
     }
 }
 
@@ -67,6 +134,11 @@ pub(super) fn wait(seconds: Option<u64>) -> Result<Option<Duration>, FieldError>
 /// Returns the workflow after EventBridge has applied `revision` or refused it, or after `wait`.
 pub(super) async fn applied(app: &App, id: WorkflowId, revision: i64, wait: Option<Duration>) -> Result<Read, Error> {
     awaited(app, id, revision, wait).await?;
+    read_saved(app, id).await
+}
+
+/// Returns the workflow after an edit.
+pub(super) async fn read_saved(app: &App, id: WorkflowId) -> Result<Read, Error> {
     let mut connection = app.pool.acquire().await?;
     let found = workflows::find(&mut connection, id, None).await?.ok_or_else(Error::not_found)?;
     Ok(Read(view(found, app.clock.now())))
@@ -75,7 +147,7 @@ pub(super) async fn applied(app: &App, id: WorkflowId, revision: i64, wait: Opti
 /// Waits until EventBridge has applied `revision` or refused it, or until `wait` has passed.
 ///
 /// Each check takes a connection and returns it: a hundred waiting clients must not exhaust the pool.
-pub(super) async fn awaited(app: &App, id: WorkflowId, revision: i64, wait: Option<Duration>) -> Result<(), Error> {
+async fn awaited(app: &App, id: WorkflowId, revision: i64, wait: Option<Duration>) -> Result<(), Error> {
     let Some(wait) = wait else { return Ok(()) };
     let until = tokio::time::Instant::now() + wait;
     let mut pause = Duration::from_millis(5);

@@ -4,9 +4,9 @@ use axum::body::{Bytes, to_bytes};
 use axum::extract::{FromRequest, FromRequestParts, Path, Request};
 use axum::http::request::Parts;
 use axum::http::{HeaderMap, StatusCode, header};
-use schedule::WorkflowId;
+use serde::Deserialize;
 use serde::de::DeserializeOwned;
-use serde_json::Value;
+use serde_json::{Map, Value};
 use std::str::FromStr;
 
 use super::error::Error;
@@ -21,6 +21,11 @@ pub struct Body<T>(pub T);
 
 /// An optional JSON body.
 pub struct OptionalBody<T>(pub T);
+
+/// The body of a verb without options.
+#[derive(Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct NoBody {}
 
 /// The document of a PATCH, and its format.
 pub struct Patch(pub serde_json::Map<String, Value>, pub PatchKind);
@@ -161,12 +166,10 @@ impl<S: Send + Sync> FromRequestParts<S> for Trace {
     }
 }
 
-/// Reads `{id}` where a handler splits the path itself.
-///
-/// # Errors
-/// Returns 404 if the text is not an id.
-pub fn workflow_id(text: &str) -> Result<WorkflowId, Error> {
-    text.parse().map_err(|_| Error::not_found())
+/// Returns an object in place of a body that was not sent.
+#[must_use]
+pub fn or_empty(body: Value) -> Value {
+    if body.is_null() { Value::Object(Map::new()) } else { body }
 }
 
 /// Parses a JSON document, and refuses text that Postgres cannot store.

@@ -11,7 +11,7 @@ use uuid::Uuid;
 
 use super::auth::Admin;
 use super::error::{Error, Problem};
-use super::extract::{Body, OptionalBody, Params, Trace, Verb};
+use super::extract::{Body, NoBody, OptionalBody, Params, Trace, Verb};
 use super::page::{self, Page};
 use crate::App;
 use crate::field::{self, FieldError};
@@ -85,11 +85,6 @@ pub struct KeyParams {
     /// `next_cursor` of the previous page.
     cursor: Option<String>,
 }
-
-/// The body of a verb without options.
-#[derive(Default, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct NoBody {}
 
 /// Create a team.
 #[utoipa::path(post, path = "/api/v1/teams", tag = "keys", request_body = TeamBody,

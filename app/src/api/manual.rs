@@ -12,9 +12,9 @@ use uuid::Uuid;
 
 use super::auth::{Caller, Editor};
 use super::backfills::{self, BackfillBody};
-use super::edit::alive;
+use super::edit::lock_alive;
 use super::error::Error;
-use super::extract::{OptionalBody, Trace, Verb};
+use super::extract::{NoBody, OptionalBody, Trace, Verb, or_empty};
 use super::runs::RunView;
 use crate::App;
 use crate::audit::{self, Edit, Entry};
@@ -22,7 +22,6 @@ use crate::field;
 use crate::manual::{self, ManualOutcome};
 use crate::queue;
 use crate::runs::{self, Cancelled, RunState};
-use crate::workflows;
 
 /// Options of a manual fire.
 #[derive(Default, Deserialize, ToSchema)]
@@ -62,7 +61,7 @@ pub(super) async fn act_on_run(
     Editor(caller): Editor,
     Trace(trace): Trace,
     Verb(id, verb): Verb<Uuid>,
-    OptionalBody(super::keys::NoBody {}): OptionalBody<super::keys::NoBody>,
+    OptionalBody(NoBody {}): OptionalBody<NoBody>,
 ) -> Result<Response, Error> {
     let edit = caller.edit(app.clock.now(), trace);
     match verb.as_str() {
@@ -73,8 +72,7 @@ pub(super) async fn act_on_run(
 }
 
 fn read<T: serde::de::DeserializeOwned>(body: Value) -> Result<T, Error> {
-    let body = if body.is_null() { Value::Object(Map::new()) } else { body };
-    field::read("", body).map_err(Error::from)
+    field::read("", or_empty(body)).map_err(Error::from)
 }
 
 async fn fire(app: &App, caller: &Caller, id: WorkflowId, body: FireBody, edit: &Edit) -> Result<Response, Error> {
@@ -82,8 +80,7 @@ async fn fire(app: &App, caller: &Caller, id: WorkflowId, body: FireBody, edit: 
         field::no_nul("inputs", &Value::Object(inputs.clone()))?;
     }
     let mut tx = db::begin(&app.pool).await?;
-    let workflow = workflows::lock(&mut tx, id, caller.team_id(), edit.now).await?.ok_or_else(Error::not_found)?;
-    alive(&workflow)?;
+    let workflow = lock_alive(&mut tx, id, caller.team_id(), edit.now).await?;
     let outcome = manual::fire(&mut tx, &workflow, body.inputs, edit).await?;
     tx.commit().await?;
     answer(app, outcome)
@@ -92,9 +89,7 @@ async fn fire(app: &App, caller: &Caller, id: WorkflowId, body: FireBody, edit: 
 async fn retry(app: &App, caller: &Caller, id: Uuid, edit: &Edit) -> Result<Response, Error> {
     let mut tx = db::begin(&app.pool).await?;
     let run = runs::find(&mut tx, id, caller.team_id()).await?.ok_or_else(Error::not_found)?;
-    let workflow = workflows::lock(&mut tx, WorkflowId(run.workflow_id), caller.team_id(), edit.now).await?;
-    let workflow = workflow.ok_or_else(Error::not_found)?;
-    alive(&workflow)?;
+    let workflow = lock_alive(&mut tx, WorkflowId(run.workflow_id), caller.team_id(), edit.now).await?;
     let outcome = manual::retry(&mut tx, &workflow, id, edit).await?;
     tx.commit().await?;
     answer(app, outcome)

@@ -15,6 +15,7 @@ pub mod ops;
 pub mod outbox;
 pub mod page;
 pub mod previews;
+pub mod routes;
 pub mod runs;
 pub mod schedules;
 pub mod stats;
@@ -30,7 +31,6 @@ use axum::extract::{Request, State};
 use axum::http::StatusCode;
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
-use axum::routing::{get, post};
 use tokio::time::Instant;
 use utoipa::OpenApi as _;
 use utoipa_swagger_ui::SwaggerUi;
@@ -39,48 +39,10 @@ use crate::App;
 use error::Error;
 use extract::Deadline;
 
-/// All routes. `{target}` is `{id}` or `{id}:verb`; the extractors split it.
+/// All routes of the table, and the page of their description.
 pub fn router(app: App) -> Router {
-    let v1 = Router::new()
-        .route("/teams", post(keys::create_team))
-        .route("/keys", get(keys::list).post(keys::create))
-        .route("/keys/{target}", post(keys::revoke))
-        .route("/workflows", get(workflows::list).post(workflows::create))
-        .route(
-            "/workflows/{target}",
-            get(workflows::get).patch(workflows::patch).delete(workflows::delete).post(verbs::act),
-        )
-        .route("/cron:explain", post(previews::explain))
-        .route("/schedules", get(schedules::list))
-        .route(
-            "/schedules/{target}",
-            get(schedules::get)
-                .put(schedules::put)
-                .patch(schedules::patch)
-                .delete(schedules::delete)
-                .post(manual::act_on_schedule),
-        )
-        .route("/schedules/{target}/next", get(previews::next))
-        .route("/schedules/{target}/runs", get(runs::of_schedule))
-        .route("/schedules/{target}/occurrences", get(runs::occurrences))
-        .route("/runs", get(runs::list))
-        .route("/runs/{target}", get(runs::get).post(manual::act_on_run))
-        .route("/backfills", get(backfills::list))
-        .route("/backfills/{target}", get(backfills::get).post(backfills::act))
-        .route("/jobs", get(jobs::list))
-        .route("/outbox", get(outbox::list))
-        .route("/outbox/{target}", post(outbox::act))
-        .route("/drift", get(drift::show))
-        .route("/drift:check", post(drift::check))
-        .route("/stats", get(stats::show))
-        .route("/verify", get(verify::verify))
-        .route("/cron/workflows/{target}", post(invoke::invoke));
-    Router::new()
-        .nest("/api/v1", v1)
-        .route("/healthz", get(ops::healthz))
-        .route("/readyz", get(ops::readyz))
-        .route("/metrics", get(ops::metrics))
-        .merge(SwaggerUi::new("/docs").url("/openapi.json", openapi::Api::openapi()))
+    routes::router()
+        .merge(SwaggerUi::new("/docs").url("/openapi.json", routes::Api::openapi()))
         .fallback(|| async { Error::not_found() })
         .method_not_allowed_fallback(method_not_allowed)
         .layer(middleware::from_fn_with_state(app.clone(), to_its_end))

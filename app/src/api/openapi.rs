@@ -1,38 +1,12 @@
-//! Steps 1 and 7 of 7: the description of the API, generated from the handlers and stored in docs/openapi.json.
+//! Steps 1 and 7 of 7: what the description of the API has beside its handlers: the key, and the verbs.
 
+use utoipa::Modify;
 use utoipa::openapi::security::{ApiKey, ApiKeyValue, SecurityScheme};
-use utoipa::{Modify, OpenApi};
 
-use super::{
-    backfills, drift, edit, invoke, jobs, keys, manual, ops, outbox, previews, runs, schedules, stats, verbs, verify,
-    view, workflows,
-};
+use super::{backfills, edit, manual, outbox, runs, verbs, view};
 
-/// Describes every route; a test compares it with the router and with docs/openapi.json.
-#[derive(OpenApi)]
-#[openapi(
-    info(title = "cronbox", description = "Workflows on a cron: the database is the only truth, EventBridge Scheduler the alarm clock."),
-    paths(
-        workflows::create, workflows::list, workflows::get, workflows::patch, workflows::delete,
-        archive, pause, resume,
-        schedules::list, schedules::get, schedules::put, schedules::patch, schedules::delete,
-        previews::explain, previews::next,
-        fire, backfill, backfills::list, backfills::get, pause_backfill, resume_backfill, cancel_backfill,
-        runs::list, runs::get, runs::of_schedule, runs::occurrences, cancel_run, retry_run,
-        invoke::invoke,
-        keys::create_team, keys::create, keys::list, keys::revoke,
-        outbox::list, retry, discard,
-        drift::show, drift::check,
-        jobs::list,
-        stats::show, verify::verify,
-        ops::healthz, ops::readyz, ops::metrics,
-    ),
-    security(("key" = [])),
-    modifiers(&Key),
-)]
-pub struct Api;
-
-struct Key;
+/// Adds the header with the key.
+pub(super) struct Key;
 
 impl Modify for Key {
     fn modify(&self, api: &mut utoipa::openapi::OpenApi) {

@@ -9,8 +9,7 @@ use utoipa::{IntoParams, ToSchema};
 
 use super::auth::Admin;
 use super::error::{Error, Problem};
-use super::extract::{OptionalBody, Params, Trace, Verb};
-use super::keys::NoBody;
+use super::extract::{NoBody, OptionalBody, Params, Trace, Verb};
 use super::page::{self, Page};
 use crate::App;
 use crate::outbox::operate::{self, Filter, Operated, Row, Status};

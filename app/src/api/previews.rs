@@ -135,16 +135,14 @@ pub(super) async fn next(
 
 fn preview(workflow: &Workflow, now: DateTime<Utc>, count: usize) -> NextView {
     let timing = &workflow.spec.timing;
-    let named = timing.timezone.as_deref().unwrap_or("UTC");
-    let (timezone, warning) = match schedule::parse_timezone(named) {
+    let (timezone, warning) = match timing.parsed_timezone() {
         Ok(timezone) => (timezone, None),
         Err(error) => (Timezone::UTC, Some(format!("{error}; these times are those of UTC"))),
     };
-    let cron = timing.cron.as_deref().and_then(|cron| Cron::parse(cron).ok());
-    let cron = cron.filter(|_| workflow.state != workflows::State::Archived);
+    let cron = timing.parsed_cron().filter(|_| workflow.state != workflows::State::Archived);
     let items = cron.map(|cron| {
         let times = cron.upcoming(timing.first_instant_after(now), timezone);
-        let times = times.take_while(|time| timing.ends_at.is_none_or(|end| time.utc < end)).take(count);
+        let times = times.take_while(|time| timing.is_before_end(time.utc)).take(count);
         times.map(|time| TimeView::of(workflow, time)).collect()
     });
     NextView { items: items.unwrap_or_default(), next_cursor: None, timezone: timezone.name().to_owned(), warning }

@@ -8,25 +8,22 @@ use axum::extract::State;
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use chrono::{DateTime, Utc};
-use db::{PgConnection, Transaction};
 use schedule::WorkflowId;
 use serde::Serialize;
 use utoipa::ToSchema;
 
-use super::auth::{Caller, Editor, Viewer};
-use super::edit::{WriteParams, awaited, notify_publisher, wait, writable};
+use super::auth::{Editor, Viewer};
+use super::edit::{LockedEdit, WriteParams, wait};
 use super::error::{Error, Problem};
 use super::extract::{Body, Id, IfMatch, Params, Patch, Trace};
 use super::page::Page;
 use super::view::SyncView;
 use super::workflows::{ListParams, select};
 use crate::App;
-use crate::audit::Edit;
 use crate::policies::{CatchUp, Overlap};
 use crate::reasons::{self, ReasonCode};
 use crate::schedules::{self, ScheduleBody};
-use crate::spec::Spec;
-use crate::workflows::{self, Saved, Sync, Workflow};
+use crate::workflows::{self, Sync, Workflow};
 
 /// A schedule.
 #[derive(Serialize, ToSchema)]
@@ -94,8 +91,7 @@ pub(super) async fn list(
     responses((status = 200, body = ScheduleView, headers(("ETag" = String))),
               (status = "4XX", body = Problem, content_type = "application/problem+json")))]
 pub(super) async fn get(State(app): State<App>, Viewer(caller): Viewer, Id(id): Id<WorkflowId>) -> Result<Read, Error> {
-    let mut connection = app.pool.acquire().await?;
-    read(&app, &mut connection, id, caller.team_id()).await
+    read(&app, id, caller.team_id()).await
 }
 
 /// Create or replace a workflow's schedule; an absent field takes its default.
@@ -113,12 +109,12 @@ pub(super) async fn put(
     Params(params): Params<WriteParams>,
     Body(body): Body<ScheduleBody>,
 ) -> Result<(StatusCode, Read), Error> {
-    let mut change = Change::begin(&app, &caller, trace, id, &if_match, &params).await?;
+    let wait = wait(params.wait)?;
+    let change = LockedEdit::begin(&app, &caller, trace, id, &if_match, wait).await?.require_writable()?;
     let had_none = change.before.spec.timing.cron.is_none();
     let spec = body.onto(&change.before.spec, &app.bounds(change.edit.now))?;
-    change.save(spec, "schedule").await?;
-    let read = change.finish(&app).await?;
-    Ok((if had_none { StatusCode::CREATED } else { StatusCode::OK }, read))
+    change.save_spec(&app, spec, "schedule").await?;
+    Ok((if had_none { StatusCode::CREATED } else { StatusCode::OK }, read(&app, id, None).await?))
 }
 
 /// Change a schedule. `application/json` replaces the fields sent; `application/merge-patch+json` is RFC 7396.
@@ -136,11 +132,12 @@ pub(super) async fn patch(
     Params(params): Params<WriteParams>,
     Patch(patch, kind): Patch,
 ) -> Result<Read, Error> {
-    let mut change = Change::begin(&app, &caller, trace, id, &if_match, &params).await?;
+    let wait = wait(params.wait)?;
+    let change = LockedEdit::begin(&app, &caller, trace, id, &if_match, wait).await?.require_writable()?;
     let current = ScheduleBody::of(&change.before.spec).ok_or_else(|| no_schedule(id))?;
     let spec = current.patched(patch, kind)?.onto(&change.before.spec, &app.bounds(change.edit.now))?;
-    change.save(spec, "schedule").await?;
-    change.finish(&app).await
+    change.save_spec(&app, spec, "schedule").await?;
+    read(&app, id, None).await
 }
 
 /// Delete a workflow's schedule; the workflow, its policies and its history remain.
@@ -155,69 +152,19 @@ pub(super) async fn delete(
     if_match: IfMatch,
     Params(params): Params<WriteParams>,
 ) -> Result<StatusCode, Error> {
-    let mut change = Change::begin(&app, &caller, trace, id, &if_match, &params).await?;
+    let wait = wait(params.wait)?;
+    let change = LockedEdit::begin(&app, &caller, trace, id, &if_match, wait).await?.require_writable()?;
     if change.before.spec.timing.cron.is_none() {
         return Err(no_schedule(id));
     }
     let spec = schedules::cleared(&change.before.spec);
-    change.save(spec, "unschedule").await?;
-    change.commit(&app).await?;
+    change.save_spec(&app, spec, "unschedule").await?;
     Ok(StatusCode::NO_CONTENT)
 }
 
-/// An edit in progress: the workflow is locked and may be changed.
-struct Change {
-    tx: Transaction,
-    before: Workflow,
-    edit: Edit,
-    saved: Saved,
-    wait: Option<std::time::Duration>,
-}
-
-impl Change {
-    async fn begin(
-        app: &App,
-        caller: &Caller,
-        trace: String,
-        id: WorkflowId,
-        if_match: &IfMatch,
-        params: &WriteParams,
-    ) -> Result<Self, Error> {
-        let wait = wait(params.wait)?;
-        let mut tx = db::begin(&app.pool).await?;
-        let locked = workflows::lock(&mut tx, id, caller.team_id(), app.clock.now()).await?;
-        let before = locked.ok_or_else(Error::not_found)?;
-        // Read the clock under the lock: then a fire that was decided while this edit waited lies before it.
-        let edit = caller.edit(app.clock.now(), trace);
-        if_match.check(before.version)?;
-        writable(&before)?;
-        Ok(Self { tx, before, edit, saved: Saved::Unchanged, wait })
-    }
-
-    async fn save(&mut self, spec: Spec, verb: &str) -> Result<(), Error> {
-        let next = Workflow { spec, ..self.before.clone() };
-        self.saved = workflows::save(&mut self.tx, &self.before, next, verb, &self.edit).await?;
-        Ok(())
-    }
-
-    /// Commits, and waits for EventBridge if the client requested it.
-    async fn commit(self, app: &App) -> Result<(), Error> {
-        let Self { tx, before, saved, wait, .. } = self;
-        tx.commit().await?;
-        notify_publisher(app, saved);
-        awaited(app, before.id, before.revision.0 + 1, wait.filter(|_| saved == Saved::Enqueued)).await
-    }
-
-    async fn finish(self, app: &App) -> Result<Read, Error> {
-        let id = self.before.id;
-        self.commit(app).await?;
-        let mut connection = app.pool.acquire().await?;
-        read(app, &mut connection, id, None).await
-    }
-}
-
-async fn read(app: &App, db: &mut PgConnection, id: WorkflowId, team_id: Option<i64>) -> Result<Read, Error> {
-    let found = workflows::find(db, id, team_id).await?.ok_or_else(Error::not_found)?;
+async fn read(app: &App, id: WorkflowId, team_id: Option<i64>) -> Result<Read, Error> {
+    let mut connection = app.pool.acquire().await?;
+    let found = workflows::find(&mut connection, id, team_id).await?.ok_or_else(Error::not_found)?;
     ScheduleView::of(found, app.clock.now()).map(Read).ok_or_else(|| no_schedule(id))
 }
 

@@ -4,17 +4,17 @@ use axum::extract::State;
 use chrono::{DateTime, Utc};
 use schedule::WorkflowId;
 use serde::Deserialize;
-use serde_json::{Map, Value};
+use serde_json::Value;
 use utoipa::ToSchema;
 
 use super::auth::Editor;
-use super::edit::{WriteParams, alive, applied, notify_publisher, wait};
+use super::edit::{LockedEdit, WriteParams, alive, read_saved, wait};
 use super::error::Error;
-use super::extract::{IfMatch, OptionalBody, Params, Trace, Verb};
+use super::extract::{IfMatch, NoBody, OptionalBody, Params, Trace, Verb, or_empty};
 use super::view::Read;
 use crate::App;
 use crate::field::{self, FieldError};
-use crate::workflows::{self, Saved, Workflow};
+use crate::workflows::{self, Workflow};
 
 /// Reason and end of a pause.
 #[derive(Default, Deserialize, ToSchema)]
@@ -28,11 +28,6 @@ pub struct PauseBody {
     until: Option<DateTime<Utc>>,
 }
 
-/// The body of a verb without options.
-#[derive(Default, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct NoBody {}
-
 /// Archive, pause or resume a workflow.
 pub(super) async fn act(
     State(app): State<App>,
@@ -45,17 +40,10 @@ pub(super) async fn act(
 ) -> Result<Read, Error> {
     let wait = wait(params.wait)?;
     let change = Change::read(&verb, body, app.clock.now())?;
-    let mut tx = db::begin(&app.pool).await?;
-    let locked = workflows::lock(&mut tx, id, caller.team_id(), app.clock.now()).await?;
-    let before = locked.ok_or_else(Error::not_found)?;
-    // Read the clock under the lock: then a fire that was decided while this edit waited lies before it.
-    let edit = caller.edit(app.clock.now(), trace);
-    if_match.check(before.version)?;
-    let next = change.of(&before)?;
-    let saved = workflows::save(&mut tx, &before, next, &verb, &edit).await?;
-    tx.commit().await?;
-    notify_publisher(&app, saved);
-    applied(&app, id, before.revision.0 + 1, wait.filter(|_| saved == Saved::Enqueued)).await
+    let edit = LockedEdit::begin(&app, &caller, trace, id, &if_match, wait).await?;
+    let next = change.of(&edit.before)?;
+    edit.save(&app, next, &verb).await?;
+    read_saved(&app, id).await
 }
 
 /// The change that a verb makes.
@@ -67,7 +55,7 @@ enum Change {
 
 impl Change {
     fn read(verb: &str, body: Value, now: DateTime<Utc>) -> Result<Self, Error> {
-        let body = if body.is_null() { Value::Object(Map::new()) } else { body };
+        let body = or_empty(body);
         match verb {
             "pause" => {
                 let PauseBody { reason, until } = field::read("", body)?;

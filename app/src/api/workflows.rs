@@ -10,7 +10,7 @@ use serde_json::Value;
 use utoipa::IntoParams;
 
 use super::auth::{Admin, Caller, Editor, Viewer};
-use super::edit::{WriteParams, applied, awaited, notify_publisher, wait, writable};
+use super::edit::{LockedEdit, WriteParams, applied, read_saved, wait};
 use super::error::{Error, Problem};
 use super::extract::{Body, Id, IfMatch, Params, Patch, Trace};
 use super::page::{self, Page};
@@ -21,7 +21,7 @@ use crate::body::WorkflowBody;
 use crate::field::{self, FieldError};
 use crate::patch;
 use crate::spec::Spec;
-use crate::workflows::{self, Filter, Saved, SyncStatus, Workflow};
+use crate::workflows::{self, Filter, SyncStatus, Workflow};
 
 /// Filters of a list of workflows.
 #[derive(Deserialize, IntoParams)]
@@ -152,19 +152,12 @@ pub(super) async fn patch(
     let wait = wait(params.wait)?;
     // Before the transaction, because a name server may be slow.
     actions::check_reach(patch.get("action").unwrap_or(&Value::Null), &app.allowed).await?;
-    let mut tx = db::begin(&app.pool).await?;
-    let locked = workflows::lock(&mut tx, id, caller.team_id(), app.clock.now()).await?;
-    let before = locked.ok_or_else(Error::not_found)?;
-    // Read the clock under the lock: then a fire that was decided while this edit waited lies before it.
-    let edit = caller.edit(app.clock.now(), trace);
-    if_match.check(before.version)?;
-    writable(&before)?;
-    let body = patch::patched(&before.spec, patch, kind)?;
-    let next = Workflow { spec: Spec::new(body, Some(&before.spec), &app.bounds(edit.now))?, ..before.clone() };
-    let saved = workflows::save(&mut tx, &before, next, "update", &edit).await?;
-    tx.commit().await?;
-    notify_publisher(&app, saved);
-    applied(&app, id, before.revision.0 + 1, wait.filter(|_| saved == Saved::Enqueued)).await
+    let change = LockedEdit::begin(&app, &caller, trace, id, &if_match, wait).await?.require_writable()?;
+    let existing = &change.before.spec;
+    let body = patch::patched(existing, patch, kind)?;
+    let spec = Spec::new(body, Some(existing), &app.bounds(change.edit.now))?;
+    change.save_spec(&app, spec, "update").await?;
+    read_saved(&app, id).await
 }
 
 /// Delete a workflow permanently, with its runs, occurrences and schedule versions.
@@ -180,16 +173,6 @@ pub(super) async fn delete(
     Params(params): Params<WriteParams>,
 ) -> Result<StatusCode, Error> {
     let wait = wait(params.wait)?;
-    let mut tx = db::begin(&app.pool).await?;
-    let locked = workflows::lock(&mut tx, id, None, app.clock.now()).await?;
-    let before = locked.ok_or_else(Error::not_found)?;
-    // Read the clock under the lock: then a fire that was decided while this edit waited lies before it.
-    let edit = caller.edit(app.clock.now(), trace);
-    if_match.check(before.version)?;
-    workflows::erase(&mut tx, &before, &edit).await?;
-    tx.commit().await?;
-    app.decider.forget([id].into());
-    app.notifier.notify();
-    awaited(&app, id, before.revision.0 + 1, wait).await?;
+    LockedEdit::begin(&app, &caller, trace, id, &if_match, wait).await?.erase(&app).await?;
     Ok(StatusCode::NO_CONTENT)
 }

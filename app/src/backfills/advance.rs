@@ -10,7 +10,7 @@ use super::{Backfill, State, table};
 use crate::job_failures;
 use crate::occurrences::{self, Decision, Entry, Recorded};
 use crate::overlap;
-use crate::runs::{self, RunState, Trigger};
+use crate::runs::{self, Trigger};
 use crate::workflows::{self, Workflow};
 
 /// Name of the job in the table `jobs`.
@@ -124,27 +124,17 @@ async fn start(
     now: DateTime<Utc>,
 ) -> sqlx::Result<()> {
     let id = crate::id::at(now);
-    let verdict = overlap::verdict(tx, workflow, Trigger::Backfill, now).await?;
-    // A run of a backfill waits however long the queue is: it is never skipped.
-    let state = verdict.state().unwrap_or(RunState::Queued);
     let occurrence = match selected.occurrence {
         Some(occurrence) => Some(occurrence),
         None => record(tx, workflow, selected, id, now).await?,
     };
     let run = runs::New {
-        id,
-        workflow_id: workflow.id,
-        team_id: workflow.team_id,
         occurrence_id: occurrence,
-        trigger: Trigger::Backfill,
-        state,
         scheduled_time: Some(selected.due.time),
-        run_after: now,
-        inputs: None,
         backfill_id: Some(backfill.id),
-        now,
+        ..runs::New::unscheduled(id, Trigger::Backfill, now)
     };
-    runs::accept(tx, &run).await
+    overlap::admit_deferred(tx, workflow, &run).await
 }
 
 async fn record(

@@ -40,8 +40,7 @@ impl Timetable {
             ended_on: None,
             ended_by: None,
             state: State::Active,
-            starts_at: None,
-            ends_at: None,
+            timing: crate::spec::Timing { starts_at: None, ends_at: None, ..version.timing },
             ..version
         };
         Ok(Self::Now(version.map(everywhere).map(Box::new)))

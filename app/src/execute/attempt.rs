@@ -206,7 +206,7 @@ impl Executor {
         }
         let state = if verdict.again_at.is_some() { RunState::Cancelled } else { verdict.state };
         let finished = Finished { state, result: verdict.result.as_ref(), error, failed_tries: verdict.failed_tries };
-        if claim::finish(&mut connection, instance, run, &finished, now).await? == Ownership::Ours {
+        if claim::finish(&mut connection, instance, run.fence(), &finished, now).await? == Ownership::Ours {
             return Ok(Ownership::Ours);
         }
         // The reply to our own commit may be lost. Then the row already has the outcome that we would write.

@@ -1,11 +1,12 @@
 //! Step 7 of 7: what a run passes to its action.
 
 use chrono::{DateTime, Utc};
-use schedule::{Cron, WorkflowId};
+use schedule::WorkflowId;
 
 use crate::actions::{Call, Context};
 use crate::claim::Claimed;
 use crate::runs::Trigger;
+use crate::spec::Timing;
 
 /// Returns the call of this attempt.
 pub(super) fn of(run: &Claimed, now: DateTime<Utc>) -> Call {
@@ -30,15 +31,12 @@ pub(super) fn of(run: &Claimed, now: DateTime<Utc>) -> Call {
 }
 
 fn next_times(run: &Claimed, now: DateTime<Utc>) -> Vec<DateTime<Utc>> {
-    let timezone = schedule::parse_timezone(run.timezone.as_deref().unwrap_or("UTC"));
-    let cron = run.cron_schedule.as_deref().map(Cron::parse);
-    match (cron, timezone) {
-        (Some(Ok(cron)), Ok(timezone)) => {
-            std::iter::successors(cron.next_after(now, timezone), |last| cron.next_after(*last, timezone))
-                .take_while(|time| run.ends_at.is_none_or(|end| *time < end))
-                .take(5)
-                .collect()
-        }
-        _ => Vec::new(),
-    }
+    let timing = Timing {
+        cron: run.cron_schedule.clone(),
+        timezone: run.timezone.clone(),
+        starts_at: None,
+        ends_at: run.ends_at,
+    };
+    let Some((cron, timezone)) = timing.parsed() else { return Vec::new() };
+    cron.times_after(now, timezone).take_while(|time| timing.is_before_end(*time)).take(5).collect()
 }

@@ -117,8 +117,7 @@ async fn check_fire(tx: &mut PgConnection, fire: &Fire, now: DateTime<Utc>) -> s
 async fn by_the_same_timing(tx: &mut PgConnection, fire: &Fire, in_force: &Version) -> sqlx::Result<bool> {
     let Some(revision) = fire.revision else { return Ok(false) };
     let published = versions::by_revision(tx, fire.workflow_id, revision).await?;
-    Ok(published
-        .is_some_and(|published| (&published.cron, &published.timezone) == (&in_force.cron, &in_force.timezone)))
+    Ok(published.is_some_and(|published| published.timing.has_same_texts(&in_force.timing)))
 }
 
 /// A fire of a due time.
@@ -203,25 +202,18 @@ impl Case<'_> {
             return Ok(answer.unwrap_or(Answer::Declined(Reason::Missed)));
         };
         let run = runs::New {
-            id,
-            workflow_id: self.workflow.id,
-            team_id: self.workflow.team_id,
             occurrence_id: Some(occurrence),
-            trigger,
-            state,
             scheduled_time: Some(self.due.time),
             run_after: self.run_after(),
-            inputs: None,
-            backfill_id: None,
-            now: self.now,
+            ..runs::New::unscheduled(id, trigger, self.now)
         };
-        runs::accept(tx, &run).await?;
+        runs::accept(tx, self.workflow, state, &run).await?;
         Ok(Answer::Accepted(id))
     }
 
     fn run_after(&self) -> DateTime<Utc> {
         let spread_secs = self.workflow.spec.policies.spread_secs;
-        spread::run_after(self.workflow.id, spread_secs, self.workflow.cron(), self.due.time, self.now)
+        spread::run_after(self.workflow.id, spread_secs, self.workflow.spec.timing.parsed(), self.due.time, self.now)
     }
 
     /// Records a decision without a run; an existing row is not changed.

@@ -8,12 +8,13 @@ use std::collections::HashMap;
 
 use chrono::{DateTime, TimeDelta, Utc};
 use db::{PgConnection, PgPool};
-use schedule::Fire;
 use schedule::delivery::GRACE;
+use schedule::{Cron, Fire, Timezone};
 use uuid::Uuid;
 
 use crate::inject::{self, Point};
 use crate::policies::CatchUp;
+use crate::spec::Timing;
 use crate::spread;
 use crate::versions::{DueCheck, Version};
 use crate::workflows::{CLOCK_SKEW, State};
@@ -104,11 +105,8 @@ async fn read(tx: &mut PgConnection, fires: &[&Fire]) -> sqlx::Result<HashMap<i6
             // Not needed for a fire on time.
             ended_on: None,
             ended_by: None,
-            cron: row.cron,
-            timezone: row.timezone,
+            timing: Timing { cron: row.cron, timezone: row.timezone, starts_at: row.starts_at, ends_at: row.ends_at },
             state: State::Active,
-            starts_at: row.starts_at,
-            ends_at: row.ends_at,
         };
         let (spread_secs, catch_up_window_secs) = (row.spread_secs, row.catch_up_window_secs);
         let (now, team_id, catch_up) = (row.now, row.team_id, row.catch_up);
@@ -132,21 +130,20 @@ fn start<'a>(fire: &'a Fire, candidate: &Candidate) -> Option<Started<'a>> {
     let is_due = candidate.version.check_due(fire.scheduled_time) == DueCheck::Due;
     // The window may be shorter than the grace.
     let is_within = (now - fire.scheduled_time).num_milliseconds() <= i64::from(candidate.catch_up_window_secs) * 1000;
-    let cron = candidate.version.parsed_at(fire.scheduled_time).ok().flatten();
-    let run_after = spread::run_after(fire.workflow_id, candidate.spread_secs, cron, fire.scheduled_time, now);
-    let is_fast_path = is_on_time(fire, now) && is_due && is_within && !is_overtaken(fire, candidate);
+    let timing = candidate.version.timing.parsed_at(fire.scheduled_time).ok().flatten();
+    let run_after = spread::run_after(fire.workflow_id, candidate.spread_secs, timing, fire.scheduled_time, now);
+    let is_fast_path = is_on_time(fire, now) && is_due && is_within && !is_overtaken(fire, candidate, timing);
     let (team_id, revision) = (candidate.team_id, candidate.version.revision);
     is_fast_path.then_some(Started { fire, team_id, revision, run_after, now })
 }
 
 /// Whether a retried fire may have to be deferred, because a later time has become due since.
-fn is_overtaken(fire: &Fire, candidate: &Candidate) -> bool {
+fn is_overtaken(fire: &Fire, candidate: &Candidate, timing: Option<(Cron, Timezone)>) -> bool {
     // Nearly all fires are of this minute, so no later time can be due.
     if candidate.catch_up != CatchUp::RunAll || candidate.now - fire.scheduled_time < TimeDelta::minutes(1) {
         return false;
     }
-    let parsed = candidate.version.parsed_at(fire.scheduled_time).ok().flatten();
-    let later = parsed.and_then(|(cron, timezone)| cron.next_after(fire.scheduled_time, timezone));
+    let later = timing.and_then(|(cron, timezone)| cron.next_after(fire.scheduled_time, timezone));
     later.is_some_and(|later| later <= candidate.now)
 }
 

@@ -2,11 +2,11 @@
 
 use chrono::{DateTime, Utc};
 use db::PgConnection;
-use schedule::WorkflowId;
 use serde_json::Value;
 use uuid::Uuid;
 
 use super::Trigger;
+use crate::workflows::Workflow;
 
 /// The state of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, sqlx::Type, serde::Serialize, serde::Deserialize, utoipa::ToSchema)]
@@ -87,16 +87,10 @@ pub struct Run {
 pub struct New {
     /// The id, which the caller chooses so that the occurrence can name it.
     pub id: Uuid,
-    /// The workflow.
-    pub workflow_id: WorkflowId,
-    /// The team of the workflow, for the claim.
-    pub team_id: i64,
     /// The occurrence that it runs.
     pub occurrence_id: Option<Uuid>,
     /// What started it.
     pub trigger: Trigger,
-    /// Accepted or queued, as [`crate::overlap::verdict`] decides.
-    pub state: RunState,
     /// The scheduled time.
     pub scheduled_time: Option<DateTime<Utc>>,
     /// It does not start before this time.
@@ -109,11 +103,30 @@ pub struct New {
     pub now: DateTime<Utc>,
 }
 
-/// Accepts a run, or queues it. After the commit it will be executed, even if instances crash.
+impl New {
+    /// A run of no occurrence, with the workflow's inputs, which may start at once.
+    #[must_use]
+    pub fn unscheduled(id: Uuid, trigger: Trigger, now: DateTime<Utc>) -> Self {
+        Self {
+            id,
+            occurrence_id: None,
+            trigger,
+            scheduled_time: None,
+            run_after: now,
+            inputs: None,
+            backfill_id: None,
+            now,
+        }
+    }
+}
+
+/// Writes a run of a workflow in the state that the overlap policy decided: accepted or queued.
+///
+/// After the commit it will be executed, even if instances crash. `team_id` is for the claim.
 ///
 /// # Errors
 /// Fails if the database cannot be reached or refuses the statement.
-pub async fn accept(tx: &mut PgConnection, new: &New) -> sqlx::Result<()> {
+pub async fn accept(tx: &mut PgConnection, workflow: &Workflow, state: RunState, new: &New) -> sqlx::Result<()> {
     sqlx::query!(
         r#"
         -- accept a run, in the state that the overlap policy gave it
@@ -122,16 +135,16 @@ pub async fn accept(tx: &mut PgConnection, new: &New) -> sqlx::Result<()> {
         VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)
         "#,
         new.id,
-        new.workflow_id.0,
+        workflow.id.0,
         new.occurrence_id,
         new.trigger.as_str(),
-        new.state as RunState,
+        state as RunState,
         new.scheduled_time,
         new.run_after,
         new.inputs,
         new.backfill_id,
         new.now,
-        new.team_id,
+        workflow.team_id,
     )
     .execute(tx)
     .await

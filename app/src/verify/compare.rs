@@ -9,6 +9,7 @@ use schedule::delivery::SETTLED_AFTER;
 use super::evaluate::{Due, Evaluated, Page};
 use super::{Cursor, Findings, Position, Span, Unfit, read, settled};
 use crate::prune_marks;
+use crate::versions;
 
 /// The part of the span that is compared in one snapshot.
 const SLICE: TimeDelta = TimeDelta::days(1);
@@ -89,7 +90,7 @@ async fn compare_page(pool: &PgPool, slice: Span, at: Position, mut findings: Fi
     };
     let workflows = read::page(&mut tx, at.workflow).await?;
     let ids: Vec<i64> = workflows.iter().map(|workflow| workflow.id).collect();
-    let versions = read::versions(&mut tx, &ids, slice).await?;
+    let versions = versions::during(&mut tx, &ids, slice.from, slice.to).await?;
     let due = off_the_async_threads(move || Due::of(workflows, versions, slice, at)).await?;
     let ids = due.ids();
     let page = Page {

@@ -1,6 +1,4 @@
-//! Step 7 of 7: what verification reads, page by page: the versions, the decisions and their runs.
-
-use std::collections::HashMap;
+//! Step 7 of 7: what verification reads, page by page: the workflows, their decisions and their runs.
 
 use chrono::{DateTime, Utc};
 use db::PgConnection;
@@ -9,8 +7,6 @@ use uuid::Uuid;
 use super::Span;
 use crate::occurrences::Decision;
 use crate::runs::{RunState, Trigger};
-use crate::versions::{EndedBy, Version};
-use crate::workflows::State;
 
 /// How many workflows one statement reads; a page compares the first of them, up to a number of due times.
 const PAGE: i64 = 500;
@@ -68,46 +64,6 @@ pub(super) async fn page(tx: &mut PgConnection, from: i64) -> sqlx::Result<Vec<W
     )
     .fetch_all(tx)
     .await
-}
-
-pub(super) async fn versions(
-    tx: &mut PgConnection,
-    ids: &[i64],
-    slice: Span,
-) -> sqlx::Result<HashMap<i64, Vec<Version>>> {
-    let rows = sqlx::query!(
-        r#"
-        -- the versions in force during a slice, of a page of workflows
-        SELECT workflow_id AS "workflow_id!", revision AS "revision!", valid_from AS "valid_from!", cron, timezone,
-               state AS "state!: State", starts_at, ends_at, ended_on
-          FROM (SELECT *, lead(valid_from) OVER (PARTITION BY workflow_id ORDER BY valid_from) AS ended_on
-                  FROM schedule_versions
-                 WHERE workflow_id = ANY($1)) v
-         WHERE valid_from < $3 AND (ended_on IS NULL OR ended_on > $2)
-         ORDER BY workflow_id, valid_from
-        "#,
-        ids,
-        slice.from,
-        slice.to,
-    )
-    .fetch_all(tx)
-    .await?;
-    let mut versions = HashMap::<i64, Vec<Version>>::new();
-    for row in rows {
-        versions.entry(row.workflow_id).or_default().push(Version {
-            revision: row.revision,
-            valid_from: row.valid_from,
-            ended_on: row.ended_on,
-            // How a version ended affects the decisions, not whether a time was due.
-            ended_by: row.ended_on.map(|_| EndedBy::Edit),
-            cron: row.cron,
-            timezone: row.timezone,
-            state: row.state,
-            starts_at: row.starts_at,
-            ends_at: row.ends_at,
-        });
-    }
-    Ok(versions)
 }
 
 pub(super) async fn decisions(tx: &mut PgConnection, ids: &[i64], slice: Span) -> sqlx::Result<Vec<Decided>> {

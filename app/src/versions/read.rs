@@ -7,6 +7,7 @@ use db::PgConnection;
 use schedule::{Revision, WorkflowId};
 
 use super::{EndedBy, Version};
+use crate::spec::Timing;
 use crate::workflows::State;
 
 /// Returns the version in force at a time; `None` before the first.
@@ -22,8 +23,8 @@ pub async fn in_force(
         Row,
         r#"
         -- the version in force at a time, and what came after it
-        SELECT v.revision, v.valid_from, v.cron, v.timezone, v.state AS "state: State", v.starts_at, v.ends_at,
-               n.valid_from AS "ended_on?", n.state AS "next_state?: State"
+        SELECT v.workflow_id, v.revision, v.valid_from, v.cron, v.timezone, v.state AS "state: State",
+               v.starts_at, v.ends_at, n.valid_from AS "ended_on?", n.state AS "next_state?: State"
           FROM (SELECT * FROM schedule_versions
                  WHERE workflow_id = $1 AND valid_from <= $2
                  ORDER BY valid_from DESC
@@ -55,8 +56,8 @@ pub async fn over(
         Row,
         r#"
         -- the versions over a span: from the one in force at its beginning on
-        SELECT revision AS "revision!", valid_from AS "valid_from!", cron, timezone, state AS "state!: State",
-               starts_at, ends_at, ended_on, next_state AS "next_state: State"
+        SELECT workflow_id AS "workflow_id!", revision AS "revision!", valid_from AS "valid_from!", cron, timezone,
+               state AS "state!: State", starts_at, ends_at, ended_on, next_state AS "next_state: State"
           FROM (SELECT *, lead(valid_from) OVER later AS ended_on, lead(state) OVER later AS next_state
                   FROM schedule_versions
                  WHERE workflow_id = $1
@@ -84,7 +85,8 @@ pub async fn of_all(
     workflows: &[(i64, DateTime<Utc>)],
 ) -> sqlx::Result<HashMap<i64, Vec<Version>>> {
     let (ids, after): (Vec<_>, Vec<_>) = workflows.iter().copied().unzip();
-    let rows = sqlx::query!(
+    let rows = sqlx::query_as!(
+        Row,
         r#"
         -- the versions of many workflows: of each from the one in force at its instant on
         SELECT requested.id AS "workflow_id!", v.revision, v.valid_from, v.cron, v.timezone, v.state AS "state: State",
@@ -105,21 +107,47 @@ pub async fn of_all(
     )
     .fetch_all(db)
     .await?;
-    let mut versions: HashMap<i64, Vec<Version>> = HashMap::new();
+    Ok(by_workflow(rows))
+}
+
+/// Returns the versions in force at any time from `from` until before `to`, the earliest first, for many workflows.
+///
+/// # Errors
+/// Fails if the database cannot be reached or refuses the statement.
+pub async fn during(
+    db: &mut PgConnection,
+    workflows: &[i64],
+    from: DateTime<Utc>,
+    to: DateTime<Utc>,
+) -> sqlx::Result<HashMap<i64, Vec<Version>>> {
+    let rows = sqlx::query_as!(
+        Row,
+        r#"
+        -- the versions in force during a span, of many workflows
+        SELECT workflow_id AS "workflow_id!", revision AS "revision!", valid_from AS "valid_from!", cron, timezone,
+               state AS "state!: State", starts_at, ends_at, ended_on, next_state AS "next_state: State"
+          FROM (SELECT *, lead(valid_from) OVER later AS ended_on, lead(state) OVER later AS next_state
+                  FROM schedule_versions
+                 WHERE workflow_id = ANY($1)
+                WINDOW later AS (PARTITION BY workflow_id ORDER BY valid_from)) v
+         WHERE valid_from < $3 AND (ended_on IS NULL OR ended_on > $2)
+         ORDER BY workflow_id, valid_from
+        "#,
+        workflows,
+        from,
+        to,
+    )
+    .fetch_all(db)
+    .await?;
+    Ok(by_workflow(rows))
+}
+
+fn by_workflow(rows: Vec<Row>) -> HashMap<i64, Vec<Version>> {
+    let mut versions = HashMap::<i64, Vec<Version>>::new();
     for row in rows {
-        versions.entry(row.workflow_id).or_default().push(Version::from(Row {
-            revision: row.revision,
-            valid_from: row.valid_from,
-            cron: row.cron,
-            timezone: row.timezone,
-            state: row.state,
-            starts_at: row.starts_at,
-            ends_at: row.ends_at,
-            ended_on: row.ended_on,
-            next_state: row.next_state,
-        }));
+        versions.entry(row.workflow_id).or_default().push(Version::from(row));
     }
-    Ok(versions)
+    versions
 }
 
 /// Returns one version by its revision.
@@ -135,8 +163,8 @@ pub async fn by_revision(
         Row,
         r#"
         -- the version of a revision, and what came after it
-        SELECT v.revision, v.valid_from, v.cron, v.timezone, v.state AS "state: State", v.starts_at, v.ends_at,
-               n.valid_from AS "ended_on?", n.state AS "next_state?: State"
+        SELECT v.workflow_id, v.revision, v.valid_from, v.cron, v.timezone, v.state AS "state: State",
+               v.starts_at, v.ends_at, n.valid_from AS "ended_on?", n.state AS "next_state?: State"
           FROM schedule_versions v
           LEFT JOIN LATERAL (SELECT valid_from, state FROM schedule_versions
                               WHERE workflow_id = v.workflow_id AND valid_from > v.valid_from
@@ -152,7 +180,9 @@ pub async fn by_revision(
     Ok(row.map(Version::from))
 }
 
+/// A row of `schedule_versions`, and what came after it.
 struct Row {
+    workflow_id: i64,
     revision: i64,
     valid_from: DateTime<Utc>,
     cron: Option<String>,
@@ -175,11 +205,8 @@ impl From<Row> for Version {
                 State::Paused => EndedBy::Pause,
                 State::Archived => EndedBy::Archive,
             }),
-            cron: row.cron,
-            timezone: row.timezone,
+            timing: Timing { cron: row.cron, timezone: row.timezone, starts_at: row.starts_at, ends_at: row.ends_at },
             state: row.state,
-            starts_at: row.starts_at,
-            ends_at: row.ends_at,
         }
     }
 }

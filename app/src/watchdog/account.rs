@@ -177,22 +177,12 @@ impl<'a> Stretch<'a> {
             now: self.now,
         };
         let Recorded::Ours(occurrence) = occurrences::record(tx, &entry).await? else { return Ok(false) };
-        let verdict = overlap::verdict(tx, self.workflow, Trigger::CatchUp, self.now).await?;
         let run = runs::New {
-            id,
-            workflow_id: self.workflow.id,
-            team_id: self.workflow.team_id,
             occurrence_id: Some(occurrence),
-            trigger: Trigger::CatchUp,
-            // A deferred run is never skipped; it waits.
-            state: verdict.state().unwrap_or(runs::RunState::Queued),
             scheduled_time: Some(due.time),
-            run_after: self.now,
-            inputs: None,
-            backfill_id: None,
-            now: self.now,
+            ..runs::New::unscheduled(id, Trigger::CatchUp, self.now)
         };
-        runs::accept(tx, &run).await?;
+        overlap::admit_deferred(tx, self.workflow, &run).await?;
         Ok(true)
     }
 

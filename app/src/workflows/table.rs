@@ -10,6 +10,32 @@ use super::{Filter, State, Sync, SyncStatus, Workflow};
 use crate::policies::{CatchUp, OnLost, Overlap, Policies};
 use crate::spec::{Spec, Timing};
 
+/// Selects workflows with their synchronization, by a comment, a condition and its arguments. Lists the columns of
+/// [`Row`] once; `query_as!` accepts only literals.
+macro_rules! select_workflows {
+    ($comment:tt, $condition:tt, $($arguments:tt)*) => {
+        sqlx::query_as!(
+            Row,
+            $comment
+                + r#"
+        SELECT w.id, w.team_id, w.name, w.description, w.is_api, w.action,
+               w.starting_inputs AS "starting_inputs: Json<Map<String, Value>>", w.cron_schedule, w.timezone,
+               w.state AS "state: State", w.pause_reason, w.starts_at, w.ends_at, w.version, w.revision,
+               w.overlap_policy AS "overlap_policy: Overlap", w.max_concurrent,
+               w.catch_up_policy AS "catch_up_policy: CatchUp", w.catch_up_window_secs, w.spread_secs,
+               w.timeout_secs, w.max_attempts, w.on_lost AS "on_lost: OnLost", w.pause_after_failures,
+               w.pause_until, w.managed_by,
+               w.created_on, w.updated_on,
+               sync_status(p) AS "sync_status!: SyncStatus",
+               p.desired_revision AS "desired_revision?", p.applied_revision, p.last_error, p.applied_on
+          FROM workflows w LEFT JOIN publications p ON p.workflow_id = w.id
+        "#
+                + $condition,
+            $($arguments)*
+        )
+    };
+}
+
 /// Locks a workflow's row; NO KEY, so that runs of it can be inserted meanwhile.
 pub(super) async fn lock_row(tx: &mut PgConnection, id: WorkflowId) -> sqlx::Result<()> {
     sqlx::query!(
@@ -47,21 +73,9 @@ pub async fn find(
     id: WorkflowId,
     team_id: Option<i64>,
 ) -> sqlx::Result<Option<(Workflow, Sync)>> {
-    let row = sqlx::query_as!(
-        Row,
+    let row = select_workflows!(
+        "-- find a workflow\n",
         r#"
-        -- find a workflow
-        SELECT w.id, w.team_id, w.name, w.description, w.is_api, w.action,
-               w.starting_inputs AS "starting_inputs: Json<Map<String, Value>>", w.cron_schedule, w.timezone,
-               w.state AS "state: State", w.pause_reason, w.starts_at, w.ends_at, w.version, w.revision,
-               w.overlap_policy AS "overlap_policy: Overlap", w.max_concurrent,
-               w.catch_up_policy AS "catch_up_policy: CatchUp", w.catch_up_window_secs, w.spread_secs,
-               w.timeout_secs, w.max_attempts, w.on_lost AS "on_lost: OnLost", w.pause_after_failures,
-               w.pause_until, w.managed_by,
-               w.created_on, w.updated_on,
-               sync_status(p) AS "sync_status!: SyncStatus",
-               p.desired_revision AS "desired_revision?", p.applied_revision, p.last_error, p.applied_on
-          FROM workflows w LEFT JOIN publications p ON p.workflow_id = w.id
          WHERE w.id = $1 AND ($2::bigint IS NULL OR w.team_id = $2)
         "#,
         id.0,
@@ -77,21 +91,9 @@ pub async fn find(
 /// # Errors
 /// Fails if the database cannot be reached or refuses the statement.
 pub async fn list(db: &mut PgConnection, filter: &Filter) -> sqlx::Result<Vec<(Workflow, Sync)>> {
-    let rows = sqlx::query_as!(
-        Row,
+    let rows = select_workflows!(
+        "-- list workflows by key: a page never skips what another page's edits move\n",
         r#"
-        -- list workflows by key: a page never skips what another page's edits move
-        SELECT w.id, w.team_id, w.name, w.description, w.is_api, w.action,
-               w.starting_inputs AS "starting_inputs: Json<Map<String, Value>>", w.cron_schedule, w.timezone,
-               w.state AS "state: State", w.pause_reason, w.starts_at, w.ends_at, w.version, w.revision,
-               w.overlap_policy AS "overlap_policy: Overlap", w.max_concurrent,
-               w.catch_up_policy AS "catch_up_policy: CatchUp", w.catch_up_window_secs, w.spread_secs,
-               w.timeout_secs, w.max_attempts, w.on_lost AS "on_lost: OnLost", w.pause_after_failures,
-               w.pause_until, w.managed_by,
-               w.created_on, w.updated_on,
-               sync_status(p) AS "sync_status!: SyncStatus",
-               p.desired_revision AS "desired_revision?", p.applied_revision, p.last_error, p.applied_on
-          FROM workflows w LEFT JOIN publications p ON p.workflow_id = w.id
          WHERE ($1::bigint IS NULL OR w.team_id = $1)
            AND ($2::text IS NULL OR w.state = $2)
            AND ($3::text IS NULL OR sync_status(p) = $3)

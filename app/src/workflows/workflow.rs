@@ -1,7 +1,7 @@
 //! Step 1 of 7: a workflow, and what an edit of it changes.
 
 use chrono::{DateTime, TimeDelta, Utc};
-use schedule::{Cron, Revision, WorkflowId, WorkflowState};
+use schedule::{Revision, WorkflowId, WorkflowState};
 use serde_json::{Value, json};
 use sqlx::encode::IsNull;
 use sqlx::error::BoxDynError;
@@ -164,9 +164,9 @@ impl Workflow {
     #[must_use]
     pub fn next_fire_at(&self, now: DateTime<Utc>) -> Option<DateTime<Utc>> {
         let from = self.active_from(now)?;
-        let (cron, timezone) = self.cron()?;
-        cron.next_after(self.spec.timing.first_instant_after(from), timezone)
-            .filter(|next| self.spec.timing.ends_at.is_none_or(|end| *next < end))
+        let timing = &self.spec.timing;
+        let (cron, timezone) = timing.parsed()?;
+        cron.next_after(timing.first_instant_after(from), timezone).filter(|next| timing.is_before_end(*next))
     }
 
     /// Returns since when, from `now` on, its times are due: after a pause with an end, from that end on.
@@ -176,17 +176,6 @@ impl Workflow {
             (State::Paused, Some(until)) => Some(now.max(until - TimeDelta::microseconds(1))),
             (State::Paused, None) | (State::Archived, _) => None,
         }
-    }
-
-    /// Returns the cron and its timezone; `None` without a cron, or if newer zone data dropped the timezone.
-    #[must_use]
-    pub fn cron(&self) -> Option<(Cron, schedule::Timezone)> {
-        let cron = Cron::parse(self.spec.timing.cron.as_deref()?).ok()?;
-        let timezone = match self.spec.timing.timezone.as_deref() {
-            None => schedule::Timezone::UTC,
-            Some(name) => schedule::parse_timezone(name).ok()?,
-        };
-        Some((cron, timezone))
     }
 
     pub(super) fn subject(&self) -> String {
@@ -239,7 +228,7 @@ impl Workflow {
 
     /// Whether `next` is activated anew, so that times missed before are never caught up.
     pub(super) fn is_activated_by(&self, next: &Self) -> bool {
-        let timing = |workflow: &Self| (workflow.spec.timing.cron.clone(), workflow.spec.timing.timezone.clone());
-        timing(self) != timing(next) || self.state == State::Paused && next.state == State::Active
+        !self.spec.timing.has_same_texts(&next.spec.timing)
+            || self.state == State::Paused && next.state == State::Active
     }
 }

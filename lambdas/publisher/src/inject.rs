@@ -75,52 +75,16 @@ impl Injector {
 
 #[cfg(debug_assertions)]
 mod armed {
-    use std::str::FromStr;
     use std::sync::Arc;
-    use std::sync::atomic::{AtomicU32, Ordering};
+    use std::sync::atomic::AtomicU32;
     use std::time::Duration;
 
+    pub use db::failpoint::Fault;
+    use db::failpoint::{self, Effect};
     use futures::future::BoxFuture;
 
     use super::Point;
     use crate::stopwatch::Stopwatch;
-
-    /// What happens at which point, and at which pass through it: `P8:1:kill`.
-    #[derive(Clone, Debug)]
-    pub struct Fault {
-        point: String,
-        nth: u32,
-        action: Action,
-    }
-
-    #[derive(Clone, Copy, Debug)]
-    enum Action {
-        /// SIGKILL: the process cleans nothing up.
-        Kill,
-        /// The process stops like a frozen Lambda, and reports it on stderr.
-        Stop,
-    }
-
-    impl FromStr for Fault {
-        type Err = String;
-
-        fn from_str(text: &str) -> Result<Self, String> {
-            let mut parts = text.split(':');
-            let (Some(point), Some(nth), Some(action), None) = (parts.next(), parts.next(), parts.next(), parts.next())
-            else {
-                return Err("write point:nth:action, as P8:1:kill".to_owned());
-            };
-            Ok(Fault {
-                point: point.to_owned(),
-                nth: nth.parse().map_err(|_| format!("{nth} is not a number"))?,
-                action: match action {
-                    "kill" => Action::Kill,
-                    "stop" => Action::Stop,
-                    other => return Err(format!("{other} must be kill or stop")),
-                },
-            })
-        }
-    }
 
     /// A test's hook at every point, with clock and seed, so that a history is reproducible.
     #[derive(Clone)]
@@ -172,25 +136,17 @@ mod armed {
                 (hook.at)(point).await;
             }
             let Some(fault) = &self.fault else { return };
-            if fault.point != format!("{point:?}") || self.passes.fetch_add(1, Ordering::Relaxed) + 1 != fault.nth {
-                return;
-            }
-            match fault.action {
-                Action::Kill => die(),
-                Action::Stop => eprintln!("stopped at {point:?}"),
+            let Some(effect) = fault.effect_at(point, &self.passes) else { return };
+            match effect {
+                Effect::Kill => failpoint::kill_process(),
+                // Stops like a frozen Lambda, which no signal continues.
+                Effect::Stop => eprintln!("stopped at {point:?}"),
+                Effect::Panic => std::panic::panic_any("a fault panics"),
             }
             // Blocks the thread, not the task, because a frozen process stops completely.
             loop {
                 std::thread::park();
             }
-        }
-    }
-
-    /// Sends SIGKILL by the command `kill`, because std cannot send a signal.
-    fn die() {
-        let pid = std::process::id().to_string();
-        if let Err(error) = std::process::Command::new("kill").args(["-KILL", &pid]).status() {
-            eprintln!("cannot kill myself: {error}");
         }
     }
 }

@@ -1,6 +1,6 @@
 //! The OpenAPI description is generated from the code, committed, and served.
 
-use app::api::openapi::Api as Description;
+use app::api::routes::Api as Description;
 use tests::Story;
 use utoipa::OpenApi as _;
 

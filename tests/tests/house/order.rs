@@ -99,7 +99,7 @@ static HOUSES: [House; 8] = [
             ("pool", "pool"),
             ("connection", "connection"),
             ("server", "server leftovers"),
-            ("settings", "options tls"),
+            ("settings", "failpoint options tls"),
         ],
         apart: &[],
     },
@@ -136,7 +136,7 @@ static HOUSES: [House; 8] = [
         src: "tests/src",
         rooms: &[
             ("crate", "lib"),
-            ("stories", "counting lossy story"),
+            ("stories", "counting lossy proxy story"),
             ("servers", "moto runtime"),
             ("client", "api patience statements"),
         ],

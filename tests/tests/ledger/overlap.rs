@@ -176,6 +176,8 @@ async fn under_a_pause_what_waits_goes_on_waiting_and_an_archive_ends_it() {
     let wf = hourly(&s, json!({"overlap_policy": "queue"})).await;
     fire_on_time(&s, wf, "2026-03-02T09:00:00Z").await;
     fire_on_time(&s, wf, "2026-03-02T10:00:00Z").await;
+    // No executor claims an automatic run during a pause.
+    claimed(&s, wf).await;
     s.pause(wf).await;
     ended(&s, wf).await;
     assert!(s.runs(wf).await.ends_with("2026-03-02T10:00Z schedule queued"));

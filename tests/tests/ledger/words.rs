@@ -1,10 +1,13 @@
 //! Steps of the ledger's stories.
 
+use app::claim::{self, Fence, Finished, Held, Lease, Slots};
+use app::runs::RunState;
 use chrono::{DateTime, Utc};
 use local::stack::StackOptions;
 use schedule::WorkflowId;
 use serde_json::{Value, json};
 use tests::Story;
+use uuid::Uuid;
 
 /// A stack without an executor: accepted runs stay accepted until the story ends them.
 pub(crate) async fn story_without_executor(now: &str) -> Story {
@@ -37,18 +40,25 @@ pub(crate) async fn fire_on_time(s: &Story, wf: WorkflowId, time: &str) -> Strin
 
 /// Claims a workflow's accepted runs, as an executor does.
 pub(crate) async fn claimed(s: &Story, wf: WorkflowId) {
-    let claim =
-        "UPDATE runs SET state = 'running', attempt = attempt + 1, started_on = $2, locked_by = gen_random_uuid(),
-                                 locked_at = cronbox_now()
-                  WHERE workflow_id = $1 AND state = 'accepted'";
-    sqlx::query(claim).bind(wf.0).bind(s.clock.now()).execute(&s.pool).await.unwrap();
+    let others = "SELECT id FROM runs WHERE workflow_id <> $1 AND state = 'accepted'";
+    let others: Vec<Uuid> = sqlx::query_scalar(others).bind(wf.0).fetch_all(&s.pool).await.unwrap();
+    let lease = Lease { instance: Uuid::new_v4(), secs: 120.0 };
+    let slots = Slots { free: 1_000, of_a_team: 1_000, used: Vec::new() };
+    let mut db = s.pool.acquire().await.unwrap();
+    claim::claim(&mut db, lease, &slots, &others, s.clock.now()).await.unwrap();
 }
 
 /// Ends a workflow's accepted and running runs, so that the next may start.
 pub(crate) async fn ended(s: &Story, wf: WorkflowId) {
-    let end = "UPDATE runs SET state = 'succeeded', finished_on = $2, locked_by = NULL, locked_at = NULL
-                WHERE workflow_id = $1 AND state IN ('accepted', 'running')";
-    sqlx::query(end).bind(wf.0).bind(s.clock.now()).execute(&s.pool).await.unwrap();
+    claimed(s, wf).await;
+    let running = "SELECT id, attempt, locked_by FROM runs WHERE workflow_id = $1 AND state = 'running'";
+    let running: Vec<(Uuid, i32, Uuid)> = sqlx::query_as(running).bind(wf.0).fetch_all(&s.pool).await.unwrap();
+    let succeeded = Finished { state: RunState::Succeeded, result: None, error: None, failed_tries: 0 };
+    for (id, attempt, instance) in running {
+        let mut db = s.pool.acquire().await.unwrap();
+        let finish = claim::finish(&mut db, instance, Fence { id, attempt }, &succeeded, s.clock.now());
+        assert_eq!(finish.await.unwrap(), Held::Ours);
+    }
     app::queue::advance(&s.pool, wf, s.clock.now()).await.unwrap();
 }
 
@@ -57,24 +67,15 @@ pub(crate) async fn start_run(s: &Story, wf: WorkflowId, trigger: app::runs::Tri
     let now = s.clock.now();
     let mut tx = db::begin(&s.pool).await.unwrap();
     let workflow = app::workflows::lock(&mut tx, wf, None, now).await.unwrap().unwrap();
-    let state = match app::overlap::verdict(&mut tx, &workflow, trigger, now).await.unwrap().state() {
-        Ok(state) => state,
-        Err(reason) => return reason.as_str().to_owned(),
-    };
     let run = app::runs::New {
-        id: app::id::at(now),
-        workflow_id: wf,
-        team_id: workflow.team_id,
-        occurrence_id: None,
-        trigger,
-        state,
         scheduled_time: Some(time.parse().unwrap()),
-        run_after: now,
-        inputs: None,
-        backfill_id: None,
-        now,
+        ..app::runs::New::unscheduled(app::id::at(now), trigger, now)
     };
-    app::runs::accept(&mut tx, &run).await.unwrap();
-    tx.commit().await.unwrap();
-    format!("{state:?}").to_lowercase()
+    match app::overlap::admit(&mut tx, &workflow, &run).await.unwrap() {
+        Ok(state) => {
+            tx.commit().await.unwrap();
+            format!("{state:?}").to_lowercase()
+        }
+        Err(reason) => reason.to_owned(),
+    }
 }

@@ -47,6 +47,22 @@ pub(crate) struct Row {
     pub(crate) pause_until: Option<DateTime<Utc>>,
 }
 
+/// The workflow's row in the record of an outer join; `None` if it was deleted.
+macro_rules! joined_row {
+    ($record:ident) => {
+        $record.revision.zip($record.state).map(|(revision, state)| $crate::claim::workflows::Row {
+            revision: schedule::Revision(revision),
+            cron: $record.cron_schedule,
+            timezone: $record.timezone,
+            state,
+            starts_at: $record.starts_at,
+            ends_at: $record.ends_at,
+            pause_until: $record.pause_until,
+        })
+    };
+}
+pub(crate) use joined_row;
+
 /// Reads the workflows of the claimed publications, in one snapshot.
 pub(crate) async fn read(pool: &PgPool, ids: &[i64]) -> sqlx::Result<Vec<Workflow>> {
     let rows = sqlx::query!(
@@ -74,15 +90,7 @@ pub(crate) async fn read(pool: &PgPool, ids: &[i64]) -> sqlx::Result<Vec<Workflo
     Ok(rows
         .into_iter()
         .map(|read| {
-            let row = read.revision.zip(read.state).map(|(revision, state)| Row {
-                revision: Revision(revision),
-                cron: read.cron_schedule,
-                timezone: read.timezone,
-                state,
-                starts_at: read.starts_at,
-                ends_at: read.ends_at,
-                pause_until: read.pause_until,
-            });
+            let row = joined_row!(read);
             let revision = row.as_ref().map_or(Revision(read.desired_revision), |row| row.revision);
             Workflow {
                 id: WorkflowId(read.workflow_id),

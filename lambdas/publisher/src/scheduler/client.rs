@@ -62,6 +62,31 @@ pub async fn scheduler_client(endpoint: Option<&str>) -> Client {
     Client::from_conf(config.build())
 }
 
+/// Sends a create or an update, which have the same fields and no type in common.
+macro_rules! write_all_fields {
+    ($request:expr, $group:expr, $spec:ident, $now:ident, $lease:ident) => {{
+        let dates = $spec.dates($now);
+        $request
+            .name($spec.name.to_string())
+            .group_name($group)
+            .schedule_expression(&$spec.expression)
+            .schedule_expression_timezone(&$spec.timezone)
+            .state(state($spec.state))
+            .flexible_time_window(punctual()?)
+            .set_start_date(dates.start.map(aws_time))
+            .set_end_date(dates.end.map(aws_time))
+            .description($spec.identity.description())
+            .action_after_completion(ActionAfterCompletion::None)
+            .target(target($spec)?)
+            .customize()
+            .interceptor(SignWithinLease($lease.clone()))
+            .send()
+            .await
+            .map(drop)
+            .map_err(|error| fault::read(&error))
+    }};
+}
+
 /// The schedules of one schedule group.
 #[derive(Clone, Debug)]
 pub(crate) struct Schedules {
@@ -76,50 +101,12 @@ impl Schedules {
 
     /// Creates a schedule; [`Kind::NotFound`] means that the schedule group is missing.
     pub(crate) async fn create(&self, spec: &Spec, now: DateTime<Utc>, lease: &Lease) -> Result<(), Fault> {
-        let dates = spec.dates(now);
-        self.client
-            .create_schedule()
-            .name(spec.name.to_string())
-            .group_name(&self.group)
-            .schedule_expression(&spec.expression)
-            .schedule_expression_timezone(&spec.timezone)
-            .state(state(spec.state))
-            .flexible_time_window(punctual()?)
-            .set_start_date(dates.start.map(aws_time))
-            .set_end_date(dates.end.map(aws_time))
-            .description(spec.identity.description())
-            .action_after_completion(ActionAfterCompletion::None)
-            .target(target(spec)?)
-            .customize()
-            .interceptor(SignWithinLease(lease.clone()))
-            .send()
-            .await
-            .map(drop)
-            .map_err(|error| fault::read(&error))
+        write_all_fields!(self.client.create_schedule(), &self.group, spec, now, lease)
     }
 
     /// Replaces all fields of a schedule.
     pub(crate) async fn update(&self, spec: &Spec, now: DateTime<Utc>, lease: &Lease) -> Result<(), Fault> {
-        let dates = spec.dates(now);
-        self.client
-            .update_schedule()
-            .name(spec.name.to_string())
-            .group_name(&self.group)
-            .schedule_expression(&spec.expression)
-            .schedule_expression_timezone(&spec.timezone)
-            .state(state(spec.state))
-            .flexible_time_window(punctual()?)
-            .set_start_date(dates.start.map(aws_time))
-            .set_end_date(dates.end.map(aws_time))
-            .description(spec.identity.description())
-            .action_after_completion(ActionAfterCompletion::None)
-            .target(target(spec)?)
-            .customize()
-            .interceptor(SignWithinLease(lease.clone()))
-            .send()
-            .await
-            .map(drop)
-            .map_err(|error| fault::read(&error))
+        write_all_fields!(self.client.update_schedule(), &self.group, spec, now, lease)
     }
 
     /// Deletes a schedule.

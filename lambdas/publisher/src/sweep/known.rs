@@ -4,7 +4,7 @@ use chrono::{DateTime, Utc};
 use db::PgPool;
 use schedule::{Revision, WorkflowId};
 
-use crate::claim::workflows::{Removal, Row, Workflow};
+use crate::claim::workflows::{Removal, Workflow, joined_row};
 use crate::scheduler::identity::Identity;
 
 /// What the database knows about one schedule of this environment.
@@ -67,15 +67,7 @@ pub(crate) async fn read(pool: &PgPool, ids: &[i64]) -> sqlx::Result<Vec<Known>>
     Ok(rows
         .into_iter()
         .map(|read| {
-            let row = read.revision.zip(read.state).map(|(revision, state)| Row {
-                revision: Revision(revision),
-                cron: read.cron_schedule,
-                timezone: read.timezone,
-                state,
-                starts_at: read.starts_at,
-                ends_at: read.ends_at,
-                pause_until: read.pause_until,
-            });
+            let row = joined_row!(read);
             let revision = Revision(read.revision.or(read.desired_revision).unwrap_or(0));
             let publication = read.epoch.map(|epoch| Publication {
                 epoch,

@@ -30,16 +30,37 @@ pub(crate) struct Adopted {
     pub(crate) modified_on: Option<DateTime<Utc>>,
 }
 
+/// A workflow whose schedule is to be published again.
+#[derive(Debug, Serialize)]
+pub(crate) struct Repair<'a> {
+    pub(crate) workflow_id: i64,
+    /// Only if the publication still has this epoch; `None` = whichever it has.
+    pub(crate) epoch: Option<i64>,
+    /// The value in `publications.drift`.
+    pub(crate) class: &'a str,
+}
+
 /// Enqueues differences; returns for how many, because publishers already process the others.
 pub(crate) async fn enqueue(tx: &mut PgConnection, found: &[Difference], now: DateTime<Utc>) -> sqlx::Result<u64> {
-    let enqueued = sqlx::query!(
+    let repairs: Vec<_> =
+        found.iter().map(|one| Repair { workflow_id: one.workflow_id, epoch: one.epoch, class: &one.class }).collect();
+    Ok(enqueue_repairs(tx, &repairs, now).await?.len() as u64)
+}
+
+/// Enqueues repairs; returns the workflows that no publisher processes already.
+pub(crate) async fn enqueue_repairs(
+    tx: &mut PgConnection,
+    repairs: &[Repair<'_>],
+    now: DateTime<Utc>,
+) -> sqlx::Result<Vec<i64>> {
+    sqlx::query_scalar!(
         r#"
         -- enqueue repairs: not what was claimed or edited since the comparison, that is being seen
         -- to; and the existing schedule is unknown now (spec_hash), so that the publisher calls
         WITH free AS MATERIALIZED (
             SELECT p.workflow_id, f.class
               FROM jsonb_to_recordset($1) AS f (workflow_id bigint, epoch bigint, class text)
-              JOIN publications AS p ON p.workflow_id = f.workflow_id AND p.epoch = f.epoch
+              JOIN publications AS p ON p.workflow_id = f.workflow_id AND p.epoch = COALESCE(f.epoch, p.epoch)
              WHERE p.lease_owner IS NULL
                AND (p.due_at IS NULL OR p.due_at > cronbox_now())
              ORDER BY p.workflow_id
@@ -59,13 +80,13 @@ pub(crate) async fn enqueue(tx: &mut PgConnection, found: &[Difference], now: Da
         INSERT INTO outbox_events (aggregate_id, op, payload, created_on)
         SELECT workflow_id, 'upsert', jsonb_build_object('revision', desired_revision, 'drift', class), $2
           FROM repaired
+        RETURNING aggregate_id
         "#,
-        Json(found) as _,
+        Json(repairs) as _,
         now,
     )
-    .execute(tx)
-    .await?;
-    Ok(enqueued.rows_affected())
+    .fetch_all(tx)
+    .await
 }
 
 /// Enqueues workflows without a publication, each with its current revision.

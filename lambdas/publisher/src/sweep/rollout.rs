@@ -10,6 +10,7 @@ use sqlx::types::Json;
 use crate::claim::deployment::Generation;
 use crate::publisher::Publisher;
 use crate::sweep::difference::Difference;
+use crate::sweep::repair::{self, Repair};
 
 /// How many are published first; if one of them fails, no other follows.
 const CANARIES: i64 = 10;
@@ -30,7 +31,7 @@ enum Stage {
 
 /// The workflows taken off the queue.
 struct Enqueued {
-    taken: i64,
+    taken: u64,
     /// Those of them that were enqueued.
     workflows: Vec<i64>,
 }
@@ -114,7 +115,7 @@ impl Publisher {
             Some(Stage::Waiting) | None => 0,
         };
         tx.commit().await?;
-        Ok(taken.unsigned_abs())
+        Ok(taken)
     }
 }
 
@@ -165,47 +166,37 @@ async fn count_due_repairs(tx: &mut PgConnection) -> sqlx::Result<i64> {
 }
 
 /// Takes up to `limit` workflows off the queue, and enqueues those that no publisher processes.
+///
+/// What is due or leased is published in the new generation anyway.
 async fn enqueue(tx: &mut PgConnection, limit: i64, now: DateTime<Utc>) -> sqlx::Result<Enqueued> {
+    let taken = take(tx, limit).await?;
+    if taken.is_empty() {
+        return Ok(Enqueued { taken: 0, workflows: Vec::new() });
+    }
+    let repairs: Vec<_> =
+        taken.iter().map(|next| Repair { workflow_id: next.workflow_id, epoch: None, class: &next.class }).collect();
+    let workflows = repair::enqueue_repairs(tx, &repairs, now).await?;
+    Ok(Enqueued { taken: taken.len() as u64, workflows })
+}
+
+/// A workflow in the queue.
+struct Queued {
+    workflow_id: i64,
+    class: String,
+}
+
+async fn take(tx: &mut PgConnection, limit: i64) -> sqlx::Result<Vec<Queued>> {
     sqlx::query_as!(
-        Enqueued,
+        Queued,
         r#"
-        -- enqueue the rollout: what is due or leased is published in the new generation anyway
-        WITH next AS MATERIALIZED (
-            SELECT workflow_id, class FROM rollout_queue ORDER BY workflow_id LIMIT $1
-        ), free AS MATERIALIZED (
-            SELECT p.workflow_id, next.class
-              FROM next
-              JOIN publications AS p ON p.workflow_id = next.workflow_id
-             WHERE p.lease_owner IS NULL
-               AND (p.due_at IS NULL OR p.due_at > cronbox_now())
-             ORDER BY p.workflow_id
-               FOR UPDATE OF p SKIP LOCKED
-        ), unqueued AS (
-            DELETE FROM rollout_queue WHERE workflow_id IN (SELECT workflow_id FROM next)
-        ), repaired AS (
-            UPDATE publications AS p
-               SET spec_hash = NULL,
-                   due_at = cronbox_now(),
-                   attempt_count = 0,
-                   failures = 0,
-                   error_class = NULL,
-                   drift = free.class
-              FROM free
-             WHERE p.workflow_id = free.workflow_id
-            RETURNING p.workflow_id, p.desired_revision, free.class
-        ), enqueued AS (
-            INSERT INTO outbox_events (aggregate_id, op, payload, created_on)
-            SELECT workflow_id, 'upsert', jsonb_build_object('revision', desired_revision, 'drift', class), $2
-              FROM repaired
-            RETURNING aggregate_id
-        )
-        SELECT (SELECT COUNT(*) FROM next) AS "taken!",
-               ARRAY(SELECT aggregate_id FROM enqueued) AS "workflows!"
+        -- take the next of the rollout
+        DELETE FROM rollout_queue
+         WHERE workflow_id IN (SELECT workflow_id FROM rollout_queue ORDER BY workflow_id LIMIT $1)
+        RETURNING workflow_id, class
         "#,
         limit,
-        now,
     )
-    .fetch_one(tx)
+    .fetch_all(tx)
     .await
 }
 

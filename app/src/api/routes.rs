@@ -1,0 +1,159 @@
+//! Steps 1 and 7 of 7: the table of routes. The router, the OpenAPI description and the test of the auth matrix read it.
+
+use std::collections::BTreeSet;
+
+use axum::Router;
+use axum::routing::MethodRouter;
+use utoipa::OpenApi;
+
+use super::openapi::{self, Key};
+use super::{
+    backfills, drift, invoke, jobs, keys, manual, ops, outbox, previews, runs, schedules, stats, verbs, verify,
+    workflows,
+};
+use crate::App;
+
+/// Which callers a route accepts. The handler enforces it by the type of its caller in `auth.rs`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Access {
+    /// Every caller, without a key, too.
+    Open,
+    /// Keys that may read.
+    Viewer,
+    /// Keys that may write.
+    Editor,
+    /// Admin keys.
+    Admin,
+    /// Scheduler keys.
+    Scheduler,
+}
+
+/// One operation of the API.
+pub struct Route {
+    /// Which callers it accepts.
+    pub access: Access,
+    /// The HTTP method, in lower case.
+    pub method: &'static str,
+    /// The path, with `{id}` and the verb.
+    pub path: &'static str,
+    /// The path of the function whose name and attribute describe the operation in OpenAPI.
+    pub operation: &'static str,
+    handler: &'static str,
+    serve: fn() -> MethodRouter<App>,
+}
+
+/// Defines [`ROUTES`] and [`Api`] from one list.
+///
+/// A row of `handlers` is a function that serves and describes one operation. In `verbs` one function serves several
+/// operations of a path, because axum has no pattern `{id}:verb`; another function describes each.
+macro_rules! routes {
+    (
+        handlers { $($access:ident $method:ident $path:literal $($handler:ident)::+;)+ }
+        verbs { $($verb_access:ident $verb_method:ident $verb_path:literal $($server:ident)::+ => $($verb:ident)::+;)+ }
+    ) => {
+        /// All operations.
+        pub static ROUTES: &[Route] = &[
+            $(Route {
+                access: Access::$access,
+                method: stringify!($method),
+                path: $path,
+                operation: stringify!($($handler)::+),
+                handler: stringify!($($handler)::+),
+                serve: || axum::routing::$method($($handler)::+),
+            },)+
+            $(Route {
+                access: Access::$verb_access,
+                method: stringify!($verb_method),
+                path: $verb_path,
+                operation: stringify!($($verb)::+),
+                handler: stringify!($($server)::+),
+                serve: || axum::routing::$verb_method($($server)::+),
+            },)+
+        ];
+
+        /// The OpenAPI description of all operations, stored in docs/openapi.json.
+        #[derive(OpenApi)]
+        #[openapi(
+            info(title = "cronbox", description = "Workflows on a cron: the database is the only truth, EventBridge Scheduler the alarm clock."),
+            paths($($($handler)::+,)+ $($($verb)::+),+),
+            security(("key" = [])),
+            modifiers(&Key),
+        )]
+        pub struct Api;
+    };
+}
+
+routes! {
+    handlers {
+        Admin     post   "/api/v1/teams"                        keys::create_team;
+        Admin     get    "/api/v1/keys"                         keys::list;
+        Admin     post   "/api/v1/keys"                         keys::create;
+        Admin     post   "/api/v1/keys/{id}:revoke"             keys::revoke;
+        Viewer    get    "/api/v1/workflows"                    workflows::list;
+        Editor    post   "/api/v1/workflows"                    workflows::create;
+        Viewer    get    "/api/v1/workflows/{id}"               workflows::get;
+        Editor    patch  "/api/v1/workflows/{id}"               workflows::patch;
+        Admin     delete "/api/v1/workflows/{id}"               workflows::delete;
+        Viewer    post   "/api/v1/cron:explain"                 previews::explain;
+        Viewer    get    "/api/v1/schedules"                    schedules::list;
+        Viewer    get    "/api/v1/schedules/{id}"               schedules::get;
+        Editor    put    "/api/v1/schedules/{id}"               schedules::put;
+        Editor    patch  "/api/v1/schedules/{id}"               schedules::patch;
+        Editor    delete "/api/v1/schedules/{id}"               schedules::delete;
+        Viewer    get    "/api/v1/schedules/{id}/next"          previews::next;
+        Viewer    get    "/api/v1/schedules/{id}/runs"          runs::of_schedule;
+        Viewer    get    "/api/v1/schedules/{id}/occurrences"   runs::occurrences;
+        Viewer    get    "/api/v1/runs"                         runs::list;
+        Viewer    get    "/api/v1/runs/{id}"                    runs::get;
+        Viewer    get    "/api/v1/backfills"                    backfills::list;
+        Viewer    get    "/api/v1/backfills/{id}"               backfills::get;
+        Scheduler post   "/api/v1/cron/workflows/{id}:invoke"   invoke::invoke;
+        Viewer    get    "/api/v1/jobs"                         jobs::list;
+        Admin     get    "/api/v1/outbox"                       outbox::list;
+        Admin     get    "/api/v1/drift"                        drift::show;
+        Admin     post   "/api/v1/drift:check"                  drift::check;
+        Viewer    get    "/api/v1/stats"                        stats::show;
+        Admin     get    "/api/v1/verify"                       verify::verify;
+        Open      get    "/healthz"                             ops::healthz;
+        Open      get    "/readyz"                              ops::readyz;
+        Open      get    "/metrics"                             ops::metrics;
+    }
+    verbs {
+        Editor    post   "/api/v1/workflows/{id}:archive"       verbs::act                => openapi::archive;
+        Editor    post   "/api/v1/workflows/{id}:pause"         verbs::act                => openapi::pause;
+        Editor    post   "/api/v1/workflows/{id}:resume"        verbs::act                => openapi::resume;
+        Editor    post   "/api/v1/schedules/{id}:fire"          manual::act_on_schedule  => openapi::fire;
+        Editor    post   "/api/v1/schedules/{id}:backfill"      manual::act_on_schedule  => openapi::backfill;
+        Editor    post   "/api/v1/runs/{id}:cancel"             manual::act_on_run       => openapi::cancel_run;
+        Editor    post   "/api/v1/runs/{id}:retry"              manual::act_on_run       => openapi::retry_run;
+        Editor    post   "/api/v1/backfills/{id}:pause"         backfills::act            => openapi::pause_backfill;
+        Editor    post   "/api/v1/backfills/{id}:resume"        backfills::act            => openapi::resume_backfill;
+        Editor    post   "/api/v1/backfills/{id}:cancel"        backfills::act            => openapi::cancel_backfill;
+        Admin     post   "/api/v1/outbox/{id}:retry"            outbox::act               => openapi::retry;
+        Admin     post   "/api/v1/outbox/{id}:discard"          outbox::act               => openapi::discard;
+    }
+}
+
+/// Registers every operation of [`ROUTES`].
+pub(super) fn router() -> Router<App> {
+    let mut served = BTreeSet::new();
+    let mut router = Router::new();
+    for route in ROUTES {
+        let pattern = route.pattern();
+        // The verbs of a path share a handler. Two handlers for the same method and pattern panic here.
+        if served.insert((route.method, pattern.clone(), route.handler)) {
+            router = router.route(&pattern, (route.serve)());
+        }
+    }
+    router
+}
+
+impl Route {
+    /// The path as axum reads it: `{target}` is `{id}` or `{id}:verb`; the extractors split it.
+    fn pattern(&self) -> String {
+        match self.path.split_once("{id}:") {
+            Some((before, _verb)) => format!("{before}{{target}}"),
+            None => self.path.replace("{id}", "{target}"),
+        }
+    }
+}
