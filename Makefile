@@ -8,7 +8,7 @@ setup: ## installs what is missing: Postgres 15 or later, Python tools in a venv
 	sh scripts/setup.sh "$(VENV)"
 
 up: setup ## starts everything on this machine; Ctrl-C stops it (--bin, not -p: the build that `make test` makes)
-	cargo run --bin local -- up
+	cargo run --bin cronbox-local -- up
 
 test: setup ## runs all tests on a Postgres that it starts
 	cargo build --workspace --bins

@@ -1,4 +1,4 @@
-//! Step 1 of 7: workflows that a file defines, loaded by `app serve --schedules FILE` before it listens.
+//! Step 1 of 7: workflows that a file defines, loaded by `cronbox-app serve --schedules FILE` before it listens.
 //!
 //! The complete file is read and validated before anything changes. Then workflows that differ are created or changed
 //! by the same functions as an edit by the API. Workflows that the file does not name do not change.
@@ -147,7 +147,11 @@ async fn plan(
     bounds: &Bounds,
 ) -> sqlx::Result<Result<Plan, FieldError>> {
     let Some(team_id) = team_id(tx, &definition.team).await? else {
-        return Ok(Err(FieldError::new("unknown_team", "team", "there is no such team: `app teams create` makes one")));
+        return Ok(Err(FieldError::new(
+            "unknown_team",
+            "team",
+            "there is no such team: `cronbox-app teams create` makes one",
+        )));
     };
     let standing = match standing(tx, team_id, &definition.body.name).await? {
         Some(id) => workflows::find(tx, id, None).await?.map(|(workflow, _)| workflow),

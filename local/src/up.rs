@@ -1,4 +1,4 @@
-//! `local up`: all parts on this machine, until Ctrl-C; a restart continues with the same data.
+//! `cronbox-local up`: all parts on this machine, until Ctrl-C; a restart continues with the same data.
 
 use std::future::Future;
 use std::net::{Ipv4Addr, SocketAddr};

@@ -19,7 +19,7 @@ async fn thirty_minutes_without_eventbridge_give_nobody_up_and_end_within_the_ra
     let url = field.story.scheduler_url().to_owned();
     let mut way = Way::to(url.trim_start_matches("http://")).await;
     field.tell_publishers("AWS_ENDPOINT_URL_SCHEDULER", way.dsn(&url));
-    field.tell_publishers("API_TPS", CAP.to_string());
+    field.tell_publishers("CRONBOX_API_TPS", CAP.to_string());
     way.cut().await;
     field.staff(1);
     for _ in 0..6 {

@@ -1,4 +1,5 @@
-//! `local up` as a person runs it: it keeps its data, refuses a folder or port in use, and leaves no process behind.
+//! `cronbox-local up` as a person runs it: it keeps its data, refuses a folder or port in use, and leaves no process
+//! behind.
 
 use std::collections::HashMap;
 use std::fs;
@@ -30,7 +31,7 @@ impl Drop for Scratch {
     }
 }
 
-/// A running `local up`.
+/// A running `cronbox-local up`.
 struct Up {
     process: Child,
     lines: Receiver<String>,
@@ -113,7 +114,7 @@ impl Drop for Up {
 }
 
 fn command(data: &Path, ports: &[u16; 2]) -> Command {
-    let program = target_folder().join("debug/local");
+    let program = target_folder().join("debug/cronbox-local");
     assert!(program.exists(), "build the programs first: `make test` does");
     let mut command = Command::new(program);
     command.arg("up").arg("--data").arg(data.join("data"));
