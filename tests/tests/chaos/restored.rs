@@ -240,7 +240,7 @@ async fn databases_of_another_environment_are_held() {
     s.end().await;
 }
 
-/// An operator of prod forgets CRONBOX_ENV. The database must not pass to dev.
+/// An operator of prod forgets `CRONBOX_ENV`. The database must not pass to dev.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn acceptances_guess_no_environment() {
     let s = Story::at("2026-03-02T08:00:00Z").await;
