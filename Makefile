@@ -2,13 +2,21 @@
 TARGET := $(or $(CARGO_TARGET_DIR),target)
 VENV := $(TARGET)/venv
 
+# The old name of the variable, for one version.
+ifneq ($(TF_PLUGIN_DIR),)
+ifeq ($(CRONBOX_TF_PLUGIN_DIR),)
+$(warning TF_PLUGIN_DIR is now CRONBOX_TF_PLUGIN_DIR; the next version ignores the old name)
+export CRONBOX_TF_PLUGIN_DIR := $(TF_PLUGIN_DIR)
+endif
+endif
+
 .PHONY: tzdata nightly mutants setup up test schemathesis torture ci lint sqlx sqlx-check bench lambdas terraform openapi deny
 
 setup: ## installs what is missing: Postgres 15 or later, Python tools in a venv
 	sh scripts/setup.sh "$(VENV)"
 
 up: setup ## starts everything on this machine; Ctrl-C stops it (--bin, not -p: the build that `make test` makes)
-	cargo run --bin local -- up
+	cargo run --bin cronbox-local -- up
 
 test: setup ## runs all tests on a Postgres that it starts
 	cargo build --workspace --bins
@@ -32,7 +40,7 @@ sqlx-check: setup ## fails if .sqlx differs from the statements and migrations
 	sh scripts/sqlx.sh check
 
 openapi: ## regenerates docs/openapi.json
-	UPDATE_OPENAPI=1 cargo test --workspace --test api openapi
+	CRONBOX_UPDATE_OPENAPI=1 cargo test --workspace --test api openapi
 
 # B8 starts the deployed binaries.
 bench: setup $(if $(or $(findstring B8,$(ONLY)),$(if $(ONLY),,all)),lambdas) ## measures; prints a table and writes JSON to target/bench. ONLY=B5,B8 runs only these cases
@@ -55,7 +63,7 @@ mutants: setup ## changes the code in small ways; each change must fail a test. 
 	sh scripts/mutants.sh "$(TARGET)" "$(SHARD)"
 
 lambdas: ## target/lambdas/{publisher,runner}.zip, for Amazon Linux 2023. ARCH=arm64; RDS_CA=file.pem
-	RDS_CA="$(RDS_CA)" sh scripts/lambdas.sh "$(TARGET)" "$(or $(ARCH),x86_64)"
+	CRONBOX_RDS_CA="$(RDS_CA)" sh scripts/lambdas.sh "$(TARGET)" "$(or $(ARCH),x86_64)"
 
 terraform: setup lambdas ## checks terraform/, applies envs/dev to an emulator, uses it, destroys it, and runs the runner's zip in another emulator
 	sh scripts/terraform.sh "$(TARGET)"

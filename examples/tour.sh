@@ -4,7 +4,7 @@
 #     . target/local/env
 #     sh examples/tour.sh
 set -eu
-: "${CRONBOX_URL:?run: . target/local/env}" "${CRONBOX_KEY:?run: . target/local/env}" "${TEAM_ID:?run: . target/local/env}"
+: "${CRONBOX_URL:?run: . target/local/env}" "${CRONBOX_KEY:?run: . target/local/env}" "${CRONBOX_TEAM_ID:?run: . target/local/env}"
 
 # call METHOD PATH [BODY [CONTENT_TYPE]]: prints the answer. It fails if the status is 400 or more.
 call() {
@@ -26,7 +26,7 @@ call POST /cron:explain '{"cron": "0 9 * * MON-FRI", "timezone": "Europe/Paris",
 
 step "Create a workflow, and wait until EventBridge has its schedule."
 workflow=$(call POST '/workflows?wait=25' '{
-    "team_id": '"$TEAM_ID"', "name": "tour '"$$"'", "cron_schedule": "0 9 * * MON-FRI", "timezone": "Europe/Paris",
+    "team_id": '"$CRONBOX_TEAM_ID"', "name": "tour '"$$"'", "cron_schedule": "0 9 * * MON-FRI", "timezone": "Europe/Paris",
     "starting_inputs": {"report": "daily"}, "action": {"type": "log", "message": "the tour runs"}
 }')
 printf '%s\n' "$workflow"

@@ -24,11 +24,12 @@ mkdir -p "$target/lambdas"
 sh "$here/rds-ca.sh" "$target/lambdas/rds-ca.pem"
 # Amazon Linux 2023 has glibc 2.34; most build machines have a newer one.
 PATH="$venv/bin:$PATH" CARGO_TARGET_DIR="$target" \
-    cargo lambda build --locked --profile lambda -p publisher -p runner --target "$triple.2.34"
+    cargo lambda build --locked --profile lambda -p publisher --bin cronbox-publisher -p runner --bin cronbox-runner \
+    --target "$triple.2.34"
 "$venv/bin/python" "$here/zips.py" --arch "$arch" --floor-mb 6 --goal-mb 3.5 --include "$target/lambdas/rds-ca.pem" \
-    "$target/lambda/publisher/bootstrap" "$target/lambdas/publisher.zip"
+    "$target/lambda/cronbox-publisher/bootstrap" "$target/lambdas/publisher.zip"
 "$venv/bin/python" "$here/zips.py" --arch "$arch" --floor-mb 6 --goal-mb 1.2 \
-    "$target/lambda/runner/bootstrap" "$target/lambdas/runner.zip"
+    "$target/lambda/cronbox-runner/bootstrap" "$target/lambdas/runner.zip"
 # The SBOM of each zip: which crates are linked into it.
 for name in publisher runner; do
     "$venv/bin/python" "$here/sbom.py" "$name" "$target/lambdas/$name.cdx.json" --target "$triple"

@@ -1,5 +1,5 @@
 #!/bin/sh
-# Writes to $1 the certificates that sign RDS databases and proxies, as one PEM file. If RDS_CA names a file, that file
+# Writes to $1 the certificates that sign RDS databases and proxies, as one PEM file. If CRONBOX_RDS_CA names a file, that file
 # is copied instead (AWS's own: https://truststore.pki.rds.amazonaws.com/global/global-bundle.pem).
 set -eu
 out=$1
@@ -12,8 +12,8 @@ digest() {
     python3 -c 'import hashlib, sys; print(hashlib.sha256(open(sys.argv[1], "rb").read()).hexdigest())' "$1"
 }
 
-if [ -n "${RDS_CA:-}" ]; then
-    cp "$RDS_CA" "$out"
+if [ -n "${CRONBOX_RDS_CA:-}" ]; then
+    cp "$CRONBOX_RDS_CA" "$out"
     exit
 fi
 if [ -f "$out" ] && [ "$(digest "$out")" = "$sha256" ]; then

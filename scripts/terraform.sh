@@ -1,6 +1,6 @@
 #!/bin/sh
 # Checks terraform/ and its example: format, validity, tests on plans, and checkov. $1 is the target folder. Works on a copy, because
-# `terraform init` writes into the folders that it prepares. TF_PLUGIN_DIR names a folder of providers, for machines
+# `terraform init` writes into the folders that it prepares. CRONBOX_TF_PLUGIN_DIR names a folder of providers, for machines
 # that cannot reach the registry.
 set -eu
 mkdir -p "$1"
@@ -14,7 +14,7 @@ command -v terraform >/dev/null || {
 }
 
 init() {
-    terraform init -backend=false -input=false -no-color ${TF_PLUGIN_DIR:+-plugin-dir="$TF_PLUGIN_DIR"} >/dev/null
+    terraform init -backend=false -input=false -no-color ${CRONBOX_TF_PLUGIN_DIR:+-plugin-dir="$CRONBOX_TF_PLUGIN_DIR"} >/dev/null
 }
 
 terraform fmt -check -diff -recursive "$root/terraform"

@@ -60,7 +60,7 @@ pub async fn resolve_environment(pool: &PgPool, named: Option<Environment>) -> a
     match owner {
         // Accepted for the default environment, it would wait for acceptance again as soon as its own app starts.
         Some(owner) if owner != DEFAULT_ENVIRONMENT => {
-            bail!("the database belongs to environment {owner}, and ENV is not set: set ENV or write --env")
+            bail!("the database belongs to environment {owner}, and CRONBOX_ENV is not set: set it or write --env")
         }
         _ => Ok(DEFAULT_ENVIRONMENT.parse()?),
     }

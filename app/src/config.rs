@@ -13,112 +13,112 @@ use crate::cadence::When;
 use crate::identity::DEFAULT_ENVIRONMENT;
 use crate::{execute, gate, prune, recover};
 
-/// Settings of `app serve`.
+/// Settings of `cronbox-app serve`.
 #[derive(Args, Clone)]
 pub struct Config {
     /// Postgres DSN: `postgres://user:password@host:5432/database`
     #[arg(long, env = "DATABASE_URL", hide_env_values = true)]
     pub database_url: String,
     /// A PEM file of certificate authorities for the database's certificate, in addition to the public ones.
-    #[arg(long, env = "DB_CA_FILE", value_parser = db::ca_file)]
+    #[arg(long, env = "CRONBOX_DB_CA_FILE", value_parser = db::ca_file)]
     pub db_ca_file: Option<PathBuf>,
     /// Where to listen.
-    #[arg(long, env = "BIND_ADDR", default_value = "127.0.0.1:8080")]
+    #[arg(long, env = "CRONBOX_BIND_ADDR", default_value = "127.0.0.1:8080")]
     pub bind_addr: SocketAddr,
     /// The environment, as in the schedule names: `wf-<id>-<env>`
-    #[arg(long, env = "ENV", default_value = DEFAULT_ENVIRONMENT)]
+    #[arg(long, env = "CRONBOX_ENV", default_value = DEFAULT_ENVIRONMENT)]
     pub env: Environment,
     /// A YAML file of workflows, loaded before the app listens.
-    #[arg(long, env = "SCHEDULES_FILE", value_name = "FILE")]
+    #[arg(long, env = "CRONBOX_SCHEDULES_FILE", value_name = "FILE")]
     pub schedules: Option<PathBuf>,
     /// Database connections at most.
-    #[arg(long, env = "DB_MAX_CONNECTIONS", default_value_t = 32)]
+    #[arg(long, env = "CRONBOX_DB_MAX_CONNECTIONS", default_value_t = 32)]
     pub db_max_connections: u32,
     /// Private networks that http actions may reach, for example 10.1.0.0/16,127.0.0.0/8
-    #[arg(long, env = "ACTION_ALLOW_CIDRS", value_delimiter = ',')]
+    #[arg(long, env = "CRONBOX_ACTION_ALLOW_CIDRS", value_delimiter = ',')]
     pub action_allow_cidrs: Vec<IpNet>,
     /// Runs that this instance executes at once.
-    #[arg(long, env = "EXECUTOR_SLOTS", default_value_t = 256)]
+    #[arg(long, env = "CRONBOX_EXECUTOR_SLOTS", default_value_t = 256)]
     pub executor_slots: usize,
     /// Per cent of these slots that the runs of one team may use at once, so that no team blocks another.
-    #[arg(long, env = "EXECUTOR_TEAM_PERCENT", default_value_t = 75, value_parser = clap::value_parser!(u8).range(1..=100))]
+    #[arg(long, env = "CRONBOX_EXECUTOR_TEAM_PERCENT", default_value_t = 75, value_parser = clap::value_parser!(u8).range(1..=100))]
     pub executor_team_percent: u8,
     /// How often the executor checks for runs without a notification, in milliseconds.
-    #[arg(long, env = "EXECUTOR_POLL_MS", default_value_t = 1_000)]
+    #[arg(long, env = "CRONBOX_EXECUTOR_POLL_MS", default_value_t = 1_000)]
     pub executor_poll_ms: u64,
     /// How long running actions may take to end at shutdown, in seconds; then their runs are handed over.
-    #[arg(long, env = "SHUTDOWN_DRAIN_SECS", default_value_t = 110)]
+    #[arg(long, env = "CRONBOX_SHUTDOWN_DRAIN_SECS", default_value_t = 110)]
     pub shutdown_drain_secs: u64,
     /// How often this instance renews the leases of the runs that it executes, in milliseconds.
-    #[arg(long, env = "HEARTBEAT_MS", default_value_t = 10_000, value_parser = clap::value_parser!(u64).range(1..))]
+    #[arg(long, env = "CRONBOX_HEARTBEAT_MS", default_value_t = 10_000, value_parser = clap::value_parser!(u64).range(1..))]
     pub heartbeat_ms: u64,
     /// How long a lease of a run lasts without a renewal, in seconds; then the run is lost. At least six heartbeats
-    #[arg(long, env = "LOST_AFTER_SECS", default_value_t = 120, value_parser = clap::value_parser!(u64).range(1..))]
+    #[arg(long, env = "CRONBOX_LOST_AFTER_SECS", default_value_t = 120, value_parser = clap::value_parser!(u64).range(1..))]
     pub lost_after_secs: u64,
     /// How often a lost run is continued before it is abandoned.
-    #[arg(long, env = "RECOVERY_MAX_ATTEMPTS", default_value_t = 3)]
+    #[arg(long, env = "CRONBOX_RECOVERY_MAX_ATTEMPTS", default_value_t = 3)]
     pub recovery_max_attempts: u32,
     /// Lost or handed-over runs that were accepted longer ago than these seconds are abandoned.
-    #[arg(long, env = "RECOVERY_MAX_AGE_SECS", default_value_t = 24 * 60 * 60)]
+    #[arg(long, env = "CRONBOX_RECOVERY_MAX_AGE_SECS", default_value_t = 24 * 60 * 60)]
     pub recovery_max_age_secs: u32,
-    /// The database is a storage snapshot that was restored: jobs and publisher wait for `app ledger accept`.
+    /// The database is a storage snapshot that was restored: jobs and publisher wait for `cronbox-app ledger accept`.
     #[arg(long, env = "CRONBOX_RESTORED", default_value_t = false, action = clap::ArgAction::Set)]
     pub restored: bool,
     /// Whether this instance takes part in the background jobs.
-    #[arg(long, env = "JOBS_ENABLED", default_value_t = true, action = clap::ArgAction::Set)]
+    #[arg(long, env = "CRONBOX_JOBS_ENABLED", default_value_t = true, action = clap::ArgAction::Set)]
     pub jobs_enabled: bool,
     /// The timezone of the jobs' crons.
-    #[arg(long, env = "JOBS_TIMEZONE", default_value = "UTC", value_parser = schedule::parse_timezone)]
+    #[arg(long, env = "CRONBOX_JOBS_TIMEZONE", default_value = "UTC", value_parser = schedule::parse_timezone)]
     pub jobs_timezone: Timezone,
     /// When to check for missed times: seconds as `60s`, or a cron.
-    #[arg(long, env = "JOB_WATCHDOG", default_value = "60s")]
+    #[arg(long, env = "CRONBOX_JOB_WATCHDOG", default_value = "60s")]
     pub job_watchdog: When,
     /// When to check for runs that wait although a slot is free, or that have waited too long.
-    #[arg(long, env = "JOB_QUEUE", default_value = "10s")]
+    #[arg(long, env = "CRONBOX_JOB_QUEUE", default_value = "10s")]
     pub job_queue: When,
     /// When to advance backfills.
-    #[arg(long, env = "JOB_BACKFILLS", default_value = "5s")]
+    #[arg(long, env = "CRONBOX_JOB_BACKFILLS", default_value = "5s")]
     pub job_backfills: When,
     /// How often to check for runs whose instance was lost, in seconds.
-    #[arg(long, env = "RECOVERY_INTERVAL_SECS", default_value_t = 60, value_parser = clap::value_parser!(u64).range(1..))]
+    #[arg(long, env = "CRONBOX_RECOVERY_INTERVAL_SECS", default_value_t = 60, value_parser = clap::value_parser!(u64).range(1..))]
     pub recovery_interval_secs: u64,
     /// When to check for runs that did not end at their timeout.
-    #[arg(long, env = "JOB_TIMEOUTS", default_value = "30s")]
+    #[arg(long, env = "CRONBOX_JOB_TIMEOUTS", default_value = "30s")]
     pub job_timeouts: When,
     /// When to remove old rows.
-    #[arg(long, env = "JOB_PRUNE", default_value = "0 3 * * *")]
+    #[arg(long, env = "CRONBOX_JOB_PRUNE", default_value = "0 3 * * *")]
     pub job_prune: When,
     /// Days for which published outbox rows are kept.
-    #[arg(long, env = "OUTBOX_KEEP_DAYS", default_value_t = 7, value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(long, env = "CRONBOX_OUTBOX_KEEP_DAYS", default_value_t = 7, value_parser = clap::value_parser!(u32).range(1..))]
     pub outbox_keep_days: u32,
     /// Days for which failed outbox rows are kept.
-    #[arg(long, env = "OUTBOX_KEEP_FAILED_DAYS", default_value_t = 90, value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(long, env = "CRONBOX_OUTBOX_KEEP_FAILED_DAYS", default_value_t = 90, value_parser = clap::value_parser!(u32).range(1..))]
     pub outbox_keep_failed_days: u32,
     /// Days for which runs and occurrences are kept; occurrences never less than 15.
-    #[arg(long, env = "RETENTION_DAYS", default_value_t = 90, value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(long, env = "CRONBOX_RETENTION_DAYS", default_value_t = 90, value_parser = clap::value_parser!(u32).range(1..))]
     pub retention_days: u32,
     /// Exits or stops at a named point, for example `I5:1:kill`. Not in a release.
     #[cfg(debug_assertions)]
-    #[arg(long, env = "FAULT", hide = true)]
+    #[arg(long, env = "CRONBOX_FAULT", hide = true)]
     pub fault: Option<crate::inject::Fault>,
     /// By how many seconds this instance's own clock is wrong. Not in a release.
     #[cfg(debug_assertions)]
-    #[arg(long, env = "CLOCK_OFFSET_SECS", hide = true, default_value_t = 0, allow_negative_numbers = true)]
+    #[arg(long, env = "CRONBOX_CLOCK_OFFSET_SECS", hide = true, default_value_t = 0, allow_negative_numbers = true)]
     pub clock_offset_secs: i64,
     /// How long a client may take to send its headers, in milliseconds.
-    #[arg(long, env = "HEADER_TIMEOUT_MS", default_value_t = 10_000)]
+    #[arg(long, env = "CRONBOX_HEADER_TIMEOUT_MS", default_value_t = 10_000)]
     pub header_timeout_ms: u64,
     /// How long a request may take, in milliseconds.
-    #[arg(long, env = "REQUEST_TIMEOUT_MS", default_value_t = 30_000)]
+    #[arg(long, env = "CRONBOX_REQUEST_TIMEOUT_MS", default_value_t = 30_000)]
     pub request_timeout_ms: u64,
     /// Connections served at once; more wait to be accepted.
-    #[arg(long, env = "MAX_CONNECTIONS", default_value_t = 8_192)]
+    #[arg(long, env = "CRONBOX_MAX_CONNECTIONS", default_value_t = 8_192)]
     pub max_connections: usize,
     /// Requests a second for one admin or team key; scheduler keys are never limited. 0 = no limit
-    #[arg(long, env = "KEY_REQUESTS_PER_SEC", default_value_t = 500)]
+    #[arg(long, env = "CRONBOX_KEY_REQUESTS_PER_SEC", default_value_t = 500)]
     pub key_requests_per_sec: u32,
     /// Unknown or revoked keys a minute that one address may try. 0 = no limit
-    #[arg(long, env = "BAD_KEYS_PER_MIN", default_value_t = 60)]
+    #[arg(long, env = "CRONBOX_BAD_KEYS_PER_MIN", default_value_t = 60)]
     pub bad_keys_per_min: u32,
 }
 

@@ -11,7 +11,7 @@ use schedule::Environment;
 /// The environment of a process if none is set.
 pub const DEFAULT_ENVIRONMENT: &str = "dev";
 /// The command that accepts the ledger.
-pub const COMMAND: &str = "app ledger accept --until <end of the gap>";
+pub const COMMAND: &str = "cronbox-app ledger accept --until <end of the gap>";
 
 /// Prepares the database's identity, before an instance executes anything. `is_restored` = the database is a restored
 /// storage snapshot.

@@ -1,4 +1,4 @@
-//! The app's command line: `app serve`, `app migrate`, `app teams create`, `app keys create`.
+//! The app's command line: `cronbox-app serve`, `cronbox-app migrate`, `cronbox-app teams create` and others.
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -19,7 +19,8 @@ use tokio::signal::unix::{SignalKind, signal};
 use tracing_subscriber::EnvFilter;
 
 #[derive(Parser)]
-#[command(name = "app", version, about = "cronbox's app: the source of truth for workflows on a cron")]
+#[command(name = "cronbox-app", bin_name = "cronbox-app", version)]
+#[command(about = "cronbox's app: the source of truth for workflows on a cron")]
 struct Cli {
     #[command(subcommand)]
     command: Command,
@@ -51,7 +52,7 @@ struct Database {
     #[arg(long, env = "DATABASE_URL", hide_env_values = true)]
     database_url: String,
     /// A PEM file of certificate authorities for the database's certificate, in addition to the public ones.
-    #[arg(long, env = "DB_CA_FILE", value_parser = db::ca_file)]
+    #[arg(long, env = "CRONBOX_DB_CA_FILE", value_parser = db::ca_file)]
     db_ca_file: Option<PathBuf>,
 }
 
@@ -96,7 +97,7 @@ enum Ledger {
         #[command(flatten)]
         database: Database,
         /// The environment, as in the schedule names: `wf-<id>-<env>`; needed unless it is dev
-        #[arg(long, env = "ENV")]
+        #[arg(long, env = "CRONBOX_ENV")]
         env: Option<Environment>,
         /// The end of the gap, RFC 3339: the moment at which the database was lost.
         #[arg(long)]
@@ -129,16 +130,17 @@ enum Keys {
 }
 
 #[tokio::main]
-async fn main() -> ExitCode {
-    let cli = match Cli::try_parse() {
-        Ok(cli) => cli,
+pub(crate) async fn main() -> ExitCode {
+    let (cli, old_variables) = match old_names::parse::<Cli>() {
+        Ok(parsed) => parsed,
         Err(usage) if !usage.use_stderr() => usage.exit(), // --help, --version
         Err(wrong) => {
-            eprintln!("app: {}", in_a_sentence(&wrong));
+            eprintln!("cronbox-app: {}", in_a_sentence(&wrong));
             return ExitCode::FAILURE;
         }
     };
     log();
+    old_names::warn_of_variables(&old_variables);
     let done = match cli.command {
         Command::Serve(config) => serve(*config).await,
         Command::Migrate(database) => migrate(&database).await,
@@ -155,7 +157,7 @@ async fn main() -> ExitCode {
     match done {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("app: {error:#}");
+            eprintln!("cronbox-app: {error:#}");
             ExitCode::FAILURE
         }
     }
@@ -172,7 +174,7 @@ async fn serve(config: Config) -> anyhow::Result<()> {
     db::check_migrated(&pool).await?;
     db::load_zones(&mut *pool.acquire().await?).await.context("cannot read the zone data in force")?;
     let listener = app::listen(config.bind_addr).with_context(|| {
-        format!("cannot listen on {}: stop what uses it, or choose another BIND_ADDR", config.bind_addr)
+        format!("cannot listen on {}: stop what uses it, or choose another CRONBOX_BIND_ADDR", config.bind_addr)
     })?;
     let app = App::new(config, pool, Clock::System);
     if let Some(file) = &app.config.schedules {

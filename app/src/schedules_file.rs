@@ -1,4 +1,4 @@
-//! Step 1 of 7: workflows that a file defines, loaded by `app serve --schedules FILE` before it listens.
+//! Step 1 of 7: workflows that a file defines, loaded by `cronbox-app serve --schedules FILE` before it listens.
 //!
 //! The complete file is read and validated before anything changes. Then workflows that differ are created or changed
 //! by the same functions as an edit by the API. Workflows that the file does not name do not change.
@@ -150,7 +150,7 @@ async fn plan(
         return Ok(Err(FieldError::new(
             "unknown_team",
             "team",
-            "the team does not exist: create it with `app teams create`",
+            "the team does not exist: create it with `cronbox-app teams create`",
         )));
     };
     let current = match find_current(tx, team_id, &definition.body.name).await? {

@@ -131,7 +131,11 @@ pub async fn check_migrated(pool: &PgPool) -> anyhow::Result<()> {
     match MIGRATOR.iter().find(|migration| !applied.contains(&migration.version)) {
         None => Ok(()),
         Some(missing) => {
-            bail!("the database lacks migration {} ({}): run `app migrate`", missing.version, missing.description)
+            bail!(
+                "the database lacks migration {} ({}): run `cronbox-app migrate`",
+                missing.version,
+                missing.description
+            )
         }
     }
 }

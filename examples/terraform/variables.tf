@@ -26,7 +26,7 @@ variable "database_secret_arn" {
 }
 
 variable "scheduler_key_secret_arn" {
-  description = "The ARN of the secret that has the key of `app keys create --kind scheduler`."
+  description = "The ARN of the secret that has the key of `cronbox-app keys create --kind scheduler`."
   type        = string
 }
 

@@ -1,4 +1,4 @@
-//! The command line of `local`, and the folder of its files.
+//! The command line of `cronbox-local`, and the folder of its files.
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -13,7 +13,7 @@ use crate::{fires, invoke, scheduler, stand_in};
 
 /// cronbox on this machine: all parts, or only the stand-in for EventBridge Scheduler.
 #[derive(Debug, Parser)]
-#[command(version)]
+#[command(name = "cronbox-local", bin_name = "cronbox-local", version)]
 pub struct Config {
     /// What to start
     #[command(subcommand)]

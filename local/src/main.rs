@@ -1,4 +1,4 @@
-//! `local up`: all parts on this machine. `local scheduler`: only the stand-in.
+//! `cronbox-local up`: all parts on this machine. `cronbox-local scheduler`: only the stand-in.
 
 use std::process::ExitCode;
 
@@ -10,13 +10,13 @@ use local::{steps, up};
 use tokio::signal::unix::{SignalKind, signal};
 
 #[tokio::main]
-async fn main() -> ExitCode {
+pub(crate) async fn main() -> ExitCode {
     let config = Config::parse();
     steps::print();
     match run(config.command).await {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("local: {error:#}");
+            eprintln!("cronbox-local: {error:#}");
             ExitCode::FAILURE
         }
     }

@@ -1,4 +1,4 @@
-//! The lines that `local` prints: each step when it happens, and warnings.
+//! The lines that `cronbox-local` prints: each step when it happens, and warnings.
 
 use std::fmt::{self, Write as _};
 use std::io::Write as _;

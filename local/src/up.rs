@@ -1,4 +1,4 @@
-//! `local up`: all parts on this machine, until Ctrl-C; a restart continues with the same data.
+//! `cronbox-local up`: all parts on this machine, until Ctrl-C; a restart continues with the same data.
 
 use std::future::Future;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -72,13 +72,16 @@ fn write_env(target: &Path, stack: &Stack) -> Result<PathBuf> {
     let folder = target.join("local");
     std::fs::create_dir_all(&folder).with_context(|| format!("cannot make the folder {}", folder.display()))?;
     let path = folder.join("env");
+    let team = stack.keys.team_id.to_string();
     let lines = [
         ("CRONBOX_URL", stack.url()),
         ("CRONBOX_KEY", &stack.keys.admin),
         ("CRONBOX_SCHEDULER_KEY", &stack.keys.scheduler),
         ("AWS_ENDPOINT_URL_SCHEDULER", stack.scheduler_url()),
         ("DATABASE_URL", &stack.dsn()),
-        ("TEAM_ID", &stack.keys.team_id.to_string()),
+        ("CRONBOX_TEAM_ID", &team),
+        // The old name, for one version.
+        ("TEAM_ID", &team),
     ];
     let mut text: String = lines.iter().map(|(name, value)| format!("{name}={value}\n")).collect();
     let names: Vec<&str> = lines.iter().map(|(name, _)| *name).collect();

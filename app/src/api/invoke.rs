@@ -111,7 +111,7 @@ fn answered(answer: Answer) -> Result<Response, Error> {
             return Err(Error::Later(StatusCode::SERVICE_UNAVAILABLE, "clock_skew", detail, 60));
         }
         Answer::Held => {
-            let detail = "the database was restored: late fires wait for `app ledger accept`";
+            let detail = "the database was restored: late fires wait for `cronbox-app ledger accept`";
             return Err(Error::Later(StatusCode::SERVICE_UNAVAILABLE, "ledger_held", detail, 60));
         }
     };

@@ -29,10 +29,11 @@ pub struct Readiness {
     health: Health,
     /// How far this instance's clock is ahead of the database's, which decides. Above 2 a warning is logged.
     clock_skew_seconds: f64,
-    /// Whether this instance takes jobs: not if its clock differs by more than 30 s, nor with `JOBS_ENABLED=false`.
+    /// Whether this instance takes jobs: not if its clock differs by more than 30 s, nor with
+    /// `CRONBOX_JOBS_ENABLED=false`.
     takes_jobs: bool,
-    /// Why no run starts until `app ledger accept`: `restored`, `cloned`, `marked` or `eventbridge_ahead`; null = runs
-    /// start.
+    /// Why no run starts until `cronbox-app ledger accept`: `restored`, `cloned`, `marked` or `eventbridge_ahead`;
+    /// null = runs start.
     held: Option<String>,
 }
 

@@ -63,8 +63,8 @@ pub(crate) struct Batch {
 pub(crate) enum Choice {
     /// All except the suspects.
     Usual,
-    /// Workflows that were claimed twice in a row without an answer, or `MAX_ATTEMPTS` times in total. Each of them may
-    /// be what kills the publisher, so one is claimed at a time, after all others.
+    /// Workflows that were claimed twice in a row without an answer, or `CRONBOX_MAX_ATTEMPTS` times in total. Each of
+    /// them may be what kills the publisher, so one is claimed at a time, after all others.
     Suspects,
 }
 

@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use clap::builder::NonEmptyStringValueParser;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{Args, Parser};
+use old_names::{OldVariable, PREFIX};
 use schedule::Environment;
 
 use crate::arn;
@@ -14,7 +15,7 @@ use crate::inject::Fault;
 
 /// Drains the outbox into EventBridge Scheduler.
 #[derive(Parser)]
-#[command(name = "publisher", version)]
+#[command(name = "cronbox-publisher", bin_name = "cronbox-publisher", version)]
 pub struct Arguments {
     /// Drain until nothing is due, print the report as one JSON line, exit.
     #[arg(long, conflicts_with = "listen")]
@@ -23,7 +24,7 @@ pub struct Arguments {
     #[arg(long)]
     pub listen: bool,
     /// With --listen: the address of `/metrics`, for example 127.0.0.1:9090; without it there are no metrics.
-    #[arg(long, env = "METRICS_ADDR", requires = "listen")]
+    #[arg(long, env = "CRONBOX_METRICS_ADDR", requires = "listen")]
     pub metrics_addr: Option<SocketAddr>,
     /// Set only by Lambda.
     #[arg(skip)]
@@ -40,13 +41,13 @@ pub struct Arguments {
 #[derive(Args, Clone)]
 pub struct Database {
     /// `postgres://user:password@host:port/database`
-    #[arg(long, env = "DB_DSN", hide_env_values = true, required_unless_present = "db_secret_arn", value_parser = NonEmptyStringValueParser::new())]
+    #[arg(long, env = "CRONBOX_DB_DSN", hide_env_values = true, required_unless_present = "db_secret_arn", value_parser = NonEmptyStringValueParser::new())]
     pub db_dsn: Option<String>,
     /// ARN in Secrets Manager of a DSN, or of RDS's JSON (username, password, host, port, dbname).
-    #[arg(long, env = "DB_SECRET_ARN", value_parser = arn::secret)]
+    #[arg(long, env = "CRONBOX_DB_SECRET_ARN", value_parser = arn::secret)]
     pub db_secret_arn: Option<String>,
     /// A PEM file of certificate authorities for the database's certificate, in addition to the public ones.
-    #[arg(long, env = "DB_CA_FILE", value_parser = db::ca_file)]
+    #[arg(long, env = "CRONBOX_DB_CA_FILE", value_parser = db::ca_file)]
     pub db_ca_file: Option<PathBuf>,
 }
 
@@ -54,48 +55,49 @@ pub struct Database {
 #[derive(Args, Clone, Debug)]
 pub struct Config {
     /// Part of every schedule's name, so that environments can share an account.
-    #[arg(long, env = "ENV")]
+    #[arg(long, env = "CRONBOX_ENV")]
     pub env: Environment,
     /// The Lambda function that a schedule invokes.
-    #[arg(long, env = "RUNNER_LAMBDA_ARN", value_parser = arn::function)]
+    #[arg(long, env = "CRONBOX_RUNNER_LAMBDA_ARN", value_parser = arn::function)]
     pub runner_lambda_arn: String,
     /// The role that EventBridge assumes to invoke it.
-    #[arg(long, env = "SCHEDULER_ROLE_ARN", value_parser = arn::role)]
+    #[arg(long, env = "CRONBOX_SCHEDULER_ROLE_ARN", value_parser = arn::role)]
     pub scheduler_role_arn: String,
     /// The schedule group. Terraform (or the local stack) creates it, never the publisher.
-    #[arg(long, env = "SCHEDULE_GROUP", value_parser = arn::group)]
+    #[arg(long, env = "CRONBOX_SCHEDULE_GROUP", value_parser = arn::group)]
     pub schedule_group: String,
     /// The queue for fires that EventBridge cannot deliver.
-    #[arg(long, env = "SCHEDULE_DLQ_ARN", value_parser = arn::queue)]
+    #[arg(long, env = "CRONBOX_SCHEDULE_DLQ_ARN", value_parser = arn::queue)]
     pub schedule_dlq_arn: String,
     /// Workflows per claim.
-    #[arg(long, env = "BATCH_SIZE", default_value_t = 100, value_parser = clap::value_parser!(u16).range(1..=1000))]
+    #[arg(long, env = "CRONBOX_BATCH_SIZE", default_value_t = 100, value_parser = clap::value_parser!(u16).range(1..=1000))]
     pub batch_size: u16,
     /// Claims of a workflow without a success before it fails permanently.
-    #[arg(long, env = "MAX_ATTEMPTS", default_value_t = 10, value_parser = clap::value_parser!(u16).range(1..=1000))]
+    #[arg(long, env = "CRONBOX_MAX_ATTEMPTS", default_value_t = 10, value_parser = clap::value_parser!(u16).range(1..=1000))]
     pub max_attempts: u16,
     /// Calls in flight at once.
-    #[arg(long, env = "API_CONCURRENCY", default_value_t = 64, value_parser = clap::value_parser!(u16).range(1..=1000))]
+    #[arg(long, env = "CRONBOX_API_CONCURRENCY", default_value_t = 64, value_parser = clap::value_parser!(u16).range(1..=1000))]
     pub api_concurrency: u16,
     /// Calls per second, for all publishers together.
-    #[arg(long, env = "API_TPS", default_value_t = 200, value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(long, env = "CRONBOX_API_TPS", default_value_t = 200, value_parser = clap::value_parser!(u32).range(1..))]
     pub api_tps: u32,
     /// The number of this deployment: raise it with each change of what is published.
-    #[arg(long, env = "CONFIG_GENERATION", default_value_t = 0, value_parser = clap::value_parser!(i64).range(0..))]
+    #[arg(long, env = "CRONBOX_CONFIG_GENERATION", default_value_t = 0, value_parser = clap::value_parser!(i64).range(0..))]
     pub config_generation: i64,
     /// A point at which this process stops or exits: `P8:1:kill`. For tests; releases do not have it.
     #[cfg(debug_assertions)]
-    #[arg(long, env = "FAULT", hide = true)]
+    #[arg(long, env = "CRONBOX_FAULT", hide = true)]
     pub fault: Option<Fault>,
 }
 
 impl Arguments {
-    /// Parses the command line and the environment.
+    /// Parses the command line and the environment; also returns the variables that have an old name.
     ///
     /// # Errors
     /// Returns one sentence that names the variable; `--help` and `--version` print and end the process.
-    pub fn read() -> Result<Arguments, String> {
-        let read = Arguments::try_parse().map(|arguments| Arguments { is_lambda: is_lambda(), ..arguments });
+    pub fn read() -> Result<(Arguments, Vec<OldVariable>), String> {
+        let read = old_names::parse::<Arguments>();
+        let read = read.map(|(arguments, old)| (Arguments { is_lambda: is_lambda(), ..arguments }, old));
         read.map_err(|error| match error.kind() {
             ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => error.exit(),
             ErrorKind::MissingRequiredArgument => format!("set {} in the environment", missing(&error)),
@@ -109,16 +111,19 @@ fn is_lambda() -> bool {
     std::env::var_os("AWS_LAMBDA_RUNTIME_API").is_some()
 }
 
-/// The names of the missing variables; clap's value names are these names.
+/// The names of the missing variables; clap's value names are these names without the prefix.
 fn missing(error: &clap::Error) -> String {
     let Some(ContextValue::Strings(arguments)) = error.get(ContextKind::InvalidArg) else {
         return "a variable".to_owned();
     };
-    let names = arguments.iter().map(|argument| match argument.split_once('<') {
-        Some((_, name)) => name.trim_end_matches('>').replace('|', " or "),
+    let variables = arguments.iter().map(|argument| match argument.split_once('<') {
+        Some((_, names)) => {
+            let names = names.trim_end_matches('>').split('|').map(|name| format!("{PREFIX}{name}"));
+            names.collect::<Vec<_>>().join(" or ")
+        }
         None => argument.clone(),
     });
-    names.collect::<Vec<_>>().join(", ")
+    variables.collect::<Vec<_>>().join(", ")
 }
 
 #[cfg(test)]
@@ -129,6 +134,8 @@ mod tests {
     fn a_missing_variable_is_named() {
         let error =
             Arguments::try_parse_from(["publisher", "--env", "dev", "--db-dsn", "x"]).err().map(|e| missing(&e));
-        assert_eq!(error.as_deref(), Some("RUNNER_LAMBDA_ARN, SCHEDULER_ROLE_ARN, SCHEDULE_GROUP, SCHEDULE_DLQ_ARN"));
+        let missing = "CRONBOX_RUNNER_LAMBDA_ARN, CRONBOX_SCHEDULER_ROLE_ARN, CRONBOX_SCHEDULE_GROUP, \
+                       CRONBOX_SCHEDULE_DLQ_ARN";
+        assert_eq!(error.as_deref(), Some(missing));
     }
 }

@@ -179,7 +179,7 @@ impl Convergence<'_> {
         })
     }
 
-    /// Refuses to overwrite another database's schedule: the database, `ENV` or the schedule group is wrong.
+    /// Refuses to overwrite another database's schedule: the database, `CRONBOX_ENV` or the schedule group is wrong.
     fn refuse_foreign(&self, existing: &Existing, identity: Identity) -> Result<(), Fault> {
         let Some(Identity(other)) = identity.other_in(existing.description.as_deref()) else { return Ok(()) };
         tracing::error!(

@@ -12,20 +12,21 @@ use tokio::signal::unix::{SignalKind, signal};
 use tracing_subscriber::EnvFilter;
 
 #[tokio::main(flavor = "current_thread")]
-async fn main() -> ExitCode {
+pub(crate) async fn main() -> ExitCode {
     match run().await {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("publisher: {error:#}");
+            eprintln!("cronbox-publisher: {error:#}");
             ExitCode::FAILURE
         }
     }
 }
 
 async fn run() -> anyhow::Result<()> {
-    let arguments = Arguments::read().map_err(|sentence| anyhow!(sentence))?;
+    let (arguments, old_variables) = Arguments::read().map_err(|sentence| anyhow!(sentence))?;
     let Arguments { once, listen, metrics_addr, is_lambda, database, config } = arguments;
     log(is_lambda);
+    old_names::warn_of_variables(&old_variables);
     if !(once || listen || is_lambda) {
         bail!("write --once or --listen; without either the publisher runs only as a Lambda");
     }
@@ -39,7 +40,7 @@ async fn run() -> anyhow::Result<()> {
     } else if listen {
         let metrics = match metrics_addr {
             Some(address) => Some(TcpListener::bind(address).await.with_context(|| {
-                format!("cannot listen on {address}: stop what uses it, or choose another METRICS_ADDR")
+                format!("cannot listen on {address}: stop what uses it, or choose another CRONBOX_METRICS_ADDR")
             })?),
             None => None,
         };

@@ -6,6 +6,7 @@ use std::time::Duration;
 use clap::builder::NonEmptyStringValueParser;
 use clap::error::ErrorKind;
 use clap::{Args, Parser};
+use old_names::OldVariable;
 use url::Url;
 
 /// The time limit of one try.
@@ -51,10 +52,10 @@ pub enum KeySource {
 
 /// Delivers a fire of EventBridge Scheduler to the app's `:invoke`; runs only as a Lambda.
 #[derive(Parser)]
-#[command(name = "runner", version)]
+#[command(name = "cronbox-runner", bin_name = "cronbox-runner", version)]
 struct Arguments {
     /// The app's address, without `/api/v1`.
-    #[arg(long, env = "APP_BASE_URL", value_parser = address)]
+    #[arg(long, env = "CRONBOX_APP_BASE_URL", value_parser = address)]
     app_base_url: Url,
     #[command(flatten)]
     key: Key,
@@ -64,20 +65,20 @@ struct Arguments {
 #[group(required = true, multiple = true)]
 struct Key {
     /// The scheduler key.
-    #[arg(long, env = "SCHEDULER_API_KEY", hide_env_values = true, value_parser = NonEmptyStringValueParser::new())]
+    #[arg(long, env = "CRONBOX_SCHEDULER_API_KEY", hide_env_values = true, value_parser = NonEmptyStringValueParser::new())]
     scheduler_api_key: Option<String>,
     /// ARN of the scheduler key in Secrets Manager.
-    #[arg(long, env = "SCHEDULER_API_KEY_SECRET_ARN", value_parser = NonEmptyStringValueParser::new())]
+    #[arg(long, env = "CRONBOX_SCHEDULER_API_KEY_SECRET_ARN", value_parser = NonEmptyStringValueParser::new())]
     scheduler_api_key_secret_arn: Option<String>,
 }
 
 impl Config {
-    /// Parses the command line and the environment.
+    /// Parses the command line and the environment; also returns the variables that have an old name.
     ///
     /// # Errors
     /// Returns one sentence that says what to do; `--help` and `--version` print and end the process.
-    pub fn read() -> Result<Config, String> {
-        let Arguments { app_base_url, key } = match Arguments::try_parse() {
+    pub fn read() -> Result<(Config, Vec<OldVariable>), String> {
+        let (Arguments { app_base_url, key }, old_variables) = match old_names::parse::<Arguments>() {
             Err(error) if matches!(error.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayVersion) => error.exit(),
             _ if !is_lambda() => return Err("runs only as a Lambda; `make up` runs it locally".to_owned()),
             parsed => parsed.map_err(|error| sentence(&error))?,
@@ -87,7 +88,7 @@ impl Config {
             (None, Some(arn)) => KeySource::Secret(arn),
             (None, None) => return Err("set SCHEDULER_API_KEY or SCHEDULER_API_KEY_SECRET_ARN".to_owned()),
         };
-        Ok(Config { app_base_url, key, limits: Limits::LAMBDA })
+        Ok((Config { app_base_url, key, limits: Limits::LAMBDA }, old_variables))
     }
 }
 

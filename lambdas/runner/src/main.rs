@@ -7,19 +7,20 @@ use runner::{Config, Runner};
 use tracing_subscriber::EnvFilter;
 
 #[tokio::main(flavor = "current_thread")]
-async fn main() -> ExitCode {
+pub(crate) async fn main() -> ExitCode {
     match run().await {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("runner: {error:#}");
+            eprintln!("cronbox-runner: {error:#}");
             ExitCode::FAILURE
         }
     }
 }
 
 async fn run() -> anyhow::Result<()> {
-    let config = Config::read().map_err(|sentence| anyhow!(sentence))?;
+    let (config, old_variables) = Config::read().map_err(|sentence| anyhow!(sentence))?;
     let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("info"));
     tracing_subscriber::fmt().json().with_env_filter(filter).init();
+    old_names::warn_of_variables(&old_variables);
     runner::serve_lambda(Runner::new(config)?).await.map_err(|error| anyhow!(error))
 }

@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 use tokio::net::TcpListener;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
-const RUNNER: &str = env!("CARGO_BIN_EXE_runner");
+const RUNNER: &str = env!("CARGO_BIN_EXE_cronbox-runner");
 const KEY_ARN: &str = "arn:aws:secretsmanager:us-east-1:123456789012:secret:key";
 
 /// A workflow whose fires a proxy answers with a page.
@@ -30,16 +30,19 @@ fn run(env: &[(&str, &str)]) -> Output {
 fn without_lambda_it_says_so_in_one_sentence() {
     let output = run(&[]);
     assert_eq!(output.status.code(), Some(1));
-    assert_eq!(String::from_utf8_lossy(&output.stderr), "runner: runs only as a Lambda; `make up` runs it locally\n");
+    assert_eq!(
+        String::from_utf8_lossy(&output.stderr),
+        "cronbox-runner: runs only as a Lambda; `make up` runs it locally\n"
+    );
 }
 
 #[test]
 fn a_missing_variable_is_one_sentence_too() {
-    let output = run(&[("AWS_LAMBDA_RUNTIME_API", "127.0.0.1:9"), ("APP_BASE_URL", "http://app")]);
+    let output = run(&[("AWS_LAMBDA_RUNTIME_API", "127.0.0.1:9"), ("CRONBOX_APP_BASE_URL", "http://app")]);
     assert_eq!(output.status.code(), Some(1));
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
     assert_eq!(said.lines().count(), 1, "{said}");
-    assert!(said.contains("SCHEDULER_API_KEY"), "{said}");
+    assert!(said.contains("CRONBOX_SCHEDULER_API_KEY"), "{said}");
 }
 
 /// Lambda, Secrets Manager and the app in one server.
@@ -69,7 +72,29 @@ async fn a_rotated_key_is_fetched_again_and_the_delivery_repeated_once() {
     assert!(!log.contains("\"old\"") && !log.contains("\"new\""), "no key in the log");
 }
 
+/// Each variable is read by its old name, with a warning.
+#[tokio::test]
+async fn old_variables_are_read_with_a_warning() {
+    let (world, mut answers) = world([event(1)], ["new"]);
+    let address = serve(world).await;
+    let mut runner = runner_with("", &address);
+    assert_eq!(answer(&mut answers).await.0, "response");
+    runner.kill().unwrap();
+    let log = String::from_utf8(runner.wait_with_output().unwrap().stdout).unwrap();
+
+    let lines = log.lines().map(|line| serde_json::from_str::<Value>(line).unwrap()["fields"].clone());
+    let warned: Vec<Value> = lines.map(|fields| json!([fields["old"], fields["new"]])).collect();
+    for old in ["APP_BASE_URL", "SCHEDULER_API_KEY_SECRET_ARN"] {
+        assert!(warned.contains(&json!([old, format!("CRONBOX_{old}")])), "{log}");
+    }
+}
+
 fn runner_at(address: &str) -> Child {
+    runner_with("CRONBOX_", address)
+}
+
+/// A runner whose own variables begin with `prefix`.
+fn runner_with(prefix: &str, address: &str) -> Child {
     Command::new(RUNNER)
         .env_clear()
         .envs([
@@ -82,10 +107,10 @@ fn runner_at(address: &str) -> Child {
             ("AWS_REGION", "us-east-1"),
             ("AWS_ACCESS_KEY_ID", "a"),
             ("AWS_SECRET_ACCESS_KEY", "b"),
-            ("APP_BASE_URL", format!("http://{address}").as_str()),
             ("AWS_ENDPOINT_URL_SECRETS_MANAGER", format!("http://{address}/secrets").as_str()),
-            ("SCHEDULER_API_KEY_SECRET_ARN", KEY_ARN),
         ])
+        .env(format!("{prefix}APP_BASE_URL"), format!("http://{address}"))
+        .env(format!("{prefix}SCHEDULER_API_KEY_SECRET_ARN"), KEY_ARN)
         .stdout(Stdio::piped())
         .spawn()
         .unwrap()

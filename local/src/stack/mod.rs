@@ -1,7 +1,7 @@
 //! The complete data path in one process: Postgres, the app, the publisher, the stand-in and the runner.
 //!
-//! `local up` and every test start the same [`Stack`]. A test's stack has its own clock and its own database, and its
-//! end asserts that everything is processed.
+//! `cronbox-local up` and every test start the same [`Stack`]. A test's stack has its own clock and its own database, and
+//! its end asserts that everything is processed.
 
 mod answer;
 mod database;
@@ -239,12 +239,12 @@ impl Stack {
             ("AWS_REGION", "us-east-1"),
         ];
         let ours = [
-            ("DB_DSN", &*self.dsn()),
-            ("ENV", parts::ENVIRONMENT),
-            ("RUNNER_LAMBDA_ARN", RUNNER),
-            ("SCHEDULER_ROLE_ARN", ROLE),
-            ("SCHEDULE_GROUP", GROUP),
-            ("SCHEDULE_DLQ_ARN", SCHEDULE_DLQ),
+            ("CRONBOX_DB_DSN", &*self.dsn()),
+            ("CRONBOX_ENV", parts::ENVIRONMENT),
+            ("CRONBOX_RUNNER_LAMBDA_ARN", RUNNER),
+            ("CRONBOX_SCHEDULER_ROLE_ARN", ROLE),
+            ("CRONBOX_SCHEDULE_GROUP", GROUP),
+            ("CRONBOX_SCHEDULE_DLQ_ARN", SCHEDULE_DLQ),
         ];
         stand_in.iter().chain(&ours).map(|(name, value)| (*name, (*value).to_owned())).collect()
     }

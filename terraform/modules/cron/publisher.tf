@@ -48,18 +48,18 @@ resource "aws_lambda_function" "publisher" {
 
   environment {
     variables = merge(local.emulator, {
-      ENV                = var.env
-      DB_SECRET_ARN      = var.database_secret_arn
-      DB_CA_FILE         = var.database_ca_file
-      RUNNER_LAMBDA_ARN  = aws_lambda_function.runner.arn
-      SCHEDULER_ROLE_ARN = aws_iam_role.scheduler.arn
-      SCHEDULE_GROUP     = aws_scheduler_schedule_group.this.name
-      SCHEDULE_DLQ_ARN   = aws_sqs_queue.dead_letters["schedules"].arn
-      BATCH_SIZE         = tostring(var.publisher.batch_size)
-      MAX_ATTEMPTS       = tostring(var.publisher.max_attempts)
-      API_CONCURRENCY    = tostring(var.publisher.api_concurrency)
-      API_TPS            = tostring(var.publisher.api_tps)
-      CONFIG_GENERATION  = formatdate("YYYYMMDDhhmmss", terraform_data.generation.input)
+      CRONBOX_ENV                = var.env
+      CRONBOX_DB_SECRET_ARN      = var.database_secret_arn
+      CRONBOX_DB_CA_FILE         = var.database_ca_file
+      CRONBOX_RUNNER_LAMBDA_ARN  = aws_lambda_function.runner.arn
+      CRONBOX_SCHEDULER_ROLE_ARN = aws_iam_role.scheduler.arn
+      CRONBOX_SCHEDULE_GROUP     = aws_scheduler_schedule_group.this.name
+      CRONBOX_SCHEDULE_DLQ_ARN   = aws_sqs_queue.dead_letters["schedules"].arn
+      CRONBOX_BATCH_SIZE         = tostring(var.publisher.batch_size)
+      CRONBOX_MAX_ATTEMPTS       = tostring(var.publisher.max_attempts)
+      CRONBOX_API_CONCURRENCY    = tostring(var.publisher.api_concurrency)
+      CRONBOX_API_TPS            = tostring(var.publisher.api_tps)
+      CRONBOX_CONFIG_GENERATION  = formatdate("YYYYMMDDhhmmss", terraform_data.generation.input)
     })
   }
 

@@ -27,8 +27,8 @@ resource "aws_lambda_function" "runner" {
 
   environment {
     variables = merge(local.emulator, {
-      APP_BASE_URL                 = var.app_base_url
-      SCHEDULER_API_KEY_SECRET_ARN = var.scheduler_key_secret_arn
+      CRONBOX_APP_BASE_URL                 = var.app_base_url
+      CRONBOX_SCHEDULER_API_KEY_SECRET_ARN = var.scheduler_key_secret_arn
     })
   }
 

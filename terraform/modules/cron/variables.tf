@@ -96,7 +96,7 @@ variable "database_ca_file" {
 }
 
 variable "scheduler_key_secret_arn" {
-  description = "Secrets Manager's ARN of the scheduler key, as `app keys create --kind scheduler` printed it."
+  description = "Secrets Manager's ARN of the scheduler key, as `cronbox-app keys create --kind scheduler` printed it."
   type        = string
 
   validation {

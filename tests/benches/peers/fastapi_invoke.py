@@ -10,7 +10,7 @@ from fastapi.responses import JSONResponse
 from psycopg_pool import AsyncConnectionPool
 from pydantic import BaseModel
 
-pool = AsyncConnectionPool(os.environ["DB_DSN"], min_size=16, max_size=16, open=False)
+pool = AsyncConnectionPool(os.environ["CRONBOX_DB_DSN"], min_size=16, max_size=16, open=False)
 cache: TTLCache = TTLCache(maxsize=100_000, ttl=1800)
 
 

@@ -20,7 +20,7 @@ def publisher():
     boto3.client("scheduler")
 
     def drain(_event):
-        with psycopg.connect(os.environ["DB_DSN"]) as database:
+        with psycopg.connect(os.environ["CRONBOX_DB_DSN"]) as database:
             row = database.execute(
                 "SELECT o.id, w.id, w.cron_schedule FROM outbox_events o JOIN workflows w ON w.id = o.aggregate_id"
                 " WHERE o.processed_on IS NULL ORDER BY o.id LIMIT 1 FOR UPDATE OF o SKIP LOCKED"
@@ -34,8 +34,8 @@ def runner():
     import urllib.request
 
     def deliver(fire):
-        url = f"{os.environ['APP_BASE_URL']}/api/v1/cron/workflows/{fire['workflow_id']}:invoke"
-        headers = {"X-API-Key": os.environ["SCHEDULER_API_KEY"], "Content-Type": "application/json"}
+        url = f"{os.environ['CRONBOX_APP_BASE_URL']}/api/v1/cron/workflows/{fire['workflow_id']}:invoke"
+        headers = {"X-API-Key": os.environ["CRONBOX_SCHEDULER_API_KEY"], "Content-Type": "application/json"}
         with urllib.request.urlopen(urllib.request.Request(url, json.dumps(fire).encode(), headers)) as answer:
             return json.load(answer)
 

@@ -13,7 +13,7 @@ import boto3
 import psycopg
 from botocore.config import Config
 
-GROUP = os.environ["SCHEDULE_GROUP"]
+GROUP = os.environ["CRONBOX_SCHEDULE_GROUP"]
 
 
 def put(scheduler, workflow_id, cron):
@@ -24,8 +24,8 @@ def put(scheduler, workflow_id, cron):
         "ScheduleExpression": f"cron({minute} {hour} * * ? *)",
         "FlexibleTimeWindow": {"Mode": "OFF"},
         "Target": {
-            "Arn": os.environ["RUNNER_LAMBDA_ARN"],
-            "RoleArn": os.environ["SCHEDULER_ROLE_ARN"],
+            "Arn": os.environ["CRONBOX_RUNNER_LAMBDA_ARN"],
+            "RoleArn": os.environ["CRONBOX_SCHEDULER_ROLE_ARN"],
             "Input": json.dumps({"workflow_id": workflow_id}),
         },
     }
@@ -38,7 +38,7 @@ def put(scheduler, workflow_id, cron):
 def main(rows):
     scheduler = boto3.client("scheduler", config=Config(retries={"max_attempts": 1}))
     done, begun = 0, time.monotonic()
-    with psycopg.connect(os.environ["DB_DSN"]) as database:
+    with psycopg.connect(os.environ["CRONBOX_DB_DSN"]) as database:
         while done < rows:
             with database.transaction():
                 row = database.execute(

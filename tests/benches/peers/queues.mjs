@@ -1,6 +1,6 @@
 // Queues that are often used between a table and AWS, with jobs that do nothing.
 //
-// The peers of B2: `node queues.mjs graphile-worker|pg-boss JOBS`, on the database DB_DSN. Each runs with its own
+// The peers of B2: `node queues.mjs graphile-worker|pg-boss JOBS`, on the database CRONBOX_DB_DSN. Each runs with its own
 // batching: graphile-worker a local queue, pg-boss fetches of 1,000. Prints one JSON line.
 
 import { makeWorkerUtils, run } from 'graphile-worker';
@@ -8,7 +8,7 @@ import pg from 'pg';
 import PgBoss from 'pg-boss';
 
 const [peer, jobs] = [process.argv[2], Number(process.argv[3])];
-const connectionString = process.env.DB_DSN;
+const connectionString = process.env.CRONBOX_DB_DSN;
 
 async function graphileWorker() {
   const utils = await makeWorkerUtils({ connectionString });

@@ -49,7 +49,7 @@ impl Backlog {
     /// An empty backlog. The stand-in answers after `latency_ms`, and throttles above `tps`.
     pub(crate) async fn new(latency_ms: u64, tps: Option<u32>) -> Backlog {
         let address = format!("127.0.0.1:{}", free_port());
-        let mut stand_in = Command::new(program("local"));
+        let mut stand_in = Command::new(program("cronbox-local"));
         stand_in.args(["scheduler", "--listen", &address, "--latency-ms", &latency_ms.to_string()]);
         if let Some(tps) = tps {
             stand_in.args(["--tps", &tps.to_string()]);
@@ -190,9 +190,9 @@ impl Backlog {
     }
 
     fn program(&self, tps: Option<u32>, mode: &str) -> Command {
-        let mut command = Command::new(program("publisher"));
+        let mut command = Command::new(program("cronbox-publisher"));
         let tps = tps.map_or_else(|| UNLIMITED_TPS.to_owned(), |tps| tps.to_string());
-        command.arg(mode).envs(self.environment()).env("API_TPS", tps).env("RUST_LOG", "error");
+        command.arg(mode).envs(self.environment()).env("CRONBOX_API_TPS", tps).env("RUST_LOG", "error");
         command
     }
 
@@ -204,12 +204,12 @@ impl Backlog {
 
     pub(crate) fn environment(&self) -> Vec<(&'static str, String)> {
         vec![
-            ("ENV", ENVIRONMENT.to_owned()),
-            ("DB_DSN", self.database.dsn()),
-            ("RUNNER_LAMBDA_ARN", "arn:aws:lambda:us-east-1:123456789012:function:runner".to_owned()),
-            ("SCHEDULER_ROLE_ARN", "arn:aws:iam::123456789012:role/scheduler".to_owned()),
-            ("SCHEDULE_GROUP", GROUP.to_owned()),
-            ("SCHEDULE_DLQ_ARN", "arn:aws:sqs:us-east-1:123456789012:schedules-dlq".to_owned()),
+            ("CRONBOX_ENV", ENVIRONMENT.to_owned()),
+            ("CRONBOX_DB_DSN", self.database.dsn()),
+            ("CRONBOX_RUNNER_LAMBDA_ARN", "arn:aws:lambda:us-east-1:123456789012:function:runner".to_owned()),
+            ("CRONBOX_SCHEDULER_ROLE_ARN", "arn:aws:iam::123456789012:role/scheduler".to_owned()),
+            ("CRONBOX_SCHEDULE_GROUP", GROUP.to_owned()),
+            ("CRONBOX_SCHEDULE_DLQ_ARN", "arn:aws:sqs:us-east-1:123456789012:schedules-dlq".to_owned()),
             ("AWS_ENDPOINT_URL_SCHEDULER", self.endpoint.clone()),
             ("AWS_REGION", "us-east-1".to_owned()),
             ("AWS_DEFAULT_REGION", "us-east-1".to_owned()),

@@ -57,7 +57,8 @@ async fn publisher() -> Vec<Row> {
 
 /// Measures until the runner polls. B7 measures the app's part of a delivery.
 async fn runner() -> Row {
-    let environment = vec![("APP_BASE_URL", "http://127.0.0.1:9".to_owned()), ("SCHEDULER_API_KEY", "k".to_owned())];
+    let environment =
+        vec![("CRONBOX_APP_BASE_URL", "http://127.0.0.1:9".to_owned()), ("CRONBOX_SCHEDULER_API_KEY", "k".to_owned())];
     let (mut ours, mut theirs) = (Starts::default(), Starts::default());
     for _ in 0..ROUNDS {
         for (starts, command) in [(&mut ours, deployed("runner")), (&mut theirs, naive("runner"))] {
@@ -92,7 +93,7 @@ fn deployed(name: &str) -> Command {
 }
 
 fn bootstrap(name: &str) -> PathBuf {
-    let built = target_folder().join("lambda").join(name).join("bootstrap");
+    let built = target_folder().join(format!("lambda/cronbox-{name}/bootstrap"));
     assert!(built.exists(), "{} is missing: run `make lambdas`", built.display());
     built
 }

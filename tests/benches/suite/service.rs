@@ -34,12 +34,12 @@ impl Service {
         let (_, scheduler) = keys::create(&mut tx, Holder::Scheduler, "bench", &bench_edit()).await.unwrap();
         tx.commit().await.unwrap();
         let address: SocketAddr = ([127, 0, 0, 1], free_port()).into();
-        let mut command = Command::new(program("app"));
-        command.arg("serve").envs([("DATABASE_URL", backlog.dsn()), ("BIND_ADDR", address.to_string())]);
-        command.envs([("KEY_REQUESTS_PER_SEC", "0"), ("RUST_LOG", "error")]);
-        command.env("EXECUTOR_SLOTS", executor_slots.to_string());
+        let mut command = Command::new(program("cronbox-app"));
+        command.arg("serve").envs([("DATABASE_URL", backlog.dsn()), ("CRONBOX_BIND_ADDR", address.to_string())]);
+        command.envs([("CRONBOX_KEY_REQUESTS_PER_SEC", "0"), ("RUST_LOG", "error")]);
+        command.env("CRONBOX_EXECUTOR_SLOTS", executor_slots.to_string());
         // The environment of the publishers: another one would hold the database as a clone.
-        command.env("ENV", ENVIRONMENT);
+        command.env("CRONBOX_ENV", ENVIRONMENT);
         let (admin, scheduler) = (admin.reveal().to_owned(), scheduler.reveal().to_owned());
         Service::start(command, address, team.id, admin, scheduler).await
     }
@@ -54,7 +54,7 @@ impl Service {
         let address: SocketAddr = ([127, 0, 0, 1], free_port()).into();
         let mut command = Command::new(venv.join("bin/uvicorn"));
         command.args(["fastapi_invoke:app", "--app-dir", folder, "--no-access-log", "--log-level", "error"]);
-        command.args(["--port", &address.port().to_string()]).envs([("DB_DSN", backlog.dsn())]);
+        command.args(["--port", &address.port().to_string()]).envs([("CRONBOX_DB_DSN", backlog.dsn())]);
         command.env("API_KEY", "peer");
         Service::start(command, address, 0, String::new(), "peer".to_owned()).await
     }

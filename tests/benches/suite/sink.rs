@@ -56,7 +56,7 @@ async fn install(folder: &Path) -> bool {
 async fn drain_of(peer: &str, folder: &Path) -> f64 {
     let database = Database::of_template().await.unwrap();
     let mut node = Command::new("node");
-    node.arg(folder.join("queues.mjs")).args([peer, &ROWS.to_string()]).env("DB_DSN", database.dsn());
+    node.arg(folder.join("queues.mjs")).args([peer, &ROWS.to_string()]).env("CRONBOX_DB_DSN", database.dsn());
     let output = node.stderr(Stdio::inherit()).output().await.unwrap();
     database.remove().await.unwrap();
     let reply = output.stdout.split(|byte| *byte == b'\n').find_map(|line| serde_json::from_slice::<Value>(line).ok());

@@ -9,29 +9,29 @@ use tokio::process::Command;
 use crate::table::Row;
 use crate::{free_port, millis, program};
 
-/// `local up` on an empty folder.
+/// `cronbox-local up` on an empty folder.
 pub(crate) async fn up_to_ready(times: u32) -> Row {
     let mut taken_ms = Vec::new();
     for _ in 0..times {
         let data = std::env::temp_dir().join(format!("cronbox-bench-{}", uuid::Uuid::new_v4()));
         let (app, scheduler) = (free_port(), free_port());
-        let mut command = Command::new(program("local"));
+        let mut command = Command::new(program("cronbox-local"));
         command.args(["up", "--app-port", &app.to_string(), "--scheduler-port", &scheduler.to_string(), "--data"]);
         taken_ms.push(to_ready(command.arg(&data), app).await);
         std::fs::remove_dir_all(&data).unwrap();
     }
-    Row::of_times("B8", "cold `local up` to ready, new database", taken_ms)
+    Row::of_times("B8", "cold `cronbox-local up` to ready, new database", taken_ms)
 }
 
-/// `app serve` on a migrated database.
+/// `cronbox-app serve` on a migrated database.
 pub(crate) async fn app_to_ready(times: u32) -> Row {
     let database = Database::of_template().await.unwrap();
     let mut taken_ms = Vec::new();
     for _ in 0..times {
         let port = free_port();
-        let mut command = Command::new(program("app"));
-        command.arg("serve").env("DATABASE_URL", database.dsn()).env("BIND_ADDR", format!("127.0.0.1:{port}"));
-        taken_ms.push(to_ready(command.env("ENV", "bench").env("RUST_LOG", "warn"), port).await);
+        let mut command = Command::new(program("cronbox-app"));
+        command.arg("serve").env("DATABASE_URL", database.dsn()).env("CRONBOX_BIND_ADDR", format!("127.0.0.1:{port}"));
+        taken_ms.push(to_ready(command.env("CRONBOX_ENV", "bench").env("RUST_LOG", "warn"), port).await);
     }
     database.remove().await.unwrap();
     Row::of_times("B8", "app: cold start to ready", taken_ms)

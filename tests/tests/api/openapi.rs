@@ -9,7 +9,7 @@ use utoipa::OpenApi as _;
 fn the_checked_in_openapi_is_the_code_s() {
     let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/openapi.json");
     let generated = Description::openapi().to_pretty_json().unwrap() + "\n";
-    if std::env::var_os("UPDATE_OPENAPI").is_some() {
+    if std::env::var_os("CRONBOX_UPDATE_OPENAPI").is_some() {
         std::fs::write(path, &generated).unwrap();
     }
     let checked_in = std::fs::read_to_string(path).unwrap_or_default();

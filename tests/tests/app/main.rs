@@ -7,6 +7,7 @@ mod invoke;
 mod journey;
 mod migrations;
 mod notify;
+mod renamed;
 mod runs;
 mod server;
 mod start;

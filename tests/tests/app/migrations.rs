@@ -1,4 +1,4 @@
-//! `app migrate` on a database that is in use.
+//! `cronbox-app migrate` on a database that is in use.
 
 use std::process::Stdio;
 use std::time::{Duration, Instant};
@@ -193,14 +193,14 @@ fn migrated_sentences_have_their_codes() {
     }
 }
 
-/// `app migrate` on this database.
+/// `cronbox-app migrate` on this database.
 fn migrate(dsn: &str) -> Command {
     let mut command = app();
     command.arg("migrate").env("DATABASE_URL", dsn).env("NO_COLOR", "1").stderr(Stdio::piped());
     command
 }
 
-/// The first `app migrate` is inside a migration when the second one starts.
+/// The first `cronbox-app migrate` is inside a migration when the second one starts.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_second_migrate_waits_for_the_first() {
     let s = Story::today().await;

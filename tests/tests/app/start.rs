@@ -9,10 +9,15 @@ use tokio::io::{AsyncBufReadExt as _, BufReader};
 use tokio::net::TcpListener;
 use tokio::process::{Child, Command};
 
-/// The app's binary, which `cargo build --workspace --bins` puts next to the folder of this test.
+/// The app's program.
 pub(super) fn app() -> Command {
+    program("cronbox-app")
+}
+
+/// A program, which `cargo build --workspace --bins` puts next to the folder of this test.
+pub(super) fn program(name: &str) -> Command {
     let tests = std::env::current_exe().unwrap();
-    let program = tests.ancestors().nth(2).unwrap().join("app");
+    let program = tests.ancestors().nth(2).unwrap().join(name);
     assert!(program.exists(), "{} is missing: run `cargo build --workspace --bins`", program.display());
     let mut command = Command::new(program);
     command.env_clear().kill_on_drop(true);
@@ -24,7 +29,7 @@ pub(super) async fn run(command: &mut Command) -> Output {
 }
 
 /// Asserts one sentence on stderr, exit code 1, and no secret in the output.
-fn expect_error(output: &Output, words: &str) {
+pub(super) fn expect_error(output: &Output, words: &str) {
     let error = String::from_utf8_lossy(&output.stderr);
     assert!(error.contains(words), "{error:?} lacks {words:?}");
     assert_eq!(output.status.code(), Some(1), "{error}");
@@ -37,7 +42,7 @@ async fn a_wrong_setting_has_one_sentence() {
     let s = Story::today().await;
     let serve = |dsn: &str| {
         let mut command = app();
-        command.arg("serve").env("DATABASE_URL", dsn).env("BIND_ADDR", "127.0.0.1:0");
+        command.arg("serve").env("DATABASE_URL", dsn).env("CRONBOX_BIND_ADDR", "127.0.0.1:0");
         command
     };
     expect_error(&run(app().arg("serve")).await, "DATABASE_URL");
@@ -49,9 +54,9 @@ async fn a_wrong_setting_has_one_sentence() {
     expect_error(&run(&mut serve(&wrong)).await, "password");
     let taken = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = taken.local_addr().unwrap().to_string();
-    expect_error(&run(serve(&s.dsn()).env("BIND_ADDR", &address)).await, "cannot listen on");
-    expect_error(&run(serve(&s.dsn()).env("BIND_ADDR", "here")).await, "BIND_ADDR");
-    expect_error(&run(serve(&s.dsn()).env("ENV", "Not An Env")).await, "ENV");
+    expect_error(&run(serve(&s.dsn()).env("CRONBOX_BIND_ADDR", &address)).await, "cannot listen on");
+    expect_error(&run(serve(&s.dsn()).env("CRONBOX_BIND_ADDR", "here")).await, "BIND_ADDR");
+    expect_error(&run(serve(&s.dsn()).env("CRONBOX_ENV", "Not An Env")).await, "ENV");
     s.end().await;
 }
 
@@ -62,7 +67,7 @@ async fn an_empty_database_must_be_migrated() {
     let empty = format!("{database}_empty");
     s.pool.execute(sqlx::AssertSqlSafe(format!("CREATE DATABASE {empty}"))).await.unwrap();
     let dsn = format!("{server}/{empty}");
-    expect_error(&run(app().arg("serve").env("DATABASE_URL", &dsn)).await, "run `app migrate`");
+    expect_error(&run(app().arg("serve").env("DATABASE_URL", &dsn)).await, "run `cronbox-app migrate`");
     let with = |words: &[&str]| {
         let mut command = app();
         command.args(words).env("DATABASE_URL", &dsn);
@@ -118,9 +123,9 @@ pub(super) async fn serve_with(dsn: &str, more: &[(&str, &str)]) -> (Child, Stri
         .envs(more.iter().copied())
         .arg("serve")
         .env("DATABASE_URL", dsn)
-        .env("BIND_ADDR", "127.0.0.1:0")
-        .env("SHUTDOWN_DRAIN_SECS", "1");
-    command.env("ACTION_ALLOW_CIDRS", "127.0.0.0/8").env("NO_COLOR", "1").stderr(Stdio::piped());
+        .env("CRONBOX_BIND_ADDR", "127.0.0.1:0")
+        .env("CRONBOX_SHUTDOWN_DRAIN_SECS", "1");
+    command.env("CRONBOX_ACTION_ALLOW_CIDRS", "127.0.0.0/8").env("NO_COLOR", "1").stderr(Stdio::piped());
     let mut serving = command.spawn().unwrap();
     let mut lines = BufReader::new(serving.stderr.take().unwrap()).lines();
     while let Some(line) = lines.next_line().await.unwrap() {

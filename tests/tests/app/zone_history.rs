@@ -16,7 +16,7 @@ const UNSETTLED: TimeDelta = TimeDelta::minutes(8);
 async fn serve_at(environment: &Environment, offset_secs: i64) -> (Child, String) {
     environment.set_clock(&format!("clock_timestamp() + make_interval(secs => {offset_secs})")).await;
     let offset = offset_secs.to_string();
-    serve_with(&environment.dsn, &[("CLOCK_OFFSET_SECS", &offset), ("JOB_WATCHDOG", "1s")]).await
+    serve_with(&environment.dsn, &[("CRONBOX_CLOCK_OFFSET_SECS", &offset), ("CRONBOX_JOB_WATCHDOG", "1s")]).await
 }
 
 /// Waits until all times of a span are decided, and returns the proof.

@@ -37,7 +37,7 @@ impl Environment {
         run(app().args(words).env("DATABASE_URL", &self.dsn).env("NO_COLOR", "1")).await
     }
 
-    /// The output of an `app` command.
+    /// The output of a `cronbox-app` command.
     pub(super) async fn said(&self, words: &[&str]) -> String {
         let output = self.output(words).await;
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));

@@ -81,10 +81,10 @@ impl Field {
 
     /// Starts a publisher that dies or blocks at the point that `fault` names.
     pub(crate) fn publisher(&self, fault: Option<&str>) -> Child {
-        let mut command = Command::new(local::config::target_folder().join("debug/publisher"));
+        let mut command = Command::new(local::config::target_folder().join("debug/cronbox-publisher"));
         command.arg("--listen").kill_on_drop(true).env_clear().env("PATH", "/usr/bin:/bin");
         command.envs(self.story.publisher_environment()).envs(self.more.iter().cloned());
-        command.envs(fault.map(|fault| ("FAULT", fault))).env("RUST_LOG", "off").stdout(Stdio::null());
+        command.envs(fault.map(|fault| ("CRONBOX_FAULT", fault))).env("RUST_LOG", "off").stdout(Stdio::null());
         command.spawn().unwrap()
     }
 

@@ -92,8 +92,8 @@ impl Instance {
 }
 
 fn spawn(dsn: &str, address: &str) -> Child {
-    let mut app = Command::new(local::config::target_folder().join("debug/app"));
-    app.arg("serve").env_clear().envs([("DATABASE_URL", dsn), ("BIND_ADDR", address), ("RUST_LOG", "off")]);
+    let mut app = Command::new(local::config::target_folder().join("debug/cronbox-app"));
+    app.arg("serve").env_clear().envs([("DATABASE_URL", dsn), ("CRONBOX_BIND_ADDR", address), ("RUST_LOG", "off")]);
     app.kill_on_drop(true).stdout(Stdio::null()).spawn().unwrap()
 }
 

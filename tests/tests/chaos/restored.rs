@@ -95,7 +95,7 @@ async fn restored_databases_run_nothing_until_accepted() {
     let waiting = s.editor().post(&manual, &json!({})).await.expect(202).json["run_id"].clone();
     let late = s.invoke(wf, "2026-03-02T08:15:00Z").await;
     assert_eq!((late.status, late.code()), (503, "ledger_held"));
-    assert!(until_held(&s).await.contains("app ledger accept --until"), "it says what it waits for");
+    assert!(until_held(&s).await.contains("cronbox-app ledger accept --until"), "it says what it waits for");
     assert_eq!(s.count("SELECT count(*) FROM runs WHERE state <> 'accepted'").await, 0, "no run was started");
 
     accept(&s, "2026-03-02T08:20:00Z").await;
@@ -224,7 +224,7 @@ async fn clones_overwrite_no_schedule_of_the_original() {
 async fn databases_of_another_environment_are_held() {
     let s = Story::at("2026-03-02T08:00:00Z").await;
     let mut serving = app_of(&s, &["serve"]);
-    let mut serving = serving.env("ENV", "staging").spawn().unwrap();
+    let mut serving = serving.env("CRONBOX_ENV", "staging").spawn().unwrap();
     assert!(line_with(&mut serving, "ledger held").await.contains("cloned"));
     serving.kill().await.unwrap();
     let identity = "SELECT uuid::text FROM database_identity";
@@ -240,7 +240,7 @@ async fn databases_of_another_environment_are_held() {
     s.end().await;
 }
 
-/// An operator of prod forgets ENV. The database must not pass to dev.
+/// An operator of prod forgets `CRONBOX_ENV`. The database must not pass to dev.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn acceptances_guess_no_environment() {
     let s = Story::at("2026-03-02T08:00:00Z").await;
@@ -249,9 +249,12 @@ async fn acceptances_guess_no_environment() {
     run(&mut accept(&["--env", "prod"])).await;
     let unnamed = accept(&[]).output().await.unwrap();
     let said = String::from_utf8_lossy(&unnamed.stderr).into_owned();
-    assert!(!unnamed.status.success() && said.contains("belongs to environment prod, and ENV is not set"), "{said}");
+    assert!(
+        !unnamed.status.success() && said.contains("belongs to environment prod, and CRONBOX_ENV is not set"),
+        "{said}"
+    );
     assert_eq!(s.table("SELECT environment FROM database_identity WHERE held_on IS NULL").await, "prod");
-    run(accept(&[]).env("ENV", "dev")).await;
+    run(accept(&[]).env("CRONBOX_ENV", "dev")).await;
     s.end().await;
 }
 
@@ -261,8 +264,8 @@ async fn accept(s: &Story, until: &str) {
 
 /// The app's binary on the story's database.
 fn app_of(s: &Story, arguments: &[&str]) -> Command {
-    let mut command = Command::new(target_folder().join("debug/app"));
-    command.args(arguments).env_clear().env("DATABASE_URL", s.dsn()).env("BIND_ADDR", "127.0.0.1:0");
+    let mut command = Command::new(target_folder().join("debug/cronbox-app"));
+    command.args(arguments).env_clear().env("DATABASE_URL", s.dsn()).env("CRONBOX_BIND_ADDR", "127.0.0.1:0");
     command.env("NO_COLOR", "1").stderr(Stdio::piped()).kill_on_drop(true);
     command
 }

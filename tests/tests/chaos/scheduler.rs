@@ -19,7 +19,7 @@ async fn no_workflow_fails_in_a_long_outage() {
     let url = field.story.scheduler_url().to_owned();
     let mut way = Way::to(url.trim_start_matches("http://")).await;
     field.set_publisher_variable("AWS_ENDPOINT_URL_SCHEDULER", way.dsn(&url));
-    field.set_publisher_variable("API_TPS", CAP.to_string());
+    field.set_publisher_variable("CRONBOX_API_TPS", CAP.to_string());
     way.cut().await;
     field.staff(1);
     for _ in 0..6 {

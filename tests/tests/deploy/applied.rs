@@ -123,14 +123,16 @@ async fn the_publisher_without_time_or_database(s: &Story, publisher: Function) 
     assert_eq!(runtime.invoke(json!({})).await.returned()["created"], 1);
     drop(sandbox);
 
-    let nowhere = publisher.with("DB_DSN", "postgres://cronbox:x@127.0.0.1:9/cronbox?sslmode=disable");
+    let nowhere = publisher.with("CRONBOX_DB_DSN", "postgres://cronbox:x@127.0.0.1:9/cronbox?sslmode=disable");
     let mut runtime = Runtime::start().await;
     let _sandbox = nowhere.start(&runtime);
     let error = runtime.invoke(json!({})).await.failed();
     assert!(!error.is_empty(), "an error result, which Lambda counts and sends to the queue");
 
-    panics_and_serves_the_next(&nowhere.with("DB_DSN", "postgres://cronbox:x@localhost:9/cronbox?sslmode=disable"))
-        .await;
+    panics_and_serves_the_next(
+        &nowhere.with("CRONBOX_DB_DSN", "postgres://cronbox:x@localhost:9/cronbox?sslmode=disable"),
+    )
+    .await;
 }
 
 /// A function panics because it has no memory for the thread that resolves a name. The next invocation must not panic.
@@ -151,11 +153,11 @@ async fn panics_and_serves_the_next(function: &Function) {
 async fn the_runner_without_an_answer(runner: Function) {
     let silent = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = format!("http://{}", silent.local_addr().unwrap());
-    let runner = runner.with("APP_BASE_URL", &address);
+    let runner = runner.with("CRONBOX_APP_BASE_URL", &address);
     let mut runtime = Runtime::start().await;
     let _sandbox = runner.start(&runtime);
     let fire = json!({"workflow_id": 1, "scheduled_time": "2026-03-29T07:00:00Z"});
     let error = runtime.invoke(fire).await.failed();
     assert!(error.contains("the app did not answer: timeout"), "it says why: {error}");
-    panics_and_serves_the_next(&runner.with("APP_BASE_URL", "http://localhost:9")).await;
+    panics_and_serves_the_next(&runner.with("CRONBOX_APP_BASE_URL", "http://localhost:9")).await;
 }

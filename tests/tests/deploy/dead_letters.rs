@@ -66,7 +66,8 @@ impl MiniStack {
         let requested = ["sqs", "get-queue-attributes", "--queue-url", &queue, "--attribute-names", "QueueArn"];
         let arn = text(&self.aws(requested).await["Attributes"]["QueueArn"]);
         let zip = format!("fileb://{}", target_folder().join("lambdas/runner.zip").display());
-        let environment = json!({"Variables": {"APP_BASE_URL": app, "SCHEDULER_API_KEY": key}}).to_string();
+        let environment =
+            json!({"Variables": {"CRONBOX_APP_BASE_URL": app, "CRONBOX_SCHEDULER_API_KEY": key}}).to_string();
         let create = ["lambda", "create-function", "--function-name", FUNCTION, "--runtime", "provided.al2023"];
         let more = ["--handler", "bootstrap", "--role", "arn:aws:iam::000000000000:role/runner", "--timeout", "15"];
         let code = ["--zip-file", &zip, "--environment", &environment];

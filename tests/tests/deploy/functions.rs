@@ -66,8 +66,8 @@ impl Function {
         // Lambda unpacks into /var/task, where a test cannot write.
         let bundle = self.unpacked.join("rds-ca.pem");
         if bundle.exists() {
-            assert_eq!(self.variable("DB_CA_FILE"), "/var/task/rds-ca.pem", "beside bootstrap");
-            command.env("DB_CA_FILE", bundle);
+            assert_eq!(self.variable("CRONBOX_DB_CA_FILE"), "/var/task/rds-ca.pem", "beside bootstrap");
+            command.env("CRONBOX_DB_CA_FILE", bundle);
         }
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
         command

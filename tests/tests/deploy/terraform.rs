@@ -35,7 +35,7 @@ impl Dev {
     pub(crate) async fn init(&self) {
         let mut init = self.terraform(&["init", "-backend-config=backend.hcl"]);
         // A folder of providers, for machines that cannot reach the registry.
-        if let Some(plugins) = std::env::var_os("TF_PLUGIN_DIR").filter(|folder| !folder.is_empty()) {
+        if let Some(plugins) = std::env::var_os("CRONBOX_TF_PLUGIN_DIR").filter(|folder| !folder.is_empty()) {
             init.arg(format!("-plugin-dir={}", plugins.display()));
         }
         run(&mut init).await;

@@ -9,3 +9,4 @@ mod migrations;
 mod order;
 mod places;
 mod sources;
+mod variables;

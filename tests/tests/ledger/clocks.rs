@@ -203,7 +203,7 @@ async fn database_clock_stepped_back_prolongs_no_run() {
 #[tokio::test]
 async fn large_skew_takes_no_jobs_but_serves() {
     let s = idle().await;
-    let ahead = App::with(&s.dsn(), &[("CLOCK_OFFSET_SECS", "300")]).await;
+    let ahead = App::with(&s.dsn(), &[("CRONBOX_CLOCK_OFFSET_SECS", "300")]).await;
     let ready = ahead.runner(&s).get("/readyz").await.expect(200).json;
     assert_eq!(ready["takes_jobs"], false);
     assert!(ready["clock_skew_seconds"].as_f64().unwrap() > 200.0, "{ready}");
@@ -225,7 +225,7 @@ async fn large_skew_takes_no_jobs_but_serves() {
 #[tokio::test]
 async fn small_skew_is_shown_and_takes_jobs() {
     let s = idle().await;
-    let behind = App::with(&s.dsn(), &[("CLOCK_OFFSET_SECS", "-10")]).await;
+    let behind = App::with(&s.dsn(), &[("CRONBOX_CLOCK_OFFSET_SECS", "-10")]).await;
     let ready = behind.runner(&s).get("/readyz").await.expect(200).json;
     assert_eq!(ready["takes_jobs"], true);
     let skew = ready["clock_skew_seconds"].as_f64().unwrap();

@@ -25,7 +25,7 @@ async fn fired() -> (Story, WorkflowId) {
     (s, wf)
 }
 
-/// Migrates like `app migrate`.
+/// Migrates like `cronbox-app migrate`.
 async fn migrate(s: &Story) -> Result<(), String> {
     let options = db::Options { application_name: "migrate", ..app::config::database(&s.dsn(), 1) };
     db::migrate(&options).await.map_err(|error| format!("{error:#}"))

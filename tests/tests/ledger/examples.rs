@@ -209,7 +209,7 @@ async fn curl_tour_reaches_its_end() {
     let s = Story::with_daemon().await;
     let mut tour = Command::new("sh");
     tour.arg(examples().join("tour.sh")).env("NO_PROXY", "127.0.0.1").env("CRONBOX_URL", s.url());
-    tour.env("CRONBOX_KEY", &s.keys.admin).env("TEAM_ID", s.keys.team_id.to_string());
+    tour.env("CRONBOX_KEY", &s.keys.admin).env("CRONBOX_TEAM_ID", s.keys.team_id.to_string());
     let done = tour.stdin(Stdio::null()).output().await.unwrap();
     let (said, failed) = (String::from_utf8_lossy(&done.stdout), String::from_utf8_lossy(&done.stderr));
     assert!(done.status.success(), "{said}\n{failed}");

@@ -51,9 +51,9 @@ impl Drop for Definitions {
 }
 
 fn serving(s: &Story, file: &Definitions) -> Child {
-    let mut command = Command::new(local::config::target_folder().join("debug/app"));
+    let mut command = Command::new(local::config::target_folder().join("debug/cronbox-app"));
     command.args(["serve", "--schedules"]).arg(&file.0).env_clear().env("DATABASE_URL", s.dsn());
-    command.env("BIND_ADDR", "127.0.0.1:0").env("NO_COLOR", "1").stderr(Stdio::piped()).kill_on_drop(true);
+    command.env("CRONBOX_BIND_ADDR", "127.0.0.1:0").env("NO_COLOR", "1").stderr(Stdio::piped()).kill_on_drop(true);
     command.spawn().unwrap()
 }
 

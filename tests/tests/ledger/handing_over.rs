@@ -17,7 +17,7 @@ use crate::stopping::claimable;
 use crate::words::{fire_on_time, hourly, start_run, story_without_executor};
 
 /// Longer than any test takes.
-const LONG: [(&str, &str); 1] = [("SHUTDOWN_DRAIN_SECS", "3600")];
+const LONG: [(&str, &str); 1] = [("CRONBOX_SHUTDOWN_DRAIN_SECS", "3600")];
 
 async fn recoveries(s: &Story) -> Value {
     s.editor().get("/api/v1/stats").await.expect(200).json["recoveries"].clone()
@@ -177,7 +177,7 @@ async fn unknown_claim_waits_for_no_drain() {
     let (slow, receiver) = (Receiver::slow().await, Receiver::kind().await);
     let draining = accept(&s, s.create_with(json!({"action": slow.action()})).await).await;
     // So neither the next poll nor the end of the lease can release it.
-    let settings = [LONG[0], ("EXECUTOR_POLL_MS", "3600000"), ("LOST_AFTER_SECS", "3600")];
+    let settings = [LONG[0], ("CRONBOX_EXECUTOR_POLL_MS", "3600000"), ("CRONBOX_LOST_AFTER_SECS", "3600")];
     let mut app = App::with(&way.dsn(&s.dsn()), &settings).await;
     slow.until(1).await;
     way.lose_rows_of("claim runs");
@@ -203,7 +203,11 @@ async fn forgotten_attempts_are_no_unknown_claims() {
     let way = LossyWay::to(&s.dsn()).await;
     let (slow, receiver) = (Receiver::slow().await, Receiver::kind().await);
     let sent = accept(&s, s.create_with(json!({"action": slow.action(), "on_lost": "abandon"})).await).await;
-    let hours = [("EXECUTOR_POLL_MS", "3600000"), ("LOST_AFTER_SECS", "36000"), ("HEARTBEAT_MS", "3600000")];
+    let hours = [
+        ("CRONBOX_EXECUTOR_POLL_MS", "3600000"),
+        ("CRONBOX_LOST_AFTER_SECS", "36000"),
+        ("CRONBOX_HEARTBEAT_MS", "3600000"),
+    ];
     let mut app = App::with(&way.dsn(&s.dsn()), &[&LONG[..], &hours].concat()).await;
     slow.until(1).await;
     way.lose_rows_of("claim runs");
@@ -249,7 +253,7 @@ async fn cut_off_run_names_the_reason_to_stop() {
     let receiver = Receiver::slow().await;
     let wf = s.create_with(json!({"action": receiver.action()})).await;
     let id = accept(&s, wf).await;
-    let settings = [("LOST_AFTER_SECS", "36000"), ("HEARTBEAT_MS", "3600000")];
+    let settings = [("CRONBOX_LOST_AFTER_SECS", "36000"), ("CRONBOX_HEARTBEAT_MS", "3600000")];
     let app = App::with(&s.dsn(), &settings).await;
     receiver.until(1).await;
     s.archive(wf).await;
@@ -260,7 +264,7 @@ async fn cut_off_run_names_the_reason_to_stop() {
     s.end().await;
 }
 
-/// The `RECOVERY_MAX_AGE_SECS` of an instance that hands over.
+/// The `CRONBOX_RECOVERY_MAX_AGE_SECS` of an instance that hands over.
 const A_DAY_SECS: f64 = 86_400.0;
 
 /// Claims all due runs for an instance.

@@ -17,7 +17,7 @@ use crate::receiver::{Receiver, accept, run, until_state};
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A lease that does not expire even on a slow machine, so that it lapses only if the story says so.
-const LONG_LEASE: [(&str, &str); 1] = [("LOST_AFTER_SECS", "3600")];
+const LONG_LEASE: [(&str, &str); 1] = [("CRONBOX_LOST_AFTER_SECS", "3600")];
 
 /// A run can be free again while its old attempt still stops. Its process must not execute both at the same time.
 #[tokio::test]
@@ -88,7 +88,7 @@ async fn run_stopped_for_its_lease_is_recovered() {
     let url = format!("http://{}", silent.local_addr().unwrap());
     let wf = s.create_with(json!({"action": {"type": "http", "method": "POST", "url": url}})).await;
     let id = accept(&s, wf).await;
-    let app = App::with(&way.dsn(&s.dsn()), &[("LOST_AFTER_SECS", "6"), ("HEARTBEAT_MS", "250")]).await;
+    let app = App::with(&way.dsn(&s.dsn()), &[("CRONBOX_LOST_AFTER_SECS", "6"), ("CRONBOX_HEARTBEAT_MS", "250")]).await;
     let (mut connection, _) = silent.accept().await.unwrap();
     until_state(&s, id, "running").await;
     way.cut().await;
@@ -116,7 +116,7 @@ async fn run_of_panicked_attempt_is_recovered() {
     let s = idle().await;
     let (slow, receiver) = (Receiver::slow().await, Receiver::kind().await);
     let busy = accept(&s, s.create_with(json!({"action": slow.action()})).await).await;
-    let app = App::with(&s.dsn(), &[("FAULT", "I5:1:panic"), LONG_LEASE[0]]).await;
+    let app = App::with(&s.dsn(), &[("CRONBOX_FAULT", "I5:1:panic"), LONG_LEASE[0]]).await;
     slow.until(1).await;
     let id = accept(&s, s.create_with(json!({"action": receiver.action()})).await).await;
     // The lease of an hour does not expire; the instance releases it.
@@ -136,10 +136,16 @@ async fn a_lease_follows_its_owners_settings() {
     let s = idle().await;
     let receiver = Receiver::slow().await;
     let id = accept(&s, s.create_with(json!({"action": receiver.action()})).await).await;
-    let long = [("LOST_AFTER_SECS", "120"), ("HEARTBEAT_MS", "10000"), ("JOBS_ENABLED", "false")];
+    let long =
+        [("CRONBOX_LOST_AFTER_SECS", "120"), ("CRONBOX_HEARTBEAT_MS", "10000"), ("CRONBOX_JOBS_ENABLED", "false")];
     let owner = App::with(&s.dsn(), &long).await;
     receiver.until(1).await;
-    let short = [("LOST_AFTER_SECS", "1"), ("HEARTBEAT_MS", "100"), ("EXECUTOR_SLOTS", "0"), ("JOB_TIMEOUTS", "1s")];
+    let short = [
+        ("CRONBOX_LOST_AFTER_SECS", "1"),
+        ("CRONBOX_HEARTBEAT_MS", "100"),
+        ("CRONBOX_EXECUTOR_SLOTS", "0"),
+        ("CRONBOX_JOB_TIMEOUTS", "1s"),
+    ];
     let other = App::with(&s.dsn(), &short).await;
     let turns =
         "SELECT (coalesce(min(run_count), 0) >= 4)::int::bigint FROM jobs WHERE name IN ('recovery', 'timeouts')";

@@ -27,16 +27,22 @@ impl App {
     ///
     /// Its leases are short, so that a story need not wait for minutes.
     pub(crate) async fn start(dsn: &str, fault: Option<&str>) -> Self {
-        Self::with(dsn, &fault.map(|fault| ("FAULT", fault)).into_iter().collect::<Vec<_>>()).await
+        Self::with(dsn, &fault.map(|fault| ("CRONBOX_FAULT", fault)).into_iter().collect::<Vec<_>>()).await
     }
 
     /// Starts an app with short leases and these additional settings.
     pub(crate) async fn with(dsn: &str, settings: &[(&str, &str)]) -> Self {
-        let mut command = Command::new(local::config::target_folder().join("debug/app"));
+        let mut command = Command::new(local::config::target_folder().join("debug/cronbox-app"));
         command.arg("serve").env_clear().env("PATH", "/usr/bin:/bin").kill_on_drop(true);
-        command.env("DATABASE_URL", dsn).env("BIND_ADDR", "127.0.0.1:0").env("ACTION_ALLOW_CIDRS", "127.0.0.0/8");
-        command.env("LOST_AFTER_SECS", "2").env("HEARTBEAT_MS", "200").env("RECOVERY_INTERVAL_SECS", "1");
-        command.env("EXECUTOR_POLL_MS", "50").env("SHUTDOWN_DRAIN_SECS", "1").env("NO_COLOR", "1");
+        command
+            .env("DATABASE_URL", dsn)
+            .env("CRONBOX_BIND_ADDR", "127.0.0.1:0")
+            .env("CRONBOX_ACTION_ALLOW_CIDRS", "127.0.0.0/8");
+        command
+            .env("CRONBOX_LOST_AFTER_SECS", "2")
+            .env("CRONBOX_HEARTBEAT_MS", "200")
+            .env("CRONBOX_RECOVERY_INTERVAL_SECS", "1");
+        command.env("CRONBOX_EXECUTOR_POLL_MS", "50").env("CRONBOX_SHUTDOWN_DRAIN_SECS", "1").env("NO_COLOR", "1");
         // No server listens there, so an action that obeys the proxy variables fails.
         command.env("HTTP_PROXY", "http://127.0.0.1:9").env("http_proxy", "http://127.0.0.1:9");
         command.envs(settings.iter().copied());

@@ -39,7 +39,7 @@ async fn a_stalled_database_strands_no_run() {
     }
     let called: BTreeSet<String> = runs.iter().map(Uuid::to_string).collect();
     runs.push(accept_with(&s, json!({"type": "http", "method": "POST", "url": url})).await);
-    let app = App::with(&way.dsn(&s.dsn()), &[("LOST_AFTER_SECS", "6"), ("HEARTBEAT_MS", "250")]).await;
+    let app = App::with(&way.dsn(&s.dsn()), &[("CRONBOX_LOST_AFTER_SECS", "6"), ("CRONBOX_HEARTBEAT_MS", "250")]).await;
     receiver.until(3).await;
     let (mut connection, _) = silent.accept().await.unwrap();
 

@@ -27,6 +27,6 @@ pub(crate) fn pool(dsn: &str) -> PgPool {
 pub(crate) fn publisher_binary() -> PathBuf {
     let mut path = std::env::current_exe().unwrap();
     path.pop();
-    path.set_file_name("publisher");
+    path.set_file_name("cronbox-publisher");
     path
 }

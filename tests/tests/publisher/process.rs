@@ -22,11 +22,11 @@ async fn once_prints_its_report_as_one_line() {
 }
 
 const ENVIRONMENT: [(&str, &str); 6] = [
-    ("ENV", "dev"),
-    ("RUNNER_LAMBDA_ARN", "arn:aws:lambda:us-east-1:123456789012:function:runner"),
-    ("SCHEDULER_ROLE_ARN", "arn:aws:iam::123456789012:role/scheduler"),
-    ("SCHEDULE_GROUP", "group"),
-    ("SCHEDULE_DLQ_ARN", "arn:aws:sqs:us-east-1:123456789012:queue"),
+    ("CRONBOX_ENV", "dev"),
+    ("CRONBOX_RUNNER_LAMBDA_ARN", "arn:aws:lambda:us-east-1:123456789012:function:runner"),
+    ("CRONBOX_SCHEDULER_ROLE_ARN", "arn:aws:iam::123456789012:role/scheduler"),
+    ("CRONBOX_SCHEDULE_GROUP", "group"),
+    ("CRONBOX_SCHEDULE_DLQ_ARN", "arn:aws:sqs:us-east-1:123456789012:queue"),
     ("AWS_REGION", "us-east-1"),
 ];
 
@@ -47,18 +47,34 @@ fn a_failed_start_says_what_to_do() {
     drop(unreachable);
     let away = format!("postgres://u:hunter2@127.0.0.1:{port}/d");
     for (arguments, more, says) in [
-        (&["--once"][..], &[][..], "set DB_DSN in the environment".to_owned()),
-        (&["--once"], &[("DB_DSN", "hunter2")], "the database DSN cannot be read: write postgres://".to_owned()),
-        (&["--listen"], &[("DB_DSN", &away)], format!("the database at 127.0.0.1:{port} does not answer: start it")),
-        (&[], &[("DB_DSN", &away)], "write --once or --listen".to_owned()),
-        (&["--once"], &[("DB_DSN", &away), ("ENV", "Prod!")], "invalid value 'Prod!' for '--env <ENV>'".to_owned()),
-        (&["--once"], &[("DB_DSN", &away), ("BATCH_SIZE", "0")], "invalid value '0' for '--batch-size".to_owned()),
+        (&["--once"][..], &[][..], "set CRONBOX_DB_DSN in the environment".to_owned()),
+        (
+            &["--once"],
+            &[("CRONBOX_DB_DSN", "hunter2")],
+            "the database DSN cannot be read: write postgres://".to_owned(),
+        ),
+        (
+            &["--listen"],
+            &[("CRONBOX_DB_DSN", &away)],
+            format!("the database at 127.0.0.1:{port} does not answer: start it"),
+        ),
+        (&[], &[("CRONBOX_DB_DSN", &away)], "write --once or --listen".to_owned()),
+        (
+            &["--once"],
+            &[("CRONBOX_DB_DSN", &away), ("CRONBOX_ENV", "Prod!")],
+            "invalid value 'Prod!' for '--env <ENV>'".to_owned(),
+        ),
+        (
+            &["--once"],
+            &[("CRONBOX_DB_DSN", &away), ("CRONBOX_BATCH_SIZE", "0")],
+            "invalid value '0' for '--batch-size".to_owned(),
+        ),
     ] {
         let output = run(arguments, more);
         let said = String::from_utf8_lossy(&output.stderr).into_owned();
         assert_eq!(output.status.code(), Some(1), "{said}");
         assert_eq!(said.lines().count(), 1, "{said}");
-        assert!(said.starts_with(&format!("publisher: {says}")), "{said}");
+        assert!(said.starts_with(&format!("cronbox-publisher: {says}")), "{said}");
         assert!(!said.contains("hunter2"), "{said}");
     }
 }
@@ -105,19 +121,49 @@ async fn a_daemon_serves_counters_and_gauges() {
     drop(daemon);
 }
 
+/// Each variable is read by its old name, with a warning.
+#[test]
+fn old_variables_are_read_with_a_warning() {
+    let old = [
+        ("METRICS_ADDR", "127.0.0.1:0"),
+        ("DB_DSN", "postgres://u@127.0.0.1:9/d"),
+        ("DB_SECRET_ARN", "arn:aws:secretsmanager:us-east-1:123456789012:secret:db-AbCdEf"),
+        ("DB_CA_FILE", "/dev/null"),
+        ("ENV", "dev"),
+        ("RUNNER_LAMBDA_ARN", "arn:aws:lambda:us-east-1:123456789012:function:runner"),
+        ("SCHEDULER_ROLE_ARN", "arn:aws:iam::123456789012:role/scheduler"),
+        ("SCHEDULE_GROUP", "group"),
+        ("SCHEDULE_DLQ_ARN", "arn:aws:sqs:us-east-1:123456789012:queue"),
+        ("BATCH_SIZE", "1"),
+        ("MAX_ATTEMPTS", "1"),
+        ("API_CONCURRENCY", "1"),
+        ("API_TPS", "1"),
+        ("CONFIG_GENERATION", "1"),
+    ];
+    let mut listen = Command::new(publisher_binary());
+    let output = listen.arg("--listen").env_clear().envs(old).env("NO_COLOR", "1").output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    for (name, _) in old {
+        let warning = format!("old=\"{name}\" new=\"{}{name}\"", old_names::PREFIX);
+        assert!(said.contains(&warning), "{warning} is not in\n{said}");
+    }
+    assert!(said.contains("the database at 127.0.0.1:9 does not answer"), "{said}");
+}
+
 /// A setting that AWS would refuse for every schedule stops the start.
 #[test]
 fn a_malformed_arn_stops_the_start() {
     for (name, wrong) in [
-        ("SCHEDULER_ROLE_ARN", "arn:aws:iam::12345678901:role/x"),
-        ("RUNNER_LAMBDA_ARN", "runner"),
-        ("SCHEDULE_DLQ_ARN", "arn:aws:sqs:us-east-1:123456789012:x.fifo"),
-        ("SCHEDULE_GROUP", "no group"),
-        ("DB_SECRET_ARN", "db"),
+        ("CRONBOX_SCHEDULER_ROLE_ARN", "arn:aws:iam::12345678901:role/x"),
+        ("CRONBOX_RUNNER_LAMBDA_ARN", "runner"),
+        ("CRONBOX_SCHEDULE_DLQ_ARN", "arn:aws:sqs:us-east-1:123456789012:x.fifo"),
+        ("CRONBOX_SCHEDULE_GROUP", "no group"),
+        ("CRONBOX_DB_SECRET_ARN", "db"),
     ] {
-        let output = run(&["--once"], &[("DB_DSN", "postgres://u@127.0.0.1:1/d"), (name, wrong)]);
+        let output = run(&["--once"], &[("CRONBOX_DB_DSN", "postgres://u@127.0.0.1:1/d"), (name, wrong)]);
         let said = String::from_utf8_lossy(&output.stderr).into_owned();
         assert_eq!(output.status.code(), Some(1), "{said}");
-        assert!(said.contains(name) && said.contains("write a"), "{said}");
+        let option = name.trim_start_matches(old_names::PREFIX);
+        assert!(said.contains(option) && said.contains("write a"), "{said}");
     }
 }

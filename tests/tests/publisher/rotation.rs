@@ -47,7 +47,10 @@ impl Vault {
 
     /// The process gets the secret and the certificate authority instead of a DSN.
     fn with_secret(&self, mut command: Command) -> Command {
-        command.env_remove("DB_DSN").env("DB_SECRET_ARN", &self.arn).env("DB_CA_FILE", &self.secured.ca);
+        command
+            .env_remove("CRONBOX_DB_DSN")
+            .env("CRONBOX_DB_SECRET_ARN", &self.arn)
+            .env("CRONBOX_DB_CA_FILE", &self.secured.ca);
         command.env("AWS_ENDPOINT_URL_SECRETS_MANAGER", &self.moto.endpoint);
         command
     }

@@ -155,7 +155,7 @@ async fn a_claim_takes_no_more_than_its_batch_whatever_plan_postgres_makes() {
     sqlx::raw_sql("ANALYZE publications").execute(&world.pool).await.unwrap();
 
     let mut claimer = world.command();
-    claimer.args(["--once"]).env("BATCH_SIZE", "1").env("FAULT", "P4:1:stop");
+    claimer.args(["--once"]).env("CRONBOX_BATCH_SIZE", "1").env("CRONBOX_FAULT", "P4:1:stop");
     let mut claimer = claimer.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
     stopped(&mut claimer).await;
 

@@ -18,7 +18,7 @@ async fn a_terminated_once_returns_its_leases() {
         world.front.delay(&name(workflow));
     }
     let mut command = world.command();
-    command.args(["--once"]).env("API_CONCURRENCY", "1").stdout(std::process::Stdio::piped());
+    command.args(["--once"]).env("CRONBOX_API_CONCURRENCY", "1").stdout(std::process::Stdio::piped());
     let once = command.spawn().unwrap();
     world.front.arrival(&name(called)).await;
 
@@ -51,7 +51,7 @@ async fn a_terminated_lambda_returns_its_leases() {
     }
     let (runtime, (invoke, mut answered)) = Runtime::new();
     let mut command = world.lambda_command(&serve(runtime).await);
-    let mut lambda = command.env("API_CONCURRENCY", "1").stdout(std::process::Stdio::null()).spawn().unwrap();
+    let mut lambda = command.env("CRONBOX_API_CONCURRENCY", "1").stdout(std::process::Stdio::null()).spawn().unwrap();
     invoke.send(json!({})).unwrap();
     world.front.arrival(&name(called)).await;
 

@@ -51,8 +51,11 @@ async fn connections_are_encrypted_on_both_sides() {
 async fn the_app_too_believes_the_bundle_that_it_is_given() {
     let secured = Secured::new().await;
     let migrate = async |ca: &Path| {
-        let mut app = Command::new(local::config::target_folder().join("debug/app"));
-        app.arg("migrate").env_clear().env("DATABASE_URL", secured.dsn("sslmode=verify-full")).env("DB_CA_FILE", ca);
+        let mut app = Command::new(local::config::target_folder().join("debug/cronbox-app"));
+        app.arg("migrate")
+            .env_clear()
+            .env("DATABASE_URL", secured.dsn("sslmode=verify-full"))
+            .env("CRONBOX_DB_CA_FILE", ca);
         let output = app.output().await.unwrap();
         (output.status.code(), String::from_utf8(output.stderr).unwrap())
     };

@@ -1,4 +1,5 @@
-//! `local up` as a person runs it: it keeps its data, refuses a folder or port in use, and leaves no process behind.
+//! `cronbox-local up` as a person runs it: it keeps its data, refuses a folder or port in use, and leaves no process
+//! behind.
 
 use std::collections::HashMap;
 use std::fs;
@@ -30,7 +31,7 @@ impl Drop for Scratch {
     }
 }
 
-/// A running `local up`.
+/// A running `cronbox-local up`.
 struct Up {
     process: Child,
     lines: Receiver<String>,
@@ -113,7 +114,7 @@ impl Drop for Up {
 }
 
 fn command(data: &Path, ports: &[u16; 2]) -> Command {
-    let program = target_folder().join("debug/local");
+    let program = target_folder().join("debug/cronbox-local");
     assert!(program.exists(), "build the programs first: `make test` does");
     let mut command = Command::new(program);
     command.arg("up").arg("--data").arg(data.join("data"));
@@ -135,7 +136,7 @@ fn server(data: &Path) -> Option<String> {
 async fn a_restart_keeps_workflows_and_keys_and_refills_the_stand_in() {
     let scratch = Scratch::new();
     let up = Up::start(&scratch.0);
-    let team: i64 = up.env["TEAM_ID"].parse().unwrap();
+    let team: i64 = up.env["CRONBOX_TEAM_ID"].parse().unwrap();
     let body = json!({ "name": "nightly", "team_id": team, "cron_schedule": "0 3 * * *",
                        "action": { "type": "log", "message": "hello" } });
     let made = up.call("/workflows", Some(body)).await;
@@ -147,7 +148,7 @@ async fn a_restart_keeps_workflows_and_keys_and_refills_the_stand_in() {
     assert_eq!(server(&scratch.0), None, "Postgres is stopped with the rest");
 
     let mut again = Up::start(&scratch.0);
-    for same in ["CRONBOX_KEY", "CRONBOX_SCHEDULER_KEY", "TEAM_ID"] {
+    for same in ["CRONBOX_KEY", "CRONBOX_SCHEDULER_KEY", "CRONBOX_TEAM_ID"] {
         assert_eq!(before[same], again.env[same], "{same}");
     }
     let line = again.read_until("schedule wf-");

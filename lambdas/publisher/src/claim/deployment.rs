@@ -14,7 +14,7 @@ use crate::scheduler::identity::Identity;
 /// The position of a configuration in the order of deployments.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Generation {
-    /// `CONFIG_GENERATION`.
+    /// `CRONBOX_CONFIG_GENERATION`.
     pub(crate) number: i64,
     /// The template number that the code publishes.
     pub(crate) template: i32,
@@ -32,7 +32,7 @@ pub(crate) enum Admission {
 }
 
 /// The command that accepts the ledger.
-pub(crate) const ACCEPT: &str = "app ledger accept --until <end of the gap>";
+pub(crate) const ACCEPT: &str = "cronbox-app ledger accept --until <end of the gap>";
 
 /// A schedule with a higher revision than its workflow had when it was compared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -20,7 +20,7 @@ impl Convergence<'_> {
     /// | only this workflow is denied while the same operation succeeds for others | counts | fails permanently |
     /// | the schedule itself is refused | counts | fails permanently at once |
     /// | the same, because its start or end passed meanwhile | does not count | backed off |
-    /// | anything else | counts | backed off, fails permanently at `MAX_ATTEMPTS` |
+    /// | anything else | counts | backed off, fails permanently at `CRONBOX_MAX_ATTEMPTS` |
     /// | the same, of three workflows in a row | does not count | backed off; stops the drain |
     /// | not called: lease, deadline or end of the drain | does not count | as due as before |
     pub(super) fn decide_outcome(&self, fault: Fault) -> Outcome {

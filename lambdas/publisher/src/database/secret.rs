@@ -25,7 +25,7 @@ pub(crate) async fn dsn(database: &Database) -> anyhow::Result<String> {
     let dsn = match (&database.db_dsn, &database.db_secret_arn) {
         (Some(dsn), _) => dsn.clone(),
         (None, Some(arn)) => read(&fetch(arn).await?)?,
-        (None, None) => bail!("DB_DSN is missing: set it, or DB_SECRET_ARN, in the environment"),
+        (None, None) => bail!("CRONBOX_DB_DSN is missing: set it, or CRONBOX_DB_SECRET_ARN, in the environment"),
     };
     Ok(db::with_ca(&dsn, database.db_ca_file.as_deref()))
 }
@@ -34,7 +34,7 @@ async fn fetch(arn: &str) -> anyhow::Result<String> {
     let client = aws_sdk_secretsmanager::Client::new(&aws_config::load_defaults(BehaviorVersion::v2026_01_12()).await);
     let secret = client.get_secret_value().secret_id(arn).send().await;
     let secret =
-        secret.with_context(|| format!("the secret {arn} cannot be read: check DB_SECRET_ARN and the role"))?;
+        secret.with_context(|| format!("the secret {arn} cannot be read: check CRONBOX_DB_SECRET_ARN and the role"))?;
     secret.secret_string.with_context(|| format!("the secret {arn} is binary: store a DSN, or RDS's JSON"))
 }
 

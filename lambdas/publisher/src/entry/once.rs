@@ -33,7 +33,9 @@ impl Publisher {
         loop {
             let drained = self.drain_for(&span).await?;
             if drained.ending == Ending::Outdated {
-                bail!("a newer configuration has published: raise CONFIG_GENERATION if this one is to replace it");
+                bail!(
+                    "a newer configuration has published: raise CRONBOX_CONFIG_GENERATION if this one is to replace it"
+                );
             }
             if drained.ending == Ending::Held {
                 bail!("the database was restored or cloned: run `{ACCEPT}`");

@@ -14,7 +14,7 @@ use crate::sweep::repair::{self, Repair};
 
 /// How many are published first; if one of them fails, no other follows.
 const CANARIES: i64 = 10;
-/// The minimum that is enqueued at once, however low `API_TPS` is.
+/// The minimum that is enqueued at once, however low `CRONBOX_API_TPS` is.
 const FEWEST: i64 = 10;
 /// The maximum that is enqueued in one transaction.
 const MOST: i64 = 1000;

@@ -116,24 +116,24 @@ run "publisher" {
   }
 
   assert {
-    condition = { for name, value in aws_lambda_function.publisher.environment[0].variables : name => value if name != "CONFIG_GENERATION" } == {
-      ENV                = "test"
-      DB_SECRET_ARN      = "arn:aws:secretsmanager:eu-west-1:123456789012:secret:db-AbCdEf"
-      DB_CA_FILE         = "/var/task/rds-ca.pem"
-      RUNNER_LAMBDA_ARN  = "arn:aws:lambda:eu-west-1:123456789012:function:cronbox-test-runner"
-      SCHEDULER_ROLE_ARN = "arn:aws:iam::123456789012:role/cronbox-test-scheduler"
-      SCHEDULE_GROUP     = "cronbox-test"
-      SCHEDULE_DLQ_ARN   = "arn:aws:sqs:eu-west-1:123456789012:cronbox-test-schedules-dlq"
-      BATCH_SIZE         = "100"
-      MAX_ATTEMPTS       = "10"
-      API_CONCURRENCY    = "64"
-      API_TPS            = "200"
+    condition = { for name, value in aws_lambda_function.publisher.environment[0].variables : name => value if name != "CRONBOX_CONFIG_GENERATION" } == {
+      CRONBOX_ENV                = "test"
+      CRONBOX_DB_SECRET_ARN      = "arn:aws:secretsmanager:eu-west-1:123456789012:secret:db-AbCdEf"
+      CRONBOX_DB_CA_FILE         = "/var/task/rds-ca.pem"
+      CRONBOX_RUNNER_LAMBDA_ARN  = "arn:aws:lambda:eu-west-1:123456789012:function:cronbox-test-runner"
+      CRONBOX_SCHEDULER_ROLE_ARN = "arn:aws:iam::123456789012:role/cronbox-test-scheduler"
+      CRONBOX_SCHEDULE_GROUP     = "cronbox-test"
+      CRONBOX_SCHEDULE_DLQ_ARN   = "arn:aws:sqs:eu-west-1:123456789012:cronbox-test-schedules-dlq"
+      CRONBOX_BATCH_SIZE         = "100"
+      CRONBOX_MAX_ATTEMPTS       = "10"
+      CRONBOX_API_CONCURRENCY    = "64"
+      CRONBOX_API_TPS            = "200"
     }
     error_message = "The publisher gets every setting, and no secret."
   }
 
   assert {
-    condition     = can(regex("^20[0-9]{12}$", aws_lambda_function.publisher.environment[0].variables["CONFIG_GENERATION"]))
+    condition     = can(regex("^20[0-9]{12}$", aws_lambda_function.publisher.environment[0].variables["CRONBOX_CONFIG_GENERATION"]))
     error_message = "The generation is a time, so that a later deployment has a higher one."
   }
 
@@ -174,8 +174,8 @@ run "runner" {
 
   assert {
     condition = aws_lambda_function.runner.environment[0].variables == tomap({
-      APP_BASE_URL                 = "https://cron.example.com"
-      SCHEDULER_API_KEY_SECRET_ARN = "arn:aws:secretsmanager:eu-west-1:123456789012:secret:key-AbCdEf"
+      CRONBOX_APP_BASE_URL                 = "https://cron.example.com"
+      CRONBOX_SCHEDULER_API_KEY_SECRET_ARN = "arn:aws:secretsmanager:eu-west-1:123456789012:secret:key-AbCdEf"
     })
     error_message = "The runner gets the address of the app, and the ARN of its key."
   }

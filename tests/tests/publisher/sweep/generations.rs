@@ -124,7 +124,7 @@ async fn force_passes_a_failing_canary() {
     assert_eq!(world.count_rolled_out(&workflows).await, 29);
 }
 
-/// With `API_TPS` 10, at most ten repairs are due at the same time.
+/// With `CRONBOX_API_TPS` 10, at most ten repairs are due at the same time.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_edit_overtakes_the_rollout() {
     let world = World::new().await;
@@ -160,7 +160,7 @@ async fn an_older_generation_publishes_nothing() {
     assert_eq!((report.processed, report.remaining), (0, 1), "{report:?}");
     older.request_sweep("test").await.unwrap();
     assert_eq!(older.sweep(soon()).await.unwrap(), Swept::NotNow);
-    assert!(older.once().await.unwrap_err().to_string().contains("CONFIG_GENERATION"));
+    assert!(older.once().await.unwrap_err().to_string().contains("CRONBOX_CONFIG_GENERATION"));
     assert!(world.front.take_calls().is_empty());
 
     assert_eq!(newer.drain(soon()).await.unwrap().updated, 1);

@@ -53,7 +53,7 @@ async fn held_databases_publish_nothing() {
         assert_eq!(world.hold().await.as_deref(), Some(reason));
         assert!(matches!(world.sweep_on_request().await, Swept::NotNow), "{reason}");
         let waits_for = world.publisher().await.once().await.unwrap_err().to_string();
-        assert!(waits_for.contains("run `app ledger accept --until"), "{reason}: {waits_for}");
+        assert!(waits_for.contains("run `cronbox-app ledger accept --until"), "{reason}: {waits_for}");
         world.accept().await;
         world.publish().await;
         assert_eq!(world.expression(workflow).await.unwrap(), "cron(0 17 * * ? *)", "{reason}");

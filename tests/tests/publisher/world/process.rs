@@ -14,7 +14,7 @@ impl World {
         let mut command = self.command();
         command.args(arguments);
         if let Some(fault) = fault {
-            command.env("FAULT", fault);
+            command.env("CRONBOX_FAULT", fault);
         }
         command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
     }
@@ -41,12 +41,12 @@ impl World {
         let Config { runner_lambda_arn, scheduler_role_arn, schedule_group, schedule_dlq_arn, .. } = self.config();
         let mut command = Command::new(crate::database::publisher_binary());
         command.kill_on_drop(true).env_clear().envs([
-            ("ENV", "dev"),
-            ("DB_DSN", &self.dsn),
-            ("RUNNER_LAMBDA_ARN", &runner_lambda_arn),
-            ("SCHEDULER_ROLE_ARN", &scheduler_role_arn),
-            ("SCHEDULE_GROUP", &schedule_group),
-            ("SCHEDULE_DLQ_ARN", &schedule_dlq_arn),
+            ("CRONBOX_ENV", "dev"),
+            ("CRONBOX_DB_DSN", &self.dsn),
+            ("CRONBOX_RUNNER_LAMBDA_ARN", &runner_lambda_arn),
+            ("CRONBOX_SCHEDULER_ROLE_ARN", &scheduler_role_arn),
+            ("CRONBOX_SCHEDULE_GROUP", &schedule_group),
+            ("CRONBOX_SCHEDULE_DLQ_ARN", &schedule_dlq_arn),
             ("AWS_ENDPOINT_URL_SCHEDULER", &self.endpoint),
             ("AWS_REGION", "us-east-1"),
             ("AWS_ACCESS_KEY_ID", "a"),

@@ -1,0 +1,11 @@
+//! `cronbox-publisher` by its old name, for one version.
+
+use std::process::ExitCode;
+
+#[path = "../main.rs"]
+mod program;
+
+fn main() -> ExitCode {
+    old_names::warn_of_program("publisher", "cronbox-publisher");
+    program::main()
+}
