@@ -4,10 +4,9 @@ use std::process::ExitCode;
 
 use anyhow::Result;
 use clap::Parser;
-use local::config::{Command, Config, SchedulerArgs};
-use local::stand_in::StandIn;
-use local::{steps, up};
-use tokio::signal::unix::{SignalKind, signal};
+use local::config::{Command, Config};
+use local::up;
+use stand_in::{process, steps};
 
 #[tokio::main]
 async fn main() -> ExitCode {
@@ -23,26 +22,9 @@ async fn main() -> ExitCode {
 }
 
 async fn run(command: Command) -> Result<()> {
-    let stop = stop()?;
+    let stop = process::stop_signal()?;
     match command {
         Command::Up(args) => up::up(args, stop).await,
-        Command::Scheduler(args) => scheduler(&args, stop).await,
+        Command::Scheduler(args) => process::run_stand_in(&args, stop).await,
     }
-}
-
-async fn scheduler(args: &SchedulerArgs, stop: impl Future<Output = ()> + Send + 'static) -> Result<()> {
-    let listener = up::listen(args.listen, "--listen")?;
-    steps::say(&format!("scheduler   http://{}   (AWS_ENDPOINT_URL_SCHEDULER)", listener.local_addr()?));
-    StandIn::new(args.options(), args.clock()).serve(listener, stop).await
-}
-
-/// Resolves at Ctrl-C or SIGTERM. Signals count from the call on, not from the first await.
-fn stop() -> std::io::Result<impl Future<Output = ()>> {
-    let (mut interrupted, mut terminated) = (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?);
-    Ok(async move {
-        tokio::select! {
-            _ = interrupted.recv() => {}
-            _ = terminated.recv() => {}
-        }
-    })
 }
