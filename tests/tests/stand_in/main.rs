@@ -1,4 +1,4 @@
-//! The crate `local`: a stand-in that behaves like AWS, a stack for tests, and `local up`.
+//! The crates `stand-in`, which behaves like AWS, and `local`: a stack for tests, and `local up`.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
