@@ -1,4 +1,4 @@
-//! A stand-in for AWS EventBridge Scheduler that fires, for anybody's tests. The README shows how to use it.
+//! A stand-in for AWS EventBridge Scheduler that fires, for tests of any client. The README shows how to use it.
 //!
 //! It depends on no other crate of the project: what it knows of EventBridge it has from AWS's documentation, so that
 //! it can contradict the crate `schedule`.
@@ -28,3 +28,8 @@ pub mod switches;
 pub use self::clock::{Clock, FixedClock};
 pub use self::served::Served;
 pub use self::stand_in::{Options, StandIn};
+
+/// Compiles the example of the README.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+pub struct Readme;

@@ -9,5 +9,6 @@ mod fires;
 mod judged;
 mod limits;
 mod moto;
+mod program;
 mod stack;
 mod up;
