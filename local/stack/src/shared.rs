@@ -23,6 +23,7 @@ pub fn installed_zone_files() -> ZoneFiles {
 #[cfg(test)]
 mod tests {
     use chrono::{DateTime, TimeDelta};
+    use stand_in::scheduler::zone::Zone;
 
     use super::*;
 
@@ -43,6 +44,7 @@ mod tests {
         for name in set.names() {
             assert_eq!(installed_zone_files().tzif(name).as_deref(), set.tzif(name), "{name}");
             assert_eq!(ZoneFiles::bundled().tzif(name).as_deref(), set.tzif(name), "{name}");
+            assert!(Zone::find(name, &ZoneFiles::bundled()).is_some(), "{name} is refused");
         }
     }
 }
