@@ -8,8 +8,8 @@
 //! | comes twice, in a fold | the schedule "runs only once and does not repeat"; the example of 2:30 in Los Angeles runs "before the shift occurs" | one fire, at the first instance |
 //! | in UTC | no adjustment | the time itself |
 //!
-//! AWS says nothing about an hour that has many times, for example each 5 minutes: by the letter, the repeated hour
-//! gets no fire, and [`Fold::First`] follows the letter. [`Fold::Both`] is the other reading, for tests of a client that
+//! AWS says nothing about a cron with many times in that hour, for example each 5 minutes. Read literally, the repeated
+//! hour gets no fire, which is [`Fold::First`]. [`Fold::Both`] is the other reading, for tests of a client that
 //! must be right with either. AWS says nothing about `at(...)` in a gap or a fold; it follows the rule of a cron. A
 //! `rate(...)` counts elapsed time, so no clock change concerns it.
 

@@ -152,4 +152,13 @@ mod tests {
         assert_eq!(fire, Some(at("2026-07-01T07:30:00Z")));
         assert_eq!(once.next_after(fire.unwrap(), made, zone, Fold::First), None);
     }
+
+    #[test]
+    fn at_follows_clock_changes_like_a_cron() {
+        let made = at("2026-01-01T00:00:00Z");
+        let zone = &zone("Europe/Paris");
+        let fire = |text: &str| Expression::parse(text).unwrap().next_after(made, made, zone, Fold::Both);
+        assert_eq!(fire("at(2026-03-29T02:30:00)"), None, "this time does not exist");
+        assert_eq!(fire("at(2026-10-25T02:30:00)"), Some(at("2026-10-25T00:30:00Z")), "the first of the two");
+    }
 }
