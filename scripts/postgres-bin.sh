@@ -1,6 +1,6 @@
 #!/bin/sh
 # Prints the folder of Postgres' programs, version 15 or later, or nothing if there is none. Checks the same places as
-# local/src/postgres/binaries.rs.
+# local/stack/src/postgres/binaries.rs.
 for dir in $(dirname "$(command -v postgres 2>/dev/null || echo /nowhere/x)") \
     "$(pg_config --bindir 2>/dev/null || true)" \
     $(ls -d /usr/lib/postgresql/*/bin /opt/homebrew/opt/postgresql@*/bin /usr/local/opt/postgresql@*/bin \

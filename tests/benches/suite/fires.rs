@@ -9,11 +9,10 @@ use aws_sdk_scheduler::types::{FlexibleTimeWindow, FlexibleTimeWindowMode, Targe
 use chrono::{DateTime, SubsecRound, TimeDelta, Utc};
 use futures::FutureExt;
 use futures::stream::{self, StreamExt};
-use local::served::Served;
 use local::stack::{GROUP, ROLE, RUNNER, RUNNER_DLQ};
-use local::stand_in::{Options, StandIn};
 use schedule::Clock;
 use serde_json::json;
+use stand_in::{Options, Served, StandIn};
 
 use crate::table::Row;
 
@@ -27,7 +26,7 @@ const AFTERMATH: Duration = Duration::from_secs(2);
 type Arrivals = Arc<Mutex<BTreeMap<u64, Vec<DateTime<Utc>>>>>;
 
 pub(crate) async fn all() -> Vec<Row> {
-    let served = Served::anywhere(StandIn::new(Options::default(), Clock::System)).await.unwrap();
+    let served = Served::anywhere(StandIn::new(Options::default(), stand_in::Clock::System)).await.unwrap();
     let arrivals = listen(&served.stand_in);
     let client = publisher::scheduler_client(Some(&served.endpoint)).await;
     client.create_schedule_group().name(GROUP).send().await.unwrap();

@@ -3,10 +3,10 @@
 use std::time::Duration;
 
 use local::postgres::{Folder, Postgres, Purpose};
-use local::scheduler::faults::Plan;
 use local::stack::Database;
 use serde_json::json;
 use sqlx::{AssertSqlSafe, Connection as _, PgConnection};
+use stand_in::scheduler::faults::Plan;
 use tests::Way;
 use tokio::process::Command;
 

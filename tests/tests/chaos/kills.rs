@@ -2,9 +2,9 @@
 
 use std::os::unix::process::ExitStatusExt;
 
-use local::scheduler::faults::Plan;
 use local::stack::GROUP;
 use serde_json::json;
+use stand_in::scheduler::faults::Plan;
 use tokio::process::Child;
 
 use crate::field::{BUSY, Field, Reply};

@@ -2,8 +2,8 @@
 
 use std::time::Instant;
 
-use local::scheduler::faults::Plan;
 use serde_json::json;
+use stand_in::scheduler::faults::Plan;
 use tests::Way;
 
 use crate::field::{BUSY, Field, Reply};

@@ -8,7 +8,7 @@ use crate::sources::root;
 #[test]
 fn links_of_documents_lead_to_files() {
     let mut links = 0;
-    for folder in ["", "docs", "docs/adr", "examples", "terraform"] {
+    for folder in ["", "docs", "docs/adr", "examples", "local/scheduler", "terraform"] {
         for path in documents_in(&root().join(folder)) {
             let text = std::fs::read_to_string(&path).unwrap();
             for target in linked_files(&text) {

@@ -2,10 +2,10 @@
 
 use chrono::{DateTime, TimeDelta, Utc};
 use futures::future::join_all;
-use local::scheduler::faults::Plan;
 use local::stack::{Database, Ground, KeysFrom, RUNNER, StackOptions};
 use schedule::{Fire, WorkflowId};
 use serde_json::{Value, json};
+use stand_in::scheduler::faults::Plan;
 use tests::{Story, Way};
 
 /// The part that is down.

@@ -4,9 +4,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use futures::FutureExt as _;
-use local::invoke::{FunctionError, Handler};
 use local::stack::{RUNNER, RUNNER_DLQ};
 use runner::{KeySource, Limits, Runner};
+use stand_in::invoke::{FunctionError, Handler};
 use tests::{PATIENCE, Story};
 
 const SCHEDULES: i64 = 500;

@@ -9,13 +9,13 @@ use aws_sdk_scheduler::Client;
 use aws_sdk_scheduler::config::timeout::TimeoutConfig;
 use chrono::{DateTime, Utc};
 use db::PgPool;
-use local::scheduler::stored_schedule::Key;
-use local::served::Served;
-use local::stand_in::{Options, StandIn};
+use local::shared::stand_in_clock;
 use publisher::{Config, Publisher, Report};
 use reqwest::{Method, RequestBuilder};
 use schedule::{Clock, WorkflowId};
 use serde_json::{Value, json};
+use stand_in::scheduler::stored_schedule::Key;
+use stand_in::{Options, Served, StandIn, scheduler};
 
 use crate::front::{Call, Front};
 
@@ -68,9 +68,9 @@ impl World {
     /// A world whose EventBridge answers with this latency.
     pub(crate) async fn with_latency(latency: Duration) -> World {
         let clock = Clock::fixed(at("2026-03-02T10:00:00Z"));
-        let scheduler = local::scheduler::Options { latency, ..local::scheduler::Options::default() };
+        let scheduler = scheduler::Options { latency, ..scheduler::Options::default() };
         let options = Options { scheduler, ..Options::default() };
-        let served = Served::anywhere(StandIn::new(options, clock.clone())).await.unwrap();
+        let served = Served::anywhere(StandIn::new(options, stand_in_clock(&clock))).await.unwrap();
         let beyond = served.endpoint.clone();
         World::before(&beyond, Some(served), clock).await
     }

@@ -1,10 +1,11 @@
 //! Two independent evaluators must agree: `schedule` on a cron's due times, the stand-in on what AWS would fire.
 
 use chrono::{DateTime, TimeDelta, Utc};
-use local::scheduler::cron::Fold;
-use local::scheduler::expression::Expression;
-use local::scheduler::zone::Zone;
 use schedule::{Compiled, Coverage, Cron, Timezone, compile, parse_timezone};
+use stand_in::scheduler::clock_change::Fold;
+use stand_in::scheduler::expression::Expression;
+use stand_in::scheduler::zone::Zone;
+use stand_in::scheduler::zone_files::ZoneFiles;
 
 const MINUTES: [&str; 6] = ["*", "0", "*/7", "5,20,59", "10-40/5", "3/10"];
 const HOURS: [&str; 6] = ["*", "2", "1,2,3", "0-23/4", "22,2", "1-5"];
@@ -33,7 +34,7 @@ fn crons(step: usize) -> impl Iterator<Item = (bool, Cron)> {
 
 fn fires_after(compiled: &Compiled, instant: DateTime<Utc>) -> Option<DateTime<Utc>> {
     let expression = Expression::parse(&compiled.expression).expect("AWS would take it");
-    let zone = Zone::find(compiled.timezone.name()).expect("AWS would take it");
+    let zone = Zone::find(compiled.timezone.name(), &ZoneFiles::bundled()).expect("AWS would take it");
     expression.next_after(instant, instant, &zone, Fold::First)
 }
 

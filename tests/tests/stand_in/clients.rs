@@ -3,10 +3,8 @@
 use std::process::{Command, Output};
 
 use local::config::target_folder;
-use local::served::Served;
-use local::stand_in::{Options, StandIn};
-use schedule::Clock;
 use serde_json::Value;
+use stand_in::{Clock, Options, Served, StandIn};
 
 const TARGET: &str = r#"{"Arn":"arn:aws:lambda:us-east-1:123456789012:function:runner","RoleArn":"arn:aws:iam::123456789012:role/scheduler","Input":"{\"workflow_id\":1}"}"#;
 

@@ -6,12 +6,10 @@ use aws_sdk_scheduler::Client;
 use aws_sdk_scheduler::error::{ProvideErrorMetadata, SdkError};
 use aws_sdk_scheduler::types::{FlexibleTimeWindow, FlexibleTimeWindowMode, Target};
 use chrono::{DateTime, Utc};
-use local::invoke::UnknownFunction;
-use local::served::Served;
-use local::stand_in::{Options, StandIn};
-use local::{client, invoke, scheduler};
-use schedule::Clock;
+use local::client;
 use serde_json::{Value, json};
+use stand_in::invoke::UnknownFunction;
+use stand_in::{Clock, Options, Served, StandIn, invoke, scheduler};
 use tests::PATIENCE;
 
 /// A stand-in with its clients.

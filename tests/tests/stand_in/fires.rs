@@ -6,13 +6,11 @@ use aws_sdk_scheduler::Client;
 use aws_sdk_scheduler::primitives::DateTime as AwsDateTime;
 use aws_sdk_scheduler::types::{DeadLetterConfig, FlexibleTimeWindow, FlexibleTimeWindowMode, ScheduleState, Target};
 use chrono::{DateTime, Utc};
-use local::invoke::Handler;
-use local::scheduler::cron::Fold;
-use local::served::Served;
-use local::stand_in::{Options, StandIn};
-use local::{client, fires, scheduler};
-use schedule::Clock;
+use local::client;
 use serde_json::{Value, json};
+use stand_in::invoke::Handler;
+use stand_in::scheduler::clock_change::Fold;
+use stand_in::{Clock, Options, Served, StandIn, fires, scheduler};
 
 const FUNCTION: &str = "arn:aws:lambda:us-east-1:123456789012:function:runner";
 const ROLE: &str = "arn:aws:iam::123456789012:role/scheduler";

@@ -7,12 +7,13 @@
 use std::ops::RangeInclusive;
 
 use chrono::{DateTime, LocalResult, TimeDelta, TimeZone as _, Utc};
-use local::scheduler::cron::Fold;
-use local::scheduler::expression::Expression;
-use local::scheduler::zone::Zone;
 use proptest::prelude::*;
 use proptest::sample::select;
 use schedule::{Compiled, Coverage, Cron, Timezone, compile, parse_timezone};
+use stand_in::scheduler::clock_change::Fold;
+use stand_in::scheduler::expression::Expression;
+use stand_in::scheduler::zone::Zone;
+use stand_in::scheduler::zone_files::ZoneFiles;
 
 /// How many times of each cron are compared.
 const TIMES: usize = 30;
@@ -83,7 +84,8 @@ fn has_open_hour(cron: &Cron) -> bool {
 /// The times that EventBridge would fire, according to the stand-in's evaluator.
 fn fired(compiled: &Compiled, start: DateTime<Utc>, fold: Fold) -> impl Iterator<Item = DateTime<Utc>> {
     let expression = Expression::parse(&compiled.expression).expect("AWS would take it");
-    let (zone, mut last) = (Zone::find(compiled.timezone.name()).expect("AWS would take it"), start);
+    let zone = Zone::find(compiled.timezone.name(), &ZoneFiles::bundled()).expect("AWS would take it");
+    let mut last = start;
     std::iter::from_fn(move || {
         last = expression.next_after(last, last, &zone, fold)?;
         Some(last)

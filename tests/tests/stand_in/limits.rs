@@ -9,11 +9,9 @@ use aws_sdk_scheduler::operation::create_schedule::builders::CreateScheduleFluen
 use aws_sdk_scheduler::primitives::DateTime as AwsDateTime;
 use aws_sdk_scheduler::types::{FlexibleTimeWindow, FlexibleTimeWindowMode, Target};
 use chrono::{DateTime, Utc};
-use local::served::Served;
-use local::stand_in::{Options, StandIn};
-use local::{client, scheduler};
-use schedule::Clock;
+use local::client;
 use serde_json::Value;
+use stand_in::{Clock, Options, Served, StandIn, scheduler};
 
 async fn stand_in(options: scheduler::Options) -> (Served, Client) {
     stand_in_at(Clock::System, options).await

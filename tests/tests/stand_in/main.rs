@@ -1,4 +1,4 @@
-//! The crate `local`: a stand-in that behaves like AWS, a stack for tests, and `cronbox-local up`.
+//! The crates `stand-in`, which behaves like AWS, and `local`: a stack for tests, and `cronbox-local up`.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -9,5 +9,6 @@ mod fires;
 mod judged;
 mod limits;
 mod moto;
+mod program;
 mod stack;
 mod up;

@@ -8,9 +8,7 @@ use aws_sdk_scheduler::operation::get_schedule::GetScheduleOutput;
 use aws_sdk_scheduler::types::{
     ActionAfterCompletion, FlexibleTimeWindow, FlexibleTimeWindowMode, RetryPolicy, ScheduleState, Tag, Target,
 };
-use local::served::Served;
-use local::stand_in::{Options, StandIn};
-use schedule::Clock;
+use stand_in::{Clock, Options, Served, StandIn};
 use tests::Moto;
 
 const FUNCTION: &str = "arn:aws:lambda:us-east-1:123456789012:function:runner";

@@ -10,13 +10,14 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use chrono::{DateTime, TimeDelta, Utc};
-use local::scheduler::groups::NewGroup;
-use local::scheduler::list::Filter;
-use local::scheduler::views::ScheduleView;
-use local::scheduler::{Options, Scheduler, api};
+use local::shared::stand_in_clock;
 use publisher::Stopwatch;
 use schedule::Clock;
 use serde_json::{Value, json};
+use stand_in::scheduler::groups::NewGroup;
+use stand_in::scheduler::list::Filter;
+use stand_in::scheduler::views::ScheduleView;
+use stand_in::scheduler::{Options, Scheduler, api};
 
 use crate::ablations::Variant;
 use crate::actor::Actor;
@@ -120,7 +121,7 @@ impl<'a> History<'a> {
         let (dice, clock, turnstile) = (Dice::new(seed), Clock::fixed(start), Turnstile::default());
         ground.begin(variant.setup()).await;
         ground.start_clock(start).await;
-        let scheduler = Scheduler::new(Options::default(), clock.clone());
+        let scheduler = Scheduler::new(Options::default(), stand_in_clock(&clock));
         let group = NewGroup { name: GROUP.to_owned(), tags: Vec::new(), client_token: None };
         scheduler.store().create_group(group, start).unwrap();
         let router = api::router(scheduler.clone());

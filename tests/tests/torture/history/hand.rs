@@ -1,7 +1,7 @@
 //! Manual changes in AWS's console, without the publisher.
 
-use local::scheduler::views::ScheduleView;
 use serde_json::{Value, json};
+use stand_in::scheduler::views::ScheduleView;
 
 use super::{Filter, GROUP, History};
 

@@ -72,7 +72,7 @@ async fn create_schedule(
     Payload(put): Payload<PutSchedule>,
 ) -> Answer {
     let (now, key, token) = (scheduler.0.clock.now(), key(put.group_name.clone(), &name), put.client_token.clone());
-    let spec = Spec::from_request(&name, put, now)?;
+    let spec = Spec::from_request(&name, put, &scheduler.0.zone_files, now)?;
     let arn = scheduler.store().create(key, spec, token, region, now)?;
     scheduler.0.changed.notify_one();
     Ok(Json(json!({ "ScheduleArn": arn })))
@@ -84,7 +84,7 @@ async fn update_schedule(
     Payload(put): Payload<PutSchedule>,
 ) -> Answer {
     let (now, key) = (scheduler.0.clock.now(), key(put.group_name.clone(), &name));
-    let spec = Spec::from_request(&name, put, now)?;
+    let spec = Spec::from_request(&name, put, &scheduler.0.zone_files, now)?;
     let arn = scheduler.store().update(key, spec, now)?;
     scheduler.0.changed.notify_one();
     Ok(Json(json!({ "ScheduleArn": arn })))

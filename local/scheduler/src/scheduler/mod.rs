@@ -5,6 +5,7 @@
 
 pub mod account;
 pub mod api;
+pub mod clock_change;
 pub mod constraint;
 pub mod cron;
 pub mod error;
@@ -22,20 +23,22 @@ pub mod stored_schedule;
 pub mod views;
 pub mod wire;
 pub mod zone;
+pub mod zone_files;
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use chrono::{DateTime, Utc};
-use schedule::Clock;
 use tokio::sync::Notify;
 
 use self::account::Account;
-use self::cron::Fold;
+use self::clock_change::Fold;
 use self::faults::{Faults, Plan, Progress};
 use self::quota::Quota;
 use self::store::Store;
 use self::stored_schedule::Due;
+use self::zone_files::ZoneFiles;
+use crate::clock::Clock;
 
 /// One account of Scheduler; clones share it.
 #[derive(Clone)]
@@ -48,6 +51,8 @@ pub struct Options {
     pub account: Account,
     /// Whether a time that occurs twice fires twice
     pub fold: Fold,
+    /// Where the rules of timezones are read
+    pub zone_files: ZoneFiles,
     /// How long each call of the API takes
     pub latency: Duration,
     /// Above this many calls per second the API answers 429; `None` = no limit
@@ -58,6 +63,7 @@ pub struct Options {
 
 struct Shared {
     clock: Clock,
+    zone_files: ZoneFiles,
     latency: Duration,
     quota: Quota,
     faults: Faults,
@@ -71,6 +77,7 @@ impl Scheduler {
         let store = Store::new(options.account, options.fold, clock.now());
         Scheduler(Arc::new(Shared {
             clock,
+            zone_files: options.zone_files,
             latency: options.latency,
             quota: Quota::new(options.calls_per_second),
             faults: Faults::new(options.seed),

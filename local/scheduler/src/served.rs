@@ -8,12 +8,12 @@ use axum::extract::State;
 use axum::routing::get;
 use axum::serve::ListenerExt;
 use axum::{Json, Router};
-use schedule::Clock;
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
+use crate::clock::Clock;
 use crate::scheduler::api;
 use crate::stand_in::StandIn;
 use crate::switches;
@@ -45,7 +45,7 @@ impl Served {
     /// # Errors
     /// Fails if there is no free port.
     pub async fn anywhere(stand_in: StandIn) -> Result<Served> {
-        let listener = app::listen((Ipv4Addr::LOCALHOST, 0).into()).context("no free port on 127.0.0.1")?;
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.context("no free port on 127.0.0.1")?;
         Served::start(stand_in, listener)
     }
 
@@ -80,7 +80,7 @@ impl StandIn {
         let fires_stop = stop.clone().cancelled_owned();
         let firing = tokio::spawn(async move {
             match clock {
-                Clock::System | Clock::Sampled(_) => fires.run(fires_stop).await,
+                Clock::System => fires.run(fires_stop).await,
                 Clock::Fixed(_) => {}
             }
         });

@@ -14,11 +14,11 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use axum::{Json, Router};
 use chrono::{DateTime, TimeDelta, Utc};
-use schedule::{Clock, FixedClock};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
+use crate::clock::{Clock, FixedClock};
 use crate::scheduler::faults::{Plan, Progress, Wrong};
 use crate::stand_in::StandIn;
 

@@ -1,7 +1,6 @@
 //! Steps 4 and 5 of 7 without AWS: Scheduler, Lambda's asynchronous invoke and the dead-letter queues together.
 
-use schedule::Clock;
-
+use crate::clock::Clock;
 use crate::dead_letters::DeadLetters;
 use crate::fires::{self, Fires};
 use crate::invoke::{self, Lambda};

@@ -3,13 +3,14 @@
 use std::fmt::{self, Write as _};
 use std::io::Write as _;
 
-use schedule::Clock;
 use tracing::field::{Field, Visit};
 use tracing::{Event, Level, Subscriber};
 use tracing_subscriber::Layer;
 use tracing_subscriber::filter::LevelFilter;
 use tracing_subscriber::layer::{Context, SubscriberExt};
 use tracing_subscriber::util::SubscriberInitExt;
+
+use crate::clock::Clock;
 
 /// Prints every event that carries a `step`, and every warning.
 struct Steps;

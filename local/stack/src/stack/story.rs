@@ -9,11 +9,11 @@ use publisher::Report;
 use reqwest::Method;
 use schedule::{ScheduleName, WorkflowId};
 use serde_json::{Value, json};
+use stand_in::scheduler::stored_schedule::{Key, Schedule};
 
 use super::answer::{Answer, answer};
 use super::parts::{GROUP, PATIENCE, environment};
 use super::{Stack, database};
-use crate::scheduler::stored_schedule::{Key, Schedule};
 
 /// Edits and fires.
 impl Stack {

@@ -1,54 +1,22 @@
-//! The command line of `cronbox-local`, and the folder of its files.
+//! The command line of the stand-in.
 
 use std::net::SocketAddr;
-use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use chrono::{DateTime, Utc};
-use clap::{Args, Parser, Subcommand};
-use schedule::Clock;
+use clap::Parser;
 
+use crate::clock::Clock;
 use crate::invoke::UnknownFunction;
 use crate::{fires, invoke, scheduler, stand_in};
-
-/// cronbox on this machine: all parts, or only the stand-in for EventBridge Scheduler.
-#[derive(Debug, Parser)]
-#[command(name = "cronbox-local", bin_name = "cronbox-local", version)]
-pub struct Config {
-    /// What to start
-    #[command(subcommand)]
-    pub command: Command,
-}
-
-/// The parts to start.
-#[derive(Debug, Subcommand)]
-pub enum Command {
-    /// Starts everything: Postgres, the stand-in, the publisher, the runner and the app
-    Up(UpArgs),
-    /// Starts only the stand-in, for any AWS client
-    Scheduler(SchedulerArgs),
-}
-
-/// The options of `up`.
-#[derive(Debug, Args)]
-pub struct UpArgs {
-    /// Where the data are stored (default: target/local, or the temporary folder if Postgres cannot enter that)
-    #[arg(long, value_name = "DIR")]
-    pub data: Option<PathBuf>,
-    /// The app's port on 127.0.0.1
-    #[arg(long, value_name = "PORT", default_value_t = 8080)]
-    pub app_port: u16,
-    /// The stand-in's port on 127.0.0.1
-    #[arg(long, value_name = "PORT", default_value_t = 8090)]
-    pub scheduler_port: u16,
-}
 
 /// Only the stand-in: EventBridge Scheduler's API, for any AWS client, and schedules that fire.
 ///
 /// In addition to AWS's operations it accepts POST /_faults (a plan of faults, by seed; `{}` ends it), POST /_clock
 /// (with --clock: `{"now": "2026-03-29T01:00:00Z"}` or `{"advance_secs": 60}`), and GET of both, of /_fires and of
 /// /_dead-letters.
-#[derive(Debug, Args)]
+#[derive(Debug, Parser)]
+#[command(name = "cronbox-stand-in", version)]
 pub struct SchedulerArgs {
     /// The address to listen on
     #[arg(long, value_name = "ADDRESS:PORT", default_value = "127.0.0.1:8090")]
@@ -86,11 +54,4 @@ impl SchedulerArgs {
             fires: fires::Options { seed: self.seed, ..fires::Options::default() },
         }
     }
-}
-
-/// The build folder: `CARGO_TARGET_DIR`, else `target` in the workspace.
-#[expect(clippy::disallowed_methods, reason = "this is where the environment is read")]
-pub fn target_folder() -> PathBuf {
-    let workspace = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap_or(Path::new("."));
-    std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| workspace.join("target"), |target| workspace.join(target))
 }

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use chrono::{DateTime, TimeDelta, Utc};
 
 use super::account::Account;
-use super::cron::Fold;
+use super::clock_change::Fold;
 use super::error::Error;
 use super::expression::Expression;
 use super::groups::{Groups, NewGroup};

@@ -22,6 +22,7 @@ use chrono::{DateTime, Utc};
 use db::PgPool;
 use publisher::Publisher;
 use schedule::Clock;
+use stand_in::{Served, StandIn, invoke};
 use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
 
@@ -32,9 +33,7 @@ pub use self::parts::{GROUP, ROLE, RUNNER, RUNNER_DLQ, SCHEDULE_DLQ};
 use self::parts::{Instance, PATIENCE, Stop};
 use self::pending::Leftovers;
 pub use self::pending::Pending;
-use crate::invoke;
-use crate::served::Served;
-use crate::stand_in::{self, StandIn};
+use crate::shared::{installed_zone_files, stand_in_clock};
 
 /// How a test's stack is set up.
 pub struct StackOptions {
@@ -150,7 +149,9 @@ impl Stack {
             KeysFrom::File(path) => Keys::load_or_create(&pool, path, clock.now()).await?,
         };
         let stop = Stop::default();
-        let served = Served::start(StandIn::new(options.stand_in, clock.clone()), ground.scheduler)?;
+        let mut behaviour = options.stand_in;
+        behaviour.scheduler.zone_files = installed_zone_files();
+        let served = Served::start(StandIn::new(behaviour, stand_in_clock(&clock)), ground.scheduler)?;
         let stand_in = served.stand_in.clone();
         let scheduler = publisher::scheduler_client(Some(&served.endpoint)).await;
         scheduler.create_schedule_group().name(GROUP).send().await.context("cannot make the schedule group")?;

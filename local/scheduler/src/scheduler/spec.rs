@@ -8,6 +8,7 @@ use super::error::Error;
 use super::expression::Expression;
 use super::wire::{PutSchedule, RetryPolicy, TargetBody, WindowBody};
 use super::zone::Zone;
+use super::zone_files::ZoneFiles;
 
 /// A schedule's settings; every update replaces all of them.
 #[derive(Clone, Debug, PartialEq)]
@@ -99,14 +100,19 @@ impl Spec {
     ///
     /// # Errors
     /// Returns a `ValidationException`: first with all violated constraints of the model, then for one rule at a time.
-    pub fn from_request(name: &str, put: PutSchedule, now: DateTime<Utc>) -> Result<Spec, Error> {
+    pub fn from_request(
+        name: &str,
+        put: PutSchedule,
+        zone_files: &ZoneFiles,
+        now: DateTime<Utc>,
+    ) -> Result<Spec, Error> {
         check_constraints(name, &put)?;
         let expression_text = put.schedule_expression.unwrap_or_default();
         let expression = Expression::parse(&expression_text)
             .filter(Expression::has_a_time)
             .ok_or_else(|| Error::Validation(format!("Invalid Schedule Expression {expression_text}.")))?;
         let timezone_text = put.schedule_expression_timezone.as_deref().unwrap_or("UTC");
-        let timezone = Zone::find(timezone_text)
+        let timezone = Zone::find(timezone_text, zone_files)
             .ok_or_else(|| Error::Validation(format!("Invalid Schedule Expression Timezone {timezone_text}.")))?;
         let (start_date, end_date) = dates(&expression, put.start_date, put.end_date, now)?;
         Ok(Spec {

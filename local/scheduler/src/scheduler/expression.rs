@@ -4,7 +4,8 @@
 
 use chrono::{DateTime, DurationRound, NaiveDateTime, TimeDelta, Utc};
 
-use super::cron::{Cron, Fold};
+use super::clock_change::Fold;
+use super::cron::Cron;
 use super::zone::Zone;
 
 /// A schedule expression that EventBridge Scheduler accepts.
@@ -52,7 +53,7 @@ impl Expression {
     ) -> Option<DateTime<Utc>> {
         match self {
             Expression::Cron(cron) => cron.next_after(instant, zone, fold),
-            Expression::At(wall) => zone.instants(*wall).next().filter(|at| *at > instant),
+            Expression::At(wall) => Fold::First.fire_times(*wall, zone).find(|at| *at > instant),
             Expression::Rate(_) if instant < origin => Some(origin),
             Expression::Rate(interval) => {
                 let passed = (instant - origin).num_milliseconds() / interval.num_milliseconds();
@@ -94,6 +95,11 @@ fn parse_rate(text: &str) -> Option<TimeDelta> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::scheduler::zone_files::ZoneFiles;
+
+    fn zone(name: &str) -> Zone {
+        Zone::find(name, &ZoneFiles::bundled()).unwrap()
+    }
 
     fn at(text: &str) -> DateTime<Utc> {
         text.parse().unwrap()
@@ -131,7 +137,7 @@ mod tests {
     fn a_rate_fires_at_once_and_then_in_real_time() {
         let rate = Expression::parse("rate(1 day)").unwrap();
         let made = at("2026-03-07T12:00:30Z");
-        let zone = &Zone::find("America/New_York").unwrap();
+        let zone = &zone("America/New_York");
         let first = rate.next_after(rate.first_evaluated_after(made), made, zone, Fold::First).unwrap();
         assert_eq!(first, made);
         assert_eq!(rate.next_after(first, made, zone, Fold::First), Some(at("2026-03-08T12:00:30Z")));
@@ -141,9 +147,18 @@ mod tests {
     fn at_is_read_in_the_timezone_and_comes_once() {
         let once = Expression::parse("at(2026-07-01T09:30:00)").unwrap();
         let made = at("2026-06-01T00:00:00Z");
-        let zone = &Zone::find("Europe/Paris").unwrap();
+        let zone = &zone("Europe/Paris");
         let fire = once.next_after(made, made, zone, Fold::First);
         assert_eq!(fire, Some(at("2026-07-01T07:30:00Z")));
         assert_eq!(once.next_after(fire.unwrap(), made, zone, Fold::First), None);
+    }
+
+    #[test]
+    fn at_follows_clock_changes_like_a_cron() {
+        let made = at("2026-01-01T00:00:00Z");
+        let zone = &zone("Europe/Paris");
+        let fire = |text: &str| Expression::parse(text).unwrap().next_after(made, made, zone, Fold::Both);
+        assert_eq!(fire("at(2026-03-29T02:30:00)"), None, "this time does not exist");
+        assert_eq!(fire("at(2026-10-25T02:30:00)"), Some(at("2026-10-25T00:30:00Z")), "the first of the two");
     }
 }

@@ -5,17 +5,8 @@
 
 use chrono::{DateTime, Datelike, DurationRound, NaiveDate, NaiveDateTime, TimeDelta, Utc};
 
+use super::clock_change::Fold;
 use super::zone::Zone;
-
-/// What happens to a time that occurs twice in the autumn fold.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Fold {
-    /// It fires once, at the first instance: AWS's documented rule.
-    #[default]
-    First,
-    /// It fires at both instances, as AWS would if it followed elapsed time.
-    Both,
-}
 
 /// The six fields of a `cron(...)`, as sets of values.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -50,7 +41,7 @@ impl Cron {
         let here = zone.wall_time(instant);
         match fold {
             // First instances are in the order of local times, so the first one after `instant` is the result.
-            Fold::First => self.wall_times(here).filter_map(|wall| zone.instants(wall).next()).find(|at| *at > instant),
+            Fold::First => self.wall_times(here).flat_map(|wall| fold.fire_times(wall, zone)).find(|at| *at > instant),
             Fold::Both => self.next_of_both(instant, here, zone),
         }
     }
@@ -67,7 +58,7 @@ impl Cron {
             if best.is_some_and(|(found, _)| wall > found + LONGEST_FOLD) {
                 break;
             }
-            for at in zone.instants(wall).filter(|at| *at > instant) {
+            for at in Fold::Both.fire_times(wall, zone).filter(|at| *at > instant) {
                 best = Some(best.map_or((wall, at), |(found, least)| (found, least.min(at))));
             }
         }
@@ -146,13 +137,14 @@ fn has(set: u64, value: u32) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::scheduler::zone_files::ZoneFiles;
 
     fn cron(text: &str) -> Cron {
         Cron::parse(text).unwrap_or_else(|| panic!("{text} must parse"))
     }
 
     fn fires(text: &str, tz: &str, from: &str, count: usize, fold: Fold) -> Vec<String> {
-        let (cron, zone) = (cron(text), &Zone::find(tz).unwrap());
+        let (cron, zone) = (cron(text), &Zone::find(tz, &ZoneFiles::bundled()).unwrap());
         let start: DateTime<Utc> = from.parse().unwrap();
         std::iter::successors(cron.next_after(start, zone, fold), |at| cron.next_after(*at, zone, fold))
             .take(count)

@@ -5,12 +5,13 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
+use stand_in::process::cannot_listen;
+use stand_in::steps::say;
 use tokio::net::TcpListener;
 
 use crate::config::{UpArgs, target_folder};
 use crate::postgres::{Folder, state_folder};
 use crate::stack::{Database, Ground, KeysFrom, Publishing, Stack, StackOptions, write_secret};
-use crate::steps::say;
 
 /// Starts all parts, prints their addresses, and runs until `shutdown`.
 ///
@@ -43,13 +44,8 @@ pub async fn up(args: UpArgs, shutdown: impl Future<Output = ()>) -> Result<()> 
 }
 
 /// Binds an address; the error says what to do if that fails.
-///
-/// # Errors
-/// Fails if another process listens on the address.
-pub fn listen(address: SocketAddr, option: &str) -> Result<TcpListener> {
-    app::listen(address).with_context(|| {
-        format!("cannot listen on {address}: stop the program that does, or choose another port with {option}")
-    })
+fn listen(address: SocketAddr, option: &str) -> Result<TcpListener> {
+    app::listen(address).with_context(|| cannot_listen(address, option))
 }
 
 /// The stand-in starts empty, so forget the last known schedules: the publisher then checks every workflow.

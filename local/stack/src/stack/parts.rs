@@ -9,13 +9,13 @@ use app::cadence::When;
 use futures::future::BoxFuture;
 use runner::{KeySource, Limits, Runner};
 use schedule::Environment;
+use stand_in::StandIn;
+use stand_in::invoke::FunctionError;
 use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
 use super::keys::Keys;
-use crate::invoke::FunctionError;
-use crate::stand_in::StandIn;
 
 /// The schedule group of the schedules.
 pub const GROUP: &str = "cronbox";

@@ -6,9 +6,9 @@ use axum::extract::{Request, State};
 use axum::http::Method;
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
-use schedule::Clock;
 
 use super::{Draw, Faults, Kind, Operation};
+use crate::clock::Clock;
 use crate::scheduler::error::Error;
 use crate::scheduler::{Scheduler, past};
 
@@ -83,7 +83,7 @@ fn operation(request: &Request) -> Option<Operation> {
 fn send_late(scheduler: &Scheduler, share: f64, request: Request, next: Next) {
     let lateness = scheduler.faults().lateness(share);
     scheduler.faults().late.send(scheduler.clock().now() + lateness, request, next);
-    if let (Clock::System | Clock::Sampled(_), Ok(wait)) = (scheduler.clock(), lateness.to_std()) {
+    if let (Clock::System, Ok(wait)) = (scheduler.clock(), lateness.to_std()) {
         let scheduler = scheduler.clone();
         tokio::spawn(async move {
             tokio::time::sleep(wait).await;

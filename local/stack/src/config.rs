@@ -1,0 +1,45 @@
+//! The command line of `cronbox-local`, and the folder of its files.
+
+use std::path::{Path, PathBuf};
+
+use clap::{Args, Parser, Subcommand};
+use stand_in::config::SchedulerArgs;
+
+/// cronbox on this machine: all parts, or only the stand-in for EventBridge Scheduler.
+#[derive(Debug, Parser)]
+#[command(name = "cronbox-local", bin_name = "cronbox-local", version)]
+pub struct Config {
+    /// What to start
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+/// The parts to start.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Starts everything: Postgres, the stand-in, the publisher, the runner and the app
+    Up(UpArgs),
+    /// Starts only the stand-in, for any AWS client
+    Scheduler(SchedulerArgs),
+}
+
+/// The options of `up`.
+#[derive(Debug, Args)]
+pub struct UpArgs {
+    /// Where the data are stored (default: target/local, or the temporary folder if Postgres cannot enter that)
+    #[arg(long, value_name = "DIR")]
+    pub data: Option<PathBuf>,
+    /// The app's port on 127.0.0.1
+    #[arg(long, value_name = "PORT", default_value_t = 8080)]
+    pub app_port: u16,
+    /// The stand-in's port on 127.0.0.1
+    #[arg(long, value_name = "PORT", default_value_t = 8090)]
+    pub scheduler_port: u16,
+}
+
+/// The build folder: `CARGO_TARGET_DIR`, else `target` in the workspace.
+#[expect(clippy::disallowed_methods, reason = "this is where the environment is read")]
+pub fn target_folder() -> PathBuf {
+    let workspace = Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2).unwrap_or(Path::new("."));
+    std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| workspace.join("target"), |target| workspace.join(target))
+}
