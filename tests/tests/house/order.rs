@@ -133,12 +133,12 @@ static HOUSES: [House; 8] = [
     },
     House {
         name: "tests",
-        src: "tests/src",
+        src: "tests/support",
         rooms: &[
             ("crate", "lib"),
-            ("stories", "counting lossy story"),
+            ("stories", "counting_proxy lossy_proxy story"),
             ("servers", "moto runtime"),
-            ("client", "api patience statements"),
+            ("client", "api statements timeout"),
         ],
         apart: &[],
     },
