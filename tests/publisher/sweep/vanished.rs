@@ -126,7 +126,7 @@ async fn migration_ends_permissions_of_wanted_schedules() {
     let workflows = world.in_step(2).await;
     world.delete(workflows[0]).await;
     world.execute("UPDATE publications SET removal_revision = desired_revision").await;
-    world.execute(include_str!("../../../../migrations/0037_removal_ends.sql")).await;
+    world.execute(include_str!("../../../migrations/0037_removal_ends.sql")).await;
     world.lose_workflows().await;
     world.execute("UPDATE publications SET spec_hash = NULL, due_at = cronbox_now()").await;
     assert_eq!(world.publish().await.deleted, 1, "only the workflow that was deleted");

@@ -204,7 +204,7 @@ async fn instances_that_start_at_once_make_each_workflow_once() {
 #[tokio::test]
 async fn the_example_file_is_loaded() {
     let s = Story::today().await;
-    let example = include_str!("../../../examples/schedules.yaml").replace("team: demo", "team: team");
+    let example = include_str!("../../examples/schedules.yaml").replace("team: demo", "team: team");
     let file = Definitions::new(&example);
     starts(serving(&s, &file)).await.unwrap();
     let names = s.table("SELECT name FROM workflows WHERE managed_by = 'schedules.yaml' ORDER BY name").await;

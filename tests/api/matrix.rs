@@ -90,7 +90,7 @@ fn every_described_route_has_its_row() {
 /// Every `.route(..)` of the router must be in the OpenAPI description, so that no route is added without one.
 #[test]
 fn every_route_of_the_router_is_described() {
-    let source = include_str!("../../../app/src/api/mod.rs");
+    let source = include_str!("../../app/src/api/mod.rs");
     let described = described();
     let mut served = 0;
     for route in source.split(".route(").skip(1) {
