@@ -2,42 +2,78 @@
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-mod backfill_progress;
-mod backfill_timing;
-mod backfilling;
-mod by_hand;
-mod clocks;
-mod constraints;
 mod examples;
-mod executing;
-mod failing;
-mod from_a_file;
-mod groups;
-mod handing_over;
-mod heartbeats;
-mod inside;
-mod jobs;
-mod killed;
-mod late;
-mod leases;
-mod outages;
-mod overlap;
-mod plans;
 mod process;
-mod proof_pages;
-mod proving;
-mod pruning;
-mod races;
 mod receiver;
-mod recovering;
-mod rush;
-mod sharing;
-mod signatures;
-mod standstill;
+mod retention;
+mod schedules_file;
 mod statistics;
-mod stopping;
-mod trying;
-mod verifying;
-mod waiting;
-mod watchdog;
-mod words;
+mod steps;
+
+/// Requests of `http` actions: where they may go, and how they are signed.
+mod actions {
+    mod network_policy;
+    mod signatures;
+}
+
+/// Past times that run on request.
+mod backfills {
+    mod progress;
+    mod requests;
+    mod timing;
+}
+
+/// Times whose fire is late or never comes.
+mod catch_up {
+    mod late_fires;
+    mod outages;
+    mod watchdog;
+    pub(crate) mod watchdog_races;
+}
+
+/// The database: its constraints, its clock, and the plans of its statements.
+mod database {
+    mod clock_skew;
+    mod constraints;
+    pub(crate) mod query_plans;
+}
+
+/// From an accepted run to its end.
+mod execution {
+    mod attempts;
+    mod crashes;
+    mod database_stalls;
+    mod fairness;
+    mod heartbeats;
+    mod leases;
+    mod pause_and_archive;
+    mod recovery;
+    mod retries;
+    mod shutdown;
+}
+
+/// Fires of the schedule and manual ones.
+mod fires {
+    mod batching;
+    mod load;
+    mod manual;
+}
+
+/// The background jobs.
+mod jobs {
+    mod failing_workflows;
+    mod turns;
+}
+
+/// Fires while an earlier run has not ended.
+mod overlap {
+    mod policies;
+    mod waiting_fires;
+}
+
+/// The proof, `GET /verify`.
+mod verify {
+    pub(crate) mod due_times;
+    mod pages;
+    mod runs;
+}

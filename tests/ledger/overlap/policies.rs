@@ -3,7 +3,7 @@
 use app::runs::Trigger;
 use serde_json::json;
 
-use crate::words::{begun, claimed, ended, fire, fire_on_time, hourly, standing_still};
+use crate::steps::{begun, claimed, ended, fire, fire_on_time, hourly, standing_still};
 
 #[tokio::test]
 async fn under_skip_a_time_whose_run_before_has_not_ended_is_skipped_and_recorded() {

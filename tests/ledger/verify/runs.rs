@@ -4,8 +4,8 @@ use local::stack::StackOptions;
 use serde_json::{Value, json};
 use tests::Story;
 
-use crate::verifying::{SPAN, differences, fired, settle, verify};
-use crate::words::{fire_on_time, hourly, standing_still};
+use crate::steps::{fire_on_time, hourly, standing_still};
+use crate::verify::due_times::{SPAN, differences, fired, settle, verify};
 
 /// Injects a fault into the database, and returns the differences that the proof of the three fires finds.
 async fn proven_after(s: &Story, fault: &'static str) -> Vec<String> {

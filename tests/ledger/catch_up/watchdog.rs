@@ -5,7 +5,7 @@ use schedule::WorkflowId;
 use serde_json::json;
 use tests::Story;
 
-use crate::words::{fire, fire_on_time, hourly, standing_still};
+use crate::steps::{fire, fire_on_time, hourly, standing_still};
 
 /// Runs the watchdog at this time.
 async fn watched(s: &Story, now: &str) {

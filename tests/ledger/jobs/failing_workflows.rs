@@ -6,7 +6,7 @@ use schedule::WorkflowId;
 use serde_json::json;
 use tests::Story;
 
-use crate::words::{claimed, ended, fire, fire_on_time, hourly, standing_still};
+use crate::steps::{claimed, ended, fire, fire_on_time, hourly, standing_still};
 
 /// Makes the database refuse every change of a workflow, its occurrences and its runs.
 async fn refuse_changes_of(s: &Story, wf: WorkflowId) {

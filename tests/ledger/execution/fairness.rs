@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use tests::Story;
 
 use crate::receiver::{NOON, Receiver, until_state};
-use crate::words::{fire, fire_on_time};
+use crate::steps::{fire, fire_on_time};
 
 /// A workflow of another team that fires every minute.
 async fn of_another_team(s: &Story, action: Value) -> WorkflowId {

@@ -10,11 +10,11 @@ use sqlx::{Connection as _, PgConnection};
 use tests::{LossyWay, Story};
 use tokio::net::TcpListener;
 
-use crate::leases::PATIENCE;
+use crate::execution::leases::PATIENCE;
+use crate::execution::pause_and_archive::claimable;
 use crate::process::{App, idle};
 use crate::receiver::{Receiver, accept, run, until_state};
-use crate::stopping::claimable;
-use crate::words::{begun, fire_on_time, hourly, standing_still};
+use crate::steps::{begun, fire_on_time, hourly, standing_still};
 
 /// Longer than any test takes.
 const LONG: [(&str, &str); 1] = [("SHUTDOWN_DRAIN_SECS", "3600")];
@@ -137,7 +137,7 @@ async fn invoke_is_served_while_attempts_drain() {
     receiver.until(1).await;
     app.signal("-TERM").await;
     app.until_stopping().await;
-    let time = crate::killed::next_minute(&s);
+    let time = crate::execution::crashes::next_minute(&s);
     let fire = app.runner(&s).request(Method::POST, &format!("/api/v1/cron/workflows/{wf}:invoke"));
     let answer = tests::answer(fire.json(&json!({ "scheduled_time": time }))).await.expect(202);
     let id = answer.json["run_id"].as_str().unwrap().parse().unwrap();

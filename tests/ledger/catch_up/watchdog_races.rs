@@ -5,7 +5,7 @@ use schedule::WorkflowId;
 use serde_json::json;
 use tests::{PATIENCE, Story};
 
-use crate::words::{fire, hourly, standing_still};
+use crate::steps::{fire, hourly, standing_still};
 
 /// Locks a workflow's row, so that other transactions wait for it.
 pub(crate) async fn held(s: &Story, wf: WorkflowId) -> Transaction {

@@ -8,8 +8,8 @@ use schedule::WorkflowId;
 use serde_json::json;
 use tests::{PATIENCE, Story};
 
-use crate::races::WAITING;
-use crate::words::{fire, hourly, standing_still};
+use crate::catch_up::watchdog_races::WAITING;
+use crate::steps::{fire, hourly, standing_still};
 
 async fn workflows(s: &Story, count: usize) -> Vec<WorkflowId> {
     let mut made = Vec::new();

@@ -7,7 +7,7 @@ use serde_json::json;
 use tests::Story;
 
 use crate::receiver::{NOON, Receiver};
-use crate::words::{claimed, ended, fire, fire_on_time, hourly, standing_still};
+use crate::steps::{claimed, ended, fire, fire_on_time, hourly, standing_still};
 
 /// The times with a run, and the skipped times, for example `09:00 09:02, skipped 09:01`.
 async fn times(s: &Story, wf: WorkflowId) -> String {

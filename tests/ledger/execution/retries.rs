@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 use tests::Story;
 use tokio::net::TcpListener;
 
-use crate::executing::cancel;
+use crate::execution::attempts::cancel;
 use crate::receiver::{NOON, Receiver, accept, until_state};
 
 #[tokio::test]

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 use tests::{Api, CountingWay, Story};
 
-use crate::verifying::{SPAN, cronbox, differences, fired, settle, verify};
+use crate::verify::due_times::{SPAN, cronbox, differences, fired, settle, verify};
 
 /// Workflows for which every minute of a day was due, without any decision.
 async fn undecided(s: &Story) {

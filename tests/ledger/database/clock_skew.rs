@@ -8,7 +8,7 @@ use tests::Story;
 
 use crate::process::{App, idle};
 use crate::receiver::{Receiver, accept, until_state};
-use crate::words::{claimed, fire, hourly, standing_still};
+use crate::steps::{claimed, fire, hourly, standing_still};
 
 /// A stack on running clocks without an executor, whose database's clock is behind by `by`. Returns the database's
 /// time.

@@ -11,7 +11,7 @@ use app::claim::{Lease, Slots};
 use app::runs::Trigger;
 
 use crate::receiver::{NOON, Receiver, accept, until_state};
-use crate::words::{begun, claimed, ended, fire, fire_on_time, hourly, standing_still};
+use crate::steps::{begun, claimed, ended, fire, fire_on_time, hourly, standing_still};
 
 /// A stack that sends a heartbeat every 20 ms.
 async fn beating() -> Story {

@@ -4,7 +4,7 @@ use local::stack::StackOptions;
 use serde_json::json;
 use tests::Story;
 
-use crate::backfilling::{ask, morning, outage, read, verb};
+use crate::backfills::requests::{ask, morning, outage, read, verb};
 use crate::receiver::Receiver;
 
 /// The job starts the first runs; then each run that ends starts the next.

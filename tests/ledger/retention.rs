@@ -7,7 +7,7 @@ use schedule::WorkflowId;
 use serde_json::json;
 use tests::Story;
 
-use crate::words::fire;
+use crate::steps::fire;
 
 const NOW: &str = "2026-06-01T00:00:00Z";
 

@@ -3,9 +3,9 @@
 use serde_json::{Value, json};
 use tests::Story;
 
-use crate::backfilling::{ask, made, morning, worked_off};
-use crate::verifying::{differences, verify};
-use crate::words::fire;
+use crate::backfills::requests::{ask, made, morning, worked_off};
+use crate::steps::fire;
+use crate::verify::due_times::{differences, verify};
 
 /// Asserts that the proof finds no difference in the morning, after a turn of the watchdog.
 async fn assert_clean(s: &Story) {

@@ -14,9 +14,9 @@ use tokio::net::TcpListener;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::task::LocalSet;
 
-use crate::races::WAITING;
+use crate::catch_up::watchdog_races::WAITING;
 use crate::receiver::{Receiver, accept, run, until_state};
-use crate::words::standing_still;
+use crate::steps::standing_still;
 
 const LEASE_SECS: u64 = 12;
 const HEARTBEAT_MS: u64 = 1_000;

@@ -8,7 +8,7 @@ use db::PgPool;
 use serde_json::json;
 use tests::Story;
 
-use crate::words::{fire_on_time, hourly, standing_still};
+use crate::steps::{fire_on_time, hourly, standing_still};
 
 /// A pool of one connection, so that Postgres reports its reads at once.
 pub(crate) async fn one_connection(s: &Story) -> PgPool {

@@ -4,9 +4,9 @@ use app::invoke::{Answer, Judge, Reason};
 use schedule::Fire;
 use serde_json::json;
 
-use crate::plans::one_connection;
-use crate::races::{WAITING, held};
-use crate::words::{fire, fire_on_time, hourly, standing_still};
+use crate::catch_up::watchdog_races::{WAITING, held};
+use crate::database::query_plans::one_connection;
+use crate::steps::{fire, fire_on_time, hourly, standing_still};
 
 #[tokio::test]
 async fn within_the_grace_a_fire_runs_under_every_policy() {

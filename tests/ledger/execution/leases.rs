@@ -9,8 +9,8 @@ use tests::{LossyWay, Story, Way};
 use tokio::io::AsyncReadExt as _;
 use tokio::net::TcpListener;
 
+use crate::catch_up::watchdog_races::WAITING;
 use crate::process::{App, idle};
-use crate::races::WAITING;
 use crate::receiver::{Receiver, accept, run, until_state};
 
 /// A liveness limit, not a bound on the duration of a step.

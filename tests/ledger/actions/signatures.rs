@@ -11,7 +11,7 @@ const NOON: &str = "2026-03-02T12:00:00Z";
 
 /// The Python code of docs/receivers.md, as a reader would copy it.
 fn receiver_of_the_docs() -> &'static str {
-    let docs = include_str!("../../docs/receivers.md");
+    let docs = include_str!("../../../docs/receivers.md");
     docs.split("```python\n").nth(1).and_then(|rest| rest.split("```").next()).expect("a receiver in Python")
 }
 

@@ -5,7 +5,7 @@ use schedule::WorkflowId;
 use serde_json::json;
 use tests::Story;
 
-use crate::words::{fire_on_time, hourly, standing_still};
+use crate::steps::{fire_on_time, hourly, standing_still};
 
 /// A copy of the only run, under another id.
 const SECOND_RUN: &str = "INSERT INTO runs (id, workflow_id, occurrence_id, trigger, state, scheduled_time, run_after, created_on)
