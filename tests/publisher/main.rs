@@ -2,36 +2,60 @@
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-mod blocking;
-mod connections;
-mod converging;
-// Only debug builds have fault points.
-#[cfg(debug_assertions)]
-mod crashes;
 mod database;
-mod denials;
 mod edits;
-mod faults;
-mod figures;
-mod front;
-mod interleavings;
-mod lambda;
-mod levels;
-mod listening;
-mod mistakes;
-mod moto;
-mod operated;
-mod outage;
-mod poll;
-mod process;
-mod rotation;
-mod secured;
-mod sharing;
-mod signals;
-mod silence;
-mod storm;
+mod proxy;
 mod sweep;
-mod tls;
-mod unanswered;
 mod world;
-mod zones;
+
+/// Which publisher processes which workflow, and when.
+mod claims {
+    mod blocking;
+    mod concurrent_publishers;
+    mod polling;
+}
+
+/// What EventBridge has after edits, in whatever order events happen.
+mod converge {
+    pub(crate) mod interleavings;
+    mod moto;
+    mod operator_retry;
+    mod random_storm;
+    pub(crate) mod schedules;
+    mod zone_data;
+}
+
+/// The ways to run the publisher: once, as a daemon, and as a Lambda.
+mod entry {
+    pub(crate) mod lambda;
+    pub(crate) mod listen;
+    mod signals;
+    mod startup;
+}
+
+/// What fails, and what the publisher does about it.
+mod failures {
+    mod answers;
+    mod configuration_mistakes;
+    mod connections;
+    // Only debug builds have fault points.
+    #[cfg(debug_assertions)]
+    mod crashes;
+    mod denials;
+    mod outage;
+}
+
+/// What the publisher reports for the alarms.
+mod metrics {
+    mod alarms;
+    mod ledger_gauges;
+}
+
+/// The connection between the publisher and Postgres.
+mod postgres {
+    mod lost_replies;
+    mod password_rotation;
+    mod silent_server;
+    mod tls;
+    mod tls_server;
+}

@@ -1,15 +1,15 @@
 //! The sweep finds and repairs changes in EventBridge that cronbox did not make.
 
 mod brake;
-mod foreign;
+mod foreign_schedules;
 mod generations;
-mod held;
-mod missing;
+mod missing_schedules;
 mod orphans;
 mod repairs;
+mod restore;
 mod tombstones;
 mod turns;
-mod vanished;
+mod vanished_workflows;
 
 use std::time::Duration;
 

@@ -17,7 +17,7 @@ use reqwest::{Method, RequestBuilder};
 use schedule::{Clock, WorkflowId};
 use serde_json::{Value, json};
 
-use crate::front::{Call, Front};
+use crate::proxy::{Call, Front};
 
 pub(crate) use process::stopped;
 

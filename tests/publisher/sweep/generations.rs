@@ -5,7 +5,7 @@ use schedule::WorkflowId;
 use serde_json::json;
 
 use super::SETTLED;
-use crate::front::INVALID;
+use crate::proxy::INVALID;
 use crate::world::{GROUP, World, name, soon};
 
 const ROLE: &str = "arn:aws:iam::123456789012:role/another";

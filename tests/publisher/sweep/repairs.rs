@@ -7,7 +7,7 @@ use publisher::Findings;
 use serde_json::json;
 
 use super::SETTLED;
-use crate::front::{DENIED, INVALID};
+use crate::proxy::{DENIED, INVALID};
 use crate::world::{LIST, World, name, soon};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -107,7 +107,7 @@ async fn a_repair_forgets_earlier_failures() {
         assert!(matches!(publisher.sweep(soon()).await.unwrap(), publisher::Swept::Done(_)));
     }
     for id in [changed, missing, explained, orphan] {
-        let broken = crate::front::Answer::Refuse(500, "InternalServerException", "");
+        let broken = crate::proxy::Answer::Refuse(500, "InternalServerException", "");
         world.front.always(&name(id), Some(broken));
     }
     publisher.drain(soon()).await.unwrap();

@@ -6,7 +6,7 @@ use publisher::Swept;
 use tests::PATIENCE;
 
 use super::SETTLED;
-use crate::front::THROTTLED;
+use crate::proxy::THROTTLED;
 use crate::world::{LIST, World, soon};
 
 async fn next_token(world: &World) -> Option<String> {

@@ -170,7 +170,7 @@ async fn a_success_elsewhere_resets_the_backoff() {
     let world = World::new().await;
     let workflow = world.create("0 9 * * *", "UTC").await;
     let [first, second] = [world.publisher().await, world.publisher().await];
-    let broken = crate::front::Answer::Refuse(500, "InternalServerException", "");
+    let broken = crate::proxy::Answer::Refuse(500, "InternalServerException", "");
     world.front.always(&name(workflow), Some(broken));
     for round in 1..=8 {
         first.drain(soon()).await.unwrap();

@@ -7,7 +7,7 @@ use reqwest::Method;
 use schedule::WorkflowId;
 use serde_json::json;
 
-use crate::front::{Answer, INVALID, NO_ROLE, STRANGE};
+use crate::proxy::{Answer, INVALID, NO_ROLE, STRANGE};
 use crate::world::{World, name, soon};
 
 const HOUR: Duration = Duration::from_secs(3600);

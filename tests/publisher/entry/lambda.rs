@@ -146,7 +146,7 @@ async fn a_retry_is_made_within_its_tick() {
     let (runtime, (invoke, mut answered)) = Runtime::new();
     let _lambda = world.lambda(&serve(runtime.clone()).await);
     let workflow = world.create("0 9 * * *", "UTC").await;
-    let broken = crate::front::Answer::Refuse(500, "InternalServerException", "");
+    let broken = crate::proxy::Answer::Refuse(500, "InternalServerException", "");
     world.front.next(&crate::world::name(workflow), [broken, broken]);
     invoke.send(json!({})).unwrap();
     let (kind, report) = answer(&mut answered).await;

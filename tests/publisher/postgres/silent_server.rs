@@ -6,7 +6,7 @@ use serde_json::json;
 use sqlx::{Connection as _, PgConnection};
 use tests::{PATIENCE, Way};
 
-use crate::listening::{Daemon, pass_seconds, until_synced};
+use crate::entry::listen::{Daemon, pass_seconds, until_synced};
 use crate::world::{World, name, soon};
 
 /// Longer than the 20 s that a statement may be silent.

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use serde_json::json;
 
-use crate::interleavings::signal;
-use crate::lambda::{Runtime, answer, serve};
+use crate::converge::interleavings::signal;
+use crate::entry::lambda::{Runtime, answer, serve};
 use crate::world::{World, name};
 
 const PATIENCE: Duration = Duration::from_secs(60);

@@ -9,7 +9,7 @@ use app::workflows::State;
 use schedule::WorkflowId;
 use serde_json::json;
 
-use crate::front::{Answer, THROTTLED};
+use crate::proxy::{Answer, THROTTLED};
 use crate::world::{World, name, soon};
 
 const CONFLICT: Answer = Answer::Refuse(409, "ConflictException", "being changed");

@@ -10,8 +10,8 @@ use sqlx::{Connection as _, PgConnection};
 use tokio::io::{AsyncBufReadExt as _, BufReader, Lines};
 use tokio::process::{Child, ChildStdout};
 
-use crate::front::DENIED;
-use crate::lambda::{Invoker, Runtime, answer, metrics, serve};
+use crate::entry::lambda::{Invoker, Runtime, answer, metrics, serve};
+use crate::proxy::DENIED;
 use crate::world::{LIST, World, name};
 
 const MINUTE: Duration = Duration::from_secs(60);
@@ -46,7 +46,7 @@ fn figure(line: &Value, name: &str) -> f64 {
 
 /// The metric of an alarm, and from which value on it rings, as Terraform deploys it.
 fn alarm(name: &str) -> (&'static str, f64) {
-    let alarms = include_str!("../../terraform/modules/cron/alarms.tf");
+    let alarms = include_str!("../../../terraform/modules/cron/alarms.tf");
     let (_, rest) = alarms.split_once(&format!(" {name} = {{")).unwrap();
     let field = |name: &str| {
         let of = |line: &'static str| line.split_once('=').filter(|(field, _)| field.trim() == name);

@@ -8,7 +8,7 @@ use sqlx::postgres::PgConnectOptions;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 
-use crate::front::{STRANGE, THROTTLED};
+use crate::proxy::{STRANGE, THROTTLED};
 use crate::world::{World, name, soon};
 
 /// A part of the first statement of a settle.

@@ -5,7 +5,7 @@ use std::path::Path;
 use tests::PATIENCE;
 use tokio::process::Command;
 
-use crate::secured::Secured;
+use crate::postgres::tls_server::Secured;
 
 /// Whether a connection uses TLS, or the error in one line.
 async fn connect(dsn: String) -> Result<bool, String> {

@@ -13,8 +13,8 @@ use sqlx::AssertSqlSafe;
 use tests::{Moto, PATIENCE};
 use tokio::process::Command;
 
-use crate::lambda::{Runtime, answer, serve};
-use crate::secured::Secured;
+use crate::entry::lambda::{Runtime, answer, serve};
+use crate::postgres::tls_server::Secured;
 use crate::world::{World, at};
 
 /// A world whose database accepts only TLS, and whose publisher logs in with a secret in RDS's format.

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use schedule::WorkflowId;
 
-use crate::front::{Answer, DENIED};
+use crate::proxy::{Answer, DENIED};
 use crate::world::{World, name, soon};
 
 const BROKEN: Answer = Answer::Refuse(500, "InternalServerException", "");

@@ -6,7 +6,7 @@ use std::time::Instant;
 use tests::PATIENCE;
 
 use crate::database::publisher_binary;
-use crate::front::INVALID;
+use crate::proxy::INVALID;
 use crate::world::{World, name};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use serde_json::json;
 
-use crate::front::DENIED;
+use crate::proxy::DENIED;
 use crate::world::{World, name, soon};
 
 /// A workflow is denied, and an edit makes the denial irrelevant. It must not count when another workflow is denied.

@@ -5,7 +5,7 @@ use app::outbox::operate::{self, Operated};
 use schedule::WorkflowId;
 use serde_json::json;
 
-use crate::front::INVALID;
+use crate::proxy::INVALID;
 use crate::world::{World, name, soon};
 
 async fn row_of(world: &World, workflow: WorkflowId) -> i64 {

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use tests::PATIENCE;
 use tokio::process::Child;
 
-use crate::front::{Answer, INVALID};
+use crate::proxy::{Answer, INVALID};
 use crate::world::{World, name, soon, stopped};
 
 const LEASE: Duration = Duration::from_secs(61);
@@ -265,7 +265,7 @@ async fn a_verify_pass_that_cannot_read_waits_instead_of_spinning() {
     world.publish().await;
     world.skip(SIGNATURES_DIE).await;
     world.calls();
-    world.front.always(&name(workflow), Some(crate::front::THROTTLED));
+    world.front.always(&name(workflow), Some(crate::proxy::THROTTLED));
 
     let report = world.publish().await;
 

@@ -115,7 +115,7 @@ async fn an_unreadable_orphan_waits() {
     world.make_like(workflow, "wf-4711-dev").await;
     world.sweep().await;
     world.skip(SETTLED + MINUTE * 12).await;
-    world.front.next("wf-4711-dev", [crate::front::DENIED]);
+    world.front.next("wf-4711-dev", [crate::proxy::DENIED]);
     assert_eq!(world.sweep().await.orphans_deleted, 0);
     assert_eq!(world.sweep().await.orphans_deleted, 1);
     assert!(world.stands(&name(workflow)).await);

@@ -5,7 +5,7 @@ use std::time::Duration;
 use serde_json::json;
 
 use super::SETTLED;
-use crate::front::INVALID;
+use crate::proxy::INVALID;
 use crate::world::{World, name};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

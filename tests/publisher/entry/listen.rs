@@ -24,7 +24,7 @@ use tokio::sync::{Notify, watch};
 use tokio::task::JoinHandle;
 
 #[cfg(debug_assertions)]
-use crate::converging::by_hand;
+use crate::converge::schedules::by_hand;
 use crate::world::{World, name, soon};
 
 /// A poll interval that is longer than any story.
@@ -101,7 +101,7 @@ async fn the_daemon_wakes_for_a_backoff_that_ends_before_the_poll() {
     // A finished sweep also wakes the drain, so this one makes sure that no sweep is due.
     world.publisher().await.sweep(soon()).await.unwrap();
     let workflow = world.create("0 9 * * *", "UTC").await;
-    world.front.next(&name(workflow), [crate::front::THROTTLED]);
+    world.front.next(&name(workflow), [crate::proxy::THROTTLED]);
     let daemon = Daemon::of(world.publisher().await.polling_every(HOUR));
     until_visible(&world, 2).await;
     daemon.stop().await;

@@ -13,7 +13,7 @@ use serde_json::json;
 use sqlx::{Connection, PgConnection};
 use tests::PATIENCE;
 
-use crate::listening::Daemon;
+use crate::entry::listen::Daemon;
 use crate::world::{World, name};
 
 #[cfg(debug_assertions)]

@@ -5,7 +5,7 @@ use std::time::Duration;
 use aws_sdk_scheduler::config::timeout::TimeoutConfig;
 use serde_json::json;
 
-use crate::front::{Answer, DENIED, INVALID, NO_ROLE, STRANGE, THROTTLED};
+use crate::proxy::{Answer, DENIED, INVALID, NO_ROLE, STRANGE, THROTTLED};
 use crate::world::{World, at, name, soon};
 
 #[tokio::test]
