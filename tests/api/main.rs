@@ -2,17 +2,17 @@
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+mod auth_matrix;
 mod cronbox;
 mod drift;
-mod fields;
-mod instants;
+mod key_revocation;
 mod limits;
-mod matrix;
 mod openapi;
 mod outbox;
 mod patches;
 mod previews;
-mod revoked;
 mod schedules;
 mod secrets;
-mod tenants;
+mod tenant_isolation;
+mod timestamps;
+mod validation;

@@ -2,14 +2,14 @@
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-mod database;
+mod end_to_end;
+mod failover;
 mod invoke;
-mod journey;
 mod migrations;
-mod nudge;
+mod notifications;
+mod pool;
 mod runs;
-mod server;
-mod start;
+mod startup;
 // It shifts the app's clock, which only debug builds allow.
 #[cfg(debug_assertions)]
 mod zone_history;

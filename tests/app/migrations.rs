@@ -9,7 +9,7 @@ use tests::Story;
 use tokio::io::{AsyncBufReadExt as _, BufReader};
 use tokio::process::Command;
 
-use crate::start::{app, run};
+use crate::startup::{app, run};
 
 const PATIENCE: Duration = Duration::from_secs(90);
 

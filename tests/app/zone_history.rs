@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use tests::{Api, PATIENCE};
 use tokio::process::Child;
 
-use crate::start::{serve_with, stop};
+use crate::startup::{serve_with, stop};
 use crate::zones::{Environment, until_version};
 
 /// All times of a span that ended at least this long ago are decided.

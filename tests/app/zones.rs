@@ -10,7 +10,7 @@ use serde_json::json;
 use sqlx::{AssertSqlSafe, Connection as _, Executor as _, PgConnection};
 use tests::{Api, PATIENCE, Story};
 
-use crate::start::{app, run, serve, stop};
+use crate::startup::{app, run, serve, stop};
 
 /// A database for programs of its own, because a process uses only one set of zone data.
 pub(super) struct Environment {

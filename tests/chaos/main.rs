@@ -3,12 +3,12 @@
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-mod database;
-mod field;
-mod invokes;
+mod database_outages;
+mod invoke;
+mod oracle;
 // Only debug builds have fault points.
 #[cfg(debug_assertions)]
-mod kills;
-mod oracle;
-mod restored;
-mod scheduler;
+mod publisher_kills;
+mod restore;
+mod scheduler_outages;
+mod setup;

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use local::stack::GROUP;
 use schedule::WorkflowId;
 
-use crate::field::Field;
+use crate::setup::Field;
 
 /// The schedule that EventBridge must have for `M H 1 1 *` in this state.
 pub(crate) fn expected(cron: &str, state: &str) -> Option<String> {

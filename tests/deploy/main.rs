@@ -3,7 +3,7 @@
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod account;
-mod applied;
+mod apply;
 mod dead_letters;
 mod environments;
 mod functions;

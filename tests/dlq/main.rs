@@ -2,10 +2,10 @@
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-mod discarded;
-mod front;
-mod interrupted;
-mod looked_at;
+mod discard;
+mod interruption;
+mod listing;
+mod missing_answers;
+mod proxy;
 mod queue;
-mod redriven;
-mod unanswered;
+mod redrive;

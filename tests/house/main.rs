@@ -7,5 +7,5 @@ mod documents;
 mod imports;
 mod migrations;
 mod order;
-mod places;
+mod single_source;
 mod sources;

@@ -2,12 +2,12 @@
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-mod agreement;
 mod clients;
+mod compile_properties;
+mod compile_samples;
 mod faults;
 mod fires;
-mod judged;
 mod limits;
+mod local_up;
 mod moto;
 mod stack;
-mod up;

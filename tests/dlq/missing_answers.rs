@@ -1,6 +1,6 @@
 //! A message is deleted only after the app has answered the fire.
 
-use crate::front::{Front, Manner};
+use crate::proxy::{Front, Manner};
 use crate::queue::{Queue, each_ran_once, owed_at_nine, undelivered, unsent};
 
 #[tokio::test]

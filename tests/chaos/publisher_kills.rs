@@ -7,7 +7,7 @@ use local::stack::GROUP;
 use serde_json::json;
 use tokio::process::Child;
 
-use crate::field::{BUSY, Field, Told};
+use crate::setup::{BUSY, Field, Told};
 
 const SWEEP: &str =
     "INSERT INTO sweeps (requested_by, requested_on) VALUES ('chaos', cronbox_now()) ON CONFLICT DO NOTHING";

@@ -18,7 +18,7 @@ use tests::{Api, Way};
 use tokio::process::{Child, Command};
 use tokio::task::JoinSet;
 
-use crate::database::Server;
+use crate::database_outages::Server;
 
 const WORKFLOWS: usize = 500;
 const MINUTES: usize = 2;

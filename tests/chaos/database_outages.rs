@@ -10,7 +10,7 @@ use sqlx::{AssertSqlSafe, Connection as _, PgConnection};
 use tests::Way;
 use tokio::process::Command;
 
-use crate::field::{Field, Told};
+use crate::setup::{Field, Told};
 
 const LEASED: &str = "SELECT COUNT(*) FROM publications WHERE lease_owner IS NOT NULL";
 

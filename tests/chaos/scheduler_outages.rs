@@ -6,7 +6,7 @@ use local::scheduler::faults::Plan;
 use serde_json::json;
 use tests::Way;
 
-use crate::field::{BUSY, Field, Told};
+use crate::setup::{BUSY, Field, Told};
 
 const DUE: &str = "SELECT COUNT(*) FROM publications WHERE due_at <= cronbox_now()";
 const BACKED_OFF: &str = "SELECT COUNT(*) FROM publications WHERE due_at > cronbox_now() AND error_class IS NOT NULL";

@@ -2,7 +2,7 @@
 
 use std::process::Command;
 
-use crate::front::{Front, Manner};
+use crate::proxy::{Front, Manner};
 use crate::queue::{Queue, each_ran_once, owed_at_nine, undelivered, unsent};
 
 #[tokio::test]
