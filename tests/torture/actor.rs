@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use tokio::sync::Notify;
 
-use crate::ground::{Ground, Process};
+use crate::database::{Ground, Process};
 use crate::tap::Tap;
 use crate::turnstile::Turnstile;
 

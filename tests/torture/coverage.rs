@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
-use crate::wire::Fate;
+use crate::publishing::wire::Fate;
 
 /// Counts over many histories.
 #[derive(Clone, Debug, Default)]

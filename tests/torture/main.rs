@@ -14,41 +14,29 @@ fn main() {
 }
 
 #[cfg(debug_assertions)]
-mod ablations;
-#[cfg(debug_assertions)]
 mod actor;
 #[cfg(debug_assertions)]
 mod canary;
 #[cfg(debug_assertions)]
+mod command_line;
+#[cfg(debug_assertions)]
 mod coverage;
 #[cfg(debug_assertions)]
-mod dice;
+mod database;
 #[cfg(debug_assertions)]
-mod editor;
-#[cfg(debug_assertions)]
-mod ground;
-#[cfg(debug_assertions)]
-mod history;
-#[cfg(debug_assertions)]
-mod invariants;
-#[cfg(debug_assertions)]
-mod lag;
+mod histories;
 #[cfg(debug_assertions)]
 mod ledger;
 #[cfg(debug_assertions)]
-mod oracle;
+mod publishing;
 #[cfg(debug_assertions)]
-mod run;
+mod random;
 #[cfg(debug_assertions)]
 mod tap;
 #[cfg(debug_assertions)]
-mod torture;
-#[cfg(debug_assertions)]
 mod turnstile;
-#[cfg(debug_assertions)]
-mod wire;
 
 #[cfg(debug_assertions)]
 fn main() -> std::process::ExitCode {
-    run::run(&std::env::args().collect::<Vec<_>>())
+    command_line::run(&std::env::args().collect::<Vec<_>>())
 }

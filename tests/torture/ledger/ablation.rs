@@ -16,7 +16,7 @@
 //! | R6 | claims whose reply was lost are handed over | S15 |
 
 use super::history::Profile;
-use crate::dice::Dice;
+use crate::random::Dice;
 use crate::tap::Rewrite;
 
 /// The app of a history.

@@ -6,17 +6,17 @@ use std::sync::{Arc, Mutex};
 use chrono::{DateTime, TimeDelta, Utc};
 use schedule::Clock;
 
-use super::cast::Deed;
-use super::faults;
+use super::actions::Deed;
+use super::final_checks;
 use super::instance::{Instance, Stage};
-use super::judge;
 use super::leases::Leases;
 use super::oracle::Heard;
+use super::proof_faults;
 use super::receiver::{Attending, Callers};
 use crate::actor::Actor;
 use crate::coverage::Coverage;
-use crate::dice::Dice;
-use crate::history::Outcome;
+use crate::publishing::history::Outcome;
+use crate::random::Dice;
 use crate::turnstile::Turnstile;
 
 /// A running history.
@@ -236,7 +236,7 @@ impl<'a> History<'a> {
                 return Ok(());
             }
         }
-        let unrest = judge::unrest(&self.stage.ground.admin, self.clock.now()).await;
+        let unrest = final_checks::unrest(&self.stage.ground.admin, self.clock.now()).await;
         Err(format!("L4: not at rest after {ROUNDS} rounds: {unrest:?}"))
     }
 
@@ -249,7 +249,7 @@ impl<'a> History<'a> {
                 self.start(deed).await?;
                 self.finish_all().await?;
             }
-            let unrest = judge::unrest(&self.stage.ground.admin, self.clock.now()).await;
+            let unrest = final_checks::unrest(&self.stage.ground.admin, self.clock.now()).await;
             if unrest.is_empty() || unrest == before {
                 return Ok(unrest.is_empty());
             }
@@ -260,11 +260,11 @@ impl<'a> History<'a> {
 
     async fn judge(&self) -> Result<(), String> {
         let heard = self.heard.lock().unwrap().clone();
-        judge::ledger(&self.stage.ground.admin, &heard, self.clock.now()).await?;
+        final_checks::ledger(&self.stage.ground.admin, &heard, self.clock.now()).await?;
         let instance = self.stage.instance(&self.dice, self.clock.now()).await;
         let (admin, now) = (&self.stage.ground.admin, self.clock.now());
-        let verified = match judge::verified(&instance, admin, now).await {
-            Ok(()) => faults::found(&instance, admin, &self.dice, now).await,
+        let verified = match final_checks::verified(&instance, admin, now).await {
+            Ok(()) => proof_faults::found(&instance, admin, &self.dice, now).await,
             bad => bad,
         };
         self.stage.ended(instance).await;
@@ -272,7 +272,7 @@ impl<'a> History<'a> {
     }
 
     async fn end(mut self, bad: Option<String>) -> Outcome {
-        let said = judge::said(&self.stage.ground.admin).await;
+        let said = final_checks::said(&self.stage.ground.admin).await;
         self.coverage.said(said.into_iter().map(|(what, count)| (what, u32::try_from(count).unwrap_or(u32::MAX))));
         let told_twice = self.heard.lock().unwrap().effects.values().filter(|effects| **effects > 1).count();
         self.coverage.said([("told twice".to_owned(), u32::try_from(told_twice).unwrap_or(u32::MAX))]);

@@ -22,8 +22,8 @@ use tower::ServiceExt;
 use super::ablation::Ablation;
 use super::receiver::Receiver;
 use crate::canary;
-use crate::dice::Dice;
-use crate::ground::{Ground, Process};
+use crate::database::{Ground, Process};
+use crate::random::Dice;
 use crate::tap::Tap;
 
 /// What the histories of one thread share.

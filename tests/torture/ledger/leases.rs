@@ -19,7 +19,7 @@ use uuid::Uuid;
 use super::instance::Instance;
 use super::oracle::Call;
 use super::receiver::Callers;
-use crate::ground::Admin;
+use crate::database::Admin;
 
 /// What the earlier steps have shown.
 #[derive(Default)]

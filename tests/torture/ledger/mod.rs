@@ -2,13 +2,13 @@
 //! the real app. Each instance can be stopped, killed or disconnected between any two of its statements.
 
 mod ablation;
-mod cast;
-mod faults;
+mod actions;
+mod final_checks;
 mod history;
 mod instance;
-mod judge;
 mod leases;
 mod oracle;
+mod proof_faults;
 mod receiver;
 mod step;
 

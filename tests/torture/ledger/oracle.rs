@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::ground::Admin;
+use crate::database::Admin;
 use app::claim::Fence;
 use chrono::{DateTime, Timelike, Utc};
 use uuid::Uuid;

@@ -12,7 +12,7 @@ use axum::routing::post;
 use serde_json::Value;
 
 use super::oracle::{Call, Heard};
-use crate::dice::Dice;
+use crate::random::Dice;
 use crate::turnstile::Turnstile;
 
 /// The point at which a request waits for its answer.

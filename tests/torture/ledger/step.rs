@@ -3,7 +3,7 @@
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use super::cast::{BEAT, Deed, STEP};
+use super::actions::{BEAT, Deed, STEP};
 use super::history::{History, MOVES, Profile};
 use super::instance::LEASES;
 use super::leases::Knowing;

@@ -5,12 +5,12 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 
-use crate::ablations::Variant;
 use crate::canary;
 use crate::coverage::Coverage;
-use crate::ground::Ground;
-use crate::history::{self, Outcome};
+use crate::database::Ground;
 use crate::ledger::{self, Ablation, Stage};
+use crate::publishing::ablations::Variant;
+use crate::publishing::history::{self, Outcome};
 
 /// The subject of a history.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -19,8 +19,8 @@ use tower::ServiceExt;
 
 use self::answers::{answer, error_body, refusal, silence};
 use crate::canary;
-use crate::dice::Dice;
-use crate::lag::Lag;
+use crate::publishing::stale_reads::Lag;
+use crate::random::Dice;
 use crate::turnstile::Turnstile;
 
 /// The key that signs requests; it must appear in no log.

@@ -1,9 +1,9 @@
 //! One history: a storm of actors, faults, kills and clock steps, then a calm phase, then the verdict.
 
-mod cast;
-mod hand;
+mod actors;
+mod console_changes;
 mod step;
-mod vanish;
+mod vanished_rows;
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -18,15 +18,15 @@ use publisher::Stopwatch;
 use schedule::Clock;
 use serde_json::{Value, json};
 
-use crate::ablations::Variant;
 use crate::actor::Actor;
 use crate::coverage::Coverage;
-use crate::dice::Dice;
-use crate::ground::Ground;
-use crate::invariants::{Watch, outbox_is_whole, unrest};
-use crate::oracle::{Oracle, plain};
+use crate::database::Ground;
+use crate::publishing::ablations::Variant;
+use crate::publishing::invariants::{Watch, outbox_is_whole, unrest};
+use crate::publishing::oracle::{Oracle, plain};
+use crate::publishing::wire::Wire;
+use crate::random::Dice;
 use crate::turnstile::Turnstile;
-use crate::wire::Wire;
 
 /// The result of a history.
 pub(crate) struct Outcome {

@@ -17,8 +17,8 @@ pub(crate) mod row_lock;
 
 use chrono::TimeDelta;
 
-use crate::dice::Dice;
-use crate::editor::Emission;
+use crate::publishing::editor::Emission;
+use crate::random::Dice;
 
 /// The protocol of a history.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -12,8 +12,8 @@ use db::{PgPool, Transaction};
 use schedule::{Clock, WorkflowId};
 use serde_json::{Value, json};
 
-use crate::dice::Dice;
-use crate::oracle::{CRONS, Committed, EVERY_MINUTE, Oracle, TIMEZONES};
+use crate::publishing::oracle::{CRONS, Committed, EVERY_MINUTE, Oracle, TIMEZONES};
+use crate::random::Dice;
 use crate::turnstile::Turnstile;
 
 /// The kinds of edits.
@@ -149,7 +149,7 @@ impl Editor {
     async fn finish(&self, mut tx: Transaction, now: &Workflow, state: Option<&'static str>) -> sqlx::Result<()> {
         let withheld = match self.emission {
             Emission::Within => Vec::new(),
-            Emission::AfterCommit => crate::ablations::after_commit::withhold(&mut tx, now.id).await?,
+            Emission::AfterCommit => crate::publishing::ablations::after_commit::withhold(&mut tx, now.id).await?,
         };
         self.turnstile.wait("E2").await;
         tx.commit().await?;
@@ -168,7 +168,7 @@ impl Editor {
         };
         self.oracle.lock().unwrap_or_else(PoisonError::into_inner).commit(now.id.0, committed);
         self.turnstile.wait("E3").await;
-        crate::ablations::after_commit::emit(&self.pool, withheld).await
+        crate::publishing::ablations::after_commit::emit(&self.pool, withheld).await
     }
 
     fn how(&self) -> Edit {

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use chrono::{DateTime, Utc};
 
-use crate::ground::Admin;
+use crate::database::Admin;
 
 /// The publications after the previous step, and which actor owns which lease.
 #[derive(Default)]

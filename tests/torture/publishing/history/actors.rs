@@ -7,10 +7,10 @@ use db::PgPool;
 use publisher::{Config, Hook, Publisher};
 
 use super::{GROUP, History};
-use crate::ablations::Variant;
-use crate::ablations::naive::Naive;
 use crate::actor::{Actor, Role};
-use crate::editor::{Editor, Verb};
+use crate::publishing::ablations::Variant;
+use crate::publishing::ablations::naive::Naive;
+use crate::publishing::editor::{Editor, Verb};
 
 impl History<'_> {
     pub(super) async fn start_publisher(&mut self) -> Result<(), String> {

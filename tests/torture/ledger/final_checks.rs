@@ -10,7 +10,7 @@ use uuid::Uuid;
 
 use super::instance::{Caller, Instance};
 use super::oracle::{Heard, owed};
-use crate::ground::Admin;
+use crate::database::Admin;
 
 /// Before all due times of a history: a clock that steps back may reach times before its start.
 const PROVEN_FROM: &str = "2026-03-02T09:00:00Z";

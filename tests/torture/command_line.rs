@@ -3,10 +3,10 @@
 use std::process::ExitCode;
 use std::time::Instant;
 
-use crate::ablations::Variant;
 use crate::canary;
+use crate::histories::{About, Bad, Until, Verdict, torture};
 use crate::ledger::Ablation;
-use crate::torture::{About, Bad, Until, Verdict, torture};
+use crate::publishing::ablations::Variant;
 
 /// Seeds that once found a bug, with its description; they run first. 500210: a start passed between the publisher's
 /// reading of the clock and EventBridge's at the request.

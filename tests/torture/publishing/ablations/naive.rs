@@ -8,7 +8,7 @@ use aws_sdk_scheduler::types::{
 use db::PgConnection;
 use serde_json::json;
 
-use crate::oracle::{CRONS, DESCRIPTION};
+use crate::publishing::oracle::{CRONS, DESCRIPTION};
 use crate::turnstile::Turnstile;
 
 /// A publisher that claims rows.

@@ -6,8 +6,8 @@ use uuid::Uuid;
 
 use super::history::START;
 use super::instance::{Caller, Instance};
-use crate::dice::Dice;
-use crate::ground::Admin;
+use crate::database::Admin;
+use crate::random::Dice;
 
 /// A fault in an occurrence ($1) and its run ($2), and the kind of difference that the proof must report.
 const FAULTS: [(&str, &str); 4] = [
