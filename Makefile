@@ -28,7 +28,7 @@ torture: setup ## N seeded histories of edits, faults, kills and clock steps; N=
 lint: ## formats, clippy, documentation, unused dependencies, typing errors, words, .github; no warning passes
 	cargo fmt --all --check
 	cargo clippy --workspace --all-targets -- -D warnings
-	cargo clippy --workspace --test deploy --test described -- -D warnings
+	cargo clippy --workspace --test deploy --test schemathesis -- -D warnings
 	RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps
 	sh scripts/machete.sh "$(TARGET)"
 	sh scripts/text.sh "$(TARGET)"
@@ -73,7 +73,7 @@ terraform: setup lambdas ## checks terraform/, applies envs/dev to an emulator, 
 
 schemathesis: setup ## sends every route what its description allows, and invalid requests, as every kind of caller
 	sh scripts/venv.sh "$(TARGET)/venv-schemathesis" scripts/schemathesis.txt
-	cargo test --workspace --test described -- --nocapture
+	cargo test --workspace --test schemathesis -- --nocapture
 
 ci: setup lint deny sqlx-check test schemathesis terraform
 

@@ -4,7 +4,7 @@ use chrono::{DateTime, SecondsFormat, TimeDelta, Utc};
 use schedule::Clock;
 
 use crate::backlog::Backlog;
-use crate::load::{Answered, Request, invoke, send};
+use crate::load_generator::{Answered, Request, invoke, send};
 use crate::service::Service;
 use crate::table::{Row, median};
 

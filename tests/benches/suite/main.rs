@@ -6,20 +6,20 @@
 #![expect(clippy::unwrap_used, reason = "a case that cannot go on fails")]
 
 mod backlog;
-mod cold;
+mod cold_start;
 mod drain;
 mod edits;
 mod fires;
 mod invoke;
-mod load;
+mod load_generator;
 mod open_transaction;
+mod process_start;
+mod publish_latency;
+mod queue_comparison;
 mod quota;
 mod service;
-mod sink;
-mod start;
 mod sweep;
 mod table;
-mod visible;
 mod watchdog;
 
 use std::path::PathBuf;
@@ -38,7 +38,7 @@ async fn main() -> ExitCode {
         rows.extend(table::shown(drain::all().await));
     }
     if wanted("B2") {
-        rows.extend(table::shown(sink::all().await));
+        rows.extend(table::shown(queue_comparison::all().await));
     }
     if wanted("B3") {
         rows.extend(table::shown(quota::all().await));
@@ -47,7 +47,7 @@ async fn main() -> ExitCode {
         rows.extend(table::shown(open_transaction::all().await));
     }
     if wanted("B5") {
-        rows.extend(table::shown(visible::all().await));
+        rows.extend(table::shown(publish_latency::all().await));
     }
     if wanted("B6") {
         rows.extend(table::shown(edits::all().await));
@@ -56,8 +56,8 @@ async fn main() -> ExitCode {
         rows.extend(table::shown(invoke::all().await));
     }
     if wanted("B8") {
-        rows.extend(table::shown(cold::all().await));
-        rows.extend(table::shown(vec![start::app_to_ready(9).await, start::up_to_ready(5).await]));
+        rows.extend(table::shown(cold_start::all().await));
+        rows.extend(table::shown(vec![process_start::app_to_ready(9).await, process_start::up_to_ready(5).await]));
     }
     if wanted("B9") {
         rows.extend(table::shown(sweep::all().await));

@@ -1,0 +1,19 @@
+//! The API as a client sees it: its answers, its refusals, and its access rules.
+
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod auth_matrix;
+mod cronbox;
+mod drift;
+mod errors;
+mod key_revocation;
+mod limits;
+mod openapi;
+mod outbox;
+mod patches;
+mod previews;
+mod schedules;
+mod secrets;
+mod tenant_isolation;
+mod timestamps;
+mod validation;

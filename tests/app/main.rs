@@ -1,0 +1,17 @@
+//! The app from an edit to the run.
+
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod end_to_end;
+mod failover;
+mod invoke;
+mod migrations;
+mod notifications;
+mod pool;
+mod renamed;
+mod runs;
+mod startup;
+// It shifts the app's clock, which only debug builds allow.
+#[cfg(debug_assertions)]
+mod zone_history;
+mod zones;

@@ -1,0 +1,253 @@
+//! `cronbox-app migrate` on a database that is in use.
+
+use std::process::Stdio;
+use std::time::{Duration, Instant};
+
+use app::reasons::{Reason, ReasonCode};
+use sqlx::migrate::{Migration, MigrationType, Migrator};
+use sqlx::{Executor as _, SqlSafeStr as _};
+use tests::Story;
+use tokio::io::{AsyncBufReadExt as _, BufReader};
+use tokio::process::Command;
+
+use crate::startup::{app, run};
+
+const PATIENCE: Duration = Duration::from_secs(90);
+
+fn migrator(sql: &'static str, is_alone: bool) -> Migrator {
+    let migration = Migration::new(1, "a".into(), MigrationType::Simple, sql.into_sql_str(), is_alone);
+    let mut migrator = Migrator::with_migrations(vec![migration]);
+    migrator.dangerous_set_table_name("migrations_of_this_test");
+    migrator
+}
+
+fn options(s: &Story) -> db::Options {
+    db::Options { application_name: "migrate", ..app::config::database(&s.dsn(), 1) }
+}
+
+/// A migration's statement may take as long as it needs. It must not wait long for a lock, because all other sessions
+/// queue behind it.
+#[tokio::test]
+async fn migrations_have_limits_of_their_own() {
+    let s = Story::today().await;
+    let limits = "DO $$ BEGIN
+        ASSERT current_setting('statement_timeout') = '0', 'statement_timeout';
+        ASSERT current_setting('lock_timeout') = '5s', 'lock_timeout';
+    END $$";
+    db::migrate_by(&migrator(limits, false), &options(&s)).await.unwrap();
+    s.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn migrations_ask_again_for_a_lock() {
+    let s = Story::today().await;
+    let mut holder = db::begin(&s.pool).await.unwrap();
+    sqlx::raw_sql("LOCK TABLE jobs").execute(&mut *holder).await.unwrap();
+    let options = options(&s);
+    let column = migrator("ALTER TABLE jobs ADD COLUMN of_this_test INTEGER", false);
+    let released = async {
+        let mut backends: Vec<i32> = Vec::new();
+        let began = Instant::now();
+        // Each try uses a new backend. The holder stays active, so that no idle timeout ends it.
+        while backends.len() < 2 {
+            assert!(began.elapsed() < PATIENCE, "it asks only once");
+            let waiting = "SELECT pid FROM pg_stat_activity WHERE application_name = 'migrate'
+                              AND datname = current_database() AND wait_event_type = 'Lock'";
+            // Uses another connection, because within a transaction pg_stat_activity keeps the values of the first
+            // query.
+            backends.extend(sqlx::query_scalar::<_, i32>(waiting).fetch_all(&s.pool).await.unwrap());
+            backends.dedup();
+            sqlx::query("SELECT 1").execute(&mut *holder).await.unwrap();
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+        holder.rollback().await.unwrap();
+    };
+    let (migrated, ()) = tokio::join!(db::migrate_by(&column, &options), released);
+    migrated.unwrap();
+    s.end().await;
+}
+
+/// An index could not be built, and an invalid index is left. The next try must replace it.
+#[tokio::test]
+async fn an_unfinished_index_is_made_again() {
+    let s = Story::today().await;
+    s.execute("CREATE TABLE numbers (n INTEGER); INSERT INTO numbers VALUES (1), (1)").await;
+    let index = migrator("CREATE UNIQUE INDEX CONCURRENTLY numbers_n ON numbers (n)", true);
+    assert!(db::migrate_by(&index, &options(&s)).await.is_err(), "1 is there twice");
+    s.execute("DELETE FROM numbers").await;
+    db::migrate_by(&index, &options(&s)).await.unwrap();
+    let valid = "SELECT count(*) FROM pg_index WHERE indisvalid AND indexrelid = 'numbers_n'::regclass";
+    assert_eq!(s.count(valid).await, 1);
+    s.end().await;
+}
+
+/// The index was built, and the process ended before it recorded the migration. The next try must succeed.
+#[tokio::test]
+async fn an_unrecorded_index_is_no_obstacle() {
+    let s = Story::today().await;
+    let unlocked: Vec<i64> = db::MIGRATOR.iter().filter(|one| one.no_tx).map(|one| one.version).collect();
+    assert!(!unlocked.is_empty());
+    let forgotten = "DELETE FROM _sqlx_migrations WHERE version = ANY($1)";
+    sqlx::query(forgotten).bind(&unlocked).execute(&s.pool).await.unwrap();
+    db::migrate(&options(&s)).await.unwrap();
+    s.end().await;
+}
+
+/// The migration locks the table of runs, so it must not read the ended runs.
+#[tokio::test]
+async fn team_migration_reads_no_ended_runs() {
+    let s = Story::today().await;
+    let wf = s.create("0 9 * * *", "UTC").await;
+    let ended = "INSERT INTO runs (id, workflow_id, trigger, state, run_after, created_on, finished_on)
+                 SELECT gen_random_uuid(), $1, 'manual', 'cancelled', now(), now(), now()
+                   FROM generate_series(1, 20000)";
+    sqlx::query(ended).bind(wf.0).execute(&s.pool).await.unwrap();
+    s.execute("ANALYZE").await;
+    let migration = db::MIGRATOR.iter().find(|one| one.version == 21).unwrap().sql.as_str();
+    let update = migration.split(';').find(|statement| statement.contains("UPDATE runs")).unwrap();
+    let explain = sqlx::AssertSqlSafe(format!("EXPLAIN {update}"));
+    let plan: Vec<String> = sqlx::query_scalar(explain).fetch_all(&s.pool).await.unwrap();
+    assert!(plan.iter().any(|line| line.contains("idx_runs_live")), "{plan:#?}");
+    s.publish().await;
+    s.end_early().await;
+}
+
+/// An older version stored these changes while the database's clock went back. The migration puts them in order.
+#[tokio::test]
+async fn stored_zone_changes_are_put_in_order() {
+    let s = Story::today().await;
+    s.execute(
+        "DELETE FROM _sqlx_migrations WHERE version = 36;
+         ALTER TABLE zone_changes DROP CONSTRAINT zone_changes_in_force_from_key;
+         DELETE FROM zone_changes;
+         DELETE FROM zone_data;
+         INSERT INTO zone_data (version, archive) VALUES ('2025a', ''), ('2025b', '');
+         INSERT INTO zone_changes (version, in_force_from)
+         VALUES ('2025a', '2025-07-01Z'), ('2025b', '2025-01-01Z'), ('2025a', '2025-07-02Z')",
+    )
+    .await;
+    db::migrate(&options(&s)).await.unwrap();
+    let descending = "SELECT count(*) FROM zone_changes a JOIN zone_changes b ON b.id > a.id
+                       WHERE b.in_force_from <= a.in_force_from";
+    assert_eq!(s.count(descending).await, 0);
+    let changes = "SELECT count(*) FROM zone_changes WHERE in_force_from >= '2025-07-01Z'";
+    assert_eq!(s.count(changes).await, 3, "no change comes into force earlier than it was stored");
+    s.execute("DELETE FROM zone_changes; DELETE FROM zone_data").await;
+    s.end().await;
+}
+
+/// The previous version stored sentences. A terminal run changes from its sentence to the code of it, and to nothing
+/// else.
+#[tokio::test]
+async fn stored_reasons_become_codes() {
+    let s = Story::today().await;
+    let wf = s.create("0 9 * * *", "UTC").await;
+    let runs = "INSERT INTO runs (id, workflow_id, trigger, state, run_after, created_on, finished_on, error, cancel_reason)
+                SELECT gen_random_uuid(), $1, 'manual', 'cancelled', now(), now(), now(), error, 'replaced by a later run'
+                  FROM unnest(ARRAY['no answer within 30 s', 'the workflow was archived; its instance was lost',
+                                    'the receiver answered 500']) AS error";
+    let occurrences = "INSERT INTO occurrences (id, workflow_id, scheduled_time, decision, reason, lateness_s, decided_on,
+                                                created_on, updated_on)
+                       SELECT gen_random_uuid(), $1, '2026-01-01Z'::timestamptz + n * INTERVAL '1 day', decision, reason, 0,
+                              now(), now(), now()
+                         FROM (VALUES (1, 'missed', 'nobody asked in time, and the workflow does not catch up'),
+                                      (2, 'missed', 'restored'),
+                                      (3, 'skipped_paused', 'cancelled on request')) AS v (n, decision, reason)";
+    for statement in [runs, occurrences] {
+        sqlx::query(statement).bind(wf.0).execute(&s.pool).await.unwrap();
+    }
+    s.execute("DELETE FROM _sqlx_migrations WHERE version = 39").await;
+    db::migrate(&options(&s)).await.unwrap();
+    assert_eq!(
+        s.table("SELECT error FROM runs ORDER BY error").await,
+        "instance_lost_after_cancel:workflow_archived\nthe receiver answered 500\ntimed_out:30"
+    );
+    assert_eq!(s.table("SELECT DISTINCT cancel_reason FROM runs").await, "replaced_by_later_run");
+    assert_eq!(
+        s.table("SELECT reason FROM occurrences ORDER BY scheduled_time").await,
+        "no_fire_and_no_catch_up\nrestored\ncancelled on request",
+        "the last one is the text of a person"
+    );
+    let other = sqlx::query("UPDATE runs SET error = NULL WHERE error = 'timed_out:30'").execute(&s.pool).await;
+    assert!(other.unwrap_err().to_string().contains("is final"));
+    s.publish().await;
+    s.end_early().await;
+}
+
+/// The migration and the program name the same code for each old sentence.
+#[test]
+fn migrated_sentences_have_their_codes() {
+    let migration = db::MIGRATOR.iter().find(|one| one.version == 39).unwrap().sql.as_str();
+    let arms = regex::Regex::new(r"WHEN '((?:[^']|'')+)' THEN '([a-z_:]+)'").unwrap();
+    let mut codes = Vec::new();
+    for arm in arms.captures_iter(migration) {
+        let sentence = arm[1].replace("''", "'");
+        let reason = Reason::parse(&sentence).unwrap_or_else(|| panic!("{sentence} is no reason"));
+        assert_eq!((reason.to_string().as_str(), reason.sentence_before()), (&arm[2], sentence));
+        codes.push(reason.code);
+    }
+    for code in ReasonCode::ALL {
+        let is_stored_as_code = Reason::from(code).sentence_before() == code.as_str();
+        let is_with_fact = migration.contains(&format!("THEN '{}:' ||", code.as_str()));
+        assert!(is_stored_as_code || is_with_fact || codes.contains(&code), "{code:?} is not migrated");
+    }
+}
+
+/// `cronbox-app migrate` on this database.
+fn migrate(dsn: &str) -> Command {
+    let mut command = app();
+    command.arg("migrate").env("DATABASE_URL", dsn).env("NO_COLOR", "1").stderr(Stdio::piped());
+    command
+}
+
+/// The first `cronbox-app migrate` is inside a migration when the second one starts.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_second_migrate_waits_for_the_first() {
+    let s = Story::today().await;
+    s.execute("CREATE TABLE gate (is_open BOOLEAN NOT NULL)").await;
+    let gated = "DO $$ BEGIN WHILE NOT EXISTS (SELECT FROM gate) LOOP PERFORM pg_sleep(0.01); END LOOP; END $$";
+    let (gated, options) = (migrator(gated, false), options(&s));
+    let second = async {
+        let at_gate = "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'migrate'
+                          AND datname = current_database() AND wait_event = 'PgSleep'";
+        s.until(at_gate, 1).await;
+        let mut second = migrate(&s.dsn()).spawn().unwrap();
+        let mut lines = BufReader::new(second.stderr.take().unwrap()).lines();
+        let waits = async {
+            while let Some(line) = lines.next_line().await.unwrap() {
+                if line.contains("another process migrates the database; waiting") {
+                    return;
+                }
+            }
+            panic!("it ends beside the first one");
+        };
+        tokio::time::timeout(PATIENCE, waits).await.expect("it says that it waits");
+        s.execute("INSERT INTO gate VALUES (TRUE)").await;
+        while lines.next_line().await.unwrap().is_some() {}
+        assert!(second.wait().await.unwrap().success(), "after the first one it has its turn");
+    };
+    let (first, ()) = tokio::join!(db::migrate_by(&gated, &options), second);
+    first.unwrap();
+    s.end().await;
+}
+
+#[tokio::test]
+async fn migrates_at_once_bring_an_empty_database_up_to_date() {
+    let s = Story::today().await;
+    let (server, database) = s.dsn().rsplit_once('/').map(|(a, b)| (a.to_owned(), b.to_owned())).unwrap();
+    let empty = format!("{database}_empty");
+    s.pool.execute(sqlx::AssertSqlSafe(format!("CREATE DATABASE {empty}"))).await.unwrap();
+    let dsn = format!("{server}/{empty}");
+    let (mut first, mut second) = (migrate(&dsn), migrate(&dsn));
+    let (first, second) = tokio::join!(run(&mut first), run(&mut second));
+    for done in [first, second] {
+        assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
+    }
+    let pool = db::connect(&app::config::database(&dsn, 1)).await.unwrap();
+    db::check_migrated(&pool).await.unwrap();
+    let zone_data: i64 = sqlx::query_scalar("SELECT count(*) FROM zone_data").fetch_one(&pool).await.unwrap();
+    assert_eq!(zone_data, 1, "stored by one of them");
+    pool.close().await;
+    s.pool.execute(sqlx::AssertSqlSafe(format!("DROP DATABASE {empty} WITH (FORCE)"))).await.unwrap();
+    s.end().await;
+}

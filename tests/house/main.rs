@@ -1,0 +1,12 @@
+//! The rules of the house: which crate and which file may import which, and what sources and migrations must not contain.
+
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod crates;
+mod documents;
+mod imports;
+mod migrations;
+mod order;
+mod single_source;
+mod sources;
+mod variables;

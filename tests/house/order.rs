@@ -1,0 +1,233 @@
+//! The order of the files in each crate: no circle, and no import upward.
+
+use std::sync::LazyLock;
+
+use crate::crates::workspace;
+use crate::imports::{Imports, Sources, circle_in};
+use crate::sources::root;
+
+/// Rooms from top to bottom. Each has a name, and its files and folders below `src`; of two that fit a file, the longer
+/// one counts. A file imports only from its own room and from the rooms below it.
+type Rooms = &'static [(&'static str, &'static str)];
+
+/// One crate.
+struct House {
+    name: &'static str,
+    /// Its sources, from the root of the workspace.
+    src: &'static str,
+    rooms: Rooms,
+    /// Rooms, by the beginning of their names, that must not import a room below them.
+    apart: &'static [(&'static str, &'static str)],
+}
+
+static HOUSES: [House; 10] = [
+    House { name: "old_names", src: "old_names/src", rooms: &[("crate", "lib")], apart: &[] },
+    House {
+        name: "app",
+        src: "app/src",
+        rooms: &[
+            ("server", "lib main bin config server run state cadence clock jobs prune metrics schedules_file api"),
+            ("executor", "execute recover timeouts failures actions shutdown claim hand_over next_try"),
+            ("ledger: fires", "invoke watchdog acceptance"),
+            ("ledger: past times", "catch_up backfills manual verify"),
+            ("ledger: due times", "due_times overlap queue stats load promote"),
+            ("ledger: rows", "versions occurrences runs ledger_cursor spread prune_marks job_failures identity"),
+            ("access", "keys teams gate"),
+            (
+                "workflows",
+                "workflows spec body patch policies schedules field action outbox notify drift audit id signing \
+                 inject zones trigger reasons database_time",
+            ),
+        ],
+        // A key decides who may call the API; it decides no fire.
+        apart: &[("executor", "access"), ("ledger", "access")],
+    },
+    House {
+        name: "publisher",
+        src: "lambdas/publisher/src",
+        rooms: &[
+            ("process", "lib main bin"),
+            ("entry", "entry"),
+            ("drain", "drain"),
+            ("sweep", "sweep"),
+            ("converge", "converge"),
+            ("publisher", "publisher"),
+            ("converge: what it knows", "converge/backoff converge/desired converge/evidence"),
+            ("settle", "settle"),
+            ("claim", "claim"),
+            ("metrics", "metrics"),
+            ("scheduler", "scheduler"),
+            ("database", "database"),
+            ("settings and clocks", "arn config inject last_check report stopwatch"),
+        ],
+        apart: &[],
+    },
+    House {
+        name: "runner",
+        src: "lambdas/runner/src",
+        rooms: &[
+            ("process", "lib main bin"),
+            ("lambda", "lambda"),
+            ("delivery", "deliver"),
+            ("key", "key"),
+            ("settings", "config"),
+        ],
+        apart: &[],
+    },
+    House {
+        name: "schedule",
+        src: "schedule/src",
+        rooms: &[
+            ("crate", "lib"),
+            ("timezones", "timezone"),
+            ("zone history", "zone_change zone_history"),
+            ("forms of a cron", "describe eventbridge parse text upcoming"),
+            ("times of a cron", "calendar next"),
+            ("cron", "cron"),
+            ("zones", "zone zone_error zones"),
+            ("fires", "answer clock delivery fire name state"),
+            ("fields", "item"),
+            ("values", "bits days error field ids time"),
+        ],
+        apart: &[],
+    },
+    House {
+        name: "db",
+        src: "db/src",
+        rooms: &[
+            ("crate", "lib"),
+            ("uses of a pool", "listener migrate transaction zones"),
+            ("pool", "pool"),
+            ("connection", "connection"),
+            ("server", "server leftovers"),
+            ("settings", "failpoint options tls"),
+        ],
+        apart: &[],
+    },
+    House {
+        name: "stand-in",
+        src: "local/scheduler/src",
+        rooms: &[
+            ("process", "lib main process"),
+            ("served", "served switches"),
+            ("settings", "config"),
+            ("API", "scheduler/api scheduler/faults/acted scheduler/request scheduler/views"),
+            ("stand-in", "stand_in"),
+            ("fires", "fires"),
+            ("invoke", "invoke dead_letters"),
+            ("scheduler", "scheduler"),
+            (
+                "times",
+                "scheduler/cron scheduler/expression scheduler/fields scheduler/clock_change scheduler/zone \
+                 scheduler/zone_files",
+            ),
+            ("clock and output", "clock steps"),
+        ],
+        apart: &[],
+    },
+    House {
+        name: "local",
+        src: "local/stack/src",
+        rooms: &[
+            ("process", "lib main bin"),
+            ("up", "up"),
+            ("stack", "stack"),
+            ("settings", "config"),
+            ("machine", "client postgres shared"),
+        ],
+        apart: &[],
+    },
+    House {
+        name: "cli",
+        src: "cli/src",
+        rooms: &[
+            ("process", "main"),
+            ("nouns", "cron dlq drift jobs outbox verify"),
+            ("app and output", "client print"),
+        ],
+        apart: &[],
+    },
+    House {
+        name: "tests",
+        src: "tests/support",
+        rooms: &[
+            ("crate", "lib"),
+            ("stories", "counting_proxy lossy_proxy story"),
+            ("servers", "moto runtime"),
+            ("client", "api statements timeout"),
+        ],
+        apart: &[],
+    },
+];
+
+/// The imports of the crates in the order of `HOUSES`, read once for all tests.
+static IMPORTS: LazyLock<Vec<Imports>> = LazyLock::new(|| HOUSES.iter().map(House::imports).collect());
+
+#[test]
+fn every_crate_has_an_order() {
+    let named: Vec<String> = HOUSES.iter().map(|house| house.name.to_owned()).collect();
+    for package in workspace().into_keys() {
+        assert!(named.contains(&package), "{package} has no order of its files: add it to HOUSES");
+    }
+}
+
+#[test]
+fn every_file_is_in_a_room() {
+    for (house, imports) in HOUSES.iter().zip(&*IMPORTS) {
+        for file in imports.keys() {
+            assert!(house.room_of(file).is_some(), "{}/{file} is in no room: add it to HOUSES", house.src);
+        }
+        for name in house.rooms.iter().flat_map(|(_, names)| names.split_whitespace()) {
+            let is_used = imports.keys().any(|file| is_within(file, name));
+            assert!(is_used, "{}: HOUSES names {name}, and there is no such file or folder", house.name);
+        }
+    }
+}
+
+#[test]
+fn no_files_import_each_other_in_a_circle() {
+    for (house, imports) in HOUSES.iter().zip(&*IMPORTS) {
+        let circle = circle_in(imports);
+        assert_eq!(circle, None, "{}: each of these files imports the next", house.src);
+    }
+}
+
+#[test]
+fn no_import_runs_upward() {
+    for (house, imports) in HOUSES.iter().zip(&*IMPORTS) {
+        let all = imports.iter().flat_map(|(from, to)| to.iter().map(move |to| (from, to)));
+        let wrong: Vec<_> = all.filter(|(from, to)| !house.permits(from, to)).collect();
+        assert!(wrong.is_empty(), "{}: these files must not import these: {wrong:#?}", house.src);
+    }
+}
+
+impl House {
+    fn imports(&self) -> Imports {
+        // As sources call it.
+        let name = self.name.replace('-', "_");
+        Sources::read(&name, &root().join(self.src)).imports()
+    }
+
+    /// The row of the room of a file.
+    fn room_of(&self, file: &str) -> Option<usize> {
+        let rows = self.rooms.iter().enumerate();
+        let names = rows.flat_map(|(row, (_, names))| names.split_whitespace().map(move |name| (name, row)));
+        let fitting = names.filter(|(name, _)| is_within(file, name));
+        fitting.max_by_key(|(name, _)| name.len()).map(|(_, row)| row)
+    }
+
+    /// Whether one file may import the other; another test names a file without a room.
+    fn permits(&self, from: &str, to: &str) -> bool {
+        let (Some(from), Some(to)) = (self.room_of(from), self.room_of(to)) else { return true };
+        let (above, below) = (self.rooms[from].0, self.rooms[to].0);
+        let is_apart = self.apart.iter().any(|(room, other)| above.starts_with(room) && below.starts_with(other));
+        from <= to && !is_apart
+    }
+}
+
+/// Whether a file is this module, or in this folder.
+fn is_within(file: &str, name: &str) -> bool {
+    let module = file.strip_suffix(".rs").unwrap_or(file);
+    let module = module.strip_suffix("/mod").unwrap_or(module);
+    module.strip_prefix(name).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+}

@@ -1,0 +1,132 @@
+//! Claims and jobs read only the rows that they need, and never the past of the ledger.
+
+use std::time::Duration;
+
+use app::claim::Lease;
+use app::invoke::{Answer, FireDecider};
+use chrono::{DateTime, Utc};
+use db::PgPool;
+use schedule::Fire;
+use serde_json::json;
+use tests::Story;
+
+use crate::steps::{fire_on_time, hourly, story_without_executor};
+
+/// A pool of one connection, so that Postgres reports its reads at once.
+pub(crate) async fn one_connection(s: &Story) -> PgPool {
+    let (dsn, acquire_timeout) = (s.dsn(), Duration::from_secs(60));
+    let options = db::Options { dsn, max_connections: 1, acquire_timeout, application_name: "one" };
+    db::connect(&options).await.unwrap()
+}
+
+/// The number of rows and index entries of a table that were read so far.
+async fn read_of(pool: &PgPool, table: &str) -> i64 {
+    sqlx::query("SELECT pg_stat_force_next_flush()").execute(pool).await.unwrap();
+    let read = "SELECT (seq_tup_read + (SELECT sum(i.idx_tup_read) FROM pg_stat_user_indexes i WHERE i.relid = t.relid))::bigint
+                  FROM pg_stat_user_tables t WHERE relname = $1";
+    sqlx::query_scalar(read).bind(table).fetch_one(pool).await.unwrap()
+}
+
+const SKIPPED: &str = "INSERT INTO occurrences (id, workflow_id, scheduled_time, decision, lateness_s, decided_on, created_on, updated_on)
+    SELECT gen_random_uuid(), $1, $2::timestamptz - make_interval(mins => nth), 'skipped_overlap', 0, now(), now(), now()
+      FROM generate_series(1, 10000) AS nth";
+
+const FIRED: &str = "INSERT INTO occurrences (id, workflow_id, scheduled_time, decision, run_id, lateness_s, decided_on, created_on, updated_on)
+    SELECT gen_random_uuid(), $1, $2::timestamptz - make_interval(mins => nth), 'fired', gen_random_uuid(), 0, now(), now(), now()
+      FROM generate_series(1, 50000) AS nth";
+
+#[tokio::test]
+async fn a_claim_reads_no_skipped_times() {
+    let s = story_without_executor("2026-03-02T08:30:00Z").await;
+    let mut workflows = Vec::new();
+    for _ in 0..4 {
+        workflows.push(hourly(&s, json!({})).await);
+    }
+    let nine: DateTime<Utc> = "2026-03-02T09:00:00Z".parse().unwrap();
+    // Most rows of the table have a run, so that the planner has no reason to search for those without one.
+    let others = hourly(&s, json!({})).await;
+    sqlx::query(FIRED).bind(others.0).bind(nine).execute(&s.pool).await.unwrap();
+    for wf in &workflows {
+        sqlx::query(SKIPPED).bind(wf.0).bind(nine).execute(&s.pool).await.unwrap();
+        assert_eq!(fire_on_time(&s, *wf, "2026-03-02T09:00:00Z").await, "accepted");
+    }
+    s.execute("ANALYZE").await;
+    let pool = one_connection(&s).await;
+    let before = read_of(&pool, "occurrences").await;
+    let slots = app::claim::Slots { free: 64, of_a_team: 48, used: Vec::new() };
+    let mut one = pool.acquire().await.unwrap();
+    let lease = Lease { instance: uuid::Uuid::new_v4(), secs: 120.0 };
+    let claimed = app::claim::claim(&mut one, lease, &slots, &[], s.clock.now()).await.unwrap();
+    drop(one);
+    assert_eq!(claimed.len(), 4);
+    let read = read_of(&pool, "occurrences").await - before;
+    assert!(read < 100, "{read} rows of the ledger");
+    s.end_early().await;
+}
+
+const RUNS: &str = "INSERT INTO runs (id, workflow_id, trigger, state, scheduled_time, run_after, created_on, finished_on)
+    SELECT gen_random_uuid(), $1, 'schedule', $2, $3, $3, $3, CASE $2 WHEN 'cancelled' THEN $3 END FROM generate_series(1, $4)";
+
+/// The statistics are of a quiet hour, and then many runs of others wait.
+#[tokio::test]
+async fn a_fire_reads_no_run_of_others() {
+    let s = story_without_executor("2026-03-02T08:30:00Z").await;
+    let (wf, other) = (hourly(&s, json!({})).await, hourly(&s, json!({})).await);
+    for (state, runs) in [("cancelled", 1_000), ("accepted", 10_000)] {
+        sqlx::query(RUNS).bind(other.0).bind(state).bind(s.clock.now()).bind(runs).execute(&s.pool).await.unwrap();
+        if state == "cancelled" {
+            s.execute("ANALYZE").await;
+        }
+    }
+    s.now_is("2026-03-02T09:00:10Z").await;
+    let pool = one_connection(&s).await;
+    let before = read_of(&pool, "runs").await;
+    let decider = FireDecider::new(pool.clone(), s.app().config.ledger_kept());
+    let fire = Fire::from_event(&json!({"workflow_id": wf.0, "scheduled_time": "2026-03-02T09:00:00Z"})).unwrap();
+    assert!(matches!(decider.decide_fire(&fire).await.unwrap(), Answer::Accepted(_)));
+    let read = read_of(&pool, "runs").await - before;
+    assert!(read < 100, "{read} runs");
+    s.end_early().await;
+}
+
+const QUEUED: &str = "INSERT INTO runs (id, workflow_id, trigger, state, scheduled_time, run_after, created_on)
+    SELECT gen_random_uuid(), id, 'schedule', CASE nth WHEN 0 THEN 'accepted' ELSE 'queued' END, $1, $1, $1
+      FROM workflows, generate_series(0, 100) AS nth";
+
+#[tokio::test]
+async fn the_queue_job_reads_each_run_once() {
+    let s = story_without_executor("2026-03-02T08:30:00Z").await;
+    for _ in 0..60 {
+        hourly(&s, json!({"overlap_policy": "queue"})).await;
+    }
+    sqlx::query(QUEUED).bind(s.clock.now()).execute(&s.pool).await.unwrap();
+    s.execute("ANALYZE").await;
+    let pool = one_connection(&s).await;
+    let before = read_of(&pool, "runs").await;
+    assert_eq!(app::queue::pass(&pool, s.clock.now()).await.unwrap(), app::queue::Pass::default());
+    let read = read_of(&pool, "runs").await - before;
+    assert!(read <= 3 * 60 * 101, "{read} entries of 6,060 runs");
+    s.end_early().await;
+}
+
+const BACKLOG: &str = "INSERT INTO runs (id, workflow_id, trigger, state, run_after, created_on)
+    SELECT gen_random_uuid(), $1, 'manual', 'accepted', $2, $2 FROM generate_series(1, 5000)";
+
+#[tokio::test]
+async fn a_claim_passes_over_a_full_team() {
+    let s = story_without_executor("2026-03-02T08:30:00Z").await;
+    let wf = hourly(&s, json!({})).await;
+    sqlx::query(BACKLOG).bind(wf.0).bind(s.clock.now()).execute(&s.pool).await.unwrap();
+    s.execute("ANALYZE").await;
+    let pool = one_connection(&s).await;
+    let before = read_of(&pool, "runs").await;
+    let mut one = pool.acquire().await.unwrap();
+    let slots = app::claim::Slots { free: 8, of_a_team: 24, used: vec![(s.keys.team_id, 24)] };
+    let lease = Lease { instance: uuid::Uuid::new_v4(), secs: 120.0 };
+    let claimed = app::claim::claim(&mut one, lease, &slots, &[], s.clock.now()).await.unwrap();
+    drop(one);
+    assert_eq!(claimed.len(), 0, "the team has its share");
+    let read = read_of(&pool, "runs").await - before;
+    assert!(read < 500, "{read} of 5,000 runs");
+    s.end_early().await;
+}

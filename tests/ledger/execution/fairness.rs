@@ -1,0 +1,106 @@
+//! Executors are shared between teams: no team takes all slots, and a fire that finds no free slot keeps its time.
+
+use clap::Parser as _;
+use local::stack::StackOptions;
+use reqwest::Method;
+use schedule::WorkflowId;
+use serde_json::{Value, json};
+use tests::Story;
+
+use crate::receiver::{NOON, Receiver, until_state};
+use crate::steps::{fire, fire_on_time};
+
+/// A workflow of another team that fires every minute.
+async fn of_another_team(s: &Story, action: Value) -> WorkflowId {
+    let name = uuid::Uuid::new_v4();
+    let team = s.admin().post("/api/v1/teams", &json!({"name": name})).await.expect(201).id();
+    let body = json!({"team_id": team, "name": "theirs", "cron_schedule": "* * * * *", "action": action});
+    WorkflowId(s.admin().post("/api/v1/workflows", &body).await.expect(201).id())
+}
+
+async fn fire_manually(s: &Story, wf: WorkflowId) -> uuid::Uuid {
+    let requested = s.admin().request(Method::POST, &format!("/api/v1/schedules/{wf}:fire"));
+    let requested = tests::answer(requested).await.expect(202);
+    requested.json["run_id"].as_str().unwrap().parse().unwrap()
+}
+
+async fn story(slots: fn(&mut app::Config)) -> Story {
+    Story::with(StackOptions { now: Some(NOON.parse().unwrap()), app: slots, ..StackOptions::default() }).await
+}
+
+#[tokio::test]
+async fn three_hundred_slow_runs_stop_no_other_team() {
+    let s = story(|_| {}).await;
+    let (slow, kind) = (Receiver::slow().await, Receiver::kind().await);
+    for _ in 0..3 {
+        let policies = json!({"overlap_policy": "concurrent", "max_concurrent": 100, "action": slow.action()});
+        let greedy = s.create_with(policies).await;
+        for _ in 0..100 {
+            fire_manually(&s, greedy).await;
+        }
+    }
+    slow.until(192).await;
+    let theirs = of_another_team(&s, kind.action()).await;
+    let run = fire_manually(&s, theirs).await;
+    kind.until(1).await;
+    assert_eq!(slow.received().len(), 192, "three quarters of 256 slots, and not one of them has ended");
+    s.until("SELECT count(*) FROM runs WHERE state = 'succeeded'", 1).await;
+    let listed = s.admin().get(&format!("/api/v1/runs/{run}")).await.expect(200);
+    assert_eq!(listed.json["state"], "succeeded");
+    slow.let_answer(300);
+    s.end().await;
+    assert_eq!(slow.received().len(), 300, "those behind the limit run as slots become free");
+}
+
+#[derive(clap::Parser)]
+struct Settings {
+    #[command(flatten)]
+    config: app::Config,
+}
+
+#[test]
+fn a_team_takes_three_quarters_by_default() {
+    let Settings { config } = Settings::parse_from(["app", "--database-url", "unused"]);
+    assert_eq!((config.executor_slots, config.slots_of_a_team()), (256, 192));
+}
+
+#[tokio::test]
+async fn a_single_team_keeps_to_its_share() {
+    let s = story(|config| (config.executor_slots, config.executor_team_percent) = (10, 50)).await;
+    let (slow, kind) = (Receiver::slow().await, Receiver::kind().await);
+    let policies = json!({"overlap_policy": "concurrent", "max_concurrent": 100, "action": slow.action()});
+    let greedy = s.create_with(policies).await;
+    for _ in 0..20 {
+        fire_manually(&s, greedy).await;
+    }
+    slow.until(5).await;
+    let theirs = of_another_team(&s, kind.action()).await;
+    for nth in 1..=3 {
+        fire_manually(&s, theirs).await;
+        kind.until(nth).await;
+        s.until("SELECT count(*) FROM runs WHERE state = 'running'", 5).await;
+    }
+    assert_eq!(slow.received().len(), 5);
+    slow.let_answer(20);
+    s.end().await;
+}
+
+#[tokio::test]
+async fn fires_without_a_free_slot_are_kept() {
+    let s = story(|config| config.executor_slots = 1).await;
+    let (slow, kind) = (Receiver::slow().await, Receiver::kind().await);
+    let greedy = s.create_with(json!({"action": slow.action()})).await;
+    let greedy = fire_manually(&s, greedy).await;
+    slow.until(1).await;
+    let wf = of_another_team(&s, kind.action()).await;
+    assert_eq!(fire(&s, wf, NOON).await, "accepted");
+    assert_eq!(fire_on_time(&s, wf, "2026-03-02T12:01:00Z").await, "accepted");
+    assert_eq!(kind.received().len(), 0);
+    slow.let_answer(1);
+    until_state(&s, greedy, "succeeded").await;
+    kind.until(2).await;
+    let times: Vec<_> = kind.calls().iter().map(|call| call["scheduled_time"].clone()).collect();
+    assert_eq!(times, [NOON, "2026-03-02T12:01:00Z"]);
+    assert_eq!(s.count("SELECT count(*) FROM occurrences WHERE decision = 'fired'").await, 2);
+    s.end().await;
+}

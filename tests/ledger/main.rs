@@ -1,0 +1,79 @@
+//! The ledger: one decision for each due time, and one end for each accepted run.
+
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod examples;
+mod process;
+mod receiver;
+mod retention;
+mod schedules_file;
+mod statistics;
+mod steps;
+
+/// Requests of `http` actions: where they may go, and how they are signed.
+mod actions {
+    mod network_policy;
+    mod signatures;
+}
+
+/// Past times that run on request.
+mod backfills {
+    mod progress;
+    mod requests;
+    mod timing;
+}
+
+/// Times whose fire is late or never comes.
+mod catch_up {
+    mod late_fires;
+    mod outages;
+    mod watchdog;
+    pub(crate) mod watchdog_races;
+}
+
+/// The database: its constraints, its clock, and the plans of its statements.
+mod database {
+    mod clock_skew;
+    mod constraints;
+    pub(crate) mod query_plans;
+}
+
+/// From an accepted run to its end.
+mod execution {
+    mod attempts;
+    mod crashes;
+    mod database_stalls;
+    mod fairness;
+    mod heartbeats;
+    mod leases;
+    mod pause_and_archive;
+    mod recovery;
+    mod retries;
+    mod shutdown;
+}
+
+/// Fires of the schedule and manual ones.
+mod fires {
+    mod batching;
+    mod load;
+    mod manual;
+}
+
+/// The background jobs.
+mod jobs {
+    mod failing_workflows;
+    mod turns;
+}
+
+/// Fires while an earlier run has not ended.
+mod overlap {
+    mod policies;
+    mod waiting_fires;
+}
+
+/// The proof, `GET /verify`.
+mod verify {
+    pub(crate) mod due_times;
+    mod pages;
+    mod runs;
+}

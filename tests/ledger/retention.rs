@@ -1,0 +1,223 @@
+//! Pruning: removes old rows in batches, but keeps rows that still guard against a fire of the past.
+
+use app::jobs::Did;
+use chrono::{DateTime, TimeDelta, Utc};
+use local::stack::StackOptions;
+use schedule::WorkflowId;
+use serde_json::json;
+use tests::Story;
+
+use crate::steps::fire;
+
+const NOW: &str = "2026-06-01T00:00:00Z";
+
+async fn story() -> Story {
+    let now = Some("2026-01-01T00:00:00Z".parse().unwrap());
+    let s = Story::with(StackOptions { now, app: |config| config.executor_slots = 0, ..StackOptions::default() }).await;
+    s.publish().await;
+    s
+}
+
+/// Inserts occurrences that were decided this many days before [`NOW`].
+async fn occurrences(s: &Story, workflow: WorkflowId, ages: &[i64]) {
+    let decided = "INSERT INTO occurrences (id, workflow_id, scheduled_time, decision, run_id, lateness_s, decided_on, created_on, updated_on)
+                   VALUES (gen_random_uuid(), $1, $2, 'fired', gen_random_uuid(), 0, $2, $2, $2)";
+    for age in ages {
+        let time = NOW.parse::<DateTime<Utc>>().unwrap() - TimeDelta::days(*age);
+        sqlx::query(decided).bind(workflow.0).bind(time).execute(&s.pool).await.unwrap();
+    }
+}
+
+/// The ages of the remaining occurrences in days before [`NOW`].
+async fn ages(s: &Story) -> String {
+    s.table("SELECT EXTRACT(DAY FROM '2026-06-01T00:00:00Z' - scheduled_time)::text FROM occurrences ORDER BY 1").await
+}
+
+fn removed(outbox: u64, runs: u64, occurrences: u64, disagreements: u64) -> Did {
+    Did::All(format!(
+        "old rows removed: {outbox} outbox rows, {runs} runs, {occurrences} occurrences, {disagreements} disagreements"
+    ))
+}
+
+async fn watched_up_to_now(s: &Story) {
+    s.execute("UPDATE workflows SET ledger_cursor = '2026-06-01T00:00:00Z'").await;
+}
+
+#[tokio::test]
+async fn what_is_older_than_the_retention_goes_but_never_the_newest() {
+    let s = story().await;
+    let [busy, idle] = [s.create("0 0 * * *", "UTC").await, s.create("0 0 * * *", "UTC").await];
+    occurrences(&s, busy, &[100, 91, 89, 1]).await;
+    occurrences(&s, idle, &[140, 130]).await;
+    s.now_is(NOW).await;
+    watched_up_to_now(&s).await;
+    let said = removed(0, 0, 3, 0);
+    assert_eq!(s.job("prune").await, said);
+    assert_eq!(ages(&s).await, "1\n130\n89");
+    assert_eq!(s.job("prune").await, Did::Nothing);
+    s.publish().await;
+    s.end().await;
+}
+
+#[tokio::test]
+async fn an_occurrence_stays_while_its_fire_could_come_again() {
+    let s = Story::with(StackOptions {
+        now: Some("2026-01-01T00:00:00Z".parse().unwrap()),
+        app: |config| {
+            config.executor_slots = 0;
+            config.retention_days = 1;
+        },
+        ..StackOptions::default()
+    })
+    .await;
+    let usual = s.create("0 0 * * *", "UTC").await;
+    let long = s.create_with(json!({"cron_schedule": "0 0 * * *"})).await;
+    // A longer retention permitted this window.
+    s.execute("UPDATE workflows SET catch_up_window_secs = 2592000 WHERE id = (SELECT max(id) FROM workflows)").await;
+    occurrences(&s, usual, &[17, 16, 14, 0]).await;
+    occurrences(&s, long, &[33, 32, 30, 17, 0]).await;
+    s.now_is(NOW).await;
+    // The watchdog has not passed these times, and would record removed ones as missed.
+    s.job("prune").await;
+    assert_eq!(s.count("SELECT count(*) FROM occurrences").await, 9);
+    watched_up_to_now(&s).await;
+    s.job("prune").await;
+    let left = "SELECT count(*) FROM occurrences WHERE workflow_id = (SELECT min(id) FROM workflows)";
+    assert_eq!(s.count(left).await, 2, "15 days at the least: dead letters are kept for 14");
+    assert_eq!(ages(&s).await, "0\n0\n14\n17\n30");
+    s.publish().await;
+    s.end().await;
+}
+
+#[tokio::test]
+async fn a_fire_of_a_time_whose_row_may_be_gone_is_declined_and_decides_nothing() {
+    let s = Story::with(StackOptions {
+        now: Some("2026-01-01T00:00:00Z".parse().unwrap()),
+        app: |config| config.retention_days = 20,
+        ..StackOptions::default()
+    })
+    .await;
+    let wf = s.create("0 0 * * *", "UTC").await;
+    occurrences(&s, wf, &[25, 0]).await;
+    s.now_is(NOW).await;
+    watched_up_to_now(&s).await;
+    s.job("prune").await;
+    assert_eq!(ages(&s).await, "0");
+    assert_eq!(fire(&s, wf, "2026-05-07T00:00:00Z").await, "too_old", "it may have run, 25 days ago");
+    assert_eq!(ages(&s).await, "0", "unknown, so nothing is claimed");
+    s.publish().await;
+    s.end().await;
+}
+
+/// After a prune, a longer catch-up window must not reach times whose rows are removed.
+#[tokio::test]
+async fn times_older_than_the_retention_never_run() {
+    let s = Story::with(StackOptions {
+        now: Some("2026-01-01T00:00:00Z".parse().unwrap()),
+        app: |config| config.retention_days = 15,
+        ..StackOptions::default()
+    })
+    .await;
+    let wf = s.create_with(json!({"cron_schedule": "0 0 * * *", "catch_up_policy": "run_all"})).await;
+    occurrences(&s, wf, &[16, 0]).await;
+    s.now_is(NOW).await;
+    watched_up_to_now(&s).await;
+    s.job("prune").await;
+    assert_eq!(ages(&s).await, "0");
+    let (path, raised) = (format!("/api/v1/workflows/{wf}"), json!({"catch_up_window_secs": 30 * 24 * 3600}));
+    s.editor().patch(&path, &raised).await.refused(400, "invalid_field", Some("catch_up_window_secs"));
+    // A longer retention permitted this window.
+    s.execute("UPDATE workflows SET catch_up_window_secs = 2592000").await;
+    s.editor().patch(&path, &json!({"name": "other"})).await.expect(200);
+    assert_eq!(fire(&s, wf, "2026-05-16T00:00:00Z").await, "too_old", "16 days ago it may have run");
+    assert_eq!(s.count("SELECT count(*) FROM runs").await, 0);
+    assert_eq!(fire(&s, wf, "2026-05-17T00:00:00Z").await, "accepted", "exactly as old as the retention");
+    s.publish().await;
+    s.end().await;
+}
+
+#[tokio::test]
+async fn published_rows_go_after_a_week_and_failed_ones_and_runs_after_three_months() {
+    let s = story().await;
+    let wf = s.create("0 0 * * *", "UTC").await;
+    s.publish().await;
+    let rows = "INSERT INTO outbox_events (aggregate_type, aggregate_id, op, created_on, processed_on, failed_on)
+                SELECT 'workflow', $1, 'upsert', at, CASE WHEN failed THEN NULL ELSE at END, CASE WHEN failed THEN at END
+                  FROM unnest(ARRAY[6, 8, 89, 91]) AS days,
+                       LATERAL (SELECT '2026-06-01T00:00:00Z'::timestamptz - make_interval(days => days) AS at) AS t,
+                       unnest(ARRAY[true, false]) AS failed";
+    sqlx::query(rows).bind(wf.0).execute(&s.pool).await.unwrap();
+    let runs = "INSERT INTO runs (id, workflow_id, trigger, state, run_after, created_on, finished_on)
+                SELECT gen_random_uuid(), $1, 'manual', CASE WHEN ended THEN 'succeeded' ELSE 'queued' END, at, at, CASE WHEN ended THEN at END
+                  FROM unnest(ARRAY[89, 91]) AS days,
+                       LATERAL (SELECT '2026-06-01T00:00:00Z'::timestamptz - make_interval(days => days) AS at) AS t,
+                       unnest(ARRAY[true, false]) AS ended";
+    sqlx::query(runs).bind(wf.0).execute(&s.pool).await.unwrap();
+    s.now_is(NOW).await;
+    // The row of the creation is old, too.
+    let said = removed(5, 1, 0, 0);
+    assert_eq!(s.job("prune").await, said);
+    assert_eq!(s.count("SELECT count(*) FROM outbox_events WHERE failed_on IS NOT NULL").await, 3);
+    assert_eq!(s.count("SELECT count(*) FROM outbox_events WHERE processed_on IS NOT NULL").await, 1);
+    assert_eq!(s.count("SELECT count(*) FROM runs WHERE state = 'queued'").await, 2, "what has not ended stays");
+    s.end_early().await;
+}
+
+#[tokio::test]
+async fn a_backlog_goes_in_turns() {
+    let s = story().await;
+    let wf = s.create("0 0 * * *", "UTC").await;
+    s.publish().await;
+    let runs = "INSERT INTO runs (id, workflow_id, trigger, state, run_after, created_on, finished_on)
+                SELECT gen_random_uuid(), $1, 'manual', 'succeeded', $2, $2, $2 FROM generate_series(1, 20500)";
+    sqlx::query(runs).bind(wf.0).bind(s.clock.now()).execute(&s.pool).await.unwrap();
+    s.now_is(NOW).await;
+    assert!(matches!(s.job("prune").await, Did::Some(_)), "the next turn is at once");
+    assert_eq!(s.count("SELECT count(*) FROM runs").await, 500);
+    assert!(matches!(s.job("prune").await, Did::All(_)));
+    assert_eq!(s.count("SELECT count(*) FROM runs").await, 0);
+    s.end().await;
+}
+
+/// 09:00 in Vancouver is 16:00 UTC.
+#[tokio::test]
+async fn disagreements_go_after_the_retention() {
+    let s = story().await;
+    let wf = s.create("0 9 * * *", "America/Vancouver").await;
+    let disagreements = "SELECT count(*) FROM fire_disagreements";
+    for time in ["2026-03-20T17:00:00Z", "2026-03-22T17:00:00Z"] {
+        s.now_is(time).await;
+        let path = format!("/api/v1/cron/workflows/{wf}:invoke");
+        let fire = json!({"scheduled_time": time, "revision": 1});
+        assert_eq!(s.scheduler_key().post(&path, &fire).await.expect(200).json["reason"], "not_due");
+    }
+    assert_eq!(s.count(disagreements).await, 2);
+    // 91 and 89 days after the fires.
+    s.now_is("2026-06-19T18:00:00Z").await;
+    assert_eq!(s.job("prune").await, removed(0, 0, 0, 1));
+    assert_eq!(s.count(disagreements).await, 1);
+    s.end_early().await;
+}
+
+/// The zone data of a past time are kept as long as the time itself, and the newest data always.
+#[tokio::test]
+async fn zone_data_go_after_the_retention() {
+    let s = story().await;
+    s.execute(
+        "DELETE FROM zone_changes;
+         DELETE FROM zone_data;
+         INSERT INTO zone_data (version, archive) VALUES ('2025a', ''), ('2025b', ''), ('2025c', '');
+         INSERT INTO zone_changes (version, in_force_from)
+         VALUES ('2025a', '2025-01-01Z'), ('2025b', '2025-07-01Z'), ('2025c', '2026-03-01Z'), ('2025b', '2026-05-01Z')",
+    )
+    .await;
+    let left = "SELECT string_agg(version, ' ' ORDER BY id) FROM zone_changes";
+    s.now_is("2026-05-29T00:00:00Z").await;
+    s.job("prune").await;
+    assert_eq!(s.table(left).await, "2025b 2025c 2025b", "2025b was in force 90 days ago");
+    s.now_is("2026-12-01T00:00:00Z").await;
+    s.job("prune").await;
+    assert_eq!(s.table(left).await, "2025b");
+    assert_eq!(s.table("SELECT string_agg(version, ' ') FROM zone_data").await, "2025b");
+    s.end_early().await;
+}

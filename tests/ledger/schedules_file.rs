@@ -1,0 +1,229 @@
+//! Workflows that a file defines: the app loads all of them at its start, or none.
+
+use std::process::Stdio;
+
+use serde_json::{Value, json};
+use tests::{PATIENCE, Story};
+use tokio::io::{AsyncBufReadExt as _, BufReader};
+use tokio::process::{Child, Command};
+
+const TWO: &str = r#"
+workflows:
+  - team: team
+    name: payroll
+    cron_schedule: 0 9 L * *
+    timezone: Europe/Paris
+    catch_up_policy: run_all
+    timeout_secs: 600
+    action:
+      type: log
+      message: pay everybody
+  - team: team
+    name: report
+    cron_schedule: "*/30 * * * *"
+    action: {type: log, message: report}
+"#;
+
+/// A file in a new folder.
+struct Definitions(std::path::PathBuf);
+
+impl Definitions {
+    fn new(text: &str) -> Self {
+        Self::called("schedules.yaml", text)
+    }
+
+    fn called(name: &str, text: &str) -> Self {
+        let folder = std::env::temp_dir().join(format!("cronbox-{}", uuid::Uuid::new_v4()));
+        std::fs::create_dir(&folder).unwrap();
+        std::fs::write(folder.join(name), text).unwrap();
+        Self(folder.join(name))
+    }
+
+    fn becomes(&self, text: &str) {
+        std::fs::write(&self.0, text).unwrap();
+    }
+}
+
+impl Drop for Definitions {
+    fn drop(&mut self) {
+        std::fs::remove_dir_all(self.0.parent().unwrap()).ok();
+    }
+}
+
+fn serving(s: &Story, file: &Definitions) -> Child {
+    let mut command = Command::new(local::config::target_folder().join("debug/cronbox-app"));
+    command.args(["serve", "--schedules"]).arg(&file.0).env_clear().env("DATABASE_URL", s.dsn());
+    command.env("CRONBOX_BIND_ADDR", "127.0.0.1:0").env("NO_COLOR", "1").stderr(Stdio::piped()).kill_on_drop(true);
+    command.spawn().unwrap()
+}
+
+/// Waits until the app listens (`Ok`), or returns what it has logged when it ends.
+async fn starts(mut app: Child) -> Result<(), String> {
+    let mut lines = BufReader::new(app.stderr.take().unwrap()).lines();
+    let mut said = String::new();
+    let listening = async {
+        while let Some(line) = lines.next_line().await.unwrap() {
+            if line.contains("listens on ") {
+                return true;
+            }
+            said += &line;
+            said.push('\n');
+        }
+        false
+    };
+    if tokio::time::timeout(PATIENCE, listening).await.expect("it neither listens nor ends") {
+        app.kill().await.unwrap();
+        return Ok(());
+    }
+    assert_eq!(app.wait().await.unwrap().code(), Some(1));
+    Err(said)
+}
+
+async fn named(s: &Story, name: &str) -> Vec<Value> {
+    let listed = s.editor().get("/api/v1/workflows?limit=200").await.expect(200);
+    let items = listed.json["items"].as_array().unwrap().clone();
+    items.into_iter().filter(|workflow| workflow["name"] == name).collect()
+}
+
+#[tokio::test]
+async fn a_file_s_workflows_are_made_once_and_changed_only_where_the_file_changed() {
+    let s = Story::today().await;
+    let file = Definitions::new(TWO);
+    starts(serving(&s, &file)).await.unwrap();
+    let [payroll] = &named(&s, "payroll").await[..] else { panic!("there is one payroll") };
+    let expected = json!({"cron_schedule": "0 9 L * *", "timezone": "Europe/Paris", "catch_up_policy": "run_all",
+        "timeout_secs": 600, "managed_by": "schedules.yaml", "version": 1, "revision": 1, "team_id": s.keys.team_id});
+    for (field, value) in expected.as_object().unwrap() {
+        assert_eq!(&payroll[field], value, "{field}");
+    }
+    starts(serving(&s, &file)).await.unwrap();
+    assert_eq!(named(&s, "payroll").await[0]["version"], 1, "a second start changes nothing");
+    let (only_payroll, _) = TWO.split_once("  - team: team\n    name: report").unwrap();
+    file.becomes(&only_payroll.replace("0 9 L", "0 8 L"));
+    starts(serving(&s, &file)).await.unwrap();
+    let payroll = &named(&s, "payroll").await[0];
+    assert_eq!((&payroll["cron_schedule"], &payroll["version"]), (&json!("0 8 L * *"), &json!(2)));
+    assert_eq!(named(&s, "report").await[0]["state"], "active", "what the file does not name stays");
+    let verbs = s.table("SELECT verb || ' by ' || actor FROM audit_log WHERE actor LIKE 'file:%' ORDER BY id").await;
+    assert_eq!(verbs, "create by file:schedules.yaml\ncreate by file:schedules.yaml\nload by file:schedules.yaml");
+    s.end().await;
+}
+
+#[tokio::test]
+async fn what_a_file_defines_is_changed_in_the_file_and_operated_by_the_api() {
+    let s = Story::today().await;
+    let file = Definitions::new(TWO);
+    starts(serving(&s, &file)).await.unwrap();
+    let id = named(&s, "payroll").await[0]["id"].as_i64().unwrap();
+    let (workflow, schedule) = (format!("/api/v1/workflows/{id}"), format!("/api/v1/schedules/{id}"));
+    let cron = json!({"cron_schedule": "0 9 * * *"});
+    s.editor().patch(&workflow, &cron).await.refused(409, "managed", None);
+    s.editor().patch(&schedule, &cron).await.refused(409, "managed", None);
+    tests::answer(s.editor().request(reqwest::Method::PUT, &schedule).json(&cron)).await.refused(409, "managed", None);
+    s.editor().delete(&schedule).await.refused(409, "managed", None);
+    s.editor().post(&format!("{workflow}:pause"), &json!({"reason": "wrong figures"})).await.expect(200);
+    starts(serving(&s, &file)).await.unwrap();
+    assert_eq!(named(&s, "payroll").await[0]["state"], "paused", "a start resumes nothing");
+    s.editor().act(&format!("{workflow}:archive")).await.expect(200);
+    starts(serving(&s, &file)).await.unwrap();
+    let states: Vec<_> = named(&s, "payroll").await.iter().map(|workflow| workflow["state"].clone()).collect();
+    assert_eq!(states, ["archived", "active"], "while the file names it, an archived one is followed by a new one");
+    s.end().await;
+}
+
+#[tokio::test]
+async fn a_wrong_line_stops_the_start_and_nothing_is_touched() {
+    let s = Story::today().await;
+    let file = Definitions::new(&TWO.replace("*/30 * * * *", "*/30 25 * * *").replace("Europe/Paris", "Europe/Pari"));
+    let reply = starts(serving(&s, &file)).await.unwrap_err();
+    assert!(reply.contains("schedules.yaml:6: timezone: unknown timezone Europe/Pari; did you mean"), "{reply}");
+    assert!(reply.contains("schedules.yaml:14: cron_schedule: hour field: 25 is above 23"), "{reply}");
+    file.becomes(&TWO.replace("team: team\n    name: report", "team: missing\n    name: report"));
+    let reply = starts(serving(&s, &file)).await.unwrap_err();
+    assert!(reply.contains("schedules.yaml:12: team: there is no such team"), "{reply}");
+    file.becomes(&TWO.replace("\"*/30 * * * *\"", "*/30 * * * *"));
+    let reply = starts(serving(&s, &file)).await.unwrap_err();
+    assert!(reply.contains("schedules.yaml:14: "), "{reply}");
+    let inside = "action: {type: http, method: GET, url: \"http://169.254.169.254/latest/meta-data\"}";
+    file.becomes(&TWO.replace("action: {type: log, message: report}", inside));
+    let reply = starts(serving(&s, &file)).await.unwrap_err();
+    assert!(reply.contains("schedules.yaml:15: action.url: "), "{reply}");
+    assert_eq!(s.count("SELECT count(*) FROM workflows").await, 0);
+    s.end().await;
+}
+
+/// A workflow whose only date has passed must not stop the start of the app, in any spelling of its cron.
+#[tokio::test]
+async fn spent_crons_do_not_stop_the_start() {
+    let s = Story::today().await;
+    let id = s.create_with(json!({"name": "payroll", "cron_schedule": "0 12 23 21 NOV ? 2126"})).await;
+    let dated = |cron: &str| Definitions::new(&TWO.replace("0 9 L * *", cron));
+    // The date passes. The row is written as an earlier start of the app has stored it.
+    s.execute(
+        "BEGIN; SET LOCAL session_replication_role = replica;
+         UPDATE workflows SET cron_schedule = '0 12 23 21 11 * 2025', timezone = 'Europe/Paris'; COMMIT",
+    )
+    .await;
+    for spelling in ["0 12 23 21 NOV ? 2025", "0 12 23 21 11 * 2025"] {
+        starts(serving(&s, &dated(spelling))).await.unwrap();
+        let [payroll] = &named(&s, "payroll").await[..] else { panic!("there is one payroll") };
+        assert_eq!((&payroll["id"], &payroll["revision"]), (&json!(id.0), &json!(1)), "{spelling}");
+    }
+    // Another past date would be a change: the app logs it and does not change the workflow.
+    starts(serving(&s, &dated("0 13 23 21 11 * 2025"))).await.unwrap();
+    assert_eq!(named(&s, "payroll").await[0]["cron_schedule"], "0 12 23 21 11 * 2025");
+    s.editor().act(&format!("/api/v1/workflows/{id}:archive")).await.expect(200);
+    starts(serving(&s, &dated("0 12 23 21 NOV ? 2025"))).await.unwrap();
+    assert_eq!(named(&s, "payroll").await.len(), 1, "an archived one is not made again");
+    assert_eq!(named(&s, "report").await[0]["state"], "active", "what has times left is loaded");
+    s.end_early().await;
+}
+
+#[tokio::test]
+async fn spent_crons_do_not_stop_empty_databases() {
+    let s = Story::today().await;
+    let file = Definitions::new(&TWO.replace("0 9 L * *", "0 12 23 21 11 * 2025"));
+    starts(serving(&s, &file)).await.unwrap();
+    assert_eq!((named(&s, "payroll").await.len(), named(&s, "report").await.len()), (0, 1));
+    s.end().await;
+}
+
+#[tokio::test]
+async fn instances_that_start_at_once_make_each_workflow_once() {
+    let s = Story::today().await;
+    let file = Definitions::new(TWO);
+    let apps: Vec<Child> = (0..4).map(|_| serving(&s, &file)).collect();
+    let started = futures::future::join_all(apps.into_iter().map(starts)).await;
+    assert_eq!(started, vec![Ok(()); 4]);
+    assert_eq!(s.count("SELECT count(*) FROM workflows").await, 2);
+    assert_eq!(s.count("SELECT count(*) FROM audit_log WHERE subject LIKE 'workflow:%'").await, 2);
+    s.end().await;
+}
+
+/// The file of examples/, for a team that exists here.
+#[tokio::test]
+async fn the_example_file_is_loaded() {
+    let s = Story::today().await;
+    let example = include_str!("../../examples/schedules.yaml").replace("team: demo", "team: team");
+    let file = Definitions::new(&example);
+    starts(serving(&s, &file)).await.unwrap();
+    let names = s.table("SELECT name FROM workflows WHERE managed_by = 'schedules.yaml' ORDER BY name").await;
+    assert_eq!(names, "heartbeat\nimport orders\npayroll");
+    s.publish().await;
+    assert_eq!(s.count("SELECT count(*) FROM publications WHERE applied_revision = 1").await, 3);
+    s.end().await;
+}
+
+#[tokio::test]
+async fn a_file_takes_over_what_the_api_made_but_not_what_another_file_owns() {
+    let s = Story::today().await;
+    let made = s.create_with(json!({"name": "payroll", "cron_schedule": "0 7 * * *"})).await;
+    let file = Definitions::new(TWO);
+    starts(serving(&s, &file)).await.unwrap();
+    let [payroll] = &named(&s, "payroll").await[..] else { panic!("there is one payroll") };
+    assert_eq!((&payroll["id"], &payroll["managed_by"]), (&json!(made.0), &json!("schedules.yaml")));
+    assert_eq!(payroll["cron_schedule"], "0 9 L * *");
+    let reply = starts(serving(&s, &Definitions::called("other.yaml", TWO))).await.unwrap_err();
+    assert!(reply.contains("other.yaml:4: name: workflow 1 belongs to the file schedules.yaml"), "{reply}");
+    s.end().await;
+}

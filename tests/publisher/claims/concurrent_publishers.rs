@@ -1,0 +1,230 @@
+//! Any number of publishers publish each workflow once.
+
+use std::process::Stdio;
+use std::time::{Duration, Instant};
+
+use futures::future::join_all;
+use serde_json::json;
+use tests::PATIENCE;
+
+use crate::world::{World, name, soon, stopped};
+
+/// The number of calls that one publisher may have in flight.
+const IN_THE_AIR: usize = 64;
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn four_publishers_share_a_thousand_workflows_evenly_and_none_is_applied_twice() {
+    let world = World::new().await;
+    let publishers = join_all((0..4).map(|_| world.publisher())).await;
+    let mut tx = db::begin(&world.pool).await.unwrap();
+    for _ in 0..1000 {
+        world.create_in(&mut tx, json!({"cron_schedule": "0 9 * * *"})).await;
+    }
+    tx.commit().await.unwrap();
+
+    // No call is answered before each publisher has all its permitted calls in flight. So a fast publisher claims no
+    // more than its share, and a slow one no less.
+    world.front.delay_all();
+    let drains = publishers.into_iter().map(|publisher| tokio::spawn(async move { publisher.drain(soon()).await }));
+    let drains: Vec<_> = drains.collect();
+    for _ in 0..3 {
+        world.front.release_when_waiting(4 * IN_THE_AIR).await;
+    }
+    world.front.release_all();
+    let reports: Vec<_> = join_all(drains).await.into_iter().map(|report| report.unwrap().unwrap()).collect();
+    let created: Vec<u64> = reports.iter().map(|report| report.created).collect();
+
+    assert_eq!(created.iter().sum::<u64>(), 1000, "{reports:?}");
+    assert!(created.iter().all(|share| *share >= 3 * IN_THE_AIR as u64), "{created:?}");
+    let mut calls = world.front.take_calls();
+    assert_eq!(calls.len(), 1000, "one call a workflow");
+    calls.sort_by(|a, b| a.name.cmp(&b.name));
+    calls.dedup_by(|a, b| a.name == b.name);
+    assert_eq!(calls.len(), 1000, "each another one");
+    world.assert_settled().await;
+}
+
+#[tokio::test]
+async fn a_burst_of_edits_is_one_call() {
+    let world = World::new().await;
+    let workflow = world.create("0 9 * * *", "UTC").await;
+    for minute in 1..20 {
+        world.patch(workflow, json!({"cron_schedule": format!("{minute} 9 * * *")})).await;
+    }
+
+    let report = world.publish().await;
+
+    assert_eq!((report.processed, report.coalesced, report.created), (20, 19, 1));
+    assert_eq!(world.calls(), [("POST".to_owned(), 200)]);
+    assert_eq!(world.expression(workflow).await.as_deref(), Some("cron(19 9 * * ? *)"));
+    assert_eq!(world.publication(workflow).await.applied_revision, Some(20));
+    world.assert_settled().await;
+}
+
+#[tokio::test]
+async fn an_edit_that_is_taken_back_costs_no_call() {
+    let world = World::new().await;
+    let workflow = world.create("0 9 * * *", "UTC").await;
+    world.publish().await;
+    world.front.take_calls();
+    world.patch(workflow, json!({"cron_schedule": "1 9 * * *"})).await;
+    world.patch(workflow, json!({"cron_schedule": "0 9 * * *"})).await;
+
+    let report = world.publish().await;
+
+    assert_eq!((report.processed, report.unchanged, report.updated), (2, 1, 0));
+    assert_eq!(world.calls(), []);
+    let publication = world.publication(workflow).await;
+    assert_eq!((publication.sync.as_str(), publication.applied_revision), ("synced", Some(3)));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn publishers_are_listed_while_they_drain() {
+    let world = World::new().await;
+    let config = publisher::Config { batch_size: 16, ..world.config() };
+    let publishers = join_all((0..4).map(|_| world.publisher_with(config.clone()))).await;
+    for _ in 0..100 {
+        world.create("0 9 * * *", "UTC").await;
+    }
+    let listed = async || {
+        let live = "SELECT COUNT(*) FROM publishers WHERE live_until > cronbox_now()";
+        sqlx::query_scalar::<_, i64>(live).fetch_one(&world.pool).await.unwrap()
+    };
+
+    // No call is answered before all four have claimed. How they use the number is tested in `rate.rs`.
+    world.front.delay_all();
+    let drains = publishers.into_iter().map(|publisher| tokio::spawn(async move { publisher.drain(soon()).await }));
+    let drains: Vec<_> = drains.collect();
+    let started = Instant::now();
+    while listed().await < 4 {
+        assert!(started.elapsed() < PATIENCE, "they are never listed");
+        tokio::task::yield_now().await;
+    }
+    world.front.release_all();
+
+    let created: u64 = join_all(drains).await.into_iter().map(|report| report.unwrap().unwrap().created).sum();
+    assert_eq!((created, listed().await), (100, 0));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn slow_answers_delay_only_themselves() {
+    let world = World::new().await;
+    let mut workflows = Vec::new();
+    for _ in 0..6 * IN_THE_AIR {
+        workflows.push(world.create("0 9 * * *", "UTC").await);
+    }
+    // One in each of the first two batches, which is as far as a publisher claims ahead.
+    let slow = [workflows[0], workflows[IN_THE_AIR + 1]];
+    for workflow in slow {
+        world.front.delay(&name(workflow));
+    }
+    let publisher = world.publisher().await;
+    let draining = tokio::spawn(async move { publisher.drain(soon()).await.unwrap() });
+
+    let settled = "SELECT COUNT(*) FROM publications WHERE applied_revision = 1 AND lease_owner IS NULL";
+    let all_others = workflows.len() - slow.len();
+    let others_are_settled = async {
+        while sqlx::query_scalar::<_, i64>(settled).fetch_one(&world.pool).await.unwrap() < all_others as i64 {
+            tokio::task::yield_now().await;
+        }
+    };
+    tokio::time::timeout(PATIENCE, others_are_settled).await.expect("the other workflows wait for the slow ones");
+
+    for _ in slow {
+        world.front.release();
+    }
+    assert_eq!(draining.await.unwrap().created, workflows.len() as u64);
+    world.assert_settled().await;
+}
+
+#[cfg(debug_assertions)]
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_claim_takes_no_more_than_its_batch_whatever_plan_postgres_makes() {
+    let world = World::new().await;
+    for _ in 0..5 {
+        world.create("0 9 * * *", "UTC").await;
+    }
+    // With this plan, an UPDATE .. WHERE id IN (SELECT .. LIMIT 1 FOR UPDATE SKIP LOCKED) would run its sub-select once
+    // for each row, and lock one more row each time.
+    let database: String =
+        sqlx::query_scalar("SELECT quote_ident(current_database())").fetch_one(&world.pool).await.unwrap();
+    for way in ["hashjoin", "mergejoin", "material", "memoize", "hashagg", "sort"] {
+        let without = format!("ALTER ROLE CURRENT_USER IN DATABASE {database} SET enable_{way} = off");
+        sqlx::raw_sql(sqlx::AssertSqlSafe(without)).execute(&world.pool).await.unwrap();
+    }
+    sqlx::raw_sql("ANALYZE publications").execute(&world.pool).await.unwrap();
+
+    let mut claimer = world.command();
+    claimer.args(["--once"]).env("CRONBOX_BATCH_SIZE", "1").env("CRONBOX_FAULT", "P4:1:stop");
+    let mut claimer = claimer.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+    stopped(&mut claimer).await;
+
+    let leased = "SELECT COUNT(*) FROM publications WHERE lease_owner IS NOT NULL";
+    assert_eq!(sqlx::query_scalar::<_, i64>(leased).fetch_one(&world.pool).await.unwrap(), 1);
+    claimer.kill().await.unwrap();
+}
+
+/// However often one publisher has failed, the backoff after an edit starts anew if another publisher has succeeded.
+#[tokio::test]
+async fn a_success_elsewhere_resets_the_backoff() {
+    let world = World::new().await;
+    let workflow = world.create("0 9 * * *", "UTC").await;
+    let [first, second] = [world.publisher().await, world.publisher().await];
+    let broken = crate::proxy::Answer::Refuse(500, "InternalServerException", "");
+    world.front.always(&name(workflow), Some(broken));
+    for round in 1..=8 {
+        first.drain(soon()).await.unwrap();
+        world.skip(Duration::from_secs(1000 * round)).await;
+    }
+    world.front.always(&name(workflow), None);
+    assert_eq!(second.drain(soon()).await.unwrap().processed, 1);
+
+    world.patch(workflow, json!({"cron_schedule": "0 10 * * *"})).await;
+    world.front.always(&name(workflow), Some(broken));
+    first.drain(soon()).await.unwrap();
+    // On a busy machine, the drain may try it more than once, but not as often as before.
+    let failures = sqlx::query_scalar::<_, i32>("SELECT failures FROM publications").fetch_one(&world.pool).await;
+    assert!((1..8).contains(&failures.unwrap()));
+}
+
+/// An error during a drain removes the publisher from the list, and a publisher that sweeps is on the list.
+#[cfg(debug_assertions)]
+#[tokio::test]
+async fn a_failed_drain_leaves_the_list() {
+    let world = World::new().await;
+    world.create("0 9 * * *", "UTC").await;
+    let admin = crate::database::pool(&world.dsn);
+    let listed = async || {
+        let count = "SELECT COUNT(*) FROM publishers";
+        sqlx::query_scalar::<_, i64>(count).fetch_one(&world.pool).await.unwrap()
+    };
+    let break_it = move |point| {
+        let admin = admin.clone();
+        async move {
+            if point == publisher::Point::P4 {
+                sqlx::raw_sql("ALTER TABLE workflows RENAME TO gone").execute(&admin).await.unwrap();
+            }
+        }
+    };
+    let at = std::sync::Arc::new(move |point| futures::FutureExt::boxed(break_it(point)));
+    let hook = publisher::Hook { at, stopwatch: publisher::Stopwatch::default(), seed: 0 };
+    assert!(world.publisher_hooked(hook).await.drain(soon()).await.is_err());
+    assert_eq!(listed().await, 0);
+    sqlx::raw_sql("ALTER TABLE gone RENAME TO workflows").execute(&world.pool).await.unwrap();
+
+    let (seen, pool) = (std::sync::Arc::new(std::sync::atomic::AtomicI64::new(0)), world.pool.clone());
+    let note = std::sync::Arc::clone(&seen);
+    let observe = move |point| {
+        let (note, pool) = (std::sync::Arc::clone(&note), pool.clone());
+        async move {
+            if point == publisher::Point::C1 {
+                let count = sqlx::query_scalar::<_, i64>("SELECT COUNT(*) FROM publishers").fetch_one(&pool).await;
+                note.store(count.unwrap(), std::sync::atomic::Ordering::SeqCst);
+            }
+        }
+    };
+    let at = std::sync::Arc::new(move |point| futures::FutureExt::boxed(observe(point)));
+    let hook = publisher::Hook { at, stopwatch: publisher::Stopwatch::default(), seed: 0 };
+    world.publisher_hooked(hook).await.sweep(soon()).await.unwrap();
+    assert_eq!((seen.load(std::sync::atomic::Ordering::SeqCst), listed().await), (1, 0));
+}

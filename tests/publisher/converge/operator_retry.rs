@@ -1,0 +1,80 @@
+//! An operator's retry during the publisher's calls.
+
+use app::audit::Edit;
+use app::outbox::operate::{self, Operated};
+use schedule::WorkflowId;
+use serde_json::json;
+
+use crate::proxy::INVALID;
+use crate::world::{World, name, soon};
+
+async fn row_of(world: &World, workflow: WorkflowId) -> i64 {
+    let id = sqlx::query_scalar("SELECT MAX(id) FROM outbox_events WHERE aggregate_id = $1").bind(workflow.0);
+    id.fetch_one(&world.pool).await.unwrap()
+}
+
+async fn retry(world: &World, id: i64) -> Operated {
+    let edit = Edit { actor: "operator".to_owned(), now: world.clock.now(), traceparent: None };
+    let mut tx = db::begin(&world.pool).await.unwrap();
+    let operated = operate::retry(&mut tx, id, &edit).await.unwrap();
+    tx.commit().await.unwrap();
+    operated
+}
+
+#[tokio::test]
+async fn a_retry_always_calls_eventbridge() {
+    let world = World::new().await;
+    let workflow = world.create("0 9 * * *", "UTC").await;
+    world.front.next(&name(workflow), [INVALID]);
+    assert_eq!(world.publish().await.failed, 1);
+
+    assert!(matches!(retry(&world, row_of(&world, workflow).await).await, Operated::Done(_)));
+
+    assert_eq!(world.publish().await.created, 1);
+    assert_eq!(world.outbox(workflow).await, (1, 0, 0));
+    assert_eq!(world.publication(workflow).await.sync, "synced");
+    world.assert_settled().await;
+}
+
+#[tokio::test]
+async fn a_retry_during_a_call_is_not_undone_by_its_settle() {
+    let world = World::new().await;
+    let workflow = world.create("0 9 * * *", "UTC").await;
+    world.front.next(&name(workflow), [INVALID]);
+    world.front.delay(&name(workflow));
+    let publisher = world.publisher().await;
+    let drain = tokio::spawn(async move { publisher.drain(soon()).await.unwrap() });
+    world.front.arrival(&name(workflow)).await;
+    retry(&world, row_of(&world, workflow).await).await;
+    world.front.release();
+    drain.await.unwrap();
+
+    // The refusal of the call in flight is newer than the retry, so the operator sees it and retries again.
+    assert_eq!(world.publication(workflow).await.sync, "failed");
+    retry(&world, row_of(&world, workflow).await).await;
+    assert_eq!(world.publish().await.created, 1);
+    world.assert_settled().await;
+}
+
+/// Every repair makes a call after its request, whatever was known before.
+#[tokio::test]
+async fn a_retry_during_a_call_is_called() {
+    let world = World::new().await;
+    let workflow = world.create("0 9 * * *", "UTC").await;
+    for (minute, first) in [(0, "POST"), (1, "PUT")] {
+        world.patch(workflow, json!({"cron_schedule": format!("{minute} 9 * * *")})).await;
+        world.front.delay(&name(workflow));
+        let publisher = world.publisher().await;
+        let drain = tokio::spawn(async move { publisher.drain(soon()).await.unwrap() });
+        world.front.arrival(&name(workflow)).await;
+        assert!(matches!(retry(&world, row_of(&world, workflow).await).await, Operated::Done(_)));
+        world.calls();
+        world.front.release();
+        drain.await.unwrap();
+
+        let publication = world.publication(workflow).await;
+        assert_eq!((publication.sync.as_str(), publication.due_in_secs), ("synced", None));
+        assert_eq!(world.calls(), [(first.to_owned(), 200), ("PUT".to_owned(), 200)]);
+        world.assert_settled().await;
+    }
+}

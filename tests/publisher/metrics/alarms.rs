@@ -1,0 +1,260 @@
+//! The metrics for the alarms: each condition appears in the line that CloudWatch reads.
+
+use std::time::Duration;
+
+use app::invoke::{Answer, FireDecider, Reason};
+use chrono::TimeDelta;
+use schedule::Fire;
+use serde_json::{Value, json};
+use sqlx::{Connection as _, PgConnection};
+use tokio::io::{AsyncBufReadExt as _, BufReader, Lines};
+use tokio::process::{Child, ChildStdout};
+
+use crate::entry::lambda::{Invoker, Runtime, answer, metrics, serve};
+use crate::proxy::DENIED;
+use crate::world::{LIST, World, name};
+
+const MINUTE: Duration = Duration::from_secs(60);
+
+/// The publisher as a Lambda that the test invokes.
+struct Ticker {
+    _lambda: Child,
+    lines: Lines<BufReader<ChildStdout>>,
+    invoker: Invoker,
+}
+
+impl Ticker {
+    async fn start(world: &World) -> Ticker {
+        let (runtime, invoker) = Runtime::new();
+        let mut lambda = world.lambda(&serve(runtime).await);
+        let lines = BufReader::new(lambda.stdout.take().unwrap()).lines();
+        Ticker { _lambda: lambda, lines, invoker }
+    }
+
+    /// Invokes a tick; returns the answer and the metrics.
+    async fn tick(&mut self) -> ((String, Value), Value) {
+        let (invoke, answered) = &mut self.invoker;
+        invoke.send(json!({"sweep": true})).unwrap();
+        let answered = answer(answered).await;
+        (answered, metrics(&mut self.lines).await)
+    }
+}
+
+fn figure(line: &Value, name: &str) -> f64 {
+    line[name].as_f64().unwrap_or_else(|| panic!("no {name} in {line}"))
+}
+
+/// The metric of an alarm, and from which value on it rings, as Terraform deploys it.
+fn alarm(name: &str) -> (&'static str, f64) {
+    let alarms = include_str!("../../../terraform/modules/cron/alarms.tf");
+    let (_, rest) = alarms.split_once(&format!(" {name} = {{")).unwrap();
+    let field = |name: &str| {
+        let of = |line: &'static str| line.split_once('=').filter(|(field, _)| field.trim() == name);
+        rest.lines().take_while(|line| line.trim() != "}").find_map(of).unwrap().1.trim()
+    };
+    (field("metric").trim_matches('"'), field("value").parse().unwrap())
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn refused_orphans_are_a_figure() {
+    let world = World::new().await;
+    let workflow = world.create("0 9 * * *", "UTC").await;
+    world.publish().await;
+    for id in 1001..=1150 {
+        world.make_like(workflow, &format!("wf-{id}-dev")).await;
+    }
+    let mut ticker = Ticker::start(&world).await;
+    let (_, first) = ticker.tick().await;
+    assert_eq!((&first["OrphansRefused"], &first["OrphansWaiting"]), (&json!(0), &json!(150)));
+    world.skip(MINUTE * 15).await;
+    let (_, second) = ticker.tick().await;
+    assert_eq!(second["OrphansRefused"], json!(150));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn refused_changes_are_a_figure() {
+    let world = World::new().await;
+    for _ in 0..12 {
+        world.create("0 9 * * *", "UTC").await;
+    }
+    world.publish().await;
+    let past_the_app = "SET session_replication_role = replica; UPDATE workflows SET cron_schedule = NULL;
+                        RESET session_replication_role";
+    sqlx::raw_sql(past_the_app).execute(&world.pool).await.unwrap();
+    world.skip(MINUTE).await;
+    let mut ticker = Ticker::start(&world).await;
+    let (_, line) = ticker.tick().await;
+    assert_eq!(line["ChangesRefused"], json!(12), "{line}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_stopped_drain_is_a_figure() {
+    let world = World::new().await;
+    for _ in 0..3 {
+        let workflow = world.create("0 9 * * *", "UTC").await;
+        world.front.always(&name(workflow), Some(DENIED));
+    }
+    let mut ticker = Ticker::start(&world).await;
+    let (_, line) = ticker.tick().await;
+    assert_eq!((&line["DrainsStopped"], &line["failed"]), (&json!(1), &json!(0)), "{line}");
+}
+
+/// A publisher of another database with the same environment and group writes no schedule, and its metric raises an
+/// alarm.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn foreign_schedules_are_a_figure() {
+    let world = World::new().await;
+    let mut workflows = Vec::new();
+    for _ in 0..3 {
+        workflows.push(world.create("0 9 * * *", "UTC").await);
+    }
+    world.publish().await;
+    let another = "DELETE FROM publications; DELETE FROM outbox_events;
+                   UPDATE database_identity SET uuid = gen_random_uuid()";
+    sqlx::raw_sql(another).execute(&world.pool).await.unwrap();
+    for workflow in workflows {
+        world.patch(workflow, json!({"cron_schedule": "0 17 * * *"})).await;
+    }
+    let mut ticker = Ticker::start(&world).await;
+    let (_, line) = ticker.tick().await;
+    assert_eq!(
+        (&line["DrainsStopped"], &line["failed"], &line["updated"]),
+        (&json!(1), &json!(0), &json!(0)),
+        "{line}"
+    );
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_sweep_that_never_ends_grows_old() {
+    let world = World::new().await;
+    world.front.always(LIST, Some(DENIED));
+    let mut ticker = Ticker::start(&world).await;
+    ticker.tick().await;
+    world.skip(MINUTE * 65).await;
+    let (_, line) = ticker.tick().await;
+    assert!(figure(&line, "SweepAgeSeconds") >= 3600.0, "{line}");
+}
+
+/// Workflows are counted when they are settled. A later error of another workflow must not remove them from the
+/// metrics.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_drain_with_an_error_counts_too() {
+    let world = World::new().await;
+    for _ in 0..4 {
+        world.create("0 9 * * *", "UTC").await;
+    }
+    // A suspect is claimed last and separately, so the others are settled when its statement fails.
+    let broken = "UPDATE publications SET attempt_count = 15 WHERE workflow_id = (SELECT max(id) FROM workflows);
+                  CREATE FUNCTION stay() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE EXCEPTION 'stay'; END $$;
+                  CREATE TRIGGER stay BEFORE UPDATE ON publications FOR EACH ROW WHEN (OLD.attempt_count = 15) EXECUTE FUNCTION stay()";
+    sqlx::raw_sql(broken).execute(&world.pool).await.unwrap();
+    let mut ticker = Ticker::start(&world).await;
+    let ((kind, error), line) = ticker.tick().await;
+    assert_eq!((kind.as_str(), &error["errorType"]), ("error", &json!("DatabaseError")), "{error}");
+    assert!(error["errorMessage"].as_str().unwrap().contains("stay"), "the cause, not only the outermost: {error}");
+    assert_eq!((&line["created"], &line["processed"], &line["remaining"]), (&json!(3), &json!(3), &json!(1)));
+}
+
+/// One metric cannot be read. The others must be reported, and the missing one must not be reported as zero.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_figure_that_fails_hides_no_other() {
+    let world = World::new().await;
+    sqlx::raw_sql("ALTER TABLE occurrences RENAME TO elsewhere").execute(&world.pool).await.unwrap();
+    let mut ticker = Ticker::start(&world).await;
+    let (_, line) = ticker.tick().await;
+    assert!(line["Missed"].is_null(), "{line}");
+    for reply in ["OutboxLagSeconds", "DriftCount", "SweepAgeSeconds", "RunsWaitingSeconds"] {
+        figure(&line, reply);
+    }
+}
+
+/// A slow metric ends at its own limit. A limit for all metrics together would drop those that were already read.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_figure_that_is_slow_hides_no_other() {
+    let world = World::new().await;
+    let mut session = PgConnection::connect(&world.dsn).await.unwrap();
+    let lock = "SET idle_in_transaction_session_timeout = 0; BEGIN; LOCK TABLE occurrences";
+    sqlx::raw_sql(lock).execute(&mut session).await.unwrap();
+    let mut ticker = Ticker::start(&world).await;
+    let (_, line) = ticker.tick().await;
+    assert!(line["Missed"].is_null(), "{line}");
+    for reply in ["OutboxLagSeconds", "DriftCount", "SweepAgeSeconds", "RunsWaitingSeconds"] {
+        figure(&line, reply);
+    }
+}
+
+/// After two slow metrics, the publisher skips the rest. Without this count, all their alarms would stay silent.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn unread_figures_are_a_figure() {
+    let world = World::new().await;
+    let mut session = PgConnection::connect(&world.dsn).await.unwrap();
+    let lock = "SET idle_in_transaction_session_timeout = 0; BEGIN; LOCK TABLE occurrences, runs";
+    sqlx::raw_sql(lock).execute(&mut session).await.unwrap();
+    let mut ticker = Ticker::start(&world).await;
+    let (_, line) = ticker.tick().await;
+    for unread in ["Missed", "Abandoned", "RunsWaitingSeconds", "FiresDisagree"] {
+        assert!(line[unread].is_null(), "{line}");
+    }
+    assert_eq!(line["FiguresUnread"], json!(4), "two are slow, and two are not asked for: {line}");
+    session.close().await.unwrap();
+    assert_eq!(ticker.tick().await.1["FiguresUnread"], json!(0));
+}
+
+/// A tick that publishes nothing because the database is held succeeds, so only this metric raises an alarm.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_held_database_is_a_figure() {
+    let world = World::new().await;
+    let mut ticker = Ticker::start(&world).await;
+    assert_eq!(ticker.tick().await.1["Held"], json!(0));
+    let hold = "UPDATE database_identity SET held_on = cronbox_now(), held_reason = 'marked'";
+    sqlx::raw_sql(hold).execute(&world.pool).await.unwrap();
+    let workflow = world.create("0 9 * * *", "UTC").await;
+    let ((kind, _), line) = ticker.tick().await;
+    assert_eq!((kind.as_str(), &line["Held"]), ("response", &json!(1)), "{line}");
+    assert_eq!(world.schedule(workflow).await, None);
+    let accepted = "UPDATE database_identity SET held_on = NULL, held_reason = NULL";
+    sqlx::raw_sql(accepted).execute(&world.pool).await.unwrap();
+    assert_eq!(ticker.tick().await.1["Held"], json!(0));
+    assert!(world.schedule(workflow).await.is_some());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn runs_without_an_executor_are_a_figure() {
+    let world = World::new().await;
+    let workflow = world.create("0 9 * * *", "UTC").await;
+    sqlx::query(
+        "INSERT INTO runs (id, workflow_id, trigger, state, run_after, created_on)
+         VALUES (gen_random_uuid(), $1, 'manual', 'accepted', cronbox_now(), cronbox_now())",
+    )
+    .bind(workflow.0)
+    .execute(&world.pool)
+    .await
+    .unwrap();
+    let mut ticker = Ticker::start(&world).await;
+    world.skip(MINUTE * 10).await;
+    assert!(figure(&ticker.tick().await.1, "RunsWaitingSeconds") >= 600.0);
+    sqlx::query("UPDATE workflows SET state = 'paused', revision = revision + 1").execute(&world.pool).await.unwrap();
+    assert_eq!(ticker.tick().await.1["RunsWaitingSeconds"], json!(0.0), "a paused one waits for its owner");
+}
+
+/// From the fire to the line that the alarm reads: a fire that the published expression names raises none, one that it
+/// does not name raises it for an hour.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn disagreeing_fires_are_a_figure() {
+    let (metric, threshold) = alarm("fires-disagree");
+    let world = World::new().await;
+    // Either day: EventBridge gets `cron(0 9 * * ? *)`, and the app refuses the other days.
+    let workflow = world.create("0 9 13 * FRI", "UTC").await;
+    let decider = FireDecider::new(world.pool.clone(), TimeDelta::days(90));
+    let fires = async |time: &str| {
+        let fire = json!({"workflow_id": workflow.0, "scheduled_time": time, "revision": 1});
+        decider.decide_fire(&Fire::from_event(&fire).unwrap()).await.unwrap()
+    };
+    let mut ticker = Ticker::start(&world).await;
+    assert_eq!(fires("2026-03-03T09:00:00Z").await, Answer::Declined(Reason::NotDue), "the surplus of a superset");
+    assert!(figure(&ticker.tick().await.1, metric) < threshold);
+    assert_eq!(fires("2026-03-03T10:00:00Z").await, Answer::Declined(Reason::Disagrees));
+    assert!(figure(&ticker.tick().await.1, metric) >= threshold);
+    world.skip(MINUTE * 61).await;
+    assert!(figure(&ticker.tick().await.1, metric) < threshold);
+}

@@ -1,0 +1,126 @@
+//! One sweep at a time, by any publisher, also if a publisher dies during it.
+
+use std::time::Duration;
+
+use publisher::Swept;
+use tests::PATIENCE;
+
+use super::SETTLED;
+use crate::proxy::THROTTLED;
+use crate::world::{LIST, World, soon};
+
+async fn next_token(world: &World) -> Option<String> {
+    let query = "SELECT next_token FROM sweeps ORDER BY id DESC LIMIT 1";
+    sqlx::query_scalar::<_, Option<String>>(query).fetch_optional(&world.pool).await.unwrap().flatten()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_sweep_is_due_every_quarter_of_an_hour() {
+    let world = World::new().await;
+    let publisher = world.publisher().await;
+    assert!(matches!(publisher.sweep(soon()).await.unwrap(), Swept::Done(_)));
+    assert_eq!(publisher.sweep(soon()).await.unwrap(), Swept::NotNow);
+    world.skip(Duration::from_secs(14 * 60)).await;
+    assert_eq!(publisher.sweep(soon()).await.unwrap(), Swept::NotNow);
+    world.skip(Duration::from_secs(15 * 60 + 1)).await;
+    assert!(matches!(publisher.sweep(soon()).await.unwrap(), Swept::Done(_)));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn two_publishers_share_one_sweep() {
+    let world = World::new().await;
+    world.published(3).await;
+    world.front.take_calls();
+    world.front.delay(LIST);
+    let first = world.publisher().await;
+    let sweeping = tokio::spawn(async move { first.sweep(soon()).await });
+    world.front.arrival(LIST).await;
+    assert_eq!(world.sweep_on_request().await, Swept::NotNow);
+    world.front.release();
+    assert!(matches!(sweeping.await.unwrap().unwrap(), Swept::Done(_)));
+    assert_eq!(world.count_lists(), 1);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_killed_sweep_is_continued() {
+    let world = World::new().await;
+    world.published(250).await;
+    world.front.take_calls();
+    world.front.delay_all();
+    let killed = world.publisher().await;
+    let sweeping = tokio::spawn(async move { killed.sweep(soon()).await });
+    // The second page is requested while the first is compared.
+    world.front.release_when_waiting(1).await;
+    world.front.release_when_waiting(1).await;
+    let written_down = async {
+        while next_token(&world).await.is_none() {
+            tokio::task::yield_now().await;
+        }
+    };
+    tokio::time::timeout(PATIENCE, written_down).await.expect("the first page is written down");
+    sweeping.abort();
+    sweeping.await.unwrap_err();
+    world.front.release_all();
+
+    assert_eq!(world.sweep_on_request().await, Swept::NotNow, "its lease is still live");
+    world.front.take_calls();
+    world.skip(SETTLED).await;
+    let found = world.sweep().await;
+    assert_eq!((found.listed, found.missing), (250, 0), "what the first saw is not missing: {found:?}");
+    assert_eq!(world.count_lists(), 2, "the first page is not listed again");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_throttled_list_goes_on_in_the_next_tick() {
+    let world = World::new().await;
+    world.published(3).await;
+    world.front.next(LIST, [THROTTLED]);
+    let Swept::Stopped(found) = world.sweep_on_request().await else { panic!() };
+    assert_eq!((found.listed, found.stopped_by.unwrap().as_str()), (0, "EventBridge throttles our calls"));
+    let another = world.publisher().await;
+    let Swept::Done(found) = another.sweep(soon()).await.unwrap() else { panic!() };
+    assert_eq!(found.listed, 3);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_place_in_the_list_that_is_not_known_any_more_starts_it_anew() {
+    let world = World::new().await;
+    world.published(3).await;
+    sqlx::query(
+        r#"INSERT INTO sweeps (requested_by, requested_on, next_token, report)
+           VALUES ('x', cronbox_now(), 'of last week', '{"listed": 100, "skipped": 7}')"#,
+    )
+    .execute(&world.pool)
+    .await
+    .unwrap();
+    assert!(matches!(world.sweep_on_request().await, Swept::Stopped(_)));
+    let found = world.sweep().await;
+    assert_eq!((found.listed, found.skipped), (3, 3), "what was counted before it started anew does not count");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn who_was_taken_over_writes_nothing_down() {
+    let world = World::new().await;
+    let workflow = world.in_step(1).await[0];
+    world.front.delay(LIST);
+    let slow = world.publisher().await;
+    slow.request_sweep("test").await.unwrap();
+    let sweeping = tokio::spawn(async move { slow.sweep(soon()).await });
+    world.front.arrival(LIST).await;
+    world.skip(SETTLED * 2).await;
+    assert_eq!(world.sweep().await.listed, 1);
+    world.remove(workflow).await;
+    world.front.release();
+    assert!(matches!(sweeping.await.unwrap().unwrap(), Swept::Stopped(_)));
+    let report = sqlx::query_scalar::<_, serde_json::Value>("SELECT report FROM sweeps ORDER BY id DESC LIMIT 1");
+    assert_eq!(report.fetch_one(&world.pool).await.unwrap()["missing"], 0);
+    assert_eq!(world.publication(workflow).await.sync, "synced");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_sweep_without_time_is_not_begun() {
+    let world = World::new().await;
+    let publisher = world.publisher().await;
+    assert_eq!(publisher.sweep(std::time::Instant::now() + Duration::from_secs(9)).await.unwrap(), Swept::NotNow);
+    assert_eq!(world.count_lists(), 0);
+}

@@ -1,0 +1,19 @@
+//! What the stories share: a stack for each, clients, and servers that stand in for AWS.
+
+mod api;
+mod counting_proxy;
+mod lossy_proxy;
+mod moto;
+mod proxy;
+mod runtime;
+pub mod statements;
+mod story;
+mod timeout;
+
+pub use api::{Answer, Api, answer};
+pub use counting_proxy::{CountingWay, Rows};
+pub use lossy_proxy::LossyWay;
+pub use moto::Moto;
+pub use runtime::{Ended, Runtime};
+pub use story::{OutboxRow, Story, Way};
+pub use timeout::PATIENCE;

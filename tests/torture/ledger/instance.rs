@@ -1,0 +1,216 @@
+//! The instances of the app, each with its own connection, which a history can step, cut or kill.
+
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+
+use app::actions::Client;
+use app::actions::address::Allowed;
+use app::audit::Edit;
+use app::execute::Executor;
+use app::keys::Holder;
+use app::{App, api, keys, teams};
+use axum::Router;
+use axum::body::{Body, to_bytes};
+use axum::http::{Method, Request};
+use chrono::{DateTime, TimeDelta, Utc};
+use clap::Parser;
+use schedule::Clock;
+use serde_json::Value;
+use tower::ServiceExt;
+
+use super::ablation::Ablation;
+use super::receiver::Receiver;
+use crate::canary;
+use crate::database::{Ground, Process};
+use crate::random::Dice;
+use crate::tap::Tap;
+
+/// What the histories of one thread share.
+pub(crate) struct Stage {
+    pub(crate) ground: Ground,
+    pub(crate) receiver: Receiver,
+    pub(crate) receives_at: SocketAddr,
+    pub(crate) team: i64,
+    pub(super) ablation: Ablation,
+    config: app::Config,
+    client: Client,
+    admin: String,
+    scheduler: String,
+    instances: AtomicUsize,
+    /// The connections of instances that ended normally, because a new backend is slow at first.
+    idle: Mutex<Vec<(Process, Tap)>>,
+}
+
+/// One process of the app.
+#[derive(Clone)]
+pub(crate) struct Instance {
+    pub(crate) app: App,
+    pub(crate) process: Process,
+    pub(crate) tap: Tap,
+    /// Its executor, which keeps its runs between the actions of the instance.
+    pub(crate) executor: Executor,
+    /// Whether the next action panics at its end.
+    pub(crate) panics: Arc<AtomicBool>,
+    /// How much the deciding clock of this instance differs from the database's.
+    skew: TimeDelta,
+    router: Router,
+    admin: String,
+    scheduler: String,
+}
+
+/// The role of a caller.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Caller {
+    Operator,
+    Runner,
+}
+
+/// Status and body.
+pub(crate) type Answer = (u16, Value);
+
+/// Violations that triggers record in the statement that causes them.
+///
+/// S7: an ended run does not change its state. S14: no run is taken over before its lease has ended. S17: no time is
+/// missed or caught up before it is due. If a clock goes back, a time that was late does not become early.
+const FINDINGS: &str = "
+    CREATE TABLE torture_findings (id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, finding text NOT NULL);
+    CREATE FUNCTION torture_note() RETURNS trigger LANGUAGE plpgsql AS '
+        BEGIN
+            INSERT INTO torture_findings (finding) VALUES (format(TG_ARGV[0], NEW.id));
+            RETURN NULL;
+        END';
+    CREATE TRIGGER torture_s7 AFTER UPDATE OF state ON runs FOR EACH ROW
+        WHEN (OLD.finished_on IS NOT NULL AND NEW.state <> OLD.state)
+        EXECUTE FUNCTION torture_note('S7: run %s had ended, and its state has changed');
+    CREATE TRIGGER torture_s14 AFTER UPDATE OF recoveries ON runs FOR EACH ROW
+        WHEN (NEW.recoveries > OLD.recoveries AND OLD.lease_until > torture_latest())
+        EXECUTE FUNCTION torture_note('S14: run %s was taken over while its lease lasted');
+    CREATE TRIGGER torture_s17 AFTER INSERT OR UPDATE OF decision ON occurrences FOR EACH ROW
+        WHEN (NEW.decision IN ('missed', 'caught_up') AND NEW.scheduled_time > torture_latest())
+        EXECUTE FUNCTION torture_note('S17: occurrence %s was decided before it was due');
+";
+
+#[derive(Parser)]
+struct Settings {
+    #[command(flatten)]
+    config: app::Config,
+}
+
+/// The differences between the instances of a history: the length of their leases in seconds, and their executor slots.
+pub(super) const LEASES: [u64; 3] = [60, 120, 600];
+const SLOTS: [usize; 3] = [2, 8, 256];
+
+impl Stage {
+    pub(crate) async fn new(ablation: Ablation) -> Stage {
+        let ground = Ground::new().await;
+        sqlx::raw_sql(FINDINGS).execute(&mut *ground.admin.connection().await).await.unwrap();
+        let how = Edit { actor: "torture".to_owned(), now: "2026-01-01T00:00:00Z".parse().unwrap(), traceparent: None };
+        let process = ground.process();
+        let mut tx = db::begin(&process.pool).await.unwrap();
+        let (team, signing) = teams::create(&mut tx, "ledger", &how).await.unwrap();
+        let (_, admin) = keys::create(&mut tx, Holder::Admin, "operator", &how).await.unwrap();
+        let (_, scheduler) = keys::create(&mut tx, Holder::Scheduler, "runner", &how).await.unwrap();
+        tx.commit().await.unwrap();
+        ground.ended(process);
+        for secret in [admin.reveal(), scheduler.reveal(), signing.reveal(), super::PASSWORD] {
+            canary::watch(secret);
+        }
+        let (receiver, receives_at) = Receiver::listen().await;
+        let (admin, scheduler) = (admin.reveal().to_owned(), scheduler.reveal().to_owned());
+        let client = Client::new(Allowed::new(vec!["127.0.0.0/8".parse().unwrap()])).unwrap();
+        let config = ["app", "--database-url", "unused", "--action-allow-cidrs", "127.0.0.0/8", "--env", "dev"];
+        let Settings { config } = Settings::parse_from(config);
+        let (instances, idle) = (AtomicUsize::default(), Mutex::default());
+        Stage {
+            ground,
+            receiver,
+            receives_at,
+            team: team.id,
+            ablation,
+            config,
+            client,
+            admin,
+            scheduler,
+            instances,
+            idle,
+        }
+    }
+
+    /// A new process with random settings and the keys of its stage.
+    pub(crate) async fn instance(&self, dice: &Dice, now: DateTime<Utc>) -> Instance {
+        let lost_after_secs = dice.pick(&LEASES).copied().unwrap_or(120);
+        let (process, tap) = self.way(lost_after_secs).await;
+        let config = app::Config {
+            key_requests_per_sec: 0,
+            bad_keys_per_min: 0,
+            lost_after_secs,
+            executor_slots: dice.pick(&SLOTS).copied().unwrap_or(256),
+            ..self.config.clone()
+        };
+        let skew = TimeDelta::seconds(self.ablation.skew_secs(dice));
+        let app = App::new(config, process.pool.clone(), Clock::fixed(now + skew));
+        let panics = Arc::new(AtomicBool::new(false));
+        let armed = Arc::clone(&panics);
+        let executor = app.executor(self.client.clone()).after_each_action(Arc::new(move || {
+            if armed.swap(false, Ordering::SeqCst) {
+                // A panic without output on stderr.
+                std::panic::resume_unwind(Box::new("torture"));
+            }
+        }));
+        let instance = Instance {
+            router: api::router(app.clone()),
+            app,
+            process,
+            tap,
+            executor,
+            panics,
+            skew,
+            admin: self.admin.clone(),
+            scheduler: self.scheduler.clone(),
+        };
+        instance.call(Caller::Operator, Method::GET, "/workflows?limit=1", None).await;
+        instance.call(Caller::Runner, Method::POST, "/cron/workflows/999:invoke", None).await;
+        instance
+    }
+
+    /// A new connection to the database, through its own tap.
+    async fn way(&self, lost_after_secs: u64) -> (Process, Tap) {
+        if let Some(idle) = self.idle.lock().unwrap().pop() {
+            return idle;
+        }
+        let name = format!("instance {}", self.instances.fetch_add(1, Ordering::Relaxed));
+        let tap = Tap::on(self.ground.address(), self.ablation.rewrites(lost_after_secs)).await;
+        let process = self.ground.process_by_way_of(tap.address, name);
+        (process, tap)
+    }
+
+    /// Takes back an instance that is idle.
+    pub(crate) async fn ended(&self, instance: Instance) {
+        instance.tap.free();
+        // The rewrites of its statements may depend on the length of its leases.
+        if self.ablation.depends_on_lease() {
+            self.ground.cut(&instance.process.name).await;
+        } else {
+            self.idle.lock().unwrap().push((instance.process, instance.tap));
+        }
+    }
+}
+
+impl Instance {
+    /// The instance reads the database's clock.
+    pub(crate) fn sample(&self, now: DateTime<Utc>) {
+        self.app.clock.set(now + self.skew);
+    }
+
+    pub(crate) async fn call(&self, caller: Caller, method: Method, path: &str, body: Option<Value>) -> Answer {
+        let key = if caller == Caller::Runner { &self.scheduler } else { &self.admin };
+        let request = Request::builder().method(method).uri(format!("/api/v1{path}")).header("x-api-key", key);
+        let request = request.header("content-type", "application/json");
+        let body = body.map_or_else(Body::empty, |body| Body::from(body.to_string()));
+        let response = self.router.clone().oneshot(request.body(body).unwrap()).await.unwrap();
+        let status = response.status().as_u16();
+        let bytes = to_bytes(response.into_body(), usize::MAX).await.unwrap();
+        (status, serde_json::from_slice(&bytes).unwrap_or(Value::Null))
+    }
+}
