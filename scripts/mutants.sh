@@ -37,8 +37,8 @@ cargo build --workspace --bins
 cargo test --workspace --test ledger --test app --test publisher
 mutants ledger --baseline=skip --timeout 900 --test-workspace=true \
     -C=--test=ledger -C=--test=app \
-    -f 'app/src/invoke/*.rs' -f app/src/due_times.rs -f 'app/src/versions/*.rs' -f app/src/catch_up.rs -f app/src/claim.rs \
-    -f app/src/hand_over.rs
+    -f 'app/ledger/src/invoke/*.rs' -f app/ledger/src/due_times.rs -f 'app/ledger/src/versions/*.rs' \
+    -f app/ledger/src/catch_up.rs -f app/executor/src/claim.rs -f app/executor/src/hand_over.rs
 mutants publisher --baseline=skip --timeout 900 --test-workspace=true \
     -C=--test=publisher \
     -f lambdas/publisher/src/claim.rs -f 'lambdas/publisher/src/settle*.rs' -f 'lambdas/publisher/src/settle/*.rs'

@@ -35,10 +35,10 @@ done
 rm -rf "$target/sqlx"
 mkdir -p "$target/sqlx"
 # The macros run when a crate is compiled, and cargo does not know that the database is an input, too.
-touch app/src/lib.rs db/src/lib.rs lambdas/publisher/src/lib.rs
+touch app/*/src/lib.rs db/src/lib.rs lambdas/publisher/src/lib.rs
 SQLX_OFFLINE=false SQLX_OFFLINE_DIR="$target/sqlx" \
     DATABASE_URL="postgres://cronbox@127.0.0.1:$port/postgres" cargo check -q --workspace
-touch app/src/lib.rs db/src/lib.rs lambdas/publisher/src/lib.rs
+touch app/*/src/lib.rs db/src/lib.rs lambdas/publisher/src/lib.rs
 
 case ${1:-} in
 write)

@@ -4,9 +4,9 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use app::api::openapi::Api as Description;
-use app::reasons::ReasonCode;
 use regex::Regex;
 use utoipa::OpenApi as _;
+use workflows::reasons::ReasonCode;
 
 #[test]
 fn page_lists_problem_codes() {

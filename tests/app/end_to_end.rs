@@ -47,12 +47,12 @@ async fn an_edit_that_is_rolled_back_leaves_no_row() {
     let s = Story::today().await;
     let wf = s.create("0 9 * * *", "UTC").await;
     let mut tx = db::begin(&s.pool).await.unwrap();
-    let before = app::workflows::lock(&mut tx, wf, None, s.clock.now()).await.unwrap().unwrap();
+    let before = workflows::lock(&mut tx, wf, None, s.clock.now()).await.unwrap().unwrap();
     let mut next = before.clone();
     next.spec.timing.cron = Some("0 10 * * *".to_owned());
-    let edit = app::audit::Edit { actor: "test".into(), now: s.clock.now(), traceparent: None };
-    let saved = app::workflows::save(&mut tx, &before, next, "update", &edit).await.unwrap();
-    assert_eq!(saved, app::workflows::Saved::Enqueued);
+    let edit = workflows::audit::Edit { actor: "test".into(), now: s.clock.now(), traceparent: None };
+    let saved = workflows::save(&mut tx, &before, next, "update", &edit).await.unwrap();
+    assert_eq!(saved, workflows::Saved::Enqueued);
     tx.rollback().await.unwrap();
     assert_eq!(s.outbox(wf).await.len(), 1);
     let read = s.workflow(wf).await;

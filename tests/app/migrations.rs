@@ -3,12 +3,12 @@
 use std::process::Stdio;
 use std::time::{Duration, Instant};
 
-use app::reasons::{Reason, ReasonCode};
 use sqlx::migrate::{Migration, MigrationType, Migrator};
 use sqlx::{Executor as _, SqlSafeStr as _};
 use tests::Story;
 use tokio::io::{AsyncBufReadExt as _, BufReader};
 use tokio::process::Command;
+use workflows::reasons::{Reason, ReasonCode};
 
 use crate::startup::{app, run};
 

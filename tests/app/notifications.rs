@@ -2,10 +2,10 @@
 
 use std::time::{Duration, Instant};
 
-use app::notify::Notifier;
 use serde_json::json;
 use sqlx::postgres::PgListener;
 use tests::{PATIENCE, Story};
+use workflows::notify::Notifier;
 
 const CHANNEL: &str = "cronbox_outbox";
 /// Edits within this time after a notification share the next one.

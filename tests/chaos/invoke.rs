@@ -6,9 +6,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use app::audit::Edit;
-use app::keys::{self, Holder};
-use app::teams;
+use access::keys::{self, Holder};
+use access::teams;
 use chrono::{DateTime, FixedOffset, SecondsFormat, TimeDelta, Utc};
 use db::PgPool;
 use reqwest::Method;
@@ -17,6 +16,7 @@ use serde_json::{Value, json};
 use tests::{Api, Way};
 use tokio::process::{Child, Command};
 use tokio::task::JoinSet;
+use workflows::audit::Edit;
 
 use crate::database_outages::Server;
 

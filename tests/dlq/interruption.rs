@@ -3,7 +3,7 @@
 use std::process::Command;
 
 use crate::proxy::{Front, Manner};
-use crate::queue::{Queue, each_ran_once, due_at_nine, undelivered, unsent};
+use crate::queue::{Queue, due_at_nine, each_ran_once, undelivered, unsent};
 
 #[tokio::test]
 async fn killed_between_the_app_s_run_and_its_answer_nothing_is_lost_and_nothing_runs_twice() {

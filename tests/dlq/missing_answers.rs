@@ -1,7 +1,7 @@
 //! A message is deleted only after the app has answered the fire.
 
 use crate::proxy::{Front, Manner};
-use crate::queue::{Queue, each_ran_once, due_at_nine, undelivered, unsent};
+use crate::queue::{Queue, due_at_nine, each_ran_once, undelivered, unsent};
 
 #[tokio::test]
 async fn foreign_answers_keep_the_message() {

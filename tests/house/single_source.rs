@@ -6,7 +6,7 @@ use crate::sources::{root, rust_files};
 
 #[test]
 fn the_api_contains_no_sql() {
-    let files = rust_files(&root().join("app/src/api"));
+    let files = rust_files(&root().join("app/server/src/api"));
     assert!(files.len() >= 15, "the files of the API were not found");
     for path in files {
         let source = std::fs::read_to_string(&path).unwrap();

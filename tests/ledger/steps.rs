@@ -1,8 +1,8 @@
 //! Steps of the ledger's stories.
 
-use app::claim::{self, Fence, Finished, Held, Lease, Slots};
-use app::runs::RunState;
 use chrono::{DateTime, Utc};
+use executor::claim::{self, Fence, Finished, Held, Lease, Slots};
+use ledger::runs::RunState;
 use local::stack::StackOptions;
 use schedule::WorkflowId;
 use serde_json::{Value, json};
@@ -59,19 +59,19 @@ pub(crate) async fn ended(s: &Story, wf: WorkflowId) {
         let finish = claim::finish(&mut db, instance, Fence { id, attempt }, &succeeded, s.clock.now());
         assert_eq!(finish.await.unwrap(), Held::Ours);
     }
-    app::queue::advance(&s.pool, wf, s.clock.now()).await.unwrap();
+    ledger::admission::queue::advance(&s.pool, wf, s.clock.now()).await.unwrap();
 }
 
 /// Starts a run that is not a fire of the schedule; returns its state.
-pub(crate) async fn start_run(s: &Story, wf: WorkflowId, trigger: app::runs::Trigger, time: &str) -> String {
+pub(crate) async fn start_run(s: &Story, wf: WorkflowId, trigger: ledger::runs::Trigger, time: &str) -> String {
     let now = s.clock.now();
     let mut tx = db::begin(&s.pool).await.unwrap();
-    let workflow = app::workflows::lock(&mut tx, wf, None, now).await.unwrap().unwrap();
-    let run = app::runs::New {
+    let workflow = workflows::lock(&mut tx, wf, None, now).await.unwrap().unwrap();
+    let run = ledger::runs::New {
         scheduled_time: Some(time.parse().unwrap()),
-        ..app::runs::New::unscheduled(app::id::at(now), trigger, now)
+        ..ledger::runs::New::unscheduled(workflows::id::at(now), trigger, now)
     };
-    match app::overlap::admit(&mut tx, &workflow, &run).await.unwrap() {
+    match ledger::admission::overlap::admit(&mut tx, &workflow, &run).await.unwrap() {
         Ok(state) => {
             tx.commit().await.unwrap();
             format!("{state:?}").to_lowercase()

@@ -2,15 +2,14 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use app::audit::Edit;
-use app::body::WorkflowBody;
-use app::patch::{PatchKind, patched};
-use app::spec::{Bounds, Spec};
-use app::workflows;
 use chrono::{DateTime, TimeDelta, Utc};
 use db::Transaction;
 use schedule::WorkflowId;
 use serde_json::{Value, json};
+use workflows::audit::Edit;
+use workflows::definition::body::WorkflowBody;
+use workflows::definition::patch::{PatchKind, patched};
+use workflows::definition::spec::{Bounds, Spec};
 
 use crate::world::World;
 

@@ -29,7 +29,7 @@ pub(crate) fn leaked() -> Option<String> {
     LEAKED.lock().unwrap().take()
 }
 
-/// Searches all log output from now on, and prints what `RUST_LOG` selects, for example `RUST_LOG=app=debug`.
+/// Searches all log output from now on, and prints what `RUST_LOG` selects, for example `RUST_LOG=ledger=debug`.
 pub(crate) fn listen() {
     let wanted = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("off"));
     let printed = tracing_subscriber::fmt::layer().with_writer(io::stderr).with_filter(wanted);

@@ -13,8 +13,8 @@ use db::PgPool;
 use governor::{DefaultKeyedRateLimiter, Quota, RateLimiter};
 use moka::future::Cache;
 use uuid::Uuid;
+use workflows::audit::Edit;
 
-use crate::audit::Edit;
 use crate::keys::{self, Key, Kind, Role};
 
 /// How long a key is cached without reading the database.

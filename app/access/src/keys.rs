@@ -11,8 +11,7 @@ use serde_json::json;
 use sha2::{Digest as _, Sha256};
 use subtle::ConstantTimeEq as _;
 use uuid::Uuid;
-
-use crate::audit::{self, Edit, Entry};
+use workflows::audit::{self, Edit, Entry};
 
 /// What a key gives access to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, sqlx::Type, serde::Serialize, serde::Deserialize, utoipa::ToSchema)]
@@ -102,7 +101,7 @@ pub async fn create(tx: &mut PgConnection, holder: Holder, name: &str, edit: &Ed
     let prefix = hex::encode(rand::random::<[u8; 6]>());
     let secret = Secret(format!("cb_{prefix}_{}", URL_SAFE_NO_PAD.encode(rand::random::<[u8; 32]>())));
     let (kind, team_id, role) = holder.columns();
-    let id = crate::id::at(edit.now);
+    let id = workflows::id::at(edit.now);
     let hash = digest(secret.reveal());
     sqlx::query!(
         r#"

@@ -5,8 +5,8 @@ use base64::engine::general_purpose::STANDARD;
 use chrono::{DateTime, Utc};
 use db::PgConnection;
 use serde_json::json;
+use workflows::audit::{self, Edit, Entry};
 
-use crate::audit::{self, Edit, Entry};
 use crate::keys::Secret;
 
 /// A team.

@@ -5,24 +5,24 @@ use std::time::Duration;
 
 use chrono::{DateTime, Utc};
 use futures::FutureExt as _;
+use ledger::admission::queue;
+use ledger::backfills;
+use ledger::runs::RunState;
 use schedule::WorkflowId;
 use serde_json::{Value, json};
 use uuid::Uuid;
+use workflows::definition::action::Action;
+use workflows::definition::policies::Overlap;
+use workflows::inject::{self, Point};
+use workflows::reasons::{Reason, ReasonCode};
 
 use super::own::{Registered, Stop};
 use super::{Executor, call};
-use crate::action::Action;
 use crate::actions::{self, Again, Outcome, Sender};
-use crate::backfills;
 use crate::claim::{self, Claimed, Finished, Ownership};
 use crate::failures;
 use crate::hand_over::{self, Sent};
-use crate::inject::{self, Point};
 use crate::next_try::next_try;
-use crate::policies::Overlap;
-use crate::queue;
-use crate::reasons::{Reason, ReasonCode};
-use crate::runs::RunState;
 
 /// The pause before a failed statement is repeated for the first time.
 const FIRST_PAUSE: Duration = Duration::from_millis(100);

@@ -1,12 +1,12 @@
 //! Step 7 of 7: what a run passes to its action.
 
 use chrono::{DateTime, Utc};
+use ledger::runs::Trigger;
 use schedule::WorkflowId;
+use workflows::definition::spec::Timing;
 
 use crate::actions::{Call, Context};
 use crate::claim::Claimed;
-use crate::runs::Trigger;
-use crate::spec::Timing;
 
 /// Returns the call of this attempt.
 pub(super) fn of(run: &Claimed, now: DateTime<Utc>) -> Call {

@@ -5,12 +5,11 @@
 
 use chrono::{DateTime, Utc};
 use db::PgConnection;
+use ledger::runs::{RunState, Trigger};
 use serde_json::Value;
 use uuid::Uuid;
-
-use crate::policies::Overlap;
-use crate::runs::{RunState, Trigger};
-use crate::signing::SigningSecret;
+use workflows::definition::policies::Overlap;
+use workflows::signing::SigningSecret;
 
 /// A run that this instance executes now.
 #[derive(Clone, Debug)]

@@ -6,12 +6,12 @@
 use chrono::{DateTime, Utc};
 use db::{PgConnection, PgPool};
 use schedule::{Clock, WorkflowId};
+use workflows::audit::Edit;
+use workflows::notify::Notifier;
+use workflows::reasons::{Reason, ReasonCode};
+use workflows::{State, Workflow};
 
-use crate::audit::Edit;
 use crate::claim::Claimed;
-use crate::notify::Notifier;
-use crate::reasons::{Reason, ReasonCode};
-use crate::workflows::{self, State, Workflow};
 
 /// Pauses a run's workflow if enough runs in a row have failed. If this fails, the next failed run tries again.
 pub(crate) async fn pause_after(pool: &PgPool, clock: &Clock, notifier: &Notifier, run: &Claimed) {

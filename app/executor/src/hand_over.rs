@@ -2,13 +2,13 @@
 
 use chrono::{DateTime, Utc};
 use db::PgConnection;
+use ledger::runs::{RunState, abandon};
 use uuid::Uuid;
+use workflows::State;
+use workflows::definition::policies::OnLost;
+use workflows::reasons::ReasonCode;
 
 use crate::claim::Fence;
-use crate::policies::OnLost;
-use crate::reasons::ReasonCode;
-use crate::runs::{RunState, abandon};
-use crate::workflows::State;
 
 /// Whether the attempt may have reached its receiver.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -5,10 +5,10 @@ use std::time::Duration;
 use db::PgPool;
 use schedule::Clock;
 use uuid::Uuid;
+use workflows::notify::Notifier;
 
 use super::Wake;
 use crate::claim::Lease;
-use crate::notify::Notifier;
 
 /// The settings of an executor.
 #[derive(Clone, Copy, Debug)]

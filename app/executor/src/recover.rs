@@ -8,15 +8,14 @@ use std::collections::BTreeSet;
 
 use chrono::{DateTime, TimeDelta, Utc};
 use db::{PgConnection, PgPool};
+use ledger::admission::queue;
+use ledger::job_failures;
+use ledger::runs;
 use schedule::WorkflowId;
 use uuid::Uuid;
-
-use crate::job_failures;
-use crate::policies::OnLost;
-use crate::queue;
-use crate::reasons::{Reason, ReasonCode};
-use crate::runs;
-use crate::workflows::State;
+use workflows::State;
+use workflows::definition::policies::OnLost;
+use workflows::reasons::{Reason, ReasonCode};
 
 /// Name of the job in the table `jobs`.
 pub const JOB: &str = "recovery";

@@ -4,9 +4,9 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use tokio::task::JoinSet;
+use workflows::inject::{self, Point};
 
 use super::{Executor, heartbeat};
-use crate::inject::{self, Point};
 use crate::shutdown::Shutdown;
 
 /// How long interrupted attempts may take to hand over their runs.
@@ -14,7 +14,7 @@ const HAND_OVER_LIMIT: Duration = Duration::from_secs(3);
 
 impl Executor {
     /// Executes runs until `shutdown`, then waits for the running ones or hands them over.
-    pub(crate) async fn run(self, shutdown: Shutdown) {
+    pub async fn run(self, shutdown: Shutdown) {
         let slots = self.parts.settings.slots;
         let poll = self.parts.settings.poll;
         let beating = tokio::spawn(heartbeat::keep(self.clone()));

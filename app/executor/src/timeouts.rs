@@ -9,13 +9,13 @@ use std::collections::BTreeSet;
 
 use chrono::{DateTime, TimeDelta, Utc};
 use db::{PgConnection, PgPool};
+use ledger::admission::queue;
+use ledger::job_failures;
 use schedule::WorkflowId;
 use uuid::Uuid;
+use workflows::reasons::ReasonCode;
 
-use crate::job_failures;
 use crate::next_try::next_try;
-use crate::queue;
-use crate::reasons::ReasonCode;
 
 /// Name of the job in the table `jobs`.
 pub const JOB: &str = "timeouts";

@@ -10,18 +10,17 @@ use chrono::{DateTime, Utc};
 use db::{PgConnection, PgPool};
 use schedule::{Environment, WorkflowId};
 use uuid::Uuid;
+use workflows::audit::{self, Edit};
+use workflows::reasons::ReasonCode;
 
-use crate::audit::{self, Edit};
 use crate::backfills;
 use crate::due_times;
 use crate::identity::{self, DEFAULT_ENVIRONMENT};
 use crate::ledger_cursor;
 use crate::occurrences::Decision;
 use crate::occurrences::span::{self, NotRun};
-use crate::reasons::ReasonCode;
 use crate::runs;
 use crate::versions;
-use crate::workflows;
 
 /// How many due times one transaction records.
 const STRETCH: usize = 1_000;

@@ -6,14 +6,14 @@
 use chrono::{DateTime, TimeDelta, Utc};
 use db::PgConnection;
 use schedule::delivery::GRACE;
+use workflows::Workflow;
+use workflows::definition::policies::CatchUp;
+use workflows::reasons::ReasonCode;
 
 use crate::due_times::{self, DueTime};
 use crate::ledger_cursor;
 use crate::occurrences::{Decision, span};
-use crate::policies::CatchUp;
-use crate::reasons::ReasonCode;
 use crate::versions::EndedBy;
-use crate::workflows::Workflow;
 
 /// What the policy decides about a late time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -7,9 +7,9 @@
 use chrono::{DateTime, TimeDelta, Utc};
 use db::PgConnection;
 use schedule::{Cron, TimezoneHistory, WorkflowId, ZoneHistory};
+use workflows::State;
 
 use crate::versions::{self, EndedBy, Version};
-use crate::workflows::State;
 
 /// A due time of a schedule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -147,7 +147,7 @@ mod tests {
     use schedule::ZoneSet;
 
     use super::*;
-    use crate::spec::Timing;
+    use workflows::definition::spec::Timing;
 
     fn at(text: &str) -> DateTime<Utc> {
         text.parse().unwrap()

@@ -8,7 +8,7 @@ use db::PgConnection;
 ///
 /// # Errors
 /// Returns the same error if it concerns the database and not the workflow, because all others would fail, too.
-pub(crate) fn skip_failed(job: &'static str, workflow_id: i64, error: sqlx::Error) -> sqlx::Result<()> {
+pub fn skip_failed(job: &'static str, workflow_id: i64, error: sqlx::Error) -> sqlx::Result<()> {
     if !concerns_one_workflow(&error) {
         return Err(error);
     }
@@ -40,7 +40,8 @@ pub(crate) async fn store_failed(db: &mut PgConnection, job: &'static str, faile
 }
 
 /// Whether a failure says nothing about other workflows: the server works, and it refused one statement.
-pub(crate) fn concerns_one_workflow(error: &sqlx::Error) -> bool {
+#[must_use]
+pub fn concerns_one_workflow(error: &sqlx::Error) -> bool {
     match error {
         sqlx::Error::Database(error) => error.code().is_none_or(|code| {
             // Classes for connection, schema and rights, resources, operator intervention, system; and a read-only

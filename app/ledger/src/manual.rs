@@ -8,12 +8,12 @@ use db::PgConnection;
 use schedule::WorkflowId;
 use serde_json::{Map, Value, json};
 use uuid::Uuid;
+use workflows::Workflow;
+use workflows::audit::{self, Edit, Entry};
+use workflows::reasons::ReasonCode;
 
-use crate::audit::{self, Edit, Entry};
-use crate::overlap;
-use crate::reasons::ReasonCode;
+use crate::admission::overlap;
 use crate::runs::{self, RunState, Trigger};
-use crate::workflows::Workflow;
 
 /// The outcome of a request for a run.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -47,7 +47,7 @@ pub async fn fire(
 ) -> sqlx::Result<ManualOutcome> {
     let run = runs::New {
         inputs: inputs.map(Value::Object),
-        ..runs::New::unscheduled(crate::id::at(edit.now), Trigger::Manual, edit.now)
+        ..runs::New::unscheduled(workflows::id::at(edit.now), Trigger::Manual, edit.now)
     };
     admit(tx, workflow, &run, "fire", json!({"inputs": run.inputs}), edit).await
 }
@@ -66,7 +66,7 @@ pub async fn retry(tx: &mut PgConnection, workflow: &Workflow, id: Uuid, edit: &
         occurrence_id: before.occurrence_id,
         scheduled_time: before.scheduled_time,
         inputs: before.inputs,
-        ..runs::New::unscheduled(crate::id::at(edit.now), Trigger::Retry, edit.now)
+        ..runs::New::unscheduled(workflows::id::at(edit.now), Trigger::Retry, edit.now)
     };
     let outcome = admit(tx, workflow, &run, "retry", json!({"of": id}), edit).await?;
     if outcome == ManualOutcome::Run(run.id) {

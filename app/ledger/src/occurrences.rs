@@ -6,8 +6,7 @@ use chrono::{DateTime, Utc};
 use db::PgConnection;
 use schedule::{Fire, WorkflowId};
 use uuid::Uuid;
-
-use crate::reasons::ReasonCode;
+use workflows::reasons::ReasonCode;
 
 /// The decision about a due time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, sqlx::Type, serde::Serialize, serde::Deserialize, utoipa::ToSchema)]
@@ -68,7 +67,7 @@ pub struct Occurrence {
     pub scheduled_time: DateTime<Utc>,
     /// The decision.
     pub decision: Decision,
-    /// The reason of the decision: a code of [`crate::reasons`], or the text of the person who paused the workflow.
+    /// The reason of the decision: a code of [`workflows::reasons`], or the text of the person who paused the workflow.
     pub reason: Option<String>,
     /// The schedule version that made it due.
     pub revision: Option<i64>,
@@ -90,7 +89,7 @@ pub struct Entry<'a> {
     pub fire: Option<&'a Fire>,
     /// The decision.
     pub decision: Decision,
-    /// The reason, if the decision needs one: a stored [`crate::reasons::Reason`], or a text of a person.
+    /// The reason, if the decision needs one: a stored [`workflows::reasons::Reason`], or a text of a person.
     pub reason: Option<&'a str>,
     /// The schedule version that made it due.
     pub revision: i64,
@@ -131,7 +130,7 @@ pub async fn record(tx: &mut PgConnection, entry: &Entry<'_>) -> sqlx::Result<Re
             OR o.decision = 'skipped_paused' AND excluded.decision = 'backfilled'
         RETURNING id
         "#,
-        crate::id::at(entry.now),
+        workflows::id::at(entry.now),
         entry.workflow_id.0,
         entry.time,
         entry.decision.as_str(),
@@ -218,11 +217,7 @@ pub struct Current {
 ///
 /// # Errors
 /// Fails if the database cannot be reached or refuses the statement.
-pub async fn find_with_time(
-    db: &mut PgConnection,
-    workflow: WorkflowId,
-    time: DateTime<Utc>,
-) -> sqlx::Result<Current> {
+pub async fn find_with_time(db: &mut PgConnection, workflow: WorkflowId, time: DateTime<Utc>) -> sqlx::Result<Current> {
     sqlx::query_as!(
         Current,
         r#"

@@ -7,7 +7,7 @@ use db::PgConnection;
 ///
 /// # Errors
 /// Fails if the database cannot be reached or refuses the query.
-pub(crate) async fn raise(db: &mut PgConnection, runs: DateTime<Utc>, occurrences: DateTime<Utc>) -> sqlx::Result<()> {
+pub async fn raise(db: &mut PgConnection, runs: DateTime<Utc>, occurrences: DateTime<Utc>) -> sqlx::Result<()> {
     sqlx::query!(
         r#"
         -- raise the prune marks: they never go back, whatever the retention becomes

@@ -2,13 +2,13 @@
 //!
 //! A run is accepted in the transaction of its occurrence. An executor claims it by a guarded UPDATE that raises
 //! `attempt`. Every later UPDATE names that attempt, so an executor that has lost its run cannot change it
-//! (`claim.rs`).
+//! (`claim.rs` of the executor).
 
 mod abandon;
 mod cancel;
 mod run;
 
-pub use crate::trigger::Trigger;
 pub use abandon::abandon;
 pub use cancel::{Cancelled, cancel};
 pub use run::{Filter, New, Run, RunState, accept, find, list};
+pub use workflows::trigger::Trigger;

@@ -3,9 +3,9 @@
 use chrono::{DateTime, Utc};
 use db::PgConnection;
 use schedule::delivery::GRACE;
+use workflows::reasons::ReasonCode;
 
 use crate::occurrences::Decision;
-use crate::reasons::ReasonCode;
 
 /// Which workflows, and which span.
 #[derive(Clone, Copy, Debug)]

@@ -13,8 +13,7 @@ use std::time::{Duration, Instant};
 use chrono::{DateTime, TimeDelta, Utc};
 use db::PgPool;
 use schedule::Clock;
-
-use crate::database_time::cronbox_now;
+use workflows::database_time::cronbox_now;
 
 /// A larger difference is shown as a warning.
 const SHOWN_ABOVE: TimeDelta = TimeDelta::seconds(2);

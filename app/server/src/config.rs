@@ -4,14 +4,16 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use access::gate;
 use chrono::TimeDelta;
 use clap::Args;
+use executor::recover;
 use ipnet::IpNet;
+use ledger::identity::DEFAULT_ENVIRONMENT;
 use schedule::{Environment, Timezone};
 
 use crate::cadence::When;
-use crate::identity::DEFAULT_ENVIRONMENT;
-use crate::{execute, gate, prune, recover};
+use crate::prune;
 
 /// Settings of `cronbox-app serve`.
 #[derive(Args, Clone)]
@@ -100,7 +102,7 @@ pub struct Config {
     /// Exits or stops at a named point, for example `I5:1:kill`. Not in a release.
     #[cfg(debug_assertions)]
     #[arg(long, env = "CRONBOX_FAULT", hide = true)]
-    pub fault: Option<crate::inject::Fault>,
+    pub fault: Option<workflows::inject::Fault>,
     /// By how many seconds this instance's own clock is wrong. Not in a release.
     #[cfg(debug_assertions)]
     #[arg(long, env = "CRONBOX_CLOCK_OFFSET_SECS", hide = true, default_value_t = 0, allow_negative_numbers = true)]
@@ -130,8 +132,8 @@ impl Config {
     }
 
     /// The settings of the executor of this instance.
-    pub(crate) fn executor(&self) -> execute::Settings {
-        execute::Settings {
+    pub(crate) fn executor(&self) -> executor::Settings {
+        executor::Settings {
             slots: self.executor_slots,
             slots_of_a_team: self.slots_of_a_team(),
             poll: Duration::from_millis(self.executor_poll_ms),

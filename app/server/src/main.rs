@@ -3,20 +3,24 @@
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
+use access::keys::{Kind, Role};
+use access::{keys, teams};
 use anyhow::Context as _;
-use app::acceptance::{self, Keep};
-use app::audit::Edit;
 use app::config::{Config, database};
-use app::keys::{Kind, Role};
-use app::zones::{self, Stored};
-use app::{App, Shutdown, api, database_time, field, keys, schedules_file, teams};
+use app::{App, api, schedules_file};
 use chrono::{DateTime, SecondsFormat, Utc};
 use clap::error::ErrorKind;
 use clap::{Args, Parser, Subcommand};
 use db::{PgConnection, PgPool};
+use executor::Shutdown;
+use ledger::acceptance::{self, Keep};
 use schedule::{Clock, Environment, ZoneSet};
 use tokio::signal::unix::{SignalKind, signal};
 use tracing_subscriber::EnvFilter;
+use workflows::audit::Edit;
+use workflows::database_time;
+use workflows::definition::field;
+use workflows::zones::{self, Stored};
 
 #[derive(Parser)]
 #[command(name = "cronbox-app", bin_name = "cronbox-app", version)]
@@ -166,7 +170,7 @@ pub(crate) async fn main() -> ExitCode {
 async fn serve(config: Config) -> anyhow::Result<()> {
     #[cfg(debug_assertions)]
     {
-        config.fault.iter().cloned().for_each(app::inject::arm);
+        config.fault.iter().cloned().for_each(workflows::inject::arm);
         schedule::offset_machine_clock(config.clock_offset_secs);
     }
     let shutdown = shutdown()?;

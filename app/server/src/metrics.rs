@@ -12,8 +12,8 @@ use prometheus_client::metrics::gauge::{ConstGauge, Gauge};
 use prometheus_client::registry::Registry;
 use schedule::ZoneSet;
 
+pub use self::ledger::Ledger;
 pub use labels::{Answered, FailedJob, MetricLabel};
-pub use ledger::Ledger;
 
 use crate::clock::ClockSkew;
 

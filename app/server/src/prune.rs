@@ -9,9 +9,8 @@ mod zone_rows;
 
 use chrono::{DateTime, TimeDelta, Utc};
 use db::{PgConnection, PgPool};
-
-use crate::job_failures;
-use crate::prune_marks;
+use ledger::job_failures;
+use ledger::prune_marks;
 
 use old_rows::{Ages, BATCH, Kind, Scope};
 

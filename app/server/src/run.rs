@@ -2,11 +2,14 @@
 
 use std::time::Duration;
 
+use executor::Shutdown;
+use executor::actions::Client;
+use ledger::identity;
 use schedule::Clock;
 use tokio::net::TcpListener;
+use workflows::{audit, zones};
 
-use crate::actions::Client;
-use crate::{App, Shutdown, api, audit, identity, jobs, server, zones};
+use crate::{App, api, jobs, server};
 
 /// How long requests whose connections were closed may take to end at shutdown.
 const REQUESTS_END: Duration = Duration::from_secs(2);

@@ -10,14 +10,14 @@ use std::time::Duration;
 
 use anyhow::{Context as _, anyhow, bail};
 use db::PgConnection;
+use executor::actions;
 use schedule::WorkflowId;
+use workflows::audit::Edit;
+use workflows::definition::field::FieldError;
+use workflows::definition::spec::{self, Bounds, Spec};
+use workflows::{State, Workflow};
 
 use crate::App;
-use crate::actions;
-use crate::audit::Edit;
-use crate::field::FieldError;
-use crate::spec::{self, Bounds, Spec};
-use crate::workflows::{self, State, Workflow};
 use document::{Complaint, Definition, Team};
 
 /// How often a load is repeated because the same workflows were edited concurrently.

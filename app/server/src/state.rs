@@ -4,22 +4,22 @@ use std::future::Future;
 use std::ops::Deref;
 use std::sync::Arc;
 
+use access::gate::Gate;
 use chrono::{DateTime, Utc};
 use db::PgPool;
+use executor::actions::Client;
+use executor::actions::address::Allowed;
+use executor::{Executor, Wake};
+use ledger::invoke::FireDecider;
 use schedule::Clock;
 use tokio_util::task::TaskTracker;
 use uuid::Uuid;
+use workflows::definition::spec::Bounds;
+use workflows::notify::Notifier;
 
-use crate::actions::Client;
-use crate::actions::address::Allowed;
 use crate::clock::{self, ClockSkew};
 use crate::config::Config;
-use crate::execute::{self, Executor, Wake};
-use crate::gate::Gate;
-use crate::invoke::FireDecider;
 use crate::metrics::Metrics;
-use crate::notify::Notifier;
-use crate::spec::Bounds;
 
 /// One instance of the app; any number of instances may share a database.
 #[derive(Clone)]
@@ -117,7 +117,7 @@ impl App {
     /// Creates an executor of this instance, which has claimed nothing yet.
     #[must_use]
     pub fn executor(&self, client: Client) -> Executor {
-        let parts = execute::Parts {
+        let parts = executor::Parts {
             instance: self.instance,
             pool: self.pool.clone(),
             clock: self.clock.clone(),

@@ -1,6 +1,6 @@
 //! Step 2 of 7: the write half of the outbox; `operate.rs` is for operators.
 //!
-//! `workflows/edit.rs` calls it inside its transaction; the publisher drains the rows. A row says "check this
+//! `workflow/edit.rs` calls it inside its transaction; the publisher drains the rows. A row says "check this
 //! workflow", never "set this cron": order and repeats do no harm.
 
 pub mod operate;

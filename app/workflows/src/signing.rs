@@ -5,7 +5,7 @@ use std::fmt;
 /// The secret that signs a team's http actions, `whsec_..`; never printed.
 #[derive(Clone, sqlx::Type)]
 #[sqlx(transparent)]
-pub struct SigningSecret(pub(crate) String);
+pub struct SigningSecret(pub String);
 
 impl fmt::Debug for SigningSecret {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

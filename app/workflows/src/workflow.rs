@@ -6,12 +6,12 @@
 mod edit;
 mod live_runs;
 mod lock;
+mod record;
 mod table;
-mod workflow;
 mod write;
 
 pub use edit::{create, erase, save};
 pub use live_runs::cancel_live_runs;
 pub use lock::{CLOCK_SKEW, find_locked_for_fire, lock, lock_row, try_lock};
+pub use record::{Filter, Saved, State, Sync, SyncStatus, Workflow};
 pub use table::{find, list};
-pub use workflow::{Filter, Saved, State, Sync, SyncStatus, Workflow};

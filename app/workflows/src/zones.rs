@@ -248,7 +248,7 @@ async fn mark_workflows(
 }
 
 /// Follows the zone data in force until the task is dropped.
-pub(crate) async fn follow_zones(pool: PgPool) {
+pub async fn follow_zones(pool: PgPool) {
     let mut last_change = None;
     loop {
         if let Err(error) = follow_once(&pool, &mut last_change).await {

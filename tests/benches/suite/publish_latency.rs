@@ -2,14 +2,13 @@
 
 use std::time::{Duration, Instant};
 
-use app::spec::{Bounds, Spec};
-use app::workflows;
 use chrono::{DateTime, TimeDelta, Utc};
 use futures::{FutureExt, StreamExt};
 use local::stack::{Publishing, StackOptions};
 use schedule::{Clock, WorkflowId};
 use serde_json::json;
 use tests::Story;
+use workflows::definition::spec::{Bounds, Spec};
 
 use crate::backlog::Backlog;
 use crate::millis;

@@ -4,13 +4,13 @@ use std::net::SocketAddr;
 use std::process::Stdio;
 use std::time::{Duration, Instant};
 
-use app::audit::Edit;
-use app::keys::{self, Holder};
-use app::teams;
+use access::keys::{self, Holder};
+use access::teams;
 use local::config::target_folder;
 use schedule::Clock;
 use tests::Api;
 use tokio::process::{Child, Command};
+use workflows::audit::Edit;
 
 use crate::backlog::{Backlog, ENVIRONMENT};
 use crate::{free_port, program};

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 use tests::Story;
 
-use crate::backfills::requests::{ask, made, morning, finished_backfill};
+use crate::backfills::requests::{ask, finished_backfill, made, morning};
 use crate::steps::fire;
 use crate::verify::due_times::{differences, verify};
 

@@ -1,6 +1,6 @@
 //! Late fires: whether a time runs does not depend on whether its fire or the watchdog comes first.
 
-use app::invoke::{Answer, FireDecider, Reason};
+use ledger::invoke::{Answer, FireDecider, Reason};
 use schedule::Fire;
 use serde_json::json;
 

@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use app::claim::Lease;
-use app::invoke::{Answer, FireDecider};
 use chrono::{DateTime, Utc};
 use db::PgPool;
+use executor::claim::Lease;
+use ledger::invoke::{Answer, FireDecider};
 use schedule::Fire;
 use serde_json::json;
 use tests::Story;
@@ -53,10 +53,10 @@ async fn a_claim_reads_no_skipped_times() {
     s.execute("ANALYZE").await;
     let pool = one_connection(&s).await;
     let before = read_of(&pool, "occurrences").await;
-    let slots = app::claim::Slots { free: 64, of_a_team: 48, used: Vec::new() };
+    let slots = executor::claim::Slots { free: 64, of_a_team: 48, used: Vec::new() };
     let mut one = pool.acquire().await.unwrap();
     let lease = Lease { instance: uuid::Uuid::new_v4(), secs: 120.0 };
-    let claimed = app::claim::claim(&mut one, lease, &slots, &[], s.clock.now()).await.unwrap();
+    let claimed = executor::claim::claim(&mut one, lease, &slots, &[], s.clock.now()).await.unwrap();
     drop(one);
     assert_eq!(claimed.len(), 4);
     let read = read_of(&pool, "occurrences").await - before;
@@ -103,7 +103,10 @@ async fn the_queue_job_reads_each_run_once() {
     s.execute("ANALYZE").await;
     let pool = one_connection(&s).await;
     let before = read_of(&pool, "runs").await;
-    assert_eq!(app::queue::pass(&pool, s.clock.now()).await.unwrap(), app::queue::Pass::default());
+    assert_eq!(
+        ledger::admission::queue::pass(&pool, s.clock.now()).await.unwrap(),
+        ledger::admission::queue::Pass::default()
+    );
     let read = read_of(&pool, "runs").await - before;
     assert!(read <= 3 * 60 * 101, "{read} entries of 6,060 runs");
     s.end_early().await;
@@ -121,9 +124,9 @@ async fn a_claim_passes_over_a_full_team() {
     let pool = one_connection(&s).await;
     let before = read_of(&pool, "runs").await;
     let mut one = pool.acquire().await.unwrap();
-    let slots = app::claim::Slots { free: 8, of_a_team: 24, used: vec![(s.keys.team_id, 24)] };
+    let slots = executor::claim::Slots { free: 8, of_a_team: 24, used: vec![(s.keys.team_id, 24)] };
     let lease = Lease { instance: uuid::Uuid::new_v4(), secs: 120.0 };
-    let claimed = app::claim::claim(&mut one, lease, &slots, &[], s.clock.now()).await.unwrap();
+    let claimed = executor::claim::claim(&mut one, lease, &slots, &[], s.clock.now()).await.unwrap();
     drop(one);
     assert_eq!(claimed.len(), 0, "the team has its share");
     let read = read_of(&pool, "runs").await - before;

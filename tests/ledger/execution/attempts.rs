@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use app::jobs::Did;
-use app::runs::{self, Cancelled};
 use chrono::{DateTime, Utc};
+use ledger::runs::{self, Cancelled};
 use local::stack::StackOptions;
 use serde_json::{Value, json};
 use tests::{PATIENCE, Story};

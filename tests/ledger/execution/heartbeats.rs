@@ -3,10 +3,10 @@
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use app::actions::Client;
-use app::actions::address::Allowed;
-use app::execute::{Executor, Step};
 use chrono::TimeDelta;
+use executor::actions::Client;
+use executor::actions::address::Allowed;
+use executor::{Executor, Step};
 use serde_json::json;
 use tests::{LossyWay, PATIENCE, Story, Way};
 use tokio::io::AsyncReadExt as _;

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use app::claim::{self, Fence, Lease, Unknown};
 use app::jobs::Did;
+use executor::claim::{self, Fence, Lease, Unknown};
 use serde_json::{Value, json};
 use tests::{LossyWay, Story, Way};
 use tokio::io::AsyncReadExt as _;

@@ -7,11 +7,11 @@ use tests::Story;
 use tokio::io::AsyncReadExt as _;
 use tokio::net::{TcpListener, TcpStream};
 
-use app::claim::{Lease, Slots};
-use app::runs::Trigger;
+use executor::claim::{Lease, Slots};
+use ledger::runs::Trigger;
 
 use crate::receiver::{NOON, Receiver, accept, until_state};
-use crate::steps::{start_run, claimed, ended, fire, fire_on_time, hourly, story_without_executor};
+use crate::steps::{claimed, ended, fire, fire_on_time, hourly, start_run, story_without_executor};
 
 /// A stack that sends a heartbeat every 20 ms.
 async fn beating() -> Story {
@@ -77,7 +77,7 @@ async fn a_pause_gives_up_no_retry() {
     receiver.until(2).await;
     until_state(&s, newest_run(&s, wf).await, "succeeded").await;
     executor_came_by(&s).await;
-    app::queue::advance(&s.pool, wf, s.clock.now()).await.unwrap();
+    ledger::admission::queue::advance(&s.pool, wf, s.clock.now()).await.unwrap();
     assert_eq!(s.runs(wf).await, "2026-03-02T12:00Z schedule queued\nby hand manual succeeded");
     s.resume(wf).await;
     s.job("queue").await;
@@ -257,7 +257,7 @@ pub(crate) async fn claimable(s: &Story) -> usize {
     let mut tx = db::begin(&s.pool).await.unwrap();
     let (lease, slots) =
         (Lease { instance: uuid::Uuid::new_v4(), secs: 120.0 }, Slots { free: 10, of_a_team: 10, used: Vec::new() });
-    let claimed = app::claim::claim(&mut tx, lease, &slots, &[], s.clock.now()).await.unwrap();
+    let claimed = executor::claim::claim(&mut tx, lease, &slots, &[], s.clock.now()).await.unwrap();
     tx.rollback().await.unwrap();
     claimed.len()
 }

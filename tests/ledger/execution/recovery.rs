@@ -1,9 +1,9 @@
 //! Recovery: a run whose instance died is either retried or abandoned with a reason.
 
-use app::claim::{self, Finished, Ownership, Slots};
 use app::jobs::Did;
-use app::runs::RunState;
 use chrono::{DateTime, Utc};
+use executor::claim::{self, Finished, Ownership, Slots};
+use ledger::runs::RunState;
 use local::stack::StackOptions;
 use schedule::WorkflowId;
 use serde_json::json;

@@ -1,9 +1,9 @@
 //! Shutdown: running attempts may end, and the rest is handed over to another instance. None of it counts as lost.
 
-use app::claim::{Claimed, Lease, Slots, Unknown};
-use app::hand_over::Sent;
-use app::runs::{RunState, Trigger};
 use clap::Parser as _;
+use executor::claim::{Claimed, Lease, Slots, Unknown};
+use executor::hand_over::Sent;
+use ledger::runs::{RunState, Trigger};
 use reqwest::Method;
 use serde_json::{Value, json};
 use sqlx::{Connection as _, PgConnection};
@@ -14,7 +14,7 @@ use crate::execution::leases::PATIENCE;
 use crate::execution::pause_and_archive::claimable;
 use crate::process::{App, idle};
 use crate::receiver::{Receiver, accept, run, until_state};
-use crate::steps::{start_run, fire_on_time, hourly, story_without_executor};
+use crate::steps::{fire_on_time, hourly, start_run, story_without_executor};
 
 /// Longer than any test takes.
 const LONG: [(&str, &str); 1] = [("CRONBOX_SHUTDOWN_DRAIN_SECS", "3600")];
@@ -271,7 +271,7 @@ const A_DAY_SECS: f64 = 86_400.0;
 async fn claim_all(s: &Story, instance: uuid::Uuid) -> Vec<Claimed> {
     let (lease, slots) = (Lease { instance, secs: 120.0 }, Slots { free: 10, of_a_team: 10, used: Vec::new() });
     let mut connection = s.pool.acquire().await.unwrap();
-    let claimed = app::claim::claim(&mut connection, lease, &slots, &[], s.clock.now()).await.unwrap();
+    let claimed = executor::claim::claim(&mut connection, lease, &slots, &[], s.clock.now()).await.unwrap();
     assert!(!claimed.is_empty(), "nothing is due");
     claimed
 }
@@ -281,8 +281,9 @@ async fn handed_over(s: &Story, sent: Sent) {
     let instance = uuid::Uuid::new_v4();
     for run in claim_all(s, instance).await {
         let mut tx = db::begin(&s.pool).await.unwrap();
-        let state =
-            app::hand_over::hand_over(&mut tx, instance, run.fence(), sent, A_DAY_SECS, s.clock.now()).await.unwrap();
+        let state = executor::hand_over::hand_over(&mut tx, instance, run.fence(), sent, A_DAY_SECS, s.clock.now())
+            .await
+            .unwrap();
         tx.commit().await.unwrap();
         assert_eq!(state, Some(RunState::Accepted));
     }
@@ -293,7 +294,7 @@ async fn claim_lost(s: &Story) {
     let instance = uuid::Uuid::new_v4();
     let claimed = i64::try_from(claim_all(s, instance).await.len()).unwrap();
     let mut connection = s.pool.acquire().await.unwrap();
-    let handed_over = app::claim::hand_over_unknown(&mut connection, instance, &[], A_DAY_SECS).await.unwrap();
+    let handed_over = executor::claim::hand_over_unknown(&mut connection, instance, &[], A_DAY_SECS).await.unwrap();
     assert_eq!(handed_over, Unknown { handed_over: claimed, locked: 0 });
 }
 
@@ -330,8 +331,9 @@ async fn runs_of_archived_workflows_end_at_shutdown() {
         s.archive(wf).await;
         s.execute("UPDATE runs SET cancel_requested_on = NULL, cancel_reason = NULL").await;
         let mut tx = db::begin(&s.pool).await.unwrap();
-        let state =
-            app::hand_over::hand_over(&mut tx, instance, run.fence(), sent, A_DAY_SECS, s.clock.now()).await.unwrap();
+        let state = executor::hand_over::hand_over(&mut tx, instance, run.fence(), sent, A_DAY_SECS, s.clock.now())
+            .await
+            .unwrap();
         tx.commit().await.unwrap();
         assert_eq!(state, Some(end), "{sent:?}");
     }

@@ -1,7 +1,7 @@
 //! Fires that wait: behind a run that has not started, behind others after an outage, and behind a retry.
 
-use app::invoke::{Answer, FireDecider};
 use futures::future::join_all;
+use ledger::invoke::{Answer, FireDecider};
 use schedule::{Fire, WorkflowId};
 use serde_json::json;
 use tests::Story;

@@ -2,10 +2,10 @@
 //!
 //! Known differences: a conflict is HTTP 400 with the type of a conflict; a missing group is HTTP 500.
 
-use app::workflows::State;
 use schedule::Clock;
 use serde_json::json;
 use tests::Moto;
+use workflows::State;
 
 use crate::world::{World, at, soon};
 

@@ -1,9 +1,9 @@
 //! An operator's retry during the publisher's calls.
 
-use app::audit::Edit;
-use app::outbox::operate::{self, Operated};
 use schedule::WorkflowId;
 use serde_json::json;
+use workflows::audit::Edit;
+use workflows::outbox::operate::{self, Operated};
 
 use crate::proxy::INVALID;
 use crate::world::{World, name, soon};

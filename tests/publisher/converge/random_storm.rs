@@ -5,9 +5,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use app::workflows::State;
 use schedule::WorkflowId;
 use serde_json::json;
+use workflows::State;
 
 use crate::proxy::{Answer, THROTTLED};
 use crate::world::{World, name, soon};

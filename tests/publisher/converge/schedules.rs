@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use app::workflows::State;
 use reqwest::Method;
 use serde_json::{Value, json};
+use workflows::State;
 
 use crate::world::{GROUP, World, at, name};
 
@@ -198,7 +198,7 @@ async fn an_orphan_that_fired_is_removed_by_a_repair() {
     world.meddle(Method::POST, workflow, manual_schedule("cron(* * * * ? *)")).await;
 
     let mut tx = db::begin(&world.pool).await.unwrap();
-    app::outbox::enqueue_orphan_cleanup(&mut tx, workflow, world.clock.now()).await.unwrap();
+    workflows::outbox::enqueue_orphan_cleanup(&mut tx, workflow, world.clock.now()).await.unwrap();
     tx.commit().await.unwrap();
     world.publish().await;
 

@@ -2,10 +2,10 @@
 
 use std::time::Instant;
 
-use app::audit::Edit;
-use app::zones;
 use schedule::{WorkflowId, ZoneSet};
 use serde_json::json;
+use workflows::audit::Edit;
+use workflows::zones;
 
 use crate::world::{PATIENCE, World};
 

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use app::invoke::{Answer, FireDecider, Reason};
 use chrono::TimeDelta;
+use ledger::invoke::{Answer, FireDecider, Reason};
 use schedule::Fire;
 use serde_json::{Value, json};
 use sqlx::{Connection as _, PgConnection};

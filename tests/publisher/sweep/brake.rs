@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use app::audit::Edit;
 use publisher::{Findings, Swept};
 use schedule::WorkflowId;
 use serde_json::json;
+use workflows::audit::Edit;
 
 use super::SETTLED;
 use crate::world::{LIST, World, soon};
@@ -34,7 +34,7 @@ impl World {
         self.front.arrival(delayed).await;
         let edit = Edit { actor: "test".to_owned(), now: self.clock.now(), traceparent: None };
         let mut tx = db::begin(&self.pool).await.unwrap();
-        app::drift::request(&mut tx, true, &edit).await.unwrap();
+        workflows::drift::request(&mut tx, true, &edit).await.unwrap();
         tx.commit().await.unwrap();
         self.front.release();
         match sweeping.await.unwrap() {
@@ -169,7 +169,7 @@ async fn edits_are_never_braked() {
     let world = World::new().await;
     let workflows = world.sixty().await;
     for id in &workflows {
-        world.set_state(*id, app::workflows::State::Paused).await;
+        world.set_state(*id, workflows::State::Paused).await;
     }
     assert_eq!(world.publish().await.updated, 60);
     world.skip(SETTLED + Duration::from_secs(600)).await;

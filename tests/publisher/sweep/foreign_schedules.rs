@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use app::workflows::State;
 use serde_json::json;
+use workflows::State;
 
 use super::SETTLED;
 use crate::world::{World, name};

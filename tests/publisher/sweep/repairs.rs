@@ -2,7 +2,6 @@
 
 use std::time::Duration;
 
-use app::workflows;
 use publisher::Findings;
 use serde_json::json;
 

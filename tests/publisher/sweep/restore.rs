@@ -1,10 +1,10 @@
 //! A restored or cloned database publishes nothing until its ledger is accepted.
 
-use app::acceptance::{Keep, accept_ledger};
-use app::audit::Edit;
+use ledger::acceptance::{Keep, accept_ledger};
 use publisher::Swept;
 use schedule::WorkflowId;
 use serde_json::json;
+use workflows::audit::Edit;
 
 use super::SETTLED;
 use crate::world::{LIST, World, name, soon};

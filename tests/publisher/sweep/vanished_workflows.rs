@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use app::outbox::{self, OrphanCleanup};
 use schedule::WorkflowId;
 use serde_json::json;
+use workflows::outbox::{self, OrphanCleanup};
 
 use super::SETTLED;
 use crate::world::{World, name, soon};
@@ -200,9 +200,9 @@ async fn only_edits_that_end_schedules_enqueue_deletes() {
     }
     let [edited, paused, cleared, archived, deleted] = workflows[..] else { panic!() };
     world.patch(edited, json!({"cron_schedule": "0 10 * * *"})).await;
-    world.set_state(paused, app::workflows::State::Paused).await;
+    world.set_state(paused, workflows::State::Paused).await;
     world.patch(cleared, json!({"cron_schedule": null})).await;
-    world.set_state(archived, app::workflows::State::Archived).await;
+    world.set_state(archived, workflows::State::Archived).await;
     world.delete(deleted).await;
     let newest = async |id: WorkflowId| {
         let query = "SELECT op FROM outbox_events WHERE aggregate_id = $1 ORDER BY id DESC LIMIT 1";

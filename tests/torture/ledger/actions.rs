@@ -5,9 +5,9 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use app::execute::Step;
 use axum::http::Method;
 use chrono::{TimeDelta, Timelike};
+use executor::Step;
 use futures::FutureExt;
 use futures::future::LocalBoxFuture;
 use serde_json::{Value, json};

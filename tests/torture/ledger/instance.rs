@@ -4,20 +4,21 @@ use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
-use app::actions::Client;
-use app::actions::address::Allowed;
-use app::audit::Edit;
-use app::execute::Executor;
-use app::keys::Holder;
-use app::{App, api, keys, teams};
+use access::keys::Holder;
+use access::{keys, teams};
+use app::{App, api};
 use axum::Router;
 use axum::body::{Body, to_bytes};
 use axum::http::{Method, Request};
 use chrono::{DateTime, TimeDelta, Utc};
 use clap::Parser;
+use executor::Executor;
+use executor::actions::Client;
+use executor::actions::address::Allowed;
 use schedule::Clock;
 use serde_json::Value;
 use tower::ServiceExt;
+use workflows::audit::Edit;
 
 use super::ablation::Ablation;
 use super::receiver::Receiver;

@@ -12,8 +12,8 @@
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
-use app::claim::Fence;
 use chrono::{DateTime, Utc};
+use executor::claim::Fence;
 use uuid::Uuid;
 
 use super::instance::Instance;

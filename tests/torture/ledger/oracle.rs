@@ -4,8 +4,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::database::Admin;
-use app::claim::Fence;
 use chrono::{DateTime, Timelike, Utc};
+use executor::claim::Fence;
 use uuid::Uuid;
 
 /// Whether a minute of the hour is due.

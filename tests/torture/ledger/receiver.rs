@@ -3,12 +3,12 @@
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use app::claim::Fence;
-use app::execute::Executor;
 use axum::Router;
 use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode};
 use axum::routing::post;
+use executor::Executor;
+use executor::claim::Fence;
 use serde_json::Value;
 
 use super::oracle::{Call, Observed};

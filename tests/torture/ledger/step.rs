@@ -3,7 +3,7 @@
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use super::actions::{BEAT, Action, STEP};
+use super::actions::{Action, BEAT, STEP};
 use super::history::{History, MOVES, Profile};
 use super::instance::LEASES;
 use super::leases::Knowing;

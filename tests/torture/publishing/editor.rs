@@ -2,15 +2,15 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-use app::audit::Edit;
-use app::body::WorkflowBody;
-use app::patch::{PatchKind, patched};
-use app::spec::{Bounds, Spec};
-use app::workflows::{self, State, Workflow};
 use chrono::{DateTime, TimeDelta, Utc};
 use db::{PgPool, Transaction};
 use schedule::{Clock, WorkflowId};
 use serde_json::{Value, json};
+use workflows::audit::Edit;
+use workflows::definition::body::WorkflowBody;
+use workflows::definition::patch::{PatchKind, patched};
+use workflows::definition::spec::{Bounds, Spec};
+use workflows::{State, Workflow};
 
 use crate::publishing::oracle::{CRONS, Committed, EVERY_MINUTE, Oracle, TIMEZONES};
 use crate::random::Dice;
@@ -140,7 +140,7 @@ impl Editor {
         let ever = self.oracle.lock().unwrap_or_else(PoisonError::into_inner).ever();
         let Some(target) = self.dice.pick(&ever) else { return Ok(()) };
         let mut tx = db::begin(&self.pool).await?;
-        app::outbox::enqueue_orphan_cleanup(&mut tx, WorkflowId(*target), self.clock.now()).await?;
+        workflows::outbox::enqueue_orphan_cleanup(&mut tx, WorkflowId(*target), self.clock.now()).await?;
         self.turnstile.wait("E2").await;
         tx.commit().await
     }

@@ -6,13 +6,13 @@ use std::time::Duration;
 use reqwest::header::{CONTENT_TYPE, HeaderMap, RETRY_AFTER};
 use reqwest::{Response, StatusCode};
 use serde_json::{Value, json};
+use workflows::definition::action::Http;
 
 use super::address::NotPublic;
 use super::call::document;
 use super::departure::Departing;
 use super::send::CONNECT_TIMEOUT;
 use super::{Again, Call, Outcome, Sender, signature};
-use crate::action::Http;
 
 /// How many bytes of an answer are stored: enough to diagnose a failure.
 const ANSWER_LIMIT: usize = 64 * 1024;

@@ -1,10 +1,10 @@
 //! Step 7 of 7: the `log` action prints what an `http` action would have sent.
 
 use serde_json::json;
+use workflows::definition::action::Log;
 
 use super::call::document;
 use super::{Call, Outcome};
-use crate::action::Log;
 
 /// Logs the message.
 pub(super) fn perform(action: &Log, call: &Call) -> Outcome {

@@ -1,4 +1,4 @@
-//! Step 7 of 7: what a run does. `action.rs` parses an action when a workflow is saved, and `execute.rs` performs it.
+//! Step 7 of 7: what a run does. `workflows` parses an action when a workflow is saved; an attempt performs it.
 
 pub mod address;
 mod call;
@@ -13,9 +13,8 @@ pub mod signature;
 
 use serde_json::Value;
 use url::Url;
-
-use crate::action::Action;
-use crate::field::FieldError;
+use workflows::definition::action::Action;
+use workflows::definition::field::FieldError;
 
 pub use call::{Call, Context};
 pub use departure::Departure;

@@ -9,11 +9,11 @@ use schedule::WorkflowId;
 use serde_json::json;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpListener;
+use workflows::definition::action::Action;
+use workflows::signing::SigningSecret;
 
 use super::address::{Allowed, Names};
 use super::{Again, Call, Client, Context, Departure, Outcome, Sender, check_reach, perform};
-use crate::action::Action;
-use crate::signing::SigningSecret;
 
 const PUBLIC: IpAddr = IpAddr::V4(Ipv4Addr::new(93, 184, 216, 34));
 /// An address of this machine that the operator has not allowed.

@@ -5,10 +5,10 @@ use std::time::Duration;
 use anyhow::Context as _;
 use chrono::{DateTime, Utc};
 use reqwest::redirect;
+use workflows::signing::SigningSecret;
 
 use super::Departure;
 use super::address::Allowed;
-use crate::signing::SigningSecret;
 
 /// How long a client may take to connect. The complete request has the workflow's timeout.
 pub(super) const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);

@@ -10,8 +10,7 @@ use hmac::{Hmac, KeyInit as _, Mac as _};
 use reqwest::header::{HeaderMap, HeaderValue};
 use sha2::Sha256;
 use uuid::Uuid;
-
-use crate::signing::SigningSecret;
+use workflows::signing::SigningSecret;
 
 /// The secret is not `whsec_` and base64. Secrets that the app generates are valid, so only a manual change causes
 /// this.

@@ -1,10 +1,10 @@
 //! Step 7 of 7: how many runs of a workflow have not ended, and whether a slot is free for another one.
 
 use db::PgConnection;
+use workflows::definition::policies::Overlap;
+use workflows::{State, Workflow};
 
-use crate::policies::Overlap;
 use crate::runs::Trigger;
-use crate::workflows::{State, Workflow};
 
 /// How many runs of a workflow have not ended.
 #[derive(Clone, Copy, Debug, Default)]

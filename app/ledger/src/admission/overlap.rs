@@ -15,14 +15,14 @@ use chrono::{DateTime, Utc};
 use db::PgConnection;
 use schedule::WorkflowId;
 use uuid::Uuid;
+use workflows::definition::policies::Overlap;
+use workflows::reasons::ReasonCode;
+use workflows::{State, Workflow};
 
-use crate::load::{self, Load, is_live, slots};
+use crate::admission::load::{self, Load, is_live, slots};
+use crate::admission::promote;
 use crate::occurrences;
-use crate::policies::Overlap;
-use crate::promote;
-use crate::reasons::ReasonCode;
 use crate::runs::{self, RunState, Trigger};
-use crate::workflows::{self, State, Workflow};
 
 /// How many runs may wait under `queue`.
 const QUEUE_LENGTH: i64 = 100;

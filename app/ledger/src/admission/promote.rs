@@ -4,10 +4,10 @@ use chrono::{DateTime, Utc};
 use db::PgConnection;
 use schedule::WorkflowId;
 use uuid::Uuid;
+use workflows::{State, Workflow};
 
-use crate::load;
+use crate::admission::load;
 use crate::runs::Trigger;
-use crate::workflows::{State, Workflow};
 
 /// Queues the accepted automatic runs of a paused workflow again, so that manual runs can get its slots.
 ///

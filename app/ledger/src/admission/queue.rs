@@ -7,12 +7,12 @@ use chrono::{DateTime, Utc};
 use db::{PgConnection, PgPool};
 use schedule::WorkflowId;
 use uuid::Uuid;
+use workflows::reasons::ReasonCode;
+use workflows::{State, Workflow};
 
+use crate::admission::promote;
 use crate::job_failures;
-use crate::promote;
-use crate::reasons::ReasonCode;
 use crate::runs;
-use crate::workflows::{self, State, Workflow};
 
 /// Name of the job in the table `jobs`.
 pub const JOB: &str = "queue";

@@ -4,14 +4,14 @@ use chrono::{DateTime, Utc};
 use db::{PgConnection, PgPool};
 use schedule::WorkflowId;
 use uuid::Uuid;
+use workflows::Workflow;
 
 use super::select::{self, Selected, Timetable};
 use super::{Backfill, State, table};
+use crate::admission::overlap;
 use crate::job_failures;
 use crate::occurrences::{self, Decision, Entry, Recorded};
-use crate::overlap;
 use crate::runs::{self, Trigger};
-use crate::workflows::{self, Workflow};
 
 /// Name of the job in the table `jobs`.
 pub const JOB: &str = "backfills";
@@ -123,7 +123,7 @@ async fn start(
     selected: &Selected,
     now: DateTime<Utc>,
 ) -> sqlx::Result<()> {
-    let id = crate::id::at(now);
+    let id = workflows::id::at(now);
     let occurrence = match selected.occurrence {
         Some(occurrence) => Some(occurrence),
         None => record(tx, workflow, selected, id, now).await?,

@@ -4,12 +4,12 @@ use chrono::{DateTime, Utc};
 use db::PgConnection;
 use serde_json::json;
 use uuid::Uuid;
+use workflows::Workflow;
+use workflows::audit::{self, Edit, Entry};
 
 use super::select::{self, Timetable};
 use super::{Backfill, BackfillRequest, State, Timing, table};
-use crate::audit::{self, Edit, Entry};
 use crate::runs;
-use crate::workflows::Workflow;
 
 /// How many times one backfill may run at most.
 pub const MOST: usize = 10_000;
@@ -85,7 +85,7 @@ pub async fn begin(
         BackfillOutcome::Counted(total, _) => total,
         refused => return Ok(refused),
     };
-    let id = crate::id::at(edit.now);
+    let id = workflows::id::at(edit.now);
     table::insert(tx, id, workflow.id, request, timing_revision(workflow, request), total, edit).await?;
     record(
         tx,

@@ -7,6 +7,7 @@ use db::PgConnection;
 use schedule::delivery::GRACE;
 use schedule::{Revision, WorkflowId};
 use uuid::Uuid;
+use workflows::State;
 
 use super::{BackfillRequest, Only, Order, Timing};
 use crate::due_times::{self, DueTime, DueTimes};
@@ -14,7 +15,6 @@ use crate::occurrences::Decision;
 use crate::prune_marks;
 use crate::runs::RunState;
 use crate::versions::{self, Version};
-use crate::workflows::State;
 
 /// How much one statement evaluates, newest first; a cron of every minute has 1,440 due times in it.
 const STRETCH: TimeDelta = TimeDelta::days(1);
@@ -40,7 +40,7 @@ impl Timetable {
             ended_on: None,
             ended_by: None,
             state: State::Active,
-            timing: crate::spec::Timing { starts_at: None, ends_at: None, ..version.timing },
+            timing: workflows::definition::spec::Timing { starts_at: None, ends_at: None, ..version.timing },
             ..version
         };
         Ok(Self::Now(version.map(everywhere).map(Box::new)))

@@ -4,9 +4,9 @@ use chrono::{DateTime, Utc};
 use db::PgConnection;
 use schedule::WorkflowId;
 use uuid::Uuid;
+use workflows::audit::Edit;
 
 use super::{Backfill, BackfillRequest, Only, Order, State, Timing};
-use crate::audit::Edit;
 
 /// Which backfills the caller may see, and filters.
 #[derive(Clone, Copy, Debug, Default)]

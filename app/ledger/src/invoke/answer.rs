@@ -1,8 +1,7 @@
 //! Step 7 of 7: the outcome of a fire.
 
 use uuid::Uuid;
-
-use crate::outbox::OrphanCleanup;
+use workflows::outbox::OrphanCleanup;
 
 /// The outcome of a fire.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

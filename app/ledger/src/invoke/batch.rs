@@ -14,9 +14,9 @@ use moka::future::Cache;
 use schedule::{Fire, WorkflowId};
 use tokio::sync::oneshot;
 use uuid::Uuid;
+use workflows::inject::{self, Point};
 
 use super::{Answer, decide, on_time};
-use crate::inject::{self, Point};
 
 /// How many fires one batch has at most.
 const SIZE: usize = 128;

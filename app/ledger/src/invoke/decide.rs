@@ -4,20 +4,20 @@ use chrono::{DateTime, TimeDelta, Utc};
 use db::PgConnection;
 use schedule::Fire;
 use schedule::delivery::GRACE;
+use workflows::definition::policies::{CatchUp, Overlap};
+use workflows::outbox;
+use workflows::reasons::ReasonCode;
+use workflows::{CLOCK_SKEW, State, Workflow};
 
 use super::{Answer, Reason, disagreement};
+use crate::admission::overlap::{self, Place};
 use crate::catch_up::{self, Late};
 use crate::due_times::{self, DueTime};
 use crate::identity;
-use crate::occurrences::{self, Decision, Entry, Recorded, Current};
-use crate::outbox;
-use crate::overlap::{self, Place};
-use crate::policies::{CatchUp, Overlap};
-use crate::reasons::ReasonCode;
+use crate::occurrences::{self, Current, Decision, Entry, Recorded};
 use crate::runs::{self, RunState, Trigger};
 use crate::spread;
 use crate::versions::{self, DueCheck, Version};
-use crate::workflows::{self, CLOCK_SKEW, State, Workflow};
 
 /// The outcome of a decision.
 pub(super) struct Outcome {
@@ -193,7 +193,7 @@ impl Case<'_> {
     }
 
     async fn run(&self, tx: &mut PgConnection, trigger: Trigger, state: RunState) -> sqlx::Result<Answer> {
-        let id = crate::id::at(self.now);
+        let id = workflows::id::at(self.now);
         let entry = Entry { run_id: Some(id), ..self.entry(Decision::Fired, None) };
         let Recorded::Ours(occurrence) = occurrences::record(tx, &entry).await? else {
             // Cannot happen under the workflow's lock; the UNIQUE constraint guards it nevertheless.

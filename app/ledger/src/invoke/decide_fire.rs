@@ -8,10 +8,10 @@ use chrono::TimeDelta;
 use db::PgPool;
 use moka::future::Cache;
 use schedule::{Fire, WorkflowId};
+use workflows::inject::{self, Point};
 
 use super::Answer;
 use super::batch::{FireBatches, Runs};
-use crate::inject::{self, Point};
 
 /// Decides fires, one at a time for each workflow and minute.
 #[derive(Clone)]

@@ -11,13 +11,13 @@ use db::{PgConnection, PgPool};
 use schedule::delivery::GRACE;
 use schedule::{Cron, Fire, Timezone};
 use uuid::Uuid;
+use workflows::definition::policies::CatchUp;
+use workflows::definition::spec::Timing;
+use workflows::inject::{self, Point};
+use workflows::{CLOCK_SKEW, State};
 
-use crate::inject::{self, Point};
-use crate::policies::CatchUp;
-use crate::spec::Timing;
 use crate::spread;
 use crate::versions::{DueCheck, Version};
-use crate::workflows::{CLOCK_SKEW, State};
 
 /// The runs of a batch, by workflow.
 pub(super) type Accepted = HashMap<i64, Uuid>;
@@ -150,8 +150,8 @@ fn is_overtaken(fire: &Fire, candidate: &Candidate, timing: Option<(Cron, Timezo
 /// Records the fires and their runs. The UNIQUE constraint still prevents a second decision.
 async fn accept(tx: &mut PgConnection, started: &[Started<'_>]) -> sqlx::Result<Accepted> {
     let all = started.iter();
-    let occurrences: Vec<Uuid> = all.clone().map(|one| crate::id::at(one.now)).collect();
-    let runs: Vec<Uuid> = all.clone().map(|one| crate::id::at(one.now)).collect();
+    let occurrences: Vec<Uuid> = all.clone().map(|one| workflows::id::at(one.now)).collect();
+    let runs: Vec<Uuid> = all.clone().map(|one| workflows::id::at(one.now)).collect();
     let workflows: Vec<_> = all.clone().map(|one| one.fire.workflow_id.0).collect();
     let times: Vec<_> = all.clone().map(|one| one.fire.scheduled_time).collect();
     let revisions: Vec<_> = all.clone().map(|one| one.revision).collect();

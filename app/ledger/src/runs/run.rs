@@ -4,9 +4,8 @@ use chrono::{DateTime, Utc};
 use db::PgConnection;
 use serde_json::Value;
 use uuid::Uuid;
-
-use super::Trigger;
-use crate::workflows::Workflow;
+use workflows::Workflow;
+use workflows::trigger::Trigger;
 
 /// The state of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, sqlx::Type, serde::Serialize, serde::Deserialize, utoipa::ToSchema)]

@@ -5,10 +5,10 @@ use std::collections::HashMap;
 use chrono::{DateTime, Utc};
 use db::PgConnection;
 use schedule::{Revision, WorkflowId};
+use workflows::State;
+use workflows::definition::spec::Timing;
 
 use super::{EndedBy, Version};
-use crate::spec::Timing;
-use crate::workflows::State;
 
 /// Returns the version in force at a time; `None` before the first.
 ///

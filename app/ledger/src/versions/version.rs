@@ -1,9 +1,8 @@
 //! Step 1 of 7: a schedule version, and whether a time is due by it.
 
 use chrono::{DateTime, Utc};
-
-use crate::spec::{Timing, Unknown};
-use crate::workflows::State;
+use workflows::State;
+use workflows::definition::spec::{Timing, Unknown};
 
 /// The timing in force over a span of time.
 #[derive(Clone, Debug, PartialEq, Eq)]

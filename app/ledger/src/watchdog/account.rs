@@ -4,19 +4,19 @@ use chrono::{DateTime, TimeDelta, Utc};
 use db::{PgConnection, PgPool};
 use schedule::WorkflowId;
 use schedule::delivery::GRACE;
+use workflows::Workflow;
+use workflows::definition::policies::CatchUp;
+use workflows::reasons::ReasonCode;
 
 use super::Pass;
+use crate::admission::overlap;
 use crate::catch_up::{self, Late};
 use crate::due_times::{self, DueTime, DueTimes};
 use crate::ledger_cursor::{self, Ledger};
 use crate::occurrences::span::{self, NotRun};
 use crate::occurrences::{self, Decision, Entry, Recorded};
-use crate::overlap;
-use crate::policies::CatchUp;
-use crate::reasons::ReasonCode;
 use crate::runs::{self, Trigger};
 use crate::versions::{self, Version};
-use crate::workflows::{self, Workflow};
 
 /// How many times are enumerated at once: limits memory, and how long the workflow is locked.
 const STRETCH: usize = 1_000;
@@ -165,7 +165,7 @@ impl<'a> Stretch<'a> {
 
     /// Runs a time late, unless another transaction has decided it meanwhile.
     async fn catch_up(&self, tx: &mut PgConnection, due: &DueTime) -> sqlx::Result<bool> {
-        let id = crate::id::at(self.now);
+        let id = workflows::id::at(self.now);
         let entry = Entry {
             workflow_id: self.workflow.id,
             time: due.time,

@@ -1,20 +1,20 @@
 //! Steps 1 and 7 of 7: identifies the caller. `X-API-Key` becomes a [`Caller`], and a handler requires the role that it
 //! needs.
 //!
-//! `gate.rs` decides whether a key is valid, and limits the rate of its requests.
+//! The crate `access` decides whether a key is valid, and limits the rate of its requests.
 
 use std::net::IpAddr;
 
+use access::gate::Admission;
+use access::keys::{Kind, Role};
 use axum::extract::FromRequestParts;
 use axum::http::StatusCode;
 use axum::http::request::Parts;
 
 use super::error::Error;
 use crate::App;
-use crate::gate::Admission;
-use crate::keys::{Kind, Role};
 
-pub use crate::gate::Caller;
+pub use access::gate::Caller;
 
 /// The address of the connection; the server sets it.
 #[derive(Clone, Copy, Debug)]

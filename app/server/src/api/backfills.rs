@@ -5,10 +5,13 @@ use axum::extract::State;
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use chrono::{DateTime, SecondsFormat, Utc};
+use ledger::backfills::{self, Backfill, BackfillOutcome, BackfillRequest, Filter, MOST, Only, Order, Timing, Verb};
 use schedule::WorkflowId;
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 use uuid::Uuid;
+use workflows::audit::Edit;
+use workflows::definition::field::{self, FieldError};
 
 use super::auth::{Caller, Editor, Viewer};
 use super::edit::lock_alive;
@@ -16,10 +19,6 @@ use super::error::{Error, Problem};
 use super::extract::{Id, NoBody, OptionalBody, Params, Trace};
 use super::page::{self, Page};
 use crate::App;
-use crate::audit::Edit;
-use crate::backfills::{self, Backfill, BackfillOutcome, BackfillRequest, Filter, MOST, Only, Order, Timing, Verb};
-use crate::field::{self, FieldError};
-use crate::workflows;
 
 /// The past times to run.
 #[derive(Deserialize, ToSchema)]

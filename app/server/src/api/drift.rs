@@ -7,12 +7,12 @@ use chrono::{DateTime, Utc};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use utoipa::ToSchema;
+use workflows::drift::{self, Drifted, Orphan, Sweep};
 
 use super::auth::Admin;
 use super::error::{Error, Problem};
 use super::extract::{OptionalBody, Trace};
 use crate::App;
-use crate::drift::{self, Drifted, Orphan, Sweep};
 
 /// How many differences are listed; the report counts all of them.
 const SHOWN: i64 = 200;

@@ -7,18 +7,18 @@ use db::{PgConnection, Transaction};
 use schedule::WorkflowId;
 use serde::Deserialize;
 use utoipa::IntoParams;
+use workflows::audit::Edit;
+use workflows::definition::field::FieldError;
+use workflows::definition::spec::Spec;
+use workflows::inject::{self, Point};
+use workflows::outbox::{self, Progress};
+use workflows::{Saved, Workflow};
 
 use super::auth::Caller;
 use super::error::Error;
 use super::extract::IfMatch;
 use super::view::{Read, view};
 use crate::App;
-use crate::audit::Edit;
-use crate::field::FieldError;
-use crate::inject::{self, Point};
-use crate::outbox::{self, Progress};
-use crate::spec::Spec;
-use crate::workflows::{self, Saved, Workflow};
 
 /// How long a write waits for EventBridge.
 #[derive(Deserialize, IntoParams)]

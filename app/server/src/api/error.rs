@@ -14,8 +14,7 @@ use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use serde::Serialize;
 use utoipa::ToSchema;
-
-use crate::field::FieldError;
+use workflows::definition::field::FieldError;
 
 /// Why a request is refused.
 #[derive(Debug)]

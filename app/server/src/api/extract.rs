@@ -8,10 +8,10 @@ use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 use std::str::FromStr;
+use workflows::definition::field::{self, FieldError};
+use workflows::definition::patch::PatchKind;
 
 use super::error::Error;
-use crate::field::{self, FieldError};
-use crate::patch::PatchKind;
 
 /// Largest request body in bytes: more than the largest action needs.
 const BODY_LIMIT: usize = 256 * 1024;

@@ -5,20 +5,20 @@ use axum::extract::{Request, State};
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use chrono::DateTime;
+use ledger::invoke::{Answer, Reason};
 use schedule::{Fire, FireError, WorkflowId};
 use serde::Serialize;
 use serde_json::Value;
 use utoipa::ToSchema;
 use uuid::Uuid;
+use workflows::definition::field::FieldError;
+use workflows::outbox::OrphanCleanup;
 
 use super::auth::Scheduler;
 use super::error::{Error, Problem};
 use super::extract::{self, Verb};
 use crate::App;
-use crate::field::FieldError;
-use crate::invoke::{Answer, Reason};
 use crate::metrics::{Answered, MetricLabel};
-use crate::outbox::OrphanCleanup;
 
 /// A fire, as in the schedule's Input; unknown fields are ignored.
 #[derive(ToSchema)]

@@ -1,5 +1,7 @@
 //! Step 1 of 7: the API of teams and keys, for admins.
 
+use access::keys::{self, Holder, Key, Kind, Role};
+use access::teams;
 use axum::Json;
 use axum::extract::State;
 use axum::http::{StatusCode, header};
@@ -8,15 +10,13 @@ use chrono::{DateTime, Utc};
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 use uuid::Uuid;
+use workflows::definition::field::{self, FieldError};
 
 use super::auth::Admin;
 use super::error::{Error, Problem};
 use super::extract::{Body, NoBody, OptionalBody, Params, Trace, Verb};
 use super::page::{self, Page};
 use crate::App;
-use crate::field::{self, FieldError};
-use crate::keys::{self, Holder, Key, Kind, Role};
-use crate::teams;
 
 /// The team to create.
 #[derive(Deserialize, ToSchema)]

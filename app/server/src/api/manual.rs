@@ -4,11 +4,16 @@ use axum::Json;
 use axum::extract::State;
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
+use ledger::admission::queue;
+use ledger::manual::{self, ManualOutcome};
+use ledger::runs::{self, Cancelled, RunState};
 use schedule::WorkflowId;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use utoipa::ToSchema;
 use uuid::Uuid;
+use workflows::audit::{self, Edit, Entry};
+use workflows::definition::field;
 
 use super::auth::{Caller, Editor};
 use super::backfills::{self, BackfillBody};
@@ -17,11 +22,6 @@ use super::error::Error;
 use super::extract::{NoBody, OptionalBody, Trace, Verb, or_empty};
 use super::runs::RunView;
 use crate::App;
-use crate::audit::{self, Edit, Entry};
-use crate::field;
-use crate::manual::{self, ManualOutcome};
-use crate::queue;
-use crate::runs::{self, Cancelled, RunState};
 
 /// Options of a manual fire.
 #[derive(Default, Deserialize, ToSchema)]

@@ -4,12 +4,13 @@ use axum::Json;
 use axum::extract::State;
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
+use ledger::identity;
 use schedule::ZoneSet;
 use serde::Serialize;
 use utoipa::ToSchema;
 
 use super::error::{Error, Problem};
-use crate::{App, identity};
+use crate::App;
 
 /// The health of the app.
 #[derive(Serialize, ToSchema)]

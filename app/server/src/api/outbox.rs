@@ -6,13 +6,13 @@ use chrono::{DateTime, Utc};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use utoipa::{IntoParams, ToSchema};
+use workflows::outbox::operate::{self, Filter, Operated, Row, Status};
 
 use super::auth::Admin;
 use super::error::{Error, Problem};
 use super::extract::{NoBody, OptionalBody, Params, Trace, Verb};
 use super::page::{self, Page};
 use crate::App;
-use crate::outbox::operate::{self, Filter, Operated, Row, Status};
 
 /// An outbox row.
 #[derive(Serialize, ToSchema)]

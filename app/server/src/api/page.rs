@@ -5,8 +5,7 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use serde::Serialize;
 use std::str::FromStr;
 use utoipa::ToSchema;
-
-use crate::field::FieldError;
+use workflows::definition::field::FieldError;
 
 /// Items on a page if the client names no limit.
 const DEFAULT_LIMIT: i64 = 50;

@@ -6,14 +6,14 @@ use chrono::{DateTime, SecondsFormat, Utc};
 use schedule::{Cron, CronError, Timezone, Upcoming, WorkflowId, ZoneSet, compile};
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
+use workflows::Workflow;
+use workflows::definition::field::{self, FieldError};
+use workflows::definition::spec;
 
 use super::auth::Viewer;
 use super::error::{Error, Problem};
 use super::extract::{Body, Id, Params};
 use crate::App;
-use crate::field::{self, FieldError};
-use crate::spec;
-use crate::workflows::{self, Workflow};
 
 /// Times in an answer if the client names no count.
 const DEFAULT_COUNT: usize = 10;

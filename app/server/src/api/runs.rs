@@ -3,22 +3,21 @@
 use axum::Json;
 use axum::extract::State;
 use chrono::{DateTime, Utc};
+use ledger::occurrences::{self, Decision, Occurrence};
+use ledger::runs::{self, Filter, Run, RunState, Trigger};
 use schedule::WorkflowId;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use utoipa::{IntoParams, ToSchema};
 use uuid::Uuid;
+use workflows::definition::field::{self, FieldError};
+use workflows::reasons::{self, ReasonCode};
 
 use super::auth::Viewer;
 use super::error::{Error, Problem};
 use super::extract::{Id, Params};
 use super::page::{self, Page};
 use crate::App;
-use crate::field::{self, FieldError};
-use crate::occurrences::{self, Decision, Occurrence};
-use crate::reasons::{self, ReasonCode};
-use crate::runs::{self, Filter, Run, RunState, Trigger};
-use crate::workflows;
 
 /// A run.
 #[derive(Serialize, ToSchema)]

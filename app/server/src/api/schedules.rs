@@ -11,6 +11,10 @@ use chrono::{DateTime, Utc};
 use schedule::WorkflowId;
 use serde::Serialize;
 use utoipa::ToSchema;
+use workflows::definition::policies::{CatchUp, Overlap};
+use workflows::definition::schedules::{self, ScheduleBody};
+use workflows::reasons::{self, ReasonCode};
+use workflows::{Sync, Workflow};
 
 use super::auth::{Editor, Viewer};
 use super::edit::{LockedEdit, WriteParams, wait};
@@ -20,10 +24,6 @@ use super::page::Page;
 use super::view::SyncView;
 use super::workflows::{ListParams, select};
 use crate::App;
-use crate::policies::{CatchUp, Overlap};
-use crate::reasons::{self, ReasonCode};
-use crate::schedules::{self, ScheduleBody};
-use crate::workflows::{self, Sync, Workflow};
 
 /// A schedule.
 #[derive(Serialize, ToSchema)]

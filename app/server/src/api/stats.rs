@@ -3,18 +3,17 @@
 use axum::Json;
 use axum::extract::State;
 use chrono::{DateTime, TimeDelta, Utc};
+use ledger::occurrences::Decision;
+use ledger::stats::{self, Executions, Scope, Stats};
 use schedule::WorkflowId;
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
+use workflows::definition::field::FieldError;
 
 use super::auth::Viewer;
 use super::error::{Error, Problem};
 use super::extract::Params;
 use crate::App;
-use crate::field::FieldError;
-use crate::occurrences::Decision;
-use crate::stats::{self, Executions, Scope, Stats};
-use crate::workflows;
 
 /// A week. For a longer span use `/schedules/{id}/occurrences`.
 const MAX_HOURS: i64 = 168;

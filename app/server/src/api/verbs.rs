@@ -6,6 +6,8 @@ use schedule::WorkflowId;
 use serde::Deserialize;
 use serde_json::Value;
 use utoipa::ToSchema;
+use workflows::Workflow;
+use workflows::definition::field::{self, FieldError};
 
 use super::auth::Editor;
 use super::edit::{LockedEdit, WriteParams, alive, read_saved, wait};
@@ -13,8 +15,6 @@ use super::error::Error;
 use super::extract::{IfMatch, NoBody, OptionalBody, Params, Trace, Verb, or_empty};
 use super::view::Read;
 use crate::App;
-use crate::field::{self, FieldError};
-use crate::workflows::{self, Workflow};
 
 /// Reason and end of a pause.
 #[derive(Default, Deserialize, ToSchema)]

@@ -3,19 +3,19 @@
 use axum::Json;
 use axum::extract::State;
 use chrono::{DateTime, SecondsFormat, SubsecRound, TimeDelta, Utc};
+use ledger::occurrences::Decision;
+use ledger::verify::{self, Difference, Findings, Kind, Span, Unfit, Unjudged};
 use schedule::ZoneSet;
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 use uuid::Uuid;
+use workflows::definition::field::{self, FieldError};
 
 use super::auth::Admin;
 use super::error::{Error, Problem};
 use super::extract::Params;
 use super::page;
 use crate::App;
-use crate::field::{self, FieldError};
-use crate::occurrences::Decision;
-use crate::verify::{self, Difference, Findings, Kind, Span, Unfit, Unjudged};
 
 /// The span to verify.
 #[derive(Deserialize, IntoParams)]

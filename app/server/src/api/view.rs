@@ -8,11 +8,10 @@ use schedule::WorkflowId;
 use serde::Serialize;
 use serde_json::{Map, Value};
 use utoipa::ToSchema;
-
-use crate::action;
-use crate::policies::{CatchUp, OnLost, Overlap};
-use crate::reasons::{self, ReasonCode};
-use crate::workflows::{State, Sync, SyncStatus, Workflow};
+use workflows::definition::action;
+use workflows::definition::policies::{CatchUp, OnLost, Overlap};
+use workflows::reasons::{self, ReasonCode};
+use workflows::{State, Sync, SyncStatus, Workflow};
 
 /// A workflow.
 #[derive(Serialize, ToSchema)]

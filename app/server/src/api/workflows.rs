@@ -4,10 +4,16 @@ use axum::Json;
 use axum::extract::State;
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
+use executor::actions;
 use schedule::WorkflowId;
 use serde::Deserialize;
 use serde_json::Value;
 use utoipa::IntoParams;
+use workflows::definition::body::WorkflowBody;
+use workflows::definition::field::{self, FieldError};
+use workflows::definition::patch;
+use workflows::definition::spec::Spec;
+use workflows::{Filter, SyncStatus, Workflow};
 
 use super::auth::{Admin, Caller, Editor, Viewer};
 use super::edit::{LockedEdit, WriteParams, applied, read_saved, wait};
@@ -16,12 +22,6 @@ use super::extract::{Body, Id, IfMatch, Params, Patch, Trace};
 use super::page::{self, Page};
 use super::view::{Read, WorkflowView, view};
 use crate::App;
-use crate::actions;
-use crate::body::WorkflowBody;
-use crate::field::{self, FieldError};
-use crate::patch;
-use crate::spec::Spec;
-use crate::workflows::{self, Filter, SyncStatus, Workflow};
 
 /// Filters of a list of workflows.
 #[derive(Deserialize, IntoParams)]

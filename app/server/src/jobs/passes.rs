@@ -2,11 +2,14 @@
 //! returns the result of the turn.
 
 use anyhow::ensure;
+use executor::{recover, timeouts};
+use ledger::admission::queue;
+use ledger::{backfills, watchdog};
 
 use super::Did;
 use crate::App;
 use crate::metrics::{FailedJob, MetricLabel, Metrics};
-use crate::{backfills, prune, queue, recover, timeouts, watchdog};
+use crate::prune;
 
 /// Decides the due times that have no decision.
 pub(super) async fn watchdog(app: &App) -> anyhow::Result<Did> {

@@ -1,9 +1,13 @@
 //! Step 7 of 7: all background jobs, with their cadence and their pass.
 
+use executor::{recover, timeouts};
+use ledger::admission::queue;
+use ledger::{backfills, watchdog};
+
 use super::{Job, passes};
 use crate::cadence::When;
 use crate::config::Config;
-use crate::{backfills, prune, queue, recover, timeouts, watchdog};
+use crate::prune;
 
 /// All jobs, in reading order.
 #[must_use]

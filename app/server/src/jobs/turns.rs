@@ -6,12 +6,14 @@
 use std::panic::AssertUnwindSafe;
 use std::time::{Duration, Instant};
 
+use executor::Shutdown;
 use futures::FutureExt as _;
+use ledger::identity;
 use tokio::task::JoinSet;
 
 use super::table::{self, Ended, LastResult};
 use super::{Did, Job, registry};
-use crate::{App, Shutdown, identity};
+use crate::App;
 
 /// How often to check for due jobs.
 const CHECK_EVERY: Duration = Duration::from_secs(1);

@@ -4,6 +4,8 @@ use std::time::Duration;
 
 use chrono::{DateTime, TimeDelta, Utc};
 use db::PgPool;
+use ledger::occurrences::Decision;
+use ledger::stats::{self, Scope, Stats};
 use moka::future::Cache;
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::family::Family;
@@ -11,8 +13,6 @@ use prometheus_client::metrics::gauge::{ConstGauge, Gauge};
 use prometheus_client::registry::Registry;
 
 use super::MetricLabel;
-use crate::occurrences::Decision;
-use crate::stats::{self, Scope, Stats};
 
 /// How long the gauges are cached, however many clients scrape.
 const FRESH_FOR: Duration = Duration::from_secs(15);

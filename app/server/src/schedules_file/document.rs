@@ -5,9 +5,8 @@ use std::collections::BTreeMap;
 use serde::Deserialize;
 use serde_json::{Map, Value};
 use serde_saphyr::Spanned;
-
-use crate::body::WorkflowBody;
-use crate::field::{self, FieldError};
+use workflows::definition::body::WorkflowBody;
+use workflows::definition::field::{self, FieldError};
 
 /// The complete file.
 #[derive(Deserialize)]

@@ -9,7 +9,7 @@ use serde::Deserialize;
 use serde_json::Value;
 use url::Url;
 
-use crate::field::{self, FieldError};
+use crate::definition::field::{self, FieldError};
 
 /// Headers that we set, or that would change how the request is framed or routed.
 const RESERVED_HEADERS: [&str; 8] =

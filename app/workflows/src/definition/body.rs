@@ -5,8 +5,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use utoipa::ToSchema;
 
-use crate::field::FieldError;
-use crate::policies::{CatchUp, OnLost, Overlap, Policies};
+use crate::definition::field::FieldError;
+use crate::definition::policies::{CatchUp, OnLost, Overlap, Policies};
 
 /// A workflow in a request.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]

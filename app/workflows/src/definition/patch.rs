@@ -2,9 +2,9 @@
 
 use serde_json::{Map, Value};
 
-use crate::body::WorkflowBody;
-use crate::field::{self, FieldError};
-use crate::spec::Spec;
+use crate::definition::body::WorkflowBody;
+use crate::definition::field::{self, FieldError};
+use crate::definition::spec::Spec;
 
 /// The format of a PATCH.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -66,8 +66,8 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::policies::Policies;
-    use crate::spec::Timing;
+    use crate::definition::policies::Policies;
+    use crate::definition::spec::Timing;
 
     fn current() -> Spec {
         Spec {

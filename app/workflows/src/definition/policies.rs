@@ -5,7 +5,7 @@ use chrono::TimeDelta;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use crate::field::FieldError;
+use crate::definition::field::FieldError;
 
 /// What happens to a fire while a previous run has not ended.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, sqlx::Type, Serialize, Deserialize, ToSchema)]

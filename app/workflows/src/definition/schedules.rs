@@ -1,18 +1,18 @@
 //! Step 1 of 7: the schedule of a workflow, which a client may write separately.
 //!
 //! A schedule has no row of its own: it is the timing of a workflow with a cron. So a write of a schedule is an edit of
-//! the workflow by [`crate::workflows::save`], with the workflow's version and ETag.
+//! the workflow by [`crate::save`], with the workflow's version and ETag.
 
 use chrono::{DateTime, Utc};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use utoipa::ToSchema;
 
-use crate::body::WorkflowBody;
-use crate::field::{self, FieldError};
-use crate::patch::{self, PatchKind};
-use crate::policies::{CatchUp, Overlap};
-use crate::spec::{self, Bounds, Spec};
+use crate::definition::body::WorkflowBody;
+use crate::definition::field::{self, FieldError};
+use crate::definition::patch::{self, PatchKind};
+use crate::definition::policies::{CatchUp, Overlap};
+use crate::definition::spec::{self, Bounds, Spec};
 
 /// A schedule in a request; in a PUT an absent field takes its default.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]

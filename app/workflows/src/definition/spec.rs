@@ -4,10 +4,10 @@ use chrono::{DateTime, SecondsFormat, TimeDelta, Utc};
 use schedule::{Cron, CronError, Timezone, TimezoneError, TimezoneHistory, ZoneHistory};
 use serde_json::{Map, Value};
 
-use crate::action::Action;
-use crate::body::WorkflowBody;
-use crate::field::{self, FieldError};
-use crate::policies::Policies;
+use crate::definition::action::Action;
+use crate::definition::body::WorkflowBody;
+use crate::definition::field::{self, FieldError};
+use crate::definition::policies::Policies;
 
 /// The validated fields of a workflow.
 #[derive(Clone, Debug, PartialEq)]

@@ -10,10 +10,10 @@ use schedule::Revision;
 use super::write::{self, Change};
 use super::{Saved, State, Workflow, live_runs};
 use crate::audit::{self, Edit, Entry};
+use crate::definition::spec::Spec;
 use crate::inject::{self, Point};
 use crate::outbox::{self, Op};
 use crate::reasons::ReasonCode;
-use crate::spec::Spec;
 use crate::trigger::Trigger;
 
 /// Creates a workflow.

@@ -8,10 +8,10 @@ use sqlx::error::BoxDynError;
 use sqlx::postgres::{PgArgumentBuffer, PgTypeInfo, PgValueRef};
 use sqlx::{Decode, Encode, Postgres};
 
-use crate::action;
 use crate::audit::Edit;
+use crate::definition::action;
+use crate::definition::spec::Spec;
 use crate::outbox::{Event, Op, Payload};
-use crate::spec::Spec;
 
 /// Whether the times of a workflow are due.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize, utoipa::ToSchema)]

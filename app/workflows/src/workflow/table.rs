@@ -7,8 +7,8 @@ use serde_json::{Map, Value};
 use sqlx::types::Json;
 
 use super::{Filter, State, Sync, SyncStatus, Workflow};
-use crate::policies::{CatchUp, OnLost, Overlap, Policies};
-use crate::spec::{Spec, Timing};
+use crate::definition::policies::{CatchUp, OnLost, Overlap, Policies};
+use crate::definition::spec::{Spec, Timing};
 
 /// Selects workflows with their synchronization, by a comment, a condition and its arguments. Lists the columns of
 /// [`Row`] once; `query_as!` accepts only literals.

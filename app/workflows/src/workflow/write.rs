@@ -6,8 +6,8 @@ use schedule::WorkflowId;
 use sqlx::types::Json;
 
 use super::{State, Workflow};
-use crate::policies::{CatchUp, OnLost, Overlap};
-use crate::spec::Spec;
+use crate::definition::policies::{CatchUp, OnLost, Overlap};
+use crate::definition::spec::Spec;
 
 pub(super) async fn insert(
     tx: &mut PgConnection,

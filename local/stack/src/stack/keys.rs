@@ -5,13 +5,13 @@ use std::io::Write;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
+use access::keys::{self, Holder, Role};
+use access::teams;
 use anyhow::{Context, Result};
-use app::audit::Edit;
-use app::keys::{self, Holder, Role};
-use app::teams;
 use chrono::{DateTime, Utc};
 use db::PgPool;
 use serde::{Deserialize, Serialize};
+use workflows::audit::Edit;
 
 /// The keys of a stack; no `Debug`, because they are secrets.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]

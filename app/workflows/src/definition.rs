@@ -1,0 +1,9 @@
+//! Step 1 of 7: what a client may write: the fields of a workflow and their rules. No statement, no clock.
+
+pub mod action;
+pub mod body;
+pub mod field;
+pub mod patch;
+pub mod policies;
+pub mod schedules;
+pub mod spec;

@@ -1,0 +1,32 @@
+//! Steps 1 and 2 of 7: what a client defines. Workflows, their edits, and the write half of the outbox.
+//!
+//! An edit changes the row of a workflow, its audit entry, its schedule version and its outbox row in one transaction
+//! ([`create`], [`save`], [`erase`]). The outbox row says "check this workflow"; the publisher reads it.
+//!
+//! | step | file |
+//! |---|---|
+//! | 1 edit | `workflow/edit.rs`, `definition/`, `audit.rs` |
+//! | 2 outbox | `outbox.rs`, `notify.rs` |
+//! | 4 schedule | `drift.rs`: what the publisher's sweeps found |
+//!
+//! This crate imports `schedule` and `db`, and no other crate of ours. It must not depend on axum, on an HTTP client or
+//! on an AWS client, so no call leaves the process inside the transaction of an edit.
+
+pub mod audit;
+pub mod database_time;
+pub mod definition;
+pub mod drift;
+pub mod id;
+pub mod inject;
+pub mod notify;
+pub mod outbox;
+pub mod reasons;
+pub mod signing;
+pub mod trigger;
+mod workflow;
+pub mod zones;
+
+pub use workflow::{
+    CLOCK_SKEW, Filter, Saved, State, Sync, SyncStatus, Workflow, cancel_live_runs, create, erase, find,
+    find_locked_for_fire, list, lock, lock_row, save, try_lock,
+};
