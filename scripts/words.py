@@ -157,6 +157,7 @@ def counted(text):
 
 def spaced(text):
     """Lower-case words with one space between them; a name is as many words as it has parts."""
+    text = re.sub(r"\\[nt]", " ", text)
     text = re.sub(r"([a-z0-9])([A-Z])|([A-Z])(?=[A-Z][a-z])", r"\1\3 \2", text)
     return re.sub(r"[^a-z]+", " ", text.lower()).strip()
 
@@ -172,6 +173,7 @@ def test():
     assert words("// Nobody knows, and somebody's owes") == ["nobody", "somebody", "owes"]
     assert words("struct ByHand; fn fire_by_hand(); const LIVING_KEY;") == ["by hand", "by hand", "living key"]
     assert words("/// This was started by\n/// hand.") == ["by hand"]
+    assert words(r'"ran\nby hand"') == ["by hand"]
     assert words("struct NoBody; to_owned, Cow::Owned, allowed, SLOWEST") == []
     assert words('{"owed": 3, "kind": "not_owed"} // owed') == ["owed"]
     assert words("- `by_hand` is now `manual`", "CHANGELOG.md") == []

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
-use app::api::openapi::Api as Description;
+use app::api::routes::Api as Description;
 use regex::Regex;
 use utoipa::OpenApi as _;
 use workflows::reasons::ReasonCode;

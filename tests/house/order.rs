@@ -177,7 +177,8 @@ static HOUSES: [House; 14] = [
         src: "tests/support",
         rooms: &[
             ("crate", "lib"),
-            ("stories", "counting_proxy lossy_proxy story"),
+            ("proxies", "counting_proxy lossy_proxy proxy"),
+            ("stories", "story"),
             ("servers", "moto runtime"),
             ("client", "api statements timeout"),
         ],

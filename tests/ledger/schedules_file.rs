@@ -140,7 +140,7 @@ async fn a_wrong_line_stops_the_start_and_nothing_is_touched() {
     assert!(reply.contains("schedules.yaml:14: cron_schedule: hour field: 25 is above 23"), "{reply}");
     file.becomes(&TWO.replace("team: team\n    name: report", "team: missing\n    name: report"));
     let reply = starts(serving(&s, &file)).await.unwrap_err();
-    assert!(reply.contains("schedules.yaml:12: team: there is no such team"), "{reply}");
+    assert!(reply.contains("schedules.yaml:12: team: the team does not exist"), "{reply}");
     file.becomes(&TWO.replace("\"*/30 * * * *\"", "*/30 * * * *"));
     let reply = starts(serving(&s, &file)).await.unwrap_err();
     assert!(reply.contains("schedules.yaml:14: "), "{reply}");

@@ -1,7 +1,7 @@
 //! Steps of the ledger's stories.
 
 use chrono::{DateTime, Utc};
-use executor::claim::{self, Fence, Finished, Held, Lease, Slots};
+use executor::claim::{self, Fence, Finished, Lease, Ownership, Slots};
 use ledger::runs::RunState;
 use local::stack::StackOptions;
 use schedule::WorkflowId;
@@ -57,7 +57,7 @@ pub(crate) async fn ended(s: &Story, wf: WorkflowId) {
     for (id, attempt, instance) in running {
         let mut db = s.pool.acquire().await.unwrap();
         let finish = claim::finish(&mut db, instance, Fence { id, attempt }, &succeeded, s.clock.now());
-        assert_eq!(finish.await.unwrap(), Held::Ours);
+        assert_eq!(finish.await.unwrap(), Ownership::Ours);
     }
     ledger::admission::queue::advance(&s.pool, wf, s.clock.now()).await.unwrap();
 }
@@ -76,6 +76,6 @@ pub(crate) async fn start_run(s: &Story, wf: WorkflowId, trigger: ledger::runs::
             tx.commit().await.unwrap();
             format!("{state:?}").to_lowercase()
         }
-        Err(reason) => reason.to_owned(),
+        Err(reason) => reason.as_str().to_owned(),
     }
 }

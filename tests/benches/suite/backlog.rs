@@ -111,7 +111,7 @@ impl Backlog {
     /// Drains the backlog with this many publishers, which start at once. The time ends with the last settled row.
     pub(crate) async fn drain(&self, publishers: usize, tps: Option<u32>) -> Drained {
         let rows = self.open_rows().await;
-        let started = Instant::now();
+        let waiting_since = Instant::now();
         let started: chrono::DateTime<chrono::Utc> = self.scalar("SELECT clock_timestamp()").await;
         let running: Vec<_> = (0..publishers).map(|_| tokio::spawn(watched(self.publisher(tps)))).collect();
         let mut drained = Drained { rows, ..Drained::default() };
@@ -120,7 +120,7 @@ impl Backlog {
         }
         // With `--once`, a row that waits for its backoff stays open until the next call.
         while self.open_rows().await > 0.0 {
-            assert!(started.elapsed() < Duration::from_secs(300), "rows are left open");
+            assert!(waiting_since.elapsed() < Duration::from_secs(300), "rows are left open");
             tokio::time::sleep(Duration::from_millis(100)).await;
             drained.add(watched(self.publisher(tps)).await);
         }

@@ -60,7 +60,7 @@ async fn accepted_runs_wait_while_a_workflow_is_paused() {
     s.job("queue").await;
     receiver.until(3).await;
     s.runs_end().await;
-    assert_eq!(s.runs(wf).await, "2026-03-02T12:00Z schedule succeeded\nby hand manual succeeded");
+    assert_eq!(s.runs(wf).await, "2026-03-02T12:00Z schedule succeeded\nuntimed manual succeeded");
     s.end().await;
 }
 
@@ -78,12 +78,12 @@ async fn a_pause_gives_up_no_retry() {
     until_state(&s, newest_run(&s, wf).await, "succeeded").await;
     executor_came_by(&s).await;
     ledger::admission::queue::advance(&s.pool, wf, s.clock.now()).await.unwrap();
-    assert_eq!(s.runs(wf).await, "2026-03-02T12:00Z schedule queued\nby hand manual succeeded");
+    assert_eq!(s.runs(wf).await, "2026-03-02T12:00Z schedule queued\nuntimed manual succeeded");
     s.resume(wf).await;
     s.job("queue").await;
     receiver.until(3).await;
     s.runs_end().await;
-    assert_eq!(s.runs(wf).await, "2026-03-02T12:00Z schedule succeeded\nby hand manual succeeded");
+    assert_eq!(s.runs(wf).await, "2026-03-02T12:00Z schedule succeeded\nuntimed manual succeeded");
     s.end().await;
 }
 

@@ -62,7 +62,7 @@ pub async fn admit(
     tx: &mut PgConnection,
     workflow: &Workflow,
     run: &runs::New,
-) -> sqlx::Result<Result<RunState, &'static str>> {
+) -> sqlx::Result<Result<RunState, ReasonCode>> {
     let admitted = verdict(tx, workflow, run.trigger, run.now).await?.state();
     if let Ok(state) = admitted {
         runs::accept(tx, workflow, state, run).await?;

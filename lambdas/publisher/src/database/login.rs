@@ -42,7 +42,7 @@ impl Login {
         match &renewed {
             Ok(()) => tracing::warn!("login refused by the database; the secret was read again"),
             Err(error) => {
-                tracing::error!("login refused by the database, and the secret was not read again: {error:#}")
+                tracing::error!("login refused by the database, and the secret was not read again: {error:#}");
             }
         }
         renewed.is_ok()

@@ -14,7 +14,10 @@ static BUNDLED: LazyLock<BTreeMap<&str, &[u8]>> = LazyLock::new(|| read_archive(
 
 /// Reads the file of a timezone; clones read the same files.
 #[derive(Clone)]
-pub struct ZoneFiles(Arc<dyn Fn(&str) -> Option<Vec<u8>> + Send + Sync>);
+pub struct ZoneFiles(Arc<ReadFile>);
+
+/// Returns the file of a timezone.
+type ReadFile = dyn Fn(&str) -> Option<Vec<u8>> + Send + Sync;
 
 impl ZoneFiles {
     /// The files in this binary.
