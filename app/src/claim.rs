@@ -415,8 +415,7 @@ pub async fn release(db: &mut PgConnection, instance: Uuid, stopped: &[Fence]) -
              WHERE r.state = 'running' AND r.locked_by = $1
         ), own AS MATERIALIZED (
             SELECT r.id, r.attempt
-              FROM UNNEST($2::uuid[], $3::int[]) AS executed (id, attempt)
-              JOIN runs r ON r.id = executed.id AND r.attempt = executed.attempt
+              FROM stopped JOIN runs r ON r.id = stopped.id AND r.attempt = stopped.attempt
              WHERE r.state = 'running' AND r.locked_by = $1
                FOR UPDATE OF r SKIP LOCKED
         ), released AS (
@@ -474,11 +473,9 @@ pub async fn hand_over_unknown(
                                 WHERE known.id = r.id AND known.attempt = r.attempt)
         ), own AS MATERIALIZED (
             SELECT r.id
-              FROM runs r
+              FROM unknown JOIN runs r ON r.id = unknown.id
              WHERE r.state = 'running' AND r.locked_by = $1
-               AND NOT EXISTS (SELECT FROM UNNEST($2::uuid[], $3::int[]) AS known (id, attempt)
-                                WHERE known.id = r.id AND known.attempt = r.attempt)
-               FOR UPDATE SKIP LOCKED
+               FOR UPDATE OF r SKIP LOCKED
         ), handed_over AS (
             UPDATE runs r
                SET state = CASE WHEN cancel_requested_on IS NULL THEN 'accepted' ELSE 'cancelled' END,

@@ -100,16 +100,16 @@ impl Ablation {
             Ablation::R3 => {
                 vec![rewrite(
                     "release attempts that stopped",
-                    "WHERE r.id = stopped.id",
-                    "WHERE FALSE AND r.id = stopped.id",
+                    "WHERE r.state = 'running' AND r.locked_by = $1",
+                    "WHERE FALSE AND r.locked_by = $1",
                 )]
             }
             Ablation::R4 => vec![rewrite("hand over a run", "cut_off = cut_off + $2", "cut_off = cut_off + 0 * $2")],
             Ablation::R6 => {
                 vec![rewrite(
                     "hand over unknown claims",
-                    "WHERE r.id = unknown.id",
-                    "WHERE FALSE AND r.id = unknown.id",
+                    "WHERE r.state = 'running' AND r.locked_by = $1",
+                    "WHERE FALSE AND r.locked_by = $1",
                 )]
             }
         }
