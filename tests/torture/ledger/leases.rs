@@ -5,7 +5,7 @@
 //! | S8 | no more runs of a workflow are executed at the same time than its policy permits |
 //! | S12 | a lease is renewed only for an attempt that its process executes |
 //! | S13 | the next renewal of a process stops an attempt whose run was taken away |
-//! | S15 | a stopped attempt has no lease, and neither has a claim whose reply was lost |
+//! | S15 | a stopped attempt has no lease, and neither has a claim whose reply was lost, unless its run was locked |
 //! | S16 | a request says if an earlier request of its run may have reached the receiver |
 //!
 //! The database records violations of S7, S14 and S17 (`instance.rs`).
@@ -28,6 +28,8 @@ pub(super) struct Leases {
     known: HashSet<Fence>,
     /// Attempts with a lease that their process does not know, and the end of that lease.
     unknown: HashMap<Fence, DateTime<Utc>>,
+    /// Those of them whose run another transaction had locked, so that no hand-over could take them.
+    locked: HashSet<Fence>,
     /// The attempts in an actor's next renewal; its answer does not contain attempts that are claimed later.
     requested: BTreeMap<usize, Vec<Fence>>,
     /// Attempts whose runs were already taken away when their actor began to renew.
@@ -57,6 +59,8 @@ struct Running {
     instance: Uuid,
     lease_until: DateTime<Utc>,
     is_leased: bool,
+    /// Whether a transaction in progress has locked it.
+    is_locked: bool,
     /// How many runs of its workflow may be executed at the same time.
     most: i32,
 }
@@ -71,11 +75,13 @@ type Answer = (
     Option<Uuid>,
     Option<DateTime<Utc>>,
     Option<bool>,
+    Option<bool>,
     Option<i32>,
 );
 
 const RUNNING: &str = "
     SELECT f.finding, r.id, r.attempt, r.tries, r.workflow_id, r.locked_by, r.lease_until, r.lease_until > cronbox_now(),
+           r.xmax <> 0 AND pg_xact_status(r.xmax::text::xid8) IS NOT DISTINCT FROM 'in progress',
            CASE w.overlap_policy WHEN 'concurrent' THEN w.max_concurrent ELSE 1 END
       FROM (SELECT min(finding) AS finding FROM torture_findings) AS f
       LEFT JOIN runs AS r ON r.state = 'running'
@@ -102,11 +108,16 @@ impl Leases {
             if self.unknown.get(&fence).is_some_and(|before| *before < run.lease_until) {
                 return Err(format!("S12: a lease was renewed of which its process knows nothing: {run:?}"));
             }
-            if self.known.contains(&fence) || process.is_claiming {
+            if run.is_locked {
+                self.locked.insert(fence);
+            }
+            let is_handed_over = process.is_claiming && !self.locked.contains(&fence);
+            if self.known.contains(&fence) || is_handed_over {
                 return Err(format!("S15: a lease is left of which its process knows nothing: {run:?}"));
             }
             unknown.insert(fence, run.lease_until);
         }
+        self.locked.retain(|fence| unknown.contains_key(fence));
         self.unknown = unknown;
         Ok(())
     }
@@ -165,7 +176,7 @@ impl Leases {
 }
 
 fn running(answer: Answer) -> Option<Running> {
-    let (_, id, attempt, tries, workflow, instance, lease_until, is_leased, most) = answer;
+    let (_, id, attempt, tries, workflow, instance, lease_until, is_leased, is_locked, most) = answer;
     Some(Running {
         fence: Fence { id: id?, attempt: attempt? },
         tries: tries?,
@@ -173,6 +184,7 @@ fn running(answer: Answer) -> Option<Running> {
         instance: instance?,
         lease_until: lease_until?,
         is_leased: is_leased?,
+        is_locked: is_locked?,
         most: most?,
     })
 }
