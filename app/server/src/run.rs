@@ -24,7 +24,8 @@ const REQUESTS_END: Duration = Duration::from_secs(2);
 pub async fn serve(listener: TcpListener, app: App, shutdown: Shutdown) -> anyhow::Result<()> {
     anyhow::ensure!(
         app.config.heartbeat_ms * 6 <= app.config.lost_after_secs * 1_000,
-        "CRONBOX_LOST_AFTER_SECS must be at least six times CRONBOX_HEARTBEAT_MS, or runs are lost that are not"
+        "CRONBOX_LOST_AFTER_SECS must be at least six times CRONBOX_HEARTBEAT_MS: with less, runs that still execute \
+         count as lost"
     );
     let client = Client::new(app.allowed.clone())?;
     app.database_time().await?;

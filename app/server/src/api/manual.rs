@@ -106,7 +106,7 @@ fn answer(app: &App, outcome: ManualOutcome) -> Result<Response, Error> {
         ManualOutcome::Overlap(reason) => Err(Error::conflict("overlap", reason.sentence())),
         ManualOutcome::Live => Err(Error::conflict(
             "run_live",
-            "the run, or another run of its time, has not ended: wait for its end, or cancel it",
+            "this run, or another run of its scheduled time, has not ended: wait until it ends, or cancel it",
         )),
     }
 }

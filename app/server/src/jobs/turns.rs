@@ -99,8 +99,8 @@ async fn turn(app: App, job: Job) {
     let done = tokio::select! {
         done = tokio::time::timeout(LONGEST, work) => match done {
             Ok(Ok(done)) => done,
-            Ok(Err(_)) => Err(anyhow::anyhow!("it panicked; the log says where")),
-            Err(_) => Err(anyhow::anyhow!("it took longer than {} s and was stopped", LONGEST.as_secs())),
+            Ok(Err(_)) => Err(anyhow::anyhow!("the turn panicked: read the log")),
+            Err(_) => Err(anyhow::anyhow!("the turn took longer than {} s and was stopped", LONGEST.as_secs())),
         },
         () = until_lost(&app, job.name) => {
             tracing::warn!(job = job.name, "job lease lost; this turn stops, and another instance continues");
