@@ -72,7 +72,7 @@ async fn keep_sampling(app: App) {
     loop {
         tokio::time::sleep(SAMPLE_INTERVAL).await;
         if let Err(error) = app.database_time().await {
-            tracing::warn!(%error, "database time cannot be sampled; the last sample and the time since are used");
+            tracing::warn!(%error, "database time not sampled; the last sample and the time since are used");
         }
     }
 }
@@ -96,7 +96,7 @@ async fn forget_deleted(app: App) {
     loop {
         match forget_once(&app, newest).await {
             Ok(read) => newest = Some(read),
-            Err(error) => tracing::warn!(%error, "deleted workflows cannot be read; trying again"),
+            Err(error) => tracing::warn!(%error, "deleted workflows not read; trying again"),
         }
         tokio::time::sleep(FORGET_EVERY).await;
     }

@@ -142,7 +142,7 @@ impl Publisher {
                     return Ok(Tried { report, done: before - locked.len(), locked });
                 }
                 Err(error) if tries < SETTLE_TRIES => {
-                    tracing::warn!(%error, "{} workflows not settled yet; trying again", some.len());
+                    tracing::warn!(%error, workflows = some.len(), "settle failed; trying again");
                     tokio::time::sleep(SETTLE_PAUSE * tries).await;
                     tries += 1;
                 }
