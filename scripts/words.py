@@ -74,10 +74,10 @@ NOT_OURS = re.compile(
     r"LICENSE$|CODE_OF_CONDUCT\.md$|\.sqlx/|.*fuzz/corpus/|.*/data/|scripts/words\.py$|.*(?:\.lock|\.zip|\.png|package-lock\.json)$"
 )
 # What keeps its words: `owed` is the older name of the field `due` of `GET /verify`, `not_owed` one of its kinds of
-# difference; the sentences are stored as reasons and were in answers of 0.1; `nobody` is a Unix user.
+# difference; the sentences are reasons of 0.1, which answers still have; `nobody` is a Unix user.
 KEPT = re.compile(
     r'\bnot_owed\b|\bNotOwed\b|(?<=["`])owed(?=["`\\])|\bowed(?=: )'
-    r"|nobody asked in time|a later time has run or was owed"
+    r"|nobody asked in time|a later time has run or was owed(?=, and the workflow)"
     r'|(?<=["`])nobody(?=["`])|\bid -u nobody\b'
 )
 MARKER = re.compile(r"^\s*(?://[/!]?|--|#+|\*|>)?\s*")

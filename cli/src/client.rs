@@ -78,8 +78,8 @@ impl Client {
     }
 
     fn with_key(url: &str, key: &str) -> anyhow::Result<Self> {
-        let mut key =
-            HeaderValue::from_str(key).map_err(|_| anyhow!("a key consists of printable ASCII characters"))?;
+        let mut key = HeaderValue::from_str(key)
+            .map_err(|_| anyhow!("the key has a character that is not printable ASCII: copy it again"))?;
         key.set_sensitive(true);
         let http = reqwest::Client::builder()
             .default_headers(HeaderMap::from_iter([(KEY_HEADER, key)]))

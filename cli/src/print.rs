@@ -17,7 +17,7 @@ pub(crate) fn text(text: &str) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Whether the reader has exited.
+/// Whether the reader of standard output has closed it.
 pub(crate) fn is_pipe_closed(written: io::Result<()>) -> anyhow::Result<bool> {
     match written {
         Ok(()) => Ok(false),

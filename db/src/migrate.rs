@@ -46,12 +46,12 @@ pub async fn migrate_by(migrator: &Migrator, options: &Options) -> anyhow::Resul
             Ok(Tried::Migrated) => return Ok(()),
             Ok(Tried::AnotherMigrates) => {
                 if !std::mem::replace(&mut is_logged, true) {
-                    tracing::info!("another process migrates the database; waiting until it has ended");
+                    tracing::info!("migration waits: another process migrates the database");
                 }
             }
             Err(error) if is_locked(&error) => {
                 locked += 1;
-                tracing::warn!(attempt = locked, "a migration waits for a lock and tries again");
+                tracing::warn!(attempt = locked, "migration waits for a lock and tries again");
             }
             Err(error) => return Err(error.context("cannot bring the database's schema up to date")),
         }

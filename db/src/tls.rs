@@ -18,7 +18,7 @@ pub fn with_ca(dsn: &str, ca_file: Option<&Path>) -> String {
             url.query_pairs_mut().append_pair("sslrootcert", &ca_file.to_string_lossy());
             url.into()
         }
-        // A DSN that cannot be parsed is refused at its use.
+        // A DSN that cannot be parsed is refused when it is used.
         _ => dsn.to_owned(),
     }
 }

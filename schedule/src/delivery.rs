@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use chrono::TimeDelta;
 
-/// EventBridge Scheduler invokes within the minute of the scheduled time; this is the last second of it.
+/// EventBridge Scheduler invokes less than 60 s after the scheduled time; this is the last whole second.
 pub const EVENTBRIDGE_PRECISION: TimeDelta = TimeDelta::seconds(59);
 
 /// How long Lambda waits before the second and the third try of an asynchronous invocation.

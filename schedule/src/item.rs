@@ -102,7 +102,7 @@ impl Cursor<'_> {
             return Ok(self.field.min + 7);
         }
         let end = &before[..before.len() - self.rest.len()];
-        Err(self.error(position, format!("the range to {end} runs backwards")))
+        Err(self.error(position, format!("the range ends at {end}, before it begins")))
     }
 
     fn insert(&self, values: &mut Values, first: u32, last: u32, step: u32) {

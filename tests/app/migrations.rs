@@ -215,7 +215,7 @@ async fn a_second_migrate_waits_for_the_first() {
         let mut lines = BufReader::new(second.stderr.take().unwrap()).lines();
         let waits = async {
             while let Some(line) = lines.next_line().await.unwrap() {
-                if line.contains("another process migrates the database; waiting") {
+                if line.contains("migration waits: another process migrates the database") {
                     return;
                 }
             }

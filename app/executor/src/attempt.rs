@@ -154,7 +154,7 @@ impl Executor {
                     if state.is_terminal()
                         && let Err(error) = self.hand_on(run).await
                     {
-                        tracing::warn!(run_id = %run.id, %error, "slot not handed on; the job `queue` does it at its next turn");
+                        tracing::warn!(run_id = %run.id, %error, "next queued run not started; the job `queue` starts it at its next turn");
                     }
                     return Left::Taken;
                 }
@@ -229,7 +229,7 @@ impl Executor {
             failures::pause_after(&self.parts.pool, &self.parts.clock, &self.parts.notifier, run).await;
         }
         if let Err(error) = self.hand_on(run).await {
-            tracing::warn!(run_id = %run.id, %error, "slot not handed on; the job `queue` does it at its next turn");
+            tracing::warn!(run_id = %run.id, %error, "next queued run not started; the job `queue` starts it at its next turn");
         }
         if let Some(backfill) = run.backfill_id
             && let Err(error) = self.refill(backfill, WorkflowId(run.workflow_id)).await

@@ -24,7 +24,8 @@ const REQUESTS_END: Duration = Duration::from_secs(2);
 pub async fn serve(listener: TcpListener, app: App, shutdown: Shutdown) -> anyhow::Result<()> {
     anyhow::ensure!(
         app.config.heartbeat_ms * 6 <= app.config.lost_after_secs * 1_000,
-        "CRONBOX_LOST_AFTER_SECS must be at least six times CRONBOX_HEARTBEAT_MS, or runs are lost that are not"
+        "CRONBOX_LOST_AFTER_SECS must be at least six times CRONBOX_HEARTBEAT_MS: with less, runs that still execute \
+         count as lost"
     );
     let client = Client::new(app.allowed.clone())?;
     app.database_time().await?;
@@ -71,7 +72,7 @@ async fn keep_sampling(app: App) {
     loop {
         tokio::time::sleep(SAMPLE_INTERVAL).await;
         if let Err(error) = app.database_time().await {
-            tracing::warn!(%error, "database time cannot be sampled; the last sample and the time since are used");
+            tracing::warn!(%error, "database time not sampled; the last sample and the time since are used");
         }
     }
 }
@@ -95,7 +96,7 @@ async fn forget_deleted(app: App) {
     loop {
         match forget_once(&app, newest).await {
             Ok(read) => newest = Some(read),
-            Err(error) => tracing::warn!(%error, "deleted workflows cannot be read; trying again"),
+            Err(error) => tracing::warn!(%error, "deleted workflows not read; trying again"),
         }
         tokio::time::sleep(FORGET_EVERY).await;
     }

@@ -80,7 +80,8 @@ pub async fn load(app: &App, path: &Path) -> anyhow::Result<Loaded> {
                 let Loaded { created, changed, unchanged, spent } = loaded;
                 tracing::info!(
                     step = 1,
-                    "{shown}: {created} workflows created, {changed} changed, {unchanged} unchanged, {spent} not applied"
+                    "schedules file loaded: {shown}: {created} workflows created, {changed} changed, \
+                     {unchanged} unchanged, {spent} not applied"
                 );
                 return Ok(loaded);
             }

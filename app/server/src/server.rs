@@ -56,7 +56,7 @@ pub(crate) async fn serve(listener: TcpListener, router: Router, config: &Config
             Ok(accepted) => accepted,
             Err(error) => {
                 // Probably there are no file descriptors left; without a pause this loop would spin.
-                tracing::warn!(%error, "cannot accept a connection");
+                tracing::warn!(%error, "connection not accepted");
                 tokio::time::sleep(Duration::from_millis(100)).await;
                 continue;
             }

@@ -116,7 +116,9 @@ async fn insert_unless_outrun(
         let version = set.version();
         format!("zone data {version} are already stored with other contents: give this set another version")
     })?;
-    let workflows = mark_workflows(&mut tx, id, timings, edit.now).await.context("cannot mark the workflows")?;
+    let workflows = mark_workflows(&mut tx, id, timings, edit.now)
+        .await
+        .context("cannot mark the workflows whose next times change with the zone data")?;
     let entry = Entry {
         verb: "zones_update",
         subject: "zone_data".to_owned(),

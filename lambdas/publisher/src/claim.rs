@@ -61,7 +61,7 @@ pub(crate) struct Batch {
 /// Which workflows a claim takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Choice {
-    /// All except the suspects.
+    /// All due workflows except the suspects.
     Usual,
     /// Workflows that were claimed twice in a row without an answer, or `CRONBOX_MAX_ATTEMPTS` times in total. Each of
     /// them may be what kills the publisher, so one is claimed at a time, after all others.
@@ -86,7 +86,7 @@ pub(crate) async fn claim(
     span: &Span,
     injector: &Injector,
 ) -> sqlx::Result<Batch> {
-    // Taken before the claim is sent, so that this lease ends before the database's.
+    // The clock is read before the claim is sent, so that this lease ends before the database's.
     let lease = Lease::new(span.now(), span);
     let mut tx = db::begin(pool).await?;
     injector.at(Point::P1).await;

@@ -104,7 +104,11 @@ impl Convergence<'_> {
             (None, _) => Belief::Nothing,
             (Some(existing), Desired::Schedule(spec)) if spec.is(&existing, self.now) => Belief::Hash(spec.hash()),
             (Some(_), _) => {
-                tracing::warn!(workflow_id = self.claim.workflow_id.0, "{} is not what was published", self.name);
+                tracing::warn!(
+                    workflow_id = self.claim.workflow_id.0,
+                    "schedule {} differs from what was published",
+                    self.name
+                );
                 Belief::Something
             }
         })
@@ -273,14 +277,17 @@ impl Convergence<'_> {
                 tracing::warn!(
                     workflow_id,
                     class = setback.class.as_str(),
-                    "{name} not published: {}; next attempt in {secs:.1} s",
+                    "schedule {name} not published: {}; next attempt in {secs:.1} s",
                     setback.message
                 );
             }
             (Outcome::Failed { message, .. }, _) => {
-                tracing::error!(workflow_id, "{name} failed, and is not published until its next edit: {message}");
+                tracing::error!(
+                    workflow_id,
+                    "schedule {name} failed, and is not published until its next edit: {message}"
+                );
             }
-            (Outcome::NotCalled, _) => tracing::info!(workflow_id, "{name} waits for the next drain"),
+            (Outcome::NotCalled, _) => tracing::info!(workflow_id, "schedule {name} waits for the next drain"),
         }
     }
 }

@@ -318,13 +318,13 @@ impl Publisher {
                 Ok(existing) => {
                     match existing.and_then(|existing| identity.other_in(existing.description.as_deref())) {
                         Some(other) => {
-                            tracing::error!(name, identity = %other.0, "sweep: {name} belongs to another database");
+                            tracing::error!(name, identity = %other.0, "schedule {name} belongs to another database");
                             orphans.foreign.push((name.clone(), other));
                         }
                         None => orphans.ours.push(parsed),
                     }
                 }
-                Err(fault) => tracing::warn!(name, "{name} not read: {}", fault.message),
+                Err(fault) => tracing::warn!(name, "schedule {name} not read: {}", fault.message),
             }
         }
         orphans

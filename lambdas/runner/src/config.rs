@@ -80,13 +80,17 @@ impl Config {
     pub fn read() -> Result<(Config, Vec<OldVariable>), String> {
         let (Arguments { app_base_url, key }, old_variables) = match old_names::parse::<Arguments>() {
             Err(error) if matches!(error.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayVersion) => error.exit(),
-            _ if !is_lambda() => return Err("runs only as a Lambda; `make up` runs it locally".to_owned()),
+            _ if !is_lambda() => {
+                return Err("this program runs only as a Lambda: `make up` starts it on this machine".to_owned());
+            }
             parsed => parsed.map_err(|error| sentence(&error))?,
         };
         let key = match (key.scheduler_api_key, key.scheduler_api_key_secret_arn) {
             (Some(key), _) => KeySource::Value(key),
             (None, Some(arn)) => KeySource::Secret(arn),
-            (None, None) => return Err("set SCHEDULER_API_KEY or SCHEDULER_API_KEY_SECRET_ARN".to_owned()),
+            (None, None) => {
+                return Err("set CRONBOX_SCHEDULER_API_KEY or CRONBOX_SCHEDULER_API_KEY_SECRET_ARN".to_owned());
+            }
         };
         Ok((Config { app_base_url, key, limits: Limits::LAMBDA }, old_variables))
     }
@@ -109,7 +113,7 @@ fn is_lambda() -> bool {
 fn sentence(error: &clap::Error) -> String {
     match error.kind() {
         ErrorKind::MissingRequiredArgument => {
-            "set APP_BASE_URL, and SCHEDULER_API_KEY or SCHEDULER_API_KEY_SECRET_ARN, in the environment".to_owned()
+            "set CRONBOX_APP_BASE_URL, and CRONBOX_SCHEDULER_API_KEY or CRONBOX_SCHEDULER_API_KEY_SECRET_ARN".to_owned()
         }
         _ => error.to_string().lines().next().unwrap_or_default().trim_start_matches("error: ").to_owned(),
     }

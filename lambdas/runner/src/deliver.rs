@@ -94,8 +94,9 @@ impl Runner {
     /// # Errors
     /// Fails if the app gave no answer; Lambda then tries again.
     pub async fn deliver(&self, event: Value) -> Result<Delivered, DeliverError> {
-        let fire = Fire::from_event(&event)
-            .inspect_err(|error| tracing::error!(step = 6, status = 0, accepted = false, "not a fire: {error}"))?;
+        let fire = Fire::from_event(&event).inspect_err(|error| {
+            tracing::error!(step = 6, status = 0, accepted = false, "event refused, it is not a fire: {error}");
+        })?;
         let delivered = self.try_often(&fire).await.and_then(|Answer { status, body }| {
             let read = Delivered::read(status, &body).ok_or(DeliverError::NotTheApp { status })?;
             Ok((status, read))

@@ -164,10 +164,10 @@ impl Fires {
         let (code, message, exhausted) = failure.attributes();
         let queue = due.schedule.spec.target.dead_letter_config.as_ref().and_then(|config| config.arn.clone());
         let Some(queue) = queue else {
-            tracing::warn!("the fire of {name} for {} is dropped: {message}", payload.scheduled_time);
+            tracing::warn!("fire dropped: {name} for {}: {message}", payload.scheduled_time);
             return;
         };
-        tracing::warn!("the fire of {name} for {} is a dead letter now: {message}", payload.scheduled_time);
+        tracing::warn!("fire sent to the dead-letter queue: {name} for {}: {message}", payload.scheduled_time);
         self.0.dead_letters.push(DeadLetter::of_schedule(
             &queue,
             &UnsentFire {

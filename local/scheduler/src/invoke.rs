@@ -157,12 +157,12 @@ impl Lambda {
         let Err(error) = outcome else { return };
         match self.0.options.retry_after.get(event.tries - 1) {
             Some(pause) => {
-                tracing::warn!(%error, "the function failed at try {}; it is tried again in {} s", event.tries, pause.num_seconds());
+                tracing::warn!(%error, "function failed at try {}; it is tried again in {} s", event.tries, pause.num_seconds());
                 queue.push(now + *pause, event);
                 self.0.queued.notify_one();
             }
             None => {
-                tracing::warn!(%error, "the function failed at try {}; the event is a dead letter now", event.tries);
+                tracing::warn!(%error, "function failed at try {}; its event is sent to the dead-letter queue", event.tries);
                 let failed = FailedEvent {
                     request_id: event.request_id,
                     function: &event.function.arn,

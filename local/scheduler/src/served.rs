@@ -87,7 +87,7 @@ impl StandIn {
         // Without it, small answers wait for the client's delayed acknowledgement.
         let listener = listener.tap_io(|stream| {
             if let Err(error) = stream.set_nodelay(true) {
-                tracing::debug!(%error, "cannot set TCP_NODELAY");
+                tracing::debug!(%error, "TCP_NODELAY not set");
             }
         });
         let serve = axum::serve(listener, self.router()).with_graceful_shutdown(stop.clone().cancelled_owned());

@@ -344,8 +344,8 @@ locals {
     },
     {
       for name, queue in aws_sqs_queue.dead_letters : "${name}-dead-letters-age" => {
-        # A fire older than 24 hours is answered `too_old`: this leaves half of them for a redrive.
-        says      = "A dead letter of ${name} has waited for twelve hours; after 24 the app accepts its fire no more."
+        # The app answers `too_old` to a fire older than 24 hours, so 12 hours remain for a redrive.
+        says      = "A dead letter of ${name} has waited for 12 hours; after 24 hours the app refuses its fire."
         namespace = "AWS/SQS"
         metric    = "ApproximateAgeOfOldestMessage"
         where     = { QueueName = queue.name }

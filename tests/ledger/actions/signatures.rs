@@ -120,7 +120,7 @@ async fn a_secret_that_cannot_sign_fails_the_run_and_sends_nothing() {
     let wf = s.create_with(json!({"action": receiver.action(), "max_attempts": 5})).await;
     let id = accept(&s, wf).await;
     let failed = until_state(&s, id, "failed").await;
-    assert_eq!(failed["error"], "the team's signing secret is not whsec_ and base64");
+    assert_eq!(failed["error"], "the team's signing secret must be whsec_ followed by base64");
     assert!(receiver.received().is_empty());
     s.end().await;
 }

@@ -15,7 +15,7 @@ use workflows::signing::SigningSecret;
 /// The secret is not `whsec_` and base64. Secrets that the app generates are valid, so only a manual change causes
 /// this.
 #[derive(Debug, thiserror::Error)]
-#[error("the team's signing secret is not whsec_ and base64")]
+#[error("the team's signing secret must be whsec_ followed by base64")]
 pub struct BadSecret;
 
 /// The three headers of a signed request.

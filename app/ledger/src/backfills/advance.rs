@@ -1,4 +1,4 @@
-//! Step 7 of 7: advances backfills: a job, in bounded passes.
+//! Step 7 of 7: the job that advances backfills, in bounded passes.
 
 use chrono::{DateTime, Utc};
 use db::{PgConnection, PgPool};

@@ -104,7 +104,8 @@ async fn check_fire(tx: &mut PgConnection, fire: &Fire, now: DateTime<Utc>) -> s
         DueCheck::Unjudged if by_the_same_timing(tx, fire, &version).await? => {
             tracing::warn!(
                 workflow_id = fire.workflow_id.0,
-                "fire accepted unevaluated: its timezone or cron is unknown, and its timing is still in force"
+                "fire accepted without evaluation: its timezone or cron is unknown, and it was published with the timing \
+                 that is in force"
             );
             Ok(version)
         }

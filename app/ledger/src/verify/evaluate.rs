@@ -234,9 +234,9 @@ impl Decided {
         }
     }
 
-    /// Whether a decision without a run permits an automatic run.
+    /// Whether an automatic run may exist although the decision says that the time did not run.
     fn permits(&self, run: &Run) -> bool {
-        // A newer fire replaced a run that had not started.
+        // A newer fire replaced the run before it started.
         self.decision == Decision::SkippedOverlap && run.state == RunState::Cancelled && run.never_started
     }
 

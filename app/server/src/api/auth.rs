@@ -46,14 +46,19 @@ fn admitted(app: &App, admission: Admission) -> Result<Caller, Error> {
     let limited = |detail, seconds| Error::Later(StatusCode::TOO_MANY_REQUESTS, "rate_limited", detail, seconds);
     match admission {
         Admission::Admitted(caller) => Ok(caller),
-        Admission::TooManyRequests => Err(limited("too many requests with this key", 1)),
+        Admission::TooManyRequests => {
+            Err(limited("too many requests with this key: wait for Retry-After seconds, then repeat", 1))
+        }
         Admission::Unknown => {
             app.metrics.bad_keys.inc();
             Err(Error::unauthorized())
         }
         Admission::TooManyUnknown => {
             app.metrics.bad_keys.inc();
-            Err(limited("too many unknown keys from this address", 60))
+            Err(limited(
+                "too many unknown keys from this address: wait for Retry-After seconds, then send an active key",
+                60,
+            ))
         }
     }
 }

@@ -210,7 +210,7 @@ pub async fn read(request: Request) -> Result<Bytes, Error> {
             let detail = format!("the body is larger than {} KiB", BODY_LIMIT / 1024);
             Error::Refused(StatusCode::PAYLOAD_TOO_LARGE, "body_too_large", detail)
         } else {
-            FieldError::new("incomplete_body", "", "the body ended early").into()
+            FieldError::new("incomplete_body", "", "the body ended before its announced length: send it again").into()
         }
     })
 }

@@ -106,7 +106,7 @@ fn answer(app: &App, outcome: ManualOutcome) -> Result<Response, Error> {
         ManualOutcome::Overlap(reason) => Err(Error::conflict("overlap", reason.sentence())),
         ManualOutcome::Live => Err(Error::conflict(
             "run_live",
-            "the run, or another run of its time, has not ended: wait for its end, or cancel it",
+            "this run, or another run of its scheduled time, has not ended: wait until it ends, or cancel it",
         )),
     }
 }
@@ -129,7 +129,7 @@ async fn cancel(app: &App, caller: &Caller, id: Uuid, edit: &Edit) -> Result<Jso
     if cancelled == Cancelled::Done {
         // The slot of the run is free now, so start the next queued run without waiting for the job `queue`.
         if let Err(error) = queue::advance(&app.pool, WorkflowId(before.workflow_id), edit.now).await {
-            tracing::warn!(%error, "slot of a cancelled run not handed on; the job `queue` does it at its next turn");
+            tracing::warn!(%error, "next queued run not started; the job `queue` starts it at its next turn");
         }
         app.wake.notify();
     }

@@ -93,7 +93,7 @@ fn cancel_backfill() {}
 fn cancel_run() {}
 
 #[utoipa::path(post, path = "/api/v1/runs/{id}:retry", tag = "runs",
-    description = "Repeat a run that has ended: a new run with the same inputs and the same occurrence. 409 `run_live` if the run, or another run of its time, has not ended.",
+    description = "Repeat a run that has ended: a new run with the same inputs and the same occurrence. 409 `run_live` if the run, or another run of its scheduled time, has not ended.",
     params(("id" = Uuid, Path)), responses((status = 202, body = manual::ManualRunView, headers(("Location" = String))), (status = "4XX", body = super::error::Problem, content_type = "application/problem+json")))]
 #[expect(dead_code, reason = "only describes a verb of manual::act_on_run")]
 fn retry_run() {}

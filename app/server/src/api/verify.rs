@@ -115,11 +115,11 @@ fn refused(unfit: Unfit) -> FieldError {
         Unfit::NotSettled(latest) => FieldError::new(
             "span_not_settled",
             "to",
-            format!("some due times before to are not decided yet: to must be {} or earlier", rfc3339(latest)),
+            format!("to must be {} or earlier: some due times before it have no decision yet", rfc3339(latest)),
         ),
         Unfit::Pruned(earliest) => {
             let earliest = if earliest == earliest.trunc_subsecs(0) { earliest } else { earliest + second };
-            let detail = format!("older occurrences may be removed: from must be {} or later", rfc3339(earliest));
+            let detail = format!("from must be {} or later: older occurrences may be removed", rfc3339(earliest));
             FieldError::new("span_too_old", "from", detail)
         }
         Unfit::ForeignCursor => {

@@ -36,7 +36,7 @@ pub(crate) async fn take_turns(app: App, shutdown: Shutdown) {
     loop {
         match take_due_jobs(&app, &jobs, &mut registered, &mut hold_log, &mut under_way).await {
             Ok(()) => {}
-            Err(error) => tracing::warn!(%error, "cannot read the jobs that are due; the next check tries again"),
+            Err(error) => tracing::warn!(%error, "due jobs not read; the next check tries again"),
         }
         tokio::select! {
             () = shutdown.draining() => break,
@@ -99,8 +99,8 @@ async fn turn(app: App, job: Job) {
     let done = tokio::select! {
         done = tokio::time::timeout(LONGEST, work) => match done {
             Ok(Ok(done)) => done,
-            Ok(Err(_)) => Err(anyhow::anyhow!("it panicked; the log says where")),
-            Err(_) => Err(anyhow::anyhow!("it took longer than {} s and was stopped", LONGEST.as_secs())),
+            Ok(Err(_)) => Err(anyhow::anyhow!("the turn panicked: read the log")),
+            Err(_) => Err(anyhow::anyhow!("the turn took longer than {} s and was stopped", LONGEST.as_secs())),
         },
         () = until_lost(&app, job.name) => {
             tracing::warn!(job = job.name, "job lease lost; this turn stops, and another instance continues");
@@ -109,7 +109,7 @@ async fn turn(app: App, job: Job) {
     };
     let ended = ended(&app, &job, done, began.elapsed());
     if let Err(error) = settle(&app, job.name, &ended).await {
-        tracing::warn!(job = job.name, %error, "cannot record a job's turn; its lease will expire");
+        tracing::warn!(job = job.name, %error, "turn of a job not recorded; its lease will expire");
     }
 }
 

@@ -44,7 +44,7 @@ impl Ledger {
         });
         match read.await {
             Ok((stats, read_at)) => register(registry, &stats, read_at),
-            Err(error) => tracing::warn!(%error, "gauges of the ledger cannot be read"),
+            Err(error) => tracing::warn!(%error, "gauges of the ledger not read"),
         }
     }
 }

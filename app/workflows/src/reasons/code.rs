@@ -146,7 +146,7 @@ impl ReasonCode {
             Self::OlderThanCatchUpWindow => "the time is older than the catch-up window",
             Self::NoFireAndNoCatchUp => "no fire arrived in time, and the catch-up policy is none",
             Self::NoFireInTime => "no fire arrived in time",
-            Self::Superseded => "a later time has run or was owed, and the catch-up policy runs only the newest",
+            Self::Superseded => "a later time ran or was due, and the catch-up policy runs only the newest",
             Self::ScheduleChangedBeforeRun => "the schedule was changed before the time ran",
             Self::PausedBeforeRun => "the workflow was paused before the time ran",
             Self::ArchivedBeforeRun => "the workflow was archived before the time ran",

@@ -142,7 +142,7 @@ impl Publisher {
                     return Ok(Tried { report, done: before - locked.len(), locked });
                 }
                 Err(error) if tries < SETTLE_TRIES => {
-                    tracing::warn!(%error, "{} workflows not settled yet; trying again", some.len());
+                    tracing::warn!(%error, workflows = some.len(), "settle failed; trying again");
                     tokio::time::sleep(SETTLE_PAUSE * tries).await;
                     tries += 1;
                 }
@@ -253,7 +253,7 @@ impl Hand {
     /// tried until the end.
     fn leaves_locked(&self, span: &Span) -> bool {
         let waited = self.locked_since.map_or(Duration::ZERO, |since| span.now().saturating_duration_since(since));
-        // Nothing else is claimed together with a suspect, so it waits for no lock.
+        // A suspect's pipeline has no other workflows, so it ends instead of waiting for a locked publication.
         let has_waited = self.choice == Choice::Suspects || waited >= LOCKED_PATIENCE;
         has_waited && (span.may_claim() || span.is_stopped())
     }

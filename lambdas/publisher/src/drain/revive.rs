@@ -48,7 +48,7 @@ impl Publisher {
                 let revived = enqueue_revived(self.pool(), &changed, now).await?;
                 tracing::info!(
                     revived,
-                    "failed workflows are published again: their schedules differ from those refused"
+                    "failed workflows enqueued again: their schedules differ from those that EventBridge refused"
                 );
             }
         }

@@ -60,7 +60,7 @@ async fn invoke(publisher: &Publisher, login: &Login, event: LambdaEvent<Value>)
     };
     write_metrics(publisher, deadline).await;
     let report = drained.map_err(TickError)?;
-    tracing::info!(report = %serde_json::json!(report), "drained");
+    tracing::info!(report = %serde_json::json!(report), "drain ended");
     Ok(report)
 }
 

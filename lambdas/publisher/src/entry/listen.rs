@@ -92,7 +92,7 @@ impl Publisher {
     async fn receive_notifications(&self, span: &Span, login: Option<&Login>) -> Infallible {
         loop {
             let Err(error) = self.listen_on_one_connection(span).await;
-            tracing::warn!(%error, "notifications cannot be received; the outbox is polled");
+            tracing::warn!(%error, "notifications not received; the outbox is polled");
             self.log_in_anew(login, &error.into()).await;
             tokio::time::sleep(RECONNECT).await;
         }
@@ -117,6 +117,6 @@ impl Publisher {
 
 fn log_report(report: Report) {
     if (Report { remaining: 0, ..report }) != Report::default() {
-        tracing::info!(report = %serde_json::json!(report), "drained");
+        tracing::info!(report = %serde_json::json!(report), "drain ended");
     }
 }

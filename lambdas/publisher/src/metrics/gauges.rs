@@ -30,7 +30,7 @@ pub(crate) struct Gauges {
     pub(crate) drift: Option<BTreeMap<String, i64>>,
     /// The gauges of the sweeps.
     pub(crate) sweeps: Option<Sweeps>,
-    /// How many seconds the watchdog is behind the grace.
+    /// Seconds since the oldest due time without a decision passed its grace.
     pub(crate) ledger_lag_secs: Option<f64>,
     /// Due times of the last hour by decision.
     pub(crate) decisions: Option<Decisions>,

@@ -19,9 +19,9 @@ use crate::stopwatch::Stopwatch;
 
 /// How long a claim lasts without a renewal, by the database's clock.
 pub(crate) const LEASE: Duration = Duration::from_secs(60);
-/// When a daemon renews a lease.
+/// How long after a claim or a renewal a daemon renews the lease.
 pub(crate) const RENEW_AFTER: Duration = Duration::from_secs(20);
-/// When it tries again after a failed renewal.
+/// How long after a failed renewal it tries again.
 pub(crate) const RENEW_AGAIN: Duration = Duration::from_secs(5);
 /// Nothing is signed in the last part of a lease, because a call may take 3 s and clocks drift.
 const MARGIN: Duration = Duration::from_secs(10);

@@ -51,8 +51,8 @@ pub(crate) async fn release(
         turn.findings.changes_refused = changes.unsigned_abs();
         tracing::error!(
             changes,
-            "sweep: the brake is engaged: {changes} of {ours} schedules would be deleted, disabled or changed, \
-             and no raised generation explains it"
+            "brake engaged: {changes} of {ours} schedules would be deleted, disabled or changed, \
+             and neither an edit nor a generation explains it"
         );
         return Ok(Release::Done);
     }

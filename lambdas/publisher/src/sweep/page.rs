@@ -136,7 +136,12 @@ impl Publisher {
                 Ok(Comparison::InStep(modified_on)) => compared.agree(subject, &spec, modified_on),
                 Ok(Comparison::Differs(class, weight)) => compared.differ(subject, class, weight),
                 Err(fault) => {
-                    tracing::debug!(workflow_id = subject.workflow_id, "{} not read: {}", spec.name, fault.message);
+                    tracing::debug!(
+                        workflow_id = subject.workflow_id,
+                        "schedule {} not read: {}",
+                        spec.name,
+                        fault.message
+                    );
                     compared.findings.unread += 1;
                     compared.findings.stopped_by.get_or_insert(fault.message);
                     continue;
@@ -168,7 +173,7 @@ impl Compared {
             self.findings.explained += 1;
             return self.explained.push(difference);
         }
-        tracing::warn!(workflow_id, class = class.as_str(), "sweep: schedule of workflow {workflow_id}: {class:?}");
+        tracing::warn!(workflow_id, class = class.as_str(), "drift found: schedule of workflow {workflow_id}");
         if weight == Weight::Free {
             self.free.push(difference);
         } else {

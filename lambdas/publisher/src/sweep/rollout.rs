@@ -97,7 +97,8 @@ pub(crate) async fn finish(tx: &mut PgConnection, generation: Generation, sweep:
 }
 
 impl Publisher {
-    /// Takes the next workflows of the rollout off its queue; 0 = there are none, or they have to wait.
+    /// Removes the next workflows from the rollout's queue and returns their number; 0 = there are none, or they must
+    /// wait.
     pub(crate) async fn roll_out(&self) -> sqlx::Result<u64> {
         let mut tx = db::begin(self.pool()).await?;
         let now = self.clock().now();

@@ -158,7 +158,7 @@ impl Cluster<'_> {
         // A separate process group: Ctrl-C reaches only this process, which stops the server last.
         command.process_group(0).stdin(Stdio::piped()).stdout(Stdio::null()).stderr(log);
         let mut keeper = command.spawn().context("cannot start Postgres")?;
-        let pipe = keeper.stdin.take().context("Postgres's keeper has no pipe")?;
+        let pipe = keeper.stdin.take().context("the process that starts Postgres has no standard input")?;
         Ok((keeper, pipe))
     }
 

@@ -139,7 +139,7 @@ pub(super) async fn set_clock(pool: &PgPool, now: DateTime<Utc>) -> sqlx::Result
 async fn start(folder: Folder, purpose: Purpose) -> Result<Postgres> {
     tokio::task::spawn_blocking(move || Postgres::start(&folder, purpose))
         .await
-        .context("Postgres's start was cut off")?
+        .context("the thread that starts Postgres ended early")?
 }
 
 async fn migrate(dsn: &str) -> Result<()> {

@@ -138,5 +138,5 @@ pub(super) fn publisher_config() -> Result<publisher::Config> {
 }
 
 pub(super) fn environment() -> Result<Environment> {
-    ENVIRONMENT.parse().context("the environment's name")
+    ENVIRONMENT.parse().context("cannot parse the environment's name")
 }

@@ -18,7 +18,7 @@ pub(crate) struct Sweeps {
 pub(crate) async fn read(pool: &PgPool) -> sqlx::Result<Sweeps> {
     let row = sqlx::query!(
         r#"
-        -- sweeps: the age begins with the first request, so that a sweep that never ended has one too
+        -- sweeps: the age counts from the first request, so that it also rises if no sweep has ever ended
         SELECT EXTRACT(EPOCH FROM cronbox_now() - all_sweeps.since)::float8 AS age,
                last.orphans_refused AS "orphans_refused?", last.orphans_waiting AS "orphans_waiting?",
                last.changes_refused AS "changes_refused?"
