@@ -16,7 +16,7 @@ use workflows::definition::field::{self, FieldError};
 use super::auth::{Caller, Editor, Viewer};
 use super::edit::lock_alive;
 use super::error::{Error, Problem};
-use super::extract::{Id, NoBody, OptionalBody, Params, Trace};
+use super::extract::{EmptyBody, Id, OptionalBody, Params, Trace};
 use super::page::{self, Page};
 use crate::App;
 
@@ -206,7 +206,7 @@ pub(super) async fn act(
     Editor(caller): Editor,
     Trace(trace): Trace,
     super::extract::Verb(id, verb): super::extract::Verb<Uuid>,
-    OptionalBody(NoBody {}): OptionalBody<NoBody>,
+    OptionalBody(EmptyBody {}): OptionalBody<EmptyBody>,
 ) -> Result<Json<BackfillView>, Error> {
     let verb = match verb.as_str() {
         "pause" => Verb::Pause,

@@ -25,7 +25,7 @@ pub struct OptionalBody<T>(pub T);
 /// The body of a verb without options.
 #[derive(Default, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct NoBody {}
+pub struct EmptyBody {}
 
 /// The document of a PATCH, and its format.
 pub struct Patch(pub serde_json::Map<String, Value>, pub PatchKind);

@@ -14,7 +14,7 @@ use workflows::definition::field::{self, FieldError};
 
 use super::auth::Admin;
 use super::error::{Error, Problem};
-use super::extract::{Body, NoBody, OptionalBody, Params, Trace, Verb};
+use super::extract::{Body, EmptyBody, OptionalBody, Params, Trace, Verb};
 use super::page::{self, Page};
 use crate::App;
 
@@ -149,7 +149,7 @@ pub(super) async fn revoke(
     Admin(caller): Admin,
     Trace(trace): Trace,
     Verb(id, verb): Verb<Uuid>,
-    OptionalBody(NoBody {}): OptionalBody<NoBody>,
+    OptionalBody(EmptyBody {}): OptionalBody<EmptyBody>,
 ) -> Result<Json<KeyView>, Error> {
     if verb != "revoke" {
         return Err(Error::not_found());

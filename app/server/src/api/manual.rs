@@ -19,7 +19,7 @@ use super::auth::{Caller, Editor};
 use super::backfills::{self, BackfillBody};
 use super::edit::lock_alive;
 use super::error::Error;
-use super::extract::{NoBody, OptionalBody, Trace, Verb, or_empty};
+use super::extract::{EmptyBody, OptionalBody, Trace, Verb, or_empty};
 use super::runs::RunView;
 use crate::App;
 
@@ -61,7 +61,7 @@ pub(super) async fn act_on_run(
     Editor(caller): Editor,
     Trace(trace): Trace,
     Verb(id, verb): Verb<Uuid>,
-    OptionalBody(NoBody {}): OptionalBody<NoBody>,
+    OptionalBody(EmptyBody {}): OptionalBody<EmptyBody>,
 ) -> Result<Response, Error> {
     let edit = caller.edit(app.clock.now(), trace);
     match verb.as_str() {

@@ -10,7 +10,7 @@ use workflows::outbox::operate::{self, Filter, Operated, Row, Status};
 
 use super::auth::Admin;
 use super::error::{Error, Problem};
-use super::extract::{NoBody, OptionalBody, Params, Trace, Verb};
+use super::extract::{EmptyBody, OptionalBody, Params, Trace, Verb};
 use super::page::{self, Page};
 use crate::App;
 
@@ -76,7 +76,7 @@ pub(super) async fn act(
     Admin(caller): Admin,
     Trace(trace): Trace,
     Verb(id, verb): Verb<i64>,
-    OptionalBody(NoBody {}): OptionalBody<NoBody>,
+    OptionalBody(EmptyBody {}): OptionalBody<EmptyBody>,
 ) -> Result<Json<OutboxView>, Error> {
     let edit = caller.edit(app.clock.now(), trace);
     let mut tx = db::begin(&app.pool).await?;

@@ -12,7 +12,7 @@ use workflows::definition::field::{self, FieldError};
 use super::auth::Editor;
 use super::edit::{LockedEdit, WriteParams, alive, read_saved, wait};
 use super::error::Error;
-use super::extract::{IfMatch, NoBody, OptionalBody, Params, Trace, Verb, or_empty};
+use super::extract::{EmptyBody, IfMatch, OptionalBody, Params, Trace, Verb, or_empty};
 use super::view::Read;
 use crate::App;
 
@@ -66,8 +66,8 @@ impl Change {
                 }
                 Ok(Self::Pause { reason, until })
             }
-            "archive" => field::read::<NoBody>("", body).map(|_| Self::Archive).map_err(Error::from),
-            "resume" => field::read::<NoBody>("", body).map(|_| Self::Resume).map_err(Error::from),
+            "archive" => field::read::<EmptyBody>("", body).map(|_| Self::Archive).map_err(Error::from),
+            "resume" => field::read::<EmptyBody>("", body).map(|_| Self::Resume).map_err(Error::from),
             _ => Err(Error::not_found()),
         }
     }
