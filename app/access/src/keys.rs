@@ -98,7 +98,7 @@ impl Secret {
 /// # Errors
 /// Fails if the database refuses the statement; an unknown team violates `api_keys_team_id_fkey`.
 pub async fn create(tx: &mut PgConnection, holder: Holder, name: &str, edit: &Edit) -> sqlx::Result<(Key, Secret)> {
-    let prefix = hex::encode(rand::random::<[u8; 6]>());
+    let prefix = const_hex::encode(rand::random::<[u8; 6]>());
     let secret = Secret(format!("cb_{prefix}_{}", URL_SAFE_NO_PAD.encode(rand::random::<[u8; 32]>())));
     let (kind, team_id, role) = holder.columns();
     let id = workflows::id::at(edit.now);

@@ -81,7 +81,7 @@ pub(crate) fn wanted_hash(wanted: &Result<Desired, Undecided>) -> String {
     match wanted {
         Ok(Desired::Nothing) => NONE.to_owned(),
         Ok(Desired::Schedule(spec)) => spec.hash(),
-        Err(undecided) => hex::encode(Sha256::digest(undecided.to_string())),
+        Err(undecided) => const_hex::encode(Sha256::digest(undecided.to_string())),
     }
 }
 

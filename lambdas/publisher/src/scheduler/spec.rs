@@ -126,7 +126,7 @@ impl Spec {
             "target_arn": target_arn, "role_arn": role_arn, "dlq_arn": dlq_arn, "retries": [MAX_AGE_SECS, MAX_RETRIES],
             "input": input.essence(), "template": TEMPLATE, "after_completion": "NONE",
         });
-        hex::encode(Sha256::digest(sent.to_string()))
+        const_hex::encode(Sha256::digest(sent.to_string()))
     }
 
     /// Whether EventBridge has exactly this schedule.

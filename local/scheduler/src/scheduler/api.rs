@@ -291,13 +291,13 @@ fn list(field: &str, items: Value, last: Option<Key>) -> Json<Value> {
     let mut answer = BTreeMap::from([(field, items)]);
     if let Some(last) = last {
         // No name contains a `/`, so the two parts are unambiguous.
-        answer.insert("NextToken", json!(hex::encode(format!("{}/{}", last.group, last.name))));
+        answer.insert("NextToken", json!(const_hex::encode(format!("{}/{}", last.group, last.name))));
     }
     Json(json!(answer))
 }
 
 fn read_token(token: &str) -> Result<Key, Error> {
-    let text = hex::decode(token).ok().and_then(|bytes| String::from_utf8(bytes).ok());
+    let text = const_hex::decode(token).ok().and_then(|bytes| String::from_utf8(bytes).ok());
     text.as_deref()
         .and_then(|text| text.split_once('/'))
         .map(|(group, name)| Key { group: group.to_owned(), name: name.to_owned() })

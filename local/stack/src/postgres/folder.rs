@@ -38,7 +38,7 @@ pub fn state_folder(target: &Path) -> Result<Folder> {
     {
         return Ok(folder);
     }
-    let digest = hex::encode(Sha256::digest(wanted.as_os_str().as_encoded_bytes()));
+    let digest = const_hex::encode(Sha256::digest(wanted.as_os_str().as_encoded_bytes()));
     let elsewhere = std::env::temp_dir().join(format!("cronbox-{}", &digest[..12]));
     Folder::make(elsewhere, user)
 }
@@ -61,7 +61,7 @@ impl Folder {
     /// # Errors
     /// Fails if it cannot be created.
     pub fn temporary() -> Result<Folder> {
-        let name = format!("cronbox-test-{}-{}", std::process::id(), hex::encode(rand::random::<[u8; 6]>()));
+        let name = format!("cronbox-test-{}-{}", std::process::id(), const_hex::encode(rand::random::<[u8; 6]>()));
         Folder::make(std::env::temp_dir().join(name), User::unprivileged()?)
     }
 

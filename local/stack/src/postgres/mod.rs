@@ -231,7 +231,7 @@ fn settings(port: u16, purpose: Purpose) -> Vec<String> {
 }
 
 fn new_password() -> String {
-    hex::encode(rand::random::<[u8; 24]>())
+    const_hex::encode(rand::random::<[u8; 24]>())
 }
 
 /// Returns a port that was free a moment ago; if another program takes it first, the start is repeated.
