@@ -1,6 +1,6 @@
 //! V2: claims an outbox row with a lease on it, and commits before the call.
 
-use super::naive::{Done, Naive, read};
+use super::row_publisher::{Done, Naive, read};
 
 pub(crate) const SETUP: &str = "
     DROP TRIGGER IF EXISTS unverified ON publications;

@@ -1,6 +1,6 @@
 //! V1: claims an outbox row, and keeps it locked during the call.
 
-use super::naive::{Done, Naive, read};
+use super::row_publisher::{Done, Naive, read};
 
 impl Naive {
     /// Processes rows until none is free or a call fails.

@@ -9,7 +9,7 @@ use publisher::{Config, Hook, Publisher};
 use super::{GROUP, History};
 use crate::actor::{Actor, Role};
 use crate::publishing::ablations::Variant;
-use crate::publishing::ablations::naive::Naive;
+use crate::publishing::ablations::row_publisher::Naive;
 use crate::publishing::editor::{Editor, Verb};
 
 impl History<'_> {
