@@ -57,8 +57,9 @@ impl Server {
     }
 }
 
+/// The server stops without a checkpoint, while publishers have leases.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn postgres_restarted_at_once_in_mid_drain_loses_nothing() {
+async fn postgres_restarted_mid_drain_loses_nothing() {
     let mut server = Server::start().await;
     let mut way = Way::to(&server.dsn()).await;
     let mut field = Field::behind(&way, &server.postgres, 6).await;
@@ -114,8 +115,9 @@ async fn until_back(field: &mut Field) {
     }
 }
 
+/// In some rounds, new connections are read-only, too.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn backends_terminated_and_a_read_only_database_in_mid_drain_lose_nothing() {
+async fn backends_terminated_mid_drain_lose_nothing() {
     let mut field = Field::new(7).await;
     field.staff(3);
     let mut committed = 0;

@@ -204,8 +204,9 @@ fn accepted(reply: &Answers) -> usize {
     reply.values().flatten().filter(|(status, _)| *status == 202).count()
 }
 
+/// Three instances get each time ten times, in five spellings.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn ten_thousand_fires_on_three_instances_are_a_thousand_runs() {
+async fn ten_thousand_fires_are_a_thousand_runs() {
     let server = Server::start().await;
     let storm = Storm::on(&server.dsn()).await;
 
@@ -217,8 +218,9 @@ async fn ten_thousand_fires_on_three_instances_are_a_thousand_runs() {
     server.remove();
 }
 
+/// During the fires, three instances are killed and Postgres is restarted.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn instances_killed_and_postgres_restarted_in_the_storm_make_no_second_run() {
+async fn killed_instances_make_no_second_run() {
     let mut server = Server::start().await;
     let mut way = Way::to(&server.dsn()).await;
     let mut storm = Storm::on(&way.dsn(&server.dsn())).await;

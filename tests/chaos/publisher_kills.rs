@@ -44,18 +44,21 @@ async fn one_dies_at_every_point(seed: u64) {
     field.end().await;
 }
 
+/// One of three publishers is killed.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn one_of_three_killed_at_every_point_loses_nothing() {
+async fn kills_at_each_point_lose_nothing() {
     one_dies_at_every_point(1).await;
 }
 
+/// The same with other edits, at another pass of each point.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn one_of_three_killed_at_every_point_loses_nothing_by_another_seed() {
+async fn kills_by_another_seed_lose_nothing() {
     one_dies_at_every_point(2).await;
 }
 
+/// All publishers are killed at once.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn all_killed_with_requests_on_the_wire_lose_nothing() {
+async fn kills_with_requests_in_flight_lose_nothing() {
     for (seed, kind) in [(3, "slow"), (4, "timeout_after"), (5, "late")] {
         let mut field = Field::new(seed).await;
         let plan = json!({"seed": seed, "slow_ms": 60_000, "faults": [{"kind": kind, "chance": 1.0}]});
@@ -74,8 +77,9 @@ async fn all_killed_with_requests_on_the_wire_lose_nothing() {
     }
 }
 
+/// A publisher is killed before or in the transaction with its repairs. Other publishers make them.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_sweeper_killed_before_or_in_its_repairs_leaves_them_to_another() {
+async fn repairs_of_killed_sweeps_are_made_later() {
     let mut field = Field::new(6).await;
     field.staff(1);
     field.settle().await;

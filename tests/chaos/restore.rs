@@ -17,8 +17,9 @@ use tokio::process::{Child, Command};
 /// Runs of workflows that are not in the database.
 const RUNS_WITHOUT_WORKFLOW: &str = "SELECT count(*) FROM runs WHERE workflow_id NOT IN (SELECT id FROM workflows)";
 
+/// A workflow that is not in the backup does not run, and its schedule is deleted as an orphan.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn eventbridge_follows_a_restored_backup_and_who_is_not_in_it_does_not_run() {
+async fn eventbridge_follows_a_restored_backup() {
     let s = Story::at("2026-03-02T08:00:00Z").await;
     let mut backed_up = Vec::new();
     for _ in 0..5 {
@@ -181,7 +182,7 @@ async fn marked_databases_wait_for_acceptance() {
 /// Accepting the ledger abandons only runs from the backup. A fire on time was accepted after the restore, so it must
 /// run.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn runs_accepted_during_a_hold_survive_its_end() {
+async fn runs_accepted_during_a_hold_survive() {
     let s = Story::at("2026-03-02T08:00:00Z").await;
     let wf = s.create("30 8 * * *", "UTC").await;
     s.publish().await;

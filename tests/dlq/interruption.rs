@@ -5,8 +5,9 @@ use std::process::Command;
 use crate::proxy::{Front, Manner};
 use crate::queue::{Queue, due_at_nine, each_ran_once, undelivered, unsent};
 
+/// The redrive is killed after the app has accepted the runs and before the answers. The next one runs nothing again.
 #[tokio::test]
-async fn killed_between_the_app_s_run_and_its_answer_nothing_is_lost_and_nothing_runs_twice() {
+async fn a_killed_redrive_loses_no_message() {
     let (s, workflows @ [a, b, c]) = due_at_nine().await;
     let queue = Queue::new().await;
     let (front, url) = Front::before(s.url()).await;
@@ -35,8 +36,9 @@ async fn killed_between_the_app_s_run_and_its_answer_nothing_is_lost_and_nothing
     s.end().await;
 }
 
+/// The fires that were posted are answered first.
 #[tokio::test]
-async fn ctrl_c_ends_what_is_under_way_and_puts_the_rest_back_at_once() {
+async fn ctrl_c_returns_unposted_messages_at_once() {
     let (s, [wf]) = due_at_nine().await;
     let queue = Queue::new().await;
     let (front, url) = Front::before(s.url()).await;

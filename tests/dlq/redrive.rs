@@ -38,7 +38,7 @@ async fn a_dry_run_changes_nothing() {
 }
 
 #[tokio::test]
-async fn what_can_be_redriven_runs_once_and_leaves_the_queue() {
+async fn redriven_messages_run_once_and_are_deleted() {
     let (s, workflows @ [a, b, c, archived]) = due_at_nine().await;
     let queue = Queue::new().await;
     s.archive(archived).await;

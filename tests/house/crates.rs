@@ -76,7 +76,7 @@ fn host() -> String {
 }
 
 #[test]
-fn crates_depend_on_each_other_only_as_the_layout_allows() {
+fn crates_depend_only_as_the_layout_allows() {
     let packages = workspace();
     let rooms: BTreeSet<&str> = ALLOWED.iter().map(|(name, _)| *name).collect();
     assert_eq!(packages.keys().map(String::as_str).collect::<BTreeSet<_>>(), rooms, "a room was added or removed");
@@ -88,8 +88,9 @@ fn crates_depend_on_each_other_only_as_the_layout_allows() {
     }
 }
 
+/// Indirect dependencies count, too.
 #[test]
-fn nothing_forbidden_comes_in_by_way_of_another_crate() {
+fn no_crate_reaches_a_forbidden_dependency() {
     // Crates of other platforms may be missing from this machine.
     let options = ["--offline", "--locked", "--filter-platform", &host()].map(str::to_owned);
     let metadata = MetadataCommand::new().other_options(options).exec().unwrap();

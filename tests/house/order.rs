@@ -210,7 +210,7 @@ fn every_file_is_in_a_room() {
 }
 
 #[test]
-fn no_files_import_each_other_in_a_circle() {
+fn no_imports_run_in_a_circle() {
     for (house, imports) in HOUSES.iter().zip(&*IMPORTS) {
         let circle = circle_in(imports);
         assert_eq!(circle, None, "{}: each of these files imports the next", house.src);

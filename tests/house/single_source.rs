@@ -16,7 +16,7 @@ fn the_api_contains_no_sql() {
 
 /// The app and the publisher must read the same grace, or the two halves of one rule could differ.
 #[test]
-fn the_grace_of_a_fire_is_defined_once() {
+fn the_grace_is_defined_once() {
     let root = root();
     let crates = ["schedule", "db", "app", "lambdas", "local", "cli"];
     let all = crates.iter().flat_map(|name| rust_files(&root.join(name)));

@@ -44,7 +44,7 @@ async fn watched_up_to_now(s: &Story) {
 }
 
 #[tokio::test]
-async fn what_is_older_than_the_retention_goes_but_never_the_newest() {
+async fn prune_removes_old_occurrences_except_the_newest() {
     let s = story().await;
     let [busy, idle] = [s.create("0 0 * * *", "UTC").await, s.create("0 0 * * *", "UTC").await];
     occurrences(&s, busy, &[100, 91, 89, 1]).await;
@@ -59,8 +59,9 @@ async fn what_is_older_than_the_retention_goes_but_never_the_newest() {
     s.end().await;
 }
 
+/// A dead letter may repeat it for 14 days, and a late fire within the catch-up window.
 #[tokio::test]
-async fn an_occurrence_stays_while_its_fire_could_come_again() {
+async fn occurrences_stay_while_their_fire_may_repeat() {
     let s = Story::with(StackOptions {
         now: Some("2026-01-01T00:00:00Z".parse().unwrap()),
         app: |config| {
@@ -89,8 +90,9 @@ async fn an_occurrence_stays_while_its_fire_could_come_again() {
     s.end().await;
 }
 
+/// The time may have run, so its fire is declined.
 #[tokio::test]
-async fn a_fire_of_a_time_whose_row_may_be_gone_is_declined_and_decides_nothing() {
+async fn fires_of_pruned_times_decide_nothing() {
     let s = Story::with(StackOptions {
         now: Some("2026-01-01T00:00:00Z".parse().unwrap()),
         app: |config| config.retention_days = 20,
@@ -136,8 +138,9 @@ async fn times_older_than_the_retention_never_run() {
     s.end().await;
 }
 
+/// Published rows are removed after a week, failed rows and ended runs after 90 days.
 #[tokio::test]
-async fn published_rows_go_after_a_week_and_failed_ones_and_runs_after_three_months() {
+async fn outbox_rows_and_runs_have_own_retentions() {
     let s = story().await;
     let wf = s.create("0 0 * * *", "UTC").await;
     s.publish().await;
@@ -164,7 +167,7 @@ async fn published_rows_go_after_a_week_and_failed_ones_and_runs_after_three_mon
 }
 
 #[tokio::test]
-async fn a_backlog_goes_in_turns() {
+async fn prune_removes_a_backlog_in_turns() {
     let s = story().await;
     let wf = s.create("0 0 * * *", "UTC").await;
     s.publish().await;

@@ -85,8 +85,9 @@ async fn named(s: &Story, name: &str) -> Vec<Value> {
     items.into_iter().filter(|workflow| workflow["name"] == name).collect()
 }
 
+/// The first start creates the workflows. A start with the same file changes nothing.
 #[tokio::test]
-async fn a_file_s_workflows_are_made_once_and_changed_only_where_the_file_changed() {
+async fn a_start_applies_only_the_files_changes() {
     let s = Story::today().await;
     let file = Definitions::new(TWO);
     starts(serving(&s, &file)).await.unwrap();
@@ -109,8 +110,9 @@ async fn a_file_s_workflows_are_made_once_and_changed_only_where_the_file_change
     s.end().await;
 }
 
+/// It can still pause and archive them.
 #[tokio::test]
-async fn what_a_file_defines_is_changed_in_the_file_and_operated_by_the_api() {
+async fn the_api_cannot_edit_managed_workflows() {
     let s = Story::today().await;
     let file = Definitions::new(TWO);
     starts(serving(&s, &file)).await.unwrap();
@@ -131,8 +133,9 @@ async fn what_a_file_defines_is_changed_in_the_file_and_operated_by_the_api() {
     s.end().await;
 }
 
+/// The error names the line, and no workflow of the file is created.
 #[tokio::test]
-async fn a_wrong_line_stops_the_start_and_nothing_is_touched() {
+async fn a_wrong_line_stops_the_start() {
     let s = Story::today().await;
     let file = Definitions::new(&TWO.replace("*/30 * * * *", "*/30 25 * * *").replace("Europe/Paris", "Europe/Pari"));
     let reply = starts(serving(&s, &file)).await.unwrap_err();
@@ -189,7 +192,7 @@ async fn spent_crons_do_not_stop_empty_databases() {
 }
 
 #[tokio::test]
-async fn instances_that_start_at_once_make_each_workflow_once() {
+async fn concurrent_starts_create_each_workflow_once() {
     let s = Story::today().await;
     let file = Definitions::new(TWO);
     let apps: Vec<Child> = (0..4).map(|_| serving(&s, &file)).collect();
@@ -214,8 +217,9 @@ async fn the_example_file_is_loaded() {
     s.end().await;
 }
 
+/// A workflow that belongs to another file stops the start.
 #[tokio::test]
-async fn a_file_takes_over_what_the_api_made_but_not_what_another_file_owns() {
+async fn a_file_adopts_workflows_without_a_file() {
     let s = Story::today().await;
     let made = s.create_with(json!({"name": "payroll", "cron_schedule": "0 7 * * *"})).await;
     let file = Definitions::new(TWO);

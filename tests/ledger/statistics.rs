@@ -8,7 +8,7 @@ async fn stats(api: &Api, query: &str) -> Value {
 }
 
 #[tokio::test]
-async fn a_healthy_day_has_fires_and_no_trouble() {
+async fn a_healthy_day_counts_no_failures() {
     let s = Story::at("2026-03-02T08:59:00Z").await;
     let id = s.create("*/30 * * * *", "UTC").await;
     s.publish().await;
@@ -29,7 +29,7 @@ async fn a_healthy_day_has_fires_and_no_trouble() {
 }
 
 #[tokio::test]
-async fn trouble_is_counted_as_what_it_is() {
+async fn missed_late_and_lost_runs_are_counted() {
     let s = Story::at("2026-03-02T08:59:00Z").await;
     let id = s.create("*/15 * * * *", "UTC").await;
     s.publish().await;

@@ -3,8 +3,8 @@
 use std::process::ExitCode;
 use std::time::Instant;
 
-use crate::canary;
 use crate::histories::{About, Bad, Until, Verdict, torture};
+use crate::leaked_secrets::search_log;
 use crate::ledger::Ablation;
 use crate::publishing::ablations::Variant;
 
@@ -42,7 +42,7 @@ pub(crate) fn run(arguments: &[String]) -> ExitCode {
     {
         return ExitCode::SUCCESS;
     }
-    canary::listen();
+    search_log();
     let only = after("--variant").and_then(|name| named(name));
     let arguments = Arguments { histories: number("--histories"), seed: number("--seed").unwrap_or(1), only };
     let started = Instant::now();

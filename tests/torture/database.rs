@@ -10,7 +10,7 @@ use local::stack::Database;
 use sqlx::{Connection, PgConnection};
 use tokio::sync::MutexGuard;
 
-use crate::canary;
+use crate::leaked_secrets::watch_secret;
 
 /// A migrated database with a settable clock.
 pub(crate) struct Ground {
@@ -77,7 +77,7 @@ const EMPTY: &str = "
 impl Ground {
     pub(crate) async fn new() -> Ground {
         let dsn = Database::of_template().await.unwrap().dsn();
-        canary::watch(dsn.split([':', '@']).nth(2).unwrap());
+        watch_secret(dsn.split([':', '@']).nth(2).unwrap());
         let admin = Admin::connect(&dsn).await;
         sqlx::raw_sql(CLOCK).execute(&mut *admin.connection().await).await.unwrap();
         let team = "INSERT INTO teams (name, signing_secret, created_on) VALUES ('t', 's', cronbox_now()) RETURNING id";

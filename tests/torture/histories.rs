@@ -5,9 +5,9 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 
-use crate::canary;
 use crate::coverage::Coverage;
 use crate::database::Ground;
+use crate::leaked_secrets::take_leaked_line;
 use crate::ledger::{self, Ablation, Stage};
 use crate::publishing::ablations::Variant;
 use crate::publishing::history::{self, Outcome};
@@ -133,7 +133,7 @@ fn work(seeds: &[u64], about: About, until: Until, next: &AtomicUsize, verdict: 
         let mut verdict = verdict.lock().unwrap();
         verdict.histories += 1;
         verdict.coverage.add(outcome.coverage);
-        let leaked = canary::leaked().map(|line| format!("S10: a secret is in the log: {line}"));
+        let leaked = take_leaked_line().map(|line| format!("S10: a secret is in the log: {line}"));
         if let Some(why) = outcome.bad.or(leaked) {
             if until == Until::AllAreThrough {
                 println!("{about:?}: seed {seed} is bad");

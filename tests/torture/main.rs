@@ -16,8 +16,6 @@ fn main() {
 #[cfg(debug_assertions)]
 mod actor;
 #[cfg(debug_assertions)]
-mod canary;
-#[cfg(debug_assertions)]
 mod command_line;
 #[cfg(debug_assertions)]
 mod coverage;
@@ -25,6 +23,8 @@ mod coverage;
 mod database;
 #[cfg(debug_assertions)]
 mod histories;
+#[cfg(debug_assertions)]
+mod leaked_secrets;
 #[cfg(debug_assertions)]
 mod ledger;
 #[cfg(debug_assertions)]

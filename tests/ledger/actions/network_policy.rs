@@ -151,8 +151,9 @@ fn corpus(port: u16) -> Vec<String> {
     plain.chain(ports.map(|host| format!("https://{host}/"))).chain(disguised(port)).collect()
 }
 
+/// Each URL of the corpus is refused when it is saved, and again when it is sent.
 #[tokio::test]
-async fn nothing_of_the_corpus_is_saved_or_sent() {
+async fn private_addresses_are_neither_saved_nor_called() {
     let options = StackOptions { app: |config| config.action_allow_cidrs.clear(), ..StackOptions::default() };
     let s = Story::with(options).await;
     let v4 = TcpListener::bind("0.0.0.0:0").await.unwrap();
@@ -192,8 +193,9 @@ async fn nothing_of_the_corpus_is_saved_or_sent() {
     s.end().await;
 }
 
+/// An edit of other fields is accepted.
 #[tokio::test]
-async fn an_edit_may_not_lead_inside_either_and_one_of_something_else_is_not_asked() {
+async fn an_edit_cannot_set_a_private_address() {
     let options = StackOptions { app: |config| config.action_allow_cidrs.clear(), ..StackOptions::default() };
     let s = Story::with(options).await;
     let outside = json!({"type": "http", "method": "GET", "url": "https://93.184.216.34/"});

@@ -53,8 +53,9 @@ fn noon() -> i64 {
     NOON.parse::<chrono::DateTime<chrono::Utc>>().unwrap().timestamp()
 }
 
+/// The action may have no body, text or JSON, and a content type of its own.
 #[tokio::test]
-async fn every_http_action_is_signed_with_the_runs_id_whatever_it_sends() {
+async fn requests_are_signed_with_the_run_id() {
     let s = Story::at(NOON).await;
     let receiver = Receiver::kind().await;
     let mut ids = Vec::new();
@@ -78,8 +79,9 @@ async fn every_http_action_is_signed_with_the_runs_id_whatever_it_sends() {
     s.end().await;
 }
 
+/// Each try of the run has a signature of its own, and the same id.
 #[tokio::test]
-async fn a_receiver_works_once_for_a_run_that_is_tried_twice() {
+async fn a_receiver_works_once_for_two_tries() {
     let s = Story::at(NOON).await;
     let receiver = Receiver::answering(&[(500, "")]).await;
     let wf = s.create_with(json!({"action": receiver.action(), "max_attempts": 2})).await;
@@ -111,8 +113,9 @@ async fn tampered_old_and_foreign_requests_are_refused() {
     s.end().await;
 }
 
+/// The app cannot sign the request, so it sends nothing. Another try would not help.
 #[tokio::test]
-async fn a_secret_that_cannot_sign_fails_the_run_and_sends_nothing() {
+async fn an_invalid_secret_fails_the_run_unsent() {
     let options = StackOptions { now: Some(NOON.parse().unwrap()), ..StackOptions::default() };
     let s = Story::with(options).await;
     let receiver = Receiver::kind().await;

@@ -57,8 +57,9 @@ pub(crate) fn unexecuted() -> StackOptions {
     StackOptions { app: |config| config.executor_slots = 0, ..StackOptions::default() }
 }
 
+/// The cursor of the live schedule does not move.
 #[tokio::test]
-async fn missed_times_are_run_oldest_first_and_the_live_cursor_stays() {
+async fn a_backfill_runs_missed_times_oldest_first() {
     let (s, id) = outage(StackOptions::default()).await;
     let cursor = "SELECT ledger_cursor::text || watch_at::text FROM workflows";
     let before = s.table(cursor).await;
@@ -97,7 +98,7 @@ async fn a_backfill_limits_its_concurrent_runs() {
 }
 
 #[tokio::test]
-async fn two_workers_at_once_make_each_run_once() {
+async fn concurrent_passes_start_each_run_once() {
     let (s, id) = outage(unexecuted()).await;
     ask(&s, id, &morning(json!({"max_concurrent": 10}))).await.expect(202);
     tokio::join!(s.job("backfills"), s.job("backfills"), s.job("backfills"), s.job("backfills"));
@@ -105,8 +106,9 @@ async fn two_workers_at_once_make_each_run_once() {
     s.end_early().await;
 }
 
+/// `failed` selects the times whose run failed, `all` selects all times. Existing decisions are kept.
 #[tokio::test]
-async fn failed_times_are_run_again_and_all_times_whatever_became_of_them() {
+async fn backfills_can_repeat_failed_or_all_times() {
     let s = Story::at("2026-03-02T08:59:00Z").await;
     let unreachable = json!({"type": "http", "method": "GET", "url": "http://127.0.0.1:9/"});
     let id = s.create_with(json!({"cron_schedule": "0 * * * *", "action": unreachable})).await;
@@ -130,7 +132,7 @@ async fn failed_times_are_run_again_and_all_times_whatever_became_of_them() {
 }
 
 #[tokio::test]
-async fn a_dry_run_only_lists_the_selected_times() {
+async fn a_dry_run_only_lists_selected_times() {
     let (s, id) = outage(StackOptions::default()).await;
     let reply = ask(&s, id, &morning(json!({"dry_run": true, "order": "newest_first"}))).await.expect(200).json;
     let times = ["2026-03-02T11:00:00Z", "2026-03-02T10:00:00Z", "2026-03-02T09:00:00Z"];
@@ -140,7 +142,7 @@ async fn a_dry_run_only_lists_the_selected_times() {
 }
 
 #[tokio::test]
-async fn what_cannot_be_backfilled_is_refused() {
+async fn invalid_backfill_requests_are_refused() {
     let (s, id) = outage(StackOptions::default()).await;
     let span = |start: &str, end: &str| json!({"start": start, "end": end});
     let future = ask(&s, id, &span("2026-03-02T09:00:00Z", "2026-03-02T12:11:00Z")).await;
@@ -168,8 +170,9 @@ async fn what_cannot_be_backfilled_is_refused() {
     s.end().await;
 }
 
+/// The fire of such a time may still arrive.
 #[tokio::test]
-async fn a_time_that_is_still_the_live_schedule_s_is_left_to_it() {
+async fn backfills_leave_out_times_within_the_grace() {
     let (s, id) = outage(StackOptions::default()).await;
     s.now_is("2026-03-02T12:01:00Z").await;
     let body = json!({"start": "2026-03-02T11:00:00Z", "end": "2026-03-02T12:01:00Z", "dry_run": true});
@@ -178,7 +181,7 @@ async fn a_time_that_is_still_the_live_schedule_s_is_left_to_it() {
 }
 
 #[tokio::test]
-async fn a_backfill_can_be_paused_resumed_and_given_up() {
+async fn backfills_can_be_paused_resumed_and_cancelled() {
     let (s, id) = outage(unexecuted()).await;
     let requested = ask(&s, id, &morning(json!({}))).await.expect(202).json;
     assert_eq!(verb(&s, &requested, "pause").await.expect(200).json["state"], "paused");

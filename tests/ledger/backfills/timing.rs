@@ -15,7 +15,7 @@ async fn assert_clean(s: &Story) {
 }
 
 #[tokio::test]
-async fn a_paused_span_is_backfilled_by_the_present_cron() {
+async fn the_present_cron_backfills_a_paused_span() {
     let s = Story::at("2026-03-02T08:30:00Z").await;
     let wf = s.create("0 * * * *", "UTC").await;
     s.publish().await;

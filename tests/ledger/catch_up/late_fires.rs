@@ -9,7 +9,7 @@ use crate::database::query_plans::one_connection;
 use crate::steps::{fire, fire_on_time, hourly, story_without_executor};
 
 #[tokio::test]
-async fn within_the_grace_a_fire_runs_under_every_policy() {
+async fn every_policy_runs_fires_within_the_grace() {
     let s = story_without_executor("2026-03-02T08:30:00Z").await;
     for policy in ["none", "skip", "run_all"] {
         let wf = hourly(&s, json!({"catch_up_policy": policy})).await;
@@ -22,7 +22,7 @@ async fn within_the_grace_a_fire_runs_under_every_policy() {
 
 /// An earlier run has not started, so the fire must wait for it. It has the same grace.
 #[tokio::test]
-async fn waiting_fires_keep_the_whole_grace() {
+async fn waiting_fires_keep_the_full_grace() {
     let s = story_without_executor("2026-03-02T08:30:00Z").await;
     for policy in ["none", "skip", "run_all"] {
         let wf = hourly(&s, json!({"catch_up_policy": policy})).await;
@@ -41,7 +41,7 @@ async fn waiting_fires_keep_the_whole_grace() {
 
 /// Under `run_all`, a fire is deferred from the next due time on.
 #[tokio::test]
-async fn fires_are_overtaken_at_the_next_due_time() {
+async fn the_next_due_time_overtakes_a_fire() {
     let s = story_without_executor("2026-03-02T08:59:30Z").await;
     for (now, trigger) in [
         ("2026-03-02T09:00:59Z", "schedule"),
@@ -57,8 +57,9 @@ async fn fires_are_overtaken_at_the_next_due_time() {
     s.end_early().await;
 }
 
+/// The answer is `too_old`.
 #[tokio::test]
-async fn under_none_a_late_fire_is_too_old_and_missed() {
+async fn under_none_a_late_fire_is_missed() {
     let s = story_without_executor("2026-03-02T08:30:00Z").await;
     let wf = hourly(&s, json!({"catch_up_policy": "none"})).await;
     s.now_is("2026-03-02T09:05:01Z").await;
@@ -67,8 +68,9 @@ async fn under_none_a_late_fire_is_too_old_and_missed() {
     s.end_early().await;
 }
 
+/// Late fires of earlier times are missed.
 #[tokio::test]
-async fn under_skip_a_late_fire_runs_if_it_is_the_newest() {
+async fn under_skip_the_newest_late_fire_runs() {
     let s = story_without_executor("2026-03-02T08:30:00Z").await;
     let wf = hourly(&s, json!({"overlap_policy": "concurrent"})).await;
     // 11:00 is not late yet: a time overtakes earlier ones when it is more than 300 s old.
@@ -81,8 +83,9 @@ async fn under_skip_a_late_fire_runs_if_it_is_the_newest() {
     s.end_early().await;
 }
 
+/// A later time has a run, so the late fire of an earlier time is missed.
 #[tokio::test]
-async fn under_skip_a_late_fire_does_not_run_after_a_later_one_has() {
+async fn under_skip_later_runs_exclude_earlier_fires() {
     let s = story_without_executor("2026-03-02T08:30:00Z").await;
     let wf = hourly(&s, json!({"overlap_policy": "concurrent"})).await;
     assert_eq!(fire_on_time(&s, wf, "2026-03-02T10:00:00Z").await, "accepted");
@@ -91,8 +94,9 @@ async fn under_skip_a_late_fire_does_not_run_after_a_later_one_has() {
     s.end_early().await;
 }
 
+/// A fire that is older than the catch-up window is missed.
 #[tokio::test]
-async fn under_run_all_every_late_fire_within_the_window_runs() {
+async fn run_all_runs_late_fires_within_window() {
     let s = story_without_executor("2026-03-02T08:30:00Z").await;
     let wf = hourly(
         &s,
@@ -142,8 +146,9 @@ async fn restored_database_defers_only_late_fires() {
     s.end_early().await;
 }
 
+/// An edit or a pause has ended the version by which the time was due.
 #[tokio::test]
-async fn a_late_fire_of_a_version_that_an_edit_or_a_pause_ended_does_not_run() {
+async fn late_fires_of_ended_versions_never_run() {
     let s = story_without_executor("2026-03-02T08:30:00Z").await;
     let edited = hourly(&s, json!({"catch_up_policy": "run_all"})).await;
     let paused = hourly(&s, json!({"catch_up_policy": "run_all"})).await;
@@ -162,8 +167,9 @@ async fn a_late_fire_of_a_version_that_an_edit_or_a_pause_ended_does_not_run() {
     s.end_early().await;
 }
 
+/// After an edit of the catch-up policy, the fire of a missed time runs. During a pause, the time remains missed.
 #[tokio::test]
-async fn a_missed_time_may_still_be_fired_but_a_pause_leaves_it_missed() {
+async fn a_missed_time_may_run_unless_paused() {
     let s = story_without_executor("2026-03-02T08:30:00Z").await;
     let wf = hourly(&s, json!({"catch_up_policy": "none"})).await;
     s.now_is("2026-03-02T09:10:00Z").await;
@@ -197,7 +203,7 @@ async fn times_missed_by_a_restore_never_run() {
 
 /// The fire arrives within the grace, and waits for the workflow's lock until the grace is over.
 #[tokio::test]
-async fn a_fire_is_decided_by_the_time_of_its_decision() {
+async fn fires_age_while_they_await_a_lock() {
     let s = story_without_executor("2026-03-02T08:30:00Z").await;
     let wf = hourly(&s, json!({"catch_up_policy": "none"})).await;
     s.now_is("2026-03-02T09:02:50Z").await;
@@ -215,7 +221,7 @@ async fn a_fire_is_decided_by_the_time_of_its_decision() {
 
 /// The fire arrives within the grace, and waits for a connection until the grace is over.
 #[tokio::test]
-async fn a_fire_that_waits_for_a_connection_ages() {
+async fn fires_age_while_they_await_a_connection() {
     let s = story_without_executor("2026-03-02T08:30:00Z").await;
     let wf = hourly(&s, json!({"catch_up_policy": "none"})).await;
     s.now_is("2026-03-02T09:02:50Z").await;

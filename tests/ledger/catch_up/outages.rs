@@ -158,7 +158,7 @@ impl Place {
 
 /// The app is down for two tries of Lambda. EventBridge makes the first of them in the last second of the minute.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_third_try_is_on_time_under_each_policy() {
+async fn a_third_try_is_still_on_time() {
     let mut place = Place::at_five_past_nine().await;
     place.to_app.cut().await;
     place.deliver_at("2026-03-02T09:30:59Z").await;
@@ -174,8 +174,9 @@ async fn a_third_try_is_on_time_under_each_policy() {
     place.s.end().await;
 }
 
+/// For an hour no fire reaches the app, but its jobs run. The dead letters of that hour run nothing again.
 #[tokio::test(flavor = "multi_thread")]
-async fn an_hour_without_the_runner_is_caught_up_three_minutes_late() {
+async fn the_watchdog_catches_up_during_runner_outages() {
     let mut place = Place::at_five_past_nine().await;
     place.to_app.cut().await;
     place.pass_until("2026-03-02T10:05:00Z", Away::Runner).await;
@@ -193,8 +194,9 @@ async fn an_hour_without_the_runner_is_caught_up_three_minutes_late() {
     place.s.end().await;
 }
 
+/// For an hour no fire reaches the app, and no job runs.
 #[tokio::test(flavor = "multi_thread")]
-async fn an_hour_without_the_app_is_decided_at_its_return() {
+async fn an_app_outage_is_decided_at_return() {
     let mut place = Place::at_five_past_nine().await;
     place.to_app.cut().await;
     place.pass_until("2026-03-02T10:05:00Z", Away::App).await;
@@ -204,8 +206,9 @@ async fn an_hour_without_the_app_is_decided_at_its_return() {
     place.s.end().await;
 }
 
+/// For an hour all statements fail.
 #[tokio::test(flavor = "multi_thread")]
-async fn an_hour_without_postgres_is_decided_at_its_return() {
+async fn a_postgres_outage_is_decided_at_return() {
     let mut place = Place::at_five_past_nine().await;
     place.to_database.cut().await;
     let known = place.s.invoke(place.skip, "2026-03-02T09:00:00Z").await;
@@ -222,8 +225,9 @@ async fn an_hour_without_postgres_is_decided_at_its_return() {
     place.s.end().await;
 }
 
+/// For an hour EventBridge fires nothing and answers no call. Then it fires times that are already caught up.
 #[tokio::test(flavor = "multi_thread")]
-async fn an_hour_without_eventbridge_is_caught_up_and_what_it_sends_late_runs_nothing_twice() {
+async fn an_eventbridge_outage_runs_no_time_twice() {
     let place = Place::at_five_past_nine().await;
     place.s.stand_in.scheduler.plan_faults(errors());
     place.pass_until("2026-03-02T09:20:00Z", Away::EventBridge).await;

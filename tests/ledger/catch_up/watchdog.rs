@@ -31,7 +31,7 @@ async fn cursor(s: &Story, wf: WorkflowId) -> (String, Option<String>) {
 }
 
 #[tokio::test]
-async fn each_catch_up_policy_decides_the_times_of_an_outage() {
+async fn each_catch_up_policy_decides_missed_times() {
     let s = story_without_executor("2026-03-02T08:30:00Z").await;
     let none = hourly(&s, json!({"catch_up_policy": "none"})).await;
     let skip = hourly(&s, json!({})).await;
@@ -53,8 +53,9 @@ async fn each_catch_up_policy_decides_the_times_of_an_outage() {
     s.end_early().await;
 }
 
+/// A pass catches up at most 100 times of a workflow, and the next pass continues.
 #[tokio::test]
-async fn run_all_lets_a_hundred_run_a_pass_the_oldest_first_and_drops_none() {
+async fn run_all_catches_up_oldest_times_first() {
     let s = story_without_executor("2026-03-02T08:59:30Z").await;
     let wf = s.create_with(json!({"cron_schedule": "* * * * *", "catch_up_policy": "run_all"})).await;
     let caught_up = "SELECT count(*) FROM occurrences WHERE decision = 'caught_up'";
@@ -89,7 +90,7 @@ async fn the_watchdog_only_reads_decided_times() {
 }
 
 #[tokio::test]
-async fn under_skip_what_ran_later_leaves_the_older_ones_missed() {
+async fn skip_misses_times_before_a_later_run() {
     let s = story_without_executor("2026-03-02T08:30:00Z").await;
     let wf = hourly(&s, json!({"overlap_policy": "concurrent"})).await;
     fire_on_time(&s, wf, "2026-03-02T11:00:00Z").await;

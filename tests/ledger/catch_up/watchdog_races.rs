@@ -35,8 +35,9 @@ async fn a_locked_workflow_delays_no_other() {
     s.end_early().await;
 }
 
+/// Three watchdogs and the late fires of twelve workflows decide at the same time.
 #[tokio::test]
-async fn watchdogs_and_late_fires_at_once_decide_each_time_once() {
+async fn watchdogs_and_fires_decide_each_time_once() {
     let s = story_without_executor("2026-03-02T08:30:00Z").await;
     let mut workflows = Vec::new();
     for policy in ["skip", "run_all", "none"] {
@@ -70,7 +71,7 @@ async fn watchdogs_and_late_fires_at_once_decide_each_time_once() {
 }
 
 #[tokio::test]
-async fn a_fire_that_waited_for_the_watchdog_sees_what_it_decided() {
+async fn a_waiting_fire_sees_the_watchdogs_decision() {
     let s = story_without_executor("2026-03-02T08:30:00Z").await;
     let wf = hourly(&s, json!({})).await;
     s.now_is("2026-03-02T09:10:00Z").await;

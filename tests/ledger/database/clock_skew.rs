@@ -87,7 +87,7 @@ async fn clock_ahead_ends_no_run() {
 }
 
 #[tokio::test]
-async fn clock_ahead_accepts_and_runs_by_database_time() {
+async fn clock_ahead_accepts_by_database_time() {
     let (s, start) = ahead_of_database(TimeDelta::hours(12)).await;
     let wf = every_minute(&s).await;
     let due = start + TimeDelta::minutes(1);

@@ -67,9 +67,9 @@ async fn a_claim_reads_no_skipped_times() {
 const RUNS: &str = "INSERT INTO runs (id, workflow_id, trigger, state, scheduled_time, run_after, created_on, finished_on)
     SELECT gen_random_uuid(), $1, 'schedule', $2, $3, $3, $3, CASE $2 WHEN 'cancelled' THEN $3 END FROM generate_series(1, $4)";
 
-/// The statistics are of a quiet hour, and then many runs of others wait.
+/// The statistics are of a quiet hour, and then many runs of another workflow wait.
 #[tokio::test]
-async fn a_fire_reads_no_run_of_others() {
+async fn a_fire_reads_only_its_workflows_runs() {
     let s = story_without_executor("2026-03-02T08:30:00Z").await;
     let (wf, other) = (hourly(&s, json!({})).await, hourly(&s, json!({})).await);
     for (state, runs) in [("cancelled", 1_000), ("accepted", 10_000)] {

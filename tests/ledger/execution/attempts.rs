@@ -32,7 +32,7 @@ pub(crate) async fn cancel(s: &Story, id: uuid::Uuid) -> Cancelled {
 }
 
 #[tokio::test]
-async fn an_attempt_is_stopped_at_its_workflows_timeout() {
+async fn an_attempt_stops_at_its_workflows_timeout() {
     let s = Story::at(NOON).await;
     let receiver = Receiver::slow().await;
     let wf = s.create_with(json!({"action": receiver.action(), "max_attempts": 2, "timeout_secs": 1})).await;
@@ -44,8 +44,9 @@ async fn an_attempt_is_stopped_at_its_workflows_timeout() {
     s.end().await;
 }
 
+/// The executor renews the lease, but does not stop the attempt at its timeout. The job ends it a minute later.
 #[tokio::test]
-async fn a_run_that_does_not_end_at_its_timeout_is_ended_from_outside() {
+async fn the_timeouts_job_ends_overdue_runs() {
     let s = with_heartbeat().await;
     let receiver = Receiver::slow().await;
     let wf = s.create_with(json!({"action": receiver.action(), "timeout_secs": 3600})).await;
@@ -63,7 +64,7 @@ async fn a_run_that_does_not_end_at_its_timeout_is_ended_from_outside() {
 }
 
 #[tokio::test]
-async fn a_lost_run_is_not_a_slow_one() {
+async fn timeouts_leave_lost_runs_to_recovery() {
     let s = without_heartbeat().await;
     let receiver = Receiver::slow().await;
     let wf = s.create_with(json!({"action": receiver.action(), "timeout_secs": 60})).await;
@@ -78,7 +79,7 @@ async fn a_lost_run_is_not_a_slow_one() {
 }
 
 #[tokio::test]
-async fn a_heartbeat_keeps_a_run_however_long_it_takes() {
+async fn heartbeats_protect_long_runs_from_recovery() {
     let s = with_heartbeat().await;
     let receiver = Receiver::slow().await;
     let wf = s.create_with(json!({"action": receiver.action(), "timeout_secs": 86_400})).await;
@@ -95,8 +96,9 @@ async fn a_heartbeat_keeps_a_run_however_long_it_takes() {
     s.end().await;
 }
 
+/// Recovery has started a second attempt when the first one completes.
 #[tokio::test]
-async fn a_late_completion_is_kept_and_changes_nothing() {
+async fn a_late_completion_only_sets_late_result() {
     let mut s = without_heartbeat().await;
     let receiver = Receiver::slow().await;
     let wf = s.create_with(json!({"action": receiver.action()})).await;
@@ -127,8 +129,9 @@ async fn a_late_completion_is_kept_and_changes_nothing() {
     s.end().await;
 }
 
+/// The completion is kept in `late_result`.
 #[tokio::test]
-async fn a_completion_after_the_end_is_kept_and_changes_nothing() {
+async fn a_late_completion_revives_no_abandoned_run() {
     let s = without_heartbeat().await;
     let receiver = Receiver::slow().await;
     let wf = s.create_with(json!({"action": receiver.action(), "on_lost": "abandon"})).await;
@@ -170,8 +173,9 @@ async fn assert_hung_up(connection: &mut tokio::net::TcpStream) {
     ended.expect("the request goes on").ok();
 }
 
+/// A run between two tries is cancelled at once, a running one by its executor.
 #[tokio::test]
-async fn a_run_is_cancelled_at_once_before_it_starts_and_by_its_executor_while_it_runs() {
+async fn runs_can_be_cancelled_until_they_end() {
     let s = with_heartbeat().await;
     let receiver = Receiver::answering(&[(500, "")]).await;
     let wf = s.create_with(json!({"action": receiver.action(), "max_attempts": 2})).await;
@@ -202,8 +206,9 @@ async fn a_run_is_cancelled_at_once_before_it_starts_and_by_its_executor_while_i
     s.end().await;
 }
 
+/// The attempt fails after the request to cancel.
 #[tokio::test]
-async fn a_failed_answer_of_a_cancelled_run_is_not_tried_again() {
+async fn a_run_being_cancelled_is_not_retried() {
     let s = without_heartbeat().await;
     let receiver = Receiver::slow().await;
     let wf = s.create_with(json!({"action": receiver.action(), "max_attempts": 5, "timeout_secs": 1})).await;
@@ -216,7 +221,7 @@ async fn a_failed_answer_of_a_cancelled_run_is_not_tried_again() {
 }
 
 #[tokio::test]
-async fn a_run_may_have_inputs_of_its_own() {
+async fn a_runs_inputs_replace_the_workflows() {
     let s = Story::at(NOON).await;
     let receiver = Receiver::kind().await;
     let wf = s.create_with(json!({"action": receiver.action(), "starting_inputs": {"a": 1}})).await;
@@ -232,8 +237,9 @@ async fn a_run_may_have_inputs_of_its_own() {
     s.end().await;
 }
 
+/// A success or a resume sets the count back.
 #[tokio::test]
-async fn so_many_failures_in_a_row_pause_a_workflow_and_a_resume_begins_anew() {
+async fn failures_in_a_row_pause_a_workflow() {
     let s = Story::at(NOON).await;
     let receiver = Receiver::answering(&[(500, ""), (200, ""), (500, ""), (404, ""), (500, ""), (500, "")]).await;
     let policies = json!({"action": receiver.action(), "cron_schedule": "0 9 * * *", "pause_after_failures": 2});

@@ -17,8 +17,9 @@ async fn ask(request: reqwest::RequestBuilder) -> Option<Answer> {
     Some(Answer { status, headers, json: serde_json::from_str(&text).unwrap_or(Value::Null), text })
 }
 
+/// The app is killed at each point of the edit. The client repeats it, and the workflow changes once.
 #[tokio::test]
-async fn an_edit_cut_off_at_any_point_is_published_if_and_only_if_it_was_committed() {
+async fn a_killed_edit_is_published_iff_committed() {
     let s = idle().await;
     for (point, committed) in [("A1", false), ("A2", false), ("A3", true)] {
         let wf = s.create("0 9 * * *", "UTC").await;
@@ -60,8 +61,9 @@ fn invoke(app: &App, s: &Story, wf: WorkflowId, time: DateTime<Utc>) -> reqwest:
     app.runner(s).request(reqwest::Method::POST, &path).json(&json!({ "scheduled_time": time }))
 }
 
+/// The app is killed at each point of the invoke.
 #[tokio::test]
-async fn an_invoke_cut_off_at_any_point_makes_one_run_when_it_is_repeated() {
+async fn killed_and_repeated_invokes_make_one_run() {
     let s = idle().await;
     for (point, committed) in [("I1", false), ("I2", true), ("I3", true)] {
         let receiver = Receiver::kind().await;
@@ -86,8 +88,9 @@ async fn an_invoke_cut_off_at_any_point_makes_one_run_when_it_is_repeated() {
     s.end().await;
 }
 
+/// The instance is killed at each point of the run.
 #[tokio::test]
-async fn a_run_cut_off_at_any_point_ends_once_on_another_instance() {
+async fn runs_of_killed_instances_end_once_elsewhere() {
     let s = idle().await;
     for (point, attempts, effects) in [("I4", 2, 1), ("I5", 2, 2), ("I6", 1, 1)] {
         let receiver = Receiver::kind().await;
@@ -116,8 +119,9 @@ async fn a_run_cut_off_at_any_point_ends_once_on_another_instance() {
     s.end().await;
 }
 
+/// Another instance has finished the run in the meantime.
 #[tokio::test]
-async fn an_instance_that_stood_still_past_its_lease_changes_nothing() {
+async fn instances_suspended_past_their_lease_change_nothing() {
     let s = idle().await;
     let receiver = Receiver::kind().await;
     let wf = s.create_with(json!({"action": receiver.action()})).await;

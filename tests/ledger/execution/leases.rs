@@ -160,7 +160,7 @@ async fn a_lease_follows_its_owners_settings() {
 
 /// The receiver fails, the run is accepted again, and the reply to this commit is lost.
 #[tokio::test]
-async fn lost_reply_of_a_retry_leaves_no_late_result() {
+async fn a_lost_reply_leaves_no_late_result() {
     let s = idle().await;
     let way = LossyWay::to(&s.dsn()).await;
     let receiver = Receiver::answering(&[(500, "")]).await;

@@ -41,7 +41,7 @@ async fn failed_once(s: &Story, receiver: &Receiver) -> WorkflowId {
 }
 
 #[tokio::test]
-async fn accepted_runs_wait_while_a_workflow_is_paused() {
+async fn accepted_runs_wait_during_a_pause() {
     let s = Story::at(NOON).await;
     let receiver = Receiver::answering(&[(503, "")]).await;
     let wf = failed_once(&s, &receiver).await;
@@ -66,7 +66,7 @@ async fn accepted_runs_wait_while_a_workflow_is_paused() {
 
 /// The schedule's run waits for a slot behind a manual run. Its window is over, but its tries are not used up.
 #[tokio::test]
-async fn a_pause_gives_up_no_retry() {
+async fn a_pause_discards_no_retry() {
     let s = Story::at(NOON).await;
     let receiver = Receiver::answering(&[(503, "")]).await;
     let wf = failed_once(&s, &receiver).await;
@@ -103,7 +103,7 @@ async fn an_ended_pause_delays_nothing() {
 }
 
 #[tokio::test]
-async fn archiving_ends_what_has_not_started() {
+async fn archiving_cancels_runs_that_have_not_started() {
     let s = story_without_executor("2026-03-02T08:30:00Z").await;
     let wf = hourly(&s, json!({"overlap_policy": "queue"})).await;
     fire_on_time(&s, wf, "2026-03-02T09:00:00Z").await;
@@ -148,7 +148,7 @@ async fn assert_hung_up(mut connection: TcpStream) {
 }
 
 #[tokio::test]
-async fn archiving_stops_what_runs() {
+async fn archiving_stops_running_attempts() {
     let s = beating().await;
     let (wf, silent) = never_answered(&s, json!({})).await;
     assert_eq!(fire(&s, wf, NOON).await, "accepted");
@@ -162,7 +162,7 @@ async fn archiving_stops_what_runs() {
 }
 
 #[tokio::test]
-async fn a_replaced_running_run_says_so() {
+async fn replace_stops_a_running_attempt() {
     let s = beating().await;
     let (wf, silent) = never_answered(&s, json!({"overlap_policy": "replace", "cron_schedule": "* * * * *"})).await;
     assert_eq!(fire(&s, wf, NOON).await, "accepted");

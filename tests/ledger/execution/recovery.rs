@@ -42,8 +42,9 @@ fn all(go_on: u32, abandoned: u32, cancelled: u32) -> Did {
     Did::All(format!("lost runs: {go_on} continue, {abandoned} abandoned, {cancelled} cancelled"))
 }
 
+/// The run keeps its id, and its next call says `is_recovery`.
 #[tokio::test]
-async fn a_run_whose_instance_died_goes_on_under_its_id_once_its_lease_is_dead() {
+async fn recovery_continues_a_run_after_its_lease() {
     let s = Story::at(NOON).await;
     let receiver = Receiver::kind().await;
     let wf = s.create_with(json!({"action": receiver.action()})).await;
@@ -60,8 +61,9 @@ async fn a_run_whose_instance_died_goes_on_under_its_id_once_its_lease_is_dead()
     s.end().await;
 }
 
+/// The occurrence gets the reason of its run, and a repeated fire runs nothing.
 #[tokio::test]
-async fn a_lost_run_is_abandoned_if_its_workflow_says_so_and_so_is_its_time() {
+async fn on_lost_abandon_also_abandons_the_occurrence() {
     let s = idle().await;
     let wf = s.create_with(json!({"cron_schedule": "0 * * * *", "on_lost": "abandon"})).await;
     s.publish().await;
@@ -104,7 +106,7 @@ async fn manual_runs_take_no_decision_back() {
 }
 
 #[tokio::test]
-async fn a_run_that_is_lost_again_and_again_is_abandoned_in_the_end() {
+async fn a_run_is_abandoned_after_three_recoveries() {
     let s = idle().await;
     let wf = s.create_with(json!({})).await;
     left_running(&s, wf, 1, NOON).await;
@@ -165,7 +167,7 @@ async fn archiving_cancels_a_lost_run() {
 }
 
 #[tokio::test]
-async fn instances_that_recover_at_once_take_each_run_once() {
+async fn concurrent_recoveries_take_each_run_once() {
     let s = idle().await;
     let wf = s.create_with(json!({})).await;
     left_running(&s, wf, 80, "2026-03-02T11:00:00Z").await;
@@ -174,8 +176,9 @@ async fn instances_that_recover_at_once_take_each_run_once() {
     s.end_early().await;
 }
 
+/// Both begin at the same moment, in 200 rounds.
 #[tokio::test]
-async fn of_a_recovery_and_a_completion_at_the_same_moment_exactly_one_wins() {
+async fn one_of_recovery_and_completion_wins() {
     let s = idle().await;
     let wf = s.create_with(json!({})).await;
     let (mut completed, mut recovered) = (0, 0);

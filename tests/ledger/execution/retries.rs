@@ -8,7 +8,7 @@ use crate::execution::attempts::cancel;
 use crate::receiver::{NOON, Receiver, accept, until_state};
 
 #[tokio::test]
-async fn an_answer_that_fails_is_tried_again_after_a_pause_that_doubles() {
+async fn failed_answers_are_retried_after_doubling_pauses() {
     let s = Story::at(NOON).await;
     let receiver = Receiver::answering(&[(500, ""), (503, "")]).await;
     let wf = s.create_with(json!({"action": receiver.action(), "max_attempts": 3})).await;
@@ -51,8 +51,9 @@ async fn a_run_fails_with_its_last_try() {
     s.end().await;
 }
 
+/// A busy receiver is called again after the time in its `Retry-After`.
 #[tokio::test]
-async fn a_receiver_that_refuses_is_not_asked_again_but_one_that_is_busy_is_asked_when_it_says() {
+async fn refusals_fail_and_busy_receivers_are_retried() {
     let s = Story::at(NOON).await;
     for status in [400, 401, 404, 410, 422] {
         let receiver = Receiver::answering(&[(status, "")]).await;

@@ -31,7 +31,7 @@ struct Settings {
 
 /// A deployment waits for running attempts. `make up` and the tests do not wait that long.
 #[tokio::test]
-async fn the_drain_limit_is_110_seconds_by_default() {
+async fn the_default_drain_limit_is_110_seconds() {
     let Settings { config } = Settings::parse_from(["app", "--database-url", "unused"]);
     assert_eq!(config.shutdown_drain_secs, 110);
     let s = idle().await;
@@ -248,7 +248,7 @@ async fn forgotten_attempts_are_no_unknown_claims() {
 /// Archiving has requested the stop of a run, and the shutdown comes before the heartbeat that would notify the
 /// executor.
 #[tokio::test]
-async fn cut_off_run_names_the_reason_to_stop() {
+async fn cut_off_run_names_its_stop_reason() {
     let s = idle().await;
     let receiver = Receiver::slow().await;
     let wf = s.create_with(json!({"action": receiver.action()})).await;

@@ -33,8 +33,9 @@ async fn fire_all(s: &Story, workflows: &[WorkflowId], time: &str) -> Vec<String
     join_all(workflows.iter().map(|wf| fire(s, *wf, time))).await
 }
 
+/// Sixty fires of one hour take few commits. Those of paused, archived and edited workflows get their own answers.
 #[tokio::test]
-async fn a_full_hour_is_decided_in_few_commits_and_each_fire_by_its_own_cases() {
+async fn a_batch_decides_each_fire_by_itself() {
     let s = story_without_executor("2026-03-02T08:30:00Z").await;
     let all = workflows(&s, 60).await;
     s.pause(all[1]).await;
@@ -62,8 +63,9 @@ async fn a_full_hour_is_decided_in_few_commits_and_each_fire_by_its_own_cases() 
     s.end_early().await;
 }
 
+/// Three times of the workflow fire at the same moment.
 #[tokio::test]
-async fn two_times_of_one_workflow_at_once_are_decided_one_after_the_other() {
+async fn fires_of_one_workflow_are_decided_sequentially() {
     let s = story_without_executor("2026-03-02T08:59:30Z").await;
     let wf = s.create_with(json!({"cron_schedule": "* * * * *"})).await;
     s.now_is("2026-03-02T09:02:30Z").await;
@@ -142,8 +144,9 @@ async fn two_batches_are_decided_at_once() {
     s.end_early().await;
 }
 
+/// Postgres aborts the batch with a serialization failure.
 #[tokio::test]
-async fn what_postgres_takes_back_is_tried_again_one_by_one() {
+async fn fires_of_aborted_batches_are_retried_singly() {
     let s = story_without_executor("2026-03-02T08:30:00Z").await;
     let all = workflows(&s, 10).await;
     s.execute(

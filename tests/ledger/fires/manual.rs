@@ -42,7 +42,7 @@ async fn manual_fires_decide_no_due_time() {
 }
 
 #[tokio::test]
-async fn a_workflow_without_a_schedule_can_be_fired() {
+async fn workflows_without_a_schedule_can_be_fired() {
     let s = Story::today().await;
     let id = s.create_with(json!({})).await;
     s.editor().act(&format!("/api/v1/schedules/{id}:fire")).await.expect(202);
@@ -80,7 +80,7 @@ async fn one_concurrent_manual_fire_gets_the_slot() {
 }
 
 #[tokio::test]
-async fn a_retry_is_a_further_run_of_the_same_time() {
+async fn retries_add_runs_to_the_same_occurrence() {
     let s = Story::at("2026-03-02T08:59:00Z").await;
     let id = s.create("0 9 * * *", "UTC").await;
     s.publish().await;

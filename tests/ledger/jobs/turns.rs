@@ -50,7 +50,7 @@ fn time(of: &Value) -> DateTime<Utc> {
 }
 
 #[tokio::test]
-async fn a_job_has_its_turn_when_it_is_due_and_says_how_it_went() {
+async fn due_jobs_run_and_record_their_result() {
     let s = with_jobs().await;
     until_registered(&s).await;
     assert_eq!(job(&s, "recovery").await["run_count"], 0, "its first turn is due a moment after the start");
@@ -66,7 +66,7 @@ async fn a_job_has_its_turn_when_it_is_due_and_says_how_it_went() {
 }
 
 #[tokio::test]
-async fn a_cron_job_waits_for_its_time_in_its_zone() {
+async fn a_cron_job_runs_in_its_timezone() {
     let options = StackOptions {
         now: Some("2026-03-28T22:00:00Z".parse().unwrap()),
         app: |config| {
@@ -109,8 +109,9 @@ async fn of_five_instances_one_takes_a_turn() {
     s.end().await;
 }
 
+/// Another instance takes the job's turn when the lease has expired, and not before.
 #[tokio::test]
-async fn a_job_of_a_dead_instance_is_taken_over_when_its_lease_has_lapsed() {
+async fn an_expired_job_lease_is_taken_over() {
     let s = with_jobs().await;
     until_registered(&s).await;
     s.execute(
@@ -128,7 +129,7 @@ async fn a_job_of_a_dead_instance_is_taken_over_when_its_lease_has_lapsed() {
 }
 
 #[tokio::test]
-async fn a_job_that_fails_says_why_and_comes_again() {
+async fn failed_jobs_record_the_error_and_repeat() {
     let s = with_jobs().await;
     until_registered(&s).await;
     s.execute("ALTER TABLE runs RENAME COLUMN recoveries TO gone").await;

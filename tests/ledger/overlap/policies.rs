@@ -5,8 +5,9 @@ use serde_json::json;
 
 use crate::steps::{claimed, ended, fire, fire_on_time, hourly, start_run, story_without_executor};
 
+/// Each skipped time is recorded as `skipped_overlap`.
 #[tokio::test]
-async fn under_skip_a_time_whose_run_before_has_not_ended_is_skipped_and_recorded() {
+async fn under_skip_a_running_predecessor_skips_fires() {
     let s = story_without_executor("2026-03-02T08:30:00Z").await;
     let wf = hourly(&s, json!({})).await;
     assert_eq!(fire_on_time(&s, wf, "2026-03-02T09:00:00Z").await, "accepted");
@@ -24,8 +25,9 @@ async fn under_skip_a_time_whose_run_before_has_not_ended_is_skipped_and_recorde
     s.end_early().await;
 }
 
+/// The next time is skipped, and recorded with the reason `queue_full`.
 #[tokio::test]
-async fn under_queue_times_wait_in_their_order_and_the_hundred_and_first_is_dropped_and_recorded() {
+async fn under_queue_100_runs_wait_in_order() {
     let s = story_without_executor("2026-03-02T08:59:30Z").await;
     let wf = s.create_with(json!({"cron_schedule": "* * * * *", "overlap_policy": "queue"})).await;
     let minute = |nth: u32| format!("2026-03-02T{:02}:{:02}:00Z", 9 + nth / 60, nth % 60);
@@ -62,7 +64,7 @@ async fn under_queue_one_a_single_time_waits() {
 }
 
 #[tokio::test]
-async fn under_concurrent_so_many_run_beside_each_other() {
+async fn under_concurrent_max_concurrent_limits_the_runs() {
     let s = story_without_executor("2026-03-02T08:30:00Z").await;
     let wf = hourly(&s, json!({"overlap_policy": "concurrent", "max_concurrent": 2})).await;
     assert_eq!(fire_on_time(&s, wf, "2026-03-02T09:00:00Z").await, "accepted");
@@ -73,7 +75,7 @@ async fn under_concurrent_so_many_run_beside_each_other() {
 }
 
 #[tokio::test]
-async fn under_replace_the_new_run_waits_until_the_old_one_has_ended() {
+async fn under_replace_new_runs_await_running_ones() {
     let s = story_without_executor("2026-03-02T08:30:00Z").await;
     let wf = hourly(&s, json!({"overlap_policy": "replace"})).await;
     assert_eq!(fire_on_time(&s, wf, "2026-03-02T09:00:00Z").await, "accepted");
@@ -151,8 +153,9 @@ async fn waiting_manual_runs_take_no_slot() {
     s.end_early().await;
 }
 
+/// The occurrence is abandoned, too. A run of a backfill continues to wait.
 #[tokio::test]
-async fn a_run_that_waits_longer_than_the_window_is_abandoned_with_its_occurrence() {
+async fn queued_runs_are_abandoned_after_the_window() {
     let s = story_without_executor("2026-03-02T08:30:00Z").await;
     let wf = hourly(&s, json!({"overlap_policy": "queue", "catch_up_window_secs": 5400})).await;
     fire_on_time(&s, wf, "2026-03-02T09:00:00Z").await;
@@ -173,8 +176,9 @@ async fn a_run_that_waits_longer_than_the_window_is_abandoned_with_its_occurrenc
     s.end_early().await;
 }
 
+/// An archive cancels them.
 #[tokio::test]
-async fn under_a_pause_what_waits_goes_on_waiting_and_an_archive_ends_it() {
+async fn queued_runs_wait_through_a_pause() {
     let s = story_without_executor("2026-03-02T08:30:00Z").await;
     let wf = hourly(&s, json!({"overlap_policy": "queue"})).await;
     fire_on_time(&s, wf, "2026-03-02T09:00:00Z").await;
@@ -200,8 +204,9 @@ async fn under_a_pause_what_waits_goes_on_waiting_and_an_archive_ends_it() {
     s.end_early().await;
 }
 
+/// The runs start at different seconds of the spread.
 #[tokio::test]
-async fn execution_is_spread_over_its_seconds_and_never_into_the_next_time() {
+async fn a_spread_ends_before_the_next_time() {
     let s = story_without_executor("2026-03-02T08:59:30Z").await;
     let mut workflows = Vec::new();
     for _ in 0..20 {

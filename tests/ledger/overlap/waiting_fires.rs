@@ -34,7 +34,7 @@ async fn a_fire_waits_for_an_unstarted_predecessor() {
 }
 
 #[tokio::test]
-async fn the_newest_replaces_the_one_that_waits() {
+async fn the_newest_fire_replaces_the_waiting_one() {
     let s = story_without_executor("2026-03-02T08:30:00Z").await;
     let wf = hourly(&s, json!({})).await;
     for hour in ["09", "10", "11"] {
@@ -97,7 +97,7 @@ async fn an_older_fire_never_replaces_a_newer() {
 }
 
 #[tokio::test]
-async fn a_fire_behind_a_started_run_is_skipped() {
+async fn fires_behind_a_started_run_are_skipped() {
     let s = story_without_executor("2026-03-02T08:30:00Z").await;
     let wf = hourly(&s, json!({})).await;
     assert_eq!(fire_on_time(&s, wf, "2026-03-02T09:00:00Z").await, "accepted");
@@ -184,7 +184,7 @@ async fn late_fires_and_the_watchdog_decide_alike() {
 }
 
 #[tokio::test]
-async fn a_late_fire_waits_for_a_live_run() {
+async fn late_fires_wait_for_a_live_run() {
     let s = story_without_executor("2026-03-02T08:30:00Z").await;
     let wf = hourly(&s, json!({})).await;
     assert_eq!(fire_on_time(&s, wf, "2026-03-02T09:00:00Z").await, "accepted");

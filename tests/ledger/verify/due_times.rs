@@ -72,7 +72,7 @@ async fn early_fires_remain_valid_after_an_edit() {
 }
 
 #[tokio::test]
-async fn a_time_without_a_row_and_a_row_without_a_time_are_named() {
+async fn missing_and_not_due_times_are_found() {
     let (s, id) = fired().await;
     s.execute("DELETE FROM occurrences WHERE scheduled_time = '2026-03-02T09:30:00Z'").await;
     s.execute(
@@ -114,7 +114,7 @@ async fn each_timing_is_verified_over_its_span() {
 }
 
 #[tokio::test]
-async fn a_span_that_is_not_settled_or_not_kept_is_refused() {
+async fn unsettled_and_too_old_spans_are_refused() {
     let (s, _) = fired().await;
     let at = |from: &str, to: &str| format!("from={from}&to={to}");
     let late = verify(&s, &at("2026-03-02T09:00:00Z", "2026-03-02T10:04:00Z")).await;
@@ -141,8 +141,9 @@ async fn no_time_before_the_ledger_is_due() {
     s.end().await;
 }
 
+/// A page names at most 1,000 differences, so the proof takes several pages.
 #[tokio::test]
-async fn a_long_span_of_many_workflows_is_compared_to_its_end() {
+async fn long_spans_are_compared_in_full() {
     let (s, _) = fired().await;
     // 1,200 workflows for which every hour of ten days was due, without any decision.
     s.execute(

@@ -49,7 +49,7 @@ async fn a_run_without_its_decision_is_found() {
 }
 
 #[tokio::test]
-async fn a_run_that_contradicts_its_decision_is_found() {
+async fn runs_that_contradict_their_decision_are_found() {
     let (s, _) = fired().await;
     for decided in [
         "UPDATE occurrences SET decision = 'missed', run_id = NULL WHERE scheduled_time = '2026-03-02T09:30:00Z'",

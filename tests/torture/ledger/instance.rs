@@ -22,8 +22,8 @@ use workflows::audit::Edit;
 
 use super::ablation::Ablation;
 use super::receiver::Receiver;
-use crate::canary;
 use crate::database::{Ground, Process};
+use crate::leaked_secrets::watch_secret;
 use crate::random::Dice;
 use crate::tap::Tap;
 
@@ -115,7 +115,7 @@ impl Stage {
         tx.commit().await.unwrap();
         ground.ended(process);
         for secret in [admin.reveal(), scheduler.reveal(), signing.reveal(), super::PASSWORD] {
-            canary::watch(secret);
+            watch_secret(secret);
         }
         let (receiver, receives_at) = Receiver::listen().await;
         let (admin, scheduler) = (admin.reveal().to_owned(), scheduler.reveal().to_owned());

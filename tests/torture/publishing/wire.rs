@@ -18,7 +18,7 @@ use schedule::Clock;
 use tower::ServiceExt;
 
 use self::answers::{answer, error_body, refusal, silence};
-use crate::canary;
+use crate::leaked_secrets::watch_secret;
 use crate::publishing::stale_reads::Lag;
 use crate::random::Dice;
 use crate::turnstile::Turnstile;
@@ -140,7 +140,7 @@ impl Wire {
         let wire = SharedHttpConnector::new(self.clone());
         let config = publisher::scheduler_client(Some("http://wire")).await.config().to_builder();
         let no_timeouts = aws_sdk_scheduler::config::timeout::TimeoutConfig::disabled();
-        canary::watch(SIGNING_KEY);
+        watch_secret(SIGNING_KEY);
         let config = config.credentials_provider(Credentials::new("AKIDTORTURE", SIGNING_KEY, None, None, "torture"));
         let config = config.http_client(http_client_fn(move |_, _| wire.clone())).timeout_config(no_timeouts);
         aws_sdk_scheduler::Client::from_conf(config.build())

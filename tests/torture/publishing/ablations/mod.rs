@@ -11,9 +11,9 @@
 //! | V5 | the shipped publisher, with a database that treats every vanished row as a delete event |
 
 pub(crate) mod after_commit;
-pub(crate) mod naive;
 pub(crate) mod row_lease;
 pub(crate) mod row_lock;
+pub(crate) mod row_publisher;
 
 use chrono::TimeDelta;
 

@@ -1,6 +1,6 @@
 //! V2: claims an outbox row with a lease on it, and commits before the call.
 
-use super::naive::{Done, Naive, read};
+use super::row_publisher::{Done, RowPublisher, read_wanted};
 
 pub(crate) const SETUP: &str = "
     DROP TRIGGER IF EXISTS unverified ON publications;
@@ -9,14 +9,14 @@ pub(crate) const SETUP: &str = "
     TRUNCATE row_leases;
 ";
 
-impl Naive {
+impl RowPublisher {
     /// Processes rows until none is free or a call fails.
     pub(crate) async fn drain_leasing(&self) -> sqlx::Result<()> {
         while let Some((row, workflow)) = self.lease().await? {
             self.turnstile.wait("P4").await;
             let wanted = {
                 let mut connection = self.pool.acquire().await?;
-                read(&mut connection, workflow).await?
+                read_wanted(&mut connection, workflow).await?
             };
             if self.call(wanted).await == Done::No {
                 return Ok(());

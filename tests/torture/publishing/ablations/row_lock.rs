@@ -1,8 +1,8 @@
 //! V1: claims an outbox row, and keeps it locked during the call.
 
-use super::naive::{Done, Naive, read};
+use super::row_publisher::{Done, RowPublisher, read_wanted};
 
-impl Naive {
+impl RowPublisher {
     /// Processes rows until none is free or a call fails.
     pub(crate) async fn drain_under_lock(&self) -> sqlx::Result<()> {
         loop {
@@ -15,7 +15,7 @@ impl Naive {
             .fetch_optional(&mut *tx)
             .await?;
             let Some((row, workflow)) = row else { return Ok(()) };
-            let wanted = read(&mut tx, workflow).await?;
+            let wanted = read_wanted(&mut tx, workflow).await?;
             if self.call(wanted).await == Done::No {
                 return Ok(());
             }

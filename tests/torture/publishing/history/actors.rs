@@ -9,7 +9,7 @@ use publisher::{Config, Hook, Publisher};
 use super::{GROUP, History};
 use crate::actor::{Actor, Role};
 use crate::publishing::ablations::Variant;
-use crate::publishing::ablations::naive::Naive;
+use crate::publishing::ablations::row_publisher::RowPublisher;
 use crate::publishing::editor::{Editor, Verb};
 
 impl History<'_> {
@@ -32,10 +32,10 @@ impl History<'_> {
                 }
             })
         } else {
-            let naive = Naive { pool, client: self.client.clone(), turnstile: self.turnstile.clone() };
+            let publisher = RowPublisher { pool, client: self.client.clone(), turnstile: self.turnstile.clone() };
             let is_lease = self.variant == Variant::V2;
             Actor::new(id, Role::Publisher, process, async move {
-                if is_lease { naive.drain_leasing().await } else { naive.drain_under_lock().await }.ok();
+                if is_lease { publisher.drain_leasing().await } else { publisher.drain_under_lock().await }.ok();
             })
         };
         self.start(actor).await
@@ -79,7 +79,7 @@ impl History<'_> {
                     (2, Verb::Nothing),
                     (4, Verb::Burst),
                     (2, Verb::CleanUp),
-                    // The naive publishers do not support windows.
+                    // The row-wise publishers do not support windows.
                     (if self.variant.is_shipped_code() { 4 } else { 0 }, Verb::Window),
                 ])
                 .unwrap_or(Verb::Cron)

@@ -17,7 +17,7 @@ static SECRETS: RwLock<Vec<String>> = RwLock::new(Vec::new());
 static LEAKED: Mutex<Option<String>> = Mutex::new(None);
 
 /// From now on, no line of the log may contain this.
-pub(crate) fn watch(secret: impl Into<String>) {
+pub(crate) fn watch_secret(secret: impl Into<String>) {
     let (secret, mut secrets) = (secret.into(), SECRETS.write().unwrap());
     if !secrets.contains(&secret) {
         secrets.push(secret);
@@ -25,19 +25,19 @@ pub(crate) fn watch(secret: impl Into<String>) {
 }
 
 /// The first line that contained a secret; returned once.
-pub(crate) fn leaked() -> Option<String> {
+pub(crate) fn take_leaked_line() -> Option<String> {
     LEAKED.lock().unwrap().take()
 }
 
 /// Searches all log output from now on, and prints what `RUST_LOG` selects, for example `RUST_LOG=ledger=debug`.
-pub(crate) fn listen() {
+pub(crate) fn search_log() {
     let wanted = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("off"));
     let printed = tracing_subscriber::fmt::layer().with_writer(io::stderr).with_filter(wanted);
     tracing_subscriber::registry().with(printed).with(Search).init();
     let ours = "torture-canary-5e0d";
-    watch(ours);
+    watch_secret(ours);
     tracing::trace!(ours);
-    assert!(leaked().is_some(), "the search is blind");
+    assert!(take_leaked_line().is_some(), "the search is blind");
 }
 
 /// Formats only the fields of events and spans, because there are thousands per second.

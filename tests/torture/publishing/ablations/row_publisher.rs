@@ -13,7 +13,7 @@ use crate::turnstile::Turnstile;
 
 /// A publisher that claims rows.
 #[derive(Clone)]
-pub(crate) struct Naive {
+pub(crate) struct RowPublisher {
     pub(crate) pool: db::PgPool,
     pub(crate) client: Client,
     pub(crate) turnstile: Turnstile,
@@ -33,7 +33,7 @@ pub(crate) enum Done {
     No,
 }
 
-pub(crate) async fn read(db: &mut PgConnection, id: i64) -> sqlx::Result<Wanted> {
+pub(crate) async fn read_wanted(db: &mut PgConnection, id: i64) -> sqlx::Result<Wanted> {
     let row: Option<(Option<String>, Option<String>, String)> =
         sqlx::query_as("SELECT cron_schedule, timezone, state FROM workflows WHERE id = $1 AND state <> 'archived'")
             .bind(id)
@@ -47,7 +47,7 @@ pub(crate) async fn read(db: &mut PgConnection, id: i64) -> sqlx::Result<Wanted>
     Ok(Wanted { id, schedule })
 }
 
-impl Naive {
+impl RowPublisher {
     pub(crate) async fn call(&self, wanted: Wanted) -> Done {
         let name = format!("wf-{}-dev", wanted.id);
         self.turnstile.wait("P6").await;
