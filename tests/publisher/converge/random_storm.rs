@@ -127,7 +127,7 @@ async fn storm(seed: u64) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn after_any_storm_all_is_in_step() {
+async fn schedules_match_after_random_histories() {
     for seed in 1..=4 {
         storm(0x9E37_79B9_7F4A_7C15_u64.wrapping_mul(seed)).await;
     }
