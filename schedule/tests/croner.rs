@@ -71,7 +71,7 @@ proptest! {
     }
 
     #[test]
-    fn away_from_a_change_of_the_clocks_both_name_the_same_times(
+    fn between_offset_changes_both_agree(
         text in cron(),
         tz in select(ZoneSet::bundled().names().map(zone).collect::<Vec<_>>()),
         after in instant(),
@@ -89,8 +89,9 @@ proptest! {
     }
 }
 
+/// In croner, a job at 01:30 fires at 01:30 and at the end of the gap. In ours, it fires only at 01:30.
 #[test]
-fn croner_fires_twice_for_a_job_in_the_hour_before_the_gap() {
+fn croner_fires_twice_before_a_gap() {
     let new_york = zone("America/New_York");
     let after = "2026-03-08T05:00:00Z".parse().expect("a time");
     assert_eq!(
@@ -100,16 +101,18 @@ fn croner_fires_twice_for_a_job_in_the_hour_before_the_gap() {
     assert_eq!(local(&ours("30 1 * * *", new_york, after, 2), new_york), ["03-08 01:30 -0500", "03-09 01:30 -0400"]);
 }
 
+/// In croner, the job fires at the end of the gap. Ours skips the time.
 #[test]
-fn croner_moves_a_time_in_the_gap_to_its_end() {
+fn croner_moves_times_out_of_gaps() {
     let paris = zone("Europe/Paris");
     let after = "2026-03-29T00:30:00Z".parse().expect("a time");
     assert_eq!(local(&croner("30 2 * * *", paris, after, 1), paris), ["03-29 03:00 +0200"]);
     assert_eq!(local(&ours("30 2 * * *", paris, after, 1), paris), ["03-30 02:30 +0200"]);
 }
 
+/// The hour is restricted, so in ours the job fires only in the first instance.
 #[test]
-fn croner_repeats_a_restricted_hour_that_is_written_as_a_step() {
+fn croner_repeats_stepped_minutes_in_a_fold() {
     let paris = zone("Europe/Paris");
     let after = "2026-10-24T23:45:00Z".parse().expect("a time");
     assert_eq!(
@@ -123,7 +126,7 @@ fn croner_repeats_a_restricted_hour_that_is_written_as_a_step() {
 }
 
 #[test]
-fn croner_takes_a_step_over_the_dates_as_a_restriction_of_its_own() {
+fn croner_matches_either_day_despite_a_star() {
     let after = "2026-04-01T12:00:00Z".parse().expect("a time");
     let days = |times: Vec<DateTime<Utc>>| times.iter().map(Datelike::day).collect::<Vec<_>>();
     // Vixie: the field begins with a star, so both must match.
@@ -132,7 +135,7 @@ fn croner_takes_a_step_over_the_dates_as_a_restriction_of_its_own() {
 }
 
 #[test]
-fn croner_reads_lists_with_nothing_in_them() {
+fn croner_accepts_empty_list_items() {
     // croner would then search for seconds for a minute that does not exist, so the test requests no time.
     assert!(",, 15 * 7 * 7".parse::<croner::Cron>().is_ok());
     assert!(Cron::parse(",, 15 * 7 * 7").is_err());

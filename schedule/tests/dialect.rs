@@ -13,7 +13,7 @@ fn refusal(text: &str) -> (&'static str, Option<&'static str>, String) {
 }
 
 #[test]
-fn every_spelling_of_a_meaning_has_one_text() {
+fn equal_crons_have_one_canonical_text() {
     for (text, written) in [
         ("* * * * *", "* * * * *"),
         ("  0   9\t*  * 1-5 \n", "0 9 * * 1-5"),
@@ -73,8 +73,9 @@ fn every_spelling_of_a_meaning_has_one_text() {
     }
 }
 
+/// In `cron(...)`, Sunday is 1; in a cron, it is 0.
 #[test]
-fn eventbridge_s_own_expression_counts_weekdays_from_sunday_as_1() {
+fn eventbridge_expressions_count_weekdays_from_one() {
     for (text, written) in [
         ("cron(0 9 ? * MON-FRI *)", "0 9 * * 1-5"),
         ("cron(0 9 ? * 2-6 *)", "0 9 * * 1-5"),
@@ -96,7 +97,7 @@ fn eventbridge_s_own_expression_counts_weekdays_from_sunday_as_1() {
 }
 
 #[test]
-fn what_the_real_service_refuses_in_cron_is_refused() {
+fn expressions_that_aws_refuses_are_refused() {
     for text in [
         "cron(0 1 * * * *)",
         "cron(7 20 * * NOT *)",
@@ -110,7 +111,7 @@ fn what_the_real_service_refuses_in_cron_is_refused() {
 }
 
 #[test]
-fn the_two_day_fields_combine_as_in_vixie_cron() {
+fn day_fields_combine_as_in_vixie_cron() {
     let days = |text: &str| -> Vec<u32> {
         let from = "2026-03-31T12:00:00Z".parse().expect("a time");
         let to: chrono::DateTime<chrono::Utc> = "2026-05-01T00:00:00Z".parse().expect("a time");
@@ -131,8 +132,9 @@ fn the_two_day_fields_combine_as_in_vixie_cron() {
     assert_eq!(days("0 0 ? * MON"), [6, 13, 20, 27]);
 }
 
+/// If a day field begins with a star, both day fields must match; otherwise, one of them is enough.
 #[test]
-fn the_star_that_decides_stays_in_the_text() {
+fn canonical_texts_keep_a_deciding_star() {
     for (text, written) in [
         ("0 0 */2 * MON", "0 0 */2 * 1"),
         ("0 0 1-31/2 * MON", "0 0 1-31/2 * 1"),
@@ -152,8 +154,9 @@ fn the_star_that_decides_stays_in_the_text() {
     }
 }
 
+/// These days are `L`, `W`, `#` and 29 February.
 #[test]
-fn l_and_w_and_hash_follow_the_calendar() {
+fn special_days_follow_the_calendar() {
     let next = |text: &str, after: &str| -> String {
         let cron = Cron::parse(text).unwrap_or_else(|error| panic!("{text}: {error}"));
         let after = format!("{after}T12:00:00Z").parse().expect("a time");
@@ -180,7 +183,7 @@ fn l_and_w_and_hash_follow_the_calendar() {
 }
 
 #[test]
-fn a_refusal_names_the_field_and_the_reason() {
+fn refusals_name_field_and_reason() {
     for (text, field, message) in [
         ("75 * * * *", "minute", "minute field: 75 is above 59"),
         ("* 24 * * *", "hour", "hour field: 24 is above 23"),
@@ -237,8 +240,9 @@ fn a_refusal_names_the_field_and_the_reason() {
     }
 }
 
+/// A program can distinguish a cron that EventBridge cannot fire from a wrong field.
 #[test]
-fn what_eventbridge_cannot_do_is_refused_with_its_own_code() {
+fn each_kind_of_refusal_has_a_code() {
     for (text, code, message) in [
         (
             "*/10 * * * * *",
@@ -297,8 +301,9 @@ fn what_eventbridge_cannot_do_is_refused_with_its_own_code() {
     }
 }
 
+/// The limit applies to the text of the client and to its canonical text.
 #[test]
-fn a_cron_is_at_most_256_characters_before_and_after() {
+fn crons_have_at_most_256_characters() {
     let long = format!("0 0 1 1 *{}", " ".repeat(248));
     assert_eq!(refusal(&long), ("too_long", None, "257 characters; a cron has at most 256".to_owned()));
     assert_eq!(canonical(&long[..256]), "0 0 1 1 *");

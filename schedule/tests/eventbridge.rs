@@ -14,7 +14,7 @@ fn zone(name: &str) -> Timezone {
 }
 
 #[test]
-fn what_eventbridge_can_say_is_said_exactly() {
+fn expressible_crons_compile_exactly() {
     for (text, expression) in [
         ("0 9 * * *", "cron(0 9 * * ? *)"),
         ("0 9 * * 1-5", "cron(0 9 ? * MON-FRI *)"),
@@ -65,7 +65,7 @@ fn what_eventbridge_can_say_is_said_exactly() {
 }
 
 #[test]
-fn what_it_cannot_say_becomes_the_smallest_superset() {
+fn other_crons_become_the_smallest_superset() {
     for (text, expression) in [
         // Either day: together they include every date and every weekday.
         ("0 9 13 * 5", "cron(0 9 * * ? *)"),
@@ -86,7 +86,7 @@ fn what_it_cannot_say_becomes_the_smallest_superset() {
 }
 
 #[test]
-fn an_expression_that_would_be_too_long_is_widened_where_it_costs_least() {
+fn too_long_expressions_are_widened_to_fit() {
     let minutes =
         "0,1,2,4,5,6,8,9,10,12,13,14,16,17,18,20,21,22,24,25,26,28,29,30,32,33,34,36,37,38,40,41,42,44,45,46,48";
     let compiled = compile(&parse(&format!("{minutes} 1,2,4,5,7,8,10,11,13,14,16,17 * * 1")), Timezone::UTC);
@@ -103,8 +103,10 @@ fn an_expression_that_would_be_too_long_is_widened_where_it_costs_least() {
     assert_eq!((compiled.expression.as_str(), compiled.coverage), ("cron(0 9 1 1 ? 1970-2198)", Superset));
 }
 
+/// An open cron restricts only the minute. It is published in UTC if the minutes of the timezone differ from those of
+/// UTC by the same number all year.
 #[test]
-fn a_cron_open_by_hour_and_day_goes_out_in_utc_where_minutes_are_the_same() {
+fn open_crons_are_published_in_utc() {
     for (text, tz, published) in [
         ("*/5 * * * *", zone("America/New_York"), Timezone::UTC),
         ("0 * * * *", zone("Africa/Casablanca"), Timezone::UTC),
@@ -130,7 +132,7 @@ fn a_cron_open_by_hour_and_day_goes_out_in_utc_where_minutes_are_the_same() {
 
 /// Half-hour zones lost twelve fires each autumn, because they were published in local time.
 #[test]
-fn open_hours_of_half_hour_zones_keep_their_instants() {
+fn half_hour_zones_lose_no_fires() {
     let [from, until] = ["2026-01-01T00:00:00Z", "2060-01-01T00:00:00Z"]
         .map(|text| text.parse::<chrono::DateTime<chrono::Utc>>().expect("a time"));
     for (name, text, expression) in [
@@ -163,7 +165,7 @@ fn only_zones_that_shift_minutes_stay_local() {
 }
 
 #[test]
-fn a_cron_published_in_utc_keeps_its_instants() {
+fn crons_published_in_utc_keep_their_instants() {
     let from = "2026-10-30T00:00:00Z".parse().expect("a time");
     for tz in [zone("America/New_York"), zone("Africa/Casablanca"), zone("America/Havana")] {
         let cron = parse("*/20 * * * *");
@@ -182,7 +184,7 @@ fn scattered_years(count: u32) -> String {
 
 /// One more hour adds fewer times than 28 more days, each of which has all the hours.
 #[test]
-fn the_field_that_adds_the_fewest_times_is_widened() {
+fn widening_adds_the_fewest_times() {
     let years = scattered_years(46);
     let compiled = compile(&parse(&format!("0 10 10,11,13 1,2,31 1 * {years}")), Timezone::UTC);
     let expression = format!("cron(10 10-13 1,2,31 1 ? {years})");

@@ -103,15 +103,16 @@ proptest! {
     }
 
     #[test]
-    fn a_second_before_a_time_it_is_next(cron in cron(), tz in zone(), from in instant()) {
+    fn each_time_is_next_until_reached(cron in cron(), tz in zone(), from in instant()) {
         for (time, later) in cron.times_after(from, tz).zip(cron.times_after(from, tz).skip(1)).take(20) {
             prop_assert_eq!(cron.next_after(time, tz), Some(later));
             prop_assert_eq!(cron.next_after(later - TimeDelta::seconds(1), tz), Some(later));
         }
     }
 
+    /// If its coverage is exact, the expression has no other time.
     #[test]
-    fn the_compiled_expression_has_every_time_and_no_other_if_exact(cron in cron(), tz in zone(), from in instant()) {
+    fn compiled_expressions_have_every_due_time(cron in cron(), tz in zone(), from in instant()) {
         let compiled = compile(&cron, tz);
         let expression = &compiled.expression;
         prop_assert!(expression.len() <= 256, "{expression}");
@@ -141,14 +142,14 @@ proptest! {
     }
 
     #[test]
-    fn any_text_is_an_answer_not_a_panic(text in ".{0,60}", tz in "[A-Za-z_/ +0-9-]{0,55}") {
+    fn arbitrary_text_causes_no_panic(text in ".{0,60}", tz in "[A-Za-z_/ +0-9-]{0,55}") {
         let _ = Cron::parse(&text).map(|cron| cron.describe());
         let _ = parse_timezone(&tz).map_err(|error| error.to_string());
         let _ = nominal_time(&text);
     }
 
     #[test]
-    fn text_near_a_cron_is_an_answer_not_a_panic(text in "(cron\\()?[0-9*/,#?LWlwa-z@-]{0,6}( [0-9*/,#?LWJANSUN-]{0,6}){0,6}\\)?") {
+    fn text_near_a_cron_causes_no_panic(text in "(cron\\()?[0-9*/,#?LWlwa-z@-]{0,6}( [0-9*/,#?LWJANSUN-]{0,6}){0,6}\\)?") {
         if let Ok(cron) = Cron::parse(&text) {
             prop_assert_eq!(Cron::parse(&cron.to_string()), Ok(cron));
             prop_assert!(!cron.describe().is_empty());

@@ -20,7 +20,7 @@ fn times(cron: &str, zone: &str, after: &str, count: usize) -> Vec<String> {
 }
 
 #[test]
-fn a_time_in_the_spring_gap_is_skipped() {
+fn times_in_the_gap_are_skipped() {
     // Europe/Paris, 29 March 2026: 02:00 becomes 03:00.
     assert_eq!(
         times("30 2 * * *", "Europe/Paris", "2026-03-27T12:00:00Z", 3),
@@ -38,8 +38,9 @@ fn a_time_in_the_spring_gap_is_skipped() {
     );
 }
 
+/// The first instance of the hour fires.
 #[test]
-fn a_fixed_hour_fires_once_in_the_autumn_fold_at_the_first_instance() {
+fn fixed_hours_fire_once_in_a_fold() {
     // Europe/Paris, 25 October 2026: 03:00 becomes 02:00.
     assert_eq!(
         times("30 2 * * *", "Europe/Paris", "2026-10-24T12:00:00Z", 2),
@@ -65,7 +66,7 @@ fn second_instances_of_fixed_hours_never_fire() {
 }
 
 #[test]
-fn an_open_hour_runs_through_both_instances_of_the_fold() {
+fn open_hours_fire_in_both_instances() {
     assert_eq!(
         times("*/30 * * * *", "Europe/Paris", "2026-10-24T23:45:00Z", 5),
         ["10-25 02:00 +0200", "10-25 02:30 +0200", "10-25 02:00 +0100", "10-25 02:30 +0100", "10-25 03:00 +0100"]
@@ -156,8 +157,9 @@ fn cairo_gaza_and_havana_change_around_midnight() {
     );
 }
 
+/// These offsets have a half or a quarter of an hour.
 #[test]
-fn zones_off_the_whole_hour_are_as_good_as_any() {
+fn fractional_offsets_keep_local_times() {
     assert_eq!(times("0 9 * * *", "Asia/Kolkata", "2026-05-01T00:00:00Z", 1), ["05-01 09:00 +0530"]);
     assert_eq!(times("30 2 * * *", "America/St_Johns", "2026-03-07T12:00:00Z", 1), ["03-09 02:30 -0230"]);
     // Chatham, 27 September 2026: 02:45 becomes 03:45.
@@ -165,7 +167,7 @@ fn zones_off_the_whole_hour_are_as_good_as_any() {
 }
 
 #[test]
-fn matches_is_the_answer_that_next_gives() {
+fn matches_follows_the_rules_of_folds() {
     let paris = zone("Europe/Paris");
     let fixed = Cron::parse("30 2 * * *").expect("a cron");
     assert!(fixed.matches(instant("2026-10-25T00:30:00Z"), paris));
@@ -177,7 +179,7 @@ fn matches_is_the_answer_that_next_gives() {
 }
 
 #[test]
-fn times_end_with_the_year_2199_and_begin_with_1970() {
+fn times_are_from_1970_to_2199() {
     let yearly = Cron::parse("@yearly").expect("a cron");
     assert_eq!(
         yearly.next_after(instant("2198-06-01T00:00:00Z"), Timezone::UTC),
@@ -191,7 +193,7 @@ fn times_end_with_the_year_2199_and_begin_with_1970() {
 }
 
 #[test]
-fn a_time_between_two_minutes_counts_from_itself() {
+fn searches_may_start_between_two_minutes() {
     let every_minute = Cron::parse("* * * * *").expect("a cron");
     let between = instant("2026-05-01T09:00:30.5Z");
     assert_eq!(every_minute.next_after(between, Timezone::UTC), Some(instant("2026-05-01T09:01:00Z")));
@@ -216,7 +218,7 @@ fn summer_time_goes_on_after_2099() {
 
 /// By the rule of the US this time is in the gap each year.
 #[test]
-fn crons_in_the_gap_of_every_year_never_fire() {
+fn crons_always_in_a_gap_never_fire() {
     let cron = Cron::parse("30 2 8-14 3 */7").expect("a cron");
     let error = cron.must_fire_after(instant("2026-11-21T00:00:00Z"), zone("America/New_York")).unwrap_err();
     assert_eq!(error.code(), "never_fires");
@@ -238,7 +240,7 @@ fn years_are_those_of_the_local_calendar() {
 
 /// No time follows the second instance, so only the fold itself shows that it comes.
 #[test]
-fn the_last_time_of_all_may_be_a_second_instance() {
+fn last_times_may_be_second_instances() {
     assert_eq!(
         times("0 30 * 4 4 * 2026", "America/Santiago", "2026-04-05T02:00:00Z", 3),
         ["04-04 23:30 -0300", "04-04 23:30 -0400"]
@@ -246,7 +248,7 @@ fn the_last_time_of_all_may_be_a_second_instance() {
 }
 
 #[test]
-fn timezones_and_local_times_show_what_they_are() {
+fn display_shows_zone_name_and_offset() {
     let paris = zone("Europe/Paris");
     let nine = instant("2026-03-29T07:00:00Z").with_timezone(&paris);
     assert_eq!(nine.to_string(), "2026-03-29 09:00:00 +02:00");

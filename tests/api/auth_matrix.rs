@@ -47,7 +47,7 @@ fn opens(access: Access, caller: &str) -> bool {
 }
 
 #[tokio::test]
-async fn each_caller_opens_just_the_doors_of_its_kind() {
+async fn routes_admit_only_their_callers() {
     let s = Story::today().await;
     let id = s.create("0 9 * * *", "UTC").await;
     let callers = callers(&s).await;
@@ -119,8 +119,9 @@ async fn revoked_keys_open_nothing_on_any_instance() {
     s.end().await;
 }
 
+/// Only the answer of its creation has the key.
 #[tokio::test]
-async fn a_key_is_shown_once_and_stored_as_a_digest() {
+async fn created_keys_are_stored_as_digests() {
     let s = Story::today().await;
     let made = s.admin().post("/api/v1/keys", &json!({"name": "k", "kind": "admin"})).await.expect(201);
     let key = made.json["key"].as_str().unwrap().to_owned();

@@ -9,7 +9,7 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 
 #[tokio::test]
-async fn a_body_of_more_than_256_kib_is_refused() {
+async fn bodies_above_256_kib_are_refused() {
     let s = Story::today().await;
     let body = json!({"name": "a", "starting_inputs": {"a": "x".repeat(256 * 1024)}, "action": {}});
     s.editor().post("/api/v1/workflows", &body).await.refused(413, "body_too_large", None);
@@ -20,7 +20,7 @@ async fn a_body_of_more_than_256_kib_is_refused() {
 }
 
 #[tokio::test]
-async fn headers_of_more_than_16_kib_are_refused() {
+async fn headers_above_16_kib_are_refused() {
     let s = Story::today().await;
     let request = s.editor().request(Method::GET, "/api/v1/workflows").header("x-large", "x".repeat(20 * 1024));
     assert_eq!(tests::answer(request).await.status, 431);
@@ -42,8 +42,9 @@ async fn only_unknown_keys_are_limited_by_address() {
     s.end().await;
 }
 
+/// An editor's key has one.
 #[tokio::test]
-async fn a_key_s_requests_are_limited_and_a_scheduler_key_s_are_not() {
+async fn scheduler_keys_have_no_request_limit() {
     let s = Story::with_app(|config| config.key_requests_per_sec = 1).await;
     // At one request per second, all of them would take a minute.
     let editor = s.editor();
@@ -98,7 +99,7 @@ async fn slow_clients_lose_their_connection() {
 }
 
 #[tokio::test]
-async fn a_body_that_never_comes_is_given_up() {
+async fn unfinished_bodies_time_out() {
     let s = Story::with_app(|config| config.request_timeout_ms = 500).await;
     let address = s.url().strip_prefix("http://").unwrap();
     let mut stream = TcpStream::connect(address).await.unwrap();

@@ -6,7 +6,7 @@ use utoipa::OpenApi as _;
 
 #[test]
 #[expect(clippy::disallowed_methods, reason = "`make openapi` asks for the file to be written")]
-fn the_checked_in_openapi_is_the_code_s() {
+fn committed_openapi_agrees_with_the_code() {
     let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/openapi.json");
     let generated = Description::openapi().to_pretty_json().unwrap() + "\n";
     if std::env::var_os("CRONBOX_UPDATE_OPENAPI").is_some() {
@@ -16,8 +16,9 @@ fn the_checked_in_openapi_is_the_code_s() {
     assert!(generated == checked_in, "docs/openapi.json is stale: run `make openapi` and commit it");
 }
 
+/// So is the page that shows it.
 #[tokio::test]
-async fn the_description_and_its_page_are_served_without_a_key() {
+async fn openapi_is_served_without_a_key() {
     let s = Story::today().await;
     let api = tests::Api::without_key(s.url());
     let served = api.get("/openapi.json").await.expect(200).json;

@@ -13,7 +13,7 @@ async fn refused_by_eventbridge(s: &Story) {
 }
 
 #[tokio::test]
-async fn a_failed_edit_is_listed_retried_and_published() {
+async fn failed_rows_are_listed_and_retried() {
     let s = Story::today().await;
     let wf = s.create("0 9 * * *", "UTC").await;
     refused_by_eventbridge(&s).await;
@@ -36,8 +36,9 @@ async fn a_failed_edit_is_listed_retried_and_published() {
     s.end().await;
 }
 
+/// A discarded row cannot be retried. The next edit of its workflow is published.
 #[tokio::test]
-async fn a_row_that_waits_can_be_hurried_but_not_discarded_and_what_is_discarded_stays_so() {
+async fn only_failed_rows_can_be_discarded() {
     let s = Story::today().await;
     let wf = s.create("0 9 * * *", "UTC").await;
     let id = s.admin().get("/api/v1/outbox").await.expect(200).json["items"][0]["id"].as_i64().unwrap();
@@ -79,7 +80,7 @@ async fn the_list_is_filtered_and_paged() {
 }
 
 #[tokio::test]
-async fn cronbox_outbox_lists_retries_and_says_what_is_wrong() {
+async fn cronbox_outbox_lists_and_retries_rows() {
     let s = Story::today().await;
     let wf = s.create("0 9 * * *", "UTC").await;
     refused_by_eventbridge(&s).await;

@@ -5,7 +5,7 @@ use serde_json::json;
 use tests::Story;
 
 #[tokio::test]
-async fn application_json_replaces_what_is_sent_and_a_null_is_as_if_absent() {
+async fn application_json_replaces_values_and_ignores_null() {
     let s = Story::today().await;
     let id = s.create("0 9 * * *", "Europe/Paris").await;
     let path = format!("/api/v1/workflows/{id}");
@@ -17,8 +17,9 @@ async fn application_json_replaces_what_is_sent_and_a_null_is_as_if_absent() {
     s.end().await;
 }
 
+/// By RFC 7396, objects are merged, and null removes a member.
 #[tokio::test]
-async fn merge_patch_is_rfc_7396_and_null_restores_the_default() {
+async fn merge_patch_null_restores_the_default() {
     let s = Story::today().await;
     let id = s.create("0 9 * * *", "Europe/Paris").await;
     let path = format!("/api/v1/workflows/{id}");
@@ -34,7 +35,7 @@ async fn merge_patch_is_rfc_7396_and_null_restores_the_default() {
 }
 
 #[tokio::test]
-async fn an_edit_of_another_version_than_the_one_seen_is_refused() {
+async fn edits_of_stale_versions_are_refused() {
     let s = Story::today().await;
     let id = s.create("0 9 * * *", "UTC").await;
     let path = format!("/api/v1/workflows/{id}");
@@ -54,8 +55,9 @@ async fn an_edit_of_another_version_than_the_one_seen_is_refused() {
     s.end().await;
 }
 
+/// Each higher revision has its outbox row, and no other edit enqueues one.
 #[tokio::test]
-async fn only_a_change_of_timing_or_state_raises_the_revision_and_enqueues() {
+async fn only_timing_changes_raise_the_revision() {
     let s = Story::today().await;
     let id = s.create("0 9 * * *", "UTC").await;
     let path = format!("/api/v1/workflows/{id}");
@@ -79,7 +81,7 @@ async fn only_a_change_of_timing_or_state_raises_the_revision_and_enqueues() {
 }
 
 #[tokio::test]
-async fn a_workflow_that_never_had_a_cron_stays_at_revision_0() {
+async fn workflows_without_cron_stay_at_revision_0() {
     let s = Story::today().await;
     let body = json!({"name": "manual", "action": {"type": "log", "message": "hi"}});
     let made = s.editor().post("/api/v1/workflows", &body).await.expect(201);
@@ -96,7 +98,7 @@ async fn a_workflow_that_never_had_a_cron_stays_at_revision_0() {
 }
 
 #[tokio::test]
-async fn an_archived_workflow_is_final_and_its_name_is_free() {
+async fn archiving_is_final_and_frees_names() {
     let s = Story::today().await;
     let id = s.create("0 9 * * *", "UTC").await;
     let path = format!("/api/v1/workflows/{id}");

@@ -4,7 +4,7 @@ use serde_json::json;
 use tests::Story;
 
 #[tokio::test]
-async fn a_cron_is_explained_with_the_skipped_and_the_doubled_hour() {
+async fn explanations_mark_gaps_and_folds() {
     let s = Story::at("2026-03-27T12:00:00Z").await;
     let ask = json!({"cron": "30 2 * * *", "timezone": "Europe/Paris", "count": 2});
     let reply = s.editor().post("/api/v1/cron:explain", &ask).await.expect(200).json;
@@ -27,7 +27,7 @@ async fn a_cron_is_explained_with_the_skipped_and_the_doubled_hour() {
 }
 
 #[tokio::test]
-async fn a_wrong_cron_timezone_or_count_is_named() {
+async fn wrong_preview_fields_are_named() {
     let s = Story::at("2026-03-27T12:00:00Z").await;
     let cases = [
         (json!({"cron": "75 * * * *"}), "invalid_field", "cron"),
@@ -75,7 +75,7 @@ async fn refused_crons_name_field_and_character() {
 }
 
 #[tokio::test]
-async fn the_next_times_of_a_schedule_are_those_at_which_it_will_fire() {
+async fn previewed_times_are_those_that_fire() {
     let s = Story::at("2026-10-24T20:00:00Z").await;
     let wf = s.create("0 * * * *", "Europe/Paris").await;
     s.publish().await;
@@ -102,7 +102,7 @@ async fn the_next_times_of_a_schedule_are_those_at_which_it_will_fire() {
 }
 
 #[tokio::test]
-async fn a_preview_keeps_to_the_window_and_says_when_it_is_paused() {
+async fn previews_respect_window_and_pause() {
     let s = Story::at("2026-03-02T08:30:00Z").await;
     let wf = s.create("0 * * * *", "UTC").await;
     let window = json!({"starts_at": "2026-03-02T11:00:00Z", "ends_at": "2026-03-02T13:00:00Z"});
@@ -118,8 +118,9 @@ async fn a_preview_keeps_to_the_window_and_says_when_it_is_paused() {
     s.end().await;
 }
 
+/// The answer has a warning, and the other fields can still be edited.
 #[tokio::test]
-async fn a_timezone_that_is_not_known_any_more_is_shown_in_utc_with_a_warning() {
+async fn unknown_timezones_are_previewed_in_utc() {
     let s = Story::at("2026-03-02T08:30:00Z").await;
     let wf = s.create("0 9 * * *", "Europe/Paris").await;
     s.publish().await;

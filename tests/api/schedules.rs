@@ -19,7 +19,7 @@ async fn unscheduled(s: &Story) -> WorkflowId {
 }
 
 #[tokio::test]
-async fn a_workflow_without_a_cron_has_no_schedule_until_one_is_put() {
+async fn put_creates_the_missing_schedule() {
     let s = Story::at("2026-03-02T08:00:00Z").await;
     let id = unscheduled(&s).await;
     s.editor().get(&path(id)).await.refused(404, "no_schedule", None);
@@ -85,7 +85,7 @@ async fn patch_accepts_only_schedule_fields() {
 }
 
 #[tokio::test]
-async fn a_schedule_s_etag_is_the_workflow_s() {
+async fn schedule_and_workflow_share_an_etag() {
     let s = Story::today().await;
     let id = s.create("0 9 * * *", "UTC").await;
     let conditional = |method, tag: &'static str| s.editor().request(method, &path(id)).header("if-match", tag);
@@ -100,7 +100,7 @@ async fn a_schedule_s_etag_is_the_workflow_s() {
 }
 
 #[tokio::test]
-async fn deleting_a_schedule_keeps_the_workflow_and_its_history() {
+async fn deleting_schedules_keeps_workflows_and_runs() {
     let s = Story::at("2026-03-02T08:59:00Z").await;
     let id = s.create("0 9 * * *", "UTC").await;
     s.publish().await;
@@ -127,7 +127,7 @@ async fn a_write_waits_until_eventbridge_follows() {
 }
 
 #[tokio::test]
-async fn an_archived_workflow_s_schedule_is_read_and_not_written() {
+async fn schedules_of_archived_workflows_are_read_only() {
     let s = Story::today().await;
     let id = s.create("0 9 * * *", "UTC").await;
     s.archive(id).await;

@@ -4,8 +4,9 @@ use reqwest::Method;
 use serde_json::{Value, json};
 use tests::{Api, Story};
 
+/// The answer is the same as that for an object that does not exist.
 #[tokio::test]
-async fn another_team_s_object_is_as_if_it_did_not_exist() {
+async fn objects_of_other_teams_answer_404() {
     let s = Story::at("2026-03-02T08:59:00Z").await;
     let id = s.create("0 9 * * *", "UTC").await;
     s.publish().await;

@@ -85,8 +85,9 @@ fn wrong_workflows() -> Vec<(Value, &'static str, &'static str)> {
     ]
 }
 
+/// A refused request creates nothing.
 #[tokio::test]
-async fn a_wrong_field_of_a_new_workflow_is_named_and_nothing_is_made() {
+async fn wrong_workflow_fields_are_named() {
     let s = Story::today().await;
     let editor = s.editor();
     for (wrong, code, field) in wrong_workflows() {
@@ -99,7 +100,7 @@ async fn a_wrong_field_of_a_new_workflow_is_named_and_nothing_is_made() {
 }
 
 #[tokio::test]
-async fn a_missing_field_is_named() {
+async fn missing_fields_are_named() {
     let s = Story::today().await;
     let path = "/api/v1/workflows";
     let action = json!({"type": "log", "message": "hi"});
@@ -111,7 +112,7 @@ async fn a_missing_field_is_named() {
 }
 
 #[tokio::test]
-async fn a_body_that_is_no_json_document_is_refused() {
+async fn malformed_bodies_are_refused() {
     let s = Story::today().await;
     let post = |body: &'static str, kind: &'static str| {
         let request = s.editor().request(reqwest::Method::POST, "/api/v1/workflows");
@@ -130,7 +131,7 @@ async fn a_body_that_is_no_json_document_is_refused() {
 }
 
 #[tokio::test]
-async fn a_wrong_field_of_a_query_is_named() {
+async fn wrong_query_fields_are_named() {
     let s = Story::today().await;
     let id = s.create("0 9 * * *", "UTC").await;
     let cases = [
@@ -165,7 +166,7 @@ async fn a_wrong_field_of_a_query_is_named() {
 }
 
 #[tokio::test]
-async fn a_wrong_field_of_a_team_or_a_key_is_named() {
+async fn wrong_team_and_key_fields_are_named() {
     let s = Story::today().await;
     let admin = s.admin();
     admin.post("/api/v1/teams", &json!({"name": ""})).await.refused(400, "invalid_field", Some("name"));
@@ -192,7 +193,7 @@ async fn a_wrong_field_of_a_team_or_a_key_is_named() {
 }
 
 #[tokio::test]
-async fn a_wrong_field_of_a_fire_is_named() {
+async fn wrong_fire_fields_are_named() {
     let s = Story::today().await;
     let scheduler = s.scheduler_key();
     let path = "/api/v1/cron/workflows/1:invoke";

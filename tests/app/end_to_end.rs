@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use tests::Story;
 
 #[tokio::test]
-async fn a_workflow_runs_when_its_cron_says_so() {
+async fn workflows_run_at_their_cron_times() {
     let s = Story::at("2026-03-27T12:00:00Z").await;
     let wf = s.create("0 9 * * *", "Europe/Paris").await;
     let read = s.workflow(wf).await;
@@ -23,8 +23,9 @@ async fn a_workflow_runs_when_its_cron_says_so() {
     s.end().await;
 }
 
+/// The three edits create, update and clear the cron.
 #[tokio::test]
-async fn create_update_and_clear_of_a_cron_give_exactly_three_outbox_rows() {
+async fn each_timing_edit_enqueues_one_row() {
     let s = Story::at("2026-03-02T08:00:00Z").await;
     let wf = s.create("0 9 * * *", "UTC").await;
     s.edit(wf, json!({"cron_schedule": "0 10 * * *"})).await;
@@ -43,7 +44,7 @@ async fn create_update_and_clear_of_a_cron_give_exactly_three_outbox_rows() {
 }
 
 #[tokio::test]
-async fn an_edit_that_is_rolled_back_leaves_no_row() {
+async fn rolled_back_edits_enqueue_nothing() {
     let s = Story::today().await;
     let wf = s.create("0 9 * * *", "UTC").await;
     let mut tx = db::begin(&s.pool).await.unwrap();
@@ -60,8 +61,9 @@ async fn an_edit_that_is_rolled_back_leaves_no_row() {
     s.end().await;
 }
 
+/// The call has the state after the last edit.
 #[tokio::test]
-async fn ten_rapid_edits_are_one_call_with_the_newest_state() {
+async fn ten_edits_are_published_by_one_call() {
     let s = Story::today().await;
     let wf = s.create("0 9 * * *", "UTC").await;
     for minute in 1..=10 {
@@ -75,7 +77,7 @@ async fn ten_rapid_edits_are_one_call_with_the_newest_state() {
 }
 
 #[tokio::test]
-async fn a_paused_workflow_does_not_run_and_a_resumed_one_goes_on() {
+async fn paused_workflows_run_only_after_resume() {
     let s = Story::at("2026-03-02T08:00:00Z").await;
     let wf = s.create("0 * * * *", "UTC").await;
     s.publish().await;
@@ -93,8 +95,9 @@ async fn a_paused_workflow_does_not_run_and_a_resumed_one_goes_on() {
     s.end().await;
 }
 
+/// Its schedule, its runs and its versions are deleted; the audit log keeps the deletion.
 #[tokio::test]
-async fn a_deleted_workflow_leaves_a_tombstone_and_no_schedule() {
+async fn deleted_workflows_leave_only_a_tombstone() {
     let s = Story::at("2026-03-02T08:00:00Z").await;
     let wf = s.create("0 * * * *", "UTC").await;
     s.publish().await;
@@ -111,7 +114,7 @@ async fn a_deleted_workflow_leaves_a_tombstone_and_no_schedule() {
 }
 
 #[tokio::test]
-async fn a_write_that_waits_answers_when_eventbridge_follows() {
+async fn writes_with_wait_answer_once_synced() {
     let s = Story::with_daemon().await;
     let body = json!({"name": "w", "cron_schedule": "0 9 * * *", "action": {"type": "log", "message": "hi"}});
     let made = s.editor().post("/api/v1/workflows?wait=25", &body).await.expect(201);

@@ -20,8 +20,9 @@ fn fire(time: &str) -> Value {
     json!({"scheduled_time": time, "execution_id": "e-1", "attempt": "1"})
 }
 
+/// Two instances answer so, whichever of them has started the run.
 #[tokio::test]
-async fn a_time_in_five_spellings_to_two_instances_is_one_run() {
+async fn spellings_of_one_time_are_duplicates() {
     let mut s = Story::at("2026-03-02T08:59:00Z").await;
     let second = s.runner_at_another_app().await;
     let wf = s.create("0 9 * * *", "UTC").await;
@@ -39,8 +40,9 @@ async fn a_time_in_five_spellings_to_two_instances_is_one_run() {
     s.end().await;
 }
 
+/// Two instances get a hundred calls at once. One is answered 202, and all others name the same run.
 #[tokio::test]
-async fn a_hundred_calls_at_once_to_two_instances_give_one_202() {
+async fn concurrent_fires_start_one_run() {
     let mut s = Story::at("2026-03-02T08:59:00Z").await;
     let second = s.runner_at_another_app().await;
     let wf = s.create("0 9 * * *", "UTC").await;
@@ -62,7 +64,7 @@ async fn a_hundred_calls_at_once_to_two_instances_give_one_202() {
 }
 
 #[tokio::test]
-async fn each_case_has_its_answer_and_its_row() {
+async fn answers_agree_with_recorded_decisions() {
     let s = Story::at("2026-03-02T08:30:00Z").await;
     let wf = s.create("0 * * * *", "UTC").await;
     s.now_is("2026-03-02T12:00:10Z").await;
@@ -96,8 +98,9 @@ async fn each_case_has_its_answer_and_its_row() {
     s.end().await;
 }
 
+/// The version that was in force at the scheduled time decides, whatever revision the fire names.
 #[tokio::test]
-async fn the_version_at_its_time_decides_a_fire() {
+async fn fires_follow_the_version_in_force() {
     let s = Story::at("2026-03-02T08:30:00Z").await;
     let wf = s.create("0 * * * *", "UTC").await;
     s.now_is("2026-03-02T09:30:00Z").await;
@@ -137,7 +140,7 @@ async fn times_are_due_from_start_until_end() {
 }
 
 #[tokio::test]
-async fn the_invoke_of_a_deleted_workflow_heals_its_orphan() {
+async fn fires_of_deleted_workflows_remove_orphans() {
     let s = Story::at("2026-03-02T08:30:00Z").await;
     let wf = s.create("0 * * * *", "UTC").await;
     s.publish().await;
@@ -154,8 +157,9 @@ async fn the_invoke_of_a_deleted_workflow_heals_its_orphan() {
     s.end().await;
 }
 
+/// The answer is 410; only the sweep decides about such a schedule.
 #[tokio::test]
-async fn a_never_seen_id_is_gone_and_is_left_to_the_sweep() {
+async fn fires_of_unknown_workflows_enqueue_nothing() {
     let s = Story::at("2026-03-02T09:00:00Z").await;
     s.scheduler_key().post(&path(4711), &fire(NINE[0])).await.refused(410, "workflow_gone", None);
     assert_eq!(s.count("SELECT count(*) FROM outbox_events").await, 0);
@@ -176,8 +180,9 @@ async fn an_archived_workflow_still_lists_its_runs() {
     s.end().await;
 }
 
+/// The repeated fire must start the run, because it is no duplicate.
 #[tokio::test]
-async fn a_failed_decision_is_not_remembered_as_a_duplicate() {
+async fn failed_decisions_are_not_cached() {
     let s = Story::at("2026-03-02T08:30:00Z").await;
     let wf = s.create("0 * * * *", "UTC").await;
     s.publish().await;
@@ -192,7 +197,7 @@ async fn a_failed_decision_is_not_remembered_as_a_duplicate() {
 }
 
 #[tokio::test]
-async fn a_client_that_hangs_up_cancels_no_transaction() {
+async fn client_disconnects_cancel_no_decision() {
     let s = Story::at("2026-03-02T08:30:00Z").await;
     let wf = s.create("0 * * * *", "UTC").await;
     s.publish().await;
@@ -227,8 +232,9 @@ async fn a_duplicate_touches_no_database() {
     s.end().await;
 }
 
+/// Nothing runs, and the repetition of the fire after the outage is accepted.
 #[tokio::test]
-async fn while_the_database_is_away_the_answer_is_503_and_nothing_runs() {
+async fn without_database_fires_are_answered_503() {
     let mut s = Story::at("2026-03-02T08:30:00Z").await;
     let mut way = Way::to(&s.dsn()).await;
     let runner = s.runner_behind(&way).await;

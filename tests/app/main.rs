@@ -7,8 +7,8 @@ mod failover;
 mod invoke;
 mod migrations;
 mod notifications;
+mod old_names;
 mod pool;
-mod renamed;
 mod runs;
 mod startup;
 // It shifts the app's clock, which only debug builds allow.

@@ -41,7 +41,7 @@ async fn a_cancelled_begin_leaves_no_transaction_open() {
 }
 
 #[tokio::test]
-async fn a_transaction_that_was_left_on_a_connection_is_rolled_back_at_its_return() {
+async fn returned_connections_roll_back_open_transactions() {
     let s = Story::today().await;
     let pool = pool(&s, 1).await;
     // The state that sqlx leaves if a begin is cancelled after the server has executed it.
@@ -63,7 +63,7 @@ async fn a_transaction_that_was_left_on_a_connection_is_rolled_back_at_its_retur
 /// Postgres unlocks them after an error of its own. After an error in the client, such as an unknown value, it does
 /// not.
 #[tokio::test]
-async fn finish_frees_locks_of_failed_work() {
+async fn finish_frees_locks_of_failed_statements() {
     let s = Story::today().await;
     let pool = pool(&s, 2).await;
     s.execute("CREATE TABLE numbers (n INTEGER); INSERT INTO numbers VALUES (1)").await;

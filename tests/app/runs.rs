@@ -49,7 +49,7 @@ async fn with_action(s: &Story, action: Value) -> WorkflowId {
 }
 
 #[tokio::test]
-async fn an_http_action_posts_the_run_and_its_context() {
+async fn http_actions_post_run_and_context() {
     let s = Story::at("2026-03-02T08:30:00Z").await;
     let (receiver, url) = Receiver::start().await;
     let action =
@@ -74,8 +74,9 @@ async fn an_http_action_posts_the_run_and_its_context() {
     s.end().await;
 }
 
+/// An http action with a body of its own sends only that body.
 #[tokio::test]
-async fn an_http_action_with_a_body_sends_that_and_its_context_in_headers() {
+async fn own_bodies_send_context_in_headers() {
     let s = Story::at("2026-03-02T08:30:00Z").await;
     let (receiver, url) = Receiver::start().await;
     let action = json!({"type": "http", "method": "PUT", "url": url, "body": {"text": "ready"}});
@@ -91,8 +92,9 @@ async fn an_http_action_with_a_body_sends_that_and_its_context_in_headers() {
     s.end().await;
 }
 
+/// The run keeps the status and the first 64 KiB of the answer. A redirect is not followed.
 #[tokio::test]
-async fn an_answer_other_than_2xx_is_a_failure_that_says_why() {
+async fn answers_other_than_2xx_are_failures() {
     let s = Story::at("2026-03-02T08:30:00Z").await;
     let (receiver, url) = Receiver::start().await;
     let get = |path: &str| json!({"type": "http", "method": "GET", "url": format!("{url}{path}")});
@@ -110,8 +112,9 @@ async fn an_answer_other_than_2xx_is_a_failure_that_says_why() {
     s.end().await;
 }
 
+/// The operator of this app has allowed no network.
 #[tokio::test]
-async fn an_action_reaches_no_address_inside_unless_an_operator_allows_it() {
+async fn private_addresses_get_no_request() {
     let options = local::stack::StackOptions {
         now: Some("2026-03-02T08:30:00Z".parse().unwrap()),
         app: |config| config.action_allow_cidrs.clear(),
@@ -145,7 +148,7 @@ async fn an_action_reaches_no_address_inside_unless_an_operator_allows_it() {
 }
 
 #[tokio::test]
-async fn a_crash_after_the_202_loses_no_run() {
+async fn accepted_runs_survive_a_crash() {
     let s = Story::at("2026-03-02T08:30:00Z").await;
     let wf = s.create("0 * * * *", "UTC").await;
     s.publish().await;

@@ -89,8 +89,9 @@ async fn an_empty_database_must_be_migrated() {
     s.end().await;
 }
 
+/// A run that does not end within `CRONBOX_SHUTDOWN_DRAIN_SECS` is for another instance.
 #[tokio::test]
-async fn a_signal_lets_a_run_end_and_gives_back_what_takes_too_long() {
+async fn stopping_apps_hand_over_long_runs() {
     let s =
         Story::with(local::stack::StackOptions { app: |config| config.executor_slots = 0, ..Default::default() }).await;
     let silent = TcpListener::bind("127.0.0.1:0").await.unwrap();

@@ -44,7 +44,7 @@ async fn decided(editor: &Api, workflow: i64) -> Vec<DateTime<Utc>> {
 
 /// The schedule's times are at :00 and :30 UTC until the zone data change, and at :15 and :45 afterwards.
 #[tokio::test]
-async fn past_times_keep_the_zone_data_of_then() {
+async fn past_times_keep_their_zone_data() {
     let environment = Environment::new("past").await;
     let hour = TimeDelta::hours(1);
     let created = Clock::System.now();

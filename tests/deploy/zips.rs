@@ -29,7 +29,7 @@ fn zipped(binary: &PathBuf, more: &[&str]) -> Output {
 }
 
 #[test]
-fn a_symbol_of_a_newer_glibc_is_refused_by_name() {
+fn symbols_of_newer_glibc_are_refused() {
     let refused = zipped(&built_for("2.38", "strlcpy"), &[]);
     assert_eq!(refused.status.code(), Some(1));
     let said = String::from_utf8(refused.stderr).unwrap();
@@ -37,7 +37,7 @@ fn a_symbol_of_a_newer_glibc_is_refused_by_name() {
 }
 
 #[test]
-fn a_binary_that_fits_is_packed_and_another_machine_s_is_not() {
+fn binaries_of_other_machines_are_refused() {
     let binary = built_for("2.34", "strncpy");
     let packed = zipped(&binary, &[]);
     assert!(packed.status.success(), "{}", String::from_utf8_lossy(&packed.stderr));
@@ -52,8 +52,9 @@ fn a_zip_above_the_floor_is_refused() {
     assert_eq!(refused.status.code(), Some(1));
 }
 
+/// The bill of materials of each zip says so, and gives a licence for each crate.
 #[test]
-fn each_zip_has_its_bill_of_materials_and_one_tls_stack_in_it() {
+fn zips_contain_only_one_tls_stack() {
     for name in ["publisher", "runner"] {
         let bill = std::fs::read(target_folder().join(format!("lambdas/{name}.cdx.json"))).unwrap();
         let bill: Value = serde_json::from_slice(&bill).unwrap();

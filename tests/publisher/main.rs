@@ -20,7 +20,7 @@ mod converge {
     pub(crate) mod interleavings;
     mod moto;
     mod operator_retry;
-    mod random_storm;
+    mod random_histories;
     pub(crate) mod schedules;
     mod zone_data;
 }

@@ -39,7 +39,7 @@ fn fires_after(compiled: &Compiled, instant: DateTime<Utc>) -> Option<DateTime<U
 }
 
 #[test]
-fn an_exact_expression_fires_at_the_crons_times_and_at_no_other() {
+fn exact_expressions_fire_at_due_times_only() {
     let mut compared = 0;
     for (number, (open_hour, cron)) in crons(7).enumerate() {
         let tz = parse_timezone(ZONES[number % ZONES.len()]).unwrap();

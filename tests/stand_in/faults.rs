@@ -136,8 +136,9 @@ fn said<T, E: ProvideErrorMetadata + std::fmt::Debug>(
 const NINE: &str = "cron(0 9 * * ? *)";
 const TEN: &str = "cron(0 10 * * ? *)";
 
+/// A refused call changes nothing.
 #[tokio::test]
-async fn a_refusal_is_worded_as_aws_words_it_and_nothing_is_done() {
+async fn refusals_have_the_texts_of_aws() {
     let world = World::new().await;
     world.next("throttle").await;
     assert_eq!(world.create(NINE).await, Err("429 ThrottlingException: Rate exceeded".to_owned()));
@@ -176,7 +177,7 @@ async fn faults_after_the_change_keep_the_change() {
 }
 
 #[tokio::test]
-async fn a_late_request_is_not_answered_and_arrives_before_its_signature_dies() {
+async fn late_requests_arrive_before_signatures_expire() {
     let world = World::new().await;
     world.create(NINE).await.unwrap();
     world.next("late").await;
@@ -190,7 +191,7 @@ async fn a_late_request_is_not_answered_and_arrives_before_its_signature_dies() 
 }
 
 #[tokio::test]
-async fn on_the_machines_clock_a_late_request_arrives_by_itself() {
+async fn late_requests_follow_the_machines_clock() {
     let world = World::at(Clock::System, None).await;
     world.create(NINE).await.unwrap();
     let late = json!({"late_secs": 1, "faults": [{"kind": "late", "chance": 1, "count": 1}]});
@@ -204,7 +205,7 @@ async fn on_the_machines_clock_a_late_request_arrives_by_itself() {
 }
 
 #[tokio::test]
-async fn a_stale_read_shows_what_stood_before_the_last_changes() {
+async fn stale_reads_show_earlier_states() {
     let world = World::new().await;
     world.create(NINE).await.unwrap();
     // There was only one change, so every stale read shows the state before it: no schedule.
@@ -226,7 +227,7 @@ async fn a_stale_read_shows_what_stood_before_the_last_changes() {
 }
 
 #[tokio::test]
-async fn a_slow_call_takes_its_time_and_is_done() {
+async fn slow_calls_are_delayed_and_executed() {
     let world = World::new().await;
     world.faults(json!({"slow_ms": 60_000, "faults": [{"kind": "slow", "chance": 1, "count": 2}]})).await;
     let met = async |world: &World| world.injected().await == 1;
@@ -252,8 +253,9 @@ async fn fifty(seed: u64) -> Vec<Said> {
     met
 }
 
+/// Another seed makes others.
 #[tokio::test]
-async fn the_same_seed_makes_the_same_faults_and_another_makes_others() {
+async fn equal_seeds_make_equal_faults() {
     let met = fifty(7).await;
     assert_eq!(met, fifty(7).await);
     assert_ne!(met, fifty(8).await);
@@ -262,8 +264,9 @@ async fn the_same_seed_makes_the_same_faults_and_another_makes_others() {
     }
 }
 
+/// A new plan replaces all faults.
 #[tokio::test]
-async fn faults_keep_to_their_operations_and_their_count_and_a_reset_ends_them() {
+async fn faults_have_operations_and_a_count() {
     let world = World::new().await;
     let rule = json!({"kind": "throttle", "chance": 1, "operations": ["CreateSchedule"], "count": 2});
     world.faults(json!({"faults": [rule]})).await;
@@ -283,7 +286,7 @@ async fn faults_keep_to_their_operations_and_their_count_and_a_reset_ends_them()
 }
 
 #[tokio::test]
-async fn a_plan_that_cannot_be_is_refused_by_the_field() {
+async fn impossible_plans_are_refused_by_field() {
     let world = World::new().await;
     let one = |rule: Value| json!({"faults": [rule]});
     for (plan, field, message) in [

@@ -76,7 +76,7 @@ fn target(arn: &str) -> Target {
 }
 
 #[tokio::test]
-async fn a_schedule_fires_at_each_of_its_times_and_never_for_the_past() {
+async fn schedules_fire_at_each_future_time() {
     let story = Story::begin("2026-03-02T09:00:30Z", Options::default()).await;
     story.create("wf-7-dev", "cron(0/15 9 ? * MON-FRI *)", "UTC").await;
     assert_eq!(story.served.stand_in.fires.next_due(at("2026-03-02T09:14:59Z")), None);
@@ -118,7 +118,7 @@ async fn a_switch_sends_seconds_other_than_zero() {
 }
 
 #[tokio::test]
-async fn a_disabled_schedule_is_silent_and_goes_on_with_the_next_time_when_enabled() {
+async fn times_while_disabled_are_never_fired() {
     let story = Story::begin("2026-03-02T08:00:00Z", Options::default()).await;
     story.create("wf-7-dev", "cron(0 * * * ? *)", "UTC").await;
     let set = async |state: ScheduleState| {
@@ -144,8 +144,9 @@ async fn start_and_end_date_bound_the_fires() {
     assert_eq!(story.times(), ["2026-03-02T10:00:00Z", "2026-03-02T11:00:00Z", "2026-03-02T12:00:00Z"]);
 }
 
+/// AWS documents that only the first instance fires; an option of the stand-in fires both.
 #[tokio::test]
-async fn a_change_of_the_clocks_follows_the_documented_rule_unless_switched() {
+async fn folds_fire_once_unless_switched() {
     let first = Story::begin("2026-11-01T04:59:00Z", Options::default()).await;
     first.create("wf-7-dev", "cron(30 1 * * ? *)", "America/New_York").await;
     first.clock_to("2026-11-01T12:00:00Z").await;
@@ -158,7 +159,7 @@ async fn a_change_of_the_clocks_follows_the_documented_rule_unless_switched() {
 }
 
 #[tokio::test]
-async fn without_input_the_function_gets_the_default_notification() {
+async fn targets_without_input_get_default_events() {
     let story = Story::begin("2026-03-02T08:00:00Z", Options::default()).await;
     let bare = Target::builder().arn(FUNCTION).role_arn(ROLE).build().unwrap();
     let create = story.client.create_schedule().name("bare").schedule_expression("cron(0 9 * * ? *)");
@@ -184,7 +185,7 @@ async fn without_input_the_function_gets_the_default_notification() {
 }
 
 #[tokio::test]
-async fn a_fire_for_an_unknown_function_is_a_dead_letter_of_its_schedule() {
+async fn fires_for_unknown_functions_are_dead_letters() {
     let story = Story::begin("2026-03-02T08:00:00Z", Options::default()).await;
     let nowhere = target("arn:aws:lambda:us-east-1:123456789012:function:nowhere");
     let create = story.client.create_schedule().name("wf-7-dev").schedule_expression("cron(0 9 * * ? *)");
@@ -206,7 +207,7 @@ async fn a_fire_for_an_unknown_function_is_a_dead_letter_of_its_schedule() {
 }
 
 #[tokio::test]
-async fn an_edit_does_not_take_back_a_fire_whose_time_has_come() {
+async fn deletes_take_back_no_due_fire() {
     let story = Story::begin("2026-03-02T08:59:00Z", Options::default()).await;
     story.create("wf-7-dev", "cron(0 9 * * ? *)", "UTC").await;
     story.clock.set(at("2026-03-02T09:00:00Z"));
@@ -216,7 +217,7 @@ async fn an_edit_does_not_take_back_a_fire_whose_time_has_come() {
 }
 
 #[tokio::test]
-async fn a_schedule_that_is_to_be_deleted_after_completion_is() {
+async fn action_after_completion_deletes_the_schedule() {
     let story = Story::begin("2026-03-02T08:00:00Z", Options::default()).await;
     let create = story.client.create_schedule().name("once").schedule_expression("at(2026-03-02T09:00:00)");
     let create = create.action_after_completion("DELETE".into());
@@ -228,7 +229,7 @@ async fn a_schedule_that_is_to_be_deleted_after_completion_is() {
 }
 
 #[tokio::test]
-async fn on_the_machines_clock_the_loop_fires_by_itself() {
+async fn schedules_fire_by_the_machines_clock() {
     let served = Served::anywhere(StandIn::new(Options::default(), Clock::System)).await.unwrap();
     let (sender, mut received) = tokio::sync::mpsc::unbounded_channel();
     let handler: Handler = Arc::new(move |event| {

@@ -43,7 +43,7 @@ fn create(client: &Client, name: &str) -> CreateScheduleFluentBuilder {
 }
 
 #[tokio::test]
-async fn above_the_quota_of_calls_the_rest_of_the_second_is_throttled() {
+async fn calls_above_the_quota_are_throttled() {
     let options = scheduler::Options { calls_per_second: Some(5), ..scheduler::Options::default() };
     let (_served, client) = stand_in(options).await;
     let began = Instant::now();
@@ -60,7 +60,7 @@ async fn above_the_quota_of_calls_the_rest_of_the_second_is_throttled() {
 }
 
 #[tokio::test]
-async fn each_call_takes_the_latency_that_was_asked_for() {
+async fn calls_take_the_configured_latency() {
     let options = scheduler::Options { latency: Duration::from_millis(40), ..scheduler::Options::default() };
     let (_served, client) = stand_in(options).await;
     let started = Instant::now();
@@ -69,7 +69,7 @@ async fn each_call_takes_the_latency_that_was_asked_for() {
 }
 
 #[tokio::test]
-async fn an_account_takes_no_more_schedules_than_its_quota() {
+async fn schedules_above_the_quota_are_refused() {
     let mut options = scheduler::Options::default();
     options.account.max_schedules = 1;
     let (_served, client) = stand_in(options).await;
@@ -80,7 +80,7 @@ async fn an_account_takes_no_more_schedules_than_its_quota() {
 }
 
 #[tokio::test]
-async fn a_create_repeated_with_its_client_token_is_the_same_create() {
+async fn client_tokens_make_creates_idempotent() {
     let (_served, client) = stand_in(scheduler::Options::default()).await;
     let first = create(&client, "wf-1-dev").client_token("once").send().await.unwrap();
     let again = create(&client, "wf-1-dev").client_token("once").send().await.unwrap();
@@ -210,7 +210,7 @@ async fn long_bodies_get_an_aws_error() {
 }
 
 #[tokio::test]
-async fn a_refusal_names_every_field_that_is_wrong() {
+async fn refusals_name_every_wrong_field() {
     let (served, client) = stand_in(scheduler::Options::default()).await;
     let wrong = create(&client, "no spaces").state("SLEEPING".into()).send().await.unwrap_err();
     assert_eq!(

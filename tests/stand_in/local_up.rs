@@ -132,8 +132,9 @@ fn server(data: &Path) -> Option<String> {
     file.lines().next().map(str::to_owned)
 }
 
+/// The stand-in stores nothing, so it gets the schedules again.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_restart_keeps_workflows_and_keys_and_refills_the_stand_in() {
+async fn restarts_keep_workflows_keys_and_schedules() {
     let scratch = Scratch::new();
     let up = Up::start(&scratch.0);
     let team: i64 = up.env["CRONBOX_TEAM_ID"].parse().unwrap();
@@ -158,8 +159,9 @@ async fn a_restart_keeps_workflows_and_keys_and_refills_the_stand_in() {
     again.interrupt();
 }
 
+/// Its Postgres ends with it, and a new one starts on the same data.
 #[tokio::test(flavor = "multi_thread")]
-async fn postgres_ends_with_a_process_that_is_killed_and_its_data_starts_again() {
+async fn a_killed_stack_can_start_again() {
     let scratch = Scratch::new();
     let mut up = Up::start(&scratch.0);
     let pid = server(&scratch.0).unwrap();

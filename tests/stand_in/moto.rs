@@ -79,31 +79,31 @@ async fn names(client: &Client, group: &str, page: i32) -> Vec<String> {
 }
 
 #[tokio::test]
-async fn the_stand_in_keeps_schedules_as_aws_does() {
+async fn stand_in_keeps_schedules_like_aws() {
     let server = Server::stand_in().await;
     schedules(&server).await;
     lists(&server).await;
 }
 
 #[tokio::test]
-async fn moto_keeps_schedules_but_for_its_known_differences() {
+async fn moto_keeps_schedules_with_known_differences() {
     let server = Server::moto().await;
     schedules(&server).await;
     lists(&server).await;
 }
 
 #[tokio::test]
-async fn the_stand_in_keeps_groups_as_aws_does() {
+async fn stand_in_keeps_groups_like_aws() {
     groups(&Server::stand_in().await).await;
 }
 
 #[tokio::test]
-async fn moto_keeps_groups_but_for_its_known_differences() {
+async fn moto_keeps_groups_with_known_differences() {
     groups(&Server::moto().await).await;
 }
 
 #[tokio::test]
-async fn the_stand_in_refuses_as_aws_does() {
+async fn stand_in_refuses_like_aws() {
     let server = Server::stand_in().await;
     refusals(&server).await;
     validation(&server).await;

@@ -34,7 +34,7 @@ impl Program {
 }
 
 #[tokio::test]
-async fn stand_in_alone_fires_by_its_clock() {
+async fn the_program_fires_by_its_clock() {
     let program = Program::start("2026-03-28T00:00:00Z").await;
     let on_time = FlexibleTimeWindow::builder().mode(FlexibleTimeWindowMode::Off).build().unwrap();
     let target = Target::builder()

@@ -8,8 +8,9 @@ fn at(now: &str) -> StackOptions {
     StackOptions { now: Some(now.parse().unwrap()), ..StackOptions::default() }
 }
 
+/// The test sets the clock of all programs.
 #[tokio::test]
-async fn a_workflow_goes_through_all_seven_steps_on_a_clock_of_ours() {
+async fn workflows_pass_all_seven_steps() {
     let s = Stack::start(at("2026-03-27T12:00:00Z")).await.unwrap();
     let wf = s.create("0 9 * * *", "Europe/Paris").await;
     assert_eq!(s.schedule(wf), "none", "not before it is published");
@@ -29,7 +30,7 @@ async fn a_workflow_goes_through_all_seven_steps_on_a_clock_of_ours() {
 }
 
 #[tokio::test]
-async fn a_listening_publisher_follows_an_edit_by_itself() {
+async fn listening_publishers_follow_edits() {
     let options = StackOptions { publishing: Publishing::Listening, ..StackOptions::default() };
     let s = Stack::start(options).await.unwrap();
     let wf = s.create_with(json!({ "cron_schedule": "0 9 * * *" })).await;
@@ -89,7 +90,7 @@ async fn a_dropped_stack_is_checked_too() {
 }
 
 #[tokio::test]
-async fn a_stack_that_is_dropped_with_nothing_left_is_content() {
+async fn finished_stacks_may_be_dropped() {
     let s = Stack::start(at("2026-03-27T12:00:00Z")).await.unwrap();
     s.create("0 9 * * *", "UTC").await;
     s.publish().await;

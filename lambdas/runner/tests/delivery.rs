@@ -50,8 +50,9 @@ async fn deliver_to(app: Router) -> Result<Delivered, DeliverError> {
     runner_trying(&served(app).await, 2).deliver(event()).await
 }
 
+/// The app gets the scheduled time as EventBridge sent it, with its seconds.
 #[tokio::test]
-async fn the_app_receives_the_fire_with_its_key_and_the_raw_time() {
+async fn deliveries_carry_key_and_unchanged_time() {
     let app = Router::new().route(
         INVOKE,
         post(|Path(target): Path<String>, headers: HeaderMap, Json(body): Json<Value>| async move {
@@ -71,7 +72,7 @@ async fn the_app_receives_the_fire_with_its_key_and_the_raw_time() {
 }
 
 #[tokio::test]
-async fn a_decision_not_to_run_is_delivered_too() {
+async fn decisions_not_to_run_are_delivered() {
     let app = Router::new().route(INVOKE, post(|| async { Json(json!({"accepted": false, "reason": "paused"})) }));
     assert_eq!(deliver_to(app).await.unwrap(), Delivered::Declined { reason: "paused".to_owned() });
 
@@ -79,8 +80,9 @@ async fn a_decision_not_to_run_is_delivered_too() {
     assert_eq!(deliver_to(Router::new().route(INVOKE, post(gone))).await.unwrap(), Delivered::Gone);
 }
 
+/// The answer of another program is an error, also if its status is one that the app uses.
 #[tokio::test]
-async fn an_answer_that_the_app_did_not_give_is_an_error() {
+async fn only_answers_of_the_app_are_accepted() {
     let welcome = || async { "<html>Welcome</html>" };
     let not_found = || async { StatusCode::NOT_FOUND };
     let unavailable = || async { (StatusCode::SERVICE_UNAVAILABLE, Json(json!({"accepted": true}))) };
@@ -113,8 +115,9 @@ async fn no_redirect_is_followed() {
     assert_eq!(visits.load(Ordering::Relaxed), 0);
 }
 
+/// Only a key from Secrets Manager can be fetched again.
 #[tokio::test]
-async fn a_given_key_that_is_refused_is_not_tried_again() {
+async fn refused_configured_keys_are_not_tried_again() {
     let tries = Arc::new(AtomicU32::new(0));
     let counted = tries.clone();
     let app = Router::new().fallback(any(move || async move {
@@ -126,7 +129,7 @@ async fn a_given_key_that_is_refused_is_not_tried_again() {
 }
 
 #[tokio::test]
-async fn an_app_that_never_answers_is_left_after_eight_seconds() {
+async fn calls_time_out_after_eight_seconds() {
     // After the request has arrived, nothing else happens, so the paused clock advances to the timeout.
     let arrived = Arc::new(OnceLock::new());
     let noted = arrived.clone();
@@ -144,7 +147,7 @@ async fn an_app_that_never_answers_is_left_after_eight_seconds() {
 }
 
 #[tokio::test]
-async fn an_app_that_is_away_is_an_error() {
+async fn an_unreachable_app_is_an_error() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let base = format!("http://{}", listener.local_addr().unwrap());
     drop(listener);
@@ -220,8 +223,9 @@ async fn other_statuses_are_not_tried_again() {
     assert_eq!(tries.load(Ordering::Relaxed), 1);
 }
 
+/// The runner must not deliver the present time instead.
 #[tokio::test]
-async fn a_time_that_was_not_filled_in_is_never_now() {
+async fn unreplaced_scheduled_times_are_refused() {
     let mut event = event();
     event["scheduled_time"] = json!("<aws.scheduler.scheduled-time>");
     let error = runner_trying("http://127.0.0.1:9", 1).deliver(event).await.unwrap_err();
@@ -230,7 +234,7 @@ async fn a_time_that_was_not_filled_in_is_never_now() {
 }
 
 #[tokio::test]
-async fn a_base_address_may_have_a_path_of_its_own() {
+async fn the_base_address_may_have_a_path() {
     let app = Router::new()
         .route("/cron-app/api/v1/cron/workflows/{target}", post(|| async { Json(json!({"accepted": true})) }));
     let base = format!("{}/cron-app/", served(app).await);

@@ -27,7 +27,7 @@ fn run(env: &[(&str, &str)]) -> Output {
 }
 
 #[test]
-fn without_lambda_it_says_so_in_one_sentence() {
+fn a_start_outside_lambda_is_one_sentence() {
     let output = run(&[]);
     assert_eq!(output.status.code(), Some(1));
     assert_eq!(
@@ -55,8 +55,10 @@ struct World {
     keys_seen: Mutex<Vec<String>>,
 }
 
+/// The refused delivery is repeated once with the new key, and the next delivery uses that key. The log has neither
+/// key.
 #[tokio::test]
-async fn a_rotated_key_is_fetched_again_and_the_delivery_repeated_once() {
+async fn rotated_keys_are_fetched_again_once() {
     let (world, mut answers) = world([event(1), event(2)], ["old", "new", "never fetched"]);
     let address = serve(world.clone()).await;
     let mut runner = runner_at(&address);

@@ -223,7 +223,7 @@ async fn a_locked_row_stops_no_renewal() {
 /// After an error, a drain claims no more workflows. So it ends in spite of a locked publication, and the next one
 /// publishes.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_error_beside_a_locked_row_stops_no_edit() {
+async fn errors_beside_locked_rows_stop_no_edit() {
     let world = World::new().await;
     let [locked, broken] = [world.create("0 9 * * *", "UTC").await, world.create("0 8 * * *", "UTC").await];
     world.publish().await;

@@ -12,8 +12,9 @@ use crate::world::{World, name, soon, stopped};
 /// The number of calls that one publisher may have in flight.
 const IN_THE_AIR: usize = 64;
 
+/// Each of a thousand workflows is called exactly once.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn four_publishers_share_a_thousand_workflows_evenly_and_none_is_applied_twice() {
+async fn four_publishers_share_workflows_evenly() {
     let world = World::new().await;
     let publishers = join_all((0..4).map(|_| world.publisher())).await;
     let mut tx = db::begin(&world.pool).await.unwrap();
@@ -62,7 +63,7 @@ async fn a_burst_of_edits_is_one_call() {
 }
 
 #[tokio::test]
-async fn an_edit_that_is_taken_back_costs_no_call() {
+async fn reverted_edits_cost_no_call() {
     let world = World::new().await;
     let workflow = world.create("0 9 * * *", "UTC").await;
     world.publish().await;
@@ -137,9 +138,10 @@ async fn slow_answers_delay_only_themselves() {
     world.assert_settled().await;
 }
 
+/// This must not depend on the plan that Postgres chooses.
 #[cfg(debug_assertions)]
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_claim_takes_no_more_than_its_batch_whatever_plan_postgres_makes() {
+async fn claims_never_exceed_their_batch() {
     let world = World::new().await;
     for _ in 0..5 {
         world.create("0 9 * * *", "UTC").await;

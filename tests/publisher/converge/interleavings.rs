@@ -43,7 +43,7 @@ async fn an_open_edit_delays_no_other_workflow() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_edit_during_a_call_is_published_after() {
+async fn edits_during_calls_are_published_afterwards() {
     let world = World::new().await;
     let workflow = world.create("0 9 * * *", "UTC").await;
     world.front.delay(&name(workflow));
@@ -82,8 +82,9 @@ async fn a_refused_old_revision_fails_no_workflow() {
     world.assert_settled().await;
 }
 
+/// The fence refuses its settle, and a verify pass undoes what its late request has changed.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_stale_publisher_settles_nothing_over_a_newer_owner_and_what_its_late_request_did_is_undone() {
+async fn stale_publishers_settle_nothing() {
     let world = World::new().await;
     let workflow = world.create("0 9 * * *", "UTC").await;
     world.front.delay(&name(workflow));
@@ -183,7 +184,7 @@ pub(crate) fn signal(process: &Child, signal: &str) {
 }
 
 #[tokio::test]
-async fn a_verify_pass_that_finds_all_well_makes_no_call_and_is_over() {
+async fn verify_passes_without_drift_only_read() {
     let world = World::new().await;
     let workflow = world.create("0 9 * * *", "UTC").await;
     world.front.next(&name(workflow), [Answer::DoneButBroken]);
@@ -212,7 +213,7 @@ async fn a_verify_pass_that_finds_all_well_makes_no_call_and_is_over() {
 }
 
 #[tokio::test]
-async fn an_edit_that_is_taken_back_after_a_lost_answer_is_published_all_the_same() {
+async fn edits_reverted_after_lost_answers_are_published() {
     let world = World::new().await;
     let workflow = world.create("0 9 * * *", "UTC").await;
     world.publish().await;
@@ -256,7 +257,7 @@ async fn a_verify_pass_undoes_foreign_changes() {
 }
 
 #[tokio::test]
-async fn a_verify_pass_that_cannot_read_waits_instead_of_spinning() {
+async fn throttled_verify_passes_back_off() {
     let world = World::new().await;
     let workflow = world.create("0 9 * * *", "UTC").await;
     world.front.next(&name(workflow), [Answer::DoneButBroken]);
@@ -281,7 +282,7 @@ async fn a_verify_pass_that_cannot_read_waits_instead_of_spinning() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_repair_requested_during_a_call_is_made() {
+async fn repairs_requested_during_calls_are_made() {
     let world = World::new().await;
     let workflow = world.create("0 9 * * *", "UTC").await;
     world.publish().await;

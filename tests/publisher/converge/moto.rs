@@ -10,7 +10,7 @@ use workflows::State;
 use crate::world::{World, at, soon};
 
 #[tokio::test]
-async fn a_schedule_lives_in_moto_as_it_does_in_the_stand_in() {
+async fn schedules_in_moto_follow_the_workflow() {
     let moto = Moto::start().await;
     let world = World::before(&moto.endpoint, None, Clock::fixed(at("2026-03-02T10:00:00Z"))).await;
     let workflow = world.create("30 9 * * MON-FRI", "Europe/Paris").await;
@@ -47,8 +47,9 @@ async fn a_schedule_lives_in_moto_as_it_does_in_the_stand_in() {
     world.assert_settled().await;
 }
 
+/// moto answers with an internal error, which is transient.
 #[tokio::test]
-async fn a_missing_group_is_moto_s_internal_error_and_so_waited_for() {
+async fn a_missing_group_in_moto_is_retried() {
     let moto = Moto::start().await;
     let world = World::before(&moto.endpoint, None, Clock::fixed(at("2026-03-02T10:00:00Z"))).await;
     let workflow = world.create("0 9 * * *", "UTC").await;

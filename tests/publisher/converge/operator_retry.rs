@@ -37,7 +37,7 @@ async fn a_retry_always_calls_eventbridge() {
 }
 
 #[tokio::test]
-async fn a_retry_during_a_call_is_not_undone_by_its_settle() {
+async fn a_refusal_in_flight_outlives_a_retry() {
     let world = World::new().await;
     let workflow = world.create("0 9 * * *", "UTC").await;
     world.front.next(&name(workflow), [INVALID]);
@@ -58,7 +58,7 @@ async fn a_retry_during_a_call_is_not_undone_by_its_settle() {
 
 /// Every repair makes a call after its request, whatever was known before.
 #[tokio::test]
-async fn a_retry_during_a_call_is_called() {
+async fn a_retry_during_a_call_calls_again() {
     let world = World::new().await;
     let workflow = world.create("0 9 * * *", "UTC").await;
     for (minute, first) in [(0, "POST"), (1, "PUT")] {

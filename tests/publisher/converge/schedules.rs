@@ -86,7 +86,7 @@ async fn the_hash_of_a_schedule_is_fixed() {
 }
 
 #[tokio::test]
-async fn a_schedule_that_exists_already_is_updated_instead_of_created() {
+async fn creates_of_existing_schedules_become_updates() {
     let world = World::new().await;
     let workflow = world.create("0 9 * * *", "UTC").await;
     world.meddle(Method::POST, workflow, manual_schedule("cron(0 1 * * ? *)")).await;
@@ -99,8 +99,9 @@ async fn a_schedule_that_exists_already_is_updated_instead_of_created() {
     world.assert_settled().await;
 }
 
+/// An update is one call. If the schedule has vanished, a create follows.
 #[tokio::test]
-async fn a_known_schedule_is_updated_with_one_call_and_created_anew_if_it_has_vanished() {
+async fn known_schedules_are_updated_or_recreated() {
     let world = World::new().await;
     let workflow = world.create("0 9 * * *", "UTC").await;
     world.publish().await;
@@ -118,7 +119,7 @@ async fn a_known_schedule_is_updated_with_one_call_and_created_anew_if_it_has_va
 }
 
 #[tokio::test]
-async fn a_paused_schedule_stays_paused_after_an_edit_of_its_cron() {
+async fn edits_keep_paused_schedules_disabled() {
     let world = World::new().await;
     let workflow = world.create("0 9 * * *", "UTC").await;
     world.publish().await;
@@ -141,7 +142,7 @@ async fn a_paused_schedule_stays_paused_after_an_edit_of_its_cron() {
 }
 
 #[tokio::test]
-async fn a_cleared_an_archived_and_a_deleted_workflow_have_no_schedule() {
+async fn cleared_archived_deleted_workflows_have_no_schedule() {
     let world = World::new().await;
     let [cleared, archived, deleted] = [
         world.create("0 1 * * *", "UTC").await,
@@ -169,7 +170,7 @@ async fn a_cleared_an_archived_and_a_deleted_workflow_have_no_schedule() {
 }
 
 #[tokio::test]
-async fn a_schedule_that_is_gone_already_is_deleted_all_the_same() {
+async fn deletes_of_missing_schedules_succeed() {
     let world = World::new().await;
     let [known, unknown] = [world.create("0 9 * * *", "UTC").await, world.create("0 9 * * *", "UTC").await];
     world.publish().await;
@@ -188,7 +189,7 @@ async fn a_schedule_that_is_gone_already_is_deleted_all_the_same() {
 }
 
 #[tokio::test]
-async fn an_orphan_that_fired_is_removed_by_a_repair() {
+async fn orphan_cleanup_removes_the_fired_orphan() {
     let world = World::new().await;
     let workflow = world.create("0 9 * * *", "UTC").await;
     world.publish().await;

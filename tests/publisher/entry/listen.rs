@@ -95,8 +95,9 @@ async fn the_poll_finds_edits_without_a_notification() {
     world.assert_settled().await;
 }
 
+/// The poll would come much later.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_daemon_wakes_for_a_backoff_that_ends_before_the_poll() {
+async fn daemons_wake_when_a_backoff_ends() {
     let world = World::new().await;
     // A finished sweep also wakes the drain, so this one makes sure that no sweep is due.
     world.publisher().await.sweep(soon()).await.unwrap();
@@ -109,7 +110,7 @@ async fn the_daemon_wakes_for_a_backoff_that_ends_before_the_poll() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_daemon_that_lost_its_connections_listens_again() {
+async fn daemons_listen_again_after_lost_connections() {
     let world = World::new().await;
     let daemon = Daemon::start(&world).await;
     let workflow = world.create("0 9 * * *", "UTC").await;
@@ -250,9 +251,10 @@ async fn a_stopping_daemon_settles_its_claims() {
     world.assert_settled().await;
 }
 
+/// The daemon gets no notification of an edit between its first drain and `LISTEN`.
 #[cfg(debug_assertions)]
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_edit_between_the_first_scan_and_the_listening_does_not_wait_for_the_poll() {
+async fn edits_before_listening_need_no_poll() {
     let world = World::new().await;
     // A finished sweep also wakes the drain, so this one makes sure that no sweep is due.
     world.publisher().await.sweep(soon()).await.unwrap();
@@ -283,9 +285,10 @@ async fn an_edit_between_the_first_scan_and_the_listening_does_not_wait_for_the_
     assert_eq!(world.publication(workflow).await.sync, "synced");
 }
 
+/// So the daemon may make the next call for the same workflow.
 #[cfg(debug_assertions)]
 #[tokio::test]
-async fn a_daemon_renews_the_lease_of_what_takes_long_and_may_go_on_calling() {
+async fn daemons_renew_leases_of_slow_calls() {
     let world = World::new().await;
     let workflow = world.create("0 9 * * *", "UTC").await;
     world.meddle(Method::POST, workflow, manual_schedule("cron(0 1 * * ? *)")).await;

@@ -34,8 +34,9 @@ async fn throttling_backs_off_and_counts_no_attempt() {
     assert_eq!((publication.sync.as_str(), publication.last_error), ("synced", None));
 }
 
+/// A schedule fails at its first refusal, and delays no other. The publisher does not try it again by itself.
 #[tokio::test]
-async fn a_refused_schedule_fails_at_once_blocks_no_other_and_is_revived_by_its_next_edit() {
+async fn refused_schedules_fail_until_an_edit() {
     let world = World::new().await;
     let [wrong, right] = [world.create("0 9 * * *", "UTC").await, world.create("0 9 * * *", "UTC").await];
     world.front.next(&name(wrong), [INVALID]);
@@ -88,8 +89,9 @@ async fn a_denial_fails_no_workflow() {
     assert_eq!(world.publish().await.created, 1);
 }
 
+/// The leases of all other workflows are released at once.
 #[tokio::test]
-async fn three_workflows_denied_in_a_row_stop_the_drain_and_the_others_are_given_back_at_once() {
+async fn three_denials_in_a_row_stop_drains() {
     let world = World::new().await;
     let mut workflows = Vec::new();
     for _ in 0..20 {
@@ -161,7 +163,7 @@ async fn a_permission_lost_meanwhile_fails_no_workflow() {
 }
 
 #[tokio::test]
-async fn a_role_that_iam_does_not_know_yet_is_waited_for() {
+async fn roles_unknown_to_iam_are_retried() {
     let world = World::new().await;
     let workflow = world.create("0 9 * * *", "UTC").await;
     world.front.next(&name(workflow), [NO_ROLE]);
@@ -172,7 +174,7 @@ async fn a_role_that_iam_does_not_know_yet_is_waited_for() {
 }
 
 #[tokio::test]
-async fn a_missing_group_is_said_and_waited_for() {
+async fn missing_groups_are_named_and_retried() {
     let world = World::new().await;
     let workflow = world.create("0 9 * * *", "UTC").await;
     let publisher =
@@ -184,7 +186,7 @@ async fn a_missing_group_is_said_and_waited_for() {
 }
 
 #[tokio::test]
-async fn a_conflict_on_an_update_is_waited_for() {
+async fn conflicting_updates_are_retried() {
     let world = World::new().await;
     let workflow = world.create("0 9 * * *", "UTC").await;
     world.publish().await;
@@ -249,7 +251,7 @@ async fn an_end_that_passed_fails_no_workflow() {
 }
 
 #[tokio::test]
-async fn unanswered_calls_are_given_up_and_checked() {
+async fn unanswered_calls_time_out_and_are_verified() {
     let world = World::new().await;
     let workflow = world.create("0 9 * * *", "UTC").await;
     world.front.next(&name(workflow), [Answer::DoneButSilent]);
@@ -266,7 +268,7 @@ async fn unanswered_calls_are_given_up_and_checked() {
 }
 
 #[tokio::test]
-async fn a_drain_whose_time_is_up_claims_nothing() {
+async fn drains_without_time_claim_nothing() {
     let world = World::new().await;
     world.create("0 9 * * *", "UTC").await;
     let publisher = world.publisher().await;
@@ -276,7 +278,7 @@ async fn a_drain_whose_time_is_up_claims_nothing() {
 }
 
 #[tokio::test]
-async fn a_database_without_a_free_connection_loses_nothing() {
+async fn exhausted_connections_lose_no_edit() {
     let world = World::new().await;
     let workflow = world.create("0 9 * * *", "UTC").await;
     let role = format!("limited_{}", uuid::Uuid::new_v4().simple());

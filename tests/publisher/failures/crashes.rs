@@ -57,7 +57,7 @@ async fn a_stalled_publisher_is_taken_over() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_edit_that_is_taken_back_after_a_crash_is_published_all_the_same() {
+async fn edits_reverted_after_crashes_are_published() {
     let world = World::new().await;
     let workflow = world.create("0 9 * * *", "UTC").await;
     world.publish().await;

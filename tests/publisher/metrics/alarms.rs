@@ -157,7 +157,7 @@ async fn a_drain_with_an_error_counts_too() {
 
 /// One metric cannot be read. The others must be reported, and the missing one must not be reported as zero.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_figure_that_fails_hides_no_other() {
+async fn failing_figures_hide_no_other() {
     let world = World::new().await;
     sqlx::raw_sql("ALTER TABLE occurrences RENAME TO elsewhere").execute(&world.pool).await.unwrap();
     let mut ticker = Ticker::start(&world).await;
@@ -170,7 +170,7 @@ async fn a_figure_that_fails_hides_no_other() {
 
 /// A slow metric ends at its own limit. A limit for all metrics together would drop those that were already read.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_figure_that_is_slow_hides_no_other() {
+async fn slow_figures_hide_no_other() {
     let world = World::new().await;
     let mut session = PgConnection::connect(&world.dsn).await.unwrap();
     let lock = "SET idle_in_transaction_session_timeout = 0; BEGIN; LOCK TABLE occurrences";

@@ -24,7 +24,7 @@ async fn cut_off_runs_raise_no_alarm() {
 
 /// The alarm `fires-disagree` stays on for an hour after the last fire.
 #[tokio::test]
-async fn fires_of_the_last_hour_that_disagree_count() {
+async fn disagreeing_fires_count_for_an_hour() {
     let world = World::new().await;
     let workflow = world.create("0 9 * * *", "UTC").await;
     let disagreements = "INSERT INTO fire_disagreements (workflow_id, scheduled_time, revision, seen_on)

@@ -62,8 +62,10 @@ async fn pass(mut client: TcpStream, mut server: TcpStream, is_lost: Arc<AtomicB
     }
 }
 
+/// Throttling counts no attempt, so the settle returns the one that its claim has counted. Its repetition must not
+/// return another.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_settle_whose_answer_is_lost_gives_no_attempt_back_twice() {
+async fn unanswered_settles_return_no_attempt_twice() {
     let world = World::new().await;
     let workflow = world.create("0 9 * * *", "UTC").await;
     world.front.next(&name(workflow), [STRANGE]);

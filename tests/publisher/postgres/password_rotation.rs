@@ -79,8 +79,9 @@ fn secret(secured: &Secured, password: &str) -> String {
         .to_string()
 }
 
+/// The invocation that finds the password rotated also drains.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_warm_lambda_drains_in_the_very_invocation_that_finds_the_password_rotated() {
+async fn warm_lambdas_drain_despite_a_rotation() {
     let vault = Vault::new().await;
     let (runtime, (invoke, mut answered)) = Runtime::new();
     let mut command = vault.with_secret(vault.world.lambda_command(&serve(runtime).await));
@@ -111,7 +112,7 @@ async fn a_warm_lambda_drains_in_the_very_invocation_that_finds_the_password_rot
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_daemon_goes_on_publishing_after_a_rotation() {
+async fn daemons_publish_after_a_rotation() {
     let vault = Vault::new().await;
     let mut command = vault.with_secret(vault.world.command());
     let _daemon = command.arg("--listen").stderr(Stdio::null()).spawn().unwrap();

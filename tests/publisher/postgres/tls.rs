@@ -20,7 +20,7 @@ fn trusting(dsn: &str, ca: &Path) -> String {
 }
 
 #[tokio::test]
-async fn only_the_right_name_signed_by_the_right_authority_is_the_database() {
+async fn wrong_authorities_and_names_are_refused() {
     let secured = Secured::new().await;
     let full = secured.dsn("sslmode=verify-full");
     assert_eq!(connect(trusting(&full, &secured.ca)).await, Ok(true));
@@ -48,7 +48,7 @@ async fn connections_are_encrypted_on_both_sides() {
 }
 
 #[tokio::test]
-async fn the_app_too_believes_the_bundle_that_it_is_given() {
+async fn the_app_verifies_the_authority_too() {
     let secured = Secured::new().await;
     let migrate = async |ca: &Path| {
         let mut app = Command::new(local::config::target_folder().join("debug/cronbox-app"));

@@ -28,7 +28,7 @@ async fn an_orphan_is_deleted_ten_minutes_later() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_orphan_that_came_and_went_is_a_new_one_when_it_comes_again() {
+async fn returned_orphans_count_as_new() {
     let world = World::new().await;
     let workflow = world.in_step(1).await[0];
     world.make_like(workflow, "wf-4711-dev").await;
@@ -43,7 +43,7 @@ async fn an_orphan_that_came_and_went_is_a_new_one_when_it_comes_again() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_is_not_ours_is_never_touched() {
+async fn schedules_with_foreign_names_stay() {
     let world = World::new().await;
     let workflow = world.in_step(1).await[0];
     let strangers = ["wf-4711-prod", "wf-4711-dev-x", "wf-04711-dev", "WF-4711-dev", "nightly"];
@@ -62,7 +62,7 @@ async fn what_is_not_ours_is_never_touched() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_mass_of_orphans_is_deleted_only_by_force() {
+async fn eleven_orphans_are_deleted_by_force_only() {
     let world = World::new().await;
     let workflow = world.in_step(1).await[0];
     for id in 1001..=1011 {

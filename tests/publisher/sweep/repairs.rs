@@ -69,7 +69,7 @@ async fn windows_with_seconds_are_no_drift() {
 
 /// Both stop the fires of a schedule without a change of its timing.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_action_after_completion_or_key_is_undone() {
+async fn completion_actions_and_keys_are_undone() {
     let world = World::new().await;
     let workflows = world.in_step(2).await;
     let before = [world.shown(workflows[0]).await, world.shown(workflows[1]).await];
@@ -127,7 +127,7 @@ async fn one_tick_sweeps_and_repairs() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_we_would_publish_otherwise_today_is_published_again() {
+async fn stale_templates_and_roles_are_republished() {
     let world = World::new().await;
     let workflows = world.in_step(2).await;
     sqlx::query("UPDATE publications SET template = 0, spec_hash = 'older' WHERE workflow_id = $1")
@@ -151,8 +151,9 @@ async fn what_we_would_publish_otherwise_today_is_published_again() {
     }
 }
 
+/// The workflow exists, so the next drain deletes the schedule.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn who_wants_no_schedule_loses_it_and_is_no_orphan() {
+async fn unneeded_schedules_are_changes_not_orphans() {
     let world = World::new().await;
     let workflows = world.in_step(2).await;
     let archived = workflows[0];
@@ -174,7 +175,7 @@ async fn who_wants_no_schedule_loses_it_and_is_no_orphan() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_change_that_leaves_its_date_is_found_by_the_sample() {
+async fn samples_find_changes_with_old_dates() {
     let world = World::new().await;
     let workflows = world.in_step(250).await;
     // EventBridge's clock does not advance, so the list does not show the change.
@@ -217,7 +218,7 @@ async fn a_sweep_skips_claimed_workflows() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_edit_published_during_the_comparison_is_not_taken_for_drift() {
+async fn edits_during_a_comparison_need_no_repair() {
     let world = World::new().await;
     let workflow = world.in_step(1).await[0];
     world.front.delay(&name(workflow));
@@ -235,7 +236,7 @@ async fn an_edit_published_during_the_comparison_is_not_taken_for_drift() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_was_given_up_is_not_tried_again_by_each_sweep() {
+async fn sweeps_retry_no_failed_workflow() {
     let world = World::new().await;
     let workflow = world.in_step(1).await[0];
     world.front.next(&name(workflow), [INVALID]);
@@ -251,7 +252,7 @@ async fn what_was_given_up_is_not_tried_again_by_each_sweep() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_schedule_that_may_not_be_read_stops_nothing() {
+async fn unreadable_schedules_stop_no_sweep() {
     let world = World::new().await;
     let workflows = world.in_step(2).await;
     world.later();

@@ -15,7 +15,7 @@ async fn next_token(world: &World) -> Option<String> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_sweep_is_due_every_quarter_of_an_hour() {
+async fn sweeps_are_due_every_fifteen_minutes() {
     let world = World::new().await;
     let publisher = world.publisher().await;
     assert!(matches!(publisher.sweep(soon()).await.unwrap(), Swept::Done(_)));
@@ -71,7 +71,7 @@ async fn a_killed_sweep_is_continued() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_throttled_list_goes_on_in_the_next_tick() {
+async fn throttled_lists_continue_in_the_next_tick() {
     let world = World::new().await;
     world.published(3).await;
     world.front.next(LIST, [THROTTLED]);
@@ -83,7 +83,7 @@ async fn a_throttled_list_goes_on_in_the_next_tick() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_place_in_the_list_that_is_not_known_any_more_starts_it_anew() {
+async fn expired_tokens_restart_the_list() {
     let world = World::new().await;
     world.published(3).await;
     sqlx::query(
@@ -98,8 +98,9 @@ async fn a_place_in_the_list_that_is_not_known_any_more_starts_it_anew() {
     assert_eq!((found.listed, found.skipped), (3, 3), "what was counted before it started anew does not count");
 }
 
+/// Its lease has expired, and another publisher has finished the sweep.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn who_was_taken_over_writes_nothing_down() {
+async fn replaced_sweepers_record_nothing() {
     let world = World::new().await;
     let workflow = world.in_step(1).await[0];
     world.front.delay(LIST);
@@ -118,7 +119,7 @@ async fn who_was_taken_over_writes_nothing_down() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_sweep_without_time_is_not_begun() {
+async fn sweeps_without_time_do_not_start() {
     let world = World::new().await;
     let publisher = world.publisher().await;
     assert_eq!(publisher.sweep(std::time::Instant::now() + Duration::from_secs(9)).await.unwrap(), Swept::NotNow);

@@ -14,7 +14,7 @@ fn zones_of_2025() -> ZoneSet {
 }
 
 #[test]
-fn installed_zone_data_decide() {
+fn installed_zone_data_are_used() {
     let nine = Cron::parse("0 9 * * *").expect("a cron");
     let december: DateTime<Utc> = "2026-12-01T00:00:00Z".parse().expect("a time");
     let hour = |tz: Timezone| nine.next_after(december, tz).expect("a time").format("%R").to_string();

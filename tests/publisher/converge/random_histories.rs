@@ -67,7 +67,7 @@ fn fault(dice: &mut Dice) -> Option<Answer> {
         [usize::try_from(dice.roll(7)).unwrap()]
 }
 
-async fn storm(seed: u64) {
+async fn run_history(seed: u64) {
     let world = Arc::new(World::with_latency(Duration::from_millis(15)).await);
     let mut dice = Dice(seed);
     let mut wanted = Wanted::new();
@@ -127,8 +127,8 @@ async fn storm(seed: u64) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn after_any_storm_all_is_in_step() {
+async fn schedules_match_after_random_histories() {
     for seed in 1..=4 {
-        storm(0x9E37_79B9_7F4A_7C15_u64.wrapping_mul(seed)).await;
+        run_history(0x9E37_79B9_7F4A_7C15_u64.wrapping_mul(seed)).await;
     }
 }
