@@ -14,7 +14,7 @@ use db::{PgConnection, PgPool};
 use schedule::WorkflowId;
 
 use self::deployment::Generation;
-use crate::inject::{Injector, Point};
+use crate::failpoint::{Injector, Point};
 use crate::scheduler::lease::{LEASE, Lease, Span};
 
 /// If this many claims in a row were not settled, the workflow may be what kills the publisher.

@@ -11,7 +11,7 @@ use schedule::Environment;
 
 use crate::arn;
 #[cfg(debug_assertions)]
-use crate::inject::Fault;
+use crate::failpoint::Fault;
 
 /// Drains the outbox into EventBridge Scheduler.
 #[derive(Parser)]

@@ -15,7 +15,7 @@ use crate::claim::deployment::{self, ACCEPT, Admission, Rollout};
 use crate::claim::publishers;
 use crate::claim::{self, Choice};
 use crate::database::error::in_words;
-use crate::inject::Point;
+use crate::failpoint::Point;
 use crate::publisher::Publisher;
 use crate::report::Report;
 use crate::scheduler::lease::{Renewal, Span};

@@ -19,7 +19,7 @@ mod converge;
 mod database;
 mod drain;
 mod entry;
-mod inject;
+mod failpoint;
 mod last_check;
 mod metrics;
 mod publisher;
@@ -33,7 +33,7 @@ pub use config::{Arguments, Config, Database};
 pub use database::login::Login;
 pub use entry::lambda::serve as serve_lambda;
 #[cfg(debug_assertions)]
-pub use inject::{Fault, Hook, Point};
+pub use failpoint::{Fault, Hook, Point};
 pub use publisher::Publisher;
 pub use report::{Report, Stopped, Unsettled};
 pub use scheduler::client::scheduler_client;

@@ -15,8 +15,8 @@ use crate::config::Config;
 use crate::converge::backoff::Backoff;
 use crate::converge::evidence::Evidence;
 #[cfg(debug_assertions)]
-use crate::inject::Hook;
-use crate::inject::{Injector, Point};
+use crate::failpoint::Hook;
+use crate::failpoint::{Injector, Point};
 use crate::last_check::LastCheck;
 use crate::metrics::Metrics;
 use crate::scheduler::client::Schedules;

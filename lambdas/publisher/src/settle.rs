@@ -15,7 +15,7 @@ use db::{PgConnection, PgPool};
 use self::published::{mark_processed, published, settle_published};
 use self::settlement::{Settlement, count};
 use self::unpublished::{mirror_errors, settle_unpublished, unpublished};
-use crate::inject::{Injector, Point};
+use crate::failpoint::{Injector, Point};
 use crate::report::Report;
 
 /// What a settle wrote, and what it had to leave.

@@ -1,9 +1,9 @@
 //! Steps 3 and 4 of 7: the sweep: compares all schedules in EventBridge with the database.
 //!
 //! Edits reach EventBridge by the outbox; a manual change in EventBridge is found only by a comparison. Page by page
-//! (`scheduler/list.rs`) the listed schedules are compared (`compare.rs`) with the database (`known.rs`), a few
-//! schedules are read in full (`page.rs`), and differences are enqueued (`repair.rs`), so that the drain repairs them.
-//! After the last page it is known which schedules are missing, and which are orphans (`orphans.rs`).
+//! (`scheduler/list.rs`) the listed schedules are compared (`compare.rs`) with the database (`workflow_record.rs`), a
+//! few schedules are read in full (`page.rs`), and differences are enqueued (`repair.rs`), so that the drain repairs
+//! them. After the last page it is known which schedules are missing, and which are orphans (`orphans.rs`).
 //!
 //! No page is kept in memory: the listed workflows are stored in the database, so that any publisher can continue a
 //! sweep that was interrupted (`turn.rs`).
@@ -12,15 +12,15 @@ mod changes;
 mod compare;
 pub(crate) mod difference;
 mod findings;
-mod known;
 mod limit;
 mod missing;
 mod orphans;
 mod page;
-mod prune;
 mod repair;
 mod rollout;
+mod tombstones;
 mod turn;
+mod workflow_record;
 
 use std::time::{Duration, Instant};
 
@@ -28,7 +28,7 @@ use schedule::ScheduleName;
 
 use crate::claim::deployment::{self, ACCEPT, Admission, hold_if_ahead};
 use crate::claim::publishers;
-use crate::inject::Point;
+use crate::failpoint::Point;
 use crate::publisher::Publisher;
 use crate::scheduler::fault::{Fault, Kind};
 use crate::scheduler::identity::Identity;
@@ -296,7 +296,7 @@ impl Publisher {
                 if turn.findings.explained == 0 {
                     rollout::finish(&mut tx, turn.generation, turn.id).await?;
                 }
-                prune::tombstones(&mut tx).await?;
+                tombstones::prune_tombstones(&mut tx).await?;
                 turn::finish(&mut tx, turn).await?;
             }
             self.injector().at(Point::C2).await;

@@ -14,7 +14,7 @@ use tokio::sync::mpsc::UnboundedSender;
 use crate::claim::workflows::{self, Workflow};
 use crate::claim::{self, Batch, Claim};
 use crate::converge::converge;
-use crate::inject::Point;
+use crate::failpoint::Point;
 use crate::publisher::Publisher;
 use crate::scheduler::lease::{Lease, RENEW_AFTER, RENEW_AGAIN, Renewal};
 use crate::settle::settlement::Settlement;

@@ -16,7 +16,7 @@ use tokio::time::Instant;
 
 use crate::claim::{self, Choice};
 use crate::database::error::in_words;
-use crate::inject::Point;
+use crate::failpoint::Point;
 use crate::publisher::Publisher;
 use crate::report::Report;
 use crate::scheduler::lease::Span;

@@ -14,7 +14,7 @@ use crate::claim;
 use crate::database::login::Login;
 use crate::drain::pipeline::SETTLE_AGAIN;
 use crate::drain::{Drained, Ending};
-use crate::inject::Point;
+use crate::failpoint::Point;
 use crate::metrics::prometheus;
 use crate::publisher::Publisher;
 use crate::report::Report;

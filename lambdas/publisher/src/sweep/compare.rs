@@ -14,7 +14,7 @@ use crate::scheduler::existing::Existing;
 use crate::scheduler::list::Listed;
 use crate::scheduler::spec::{Spec, State, TEMPLATE};
 use crate::sweep::findings::Class;
-use crate::sweep::known::Known;
+use crate::sweep::workflow_record::WorkflowRecord;
 
 /// The result of comparing a listed schedule.
 #[derive(Debug)]
@@ -53,9 +53,15 @@ pub(crate) enum Weight {
 }
 
 /// Compares a listed schedule.
-pub(crate) fn glance(listed: &Listed, known: &Known, config: &Config, rollout: Rollout, now: DateTime<Utc>) -> Glance {
-    let publication = known.publication.as_ref();
-    let wanted = match desired(&known.workflow, None, config, now) {
+pub(crate) fn glance(
+    listed: &Listed,
+    record: &WorkflowRecord,
+    config: &Config,
+    rollout: Rollout,
+    now: DateTime<Utc>,
+) -> Glance {
+    let publication = record.publication.as_ref();
+    let wanted = match desired(&record.workflow, None, config, now) {
         Err(Undecided::Vanished) if publication.is_some_and(|publication| publication.is_leased) => {
             return Glance::Skipped;
         }
@@ -70,7 +76,7 @@ pub(crate) fn glance(listed: &Listed, known: &Known, config: &Config, rollout: R
         // The last valid schedule is kept; `sync` shows the error to the owner.
         (Err(_), _) => Glance::Skipped,
         (Ok(Desired::Nothing), _) => {
-            let is_requested = known.workflow.removal == Removal::Requested;
+            let is_requested = record.workflow.removal == Removal::Requested;
             Glance::Differs(Class::Changed, if is_requested { Weight::Free } else { Weight::Braked })
         }
         // A restored database may not know an existing schedule.

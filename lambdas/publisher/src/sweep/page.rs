@@ -12,9 +12,9 @@ use schedule::{ScheduleName, WorkflowId};
 use super::compare::{Comparison, Glance, Weight, compare_in_full, compare_outdated, glance, revision_of};
 use super::difference::Difference;
 use super::findings::{Class, Findings};
-use super::known::{self, Known};
 use super::repair::{Adopted, Confirmed};
 use super::turn::{SAMPLE, Turn};
+use super::workflow_record::{WorkflowRecord, read_records};
 use crate::claim::deployment::Ahead;
 use crate::publisher::Publisher;
 use crate::scheduler::existing::Existing;
@@ -81,9 +81,9 @@ impl Publisher {
         compared.findings.foreign += (page.schedules.len() - ours.len()) as u64;
         compared.sighted = ours.keys().map(|id| id.0).collect();
         let mut questions = Vec::new();
-        for known in known::read(self.pool(), &compared.sighted).await? {
-            if let Some(listed) = ours.get(&known.workflow.id) {
-                questions.extend(self.glance_at(turn, listed, known, &mut compared));
+        for record in read_records(self.pool(), &compared.sighted).await? {
+            if let Some(listed) = ours.get(&record.workflow.id) {
+                questions.extend(self.glance_at(turn, listed, record, &mut compared));
             }
         }
         self.ask(questions, lease, &mut compared).await;
@@ -91,13 +91,19 @@ impl Publisher {
     }
 
     /// The first stage; returns a question if it cannot decide.
-    fn glance_at(&self, turn: &Turn, listed: &Listed, known: Known, compared: &mut Compared) -> Option<Question> {
+    fn glance_at(
+        &self,
+        turn: &Turn,
+        listed: &Listed,
+        record: WorkflowRecord,
+        compared: &mut Compared,
+    ) -> Option<Question> {
         let subject = Subject {
-            workflow_id: known.workflow.id.0,
-            epoch: known.publication.as_ref().map(|publication| publication.epoch),
-            revision: known.workflow.revision.0,
+            workflow_id: record.workflow.id.0,
+            epoch: record.publication.as_ref().map(|publication| publication.epoch),
+            revision: record.workflow.revision.0,
         };
-        match glance(listed, &known, self.config(), turn.rollout, self.clock().now()) {
+        match glance(listed, &record, self.config(), turn.rollout, self.clock().now()) {
             Glance::Skipped => compared.findings.skipped += 1,
             Glance::Differs(class, weight) => compared.differ(subject, class, weight),
             Glance::Orphan => {
