@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use schedule::{Revision, ScheduleName, WorkflowId};
 
 use self::convergence::Convergence;
-use self::desired::{Desired, NONE, Undecided, desired, wanted_hash};
+use self::desired::{Desired, NONE, Undecided, desired_schedule, wanted_hash};
 use crate::claim::workflows::Workflow;
 use crate::claim::{Claim, Verify};
 use crate::publisher::Publisher;
@@ -39,7 +39,12 @@ enum Belief {
 }
 
 /// Converges one claimed workflow; every result, also an error, is a settlement.
-pub(crate) async fn converge(publisher: &Publisher, claim: Claim, workflow: &Workflow, lease: &Lease) -> Settlement {
+pub(crate) async fn converge_workflow(
+    publisher: &Publisher,
+    claim: Claim,
+    workflow: &Workflow,
+    lease: &Lease,
+) -> Settlement {
     let config = publisher.config();
     let convergence = Convergence {
         publisher,
@@ -57,7 +62,7 @@ pub(crate) async fn converge(publisher: &Publisher, claim: Claim, workflow: &Wor
         claim.workflow_id,
         workflow.revision
     );
-    let wanted = desired(workflow, claim.traceparent.as_deref(), config, convergence.now);
+    let wanted = desired_schedule(workflow, claim.traceparent.as_deref(), config, convergence.now);
     let changes_on = workflow.row.as_ref().and_then(|row| row.changes_on(convergence.now));
     let (outcome, is_verified) = match &wanted {
         Ok(wanted) => convergence.reach(wanted, workflow).await,

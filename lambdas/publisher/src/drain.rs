@@ -11,8 +11,8 @@ use std::convert::Infallible;
 use std::time::{Duration, Instant};
 
 use self::pipeline::{Flight, Progress};
-use crate::claim::deployment::{self, ACCEPT, Admission, Rollout};
-use crate::claim::publishers;
+use crate::claim::deployment::{ACCEPT, Admission, Rollout, admit_publisher};
+use crate::claim::publishers::count_publishers;
 use crate::claim::{self, Choice};
 use crate::database::error::in_words;
 use crate::failpoint::Point;
@@ -95,7 +95,7 @@ impl Publisher {
         self.injector().at(Point::P0).await;
         self.load_zones().await?;
         let (ours, env) = (self.claimant().generation, &self.config().env);
-        let deployment = match deployment::admit(self.pool(), ours, self.owner(), env).await.map_err(in_words)? {
+        let deployment = match admit_publisher(self.pool(), ours, self.owner(), env).await.map_err(in_words)? {
             Admission::Admitted(deployment) => deployment,
             Admission::Outdated(newer) => {
                 tracing::error!(%newer, "publisher outdated: a newer configuration has published, so it publishes nothing");
@@ -128,7 +128,7 @@ impl Publisher {
         loop {
             all.add(self.drain_usual(span).await?);
             if self.evidence().is_over(span.now()) {
-                claim::release(self.pool()).await?;
+                claim::end_backoffs(self.pool()).await?;
                 all.add(self.drain_usual(span).await?);
             }
             while rollout == Rollout::Open && span.may_claim() && span.now() < until && self.roll_out().await? > 0 {
@@ -168,7 +168,7 @@ impl Publisher {
     async fn keep_sharing(&self) -> Infallible {
         loop {
             tokio::time::sleep(COUNT_EVERY).await;
-            match publishers::count(self.pool()).await {
+            match count_publishers(self.pool()).await {
                 Ok(publishers) => self.rate().share(publishers),
                 Err(error) => tracing::debug!(%error, "other publishers not counted; the next claim counts them"),
             }

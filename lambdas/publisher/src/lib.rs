@@ -31,7 +31,7 @@ mod sweep;
 
 pub use config::{Arguments, Config, Database};
 pub use database::login::Login;
-pub use entry::lambda::serve as serve_lambda;
+pub use entry::lambda::serve_lambda;
 #[cfg(debug_assertions)]
 pub use failpoint::{Fault, Hook, Point};
 pub use publisher::Publisher;

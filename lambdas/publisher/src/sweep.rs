@@ -26,8 +26,8 @@ use std::time::{Duration, Instant};
 
 use schedule::ScheduleName;
 
-use crate::claim::deployment::{self, ACCEPT, Admission, hold_if_ahead};
-use crate::claim::publishers;
+use crate::claim::deployment::{ACCEPT, Admission, admit_publisher, hold_if_ahead};
+use crate::claim::publishers::join_and_share;
 use crate::failpoint::Point;
 use crate::publisher::Publisher;
 use crate::scheduler::fault::{Fault, Kind};
@@ -35,11 +35,14 @@ use crate::scheduler::identity::Identity;
 use crate::scheduler::lease::{Lease, Renewal, Span};
 use crate::scheduler::list::Page;
 
-use self::changes::Release;
+use self::changes::{Release, record_changes, release_changes};
 pub use self::findings::Findings;
-use self::missing::Missing;
+use self::missing::{Missing, enqueue_missing, enqueue_never_published};
+use self::orphans::record_orphans;
 use self::page::Compared;
-use self::turn::{Ownership, SAMPLE, Stage, Turn};
+use self::rollout::{finish_rollout, force_rollout, queue_for_rollout};
+use self::tombstones::prune_tombstones;
+use self::turn::{Ownership, SAMPLE, Stage, Turn, advance_turn, finish_turn, lock_turn, release_turn, take_turn};
 
 /// How many workflows one transaction enqueues.
 const REPAIRS: i64 = 2000;
@@ -100,7 +103,7 @@ impl Publisher {
     /// # Errors
     /// Fails if the database cannot be reached or refuses the statement.
     pub async fn request_sweep(&self, requested_by: &str) -> anyhow::Result<()> {
-        Ok(turn::request(self.pool(), requested_by).await?)
+        Ok(turn::request_sweep(self.pool(), requested_by).await?)
     }
 
     /// The sweeps of a daemon, beside its drains: a long list must not delay an edit.
@@ -122,7 +125,7 @@ impl Publisher {
             return Ok(Swept::NotNow);
         }
         let generation = self.claimant().generation;
-        let admission = deployment::admit(self.pool(), generation, self.owner(), &self.config().env).await?;
+        let admission = admit_publisher(self.pool(), generation, self.owner(), &self.config().env).await?;
         let deployment = match admission {
             Admission::Admitted(deployment) => deployment,
             Admission::Held(reason) => {
@@ -136,7 +139,7 @@ impl Publisher {
         };
         turn::request_if_time(self.pool()).await?;
         let sent = span.now();
-        let taken = turn::take(self.pool(), self.owner(), SAMPLE, generation, deployment.rollout).await?;
+        let taken = take_turn(self.pool(), self.owner(), SAMPLE, generation, deployment.rollout).await?;
         let Some(mut turn) = taken else { return Ok(Swept::NotNow) };
         let lease = Lease::new(sent, span);
         self.presence().arrive();
@@ -151,7 +154,7 @@ impl Publisher {
             self.note_refusal(&mut turn, fault);
         }
         // Also after a database error, so that another publisher need not wait for the lease to expire.
-        let released = turn::release(self.pool(), &turn, self.owner()).await;
+        let released = release_turn(self.pool(), &turn, self.owner()).await;
         ended?;
         released?;
         Ok(Swept::Stopped(turn.findings))
@@ -199,7 +202,7 @@ impl Publisher {
     /// Fetches a page, at the rate of the account's quota of lists.
     async fn list(&self, token: Option<String>, lease: &Lease) -> Result<Page, Fault> {
         self.list_rate().slot(|| lease.is_live()).await;
-        publishers::join_and_share(self.pool(), self.owner(), self.rate()).await;
+        join_and_share(self.pool(), self.owner(), self.rate()).await;
         self.allowed(lease, self.list_rate(), self.schedules().list(token, lease)).await
     }
 
@@ -215,22 +218,22 @@ impl Publisher {
         let sent = span.now();
         let now = self.clock().now();
         let mut tx = db::begin(self.pool()).await?;
-        if turn::lock_turn(&mut tx, turn, self.owner()).await? == Ownership::Lost {
+        if lock_turn(&mut tx, turn, self.owner()).await? == Ownership::Lost {
             return Ok(Ownership::Lost);
         }
         turn.findings = compared.findings;
         turn.next_token.clone_from(&page.next_token);
         turn.stage = if page.next_token.is_some() { Stage::Listing } else { Stage::Listed };
-        repair::sight(&mut tx, turn, &compared.sighted).await?;
-        orphans::note(&mut tx, &compared.orphans).await?;
-        repair::confirm(&mut tx, &compared.confirmed).await?;
-        repair::adopt(&mut tx, &compared.adopted).await?;
+        repair::record_sightings(&mut tx, turn, &compared.sighted).await?;
+        record_orphans(&mut tx, &compared.orphans).await?;
+        repair::confirm_schedules(&mut tx, &compared.confirmed).await?;
+        repair::adopt_schedules(&mut tx, &compared.adopted).await?;
         let (known, unpublished): (Vec<_>, Vec<_>) = compared.free.into_iter().partition(|one| one.epoch.is_some());
-        turn.findings.repaired += repair::enqueue(&mut tx, &known, now).await?;
+        turn.findings.repaired += repair::enqueue_differences(&mut tx, &known, now).await?;
         turn.findings.repaired += repair::enqueue_unpublished(&mut tx, &unpublished, now).await?;
-        changes::note(&mut tx, turn, &compared.braked).await?;
-        rollout::queue(&mut tx, &compared.explained).await?;
-        turn::advance(&mut tx, turn).await?;
+        record_changes(&mut tx, turn, &compared.braked).await?;
+        queue_for_rollout(&mut tx, &compared.explained).await?;
+        advance_turn(&mut tx, turn).await?;
         self.injector().at(Point::C2).await;
         tx.commit().await?;
         lease.renewed(sent);
@@ -249,7 +252,7 @@ impl Publisher {
             };
             let was_forced = turn.force;
             let mut tx = db::begin(self.pool()).await?;
-            if !span.may_claim() || turn::lock_turn(&mut tx, turn, self.owner()).await? == Ownership::Lost {
+            if !span.may_claim() || lock_turn(&mut tx, turn, self.owner()).await? == Ownership::Lost {
                 return Ok(End::Stopped);
             }
             // Force was requested after the brake was applied, so check again before the sweep may end.
@@ -259,20 +262,20 @@ impl Publisher {
             }
             step = match step {
                 Step::Unpublished => {
-                    let made = missing::enqueue_never_published(&mut tx, turn, REPAIRS, now).await?;
+                    let made = enqueue_never_published(&mut tx, turn, REPAIRS, now).await?;
                     turn.findings.missing += made;
                     turn.findings.repaired += made;
                     if made == 0 { Step::Missing } else { Step::Unpublished }
                 }
                 Step::Missing => {
                     let Missing { found, enqueued, last } =
-                        missing::enqueue_missing(&mut tx, turn, last_missing, REPAIRS, now).await?;
+                        enqueue_missing(&mut tx, turn, last_missing, REPAIRS, now).await?;
                     turn.findings.missing += found;
                     turn.findings.repaired += enqueued;
                     last_missing = last.unwrap_or(last_missing);
                     if last.is_none() { Step::Changes } else { Step::Missing }
                 }
-                Step::Changes => match changes::release(&mut tx, turn, REPAIRS, now).await? {
+                Step::Changes => match release_changes(&mut tx, turn, REPAIRS, now).await? {
                     Release::More => Step::Changes,
                     Release::Done => {
                         orphans::forget_gone(&mut tx, turn).await?;
@@ -288,16 +291,16 @@ impl Publisher {
                 }
             };
             let is_done = matches!(&step, Step::Orphans(names) if names.is_empty());
-            turn::advance(&mut tx, turn).await?;
+            advance_turn(&mut tx, turn).await?;
             if is_done {
                 if turn.force {
-                    rollout::force(&mut tx, turn.generation).await?;
+                    force_rollout(&mut tx, turn.generation).await?;
                 }
                 if turn.findings.explained == 0 {
-                    rollout::finish(&mut tx, turn.generation, turn.id).await?;
+                    finish_rollout(&mut tx, turn.generation, turn.id).await?;
                 }
-                tombstones::prune_tombstones(&mut tx).await?;
-                turn::finish(&mut tx, turn).await?;
+                prune_tombstones(&mut tx).await?;
+                finish_turn(&mut tx, turn).await?;
             }
             self.injector().at(Point::C2).await;
             tx.commit().await?;

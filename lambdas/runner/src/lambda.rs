@@ -10,7 +10,7 @@ use crate::deliver::{DeliverError, Runner};
 ///
 /// # Errors
 /// Fails if the Lambda runtime API cannot be reached or refuses the request.
-pub async fn serve(runner: Runner) -> Result<(), Error> {
+pub async fn serve_lambda(runner: Runner) -> Result<(), Error> {
     // Boxed, because the nested request types would exceed the compiler's recursion limit.
     lambda_runtime::run(service_fn(|event: LambdaEvent<Value>| Box::pin(invoke(&runner, event.payload)))).await
 }

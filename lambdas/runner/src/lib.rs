@@ -11,5 +11,5 @@ mod lambda;
 
 pub use config::{ALL_TRIES, Config, KeySource, Limits, TRY};
 pub use deliver::{DeliverError, Runner};
-pub use lambda::serve as serve_lambda;
+pub use lambda::serve_lambda;
 pub use schedule::Delivered;

@@ -64,7 +64,7 @@ macro_rules! joined_row {
 pub(crate) use joined_row;
 
 /// Reads the workflows of the claimed publications, in one snapshot.
-pub(crate) async fn read(pool: &PgPool, ids: &[i64]) -> sqlx::Result<Vec<Workflow>> {
+pub(crate) async fn read_workflows(pool: &PgPool, ids: &[i64]) -> sqlx::Result<Vec<Workflow>> {
     let rows = sqlx::query!(
         r#"
         -- read: the publication too, because a deleted workflow's revision lives on only there

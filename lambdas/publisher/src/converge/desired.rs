@@ -39,7 +39,7 @@ pub(crate) enum Undecided {
 }
 
 /// Returns what the row requires at the business time `now`.
-pub(crate) fn desired(
+pub(crate) fn desired_schedule(
     workflow: &Workflow,
     traceparent: Option<&str>,
     config: &Config,

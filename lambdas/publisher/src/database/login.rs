@@ -29,7 +29,7 @@ impl Login {
     /// # Errors
     /// Returns one sentence if the secret cannot be fetched or parsed.
     pub async fn options(&self) -> anyhow::Result<db::Options> {
-        secret::dsn(&self.database).await.map(self.options)
+        secret::resolve_dsn(&self.database).await.map(self.options)
     }
 
     /// Whether `error` was a refused login. If so, new connections use the current secret.

@@ -21,7 +21,7 @@ struct Rds {
 ///
 /// # Errors
 /// Returns one sentence, which never contains the secret.
-pub(crate) async fn dsn(database: &Database) -> anyhow::Result<String> {
+pub(crate) async fn resolve_dsn(database: &Database) -> anyhow::Result<String> {
     let dsn = match (&database.db_dsn, &database.db_secret_arn) {
         (Some(dsn), _) => dsn.clone(),
         (None, Some(arn)) => read(&fetch(arn).await?)?,

@@ -11,9 +11,9 @@ use futures::stream::{FuturesUnordered, StreamExt};
 use schedule::WorkflowId;
 use tokio::sync::mpsc::UnboundedSender;
 
-use crate::claim::workflows::{self, Workflow};
+use crate::claim::workflows::{Workflow, read_workflows};
 use crate::claim::{self, Batch, Claim};
-use crate::converge::converge;
+use crate::converge::converge_workflow;
 use crate::failpoint::Point;
 use crate::publisher::Publisher;
 use crate::scheduler::lease::{Lease, RENEW_AFTER, RENEW_AGAIN, Renewal};
@@ -45,7 +45,7 @@ impl Publisher {
         answers: &UnboundedSender<Settlement>,
     ) -> anyhow::Result<()> {
         let ids: Vec<i64> = claims.iter().map(|claim| claim.workflow_id.0).collect();
-        let read = workflows::read(self.pool(), &ids).await?;
+        let read = read_workflows(self.pool(), &ids).await?;
         self.injector().at(Point::P5).await;
         let mut workflows: HashMap<_, Workflow> = read.into_iter().map(|workflow| (workflow.id, workflow)).collect();
         let work = claims.into_iter().filter_map(|claim| {
@@ -55,7 +55,7 @@ impl Publisher {
         let mut converging: FuturesUnordered<_> = work
             .map(|(claim, workflow, lease)| async move {
                 self.injector().at(Point::P11).await;
-                converge(self, claim, &workflow, &lease).await
+                converge_workflow(self, claim, &workflow, &lease).await
             })
             .collect();
         while let Some(settlement) = converging.next().await {
@@ -72,7 +72,7 @@ impl Publisher {
         loop {
             tokio::time::sleep(pause).await;
             let (sent, keys) = (lease.now(), leases.keys());
-            let missed = match claim::renew(self.pool(), &keys).await {
+            let missed = match claim::renew_leases(self.pool(), &keys).await {
                 Ok(renewed) => leases.renewed(&keys, &renewed, sent),
                 Err(error) => {
                     tracing::warn!(%error, "leases not renewed");

@@ -14,14 +14,14 @@ use futures::stream::{FuturesUnordered, StreamExt};
 use tokio::sync::mpsc::unbounded_channel;
 use tokio::time::Instant;
 
-use crate::claim::{self, Choice};
+use crate::claim::{Choice, claim_due_workflows};
 use crate::database::error::in_words;
 use crate::failpoint::Point;
 use crate::publisher::Publisher;
 use crate::report::Report;
 use crate::scheduler::lease::Span;
 use crate::settle::settlement::Settlement;
-use crate::settle::{Settled, settle};
+use crate::settle::{Settled, settle_claims};
 
 /// How long an answer waits to be settled together with others; if the complete batch is answered, it does not wait.
 const GATHER: Duration = Duration::from_millis(20);
@@ -85,7 +85,7 @@ impl Publisher {
             let is_pausing = hand.pauses_claims(span.now());
             if claiming.is_terminated() && !is_pausing && hand.may_claim() && span.may_claim() {
                 hand.is_stale = false;
-                claiming.set(claim::claim(self.pool(), self.claimant(), choice, span, self.injector()).fuse());
+                claiming.set(claim_due_workflows(self.pool(), self.claimant(), choice, span, self.injector()).fuse());
             }
             if settling.is_terminated()
                 && let Some(some) = hand.ripe(batches.is_empty() && answered.is_empty())
@@ -133,7 +133,7 @@ impl Publisher {
     async fn settle(&self, some: Vec<Settlement>) -> anyhow::Result<Tried> {
         let mut tries = 1;
         loop {
-            match settle(self.pool(), &some, self.injector()).await {
+            match settle_claims(self.pool(), &some, self.injector()).await {
                 Ok(Settled { report, locked }) => {
                     self.metrics().settled(report);
                     let before = some.len();

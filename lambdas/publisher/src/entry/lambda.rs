@@ -10,8 +10,8 @@ use crate::claim;
 use crate::database::login::Login;
 use crate::drain::pipeline::SETTLE_AGAIN;
 use crate::drain::{Drained, Ending};
-use crate::metrics::emf;
-use crate::metrics::gauges;
+use crate::metrics::emf::render_emf_line;
+use crate::metrics::gauges::read_gauges;
 use crate::publisher::Publisher;
 use crate::report::Report;
 use crate::scheduler::lease::{Renewal, Span};
@@ -25,7 +25,7 @@ const CHECK_EVERY: Duration = Duration::from_secs(5);
 ///
 /// # Errors
 /// Fails if the Lambda runtime API cannot be reached or refuses the request.
-pub async fn serve(publisher: Publisher, login: Login) -> Result<(), lambda_runtime::Error> {
+pub async fn serve_lambda(publisher: Publisher, login: Login) -> Result<(), lambda_runtime::Error> {
     let busy = Mutex::new(());
     let (publisher, login, is_busy) = (&publisher, &login, &busy);
     let serving = lambda_runtime::run(service_fn(move |event| async move {
@@ -96,9 +96,9 @@ async fn wait_for_retry(publisher: &Publisher, span: &Span, drained: &Drained) -
 async fn write_metrics(publisher: &Publisher, deadline: Instant) {
     // The metrics must not make a successful tick time out.
     let left = deadline.saturating_duration_since(publisher.now()).saturating_sub(ANSWERING);
-    let gauges = gauges::read(publisher.pool(), left).await;
+    let gauges = read_gauges(publisher.pool(), left).await;
     let totals = publisher.metrics().take();
-    println!("{}", emf::line(&publisher.config().env, &totals, &gauges, publisher.clock().now()));
+    println!("{}", render_emf_line(&publisher.config().env, &totals, &gauges, publisher.clock().now()));
 }
 
 /// Why a tick failed; the next tick tries again.

@@ -55,7 +55,7 @@ impl Publisher {
 
     async fn serve_metrics(&self, metrics: Option<TcpListener>) -> Infallible {
         match metrics {
-            Some(listener) => prometheus::serve(self.pool(), self.metrics(), listener).await,
+            Some(listener) => prometheus::serve_scrapes(self.pool(), self.metrics(), listener).await,
             None => std::future::pending().await,
         }
     }

@@ -15,7 +15,7 @@ const NAMESPACE: &str = "cronbox";
 const DRIFT: [&str; 5] = ["missing", "orphan", "changed", "stale_template", "disabled_out_of_band"];
 
 /// Returns the counters of one invocation, and the gauges of outbox and ledger after it.
-pub(crate) fn line(env: &Environment, totals: &Totals, gauges: &Gauges, now: DateTime<Utc>) -> Value {
+pub(crate) fn render_emf_line(env: &Environment, totals: &Totals, gauges: &Gauges, now: DateTime<Utc>) -> Value {
     let mut values = Map::new();
     let mut definitions = Vec::new();
     for (name, unit, value) in metrics(totals, gauges) {

@@ -20,12 +20,12 @@ use prometheus_client::registry::Registry;
 use tokio::net::TcpListener;
 
 use super::{Metrics, Totals};
-use crate::metrics::gauges::{self, Gauges};
+use crate::metrics::gauges::{Gauges, read_gauges};
 
 const TEXT: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
 /// Answers scrapes with these counters, and with gauges from the database, until the future is dropped.
-pub(crate) async fn serve(pool: &PgPool, metrics: &Metrics, listener: TcpListener) -> Infallible {
+pub(crate) async fn serve_scrapes(pool: &PgPool, metrics: &Metrics, listener: TcpListener) -> Infallible {
     loop {
         let Ok((stream, _)) = listener.accept().await else {
             // Probably there are no file descriptors left; without a pause this loop would spin.
@@ -50,7 +50,7 @@ async fn answer(
 ) -> Result<Response<Full<Bytes>>, fmt::Error> {
     let (status, text) = match request.uri().path() {
         "/metrics" => {
-            let gauges = gauges::read(pool, Duration::MAX).await;
+            let gauges = read_gauges(pool, Duration::MAX).await;
             (StatusCode::OK, render(&metrics.so_far(), &gauges)?)
         }
         _ => (StatusCode::NOT_FOUND, "see /metrics\n".to_owned()),

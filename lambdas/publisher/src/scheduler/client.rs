@@ -83,7 +83,7 @@ macro_rules! write_all_fields {
             .send()
             .await
             .map(drop)
-            .map_err(|error| fault::read(&error))
+            .map_err(|error| fault::classify_error(&error))
     }};
 }
 
@@ -120,7 +120,7 @@ impl Schedules {
             .send()
             .await
             .map(drop)
-            .map_err(|error| fault::read(&error))
+            .map_err(|error| fault::classify_error(&error))
     }
 
     /// Reads a schedule; `None` if there is none.
@@ -134,7 +134,7 @@ impl Schedules {
             .interceptor(SignWithinLease(lease.clone()))
             .send()
             .await;
-        match read.map_err(|error| fault::read(&error)) {
+        match read.map_err(|error| fault::classify_error(&error)) {
             Ok(output) => Ok(Some(existing(output))),
             Err(fault) if fault.kind == Kind::NotFound => Ok(None),
             // A read has no effect, whatever its result.

@@ -96,7 +96,7 @@ impl Fault {
 }
 
 /// Classifies the error of any operation.
-pub(crate) fn read<E>(error: &SdkError<E, HttpResponse>) -> Fault
+pub(crate) fn classify_error<E>(error: &SdkError<E, HttpResponse>) -> Fault
 where
     E: ProvideErrorMetadata + StdError + 'static,
 {

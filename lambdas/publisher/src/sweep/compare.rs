@@ -1,7 +1,7 @@
 //! Step 4 of 7: how a schedule differs from the one that its workflow requires. Pure.
 //!
-//! Two stages: [`glance`] compares a listed schedule, which is cheap; [`compare_in_full`] compares a schedule read in full, for
-//! the suspects of the first stage and for a sample.
+//! Two stages: [`compare_listed`] compares a listed schedule, which is cheap; [`compare_in_full`] compares a schedule
+//! read in full, for the suspects of the first stage and for a sample.
 
 use chrono::{DateTime, Utc};
 use serde_json::Value;
@@ -9,7 +9,7 @@ use serde_json::Value;
 use crate::claim::deployment::Rollout;
 use crate::claim::workflows::Removal;
 use crate::config::Config;
-use crate::converge::desired::{Desired, Undecided, desired};
+use crate::converge::desired::{Desired, Undecided, desired_schedule};
 use crate::scheduler::existing::Existing;
 use crate::scheduler::list::Listed;
 use crate::scheduler::spec::{Spec, State, TEMPLATE};
@@ -53,7 +53,7 @@ pub(crate) enum Weight {
 }
 
 /// Compares a listed schedule.
-pub(crate) fn glance(
+pub(crate) fn compare_listed(
     listed: &Listed,
     record: &WorkflowRecord,
     config: &Config,
@@ -61,7 +61,7 @@ pub(crate) fn glance(
     now: DateTime<Utc>,
 ) -> Glance {
     let publication = record.publication.as_ref();
-    let wanted = match desired(&record.workflow, None, config, now) {
+    let wanted = match desired_schedule(&record.workflow, None, config, now) {
         Err(Undecided::Vanished) if publication.is_some_and(|publication| publication.is_leased) => {
             return Glance::Skipped;
         }

@@ -9,7 +9,7 @@ use futures::StreamExt;
 use futures::stream;
 use schedule::{ScheduleName, WorkflowId};
 
-use super::compare::{Comparison, Glance, Weight, compare_in_full, compare_outdated, glance, revision_of};
+use super::compare::{Comparison, Glance, Weight, compare_in_full, compare_listed, compare_outdated, revision_of};
 use super::difference::Difference;
 use super::findings::{Class, Findings};
 use super::repair::{Adopted, Confirmed};
@@ -103,7 +103,7 @@ impl Publisher {
             epoch: record.publication.as_ref().map(|publication| publication.epoch),
             revision: record.workflow.revision.0,
         };
-        match glance(listed, &record, self.config(), turn.rollout, self.clock().now()) {
+        match compare_listed(listed, &record, self.config(), turn.rollout, self.clock().now()) {
             Glance::Skipped => compared.findings.skipped += 1,
             Glance::Differs(class, weight) => compared.differ(subject, class, weight),
             Glance::Orphan => {
