@@ -90,17 +90,17 @@ pub(crate) async fn claim_due_workflows(
     // The clock is read before the claim is sent, so that this lease ends before the database's.
     let lease = Lease::new(span.now(), span);
     let mut tx = db::begin(pool).await?;
-    injector.at(Point::P1).await;
-    injector.at(Point::P2).await;
+    injector.pass_point(Point::P1).await;
+    injector.pass_point(Point::P2).await;
     let mut claims = lease_due(&mut tx, claimant, choice).await?;
     let mut publishers = None;
     if !claims.is_empty() {
         cover(&mut tx, &mut claims).await?;
         publishers = Some(join_publishers(&mut tx, &claimant.owner).await?);
     }
-    injector.at(Point::P3).await;
+    injector.pass_point(Point::P3).await;
     tx.commit().await?;
-    injector.at(Point::P4).await;
+    injector.pass_point(Point::P4).await;
     Ok(Batch { claims, lease, publishers })
 }
 

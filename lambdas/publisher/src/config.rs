@@ -95,7 +95,7 @@ impl Arguments {
     ///
     /// # Errors
     /// Returns one sentence that names the variable; `--help` and `--version` print and end the process.
-    pub fn read() -> Result<(Arguments, Vec<OldVariable>), String> {
+    pub fn read_environment() -> Result<(Arguments, Vec<OldVariable>), String> {
         let read = old_names::parse::<Arguments>();
         let read = read.map(|(arguments, old)| (Arguments { is_lambda: is_lambda(), ..arguments }, old));
         read.map_err(|error| match error.kind() {

@@ -1,12 +1,12 @@
 //! Steps 3 and 4 of 7: the publisher drains the outbox into EventBridge Scheduler.
 //!
-//! [`Publisher::drain`] is a pipeline of batches: **claim** what is due, by workflow (`claim.rs`), **read** the
+//! [`Publisher::drain_outbox`] is a pipeline of batches: **claim** what is due, by workflow (`claim.rs`), **read** the
 //! current state of those workflows (`claim/workflows.rs`, `converge/desired.rs`), **converge** their schedules without
 //! an open transaction or a connection in use (`converge.rs`, `scheduler/client.rs`), and **settle** the outcomes,
 //! fenced by epoch (`settle.rs`). While one batch waits for EventBridge, the next is claimed and the previous one is
 //! settled.
 //!
-//! [`Publisher::sweep`] periodically compares all schedules in EventBridge with the database, and makes the drain
+//! [`Publisher::sweep_schedules`] periodically compares all schedules in EventBridge with the database, and makes the drain
 //! repair what other programs have changed (`sweep.rs`).
 //!
 //! The publisher is a reconciler: if a process crashes, its lease expires and another one checks the workflow again.

@@ -56,9 +56,9 @@ pub(crate) async fn settle_claims(
         mirror_errors(&mut tx, &unpublished).await?;
         settle_unpublished(&mut tx, &unpublished).await?;
     }
-    injector.at(Point::P9).await;
+    injector.pass_point(Point::P9).await;
     tx.commit().await?;
-    injector.at(Point::P10).await;
+    injector.pass_point(Point::P10).await;
     Ok(Settled { report, locked })
 }
 

@@ -94,8 +94,8 @@ impl Publisher {
     ///
     /// # Errors
     /// Fails if the database fails; the sweep continues after its lease has expired.
-    pub async fn sweep(&self, deadline: Instant) -> anyhow::Result<Swept> {
-        self.sweep_for(&self.span(Some(deadline), Renewal::Off)).await
+    pub async fn sweep_schedules(&self, deadline: Instant) -> anyhow::Result<Swept> {
+        self.sweep_for(&self.new_span(Some(deadline), Renewal::Off)).await
     }
 
     /// Requests a sweep, whenever the last one was.
@@ -111,11 +111,11 @@ impl Publisher {
         while span.may_claim() {
             match self.sweep_for(span).await {
                 Ok(Swept::NotNow) => {}
-                Ok(_) => span.notify(),
+                Ok(_) => span.notify_drain(),
                 Err(error) => tracing::warn!("sweep stopped: {error:#}"),
             }
             if span.may_claim() {
-                let _ = tokio::time::timeout(POLL, span.ended()).await;
+                let _ = tokio::time::timeout(POLL, span.wait_for_end()).await;
             }
         }
     }
@@ -142,12 +142,12 @@ impl Publisher {
         let taken = take_turn(self.pool(), self.owner(), SAMPLE, generation, deployment.rollout).await?;
         let Some(mut turn) = taken else { return Ok(Swept::NotNow) };
         let lease = Lease::new(sent, span);
-        self.presence().arrive();
+        self.presence().begin_activity();
         let ended = self.go_on(&mut turn, deployment.identity, &lease, span).await;
-        self.presence().leave(self.pool(), self.owner()).await;
+        self.presence().end_activity(self.pool(), self.owner()).await;
         if let Ok(End::Done) = ended {
             log_turn(&turn);
-            self.metrics().swept(turn.findings.listed, turn.findings.read);
+            self.metrics().count_sweep(turn.findings.listed, turn.findings.read);
             return Ok(Swept::Done(turn.findings));
         }
         if let Ok(End::Refused(fault)) = &ended {
@@ -178,14 +178,14 @@ impl Publisher {
                 Ok(page) => page,
                 Err(fault) => return Ok(End::Refused(fault)),
             };
-            self.injector().at(Point::C1).await;
+            self.injector().pass_point(Point::C1).await;
             let next = async {
                 match &page.next_token {
                     Some(token) if span.may_claim() => Some(self.list(Some(token.clone()), lease).await),
                     _ => None,
                 }
             };
-            let (next, compared) = tokio::join!(next, self.compare(turn, &page, lease));
+            let (next, compared) = tokio::join!(next, self.compare_page(turn, &page, lease));
             let compared = compared?;
             if !compared.ahead.is_empty() && hold_if_ahead(self.pool(), &compared.ahead).await? {
                 tracing::error!("ledger held: EventBridge has a later revision than the database; the sweep stops");
@@ -201,9 +201,9 @@ impl Publisher {
 
     /// Fetches a page, at the rate of the account's quota of lists.
     async fn list(&self, token: Option<String>, lease: &Lease) -> Result<Page, Fault> {
-        self.list_rate().slot(|| lease.is_live()).await;
+        self.list_rate().wait_for_slot(|| lease.is_live()).await;
         join_and_share(self.pool(), self.owner(), self.rate()).await;
-        self.allowed(lease, self.list_rate(), self.schedules().list(token, lease)).await
+        self.call_when_allowed(lease, self.list_rate(), self.schedules().list_page(token, lease)).await
     }
 
     /// Writes the result of a page, and where the list continues, in one transaction.
@@ -234,9 +234,9 @@ impl Publisher {
         record_changes(&mut tx, turn, &compared.braked).await?;
         queue_for_rollout(&mut tx, &compared.explained).await?;
         advance_turn(&mut tx, turn).await?;
-        self.injector().at(Point::C2).await;
+        self.injector().pass_point(Point::C2).await;
         tx.commit().await?;
-        lease.renewed(sent);
+        lease.extend_from(sent);
         Ok(Ownership::Ours)
     }
 
@@ -302,9 +302,9 @@ impl Publisher {
                 prune_tombstones(&mut tx).await?;
                 finish_turn(&mut tx, turn).await?;
             }
-            self.injector().at(Point::C2).await;
+            self.injector().pass_point(Point::C2).await;
             tx.commit().await?;
-            lease.renewed(sent);
+            lease.extend_from(sent);
             if is_done {
                 return Ok(End::Done);
             }
@@ -317,7 +317,7 @@ impl Publisher {
         let mut orphans = Orphans::default();
         for name in names {
             let Some(parsed) = ScheduleName::parse(name, &self.config().env) else { continue };
-            match self.allowed(lease, self.rate(), self.schedules().get(&parsed, lease)).await {
+            match self.call_when_allowed(lease, self.rate(), self.schedules().get_schedule(&parsed, lease)).await {
                 Ok(existing) => {
                     match existing.and_then(|existing| identity.other_in(existing.description.as_deref())) {
                         Some(other) => {
@@ -340,7 +340,7 @@ impl Publisher {
         // about the token names no field, so it may be classified as a refused setting.
         if turn.next_token.is_some() && matches!(fault.kind, Kind::Invalid | Kind::Setting) {
             turn.next_token = None;
-            turn.findings.restart();
+            turn.findings.restart_list();
         }
     }
 }
@@ -351,7 +351,7 @@ fn log_turn(turn: &Turn) {
         sweep = turn.id,
         report = %serde_json::json!(findings),
         "sweep: {} of {} schedules differ",
-        findings.drift(),
+        findings.total_drift(),
         findings.listed
     );
 }
@@ -385,7 +385,7 @@ mod tests {
     async fn a_throttled_list_slows_lists_only() {
         let nowhere = "postgres://u@127.0.0.1:9/d?sslmode=disable";
         let publisher = Publisher::of_test(nowhere, &throttling().await).await;
-        let span = publisher.span(None, Renewal::Off);
+        let span = publisher.new_span(None, Renewal::Off);
         let refused = publisher.list(None, &Lease::new(span.now(), &span)).await;
         assert_eq!(refused.unwrap_err().kind, Kind::Throttled);
         assert!(publisher.list_rate().is_slowed() && !publisher.rate().is_slowed());

@@ -17,7 +17,7 @@ pub async fn serve_lambda(runner: Runner) -> Result<(), Error> {
 
 /// EventBridge ignores the return value, because it invokes asynchronously; it is for manual invocations.
 async fn invoke(runner: &Runner, event: Value) -> Result<Value, DeliverError> {
-    Ok(match runner.deliver(event).await? {
+    Ok(match runner.deliver_fire(event).await? {
         Delivered::Accepted { run_id } => json!({"accepted": true, "run_id": run_id}),
         Delivered::Declined { reason } => json!({"accepted": false, "reason": reason}),
         Delivered::Gone => json!({"accepted": false, "reason": "workflow_gone"}),
@@ -27,6 +27,6 @@ async fn invoke(runner: &Runner, event: Value) -> Result<Value, DeliverError> {
 /// The content of a dead-letter message.
 impl From<DeliverError> for Diagnostic {
     fn from(error: DeliverError) -> Diagnostic {
-        Diagnostic { error_type: error.kind().to_owned(), error_message: error.to_string() }
+        Diagnostic { error_type: error.kind_name().to_owned(), error_message: error.to_string() }
     }
 }

@@ -53,7 +53,7 @@ async fn what_is_not_ours_is_never_touched() {
     for minutes in [0, 11, 22] {
         world.skip(SETTLED + MINUTE * minutes).await;
         let found = world.sweep().await;
-        assert_eq!((found.foreign, found.drift()), (5, 0), "{found:?}");
+        assert_eq!((found.foreign, found.total_drift()), (5, 0), "{found:?}");
         world.publish().await;
     }
     for stranger in strangers {

@@ -37,7 +37,7 @@ pub(crate) async fn join_publishers(tx: &mut PgConnection, owner: &str) -> sqlx:
 pub(crate) async fn join_and_share(pool: &PgPool, owner: &str, rate: &Rate) {
     let joined = async { join_publishers(&mut *pool.acquire().await?, owner).await };
     match joined.await {
-        Ok(publishers) => rate.share(publishers),
+        Ok(publishers) => rate.share_among(publishers),
         Err(error) => tracing::debug!(%error, "other publishers not counted; the next page counts them"),
     }
 }
@@ -76,12 +76,12 @@ pub(crate) struct Presence(AtomicU32);
 
 impl Presence {
     /// Records that a drain or a sweep begins; its first claim or list writes the row.
-    pub(crate) fn arrive(&self) {
+    pub(crate) fn begin_activity(&self) {
         self.0.fetch_add(1, Ordering::Relaxed);
     }
 
     /// Records that a drain or a sweep of `owner` has ended, also with an error; the last one deletes the row.
-    pub(crate) async fn leave(&self, pool: &PgPool, owner: &str) {
+    pub(crate) async fn end_activity(&self, pool: &PgPool, owner: &str) {
         if self.0.fetch_sub(1, Ordering::Relaxed) > 1 {
             return;
         }

@@ -30,7 +30,7 @@ impl Default for Backoff {
 impl Backoff {
     /// Creates a source whose jitter is reproducible.
     #[cfg(debug_assertions)]
-    pub(crate) fn seeded(seed: u64) -> Self {
+    pub(crate) fn with_seed(seed: u64) -> Self {
         Backoff(Mutex::new(StdRng::seed_from_u64(seed)))
     }
 

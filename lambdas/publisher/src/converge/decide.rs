@@ -28,7 +28,7 @@ impl Convergence<'_> {
             Kind::NotSent => return Outcome::NotCalled,
             Kind::Invalid => return self.give_up(fault),
             Kind::Transient => {
-                self.publisher.evidence().unanswered(self.claim.workflow_id);
+                self.publisher.evidence().record_unanswered(self.claim.workflow_id);
                 ErrorClass::Transient
             }
             Kind::Throttled | Kind::Conflict => ErrorClass::Transient,
@@ -55,7 +55,7 @@ impl Convergence<'_> {
             },
         };
         if !matches!(fault.kind, Kind::Denied | Kind::Setting) {
-            self.publisher.evidence().settled(self.claim.workflow_id);
+            self.publisher.evidence().forget_denials(self.claim.workflow_id);
         }
         let wait = self.publisher.backoff().wait_after(self.claim.failures);
         Outcome::Retry(Setback { class, message: fault.message, effect: fault.effect, wait })
@@ -64,17 +64,17 @@ impl Convergence<'_> {
     /// Decides whether the environment or the workflow causes a refusal; if it concerns all workflows, the drain stops
     /// here.
     fn weigh(&self, what: Refused, fault: &Fault) -> Blame {
-        let blame = self.publisher.evidence().refused(self.claim.workflow_id, what, self.lease.now());
+        let blame = self.publisher.evidence().record_refusal(self.claim.workflow_id, what, self.lease.now());
         if blame == Blame::Everybody {
             self.lease.stop_drain();
-            self.publisher.metrics().stopped();
+            self.publisher.metrics().count_stopped_drain();
             tracing::error!("drain stops, because EventBridge refuses every workflow: {}", fault.message);
         }
         blame
     }
 
     fn give_up(&self, fault: Fault) -> Outcome {
-        self.publisher.evidence().settled(self.claim.workflow_id);
+        self.publisher.evidence().forget_denials(self.claim.workflow_id);
         Outcome::Failed { message: fault.message, effect: fault.effect }
     }
 

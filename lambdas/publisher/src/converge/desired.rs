@@ -80,7 +80,7 @@ pub(crate) fn desired_schedule(
 pub(crate) fn wanted_hash(wanted: &Result<Desired, Undecided>) -> String {
     match wanted {
         Ok(Desired::Nothing) => NONE.to_owned(),
-        Ok(Desired::Schedule(spec)) => spec.hash(),
+        Ok(Desired::Schedule(spec)) => spec.spec_hash(),
         Err(undecided) => hex::encode(Sha256::digest(undecided.to_string())),
     }
 }

@@ -92,12 +92,12 @@ enum Matter {
 
 impl Evidence {
     /// Records that a call begins.
-    pub(crate) fn begin(&self) -> Beginning {
+    pub(crate) fn begin_call(&self) -> Beginning {
         Beginning(self.seen().next())
     }
 
     /// Records that EventBridge executed a call for a workflow.
-    pub(crate) fn succeeded(&self, operation: Operation, began: Beginning) {
+    pub(crate) fn record_success(&self, operation: Operation, began: Beginning) {
         let mut seen = self.seen();
         let newest = seen.success_began.entry(operation).or_default();
         *newest = began.0.max(*newest);
@@ -114,12 +114,12 @@ impl Evidence {
     }
 
     /// Records that a workflow was settled, so that its earlier denials say nothing any more.
-    pub(crate) fn settled(&self, workflow: WorkflowId) {
+    pub(crate) fn forget_denials(&self, workflow: WorkflowId) {
         self.seen().denials.remove(&workflow);
     }
 
     /// Records that EventBridge gave a workflow no answer, or failed.
-    pub(crate) fn unanswered(&self, workflow: WorkflowId) {
+    pub(crate) fn record_unanswered(&self, workflow: WorkflowId) {
         self.seen().failed_since_success.insert(workflow);
     }
 
@@ -135,7 +135,7 @@ impl Evidence {
     }
 
     /// Records that the environment refused a workflow.
-    pub(crate) fn refused(&self, workflow: WorkflowId, what: Refused, now: Instant) -> Blame {
+    pub(crate) fn record_refusal(&self, workflow: WorkflowId, what: Refused, now: Instant) -> Blame {
         let mut seen = self.seen();
         let event = seen.next();
         if let Refused::Denied(operation) = what
@@ -194,12 +194,12 @@ mod tests {
     const CREATE: Operation = Operation::Create;
 
     fn denied(evidence: &Evidence, workflow: i64) -> Blame {
-        evidence.refused(WorkflowId(workflow), Refused::Denied(CREATE), Instant::now())
+        evidence.record_refusal(WorkflowId(workflow), Refused::Denied(CREATE), Instant::now())
     }
 
     fn succeeded(evidence: &Evidence, operation: Operation) {
-        let began = evidence.begin();
-        evidence.succeeded(operation, began);
+        let began = evidence.begin_call();
+        evidence.record_success(operation, began);
     }
 
     #[test]
@@ -233,9 +233,9 @@ mod tests {
     #[test]
     fn a_lone_denial_speaks_of_its_workflow_once_others_began_and_succeeded_after_it() {
         let evidence = Evidence::default();
-        let before = evidence.begin();
+        let before = evidence.begin_call();
         assert_eq!(denied(&evidence, 1), Blame::Environment);
-        evidence.succeeded(CREATE, before);
+        evidence.record_success(CREATE, before);
         assert_eq!(denied(&evidence, 1), Blame::Environment, "that one was under way already");
         succeeded(&evidence, CREATE);
         assert_eq!(denied(&evidence, 1), Blame::Workflow);
@@ -248,14 +248,14 @@ mod tests {
         denied(&evidence, 2);
         succeeded(&evidence, CREATE);
         assert_eq!(denied(&evidence, 1), Blame::Environment);
-        evidence.settled(WorkflowId(2));
+        evidence.forget_denials(WorkflowId(2));
         assert_eq!(denied(&evidence, 1), Blame::Workflow, "the other one came to an end");
     }
 
     #[test]
     fn an_old_denial_is_forgotten() {
         let (evidence, now) = (Evidence::default(), Instant::now());
-        let denied = |workflow, on| evidence.refused(WorkflowId(workflow), Refused::Denied(CREATE), on);
+        let denied = |workflow, on| evidence.record_refusal(WorkflowId(workflow), Refused::Denied(CREATE), on);
         denied(1, now);
         denied(2, now + FORGOTTEN);
         succeeded(&evidence, CREATE);
@@ -265,7 +265,8 @@ mod tests {
     #[test]
     fn an_outage_for_all_is_over_once_with_the_first_success() {
         let (evidence, now) = (Evidence::default(), Instant::now());
-        let unanswered = |workflows: &[i64]| workflows.iter().for_each(|id| evidence.unanswered(WorkflowId(*id)));
+        let unanswered =
+            |workflows: &[i64]| workflows.iter().for_each(|id| evidence.record_unanswered(WorkflowId(*id)));
         unanswered(&[1, 2, 1]);
         succeeded(&evidence, CREATE);
         assert!(!evidence.is_over(now), "two are not everybody");
@@ -285,7 +286,7 @@ mod tests {
     fn a_quota_is_never_one_workflow_s_fault() {
         let evidence = Evidence::default();
         for _ in 0..3 {
-            assert_eq!(evidence.refused(WorkflowId(1), Refused::Otherwise, Instant::now()), Blame::Environment);
+            assert_eq!(evidence.record_refusal(WorkflowId(1), Refused::Otherwise, Instant::now()), Blame::Environment);
             succeeded(&evidence, CREATE);
         }
     }
@@ -294,7 +295,7 @@ mod tests {
     #[test]
     fn a_role_is_never_one_workflow_s_fault() {
         let evidence = Evidence::default();
-        let refused = |workflow| evidence.refused(WorkflowId(workflow), Refused::Role(CREATE), Instant::now());
+        let refused = |workflow| evidence.record_refusal(WorkflowId(workflow), Refused::Role(CREATE), Instant::now());
         for _ in 0..3 {
             assert_eq!(refused(1), Blame::Environment);
             succeeded(&evidence, CREATE);
@@ -307,7 +308,7 @@ mod tests {
     #[test]
     fn a_strange_answer_is_everybody_s_from_the_third_workflow_to_the_next_success() {
         let evidence = Evidence::default();
-        let strange = |workflow| evidence.refused(WorkflowId(workflow), Refused::Strange(418), Instant::now());
+        let strange = |workflow| evidence.record_refusal(WorkflowId(workflow), Refused::Strange(418), Instant::now());
         assert_eq!([1, 1, 2].map(strange), [Blame::Workflow; 3]);
         assert_eq!([3, 1, 2].map(strange), [Blame::Everybody, Blame::Environment, Blame::Environment]);
         succeeded(&evidence, CREATE);

@@ -46,7 +46,7 @@ impl Publisher {
     ) -> anyhow::Result<()> {
         let ids: Vec<i64> = claims.iter().map(|claim| claim.workflow_id.0).collect();
         let read = read_workflows(self.pool(), &ids).await?;
-        self.injector().at(Point::P5).await;
+        self.injector().pass_point(Point::P5).await;
         let mut workflows: HashMap<_, Workflow> = read.into_iter().map(|workflow| (workflow.id, workflow)).collect();
         let work = claims.into_iter().filter_map(|claim| {
             let (workflow, lease) = (workflows.remove(&claim.workflow_id)?, leases.lease(claim.workflow_id)?);
@@ -54,7 +54,7 @@ impl Publisher {
         });
         let mut converging: FuturesUnordered<_> = work
             .map(|(claim, workflow, lease)| async move {
-                self.injector().at(Point::P11).await;
+                self.injector().pass_point(Point::P11).await;
                 converge_workflow(self, claim, &workflow, &lease).await
             })
             .collect();
@@ -105,7 +105,7 @@ impl Leases {
         // A workflow that was answered meanwhile needs no lease any more.
         let waiting = requested.iter().filter_map(|(id, _)| Some((id, leases.get(&WorkflowId(*id))?)));
         let (extended, missed): (Vec<_>, Vec<_>) = waiting.partition(|(id, _)| renewed.contains(id));
-        extended.iter().for_each(|(_, (_, lease))| lease.renewed(sent));
+        extended.iter().for_each(|(_, (_, lease))| lease.extend_from(sent));
         missed.len()
     }
 

@@ -27,7 +27,7 @@ impl Publisher {
     /// # Errors
     /// Fails if the database cannot be reached or refuses the statement.
     pub(crate) async fn revive_failed(&self, span: &Span) -> anyhow::Result<()> {
-        if !span.may_claim() || !self.revived().is_due(INTERVAL, span.now()) {
+        if !span.may_claim() || !self.revive_check().is_due(INTERVAL, span.now()) {
             return Ok(());
         }
         let (mut after, now) = (0, self.clock().now());

@@ -41,7 +41,7 @@ pub async fn serve_lambda(publisher: Publisher, login: Login) -> Result<(), lamb
 impl Publisher {
     /// Returns when the publisher was ended and the current invocation is answered.
     async fn ended_and(&self, busy: &Mutex<()>) {
-        self.span(None, Renewal::Off).ended().await;
+        self.new_span(None, Renewal::Off).wait_for_end().await;
         let _idle = busy.lock().await;
         tokio::time::sleep(ANSWERING).await;
     }
@@ -68,11 +68,11 @@ async fn work(publisher: &Publisher, is_sweep: bool, deadline: Instant) -> anyho
     if is_sweep {
         publisher.request_sweep("lambda").await?;
     }
-    let span = publisher.span(Some(deadline), Renewal::Off);
+    let span = publisher.new_span(Some(deadline), Renewal::Off);
     // Boxed, because the tick as one future exceeds the compiler's recursion limit.
     let mut drained = Box::pin(publisher.tick_for(&span)).await?;
     while wait_for_retry(publisher, &span, &drained).await? {
-        drained.add(Box::pin(publisher.drain_for(&span)).await?);
+        drained.add_drain(Box::pin(publisher.drain_for(&span)).await?);
     }
     Ok(drained.report)
 }
@@ -87,7 +87,7 @@ async fn wait_for_retry(publisher: &Publisher, span: &Span, drained: &Drained) -
     let Some(wait) = wait.filter(|wait| span.may_claim_after(*wait)) else { return Ok(false) };
     tokio::select! {
         () = tokio::time::sleep(wait.min(CHECK_EVERY)) => {}
-        () = span.ended() => {}
+        () = span.wait_for_end() => {}
     }
     Ok(span.may_claim())
 }
@@ -97,7 +97,7 @@ async fn write_metrics(publisher: &Publisher, deadline: Instant) {
     // The metrics must not make a successful tick time out.
     let left = deadline.saturating_duration_since(publisher.now()).saturating_sub(ANSWERING);
     let gauges = read_gauges(publisher.pool(), left).await;
-    let totals = publisher.metrics().take();
+    let totals = publisher.metrics().take_totals();
     println!("{}", render_emf_line(&publisher.config().env, &totals, &gauges, publisher.clock().now()));
 }
 

@@ -46,7 +46,8 @@ fn metrics(totals: &Totals, gauges: &Gauges) -> Vec<(String, &'static str, Value
     ];
     let mut metrics: Vec<_> =
         counts.into_iter().map(|(name, count)| (name.to_owned(), "Count", json!(count))).collect();
-    metrics.extend(totals.calls().map(|(answer, count)| (format!("ApiCalls_{answer}"), "Count", json!(count))));
+    metrics
+        .extend(totals.calls_by_answer().map(|(answer, count)| (format!("ApiCalls_{answer}"), "Count", json!(count))));
     let seconds = [
         ("OutboxLagSeconds", gauges.lag_secs),
         ("LedgerLagSeconds", gauges.ledger_lag_secs),
@@ -57,7 +58,7 @@ fn metrics(totals: &Totals, gauges: &Gauges) -> Vec<(String, &'static str, Value
         ("OutboxFailedRows", gauges.failed_rows),
         ("Missed", gauges.decisions.map(|decisions| decisions.missed)),
         ("CaughtUp", gauges.decisions.map(|decisions| decisions.caught_up)),
-        ("Abandoned", gauges.abandoned()),
+        ("Abandoned", gauges.count_abandoned()),
         ("FiresDisagree", gauges.fires_disagree),
         ("OrphansRefused", gauges.sweeps.map(|sweeps| sweeps.orphans_refused)),
         ("ChangesRefused", gauges.sweeps.map(|sweeps| sweeps.changes_refused)),

@@ -93,7 +93,7 @@ impl Reading {
 
 impl Gauges {
     /// Times and runs abandoned in the last hour.
-    pub(crate) fn abandoned(&self) -> Option<i64> {
+    pub(crate) fn count_abandoned(&self) -> Option<i64> {
         Some(self.decisions.as_ref()?.not_run + self.runs_abandoned?)
     }
 }

@@ -80,7 +80,7 @@ fn render(totals: &Totals, gauges: &Gauges) -> Result<String, fmt::Error> {
         registry.register(name, help, ConstCounter::new(count));
     }
     let calls = Family::<[(&str, &str); 1], prometheus_client::metrics::counter::Counter>::default();
-    for (answer, count) in totals.calls() {
+    for (answer, count) in totals.calls_by_answer() {
         calls.get_or_create(&[("answer", answer)]).inc_by(count);
     }
     registry.register("api_calls", "Calls of EventBridge's API, by how they ended", calls);
@@ -111,7 +111,7 @@ fn render(totals: &Totals, gauges: &Gauges) -> Result<String, fmt::Error> {
         ("outbox_failed_rows", "Outbox rows of failed workflows", gauges.failed_rows),
         ("missed", "Times missed in the last hour that have not run since", decisions.map(|all| all.missed)),
         ("caught_up", "Times caught up in the last hour", decisions.map(|all| all.caught_up)),
-        ("abandoned", "Times and runs abandoned in the last hour", gauges.abandoned()),
+        ("abandoned", "Times and runs abandoned in the last hour", gauges.count_abandoned()),
         ("fires_disagree", "Fires of the last hour that the published expression does not name", gauges.fires_disagree),
         ("held", "1 while the database waits for the acceptance of its ledger", gauges.held),
         ("figures_unread", "Gauges that could not be read for this scrape", Some(gauges.unread)),

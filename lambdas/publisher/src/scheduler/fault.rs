@@ -80,7 +80,7 @@ impl Fault {
     }
 
     /// Returns the fault with the operation of the call.
-    pub(crate) fn of(self, operation: Operation) -> Self {
+    pub(crate) fn with_operation(self, operation: Operation) -> Self {
         Fault { operation: Some(operation), ..self }
     }
 

@@ -34,7 +34,7 @@ pub(crate) struct Listed {
 
 impl Schedules {
     /// Lists the schedule group from `token` on; `None` = from its beginning.
-    pub(crate) async fn list(&self, token: Option<String>, lease: &Lease) -> Result<Page, Fault> {
+    pub(crate) async fn list_page(&self, token: Option<String>, lease: &Lease) -> Result<Page, Fault> {
         let page = self
             .client
             .list_schedules()

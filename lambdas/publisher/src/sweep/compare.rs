@@ -91,7 +91,7 @@ pub(crate) fn compare_listed(
                 let weight = if may_be_explained { Weight::Explained } else { Weight::Braked };
                 return Glance::Differs(Class::StaleTemplate, weight);
             }
-            if publication.spec_hash != Some(spec.hash()) {
+            if publication.spec_hash != Some(spec.spec_hash()) {
                 let differs = Glance::Differs(Class::Changed, Weight::Braked);
                 return if may_be_explained { Glance::Outdated(spec) } else { differs };
             }
@@ -106,11 +106,11 @@ pub(crate) fn compare_listed(
 /// Compares a schedule that was read in full; `None` = it did not exist any more.
 pub(crate) fn compare_in_full(existing: Option<&Existing>, spec: &Spec, now: DateTime<Utc>) -> Comparison {
     let Some(existing) = existing else { return Comparison::Differs(Class::Missing, Weight::Free) };
-    if spec.is(existing, now) {
+    if spec.matches_existing(existing, now) {
         return Comparison::InStep(existing.modified_on);
     }
     let switched_on = Existing { is_enabled: true, ..existing.clone() };
-    if !existing.is_enabled && spec.is(&switched_on, now) {
+    if !existing.is_enabled && spec.matches_existing(&switched_on, now) {
         return Comparison::Differs(Class::DisabledOutOfBand, Weight::Free);
     }
     match existing.input.as_deref().and_then(template_of) {

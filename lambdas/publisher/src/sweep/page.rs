@@ -68,7 +68,7 @@ struct Subject {
 
 impl Publisher {
     /// Compares a page, and adds to the findings of the sweep.
-    pub(super) async fn compare(&self, turn: &Turn, page: &Page, lease: &Lease) -> anyhow::Result<Compared> {
+    pub(super) async fn compare_page(&self, turn: &Turn, page: &Page, lease: &Lease) -> anyhow::Result<Compared> {
         let mut compared = Compared { findings: turn.findings.clone(), ..Compared::default() };
         compared.findings.listed += page.schedules.len() as u64;
         let env = &self.config().env;
@@ -107,7 +107,7 @@ impl Publisher {
             Glance::Skipped => compared.findings.skipped += 1,
             Glance::Differs(class, weight) => compared.differ(subject, class, weight),
             Glance::Orphan => {
-                compared.findings.count(Class::Orphan);
+                compared.findings.count_difference(Class::Orphan);
                 compared.orphans.push(listed.name.clone());
             }
             Glance::Suspect(spec) => return Some(Question { subject, spec, doubt: Doubt::Change }),
@@ -125,7 +125,9 @@ impl Publisher {
     async fn ask(&self, questions: Vec<Question>, lease: &Lease, compared: &mut Compared) {
         let together = questions.len().max(1);
         let asking = questions.into_iter().map(|question| async move {
-            let answer = self.allowed(lease, self.rate(), self.schedules().get(&question.spec.name, lease)).await;
+            let answer = self
+                .call_when_allowed(lease, self.rate(), self.schedules().get_schedule(&question.spec.name, lease))
+                .await;
             (question, answer)
         });
         let mut answers = stream::iter(asking).buffer_unordered(together);
@@ -161,7 +163,7 @@ impl Publisher {
 /// Returns a schedule of this database if its revision is higher than the database had.
 fn ahead_of(existing: &Existing, subject: Subject, spec: &Spec) -> Option<Ahead> {
     let revision = revision_of(existing.input.as_deref()?)?;
-    let is_ours = existing.description == Some(spec.identity.description());
+    let is_ours = existing.description == Some(spec.identity.to_description());
     let modified_on = existing.modified_on?;
     (is_ours && revision > subject.revision).then_some(Ahead {
         workflow_id: subject.workflow_id,
@@ -173,7 +175,7 @@ fn ahead_of(existing: &Existing, subject: Subject, spec: &Spec) -> Option<Ahead>
 impl Compared {
     fn differ(&mut self, subject: Subject, class: Class, weight: Weight) {
         let Subject { workflow_id, epoch, revision } = subject;
-        self.findings.count(class);
+        self.findings.count_difference(class);
         let difference = Difference { workflow_id, epoch, revision, class: class.as_str().to_owned() };
         if weight == Weight::Explained {
             self.findings.explained += 1;
@@ -194,7 +196,7 @@ impl Compared {
             None => self.adopted.push(Adopted {
                 workflow_id,
                 revision,
-                spec_hash: spec.hash(),
+                spec_hash: spec.spec_hash(),
                 schedule_name: spec.name.to_string(),
                 modified_on,
             }),

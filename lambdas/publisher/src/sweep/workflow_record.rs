@@ -81,7 +81,7 @@ pub(crate) async fn read_records(pool: &PgPool, ids: &[i64]) -> sqlx::Result<Vec
                 id: WorkflowId(read.workflow_id),
                 revision,
                 row,
-                removal: Removal::of(read.is_removal_requested),
+                removal: Removal::from_request(read.is_removal_requested),
                 identity: Identity(read.identity),
             };
             WorkflowRecord { workflow, publication }
