@@ -202,8 +202,9 @@ mod tests {
         evidence.record_success(operation, began);
     }
 
+    /// One workflow that is refused three times does not.
     #[test]
-    fn three_different_workflows_in_a_row_speak_of_everybody_and_one_thrice_does_not() {
+    fn three_workflows_in_a_row_blame_everybody() {
         let evidence = Evidence::default();
         let blames = [1, 1, 1, 2, 3, 4].map(|workflow| denied(&evidence, workflow));
         assert_eq!(blames[..4], [Blame::Environment; 4]);
@@ -211,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn a_success_in_between_says_that_it_is_not_everybody() {
+    fn a_success_resets_the_count_of_refusals() {
         let evidence = Evidence::default();
         denied(&evidence, 1);
         denied(&evidence, 2);
@@ -230,8 +231,9 @@ mod tests {
         assert_eq!(denied(&evidence, 3), Blame::Everybody);
     }
 
+    /// If calls for other workflows began after the denial and succeeded.
     #[test]
-    fn a_lone_denial_speaks_of_its_workflow_once_others_began_and_succeeded_after_it() {
+    fn a_single_denial_blames_its_workflow() {
         let evidence = Evidence::default();
         let before = evidence.begin_call();
         assert_eq!(denied(&evidence, 1), Blame::Environment);
@@ -241,8 +243,9 @@ mod tests {
         assert_eq!(denied(&evidence, 1), Blame::Workflow);
     }
 
+    /// Until one of them is settled.
     #[test]
-    fn no_denial_is_lone_while_another_workflow_is_denied_too() {
+    fn two_denied_workflows_blame_the_environment() {
         let evidence = Evidence::default();
         denied(&evidence, 1);
         denied(&evidence, 2);
@@ -262,8 +265,9 @@ mod tests {
         assert_eq!(denied(2, now + FORGOTTEN), Blame::Workflow);
     }
 
+    /// Only an outage of three workflows counts. One that ends less than a minute after another one is reported later.
     #[test]
-    fn an_outage_for_all_is_over_once_with_the_first_success() {
+    fn the_first_success_ends_an_outage_once() {
         let (evidence, now) = (Evidence::default(), Instant::now());
         let unanswered =
             |workflows: &[i64]| workflows.iter().for_each(|id| evidence.record_unanswered(WorkflowId(*id)));
@@ -283,7 +287,7 @@ mod tests {
     }
 
     #[test]
-    fn a_quota_is_never_one_workflow_s_fault() {
+    fn a_quota_never_blames_one_workflow() {
         let evidence = Evidence::default();
         for _ in 0..3 {
             assert_eq!(evidence.record_refusal(WorkflowId(1), Refused::Otherwise, Instant::now()), Blame::Environment);
@@ -293,7 +297,7 @@ mod tests {
 
     /// While a role propagates, EventBridge refuses it for one workflow and accepts it for another.
     #[test]
-    fn a_role_is_never_one_workflow_s_fault() {
+    fn a_role_never_blames_one_workflow() {
         let evidence = Evidence::default();
         let refused = |workflow| evidence.record_refusal(WorkflowId(workflow), Refused::Role(CREATE), Instant::now());
         for _ in 0..3 {
@@ -305,8 +309,9 @@ mod tests {
         assert_eq!(refused(3), Blame::Everybody, "a delete needs no role");
     }
 
+    /// After that no such answer blames its workflow until the next success.
     #[test]
-    fn a_strange_answer_is_everybody_s_from_the_third_workflow_to_the_next_success() {
+    fn three_strange_answers_blame_everybody() {
         let evidence = Evidence::default();
         let strange = |workflow| evidence.record_refusal(WorkflowId(workflow), Refused::Strange(418), Instant::now());
         assert_eq!([1, 1, 2].map(strange), [Blame::Workflow; 3]);

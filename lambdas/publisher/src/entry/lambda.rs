@@ -130,7 +130,7 @@ mod tests {
 
     /// With a paused clock: the database accepts connections and never answers.
     #[tokio::test(start_paused = true)]
-    async fn metrics_of_a_silent_database_keep_their_limit() {
+    async fn silent_database_metrics_keep_their_limit() {
         let silent = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let dsn = format!("postgres://u@{}/d?sslmode=disable", silent.local_addr().unwrap());
         let publisher = Publisher::of_test(&dsn, "http://127.0.0.1:9").await;

@@ -227,7 +227,7 @@ mod tests {
     use crate::stopwatch::Stopwatch;
 
     #[tokio::test]
-    async fn nothing_is_signed_once_the_lease_has_ended() {
+    async fn nothing_is_signed_after_the_lease() {
         let span = |deadline| Span::new(Some(deadline), Renewal::Off, End::default(), Stopwatch::default());
         let over = Lease::new(Instant::now(), &span(Instant::now()));
         // No server listens there, so a request that was sent would be refused as a transient fault.
@@ -262,9 +262,10 @@ mod tests {
         }
     }
 
+    /// The process freezes after it has signed the request, until the lease has ended.
     #[cfg(debug_assertions)]
     #[tokio::test]
-    async fn nothing_is_sent_after_a_freeze_since_its_signing() {
+    async fn nothing_is_sent_after_a_freeze() {
         let stopwatch = Stopwatch::new_stopped();
         let deadline = stopwatch.now() + Duration::from_secs(3600);
         let span = Span::new(Some(deadline), Renewal::Off, End::default(), stopwatch.clone());

@@ -272,7 +272,7 @@ mod tests {
     }
 
     #[test]
-    fn a_validation_speaks_of_the_schedule_or_of_a_setting() {
+    fn validation_errors_name_schedule_or_setting() {
         let constraint = |field| {
             format!("1 validation error detected: Value 'x' at '{field}' failed to satisfy constraint: Member must ..")
         };

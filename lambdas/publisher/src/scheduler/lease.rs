@@ -256,8 +256,9 @@ mod tests {
         Span::new(Some(deadline), Renewal::Off, End::default(), Stopwatch::default())
     }
 
+    /// A renewal extends it.
     #[test]
-    fn a_lease_ends_ten_seconds_early_and_is_extended_by_a_renewal() {
+    fn a_lease_ends_ten_seconds_early() {
         let ago = |secs| Instant::now().checked_sub(Duration::from_secs(secs)).expect("the machine is up for a minute");
         assert!(Lease::new(Instant::now(), &span(3600)).is_live());
         let old = Lease::new(ago(50), &span(3600));
@@ -277,7 +278,7 @@ mod tests {
     }
 
     #[test]
-    fn the_end_of_the_process_ends_every_span() {
+    fn a_process_end_ends_every_span() {
         let end = End::default();
         let endless = Span::new(None, Renewal::On, end.clone(), Stopwatch::default());
         assert!(endless.may_claim_after(Duration::from_secs(1_000_000)) && endless.may_settle());
@@ -290,8 +291,9 @@ mod tests {
         assert!(!Span::new(None, Renewal::On, ended, Stopwatch::default()).may_settle());
     }
 
+    /// A renewal does not extend the leases of the other workflows of the batch.
     #[test]
-    fn each_workflow_s_lease_is_renewed_by_itself() {
+    fn each_workflow_has_its_own_lease() {
         let ago = |secs| Instant::now().checked_sub(Duration::from_secs(secs)).expect("the machine is up for a minute");
         let batch = Lease::new(ago(50), &span(3600));
         let [renewed, other] = [batch.of_one(), batch.of_one()];

@@ -149,7 +149,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn calls_keep_to_the_limit_whatever_their_number_in_flight() {
+    async fn many_concurrent_calls_keep_the_limit() {
         let took = calls(&Rate::new(200), 401).await;
         assert!((2000..=2030).contains(&took.as_millis()), "{took:?}");
     }
@@ -171,7 +171,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_throttled_caller_halves_its_rate_and_recovers() {
+    async fn a_throttled_rate_halves_and_recovers() {
         let rate = Rate::new(100);
         rate.record_throttled(Instant::now());
         assert_eq!(percent(&rate), 50);
@@ -181,8 +181,9 @@ mod tests {
         assert_eq!(percent(&rate), 100);
     }
 
+    /// Calls that were sent before the rate was halved do not halve it again.
     #[tokio::test(start_paused = true)]
-    async fn all_that_was_in_the_air_when_the_rate_was_halved_halves_it_once() {
+    async fn calls_in_flight_halve_the_rate_once() {
         let rate = Rate::new(100);
         let sent = Instant::now();
         tokio::time::advance(Duration::from_millis(15)).await;
@@ -203,8 +204,9 @@ mod tests {
         assert_eq!(percent(&rate), 50, "it stays slowed down");
     }
 
+    /// Publishers that start together count each other late, and exceed the limit in no second nevertheless.
     #[tokio::test(start_paused = true)]
-    async fn publishers_that_did_not_know_of_one_another_call_no_more_than_the_limit_in_their_first_second() {
+    async fn a_smaller_share_repays_earlier_calls() {
         let rate = Rate::new(200);
         let alone = calls(&rate, 10).await;
         rate.share_among(4);
@@ -213,8 +215,9 @@ mod tests {
         assert!((970..=1010).contains(&took.as_millis()), "{took:?}");
     }
 
+    /// A caller whose lease ends while it queues leaves the slot to the next one.
     #[tokio::test(start_paused = true)]
-    async fn who_gives_up_while_queueing_takes_no_slot() {
+    async fn an_unwanted_call_takes_no_slot() {
         let rate = Rate::new(1);
         calls(&rate, 1).await;
         let started = Instant::now();
