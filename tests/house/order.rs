@@ -99,7 +99,7 @@ static HOUSES: [House; 14] = [
         rooms: &[
             ("process", "lib main bin"),
             ("lambda", "lambda"),
-            ("delivery", "deliver"),
+            ("delivery", "delivery"),
             ("key", "key"),
             ("settings", "config"),
         ],

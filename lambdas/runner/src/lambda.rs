@@ -4,7 +4,7 @@ use lambda_runtime::{Diagnostic, Error, LambdaEvent, service_fn};
 use schedule::Delivered;
 use serde_json::{Value, json};
 
-use crate::deliver::{DeliverError, Runner};
+use crate::delivery::{DeliverError, Runner};
 
 /// Handles Lambda's invocations until the sandbox ends.
 ///
