@@ -35,7 +35,7 @@ impl Convergence<'_> {
             Kind::Denied | Kind::Setting => {
                 match self.weigh(Refused::Denied(fault.operation.unwrap_or(Operation::Update)), &fault) {
                     Blame::Workflow => return self.give_up(fault),
-                    Blame::Environment | Blame::Everybody => ErrorClass::Environment,
+                    Blame::Environment | Blame::AllWorkflows => ErrorClass::Environment,
                 }
             }
             Kind::Role => {
@@ -51,7 +51,7 @@ impl Convergence<'_> {
                     return self.give_up(fault);
                 }
                 Blame::Workflow => ErrorClass::Unclassified,
-                Blame::Environment | Blame::Everybody => ErrorClass::Environment,
+                Blame::Environment | Blame::AllWorkflows => ErrorClass::Environment,
             },
         };
         if !matches!(fault.kind, Kind::Denied | Kind::Setting) {
@@ -65,7 +65,7 @@ impl Convergence<'_> {
     /// here.
     fn weigh(&self, what: Refused, fault: &Fault) -> Blame {
         let blame = self.publisher.evidence().record_refusal(self.claim.workflow_id, what, self.lease.now());
-        if blame == Blame::Everybody {
+        if blame == Blame::AllWorkflows {
             self.lease.stop_drain();
             self.publisher.metrics().count_stopped_drain();
             tracing::error!("drain stops, because EventBridge refuses every workflow: {}", fault.message);

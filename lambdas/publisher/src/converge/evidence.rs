@@ -18,7 +18,7 @@ use crate::converge::backoff::LONGEST;
 use crate::scheduler::fault::Operation;
 
 /// If this many different workflows are refused in a row, the cause is not in a workflow.
-const EVERYBODY: usize = 3;
+const OUTAGE_WORKFLOWS: usize = 3;
 
 /// While some calls succeed and others never do, each success ends an outage; the backoffs must not end each time.
 const REST: Duration = Duration::from_secs(60);
@@ -38,7 +38,7 @@ struct Seen {
     success_began: HashMap<Operation, u64>,
     refused_since_success: HashMap<Matter, HashSet<WorkflowId>>,
     /// What three workflows were refused, without a success since.
-    met_everybody: HashSet<Matter>,
+    met_all_workflows: HashSet<Matter>,
     denials: HashMap<WorkflowId, Denial>,
     /// Workflows that were refused or not answered since the last success.
     failed_since_success: HashSet<WorkflowId>,
@@ -65,7 +65,7 @@ pub(crate) enum Blame {
     /// The environment: back this workflow off.
     Environment,
     /// The environment, for all workflows: stop the drain. Returned once for every three workflows.
-    Everybody,
+    AllWorkflows,
 }
 
 /// What the environment refused.
@@ -108,8 +108,8 @@ impl Evidence {
         }
         let is_unproved = |matter: &Matter| matches!(matter, Matter::Operation(other) if *other != operation);
         seen.refused_since_success.retain(|matter, _| is_unproved(matter));
-        seen.met_everybody.retain(is_unproved);
-        seen.is_over |= seen.failed_since_success.len() >= EVERYBODY;
+        seen.met_all_workflows.retain(is_unproved);
+        seen.is_over |= seen.failed_since_success.len() >= OUTAGE_WORKFLOWS;
         seen.failed_since_success.clear();
     }
 
@@ -152,14 +152,14 @@ impl Evidence {
         seen.failed_since_success.insert(workflow);
         let refused = seen.refused_since_success.entry(matter).or_default();
         refused.insert(workflow);
-        if refused.len() >= EVERYBODY {
+        if refused.len() >= OUTAGE_WORKFLOWS {
             // The next drain must see three refusals again.
             refused.clear();
-            seen.met_everybody.insert(matter);
-            return Blame::Everybody;
+            seen.met_all_workflows.insert(matter);
+            return Blame::AllWorkflows;
         }
         match what {
-            Refused::Strange(_) if !seen.met_everybody.contains(&matter) => Blame::Workflow,
+            Refused::Strange(_) if !seen.met_all_workflows.contains(&matter) => Blame::Workflow,
             _ => Blame::Environment,
         }
     }
@@ -204,11 +204,11 @@ mod tests {
 
     /// One workflow that is refused three times does not.
     #[test]
-    fn three_workflows_in_a_row_blame_everybody() {
+    fn three_refused_workflows_stop_the_drain() {
         let evidence = Evidence::default();
         let blames = [1, 1, 1, 2, 3, 4].map(|workflow| denied(&evidence, workflow));
         assert_eq!(blames[..4], [Blame::Environment; 4]);
-        assert_eq!(blames[4..], [Blame::Everybody, Blame::Environment]);
+        assert_eq!(blames[4..], [Blame::AllWorkflows, Blame::Environment]);
     }
 
     #[test]
@@ -228,7 +228,7 @@ mod tests {
         assert_eq!(denied(&evidence, 1), Blame::Environment);
         denied(&evidence, 2);
         succeeded(&evidence, Operation::Delete);
-        assert_eq!(denied(&evidence, 3), Blame::Everybody);
+        assert_eq!(denied(&evidence, 3), Blame::AllWorkflows);
     }
 
     /// If calls for other workflows began after the denial and succeeded.
@@ -273,7 +273,7 @@ mod tests {
             |workflows: &[i64]| workflows.iter().for_each(|id| evidence.record_unanswered(WorkflowId(*id)));
         unanswered(&[1, 2, 1]);
         succeeded(&evidence, CREATE);
-        assert!(!evidence.is_over(now), "two are not everybody");
+        assert!(!evidence.is_over(now), "two workflows are no outage");
         unanswered(&[1, 2, 1, 3]);
         assert!(!evidence.is_over(now), "it goes on");
         succeeded(&evidence, CREATE);
@@ -306,16 +306,16 @@ mod tests {
         }
         assert_eq!([1, 2].map(refused), [Blame::Environment; 2]);
         succeeded(&evidence, Operation::Delete);
-        assert_eq!(refused(3), Blame::Everybody, "a delete needs no role");
+        assert_eq!(refused(3), Blame::AllWorkflows, "a delete needs no role");
     }
 
     /// After that no such answer blames its workflow until the next success.
     #[test]
-    fn three_strange_answers_blame_everybody() {
+    fn three_strange_answers_stop_the_drain() {
         let evidence = Evidence::default();
         let strange = |workflow| evidence.record_refusal(WorkflowId(workflow), Refused::Strange(418), Instant::now());
         assert_eq!([1, 1, 2].map(strange), [Blame::Workflow; 3]);
-        assert_eq!([3, 1, 2].map(strange), [Blame::Everybody, Blame::Environment, Blame::Environment]);
+        assert_eq!([3, 1, 2].map(strange), [Blame::AllWorkflows, Blame::Environment, Blame::Environment]);
         succeeded(&evidence, CREATE);
         assert_eq!(strange(1), Blame::Workflow);
     }

@@ -18,7 +18,7 @@ use crate::sweep::workflow_record::WorkflowRecord;
 
 /// The result of comparing a listed schedule.
 #[derive(Debug)]
-pub(crate) enum Glance {
+pub(crate) enum ListedComparison {
     /// No difference is visible; the spec is used if the schedule is sampled.
     InStep(Box<Spec>),
     /// Read it in full, and compare it with this spec.
@@ -59,28 +59,28 @@ pub(crate) fn compare_listed(
     config: &Config,
     rollout: Rollout,
     now: DateTime<Utc>,
-) -> Glance {
+) -> ListedComparison {
     let publication = record.publication.as_ref();
     let wanted = match desired_schedule(&record.workflow, None, config, now) {
         Err(Undecided::Vanished) if publication.is_some_and(|publication| publication.is_leased) => {
-            return Glance::Skipped;
+            return ListedComparison::Skipped;
         }
         // Also if it is backed off, because a workflow whose row vanished is.
-        Err(Undecided::Vanished) => return Glance::Orphan,
+        Err(Undecided::Vanished) => return ListedComparison::Orphan,
         wanted => wanted,
     };
     if publication.is_some_and(|publication| publication.is_busy) {
-        return Glance::Skipped;
+        return ListedComparison::Skipped;
     }
     match (wanted, publication) {
         // The last valid schedule is kept; `sync` shows the error to the owner.
-        (Err(_), _) => Glance::Skipped,
+        (Err(_), _) => ListedComparison::Skipped,
         (Ok(Desired::Nothing), _) => {
             let is_requested = record.workflow.removal == Removal::Requested;
-            Glance::Differs(Class::Changed, if is_requested { Weight::Free } else { Weight::Braked })
+            ListedComparison::Differs(Class::Changed, if is_requested { Weight::Free } else { Weight::Braked })
         }
         // A restored database may not know an existing schedule.
-        (Ok(Desired::Schedule(spec)), None) => Glance::Suspect(spec),
+        (Ok(Desired::Schedule(spec)), None) => ListedComparison::Suspect(spec),
         (Ok(Desired::Schedule(spec)), Some(publication)) => {
             // The configuration has changed since the schedule was published: another role, another queue. No
             // configuration disables a schedule.
@@ -89,16 +89,16 @@ pub(crate) fn compare_listed(
             // A new template may change every field.
             if publication.template.is_some_and(|number| number < TEMPLATE) {
                 let weight = if may_be_explained { Weight::Explained } else { Weight::Braked };
-                return Glance::Differs(Class::StaleTemplate, weight);
+                return ListedComparison::Differs(Class::StaleTemplate, weight);
             }
             if publication.spec_hash != Some(spec.spec_hash()) {
-                let differs = Glance::Differs(Class::Changed, Weight::Braked);
-                return if may_be_explained { Glance::Outdated(spec) } else { differs };
+                let differs = ListedComparison::Differs(Class::Changed, Weight::Braked);
+                return if may_be_explained { ListedComparison::Outdated(spec) } else { differs };
             }
             let is_untouched = listed.modified_on.is_some() && listed.modified_on == publication.seen_modified_at;
             let is_alike = listed.is_enabled == (spec.state == State::Enabled)
                 && listed.target_arn.as_ref() == Some(&spec.target_arn);
-            if is_untouched && is_alike { Glance::InStep(spec) } else { Glance::Suspect(spec) }
+            if is_untouched && is_alike { ListedComparison::InStep(spec) } else { ListedComparison::Suspect(spec) }
         }
     }
 }

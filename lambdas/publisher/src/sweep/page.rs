@@ -9,7 +9,9 @@ use futures::StreamExt;
 use futures::stream;
 use schedule::{ScheduleName, WorkflowId};
 
-use super::compare::{Comparison, Glance, Weight, compare_in_full, compare_listed, compare_outdated, revision_of};
+use super::compare::{
+    Comparison, ListedComparison, Weight, compare_in_full, compare_listed, compare_outdated, revision_of,
+};
 use super::difference::Difference;
 use super::findings::{Class, Findings};
 use super::repair::{Adopted, Confirmed};
@@ -83,7 +85,7 @@ impl Publisher {
         let mut questions = Vec::new();
         for record in read_records(self.pool(), &compared.sighted).await? {
             if let Some(listed) = ours.get(&record.workflow.id) {
-                questions.extend(self.glance_at(turn, listed, record, &mut compared));
+                questions.extend(self.compare_with_record(turn, listed, record, &mut compared));
             }
         }
         self.ask(questions, lease, &mut compared).await;
@@ -91,7 +93,7 @@ impl Publisher {
     }
 
     /// The first stage; returns a question if it cannot decide.
-    fn glance_at(
+    fn compare_with_record(
         &self,
         turn: &Turn,
         listed: &Listed,
@@ -104,19 +106,19 @@ impl Publisher {
             revision: record.workflow.revision.0,
         };
         match compare_listed(listed, &record, self.config(), turn.rollout, self.clock().now()) {
-            Glance::Skipped => compared.findings.skipped += 1,
-            Glance::Differs(class, weight) => compared.differ(subject, class, weight),
-            Glance::Orphan => {
+            ListedComparison::Skipped => compared.findings.skipped += 1,
+            ListedComparison::Differs(class, weight) => compared.differ(subject, class, weight),
+            ListedComparison::Orphan => {
                 compared.findings.count_difference(Class::Orphan);
                 compared.orphans.push(listed.name.clone());
             }
-            Glance::Suspect(spec) => return Some(Question { subject, spec, doubt: Doubt::Change }),
-            Glance::Outdated(spec) => return Some(Question { subject, spec, doubt: Doubt::Generation }),
-            Glance::InStep(spec) if turn.samples(subject.workflow_id, &compared.findings) => {
+            ListedComparison::Suspect(spec) => return Some(Question { subject, spec, doubt: Doubt::Change }),
+            ListedComparison::Outdated(spec) => return Some(Question { subject, spec, doubt: Doubt::Generation }),
+            ListedComparison::InStep(spec) if turn.samples(subject.workflow_id, &compared.findings) => {
                 compared.findings.sampled += 1;
                 return Some(Question { subject, spec, doubt: Doubt::Change });
             }
-            Glance::InStep(_) => {}
+            ListedComparison::InStep(_) => {}
         }
         None
     }
