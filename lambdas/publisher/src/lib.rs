@@ -6,8 +6,8 @@
 //! fenced by epoch (`settle.rs`). While one batch waits for EventBridge, the next is claimed and the previous one is
 //! settled.
 //!
-//! [`Publisher::sweep_schedules`] periodically compares all schedules in EventBridge with the database, and makes the drain
-//! repair what other programs have changed (`sweep.rs`).
+//! [`Publisher::sweep_schedules`] periodically compares all schedules in EventBridge with the database, and makes the
+//! drain repair what other programs have changed (`sweep.rs`).
 //!
 //! The publisher is a reconciler: if a process crashes, its lease expires and another one checks the workflow again.
 //! Nothing is replayed, so repeats do no harm. However many publishers run, only one processes a workflow at a time.
