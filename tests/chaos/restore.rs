@@ -294,7 +294,7 @@ async fn line_with(serving: &mut Child, text: &str) -> String {
 
 /// One tick of the publisher: a drain, a sweep if it is due, and the repairs.
 async fn tick(s: &Story) {
-    s.publisher.tick(Instant::now() + Duration::from_secs(60)).await.unwrap();
+    s.publisher.run_tick(Instant::now() + Duration::from_secs(60)).await.unwrap();
 }
 
 async fn ran_at(s: &Story, workflow: WorkflowId, time: &str) -> bool {

@@ -90,7 +90,7 @@ static HOUSES: [House; 14] = [
             ("metrics", "metrics"),
             ("scheduler", "scheduler"),
             ("database", "database"),
-            ("settings and clocks", "arn config inject last_check report stopwatch"),
+            ("settings and clocks", "arn config failpoint last_check report stopwatch"),
         ],
     },
     House {
@@ -99,7 +99,7 @@ static HOUSES: [House; 14] = [
         rooms: &[
             ("process", "lib main bin"),
             ("lambda", "lambda"),
-            ("delivery", "deliver"),
+            ("delivery", "delivery"),
             ("key", "key"),
             ("settings", "config"),
         ],

@@ -36,14 +36,14 @@ impl World {
     async fn sweep_on_request(&self) -> Swept {
         let publisher = self.publisher().await;
         publisher.request_sweep("test").await.unwrap();
-        publisher.sweep(soon()).await.unwrap()
+        publisher.sweep_schedules(soon()).await.unwrap()
     }
 
     /// `count` workflows whose schedules are settled and known to the sweep.
     async fn in_step(&self, count: usize) -> Vec<WorkflowId> {
         let workflows = self.published(count).await;
         self.skip(SETTLED).await;
-        assert_eq!(self.sweep().await.drift(), 0);
+        assert_eq!(self.sweep().await.total_drift(), 0);
         self.front.take_calls();
         workflows
     }

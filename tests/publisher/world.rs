@@ -130,7 +130,7 @@ impl World {
     #[cfg(debug_assertions)]
     pub(crate) async fn publisher_hooked_by_way_of(&self, dsn: &str, hook: publisher::Hook) -> Publisher {
         let pool = crate::database::pool(dsn);
-        Publisher::hooked(self.config(), pool, self.patient_client().await, self.clock.clone(), hook)
+        Publisher::with_hook(self.config(), pool, self.patient_client().await, self.clock.clone(), hook)
     }
 
     /// A publisher with another DSN.
@@ -162,7 +162,7 @@ impl World {
 
     /// One drain by a new publisher.
     pub(crate) async fn publish(&self) -> Report {
-        self.publisher().await.drain(soon()).await.unwrap()
+        self.publisher().await.drain_outbox(soon()).await.unwrap()
     }
 
     /// A workflow's schedule in EventBridge.

@@ -14,7 +14,8 @@ use db::{PgConnection, PgPool};
 use schedule::WorkflowId;
 
 use self::deployment::Generation;
-use crate::inject::{Injector, Point};
+use self::publishers::join_publishers;
+use crate::failpoint::{Injector, Point};
 use crate::scheduler::lease::{LEASE, Lease, Span};
 
 /// If this many claims in a row were not settled, the workflow may be what kills the publisher.
@@ -79,7 +80,7 @@ pub(crate) struct Claimant {
 }
 
 /// Claims the workflows that have been due for longest; an empty batch means that none is due.
-pub(crate) async fn claim(
+pub(crate) async fn claim_due_workflows(
     pool: &PgPool,
     claimant: &Claimant,
     choice: Choice,
@@ -89,22 +90,22 @@ pub(crate) async fn claim(
     // The clock is read before the claim is sent, so that this lease ends before the database's.
     let lease = Lease::new(span.now(), span);
     let mut tx = db::begin(pool).await?;
-    injector.at(Point::P1).await;
-    injector.at(Point::P2).await;
+    injector.pass_point(Point::P1).await;
+    injector.pass_point(Point::P2).await;
     let mut claims = lease_due(&mut tx, claimant, choice).await?;
     let mut publishers = None;
     if !claims.is_empty() {
         cover(&mut tx, &mut claims).await?;
-        publishers = Some(publishers::join(&mut tx, &claimant.owner).await?);
+        publishers = Some(join_publishers(&mut tx, &claimant.owner).await?);
     }
-    injector.at(Point::P3).await;
+    injector.pass_point(Point::P3).await;
     tx.commit().await?;
-    injector.at(Point::P4).await;
+    injector.pass_point(Point::P4).await;
     Ok(Batch { claims, lease, publishers })
 }
 
 /// Extends leases, named by workflow and epoch; returns the workflows whose lease was extended.
-pub(crate) async fn renew(pool: &PgPool, keys: &[(i64, i64)]) -> sqlx::Result<Vec<i64>> {
+pub(crate) async fn renew_leases(pool: &PgPool, keys: &[(i64, i64)]) -> sqlx::Result<Vec<i64>> {
     let (ids, epochs): (Vec<i64>, Vec<i64>) = keys.iter().copied().unzip();
     sqlx::query_scalar!(
         r#"
@@ -134,7 +135,7 @@ pub(crate) async fn renew(pool: &PgPool, keys: &[(i64, i64)]) -> sqlx::Result<Ve
 }
 
 /// Makes workflows due that wait for the end of an outage that is over.
-pub(crate) async fn release(pool: &PgPool) -> sqlx::Result<()> {
+pub(crate) async fn end_backoffs(pool: &PgPool) -> sqlx::Result<()> {
     sqlx::query!(
         r#"
         -- release: skip rows that another publisher has locked, and lock in order, so that two releases cannot deadlock

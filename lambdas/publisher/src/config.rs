@@ -11,7 +11,7 @@ use schedule::Environment;
 
 use crate::arn;
 #[cfg(debug_assertions)]
-use crate::inject::Fault;
+use crate::failpoint::Fault;
 
 /// Drains the outbox into EventBridge Scheduler.
 #[derive(Parser)]
@@ -44,7 +44,7 @@ pub struct Database {
     #[arg(long, env = "CRONBOX_DB_DSN", hide_env_values = true, required_unless_present = "db_secret_arn", value_parser = NonEmptyStringValueParser::new())]
     pub db_dsn: Option<String>,
     /// ARN in Secrets Manager of a DSN, or of RDS's JSON (username, password, host, port, dbname).
-    #[arg(long, env = "CRONBOX_DB_SECRET_ARN", value_parser = arn::secret)]
+    #[arg(long, env = "CRONBOX_DB_SECRET_ARN", value_parser = arn::parse_secret_arn)]
     pub db_secret_arn: Option<String>,
     /// A PEM file of certificate authorities for the database's certificate, in addition to the public ones.
     #[arg(long, env = "CRONBOX_DB_CA_FILE", value_parser = db::ca_file)]
@@ -58,16 +58,16 @@ pub struct Config {
     #[arg(long, env = "CRONBOX_ENV")]
     pub env: Environment,
     /// The Lambda function that a schedule invokes.
-    #[arg(long, env = "CRONBOX_RUNNER_LAMBDA_ARN", value_parser = arn::function)]
+    #[arg(long, env = "CRONBOX_RUNNER_LAMBDA_ARN", value_parser = arn::parse_function_arn)]
     pub runner_lambda_arn: String,
     /// The role that EventBridge assumes to invoke it.
-    #[arg(long, env = "CRONBOX_SCHEDULER_ROLE_ARN", value_parser = arn::role)]
+    #[arg(long, env = "CRONBOX_SCHEDULER_ROLE_ARN", value_parser = arn::parse_role_arn)]
     pub scheduler_role_arn: String,
     /// The schedule group. Terraform (or the local stack) creates it, never the publisher.
-    #[arg(long, env = "CRONBOX_SCHEDULE_GROUP", value_parser = arn::group)]
+    #[arg(long, env = "CRONBOX_SCHEDULE_GROUP", value_parser = arn::parse_group_name)]
     pub schedule_group: String,
     /// The queue for fires that EventBridge cannot deliver.
-    #[arg(long, env = "CRONBOX_SCHEDULE_DLQ_ARN", value_parser = arn::queue)]
+    #[arg(long, env = "CRONBOX_SCHEDULE_DLQ_ARN", value_parser = arn::parse_queue_arn)]
     pub schedule_dlq_arn: String,
     /// Workflows per claim.
     #[arg(long, env = "CRONBOX_BATCH_SIZE", default_value_t = 100, value_parser = clap::value_parser!(u16).range(1..=1000))]
@@ -95,7 +95,7 @@ impl Arguments {
     ///
     /// # Errors
     /// Returns one sentence that names the variable; `--help` and `--version` print and end the process.
-    pub fn read() -> Result<(Arguments, Vec<OldVariable>), String> {
+    pub fn read_environment() -> Result<(Arguments, Vec<OldVariable>), String> {
         let read = old_names::parse::<Arguments>();
         let read = read.map(|(arguments, old)| (Arguments { is_lambda: is_lambda(), ..arguments }, old));
         read.map_err(|error| match error.kind() {

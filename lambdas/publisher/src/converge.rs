@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use schedule::{Revision, ScheduleName, WorkflowId};
 
 use self::convergence::Convergence;
-use self::desired::{Desired, NONE, Undecided, desired, wanted_hash};
+use self::desired::{Desired, NONE, Undecided, desired_schedule, wanted_hash};
 use crate::claim::workflows::Workflow;
 use crate::claim::{Claim, Verify};
 use crate::publisher::Publisher;
@@ -39,7 +39,12 @@ enum Belief {
 }
 
 /// Converges one claimed workflow; every result, also an error, is a settlement.
-pub(crate) async fn converge(publisher: &Publisher, claim: Claim, workflow: &Workflow, lease: &Lease) -> Settlement {
+pub(crate) async fn converge_workflow(
+    publisher: &Publisher,
+    claim: Claim,
+    workflow: &Workflow,
+    lease: &Lease,
+) -> Settlement {
     let config = publisher.config();
     let convergence = Convergence {
         publisher,
@@ -57,7 +62,7 @@ pub(crate) async fn converge(publisher: &Publisher, claim: Claim, workflow: &Wor
         claim.workflow_id,
         workflow.revision
     );
-    let wanted = desired(workflow, claim.traceparent.as_deref(), config, convergence.now);
+    let wanted = desired_schedule(workflow, claim.traceparent.as_deref(), config, convergence.now);
     let changes_on = workflow.row.as_ref().and_then(|row| row.changes_on(convergence.now));
     let (outcome, is_verified) = match &wanted {
         Ok(wanted) => convergence.reach(wanted, workflow).await,
@@ -95,14 +100,16 @@ impl Convergence<'_> {
 
     /// The verify pass: no earlier request can still arrive, so the schedule that this reads is final.
     async fn read_existing(&self, wanted: &Desired) -> Result<Belief, Fault> {
-        let get = || self.publisher.schedules().get(&self.name, self.lease);
+        let get = || self.publisher.schedules().get_schedule(&self.name, self.lease);
         let existing = self.make(Operation::Get, get).await?;
         if let (Some(existing), Desired::Schedule(spec)) = (&existing, wanted) {
             self.refuse_foreign(existing, spec.identity)?;
         }
         Ok(match (existing, wanted) {
             (None, _) => Belief::Nothing,
-            (Some(existing), Desired::Schedule(spec)) if spec.is(&existing, self.now) => Belief::Hash(spec.hash()),
+            (Some(existing), Desired::Schedule(spec)) if spec.matches_existing(&existing, self.now) => {
+                Belief::Hash(spec.spec_hash())
+            }
             (Some(_), _) => {
                 tracing::warn!(
                     workflow_id = self.claim.workflow_id.0,
@@ -119,7 +126,7 @@ impl Convergence<'_> {
         let done = match (wanted, believed) {
             (Desired::Nothing, Belief::Nothing) => Ok(Change::Unchanged),
             (Desired::Nothing, _) => return self.remove(identity).await,
-            (Desired::Schedule(spec), Belief::Hash(hash)) if *hash == spec.hash() => Ok(Change::Unchanged),
+            (Desired::Schedule(spec), Belief::Hash(hash)) if *hash == spec.spec_hash() => Ok(Change::Unchanged),
             (Desired::Schedule(spec), Belief::Hash(_) | Belief::Something) => self.update_or_create(spec).await,
             (Desired::Schedule(spec), Belief::Nothing | Belief::Unknown) => self.create_or_update(spec).await,
         };
@@ -141,7 +148,7 @@ impl Convergence<'_> {
     /// EventBridge has no conditional delete, so the schedule is read first. The read may be outdated, so it is used
     /// only if it shows another identity; a read without a schedule proves nothing.
     async fn remove(&self, identity: Identity) -> Result<Option<Change>, Fault> {
-        let get = || self.publisher.schedules().get(&self.name, self.lease);
+        let get = || self.publisher.schedules().get_schedule(&self.name, self.lease);
         let existing = self.make(Operation::Get, get).await?;
         if let Some(other) = existing.and_then(|existing| identity.other_in(existing.description.as_deref())) {
             tracing::error!(
@@ -152,7 +159,7 @@ impl Convergence<'_> {
             );
             return Ok(None);
         }
-        let remove = || self.publisher.schedules().remove(&self.name, self.lease);
+        let remove = || self.publisher.schedules().delete_schedule(&self.name, self.lease);
         match self.make(Operation::Delete, remove).await {
             Err(fault) if fault.kind != Kind::NotFound => Err(fault),
             _ => Ok(Some(Change::Deleted)),
@@ -172,7 +179,7 @@ impl Convergence<'_> {
     /// deleted since the create, or the read is outdated; the next attempt decides.
     async fn update_existing(&self, spec: &Spec, conflict: Fault) -> Result<Change, Fault> {
         const GONE: &str = "another client created or deleted the schedule at the same time";
-        let get = || self.publisher.schedules().get(&self.name, self.lease);
+        let get = || self.publisher.schedules().get_schedule(&self.name, self.lease);
         let Some(existing) = self.make(Operation::Get, get).await? else {
             return Err(conflict.classified_as(Kind::Conflict, GONE));
         };
@@ -204,12 +211,12 @@ impl Convergence<'_> {
     }
 
     async fn create(&self, spec: &Spec) -> Result<Change, Fault> {
-        let create = || self.publisher.schedules().create(spec, self.now, self.lease);
+        let create = || self.publisher.schedules().create_schedule(spec, self.now, self.lease);
         self.make(Operation::Create, create).await.map(|()| Change::Created)
     }
 
     async fn update(&self, spec: &Spec) -> Result<Change, Fault> {
-        let update = || self.publisher.schedules().update(spec, self.now, self.lease);
+        let update = || self.publisher.schedules().update_schedule(spec, self.now, self.lease);
         self.make(Operation::Update, update).await.map(|()| Change::Updated)
     }
 
@@ -221,21 +228,21 @@ impl Convergence<'_> {
     where
         C: Future<Output = Result<T, Fault>>,
     {
-        let began = self.publisher.evidence().begin();
-        let mut answer = self.publisher.allowed(self.lease, self.publisher.rate(), call()).await;
+        let began = self.publisher.evidence().begin_call();
+        let mut answer = self.publisher.call_when_allowed(self.lease, self.publisher.rate(), call()).await;
         if let Err(Fault { is_broken: true, effect, .. }) = &answer {
             self.is_in_doubt.fetch_or(*effect == Effect::Unknown, Ordering::Relaxed);
-            answer = self.publisher.allowed(self.lease, self.publisher.rate(), call()).await;
+            answer = self.publisher.call_when_allowed(self.lease, self.publisher.rate(), call()).await;
         }
         let is_gone = matches!(&answer, Err(fault) if fault.kind == Kind::NotFound);
         if answer.is_ok() || operation == Operation::Delete && is_gone {
-            self.publisher.evidence().succeeded(operation, began);
+            self.publisher.evidence().record_success(operation, began);
         }
-        answer.map_err(|fault| fault.of(operation))
+        answer.map_err(|fault| fault.with_operation(operation))
     }
 
     fn applied(&self, change: Change, wanted: &Desired, revision: Revision) -> Applied {
-        self.publisher.evidence().settled(self.claim.workflow_id);
+        self.publisher.evidence().forget_denials(self.claim.workflow_id);
         match wanted {
             Desired::Nothing => {
                 Applied { change, revision, spec_hash: NONE.to_owned(), schedule_name: None, template: None }
@@ -243,7 +250,7 @@ impl Convergence<'_> {
             Desired::Schedule(spec) => Applied {
                 change,
                 revision,
-                spec_hash: spec.hash(),
+                spec_hash: spec.spec_hash(),
                 schedule_name: Some(spec.name.to_string()),
                 template: Some(TEMPLATE),
             },

@@ -11,11 +11,11 @@ use std::convert::Infallible;
 use std::time::{Duration, Instant};
 
 use self::pipeline::{Flight, Progress};
-use crate::claim::deployment::{self, ACCEPT, Admission, Rollout};
-use crate::claim::publishers;
+use crate::claim::deployment::{ACCEPT, Admission, Rollout, admit_publisher};
+use crate::claim::publishers::count_publishers;
 use crate::claim::{self, Choice};
 use crate::database::error::in_words;
-use crate::inject::Point;
+use crate::failpoint::Point;
 use crate::publisher::Publisher;
 use crate::report::Report;
 use crate::scheduler::lease::{Renewal, Span};
@@ -33,8 +33,8 @@ pub(crate) struct Drained {
 
 impl Drained {
     /// Adds a later drain; its ending replaces the earlier one.
-    pub(crate) fn add(&mut self, later: Drained) {
-        self.report.add(later.report);
+    pub(crate) fn add_drain(&mut self, later: Drained) {
+        self.report.add_part(later.report);
         self.ending = later.ending;
     }
 }
@@ -57,8 +57,8 @@ impl Publisher {
     ///
     /// # Errors
     /// Fails if the database fails; claimed rows that were not settled can be claimed again when their lease expires.
-    pub async fn drain(&self, deadline: Instant) -> anyhow::Result<Report> {
-        Ok(self.drain_for(&self.span(Some(deadline), Renewal::Off)).await?.report)
+    pub async fn drain_outbox(&self, deadline: Instant) -> anyhow::Result<Report> {
+        Ok(self.drain_for(&self.new_span(Some(deadline), Renewal::Off)).await?.report)
     }
 
     pub(crate) async fn drain_for(&self, span: &Span) -> anyhow::Result<Drained> {
@@ -66,7 +66,7 @@ impl Publisher {
         let drained = loop {
             match self.drain_one_turn(span).await {
                 Ok((turn, ending)) => {
-                    report.add(turn);
+                    report.add_part(turn);
                     if ending.is_some() || !span.may_claim() {
                         break Ok(Drained { report, ending: ending.unwrap_or(Ending::Done) });
                     }
@@ -74,7 +74,7 @@ impl Publisher {
                 Err(error) => {
                     // The next connection may be to another database with other epochs, so leave locked publications to
                     // their leases.
-                    self.locked().clear();
+                    self.locked_settlements().clear();
                     break Err(error);
                 }
             }
@@ -82,7 +82,7 @@ impl Publisher {
         match claim::count_remaining(self.pool()).await {
             Ok(remaining) => {
                 // Also after an error, because operators need this number first.
-                self.metrics().remaining(remaining);
+                self.metrics().set_remaining(remaining);
                 drained.map(|Drained { report, ending }| Drained { report: Report { remaining, ..report }, ending })
             }
             Err(error) => drained.and_then(|_| Err(error.into())),
@@ -91,11 +91,11 @@ impl Publisher {
 
     /// Publishes until nothing is due; `None` = its turn ended earlier, and the next turn repeats these checks.
     async fn drain_one_turn(&self, span: &Span) -> anyhow::Result<(Report, Option<Ending>)> {
-        let span = span.afresh();
-        self.injector().at(Point::P0).await;
+        let span = span.for_next_drain();
+        self.injector().pass_point(Point::P0).await;
         self.load_zones().await?;
         let (ours, env) = (self.claimant().generation, &self.config().env);
-        let deployment = match deployment::admit(self.pool(), ours, self.owner(), env).await.map_err(in_words)? {
+        let deployment = match admit_publisher(self.pool(), ours, self.owner(), env).await.map_err(in_words)? {
             Admission::Admitted(deployment) => deployment,
             Admission::Outdated(newer) => {
                 tracing::error!(%newer, "publisher outdated: a newer configuration has published, so it publishes nothing");
@@ -104,16 +104,16 @@ impl Publisher {
             Admission::Held(reason) => {
                 tracing::error!(reason, "ledger held: nothing is published; the publisher waits for `{ACCEPT}`");
                 // The epochs of the restored database do not match the claims of this process.
-                self.locked().clear();
+                self.locked_settlements().clear();
                 return Ok((Report::default(), Some(Ending::Held)));
             }
         };
-        self.presence().arrive();
+        self.presence().begin_activity();
         let progress = self.drain_all(&span, deployment.rollout).await;
         // Also after an error, so that the other publishers get this one's share at once.
-        self.presence().leave(self.pool(), self.owner()).await;
+        self.presence().end_activity(self.pool(), self.owner()).await;
         let Progress { report, is_cut, .. } = progress?;
-        self.injector().at(Point::P12).await;
+        self.injector().pass_point(Point::P12).await;
         Ok((report, if span.is_stopped() { Some(Ending::Stopped) } else { (!is_cut).then_some(Ending::Done) }))
     }
 }
@@ -126,20 +126,20 @@ impl Publisher {
         let mut all = Progress::default();
         let until = span.now() + ROLLOUT;
         loop {
-            all.add(self.drain_usual(span).await?);
+            all.add_pipeline(self.drain_usual(span).await?);
             if self.evidence().is_over(span.now()) {
-                claim::release(self.pool()).await?;
-                all.add(self.drain_usual(span).await?);
+                claim::end_backoffs(self.pool()).await?;
+                all.add_pipeline(self.drain_usual(span).await?);
             }
             while rollout == Rollout::Open && span.may_claim() && span.now() < until && self.roll_out().await? > 0 {
-                all.add(self.drain_usual(span).await?);
+                all.add_pipeline(self.drain_usual(span).await?);
                 // Edits come before the rest of the rollout.
                 if all.is_cut {
                     break;
                 }
             }
-            let suspect = self.pipeline(span, Choice::Suspects, Flight::Single).await?;
-            all.add(suspect);
+            let suspect = self.run_pipeline(span, Choice::Suspects, Flight::Single).await?;
+            all.add_pipeline(suspect);
             if suspect.claimed == 0 || all.is_cut {
                 return Ok(all);
             }
@@ -151,7 +151,7 @@ impl Publisher {
         // With a test's hook one batch at a time, so that two statements of one publisher never race.
         let flight = if self.injector().is_hooked() { Flight::Single } else { Flight::Overlapping };
         tokio::select! {
-            progress = self.pipeline(span, Choice::Usual, flight) => progress,
+            progress = self.run_pipeline(span, Choice::Usual, flight) => progress,
             never = self.keep_sharing(), if flight == Flight::Overlapping => match never {},
         }
     }
@@ -168,8 +168,8 @@ impl Publisher {
     async fn keep_sharing(&self) -> Infallible {
         loop {
             tokio::time::sleep(COUNT_EVERY).await;
-            match publishers::count(self.pool()).await {
-                Ok(publishers) => self.rate().share(publishers),
+            match count_publishers(self.pool()).await {
+                Ok(publishers) => self.rate().share_among(publishers),
                 Err(error) => tracing::debug!(%error, "other publishers not counted; the next claim counts them"),
             }
         }

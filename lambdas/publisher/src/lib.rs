@@ -1,13 +1,13 @@
 //! Steps 3 and 4 of 7: the publisher drains the outbox into EventBridge Scheduler.
 //!
-//! [`Publisher::drain`] is a pipeline of batches: **claim** what is due, by workflow (`claim.rs`), **read** the
+//! [`Publisher::drain_outbox`] is a pipeline of batches: **claim** what is due, by workflow (`claim.rs`), **read** the
 //! current state of those workflows (`claim/workflows.rs`, `converge/desired.rs`), **converge** their schedules without
 //! an open transaction or a connection in use (`converge.rs`, `scheduler/client.rs`), and **settle** the outcomes,
 //! fenced by epoch (`settle.rs`). While one batch waits for EventBridge, the next is claimed and the previous one is
 //! settled.
 //!
-//! [`Publisher::sweep`] periodically compares all schedules in EventBridge with the database, and makes the drain
-//! repair what other programs have changed (`sweep.rs`).
+//! [`Publisher::sweep_schedules`] periodically compares all schedules in EventBridge with the database, and makes the
+//! drain repair what other programs have changed (`sweep.rs`).
 //!
 //! The publisher is a reconciler: if a process crashes, its lease expires and another one checks the workflow again.
 //! Nothing is replayed, so repeats do no harm. However many publishers run, only one processes a workflow at a time.
@@ -19,7 +19,7 @@ mod converge;
 mod database;
 mod drain;
 mod entry;
-mod inject;
+mod failpoint;
 mod last_check;
 mod metrics;
 mod publisher;
@@ -31,9 +31,9 @@ mod sweep;
 
 pub use config::{Arguments, Config, Database};
 pub use database::login::Login;
-pub use entry::lambda::serve as serve_lambda;
+pub use entry::lambda::serve_lambda;
 #[cfg(debug_assertions)]
-pub use inject::{Fault, Hook, Point};
+pub use failpoint::{Fault, Hook, Point};
 pub use publisher::Publisher;
 pub use report::{Report, Stopped, Unsettled};
 pub use scheduler::client::scheduler_client;

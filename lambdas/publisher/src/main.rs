@@ -23,7 +23,7 @@ pub(crate) async fn main() -> ExitCode {
 }
 
 async fn run() -> anyhow::Result<()> {
-    let (arguments, old_variables) = Arguments::read().map_err(|sentence| anyhow!(sentence))?;
+    let (arguments, old_variables) = Arguments::read_environment().map_err(|sentence| anyhow!(sentence))?;
     let Arguments { once, listen, metrics_addr, is_lambda, database, config } = arguments;
     log(is_lambda);
     old_names::warn_of_variables(&old_variables);
@@ -31,12 +31,12 @@ async fn run() -> anyhow::Result<()> {
         bail!("write --once or --listen; without either the publisher runs only as a Lambda");
     }
     let login = Login::new(database, if listen { of_daemon } else { of_drain });
-    let options = login.options().await?;
+    let options = login.load_options().await?;
     // A Lambda connects when it is invoked, so that its start does not wait for the database.
     let pool = if is_lambda { db::pool(&options)? } else { db::connect(&options).await? };
     let publisher = Publisher::new(config, pool, publisher::scheduler_client(None).await, Clock::System);
     if once {
-        print(ending_at(stop()?, &publisher, publisher.once()).await)
+        print(ending_at(stop()?, &publisher, publisher.publish_once()).await)
     } else if listen {
         let metrics = match metrics_addr {
             Some(address) => Some(TcpListener::bind(address).await.with_context(|| {
@@ -44,7 +44,7 @@ async fn run() -> anyhow::Result<()> {
             })?),
             None => None,
         };
-        publisher.listen(metrics, Some(&login), stop()?).await
+        publisher.publish_on_notification(metrics, Some(&login), stop()?).await
     } else {
         let served = publisher::serve_lambda(publisher.clone(), login);
         ending_at(stop()?, &publisher, served).await.map_err(|error| anyhow!(error))
@@ -56,7 +56,7 @@ async fn ending_at<T>(stop: impl Future<Output = ()>, publisher: &Publisher, wor
     let mut work = pin!(work);
     tokio::select! {
         done = &mut work => return done,
-        () = stop => publisher.end(),
+        () = stop => publisher.shut_down(),
     }
     work.await
 }

@@ -33,7 +33,7 @@ pub(crate) const ANSWERS: [&str; 9] =
 
 impl Metrics {
     /// Counts a call that was answered; a call that was never sent does not count.
-    pub(crate) fn called<T>(&self, answer: &Result<T, Fault>) {
+    pub(crate) fn count_call<T>(&self, answer: &Result<T, Fault>) {
         let name = match answer {
             Ok(_) => "done",
             Err(fault) => match fault.kind {
@@ -54,23 +54,23 @@ impl Metrics {
     }
 
     /// Counts settled workflows at once, so that a drain that ends in an error counts too.
-    pub(crate) fn settled(&self, report: Report) {
+    pub(crate) fn count_settled(&self, report: Report) {
         let totals = &mut self.totals().report;
-        totals.add(Report { remaining: totals.remaining, ..report });
+        totals.add_part(Report { remaining: totals.remaining, ..report });
     }
 
     /// Sets how many workflows are due or backed off.
-    pub(crate) fn remaining(&self, count: u64) {
+    pub(crate) fn set_remaining(&self, count: u64) {
         self.totals().report.remaining = count;
     }
 
     /// Counts a drain that was stopped.
-    pub(crate) fn stopped(&self) {
+    pub(crate) fn count_stopped_drain(&self) {
         self.totals().stops += 1;
     }
 
     /// Counts a finished sweep.
-    pub(crate) fn swept(&self, listed: u64, read: u64) {
+    pub(crate) fn count_sweep(&self, listed: u64, read: u64) {
         let mut totals = self.totals();
         totals.sweep_listed += listed;
         totals.sweep_read += read;
@@ -82,7 +82,7 @@ impl Metrics {
     }
 
     /// Returns the sums since the last call.
-    pub(crate) fn take(&self) -> Totals {
+    pub(crate) fn take_totals(&self) -> Totals {
         std::mem::take(&mut *self.totals())
     }
 
@@ -93,7 +93,7 @@ impl Metrics {
 
 impl Totals {
     /// Returns the number of calls by result.
-    pub(crate) fn calls(&self) -> impl Iterator<Item = (&'static str, u64)> {
+    pub(crate) fn calls_by_answer(&self) -> impl Iterator<Item = (&'static str, u64)> {
         ANSWERS.into_iter().zip(self.calls)
     }
 }

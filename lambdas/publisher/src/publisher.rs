@@ -15,8 +15,8 @@ use crate::config::Config;
 use crate::converge::backoff::Backoff;
 use crate::converge::evidence::Evidence;
 #[cfg(debug_assertions)]
-use crate::inject::Hook;
-use crate::inject::{Injector, Point};
+use crate::failpoint::Hook;
+use crate::failpoint::{Injector, Point};
 use crate::last_check::LastCheck;
 use crate::metrics::Metrics;
 use crate::scheduler::client::Schedules;
@@ -73,14 +73,14 @@ impl Publisher {
 
     /// Creates a publisher that a test stops and continues.
     #[cfg(debug_assertions)]
-    pub fn hooked(
+    pub fn with_hook(
         config: Config,
         pool: PgPool,
         scheduler: aws_sdk_scheduler::Client,
         clock: Clock,
         hook: Hook,
     ) -> Self {
-        Self::with(config, pool, scheduler, clock, Backoff::seeded(hook.seed), Injector::hooked(hook))
+        Self::with(config, pool, scheduler, clock, Backoff::with_seed(hook.seed), Injector::with_hook(hook))
     }
 
     fn with(
@@ -156,8 +156,8 @@ impl Publisher {
     }
 
     /// Ends this publisher, as a signal does: workflows that are claimed but not called are returned.
-    pub fn end(&self) {
-        self.0.end.set(self.now());
+    pub fn shut_down(&self) {
+        self.0.end.signal_end(self.now());
     }
 
     /// Monotonic time, by which deadlines are measured.
@@ -165,8 +165,8 @@ impl Publisher {
         self.injector().stopwatch().now()
     }
 
-    /// Creates a span until `deadline`, if there is one, or until [`Publisher::end`].
-    pub(crate) fn span(&self, deadline: Option<Instant>, renewal: Renewal) -> Span {
+    /// Creates a span until `deadline`, if there is one, or until [`Publisher::shut_down`].
+    pub(crate) fn new_span(&self, deadline: Option<Instant>, renewal: Renewal) -> Span {
         Span::new(deadline, renewal, self.0.end.clone(), self.injector().stopwatch())
     }
 
@@ -226,18 +226,18 @@ impl Publisher {
     }
 
     /// When failed workflows were last checked.
-    pub(crate) fn revived(&self) -> &LastCheck {
+    pub(crate) fn revive_check(&self) -> &LastCheck {
         &self.0.revived
     }
 
     /// Answered calls that could not be settled yet, because other transactions have locked their publications.
-    pub(crate) fn locked(&self) -> MutexGuard<'_, Vec<Settlement>> {
+    pub(crate) fn locked_settlements(&self) -> MutexGuard<'_, Vec<Settlement>> {
         self.0.locked.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Whether another drain may settle what was locked in the last one.
     pub(crate) fn has_locked(&self) -> bool {
-        !self.locked().is_empty()
+        !self.locked_settlements().is_empty()
     }
 
     pub(crate) fn injector(&self) -> &Injector {
@@ -258,7 +258,7 @@ impl Publisher {
     /// valid.
     ///
     /// If the call is throttled, `quota` slows down: lists have their own quota.
-    pub(crate) async fn allowed<T>(
+    pub(crate) async fn call_when_allowed<T>(
         &self,
         lease: &Lease,
         quota: &Rate,
@@ -268,20 +268,20 @@ impl Publisher {
             biased;
             place = self.place() => place,
             // The calls in flight may take long, so a call that waits for a place returns at once.
-            () = lease.ended() => return Err(Fault::not_sent()),
+            () = lease.wait_for_end() => return Err(Fault::not_sent()),
         };
-        self.rate().slot(|| lease.is_live()).await;
+        self.rate().wait_for_slot(|| lease.is_live()).await;
         if !lease.is_live() {
             return Err(Fault::not_sent());
         }
-        self.injector().at(Point::P6).await;
+        self.injector().pass_point(Point::P6).await;
         let sent = tokio::time::Instant::now();
         let answer = call.await;
-        self.metrics().called(&answer);
+        self.metrics().count_call(&answer);
         if let Err(Fault { kind: Kind::Throttled, .. }) = &answer {
-            quota.throttled(sent);
+            quota.record_throttled(sent);
         }
-        self.injector().at(Point::P8).await;
+        self.injector().pass_point(Point::P8).await;
         answer
     }
 }

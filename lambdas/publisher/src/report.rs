@@ -27,7 +27,7 @@ pub struct Report {
 
 impl Report {
     /// Adds another part of the drain; `remaining` is a gauge, so the later value replaces the earlier one.
-    pub(crate) fn add(&mut self, other: Report) {
+    pub(crate) fn add_part(&mut self, other: Report) {
         self.processed += other.processed;
         self.coalesced += other.coalesced;
         self.created += other.created;

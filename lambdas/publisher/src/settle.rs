@@ -12,10 +12,10 @@ use std::collections::HashSet;
 
 use db::{PgConnection, PgPool};
 
-use self::published::{mark_processed, published, settle_published};
-use self::settlement::{Settlement, count};
-use self::unpublished::{mirror_errors, settle_unpublished, unpublished};
-use crate::inject::{Injector, Point};
+use self::published::{mark_processed, published_params, settle_published};
+use self::settlement::{Settlement, count_outcomes};
+use self::unpublished::{mirror_errors, settle_unpublished, unpublished_params};
+use crate::failpoint::{Injector, Point};
 use crate::report::Report;
 
 /// What a settle wrote, and what it had to leave.
@@ -28,7 +28,11 @@ pub(crate) struct Settled {
 /// Settles in one transaction all publications that the claims still own and that are not locked, and counts them.
 ///
 /// It waits for no row lock, because one open transaction must not delay other workflows.
-pub(crate) async fn settle(pool: &PgPool, settlements: &[Settlement], injector: &Injector) -> sqlx::Result<Settled> {
+pub(crate) async fn settle_claims(
+    pool: &PgPool,
+    settlements: &[Settlement],
+    injector: &Injector,
+) -> sqlx::Result<Settled> {
     let mut tx = db::begin(pool).await?;
     let free = lock_free(&mut tx, settlements).await?;
     let is_free = |settlement: &&Settlement| free.contains(&settlement.claim.workflow_id.0);
@@ -39,9 +43,9 @@ pub(crate) async fn settle(pool: &PgPool, settlements: &[Settlement], injector: 
         locked.extend(ours.into_iter().filter(|id| !free.contains(id)));
     }
     let superseded = superseded(&mut tx, mine()).await?;
-    let published: Vec<_> = mine().filter_map(|settlement| published(settlement, &superseded)).collect();
-    let unpublished: Vec<_> = mine().filter_map(|settlement| unpublished(settlement, &superseded)).collect();
-    let mut report = count(mine());
+    let published: Vec<_> = mine().filter_map(|settlement| published_params(settlement, &superseded)).collect();
+    let unpublished: Vec<_> = mine().filter_map(|settlement| unpublished_params(settlement, &superseded)).collect();
+    let mut report = count_outcomes(mine());
     if !published.is_empty() {
         let marked = mark_processed(&mut tx, &published).await?;
         report.processed = marked.rows;
@@ -52,9 +56,9 @@ pub(crate) async fn settle(pool: &PgPool, settlements: &[Settlement], injector: 
         mirror_errors(&mut tx, &unpublished).await?;
         settle_unpublished(&mut tx, &unpublished).await?;
     }
-    injector.at(Point::P9).await;
+    injector.pass_point(Point::P9).await;
     tx.commit().await?;
-    injector.at(Point::P10).await;
+    injector.pass_point(Point::P10).await;
     Ok(Settled { report, locked })
 }
 

@@ -65,7 +65,7 @@ mod stopped {
     impl Stopwatch {
         /// Creates a clock that only a test moves.
         #[must_use]
-        pub fn stopped() -> Self {
+        pub fn new_stopped() -> Self {
             Stopwatch(Some(Arc::new(Mutex::new(Instant::now()))))
         }
 
@@ -78,7 +78,7 @@ mod stopped {
         }
 
         /// Advances a test's clock; the machine's advances by itself.
-        pub fn advance(&self, by: Duration) {
+        pub fn advance_by(&self, by: Duration) {
             if let Some(stopped) = &self.0 {
                 *stopped.lock().unwrap_or_else(PoisonError::into_inner) += by;
             }

@@ -1,9 +1,9 @@
 //! Steps 3 and 4 of 7: the sweep: compares all schedules in EventBridge with the database.
 //!
 //! Edits reach EventBridge by the outbox; a manual change in EventBridge is found only by a comparison. Page by page
-//! (`scheduler/list.rs`) the listed schedules are compared (`compare.rs`) with the database (`known.rs`), a few
-//! schedules are read in full (`page.rs`), and differences are enqueued (`repair.rs`), so that the drain repairs them.
-//! After the last page it is known which schedules are missing, and which are orphans (`orphans.rs`).
+//! (`scheduler/list.rs`) the listed schedules are compared (`compare.rs`) with the database (`workflow_record.rs`), a
+//! few schedules are read in full (`page.rs`), and differences are enqueued (`repair.rs`), so that the drain repairs
+//! them. After the last page it is known which schedules are missing, and which are orphans (`orphans.rs`).
 //!
 //! No page is kept in memory: the listed workflows are stored in the database, so that any publisher can continue a
 //! sweep that was interrupted (`turn.rs`).
@@ -12,34 +12,37 @@ mod changes;
 mod compare;
 pub(crate) mod difference;
 mod findings;
-mod known;
 mod limit;
 mod missing;
 mod orphans;
 mod page;
-mod prune;
 mod repair;
 mod rollout;
+mod tombstones;
 mod turn;
+mod workflow_record;
 
 use std::time::{Duration, Instant};
 
 use schedule::ScheduleName;
 
-use crate::claim::deployment::{self, ACCEPT, Admission, hold_if_ahead};
-use crate::claim::publishers;
-use crate::inject::Point;
+use crate::claim::deployment::{ACCEPT, Admission, admit_publisher, hold_if_ahead};
+use crate::claim::publishers::join_and_share;
+use crate::failpoint::Point;
 use crate::publisher::Publisher;
 use crate::scheduler::fault::{Fault, Kind};
 use crate::scheduler::identity::Identity;
 use crate::scheduler::lease::{Lease, Renewal, Span};
 use crate::scheduler::list::Page;
 
-use self::changes::Release;
+use self::changes::{Release, record_changes, release_changes};
 pub use self::findings::Findings;
-use self::missing::Missing;
+use self::missing::{Missing, enqueue_missing, enqueue_never_published};
+use self::orphans::record_orphans;
 use self::page::Compared;
-use self::turn::{Ownership, SAMPLE, Stage, Turn};
+use self::rollout::{finish_rollout, force_rollout, queue_for_rollout};
+use self::tombstones::prune_tombstones;
+use self::turn::{Ownership, SAMPLE, Stage, Turn, advance_turn, finish_turn, lock_turn, release_turn, take_turn};
 
 /// How many workflows one transaction enqueues.
 const REPAIRS: i64 = 2000;
@@ -91,8 +94,8 @@ impl Publisher {
     ///
     /// # Errors
     /// Fails if the database fails; the sweep continues after its lease has expired.
-    pub async fn sweep(&self, deadline: Instant) -> anyhow::Result<Swept> {
-        self.sweep_for(&self.span(Some(deadline), Renewal::Off)).await
+    pub async fn sweep_schedules(&self, deadline: Instant) -> anyhow::Result<Swept> {
+        self.sweep_for(&self.new_span(Some(deadline), Renewal::Off)).await
     }
 
     /// Requests a sweep, whenever the last one was.
@@ -100,7 +103,7 @@ impl Publisher {
     /// # Errors
     /// Fails if the database cannot be reached or refuses the statement.
     pub async fn request_sweep(&self, requested_by: &str) -> anyhow::Result<()> {
-        Ok(turn::request(self.pool(), requested_by).await?)
+        Ok(turn::request_sweep(self.pool(), requested_by).await?)
     }
 
     /// The sweeps of a daemon, beside its drains: a long list must not delay an edit.
@@ -108,11 +111,11 @@ impl Publisher {
         while span.may_claim() {
             match self.sweep_for(span).await {
                 Ok(Swept::NotNow) => {}
-                Ok(_) => span.notify(),
+                Ok(_) => span.notify_drain(),
                 Err(error) => tracing::warn!("sweep stopped: {error:#}"),
             }
             if span.may_claim() {
-                let _ = tokio::time::timeout(POLL, span.ended()).await;
+                let _ = tokio::time::timeout(POLL, span.wait_for_end()).await;
             }
         }
     }
@@ -122,7 +125,7 @@ impl Publisher {
             return Ok(Swept::NotNow);
         }
         let generation = self.claimant().generation;
-        let admission = deployment::admit(self.pool(), generation, self.owner(), &self.config().env).await?;
+        let admission = admit_publisher(self.pool(), generation, self.owner(), &self.config().env).await?;
         let deployment = match admission {
             Admission::Admitted(deployment) => deployment,
             Admission::Held(reason) => {
@@ -136,22 +139,22 @@ impl Publisher {
         };
         turn::request_if_time(self.pool()).await?;
         let sent = span.now();
-        let taken = turn::take(self.pool(), self.owner(), SAMPLE, generation, deployment.rollout).await?;
+        let taken = take_turn(self.pool(), self.owner(), SAMPLE, generation, deployment.rollout).await?;
         let Some(mut turn) = taken else { return Ok(Swept::NotNow) };
         let lease = Lease::new(sent, span);
-        self.presence().arrive();
+        self.presence().begin_activity();
         let ended = self.go_on(&mut turn, deployment.identity, &lease, span).await;
-        self.presence().leave(self.pool(), self.owner()).await;
+        self.presence().end_activity(self.pool(), self.owner()).await;
         if let Ok(End::Done) = ended {
             log_turn(&turn);
-            self.metrics().swept(turn.findings.listed, turn.findings.read);
+            self.metrics().count_sweep(turn.findings.listed, turn.findings.read);
             return Ok(Swept::Done(turn.findings));
         }
         if let Ok(End::Refused(fault)) = &ended {
             self.note_refusal(&mut turn, fault);
         }
         // Also after a database error, so that another publisher need not wait for the lease to expire.
-        let released = turn::release(self.pool(), &turn, self.owner()).await;
+        let released = release_turn(self.pool(), &turn, self.owner()).await;
         ended?;
         released?;
         Ok(Swept::Stopped(turn.findings))
@@ -175,14 +178,14 @@ impl Publisher {
                 Ok(page) => page,
                 Err(fault) => return Ok(End::Refused(fault)),
             };
-            self.injector().at(Point::C1).await;
+            self.injector().pass_point(Point::C1).await;
             let next = async {
                 match &page.next_token {
                     Some(token) if span.may_claim() => Some(self.list(Some(token.clone()), lease).await),
                     _ => None,
                 }
             };
-            let (next, compared) = tokio::join!(next, self.compare(turn, &page, lease));
+            let (next, compared) = tokio::join!(next, self.compare_page(turn, &page, lease));
             let compared = compared?;
             if !compared.ahead.is_empty() && hold_if_ahead(self.pool(), &compared.ahead).await? {
                 tracing::error!("ledger held: EventBridge has a later revision than the database; the sweep stops");
@@ -198,9 +201,9 @@ impl Publisher {
 
     /// Fetches a page, at the rate of the account's quota of lists.
     async fn list(&self, token: Option<String>, lease: &Lease) -> Result<Page, Fault> {
-        self.list_rate().slot(|| lease.is_live()).await;
-        publishers::join_and_share(self.pool(), self.owner(), self.rate()).await;
-        self.allowed(lease, self.list_rate(), self.schedules().list(token, lease)).await
+        self.list_rate().wait_for_slot(|| lease.is_live()).await;
+        join_and_share(self.pool(), self.owner(), self.rate()).await;
+        self.call_when_allowed(lease, self.list_rate(), self.schedules().list_page(token, lease)).await
     }
 
     /// Writes the result of a page, and where the list continues, in one transaction.
@@ -215,25 +218,25 @@ impl Publisher {
         let sent = span.now();
         let now = self.clock().now();
         let mut tx = db::begin(self.pool()).await?;
-        if turn::lock_turn(&mut tx, turn, self.owner()).await? == Ownership::Lost {
+        if lock_turn(&mut tx, turn, self.owner()).await? == Ownership::Lost {
             return Ok(Ownership::Lost);
         }
         turn.findings = compared.findings;
         turn.next_token.clone_from(&page.next_token);
         turn.stage = if page.next_token.is_some() { Stage::Listing } else { Stage::Listed };
-        repair::sight(&mut tx, turn, &compared.sighted).await?;
-        orphans::note(&mut tx, &compared.orphans).await?;
-        repair::confirm(&mut tx, &compared.confirmed).await?;
-        repair::adopt(&mut tx, &compared.adopted).await?;
+        repair::record_sightings(&mut tx, turn, &compared.sighted).await?;
+        record_orphans(&mut tx, &compared.orphans).await?;
+        repair::confirm_schedules(&mut tx, &compared.confirmed).await?;
+        repair::adopt_schedules(&mut tx, &compared.adopted).await?;
         let (known, unpublished): (Vec<_>, Vec<_>) = compared.free.into_iter().partition(|one| one.epoch.is_some());
-        turn.findings.repaired += repair::enqueue(&mut tx, &known, now).await?;
+        turn.findings.repaired += repair::enqueue_differences(&mut tx, &known, now).await?;
         turn.findings.repaired += repair::enqueue_unpublished(&mut tx, &unpublished, now).await?;
-        changes::note(&mut tx, turn, &compared.braked).await?;
-        rollout::queue(&mut tx, &compared.explained).await?;
-        turn::advance(&mut tx, turn).await?;
-        self.injector().at(Point::C2).await;
+        record_changes(&mut tx, turn, &compared.braked).await?;
+        queue_for_rollout(&mut tx, &compared.explained).await?;
+        advance_turn(&mut tx, turn).await?;
+        self.injector().pass_point(Point::C2).await;
         tx.commit().await?;
-        lease.renewed(sent);
+        lease.extend_from(sent);
         Ok(Ownership::Ours)
     }
 
@@ -249,7 +252,7 @@ impl Publisher {
             };
             let was_forced = turn.force;
             let mut tx = db::begin(self.pool()).await?;
-            if !span.may_claim() || turn::lock_turn(&mut tx, turn, self.owner()).await? == Ownership::Lost {
+            if !span.may_claim() || lock_turn(&mut tx, turn, self.owner()).await? == Ownership::Lost {
                 return Ok(End::Stopped);
             }
             // Force was requested after the brake was applied, so check again before the sweep may end.
@@ -259,20 +262,20 @@ impl Publisher {
             }
             step = match step {
                 Step::Unpublished => {
-                    let made = missing::enqueue_never_published(&mut tx, turn, REPAIRS, now).await?;
+                    let made = enqueue_never_published(&mut tx, turn, REPAIRS, now).await?;
                     turn.findings.missing += made;
                     turn.findings.repaired += made;
                     if made == 0 { Step::Missing } else { Step::Unpublished }
                 }
                 Step::Missing => {
                     let Missing { found, enqueued, last } =
-                        missing::enqueue_missing(&mut tx, turn, last_missing, REPAIRS, now).await?;
+                        enqueue_missing(&mut tx, turn, last_missing, REPAIRS, now).await?;
                     turn.findings.missing += found;
                     turn.findings.repaired += enqueued;
                     last_missing = last.unwrap_or(last_missing);
                     if last.is_none() { Step::Changes } else { Step::Missing }
                 }
-                Step::Changes => match changes::release(&mut tx, turn, REPAIRS, now).await? {
+                Step::Changes => match release_changes(&mut tx, turn, REPAIRS, now).await? {
                     Release::More => Step::Changes,
                     Release::Done => {
                         orphans::forget_gone(&mut tx, turn).await?;
@@ -288,20 +291,20 @@ impl Publisher {
                 }
             };
             let is_done = matches!(&step, Step::Orphans(names) if names.is_empty());
-            turn::advance(&mut tx, turn).await?;
+            advance_turn(&mut tx, turn).await?;
             if is_done {
                 if turn.force {
-                    rollout::force(&mut tx, turn.generation).await?;
+                    force_rollout(&mut tx, turn.generation).await?;
                 }
                 if turn.findings.explained == 0 {
-                    rollout::finish(&mut tx, turn.generation, turn.id).await?;
+                    finish_rollout(&mut tx, turn.generation, turn.id).await?;
                 }
-                prune::tombstones(&mut tx).await?;
-                turn::finish(&mut tx, turn).await?;
+                prune_tombstones(&mut tx).await?;
+                finish_turn(&mut tx, turn).await?;
             }
-            self.injector().at(Point::C2).await;
+            self.injector().pass_point(Point::C2).await;
             tx.commit().await?;
-            lease.renewed(sent);
+            lease.extend_from(sent);
             if is_done {
                 return Ok(End::Done);
             }
@@ -314,7 +317,7 @@ impl Publisher {
         let mut orphans = Orphans::default();
         for name in names {
             let Some(parsed) = ScheduleName::parse(name, &self.config().env) else { continue };
-            match self.allowed(lease, self.rate(), self.schedules().get(&parsed, lease)).await {
+            match self.call_when_allowed(lease, self.rate(), self.schedules().get_schedule(&parsed, lease)).await {
                 Ok(existing) => {
                     match existing.and_then(|existing| identity.other_in(existing.description.as_deref())) {
                         Some(other) => {
@@ -337,7 +340,7 @@ impl Publisher {
         // about the token names no field, so it may be classified as a refused setting.
         if turn.next_token.is_some() && matches!(fault.kind, Kind::Invalid | Kind::Setting) {
             turn.next_token = None;
-            turn.findings.restart();
+            turn.findings.restart_list();
         }
     }
 }
@@ -348,7 +351,7 @@ fn log_turn(turn: &Turn) {
         sweep = turn.id,
         report = %serde_json::json!(findings),
         "sweep: {} of {} schedules differ",
-        findings.drift(),
+        findings.total_drift(),
         findings.listed
     );
 }
@@ -382,7 +385,7 @@ mod tests {
     async fn a_throttled_list_slows_lists_only() {
         let nowhere = "postgres://u@127.0.0.1:9/d?sslmode=disable";
         let publisher = Publisher::of_test(nowhere, &throttling().await).await;
-        let span = publisher.span(None, Renewal::Off);
+        let span = publisher.new_span(None, Renewal::Off);
         let refused = publisher.list(None, &Lease::new(span.now(), &span)).await;
         assert_eq!(refused.unwrap_err().kind, Kind::Throttled);
         assert!(publisher.list_rate().is_slowed() && !publisher.rate().is_slowed());

@@ -77,7 +77,7 @@ impl Config {
     ///
     /// # Errors
     /// Returns one sentence that says what to do; `--help` and `--version` print and end the process.
-    pub fn read() -> Result<(Config, Vec<OldVariable>), String> {
+    pub fn read_environment() -> Result<(Config, Vec<OldVariable>), String> {
         let (Arguments { app_base_url, key }, old_variables) = match old_names::parse::<Arguments>() {
             Err(error) if matches!(error.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayVersion) => error.exit(),
             _ if !is_lambda() => {

@@ -31,7 +31,7 @@ impl Key {
         matches!(self.source, KeySource::Secret(_))
     }
 
-    pub(crate) async fn get(&self, kept: Kept) -> anyhow::Result<String> {
+    pub(crate) async fn load_key(&self, kept: Kept) -> anyhow::Result<String> {
         let arn = match &self.source {
             KeySource::Value(key) => return Ok(key.clone()),
             KeySource::Secret(arn) => arn,

@@ -5,11 +5,11 @@
 //! none, is an error.
 
 mod config;
-mod deliver;
+mod delivery;
 mod key;
 mod lambda;
 
 pub use config::{ALL_TRIES, Config, KeySource, Limits, TRY};
-pub use deliver::{DeliverError, Runner};
-pub use lambda::serve as serve_lambda;
+pub use delivery::{DeliverError, Runner};
+pub use lambda::serve_lambda;
 pub use schedule::Delivered;

@@ -18,7 +18,7 @@ pub(crate) async fn main() -> ExitCode {
 }
 
 async fn run() -> anyhow::Result<()> {
-    let (config, old_variables) = Config::read().map_err(|sentence| anyhow!(sentence))?;
+    let (config, old_variables) = Config::read_environment().map_err(|sentence| anyhow!(sentence))?;
     let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("info"));
     tracing_subscriber::fmt().json().with_env_filter(filter).init();
     old_names::warn_of_variables(&old_variables);

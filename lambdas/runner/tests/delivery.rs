@@ -47,7 +47,7 @@ fn runner_with(base: &str, limits: Limits) -> Runner {
 }
 
 async fn deliver_to(app: Router) -> Result<Delivered, DeliverError> {
-    runner_trying(&served(app).await, 2).deliver(event()).await
+    runner_trying(&served(app).await, 2).deliver_fire(event()).await
 }
 
 /// The app gets the scheduled time as EventBridge sent it, with its seconds.
@@ -139,7 +139,7 @@ async fn calls_time_out_after_eight_seconds() {
         std::future::pending::<StatusCode>().await
     }));
     let base = served(app).await;
-    let error = runner_with(&base, Limits::LAMBDA).deliver(event()).await.unwrap_err();
+    let error = runner_with(&base, Limits::LAMBDA).deliver_fire(event()).await.unwrap_err();
     assert_eq!(error.to_string(), "the app did not answer: timeout");
     let waited = arrived.get().unwrap().elapsed();
     // The clock runs in full milliseconds, and may end one later.
@@ -151,7 +151,7 @@ async fn an_unreachable_app_is_an_error() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let base = format!("http://{}", listener.local_addr().unwrap());
     drop(listener);
-    let error = runner_trying(&base, 2).deliver(event()).await.unwrap_err();
+    let error = runner_trying(&base, 2).deliver_fire(event()).await.unwrap_err();
     assert_eq!(error.to_string(), "the app did not answer: cannot connect");
 }
 
@@ -168,7 +168,7 @@ async fn restarts_are_bridged_within_a_delivery() {
             }
         }
     }));
-    let delivered = runner_trying(&served(app).await, 4).deliver(event()).await.unwrap();
+    let delivered = runner_trying(&served(app).await, 4).deliver_fire(event()).await.unwrap();
     assert_eq!(delivered, Delivered::Accepted { run_id: Some("r-1".to_owned()) });
 }
 
@@ -186,7 +186,7 @@ async fn pauses_double_up_to_four_seconds() {
         tries.push(now);
         async { StatusCode::SERVICE_UNAVAILABLE }
     }));
-    let error = runner_with(&served(app).await, Limits::LAMBDA).deliver(event()).await.unwrap_err();
+    let error = runner_with(&served(app).await, Limits::LAMBDA).deliver_fire(event()).await.unwrap_err();
     assert_eq!(error.to_string(), "status 503 is not an answer of the app");
     let tries = tries.lock().unwrap();
     let half_seconds: Vec<u128> = tries.iter().map(|on| ((*on - tries[0]).as_millis() + 250) / 500).collect();
@@ -199,7 +199,7 @@ async fn refused_connections_are_tried_again() {
     let address = unused.local_addr().unwrap();
     drop(unused);
     let runner = runner_trying(&format!("http://{address}"), 8);
-    let delivering = tokio::spawn(async move { runner.deliver(event()).await });
+    let delivering = tokio::spawn(async move { runner.deliver_fire(event()).await });
     // A current-thread runtime: the first try is refused before this task continues.
     tokio::time::sleep(Duration::from_millis(300)).await;
     let socket = TcpSocket::new_v4().unwrap();
@@ -228,7 +228,7 @@ async fn other_statuses_are_not_tried_again() {
 async fn unreplaced_scheduled_times_are_refused() {
     let mut event = event();
     event["scheduled_time"] = json!("<aws.scheduler.scheduled-time>");
-    let error = runner_trying("http://127.0.0.1:9", 1).deliver(event).await.unwrap_err();
+    let error = runner_trying("http://127.0.0.1:9", 1).deliver_fire(event).await.unwrap_err();
     assert!(matches!(error, DeliverError::Event(_)), "{error}");
     assert!(error.to_string().contains("unreplaced placeholder"), "{error}");
 }
@@ -238,5 +238,5 @@ async fn the_base_address_may_have_a_path() {
     let app = Router::new()
         .route("/cron-app/api/v1/cron/workflows/{target}", post(|| async { Json(json!({"accepted": true})) }));
     let base = format!("{}/cron-app/", served(app).await);
-    assert!(matches!(runner_trying(&base, 1).deliver(event()).await, Ok(Delivered::Accepted { run_id: None })));
+    assert!(matches!(runner_trying(&base, 1).deliver_fire(event()).await, Ok(Delivered::Accepted { run_id: None })));
 }

@@ -29,16 +29,3 @@ locals {
   # Only an emulator needs an address.
   emulator = var.aws_endpoint_url == null ? {} : { AWS_ENDPOINT_URL = var.aws_endpoint_url }
 }
-
-# Lambda accepts only a role of its own account, from a caller that may pass it. AWS documents no
-# condition for this trust, and a false one would stop every invocation.
-data "aws_iam_policy_document" "lambda_trust" {
-  statement {
-    actions = ["sts:AssumeRole"]
-
-    principals {
-      type        = "Service"
-      identifiers = ["lambda.amazonaws.com"]
-    }
-  }
-}

@@ -107,6 +107,14 @@ resource "aws_iam_role_policy" "publisher" {
 }
 
 data "aws_iam_policy_document" "publisher" {
+  source_policy_documents = [
+    data.aws_iam_policy_document.publisher_own.json,
+    data.aws_iam_policy_document.lambda["publisher"].json,
+  ]
+}
+
+# What only the publisher may do.
+data "aws_iam_policy_document" "publisher_own" {
   statement {
     sid = "Schedules"
     actions = [
@@ -141,43 +149,5 @@ data "aws_iam_policy_document" "publisher" {
     sid       = "DatabaseSecret"
     actions   = ["secretsmanager:GetSecretValue"]
     resources = [var.database_secret_arn]
-  }
-
-  dynamic "statement" {
-    for_each = var.secrets_kms_key_arn[*]
-
-    content {
-      sid       = "DecryptSecret"
-      actions   = ["kms:Decrypt"]
-      resources = [statement.value]
-
-      condition {
-        test     = "StringEquals"
-        variable = "kms:ViaService"
-        values   = [local.secrets_manager]
-      }
-    }
-  }
-
-  statement {
-    sid       = "Logs"
-    actions   = ["logs:CreateLogStream", "logs:PutLogEvents"]
-    resources = ["${local.log_group_arns["publisher"]}:*"]
-  }
-
-  statement {
-    sid       = "DeadLetters"
-    actions   = ["sqs:SendMessage"]
-    resources = [local.dead_letter_arns["publisher"]]
-  }
-
-  dynamic "statement" {
-    for_each = local.network_interface_statements
-
-    content {
-      sid       = statement.key
-      actions   = statement.value
-      resources = ["*"]
-    }
   }
 }

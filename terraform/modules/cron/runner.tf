@@ -76,48 +76,18 @@ resource "aws_iam_role_policy" "runner" {
 }
 
 data "aws_iam_policy_document" "runner" {
+  source_policy_documents = [
+    data.aws_iam_policy_document.runner_own.json,
+    data.aws_iam_policy_document.lambda["runner"].json,
+  ]
+}
+
+# What only the runner may do.
+data "aws_iam_policy_document" "runner_own" {
   statement {
     sid       = "SchedulerKey"
     actions   = ["secretsmanager:GetSecretValue"]
     resources = [var.scheduler_key_secret_arn]
-  }
-
-  dynamic "statement" {
-    for_each = var.secrets_kms_key_arn[*]
-
-    content {
-      sid       = "DecryptSecret"
-      actions   = ["kms:Decrypt"]
-      resources = [statement.value]
-
-      condition {
-        test     = "StringEquals"
-        variable = "kms:ViaService"
-        values   = [local.secrets_manager]
-      }
-    }
-  }
-
-  statement {
-    sid       = "Logs"
-    actions   = ["logs:CreateLogStream", "logs:PutLogEvents"]
-    resources = ["${local.log_group_arns["runner"]}:*"]
-  }
-
-  statement {
-    sid       = "DeadLetters"
-    actions   = ["sqs:SendMessage"]
-    resources = [local.dead_letter_arns["runner"]]
-  }
-
-  dynamic "statement" {
-    for_each = local.network_interface_statements
-
-    content {
-      sid       = statement.key
-      actions   = statement.value
-      resources = ["*"]
-    }
   }
 }
 

@@ -25,7 +25,7 @@ fn unsteady(s: &Story) -> Handler {
         let nth = if call < FIRST_TRIES { call % 10 } else { 0 };
         async move {
             if nth != 3 {
-                runner.deliver(event).await.map_err(|error| failed(&error.to_string()))?;
+                runner.deliver_fire(event).await.map_err(|error| failed(&error.to_string()))?;
             }
             if nth == 3 || nth == 7 { Err(failed("out of memory")) } else { Ok(()) }
         }

@@ -143,7 +143,7 @@ async fn a_locked_row_fails_no_drain() {
     let world = World::new().await;
     let [locked, free] = [world.create("0 9 * * *", "UTC").await, world.create("0 8 * * *", "UTC").await];
     world.front.delay(&name(locked));
-    let stopwatch = publisher::Stopwatch::stopped();
+    let stopwatch = publisher::Stopwatch::new_stopped();
     let (found_locked, mut is_found_locked) = tokio::sync::mpsc::unbounded_channel();
     let at = Arc::new(move |point| {
         if point == Point::P13 {
@@ -153,14 +153,14 @@ async fn a_locked_row_fails_no_drain() {
     });
     let publisher = world.publisher_hooked(Hook { at, stopwatch: stopwatch.clone(), seed: 0 }).await;
     let deadline = stopwatch.now() + TICK;
-    let draining = tokio::spawn(async move { publisher.drain(deadline).await });
+    let draining = tokio::spawn(async move { publisher.drain_outbox(deadline).await });
     world.front.arrival(&name(locked)).await;
     let session = lock_publications(&world, &[locked]).await;
     world.front.release();
     // The publisher retries the settle until the tick has no time left.
     is_found_locked.recv().await.unwrap();
     is_found_locked.recv().await.unwrap();
-    stopwatch.advance(TICK);
+    stopwatch.advance_by(TICK);
 
     let report = draining.await.unwrap().expect("a locked row is no error");
 
@@ -184,7 +184,7 @@ async fn a_locked_row_stops_no_renewal() {
         world.front.delay(&name(workflow));
     }
     let at = Arc::new(|_| std::future::ready(()).boxed());
-    let hook = Hook { at, stopwatch: publisher::Stopwatch::stopped(), seed: 0 };
+    let hook = Hook { at, stopwatch: publisher::Stopwatch::new_stopped(), seed: 0 };
     let daemon = Daemon::of(world.publisher_hooked(hook).await);
     for workflow in [locked, other] {
         world.front.arrival(&name(workflow)).await;
@@ -333,13 +333,13 @@ async fn endless_edits_delay_no_suspect() {
                   WHERE workflow_id = $1 AND EXISTS (SELECT FROM publications WHERE attempt_count >= 15)";
     make_suspect(&world, suspect).await;
     sqlx::query(again).bind(busy.0).execute(&world.pool).await.unwrap();
-    let stopwatch = publisher::Stopwatch::stopped();
+    let stopwatch = publisher::Stopwatch::new_stopped();
     let (pool, clock) = (world.pool.clone(), stopwatch.clone());
     let at = Arc::new(move |point: Point| {
         let (pool, clock) = (pool.clone(), clock.clone());
         async move {
             if point == Point::P10 {
-                clock.advance(Duration::from_secs(1));
+                clock.advance_by(Duration::from_secs(1));
                 sqlx::query(again).bind(busy.0).execute(&pool).await.unwrap();
             }
         }
@@ -347,7 +347,7 @@ async fn endless_edits_delay_no_suspect() {
     });
     let publisher = world.publisher_hooked(Hook { at, stopwatch: stopwatch.clone(), seed: 0 }).await;
 
-    publisher.drain(stopwatch.now() + Duration::from_secs(300)).await.unwrap();
+    publisher.drain_outbox(stopwatch.now() + Duration::from_secs(300)).await.unwrap();
 
     assert_eq!(world.publication(suspect).await.attempt_count, 0, "the suspect had its turn");
     world.assert_settled().await;

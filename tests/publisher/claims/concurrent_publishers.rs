@@ -26,7 +26,8 @@ async fn four_publishers_share_workflows_evenly() {
     // No call is answered before each publisher has all its permitted calls in flight. So a fast publisher claims no
     // more than its share, and a slow one no less.
     world.front.delay_all();
-    let drains = publishers.into_iter().map(|publisher| tokio::spawn(async move { publisher.drain(soon()).await }));
+    let drains =
+        publishers.into_iter().map(|publisher| tokio::spawn(async move { publisher.drain_outbox(soon()).await }));
     let drains: Vec<_> = drains.collect();
     for _ in 0..3 {
         world.front.release_when_waiting(4 * IN_THE_AIR).await;
@@ -94,7 +95,8 @@ async fn publishers_are_listed_while_they_drain() {
 
     // No call is answered before all four have claimed. How they use the number is tested in `rate.rs`.
     world.front.delay_all();
-    let drains = publishers.into_iter().map(|publisher| tokio::spawn(async move { publisher.drain(soon()).await }));
+    let drains =
+        publishers.into_iter().map(|publisher| tokio::spawn(async move { publisher.drain_outbox(soon()).await }));
     let drains: Vec<_> = drains.collect();
     let started = Instant::now();
     while listed().await < 4 {
@@ -120,7 +122,7 @@ async fn slow_answers_delay_only_themselves() {
         world.front.delay(&name(workflow));
     }
     let publisher = world.publisher().await;
-    let draining = tokio::spawn(async move { publisher.drain(soon()).await.unwrap() });
+    let draining = tokio::spawn(async move { publisher.drain_outbox(soon()).await.unwrap() });
 
     let settled = "SELECT COUNT(*) FROM publications WHERE applied_revision = 1 AND lease_owner IS NULL";
     let all_others = workflows.len() - slow.len();
@@ -175,15 +177,15 @@ async fn a_success_elsewhere_resets_the_backoff() {
     let broken = crate::proxy::Answer::Refuse(500, "InternalServerException", "");
     world.front.always(&name(workflow), Some(broken));
     for round in 1..=8 {
-        first.drain(soon()).await.unwrap();
+        first.drain_outbox(soon()).await.unwrap();
         world.skip(Duration::from_secs(1000 * round)).await;
     }
     world.front.always(&name(workflow), None);
-    assert_eq!(second.drain(soon()).await.unwrap().processed, 1);
+    assert_eq!(second.drain_outbox(soon()).await.unwrap().processed, 1);
 
     world.patch(workflow, json!({"cron_schedule": "0 10 * * *"})).await;
     world.front.always(&name(workflow), Some(broken));
-    first.drain(soon()).await.unwrap();
+    first.drain_outbox(soon()).await.unwrap();
     // On a busy machine, the drain may try it more than once, but not as often as before.
     let failures = sqlx::query_scalar::<_, i32>("SELECT failures FROM publications").fetch_one(&world.pool).await;
     assert!((1..8).contains(&failures.unwrap()));
@@ -210,7 +212,7 @@ async fn a_failed_drain_leaves_the_list() {
     };
     let at = std::sync::Arc::new(move |point| futures::FutureExt::boxed(break_it(point)));
     let hook = publisher::Hook { at, stopwatch: publisher::Stopwatch::default(), seed: 0 };
-    assert!(world.publisher_hooked(hook).await.drain(soon()).await.is_err());
+    assert!(world.publisher_hooked(hook).await.drain_outbox(soon()).await.is_err());
     assert_eq!(listed().await, 0);
     sqlx::raw_sql("ALTER TABLE gone RENAME TO workflows").execute(&world.pool).await.unwrap();
 
@@ -227,6 +229,6 @@ async fn a_failed_drain_leaves_the_list() {
     };
     let at = std::sync::Arc::new(move |point| futures::FutureExt::boxed(observe(point)));
     let hook = publisher::Hook { at, stopwatch: publisher::Stopwatch::default(), seed: 0 };
-    world.publisher_hooked(hook).await.sweep(soon()).await.unwrap();
+    world.publisher_hooked(hook).await.sweep_schedules(soon()).await.unwrap();
     assert_eq!((seen.load(std::sync::atomic::Ordering::SeqCst), listed().await), (1, 0));
 }

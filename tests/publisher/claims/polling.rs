@@ -63,7 +63,7 @@ async fn poll(world: Arc<World>, is_over: Arc<AtomicBool>) -> Vec<DateTime<Utc>>
     let publisher = world.publisher().await;
     let mut ended = Vec::new();
     while !is_over.load(Ordering::Relaxed) {
-        publisher.drain(soon()).await.unwrap();
+        publisher.drain_outbox(soon()).await.unwrap();
         ended.push(sqlx::query_scalar("SELECT cronbox_now()").fetch_one(&world.pool).await.unwrap());
         tokio::time::sleep(POLL).await;
     }

@@ -21,7 +21,7 @@ async fn an_open_edit_delays_no_other_workflow() {
     let [edited, other] = [world.create("0 9 * * *", "UTC").await, world.create("0 8 * * *", "UTC").await];
     world.front.delay(&name(edited));
     let publisher = world.publisher().await;
-    let draining = tokio::spawn(async move { publisher.drain(soon()).await.unwrap() });
+    let draining = tokio::spawn(async move { publisher.drain_outbox(soon()).await.unwrap() });
     world.front.arrival(&name(edited)).await;
 
     // The claim has read the workflow. Now an edit enqueues, and stays open while the publisher settles.
@@ -48,7 +48,7 @@ async fn edits_during_calls_are_published_afterwards() {
     let workflow = world.create("0 9 * * *", "UTC").await;
     world.front.delay(&name(workflow));
     let publisher = world.publisher().await;
-    let draining = tokio::spawn(async move { publisher.drain(soon()).await.unwrap() });
+    let draining = tokio::spawn(async move { publisher.drain_outbox(soon()).await.unwrap() });
     world.front.arrival(&name(workflow)).await;
     world.patch(workflow, json!({"cron_schedule": "0 10 * * *"})).await;
     world.front.release();
@@ -66,7 +66,7 @@ async fn a_refused_old_revision_fails_no_workflow() {
     world.front.next(&name(workflow), [INVALID]);
     world.front.delay(&name(workflow));
     let publisher = world.publisher().await;
-    let draining = tokio::spawn(async move { publisher.drain(soon()).await.unwrap() });
+    let draining = tokio::spawn(async move { publisher.drain_outbox(soon()).await.unwrap() });
     world.front.arrival(&name(workflow)).await;
     world.patch(workflow, json!({"cron_schedule": "0 10 * * *"})).await;
     world.front.release();
@@ -128,7 +128,7 @@ async fn stale_publishers_release_no_newer_lease() {
     world.skip(LEASE).await;
     world.front.delay(&name(workflow));
     let newer = world.publisher().await;
-    let newer = tokio::spawn(async move { newer.drain(soon()).await.unwrap() });
+    let newer = tokio::spawn(async move { newer.drain_outbox(soon()).await.unwrap() });
     until_claimed(&world, workflow, 2).await;
 
     world.front.release();
@@ -289,7 +289,7 @@ async fn repairs_requested_during_calls_are_made() {
     world.patch(workflow, json!({"cron_schedule": "0 10 * * *"})).await;
     world.front.delay(&name(workflow));
     let publisher = world.publisher().await;
-    let draining = tokio::spawn(async move { publisher.drain(soon()).await.unwrap() });
+    let draining = tokio::spawn(async move { publisher.drain_outbox(soon()).await.unwrap() });
     world.front.arrival(&name(workflow)).await;
     let mut tx = db::begin(&world.pool).await.unwrap();
     workflows::outbox::enqueue_orphan_cleanup(&mut tx, workflow, world.clock.now()).await.unwrap();

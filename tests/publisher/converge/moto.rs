@@ -54,6 +54,6 @@ async fn a_missing_group_in_moto_is_retried() {
     let world = World::before(&moto.endpoint, None, Clock::fixed(at("2026-03-02T10:00:00Z"))).await;
     let workflow = world.create("0 9 * * *", "UTC").await;
     let config = publisher::Config { schedule_group: "nowhere".to_owned(), ..world.config() };
-    assert_eq!(world.publisher_with(config).await.drain(soon()).await.unwrap().retried, 1);
+    assert_eq!(world.publisher_with(config).await.drain_outbox(soon()).await.unwrap().retried, 1);
     assert_eq!(world.publication(workflow).await.error_class.as_deref(), Some("transient"));
 }

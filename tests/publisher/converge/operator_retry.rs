@@ -43,7 +43,7 @@ async fn a_refusal_in_flight_outlives_a_retry() {
     world.front.next(&name(workflow), [INVALID]);
     world.front.delay(&name(workflow));
     let publisher = world.publisher().await;
-    let drain = tokio::spawn(async move { publisher.drain(soon()).await.unwrap() });
+    let drain = tokio::spawn(async move { publisher.drain_outbox(soon()).await.unwrap() });
     world.front.arrival(&name(workflow)).await;
     retry(&world, row_of(&world, workflow).await).await;
     world.front.release();
@@ -65,7 +65,7 @@ async fn a_retry_during_a_call_calls_again() {
         world.patch(workflow, json!({"cron_schedule": format!("{minute} 9 * * *")})).await;
         world.front.delay(&name(workflow));
         let publisher = world.publisher().await;
-        let drain = tokio::spawn(async move { publisher.drain(soon()).await.unwrap() });
+        let drain = tokio::spawn(async move { publisher.drain_outbox(soon()).await.unwrap() });
         world.front.arrival(&name(workflow)).await;
         assert!(matches!(retry(&world, row_of(&world, workflow).await).await, Operated::Done(_)));
         world.calls();

@@ -78,7 +78,7 @@ async fn run_history(seed: u64) {
             tokio::spawn(async move {
                 let publisher = world.publisher().await;
                 while !is_over.load(Ordering::Relaxed) {
-                    publisher.drain(soon()).await.unwrap();
+                    publisher.drain_outbox(soon()).await.unwrap();
                     tokio::task::yield_now().await;
                 }
             })

@@ -43,7 +43,10 @@ impl Daemon {
 
     pub(crate) fn of(publisher: publisher::Publisher) -> Daemon {
         let (stop, stopped) = oneshot::channel::<()>();
-        let running = tokio::spawn(async move { publisher.listen(None, None, async { drop(stopped.await) }).await });
+        let running =
+            tokio::spawn(
+                async move { publisher.publish_on_notification(None, None, async { drop(stopped.await) }).await },
+            );
         Daemon { stop, running }
     }
 
@@ -100,7 +103,7 @@ async fn the_poll_finds_edits_without_a_notification() {
 async fn daemons_wake_when_a_backoff_ends() {
     let world = World::new().await;
     // A finished sweep also wakes the drain, so this one makes sure that no sweep is due.
-    world.publisher().await.sweep(soon()).await.unwrap();
+    world.publisher().await.sweep_schedules(soon()).await.unwrap();
     let workflow = world.create("0 9 * * *", "UTC").await;
     world.front.next(&name(workflow), [crate::proxy::THROTTLED]);
     let daemon = Daemon::of(world.publisher().await.polling_every(HOUR));
@@ -212,7 +215,7 @@ impl Gate {
 async fn daemons_listen_anew_after_their_server_vanished() {
     let world = World::new().await;
     // A finished sweep also wakes the drain, so this one makes sure that no sweep is due.
-    world.publisher().await.sweep(soon()).await.unwrap();
+    world.publisher().await.sweep_schedules(soon()).await.unwrap();
     let (way, gate) = (Way::to(&world.dsn).await, Gate::open());
     let publisher = world.publisher_hooked_by_way_of(&way.dsn(&world.dsn), gate.hook()).await;
     let daemon = Daemon::of(publisher.polling_every(HOUR));
@@ -257,7 +260,7 @@ async fn a_stopping_daemon_settles_its_claims() {
 async fn edits_before_listening_need_no_poll() {
     let world = World::new().await;
     // A finished sweep also wakes the drain, so this one makes sure that no sweep is due.
-    world.publisher().await.sweep(soon()).await.unwrap();
+    world.publisher().await.sweep_schedules(soon()).await.unwrap();
     let (scanned, may_listen) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
     let (scan, listen) = (Arc::clone(&scanned), Arc::clone(&may_listen));
     let at = Arc::new(move |point| {
@@ -293,7 +296,7 @@ async fn daemons_renew_leases_of_slow_calls() {
     let workflow = world.create("0 9 * * *", "UTC").await;
     world.meddle(Method::POST, workflow, manual_schedule("cron(0 1 * * ? *)")).await;
     world.front.delay(&name(workflow));
-    let stopwatch = publisher::Stopwatch::stopped();
+    let stopwatch = publisher::Stopwatch::new_stopped();
     let at = Arc::new(|_| std::future::ready(()).boxed());
     let hook = Hook { at, stopwatch: stopwatch.clone(), seed: 0 };
     let daemon = Daemon::of(world.publisher_hooked(hook).await);
@@ -301,7 +304,7 @@ async fn daemons_renew_leases_of_slow_calls() {
 
     // Both clocks of the lease are near its end when the renewal is due.
     world.skip(Duration::from_secs(45)).await;
-    stopwatch.advance(Duration::from_secs(45));
+    stopwatch.advance_by(Duration::from_secs(45));
     tokio::time::pause();
     tokio::time::advance(Duration::from_secs(20)).await;
     tokio::time::resume();
@@ -315,7 +318,7 @@ async fn daemons_renew_leases_of_slow_calls() {
 
     // After the first lease would have ended, no publisher takes over, and the next update still has a valid signature.
     world.skip(Duration::from_secs(65)).await;
-    stopwatch.advance(Duration::from_secs(20));
+    stopwatch.advance_by(Duration::from_secs(20));
     assert_eq!(world.publish().await.created, 0);
     world.front.release();
     until_visible(&world, 2).await;
@@ -332,12 +335,12 @@ async fn daemons_renew_leases_of_slow_calls() {
 async fn a_daemon_outlives_a_year() {
     let world = World::new().await;
     let workflow = world.create("0 9 * * *", "UTC").await;
-    let stopwatch = publisher::Stopwatch::stopped();
+    let stopwatch = publisher::Stopwatch::new_stopped();
     let at = Arc::new(|_| std::future::ready(()).boxed());
     let daemon = Daemon::of(world.publisher_hooked(Hook { at, stopwatch: stopwatch.clone(), seed: 0 }).await);
     until_visible(&world, 1).await;
 
-    stopwatch.advance(Duration::from_secs(400 * 24 * 3600));
+    stopwatch.advance_by(Duration::from_secs(400 * 24 * 3600));
     world.patch(workflow, json!({"cron_schedule": "0 10 * * *"})).await;
     notify(&world.pool).await;
     let published = async {

@@ -16,7 +16,7 @@ async fn throttling_backs_off_and_counts_no_attempt() {
     let publisher = world.publisher().await;
     for round in 1..=15_u32 {
         // The same publisher each time, so that its backoff doubles.
-        let report = publisher.drain(soon()).await.unwrap();
+        let report = publisher.drain_outbox(soon()).await.unwrap();
         assert!(report.retried >= 1 && report.failed == 0 && report.remaining == 1, "{report:?}");
         let publication = world.publication(workflow).await;
         assert_eq!((publication.attempt_count, publication.sync.as_str()), (0, "pending"));
@@ -29,7 +29,7 @@ async fn throttling_backs_off_and_counts_no_attempt() {
     assert_eq!(world.outbox(workflow).await, (0, 0, 1), "no workflow has failed");
 
     world.front.always(&name(workflow), None);
-    assert_eq!(publisher.drain(soon()).await.unwrap().created, 1);
+    assert_eq!(publisher.drain_outbox(soon()).await.unwrap().created, 1);
     let publication = world.publication(workflow).await;
     assert_eq!((publication.sync.as_str(), publication.last_error), ("synced", None));
 }
@@ -103,7 +103,7 @@ async fn three_denials_in_a_row_stop_drains() {
     let config = publisher::Config { api_concurrency: 1, ..world.config() };
     let publisher = world.publisher_with(config).await;
 
-    let report = publisher.drain(soon()).await.unwrap();
+    let report = publisher.drain_outbox(soon()).await.unwrap();
 
     assert_eq!((report.retried, report.failed, report.remaining), (3, 0, 20));
     assert_eq!(world.calls().len(), 3, "the fourth is not requested");
@@ -113,7 +113,7 @@ async fn three_denials_in_a_row_stop_drains() {
         world.front.always(&name(*workflow), None);
     }
     world.skip(Duration::from_secs(5)).await;
-    assert_eq!(publisher.drain(soon()).await.unwrap().created, 20);
+    assert_eq!(publisher.drain_outbox(soon()).await.unwrap().created, 20);
     world.assert_settled().await;
 }
 
@@ -123,12 +123,12 @@ async fn a_single_denied_workflow_fails() {
     let workflow = world.create("0 9 * * *", "UTC").await;
     world.front.always(&name(workflow), Some(DENIED));
     let publisher = world.publisher().await;
-    assert_eq!(publisher.drain(soon()).await.unwrap().retried, 1);
+    assert_eq!(publisher.drain_outbox(soon()).await.unwrap().retried, 1);
     world.create("0 9 * * *", "UTC").await;
-    assert_eq!(publisher.drain(soon()).await.unwrap().created, 1);
+    assert_eq!(publisher.drain_outbox(soon()).await.unwrap().created, 1);
     world.skip(Duration::from_secs(5)).await;
 
-    assert_eq!(publisher.drain(soon()).await.unwrap().failed, 1);
+    assert_eq!(publisher.drain_outbox(soon()).await.unwrap().failed, 1);
 
     let publication = world.publication(workflow).await;
     assert_eq!((publication.sync.as_str(), publication.error_class.as_deref()), ("failed", Some("permanent")));
@@ -136,7 +136,7 @@ async fn a_single_denied_workflow_fails() {
     assert!(sentence.starts_with("the publisher may not do this in EventBridge: "), "{sentence}");
     world.front.always(&name(workflow), None);
     world.patch(workflow, json!({"cron_schedule": "0 10 * * *"})).await;
-    assert_eq!(publisher.drain(soon()).await.unwrap().created, 1);
+    assert_eq!(publisher.drain_outbox(soon()).await.unwrap().created, 1);
 }
 
 #[tokio::test]
@@ -152,13 +152,13 @@ async fn a_permission_lost_meanwhile_fails_no_workflow() {
     }
     let publisher = world.publisher_with(publisher::Config { api_concurrency: 1, ..world.config() }).await;
     for round in 1..=3 {
-        assert_eq!(publisher.drain(soon()).await.unwrap().failed, 0);
+        assert_eq!(publisher.drain_outbox(soon()).await.unwrap().failed, 0);
         world.skip(Duration::from_secs(1000 * round)).await;
     }
     for workflow in workflows {
         world.front.always(&name(workflow), None);
     }
-    assert_eq!(publisher.drain(soon()).await.unwrap().created, 5);
+    assert_eq!(publisher.drain_outbox(soon()).await.unwrap().created, 5);
     world.assert_settled().await;
 }
 
@@ -179,7 +179,7 @@ async fn missing_groups_are_named_and_retried() {
     let workflow = world.create("0 9 * * *", "UTC").await;
     let publisher =
         world.publisher_with(publisher::Config { schedule_group: "nowhere".to_owned(), ..world.config() }).await;
-    assert_eq!(publisher.drain(soon()).await.unwrap().retried, 1);
+    assert_eq!(publisher.drain_outbox(soon()).await.unwrap().retried, 1);
     let publication = world.publication(workflow).await;
     assert_eq!(publication.error_class.as_deref(), Some("environment"));
     assert!(publication.last_error.unwrap().starts_with("the schedule group is missing"));
@@ -213,7 +213,7 @@ async fn a_start_that_passed_fails_no_workflow() {
         world.clock.set(at("2026-03-02T10:15:00Z"));
         world.front.release();
     };
-    let (report, ()) = tokio::join!(publisher.drain(soon()), frozen);
+    let (report, ()) = tokio::join!(publisher.drain_outbox(soon()), frozen);
 
     let report = report.unwrap();
     assert_eq!((report.failed, report.created), (0, 0), "EventBridge refuses a start of so long ago");
@@ -239,7 +239,7 @@ async fn an_end_that_passed_fails_no_workflow() {
         world.clock.set(at("2026-03-02T10:15:00Z"));
         world.front.release();
     };
-    let (report, ()) = tokio::join!(publisher.drain(soon()), frozen);
+    let (report, ()) = tokio::join!(publisher.drain_outbox(soon()), frozen);
 
     let report = report.unwrap();
     assert_eq!((report.failed, report.created), (0, 0), "EventBridge refuses an end that has passed");
@@ -256,7 +256,7 @@ async fn unanswered_calls_time_out_and_are_verified() {
     let workflow = world.create("0 9 * * *", "UTC").await;
     world.front.next(&name(workflow), [Answer::DoneButSilent]);
     let publisher = world.impatient_publisher().await;
-    assert!(publisher.drain(soon()).await.unwrap().retried >= 1);
+    assert!(publisher.drain_outbox(soon()).await.unwrap().retried >= 1);
     let shipped = publisher::scheduler_client(Some(&world.endpoint)).await;
     let limit = shipped.config().timeout_config().and_then(TimeoutConfig::read_timeout);
     assert_eq!(limit, Some(Duration::from_secs(3)), "of one answer, well within a tick");
@@ -272,7 +272,7 @@ async fn drains_without_time_claim_nothing() {
     let world = World::new().await;
     world.create("0 9 * * *", "UTC").await;
     let publisher = world.publisher().await;
-    let report = publisher.drain(std::time::Instant::now() + Duration::from_secs(9)).await.unwrap();
+    let report = publisher.drain_outbox(std::time::Instant::now() + Duration::from_secs(9)).await.unwrap();
     assert_eq!((report.created, report.remaining), (0, 1));
     assert_eq!(world.calls(), []);
 }
@@ -297,10 +297,10 @@ async fn exhausted_connections_lose_no_edit() {
     assert!(connections.iter().all(Result::is_ok), "all that the role may have");
     let publisher = world.publisher_by_way_of(&dsn).await;
 
-    assert!(publisher.drain(soon()).await.is_err(), "an error, which Lambda counts");
+    assert!(publisher.drain_outbox(soon()).await.is_err(), "an error, which Lambda counts");
     assert_eq!((world.calls().len(), world.outbox(workflow).await), (0, (0, 0, 1)));
     drop(connections);
     others.close().await;
-    assert_eq!(publisher.drain(soon()).await.unwrap().created, 1);
+    assert_eq!(publisher.drain_outbox(soon()).await.unwrap().created, 1);
     assert_eq!(world.expression(workflow).await.as_deref(), Some("cron(0 9 * * ? *)"));
 }

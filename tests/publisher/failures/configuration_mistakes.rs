@@ -31,7 +31,7 @@ async fn drain_for_hours(world: &World, publisher: &Publisher, hours: std::ops::
     let mut failed = 0;
     for hour in hours {
         world.skip(HOUR * hour).await;
-        failed += publisher.drain(soon()).await.unwrap().failed;
+        failed += publisher.drain_outbox(soon()).await.unwrap().failed;
     }
     failed
 }
@@ -52,7 +52,7 @@ async fn a_wrong_setting_fails_no_workflow() {
         edit_all(&world, &workflows, "0 10 * * *").await;
         let publisher = world.publisher_with(Config { api_concurrency: 1, ..wrong.clone() }).await;
 
-        let report = publisher.drain(soon()).await.unwrap();
+        let report = publisher.drain_outbox(soon()).await.unwrap();
 
         assert_eq!((report.failed, report.retried), (0, 3), "three refusals stop the drain: {wrong:?}");
         assert_eq!(drain_for_hours(&world, &publisher, 1..15).await, 0, "{wrong:?}");
@@ -78,7 +78,7 @@ async fn a_missing_role_fails_no_workflow() {
     world.plan_faults(json!({"faults": [{"kind": "assume_role", "chance": 1.0}]})).await;
     let publisher = world.publisher_with(Config { api_concurrency: 1, ..world.config() }).await;
 
-    let report = publisher.drain(soon()).await.unwrap();
+    let report = publisher.drain_outbox(soon()).await.unwrap();
 
     assert_eq!((report.failed, report.retried), (0, 3), "three refusals stop the drain");
     assert_eq!(drain_for_hours(&world, &publisher, 1..15).await, 0);
@@ -105,12 +105,12 @@ async fn a_spreading_role_fails_no_workflow() {
     let publisher = world.publisher().await;
     for hour in 1..=5 {
         edit_all(&world, &[other], &format!("0 1{hour} * * *")).await;
-        let report = publisher.drain(soon()).await.unwrap();
+        let report = publisher.drain_outbox(soon()).await.unwrap();
         assert_eq!((report.failed, report.updated), (0, 1), "{report:?}");
         world.skip(HOUR * hour).await;
     }
     world.front.always(&name(refused), None);
-    publisher.drain(soon()).await.unwrap();
+    publisher.drain_outbox(soon()).await.unwrap();
     assert_eq!(world.expression(refused).await.as_deref(), Some("cron(0 10 * * ? *)"));
     world.assert_settled().await;
 }
@@ -132,7 +132,7 @@ async fn a_proxy_s_page_fails_no_workflow() {
             world.front.always(&name(*workflow), None);
         }
         world.skip(HOUR * 25).await;
-        publisher.drain(soon()).await.unwrap();
+        publisher.drain_outbox(soon()).await.unwrap();
         for workflow in &workflows {
             assert_eq!(world.publication(*workflow).await.sync, "synced");
         }
@@ -156,7 +156,7 @@ async fn a_strange_answer_for_all_fails_none() {
         world.front.always(&name(*workflow), None);
     }
     world.skip(HOUR * 25).await;
-    publisher.drain(soon()).await.unwrap();
+    publisher.drain_outbox(soon()).await.unwrap();
     for workflow in &workflows {
         assert_eq!(world.publication(*workflow).await.sync, "synced");
     }
@@ -175,7 +175,7 @@ async fn a_deleted_group_fails_no_workflow() {
     world.delete(deleted).await;
     let new = world.create("0 11 * * *", "UTC").await;
     let publisher = world.publisher().await;
-    let report = publisher.drain(soon()).await.unwrap();
+    let report = publisher.drain_outbox(soon()).await.unwrap();
     assert_eq!((report.failed, report.retried), (0, 3), "{report:?}");
     for workflow in [edited, deleted, new] {
         assert_eq!(world.publication(workflow).await.error_class.as_deref(), Some("transient"));
@@ -219,7 +219,7 @@ async fn a_changed_setting_revives_failed_workflows() {
 
     let runner = "arn:aws:lambda:us-east-1:123456789012:function:another".to_owned();
     let publisher = world.publisher_with(Config { runner_lambda_arn: runner, ..world.config() }).await;
-    assert_eq!(publisher.drain(soon()).await.unwrap().created, 1);
+    assert_eq!(publisher.drain_outbox(soon()).await.unwrap().created, 1);
 
     assert_eq!(world.publication(refused).await.sync, "synced");
     assert_eq!(world.publication(discarded).await.sync, "failed", "an operator gave it up");

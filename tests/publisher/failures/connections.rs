@@ -58,10 +58,10 @@ async fn a_broken_connection_costs_no_backoff() {
     let client = publisher::scheduler_client(Some(&way)).await;
     let publisher = Publisher::new(world.config(), crate::database::pool(&world.dsn), client, world.clock.clone());
     let workflow = world.create("0 9 * * *", "UTC").await;
-    assert_eq!(publisher.drain(soon()).await.unwrap().created, 1);
+    assert_eq!(publisher.drain_outbox(soon()).await.unwrap().created, 1);
     world.patch(workflow, json!({"cron_schedule": "0 10 * * *"})).await;
 
-    let report = publisher.drain(soon()).await.unwrap();
+    let report = publisher.drain_outbox(soon()).await.unwrap();
 
     assert!(is_broken.load(Ordering::SeqCst), "the kept connection was used");
     assert_eq!((report.updated, report.retried), (1, 0));
@@ -94,16 +94,16 @@ async fn idle_connections_are_not_kept() {
     let client = publisher::scheduler_client(Some(&way)).await;
     let publisher = Publisher::new(world.config(), crate::database::pool(&world.dsn), client, world.clock.clone());
     let workflow = world.create("0 9 * * *", "UTC").await;
-    publisher.drain(soon()).await.unwrap();
+    publisher.drain_outbox(soon()).await.unwrap();
     world.patch(workflow, json!({"cron_schedule": "0 10 * * *"})).await;
-    assert_eq!(publisher.drain(soon()).await.unwrap().updated, 1);
+    assert_eq!(publisher.drain_outbox(soon()).await.unwrap().updated, 1);
     assert_eq!(connections.load(Ordering::SeqCst), 1, "kept from one drain to the next");
 
     tokio::time::pause();
     tokio::time::advance(Duration::from_secs(30)).await;
     tokio::time::resume();
     world.patch(workflow, json!({"cron_schedule": "0 11 * * *"})).await;
-    assert_eq!(publisher.drain(soon()).await.unwrap().updated, 1);
+    assert_eq!(publisher.drain_outbox(soon()).await.unwrap().updated, 1);
     assert_eq!(connections.load(Ordering::SeqCst), 2, "half a minute later it is a new one");
 }
 

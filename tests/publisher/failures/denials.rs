@@ -17,20 +17,20 @@ async fn a_settled_denial_is_forgotten() {
         world.create("0 3 * * *", "UTC").await,
     ];
     let publisher = world.publisher().await;
-    publisher.drain(soon()).await.unwrap();
+    publisher.drain_outbox(soon()).await.unwrap();
     world.front.next(&name(first), [DENIED]);
     world.patch(first, json!({"cron_schedule": "30 1 * * *"})).await;
-    assert_eq!(publisher.drain(soon()).await.unwrap().retried, 1);
+    assert_eq!(publisher.drain_outbox(soon()).await.unwrap().retried, 1);
     world.patch(first, json!({"cron_schedule": "0 1 * * *"})).await;
-    assert_eq!(publisher.drain(soon()).await.unwrap().unchanged, 1, "no call is needed");
+    assert_eq!(publisher.drain_outbox(soon()).await.unwrap().unchanged, 1, "no call is needed");
 
     world.front.always(&name(second), Some(DENIED));
     world.patch(second, json!({"cron_schedule": "30 2 * * *"})).await;
     let mut failed = 0;
     for round in 1..=6 {
-        failed += publisher.drain(soon()).await.unwrap().failed;
+        failed += publisher.drain_outbox(soon()).await.unwrap().failed;
         world.patch(other, json!({"cron_schedule": format!("{round} 3 * * *")})).await;
-        failed += publisher.drain(soon()).await.unwrap().failed;
+        failed += publisher.drain_outbox(soon()).await.unwrap().failed;
         world.skip(Duration::from_secs(1000 * round)).await;
     }
 
@@ -49,19 +49,19 @@ async fn successful_deletes_prove_no_create() {
         cleared.push(world.create("0 9 * * *", "UTC").await);
     }
     let publisher = world.publisher().await;
-    publisher.drain(soon()).await.unwrap();
+    publisher.drain_outbox(soon()).await.unwrap();
     for (round, cleared) in (1..).zip(&cleared) {
         world.patch(*cleared, json!({"cron_schedule": null})).await;
         world.skip(Duration::from_secs(1000 * round)).await;
-        let report = publisher.drain(soon()).await.unwrap();
+        let report = publisher.drain_outbox(soon()).await.unwrap();
         assert_eq!((report.deleted, report.failed), (1, 0), "round {round}");
     }
     assert_eq!(world.publication(denied).await.error_class.as_deref(), Some("environment"));
 
     // Another create succeeds, so the denial is this workflow's own fault.
     world.create("0 8 * * *", "UTC").await;
-    let mut failed = publisher.drain(soon()).await.unwrap().failed;
+    let mut failed = publisher.drain_outbox(soon()).await.unwrap().failed;
     world.skip(Duration::from_secs(9000)).await;
-    failed += publisher.drain(soon()).await.unwrap().failed;
+    failed += publisher.drain_outbox(soon()).await.unwrap().failed;
     assert_eq!(failed, 1);
 }

@@ -22,7 +22,7 @@ async fn made_in_an_outage(world: &World, publisher: &publisher::Publisher, answ
     }
     for minute in 1..=OUTAGE {
         world.skip(MINUTE * minute).await;
-        let report = publisher.drain(soon()).await.unwrap();
+        let report = publisher.drain_outbox(soon()).await.unwrap();
         assert_eq!((report.failed, report.created), (0, 0), "no workflow has failed");
     }
     made
@@ -35,7 +35,7 @@ async fn ticks_after(world: &World, publisher: &publisher::Publisher, made: &[Wo
     }
     for tick in 1..=20 {
         world.skip(MINUTE * (OUTAGE + tick)).await;
-        let remaining = publisher.drain(soon()).await.unwrap().remaining;
+        let remaining = publisher.drain_outbox(soon()).await.unwrap().remaining;
         if remaining == 0 {
             return tick;
         }

@@ -75,7 +75,7 @@ async fn unanswered_settles_return_no_attempt_twice() {
     world.front.always(&name(workflow), Some(THROTTLED));
 
     let (way, is_lost) = way_that_loses_an_answer(&world.dsn).await;
-    world.publisher_by_way_of(&way).await.drain(soon()).await.unwrap();
+    world.publisher_by_way_of(&way).await.drain_outbox(soon()).await.unwrap();
 
     assert!(is_lost.load(Ordering::SeqCst), "a settle went unanswered");
     let publication = world.publication(workflow).await;

@@ -51,7 +51,7 @@ async fn end_sessions(world: &World, backends: &[i32]) {
 async fn settles_end_when_their_server_vanishes() {
     let world = World::new().await;
     // A sweep that ends wakes the drain, too; none is due for now.
-    world.publisher().await.sweep(soon()).await.unwrap();
+    world.publisher().await.sweep_schedules(soon()).await.unwrap();
     let workflow = world.create("0 9 * * *", "UTC").await;
     world.front.delay(&name(workflow));
     let way = Way::to(&world.dsn).await;

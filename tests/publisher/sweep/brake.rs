@@ -30,7 +30,7 @@ impl World {
         self.front.delay(delayed);
         let publisher = self.publisher().await;
         publisher.request_sweep("test").await.unwrap();
-        let sweeping = tokio::spawn(async move { publisher.sweep(soon()).await.unwrap() });
+        let sweeping = tokio::spawn(async move { publisher.sweep_schedules(soon()).await.unwrap() });
         self.front.arrival(delayed).await;
         let edit = Edit { actor: "test".to_owned(), now: self.clock.now(), traceparent: None };
         let mut tx = db::begin(&self.pool).await.unwrap();
@@ -157,9 +157,9 @@ async fn a_configuration_without_generation_waits_for_force() {
     let config = publisher::Config { scheduler_role_arn: role.to_owned(), ..world.config() };
     let publisher = world.publisher_with(config).await;
     publisher.request_sweep("test").await.unwrap();
-    let Swept::Done(found) = publisher.sweep(soon()).await.unwrap() else { panic!() };
+    let Swept::Done(found) = publisher.sweep_schedules(soon()).await.unwrap() else { panic!() };
     assert_eq!((found.changes_refused, found.explained, found.repaired), (60, 0, 0), "{found:?}");
-    publisher.drain(soon()).await.unwrap();
+    publisher.drain_outbox(soon()).await.unwrap();
     assert_ne!(world.schedule(workflows[0]).await.unwrap()["Target"]["RoleArn"], role);
 }
 
@@ -173,5 +173,5 @@ async fn edits_are_never_braked() {
     }
     assert_eq!(world.publish().await.updated, 60);
     world.skip(SETTLED + Duration::from_secs(600)).await;
-    assert_eq!(world.sweep().await.drift(), 0);
+    assert_eq!(world.sweep().await.total_drift(), 0);
 }

@@ -38,7 +38,7 @@ impl World {
 
 async fn sweep_by(publisher: &Publisher) -> Findings {
     publisher.request_sweep("test").await.unwrap();
-    match publisher.sweep(soon()).await.unwrap() {
+    match publisher.sweep_schedules(soon()).await.unwrap() {
         Swept::Done(found) => found,
         other => panic!("not done: {other:?}"),
     }
@@ -54,13 +54,13 @@ async fn a_raised_generation_rolls_out_behind_canaries() {
     assert_eq!((found.explained, found.changes_refused, found.repaired), (60, 0, 0), "{found:?}");
     assert!(!world.is_rolled_out().await);
     world.front.take_calls();
-    assert_eq!(publisher.drain(soon()).await.unwrap().updated, 60);
+    assert_eq!(publisher.drain_outbox(soon()).await.unwrap().updated, 60);
     let canaries: Vec<String> = workflows[..10].iter().map(|id| name(*id)).collect();
     let calls = world.front.take_calls();
     assert!(calls[..10].iter().all(|call| canaries.contains(&call.name)), "{calls:?}");
     assert_eq!(world.count_rolled_out(&workflows).await, 60);
     world.skip(SETTLED * 2).await;
-    assert_eq!(sweep_by(&publisher).await.drift(), 0);
+    assert_eq!(sweep_by(&publisher).await.total_drift(), 0);
     assert!(world.is_rolled_out().await);
     world.assert_settled().await;
 }
@@ -80,7 +80,7 @@ async fn a_raised_generation_explains_no_other_cron() {
     let publisher = world.publisher_of(1).await;
     let found = sweep_by(&publisher).await;
     assert_eq!((found.explained, found.changes_refused, found.repaired), (48, 12, 0), "{found:?}");
-    publisher.drain(soon()).await.unwrap();
+    publisher.drain_outbox(soon()).await.unwrap();
     assert_eq!((world.count_rolled_out(others).await, world.count_rolled_out(changed).await), (48, 0));
     for (minute, id) in changed.iter().enumerate() {
         assert_eq!(world.expression(*id).await.unwrap(), format!("cron({minute} 9 * * ? *)"));
@@ -88,7 +88,7 @@ async fn a_raised_generation_explains_no_other_cron() {
 
     world.execute("INSERT INTO sweeps (requested_by, force, requested_on) VALUES ('key:x', TRUE, cronbox_now())").await;
     assert_eq!(sweep_by(&publisher).await.repaired, 12);
-    publisher.drain(soon()).await.unwrap();
+    publisher.drain_outbox(soon()).await.unwrap();
     assert_eq!(world.count_rolled_out(&workflows).await, 60);
 }
 
@@ -99,13 +99,13 @@ async fn a_failing_canary_stops_the_rollout() {
     let publisher = world.publisher_of(1).await;
     sweep_by(&publisher).await;
     world.front.always(&name(workflows[3]), Some(INVALID));
-    publisher.drain(soon()).await.unwrap();
-    publisher.drain(soon()).await.unwrap();
+    publisher.drain_outbox(soon()).await.unwrap();
+    publisher.drain_outbox(soon()).await.unwrap();
     assert_eq!(world.count_rolled_out(&workflows).await, 9, "nine of ten canaries, and nothing else");
 
     world.front.always(&name(workflows[3]), None);
     world.patch(workflows[3], json!({"cron_schedule": "0 12 * * *"})).await;
-    publisher.drain(soon()).await.unwrap();
+    publisher.drain_outbox(soon()).await.unwrap();
     assert_eq!(world.count_rolled_out(&workflows).await, 60, "the canary has succeeded: the rest follows");
     world.assert_settled().await;
 }
@@ -117,10 +117,10 @@ async fn force_passes_a_failing_canary() {
     let publisher = world.publisher_of(1).await;
     sweep_by(&publisher).await;
     world.front.always(&name(workflows[3]), Some(INVALID));
-    publisher.drain(soon()).await.unwrap();
+    publisher.drain_outbox(soon()).await.unwrap();
     world.execute("INSERT INTO sweeps (requested_by, force, requested_on) VALUES ('key:x', TRUE, cronbox_now())").await;
     sweep_by(&publisher).await;
-    publisher.drain(soon()).await.unwrap();
+    publisher.drain_outbox(soon()).await.unwrap();
     assert_eq!(world.count_rolled_out(&workflows).await, 29);
 }
 
@@ -134,7 +134,7 @@ async fn an_edit_overtakes_the_rollout() {
     sweep_by(&publisher).await;
     world.front.take_calls();
     world.front.delay(&name(workflows[0]));
-    let draining = tokio::spawn(async move { publisher.drain(soon()).await });
+    let draining = tokio::spawn(async move { publisher.drain_outbox(soon()).await });
     world.front.arrival(&name(workflows[0])).await;
     world.patch(edited, json!({"cron_schedule": "0 12 * * *"})).await;
     world.front.release();
@@ -151,19 +151,19 @@ async fn an_older_generation_publishes_nothing() {
     let world = World::new().await;
     let workflows = world.in_step(3).await;
     let newer = world.publisher_of(2).await;
-    newer.drain(soon()).await.unwrap();
+    newer.drain_outbox(soon()).await.unwrap();
     world.patch(workflows[0], json!({"cron_schedule": "0 12 * * *"})).await;
     world.front.take_calls();
 
     let older = world.publisher_with(Config { config_generation: 1, ..world.config() }).await;
-    let report = older.drain(soon()).await.unwrap();
+    let report = older.drain_outbox(soon()).await.unwrap();
     assert_eq!((report.processed, report.remaining), (0, 1), "{report:?}");
     older.request_sweep("test").await.unwrap();
-    assert_eq!(older.sweep(soon()).await.unwrap(), Swept::NotNow);
-    assert!(older.once().await.unwrap_err().to_string().contains("CRONBOX_CONFIG_GENERATION"));
+    assert_eq!(older.sweep_schedules(soon()).await.unwrap(), Swept::NotNow);
+    assert!(older.publish_once().await.unwrap_err().to_string().contains("CRONBOX_CONFIG_GENERATION"));
     assert!(world.front.take_calls().is_empty());
 
-    assert_eq!(newer.drain(soon()).await.unwrap().updated, 1);
+    assert_eq!(newer.drain_outbox(soon()).await.unwrap().updated, 1);
     assert_eq!(world.schedule(workflows[0]).await.unwrap()["Target"]["RoleArn"], ROLE);
 }
 
@@ -184,7 +184,7 @@ async fn a_raise_in_mid_drain_stops_claims() {
     });
     let hook = publisher::Hook { at, stopwatch: publisher::Stopwatch::default(), seed: 1 };
     let older = world.publisher_hooked(hook).await;
-    assert_eq!(older.drain(soon()).await.unwrap().processed, 0);
+    assert_eq!(older.drain_outbox(soon()).await.unwrap().processed, 0);
     assert_eq!(world.expression(workflow).await.unwrap(), "cron(0 9 * * ? *)");
 }
 
@@ -221,13 +221,13 @@ async fn a_changed_group_leaves_the_old_schedules() {
     let config = Config { schedule_group: "another".to_owned(), config_generation: 1, ..world.config() };
     let publisher = world.publisher_with(config).await;
     assert_eq!(sweep_by(&publisher).await.missing, 1);
-    assert_eq!(publisher.drain(soon()).await.unwrap().created, 1);
+    assert_eq!(publisher.drain_outbox(soon()).await.unwrap().created, 1);
     assert!(world.exists_in("another", workflow).await && world.exists_in(GROUP, workflow).await);
 
     world.delete(workflow).await;
-    assert_eq!(publisher.drain(soon()).await.unwrap().deleted, 1);
+    assert_eq!(publisher.drain_outbox(soon()).await.unwrap().deleted, 1);
     world.skip(SETTLED * 10).await;
     sweep_by(&publisher).await;
-    publisher.drain(soon()).await.unwrap();
+    publisher.drain_outbox(soon()).await.unwrap();
     assert!(!world.exists_in("another", workflow).await && world.exists_in(GROUP, workflow).await);
 }

@@ -67,5 +67,5 @@ async fn a_failed_workflow_without_schedule_is_missing() {
     world.publish().await;
     assert_eq!(world.existing(&[workflow]).await, 1);
     world.skip(Duration::from_secs(3600)).await;
-    assert_eq!(world.sweep().await.drift(), 0);
+    assert_eq!(world.sweep().await.total_drift(), 0);
 }

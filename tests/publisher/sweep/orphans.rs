@@ -53,7 +53,7 @@ async fn schedules_with_foreign_names_stay() {
     for minutes in [0, 11, 22] {
         world.skip(SETTLED + MINUTE * minutes).await;
         let found = world.sweep().await;
-        assert_eq!((found.foreign, found.drift()), (5, 0), "{found:?}");
+        assert_eq!((found.foreign, found.total_drift()), (5, 0), "{found:?}");
         world.publish().await;
     }
     for stranger in strangers {

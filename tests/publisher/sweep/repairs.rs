@@ -43,7 +43,7 @@ async fn a_sweep_undoes_manual_changes() {
     }
     world.assert_settled().await;
     world.skip(SETTLED * 2).await;
-    assert_eq!(world.sweep().await.drift(), 0);
+    assert_eq!(world.sweep().await.total_drift(), 0);
 }
 
 /// EventBridge returns both dates without their seconds.
@@ -63,7 +63,7 @@ async fn windows_with_seconds_are_no_drift() {
         world.later();
         world.change(workflow, json!({})).await;
         let found = world.sweep().await;
-        assert_eq!((found.read, found.drift()), (1, 0), "{found:?}");
+        assert_eq!((found.read, found.total_drift()), (1, 0), "{found:?}");
     }
 }
 
@@ -103,13 +103,13 @@ async fn a_repair_forgets_earlier_failures() {
     for minutes in [3, 15] {
         world.skip(Duration::from_secs(60 * minutes)).await;
         publisher.request_sweep("test").await.unwrap();
-        assert!(matches!(publisher.sweep(soon()).await.unwrap(), publisher::Swept::Done(_)));
+        assert!(matches!(publisher.sweep_schedules(soon()).await.unwrap(), publisher::Swept::Done(_)));
     }
     for id in [changed, missing, explained, orphan] {
         let broken = crate::proxy::Answer::Refuse(500, "InternalServerException", "");
         world.front.always(&name(id), Some(broken));
     }
-    publisher.drain(soon()).await.unwrap();
+    publisher.drain_outbox(soon()).await.unwrap();
     let failures = "SELECT failures FROM publications ORDER BY workflow_id";
     let failures = sqlx::query_scalar::<_, i32>(failures).fetch_all(&world.pool).await.unwrap();
     assert!(failures.iter().all(|failures| (1..12).contains(failures)), "{failures:?}");
@@ -121,9 +121,9 @@ async fn one_tick_sweeps_and_repairs() {
     let workflow = world.in_step(1).await[0];
     world.remove(workflow).await;
     let publisher = world.publisher().await;
-    assert_eq!(publisher.tick(soon()).await.unwrap().created, 0, "the last sweep is not old enough");
+    assert_eq!(publisher.run_tick(soon()).await.unwrap().created, 0, "the last sweep is not old enough");
     world.skip(Duration::from_secs(18 * 60)).await;
-    assert_eq!(publisher.tick(soon()).await.unwrap().created, 1);
+    assert_eq!(publisher.run_tick(soon()).await.unwrap().created, 1);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -141,11 +141,11 @@ async fn stale_templates_and_roles_are_republished() {
     let mut config = world.config();
     config.scheduler_role_arn = "arn:aws:iam::123456789012:role/another".to_owned();
     let publisher = world.publisher_with(config).await;
-    publisher.drain(soon()).await.unwrap();
+    publisher.drain_outbox(soon()).await.unwrap();
     world.skip(SETTLED * 2).await;
     publisher.request_sweep("test").await.unwrap();
-    publisher.sweep(soon()).await.unwrap();
-    publisher.drain(soon()).await.unwrap();
+    publisher.sweep_schedules(soon()).await.unwrap();
+    publisher.drain_outbox(soon()).await.unwrap();
     for id in workflows {
         assert_eq!(world.schedule(id).await.unwrap()["Target"]["RoleArn"], "arn:aws:iam::123456789012:role/another");
     }
@@ -208,12 +208,12 @@ async fn a_sweep_skips_claimed_workflows() {
     set("UPDATE publications SET error_class = 'permanent' WHERE workflow_id = $1", failed).await;
 
     let found = world.sweep().await;
-    assert_eq!((found.skipped, found.drift(), found.read), (4, 0, 0), "{found:?}");
+    assert_eq!((found.skipped, found.total_drift(), found.read), (4, 0, 0), "{found:?}");
     // Workflows in these states are not missing, either, if the list does not contain their schedules.
     for id in [due, leased, settling] {
         world.remove(id).await;
     }
-    assert_eq!(world.sweep().await.drift(), 0);
+    assert_eq!(world.sweep().await.total_drift(), 0);
     assert_eq!(world.publication(failed).await.sync, "failed");
 }
 
@@ -224,7 +224,7 @@ async fn edits_during_a_comparison_need_no_repair() {
     world.front.delay(&name(workflow));
     let publisher = world.publisher().await;
     publisher.request_sweep("test").await.unwrap();
-    let sweeping = tokio::spawn(async move { publisher.sweep(soon()).await });
+    let sweeping = tokio::spawn(async move { publisher.sweep_schedules(soon()).await });
     world.front.arrival(&name(workflow)).await;
     world.patch(workflow, json!({"cron_schedule": "30 17 * * *"})).await;
     world.publish().await;
@@ -244,7 +244,7 @@ async fn sweeps_retry_no_failed_workflow() {
     world.publish().await;
     world.skip(SETTLED * 2).await;
     let found = world.sweep().await;
-    assert_eq!((found.skipped, found.drift()), (1, 0), "{found:?}");
+    assert_eq!((found.skipped, found.total_drift()), (1, 0), "{found:?}");
     world.calls();
     world.publish().await;
     assert!(world.calls().is_empty());

@@ -26,7 +26,7 @@ impl World {
     /// Edits and drains; returns the expression in EventBridge.
     async fn edited(&self, id: WorkflowId, cron: &str) -> Option<String> {
         self.patch(id, json!({"cron_schedule": cron})).await;
-        self.publisher().await.drain(soon()).await.unwrap();
+        self.publisher().await.drain_outbox(soon()).await.unwrap();
         self.expression(id).await
     }
 
@@ -52,7 +52,7 @@ async fn held_databases_publish_nothing() {
         assert_eq!(world.edited(workflow, "0 17 * * *").await, before, "{reason}");
         assert_eq!(world.hold().await.as_deref(), Some(reason));
         assert!(matches!(world.sweep_on_request().await, Swept::NotNow), "{reason}");
-        let waits_for = world.publisher().await.once().await.unwrap_err().to_string();
+        let waits_for = world.publisher().await.publish_once().await.unwrap_err().to_string();
         assert!(waits_for.contains("run `cronbox-app ledger accept --until"), "{reason}: {waits_for}");
         world.accept().await;
         world.publish().await;
@@ -73,7 +73,7 @@ async fn marked_databases_end_a_running_drain() {
     // One call is in flight and one more workflow is claimed; the others are due.
     let config = publisher::Config { batch_size: 1, api_concurrency: 1, ..world.config() };
     let publisher = world.publisher_with(config).await;
-    let draining = tokio::spawn(async move { publisher.drain(soon()).await.unwrap() });
+    let draining = tokio::spawn(async move { publisher.drain_outbox(soon()).await.unwrap() });
     world.front.arrival(&name(workflows[0])).await;
     world.execute(MARK).await;
     world.front.release();
@@ -96,7 +96,7 @@ async fn marked_databases_end_a_running_sweep() {
     world.front.delay(LIST);
     let publisher = world.publisher().await;
     publisher.request_sweep("test").await.unwrap();
-    let sweeping = tokio::spawn(async move { publisher.sweep(soon()).await.unwrap() });
+    let sweeping = tokio::spawn(async move { publisher.sweep_schedules(soon()).await.unwrap() });
     world.front.arrival(LIST).await;
     world.execute(MARK).await;
     world.front.release();
@@ -138,7 +138,7 @@ async fn foreign_publishers_raise_no_generation() {
     let raised = async || sqlx::query_scalar::<_, String>(generation).fetch_one(&world.pool).await.unwrap();
     let before = raised().await;
     let config = publisher::Config { env: "staging".parse().unwrap(), config_generation: 5, ..world.config() };
-    world.publisher_with(config).await.drain(soon()).await.unwrap();
+    world.publisher_with(config).await.drain_outbox(soon()).await.unwrap();
     assert_eq!((world.hold().await.as_deref(), raised().await), (Some("cloned"), before));
     world.accept().await;
     assert_eq!(world.edited(workflow, "0 17 * * *").await.unwrap(), "cron(0 17 * * ? *)");

@@ -18,12 +18,12 @@ async fn next_token(world: &World) -> Option<String> {
 async fn sweeps_are_due_every_fifteen_minutes() {
     let world = World::new().await;
     let publisher = world.publisher().await;
-    assert!(matches!(publisher.sweep(soon()).await.unwrap(), Swept::Done(_)));
-    assert_eq!(publisher.sweep(soon()).await.unwrap(), Swept::NotNow);
+    assert!(matches!(publisher.sweep_schedules(soon()).await.unwrap(), Swept::Done(_)));
+    assert_eq!(publisher.sweep_schedules(soon()).await.unwrap(), Swept::NotNow);
     world.skip(Duration::from_secs(14 * 60)).await;
-    assert_eq!(publisher.sweep(soon()).await.unwrap(), Swept::NotNow);
+    assert_eq!(publisher.sweep_schedules(soon()).await.unwrap(), Swept::NotNow);
     world.skip(Duration::from_secs(15 * 60 + 1)).await;
-    assert!(matches!(publisher.sweep(soon()).await.unwrap(), Swept::Done(_)));
+    assert!(matches!(publisher.sweep_schedules(soon()).await.unwrap(), Swept::Done(_)));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -33,7 +33,7 @@ async fn two_publishers_share_one_sweep() {
     world.front.take_calls();
     world.front.delay(LIST);
     let first = world.publisher().await;
-    let sweeping = tokio::spawn(async move { first.sweep(soon()).await });
+    let sweeping = tokio::spawn(async move { first.sweep_schedules(soon()).await });
     world.front.arrival(LIST).await;
     assert_eq!(world.sweep_on_request().await, Swept::NotNow);
     world.front.release();
@@ -48,7 +48,7 @@ async fn a_killed_sweep_is_continued() {
     world.front.take_calls();
     world.front.delay_all();
     let killed = world.publisher().await;
-    let sweeping = tokio::spawn(async move { killed.sweep(soon()).await });
+    let sweeping = tokio::spawn(async move { killed.sweep_schedules(soon()).await });
     // The second page is requested while the first is compared.
     world.front.release_when_waiting(1).await;
     world.front.release_when_waiting(1).await;
@@ -78,7 +78,7 @@ async fn throttled_lists_continue_in_the_next_tick() {
     let Swept::Stopped(found) = world.sweep_on_request().await else { panic!() };
     assert_eq!((found.listed, found.stopped_by.unwrap().as_str()), (0, "EventBridge throttles our calls"));
     let another = world.publisher().await;
-    let Swept::Done(found) = another.sweep(soon()).await.unwrap() else { panic!() };
+    let Swept::Done(found) = another.sweep_schedules(soon()).await.unwrap() else { panic!() };
     assert_eq!(found.listed, 3);
 }
 
@@ -106,7 +106,7 @@ async fn replaced_sweepers_record_nothing() {
     world.front.delay(LIST);
     let slow = world.publisher().await;
     slow.request_sweep("test").await.unwrap();
-    let sweeping = tokio::spawn(async move { slow.sweep(soon()).await });
+    let sweeping = tokio::spawn(async move { slow.sweep_schedules(soon()).await });
     world.front.arrival(LIST).await;
     world.skip(SETTLED * 2).await;
     assert_eq!(world.sweep().await.listed, 1);
@@ -122,6 +122,9 @@ async fn replaced_sweepers_record_nothing() {
 async fn sweeps_without_time_do_not_start() {
     let world = World::new().await;
     let publisher = world.publisher().await;
-    assert_eq!(publisher.sweep(std::time::Instant::now() + Duration::from_secs(9)).await.unwrap(), Swept::NotNow);
+    assert_eq!(
+        publisher.sweep_schedules(std::time::Instant::now() + Duration::from_secs(9)).await.unwrap(),
+        Swept::NotNow
+    );
     assert_eq!(world.count_lists(), 0);
 }

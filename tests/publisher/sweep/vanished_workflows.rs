@@ -78,7 +78,7 @@ async fn schedules_of_vanished_workflows_stay() {
 
     world.return_workflows().await;
     world.skip(SETTLED + MINUTE * 50).await;
-    assert_eq!(world.sweep().await.drift(), 0);
+    assert_eq!(world.sweep().await.total_drift(), 0);
     for id in workflows {
         assert_eq!(world.publication(id).await.sync, "synced");
     }
@@ -141,7 +141,7 @@ async fn deletes_during_calls_remove_without_a_row() {
     world.patch(workflow, json!({"cron_schedule": "30 17 * * *"})).await;
     world.front.delay(&name(workflow));
     let publisher = world.publisher().await;
-    let draining = tokio::spawn(async move { publisher.drain(soon()).await.unwrap() });
+    let draining = tokio::spawn(async move { publisher.drain_outbox(soon()).await.unwrap() });
     world.front.arrival(&name(workflow)).await;
     world.delete(workflow).await;
     world.front.release();

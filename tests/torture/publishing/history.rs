@@ -138,7 +138,7 @@ impl<'a> History<'a> {
             client: wire.client().await,
             most_publishers: *dice.pick(&[1, 2, 2, 3, 4, 8]).unwrap_or(&2),
             most_workflows: *dice.pick(variant.workflows()).unwrap_or(&2),
-            stopwatch: Stopwatch::stopped(),
+            stopwatch: Stopwatch::new_stopped(),
             oracle: Arc::default(),
             watch: Watch::default(),
             actors: Vec::new(),

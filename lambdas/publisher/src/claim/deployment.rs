@@ -70,7 +70,7 @@ impl fmt::Display for Generation {
 ///
 /// # Errors
 /// Fails if the database cannot be reached or refuses the statement.
-pub(crate) async fn admit(
+pub(crate) async fn admit_publisher(
     pool: &PgPool,
     ours: Generation,
     owner: &str,

@@ -14,7 +14,7 @@ use crate::scheduler::rate::Rate;
 const FORGOTTEN: Duration = Duration::from_secs(3600);
 
 /// Records that `owner` has claimed, and returns how many publishers have leases now, including it.
-pub(crate) async fn join(tx: &mut PgConnection, owner: &str) -> sqlx::Result<u32> {
+pub(crate) async fn join_publishers(tx: &mut PgConnection, owner: &str) -> sqlx::Result<u32> {
     let others = sqlx::query_scalar!(
         r#"
         -- join: the others as they stood before, and ourselves
@@ -35,15 +35,15 @@ pub(crate) async fn join(tx: &mut PgConnection, owner: &str) -> sqlx::Result<u32
 
 /// Records that a sweep of `owner` is active, and reduces `rate` to its share.
 pub(crate) async fn join_and_share(pool: &PgPool, owner: &str, rate: &Rate) {
-    let joined = async { join(&mut *pool.acquire().await?, owner).await };
+    let joined = async { join_publishers(&mut *pool.acquire().await?, owner).await };
     match joined.await {
-        Ok(publishers) => rate.share(publishers),
+        Ok(publishers) => rate.share_among(publishers),
         Err(error) => tracing::debug!(%error, "other publishers not counted; the next page counts them"),
     }
 }
 
 /// Counts the publishers that have leases now.
-pub(crate) async fn count(pool: &PgPool) -> sqlx::Result<u32> {
+pub(crate) async fn count_publishers(pool: &PgPool) -> sqlx::Result<u32> {
     let live = sqlx::query_scalar!(
         r#"
         -- count live publishers
@@ -56,7 +56,7 @@ pub(crate) async fn count(pool: &PgPool) -> sqlx::Result<u32> {
 }
 
 /// Deletes the row of `owner`, and those of publishers that crashed an hour ago.
-async fn leave(pool: &PgPool, owner: &str) -> sqlx::Result<()> {
+async fn delete_publisher(pool: &PgPool, owner: &str) -> sqlx::Result<()> {
     sqlx::query!(
         r#"
         -- leave
@@ -76,16 +76,16 @@ pub(crate) struct Presence(AtomicU32);
 
 impl Presence {
     /// Records that a drain or a sweep begins; its first claim or list writes the row.
-    pub(crate) fn arrive(&self) {
+    pub(crate) fn begin_activity(&self) {
         self.0.fetch_add(1, Ordering::Relaxed);
     }
 
     /// Records that a drain or a sweep of `owner` has ended, also with an error; the last one deletes the row.
-    pub(crate) async fn leave(&self, pool: &PgPool, owner: &str) {
+    pub(crate) async fn end_activity(&self, pool: &PgPool, owner: &str) {
         if self.0.fetch_sub(1, Ordering::Relaxed) > 1 {
             return;
         }
-        if let Err(error) = leave(pool, owner).await {
+        if let Err(error) = delete_publisher(pool, owner).await {
             tracing::debug!(%error, "publisher's own entry not removed; it expires");
         }
     }

@@ -30,7 +30,7 @@ pub(crate) enum Removal {
 }
 
 impl Removal {
-    pub(crate) fn of(is_requested: bool) -> Removal {
+    pub(crate) fn from_request(is_requested: bool) -> Removal {
         if is_requested { Removal::Requested } else { Removal::NotRequested }
     }
 }
@@ -64,7 +64,7 @@ macro_rules! joined_row {
 pub(crate) use joined_row;
 
 /// Reads the workflows of the claimed publications, in one snapshot.
-pub(crate) async fn read(pool: &PgPool, ids: &[i64]) -> sqlx::Result<Vec<Workflow>> {
+pub(crate) async fn read_workflows(pool: &PgPool, ids: &[i64]) -> sqlx::Result<Vec<Workflow>> {
     let rows = sqlx::query!(
         r#"
         -- read: the publication too, because a deleted workflow's revision lives on only there
@@ -96,7 +96,7 @@ pub(crate) async fn read(pool: &PgPool, ids: &[i64]) -> sqlx::Result<Vec<Workflo
                 id: WorkflowId(read.workflow_id),
                 revision,
                 row,
-                removal: Removal::of(read.is_removal_requested),
+                removal: Removal::from_request(read.is_removal_requested),
                 identity: Identity(read.identity),
             }
         })

@@ -30,7 +30,7 @@ impl Default for Backoff {
 impl Backoff {
     /// Creates a source whose jitter is reproducible.
     #[cfg(debug_assertions)]
-    pub(crate) fn seeded(seed: u64) -> Self {
+    pub(crate) fn with_seed(seed: u64) -> Self {
         Backoff(Mutex::new(StdRng::seed_from_u64(seed)))
     }
 
@@ -46,7 +46,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn waits_double_up_to_a_quarter_of_an_hour() {
+    fn waits_double_up_to_the_longest_backoff() {
         let backoff = Backoff::default();
         for failures in 0..40 {
             let most = LONGEST.min(FIRST * 2_u32.pow(failures.min(20)));

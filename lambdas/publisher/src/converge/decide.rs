@@ -28,14 +28,14 @@ impl Convergence<'_> {
             Kind::NotSent => return Outcome::NotCalled,
             Kind::Invalid => return self.give_up(fault),
             Kind::Transient => {
-                self.publisher.evidence().unanswered(self.claim.workflow_id);
+                self.publisher.evidence().record_unanswered(self.claim.workflow_id);
                 ErrorClass::Transient
             }
             Kind::Throttled | Kind::Conflict => ErrorClass::Transient,
             Kind::Denied | Kind::Setting => {
                 match self.weigh(Refused::Denied(fault.operation.unwrap_or(Operation::Update)), &fault) {
                     Blame::Workflow => return self.give_up(fault),
-                    Blame::Environment | Blame::Everybody => ErrorClass::Environment,
+                    Blame::Environment | Blame::AllWorkflows => ErrorClass::Environment,
                 }
             }
             Kind::Role => {
@@ -51,11 +51,11 @@ impl Convergence<'_> {
                     return self.give_up(fault);
                 }
                 Blame::Workflow => ErrorClass::Unclassified,
-                Blame::Environment | Blame::Everybody => ErrorClass::Environment,
+                Blame::Environment | Blame::AllWorkflows => ErrorClass::Environment,
             },
         };
         if !matches!(fault.kind, Kind::Denied | Kind::Setting) {
-            self.publisher.evidence().settled(self.claim.workflow_id);
+            self.publisher.evidence().forget_denials(self.claim.workflow_id);
         }
         let wait = self.publisher.backoff().wait_after(self.claim.failures);
         Outcome::Retry(Setback { class, message: fault.message, effect: fault.effect, wait })
@@ -64,17 +64,17 @@ impl Convergence<'_> {
     /// Decides whether the environment or the workflow causes a refusal; if it concerns all workflows, the drain stops
     /// here.
     fn weigh(&self, what: Refused, fault: &Fault) -> Blame {
-        let blame = self.publisher.evidence().refused(self.claim.workflow_id, what, self.lease.now());
-        if blame == Blame::Everybody {
+        let blame = self.publisher.evidence().record_refusal(self.claim.workflow_id, what, self.lease.now());
+        if blame == Blame::AllWorkflows {
             self.lease.stop_drain();
-            self.publisher.metrics().stopped();
+            self.publisher.metrics().count_stopped_drain();
             tracing::error!("drain stops, because EventBridge refuses every workflow: {}", fault.message);
         }
         blame
     }
 
     fn give_up(&self, fault: Fault) -> Outcome {
-        self.publisher.evidence().settled(self.claim.workflow_id);
+        self.publisher.evidence().forget_denials(self.claim.workflow_id);
         Outcome::Failed { message: fault.message, effect: fault.effect }
     }
 

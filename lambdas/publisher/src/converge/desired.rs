@@ -39,7 +39,7 @@ pub(crate) enum Undecided {
 }
 
 /// Returns what the row requires at the business time `now`.
-pub(crate) fn desired(
+pub(crate) fn desired_schedule(
     workflow: &Workflow,
     traceparent: Option<&str>,
     config: &Config,
@@ -80,7 +80,7 @@ pub(crate) fn desired(
 pub(crate) fn wanted_hash(wanted: &Result<Desired, Undecided>) -> String {
     match wanted {
         Ok(Desired::Nothing) => NONE.to_owned(),
-        Ok(Desired::Schedule(spec)) => spec.hash(),
+        Ok(Desired::Schedule(spec)) => spec.spec_hash(),
         Err(undecided) => const_hex::encode(Sha256::digest(undecided.to_string())),
     }
 }

@@ -18,7 +18,7 @@ use crate::converge::backoff::LONGEST;
 use crate::scheduler::fault::Operation;
 
 /// If this many different workflows are refused in a row, the cause is not in a workflow.
-const EVERYBODY: usize = 3;
+const OUTAGE_WORKFLOWS: usize = 3;
 
 /// While some calls succeed and others never do, each success ends an outage; the backoffs must not end each time.
 const REST: Duration = Duration::from_secs(60);
@@ -38,7 +38,7 @@ struct Seen {
     success_began: HashMap<Operation, u64>,
     refused_since_success: HashMap<Matter, HashSet<WorkflowId>>,
     /// What three workflows were refused, without a success since.
-    met_everybody: HashSet<Matter>,
+    met_all_workflows: HashSet<Matter>,
     denials: HashMap<WorkflowId, Denial>,
     /// Workflows that were refused or not answered since the last success.
     failed_since_success: HashSet<WorkflowId>,
@@ -65,7 +65,7 @@ pub(crate) enum Blame {
     /// The environment: back this workflow off.
     Environment,
     /// The environment, for all workflows: stop the drain. Returned once for every three workflows.
-    Everybody,
+    AllWorkflows,
 }
 
 /// What the environment refused.
@@ -92,12 +92,12 @@ enum Matter {
 
 impl Evidence {
     /// Records that a call begins.
-    pub(crate) fn begin(&self) -> Beginning {
+    pub(crate) fn begin_call(&self) -> Beginning {
         Beginning(self.seen().next())
     }
 
     /// Records that EventBridge executed a call for a workflow.
-    pub(crate) fn succeeded(&self, operation: Operation, began: Beginning) {
+    pub(crate) fn record_success(&self, operation: Operation, began: Beginning) {
         let mut seen = self.seen();
         let newest = seen.success_began.entry(operation).or_default();
         *newest = began.0.max(*newest);
@@ -108,18 +108,18 @@ impl Evidence {
         }
         let is_unproved = |matter: &Matter| matches!(matter, Matter::Operation(other) if *other != operation);
         seen.refused_since_success.retain(|matter, _| is_unproved(matter));
-        seen.met_everybody.retain(is_unproved);
-        seen.is_over |= seen.failed_since_success.len() >= EVERYBODY;
+        seen.met_all_workflows.retain(is_unproved);
+        seen.is_over |= seen.failed_since_success.len() >= OUTAGE_WORKFLOWS;
         seen.failed_since_success.clear();
     }
 
     /// Records that a workflow was settled, so that its earlier denials say nothing any more.
-    pub(crate) fn settled(&self, workflow: WorkflowId) {
+    pub(crate) fn forget_denials(&self, workflow: WorkflowId) {
         self.seen().denials.remove(&workflow);
     }
 
     /// Records that EventBridge gave a workflow no answer, or failed.
-    pub(crate) fn unanswered(&self, workflow: WorkflowId) {
+    pub(crate) fn record_unanswered(&self, workflow: WorkflowId) {
         self.seen().failed_since_success.insert(workflow);
     }
 
@@ -135,7 +135,7 @@ impl Evidence {
     }
 
     /// Records that the environment refused a workflow.
-    pub(crate) fn refused(&self, workflow: WorkflowId, what: Refused, now: Instant) -> Blame {
+    pub(crate) fn record_refusal(&self, workflow: WorkflowId, what: Refused, now: Instant) -> Blame {
         let mut seen = self.seen();
         let event = seen.next();
         if let Refused::Denied(operation) = what
@@ -152,14 +152,14 @@ impl Evidence {
         seen.failed_since_success.insert(workflow);
         let refused = seen.refused_since_success.entry(matter).or_default();
         refused.insert(workflow);
-        if refused.len() >= EVERYBODY {
+        if refused.len() >= OUTAGE_WORKFLOWS {
             // The next drain must see three refusals again.
             refused.clear();
-            seen.met_everybody.insert(matter);
-            return Blame::Everybody;
+            seen.met_all_workflows.insert(matter);
+            return Blame::AllWorkflows;
         }
         match what {
-            Refused::Strange(_) if !seen.met_everybody.contains(&matter) => Blame::Workflow,
+            Refused::Strange(_) if !seen.met_all_workflows.contains(&matter) => Blame::Workflow,
             _ => Blame::Environment,
         }
     }
@@ -194,24 +194,25 @@ mod tests {
     const CREATE: Operation = Operation::Create;
 
     fn denied(evidence: &Evidence, workflow: i64) -> Blame {
-        evidence.refused(WorkflowId(workflow), Refused::Denied(CREATE), Instant::now())
+        evidence.record_refusal(WorkflowId(workflow), Refused::Denied(CREATE), Instant::now())
     }
 
     fn succeeded(evidence: &Evidence, operation: Operation) {
-        let began = evidence.begin();
-        evidence.succeeded(operation, began);
+        let began = evidence.begin_call();
+        evidence.record_success(operation, began);
     }
 
+    /// One workflow that is refused three times does not.
     #[test]
-    fn three_different_workflows_in_a_row_speak_of_everybody_and_one_thrice_does_not() {
+    fn three_refused_workflows_stop_the_drain() {
         let evidence = Evidence::default();
         let blames = [1, 1, 1, 2, 3, 4].map(|workflow| denied(&evidence, workflow));
         assert_eq!(blames[..4], [Blame::Environment; 4]);
-        assert_eq!(blames[4..], [Blame::Everybody, Blame::Environment]);
+        assert_eq!(blames[4..], [Blame::AllWorkflows, Blame::Environment]);
     }
 
     #[test]
-    fn a_success_in_between_says_that_it_is_not_everybody() {
+    fn a_success_resets_the_count_of_refusals() {
         let evidence = Evidence::default();
         denied(&evidence, 1);
         denied(&evidence, 2);
@@ -227,48 +228,52 @@ mod tests {
         assert_eq!(denied(&evidence, 1), Blame::Environment);
         denied(&evidence, 2);
         succeeded(&evidence, Operation::Delete);
-        assert_eq!(denied(&evidence, 3), Blame::Everybody);
+        assert_eq!(denied(&evidence, 3), Blame::AllWorkflows);
     }
 
+    /// If calls for other workflows began after the denial and succeeded.
     #[test]
-    fn a_lone_denial_speaks_of_its_workflow_once_others_began_and_succeeded_after_it() {
+    fn a_single_denial_blames_its_workflow() {
         let evidence = Evidence::default();
-        let before = evidence.begin();
+        let before = evidence.begin_call();
         assert_eq!(denied(&evidence, 1), Blame::Environment);
-        evidence.succeeded(CREATE, before);
+        evidence.record_success(CREATE, before);
         assert_eq!(denied(&evidence, 1), Blame::Environment, "that one was under way already");
         succeeded(&evidence, CREATE);
         assert_eq!(denied(&evidence, 1), Blame::Workflow);
     }
 
+    /// Until one of them is settled.
     #[test]
-    fn no_denial_is_lone_while_another_workflow_is_denied_too() {
+    fn two_denied_workflows_blame_the_environment() {
         let evidence = Evidence::default();
         denied(&evidence, 1);
         denied(&evidence, 2);
         succeeded(&evidence, CREATE);
         assert_eq!(denied(&evidence, 1), Blame::Environment);
-        evidence.settled(WorkflowId(2));
+        evidence.forget_denials(WorkflowId(2));
         assert_eq!(denied(&evidence, 1), Blame::Workflow, "the other one came to an end");
     }
 
     #[test]
     fn an_old_denial_is_forgotten() {
         let (evidence, now) = (Evidence::default(), Instant::now());
-        let denied = |workflow, on| evidence.refused(WorkflowId(workflow), Refused::Denied(CREATE), on);
+        let denied = |workflow, on| evidence.record_refusal(WorkflowId(workflow), Refused::Denied(CREATE), on);
         denied(1, now);
         denied(2, now + FORGOTTEN);
         succeeded(&evidence, CREATE);
         assert_eq!(denied(2, now + FORGOTTEN), Blame::Workflow);
     }
 
+    /// Only an outage of three workflows counts. One that ends less than a minute after another one is reported later.
     #[test]
-    fn an_outage_for_all_is_over_once_with_the_first_success() {
+    fn the_first_success_ends_an_outage_once() {
         let (evidence, now) = (Evidence::default(), Instant::now());
-        let unanswered = |workflows: &[i64]| workflows.iter().for_each(|id| evidence.unanswered(WorkflowId(*id)));
+        let unanswered =
+            |workflows: &[i64]| workflows.iter().for_each(|id| evidence.record_unanswered(WorkflowId(*id)));
         unanswered(&[1, 2, 1]);
         succeeded(&evidence, CREATE);
-        assert!(!evidence.is_over(now), "two are not everybody");
+        assert!(!evidence.is_over(now), "two workflows are no outage");
         unanswered(&[1, 2, 1, 3]);
         assert!(!evidence.is_over(now), "it goes on");
         succeeded(&evidence, CREATE);
@@ -282,34 +287,35 @@ mod tests {
     }
 
     #[test]
-    fn a_quota_is_never_one_workflow_s_fault() {
+    fn a_quota_never_blames_one_workflow() {
         let evidence = Evidence::default();
         for _ in 0..3 {
-            assert_eq!(evidence.refused(WorkflowId(1), Refused::Otherwise, Instant::now()), Blame::Environment);
+            assert_eq!(evidence.record_refusal(WorkflowId(1), Refused::Otherwise, Instant::now()), Blame::Environment);
             succeeded(&evidence, CREATE);
         }
     }
 
     /// While a role propagates, EventBridge refuses it for one workflow and accepts it for another.
     #[test]
-    fn a_role_is_never_one_workflow_s_fault() {
+    fn a_role_never_blames_one_workflow() {
         let evidence = Evidence::default();
-        let refused = |workflow| evidence.refused(WorkflowId(workflow), Refused::Role(CREATE), Instant::now());
+        let refused = |workflow| evidence.record_refusal(WorkflowId(workflow), Refused::Role(CREATE), Instant::now());
         for _ in 0..3 {
             assert_eq!(refused(1), Blame::Environment);
             succeeded(&evidence, CREATE);
         }
         assert_eq!([1, 2].map(refused), [Blame::Environment; 2]);
         succeeded(&evidence, Operation::Delete);
-        assert_eq!(refused(3), Blame::Everybody, "a delete needs no role");
+        assert_eq!(refused(3), Blame::AllWorkflows, "a delete needs no role");
     }
 
+    /// After that no such answer blames its workflow until the next success.
     #[test]
-    fn a_strange_answer_is_everybody_s_from_the_third_workflow_to_the_next_success() {
+    fn three_strange_answers_stop_the_drain() {
         let evidence = Evidence::default();
-        let strange = |workflow| evidence.refused(WorkflowId(workflow), Refused::Strange(418), Instant::now());
+        let strange = |workflow| evidence.record_refusal(WorkflowId(workflow), Refused::Strange(418), Instant::now());
         assert_eq!([1, 1, 2].map(strange), [Blame::Workflow; 3]);
-        assert_eq!([3, 1, 2].map(strange), [Blame::Everybody, Blame::Environment, Blame::Environment]);
+        assert_eq!([3, 1, 2].map(strange), [Blame::AllWorkflows, Blame::Environment, Blame::Environment]);
         succeeded(&evidence, CREATE);
         assert_eq!(strange(1), Blame::Workflow);
     }

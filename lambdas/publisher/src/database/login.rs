@@ -28,8 +28,8 @@ impl Login {
     ///
     /// # Errors
     /// Returns one sentence if the secret cannot be fetched or parsed.
-    pub async fn options(&self) -> anyhow::Result<db::Options> {
-        secret::dsn(&self.database).await.map(self.options)
+    pub async fn load_options(&self) -> anyhow::Result<db::Options> {
+        secret::resolve_dsn(&self.database).await.map(self.options)
     }
 
     /// Whether `error` was a refused login. If so, new connections use the current secret.
@@ -38,7 +38,7 @@ impl Login {
         if !can_change || !is_refused(error) {
             return false;
         }
-        let renewed = self.options().await.and_then(|options| db::log_in_anew(pool, &options));
+        let renewed = self.load_options().await.and_then(|options| db::log_in_anew(pool, &options));
         match &renewed {
             Ok(()) => tracing::warn!("login refused by the database; the secret was read again"),
             Err(error) => {

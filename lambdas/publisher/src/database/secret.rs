@@ -21,7 +21,7 @@ struct Rds {
 ///
 /// # Errors
 /// Returns one sentence, which never contains the secret.
-pub(crate) async fn dsn(database: &Database) -> anyhow::Result<String> {
+pub(crate) async fn resolve_dsn(database: &Database) -> anyhow::Result<String> {
     let dsn = match (&database.db_dsn, &database.db_secret_arn) {
         (Some(dsn), _) => dsn.clone(),
         (None, Some(arn)) => read(&fetch(arn).await?)?,
@@ -74,8 +74,9 @@ mod tests {
         assert_eq!(read(" postgres://u:p@h/d\n").unwrap(), "postgres://u:p@h/d");
     }
 
+    /// Also if the password contains characters that end a part of a URL.
     #[test]
-    fn rds_s_json_becomes_a_dsn_whatever_the_password() {
+    fn rds_json_becomes_a_dsn() {
         let json = r#"{"username":"cron","password":"p@ss/w:rd?","host":"db.internal","port":5433,"dbname":"cronbox","engine":"postgres"}"#;
         let dsn = read(json).unwrap();
         let options: sqlx::postgres::PgConnectOptions = dsn.parse().unwrap();
@@ -85,8 +86,9 @@ mod tests {
         assert!(matches!(options.get_ssl_mode(), sqlx::postgres::PgSslMode::VerifyFull));
     }
 
+    /// A secret that is neither a DSN nor RDS's JSON is refused.
     #[test]
-    fn what_is_neither_is_refused_without_being_repeated() {
+    fn an_error_does_not_repeat_the_secret() {
         let error = read(r#"{"password":"hunter2"}"#).unwrap_err().to_string();
         assert!(!error.contains("hunter2"), "{error}");
     }

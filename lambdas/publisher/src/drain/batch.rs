@@ -11,10 +11,10 @@ use futures::stream::{FuturesUnordered, StreamExt};
 use schedule::WorkflowId;
 use tokio::sync::mpsc::UnboundedSender;
 
-use crate::claim::workflows::{self, Workflow};
+use crate::claim::workflows::{Workflow, read_workflows};
 use crate::claim::{self, Batch, Claim};
-use crate::converge::converge;
-use crate::inject::Point;
+use crate::converge::converge_workflow;
+use crate::failpoint::Point;
 use crate::publisher::Publisher;
 use crate::scheduler::lease::{Lease, RENEW_AFTER, RENEW_AGAIN, Renewal};
 use crate::settle::settlement::Settlement;
@@ -45,8 +45,8 @@ impl Publisher {
         answers: &UnboundedSender<Settlement>,
     ) -> anyhow::Result<()> {
         let ids: Vec<i64> = claims.iter().map(|claim| claim.workflow_id.0).collect();
-        let read = workflows::read(self.pool(), &ids).await?;
-        self.injector().at(Point::P5).await;
+        let read = read_workflows(self.pool(), &ids).await?;
+        self.injector().pass_point(Point::P5).await;
         let mut workflows: HashMap<_, Workflow> = read.into_iter().map(|workflow| (workflow.id, workflow)).collect();
         let work = claims.into_iter().filter_map(|claim| {
             let (workflow, lease) = (workflows.remove(&claim.workflow_id)?, leases.lease(claim.workflow_id)?);
@@ -54,8 +54,8 @@ impl Publisher {
         });
         let mut converging: FuturesUnordered<_> = work
             .map(|(claim, workflow, lease)| async move {
-                self.injector().at(Point::P11).await;
-                converge(self, claim, &workflow, &lease).await
+                self.injector().pass_point(Point::P11).await;
+                converge_workflow(self, claim, &workflow, &lease).await
             })
             .collect();
         while let Some(settlement) = converging.next().await {
@@ -72,7 +72,7 @@ impl Publisher {
         loop {
             tokio::time::sleep(pause).await;
             let (sent, keys) = (lease.now(), leases.keys());
-            let missed = match claim::renew(self.pool(), &keys).await {
+            let missed = match claim::renew_leases(self.pool(), &keys).await {
                 Ok(renewed) => leases.renewed(&keys, &renewed, sent),
                 Err(error) => {
                     tracing::warn!(%error, "leases not renewed");
@@ -105,7 +105,7 @@ impl Leases {
         // A workflow that was answered meanwhile needs no lease any more.
         let waiting = requested.iter().filter_map(|(id, _)| Some((id, leases.get(&WorkflowId(*id))?)));
         let (extended, missed): (Vec<_>, Vec<_>) = waiting.partition(|(id, _)| renewed.contains(id));
-        extended.iter().for_each(|(_, (_, lease))| lease.renewed(sent));
+        extended.iter().for_each(|(_, (_, lease))| lease.extend_from(sent));
         missed.len()
     }
 

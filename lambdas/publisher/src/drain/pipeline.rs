@@ -14,14 +14,14 @@ use futures::stream::{FuturesUnordered, StreamExt};
 use tokio::sync::mpsc::unbounded_channel;
 use tokio::time::Instant;
 
-use crate::claim::{self, Choice};
+use crate::claim::{Choice, claim_due_workflows};
 use crate::database::error::in_words;
-use crate::inject::Point;
+use crate::failpoint::Point;
 use crate::publisher::Publisher;
 use crate::report::Report;
 use crate::scheduler::lease::Span;
 use crate::settle::settlement::Settlement;
-use crate::settle::{Settled, settle};
+use crate::settle::{Settled, settle_claims};
 
 /// How long an answer waits to be settled together with others; if the complete batch is answered, it does not wait.
 const GATHER: Duration = Duration::from_millis(20);
@@ -60,8 +60,8 @@ pub(crate) struct Progress {
 
 impl Progress {
     /// Adds the result of another pipeline.
-    pub(crate) fn add(&mut self, other: Progress) {
-        self.report.add(other.report);
+    pub(crate) fn add_pipeline(&mut self, other: Progress) {
+        self.report.add_part(other.report);
         self.claimed += other.claimed;
         self.is_cut |= other.is_cut;
     }
@@ -72,10 +72,10 @@ impl Publisher {
     ///
     /// Publications that another transaction still has locked by then are kept for the next pipeline. Of the suspects
     /// only one is claimed; all other due workflows come before the next suspect.
-    pub(crate) async fn pipeline(&self, span: &Span, choice: Choice, flight: Flight) -> anyhow::Result<Progress> {
+    pub(crate) async fn run_pipeline(&self, span: &Span, choice: Choice, flight: Flight) -> anyhow::Result<Progress> {
         let (answers, mut answered) = unbounded_channel();
         // A suspect is processed without other workflows, so locked ones wait for the next pipeline.
-        let locked = if choice == Choice::Usual { std::mem::take(&mut *self.locked()) } else { Vec::new() };
+        let locked = if choice == Choice::Usual { std::mem::take(&mut *self.locked_settlements()) } else { Vec::new() };
         let mut hand = Hand::new(choice, flight, usize::from(self.claimant().batch_size), locked, span.now());
         let mut batches = FuturesUnordered::new();
         let mut claiming = pin!(Fuse::terminated());
@@ -85,7 +85,7 @@ impl Publisher {
             let is_pausing = hand.pauses_claims(span.now());
             if claiming.is_terminated() && !is_pausing && hand.may_claim() && span.may_claim() {
                 hand.is_stale = false;
-                claiming.set(claim::claim(self.pool(), self.claimant(), choice, span, self.injector()).fuse());
+                claiming.set(claim_due_workflows(self.pool(), self.claimant(), choice, span, self.injector()).fuse());
             }
             if settling.is_terminated()
                 && let Some(some) = hand.ripe(batches.is_empty() && answered.is_empty())
@@ -95,7 +95,7 @@ impl Publisher {
             let is_idle = claiming.is_terminated() && settling.is_terminated() && retrying.is_terminated();
             let is_over = is_idle && batches.is_empty() && answered.is_empty();
             if is_over && (hand.locked.is_empty() || hand.leaves_locked(span)) {
-                self.locked().append(&mut hand.locked);
+                self.locked_settlements().append(&mut hand.locked);
                 return hand.finish(is_pausing);
             }
             if retrying.is_terminated() && !hand.locked.is_empty() {
@@ -107,7 +107,7 @@ impl Publisher {
                     Ok(batch) => {
                         hand.claimed(batch.claims.len());
                         if let Some(publishers) = batch.publishers {
-                            self.rate().share(publishers);
+                            self.rate().share_among(publishers);
                             batches.push(self.converge_batch(batch, span.renewal(), &answers));
                         }
                     }
@@ -118,7 +118,7 @@ impl Publisher {
                 settled = &mut settling => hand.settled(settled, span.now()),
                 settled = &mut retrying => hand.settled_locked(settled),
                 () = tokio::time::sleep_until(ripening), if hand.ripens_at.is_some() && settling.is_terminated() => {}
-                () = span.notified(), if hand.claims_beside_calls() => hand.changed(),
+                () = span.wait_for_notification(), if hand.claims_beside_calls() => hand.changed(),
                 () = tokio::time::sleep_until(hand.claims_again_at),
                     if (hand.is_dry || is_pausing) && hand.claims_beside_calls() =>
                 {
@@ -133,9 +133,9 @@ impl Publisher {
     async fn settle(&self, some: Vec<Settlement>) -> anyhow::Result<Tried> {
         let mut tries = 1;
         loop {
-            match settle(self.pool(), &some, self.injector()).await {
+            match settle_claims(self.pool(), &some, self.injector()).await {
                 Ok(Settled { report, locked }) => {
-                    self.metrics().settled(report);
+                    self.metrics().count_settled(report);
                     let before = some.len();
                     let is_locked = |one: &Settlement| locked.contains(&one.claim.workflow_id.0);
                     let locked: Vec<Settlement> = some.into_iter().filter(is_locked).collect();
@@ -153,8 +153,8 @@ impl Publisher {
 
     /// The same after a pause; near the end of the span, publications that are still locked are left to their leases.
     async fn settle_locked(&self, some: Vec<Settlement>, span: &Span) -> anyhow::Result<Tried> {
-        self.injector().at(Point::P13).await;
-        self.injector().pause(SETTLE_AGAIN).await;
+        self.injector().pass_point(Point::P13).await;
+        self.injector().wait_unless_hooked(SETTLE_AGAIN).await;
         let tried = self.settle(some).await?;
         Ok(if span.may_settle() { tried } else { tried.without_locked() })
     }
@@ -306,7 +306,7 @@ impl Hand {
                 }
                 self.locked_count += locked.len();
                 self.locked.extend(locked);
-                self.report.add(report);
+                self.report.add_part(report);
             }
             Err(error) => self.broke(error),
         }
@@ -325,7 +325,7 @@ impl Hand {
                     self.locked_since = None;
                 }
                 self.locked.extend(locked);
-                self.report.add(report);
+                self.report.add_part(report);
             }
             Err(error) => self.broke(error),
         }

@@ -10,8 +10,8 @@ use std::time::Duration;
 use chrono::{DateTime, Utc};
 use db::PgPool;
 
-use crate::claim::workflows;
-use crate::converge::desired::{desired, wanted_hash};
+use crate::claim::workflows::read_workflows;
+use crate::converge::desired::{desired_schedule, wanted_hash};
 use crate::database::error::in_words;
 use crate::publisher::Publisher;
 use crate::scheduler::lease::Span;
@@ -27,7 +27,7 @@ impl Publisher {
     /// # Errors
     /// Fails if the database cannot be reached or refuses the statement.
     pub(crate) async fn revive_failed(&self, span: &Span) -> anyhow::Result<()> {
-        if !span.may_claim() || !self.revived().is_due(INTERVAL, span.now()) {
+        if !span.may_claim() || !self.revive_check().is_due(INTERVAL, span.now()) {
             return Ok(());
         }
         let (mut after, now) = (0, self.clock().now());
@@ -38,9 +38,9 @@ impl Publisher {
             let ids: Vec<i64> = failed.iter().map(|failed| failed.workflow_id).collect();
             let refused: HashMap<i64, Option<String>> =
                 failed.into_iter().map(|failed| (failed.workflow_id, failed.refused_hash)).collect();
-            let wanted = workflows::read(self.pool(), &ids).await?;
+            let wanted = read_workflows(self.pool(), &ids).await?;
             let changed = wanted.iter().filter(|workflow| {
-                let wanted = wanted_hash(&desired(workflow, None, self.config(), now));
+                let wanted = wanted_hash(&desired_schedule(workflow, None, self.config(), now));
                 refused.get(&workflow.id.0).is_some_and(|refused| refused.as_ref() != Some(&wanted))
             });
             let changed: Vec<i64> = changed.map(|workflow| workflow.id.0).collect();

@@ -10,8 +10,8 @@ use crate::claim;
 use crate::database::login::Login;
 use crate::drain::pipeline::SETTLE_AGAIN;
 use crate::drain::{Drained, Ending};
-use crate::metrics::emf;
-use crate::metrics::gauges;
+use crate::metrics::emf::render_emf_line;
+use crate::metrics::gauges::read_gauges;
 use crate::publisher::Publisher;
 use crate::report::Report;
 use crate::scheduler::lease::{Renewal, Span};
@@ -25,7 +25,7 @@ const CHECK_EVERY: Duration = Duration::from_secs(5);
 ///
 /// # Errors
 /// Fails if the Lambda runtime API cannot be reached or refuses the request.
-pub async fn serve(publisher: Publisher, login: Login) -> Result<(), lambda_runtime::Error> {
+pub async fn serve_lambda(publisher: Publisher, login: Login) -> Result<(), lambda_runtime::Error> {
     let busy = Mutex::new(());
     let (publisher, login, is_busy) = (&publisher, &login, &busy);
     let serving = lambda_runtime::run(service_fn(move |event| async move {
@@ -41,7 +41,7 @@ pub async fn serve(publisher: Publisher, login: Login) -> Result<(), lambda_runt
 impl Publisher {
     /// Returns when the publisher was ended and the current invocation is answered.
     async fn ended_and(&self, busy: &Mutex<()>) {
-        self.span(None, Renewal::Off).ended().await;
+        self.new_span(None, Renewal::Off).wait_for_end().await;
         let _idle = busy.lock().await;
         tokio::time::sleep(ANSWERING).await;
     }
@@ -68,11 +68,11 @@ async fn work(publisher: &Publisher, is_sweep: bool, deadline: Instant) -> anyho
     if is_sweep {
         publisher.request_sweep("lambda").await?;
     }
-    let span = publisher.span(Some(deadline), Renewal::Off);
+    let span = publisher.new_span(Some(deadline), Renewal::Off);
     // Boxed, because the tick as one future exceeds the compiler's recursion limit.
     let mut drained = Box::pin(publisher.tick_for(&span)).await?;
     while wait_for_retry(publisher, &span, &drained).await? {
-        drained.add(Box::pin(publisher.drain_for(&span)).await?);
+        drained.add_drain(Box::pin(publisher.drain_for(&span)).await?);
     }
     Ok(drained.report)
 }
@@ -87,7 +87,7 @@ async fn wait_for_retry(publisher: &Publisher, span: &Span, drained: &Drained) -
     let Some(wait) = wait.filter(|wait| span.may_claim_after(*wait)) else { return Ok(false) };
     tokio::select! {
         () = tokio::time::sleep(wait.min(CHECK_EVERY)) => {}
-        () = span.ended() => {}
+        () = span.wait_for_end() => {}
     }
     Ok(span.may_claim())
 }
@@ -96,9 +96,9 @@ async fn wait_for_retry(publisher: &Publisher, span: &Span, drained: &Drained) -
 async fn write_metrics(publisher: &Publisher, deadline: Instant) {
     // The metrics must not make a successful tick time out.
     let left = deadline.saturating_duration_since(publisher.now()).saturating_sub(ANSWERING);
-    let gauges = gauges::read(publisher.pool(), left).await;
-    let totals = publisher.metrics().take();
-    println!("{}", emf::line(&publisher.config().env, &totals, &gauges, publisher.clock().now()));
+    let gauges = read_gauges(publisher.pool(), left).await;
+    let totals = publisher.metrics().take_totals();
+    println!("{}", render_emf_line(&publisher.config().env, &totals, &gauges, publisher.clock().now()));
 }
 
 /// Why a tick failed; the next tick tries again.
@@ -130,7 +130,7 @@ mod tests {
 
     /// With a paused clock: the database accepts connections and never answers.
     #[tokio::test(start_paused = true)]
-    async fn metrics_of_a_silent_database_keep_their_limit() {
+    async fn silent_database_metrics_keep_their_limit() {
         let silent = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let dsn = format!("postgres://u@{}/d?sslmode=disable", silent.local_addr().unwrap());
         let publisher = Publisher::of_test(&dsn, "http://127.0.0.1:9").await;

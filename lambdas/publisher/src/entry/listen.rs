@@ -14,7 +14,7 @@ use crate::claim;
 use crate::database::login::Login;
 use crate::drain::pipeline::SETTLE_AGAIN;
 use crate::drain::{Drained, Ending};
-use crate::inject::Point;
+use crate::failpoint::Point;
 use crate::metrics::prometheus;
 use crate::publisher::Publisher;
 use crate::report::Report;
@@ -30,13 +30,13 @@ impl Publisher {
     ///
     /// # Errors
     /// Never fails at present: the task logs database errors and tries again.
-    pub async fn listen(
+    pub async fn publish_on_notification(
         &self,
         metrics: Option<TcpListener>,
         login: Option<&Login>,
         shutdown: impl Future<Output = ()>,
     ) -> anyhow::Result<()> {
-        let span = self.span(None, Renewal::On);
+        let span = self.new_span(None, Renewal::On);
         let mut working = pin!(async { tokio::join!(self.drain_often(&span, login), self.sweep_often(&span)) });
         let mut listening = pin!(self.receive_notifications(&span, login));
         let mut serving = pin!(self.serve_metrics(metrics));
@@ -44,7 +44,7 @@ impl Publisher {
             never = &mut listening => match never {},
             never = &mut serving => match never {},
             ((), ()) = &mut working => return Ok(()),
-            () = shutdown => span.end(),
+            () = shutdown => span.end_span(),
         }
         tokio::select! {
             never = listening => match never {},
@@ -55,7 +55,7 @@ impl Publisher {
 
     async fn serve_metrics(&self, metrics: Option<TcpListener>) -> Infallible {
         match metrics {
-            Some(listener) => prometheus::serve(self.pool(), self.metrics(), listener).await,
+            Some(listener) => prometheus::serve_scrapes(self.pool(), self.metrics(), listener).await,
             None => std::future::pending().await,
         }
     }
@@ -82,8 +82,8 @@ impl Publisher {
             };
             tokio::select! {
                 () = tokio::time::sleep(pause) => {}
-                () = span.notified() => {}
-                () = span.ended() => {}
+                () = span.wait_for_notification() => {}
+                () = span.wait_for_end() => {}
             }
         }
     }
@@ -106,10 +106,10 @@ impl Publisher {
     }
 
     async fn listen_on_one_connection(&self, span: &Span) -> sqlx::Result<Infallible> {
-        self.injector().at(Point::L1).await;
+        self.injector().pass_point(Point::L1).await;
         let mut listener = Listener::connect(self.pool(), CHANNEL).await?;
         loop {
-            span.notify();
+            span.notify_drain();
             listener.next_notification().await?;
         }
     }

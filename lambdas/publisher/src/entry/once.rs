@@ -26,9 +26,9 @@ impl Publisher {
     /// # Errors
     /// Fails if the database fails. Returns [`Unsettled`] after five minutes, and [`Stopped`] if it was ended while
     /// workflows were still due.
-    pub async fn once(&self) -> anyhow::Result<Report> {
+    pub async fn publish_once(&self) -> anyhow::Result<Report> {
         let deadline = self.now() + Duration::from_secs(MINUTES * 60);
-        let span = self.span(Some(deadline), Renewal::On);
+        let span = self.new_span(Some(deadline), Renewal::On);
         let mut report = Report::default();
         loop {
             let drained = self.drain_for(&span).await?;
@@ -40,7 +40,7 @@ impl Publisher {
             if drained.ending == Ending::Held {
                 bail!("the database was restored or cloned: run `{ACCEPT}`");
             }
-            report.add(drained.report);
+            report.add_part(drained.report);
             if claim::count_due(self.pool()).await? == 0 {
                 return Ok(report);
             }
@@ -50,7 +50,7 @@ impl Publisher {
             };
             tokio::select! {
                 () = tokio::time::sleep(pause) => {}
-                () = span.ended() => return Err(Stopped { report }.into()),
+                () = span.wait_for_end() => return Err(Stopped { report }.into()),
             }
             if !span.may_claim() {
                 return Err(Unsettled { report, minutes: MINUTES }.into());

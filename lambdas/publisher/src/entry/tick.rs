@@ -12,9 +12,9 @@ impl Publisher {
     /// One tick: drains, sweeps if a sweep is due, and drains what the sweep has enqueued.
     ///
     /// # Errors
-    /// Fails like [`Publisher::drain`]. A sweep that fails is logged, and the next tick continues it.
-    pub async fn tick(&self, deadline: Instant) -> anyhow::Result<Report> {
-        Ok(self.tick_for(&self.span(Some(deadline), Renewal::Off)).await?.report)
+    /// Fails like [`Publisher::drain_outbox`]. A sweep that fails is logged, and the next tick continues it.
+    pub async fn run_tick(&self, deadline: Instant) -> anyhow::Result<Report> {
+        Ok(self.tick_for(&self.new_span(Some(deadline), Renewal::Off)).await?.report)
     }
 
     pub(crate) async fn tick_for(&self, span: &Span) -> anyhow::Result<Drained> {
@@ -25,7 +25,7 @@ impl Publisher {
         }
         match self.sweep_for(span).await {
             Ok(Swept::NotNow) => {}
-            Ok(_) => drained.add(self.drain_for(span).await?),
+            Ok(_) => drained.add_drain(self.drain_for(span).await?),
             Err(error) => tracing::warn!("sweep stopped: {error:#}"),
         }
         Ok(drained)

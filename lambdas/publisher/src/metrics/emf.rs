@@ -15,7 +15,7 @@ const NAMESPACE: &str = "cronbox";
 const DRIFT: [&str; 5] = ["missing", "orphan", "changed", "stale_template", "disabled_out_of_band"];
 
 /// Returns the counters of one invocation, and the gauges of outbox and ledger after it.
-pub(crate) fn line(env: &Environment, totals: &Totals, gauges: &Gauges, now: DateTime<Utc>) -> Value {
+pub(crate) fn render_emf_line(env: &Environment, totals: &Totals, gauges: &Gauges, now: DateTime<Utc>) -> Value {
     let mut values = Map::new();
     let mut definitions = Vec::new();
     for (name, unit, value) in metrics(totals, gauges) {
@@ -46,7 +46,8 @@ fn metrics(totals: &Totals, gauges: &Gauges) -> Vec<(String, &'static str, Value
     ];
     let mut metrics: Vec<_> =
         counts.into_iter().map(|(name, count)| (name.to_owned(), "Count", json!(count))).collect();
-    metrics.extend(totals.calls().map(|(answer, count)| (format!("ApiCalls_{answer}"), "Count", json!(count))));
+    metrics
+        .extend(totals.calls_by_answer().map(|(answer, count)| (format!("ApiCalls_{answer}"), "Count", json!(count))));
     let seconds = [
         ("OutboxLagSeconds", gauges.lag_secs),
         ("LedgerLagSeconds", gauges.ledger_lag_secs),
@@ -57,7 +58,7 @@ fn metrics(totals: &Totals, gauges: &Gauges) -> Vec<(String, &'static str, Value
         ("OutboxFailedRows", gauges.failed_rows),
         ("Missed", gauges.decisions.map(|decisions| decisions.missed)),
         ("CaughtUp", gauges.decisions.map(|decisions| decisions.caught_up)),
-        ("Abandoned", gauges.abandoned()),
+        ("Abandoned", gauges.count_abandoned()),
         ("FiresDisagree", gauges.fires_disagree),
         ("OrphansRefused", gauges.sweeps.map(|sweeps| sweeps.orphans_refused)),
         ("ChangesRefused", gauges.sweeps.map(|sweeps| sweeps.changes_refused)),

@@ -10,7 +10,7 @@ use db::PgPool;
 use tokio::time::Instant;
 
 use self::ledger::Decisions;
-use self::sweeps::Sweeps;
+use self::sweeps::{Sweeps, read_sweep_gauges};
 
 /// How long one gauge may take.
 const FIGURE_LIMIT: Duration = Duration::from_secs(2);
@@ -45,16 +45,16 @@ pub(crate) struct Gauges {
 }
 
 /// Reads the gauges within `limit`, because metrics come last, when a Lambda has little time left.
-pub(crate) async fn read(pool: &PgPool, limit: Duration) -> Gauges {
+pub(crate) async fn read_gauges(pool: &PgPool, limit: Duration) -> Gauges {
     let mut reading = Reading { began: Instant::now(), limit, failures: 0, unread: 0 };
     Gauges {
         lag_secs: reading.figure("outbox lag", lag_secs(pool)).await,
         held: reading.figure("hold", held(pool)).await,
         failed_rows: reading.figure("failed rows", failed_rows(pool)).await,
         drift: reading.figure("drift", drift(pool)).await,
-        sweeps: reading.figure("sweeps", sweeps::read(pool)).await,
+        sweeps: reading.figure("sweeps", read_sweep_gauges(pool)).await,
         ledger_lag_secs: reading.figure("ledger lag", ledger::lag_secs(pool)).await,
-        decisions: reading.figure("decisions", ledger::decisions(pool)).await,
+        decisions: reading.figure("decisions", ledger::count_decisions(pool)).await,
         runs_abandoned: reading.figure("runs abandoned", ledger::runs_abandoned(pool)).await,
         runs_waiting_secs: reading.figure("runs waiting", ledger::runs_waiting_secs(pool)).await,
         fires_disagree: reading.figure("disagreements", ledger::count_disagreements(pool)).await,
@@ -93,7 +93,7 @@ impl Reading {
 
 impl Gauges {
     /// Times and runs abandoned in the last hour.
-    pub(crate) fn abandoned(&self) -> Option<i64> {
+    pub(crate) fn count_abandoned(&self) -> Option<i64> {
         Some(self.decisions.as_ref()?.not_run + self.runs_abandoned?)
     }
 }

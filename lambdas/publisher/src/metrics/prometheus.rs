@@ -20,12 +20,12 @@ use prometheus_client::registry::Registry;
 use tokio::net::TcpListener;
 
 use super::{Metrics, Totals};
-use crate::metrics::gauges::{self, Gauges};
+use crate::metrics::gauges::{Gauges, read_gauges};
 
 const TEXT: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
 /// Answers scrapes with these counters, and with gauges from the database, until the future is dropped.
-pub(crate) async fn serve(pool: &PgPool, metrics: &Metrics, listener: TcpListener) -> Infallible {
+pub(crate) async fn serve_scrapes(pool: &PgPool, metrics: &Metrics, listener: TcpListener) -> Infallible {
     loop {
         let Ok((stream, _)) = listener.accept().await else {
             // Probably there are no file descriptors left; without a pause this loop would spin.
@@ -50,7 +50,7 @@ async fn answer(
 ) -> Result<Response<Full<Bytes>>, fmt::Error> {
     let (status, text) = match request.uri().path() {
         "/metrics" => {
-            let gauges = gauges::read(pool, Duration::MAX).await;
+            let gauges = read_gauges(pool, Duration::MAX).await;
             (StatusCode::OK, render(&metrics.so_far(), &gauges)?)
         }
         _ => (StatusCode::NOT_FOUND, "see /metrics\n".to_owned()),
@@ -80,7 +80,7 @@ fn render(totals: &Totals, gauges: &Gauges) -> Result<String, fmt::Error> {
         registry.register(name, help, ConstCounter::new(count));
     }
     let calls = Family::<[(&str, &str); 1], prometheus_client::metrics::counter::Counter>::default();
-    for (answer, count) in totals.calls() {
+    for (answer, count) in totals.calls_by_answer() {
         calls.get_or_create(&[("answer", answer)]).inc_by(count);
     }
     registry.register("api_calls", "Calls of EventBridge's API, by how they ended", calls);
@@ -111,7 +111,7 @@ fn render(totals: &Totals, gauges: &Gauges) -> Result<String, fmt::Error> {
         ("outbox_failed_rows", "Outbox rows of failed workflows", gauges.failed_rows),
         ("missed", "Times missed in the last hour that have not run since", decisions.map(|all| all.missed)),
         ("caught_up", "Times caught up in the last hour", decisions.map(|all| all.caught_up)),
-        ("abandoned", "Times and runs abandoned in the last hour", gauges.abandoned()),
+        ("abandoned", "Times and runs abandoned in the last hour", gauges.count_abandoned()),
         ("fires_disagree", "Fires of the last hour that the published expression does not name", gauges.fires_disagree),
         ("held", "1 while the database waits for the acceptance of its ledger", gauges.held),
         ("figures_unread", "Gauges that could not be read for this scrape", Some(gauges.unread)),

@@ -65,7 +65,7 @@ pub async fn scheduler_client(endpoint: Option<&str>) -> Client {
 /// Sends a create or an update, which have the same fields and no type in common.
 macro_rules! write_all_fields {
     ($request:expr, $group:expr, $spec:ident, $now:ident, $lease:ident) => {{
-        let dates = $spec.dates($now);
+        let dates = $spec.sent_dates($now);
         $request
             .name($spec.name.to_string())
             .group_name($group)
@@ -75,7 +75,7 @@ macro_rules! write_all_fields {
             .flexible_time_window(punctual()?)
             .set_start_date(dates.start.map(aws_time))
             .set_end_date(dates.end.map(aws_time))
-            .description($spec.identity.description())
+            .description($spec.identity.to_description())
             .action_after_completion(ActionAfterCompletion::None)
             .target(target($spec)?)
             .customize()
@@ -83,7 +83,7 @@ macro_rules! write_all_fields {
             .send()
             .await
             .map(drop)
-            .map_err(|error| fault::read(&error))
+            .map_err(|error| fault::classify_error(&error))
     }};
 }
 
@@ -100,17 +100,17 @@ impl Schedules {
     }
 
     /// Creates a schedule; [`Kind::NotFound`] means that the schedule group is missing.
-    pub(crate) async fn create(&self, spec: &Spec, now: DateTime<Utc>, lease: &Lease) -> Result<(), Fault> {
+    pub(crate) async fn create_schedule(&self, spec: &Spec, now: DateTime<Utc>, lease: &Lease) -> Result<(), Fault> {
         write_all_fields!(self.client.create_schedule(), &self.group, spec, now, lease)
     }
 
     /// Replaces all fields of a schedule.
-    pub(crate) async fn update(&self, spec: &Spec, now: DateTime<Utc>, lease: &Lease) -> Result<(), Fault> {
+    pub(crate) async fn update_schedule(&self, spec: &Spec, now: DateTime<Utc>, lease: &Lease) -> Result<(), Fault> {
         write_all_fields!(self.client.update_schedule(), &self.group, spec, now, lease)
     }
 
     /// Deletes a schedule.
-    pub(crate) async fn remove(&self, name: &ScheduleName, lease: &Lease) -> Result<(), Fault> {
+    pub(crate) async fn delete_schedule(&self, name: &ScheduleName, lease: &Lease) -> Result<(), Fault> {
         self.client
             .delete_schedule()
             .name(name.to_string())
@@ -120,11 +120,11 @@ impl Schedules {
             .send()
             .await
             .map(drop)
-            .map_err(|error| fault::read(&error))
+            .map_err(|error| fault::classify_error(&error))
     }
 
     /// Reads a schedule; `None` if there is none.
-    pub(crate) async fn get(&self, name: &ScheduleName, lease: &Lease) -> Result<Option<Existing>, Fault> {
+    pub(crate) async fn get_schedule(&self, name: &ScheduleName, lease: &Lease) -> Result<Option<Existing>, Fault> {
         let read = self
             .client
             .get_schedule()
@@ -134,7 +134,7 @@ impl Schedules {
             .interceptor(SignWithinLease(lease.clone()))
             .send()
             .await;
-        match read.map_err(|error| fault::read(&error)) {
+        match read.map_err(|error| fault::classify_error(&error)) {
             Ok(output) => Ok(Some(existing(output))),
             Err(fault) if fault.kind == Kind::NotFound => Ok(None),
             // A read has no effect, whatever its result.
@@ -150,7 +150,7 @@ fn target(spec: &Spec) -> Result<Target, Fault> {
         .role_arn(&spec.role_arn)
         .dead_letter_config(DeadLetterConfig::builder().arn(&spec.dlq_arn).build())
         .retry_policy(retries.build())
-        .input(spec.input.text())
+        .input(spec.input.to_json())
         .build()
         .map_err(|error| incomplete(&error))
 }
@@ -227,16 +227,16 @@ mod tests {
     use crate::stopwatch::Stopwatch;
 
     #[tokio::test]
-    async fn nothing_is_signed_once_the_lease_has_ended() {
+    async fn nothing_is_signed_after_the_lease() {
         let span = |deadline| Span::new(Some(deadline), Renewal::Off, End::default(), Stopwatch::default());
         let over = Lease::new(Instant::now(), &span(Instant::now()));
         // No server listens there, so a request that was sent would be refused as a transient fault.
         let schedules = Schedules::new(scheduler_client(Some("http://127.0.0.1:9")).await, "group".to_owned());
         let name = ScheduleName::new(WorkflowId(1), &"dev".parse().unwrap());
-        assert_eq!(schedules.remove(&name, &over).await, Err(Fault::not_sent()));
+        assert_eq!(schedules.delete_schedule(&name, &over).await, Err(Fault::not_sent()));
 
         let live = Lease::new(Instant::now(), &span(Instant::now() + Duration::from_secs(60)));
-        let refused = schedules.remove(&name, &live).await.unwrap_err();
+        let refused = schedules.delete_schedule(&name, &live).await.unwrap_err();
         assert_eq!((refused.kind, refused.effect), (Kind::Transient, Effect::None), "{}", refused.message);
     }
 
@@ -257,15 +257,16 @@ mod tests {
             _: &RuntimeComponents,
             _: &mut ConfigBag,
         ) -> Result<(), BoxError> {
-            self.0.advance(Duration::from_secs(60));
+            self.0.advance_by(Duration::from_secs(60));
             Ok(())
         }
     }
 
+    /// The process freezes after it has signed the request, until the lease has ended.
     #[cfg(debug_assertions)]
     #[tokio::test]
-    async fn nothing_is_sent_after_a_freeze_since_its_signing() {
-        let stopwatch = Stopwatch::stopped();
+    async fn nothing_is_sent_after_a_freeze() {
+        let stopwatch = Stopwatch::new_stopped();
         let deadline = stopwatch.now() + Duration::from_secs(3600);
         let span = Span::new(Some(deadline), Renewal::Off, End::default(), stopwatch.clone());
         let lease = Lease::new(stopwatch.now(), &span);
@@ -273,6 +274,6 @@ mod tests {
         let config = client.config().to_builder().interceptor(FreezeSigned(stopwatch)).build();
         let schedules = Schedules::new(Client::from_conf(config), "group".to_owned());
         let name = ScheduleName::new(WorkflowId(1), &"dev".parse().unwrap());
-        assert_eq!(schedules.remove(&name, &lease).await, Err(Fault::not_sent()));
+        assert_eq!(schedules.delete_schedule(&name, &lease).await, Err(Fault::not_sent()));
     }
 }

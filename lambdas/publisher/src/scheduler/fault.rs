@@ -80,7 +80,7 @@ impl Fault {
     }
 
     /// Returns the fault with the operation of the call.
-    pub(crate) fn of(self, operation: Operation) -> Self {
+    pub(crate) fn with_operation(self, operation: Operation) -> Self {
         Fault { operation: Some(operation), ..self }
     }
 
@@ -96,7 +96,7 @@ impl Fault {
 }
 
 /// Classifies the error of any operation.
-pub(crate) fn read<E>(error: &SdkError<E, HttpResponse>) -> Fault
+pub(crate) fn classify_error<E>(error: &SdkError<E, HttpResponse>) -> Fault
 where
     E: ProvideErrorMetadata + StdError + 'static,
 {
@@ -272,7 +272,7 @@ mod tests {
     }
 
     #[test]
-    fn a_validation_speaks_of_the_schedule_or_of_a_setting() {
+    fn validation_errors_name_schedule_or_setting() {
         let constraint = |field| {
             format!("1 validation error detected: Value 'x' at '{field}' failed to satisfy constraint: Member must ..")
         };

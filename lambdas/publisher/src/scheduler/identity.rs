@@ -11,7 +11,7 @@ pub(crate) struct Identity(pub(crate) Uuid);
 
 impl Identity {
     /// Returns the description of a schedule.
-    pub(crate) fn description(self) -> String {
+    pub(crate) fn to_description(self) -> String {
         format!("{PREFIX}{}", self.0)
     }
 
@@ -33,8 +33,9 @@ mod tests {
     #[test]
     fn only_another_identity_is_foreign() {
         let (ours, theirs) = (Identity(Uuid::from_u128(1)), Identity(Uuid::from_u128(2)));
-        assert_eq!(ours.other_in(Some(&theirs.description())), Some(theirs));
-        for not_foreign in [None, Some(ours.description()), Some("cronbox".to_owned()), Some("cronbox x".to_owned())] {
+        assert_eq!(ours.other_in(Some(&theirs.to_description())), Some(theirs));
+        for not_foreign in [None, Some(ours.to_description()), Some("cronbox".to_owned()), Some("cronbox x".to_owned())]
+        {
             assert_eq!(ours.other_in(not_foreign.as_deref()), None, "{not_foreign:?}");
         }
         assert_eq!(ours.other_in(Some("Published by cronbox; changes made here are undone")), None);

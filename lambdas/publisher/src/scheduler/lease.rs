@@ -54,7 +54,7 @@ pub(crate) struct End(Arc<watch::Sender<Option<Instant>>>);
 
 impl End {
     /// Sets it, if it is not set yet.
-    pub(crate) fn set(&self, now: Instant) {
+    pub(crate) fn signal_end(&self, now: Instant) {
         self.0.send_if_modified(|on| on.is_none() && on.replace(now).is_none());
     }
 
@@ -90,12 +90,12 @@ impl Span {
     }
 
     /// Returns the same span for another drain, which stops separately.
-    pub(crate) fn afresh(&self) -> Span {
+    pub(crate) fn for_next_drain(&self) -> Span {
         Span { is_stopped: Arc::default(), ..self.clone() }
     }
 
     /// Stops this drain, but not the next: workflows that are claimed but not called are returned.
-    pub(crate) fn stop(&self) {
+    pub(crate) fn stop_drain(&self) {
         self.is_stopped.store(true, Ordering::Relaxed);
     }
 
@@ -105,12 +105,12 @@ impl Span {
     }
 
     /// Ends it now: workflows that are claimed but not called are returned.
-    pub(crate) fn end(&self) {
-        self.end.set(self.now());
+    pub(crate) fn end_span(&self) {
+        self.end.signal_end(self.now());
     }
 
     /// Returns when the span was ended; a deadline does not end it.
-    pub(crate) async fn ended(&self) {
+    pub(crate) async fn wait_for_end(&self) {
         tokio::select! {
             () = self.end.reached() => {}
             () = self.process_end.reached() => {}
@@ -118,12 +118,12 @@ impl Span {
     }
 
     /// Notifies that a workflow may have become due.
-    pub(crate) fn notify(&self) {
+    pub(crate) fn notify_drain(&self) {
         self.changed.notify_one();
     }
 
     /// Returns when a workflow may have become due; one waiter gets each notification.
-    pub(crate) async fn notified(&self) {
+    pub(crate) async fn wait_for_notification(&self) {
         self.changed.notified().await;
     }
 
@@ -181,18 +181,18 @@ impl Lease {
     }
 
     /// Extends it, after the database has confirmed a renewal that was sent at `sent`.
-    pub(crate) fn renewed(&self, sent: Instant) {
+    pub(crate) fn extend_from(&self, sent: Instant) {
         *self.end.lock().unwrap_or_else(PoisonError::into_inner) = sent + LEASE - MARGIN;
     }
 
     /// Stops the drain that claimed it.
     pub(crate) fn stop_drain(&self) {
-        self.span.stop();
+        self.span.stop_drain();
     }
 
     /// Returns when the span of its drain was ended.
-    pub(crate) async fn ended(&self) {
-        self.span.ended().await;
+    pub(crate) async fn wait_for_end(&self) {
+        self.span.wait_for_end().await;
     }
 
     /// Monotonic time, by which the lease ends.
@@ -256,13 +256,14 @@ mod tests {
         Span::new(Some(deadline), Renewal::Off, End::default(), Stopwatch::default())
     }
 
+    /// A renewal extends it.
     #[test]
-    fn a_lease_ends_ten_seconds_early_and_is_extended_by_a_renewal() {
+    fn a_lease_ends_ten_seconds_early() {
         let ago = |secs| Instant::now().checked_sub(Duration::from_secs(secs)).expect("the machine is up for a minute");
         assert!(Lease::new(Instant::now(), &span(3600)).is_live());
         let old = Lease::new(ago(50), &span(3600));
         assert!(!old.is_live());
-        old.renewed(ago(20));
+        old.extend_from(ago(20));
         assert!(old.is_live());
     }
 
@@ -272,30 +273,31 @@ mod tests {
         assert!(!Lease::new(Instant::now(), &span(4)).is_live());
         let drain = span(3600);
         let lease = Lease::new(Instant::now(), &drain);
-        drain.end();
+        drain.end_span();
         assert!(!lease.is_live());
     }
 
     #[test]
-    fn the_end_of_the_process_ends_every_span() {
+    fn a_process_end_ends_every_span() {
         let end = End::default();
         let endless = Span::new(None, Renewal::On, end.clone(), Stopwatch::default());
         assert!(endless.may_claim_after(Duration::from_secs(1_000_000)) && endless.may_settle());
-        end.set(endless.now());
+        end.signal_end(endless.now());
         assert!(!endless.may_claim() && endless.may_settle(), "what is answered is still settled");
         let long_ago = SETTLE_AFTER_END + Duration::from_secs(1);
         let past = Instant::now().checked_sub(long_ago).expect("the machine is up for a minute");
         let ended = End::default();
-        ended.set(past);
+        ended.signal_end(past);
         assert!(!Span::new(None, Renewal::On, ended, Stopwatch::default()).may_settle());
     }
 
+    /// A renewal does not extend the leases of the other workflows of the batch.
     #[test]
-    fn each_workflow_s_lease_is_renewed_by_itself() {
+    fn each_workflow_has_its_own_lease() {
         let ago = |secs| Instant::now().checked_sub(Duration::from_secs(secs)).expect("the machine is up for a minute");
         let batch = Lease::new(ago(50), &span(3600));
         let [renewed, other] = [batch.of_one(), batch.of_one()];
-        renewed.renewed(ago(20));
+        renewed.extend_from(ago(20));
         assert!(renewed.is_live() && !other.is_live());
     }
 }

@@ -34,7 +34,7 @@ pub(crate) struct Listed {
 
 impl Schedules {
     /// Lists the schedule group from `token` on; `None` = from its beginning.
-    pub(crate) async fn list(&self, token: Option<String>, lease: &Lease) -> Result<Page, Fault> {
+    pub(crate) async fn list_page(&self, token: Option<String>, lease: &Lease) -> Result<Page, Fault> {
         let page = self
             .client
             .list_schedules()
@@ -46,7 +46,7 @@ impl Schedules {
             .send()
             .await
             // A read has no effect, whatever its result.
-            .map_err(|error| Fault { effect: Effect::None, ..fault::read(&error) })?;
+            .map_err(|error| Fault { effect: Effect::None, ..fault::classify_error(&error) })?;
         Ok(Page {
             schedules: page.schedules.into_iter().filter_map(listed).collect(),
             next_token: page.next_token.filter(|token| !token.is_empty()),

@@ -54,7 +54,7 @@ impl Rate {
     }
 
     /// Waits for a slot, unless `is_wanted` says at its turn that none is needed any more.
-    pub(crate) async fn slot(&self, is_wanted: impl Fn() -> bool) {
+    pub(crate) async fn wait_for_slot(&self, is_wanted: impl Fn() -> bool) {
         let mut next = self.gate.lock().await;
         if !is_wanted() {
             return;
@@ -70,7 +70,7 @@ impl Rate {
     }
 
     /// Records that EventBridge throttled a call made at `sent`.
-    pub(crate) fn throttled(&self, sent: Instant) {
+    pub(crate) fn record_throttled(&self, sent: Instant) {
         let now = Instant::now();
         let mut pace = self.pace();
         // A call that was in flight when the rate was halved says nothing about the new rate.
@@ -83,7 +83,7 @@ impl Rate {
     }
 
     /// Sets the number of active publishers; each calls at an equal share of the limit.
-    pub(crate) fn share(&self, publishers: u32) {
+    pub(crate) fn share_among(&self, publishers: u32) {
         let now = Instant::now();
         let mut pace = self.pace();
         let share = share_of(self.limit, publishers.max(1));
@@ -137,7 +137,7 @@ mod tests {
 
     async fn calls(rate: &Rate, count: usize) -> Duration {
         let started = Instant::now();
-        join_all((0..count).map(|_| rate.slot(|| true))).await;
+        join_all((0..count).map(|_| rate.wait_for_slot(|| true))).await;
         started.elapsed()
     }
 
@@ -149,7 +149,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn calls_keep_to_the_limit_whatever_their_number_in_flight() {
+    async fn many_concurrent_calls_keep_the_limit() {
         let took = calls(&Rate::new(200), 401).await;
         assert!((2000..=2030).contains(&took.as_millis()), "{took:?}");
     }
@@ -161,7 +161,7 @@ mod tests {
         while made.len() < 1000 {
             // Sometimes late by 25 ms, as a busy process is.
             tokio::time::advance(Duration::from_millis(if made.len().is_multiple_of(7) { 25 } else { 0 })).await;
-            rate.slot(|| true).await;
+            rate.wait_for_slot(|| true).await;
             made.push(Instant::now());
         }
         let busiest = made.iter().map(|from| {
@@ -171,9 +171,9 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_throttled_caller_halves_its_rate_and_recovers() {
+    async fn a_throttled_rate_halves_and_recovers() {
         let rate = Rate::new(100);
-        rate.throttled(Instant::now());
+        rate.record_throttled(Instant::now());
         assert_eq!(percent(&rate), 50);
         tokio::time::advance(Duration::from_secs(2)).await;
         assert_eq!(percent(&rate), 70);
@@ -181,45 +181,48 @@ mod tests {
         assert_eq!(percent(&rate), 100);
     }
 
+    /// Calls that were sent before the rate was halved do not halve it again.
     #[tokio::test(start_paused = true)]
-    async fn all_that_was_in_the_air_when_the_rate_was_halved_halves_it_once() {
+    async fn calls_in_flight_halve_the_rate_once() {
         let rate = Rate::new(100);
         let sent = Instant::now();
         tokio::time::advance(Duration::from_millis(15)).await;
-        (0..64).for_each(|_| rate.throttled(sent));
+        (0..64).for_each(|_| rate.record_throttled(sent));
         assert_eq!(percent(&rate), 50);
         tokio::time::advance(Duration::from_millis(15)).await;
-        rate.throttled(Instant::now());
+        rate.record_throttled(Instant::now());
         assert_eq!(percent(&rate), 25, "the new rate is too much, too");
     }
 
     #[tokio::test(start_paused = true)]
     async fn publishers_share_the_rate_equally() {
         let rate = Rate::new(100);
-        rate.share(4);
+        rate.share_among(4);
         assert_eq!(percent(&rate), 25);
-        rate.throttled(Instant::now());
-        rate.share(1);
+        rate.record_throttled(Instant::now());
+        rate.share_among(1);
         assert_eq!(percent(&rate), 50, "it stays slowed down");
     }
 
+    /// Publishers that start together count each other late, and exceed the limit in no second nevertheless.
     #[tokio::test(start_paused = true)]
-    async fn publishers_that_did_not_know_of_one_another_call_no_more_than_the_limit_in_their_first_second() {
+    async fn a_smaller_share_repays_earlier_calls() {
         let rate = Rate::new(200);
         let alone = calls(&rate, 10).await;
-        rate.share(4);
+        rate.share_among(4);
         let took = alone + calls(&rate, 40).await;
         // Fifty in a second is the share of each of four publishers.
         assert!((970..=1010).contains(&took.as_millis()), "{took:?}");
     }
 
+    /// A caller whose lease ends while it queues leaves the slot to the next one.
     #[tokio::test(start_paused = true)]
-    async fn who_gives_up_while_queueing_takes_no_slot() {
+    async fn an_unwanted_call_takes_no_slot() {
         let rate = Rate::new(1);
         calls(&rate, 1).await;
         let started = Instant::now();
-        join_all((0..100).map(|_| rate.slot(|| false))).await;
-        rate.slot(|| true).await;
+        join_all((0..100).map(|_| rate.wait_for_slot(|| false))).await;
+        rate.wait_for_slot(|| true).await;
         assert!(started.elapsed() <= Duration::from_millis(1020), "{:?}", started.elapsed());
     }
 }

@@ -71,7 +71,7 @@ impl Input {
     }
 
     /// Returns the JSON for EventBridge. `<` and `>` must not be escaped, or EventBridge replaces nothing.
-    pub(crate) fn text(&self) -> String {
+    pub(crate) fn to_json(&self) -> String {
         // Unwrap safety: strings and numbers always serialise.
         serde_json::to_string(self).expect("strings and numbers serialise")
     }
@@ -84,13 +84,13 @@ impl Input {
 
 impl Spec {
     /// Returns the dates to send: EventBridge refuses a start in the past, and without it the meaning is the same.
-    pub(crate) fn dates(&self, now: DateTime<Utc>) -> Dates {
+    pub(crate) fn sent_dates(&self, now: DateTime<Utc>) -> Dates {
         Dates { start: self.start().filter(|start| *start > now), end: self.end() }
     }
 
     /// Whether what was sent at `then` would be sent differently at `now`, or not at all.
     pub(crate) fn is_outdated(&self, then: DateTime<Utc>, now: DateTime<Utc>) -> bool {
-        self.dates(then) != self.dates(now) || self.ends_at.is_some_and(|end| end <= now)
+        self.sent_dates(then) != self.sent_dates(now) || self.ends_at.is_some_and(|end| end <= now)
     }
 
     /// A minute early, because EventBridge may drop the fire of the start's own minute. The app refuses an early fire.
@@ -105,7 +105,7 @@ impl Spec {
 
     /// Returns a hash of everything that is sent except the revision and the trace. It contains the start as stored: a
     /// start that has passed is not sent any more, but that needs no call.
-    pub(crate) fn hash(&self) -> String {
+    pub(crate) fn spec_hash(&self) -> String {
         let Spec {
             name,
             group,
@@ -122,7 +122,7 @@ impl Spec {
         } = self;
         let sent = serde_json::json!({
             "name": name.to_string(), "group": group, "state": state, "expression": expression, "timezone": timezone,
-            "window": "OFF", "starts_at": starts_at, "ends_at": ends_at, "description": identity.description(),
+            "window": "OFF", "starts_at": starts_at, "ends_at": ends_at, "description": identity.to_description(),
             "target_arn": target_arn, "role_arn": role_arn, "dlq_arn": dlq_arn, "retries": [MAX_AGE_SECS, MAX_RETRIES],
             "input": input.essence(), "template": TEMPLATE, "after_completion": "NONE",
         });
@@ -130,7 +130,7 @@ impl Spec {
     }
 
     /// Whether EventBridge has exactly this schedule.
-    pub(crate) fn is(&self, existing: &Existing, now: DateTime<Utc>) -> bool {
+    pub(crate) fn matches_existing(&self, existing: &Existing, now: DateTime<Utc>) -> bool {
         let Existing {
             expression: _,
             timezone: _,
@@ -152,7 +152,7 @@ impl Spec {
             && *is_punctual
             && *is_kept
             && kms_key_arn.is_none()
-            && description.as_deref() == Some(self.identity.description().as_str())
+            && description.as_deref() == Some(self.identity.to_description().as_str())
             && target_arn.as_ref() == Some(&self.target_arn)
             && role_arn.as_ref() == Some(&self.role_arn)
             && dlq_arn.as_ref() == Some(&self.dlq_arn)
@@ -228,12 +228,12 @@ mod tests {
             is_kept: true,
             kms_key_arn: None,
             dates: Dates { start: at(start), end: at(end) },
-            description: Some(spec.identity.description()),
+            description: Some(spec.identity.to_description()),
             target_arn: Some(spec.target_arn.clone()),
             role_arn: Some(spec.role_arn.clone()),
             dlq_arn: Some(spec.dlq_arn.clone()),
             retries: Some((MAX_AGE_SECS, MAX_RETRIES)),
-            input: Some(spec.input.text()),
+            input: Some(spec.input.to_json()),
             modified_on: None,
         }
     }
@@ -241,9 +241,9 @@ mod tests {
     #[test]
     fn windows_are_sent_in_whole_minutes() {
         let now = at("2026-03-02T10:00:00Z").unwrap();
-        let sent = spec("2026-03-02T12:00:30.5Z", "2026-03-02T13:00:00.5Z").dates(now);
+        let sent = spec("2026-03-02T12:00:30.5Z", "2026-03-02T13:00:00.5Z").sent_dates(now);
         assert_eq!(sent, Dates { start: at("2026-03-02T11:59:00Z"), end: at("2026-03-02T13:01:00Z") });
-        let whole = spec("2026-03-02T12:00:00Z", "2026-03-02T13:00:00Z").dates(now);
+        let whole = spec("2026-03-02T12:00:00Z", "2026-03-02T13:00:00Z").sent_dates(now);
         assert_eq!(whole, Dates { start: at("2026-03-02T11:59:00Z"), end: at("2026-03-02T13:00:00Z") });
     }
 
@@ -252,9 +252,9 @@ mod tests {
     fn a_window_s_seconds_make_no_difference() {
         let now = at("2026-03-02T10:00:00Z").unwrap();
         let spec = spec("2026-03-02T12:00:30Z", "2026-03-02T13:00:30Z");
-        assert!(spec.is(&existing(&spec, "2026-03-02T11:59:00Z", "2026-03-02T13:01:00Z"), now));
-        assert!(spec.is(&existing(&spec, "2026-03-02T11:59:30Z", "2026-03-02T13:00:30Z"), now));
-        assert!(!spec.is(&existing(&spec, "2026-03-02T11:58:59Z", "2026-03-02T13:01:00Z"), now));
-        assert!(!spec.is(&existing(&spec, "2026-03-02T11:59:00Z", "2026-03-02T13:01:01Z"), now));
+        assert!(spec.matches_existing(&existing(&spec, "2026-03-02T11:59:00Z", "2026-03-02T13:01:00Z"), now));
+        assert!(spec.matches_existing(&existing(&spec, "2026-03-02T11:59:30Z", "2026-03-02T13:00:30Z"), now));
+        assert!(!spec.matches_existing(&existing(&spec, "2026-03-02T11:58:59Z", "2026-03-02T13:01:00Z"), now));
+        assert!(!spec.matches_existing(&existing(&spec, "2026-03-02T11:59:00Z", "2026-03-02T13:01:01Z"), now));
     }
 }

@@ -33,7 +33,7 @@ pub(super) struct Marked {
     pub(super) workflows: u64,
 }
 
-pub(super) fn published<'a>(settlement: &'a Settlement, superseded: &HashSet<i64>) -> Option<Published<'a>> {
+pub(super) fn published_params<'a>(settlement: &'a Settlement, superseded: &HashSet<i64>) -> Option<Published<'a>> {
     let Settlement { claim, outcome: Outcome::Applied(applied), changes_on, is_verified, .. } = settlement else {
         return None;
     };

@@ -77,7 +77,7 @@ pub(crate) enum ErrorClass {
 }
 
 /// Counts the workflows; outbox rows are counted where they are marked.
-pub(crate) fn count<'a>(settlements: impl Iterator<Item = &'a Settlement>) -> Report {
+pub(crate) fn count_outcomes<'a>(settlements: impl Iterator<Item = &'a Settlement>) -> Report {
     let mut report = Report::default();
     for settlement in settlements {
         match &settlement.outcome {

@@ -29,7 +29,7 @@ pub(super) struct Unpublished<'a> {
     is_superseded: bool,
 }
 
-pub(super) fn unpublished<'a>(settlement: &'a Settlement, superseded: &HashSet<i64>) -> Option<Unpublished<'a>> {
+pub(super) fn unpublished_params<'a>(settlement: &'a Settlement, superseded: &HashSet<i64>) -> Option<Unpublished<'a>> {
     let Settlement { claim, outcome, changes_on, is_verified, is_in_doubt, refused_hash } = settlement;
     let (error_class, message, wait, effect) = match outcome {
         Outcome::Applied(_) => return None,

@@ -20,7 +20,7 @@ pub(crate) enum Release {
 }
 
 /// Records changes until it is known how many there are.
-pub(crate) async fn note(tx: &mut PgConnection, turn: &Turn, changes: &[Difference]) -> sqlx::Result<()> {
+pub(crate) async fn record_changes(tx: &mut PgConnection, turn: &Turn, changes: &[Difference]) -> sqlx::Result<()> {
     sqlx::query!(
         r#"
         -- note changes: a page may be read twice
@@ -39,7 +39,7 @@ pub(crate) async fn note(tx: &mut PgConnection, turn: &Turn, changes: &[Differen
 }
 
 /// Enqueues up to `limit` changes, unless they are too many without force.
-pub(crate) async fn release(
+pub(crate) async fn release_changes(
     tx: &mut PgConnection,
     turn: &mut Turn,
     limit: i64,
@@ -63,7 +63,7 @@ pub(crate) async fn release(
         return Ok(Release::Done);
     }
     let (known, unknown): (Vec<_>, Vec<_>) = taken.into_iter().partition(|change| change.epoch.is_some());
-    turn.findings.repaired += repair::enqueue(tx, &known, now).await?;
+    turn.findings.repaired += repair::enqueue_differences(tx, &known, now).await?;
     turn.findings.repaired += repair::enqueue_unpublished(tx, &unknown, now).await?;
     Ok(Release::More)
 }

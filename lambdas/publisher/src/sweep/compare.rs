@@ -1,7 +1,7 @@
 //! Step 4 of 7: how a schedule differs from the one that its workflow requires. Pure.
 //!
-//! Two stages: [`glance`] compares a listed schedule, which is cheap; [`compare_in_full`] compares a schedule read in full, for
-//! the suspects of the first stage and for a sample.
+//! Two stages: [`compare_listed`] compares a listed schedule, which is cheap; [`compare_in_full`] compares a schedule
+//! read in full, for the suspects of the first stage and for a sample.
 
 use chrono::{DateTime, Utc};
 use serde_json::Value;
@@ -9,16 +9,16 @@ use serde_json::Value;
 use crate::claim::deployment::Rollout;
 use crate::claim::workflows::Removal;
 use crate::config::Config;
-use crate::converge::desired::{Desired, Undecided, desired};
+use crate::converge::desired::{Desired, Undecided, desired_schedule};
 use crate::scheduler::existing::Existing;
 use crate::scheduler::list::Listed;
 use crate::scheduler::spec::{Spec, State, TEMPLATE};
 use crate::sweep::findings::Class;
-use crate::sweep::known::Known;
+use crate::sweep::workflow_record::WorkflowRecord;
 
 /// The result of comparing a listed schedule.
 #[derive(Debug)]
-pub(crate) enum Glance {
+pub(crate) enum ListedComparison {
     /// No difference is visible; the spec is used if the schedule is sampled.
     InStep(Box<Spec>),
     /// Read it in full, and compare it with this spec.
@@ -53,28 +53,34 @@ pub(crate) enum Weight {
 }
 
 /// Compares a listed schedule.
-pub(crate) fn glance(listed: &Listed, known: &Known, config: &Config, rollout: Rollout, now: DateTime<Utc>) -> Glance {
-    let publication = known.publication.as_ref();
-    let wanted = match desired(&known.workflow, None, config, now) {
+pub(crate) fn compare_listed(
+    listed: &Listed,
+    record: &WorkflowRecord,
+    config: &Config,
+    rollout: Rollout,
+    now: DateTime<Utc>,
+) -> ListedComparison {
+    let publication = record.publication.as_ref();
+    let wanted = match desired_schedule(&record.workflow, None, config, now) {
         Err(Undecided::Vanished) if publication.is_some_and(|publication| publication.is_leased) => {
-            return Glance::Skipped;
+            return ListedComparison::Skipped;
         }
         // Also if it is backed off, because a workflow whose row vanished is.
-        Err(Undecided::Vanished) => return Glance::Orphan,
+        Err(Undecided::Vanished) => return ListedComparison::Orphan,
         wanted => wanted,
     };
     if publication.is_some_and(|publication| publication.is_busy) {
-        return Glance::Skipped;
+        return ListedComparison::Skipped;
     }
     match (wanted, publication) {
         // The last valid schedule is kept; `sync` shows the error to the owner.
-        (Err(_), _) => Glance::Skipped,
+        (Err(_), _) => ListedComparison::Skipped,
         (Ok(Desired::Nothing), _) => {
-            let is_requested = known.workflow.removal == Removal::Requested;
-            Glance::Differs(Class::Changed, if is_requested { Weight::Free } else { Weight::Braked })
+            let is_requested = record.workflow.removal == Removal::Requested;
+            ListedComparison::Differs(Class::Changed, if is_requested { Weight::Free } else { Weight::Braked })
         }
         // A restored database may not know an existing schedule.
-        (Ok(Desired::Schedule(spec)), None) => Glance::Suspect(spec),
+        (Ok(Desired::Schedule(spec)), None) => ListedComparison::Suspect(spec),
         (Ok(Desired::Schedule(spec)), Some(publication)) => {
             // The configuration has changed since the schedule was published: another role, another queue. No
             // configuration disables a schedule.
@@ -83,16 +89,16 @@ pub(crate) fn glance(listed: &Listed, known: &Known, config: &Config, rollout: R
             // A new template may change every field.
             if publication.template.is_some_and(|number| number < TEMPLATE) {
                 let weight = if may_be_explained { Weight::Explained } else { Weight::Braked };
-                return Glance::Differs(Class::StaleTemplate, weight);
+                return ListedComparison::Differs(Class::StaleTemplate, weight);
             }
-            if publication.spec_hash != Some(spec.hash()) {
-                let differs = Glance::Differs(Class::Changed, Weight::Braked);
-                return if may_be_explained { Glance::Outdated(spec) } else { differs };
+            if publication.spec_hash != Some(spec.spec_hash()) {
+                let differs = ListedComparison::Differs(Class::Changed, Weight::Braked);
+                return if may_be_explained { ListedComparison::Outdated(spec) } else { differs };
             }
             let is_untouched = listed.modified_on.is_some() && listed.modified_on == publication.seen_modified_at;
             let is_alike = listed.is_enabled == (spec.state == State::Enabled)
                 && listed.target_arn.as_ref() == Some(&spec.target_arn);
-            if is_untouched && is_alike { Glance::InStep(spec) } else { Glance::Suspect(spec) }
+            if is_untouched && is_alike { ListedComparison::InStep(spec) } else { ListedComparison::Suspect(spec) }
         }
     }
 }
@@ -100,11 +106,11 @@ pub(crate) fn glance(listed: &Listed, known: &Known, config: &Config, rollout: R
 /// Compares a schedule that was read in full; `None` = it did not exist any more.
 pub(crate) fn compare_in_full(existing: Option<&Existing>, spec: &Spec, now: DateTime<Utc>) -> Comparison {
     let Some(existing) = existing else { return Comparison::Differs(Class::Missing, Weight::Free) };
-    if spec.is(existing, now) {
+    if spec.matches_existing(existing, now) {
         return Comparison::InStep(existing.modified_on);
     }
     let switched_on = Existing { is_enabled: true, ..existing.clone() };
-    if !existing.is_enabled && spec.is(&switched_on, now) {
+    if !existing.is_enabled && spec.matches_existing(&switched_on, now) {
         return Comparison::Differs(Class::DisabledOutOfBand, Weight::Free);
     }
     match existing.input.as_deref().and_then(template_of) {

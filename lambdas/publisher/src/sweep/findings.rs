@@ -65,7 +65,7 @@ pub struct Findings {
 
 impl Findings {
     /// Counts one difference.
-    pub(crate) fn count(&mut self, class: Class) {
+    pub(crate) fn count_difference(&mut self, class: Class) {
         *match class {
             Class::Missing => &mut self.missing,
             Class::Orphan => &mut self.orphan,
@@ -76,12 +76,12 @@ impl Findings {
     }
 
     /// Resets what was counted page by page, because the list starts again; enqueued repairs remain enqueued.
-    pub(crate) fn restart(&mut self) {
+    pub(crate) fn restart_list(&mut self) {
         *self = Findings { repaired: self.repaired, stopped_by: self.stopped_by.take(), ..Findings::default() };
     }
 
     /// How many differences there are, orphans included.
-    pub fn drift(&self) -> u64 {
+    pub fn total_drift(&self) -> u64 {
         self.missing + self.orphan + self.changed + self.stale_template + self.disabled_out_of_band
     }
 }

@@ -14,8 +14,9 @@ pub(crate) fn most_of(ours: i64) -> i64 {
 
 #[cfg(test)]
 mod tests {
+    /// At least 10, then one in 20 schedules, at most 100.
     #[test]
-    fn the_limit_is_ten_a_share_a_hundred() {
+    fn the_limit_grows_with_the_schedules() {
         let limits = [0, 9, 200, 400, 2_000, 1_000_000].map(super::most_of);
         assert_eq!(limits, [10, 10, 10, 20, 100, 100]);
     }

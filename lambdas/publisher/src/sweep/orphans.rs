@@ -14,7 +14,7 @@ use crate::sweep::limit;
 use crate::sweep::turn::Turn;
 
 /// Records orphans that were listed.
-pub(crate) async fn note(tx: &mut PgConnection, names: &[String]) -> sqlx::Result<()> {
+pub(crate) async fn record_orphans(tx: &mut PgConnection, names: &[String]) -> sqlx::Result<()> {
     sqlx::query!(
         r#"
         -- note orphans

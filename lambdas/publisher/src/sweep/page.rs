@@ -9,12 +9,14 @@ use futures::StreamExt;
 use futures::stream;
 use schedule::{ScheduleName, WorkflowId};
 
-use super::compare::{Comparison, Glance, Weight, compare_in_full, compare_outdated, glance, revision_of};
+use super::compare::{
+    Comparison, ListedComparison, Weight, compare_in_full, compare_listed, compare_outdated, revision_of,
+};
 use super::difference::Difference;
 use super::findings::{Class, Findings};
-use super::known::{self, Known};
 use super::repair::{Adopted, Confirmed};
 use super::turn::{SAMPLE, Turn};
+use super::workflow_record::{WorkflowRecord, read_records};
 use crate::claim::deployment::Ahead;
 use crate::publisher::Publisher;
 use crate::scheduler::existing::Existing;
@@ -68,7 +70,7 @@ struct Subject {
 
 impl Publisher {
     /// Compares a page, and adds to the findings of the sweep.
-    pub(super) async fn compare(&self, turn: &Turn, page: &Page, lease: &Lease) -> anyhow::Result<Compared> {
+    pub(super) async fn compare_page(&self, turn: &Turn, page: &Page, lease: &Lease) -> anyhow::Result<Compared> {
         let mut compared = Compared { findings: turn.findings.clone(), ..Compared::default() };
         compared.findings.listed += page.schedules.len() as u64;
         let env = &self.config().env;
@@ -81,9 +83,9 @@ impl Publisher {
         compared.findings.foreign += (page.schedules.len() - ours.len()) as u64;
         compared.sighted = ours.keys().map(|id| id.0).collect();
         let mut questions = Vec::new();
-        for known in known::read(self.pool(), &compared.sighted).await? {
-            if let Some(listed) = ours.get(&known.workflow.id) {
-                questions.extend(self.glance_at(turn, listed, known, &mut compared));
+        for record in read_records(self.pool(), &compared.sighted).await? {
+            if let Some(listed) = ours.get(&record.workflow.id) {
+                questions.extend(self.compare_with_record(turn, listed, record, &mut compared));
             }
         }
         self.ask(questions, lease, &mut compared).await;
@@ -91,26 +93,32 @@ impl Publisher {
     }
 
     /// The first stage; returns a question if it cannot decide.
-    fn glance_at(&self, turn: &Turn, listed: &Listed, known: Known, compared: &mut Compared) -> Option<Question> {
+    fn compare_with_record(
+        &self,
+        turn: &Turn,
+        listed: &Listed,
+        record: WorkflowRecord,
+        compared: &mut Compared,
+    ) -> Option<Question> {
         let subject = Subject {
-            workflow_id: known.workflow.id.0,
-            epoch: known.publication.as_ref().map(|publication| publication.epoch),
-            revision: known.workflow.revision.0,
+            workflow_id: record.workflow.id.0,
+            epoch: record.publication.as_ref().map(|publication| publication.epoch),
+            revision: record.workflow.revision.0,
         };
-        match glance(listed, &known, self.config(), turn.rollout, self.clock().now()) {
-            Glance::Skipped => compared.findings.skipped += 1,
-            Glance::Differs(class, weight) => compared.differ(subject, class, weight),
-            Glance::Orphan => {
-                compared.findings.count(Class::Orphan);
+        match compare_listed(listed, &record, self.config(), turn.rollout, self.clock().now()) {
+            ListedComparison::Skipped => compared.findings.skipped += 1,
+            ListedComparison::Differs(class, weight) => compared.differ(subject, class, weight),
+            ListedComparison::Orphan => {
+                compared.findings.count_difference(Class::Orphan);
                 compared.orphans.push(listed.name.clone());
             }
-            Glance::Suspect(spec) => return Some(Question { subject, spec, doubt: Doubt::Change }),
-            Glance::Outdated(spec) => return Some(Question { subject, spec, doubt: Doubt::Generation }),
-            Glance::InStep(spec) if turn.samples(subject.workflow_id, &compared.findings) => {
+            ListedComparison::Suspect(spec) => return Some(Question { subject, spec, doubt: Doubt::Change }),
+            ListedComparison::Outdated(spec) => return Some(Question { subject, spec, doubt: Doubt::Generation }),
+            ListedComparison::InStep(spec) if turn.samples(subject.workflow_id, &compared.findings) => {
                 compared.findings.sampled += 1;
                 return Some(Question { subject, spec, doubt: Doubt::Change });
             }
-            Glance::InStep(_) => {}
+            ListedComparison::InStep(_) => {}
         }
         None
     }
@@ -119,7 +127,9 @@ impl Publisher {
     async fn ask(&self, questions: Vec<Question>, lease: &Lease, compared: &mut Compared) {
         let together = questions.len().max(1);
         let asking = questions.into_iter().map(|question| async move {
-            let answer = self.allowed(lease, self.rate(), self.schedules().get(&question.spec.name, lease)).await;
+            let answer = self
+                .call_when_allowed(lease, self.rate(), self.schedules().get_schedule(&question.spec.name, lease))
+                .await;
             (question, answer)
         });
         let mut answers = stream::iter(asking).buffer_unordered(together);
@@ -155,7 +165,7 @@ impl Publisher {
 /// Returns a schedule of this database if its revision is higher than the database had.
 fn ahead_of(existing: &Existing, subject: Subject, spec: &Spec) -> Option<Ahead> {
     let revision = revision_of(existing.input.as_deref()?)?;
-    let is_ours = existing.description == Some(spec.identity.description());
+    let is_ours = existing.description == Some(spec.identity.to_description());
     let modified_on = existing.modified_on?;
     (is_ours && revision > subject.revision).then_some(Ahead {
         workflow_id: subject.workflow_id,
@@ -167,7 +177,7 @@ fn ahead_of(existing: &Existing, subject: Subject, spec: &Spec) -> Option<Ahead>
 impl Compared {
     fn differ(&mut self, subject: Subject, class: Class, weight: Weight) {
         let Subject { workflow_id, epoch, revision } = subject;
-        self.findings.count(class);
+        self.findings.count_difference(class);
         let difference = Difference { workflow_id, epoch, revision, class: class.as_str().to_owned() };
         if weight == Weight::Explained {
             self.findings.explained += 1;
@@ -188,7 +198,7 @@ impl Compared {
             None => self.adopted.push(Adopted {
                 workflow_id,
                 revision,
-                spec_hash: spec.hash(),
+                spec_hash: spec.spec_hash(),
                 schedule_name: spec.name.to_string(),
                 modified_on,
             }),

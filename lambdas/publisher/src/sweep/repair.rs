@@ -41,7 +41,11 @@ pub(crate) struct Repair<'a> {
 }
 
 /// Enqueues differences; returns for how many, because publishers already process the others.
-pub(crate) async fn enqueue(tx: &mut PgConnection, found: &[Difference], now: DateTime<Utc>) -> sqlx::Result<u64> {
+pub(crate) async fn enqueue_differences(
+    tx: &mut PgConnection,
+    found: &[Difference],
+    now: DateTime<Utc>,
+) -> sqlx::Result<u64> {
     let repairs: Vec<_> =
         found.iter().map(|one| Repair { workflow_id: one.workflow_id, epoch: one.epoch, class: &one.class }).collect();
     Ok(enqueue_repairs(tx, &repairs, now).await?.len() as u64)
@@ -119,7 +123,7 @@ pub(crate) async fn enqueue_unpublished(
 }
 
 /// Inserts publications for schedules that are as required, after a restore that lost them.
-pub(crate) async fn adopt(tx: &mut PgConnection, adopted: &[Adopted]) -> sqlx::Result<()> {
+pub(crate) async fn adopt_schedules(tx: &mut PgConnection, adopted: &[Adopted]) -> sqlx::Result<()> {
     sqlx::query!(
         r#"
         -- adopt
@@ -140,7 +144,7 @@ pub(crate) async fn adopt(tx: &mut PgConnection, adopted: &[Adopted]) -> sqlx::R
 }
 
 /// Stores AWS's time of the last change, so that an unchanged schedule need not be read again.
-pub(crate) async fn confirm(tx: &mut PgConnection, confirmed: &[Confirmed]) -> sqlx::Result<()> {
+pub(crate) async fn confirm_schedules(tx: &mut PgConnection, confirmed: &[Confirmed]) -> sqlx::Result<()> {
     sqlx::query!(
         r#"
         -- confirm: not what was claimed since
@@ -165,7 +169,7 @@ pub(crate) async fn confirm(tx: &mut PgConnection, confirmed: &[Confirmed]) -> s
 }
 
 /// Records which workflows were listed.
-pub(crate) async fn sight(tx: &mut PgConnection, turn: &Turn, ids: &[i64]) -> sqlx::Result<()> {
+pub(crate) async fn record_sightings(tx: &mut PgConnection, turn: &Turn, ids: &[i64]) -> sqlx::Result<()> {
     sqlx::query!(
         r#"
         -- sight: a page may be read twice

@@ -37,7 +37,7 @@ struct Enqueued {
 }
 
 /// Queues workflows whose schedule differs only because the generation was raised.
-pub(crate) async fn queue(tx: &mut PgConnection, explained: &[Difference]) -> sqlx::Result<()> {
+pub(crate) async fn queue_for_rollout(tx: &mut PgConnection, explained: &[Difference]) -> sqlx::Result<()> {
     sqlx::query!(
         r#"
         -- queue for the rollout
@@ -55,7 +55,7 @@ pub(crate) async fn queue(tx: &mut PgConnection, explained: &[Difference]) -> sq
 }
 
 /// Continues the rollout whatever the results of the canaries: an operator's force.
-pub(crate) async fn force(tx: &mut PgConnection, generation: Generation) -> sqlx::Result<()> {
+pub(crate) async fn force_rollout(tx: &mut PgConnection, generation: Generation) -> sqlx::Result<()> {
     sqlx::query!(
         r#"
         -- force the rollout
@@ -74,7 +74,7 @@ pub(crate) async fn force(tx: &mut PgConnection, generation: Generation) -> sqlx
 }
 
 /// Records that a sweep that began after the generation was raised found no schedule of an older one.
-pub(crate) async fn finish(tx: &mut PgConnection, generation: Generation, sweep: i64) -> sqlx::Result<()> {
+pub(crate) async fn finish_rollout(tx: &mut PgConnection, generation: Generation, sweep: i64) -> sqlx::Result<()> {
     sqlx::query!(
         r#"
         -- finish the rollout

@@ -45,7 +45,7 @@ pub(crate) enum Ownership {
 }
 
 /// Requests a sweep; if one is open, it serves the request.
-pub(crate) async fn request(pool: &PgPool, requested_by: &str) -> sqlx::Result<()> {
+pub(crate) async fn request_sweep(pool: &PgPool, requested_by: &str) -> sqlx::Result<()> {
     sqlx::query!(
         r#"
         -- request a sweep
@@ -82,7 +82,7 @@ pub(crate) async fn request_if_time(pool: &PgPool) -> sqlx::Result<()> {
 }
 
 /// Takes the open sweep; `None` if there is none, or if another publisher has its lease.
-pub(crate) async fn take(
+pub(crate) async fn take_turn(
     pool: &PgPool,
     owner: &str,
     sample: i64,
@@ -152,7 +152,7 @@ pub(crate) async fn lock_turn(tx: &mut PgConnection, turn: &mut Turn, owner: &st
 }
 
 /// Writes the progress of the sweep, and extends its lease.
-pub(crate) async fn advance(tx: &mut PgConnection, turn: &Turn) -> sqlx::Result<()> {
+pub(crate) async fn advance_turn(tx: &mut PgConnection, turn: &Turn) -> sqlx::Result<()> {
     sqlx::query!(
         r#"
         -- advance: in the transaction of what was found, so that a page counts once
@@ -186,7 +186,7 @@ fn column(count: u64) -> i64 {
 }
 
 /// Releases a sweep that is not finished, so that any publisher may continue it at once.
-pub(crate) async fn release(pool: &PgPool, turn: &Turn, owner: &str) -> sqlx::Result<()> {
+pub(crate) async fn release_turn(pool: &PgPool, turn: &Turn, owner: &str) -> sqlx::Result<()> {
     sqlx::query!(
         r#"
         -- release
@@ -206,7 +206,7 @@ pub(crate) async fn release(pool: &PgPool, turn: &Turn, owner: &str) -> sqlx::Re
 }
 
 /// Closes a finished sweep, and deletes the list of the workflows that it has seen.
-pub(crate) async fn finish(tx: &mut PgConnection, turn: &Turn) -> sqlx::Result<()> {
+pub(crate) async fn finish_turn(tx: &mut PgConnection, turn: &Turn) -> sqlx::Result<()> {
     sqlx::query!(
         r#"
         -- finish: what was seen is of no use to the next sweep, nor are reports of last week, nor changes

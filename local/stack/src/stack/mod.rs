@@ -162,7 +162,7 @@ impl Stack {
         let publisher = Publisher::new(publisher_config, pool.clone(), scheduler.clone(), clock.clone());
         let publishing = (options.publishing == Publishing::Listening).then(|| {
             let (publisher, stopped) = (publisher.clone(), stop.publisher.clone().cancelled_owned());
-            tokio::spawn(async move { publisher.listen(None, None, stopped).await })
+            tokio::spawn(async move { publisher.publish_on_notification(None, None, stopped).await })
         });
         Ok(Stack {
             clock,

@@ -65,10 +65,10 @@ pub(super) fn register_runner(stand_in: &StandIn, url: &str, keys: &Keys) -> Res
     let handler = move |event| {
         let runner = runner.clone();
         let delivery = async move {
-            let delivered = runner.deliver(event).await;
+            let delivered = runner.deliver_fire(event).await;
             delivered
                 .map(drop)
-                .map_err(|error| FunctionError { error_type: error.kind().to_owned(), message: error.to_string() })
+                .map_err(|error| FunctionError { error_type: error.kind_name().to_owned(), message: error.to_string() })
         };
         Box::pin(delivery) as BoxFuture<'static, _>
     };

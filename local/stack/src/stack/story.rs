@@ -113,7 +113,7 @@ impl Stack {
     /// # Panics
     /// Panics if the publisher fails.
     pub async fn publish(&self) -> Report {
-        self.publisher.once().await.unwrap_or_else(|error| panic!("the publisher failed: {error:#}"))
+        self.publisher.publish_once().await.unwrap_or_else(|error| panic!("the publisher failed: {error:#}"))
     }
 
     /// Runs one turn of a background job of the app now.

@@ -27,7 +27,7 @@ impl History<'_> {
             Actor::new(id, Role::Publisher, process, async move {
                 for _ in 0..drains {
                     // A cut connection ends a drain, and another publisher takes over its claims.
-                    publisher.drain(stopwatch.now() + Duration::from_secs(secs)).await.ok();
+                    publisher.drain_outbox(stopwatch.now() + Duration::from_secs(secs)).await.ok();
                     turnstile.wait("idle").await;
                 }
             })
@@ -51,7 +51,7 @@ impl History<'_> {
         self.note(format!("actor {id} sweeps"));
         let actor = Actor::new(id, Role::Sweeper, process, async move {
             if publisher.request_sweep("torture").await.is_ok() {
-                publisher.sweep(stopwatch.now() + Duration::from_secs(300)).await.ok();
+                publisher.sweep_schedules(stopwatch.now() + Duration::from_secs(300)).await.ok();
             }
         });
         self.start(actor).await
@@ -124,6 +124,6 @@ impl History<'_> {
             config_generation: 0,
             fault: None,
         };
-        Publisher::hooked(config, pool, self.client.clone(), self.clock.clone(), hook)
+        Publisher::with_hook(config, pool, self.client.clone(), self.clock.clone(), hook)
     }
 }

@@ -145,7 +145,7 @@ impl History<'_> {
     pub(super) async fn advance(&mut self, by: Duration) {
         let now = self.clock.now() + TimeDelta::from_std(by).unwrap_or_default();
         self.clock.set(now);
-        self.stopwatch.advance(by);
+        self.stopwatch.advance_by(by);
         self.ground.set_clock(now).await;
         self.watch.time_passes(&self.ground.admin).await;
         self.note(format!("it is {now}"));

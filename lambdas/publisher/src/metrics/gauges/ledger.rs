@@ -31,7 +31,7 @@ pub(super) async fn lag_secs(pool: &PgPool) -> sqlx::Result<f64> {
     Ok(secs.unwrap_or_default().max(0.0))
 }
 
-pub(super) async fn decisions(pool: &PgPool) -> sqlx::Result<Decisions> {
+pub(super) async fn count_decisions(pool: &PgPool) -> sqlx::Result<Decisions> {
     let row = sqlx::query!(
         r#"
         -- decisions of the last hour that are not an ordinary fire

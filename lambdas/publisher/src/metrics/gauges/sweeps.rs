@@ -15,7 +15,7 @@ pub(crate) struct Sweeps {
     pub(crate) changes_refused: i64,
 }
 
-pub(crate) async fn read(pool: &PgPool) -> sqlx::Result<Sweeps> {
+pub(crate) async fn read_sweep_gauges(pool: &PgPool) -> sqlx::Result<Sweeps> {
     let row = sqlx::query!(
         r#"
         -- sweeps: the age counts from the first request, so that it also rises if no sweep has ever ended

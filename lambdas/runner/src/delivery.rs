@@ -56,7 +56,7 @@ pub enum DeliverError {
 impl DeliverError {
     /// The name of its kind, for dead-letter messages and Lambda's console.
     #[must_use]
-    pub fn kind(&self) -> &'static str {
+    pub fn kind_name(&self) -> &'static str {
         match self {
             DeliverError::Event(_) => "NotAFire",
             DeliverError::Key(_) => "NoKey",
@@ -93,7 +93,7 @@ impl Runner {
     ///
     /// # Errors
     /// Fails if the app gave no answer; Lambda then tries again.
-    pub async fn deliver(&self, event: Value) -> Result<Delivered, DeliverError> {
+    pub async fn deliver_fire(&self, event: Value) -> Result<Delivered, DeliverError> {
         let fire = Fire::from_event(&event).inspect_err(|error| {
             tracing::error!(step = 6, status = 0, accepted = false, "event refused, it is not a fire: {error}");
         })?;
@@ -127,11 +127,11 @@ impl Runner {
     /// Sends the fire once, and once more if the key was rotated meanwhile.
     async fn try_with_key(&self, fire: &Fire) -> Result<Answer, DeliverError> {
         let Parts { key, .. } = &*self.0;
-        let answer = self.post(fire, key.get(Kept::Good).await.map_err(DeliverError::Key)?).await?;
+        let answer = self.post(fire, key.load_key(Kept::Good).await.map_err(DeliverError::Key)?).await?;
         if answer.status != 401 || !key.can_change() {
             return Ok(answer);
         }
-        self.post(fire, key.get(Kept::Refused).await.map_err(DeliverError::Key)?).await
+        self.post(fire, key.load_key(Kept::Refused).await.map_err(DeliverError::Key)?).await
     }
 
     async fn post(&self, fire: &Fire, key: String) -> Result<Answer, DeliverError> {
@@ -219,7 +219,7 @@ fn log(fire: &Fire, delivered: &Result<(u16, Delivered), DeliverError>) {
                 workflow_id,
                 status,
                 accepted = false,
-                error = error.kind(),
+                error = error.kind_name(),
                 "runner: {time} of workflow {workflow_id} not delivered: {error}"
             );
         }

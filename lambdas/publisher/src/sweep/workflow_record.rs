@@ -9,7 +9,7 @@ use crate::scheduler::identity::Identity;
 
 /// What the database knows about one schedule of this environment.
 #[derive(Debug)]
-pub(crate) struct Known {
+pub(crate) struct WorkflowRecord {
     pub(crate) workflow: Workflow,
     /// `None` = this workflow was never published.
     pub(crate) publication: Option<Publication>,
@@ -31,7 +31,7 @@ pub(crate) struct Publication {
 }
 
 /// Reads what is known about these workflows, in one snapshot.
-pub(crate) async fn read(pool: &PgPool, ids: &[i64]) -> sqlx::Result<Vec<Known>> {
+pub(crate) async fn read_records(pool: &PgPool, ids: &[i64]) -> sqlx::Result<Vec<WorkflowRecord>> {
     let rows = sqlx::query!(
         r#"
         -- known: busy is also what was published within half a minute, because AWS's reads lag
@@ -81,10 +81,10 @@ pub(crate) async fn read(pool: &PgPool, ids: &[i64]) -> sqlx::Result<Vec<Known>>
                 id: WorkflowId(read.workflow_id),
                 revision,
                 row,
-                removal: Removal::of(read.is_removal_requested),
+                removal: Removal::from_request(read.is_removal_requested),
                 identity: Identity(read.identity),
             };
-            Known { workflow, publication }
+            WorkflowRecord { workflow, publication }
         })
         .collect())
 }

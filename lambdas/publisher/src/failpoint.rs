@@ -58,7 +58,7 @@ pub(crate) struct Injector;
 
 #[cfg(not(debug_assertions))]
 impl Injector {
-    pub(crate) async fn at(&self, _: Point) {}
+    pub(crate) async fn pass_point(&self, _: Point) {}
 
     pub(crate) fn stopwatch(&self) -> Stopwatch {
         Stopwatch
@@ -68,7 +68,7 @@ impl Injector {
         false
     }
 
-    pub(crate) async fn pause(&self, shipped: Duration) {
+    pub(crate) async fn wait_unless_hooked(&self, shipped: Duration) {
         tokio::time::sleep(shipped).await;
     }
 }
@@ -110,7 +110,7 @@ mod armed {
             Injector { fault, ..Injector::default() }
         }
 
-        pub(crate) fn hooked(hook: Hook) -> Self {
+        pub(crate) fn with_hook(hook: Hook) -> Self {
             Injector { hook: Some(hook), ..Injector::default() }
         }
 
@@ -124,14 +124,14 @@ mod armed {
         }
 
         /// Waits; with a hook not at all, because the hook decides when the publisher continues.
-        pub(crate) async fn pause(&self, shipped: Duration) {
+        pub(crate) async fn wait_unless_hooked(&self, shipped: Duration) {
             if self.hook.is_none() {
                 tokio::time::sleep(shipped).await;
             }
         }
 
         /// Passes a point, or fails there if the armed fault says so.
-        pub(crate) async fn at(&self, point: Point) {
+        pub(crate) async fn pass_point(&self, point: Point) {
             if let Some(hook) = &self.hook {
                 (hook.at)(point).await;
             }

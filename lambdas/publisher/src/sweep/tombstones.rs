@@ -8,7 +8,7 @@ const AT_ONCE: i64 = 10_000;
 /// Deletes the publications of deleted workflows that are not needed any more.
 ///
 /// That is when no earlier request can still arrive, and no outbox row of the workflow is open.
-pub(crate) async fn tombstones(tx: &mut PgConnection) -> sqlx::Result<()> {
+pub(crate) async fn prune_tombstones(tx: &mut PgConnection) -> sqlx::Result<()> {
     sqlx::query!(
         r#"
         -- tombstones: a month, which is longer than processed outbox rows and dead letters are kept
