@@ -1,14 +1,18 @@
 //! Old names of environment variables and programs, accepted for one version.
 //!
 //! A variable is found by its new name, then by its old one. The names of our variables begin with [`PREFIX`]; the old
-//! name of a variable is its name without it. To end the old names, delete this crate, the folders `src/bin`, and their
-//! entries in Cargo.toml; the callers of [`parse`] then call clap's `try_parse`.
+//! name of a variable is its name without it. To end the old names, delete this crate; the callers of [`parse`] then call
+//! clap's `try_parse`.
+
+mod program;
 
 use std::ffi::OsString;
 
 use clap::error::ErrorKind;
 use clap::parser::ValueSource;
 use clap::{Arg, ArgMatches, Command, CommandFactory, FromArgMatches};
+
+pub use crate::program::exec_new_program;
 
 /// What the names of our variables begin with.
 pub const PREFIX: &str = "CRONBOX_";
@@ -112,11 +116,6 @@ pub fn warn_of_variables(found: &[OldVariable]) {
             "old variable name: the next version ignores it, set the new one"
         );
     }
-}
-
-/// Prints the warning of a program that was started by its old name.
-pub fn warn_of_program(old: &str, new: &str) {
-    eprintln!("{old}: this program is now {new}; the next version has no {old}");
 }
 
 fn new_name(old: &str) -> String {

@@ -19,12 +19,16 @@ struct House {
 }
 
 static HOUSES: [House; 14] = [
-    House { name: "old_names", src: "old_names/src", rooms: &[("crate", "lib")] },
+    House {
+        name: "old_names",
+        src: "old_names/src",
+        rooms: &[("programs", "bin"), ("crate", "lib"), ("new program", "program")],
+    },
     House {
         name: "app",
         src: "app/server/src",
         rooms: &[
-            ("process", "lib main bin"),
+            ("process", "lib main"),
             ("run", "run server"),
             ("API", "api"),
             ("jobs and schedules file", "jobs schedules_file"),
@@ -78,7 +82,7 @@ static HOUSES: [House; 14] = [
         name: "publisher",
         src: "lambdas/publisher/src",
         rooms: &[
-            ("process", "lib main bin"),
+            ("process", "lib main"),
             ("entry", "entry"),
             ("drain", "drain"),
             ("sweep", "sweep"),
@@ -97,7 +101,7 @@ static HOUSES: [House; 14] = [
         name: "runner",
         src: "lambdas/runner/src",
         rooms: &[
-            ("process", "lib main bin"),
+            ("process", "lib main"),
             ("lambda", "lambda"),
             ("delivery", "deliver"),
             ("key", "key"),
@@ -156,7 +160,7 @@ static HOUSES: [House; 14] = [
         name: "local",
         src: "local/stack/src",
         rooms: &[
-            ("process", "lib main bin"),
+            ("process", "lib main"),
             ("up", "up"),
             ("stack", "stack"),
             ("settings", "config"),

@@ -134,7 +134,7 @@ enum Keys {
 }
 
 #[tokio::main]
-pub(crate) async fn main() -> ExitCode {
+async fn main() -> ExitCode {
     let (cli, old_variables) = match old_names::parse::<Cli>() {
         Ok(parsed) => parsed,
         Err(usage) if !usage.use_stderr() => usage.exit(), // --help, --version

@@ -9,7 +9,7 @@ use local::up;
 use stand_in::{process, steps};
 
 #[tokio::main]
-pub(crate) async fn main() -> ExitCode {
+async fn main() -> ExitCode {
     let config = Config::parse();
     steps::print();
     match run(config.command).await {
