@@ -1,7 +1,7 @@
 //! `cronbox cron explain`: explains a cron, offline.
 
 mod explain;
-mod plain;
+mod explanation_text;
 mod zone_files;
 
 use std::{
@@ -78,7 +78,7 @@ pub(crate) fn run(verb: &Verb) -> anyhow::Result<ExitCode> {
     let answer = explain::explain(&request, &clock);
     match (answer, arguments.json) {
         (Ok(explanation), true) => print::json(&explanation),
-        (Ok(explanation), false) => print::text(&plain::text(&explanation)),
+        (Ok(explanation), false) => print::text(&explanation_text::text(&explanation)),
         (Err(refusal), true) => print::json(&refusal).map(|_| BAD_INPUT.into()),
         (Err(refusal), false) => {
             eprintln!("cronbox: {}", refusal.error.message);

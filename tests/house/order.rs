@@ -141,9 +141,9 @@ static HOUSES: [House; 14] = [
         src: "local/scheduler/src",
         rooms: &[
             ("process", "lib main process"),
-            ("served", "served switches"),
+            ("server", "server control_api"),
             ("settings", "config"),
-            ("API", "scheduler/api scheduler/faults/acted scheduler/request scheduler/views"),
+            ("API", "scheduler/api scheduler/faults/injection scheduler/request scheduler/views"),
             ("stand-in", "stand_in"),
             ("fires", "fires"),
             ("invoke", "invoke dead_letters"),

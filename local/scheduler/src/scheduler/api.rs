@@ -18,7 +18,7 @@ use uuid::Uuid;
 use super::Scheduler;
 use super::constraint::{Pattern, Violations};
 use super::error::Error;
-use super::faults::acted::{View, act};
+use super::faults::injection::{View, act};
 use super::groups::{DEFAULT, NewGroup};
 use super::list::Filter;
 use super::request::{Payload, Region};

@@ -3,8 +3,8 @@
 //! Each call of the five operations on schedules draws from one seeded source, and the plan decides what the draw
 //! means. So the same calls in the same order get the same faults.
 
-pub(super) mod acted;
-mod late;
+pub(super) mod injection;
+mod late_requests;
 mod plan;
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -16,7 +16,7 @@ use rand::{RngExt, SeedableRng};
 use serde::Serialize;
 use tokio_util::sync::CancellationToken;
 
-use self::late::Late;
+use self::late_requests::Late;
 pub use self::plan::{Kind, Operation, Plan, Rule, Wrong};
 
 /// The faults of one account: the plan, the random source, and the requests that have not arrived yet.

@@ -13,7 +13,7 @@ use super::error::Error;
 use super::expression::Expression;
 use super::groups::{Groups, NewGroup};
 use super::list::{Filter, Page};
-use super::past::Past;
+use super::recent_changes::Past;
 use super::spec::{Completion, Spec, State};
 use super::stored_schedule::{Due, Key, Schedule};
 

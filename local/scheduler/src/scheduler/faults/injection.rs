@@ -10,7 +10,7 @@ use axum::response::{IntoResponse, Response};
 use super::{Draw, Faults, Kind, Operation};
 use crate::clock::Clock;
 use crate::scheduler::error::Error;
-use crate::scheduler::{Scheduler, past};
+use crate::scheduler::{Scheduler, recent_changes};
 
 /// AWS's error message, by which the publisher recognises the fault.
 const ASSUME_ROLE: &str = "The execution role you provide must allow AWS EventBridge Scheduler to assume the role.";
@@ -55,7 +55,7 @@ pub(in crate::scheduler) async fn act(
         Kind::MissingGroup => Error::no_group("requested").into_response(),
         Kind::Slow => slowly(faults.slowness(share), share, request, next).await,
         Kind::Stale => {
-            let changes_back = 1 + index_of(share, past::KEPT);
+            let changes_back = 1 + index_of(share, recent_changes::KEPT);
             request.extensions_mut().insert(View { changes_back });
             next.run(request).await
         }

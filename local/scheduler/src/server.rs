@@ -14,9 +14,9 @@ use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
 use crate::clock::Clock;
+use crate::control_api;
 use crate::scheduler::api;
 use crate::stand_in::StandIn;
-use crate::switches;
 
 /// A stand-in that is being served; dropping it stops it.
 pub struct Served {
@@ -104,7 +104,7 @@ impl StandIn {
         Router::new()
             .route("/_dead-letters", get(list_dead_letters))
             .route("/_fires", get(list_fires))
-            .merge(switches::router())
+            .merge(control_api::router())
             .with_state(self)
             .merge(api::router(scheduler))
     }
