@@ -164,7 +164,7 @@ static HOUSES: [House; 14] = [
             ("up", "up"),
             ("stack", "stack"),
             ("settings", "config"),
-            ("machine", "client postgres shared"),
+            ("machine", "client clock_and_zones postgres"),
         ],
     },
     House {

@@ -9,7 +9,7 @@ use aws_sdk_scheduler::Client;
 use aws_sdk_scheduler::config::timeout::TimeoutConfig;
 use chrono::{DateTime, Utc};
 use db::PgPool;
-use local::shared::stand_in_clock;
+use local::clock_and_zones::stand_in_clock;
 use publisher::{Config, Publisher, Report};
 use reqwest::{Method, RequestBuilder};
 use schedule::{Clock, WorkflowId};

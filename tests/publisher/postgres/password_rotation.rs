@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use aws_sdk_secretsmanager::Client;
 use aws_sdk_secretsmanager::config::{BehaviorVersion, Credentials, Region};
-use local::shared::stand_in_clock;
+use local::clock_and_zones::stand_in_clock;
 use schedule::Clock;
 use serde_json::{Value, json};
 use sqlx::AssertSqlSafe;

@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use chrono::{DateTime, TimeDelta, Utc};
-use local::shared::stand_in_clock;
+use local::clock_and_zones::stand_in_clock;
 use publisher::Stopwatch;
 use schedule::Clock;
 use serde_json::{Value, json};

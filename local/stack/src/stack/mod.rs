@@ -33,7 +33,7 @@ pub use self::parts::{GROUP, ROLE, RUNNER, RUNNER_DLQ, SCHEDULE_DLQ};
 use self::parts::{Instance, PATIENCE, Stop};
 use self::pending::Leftovers;
 pub use self::pending::Pending;
-use crate::shared::{installed_zone_files, stand_in_clock};
+use crate::clock_and_zones::{installed_zone_files, stand_in_clock};
 
 /// How a test's stack is set up.
 pub struct StackOptions {
