@@ -187,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn an_old_name_counts_without_its_new_name() {
+    fn old_names_count_without_new_names() {
         assert_eq!(name_with(&[]), Name::New);
         assert_eq!(name_with(&[("CRONBOX_BIND_ADDR", "a")]), Name::New);
         assert_eq!(name_with(&[("BIND_ADDR", "a")]), Name::Old);

@@ -129,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn a_skipped_time_is_noted_at_the_next() {
+    fn skipped_times_are_noted_at_the_next() {
         let answer = ask(r#"{"cron":"30 2 * * *","timezone":"Europe/Paris","count":3}"#).expect("an explanation");
         let zone_data = ZoneSet::bundled().version().to_string();
         assert_eq!(
@@ -145,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn bad_input_has_a_code_a_sentence_and_a_field() {
+    fn bad_input_has_code_sentence_and_field() {
         for (line, error) in [
             (
                 r#"{"cron":"75 * * * *"}"#,

@@ -61,7 +61,7 @@ mod tests {
     }
 
     #[test]
-    fn a_superset_says_who_refuses_the_surplus() {
+    fn supersets_say_that_the_app_refuses() {
         let shown = shown(r#"{"cron":"0 9 13 * 5","count":1}"#);
         assert!(shown.contains("(superset: fires at more times, the app refuses the surplus)"), "{shown}");
     }

@@ -219,14 +219,14 @@ mod tests {
     }
 
     #[test]
-    fn a_stranger_s_schedule_names_no_workflow() {
+    fn schedules_of_others_name_no_workflow() {
         for arn in ["", "arn:aws:scheduler:r:a:schedule/g/nightly", "arn:../wf-012-dev", "arn:../wf-12", "wf-x-dev"] {
             assert_eq!(workflow(arn), None, "{arn:?}");
         }
     }
 
     #[test]
-    fn a_broken_fire_is_never_taken_for_a_tick() {
+    fn broken_fires_are_not_ticks() {
         let envelope = |payload: Value| json!({"requestContext": {}, "requestPayload": payload}).to_string();
         let minute = json!({"source": "aws.events", "detail-type": "Scheduled Event", "time": "2026-03-29T07:00:00Z"});
         for tick in [minute.clone(), json!({}), json!({"sweep": true})] {

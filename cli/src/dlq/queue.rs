@@ -123,7 +123,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_region_is_the_queue_s() {
+    fn the_region_is_in_the_url() {
         let of = |url: &str| region(&url.parse().unwrap());
         assert_eq!(of("https://sqs.eu-west-1.amazonaws.com/123456789012/dead"), Some("eu-west-1".to_owned()));
         assert_eq!(of("https://sqs.cn-north-1.amazonaws.com.cn/1/dead"), Some("cn-north-1".to_owned()));

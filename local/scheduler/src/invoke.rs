@@ -219,8 +219,9 @@ mod tests {
         calls
     }
 
+    /// The retries come after one and two minutes; then the event is in the dead-letter queue.
     #[tokio::test]
-    async fn a_failing_function_is_tried_after_one_and_two_minutes_and_then_a_dead_letter() {
+    async fn failed_events_are_retried_twice() {
         let dead_letters = DeadLetters::default();
         let lambda = Lambda::new(Options::default(), dead_letters.clone());
         let calls = flaky(&lambda, 3);
@@ -242,7 +243,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_function_that_recovers_leaves_no_dead_letter() {
+    async fn recovered_functions_leave_no_dead_letter() {
         let dead_letters = DeadLetters::default();
         let lambda = Lambda::new(Options::default(), dead_letters.clone());
         let calls = flaky(&lambda, 1);
@@ -253,7 +254,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn the_switch_delivers_every_event_twice() {
+    async fn the_option_delivers_events_twice() {
         let lambda = Lambda::new(Options { delivery: Delivery::Twice, ..Options::default() }, DeadLetters::default());
         let calls = flaky(&lambda, 0);
         lambda.invoke(FUNCTION, json!({}), at("2026-01-01T00:00:00Z")).unwrap();
@@ -262,7 +263,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn an_invoke_of_an_unknown_function_is_refused() {
+    async fn unknown_functions_are_refused() {
         let lambda = Lambda::new(Options::default(), DeadLetters::default());
         let refused = lambda.invoke(FUNCTION, json!({}), at("2026-01-01T00:00:00Z"));
         assert_eq!(refused, Err(NoSuchFunction(FUNCTION.to_owned())));

@@ -112,7 +112,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_user_is_found_by_its_whole_name() {
+    fn users_are_found_by_complete_name() {
         let passwd =
             "root:x:0:0:root:/root:/bin/bash\npostgres2:x:1:1::/:/bin/sh\npostgres:x:101:104:,,,:/var:/bin/bash";
         assert_eq!(user_in(passwd, "postgres"), Some(User { uid: 101, gid: 104 }));
