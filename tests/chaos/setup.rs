@@ -166,7 +166,7 @@ impl Field {
     pub(crate) async fn skip(&self, secs: i64) {
         self.story.set_clock(self.story.clock.now() + TimeDelta::seconds(secs)).await;
         // Delayed requests arrive before the publishers read again.
-        self.story.stand_in.scheduler.arrive(self.story.clock.now()).await;
+        self.story.stand_in.scheduler.receive_late_requests(self.story.clock.now()).await;
         self.wake().await;
     }
 

@@ -26,7 +26,7 @@ pub mod stand_in;
 pub mod steps;
 
 pub use self::clock::{Clock, FixedClock};
-pub use self::server::Served;
+pub use self::server::StandInServer;
 pub use self::stand_in::{Options, StandIn};
 
 /// Compiles the example of the README.

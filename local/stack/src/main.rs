@@ -11,7 +11,7 @@ use stand_in::{process, steps};
 #[tokio::main]
 async fn main() -> ExitCode {
     let config = Config::parse();
-    steps::print();
+    steps::print_steps();
     match run(config.command).await {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {

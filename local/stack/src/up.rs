@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
 use stand_in::process::cannot_listen;
-use stand_in::steps::say;
+use stand_in::steps::print_line;
 use tokio::net::TcpListener;
 
 use crate::config::{UpArgs, target_folder};
@@ -39,7 +39,7 @@ pub async fn up(args: UpArgs, shutdown: impl Future<Output = ()>) -> Result<()> 
     // After the addresses are printed, so that a person reads them before the first steps.
     refill(&stack).await?;
     shutdown.await;
-    say("stopping");
+    print_line("stopping");
     stack.stop().await
 }
 
@@ -87,14 +87,14 @@ fn write_env(target: &Path, stack: &Stack) -> Result<PathBuf> {
 }
 
 fn print(stack: &Stack, env: &Path) {
-    say(&format!("app         {}/docs", stack.url()));
-    say(&format!("scheduler   {}", stack.scheduler_url()));
-    say(&format!("admin key   {}", stack.keys.admin));
-    say(&format!("editor key  {}   (team {}, demo)", stack.keys.editor, stack.keys.team_id));
-    say(&format!("runner key  {}", stack.keys.scheduler));
-    say(&format!("shell       . {}", env.display()));
-    say("ready; Ctrl-C stops everything, and starting it again finds all of it");
-    say("");
+    print_line(&format!("app         {}/docs", stack.url()));
+    print_line(&format!("scheduler   {}", stack.scheduler_url()));
+    print_line(&format!("admin key   {}", stack.keys.admin));
+    print_line(&format!("editor key  {}   (team {}, demo)", stack.keys.editor, stack.keys.team_id));
+    print_line(&format!("runner key  {}", stack.keys.scheduler));
+    print_line(&format!("shell       . {}", env.display()));
+    print_line("ready; Ctrl-C stops everything, and starting it again finds all of it");
+    print_line("");
 }
 
 fn local(port: u16) -> SocketAddr {

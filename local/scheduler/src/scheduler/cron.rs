@@ -144,7 +144,7 @@ mod tests {
     }
 
     fn fires(text: &str, tz: &str, from: &str, count: usize, fold: Fold) -> Vec<String> {
-        let (cron, zone) = (cron(text), &Zone::find(tz, &ZoneFiles::bundled()).unwrap());
+        let (cron, zone) = (cron(text), &Zone::by_name(tz, &ZoneFiles::bundled()).unwrap());
         let start: DateTime<Utc> = from.parse().unwrap();
         std::iter::successors(cron.next_after(start, zone, fold), |at| cron.next_after(*at, zone, fold))
             .take(count)

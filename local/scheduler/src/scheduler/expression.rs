@@ -73,7 +73,7 @@ impl Expression {
     }
 
     /// Returns from when a rate counts: its `StartDate`, whose seconds AWS discards, else its creation.
-    pub fn origin(now: DateTime<Utc>, start_date: Option<DateTime<Utc>>) -> DateTime<Utc> {
+    pub fn rate_origin(now: DateTime<Utc>, start_date: Option<DateTime<Utc>>) -> DateTime<Utc> {
         start_date.map_or(now, |start| start.duration_trunc(TimeDelta::minutes(1)).unwrap_or(start))
     }
 }
@@ -98,7 +98,7 @@ mod tests {
     use crate::scheduler::zone_files::ZoneFiles;
 
     fn zone(name: &str) -> Zone {
-        Zone::find(name, &ZoneFiles::bundled()).unwrap()
+        Zone::by_name(name, &ZoneFiles::bundled()).unwrap()
     }
 
     fn at(text: &str) -> DateTime<Utc> {

@@ -19,7 +19,7 @@ impl Stack {
     /// Fails if the database cannot be reached or refuses the statement.
     pub async fn pending(&self) -> Result<Pending> {
         let mut connection = self.pool.acquire().await?;
-        let deliveries = self.stand_in.lambda.pending();
+        let deliveries = self.stand_in.lambda.count_pending();
         Ok(Pending { deliveries, ..Pending::count(&mut connection).await? })
     }
 
@@ -45,7 +45,7 @@ impl Stack {
             publishing.await.context("the publisher ended unexpectedly")??;
         }
         if let Some(served) = self.served.take() {
-            served.stop().await?;
+            served.stop_serving().await?;
         }
         self.stop.apps.cancel();
         for app in std::mem::take(&mut self.apps) {
@@ -69,7 +69,7 @@ impl Drop for Stack {
         if matches!(self.database, Database::Kept(_)) || self.apps.is_empty() {
             return;
         }
-        let deliveries = self.stand_in.lambda.pending();
+        let deliveries = self.stand_in.lambda.count_pending();
         let dsn = self.dsn();
         // Separate threads and runtimes, because the dropping thread may be the one that runs the stack's tasks.
         let counted = std::thread::spawn(move || block_on(async move { count_pending(&dsn).await })).join();

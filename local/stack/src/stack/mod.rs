@@ -22,7 +22,7 @@ use chrono::{DateTime, Utc};
 use db::PgPool;
 use publisher::Publisher;
 use schedule::Clock;
-use stand_in::{Served, StandIn, invoke};
+use stand_in::{StandIn, StandInServer, invoke};
 use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
 
@@ -90,7 +90,7 @@ pub struct Stack {
     database: Database,
     http: reqwest::Client,
     apps: Vec<Instance>,
-    served: Option<Served>,
+    served: Option<StandInServer>,
     publishing: Option<JoinHandle<Result<()>>>,
     stop: Stop,
     leftovers: Leftovers,
@@ -151,7 +151,7 @@ impl Stack {
         let stop = Stop::default();
         let mut behaviour = options.stand_in;
         behaviour.scheduler.zone_files = installed_zone_files();
-        let served = Served::start(StandIn::new(behaviour, stand_in_clock(&clock)), ground.scheduler)?;
+        let served = StandInServer::start_on(StandIn::new(behaviour, stand_in_clock(&clock)), ground.scheduler)?;
         let stand_in = served.stand_in.clone();
         let scheduler = publisher::scheduler_client(Some(&served.endpoint)).await;
         scheduler.create_schedule_group().name(GROUP).send().await.context("cannot make the schedule group")?;

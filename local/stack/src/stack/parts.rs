@@ -72,7 +72,7 @@ pub(super) fn register_runner(stand_in: &StandIn, url: &str, keys: &Keys) -> Res
         };
         Box::pin(delivery) as BoxFuture<'static, _>
     };
-    stand_in.lambda.register(RUNNER, RUNNER_DLQ, Arc::new(handler));
+    stand_in.lambda.register_function(RUNNER, RUNNER_DLQ, Arc::new(handler));
     Ok(())
 }
 

@@ -136,7 +136,7 @@ impl Stack {
         let until: DateTime<Utc> = until.parse().unwrap_or_else(|error| panic!("{until} is no time: {error}"));
         while let Some(due) = self.stand_in.fires.next_due(until) {
             self.set_clock(due.max(self.clock.now())).await;
-            self.stand_in.fires.deliver(due).await;
+            self.stand_in.fires.fire_and_deliver(due).await;
             self.runs_end().await;
         }
         self.set_clock(until).await;
@@ -218,7 +218,7 @@ impl Stack {
     /// Fails if none exists.
     pub fn read_schedule(&self, workflow: WorkflowId) -> Result<std::sync::Arc<Schedule>> {
         let name = ScheduleName::new(workflow, &environment()?).as_str().to_owned();
-        let found = self.stand_in.scheduler.store().get(&Key { group: GROUP.to_owned(), name });
+        let found = self.stand_in.scheduler.lock_store().get(&Key { group: GROUP.to_owned(), name });
         found.map_err(|_| anyhow::anyhow!("workflow {workflow} has no schedule"))
     }
 
