@@ -177,7 +177,7 @@ async fn isolation_does_not_follow_the_database() {
 /// Tokio's paused clock advances when no task can proceed, so the test reaches the time limit at once.
 #[tokio::test]
 async fn statements_end_when_the_server_vanishes() {
-    let database = Database::of_template().await.unwrap();
+    let database = Database::clone_template().await.unwrap();
     let way = Way::to(&database.dsn()).await;
     let pool = db::connect(&app::config::database(&way.dsn(&database.dsn()), 4)).await.unwrap();
     let mut connection = pool.acquire().await.unwrap();
@@ -197,12 +197,12 @@ async fn statements_end_when_the_server_vanishes() {
         assert_eq!(sqlx::query_scalar::<_, i32>("SELECT 1").fetch_one(&pool).await.unwrap(), 1);
     }
     pool.close().await;
-    database.remove().await.unwrap();
+    database.remove_clone().await.unwrap();
 }
 
 #[tokio::test]
 async fn listeners_notice_a_server_that_vanished() {
-    let database = Database::of_template().await.unwrap();
+    let database = Database::clone_template().await.unwrap();
     let way = Way::to(&database.dsn()).await;
     let pool = db::connect(&app::config::database(&way.dsn(&database.dsn()), 2)).await.unwrap();
     let mut listener = Listener::connect(&pool, "somewhere").await.unwrap();
@@ -217,5 +217,5 @@ async fn listeners_notice_a_server_that_vanished() {
     let notifier = db::connect(&app::config::database(&database.dsn(), 1)).await.unwrap();
     sqlx::query("NOTIFY somewhere").execute(&notifier).await.unwrap();
     tokio::time::timeout(PATIENCE, listener.next_notification()).await.expect("a notification").unwrap();
-    database.remove().await.unwrap();
+    database.remove_clone().await.unwrap();
 }

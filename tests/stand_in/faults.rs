@@ -30,7 +30,7 @@ impl World {
             ..Options::default()
         };
         let served = StandInServer::start_anywhere(StandIn::new(options, clock)).await.unwrap();
-        let client = client::scheduler(&served.endpoint);
+        let client = client::stand_in_client(&served.endpoint);
         World { served, client, http: reqwest::Client::new() }
     }
 

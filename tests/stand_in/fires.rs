@@ -36,7 +36,7 @@ impl Story {
             Box::pin(async { Ok(()) })
         });
         served.stand_in.lambda.register_function(FUNCTION, QUEUE, handler);
-        Story { client: client::scheduler(&served.endpoint), served, clock, received }
+        Story { client: client::stand_in_client(&served.endpoint), served, clock, received }
     }
 
     /// Advances the clock through all times at which an invocation is due.
@@ -237,7 +237,8 @@ async fn on_the_machines_clock_the_loop_fires_by_itself() {
     });
     served.stand_in.lambda.register_function(FUNCTION, QUEUE, handler);
     // A rate without a StartDate fires at once, so the test need not wait for a minute.
-    let create = client::scheduler(&served.endpoint).create_schedule().name("now").schedule_expression("rate(1 day)");
+    let create =
+        client::stand_in_client(&served.endpoint).create_schedule().name("now").schedule_expression("rate(1 day)");
     create.flexible_time_window(on_time()).target(target(FUNCTION)).send().await.unwrap();
     let event = received.recv().await.unwrap();
     assert_eq!(event["workflow_id"], 7);

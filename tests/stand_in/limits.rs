@@ -20,7 +20,7 @@ async fn stand_in(options: scheduler::Options) -> (StandInServer, Client) {
 async fn stand_in_at(clock: Clock, options: scheduler::Options) -> (StandInServer, Client) {
     let options = Options { scheduler: options, ..Options::default() };
     let served = StandInServer::start_anywhere(StandIn::new(options, clock)).await.unwrap();
-    let client = client::scheduler(&served.endpoint);
+    let client = client::stand_in_client(&served.endpoint);
     (served, client)
 }
 

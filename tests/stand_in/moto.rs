@@ -30,7 +30,7 @@ impl Server {
     }
 
     fn client(&self) -> Client {
-        local::client::scheduler(match self {
+        local::client::stand_in_client(match self {
             Server::StandIn(served) => &served.endpoint,
             Server::Moto(moto) => &moto.endpoint,
         })

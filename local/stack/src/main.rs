@@ -24,7 +24,7 @@ async fn main() -> ExitCode {
 async fn run(command: Command) -> Result<()> {
     let stop = process::stop_signal()?;
     match command {
-        Command::Up(args) => up::up(args, stop).await,
+        Command::Up(args) => up::run_all_parts(args, stop).await,
         Command::Scheduler(args) => process::run_stand_in(&args, stop).await,
     }
 }

@@ -17,30 +17,30 @@ use crate::stack::{Database, Ground, KeysFrom, Publishing, Stack, StackOptions, 
 ///
 /// # Errors
 /// Returns one sentence that says what to do.
-pub async fn up(args: UpArgs, shutdown: impl Future<Output = ()>) -> Result<()> {
+pub async fn run_all_parts(args: UpArgs, shutdown: impl Future<Output = ()>) -> Result<()> {
     let target = target_folder();
     let app = listen(local(args.app_port), "--app-port")?;
     let scheduler = listen(local(args.scheduler_port), "--scheduler-port")?;
     let folder = match args.data {
-        Some(data) => Folder::at(data)?,
+        Some(data) => Folder::create_at(data)?,
         None => state_folder(&target)?,
     };
     let keys = folder.root().join("keys.json");
-    let database = Database::kept(folder).await?;
+    let database = Database::open_kept(folder).await?;
     let ground = Ground { database, app, scheduler, keys: KeysFrom::File(keys) };
     let options = StackOptions {
         publishing: Publishing::Listening,
         app: |config| config.jobs_enabled = true,
         ..StackOptions::default()
     };
-    let mut stack = Stack::on(ground, options).await?;
+    let mut stack = Stack::start_on(ground, options).await?;
     let env = write_env(&target, &stack)?;
     print(&stack, &env);
     // After the addresses are printed, so that a person reads them before the first steps.
     refill(&stack).await?;
     shutdown.await;
     print_line("stopping");
-    stack.stop().await
+    stack.stop_parts().await
 }
 
 /// Binds an address; the error says what to do if that fails.

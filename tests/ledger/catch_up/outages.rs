@@ -35,7 +35,7 @@ struct Place {
 impl Place {
     /// A place at 09:05, after the fire of 09:00.
     async fn at_five_past_nine() -> Place {
-        let dsn = Database::of_template().await.unwrap().dsn();
+        let dsn = Database::clone_template().await.unwrap().dsn();
         let to_database = Way::to(&dsn).await;
         let any_port = || app::listen("127.0.0.1:0".parse().unwrap()).unwrap();
         let ground = Ground {
