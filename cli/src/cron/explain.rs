@@ -68,7 +68,7 @@ impl Request {
 }
 
 /// Explains a cron.
-pub(crate) fn explain(request: &Request, clock: &Clock) -> Result<Explanation, Refusal> {
+pub(crate) fn explain_cron(request: &Request, clock: &Clock) -> Result<Explanation, Refusal> {
     let cron = Cron::parse(&request.cron).map_err(|error| of_cron(&request.cron, &error))?;
     let timezone = request.timezone.as_deref().map_or(Ok(Timezone::UTC), parse_timezone);
     let timezone = timezone.map_err(|error| refusal(error.code(), error.to_string(), Some("timezone")))?;
@@ -121,7 +121,7 @@ mod tests {
 
     fn ask(line: &str) -> Result<Explanation, Refusal> {
         let clock = Clock::fixed("2026-03-27T12:00:00Z".parse().expect("a time"));
-        Request::from_json(line.as_bytes()).and_then(|request| explain(&request, &clock))
+        Request::from_json(line.as_bytes()).and_then(|request| explain_cron(&request, &clock))
     }
 
     fn json(answer: impl Serialize) -> String {
