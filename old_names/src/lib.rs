@@ -1,8 +1,8 @@
 //! Old names of environment variables and programs, accepted for one version.
 //!
 //! A variable is found by its new name, then by its old one. The names of our variables begin with [`PREFIX`]; the old
-//! name of a variable is its name without it. To end the old names, delete this crate; the callers of [`parse`] then call
-//! clap's `try_parse`.
+//! name of a variable is its name without it. To end the old names, delete this crate; the callers of
+//! [`parse_arguments`] then call clap's `try_parse`.
 
 mod program;
 
@@ -89,7 +89,7 @@ enum Name {
 ///
 /// # Errors
 /// Returns clap's error, or one that names both names of a variable if their values differ.
-pub fn parse<T: CommandFactory + FromArgMatches>() -> Result<(T, Vec<OldVariable>), clap::Error> {
+pub fn parse_arguments<T: CommandFactory + FromArgMatches>() -> Result<(T, Vec<OldVariable>), clap::Error> {
     let mut command = T::command();
     // The help shows the new names, whatever is set.
     if let Err(error) = command.clone().try_get_matches_from(std::env::args_os())

@@ -135,7 +135,7 @@ enum Keys {
 
 #[tokio::main]
 async fn main() -> ExitCode {
-    let (cli, old_variables) = match old_names::parse::<Cli>() {
+    let (cli, old_variables) = match old_names::parse_arguments::<Cli>() {
         Ok(parsed) => parsed,
         Err(usage) if !usage.use_stderr() => usage.exit(), // --help, --version
         Err(wrong) => {
