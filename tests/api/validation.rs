@@ -115,7 +115,7 @@ async fn a_body_that_is_no_json_document_is_refused() {
     let s = Story::today().await;
     let post = |body: &'static str, kind: &'static str| {
         let request = s.editor().request(reqwest::Method::POST, "/api/v1/workflows");
-        tests::answer(request.header("content-type", kind).body(body))
+        tests::send_request(request.header("content-type", kind).body(body))
     };
     post("{\"name\":", "application/json").await.refused(400, "invalid_json", None);
     post("", "application/json").await.refused(400, "invalid_json", None);

@@ -60,14 +60,18 @@ async fn read_only_connections_are_never_kept() {
     server.turn_read_only().await;
     ready_becomes(&s, 503).await;
     let path = format!("/api/v1/workflows/{wf}");
-    s.editor().merge(&path, &json!({"cron_schedule": "0 10 * * *"})).await.refused(503, "database_unavailable", None);
+    s.editor().merge_patch(&path, &json!({"cron_schedule": "0 10 * * *"})).await.refused(
+        503,
+        "database_unavailable",
+        None,
+    );
     let (invoke, fire) =
         (format!("/api/v1/cron/workflows/{wf}:invoke"), json!({"scheduled_time": "2026-03-02T09:00:00Z"}));
     s.scheduler_key().post(&invoke, &fire).await.refused(503, "database_unavailable", None);
 
     server.turn_writable().await;
     ready_becomes(&s, 200).await;
-    s.editor().merge(&path, &json!({"cron_schedule": "0 11 * * *"})).await.expect(200);
+    s.editor().merge_patch(&path, &json!({"cron_schedule": "0 11 * * *"})).await.expect(200);
     published(&s, wf, "cron(0 11 * * ? *) UTC ENABLED").await;
     assert_eq!(s.scheduler_key().post(&invoke, &fire).await.expect(200).json["reason"], "not_due");
     s.end().await;

@@ -65,12 +65,12 @@ impl LossyWay {
     }
 
     /// Waits until the statement is sent after the loss was set up. The reply to an earlier one passes.
-    pub async fn is_seen(&self) {
+    pub async fn wait_until_seen(&self) {
         self.losses.seen.notified().await;
     }
 
     /// Waits until the reply is lost.
-    pub async fn is_lost(&self) {
+    pub async fn wait_until_lost(&self) {
         self.losses.lost.notified().await;
     }
 }

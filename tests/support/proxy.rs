@@ -7,7 +7,7 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::net::{TcpListener, TcpStream};
 
-use crate::statements::{Statements, Whole, message};
+use crate::statements::{Statements, Whole, first_message};
 use crate::story::host_of;
 
 /// How many bytes are read at once.
@@ -74,7 +74,7 @@ async fn pass_statements<O: Observer>(
         if read == 0 {
             return Ok(());
         }
-        let Whole { bytes, executes } = statements.take(&chunk[..read]);
+        let Whole { bytes, executes } = statements.take_messages(&chunk[..read]);
         if let Some(label) = executes {
             lock(observer).see_statement(label);
         }
@@ -106,7 +106,7 @@ fn lock<O>(observer: &Mutex<O>) -> MutexGuard<'_, O> {
 /// The types of the complete messages, and the number of their bytes.
 pub(crate) fn complete_messages(bytes: &[u8]) -> (Vec<u8>, usize) {
     let (mut kinds, mut taken) = (Vec::new(), 0);
-    while let Some(whole) = message(&bytes[taken..]) {
+    while let Some(whole) = first_message(&bytes[taken..]) {
         kinds.push(whole[0]);
         taken += whole.len();
     }
