@@ -72,7 +72,7 @@ impl Client {
     ///
     /// # Errors
     /// Fails if there is no key, or if the key has characters that an HTTP header cannot carry.
-    pub(crate) fn of_scheduler(opener: &Opener) -> anyhow::Result<Self> {
+    pub(crate) fn with_scheduler_key(opener: &Opener) -> anyhow::Result<Self> {
         let key = opener.scheduler_key.as_ref().context("set CRONBOX_SCHEDULER_KEY in the environment")?;
         Self::with_key(&opener.url, key).context("CRONBOX_SCHEDULER_KEY")
     }

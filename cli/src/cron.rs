@@ -1,7 +1,7 @@
 //! `cronbox cron explain`: explains a cron, offline.
 
 mod explain;
-mod plain;
+mod explanation_text;
 mod zone_files;
 
 use std::{
@@ -14,8 +14,9 @@ use anyhow::Context;
 use clap::{Args, Subcommand};
 use schedule::ZoneSet;
 
-use crate::cron::explain::Request;
-use crate::print;
+use crate::cron::explain::{Request, explain_cron};
+use crate::cron::explanation_text::format_explanation;
+use crate::print::{is_pipe_closed, print_json, print_text};
 
 /// Exit code of bad input, the same as clap's.
 const BAD_INPUT: u8 = 2;
@@ -59,7 +60,7 @@ pub(crate) struct Explain {
 }
 
 /// Runs the command; bad input is exit code 2.
-pub(crate) fn run(verb: &Verb) -> anyhow::Result<ExitCode> {
+pub(crate) fn run_cron(verb: &Verb) -> anyhow::Result<ExitCode> {
     let Verb::Explain(arguments) = verb;
     let clock = schedule::Clock::System;
     if let Some(folder) = &arguments.tzdir {
@@ -75,11 +76,11 @@ pub(crate) fn run(verb: &Verb) -> anyhow::Result<ExitCode> {
         from: arguments.from.clone(),
         count: Some(arguments.count),
     };
-    let answer = explain::explain(&request, &clock);
+    let answer = explain_cron(&request, &clock);
     match (answer, arguments.json) {
-        (Ok(explanation), true) => print::json(&explanation),
-        (Ok(explanation), false) => print::text(&plain::text(&explanation)),
-        (Err(refusal), true) => print::json(&refusal).map(|_| BAD_INPUT.into()),
+        (Ok(explanation), true) => print_json(&explanation),
+        (Ok(explanation), false) => print_text(&format_explanation(&explanation)),
+        (Err(refusal), true) => print_json(&refusal).map(|_| BAD_INPUT.into()),
         (Err(refusal), false) => {
             eprintln!("cronbox: {}", refusal.error.message);
             Ok(BAD_INPUT.into())
@@ -94,12 +95,12 @@ fn answer_lines(requests: impl BufRead, mut answers: impl Write, clock: &schedul
         if line.trim_ascii().is_empty() {
             continue;
         }
-        let answer = Request::from_json(&line).and_then(|request| explain::explain(&request, clock));
+        let answer = Request::from_json(&line).and_then(|request| explain_cron(&request, clock));
         let answer = match &answer {
             Ok(explanation) => serde_json::to_string(explanation),
             Err(refusal) => serde_json::to_string(refusal),
         };
-        if print::is_pipe_closed(writeln!(answers, "{}", answer?).and_then(|()| answers.flush()))? {
+        if is_pipe_closed(writeln!(answers, "{}", answer?).and_then(|()| answers.flush()))? {
             break;
         }
     }

@@ -17,10 +17,11 @@ use clap::{Args, Subcommand};
 
 use self::in_flight::{InFlight, Stop};
 use self::ledger::Known;
-use self::message::{Content, DeadMessage, all_found};
+use self::message::{Content, DeadMessage, require_all_found};
 use self::queue::{At, Queue};
+use self::redrive::redrive_messages;
 use crate::client::{Access, Client, wait_for};
-use crate::print;
+use crate::print::{print_json, print_text};
 
 /// What can be done about dead-letter messages.
 #[derive(Subcommand)]
@@ -91,12 +92,12 @@ pub(crate) struct Discard {
 }
 
 /// Runs the command.
-pub(crate) fn run(verb: &Verb) -> anyhow::Result<ExitCode> {
+pub(crate) fn run_dlq(verb: &Verb) -> anyhow::Result<ExitCode> {
     wait_for(async {
         match verb {
             Verb::Ls(list) => ls(list).await,
             Verb::Show(arguments) => show(arguments).await,
-            Verb::Redrive(arguments) => redrive::run(arguments).await,
+            Verb::Redrive(arguments) => redrive_messages(arguments).await,
             Verb::Discard(arguments) => discard(arguments).await,
         }
     })
@@ -104,28 +105,30 @@ pub(crate) fn run(verb: &Verb) -> anyhow::Result<ExitCode> {
 
 async fn ls(list: &List) -> anyhow::Result<ExitCode> {
     let messages = read_messages(&list.at, list.limit, |_| true).await?;
-    let known = ask(&list.access, &messages).await?;
+    let known = read_decisions(&list.access, &messages).await?;
     if list.json {
-        return table::lines(messages.iter().zip(&known).map(|(message, known)| table::json(message, known)));
+        return table::print_json_lines(
+            messages.iter().zip(&known).map(|(message, known)| table::message_json(message, known)),
+        );
     }
-    print::text(&table::table(&messages, &known))
+    print_text(&table::list_messages(&messages, &known))
 }
 
 async fn show(arguments: &Show) -> anyhow::Result<ExitCode> {
     let messages =
         read_messages(&arguments.at, arguments.ids.len(), |message| arguments.ids.contains(&message.id)).await?;
-    all_found(&arguments.ids, &messages)?;
-    let known = ask(&arguments.access, &messages).await?;
+    require_all_found(&arguments.ids, &messages)?;
+    let known = read_decisions(&arguments.access, &messages).await?;
     let messages = messages.iter().zip(&known);
     if arguments.json {
-        return table::lines(messages.map(|(message, known)| table::full_json(message, known)));
+        return table::print_json_lines(messages.map(|(message, known)| table::full_json(message, known)));
     }
-    print::text(&messages.map(|(message, known)| table::full_text(message, known)).collect::<Vec<_>>().join("\n"))
+    print_text(&messages.map(|(message, known)| table::full_text(message, known)).collect::<Vec<_>>().join("\n"))
 }
 
 async fn discard(arguments: &Discard) -> anyhow::Result<ExitCode> {
-    let queue = Queue::open(&arguments.at).await;
-    let mut in_flight = InFlight::of(&queue, Stop::by_signal()?);
+    let queue = Queue::create_for(&arguments.at).await;
+    let mut in_flight = InFlight::new(&queue, Stop::by_signal()?);
     let discarded = discard_from(&mut in_flight, arguments).await;
     let is_stopped = in_flight.is_stopped();
     in_flight.put_back().await;
@@ -133,7 +136,7 @@ async fn discard(arguments: &Discard) -> anyhow::Result<ExitCode> {
     if is_stopped {
         return Ok(ExitCode::FAILURE);
     }
-    all_found(&arguments.ids, &discarded)?;
+    require_all_found(&arguments.ids, &discarded)?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -141,16 +144,16 @@ async fn discard(arguments: &Discard) -> anyhow::Result<ExitCode> {
 async fn discard_from(in_flight: &mut InFlight<'_>, arguments: &Discard) -> anyhow::Result<Vec<DeadMessage>> {
     let mut discarded = Vec::new();
     while arguments.all || discarded.len() < arguments.ids.len() {
-        let messages = in_flight.next().await?;
+        let messages = in_flight.receive_new().await?;
         if messages.is_empty() {
             break;
         }
         for message in messages.into_iter().filter(|message| arguments.all || arguments.ids.contains(&message.id)) {
             match arguments.json {
-                true => print::json(&table::full_json(&message, &Known::Unasked))?,
-                false => print::text(&format!("discarded {}\n", table::line(&message)))?,
+                true => print_json(&table::full_json(&message, &Known::Unasked))?,
+                false => print_text(&format!("discarded {}\n", table::message_line(&message)))?,
             };
-            in_flight.delete(&message).await?;
+            in_flight.delete_message(&message).await?;
             discarded.push(message);
         }
     }
@@ -163,11 +166,11 @@ async fn read_messages(
     limit: usize,
     is_wanted: impl Fn(&DeadMessage) -> bool,
 ) -> anyhow::Result<Vec<DeadMessage>> {
-    let queue = Queue::open(at).await;
-    let mut in_flight = InFlight::of(&queue, Stop::by_signal()?);
+    let queue = Queue::create_for(at).await;
+    let mut in_flight = InFlight::new(&queue, Stop::by_signal()?);
     let mut wanted = Vec::new();
     let received = loop {
-        match in_flight.next().await {
+        match in_flight.receive_new().await {
             Ok(messages) if messages.is_empty() => break Ok(()),
             Ok(messages) => wanted.extend(messages.into_iter().filter(&is_wanted)),
             Err(error) => break Err(error),
@@ -183,13 +186,13 @@ async fn read_messages(
 }
 
 /// Reads what the app knows about each message's time; after a failure of the app it sends no further requests.
-async fn ask(access: &Access, messages: &[DeadMessage]) -> anyhow::Result<Vec<Known>> {
+async fn read_decisions(access: &Access, messages: &[DeadMessage]) -> anyhow::Result<Vec<Known>> {
     let client = Client::new(access)?;
     let mut known = Vec::new();
     let mut is_away = false;
     for message in messages {
         known.push(match &message.content {
-            Content::Fire(fire) if !is_away => ledger::ask(&client, fire).await.unwrap_or_else(|error| {
+            Content::Fire(fire) if !is_away => ledger::read_decision(&client, fire).await.unwrap_or_else(|error| {
                 is_away = true;
                 eprintln!("cronbox: the app's decisions are unknown: {error:#}");
                 Known::Unasked

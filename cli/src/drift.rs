@@ -9,7 +9,7 @@ use clap::{Args, Subcommand};
 use serde_json::{Value, json};
 
 use crate::client::{Access, Client, wait_for};
-use crate::print;
+use crate::print::{print_json, print_text};
 
 /// How often to check whether a sweep is done.
 const PAUSE: Duration = Duration::from_secs(1);
@@ -54,7 +54,7 @@ pub(crate) struct Check {
 }
 
 /// Runs the command.
-pub(crate) fn run(verb: &Verb) -> anyhow::Result<ExitCode> {
+pub(crate) fn run_drift(verb: &Verb) -> anyhow::Result<ExitCode> {
     wait_for(async {
         match verb {
             Verb::Show(arguments) => show(arguments).await,
@@ -78,8 +78,8 @@ async fn check(arguments: &Check) -> anyhow::Result<ExitCode> {
         return Ok(verdict(differences(&drift["last"]["report"]) == 0));
     }
     match arguments.json {
-        true => print::json(&sweep),
-        false => print::text(&format!("sweep {} is requested; `cronbox drift show` prints its result\n", sweep["id"])),
+        true => print_json(&sweep),
+        false => print_text(&format!("sweep {} is requested; `cronbox drift show` prints its result\n", sweep["id"])),
     }
 }
 
@@ -100,7 +100,7 @@ async fn done(client: &Client, id: &Value) -> anyhow::Result<Value> {
 }
 
 fn print_drift(drift: &Value, as_json: bool) -> anyhow::Result<ExitCode> {
-    if as_json { print::json(drift) } else { print::text(&table(drift)) }
+    if as_json { print_json(drift) } else { print_text(&table(drift)) }
 }
 
 fn table(drift: &Value) -> String {

@@ -7,7 +7,7 @@ use clap::Args;
 use serde_json::Value;
 
 use crate::client::{Access, Client, wait_for};
-use crate::print;
+use crate::print::{print_json, print_text};
 
 /// The arguments.
 #[derive(Args)]
@@ -20,12 +20,12 @@ pub(crate) struct Arguments {
 }
 
 /// Shows the jobs; exit 1 if the last turn of one failed.
-pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
+pub(crate) fn show_jobs(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     wait_for(async {
         let jobs = Client::new(&arguments.access)?.get("/jobs", &[]).await?;
         match arguments.json {
-            true => print::json(&jobs)?,
-            false => print::text(&table(&jobs))?,
+            true => print_json(&jobs)?,
+            false => print_text(&table(&jobs))?,
         };
         Ok(verdict(&jobs))
     })

@@ -13,6 +13,13 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
+use crate::cron::run_cron;
+use crate::dlq::run_dlq;
+use crate::drift::run_drift;
+use crate::jobs::show_jobs;
+use crate::outbox::run_outbox;
+use crate::verify::verify_ledger;
+
 /// The operator's tool of cronbox.
 #[derive(Parser)]
 #[command(name = "cronbox", version, arg_required_else_help = true)]
@@ -44,12 +51,12 @@ enum Noun {
 fn main() -> ExitCode {
     let arguments = Arguments::parse();
     let outcome = match arguments.noun {
-        Noun::Cron(verb) => cron::run(&verb),
-        Noun::Dlq(verb) => dlq::run(&verb),
-        Noun::Drift(verb) => drift::run(&verb),
-        Noun::Jobs(arguments) => jobs::run(&arguments),
-        Noun::Outbox(verb) => outbox::run(&verb),
-        Noun::Verify(arguments) => verify::run(&arguments),
+        Noun::Cron(verb) => run_cron(&verb),
+        Noun::Dlq(verb) => run_dlq(&verb),
+        Noun::Drift(verb) => run_drift(&verb),
+        Noun::Jobs(arguments) => show_jobs(&arguments),
+        Noun::Outbox(verb) => run_outbox(&verb),
+        Noun::Verify(arguments) => verify_ledger(&arguments),
     };
     outcome.unwrap_or_else(|error| {
         eprintln!("cronbox: {error:#}");

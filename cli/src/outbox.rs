@@ -7,7 +7,7 @@ use clap::{Args, Subcommand, ValueEnum};
 use serde_json::{Value, json};
 
 use crate::client::{Access, Client, wait_for};
-use crate::print;
+use crate::print::print_text;
 
 /// A page of the API at most.
 const PAGE: u64 = 200;
@@ -70,7 +70,7 @@ pub(crate) struct Chosen {
 }
 
 /// Runs the command.
-pub(crate) fn run(verb: &Verb) -> anyhow::Result<ExitCode> {
+pub(crate) fn run_outbox(verb: &Verb) -> anyhow::Result<ExitCode> {
     match verb {
         Verb::Ls(list) => wait_for(ls(list)),
         Verb::Retry(chosen) => wait_for(act("retry", chosen)),
@@ -125,9 +125,9 @@ async fn act(verb: &str, chosen: &Chosen) -> anyhow::Result<ExitCode> {
 fn print_rows(rows: &[Value], as_json: bool) -> anyhow::Result<ExitCode> {
     if as_json {
         let lines: Vec<String> = rows.iter().map(|row| format!("{row}\n")).collect();
-        return print::text(&lines.concat());
+        return print_text(&lines.concat());
     }
-    print::text(&table(rows))
+    print_text(&table(rows))
 }
 
 fn table(rows: &[Value]) -> String {

@@ -7,12 +7,12 @@ use anyhow::Context;
 use serde::Serialize;
 
 /// One line of JSON.
-pub(crate) fn json(answer: &(impl Serialize + ?Sized)) -> anyhow::Result<ExitCode> {
-    text(&format!("{}\n", serde_json::to_string(answer)?))
+pub(crate) fn print_json(answer: &(impl Serialize + ?Sized)) -> anyhow::Result<ExitCode> {
+    print_text(&format!("{}\n", serde_json::to_string(answer)?))
 }
 
 /// Writes the text unchanged.
-pub(crate) fn text(text: &str) -> anyhow::Result<ExitCode> {
+pub(crate) fn print_text(text: &str) -> anyhow::Result<ExitCode> {
     is_pipe_closed(io::stdout().lock().write_all(text.as_bytes()))?;
     Ok(ExitCode::SUCCESS)
 }

@@ -9,7 +9,7 @@ use clap::Args;
 use serde_json::{Value, json};
 
 use crate::client::{Access, Client, wait_for};
-use crate::print;
+use crate::print::{print_json, print_text};
 
 /// The span to verify.
 #[derive(Args)]
@@ -44,18 +44,18 @@ struct Found {
 }
 
 /// Recomputes the due times and prints the differences of the ledger; exit 1 if there are any, or unverified workflows.
-pub(crate) fn run(arguments: &Verify) -> anyhow::Result<ExitCode> {
+pub(crate) fn verify_ledger(arguments: &Verify) -> anyhow::Result<ExitCode> {
     let found = wait_for(verified(arguments))?;
     if arguments.json {
         let Found { due, decided, unjudged, zone_data, differences, compared_from, .. } = &found;
         let Found { unjudged_workflows, undecided_workflows, .. } = &found;
-        print::json(&json!({
+        print_json(&json!({
             "due": due, "owed": due, "decided": decided, "unjudged": unjudged, "unjudged_workflows": unjudged_workflows,
             "undecided_workflows": undecided_workflows, "zone_data": zone_data, "differences": differences,
             "compared_from": compared_from,
         }))?;
     } else {
-        print::text(&table(arguments, &found))?;
+        print_text(&table(arguments, &found))?;
     }
     let is_proven = found.differences.is_empty() && found.unproven() == 0;
     Ok(if is_proven { ExitCode::SUCCESS } else { ExitCode::FAILURE })

@@ -41,8 +41,9 @@ fn json_has_every_field() {
     );
 }
 
+/// The error says where the mistake is.
 #[test]
-fn bad_input_is_exit_code_2_and_says_where() {
+fn bad_input_is_exit_code_2() {
     assert_eq!(
         answer(&cronbox(&["75 * * * *", "--json"], "")),
         (

@@ -1,14 +1,18 @@
 //! Old names of environment variables and programs, accepted for one version.
 //!
 //! A variable is found by its new name, then by its old one. The names of our variables begin with [`PREFIX`]; the old
-//! name of a variable is its name without it. To end the old names, delete this crate, the folders `src/bin`, and their
-//! entries in Cargo.toml; the callers of [`parse`] then call clap's `try_parse`.
+//! name of a variable is its name without it. To end the old names, delete this crate; the callers of
+//! [`parse_arguments`] then call clap's `try_parse`.
+
+mod program;
 
 use std::ffi::OsString;
 
 use clap::error::ErrorKind;
 use clap::parser::ValueSource;
 use clap::{Arg, ArgMatches, Command, CommandFactory, FromArgMatches};
+
+pub use crate::program::exec_new_program;
 
 /// What the names of our variables begin with.
 pub const PREFIX: &str = "CRONBOX_";
@@ -85,7 +89,7 @@ enum Name {
 ///
 /// # Errors
 /// Returns clap's error, or one that names both names of a variable if their values differ.
-pub fn parse<T: CommandFactory + FromArgMatches>() -> Result<(T, Vec<OldVariable>), clap::Error> {
+pub fn parse_arguments<T: CommandFactory + FromArgMatches>() -> Result<(T, Vec<OldVariable>), clap::Error> {
     let mut command = T::command();
     // The help shows the new names, whatever is set.
     if let Err(error) = command.clone().try_get_matches_from(std::env::args_os())
@@ -112,11 +116,6 @@ pub fn warn_of_variables(found: &[OldVariable]) {
             "old variable name: the next version ignores it, set the new one"
         );
     }
-}
-
-/// Prints the warning of a program that was started by its old name.
-pub fn warn_of_program(old: &str, new: &str) {
-    eprintln!("{old}: this program is now {new}; the next version has no {old}");
 }
 
 fn new_name(old: &str) -> String {
@@ -188,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn an_old_name_counts_without_its_new_name() {
+    fn old_names_count_without_new_names() {
         assert_eq!(name_with(&[]), Name::New);
         assert_eq!(name_with(&[("CRONBOX_BIND_ADDR", "a")]), Name::New);
         assert_eq!(name_with(&[("BIND_ADDR", "a")]), Name::Old);

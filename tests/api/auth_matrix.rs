@@ -60,7 +60,7 @@ async fn routes_admit_only_their_callers() {
         };
         for (caller, api) in &callers {
             let request = api.request(Method::from_bytes(method.to_uppercase().as_bytes()).unwrap(), &path);
-            let answer = tests::answer(request.header("content-type", "application/json").body("{}")).await;
+            let answer = tests::send_request(request.header("content-type", "application/json").body("{}")).await;
             let expected = match (opens(access, caller), *caller) {
                 (true, _) => {
                     assert!(!matches!(answer.status, 401 | 403 | 429 | 500..), "{caller} {method} {path}: {answer:?}");
@@ -84,7 +84,7 @@ async fn callers(s: &Story) -> Vec<(&'static str, Api)> {
     let foreign = key(json!({"name": "o", "kind": "team", "team_id": other, "role": "editor"})).await;
     let revoked = key(json!({"name": "r", "kind": "admin"})).await;
     let revoke = format!("/api/v1/keys/{}:revoke", revoked["id"].as_str().unwrap());
-    s.admin().act(&revoke).await.expect(200);
+    s.admin().post_empty(&revoke).await.expect(200);
     let api = |key: &serde_json::Value| Api::new(s.url(), key["key"].as_str().unwrap());
     let forged = format!("cb_{}_{}", viewer["prefix"].as_str().unwrap(), "A".repeat(43));
     vec![
@@ -109,7 +109,7 @@ async fn revoked_keys_open_nothing_on_any_instance() {
     let (here, there) = (Api::new(s.url(), key), Api::new(&second, key));
     here.get("/api/v1/keys").await.expect(200);
     there.get("/api/v1/keys").await.expect(200);
-    s.admin().act(&format!("/api/v1/keys/{}:revoke", made["id"].as_str().unwrap())).await.expect(200);
+    s.admin().post_empty(&format!("/api/v1/keys/{}:revoke", made["id"].as_str().unwrap())).await.expect(200);
     here.get("/api/v1/keys").await.refused(401, "unauthorized", None);
     let revoked = tokio::time::Instant::now();
     while there.get("/api/v1/keys").await.status == 200 {

@@ -16,13 +16,17 @@ async fn admin_key(s: &Story) -> Value {
 async fn a_revocation_is_audited_once() {
     let s = Story::at(NANOSECONDS).await;
     let revoke = format!("/api/v1/keys/{}:revoke", admin_key(&s).await["id"].as_str().unwrap());
-    let first = s.admin().act(&revoke).await.expect(200).json;
+    let first = s.admin().post_empty(&revoke).await.expect(200).json;
     assert_eq!(s.count(REVOCATIONS).await, 1);
     s.now_is("2026-03-02T10:00:00.5Z").await;
-    let second = s.admin().act(&revoke).await.expect(200).json;
+    let second = s.admin().post_empty(&revoke).await.expect(200).json;
     assert_eq!(s.count(REVOCATIONS).await, 1, "the second revocation changes nothing");
     assert_eq!(first["revoked_on"], second["revoked_on"], "the first revocation counts");
-    s.admin().act("/api/v1/keys/00000000-0000-0000-0000-000000000000:revoke").await.refused(404, "not_found", None);
+    s.admin().post_empty("/api/v1/keys/00000000-0000-0000-0000-000000000000:revoke").await.refused(
+        404,
+        "not_found",
+        None,
+    );
     s.end().await;
 }
 

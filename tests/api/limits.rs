@@ -23,7 +23,7 @@ async fn bodies_above_256_kib_are_refused() {
 async fn headers_above_16_kib_are_refused() {
     let s = Story::today().await;
     let request = s.editor().request(Method::GET, "/api/v1/workflows").header("x-large", "x".repeat(20 * 1024));
-    assert_eq!(tests::answer(request).await.status, 431);
+    assert_eq!(tests::send_request(request).await.status, 431);
     s.end().await;
 }
 

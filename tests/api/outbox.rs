@@ -23,14 +23,14 @@ async fn failed_rows_are_listed_and_retried() {
     assert_eq!((&row["error_class"], &row["due_at"]), (&json!("permanent"), &Value::Null));
     let id = row["id"].as_i64().unwrap();
 
-    let retried = s.admin().act(&format!("/api/v1/outbox/{id}:retry")).await.expect(200).json;
+    let retried = s.admin().post_empty(&format!("/api/v1/outbox/{id}:retry")).await.expect(200).json;
 
     assert_eq!((&retried["status"], &retried["attempt_count"]), (&json!("pending"), &json!(0)));
     assert_eq!((&retried["error_message"], &retried["error_class"]), (&Value::Null, &Value::Null));
     s.publish().await;
     assert_eq!(s.schedule(wf), "cron(0 9 * * ? *) UTC ENABLED");
-    s.admin().act(&format!("/api/v1/outbox/{id}:retry")).await.refused(409, "already_processed", None);
-    s.admin().act(&format!("/api/v1/outbox/{id}:discard")).await.refused(409, "already_processed", None);
+    s.admin().post_empty(&format!("/api/v1/outbox/{id}:retry")).await.refused(409, "already_processed", None);
+    s.admin().post_empty(&format!("/api/v1/outbox/{id}:discard")).await.refused(409, "already_processed", None);
     let audited = s.table("SELECT verb || ' ' || subject FROM audit_log WHERE verb LIKE 'outbox.%'").await;
     assert!(audited.contains(&format!("outbox.retry outbox:{id} of workflow:{wf}")), "{audited}");
     s.end().await;
@@ -42,15 +42,15 @@ async fn only_failed_rows_can_be_discarded() {
     let s = Story::today().await;
     let wf = s.create("0 9 * * *", "UTC").await;
     let id = s.admin().get("/api/v1/outbox").await.expect(200).json["items"][0]["id"].as_i64().unwrap();
-    s.admin().act(&format!("/api/v1/outbox/{id}:discard")).await.refused(409, "not_failed", None);
-    s.admin().act(&format!("/api/v1/outbox/{id}:forget")).await.refused(404, "not_found", None);
-    s.admin().act("/api/v1/outbox/999:retry").await.refused(404, "not_found", None);
+    s.admin().post_empty(&format!("/api/v1/outbox/{id}:discard")).await.refused(409, "not_failed", None);
+    s.admin().post_empty(&format!("/api/v1/outbox/{id}:forget")).await.refused(404, "not_found", None);
+    s.admin().post_empty("/api/v1/outbox/999:retry").await.refused(404, "not_found", None);
     refused_by_eventbridge(&s).await;
 
-    let discarded = s.admin().act(&format!("/api/v1/outbox/{id}:discard")).await.expect(200).json;
+    let discarded = s.admin().post_empty(&format!("/api/v1/outbox/{id}:discard")).await.expect(200).json;
 
     assert_eq!(discarded["status"], "discarded");
-    s.admin().act(&format!("/api/v1/outbox/{id}:retry")).await.refused(409, "already_discarded", None);
+    s.admin().post_empty(&format!("/api/v1/outbox/{id}:retry")).await.refused(409, "already_discarded", None);
     assert_eq!(s.editor().get(&format!("/api/v1/workflows/{wf}")).await.json["sync"]["status"], "failed");
     s.editor().patch(&format!("/api/v1/workflows/{wf}"), &json!({"cron_schedule": "0 10 * * *"})).await.expect(200);
     s.publish().await;

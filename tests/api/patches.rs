@@ -23,14 +23,16 @@ async fn merge_patch_null_restores_the_default() {
     let s = Story::today().await;
     let id = s.create("0 9 * * *", "Europe/Paris").await;
     let path = format!("/api/v1/workflows/{id}");
-    s.editor().merge(&path, &json!({"starting_inputs": {"a": 1, "b": {"c": 2}}})).await.expect(200);
-    let read = s.editor().merge(&path, &json!({"starting_inputs": {"a": null, "b": {"d": 3}}})).await.expect(200).json;
+    s.editor().merge_patch(&path, &json!({"starting_inputs": {"a": 1, "b": {"c": 2}}})).await.expect(200);
+    let read =
+        s.editor().merge_patch(&path, &json!({"starting_inputs": {"a": null, "b": {"d": 3}}})).await.expect(200).json;
     assert_eq!(read["starting_inputs"], json!({"b": {"c": 2, "d": 3}}));
-    let read = s.editor().merge(&path, &json!({"timezone": null, "starting_inputs": null})).await.expect(200).json;
+    let read =
+        s.editor().merge_patch(&path, &json!({"timezone": null, "starting_inputs": null})).await.expect(200).json;
     assert_eq!((&read["timezone"], &read["starting_inputs"]), (&json!(null), &json!({})));
-    s.editor().merge(&path, &json!({"name": null})).await.refused(400, "missing_field", Some("name"));
-    s.editor().merge(&path, &json!({"action": null})).await.refused(400, "missing_field", Some("action"));
-    s.editor().merge(&path, &json!({"team_id": 5})).await.refused(400, "immutable_field", Some("team_id"));
+    s.editor().merge_patch(&path, &json!({"name": null})).await.refused(400, "missing_field", Some("name"));
+    s.editor().merge_patch(&path, &json!({"action": null})).await.refused(400, "missing_field", Some("action"));
+    s.editor().merge_patch(&path, &json!({"team_id": 5})).await.refused(400, "immutable_field", Some("team_id"));
     s.end().await;
 }
 
@@ -43,7 +45,7 @@ async fn edits_of_stale_versions_are_refused() {
     assert_eq!(etag, "\"1\"");
     let patch = |tag: &str, name: &str| {
         let request = s.editor().request(reqwest::Method::PATCH, &path).header("if-match", tag);
-        tests::answer(request.json(&json!({ "name": name })))
+        tests::send_request(request.json(&json!({ "name": name })))
     };
     patch(&etag, "second").await.expect(200);
     for stale in ["\"1\"", "W/\"2\"", "garbage", ""] {
@@ -88,8 +90,8 @@ async fn workflows_without_cron_stay_at_revision_0() {
     let path = format!("/api/v1/workflows/{}", made.id());
     assert_eq!(made.json["sync"]["status"], "none");
     s.editor().patch(&path, &json!({"timezone": "Europe/Paris"})).await.expect(200);
-    s.editor().act(&format!("{path}:pause")).await.expect(200);
-    let read = s.editor().act(&format!("{path}:resume")).await.expect(200).json;
+    s.editor().post_empty(&format!("{path}:pause")).await.expect(200);
+    let read = s.editor().post_empty(&format!("{path}:resume")).await.expect(200).json;
     assert_eq!((&read["revision"], &read["version"]), (&json!(0), &json!(4)));
     assert_eq!(s.outbox_rows(WorkflowId(made.id())).await, 0);
     let read = s.editor().patch(&path, &json!({"cron_schedule": "@daily"})).await.expect(200).json;
@@ -105,12 +107,12 @@ async fn archiving_is_final_and_frees_names() {
     let name = s.editor().get(&path).await.json["name"].clone();
     let again = json!({"name": name, "action": {"type": "log", "message": "hi"}});
     s.editor().post("/api/v1/workflows", &again).await.refused(409, "name_taken", None);
-    assert_eq!(s.editor().act(&format!("{path}:archive")).await.expect(200).json["state"], "archived");
-    let second = s.editor().act(&format!("{path}:archive")).await.expect(200).json;
+    assert_eq!(s.editor().post_empty(&format!("{path}:archive")).await.expect(200).json["state"], "archived");
+    let second = s.editor().post_empty(&format!("{path}:archive")).await.expect(200).json;
     assert_eq!(second["version"], 2, "a second archive changes nothing");
     s.editor().patch(&path, &json!({"name": "x"})).await.refused(409, "archived", None);
-    s.editor().act(&format!("{path}:pause")).await.refused(409, "archived", None);
-    s.editor().act(&format!("{path}:resume")).await.refused(409, "archived", None);
+    s.editor().post_empty(&format!("{path}:pause")).await.refused(409, "archived", None);
+    s.editor().post_empty(&format!("{path}:resume")).await.refused(409, "archived", None);
     let anew = s.editor().post("/api/v1/workflows", &again).await.expect(201);
     assert_ne!(anew.id(), id.0, "a re-created name is a new id");
     s.publish().await;

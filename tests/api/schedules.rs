@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use tests::{Answer, Story};
 
 async fn put(s: &Story, id: WorkflowId, body: &Value) -> Answer {
-    tests::answer(s.editor().request(Method::PUT, &path(id)).json(body)).await
+    tests::send_request(s.editor().request(Method::PUT, &path(id)).json(body)).await
 }
 
 fn path(id: WorkflowId) -> String {
@@ -67,9 +67,10 @@ async fn patch_accepts_only_schedule_fields() {
     let id = s.create("0 9 * * *", "Europe/Paris").await;
     let read = s.editor().patch(&path(id), &json!({"cron_schedule": null, "spread_secs": 60})).await.expect(200).json;
     assert_eq!((&read["cron_schedule"], &read["spread_secs"]), (&json!("0 9 * * *"), &json!(60)));
-    let read = s.editor().merge(&path(id), &json!({"timezone": null, "spread_secs": null})).await.expect(200).json;
+    let read =
+        s.editor().merge_patch(&path(id), &json!({"timezone": null, "spread_secs": null})).await.expect(200).json;
     assert_eq!((&read["timezone"], &read["spread_secs"]), (&Value::Null, &json!(0)));
-    s.editor().merge(&path(id), &json!({"cron_schedule": null})).await.refused(
+    s.editor().merge_patch(&path(id), &json!({"cron_schedule": null})).await.refused(
         400,
         "missing_field",
         Some("cron_schedule"),
@@ -90,12 +91,12 @@ async fn schedule_and_workflow_share_an_etag() {
     let id = s.create("0 9 * * *", "UTC").await;
     let conditional = |method, tag: &'static str| s.editor().request(method, &path(id)).header("if-match", tag);
     let cron = json!({"cron_schedule": "0 10 * * *"});
-    tests::answer(conditional(Method::PUT, "\"7\"").json(&cron)).await.refused(412, "version_mismatch", None);
-    tests::answer(conditional(Method::DELETE, "\"7\"")).await.refused(412, "version_mismatch", None);
-    let put = tests::answer(conditional(Method::PUT, "\"1\"").json(&cron)).await.expect(200);
+    tests::send_request(conditional(Method::PUT, "\"7\"").json(&cron)).await.refused(412, "version_mismatch", None);
+    tests::send_request(conditional(Method::DELETE, "\"7\"")).await.refused(412, "version_mismatch", None);
+    let put = tests::send_request(conditional(Method::PUT, "\"1\"").json(&cron)).await.expect(200);
     assert_eq!(put.headers["etag"], "\"2\"");
     assert_eq!(s.workflow(id).await["version"], 2);
-    tests::answer(conditional(Method::DELETE, "\"2\"")).await.expect(204);
+    tests::send_request(conditional(Method::DELETE, "\"2\"")).await.expect(204);
     s.end().await;
 }
 
@@ -119,7 +120,7 @@ async fn a_write_waits_until_eventbridge_follows() {
     let s = Story::with_daemon().await;
     let id = unscheduled(&s).await;
     let request = s.editor().request(Method::PUT, &format!("{}?wait=20", path(id)));
-    let made = tests::answer(request.json(&json!({"cron_schedule": "0 9 * * *"}))).await.expect(201).json;
+    let made = tests::send_request(request.json(&json!({"cron_schedule": "0 9 * * *"}))).await.expect(201).json;
     assert_eq!(made["sync"]["status"], "synced");
     s.editor().delete(&format!("{}?wait=20", path(id))).await.expect(204);
     assert_eq!(s.schedule(id), "none");
@@ -177,7 +178,7 @@ async fn a_pause_may_say_when_it_ends() {
     let next = s.editor().get(&format!("{}/next?n=3", path(id))).await.expect(200).json;
     let notes: Vec<&Value> = next["items"].as_array().unwrap().iter().map(|time| &time["note"]).collect();
     assert_eq!(notes, [&json!("paused"), &json!("paused"), &Value::Null]);
-    let paused = s.editor().act(&pause).await.expect(200).json;
+    let paused = s.editor().post_empty(&pause).await.expect(200).json;
     assert_eq!((&paused["pause_until"], &paused["next_fire_at"]), (&Value::Null, &Value::Null));
     s.end().await;
 }

@@ -57,7 +57,7 @@ async fn objects_of_other_teams_answer_404() {
     for (method, theirs, missing, body) in cases {
         let [theirs, missing] = [theirs, missing].map(|path| {
             let request = stranger.request(method.clone(), &path);
-            tests::answer(if body.is_null() { request } else { request.json(&body) })
+            tests::send_request(if body.is_null() { request } else { request.json(&body) })
         });
         let (theirs, missing) = (theirs.await, missing.await);
         theirs.refused(404, "not_found", None);

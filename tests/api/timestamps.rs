@@ -69,7 +69,7 @@ async fn an_edit_is_one_instant_everywhere() {
     let id = made["id"].as_i64().unwrap();
     let (workflow, schedule) = (format!("/api/v1/workflows/{id}"), format!("/api/v1/schedules/{id}"));
     assert_repeated(&s, &workflow, &made).await;
-    let edited = s.editor().merge(&schedule, &json!({"timezone": "Europe/Paris"})).await.expect(200).json;
+    let edited = s.editor().merge_patch(&schedule, &json!({"timezone": "Europe/Paris"})).await.expect(200).json;
     assert_repeated(&s, &schedule, &edited).await;
 
     let edits = [instant(&made["updated_on"]), instant(&edited["updated_on"])];
@@ -129,11 +129,11 @@ async fn operators_read_microseconds() {
     };
     assert_eq!(times(&listed().await), times(&key));
     let revoke = format!("/api/v1/keys/{}:revoke", key["id"].as_str().unwrap());
-    let revoked = s.admin().act(&revoke).await.expect(200).json;
+    let revoked = s.admin().post_empty(&revoke).await.expect(200).json;
     assert_eq!(times(&listed().await), times(&revoked));
     assert!(times(&revoked).contains_key("/revoked_on"), "{revoked}");
 
-    let requested = s.admin().act("/api/v1/drift:check").await.expect(202).json;
+    let requested = s.admin().post_empty("/api/v1/drift:check").await.expect(202).json;
     assert_eq!(times(&read("/api/v1/drift").await["open"]), times(&requested));
     times(&s.admin().post("/api/v1/teams", &json!({"name": "another"})).await.expect(201).json);
     times(&read("/api/v1/stats").await);

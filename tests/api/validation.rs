@@ -116,7 +116,7 @@ async fn malformed_bodies_are_refused() {
     let s = Story::today().await;
     let post = |body: &'static str, kind: &'static str| {
         let request = s.editor().request(reqwest::Method::POST, "/api/v1/workflows");
-        tests::answer(request.header("content-type", kind).body(body))
+        tests::send_request(request.header("content-type", kind).body(body))
     };
     post("{\"name\":", "application/json").await.refused(400, "invalid_json", None);
     post("", "application/json").await.refused(400, "invalid_json", None);

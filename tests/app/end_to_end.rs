@@ -29,7 +29,7 @@ async fn each_timing_edit_enqueues_one_row() {
     let s = Story::at("2026-03-02T08:00:00Z").await;
     let wf = s.create("0 9 * * *", "UTC").await;
     s.edit(wf, json!({"cron_schedule": "0 10 * * *"})).await;
-    s.editor().merge(&format!("/api/v1/workflows/{wf}"), &json!({"cron_schedule": null})).await.expect(200);
+    s.editor().merge_patch(&format!("/api/v1/workflows/{wf}"), &json!({"cron_schedule": null})).await.expect(200);
     let rows = s.outbox(wf).await;
     let reply: Vec<_> = rows.iter().map(|row| (row.op.as_str(), row.payload["cron_schedule"].clone())).collect();
     assert_eq!(reply, [("upsert", json!("0 9 * * *")), ("upsert", json!("0 10 * * *")), ("delete", Value::Null)]);
@@ -88,7 +88,7 @@ async fn paused_workflows_run_only_after_resume() {
     s.publish().await;
     assert_eq!(s.schedule(wf), "cron(0 * * * ? *) UTC DISABLED");
     s.clock_to("2026-03-02T10:30:00Z").await;
-    s.editor().act(&format!("/api/v1/workflows/{wf}:resume")).await.expect(200);
+    s.editor().post_empty(&format!("/api/v1/workflows/{wf}:resume")).await.expect(200);
     s.publish().await;
     s.clock_to("2026-03-02T11:00:30Z").await;
     assert_eq!(s.runs(wf).await, "2026-03-02T11:00Z schedule succeeded");

@@ -60,14 +60,18 @@ async fn read_only_connections_are_never_kept() {
     server.turn_read_only().await;
     ready_becomes(&s, 503).await;
     let path = format!("/api/v1/workflows/{wf}");
-    s.editor().merge(&path, &json!({"cron_schedule": "0 10 * * *"})).await.refused(503, "database_unavailable", None);
+    s.editor().merge_patch(&path, &json!({"cron_schedule": "0 10 * * *"})).await.refused(
+        503,
+        "database_unavailable",
+        None,
+    );
     let (invoke, fire) =
         (format!("/api/v1/cron/workflows/{wf}:invoke"), json!({"scheduled_time": "2026-03-02T09:00:00Z"}));
     s.scheduler_key().post(&invoke, &fire).await.refused(503, "database_unavailable", None);
 
     server.turn_writable().await;
     ready_becomes(&s, 200).await;
-    s.editor().merge(&path, &json!({"cron_schedule": "0 11 * * *"})).await.expect(200);
+    s.editor().merge_patch(&path, &json!({"cron_schedule": "0 11 * * *"})).await.expect(200);
     published(&s, wf, "cron(0 11 * * ? *) UTC ENABLED").await;
     assert_eq!(s.scheduler_key().post(&invoke, &fire).await.expect(200).json["reason"], "not_due");
     s.end().await;
@@ -177,7 +181,7 @@ async fn isolation_does_not_follow_the_database() {
 /// Tokio's paused clock advances when no task can proceed, so the test reaches the time limit at once.
 #[tokio::test]
 async fn statements_end_when_the_server_vanishes() {
-    let database = Database::of_template().await.unwrap();
+    let database = Database::clone_template().await.unwrap();
     let way = Way::to(&database.dsn()).await;
     let pool = db::connect(&app::config::database(&way.dsn(&database.dsn()), 4)).await.unwrap();
     let mut connection = pool.acquire().await.unwrap();
@@ -197,12 +201,12 @@ async fn statements_end_when_the_server_vanishes() {
         assert_eq!(sqlx::query_scalar::<_, i32>("SELECT 1").fetch_one(&pool).await.unwrap(), 1);
     }
     pool.close().await;
-    database.remove().await.unwrap();
+    database.remove_clone().await.unwrap();
 }
 
 #[tokio::test]
 async fn listeners_notice_a_server_that_vanished() {
-    let database = Database::of_template().await.unwrap();
+    let database = Database::clone_template().await.unwrap();
     let way = Way::to(&database.dsn()).await;
     let pool = db::connect(&app::config::database(&way.dsn(&database.dsn()), 2)).await.unwrap();
     let mut listener = Listener::connect(&pool, "somewhere").await.unwrap();
@@ -217,5 +221,5 @@ async fn listeners_notice_a_server_that_vanished() {
     let notifier = db::connect(&app::config::database(&database.dsn(), 1)).await.unwrap();
     sqlx::query("NOTIFY somewhere").execute(&notifier).await.unwrap();
     tokio::time::timeout(PATIENCE, listener.next_notification()).await.expect("a notification").unwrap();
-    database.remove().await.unwrap();
+    database.remove_clone().await.unwrap();
 }

@@ -92,7 +92,7 @@ async fn answers_agree_with_recorded_decisions() {
     s.now_is("2026-03-03T15:00:00Z").await;
     assert_eq!(invoke("2026-03-03T14:00:00Z").await, said(200, "paused"), "paused at that time: no time was due");
     assert_eq!(s.occurrences(wf).await, decided, "a time that was not due has no row");
-    s.editor().act(&format!("/api/v1/workflows/{wf}:resume")).await.expect(200);
+    s.editor().post_empty(&format!("/api/v1/workflows/{wf}:resume")).await.expect(200);
     assert_eq!(invoke("2026-03-03T14:00:00Z").await, said(200, "paused"), "still: paused at that time");
     assert_eq!(invoke("2026-03-03T12:00:00Z").await, said(200, "paused"), "a decision is repeated");
     s.end().await;
@@ -172,7 +172,7 @@ async fn an_archived_workflow_still_lists_its_runs() {
     let wf = s.create("0 * * * *", "UTC").await;
     s.now_is("2026-03-02T10:00:05Z").await;
     let run = s.scheduler_key().post(&path(wf), &fire(NINE[0])).await.expect(202).json["run_id"].clone();
-    s.editor().act(&format!("/api/v1/workflows/{wf}:archive")).await.expect(200);
+    s.editor().post_empty(&format!("/api/v1/workflows/{wf}:archive")).await.expect(200);
     assert_eq!(s.scheduler_key().post(&path(wf), &fire(NINE[0])).await.expect(200).json["run_id"], run);
     let second = s.runner_at_another_app().await;
     assert_eq!(second.post(&path(wf), &fire(NINE[0])).await.expect(200).json["run_id"], run);

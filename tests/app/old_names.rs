@@ -1,7 +1,10 @@
 //! Old names of variables and programs: accepted for one version, with a warning.
 
+use std::path::Path;
+
 use clap::Args as _;
 use old_names::{PREFIX, VARIABLES};
+use tokio::process::Command;
 
 use crate::startup::{app, expect_error, program, run};
 
@@ -67,4 +70,27 @@ async fn old_programs_name_the_new_ones() {
         assert!(stdout.contains(&format!("Usage: cronbox-{old}")), "{stdout}");
         assert_eq!(stderr, format!("{old}: this program is now cronbox-{old}; the next version has no {old}\n"));
     }
+}
+
+/// Arguments and environment are passed on, and the exit code is the new program's.
+#[tokio::test]
+async fn old_programs_become_the_new_ones() {
+    let output = run(program("app").arg("serve").env("DATABASE_URL", "hunter2")).await;
+    let error = String::from_utf8_lossy(&output.stderr);
+    assert!(error.contains("\ncronbox-app: ") && error.contains("the database DSN cannot be read"), "{error}");
+    assert_eq!(output.status.code(), Some(1), "{error}");
+}
+
+#[tokio::test]
+async fn an_old_program_needs_the_new_one() {
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("old-names-{}", uuid::Uuid::new_v4()));
+    std::fs::create_dir(&folder).unwrap();
+    // A link, because the system may refuse to execute a copy while another test starts a program.
+    std::fs::hard_link(program("app").as_std().get_program(), folder.join("app")).unwrap();
+    let output = run(Command::new(folder.join("app")).arg("--help")).await;
+    std::fs::remove_dir_all(&folder).unwrap();
+    let error = String::from_utf8_lossy(&output.stderr);
+    assert!(error.contains("/cronbox-app: No such file or directory"), "{error}");
+    assert!(error.ends_with(": put cronbox-app beside app, or start cronbox-app instead\n"), "{error}");
+    assert_eq!(output.status.code(), Some(1), "{error}");
 }

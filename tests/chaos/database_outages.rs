@@ -22,9 +22,11 @@ pub(crate) struct Server {
 
 impl Server {
     pub(crate) async fn start() -> Server {
-        let folder = Folder::temporary().unwrap();
-        let again = Folder::at(folder.root().to_owned()).unwrap();
-        let Database::Kept(postgres) = Database::kept(again).await.unwrap() else { panic!("a database that stays") };
+        let folder = Folder::create_temporary().unwrap();
+        let again = Folder::create_at(folder.root().to_owned()).unwrap();
+        let Database::Kept(postgres) = Database::open_kept(again).await.unwrap() else {
+            panic!("a database that stays")
+        };
         Server { folder, postgres }
     }
 
@@ -32,13 +34,13 @@ impl Server {
     /// again.
     pub(crate) async fn restart_at_once(self, meanwhile: impl Future<Output = ()>) -> Server {
         let Server { folder, postgres } = self;
-        let postmaster = folder.postmaster().unwrap().pid;
+        let postmaster = folder.read_postmaster().unwrap().pid;
         let stopped = Command::new("kill").args(["-QUIT", &postmaster.to_string()]).status().await.unwrap();
         assert!(stopped.success());
         tokio::task::spawn_blocking(|| drop(postgres)).await.unwrap();
         meanwhile.await;
         let (folder, postgres) = tokio::task::spawn_blocking(move || {
-            let postgres = Postgres::start(&folder, Purpose::Keep).unwrap();
+            let postgres = Postgres::start_server(&folder, Purpose::Keep).unwrap();
             (folder, postgres)
         })
         .await
@@ -92,7 +94,7 @@ async fn postgres_restarted_mid_drain_loses_nothing() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_recovering_server_gives_no_connection() {
     let server = Server::start().await;
-    let signal = server.folder.data().join("standby.signal");
+    let signal = server.folder.data_folder().join("standby.signal");
     let server = server.restart_at_once(async { std::fs::write(&signal, "").unwrap() }).await;
     let mut reader = PgConnection::connect(&server.dsn()).await.unwrap();
     let is_recovering = sqlx::query_scalar::<_, bool>("SELECT pg_is_in_recovery()");

@@ -140,7 +140,7 @@ async fn restored_backfills_wait_for_an_operator() {
     let path = format!("/api/v1/backfills/{}", requested["id"].as_str().unwrap());
     assert_eq!(s.editor().get(&path).await.expect(200).json["state"], "paused");
 
-    s.editor().act(&format!("{path}:resume")).await.expect(200);
+    s.editor().post_empty(&format!("{path}:resume")).await.expect(200);
     finish_backfill(&s).await;
     assert_eq!(s.runs(wf).await.matches("backfill succeeded").count(), 3, "an operator decides that it does");
     s.end().await;

@@ -135,7 +135,7 @@ impl Field {
         let action = json!({"type": "log", "message": "hello"});
         let body = json!({"name": name, "cron_schedule": self.cron(), "action": action});
         let request = self.story.editor().request(Method::POST, "/api/v1/workflows").json(&body);
-        let answer = tests::answer(request).await;
+        let answer = tests::send_request(request).await;
         if answer.status != 201 {
             return Reply::Nothing;
         }
@@ -147,7 +147,7 @@ impl Field {
 
     async fn change(&mut self, workflow: WorkflowId, method: Method, verb: &str, body: Value) -> Reply {
         let path = format!("/api/v1/workflows/{workflow}{verb}");
-        let answer = tests::answer(self.story.editor().request(method, &path).json(&body)).await;
+        let answer = tests::send_request(self.story.editor().request(method, &path).json(&body)).await;
         if answer.status == 200 {
             self.promised.insert(workflow, expected_after(&answer));
             Reply::Committed
@@ -166,7 +166,7 @@ impl Field {
     pub(crate) async fn skip(&self, secs: i64) {
         self.story.set_clock(self.story.clock.now() + TimeDelta::seconds(secs)).await;
         // Delayed requests arrive before the publishers read again.
-        self.story.stand_in.scheduler.arrive(self.story.clock.now()).await;
+        self.story.stand_in.scheduler.receive_late_requests(self.story.clock.now()).await;
         self.wake().await;
     }
 

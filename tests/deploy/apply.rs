@@ -139,7 +139,7 @@ async fn the_publisher_without_time_or_database(s: &Story, publisher: Function) 
 async fn panics_and_serves_the_next(function: &Function) {
     let mut runtime = Runtime::start().await;
     let sandbox = function.start(&runtime);
-    runtime.polled(1).await;
+    runtime.wait_for_polls(1).await;
     let fire = json!({"workflow_id": 1, "scheduled_time": "2026-03-29T07:00:00Z"});
     give_room(&sandbox, Room::ForNoThread).await;
     let panicked = runtime.invoke(fire.clone()).await.failed();

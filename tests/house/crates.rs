@@ -19,7 +19,7 @@ const ALLOWED: [(&str, &[&str]); 14] = [
     ("runner", &["old_names", "schedule"]),
     ("cli", &["schedule"]),
     ("stand-in", &[]),
-    ("local", &["old_names", "app", "access", "workflows", "publisher", "runner", "schedule", "db", "stand-in"]),
+    ("local", &["app", "access", "workflows", "publisher", "runner", "schedule", "db", "stand-in"]),
     (
         "tests",
         &[

@@ -19,12 +19,16 @@ struct House {
 }
 
 static HOUSES: [House; 14] = [
-    House { name: "old_names", src: "old_names/src", rooms: &[("crate", "lib")] },
+    House {
+        name: "old_names",
+        src: "old_names/src",
+        rooms: &[("programs", "bin"), ("crate", "lib"), ("new program", "program")],
+    },
     House {
         name: "app",
         src: "app/server/src",
         rooms: &[
-            ("process", "lib main bin"),
+            ("process", "lib main"),
             ("run", "run server"),
             ("API", "api"),
             ("jobs and schedules file", "jobs schedules_file"),
@@ -78,7 +82,7 @@ static HOUSES: [House; 14] = [
         name: "publisher",
         src: "lambdas/publisher/src",
         rooms: &[
-            ("process", "lib main bin"),
+            ("process", "lib main"),
             ("entry", "entry"),
             ("drain", "drain"),
             ("sweep", "sweep"),
@@ -97,7 +101,7 @@ static HOUSES: [House; 14] = [
         name: "runner",
         src: "lambdas/runner/src",
         rooms: &[
-            ("process", "lib main bin"),
+            ("process", "lib main"),
             ("lambda", "lambda"),
             ("delivery", "delivery"),
             ("key", "key"),
@@ -137,9 +141,9 @@ static HOUSES: [House; 14] = [
         src: "local/scheduler/src",
         rooms: &[
             ("process", "lib main process"),
-            ("served", "served switches"),
+            ("server", "server control_api"),
             ("settings", "config"),
-            ("API", "scheduler/api scheduler/faults/acted scheduler/request scheduler/views"),
+            ("API", "scheduler/api scheduler/faults/injection scheduler/request scheduler/views"),
             ("stand-in", "stand_in"),
             ("fires", "fires"),
             ("invoke", "invoke dead_letters"),
@@ -156,11 +160,11 @@ static HOUSES: [House; 14] = [
         name: "local",
         src: "local/stack/src",
         rooms: &[
-            ("process", "lib main bin"),
+            ("process", "lib main"),
             ("up", "up"),
             ("stack", "stack"),
             ("settings", "config"),
-            ("machine", "client postgres shared"),
+            ("machine", "client clock_and_zones postgres"),
         ],
     },
     House {

@@ -115,7 +115,7 @@ impl Example {
         let client = reqwest::Client::builder().no_proxy().build().unwrap();
         let signed = request.headers.iter().filter(|(name, _)| name.as_str().starts_with("webhook-"));
         let headers = signed.map(|(name, value)| (name.clone(), value.clone())).collect();
-        let answer = tests::answer(client.post(&self.url).headers(headers).body(request.body.clone())).await;
+        let answer = tests::send_request(client.post(&self.url).headers(headers).body(request.body.clone())).await;
         (answer.status, answer.json)
     }
 }

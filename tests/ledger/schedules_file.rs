@@ -121,12 +121,14 @@ async fn the_api_cannot_edit_managed_workflows() {
     let cron = json!({"cron_schedule": "0 9 * * *"});
     s.editor().patch(&workflow, &cron).await.refused(409, "managed", None);
     s.editor().patch(&schedule, &cron).await.refused(409, "managed", None);
-    tests::answer(s.editor().request(reqwest::Method::PUT, &schedule).json(&cron)).await.refused(409, "managed", None);
+    tests::send_request(s.editor().request(reqwest::Method::PUT, &schedule).json(&cron))
+        .await
+        .refused(409, "managed", None);
     s.editor().delete(&schedule).await.refused(409, "managed", None);
     s.editor().post(&format!("{workflow}:pause"), &json!({"reason": "wrong figures"})).await.expect(200);
     starts(serving(&s, &file)).await.unwrap();
     assert_eq!(named(&s, "payroll").await[0]["state"], "paused", "a start resumes nothing");
-    s.editor().act(&format!("{workflow}:archive")).await.expect(200);
+    s.editor().post_empty(&format!("{workflow}:archive")).await.expect(200);
     starts(serving(&s, &file)).await.unwrap();
     let states: Vec<_> = named(&s, "payroll").await.iter().map(|workflow| workflow["state"].clone()).collect();
     assert_eq!(states, ["archived", "active"], "while the file names it, an archived one is followed by a new one");
@@ -175,7 +177,7 @@ async fn spent_crons_do_not_stop_the_start() {
     // Another past date would be a change: the app logs it and does not change the workflow.
     starts(serving(&s, &dated("0 13 23 21 11 * 2025"))).await.unwrap();
     assert_eq!(named(&s, "payroll").await[0]["cron_schedule"], "0 12 23 21 11 * 2025");
-    s.editor().act(&format!("/api/v1/workflows/{id}:archive")).await.expect(200);
+    s.editor().post_empty(&format!("/api/v1/workflows/{id}:archive")).await.expect(200);
     starts(serving(&s, &dated("0 12 23 21 NOV ? 2025"))).await.unwrap();
     assert_eq!(named(&s, "payroll").await.len(), 1, "an archived one is not made again");
     assert_eq!(named(&s, "report").await[0]["state"], "active", "what has times left is loaded");

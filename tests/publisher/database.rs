@@ -8,7 +8,7 @@ use tests::PATIENCE;
 
 /// A new migrated database. It is removed when the test process ends.
 pub(crate) async fn fresh() -> (PgPool, String) {
-    let dsn = Database::of_template().await.unwrap().dsn();
+    let dsn = Database::clone_template().await.unwrap().dsn();
     (pool(&dsn), dsn)
 }
 

@@ -9,13 +9,13 @@ use aws_sdk_scheduler::Client;
 use aws_sdk_scheduler::config::timeout::TimeoutConfig;
 use chrono::{DateTime, Utc};
 use db::PgPool;
-use local::shared::stand_in_clock;
+use local::clock_and_zones::stand_in_clock;
 use publisher::{Config, Publisher, Report};
 use reqwest::{Method, RequestBuilder};
 use schedule::{Clock, WorkflowId};
 use serde_json::{Value, json};
 use stand_in::scheduler::stored_schedule::Key;
-use stand_in::{Options, Served, StandIn, scheduler};
+use stand_in::{Options, StandIn, StandInServer, scheduler};
 
 use crate::proxy::{Call, Front};
 
@@ -36,7 +36,7 @@ pub(crate) struct World {
     pub(crate) endpoint: String,
     beyond: String,
     pub(crate) team: i64,
-    served: Option<Served>,
+    served: Option<StandInServer>,
 }
 
 /// The publisher's record of one workflow.
@@ -70,19 +70,25 @@ impl World {
         let clock = Clock::fixed(at("2026-03-02T10:00:00Z"));
         let scheduler = scheduler::Options { latency, ..scheduler::Options::default() };
         let options = Options { scheduler, ..Options::default() };
-        let served = Served::anywhere(StandIn::new(options, stand_in_clock(&clock))).await.unwrap();
+        let served = StandInServer::start_anywhere(StandIn::new(options, stand_in_clock(&clock))).await.unwrap();
         let beyond = served.endpoint.clone();
         World::before(&beyond, Some(served), clock).await
     }
 
     /// A world whose EventBridge is at `beyond`.
-    pub(crate) async fn before(beyond: &str, served: Option<Served>, clock: Clock) -> World {
+    pub(crate) async fn before(beyond: &str, served: Option<StandInServer>, clock: Clock) -> World {
         let (pool, dsn) = crate::database::fresh().await;
         World::on(pool, dsn, beyond, served, clock).await
     }
 
     /// A world on this database, whose EventBridge is at `beyond`.
-    pub(crate) async fn on(pool: PgPool, dsn: String, beyond: &str, served: Option<Served>, clock: Clock) -> World {
+    pub(crate) async fn on(
+        pool: PgPool,
+        dsn: String,
+        beyond: &str,
+        served: Option<StandInServer>,
+        clock: Clock,
+    ) -> World {
         let (front, endpoint) = Front::before(beyond).await;
         let team = sqlx::query_scalar::<_, i64>(
             "INSERT INTO teams (name, signing_secret, created_on) VALUES ('t', 's', cronbox_now()) RETURNING id",
@@ -198,10 +204,10 @@ impl World {
     /// Puts schedules with these names into the stand-in, with the content of another one and without API calls.
     pub(crate) fn put_like(&self, pattern: WorkflowId, names: impl Iterator<Item = String>) {
         let key = |name: String| Key { group: GROUP.to_owned(), name };
-        let mut store = self.served.as_ref().unwrap().stand_in.scheduler.store();
+        let mut store = self.served.as_ref().unwrap().stand_in.scheduler.lock_store();
         let spec = store.get(&key(name(pattern))).unwrap().spec.clone();
         for name in names {
-            store.create(key(name), spec.clone(), None, None, self.clock.now()).unwrap();
+            store.create_schedule(key(name), spec.clone(), None, None, self.clock.now()).unwrap();
         }
     }
 

@@ -22,7 +22,7 @@ async fn every_route_answers_as_it_is_described() {
     let paused = s.create("0 9 * * *", "Europe/Paris").await;
     s.pause(paused).await;
     let fired = s.create("*/5 * * * *", "UTC").await;
-    s.editor().act(&format!("/api/v1/schedules/{fired}:fire")).await.expect(202);
+    s.editor().post_empty(&format!("/api/v1/schedules/{fired}:fire")).await.expect(202);
     s.runs_end().await;
     let viewer = json!({"name": "v", "kind": "team", "team_id": s.keys.team_id, "role": "viewer"});
     let viewer = s.admin().post("/api/v1/keys", &viewer).await.expect(201).json["key"].as_str().unwrap().to_owned();

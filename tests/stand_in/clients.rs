@@ -4,7 +4,7 @@ use std::process::{Command, Output};
 
 use local::config::target_folder;
 use serde_json::Value;
-use stand_in::{Clock, Options, Served, StandIn};
+use stand_in::{Clock, Options, StandIn, StandInServer};
 
 const TARGET: &str = r#"{"Arn":"arn:aws:lambda:us-east-1:123456789012:function:runner","RoleArn":"arn:aws:iam::123456789012:role/scheduler","Input":"{\"workflow_id\":1}"}"#;
 
@@ -54,7 +54,7 @@ fn text(bytes: &[u8]) -> String {
 
 #[tokio::test]
 async fn the_aws_cli_creates_lists_and_deletes() {
-    let served = Served::anywhere(StandIn::new(Options::default(), Clock::System)).await.unwrap();
+    let served = StandInServer::start_anywhere(StandIn::new(Options::default(), Clock::System)).await.unwrap();
     let aws = async |args: &[&str]| {
         let common = ["scheduler", "--endpoint-url", &served.endpoint, "--output", "json"];
         run("aws", common.iter().chain(args).map(|arg| (*arg).to_owned()).collect()).await
@@ -79,7 +79,7 @@ async fn the_aws_cli_creates_lists_and_deletes() {
 
 #[tokio::test]
 async fn boto3_sees_typed_errors_pages_and_times() {
-    let served = Served::anywhere(StandIn::new(Options::default(), Clock::System)).await.unwrap();
+    let served = StandInServer::start_anywhere(StandIn::new(Options::default(), Clock::System)).await.unwrap();
     let ran = run("python", vec!["-c".to_owned(), BOTO3.to_owned(), served.endpoint.clone()]).await;
     assert_eq!(
         text(&ran.stdout).lines().collect::<Vec<_>>(),

@@ -84,7 +84,7 @@ fn has_open_hour(cron: &Cron) -> bool {
 /// The times that EventBridge would fire, according to the stand-in's evaluator.
 fn fired(compiled: &Compiled, start: DateTime<Utc>, fold: Fold) -> impl Iterator<Item = DateTime<Utc>> {
     let expression = Expression::parse(&compiled.expression).expect("AWS would take it");
-    let zone = Zone::find(compiled.timezone.name(), &ZoneFiles::bundled()).expect("AWS would take it");
+    let zone = Zone::by_name(compiled.timezone.name(), &ZoneFiles::bundled()).expect("AWS would take it");
     let mut last = start;
     std::iter::from_fn(move || {
         last = expression.next_after(last, last, &zone, fold)?;

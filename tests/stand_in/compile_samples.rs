@@ -34,7 +34,7 @@ fn crons(step: usize) -> impl Iterator<Item = (bool, Cron)> {
 
 fn fires_after(compiled: &Compiled, instant: DateTime<Utc>) -> Option<DateTime<Utc>> {
     let expression = Expression::parse(&compiled.expression).expect("AWS would take it");
-    let zone = Zone::find(compiled.timezone.name(), &ZoneFiles::bundled()).expect("AWS would take it");
+    let zone = Zone::by_name(compiled.timezone.name(), &ZoneFiles::bundled()).expect("AWS would take it");
     expression.next_after(instant, instant, &zone, Fold::First)
 }
 

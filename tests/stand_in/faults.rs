@@ -9,12 +9,12 @@ use chrono::{DateTime, Utc};
 use local::client;
 use serde_json::{Value, json};
 use stand_in::invoke::UnknownFunction;
-use stand_in::{Clock, Options, Served, StandIn, invoke, scheduler};
+use stand_in::{Clock, Options, StandIn, StandInServer, invoke, scheduler};
 use tests::PATIENCE;
 
 /// A stand-in with its clients.
 struct World {
-    served: Served,
+    served: StandInServer,
     client: Client,
     http: reqwest::Client,
 }
@@ -29,8 +29,8 @@ impl World {
             invoke: invoke::Options { unknown: UnknownFunction::Taken, ..Default::default() },
             ..Options::default()
         };
-        let served = Served::anywhere(StandIn::new(options, clock)).await.unwrap();
-        let client = client::scheduler(&served.endpoint);
+        let served = StandInServer::start_anywhere(StandIn::new(options, clock)).await.unwrap();
+        let client = client::stand_in_client(&served.endpoint);
         World { served, client, http: reqwest::Client::new() }
     }
 
@@ -318,7 +318,7 @@ async fn a_set_clock_fires_what_becomes_due() {
     world.create("cron(0 11 * * ? *)").await.unwrap();
     let (_, moved) = world.post("/_clock", json!({"now": "2026-03-03T12:00:00Z"})).await;
     assert_eq!(moved, json!({"now": "2026-03-03T12:00:00Z"}));
-    assert_eq!(world.served.stand_in.fires.recent().len(), 2);
+    assert_eq!(world.served.stand_in.fires.recent_fires().len(), 2);
     for (to, field) in [
         (json!({"now": "2026-03-03T11:00:00Z"}), "now"),
         (json!({"advance": 1}), "advance"),
@@ -359,7 +359,7 @@ async fn deleting_a_group_takes_its_time() {
     assert_eq!(world.listed().await, 1);
 
     world.post("/_clock", json!({"now": "2026-03-04T12:00:00Z"})).await;
-    assert_eq!(world.served.stand_in.fires.recent().len(), 1, "the last one before it was deleted");
+    assert_eq!(world.served.stand_in.fires.recent_fires().len(), 1, "the last one before it was deleted");
     assert_eq!(world.listed().await, 0);
     let gone = said(world.client.get_schedule_group().name("cronbox").send().await);
     assert!(gone.as_ref().is_err_and(|said| said.starts_with("404 ")), "{gone:?}");

@@ -10,7 +10,7 @@ use local::client;
 use serde_json::{Value, json};
 use stand_in::invoke::Handler;
 use stand_in::scheduler::clock_change::Fold;
-use stand_in::{Clock, Options, Served, StandIn, fires, scheduler};
+use stand_in::{Clock, Options, StandIn, StandInServer, fires, scheduler};
 
 const FUNCTION: &str = "arn:aws:lambda:us-east-1:123456789012:function:runner";
 const ROLE: &str = "arn:aws:iam::123456789012:role/scheduler";
@@ -19,7 +19,7 @@ const INPUT: &str = r#"{"workflow_id":7,"scheduled_time":"<aws.scheduler.schedul
 
 /// A stand-in on a settable clock, with one function that records its events.
 struct Story {
-    served: Served,
+    served: StandInServer,
     client: Client,
     clock: Clock,
     received: Arc<Mutex<Vec<Value>>>,
@@ -28,15 +28,15 @@ struct Story {
 impl Story {
     async fn begin(now: &str, options: Options) -> Story {
         let clock = Clock::fixed(at(now));
-        let served = Served::anywhere(StandIn::new(options, clock.clone())).await.unwrap();
+        let served = StandInServer::start_anywhere(StandIn::new(options, clock.clone())).await.unwrap();
         let received = Arc::new(Mutex::new(Vec::new()));
         let kept = Arc::clone(&received);
         let handler: Handler = Arc::new(move |event| {
             kept.lock().unwrap().push(event);
             Box::pin(async { Ok(()) })
         });
-        served.stand_in.lambda.register(FUNCTION, QUEUE, handler);
-        Story { client: client::scheduler(&served.endpoint), served, clock, received }
+        served.stand_in.lambda.register_function(FUNCTION, QUEUE, handler);
+        Story { client: client::stand_in_client(&served.endpoint), served, clock, received }
     }
 
     /// Advances the clock through all times at which an invocation is due.
@@ -44,7 +44,7 @@ impl Story {
         let until = at(until);
         while let Some(due) = self.served.stand_in.fires.next_due(until) {
             self.clock.set(due);
-            self.served.stand_in.fires.deliver(due).await;
+            self.served.stand_in.fires.fire_and_deliver(due).await;
         }
         self.clock.set(until);
     }
@@ -230,17 +230,18 @@ async fn action_after_completion_deletes_the_schedule() {
 
 #[tokio::test]
 async fn schedules_fire_by_the_machines_clock() {
-    let served = Served::anywhere(StandIn::new(Options::default(), Clock::System)).await.unwrap();
+    let served = StandInServer::start_anywhere(StandIn::new(Options::default(), Clock::System)).await.unwrap();
     let (sender, mut received) = tokio::sync::mpsc::unbounded_channel();
     let handler: Handler = Arc::new(move |event| {
         sender.send(event).unwrap();
         Box::pin(async { Ok(()) })
     });
-    served.stand_in.lambda.register(FUNCTION, QUEUE, handler);
+    served.stand_in.lambda.register_function(FUNCTION, QUEUE, handler);
     // A rate without a StartDate fires at once, so the test need not wait for a minute.
-    let create = client::scheduler(&served.endpoint).create_schedule().name("now").schedule_expression("rate(1 day)");
+    let create =
+        client::stand_in_client(&served.endpoint).create_schedule().name("now").schedule_expression("rate(1 day)");
     create.flexible_time_window(on_time()).target(target(FUNCTION)).send().await.unwrap();
     let event = received.recv().await.unwrap();
     assert_eq!(event["workflow_id"], 7);
-    served.stop().await.unwrap();
+    served.stop_serving().await.unwrap();
 }

@@ -11,16 +11,16 @@ use aws_sdk_scheduler::types::{FlexibleTimeWindow, FlexibleTimeWindowMode, Targe
 use chrono::{DateTime, Utc};
 use local::client;
 use serde_json::Value;
-use stand_in::{Clock, Options, Served, StandIn, scheduler};
+use stand_in::{Clock, Options, StandIn, StandInServer, scheduler};
 
-async fn stand_in(options: scheduler::Options) -> (Served, Client) {
+async fn stand_in(options: scheduler::Options) -> (StandInServer, Client) {
     stand_in_at(Clock::System, options).await
 }
 
-async fn stand_in_at(clock: Clock, options: scheduler::Options) -> (Served, Client) {
+async fn stand_in_at(clock: Clock, options: scheduler::Options) -> (StandInServer, Client) {
     let options = Options { scheduler: options, ..Options::default() };
-    let served = Served::anywhere(StandIn::new(options, clock)).await.unwrap();
-    let client = client::scheduler(&served.endpoint);
+    let served = StandInServer::start_anywhere(StandIn::new(options, clock)).await.unwrap();
+    let client = client::stand_in_client(&served.endpoint);
     (served, client)
 }
 

@@ -92,7 +92,7 @@ impl Up {
 
     /// The names of the existing schedules.
     async fn schedules(&self) -> Vec<String> {
-        let client = local::client::scheduler(&self.env["AWS_ENDPOINT_URL_SCHEDULER"]);
+        let client = local::client::stand_in_client(&self.env["AWS_ENDPOINT_URL_SCHEDULER"]);
         let listed = client.list_schedules().send().await.unwrap();
         listed.schedules().iter().map(|schedule| schedule.name().unwrap().to_owned()).collect()
     }

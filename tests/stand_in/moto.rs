@@ -8,7 +8,7 @@ use aws_sdk_scheduler::operation::get_schedule::GetScheduleOutput;
 use aws_sdk_scheduler::types::{
     ActionAfterCompletion, FlexibleTimeWindow, FlexibleTimeWindowMode, RetryPolicy, ScheduleState, Tag, Target,
 };
-use stand_in::{Clock, Options, Served, StandIn};
+use stand_in::{Clock, Options, StandIn, StandInServer};
 use tests::Moto;
 
 const FUNCTION: &str = "arn:aws:lambda:us-east-1:123456789012:function:runner";
@@ -16,13 +16,13 @@ const ROLE: &str = "arn:aws:iam::123456789012:role/scheduler";
 
 /// The server that is called.
 enum Server {
-    StandIn(Served),
+    StandIn(StandInServer),
     Moto(Moto),
 }
 
 impl Server {
     async fn stand_in() -> Server {
-        Server::StandIn(Served::anywhere(StandIn::new(Options::default(), Clock::System)).await.unwrap())
+        Server::StandIn(StandInServer::start_anywhere(StandIn::new(Options::default(), Clock::System)).await.unwrap())
     }
 
     async fn moto() -> Server {
@@ -30,7 +30,7 @@ impl Server {
     }
 
     fn client(&self) -> Client {
-        local::client::scheduler(match self {
+        local::client::stand_in_client(match self {
             Server::StandIn(served) => &served.endpoint,
             Server::Moto(moto) => &moto.endpoint,
         })

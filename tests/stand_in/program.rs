@@ -43,7 +43,7 @@ async fn the_program_fires_by_its_clock() {
         .input(r#"{"for": "<aws.scheduler.scheduled-time>"}"#)
         .build()
         .unwrap();
-    let create = client::scheduler(&program.endpoint).create_schedule().name("nightly").target(target);
+    let create = client::stand_in_client(&program.endpoint).create_schedule().name("nightly").target(target);
     let create = create.schedule_expression("cron(30 2 * * ? *)").schedule_expression_timezone("Europe/Paris");
     create.flexible_time_window(on_time).send().await.unwrap();
 

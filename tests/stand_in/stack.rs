@@ -26,7 +26,7 @@ async fn workflows_pass_all_seven_steps() {
     s.edit(wf, json!({ "cron_schedule": null })).await;
     s.publish().await;
     assert_eq!(s.schedule(wf), "none");
-    s.finish().await.unwrap();
+    s.finish_story().await.unwrap();
 }
 
 #[tokio::test]
@@ -35,7 +35,7 @@ async fn listening_publishers_follow_edits() {
     let s = Stack::start(options).await.unwrap();
     let wf = s.create_with(json!({ "cron_schedule": "0 9 * * *" })).await;
     let waited = s
-        .send(
+        .send_as_editor(
             reqwest::Method::PATCH,
             &format!("/workflows/{wf}?wait=25"),
             Some(json!({ "cron_schedule": "5 9 * * *" })),
@@ -45,12 +45,12 @@ async fn listening_publishers_follow_edits() {
     assert_eq!(s.schedule(wf), "cron(5 9 * * ? *) UTC ENABLED");
     // Its first sweep may have read the schedule before the edit and the row after it, so it requests a repair.
     let idle = async {
-        while s.pending().await.unwrap() != Pending::default() {
+        while s.read_pending().await.unwrap() != Pending::default() {
             tokio::task::yield_now().await;
         }
     };
     tokio::time::timeout(PATIENCE, idle).await.expect("the publisher does not come to an end");
-    s.finish().await.unwrap();
+    s.finish_story().await.unwrap();
 }
 
 #[tokio::test]
@@ -68,14 +68,14 @@ async fn two_apps_share_a_database() {
     // The stand-in fires the same minute, and the app answers that it is a duplicate.
     s.clock_to("2026-03-27T12:01:00Z").await;
     assert_eq!(s.runs(wf).await, "2026-03-27T12:01Z schedule succeeded");
-    s.finish().await.unwrap();
+    s.finish_story().await.unwrap();
 }
 
 #[tokio::test]
 async fn a_story_that_ends_early_fails() {
     let s = Stack::start(at("2026-03-27T12:00:00Z")).await.unwrap();
     s.create("0 9 * * *", "UTC").await;
-    let error = s.finish().await.unwrap_err();
+    let error = s.finish_story().await.unwrap_err();
     assert_eq!(
         error.to_string(),
         "the story is not over: 1 outbox rows, 0 leases, 1 publications due, 0 runs, 0 deliveries"

@@ -41,7 +41,7 @@ impl Api {
 
     /// GET; the path includes the leading slash and the query.
     pub async fn get(&self, path: &str) -> Answer {
-        answer(self.request(Method::GET, path)).await
+        send_request(self.request(Method::GET, path)).await
     }
 
     /// GET from an app that may be down.
@@ -49,33 +49,33 @@ impl Api {
     /// # Errors
     /// The app does not answer.
     pub async fn try_get(&self, path: &str) -> reqwest::Result<Answer> {
-        try_answer(self.request(Method::GET, path)).await
+        try_request(self.request(Method::GET, path)).await
     }
 
     /// POST with a JSON body.
     pub async fn post(&self, path: &str, body: &Value) -> Answer {
-        answer(self.request(Method::POST, path).json(body)).await
+        send_request(self.request(Method::POST, path).json(body)).await
     }
 
     /// POST with no body.
-    pub async fn act(&self, path: &str) -> Answer {
-        answer(self.request(Method::POST, path)).await
+    pub async fn post_empty(&self, path: &str) -> Answer {
+        send_request(self.request(Method::POST, path)).await
     }
 
     /// PATCH with `application/json`.
     pub async fn patch(&self, path: &str, body: &Value) -> Answer {
-        answer(self.request(Method::PATCH, path).json(body)).await
+        send_request(self.request(Method::PATCH, path).json(body)).await
     }
 
     /// PATCH with `application/merge-patch+json`.
-    pub async fn merge(&self, path: &str, body: &Value) -> Answer {
+    pub async fn merge_patch(&self, path: &str, body: &Value) -> Answer {
         let request = self.request(Method::PATCH, path).header(CONTENT_TYPE, "application/merge-patch+json");
-        answer(request.body(body.to_string())).await
+        send_request(request.body(body.to_string())).await
     }
 
     /// DELETE.
     pub async fn delete(&self, path: &str) -> Answer {
-        answer(self.request(Method::DELETE, path)).await
+        send_request(self.request(Method::DELETE, path)).await
     }
 
     /// A request that the caller completes and sends.
@@ -89,11 +89,11 @@ impl Api {
 }
 
 /// Sends a request and reads the answer.
-pub async fn answer(request: RequestBuilder) -> Answer {
-    try_answer(request).await.unwrap_or_else(|error| panic!("no answer: {error:?}"))
+pub async fn send_request(request: RequestBuilder) -> Answer {
+    try_request(request).await.unwrap_or_else(|error| panic!("no answer: {error:?}"))
 }
 
-async fn try_answer(request: RequestBuilder) -> reqwest::Result<Answer> {
+async fn try_request(request: RequestBuilder) -> reqwest::Result<Answer> {
     let response = request.send().await?;
     let (status, headers) = (response.status().as_u16(), response.headers().clone());
     let text = response.text().await?;

@@ -1,13 +1,9 @@
-//! A way to the database on which the rows of each answer are counted.
+//! A proxy to the database that counts the rows of each answer.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
-use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
-
-use crate::proxy::{Ends, Proxy, complete_messages};
-use crate::statements::{Statements, Whole};
+use crate::proxy::{Observer, Proxy, complete_messages};
 
 /// The rows of the answers to one statement.
 #[derive(Clone, Copy, Debug, Default)]
@@ -29,12 +25,24 @@ pub struct CountingWay {
 #[derive(Clone, Default)]
 struct Counted(Arc<Mutex<BTreeMap<String, Rows>>>);
 
+/// One connection.
+#[derive(Default)]
+struct Connection {
+    counted: Counted,
+    /// The statement whose answer has not arrived completely.
+    executed: Option<String>,
+    /// The bytes of an incomplete message of that answer.
+    rest: Vec<u8>,
+    /// The rows of that answer so far.
+    rows: u64,
+}
+
 impl CountingWay {
     /// Opens a way to where `dsn` leads.
     pub async fn to(dsn: &str) -> Self {
         let counted = Counted::default();
-        let of_connection = counted.clone();
-        let proxy = Proxy::open(dsn, move |ends| of_connection.clone().pass(ends));
+        let of_all = counted.clone();
+        let proxy = Proxy::open(dsn, move || Connection { counted: of_all.clone(), ..Connection::default() });
         CountingWay { proxy, counted }
     }
 
@@ -50,43 +58,6 @@ impl CountingWay {
 }
 
 impl Counted {
-    async fn pass(self, ends: Ends) -> std::io::Result<()> {
-        let Ends { from_client, to_client, from_server, to_server } = ends;
-        // The statement whose answer is on its way on this connection.
-        let executed = Mutex::default();
-        tokio::select! {
-            ended = up(from_client, to_server, &executed) => ended,
-            ended = self.down(from_server, to_client, &executed) => ended,
-        }
-    }
-
-    async fn down(
-        &self,
-        mut server: OwnedReadHalf,
-        mut client: OwnedWriteHalf,
-        executed: &Mutex<Option<String>>,
-    ) -> std::io::Result<()> {
-        let (mut chunk, mut answer, mut rows) = (vec![0; 64 * 1024], Vec::new(), 0);
-        loop {
-            let read = server.read(&mut chunk).await?;
-            if read == 0 {
-                return Ok(());
-            }
-            let statement = executed.lock().unwrap_or_else(PoisonError::into_inner).clone();
-            if let Some(statement) = statement {
-                answer.extend_from_slice(&chunk[..read]);
-                let kinds = take_kinds(&mut answer);
-                rows += kinds.iter().map(|kind| u64::from(*kind == b'D')).sum::<u64>();
-                // Counted before the client learns that this is all, because it sends its next statement then.
-                if kinds.last() == Some(&b'Z') {
-                    self.count(statement, std::mem::take(&mut rows));
-                    *executed.lock().unwrap_or_else(PoisonError::into_inner) = None;
-                }
-            }
-            client.write_all(&chunk[..read]).await?;
-        }
-    }
-
     fn count(&self, statement: String, rows: u64) {
         let mut counted = self.lock();
         let Rows { most, all } = counted.entry(statement).or_default();
@@ -98,28 +69,23 @@ impl Counted {
     }
 }
 
-async fn up(
-    mut client: OwnedReadHalf,
-    mut server: OwnedWriteHalf,
-    executed: &Mutex<Option<String>>,
-) -> std::io::Result<()> {
-    let (mut chunk, mut statements) = (vec![0; 64 * 1024], Statements::default());
-    loop {
-        let read = client.read(&mut chunk).await?;
-        if read == 0 {
-            return Ok(());
-        }
-        let Whole { bytes, executes } = statements.take(&chunk[..read]);
-        if executes.is_some() {
-            *executed.lock().unwrap_or_else(PoisonError::into_inner) = executes;
-        }
-        server.write_all(&bytes).await?;
+impl Observer for Connection {
+    fn see_statement(&mut self, label: String) {
+        self.executed = Some(label);
     }
-}
 
-/// Takes the complete messages; their types.
-fn take_kinds(bytes: &mut Vec<u8>) -> Vec<u8> {
-    let (kinds, taken) = complete_messages(bytes);
-    bytes.drain(..taken);
-    kinds
+    fn pass_reply(&mut self, bytes: &[u8]) -> Option<Vec<u8>> {
+        if let Some(statement) = self.executed.take() {
+            self.rest.extend_from_slice(bytes);
+            let (kinds, taken) = complete_messages(&self.rest);
+            self.rest.drain(..taken);
+            self.rows += kinds.iter().map(|kind| u64::from(*kind == b'D')).sum::<u64>();
+            // Counted before the client learns that this is all, because it sends its next statement then.
+            match kinds.last() {
+                Some(b'Z') => self.counted.count(statement, std::mem::take(&mut self.rows)),
+                _ => self.executed = Some(statement),
+            }
+        }
+        Some(bytes.to_vec())
+    }
 }

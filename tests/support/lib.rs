@@ -10,7 +10,7 @@ pub mod statements;
 mod story;
 mod timeout;
 
-pub use api::{Answer, Api, answer};
+pub use api::{Answer, Api, send_request};
 pub use counting_proxy::{CountingWay, Rows};
 pub use lossy_proxy::LossyWay;
 pub use moto::Moto;

@@ -4,12 +4,9 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
-use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::sync::Notify;
 
-use crate::proxy::{Ends, Proxy, complete_messages};
-use crate::statements::{Statements, Whole};
+use crate::proxy::{Observer, Proxy, complete_messages};
 
 /// A proxy that can lose replies; clones are the same proxy.
 #[derive(Clone)]
@@ -34,12 +31,21 @@ struct Armed {
     with_rows: bool,
 }
 
+/// One connection.
+struct Connection {
+    losses: Losses,
+    /// The loss of a reply that has not arrived yet.
+    awaited: Option<Armed>,
+    /// That reply, kept back until it is complete.
+    reply: Vec<u8>,
+}
+
 impl LossyWay {
     /// Opens a proxy to the host of `dsn`.
     pub async fn to(dsn: &str) -> Self {
         let losses = Losses::default();
-        let of_connection = losses.clone();
-        let proxy = Proxy::open(dsn, move |ends| of_connection.clone().pass(ends));
+        let of_all = losses.clone();
+        let proxy = Proxy::open(dsn, move || Connection { losses: of_all.clone(), awaited: None, reply: Vec::new() });
         LossyWay { proxy, losses }
     }
 
@@ -59,82 +65,44 @@ impl LossyWay {
     }
 
     /// Waits until the statement is sent after the loss was set up. The reply to an earlier one passes.
-    pub async fn is_seen(&self) {
+    pub async fn wait_until_seen(&self) {
         self.losses.seen.notified().await;
     }
 
     /// Waits until the reply is lost.
-    pub async fn is_lost(&self) {
+    pub async fn wait_until_lost(&self) {
         self.losses.lost.notified().await;
     }
 }
 
 impl Losses {
-    async fn pass(self, ends: Ends) -> std::io::Result<()> {
-        let Ends { from_client, to_client, from_server, to_server } = ends;
-        // The statement on this connection whose reply has not arrived yet.
-        let executed = Mutex::default();
-        tokio::select! {
-            ended = self.up(from_client, to_server, &executed) => ended,
-            ended = self.down(from_server, to_client, &executed) => ended,
-        }
-    }
-
-    async fn up(
-        &self,
-        mut client: OwnedReadHalf,
-        mut server: OwnedWriteHalf,
-        executed: &Mutex<Option<Armed>>,
-    ) -> std::io::Result<()> {
-        let (mut chunk, mut statements) = (vec![0; 64 * 1024], Statements::default());
-        loop {
-            let read = client.read(&mut chunk).await?;
-            if read == 0 {
-                return Ok(());
-            }
-            let Whole { bytes, executes } = statements.take(&chunk[..read]);
-            let armed = *self.armed();
-            if let Some(armed) = armed.filter(|armed| executes.as_deref() == Some(armed.statement)) {
-                *executed.lock().unwrap_or_else(PoisonError::into_inner) = Some(armed);
-                self.seen.notify_one();
-            }
-            server.write_all(&bytes).await?;
-        }
-    }
-
-    async fn down(
-        &self,
-        mut server: OwnedReadHalf,
-        mut client: OwnedWriteHalf,
-        executed: &Mutex<Option<Armed>>,
-    ) -> std::io::Result<()> {
-        let (mut chunk, mut reply) = (vec![0; 64 * 1024], Vec::new());
-        loop {
-            let read = server.read(&mut chunk).await?;
-            if read == 0 {
-                return Ok(());
-            }
-            let awaited = *executed.lock().unwrap_or_else(PoisonError::into_inner);
-            let Some(armed) = awaited else {
-                client.write_all(&chunk[..read]).await?;
-                continue;
-            };
-            reply.extend_from_slice(&chunk[..read]);
-            let (kinds, _) = complete_messages(&reply);
-            if kinds.last() != Some(&b'Z') {
-                continue;
-            }
-            if !armed.with_rows || kinds.contains(&b'D') {
-                *self.armed() = None;
-                self.lost.notify_one();
-                return Ok(());
-            }
-            *executed.lock().unwrap_or_else(PoisonError::into_inner) = None;
-            client.write_all(&std::mem::take(&mut reply)).await?;
-        }
-    }
-
     fn armed(&self) -> MutexGuard<'_, Option<Armed>> {
         self.armed.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Observer for Connection {
+    fn see_statement(&mut self, label: String) {
+        let armed = *self.losses.armed();
+        if let Some(armed) = armed.filter(|armed| armed.statement == label) {
+            self.awaited = Some(armed);
+            self.losses.seen.notify_one();
+        }
+    }
+
+    fn pass_reply(&mut self, bytes: &[u8]) -> Option<Vec<u8>> {
+        let Some(armed) = self.awaited else { return Some(bytes.to_vec()) };
+        self.reply.extend_from_slice(bytes);
+        let (kinds, _) = complete_messages(&self.reply);
+        if kinds.last() != Some(&b'Z') {
+            return Some(Vec::new());
+        }
+        if !armed.with_rows || kinds.contains(&b'D') {
+            *self.losses.armed() = None;
+            self.losses.lost.notify_one();
+            return None;
+        }
+        self.awaited = None;
+        Some(std::mem::take(&mut self.reply))
     }
 }

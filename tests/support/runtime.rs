@@ -78,7 +78,7 @@ impl Runtime {
     ///
     /// # Panics
     /// The function does not poll within [`PATIENCE`].
-    pub async fn polled(&mut self, times: u32) {
+    pub async fn wait_for_polls(&mut self, times: u32) {
         let polled = tokio::time::timeout(PATIENCE, self.polls.wait_for(|polls| *polls >= times)).await;
         drop(polled.expect("a poll in time").expect("a server"));
     }

@@ -23,7 +23,7 @@ pub struct Whole {
 
 impl Statements {
     /// Takes bytes that the client sent, and returns the complete messages.
-    pub fn take(&mut self, chunk: &[u8]) -> Whole {
+    pub fn take_messages(&mut self, chunk: &[u8]) -> Whole {
         self.rest.extend_from_slice(chunk);
         if !self.has_started {
             // The first messages have no type byte, and they arrive complete.
@@ -31,7 +31,7 @@ impl Statements {
             return Whole { bytes: std::mem::take(&mut self.rest), executes: None };
         }
         let (mut whole, mut bound, mut executes) = (0, None, None);
-        while let Some(message) = message(&self.rest[whole..]) {
+        while let Some(message) = first_message(&self.rest[whole..]) {
             let body = &message[5..];
             match message[0] {
                 b'P' => {
@@ -53,13 +53,13 @@ impl Statements {
 }
 
 /// The first complete message: a type byte, a length of four bytes that counts itself, and the body.
-pub fn message(bytes: &[u8]) -> Option<&[u8]> {
+pub fn first_message(bytes: &[u8]) -> Option<&[u8]> {
     let length: [u8; 4] = bytes.get(1..5)?.try_into().ok()?;
     bytes.get(..1 + u32::from_be_bytes(length) as usize)
 }
 
 /// The label of the statement that this message prepares, if it prepares one.
-pub fn prepares(message: &[u8]) -> Option<String> {
+pub fn prepared_statement(message: &[u8]) -> Option<String> {
     (message.first() == Some(&b'P')).then(|| label(text(text(&message[5..]).1).0))
 }
 

@@ -68,7 +68,11 @@ impl Story {
 
     /// A story on a given ground, with these options.
     pub async fn on(ground: Ground, options: StackOptions) -> Self {
-        Self(Stack::on(ground, options).await.unwrap_or_else(|error| panic!("the stack does not start: {error:#}")))
+        Self(
+            Stack::start_on(ground, options)
+                .await
+                .unwrap_or_else(|error| panic!("the stack does not start: {error:#}")),
+        )
     }
 
     /// Sets both clocks. No schedule fires because of it.
@@ -85,13 +89,13 @@ impl Story {
     /// Runs what the story has left open, and asserts that nothing else is left. Another publisher has published.
     pub async fn end_published(self) {
         self.runs_end().await;
-        self.0.finish().await.unwrap_or_else(|error| panic!("{error:#}"));
+        self.0.finish_story().await.unwrap_or_else(|error| panic!("{error:#}"));
     }
 
     /// Ends although rows, leases or runs are open, because that is the point of the story.
     pub async fn end_early(mut self) {
         self.0.accept_leftovers();
-        self.0.finish().await.unwrap_or_else(|error| panic!("{error:#}"));
+        self.0.finish_story().await.unwrap_or_else(|error| panic!("{error:#}"));
     }
 }
 

@@ -76,7 +76,7 @@ const EMPTY: &str = "
 
 impl Ground {
     pub(crate) async fn new() -> Ground {
-        let dsn = Database::of_template().await.unwrap().dsn();
+        let dsn = Database::clone_template().await.unwrap().dsn();
         watch_secret(dsn.split([':', '@']).nth(2).unwrap());
         let admin = Admin::connect(&dsn).await;
         sqlx::raw_sql(CLOCK).execute(&mut *admin.connection().await).await.unwrap();

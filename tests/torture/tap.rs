@@ -10,7 +10,7 @@ use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use tests::statements::{Statements, Whole, message, prepares};
+use tests::statements::{Statements, Whole, first_message, prepared_statement};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::net::{TcpListener, TcpStream};
@@ -146,7 +146,7 @@ impl Tap {
             if read == 0 {
                 return Ok(());
             }
-            let Whole { bytes, executes } = messages.take(&chunk[..read]);
+            let Whole { bytes, executes } = messages.take_messages(&chunk[..read]);
             if let Some(statement) = executes {
                 if statement != CHECK {
                     if std::mem::take(&mut self.state().refuses_next) {
@@ -218,7 +218,7 @@ impl Tap {
             return bytes;
         }
         let (mut rest, mut rewritten) = (&bytes[..], Vec::with_capacity(bytes.len()));
-        while let Some(message) = message(rest) {
+        while let Some(message) = first_message(rest) {
             let concerned = self.rewrites.iter().filter(|rewrite| rewrite.concerns(message));
             rewritten.extend(concerned.fold(message.to_vec(), |message, rewrite| rewrite.message(&message)));
             rest = &rest[message.len()..];
@@ -262,7 +262,7 @@ impl Rewrite {
     }
 
     fn concerns(&self, message: &[u8]) -> bool {
-        prepares(message).as_deref() == Some(self.statement)
+        prepared_statement(message).as_deref() == Some(self.statement)
     }
 
     /// The message with the replaced text and its new length.

@@ -134,8 +134,8 @@ enum Keys {
 }
 
 #[tokio::main]
-pub(crate) async fn main() -> ExitCode {
-    let (cli, old_variables) = match old_names::parse::<Cli>() {
+async fn main() -> ExitCode {
+    let (cli, old_variables) = match old_names::parse_arguments::<Cli>() {
         Ok(parsed) => parsed,
         Err(usage) if !usage.use_stderr() => usage.exit(), // --help, --version
         Err(wrong) => {

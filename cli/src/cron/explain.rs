@@ -68,7 +68,7 @@ impl Request {
 }
 
 /// Explains a cron.
-pub(crate) fn explain(request: &Request, clock: &Clock) -> Result<Explanation, Refusal> {
+pub(crate) fn explain_cron(request: &Request, clock: &Clock) -> Result<Explanation, Refusal> {
     let cron = Cron::parse(&request.cron).map_err(|error| of_cron(&request.cron, &error))?;
     let timezone = request.timezone.as_deref().map_or(Ok(Timezone::UTC), parse_timezone);
     let timezone = timezone.map_err(|error| refusal(error.code(), error.to_string(), Some("timezone")))?;
@@ -121,7 +121,7 @@ mod tests {
 
     fn ask(line: &str) -> Result<Explanation, Refusal> {
         let clock = Clock::fixed("2026-03-27T12:00:00Z".parse().expect("a time"));
-        Request::from_json(line.as_bytes()).and_then(|request| explain(&request, &clock))
+        Request::from_json(line.as_bytes()).and_then(|request| explain_cron(&request, &clock))
     }
 
     fn json(answer: impl Serialize) -> String {
@@ -129,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn a_skipped_time_is_noted_at_the_next() {
+    fn skipped_times_are_noted_at_the_next() {
         let answer = ask(r#"{"cron":"30 2 * * *","timezone":"Europe/Paris","count":3}"#).expect("an explanation");
         let zone_data = ZoneSet::bundled().version().to_string();
         assert_eq!(
@@ -145,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn bad_input_has_a_code_a_sentence_and_a_field() {
+    fn bad_input_has_code_sentence_and_field() {
         for (line, error) in [
             (
                 r#"{"cron":"75 * * * *"}"#,

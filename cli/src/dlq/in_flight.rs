@@ -25,14 +25,14 @@ pub(super) struct InFlight<'a> {
 pub(super) struct Stop(Arc<AtomicBool>);
 
 impl<'a> InFlight<'a> {
-    pub(super) fn of(queue: &'a Queue, stop: Stop) -> Self {
+    pub(super) fn new(queue: &'a Queue, stop: Stop) -> Self {
         InFlight { queue, stop, receipts: HashMap::new() }
     }
 
     /// Receives messages that were not received before; none at the end, or after a signal.
-    pub(super) async fn next(&mut self) -> anyhow::Result<Vec<DeadMessage>> {
+    pub(super) async fn receive_new(&mut self) -> anyhow::Result<Vec<DeadMessage>> {
         while !self.stop.is_requested() {
-            let received = self.queue.receive().await?;
+            let received = self.queue.receive_messages().await?;
             if received.is_empty() {
                 break;
             }
@@ -49,14 +49,14 @@ impl<'a> InFlight<'a> {
     }
 
     /// Deletes a message permanently.
-    pub(super) async fn delete(&mut self, message: &DeadMessage) -> anyhow::Result<()> {
-        self.queue.delete(&message.receipt).await?;
-        self.forget(message);
+    pub(super) async fn delete_message(&mut self, message: &DeadMessage) -> anyhow::Result<()> {
+        self.queue.delete_message(&message.receipt).await?;
+        self.forget_message(message);
         Ok(())
     }
 
     /// Removes a deleted message, so that it is not returned.
-    pub(super) fn forget(&mut self, message: &DeadMessage) {
+    pub(super) fn forget_message(&mut self, message: &DeadMessage) {
         self.receipts.remove(&message.id);
     }
 

@@ -29,7 +29,7 @@ pub(super) enum Known {
 ///
 /// # Errors
 /// Fails if the app does not answer or refuses the request.
-pub(super) async fn ask(client: &Client, fire: &Fire) -> Result<Known> {
+pub(super) async fn read_decision(client: &Client, fire: &Fire) -> Result<Known> {
     let time = |time: chrono::DateTime<chrono::Utc>| time.to_rfc3339_opts(SecondsFormat::Secs, true);
     let (from, to) = (time(fire.scheduled_time), time(fire.scheduled_time + TimeDelta::minutes(1)));
     let path = format!("/schedules/{}/occurrences", fire.workflow_id);
@@ -53,7 +53,7 @@ async fn state(client: &Client, run: &str) -> Result<String> {
 
 impl Known {
     /// A short text for the table.
-    pub(super) fn words(&self) -> String {
+    pub(super) fn short_text(&self) -> String {
         match self {
             Known::Decided { decision, run: Some((_, state)) } => format!("{decision}, {state}"),
             Known::Decided { decision, run: None } => decision.clone(),
@@ -64,7 +64,7 @@ impl Known {
     }
 
     /// For scripts: `known` says which other fields are present.
-    pub(super) fn json(&self) -> Value {
+    pub(super) fn to_json(&self) -> Value {
         match self {
             Known::Decided { decision, run } => {
                 let (id, state) = run.as_ref().map_or((None, None), |(id, state)| (Some(id), Some(state)));

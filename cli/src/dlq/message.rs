@@ -69,7 +69,7 @@ impl From {
 
 impl DeadMessage {
     /// Parses a message; an unreadable one is returned too.
-    pub(super) fn read(
+    pub(super) fn parse_message(
         id: String,
         receipt: String,
         sent_on: Option<DateTime<Utc>>,
@@ -94,7 +94,7 @@ impl DeadMessage {
 }
 
 /// Fails if a message with one of these ids was not received.
-pub(super) fn all_found(ids: &[String], messages: &[DeadMessage]) -> anyhow::Result<()> {
+pub(super) fn require_all_found(ids: &[String], messages: &[DeadMessage]) -> anyhow::Result<()> {
     match ids.iter().find(|id| messages.iter().all(|message| message.id != **id)) {
         Some(id) => {
             bail!("message {id} is not visible in the queue: it was deleted, or another receiver has it in flight")
@@ -192,7 +192,7 @@ mod tests {
 
     fn read(body: &str, attributes: &[(&str, &str)]) -> DeadMessage {
         let attributes = attributes.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
-        DeadMessage::read("m".to_owned(), "r".to_owned(), None, body.to_owned(), attributes)
+        DeadMessage::parse_message("m".to_owned(), "r".to_owned(), None, body.to_owned(), attributes)
     }
 
     const TRUNCATED: [(&str, &str); 3] = [
@@ -219,14 +219,14 @@ mod tests {
     }
 
     #[test]
-    fn a_stranger_s_schedule_names_no_workflow() {
+    fn schedules_of_others_name_no_workflow() {
         for arn in ["", "arn:aws:scheduler:r:a:schedule/g/nightly", "arn:../wf-012-dev", "arn:../wf-12", "wf-x-dev"] {
             assert_eq!(workflow(arn), None, "{arn:?}");
         }
     }
 
     #[test]
-    fn a_broken_fire_is_never_taken_for_a_tick() {
+    fn broken_fires_are_not_ticks() {
         let envelope = |payload: Value| json!({"requestContext": {}, "requestPayload": payload}).to_string();
         let minute = json!({"source": "aws.events", "detail-type": "Scheduled Event", "time": "2026-03-29T07:00:00Z"});
         for tick in [minute.clone(), json!({}), json!({"sweep": true})] {

@@ -44,7 +44,7 @@ pub(super) struct Queue {
 
 impl Queue {
     /// Creates a client of the queue; it sends nothing yet.
-    pub(super) async fn open(at: &At) -> Self {
+    pub(super) async fn create_for(at: &At) -> Self {
         let mut loader = aws_config::defaults(BehaviorVersion::v2026_01_12())
             .timeout_config(TimeoutConfig::builder().operation_attempt_timeout(PATIENCE).build());
         if let Some(region) = region(&at.queue) {
@@ -54,7 +54,7 @@ impl Queue {
     }
 
     /// Receives the next messages, which other consumers do not see for a while; none = no more are visible.
-    pub(super) async fn receive(&self) -> anyhow::Result<Vec<DeadMessage>> {
+    pub(super) async fn receive_messages(&self) -> anyhow::Result<Vec<DeadMessage>> {
         let request = self.client.receive_message().queue_url(&self.url).max_number_of_messages(BATCH as i32);
         let request = request.wait_time_seconds(WAIT_SECS).visibility_timeout(self.hold_secs);
         let request = request.message_attribute_names("All");
@@ -64,7 +64,7 @@ impl Queue {
     }
 
     /// Deletes a message permanently.
-    pub(super) async fn delete(&self, receipt: &str) -> anyhow::Result<()> {
+    pub(super) async fn delete_message(&self, receipt: &str) -> anyhow::Result<()> {
         let deleted = self.client.delete_message().queue_url(&self.url).receipt_handle(receipt).send().await;
         deleted.map(drop).context("the message cannot be deleted")
     }
@@ -89,7 +89,7 @@ impl Queue {
     }
 
     /// The approximate number of messages; SQS has no exact one.
-    pub(super) async fn count(&self) -> Option<u64> {
+    pub(super) async fn count_messages(&self) -> Option<u64> {
         let name = QueueAttributeName::ApproximateNumberOfMessages;
         let reply = self.client.get_queue_attributes().queue_url(&self.url).attribute_names(name.clone()).send().await;
         reply.ok()?.attributes()?.get(&name)?.parse().ok()
@@ -109,7 +109,7 @@ fn dead_message(received: Message) -> Option<DeadMessage> {
     let attributes = received.message_attributes.unwrap_or_default().into_iter();
     let attributes: BTreeMap<_, _> =
         attributes.filter_map(|(name, value)| value.string_value.map(|value| (name, value))).collect();
-    Some(DeadMessage::read(
+    Some(DeadMessage::parse_message(
         received.message_id?,
         received.receipt_handle?,
         sent_on,
@@ -123,7 +123,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_region_is_the_queue_s() {
+    fn the_region_is_in_the_url() {
         let of = |url: &str| region(&url.parse().unwrap());
         assert_eq!(of("https://sqs.eu-west-1.amazonaws.com/123456789012/dead"), Some("eu-west-1".to_owned()));
         assert_eq!(of("https://sqs.cn-north-1.amazonaws.com.cn/1/dead"), Some("cn-north-1".to_owned()));

@@ -12,11 +12,11 @@ use serde_json::json;
 
 use super::in_flight::{InFlight, Stop};
 use super::ledger::Known;
-use super::message::{DeadMessage, all_found};
+use super::message::{DeadMessage, require_all_found};
 use super::queue::{At, Queue};
 use super::table;
 use crate::client::{Client, Opener};
-use crate::print;
+use crate::print::{print_json, print_text};
 
 /// After this many batches in a row without an answer of the app, the redrive stops.
 const STRIKES: u32 = 3;
@@ -75,10 +75,10 @@ struct Redrive<'a> {
 ///
 /// # Errors
 /// Fails if the queue cannot be read, or if the app answers for no fire of several batches in a row.
-pub(super) async fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
-    let client = if arguments.dry_run { None } else { Some(Client::of_scheduler(&arguments.opener)?) };
-    let queue = Queue::open(&arguments.at).await;
-    let mut in_flight = InFlight::of(&queue, Stop::by_signal()?);
+pub(super) async fn redrive_messages(arguments: &Arguments) -> anyhow::Result<ExitCode> {
+    let client = if arguments.dry_run { None } else { Some(Client::with_scheduler_key(&arguments.opener)?) };
+    let queue = Queue::create_for(&arguments.at).await;
+    let mut in_flight = InFlight::new(&queue, Stop::by_signal()?);
     let redrive = Redrive { arguments, queue: &queue, client, bar: bar(&queue, arguments).await? };
     let mut tally = Tally::default();
     let ended = redrive.all(&mut in_flight, &mut tally).await;
@@ -86,19 +86,19 @@ pub(super) async fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     in_flight.put_back().await;
     redrive.bar.finish_and_clear();
     if !arguments.json {
-        print::text(&tally.summary(arguments.dry_run, is_stopped))?;
+        print_text(&tally.summary(arguments.dry_run, is_stopped))?;
     }
     ended?;
     if is_stopped {
         return Ok(ExitCode::FAILURE);
     }
-    all_found(&arguments.ids, &tally.seen)?;
+    require_all_found(&arguments.ids, &tally.seen)?;
     Ok(if arguments.dry_run || tally.stay == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
 /// On standard error, and only if that is a terminal.
 async fn bar(queue: &Queue, arguments: &Arguments) -> anyhow::Result<ProgressBar> {
-    let length = if arguments.ids.is_empty() { queue.count().await } else { Some(arguments.ids.len() as u64) };
+    let length = if arguments.ids.is_empty() { queue.count_messages().await } else { Some(arguments.ids.len() as u64) };
     let style = ProgressStyle::with_template("{wide_bar} {pos}/{len} messages, {eta} left")
         .context("cannot show the progress bar")?;
     Ok(ProgressBar::new(length.unwrap_or_default()).with_style(style))
@@ -108,7 +108,7 @@ impl Redrive<'_> {
     async fn all(&self, in_flight: &mut InFlight<'_>, tally: &mut Tally) -> anyhow::Result<()> {
         let ids = &self.arguments.ids;
         while ids.is_empty() || tally.seen.len() < ids.len() {
-            let messages = in_flight.next().await?;
+            let messages = in_flight.receive_new().await?;
             if messages.is_empty() {
                 break;
             }
@@ -119,7 +119,7 @@ impl Redrive<'_> {
             for (message, fate) in messages.into_iter().zip(fates) {
                 self.print_fate(&message, &fate)?;
                 if matches!(fate, Fate::Delivered(_)) {
-                    in_flight.forget(&message);
+                    in_flight.forget_message(&message);
                 }
                 tally.count(message, &fate);
             }
@@ -139,7 +139,7 @@ impl Redrive<'_> {
         };
         let Some(client) = &self.client else { return Fate::Postable };
         match post(client, fire).await {
-            Ok(delivered) => match self.queue.delete(&message.receipt).await {
+            Ok(delivered) => match self.queue.delete_message(&message.receipt).await {
                 Ok(()) => Fate::Delivered(delivered),
                 Err(error) => Fate::Undeleted(format!("{error:#}")),
             },
@@ -151,12 +151,12 @@ impl Redrive<'_> {
         self.bar.inc(1);
         self.bar.suspend(|| match self.arguments.json {
             true => {
-                let mut line = table::json(message, &Known::Unasked);
+                let mut line = table::message_json(message, &Known::Unasked);
                 line["outcome"] = json!(fate.word());
                 line["detail"] = json!(fate.detail());
-                print::json(&line)
+                print_json(&line)
             }
-            false => print::text(&format!("{} {}\n", table::line(message), fate.sentence())),
+            false => print_text(&format!("{} {}\n", table::message_line(message), fate.sentence())),
         })
     }
 }

@@ -8,13 +8,13 @@ use serde_json::{Value, json};
 
 use super::ledger::Known;
 use super::message::{Content, DeadMessage, From};
-use crate::print;
+use crate::print::print_text;
 
 /// The width of an error in a line of the table.
 const ERROR_WIDTH: usize = 80;
 
 /// One line per message.
-pub(super) fn table(messages: &[DeadMessage], known: &[Known]) -> String {
+pub(super) fn list_messages(messages: &[DeadMessage], known: &[Known]) -> String {
     if messages.is_empty() {
         return "nothing\n".to_owned();
     }
@@ -32,7 +32,7 @@ pub(super) fn table(messages: &[DeadMessage], known: &[Known]) -> String {
             workflow(message),
             time(message),
             message.tries.map_or_else(|| "-".to_owned(), |tries| tries.to_string()),
-            known.words(),
+            known.short_text(),
             error(message).chars().take(ERROR_WIDTH).collect::<String>(),
         );
     }
@@ -40,7 +40,7 @@ pub(super) fn table(messages: &[DeadMessage], known: &[Known]) -> String {
 }
 
 /// A message in one line.
-pub(super) fn line(message: &DeadMessage) -> String {
+pub(super) fn message_line(message: &DeadMessage) -> String {
     format!("{}  {:<9} {:>9}  {:<20}", message.id, message.from.as_str(), workflow(message), time(message))
 }
 
@@ -56,7 +56,7 @@ pub(super) fn full_text(message: &DeadMessage, known: &Known) -> String {
         Known::Decided { run: Some((id, state)), decision } => format!("{decision}: run {id} {state}"),
         Known::Nothing => "has no decision about this time".to_owned(),
         Known::Gone => "does not have this workflow any more".to_owned(),
-        other => other.words(),
+        other => other.short_text(),
     };
     let redrive = why_it_stays(message).unwrap_or_else(|| "posts it".to_owned());
     let written = message.sent_on.map_or_else(|| "-".to_owned(), second);
@@ -82,7 +82,7 @@ pub(super) fn why_it_stays(message: &DeadMessage) -> Option<String> {
 }
 
 /// A message in the list for scripts.
-pub(super) fn json(message: &DeadMessage, known: &Known) -> Value {
+pub(super) fn message_json(message: &DeadMessage, known: &Known) -> Value {
     let fire = message.fire();
     json!({
         "message_id": message.id,
@@ -93,21 +93,21 @@ pub(super) fn json(message: &DeadMessage, known: &Known) -> Value {
         "tries": message.tries,
         "sent_on": message.sent_on.map(second),
         "stays": why_it_stays(message),
-        "app": known.json(),
+        "app": known.to_json(),
     })
 }
 
 /// The same, with the complete message of the queue.
 pub(super) fn full_json(message: &DeadMessage, known: &Known) -> Value {
-    let mut json = json(message, known);
+    let mut json = message_json(message, known);
     json["attributes"] = json!(message.attributes);
     json["body"] = json!(message.body);
     json
 }
 
 /// One JSON object per line.
-pub(super) fn lines(objects: impl Iterator<Item = Value>) -> anyhow::Result<ExitCode> {
-    print::text(&objects.map(|object| format!("{object}\n")).collect::<String>())
+pub(super) fn print_json_lines(objects: impl Iterator<Item = Value>) -> anyhow::Result<ExitCode> {
+    print_text(&objects.map(|object| format!("{object}\n")).collect::<String>())
 }
 
 fn workflow(message: &DeadMessage) -> String {

@@ -96,7 +96,7 @@ impl Arguments {
     /// # Errors
     /// Returns one sentence that names the variable; `--help` and `--version` print and end the process.
     pub fn read_environment() -> Result<(Arguments, Vec<OldVariable>), String> {
-        let read = old_names::parse::<Arguments>();
+        let read = old_names::parse_arguments::<Arguments>();
         let read = read.map(|(arguments, old)| (Arguments { is_lambda: is_lambda(), ..arguments }, old));
         read.map_err(|error| match error.kind() {
             ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => error.exit(),

@@ -78,7 +78,7 @@ impl Config {
     /// # Errors
     /// Returns one sentence that says what to do; `--help` and `--version` print and end the process.
     pub fn read_environment() -> Result<(Config, Vec<OldVariable>), String> {
-        let (Arguments { app_base_url, key }, old_variables) = match old_names::parse::<Arguments>() {
+        let (Arguments { app_base_url, key }, old_variables) = match old_names::parse_arguments::<Arguments>() {
             Err(error) if matches!(error.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayVersion) => error.exit(),
             _ if !is_lambda() => {
                 return Err("this program runs only as a Lambda: `make up` starts it on this machine".to_owned());

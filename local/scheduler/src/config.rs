@@ -42,7 +42,7 @@ impl SchedulerArgs {
     }
 
     /// The configured behaviour. Without the other parts there are no functions, so any target is accepted.
-    pub fn options(&self) -> stand_in::Options {
+    pub fn stand_in_options(&self) -> stand_in::Options {
         stand_in::Options {
             scheduler: scheduler::Options {
                 latency: Duration::from_millis(self.latency_ms),

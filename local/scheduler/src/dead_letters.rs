@@ -119,7 +119,7 @@ impl DeadLetters {
     }
 
     /// All messages, oldest first.
-    pub fn all(&self) -> Vec<DeadLetter> {
+    pub fn all_messages(&self) -> Vec<DeadLetter> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 }

@@ -1,7 +1,7 @@
 //! Step 5 of 7: the loop that fires schedules.
 //!
 //! It uses the stand-in's own evaluation, replaces the context attributes and invokes the target as Scheduler does.
-//! With the machine's clock `run` does this; a test that sets the clock calls `next_due` and `deliver`.
+//! With the machine's clock `run_until` does this; a test that sets the clock calls `next_due` and `fire_and_deliver`.
 
 use std::collections::VecDeque;
 use std::future::Future;
@@ -92,14 +92,14 @@ impl Fires {
     }
 
     /// Fires what is due at `now`, and returns after every delivery was answered.
-    pub async fn deliver(&self, now: DateTime<Utc>) -> usize {
+    pub async fn fire_and_deliver(&self, now: DateTime<Utc>) -> usize {
         let fired = self.fire_due(now);
         self.0.lambda.deliver_due(now).await;
         fired
     }
 
     /// Fires by the schedules' clock until `shutdown`; then finishes the deliveries in progress.
-    pub async fn run(&self, shutdown: impl Future<Output = ()>) {
+    pub async fn run_until(&self, shutdown: impl Future<Output = ()>) {
         let deliveries = TaskTracker::new();
         let mut shutdown = std::pin::pin!(shutdown);
         loop {
@@ -114,8 +114,8 @@ impl Fires {
             tokio::select! {
                 () = &mut shutdown => break,
                 () = tokio::time::sleep(wait) => {}
-                () = self.0.scheduler.changed() => {}
-                () = self.0.lambda.queued() => {}
+                () = self.0.scheduler.wait_until_changed() => {}
+                () = self.0.lambda.wait_until_queued() => {}
             }
         }
         deliveries.close();
@@ -123,7 +123,7 @@ impl Fires {
     }
 
     /// The last fires, oldest first.
-    pub fn recent(&self) -> Vec<Fired> {
+    pub fn recent_fires(&self) -> Vec<Fired> {
         lock(&self.0.recent).iter().cloned().collect()
     }
 
@@ -143,7 +143,7 @@ impl Fires {
             due.schedule.key.name,
             payload.scheduled_time
         );
-        if let Err(NoSuchFunction(arn)) = self.0.lambda.invoke(&payload.target_arn, body.clone(), now) {
+        if let Err(NoSuchFunction(arn)) = self.0.lambda.invoke_function(&payload.target_arn, body.clone(), now) {
             return self.dead_letter(due, &payload, Failure::NoSuchFunction(arn));
         }
         let mut recent = lock(&self.0.recent);
@@ -240,7 +240,7 @@ impl Payload {
 }
 
 fn default_notification(due: &Due, scheduled_time: &str, id: &str) -> Value {
-    let arn = Arn::split(&due.schedule.arn);
+    let arn = Arn::parse(&due.schedule.arn);
     json!({
         "version": "0",
         "id": id,

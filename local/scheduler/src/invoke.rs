@@ -96,7 +96,7 @@ impl Lambda {
     }
 
     /// Registers `handler` as the function `arn`; failed events go to the queue `on_failure`.
-    pub fn register(&self, arn: &str, on_failure: &str, handler: Handler) {
+    pub fn register_function(&self, arn: &str, on_failure: &str, handler: Handler) {
         let function = Function { arn: arn.to_owned(), on_failure: on_failure.to_owned(), handler };
         lock(&self.0.functions).insert(arn.to_owned(), function);
     }
@@ -105,7 +105,7 @@ impl Lambda {
     ///
     /// # Errors
     /// Fails if the function does not exist.
-    pub fn invoke(&self, arn: &str, payload: Value, now: DateTime<Utc>) -> Result<(), NoSuchFunction> {
+    pub fn invoke_function(&self, arn: &str, payload: Value, now: DateTime<Utc>) -> Result<(), NoSuchFunction> {
         let function = lock(&self.0.functions).get(arn).cloned();
         let Some(function) = function else {
             return match self.0.options.unknown {
@@ -129,8 +129,8 @@ impl Lambda {
     }
 
     /// The number of events that are queued, wait for a retry or are processed.
-    pub fn pending(&self) -> usize {
-        lock(&self.0.queue).pending()
+    pub fn count_pending(&self) -> usize {
+        lock(&self.0.queue).count_pending()
     }
 
     /// Delivers all events that are due at `now`, and returns after each was answered.
@@ -145,7 +145,7 @@ impl Lambda {
     }
 
     /// Returns after an event was queued since the last call.
-    pub async fn queued(&self) {
+    pub async fn wait_until_queued(&self) {
         self.0.queued.notified().await;
     }
 
@@ -215,25 +215,26 @@ mod tests {
             let error = FunctionError { error_type: "Refused".to_owned(), message: "the app is down".to_owned() };
             Box::pin(std::future::ready(if failed { Err(error) } else { Ok(()) }))
         });
-        lambda.register(FUNCTION, ON_FAILURE, handler);
+        lambda.register_function(FUNCTION, ON_FAILURE, handler);
         calls
     }
 
+    /// The retries come after one and two minutes; then the event is in the dead-letter queue.
     #[tokio::test]
-    async fn a_failing_function_is_tried_after_one_and_two_minutes_and_then_a_dead_letter() {
+    async fn failed_events_are_retried_twice() {
         let dead_letters = DeadLetters::default();
         let lambda = Lambda::new(Options::default(), dead_letters.clone());
         let calls = flaky(&lambda, 3);
-        lambda.invoke(FUNCTION, json!({"workflow_id": 7}), at("2026-01-01T00:00:00Z")).unwrap();
+        lambda.invoke_function(FUNCTION, json!({"workflow_id": 7}), at("2026-01-01T00:00:00Z")).unwrap();
         lambda.deliver_due(at("2026-01-01T00:00:00Z")).await;
         assert_eq!(lambda.next_due(), Some(at("2026-01-01T00:01:00Z")));
         lambda.deliver_due(at("2026-01-01T00:00:59Z")).await;
         assert_eq!(calls.load(Ordering::SeqCst), 1, "not before its minute is over");
         lambda.deliver_due(at("2026-01-01T00:01:00Z")).await;
-        assert_eq!((lambda.next_due(), lambda.pending()), (Some(at("2026-01-01T00:03:00Z")), 1));
+        assert_eq!((lambda.next_due(), lambda.count_pending()), (Some(at("2026-01-01T00:03:00Z")), 1));
         lambda.deliver_due(at("2026-01-01T00:03:00Z")).await;
-        assert_eq!((calls.load(Ordering::SeqCst), lambda.pending()), (3, 0));
-        let [message] = &dead_letters.all()[..] else { panic!("one dead letter") };
+        assert_eq!((calls.load(Ordering::SeqCst), lambda.count_pending()), (3, 0));
+        let [message] = &dead_letters.all_messages()[..] else { panic!("one dead letter") };
         assert_eq!(message.queue, ON_FAILURE);
         assert_eq!(message.body["requestPayload"], json!({"workflow_id": 7}));
         assert_eq!(message.body["requestContext"]["condition"], "RetriesExhausted");
@@ -242,29 +243,32 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_function_that_recovers_leaves_no_dead_letter() {
+    async fn recovered_functions_leave_no_dead_letter() {
         let dead_letters = DeadLetters::default();
         let lambda = Lambda::new(Options::default(), dead_letters.clone());
         let calls = flaky(&lambda, 1);
-        lambda.invoke(FUNCTION, json!({}), at("2026-01-01T00:00:00Z")).unwrap();
+        lambda.invoke_function(FUNCTION, json!({}), at("2026-01-01T00:00:00Z")).unwrap();
         lambda.deliver_due(at("2026-01-01T00:00:00Z")).await;
         lambda.deliver_due(at("2026-01-01T00:01:00Z")).await;
-        assert_eq!((calls.load(Ordering::SeqCst), lambda.pending(), dead_letters.all().len()), (2, 0, 0));
+        assert_eq!(
+            (calls.load(Ordering::SeqCst), lambda.count_pending(), dead_letters.all_messages().len()),
+            (2, 0, 0)
+        );
     }
 
     #[tokio::test]
-    async fn the_switch_delivers_every_event_twice() {
+    async fn the_option_delivers_events_twice() {
         let lambda = Lambda::new(Options { delivery: Delivery::Twice, ..Options::default() }, DeadLetters::default());
         let calls = flaky(&lambda, 0);
-        lambda.invoke(FUNCTION, json!({}), at("2026-01-01T00:00:00Z")).unwrap();
+        lambda.invoke_function(FUNCTION, json!({}), at("2026-01-01T00:00:00Z")).unwrap();
         lambda.deliver_due(at("2026-01-01T00:00:00Z")).await;
         assert_eq!(calls.load(Ordering::SeqCst), 2);
     }
 
     #[tokio::test]
-    async fn an_invoke_of_an_unknown_function_is_refused() {
+    async fn unknown_functions_are_refused() {
         let lambda = Lambda::new(Options::default(), DeadLetters::default());
-        let refused = lambda.invoke(FUNCTION, json!({}), at("2026-01-01T00:00:00Z"));
+        let refused = lambda.invoke_function(FUNCTION, json!({}), at("2026-01-01T00:00:00Z"));
         assert_eq!(refused, Err(NoSuchFunction(FUNCTION.to_owned())));
     }
 }

@@ -8,25 +8,25 @@
 //! | [`scheduler`] | step 4: EventBridge Scheduler's API and its schedules |
 //! | [`fires`] | step 5: fires schedules |
 //! | [`invoke`], [`dead_letters`] | Lambda's asynchronous invoke, and where failures go |
-//! | [`stand_in`], [`switches`] | the three above together, and the calls by which a test controls them |
-//! | [`served`] | the stand-in as a server |
+//! | [`stand_in`], [`control_api`] | the three above together, and the calls by which a test controls them |
+//! | [`server`] | the stand-in as a server |
 //! | [`config`], [`process`], [`steps`] | the command line, the process, and the lines it prints |
 //! | [`clock`] | the machine's clock, or one that a test sets |
 
 pub mod clock;
 pub mod config;
+pub mod control_api;
 pub mod dead_letters;
 pub mod fires;
 pub mod invoke;
 pub mod process;
 pub mod scheduler;
-pub mod served;
+pub mod server;
 pub mod stand_in;
 pub mod steps;
-pub mod switches;
 
 pub use self::clock::{Clock, FixedClock};
-pub use self::served::Served;
+pub use self::server::StandInServer;
 pub use self::stand_in::{Options, StandIn};
 
 /// Compiles the example of the README.

@@ -10,7 +10,7 @@ use stand_in::{process, steps};
 #[tokio::main]
 async fn main() -> ExitCode {
     let args = SchedulerArgs::parse();
-    steps::print();
+    steps::print_steps();
     match run(&args).await {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {

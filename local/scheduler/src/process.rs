@@ -18,8 +18,8 @@ use crate::steps;
 /// Returns one sentence that says what to do.
 pub async fn run_stand_in(args: &SchedulerArgs, shutdown: impl Future<Output = ()> + Send + 'static) -> Result<()> {
     let listener = TcpListener::bind(args.listen).await.with_context(|| cannot_listen(args.listen, "--listen"))?;
-    steps::say(&format!("scheduler   http://{}   (AWS_ENDPOINT_URL_SCHEDULER)", listener.local_addr()?));
-    StandIn::new(args.options(), args.clock()).serve(listener, shutdown).await
+    steps::print_line(&format!("scheduler   http://{}   (AWS_ENDPOINT_URL_SCHEDULER)", listener.local_addr()?));
+    StandIn::new(args.stand_in_options(), args.clock()).serve_until(listener, shutdown).await
 }
 
 /// What a person can do if another process listens on the address.

@@ -24,12 +24,12 @@ struct Line {
 }
 
 /// Starts printing; call it once.
-pub fn print() {
+pub fn print_steps() {
     tracing_subscriber::registry().with(Steps.with_filter(LevelFilter::INFO)).init();
 }
 
 /// Prints a line. The reader may have exited, so a failure to print is ignored.
-pub fn say(line: &str) {
+pub fn print_line(line: &str) {
     let _written = writeln!(std::io::stdout().lock(), "{line}");
 }
 
@@ -40,9 +40,9 @@ impl<S: Subscriber> Layer<S> for Steps {
         let time = Clock::System.now().format("%H:%M:%S%.3fZ");
         let level = *event.metadata().level();
         match line.step {
-            Some(step) => say(&format!("{time}  {step}  {}", line.message)),
+            Some(step) => print_line(&format!("{time}  {step}  {}", line.message)),
             None if level <= Level::WARN => {
-                say(&format!("{time}  !  {}: {}{}", level.as_str().to_lowercase(), line.message, line.rest));
+                print_line(&format!("{time}  !  {}: {}{}", level.as_str().to_lowercase(), line.message, line.rest));
             }
             None => {}
         }

@@ -12,7 +12,7 @@ use aws_sdk_scheduler::config::{BehaviorVersion, Region};
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Creates a client for a stand-in at `endpoint`, with dummy credentials and without retries.
-pub fn scheduler(endpoint: &str) -> Client {
+pub fn stand_in_client(endpoint: &str) -> Client {
     let timeouts = TimeoutConfig::builder()
         .connect_timeout(PATIENCE)
         .read_timeout(PATIENCE)

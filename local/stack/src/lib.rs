@@ -4,15 +4,15 @@
 //! |---|---|
 //! | [`postgres`] | a private Postgres server |
 //! | [`stack`], [`up`] | all parts together, for tests and for people |
-//! | [`shared`] | what the stand-in has in common with the other parts: the clock, the zone data |
+//! | [`clock_and_zones`] | what the stand-in has in common with the other parts: the clock, the zone data |
 //! | [`client`] | the SDK's client of a stand-in |
 //! | [`config`] | the command line |
 //!
 //! The stand-in for EventBridge Scheduler is the crate `stand_in`.
 
 pub mod client;
+pub mod clock_and_zones;
 pub mod config;
 pub mod postgres;
-pub mod shared;
 pub mod stack;
 pub mod up;

@@ -9,9 +9,9 @@ use local::up;
 use stand_in::{process, steps};
 
 #[tokio::main]
-pub(crate) async fn main() -> ExitCode {
+async fn main() -> ExitCode {
     let config = Config::parse();
-    steps::print();
+    steps::print_steps();
     match run(config.command).await {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
@@ -24,7 +24,7 @@ pub(crate) async fn main() -> ExitCode {
 async fn run(command: Command) -> Result<()> {
     let stop = process::stop_signal()?;
     match command {
-        Command::Up(args) => up::up(args, stop).await,
+        Command::Up(args) => up::run_all_parts(args, stop).await,
         Command::Scheduler(args) => process::run_stand_in(&args, stop).await,
     }
 }

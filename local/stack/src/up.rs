@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
 use stand_in::process::cannot_listen;
-use stand_in::steps::say;
+use stand_in::steps::print_line;
 use tokio::net::TcpListener;
 
 use crate::config::{UpArgs, target_folder};
@@ -17,30 +17,30 @@ use crate::stack::{Database, Ground, KeysFrom, Publishing, Stack, StackOptions, 
 ///
 /// # Errors
 /// Returns one sentence that says what to do.
-pub async fn up(args: UpArgs, shutdown: impl Future<Output = ()>) -> Result<()> {
+pub async fn run_all_parts(args: UpArgs, shutdown: impl Future<Output = ()>) -> Result<()> {
     let target = target_folder();
     let app = listen(local(args.app_port), "--app-port")?;
     let scheduler = listen(local(args.scheduler_port), "--scheduler-port")?;
     let folder = match args.data {
-        Some(data) => Folder::at(data)?,
+        Some(data) => Folder::create_at(data)?,
         None => state_folder(&target)?,
     };
     let keys = folder.root().join("keys.json");
-    let database = Database::kept(folder).await?;
+    let database = Database::open_kept(folder).await?;
     let ground = Ground { database, app, scheduler, keys: KeysFrom::File(keys) };
     let options = StackOptions {
         publishing: Publishing::Listening,
         app: |config| config.jobs_enabled = true,
         ..StackOptions::default()
     };
-    let mut stack = Stack::on(ground, options).await?;
+    let mut stack = Stack::start_on(ground, options).await?;
     let env = write_env(&target, &stack)?;
     print(&stack, &env);
     // After the addresses are printed, so that a person reads them before the first steps.
     refill(&stack).await?;
     shutdown.await;
-    say("stopping");
-    stack.stop().await
+    print_line("stopping");
+    stack.stop_parts().await
 }
 
 /// Binds an address; the error says what to do if that fails.
@@ -87,14 +87,14 @@ fn write_env(target: &Path, stack: &Stack) -> Result<PathBuf> {
 }
 
 fn print(stack: &Stack, env: &Path) {
-    say(&format!("app         {}/docs", stack.url()));
-    say(&format!("scheduler   {}", stack.scheduler_url()));
-    say(&format!("admin key   {}", stack.keys.admin));
-    say(&format!("editor key  {}   (team {}, demo)", stack.keys.editor, stack.keys.team_id));
-    say(&format!("runner key  {}", stack.keys.scheduler));
-    say(&format!("shell       . {}", env.display()));
-    say("ready; Ctrl-C stops everything, and starting it again finds all of it");
-    say("");
+    print_line(&format!("app         {}/docs", stack.url()));
+    print_line(&format!("scheduler   {}", stack.scheduler_url()));
+    print_line(&format!("admin key   {}", stack.keys.admin));
+    print_line(&format!("editor key  {}   (team {}, demo)", stack.keys.editor, stack.keys.team_id));
+    print_line(&format!("runner key  {}", stack.keys.scheduler));
+    print_line(&format!("shell       . {}", env.display()));
+    print_line("ready; Ctrl-C stops everything, and starting it again finds all of it");
+    print_line("");
 }
 
 fn local(port: u16) -> SocketAddr {

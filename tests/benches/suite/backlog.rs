@@ -67,7 +67,7 @@ impl Backlog {
             assert!(made.elapsed() < Duration::from_secs(10), "the stand-in does not start");
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
-        let database = Database::of_template().await.unwrap();
+        let database = Database::clone_template().await.unwrap();
         let pool = db::connect(&app::config::database(&database.dsn(), 10)).await.unwrap();
         Backlog { pool, database, endpoint, _stand_in: stand_in }
     }
@@ -182,7 +182,7 @@ impl Backlog {
     /// Stops everything, and deletes the database.
     pub(crate) async fn end(self) {
         self.pool.close().await;
-        self.database.remove().await.unwrap();
+        self.database.remove_clone().await.unwrap();
     }
 
     fn publisher(&self, tps: Option<u32>) -> Command {

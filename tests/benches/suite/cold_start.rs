@@ -76,7 +76,7 @@ impl Starts {
         command.stdout(Stdio::null()).stderr(Stdio::inherit()).kill_on_drop(true);
         let started = Instant::now();
         let mut sandbox = command.spawn().unwrap();
-        runtime.polled(1).await;
+        runtime.wait_for_polls(1).await;
         self.polls.push(millis(started));
         if answers {
             let report = runtime.invoke(json!({"source": "aws.events"})).await.returned();

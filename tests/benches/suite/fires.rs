@@ -12,7 +12,7 @@ use futures::stream::{self, StreamExt};
 use local::stack::{GROUP, ROLE, RUNNER, RUNNER_DLQ};
 use schedule::Clock;
 use serde_json::json;
-use stand_in::{Options, Served, StandIn};
+use stand_in::{Options, StandIn, StandInServer};
 
 use crate::table::Row;
 
@@ -26,7 +26,8 @@ const AFTERMATH: Duration = Duration::from_secs(2);
 type Arrivals = Arc<Mutex<BTreeMap<u64, Vec<DateTime<Utc>>>>>;
 
 pub(crate) async fn all() -> Vec<Row> {
-    let served = Served::anywhere(StandIn::new(Options::default(), stand_in::Clock::System)).await.unwrap();
+    let served =
+        StandInServer::start_anywhere(StandIn::new(Options::default(), stand_in::Clock::System)).await.unwrap();
     let arrivals = listen(&served.stand_in);
     let client = publisher::scheduler_client(Some(&served.endpoint)).await;
     client.create_schedule_group().name(GROUP).send().await.unwrap();
@@ -35,7 +36,7 @@ pub(crate) async fn all() -> Vec<Row> {
     let left = due - Clock::System.now();
     assert!(left > TimeDelta::zero(), "they were not made in time");
     tokio::time::sleep(left.to_std().unwrap() + AFTERMATH).await;
-    served.stop().await.unwrap();
+    served.stop_serving().await.unwrap();
     let arrivals = std::mem::take(&mut *arrivals.lock().unwrap());
     let doubled = arrivals.values().filter(|times| times.len() > 1).count();
     assert_eq!((SCHEDULES - arrivals.len(), doubled), (0, 0), "missed, doubled");
@@ -55,7 +56,7 @@ fn listen(stand_in: &StandIn) -> Arrivals {
         noted.lock().unwrap().entry(event["nth"].as_u64().unwrap()).or_default().push(Clock::System.now());
         std::future::ready(Ok(())).boxed()
     };
-    stand_in.lambda.register(RUNNER, RUNNER_DLQ, Arc::new(handler));
+    stand_in.lambda.register_function(RUNNER, RUNNER_DLQ, Arc::new(handler));
     arrivals
 }
 

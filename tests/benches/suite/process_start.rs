@@ -25,7 +25,7 @@ pub(crate) async fn up_to_ready(times: u32) -> Row {
 
 /// `cronbox-app serve` on a migrated database.
 pub(crate) async fn app_to_ready(times: u32) -> Row {
-    let database = Database::of_template().await.unwrap();
+    let database = Database::clone_template().await.unwrap();
     let mut taken_ms = Vec::new();
     for _ in 0..times {
         let port = free_port();
@@ -33,7 +33,7 @@ pub(crate) async fn app_to_ready(times: u32) -> Row {
         command.arg("serve").env("DATABASE_URL", database.dsn()).env("CRONBOX_BIND_ADDR", format!("127.0.0.1:{port}"));
         taken_ms.push(to_ready(command.env("CRONBOX_ENV", "bench").env("RUST_LOG", "warn"), port).await);
     }
-    database.remove().await.unwrap();
+    database.remove_clone().await.unwrap();
     Row::of_times("B8", "app: cold start to ready", taken_ms)
 }
 

@@ -54,11 +54,11 @@ async fn install(folder: &Path) -> bool {
 
 /// Jobs per second of a peer, on a database of its own.
 async fn drain_of(peer: &str, folder: &Path) -> f64 {
-    let database = Database::of_template().await.unwrap();
+    let database = Database::clone_template().await.unwrap();
     let mut node = Command::new("node");
     node.arg(folder.join("queues.mjs")).args([peer, &ROWS.to_string()]).env("CRONBOX_DB_DSN", database.dsn());
     let output = node.stderr(Stdio::inherit()).output().await.unwrap();
-    database.remove().await.unwrap();
+    database.remove_clone().await.unwrap();
     let reply = output.stdout.split(|byte| *byte == b'\n').find_map(|line| serde_json::from_slice::<Value>(line).ok());
     let reply = reply.unwrap_or_else(|| panic!("{peer} fails"));
     reply["rows"].as_f64().unwrap() / reply["secs"].as_f64().unwrap()

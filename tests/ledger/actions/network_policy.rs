@@ -202,7 +202,7 @@ async fn an_edit_cannot_set_a_private_address() {
     let wf = s.create_with(json!({ "action": outside })).await;
     let path = format!("/api/v1/workflows/{wf}");
     let inside = json!({"action": {"url": "http://10.0.0.1/"}});
-    s.editor().merge(&path, &inside).await.refused(400, "invalid_field", Some("action.url"));
-    s.editor().merge(&path, &json!({"name": "renamed", "action": {"method": "POST"}})).await.expect(200);
+    s.editor().merge_patch(&path, &inside).await.refused(400, "invalid_field", Some("action.url"));
+    s.editor().merge_patch(&path, &json!({"name": "renamed", "action": {"method": "POST"}})).await.expect(200);
     s.end().await;
 }

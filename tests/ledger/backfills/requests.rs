@@ -21,7 +21,7 @@ pub(crate) async fn read(s: &Story, backfill: &Value) -> Value {
 }
 
 pub(crate) async fn verb(s: &Story, backfill: &Value, verb: &str) -> Answer {
-    s.editor().act(&format!("/api/v1/backfills/{}:{verb}", backfill["id"].as_str().unwrap())).await
+    s.editor().post_empty(&format!("/api/v1/backfills/{}:{verb}", backfill["id"].as_str().unwrap())).await
 }
 
 /// Runs the jobs until the backfill has ended.

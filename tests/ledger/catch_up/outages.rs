@@ -35,7 +35,7 @@ struct Place {
 impl Place {
     /// A place at 09:05, after the fire of 09:00.
     async fn at_five_past_nine() -> Place {
-        let dsn = Database::of_template().await.unwrap().dsn();
+        let dsn = Database::clone_template().await.unwrap().dsn();
         let to_database = Way::to(&dsn).await;
         let any_port = || app::listen("127.0.0.1:0".parse().unwrap()).unwrap();
         let ground = Ground {
@@ -66,7 +66,7 @@ impl Place {
                 && let Some(due) = self.s.stand_in.fires.next_due(minute)
             {
                 self.set_clock(due.max(self.s.clock.now()), away).await;
-                self.s.stand_in.fires.deliver(self.s.clock.now()).await;
+                self.s.stand_in.fires.fire_and_deliver(self.s.clock.now()).await;
             }
             self.set_clock(minute, away).await;
             if !matches!(away, Away::App | Away::Postgres) {
@@ -78,7 +78,7 @@ impl Place {
     /// Delivers the first tries and the retries that are due at this time.
     async fn deliver_at(&self, now: &str) {
         self.s.now_is(now).await;
-        self.s.stand_in.fires.deliver(self.s.clock.now()).await;
+        self.s.stand_in.fires.fire_and_deliver(self.s.clock.now()).await;
     }
 
     /// Runs the publisher and the jobs that the app runs every minute.
@@ -122,16 +122,16 @@ impl Place {
 
     /// Delivers every dead letter again; returns their number.
     async fn redrive(&self) -> usize {
-        let messages = self.s.stand_in.dead_letters.all();
+        let messages = self.s.stand_in.dead_letters.all_messages();
         for message in &messages {
             let payload = match message.body.get("requestPayload") {
                 Some(payload) => payload.clone(),
                 // Scheduler's dead letter contains the request that failed, with its payload as text.
                 None => serde_json::from_str(message.body["Payload"].as_str().unwrap()).unwrap(),
             };
-            self.s.stand_in.lambda.invoke(RUNNER, payload, self.s.clock.now()).unwrap();
+            self.s.stand_in.lambda.invoke_function(RUNNER, payload, self.s.clock.now()).unwrap();
         }
-        self.s.stand_in.fires.deliver(self.s.clock.now()).await;
+        self.s.stand_in.fires.fire_and_deliver(self.s.clock.now()).await;
         messages.len()
     }
 

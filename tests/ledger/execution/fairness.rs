@@ -20,7 +20,7 @@ async fn of_another_team(s: &Story, action: Value) -> WorkflowId {
 
 async fn fire_manually(s: &Story, wf: WorkflowId) -> uuid::Uuid {
     let requested = s.admin().request(Method::POST, &format!("/api/v1/schedules/{wf}:fire"));
-    let requested = tests::answer(requested).await.expect(202);
+    let requested = tests::send_request(requested).await.expect(202);
     requested.json["run_id"].as_str().unwrap().parse().unwrap()
 }
 

@@ -192,7 +192,7 @@ async fn lock_an_unknown_claim() {
     way.lose_rows_of("claim runs");
     let unknown = accept(&s, wf).await;
     claim().await;
-    tokio::time::timeout(PATIENCE, way.is_lost()).await.expect("the run is not claimed");
+    tokio::time::timeout(PATIENCE, way.wait_until_lost()).await.expect("the run is not claimed");
     let mut tx = db::begin(&s.pool).await.unwrap();
     sqlx::query("SELECT FROM runs WHERE id = $1 FOR UPDATE").bind(unknown).execute(&mut *tx).await.unwrap();
     let other = accept(&s, wf).await;

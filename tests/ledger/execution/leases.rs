@@ -44,9 +44,9 @@ async fn run_of_lost_claim_reply_is_executed() {
     let app = App::with(&way.dsn(&s.dsn()), &LONG_LEASE).await;
     slow.until(1).await;
     way.lose_rows_of("claim runs");
-    tokio::time::timeout(PATIENCE, way.is_seen()).await.expect("no claim");
+    tokio::time::timeout(PATIENCE, way.wait_until_seen()).await.expect("no claim");
     let lost = accept(&s, s.create_with(json!({"action": receiver.action(), "on_lost": "abandon"})).await).await;
-    tokio::time::timeout(PATIENCE, way.is_lost()).await.expect("the run is not claimed");
+    tokio::time::timeout(PATIENCE, way.wait_until_lost()).await.expect("the run is not claimed");
     until_state(&s, lost, "succeeded").await;
     assert_eq!(receiver.received().len(), 1, "nothing was sent before the reply got lost");
     assert_eq!(receiver.calls()[0]["context"]["is_recovery"], false);
@@ -168,7 +168,7 @@ async fn a_lost_reply_leaves_no_late_result() {
     let app = App::with(&way.dsn(&s.dsn()), &LONG_LEASE).await;
     way.lose_reply_to("try a run again");
     let id = accept(&s, wf).await;
-    tokio::time::timeout(PATIENCE, way.is_lost()).await.expect("no retry");
+    tokio::time::timeout(PATIENCE, way.wait_until_lost()).await.expect("no retry");
     // Ends the pause before the next try.
     s.execute("UPDATE runs SET run_after = created_on WHERE state = 'accepted'").await;
     let done = until_state(&s, id, "succeeded").await;

@@ -51,7 +51,7 @@ async fn accepted_runs_wait_during_a_pause() {
     assert_eq!(receiver.received().len(), 1, "the pause comes before the second try");
     assert_eq!(s.runs(wf).await, "2026-03-02T12:00Z schedule accepted");
     // Manual runs still start, under every overlap policy.
-    s.editor().act(&format!("/api/v1/schedules/{wf}:fire")).await.expect(202);
+    s.editor().post_empty(&format!("/api/v1/schedules/{wf}:fire")).await.expect(202);
     receiver.until(2).await;
     until_state(&s, newest_run(&s, wf).await, "succeeded").await;
     executor_came_by(&s).await;
@@ -73,7 +73,7 @@ async fn a_pause_discards_no_retry() {
     s.edit(wf, json!({"catch_up_window_secs": 60})).await;
     s.pause(wf).await;
     s.now_is("2026-03-02T12:30:00Z").await;
-    s.editor().act(&format!("/api/v1/schedules/{wf}:fire")).await.expect(202);
+    s.editor().post_empty(&format!("/api/v1/schedules/{wf}:fire")).await.expect(202);
     receiver.until(2).await;
     until_state(&s, newest_run(&s, wf).await, "succeeded").await;
     executor_came_by(&s).await;

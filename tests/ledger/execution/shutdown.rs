@@ -139,7 +139,7 @@ async fn invoke_is_served_while_attempts_drain() {
     app.until_stopping().await;
     let time = crate::execution::crashes::next_minute(&s);
     let fire = app.runner(&s).request(Method::POST, &format!("/api/v1/cron/workflows/{wf}:invoke"));
-    let answer = tests::answer(fire.json(&json!({ "scheduled_time": time }))).await.expect(202);
+    let answer = tests::send_request(fire.json(&json!({ "scheduled_time": time }))).await.expect(202);
     let id = answer.json["run_id"].as_str().unwrap().parse().unwrap();
     assert_eq!(run(&s, id).await["state"], "accepted", "it claims nothing any more");
     receiver.let_answer(1);
@@ -184,7 +184,7 @@ async fn unknown_claim_waits_for_no_drain() {
     let wf = s.create_with(json!({"action": receiver.action()})).await;
     let fired = app.editor(&s).post(&format!("/api/v1/schedules/{wf}:fire"), &json!({})).await.expect(202);
     let id = fired.json["run_id"].as_str().unwrap().parse().unwrap();
-    tokio::time::timeout(PATIENCE, way.is_lost()).await.expect("no claim");
+    tokio::time::timeout(PATIENCE, way.wait_until_lost()).await.expect("no claim");
     app.signal("-TERM").await;
     assert_eq!(until_state(&s, id, "accepted").await["attempt"], 1);
     assert_eq!(run(&s, draining).await["state"], "running", "the other one still drains");
@@ -213,7 +213,7 @@ async fn forgotten_attempts_are_no_unknown_claims() {
     way.lose_rows_of("claim runs");
     let wf = s.create_with(json!({"action": receiver.action()})).await;
     app.editor(&s).post(&format!("/api/v1/schedules/{wf}:fire"), &json!({})).await.expect(202);
-    tokio::time::timeout(PATIENCE, way.is_lost()).await.expect("no claim");
+    tokio::time::timeout(PATIENCE, way.wait_until_lost()).await.expect("no claim");
     let mut session = PgConnection::connect(&s.dsn()).await.unwrap();
     sqlx::raw_sql("BEGIN; SELECT FROM runs FOR UPDATE").execute(&mut session).await.unwrap();
     app.signal("-INT").await;

@@ -45,9 +45,9 @@ async fn five_hundred_schedules_run_once_each() {
         s.create("0 9 * * *", "UTC").await;
     }
     s.publish().await;
-    s.stand_in.lambda.register(RUNNER, RUNNER_DLQ, unsteady(&s));
+    s.stand_in.lambda.register_function(RUNNER, RUNNER_DLQ, unsteady(&s));
     s.now_is("2026-03-02T09:00:00Z").await;
-    assert_eq!(s.stand_in.fires.deliver(s.clock.now()).await, 500);
+    assert_eq!(s.stand_in.fires.fire_and_deliver(s.clock.now()).await, 500);
     let on_time = "SELECT count(*) FROM occurrences WHERE lateness_s = 0 AND decision = 'fired'";
     assert_eq!(s.count(on_time).await, SCHEDULES - SCHEDULES / 10, "those that did not fail are on time");
     let failed = "SELECT count(*) FROM workflows WHERE id NOT IN (SELECT workflow_id FROM occurrences)";

@@ -31,10 +31,10 @@ async fn manual_fires_decide_no_due_time() {
     assert_eq!(s.invoke(id, "2026-03-02T09:00:00Z").await.status, 202);
     s.runs_end().await;
     s.pause(id).await;
-    s.editor().act(&fire).await.expect(202);
+    s.editor().post_empty(&fire).await.expect(202);
     s.runs_end().await;
     s.archive(id).await;
-    s.editor().act(&fire).await.refused(409, "archived", None);
+    s.editor().post_empty(&fire).await.refused(409, "archived", None);
     s.editor().post(&fire, &json!({"inputs": [1]})).await.refused(400, "invalid_field", Some("inputs"));
     let audit = s.table("SELECT verb FROM audit_log WHERE subject LIKE 'run:%' ORDER BY id").await;
     assert_eq!(audit, "fire\nfire");
@@ -45,7 +45,7 @@ async fn manual_fires_decide_no_due_time() {
 async fn workflows_without_a_schedule_can_be_fired() {
     let s = Story::today().await;
     let id = s.create_with(json!({})).await;
-    s.editor().act(&format!("/api/v1/schedules/{id}:fire")).await.expect(202);
+    s.editor().post_empty(&format!("/api/v1/schedules/{id}:fire")).await.expect(202);
     s.runs_end().await;
     assert_eq!(s.runs(id).await, "untimed manual succeeded");
     s.end().await;
@@ -56,13 +56,13 @@ async fn manual_fires_follow_the_overlap_policy() {
     let s = unexecuted().await;
     let id = s.create("0 9 * * *", "UTC").await;
     let fire = format!("/api/v1/schedules/{id}:fire");
-    let first = s.editor().act(&fire).await.expect(202);
-    s.editor().act(&fire).await.refused(409, "overlap", None);
+    let first = s.editor().post_empty(&fire).await.expect(202);
+    s.editor().post_empty(&fire).await.refused(409, "overlap", None);
     let verb = |run: &Answer, verb: &str| format!("/api/v1/runs/{}:{verb}", run.json["run_id"].as_str().unwrap());
-    s.editor().act(&verb(&first, "retry")).await.refused(409, "run_live", None);
-    assert_eq!(s.editor().act(&verb(&first, "cancel")).await.expect(200).json["state"], "cancelled");
-    assert_eq!(s.editor().act(&verb(&first, "cancel")).await.expect(200).json["state"], "cancelled", "again");
-    s.editor().act(&fire).await.expect(202);
+    s.editor().post_empty(&verb(&first, "retry")).await.refused(409, "run_live", None);
+    assert_eq!(s.editor().post_empty(&verb(&first, "cancel")).await.expect(200).json["state"], "cancelled");
+    assert_eq!(s.editor().post_empty(&verb(&first, "cancel")).await.expect(200).json["state"], "cancelled", "again");
+    s.editor().post_empty(&fire).await.expect(202);
     s.end_early().await;
 }
 
@@ -72,7 +72,7 @@ async fn one_concurrent_manual_fire_gets_the_slot() {
     let id = s.create("0 9 * * *", "UTC").await;
     let fire = format!("/api/v1/schedules/{id}:fire");
     let editor = s.editor();
-    let requested = futures::future::join_all((0..10).map(|_| editor.act(&fire))).await;
+    let requested = futures::future::join_all((0..10).map(|_| editor.post_empty(&fire))).await;
     let mut statuses: Vec<u16> = requested.iter().map(|answer| answer.status).collect();
     statuses.sort_unstable();
     assert_eq!(statuses, [vec![202], vec![409; 9]].concat());
@@ -86,8 +86,8 @@ async fn retries_add_runs_to_the_same_occurrence() {
     s.publish().await;
     s.clock_to("2026-03-02T09:10:00Z").await;
     let first = s.runs_of(id).await[0]["id"].as_str().unwrap().to_owned();
-    s.editor().act(&format!("/api/v1/runs/{first}:cancel")).await.refused(409, "run_ended", None);
-    let requested = s.editor().act(&format!("/api/v1/runs/{first}:retry")).await.expect(202);
+    s.editor().post_empty(&format!("/api/v1/runs/{first}:cancel")).await.refused(409, "run_ended", None);
+    let requested = s.editor().post_empty(&format!("/api/v1/runs/{first}:retry")).await.expect(202);
     s.runs_end().await;
     let again = run(&s, &requested).await;
     assert_eq!((&again["trigger"], &again["state"]), (&json!("retry"), &json!("succeeded")));
@@ -95,7 +95,7 @@ async fn retries_add_runs_to_the_same_occurrence() {
     assert_eq!(s.count("SELECT count(DISTINCT occurrence_id) FROM runs").await, 1, "it names the occurrence");
     assert_eq!(s.table("SELECT run_id::text FROM occurrences").await, first, "which keeps its first run");
     let missing = uuid::Uuid::nil();
-    s.editor().act(&format!("/api/v1/runs/{missing}:retry")).await.refused(404, "not_found", None);
+    s.editor().post_empty(&format!("/api/v1/runs/{missing}:retry")).await.refused(404, "not_found", None);
     s.end().await;
 }
 
@@ -103,20 +103,20 @@ async fn retries_add_runs_to_the_same_occurrence() {
 async fn a_manual_run_has_one_live_retry() {
     let s = unexecuted().await;
     let id = s.create("0 9 * * *", "UTC").await;
-    let first = s.editor().act(&format!("/api/v1/schedules/{id}:fire")).await.expect(202);
+    let first = s.editor().post_empty(&format!("/api/v1/schedules/{id}:fire")).await.expect(202);
     let verb = |run: &Answer, verb: &str| format!("/api/v1/runs/{}:{verb}", run.json["run_id"].as_str().unwrap());
-    s.editor().act(&verb(&first, "cancel")).await.expect(200);
-    let again = s.editor().act(&verb(&first, "retry")).await.expect(202);
-    s.editor().act(&verb(&first, "retry")).await.refused(409, "run_live", None);
-    s.editor().act(&verb(&again, "cancel")).await.expect(200);
+    s.editor().post_empty(&verb(&first, "cancel")).await.expect(200);
+    let again = s.editor().post_empty(&verb(&first, "retry")).await.expect(202);
+    s.editor().post_empty(&verb(&first, "retry")).await.refused(409, "run_live", None);
+    s.editor().post_empty(&verb(&again, "cancel")).await.expect(200);
     // A retry of a retry repeats the same run.
-    s.editor().act(&verb(&again, "retry")).await.expect(202);
-    s.editor().act(&verb(&first, "retry")).await.refused(409, "run_live", None);
-    s.editor().act(&verb(&again, "retry")).await.refused(409, "run_live", None);
+    s.editor().post_empty(&verb(&again, "retry")).await.expect(202);
+    s.editor().post_empty(&verb(&first, "retry")).await.refused(409, "run_live", None);
+    s.editor().post_empty(&verb(&again, "retry")).await.refused(409, "run_live", None);
     // A manual run of another workflow is independent.
     let other = s.create("0 9 * * *", "UTC").await;
-    let other = s.editor().act(&format!("/api/v1/schedules/{other}:fire")).await.expect(202);
-    s.editor().act(&verb(&other, "cancel")).await.expect(200);
-    s.editor().act(&verb(&other, "retry")).await.expect(202);
+    let other = s.editor().post_empty(&format!("/api/v1/schedules/{other}:fire")).await.expect(202);
+    s.editor().post_empty(&verb(&other, "cancel")).await.expect(200);
+    s.editor().post_empty(&verb(&other, "retry")).await.expect(202);
     s.end_early().await;
 }

@@ -174,7 +174,7 @@ async fn held_databases_give_no_jobs() {
     let app = App::start(&way.dsn(&s.dsn()), None).await;
     // When the second query is sent, the first has been answered.
     for _ in 0..2 {
-        tokio::time::timeout(PATIENCE, way.is_seen()).await.expect("it asks for no job");
+        tokio::time::timeout(PATIENCE, way.wait_until_seen()).await.expect("it asks for no job");
     }
     let taken = "SELECT count(*) FROM jobs WHERE run_count > 0 AND name = 'recovery'";
     assert_eq!(s.count(taken).await, 0);

@@ -74,8 +74,8 @@ async fn cancelled_and_retried_runs_keep_their_decision() {
     let wf = hourly(&s, json!({})).await;
     assert_eq!(fire_on_time(&s, wf, "2026-03-02T09:00:00Z").await, "accepted");
     let run = s.runs_of(wf).await[0]["id"].as_str().unwrap().to_owned();
-    s.editor().act(&format!("/api/v1/runs/{run}:cancel")).await.expect(200);
-    s.editor().act(&format!("/api/v1/runs/{run}:retry")).await.expect(202);
+    s.editor().post_empty(&format!("/api/v1/runs/{run}:cancel")).await.expect(200);
+    s.editor().post_empty(&format!("/api/v1/runs/{run}:retry")).await.expect(202);
     s.now_is("2026-03-02T10:10:00Z").await;
     s.job("watchdog").await;
     let clean = verify(&s, "from=2026-03-02T08:30:00Z&to=2026-03-02T10:01:00Z").await.expect(200);

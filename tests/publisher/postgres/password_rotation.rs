@@ -5,11 +5,11 @@ use std::time::{Duration, Instant};
 
 use aws_sdk_secretsmanager::Client;
 use aws_sdk_secretsmanager::config::{BehaviorVersion, Credentials, Region};
-use local::shared::stand_in_clock;
+use local::clock_and_zones::stand_in_clock;
 use schedule::Clock;
 use serde_json::{Value, json};
 use sqlx::AssertSqlSafe;
-use stand_in::{Options, Served, StandIn};
+use stand_in::{Options, StandIn, StandInServer};
 use tests::{Moto, PATIENCE};
 use tokio::process::Command;
 
@@ -30,7 +30,8 @@ impl Vault {
     async fn new() -> Vault {
         let secured = Secured::new().await;
         let clock = Clock::fixed(at("2026-03-02T10:00:00Z"));
-        let served = Served::anywhere(StandIn::new(Options::default(), stand_in_clock(&clock))).await.unwrap();
+        let served =
+            StandInServer::start_anywhere(StandIn::new(Options::default(), stand_in_clock(&clock))).await.unwrap();
         let (dsn, beyond) = (secured.dsn("sslmode=require"), served.endpoint.clone());
         let world = World::on(crate::database::pool(&dsn), dsn, &beyond, Some(served), clock).await;
         let moto = Moto::start().await;

@@ -24,9 +24,9 @@ const DATABASE: &str = "cronbox";
 
 impl Secured {
     pub(crate) async fn new() -> Secured {
-        let folder = Folder::temporary().unwrap();
+        let folder = Folder::create_temporary().unwrap();
         let (postgres, folder) = tokio::task::spawn_blocking(move || {
-            let postgres = Postgres::start(&folder, Purpose::ThrowAway).unwrap();
+            let postgres = Postgres::start_server(&folder, Purpose::ThrowAway).unwrap();
             (postgres, folder)
         })
         .await
@@ -39,12 +39,12 @@ impl Secured {
         let key = KeyPair::generate().unwrap();
         let server = CertificateParams::new(["localhost".to_owned()]).unwrap().signed_by(&key, &issuer).unwrap();
         for (name, pem) in [("server.crt", server.pem()), ("server.key", key.serialize_pem())] {
-            let path = folder.data().join(name);
+            let path = folder.data_folder().join(name);
             fs::write(&path, pem).unwrap();
             fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).unwrap();
-            folder.give(&path).unwrap();
+            folder.give_to_user(&path).unwrap();
         }
-        fs::write(folder.data().join("pg_hba.conf"), ONLY_TLS).unwrap();
+        fs::write(folder.data_folder().join("pg_hba.conf"), ONLY_TLS).unwrap();
         sqlx::raw_sql("ALTER SYSTEM SET ssl = on").execute(&mut admin).await.unwrap();
         sqlx::raw_sql("SELECT pg_reload_conf()").execute(&mut admin).await.unwrap();
 

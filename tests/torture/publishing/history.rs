@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use chrono::{DateTime, TimeDelta, Utc};
-use local::shared::stand_in_clock;
+use local::clock_and_zones::stand_in_clock;
 use publisher::Stopwatch;
 use schedule::Clock;
 use serde_json::{Value, json};
@@ -123,7 +123,7 @@ impl<'a> History<'a> {
         ground.start_clock(start).await;
         let scheduler = Scheduler::new(Options::default(), stand_in_clock(&clock));
         let group = NewGroup { name: GROUP.to_owned(), tags: Vec::new(), client_token: None };
-        scheduler.store().create_group(group, start).unwrap();
+        scheduler.lock_store().create_group(group, start).unwrap();
         let router = api::router(scheduler.clone());
         let wire = Wire::new(router, turnstile.clone(), dice.clone(), clock.clone(), variant.window());
         let sweeping = match variant {
@@ -331,7 +331,7 @@ impl<'a> History<'a> {
 
     fn existing_schedules(&self) -> BTreeMap<String, Value> {
         let all = Filter { group: Some(GROUP.to_owned()), ..Filter::default() };
-        let page = self.scheduler.store().list(&all, None, 1_000).unwrap();
+        let page = self.scheduler.lock_store().list_schedules(&all, None, 1_000).unwrap();
         page.items.iter().map(|schedule| plain(json!(ScheduleView::from(&**schedule)), self.clock.now())).collect()
     }
 

@@ -42,7 +42,7 @@ impl Queue {
     }
 
     /// The events that wait, and those that are processed.
-    pub(super) fn pending(&self) -> usize {
+    pub(super) fn count_pending(&self) -> usize {
         self.events.len() + self.in_flight
     }
 

@@ -18,7 +18,7 @@ use uuid::Uuid;
 use super::Scheduler;
 use super::constraint::{Pattern, Violations};
 use super::error::Error;
-use super::faults::acted::{View, act};
+use super::faults::injection::{View, inject_fault};
 use super::groups::{DEFAULT, NewGroup};
 use super::list::Filter;
 use super::request::{Payload, Region};
@@ -33,7 +33,7 @@ const DEFAULT_PAGE: usize = 100;
 type Answer = Result<Json<Value>, Error>;
 
 /// The twelve operations.
-pub fn router(scheduler: Scheduler) -> Router {
+pub fn scheduler_router(scheduler: Scheduler) -> Router {
     Router::new()
         .route("/schedules", get(list_schedules))
         .route(
@@ -45,7 +45,7 @@ pub fn router(scheduler: Scheduler) -> Router {
         .route("/tags/{*arn}", get(list_tags).post(tag_group).delete(untag_group))
         .fallback(async || Error::UnknownOperation)
         .method_not_allowed_fallback(async || Error::UnknownOperation)
-        .layer(from_fn_with_state(scheduler.clone(), act))
+        .layer(from_fn_with_state(scheduler.clone(), inject_fault))
         .layer(from_fn_with_state(scheduler.clone(), take_time))
         .with_state(scheduler)
 }
@@ -55,7 +55,7 @@ async fn take_time(State(scheduler): State<Scheduler>, request: Request, next: N
     if !scheduler.0.latency.is_zero() {
         tokio::time::sleep(scheduler.0.latency).await;
     }
-    let mut response = match scheduler.0.quota.take() {
+    let mut response = match scheduler.0.quota.count_call() {
         Ok(()) => next.run(request).await,
         Err(throttled) => throttled.into_response(),
     };
@@ -73,7 +73,7 @@ async fn create_schedule(
 ) -> Answer {
     let (now, key, token) = (scheduler.0.clock.now(), key(put.group_name.clone(), &name), put.client_token.clone());
     let spec = Spec::from_request(&name, put, &scheduler.0.zone_files, now)?;
-    let arn = scheduler.store().create(key, spec, token, region, now)?;
+    let arn = scheduler.lock_store().create_schedule(key, spec, token, region, now)?;
     scheduler.0.changed.notify_one();
     Ok(Json(json!({ "ScheduleArn": arn })))
 }
@@ -85,7 +85,7 @@ async fn update_schedule(
 ) -> Answer {
     let (now, key) = (scheduler.0.clock.now(), key(put.group_name.clone(), &name));
     let spec = Spec::from_request(&name, put, &scheduler.0.zone_files, now)?;
-    let arn = scheduler.store().update(key, spec, now)?;
+    let arn = scheduler.lock_store().update_schedule(key, spec, now)?;
     scheduler.0.changed.notify_one();
     Ok(Json(json!({ "ScheduleArn": arn })))
 }
@@ -101,12 +101,12 @@ struct OfGroup {
 impl OfGroup {
     fn key(self, name: &str) -> Result<Key, Error> {
         let mut violations = Violations::default();
-        violations.name("name", name);
+        violations.check_name("name", name);
         if let Some(group) = &self.group_name {
-            violations.name("groupName", group);
+            violations.check_name("groupName", group);
         }
-        violations.token(self.client_token.as_deref());
-        violations.finish()?;
+        violations.check_token(self.client_token.as_deref());
+        violations.into_result()?;
         Ok(key(self.group_name, name))
     }
 }
@@ -117,7 +117,7 @@ async fn get_schedule(
     Path(name): Path<String>,
     Query(query): Query<OfGroup>,
 ) -> Answer {
-    let schedule = scheduler.store().get_past(&query.key(&name)?, view.changes_back)?;
+    let schedule = scheduler.lock_store().get_past(&query.key(&name)?, view.changes_back)?;
     Ok(Json(json!(ScheduleView::from(&*schedule))))
 }
 
@@ -127,7 +127,7 @@ async fn delete_schedule(
     Query(query): Query<OfGroup>,
 ) -> Answer {
     let now = scheduler.0.clock.now();
-    scheduler.store().delete(&query.key(&name)?, now)?;
+    scheduler.lock_store().delete_schedule(&query.key(&name)?, now)?;
     scheduler.0.changed.notify_one();
     Ok(Json(json!({})))
 }
@@ -147,23 +147,23 @@ impl ListQuery {
     fn check(&self) -> Result<(usize, Option<Key>), Error> {
         let mut violations = Violations::default();
         if let Some(group) = &self.schedule_group {
-            violations.name("groupName", group);
+            violations.check_name("groupName", group);
         }
         if let Some(prefix) = &self.name_prefix {
-            violations.name("namePrefix", prefix);
+            violations.check_name("namePrefix", prefix);
         }
         if let Some(state) = &self.state {
-            violations.one_of("state", state, &["ENABLED", "DISABLED"]);
+            violations.check_one_of("state", state, &["ENABLED", "DISABLED"]);
         }
         let limit = self.max_results.as_deref().map(str::parse::<i64>).transpose();
         let limit = limit.map_err(|_| Error::Serialization("MaxResults is not a number".to_owned()))?;
         if let Some(limit) = limit {
-            violations.range("maxResults", limit, 1, 100);
+            violations.check_range("maxResults", limit, 1, 100);
         }
         if let Some(token) = &self.next_token {
-            violations.length("nextToken", token, 1, 2048);
+            violations.check_length("nextToken", token, 1, 2048);
         }
-        violations.finish()?;
+        violations.into_result()?;
         let after = self.next_token.as_deref().map(read_token).transpose()?;
         Ok((limit.and_then(|limit| usize::try_from(limit).ok()).unwrap_or(DEFAULT_PAGE), after))
     }
@@ -177,8 +177,8 @@ async fn list_schedules(
     let (limit, after) = query.check()?;
     let filter = Filter { group: query.schedule_group, name_prefix: query.name_prefix, state: query.state };
     let page = match view.changes_back {
-        0 => scheduler.store().list(&filter, after, limit)?,
-        back => scheduler.store().list_past(&filter, after, limit, back)?,
+        0 => scheduler.lock_store().list_schedules(&filter, after, limit)?,
+        back => scheduler.lock_store().list_past(&filter, after, limit, back)?,
     };
     let items: Vec<_> = page.items.iter().map(|schedule| ScheduleSummary::from(&**schedule)).collect();
     Ok(list("Schedules", json!(items), page.last))
@@ -191,22 +191,22 @@ async fn create_group(
     Payload(put): Payload<PutGroup>,
 ) -> Answer {
     let mut violations = Violations::default();
-    violations.name("name", &name);
-    violations.token(put.client_token.as_deref());
+    violations.check_name("name", &name);
+    violations.check_token(put.client_token.as_deref());
     check_tags(&mut violations, &put.tags);
-    violations.finish()?;
+    violations.into_result()?;
     let new = NewGroup { name, tags: put.tags, client_token: put.client_token };
     let now = scheduler.0.clock.now();
-    let arn = scheduler.store().create_group_in(region, new, now)?;
+    let arn = scheduler.lock_store().create_group_in(region, new, now)?;
     Ok(Json(json!({ "ScheduleGroupArn": arn })))
 }
 
 async fn get_group(State(scheduler): State<Scheduler>, Region(region): Region, Path(name): Path<String>) -> Answer {
     let mut violations = Violations::default();
-    violations.name("name", &name);
-    violations.finish()?;
-    let mut store = scheduler.store();
-    Ok(Json(json!(GroupView::of(store.groups().get(&name)?, region.as_deref()))))
+    violations.check_name("name", &name);
+    violations.into_result()?;
+    let mut store = scheduler.lock_store();
+    Ok(Json(json!(GroupView::in_region(store.groups().get(&name)?, region.as_deref()))))
 }
 
 async fn delete_group(
@@ -217,7 +217,7 @@ async fn delete_group(
     let name = query.key(&name)?.name;
     let now = scheduler.0.clock.now();
     let takes = scheduler.faults().group_deletion();
-    scheduler.store().delete_group(&name, takes, now)?;
+    scheduler.lock_store().delete_group(&name, takes, now)?;
     scheduler.0.changed.notify_one();
     Ok(Json(json!({})))
 }
@@ -228,27 +228,28 @@ async fn list_groups(
     Query(query): Query<ListQuery>,
 ) -> Answer {
     let (limit, after) = query.check()?;
-    let page = scheduler.store().groups().list(query.name_prefix.as_deref().unwrap_or_default(), after, limit);
-    let items: Vec<_> = page.items.iter().map(|group| GroupView::of(group, region.as_deref())).collect();
+    let page =
+        scheduler.lock_store().groups().list_groups(query.name_prefix.as_deref().unwrap_or_default(), after, limit);
+    let items: Vec<_> = page.items.iter().map(|group| GroupView::in_region(group, region.as_deref())).collect();
     Ok(list("ScheduleGroups", json!(items), page.last))
 }
 
 async fn list_tags(State(scheduler): State<Scheduler>, Path(arn): Path<String>) -> Answer {
     check_group_arn(&arn)?;
-    let mut store = scheduler.store();
-    let tags = &store.groups().by_arn(&arn)?.tags;
+    let mut store = scheduler.lock_store();
+    let tags = &store.groups().find_by_arn(&arn)?.tags;
     let tags = tags.iter().map(|(key, value)| Tag { key: key.clone(), value: value.clone() }).collect();
     Ok(Json(json!(Tags { tags })))
 }
 
 async fn tag_group(State(scheduler): State<Scheduler>, Path(arn): Path<String>, Payload(new): Payload<Tags>) -> Answer {
     let mut violations = Violations::default();
-    violations.pattern("resourceArn", &arn, Pattern::GroupArn);
+    violations.check_pattern("resourceArn", &arn, Pattern::GroupArn);
     check_tags(&mut violations, &new.tags);
-    violations.finish()?;
+    violations.into_result()?;
     let now = scheduler.0.clock.now();
-    let mut store = scheduler.store();
-    let group = store.groups().by_arn(&arn)?;
+    let mut store = scheduler.lock_store();
+    let group = store.groups().find_by_arn(&arn)?;
     group.tags.extend(new.tags.into_iter().map(|tag| (tag.key, tag.value)));
     group.modified_on = now;
     Ok(Json(json!({})))
@@ -261,8 +262,8 @@ async fn untag_group(
 ) -> Answer {
     check_group_arn(&arn)?;
     let now = scheduler.0.clock.now();
-    let mut store = scheduler.store();
-    let group = store.groups().by_arn(&arn)?;
+    let mut store = scheduler.lock_store();
+    let group = store.groups().find_by_arn(&arn)?;
     for (_, key) in query.iter().filter(|(name, _)| name == "TagKeys") {
         group.tags.remove(key);
     }
@@ -272,14 +273,14 @@ async fn untag_group(
 
 fn check_group_arn(arn: &str) -> Result<(), Error> {
     let mut violations = Violations::default();
-    violations.pattern("resourceArn", arn, Pattern::GroupArn);
-    violations.finish()
+    violations.check_pattern("resourceArn", arn, Pattern::GroupArn);
+    violations.into_result()
 }
 
 fn check_tags(violations: &mut Violations, tags: &[Tag]) {
     for tag in tags {
-        violations.length("tags.key", &tag.key, 1, 128);
-        violations.length("tags.value", &tag.value, 1, 256);
+        violations.check_length("tags.key", &tag.key, 1, 128);
+        violations.check_length("tags.value", &tag.value, 1, 256);
     }
 }
 

@@ -34,7 +34,7 @@ impl Fold {
             Fold::First => 1,
             Fold::Both => 2,
         };
-        zone.instants(wall).take(most)
+        zone.instants_at(wall).take(most)
     }
 }
 
@@ -44,7 +44,7 @@ mod tests {
     use crate::scheduler::zone_files::ZoneFiles;
 
     fn fire_times(zone: &str, wall: &str, fold: Fold) -> Vec<String> {
-        let zone = Zone::find(zone, &ZoneFiles::bundled()).unwrap();
+        let zone = Zone::by_name(zone, &ZoneFiles::bundled()).unwrap();
         fold.fire_times(wall.parse().unwrap(), &zone).map(|at| at.format("%FT%RZ").to_string()).collect()
     }
 

@@ -28,7 +28,7 @@ impl Violations {
     ///
     /// # Errors
     /// Returns a `ValidationException` that lists every violation.
-    pub fn finish(self) -> Result<(), Error> {
+    pub fn into_result(self) -> Result<(), Error> {
         let plural = if self.0.len() == 1 { "" } else { "s" };
         match self.0.len() {
             0 => Ok(()),
@@ -39,7 +39,7 @@ impl Violations {
     }
 
     /// Returns the value of a required field; adds a violation if it is missing.
-    pub fn required<'a, T>(&mut self, field: &str, value: Option<&'a T>) -> Option<&'a T> {
+    pub fn require_value<'a, T>(&mut self, field: &str, value: Option<&'a T>) -> Option<&'a T> {
         if value.is_none() {
             self.0.push(format!("Value null at '{field}' failed to satisfy constraint: Member must not be null"));
         }
@@ -47,53 +47,65 @@ impl Violations {
     }
 
     /// Adds a violation if the length is outside of `min..=max` characters.
-    pub fn length(&mut self, field: &str, value: &str, min: usize, max: usize) {
+    pub fn check_length(&mut self, field: &str, value: &str, min: usize, max: usize) {
         let length = value.chars().count();
         if length < min {
-            self.note(field, value, &format!("Member must have length greater than or equal to {min}"));
+            self.add_violation(field, value, &format!("Member must have length greater than or equal to {min}"));
         } else if length > max {
-            self.note(field, value, &format!("Member must have length less than or equal to {max}"));
+            self.add_violation(field, value, &format!("Member must have length less than or equal to {max}"));
         }
     }
 
     /// Adds a violation if the number is outside of `min..=max`.
-    pub fn range(&mut self, field: &str, value: i64, min: i64, max: i64) {
+    pub fn check_range(&mut self, field: &str, value: i64, min: i64, max: i64) {
         if value < min {
-            self.note(field, &value.to_string(), &format!("Member must have value greater than or equal to {min}"));
+            self.add_violation(
+                field,
+                &value.to_string(),
+                &format!("Member must have value greater than or equal to {min}"),
+            );
         } else if value > max {
-            self.note(field, &value.to_string(), &format!("Member must have value less than or equal to {max}"));
+            self.add_violation(
+                field,
+                &value.to_string(),
+                &format!("Member must have value less than or equal to {max}"),
+            );
         }
     }
 
     /// Adds a violation if the pattern does not accept the characters.
-    pub fn pattern(&mut self, field: &str, value: &str, pattern: Pattern) {
+    pub fn check_pattern(&mut self, field: &str, value: &str, pattern: Pattern) {
         if !pattern.matches(value) {
-            self.note(field, value, &format!("Member must satisfy regular expression pattern: {}", pattern.text()));
+            self.add_violation(
+                field,
+                value,
+                &format!("Member must satisfy regular expression pattern: {}", pattern.text()),
+            );
         }
     }
 
     /// Adds a violation if the value is not one of `words`.
-    pub fn one_of(&mut self, field: &str, value: &str, words: &[&str]) {
+    pub fn check_one_of(&mut self, field: &str, value: &str, words: &[&str]) {
         if !words.contains(&value) {
-            self.note(field, value, &format!("Member must satisfy enum value set: [{}]", words.join(", ")));
+            self.add_violation(field, value, &format!("Member must satisfy enum value set: [{}]", words.join(", ")));
         }
     }
 
     /// Checks the name of a schedule or schedule group: 1 to 64 characters of its alphabet.
-    pub fn name(&mut self, field: &str, value: &str) {
-        self.length(field, value, 1, 64);
-        self.pattern(field, value, Pattern::Name);
+    pub fn check_name(&mut self, field: &str, value: &str) {
+        self.check_length(field, value, 1, 64);
+        self.check_pattern(field, value, Pattern::Name);
     }
 
     /// Checks a client token: 1 to 64 characters of its alphabet.
-    pub fn token(&mut self, value: Option<&str>) {
+    pub fn check_token(&mut self, value: Option<&str>) {
         if let Some(token) = value {
-            self.length("clientToken", token, 1, 64);
-            self.pattern("clientToken", token, Pattern::Token);
+            self.check_length("clientToken", token, 1, 64);
+            self.check_pattern("clientToken", token, Pattern::Token);
         }
     }
 
-    fn note(&mut self, field: &str, value: &str, constraint: &str) {
+    fn add_violation(&mut self, field: &str, value: &str, constraint: &str) {
         self.0.push(format!("Value '{value}' at '{field}' failed to satisfy constraint: {constraint}"));
     }
 }
@@ -114,19 +126,19 @@ impl Pattern {
         match self {
             Pattern::Name => word(value, "-_."),
             Pattern::Token => word(value, "-_"),
-            Pattern::Role => Arn::split(value).is_some_and(|arn| {
+            Pattern::Role => Arn::parse(value).is_some_and(|arn| {
                 arn.service == "iam"
                     && arn.region.is_empty()
                     && arn.is_of_account()
                     && arn.resource.strip_prefix("role/").is_some_and(|path| word(path, "_+=,.@/-"))
             }),
-            Pattern::Queue => Arn::split(value)
+            Pattern::Queue => Arn::parse(value)
                 .is_some_and(|arn| arn.service == "sqs" && arn.is_regional() && word(arn.resource, "-_")),
-            Pattern::Key => Arn::split(value).is_some_and(|arn| {
+            Pattern::Key => Arn::parse(value).is_some_and(|arn| {
                 let id = arn.resource.strip_prefix("key/").or(arn.resource.strip_prefix("alias/"));
                 arn.service == "kms" && arn.is_regional() && id.is_some_and(|id| id.is_empty() || word(id, "-_"))
             }),
-            Pattern::GroupArn => Arn::split(value).is_some_and(|arn| {
+            Pattern::GroupArn => Arn::parse(value).is_some_and(|arn| {
                 arn.service == "scheduler"
                     && arn.is_regional()
                     && arn.resource.strip_prefix("schedule-group/").is_some_and(|name| word(name, "-_."))
@@ -149,7 +161,7 @@ pub struct Arn<'a> {
 
 impl<'a> Arn<'a> {
     /// Splits `arn:partition:service:region:account:resource`.
-    pub fn split(text: &'a str) -> Option<Arn<'a>> {
+    pub fn parse(text: &'a str) -> Option<Arn<'a>> {
         let mut parts = text.splitn(6, ':');
         let (Some("arn"), Some(partition)) = (parts.next(), parts.next()) else { return None };
         let arn =
@@ -180,10 +192,10 @@ mod tests {
     #[test]
     fn every_violation_is_named_in_one_sentence() {
         let mut violations = Violations::default();
-        violations.name("name", "no spaces");
-        violations.range("maximumRetryAttempts", 186, 0, 185);
+        violations.check_name("name", "no spaces");
+        violations.check_range("maximumRetryAttempts", 186, 0, 185);
         assert_eq!(
-            violations.finish(),
+            violations.into_result(),
             Err(Error::Validation(
                 "2 validation errors detected: Value 'no spaces' at 'name' failed to satisfy constraint: Member must \
                  satisfy regular expression pattern: ^[0-9a-zA-Z-_.]+$; Value '186' at 'maximumRetryAttempts' failed \

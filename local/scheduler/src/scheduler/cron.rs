@@ -144,7 +144,7 @@ mod tests {
     }
 
     fn fires(text: &str, tz: &str, from: &str, count: usize, fold: Fold) -> Vec<String> {
-        let (cron, zone) = (cron(text), &Zone::find(tz, &ZoneFiles::bundled()).unwrap());
+        let (cron, zone) = (cron(text), &Zone::by_name(tz, &ZoneFiles::bundled()).unwrap());
         let start: DateTime<Utc> = from.parse().unwrap();
         std::iter::successors(cron.next_after(start, zone, fold), |at| cron.next_after(*at, zone, fold))
             .take(count)
@@ -153,13 +153,14 @@ mod tests {
     }
 
     #[test]
-    fn a_time_in_the_spring_gap_is_skipped() {
+    fn times_in_a_gap_are_skipped() {
         let fires = fires("30 2 * * ? *", "America/New_York", "2026-03-07T00:00:00Z", 3, Fold::First);
         assert_eq!(fires, ["2026-03-07T07:30Z", "2026-03-09T06:30Z", "2026-03-10T06:30Z"]);
     }
 
+    /// At the first of the two instances.
     #[test]
-    fn a_time_in_the_autumn_fold_fires_once_at_its_first_instance() {
+    fn times_in_a_fold_fire_once() {
         let daily = fires("30 1 * * ? *", "America/New_York", "2026-11-01T00:00:00Z", 2, Fold::First);
         assert_eq!(daily, ["2026-11-01T05:30Z", "2026-11-02T06:30Z"]);
         let half_hourly = fires("0/30 * * * ? *", "America/New_York", "2026-11-01T04:59:00Z", 5, Fold::First);
@@ -171,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn the_switch_lets_both_instances_of_a_fold_fire_in_order() {
+    fn fold_both_fires_both_in_order() {
         let fires = fires("0/30 * * * ? *", "America/New_York", "2026-11-01T05:10:00Z", 4, Fold::Both);
         assert_eq!(fires, ["2026-11-01T05:30Z", "2026-11-01T06:00Z", "2026-11-01T06:30Z", "2026-11-01T07:00Z"]);
         let lord_howe =
@@ -197,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn what_never_comes_again_has_no_next_time() {
+    fn spent_crons_have_no_next_time() {
         assert_eq!(fires("0 0 30 2 ? *", "UTC", "2026-01-01T00:00:00Z", 1, Fold::First), [""; 0]);
         assert_eq!(fires("0 0 1 1 ? 2020", "UTC", "2026-01-01T00:00:00Z", 1, Fold::First), [""; 0]);
     }

@@ -73,7 +73,7 @@ impl Expression {
     }
 
     /// Returns from when a rate counts: its `StartDate`, whose seconds AWS discards, else its creation.
-    pub fn origin(now: DateTime<Utc>, start_date: Option<DateTime<Utc>>) -> DateTime<Utc> {
+    pub fn rate_origin(now: DateTime<Utc>, start_date: Option<DateTime<Utc>>) -> DateTime<Utc> {
         start_date.map_or(now, |start| start.duration_trunc(TimeDelta::minutes(1)).unwrap_or(start))
     }
 }
@@ -98,15 +98,16 @@ mod tests {
     use crate::scheduler::zone_files::ZoneFiles;
 
     fn zone(name: &str) -> Zone {
-        Zone::find(name, &ZoneFiles::bundled()).unwrap()
+        Zone::by_name(name, &ZoneFiles::bundled()).unwrap()
     }
 
     fn at(text: &str) -> DateTime<Utc> {
         text.parse().unwrap()
     }
 
+    /// AWS was seen to reject these.
     #[test]
-    fn what_aws_was_seen_to_reject_is_rejected() {
+    fn expressions_that_aws_rejects_are_rejected() {
         for text in [
             "cron()",
             "cron(INVALID)",
@@ -133,8 +134,9 @@ mod tests {
         }
     }
 
+    /// The day of a clock change has 23 hours, and the rate counts 24.
     #[test]
-    fn a_rate_fires_at_once_and_then_in_real_time() {
+    fn rates_fire_at_once_and_count_time() {
         let rate = Expression::parse("rate(1 day)").unwrap();
         let made = at("2026-03-07T12:00:30Z");
         let zone = &zone("America/New_York");
@@ -144,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn at_is_read_in_the_timezone_and_comes_once() {
+    fn at_has_one_time_in_its_timezone() {
         let once = Expression::parse("at(2026-07-01T09:30:00)").unwrap();
         let made = at("2026-06-01T00:00:00Z");
         let zone = &zone("Europe/Paris");

@@ -3,8 +3,8 @@
 //! Each call of the five operations on schedules draws from one seeded source, and the plan decides what the draw
 //! means. So the same calls in the same order get the same faults.
 
-pub(super) mod acted;
-mod late;
+pub(super) mod injection;
+mod late_requests;
 mod plan;
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -16,7 +16,7 @@ use rand::{RngExt, SeedableRng};
 use serde::Serialize;
 use tokio_util::sync::CancellationToken;
 
-use self::late::Late;
+use self::late_requests::LateRequests;
 pub use self::plan::{Kind, Operation, Plan, Rule, Wrong};
 
 /// The faults of one account: the plan, the random source, and the requests that have not arrived yet.
@@ -24,7 +24,7 @@ pub use self::plan::{Kind, Operation, Plan, Rule, Wrong};
 pub(super) struct Faults {
     seed_at_start: u64,
     dice: Mutex<Dice>,
-    late: Late,
+    late_requests: LateRequests,
     ended: CancellationToken,
 }
 
@@ -97,13 +97,13 @@ impl Faults {
     }
 
     /// Replaces the plan; one without faults ends all faults.
-    pub(super) fn plan(&self, plan: Plan) {
+    pub(super) fn replace_plan(&self, plan: Plan) {
         let seed = plan.seed.unwrap_or(self.seed_at_start);
         *self.dice() = Dice::new(Plan { seed: Some(seed), ..plan }, seed);
     }
 
     /// The plan and its progress.
-    pub(super) fn progress(&self) -> Progress {
+    pub(super) fn read_progress(&self) -> Progress {
         let dice = self.dice();
         let rules = dice.plan.faults.iter().cloned().zip(&dice.injected);
         Progress {
@@ -112,23 +112,23 @@ impl Faults {
             slow_ms: dice.plan.slow_ms,
             group_delete_secs: dice.plan.group_delete_secs,
             faults: rules.map(|(rule, injected)| Injected { rule, injected: *injected }).collect(),
-            waiting: self.late.waiting(),
+            waiting: self.late_requests.count_waiting(),
         }
     }
 
     /// Answers the requests that were to get no answer, because a server that stops waits for them.
-    pub(super) fn end(&self) {
+    pub(super) fn end_silence(&self) {
         self.ended.cancel();
     }
 
     /// When the next late request arrives.
     pub(super) fn next_arrival(&self) -> Option<DateTime<Utc>> {
-        self.late.next_due()
+        self.late_requests.next_due()
     }
 
     /// Lets the late requests arrive that are due at `now`.
-    pub(super) async fn arrive(&self, now: DateTime<Utc>) {
-        self.late.arrive(now).await;
+    pub(super) async fn receive_late_requests(&self, now: DateTime<Utc>) {
+        self.late_requests.receive_due(now).await;
     }
 
     /// How long the deletion of a schedule group takes.

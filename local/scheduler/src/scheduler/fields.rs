@@ -125,8 +125,9 @@ fn digits(text: &str, field: &Field) -> Option<u32> {
 mod tests {
     use super::*;
 
+    /// AWS was seen to accept these.
     #[test]
-    fn what_aws_was_seen_to_accept_is_accepted() {
+    fn crons_that_aws_accepts_are_accepted() {
         for text in [
             "0-15/1 8-8 ? * 2,3,4,5,6,7 *",
             "30-30 13-13 ? * 2,4,6 *",
@@ -146,15 +147,16 @@ mod tests {
         }
     }
 
+    /// AWS was seen to reject these.
     #[test]
-    fn what_aws_was_seen_to_reject_is_rejected() {
+    fn crons_that_aws_rejects_are_rejected() {
         for text in ["0 1 * * * *", "7 20 * * NOT *", "71 8 1 * ? *", "", "INVALID", "0 0 12 * * ? *"] {
             assert!(Cron::parse(text).is_none(), "{text}");
         }
     }
 
     #[test]
-    fn what_aws_does_not_document_is_rejected() {
+    fn undocumented_crons_are_rejected() {
         for text in [
             "0 9 LW * ? *",
             "0 9 L-3 * ? *",

@@ -73,7 +73,7 @@ impl Groups {
     ///
     /// # Errors
     /// Fails if the name is taken, or if the account has reached its quota.
-    pub fn create(&mut self, account: &Account, new: NewGroup, now: DateTime<Utc>) -> Result<String, Error> {
+    pub fn create_group(&mut self, account: &Account, new: NewGroup, now: DateTime<Utc>) -> Result<String, Error> {
         match self.0.get(&new.name) {
             Some(existing) if existing.was_made_by(new.client_token.as_deref(), now) => Ok(existing.arn.clone()),
             Some(existing) => Err(Error::Conflict(format!("Schedule group {} already exists.", existing.name))),
@@ -105,20 +105,20 @@ impl Groups {
     }
 
     /// Lists up to `limit` schedule groups by name, after `after`.
-    pub fn list(&self, prefix: &str, after: Option<Key>, limit: usize) -> Page<Group> {
+    pub fn list_groups(&self, prefix: &str, after: Option<Key>, limit: usize) -> Page<Group> {
         let after = after.map(|key| key.name);
         let items = self
             .0
             .values()
             .filter(|group| group.name.starts_with(prefix) && after.as_ref().is_none_or(|after| group.name > *after));
-        Page::of(items.cloned(), limit, |group| Key { group: String::new(), name: group.name.clone() })
+        Page::first_of(items.cloned(), limit, |group| Key { group: String::new(), name: group.name.clone() })
     }
 
     /// Returns the schedule group of an ARN, to read or change its tags.
     ///
     /// # Errors
     /// Fails if the schedule group does not exist.
-    pub fn by_arn(&mut self, arn: &str) -> Result<&mut Group, Error> {
+    pub fn find_by_arn(&mut self, arn: &str) -> Result<&mut Group, Error> {
         let name = arn.rsplit('/').next().unwrap_or_default();
         let is_named = |group: &&mut Group| group.name == DEFAULT || group.arn == arn;
         self.0.get_mut(name).filter(is_named).ok_or_else(|| Error::no_group(name))

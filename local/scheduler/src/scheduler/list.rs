@@ -27,7 +27,7 @@ pub struct Filter {
 
 impl<T> Page<T> {
     /// A page of the first `limit` of `items`.
-    pub fn of(items: impl Iterator<Item = T>, limit: usize, key: impl Fn(&T) -> Key) -> Page<T> {
+    pub fn first_of(items: impl Iterator<Item = T>, limit: usize, key: impl Fn(&T) -> Key) -> Page<T> {
         let mut items: Vec<T> = items.take(limit + 1).collect();
         let more = items.len() > limit;
         items.truncate(limit);
@@ -37,7 +37,7 @@ impl<T> Page<T> {
 
 impl Filter {
     /// Lists up to `limit` of `schedules` by schedule group and name, after `after`.
-    pub(super) fn page(
+    pub(super) fn list_page(
         &self,
         schedules: &BTreeMap<Key, Arc<Schedule>>,
         after: Option<Key>,
@@ -57,6 +57,6 @@ impl Filter {
             .take_while(|schedule| self.group.as_ref().is_none_or(|group| *group == schedule.key.group))
             .filter(|schedule| self.name_prefix.as_ref().is_none_or(|prefix| schedule.key.name.starts_with(prefix)))
             .filter(|schedule| self.state.as_ref().is_none_or(|state| state == schedule.spec.state.as_str()));
-        Page::of(items.cloned(), limit, |schedule| schedule.key.clone())
+        Page::first_of(items.cloned(), limit, |schedule| schedule.key.clone())
     }
 }

@@ -14,8 +14,8 @@ pub mod faults;
 mod fields;
 pub mod groups;
 pub mod list;
-mod past;
 mod quota;
+mod recent_changes;
 mod request;
 pub mod spec;
 pub mod store;
@@ -88,12 +88,12 @@ impl Scheduler {
 
     /// Returns the next time at which any schedule fires, if that is not after `until`.
     pub fn next_due(&self, until: DateTime<Utc>) -> Option<DateTime<Utc>> {
-        self.store().next_due().filter(|at| *at <= until)
+        self.lock_store().next_due().filter(|at| *at <= until)
     }
 
     /// Takes the schedules that are due at `now`, in the order of time.
     pub fn take_due(&self, now: DateTime<Utc>) -> Vec<Due> {
-        self.store().take_due(now)
+        self.lock_store().take_due(now)
     }
 
     /// The clock of the evaluation.
@@ -102,18 +102,18 @@ impl Scheduler {
     }
 
     /// The schedules and schedule groups.
-    pub fn store(&self) -> MutexGuard<'_, Store> {
+    pub fn lock_store(&self) -> MutexGuard<'_, Store> {
         self.0.store.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Replaces the plan of faults.
     pub fn plan_faults(&self, plan: Plan) {
-        self.0.faults.plan(plan);
+        self.0.faults.replace_plan(plan);
     }
 
     /// The plan of faults, and how often each was applied.
     pub fn faults_injected(&self) -> Progress {
-        self.0.faults.progress()
+        self.0.faults.read_progress()
     }
 
     /// Returns when the next late request arrives, if that is not after `until`.
@@ -122,13 +122,13 @@ impl Scheduler {
     }
 
     /// Lets the late requests arrive that are due at `now`.
-    pub async fn arrive(&self, now: DateTime<Utc>) {
-        self.0.faults.arrive(now).await;
+    pub async fn receive_late_requests(&self, now: DateTime<Utc>) {
+        self.0.faults.receive_late_requests(now).await;
     }
 
     /// Answers the calls that were to get no answer, because a server that stops waits for them.
     pub fn end_silence(&self) {
-        self.0.faults.end();
+        self.0.faults.end_silence();
     }
 
     fn faults(&self) -> &Faults {
@@ -136,7 +136,7 @@ impl Scheduler {
     }
 
     /// Returns after a schedule was created, replaced or deleted since the last call.
-    pub async fn changed(&self) {
+    pub async fn wait_until_changed(&self) {
         self.0.changed.notified().await;
     }
 }

@@ -21,7 +21,7 @@ impl Quota {
     ///
     /// # Errors
     /// Returns a `ThrottlingException` above the quota.
-    pub(super) fn take(&self) -> Result<(), Error> {
+    pub(super) fn count_call(&self) -> Result<(), Error> {
         let Some(limit) = self.calls_per_second else { return Ok(()) };
         let mut second = self.second.lock().unwrap_or_else(PoisonError::into_inner);
         if second.0.elapsed() >= Duration::from_secs(1) {

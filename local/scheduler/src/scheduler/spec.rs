@@ -112,7 +112,7 @@ impl Spec {
             .filter(Expression::has_a_time)
             .ok_or_else(|| Error::Validation(format!("Invalid Schedule Expression {expression_text}.")))?;
         let timezone_text = put.schedule_expression_timezone.as_deref().unwrap_or("UTC");
-        let timezone = Zone::find(timezone_text, zone_files)
+        let timezone = Zone::by_name(timezone_text, zone_files)
             .ok_or_else(|| Error::Validation(format!("Invalid Schedule Expression Timezone {timezone_text}.")))?;
         let (start_date, end_date) = dates(&expression, put.start_date, put.end_date, now)?;
         Ok(Spec {
@@ -136,7 +136,7 @@ impl Spec {
 
 impl Spec {
     /// The times between which it fires: the dates of a one-time schedule are ignored.
-    pub fn limits(&self) -> Dates {
+    pub fn fire_limits(&self) -> Dates {
         match self.expression {
             Expression::At(_) => (None, None),
             Expression::Cron(_) | Expression::Rate(_) => (self.start_date, self.end_date),
@@ -146,69 +146,69 @@ impl Spec {
 
 fn check_constraints(name: &str, put: &PutSchedule) -> Result<(), Error> {
     let mut violations = Violations::default();
-    violations.name("name", name);
+    violations.check_name("name", name);
     if let Some(group) = &put.group_name {
-        violations.name("groupName", group);
+        violations.check_name("groupName", group);
     }
-    violations.token(put.client_token.as_deref());
-    if let Some(expression) = violations.required("scheduleExpression", put.schedule_expression.as_ref()) {
-        violations.length("scheduleExpression", expression, 1, 256);
+    violations.check_token(put.client_token.as_deref());
+    if let Some(expression) = violations.require_value("scheduleExpression", put.schedule_expression.as_ref()) {
+        violations.check_length("scheduleExpression", expression, 1, 256);
     }
     if let Some(timezone) = &put.schedule_expression_timezone {
-        violations.length("scheduleExpressionTimezone", timezone, 1, 50);
+        violations.check_length("scheduleExpressionTimezone", timezone, 1, 50);
     }
     if let Some(description) = &put.description {
-        violations.length("description", description, 0, 512);
+        violations.check_length("description", description, 0, 512);
     }
     if let Some(state) = &put.state {
-        violations.one_of("state", state, &["ENABLED", "DISABLED"]);
+        violations.check_one_of("state", state, &["ENABLED", "DISABLED"]);
     }
     if let Some(completion) = &put.action_after_completion {
-        violations.one_of("actionAfterCompletion", completion, &["NONE", "DELETE"]);
+        violations.check_one_of("actionAfterCompletion", completion, &["NONE", "DELETE"]);
     }
     if let Some(key) = &put.kms_key_arn {
-        violations.length("kmsKeyArn", key, 1, 2048);
-        violations.pattern("kmsKeyArn", key, Pattern::Key);
+        violations.check_length("kmsKeyArn", key, 1, 2048);
+        violations.check_pattern("kmsKeyArn", key, Pattern::Key);
     }
-    if let Some(window) = violations.required("flexibleTimeWindow", put.flexible_time_window.as_ref()) {
+    if let Some(window) = violations.require_value("flexibleTimeWindow", put.flexible_time_window.as_ref()) {
         check_window(&mut violations, window);
     }
-    if let Some(target) = violations.required("target", put.target.as_ref()) {
+    if let Some(target) = violations.require_value("target", put.target.as_ref()) {
         check_target(&mut violations, target);
     }
-    violations.finish()
+    violations.into_result()
 }
 
 fn check_window(violations: &mut Violations, window: &WindowBody) {
-    if let Some(mode) = violations.required("flexibleTimeWindow.mode", window.mode.as_ref()) {
-        violations.one_of("flexibleTimeWindow.mode", mode, &["OFF", "FLEXIBLE"]);
+    if let Some(mode) = violations.require_value("flexibleTimeWindow.mode", window.mode.as_ref()) {
+        violations.check_one_of("flexibleTimeWindow.mode", mode, &["OFF", "FLEXIBLE"]);
     }
     if let Some(minutes) = window.maximum_window_in_minutes {
-        violations.range("flexibleTimeWindow.maximumWindowInMinutes", minutes, 1, 1440);
+        violations.check_range("flexibleTimeWindow.maximumWindowInMinutes", minutes, 1, 1440);
     }
 }
 
 fn check_target(violations: &mut Violations, target: &TargetBody) {
-    if let Some(arn) = violations.required("target.arn", target.arn.as_ref()) {
-        violations.length("target.arn", arn, 1, 1600);
+    if let Some(arn) = violations.require_value("target.arn", target.arn.as_ref()) {
+        violations.check_length("target.arn", arn, 1, 1600);
     }
-    if let Some(role) = violations.required("target.roleArn", target.role_arn.as_ref()) {
-        violations.length("target.roleArn", role, 1, 1600);
-        violations.pattern("target.roleArn", role, Pattern::Role);
+    if let Some(role) = violations.require_value("target.roleArn", target.role_arn.as_ref()) {
+        violations.check_length("target.roleArn", role, 1, 1600);
+        violations.check_pattern("target.roleArn", role, Pattern::Role);
     }
     if let Some(input) = &target.input {
-        violations.length("target.input", input, 1, usize::MAX);
+        violations.check_length("target.input", input, 1, usize::MAX);
     }
     if let Some(queue) = target.dead_letter_config.as_ref().and_then(|config| config.arn.as_ref()) {
-        violations.length("target.deadLetterConfig.arn", queue, 1, 1600);
-        violations.pattern("target.deadLetterConfig.arn", queue, Pattern::Queue);
+        violations.check_length("target.deadLetterConfig.arn", queue, 1, 1600);
+        violations.check_pattern("target.deadLetterConfig.arn", queue, Pattern::Queue);
     }
     if let Some(policy) = &target.retry_policy {
         if let Some(age) = policy.maximum_event_age_in_seconds {
-            violations.range("target.retryPolicy.maximumEventAgeInSeconds", age, 60, 86_400);
+            violations.check_range("target.retryPolicy.maximumEventAgeInSeconds", age, 60, 86_400);
         }
         if let Some(attempts) = policy.maximum_retry_attempts {
-            violations.range("target.retryPolicy.maximumRetryAttempts", attempts, 0, 185);
+            violations.check_range("target.retryPolicy.maximumRetryAttempts", attempts, 0, 185);
         }
     }
 }
@@ -260,7 +260,7 @@ fn window(window: WindowBody) -> Result<WindowBody, Error> {
 }
 
 fn target(mut target: TargetBody) -> Result<TargetBody, Error> {
-    let service = target.arn.as_deref().and_then(Arn::split).map(|arn| arn.service.to_owned());
+    let service = target.arn.as_deref().and_then(Arn::parse).map(|arn| arn.service.to_owned());
     let Some(service) = service else {
         return Err(Error::Validation("Provided Arn is not in correct format.".to_owned()));
     };

@@ -13,7 +13,7 @@ use super::error::Error;
 use super::expression::Expression;
 use super::groups::{Groups, NewGroup};
 use super::list::{Filter, Page};
-use super::past::Past;
+use super::recent_changes::RecentChanges;
 use super::spec::{Completion, Spec, State};
 use super::stored_schedule::{Due, Key, Schedule};
 
@@ -25,7 +25,7 @@ pub struct Store {
     schedules: BTreeMap<Key, Arc<Schedule>>,
     next: BTreeSet<(DateTime<Utc>, Key)>,
     overdue: Vec<Due>,
-    past: Past,
+    recent_changes: RecentChanges,
 }
 
 impl Store {
@@ -38,7 +38,7 @@ impl Store {
             schedules: BTreeMap::new(),
             next: BTreeSet::new(),
             overdue: Vec::new(),
-            past: Past::default(),
+            recent_changes: RecentChanges::default(),
         }
     }
 
@@ -46,7 +46,7 @@ impl Store {
     ///
     /// # Errors
     /// Fails if the schedule group is missing or being deleted, the name is taken, or the quota is reached.
-    pub fn create(
+    pub fn create_schedule(
         &mut self,
         key: Key,
         spec: Spec,
@@ -65,10 +65,10 @@ impl Store {
         if self.schedules.len() >= self.account.max_schedules {
             return Err(Error::Quota("You have exceeded the quota of schedules for this account.".to_owned()));
         }
-        self.past.note(key.clone(), None);
+        self.recent_changes.record_change(key.clone(), None);
         let Account { region, id, .. } = self.account.in_region(region);
         let arn = format!("arn:aws:scheduler:{region}:{id}:schedule/{}/{}", key.group, key.name);
-        let origin = Expression::origin(now, spec.start_date);
+        let origin = Expression::rate_origin(now, spec.start_date);
         self.put(Schedule {
             key,
             arn: arn.clone(),
@@ -86,9 +86,9 @@ impl Store {
     ///
     /// # Errors
     /// Fails if the schedule group or the schedule does not exist, or if the schedule group is being deleted.
-    pub fn update(&mut self, key: Key, spec: Spec, now: DateTime<Utc>) -> Result<String, Error> {
+    pub fn update_schedule(&mut self, key: Key, spec: Spec, now: DateTime<Utc>) -> Result<String, Error> {
         let existing = self.remove(&key, now)?;
-        let origin = Expression::origin(now, spec.start_date);
+        let origin = Expression::rate_origin(now, spec.start_date);
         // Recorded as one change: `remove` has recorded the state before it.
         let replaced = Arc::unwrap_or_clone(existing);
         let arn = replaced.arn.clone();
@@ -100,7 +100,7 @@ impl Store {
     ///
     /// # Errors
     /// Fails if the schedule group or the schedule does not exist, or if the schedule group is being deleted.
-    pub fn delete(&mut self, key: &Key, now: DateTime<Utc>) -> Result<(), Error> {
+    pub fn delete_schedule(&mut self, key: &Key, now: DateTime<Utc>) -> Result<(), Error> {
         self.remove(key, now).map(drop)
     }
 
@@ -119,7 +119,7 @@ impl Store {
     /// Fails if the schedule group or the schedule does not exist.
     pub fn get_past(&self, key: &Key, changes_back: usize) -> Result<Arc<Schedule>, Error> {
         self.groups.get(&key.group)?;
-        match self.past.of(key, changes_back) {
+        match self.recent_changes.state_before(key, changes_back) {
             Some(before) => before.ok_or_else(|| Error::no_schedule(&key.name)),
             None => self.get(key),
         }
@@ -129,14 +129,19 @@ impl Store {
     ///
     /// # Errors
     /// Fails if the requested schedule group does not exist.
-    pub fn list(&self, filter: &Filter, after: Option<Key>, limit: usize) -> Result<Page<Arc<Schedule>>, Error> {
+    pub fn list_schedules(
+        &self,
+        filter: &Filter,
+        after: Option<Key>,
+        limit: usize,
+    ) -> Result<Page<Arc<Schedule>>, Error> {
         if let Some(group) = &filter.group {
             self.groups.get(group)?;
         }
-        Ok(filter.page(&self.schedules, after, limit))
+        Ok(filter.list_page(&self.schedules, after, limit))
     }
 
-    /// Like [`Store::list`], but as the account was `changes_back` changes ago.
+    /// Like [`Store::list_schedules`], but as the account was `changes_back` changes ago.
     ///
     /// # Errors
     /// Fails if the requested schedule group does not exist.
@@ -150,7 +155,7 @@ impl Store {
         if let Some(group) = &filter.group {
             self.groups.get(group)?;
         }
-        Ok(filter.page(&self.past.all(&self.schedules, changes_back), after, limit))
+        Ok(filter.list_page(&self.recent_changes.schedules_before(&self.schedules, changes_back), after, limit))
     }
 
     /// Creates a schedule group.
@@ -171,7 +176,7 @@ impl Store {
         new: NewGroup,
         now: DateTime<Utc>,
     ) -> Result<String, Error> {
-        self.groups.create(&self.account.in_region(region), new, now)
+        self.groups.create_group(&self.account.in_region(region), new, now)
     }
 
     /// Deletes a schedule group with all its schedules, which fire until the deletion ends.
@@ -256,7 +261,7 @@ impl Store {
     /// Removes a schedule. A fire that is already due remains, because AWS would send it, too.
     fn take(&mut self, key: &Key, now: DateTime<Utc>) -> Option<Arc<Schedule>> {
         let schedule = self.schedules.remove(key)?;
-        self.past.note(key.clone(), Some(Arc::clone(&schedule)));
+        self.recent_changes.record_change(key.clone(), Some(Arc::clone(&schedule)));
         if let Some(at) = schedule.next {
             self.next.remove(&(at, key.clone()));
             if at <= now {
@@ -271,7 +276,7 @@ impl Store {
         if spec.state == State::Disabled {
             return None;
         }
-        let (start_date, end_date) = spec.limits();
+        let (start_date, end_date) = spec.fire_limits();
         let just_before_start = start_date.map(|start| start - TimeDelta::milliseconds(1));
         let from = just_before_start.map_or(after, |start| start.max(after));
         let next = spec.expression.next_after(from, schedule.origin, &spec.timezone, self.fold)?;

@@ -107,7 +107,7 @@ pub struct GroupView {
 
 impl GroupView {
     /// A schedule group for a caller of this region.
-    pub fn of(group: &Group, region: Option<&str>) -> Self {
+    pub fn in_region(group: &Group, region: Option<&str>) -> Self {
         GroupView {
             arn: group.arn_in(region),
             name: group.name.clone(),

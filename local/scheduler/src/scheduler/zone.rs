@@ -26,8 +26,8 @@ impl PartialEq for Zone {
 
 impl Zone {
     /// Returns the timezone of this name.
-    pub fn find(name: &str, files: &ZoneFiles) -> Option<Zone> {
-        let rules = tz::TimeZone::from_tz_data(&files.tzif(name)?).ok()?;
+    pub fn by_name(name: &str, files: &ZoneFiles) -> Option<Zone> {
+        let rules = tz::TimeZone::from_tz_data(&files.read_tzif(name)?).ok()?;
         // Without a footer nothing says which offset applies after the last change.
         let is_complete = rules.as_ref().extra_rule().is_some() || rules.as_ref().transitions().is_empty();
         is_complete.then(|| Zone { name: name.to_owned(), rules: Arc::new(rules) })
@@ -46,7 +46,7 @@ impl Zone {
     /// The instants at which the local time is `wall`, in ascending order: none in a gap, two in a fold.
     ///
     /// Each offset around `wall` gives a candidate. It counts if that offset is in force at the candidate.
-    pub fn instants(&self, wall: NaiveDateTime) -> impl Iterator<Item = DateTime<Utc>> + use<> {
+    pub fn instants_at(&self, wall: NaiveDateTime) -> impl Iterator<Item = DateTime<Utc>> + use<> {
         let near = wall.and_utc();
         let offsets = [near - REACH, near, near + REACH].map(|at| self.offset(at));
         let mut found = offsets.map(|offset| Some(near - offset).filter(|at| self.offset(*at) == offset));
@@ -70,11 +70,11 @@ mod tests {
     use super::*;
 
     fn zone(name: &str) -> Zone {
-        Zone::find(name, &ZoneFiles::bundled()).unwrap_or_else(|| panic!("no zone {name}"))
+        Zone::by_name(name, &ZoneFiles::bundled()).unwrap_or_else(|| panic!("no zone {name}"))
     }
 
     fn instants(name: &str, wall: &str) -> Vec<String> {
-        zone(name).instants(wall.parse().unwrap()).map(|at| at.format("%FT%RZ").to_string()).collect()
+        zone(name).instants_at(wall.parse().unwrap()).map(|at| at.format("%FT%RZ").to_string()).collect()
     }
 
     #[test]
@@ -136,11 +136,11 @@ mod tests {
     /// RFC 9636 leaves open what follows the last change of such a file.
     #[test]
     fn files_without_footer_are_refused() {
-        let whole = ZoneFiles::bundled().tzif("Europe/Paris").unwrap();
+        let whole = ZoneFiles::bundled().read_tzif("Europe/Paris").unwrap();
         let footer = whole[..whole.len() - 1].iter().rposition(|byte| *byte == b'\n').unwrap();
         let cut = [&whole[..=footer], b"\n"].concat();
         let files = ZoneFiles::from_reader(move |_| Some(cut.clone()));
-        assert!(Zone::find("Europe/Paris", &files).is_none());
+        assert!(Zone::by_name("Europe/Paris", &files).is_none());
     }
 
     /// Another way to the same result: `tz-rs` searches all changes of a zone.
@@ -153,7 +153,7 @@ mod tests {
                 let start = zone.wall_time(before) + TimeDelta::seconds(1);
                 for minutes in [-181, -61, -60, -30, -1, 0, 1, 29, 30, 59, 60, 61, 181] {
                     let wall = start + TimeDelta::minutes(minutes);
-                    let ours: Vec<i64> = zone.instants(wall).map(|at| at.timestamp()).collect();
+                    let ours: Vec<i64> = zone.instants_at(wall).map(|at| at.timestamp()).collect();
                     assert_eq!(ours, exhaustive(&zone, wall), "{name} at {wall}");
                 }
             }

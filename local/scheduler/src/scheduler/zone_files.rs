@@ -31,7 +31,7 @@ impl ZoneFiles {
     }
 
     /// Returns the file of a timezone or of an alias.
-    pub fn tzif(&self, name: &str) -> Option<Vec<u8>> {
+    pub fn read_tzif(&self, name: &str) -> Option<Vec<u8>> {
         (self.0)(name)
     }
 }

@@ -39,7 +39,7 @@ impl Binaries {
     ///
     /// # Errors
     /// Returns one sentence that says what to install.
-    pub(super) fn find() -> Result<Binaries> {
+    pub(super) fn find_installed() -> Result<Binaries> {
         let usual = VERSIONS.rev().flat_map(|version| {
             USUAL_PLACES.iter().map(move |place| PathBuf::from(place.replace("{}", &version.to_string())))
         });
@@ -58,7 +58,7 @@ impl Binaries {
     }
 
     /// The path of one of the programs.
-    pub(super) fn program(&self, name: &str) -> PathBuf {
+    pub(super) fn program_path(&self, name: &str) -> PathBuf {
         self.0.join(name)
     }
 }
@@ -68,7 +68,7 @@ impl User {
     ///
     /// # Errors
     /// Fails if this process runs as root and neither the user `postgres` nor the user `nobody` exists.
-    pub(super) fn unprivileged() -> Result<Option<User>> {
+    pub(super) fn find_unprivileged() -> Result<Option<User>> {
         let id = Command::new("id").arg("-u").output().context("cannot run `id -u`")?;
         if id.stdout.trim_ascii() != b"0" {
             return Ok(None);
@@ -112,7 +112,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_user_is_found_by_its_whole_name() {
+    fn users_are_found_by_complete_name() {
         let passwd =
             "root:x:0:0:root:/root:/bin/bash\npostgres2:x:1:1::/:/bin/sh\npostgres:x:101:104:,,,:/var:/bin/bash";
         assert_eq!(user_in(passwd, "postgres"), Some(User { uid: 101, gid: 104 }));

@@ -31,16 +31,16 @@ pub struct Postmaster {
 /// # Errors
 /// Fails if the folder cannot be created, or if it belongs to another program.
 pub fn state_folder(target: &Path) -> Result<Folder> {
-    let user = User::unprivileged()?;
+    let user = User::find_unprivileged()?;
     let wanted = target.join("local").join("postgres");
-    if let Ok(folder) = Folder::make(wanted.clone(), user)
+    if let Ok(folder) = Folder::create_for(wanted.clone(), user)
         && folder.can_be_entered()
     {
         return Ok(folder);
     }
     let digest = const_hex::encode(Sha256::digest(wanted.as_os_str().as_encoded_bytes()));
     let elsewhere = std::env::temp_dir().join(format!("cronbox-{}", &digest[..12]));
-    Folder::make(elsewhere, user)
+    Folder::create_for(elsewhere, user)
 }
 
 impl Folder {
@@ -48,8 +48,8 @@ impl Folder {
     ///
     /// # Errors
     /// Fails if it cannot be created, or if the user that Postgres runs as cannot enter it.
-    pub fn at(root: PathBuf) -> Result<Folder> {
-        let folder = Folder::make(root, User::unprivileged()?)?;
+    pub fn create_at(root: PathBuf) -> Result<Folder> {
+        let folder = Folder::create_for(root, User::find_unprivileged()?)?;
         if !folder.can_be_entered() {
             bail!("the user that Postgres runs as cannot enter {}: choose another --data", folder.root.display());
         }
@@ -60,12 +60,12 @@ impl Folder {
     ///
     /// # Errors
     /// Fails if it cannot be created.
-    pub fn temporary() -> Result<Folder> {
+    pub fn create_temporary() -> Result<Folder> {
         let name = format!("cronbox-test-{}-{}", std::process::id(), const_hex::encode(rand::random::<[u8; 6]>()));
-        Folder::make(std::env::temp_dir().join(name), User::unprivileged()?)
+        Folder::create_for(std::env::temp_dir().join(name), User::find_unprivileged()?)
     }
 
-    fn make(root: PathBuf, user: Option<User>) -> Result<Folder> {
+    fn create_for(root: PathBuf, user: Option<User>) -> Result<Folder> {
         let context = || format!("cannot make the folder {}", root.display());
         if let Some(parent) = root.parent() {
             fs::create_dir_all(parent).with_context(context)?;
@@ -79,12 +79,12 @@ impl Folder {
         };
         let folder = Folder { root: root.clone(), user };
         match owner {
-            None => folder.give(&root)?,
+            None => folder.give_to_user(&root)?,
             // Another user may have placed a file at a path that is known beforehand.
             Some(found) if !found.is_dir() || user.is_some_and(|user| ![0, user.uid].contains(&found.uid())) => {
                 bail!("{} belongs to another user: choose another folder with --data", root.display())
             }
-            Some(_) => folder.give(&root)?,
+            Some(_) => folder.give_to_user(&root)?,
         }
         // An absolute path, because Postgres is started from `/`.
         Ok(Folder { root: fs::canonicalize(&root).with_context(context)?, user })
@@ -94,7 +94,7 @@ impl Folder {
     ///
     /// # Errors
     /// Fails if the operating system refuses access to the file.
-    pub fn give(&self, path: &Path) -> Result<()> {
+    pub fn give_to_user(&self, path: &Path) -> Result<()> {
         let Some(user) = self.user else { return Ok(()) };
         chown(path, Some(user.uid), Some(user.gid))
             .with_context(|| format!("cannot give {} to the user that Postgres runs as", path.display()))
@@ -104,7 +104,7 @@ impl Folder {
     ///
     /// # Errors
     /// Fails if another process has the lock.
-    pub fn lock(&self) -> Result<File> {
+    pub fn lock_folder(&self) -> Result<File> {
         let path = self.root.join("lock");
         let lock = File::create(&path).with_context(|| format!("cannot write {}", path.display()))?;
         match lock.try_lock() {
@@ -117,7 +117,7 @@ impl Folder {
     }
 
     /// What the running server, or the last one before a crash, wrote about itself.
-    pub fn postmaster(&self) -> Option<Postmaster> {
+    pub fn read_postmaster(&self) -> Option<Postmaster> {
         let text = fs::read_to_string(self.postmaster_file()).ok()?;
         let mut lines = text.lines();
         let pid = lines.next()?.trim().parse().ok()?;
@@ -137,23 +137,23 @@ impl Folder {
     }
 
     /// The data folder.
-    pub fn data(&self) -> PathBuf {
+    pub fn data_folder(&self) -> PathBuf {
         self.root.join("data")
     }
 
     /// The file with the password, 0600.
-    pub fn password(&self) -> PathBuf {
+    pub fn password_file(&self) -> PathBuf {
         self.root.join("password")
     }
 
     /// The server's log.
-    pub fn log(&self) -> PathBuf {
+    pub fn log_file(&self) -> PathBuf {
         self.root.join("postgres.log")
     }
 
     /// `postmaster.pid`
     pub fn postmaster_file(&self) -> PathBuf {
-        self.data().join("postmaster.pid")
+        self.data_folder().join("postmaster.pid")
     }
 
     fn can_be_entered(&self) -> bool {

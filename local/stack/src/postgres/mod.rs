@@ -68,13 +68,13 @@ impl Postgres {
     /// # Errors
     /// Fails if there are no programs, if another process uses the folder, or if the server does not start; the error
     /// names its log.
-    pub fn start(folder: &Folder, purpose: Purpose) -> Result<Postgres> {
-        let binaries = Binaries::find()?;
-        let lock = folder.lock()?;
+    pub fn start_server(folder: &Folder, purpose: Purpose) -> Result<Postgres> {
+        let binaries = Binaries::find_installed()?;
+        let lock = folder.lock_folder()?;
         let cluster = Cluster { binaries: &binaries, folder, user: folder.user() };
-        let password = if folder.data().join("PG_VERSION").exists() {
+        let password = if folder.data_folder().join("PG_VERSION").exists() {
             cluster.stop_leftover()?;
-            fs::read_to_string(folder.password()).context("cannot read the database's password beside its data")?
+            fs::read_to_string(folder.password_file()).context("cannot read the database's password beside its data")?
         } else {
             cluster.init(purpose)?
         };
@@ -121,11 +121,11 @@ impl Cluster<'_> {
         let password = new_password();
         self.write_password(&password)?;
         let made = self
-            .command(&self.binaries.program("initdb"))
+            .command(&self.binaries.program_path("initdb"))
             .arg("--pgdata")
-            .arg(self.folder.data())
+            .arg(self.folder.data_folder())
             .arg("--pwfile")
-            .arg(self.folder.password())
+            .arg(self.folder.password_file())
             .args(["--username", ROLE, "--auth", auth, "--encoding", "UTF8", "--locale", "C", "--no-sync"])
             .output()
             .context("cannot run initdb")?;
@@ -136,22 +136,22 @@ impl Cluster<'_> {
     }
 
     fn write_password(&self, password: &str) -> Result<()> {
-        let path = self.folder.password();
+        let path = self.folder.password_file();
         let mut file = File::create(&path).with_context(|| format!("cannot write {}", path.display()))?;
         file.set_permissions(Permissions::from_mode(0o600))?;
         file.write_all(password.as_bytes())?;
-        self.folder.give(&path)
+        self.folder.give_to_user(&path)
     }
 
     fn spawn(&self, port: u16, purpose: Purpose) -> Result<(Child, ChildStdin)> {
-        let log = File::create(self.folder.log()).context("cannot write Postgres's log")?;
+        let log = File::create(self.folder.log_file()).context("cannot write Postgres's log")?;
         let (signal, leftovers) = match purpose {
             Purpose::Keep => ("INT", PathBuf::new()),
             Purpose::ThrowAway => ("QUIT", self.folder.root().to_owned()),
         };
         let mut command = self.command(Path::new("sh"));
         command.args(["-c", KEEPER, "postgres-keeper", signal]).arg(leftovers);
-        command.arg(self.binaries.program("postgres")).arg("-D").arg(self.folder.data());
+        command.arg(self.binaries.program_path("postgres")).arg("-D").arg(self.folder.data_folder());
         for setting in settings(port, purpose) {
             command.arg("-c").arg(setting);
         }
@@ -170,7 +170,7 @@ impl Cluster<'_> {
             if keeper.try_wait()?.is_some() {
                 return Ok(false);
             }
-            if self.folder.postmaster().is_some_and(|postmaster| postmaster.ready) {
+            if self.folder.read_postmaster().is_some_and(|postmaster| postmaster.ready) {
                 return Ok(true);
             }
             std::thread::sleep(Duration::from_millis(5));
@@ -180,22 +180,22 @@ impl Cluster<'_> {
 
     /// Stops a server that outlived its supervisor, and removes a file that a crash left behind.
     fn stop_leftover(&self) -> Result<()> {
-        let Some(postmaster) = self.folder.postmaster() else { return Ok(()) };
-        if !postmaster.is_running(&self.folder.data()) {
+        let Some(postmaster) = self.folder.read_postmaster() else { return Ok(()) };
+        if !postmaster.is_running(&self.folder.data_folder()) {
             return fs::remove_file(self.folder.postmaster_file()).context("cannot remove the stale postmaster.pid");
         }
         let stopped = self
-            .command(&self.binaries.program("pg_ctl"))
+            .command(&self.binaries.program_path("pg_ctl"))
             .arg("--pgdata")
-            .arg(self.folder.data())
+            .arg(self.folder.data_folder())
             .args(["--mode", "fast", "--wait", "--silent", "stop"])
             .output()
             .context("cannot run pg_ctl")?;
         // It may have exited meanwhile.
-        if stopped.status.success() || self.folder.postmaster().is_none() {
+        if stopped.status.success() || self.folder.read_postmaster().is_none() {
             return Ok(());
         }
-        bail!("a Postgres still runs on {}: stop process {}", self.folder.data().display(), postmaster.pid)
+        bail!("a Postgres still runs on {}: stop process {}", self.folder.data_folder().display(), postmaster.pid)
     }
 
     fn command(&self, program: &Path) -> Command {
@@ -208,9 +208,9 @@ impl Cluster<'_> {
     }
 
     fn last_words(&self) -> String {
-        let log = fs::read_to_string(self.folder.log()).unwrap_or_default();
+        let log = fs::read_to_string(self.folder.log_file()).unwrap_or_default();
         let last = log.lines().rev().find(|line| !line.trim().is_empty()).unwrap_or("no reason given");
-        format!("{last} (see {})", self.folder.log().display())
+        format!("{last} (see {})", self.folder.log_file().display())
     }
 }
 

@@ -24,7 +24,7 @@ impl Answer {
     }
 }
 
-pub(super) async fn answer(request: RequestBuilder) -> Result<Answer> {
+pub(super) async fn send_request(request: RequestBuilder) -> Result<Answer> {
     let response = request.send().await?;
     let header = |name| response.headers().get(name).and_then(|value| value.to_str().ok()).map(str::to_owned);
     let (etag, location) = (header("etag"), header("location"));

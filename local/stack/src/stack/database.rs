@@ -53,7 +53,7 @@ impl Database {
     ///
     /// # Errors
     /// Fails if the server does not start, or if a migration fails.
-    pub async fn kept(folder: Folder) -> Result<Database> {
+    pub async fn open_kept(folder: Folder) -> Result<Database> {
         let postgres = start(folder, Purpose::Keep).await?;
         let mut admin = PgConnection::connect(&postgres.dsn("postgres")).await?;
         let made = sqlx::query("CREATE DATABASE cronbox").execute(&mut admin).await;
@@ -70,7 +70,7 @@ impl Database {
     ///
     /// # Errors
     /// Fails if the server does not start, or if the template cannot be cloned.
-    pub async fn of_template() -> Result<Database> {
+    pub async fn clone_template() -> Result<Database> {
         let cluster = CLUSTER.get_or_try_init(Cluster::start).await?;
         let name = format!("stack_{}", cluster.numbered.fetch_add(1, Ordering::Relaxed));
         let mut admin = PgConnection::connect(&cluster.postgres.dsn("postgres")).await?;
@@ -94,7 +94,7 @@ impl Database {
     ///
     /// # Errors
     /// Fails if the server cannot be reached.
-    pub async fn remove(&self) -> Result<()> {
+    pub async fn remove_clone(&self) -> Result<()> {
         let (Database::Clone(name), Some(cluster)) = (self, CLUSTER.get()) else { return Ok(()) };
         let mut admin = PgConnection::connect(&cluster.postgres.dsn("postgres")).await?;
         let drop = AssertSqlSafe(format!("DROP DATABASE IF EXISTS {name} WITH (FORCE)"));
@@ -108,7 +108,7 @@ const DUPLICATE_DATABASE: &str = "42P04";
 
 impl Cluster {
     async fn start() -> Result<Cluster> {
-        let postgres = start(Folder::temporary()?, Purpose::ThrowAway).await?;
+        let postgres = start(Folder::create_temporary()?, Purpose::ThrowAway).await?;
         let mut admin = PgConnection::connect(&postgres.dsn("postgres")).await?;
         sqlx::query("CREATE DATABASE cronbox_template").execute(&mut admin).await?;
         migrate(&postgres.dsn(TEMPLATE)).await?;
@@ -137,7 +137,7 @@ pub(super) async fn set_clock(pool: &PgPool, now: DateTime<Utc>) -> sqlx::Result
 }
 
 async fn start(folder: Folder, purpose: Purpose) -> Result<Postgres> {
-    tokio::task::spawn_blocking(move || Postgres::start(&folder, purpose))
+    tokio::task::spawn_blocking(move || Postgres::start_server(&folder, purpose))
         .await
         .context("the thread that starts Postgres ended early")?
 }

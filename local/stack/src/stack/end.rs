@@ -17,21 +17,21 @@ impl Stack {
     ///
     /// # Errors
     /// Fails if the database cannot be reached or refuses the statement.
-    pub async fn pending(&self) -> Result<Pending> {
+    pub async fn read_pending(&self) -> Result<Pending> {
         let mut connection = self.pool.acquire().await?;
-        let deliveries = self.stand_in.lambda.pending();
-        Ok(Pending { deliveries, ..Pending::count(&mut connection).await? })
+        let deliveries = self.stand_in.lambda.count_pending();
+        Ok(Pending { deliveries, ..Pending::count_in_database(&mut connection).await? })
     }
 
     /// Ends a test's stack.
     ///
     /// # Errors
     /// Fails if anything is not processed yet, or if a part of the stack failed.
-    pub async fn finish(mut self) -> Result<()> {
-        let left = self.pending().await?;
+    pub async fn finish_story(mut self) -> Result<()> {
+        let left = self.read_pending().await?;
         let checked = self.check_pending(left);
         self.leftovers = Leftovers::Accepted;
-        let stopped = self.stop().await;
+        let stopped = self.stop_parts().await;
         checked.and(stopped)
     }
 
@@ -39,20 +39,20 @@ impl Stack {
     ///
     /// # Errors
     /// Fails if a part of the stack failed.
-    pub async fn stop(&mut self) -> Result<()> {
+    pub async fn stop_parts(&mut self) -> Result<()> {
         self.stop.publisher.cancel();
         if let Some(publishing) = self.publishing.take() {
             publishing.await.context("the publisher ended unexpectedly")??;
         }
         if let Some(served) = self.served.take() {
-            served.stop().await?;
+            served.stop_serving().await?;
         }
         self.stop.apps.cancel();
         for app in std::mem::take(&mut self.apps) {
             app.serving.await.context("the app ended unexpectedly")??;
         }
         self.pool.close().await;
-        self.database.remove().await
+        self.database.remove_clone().await
     }
 
     fn check_pending(&self, left: Pending) -> Result<()> {
@@ -61,7 +61,7 @@ impl Stack {
     }
 }
 
-/// Stops a stack for which `finish` was not called, checks what remains, and removes its database.
+/// Stops a stack for which `finish_story` was not called, checks what remains, and removes its database.
 impl Drop for Stack {
     fn drop(&mut self) {
         self.stop.publisher.cancel();
@@ -69,13 +69,13 @@ impl Drop for Stack {
         if matches!(self.database, Database::Kept(_)) || self.apps.is_empty() {
             return;
         }
-        let deliveries = self.stand_in.lambda.pending();
+        let deliveries = self.stand_in.lambda.count_pending();
         let dsn = self.dsn();
         // Separate threads and runtimes, because the dropping thread may be the one that runs the stack's tasks.
         let counted = std::thread::spawn(move || block_on(async move { count_pending(&dsn).await })).join();
         // Not awaited: while this thread is blocked, an incomplete connection of it would block the removal.
         let database = std::mem::replace(&mut self.database, Database::Gone);
-        std::thread::spawn(move || block_on(async move { database.remove().await }));
+        std::thread::spawn(move || block_on(async move { database.remove_clone().await }));
         if let (Ok(Ok(left)), false) = (counted, std::thread::panicking())
             && let Err(error) = self.check_pending(Pending { deliveries, ..left })
         {
@@ -90,7 +90,7 @@ fn block_on<T>(work: impl Future<Output = Result<T>>) -> Result<T> {
 
 async fn count_pending(dsn: &str) -> Result<Pending> {
     let pool = db::connect(&app::config::database(dsn, 1)).await?;
-    let left = Pending::count(&mut *pool.acquire().await?).await?;
+    let left = Pending::count_in_database(&mut *pool.acquire().await?).await?;
     pool.close().await;
     Ok(left)
 }

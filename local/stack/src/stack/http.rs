@@ -4,27 +4,27 @@ use reqwest::Method;
 use serde_json::Value;
 
 use super::Stack;
-use super::answer::{Answer, answer};
+use super::answer::{Answer, send_request};
 
 impl Stack {
     /// Calls the API as the team's editor; `path` follows `/api/v1`.
     ///
     /// # Panics
     /// Panics if the app does not answer.
-    pub async fn send(&self, method: Method, path: &str, body: Option<Value>) -> Answer {
-        self.request(method, &format!("{}/api/v1{path}", self.url()), &self.keys.editor, body).await
+    pub async fn send_as_editor(&self, method: Method, path: &str, body: Option<Value>) -> Answer {
+        self.send_with_key(method, &format!("{}/api/v1{path}", self.url()), &self.keys.editor, body).await
     }
 
     /// Calls any URL with any key.
     ///
     /// # Panics
     /// Panics if no server answers.
-    pub async fn request(&self, method: Method, url: &str, key: &str, body: Option<Value>) -> Answer {
+    pub async fn send_with_key(&self, method: Method, url: &str, key: &str, body: Option<Value>) -> Answer {
         let mut request = self.http.request(method, url).header("X-API-Key", key);
         if let Some(body) = body {
             request = request.json(&body);
         }
-        answer(request).await.unwrap_or_else(|error| panic!("no answer from {url}: {error:#}"))
+        send_request(request).await.unwrap_or_else(|error| panic!("no answer from {url}: {error:#}"))
     }
 
     /// The HTTP client, for requests without a function here.

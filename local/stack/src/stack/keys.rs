@@ -31,7 +31,7 @@ impl Keys {
     ///
     /// # Errors
     /// Fails if the database cannot be reached or refuses the statement.
-    pub async fn create(pool: &PgPool, team: &str, now: DateTime<Utc>) -> Result<Keys> {
+    pub async fn create_for_team(pool: &PgPool, team: &str, now: DateTime<Utc>) -> Result<Keys> {
         let edit = Edit { actor: "local".to_owned(), now, traceparent: None };
         let mut tx = db::begin(pool).await?;
         let found =
@@ -63,7 +63,7 @@ impl Keys {
         {
             return Ok(keys);
         }
-        let keys = Keys::create(pool, "demo", now).await?;
+        let keys = Keys::create_for_team(pool, "demo", now).await?;
         write_secret(path, &serde_json::to_string_pretty(&keys)?)?;
         Ok(keys)
     }

@@ -22,7 +22,7 @@ use chrono::{DateTime, Utc};
 use db::PgPool;
 use publisher::Publisher;
 use schedule::Clock;
-use stand_in::{Served, StandIn, invoke};
+use stand_in::{StandIn, StandInServer, invoke};
 use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
 
@@ -33,7 +33,7 @@ pub use self::parts::{GROUP, ROLE, RUNNER, RUNNER_DLQ, SCHEDULE_DLQ};
 use self::parts::{Instance, PATIENCE, Stop};
 use self::pending::Leftovers;
 pub use self::pending::Pending;
-use crate::shared::{installed_zone_files, stand_in_clock};
+use crate::clock_and_zones::{installed_zone_files, stand_in_clock};
 
 /// How a test's stack is set up.
 pub struct StackOptions {
@@ -90,7 +90,7 @@ pub struct Stack {
     database: Database,
     http: reqwest::Client,
     apps: Vec<Instance>,
-    served: Option<Served>,
+    served: Option<StandInServer>,
     publishing: Option<JoinHandle<Result<()>>>,
     stop: Stop,
     leftovers: Leftovers,
@@ -124,19 +124,19 @@ impl Stack {
     pub async fn start(options: StackOptions) -> Result<Stack> {
         let any_port = || app::listen((Ipv4Addr::LOCALHOST, 0).into()).context("no free port on 127.0.0.1");
         let ground = Ground {
-            database: Database::of_template().await?,
+            database: Database::clone_template().await?,
             app: any_port()?,
             scheduler: any_port()?,
             keys: KeysFrom::Nowhere,
         };
-        Stack::on(ground, options).await
+        Stack::start_on(ground, options).await
     }
 
     /// Starts a stack with the given listeners and database.
     ///
     /// # Errors
     /// Returns a sentence that says which part does not start.
-    pub async fn on(ground: Ground, options: StackOptions) -> Result<Stack> {
+    pub async fn start_on(ground: Ground, options: StackOptions) -> Result<Stack> {
         let clock = options.now.map_or(Clock::System, Clock::fixed);
         let mut config = parts::app_config(ground.database.dsn(), &ground.app)?;
         (options.app)(&mut config);
@@ -145,17 +145,17 @@ impl Stack {
             database::take_clock(&pool, now).await?;
         }
         let keys = match &ground.keys {
-            KeysFrom::Nowhere => Keys::create(&pool, "team", clock.now()).await?,
+            KeysFrom::Nowhere => Keys::create_for_team(&pool, "team", clock.now()).await?,
             KeysFrom::File(path) => Keys::load_or_create(&pool, path, clock.now()).await?,
         };
         let stop = Stop::default();
         let mut behaviour = options.stand_in;
         behaviour.scheduler.zone_files = installed_zone_files();
-        let served = Served::start(StandIn::new(behaviour, stand_in_clock(&clock)), ground.scheduler)?;
+        let served = StandInServer::start_on(StandIn::new(behaviour, stand_in_clock(&clock)), ground.scheduler)?;
         let stand_in = served.stand_in.clone();
         let scheduler = publisher::scheduler_client(Some(&served.endpoint)).await;
         scheduler.create_schedule_group().name(GROUP).send().await.context("cannot make the schedule group")?;
-        let app = Instance::start(ground.app, App::new(config, pool.clone(), clock.clone()), &stop)?;
+        let app = Instance::start_serving(ground.app, App::new(config, pool.clone(), clock.clone()), &stop)?;
         parts::register_runner(&stand_in, &app.url, &keys)?;
         let mut publisher_config = parts::publisher_config()?;
         (options.publisher)(&mut publisher_config);
@@ -225,7 +225,7 @@ impl Stack {
         let listener = app::listen((Ipv4Addr::LOCALHOST, 0).into())?;
         let config = parts::app_config(dsn, &listener)?;
         let pool = db::connect(&config.database()).await?;
-        let app = Instance::start(listener, App::new(config, pool, self.clock.clone()), &self.stop)?;
+        let app = Instance::start_serving(listener, App::new(config, pool, self.clock.clone()), &self.stop)?;
         let url = app.url.clone();
         self.apps.push(app);
         Ok(url)

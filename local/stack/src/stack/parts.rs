@@ -48,7 +48,7 @@ pub(super) struct Instance {
 }
 
 impl Instance {
-    pub(super) fn start(listener: TcpListener, app: App, stop: &Stop) -> Result<Instance> {
+    pub(super) fn start_serving(listener: TcpListener, app: App, stop: &Stop) -> Result<Instance> {
         let url = format!("http://{}", listener.local_addr()?);
         let serving = tokio::spawn(app::serve(listener, app.clone(), stop.apps.clone().into()));
         Ok(Instance { url, app, serving })
@@ -72,7 +72,7 @@ pub(super) fn register_runner(stand_in: &StandIn, url: &str, keys: &Keys) -> Res
         };
         Box::pin(delivery) as BoxFuture<'static, _>
     };
-    stand_in.lambda.register(RUNNER, RUNNER_DLQ, Arc::new(handler));
+    stand_in.lambda.register_function(RUNNER, RUNNER_DLQ, Arc::new(handler));
     Ok(())
 }
 
@@ -81,7 +81,7 @@ pub(super) fn app_config(dsn: String, listener: &TcpListener) -> Result<app::Con
         database_url: dsn,
         db_ca_file: None,
         bind_addr: listener.local_addr()?,
-        env: environment()?,
+        env: parse_environment()?,
         schedules: None,
         db_max_connections: 16,
         // Actions may call servers on this machine.
@@ -122,7 +122,7 @@ pub(super) fn app_config(dsn: String, listener: &TcpListener) -> Result<app::Con
 
 pub(super) fn publisher_config() -> Result<publisher::Config> {
     Ok(publisher::Config {
-        env: environment()?,
+        env: parse_environment()?,
         runner_lambda_arn: RUNNER.to_owned(),
         scheduler_role_arn: ROLE.to_owned(),
         schedule_group: GROUP.to_owned(),
@@ -137,6 +137,6 @@ pub(super) fn publisher_config() -> Result<publisher::Config> {
     })
 }
 
-pub(super) fn environment() -> Result<Environment> {
+pub(super) fn parse_environment() -> Result<Environment> {
     ENVIRONMENT.parse().context("cannot parse the environment's name")
 }

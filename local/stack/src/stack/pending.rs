@@ -32,7 +32,7 @@ impl Pending {
     ///
     /// # Errors
     /// Fails if the database cannot be reached or refuses the statement.
-    pub async fn count(connection: &mut PgConnection) -> sqlx::Result<Pending> {
+    pub async fn count_in_database(connection: &mut PgConnection) -> sqlx::Result<Pending> {
         let counted = sqlx::query(
             "
             -- what is unfinished

@@ -11,8 +11,8 @@ use schedule::{ScheduleName, WorkflowId};
 use serde_json::{Value, json};
 use stand_in::scheduler::stored_schedule::{Key, Schedule};
 
-use super::answer::{Answer, answer};
-use super::parts::{GROUP, PATIENCE, environment};
+use super::answer::{Answer, send_request};
+use super::parts::{GROUP, PATIENCE, parse_environment};
 use super::{Stack, database};
 
 /// Edits and fires.
@@ -35,7 +35,7 @@ impl Stack {
             "action": { "type": "log", "message": "hello" },
         });
         merge(&mut body, fields);
-        let made = self.send(Method::POST, "/workflows", Some(body)).await;
+        let made = self.send_as_editor(Method::POST, "/workflows", Some(body)).await;
         assert_eq!(made.status, 201, "{}", made.body);
         WorkflowId(made.body["id"].as_i64().unwrap_or_default())
     }
@@ -47,7 +47,7 @@ impl Stack {
     pub async fn edit(&self, workflow: WorkflowId, fields: Value) -> Answer {
         let url = format!("{}/api/v1/workflows/{workflow}", self.url());
         let request = self.http.patch(url).header("X-API-Key", &self.keys.editor);
-        let edited = answer(request.header("Content-Type", "application/merge-patch+json").json(&fields)).await;
+        let edited = send_request(request.header("Content-Type", "application/merge-patch+json").json(&fields)).await;
         let edited = edited.unwrap_or_else(|error| panic!("no answer to the edit: {error:#}"));
         assert_eq!(edited.status, 200, "{}", edited.body);
         edited
@@ -58,8 +58,9 @@ impl Stack {
     /// # Panics
     /// Panics if the app refuses the request.
     pub async fn pause(&self, workflow: WorkflowId) {
-        let paused =
-            self.send(Method::POST, &format!("/workflows/{workflow}:pause"), Some(json!({"reason": "test"}))).await;
+        let paused = self
+            .send_as_editor(Method::POST, &format!("/workflows/{workflow}:pause"), Some(json!({"reason": "test"})))
+            .await;
         assert_eq!(paused.status, 200, "{}", paused.body);
     }
 
@@ -68,7 +69,7 @@ impl Stack {
     /// # Panics
     /// Panics if the app refuses the request.
     pub async fn resume(&self, workflow: WorkflowId) {
-        let resumed = self.send(Method::POST, &format!("/workflows/{workflow}:resume"), None).await;
+        let resumed = self.send_as_editor(Method::POST, &format!("/workflows/{workflow}:resume"), None).await;
         assert_eq!(resumed.status, 200, "{}", resumed.body);
     }
 
@@ -77,7 +78,7 @@ impl Stack {
     /// # Panics
     /// Panics if the app refuses the request.
     pub async fn archive(&self, workflow: WorkflowId) {
-        let archived = self.send(Method::POST, &format!("/workflows/{workflow}:archive"), None).await;
+        let archived = self.send_as_editor(Method::POST, &format!("/workflows/{workflow}:archive"), None).await;
         assert_eq!(archived.status, 200, "{}", archived.body);
     }
 
@@ -87,7 +88,7 @@ impl Stack {
     /// Panics if the app refuses the request.
     pub async fn delete(&self, workflow: WorkflowId) {
         let url = format!("{}/api/v1/workflows/{workflow}", self.url());
-        let deleted = self.request(Method::DELETE, &url, &self.keys.admin, None).await;
+        let deleted = self.send_with_key(Method::DELETE, &url, &self.keys.admin, None).await;
         assert!(deleted.status < 300, "{} {}", deleted.status, deleted.body);
     }
 
@@ -105,7 +106,7 @@ impl Stack {
     /// Panics if the app does not answer.
     pub async fn invoke_at(&self, app: &str, workflow: WorkflowId, body: Value) -> Answer {
         let url = format!("{app}/api/v1/cron/workflows/{workflow}:invoke");
-        self.request(Method::POST, &url, &self.keys.scheduler, Some(body)).await
+        self.send_with_key(Method::POST, &url, &self.keys.scheduler, Some(body)).await
     }
 
     /// Publishes all workflows that are due.
@@ -136,7 +137,7 @@ impl Stack {
         let until: DateTime<Utc> = until.parse().unwrap_or_else(|error| panic!("{until} is no time: {error}"));
         while let Some(due) = self.stand_in.fires.next_due(until) {
             self.set_clock(due.max(self.clock.now())).await;
-            self.stand_in.fires.deliver(due).await;
+            self.stand_in.fires.fire_and_deliver(due).await;
             self.runs_end().await;
         }
         self.set_clock(until).await;
@@ -217,8 +218,8 @@ impl Stack {
     /// # Errors
     /// Fails if none exists.
     pub fn read_schedule(&self, workflow: WorkflowId) -> Result<std::sync::Arc<Schedule>> {
-        let name = ScheduleName::new(workflow, &environment()?).as_str().to_owned();
-        let found = self.stand_in.scheduler.store().get(&Key { group: GROUP.to_owned(), name });
+        let name = ScheduleName::new(workflow, &parse_environment()?).as_str().to_owned();
+        let found = self.stand_in.scheduler.lock_store().get(&Key { group: GROUP.to_owned(), name });
         found.map_err(|_| anyhow::anyhow!("workflow {workflow} has no schedule"))
     }
 
@@ -227,7 +228,7 @@ impl Stack {
     /// # Panics
     /// Panics if the app does not answer.
     pub async fn workflow(&self, workflow: WorkflowId) -> Value {
-        self.send(Method::GET, &format!("/workflows/{workflow}"), None).await.body
+        self.send_as_editor(Method::GET, &format!("/workflows/{workflow}"), None).await.body
     }
 
     /// How many outbox rows a workflow has had.
@@ -241,7 +242,7 @@ impl Stack {
     }
 
     async fn history(&self, workflow: WorkflowId, what: &str, fields: &[&str]) -> String {
-        let listed = self.send(Method::GET, &format!("/schedules/{workflow}/{what}?limit=200"), None).await;
+        let listed = self.send_as_editor(Method::GET, &format!("/schedules/{workflow}/{what}?limit=200"), None).await;
         assert_eq!(listed.status, 200, "{}", listed.body);
         let items = listed.body["items"].as_array().cloned().unwrap_or_default();
         let mut lines: Vec<String> = items.iter().map(|item| line(item, fields)).collect();

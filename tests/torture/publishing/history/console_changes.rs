@@ -46,7 +46,7 @@ impl History<'_> {
 
     fn any_existing(&self) -> Option<Value> {
         let all = Filter { group: Some(GROUP.to_owned()), ..Filter::default() };
-        let page = self.scheduler.store().list(&all, None, 1_000).ok()?;
+        let page = self.scheduler.lock_store().list_schedules(&all, None, 1_000).ok()?;
         let mut schedule = json!(ScheduleView::from(&**self.dice.pick(&page.items)?));
         let fields = schedule.as_object_mut()?;
         fields.retain(|field, _| !["Arn", "CreationDate", "LastModificationDate"].contains(&field.as_str()));

@@ -87,7 +87,7 @@ pub struct Rule {
     pub count: Option<u32>,
 }
 
-/// A field of a request to the stand-in's switches that is not valid.
+/// A field of a request to the control API that is not valid.
 #[derive(Debug, Serialize)]
 pub struct Wrong {
     /// The field; empty: the complete body
@@ -157,7 +157,7 @@ impl Plan {
     ///
     /// # Errors
     /// Returns the first field that is not valid.
-    pub fn check(&self) -> Result<(), Wrong> {
+    pub fn check_fields(&self) -> Result<(), Wrong> {
         if self.late_secs > SIGNATURES_DIE_SECS {
             return wrong(
                 "late_secs",

@@ -10,11 +10,11 @@ pub(super) const KEPT: usize = 3;
 
 /// The last changes, each with the state before it.
 #[derive(Default)]
-pub(super) struct Past(VecDeque<(Key, Option<Arc<Schedule>>)>);
+pub(super) struct RecentChanges(VecDeque<(Key, Option<Arc<Schedule>>)>);
 
-impl Past {
+impl RecentChanges {
     /// Records that `key` is about to change from `before`.
-    pub(super) fn note(&mut self, key: Key, before: Option<Arc<Schedule>>) {
+    pub(super) fn record_change(&mut self, key: Key, before: Option<Arc<Schedule>>) {
         if self.0.len() == KEPT {
             self.0.pop_front();
         }
@@ -22,7 +22,7 @@ impl Past {
     }
 
     /// Returns what `key` was `changes_back` changes ago; `None` = it has not changed since.
-    pub(super) fn of(&self, key: &Key, changes_back: usize) -> Option<Option<Arc<Schedule>>> {
+    pub(super) fn state_before(&self, key: &Key, changes_back: usize) -> Option<Option<Arc<Schedule>>> {
         // If there were several changes in that span, the state before the first of them.
         let oldest = self.0.len().saturating_sub(changes_back);
         let mut changed = self.0.range(oldest..).filter(|(changed, _)| changed == key);
@@ -30,7 +30,11 @@ impl Past {
     }
 
     /// Returns all schedules of `changes_back` changes ago.
-    pub(super) fn all(&self, now: &BTreeMap<Key, Arc<Schedule>>, changes_back: usize) -> BTreeMap<Key, Arc<Schedule>> {
+    pub(super) fn schedules_before(
+        &self,
+        now: &BTreeMap<Key, Arc<Schedule>>,
+        changes_back: usize,
+    ) -> BTreeMap<Key, Arc<Schedule>> {
         let mut then = now.clone();
         for (key, before) in self.0.iter().rev().take(changes_back) {
             match before {

@@ -10,7 +10,7 @@ use axum::response::{IntoResponse, Response};
 use super::{Draw, Faults, Kind, Operation};
 use crate::clock::Clock;
 use crate::scheduler::error::Error;
-use crate::scheduler::{Scheduler, past};
+use crate::scheduler::{Scheduler, recent_changes};
 
 /// AWS's error message, by which the publisher recognises the fault.
 const ASSUME_ROLE: &str = "The execution role you provide must allow AWS EventBridge Scheduler to assume the role.";
@@ -23,14 +23,14 @@ pub(in crate::scheduler) struct View {
 }
 
 /// Draws for a call, and applies the fault.
-pub(in crate::scheduler) async fn act(
+pub(in crate::scheduler) async fn inject_fault(
     State(scheduler): State<Scheduler>,
     mut request: Request,
     next: Next,
 ) -> Response {
     let faults = scheduler.faults();
-    faults.late.arrive(scheduler.clock().now()).await;
-    scheduler.store().end_deletions(scheduler.clock().now());
+    faults.late_requests.receive_due(scheduler.clock().now()).await;
+    scheduler.lock_store().end_deletions(scheduler.clock().now());
     let draw = operation(&request).and_then(|operation| faults.draw(operation));
     request.extensions_mut().insert(View::default());
     let Some(Draw { kind, share }) = draw else { return next.run(request).await };
@@ -55,7 +55,7 @@ pub(in crate::scheduler) async fn act(
         Kind::MissingGroup => Error::no_group("requested").into_response(),
         Kind::Slow => slowly(faults.slowness(share), share, request, next).await,
         Kind::Stale => {
-            let changes_back = 1 + index_of(share, past::KEPT);
+            let changes_back = 1 + index_of(share, recent_changes::KEPT);
             request.extensions_mut().insert(View { changes_back });
             next.run(request).await
         }
@@ -82,12 +82,12 @@ fn operation(request: &Request) -> Option<Operation> {
 /// With the machine's clock the request arrives at its time, else when the clock is set, or with the next call.
 fn send_late(scheduler: &Scheduler, share: f64, request: Request, next: Next) {
     let lateness = scheduler.faults().lateness(share);
-    scheduler.faults().late.send(scheduler.clock().now() + lateness, request, next);
+    scheduler.faults().late_requests.send_later(scheduler.clock().now() + lateness, request, next);
     if let (Clock::System, Ok(wait)) = (scheduler.clock(), lateness.to_std()) {
         let scheduler = scheduler.clone();
         tokio::spawn(async move {
             tokio::time::sleep(wait).await;
-            scheduler.faults().late.arrive(scheduler.clock().now()).await;
+            scheduler.faults().late_requests.receive_due(scheduler.clock().now()).await;
         });
     }
 }

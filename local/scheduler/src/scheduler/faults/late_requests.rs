@@ -8,7 +8,7 @@ use chrono::{DateTime, Utc};
 
 /// The requests that have not arrived yet; they arrive by the stand-in's clock.
 #[derive(Default)]
-pub(super) struct Late(Mutex<Vec<Sent>>);
+pub(super) struct LateRequests(Mutex<Vec<Sent>>);
 
 struct Sent {
     arrives_at: DateTime<Utc>,
@@ -16,12 +16,12 @@ struct Sent {
     next: Next,
 }
 
-impl Late {
-    pub(super) fn send(&self, arrives_at: DateTime<Utc>, request: Request, next: Next) {
+impl LateRequests {
+    pub(super) fn send_later(&self, arrives_at: DateTime<Utc>, request: Request, next: Next) {
         self.sent().push(Sent { arrives_at, request, next });
     }
 
-    pub(super) fn waiting(&self) -> usize {
+    pub(super) fn count_waiting(&self) -> usize {
         self.sent().len()
     }
 
@@ -31,7 +31,7 @@ impl Late {
     }
 
     /// Lets the requests arrive that are due at `now`, in the order of time; their answers are discarded.
-    pub(super) async fn arrive(&self, now: DateTime<Utc>) {
+    pub(super) async fn receive_due(&self, now: DateTime<Utc>) {
         let mut due: Vec<Sent> = self.sent().extract_if(.., |sent| sent.arrives_at <= now).collect();
         due.sort_by_key(|sent| sent.arrives_at);
         for Sent { request, next, .. } in due {

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use crate::cron::explain::Explanation;
 
 /// The canonical text, a sentence, the expression for EventBridge, and a table of the next times.
-pub(crate) fn text(explanation: &Explanation) -> String {
+pub(crate) fn format_explanation(explanation: &Explanation) -> String {
     let Explanation { normalized, description, eventbridge, eventbridge_timezone, coverage, zone_data, next, timezone } =
         explanation;
     let remark = if *coverage == "exact" { "" } else { ": fires at more times, the app refuses the surplus" };
@@ -37,12 +37,12 @@ mod tests {
     use schedule::Clock;
 
     use super::*;
-    use crate::cron::explain::{Request, explain};
+    use crate::cron::explain::{Request, explain_cron};
 
     fn shown(request: &str) -> String {
         let clock = Clock::fixed("2026-10-24T12:00:00Z".parse().expect("a time"));
         let request = Request::from_json(request.as_bytes()).expect("a request");
-        text(&explain(&request, &clock).expect("an explanation"))
+        format_explanation(&explain_cron(&request, &clock).expect("an explanation"))
     }
 
     #[test]
@@ -61,7 +61,7 @@ mod tests {
     }
 
     #[test]
-    fn a_superset_says_who_refuses_the_surplus() {
+    fn supersets_say_that_the_app_refuses() {
         let shown = shown(r#"{"cron":"0 9 13 * 5","count":1}"#);
         assert!(shown.contains("(superset: fires at more times, the app refuses the surplus)"), "{shown}");
     }

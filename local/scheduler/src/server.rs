@@ -1,4 +1,4 @@
-//! Steps 4 and 5 of 7: the stand-in as a server: AWS's operations, the switches, and the loop that fires.
+//! Steps 4 and 5 of 7: the stand-in as a server: AWS's operations, the control API, and the loop that fires.
 
 use std::future::Future;
 use std::net::Ipv4Addr;
@@ -14,12 +14,12 @@ use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
 use crate::clock::Clock;
+use crate::control_api;
 use crate::scheduler::api;
 use crate::stand_in::StandIn;
-use crate::switches;
 
 /// A stand-in that is being served; dropping it stops it.
-pub struct Served {
+pub struct StandInServer {
     /// The account
     pub stand_in: StandIn,
     /// `http://127.0.0.1:PORT`
@@ -28,32 +28,32 @@ pub struct Served {
     serving: Option<JoinHandle<Result<()>>>,
 }
 
-impl Served {
+impl StandInServer {
     /// Serves an account in the background.
     ///
     /// # Errors
     /// Fails if the listener has no address.
-    pub fn start(stand_in: StandIn, listener: TcpListener) -> Result<Served> {
+    pub fn start_on(stand_in: StandIn, listener: TcpListener) -> Result<StandInServer> {
         let endpoint = format!("http://{}", listener.local_addr()?);
         let stop = CancellationToken::new();
-        let serving = tokio::spawn(stand_in.clone().serve(listener, stop.clone().cancelled_owned()));
-        Ok(Served { stand_in, endpoint, stop, serving: Some(serving) })
+        let serving = tokio::spawn(stand_in.clone().serve_until(listener, stop.clone().cancelled_owned()));
+        Ok(StandInServer { stand_in, endpoint, stop, serving: Some(serving) })
     }
 
     /// Serves an account on a free port of 127.0.0.1.
     ///
     /// # Errors
     /// Fails if there is no free port.
-    pub async fn anywhere(stand_in: StandIn) -> Result<Served> {
+    pub async fn start_anywhere(stand_in: StandIn) -> Result<StandInServer> {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.context("no free port on 127.0.0.1")?;
-        Served::start(stand_in, listener)
+        StandInServer::start_on(stand_in, listener)
     }
 
     /// Stops it, and returns after the deliveries in progress are answered.
     ///
     /// # Errors
     /// Fails if serving has failed.
-    pub async fn stop(mut self) -> Result<()> {
+    pub async fn stop_serving(mut self) -> Result<()> {
         self.stop.cancel();
         match self.serving.take() {
             Some(serving) => serving.await.context("the stand-in ended unexpectedly")?,
@@ -62,7 +62,7 @@ impl Served {
     }
 }
 
-impl Drop for Served {
+impl Drop for StandInServer {
     fn drop(&mut self) {
         self.stop.cancel();
     }
@@ -74,13 +74,17 @@ impl StandIn {
     ///
     /// # Errors
     /// Fails if the listener fails.
-    pub async fn serve(self, listener: TcpListener, shutdown: impl Future<Output = ()> + Send + 'static) -> Result<()> {
+    pub async fn serve_until(
+        self,
+        listener: TcpListener,
+        shutdown: impl Future<Output = ()> + Send + 'static,
+    ) -> Result<()> {
         let stop = CancellationToken::new();
         let (fires, scheduler, clock) = (self.fires.clone(), self.scheduler.clone(), self.scheduler.clock().clone());
         let fires_stop = stop.clone().cancelled_owned();
         let firing = tokio::spawn(async move {
             match clock {
-                Clock::System => fires.run(fires_stop).await,
+                Clock::System => fires.run_until(fires_stop).await,
                 Clock::Fixed(_) => {}
             }
         });
@@ -104,16 +108,16 @@ impl StandIn {
         Router::new()
             .route("/_dead-letters", get(list_dead_letters))
             .route("/_fires", get(list_fires))
-            .merge(switches::router())
+            .merge(control_api::control_router())
             .with_state(self)
-            .merge(api::router(scheduler))
+            .merge(api::scheduler_router(scheduler))
     }
 }
 
 async fn list_dead_letters(State(stand_in): State<StandIn>) -> Json<Value> {
-    Json(json!({ "items": stand_in.dead_letters.all() }))
+    Json(json!({ "items": stand_in.dead_letters.all_messages() }))
 }
 
 async fn list_fires(State(stand_in): State<StandIn>) -> Json<Value> {
-    Json(json!({ "items": stand_in.fires.recent() }))
+    Json(json!({ "items": stand_in.fires.recent_fires() }))
 }

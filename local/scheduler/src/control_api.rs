@@ -22,8 +22,8 @@ use crate::clock::{Clock, FixedClock};
 use crate::scheduler::faults::{Plan, Progress, Wrong};
 use crate::stand_in::StandIn;
 
-/// The routes of the switches.
-pub fn router() -> Router<StandIn> {
+/// The routes of the control API.
+pub fn control_router() -> Router<StandIn> {
     Router::new().route("/_faults", get(faults).post(plan_faults)).route("/_clock", get(clock).post(set_clock))
 }
 
@@ -33,7 +33,7 @@ async fn faults(State(stand_in): State<StandIn>) -> Json<Progress> {
 
 async fn plan_faults(State(stand_in): State<StandIn>, bytes: Bytes) -> Result<Json<Progress>, Refusal> {
     let plan: Plan = body(&bytes)?;
-    plan.check()?;
+    plan.check_fields()?;
     stand_in.scheduler.plan_faults(plan);
     Ok(Json(stand_in.scheduler.faults_injected()))
 }
@@ -77,14 +77,14 @@ impl StandIn {
             let arrival = self.scheduler.next_arrival(until);
             let Some(due) = self.fires.next_due(until).into_iter().chain(arrival).min() else { break };
             clock.set(due.max(clock.now()));
-            self.scheduler.arrive(due).await;
-            self.fires.deliver(due).await;
+            self.scheduler.receive_late_requests(due).await;
+            self.fires.fire_and_deliver(due).await;
         }
         clock.set(until);
     }
 }
 
-/// Why a switch refuses a request.
+/// Why the control API refuses a request.
 enum Refusal {
     Wrong(Wrong),
     MachineClock,

@@ -1,0 +1,7 @@
+//! `cronbox-app` by its old name, for one version.
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    old_names::exec_new_program("app")
+}
