@@ -107,7 +107,7 @@ async fn read_set(db: &mut PgConnection, version: &str) -> sqlx::Result<Option<A
     match ZoneSet::from_archive(read_zone_archive(db, version).await?) {
         Ok(set) => Ok(Some(Arc::new(set))),
         Err(error) => {
-            tracing::error!(%error, version, "zone data not read: deploy a newer version");
+            tracing::error!(%error, version, "zone data not read: deploy a newer version of cronbox");
             Ok(None)
         }
     }

@@ -170,14 +170,15 @@ impl ZoneSet {
         for line in lines {
             match line.split(' ').collect::<Vec<_>>().as_slice() {
                 ["zone", name, length] => {
-                    let length: usize = length.parse().map_err(|_| ZoneDataError(format!("not a length: {line}")))?;
+                    let length: usize =
+                        length.parse().map_err(|_| ZoneDataError(format!("the length is not a number: {line}")))?;
                     let bytes = start..start.saturating_add(length);
                     start = bytes.end;
                     let entry = Entry { target: (*name).to_owned(), bytes, zone: OnceLock::new() };
                     entries.insert((*name).to_owned(), entry);
                 }
                 ["link", name, target] => links.push((*name, *target)),
-                _ => return Err(ZoneDataError(format!("neither a zone nor a link: {line}"))),
+                _ => return Err(ZoneDataError(format!("the line is neither a zone nor a link: {line}"))),
             }
         }
         if start != archive.len() {
@@ -185,7 +186,8 @@ impl ZoneSet {
         }
         for (name, target) in links {
             let zone: Option<&Entry> = entries.get(target);
-            let bytes = zone.ok_or_else(|| ZoneDataError(format!("no zone {target}")))?.bytes.clone();
+            let bytes =
+                zone.ok_or_else(|| ZoneDataError(format!("the zone data lack the zone {target}")))?.bytes.clone();
             entries.insert(name.to_owned(), Entry { target: target.to_owned(), bytes, zone: OnceLock::new() });
         }
         Ok(Self { version, archive, entries })
@@ -263,12 +265,12 @@ mod tests {
             r#""x" is not a version of the IANA database, such as 2026f"#
         );
         assert_eq!(refused("cronbox zones 1\nversion 2026a\nzone A/B 5\n\nTZ"), "the zone data have 44 bytes, not 47");
-        assert_eq!(refused("cronbox zones 1\nversion 2026a\nlink A/B C/D\n\n"), "no zone C/D");
+        assert_eq!(refused("cronbox zones 1\nversion 2026a\nlink A/B C/D\n\n"), "the zone data lack the zone C/D");
         assert_eq!(
             refused("cronbox zones 1\nversion 2026a\nzone A/B 2\n\nTZ"),
             "zone A/B: not TZif data of version 2 or later"
         );
-        assert_eq!(refused("cronbox zones 1\nversion 2026a\nnone\n\n"), "neither a zone nor a link: none");
+        assert_eq!(refused("cronbox zones 1\nversion 2026a\nnone\n\n"), "the line is neither a zone nor a link: none");
     }
 
     /// Such a file ends in 2037, because it has no footer.

@@ -92,7 +92,7 @@ impl Executor {
                 self.release_stopped().await;
             }
             Err(_) => {
-                tracing::error!(run_id = %run.id, "attempt panicked; recovery continues its run");
+                tracing::error!(run_id = %run.id, "attempt panicked; recovery continues or abandons its run");
                 registered.into_stopped();
                 self.release_stopped().await;
             }
@@ -150,7 +150,7 @@ impl Executor {
             match self.try_hand_over(run, sent).await {
                 Ok(None) => return Left::Taken,
                 Ok(Some(state)) => {
-                    tracing::info!(run_id = %run.id, "run handed over at shutdown, now {}", state.in_words());
+                    tracing::info!(run_id = %run.id, "run handed over at shutdown; its state is now {}", state.in_words());
                     if state.is_terminal()
                         && let Err(error) = self.hand_on(run).await
                     {
@@ -234,7 +234,7 @@ impl Executor {
         if let Some(backfill) = run.backfill_id
             && let Err(error) = self.refill(backfill, WorkflowId(run.workflow_id)).await
         {
-            tracing::warn!(run_id = %run.id, %error, "next run of a backfill not created; the job `backfills` does it at its next turn");
+            tracing::warn!(run_id = %run.id, %error, "next run of a backfill not created; the job `backfills` creates it at its next turn");
         }
     }
 

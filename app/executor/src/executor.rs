@@ -64,12 +64,12 @@ impl Executor {
             Ok(claim::Unknown { handed_over, locked }) => {
                 self.has_unknown_claims.store(locked > 0, Ordering::SeqCst);
                 if handed_over > 0 {
-                    tracing::warn!(runs = handed_over, "runs handed over: the reply to their claim was lost");
+                    tracing::warn!(runs = handed_over, "runs handed over, because the reply to their claim was lost");
                 }
                 true
             }
             Err(error) => {
-                tracing::warn!(%error, "runs of an unanswered claim not handed over; the next poll tries again");
+                tracing::warn!(%error, "runs not handed over, although the reply to their claim was lost; the next poll tries again");
                 false
             }
         }

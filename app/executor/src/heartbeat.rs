@@ -35,7 +35,7 @@ pub(super) async fn beat(executor: &Executor, now: &(dyn Fn() -> Instant + Sync)
     // Beat, answer and margin together: the work has stopped before the lease has expired.
     let stopped = executor.own.stop_unrenewed(now(), lost_after * 2 / 3);
     if stopped > 0 {
-        tracing::error!(runs = stopped, "leases cannot be renewed; this process stops these runs");
+        tracing::error!(runs = stopped, "attempts stopped, because their leases cannot be renewed");
     }
     if matches!(renewed, Ok(Ok(_))) {
         executor.release_stopped().await;

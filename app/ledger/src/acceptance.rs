@@ -79,7 +79,7 @@ pub async fn accept_ledger(
     keep: Keep,
     edit: &Edit,
 ) -> anyhow::Result<Accepted> {
-    ensure!(until <= edit.now, "--until must not be in the future; it is {} now", edit.now.to_rfc3339());
+    ensure!(until <= edit.now, "--until must not be in the future: the time is {} now", edit.now.to_rfc3339());
     let held_on = read_hold_start(pool, environment).await?;
     let mut accepted = Accepted::default();
     let mut last = WorkflowId(0);
@@ -120,7 +120,7 @@ async fn read_hold_start(pool: &PgPool, environment: &Environment) -> anyhow::Re
     match identity::read_hold_start(&mut connection).await? {
         Some(held_on) => Ok(held_on),
         None => bail!(
-            "the ledger is not held, so nothing waits for an acceptance; if this is a restored storage snapshot, start \
+            "the ledger is not held, so it needs no acceptance; if the database is a restored storage snapshot, start \
              the app with CRONBOX_RESTORED=true first"
         ),
     }

@@ -161,7 +161,7 @@ mod tests {
             ),
             (
                 r#"{"cron":"0 0 9 1 1 ? 2020"}"#,
-                r#"{"error":{"code":"never_fires","message":"it does not fire after 2026-03-27T12:00:00Z","field":"cron"}}"#,
+                r#"{"error":{"code":"never_fires","message":"the cron does not fire after 2026-03-27T12:00:00Z","field":"cron"}}"#,
             ),
             (
                 r#"{"cron":"* * * * *","timezone":"Europe/Pari"}"#,

@@ -226,7 +226,7 @@ async fn a_time_that_was_not_filled_in_is_never_now() {
     event["scheduled_time"] = json!("<aws.scheduler.scheduled-time>");
     let error = runner_trying("http://127.0.0.1:9", 1).deliver(event).await.unwrap_err();
     assert!(matches!(error, DeliverError::Event(_)), "{error}");
-    assert!(error.to_string().contains("unreplaced placeholder"), "{error}");
+    assert!(error.to_string().contains("a placeholder that EventBridge did not replace"), "{error}");
 }
 
 #[tokio::test]

@@ -86,7 +86,7 @@ impl Presence {
             return;
         }
         if let Err(error) = leave(pool, owner).await {
-            tracing::debug!(%error, "publisher's own entry not removed; it expires");
+            tracing::debug!(%error, "row of this publisher not deleted; it expires");
         }
     }
 }

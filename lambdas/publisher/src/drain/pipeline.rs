@@ -173,7 +173,10 @@ impl Tried {
     fn without_locked(self) -> Self {
         let locked = self.locked.len();
         if locked > 0 {
-            tracing::warn!(locked, "publications stayed locked; the publisher that takes them over repeats the calls");
+            tracing::warn!(
+                locked,
+                "publications not settled, because they stayed locked; their next owner repeats the calls"
+            );
         }
         Tried { done: self.done + locked, locked: Vec::new(), ..self }
     }

@@ -60,7 +60,7 @@ impl Database {
         if let Err(error) = made
             && error.as_database_error().is_none_or(|error| error.code().as_deref() != Some(DUPLICATE_DATABASE))
         {
-            return Err(error).context("cannot make the database");
+            return Err(error).context("cannot create the database");
         }
         migrate(&postgres.dsn(KEPT)).await?;
         Ok(Database::Kept(postgres))

@@ -56,7 +56,10 @@ impl Stack {
     }
 
     fn check_pending(&self, left: Pending) -> Result<()> {
-        ensure!(self.leftovers == Leftovers::Accepted || left == Pending::default(), "the story is not over: {left}");
+        ensure!(
+            self.leftovers == Leftovers::Accepted || left == Pending::default(),
+            "the test ended before everything was processed: {left}"
+        );
         Ok(())
     }
 }
