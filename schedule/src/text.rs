@@ -93,7 +93,7 @@ fn items(bits: Bits, field: &Field, begin: Begin) -> Vec<String> {
     if runs.iter().map(String::len).sum::<usize>() <= LONG {
         return runs;
     }
-    // Of two with the same length, the ranges.
+    // If both texts have the same length, the ranges win, because they come first.
     [runs, cover(bits, field)].into_iter().min_by_key(|items| items.join(",").len()).unwrap_or_default()
 }
 

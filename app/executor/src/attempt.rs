@@ -137,7 +137,7 @@ impl Executor {
             stop = stopped => match stop {
                 Ok(Stop::Cancelled) => Ok(Ending::Cancelled),
                 Ok(Stop::HandedOver) => Err(Cut::HandedOver),
-                // An attempt that cannot be stopped any more must not continue.
+                // After an error another attempt has replaced this one, so this one must not continue.
                 Ok(Stop::Lost) | Err(_) => Err(Cut::Lost),
             },
         }
@@ -247,7 +247,8 @@ impl Executor {
 
     /// Gives the free slot to the next queued run.
     async fn hand_on(&self, run: &Claimed) -> sqlx::Result<()> {
-        // Under such a policy another transaction may queue a run at this moment; only the workflow's lock shows it.
+        // Under these policies another transaction may be queueing a run now, and only a check under the workflow's
+        // lock sees it.
         let may_wait = matches!(run.overlap_policy, Overlap::Queue | Overlap::QueueOne | Overlap::Replace);
         if may_wait || claim::any_queued(&mut *self.parts.pool.acquire().await?, run.workflow_id).await? {
             let advanced =

@@ -86,7 +86,7 @@ impl Executor {
             claim::release(&mut connection, self.parts.instance, &stopped).await
         };
         match released.await {
-            // A locked one is released by a later heartbeat.
+            // A later heartbeat releases the runs whose rows are locked now.
             Ok(locked) => {
                 let done: Vec<_> = stopped.into_iter().filter(|fence| !locked.contains(fence)).collect();
                 self.own.forget_stopped(&done);

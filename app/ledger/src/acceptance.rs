@@ -57,7 +57,7 @@ pub async fn resolve_environment(pool: &PgPool, named: Option<Environment>) -> a
     }
     let owner = identity::read_environment(&mut *pool.acquire().await?).await?;
     match owner {
-        // Accepted for the default environment, it would wait for acceptance again as soon as its own app starts.
+        // If it were accepted for the default environment, it would wait again as soon as its own app starts.
         Some(owner) if owner != DEFAULT_ENVIRONMENT => {
             bail!("the database belongs to environment {owner}, and CRONBOX_ENV is not set: set it or write --env")
         }

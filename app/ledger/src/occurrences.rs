@@ -201,9 +201,9 @@ pub async fn find(
     .await
 }
 
-/// What is decided about a time, at a time of the database.
+/// The decision about a due time, and the database's time when it was read.
 pub struct Current {
-    /// The database's time when it was read.
+    /// The database's time of the read.
     pub now: DateTime<Utc>,
     /// The decision, if there is one.
     pub decision: Option<Decision>,
@@ -213,7 +213,7 @@ pub struct Current {
     pub run_id: Option<Uuid>,
 }
 
-/// Reads the database's time, and what is decided about a time: one statement less for each fire.
+/// Reads the database's time and the decision about a due time in one statement, because every fire needs both.
 ///
 /// # Errors
 /// Fails if the database cannot be reached or refuses the statement.

@@ -134,7 +134,7 @@ fn refusal(code: &str, message: &str, status: u16) -> Fault {
     let said = if message.is_empty() { code } else { message };
     match code {
         "ResourceNotFoundException" => {
-            Fault::new(Kind::NotFound, Effect::None, format!("EventBridge does not find it: {said}"))
+            Fault::new(Kind::NotFound, Effect::None, format!("EventBridge does not find what the call names: {said}"))
         }
         "ConflictException" => {
             Fault::new(Kind::Conflict, Effect::None, format!("EventBridge is busy with this schedule: {said}"))

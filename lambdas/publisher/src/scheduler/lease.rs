@@ -37,11 +37,11 @@ const SETTLE_AFTER_END: Duration = Duration::from_secs(5);
 /// How long one drain may last.
 #[derive(Clone, Debug)]
 pub(crate) struct Span {
-    /// `None` = until it is ended.
+    /// When it ends; `None` = when the process or the drain is ended.
     deadline: Option<Instant>,
     renewal: Renewal,
     end: End,
-    /// The end of the complete process.
+    /// Signals the end of the process.
     process_end: End,
     is_stopped: Arc<AtomicBool>,
     changed: Arc<Notify>,
