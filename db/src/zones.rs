@@ -70,7 +70,7 @@ pub async fn read_zone_archive(db: &mut PgConnection, version: &str) -> sqlx::Re
 pub async fn load_zones(db: &mut PgConnection) -> sqlx::Result<bool> {
     let Some(newest) = read_zone_change(db).await? else { return Ok(false) };
     let loaded = ZoneHistory::installed();
-    // By id, because a version may come into force again.
+    // Compared by id, because a version may come into force again.
     if loaded.last_change() == Some(newest.id) {
         return Ok(false);
     }

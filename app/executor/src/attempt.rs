@@ -35,7 +35,7 @@ enum Ending {
     Succeeded(Value),
     /// Its action failed.
     Failed { error: String, result: Option<Value>, again: Again },
-    /// It took longer than the workflow's timeout.
+    /// The attempt took longer than the workflow's timeout.
     TimedOut,
     /// A caller requested the cancellation of its run.
     Cancelled,
@@ -51,11 +51,11 @@ enum Cut {
 
 /// The result of an attempt in the database.
 enum Left {
-    /// Its outcome is written.
+    /// The outcome of the attempt is written.
     Written(Verdict),
     /// Another attempt has taken the run, or the run has ended.
     Taken,
-    /// Its row may still be `running`.
+    /// The attempt stopped without an outcome, so its run may still be `running`.
     Stopped,
 }
 

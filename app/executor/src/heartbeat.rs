@@ -61,7 +61,7 @@ fn apply(own: &Own, ours: &[Fence], beats: &[Beat], requested: Instant) {
             None => own.stop(*fence, Stop::Lost),
             Some(beat) if beat.is_cancelled => own.stop(*fence, Stop::Cancelled),
             Some(beat) if beat.is_renewed => own.renew(*fence, requested),
-            // Its row is locked.
+            // Another transaction has locked the row, so the next heartbeat renews the lease.
             Some(_) => {}
         }
     }

@@ -34,7 +34,7 @@ struct Attempts {
 
 struct Entry {
     attempt: i32,
-    /// Its lease began no earlier than this.
+    /// The lease of the attempt began no earlier than this.
     renewed: Instant,
     departure: Departure,
     stop: Option<oneshot::Sender<Stop>>,

@@ -30,9 +30,9 @@ const BATCH: i64 = 500;
 /// Which identity the database has afterwards.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Keep {
-    /// It keeps its own identity: it replaces the database that was lost.
+    /// The database keeps its identity, because it replaces the database that was lost.
     Identity,
-    /// It gets a new identity: it runs beside the original, whose schedules it must never delete.
+    /// The database gets a new identity, because it runs beside the original, whose schedules it must never delete.
     Nothing,
 }
 

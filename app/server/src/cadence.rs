@@ -10,9 +10,9 @@ use schedule::{Cron, Timezone};
 /// `60s`, or a cron in cronbox's dialect such as `0 3 * * *`.
 #[derive(Clone, Debug)]
 pub enum When {
-    /// This long after its last turn ended.
+    /// The job is due this long after its last turn ended.
     Every(Duration),
-    /// At these times.
+    /// The job is due at these times.
     Cron(Box<Cron>),
 }
 

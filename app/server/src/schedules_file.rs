@@ -52,7 +52,7 @@ enum Plan {
     Create(i64, Spec),
     Change(WorkflowId, Spec),
     Keep,
-    /// Its schedule has no time left: an existing workflow does not change, a new one is not created.
+    /// The schedule has no time left: an existing workflow does not change, a new one is not created.
     Spent(Complaint),
 }
 

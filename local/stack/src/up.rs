@@ -36,7 +36,7 @@ pub async fn up(args: UpArgs, shutdown: impl Future<Output = ()>) -> Result<()> 
     let mut stack = Stack::on(ground, options).await?;
     let env = write_env(&target, &stack)?;
     print(&stack, &env);
-    // After the addresses are printed, so that a person reads them before the first steps.
+    // The printing starts after the addresses, so that a person reads these before the first steps.
     refill(&stack).await?;
     shutdown.await;
     say("stopping");

@@ -7,7 +7,7 @@ locals {
   schedule_group     = { ScheduleGroup = aws_scheduler_schedule_group.this.name }
   publisher_metrics  = { Env = var.env }
 
-  # For each: its meaning, its metric, and its threshold. `over` is in minutes. A missing metric is normal
+  # Each alarm has its meaning, its metric and its threshold. `over` is in minutes. A missing metric is normal
   # unless the alarm says otherwise.
   alarms = merge(
     {

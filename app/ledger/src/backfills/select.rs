@@ -69,7 +69,7 @@ impl Timetable {
 pub(super) struct Selected {
     /// The time, and the schedule version that made it due.
     pub(super) due: DueTime,
-    /// Its row in the ledger; `None` if the time is to be recorded again.
+    /// The row of the time in the ledger; `None` if the time is to be recorded again.
     pub(super) occurrence: Option<Uuid>,
 }
 

@@ -47,9 +47,9 @@ pub(crate) enum Kind {
 /// Whether a refused request may still take effect, or already has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Effect {
-    /// It was refused, or never sent.
+    /// The request has no effect: it was refused, or never sent.
     None,
-    /// Unknown: there was no answer, or one that does not say.
+    /// The effect is unknown: there was no answer, or the answer does not say it.
     Unknown,
 }
 

@@ -54,7 +54,7 @@ pub struct StackOptions {
 pub enum Publishing {
     /// When `publish` is called
     OnRequest,
-    /// As soon as an edit commits, by a daemon
+    /// As soon as an edit has committed; a daemon publishes it
     Listening,
 }
 
