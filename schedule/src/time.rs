@@ -16,7 +16,7 @@ pub enum TimeError {
     #[error("a placeholder that EventBridge did not replace, not a time")]
     Placeholder,
     /// Not RFC 3339.
-    #[error("not an RFC 3339 time, such as 2026-03-29T07:00:00Z")]
+    #[error("not an RFC 3339 time: write it as 2026-03-29T07:00:00Z")]
     Malformed,
     /// A second 60: some systems would store it as the next minute, others would not.
     #[error("second 60 is not accepted")]

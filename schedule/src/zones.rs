@@ -41,7 +41,7 @@ impl FromStr for ZoneVersion {
     type Err = ZoneDataError;
 
     fn from_str(text: &str) -> Result<Self, ZoneDataError> {
-        let invalid = || ZoneDataError(format!("{text:?} is not a version of the IANA database, such as 2026f"));
+        let invalid = || ZoneDataError(format!("{text:?} is not a version of the IANA database: write it as 2026f"));
         let (year, letters) = text.split_at_checked(4).ok_or_else(invalid)?;
         if letters.is_empty() || letters.len() > 4 || !letters.bytes().all(|byte| byte.is_ascii_lowercase()) {
             return Err(invalid());
@@ -262,7 +262,7 @@ mod tests {
         assert_eq!(refused(""), r#"the zone data must begin with "cronbox zones 1""#);
         assert_eq!(
             refused("cronbox zones 1\nversion x\n\n"),
-            r#""x" is not a version of the IANA database, such as 2026f"#
+            r#""x" is not a version of the IANA database: write it as 2026f"#
         );
         assert_eq!(refused("cronbox zones 1\nversion 2026a\nzone A/B 5\n\nTZ"), "the zone data have 44 bytes, not 47");
         assert_eq!(refused("cronbox zones 1\nversion 2026a\nlink A/B C/D\n\n"), "the zone data lack the zone C/D");
@@ -292,7 +292,7 @@ mod tests {
         }
         for text in ["", "2026", "2026abcde", "2026A", "2026-", "1989a", "2200a", "abcda", "202é"] {
             let error = text.parse::<ZoneVersion>().expect_err(text);
-            assert_eq!(error.to_string(), format!("{text:?} is not a version of the IANA database, such as 2026f"));
+            assert_eq!(error.to_string(), format!("{text:?} is not a version of the IANA database: write it as 2026f"));
         }
     }
 
