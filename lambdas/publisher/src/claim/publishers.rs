@@ -38,7 +38,7 @@ pub(crate) async fn join_and_share(pool: &PgPool, owner: &str, rate: &Rate) {
     let joined = async { join(&mut *pool.acquire().await?, owner).await };
     match joined.await {
         Ok(publishers) => rate.share(publishers),
-        Err(error) => tracing::debug!(%error, "other publishers not counted; the next page counts them"),
+        Err(error) => tracing::debug!(%error, "other publishers not counted; the next page of the sweep counts them"),
     }
 }
 

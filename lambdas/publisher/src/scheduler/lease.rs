@@ -209,7 +209,7 @@ impl Lease {
 
 /// Why a request was not signed.
 #[derive(Debug, thiserror::Error)]
-#[error("the lease has ended")]
+#[error("the lease has ended, so the request is not signed")]
 pub(crate) struct LeaseEnded;
 
 /// Checks the lease after the credentials are resolved, which may take long, and after the signing: a process that was
