@@ -16,7 +16,7 @@ COUNT = 30
 TOKEN = re.compile(r'//[^\n]*|r(#*)".*?"\1|"(?:\\.|[^"\\])*"|\'(?:\\.|[^\'\\])\'|.', re.DOTALL)
 ERROR = re.compile(r"\b(?:bail!|anyhow!|ensure!|context|Err|ok_or|ok_or_else|map_err|\w*Error::\w+|Error|#\[error)\($|#\[error\($")
 LOG = re.compile(r"\btracing::(?:error|warn|info|debug)!\($")
-# What is marked by `#` or `--`, one mark to the line.
+# The mark at the beginning of each line of a comment, by the kind of file.
 OTHER_COMMENT = {"sql": "--", "tf": "#", "sh": "#", "py": "#", "yml": "#", "toml": "#"}
 
 

@@ -16,7 +16,7 @@ import tempfile
 import zipfile
 
 MAGIC = "cronbox zones 1"
-# These two are not places, and EventBridge has neither.
+# Neither of these is a place, and EventBridge has none of them.
 LEFT_OUT = {"Factory", "localtime"}
 
 

@@ -29,7 +29,7 @@ impl FromStr for Fault {
     fn from_str(text: &str) -> Result<Self, String> {
         let parts: Vec<&str> = text.split(':').collect();
         let [point, nth, effect] = parts[..] else {
-            return Err("write point:nth:effect, as I5:1:kill".to_owned());
+            return Err("write point:nth:effect, for example I5:1:kill".to_owned());
         };
         Ok(Fault {
             point: point.to_owned(),
@@ -38,7 +38,7 @@ impl FromStr for Fault {
                 "kill" => Effect::Kill,
                 "stop" => Effect::Stop,
                 "panic" => Effect::Panic,
-                other => return Err(format!("{other} must be kill, stop or panic")),
+                other => return Err(format!("the effect must be kill, stop or panic, not {other}")),
             },
         })
     }

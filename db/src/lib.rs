@@ -6,7 +6,7 @@
 //! crashes blocks no process.
 
 mod connection;
-/// Here because both binaries with named points connect through this crate.
+/// It is here because both binaries with named points connect through this crate.
 #[cfg(debug_assertions)]
 pub mod failpoint;
 mod leftovers;

@@ -29,7 +29,9 @@ pub async fn connect(options: &Options) -> anyhow::Result<PgPool> {
         Err(sqlx::Error::PoolTimedOut) => {
             let at = address(&connect_options(options)?);
             match pool.server.refusal() {
-                Some(refusal) => bail!("the database at {at} cannot be used: {refusal}; let the DSN name the writer"),
+                Some(refusal) => {
+                    bail!("the database at {at} cannot be used: {refusal}; use a DSN that names the writer")
+                }
                 None => bail!("the database at {at} does not answer: start it, or correct the DSN"),
             }
         }

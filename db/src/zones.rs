@@ -70,7 +70,7 @@ pub async fn read_zone_archive(db: &mut PgConnection, version: &str) -> sqlx::Re
 pub async fn load_zones(db: &mut PgConnection) -> sqlx::Result<bool> {
     let Some(newest) = read_zone_change(db).await? else { return Ok(false) };
     let loaded = ZoneHistory::installed();
-    // By id, because a version may come into force again.
+    // Compared by id, because a version may come into force again.
     if loaded.last_change() == Some(newest.id) {
         return Ok(false);
     }
@@ -107,7 +107,7 @@ async fn read_set(db: &mut PgConnection, version: &str) -> sqlx::Result<Option<A
     match ZoneSet::from_archive(read_zone_archive(db, version).await?) {
         Ok(set) => Ok(Some(Arc::new(set))),
         Err(error) => {
-            tracing::error!(%error, version, "zone data not read: deploy a newer version");
+            tracing::error!(%error, version, "zone data not read: deploy a newer version of cronbox");
             Ok(None)
         }
     }

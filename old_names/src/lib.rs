@@ -78,7 +78,7 @@ pub struct OldVariable(&'static str);
 /// The name by which a variable is read.
 #[derive(Debug, Eq, PartialEq)]
 enum Name {
-    /// Also if neither name has a value, or both have the same.
+    /// The new name is read, also if neither name has a value, or if both have the same value.
     New,
     Old,
     /// Both names have a value, and the values differ.

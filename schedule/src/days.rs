@@ -15,7 +15,7 @@ pub(crate) struct Days {
 pub(crate) enum Rule {
     /// One field begins with `*` (so `*/2` too): both must match.
     Both,
-    /// Neither does: one match is enough.
+    /// Neither field begins with `*`: one match is enough.
     Either,
 }
 

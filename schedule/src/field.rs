@@ -32,7 +32,7 @@ pub(crate) enum Kind {
     MonthDay,
     /// `?`, `5L`, `5#2`.
     Weekday,
-    /// Counted from 1970, so that a set of years fits in few bits.
+    /// Years, counted from 1970, so that a set of years fits in few bits.
     Year,
 }
 
@@ -42,10 +42,10 @@ pub(crate) const HOUR: Field = plain("hour", 0, 23);
 pub(crate) const MONTH_DAY: Field = Field { kind: Kind::MonthDay, ..plain("day-of-month", 1, 31) };
 pub(crate) const MONTH: Field = Field { words: &MONTHS, ..plain("month", 1, 12) };
 pub(crate) const YEAR: Field = Field { kind: Kind::Year, ..plain("year", FIRST_YEAR as u32, LAST_YEAR as u32) };
-/// As cron counts: 0 to 6 from Sunday, and 7 is Sunday again.
+/// Weekdays as cron counts them: 0 to 6 from Sunday, and 7 is Sunday again.
 pub(crate) const WEEKDAY: Field =
     Field { last: 6, words: &WEEKDAYS, kind: Kind::Weekday, ..plain("day-of-week", 0, 7) };
-/// As EventBridge counts: 1 to 7 from Sunday.
+/// Weekdays as EventBridge counts them: 1 to 7 from Sunday.
 pub(crate) const EVENTBRIDGE_WEEKDAY: Field =
     Field { words: &WEEKDAYS, kind: Kind::Weekday, ..plain("day-of-week", 1, 7) };
 

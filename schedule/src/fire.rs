@@ -215,9 +215,9 @@ mod tests {
             (json!({"workflow_id": 1, "scheduled_time": 7}), "scheduled_time: expected a string"),
             (
                 json!({"workflow_id": 1, "scheduled_time": "<aws.scheduler.scheduled-time>"}),
-                "scheduled_time: an unreplaced placeholder, not a time",
+                "scheduled_time: a placeholder that EventBridge did not replace, not a time",
             ),
-            (json!({"workflow_id": 1, "time": "noon"}), "time: not an RFC 3339 time, such as 2026-03-29T07:00:00Z"),
+            (json!({"workflow_id": 1, "time": "noon"}), "time: not an RFC 3339 time: write it as 2026-03-29T07:00:00Z"),
             (json!({"workflow_id": 1, "time": time, "attempt": "one"}), "attempt: expected a whole number"),
             (json!({"workflow_id": 1, "time": time, "attempt": 3_000_000_000_i64}), "attempt: expected a whole number"),
         ] {

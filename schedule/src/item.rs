@@ -135,7 +135,7 @@ impl Cursor<'_> {
         match self.number() {
             None => Err(self.unexpected()),
             Some((week @ 1..=5, _)) => Ok(week as usize - 1),
-            Some((_, written)) => Err(self.error(position, format!("#{written} is not from #1 to #5"))),
+            Some((_, written)) => Err(self.error(position, format!("#{written} is not one of #1 to #5"))),
         }
     }
 

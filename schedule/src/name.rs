@@ -19,10 +19,10 @@ pub struct Environment(String);
 ///
 /// ```
 /// let error = "Dev".parse::<schedule::Environment>().unwrap_err();
-/// assert_eq!(error.to_string(), "an environment is 1 to 24 of a-z, 0-9 and -");
+/// assert_eq!(error.to_string(), "an environment's name must have 1 to 24 characters of a-z, 0-9 and -");
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("an environment is 1 to 24 of a-z, 0-9 and -")]
+#[error("an environment's name must have 1 to 24 characters of a-z, 0-9 and -")]
 pub struct EnvironmentError;
 
 /// The name of a workflow's schedule; at most 47 of EventBridge's 64 characters.

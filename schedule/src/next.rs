@@ -47,7 +47,7 @@ impl Cron {
     /// let over = Cron::parse("0 30 9 31 12 * 2020")?;
     /// let error = over.must_fire_after("2026-03-29T07:00:00Z".parse().unwrap(), Timezone::UTC).unwrap_err();
     /// assert_eq!(error.code(), "never_fires");
-    /// assert_eq!(error.to_string(), "it does not fire after 2026-03-29T07:00:00Z");
+    /// assert_eq!(error.to_string(), "the cron does not fire after 2026-03-29T07:00:00Z");
     /// # Ok::<(), schedule::CronError>(())
     /// ```
     ///
@@ -57,7 +57,7 @@ impl Cron {
     pub fn must_fire_after(&self, instant: DateTime<Utc>, tz: Timezone) -> Result<DateTime<Utc>, CronError> {
         self.next_after(instant, tz).ok_or_else(|| {
             let instant = instant.to_rfc3339_opts(SecondsFormat::Secs, true);
-            CronError::whole(Code::NeverFires, format!("it does not fire after {instant}"))
+            CronError::whole(Code::NeverFires, format!("the cron does not fire after {instant}"))
         })
     }
 

@@ -11,11 +11,11 @@ use std::str::FromStr;
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WorkflowState {
-    /// It has due times.
+    /// The workflow has due times.
     Active,
-    /// It has none until it is resumed.
+    /// The workflow has no due times until it is resumed.
     Paused,
-    /// It has none any more; its history remains.
+    /// The workflow has no due times any more; its history remains.
     Archived,
 }
 

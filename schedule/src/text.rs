@@ -93,7 +93,7 @@ fn items(bits: Bits, field: &Field, begin: Begin) -> Vec<String> {
     if runs.iter().map(String::len).sum::<usize>() <= LONG {
         return runs;
     }
-    // Of two with the same length, the ranges.
+    // If both texts have the same length, the ranges win, because they come first.
     [runs, cover(bits, field)].into_iter().min_by_key(|items| items.join(",").len()).unwrap_or_default()
 }
 
@@ -130,7 +130,7 @@ fn progression(bits: Bits, field: &Field, begin: Begin) -> Option<String> {
     let first = bits.first_from(0)?;
     let second = bits.first_from(first + 1)?;
     let (end, step) = (bits.last_to(255)?, second - first);
-    // Not for weekdays: there are few, and a step hides that it starts again each Sunday.
+    // Weekdays are never written as a step: there are few, and a step hides that it starts again each Sunday.
     if step == 1 || field.kind == Kind::Weekday || (first..=end).step_by(step as usize).ne(bits.iter()) {
         return None;
     }

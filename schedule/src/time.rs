@@ -13,10 +13,10 @@ use crate::field::{FIRST_YEAR, LAST_YEAR};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TimeError {
     /// EventBridge did not replace its context attribute; "now" would be a guess.
-    #[error("an unreplaced placeholder, not a time")]
+    #[error("a placeholder that EventBridge did not replace, not a time")]
     Placeholder,
     /// Not RFC 3339.
-    #[error("not an RFC 3339 time, such as 2026-03-29T07:00:00Z")]
+    #[error("not an RFC 3339 time: write it as 2026-03-29T07:00:00Z")]
     Malformed,
     /// A second 60: some systems would store it as the next minute, others would not.
     #[error("second 60 is not accepted")]

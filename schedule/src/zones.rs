@@ -41,7 +41,7 @@ impl FromStr for ZoneVersion {
     type Err = ZoneDataError;
 
     fn from_str(text: &str) -> Result<Self, ZoneDataError> {
-        let invalid = || ZoneDataError(format!("{text:?} is not a version of the IANA database, such as 2026f"));
+        let invalid = || ZoneDataError(format!("{text:?} is not a version of the IANA database: write it as 2026f"));
         let (year, letters) = text.split_at_checked(4).ok_or_else(invalid)?;
         if letters.is_empty() || letters.len() > 4 || !letters.bytes().all(|byte| byte.is_ascii_lowercase()) {
             return Err(invalid());
@@ -170,14 +170,15 @@ impl ZoneSet {
         for line in lines {
             match line.split(' ').collect::<Vec<_>>().as_slice() {
                 ["zone", name, length] => {
-                    let length: usize = length.parse().map_err(|_| ZoneDataError(format!("not a length: {line}")))?;
+                    let length: usize =
+                        length.parse().map_err(|_| ZoneDataError(format!("the length is not a number: {line}")))?;
                     let bytes = start..start.saturating_add(length);
                     start = bytes.end;
                     let entry = Entry { target: (*name).to_owned(), bytes, zone: OnceLock::new() };
                     entries.insert((*name).to_owned(), entry);
                 }
                 ["link", name, target] => links.push((*name, *target)),
-                _ => return Err(ZoneDataError(format!("neither a zone nor a link: {line}"))),
+                _ => return Err(ZoneDataError(format!("the line is neither a zone nor a link: {line}"))),
             }
         }
         if start != archive.len() {
@@ -185,7 +186,8 @@ impl ZoneSet {
         }
         for (name, target) in links {
             let zone: Option<&Entry> = entries.get(target);
-            let bytes = zone.ok_or_else(|| ZoneDataError(format!("no zone {target}")))?.bytes.clone();
+            let bytes =
+                zone.ok_or_else(|| ZoneDataError(format!("the zone data lack the zone {target}")))?.bytes.clone();
             entries.insert(name.to_owned(), Entry { target: target.to_owned(), bytes, zone: OnceLock::new() });
         }
         Ok(Self { version, archive, entries })
@@ -260,15 +262,15 @@ mod tests {
         assert_eq!(refused(""), r#"the zone data must begin with "cronbox zones 1""#);
         assert_eq!(
             refused("cronbox zones 1\nversion x\n\n"),
-            r#""x" is not a version of the IANA database, such as 2026f"#
+            r#""x" is not a version of the IANA database: write it as 2026f"#
         );
         assert_eq!(refused("cronbox zones 1\nversion 2026a\nzone A/B 5\n\nTZ"), "the zone data have 44 bytes, not 47");
-        assert_eq!(refused("cronbox zones 1\nversion 2026a\nlink A/B C/D\n\n"), "no zone C/D");
+        assert_eq!(refused("cronbox zones 1\nversion 2026a\nlink A/B C/D\n\n"), "the zone data lack the zone C/D");
         assert_eq!(
             refused("cronbox zones 1\nversion 2026a\nzone A/B 2\n\nTZ"),
             "zone A/B: not TZif data of version 2 or later"
         );
-        assert_eq!(refused("cronbox zones 1\nversion 2026a\nnone\n\n"), "neither a zone nor a link: none");
+        assert_eq!(refused("cronbox zones 1\nversion 2026a\nnone\n\n"), "the line is neither a zone nor a link: none");
     }
 
     /// Such a file ends in 2037, because it has no footer.
@@ -290,7 +292,7 @@ mod tests {
         }
         for text in ["", "2026", "2026abcde", "2026A", "2026-", "1989a", "2200a", "abcda", "202é"] {
             let error = text.parse::<ZoneVersion>().expect_err(text);
-            assert_eq!(error.to_string(), format!("{text:?} is not a version of the IANA database, such as 2026f"));
+            assert_eq!(error.to_string(), format!("{text:?} is not a version of the IANA database: write it as 2026f"));
         }
     }
 

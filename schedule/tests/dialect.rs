@@ -226,8 +226,8 @@ fn refusals_name_field_and_reason() {
         ("* * W * *", "day-of-month", "day-of-month field: W needs a day before it, such as 15W"),
         ("* * L-3 * *", "day-of-month", "day-of-month field: unexpected '-'"),
         ("* * 1-5W * *", "day-of-month", "day-of-month field: unexpected 'W'"),
-        ("* * * * 5#6", "day-of-week", "day-of-week field: #6 is not from #1 to #5"),
-        ("* * * * 5#0", "day-of-week", "day-of-week field: #0 is not from #1 to #5"),
+        ("* * * * 5#6", "day-of-week", "day-of-week field: #6 is not one of #1 to #5"),
+        ("* * * * 5#0", "day-of-week", "day-of-week field: #0 is not one of #1 to #5"),
         ("* * * * 5#", "day-of-week", "day-of-week field: a value is missing at the end"),
         ("cron(0 9 ? * 0 *)", "day-of-week", "day-of-week field: 0 is below 1"),
         (

@@ -102,7 +102,10 @@ async fn a_recovering_server_gives_no_connection() {
 
     let options = db::Options { acquire_timeout: Duration::from_secs(1), ..app::config::database(&server.dsn(), 1) };
     let refused = db::connect(&options).await.unwrap_err().to_string();
-    assert!(refused.contains("its server is in recovery and cannot write; let the DSN name the writer"), "{refused}");
+    assert!(
+        refused.contains("its server is in recovery and cannot write; use a DSN that names the writer"),
+        "{refused}"
+    );
     server.remove();
 }
 

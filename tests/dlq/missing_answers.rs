@@ -52,7 +52,7 @@ async fn redrive_stops_while_the_app_refuses() {
 
     assert_eq!(said.code, Some(1));
     assert!(said.out.ends_with("0 answered and deleted, 30 remain\n"), "{said:?}");
-    assert!(said.err.contains("the app accepted no message of the last 3 batches"), "{said:?}");
+    assert!(said.err.contains("the app answered for no message of the last 3 batches"), "{said:?}");
     assert_eq!(queue.counts().await, (35, 0), "and all are to be seen at once");
     s.end_early().await;
 }

@@ -93,7 +93,7 @@ async fn messages_without_a_fire_stay() {
         outcomes(&rest),
         [
             "accepted",
-            "unposted contains no readable fire: scheduled_time: an unreplaced placeholder, not a time",
+            "unposted contains no readable fire: scheduled_time: a placeholder that EventBridge did not replace, not a time",
             "unposted contains no readable fire: the event is not a JSON object",
             "unposted nothing to post: a later tick of the publisher did its work; discard it",
         ]

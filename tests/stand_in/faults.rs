@@ -370,6 +370,6 @@ async fn deleting_a_group_takes_its_time() {
 async fn the_machines_clock_is_not_moved() {
     let world = World::at(Clock::System, None).await;
     let (status, refusal) = world.post("/_clock", json!({"advance_secs": 1})).await;
-    let said = "the stand-in goes by the machine's clock: start it with --clock to set it";
+    let said = "the stand-in follows the machine's clock: start it with --clock to set the clock";
     assert_eq!((status, &refusal["message"]), (409, &json!(said)));
 }

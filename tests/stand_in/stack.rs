@@ -78,12 +78,12 @@ async fn a_story_that_ends_early_fails() {
     let error = s.finish_story().await.unwrap_err();
     assert_eq!(
         error.to_string(),
-        "the story is not over: 1 outbox rows, 0 leases, 1 publications due, 0 runs, 0 deliveries"
+        "the test ended before everything was processed: 1 outbox rows, 0 leases, 1 publications due, 0 runs, 0 deliveries"
     );
 }
 
 #[tokio::test]
-#[should_panic(expected = "the story is not over")]
+#[should_panic(expected = "the test ended before everything was processed")]
 async fn a_dropped_stack_is_checked_too() {
     let s = Stack::start(at("2026-03-27T12:00:00Z")).await.unwrap();
     s.create("0 9 * * *", "UTC").await;

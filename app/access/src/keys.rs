@@ -93,7 +93,7 @@ impl Secret {
     }
 }
 
-/// Creates a key; the second value is its only text.
+/// Creates a key; the second value is its text, which is never stored.
 ///
 /// # Errors
 /// Fails if the database refuses the statement; an unknown team violates `api_keys_team_id_fkey`.

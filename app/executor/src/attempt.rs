@@ -35,7 +35,7 @@ enum Ending {
     Succeeded(Value),
     /// Its action failed.
     Failed { error: String, result: Option<Value>, again: Again },
-    /// It took longer than the workflow's timeout.
+    /// The attempt took longer than the workflow's timeout.
     TimedOut,
     /// A caller requested the cancellation of its run.
     Cancelled,
@@ -51,11 +51,11 @@ enum Cut {
 
 /// The result of an attempt in the database.
 enum Left {
-    /// Its outcome is written.
+    /// The outcome of the attempt is written.
     Written(Verdict),
     /// Another attempt has taken the run, or the run has ended.
     Taken,
-    /// Its row may still be `running`.
+    /// The attempt stopped without an outcome, so its run may still be `running`.
     Stopped,
 }
 
@@ -92,7 +92,7 @@ impl Executor {
                 self.release_stopped().await;
             }
             Err(_) => {
-                tracing::error!(run_id = %run.id, "attempt panicked; recovery continues its run");
+                tracing::error!(run_id = %run.id, "attempt panicked; recovery continues or abandons its run");
                 registered.into_stopped();
                 self.release_stopped().await;
             }
@@ -137,7 +137,7 @@ impl Executor {
             stop = stopped => match stop {
                 Ok(Stop::Cancelled) => Ok(Ending::Cancelled),
                 Ok(Stop::HandedOver) => Err(Cut::HandedOver),
-                // An attempt that cannot be stopped any more must not continue.
+                // After an error another attempt has replaced this one, so this one must not continue.
                 Ok(Stop::Lost) | Err(_) => Err(Cut::Lost),
             },
         }
@@ -150,7 +150,7 @@ impl Executor {
             match self.try_hand_over(run, sent).await {
                 Ok(None) => return Left::Taken,
                 Ok(Some(state)) => {
-                    tracing::info!(run_id = %run.id, "run handed over at shutdown, now {}", state.in_words());
+                    tracing::info!(run_id = %run.id, "run handed over at shutdown; its state is now {}", state.in_words());
                     if state.is_terminal()
                         && let Err(error) = self.hand_on(run).await
                     {
@@ -234,7 +234,7 @@ impl Executor {
         if let Some(backfill) = run.backfill_id
             && let Err(error) = self.refill(backfill, WorkflowId(run.workflow_id)).await
         {
-            tracing::warn!(run_id = %run.id, %error, "next run of a backfill not created; the job `backfills` does it at its next turn");
+            tracing::warn!(run_id = %run.id, %error, "next run of a backfill not created; the job `backfills` creates it at its next turn");
         }
     }
 
@@ -247,7 +247,8 @@ impl Executor {
 
     /// Gives the free slot to the next queued run.
     async fn hand_on(&self, run: &Claimed) -> sqlx::Result<()> {
-        // Under such a policy another transaction may queue a run at this moment; only the workflow's lock shows it.
+        // Under these policies another transaction may be queueing a run now, and only a check under the workflow's
+        // lock sees it.
         let may_wait = matches!(run.overlap_policy, Overlap::Queue | Overlap::QueueOne | Overlap::Replace);
         if may_wait || claim::any_queued(&mut *self.parts.pool.acquire().await?, run.workflow_id).await? {
             let advanced =

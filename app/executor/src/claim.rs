@@ -436,7 +436,7 @@ pub async fn release(db: &mut PgConnection, instance: Uuid, stopped: &[Fence]) -
     .await
 }
 
-/// What became of the runs that an instance has claimed and does not know.
+/// The outcome for the runs that an instance has claimed but does not know.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Unknown {
     /// How many were handed over.

@@ -64,12 +64,12 @@ impl Executor {
             Ok(claim::Unknown { handed_over, locked }) => {
                 self.has_unknown_claims.store(locked > 0, Ordering::SeqCst);
                 if handed_over > 0 {
-                    tracing::warn!(runs = handed_over, "runs handed over: the reply to their claim was lost");
+                    tracing::warn!(runs = handed_over, "runs handed over, because the reply to their claim was lost");
                 }
                 true
             }
             Err(error) => {
-                tracing::warn!(%error, "runs of an unanswered claim not handed over; the next poll tries again");
+                tracing::warn!(%error, "runs not handed over, although the reply to their claim was lost; the next poll tries again");
                 false
             }
         }
@@ -86,7 +86,7 @@ impl Executor {
             claim::release(&mut connection, self.parts.instance, &stopped).await
         };
         match released.await {
-            // A locked one is released by a later heartbeat.
+            // A later heartbeat releases the runs whose rows are locked now.
             Ok(locked) => {
                 let done: Vec<_> = stopped.into_iter().filter(|fence| !locked.contains(fence)).collect();
                 self.own.forget_stopped(&done);

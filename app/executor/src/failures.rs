@@ -22,7 +22,7 @@ pub(crate) async fn pause_after(pool: &PgPool, clock: &Clock, notifier: &Notifie
         Ok(true) => notifier.notify(),
         Ok(false) => {}
         Err(error) => {
-            tracing::warn!(workflow_id = run.workflow_id, %error, "failed runs of a workflow not counted; its next failed run counts them");
+            tracing::warn!(workflow_id = run.workflow_id, %error, "failed runs not counted; the next failed run of the workflow counts them");
         }
     }
 }

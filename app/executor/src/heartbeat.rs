@@ -21,7 +21,7 @@ pub(super) async fn keep(executor: Executor) {
 /// Renews the leases once.
 pub(super) async fn beat(executor: &Executor, now: &(dyn Fn() -> Instant + Sync)) {
     let lost_after = Duration::from_secs(executor.parts.settings.lost_after_secs);
-    // Before the statement, because its result does not contain an attempt that is claimed meanwhile.
+    // Read before the statement, because its result does not contain an attempt that is claimed meanwhile.
     let ours = executor.own.under_way();
     if ours.is_empty() {
         return executor.release_stopped().await;
@@ -32,10 +32,11 @@ pub(super) async fn beat(executor: &Executor, now: &(dyn Fn() -> Instant + Sync)
         Ok(Err(error)) => tracing::warn!(%error, "leases of runs not renewed; trying again"),
         Err(_) => tracing::warn!("leases of runs not renewed in time; trying again"),
     }
-    // Beat, answer and margin together: the work has stopped before the lease has expired.
+    // Between two checks pass at most a heartbeat (a sixth of a lease) and its time limit (an eighth), so with this
+    // limit an attempt stops before its lease expires.
     let stopped = executor.own.stop_unrenewed(now(), lost_after * 2 / 3);
     if stopped > 0 {
-        tracing::error!(runs = stopped, "leases cannot be renewed; this process stops these runs");
+        tracing::error!(runs = stopped, "attempts stopped, because their leases cannot be renewed");
     }
     if matches!(renewed, Ok(Ok(_))) {
         executor.release_stopped().await;
@@ -53,14 +54,14 @@ async fn renew(
     Ok((requested, claim::renew_leases(&mut connection, executor.parts.lease(), ours).await?))
 }
 
-/// Stops what is not ours any more or is to be cancelled; the other leases begin anew at the request.
+/// Stops attempts that lost their run or are to be cancelled; the leases of the others begin anew at `requested`.
 fn apply(own: &Own, ours: &[Fence], beats: &[Beat], requested: Instant) {
     for fence in ours {
         match beats.iter().find(|beat| beat.id == fence.id && beat.attempt == fence.attempt) {
             None => own.stop(*fence, Stop::Lost),
             Some(beat) if beat.is_cancelled => own.stop(*fence, Stop::Cancelled),
             Some(beat) if beat.is_renewed => own.renew(*fence, requested),
-            // Its row is locked.
+            // Another transaction has locked the row, so the next heartbeat renews the lease.
             Some(_) => {}
         }
     }

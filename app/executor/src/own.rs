@@ -28,13 +28,13 @@ pub(super) struct Own(Arc<Mutex<Attempts>>);
 #[derive(Default)]
 struct Attempts {
     under_way: HashMap<Uuid, Entry>,
-    /// Stopped or panicked, and not released in the database yet: their requests may have been sent.
+    /// Attempts that stopped or panicked, and are not released in the database yet: their requests may have been sent.
     stopped: HashSet<Fence>,
 }
 
 struct Entry {
     attempt: i32,
-    /// Its lease began no earlier than this.
+    /// The lease of the attempt began no earlier than this.
     renewed: Instant,
     departure: Departure,
     stop: Option<oneshot::Sender<Stop>>,
@@ -93,14 +93,14 @@ impl Own {
         }
     }
 
-    /// The lease of one attempt was renewed no earlier than `requested`.
+    /// Records that the lease of one attempt was renewed no earlier than `requested`.
     pub(super) fn renew(&self, fence: Fence, requested: Instant) {
         if let Some(entry) = self.attempts().of(fence) {
             entry.renewed = requested;
         }
     }
 
-    /// Stops the attempts whose last renewal is longer ago than `limit`; how many these were.
+    /// Stops the attempts whose last renewal is longer ago than `limit`; returns how many these were.
     pub(super) fn stop_unrenewed(&self, now: Instant, limit: Duration) -> usize {
         let mut stopped = 0;
         for entry in self.attempts().under_way.values_mut() {

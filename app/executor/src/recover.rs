@@ -55,11 +55,11 @@ pub struct Settings {
 pub struct Pass {
     /// Lost runs that it found.
     pub lost: usize,
-    /// Of these, those that continue.
+    /// Lost runs that continue.
     pub go_on: usize,
-    /// Those whose cancellation was requested.
+    /// Lost runs that it cancelled, because their cancellation was requested.
     pub cancelled: usize,
-    /// Those that it abandoned.
+    /// Lost runs that it abandoned.
     pub abandoned: usize,
     /// Workflows whose statements failed.
     pub failed: u64,

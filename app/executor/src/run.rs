@@ -42,7 +42,7 @@ impl Executor {
         if free == 0 || !self.hand_over_unknown().await {
             return 0;
         }
-        // A locked one is handed over by a later poll.
+        // A later poll hands over the runs whose rows are locked now.
         let are_some_unknown = self.has_unknown_claims.load(Ordering::SeqCst);
         let claimed = self.claim(free).await;
         // Set until the attempts below are registered: before that, a committed claim may have no attempt.

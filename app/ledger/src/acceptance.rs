@@ -30,9 +30,9 @@ const BATCH: i64 = 500;
 /// Which identity the database has afterwards.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Keep {
-    /// It keeps its own identity: it replaces the database that was lost.
+    /// The database keeps its identity, because it replaces the database that was lost.
     Identity,
-    /// It gets a new identity: it runs beside the original, whose schedules it must never delete.
+    /// The database gets a new identity, because it runs beside the original, whose schedules it must never delete.
     Nothing,
 }
 
@@ -57,7 +57,7 @@ pub async fn resolve_environment(pool: &PgPool, named: Option<Environment>) -> a
     }
     let owner = identity::read_environment(&mut *pool.acquire().await?).await?;
     match owner {
-        // Accepted for the default environment, it would wait for acceptance again as soon as its own app starts.
+        // If it were accepted for the default environment, it would wait again as soon as its own app starts.
         Some(owner) if owner != DEFAULT_ENVIRONMENT => {
             bail!("the database belongs to environment {owner}, and CRONBOX_ENV is not set: set it or write --env")
         }
@@ -79,7 +79,7 @@ pub async fn accept_ledger(
     keep: Keep,
     edit: &Edit,
 ) -> anyhow::Result<Accepted> {
-    ensure!(until <= edit.now, "--until must not be in the future; it is {} now", edit.now.to_rfc3339());
+    ensure!(until <= edit.now, "--until must not be in the future: the time is {} now", edit.now.to_rfc3339());
     let held_on = read_hold_start(pool, environment).await?;
     let mut accepted = Accepted::default();
     let mut last = WorkflowId(0);
@@ -120,7 +120,7 @@ async fn read_hold_start(pool: &PgPool, environment: &Environment) -> anyhow::Re
     match identity::read_hold_start(&mut connection).await? {
         Some(held_on) => Ok(held_on),
         None => bail!(
-            "the ledger is not held, so nothing waits for an acceptance; if this is a restored storage snapshot, start \
+            "the ledger is not held, so it needs no acceptance; if the database is a restored storage snapshot, start \
              the app with CRONBOX_RESTORED=true first"
         ),
     }

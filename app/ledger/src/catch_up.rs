@@ -20,7 +20,7 @@ use crate::versions::EndedBy;
 pub enum Late {
     /// It runs.
     Runs,
-    /// It does not run: `missed` or `skipped_paused`, for this reason.
+    /// The time does not run: `missed` or `skipped_paused`, for this reason.
     NotRun(Decision, ReasonCode),
 }
 

@@ -122,7 +122,8 @@ impl Times {
         Some(Self { timing, after, before })
     }
 
-    /// Since when the times are unknown, if that is within the span: the zone data in force lack the timezone.
+    /// The instant from which the times are unknown, because the zone data in force lack the timezone; `None` if it
+    /// is not within the span.
     fn unknown_from(&self) -> Option<DateTime<Utc>> {
         let from = self.timing.as_ref()?.1.unknown_from()?;
         self.before.is_none_or(|before| from < before).then_some(from)

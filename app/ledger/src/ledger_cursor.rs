@@ -11,11 +11,11 @@ pub struct Ledger {
     pub cursor: Option<DateTime<Utc>>,
     /// The earliest time that may have to be decided; `None` = no time is due.
     pub watch_at: Option<DateTime<Utc>>,
-    /// No earlier time is caught up.
+    /// Since when the schedule is active: no earlier time is caught up.
     pub activated_on: Option<DateTime<Utc>>,
 }
 
-/// Reads it; the caller has locked the workflow.
+/// Reads the progress of a workflow, which the caller has locked.
 ///
 /// # Errors
 /// Fails if the database refuses the statement, or if the workflow does not exist.
@@ -32,7 +32,7 @@ pub async fn read(tx: &mut PgConnection, workflow: WorkflowId) -> sqlx::Result<L
     .await
 }
 
-/// Advances it, in the transaction that writes the decisions.
+/// Advances the cursor, in the transaction that writes the decisions.
 ///
 /// # Errors
 /// Fails if the database cannot be reached or refuses the statement.

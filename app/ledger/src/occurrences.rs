@@ -13,19 +13,19 @@ use workflows::reasons::ReasonCode;
 #[sqlx(type_name = "text", rename_all = "snake_case")]
 #[serde(rename_all = "snake_case")]
 pub enum Decision {
-    /// It ran.
+    /// The time ran.
     Fired,
-    /// It ran late, by the catch-up policy.
+    /// The time ran late, by the catch-up policy.
     CaughtUp,
-    /// It ran by a backfill.
+    /// The time ran by a backfill.
     Backfilled,
-    /// It did not run, because the previous run had not ended.
+    /// The time did not run, because the previous run had not ended.
     SkippedOverlap,
-    /// It did not run, because the workflow was paused.
+    /// The time did not run, because the workflow was paused.
     SkippedPaused,
-    /// It did not run, because no fire arrived in time.
+    /// The time did not run, because no fire arrived in time.
     Missed,
-    /// It was abandoned.
+    /// The run of the time was abandoned.
     Abandoned,
 }
 
@@ -102,9 +102,9 @@ pub struct Entry<'a> {
 /// Which transaction decided a time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Recorded {
-    /// This one; the row's id.
+    /// This transaction; the id of the row that it wrote.
     Ours(Uuid),
-    /// Another one; nothing was written.
+    /// Another transaction; nothing was written.
     Theirs,
 }
 
@@ -201,9 +201,9 @@ pub async fn find(
     .await
 }
 
-/// What is decided about a time, at a time of the database.
+/// The decision about a due time, and the database's time when it was read.
 pub struct Current {
-    /// The database's time when it was read.
+    /// The database's time of the read.
     pub now: DateTime<Utc>,
     /// The decision, if there is one.
     pub decision: Option<Decision>,
@@ -213,7 +213,7 @@ pub struct Current {
     pub run_id: Option<Uuid>,
 }
 
-/// Reads the database's time, and what is decided about a time: one statement less for each fire.
+/// Reads the database's time and the decision about a due time in one statement, because every fire needs both.
 ///
 /// # Errors
 /// Fails if the database cannot be reached or refuses the statement.
@@ -238,7 +238,7 @@ pub async fn find_with_time(db: &mut PgConnection, workflow: WorkflowId, time: D
 pub struct Filter {
     /// The workflow.
     pub workflow_id: WorkflowId,
-    /// Only with this decision.
+    /// Only occurrences with this decision.
     pub decision: Option<Decision>,
     /// Due at or after this time.
     pub from: Option<DateTime<Utc>>,
@@ -246,7 +246,7 @@ pub struct Filter {
     pub to: Option<DateTime<Utc>>,
     /// Due before this time, the last of the previous page.
     pub before: Option<DateTime<Utc>>,
-    /// At most this many.
+    /// At most this many occurrences.
     pub limit: i64,
 }
 

@@ -10,13 +10,13 @@ use crate::occurrences::Decision;
 /// Which workflows, and which span.
 #[derive(Clone, Copy, Debug)]
 pub struct Scope {
-    /// Only this team's; `None` = all.
+    /// Only workflows of this team; `None` = all.
     pub team_id: Option<i64>,
-    /// Only this workflow's; `None` = all.
+    /// Only this workflow; `None` = all.
     pub workflow_id: Option<i64>,
-    /// Decisions and ends from this time on.
+    /// Counts decisions and ends of runs from this time on.
     pub from: DateTime<Utc>,
-    /// Up to this time: now.
+    /// Counts up to this time, which is now.
     pub to: DateTime<Utc>,
 }
 

@@ -34,8 +34,9 @@ pub async fn pass(pool: &PgPool, kept: TimeDelta, now: DateTime<Utc>) -> sqlx::R
     let mut done = Pass::default();
     let mut met = resume(pool, now, &mut done).await?;
     let mut failed = met.clone();
-    // By key, so that each workflow is processed once, even if it is locked or its due times cannot be computed. One
-    // that still has due times has a later key by then, and is left to the next pass.
+    // Batch by batch in the order of the key, so that each workflow is processed once, even if it is locked or its
+    // due times cannot be computed. One that still has due times has a later key by then, and waits for the next
+    // pass.
     let mut last = due::Key::first();
     loop {
         let batch = due::after(&mut *pool.acquire().await?, last, now - GRACE, &met, BATCH).await?;

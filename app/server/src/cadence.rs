@@ -10,15 +10,15 @@ use schedule::{Cron, Timezone};
 /// `60s`, or a cron in cronbox's dialect such as `0 3 * * *`.
 #[derive(Clone, Debug)]
 pub enum When {
-    /// This long after its last turn ended.
+    /// The job is due this long after its last turn ended.
     Every(Duration),
-    /// At these times.
+    /// The job is due at these times.
     Cron(Box<Cron>),
 }
 
 /// A text that is neither an interval nor a cron.
 #[derive(Debug, thiserror::Error)]
-#[error("write seconds as 60s, or a cron as \"0 3 * * *\": {0}")]
+#[error("{0}: write seconds as 60s, or a cron as \"0 3 * * *\"")]
 pub struct WhenError(String);
 
 impl When {
@@ -87,7 +87,7 @@ mod tests {
         }
         for text in ["", "0s", "-1s", "s", "every day", "61 * * * *"] {
             let reply = text.parse::<When>().unwrap_err().to_string();
-            assert!(reply.starts_with("write seconds as 60s"), "{text}: {reply}");
+            assert!(reply.contains(": write seconds as 60s"), "{text}: {reply}");
         }
     }
 

@@ -24,7 +24,7 @@ const NO_JOBS_ABOVE: TimeDelta = TimeDelta::seconds(30);
 #[derive(Debug, Default)]
 pub struct ClockSkew {
     skew: Mutex<TimeDelta>,
-    /// Whether there was a sample; before the first one, a running clock shows the machine's time.
+    /// Whether the database's time was sampled; before the first sample, a running clock shows the machine's time.
     is_sampled: AtomicBool,
 }
 
@@ -100,7 +100,7 @@ pub(crate) fn of_database(clock: Clock) -> Clock {
 pub(crate) async fn sample(pool: &PgPool, clock: &Clock, clock_skew: &ClockSkew) -> sqlx::Result<DateTime<Utc>> {
     let Clock::Sampled(clock) = clock else { return Ok(clock.now()) };
     let mut connection = pool.acquire().await?;
-    // After the connection is acquired, because waiting for it is not part of the round trip.
+    // The round trip begins after the connection is acquired, because the wait for it is not part of the trip.
     let requested = Instant::now();
     let time = cronbox_now(&mut connection).await?;
     let (answered, own, believed) = (Instant::now(), Clock::System.now(), clock.now());

@@ -296,10 +296,10 @@ fn shutdown() -> std::io::Result<Shutdown> {
     let signal = shutdown.clone();
     tokio::spawn(async move {
         signalled().await;
-        tracing::info!("stopping: waits for runs to end; a second signal hands them over at once");
+        tracing::info!("shutdown started: the app waits for its runs to end; a second signal hands them over at once");
         signal.drain();
         signalled().await;
-        tracing::info!("second signal: runs are handed over");
+        tracing::info!("second signal received: the app hands its runs over");
         signal.hand_over();
     });
     Ok(shutdown)

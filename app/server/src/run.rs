@@ -72,7 +72,7 @@ async fn keep_sampling(app: App) {
     loop {
         tokio::time::sleep(SAMPLE_INTERVAL).await;
         if let Err(error) = app.database_time().await {
-            tracing::warn!(%error, "database time not sampled; the last sample and the time since are used");
+            tracing::warn!(%error, "database time not sampled; the clock continues from the last sample");
         }
     }
 }

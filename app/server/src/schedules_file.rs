@@ -52,7 +52,7 @@ enum Plan {
     Create(i64, Spec),
     Change(WorkflowId, Spec),
     Keep,
-    /// Its schedule has no time left: an existing workflow does not change, a new one is not created.
+    /// The schedule has no time left: an existing workflow does not change, a new one is not created.
     Spent(Complaint),
 }
 
@@ -90,7 +90,7 @@ pub async fn load(app: &App, path: &Path) -> anyhow::Result<Loaded> {
             Err(Stopped::Crossed) => tokio::time::sleep(PAUSE).await,
         }
     }
-    bail!("cannot load {shown}: other edits changed its workflows each time: start the app again")
+    bail!("cannot load {shown}: other edits changed its workflows at each try; start the app again")
 }
 
 /// Lists complaints about actions whose URL leads to a private address.
@@ -123,7 +123,7 @@ async fn apply(app: &App, file: &str, wanted: &[Definition], edit: &Edit) -> Res
         match plan {
             Plan::Keep => loaded.unchanged += 1,
             Plan::Spent(Complaint { line, detail }) => {
-                tracing::warn!(file, line, "schedules file: a schedule without a future time is not applied: {detail}");
+                tracing::warn!(file, line, "definition not applied: its schedule has no future time: {detail}");
                 loaded.spent += 1;
             }
             Plan::Create(team_id, spec) => {

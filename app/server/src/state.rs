@@ -66,7 +66,7 @@ impl Requests {
         self.0.spawn(request)
     }
 
-    /// Waits until the current ones have ended; the caller starts no more.
+    /// Waits until the requests in progress have ended; the caller starts no more.
     pub(crate) async fn all_ended(&self) {
         self.0.close();
         self.0.wait().await;

@@ -7,9 +7,9 @@
 pub enum Point {
     /// An edit has changed the workflow's row.
     A1,
-    /// It has inserted the outbox row.
+    /// An edit has inserted the outbox row.
     A2,
-    /// It is committed, and the publisher is not notified yet.
+    /// An edit is committed, and the publisher is not notified yet.
     A3,
     /// An invoke has inserted the run.
     I1,

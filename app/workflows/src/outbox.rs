@@ -18,7 +18,7 @@ use serde_json::Value;
 pub enum Op {
     /// The workflow needs a schedule.
     Upsert,
-    /// It needs none any more: the cron was cleared, or the workflow was archived or deleted.
+    /// The workflow needs no schedule any more: the cron was cleared, or the workflow was archived or deleted.
     Delete,
 }
 

@@ -90,7 +90,7 @@ pub fn as_answered(
     }
 }
 
-/// As [`as_answered`], of a workflow's `pause_reason`: every other text is a person's.
+/// As [`as_answered`], for the `pause_reason` of a workflow: a person has written every other text.
 #[must_use]
 pub fn of_a_pause(stored: Option<String>) -> (Option<String>, Option<ReasonCode>) {
     as_answered(stored, |code| code == ReasonCode::FailuresInARow)

@@ -76,7 +76,7 @@ async fn store_chosen(pool: &PgPool, set: &ZoneSet, choice: Choice, edit: &Edit)
         if newest.as_ref().is_some_and(|newest| choice.keeps(newest, set)) {
             return Ok(Stored::Unchanged);
         }
-        // Before the first row each binary used its own set.
+        // Before the database had its first row, each binary used its own set.
         let newest = newest.unwrap_or_else(ZoneSet::bundled);
         let timings = changed_timings(&mut connection, &newest, set, edit.now).await?;
         drop(connection);

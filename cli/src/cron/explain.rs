@@ -94,7 +94,7 @@ pub(crate) fn explain_cron(request: &Request, clock: &Clock) -> Result<Explanati
 fn instant(text: &str) -> Result<DateTime<Utc>, Refusal> {
     let invalid = |reason: &str| refusal("invalid_from", format!("from: {reason}"), Some("from"));
     let parsed = DateTime::parse_from_rfc3339(text)
-        .map_err(|_| invalid("not an RFC 3339 time, such as 2026-03-29T07:00:00Z"))?
+        .map_err(|_| invalid("not an RFC 3339 time: write it as 2026-03-29T07:00:00Z"))?
         .to_utc();
     if (1970..=2199).contains(&parsed.year()) { Ok(parsed) } else { Err(invalid("the year must be from 1970 to 2199")) }
 }
@@ -161,7 +161,7 @@ mod tests {
             ),
             (
                 r#"{"cron":"0 0 9 1 1 ? 2020"}"#,
-                r#"{"error":{"code":"never_fires","message":"it does not fire after 2026-03-27T12:00:00Z","field":"cron"}}"#,
+                r#"{"error":{"code":"never_fires","message":"the cron does not fire after 2026-03-27T12:00:00Z","field":"cron"}}"#,
             ),
             (
                 r#"{"cron":"* * * * *","timezone":"Europe/Pari"}"#,
@@ -169,7 +169,7 @@ mod tests {
             ),
             (
                 r#"{"cron":"* * * * *","from":"today"}"#,
-                r#"{"error":{"code":"invalid_from","message":"from: not an RFC 3339 time, such as 2026-03-29T07:00:00Z","field":"from"}}"#,
+                r#"{"error":{"code":"invalid_from","message":"from: not an RFC 3339 time: write it as 2026-03-29T07:00:00Z","field":"from"}}"#,
             ),
             (
                 r#"{"cron":"* * * * *","count":1001}"#,

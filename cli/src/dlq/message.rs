@@ -18,9 +18,9 @@ pub(super) struct DeadMessage {
     pub(super) receipt: String,
     /// When it was sent to the queue.
     pub(super) sent_on: Option<DateTime<Utc>>,
-    /// As in the queue.
+    /// The body as it is in the queue.
     pub(super) body: String,
-    /// As in the queue.
+    /// The attributes as they are in the queue.
     pub(super) attributes: BTreeMap<String, String>,
     /// What was not delivered.
     pub(super) content: Content,

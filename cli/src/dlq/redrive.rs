@@ -125,7 +125,7 @@ impl Redrive<'_> {
             }
             if tally.strikes == STRIKES {
                 bail!(
-                    "the app accepted no message of the last {STRIKES} batches: the remaining messages stay in the queue"
+                    "the app answered for no message of the last {STRIKES} batches: the remaining messages stay in the queue"
                 );
             }
         }

@@ -97,7 +97,7 @@ pub(super) fn message_json(message: &DeadMessage, known: &Known) -> Value {
     })
 }
 
-/// The same, with the complete message of the queue.
+/// A message in the list for scripts, with its complete content.
 pub(super) fn full_json(message: &DeadMessage, known: &Known) -> Value {
     let mut json = message_json(message, known);
     json["attributes"] = json!(message.attributes);

@@ -26,7 +26,7 @@ def work(db, call):
 def receive(db, webhook, headers, body):
     """Returns the status and the answer. The run's id and its work commit together, or neither does."""
     try:
-        # An action's own body may be no JSON, so the library only verifies here.
+        # The body of an action may be other than JSON, so the library only verifies here.
         webhook.verify(body, headers, json_parse=False)
     except (WebhookVerificationError, ValueError) as error:
         # The library raises ValueError if a header or the body is malformed.

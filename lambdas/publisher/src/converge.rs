@@ -30,7 +30,7 @@ use crate::settle::settlement::{Applied, Change, ErrorClass, Outcome, Setback, S
 enum Belief {
     /// No schedule.
     Nothing,
-    /// The one with this hash.
+    /// A schedule with this hash.
     Hash(String),
     /// A schedule of this database, with unknown content.
     Something,

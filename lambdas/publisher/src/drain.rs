@@ -81,7 +81,7 @@ impl Publisher {
         };
         match claim::count_remaining(self.pool()).await {
             Ok(remaining) => {
-                // Also after an error, because operators need this number first.
+                // The number is also set after an error, because operators need it first.
                 self.metrics().set_remaining(remaining);
                 drained.map(|Drained { report, ending }| Drained { report: Report { remaining, ..report }, ending })
             }
@@ -110,7 +110,7 @@ impl Publisher {
         };
         self.presence().begin_activity();
         let progress = self.drain_all(&span, deployment.rollout).await;
-        // Also after an error, so that the other publishers get this one's share at once.
+        // This publisher also leaves after an error, so that the others get its share of the rate at once.
         self.presence().end_activity(self.pool(), self.owner()).await;
         let Progress { report, is_cut, .. } = progress?;
         self.injector().pass_point(Point::P12).await;

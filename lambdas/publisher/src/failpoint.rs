@@ -17,7 +17,7 @@ pub enum Point {
     P0,
     /// The database has answered for the first time.
     P1,
-    /// Before the claim is sent.
+    /// The claim is about to be sent.
     P2,
     /// The claim is executed, not committed.
     P3,
@@ -25,7 +25,7 @@ pub enum Point {
     P4,
     /// The workflows are read.
     P5,
-    /// Before a request is signed.
+    /// A request is about to be signed.
     P6,
     /// EventBridge has answered; the publisher has not processed the answer.
     P8,
@@ -33,11 +33,11 @@ pub enum Point {
     P9,
     /// The settle is committed.
     P10,
-    /// Between two workflows of a batch.
+    /// The publisher is between two workflows of a batch.
     P11,
     /// The drain is about to return.
     P12,
-    /// Before the settle of a locked publication is tried again.
+    /// The settle of a locked publication is about to be tried again.
     P13,
     /// A daemon is about to listen for notifications.
     L1,

@@ -68,7 +68,8 @@ fn of_drain(dsn: String) -> db::Options {
     db::Options { dsn, max_connections: 3, acquire_timeout, application_name: "cronbox publisher" }
 }
 
-/// The same, and connections for a sweep and the renewal of leases. Notifications have a separate connection.
+/// The connections of a drain, and further ones for a sweep and the renewal of leases. Notifications have a separate
+/// connection.
 fn of_daemon(dsn: String) -> db::Options {
     db::Options { max_connections: 5, ..of_drain(dsn) }
 }

@@ -54,7 +54,7 @@ const POLL: Duration = Duration::from_secs(5);
 /// The outcome of a call to sweep.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Swept {
-    /// None is due, or another publisher has the lease.
+    /// No sweep is due, or another publisher has its lease.
     NotNow,
     /// The deadline was reached, EventBridge refused, or another publisher took over; the next tick continues.
     Stopped(Findings),
@@ -153,7 +153,7 @@ impl Publisher {
         if let Ok(End::Refused(fault)) = &ended {
             self.note_refusal(&mut turn, fault);
         }
-        // Also after a database error, so that another publisher need not wait for the lease to expire.
+        // Released also after a database error, so that another publisher need not wait until the lease expires.
         let released = release_turn(self.pool(), &turn, self.owner()).await;
         ended?;
         released?;

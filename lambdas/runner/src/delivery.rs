@@ -37,7 +37,7 @@ pub enum DeliverError {
     #[error("this event cannot be delivered: {0}")]
     Event(#[from] FireError),
     /// The scheduler key cannot be fetched.
-    #[error("there is no key for the app: {0:#}")]
+    #[error("the scheduler key cannot be fetched: {0:#}")]
     Key(anyhow::Error),
     /// The app did not answer in time.
     #[error("the app did not answer: {0}")]
@@ -95,7 +95,7 @@ impl Runner {
     /// Fails if the app gave no answer; Lambda then tries again.
     pub async fn deliver_fire(&self, event: Value) -> Result<Delivered, DeliverError> {
         let fire = Fire::from_event(&event).inspect_err(|error| {
-            tracing::error!(step = 6, status = 0, accepted = false, "event refused, it is not a fire: {error}");
+            tracing::error!(step = 6, status = 0, accepted = false, "event refused: it is not a fire: {error}");
         })?;
         let delivered = self.try_often(&fire).await.and_then(|Answer { status, body }| {
             let read = Delivered::read(status, &body).ok_or(DeliverError::NotTheApp { status })?;
@@ -190,7 +190,7 @@ fn log(fire: &Fire, delivered: &Result<(u16, Delivered), DeliverError>) {
                 workflow_id,
                 status,
                 accepted = true,
-                "runner: {time} of workflow {workflow_id} accepted"
+                "runner: fire of workflow {workflow_id} for {time} accepted"
             );
         }
         Ok((status, Delivered::Declined { reason })) => {
@@ -200,7 +200,7 @@ fn log(fire: &Fire, delivered: &Result<(u16, Delivered), DeliverError>) {
                 status,
                 accepted = true,
                 reason,
-                "runner: {time} of workflow {workflow_id} declined: {reason}"
+                "runner: fire of workflow {workflow_id} for {time} declined: {reason}"
             );
         }
         Ok((status, Delivered::Gone)) => {
@@ -209,7 +209,7 @@ fn log(fire: &Fire, delivered: &Result<(u16, Delivered), DeliverError>) {
                 workflow_id,
                 status,
                 accepted = true,
-                "runner: workflow {workflow_id} does not exist any more"
+                "runner: fire declined: workflow {workflow_id} does not exist any more"
             );
         }
         Err(error) => {
@@ -220,7 +220,7 @@ fn log(fire: &Fire, delivered: &Result<(u16, Delivered), DeliverError>) {
                 status,
                 accepted = false,
                 error = error.kind_name(),
-                "runner: {time} of workflow {workflow_id} not delivered: {error}"
+                "runner: fire of workflow {workflow_id} for {time} not delivered: {error}"
             );
         }
     }

@@ -230,7 +230,7 @@ async fn unreplaced_scheduled_times_are_refused() {
     event["scheduled_time"] = json!("<aws.scheduler.scheduled-time>");
     let error = runner_trying("http://127.0.0.1:9", 1).deliver_fire(event).await.unwrap_err();
     assert!(matches!(error, DeliverError::Event(_)), "{error}");
-    assert!(error.to_string().contains("unreplaced placeholder"), "{error}");
+    assert!(error.to_string().contains("a placeholder that EventBridge did not replace"), "{error}");
 }
 
 #[tokio::test]

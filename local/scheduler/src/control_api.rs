@@ -101,7 +101,8 @@ impl IntoResponse for Refusal {
         match self {
             Refusal::Wrong(wrong) => (StatusCode::BAD_REQUEST, Json(wrong)).into_response(),
             Refusal::MachineClock => {
-                let message = "the stand-in goes by the machine's clock: start it with --clock to set it".to_owned();
+                let message =
+                    "the stand-in follows the machine's clock: start it with --clock to set the clock".to_owned();
                 (StatusCode::CONFLICT, Json(Wrong { field: String::new(), message })).into_response()
             }
         }

@@ -38,9 +38,9 @@ pub struct Options {
 /// How often an event is delivered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Delivery {
-    /// Once, and again after each failure
+    /// The event is delivered once, and again after each failure
     Once,
-    /// Always twice: the worst case of at-least-once delivery
+    /// The event is always delivered twice: the worst case of at-least-once delivery
     Twice,
 }
 

@@ -36,7 +36,7 @@ pub async fn run_all_parts(args: UpArgs, shutdown: impl Future<Output = ()>) -> 
     let mut stack = Stack::start_on(ground, options).await?;
     let env = write_env(&target, &stack)?;
     print(&stack, &env);
-    // After the addresses are printed, so that a person reads them before the first steps.
+    // The printing starts after the addresses, so that a person reads these before the first steps.
     refill(&stack).await?;
     shutdown.await;
     print_line("stopping");

@@ -7,7 +7,7 @@ locals {
   schedule_group     = { ScheduleGroup = aws_scheduler_schedule_group.this.name }
   publisher_metrics  = { Env = var.env }
 
-  # For each: its meaning, its metric, and its threshold. `over` is in minutes. A missing metric is normal
+  # Each alarm has its meaning, its metric and its threshold. `over` is in minutes. A missing metric is normal
   # unless the alarm says otherwise.
   alarms = merge(
     {
@@ -83,7 +83,7 @@ locals {
         metric    = "FiguresUnread"
         where     = local.publisher_metrics
         statistic = "Maximum"
-        # One may be a slow minute of the database.
+        # One unread metric may be a slow minute of the database.
         value = 1
         over  = 1
         of    = 5
@@ -104,7 +104,7 @@ locals {
         metric    = "DrainsStopped"
         where     = local.publisher_metrics
         statistic = "Sum"
-        # One may be a policy that is not in effect yet; the next tick retries.
+        # One stopped drain may be a policy that is not in effect yet; the next tick retries.
         value = 1
         over  = 1
         of    = 2
@@ -123,7 +123,7 @@ locals {
         says      = "Schedules in EventBridge differ from the database, and are not repaired."
         namespace = "cronbox"
         metric    = "DriftCount"
-        # A sweep repairs what it finds; what the next one, 15 minutes later, finds again is not repaired.
+        # A sweep repairs what it finds. What the next sweep finds again, 15 minutes later, was not repaired.
         where     = local.publisher_metrics
         statistic = "Maximum"
         value     = 1

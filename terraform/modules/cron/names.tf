@@ -26,6 +26,6 @@ locals {
   # The service that reads a secret under a customer-managed key.
   secrets_manager = "secretsmanager.${local.region}.${data.aws_partition.current.dns_suffix}"
 
-  # Only an emulator needs an address.
+  # Only an emulator needs the address of its endpoint.
   emulator = var.aws_endpoint_url == null ? {} : { AWS_ENDPOINT_URL = var.aws_endpoint_url }
 }

@@ -23,7 +23,7 @@ resource "terraform_data" "generation" {
   ]
 
   lifecycle {
-    # Each plan has another time; only a replacement takes it.
+    # Each plan has another time; only a replacement of this resource stores it.
     ignore_changes = [input]
   }
 }

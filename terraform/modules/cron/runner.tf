@@ -95,7 +95,7 @@ data "aws_iam_policy_document" "runner_own" {
 resource "aws_cloudwatch_log_metric_filter" "runner_not_accepted" {
   name           = "${local.name}-runner-not-accepted"
   log_group_name = aws_cloudwatch_log_group.runner.name
-  # Not by status: a proxy's page has 200, too.
+  # By the field `accepted`, not by the status, because a page of a proxy may have status 200, too.
   pattern = "{ ($.fields.step = 6) && ($.fields.accepted IS FALSE) }"
 
   metric_transformation {

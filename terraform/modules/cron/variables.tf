@@ -6,7 +6,7 @@ variable "env" {
   type        = string
 
   validation {
-    # A schedule's name has 64 characters: wf-, up to 19 digits, and this.
+    # A schedule's name has at most 64 characters: wf-, up to 19 digits, and this name.
     condition     = can(regex("^[a-z0-9-]{1,24}$", var.env))
     error_message = "env must be 1 to 24 lower-case letters, digits or hyphens."
   }

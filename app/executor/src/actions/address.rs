@@ -149,7 +149,7 @@ fn is_public_v4(v4: Ipv4Addr) -> bool {
 
 fn is_public_v6(v6: Ipv6Addr) -> bool {
     let segments = v6.segments();
-    // Only 2000::/3 is global unicast; inside it some ranges carry another address or none.
+    // Only 2000::/3 is global unicast. Some ranges in it are reserved or contain an IPv4 address, which may be private.
     (segments[0] & 0xe000) == 0x2000
         && !(segments[0] == 0x2001 && segments[1] < 0x0200) // Teredo, ORCHID and other protocol assignments
         && !(segments[0] == 0x2001 && segments[1] == 0x0db8) // documentation

@@ -82,7 +82,7 @@ impl Body for Departing {
         Poll::Ready(Some(if self.departure.leave() {
             Ok(Frame::data(bytes))
         } else {
-            Err(io::Error::other("the attempt is handed over"))
+            Err(io::Error::other("the attempt was handed over, so its request is not sent"))
         }))
     }
 

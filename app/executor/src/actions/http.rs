@@ -70,7 +70,7 @@ fn context_headers(call: &Call, request: reqwest::RequestBuilder) -> reqwest::Re
     match call.scheduled_time {
         Some(time) => {
             let time = time.to_rfc3339_opts(chrono::SecondsFormat::Secs, true);
-            // The same for every run of this time: a retry, a backfill, or a run after a restore.
+            // Every run of this time has the same value: a retry, a backfill, or a run after a restore.
             let occurrence = format!("{}/{time}", call.workflow_id);
             request.header("x-cronbox-scheduled-time", time).header("x-cronbox-occurrence", occurrence)
         }

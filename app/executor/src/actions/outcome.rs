@@ -7,7 +7,7 @@ use serde_json::Value;
 /// How an action ended.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Outcome {
-    /// It succeeded, with this result.
+    /// The action succeeded, with this result.
     Succeeded(Value),
     /// It failed.
     Failed {
@@ -23,8 +23,8 @@ pub enum Outcome {
 /// Whether an action that failed should be attempted again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Again {
-    /// It would fail again.
+    /// Not again, because it would fail in the same way.
     Never,
-    /// Later, after at least the pause that the receiver requested.
+    /// Again, after at least the pause that the receiver requested.
     Later(Option<Duration>),
 }

@@ -33,7 +33,7 @@ impl Client {
             .connect_timeout(CONNECT_TIMEOUT)
             .user_agent(concat!("cronbox/", env!("CARGO_PKG_VERSION")))
             .build()
-            .context("cannot set up the http client")?;
+            .context("cannot set up the HTTP client")?;
         Ok(Self { client, allowed })
     }
 }

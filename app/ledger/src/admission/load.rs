@@ -9,24 +9,24 @@ use crate::runs::Trigger;
 /// How many runs of a workflow have not ended.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Load {
-    /// Accepted or running, live.
+    /// Live runs that are accepted or running.
     pub(crate) live: i64,
     /// Live runs that have started.
     pub(crate) started: i64,
-    /// Accepted or running, deferred.
+    /// Deferred runs that are accepted or running.
     pub(crate) made_up: i64,
-    /// Queued, of trigger `schedule`.
+    /// Queued runs with the trigger `schedule`.
     pub(crate) waiting_schedule: i64,
-    /// Of these, those that have never started.
+    /// Queued runs with the trigger `schedule` that have never started.
     pub(crate) waiting_unstarted: i64,
     /// Queued manual runs.
     pub(crate) waiting_manual: i64,
-    /// Queued, deferred.
+    /// Queued deferred runs.
     pub(crate) waiting_made_up: i64,
 }
 
 impl Load {
-    /// Queued, live.
+    /// Queued live runs.
     pub(crate) fn waiting_live(self) -> i64 {
         self.waiting_schedule + self.waiting_manual
     }
@@ -36,7 +36,7 @@ impl Load {
         self.waiting_live() + self.waiting_made_up
     }
 
-    /// Accepted or running.
+    /// Runs that are accepted or running.
     pub(crate) fn busy(self) -> i64 {
         self.live + self.made_up
     }
@@ -54,7 +54,7 @@ impl Load {
     }
 }
 
-/// Whether a run is of the schedule's own time, or is manual.
+/// Whether a run with this trigger is live: started by a fire of the schedule, or manual.
 pub(crate) fn is_live(trigger: Trigger) -> bool {
     match trigger {
         Trigger::Schedule | Trigger::Manual => true,

@@ -30,13 +30,13 @@ const QUEUE_LENGTH: i64 = 100;
 /// Whether, and when, a run may start.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// At once: a slot is free.
+    /// The run starts at once, because a slot is free.
     Start,
-    /// When a slot is free.
+    /// The run starts when a slot is free.
     Queue,
-    /// Not at all, for this reason.
+    /// The run does not start, for this reason.
     Skip(ReasonCode),
-    /// When these runs, which were requested to cancel, have ended.
+    /// The run starts when these runs, whose cancellation was requested, have ended.
     Replace(Vec<Uuid>),
 }
 
@@ -109,7 +109,7 @@ pub async fn verdict(
 /// The outcome for a fire that must wait under `skip`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Place {
-    /// It waits; the runs of these earlier times are cancelled, and their times skipped.
+    /// The fire waits; the runs of these earlier times are cancelled, and their times skipped.
     Replaces(Vec<DateTime<Utc>>),
     /// A newer fire already waits, so this one is skipped.
     NewerWaits,

@@ -63,9 +63,9 @@ pub async fn pass(pool: &PgPool, now: DateTime<Utc>) -> sqlx::Result<Pass> {
     Ok(done)
 }
 
-/// Advances one backfill after a run of it has ended, and returns how many runs that created.
+/// Advances one backfill after a run of it has ended, and returns how many runs it has created.
 ///
-/// The job takes the steps that are lost.
+/// If the call is lost, for example with its instance, the job advances the backfill.
 ///
 /// # Errors
 /// Fails if the database cannot be reached or refuses the statement.

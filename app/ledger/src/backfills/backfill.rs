@@ -39,10 +39,10 @@ pub enum Timing {
 #[sqlx(type_name = "text", rename_all = "snake_case")]
 #[serde(rename_all = "snake_case")]
 pub enum Only {
-    /// Those that were missed; under [`Timing::Now`] also those that a pause skipped.
+    /// Times that were missed; under [`Timing::Now`] also those that a pause skipped.
     #[default]
     Missing,
-    /// Those whose last run failed, timed out or was abandoned.
+    /// Times whose last run failed, timed out or was abandoned.
     Failed,
     /// All due times, whatever was decided about them.
     All,
@@ -54,9 +54,9 @@ pub enum Only {
 #[serde(rename_all = "snake_case")]
 #[schema(as = BackfillState)]
 pub enum State {
-    /// It creates runs.
+    /// The backfill creates runs.
     Running,
-    /// It creates no runs until it is resumed.
+    /// The backfill creates no runs until it is resumed.
     Paused,
     /// Final: an operator cancelled it, or its workflow was archived.
     Cancelled,
@@ -100,9 +100,9 @@ pub struct Backfill {
     pub total: i64,
     /// Runs created so far.
     pub started: i64,
-    /// Of these, those that have not ended.
+    /// Created runs that have not ended.
     pub live: i64,
-    /// Those that succeeded.
+    /// Created runs that succeeded.
     pub succeeded: i64,
     /// The actor that requested it.
     pub requested_by: String,

@@ -16,7 +16,7 @@ use crate::prune_marks;
 use crate::runs::RunState;
 use crate::versions::{self, Version};
 
-/// How much one statement evaluates, newest first; a cron of every minute has 1,440 due times in it.
+/// The span that one statement evaluates, newest first; a cron of every minute has 1,440 due times in it.
 const STRETCH: TimeDelta = TimeDelta::days(1);
 /// How many due times one statement evaluates, oldest first.
 const TIMES: usize = 1_000;
@@ -69,7 +69,7 @@ impl Timetable {
 pub(super) struct Selected {
     /// The time, and the schedule version that made it due.
     pub(super) due: DueTime,
-    /// Its row in the ledger; `None` if the time is to be recorded again.
+    /// The row of the time in the ledger; `None` if the time is to be recorded again.
     pub(super) occurrence: Option<Uuid>,
 }
 
@@ -129,13 +129,13 @@ pub(super) async fn stretch(
     }
     let due_times = timetable.between(db, workflow, after, until, limit).await?;
     let rows = rows(db, workflow, after, due_times.through.min(until)).await?;
-    // After the rows: a prune raises its mark before it removes a row.
+    // Read after the rows, because a prune raises its mark before it removes a row.
     let pruned_before = prune_marks::occurrences(db).await?;
     let found = due_times.times.len();
     let select = |due: DueTime| select_time(request, due, rows.get(&due.time), pruned_before);
     let mut times: Vec<Selected> = due_times.times.into_iter().filter_map(select).collect();
     Ok(match request.order {
-        // Fewer than the limit: no due time follows, or those that follow cannot be computed.
+        // If fewer than the limit were found, no due time follows, or those that follow cannot be computed.
         Order::OldestFirst => Stretch { times, through: due_times.through, is_last: found < limit },
         Order::NewestFirst => {
             times.reverse();

@@ -15,11 +15,11 @@ pub struct Filter {
     pub team_id: Option<i64>,
     /// Only this workflow's.
     pub workflow_id: Option<i64>,
-    /// Only in this state.
+    /// Only backfills in this state.
     pub state: Option<State>,
-    /// Only those before this one, the last of the previous page.
+    /// Only backfills before this one, the last of the previous page.
     pub before: Option<Uuid>,
-    /// At most this many.
+    /// At most this many backfills.
     pub limit: i64,
 }
 

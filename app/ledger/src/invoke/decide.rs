@@ -137,7 +137,7 @@ impl Case<'_> {
         let age = self.now - self.due.time;
         let window = catch_up::window(self.workflow);
         if age > self.kept {
-            // Its row may have been pruned, so whether it ran is unknown. A catch-up window saved before
+            // The row of the time may have been pruned, so whether it ran is unknown. A catch-up window saved before
             // `CRONBOX_RETENTION_DAYS` was lowered may be longer.
             return Ok(Answer::Declined(Reason::TooOld).into());
         }

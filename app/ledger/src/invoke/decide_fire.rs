@@ -33,7 +33,7 @@ impl From<Arc<sqlx::Error>> for NoRun {
 }
 
 impl FireDecider {
-    /// Creates it with an empty cache. `kept` is how long the ledger keeps its rows.
+    /// Creates a decider with an empty cache. `kept` is how long the ledger keeps its rows.
     #[must_use]
     pub fn new(pool: PgPool, kept: TimeDelta) -> Self {
         let runs = Cache::builder()

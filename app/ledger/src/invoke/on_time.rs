@@ -102,7 +102,7 @@ async fn read(tx: &mut PgConnection, fires: &[&Fire]) -> sqlx::Result<HashMap<i6
         let version = Version {
             revision: row.revision,
             valid_from: row.valid_from,
-            // Not needed for a fire on time.
+            // A fire on time does not need the end of its version.
             ended_on: None,
             ended_by: None,
             timing: Timing { cron: row.cron, timezone: row.timezone, starts_at: row.starts_at, ends_at: row.ends_at },
@@ -128,7 +128,7 @@ struct Started<'a> {
 fn start<'a>(fire: &'a Fire, candidate: &Candidate) -> Option<Started<'a>> {
     let now = candidate.now;
     let is_due = candidate.version.check_due(fire.scheduled_time) == DueCheck::Due;
-    // The window may be shorter than the grace.
+    // The catch-up window may be shorter than the grace.
     let is_within = (now - fire.scheduled_time).num_milliseconds() <= i64::from(candidate.catch_up_window_secs) * 1000;
     let timing = candidate.version.timing.parsed_at(fire.scheduled_time).ok().flatten();
     let run_after = spread::run_after(fire.workflow_id, candidate.spread_secs, timing, fire.scheduled_time, now);

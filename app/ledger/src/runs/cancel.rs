@@ -9,11 +9,11 @@ use super::RunState;
 /// The outcome of a request to cancel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Cancelled {
-    /// It runs; its executor stops it at its next heartbeat.
+    /// The run is in progress; its executor stops it at its next heartbeat.
     Requested,
-    /// It had not started, and never will start.
+    /// The run had not started, and never will start.
     Done,
-    /// It has already ended, or it does not exist.
+    /// The run has already ended, or does not exist.
     TooLate,
 }
 

@@ -92,7 +92,7 @@ pub struct New {
     pub trigger: Trigger,
     /// The scheduled time.
     pub scheduled_time: Option<DateTime<Utc>>,
-    /// It does not start before this time.
+    /// The run does not start before this time.
     pub run_after: DateTime<Utc>,
     /// Inputs of this run only; `None` = the workflow's.
     pub inputs: Option<Value>,
@@ -121,7 +121,7 @@ impl New {
 
 /// Writes a run of a workflow in the state that the overlap policy decided: accepted or queued.
 ///
-/// After the commit it will be executed, even if instances crash. `team_id` is for the claim.
+/// After the commit an executor will execute it, even if instances crash. The claim reads `team_id`.
 ///
 /// # Errors
 /// Fails if the database cannot be reached or refuses the statement.
@@ -178,17 +178,17 @@ pub struct Filter {
     pub team_id: Option<i64>,
     /// Only this workflow's.
     pub workflow_id: Option<i64>,
-    /// Only in this state.
+    /// Only runs in this state.
     pub state: Option<RunState>,
-    /// Only with this trigger.
+    /// Only runs with this trigger.
     pub trigger: Option<Trigger>,
     /// Accepted at or after this time.
     pub from: Option<DateTime<Utc>>,
     /// Accepted before this time.
     pub to: Option<DateTime<Utc>>,
-    /// Only those before this run, the last of the previous page.
+    /// Only runs before this one, the last of the previous page.
     pub before: Option<Uuid>,
-    /// At most this many.
+    /// At most this many runs.
     pub limit: i64,
 }
 

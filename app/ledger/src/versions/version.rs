@@ -39,7 +39,7 @@ pub enum DueCheck {
     Due,
     /// The workflow was paused or archived at that time.
     Paused,
-    /// Before `starts_at`, or not before `ends_at`.
+    /// The time is before `starts_at`, or not before `ends_at`.
     OutsideWindow,
     /// The cron does not name this time, or there was none.
     NotDue,

@@ -78,9 +78,9 @@ struct Settled {
     missed: u64,
     skipped_paused: u64,
     caught_up: usize,
-    /// Nothing more can be decided now.
+    /// Whether nothing more can be decided now.
     is_last: bool,
-    /// As many times run late as one pass allows.
+    /// Whether as many times run late as one pass allows, so that more times remain.
     is_cut_short: bool,
 }
 

@@ -148,7 +148,7 @@ fn account(app: &App, fire: &Fire, answer: Answer) {
             app.metrics.fires_disagree.inc();
             tracing::warn!(
                 workflow_id = fire.workflow_id.0,
-                "fire disagrees: by EventBridge's evaluation it is due, by ours it is not"
+                "fire disagrees: EventBridge evaluates its time as due, the app does not"
             );
         }
         _ => {}

@@ -115,7 +115,7 @@ fn refused(unfit: Unfit) -> FieldError {
         Unfit::NotSettled(latest) => FieldError::new(
             "span_not_settled",
             "to",
-            format!("to must be {} or earlier: some due times before it have no decision yet", rfc3339(latest)),
+            format!("to must be {} or earlier: some later due times have no decision yet", rfc3339(latest)),
         ),
         Unfit::Pruned(earliest) => {
             let earliest = if earliest == earliest.trunc_subsecs(0) { earliest } else { earliest + second };

@@ -3,7 +3,7 @@
 use chrono::{DateTime, Utc};
 use db::PgConnection;
 
-/// Seconds. The longest lease of a publisher, a sweep or a job; its owner renews it in time, by any clock.
+/// Seconds. The longest lease of a publisher, a sweep or a job. Its owner renews it in time whichever clock counts.
 const LONGEST_LEASE_SECS: f64 = 60.0;
 
 /// Makes the rows due now that were due at `before`, the time that the old server's clock would show.

@@ -22,7 +22,10 @@ pub(super) async fn watchdog(app: &App) -> anyhow::Result<Did> {
         app.notifier.notify();
     }
     if pass.unjudged > 0 {
-        tracing::error!(workflows = pass.unjudged, "workflows wait, because their timezone or cron is unknown");
+        tracing::error!(
+            workflows = pass.unjudged,
+            "due times not decided: the timezone or cron of their workflows is unknown"
+        );
     }
     fail_at_end(watchdog::JOB, pass.failed, &app.metrics)?;
     Ok(if pass == watchdog::Pass::default() { Did::Nothing } else { Did::All(pass.in_words()) })

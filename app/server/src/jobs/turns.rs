@@ -74,7 +74,7 @@ async fn take_due_jobs(
 ) -> sqlx::Result<()> {
     let mut connection = app.pool.acquire().await?;
     hold_log.log(identity::read_hold(&mut connection).await?);
-    // The other instances take them, because a machine whose clock is so wrong cannot be trusted.
+    // The other instances take the jobs, because a machine whose clock is so wrong cannot be trusted.
     if !app.clock_skew.permits_jobs() {
         return Ok(());
     }

@@ -36,9 +36,9 @@ pub(super) struct Ages {
 /// Whose rows are removed.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Scope<'a> {
-    /// Those of one workflow.
+    /// The rows of one workflow.
     Only(i64),
-    /// Those of all workflows except these.
+    /// The rows of all workflows except these.
     Except(&'a [i64]),
 }
 

@@ -103,7 +103,7 @@ fn team(members: &mut Map<String, Value>) -> Result<Team, FieldError> {
     match (members.remove("team"), members.remove("team_id")) {
         (Some(Value::String(name)), None) => Ok(Team::Named(name)),
         (None, Some(id)) => field::read("team_id", id).map(Team::Numbered),
-        (Some(_), None) => Err(FieldError::invalid("team", "team must be a team's name")),
+        (Some(_), None) => Err(FieldError::invalid("team", "team must be the name of a team")),
         (Some(_), Some(_)) => Err(FieldError::invalid("team", "write team or team_id, not both")),
         (None, None) => Err(FieldError::new("missing_field", "team", "write team or team_id")),
     }

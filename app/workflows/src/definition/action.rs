@@ -117,7 +117,7 @@ fn method(written: &str) -> Result<Method, FieldError> {
 fn url(written: &str) -> Result<Url, FieldError> {
     let refuse = |detail: &str| FieldError::invalid("action.url", detail);
     if written.len() > 2_048 {
-        return Err(refuse("action.url has more than 2048 bytes"));
+        return Err(refuse("action.url must have at most 2048 bytes"));
     }
     let url = Url::parse(written).map_err(|error| refuse(&format!("action.url is not a URL: {error}")))?;
     if !matches!(url.scheme(), "http" | "https") {
@@ -131,25 +131,28 @@ fn url(written: &str) -> Result<Url, FieldError> {
 
 fn headers(written: BTreeMap<String, Value>) -> Result<HeaderMap, FieldError> {
     if written.len() > 50 {
-        return Err(FieldError::invalid("action.headers", "action.headers has more than 50 headers"));
+        return Err(FieldError::invalid("action.headers", "action.headers must have at most 50 headers"));
     }
     written.into_iter().map(|(name, value)| header(&name, &value)).collect()
 }
 
 fn header(name: &str, value: &Value) -> Result<(HeaderName, HeaderValue), FieldError> {
     let field = format!("action.headers.{name}");
-    let parsed = HeaderName::from_str(name).map_err(|_| FieldError::invalid(&field, "not a header name"))?;
+    let parsed = HeaderName::from_str(name).map_err(|_| {
+        FieldError::invalid(&field, "the name of the header is not valid: use letters, digits and hyphens")
+    })?;
     if RESERVED_HEADERS.contains(&parsed.as_str())
         || parsed.as_str().starts_with("x-cronbox-")
         || parsed.as_str().starts_with("webhook-")
     {
-        return Err(FieldError::invalid(&field, format!("{parsed} is set by cronbox")));
+        return Err(FieldError::invalid(&field, format!("the header {parsed} is reserved: remove it")));
     }
     let Value::String(text) = value else {
         return Err(FieldError::invalid(&field, "header values are write-only: send the value again"));
     };
     field::text(&field, text, 0, 4_096)?;
-    let mut value = HeaderValue::from_str(text).map_err(|_| FieldError::invalid(&field, "not a header value"))?;
+    let mut value = HeaderValue::from_str(text)
+        .map_err(|_| FieldError::invalid(&field, "the value of the header is not valid: use printable ASCII"))?;
     value.set_sensitive(true);
     Ok((parsed, value))
 }

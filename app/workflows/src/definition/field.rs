@@ -45,13 +45,13 @@ impl FieldError {
 pub fn text(field: &str, value: &str, min: usize, max: usize) -> Result<(), FieldError> {
     let length = value.chars().count();
     if length > max {
-        return Err(FieldError::invalid(field, format!("{field} has {length} characters, at most {max} are allowed")));
+        return Err(FieldError::invalid(field, format!("{field} has {length} characters: at most {max} are allowed")));
     }
     if value.trim().chars().count() < min {
         return Err(FieldError::invalid(field, format!("{field} must not be blank")));
     }
     if value.chars().any(|c| c.is_control() && !matches!(c, '\n' | '\r' | '\t')) {
-        return Err(FieldError::invalid(field, format!("{field} has a control character")));
+        return Err(FieldError::invalid(field, format!("{field} must not have a control character")));
     }
     Ok(())
 }
@@ -88,7 +88,7 @@ pub fn instant(field: &str, value: DateTime<Utc>) -> Result<DateTime<Utc>, Field
 /// # Errors
 /// Returns the path of the string that contains it.
 pub fn no_nul(field: &str, value: &Value) -> Result<(), FieldError> {
-    let nul = |at: &str| FieldError::invalid(at, format!("{at} has a NUL character"));
+    let nul = |at: &str| FieldError::invalid(at, format!("{at} must not have a NUL character"));
     match value {
         Value::String(text) if text.contains('\0') => Err(nul(field)),
         Value::Array(items) => {

@@ -195,7 +195,7 @@ impl Timing {
         (self.starts_at, self.ends_at) == (other.starts_at, other.ends_at) && self.has_same_cron(other)
     }
 
-    /// The same for cron and timezone only. A text that cannot be parsed any more equals only itself.
+    /// Whether cron and timezone of both name the same times. A text that cannot be parsed any more equals only itself.
     fn has_same_cron(&self, other: &Self) -> bool {
         let crons = match (&self.cron, &other.cron) {
             (Some(one), Some(another)) => one == another || name_same_times(one, another),

@@ -71,7 +71,7 @@ pub enum Operated {
     Done(Row),
     /// There is no such row.
     Unknown,
-    /// Its status does not allow the request.
+    /// The status of the row does not allow the request.
     Refused(Status),
 }
 

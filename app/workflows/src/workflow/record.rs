@@ -132,19 +132,19 @@ pub struct Sync {
 pub struct Filter {
     /// Only this team's.
     pub team_id: Option<i64>,
-    /// Only in this state.
+    /// Only workflows in this state.
     pub state: Option<State>,
-    /// Only with this synchronization status.
+    /// Only workflows with this synchronization status.
     pub sync: Option<SyncStatus>,
-    /// Only if the name or description contains this text, in any case.
+    /// Only workflows whose name or description contains this text, in any case.
     pub q: Option<String>,
-    /// Whether the last change of the zone data changed their next times.
+    /// Only workflows whose next times the last change of the zone data changed (`true`), or did not change (`false`).
     pub timezone_changed: Option<bool>,
-    /// Only with a cron.
+    /// Only workflows with a cron.
     pub scheduled: bool,
-    /// Only after this id.
+    /// Only workflows with a higher id than this one.
     pub after: Option<i64>,
-    /// At most this many.
+    /// At most this many workflows.
     pub limit: i64,
 }
 

@@ -38,7 +38,7 @@ pub(crate) async fn join_and_share(pool: &PgPool, owner: &str, rate: &Rate) {
     let joined = async { join_publishers(&mut *pool.acquire().await?, owner).await };
     match joined.await {
         Ok(publishers) => rate.share_among(publishers),
-        Err(error) => tracing::debug!(%error, "other publishers not counted; the next page counts them"),
+        Err(error) => tracing::debug!(%error, "other publishers not counted; the next page of the sweep counts them"),
     }
 }
 
@@ -86,7 +86,7 @@ impl Presence {
             return;
         }
         if let Err(error) = delete_publisher(pool, owner).await {
-            tracing::debug!(%error, "publisher's own entry not removed; it expires");
+            tracing::debug!(%error, "row of this publisher not deleted; it expires");
         }
     }
 }

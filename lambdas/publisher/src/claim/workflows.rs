@@ -23,9 +23,9 @@ pub(crate) struct Workflow {
 /// Whether the outbox permits the removal of a schedule whose workflow has no row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Removal {
-    /// A delete event with the newest revision requested it.
+    /// A delete event with the newest revision requested the removal.
     Requested,
-    /// None did: the row vanished without the app, and the orphan guard decides.
+    /// No delete event requested it: the row vanished without the app, and the orphan guard decides.
     NotRequested,
 }
 

@@ -106,7 +106,7 @@ impl Row {
     pub(crate) fn changes_on(&self, now: DateTime<Utc>) -> Option<DateTime<Utc>> {
         let ends_at = self.ends_at.filter(|end| *end > now);
         let wakes_on = self.wakes_on().filter(|wakes_on| *wakes_on > now);
-        // A minute earlier, because the check comes a minute later and the first fire after the pause is due.
+        // A minute early, because the publisher checks a minute later, and the first time after the pause must fire.
         [ends_at, wakes_on.map(|wakes_on| wakes_on - TimeDelta::seconds(60))].into_iter().flatten().min()
     }
 }

@@ -37,7 +37,7 @@ struct Seen {
     /// When the newest success of each operation began.
     success_began: HashMap<Operation, u64>,
     refused_since_success: HashMap<Matter, HashSet<WorkflowId>>,
-    /// What three workflows were refused, without a success since.
+    /// What EventBridge refused to three workflows, without a success since.
     met_all_workflows: HashSet<Matter>,
     denials: HashMap<WorkflowId, Denial>,
     /// Workflows that were refused or not answered since the last success.

@@ -75,7 +75,7 @@ impl Publisher {
             let missed = match claim::renew_leases(self.pool(), &keys).await {
                 Ok(renewed) => leases.renewed(&keys, &renewed, sent),
                 Err(error) => {
-                    tracing::warn!(%error, "leases not renewed");
+                    tracing::warn!(%error, "leases not renewed; trying again");
                     keys.len()
                 }
             };

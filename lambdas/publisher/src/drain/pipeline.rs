@@ -151,7 +151,8 @@ impl Publisher {
         }
     }
 
-    /// The same after a pause; near the end of the span, publications that are still locked are left to their leases.
+    /// Settles locked publications after a pause; near the end of the span it leaves those that are still locked to
+    /// their leases.
     async fn settle_locked(&self, some: Vec<Settlement>, span: &Span) -> anyhow::Result<Tried> {
         self.injector().pass_point(Point::P13).await;
         self.injector().wait_unless_hooked(SETTLE_AGAIN).await;
@@ -173,7 +174,10 @@ impl Tried {
     fn without_locked(self) -> Self {
         let locked = self.locked.len();
         if locked > 0 {
-            tracing::warn!(locked, "publications stayed locked; the publisher that takes them over repeats the calls");
+            tracing::warn!(
+                locked,
+                "publications not settled, because they stayed locked; their next owner repeats the calls"
+            );
         }
         Tried { done: self.done + locked, locked: Vec::new(), ..self }
     }
@@ -185,16 +189,16 @@ struct Hand {
     flight: Flight,
     batch: usize,
     claimed: usize,
-    /// Claimed and not settled, except the locked ones.
+    /// How many workflows are claimed and not settled, except the locked ones.
     unsettled: usize,
-    /// Claimed and not answered.
+    /// How many workflows are claimed and not answered.
     unanswered: usize,
     answered: Vec<Settlement>,
-    /// Answered, but other transactions have locked their publications.
+    /// Answered calls whose publications other transactions have locked.
     locked: Vec<Settlement>,
-    /// How many these are, including those whose settle is being repeated.
+    /// How many publications are locked, including those whose settle is being repeated.
     locked_count: usize,
-    /// Since when there have been any, by the stopwatch.
+    /// Since when there have been locked publications, by the stopwatch.
     locked_since: Option<StdInstant>,
     /// When claims pause next, by the stopwatch.
     turn_ends_at: StdInstant,

@@ -54,7 +54,7 @@ async fn invoke(publisher: &Publisher, login: &Login, event: LambdaEvent<Value>)
     let deadline = publisher.now() + left;
     let is_sweep = event.payload["sweep"] == true;
     let drained = match work(publisher, is_sweep, deadline).await {
-        // Only once: a second refusal is an error, and the next tick tries again.
+        // The secret is read again only once: a second refusal is an error, and the next tick tries again.
         Err(error) if login.renewed_after(publisher.pool(), &error).await => work(publisher, is_sweep, deadline).await,
         drained => drained,
     };

@@ -34,7 +34,7 @@ impl Publisher {
             let drained = self.drain_for(&span).await?;
             if drained.ending == Ending::Outdated {
                 bail!(
-                    "a newer configuration has published: raise CRONBOX_CONFIG_GENERATION if this one is to replace it"
+                    "a newer configuration has published: to replace it by this one, raise CRONBOX_CONFIG_GENERATION"
                 );
             }
             if drained.ending == Ending::Held {

@@ -47,9 +47,9 @@ pub(crate) enum Kind {
 /// Whether a refused request may still take effect, or already has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Effect {
-    /// It was refused, or never sent.
+    /// The request has no effect: it was refused, or never sent.
     None,
-    /// Unknown: there was no answer, or one that does not say.
+    /// The effect is unknown: there was no answer, or the answer does not say it.
     Unknown,
 }
 
@@ -134,7 +134,7 @@ fn refusal(code: &str, message: &str, status: u16) -> Fault {
     let said = if message.is_empty() { code } else { message };
     match code {
         "ResourceNotFoundException" => {
-            Fault::new(Kind::NotFound, Effect::None, format!("EventBridge does not find it: {said}"))
+            Fault::new(Kind::NotFound, Effect::None, format!("EventBridge does not find what the call names: {said}"))
         }
         "ConflictException" => {
             Fault::new(Kind::Conflict, Effect::None, format!("EventBridge is busy with this schedule: {said}"))

@@ -37,11 +37,11 @@ const SETTLE_AFTER_END: Duration = Duration::from_secs(5);
 /// How long one drain may last.
 #[derive(Clone, Debug)]
 pub(crate) struct Span {
-    /// `None` = until it is ended.
+    /// When it ends; `None` = when the process or the drain is ended.
     deadline: Option<Instant>,
     renewal: Renewal,
     end: End,
-    /// The end of the complete process.
+    /// Signals the end of the process.
     process_end: End,
     is_stopped: Arc<AtomicBool>,
     changed: Arc<Notify>,
@@ -209,7 +209,7 @@ impl Lease {
 
 /// Why a request was not signed.
 #[derive(Debug, thiserror::Error)]
-#[error("the lease has ended")]
+#[error("the lease has ended, so the request is not signed")]
 pub(crate) struct LeaseEnded;
 
 /// Checks the lease after the credentials are resolved, which may take long, and after the signing: a process that was

@@ -30,7 +30,7 @@ pub(crate) struct Spec {
     pub(crate) role_arn: String,
     pub(crate) dlq_arn: String,
     pub(crate) input: Input,
-    /// For the description. It contains no text of a team, because another team may see it in the AWS console.
+    /// Part of the description, which contains no text of a team, because another team may see it in the AWS console.
     pub(crate) identity: Identity,
 }
 

@@ -10,13 +10,13 @@ use sqlx::types::Json;
 use crate::scheduler::fault::Effect;
 use crate::settle::settlement::{ErrorClass, Outcome, Settlement};
 
-/// Any other outcome, as parameters of the statements.
+/// An outcome other than a success, as parameters of the statements.
 #[derive(Serialize)]
 pub(super) struct Unpublished<'a> {
     workflow_id: i64,
     seen: i64,
     attempt: i32,
-    /// Not counted, because this attempt says nothing about the workflow.
+    /// Whether the attempt does not count, because it says nothing about the workflow.
     is_attempt_returned: bool,
     error_class: Option<&'static str>,
     refused_hash: Option<&'a str>,

@@ -56,7 +56,7 @@ pub(crate) async fn release_changes(
         );
         return Ok(Release::Done);
     }
-    // They were refused before the force was requested.
+    // The sweep may have refused changes before the force was requested.
     turn.findings.changes_refused = 0;
     let taken = take(tx, turn, limit).await?;
     if taken.is_empty() {

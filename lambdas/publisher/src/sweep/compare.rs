@@ -25,18 +25,18 @@ pub(crate) enum ListedComparison {
     Suspect(Box<Spec>),
     /// A raised generation may explain the difference from this spec; read it in full to decide.
     Outdated(Box<Spec>),
-    /// It differs, whatever its other fields are.
+    /// The schedule differs, whatever its other fields are.
     Differs(Class, Weight),
-    /// Neither a workflow nor a delete event explains it: the orphan guard decides.
+    /// Neither a workflow nor a delete event explains the schedule: the orphan guard decides.
     Orphan,
-    /// It cannot be compared now.
+    /// The schedule cannot be compared now.
     Skipped,
 }
 
 /// The result of comparing a schedule that was read in full.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Comparison {
-    /// As required; last changed at this time.
+    /// The schedule is as required; EventBridge last changed it at this time.
     InStep(Option<DateTime<Utc>>),
     Differs(Class, Weight),
 }
@@ -44,11 +44,11 @@ pub(crate) enum Comparison {
 /// Whether a repair may be done at once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Weight {
-    /// It restores a schedule that is due, or an edit requested it: it never waits.
+    /// The repair never waits: it restores a schedule that is due, or an edit requested it.
     Free,
-    /// A raised generation explains it: canaries first.
+    /// A raised generation explains the difference, so the repair waits for the canaries of the rollout.
     Explained,
-    /// It deletes, disables or changes, and nothing explains it: many of these wait for force.
+    /// The repair deletes, disables or changes, and nothing explains it: if there are many, they wait for force.
     Braked,
 }
 
@@ -65,7 +65,7 @@ pub(crate) fn compare_listed(
         Err(Undecided::Vanished) if publication.is_some_and(|publication| publication.is_leased) => {
             return ListedComparison::Skipped;
         }
-        // Also if it is backed off, because a workflow whose row vanished is.
+        // An orphan even if its publication is backed off, because the drain backs off a workflow whose row vanished.
         Err(Undecided::Vanished) => return ListedComparison::Orphan,
         wanted => wanted,
     };

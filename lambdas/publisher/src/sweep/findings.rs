@@ -10,11 +10,11 @@ pub(crate) enum Class {
     Missing,
     /// A schedule with a name of this environment that belongs to no workflow.
     Orphan,
-    /// It differs in any other way, or its workflow requires none.
+    /// The schedule differs in any other way, or its workflow requires none.
     Changed,
-    /// It was published with an older template.
+    /// The schedule was published with an older template.
     StaleTemplate,
-    /// It is as required, except that it is disabled.
+    /// The schedule is as required, except that it is disabled.
     DisabledOutOfBand,
 }
 
@@ -22,29 +22,29 @@ pub(crate) enum Class {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Findings {
-    /// Listed by EventBridge.
+    /// Schedules that EventBridge listed.
     pub listed: u64,
-    /// Of those, with a name of another program or environment; never changed.
+    /// Listed schedules with a name of another program or environment, which are never changed.
     pub foreign: u64,
-    /// Skipped, because the publisher processes them or has just done so.
+    /// Schedules that were skipped, because the publisher processes them or has just done so.
     pub skipped: u64,
-    /// Read in full: the suspects and the sample.
+    /// Schedules that were read in full: the suspects and the sample.
     pub read: u64,
-    /// Of those, the ones that were read only as a sample.
+    /// Schedules that were read in full only as a sample.
     pub sampled: u64,
-    /// EventBridge refused to return them; the next sweep tries again.
+    /// Schedules that EventBridge refused to return; the next sweep tries again.
     pub unread: u64,
-    /// Required, but they do not exist.
+    /// Schedules that are required and do not exist.
     pub missing: u64,
-    /// They exist, but belong to no workflow.
+    /// Schedules that belong to no workflow.
     pub orphan: u64,
-    /// They differ from what is required.
+    /// Schedules that differ from what is required.
     pub changed: u64,
-    /// Published with an older template.
+    /// Schedules that were published with an older template.
     pub stale_template: u64,
-    /// Disabled by another program.
+    /// Schedules that another program disabled.
     pub disabled_out_of_band: u64,
-    /// They differ only because a generation was raised: queued for its rollout.
+    /// Schedules that differ only because a generation was raised, and are queued for its rollout.
     pub explained: u64,
     /// Workflows enqueued for repair.
     pub repaired: u64,

@@ -47,7 +47,7 @@ pub(crate) async fn list_deletable(
         );
         return Ok(Vec::new());
     }
-    // They were refused before the force was requested.
+    // The sweep may have refused orphans before the force was requested.
     findings.orphans_refused = 0;
     list_ripe(tx, turn, after, limit).await
 }

@@ -55,7 +55,7 @@ struct Question {
 enum Doubt {
     /// Another program may have changed it.
     Change,
-    /// It was published by an older generation.
+    /// A publisher of an older generation published it.
     Generation,
 }
 

@@ -29,10 +29,10 @@ enum Stage {
     Rest,
 }
 
-/// The workflows taken off the queue.
+/// The workflows taken off the queue of the rollout.
 struct Enqueued {
     taken: u64,
-    /// Those of them that were enqueued.
+    /// The workflows that were enqueued.
     workflows: Vec<i64>,
 }
 

@@ -17,11 +17,11 @@ pub struct Page<T> {
 /// Filters of a list of schedules.
 #[derive(Clone, Debug, Default)]
 pub struct Filter {
-    /// Only of this schedule group
+    /// Only schedules of this schedule group
     pub group: Option<String>,
-    /// Only with names that start with this
+    /// Only schedules whose names begin with this
     pub name_prefix: Option<String>,
-    /// Only in this state
+    /// Only schedules in this state
     pub state: Option<String>,
 }
 

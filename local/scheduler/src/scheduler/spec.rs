@@ -254,7 +254,7 @@ fn window(window: WindowBody) -> Result<WindowBody, Error> {
         (Some("FLEXIBLE"), None) => Err(Error::Validation(
             "MaximumWindowInMinutes must be specified when the mode of FlexibleTimeWindow is FLEXIBLE.".to_owned(),
         )),
-        // AWS documents no rule against it with OFF.
+        // AWS documents no rule against MaximumWindowInMinutes with OFF.
         _ => Ok(window),
     }
 }

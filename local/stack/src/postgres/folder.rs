@@ -110,7 +110,10 @@ impl Folder {
         match lock.try_lock() {
             Ok(()) => Ok(lock),
             Err(TryLockError::WouldBlock) => {
-                bail!("another cronbox uses {}: stop it, or choose another folder with --data DIR", self.root.display())
+                bail!(
+                    "another cronbox-local uses {}: stop it, or choose another folder with --data DIR",
+                    self.root.display()
+                )
             }
             Err(TryLockError::Error(error)) => Err(error).with_context(|| format!("cannot lock {}", path.display())),
         }

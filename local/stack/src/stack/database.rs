@@ -38,10 +38,10 @@ const TEMPLATE: &str = "cronbox_template";
 /// The only database of a server that is kept.
 const KEPT: &str = "cronbox";
 
-/// The table of a clone's coordination clock; before it is used, it gets its time.
+/// The table that a clone's `cronbox_now()` reads; it gets its time before the function reads it.
 const SETTABLE_CLOCK: &str = "CREATE TABLE IF NOT EXISTS settable_clock (now timestamptz NOT NULL)";
 
-/// Makes a clone's coordination clock read that table instead of the machine's clock.
+/// Makes a clone's `cronbox_now()` read that table instead of the machine's clock.
 const USE_SETTABLE_CLOCK: &str = "
     CREATE OR REPLACE FUNCTION cronbox_now() RETURNS timestamptz
         LANGUAGE sql STABLE PARALLEL SAFE
@@ -60,7 +60,7 @@ impl Database {
         if let Err(error) = made
             && error.as_database_error().is_none_or(|error| error.code().as_deref() != Some(DUPLICATE_DATABASE))
         {
-            return Err(error).context("cannot make the database");
+            return Err(error).context("cannot create the database");
         }
         migrate(&postgres.dsn(KEPT)).await?;
         Ok(Database::Kept(postgres))

@@ -56,7 +56,10 @@ impl Stack {
     }
 
     fn check_pending(&self, left: Pending) -> Result<()> {
-        ensure!(self.leftovers == Leftovers::Accepted || left == Pending::default(), "the story is not over: {left}");
+        ensure!(
+            self.leftovers == Leftovers::Accepted || left == Pending::default(),
+            "the test ended before everything was processed: {left}"
+        );
         Ok(())
     }
 }
@@ -73,7 +76,7 @@ impl Drop for Stack {
         let dsn = self.dsn();
         // Separate threads and runtimes, because the dropping thread may be the one that runs the stack's tasks.
         let counted = std::thread::spawn(move || block_on(async move { count_pending(&dsn).await })).join();
-        // Not awaited: while this thread is blocked, an incomplete connection of it would block the removal.
+        // Not awaited: a wait would block this thread, and the removal would wait for an incomplete connection of it.
         let database = std::mem::replace(&mut self.database, Database::Gone);
         std::thread::spawn(move || block_on(async move { database.remove_clone().await }));
         if let (Ok(Ok(left)), false) = (counted, std::thread::panicking())

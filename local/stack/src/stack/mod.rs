@@ -54,7 +54,7 @@ pub struct StackOptions {
 pub enum Publishing {
     /// When `publish` is called
     OnRequest,
-    /// As soon as an edit commits, by a daemon
+    /// As soon as an edit has committed; a daemon publishes it
     Listening,
 }
 
@@ -154,7 +154,7 @@ impl Stack {
         let served = StandInServer::start_on(StandIn::new(behaviour, stand_in_clock(&clock)), ground.scheduler)?;
         let stand_in = served.stand_in.clone();
         let scheduler = publisher::scheduler_client(Some(&served.endpoint)).await;
-        scheduler.create_schedule_group().name(GROUP).send().await.context("cannot make the schedule group")?;
+        scheduler.create_schedule_group().name(GROUP).send().await.context("cannot create the schedule group")?;
         let app = Instance::start_serving(ground.app, App::new(config, pool.clone(), clock.clone()), &stop)?;
         parts::register_runner(&stand_in, &app.url, &keys)?;
         let mut publisher_config = parts::publisher_config()?;

@@ -36,7 +36,7 @@ impl LateRequests {
         due.sort_by_key(|sent| sent.arrives_at);
         for Sent { request, next, .. } in due {
             let answer = next.run(request).await;
-            tracing::info!(status = answer.status().as_u16(), "a late request has arrived");
+            tracing::info!(status = answer.status().as_u16(), "late request arrived");
         }
     }
 

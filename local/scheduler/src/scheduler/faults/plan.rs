@@ -4,10 +4,10 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-/// After this no signature is valid any more, for any service (AWS documents 5 minutes "in most cases").
+/// After this many seconds no signature is valid any more, for any service (AWS documents 5 minutes "in most cases").
 const SIGNATURES_DIE_SECS: u32 = 900;
 const SLOWEST_MS: u32 = 600_000;
-/// A day; AWS documents no limit.
+/// A day in seconds; AWS documents no limit.
 const LONGEST_DELETION_SECS: u32 = 86_400;
 
 /// The kinds of faults.
