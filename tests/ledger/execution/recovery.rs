@@ -181,7 +181,6 @@ async fn concurrent_recoveries_take_each_run_once() {
 async fn one_of_recovery_and_completion_wins() {
     let s = idle().await;
     let wf = s.create_with(json!({})).await;
-    let (mut completed, mut recovered) = (0, 0);
     let lease = claim::Lease { instance: Uuid::new_v4(), secs: 120.0 };
     for _ in 0..200 {
         sqlx::query("DELETE FROM runs").execute(&s.pool).await.unwrap();
@@ -197,18 +196,11 @@ async fn one_of_recovery_and_completion_wins() {
         );
         let run = run(&s, claimed.id).await;
         match (finish.unwrap(), recovery) {
-            (Ownership::Ours, Did::Nothing) => {
-                completed += 1;
-                assert_eq!(run["state"], "succeeded");
-            }
-            (Ownership::Lost, Did::All(_)) => {
-                recovered += 1;
-                assert_eq!(run["state"], "accepted");
-            }
+            (Ownership::Ours, Did::Nothing) => assert_eq!(run["state"], "succeeded"),
+            (Ownership::Lost, Did::All(_)) => assert_eq!(run["state"], "accepted"),
             both => panic!("both or neither: {both:?} {run}"),
         }
     }
-    assert!(completed > 0 || recovered > 0);
     s.execute("UPDATE runs SET state = 'cancelled', finished_on = run_after WHERE finished_on IS NULL").await;
     s.end().await;
 }
