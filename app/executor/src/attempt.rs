@@ -16,11 +16,11 @@ use workflows::definition::policies::Overlap;
 use workflows::inject::{self, Point};
 use workflows::reasons::{Reason, ReasonCode};
 
-use super::own::{Registered, Stop};
+use super::attempts_in_flight::{Registered, Stop};
 use super::{Executor, call};
 use crate::actions::{self, Again, Outcome, Sender};
+use crate::auto_pause;
 use crate::claim::{self, Claimed, Finished, Ownership};
-use crate::failures;
 use crate::hand_over::{self, Sent};
 use crate::next_try::next_try;
 
@@ -226,7 +226,7 @@ impl Executor {
             return;
         }
         if matches!(verdict.state, RunState::Failed | RunState::TimedOut) {
-            failures::pause_after(&self.parts.pool, &self.parts.clock, &self.parts.notifier, run).await;
+            auto_pause::pause_after(&self.parts.pool, &self.parts.clock, &self.parts.notifier, run).await;
         }
         if let Err(error) = self.hand_on(run).await {
             tracing::warn!(run_id = %run.id, %error, "next queued run not started; the job `queue` starts it at its next turn");

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
 use super::Parts;
-use super::own::Own;
+use super::attempts_in_flight::Own;
 use super::shares::Shares;
 use crate::actions::Client;
 use crate::claim::{self, Claimed};

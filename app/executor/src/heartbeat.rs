@@ -7,7 +7,7 @@
 use std::time::{Duration, Instant};
 
 use super::Executor;
-use super::own::{Own, Stop};
+use super::attempts_in_flight::{Own, Stop};
 use crate::claim::{self, Beat, Fence};
 
 /// Renews the leases of this instance's attempts until it is dropped.

@@ -3,7 +3,7 @@
 //! An executor stops an attempt at its workflow's timeout. An attempt that its executor has renewed after that, and
 //! that has not ended a minute later, is stuck: the job ends it like an attempt that timed out, and the executor learns
 //! at its next heartbeat that it has lost the run. If the lease was not renewed after the timeout, the instance may be
-//! gone, so the run is lost, not slow (`recover.rs`).
+//! gone, so the run is lost, not slow (`recovery.rs`).
 
 use std::collections::BTreeSet;
 

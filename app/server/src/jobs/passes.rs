@@ -2,7 +2,7 @@
 //! returns the result of the turn.
 
 use anyhow::ensure;
-use executor::{recover, timeouts};
+use executor::{recovery, timeouts};
 use ledger::admission::queue;
 use ledger::{backfills, watchdog};
 
@@ -54,9 +54,9 @@ pub(super) async fn backfills(app: &App) -> anyhow::Result<Did> {
 
 /// Recovers the runs of lost instances.
 pub(super) async fn recovery(app: &App) -> anyhow::Result<Did> {
-    let pass = recover::pass(&app.pool, app.config.recovery(), app.database_time().await?).await?;
+    let pass = recovery::pass(&app.pool, app.config.recovery(), app.database_time().await?).await?;
     app.wake.notify();
-    fail_at_end(recover::JOB, pass.failed, &app.metrics)?;
+    fail_at_end(recovery::JOB, pass.failed, &app.metrics)?;
     Ok(match pass.lost {
         0 => Did::Nothing,
         _ if pass.is_full() => Did::Some(pass.in_words()),
