@@ -71,7 +71,7 @@ pub(crate) async fn start_run(s: &Story, wf: WorkflowId, trigger: ledger::runs::
         scheduled_time: Some(time.parse().unwrap()),
         ..ledger::runs::New::unscheduled(workflows::id::at(now), trigger, now)
     };
-    match ledger::admission::overlap::admit(&mut tx, &workflow, &run).await.unwrap() {
+    match ledger::admission::verdict::admit(&mut tx, &workflow, &run).await.unwrap() {
         Ok(state) => {
             tx.commit().await.unwrap();
             format!("{state:?}").to_lowercase()

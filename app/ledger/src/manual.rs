@@ -12,7 +12,7 @@ use workflows::Workflow;
 use workflows::audit::{self, Edit, Entry};
 use workflows::reasons::ReasonCode;
 
-use crate::admission::overlap;
+use crate::admission::verdict;
 use crate::runs::{self, RunState, Trigger};
 
 /// The outcome of a request for a run.
@@ -83,7 +83,7 @@ async fn admit(
     after: Value,
     edit: &Edit,
 ) -> sqlx::Result<ManualOutcome> {
-    if let Err(reason) = overlap::admit(tx, workflow, run).await? {
+    if let Err(reason) = verdict::admit(tx, workflow, run).await? {
         return Ok(ManualOutcome::Overlap(reason));
     }
     let subject = format!("run:{} of workflow:{}", run.id, workflow.id);

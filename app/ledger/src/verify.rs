@@ -8,8 +8,8 @@ mod compare;
 mod cursor;
 mod evaluate;
 mod findings;
+mod latest_end;
 mod read;
-mod settled;
 
 pub use compare::{compare, start};
 pub use cursor::{Cursor, Position};

@@ -8,7 +8,7 @@ use workflows::Workflow;
 
 use super::select::{self, Selected, Timetable};
 use super::{Backfill, State, table};
-use crate::admission::overlap;
+use crate::admission::verdict;
 use crate::job_failures;
 use crate::occurrences::{self, Decision, Entry, Recorded};
 use crate::runs::{self, Trigger};
@@ -134,7 +134,7 @@ async fn start(
         backfill_id: Some(backfill.id),
         ..runs::New::unscheduled(id, Trigger::Backfill, now)
     };
-    overlap::admit_deferred(tx, workflow, &run).await
+    verdict::admit_deferred(tx, workflow, &run).await
 }
 
 async fn record(

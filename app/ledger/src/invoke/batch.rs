@@ -16,7 +16,7 @@ use tokio::sync::oneshot;
 use uuid::Uuid;
 use workflows::inject::{self, Point};
 
-use super::{Answer, decide, on_time};
+use super::{Answer, cases, on_time};
 
 /// How many fires one batch has at most.
 const SIZE: usize = 128;
@@ -170,7 +170,7 @@ async fn decide_singly(ledger: Ledger, Waiting { fire, asker }: Waiting) {
 
 async fn in_its_own_transaction(ledger: &Ledger, fire: &Fire) -> sqlx::Result<Answer> {
     let mut tx = db::begin(&ledger.pool).await?;
-    let decide::Outcome { answer, replaced } = decide::decide(&mut tx, fire, ledger.kept).await?;
+    let cases::Outcome { answer, replaced } = cases::decide(&mut tx, fire, ledger.kept).await?;
     let is_accepted = matches!(answer, Answer::Accepted(_));
     if is_accepted {
         inject::at(Point::I1);

@@ -1,7 +1,7 @@
 //! Step 7 of 7: the fast path of fires: four statements for any number of fires.
 //!
 //! A fire takes it if it is on time and due by the version in force, and if its workflow is active, not locked, and
-//! without a run that is active or waits. Such a fire starts under every overlap policy. `decide` handles all others,
+//! without a run that is active or waits. Such a fire starts under every overlap policy. `cases.rs` handles all others,
 //! and under `run_all` also a fire after whose time a later one became due.
 
 use std::collections::HashMap;

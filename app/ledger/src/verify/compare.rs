@@ -7,7 +7,7 @@ use db::{PgConnection, PgPool};
 use schedule::delivery::SETTLED_AFTER;
 
 use super::evaluate::{Due, Evaluated, Page};
-use super::{Cursor, Findings, Position, Span, Unfit, read, settled};
+use super::{Cursor, Findings, Position, Span, Unfit, latest_end, read};
 use crate::prune_marks;
 use crate::versions;
 
@@ -41,7 +41,7 @@ pub async fn start(
     if span.from < earliest {
         return Ok(Err(Unfit::Pruned(earliest)));
     }
-    let latest = settled::through(db, now - SETTLED_AFTER).await?;
+    let latest = latest_end::through(db, now - SETTLED_AFTER).await?;
     if span.to > latest {
         return Ok(Err(Unfit::NotSettled(latest)));
     }

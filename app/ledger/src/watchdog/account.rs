@@ -9,7 +9,7 @@ use workflows::definition::policies::CatchUp;
 use workflows::reasons::ReasonCode;
 
 use super::Pass;
-use crate::admission::overlap;
+use crate::admission::verdict;
 use crate::catch_up::{self, Late};
 use crate::due_times::{self, DueTime, DueTimes};
 use crate::ledger_cursor::{self, Ledger};
@@ -182,7 +182,7 @@ impl<'a> Stretch<'a> {
             scheduled_time: Some(due.time),
             ..runs::New::unscheduled(id, Trigger::CatchUp, self.now)
         };
-        overlap::admit_deferred(tx, self.workflow, &run).await?;
+        verdict::admit_deferred(tx, self.workflow, &run).await?;
         Ok(true)
     }
 

@@ -10,7 +10,7 @@ use workflows::reasons::ReasonCode;
 use workflows::{CLOCK_SKEW, State, Workflow};
 
 use super::{Answer, Reason, disagreement};
-use crate::admission::overlap::{self, Place};
+use crate::admission::verdict::{self, Place};
 use crate::catch_up::{self, Late};
 use crate::due_times::{self, DueTime};
 use crate::identity;
@@ -158,7 +158,7 @@ impl Case<'_> {
         }
         let is_deferred = age > GRACE || self.is_overtaken();
         let trigger = if is_deferred { Trigger::CatchUp } else { Trigger::Schedule };
-        match overlap::verdict(tx, self.workflow, trigger, self.now).await?.state() {
+        match verdict::verdict(tx, self.workflow, trigger, self.now).await?.state() {
             Ok(RunState::Queued) if !is_deferred && self.workflow.spec.policies.overlap == Overlap::Skip => {
                 self.wait(tx).await
             }
@@ -181,7 +181,7 @@ impl Case<'_> {
 
     /// Queues the fire: under `skip` at most one waits, the newest.
     async fn wait(&self, tx: &mut PgConnection) -> sqlx::Result<Outcome> {
-        match overlap::take_waiting_place(tx, self.workflow.id, self.due.time, self.now).await? {
+        match verdict::take_waiting_place(tx, self.workflow.id, self.due.time, self.now).await? {
             Place::Replaces(replaced) => {
                 let answer = self.run(tx, Trigger::Schedule, RunState::Queued).await?;
                 Ok(Outcome { answer, replaced })
