@@ -249,9 +249,9 @@ impl Executor {
     async fn hand_on(&self, run: &Claimed) -> sqlx::Result<()> {
         // Under such a policy another transaction may queue a run at this moment; only the workflow's lock shows it.
         let may_wait = matches!(run.overlap_policy, Overlap::Queue | Overlap::QueueOne | Overlap::Replace);
-        if may_wait || claim::any_queued(&mut *self.parts.pool.acquire().await?, run.workflow_id).await? {
-            let advanced =
-                queue::advance(&self.parts.pool, WorkflowId(run.workflow_id), self.parts.clock.now()).await?;
+        let workflow = WorkflowId(run.workflow_id);
+        if may_wait || queue::has_queued_run(&mut *self.parts.pool.acquire().await?, workflow).await? {
+            let advanced = queue::advance(&self.parts.pool, workflow, self.parts.clock.now()).await?;
             if advanced.promoted > 0 {
                 self.parts.wake.notify();
             }

@@ -338,22 +338,6 @@ pub async fn find_after_loss(db: &mut PgConnection, id: Uuid) -> sqlx::Result<Op
     .await
 }
 
-/// Whether a run of a workflow waits for a slot.
-///
-/// # Errors
-/// Fails if the database cannot be reached or refuses the statement.
-pub async fn any_queued(db: &mut PgConnection, workflow_id: i64) -> sqlx::Result<bool> {
-    sqlx::query_scalar!(
-        r#"
-        -- whether a run waits for a slot
-        SELECT EXISTS (SELECT FROM runs WHERE workflow_id = $1 AND state = 'queued') AS "exists!"
-        "#,
-        workflow_id,
-    )
-    .fetch_one(db)
-    .await
-}
-
 /// Renews the leases of these attempts, as far as the instance still has them and no other transaction has locked them.
 ///
 /// # Errors

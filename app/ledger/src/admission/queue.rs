@@ -76,6 +76,22 @@ pub async fn pass(pool: &PgPool, now: DateTime<Utc>) -> sqlx::Result<Pass> {
     }
 }
 
+/// Whether a run of a workflow waits for a slot.
+///
+/// # Errors
+/// Fails if the database cannot be reached or refuses the statement.
+pub async fn has_queued_run(db: &mut PgConnection, workflow: WorkflowId) -> sqlx::Result<bool> {
+    sqlx::query_scalar!(
+        r#"
+        -- whether a run waits for a slot
+        SELECT EXISTS (SELECT FROM runs WHERE workflow_id = $1 AND state = 'queued') AS "exists!"
+        "#,
+        workflow.0,
+    )
+    .fetch_one(db)
+    .await
+}
+
 /// Gives the free slots of one workflow to its queued runs, after a run of it has ended.
 ///
 /// # Errors
