@@ -3,7 +3,6 @@
 use serde_json::json;
 use workflows::definition::action::Log;
 
-use super::call::document;
 use super::{Call, Outcome};
 
 /// Logs the message.
@@ -11,7 +10,7 @@ pub(super) fn perform(action: &Log, call: &Call) -> Outcome {
     tracing::info!(
         run_id = %call.run_id,
         workflow_id = call.workflow_id.0,
-        call = %document(call),
+        call = %json!(call),
         "log action: {}",
         action.message,
     );
