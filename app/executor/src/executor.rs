@@ -1,14 +1,36 @@
-//! Step 7 of 7: an executor: which runs it has claimed, and which it returns.
+//! Step 7 of 7: an executor: its inputs, which runs it has claimed, and which it returns.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
-use super::Parts;
+use db::PgPool;
+use schedule::Clock;
+use uuid::Uuid;
+use workflows::notify::Notifier;
+
 use super::attempts_in_flight::Own;
 use super::shares::Shares;
+use super::{Settings, Wake};
 use crate::actions::Client;
-use crate::claim::{self, Claimed};
+use crate::claim::{self, Claimed, Lease};
+
+/// The inputs of an executor.
+#[derive(Clone)]
+pub struct Parts {
+    /// The instance that executes the runs.
+    pub instance: Uuid,
+    /// The database.
+    pub pool: PgPool,
+    /// Business time.
+    pub clock: Clock,
+    /// Its settings.
+    pub settings: Settings,
+    /// Notifies it of accepted runs.
+    pub wake: Wake,
+    /// Notifies the publisher of the workflows that it pauses.
+    pub notifier: Notifier,
+}
 
 /// Executes runs on this instance; clones are the same executor.
 #[derive(Clone)]
@@ -38,6 +60,12 @@ impl Executor {
         }
     }
 
+    /// The leases of the runs that this instance executes.
+    pub(super) fn run_lease(&self) -> Lease {
+        let secs = u32::try_from(self.parts.settings.lost_after_secs).unwrap_or(u32::MAX);
+        Lease { instance: self.parts.instance, secs: secs.into() }
+    }
+
     /// Claims runs; their leases begin no earlier than the time that it returns with them.
     pub(super) async fn claim(&self, free: usize) -> sqlx::Result<(Instant, Vec<Claimed>)> {
         let mut connection = self.parts.pool.acquire().await?;
@@ -45,7 +73,7 @@ impl Executor {
         let executing: Vec<_> = self.own.known().iter().map(|fence| fence.id).collect();
         let requested = Instant::now();
         let now = self.parts.clock.now();
-        Ok((requested, claim::claim(&mut connection, self.parts.lease(), &slots, &executing, now).await?))
+        Ok((requested, claim::claim(&mut connection, self.run_lease(), &slots, &executing, now).await?))
     }
 
     /// Hands over the runs that a claim with a lost reply may have taken; returns false if that is not possible now.

@@ -50,7 +50,7 @@ async fn renew(
 ) -> sqlx::Result<(Instant, Vec<Beat>)> {
     let mut connection = executor.parts.pool.acquire().await?;
     let requested = now();
-    Ok((requested, claim::renew_leases(&mut connection, executor.parts.lease(), ours).await?))
+    Ok((requested, claim::renew_leases(&mut connection, executor.run_lease(), ours).await?))
 }
 
 /// Stops what is not ours any more or is to be cancelled; the other leases begin anew at the request.

@@ -27,8 +27,8 @@ mod test_controls;
 pub mod timeouts;
 mod wake;
 
-pub use executor::Executor;
-pub use settings::{Parts, Settings};
+pub use executor::{Executor, Parts};
+pub use settings::Settings;
 pub use shutdown::Shutdown;
 #[cfg(debug_assertions)]
 pub use test_controls::Step;
