@@ -41,7 +41,7 @@ static HOUSES: [House; 14] = [
             ("loop and jobs", "run test_controls recovery timeouts"),
             ("attempts", "attempt heartbeat"),
             ("executor", "executor"),
-            ("parts of an executor", "attempts_in_flight auto_pause call settings shares shutdown wake"),
+            ("parts of an executor", "attempts_in_flight auto_pause call settings shutdown wake"),
             ("statements", "claim hand_over next_try"),
             ("actions", "actions"),
         ],

@@ -10,10 +10,9 @@ use uuid::Uuid;
 use workflows::notify::Notifier;
 
 use super::attempts_in_flight::Own;
-use super::shares::Shares;
 use super::{Settings, Wake};
 use crate::actions::Client;
-use crate::claim::{self, Claimed, Lease};
+use crate::claim::{self, Claimed, Lease, Slots};
 
 /// The inputs of an executor.
 #[derive(Clone)]
@@ -38,7 +37,6 @@ pub struct Executor {
     pub(super) parts: Parts,
     pub(super) client: Client,
     pub(super) own: Own,
-    pub(super) shares: Shares,
     /// Whether a claim whose reply was lost may have been committed.
     pub(super) has_unknown_claims: Arc<AtomicBool>,
     #[cfg(debug_assertions)]
@@ -53,7 +51,6 @@ impl Executor {
             parts,
             client,
             own: Own::default(),
-            shares: Shares::default(),
             has_unknown_claims: Arc::default(),
             #[cfg(debug_assertions)]
             after_action: None,
@@ -67,13 +64,12 @@ impl Executor {
     }
 
     /// Claims runs; their leases begin no earlier than the time that it returns with them.
-    pub(super) async fn claim(&self, free: usize) -> sqlx::Result<(Instant, Vec<Claimed>)> {
+    pub(super) async fn claim(&self, slots: &Slots) -> sqlx::Result<(Instant, Vec<Claimed>)> {
         let mut connection = self.parts.pool.acquire().await?;
-        let slots = self.shares.slots_to_claim(free, &self.parts.settings);
         let executing: Vec<_> = self.own.known().iter().map(|fence| fence.id).collect();
         let requested = Instant::now();
         let now = self.parts.clock.now();
-        Ok((requested, claim::claim(&mut connection, self.run_lease(), &slots, &executing, now).await?))
+        Ok((requested, claim::claim(&mut connection, self.run_lease(), slots, &executing, now).await?))
     }
 
     /// Hands over the runs that a claim with a lost reply may have taken; returns false if that is not possible now.

@@ -20,7 +20,6 @@ mod next_try;
 pub mod recovery;
 mod run;
 mod settings;
-mod shares;
 mod shutdown;
 #[cfg(debug_assertions)]
 mod test_controls;
