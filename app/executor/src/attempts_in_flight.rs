@@ -23,7 +23,7 @@ pub(super) enum Stop {
 
 /// The attempts in progress on this instance; clones share the set.
 #[derive(Clone, Default)]
-pub(super) struct Own(Arc<Mutex<Attempts>>);
+pub(super) struct AttemptsInFlight(Arc<Mutex<Attempts>>);
 
 #[derive(Default)]
 struct Attempts {
@@ -42,7 +42,7 @@ struct Entry {
 
 /// An attempt in progress; dropping it removes the attempt from the set.
 pub(super) struct Registered {
-    own: Own,
+    in_flight: AttemptsInFlight,
     fence: Fence,
     /// Whether its request was sent.
     pub(super) departure: Departure,
@@ -50,7 +50,7 @@ pub(super) struct Registered {
     pub(super) stopped: oneshot::Receiver<Stop>,
 }
 
-impl Own {
+impl AttemptsInFlight {
     /// Registers an attempt that was claimed no earlier than `requested`; an older one of the same run is stopped.
     pub(super) fn register(&self, fence: Fence, requested: Instant) -> Registered {
         let (stop, stopped) = oneshot::channel();
@@ -60,7 +60,7 @@ impl Own {
         if let Some(mut replaced) = self.attempts().under_way.insert(fence.id, entry) {
             replaced.stop(Stop::Lost);
         }
-        Registered { own: self.clone(), fence, departure, stopped }
+        Registered { in_flight: self.clone(), fence, departure, stopped }
     }
 
     /// The attempts in progress.
@@ -149,13 +149,13 @@ impl Entry {
 impl Registered {
     /// Moves the attempt to the stopped ones: it has no outcome, so its row is to be released.
     pub(super) fn into_stopped(self) {
-        self.own.attempts().stopped.insert(self.fence);
+        self.in_flight.attempts().stopped.insert(self.fence);
     }
 }
 
 impl Drop for Registered {
     fn drop(&mut self) {
-        let mut attempts = self.own.attempts();
+        let mut attempts = self.in_flight.attempts();
         // This instance may have claimed the same run again meanwhile.
         if attempts.under_way.get(&self.fence.id).is_some_and(|entry| entry.attempt == self.fence.attempt) {
             attempts.under_way.remove(&self.fence.id);
@@ -171,43 +171,44 @@ mod tests {
         Fence { id: Uuid::nil(), attempt }
     }
 
-    fn register(own: &Own, fence: Fence) -> Registered {
-        own.register(fence, Instant::now())
+    fn register(in_flight: &AttemptsInFlight, fence: Fence) -> Registered {
+        in_flight.register(fence, Instant::now())
     }
 
     #[test]
     fn replaced_attempt_is_stopped() {
-        let own = Own::default();
-        let mut first = register(&own, fence(1));
-        let mut second = register(&own, fence(2));
+        let in_flight = AttemptsInFlight::default();
+        let mut first = register(&in_flight, fence(1));
+        let mut second = register(&in_flight, fence(2));
         assert_eq!(first.stopped.try_recv(), Ok(Stop::Lost));
         assert!(second.stopped.try_recv().is_err());
         drop(first);
-        assert_eq!(own.under_way(), [fence(2)], "the end of the first does not forget the second");
+        assert_eq!(in_flight.under_way(), [fence(2)], "the end of the first does not forget the second");
         drop(second);
-        assert!(own.under_way().is_empty());
+        assert!(in_flight.under_way().is_empty());
     }
 
     #[test]
     fn unsent_attempts_are_handed_over() {
-        let own = Own::default();
-        let (mut sent, mut unsent) = (register(&own, fence(1)), register(&own, Fence { id: Uuid::max(), attempt: 1 }));
+        let in_flight = AttemptsInFlight::default();
+        let (mut sent, mut unsent) =
+            (register(&in_flight, fence(1)), register(&in_flight, Fence { id: Uuid::max(), attempt: 1 }));
         assert!(sent.departure.leave());
-        own.hand_over_unsent();
+        in_flight.hand_over_unsent();
         assert!(sent.stopped.try_recv().is_err(), "it drains");
         assert_eq!(unsent.stopped.try_recv(), Ok(Stop::HandedOver));
         assert!(!unsent.departure.leave(), "it cannot be sent any more");
-        own.hand_over_all();
+        in_flight.hand_over_all();
         assert_eq!(sent.stopped.try_recv(), Ok(Stop::HandedOver));
     }
 
     #[test]
     fn stopped_attempts_are_known_until_released() {
-        let own = Own::default();
-        register(&own, fence(1)).into_stopped();
-        assert!(own.under_way().is_empty());
-        assert_eq!(own.known(), [fence(1)]);
-        own.forget_stopped(&[fence(1)]);
-        assert!(own.known().is_empty());
+        let in_flight = AttemptsInFlight::default();
+        register(&in_flight, fence(1)).into_stopped();
+        assert!(in_flight.under_way().is_empty());
+        assert_eq!(in_flight.known(), [fence(1)]);
+        in_flight.forget_stopped(&[fence(1)]);
+        assert!(in_flight.known().is_empty());
     }
 }

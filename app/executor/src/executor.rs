@@ -9,7 +9,7 @@ use schedule::Clock;
 use uuid::Uuid;
 use workflows::notify::Notifier;
 
-use super::attempts_in_flight::Own;
+use super::attempts_in_flight::AttemptsInFlight;
 use super::{Settings, Wake};
 use crate::actions::Client;
 use crate::claim::{self, Claimed, Lease, Slots};
@@ -36,7 +36,7 @@ pub struct Parts {
 pub struct Executor {
     pub(super) parts: Parts,
     pub(super) client: Client,
-    pub(super) own: Own,
+    pub(super) in_flight: AttemptsInFlight,
     /// Whether a claim whose reply was lost may have been committed.
     pub(super) has_unknown_claims: Arc<AtomicBool>,
     #[cfg(debug_assertions)]
@@ -50,7 +50,7 @@ impl Executor {
         Self {
             parts,
             client,
-            own: Own::default(),
+            in_flight: AttemptsInFlight::default(),
             has_unknown_claims: Arc::default(),
             #[cfg(debug_assertions)]
             after_action: None,
@@ -66,7 +66,7 @@ impl Executor {
     /// Claims runs; their leases begin no earlier than the time that it returns with them.
     pub(super) async fn claim(&self, slots: &Slots) -> sqlx::Result<(Instant, Vec<Claimed>)> {
         let mut connection = self.parts.pool.acquire().await?;
-        let executing: Vec<_> = self.own.known().iter().map(|fence| fence.id).collect();
+        let executing: Vec<_> = self.in_flight.known().iter().map(|fence| fence.id).collect();
         let requested = Instant::now();
         let now = self.parts.clock.now();
         Ok((requested, claim::claim(&mut connection, self.run_lease(), slots, &executing, now).await?))
@@ -82,7 +82,7 @@ impl Executor {
         let handed_over = async {
             let mut connection = self.parts.pool.acquire().await?;
             let max_age = f64::from(self.parts.settings.max_age_secs);
-            claim::hand_over_unknown(&mut connection, self.parts.instance, &self.own.known(), max_age).await
+            claim::hand_over_unknown(&mut connection, self.parts.instance, &self.in_flight.known(), max_age).await
         };
         match handed_over.await {
             Ok(claim::Unknown { handed_over, locked }) => {
@@ -101,7 +101,7 @@ impl Executor {
 
     /// Ends the leases of attempts that stopped without an outcome, so that recovery decides them.
     pub(super) async fn release_stopped(&self) {
-        let stopped = self.own.stopped();
+        let stopped = self.in_flight.stopped();
         if stopped.is_empty() {
             return;
         }
@@ -113,7 +113,7 @@ impl Executor {
             // A locked one is released by a later heartbeat.
             Ok(locked) => {
                 let done: Vec<_> = stopped.into_iter().filter(|fence| !locked.contains(fence)).collect();
-                self.own.forget_stopped(&done);
+                self.in_flight.forget_stopped(&done);
             }
             Err(error) => tracing::warn!(%error, "leases of stopped runs not released; they expire"),
         }

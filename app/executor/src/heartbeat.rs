@@ -7,7 +7,7 @@
 use std::time::{Duration, Instant};
 
 use super::Executor;
-use super::attempts_in_flight::{Own, Stop};
+use super::attempts_in_flight::{AttemptsInFlight, Stop};
 use crate::claim::{self, Beat, Fence};
 
 /// Renews the leases of this instance's attempts until it is dropped.
@@ -22,18 +22,18 @@ pub(super) async fn keep(executor: Executor) {
 pub(super) async fn beat(executor: &Executor, now: &(dyn Fn() -> Instant + Sync)) {
     let lost_after = Duration::from_secs(executor.parts.settings.lost_after_secs);
     // Before the statement, because its result does not contain an attempt that is claimed meanwhile.
-    let ours = executor.own.under_way();
+    let ours = executor.in_flight.under_way();
     if ours.is_empty() {
         return executor.release_stopped().await;
     }
     let renewed = tokio::time::timeout(lost_after / 8, renew(executor, &ours, now)).await;
     match &renewed {
-        Ok(Ok((requested, beats))) => apply(&executor.own, &ours, beats, *requested),
+        Ok(Ok((requested, beats))) => apply(&executor.in_flight, &ours, beats, *requested),
         Ok(Err(error)) => tracing::warn!(%error, "leases of runs not renewed; trying again"),
         Err(_) => tracing::warn!("leases of runs not renewed in time; trying again"),
     }
     // Beat, answer and margin together: the work has stopped before the lease has expired.
-    let stopped = executor.own.stop_unrenewed(now(), lost_after * 2 / 3);
+    let stopped = executor.in_flight.stop_unrenewed(now(), lost_after * 2 / 3);
     if stopped > 0 {
         tracing::error!(runs = stopped, "leases cannot be renewed; this process stops these runs");
     }
@@ -54,12 +54,12 @@ async fn renew(
 }
 
 /// Stops what is not ours any more or is to be cancelled; the other leases begin anew at the request.
-fn apply(own: &Own, ours: &[Fence], beats: &[Beat], requested: Instant) {
+fn apply(in_flight: &AttemptsInFlight, ours: &[Fence], beats: &[Beat], requested: Instant) {
     for fence in ours {
         match beats.iter().find(|beat| beat.id == fence.id && beat.attempt == fence.attempt) {
-            None => own.stop(*fence, Stop::Lost),
-            Some(beat) if beat.is_cancelled => own.stop(*fence, Stop::Cancelled),
-            Some(beat) if beat.is_renewed => own.renew(*fence, requested),
+            None => in_flight.stop(*fence, Stop::Lost),
+            Some(beat) if beat.is_cancelled => in_flight.stop(*fence, Stop::Cancelled),
+            Some(beat) if beat.is_renewed => in_flight.renew(*fence, requested),
             // Its row is locked.
             Some(_) => {}
         }
@@ -76,15 +76,15 @@ mod tests {
 
     #[tokio::test]
     async fn what_does_not_come_back_stops_and_so_does_what_is_to_be_cancelled() {
-        let (own, now) = (Own::default(), Instant::now());
+        let (in_flight, now) = (AttemptsInFlight::default(), Instant::now());
         let [kept, lost, cancelled, retaken] = std::array::from_fn(|_| Uuid::new_v4());
         let mut attempts: HashMap<_, _> = [kept, lost, cancelled, retaken]
             .into_iter()
-            .map(|id| (id, own.register(Fence { id, attempt: 1 }, now)))
+            .map(|id| (id, in_flight.register(Fence { id, attempt: 1 }, now)))
             .collect();
         let beat = |id, attempt, is_cancelled| Beat { id, attempt, is_cancelled, is_renewed: true };
         let beats = [beat(kept, 1, false), beat(cancelled, 1, true), beat(retaken, 2, false)];
-        apply(&own, &own.under_way(), &beats, now);
+        apply(&in_flight, &in_flight.under_way(), &beats, now);
         let mut stopped = |id| attempts.get_mut(&id).and_then(|attempt| attempt.stopped.try_recv().ok());
         assert_eq!(stopped(kept), None);
         assert_eq!(stopped(lost), Some(Stop::Lost));
@@ -94,14 +94,15 @@ mod tests {
 
     #[tokio::test]
     async fn only_unrenewed_attempts_stop() {
-        let (own, claimed) = (Own::default(), Instant::now());
+        let (in_flight, claimed) = (AttemptsInFlight::default(), Instant::now());
         let [renewed, locked] = std::array::from_fn(|_| Uuid::new_v4());
-        let [mut goes_on, mut stops] = [renewed, locked].map(|id| own.register(Fence { id, attempt: 1 }, claimed));
+        let [mut goes_on, mut stops] =
+            [renewed, locked].map(|id| in_flight.register(Fence { id, attempt: 1 }, claimed));
         let beat = |id, is_renewed| Beat { id, attempt: 1, is_cancelled: false, is_renewed };
         let limit = Duration::from_secs(40);
-        apply(&own, &own.under_way(), &[beat(renewed, true), beat(locked, false)], claimed + limit / 2);
-        assert_eq!(own.stop_unrenewed(claimed + limit, limit), 0);
-        assert_eq!(own.stop_unrenewed(claimed + limit * 5 / 4, limit), 1);
+        apply(&in_flight, &in_flight.under_way(), &[beat(renewed, true), beat(locked, false)], claimed + limit / 2);
+        assert_eq!(in_flight.stop_unrenewed(claimed + limit, limit), 0);
+        assert_eq!(in_flight.stop_unrenewed(claimed + limit * 5 / 4, limit), 1);
         assert_eq!(stops.stopped.try_recv(), Ok(Stop::Lost));
         assert!(goes_on.stopped.try_recv().is_err());
     }

@@ -129,7 +129,7 @@ impl Executor {
         let started = claimed.len();
         for run in claimed {
             inject::at(Point::I4);
-            let registered = self.own.register(run.fence(), requested);
+            let registered = self.in_flight.register(run.fence(), requested);
             running.start_attempt(run.team_id, self.clone().attempt(run, registered));
         }
         self.has_unknown_claims.store(are_some_unknown, Ordering::SeqCst);
@@ -138,7 +138,7 @@ impl Executor {
 
     async fn drain(&self, mut running: RunningAttempts, shutdown: &Shutdown) {
         let limit = tokio::time::sleep(self.parts.settings.drain);
-        self.own.hand_over_unsent();
+        self.in_flight.hand_over_unsent();
         // Runs that the last claim took while the shutdown began have no attempt, so they need not wait for the others
         // to drain.
         self.hand_over_unknown().await;
@@ -149,7 +149,7 @@ impl Executor {
         }
         if !running.is_empty() {
             tracing::warn!(runs = running.len(), "runs handed over, because they did not end before the shutdown");
-            self.own.hand_over_all();
+            self.in_flight.hand_over_all();
             if tokio::time::timeout(HAND_OVER_LIMIT, running.wait_for_all()).await.is_err() {
                 tracing::warn!(runs = running.len(), "runs not handed over in time; their leases expire");
                 running.tasks.shutdown().await;

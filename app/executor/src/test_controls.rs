@@ -45,8 +45,8 @@ impl Executor {
             match step {
                 Step::Claim => drop(self.start_due(&mut running, &Shutdown::default()).await),
                 Step::HandOver => {
-                    self.own.hand_over_unsent();
-                    self.own.hand_over_all();
+                    self.in_flight.hand_over_unsent();
+                    self.in_flight.hand_over_all();
                     running.wait_for_all().await;
                 }
             }
@@ -64,12 +64,12 @@ impl Executor {
     /// The attempts in progress.
     #[must_use]
     pub fn under_way(&self) -> Vec<Fence> {
-        self.own.under_way()
+        self.in_flight.under_way()
     }
 
     /// The attempts in progress, and the stopped ones that are not released yet.
     #[must_use]
     pub fn known(&self) -> Vec<Fence> {
-        self.own.known()
+        self.in_flight.known()
     }
 }
