@@ -1,14 +1,16 @@
-//! Step 7 of 7: the attempts that this process executes. Only their leases are renewed.
+//! Step 7 of 7: the attempts that this process executes, from their claim on. Only their leases are renewed.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use chrono::{DateTime, Utc};
+use db::PgConnection;
 use tokio::sync::oneshot;
 use uuid::Uuid;
 
 use crate::actions::Departure;
-use crate::claim::Fence;
+use crate::claim::{self, Claimed, Fence, Lease, Slots};
 
 /// Why an attempt stops before its action is done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -51,6 +53,26 @@ pub(super) struct Registered {
 }
 
 impl AttemptsInFlight {
+    /// Claims runs that are due, except those with a known attempt, and registers the attempt of each.
+    ///
+    /// Their leases begin no earlier than the time that it returns with them.
+    pub(super) async fn claim_and_register(
+        &self,
+        db: &mut PgConnection,
+        lease: Lease,
+        slots: &Slots,
+        now: DateTime<Utc>,
+    ) -> sqlx::Result<(Instant, Vec<(Claimed, Registered)>)> {
+        let executing: Vec<_> = self.known().iter().map(|fence| fence.id).collect();
+        let requested = Instant::now();
+        let claimed = claim::claim(db, lease, slots, &executing, now).await?;
+        let registered = claimed.into_iter().map(|run| {
+            let registered = self.register(run.fence(), requested);
+            (run, registered)
+        });
+        Ok((requested, registered.collect()))
+    }
+
     /// Registers an attempt that was claimed no earlier than `requested`; an older one of the same run is stopped.
     pub(super) fn register(&self, fence: Fence, requested: Instant) -> Registered {
         let (stop, stopped) = oneshot::channel();

@@ -9,7 +9,7 @@ use schedule::Clock;
 use uuid::Uuid;
 use workflows::notify::Notifier;
 
-use super::attempts_in_flight::AttemptsInFlight;
+use super::attempts_in_flight::{AttemptsInFlight, Registered};
 use super::{Settings, Wake};
 use crate::actions::Client;
 use crate::claim::{self, Claimed, Lease, Slots};
@@ -63,13 +63,10 @@ impl Executor {
         Lease { instance: self.parts.instance, secs: secs.into() }
     }
 
-    /// Claims runs; their leases begin no earlier than the time that it returns with them.
-    pub(super) async fn claim(&self, slots: &Slots) -> sqlx::Result<(Instant, Vec<Claimed>)> {
+    /// Claims runs and registers their attempts; their leases begin no earlier than the time that it returns with them.
+    pub(super) async fn claim_runs(&self, slots: &Slots) -> sqlx::Result<(Instant, Vec<(Claimed, Registered)>)> {
         let mut connection = self.parts.pool.acquire().await?;
-        let executing: Vec<_> = self.in_flight.known().iter().map(|fence| fence.id).collect();
-        let requested = Instant::now();
-        let now = self.parts.clock.now();
-        Ok((requested, claim::claim(&mut connection, self.run_lease(), slots, &executing, now).await?))
+        self.in_flight.claim_and_register(&mut connection, self.run_lease(), slots, self.parts.clock.now()).await
     }
 
     /// Hands over the runs that a claim with a lost reply may have taken; returns false if that is not possible now.

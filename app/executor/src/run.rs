@@ -111,8 +111,8 @@ impl Executor {
         }
         // A locked one is handed over by a later poll.
         let are_some_unknown = self.has_unknown_claims.load(Ordering::SeqCst);
-        let claimed = self.claim(&slots).await;
-        // Set until the attempts below are registered: before that, a committed claim may have no attempt.
+        let claimed = self.claim_runs(&slots).await;
+        // Set until the attempts below have started: before that, a committed claim may have no attempt.
         self.has_unknown_claims.store(true, Ordering::SeqCst);
         let (requested, claimed) = match claimed {
             Ok(claimed) => claimed,
@@ -124,12 +124,12 @@ impl Executor {
         // The leases began when the database executed the claim, not when its reply arrived.
         if shutdown.is_draining() || requested.elapsed() > Duration::from_secs(self.parts.settings.lost_after_secs) / 3
         {
+            // This drops the attempts, so `hand_over_unknown` returns their runs.
             return 0;
         }
         let started = claimed.len();
-        for run in claimed {
+        for (run, registered) in claimed {
             inject::at(Point::I4);
-            let registered = self.in_flight.register(run.fence(), requested);
             running.start_attempt(run.team_id, self.clone().attempt(run, registered));
         }
         self.has_unknown_claims.store(are_some_unknown, Ordering::SeqCst);
