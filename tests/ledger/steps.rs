@@ -45,7 +45,7 @@ pub(crate) async fn claimed(s: &Story, wf: WorkflowId) {
     let lease = Lease { instance: Uuid::new_v4(), secs: 120.0 };
     let slots = Slots { free: 1_000, of_a_team: 1_000, used: Vec::new() };
     let mut db = s.pool.acquire().await.unwrap();
-    claim::claim(&mut db, lease, &slots, &others, s.clock.now()).await.unwrap();
+    claim::claim_due_runs(&mut db, lease, &slots, &others, s.clock.now()).await.unwrap();
 }
 
 /// Ends a workflow's accepted and running runs, so that the next may start.
@@ -56,7 +56,7 @@ pub(crate) async fn ended(s: &Story, wf: WorkflowId) {
     let succeeded = Finished { state: RunState::Succeeded, result: None, error: None, failed_tries: 0 };
     for (id, attempt, instance) in running {
         let mut db = s.pool.acquire().await.unwrap();
-        let finish = claim::finish(&mut db, instance, Fence { id, attempt }, &succeeded, s.clock.now());
+        let finish = claim::finish_run(&mut db, instance, Fence { id, attempt }, &succeeded, s.clock.now());
         assert_eq!(finish.await.unwrap(), Ownership::Ours);
     }
     ledger::admission::queue::advance(&s.pool, wf, s.clock.now()).await.unwrap();

@@ -16,10 +16,11 @@ use workflows::definition::policies::Overlap;
 use workflows::inject::{self, Point};
 use workflows::reasons::{Reason, ReasonCode};
 
+use super::Executor;
 use super::attempts_in_flight::{Registered, Stop};
-use super::{Executor, call};
-use crate::actions::{self, Again, Outcome, Sender};
+use crate::actions::{Again, Outcome, Sender, perform_action};
 use crate::auto_pause;
+use crate::call::build_call;
 use crate::claim::{self, Claimed, Finished, Ownership};
 use crate::hand_over::{self, Sent};
 use crate::next_try::next_try;
@@ -70,7 +71,7 @@ struct Verdict {
 }
 
 impl Executor {
-    pub(super) async fn attempt(self, run: Claimed, mut registered: Registered) {
+    pub(super) async fn execute_attempt(self, run: Claimed, mut registered: Registered) {
         tracing::info!(
             step = 7,
             workflow_id = run.workflow_id,
@@ -122,12 +123,12 @@ impl Executor {
         let now = self.parts.clock.now();
         let Registered { departure, stopped, .. } = registered;
         let sender = Sender { client: &self.client, secret: &run.signing_secret, now, departure };
-        let call = call::of(run, now);
+        let call = build_call(run, now);
         let timeout = Duration::from_secs(u64::try_from(run.timeout_secs).unwrap_or_default());
         tokio::select! {
             // If the action completes at the moment of a stop, its outcome counts.
             biased;
-            done = tokio::time::timeout(timeout, actions::perform(&action, &call, &sender)) => {
+            done = tokio::time::timeout(timeout, perform_action(&action, &call, &sender)) => {
                 Ok(match done {
                     Ok(Outcome::Succeeded(result)) => Ending::Succeeded(result),
                     Ok(Outcome::Failed { error, result, again }) => Ending::Failed { error, result, again },
@@ -198,7 +199,7 @@ impl Executor {
         let mut connection = self.parts.pool.acquire().await?;
         let error = verdict.error.as_deref();
         if let Some(run_after) = verdict.again_at {
-            match claim::try_again(&mut connection, instance, run, error, run_after).await? {
+            match claim::try_run_again(&mut connection, instance, run, error, run_after).await? {
                 Ownership::Ours => return Ok(Ownership::Ours),
                 // The run was cancelled meanwhile, or this attempt has lost it.
                 Ownership::Lost => {}
@@ -206,7 +207,7 @@ impl Executor {
         }
         let state = if verdict.again_at.is_some() { RunState::Cancelled } else { verdict.state };
         let finished = Finished { state, result: verdict.result.as_ref(), error, failed_tries: verdict.failed_tries };
-        if claim::finish(&mut connection, instance, run.fence(), &finished, now).await? == Ownership::Ours {
+        if claim::finish_run(&mut connection, instance, run.fence(), &finished, now).await? == Ownership::Ours {
             return Ok(Ownership::Ours);
         }
         // The reply to our own commit may be lost. Then the row already has the outcome that we would write.
@@ -215,7 +216,7 @@ impl Executor {
         if is_retried || found.attempt == run.attempt && found.state == state {
             return Ok(Ownership::Ours);
         }
-        claim::keep_late(&mut connection, run, &late(run, verdict, now)).await?;
+        claim::keep_late_result(&mut connection, run, &late(run, verdict, now)).await?;
         Ok(Ownership::Lost)
     }
 

@@ -63,18 +63,18 @@ impl AttemptsInFlight {
         slots: &Slots,
         now: DateTime<Utc>,
     ) -> sqlx::Result<(Instant, Vec<(Claimed, Registered)>)> {
-        let executing: Vec<_> = self.known().iter().map(|fence| fence.id).collect();
+        let executing: Vec<_> = self.known_attempts().iter().map(|fence| fence.id).collect();
         let requested = Instant::now();
-        let claimed = claim::claim(db, lease, slots, &executing, now).await?;
+        let claimed = claim::claim_due_runs(db, lease, slots, &executing, now).await?;
         let registered = claimed.into_iter().map(|run| {
-            let registered = self.register(run.fence(), requested);
+            let registered = self.register_attempt(run.fence(), requested);
             (run, registered)
         });
         Ok((requested, registered.collect()))
     }
 
     /// Registers an attempt that was claimed no earlier than `requested`; an older one of the same run is stopped.
-    pub(super) fn register(&self, fence: Fence, requested: Instant) -> Registered {
+    pub(super) fn register_attempt(&self, fence: Fence, requested: Instant) -> Registered {
         let (stop, stopped) = oneshot::channel();
         let departure = Departure::default();
         let entry =
@@ -91,13 +91,13 @@ impl AttemptsInFlight {
     }
 
     /// The attempts that stopped and are not released yet.
-    pub(super) fn stopped(&self) -> Vec<Fence> {
+    pub(super) fn stopped_attempts(&self) -> Vec<Fence> {
         self.attempts().stopped.iter().copied().collect()
     }
 
     /// All attempts of this process whose outcome may be unwritten: those in progress and the stopped ones.
-    pub(super) fn known(&self) -> Vec<Fence> {
-        [self.under_way(), self.stopped()].concat()
+    pub(super) fn known_attempts(&self) -> Vec<Fence> {
+        [self.under_way(), self.stopped_attempts()].concat()
     }
 
     /// Removes attempts that were released in the database.
@@ -109,14 +109,14 @@ impl AttemptsInFlight {
     }
 
     /// Stops one attempt.
-    pub(super) fn stop(&self, fence: Fence, why: Stop) {
+    pub(super) fn stop_attempt(&self, fence: Fence, why: Stop) {
         if let Some(entry) = self.attempts().of(fence) {
             entry.stop(why);
         }
     }
 
     /// The lease of one attempt was renewed no earlier than `requested`.
-    pub(super) fn renew(&self, fence: Fence, requested: Instant) {
+    pub(super) fn renew_lease(&self, fence: Fence, requested: Instant) {
         if let Some(entry) = self.attempts().of(fence) {
             entry.renewed = requested;
         }
@@ -137,7 +137,7 @@ impl AttemptsInFlight {
     /// Hands over every attempt that has sent nothing; from now on it cannot.
     pub(super) fn hand_over_unsent(&self) {
         for entry in self.attempts().under_way.values_mut() {
-            if entry.departure.prevent() {
+            if entry.departure.try_to_prevent() {
                 entry.stop(Stop::HandedOver);
             }
         }
@@ -194,7 +194,7 @@ mod tests {
     }
 
     fn register(in_flight: &AttemptsInFlight, fence: Fence) -> Registered {
-        in_flight.register(fence, Instant::now())
+        in_flight.register_attempt(fence, Instant::now())
     }
 
     #[test]
@@ -215,11 +215,11 @@ mod tests {
         let in_flight = AttemptsInFlight::default();
         let (mut sent, mut unsent) =
             (register(&in_flight, fence(1)), register(&in_flight, Fence { id: Uuid::max(), attempt: 1 }));
-        assert!(sent.departure.leave());
+        assert!(sent.departure.try_to_leave());
         in_flight.hand_over_unsent();
         assert!(sent.stopped.try_recv().is_err(), "it drains");
         assert_eq!(unsent.stopped.try_recv(), Ok(Stop::HandedOver));
-        assert!(!unsent.departure.leave(), "it cannot be sent any more");
+        assert!(!unsent.departure.try_to_leave(), "it cannot be sent any more");
         in_flight.hand_over_all();
         assert_eq!(sent.stopped.try_recv(), Ok(Stop::HandedOver));
     }
@@ -229,8 +229,8 @@ mod tests {
         let in_flight = AttemptsInFlight::default();
         register(&in_flight, fence(1)).into_stopped();
         assert!(in_flight.under_way().is_empty());
-        assert_eq!(in_flight.known(), [fence(1)]);
+        assert_eq!(in_flight.known_attempts(), [fence(1)]);
         in_flight.forget_stopped(&[fence(1)]);
-        assert!(in_flight.known().is_empty());
+        assert!(in_flight.known_attempts().is_empty());
     }
 }

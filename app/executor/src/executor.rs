@@ -79,7 +79,8 @@ impl Executor {
         let handed_over = async {
             let mut connection = self.parts.pool.acquire().await?;
             let max_age = f64::from(self.parts.settings.max_age_secs);
-            claim::hand_over_unknown(&mut connection, self.parts.instance, &self.in_flight.known(), max_age).await
+            claim::hand_over_unknown(&mut connection, self.parts.instance, &self.in_flight.known_attempts(), max_age)
+                .await
         };
         match handed_over.await {
             Ok(claim::Unknown { handed_over, locked }) => {
@@ -98,13 +99,13 @@ impl Executor {
 
     /// Ends the leases of attempts that stopped without an outcome, so that recovery decides them.
     pub(super) async fn release_stopped(&self) {
-        let stopped = self.in_flight.stopped();
+        let stopped = self.in_flight.stopped_attempts();
         if stopped.is_empty() {
             return;
         }
         let released = async {
             let mut connection = self.parts.pool.acquire().await?;
-            claim::release(&mut connection, self.parts.instance, &stopped).await
+            claim::release_attempts(&mut connection, self.parts.instance, &stopped).await
         };
         match released.await {
             // A locked one is released by a later heartbeat.

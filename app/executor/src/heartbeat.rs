@@ -11,15 +11,15 @@ use super::attempts_in_flight::{AttemptsInFlight, Stop};
 use crate::claim::{self, Beat, Fence};
 
 /// Renews the leases of this instance's attempts until it is dropped.
-pub(super) async fn keep(executor: Executor) {
+pub(super) async fn renew_repeatedly(executor: Executor) {
     loop {
         tokio::time::sleep(executor.parts.settings.heartbeat).await;
-        beat(&executor, &Instant::now).await;
+        renew_all_leases(&executor, &Instant::now).await;
     }
 }
 
 /// Renews the leases once.
-pub(super) async fn beat(executor: &Executor, now: &(dyn Fn() -> Instant + Sync)) {
+pub(super) async fn renew_all_leases(executor: &Executor, now: &(dyn Fn() -> Instant + Sync)) {
     let lost_after = Duration::from_secs(executor.parts.settings.lost_after_secs);
     // Before the statement, because its result does not contain an attempt that is claimed meanwhile.
     let ours = executor.in_flight.under_way();
@@ -57,9 +57,9 @@ async fn renew(
 fn apply(in_flight: &AttemptsInFlight, ours: &[Fence], beats: &[Beat], requested: Instant) {
     for fence in ours {
         match beats.iter().find(|beat| beat.id == fence.id && beat.attempt == fence.attempt) {
-            None => in_flight.stop(*fence, Stop::Lost),
-            Some(beat) if beat.is_cancelled => in_flight.stop(*fence, Stop::Cancelled),
-            Some(beat) if beat.is_renewed => in_flight.renew(*fence, requested),
+            None => in_flight.stop_attempt(*fence, Stop::Lost),
+            Some(beat) if beat.is_cancelled => in_flight.stop_attempt(*fence, Stop::Cancelled),
+            Some(beat) if beat.is_renewed => in_flight.renew_lease(*fence, requested),
             // Its row is locked.
             Some(_) => {}
         }
@@ -80,7 +80,7 @@ mod tests {
         let [kept, lost, cancelled, retaken] = std::array::from_fn(|_| Uuid::new_v4());
         let mut attempts: HashMap<_, _> = [kept, lost, cancelled, retaken]
             .into_iter()
-            .map(|id| (id, in_flight.register(Fence { id, attempt: 1 }, now)))
+            .map(|id| (id, in_flight.register_attempt(Fence { id, attempt: 1 }, now)))
             .collect();
         let beat = |id, attempt, is_cancelled| Beat { id, attempt, is_cancelled, is_renewed: true };
         let beats = [beat(kept, 1, false), beat(cancelled, 1, true), beat(retaken, 2, false)];
@@ -97,7 +97,7 @@ mod tests {
         let (in_flight, claimed) = (AttemptsInFlight::default(), Instant::now());
         let [renewed, locked] = std::array::from_fn(|_| Uuid::new_v4());
         let [mut goes_on, mut stops] =
-            [renewed, locked].map(|id| in_flight.register(Fence { id, attempt: 1 }, claimed));
+            [renewed, locked].map(|id| in_flight.register_attempt(Fence { id, attempt: 1 }, claimed));
         let beat = |id, is_renewed| Beat { id, attempt: 1, is_cancelled: false, is_renewed };
         let limit = Duration::from_secs(40);
         apply(&in_flight, &in_flight.under_way(), &[beat(renewed, true), beat(locked, false)], claimed + limit / 2);

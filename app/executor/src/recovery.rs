@@ -73,7 +73,7 @@ pub struct Pass {
 ///
 /// # Errors
 /// Fails if the database fails; earlier transactions remain committed.
-pub async fn pass(pool: &PgPool, settings: Settings, now: DateTime<Utc>) -> sqlx::Result<Pass> {
+pub async fn recover_lost_runs(pool: &PgPool, settings: Settings, now: DateTime<Utc>) -> sqlx::Result<Pass> {
     let mut pass = match take_over(pool, None, settings, now).await {
         // One run makes the statement for all fail, so give each its own transaction.
         Err(error) if job_failures::concerns_one_workflow(&error) => take_over_singly(pool, settings, now).await?,

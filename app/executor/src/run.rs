@@ -81,10 +81,10 @@ impl RunningAttempts {
 
 impl Executor {
     /// Executes runs until `shutdown`, then waits for the running ones or hands them over.
-    pub async fn run(self, shutdown: Shutdown) {
+    pub async fn execute_until(self, shutdown: Shutdown) {
         let slots = self.parts.settings.slots;
         let poll = self.parts.settings.poll;
-        let beating = tokio::spawn(heartbeat::keep(self.clone()));
+        let beating = tokio::spawn(heartbeat::renew_repeatedly(self.clone()));
         let mut running = RunningAttempts::default();
         while !shutdown.is_draining() {
             running.free_slots();
@@ -94,9 +94,9 @@ impl Executor {
                 continue;
             }
             tokio::select! {
-                () = shutdown.draining() => break,
+                () = shutdown.wait_for_drain() => break,
                 Some(()) = running.wait_for_end() => {}
-                () = self.parts.wake.notified(), if running.len() < slots => {}
+                () = self.parts.wake.wait_for_notification(), if running.len() < slots => {}
                 () = tokio::time::sleep(poll), if running.len() < slots => {}
             }
         }
@@ -130,7 +130,7 @@ impl Executor {
         let started = claimed.len();
         for (run, registered) in claimed {
             inject::at(Point::I4);
-            running.start_attempt(run.team_id, self.clone().attempt(run, registered));
+            running.start_attempt(run.team_id, self.clone().execute_attempt(run, registered));
         }
         self.has_unknown_claims.store(are_some_unknown, Ordering::SeqCst);
         started
@@ -145,7 +145,7 @@ impl Executor {
         tokio::select! {
             () = running.wait_for_all() => {}
             () = limit => {}
-            () = shutdown.handing_over() => {}
+            () = shutdown.wait_for_hand_over() => {}
         }
         if !running.is_empty() {
             tracing::warn!(runs = running.len(), "runs handed over, because they did not end before the shutdown");

@@ -57,7 +57,7 @@ impl Executor {
     pub async fn keep_leases(&self, mut beat: impl AsyncFnMut(), now: &(dyn Fn() -> Instant + Sync)) {
         loop {
             beat().await;
-            heartbeat::beat(self, now).await;
+            heartbeat::renew_all_leases(self, now).await;
         }
     }
 
@@ -69,7 +69,7 @@ impl Executor {
 
     /// The attempts in progress, and the stopped ones that are not released yet.
     #[must_use]
-    pub fn known(&self) -> Vec<Fence> {
-        self.in_flight.known()
+    pub fn known_attempts(&self) -> Vec<Fence> {
+        self.in_flight.known_attempts()
     }
 }

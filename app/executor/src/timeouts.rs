@@ -64,7 +64,7 @@ impl Pass {
 ///
 /// # Errors
 /// Fails if the database fails; earlier transactions remain committed.
-pub async fn pass(pool: &PgPool, now: DateTime<Utc>) -> sqlx::Result<Pass> {
+pub async fn end_stuck_runs(pool: &PgPool, now: DateTime<Utc>) -> sqlx::Result<Pass> {
     let mut pass = match end_stuck(pool, None, now).await {
         // One run makes the statements for all fail, so give each its own transaction.
         Err(error) if job_failures::concerns_one_workflow(&error) => end_stuck_singly(pool, now).await?,

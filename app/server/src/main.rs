@@ -297,7 +297,7 @@ fn shutdown() -> std::io::Result<Shutdown> {
     tokio::spawn(async move {
         signalled().await;
         tracing::info!("stopping: waits for runs to end; a second signal hands them over at once");
-        signal.drain();
+        signal.begin_drain();
         signalled().await;
         tracing::info!("second signal: runs are handed over");
         signal.hand_over();

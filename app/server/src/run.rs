@@ -31,7 +31,7 @@ pub async fn serve(listener: TcpListener, app: App, shutdown: Shutdown) -> anyho
     app.database_time().await?;
     identity::begin(&app.pool, &app.config.env, app.config.restored).await?;
     let executor = app.executor(client);
-    let mut executing = tokio::spawn(executor.run(shutdown.clone()));
+    let mut executing = tokio::spawn(executor.execute_until(shutdown.clone()));
     let mut taking_turns = tokio::spawn(turns(app.clone(), shutdown.clone()));
     let notifying = tokio::spawn(app.notifier.clone().run(app.pool.clone()));
     let sweeping = tokio::spawn(sweep(app.clone()));
@@ -40,7 +40,7 @@ pub async fn serve(listener: TcpListener, app: App, shutdown: Shutdown) -> anyho
     let following = tokio::spawn(zones::follow_zones(app.pool.clone()));
     let mut ended = Ok(());
     let drained = async {
-        shutdown.draining().await;
+        shutdown.wait_for_drain().await;
         ended = (&mut executing).await.and((&mut taking_turns).await);
     };
     server::serve(listener, api::router(app.clone()), &app.config, drained).await;

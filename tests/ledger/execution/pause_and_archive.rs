@@ -257,7 +257,7 @@ pub(crate) async fn claimable(s: &Story) -> usize {
     let mut tx = db::begin(&s.pool).await.unwrap();
     let (lease, slots) =
         (Lease { instance: uuid::Uuid::new_v4(), secs: 120.0 }, Slots { free: 10, of_a_team: 10, used: Vec::new() });
-    let claimed = executor::claim::claim(&mut tx, lease, &slots, &[], s.clock.now()).await.unwrap();
+    let claimed = executor::claim::claim_due_runs(&mut tx, lease, &slots, &[], s.clock.now()).await.unwrap();
     tx.rollback().await.unwrap();
     claimed.len()
 }

@@ -17,7 +17,7 @@ use super::{Again, Call, Outcome, Sender, signature};
 const ANSWER_LIMIT: usize = 64 * 1024;
 
 /// Sends the request once.
-pub(super) async fn perform(action: &Http, call: &Call, sender: &Sender<'_>) -> Outcome {
+pub(super) async fn send_request(action: &Http, call: &Call, sender: &Sender<'_>) -> Outcome {
     if let Err(refused) = sender.client.allowed.check_literal(&action.url) {
         return Outcome::Failed { error: refused.to_string(), result: None, again: Again::Never };
     }
@@ -45,7 +45,7 @@ fn request(action: &Http, call: &Call, sender: &Sender<'_>) -> Result<reqwest::R
         Some(body) => ("application/json", body.to_string()),
         None => ("application/json", json!(call).to_string()),
     };
-    let signature = signature::headers(sender.secret, call.run_id, sender.now, body.as_bytes())?;
+    let signature = signature::sign_request(sender.secret, call.run_id, sender.now, body.as_bytes())?;
     let request = sender.client.client.request(action.method.clone(), action.url.clone());
     let request = context_headers(call, request).header(CONTENT_TYPE, content_type);
     Ok(request

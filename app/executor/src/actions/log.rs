@@ -6,7 +6,7 @@ use workflows::definition::action::Log;
 use super::{Call, Outcome};
 
 /// Logs the message.
-pub(super) fn perform(action: &Log, call: &Call) -> Outcome {
+pub(super) fn log_call(action: &Log, call: &Call) -> Outcome {
     tracing::info!(
         run_id = %call.run_id,
         workflow_id = call.workflow_id.0,

@@ -13,7 +13,7 @@ use workflows::definition::action::Action;
 use workflows::signing::SigningSecret;
 
 use super::address::{Allowed, Names};
-use super::{Again, Call, Client, Context, Departure, Outcome, Sender, check_reach, perform};
+use super::{Again, Call, Client, Context, Departure, Outcome, Sender, check_reach, perform_action};
 
 const PUBLIC: IpAddr = IpAddr::V4(Ipv4Addr::new(93, 184, 216, 34));
 /// An address of this machine that the operator has not allowed.
@@ -95,7 +95,7 @@ async fn send(allowed: &Allowed, port: u16) -> Outcome {
     };
     let secret = SigningSecret("whsec_AAAA".to_owned());
     let sender = Sender { client: &client, secret: &secret, now, departure: &Departure::default() };
-    perform(&Action::parse(&action(port)).unwrap(), &call, &sender).await
+    perform_action(&Action::parse(&action(port)).unwrap(), &call, &sender).await
 }
 
 fn assert_refused(outcome: &Outcome) {

@@ -22,7 +22,12 @@ pub struct BadSecret;
 ///
 /// # Errors
 /// Fails if the secret cannot be decoded.
-pub fn headers(secret: &SigningSecret, run: Uuid, now: DateTime<Utc>, body: &[u8]) -> Result<HeaderMap, BadSecret> {
+pub fn sign_request(
+    secret: &SigningSecret,
+    run: Uuid,
+    now: DateTime<Utc>,
+    body: &[u8],
+) -> Result<HeaderMap, BadSecret> {
     let (id, timestamp) = (run.to_string(), now.timestamp().to_string());
     let signature = format!("v1,{}", STANDARD.encode(sign(&key(secret)?, &id, &timestamp, body)?));
     let mut headers = HeaderMap::with_capacity(3);

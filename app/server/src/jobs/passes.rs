@@ -54,7 +54,7 @@ pub(super) async fn backfills(app: &App) -> anyhow::Result<Did> {
 
 /// Recovers the runs of lost instances.
 pub(super) async fn recovery(app: &App) -> anyhow::Result<Did> {
-    let pass = recovery::pass(&app.pool, app.config.recovery(), app.database_time().await?).await?;
+    let pass = recovery::recover_lost_runs(&app.pool, app.config.recovery(), app.database_time().await?).await?;
     app.wake.notify();
     fail_at_end(recovery::JOB, pass.failed, &app.metrics)?;
     Ok(match pass.lost {
@@ -66,7 +66,7 @@ pub(super) async fn recovery(app: &App) -> anyhow::Result<Did> {
 
 /// Ends the attempts that did not end at their timeout.
 pub(super) async fn timeouts(app: &App) -> anyhow::Result<Did> {
-    let pass = timeouts::pass(&app.pool, app.database_time().await?).await?;
+    let pass = timeouts::end_stuck_runs(&app.pool, app.database_time().await?).await?;
     app.wake.notify();
     fail_at_end(timeouts::JOB, pass.failed, &app.metrics)?;
     Ok(match pass.tries {
