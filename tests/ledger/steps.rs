@@ -59,7 +59,7 @@ pub(crate) async fn ended(s: &Story, wf: WorkflowId) {
         let finish = claim::finish_run(&mut db, instance, Fence { id, attempt }, &succeeded, s.clock.now());
         assert_eq!(finish.await.unwrap(), Ownership::Ours);
     }
-    ledger::admission::queue::advance(&s.pool, wf, s.clock.now()).await.unwrap();
+    ledger::admission::queue::advance_workflow(&s.pool, wf, s.clock.now()).await.unwrap();
 }
 
 /// Starts a run that is not a fire of the schedule; returns its state.
@@ -71,7 +71,7 @@ pub(crate) async fn start_run(s: &Story, wf: WorkflowId, trigger: ledger::runs::
         scheduled_time: Some(time.parse().unwrap()),
         ..ledger::runs::New::unscheduled(workflows::id::at(now), trigger, now)
     };
-    match ledger::admission::verdict::admit(&mut tx, &workflow, &run).await.unwrap() {
+    match ledger::admission::verdict::admit_run(&mut tx, &workflow, &run).await.unwrap() {
         Ok(state) => {
             tx.commit().await.unwrap();
             format!("{state:?}").to_lowercase()

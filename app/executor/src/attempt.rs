@@ -6,7 +6,7 @@ use std::time::Duration;
 use chrono::{DateTime, Utc};
 use futures::FutureExt as _;
 use ledger::admission::queue;
-use ledger::backfills;
+use ledger::backfills::refill_backfill;
 use ledger::runs::RunState;
 use schedule::WorkflowId;
 use serde_json::{Value, json};
@@ -240,7 +240,7 @@ impl Executor {
     }
 
     async fn refill(&self, backfill: Uuid, workflow: WorkflowId) -> sqlx::Result<()> {
-        if backfills::refill(&self.parts.pool, backfill, workflow, self.parts.clock.now()).await? > 0 {
+        if refill_backfill(&self.parts.pool, backfill, workflow, self.parts.clock.now()).await? > 0 {
             self.parts.wake.notify();
         }
         Ok(())
@@ -252,7 +252,7 @@ impl Executor {
         let may_wait = matches!(run.overlap_policy, Overlap::Queue | Overlap::QueueOne | Overlap::Replace);
         let workflow = WorkflowId(run.workflow_id);
         if may_wait || queue::has_queued_run(&mut *self.parts.pool.acquire().await?, workflow).await? {
-            let advanced = queue::advance(&self.parts.pool, workflow, self.parts.clock.now()).await?;
+            let advanced = queue::advance_workflow(&self.parts.pool, workflow, self.parts.clock.now()).await?;
             if advanced.promoted > 0 {
                 self.parts.wake.notify();
             }

@@ -71,7 +71,7 @@ pub async fn end_stuck_runs(pool: &PgPool, now: DateTime<Utc>) -> sqlx::Result<P
         done => done?,
     };
     for workflow in &pass.ended {
-        if let Err(error) = queue::advance(pool, WorkflowId(*workflow), now).await {
+        if let Err(error) = queue::advance_workflow(pool, WorkflowId(*workflow), now).await {
             job_failures::skip_failed(JOB, *workflow, error)?;
             pass.failed += 1;
         }

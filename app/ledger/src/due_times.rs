@@ -47,7 +47,7 @@ pub async fn read_due_times(
     until: DateTime<Utc>,
     limit: usize,
 ) -> sqlx::Result<DueTimes> {
-    let versions = versions::over(db, workflow, after, until).await?;
+    let versions = versions::read_over(db, workflow, after, until).await?;
     Ok(list_due_times(&versions, after, until, limit))
 }
 

@@ -11,6 +11,6 @@ mod findings;
 mod latest_end;
 mod read;
 
-pub use compare::{compare, start};
+pub use compare::{compare_span, find_start};
 pub use cursor::{Cursor, Position};
 pub use findings::{Difference, Findings, Kind, Span, Unfit, Unjudged};

@@ -29,7 +29,7 @@ pub async fn serve(listener: TcpListener, app: App, shutdown: Shutdown) -> anyho
     );
     let client = Client::new(app.allowed.clone())?;
     app.database_time().await?;
-    identity::begin(&app.pool, &app.config.env, app.config.restored).await?;
+    identity::prepare_identity(&app.pool, &app.config.env, app.config.restored).await?;
     let executor = app.executor(client);
     let mut executing = tokio::spawn(executor.execute_until(shutdown.clone()));
     let mut taking_turns = tokio::spawn(turns(app.clone(), shutdown.clone()));
@@ -107,6 +107,6 @@ async fn forget_once(app: &App, newest: Option<i64>) -> sqlx::Result<i64> {
     let Some(newest) = newest else { return audit::newest_id(&mut connection).await };
     let deleted = audit::deleted_workflows(&mut connection, newest - COMMIT_ORDER_MARGIN).await?;
     let read = deleted.last().map_or(newest, |(id, _)| newest.max(*id));
-    app.decider.forget(deleted.into_iter().map(|(_, workflow)| workflow).collect());
+    app.decider.forget_workflows(deleted.into_iter().map(|(_, workflow)| workflow).collect());
     Ok(read)
 }

@@ -104,7 +104,7 @@ async fn the_queue_job_reads_each_run_once() {
     let pool = one_connection(&s).await;
     let before = read_of(&pool, "runs").await;
     assert_eq!(
-        ledger::admission::queue::pass(&pool, s.clock.now()).await.unwrap(),
+        ledger::admission::queue::advance_all(&pool, s.clock.now()).await.unwrap(),
         ledger::admission::queue::Pass::default()
     );
     let read = read_of(&pool, "runs").await - before;

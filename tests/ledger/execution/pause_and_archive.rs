@@ -77,7 +77,7 @@ async fn a_pause_gives_up_no_retry() {
     receiver.until(2).await;
     until_state(&s, newest_run(&s, wf).await, "succeeded").await;
     executor_came_by(&s).await;
-    ledger::admission::queue::advance(&s.pool, wf, s.clock.now()).await.unwrap();
+    ledger::admission::queue::advance_workflow(&s.pool, wf, s.clock.now()).await.unwrap();
     assert_eq!(s.runs(wf).await, "2026-03-02T12:00Z schedule queued\nuntimed manual succeeded");
     s.resume(wf).await;
     s.job("queue").await;

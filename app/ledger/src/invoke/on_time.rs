@@ -23,7 +23,7 @@ use crate::versions::{DueCheck, Version};
 pub(super) type Accepted = HashMap<i64, Uuid>;
 
 /// Accepts the runs of the fires that take the fast path, each of another workflow, and commits.
-pub(super) async fn decide<'a>(pool: &PgPool, fires: impl Iterator<Item = &'a Fire>) -> sqlx::Result<Accepted> {
+pub(super) async fn accept_fires<'a>(pool: &PgPool, fires: impl Iterator<Item = &'a Fire>) -> sqlx::Result<Accepted> {
     let mut fires: Vec<_> = fires.collect();
     fires.sort_unstable_by_key(|fire| fire.workflow_id.0);
     let mut tx = db::begin(pool).await?;

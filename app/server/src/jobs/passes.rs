@@ -13,7 +13,7 @@ use crate::prune;
 
 /// Decides the due times that have no decision.
 pub(super) async fn watchdog(app: &App) -> anyhow::Result<Did> {
-    let pass = watchdog::pass(&app.pool, app.config.ledger_kept(), app.database_time().await?).await?;
+    let pass = watchdog::decide_overdue_times(&app.pool, app.config.ledger_kept(), app.database_time().await?).await?;
     count_watchdog(&pass, &app.metrics);
     if pass.caught_up > 0 {
         app.wake.notify();
@@ -30,17 +30,17 @@ pub(super) async fn watchdog(app: &App) -> anyhow::Result<Did> {
 
 /// Starts the runs that wait for a slot.
 pub(super) async fn queue(app: &App) -> anyhow::Result<Did> {
-    let pass = queue::pass(&app.pool, app.database_time().await?).await?;
-    if pass.changed() > 0 {
+    let pass = queue::advance_all(&app.pool, app.database_time().await?).await?;
+    if pass.changed_runs() > 0 {
         app.wake.notify();
     }
     fail_at_end(queue::JOB, pass.failed, &app.metrics)?;
-    Ok(if pass.changed() == 0 { Did::Nothing } else { Did::All(pass.in_words()) })
+    Ok(if pass.changed_runs() == 0 { Did::Nothing } else { Did::All(pass.in_words()) })
 }
 
 /// Advances each running backfill.
 pub(super) async fn backfills(app: &App) -> anyhow::Result<Did> {
-    let pass = backfills::pass(&app.pool, app.database_time().await?).await?;
+    let pass = backfills::advance_backfills(&app.pool, app.database_time().await?).await?;
     if pass.started > 0 {
         app.wake.notify();
     }
