@@ -74,8 +74,9 @@ mod tests {
 
     use super::*;
 
+    /// A renewal does not return an attempt that lost its run, and says of the others whether they are to be cancelled.
     #[tokio::test]
-    async fn what_does_not_come_back_stops_and_so_does_what_is_to_be_cancelled() {
+    async fn lost_and_cancelled_attempts_stop() {
         let (in_flight, now) = (AttemptsInFlight::default(), Instant::now());
         let [kept, lost, cancelled, retaken] = std::array::from_fn(|_| Uuid::new_v4());
         let mut attempts: HashMap<_, _> = [kept, lost, cancelled, retaken]

@@ -199,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn public_addresses_and_allowed_networks_may_be_reached() {
+    fn public_and_allowed_addresses_are_permitted() {
         let allowed = Allowed::new(vec!["127.0.0.0/8".parse().unwrap()]);
         for address in ["1.1.1.1", "93.184.216.34", "2606:4700::1111", "127.0.0.1", "::ffff:127.0.0.1"] {
             assert!(allowed.permits_address(address.parse().unwrap()), "{address} must be permitted");
