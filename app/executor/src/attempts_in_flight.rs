@@ -10,7 +10,7 @@ use tokio::sync::oneshot;
 use uuid::Uuid;
 
 use crate::actions::Departure;
-use crate::claim::{self, Claimed, Fence, Lease, Slots};
+use crate::claim::{Claimed, Fence, Lease, Slots, claim_due_runs};
 
 /// Why an attempt stops before its action is done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -65,7 +65,7 @@ impl AttemptsInFlight {
     ) -> sqlx::Result<(Instant, Vec<(Claimed, Registered)>)> {
         let executing: Vec<_> = self.known_attempts().iter().map(|fence| fence.id).collect();
         let requested = Instant::now();
-        let claimed = claim::claim_due_runs(db, lease, slots, &executing, now).await?;
+        let claimed = claim_due_runs(db, lease, slots, &executing, now).await?;
         let registered = claimed.into_iter().map(|run| {
             let registered = self.register_attempt(run.fence(), requested);
             (run, registered)
