@@ -42,10 +42,10 @@ static HOUSES: [House; 14] = [
         src: "app/executor/src",
         rooms: &[
             ("crate", "lib"),
-            ("loop and jobs", "run steps recover timeouts"),
+            ("loop and jobs", "run test_controls recovery timeouts"),
             ("attempts", "attempt heartbeat"),
             ("executor", "executor"),
-            ("parts of an executor", "call failures own parts shares shutdown wake"),
+            ("parts of an executor", "attempts_in_flight auto_pause call settings shutdown wake"),
             ("statements", "claim hand_over next_try"),
             ("actions", "actions"),
         ],

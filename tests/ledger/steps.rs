@@ -45,7 +45,7 @@ pub(crate) async fn claimed(s: &Story, wf: WorkflowId) {
     let lease = Lease { instance: Uuid::new_v4(), secs: 120.0 };
     let slots = Slots { free: 1_000, of_a_team: 1_000, used: Vec::new() };
     let mut db = s.pool.acquire().await.unwrap();
-    claim::claim(&mut db, lease, &slots, &others, s.clock.now()).await.unwrap();
+    claim::claim_due_runs(&mut db, lease, &slots, &others, s.clock.now()).await.unwrap();
 }
 
 /// Ends a workflow's accepted and running runs, so that the next may start.
@@ -56,10 +56,10 @@ pub(crate) async fn ended(s: &Story, wf: WorkflowId) {
     let succeeded = Finished { state: RunState::Succeeded, result: None, error: None, failed_tries: 0 };
     for (id, attempt, instance) in running {
         let mut db = s.pool.acquire().await.unwrap();
-        let finish = claim::finish(&mut db, instance, Fence { id, attempt }, &succeeded, s.clock.now());
+        let finish = claim::finish_run(&mut db, instance, Fence { id, attempt }, &succeeded, s.clock.now());
         assert_eq!(finish.await.unwrap(), Ownership::Ours);
     }
-    ledger::admission::queue::advance(&s.pool, wf, s.clock.now()).await.unwrap();
+    ledger::admission::queue::advance_workflow(&s.pool, wf, s.clock.now()).await.unwrap();
 }
 
 /// Starts a run that is not a fire of the schedule; returns its state.
@@ -71,7 +71,7 @@ pub(crate) async fn start_run(s: &Story, wf: WorkflowId, trigger: ledger::runs::
         scheduled_time: Some(time.parse().unwrap()),
         ..ledger::runs::New::unscheduled(workflows::id::at(now), trigger, now)
     };
-    match ledger::admission::overlap::admit(&mut tx, &workflow, &run).await.unwrap() {
+    match ledger::admission::verdict::admit_run(&mut tx, &workflow, &run).await.unwrap() {
         Ok(state) => {
             tx.commit().await.unwrap();
             format!("{state:?}").to_lowercase()

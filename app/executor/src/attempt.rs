@@ -6,7 +6,7 @@ use std::time::Duration;
 use chrono::{DateTime, Utc};
 use futures::FutureExt as _;
 use ledger::admission::queue;
-use ledger::backfills;
+use ledger::backfills::refill_backfill;
 use ledger::runs::RunState;
 use schedule::WorkflowId;
 use serde_json::{Value, json};
@@ -16,11 +16,12 @@ use workflows::definition::policies::Overlap;
 use workflows::inject::{self, Point};
 use workflows::reasons::{Reason, ReasonCode};
 
-use super::own::{Registered, Stop};
-use super::{Executor, call};
-use crate::actions::{self, Again, Outcome, Sender};
+use super::Executor;
+use super::attempts_in_flight::{Registered, Stop};
+use crate::actions::{Again, Outcome, Sender, perform_action};
+use crate::auto_pause;
+use crate::call::build_call;
 use crate::claim::{self, Claimed, Finished, Ownership};
-use crate::failures;
 use crate::hand_over::{self, Sent};
 use crate::next_try::next_try;
 
@@ -70,7 +71,7 @@ struct Verdict {
 }
 
 impl Executor {
-    pub(super) async fn attempt(self, run: Claimed, mut registered: Registered) {
+    pub(super) async fn execute_attempt(self, run: Claimed, mut registered: Registered) {
         tracing::info!(
             step = 7,
             workflow_id = run.workflow_id,
@@ -122,12 +123,12 @@ impl Executor {
         let now = self.parts.clock.now();
         let Registered { departure, stopped, .. } = registered;
         let sender = Sender { client: &self.client, secret: &run.signing_secret, now, departure };
-        let call = call::of(run, now);
+        let call = build_call(run, now);
         let timeout = Duration::from_secs(u64::try_from(run.timeout_secs).unwrap_or_default());
         tokio::select! {
             // If the action completes at the moment of a stop, its outcome counts.
             biased;
-            done = tokio::time::timeout(timeout, actions::perform(&action, &call, &sender)) => {
+            done = tokio::time::timeout(timeout, perform_action(&action, &call, &sender)) => {
                 Ok(match done {
                     Ok(Outcome::Succeeded(result)) => Ending::Succeeded(result),
                     Ok(Outcome::Failed { error, result, again }) => Ending::Failed { error, result, again },
@@ -198,7 +199,7 @@ impl Executor {
         let mut connection = self.parts.pool.acquire().await?;
         let error = verdict.error.as_deref();
         if let Some(run_after) = verdict.again_at {
-            match claim::try_again(&mut connection, instance, run, error, run_after).await? {
+            match claim::try_run_again(&mut connection, instance, run, error, run_after).await? {
                 Ownership::Ours => return Ok(Ownership::Ours),
                 // The run was cancelled meanwhile, or this attempt has lost it.
                 Ownership::Lost => {}
@@ -206,7 +207,7 @@ impl Executor {
         }
         let state = if verdict.again_at.is_some() { RunState::Cancelled } else { verdict.state };
         let finished = Finished { state, result: verdict.result.as_ref(), error, failed_tries: verdict.failed_tries };
-        if claim::finish(&mut connection, instance, run.fence(), &finished, now).await? == Ownership::Ours {
+        if claim::finish_run(&mut connection, instance, run.fence(), &finished, now).await? == Ownership::Ours {
             return Ok(Ownership::Ours);
         }
         // The reply to our own commit may be lost. Then the row already has the outcome that we would write.
@@ -215,7 +216,7 @@ impl Executor {
         if is_retried || found.attempt == run.attempt && found.state == state {
             return Ok(Ownership::Ours);
         }
-        claim::keep_late(&mut connection, run, &late(run, verdict, now)).await?;
+        claim::keep_late_result(&mut connection, run, &late(run, verdict, now)).await?;
         Ok(Ownership::Lost)
     }
 
@@ -226,7 +227,7 @@ impl Executor {
             return;
         }
         if matches!(verdict.state, RunState::Failed | RunState::TimedOut) {
-            failures::pause_after(&self.parts.pool, &self.parts.clock, &self.parts.notifier, run).await;
+            auto_pause::pause_after(&self.parts.pool, &self.parts.clock, &self.parts.notifier, run).await;
         }
         if let Err(error) = self.hand_on(run).await {
             tracing::warn!(run_id = %run.id, %error, "next queued run not started; the job `queue` starts it at its next turn");
@@ -239,7 +240,7 @@ impl Executor {
     }
 
     async fn refill(&self, backfill: Uuid, workflow: WorkflowId) -> sqlx::Result<()> {
-        if backfills::refill(&self.parts.pool, backfill, workflow, self.parts.clock.now()).await? > 0 {
+        if refill_backfill(&self.parts.pool, backfill, workflow, self.parts.clock.now()).await? > 0 {
             self.parts.wake.notify();
         }
         Ok(())
@@ -250,9 +251,9 @@ impl Executor {
         // Under these policies another transaction may be queueing a run now, and only a check under the workflow's
         // lock sees it.
         let may_wait = matches!(run.overlap_policy, Overlap::Queue | Overlap::QueueOne | Overlap::Replace);
-        if may_wait || claim::any_queued(&mut *self.parts.pool.acquire().await?, run.workflow_id).await? {
-            let advanced =
-                queue::advance(&self.parts.pool, WorkflowId(run.workflow_id), self.parts.clock.now()).await?;
+        let workflow = WorkflowId(run.workflow_id);
+        if may_wait || queue::has_queued_run(&mut *self.parts.pool.acquire().await?, workflow).await? {
+            let advanced = queue::advance_workflow(&self.parts.pool, workflow, self.parts.clock.now()).await?;
             if advanced.promoted > 0 {
                 self.parts.wake.notify();
             }

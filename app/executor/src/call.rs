@@ -9,7 +9,7 @@ use crate::actions::{Call, Context};
 use crate::claim::Claimed;
 
 /// Returns the call of this attempt.
-pub(super) fn of(run: &Claimed, now: DateTime<Utc>) -> Call {
+pub(super) fn build_call(run: &Claimed, now: DateTime<Utc>) -> Call {
     let is_recovery = run.recoveries > 0 || run.cut_off > 0;
     Call {
         run_id: run.id,

@@ -138,7 +138,7 @@ pub struct Slots {
 ///
 /// # Errors
 /// Fails if the database cannot be reached or refuses the statement.
-pub async fn claim(
+pub async fn claim_due_runs(
     db: &mut PgConnection,
     lease: Lease,
     slots: &Slots,
@@ -232,7 +232,7 @@ pub async fn claim(
 ///
 /// # Errors
 /// Fails if the database cannot be reached or refuses the statement.
-pub async fn finish(
+pub async fn finish_run(
     db: &mut PgConnection,
     instance: Uuid,
     run: Fence,
@@ -266,7 +266,7 @@ pub async fn finish(
 ///
 /// # Errors
 /// Fails if the database cannot be reached or refuses the statement.
-pub async fn try_again(
+pub async fn try_run_again(
     db: &mut PgConnection,
     instance: Uuid,
     run: &Claimed,
@@ -296,7 +296,7 @@ pub async fn try_again(
 ///
 /// # Errors
 /// Fails if the database cannot be reached or refuses the statement.
-pub async fn keep_late(db: &mut PgConnection, run: &Claimed, late: &Value) -> sqlx::Result<()> {
+pub async fn keep_late_result(db: &mut PgConnection, run: &Claimed, late: &Value) -> sqlx::Result<()> {
     sqlx::query!(
         r#"
         -- keep a late result
@@ -335,22 +335,6 @@ pub async fn find_after_loss(db: &mut PgConnection, id: Uuid) -> sqlx::Result<Op
         id,
     )
     .fetch_optional(db)
-    .await
-}
-
-/// Whether a run of a workflow waits for a slot.
-///
-/// # Errors
-/// Fails if the database cannot be reached or refuses the statement.
-pub async fn any_queued(db: &mut PgConnection, workflow_id: i64) -> sqlx::Result<bool> {
-    sqlx::query_scalar!(
-        r#"
-        -- whether a run waits for a slot
-        SELECT EXISTS (SELECT FROM runs WHERE workflow_id = $1 AND state = 'queued') AS "exists!"
-        "#,
-        workflow_id,
-    )
-    .fetch_one(db)
     .await
 }
 
@@ -400,7 +384,7 @@ pub async fn renew_leases(db: &mut PgConnection, lease: Lease, executing: &[Fenc
 ///
 /// # Errors
 /// Fails if the database cannot be reached or refuses the statement.
-pub async fn release(db: &mut PgConnection, instance: Uuid, stopped: &[Fence]) -> sqlx::Result<Vec<Fence>> {
+pub async fn release_attempts(db: &mut PgConnection, instance: Uuid, stopped: &[Fence]) -> sqlx::Result<Vec<Fence>> {
     let (ids, attempts) = columns(stopped);
     sqlx::query_as!(
         Fence,

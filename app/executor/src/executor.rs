@@ -1,22 +1,42 @@
-//! Step 7 of 7: an executor: which runs it has claimed, and which it returns.
+//! Step 7 of 7: an executor: its inputs, which runs it has claimed, and which it returns.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
-use super::Parts;
-use super::own::Own;
-use super::shares::Shares;
+use db::PgPool;
+use schedule::Clock;
+use uuid::Uuid;
+use workflows::notify::Notifier;
+
+use super::attempts_in_flight::{AttemptsInFlight, Registered};
+use super::{Settings, Wake};
 use crate::actions::Client;
-use crate::claim::{self, Claimed};
+use crate::claim::{self, Claimed, Lease, Slots};
+
+/// The inputs of an executor.
+#[derive(Clone)]
+pub struct Parts {
+    /// The instance that executes the runs.
+    pub instance: Uuid,
+    /// The database.
+    pub pool: PgPool,
+    /// Business time.
+    pub clock: Clock,
+    /// Its settings.
+    pub settings: Settings,
+    /// Notifies it of accepted runs.
+    pub wake: Wake,
+    /// Notifies the publisher of the workflows that it pauses.
+    pub notifier: Notifier,
+}
 
 /// Executes runs on this instance; clones are the same executor.
 #[derive(Clone)]
 pub struct Executor {
     pub(super) parts: Parts,
     pub(super) client: Client,
-    pub(super) own: Own,
-    pub(super) shares: Shares,
+    pub(super) in_flight: AttemptsInFlight,
     /// Whether a claim whose reply was lost may have been committed.
     pub(super) has_unknown_claims: Arc<AtomicBool>,
     #[cfg(debug_assertions)]
@@ -30,22 +50,23 @@ impl Executor {
         Self {
             parts,
             client,
-            own: Own::default(),
-            shares: Shares::default(),
+            in_flight: AttemptsInFlight::default(),
             has_unknown_claims: Arc::default(),
             #[cfg(debug_assertions)]
             after_action: None,
         }
     }
 
-    /// Claims runs; their leases begin no earlier than the time that it returns with them.
-    pub(super) async fn claim(&self, free: usize) -> sqlx::Result<(Instant, Vec<Claimed>)> {
+    /// The leases of the runs that this instance executes.
+    pub(super) fn run_lease(&self) -> Lease {
+        let secs = u32::try_from(self.parts.settings.lost_after_secs).unwrap_or(u32::MAX);
+        Lease { instance: self.parts.instance, secs: secs.into() }
+    }
+
+    /// Claims runs and registers their attempts; their leases begin no earlier than the time that it returns with them.
+    pub(super) async fn claim_runs(&self, slots: &Slots) -> sqlx::Result<(Instant, Vec<(Claimed, Registered)>)> {
         let mut connection = self.parts.pool.acquire().await?;
-        let slots = self.shares.slots_to_claim(free, &self.parts.settings);
-        let executing: Vec<_> = self.own.known().iter().map(|fence| fence.id).collect();
-        let requested = Instant::now();
-        let now = self.parts.clock.now();
-        Ok((requested, claim::claim(&mut connection, self.parts.lease(), &slots, &executing, now).await?))
+        self.in_flight.claim_and_register(&mut connection, self.run_lease(), slots, self.parts.clock.now()).await
     }
 
     /// Hands over the runs that a claim with a lost reply may have taken; returns false if that is not possible now.
@@ -58,7 +79,8 @@ impl Executor {
         let handed_over = async {
             let mut connection = self.parts.pool.acquire().await?;
             let max_age = f64::from(self.parts.settings.max_age_secs);
-            claim::hand_over_unknown(&mut connection, self.parts.instance, &self.own.known(), max_age).await
+            claim::hand_over_unknown(&mut connection, self.parts.instance, &self.in_flight.known_attempts(), max_age)
+                .await
         };
         match handed_over.await {
             Ok(claim::Unknown { handed_over, locked }) => {
@@ -77,19 +99,19 @@ impl Executor {
 
     /// Ends the leases of attempts that stopped without an outcome, so that recovery decides them.
     pub(super) async fn release_stopped(&self) {
-        let stopped = self.own.stopped();
+        let stopped = self.in_flight.stopped_attempts();
         if stopped.is_empty() {
             return;
         }
         let released = async {
             let mut connection = self.parts.pool.acquire().await?;
-            claim::release(&mut connection, self.parts.instance, &stopped).await
+            claim::release_attempts(&mut connection, self.parts.instance, &stopped).await
         };
         match released.await {
             // A later heartbeat releases the runs whose rows are locked now.
             Ok(locked) => {
                 let done: Vec<_> = stopped.into_iter().filter(|fence| !locked.contains(fence)).collect();
-                self.own.forget_stopped(&done);
+                self.in_flight.forget_stopped(&done);
             }
             Err(error) => tracing::warn!(%error, "leases of stopped runs not released; they expire"),
         }

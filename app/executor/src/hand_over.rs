@@ -2,7 +2,7 @@
 
 use chrono::{DateTime, Utc};
 use db::PgConnection;
-use ledger::runs::{RunState, abandon};
+use ledger::runs::{RunState, abandon_runs};
 use uuid::Uuid;
 use workflows::State;
 use workflows::definition::policies::OnLost;
@@ -48,7 +48,7 @@ pub async fn hand_over(
         return Ok(Some(RunState::Cancelled));
     }
     if sent == Sent::Perhaps && (is_archived || row.on_lost == OnLost::Abandon) {
-        abandon(tx, &[fence.id], &[ReasonCode::CutOffByShutdown.as_str().to_owned()], now).await?;
+        abandon_runs(tx, &[fence.id], &[ReasonCode::CutOffByShutdown.as_str().to_owned()], now).await?;
         return Ok(Some(RunState::Abandoned));
     }
     accept_again(tx, fence, sent, max_age_secs, now).await?;

@@ -7,34 +7,34 @@
 use std::time::{Duration, Instant};
 
 use super::Executor;
-use super::own::{Own, Stop};
+use super::attempts_in_flight::{AttemptsInFlight, Stop};
 use crate::claim::{self, Beat, Fence};
 
 /// Renews the leases of this instance's attempts until it is dropped.
-pub(super) async fn keep(executor: Executor) {
+pub(super) async fn renew_repeatedly(executor: Executor) {
     loop {
         tokio::time::sleep(executor.parts.settings.heartbeat).await;
-        beat(&executor, &Instant::now).await;
+        renew_all_leases(&executor, &Instant::now).await;
     }
 }
 
 /// Renews the leases once.
-pub(super) async fn beat(executor: &Executor, now: &(dyn Fn() -> Instant + Sync)) {
+pub(super) async fn renew_all_leases(executor: &Executor, now: &(dyn Fn() -> Instant + Sync)) {
     let lost_after = Duration::from_secs(executor.parts.settings.lost_after_secs);
     // Read before the statement, because its result does not contain an attempt that is claimed meanwhile.
-    let ours = executor.own.under_way();
+    let ours = executor.in_flight.under_way();
     if ours.is_empty() {
         return executor.release_stopped().await;
     }
     let renewed = tokio::time::timeout(lost_after / 8, renew(executor, &ours, now)).await;
     match &renewed {
-        Ok(Ok((requested, beats))) => apply(&executor.own, &ours, beats, *requested),
+        Ok(Ok((requested, beats))) => apply(&executor.in_flight, &ours, beats, *requested),
         Ok(Err(error)) => tracing::warn!(%error, "leases of runs not renewed; trying again"),
         Err(_) => tracing::warn!("leases of runs not renewed in time; trying again"),
     }
     // Between two checks pass at most a heartbeat (a sixth of a lease) and its time limit (an eighth), so with this
     // limit an attempt stops before its lease expires.
-    let stopped = executor.own.stop_unrenewed(now(), lost_after * 2 / 3);
+    let stopped = executor.in_flight.stop_unrenewed(now(), lost_after * 2 / 3);
     if stopped > 0 {
         tracing::error!(runs = stopped, "attempts stopped, because their leases cannot be renewed");
     }
@@ -51,16 +51,16 @@ async fn renew(
 ) -> sqlx::Result<(Instant, Vec<Beat>)> {
     let mut connection = executor.parts.pool.acquire().await?;
     let requested = now();
-    Ok((requested, claim::renew_leases(&mut connection, executor.parts.lease(), ours).await?))
+    Ok((requested, claim::renew_leases(&mut connection, executor.run_lease(), ours).await?))
 }
 
 /// Stops attempts that lost their run or are to be cancelled; the leases of the others begin anew at `requested`.
-fn apply(own: &Own, ours: &[Fence], beats: &[Beat], requested: Instant) {
+fn apply(in_flight: &AttemptsInFlight, ours: &[Fence], beats: &[Beat], requested: Instant) {
     for fence in ours {
         match beats.iter().find(|beat| beat.id == fence.id && beat.attempt == fence.attempt) {
-            None => own.stop(*fence, Stop::Lost),
-            Some(beat) if beat.is_cancelled => own.stop(*fence, Stop::Cancelled),
-            Some(beat) if beat.is_renewed => own.renew(*fence, requested),
+            None => in_flight.stop_attempt(*fence, Stop::Lost),
+            Some(beat) if beat.is_cancelled => in_flight.stop_attempt(*fence, Stop::Cancelled),
+            Some(beat) if beat.is_renewed => in_flight.renew_lease(*fence, requested),
             // Another transaction has locked the row, so the next heartbeat renews the lease.
             Some(_) => {}
         }
@@ -75,17 +75,18 @@ mod tests {
 
     use super::*;
 
+    /// A renewal does not return an attempt that lost its run, and says of the others whether they are to be cancelled.
     #[tokio::test]
-    async fn what_does_not_come_back_stops_and_so_does_what_is_to_be_cancelled() {
-        let (own, now) = (Own::default(), Instant::now());
+    async fn lost_and_cancelled_attempts_stop() {
+        let (in_flight, now) = (AttemptsInFlight::default(), Instant::now());
         let [kept, lost, cancelled, retaken] = std::array::from_fn(|_| Uuid::new_v4());
         let mut attempts: HashMap<_, _> = [kept, lost, cancelled, retaken]
             .into_iter()
-            .map(|id| (id, own.register(Fence { id, attempt: 1 }, now)))
+            .map(|id| (id, in_flight.register_attempt(Fence { id, attempt: 1 }, now)))
             .collect();
         let beat = |id, attempt, is_cancelled| Beat { id, attempt, is_cancelled, is_renewed: true };
         let beats = [beat(kept, 1, false), beat(cancelled, 1, true), beat(retaken, 2, false)];
-        apply(&own, &own.under_way(), &beats, now);
+        apply(&in_flight, &in_flight.under_way(), &beats, now);
         let mut stopped = |id| attempts.get_mut(&id).and_then(|attempt| attempt.stopped.try_recv().ok());
         assert_eq!(stopped(kept), None);
         assert_eq!(stopped(lost), Some(Stop::Lost));
@@ -95,14 +96,15 @@ mod tests {
 
     #[tokio::test]
     async fn only_unrenewed_attempts_stop() {
-        let (own, claimed) = (Own::default(), Instant::now());
+        let (in_flight, claimed) = (AttemptsInFlight::default(), Instant::now());
         let [renewed, locked] = std::array::from_fn(|_| Uuid::new_v4());
-        let [mut goes_on, mut stops] = [renewed, locked].map(|id| own.register(Fence { id, attempt: 1 }, claimed));
+        let [mut goes_on, mut stops] =
+            [renewed, locked].map(|id| in_flight.register_attempt(Fence { id, attempt: 1 }, claimed));
         let beat = |id, is_renewed| Beat { id, attempt: 1, is_cancelled: false, is_renewed };
         let limit = Duration::from_secs(40);
-        apply(&own, &own.under_way(), &[beat(renewed, true), beat(locked, false)], claimed + limit / 2);
-        assert_eq!(own.stop_unrenewed(claimed + limit, limit), 0);
-        assert_eq!(own.stop_unrenewed(claimed + limit * 5 / 4, limit), 1);
+        apply(&in_flight, &in_flight.under_way(), &[beat(renewed, true), beat(locked, false)], claimed + limit / 2);
+        assert_eq!(in_flight.stop_unrenewed(claimed + limit, limit), 0);
+        assert_eq!(in_flight.stop_unrenewed(claimed + limit * 5 / 4, limit), 1);
         assert_eq!(stops.stopped.try_recv(), Ok(Stop::Lost));
         assert!(goes_on.stopped.try_recv().is_err());
     }

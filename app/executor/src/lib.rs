@@ -9,27 +9,26 @@
 
 pub mod actions;
 mod attempt;
+mod attempts_in_flight;
+mod auto_pause;
 mod call;
 pub mod claim;
 mod executor;
-mod failures;
 pub mod hand_over;
 mod heartbeat;
 mod next_try;
-mod own;
-mod parts;
-pub mod recover;
+pub mod recovery;
 mod run;
-mod shares;
+mod settings;
 mod shutdown;
 #[cfg(debug_assertions)]
-mod steps;
+mod test_controls;
 pub mod timeouts;
 mod wake;
 
-pub use executor::Executor;
-pub use parts::{Parts, Settings};
+pub use executor::{Executor, Parts};
+pub use settings::Settings;
 pub use shutdown::Shutdown;
 #[cfg(debug_assertions)]
-pub use steps::Step;
+pub use test_controls::Step;
 pub use wake::Wake;

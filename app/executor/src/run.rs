@@ -1,51 +1,118 @@
 //! Step 7 of 7: the loop of an executor: it claims runs and starts their attempts until the process shuts down.
 
+use std::collections::HashMap;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use tokio::task::JoinSet;
+use tokio::task::{Id, JoinError, JoinSet};
 use workflows::inject::{self, Point};
 
-use super::{Executor, heartbeat};
+use super::{Executor, Settings, heartbeat};
+use crate::claim::Slots;
 use crate::shutdown::Shutdown;
 
 /// How long interrupted attempts may take to hand over their runs.
 const HAND_OVER_LIMIT: Duration = Duration::from_secs(3);
 
+/// The attempts that one loop has started. Each uses a slot of its team until the loop sees the end of its task.
+#[derive(Default)]
+pub(super) struct RunningAttempts {
+    tasks: JoinSet<()>,
+    /// The team of each task.
+    teams: HashMap<Id, i64>,
+}
+
+impl RunningAttempts {
+    /// Whether no attempt uses a slot.
+    pub(super) fn is_empty(&self) -> bool {
+        self.tasks.is_empty()
+    }
+
+    fn len(&self) -> usize {
+        self.tasks.len()
+    }
+
+    /// Starts an attempt, which uses a slot of its team.
+    fn start_attempt(&mut self, team_id: i64, attempt: impl Future<Output = ()> + Send + 'static) {
+        let task = self.tasks.spawn(attempt).id();
+        self.teams.insert(task, team_id);
+    }
+
+    /// Waits until an attempt ends, and frees its slot; `None` if none runs. If the wait is cancelled, nothing is lost.
+    pub(super) async fn wait_for_end(&mut self) -> Option<()> {
+        let ended = self.tasks.join_next_with_id().await?;
+        self.free_slot(&ended);
+        Some(())
+    }
+
+    /// Frees the slots of all attempts that have ended.
+    fn free_slots(&mut self) {
+        while let Some(ended) = self.tasks.try_join_next_with_id() {
+            self.free_slot(&ended);
+        }
+    }
+
+    fn free_slot(&mut self, ended: &Result<(Id, ()), JoinError>) {
+        let task = match ended {
+            Ok((task, ())) => *task,
+            Err(error) => error.id(),
+        };
+        self.teams.remove(&task);
+    }
+
+    /// Returns what a claim may take.
+    fn slots_to_claim(&self, settings: &Settings) -> Slots {
+        let mut used = HashMap::<i64, i64>::new();
+        for team_id in self.teams.values() {
+            *used.entry(*team_id).or_default() += 1;
+        }
+        Slots {
+            free: i64::try_from(settings.slots.saturating_sub(self.len())).unwrap_or(i64::MAX),
+            of_a_team: i64::try_from(settings.slots_of_a_team).unwrap_or(i64::MAX),
+            used: used.into_iter().collect(),
+        }
+    }
+
+    /// Waits until all attempts have ended.
+    pub(super) async fn wait_for_all(&mut self) {
+        while self.wait_for_end().await.is_some() {}
+    }
+}
+
 impl Executor {
     /// Executes runs until `shutdown`, then waits for the running ones or hands them over.
-    pub async fn run(self, shutdown: Shutdown) {
+    pub async fn execute_until(self, shutdown: Shutdown) {
         let slots = self.parts.settings.slots;
         let poll = self.parts.settings.poll;
-        let beating = tokio::spawn(heartbeat::keep(self.clone()));
-        let mut running = JoinSet::new();
+        let beating = tokio::spawn(heartbeat::renew_repeatedly(self.clone()));
+        let mut running = RunningAttempts::default();
         while !shutdown.is_draining() {
-            let started = self.start_due(&mut running, slots, &shutdown).await;
+            running.free_slots();
+            let started = self.start_due(&mut running, &shutdown).await;
             // A full claim may have left more runs; otherwise wait for a slot, a notification or the poll.
             if started > 0 && running.len() < slots {
                 continue;
             }
             tokio::select! {
-                () = shutdown.draining() => break,
-                Some(_) = running.join_next() => {}
-                () = self.parts.wake.notified(), if running.len() < slots => {}
+                () = shutdown.wait_for_drain() => break,
+                Some(()) = running.wait_for_end() => {}
+                () = self.parts.wake.wait_for_notification(), if running.len() < slots => {}
                 () = tokio::time::sleep(poll), if running.len() < slots => {}
             }
-            while running.try_join_next().is_some() {}
         }
         self.drain(running, &shutdown).await;
         beating.abort();
     }
 
-    pub(super) async fn start_due(&self, running: &mut JoinSet<()>, slots: usize, shutdown: &Shutdown) -> usize {
-        let free = slots.saturating_sub(running.len());
-        if free == 0 || !self.hand_over_unknown().await {
+    pub(super) async fn start_due(&self, running: &mut RunningAttempts, shutdown: &Shutdown) -> usize {
+        let slots = running.slots_to_claim(&self.parts.settings);
+        if slots.free == 0 || !self.hand_over_unknown().await {
             return 0;
         }
         // A later poll hands over the runs whose rows are locked now.
         let are_some_unknown = self.has_unknown_claims.load(Ordering::SeqCst);
-        let claimed = self.claim(free).await;
-        // Set until the attempts below are registered: before that, a committed claim may have no attempt.
+        let claimed = self.claim_runs(&slots).await;
+        // Set until the attempts below have started: before that, a committed claim may have no attempt.
         self.has_unknown_claims.store(true, Ordering::SeqCst);
         let (requested, claimed) = match claimed {
             Ok(claimed) => claimed,
@@ -57,48 +124,39 @@ impl Executor {
         // The leases began when the database executed the claim, not when its reply arrived.
         if shutdown.is_draining() || requested.elapsed() > Duration::from_secs(self.parts.settings.lost_after_secs) / 3
         {
+            // This drops the attempts, so `hand_over_unknown` returns their runs.
             return 0;
         }
         let started = claimed.len();
-        for run in claimed {
+        for (run, registered) in claimed {
             inject::at(Point::I4);
-            let (registered, slot) = (self.own.register(run.fence(), requested), self.shares.use_slot(run.team_id));
-            let executor = self.clone();
-            running.spawn(async move {
-                executor.attempt(run, registered).await;
-                drop(slot);
-            });
+            running.start_attempt(run.team_id, self.clone().execute_attempt(run, registered));
         }
         self.has_unknown_claims.store(are_some_unknown, Ordering::SeqCst);
         started
     }
 
-    async fn drain(&self, mut running: JoinSet<()>, shutdown: &Shutdown) {
+    async fn drain(&self, mut running: RunningAttempts, shutdown: &Shutdown) {
         let limit = tokio::time::sleep(self.parts.settings.drain);
-        self.own.hand_over_unsent();
+        self.in_flight.hand_over_unsent();
         // Runs that the last claim took while the shutdown began have no attempt, so they need not wait for the others
         // to drain.
         self.hand_over_unknown().await;
         tokio::select! {
-            () = all_ended(&mut running) => {}
+            () = running.wait_for_all() => {}
             () = limit => {}
-            () = shutdown.handing_over() => {}
+            () = shutdown.wait_for_hand_over() => {}
         }
         if !running.is_empty() {
             tracing::warn!(runs = running.len(), "runs handed over, because they did not end before the shutdown");
-            self.own.hand_over_all();
-            if tokio::time::timeout(HAND_OVER_LIMIT, all_ended(&mut running)).await.is_err() {
+            self.in_flight.hand_over_all();
+            if tokio::time::timeout(HAND_OVER_LIMIT, running.wait_for_all()).await.is_err() {
                 tracing::warn!(runs = running.len(), "runs not handed over in time; their leases expire");
-                running.shutdown().await;
+                running.tasks.shutdown().await;
                 // This process no longer knows which requests it sent, so no run may be treated as an unknown claim.
                 return;
             }
         }
         self.hand_over_unknown().await;
     }
-}
-
-/// Waits until all attempts have ended.
-pub(super) async fn all_ended(running: &mut JoinSet<()>) {
-    while running.join_next().await.is_some() {}
 }

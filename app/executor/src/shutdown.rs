@@ -11,7 +11,7 @@ pub struct Shutdown {
 
 impl Shutdown {
     /// Stops claims and jobs; active runs may end.
-    pub fn drain(&self) {
+    pub fn begin_drain(&self) {
         self.drain.cancel();
     }
 
@@ -28,12 +28,12 @@ impl Shutdown {
     }
 
     /// Waits until the drain begins.
-    pub async fn draining(&self) {
+    pub async fn wait_for_drain(&self) {
         self.drain.cancelled().await;
     }
 
     /// Waits until the active runs are to be handed over.
-    pub async fn handing_over(&self) {
+    pub async fn wait_for_hand_over(&self) {
         self.hand_over.cancelled().await;
     }
 }

@@ -3,7 +3,7 @@
 //! An executor stops an attempt at its workflow's timeout. An attempt that its executor has renewed after that, and
 //! that has not ended a minute later, is stuck: the job ends it like an attempt that timed out, and the executor learns
 //! at its next heartbeat that it has lost the run. If the lease was not renewed after the timeout, the instance may be
-//! gone, so the run is lost, not slow (`recover.rs`).
+//! gone, so the run is lost, not slow (`recovery.rs`).
 
 use std::collections::BTreeSet;
 
@@ -64,14 +64,14 @@ impl Pass {
 ///
 /// # Errors
 /// Fails if the database fails; earlier transactions remain committed.
-pub async fn pass(pool: &PgPool, now: DateTime<Utc>) -> sqlx::Result<Pass> {
+pub async fn end_stuck_runs(pool: &PgPool, now: DateTime<Utc>) -> sqlx::Result<Pass> {
     let mut pass = match end_stuck(pool, None, now).await {
         // One run makes the statements for all fail, so give each its own transaction.
         Err(error) if job_failures::concerns_one_workflow(&error) => end_stuck_singly(pool, now).await?,
         done => done?,
     };
     for workflow in &pass.ended {
-        if let Err(error) = queue::advance(pool, WorkflowId(*workflow), now).await {
+        if let Err(error) = queue::advance_workflow(pool, WorkflowId(*workflow), now).await {
             job_failures::skip_failed(JOB, *workflow, error)?;
             pass.failed += 1;
         }

@@ -14,7 +14,7 @@ impl Wake {
         self.0.notify_one();
     }
 
-    pub(super) async fn notified(&self) {
+    pub(super) async fn wait_for_notification(&self) {
         self.0.notified().await;
     }
 }

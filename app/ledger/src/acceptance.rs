@@ -19,7 +19,7 @@ use crate::identity::{self, DEFAULT_ENVIRONMENT};
 use crate::ledger_cursor;
 use crate::occurrences::Decision;
 use crate::occurrences::span::{self, NotRun};
-use crate::runs;
+use crate::runs::abandon_runs;
 use crate::versions;
 
 /// How many due times one transaction records.
@@ -134,12 +134,13 @@ async fn mark_gap(pool: &PgPool, id: WorkflowId, until: DateTime<Utc>, now: Date
         if workflows::lock(&mut tx, id, None, now).await?.is_none() {
             return Ok(missed);
         }
-        let Some(cursor) = ledger_cursor::read(&mut tx, id).await?.cursor.filter(|cursor| *cursor < until) else {
+        let Some(cursor) = ledger_cursor::read_cursor(&mut tx, id).await?.cursor.filter(|cursor| *cursor < until)
+        else {
             return Ok(missed);
         };
-        let versions = versions::over(&mut tx, id, cursor, DateTime::<Utc>::MAX_UTC).await?;
+        let versions = versions::read_over(&mut tx, id, cursor, DateTime::<Utc>::MAX_UTC).await?;
         let due = due_times::list_due_times(&versions, cursor, until, STRETCH);
-        let decided = span::decided(&mut tx, id, cursor, due.through).await?;
+        let decided = span::list_decided_times(&mut tx, id, cursor, due.through).await?;
         let gap: Vec<NotRun> = due
             .times
             .iter()
@@ -155,7 +156,7 @@ async fn mark_gap(pool: &PgPool, id: WorkflowId, until: DateTime<Utc>, now: Date
         // Times that cannot be computed stay open. The watchdog decides them when they can be.
         let watch_at =
             if due.is_blocked { Some(due.through) } else { due_times::next_due_time(&versions, due.through) };
-        ledger_cursor::settle(&mut tx, id, due.through, watch_at).await?;
+        ledger_cursor::advance_cursor(&mut tx, id, due.through, watch_at).await?;
         tx.commit().await?;
         if due.through >= until || due.is_blocked {
             return Ok(missed);
@@ -171,7 +172,7 @@ async fn abandon_unfinished(pool: &PgPool, until: DateTime<Utc>, now: DateTime<U
         if ids.is_empty() {
             return Ok(abandoned);
         }
-        runs::abandon(&mut tx, &ids, &vec![ReasonCode::Restored.as_str().to_owned(); ids.len()], now).await?;
+        abandon_runs(&mut tx, &ids, &vec![ReasonCode::Restored.as_str().to_owned(); ids.len()], now).await?;
         tx.commit().await?;
         abandoned += ids.len() as u64;
     }

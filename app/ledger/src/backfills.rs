@@ -9,7 +9,7 @@ mod request;
 mod select;
 mod table;
 
-pub use advance::{JOB, Pass, pass, refill};
+pub use advance::{JOB, Pass, advance_backfills, refill_backfill};
 pub use backfill::{Backfill, BackfillRequest, Only, Order, State, Timing};
-pub use request::{BackfillOutcome, MOST, Verb, begin, count, operate};
-pub use table::{Filter, find, list, pause_running};
+pub use request::{BackfillOutcome, MOST, Verb, apply_verb, count_selected_times, create_backfill};
+pub use table::{Filter, find_backfill, list_backfills, pause_running};

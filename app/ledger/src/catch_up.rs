@@ -26,7 +26,7 @@ pub enum Late {
 
 /// The age up to which a time may run.
 #[must_use]
-pub fn window(workflow: &Workflow) -> TimeDelta {
+pub fn late_run_window(workflow: &Workflow) -> TimeDelta {
     match workflow.spec.policies.catch_up {
         CatchUp::None => GRACE,
         CatchUp::Skip | CatchUp::RunAll => TimeDelta::seconds(workflow.spec.policies.catch_up_window_secs.into()),
@@ -43,7 +43,7 @@ pub async fn decide_late_time(
     due: &DueTime,
     now: DateTime<Utc>,
 ) -> sqlx::Result<Late> {
-    let activated_on = ledger_cursor::read(tx, workflow.id).await?.activated_on;
+    let activated_on = ledger_cursor::read_cursor(tx, workflow.id).await?.activated_on;
     match out_of_reach(workflow, due, activated_on, now) {
         Some(not_run) => Ok(not_run),
         None => is_wanted(tx, workflow, due, now).await,
@@ -75,7 +75,7 @@ pub fn out_of_reach(
     if workflow.spec.policies.catch_up == CatchUp::None {
         return missed(ReasonCode::NoFireAndNoCatchUp);
     }
-    if now - due.time > window(workflow) {
+    if now - due.time > late_run_window(workflow) {
         return missed(ReasonCode::OlderThanCatchUpWindow);
     }
     None

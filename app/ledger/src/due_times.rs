@@ -47,7 +47,7 @@ pub async fn read_due_times(
     until: DateTime<Utc>,
     limit: usize,
 ) -> sqlx::Result<DueTimes> {
-    let versions = versions::over(db, workflow, after, until).await?;
+    let versions = versions::read_over(db, workflow, after, until).await?;
     Ok(list_due_times(&versions, after, until, limit))
 }
 
@@ -183,8 +183,9 @@ mod tests {
         assert_eq!(ends, [Some(EndedBy::Edit), Some(EndedBy::Edit), None, None]);
     }
 
+    /// A span with more times than the limit is complete up to the last of them.
     #[test]
-    fn a_span_with_more_than_the_limit_is_complete_up_to_its_last_time() {
+    fn limited_spans_end_at_their_last_time() {
         let versions = [version(1, "* * * * *", "2026-03-02T08:00:00Z", None)];
         let first = list_due_times(&versions, at("2026-03-02T08:00:00Z"), at("2026-03-02T08:05:00Z"), 3);
         assert_eq!((times(&first).len(), first.through), (3, at("2026-03-02T08:03:00Z")));
@@ -205,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn an_unknown_version_in_force_stops_the_list() {
+    fn unknown_versions_in_force_stop_the_list() {
         let mut lost = version(2, "0 * * * *", "2026-03-02T10:00:00Z", None);
         lost.timing.timezone = Some("Mars/Olympus".to_owned());
         let known = version(1, "0 * * * *", "2026-03-02T08:00:00Z", Some(("2026-03-02T10:00:00Z", EndedBy::Edit)));
@@ -243,7 +244,7 @@ mod tests {
     }
 
     #[test]
-    fn each_time_follows_the_zone_data_of_then() {
+    fn each_time_follows_its_own_zone_data() {
         let (zones, versions) = (zones(Some("Asia/Kathmandu")), [hourly_in_the_zone()]);
         let (after, until) = (at("2026-03-02T09:00:00Z"), at("2026-03-02T12:30:00Z"));
         let due_times = list_due_times_by(&zones, &versions, after, until, 100);

@@ -18,7 +18,7 @@ pub const COMMAND: &str = "cronbox-app ledger accept --until <end of the gap>";
 ///
 /// # Errors
 /// Fails if the database does not answer.
-pub async fn begin(pool: &PgPool, environment: &Environment, is_restored: bool) -> sqlx::Result<()> {
+pub async fn prepare_identity(pool: &PgPool, environment: &Environment, is_restored: bool) -> sqlx::Result<()> {
     let mut connection = pool.acquire().await?;
     claim_identity(&mut connection, environment).await?;
     if is_restored {

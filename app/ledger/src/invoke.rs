@@ -6,7 +6,7 @@
 
 mod answer;
 mod batch;
-mod decide;
+mod cases;
 mod decide_fire;
 mod disagreement;
 mod on_time;

@@ -19,7 +19,7 @@ pub struct Ledger {
 ///
 /// # Errors
 /// Fails if the database refuses the statement, or if the workflow does not exist.
-pub async fn read(tx: &mut PgConnection, workflow: WorkflowId) -> sqlx::Result<Ledger> {
+pub async fn read_cursor(tx: &mut PgConnection, workflow: WorkflowId) -> sqlx::Result<Ledger> {
     sqlx::query_as!(
         Ledger,
         r#"
@@ -36,7 +36,7 @@ pub async fn read(tx: &mut PgConnection, workflow: WorkflowId) -> sqlx::Result<L
 ///
 /// # Errors
 /// Fails if the database cannot be reached or refuses the statement.
-pub async fn settle(
+pub async fn advance_cursor(
     tx: &mut PgConnection,
     workflow: WorkflowId,
     cursor: DateTime<Utc>,

@@ -12,7 +12,7 @@ use workflows::Workflow;
 use workflows::audit::{self, Edit, Entry};
 use workflows::reasons::ReasonCode;
 
-use crate::admission::overlap;
+use crate::admission::verdict;
 use crate::runs::{self, RunState, Trigger};
 
 /// The outcome of a request for a run.
@@ -39,7 +39,7 @@ struct Repeated {
 ///
 /// # Errors
 /// Fails if the database cannot be reached or refuses the statement.
-pub async fn fire(
+pub async fn fire_now(
     tx: &mut PgConnection,
     workflow: &Workflow,
     inputs: Option<Map<String, Value>>,
@@ -56,7 +56,12 @@ pub async fn fire(
 ///
 /// # Errors
 /// Fails if the database refuses a statement, or if the run does not exist.
-pub async fn retry(tx: &mut PgConnection, workflow: &Workflow, id: Uuid, edit: &Edit) -> sqlx::Result<ManualOutcome> {
+pub async fn retry_run(
+    tx: &mut PgConnection,
+    workflow: &Workflow,
+    id: Uuid,
+    edit: &Edit,
+) -> sqlx::Result<ManualOutcome> {
     let before = repeated(tx, id).await?;
     let first = before.retry_of.unwrap_or(id);
     if !before.state.is_terminal() || is_being_repeated(tx, workflow.id, before.occurrence_id, first).await? {
@@ -83,7 +88,7 @@ async fn admit(
     after: Value,
     edit: &Edit,
 ) -> sqlx::Result<ManualOutcome> {
-    if let Err(reason) = overlap::admit(tx, workflow, run).await? {
+    if let Err(reason) = verdict::admit_run(tx, workflow, run).await? {
         return Ok(ManualOutcome::Overlap(reason));
     }
     let subject = format!("run:{} of workflow:{}", run.id, workflow.id);

@@ -112,7 +112,7 @@ pub enum Recorded {
 ///
 /// # Errors
 /// Fails if the database cannot be reached or refuses the statement.
-pub async fn record(tx: &mut PgConnection, entry: &Entry<'_>) -> sqlx::Result<Recorded> {
+pub async fn record_occurrence(tx: &mut PgConnection, entry: &Entry<'_>) -> sqlx::Result<Recorded> {
     let lateness_s = (entry.now - entry.time).num_seconds();
     let id = sqlx::query_scalar!(
         r#"
@@ -180,7 +180,7 @@ pub async fn skip_replaced(
 ///
 /// # Errors
 /// Fails if the database cannot be reached or refuses the statement.
-pub async fn find(
+pub async fn find_occurrence(
     db: &mut PgConnection,
     workflow: WorkflowId,
     time: DateTime<Utc>,
@@ -254,7 +254,7 @@ pub struct Filter {
 ///
 /// # Errors
 /// Fails if the database cannot be reached or refuses the statement.
-pub async fn list(db: &mut PgConnection, filter: &Filter) -> sqlx::Result<Vec<Occurrence>> {
+pub async fn list_occurrences(db: &mut PgConnection, filter: &Filter) -> sqlx::Result<Vec<Occurrence>> {
     sqlx::query_as!(
         Occurrence,
         r#"

@@ -7,7 +7,7 @@ use db::PgConnection;
 ///
 /// # Errors
 /// Fails if the database cannot be reached or refuses the query.
-pub async fn raise(db: &mut PgConnection, runs: DateTime<Utc>, occurrences: DateTime<Utc>) -> sqlx::Result<()> {
+pub async fn raise_marks(db: &mut PgConnection, runs: DateTime<Utc>, occurrences: DateTime<Utc>) -> sqlx::Result<()> {
     sqlx::query!(
         r#"
         -- raise the prune marks: they never go back, whatever the retention becomes
@@ -27,7 +27,7 @@ pub async fn raise(db: &mut PgConnection, runs: DateTime<Utc>, occurrences: Date
 ///
 /// # Errors
 /// Fails if the database cannot be reached or refuses the query.
-pub async fn read(db: &mut PgConnection) -> sqlx::Result<(Option<DateTime<Utc>>, Option<DateTime<Utc>>)> {
+pub async fn read_marks(db: &mut PgConnection) -> sqlx::Result<(Option<DateTime<Utc>>, Option<DateTime<Utc>>)> {
     let row = sqlx::query!(
         r#"
         -- read the prune marks
@@ -45,6 +45,6 @@ pub async fn read(db: &mut PgConnection) -> sqlx::Result<(Option<DateTime<Utc>>,
 ///
 /// # Errors
 /// Fails if the database cannot be reached or refuses the query.
-pub async fn occurrences(db: &mut PgConnection) -> sqlx::Result<Option<DateTime<Utc>>> {
-    Ok(read(db).await?.1)
+pub async fn read_occurrences_mark(db: &mut PgConnection) -> sqlx::Result<Option<DateTime<Utc>>> {
+    Ok(read_marks(db).await?.1)
 }

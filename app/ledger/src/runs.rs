@@ -8,7 +8,7 @@ mod abandon;
 mod cancel;
 mod run;
 
-pub use abandon::abandon;
-pub use cancel::{Cancelled, cancel};
-pub use run::{Filter, New, Run, RunState, accept, find, list};
+pub use abandon::abandon_runs;
+pub use cancel::{Cancelled, cancel_run};
+pub use run::{Filter, New, Run, RunState, accept_run, find_run, list_runs};
 pub use workflows::trigger::Trigger;

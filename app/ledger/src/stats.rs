@@ -82,7 +82,7 @@ impl Stats {
 
     /// How many times have this decision.
     #[must_use]
-    pub fn decided(&self, decision: Decision) -> i64 {
+    pub fn decision_count(&self, decision: Decision) -> i64 {
         self.decisions.iter().find(|(other, _)| *other == decision).map_or(0, |(_, count)| *count)
     }
 }
@@ -91,7 +91,7 @@ impl Stats {
 ///
 /// # Errors
 /// Fails if the database cannot be reached or refuses the statement.
-pub async fn read(db: &mut PgConnection, scope: Scope) -> sqlx::Result<Stats> {
+pub async fn read_stats(db: &mut PgConnection, scope: Scope) -> sqlx::Result<Stats> {
     Ok(Stats {
         delay: delay(db, scope).await?,
         decisions: decisions(db, scope).await?,

@@ -8,9 +8,9 @@ mod compare;
 mod cursor;
 mod evaluate;
 mod findings;
+mod latest_end;
 mod read;
-mod settled;
 
-pub use compare::{compare, start};
+pub use compare::{compare_span, find_start};
 pub use cursor::{Cursor, Position};
 pub use findings::{Difference, Findings, Kind, Span, Unfit, Unjudged};

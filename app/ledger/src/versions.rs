@@ -3,5 +3,5 @@
 mod read;
 mod version;
 
-pub use read::{by_revision, during, in_force, of_all, over};
+pub use read::{find_by_revision, find_in_force, read_during, read_of_all, read_over};
 pub use version::{DueCheck, EndedBy, Version};

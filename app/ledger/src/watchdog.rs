@@ -30,27 +30,29 @@ const BATCH: i64 = 200;
 ///
 /// # Errors
 /// Fails if the database fails; earlier transactions remain committed.
-pub async fn pass(pool: &PgPool, kept: TimeDelta, now: DateTime<Utc>) -> sqlx::Result<Pass> {
+pub async fn decide_overdue_times(pool: &PgPool, kept: TimeDelta, now: DateTime<Utc>) -> sqlx::Result<Pass> {
     let mut done = Pass::default();
     let mut met = resume(pool, now, &mut done).await?;
     let mut failed = met.clone();
     // Batch by batch in the order of the key, so that each workflow is processed once, even if it is locked or its
     // due times cannot be computed. One that still has due times has a later key by then, and waits for the next
     // pass.
-    let mut last = due::Key::first();
+    let mut last = due::Key::before_all();
     loop {
-        let batch = due::after(&mut *pool.acquire().await?, last, now - GRACE, &met, BATCH).await?;
+        let batch = due::list_after(&mut *pool.acquire().await?, last, now - GRACE, &met, BATCH).await?;
         let Some(end) = batch.last() else { break };
         last = *end;
         let remaining = match due::settle_quiet(pool, &batch, now).await {
             Ok(remaining) => remaining,
             // One workflow makes the statement for all fail, so process each separately.
-            Err(error) if job_failures::concerns_one_workflow(&error) => batch.iter().map(due::Key::workflow).collect(),
+            Err(error) if job_failures::concerns_one_workflow(&error) => {
+                batch.iter().map(due::Key::workflow_id).collect()
+            }
             Err(error) => return Err(error),
         };
         done.workflows += (batch.len() - remaining.len()) as u64;
         for workflow in remaining {
-            match account::account(pool, workflow, kept, now, &mut done).await {
+            match account::process_workflow(pool, workflow, kept, now, &mut done).await {
                 Ok(Account::Settled) => {}
                 Ok(Account::Open) => met.push(workflow.0),
                 Err(error) => {
@@ -69,7 +71,7 @@ pub async fn pass(pool: &PgPool, kept: TimeDelta, now: DateTime<Utc>) -> sqlx::R
 async fn resume(pool: &PgPool, now: DateTime<Utc>, done: &mut Pass) -> sqlx::Result<Vec<i64>> {
     let mut failed = Vec::new();
     // Return this connection before the next is acquired: a job that needs two connections may wait for itself.
-    let over = due::pauses_over(&mut *pool.acquire().await?, now).await?;
+    let over = due::list_ended_pauses(&mut *pool.acquire().await?, now).await?;
     for workflow in over {
         match resume_one(pool, WorkflowId(workflow), now).await {
             Ok(is_resumed) => done.resumed += u64::from(is_resumed),

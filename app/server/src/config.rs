@@ -7,7 +7,7 @@ use std::time::Duration;
 use access::gate;
 use chrono::TimeDelta;
 use clap::Args;
-use executor::recover;
+use executor::recovery;
 use ipnet::IpNet;
 use ledger::identity::DEFAULT_ENVIRONMENT;
 use schedule::{Environment, Timezone};
@@ -151,8 +151,8 @@ impl Config {
     }
 
     /// When a lost run is abandoned instead of continued.
-    pub(crate) fn recovery(&self) -> recover::Settings {
-        recover::Settings { max_attempts: self.recovery_max_attempts, max_age_secs: self.recovery_max_age_secs }
+    pub(crate) fn recovery(&self) -> recovery::Settings {
+        recovery::Settings { max_attempts: self.recovery_max_attempts, max_age_secs: self.recovery_max_age_secs }
     }
 
     /// For how long rows are kept.

@@ -297,7 +297,7 @@ fn shutdown() -> std::io::Result<Shutdown> {
     tokio::spawn(async move {
         signalled().await;
         tracing::info!("shutdown started: the app waits for its runs to end; a second signal hands them over at once");
-        signal.drain();
+        signal.begin_drain();
         signalled().await;
         tracing::info!("second signal received: the app hands its runs over");
         signal.hand_over();

@@ -65,7 +65,7 @@ pub async fn pass(pool: &PgPool, settings: Settings, now: DateTime<Utc>) -> sqlx
     let ages = ages(settings, now);
     let (mut pass, mut failed) = (Pass::default(), Vec::new());
     let mut connection = pool.acquire().await?;
-    prune_marks::raise(&mut connection, ages.runs, ages.occurrences).await?;
+    prune_marks::raise_marks(&mut connection, ages.runs, ages.occurrences).await?;
     for _ in 0..BATCHES {
         pass.may_be_more = false;
         for kind in Kind::ALL {

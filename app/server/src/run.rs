@@ -29,9 +29,9 @@ pub async fn serve(listener: TcpListener, app: App, shutdown: Shutdown) -> anyho
     );
     let client = Client::new(app.allowed.clone())?;
     app.database_time().await?;
-    identity::begin(&app.pool, &app.config.env, app.config.restored).await?;
+    identity::prepare_identity(&app.pool, &app.config.env, app.config.restored).await?;
     let executor = app.executor(client);
-    let mut executing = tokio::spawn(executor.run(shutdown.clone()));
+    let mut executing = tokio::spawn(executor.execute_until(shutdown.clone()));
     let mut taking_turns = tokio::spawn(turns(app.clone(), shutdown.clone()));
     let notifying = tokio::spawn(app.notifier.clone().run(app.pool.clone()));
     let sweeping = tokio::spawn(sweep(app.clone()));
@@ -40,7 +40,7 @@ pub async fn serve(listener: TcpListener, app: App, shutdown: Shutdown) -> anyho
     let following = tokio::spawn(zones::follow_zones(app.pool.clone()));
     let mut ended = Ok(());
     let drained = async {
-        shutdown.draining().await;
+        shutdown.wait_for_drain().await;
         ended = (&mut executing).await.and((&mut taking_turns).await);
     };
     server::serve(listener, api::router(app.clone()), &app.config, drained).await;
@@ -107,6 +107,6 @@ async fn forget_once(app: &App, newest: Option<i64>) -> sqlx::Result<i64> {
     let Some(newest) = newest else { return audit::newest_id(&mut connection).await };
     let deleted = audit::deleted_workflows(&mut connection, newest - COMMIT_ORDER_MARGIN).await?;
     let read = deleted.last().map_or(newest, |(id, _)| newest.max(*id));
-    app.decider.forget(deleted.into_iter().map(|(_, workflow)| workflow).collect());
+    app.decider.forget_workflows(deleted.into_iter().map(|(_, workflow)| workflow).collect());
     Ok(read)
 }

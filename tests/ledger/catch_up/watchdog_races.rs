@@ -25,7 +25,7 @@ async fn a_locked_workflow_delays_no_other() {
     let (first, second) = (hourly(&s, json!({})).await, hourly(&s, json!({})).await);
     s.now_is("2026-03-02T09:10:00Z").await;
     let holder = lock_workflow(&s, first).await;
-    let pass = ledger::watchdog::pass(&s.pool, s.app().config.ledger_kept(), s.clock.now());
+    let pass = ledger::watchdog::decide_overdue_times(&s.pool, s.app().config.ledger_kept(), s.clock.now());
     let done = tokio::time::timeout(PATIENCE, pass).await.unwrap().unwrap();
     assert_eq!(done.caught_up, 1, "the watchdog waits for no lock");
     assert_eq!((s.occurrences(first).await, s.occurrences(second).await.is_empty()), (String::new(), false));
@@ -47,8 +47,9 @@ async fn watchdogs_and_fires_decide_each_time_once() {
     }
     s.now_is("2026-03-02T12:10:00Z").await;
     let now = s.clock.now();
-    let watchdogs =
-        futures::future::join_all((0..3).map(|_| ledger::watchdog::pass(&s.pool, s.app().config.ledger_kept(), now)));
+    let watchdogs = futures::future::join_all(
+        (0..3).map(|_| ledger::watchdog::decide_overdue_times(&s.pool, s.app().config.ledger_kept(), now)),
+    );
     let fires = futures::future::join_all(workflows.iter().flat_map(|wf| {
         let s = &s;
         (9..=12).map(move |hour| async move { fire(s, *wf, &format!("2026-03-02T{hour:02}:00:00Z")).await })

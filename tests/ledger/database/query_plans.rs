@@ -56,7 +56,7 @@ async fn a_claim_reads_no_skipped_times() {
     let slots = executor::claim::Slots { free: 64, of_a_team: 48, used: Vec::new() };
     let mut one = pool.acquire().await.unwrap();
     let lease = Lease { instance: uuid::Uuid::new_v4(), secs: 120.0 };
-    let claimed = executor::claim::claim(&mut one, lease, &slots, &[], s.clock.now()).await.unwrap();
+    let claimed = executor::claim::claim_due_runs(&mut one, lease, &slots, &[], s.clock.now()).await.unwrap();
     drop(one);
     assert_eq!(claimed.len(), 4);
     let read = read_of(&pool, "occurrences").await - before;
@@ -104,7 +104,7 @@ async fn the_queue_job_reads_each_run_once() {
     let pool = one_connection(&s).await;
     let before = read_of(&pool, "runs").await;
     assert_eq!(
-        ledger::admission::queue::pass(&pool, s.clock.now()).await.unwrap(),
+        ledger::admission::queue::advance_all(&pool, s.clock.now()).await.unwrap(),
         ledger::admission::queue::Pass::default()
     );
     let read = read_of(&pool, "runs").await - before;
@@ -126,7 +126,7 @@ async fn a_claim_passes_over_a_full_team() {
     let mut one = pool.acquire().await.unwrap();
     let slots = executor::claim::Slots { free: 8, of_a_team: 24, used: vec![(s.keys.team_id, 24)] };
     let lease = Lease { instance: uuid::Uuid::new_v4(), secs: 120.0 };
-    let claimed = executor::claim::claim(&mut one, lease, &slots, &[], s.clock.now()).await.unwrap();
+    let claimed = executor::claim::claim_due_runs(&mut one, lease, &slots, &[], s.clock.now()).await.unwrap();
     drop(one);
     assert_eq!(claimed.len(), 0, "the team has its share");
     let read = read_of(&pool, "runs").await - before;

@@ -28,7 +28,7 @@ async fn with(app: fn(&mut app::Config)) -> Story {
 }
 
 pub(crate) async fn cancel(s: &Story, id: uuid::Uuid) -> Cancelled {
-    runs::cancel(&mut s.pool.acquire().await.unwrap(), id, s.clock.now()).await.unwrap()
+    runs::cancel_run(&mut s.pool.acquire().await.unwrap(), id, s.clock.now()).await.unwrap()
 }
 
 #[tokio::test]

@@ -156,7 +156,7 @@ async fn lock_one_of_two() {
     assert_eq!(under_way, [ids[1]], "it was renewed again, though the lease of the other one cannot be ended yet");
     tx.rollback().await.unwrap();
     heart.beats_at(renewed + LATEST * 2).await;
-    assert_eq!(heart.executor.known().len(), 1, "the locked run was released as soon as that was possible");
+    assert_eq!(heart.executor.known_attempts().len(), 1, "the locked run was released as soon as that was possible");
     receiver.let_answer(2);
     working.await.unwrap();
     s.end_early().await;

@@ -27,9 +27,9 @@ async fn claims_leave_out_what_their_process_executes() {
     let mut tx = db::begin(&s.pool).await.unwrap();
     let lease = Lease { instance: uuid::Uuid::new_v4(), secs: 120.0 };
     let slots = claim::Slots { free: 10, of_a_team: 10, used: Vec::new() };
-    let beside = claim::claim(&mut tx, lease, &slots, &[id], s.clock.now()).await.unwrap();
+    let beside = claim::claim_due_runs(&mut tx, lease, &slots, &[id], s.clock.now()).await.unwrap();
     assert!(beside.is_empty(), "{beside:?}");
-    assert_eq!(claim::claim(&mut tx, lease, &slots, &[], s.clock.now()).await.unwrap().len(), 1);
+    assert_eq!(claim::claim_due_runs(&mut tx, lease, &slots, &[], s.clock.now()).await.unwrap().len(), 1);
     tx.rollback().await.unwrap();
     s.end_early().await;
 }
@@ -240,7 +240,7 @@ impl About {
         let mut connection = s.pool.acquire().await?;
         match self {
             Self::Release => {
-                let locked = claim::release(&mut connection, lease.instance, attempts).await?;
+                let locked = claim::release_attempts(&mut connection, lease.instance, attempts).await?;
                 assert_eq!(locked, attempts[1..], "the locked one is still ours");
             }
             Self::LostClaim => {

@@ -77,7 +77,7 @@ async fn a_pause_discards_no_retry() {
     receiver.until(2).await;
     until_state(&s, newest_run(&s, wf).await, "succeeded").await;
     executor_came_by(&s).await;
-    ledger::admission::queue::advance(&s.pool, wf, s.clock.now()).await.unwrap();
+    ledger::admission::queue::advance_workflow(&s.pool, wf, s.clock.now()).await.unwrap();
     assert_eq!(s.runs(wf).await, "2026-03-02T12:00Z schedule queued\nuntimed manual succeeded");
     s.resume(wf).await;
     s.job("queue").await;
@@ -257,7 +257,7 @@ pub(crate) async fn claimable(s: &Story) -> usize {
     let mut tx = db::begin(&s.pool).await.unwrap();
     let (lease, slots) =
         (Lease { instance: uuid::Uuid::new_v4(), secs: 120.0 }, Slots { free: 10, of_a_team: 10, used: Vec::new() });
-    let claimed = executor::claim::claim(&mut tx, lease, &slots, &[], s.clock.now()).await.unwrap();
+    let claimed = executor::claim::claim_due_runs(&mut tx, lease, &slots, &[], s.clock.now()).await.unwrap();
     tx.rollback().await.unwrap();
     claimed.len()
 }

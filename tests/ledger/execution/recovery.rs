@@ -187,11 +187,11 @@ async fn one_of_recovery_and_completion_wins() {
         crate::receiver::accept(&s, wf).await;
         let mut db = s.pool.acquire().await.unwrap();
         let slots = Slots { free: 1, of_a_team: 1, used: Vec::new() };
-        let claimed = claim::claim(&mut db, lease, &slots, &[], s.clock.now()).await.unwrap().remove(0);
+        let claimed = claim::claim_due_runs(&mut db, lease, &slots, &[], s.clock.now()).await.unwrap().remove(0);
         s.execute("UPDATE runs SET lease_until = lease_until - INTERVAL '10 minutes'").await;
         let finished = Finished { state: RunState::Succeeded, result: None, error: None, failed_tries: 0 };
         let (finish, recovery) = tokio::join!(
-            claim::finish(&mut db, lease.instance, claimed.fence(), &finished, s.clock.now()),
+            claim::finish_run(&mut db, lease.instance, claimed.fence(), &finished, s.clock.now()),
             s.job("recovery")
         );
         let run = run(&s, claimed.id).await;

@@ -271,7 +271,7 @@ const A_DAY_SECS: f64 = 86_400.0;
 async fn claim_all(s: &Story, instance: uuid::Uuid) -> Vec<Claimed> {
     let (lease, slots) = (Lease { instance, secs: 120.0 }, Slots { free: 10, of_a_team: 10, used: Vec::new() });
     let mut connection = s.pool.acquire().await.unwrap();
-    let claimed = executor::claim::claim(&mut connection, lease, &slots, &[], s.clock.now()).await.unwrap();
+    let claimed = executor::claim::claim_due_runs(&mut connection, lease, &slots, &[], s.clock.now()).await.unwrap();
     assert!(!claimed.is_empty(), "nothing is due");
     claimed
 }

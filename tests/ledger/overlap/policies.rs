@@ -88,7 +88,7 @@ async fn under_replace_new_runs_await_running_ones() {
     assert_eq!(s.count(requested).await, 1);
     // The newest run also replaces one that waits.
     assert_eq!(fire_on_time(&s, wf, "2026-03-02T12:00:00Z").await, "accepted");
-    ledger::admission::queue::pass(&s.pool, s.clock.now()).await.unwrap();
+    ledger::admission::queue::advance_all(&s.pool, s.clock.now()).await.unwrap();
     assert_eq!(
         s.runs(wf).await,
         "2026-03-02T09:00Z schedule cancelled\n2026-03-02T10:00Z schedule running\n\
@@ -164,11 +164,11 @@ async fn queued_runs_are_abandoned_after_the_window() {
     assert_eq!(start_run(&s, wf, Trigger::Backfill, "2026-03-01T01:00:00Z").await, "queued");
     s.now_is("2026-03-02T11:30:05Z").await;
     assert_eq!(
-        ledger::admission::queue::pass(&s.pool, s.clock.now()).await.unwrap(),
+        ledger::admission::queue::advance_all(&s.pool, s.clock.now()).await.unwrap(),
         ledger::admission::queue::Pass::default()
     );
     s.now_is("2026-03-02T11:30:06Z").await;
-    assert_eq!(ledger::admission::queue::pass(&s.pool, s.clock.now()).await.unwrap().abandoned, 1);
+    assert_eq!(ledger::admission::queue::advance_all(&s.pool, s.clock.now()).await.unwrap().abandoned, 1);
     assert_eq!(s.occurrences(wf).await, "2026-03-02T09:00Z fired\n2026-03-02T10:00Z abandoned");
     let runs = s.runs(wf).await;
     assert!(runs.starts_with("2026-03-01T01:00Z backfill queued"), "what a person asked for waits on: {runs}");
@@ -195,7 +195,7 @@ async fn queued_runs_wait_through_a_pause() {
     );
     ended(&s, wf).await;
     s.resume(wf).await;
-    ledger::admission::queue::pass(&s.pool, s.clock.now()).await.unwrap();
+    ledger::admission::queue::advance_all(&s.pool, s.clock.now()).await.unwrap();
     assert!(s.runs(wf).await.ends_with("2026-03-02T10:00Z schedule accepted"));
     fire_on_time(&s, wf, "2026-03-02T11:00:00Z").await;
     s.archive(wf).await;

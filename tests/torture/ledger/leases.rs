@@ -46,7 +46,7 @@ pub(super) struct Knowing {
 
 impl Knowing {
     pub(super) fn of(instance: &Instance, is_claiming: bool) -> Knowing {
-        Knowing { instance: instance.app.instance, known: instance.executor.known(), is_claiming }
+        Knowing { instance: instance.app.instance, known: instance.executor.known_attempts(), is_claiming }
     }
 }
 

@@ -57,7 +57,7 @@ impl Allowed {
 
     /// Whether a connection to `address` may be made.
     #[must_use]
-    pub fn permits(&self, address: IpAddr) -> bool {
+    pub fn permits_address(&self, address: IpAddr) -> bool {
         let address = address.to_canonical();
         is_public(address) || self.networks.iter().any(|network| network.contains(&address))
     }
@@ -89,7 +89,7 @@ impl Allowed {
 
     /// One private address is enough to refuse a name: its name server chooses which of the addresses we connect to.
     fn check_addresses(&self, host: &str, found: &[IpAddr]) -> Result<(), NotPublic> {
-        match found.iter().all(|address| self.permits(*address)) {
+        match found.iter().all(|address| self.permits_address(*address)) {
             true => Ok(()),
             false => Err(NotPublic { host: host.to_owned() }),
         }
@@ -194,16 +194,16 @@ mod tests {
         ];
         let allowed = Allowed::default();
         for address in inside {
-            assert!(!allowed.permits(address.parse().unwrap()), "{address} must be refused");
+            assert!(!allowed.permits_address(address.parse().unwrap()), "{address} must be refused");
         }
     }
 
     #[test]
-    fn public_addresses_and_allowed_networks_may_be_reached() {
+    fn public_and_allowed_addresses_are_permitted() {
         let allowed = Allowed::new(vec!["127.0.0.0/8".parse().unwrap()]);
         for address in ["1.1.1.1", "93.184.216.34", "2606:4700::1111", "127.0.0.1", "::ffff:127.0.0.1"] {
-            assert!(allowed.permits(address.parse().unwrap()), "{address} must be permitted");
+            assert!(allowed.permits_address(address.parse().unwrap()), "{address} must be permitted");
         }
-        assert!(!allowed.permits("10.0.0.1".parse().unwrap()));
+        assert!(!allowed.permits_address("10.0.0.1".parse().unwrap()));
     }
 }

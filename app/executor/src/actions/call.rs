@@ -3,7 +3,7 @@
 use chrono::{DateTime, Utc};
 use schedule::WorkflowId;
 use serde::Serialize;
-use serde_json::{Value, json};
+use serde_json::Value;
 use uuid::Uuid;
 
 /// What a run passes to its action.
@@ -42,9 +42,4 @@ pub struct Context {
     pub last_scheduled_time: Option<DateTime<Utc>>,
     /// The next five times of the schedule.
     pub next_scheduled_times: Vec<DateTime<Utc>>,
-}
-
-/// Returns the call as JSON.
-pub(super) fn document(call: &Call) -> Value {
-    serde_json::to_value(call).unwrap_or_else(|error| json!({ "error": error.to_string() }))
 }

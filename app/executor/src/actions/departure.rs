@@ -21,19 +21,19 @@ pub struct Departure(Arc<AtomicU8>);
 impl Departure {
     /// Decides that the request is sent now; returns false if sending was prevented.
     #[must_use]
-    pub fn leave(&self) -> bool {
+    pub fn try_to_leave(&self) -> bool {
         self.decide(LEFT)
     }
 
     /// Decides that the request must not be sent; returns false if it was sent.
     #[must_use]
-    pub fn prevent(&self) -> bool {
+    pub fn try_to_prevent(&self) -> bool {
         self.decide(PREVENTED)
     }
 
     /// Decides that the request is sent; if sending was prevented, waits until the attempt is cancelled.
     pub async fn leave_or_wait(&self) {
-        if !self.leave() {
+        if !self.try_to_leave() {
             future::pending::<()>().await;
         }
     }
@@ -79,7 +79,7 @@ impl Body for Departing {
 
     fn poll_frame(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Option<io::Result<Frame<Bytes>>>> {
         let Some(bytes) = self.bytes.take() else { return Poll::Ready(None) };
-        Poll::Ready(Some(if self.departure.leave() {
+        Poll::Ready(Some(if self.departure.try_to_leave() {
             Ok(Frame::data(bytes))
         } else {
             Err(io::Error::other("the attempt was handed over, so its request is not sent"))

@@ -9,7 +9,6 @@ use serde_json::{Value, json};
 use workflows::definition::action::Http;
 
 use super::address::NotPublic;
-use super::call::document;
 use super::departure::Departing;
 use super::send::CONNECT_TIMEOUT;
 use super::{Again, Call, Outcome, Sender, signature};
@@ -18,7 +17,7 @@ use super::{Again, Call, Outcome, Sender, signature};
 const ANSWER_LIMIT: usize = 64 * 1024;
 
 /// Sends the request once.
-pub(super) async fn perform(action: &Http, call: &Call, sender: &Sender<'_>) -> Outcome {
+pub(super) async fn send_request(action: &Http, call: &Call, sender: &Sender<'_>) -> Outcome {
     if let Err(refused) = sender.client.allowed.check_literal(&action.url) {
         return Outcome::Failed { error: refused.to_string(), result: None, again: Again::Never };
     }
@@ -44,9 +43,9 @@ fn request(action: &Http, call: &Call, sender: &Sender<'_>) -> Result<reqwest::R
         // A text is sent as written. The content type of the workflow replaces this one below.
         Some(Value::String(text)) => ("text/plain; charset=utf-8", text.clone()),
         Some(body) => ("application/json", body.to_string()),
-        None => ("application/json", document(call).to_string()),
+        None => ("application/json", json!(call).to_string()),
     };
-    let signature = signature::headers(sender.secret, call.run_id, sender.now, body.as_bytes())?;
+    let signature = signature::sign_request(sender.secret, call.run_id, sender.now, body.as_bytes())?;
     let request = sender.client.client.request(action.method.clone(), action.url.clone());
     let request = context_headers(call, request).header(CONTENT_TYPE, content_type);
     Ok(request

@@ -3,15 +3,14 @@
 use serde_json::json;
 use workflows::definition::action::Log;
 
-use super::call::document;
 use super::{Call, Outcome};
 
 /// Logs the message.
-pub(super) fn perform(action: &Log, call: &Call) -> Outcome {
+pub(super) fn log_call(action: &Log, call: &Call) -> Outcome {
     tracing::info!(
         run_id = %call.run_id,
         workflow_id = call.workflow_id.0,
-        call = %document(call),
+        call = %json!(call),
         "log action: {}",
         action.message,
     );

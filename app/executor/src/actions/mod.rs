@@ -22,13 +22,13 @@ pub use outcome::{Again, Outcome};
 pub use send::{Client, Sender};
 
 /// Executes an action once.
-pub async fn perform(action: &Action, call: &Call, sender: &Sender<'_>) -> Outcome {
+pub async fn perform_action(action: &Action, call: &Call, sender: &Sender<'_>) -> Outcome {
     match action {
         Action::Log(action) => {
             sender.departure.leave_or_wait().await;
-            log::perform(action, call)
+            log::log_call(action, call)
         }
-        Action::Http(action) => http::perform(action, call, sender).await,
+        Action::Http(action) => http::send_request(action, call, sender).await,
     }
 }
 

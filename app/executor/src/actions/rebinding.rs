@@ -13,7 +13,7 @@ use workflows::definition::action::Action;
 use workflows::signing::SigningSecret;
 
 use super::address::{Allowed, Names};
-use super::{Again, Call, Client, Context, Departure, Outcome, Sender, check_reach, perform};
+use super::{Again, Call, Client, Context, Departure, Outcome, Sender, check_reach, perform_action};
 
 const PUBLIC: IpAddr = IpAddr::V4(Ipv4Addr::new(93, 184, 216, 34));
 /// An address of this machine that the operator has not allowed.
@@ -95,7 +95,7 @@ async fn send(allowed: &Allowed, port: u16) -> Outcome {
     };
     let secret = SigningSecret("whsec_AAAA".to_owned());
     let sender = Sender { client: &client, secret: &secret, now, departure: &Departure::default() };
-    perform(&Action::parse(&action(port)).unwrap(), &call, &sender).await
+    perform_action(&Action::parse(&action(port)).unwrap(), &call, &sender).await
 }
 
 fn assert_refused(outcome: &Outcome) {
@@ -123,8 +123,9 @@ async fn addresses_are_checked_again_when_sent() {
     assert!(listener.connected().is_empty());
 }
 
+/// A name is refused if any of its addresses is private, because its name server chooses the one that is called.
 #[tokio::test]
-async fn one_address_inside_among_many_is_enough_to_be_refused() {
+async fn one_private_address_refuses_a_name() {
     let listener = Listener::start(FINE).await;
     const MIXED: [&[&[IpAddr]]; 3] = [&[&[PUBLIC, INSIDE]], &[&[INSIDE, PUBLIC]], &[&[ALLOWED, PUBLIC, INSIDE]]];
     for answers in MIXED {
@@ -136,8 +137,9 @@ async fn one_address_inside_among_many_is_enough_to_be_refused() {
     assert!(listener.connected().is_empty());
 }
 
+/// A redirect to a private address is an answer, which fails the run.
 #[tokio::test]
-async fn a_redirect_inside_is_an_answer_and_not_a_way() {
+async fn redirects_are_not_followed() {
     let listener = Listener::start(
         "HTTP/1.1 302 Found\r\nlocation: http://169.254.169.254/latest/meta-data/\r\ncontent-length: 0\r\nconnection: close\r\n\r\n",
     )

@@ -22,7 +22,12 @@ pub struct BadSecret;
 ///
 /// # Errors
 /// Fails if the secret cannot be decoded.
-pub fn headers(secret: &SigningSecret, run: Uuid, now: DateTime<Utc>, body: &[u8]) -> Result<HeaderMap, BadSecret> {
+pub fn sign_request(
+    secret: &SigningSecret,
+    run: Uuid,
+    now: DateTime<Utc>,
+    body: &[u8],
+) -> Result<HeaderMap, BadSecret> {
     let (id, timestamp) = (run.to_string(), now.timestamp().to_string());
     let signature = format!("v1,{}", STANDARD.encode(sign(&key(secret)?, &id, &timestamp, body)?));
     let mut headers = HeaderMap::with_capacity(3);
@@ -51,7 +56,7 @@ mod tests {
 
     /// The example of the specification, which its own libraries test too.
     #[test]
-    fn the_example_of_the_standard_is_signed_alike() {
+    fn the_example_of_the_standard_is_signed() {
         let secret = SigningSecret("whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw".to_owned());
         let body = br#"{"test": 2432232314}"#;
         let signature = sign(&key(&secret).unwrap(), "msg_p5jXN8AQM9LWM0D4loKWxJek", "1614265330", body).unwrap();

@@ -32,18 +32,18 @@ impl Load {
     }
 
     /// All runs that wait.
-    pub(crate) fn waiting(self) -> i64 {
+    pub(crate) fn waiting_runs(self) -> i64 {
         self.waiting_live() + self.waiting_made_up
     }
 
     /// Runs that are accepted or running.
-    pub(crate) fn busy(self) -> i64 {
+    pub(crate) fn busy_runs(self) -> i64 {
         self.live + self.made_up
     }
 
     /// Whether a slot is free.
     pub(crate) fn has_room(self, workflow: &Workflow) -> bool {
-        self.busy() < slots(workflow)
+        self.busy_runs() < slot_limit(workflow)
     }
 
     /// Whether a waiting run of this trigger may start.
@@ -63,7 +63,7 @@ pub(crate) fn is_live(trigger: Trigger) -> bool {
 }
 
 /// How many runs of a workflow may run at once.
-pub(crate) fn slots(workflow: &Workflow) -> i64 {
+pub(crate) fn slot_limit(workflow: &Workflow) -> i64 {
     match workflow.spec.policies.overlap {
         Overlap::Concurrent => workflow.spec.policies.max_concurrent.into(),
         Overlap::Skip | Overlap::Queue | Overlap::QueueOne | Overlap::Replace => 1,

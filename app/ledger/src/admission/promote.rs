@@ -31,7 +31,11 @@ pub(crate) async fn defer_automatic_runs(tx: &mut PgConnection, workflow: Workfl
 ///
 /// # Errors
 /// Fails if the database cannot be reached or refuses the statement.
-pub(crate) async fn promote(tx: &mut PgConnection, workflow: &Workflow, now: DateTime<Utc>) -> sqlx::Result<u64> {
+pub(crate) async fn promote_queued_runs(
+    tx: &mut PgConnection,
+    workflow: &Workflow,
+    now: DateTime<Utc>,
+) -> sqlx::Result<u64> {
     let mut promoted = 0;
     while let Some(next) = first(tx, workflow).await? {
         if !load::read_load(tx, workflow).await?.has_room_for(workflow, next.trigger) {

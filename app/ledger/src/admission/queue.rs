@@ -10,9 +10,9 @@ use uuid::Uuid;
 use workflows::reasons::ReasonCode;
 use workflows::{State, Workflow};
 
-use crate::admission::promote;
+use crate::admission::promote::{defer_automatic_runs, promote_queued_runs};
 use crate::job_failures;
-use crate::runs;
+use crate::runs::abandon_runs;
 
 /// Name of the job in the table `jobs`.
 pub const JOB: &str = "queue";
@@ -35,7 +35,7 @@ pub struct Pass {
 impl Pass {
     /// Returns how many runs it changed.
     #[must_use]
-    pub fn changed(&self) -> u64 {
+    pub fn changed_runs(&self) -> u64 {
         self.promoted + self.abandoned + self.cancelled
     }
 
@@ -53,7 +53,7 @@ impl Pass {
 ///
 /// # Errors
 /// Fails if the database fails; earlier transactions remain committed.
-pub async fn pass(pool: &PgPool, now: DateTime<Utc>) -> sqlx::Result<Pass> {
+pub async fn advance_all(pool: &PgPool, now: DateTime<Utc>) -> sqlx::Result<Pass> {
     let mut done = Pass::default();
     let mut last = 0;
     loop {
@@ -61,7 +61,7 @@ pub async fn pass(pool: &PgPool, now: DateTime<Utc>) -> sqlx::Result<Pass> {
         let Some(end) = workflows.last() else { return Ok(done) };
         last = end.id;
         for workflow in workflows.iter().filter(|workflow| workflow.may_advance) {
-            match advance(pool, WorkflowId(workflow.id), now).await {
+            match advance_workflow(pool, WorkflowId(workflow.id), now).await {
                 Ok(one) => {
                     done.promoted += one.promoted;
                     done.abandoned += one.abandoned;
@@ -76,11 +76,27 @@ pub async fn pass(pool: &PgPool, now: DateTime<Utc>) -> sqlx::Result<Pass> {
     }
 }
 
+/// Whether a run of a workflow waits for a slot.
+///
+/// # Errors
+/// Fails if the database cannot be reached or refuses the statement.
+pub async fn has_queued_run(db: &mut PgConnection, workflow: WorkflowId) -> sqlx::Result<bool> {
+    sqlx::query_scalar!(
+        r#"
+        -- whether a run waits for a slot
+        SELECT EXISTS (SELECT FROM runs WHERE workflow_id = $1 AND state = 'queued') AS "exists!"
+        "#,
+        workflow.0,
+    )
+    .fetch_one(db)
+    .await
+}
+
 /// Gives the free slots of one workflow to its queued runs, after a run of it has ended.
 ///
 /// # Errors
 /// Fails if the database cannot be reached or refuses the statement.
-pub async fn advance(pool: &PgPool, workflow: WorkflowId, now: DateTime<Utc>) -> sqlx::Result<Pass> {
+pub async fn advance_workflow(pool: &PgPool, workflow: WorkflowId, now: DateTime<Utc>) -> sqlx::Result<Pass> {
     let mut tx = db::begin(pool).await?;
     let done = match workflows::lock(&mut tx, workflow, None, now).await? {
         Some(workflow) => advance_locked(&mut tx, &workflow, now).await?,
@@ -93,11 +109,11 @@ pub async fn advance(pool: &PgPool, workflow: WorkflowId, now: DateTime<Utc>) ->
 async fn advance_locked(tx: &mut PgConnection, workflow: &Workflow, now: DateTime<Utc>) -> sqlx::Result<Pass> {
     match workflow.state {
         State::Archived => return cancel_unstarted(tx, workflow, now).await,
-        State::Paused => promote::defer_automatic_runs(tx, workflow.id).await?,
+        State::Paused => defer_automatic_runs(tx, workflow.id).await?,
         State::Active => {}
     }
     let abandoned = expire(tx, workflow, now).await?;
-    let promoted = promote::promote(tx, workflow, now).await?;
+    let promoted = promote_queued_runs(tx, workflow, now).await?;
     Ok(Pass { promoted, abandoned, ..Pass::default() })
 }
 
@@ -124,7 +140,7 @@ async fn cancel_unstarted(tx: &mut PgConnection, workflow: &Workflow, now: DateT
 async fn expire(tx: &mut PgConnection, workflow: &Workflow, now: DateTime<Utc>) -> sqlx::Result<u64> {
     let expired = lock_expired(tx, workflow, now).await?;
     let (ids, reasons): (Vec<_>, Vec<_>) = expired.iter().map(|run| (run.id, run.reason().as_str().to_owned())).unzip();
-    runs::abandon(tx, &ids, &reasons, now).await?;
+    abandon_runs(tx, &ids, &reasons, now).await?;
     Ok(ids.len() as u64)
 }
 

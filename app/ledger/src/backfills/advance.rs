@@ -8,9 +8,9 @@ use workflows::Workflow;
 
 use super::select::{self, Selected, Timetable};
 use super::{Backfill, State, table};
-use crate::admission::overlap;
+use crate::admission::verdict;
 use crate::job_failures;
-use crate::occurrences::{self, Decision, Entry, Recorded};
+use crate::occurrences::{Decision, Entry, Recorded, find_occurrence, record_occurrence};
 use crate::runs::{self, Trigger};
 
 /// Name of the job in the table `jobs`.
@@ -44,9 +44,9 @@ impl Pass {
 ///
 /// # Errors
 /// Fails if the database fails; the changes of other backfills remain committed.
-pub async fn pass(pool: &PgPool, now: DateTime<Utc>) -> sqlx::Result<Pass> {
+pub async fn advance_backfills(pool: &PgPool, now: DateTime<Utc>) -> sqlx::Result<Pass> {
     let mut done = Pass::default();
-    let running = table::running(&mut *pool.acquire().await?).await?;
+    let running = table::list_running(&mut *pool.acquire().await?).await?;
     for (id, workflow) in running {
         match step_one(pool, id, WorkflowId(workflow), now).await {
             Ok(step) => {
@@ -69,7 +69,7 @@ pub async fn pass(pool: &PgPool, now: DateTime<Utc>) -> sqlx::Result<Pass> {
 ///
 /// # Errors
 /// Fails if the database cannot be reached or refuses the statement.
-pub async fn refill(pool: &PgPool, id: Uuid, workflow: WorkflowId, now: DateTime<Utc>) -> sqlx::Result<u64> {
+pub async fn refill_backfill(pool: &PgPool, id: Uuid, workflow: WorkflowId, now: DateTime<Utc>) -> sqlx::Result<u64> {
     Ok(step_one(pool, id, workflow, now).await?.started)
 }
 
@@ -85,18 +85,18 @@ async fn step(tx: &mut PgConnection, id: Uuid, workflow: WorkflowId, now: DateTi
     let Some(workflow) = workflows::lock(tx, workflow, None, now).await? else { return Ok(Pass::default()) };
     let Some(backfill) = table::find_running(tx, id).await? else { return Ok(Pass::default()) };
     if workflow.state == workflows::State::Archived {
-        table::enter(tx, id, State::Cancelled, now).await?;
+        table::enter_state(tx, id, State::Cancelled, now).await?;
         return Ok(Pass { finished: 1, ..Pass::default() });
     }
     let mut room = usize::try_from(i64::from(backfill.request.max_concurrent) - backfill.live).unwrap_or_default();
     let (mut started, mut cursor, mut is_last) = (0, backfill.cursor, false);
-    let timetable = Timetable::load(tx, workflow.id, backfill.timing_revision).await?;
+    let timetable = Timetable::load_version(tx, workflow.id, backfill.timing_revision).await?;
     for _ in 0..STRETCHES {
         if room == 0 || is_last {
             break;
         }
         let stretch =
-            select::stretch(tx, workflow.id, &backfill.request, &timetable, backfill.created_on, cursor).await?;
+            select::read_stretch(tx, workflow.id, &backfill.request, &timetable, backfill.created_on, cursor).await?;
         let taken = &stretch.times[..room.min(stretch.times.len())];
         for selected in taken {
             start(tx, &workflow, &backfill, selected, now).await?;
@@ -107,10 +107,10 @@ async fn step(tx: &mut PgConnection, id: Uuid, workflow: WorkflowId, now: DateTi
         cursor = Some(taken.last().filter(|_| !all).map_or(stretch.through, |last| last.due.time));
         is_last = all && stretch.is_last;
     }
-    table::advance(tx, id, cursor, started, now).await?;
+    table::advance_backfill(tx, id, cursor, started, now).await?;
     let is_over = is_last && started == 0 && backfill.live == 0;
     if is_over {
-        table::enter(tx, id, State::Finished, now).await?;
+        table::enter_state(tx, id, State::Finished, now).await?;
     }
     Ok(Pass { started: started as u64, finished: is_over.into(), has_more: room > 0 && !is_last, failed: 0 })
 }
@@ -134,7 +134,7 @@ async fn start(
         backfill_id: Some(backfill.id),
         ..runs::New::unscheduled(id, Trigger::Backfill, now)
     };
-    overlap::admit_deferred(tx, workflow, &run).await
+    verdict::admit_deferred(tx, workflow, &run).await
 }
 
 async fn record(
@@ -154,9 +154,9 @@ async fn record(
         run_id: Some(run),
         now,
     };
-    match occurrences::record(tx, &entry).await? {
+    match record_occurrence(tx, &entry).await? {
         Recorded::Ours(id) => Ok(Some(id)),
         // Cannot happen under the workflow's lock; if it does, the run names the existing row.
-        Recorded::Theirs => Ok(occurrences::find(tx, workflow.id, selected.due.time).await?.map(|row| row.id)),
+        Recorded::Theirs => Ok(find_occurrence(tx, workflow.id, selected.due.time).await?.map(|row| row.id)),
     }
 }

@@ -9,7 +9,7 @@ use workflows::audit::{self, Edit, Entry};
 
 use super::select::{self, Timetable};
 use super::{Backfill, BackfillRequest, State, Timing, table};
-use crate::runs;
+use crate::runs::cancel_run;
 
 /// How many times one backfill may run at most.
 pub const MOST: usize = 10_000;
@@ -44,14 +44,14 @@ pub enum Verb {
 ///
 /// # Errors
 /// Fails if the database cannot be reached or refuses the statement.
-pub async fn count(
+pub async fn count_selected_times(
     tx: &mut PgConnection,
     workflow: &Workflow,
     request: &BackfillRequest,
     now: DateTime<Utc>,
 ) -> sqlx::Result<BackfillOutcome> {
-    let timetable = Timetable::load(tx, workflow.id, timing_revision(workflow, request)).await?;
-    let times = select::times(tx, workflow.id, request, &timetable, now, MOST + 1).await?;
+    let timetable = Timetable::load_version(tx, workflow.id, timing_revision(workflow, request)).await?;
+    let times = select::list_times(tx, workflow.id, request, &timetable, now, MOST + 1).await?;
     match times.len() {
         0..=MOST => Ok(BackfillOutcome::Counted(times.len(), times.into_iter().take(100).collect())),
         _ => Ok(BackfillOutcome::TooMany),
@@ -70,23 +70,23 @@ fn timing_revision(workflow: &Workflow, request: &BackfillRequest) -> Option<i64
 ///
 /// # Errors
 /// Fails if the database cannot be reached or refuses the statement.
-pub async fn begin(
+pub async fn create_backfill(
     tx: &mut PgConnection,
     workflow: &Workflow,
     request: &BackfillRequest,
     edit: &Edit,
 ) -> sqlx::Result<BackfillOutcome> {
     // Two backfills of one workflow would run the same times twice.
-    if let Some(another) = table::unfinished(tx, workflow.id).await? {
+    if let Some(another) = table::find_unfinished(tx, workflow.id).await? {
         return Ok(BackfillOutcome::Another(another));
     }
-    let total = match count(tx, workflow, request, edit.now).await? {
+    let total = match count_selected_times(tx, workflow, request, edit.now).await? {
         BackfillOutcome::Counted(0, _) => return Ok(BackfillOutcome::Nothing),
         BackfillOutcome::Counted(total, _) => total,
         refused => return Ok(refused),
     };
     let id = workflows::id::at(edit.now);
-    table::insert(tx, id, workflow.id, request, timing_revision(workflow, request), total, edit).await?;
+    table::insert_backfill(tx, id, workflow.id, request, timing_revision(workflow, request), total, edit).await?;
     record(
         tx,
         "backfill",
@@ -105,7 +105,7 @@ pub async fn begin(
 ///
 /// # Errors
 /// Fails if the database cannot be reached or refuses the statement.
-pub async fn operate(tx: &mut PgConnection, backfill: &Backfill, verb: Verb, edit: &Edit) -> sqlx::Result<bool> {
+pub async fn apply_verb(tx: &mut PgConnection, backfill: &Backfill, verb: Verb, edit: &Edit) -> sqlx::Result<bool> {
     let (word, next) = match verb {
         Verb::Pause => ("pause", State::Paused),
         Verb::Resume => ("resume", State::Running),
@@ -116,10 +116,10 @@ pub async fn operate(tx: &mut PgConnection, backfill: &Backfill, verb: Verb, edi
         State::Cancelled | State::Finished => return Ok(false),
         State::Running | State::Paused => {}
     }
-    table::enter(tx, backfill.id, next, edit.now).await?;
+    table::enter_state(tx, backfill.id, next, edit.now).await?;
     if verb == Verb::Cancel {
-        for run in table::not_started(tx, backfill.id).await? {
-            runs::cancel(tx, run, edit.now).await?;
+        for run in table::list_unstarted_runs(tx, backfill.id).await? {
+            cancel_run(tx, run, edit.now).await?;
         }
     }
     record(tx, word, backfill.id, backfill.workflow_id, None, edit).await?;

@@ -31,9 +31,13 @@ pub(super) enum Timetable {
 
 impl Timetable {
     /// Loads the schedule version with this revision; `None` = the versions of the span itself.
-    pub(super) async fn load(db: &mut PgConnection, id: WorkflowId, revision: Option<i64>) -> sqlx::Result<Self> {
+    pub(super) async fn load_version(
+        db: &mut PgConnection,
+        id: WorkflowId,
+        revision: Option<i64>,
+    ) -> sqlx::Result<Self> {
         let Some(revision) = revision else { return Ok(Self::Then) };
-        let version = versions::by_revision(db, id, Revision(revision)).await?;
+        let version = versions::find_by_revision(db, id, Revision(revision)).await?;
         // The request names its span, so neither a pause nor the schedule's window restricts it.
         let everywhere = |version: Version| Version {
             valid_from: DateTime::UNIX_EPOCH,
@@ -84,7 +88,7 @@ pub(super) struct Stretch {
 }
 
 /// Returns all selected times, at most `limit`.
-pub(super) async fn times(
+pub(super) async fn list_times(
     db: &mut PgConnection,
     workflow: WorkflowId,
     request: &BackfillRequest,
@@ -94,7 +98,7 @@ pub(super) async fn times(
 ) -> sqlx::Result<Vec<DateTime<Utc>>> {
     let (mut times, mut cursor) = (Vec::new(), None);
     loop {
-        let stretch = stretch(db, workflow, request, timetable, now, cursor).await?;
+        let stretch = read_stretch(db, workflow, request, timetable, now, cursor).await?;
         times.extend(stretch.times.iter().map(|selected| selected.due.time));
         if stretch.is_last || times.len() >= limit {
             times.truncate(limit);
@@ -107,7 +111,7 @@ pub(super) async fn times(
 /// Returns the stretch after the cursor, or the first one. `requested_on` is when the backfill was requested.
 ///
 /// Times less than 300 s old at that moment are left to the live schedule.
-pub(super) async fn stretch(
+pub(super) async fn read_stretch(
     db: &mut PgConnection,
     workflow: WorkflowId,
     request: &BackfillRequest,
@@ -130,7 +134,7 @@ pub(super) async fn stretch(
     let due_times = timetable.between(db, workflow, after, until, limit).await?;
     let rows = rows(db, workflow, after, due_times.through.min(until)).await?;
     // Read after the rows, because a prune raises its mark before it removes a row.
-    let pruned_before = prune_marks::occurrences(db).await?;
+    let pruned_before = prune_marks::read_occurrences_mark(db).await?;
     let found = due_times.times.len();
     let select = |due: DueTime| select_time(request, due, rows.get(&due.time), pruned_before);
     let mut times: Vec<Selected> = due_times.times.into_iter().filter_map(select).collect();

@@ -27,7 +27,7 @@ pub struct Filter {
 ///
 /// # Errors
 /// Fails if the database cannot be reached or refuses the statement.
-pub async fn find(db: &mut PgConnection, id: Uuid, team_id: Option<i64>) -> sqlx::Result<Option<Backfill>> {
+pub async fn find_backfill(db: &mut PgConnection, id: Uuid, team_id: Option<i64>) -> sqlx::Result<Option<Backfill>> {
     let row = sqlx::query_as!(
         Row,
         r#"
@@ -78,7 +78,7 @@ pub(super) async fn find_running(tx: &mut PgConnection, id: Uuid) -> sqlx::Resul
 ///
 /// # Errors
 /// Fails if the database cannot be reached or refuses the statement.
-pub async fn list(db: &mut PgConnection, filter: &Filter) -> sqlx::Result<Vec<Backfill>> {
+pub async fn list_backfills(db: &mut PgConnection, filter: &Filter) -> sqlx::Result<Vec<Backfill>> {
     let rows = sqlx::query_as!(
         Row,
         r#"
@@ -110,7 +110,7 @@ pub async fn list(db: &mut PgConnection, filter: &Filter) -> sqlx::Result<Vec<Ba
 }
 
 /// Returns the backfill of this workflow that has not ended.
-pub(super) async fn unfinished(tx: &mut PgConnection, workflow: WorkflowId) -> sqlx::Result<Option<Uuid>> {
+pub(super) async fn find_unfinished(tx: &mut PgConnection, workflow: WorkflowId) -> sqlx::Result<Option<Uuid>> {
     sqlx::query_scalar!(
         r#"
         -- an unfinished backfill of a workflow
@@ -123,7 +123,7 @@ pub(super) async fn unfinished(tx: &mut PgConnection, workflow: WorkflowId) -> s
 }
 
 /// Lists the backfills that create runs, each with its workflow.
-pub(super) async fn running(db: &mut PgConnection) -> sqlx::Result<Vec<(Uuid, i64)>> {
+pub(super) async fn list_running(db: &mut PgConnection) -> sqlx::Result<Vec<(Uuid, i64)>> {
     let rows = sqlx::query!(
         r#"
         -- running backfills
@@ -136,7 +136,7 @@ pub(super) async fn running(db: &mut PgConnection) -> sqlx::Result<Vec<(Uuid, i6
 }
 
 /// Lists the runs of a backfill that no executor has started.
-pub(super) async fn not_started(tx: &mut PgConnection, id: Uuid) -> sqlx::Result<Vec<Uuid>> {
+pub(super) async fn list_unstarted_runs(tx: &mut PgConnection, id: Uuid) -> sqlx::Result<Vec<Uuid>> {
     sqlx::query_scalar!(
         r#"
         -- runs of a backfill that have not started
@@ -148,7 +148,7 @@ pub(super) async fn not_started(tx: &mut PgConnection, id: Uuid) -> sqlx::Result
     .await
 }
 
-pub(super) async fn insert(
+pub(super) async fn insert_backfill(
     tx: &mut PgConnection,
     id: Uuid,
     workflow: WorkflowId,
@@ -183,7 +183,7 @@ pub(super) async fn insert(
 }
 
 /// Advances the cursor, in the transaction that creates the runs up to it.
-pub(super) async fn advance(
+pub(super) async fn advance_backfill(
     tx: &mut PgConnection,
     id: Uuid,
     cursor: Option<DateTime<Utc>>,
@@ -223,7 +223,7 @@ pub async fn pause_running(tx: &mut PgConnection, until: DateTime<Utc>, now: Dat
     Ok(done.rows_affected())
 }
 
-pub(super) async fn enter(tx: &mut PgConnection, id: Uuid, state: State, now: DateTime<Utc>) -> sqlx::Result<()> {
+pub(super) async fn enter_state(tx: &mut PgConnection, id: Uuid, state: State, now: DateTime<Utc>) -> sqlx::Result<()> {
     let ended = matches!(state, State::Cancelled | State::Finished).then_some(now);
     sqlx::query!(
         r#"

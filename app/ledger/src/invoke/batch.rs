@@ -16,7 +16,7 @@ use tokio::sync::oneshot;
 use uuid::Uuid;
 use workflows::inject::{self, Point};
 
-use super::{Answer, decide, on_time};
+use super::{Answer, cases, on_time};
 
 /// How many fires one batch has at most.
 const SIZE: usize = 128;
@@ -64,7 +64,7 @@ impl FireBatches {
     }
 
     /// Decides a fire in a batch with concurrent ones; answers after the commit.
-    pub(super) async fn decide(&self, fire: &Fire) -> Decided {
+    pub(super) async fn decide_in_batch(&self, fire: &Fire) -> Decided {
         let (asker, answer) = oneshot::channel();
         if self.join(Waiting { fire: fire.clone(), asker }) == Joined::NeedsAWorker {
             tokio::spawn(self.clone().decide_batches());
@@ -119,7 +119,7 @@ impl FireBatches {
 
 /// Decides the fires of the fast path in one transaction, and the others in their own.
 async fn decide_together(ledger: Ledger, batch: Vec<Waiting>) {
-    let mut accepted = match on_time::decide(&ledger.pool, batch.iter().map(|one| &one.fire)).await {
+    let mut accepted = match on_time::accept_fires(&ledger.pool, batch.iter().map(|one| &one.fire)).await {
         Ok(accepted) => accepted,
         // One fire is refused, or two batches block each other: decide each fire separately.
         Err(sqlx::Error::Database(error)) => {
@@ -170,7 +170,7 @@ async fn decide_singly(ledger: Ledger, Waiting { fire, asker }: Waiting) {
 
 async fn in_its_own_transaction(ledger: &Ledger, fire: &Fire) -> sqlx::Result<Answer> {
     let mut tx = db::begin(&ledger.pool).await?;
-    let decide::Outcome { answer, replaced } = decide::decide(&mut tx, fire, ledger.kept).await?;
+    let cases::Outcome { answer, replaced } = cases::decide_under_lock(&mut tx, fire, ledger.kept).await?;
     let is_accepted = matches!(answer, Answer::Accepted(_));
     if is_accepted {
         inject::at(Point::I1);

@@ -45,7 +45,7 @@ impl FireDecider {
     }
 
     /// Removes the runs of deleted workflows from the cache, so that the table answers their fires.
-    pub fn forget(&self, deleted: HashSet<WorkflowId>) {
+    pub fn forget_workflows(&self, deleted: HashSet<WorkflowId>) {
         if !deleted.is_empty() {
             let forgotten = self.runs.invalidate_entries_if(move |(workflow, _), _| deleted.contains(workflow));
             // Fails only if the cache was built without support for closures.
@@ -64,7 +64,7 @@ impl FireDecider {
         let mut accepted = None;
         let key = (fire.workflow_id, fire.scheduled_time);
         let decided = self.runs.try_get_with(key, async {
-            match self.batches.decide(fire).await? {
+            match self.batches.decide_in_batch(fire).await? {
                 Answer::Accepted(run) => Ok(*accepted.insert(run)),
                 Answer::Duplicate(run) => Ok(run),
                 other => Err(NoRun::Answer(other)),

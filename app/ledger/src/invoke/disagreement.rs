@@ -17,7 +17,7 @@ pub(super) async fn is_disagreement(tx: &mut PgConnection, fire: &Fire, in_force
     let published = compile(&cron, timezone);
     if revision.0 != in_force.revision {
         // EventBridge keeps the old revision while the expression stays the same.
-        let other = versions::by_revision(tx, fire.workflow_id, revision).await?;
+        let other = versions::find_by_revision(tx, fire.workflow_id, revision).await?;
         let other = other.and_then(|other| other.timing.parsed_at(fire.scheduled_time).ok().flatten());
         if other.is_none_or(|(cron, timezone)| compile(&cron, timezone) != published) {
             return Ok(false);

@@ -1,7 +1,7 @@
 //! Step 7 of 7: the fast path of fires: four statements for any number of fires.
 //!
 //! A fire takes it if it is on time and due by the version in force, and if its workflow is active, not locked, and
-//! without a run that is active or waits. Such a fire starts under every overlap policy. `decide` handles all others,
+//! without a run that is active or waits. Such a fire starts under every overlap policy. `cases.rs` handles all others,
 //! and under `run_all` also a fire after whose time a later one became due.
 
 use std::collections::HashMap;
@@ -23,7 +23,7 @@ use crate::versions::{DueCheck, Version};
 pub(super) type Accepted = HashMap<i64, Uuid>;
 
 /// Accepts the runs of the fires that take the fast path, each of another workflow, and commits.
-pub(super) async fn decide<'a>(pool: &PgPool, fires: impl Iterator<Item = &'a Fire>) -> sqlx::Result<Accepted> {
+pub(super) async fn accept_fires<'a>(pool: &PgPool, fires: impl Iterator<Item = &'a Fire>) -> sqlx::Result<Accepted> {
     let mut fires: Vec<_> = fires.collect();
     fires.sort_unstable_by_key(|fire| fire.workflow_id.0);
     let mut tx = db::begin(pool).await?;

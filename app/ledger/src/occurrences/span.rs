@@ -26,7 +26,7 @@ pub struct NotRun {
 ///
 /// # Errors
 /// Fails if the database cannot be reached or refuses the statement.
-pub async fn decided(
+pub async fn list_decided_times(
     db: &mut PgConnection,
     workflow: WorkflowId,
     after: DateTime<Utc>,

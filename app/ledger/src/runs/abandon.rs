@@ -10,7 +10,12 @@ use uuid::Uuid;
 ///
 /// # Errors
 /// Fails if the database cannot be reached or refuses the statement.
-pub async fn abandon(tx: &mut PgConnection, ids: &[Uuid], reasons: &[String], now: DateTime<Utc>) -> sqlx::Result<()> {
+pub async fn abandon_runs(
+    tx: &mut PgConnection,
+    ids: &[Uuid],
+    reasons: &[String],
+    now: DateTime<Utc>,
+) -> sqlx::Result<()> {
     let abandoned = give_up(tx, ids, reasons, now).await?;
     take_back(tx, &abandoned, now).await
 }

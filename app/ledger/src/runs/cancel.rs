@@ -21,7 +21,7 @@ pub enum Cancelled {
 ///
 /// # Errors
 /// Fails if the database cannot be reached or refuses the statement.
-pub async fn cancel(tx: &mut PgConnection, id: Uuid, now: DateTime<Utc>) -> sqlx::Result<Cancelled> {
+pub async fn cancel_run(tx: &mut PgConnection, id: Uuid, now: DateTime<Utc>) -> sqlx::Result<Cancelled> {
     let state = sqlx::query_scalar!(
         r#"
         -- cancel a run: one statement, so that it cannot start or end between the check and the change

@@ -125,7 +125,7 @@ impl New {
 ///
 /// # Errors
 /// Fails if the database cannot be reached or refuses the statement.
-pub async fn accept(tx: &mut PgConnection, workflow: &Workflow, state: RunState, new: &New) -> sqlx::Result<()> {
+pub async fn accept_run(tx: &mut PgConnection, workflow: &Workflow, state: RunState, new: &New) -> sqlx::Result<()> {
     sqlx::query!(
         r#"
         -- accept a run, in the state that the overlap policy gave it
@@ -154,7 +154,7 @@ pub async fn accept(tx: &mut PgConnection, workflow: &Workflow, state: RunState,
 ///
 /// # Errors
 /// Fails if the database cannot be reached or refuses the statement.
-pub async fn find(db: &mut PgConnection, id: Uuid, team_id: Option<i64>) -> sqlx::Result<Option<Run>> {
+pub async fn find_run(db: &mut PgConnection, id: Uuid, team_id: Option<i64>) -> sqlx::Result<Option<Run>> {
     sqlx::query_as!(
         Run,
         r#"
@@ -196,7 +196,7 @@ pub struct Filter {
 ///
 /// # Errors
 /// Fails if the database cannot be reached or refuses the statement.
-pub async fn list(db: &mut PgConnection, filter: &Filter) -> sqlx::Result<Vec<Run>> {
+pub async fn list_runs(db: &mut PgConnection, filter: &Filter) -> sqlx::Result<Vec<Run>> {
     sqlx::query_as!(
         Run,
         r#"

@@ -7,7 +7,9 @@ use db::{PgConnection, PgPool};
 use schedule::delivery::SETTLED_AFTER;
 
 use super::evaluate::{Due, Evaluated, Page};
-use super::{Cursor, Findings, Position, Span, Unfit, read, settled};
+use super::latest_end::find_latest_end;
+use super::read::{read_decisions, read_runs, read_workflows, use_one_snapshot};
+use super::{Cursor, Findings, Position, Span, Unfit};
 use crate::prune_marks;
 use crate::versions;
 
@@ -24,7 +26,7 @@ const CURSOR_LIFE: TimeDelta = TimeDelta::days(1);
 ///
 /// # Errors
 /// Fails if the database cannot be reached or refuses the query.
-pub async fn start(
+pub async fn find_start(
     db: &mut PgConnection,
     span: Span,
     cursor: Option<Cursor>,
@@ -36,16 +38,18 @@ pub async fn start(
     }
     let earliest = match cursor {
         Some(cursor) => cursor.requested_on.clamp(now - CURSOR_LIFE, now) - kept,
-        None => prune_marks::occurrences(db).await?.map_or(now - kept, |pruned_before| pruned_before.max(now - kept)),
+        None => prune_marks::read_occurrences_mark(db)
+            .await?
+            .map_or(now - kept, |pruned_before| pruned_before.max(now - kept)),
     };
     if span.from < earliest {
         return Ok(Err(Unfit::Pruned(earliest)));
     }
-    let latest = settled::through(db, now - SETTLED_AFTER).await?;
+    let latest = find_latest_end(db, now - SETTLED_AFTER).await?;
     if span.to > latest {
         return Ok(Err(Unfit::NotSettled(latest)));
     }
-    let cursor = cursor.unwrap_or(Cursor { requested_on: now, position: Position::first(span.from) });
+    let cursor = cursor.unwrap_or(Cursor { requested_on: now, position: Position::slice_start(span.from) });
     let is_inside = (span.from..span.to).contains(&cursor.position.slice);
     Ok(if is_inside { Ok(cursor) } else { Err(Unfit::ForeignCursor) })
 }
@@ -54,9 +58,9 @@ pub async fn start(
 ///
 /// # Errors
 /// Fails if the database cannot be reached or refuses a query.
-pub async fn compare(pool: &PgPool, span: Span, cursor: Cursor) -> sqlx::Result<Findings> {
+pub async fn compare_span(pool: &PgPool, span: Span, cursor: Cursor) -> sqlx::Result<Findings> {
     let began = Instant::now();
-    let mut findings = Findings::none(span.from);
+    let mut findings = Findings::empty_from(span.from);
     let mut at = cursor.position;
     while at.slice < span.to {
         if began.elapsed() > PATIENCE {
@@ -66,7 +70,7 @@ pub async fn compare(pool: &PgPool, span: Span, cursor: Cursor) -> sqlx::Result<
         let slice = Span { from: at.slice, to: span.to.min(at.slice + SLICE) };
         let page = compare_page(pool, slice, at, findings).await?;
         findings = page.findings;
-        at = page.next.unwrap_or_else(|| Position::first(slice.to));
+        at = page.next.unwrap_or_else(|| Position::slice_start(slice.to));
         if page.is_cut {
             findings.next = Some(Cursor { position: at, ..cursor });
             break;
@@ -80,8 +84,8 @@ async fn compare_page(pool: &PgPool, slice: Span, at: Position, mut findings: Fi
     let mut tx = db::begin(pool).await?;
     // In one snapshot the page has all rows of a workflow that is deleted meanwhile, or none, and a prune together
     // with its mark.
-    read::one_snapshot(&mut tx).await?;
-    let (runs_pruned_before, pruned_before) = prune_marks::read(&mut tx).await?;
+    use_one_snapshot(&mut tx).await?;
+    let (runs_pruned_before, pruned_before) = prune_marks::read_marks(&mut tx).await?;
     let slice = match pruned_before.map(|pruned| pruned.min(slice.to)) {
         Some(pruned) if pruned > slice.from => {
             findings.compared_from = findings.compared_from.max(pruned);
@@ -89,19 +93,19 @@ async fn compare_page(pool: &PgPool, slice: Span, at: Position, mut findings: Fi
         }
         _ => slice,
     };
-    let workflows = read::page(&mut tx, at.workflow).await?;
+    let workflows = read_workflows(&mut tx, at.workflow).await?;
     let ids: Vec<i64> = workflows.iter().map(|workflow| workflow.id).collect();
-    let versions = versions::during(&mut tx, &ids, slice.from, slice.to).await?;
-    let due = off_the_async_threads(move || Due::of(workflows, versions, slice, at)).await?;
-    let ids = due.ids();
+    let versions = versions::read_during(&mut tx, &ids, slice.from, slice.to).await?;
+    let due = off_the_async_threads(move || Due::of_workflows(workflows, versions, slice, at)).await?;
+    let ids = due.workflow_ids();
     let page = Page {
         due,
-        decisions: read::decisions(&mut tx, &ids, slice).await?,
-        runs: read::runs(&mut tx, &ids, slice).await?,
+        decisions: read_decisions(&mut tx, &ids, slice).await?,
+        runs: read_runs(&mut tx, &ids, slice).await?,
         runs_pruned_before,
     };
     tx.rollback().await?;
-    off_the_async_threads(move || page.evaluate(at, findings)).await
+    off_the_async_threads(move || page.evaluate_page(at, findings)).await
 }
 
 async fn off_the_async_threads<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> sqlx::Result<T> {

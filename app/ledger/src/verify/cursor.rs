@@ -28,7 +28,7 @@ pub struct Position {
 impl Position {
     /// The start of a slice.
     #[must_use]
-    pub fn first(slice: DateTime<Utc>) -> Self {
+    pub fn slice_start(slice: DateTime<Utc>) -> Self {
         Self { slice, workflow: 0, after: None }
     }
 }

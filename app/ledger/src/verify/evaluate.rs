@@ -57,7 +57,7 @@ struct Entry {
 }
 
 impl Due {
-    pub(super) fn of(
+    pub(super) fn of_workflows(
         workflows: Vec<Workflow>,
         mut versions: HashMap<i64, Vec<Version>>,
         slice: Span,
@@ -82,14 +82,14 @@ impl Due {
         due
     }
 
-    pub(super) fn ids(&self) -> Vec<i64> {
+    pub(super) fn workflow_ids(&self) -> Vec<i64> {
         self.workflows.iter().map(|workflow| workflow.id).collect()
     }
 }
 
 impl Page {
     /// Adds the findings of the page, from a position on, until the answer is full.
-    pub(super) fn evaluate(self, at: Position, mut findings: Findings) -> Evaluated {
+    pub(super) fn evaluate_page(self, at: Position, mut findings: Findings) -> Evaluated {
         let Page { due, decisions, runs, runs_pruned_before } = self;
         let mut entries = HashMap::<i64, BTreeMap<DateTime<Utc>, Entry>>::new();
         for decided in decisions {

@@ -112,7 +112,7 @@ pub struct Findings {
 }
 
 impl Findings {
-    pub(super) fn none(from: DateTime<Utc>) -> Self {
+    pub(super) fn empty_from(from: DateTime<Utc>) -> Self {
         Self {
             due: 0,
             decided: 0,

@@ -40,11 +40,11 @@ pub(super) struct Run {
     pub(super) never_started: bool,
 }
 
-pub(super) async fn one_snapshot(tx: &mut PgConnection) -> sqlx::Result<()> {
+pub(super) async fn use_one_snapshot(tx: &mut PgConnection) -> sqlx::Result<()> {
     sqlx::query!("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY").execute(tx).await.map(drop)
 }
 
-pub(super) async fn page(tx: &mut PgConnection, from: i64) -> sqlx::Result<Vec<Workflow>> {
+pub(super) async fn read_workflows(tx: &mut PgConnection, from: i64) -> sqlx::Result<Vec<Workflow>> {
     sqlx::query_as!(
         Workflow,
         r#"
@@ -66,7 +66,7 @@ pub(super) async fn page(tx: &mut PgConnection, from: i64) -> sqlx::Result<Vec<W
     .await
 }
 
-pub(super) async fn decisions(tx: &mut PgConnection, ids: &[i64], slice: Span) -> sqlx::Result<Vec<Decided>> {
+pub(super) async fn read_decisions(tx: &mut PgConnection, ids: &[i64], slice: Span) -> sqlx::Result<Vec<Decided>> {
     sqlx::query_as!(
         Decided,
         r#"
@@ -84,7 +84,7 @@ pub(super) async fn decisions(tx: &mut PgConnection, ids: &[i64], slice: Span) -
     .await
 }
 
-pub(super) async fn runs(tx: &mut PgConnection, ids: &[i64], slice: Span) -> sqlx::Result<Vec<Run>> {
+pub(super) async fn read_runs(tx: &mut PgConnection, ids: &[i64], slice: Span) -> sqlx::Result<Vec<Run>> {
     sqlx::query_as!(
         Run,
         r#"

@@ -14,7 +14,7 @@ use super::{EndedBy, Version};
 ///
 /// # Errors
 /// Fails if the database cannot be reached or refuses the statement.
-pub async fn in_force(
+pub async fn find_in_force(
     db: &mut PgConnection,
     workflow: WorkflowId,
     time: DateTime<Utc>,
@@ -46,7 +46,7 @@ pub async fn in_force(
 ///
 /// # Errors
 /// Fails if the database cannot be reached or refuses the statement.
-pub async fn over(
+pub async fn read_over(
     db: &mut PgConnection,
     workflow: WorkflowId,
     after: DateTime<Utc>,
@@ -76,11 +76,11 @@ pub async fn over(
     Ok(rows.into_iter().map(Version::from).collect())
 }
 
-/// Like [`over`] without an end, for many workflows, each from its own instant on.
+/// Like [`read_over`] without an end, for many workflows, each from its own instant on.
 ///
 /// # Errors
 /// Fails if the database cannot be reached or refuses the statement.
-pub async fn of_all(
+pub async fn read_of_all(
     db: &mut PgConnection,
     workflows: &[(i64, DateTime<Utc>)],
 ) -> sqlx::Result<HashMap<i64, Vec<Version>>> {
@@ -114,7 +114,7 @@ pub async fn of_all(
 ///
 /// # Errors
 /// Fails if the database cannot be reached or refuses the statement.
-pub async fn during(
+pub async fn read_during(
     db: &mut PgConnection,
     workflows: &[i64],
     from: DateTime<Utc>,
@@ -154,7 +154,7 @@ fn by_workflow(rows: Vec<Row>) -> HashMap<i64, Vec<Version>> {
 ///
 /// # Errors
 /// Fails if the database cannot be reached or refuses the statement.
-pub async fn by_revision(
+pub async fn find_by_revision(
     db: &mut PgConnection,
     workflow: WorkflowId,
     revision: Revision,

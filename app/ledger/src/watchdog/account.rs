@@ -9,12 +9,12 @@ use workflows::definition::policies::CatchUp;
 use workflows::reasons::ReasonCode;
 
 use super::Pass;
-use crate::admission::overlap;
+use crate::admission::verdict;
 use crate::catch_up::{self, Late};
 use crate::due_times::{self, DueTime, DueTimes};
 use crate::ledger_cursor::{self, Ledger};
 use crate::occurrences::span::{self, NotRun};
-use crate::occurrences::{self, Decision, Entry, Recorded};
+use crate::occurrences::{Decision, Entry, Recorded, record_occurrence};
 use crate::runs::{self, Trigger};
 use crate::versions::{self, Version};
 
@@ -35,7 +35,7 @@ pub(super) enum Account {
 }
 
 /// Processes one workflow; does nothing if another transaction has locked it.
-pub(super) async fn account(
+pub(super) async fn process_workflow(
     pool: &PgPool,
     id: WorkflowId,
     kept: TimeDelta,
@@ -103,14 +103,14 @@ impl<'a> Stretch<'a> {
         now: DateTime<Utc>,
     ) -> sqlx::Result<Option<Self>> {
         let until = now - GRACE;
-        let ledger = ledger_cursor::read(tx, workflow.id).await?;
+        let ledger = ledger_cursor::read_cursor(tx, workflow.id).await?;
         if ledger.watch_at.is_none_or(|watch_at| watch_at > until) {
             return Ok(None);
         }
         // Older rows would be pruned at once, and an older time never runs, whatever the catch-up window.
         let oldest = now - kept;
         let after = ledger.cursor.map_or(until, |cursor| cursor.max(oldest).min(until));
-        let versions = versions::over(tx, workflow.id, after, DateTime::<Utc>::MAX_UTC).await?;
+        let versions = versions::read_over(tx, workflow.id, after, DateTime::<Utc>::MAX_UTC).await?;
         let due_times = due_times::list_due_times(&versions, after, until, STRETCH);
         Ok(Some(Self { workflow, ledger, versions, due_times, until, now }))
     }
@@ -147,7 +147,7 @@ impl<'a> Stretch<'a> {
         let times = &self.due_times.times;
         let (Some(first), Some(last)) = (times.first(), times.last()) else { return Ok(Vec::new()) };
         let before = first.time - TimeDelta::microseconds(1);
-        let decided = span::decided(tx, self.workflow.id, before, last.time).await?;
+        let decided = span::list_decided_times(tx, self.workflow.id, before, last.time).await?;
         Ok(times.iter().filter(|due| !decided.contains(&due.time)).copied().collect())
     }
 
@@ -176,13 +176,13 @@ impl<'a> Stretch<'a> {
             run_id: Some(id),
             now: self.now,
         };
-        let Recorded::Ours(occurrence) = occurrences::record(tx, &entry).await? else { return Ok(false) };
+        let Recorded::Ours(occurrence) = record_occurrence(tx, &entry).await? else { return Ok(false) };
         let run = runs::New {
             occurrence_id: Some(occurrence),
             scheduled_time: Some(due.time),
             ..runs::New::unscheduled(id, Trigger::CatchUp, self.now)
         };
-        overlap::admit_deferred(tx, self.workflow, &run).await?;
+        verdict::admit_deferred(tx, self.workflow, &run).await?;
         Ok(true)
     }
 
@@ -194,7 +194,7 @@ impl<'a> Stretch<'a> {
         } else {
             due_times::next_due_time(&self.versions, through)
         };
-        ledger_cursor::settle(tx, self.workflow.id, through, watch_at).await
+        ledger_cursor::advance_cursor(tx, self.workflow.id, through, watch_at).await
     }
 
     /// Whether the version in force cannot be evaluated: its timezone or cron is not known any more.

@@ -22,17 +22,17 @@ pub(super) struct Key {
 
 impl Key {
     /// Before all workflows.
-    pub(super) fn first() -> Self {
+    pub(super) fn before_all() -> Self {
         Self { watch_at: DateTime::UNIX_EPOCH, id: 0 }
     }
 
-    pub(super) fn workflow(&self) -> WorkflowId {
+    pub(super) fn workflow_id(&self) -> WorkflowId {
         WorkflowId(self.id)
     }
 }
 
 /// Lists the workflows whose next time to decide is not later than `until`, by key, except those in `met`.
-pub(super) async fn after(
+pub(super) async fn list_after(
     db: &mut PgConnection,
     last: Key,
     until: DateTime<Utc>,
@@ -60,7 +60,7 @@ pub(super) async fn after(
 }
 
 /// Lists workflows whose pause is over.
-pub(super) async fn pauses_over(db: &mut PgConnection, now: DateTime<Utc>) -> sqlx::Result<Vec<i64>> {
+pub(super) async fn list_ended_pauses(db: &mut PgConnection, now: DateTime<Utc>) -> sqlx::Result<Vec<i64>> {
     sqlx::query_scalar!(
         r#"
         -- pauses that are over; more of them are the next pass's
@@ -84,7 +84,7 @@ pub(super) async fn settle_quiet(pool: &PgPool, batch: &[Key], now: DateTime<Utc
 async fn settle_batch(tx: &mut PgConnection, batch: &[Key], now: DateTime<Utc>) -> sqlx::Result<Vec<WorkflowId>> {
     let until = now - GRACE;
     let locked = lock_batch(tx, batch, until, now).await?;
-    let mut versions = versions::of_all(tx, &locked).await?;
+    let mut versions = versions::read_of_all(tx, &locked).await?;
     let mut quiet: Vec<_> = locked
         .into_iter()
         .filter_map(|(id, after)| Quiet::of(id, &versions.remove(&id).unwrap_or_default(), after, until))

@@ -112,8 +112,8 @@ pub(super) async fn ask(
     let mut tx = db::begin(&app.pool).await?;
     let workflow = lock_alive(&mut tx, id, caller.team_id(), edit.now).await?;
     let outcome = match body.dry_run {
-        Some(true) => backfills::count(&mut tx, &workflow, &request, edit.now).await?,
-        Some(false) | None => backfills::begin(&mut tx, &workflow, &request, edit).await?,
+        Some(true) => backfills::count_selected_times(&mut tx, &workflow, &request, edit.now).await?,
+        Some(false) | None => backfills::create_backfill(&mut tx, &workflow, &request, edit).await?,
     };
     match outcome {
         BackfillOutcome::Counted(total, times) => Ok(Json(DryRunView { total, times }).into_response()),
@@ -184,7 +184,8 @@ pub(super) async fn list(
         limit: limit + 1,
     };
     let mut connection = app.pool.acquire().await?;
-    let items = backfills::list(&mut connection, &filter).await?.into_iter().map(BackfillView::from).collect();
+    let items =
+        backfills::list_backfills(&mut connection, &filter).await?.into_iter().map(BackfillView::from).collect();
     Ok(Json(Page::cut(items, limit, |item: &BackfillView| item.id.to_string())))
 }
 
@@ -216,11 +217,11 @@ pub(super) async fn act(
     };
     let edit = caller.edit(app.clock.now(), trace);
     let mut tx = db::begin(&app.pool).await?;
-    let seen = backfills::find(&mut tx, id, caller.team_id()).await?.ok_or_else(Error::not_found)?;
+    let seen = backfills::find_backfill(&mut tx, id, caller.team_id()).await?.ok_or_else(Error::not_found)?;
     // A job that advances the backfill locks the workflow, so read after this lock what the job did.
     workflows::lock(&mut tx, WorkflowId(seen.workflow_id), None, edit.now).await?.ok_or_else(Error::not_found)?;
-    let current = backfills::find(&mut tx, id, caller.team_id()).await?.ok_or_else(Error::not_found)?;
-    if !backfills::operate(&mut tx, &current, verb, &edit).await? {
+    let current = backfills::find_backfill(&mut tx, id, caller.team_id()).await?.ok_or_else(Error::not_found)?;
+    if !backfills::apply_verb(&mut tx, &current, verb, &edit).await? {
         return Err(Error::conflict("backfill_ended", "the backfill has already ended"));
     }
     let view = read(&mut tx, id, caller.team_id()).await?;
@@ -229,7 +230,7 @@ pub(super) async fn act(
 }
 
 async fn read(db: &mut db::PgConnection, id: Uuid, team_id: Option<i64>) -> Result<BackfillView, Error> {
-    Ok(backfills::find(db, id, team_id).await?.ok_or_else(Error::not_found)?.into())
+    Ok(backfills::find_backfill(db, id, team_id).await?.ok_or_else(Error::not_found)?.into())
 }
 
 impl From<Backfill> for BackfillView {

@@ -96,7 +96,7 @@ impl LockedEdit {
     pub(super) async fn erase(mut self, app: &App) -> Result<(), Error> {
         workflows::erase(&mut self.tx, &self.before, &self.edit).await?;
         self.tx.commit().await?;
-        app.decider.forget([self.before.id].into());
+        app.decider.forget_workflows([self.before.id].into());
         app.notifier.notify();
         awaited(app, self.before.id, self.before.revision.0 + 1, self.wait).await
     }

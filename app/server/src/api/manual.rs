@@ -81,16 +81,16 @@ async fn fire(app: &App, caller: &Caller, id: WorkflowId, body: FireBody, edit: 
     }
     let mut tx = db::begin(&app.pool).await?;
     let workflow = lock_alive(&mut tx, id, caller.team_id(), edit.now).await?;
-    let outcome = manual::fire(&mut tx, &workflow, body.inputs, edit).await?;
+    let outcome = manual::fire_now(&mut tx, &workflow, body.inputs, edit).await?;
     tx.commit().await?;
     answer(app, outcome)
 }
 
 async fn retry(app: &App, caller: &Caller, id: Uuid, edit: &Edit) -> Result<Response, Error> {
     let mut tx = db::begin(&app.pool).await?;
-    let run = runs::find(&mut tx, id, caller.team_id()).await?.ok_or_else(Error::not_found)?;
+    let run = runs::find_run(&mut tx, id, caller.team_id()).await?.ok_or_else(Error::not_found)?;
     let workflow = lock_alive(&mut tx, WorkflowId(run.workflow_id), caller.team_id(), edit.now).await?;
-    let outcome = manual::retry(&mut tx, &workflow, id, edit).await?;
+    let outcome = manual::retry_run(&mut tx, &workflow, id, edit).await?;
     tx.commit().await?;
     answer(app, outcome)
 }
@@ -114,9 +114,9 @@ fn answer(app: &App, outcome: ManualOutcome) -> Result<Response, Error> {
 /// Cancelling a cancelled run changes nothing; a run that ended otherwise keeps its state.
 async fn cancel(app: &App, caller: &Caller, id: Uuid, edit: &Edit) -> Result<Json<RunView>, Error> {
     let mut tx = db::begin(&app.pool).await?;
-    let before = runs::find(&mut tx, id, caller.team_id()).await?.ok_or_else(Error::not_found)?;
-    let cancelled = runs::cancel(&mut tx, id, edit.now).await?;
-    let after = runs::find(&mut tx, id, caller.team_id()).await?.ok_or_else(Error::not_found)?;
+    let before = runs::find_run(&mut tx, id, caller.team_id()).await?.ok_or_else(Error::not_found)?;
+    let cancelled = runs::cancel_run(&mut tx, id, edit.now).await?;
+    let after = runs::find_run(&mut tx, id, caller.team_id()).await?.ok_or_else(Error::not_found)?;
     match cancelled {
         Cancelled::Requested | Cancelled::Done => {
             let subject = format!("run:{id} of workflow:{}", before.workflow_id);
@@ -128,7 +128,7 @@ async fn cancel(app: &App, caller: &Caller, id: Uuid, edit: &Edit) -> Result<Jso
     tx.commit().await?;
     if cancelled == Cancelled::Done {
         // The slot of the run is free now, so start the next queued run without waiting for the job `queue`.
-        if let Err(error) = queue::advance(&app.pool, WorkflowId(before.workflow_id), edit.now).await {
+        if let Err(error) = queue::advance_workflow(&app.pool, WorkflowId(before.workflow_id), edit.now).await {
             tracing::warn!(%error, "next queued run not started; the job `queue` starts it at its next turn");
         }
         app.wake.notify();

@@ -120,7 +120,7 @@ pub(super) async fn get(
     Id(id): Id<Uuid>,
 ) -> Result<Json<RunView>, Error> {
     let mut connection = app.pool.acquire().await?;
-    let run = runs::find(&mut connection, id, caller.team_id()).await?.ok_or_else(Error::not_found)?;
+    let run = runs::find_run(&mut connection, id, caller.team_id()).await?.ok_or_else(Error::not_found)?;
     Ok(Json(run.into()))
 }
 
@@ -163,7 +163,7 @@ pub(super) async fn occurrences(
         limit: limit + 1,
     };
     let mut connection = app.pool.acquire().await?;
-    let found = occurrences::list(&mut connection, &filter).await?;
+    let found = occurrences::list_occurrences(&mut connection, &filter).await?;
     let items = found.into_iter().map(OccurrenceView::from).collect();
     Ok(Json(Page::cut(items, limit, |item: &OccurrenceView| item.scheduled_time.to_rfc3339())))
 }
@@ -181,7 +181,7 @@ async fn page_of_runs(app: &App, team_id: Option<i64>, params: RunParams) -> Res
         limit: limit + 1,
     };
     let mut connection = app.pool.acquire().await?;
-    let found = runs::list(&mut connection, &filter).await?;
+    let found = runs::list_runs(&mut connection, &filter).await?;
     let items = found.into_iter().map(RunView::from).collect();
     Ok(Json(Page::cut(items, limit, |item: &RunView| item.id.to_string())))
 }

@@ -119,7 +119,7 @@ pub(super) async fn show(
     }
     let to = app.clock.now();
     let scope = Scope { team_id: caller.team_id(), workflow_id: params.workflow_id, from: to - hours, to };
-    let stats = stats::read(&mut connection, scope).await?;
+    let stats = stats::read_stats(&mut connection, scope).await?;
     Ok(Json(StatsView::of(&stats, scope)))
 }
 
@@ -131,13 +131,13 @@ impl StatsView {
             to: scope.to,
             fire_delay: DelayView { count: delay.count, p50_s: delay.p50_s, p95_s: delay.p95_s, max_s: delay.max_s },
             occurrences: DecisionsView {
-                fired: stats.decided(Decision::Fired),
-                caught_up: stats.decided(Decision::CaughtUp),
-                backfilled: stats.decided(Decision::Backfilled),
-                skipped_overlap: stats.decided(Decision::SkippedOverlap),
-                skipped_paused: stats.decided(Decision::SkippedPaused),
-                missed: stats.decided(Decision::Missed),
-                abandoned: stats.decided(Decision::Abandoned),
+                fired: stats.decision_count(Decision::Fired),
+                caught_up: stats.decision_count(Decision::CaughtUp),
+                backfilled: stats.decision_count(Decision::Backfilled),
+                skipped_overlap: stats.decision_count(Decision::SkippedOverlap),
+                skipped_paused: stats.decision_count(Decision::SkippedPaused),
+                missed: stats.decision_count(Decision::Missed),
+                abandoned: stats.decision_count(Decision::Abandoned),
             },
             executions: ExecutionsView::of(stats.executions),
             recoveries: RecoveriesView::of(stats.executions),

@@ -101,9 +101,9 @@ pub(super) async fn verify(
     let cursor = page::cursor(params.cursor.as_deref())?;
     let (kept, now) = (app.config.ledger_kept(), app.clock.now());
     let mut connection = app.pool.acquire().await?;
-    let cursor = verify::start(&mut connection, span, cursor, kept, now).await?.map_err(refused)?;
+    let cursor = verify::find_start(&mut connection, span, cursor, kept, now).await?.map_err(refused)?;
     drop(connection);
-    Ok(Json(view(span, verify::compare(&app.pool, span, cursor).await?)))
+    Ok(Json(view(span, verify::compare_span(&app.pool, span, cursor).await?)))
 }
 
 fn refused(unfit: Unfit) -> FieldError {

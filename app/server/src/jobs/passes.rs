@@ -2,7 +2,7 @@
 //! returns the result of the turn.
 
 use anyhow::ensure;
-use executor::{recover, timeouts};
+use executor::{recovery, timeouts};
 use ledger::admission::queue;
 use ledger::{backfills, watchdog};
 
@@ -13,7 +13,7 @@ use crate::prune;
 
 /// Decides the due times that have no decision.
 pub(super) async fn watchdog(app: &App) -> anyhow::Result<Did> {
-    let pass = watchdog::pass(&app.pool, app.config.ledger_kept(), app.database_time().await?).await?;
+    let pass = watchdog::decide_overdue_times(&app.pool, app.config.ledger_kept(), app.database_time().await?).await?;
     count_watchdog(&pass, &app.metrics);
     if pass.caught_up > 0 {
         app.wake.notify();
@@ -33,17 +33,17 @@ pub(super) async fn watchdog(app: &App) -> anyhow::Result<Did> {
 
 /// Starts the runs that wait for a slot.
 pub(super) async fn queue(app: &App) -> anyhow::Result<Did> {
-    let pass = queue::pass(&app.pool, app.database_time().await?).await?;
-    if pass.changed() > 0 {
+    let pass = queue::advance_all(&app.pool, app.database_time().await?).await?;
+    if pass.changed_runs() > 0 {
         app.wake.notify();
     }
     fail_at_end(queue::JOB, pass.failed, &app.metrics)?;
-    Ok(if pass.changed() == 0 { Did::Nothing } else { Did::All(pass.in_words()) })
+    Ok(if pass.changed_runs() == 0 { Did::Nothing } else { Did::All(pass.in_words()) })
 }
 
 /// Advances each running backfill.
 pub(super) async fn backfills(app: &App) -> anyhow::Result<Did> {
-    let pass = backfills::pass(&app.pool, app.database_time().await?).await?;
+    let pass = backfills::advance_backfills(&app.pool, app.database_time().await?).await?;
     if pass.started > 0 {
         app.wake.notify();
     }
@@ -57,9 +57,9 @@ pub(super) async fn backfills(app: &App) -> anyhow::Result<Did> {
 
 /// Recovers the runs of lost instances.
 pub(super) async fn recovery(app: &App) -> anyhow::Result<Did> {
-    let pass = recover::pass(&app.pool, app.config.recovery(), app.database_time().await?).await?;
+    let pass = recovery::recover_lost_runs(&app.pool, app.config.recovery(), app.database_time().await?).await?;
     app.wake.notify();
-    fail_at_end(recover::JOB, pass.failed, &app.metrics)?;
+    fail_at_end(recovery::JOB, pass.failed, &app.metrics)?;
     Ok(match pass.lost {
         0 => Did::Nothing,
         _ if pass.is_full() => Did::Some(pass.in_words()),
@@ -69,7 +69,7 @@ pub(super) async fn recovery(app: &App) -> anyhow::Result<Did> {
 
 /// Ends the attempts that did not end at their timeout.
 pub(super) async fn timeouts(app: &App) -> anyhow::Result<Did> {
-    let pass = timeouts::pass(&app.pool, app.database_time().await?).await?;
+    let pass = timeouts::end_stuck_runs(&app.pool, app.database_time().await?).await?;
     app.wake.notify();
     fail_at_end(timeouts::JOB, pass.failed, &app.metrics)?;
     Ok(match pass.tries {

@@ -1,6 +1,6 @@
 //! Step 7 of 7: all background jobs, with their cadence and their pass.
 
-use executor::{recover, timeouts};
+use executor::{recovery, timeouts};
 use ledger::admission::queue;
 use ledger::{backfills, watchdog};
 
@@ -29,7 +29,7 @@ pub fn registry(config: &Config) -> Vec<Job> {
             run: |app| Box::pin(async move { passes::backfills(&app).await }),
         },
         Job {
-            name: recover::JOB,
+            name: recovery::JOB,
             when: When::every_secs(config.recovery_interval_secs),
             run: |app| Box::pin(async move { passes::recovery(&app).await }),
         },

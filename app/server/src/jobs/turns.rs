@@ -39,7 +39,7 @@ pub(crate) async fn take_turns(app: App, shutdown: Shutdown) {
             Err(error) => tracing::warn!(%error, "due jobs not read; the next check tries again"),
         }
         tokio::select! {
-            () = shutdown.draining() => break,
+            () = shutdown.wait_for_drain() => break,
             () = tokio::time::sleep(CHECK_EVERY.mul_f64(0.75 + rand::random::<f64>() / 2.0)) => {}
         }
         while under_way.try_join_next().is_some() {}
@@ -167,7 +167,7 @@ async fn end(app: &App, mut under_way: JoinSet<()>, shutdown: &Shutdown) {
     tokio::select! {
         () = all_ended => return,
         () = tokio::time::sleep(limit) => {}
-        () = shutdown.handing_over() => {}
+        () = shutdown.wait_for_hand_over() => {}
     }
     under_way.shutdown().await;
     let released = async { table::release_all(&mut *app.pool.acquire().await?, app.instance).await };

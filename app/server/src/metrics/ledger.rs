@@ -40,7 +40,7 @@ impl Ledger {
         let read = self.0.try_get_with((), async {
             let mut connection = pool.acquire().await?;
             let scope = Scope { team_id: None, workflow_id: None, from: now - OF, to: now };
-            Ok::<_, sqlx::Error>((stats::read(&mut connection, scope).await?, now))
+            Ok::<_, sqlx::Error>((stats::read_stats(&mut connection, scope).await?, now))
         });
         match read.await {
             Ok((stats, read_at)) => register(registry, &stats, read_at),
@@ -52,7 +52,9 @@ impl Ledger {
 fn register(registry: &mut Registry, stats: &Stats, now: DateTime<Utc>) {
     let decisions = Family::<Decided, Gauge>::default();
     for decision in Decision::ALL {
-        decisions.get_or_create(&Decided { decision: MetricLabel(decision.as_str()) }).set(stats.decided(decision));
+        decisions
+            .get_or_create(&Decided { decision: MetricLabel(decision.as_str()) })
+            .set(stats.decision_count(decision));
     }
     registry.register("occurrences", "Due times that were decided in the last hour", decisions);
     let (delay, runs) = (stats.delay, stats.executions);

@@ -21,14 +21,14 @@ struct Behind {
 /// The watchdog leaves times undecided while a workflow's timezone or cron is unknown. Such a workflow does not delay
 /// the verification of others, because the comparison reports it. The same applies to a workflow that the watchdog
 /// could not process in its last pass, which processed all others.
-pub(super) async fn through(db: &mut PgConnection, until: DateTime<Utc>) -> sqlx::Result<DateTime<Utc>> {
+pub(super) async fn find_latest_end(db: &mut PgConnection, until: DateTime<Utc>) -> sqlx::Result<DateTime<Utc>> {
     let (mut watch_at, mut id) = (DateTime::UNIX_EPOCH, 0);
     loop {
         let behind = behind(db, until, watch_at, id).await?;
         let Some(last) = behind.last() else { return Ok(until) };
         (watch_at, id) = (last.watch_at, last.id);
         let instants: Vec<_> = behind.iter().map(|workflow| (workflow.id, workflow.accounted)).collect();
-        let versions = versions::of_all(db, &instants).await?;
+        let versions = versions::read_of_all(db, &instants).await?;
         let open = behind.iter().find(|workflow| {
             let versions = versions.get(&workflow.id).map(Vec::as_slice).unwrap_or_default();
             let open = due_times::list_due_times(versions, workflow.accounted.min(until), until, 1);

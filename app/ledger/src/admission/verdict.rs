@@ -19,10 +19,10 @@ use workflows::definition::policies::Overlap;
 use workflows::reasons::ReasonCode;
 use workflows::{State, Workflow};
 
-use crate::admission::load::{self, Load, is_live, slots};
-use crate::admission::promote;
+use crate::admission::load::{self, Load, is_live, slot_limit};
+use crate::admission::promote::{defer_automatic_runs, promote_queued_runs};
 use crate::occurrences;
-use crate::runs::{self, RunState, Trigger};
+use crate::runs::{self, RunState, Trigger, accept_run};
 
 /// How many runs may wait under `queue`.
 const QUEUE_LENGTH: i64 = 100;
@@ -45,7 +45,7 @@ impl Verdict {
     ///
     /// # Errors
     /// Returns the reason why it does not run.
-    pub fn state(&self) -> Result<RunState, ReasonCode> {
+    pub fn initial_state(&self) -> Result<RunState, ReasonCode> {
         match self {
             Verdict::Start => Ok(RunState::Accepted),
             Verdict::Queue | Verdict::Replace(_) => Ok(RunState::Queued),
@@ -58,25 +58,25 @@ impl Verdict {
 ///
 /// # Errors
 /// Fails if the database cannot be reached or refuses the statement.
-pub async fn admit(
+pub async fn admit_run(
     tx: &mut PgConnection,
     workflow: &Workflow,
     run: &runs::New,
 ) -> sqlx::Result<Result<RunState, ReasonCode>> {
-    let admitted = verdict(tx, workflow, run.trigger, run.now).await?.state();
+    let admitted = decide_admission(tx, workflow, run.trigger, run.now).await?.initial_state();
     if let Ok(state) = admitted {
-        runs::accept(tx, workflow, state, run).await?;
+        accept_run(tx, workflow, state, run).await?;
     }
     Ok(admitted)
 }
 
-/// As [`admit`], for a deferred run, which is never refused: it waits, however long the queue is.
+/// As [`admit_run`], for a deferred run, which is never refused: it waits, however long the queue is.
 ///
 /// # Errors
 /// Fails if the database cannot be reached or refuses the statement.
 pub async fn admit_deferred(tx: &mut PgConnection, workflow: &Workflow, run: &runs::New) -> sqlx::Result<()> {
-    let state = verdict(tx, workflow, run.trigger, run.now).await?.state().unwrap_or(RunState::Queued);
-    runs::accept(tx, workflow, state, run).await
+    let state = decide_admission(tx, workflow, run.trigger, run.now).await?.initial_state().unwrap_or(RunState::Queued);
+    accept_run(tx, workflow, state, run).await
 }
 
 /// Decides whether a run may start. The caller has locked the workflow until it has written the run.
@@ -85,19 +85,19 @@ pub async fn admit_deferred(tx: &mut PgConnection, workflow: &Workflow, run: &ru
 ///
 /// # Errors
 /// Fails if the database cannot be reached or refuses the statement.
-pub async fn verdict(
+pub async fn decide_admission(
     tx: &mut PgConnection,
     workflow: &Workflow,
     trigger: Trigger,
     now: DateTime<Utc>,
 ) -> sqlx::Result<Verdict> {
     if workflow.state == State::Paused {
-        promote::defer_automatic_runs(tx, workflow.id).await?;
+        defer_automatic_runs(tx, workflow.id).await?;
     }
     let mut load = load::read_load(tx, workflow).await?;
-    if load.waiting() > 0 && load.has_room(workflow) {
+    if load.waiting_runs() > 0 && load.has_room(workflow) {
         // Queued runs start before newer ones.
-        promote::promote(tx, workflow, now).await?;
+        promote_queued_runs(tx, workflow, now).await?;
         load = load::read_load(tx, workflow).await?;
     }
     match load.evaluate(workflow, trigger) {
@@ -182,10 +182,10 @@ async fn cancel_waiting(tx: &mut PgConnection, runs: &[Uuid], now: DateTime<Utc>
 impl Load {
     fn evaluate(self, workflow: &Workflow, trigger: Trigger) -> Verdict {
         if !is_live(trigger) {
-            let first = self.waiting() == 0 && self.has_room_for(workflow, trigger);
+            let first = self.waiting_runs() == 0 && self.has_room_for(workflow, trigger);
             return if first { Verdict::Start } else { Verdict::Queue };
         }
-        if self.busy() + self.waiting_live() < slots(workflow) {
+        if self.busy_runs() + self.waiting_live() < slot_limit(workflow) {
             return Verdict::Start;
         }
         match workflow.spec.policies.overlap {
@@ -197,7 +197,7 @@ impl Load {
                 // A queued manual run takes no slot from the schedule, but further manual runs must not accumulate
                 // behind it.
                 let waiting_manual = if trigger == Trigger::Manual { self.waiting_manual } else { 0 };
-                let taken_by_live = self.live + self.waiting_schedule + waiting_manual >= slots(workflow);
+                let taken_by_live = self.live + self.waiting_schedule + waiting_manual >= slot_limit(workflow);
                 if !taken_by_live || self.may_wait_for_start(workflow, trigger) {
                     return Verdict::Queue;
                 }
@@ -221,7 +221,7 @@ impl Load {
 async fn replace(tx: &mut PgConnection, workflow: &Workflow, now: DateTime<Utc>) -> sqlx::Result<Verdict> {
     let live = [Trigger::Schedule, Trigger::Manual];
     let stopping = workflows::cancel_live_runs(tx, workflow.id, &live, ReasonCode::ReplacedByLaterRun, now).await?;
-    if load::read_load(tx, workflow).await?.busy() == 0 {
+    if load::read_load(tx, workflow).await?.busy_runs() == 0 {
         return Ok(Verdict::Start);
     }
     Ok(Verdict::Replace(stopping))

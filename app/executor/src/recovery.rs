@@ -10,7 +10,7 @@ use chrono::{DateTime, TimeDelta, Utc};
 use db::{PgConnection, PgPool};
 use ledger::admission::queue;
 use ledger::job_failures;
-use ledger::runs;
+use ledger::runs::abandon_runs;
 use schedule::WorkflowId;
 use uuid::Uuid;
 use workflows::State;
@@ -73,14 +73,14 @@ pub struct Pass {
 ///
 /// # Errors
 /// Fails if the database fails; earlier transactions remain committed.
-pub async fn pass(pool: &PgPool, settings: Settings, now: DateTime<Utc>) -> sqlx::Result<Pass> {
+pub async fn recover_lost_runs(pool: &PgPool, settings: Settings, now: DateTime<Utc>) -> sqlx::Result<Pass> {
     let mut pass = match take_over(pool, None, settings, now).await {
         // One run makes the statement for all fail, so give each its own transaction.
         Err(error) if job_failures::concerns_one_workflow(&error) => take_over_singly(pool, settings, now).await?,
         done => done?,
     };
     for workflow in &pass.ended {
-        if let Err(error) = queue::advance(pool, WorkflowId(*workflow), now).await {
+        if let Err(error) = queue::advance_workflow(pool, WorkflowId(*workflow), now).await {
             job_failures::skip_failed(JOB, *workflow, error)?;
             pass.failed += 1;
         }
@@ -141,7 +141,7 @@ async fn settle(tx: &mut PgConnection, lost: &[Lost], settings: Settings, now: D
     }
     let_go_on(tx, &go_on, now).await?;
     let_be_cancelled(tx, &cancelled, now).await?;
-    runs::abandon(tx, &abandoned, &reasons, now).await?;
+    abandon_runs(tx, &abandoned, &reasons, now).await?;
     Ok(Pass {
         lost: lost.len(),
         go_on: go_on.len(),

@@ -4,9 +4,7 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use tokio::task::JoinSet;
-
-use super::run::all_ended;
+use super::run::RunningAttempts;
 use super::{Executor, heartbeat};
 use crate::claim::Fence;
 use crate::shutdown::Shutdown;
@@ -29,27 +27,27 @@ impl Executor {
 
     /// Claims the runs that are due and executes them to their end.
     pub async fn execute_all(&self) {
-        let (mut running, slots) = (JoinSet::new(), self.parts.settings.slots);
-        self.start_due(&mut running, slots, &Shutdown::default()).await;
-        all_ended(&mut running).await;
+        let mut running = RunningAttempts::default();
+        self.start_due(&mut running, &Shutdown::default()).await;
+        running.wait_for_all().await;
     }
 
     /// As [`Self::execute_all`], but takes the steps that `next` returns.
     pub async fn execute_stepwise(&self, mut next: impl AsyncFnMut() -> Step) {
-        let (mut running, slots) = (JoinSet::new(), self.parts.settings.slots);
-        self.start_due(&mut running, slots, &Shutdown::default()).await;
+        let mut running = RunningAttempts::default();
+        self.start_due(&mut running, &Shutdown::default()).await;
         while !running.is_empty() {
             let step = tokio::select! {
                 biased;
-                _ = running.join_next() => continue,
+                _ = running.wait_for_end() => continue,
                 step = next() => step,
             };
             match step {
-                Step::Claim => drop(self.start_due(&mut running, slots, &Shutdown::default()).await),
+                Step::Claim => drop(self.start_due(&mut running, &Shutdown::default()).await),
                 Step::HandOver => {
-                    self.own.hand_over_unsent();
-                    self.own.hand_over_all();
-                    all_ended(&mut running).await;
+                    self.in_flight.hand_over_unsent();
+                    self.in_flight.hand_over_all();
+                    running.wait_for_all().await;
                 }
             }
         }
@@ -59,19 +57,19 @@ impl Executor {
     pub async fn keep_leases(&self, mut beat: impl AsyncFnMut(), now: &(dyn Fn() -> Instant + Sync)) {
         loop {
             beat().await;
-            heartbeat::beat(self, now).await;
+            heartbeat::renew_all_leases(self, now).await;
         }
     }
 
     /// The attempts in progress.
     #[must_use]
     pub fn under_way(&self) -> Vec<Fence> {
-        self.own.under_way()
+        self.in_flight.under_way()
     }
 
     /// The attempts in progress, and the stopped ones that are not released yet.
     #[must_use]
-    pub fn known(&self) -> Vec<Fence> {
-        self.own.known()
+    pub fn known_attempts(&self) -> Vec<Fence> {
+        self.in_flight.known_attempts()
     }
 }

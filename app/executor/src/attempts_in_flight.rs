@@ -1,14 +1,16 @@
-//! Step 7 of 7: the attempts that this process executes. Only their leases are renewed.
+//! Step 7 of 7: the attempts that this process executes, from their claim on. Only their leases are renewed.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use chrono::{DateTime, Utc};
+use db::PgConnection;
 use tokio::sync::oneshot;
 use uuid::Uuid;
 
 use crate::actions::Departure;
-use crate::claim::Fence;
+use crate::claim::{Claimed, Fence, Lease, Slots, claim_due_runs};
 
 /// Why an attempt stops before its action is done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -23,7 +25,7 @@ pub(super) enum Stop {
 
 /// The attempts in progress on this instance; clones share the set.
 #[derive(Clone, Default)]
-pub(super) struct Own(Arc<Mutex<Attempts>>);
+pub(super) struct AttemptsInFlight(Arc<Mutex<Attempts>>);
 
 #[derive(Default)]
 struct Attempts {
@@ -42,7 +44,7 @@ struct Entry {
 
 /// An attempt in progress; dropping it removes the attempt from the set.
 pub(super) struct Registered {
-    own: Own,
+    in_flight: AttemptsInFlight,
     fence: Fence,
     /// Whether its request was sent.
     pub(super) departure: Departure,
@@ -50,9 +52,29 @@ pub(super) struct Registered {
     pub(super) stopped: oneshot::Receiver<Stop>,
 }
 
-impl Own {
+impl AttemptsInFlight {
+    /// Claims runs that are due, except those with a known attempt, and registers the attempt of each.
+    ///
+    /// Their leases begin no earlier than the time that it returns with them.
+    pub(super) async fn claim_and_register(
+        &self,
+        db: &mut PgConnection,
+        lease: Lease,
+        slots: &Slots,
+        now: DateTime<Utc>,
+    ) -> sqlx::Result<(Instant, Vec<(Claimed, Registered)>)> {
+        let executing: Vec<_> = self.known_attempts().iter().map(|fence| fence.id).collect();
+        let requested = Instant::now();
+        let claimed = claim_due_runs(db, lease, slots, &executing, now).await?;
+        let registered = claimed.into_iter().map(|run| {
+            let registered = self.register_attempt(run.fence(), requested);
+            (run, registered)
+        });
+        Ok((requested, registered.collect()))
+    }
+
     /// Registers an attempt that was claimed no earlier than `requested`; an older one of the same run is stopped.
-    pub(super) fn register(&self, fence: Fence, requested: Instant) -> Registered {
+    pub(super) fn register_attempt(&self, fence: Fence, requested: Instant) -> Registered {
         let (stop, stopped) = oneshot::channel();
         let departure = Departure::default();
         let entry =
@@ -60,7 +82,7 @@ impl Own {
         if let Some(mut replaced) = self.attempts().under_way.insert(fence.id, entry) {
             replaced.stop(Stop::Lost);
         }
-        Registered { own: self.clone(), fence, departure, stopped }
+        Registered { in_flight: self.clone(), fence, departure, stopped }
     }
 
     /// The attempts in progress.
@@ -69,13 +91,13 @@ impl Own {
     }
 
     /// The attempts that stopped and are not released yet.
-    pub(super) fn stopped(&self) -> Vec<Fence> {
+    pub(super) fn stopped_attempts(&self) -> Vec<Fence> {
         self.attempts().stopped.iter().copied().collect()
     }
 
     /// All attempts of this process whose outcome may be unwritten: those in progress and the stopped ones.
-    pub(super) fn known(&self) -> Vec<Fence> {
-        [self.under_way(), self.stopped()].concat()
+    pub(super) fn known_attempts(&self) -> Vec<Fence> {
+        [self.under_way(), self.stopped_attempts()].concat()
     }
 
     /// Removes attempts that were released in the database.
@@ -87,14 +109,14 @@ impl Own {
     }
 
     /// Stops one attempt.
-    pub(super) fn stop(&self, fence: Fence, why: Stop) {
+    pub(super) fn stop_attempt(&self, fence: Fence, why: Stop) {
         if let Some(entry) = self.attempts().of(fence) {
             entry.stop(why);
         }
     }
 
     /// Records that the lease of one attempt was renewed no earlier than `requested`.
-    pub(super) fn renew(&self, fence: Fence, requested: Instant) {
+    pub(super) fn renew_lease(&self, fence: Fence, requested: Instant) {
         if let Some(entry) = self.attempts().of(fence) {
             entry.renewed = requested;
         }
@@ -115,7 +137,7 @@ impl Own {
     /// Hands over every attempt that has sent nothing; from now on it cannot.
     pub(super) fn hand_over_unsent(&self) {
         for entry in self.attempts().under_way.values_mut() {
-            if entry.departure.prevent() {
+            if entry.departure.try_to_prevent() {
                 entry.stop(Stop::HandedOver);
             }
         }
@@ -149,13 +171,13 @@ impl Entry {
 impl Registered {
     /// Moves the attempt to the stopped ones: it has no outcome, so its row is to be released.
     pub(super) fn into_stopped(self) {
-        self.own.attempts().stopped.insert(self.fence);
+        self.in_flight.attempts().stopped.insert(self.fence);
     }
 }
 
 impl Drop for Registered {
     fn drop(&mut self) {
-        let mut attempts = self.own.attempts();
+        let mut attempts = self.in_flight.attempts();
         // This instance may have claimed the same run again meanwhile.
         if attempts.under_way.get(&self.fence.id).is_some_and(|entry| entry.attempt == self.fence.attempt) {
             attempts.under_way.remove(&self.fence.id);
@@ -171,43 +193,44 @@ mod tests {
         Fence { id: Uuid::nil(), attempt }
     }
 
-    fn register(own: &Own, fence: Fence) -> Registered {
-        own.register(fence, Instant::now())
+    fn register(in_flight: &AttemptsInFlight, fence: Fence) -> Registered {
+        in_flight.register_attempt(fence, Instant::now())
     }
 
     #[test]
     fn replaced_attempt_is_stopped() {
-        let own = Own::default();
-        let mut first = register(&own, fence(1));
-        let mut second = register(&own, fence(2));
+        let in_flight = AttemptsInFlight::default();
+        let mut first = register(&in_flight, fence(1));
+        let mut second = register(&in_flight, fence(2));
         assert_eq!(first.stopped.try_recv(), Ok(Stop::Lost));
         assert!(second.stopped.try_recv().is_err());
         drop(first);
-        assert_eq!(own.under_way(), [fence(2)], "the end of the first does not forget the second");
+        assert_eq!(in_flight.under_way(), [fence(2)], "the end of the first does not forget the second");
         drop(second);
-        assert!(own.under_way().is_empty());
+        assert!(in_flight.under_way().is_empty());
     }
 
     #[test]
     fn unsent_attempts_are_handed_over() {
-        let own = Own::default();
-        let (mut sent, mut unsent) = (register(&own, fence(1)), register(&own, Fence { id: Uuid::max(), attempt: 1 }));
-        assert!(sent.departure.leave());
-        own.hand_over_unsent();
+        let in_flight = AttemptsInFlight::default();
+        let (mut sent, mut unsent) =
+            (register(&in_flight, fence(1)), register(&in_flight, Fence { id: Uuid::max(), attempt: 1 }));
+        assert!(sent.departure.try_to_leave());
+        in_flight.hand_over_unsent();
         assert!(sent.stopped.try_recv().is_err(), "it drains");
         assert_eq!(unsent.stopped.try_recv(), Ok(Stop::HandedOver));
-        assert!(!unsent.departure.leave(), "it cannot be sent any more");
-        own.hand_over_all();
+        assert!(!unsent.departure.try_to_leave(), "it cannot be sent any more");
+        in_flight.hand_over_all();
         assert_eq!(sent.stopped.try_recv(), Ok(Stop::HandedOver));
     }
 
     #[test]
     fn stopped_attempts_are_known_until_released() {
-        let own = Own::default();
-        register(&own, fence(1)).into_stopped();
-        assert!(own.under_way().is_empty());
-        assert_eq!(own.known(), [fence(1)]);
-        own.forget_stopped(&[fence(1)]);
-        assert!(own.known().is_empty());
+        let in_flight = AttemptsInFlight::default();
+        register(&in_flight, fence(1)).into_stopped();
+        assert!(in_flight.under_way().is_empty());
+        assert_eq!(in_flight.known_attempts(), [fence(1)]);
+        in_flight.forget_stopped(&[fence(1)]);
+        assert!(in_flight.known_attempts().is_empty());
     }
 }

@@ -10,12 +10,12 @@ use workflows::reasons::ReasonCode;
 use workflows::{CLOCK_SKEW, State, Workflow};
 
 use super::{Answer, Reason, disagreement};
-use crate::admission::overlap::{self, Place};
+use crate::admission::verdict::{self, Place};
 use crate::catch_up::{self, Late};
 use crate::due_times::{self, DueTime};
 use crate::identity;
-use crate::occurrences::{self, Current, Decision, Entry, Recorded};
-use crate::runs::{self, RunState, Trigger};
+use crate::occurrences::{self, Current, Decision, Entry, Recorded, record_occurrence};
+use crate::runs::{self, RunState, Trigger, accept_run};
 use crate::spread;
 use crate::versions::{self, DueCheck, Version};
 
@@ -35,7 +35,7 @@ impl From<Answer> for Outcome {
 /// Decides a fire. The caller commits the decision, its occurrence and its run together.
 ///
 /// `kept` is how long the ledger keeps its rows.
-pub(super) async fn decide(tx: &mut PgConnection, fire: &Fire, kept: TimeDelta) -> sqlx::Result<Outcome> {
+pub(super) async fn decide_under_lock(tx: &mut PgConnection, fire: &Fire, kept: TimeDelta) -> sqlx::Result<Outcome> {
     workflows::lock_row(tx, fire.workflow_id).await?;
     let current = occurrences::find_with_time(tx, fire.workflow_id, fire.scheduled_time).await?;
     if let Some(answer) = current.decision.and_then(|decision| decided_already(decision, &current)) {
@@ -82,7 +82,7 @@ fn due(fire: &Fire, version: &Version) -> DueTime {
 
 /// Returns the due time, or why the time was not due.
 async fn check_fire(tx: &mut PgConnection, fire: &Fire, now: DateTime<Utc>) -> sqlx::Result<Result<Version, Reason>> {
-    let Some(version) = versions::in_force(tx, fire.workflow_id, fire.scheduled_time).await? else {
+    let Some(version) = versions::find_in_force(tx, fire.workflow_id, fire.scheduled_time).await? else {
         return Ok(Err(Reason::NotDue));
     };
     let stale = fire.revision.is_some_and(|revision| revision.0 < version.revision);
@@ -117,7 +117,7 @@ async fn check_fire(tx: &mut PgConnection, fire: &Fire, now: DateTime<Utc>) -> s
 /// Whether a fire whose due times cannot be computed comes from the timing that is in force.
 async fn by_the_same_timing(tx: &mut PgConnection, fire: &Fire, in_force: &Version) -> sqlx::Result<bool> {
     let Some(revision) = fire.revision else { return Ok(false) };
-    let published = versions::by_revision(tx, fire.workflow_id, revision).await?;
+    let published = versions::find_by_revision(tx, fire.workflow_id, revision).await?;
     Ok(published.is_some_and(|published| published.timing.has_same_texts(&in_force.timing)))
 }
 
@@ -135,7 +135,7 @@ struct Case<'a> {
 impl Case<'_> {
     async fn decide(&self, tx: &mut PgConnection) -> sqlx::Result<Outcome> {
         let age = self.now - self.due.time;
-        let window = catch_up::window(self.workflow);
+        let window = catch_up::late_run_window(self.workflow);
         if age > self.kept {
             // The row of the time may have been pruned, so whether it ran is unknown. A catch-up window saved before
             // `CRONBOX_RETENTION_DAYS` was lowered may be longer.
@@ -158,7 +158,7 @@ impl Case<'_> {
         }
         let is_deferred = age > GRACE || self.is_overtaken();
         let trigger = if is_deferred { Trigger::CatchUp } else { Trigger::Schedule };
-        match overlap::verdict(tx, self.workflow, trigger, self.now).await?.state() {
+        match verdict::decide_admission(tx, self.workflow, trigger, self.now).await?.initial_state() {
             Ok(RunState::Queued) if !is_deferred && self.workflow.spec.policies.overlap == Overlap::Skip => {
                 self.wait(tx).await
             }
@@ -181,7 +181,7 @@ impl Case<'_> {
 
     /// Queues the fire: under `skip` at most one waits, the newest.
     async fn wait(&self, tx: &mut PgConnection) -> sqlx::Result<Outcome> {
-        match overlap::take_waiting_place(tx, self.workflow.id, self.due.time, self.now).await? {
+        match verdict::take_waiting_place(tx, self.workflow.id, self.due.time, self.now).await? {
             Place::Replaces(replaced) => {
                 let answer = self.run(tx, Trigger::Schedule, RunState::Queued).await?;
                 Ok(Outcome { answer, replaced })
@@ -196,7 +196,7 @@ impl Case<'_> {
     async fn run(&self, tx: &mut PgConnection, trigger: Trigger, state: RunState) -> sqlx::Result<Answer> {
         let id = workflows::id::at(self.now);
         let entry = Entry { run_id: Some(id), ..self.entry(Decision::Fired, None) };
-        let Recorded::Ours(occurrence) = occurrences::record(tx, &entry).await? else {
+        let Recorded::Ours(occurrence) = record_occurrence(tx, &entry).await? else {
             // Cannot happen under the workflow's lock; the UNIQUE constraint guards it nevertheless.
             let theirs = occurrences::find_with_time(tx, self.workflow.id, self.due.time).await?;
             let answer = theirs.decision.and_then(|decision| decided_already(decision, &theirs));
@@ -208,7 +208,7 @@ impl Case<'_> {
             run_after: self.run_after(),
             ..runs::New::unscheduled(id, trigger, self.now)
         };
-        runs::accept(tx, self.workflow, state, &run).await?;
+        accept_run(tx, self.workflow, state, &run).await?;
         Ok(Answer::Accepted(id))
     }
 
@@ -225,7 +225,7 @@ impl Case<'_> {
         why: Option<&str>,
         reason: Reason,
     ) -> sqlx::Result<Outcome> {
-        occurrences::record(tx, &self.entry(decision, why)).await?;
+        record_occurrence(tx, &self.entry(decision, why)).await?;
         Ok(Answer::Declined(reason).into())
     }
 

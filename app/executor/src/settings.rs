@@ -1,0 +1,22 @@
+//! Step 7 of 7: the settings of an executor.
+
+use std::time::Duration;
+
+/// The settings of an executor.
+#[derive(Clone, Copy, Debug)]
+pub struct Settings {
+    /// How many runs it executes at once.
+    pub slots: usize,
+    /// How many runs of one team it executes at once.
+    pub slots_of_a_team: usize,
+    /// How often it checks for runs without a notification.
+    pub poll: Duration,
+    /// How long running actions may take to end at shutdown.
+    pub drain: Duration,
+    /// How often it renews its leases.
+    pub heartbeat: Duration,
+    /// How long a lease lasts, in seconds.
+    pub lost_after_secs: u64,
+    /// A run that has started and is handed over may continue for these seconds.
+    pub max_age_secs: u32,
+}
