@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use uuid::Uuid;
 use workflows::definition::action::Action;
 use workflows::definition::policies::Overlap;
-use workflows::inject::{self, Point};
+use workflows::failpoint::{self, Point};
 use workflows::reasons::{Reason, ReasonCode};
 
 use super::own::{Registered, Stop};
@@ -101,7 +101,7 @@ impl Executor {
 
     async fn carry_out(&self, run: &Claimed, registered: &mut Registered) -> Left {
         let ending = self.perform(run, registered).await;
-        inject::at(Point::I5);
+        failpoint::at(Point::I5);
         #[cfg(debug_assertions)]
         self.after_action.iter().for_each(|call| call());
         match ending {
@@ -220,7 +220,7 @@ impl Executor {
     }
 
     async fn ended(&self, run: &Claimed, verdict: &Verdict) {
-        inject::at(Point::I6);
+        failpoint::at(Point::I6);
         announce(run, verdict);
         if verdict.again_at.is_some() {
             return;

@@ -4,7 +4,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use tokio::task::JoinSet;
-use workflows::inject::{self, Point};
+use workflows::failpoint::{self, Point};
 
 use super::{Executor, heartbeat};
 use crate::shutdown::Shutdown;
@@ -61,7 +61,7 @@ impl Executor {
         }
         let started = claimed.len();
         for run in claimed {
-            inject::at(Point::I4);
+            failpoint::at(Point::I4);
             let (registered, slot) = (self.own.register(run.fence(), requested), self.shares.use_slot(run.team_id));
             let executor = self.clone();
             running.spawn(async move {

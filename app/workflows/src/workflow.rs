@@ -6,12 +6,12 @@
 mod edit;
 mod live_runs;
 mod lock;
+mod read;
 mod record;
-mod table;
 mod write;
 
 pub use edit::{create, erase, save};
 pub use live_runs::cancel_live_runs;
 pub use lock::{CLOCK_SKEW, find_locked_for_fire, lock, lock_row, try_lock};
+pub use read::{find, list};
 pub use record::{Filter, Saved, State, Sync, SyncStatus, Workflow};
-pub use table::{find, list};

@@ -8,7 +8,7 @@ use chrono::TimeDelta;
 use db::PgPool;
 use moka::future::Cache;
 use schedule::{Fire, WorkflowId};
-use workflows::inject::{self, Point};
+use workflows::failpoint::{self, Point};
 
 use super::Answer;
 use super::batch::{FireBatches, Runs};
@@ -72,7 +72,7 @@ impl FireDecider {
         });
         match decided.await {
             Ok(run) if accepted == Some(run) => {
-                inject::at(Point::I3);
+                failpoint::at(Point::I3);
                 Ok(Answer::Accepted(run))
             }
             Ok(run) => Ok(Answer::Duplicate(run)),

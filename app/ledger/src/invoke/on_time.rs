@@ -13,7 +13,7 @@ use schedule::{Cron, Fire, Timezone};
 use uuid::Uuid;
 use workflows::definition::policies::CatchUp;
 use workflows::definition::spec::Timing;
-use workflows::inject::{self, Point};
+use workflows::failpoint::{self, Point};
 use workflows::{CLOCK_SKEW, State};
 
 use crate::spread;
@@ -37,7 +37,7 @@ pub(super) async fn decide<'a>(pool: &PgPool, fires: impl Iterator<Item = &'a Fi
     }
     let accepted = accept(&mut tx, &started).await?;
     if !accepted.is_empty() {
-        inject::at(Point::I1);
+        failpoint::at(Point::I1);
     }
     tx.commit().await?;
     Ok(accepted)

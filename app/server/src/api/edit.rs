@@ -10,7 +10,7 @@ use utoipa::IntoParams;
 use workflows::audit::Edit;
 use workflows::definition::field::FieldError;
 use workflows::definition::spec::Spec;
-use workflows::inject::{self, Point};
+use workflows::failpoint::{self, Point};
 use workflows::outbox::{self, Progress};
 use workflows::{Saved, Workflow};
 
@@ -81,7 +81,7 @@ impl LockedEdit {
     pub(super) async fn save(mut self, app: &App, next: Workflow, verb: &str) -> Result<(), Error> {
         let saved = workflows::save(&mut self.tx, &self.before, next, verb, &self.edit).await?;
         self.tx.commit().await?;
-        inject::at(Point::A3);
+        failpoint::at(Point::A3);
         let wait = match saved {
             Saved::Enqueued => {
                 app.notifier.notify();

@@ -8,7 +8,7 @@ use db::PgConnection;
 use schedule::WorkflowId;
 
 use super::edit::save_since;
-use super::{State, Workflow, table};
+use super::{State, Workflow, read};
 use crate::audit::Edit;
 
 /// A fire further in the future than this means that a clock is wrong.
@@ -26,7 +26,7 @@ pub async fn lock(
     team_id: Option<i64>,
     now: DateTime<Utc>,
 ) -> sqlx::Result<Option<Workflow>> {
-    table::lock_row(tx, id).await?;
+    read::lock_row(tx, id).await?;
     read_locked(tx, id, team_id, now).await
 }
 
@@ -35,7 +35,7 @@ pub async fn lock(
 /// # Errors
 /// Fails if the database cannot be reached or refuses the statement.
 pub async fn lock_row(tx: &mut PgConnection, id: WorkflowId) -> sqlx::Result<()> {
-    table::lock_row(tx, id).await
+    read::lock_row(tx, id).await
 }
 
 /// Returns a locked workflow for a fire of `time`, which may arrive a moment early: a pause that ends at this time is
@@ -61,7 +61,7 @@ pub async fn find_locked_for_fire(
 /// # Errors
 /// Fails if the database cannot be reached or refuses the statement.
 pub async fn try_lock(tx: &mut PgConnection, id: WorkflowId, now: DateTime<Utc>) -> sqlx::Result<Option<Workflow>> {
-    if table::try_lock_row(tx, id).await? { read_locked(tx, id, None, now).await } else { Ok(None) }
+    if read::try_lock_row(tx, id).await? { read_locked(tx, id, None, now).await } else { Ok(None) }
 }
 
 async fn read_locked(
@@ -70,12 +70,12 @@ async fn read_locked(
     team_id: Option<i64>,
     now: DateTime<Utc>,
 ) -> sqlx::Result<Option<Workflow>> {
-    let found = table::find(tx, id, team_id).await?.map(|(workflow, _)| workflow);
+    let found = read::find(tx, id, team_id).await?.map(|(workflow, _)| workflow);
     let Some(workflow) = found else { return Ok(None) };
     let Some(over) = workflow.pause_until.filter(|until| *until <= now) else { return Ok(Some(workflow)) };
     let edit = Edit { actor: "cronbox".to_owned(), now, traceparent: None };
     save_since(tx, &workflow, workflow.resumed(), "resume", &edit, Some(over)).await?;
-    Ok(table::find(tx, id, team_id).await?.map(|(workflow, _)| workflow))
+    Ok(read::find(tx, id, team_id).await?.map(|(workflow, _)| workflow))
 }
 
 impl Workflow {

@@ -1,4 +1,4 @@
-//! Step 1 of 7: the statements that write the table `workflows`; `table.rs` has those that read it.
+//! Step 1 of 7: the statements that write the table `workflows`; `read.rs` has those that read it.
 
 use chrono::{DateTime, Utc};
 use db::PgConnection;
