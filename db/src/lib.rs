@@ -7,7 +7,6 @@
 
 mod connection;
 /// Here because both binaries with named points connect through this crate.
-#[cfg(debug_assertions)]
 pub mod failpoint;
 mod leftovers;
 mod listener;

@@ -4,6 +4,7 @@ use std::panic::AssertUnwindSafe;
 use std::time::Duration;
 
 use chrono::{DateTime, Utc};
+use db::failpoint::pass_point;
 use futures::FutureExt as _;
 use ledger::admission::queue;
 use ledger::backfills;
@@ -13,7 +14,7 @@ use serde_json::{Value, json};
 use uuid::Uuid;
 use workflows::definition::action::Action;
 use workflows::definition::policies::Overlap;
-use workflows::failpoint::{self, Point};
+use workflows::failpoint::Point;
 use workflows::reasons::{Reason, ReasonCode};
 
 use super::own::{Registered, Stop};
@@ -101,7 +102,7 @@ impl Executor {
 
     async fn carry_out(&self, run: &Claimed, registered: &mut Registered) -> Left {
         let ending = self.perform(run, registered).await;
-        failpoint::at(Point::I5);
+        pass_point(Point::I5);
         #[cfg(debug_assertions)]
         self.after_action.iter().for_each(|call| call());
         match ending {
@@ -220,7 +221,7 @@ impl Executor {
     }
 
     async fn ended(&self, run: &Claimed, verdict: &Verdict) {
-        failpoint::at(Point::I6);
+        pass_point(Point::I6);
         announce(run, verdict);
         if verdict.again_at.is_some() {
             return;

@@ -3,8 +3,9 @@
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use db::failpoint::pass_point;
 use tokio::task::JoinSet;
-use workflows::failpoint::{self, Point};
+use workflows::failpoint::Point;
 
 use super::{Executor, heartbeat};
 use crate::shutdown::Shutdown;
@@ -61,7 +62,7 @@ impl Executor {
         }
         let started = claimed.len();
         for run in claimed {
-            failpoint::at(Point::I4);
+            pass_point(Point::I4);
             let (registered, slot) = (self.own.register(run.fence(), requested), self.shares.use_slot(run.team_id));
             let executor = self.clone();
             running.spawn(async move {

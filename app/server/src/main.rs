@@ -170,7 +170,7 @@ pub(crate) async fn main() -> ExitCode {
 async fn serve(config: Config) -> anyhow::Result<()> {
     #[cfg(debug_assertions)]
     {
-        config.fault.iter().cloned().for_each(workflows::failpoint::arm);
+        config.fault.iter().cloned().for_each(db::failpoint::arm_fault);
         schedule::offset_machine_clock(config.clock_offset_secs);
     }
     let shutdown = shutdown()?;

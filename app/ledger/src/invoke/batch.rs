@@ -10,11 +10,12 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use chrono::{DateTime, TimeDelta, Utc};
 use db::PgPool;
+use db::failpoint::pass_point;
 use moka::future::Cache;
 use schedule::{Fire, WorkflowId};
 use tokio::sync::oneshot;
 use uuid::Uuid;
-use workflows::failpoint::{self, Point};
+use workflows::failpoint::Point;
 
 use super::{Answer, decide, on_time};
 
@@ -129,7 +130,7 @@ async fn decide_together(ledger: Ledger, batch: Vec<Waiting>) {
         Err(error) => return answer_all(batch, error),
     };
     if !accepted.is_empty() {
-        failpoint::at(Point::I2);
+        pass_point(Point::I2);
     }
     for Waiting { fire, asker } in batch {
         match accepted.remove(&fire.workflow_id.0) {
@@ -173,11 +174,11 @@ async fn in_its_own_transaction(ledger: &Ledger, fire: &Fire) -> sqlx::Result<An
     let decide::Outcome { answer, replaced } = decide::decide(&mut tx, fire, ledger.kept).await?;
     let is_accepted = matches!(answer, Answer::Accepted(_));
     if is_accepted {
-        failpoint::at(Point::I1);
+        pass_point(Point::I1);
     }
     tx.commit().await?;
     if is_accepted {
-        failpoint::at(Point::I2);
+        pass_point(Point::I2);
     }
     for time in replaced {
         ledger.runs.invalidate(&(fire.workflow_id, time)).await;

@@ -7,13 +7,14 @@
 use std::collections::HashMap;
 
 use chrono::{DateTime, TimeDelta, Utc};
+use db::failpoint::pass_point;
 use db::{PgConnection, PgPool};
 use schedule::delivery::GRACE;
 use schedule::{Cron, Fire, Timezone};
 use uuid::Uuid;
 use workflows::definition::policies::CatchUp;
 use workflows::definition::spec::Timing;
-use workflows::failpoint::{self, Point};
+use workflows::failpoint::Point;
 use workflows::{CLOCK_SKEW, State};
 
 use crate::spread;
@@ -37,7 +38,7 @@ pub(super) async fn decide<'a>(pool: &PgPool, fires: impl Iterator<Item = &'a Fi
     }
     let accepted = accept(&mut tx, &started).await?;
     if !accepted.is_empty() {
-        failpoint::at(Point::I1);
+        pass_point(Point::I1);
     }
     tx.commit().await?;
     Ok(accepted)

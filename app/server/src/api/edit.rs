@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use chrono::{DateTime, Utc};
+use db::failpoint::pass_point;
 use db::{PgConnection, Transaction};
 use schedule::WorkflowId;
 use serde::Deserialize;
@@ -10,7 +11,7 @@ use utoipa::IntoParams;
 use workflows::audit::Edit;
 use workflows::definition::field::FieldError;
 use workflows::definition::spec::Spec;
-use workflows::failpoint::{self, Point};
+use workflows::failpoint::Point;
 use workflows::outbox::{self, Progress};
 use workflows::{Saved, Workflow};
 
@@ -81,7 +82,7 @@ impl LockedEdit {
     pub(super) async fn save(mut self, app: &App, next: Workflow, verb: &str) -> Result<(), Error> {
         let saved = workflows::save(&mut self.tx, &self.before, next, verb, &self.edit).await?;
         self.tx.commit().await?;
-        failpoint::at(Point::A3);
+        pass_point(Point::A3);
         let wait = match saved {
             Saved::Enqueued => {
                 app.notifier.notify();

@@ -5,13 +5,14 @@
 
 use chrono::{DateTime, Utc};
 use db::PgConnection;
+use db::failpoint::pass_point;
 use schedule::Revision;
 
 use super::write::{self, Change};
 use super::{Saved, State, Workflow, live_runs};
 use crate::audit::{self, Edit, Entry};
 use crate::definition::spec::Spec;
-use crate::failpoint::{self, Point};
+use crate::failpoint::Point;
 use crate::outbox::{self, Op};
 use crate::reasons::ReasonCode;
 use crate::trigger::Trigger;
@@ -95,11 +96,11 @@ pub(super) async fn save_since(
     if next.state == State::Archived && before.state != State::Archived {
         live_runs::cancel_live_runs(tx, next.id, &Trigger::ALL, ReasonCode::WorkflowArchived, edit.now).await?;
     }
-    failpoint::at(Point::A1);
+    pass_point(Point::A1);
     tracing::info!(step = 1, workflow_id = next.id.0, "edit: {verb} of workflow {}: {}", next.id, in_words(&next));
     if changes_due_times {
         outbox::enqueue(tx, &next.event(edit), edit.now).await?;
-        failpoint::at(Point::A2);
+        pass_point(Point::A2);
     }
     let entry = Entry { verb, subject: next.subject(), before: Some(before.document()), after: Some(next.document()) };
     audit::record(tx, edit, entry).await?;
