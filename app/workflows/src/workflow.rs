@@ -5,13 +5,11 @@
 
 mod edit;
 mod live_runs;
-mod lock;
 mod read;
 mod record;
 mod write;
 
 pub use edit::{create, erase, save};
 pub use live_runs::cancel_live_runs;
-pub use lock::{CLOCK_SKEW, find_locked_for_fire, lock, lock_row, try_lock};
-pub use read::{find, list};
+pub use read::{CLOCK_SKEW, find, find_locked_for_fire, list, lock, lock_row, try_lock};
 pub use record::{Filter, Saved, State, Sync, SyncStatus, Workflow};

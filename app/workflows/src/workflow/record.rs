@@ -169,6 +169,12 @@ impl Workflow {
         cron.next_after(timing.first_instant_after(from), timezone).filter(|next| timing.is_before_end(*next))
     }
 
+    /// Returns the workflow after a resume.
+    #[must_use]
+    pub fn resumed(&self) -> Self {
+        Self { state: State::Active, pause_reason: None, pause_until: None, ..self.clone() }
+    }
+
     /// Returns since when, from `now` on, its times are due: after a pause with an end, from that end on.
     pub(super) fn active_from(&self, now: DateTime<Utc>) -> Option<DateTime<Utc>> {
         match (self.state, self.pause_until) {
