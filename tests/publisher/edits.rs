@@ -7,9 +7,9 @@ use db::Transaction;
 use schedule::WorkflowId;
 use serde_json::{Value, json};
 use workflows::audit::Edit;
-use workflows::definition::body::WorkflowBody;
-use workflows::definition::patch::{PatchKind, patched};
-use workflows::definition::spec::{Bounds, Spec};
+use workflows::definition::body::{WorkflowBody, patch_workflow};
+use workflows::definition::patch::PatchKind;
+use workflows::definition::spec::Bounds;
 
 use crate::world::World;
 
@@ -25,7 +25,7 @@ impl World {
         let mut body = json!({"name": any_name(), "action": {"type": "log", "message": "hello"}});
         body.as_object_mut().unwrap().extend(fields.as_object().unwrap().clone());
         let body: WorkflowBody = serde_json::from_value(body).unwrap();
-        let spec = Spec::new(body, None, &bounds(self.clock.now())).unwrap();
+        let spec = body.validate(None, &bounds(self.clock.now())).unwrap();
         workflows::create(tx, self.team, spec, None, &self.edit()).await.unwrap().id
     }
 
@@ -40,8 +40,8 @@ impl World {
         let mut tx = db::begin(&self.pool).await.unwrap();
         let before = workflows::lock(&mut tx, id, None, self.clock.now()).await.unwrap().unwrap();
         let fields = fields.as_object().unwrap().clone();
-        let body = patched(&before.spec, fields, PatchKind::Merge).unwrap();
-        let spec = Spec::new(body, Some(&before.spec), &bounds(self.clock.now())).unwrap();
+        let bounds = bounds(self.clock.now());
+        let spec = patch_workflow(&before.spec, fields, PatchKind::Merge, &bounds).unwrap();
         let next = workflows::Workflow { spec, ..before.clone() };
         workflows::save(&mut tx, &before, next, "update", &self.edit()).await.unwrap();
         tx

@@ -159,7 +159,7 @@ async fn plan(
         None => None,
     };
     let existing = current.as_ref().map(|workflow| &workflow.spec);
-    let spec = match Spec::new(definition.body.clone(), existing, bounds) {
+    let spec = match definition.body.clone().validate(existing, bounds) {
         Ok(spec) => spec,
         Err(error) if error.code == spec::NEVER_FIRES => return Ok(Ok(Plan::Spent(definition.complain(&error)))),
         Err(error) => return Ok(Err(error)),

@@ -7,9 +7,9 @@ use db::{PgPool, Transaction};
 use schedule::{Clock, WorkflowId};
 use serde_json::{Value, json};
 use workflows::audit::Edit;
-use workflows::definition::body::WorkflowBody;
-use workflows::definition::patch::{PatchKind, patched};
-use workflows::definition::spec::{Bounds, Spec};
+use workflows::definition::body::{WorkflowBody, patch_workflow};
+use workflows::definition::patch::PatchKind;
+use workflows::definition::spec::Bounds;
 use workflows::{State, Workflow};
 
 use crate::publishing::oracle::{CRONS, Committed, EVERY_MINUTE, Oracle, TIMEZONES};
@@ -80,7 +80,7 @@ impl Editor {
         let (timezone, name) = (self.timezone(), format!("w{}", self.dice.between(0, u64::MAX)));
         let body = json!({"name": name, "action": {"type": "log", "message": "m"}, "cron_schedule": cron, "timezone": timezone});
         let body: WorkflowBody = serde_json::from_value(body).unwrap();
-        let spec = Spec::new(body, None, &bounds(self.clock.now())).unwrap();
+        let spec = body.validate(None, &bounds(self.clock.now())).unwrap();
         let mut tx = db::begin(&self.pool).await?;
         self.turnstile.wait("E1").await;
         let made = workflows::create(&mut tx, self.team, spec, None, &self.how()).await?;
@@ -122,8 +122,8 @@ impl Editor {
     }
 
     fn patched(&self, next: Workflow, fields: Value) -> Option<Workflow> {
-        let body = patched(&next.spec, fields.as_object().unwrap().clone(), PatchKind::Merge).unwrap();
-        let spec = Spec::new(body, Some(&next.spec), &bounds(self.clock.now())).ok()?;
+        let (fields, bounds) = (fields.as_object().unwrap().clone(), bounds(self.clock.now()));
+        let spec = patch_workflow(&next.spec, fields, PatchKind::Merge, &bounds).ok()?;
         Some(Workflow { spec, ..next })
     }
 

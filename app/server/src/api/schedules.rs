@@ -11,8 +11,8 @@ use chrono::{DateTime, Utc};
 use schedule::WorkflowId;
 use serde::Serialize;
 use utoipa::ToSchema;
+use workflows::definition::body::{self, ScheduleBody};
 use workflows::definition::policies::{CatchUp, Overlap};
-use workflows::definition::schedules::{self, ScheduleBody};
 use workflows::reasons::{self, ReasonCode};
 use workflows::{Sync, Workflow};
 
@@ -112,7 +112,7 @@ pub(super) async fn put(
     let wait = wait(params.wait)?;
     let change = LockedEdit::begin(&app, &caller, trace, id, &if_match, wait).await?.require_writable()?;
     let had_none = change.before.spec.timing.cron.is_none();
-    let spec = body.onto(&change.before.spec, &app.bounds(change.edit.now))?;
+    let spec = body.apply_to(&change.before.spec, &app.bounds(change.edit.now))?;
     change.save_spec(&app, spec, "schedule").await?;
     Ok((if had_none { StatusCode::CREATED } else { StatusCode::OK }, read(&app, id, None).await?))
 }
@@ -134,8 +134,8 @@ pub(super) async fn patch(
 ) -> Result<Read, Error> {
     let wait = wait(params.wait)?;
     let change = LockedEdit::begin(&app, &caller, trace, id, &if_match, wait).await?.require_writable()?;
-    let current = ScheduleBody::of(&change.before.spec).ok_or_else(|| no_schedule(id))?;
-    let spec = current.patched(patch, kind)?.onto(&change.before.spec, &app.bounds(change.edit.now))?;
+    let patched = body::patch_schedule(&change.before.spec, patch, kind, &app.bounds(change.edit.now))?;
+    let spec = patched.ok_or_else(|| no_schedule(id))?;
     change.save_spec(&app, spec, "schedule").await?;
     read(&app, id, None).await
 }
@@ -157,7 +157,7 @@ pub(super) async fn delete(
     if change.before.spec.timing.cron.is_none() {
         return Err(no_schedule(id));
     }
-    let spec = schedules::cleared(&change.before.spec);
+    let spec = body::remove_schedule(&change.before.spec);
     change.save_spec(&app, spec, "unschedule").await?;
     Ok(StatusCode::NO_CONTENT)
 }

@@ -9,10 +9,8 @@ use schedule::WorkflowId;
 use serde::Deserialize;
 use serde_json::Value;
 use utoipa::IntoParams;
-use workflows::definition::body::WorkflowBody;
+use workflows::definition::body::{self, WorkflowBody};
 use workflows::definition::field::{self, FieldError};
-use workflows::definition::patch;
-use workflows::definition::spec::Spec;
 use workflows::{Filter, SyncStatus, Workflow};
 
 use super::auth::{Admin, Caller, Editor, Viewer};
@@ -71,7 +69,7 @@ pub(super) async fn create(
             return Err(FieldError::new("missing_field", "team_id", detail).into());
         }
     };
-    let spec = Spec::new(body, None, &app.bounds(edit.now))?;
+    let spec = body.validate(None, &app.bounds(edit.now))?;
     actions::check_reach(&spec.action, &app.allowed).await?;
     let mut tx = db::begin(&app.pool).await?;
     let made = workflows::create(&mut tx, team_id, spec, None, &edit).await?;
@@ -153,9 +151,7 @@ pub(super) async fn patch(
     // Before the transaction, because a name server may be slow.
     actions::check_reach(patch.get("action").unwrap_or(&Value::Null), &app.allowed).await?;
     let change = LockedEdit::begin(&app, &caller, trace, id, &if_match, wait).await?.require_writable()?;
-    let existing = &change.before.spec;
-    let body = patch::patched(existing, patch, kind)?;
-    let spec = Spec::new(body, Some(existing), &app.bounds(change.edit.now))?;
+    let spec = body::patch_workflow(&change.before.spec, patch, kind, &app.bounds(change.edit.now))?;
     change.save_spec(&app, spec, "update").await?;
     read_saved(&app, id).await
 }

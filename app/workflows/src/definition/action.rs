@@ -51,6 +51,7 @@ impl Action {
     /// # Errors
     /// Returns the field of the action that is not valid.
     pub fn parse(document: &Value) -> Result<Self, FieldError> {
+        field::no_nul("action", document)?;
         let Value::Object(members) = document else {
             return Err(FieldError::invalid("action", "action must be an object with a type"));
         };
