@@ -21,7 +21,6 @@ use super::edit::{LockedEdit, WriteParams, wait};
 use super::error::{Error, Problem};
 use super::extract::{Body, Id, IfMatch, Params, Patch, Trace};
 use super::page::Page;
-use super::view::SyncView;
 use super::workflows::{ListParams, select};
 use crate::App;
 
@@ -56,7 +55,7 @@ pub struct ScheduleView {
     version: i64,
     /// Raised by each change of timing or state.
     revision: i64,
-    sync: SyncView,
+    sync: Sync,
     /// The next time that it will run.
     next_fire_at: Option<DateTime<Utc>>,
     updated_on: DateTime<Utc>,
@@ -200,7 +199,7 @@ impl ScheduleView {
             managed_by: workflow.managed_by,
             version: workflow.version,
             revision: workflow.revision.0,
-            sync: sync.into(),
+            sync,
             next_fire_at,
             updated_on: workflow.updated_on,
         })

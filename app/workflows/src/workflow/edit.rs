@@ -83,13 +83,10 @@ pub(super) async fn save_since(
     if stays && before.state == next.state && pause(before) == pause(&next) {
         return Ok(Saved::Unchanged);
     }
-    let changes_due_times = before.changes_due_times(&next);
-    next.version = before.version + 1;
-    next.revision = Revision(before.revision.0 + i64::from(changes_due_times));
-    next.updated_on = edit.now;
-    let change = changes_due_times.then(|| Change {
+    let planned = before.plan_edit(&mut next, verb, edit);
+    let change = planned.event.is_some().then(|| Change {
         since: foreseen.unwrap_or(edit.now),
-        is_activated: before.is_activated_by(&next),
+        is_activated: planned.is_activated,
         is_foreseen: foreseen.is_some(),
     });
     write::update(tx, &next, change).await?;
@@ -98,13 +95,12 @@ pub(super) async fn save_since(
     }
     pass_point(Point::A1);
     tracing::info!(step = 1, workflow_id = next.id.0, "edit: {verb} of workflow {}: {}", next.id, in_words(&next));
-    if changes_due_times {
-        outbox::enqueue(tx, &next.event(edit), edit.now).await?;
+    if let Some(event) = &planned.event {
+        outbox::enqueue(tx, event, edit.now).await?;
         pass_point(Point::A2);
     }
-    let entry = Entry { verb, subject: next.subject(), before: Some(before.document()), after: Some(next.document()) };
-    audit::record(tx, edit, entry).await?;
-    Ok(if changes_due_times { Saved::Enqueued } else { Saved::Changed })
+    audit::record(tx, edit, planned.entry).await?;
+    Ok(if planned.event.is_some() { Saved::Enqueued } else { Saved::Changed })
 }
 
 /// Deletes a workflow, which [`super::lock()`] has locked, with its runs, occurrences and schedule versions.
