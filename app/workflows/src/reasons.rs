@@ -84,16 +84,21 @@ pub fn as_answered(
     stored: Option<String>,
     may_be: impl Fn(ReasonCode) -> bool,
 ) -> (Option<String>, Option<ReasonCode>) {
-    match stored.as_deref().and_then(Reason::parse).filter(|reason| may_be(reason.code)) {
-        Some(reason) => (Some(reason.sentence_before()), Some(reason.code)),
-        None => (stored, None),
-    }
+    let (text, code) = stored.map(|stored| answer_text(stored, may_be)).unzip();
+    (text, code.flatten())
 }
 
-/// As [`as_answered`], of a workflow's `pause_reason`: every other text is a person's.
+/// As [`as_answered`], of the `pause_reason` that a workflow has: every other text is a person's.
 #[must_use]
-pub fn of_a_pause(stored: Option<String>) -> (Option<String>, Option<ReasonCode>) {
-    as_answered(stored, |code| code == ReasonCode::FailuresInARow)
+pub fn answer_pause_reason(stored: String) -> (String, Option<ReasonCode>) {
+    answer_text(stored, |code| code == ReasonCode::FailuresInARow)
+}
+
+fn answer_text(stored: String, may_be: impl Fn(ReasonCode) -> bool) -> (String, Option<ReasonCode>) {
+    match Reason::parse(&stored).filter(|reason| may_be(reason.code)) {
+        Some(reason) => (reason.sentence_before(), Some(reason.code)),
+        None => (stored, None),
+    }
 }
 
 #[cfg(test)]

@@ -177,7 +177,7 @@ impl ScheduleView {
     fn of((workflow, sync): (Workflow, Sync), now: DateTime<Utc>) -> Option<Self> {
         let next_fire_at = workflow.next_fire_at(now);
         let (timing, policies) = (workflow.spec.timing, workflow.spec.policies);
-        let (pause_reason, pause_reason_code) = reasons::of_a_pause(workflow.pause_reason);
+        let (pause_reason, pause_reason_code) = workflow.pause_reason.map(reasons::answer_pause_reason).unzip();
         Some(Self {
             workflow_id: workflow.id,
             team_id: workflow.team_id,
@@ -194,7 +194,7 @@ impl ScheduleView {
             pause_after_failures: policies.pause_after_failures,
             state: workflow.state,
             pause_reason,
-            pause_reason_code,
+            pause_reason_code: pause_reason_code.flatten(),
             pause_until: workflow.pause_until,
             managed_by: workflow.managed_by,
             version: workflow.version,

@@ -74,7 +74,7 @@ impl IntoResponse for Read {
 pub fn view((workflow, sync): (Workflow, Sync), now: DateTime<Utc>) -> WorkflowView {
     let next_fire_at = workflow.next_fire_at(now);
     let policies = workflow.spec.policies;
-    let (pause_reason, pause_reason_code) = reasons::of_a_pause(workflow.pause_reason);
+    let (pause_reason, pause_reason_code) = workflow.pause_reason.map(reasons::answer_pause_reason).unzip();
     WorkflowView {
         id: workflow.id,
         team_id: workflow.team_id,
@@ -89,7 +89,7 @@ pub fn view((workflow, sync): (Workflow, Sync), now: DateTime<Utc>) -> WorkflowV
         ends_at: workflow.spec.timing.ends_at,
         state: workflow.state,
         pause_reason,
-        pause_reason_code,
+        pause_reason_code: pause_reason_code.flatten(),
         pause_until: workflow.pause_until,
         overlap_policy: policies.overlap,
         max_concurrent: policies.max_concurrent,
