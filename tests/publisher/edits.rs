@@ -10,6 +10,7 @@ use workflows::audit::Edit;
 use workflows::definition::body::{WorkflowBody, patch_workflow};
 use workflows::definition::patch::PatchKind;
 use workflows::definition::spec::Bounds;
+use workflows::{create_workflow, erase_workflow, lock_workflow, save_workflow};
 
 use crate::world::World;
 
@@ -25,8 +26,8 @@ impl World {
         let mut body = json!({"name": any_name(), "action": {"type": "log", "message": "hello"}});
         body.as_object_mut().unwrap().extend(fields.as_object().unwrap().clone());
         let body: WorkflowBody = serde_json::from_value(body).unwrap();
-        let spec = body.validate(None, &bounds(self.clock.now())).unwrap();
-        workflows::create(tx, self.team, spec, None, &self.edit()).await.unwrap().id
+        let spec = body.into_spec(None, &bounds(self.clock.now())).unwrap();
+        create_workflow(tx, self.team, spec, None, &self.edit()).await.unwrap().id
     }
 
     /// An edit like PATCH, committed.
@@ -38,27 +39,27 @@ impl World {
     /// An edit that is not committed yet.
     pub(crate) async fn open_patch(&self, id: WorkflowId, fields: Value) -> Transaction {
         let mut tx = db::begin(&self.pool).await.unwrap();
-        let before = workflows::lock(&mut tx, id, None, self.clock.now()).await.unwrap().unwrap();
+        let before = lock_workflow(&mut tx, id, None, self.clock.now()).await.unwrap().unwrap();
         let fields = fields.as_object().unwrap().clone();
         let bounds = bounds(self.clock.now());
         let spec = patch_workflow(&before.spec, fields, PatchKind::Merge, &bounds).unwrap();
         let next = workflows::Workflow { spec, ..before.clone() };
-        workflows::save(&mut tx, &before, next, "update", &self.edit()).await.unwrap();
+        save_workflow(&mut tx, &before, next, "update", &self.edit()).await.unwrap();
         tx
     }
 
     pub(crate) async fn set_state(&self, id: WorkflowId, state: workflows::State) {
         let mut tx = db::begin(&self.pool).await.unwrap();
-        let before = workflows::lock(&mut tx, id, None, self.clock.now()).await.unwrap().unwrap();
+        let before = lock_workflow(&mut tx, id, None, self.clock.now()).await.unwrap().unwrap();
         let next = workflows::Workflow { state, ..before.clone() };
-        workflows::save(&mut tx, &before, next, "state", &self.edit()).await.unwrap();
+        save_workflow(&mut tx, &before, next, "state", &self.edit()).await.unwrap();
         tx.commit().await.unwrap();
     }
 
     pub(crate) async fn delete(&self, id: WorkflowId) {
         let mut tx = db::begin(&self.pool).await.unwrap();
-        let before = workflows::lock(&mut tx, id, None, self.clock.now()).await.unwrap().unwrap();
-        workflows::erase(&mut tx, &before, &self.edit()).await.unwrap();
+        let before = lock_workflow(&mut tx, id, None, self.clock.now()).await.unwrap().unwrap();
+        erase_workflow(&mut tx, &before, &self.edit()).await.unwrap();
         tx.commit().await.unwrap();
     }
 

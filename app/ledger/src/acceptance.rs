@@ -11,6 +11,7 @@ use db::{PgConnection, PgPool};
 use schedule::{Environment, WorkflowId};
 use uuid::Uuid;
 use workflows::audit::{self, Edit};
+use workflows::lock_workflow;
 use workflows::reasons::ReasonCode;
 
 use crate::backfills;
@@ -106,8 +107,12 @@ pub async fn accept_ledger(
         "until": until, "missed": accepted.missed, "abandoned": accepted.abandoned,
         "backfills_paused": accepted.backfills_paused,
     }));
-    audit::record(&mut tx, edit, audit::Entry { verb: "accept", subject: "ledger".to_owned(), before: None, after })
-        .await?;
+    audit::record_entry(
+        &mut tx,
+        edit,
+        audit::Entry { verb: "accept", subject: "ledger".to_owned(), before: None, after },
+    )
+    .await?;
     tx.commit().await?;
     Ok(accepted)
 }
@@ -131,7 +136,7 @@ async fn mark_gap(pool: &PgPool, id: WorkflowId, until: DateTime<Utc>, now: Date
     let mut missed = 0;
     loop {
         let mut tx = db::begin(pool).await?;
-        if workflows::lock(&mut tx, id, None, now).await?.is_none() {
+        if lock_workflow(&mut tx, id, None, now).await?.is_none() {
             return Ok(missed);
         }
         let Some(cursor) = ledger_cursor::read(&mut tx, id).await?.cursor.filter(|cursor| *cursor < until) else {

@@ -202,7 +202,7 @@ async fn update_zones(database: &Database, file: &Path) -> anyhow::Result<()> {
     let pool = database.connect().await?;
     db::check_migrated(&pool).await?;
     let edit = command_line_edit(&mut *pool.acquire().await?).await?;
-    match zones::store(&pool, &set, &edit).await? {
+    match zones::store_zones(&pool, &set, &edit).await? {
         Stored::Unchanged => println!("zone data {} are already in force", set.version()),
         Stored::Changed { in_force_from, workflows } => {
             let (version, from) = (set.version(), in_force_from.to_rfc3339_opts(SecondsFormat::Secs, true));
@@ -213,7 +213,7 @@ async fn update_zones(database: &Database, file: &Path) -> anyhow::Result<()> {
 }
 
 async fn create_team(database: &Database, name: &str) -> anyhow::Result<()> {
-    field::name("name", name).map_err(|error| anyhow::anyhow!("--{}", error.detail))?;
+    field::check_name("name", name).map_err(|error| anyhow::anyhow!("--{}", error.detail))?;
     let pool = database.connect().await?;
     let mut tx = db::begin(&pool).await?;
     let edit = command_line_edit(&mut tx).await?;
@@ -231,7 +231,7 @@ async fn create_key(
     role: Option<Role>,
     name: &str,
 ) -> anyhow::Result<()> {
-    field::name("name", name).map_err(|error| anyhow::anyhow!("--{}", error.detail))?;
+    field::check_name("name", name).map_err(|error| anyhow::anyhow!("--{}", error.detail))?;
     let holder = api::keys::holder(kind, team, role).map_err(|error| anyhow::anyhow!(error.detail))?;
     let pool = database.connect().await?;
     let mut tx = db::begin(&pool).await?;

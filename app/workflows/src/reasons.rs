@@ -44,7 +44,8 @@ impl Reason {
     pub fn parse(text: &str) -> Option<Self> {
         ReasonCode::ALL.into_iter().find_map(|code| {
             let stored = if code.has_fact() { format!("{}:{{}}", code.as_str()) } else { code.as_str().to_owned() };
-            Self::by_template(code, &stored, text).or_else(|| Self::by_template(code, before::sentence(code), text))
+            Self::by_template(code, &stored, text)
+                .or_else(|| Self::by_template(code, before::sentence_before(code), text))
         })
     }
 
@@ -61,7 +62,7 @@ impl Reason {
             ReasonCode::InstanceLostAfterCancel => Self::parse(&self.fact).map(|cause| cause.sentence_before()),
             _ => None,
         };
-        before::sentence(self.code).replace("{}", fact.as_ref().unwrap_or(&self.fact))
+        before::sentence_before(self.code).replace("{}", fact.as_ref().unwrap_or(&self.fact))
     }
 
     fn by_template(code: ReasonCode, template: &str, text: &str) -> Option<Self> {

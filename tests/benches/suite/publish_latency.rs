@@ -10,6 +10,7 @@ use serde_json::json;
 use tests::Story;
 use workflows::definition::body::WorkflowBody;
 use workflows::definition::spec::Bounds;
+use workflows::{lock_workflow, save_workflow};
 
 use crate::backlog::Backlog;
 use crate::millis;
@@ -126,12 +127,12 @@ async fn edit_silently(backlog: &Backlog, nth: u32) {
     let mut tx = db::begin(&backlog.pool).await.unwrap();
     let id: i64 = sqlx::query_scalar("SELECT id FROM workflows").fetch_one(&mut *tx).await.unwrap();
     let now = Clock::System.now();
-    let before = workflows::lock(&mut tx, WorkflowId(id), None, now).await.unwrap().unwrap();
+    let before = lock_workflow(&mut tx, WorkflowId(id), None, now).await.unwrap().unwrap();
     let mut body = WorkflowBody::from_spec(&before.spec);
     body.cron_schedule = Some(format!("{nth} 7 * * *"));
-    let spec = body.validate(None, &bounds(now)).unwrap();
+    let spec = body.into_spec(None, &bounds(now)).unwrap();
     let next = workflows::Workflow { spec, ..before.clone() };
-    workflows::save(&mut tx, &before, next, "update", &bench_edit()).await.unwrap();
+    save_workflow(&mut tx, &before, next, "update", &bench_edit()).await.unwrap();
     tx.commit().await.unwrap();
 }
 

@@ -34,7 +34,7 @@ impl World {
         self.front.arrival(delayed).await;
         let edit = Edit { actor: "test".to_owned(), now: self.clock.now(), traceparent: None };
         let mut tx = db::begin(&self.pool).await.unwrap();
-        workflows::drift::request(&mut tx, true, &edit).await.unwrap();
+        workflows::drift::request_sweep(&mut tx, true, &edit).await.unwrap();
         tx.commit().await.unwrap();
         self.front.release();
         match sweeping.await.unwrap() {

@@ -151,8 +151,8 @@ fn is_overtaken(fire: &Fire, candidate: &Candidate, timing: Option<(Cron, Timezo
 /// Records the fires and their runs. The UNIQUE constraint still prevents a second decision.
 async fn accept(tx: &mut PgConnection, started: &[Started<'_>]) -> sqlx::Result<Accepted> {
     let all = started.iter();
-    let occurrences: Vec<Uuid> = all.clone().map(|one| workflows::id::at(one.now)).collect();
-    let runs: Vec<Uuid> = all.clone().map(|one| workflows::id::at(one.now)).collect();
+    let occurrences: Vec<Uuid> = all.clone().map(|one| workflows::id::make_id(one.now)).collect();
+    let runs: Vec<Uuid> = all.clone().map(|one| workflows::id::make_id(one.now)).collect();
     let workflows: Vec<_> = all.clone().map(|one| one.fire.workflow_id.0).collect();
     let times: Vec<_> = all.clone().map(|one| one.fire.scheduled_time).collect();
     let revisions: Vec<_> = all.clone().map(|one| one.revision).collect();

@@ -95,7 +95,7 @@ pub(super) async fn create_team(
     Trace(trace): Trace,
     Body(body): Body<TeamBody>,
 ) -> Result<Response, Error> {
-    field::name("name", &body.name)?;
+    field::check_name("name", &body.name)?;
     let mut tx = db::begin(&app.pool).await?;
     let (team, secret) = teams::create(&mut tx, &body.name, &caller.edit(app.clock.now(), trace)).await?;
     tx.commit().await?;
@@ -117,7 +117,7 @@ pub(super) async fn create(
     Trace(trace): Trace,
     Body(body): Body<KeyBody>,
 ) -> Result<Response, Error> {
-    field::name("name", &body.name)?;
+    field::check_name("name", &body.name)?;
     let holder = holder(body.kind, body.team_id, body.role)?;
     let mut tx = db::begin(&app.pool).await?;
     let (key, secret) = keys::create(&mut tx, holder, &body.name, &caller.edit(app.clock.now(), trace)).await?;

@@ -72,7 +72,7 @@ pub(super) async fn act_on_run(
 }
 
 fn read<T: serde::de::DeserializeOwned>(body: Value) -> Result<T, Error> {
-    field::read("", or_empty(body)).map_err(Error::from)
+    field::parse_document("", or_empty(body)).map_err(Error::from)
 }
 
 async fn fire(app: &App, caller: &Caller, id: WorkflowId, body: FireBody, edit: &Edit) -> Result<Response, Error> {
@@ -120,7 +120,7 @@ async fn cancel(app: &App, caller: &Caller, id: Uuid, edit: &Edit) -> Result<Jso
     match cancelled {
         Cancelled::Requested | Cancelled::Done => {
             let subject = format!("run:{id} of workflow:{}", before.workflow_id);
-            audit::record(&mut tx, edit, Entry { verb: "cancel", subject, before: None, after: None }).await?;
+            audit::record_entry(&mut tx, edit, Entry { verb: "cancel", subject, before: None, after: None }).await?;
         }
         Cancelled::TooLate if after.state == RunState::Cancelled => {}
         Cancelled::TooLate => return Err(Error::conflict("run_ended", "the run has already ended")),

@@ -6,9 +6,9 @@ use chrono::{DateTime, SecondsFormat, Utc};
 use schedule::{Cron, CronError, Timezone, Upcoming, WorkflowId, ZoneSet, compile};
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
-use workflows::Workflow;
 use workflows::definition::field::{self, FieldError};
 use workflows::definition::spec;
+use workflows::{Workflow, find_workflow};
 
 use super::auth::Viewer;
 use super::error::{Error, Problem};
@@ -99,8 +99,8 @@ pub(super) async fn explain(
     Viewer(_): Viewer,
     Body(body): Body<ExplainBody>,
 ) -> Result<Json<ExplanationView>, Error> {
-    let timezone = body.timezone.as_deref().map(spec::timezone).transpose()?.unwrap_or(Timezone::UTC);
-    let from = body.from.map(|from| field::instant("from", from)).transpose()?.unwrap_or_else(|| app.clock.now());
+    let timezone = body.timezone.as_deref().map(spec::check_timezone).transpose()?.unwrap_or(Timezone::UTC);
+    let from = body.from.map(|from| field::check_instant("from", from)).transpose()?.unwrap_or_else(|| app.clock.now());
     let count = count("count", body.count.map(i64::from))?;
     let refused = |error: CronError| FieldError::of_cron("cron", &body.cron, &error);
     let cron = Cron::parse(&body.cron).map_err(refused)?;
@@ -129,7 +129,7 @@ pub(super) async fn next(
 ) -> Result<Json<NextView>, Error> {
     let count = count("n", params.n)?;
     let mut connection = app.pool.acquire().await?;
-    let (workflow, _) = workflows::find(&mut connection, id, caller.team_id()).await?.ok_or_else(Error::not_found)?;
+    let (workflow, _) = find_workflow(&mut connection, id, caller.team_id()).await?.ok_or_else(Error::not_found)?;
     Ok(Json(preview(&workflow, app.clock.now(), count)))
 }
 

@@ -14,7 +14,7 @@ use utoipa::ToSchema;
 use workflows::definition::body::{self, ScheduleBody};
 use workflows::definition::policies::{CatchUp, Overlap};
 use workflows::reasons::{self, ReasonCode};
-use workflows::{Sync, Workflow};
+use workflows::{Sync, Workflow, find_workflow};
 
 use super::auth::{Editor, Viewer};
 use super::edit::{LockedEdit, WriteParams, wait};
@@ -163,7 +163,7 @@ pub(super) async fn delete(
 
 async fn read(app: &App, id: WorkflowId, team_id: Option<i64>) -> Result<Read, Error> {
     let mut connection = app.pool.acquire().await?;
-    let found = workflows::find(&mut connection, id, team_id).await?.ok_or_else(Error::not_found)?;
+    let found = find_workflow(&mut connection, id, team_id).await?.ok_or_else(Error::not_found)?;
     ScheduleView::of(found, app.clock.now()).map(Read).ok_or_else(|| no_schedule(id))
 }
 

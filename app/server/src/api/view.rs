@@ -83,7 +83,7 @@ pub fn view((workflow, sync): (Workflow, Sync), now: DateTime<Utc>) -> WorkflowV
         cron_schedule: workflow.spec.timing.cron,
         timezone: workflow.spec.timing.timezone,
         is_api: workflow.spec.is_api,
-        action: action::redacted(&workflow.spec.action),
+        action: action::redact_action(&workflow.spec.action),
         starting_inputs: workflow.spec.starting_inputs,
         starts_at: workflow.spec.timing.starts_at,
         ends_at: workflow.spec.timing.ends_at,

@@ -67,7 +67,7 @@ impl Action {
 
 /// Returns the action as the API shows it: header values are secrets, so they become null.
 #[must_use]
-pub fn redacted(document: &Value) -> Value {
+pub fn redact_action(document: &Value) -> Value {
     let mut shown = document.clone();
     if let Some(headers) = shown.get_mut("headers").and_then(Value::as_object_mut) {
         headers.values_mut().for_each(|value| *value = Value::Null);
@@ -77,8 +77,8 @@ pub fn redacted(document: &Value) -> Value {
 
 impl Log {
     fn parse(document: Value) -> Result<Self, FieldError> {
-        let log: Self = read(document)?;
-        field::text("action.message", &log.message, 1, 10_000)?;
+        let log: Self = parse_fields(document)?;
+        field::check_text("action.message", &log.message, 1, 10_000)?;
         Ok(log)
     }
 }
@@ -94,7 +94,7 @@ struct Written {
 
 impl Http {
     fn parse(document: Value) -> Result<Self, FieldError> {
-        let written: Written = read(document)?;
+        let written: Written = parse_fields(document)?;
         Ok(Self {
             method: method(&written.method)?,
             url: url(&written.url)?,
@@ -104,8 +104,8 @@ impl Http {
     }
 }
 
-fn read<T: serde::de::DeserializeOwned>(document: Value) -> Result<T, FieldError> {
-    field::read("action", document)
+fn parse_fields<T: serde::de::DeserializeOwned>(document: Value) -> Result<T, FieldError> {
+    field::parse_document("action", document)
 }
 
 fn method(written: &str) -> Result<Method, FieldError> {
@@ -149,7 +149,7 @@ fn header(name: &str, value: &Value) -> Result<(HeaderName, HeaderValue), FieldE
     let Value::String(text) = value else {
         return Err(FieldError::invalid(&field, "header values are write-only: send the value again"));
     };
-    field::text(&field, text, 0, 4_096)?;
+    field::check_text(&field, text, 0, 4_096)?;
     let mut value = HeaderValue::from_str(text).map_err(|_| FieldError::invalid(&field, "not a header value"))?;
     value.set_sensitive(true);
     Ok((parsed, value))

@@ -139,21 +139,21 @@ impl WorkflowBody {
         }
     }
 
-    /// Validates the fields; `existing` is the current workflow.
+    /// Validates the fields and returns those of the workflow; `existing` is the current workflow.
     ///
     /// Fields that do not change are not validated again: a timezone that newer zone data dropped, or a cron without a
     /// further time, must not prevent a rename.
     ///
     /// # Errors
     /// Returns the first field that is not valid.
-    pub fn validate(mut self, existing: Option<&Spec>, bounds: &Bounds) -> Result<Spec, FieldError> {
+    pub fn into_spec(mut self, existing: Option<&Spec>, bounds: &Bounds) -> Result<Spec, FieldError> {
         Action::parse(&self.action)?;
-        field::name("name", &self.name)?;
-        self.description.as_deref().map_or(Ok(()), |text| field::text("description", text, 0, 2_000))?;
+        field::check_name("name", &self.name)?;
+        self.description.as_deref().map_or(Ok(()), |text| field::check_text("description", text, 0, 2_000))?;
         let starting_inputs = self.starting_inputs.take().unwrap_or_default();
         field::no_nul("starting_inputs", &Value::Object(starting_inputs.clone()))?;
-        let starts_at = self.starts_at.map(|time| field::instant("starts_at", time)).transpose()?;
-        let ends_at = self.ends_at.map(|time| field::instant("ends_at", time)).transpose()?;
+        let starts_at = self.starts_at.map(|time| field::check_instant("starts_at", time)).transpose()?;
+        let ends_at = self.ends_at.map(|time| field::check_instant("ends_at", time)).transpose()?;
         let policies = self.policies()?;
         if existing.is_none_or(|existing| existing.policies.catch_up_window_secs != policies.catch_up_window_secs) {
             policies.check_window(bounds.retention)?;
@@ -226,7 +226,7 @@ impl ScheduleBody {
             pause_after_failures: self.pause_after_failures,
             ..WorkflowBody::from_spec(existing)
         };
-        body.validate(Some(existing), bounds)
+        body.into_spec(Some(existing), bounds)
     }
 
     /// Returns the body that would write a workflow's schedule again; `None` without a cron.
@@ -257,7 +257,7 @@ pub fn patch_workflow(
     kind: PatchKind,
     bounds: &Bounds,
 ) -> Result<Spec, FieldError> {
-    patched_body(existing, patch, kind)?.validate(Some(existing), bounds)
+    patched_body(existing, patch, kind)?.into_spec(Some(existing), bounds)
 }
 
 fn patched_body(existing: &Spec, patch: Map<String, Value>, kind: PatchKind) -> Result<WorkflowBody, FieldError> {
@@ -266,7 +266,7 @@ fn patched_body(existing: &Spec, patch: Map<String, Value>, kind: PatchKind) -> 
     }
     let document = serde_json::to_value(WorkflowBody::from_spec(existing))
         .map_err(|error| FieldError::invalid("", format!("the stored workflow cannot be patched: {error}")))?;
-    field::read("", patch::apply_patch(document, patch, kind))
+    field::parse_document("", patch::apply_patch(document, patch, kind))
 }
 
 /// Returns a workflow after a patch of its schedule; `None` if it has none.
@@ -282,7 +282,7 @@ pub fn patch_schedule(
     let Some(current) = ScheduleBody::from_spec(existing) else { return Ok(None) };
     let document = serde_json::to_value(current)
         .map_err(|error| FieldError::invalid("", format!("the stored schedule cannot be patched: {error}")))?;
-    let body: ScheduleBody = field::read("", patch::apply_patch(document, patch, kind))?;
+    let body: ScheduleBody = field::parse_document("", patch::apply_patch(document, patch, kind))?;
     body.apply_to(existing, bounds).map(Some)
 }
 

@@ -69,7 +69,7 @@ impl Timing {
 
     /// Returns its cron and its timezone of now; `None` without a cron, or if one of them is not known any more.
     #[must_use]
-    pub fn parsed(&self) -> Option<(Cron, Timezone)> {
+    pub fn parsed_now(&self) -> Option<(Cron, Timezone)> {
         Some((self.parsed_cron()?, self.parsed_timezone().ok()?))
     }
 
@@ -138,7 +138,7 @@ impl Timing {
 
     /// Returns the timing to store: canonical, or with the existing texts if they name the same times.
     pub(super) fn into_canonical(self, existing: Option<&Self>, now: DateTime<Utc>) -> Result<Self, FieldError> {
-        let timezone = self.timezone.as_deref().map(timezone).transpose()?.unwrap_or(Timezone::UTC);
+        let timezone = self.timezone.as_deref().map(check_timezone).transpose()?.unwrap_or(Timezone::UTC);
         if let (Some(starts_at), Some(ends_at)) = (self.starts_at, self.ends_at)
             && starts_at >= ends_at
         {
@@ -196,7 +196,7 @@ fn name_same_times(one: &str, another: &str) -> bool {
 ///
 /// # Errors
 /// Returns `invalid_timezone` with similar names.
-pub fn timezone(name: &str) -> Result<Timezone, FieldError> {
+pub fn check_timezone(name: &str) -> Result<Timezone, FieldError> {
     schedule::parse_timezone(name).map_err(|error| FieldError::new(error.code(), "timezone", error.to_string()))
 }
 

@@ -50,7 +50,7 @@ macro_rules! select_workflows {
 ///
 /// # Errors
 /// Fails if the database cannot be reached or refuses the statement.
-pub async fn lock(
+pub async fn lock_workflow(
     tx: &mut PgConnection,
     id: WorkflowId,
     team_id: Option<i64>,
@@ -78,11 +78,15 @@ pub async fn find_locked_for_fire(
     read_locked(tx, id, None, at).await
 }
 
-/// As [`lock`], but returns `None` if another transaction has locked the workflow, or if it does not exist.
+/// As [`lock_workflow`], but returns `None` if another transaction has locked the workflow, or if it does not exist.
 ///
 /// # Errors
 /// Fails if the database cannot be reached or refuses the statement.
-pub async fn try_lock(tx: &mut PgConnection, id: WorkflowId, now: DateTime<Utc>) -> sqlx::Result<Option<Workflow>> {
+pub async fn try_lock_workflow(
+    tx: &mut PgConnection,
+    id: WorkflowId,
+    now: DateTime<Utc>,
+) -> sqlx::Result<Option<Workflow>> {
     if try_lock_row(tx, id).await? { read_locked(tx, id, None, now).await } else { Ok(None) }
 }
 
@@ -92,12 +96,12 @@ async fn read_locked(
     team_id: Option<i64>,
     now: DateTime<Utc>,
 ) -> sqlx::Result<Option<Workflow>> {
-    let found = find(tx, id, team_id).await?.map(|(workflow, _)| workflow);
+    let found = find_workflow(tx, id, team_id).await?.map(|(workflow, _)| workflow);
     let Some(workflow) = found else { return Ok(None) };
     let Some(over) = workflow.pause_until.filter(|until| *until <= now) else { return Ok(Some(workflow)) };
     let edit = Edit { actor: "cronbox".to_owned(), now, traceparent: None };
     save_since(tx, &workflow, workflow.resumed(), "resume", &edit, Some(over)).await?;
-    Ok(find(tx, id, team_id).await?.map(|(workflow, _)| workflow))
+    Ok(find_workflow(tx, id, team_id).await?.map(|(workflow, _)| workflow))
 }
 
 /// Locks one workflow until the transaction ends, if it exists. A later statement reads it. The lock is NO KEY, so that
@@ -136,7 +140,7 @@ async fn try_lock_row(tx: &mut PgConnection, id: WorkflowId) -> sqlx::Result<boo
 ///
 /// # Errors
 /// Fails if the database cannot be reached or refuses the statement.
-pub async fn find(
+pub async fn find_workflow(
     db: &mut PgConnection,
     id: WorkflowId,
     team_id: Option<i64>,
@@ -158,7 +162,7 @@ pub async fn find(
 ///
 /// # Errors
 /// Fails if the database cannot be reached or refuses the statement.
-pub async fn list(db: &mut PgConnection, filter: &Filter) -> sqlx::Result<Vec<(Workflow, Sync)>> {
+pub async fn list_workflows(db: &mut PgConnection, filter: &Filter) -> sqlx::Result<Vec<(Workflow, Sync)>> {
     let rows = select_workflows!(
         "-- list workflows by key: a page never skips what another page's edits move\n",
         r#"

@@ -178,7 +178,7 @@ impl Workflow {
     pub fn next_fire_at(&self, now: DateTime<Utc>) -> Option<DateTime<Utc>> {
         let from = self.active_from(now)?;
         let timing = &self.spec.timing;
-        let (cron, timezone) = timing.parsed()?;
+        let (cron, timezone) = timing.parsed_now()?;
         cron.next_after(timing.first_instant_after(from), timezone).filter(|next| timing.is_before_end(*next))
     }
 
@@ -205,28 +205,28 @@ impl Workflow {
         next.updated_on = edit.now;
         let (before, after) = (WorkflowBody::from_spec(&self.spec), WorkflowBody::from_spec(&next.spec));
         PlannedEdit {
-            event: changes_due_times.then(|| next.event(edit)),
+            event: changes_due_times.then(|| next.outbox_event(edit)),
             is_activated: self.is_activated_by(next),
             entry: Entry {
                 verb,
-                subject: next.subject(),
+                subject: next.audit_subject(),
                 before: Some(self.redact_body(before)),
                 after: Some(next.redact_body(after)),
             },
         }
     }
 
-    pub(super) fn subject(&self) -> String {
+    pub(super) fn audit_subject(&self) -> String {
         format!("workflow:{}", self.id)
     }
 
     /// Returns the document for the audit log: everything except header values.
-    pub(super) fn document(&self) -> Value {
+    pub(super) fn audit_document(&self) -> Value {
         self.redact_body(WorkflowBody::from_spec(&self.spec))
     }
 
     fn redact_body(&self, body: WorkflowBody) -> Value {
-        let action = action::redacted(&body.action);
+        let action = action::redact_action(&body.action);
         let mut document = serde_json::to_value(WorkflowBody { action, ..body }).unwrap_or_default();
         document["team_id"] = json!(self.team_id);
         document["state"] = json!(self.state);
@@ -238,12 +238,12 @@ impl Workflow {
         document
     }
 
-    pub(super) fn event(&self, edit: &Edit) -> Event {
+    pub(super) fn outbox_event(&self, edit: &Edit) -> Event {
         let wanted = self.state != State::Archived && self.spec.timing.cron.is_some();
-        self.event_of(if wanted { Op::Upsert } else { Op::Delete }, self.revision, edit)
+        self.outbox_event_of(if wanted { Op::Upsert } else { Op::Delete }, self.revision, edit)
     }
 
-    pub(super) fn event_of(&self, op: Op, revision: Revision, edit: &Edit) -> Event {
+    pub(super) fn outbox_event_of(&self, op: Op, revision: Revision, edit: &Edit) -> Event {
         Event {
             workflow: self.id,
             revision,
