@@ -33,7 +33,7 @@ pub fn ca_file(path: &str) -> Result<PathBuf, String> {
 }
 
 /// Verifies the server, and its name, unless the DSN decides or the server is on this machine.
-pub(crate) fn verified(options: PgConnectOptions, dsn: &str) -> PgConnectOptions {
+pub(crate) fn with_verification(options: PgConnectOptions, dsn: &str) -> PgConnectOptions {
     let is_decided = Url::parse(dsn).is_ok_and(|url| says(&url, &["sslmode", "ssl-mode"]));
     if is_decided || is_here(&options) { options } else { options.ssl_mode(PgSslMode::VerifyFull) }
 }
@@ -54,7 +54,7 @@ mod tests {
 
     #[test]
     fn what_is_not_on_this_machine_is_verified_unless_the_dsn_decides() {
-        let mode = |dsn: &str| verified(dsn.parse().unwrap(), dsn).get_ssl_mode();
+        let mode = |dsn: &str| with_verification(dsn.parse().unwrap(), dsn).get_ssl_mode();
         for (dsn, expected) in [
             ("postgres://u:p@db.internal:5432/d", PgSslMode::VerifyFull),
             ("postgres://u:p@10.0.0.1/d", PgSslMode::VerifyFull),

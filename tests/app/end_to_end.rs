@@ -47,7 +47,7 @@ async fn create_update_and_clear_of_a_cron_give_exactly_three_outbox_rows() {
 async fn an_edit_that_is_rolled_back_leaves_no_row() {
     let s = Story::today().await;
     let wf = s.create("0 9 * * *", "UTC").await;
-    let mut tx = db::begin(&s.pool).await.unwrap();
+    let mut tx = db::begin_transaction(&s.pool).await.unwrap();
     let before = lock_workflow(&mut tx, wf, None, s.clock.now()).await.unwrap().unwrap();
     let mut next = before.clone();
     next.spec.timing.cron = Some("0 10 * * *".to_owned());

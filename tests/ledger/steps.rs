@@ -66,7 +66,7 @@ pub(crate) async fn ended(s: &Story, wf: WorkflowId) {
 /// Starts a run that is not a fire of the schedule; returns its state.
 pub(crate) async fn start_run(s: &Story, wf: WorkflowId, trigger: ledger::runs::Trigger, time: &str) -> String {
     let now = s.clock.now();
-    let mut tx = db::begin(&s.pool).await.unwrap();
+    let mut tx = db::begin_transaction(&s.pool).await.unwrap();
     let workflow = lock_workflow(&mut tx, wf, None, now).await.unwrap().unwrap();
     let run = ledger::runs::New {
         scheduled_time: Some(time.parse().unwrap()),

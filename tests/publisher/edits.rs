@@ -16,7 +16,7 @@ use crate::world::World;
 
 impl World {
     pub(crate) async fn create(&self, cron: &str, timezone: &str) -> WorkflowId {
-        let mut tx = db::begin(&self.pool).await.unwrap();
+        let mut tx = db::begin_transaction(&self.pool).await.unwrap();
         let id = self.create_in(&mut tx, json!({"cron_schedule": cron, "timezone": timezone})).await;
         tx.commit().await.unwrap();
         id
@@ -38,7 +38,7 @@ impl World {
 
     /// An edit that is not committed yet.
     pub(crate) async fn open_patch(&self, id: WorkflowId, fields: Value) -> Transaction {
-        let mut tx = db::begin(&self.pool).await.unwrap();
+        let mut tx = db::begin_transaction(&self.pool).await.unwrap();
         let before = lock_workflow(&mut tx, id, None, self.clock.now()).await.unwrap().unwrap();
         let fields = fields.as_object().unwrap().clone();
         let bounds = bounds(self.clock.now());
@@ -49,7 +49,7 @@ impl World {
     }
 
     pub(crate) async fn set_state(&self, id: WorkflowId, state: workflows::State) {
-        let mut tx = db::begin(&self.pool).await.unwrap();
+        let mut tx = db::begin_transaction(&self.pool).await.unwrap();
         let before = lock_workflow(&mut tx, id, None, self.clock.now()).await.unwrap().unwrap();
         let next = workflows::Workflow { state, ..before.clone() };
         save_workflow(&mut tx, &before, next, "state", &self.edit()).await.unwrap();
@@ -57,7 +57,7 @@ impl World {
     }
 
     pub(crate) async fn delete(&self, id: WorkflowId) {
-        let mut tx = db::begin(&self.pool).await.unwrap();
+        let mut tx = db::begin_transaction(&self.pool).await.unwrap();
         let before = lock_workflow(&mut tx, id, None, self.clock.now()).await.unwrap().unwrap();
         erase_workflow(&mut tx, &before, &self.edit()).await.unwrap();
         tx.commit().await.unwrap();

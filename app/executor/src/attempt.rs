@@ -167,7 +167,7 @@ impl Executor {
     }
 
     async fn try_hand_over(&self, run: &Claimed, sent: Sent) -> sqlx::Result<Option<RunState>> {
-        let mut tx = db::begin(&self.parts.pool).await?;
+        let mut tx = db::begin_transaction(&self.parts.pool).await?;
         let now = self.parts.clock.now();
         let max_age = f64::from(self.parts.settings.max_age_secs);
         let state = hand_over::hand_over(&mut tx, self.parts.instance, run.fence(), sent, max_age, now).await?;

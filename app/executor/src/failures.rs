@@ -28,7 +28,7 @@ pub(crate) async fn pause_after(pool: &PgPool, clock: &Clock, notifier: &Notifie
 }
 
 async fn pause(pool: &PgPool, clock: &Clock, id: WorkflowId) -> sqlx::Result<bool> {
-    let mut tx = db::begin(pool).await?;
+    let mut tx = db::begin_transaction(pool).await?;
     let Some(before) = lock_workflow(&mut tx, id, None, clock.now()).await? else { return Ok(false) };
     let Some(most) = before.spec.policies.pause_after_failures.filter(|_| before.state == State::Active) else {
         return Ok(false);

@@ -96,7 +96,7 @@ pub async fn accept_ledger(
     }
     // Runs accepted after this time are not from the backup, and none of them has started.
     accepted.abandoned = abandon_unfinished(pool, until.min(held_on), edit.now).await?;
-    let mut tx = db::begin(pool).await?;
+    let mut tx = db::begin_transaction(pool).await?;
     // In the transaction that ends the wait, so that no backfill takes a step in between.
     accepted.backfills_paused = backfills::pause_running(&mut tx, until.min(held_on), edit.now).await?;
     if keep == Keep::Nothing {
@@ -135,7 +135,7 @@ async fn read_hold_start(pool: &PgPool, environment: &Environment) -> anyhow::Re
 async fn mark_gap(pool: &PgPool, id: WorkflowId, until: DateTime<Utc>, now: DateTime<Utc>) -> sqlx::Result<u64> {
     let mut missed = 0;
     loop {
-        let mut tx = db::begin(pool).await?;
+        let mut tx = db::begin_transaction(pool).await?;
         if lock_workflow(&mut tx, id, None, now).await?.is_none() {
             return Ok(missed);
         }
@@ -171,7 +171,7 @@ async fn mark_gap(pool: &PgPool, id: WorkflowId, until: DateTime<Utc>, now: Date
 async fn abandon_unfinished(pool: &PgPool, until: DateTime<Utc>, now: DateTime<Utc>) -> sqlx::Result<u64> {
     let mut abandoned = 0;
     loop {
-        let mut tx = db::begin(pool).await?;
+        let mut tx = db::begin_transaction(pool).await?;
         let ids = lock_unfinished(&mut tx, until).await?;
         if ids.is_empty() {
             return Ok(abandoned);

@@ -84,7 +84,7 @@ async fn resume(pool: &PgPool, now: DateTime<Utc>, done: &mut Pass) -> sqlx::Res
 }
 
 async fn resume_one(pool: &PgPool, workflow: WorkflowId, now: DateTime<Utc>) -> sqlx::Result<bool> {
-    let mut tx = db::begin(pool).await?;
+    let mut tx = db::begin_transaction(pool).await?;
     let locked = try_lock_workflow(&mut tx, workflow, now).await?;
     tx.commit().await?;
     Ok(locked.is_some())

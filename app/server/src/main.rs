@@ -63,7 +63,7 @@ struct Database {
 impl Database {
     /// One command needs one connection.
     async fn connect(&self) -> anyhow::Result<PgPool> {
-        db::connect(&self.options()).await
+        db::connect_pool(&self.options()).await
     }
 
     fn options(&self) -> db::Options {
@@ -174,7 +174,7 @@ async fn serve(config: Config) -> anyhow::Result<()> {
         schedule::offset_machine_clock(config.clock_offset_secs);
     }
     let shutdown = shutdown()?;
-    let pool = db::connect(&config.database()).await?;
+    let pool = db::connect_pool(&config.database()).await?;
     db::check_migrated(&pool).await?;
     db::load_zones(&mut *pool.acquire().await?).await.context("cannot read the zone data in force")?;
     let listener = app::listen(config.bind_addr).with_context(|| {
@@ -190,7 +190,7 @@ async fn serve(config: Config) -> anyhow::Result<()> {
 }
 
 async fn migrate(database: &Database) -> anyhow::Result<()> {
-    db::migrate(&database.options()).await?;
+    db::migrate_schema(&database.options()).await?;
     let pool = database.connect().await?;
     let edit = command_line_edit(&mut *pool.acquire().await?).await?;
     zones::store_bundled(&pool, &edit).await.map(drop)
@@ -215,7 +215,7 @@ async fn update_zones(database: &Database, file: &Path) -> anyhow::Result<()> {
 async fn create_team(database: &Database, name: &str) -> anyhow::Result<()> {
     field::check_name("name", name).map_err(|error| anyhow::anyhow!("--{}", error.detail))?;
     let pool = database.connect().await?;
-    let mut tx = db::begin(&pool).await?;
+    let mut tx = db::begin_transaction(&pool).await?;
     let edit = command_line_edit(&mut tx).await?;
     let (team, secret) = teams::create(&mut tx, name, &edit).await.context("cannot create the team")?;
     tx.commit().await?;
@@ -234,7 +234,7 @@ async fn create_key(
     field::check_name("name", name).map_err(|error| anyhow::anyhow!("--{}", error.detail))?;
     let holder = api::keys::holder(kind, team, role).map_err(|error| anyhow::anyhow!(error.detail))?;
     let pool = database.connect().await?;
-    let mut tx = db::begin(&pool).await?;
+    let mut tx = db::begin_transaction(&pool).await?;
     let edit = command_line_edit(&mut tx).await?;
     let (_, secret) = keys::create(&mut tx, holder, name, &edit).await.context("cannot create the key")?;
     tx.commit().await?;

@@ -106,7 +106,7 @@ async fn insert_unless_outrun(
     timings: &[Timing],
     edit: &Edit,
 ) -> anyhow::Result<Option<Stored>> {
-    let mut tx = db::begin(pool).await?;
+    let mut tx = db::begin_transaction(pool).await?;
     lock_changes(&mut tx).await?;
     if db::read_zone_change(&mut tx).await?.map(|change| change.id) != last {
         return Ok(None);

@@ -88,7 +88,7 @@ pub(crate) async fn claim(
 ) -> sqlx::Result<Batch> {
     // The clock is read before the claim is sent, so that this lease ends before the database's.
     let lease = Lease::new(span.now(), span);
-    let mut tx = db::begin(pool).await?;
+    let mut tx = db::begin_transaction(pool).await?;
     injector.at(Point::P1).await;
     injector.at(Point::P2).await;
     let mut claims = lease_due(&mut tx, claimant, choice).await?;

@@ -124,7 +124,7 @@ async fn without_notifications(edits: u32) -> Row {
 }
 
 async fn edit_silently(backlog: &Backlog, nth: u32) {
-    let mut tx = db::begin(&backlog.pool).await.unwrap();
+    let mut tx = db::begin_transaction(&backlog.pool).await.unwrap();
     let id: i64 = sqlx::query_scalar("SELECT id FROM workflows").fetch_one(&mut *tx).await.unwrap();
     let now = Clock::System.now();
     let before = lock_workflow(&mut tx, WorkflowId(id), None, now).await.unwrap().unwrap();

@@ -290,7 +290,7 @@ async fn a_repair_requested_during_a_call_is_made() {
     let publisher = world.publisher().await;
     let draining = tokio::spawn(async move { publisher.drain(soon()).await.unwrap() });
     world.front.arrival(&name(workflow)).await;
-    let mut tx = db::begin(&world.pool).await.unwrap();
+    let mut tx = db::begin_transaction(&world.pool).await.unwrap();
     workflows::outbox::enqueue_orphan_cleanup(&mut tx, workflow, world.clock.now()).await.unwrap();
     tx.commit().await.unwrap();
     world.calls();

@@ -81,7 +81,7 @@ impl Editor {
         let body = json!({"name": name, "action": {"type": "log", "message": "m"}, "cron_schedule": cron, "timezone": timezone});
         let body: WorkflowBody = serde_json::from_value(body).unwrap();
         let spec = body.into_spec(None, &bounds(self.clock.now())).unwrap();
-        let mut tx = db::begin(&self.pool).await?;
+        let mut tx = db::begin_transaction(&self.pool).await?;
         self.turnstile.wait("E1").await;
         let made = create_workflow(&mut tx, self.team, spec, None, &self.how()).await?;
         self.finish(tx, &made, None).await
@@ -89,7 +89,7 @@ impl Editor {
 
     async fn change(&self, target: Option<i64>, verb: Verb) -> sqlx::Result<()> {
         let Some(target) = target else { return Ok(()) };
-        let mut tx = db::begin(&self.pool).await?;
+        let mut tx = db::begin_transaction(&self.pool).await?;
         let locked = lock_workflow(&mut tx, WorkflowId(target), None, self.clock.now()).await?;
         let Some(before) = locked else { return Ok(()) };
         self.turnstile.wait("E1").await;
@@ -139,7 +139,7 @@ impl Editor {
     async fn clean_up(&self) -> sqlx::Result<()> {
         let ever = self.oracle.lock().unwrap_or_else(PoisonError::into_inner).ever();
         let Some(target) = self.dice.pick(&ever) else { return Ok(()) };
-        let mut tx = db::begin(&self.pool).await?;
+        let mut tx = db::begin_transaction(&self.pool).await?;
         workflows::outbox::enqueue_orphan_cleanup(&mut tx, WorkflowId(*target), self.clock.now()).await?;
         self.turnstile.wait("E2").await;
         tx.commit().await

@@ -81,7 +81,7 @@ pub async fn pass(pool: &PgPool, now: DateTime<Utc>) -> sqlx::Result<Pass> {
 /// # Errors
 /// Fails if the database cannot be reached or refuses the statement.
 pub async fn advance(pool: &PgPool, workflow: WorkflowId, now: DateTime<Utc>) -> sqlx::Result<Pass> {
-    let mut tx = db::begin(pool).await?;
+    let mut tx = db::begin_transaction(pool).await?;
     let done = match lock_workflow(&mut tx, workflow, None, now).await? {
         Some(workflow) => advance_locked(&mut tx, &workflow, now).await?,
         None => Pass::default(),

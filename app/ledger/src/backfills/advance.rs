@@ -74,7 +74,7 @@ pub async fn refill(pool: &PgPool, id: Uuid, workflow: WorkflowId, now: DateTime
 }
 
 async fn step_one(pool: &PgPool, id: Uuid, workflow: WorkflowId, now: DateTime<Utc>) -> sqlx::Result<Pass> {
-    let mut tx = db::begin(pool).await?;
+    let mut tx = db::begin_transaction(pool).await?;
     let step = step(&mut tx, id, workflow, now).await?;
     tx.commit().await?;
     Ok(step)

@@ -170,7 +170,7 @@ async fn decide_singly(ledger: Ledger, Waiting { fire, asker }: Waiting) {
 }
 
 async fn in_its_own_transaction(ledger: &Ledger, fire: &Fire) -> sqlx::Result<Answer> {
-    let mut tx = db::begin(&ledger.pool).await?;
+    let mut tx = db::begin_transaction(&ledger.pool).await?;
     let decide::Outcome { answer, replaced } = decide::decide(&mut tx, fire, ledger.kept).await?;
     let is_accepted = matches!(answer, Answer::Accepted(_));
     if is_accepted {

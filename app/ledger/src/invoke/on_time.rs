@@ -27,7 +27,7 @@ pub(super) type Accepted = HashMap<i64, Uuid>;
 pub(super) async fn decide<'a>(pool: &PgPool, fires: impl Iterator<Item = &'a Fire>) -> sqlx::Result<Accepted> {
     let mut fires: Vec<_> = fires.collect();
     fires.sort_unstable_by_key(|fire| fire.workflow_id.0);
-    let mut tx = db::begin(pool).await?;
+    let mut tx = db::begin_transaction(pool).await?;
     let locked = lock_workflows(&mut tx, &fires).await?;
     fires.retain(|fire| locked.binary_search(&fire.workflow_id.0).is_ok());
     let candidates = read(&mut tx, &fires).await?;

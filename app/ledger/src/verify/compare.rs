@@ -77,7 +77,7 @@ pub async fn compare(pool: &PgPool, span: Span, cursor: Cursor) -> sqlx::Result<
 
 /// Compares a page of workflows from a position on; returns where the slice continues, `None` if it is complete.
 async fn compare_page(pool: &PgPool, slice: Span, at: Position, mut findings: Findings) -> sqlx::Result<Evaluated> {
-    let mut tx = db::begin(pool).await?;
+    let mut tx = db::begin_transaction(pool).await?;
     // So that all rows of a workflow that is deleted meanwhile are seen, or none; the same for a prune and its mark.
     read::one_snapshot(&mut tx).await?;
     let (runs_pruned_before, pruned_before) = prune_marks::read(&mut tx).await?;

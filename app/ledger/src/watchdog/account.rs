@@ -44,7 +44,7 @@ pub(super) async fn account(
 ) -> sqlx::Result<Account> {
     let mut may_run = CAUGHT_UP_A_PASS;
     for nth in 0..STRETCHES_A_PASS {
-        let mut tx = db::begin(pool).await?;
+        let mut tx = db::begin_transaction(pool).await?;
         let Some(workflow) = try_lock_workflow(&mut tx, id, now).await? else { return Ok(Account::Settled) };
         let Some(stretch) = Stretch::read(&mut tx, &workflow, kept, now).await? else { return Ok(Account::Settled) };
         let settled = stretch.settle(&mut tx, may_run).await?;

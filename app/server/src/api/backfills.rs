@@ -110,7 +110,7 @@ pub(super) async fn ask(
     edit: &Edit,
 ) -> Result<Response, Error> {
     let request = parse_request(app, &body, edit.now)?;
-    let mut tx = db::begin(&app.pool).await?;
+    let mut tx = db::begin_transaction(&app.pool).await?;
     let workflow = lock_alive(&mut tx, id, caller.team_id(), edit.now).await?;
     let outcome = match body.dry_run {
         Some(true) => backfills::count(&mut tx, &workflow, &request, edit.now).await?,
@@ -216,7 +216,7 @@ pub(super) async fn act(
         _ => return Err(Error::not_found()),
     };
     let edit = caller.edit(app.clock.now(), trace);
-    let mut tx = db::begin(&app.pool).await?;
+    let mut tx = db::begin_transaction(&app.pool).await?;
     let seen = backfills::find(&mut tx, id, caller.team_id()).await?.ok_or_else(Error::not_found)?;
     // A job that advances the backfill locks the workflow, so read after this lock what the job did.
     lock_workflow(&mut tx, WorkflowId(seen.workflow_id), None, edit.now).await?.ok_or_else(Error::not_found)?;

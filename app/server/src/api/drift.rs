@@ -102,7 +102,7 @@ pub(super) async fn check(
     Trace(trace): Trace,
     OptionalBody(body): OptionalBody<CheckBody>,
 ) -> Result<(StatusCode, Json<SweepView>), Error> {
-    let mut tx = db::begin(&app.pool).await?;
+    let mut tx = db::begin_transaction(&app.pool).await?;
     let sweep = drift::request_sweep(&mut tx, body.force, &caller.edit(app.clock.now(), trace)).await?;
     tx.commit().await?;
     Ok((StatusCode::ACCEPTED, Json(sweep.into())))

@@ -48,7 +48,7 @@ impl LockedEdit {
         if_match: &IfMatch,
         wait: Option<Duration>,
     ) -> Result<Self, Error> {
-        let mut tx = db::begin(&app.pool).await?;
+        let mut tx = db::begin_transaction(&app.pool).await?;
         let locked = lock_workflow(&mut tx, id, caller.team_id(), app.clock.now()).await?;
         let before = locked.ok_or_else(Error::not_found)?;
         // Read the clock under the lock: then a fire that was decided while this edit waited lies before it.

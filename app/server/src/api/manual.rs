@@ -79,7 +79,7 @@ async fn fire(app: &App, caller: &Caller, id: WorkflowId, body: FireBody, edit: 
     if let Some(inputs) = &body.inputs {
         field::no_nul("inputs", &Value::Object(inputs.clone()))?;
     }
-    let mut tx = db::begin(&app.pool).await?;
+    let mut tx = db::begin_transaction(&app.pool).await?;
     let workflow = lock_alive(&mut tx, id, caller.team_id(), edit.now).await?;
     let outcome = manual::fire(&mut tx, &workflow, body.inputs, edit).await?;
     tx.commit().await?;
@@ -87,7 +87,7 @@ async fn fire(app: &App, caller: &Caller, id: WorkflowId, body: FireBody, edit: 
 }
 
 async fn retry(app: &App, caller: &Caller, id: Uuid, edit: &Edit) -> Result<Response, Error> {
-    let mut tx = db::begin(&app.pool).await?;
+    let mut tx = db::begin_transaction(&app.pool).await?;
     let run = runs::find(&mut tx, id, caller.team_id()).await?.ok_or_else(Error::not_found)?;
     let workflow = lock_alive(&mut tx, WorkflowId(run.workflow_id), caller.team_id(), edit.now).await?;
     let outcome = manual::retry(&mut tx, &workflow, id, edit).await?;
@@ -113,7 +113,7 @@ fn answer(app: &App, outcome: ManualOutcome) -> Result<Response, Error> {
 
 /// Cancelling a cancelled run changes nothing; a run that ended otherwise keeps its state.
 async fn cancel(app: &App, caller: &Caller, id: Uuid, edit: &Edit) -> Result<Json<RunView>, Error> {
-    let mut tx = db::begin(&app.pool).await?;
+    let mut tx = db::begin_transaction(&app.pool).await?;
     let before = runs::find(&mut tx, id, caller.team_id()).await?.ok_or_else(Error::not_found)?;
     let cancelled = runs::cancel(&mut tx, id, edit.now).await?;
     let after = runs::find(&mut tx, id, caller.team_id()).await?.ok_or_else(Error::not_found)?;

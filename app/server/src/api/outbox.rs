@@ -79,7 +79,7 @@ pub(super) async fn act(
     OptionalBody(EmptyBody {}): OptionalBody<EmptyBody>,
 ) -> Result<Json<OutboxView>, Error> {
     let edit = caller.edit(app.clock.now(), trace);
-    let mut tx = db::begin(&app.pool).await?;
+    let mut tx = db::begin_transaction(&app.pool).await?;
     let operated = match verb.as_str() {
         "retry" => operate::retry_row(&mut tx, id, &edit).await?,
         "discard" => operate::discard_row(&mut tx, id, &edit).await?,

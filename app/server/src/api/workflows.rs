@@ -71,7 +71,7 @@ pub(super) async fn create(
     };
     let spec = body.into_spec(None, &app.bounds(edit.now))?;
     actions::check_reach(&spec.action, &app.allowed).await?;
-    let mut tx = db::begin(&app.pool).await?;
+    let mut tx = db::begin_transaction(&app.pool).await?;
     let made = create_workflow(&mut tx, team_id, spec, None, &edit).await?;
     tx.commit().await?;
     app.notifier.request_notification();
