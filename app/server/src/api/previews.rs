@@ -3,7 +3,7 @@
 use axum::Json;
 use axum::extract::State;
 use chrono::{DateTime, SecondsFormat, Utc};
-use schedule::{Cron, CronError, Timezone, Upcoming, WorkflowId, ZoneSet, compile};
+use schedule::{Cron, CronError, Timezone, Upcoming, WorkflowId, ZoneSet, compile_cron};
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 use workflows::definition::field::{self, FieldError};
@@ -105,15 +105,15 @@ pub(super) async fn explain(
     let refused = |error: CronError| FieldError::of_cron("cron", &body.cron, &error);
     let cron = Cron::parse(&body.cron).map_err(refused)?;
     cron.must_fire_after(from, timezone).map_err(refused)?;
-    let compiled = compile(&cron, timezone);
+    let compiled = compile_cron(&cron, timezone);
     Ok(Json(ExplanationView {
         normalized: cron.to_string(),
         eventbridge: compiled.expression,
         eventbridge_timezone: compiled.timezone.name().to_owned(),
         coverage: compiled.coverage.as_str(),
-        description: cron.describe(),
+        description: cron.describe_times(),
         zone_data: ZoneSet::installed().version().to_string(),
-        next: cron.upcoming(from, timezone).take(count).map(TimeView::from).collect(),
+        next: cron.upcoming_times(from, timezone).take(count).map(TimeView::from).collect(),
     }))
 }
 
@@ -141,7 +141,7 @@ fn preview(workflow: &Workflow, now: DateTime<Utc>, count: usize) -> NextView {
     };
     let cron = timing.parsed_cron().filter(|_| workflow.state != workflows::State::Archived);
     let items = cron.map(|cron| {
-        let times = cron.upcoming(timing.first_instant_after(now), timezone);
+        let times = cron.upcoming_times(timing.first_instant_after(now), timezone);
         let times = times.take_while(|time| timing.is_before_end(time.utc)).take(count);
         times.map(|time| TimeView::of(workflow, time)).collect()
     });

@@ -79,7 +79,7 @@ impl Timing {
     /// Fails if one of them is no longer known.
     pub fn parsed_at(&self, time: DateTime<Utc>) -> Result<Option<(Cron, Timezone)>, Unknown> {
         let Some((cron, timezone)) = self.parsed_over(&ZoneHistory::installed())? else { return Ok(None) };
-        Ok(Some((cron, timezone.at(time).ok_or(Unknown)?)))
+        Ok(Some((cron, timezone.timezone_at(time).ok_or(Unknown)?)))
     }
 
     /// Returns its cron and its timezone's rules over time; `None` if it has no cron.
