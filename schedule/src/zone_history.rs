@@ -278,7 +278,7 @@ mod tests {
     const SECOND: &str = "2026-06-03T12:00:00Z";
 
     #[test]
-    fn each_time_has_the_rules_of_its_day() {
+    fn each_time_has_its_day_s_rules() {
         // Offsets +00:00 and +05:45.
         let history = history(&[(FIRST, Some("Etc/UTC")), (SECOND, Some("Asia/Kathmandu"))]).expect("a zone");
         let nine = times(&history, "0 9 * * *", "2026-06-01T09:00:00Z", 4);
@@ -298,8 +298,9 @@ mod tests {
         assert!(history.later.is_empty());
     }
 
+    /// A timezone has rules until the last set that contains it, and again from the next set that contains it.
     #[test]
-    fn rules_are_unknown_after_the_last_set_that_has_them() {
+    fn dropped_timezones_have_no_later_rules() {
         let dropped = history(&[(FIRST, Some("Etc/UTC")), (SECOND, None)]).expect("a zone");
         assert_eq!(times(&dropped, "0 * * * *", "2026-06-03T09:00:00Z", 9), ["03 10:00", "03 11:00"]);
         assert_eq!((dropped.unknown_from(), dropped.timezone_at(at(SECOND))), (Some(at(SECOND)), None));

@@ -22,7 +22,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn ids_of_one_moment_sort_in_the_order_in_which_they_were_given() {
+    fn ids_of_one_moment_sort_by_creation() {
         let now = DateTime::UNIX_EPOCH;
         let ids: Vec<_> = (0..1000).map(|_| make_id(now)).collect();
         assert!(ids.is_sorted());

@@ -183,8 +183,9 @@ mod tests {
         }
     }
 
+    /// The API shows header values as null. A client that sends such an action back must not empty its headers.
     #[test]
-    fn a_header_that_was_read_back_is_not_written_as_empty() {
+    fn null_headers_are_refused() {
         let (_, detail) = refused(json!({"method": "GET", "url": "https://a.example", "headers": {"a": null}}));
         assert_eq!(detail, "header values are write-only: send the value again");
     }

@@ -342,7 +342,7 @@ mod tests {
     }
 
     #[test]
-    fn a_patch_names_fields_that_it_may_not_write() {
+    fn refused_patches_name_their_field() {
         assert_eq!(patch(json!({"team_id": 2}), PatchKind::Merge).unwrap_err().code, "immutable_field");
         let error = patch(json!({"state": "paused"}), PatchKind::Replace).unwrap_err();
         assert_eq!((error.code, error.field.as_str()), ("unknown_field", "state"));
