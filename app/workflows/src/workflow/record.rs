@@ -166,7 +166,7 @@ pub enum Saved {
 pub(super) struct PlannedEdit<'a> {
     /// The row of the outbox; `None` = the same times are due as before.
     pub(super) event: Option<Event>,
-    /// Times missed before are never caught up.
+    /// Whether times missed before are never caught up.
     pub(super) is_activated: bool,
     /// The entry of the audit log.
     pub(super) entry: Entry<'a>,
