@@ -65,7 +65,7 @@ pub(crate) fn run_cron(verb: &Verb) -> anyhow::Result<ExitCode> {
     let clock = schedule::Clock::System;
     if let Some(folder) = &arguments.tzdir {
         let set = zone_files::read_zones(folder).with_context(|| format!("cannot use {}", folder.display()))?;
-        ZoneSet::install(set.into());
+        ZoneSet::install_set(set.into());
     }
     if arguments.stdin {
         return answer_lines(io::stdin().lock(), io::stdout().lock(), &clock);

@@ -7,7 +7,6 @@
 
 mod connection;
 /// It is here because both binaries with named points connect through this crate.
-#[cfg(debug_assertions)]
 pub mod failpoint;
 mod leftovers;
 mod listener;
@@ -21,10 +20,10 @@ mod zones;
 
 pub use connection::{AcquiredConnection, PgConnection};
 pub use listener::Listener;
-pub use migrate::{MIGRATOR, check_migrated, migrate, migrate_by};
+pub use migrate::{MIGRATOR, check_migrated, migrate_by, migrate_schema};
 pub use options::Options;
-pub use pool::{PgPool, connect, log_in_anew, pool};
+pub use pool::{PgPool, connect_pool, create_pool, log_in_anew};
 pub use server::STATEMENT_LIMIT;
 pub use tls::{ca_file, with_ca};
-pub use transaction::{Transaction, begin};
+pub use transaction::{Transaction, begin_transaction};
 pub use zones::{ZoneChange, load_zones, read_zone_archive, read_zone_change};

@@ -6,7 +6,7 @@ use sqlx::Executor as _;
 use sqlx::postgres::{PgListener, PgPoolOptions};
 
 use crate::pool::PgPool;
-use crate::server::{STATEMENT_LIMIT, within};
+use crate::server::{STATEMENT_LIMIT, within_limit};
 
 /// A listener only reads, so it cannot detect that the server has disappeared; a probe gets an answer or does not.
 const PROBE_EVERY: Duration = Duration::from_secs(30);
@@ -21,11 +21,11 @@ impl Listener {
     /// # Errors
     /// Fails if the database cannot be reached or refuses the statement.
     pub async fn connect(pool: &PgPool, channel: &str) -> sqlx::Result<Listener> {
-        let patience = pool.raw().options().get_acquire_timeout();
+        let patience = pool.raw_pool().options().get_acquire_timeout();
         let own = PgPoolOptions::new().max_connections(1).acquire_timeout(patience);
-        let own = own.connect_lazy_with((*pool.raw().connect_options()).clone());
+        let own = own.connect_lazy_with((*pool.raw_pool().connect_options()).clone());
         let mut listener = PgListener::connect_with(&own).await?;
-        within(STATEMENT_LIMIT, listener.listen(channel)).await?;
+        within_limit(STATEMENT_LIMIT, listener.listen(channel)).await?;
         Ok(Listener(listener))
     }
 
@@ -38,7 +38,7 @@ impl Listener {
         loop {
             match tokio::time::timeout(PROBE_EVERY, self.0.try_recv()).await {
                 Ok(received) => return received.map(drop),
-                Err(_) => within(STATEMENT_LIMIT, self.0.execute("SELECT 1")).await.map(drop)?,
+                Err(_) => within_limit(STATEMENT_LIMIT, self.0.execute("SELECT 1")).await.map(drop)?,
             }
         }
     }

@@ -27,14 +27,14 @@ const PAUSE: Duration = Duration::from_secs(1);
 ///
 /// # Errors
 /// Fails if a migration fails or cannot get its lock.
-pub async fn migrate(options: &Options) -> anyhow::Result<()> {
+pub async fn migrate_schema(options: &Options) -> anyhow::Result<()> {
     migrate_by(&MIGRATOR, options).await
 }
 
-/// Like [`migrate`], with the given migrations.
+/// Like [`migrate_schema`], with the given migrations.
 ///
 /// # Errors
-/// Fails like [`migrate`].
+/// Fails like [`migrate_schema`].
 pub async fn migrate_by(migrator: &Migrator, options: &Options) -> anyhow::Result<()> {
     let (mut locked, mut is_logged) = (0, false);
     while locked < MOST_TRIES {

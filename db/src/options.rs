@@ -39,7 +39,7 @@ pub(crate) fn migration_options(options: &Options) -> anyhow::Result<PgConnectOp
     ]))
 }
 
-pub(crate) fn address(options: &PgConnectOptions) -> String {
+pub(crate) fn server_address(options: &PgConnectOptions) -> String {
     format!("{}:{}", options.get_host(), options.get_port())
 }
 
@@ -47,7 +47,7 @@ fn login(options: &Options) -> anyhow::Result<PgConnectOptions> {
     let Ok(parsed) = options.dsn.parse::<PgConnectOptions>() else {
         bail!("the database DSN cannot be read: write postgres://user:password@host:5432/database");
     };
-    Ok(tls::verified(parsed, &options.dsn).application_name(options.application_name).options([
+    Ok(tls::with_verification(parsed, &options.dsn).application_name(options.application_name).options([
         // Claims, fences and decisions lock a row and then read what the previous owner of the lock committed.
         ("default_transaction_isolation", "read committed"),
         // On the server: releases the locks of a client that has disappeared.

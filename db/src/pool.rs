@@ -8,7 +8,7 @@ use sqlx::postgres::{PgPoolOptions, PgQueryResult, PgRow, PgStatement, PgTypeInf
 use sqlx::{Describe, Either, Execute, Executor, Postgres, SqlStr};
 
 use crate::connection::{AcquiredConnection, PgConnection};
-use crate::options::{Options, address, connect_options};
+use crate::options::{Options, connect_options, server_address};
 use crate::server::Server;
 
 /// Connections to one database; clones share them.
@@ -22,13 +22,13 @@ pub struct PgPool {
 ///
 /// # Errors
 /// Returns one sentence that says what to do if the DSN cannot be parsed or the database does not answer.
-pub async fn connect(options: &Options) -> anyhow::Result<PgPool> {
-    let pool = pool(options)?;
+pub async fn connect_pool(options: &Options) -> anyhow::Result<PgPool> {
+    let pool = create_pool(options)?;
     match pool.acquire().await {
         Ok(_) => Ok(pool),
         Err(sqlx::Error::PoolTimedOut) => {
-            let at = address(&connect_options(options)?);
-            match pool.server.refusal() {
+            let at = server_address(&connect_options(options)?);
+            match pool.server.last_refusal() {
                 Some(refusal) => {
                     bail!("the database at {at} cannot be used: {refusal}; use a DSN that names the writer")
                 }
@@ -38,7 +38,7 @@ pub async fn connect(options: &Options) -> anyhow::Result<PgPool> {
         Err(error) => Err(error).with_context(|| {
             connect_options(options).map_or_else(
                 |error| error.to_string(),
-                |to| format!("cannot use the database at {}: check the DSN", address(&to)),
+                |to| format!("cannot use the database at {}: check the DSN", server_address(&to)),
             )
         }),
     }
@@ -48,10 +48,11 @@ pub async fn connect(options: &Options) -> anyhow::Result<PgPool> {
 ///
 /// # Errors
 /// Fails if the DSN cannot be parsed. The error never repeats the DSN, because it contains a password.
-pub fn pool(options: &Options) -> anyhow::Result<PgPool> {
+pub fn create_pool(options: &Options) -> anyhow::Result<PgPool> {
     let server = Server::default();
-    let guarded = server
-        .guard(PgPoolOptions::new().max_connections(options.max_connections).acquire_timeout(options.acquire_timeout));
+    let guarded = server.guard_pool(
+        PgPoolOptions::new().max_connections(options.max_connections).acquire_timeout(options.acquire_timeout),
+    );
     Ok(PgPool { raw: guarded.connect_lazy_with(connect_options(options)?), server })
 }
 
@@ -80,7 +81,7 @@ impl PgPool {
 
     /// sqlx's pool, for its settings. Statements on it would have no time limit.
     #[must_use]
-    pub fn raw(&self) -> &sqlx::PgPool {
+    pub fn raw_pool(&self) -> &sqlx::PgPool {
         &self.raw
     }
 }

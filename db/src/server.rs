@@ -42,7 +42,7 @@ struct Proof {
 
 impl Server {
     /// Sets options of a pool that returns connections to this server only while it accepts writes.
-    pub(crate) fn guard(&self, options: PgPoolOptions) -> PgPoolOptions {
+    pub(crate) fn guard_pool(&self, options: PgPoolOptions) -> PgPoolOptions {
         let (connected, acquired, released) = (self.clone(), self.clone(), self.clone());
         options
             .max_lifetime(LONGEST_LIFE)
@@ -64,7 +64,7 @@ impl Server {
     }
 
     /// Returns why the last connection was refused, if one was since the last that was accepted.
-    pub(crate) fn refusal(&self) -> Option<&'static str> {
+    pub(crate) fn last_refusal(&self) -> Option<&'static str> {
         self.met(|met| met.refusal)
     }
 
@@ -75,7 +75,7 @@ impl Server {
     }
 
     async fn accept(&self, connection: &mut PgConnection) -> sqlx::Result<()> {
-        let proof = within(PROOF_LIMIT, prove(connection)).await?;
+        let proof = within_limit(PROOF_LIMIT, prove(connection)).await?;
         let refusal = proof.refusal();
         self.met(|met| met.refusal = refusal);
         refusal.map_or(Ok(()), |refusal| Err(sqlx::Error::Io(std::io::Error::other(refusal))))
@@ -85,7 +85,7 @@ impl Server {
         if self.is_silent(age) {
             return false;
         }
-        match within(PROOF_LIMIT, prove(connection)).await {
+        match within_limit(PROOF_LIMIT, prove(connection)).await {
             Ok(proof) => match proof.refusal() {
                 None => age < proof.longest_life(),
                 Some(refusal) => {
@@ -107,7 +107,7 @@ impl Server {
         if self.is_silent(age) {
             return Ok(false);
         }
-        match within(STATEMENT_LIMIT, rollback_leftovers(connection)).await {
+        match within_limit(STATEMENT_LIMIT, rollback_leftovers(connection)).await {
             Ok(()) => Ok(true),
             Err(error) if is_timeout(&error) => {
                 self.fell_silent();
@@ -154,7 +154,7 @@ async fn prove(connection: &mut PgConnection) -> sqlx::Result<Proof> {
     .await
 }
 
-pub(crate) async fn within<T>(limit: Duration, work: impl Future<Output = sqlx::Result<T>>) -> sqlx::Result<T> {
+pub(crate) async fn within_limit<T>(limit: Duration, work: impl Future<Output = sqlx::Result<T>>) -> sqlx::Result<T> {
     let silence = || sqlx::Error::Io(std::io::Error::new(std::io::ErrorKind::TimedOut, "the database does not answer"));
     tokio::time::timeout(limit, work).await.unwrap_or_else(|_| Err(silence()))
 }

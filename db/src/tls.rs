@@ -33,7 +33,7 @@ pub fn ca_file(path: &str) -> Result<PathBuf, String> {
 }
 
 /// Verifies the server, and its name, unless the DSN decides or the server is on this machine.
-pub(crate) fn verified(options: PgConnectOptions, dsn: &str) -> PgConnectOptions {
+pub(crate) fn with_verification(options: PgConnectOptions, dsn: &str) -> PgConnectOptions {
     let is_decided = Url::parse(dsn).is_ok_and(|url| says(&url, &["sslmode", "ssl-mode"]));
     if is_decided || is_here(&options) { options } else { options.ssl_mode(PgSslMode::VerifyFull) }
 }
@@ -52,9 +52,10 @@ fn is_here(options: &PgConnectOptions) -> bool {
 mod tests {
     use super::*;
 
+    /// A DSN with an `sslmode` decides itself, and a server on this machine needs no verification.
     #[test]
-    fn what_is_not_on_this_machine_is_verified_unless_the_dsn_decides() {
-        let mode = |dsn: &str| verified(dsn.parse().unwrap(), dsn).get_ssl_mode();
+    fn remote_servers_are_verified() {
+        let mode = |dsn: &str| with_verification(dsn.parse().unwrap(), dsn).get_ssl_mode();
         for (dsn, expected) in [
             ("postgres://u:p@db.internal:5432/d", PgSslMode::VerifyFull),
             ("postgres://u:p@10.0.0.1/d", PgSslMode::VerifyFull),
@@ -73,8 +74,9 @@ mod tests {
         }
     }
 
+    /// A DSN that names its own certificate authorities keeps them.
     #[test]
-    fn a_bundle_is_named_in_the_dsn_unless_it_names_one() {
+    fn bundles_are_added_to_the_dsn() {
         let bundle = Some(Path::new("/var/task/rds-ca.pem"));
         let dsn = "postgres://u:p%40ss@db/d?sslmode=verify-full";
         assert_eq!(with_ca(dsn, None), dsn);

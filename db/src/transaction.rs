@@ -19,7 +19,7 @@ pub struct Transaction(AcquiredConnection);
 ///
 /// # Errors
 /// Fails like [`PgPool::acquire`].
-pub async fn begin(pool: &PgPool) -> sqlx::Result<Transaction> {
+pub async fn begin_transaction(pool: &PgPool) -> sqlx::Result<Transaction> {
     let pool = pool.clone();
     let started = tokio::spawn(async move {
         let mut connection = pool.acquire().await?;
@@ -48,7 +48,7 @@ impl Transaction {
     ///
     /// # Errors
     /// Returns the error in `done`, or that of the COMMIT as for [`Self::commit`].
-    pub async fn finish<T>(self, done: sqlx::Result<T>) -> sqlx::Result<T> {
+    pub async fn commit_or_rollback<T>(self, done: sqlx::Result<T>) -> sqlx::Result<T> {
         match done {
             Ok(done) => self.commit().await.map(|()| done),
             Err(error) => {

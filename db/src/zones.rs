@@ -75,17 +75,17 @@ pub async fn load_zones(db: &mut PgConnection) -> sqlx::Result<bool> {
         return Ok(false);
     }
     let history = read_history(db, &loaded).await?;
-    let (before, version) = (loaded.newest().version(), history.newest().version());
+    let (before, version) = (loaded.newest_set().version(), history.newest_set().version());
     if before != version {
         tracing::info!(%before, %version, "zone data loaded");
     }
-    ZoneHistory::install(history);
+    ZoneHistory::install_history(history);
     Ok(true)
 }
 
 /// Reads the sets that the database names; each version is read once per process.
 async fn read_history(db: &mut PgConnection, loaded: &ZoneHistory) -> sqlx::Result<ZoneHistory> {
-    let mut known: Vec<Arc<ZoneSet>> = loaded.sets().cloned().collect();
+    let mut known: Vec<Arc<ZoneSet>> = loaded.all_sets().cloned().collect();
     let (mut changes, mut last_change) = (Vec::new(), 0);
     for change in read_zone_changes(db).await? {
         last_change = change.id;

@@ -11,7 +11,7 @@ use serde::Deserialize;
 /// ```
 /// use schedule::Delivered;
 /// let answer = br#"{"accepted":false,"reason":"duplicate","run_id":"r1"}"#;
-/// assert_eq!(Delivered::read(200, answer), Some(Delivered::Declined { reason: "duplicate".to_owned() }));
+/// assert_eq!(Delivered::parse_answer(200, answer), Some(Delivered::Declined { reason: "duplicate".to_owned() }));
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Delivered {
@@ -46,11 +46,11 @@ impl Delivered {
     ///
     /// ```
     /// use schedule::Delivered;
-    /// assert_eq!(Delivered::read(410, br#"{"code":"workflow_gone"}"#), Some(Delivered::Gone));
-    /// assert_eq!(Delivered::read(404, b"no such page"), None);
+    /// assert_eq!(Delivered::parse_answer(410, br#"{"code":"workflow_gone"}"#), Some(Delivered::Gone));
+    /// assert_eq!(Delivered::parse_answer(404, b"no such page"), None);
     /// ```
     #[must_use]
-    pub fn read(status: u16, body: &[u8]) -> Option<Self> {
+    pub fn parse_answer(status: u16, body: &[u8]) -> Option<Self> {
         match status {
             200 | 202 => {
                 let Decision { accepted, run_id, reason } = serde_json::from_slice(body).ok()?;
@@ -94,7 +94,7 @@ mod tests {
             (410, r#"{"code":"something_else"}"#, None),
             (503, r#"{"accepted":true}"#, None),
         ] {
-            assert_eq!(Delivered::read(status, body.as_bytes()), answer, "{status} {body}");
+            assert_eq!(Delivered::parse_answer(status, body.as_bytes()), answer, "{status} {body}");
         }
     }
 }

@@ -6,7 +6,7 @@ pub(crate) struct Bits([u64; 4]);
 
 impl Bits {
     /// The numbers from `first` to `last`, both included.
-    pub(crate) fn range(first: u32, last: u32) -> Self {
+    pub(crate) fn from_range(first: u32, last: u32) -> Self {
         let mut set = Self::default();
         for value in first..=last {
             set.insert(value);
@@ -68,7 +68,7 @@ impl Bits {
     }
 
     /// The numbers below 64 as bits of a `u64`.
-    pub(crate) fn low(self) -> u64 {
+    pub(crate) fn low_bits(self) -> u64 {
         self.0[0]
     }
 }
@@ -106,7 +106,7 @@ mod tests {
         assert_eq!((set.first_from(65), set.first_from(201), set.first_from(256)), (Some(200), Some(255), None));
         assert_eq!((set.last_to(199), set.last_to(62), set.last_to(999)), (Some(64), Some(0), Some(255)));
         assert_eq!(Bits::default().last_to(255), None);
-        assert_eq!(Bits::range(62, 65).len(), 4);
+        assert_eq!(Bits::from_range(62, 65).len(), 4);
         assert!(set.contains(255) && !set.contains(254) && !set.contains(256));
     }
 }

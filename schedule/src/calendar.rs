@@ -35,7 +35,7 @@ impl Cron {
     }
 
     /// Whether the fields name this local time.
-    pub(crate) fn names(&self, local: NaiveDateTime) -> bool {
+    pub(crate) fn names_time(&self, local: NaiveDateTime) -> bool {
         local.second() == 0
             && local.nanosecond() == 0
             && self.minutes & (1 << local.minute()) != 0
@@ -51,7 +51,11 @@ impl Cron {
     /// The days named in a month, as bits 1 to 31.
     pub(crate) fn days_of(&self, year: i32, month: u32) -> u32 {
         let year_is_named = u32::try_from(year - FIRST_YEAR).is_ok_and(|index| self.years.contains(index));
-        if year_is_named && self.months & (1 << month) != 0 { self.days.mask(Shape::of(year, month)) } else { 0 }
+        if year_is_named && self.months & (1 << month) != 0 {
+            self.days.matching_days(Shape::of_month(year, month))
+        } else {
+            0
+        }
     }
 
     /// The first named local time after `local`, whether or not it exists in a timezone.

@@ -32,7 +32,7 @@ pub enum Clock {
 /// use schedule::FixedClock;
 /// let clock = FixedClock::new(DateTime::UNIX_EPOCH);
 /// let twin = clock.clone();
-/// clock.advance(TimeDelta::minutes(5));
+/// clock.advance_by(TimeDelta::minutes(5));
 /// assert_eq!(twin.now(), DateTime::UNIX_EPOCH + TimeDelta::minutes(5));
 /// ```
 #[derive(Clone, Debug)]
@@ -86,11 +86,11 @@ impl Clock {
 
 #[expect(clippy::disallowed_methods, reason = "the one place that reads the machine's clock")]
 fn machine_time() -> DateTime<Utc> {
-    Utc::now().trunc_subsecs(6) + offset::get()
+    Utc::now().trunc_subsecs(6) + offset::read_offset()
 }
 
 #[cfg(debug_assertions)]
-pub use offset::set as offset_machine_clock;
+pub use offset::offset_machine_clock;
 
 /// The offset by which a test changes the machine's clock for this process.
 #[cfg(debug_assertions)]
@@ -102,18 +102,18 @@ mod offset {
     static SECS: AtomicI64 = AtomicI64::new(0);
 
     /// Changes the machine's clock by seconds for this process. Not in a release.
-    pub fn set(secs: i64) {
+    pub fn offset_machine_clock(secs: i64) {
         SECS.store(secs, Ordering::Relaxed);
     }
 
-    pub(super) fn get() -> TimeDelta {
+    pub(super) fn read_offset() -> TimeDelta {
         TimeDelta::seconds(SECS.load(Ordering::Relaxed))
     }
 }
 
 #[cfg(not(debug_assertions))]
 mod offset {
-    pub(super) fn get() -> chrono::TimeDelta {
+    pub(super) fn read_offset() -> chrono::TimeDelta {
         chrono::TimeDelta::zero()
     }
 }
@@ -127,7 +127,7 @@ mod offset {
 /// use chrono::{DateTime, TimeDelta};
 /// use schedule::SampledClock;
 /// let clock = SampledClock::new(DateTime::UNIX_EPOCH);
-/// clock.observe(DateTime::UNIX_EPOCH + TimeDelta::hours(1), Instant::now());
+/// clock.observe_time(DateTime::UNIX_EPOCH + TimeDelta::hours(1), Instant::now());
 /// assert!(clock.now() >= DateTime::UNIX_EPOCH + TimeDelta::hours(1));
 /// ```
 #[derive(Clone, Debug)]
@@ -190,10 +190,10 @@ impl SampledClock {
     /// # use std::time::Instant;
     /// # use chrono::{DateTime, TimeDelta};
     /// let clock = schedule::SampledClock::new(DateTime::UNIX_EPOCH + TimeDelta::hours(1));
-    /// clock.observe(DateTime::UNIX_EPOCH, Instant::now());
+    /// clock.observe_time(DateTime::UNIX_EPOCH, Instant::now());
     /// assert!(clock.now() < DateTime::UNIX_EPOCH + TimeDelta::hours(1));
     /// ```
-    pub fn observe(&self, time: DateTime<Utc>, requested: Instant) {
+    pub fn observe_time(&self, time: DateTime<Utc>, requested: Instant) {
         let mut sample = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         *sample = sample.corrected(time, requested, Instant::now());
     }
@@ -237,10 +237,10 @@ impl FixedClock {
     /// ```
     /// # use chrono::{DateTime, TimeDelta};
     /// let clock = schedule::FixedClock::new(DateTime::UNIX_EPOCH);
-    /// clock.advance(TimeDelta::seconds(90));
+    /// clock.advance_by(TimeDelta::seconds(90));
     /// assert_eq!(clock.now().timestamp(), 90);
     /// ```
-    pub fn advance(&self, delta: TimeDelta) {
+    pub fn advance_by(&self, delta: TimeDelta) {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) += delta;
     }
 }

@@ -36,14 +36,14 @@ pub struct Cron {
 impl Cron {
     /// Whether every hour is named. Such a cron follows elapsed time, so it fires in both hours of a fold.
     pub(crate) fn has_open_hour(&self) -> bool {
-        self.hours == HOUR.all().low()
+        self.hours == HOUR.all_values().low_bits()
     }
 
     pub(crate) fn has_open_months(&self) -> bool {
-        self.months == MONTH.all().low()
+        self.months == MONTH.all_values().low_bits()
     }
 
     pub(crate) fn has_open_years(&self) -> bool {
-        self.years == YEAR.all()
+        self.years == YEAR.all_values()
     }
 }

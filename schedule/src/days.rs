@@ -54,24 +54,24 @@ pub(crate) struct Shape {
 
 impl Shape {
     /// The shape of a month of the years 1970 to 2199.
-    pub(crate) fn of(year: i32, month: u32) -> Self {
+    pub(crate) fn of_month(year: i32, month: u32) -> Self {
         let first = NaiveDate::from_ymd_opt(year, month, 1).unwrap_or_default();
         Self { length: u32::from(first.num_days_in_month()), first_weekday: first.weekday().num_days_from_sunday() }
     }
 
     /// Every day of the month, as bits 1 to 31.
-    pub(crate) fn all(self) -> u32 {
+    pub(crate) fn all_days(self) -> u32 {
         (u32::MAX >> (31 - self.length)) & !1
     }
 
     /// 0 is Sunday.
-    pub(crate) fn weekday(self, day: u32) -> u32 {
+    pub(crate) fn weekday_of(self, day: u32) -> u32 {
         (self.first_weekday + day - 1) % 7
     }
 
     /// The last day of the month that is a `weekday`.
     fn last(self, weekday: u32) -> u32 {
-        self.length - (self.weekday(self.length) + 7 - weekday) % 7
+        self.length - (self.weekday_of(self.length) + 7 - weekday) % 7
     }
 
     /// The first day of the month that is a `weekday`.
@@ -81,7 +81,7 @@ impl Shape {
 
     /// The weekday (Monday to Friday) nearest `day` without leaving the month.
     fn nearest_weekday(self, day: u32) -> u32 {
-        match self.weekday(day) {
+        match self.weekday_of(day) {
             6 if day == 1 => 3,
             6 => day - 1,
             0 if day == self.length => day - 2,
@@ -93,7 +93,7 @@ impl Shape {
 
 impl Days {
     /// The days of a month that match, as bits 1 to 31.
-    pub(crate) fn mask(&self, shape: Shape) -> u32 {
+    pub(crate) fn matching_days(&self, shape: Shape) -> u32 {
         let (by_date, by_weekday) = (self.month_days.mask(shape), self.weekdays.mask(shape));
         match self.rule {
             Rule::Both => by_date & by_weekday,
@@ -114,7 +114,7 @@ impl Days {
     }
 
     /// The same days in the shortest form, so that crons with the same meaning are equal.
-    pub(crate) fn normalised(self) -> Self {
+    pub(crate) fn into_normal_form(self) -> Self {
         let (month_days, weekdays) = (self.month_days.normalised(), self.weekdays.normalised());
         let one_is_open = month_days.are_open() || weekdays.are_open();
         match self.rule {
@@ -145,12 +145,12 @@ impl MonthDays {
         if self.last_weekday {
             mask |= 1 << shape.nearest_weekday(shape.length);
         }
-        let mut nearest = self.nearest & shape.all();
+        let mut nearest = self.nearest & shape.all_days();
         while nearest != 0 {
             mask |= 1 << shape.nearest_weekday(nearest.trailing_zeros());
             nearest &= nearest - 1;
         }
-        mask & shape.all()
+        mask & shape.all_days()
     }
 }
 
@@ -184,6 +184,6 @@ impl Weekdays {
                 }
             }
         }
-        mask & shape.all()
+        mask & shape.all_days()
     }
 }

@@ -35,10 +35,10 @@ impl Cron {
     ///
     /// ```
     /// let cron = schedule::Cron::parse("0 9 * * 1-5")?;
-    /// assert_eq!(cron.describe(), "At 09:00, Monday to Friday");
+    /// assert_eq!(cron.describe_times(), "At 09:00, Monday to Friday");
     /// # Ok::<(), schedule::CronError>(())
     /// ```
-    pub fn describe(&self) -> String {
+    pub fn describe_times(&self) -> String {
         sentence(self)
     }
 }
@@ -60,7 +60,7 @@ fn time(cron: &Cron) -> String {
     if minutes.len() * hours.len() <= MOST_CLOCK_TIMES {
         return format!("At {}", joined(clock_times(minutes, hours), "and"));
     }
-    if minutes == Bits::range(0, 0) {
+    if minutes == Bits::from_range(0, 0) {
         return every_hour(hours);
     }
     match rhythm(minutes, &MINUTE) {
@@ -151,7 +151,7 @@ fn months(months: Bits) -> String {
 
 fn years(years: Bits) -> String {
     match run(years) {
-        Some((first, last)) if years.len() > 2 => format!("from {} to {}", YEAR.value(first), YEAR.value(last)),
+        Some((first, last)) if years.len() > 2 => format!("from {} to {}", YEAR.value_of(first), YEAR.value_of(last)),
         _ => format!("in {}", scattered_years(years)),
     }
 }
@@ -163,7 +163,7 @@ fn scattered_years(years: Bits) -> String {
     let runs = runs(years, &YEAR);
     match (years.first_from(0), years.last_to(255)) {
         (Some(first), Some(last)) if runs.len() > MOST_YEARS => {
-            format!("{} of the years from {} to {}", years.len(), YEAR.value(first), YEAR.value(last))
+            format!("{} of the years from {} to {}", years.len(), YEAR.value_of(first), YEAR.value_of(last))
         }
         _ => joined(runs, "and"),
     }
@@ -180,7 +180,7 @@ fn steps(bits: Bits, noun: &str, field: &Field) -> Option<String> {
     let (first, last) = (bits.first_from(0)?, bits.last_to(255)?);
     let step = bits.first_from(first + 1)? - first;
     let is_step = step > 1 && (first..=last).step_by(step as usize).eq(bits.iter());
-    let (from, to) = (field.value(first), field.value(last));
+    let (from, to) = (field.value_of(first), field.value_of(last));
     (is_step && bits.len() >= FEWEST_STEPS).then(|| format!("every {} {noun} from {from} to {to}", ordinal(step)))
 }
 
@@ -192,8 +192,8 @@ fn runs(bits: Bits, field: &Field) -> Vec<String> {
         let last = (first..).take_while(|bit| bits.contains(*bit)).last().unwrap_or(first);
         let last = if last - first < 2 { first } else { last };
         written.push(match last - first {
-            0 => field.value(first).to_string(),
-            _ => format!("{} to {}", field.value(first), field.value(last)),
+            0 => field.value_of(first).to_string(),
+            _ => format!("{} to {}", field.value_of(first), field.value_of(last)),
         });
         next = bits.first_from(last + 1);
     }
@@ -204,7 +204,7 @@ fn runs(bits: Bits, field: &Field) -> Vec<String> {
 fn rhythm(bits: Bits, field: &Field) -> Option<u32> {
     let size = field.last - field.min + 1;
     let step = size / bits.len().max(1);
-    let (first, last) = (field.bit(field.min), field.bit(field.last));
+    let (first, last) = (field.bit_of(field.min), field.bit_of(field.last));
     let is_even = size.is_multiple_of(step) && bits.len() > 1 && (first..=last).step_by(step as usize).eq(bits.iter());
     is_even.then_some(step)
 }
@@ -297,7 +297,7 @@ mod tests {
                 "At 00:00, on day 1 of the month, in January, in 77 of the years from 1970 to 2198",
             ),
         ] {
-            assert_eq!(Cron::parse(text).map(|cron| cron.describe()), Ok(sentence.to_owned()), "{text}");
+            assert_eq!(Cron::parse(text).map(|cron| cron.describe_times()), Ok(sentence.to_owned()), "{text}");
         }
     }
 }

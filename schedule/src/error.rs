@@ -85,7 +85,7 @@ impl CronError {
         }
     }
 
-    pub(crate) fn whole(code: Code, reason: impl Into<String>) -> Self {
+    pub(crate) fn of_whole_cron(code: Code, reason: impl Into<String>) -> Self {
         Self { code, field: None, position: None, reason: reason.into() }
     }
 

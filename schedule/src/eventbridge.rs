@@ -12,7 +12,7 @@ use crate::{
     bits::Bits,
     eventbridge::{
         day::{DayForm, day_forms},
-        form::{Coverage, Form, forms},
+        form::{Coverage, Form, list_forms},
     },
     field::{HOUR, MINUTE, MONTH, YEAR},
 };
@@ -20,11 +20,11 @@ use crate::{
 /// EventBridge's limit in characters, `cron()` included.
 const MAX_LENGTH: usize = 256;
 
-/// What is published in EventBridge for a cron; returned by [`compile`].
+/// What is published in EventBridge for a cron; returned by [`compile_cron`].
 ///
 /// ```
-/// use schedule::{Coverage, Cron, compile};
-/// let compiled = compile(&Cron::parse("0 9 * * 1-5")?, "Europe/Paris".parse().unwrap());
+/// use schedule::{Coverage, Cron, compile_cron};
+/// let compiled = compile_cron(&Cron::parse("0 9 * * 1-5")?, "Europe/Paris".parse().unwrap());
 /// assert_eq!(compiled.expression, "cron(0 9 ? * MON-FRI *)");
 /// assert_eq!((compiled.timezone.name(), compiled.coverage), ("Europe/Paris", Coverage::Exact));
 /// # Ok::<(), schedule::CronError>(())
@@ -42,22 +42,22 @@ pub struct Compiled {
 /// Returns the EventBridge expression for a cron in a timezone.
 ///
 /// ```
-/// use schedule::{Cron, compile};
-/// let every_five = compile(&Cron::parse("*/5 * * * *")?, "America/New_York".parse().unwrap());
+/// use schedule::{Cron, compile_cron};
+/// let every_five = compile_cron(&Cron::parse("*/5 * * * *")?, "America/New_York".parse().unwrap());
 /// assert_eq!(every_five.expression, "cron(0/5 * * * ? *)");
 /// // Open by the hour: the same instants in UTC, where no hour is lost or doubled.
 /// assert_eq!(every_five.timezone, schedule::Timezone::UTC);
 /// # Ok::<(), schedule::CronError>(())
 /// ```
-pub fn compile(cron: &Cron, tz: Timezone) -> Compiled {
+pub fn compile_cron(cron: &Cron, tz: Timezone) -> Compiled {
     let is_open = cron.has_open_hour() && cron.days.are_open() && cron.has_open_months() && cron.has_open_years();
     let minutes_east = if is_open { tz.minutes_east() } else { None };
     let minutes = minutes_east.map_or(cron.minutes.into(), |east| minutes_in_utc(cron.minutes.into(), east));
     let others = [
-        forms(minutes, &MINUTE),
-        forms(cron.hours.into(), &HOUR),
-        forms(cron.months.into(), &MONTH),
-        forms(cron.years, &YEAR),
+        list_forms(minutes, &MINUTE),
+        list_forms(cron.hours.into(), &HOUR),
+        list_forms(cron.months.into(), &MONTH),
+        list_forms(cron.years, &YEAR),
     ];
     let (expression, coverage) = smallest_fit(&day_forms(cron), &others);
     let timezone = if minutes_east.is_some() { Timezone::UTC } else { tz };

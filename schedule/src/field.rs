@@ -55,7 +55,7 @@ const fn plain(name: &'static str, min: u32, max: u32) -> Field {
 
 impl Field {
     /// The bit of a value: weekdays count from Sunday as 0, years from 1970.
-    pub(crate) fn bit(&self, value: u32) -> u32 {
+    pub(crate) fn bit_of(&self, value: u32) -> u32 {
         match self.kind {
             Kind::Weekday => (value - self.min) % 7,
             Kind::Year => value - self.min,
@@ -64,7 +64,7 @@ impl Field {
     }
 
     /// The value of a bit, with Sunday as the smallest weekday.
-    pub(crate) fn value(&self, bit: u32) -> u32 {
+    pub(crate) fn value_of(&self, bit: u32) -> u32 {
         match self.kind {
             Kind::Weekday | Kind::Year => bit + self.min,
             Kind::Plain | Kind::MonthDay => bit,
@@ -72,7 +72,7 @@ impl Field {
     }
 
     /// Every value, as bits.
-    pub(crate) fn all(&self) -> Bits {
-        Bits::range(self.bit(self.min), self.bit(self.last))
+    pub(crate) fn all_values(&self) -> Bits {
+        Bits::from_range(self.bit_of(self.min), self.bit_of(self.last))
     }
 }

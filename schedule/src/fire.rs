@@ -179,8 +179,9 @@ mod tests {
 
     use super::*;
 
+    /// The runner reads what the publisher writes, and sends the app the fields that the app knows.
     #[test]
-    fn a_fire_of_the_publisher_s_template_is_read_and_passed_on() {
+    fn fires_of_the_publisher_s_template_are_forwarded() {
         let event = json!({
             "workflow_id": 12, "scheduled_time": "2026-03-29T07:00:41Z", "execution_id": "e-1", "attempt": "2",
             "schedule_arn": "arn:aws:scheduler:eu-west-1:1:schedule/g/wf-12-dev", "revision": 3, "template": 1,

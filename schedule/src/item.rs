@@ -23,10 +23,10 @@ pub(crate) struct Values {
 }
 
 /// Parses a field's text, which begins at byte `start` of the input.
-pub(crate) fn list(field: &'static Field, (text, start): (&str, usize)) -> Result<Values, CronError> {
+pub(crate) fn parse_list(field: &'static Field, (text, start): (&str, usize)) -> Result<Values, CronError> {
     let mut cursor = Cursor { field, rest: text, end: start + text.len() };
     if text == "?" && field.kind != Kind::Plain && field.kind != Kind::Year {
-        return Ok(Values { plain: field.all(), starred: true, question: true, ..Values::default() });
+        return Ok(Values { plain: field.all_values(), starred: true, question: true, ..Values::default() });
     }
     let mut values = Values { starred: text.starts_with('*'), ..Values::default() };
     loop {
@@ -68,9 +68,9 @@ impl Cursor<'_> {
         let kind = self.field.kind;
         match kind {
             Kind::MonthDay if self.take('W') => values.month_days.nearest |= 1 << first,
-            Kind::Weekday if self.take('L') => values.weekdays.last |= 1 << self.field.bit(first),
+            Kind::Weekday if self.take('L') => values.weekdays.last |= 1 << self.field.bit_of(first),
             Kind::Weekday if self.take('#') => {
-                values.weekdays.nth[self.week()?] |= 1 << self.field.bit(first);
+                values.weekdays.nth[self.week()?] |= 1 << self.field.bit_of(first);
             }
             _ => self.range(values, first, position)?,
         }
@@ -107,7 +107,7 @@ impl Cursor<'_> {
 
     fn insert(&self, values: &mut Values, first: u32, last: u32, step: u32) {
         for value in (first..=last).step_by(step as usize) {
-            values.plain.insert(self.field.bit(value));
+            values.plain.insert(self.field.bit_of(value));
         }
     }
 

@@ -13,12 +13,12 @@
 //! (all 24) at both. `docs/cron.md` explains the complete dialect.
 //!
 //! ```
-//! use schedule::{Cron, compile};
+//! use schedule::{Cron, compile_cron};
 //! let cron: Cron = "0 9 * * mon-fri".parse()?;
 //! let paris = schedule::parse_timezone("Europe/Paris")?;
 //! let friday = "2026-03-27T12:00:00Z".parse()?;
 //! assert_eq!(cron.next_after(friday, paris), Some("2026-03-30T07:00:00Z".parse()?));
-//! assert_eq!(compile(&cron, paris).expression, "cron(0 9 ? * MON-FRI *)");
+//! assert_eq!(compile_cron(&cron, paris).expression, "cron(0 9 ? * MON-FRI *)");
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
@@ -61,7 +61,7 @@ pub use crate::{
     clock::{Clock, FixedClock, SampledClock},
     cron::Cron,
     error::CronError,
-    eventbridge::{Compiled, compile, form::Coverage},
+    eventbridge::{Compiled, compile_cron, form::Coverage},
     fire::{Fire, FireError},
     ids::{IdError, Revision, WorkflowId},
     name::{Environment, EnvironmentError, ScheduleName},

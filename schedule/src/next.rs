@@ -57,7 +57,7 @@ impl Cron {
     pub fn must_fire_after(&self, instant: DateTime<Utc>, tz: Timezone) -> Result<DateTime<Utc>, CronError> {
         self.next_after(instant, tz).ok_or_else(|| {
             let instant = instant.to_rfc3339_opts(SecondsFormat::Secs, true);
-            CronError::whole(Code::NeverFires, format!("the cron does not fire after {instant}"))
+            CronError::of_whole_cron(Code::NeverFires, format!("the cron does not fire after {instant}"))
         })
     }
 
@@ -77,10 +77,10 @@ impl Cron {
             return false;
         }
         let local = instant.with_timezone(&tz).naive_local();
-        if !self.names(local) {
+        if !self.names_time(local) {
             return false;
         }
-        match instants(tz, local) {
+        match find_instants(tz, local) {
             MappedLocalTime::Ambiguous(first, _) => self.has_open_hour() || instant == first,
             _ => true,
         }
@@ -93,7 +93,7 @@ impl Cron {
         let instant = instant.max(new_year(FIRST_YEAR - 1));
         let local = instant.with_timezone(&tz).naive_local();
         let ahead = self.scan_after(local, instant, tz);
-        match instants(tz, local) {
+        match find_instants(tz, local) {
             MappedLocalTime::Ambiguous(first, second) if first == instant && self.has_open_hour() => {
                 let again = self.second_pass_after(local, second - first, tz);
                 let again = again.map(|at| Found { at, skipped: false });
@@ -108,7 +108,7 @@ impl Cron {
         let mut skipped = false;
         loop {
             local = self.local_after(local)?;
-            match instants(tz, local) {
+            match find_instants(tz, local) {
                 MappedLocalTime::None => skipped = true,
                 MappedLocalTime::Single(at) | MappedLocalTime::Ambiguous(at, _) if at > instant => {
                     return Some(Found { at, skipped });
@@ -129,14 +129,14 @@ impl Cron {
             if candidate > local {
                 return None;
             }
-            if let MappedLocalTime::Ambiguous(_, second) = instants(tz, candidate) {
+            if let MappedLocalTime::Ambiguous(_, second) = find_instants(tz, candidate) {
                 return Some(second);
             }
         }
     }
 }
 
-pub(crate) fn instants(tz: Timezone, local: NaiveDateTime) -> Instants {
+pub(crate) fn find_instants(tz: Timezone, local: NaiveDateTime) -> Instants {
     tz.from_local_datetime(&local).map(|time| time.to_utc())
 }
 

@@ -58,7 +58,7 @@ impl FromStr for Cron {
 fn cron(input: &str) -> Result<Cron, CronError> {
     if input.chars().nth(MAX_LENGTH).is_some() {
         let reason = format!("{} characters; a cron has at most {MAX_LENGTH}", input.chars().count());
-        return Err(CronError::whole(Code::TooLong, reason));
+        return Err(CronError::of_whole_cron(Code::TooLong, reason));
     }
     let text = input.trim_ascii();
     let start = input.len() - input.trim_ascii_start().len();
@@ -81,18 +81,18 @@ fn form(text: &str) -> Result<Form<'_>, CronError> {
         return expansion.map(|(_, fields)| Form::Bare(fields)).ok_or_else(|| unsupported_macro(text));
     }
     if let Some(inner) = strip_call(text, "cron(") {
-        let inner = inner
-            .strip_suffix(')')
-            .ok_or_else(|| CronError::whole(Code::WrongFieldCount, "cron(...) must end with its closing bracket"))?;
+        let inner = inner.strip_suffix(')').ok_or_else(|| {
+            CronError::of_whole_cron(Code::WrongFieldCount, "cron(...) must end with its closing bracket")
+        })?;
         return Ok(Form::EventBridge(inner));
     }
     if strip_call(text, "rate(").is_some() {
         let reason = "rate(...) counts from its creation, not by the clock; write a cron, such as */5 * * * *";
-        return Err(CronError::whole(Code::UnsupportedExpression, reason));
+        return Err(CronError::of_whole_cron(Code::UnsupportedExpression, reason));
     }
     if strip_call(text, "at(").is_some() {
         let reason = "at(...) fires once; write a cron with its year, such as 0 30 9 31 12 * 2030";
-        return Err(CronError::whole(Code::UnsupportedExpression, reason));
+        return Err(CronError::of_whole_cron(Code::UnsupportedExpression, reason));
     }
     Ok(Form::Bare(text))
 }
@@ -109,7 +109,7 @@ fn unsupported_macro(text: &str) -> CronError {
         let names: Vec<_> = MACROS.iter().map(|(name, _)| *name).collect();
         format!("{} is not one of {}", text.escape_debug(), names.join(", "))
     };
-    CronError::whole(Code::UnsupportedMacro, reason)
+    CronError::of_whole_cron(Code::UnsupportedMacro, reason)
 }
 
 /// The fields between blanks, with their positions in the input.
@@ -131,13 +131,13 @@ fn bare_fields(tokens: &[Token<'_>]) -> Result<Cron, CronError> {
         on_the_minute(seconds)?;
     }
     let &[minute, hour, month_day, month, weekday] = five else { return Err(wrong_count(tokens.len())) };
-    let years = year.map_or(Ok(YEAR.all()), |&year| plain(&YEAR, year))?;
+    let years = year.map_or(Ok(YEAR.all_values()), |&year| plain(&YEAR, year))?;
     Ok(Cron {
-        minutes: plain(&MINUTE, minute)?.low(),
-        hours: plain(&HOUR, hour)?.low(),
+        minutes: plain(&MINUTE, minute)?.low_bits(),
+        hours: plain(&HOUR, hour)?.low_bits(),
         days: {
-            let month_days = item::list(&MONTH_DAY, month_day)?;
-            let weekdays = item::list(&WEEKDAY, weekday)?;
+            let month_days = item::parse_list(&MONTH_DAY, month_day)?;
+            let weekdays = item::parse_list(&WEEKDAY, weekday)?;
             if month_days.question && weekdays.question {
                 let reason = "? is already in the day-of-month field; write * here";
                 return Err(CronError::of_field(&WEEKDAY, weekday.1, reason));
@@ -147,7 +147,7 @@ fn bare_fields(tokens: &[Token<'_>]) -> Result<Cron, CronError> {
             }
             days(&month_days, &weekdays)
         },
-        months: plain(&MONTH, month)?.low(),
+        months: plain(&MONTH, month)?.low_bits(),
         years,
     })
 }
@@ -170,31 +170,31 @@ fn eventbridge_fields(tokens: &[Token<'_>]) -> Result<Cron, CronError> {
             "{} in cron(...); it has 6: minute hour day-of-month month day-of-week year",
             counted(tokens.len())
         );
-        return Err(CronError::whole(Code::WrongFieldCount, reason));
+        return Err(CronError::of_whole_cron(Code::WrongFieldCount, reason));
     };
     Ok(Cron {
-        minutes: plain(&MINUTE, minute)?.low(),
-        hours: plain(&HOUR, hour)?.low(),
+        minutes: plain(&MINUTE, minute)?.low_bits(),
+        hours: plain(&HOUR, hour)?.low_bits(),
         days: {
-            let month_days = item::list(&MONTH_DAY, month_day)?;
-            let weekdays = item::list(&EVENTBRIDGE_WEEKDAY, weekday)?;
+            let month_days = item::parse_list(&MONTH_DAY, month_day)?;
+            let weekdays = item::parse_list(&EVENTBRIDGE_WEEKDAY, weekday)?;
             if month_days.question == weekdays.question {
                 let reason = "in cron(...), exactly one of the two day fields must be ?";
                 return Err(CronError::of_field(&EVENTBRIDGE_WEEKDAY, weekday.1, reason));
             }
             days(&month_days, &weekdays)
         },
-        months: plain(&MONTH, month)?.low(),
+        months: plain(&MONTH, month)?.low_bits(),
         years: plain(&YEAR, year)?,
     })
 }
 
 fn plain(field: &'static Field, token: Token<'_>) -> Result<Bits, CronError> {
-    item::list(field, token).map(|values| values.plain)
+    item::parse_list(field, token).map(|values| values.plain)
 }
 
 fn on_the_minute(seconds: Token<'_>) -> Result<(), CronError> {
-    if plain(&SECOND, seconds)? == Bits::range(0, 0) {
+    if plain(&SECOND, seconds)? == Bits::from_range(0, 0) {
         return Ok(());
     }
     let reason = "EventBridge fires on the minute, so only 0 is possible";
@@ -204,9 +204,9 @@ fn on_the_minute(seconds: Token<'_>) -> Result<(), CronError> {
 /// Vixie's rule: if either field begins with `*`, both must match; else one match is enough.
 fn days(month_days: &Values, weekdays: &Values) -> Days {
     let rule = if month_days.starred || weekdays.starred { Rule::Both } else { Rule::Either };
-    let month_days = MonthDays { plain: month_days.plain.low() as u32, ..month_days.month_days };
-    let weekdays = Weekdays { plain: weekdays.plain.low() as u8, ..weekdays.weekdays };
-    Days { month_days, weekdays, rule }.normalised()
+    let month_days = MonthDays { plain: month_days.plain.low_bits() as u32, ..month_days.month_days };
+    let weekdays = Weekdays { plain: weekdays.plain.low_bits() as u8, ..weekdays.weekdays };
+    Days { month_days, weekdays, rule }.into_normal_form()
 }
 
 fn wrong_count(count: usize) -> CronError {
@@ -214,7 +214,7 @@ fn wrong_count(count: usize) -> CronError {
         "{}; a cron has 5 (minute hour day-of-month month day-of-week), 6 with seconds first, or 7 with the year last",
         counted(count)
     );
-    CronError::whole(Code::WrongFieldCount, reason)
+    CronError::of_whole_cron(Code::WrongFieldCount, reason)
 }
 
 fn counted(count: usize) -> String {
@@ -225,12 +225,12 @@ fn counted(count: usize) -> String {
 fn check(cron: Cron) -> Result<Cron, CronError> {
     if !cron.has_a_day() {
         let reason = format!("no day from {} to {} matches, so it never fires", field::FIRST_YEAR, field::LAST_YEAR);
-        return Err(CronError::whole(Code::NeverFires, reason));
+        return Err(CronError::of_whole_cron(Code::NeverFires, reason));
     }
     let length = cron.to_string().len();
     if length > MAX_LENGTH {
         let reason = format!("{length} characters in the canonical form; a cron has at most {MAX_LENGTH}");
-        return Err(CronError::whole(Code::TooLong, reason));
+        return Err(CronError::of_whole_cron(Code::TooLong, reason));
     }
     Ok(cron)
 }

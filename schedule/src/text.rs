@@ -83,7 +83,7 @@ fn items(bits: Bits, field: &Field, begin: Begin) -> Vec<String> {
     if begin == Begin::Star {
         return starred(bits, field);
     }
-    if begin == Begin::Any && bits == field.all() {
+    if begin == Begin::Any && bits == field.all_values() {
         return vec!["*".to_owned()];
     }
     if let Some(one) = progression(bits, field, begin) {
@@ -109,7 +109,7 @@ fn starred(bits: Bits, field: &Field) -> Vec<String> {
 
 /// The values of `*/n`.
 fn star(field: &Field, step: u32) -> impl Iterator<Item = u32> {
-    (field.bit(field.min)..=field.bit(field.last)).step_by(step as usize)
+    (field.bit_of(field.min)..=field.bit_of(field.last)).step_by(step as usize)
 }
 
 /// The smallest step of a `*/n` within the set.
@@ -135,14 +135,14 @@ fn progression(bits: Bits, field: &Field, begin: Begin) -> Option<String> {
         return None;
     }
     let count = bits.len();
-    let reaches_end = end + step > field.bit(field.last);
+    let reaches_end = end + step > field.bit_of(field.last);
     // Two values become a step only if they divide the field evenly: 0,30 but not 0,59.
     let fills_field = count > 2 || (field.last - field.min + 1) == 2 * step;
-    if begin == Begin::Any && first == field.bit(field.min) && reaches_end && fills_field {
+    if begin == Begin::Any && first == field.bit_of(field.min) && reaches_end && fills_field {
         return Some(format!("*/{step}"));
     }
-    let end = if reaches_end { field.bit(field.last) } else { end };
-    (count >= FEWEST_STEPS).then(|| format!("{}-{}/{step}", field.value(first), field.value(end)))
+    let end = if reaches_end { field.bit_of(field.last) } else { end };
+    (count >= FEWEST_STEPS).then(|| format!("{}-{}/{step}", field.value_of(first), field.value_of(end)))
 }
 
 /// Ranges of at least three neighbours.
@@ -152,9 +152,9 @@ fn runs(bits: Bits, field: &Field) -> Vec<String> {
     while let Some(first) = next {
         let last = (first..).take_while(|bit| bits.contains(*bit)).last().unwrap_or(first);
         match last - first {
-            0 => written.push(field.value(first).to_string()),
-            1 => written.extend([field.value(first).to_string(), field.value(last).to_string()]),
-            _ => written.push(format!("{}-{}", field.value(first), field.value(last))),
+            0 => written.push(field.value_of(first).to_string()),
+            1 => written.extend([field.value_of(first).to_string(), field.value_of(last).to_string()]),
+            _ => written.push(format!("{}-{}", field.value_of(first), field.value_of(last))),
         }
         next = bits.first_from(last + 1);
     }
@@ -170,9 +170,9 @@ fn cover(bits: Bits, field: &Field) -> Vec<String> {
             missing.remove(bit);
         }
         written.push(match step {
-            _ if first == last => field.value(first).to_string(),
-            1 => format!("{}-{}", field.value(first), field.value(last)),
-            _ => format!("{}-{}/{step}", field.value(first), field.value(last)),
+            _ if first == last => field.value_of(first).to_string(),
+            1 => format!("{}-{}", field.value_of(first), field.value_of(last)),
+            _ => format!("{}-{}/{step}", field.value_of(first), field.value_of(last)),
         });
     }
     written

@@ -64,7 +64,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_spelling_of_a_minute_is_one_time() {
+    fn all_spellings_of_a_minute_are_equal() {
         let spellings = [
             "2026-03-29T07:00:00Z",
             "2026-03-29T07:00:59.999999999Z",

@@ -62,9 +62,9 @@ impl TimezoneError {
     ///
     /// ```
     /// let error = schedule::parse_timezone("europe/paris").unwrap_err();
-    /// assert_eq!(error.suggestions(), ["Europe/Paris"]);
+    /// assert_eq!(error.similar_names(), ["Europe/Paris"]);
     /// ```
-    pub fn suggestions(&self) -> &[String] {
+    pub fn similar_names(&self) -> &[String] {
         &self.suggestions
     }
 }

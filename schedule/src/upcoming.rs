@@ -6,7 +6,7 @@ use chrono::{DateTime, MappedLocalTime, Utc};
 
 use crate::{
     Cron, Timezone,
-    next::{Found, instants},
+    next::{Found, find_instants},
 };
 
 /// An upcoming time in a preview.
@@ -15,7 +15,7 @@ use crate::{
 /// use schedule::{Cron, Note};
 /// let cron = Cron::parse("30 2 * * *")?;
 /// let from = "2026-03-28T12:00:00Z".parse().unwrap();
-/// let next = cron.upcoming(from, "Europe/Paris".parse().unwrap()).next().unwrap();
+/// let next = cron.upcoming_times(from, "Europe/Paris".parse().unwrap()).next().unwrap();
 /// assert_eq!(next.local.to_rfc3339(), "2026-03-30T02:30:00+02:00");
 /// assert_eq!(next.note, Some(Note::Gap));
 /// # Ok::<(), schedule::CronError>(())
@@ -35,7 +35,7 @@ pub struct Upcoming {
 /// ```
 /// use schedule::{Cron, Note};
 /// let from = "2026-10-24T12:00:00Z".parse().unwrap();
-/// let next = Cron::parse("30 2 * * *")?.upcoming(from, "Europe/Paris".parse().unwrap()).next().unwrap();
+/// let next = Cron::parse("30 2 * * *")?.upcoming_times(from, "Europe/Paris".parse().unwrap()).next().unwrap();
 /// assert_eq!((next.utc.to_rfc3339().as_str(), next.note), ("2026-10-25T00:30:00+00:00", Some(Note::Fold)));
 /// # Ok::<(), schedule::CronError>(())
 /// ```
@@ -76,7 +76,7 @@ pub struct Times(Upcomings);
 ///
 /// ```
 /// let cron = schedule::Cron::parse("@hourly")?;
-/// let times: schedule::Upcomings = cron.upcoming(chrono::DateTime::UNIX_EPOCH, schedule::Timezone::UTC);
+/// let times: schedule::Upcomings = cron.upcoming_times(chrono::DateTime::UNIX_EPOCH, schedule::Timezone::UTC);
 /// assert!(times.take(24).all(|time| time.note.is_none()));
 /// # Ok::<(), schedule::CronError>(())
 /// ```
@@ -100,7 +100,7 @@ impl Cron {
     /// # Ok::<(), schedule::CronError>(())
     /// ```
     pub fn times_after(&self, instant: DateTime<Utc>, tz: Timezone) -> Times {
-        Times(self.upcoming(instant, tz))
+        Times(self.upcoming_times(instant, tz))
     }
 
     /// All times strictly after `instant`, with the effects of offset changes.
@@ -108,11 +108,12 @@ impl Cron {
     /// ```
     /// use schedule::{Cron, Note};
     /// let from = "2026-10-25T00:00:00Z".parse().unwrap();
-    /// let notes = Cron::parse("30 * * * *")?.upcoming(from, "Europe/Paris".parse().unwrap()).map(|time| time.note);
+    /// let cron = Cron::parse("30 * * * *")?;
+    /// let notes = cron.upcoming_times(from, "Europe/Paris".parse().unwrap()).map(|time| time.note);
     /// assert_eq!(notes.take(3).collect::<Vec<_>>(), [Some(Note::Fold), Some(Note::Fold), None]);
     /// # Ok::<(), schedule::CronError>(())
     /// ```
-    pub fn upcoming(&self, instant: DateTime<Utc>, tz: Timezone) -> Upcomings {
+    pub fn upcoming_times(&self, instant: DateTime<Utc>, tz: Timezone) -> Upcomings {
         Upcomings { cron: *self, tz, after: Some(instant) }
     }
 }
@@ -125,7 +126,7 @@ impl Iterator for Upcomings {
         self.after = found.map(|found| found.at);
         let Found { at: utc, skipped } = found?;
         let local = utc.with_timezone(&self.tz);
-        let note = match instants(self.tz, local.naive_local()) {
+        let note = match find_instants(self.tz, local.naive_local()) {
             MappedLocalTime::Ambiguous(..) => Some(Note::Fold),
             _ => skipped.then_some(Note::Gap),
         };

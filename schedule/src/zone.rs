@@ -114,7 +114,7 @@ impl Timezone {
     }
 
     /// Returns the only timezone with this name and these rules.
-    pub(crate) fn intern(name: &str, zone_name: &str, tzif: &[u8]) -> Result<Self, ZoneDataError> {
+    pub(crate) fn intern_zone(name: &str, zone_name: &str, tzif: &[u8]) -> Result<Self, ZoneDataError> {
         if name == Self::UTC.name() {
             return Ok(Self::UTC);
         }
@@ -123,7 +123,7 @@ impl Timezone {
         if let Some(zone) = same_name.iter().find(|zone| *zone.tzif == *tzif && zone.zone_name == zone_name) {
             return Ok(Self(zone));
         }
-        let rules = Self::check(name, tzif)?;
+        let rules = Self::check_tzif(name, tzif)?;
         let zone: &'static Zone = Box::leak(Box::new(Zone {
             name: Cow::Owned(name.to_owned()),
             zone_name: Cow::Owned(zone_name.to_owned()),
@@ -136,7 +136,7 @@ impl Timezone {
     }
 
     /// Parses `TZif` data.
-    pub(crate) fn check(name: &str, tzif: &[u8]) -> Result<tz::TimeZone, ZoneDataError> {
+    pub(crate) fn check_tzif(name: &str, tzif: &[u8]) -> Result<tz::TimeZone, ZoneDataError> {
         // Version 1 has no footer, so its rules end in 2037.
         let has_footer = tzif.starts_with(b"TZif") && tzif.get(4).is_some_and(|version| *version >= b'2');
         let rules = if has_footer { tz::TimeZone::tzif(name, tzif).ok() } else { None };

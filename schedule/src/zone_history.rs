@@ -1,7 +1,7 @@
 //! The history of the zone data in force, so that a past time keeps the rules of its day.
 //!
-//! A process uses one history: the bundled set for all times until [`ZoneHistory::install`] installs another. The app
-//! installs the history of its database.
+//! A process uses one history: the bundled set for all times until [`ZoneHistory::install_history`] installs another.
+//! The app installs the history of its database.
 
 use std::sync::{Arc, PoisonError, RwLock};
 
@@ -15,9 +15,10 @@ static INSTALLED: RwLock<Option<Arc<ZoneHistory>>> = RwLock::new(None);
 ///
 /// ```
 /// use schedule::{ZoneHistory, ZoneSet};
-/// let history = ZoneHistory::of(ZoneSet::bundled());
-/// assert_eq!(history.newest().version(), ZoneSet::bundled().version());
-/// assert_eq!(history.find("Europe/Paris").unwrap().at("1970-01-01T00:00:00Z".parse().unwrap()), "Europe/Paris".parse().ok());
+/// let history = ZoneHistory::from_set(ZoneSet::bundled());
+/// assert_eq!(history.newest_set().version(), ZoneSet::bundled().version());
+/// let paris = history.find("Europe/Paris").unwrap();
+/// assert_eq!(paris.timezone_at("1970-01-01T00:00:00Z".parse().unwrap()), "Europe/Paris".parse().ok());
 /// ```
 #[derive(Debug)]
 pub struct ZoneHistory {
@@ -44,9 +45,9 @@ impl ZoneHistory {
     ///
     /// ```
     /// use schedule::{ZoneHistory, ZoneSet};
-    /// assert_eq!(ZoneHistory::of(ZoneSet::bundled()).last_change(), None);
+    /// assert_eq!(ZoneHistory::from_set(ZoneSet::bundled()).last_change(), None);
     /// ```
-    pub fn of(set: Arc<ZoneSet>) -> Self {
+    pub fn from_set(set: Arc<ZoneSet>) -> Self {
         Self { first: set, later: Vec::new(), last_change: None }
     }
 
@@ -71,11 +72,11 @@ impl ZoneHistory {
     ///
     /// ```
     /// use schedule::{ZoneHistory, ZoneSet};
-    /// assert_eq!(ZoneHistory::installed().newest().version(), ZoneSet::installed().version());
+    /// assert_eq!(ZoneHistory::installed().newest_set().version(), ZoneSet::installed().version());
     /// ```
     pub fn installed() -> Arc<Self> {
         let installed = INSTALLED.read().unwrap_or_else(PoisonError::into_inner).as_ref().map(Arc::clone);
-        installed.unwrap_or_else(|| Arc::new(Self::of(ZoneSet::bundled())))
+        installed.unwrap_or_else(|| Arc::new(Self::from_set(ZoneSet::bundled())))
     }
 
     /// Makes this process use `history` from now on.
@@ -84,10 +85,10 @@ impl ZoneHistory {
     ///
     /// ```
     /// use schedule::{ZoneHistory, ZoneSet};
-    /// ZoneHistory::install(ZoneHistory::of(ZoneSet::bundled()));
+    /// ZoneHistory::install_history(ZoneHistory::from_set(ZoneSet::bundled()));
     /// assert_eq!(ZoneSet::installed().version(), ZoneSet::bundled().version());
     /// ```
-    pub fn install(history: Self) {
+    pub fn install_history(history: Self) {
         *INSTALLED.write().unwrap_or_else(PoisonError::into_inner) = Some(Arc::new(history));
     }
 
@@ -105,9 +106,9 @@ impl ZoneHistory {
     ///
     /// ```
     /// use schedule::{ZoneHistory, ZoneSet};
-    /// assert_eq!(ZoneHistory::new([], 3).newest().version(), ZoneSet::bundled().version());
+    /// assert_eq!(ZoneHistory::new([], 3).newest_set().version(), ZoneSet::bundled().version());
     /// ```
-    pub fn newest(&self) -> &Arc<ZoneSet> {
+    pub fn newest_set(&self) -> &Arc<ZoneSet> {
         self.later.last().map_or(&self.first, |(_, set)| set)
     }
 
@@ -115,9 +116,9 @@ impl ZoneHistory {
     ///
     /// ```
     /// use schedule::{ZoneHistory, ZoneSet};
-    /// assert_eq!(ZoneHistory::of(ZoneSet::bundled()).sets().count(), 1);
+    /// assert_eq!(ZoneHistory::from_set(ZoneSet::bundled()).all_sets().count(), 1);
     /// ```
-    pub fn sets(&self) -> impl Iterator<Item = &Arc<ZoneSet>> {
+    pub fn all_sets(&self) -> impl Iterator<Item = &Arc<ZoneSet>> {
         std::iter::once(&self.first).chain(self.later.iter().map(|(_, set)| set))
     }
 
@@ -150,18 +151,18 @@ impl ZoneSet {
     /// ```
     pub fn installed() -> Arc<Self> {
         let installed = INSTALLED.read().unwrap_or_else(PoisonError::into_inner);
-        installed.as_ref().map_or_else(Self::bundled, |history| Arc::clone(history.newest()))
+        installed.as_ref().map_or_else(Self::bundled, |history| Arc::clone(history.newest_set()))
     }
 
     /// Makes this process use `set` from now on, for all times.
     ///
     /// ```
     /// use schedule::ZoneSet;
-    /// ZoneSet::install(ZoneSet::bundled());
+    /// ZoneSet::install_set(ZoneSet::bundled());
     /// assert_eq!(ZoneSet::installed().version(), ZoneSet::bundled().version());
     /// ```
-    pub fn install(set: Arc<Self>) {
-        ZoneHistory::install(ZoneHistory::of(set));
+    pub fn install_set(set: Arc<Self>) {
+        ZoneHistory::install_history(ZoneHistory::from_set(set));
     }
 }
 
@@ -191,9 +192,9 @@ impl TimezoneHistory {
     /// ```
     /// use schedule::{Timezone, ZoneHistory};
     /// let utc = ZoneHistory::installed().find("UTC").unwrap();
-    /// assert_eq!(utc.at("2026-06-01T00:00:00Z".parse().unwrap()), Some(Timezone::UTC));
+    /// assert_eq!(utc.timezone_at("2026-06-01T00:00:00Z".parse().unwrap()), Some(Timezone::UTC));
     /// ```
-    pub fn at(&self, instant: DateTime<Utc>) -> Option<Timezone> {
+    pub fn timezone_at(&self, instant: DateTime<Utc>) -> Option<Timezone> {
         if self.unknown_from.is_some_and(|from| instant >= from) {
             return None;
         }
@@ -277,7 +278,7 @@ mod tests {
     const SECOND: &str = "2026-06-03T12:00:00Z";
 
     #[test]
-    fn each_time_has_the_rules_of_its_day() {
+    fn each_time_has_its_day_s_rules() {
         // Offsets +00:00 and +05:45.
         let history = history(&[(FIRST, Some("Etc/UTC")), (SECOND, Some("Asia/Kathmandu"))]).expect("a zone");
         let nine = times(&history, "0 9 * * *", "2026-06-01T09:00:00Z", 4);
@@ -287,7 +288,7 @@ mod tests {
         // At the change, noon by the old rules is not due any more, but 17:45 by the new rules is.
         assert_eq!(times(&history, "0 12 * * *", "2026-06-02T12:00:00Z", 1), ["04 06:15"]);
         assert_eq!(times(&history, "45 17 * * *", "2026-06-02T17:45:00Z", 1), ["03 12:00"]);
-        let rules = |text: &str| history.at(at(text)).map(|zone| zone.offset_secs(at(text)));
+        let rules = |text: &str| history.timezone_at(at(text)).map(|zone| zone.offset_secs(at(text)));
         assert_eq!((rules("2026-06-03T11:59:59Z"), rules(SECOND)), (Some(0), Some(20_700)));
     }
 
@@ -297,11 +298,12 @@ mod tests {
         assert!(history.later.is_empty());
     }
 
+    /// A timezone has rules until the last set that contains it, and again from the next set that contains it.
     #[test]
-    fn rules_are_unknown_after_the_last_set_that_has_them() {
+    fn dropped_timezones_have_no_later_rules() {
         let dropped = history(&[(FIRST, Some("Etc/UTC")), (SECOND, None)]).expect("a zone");
         assert_eq!(times(&dropped, "0 * * * *", "2026-06-03T09:00:00Z", 9), ["03 10:00", "03 11:00"]);
-        assert_eq!((dropped.unknown_from(), dropped.at(at(SECOND))), (Some(at(SECOND)), None));
+        assert_eq!((dropped.unknown_from(), dropped.timezone_at(at(SECOND))), (Some(at(SECOND)), None));
         let again = [(FIRST, Some("Etc/UTC")), (SECOND, None), ("2026-06-04T00:00:00Z", Some("Asia/Kathmandu"))];
         let again = history(&again).expect("a zone");
         assert_eq!(times(&again, "0 23 * * *", "2026-06-03T00:00:00Z", 2), ["03 23:00", "04 17:15"]);

@@ -106,7 +106,7 @@ impl ZoneSet {
     pub fn from_archive(archive: Vec<u8>) -> Result<Self, ZoneDataError> {
         let set = Self::read(Cow::Owned(archive))?;
         for (name, entry) in &set.entries {
-            Timezone::check(name, &set.archive[entry.bytes.clone()])?;
+            Timezone::check_tzif(name, &set.archive[entry.bytes.clone()])?;
         }
         Ok(set)
     }
@@ -235,7 +235,7 @@ impl ZoneSet {
         if let Some(zone) = entry.zone.get() {
             return Some(*zone);
         }
-        let zone = Timezone::intern(name, &entry.target, &self.archive[entry.bytes.clone()]).ok()?;
+        let zone = Timezone::intern_zone(name, &entry.target, &self.archive[entry.bytes.clone()]).ok()?;
         Some(*entry.zone.get_or_init(|| zone))
     }
 

@@ -2,7 +2,7 @@
 
 use std::{fs, path::Path};
 
-use schedule::{Cron, Timezone, compile};
+use schedule::{Cron, Timezone, compile_cron};
 
 #[test]
 fn the_table_in_the_docs_is_true() {
@@ -18,9 +18,9 @@ fn the_table_in_the_docs_is_true() {
     let paris = "Europe/Paris".parse().expect("a timezone");
     for row in rows {
         let cron = Cron::parse(row[0].trim_matches('`')).unwrap_or_else(|error| panic!("{}: {error}", row[0]));
-        let compiled = compile(&cron, paris);
+        let compiled = compile_cron(&cron, paris);
         let zone = if compiled.timezone == Timezone::UTC { " in UTC" } else { "" };
         assert_eq!(format!("`{}`{zone}", compiled.expression), row[1]);
-        assert_eq!((compiled.coverage.as_str(), cron.describe().as_str()), (row[2], row[3]), "{}", row[0]);
+        assert_eq!((compiled.coverage.as_str(), cron.describe_times().as_str()), (row[2], row[3]), "{}", row[0]);
     }
 }

@@ -2,7 +2,7 @@
 
 use schedule::{
     Coverage::{Exact, Superset},
-    Cron, Timezone, compile,
+    Cron, Timezone, compile_cron,
 };
 
 fn parse(text: &str) -> Cron {
@@ -59,7 +59,7 @@ fn expressible_crons_compile_exactly() {
         // 1 January 2030 is a Tuesday, so the Tuesdays of that month are enough.
         ("0 0 9 1 1 2 2030", "cron(0 9 1/7 1 ? 2030)"),
     ] {
-        let compiled = compile(&parse(text), zone("Europe/Paris"));
+        let compiled = compile_cron(&parse(text), zone("Europe/Paris"));
         assert_eq!((compiled.expression.as_str(), compiled.coverage), (expression, Exact), "{text}");
     }
 }
@@ -80,7 +80,7 @@ fn other_crons_become_the_smallest_superset() {
         ("0 9 * * 5#1,5#3", "cron(0 9 ? * FRI *)"),
         ("0 9 * * 1#1,5L", "cron(0 9 ? * MON,FRI *)"),
     ] {
-        let compiled = compile(&parse(text), zone("Europe/Paris"));
+        let compiled = compile_cron(&parse(text), zone("Europe/Paris"));
         assert_eq!((compiled.expression.as_str(), compiled.coverage), (expression, Superset), "{text}");
     }
 }
@@ -89,17 +89,17 @@ fn other_crons_become_the_smallest_superset() {
 fn too_long_expressions_are_widened_to_fit() {
     let minutes =
         "0,1,2,4,5,6,8,9,10,12,13,14,16,17,18,20,21,22,24,25,26,28,29,30,32,33,34,36,37,38,40,41,42,44,45,46,48";
-    let compiled = compile(&parse(&format!("{minutes} 1,2,4,5,7,8,10,11,13,14,16,17 * * 1")), Timezone::UTC);
+    let compiled = compile_cron(&parse(&format!("{minutes} 1,2,4,5,7,8,10,11,13,14,16,17 * * 1")), Timezone::UTC);
     assert_eq!(compiled.coverage, Exact);
     let text =
         format!("{minutes} 1,2,4,5,7,8,10,11,13,14,16,17,19,20 1,2,4,5,7,8,10,11,13,14,16,17 1,2,4,5,7,8,10,11 1");
-    let compiled = compile(&parse(&text.replace(" 1,2,4,5,7,8,10,11 1", " 1,2,4,5,7,8,10 *")), Timezone::UTC);
+    let compiled = compile_cron(&parse(&text.replace(" 1,2,4,5,7,8,10,11 1", " 1,2,4,5,7,8,10 *")), Timezone::UTC);
     assert!(compiled.expression.len() <= 256, "{}", compiled.expression);
     // The greatest common step of the years, counted from the first of them.
-    let compiled = compile(&parse("0 0 9 1 1 * 1971/6,1971/9"), Timezone::UTC);
+    let compiled = compile_cron(&parse("0 0 9 1 1 * 1971/6,1971/9"), Timezone::UTC);
     assert_eq!((compiled.expression.as_str(), compiled.coverage), ("cron(0 9 1 1 ? 1971/3)", Superset));
     // Every year except a few: no list of them fits.
-    let compiled = compile(&parse("0 0 9 1 1 * */2,*/3"), Timezone::UTC);
+    let compiled = compile_cron(&parse("0 0 9 1 1 * */2,*/3"), Timezone::UTC);
     assert_eq!((compiled.expression.as_str(), compiled.coverage), ("cron(0 9 1 1 ? 1970-2198)", Superset));
 }
 
@@ -125,7 +125,7 @@ fn open_crons_are_published_in_utc() {
         ("0 * * 1 *", zone("America/New_York"), zone("America/New_York")),
         ("0 0 * * * * 2030", zone("America/New_York"), zone("America/New_York")),
     ] {
-        let compiled = compile(&parse(text), tz);
+        let compiled = compile_cron(&parse(text), tz);
         assert_eq!((compiled.timezone, compiled.coverage), (published, Exact), "{text} in {tz}");
     }
 }
@@ -143,7 +143,7 @@ fn half_hour_zones_lose_no_fires() {
         ("Asia/Kathmandu", "0-14 * * * *", "cron(15-29 * * * ? *)"),
     ] {
         let (cron, tz) = (parse(text), zone(name));
-        let published = compile(&cron, tz);
+        let published = compile_cron(&cron, tz);
         assert_eq!((published.expression.as_str(), published.coverage), (expression, Exact), "{text} in {name}");
         let theirs = parse(&published.expression);
         // Between two changes the offset is constant, so the days around the changes are enough.
@@ -160,7 +160,8 @@ fn half_hour_zones_lose_no_fires() {
 fn only_zones_that_shift_minutes_stay_local() {
     let zones = schedule::ZoneSet::bundled();
     let hourly = parse("0 * * * *");
-    let local: Vec<_> = zones.names().filter(|name| compile(&hourly, zone(name)).timezone != Timezone::UTC).collect();
+    let local: Vec<_> =
+        zones.names().filter(|name| compile_cron(&hourly, zone(name)).timezone != Timezone::UTC).collect();
     assert_eq!(local, ["Australia/LHI", "Australia/Lord_Howe"]);
 }
 
@@ -169,7 +170,7 @@ fn crons_published_in_utc_keep_their_instants() {
     let from = "2026-10-30T00:00:00Z".parse().expect("a time");
     for tz in [zone("America/New_York"), zone("Africa/Casablanca"), zone("America/Havana")] {
         let cron = parse("*/20 * * * *");
-        let published = compile(&cron, tz);
+        let published = compile_cron(&cron, tz);
         let ours: Vec<_> = cron.times_after(from, tz).take(500).collect();
         let theirs: Vec<_> = parse(&published.expression).times_after(from, published.timezone).take(500).collect();
         assert_eq!(ours, theirs, "{tz}");
@@ -186,7 +187,7 @@ fn scattered_years(count: u32) -> String {
 #[test]
 fn widening_adds_the_fewest_times() {
     let years = scattered_years(46);
-    let compiled = compile(&parse(&format!("0 10 10,11,13 1,2,31 1 * {years}")), Timezone::UTC);
+    let compiled = compile_cron(&parse(&format!("0 10 10,11,13 1,2,31 1 * {years}")), Timezone::UTC);
     let expression = format!("cron(10 10-13 1,2,31 1 ? {years})");
     assert_eq!((compiled.expression, compiled.coverage), (expression, Superset));
 }
@@ -194,8 +195,8 @@ fn widening_adds_the_fewest_times() {
 #[test]
 fn expressions_of_256_characters_stay_exact() {
     let years = scattered_years(48);
-    let fits = compile(&parse(&format!("0 10 9 1 1 * {years}")), Timezone::UTC);
+    let fits = compile_cron(&parse(&format!("0 10 9 1 1 * {years}")), Timezone::UTC);
     assert_eq!((fits.expression.len(), fits.coverage), (256, Exact), "{}", fits.expression);
-    let too_long = compile(&parse(&format!("0 10 10 1 1 * {years}")), Timezone::UTC);
+    let too_long = compile_cron(&parse(&format!("0 10 10 1 1 * {years}")), Timezone::UTC);
     assert_eq!((too_long.expression.as_str(), too_long.coverage), ("cron(10 10 1 1 ? 1970-2160)", Superset));
 }

@@ -20,7 +20,7 @@ fn installed_zone_data_are_used() {
     let hour = |tz: Timezone| nine.next_after(december, tz).expect("a time").format("%R").to_string();
     let before = parse_timezone("America/Vancouver").expect("a timezone");
 
-    ZoneSet::install(Arc::new(zones_of_2025()));
+    ZoneSet::install_set(Arc::new(zones_of_2025()));
     assert_eq!(ZoneSet::installed().version().to_string(), "2025b");
     let installed = parse_timezone("America/Vancouver").expect("a timezone");
     assert_eq!(hour(installed), "17:00");
@@ -29,6 +29,6 @@ fn installed_zone_data_are_used() {
     assert_eq!(parse_timezone("Europe/Paris").expect_err("not in the set").code(), "invalid_timezone");
     assert_eq!(parse_timezone("UTC"), Ok(Timezone::UTC));
 
-    ZoneSet::install(ZoneSet::bundled());
+    ZoneSet::install_set(ZoneSet::bundled());
     assert_eq!(parse_timezone("America/Vancouver"), Ok(before));
 }

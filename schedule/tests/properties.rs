@@ -2,7 +2,7 @@
 
 use chrono::{DateTime, Datelike as _, TimeDelta, Utc};
 use proptest::{prelude::*, sample::select};
-use schedule::{Coverage, Cron, Timezone, ZoneSet, compile, nominal_time, parse_timezone};
+use schedule::{Coverage, Cron, Timezone, ZoneSet, compile_cron, nominal_time, parse_timezone};
 
 const MONTHS: [&str; 12] = ["JAN", "feb", "Mar", "APR", "may", "Jun", "JUL", "aug", "Sep", "OCT", "nov", "Dec"];
 const WEEKDAYS: [&str; 7] = ["SUN", "mon", "Tue", "WED", "thu", "Fri", "SAT"];
@@ -113,7 +113,7 @@ proptest! {
     /// If its coverage is exact, the expression has no other time.
     #[test]
     fn compiled_expressions_have_every_due_time(cron in cron(), tz in zone(), from in instant()) {
-        let compiled = compile(&cron, tz);
+        let compiled = compile_cron(&cron, tz);
         let expression = &compiled.expression;
         prop_assert!(expression.len() <= 256, "{expression}");
         prop_assert_eq!(expression.matches('?').count(), 1, "{}", expression);
@@ -131,7 +131,7 @@ proptest! {
 
     #[test]
     fn a_superset_really_has_more(cron in midnights()) {
-        let compiled = compile(&cron, Timezone::UTC);
+        let compiled = compile_cron(&cron, Timezone::UTC);
         if compiled.coverage == Coverage::Superset {
             let published = Cron::parse(&compiled.expression).expect("EventBridge's own grammar");
             // The calendar repeats after 28 years.
@@ -143,7 +143,7 @@ proptest! {
 
     #[test]
     fn arbitrary_text_causes_no_panic(text in ".{0,60}", tz in "[A-Za-z_/ +0-9-]{0,55}") {
-        let _ = Cron::parse(&text).map(|cron| cron.describe());
+        let _ = Cron::parse(&text).map(|cron| cron.describe_times());
         let _ = parse_timezone(&tz).map_err(|error| error.to_string());
         let _ = nominal_time(&text);
     }
@@ -152,7 +152,7 @@ proptest! {
     fn text_near_a_cron_causes_no_panic(text in "(cron\\()?[0-9*/,#?LWlwa-z@-]{0,6}( [0-9*/,#?LWJANSUN-]{0,6}){0,6}\\)?") {
         if let Ok(cron) = Cron::parse(&text) {
             prop_assert_eq!(Cron::parse(&cron.to_string()), Ok(cron));
-            prop_assert!(!cron.describe().is_empty());
+            prop_assert!(!cron.describe_times().is_empty());
         }
     }
 }

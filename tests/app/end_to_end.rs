@@ -3,6 +3,7 @@
 use schedule::WorkflowId;
 use serde_json::{Value, json};
 use tests::Story;
+use workflows::{lock_workflow, save_workflow};
 
 #[tokio::test]
 async fn workflows_run_at_their_cron_times() {
@@ -47,12 +48,12 @@ async fn each_timing_edit_enqueues_one_row() {
 async fn rolled_back_edits_enqueue_nothing() {
     let s = Story::today().await;
     let wf = s.create("0 9 * * *", "UTC").await;
-    let mut tx = db::begin(&s.pool).await.unwrap();
-    let before = workflows::lock(&mut tx, wf, None, s.clock.now()).await.unwrap().unwrap();
+    let mut tx = db::begin_transaction(&s.pool).await.unwrap();
+    let before = lock_workflow(&mut tx, wf, None, s.clock.now()).await.unwrap().unwrap();
     let mut next = before.clone();
     next.spec.timing.cron = Some("0 10 * * *".to_owned());
     let edit = workflows::audit::Edit { actor: "test".into(), now: s.clock.now(), traceparent: None };
-    let saved = workflows::save(&mut tx, &before, next, "update", &edit).await.unwrap();
+    let saved = save_workflow(&mut tx, &before, next, "update", &edit).await.unwrap();
     assert_eq!(saved, workflows::Saved::Enqueued);
     tx.rollback().await.unwrap();
     assert_eq!(s.outbox(wf).await.len(), 1);

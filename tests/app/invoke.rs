@@ -203,7 +203,7 @@ async fn client_disconnects_cancel_no_decision() {
     s.publish().await;
     s.now_is("2026-03-02T09:00:05Z").await;
     // The test locks the workflow's row, so the decision waits while its client disconnects.
-    let mut holder = db::begin(&s.pool).await.unwrap();
+    let mut holder = db::begin_transaction(&s.pool).await.unwrap();
     sqlx::query("SELECT 1 FROM workflows WHERE id = $1 FOR UPDATE").bind(wf.0).execute(&mut *holder).await.unwrap();
     let (api, path) = (s.scheduler_key(), path(wf));
     let call = tokio::spawn(async move { api.post(&path, &fire(NINE[0])).await });

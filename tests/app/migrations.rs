@@ -41,7 +41,7 @@ async fn migrations_have_limits_of_their_own() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn migrations_ask_again_for_a_lock() {
     let s = Story::today().await;
-    let mut holder = db::begin(&s.pool).await.unwrap();
+    let mut holder = db::begin_transaction(&s.pool).await.unwrap();
     sqlx::raw_sql("LOCK TABLE jobs").execute(&mut *holder).await.unwrap();
     let options = options(&s);
     let column = migrator("ALTER TABLE jobs ADD COLUMN of_this_test INTEGER", false);
@@ -89,7 +89,7 @@ async fn an_unrecorded_index_is_no_obstacle() {
     assert!(!unlocked.is_empty());
     let forgotten = "DELETE FROM _sqlx_migrations WHERE version = ANY($1)";
     sqlx::query(forgotten).bind(&unlocked).execute(&s.pool).await.unwrap();
-    db::migrate(&options(&s)).await.unwrap();
+    db::migrate_schema(&options(&s)).await.unwrap();
     s.end().await;
 }
 
@@ -126,7 +126,7 @@ async fn stored_zone_changes_are_put_in_order() {
          VALUES ('2025a', '2025-07-01Z'), ('2025b', '2025-01-01Z'), ('2025a', '2025-07-02Z')",
     )
     .await;
-    db::migrate(&options(&s)).await.unwrap();
+    db::migrate_schema(&options(&s)).await.unwrap();
     let descending = "SELECT count(*) FROM zone_changes a JOIN zone_changes b ON b.id > a.id
                        WHERE b.in_force_from <= a.in_force_from";
     assert_eq!(s.count(descending).await, 0);
@@ -157,7 +157,7 @@ async fn stored_reasons_become_codes() {
         sqlx::query(statement).bind(wf.0).execute(&s.pool).await.unwrap();
     }
     s.execute("DELETE FROM _sqlx_migrations WHERE version = 39").await;
-    db::migrate(&options(&s)).await.unwrap();
+    db::migrate_schema(&options(&s)).await.unwrap();
     assert_eq!(
         s.table("SELECT error FROM runs ORDER BY error").await,
         "instance_lost_after_cancel:workflow_archived\nthe receiver answered 500\ntimed_out:30"
@@ -244,7 +244,7 @@ async fn two_migrates_may_start_at_once() {
     for done in [first, second] {
         assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
     }
-    let pool = db::connect(&app::config::database(&dsn, 1)).await.unwrap();
+    let pool = db::connect_pool(&app::config::database(&dsn, 1)).await.unwrap();
     db::check_migrated(&pool).await.unwrap();
     let zone_data: i64 = sqlx::query_scalar("SELECT count(*) FROM zone_data").fetch_one(&pool).await.unwrap();
     assert_eq!(zone_data, 1, "stored by one of them");

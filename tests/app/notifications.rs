@@ -28,11 +28,11 @@ async fn many_edits_share_few_notifications() {
     let mut listener = PgListener::connect(&s.dsn()).await.unwrap();
     listener.listen(CHANNEL).await.unwrap();
     let notifier = Notifier::default();
-    let running = tokio::spawn(notifier.clone().run(s.pool.clone()));
+    let running = tokio::spawn(notifier.clone().send_notifications(s.pool.clone()));
 
     let started = Instant::now();
     while started.elapsed() < Duration::from_millis(500) {
-        notifier.notify();
+        notifier.request_notification();
         tokio::task::yield_now().await;
     }
     let lasted = started.elapsed();
@@ -41,7 +41,7 @@ async fn many_edits_share_few_notifications() {
     while next_payload(&mut listener).await.is_empty() {
         notifications += 1;
     }
-    notifier.notify();
+    notifier.request_notification();
     assert_eq!(next_payload(&mut listener).await, "", "the last edit is notified");
 
     let most = lasted.as_millis() / DEBOUNCE.as_millis() + 2;

@@ -14,7 +14,7 @@ const LEFT_OPEN: &str = "SELECT count(*) FROM pg_stat_activity
 async fn pool(s: &Story, max_connections: u32) -> PgPool {
     let (dsn, acquire_timeout) = (s.dsn(), PATIENCE);
     let options = db::Options { dsn, max_connections, acquire_timeout, application_name: "cancelled" };
-    db::connect(&options).await.unwrap()
+    db::connect_pool(&options).await.unwrap()
 }
 
 #[tokio::test]
@@ -24,7 +24,7 @@ async fn a_cancelled_begin_leaves_no_transaction_open() {
     for round in 0..100 {
         for micros in 0..4 {
             // Cancels before the server receives the call, while it executes it, and after it has answered.
-            let begin = db::begin(&pool);
+            let begin = db::begin_transaction(&pool);
             drop(tokio::time::timeout(Duration::from_micros(micros * round * 2), begin).await);
         }
         // When the test has all connections, each of them has been returned to the pool.
@@ -32,7 +32,7 @@ async fn a_cancelled_begin_leaves_no_transaction_open() {
         assert!(connections.iter().all(Result::is_ok));
         assert_eq!(s.count(LEFT_OPEN).await, 0, "round {round}");
     }
-    let mut tx = db::begin(&pool).await.unwrap();
+    let mut tx = db::begin_transaction(&pool).await.unwrap();
     sqlx::query("SELECT 1").execute(&mut *tx).await.unwrap();
     assert_eq!(s.count(LEFT_OPEN).await, 1, "the watch sees an open transaction");
     drop(tx);
@@ -68,7 +68,7 @@ async fn finish_frees_locks_of_failed_statements() {
     let pool = pool(&s, 2).await;
     s.execute("CREATE TABLE numbers (n INTEGER); INSERT INTO numbers VALUES (1)").await;
     let lock = "SELECT n FROM numbers FOR UPDATE NOWAIT";
-    let mut failed = db::begin(&pool).await.unwrap();
+    let mut failed = db::begin_transaction(&pool).await.unwrap();
     sqlx::query(lock).execute(&mut *failed).await.unwrap();
     failed.finish::<()>(Err(sqlx::Error::RowNotFound)).await.unwrap_err();
     let dsn = s.dsn();

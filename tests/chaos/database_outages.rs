@@ -101,7 +101,7 @@ async fn a_recovering_server_gives_no_connection() {
     assert!(is_recovering.fetch_one(&mut reader).await.unwrap());
 
     let options = db::Options { acquire_timeout: Duration::from_secs(1), ..app::config::database(&server.dsn(), 1) };
-    let refused = db::connect(&options).await.unwrap_err().to_string();
+    let refused = db::connect_pool(&options).await.unwrap_err().to_string();
     assert!(
         refused.contains("its server is in recovery and cannot write; use a DSN that names the writer"),
         "{refused}"

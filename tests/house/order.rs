@@ -74,7 +74,7 @@ static HOUSES: [House; 14] = [
             ("edits", "workflow zones drift"),
             ("outbox", "outbox notify"),
             ("audit", "audit"),
-            ("values", "database_time id inject reasons signing trigger"),
+            ("values", "database_time failpoint id reasons signing trigger"),
             ("definition", "definition"),
         ],
     },

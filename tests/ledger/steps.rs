@@ -8,6 +8,7 @@ use schedule::WorkflowId;
 use serde_json::{Value, json};
 use tests::Story;
 use uuid::Uuid;
+use workflows::lock_workflow;
 
 /// A stack without an executor: accepted runs stay accepted until the story ends them.
 pub(crate) async fn story_without_executor(now: &str) -> Story {
@@ -65,11 +66,11 @@ pub(crate) async fn ended(s: &Story, wf: WorkflowId) {
 /// Starts a run that is not a fire of the schedule; returns its state.
 pub(crate) async fn start_run(s: &Story, wf: WorkflowId, trigger: ledger::runs::Trigger, time: &str) -> String {
     let now = s.clock.now();
-    let mut tx = db::begin(&s.pool).await.unwrap();
-    let workflow = workflows::lock(&mut tx, wf, None, now).await.unwrap().unwrap();
+    let mut tx = db::begin_transaction(&s.pool).await.unwrap();
+    let workflow = lock_workflow(&mut tx, wf, None, now).await.unwrap().unwrap();
     let run = ledger::runs::New {
         scheduled_time: Some(time.parse().unwrap()),
-        ..ledger::runs::New::unscheduled(workflows::id::at(now), trigger, now)
+        ..ledger::runs::New::unscheduled(workflows::id::make_id(now), trigger, now)
     };
     match ledger::admission::verdict::admit_run(&mut tx, &workflow, &run).await.unwrap() {
         Ok(state) => {

@@ -14,7 +14,7 @@ pub(crate) async fn fresh() -> (PgPool, String) {
 
 /// A pool like that of a publisher process.
 pub(crate) fn pool(dsn: &str) -> PgPool {
-    db::pool(&db::Options {
+    db::create_pool(&db::Options {
         dsn: dsn.to_owned(),
         max_connections: 6,
         acquire_timeout: PATIENCE,

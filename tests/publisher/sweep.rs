@@ -60,7 +60,7 @@ impl World {
     /// Advances EventBridge's clock, so that later changes get another modification date.
     fn later(&self) {
         match &self.clock {
-            Clock::Fixed(hand) => hand.advance(TimeDelta::minutes(1)),
+            Clock::Fixed(hand) => hand.advance_by(TimeDelta::minutes(1)),
             Clock::System | Clock::Sampled(_) => {}
         }
     }

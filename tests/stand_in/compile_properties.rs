@@ -9,7 +9,7 @@ use std::ops::RangeInclusive;
 use chrono::{DateTime, LocalResult, TimeDelta, TimeZone as _, Utc};
 use proptest::prelude::*;
 use proptest::sample::select;
-use schedule::{Compiled, Coverage, Cron, Timezone, compile, parse_timezone};
+use schedule::{Compiled, Coverage, Cron, Timezone, compile_cron, parse_timezone};
 use stand_in::scheduler::clock_change::Fold;
 use stand_in::scheduler::expression::Expression;
 use stand_in::scheduler::zone::Zone;
@@ -102,7 +102,7 @@ proptest! {
         start in near_a_change(),
     ) {
         let tz = parse_timezone(zone).expect("a timezone");
-        let compiled = compile(&cron, tz);
+        let compiled = compile_cron(&cron, tz);
         match compiled.coverage {
             Coverage::Exact => exact(&cron, tz, &compiled, start)?,
             Coverage::Superset => superset(&cron, tz, &compiled, start)?,

@@ -1,7 +1,7 @@
 //! Two independent evaluators must agree: `schedule` on a cron's due times, the stand-in on what AWS would fire.
 
 use chrono::{DateTime, TimeDelta, Utc};
-use schedule::{Compiled, Coverage, Cron, Timezone, compile, parse_timezone};
+use schedule::{Compiled, Coverage, Cron, Timezone, compile_cron, parse_timezone};
 use stand_in::scheduler::clock_change::Fold;
 use stand_in::scheduler::expression::Expression;
 use stand_in::scheduler::zone::Zone;
@@ -44,7 +44,7 @@ fn exact_expressions_fire_at_due_times_only() {
     for (number, (open_hour, cron)) in crons(7).enumerate() {
         let tz = parse_timezone(ZONES[number % ZONES.len()]).unwrap();
         let start: DateTime<Utc> = STARTS[number % STARTS.len()].parse().unwrap();
-        let compiled = compile(&cron, tz);
+        let compiled = compile_cron(&cron, tz);
         // AWS does not document what an open hour does in a fold; the watchdog decides the times that AWS does not
         // fire.
         let is_fold_near = start.format("%m").to_string() == "10" || tz.name() == "Australia/Lord_Howe";
@@ -66,7 +66,7 @@ fn a_superset_fires_at_each_due_time() {
     for (number, (open_hour, cron)) in crons(11).enumerate() {
         let tz = parse_timezone(ZONES[number % ZONES.len()]).unwrap();
         let start: DateTime<Utc> = STARTS[number % STARTS.len()].parse().unwrap();
-        let compiled = compile(&cron, tz);
+        let compiled = compile_cron(&cron, tz);
         if compiled.coverage == Coverage::Exact || (open_hour && compiled.timezone != Timezone::UTC) {
             continue;
         }

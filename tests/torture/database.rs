@@ -121,8 +121,8 @@ impl Ground {
         }
         let name = format!("process {}", self.processes.fetch_add(1, Ordering::Relaxed));
         let pool = pool(&self.dsn, "torture");
-        let options = (*pool.raw().connect_options()).clone().application_name(&name);
-        pool.raw().set_connect_options(options);
+        let options = (*pool.raw_pool().connect_options()).clone().application_name(&name);
+        pool.raw_pool().set_connect_options(options);
         Process { name, pool }
     }
 
@@ -135,8 +135,8 @@ impl Ground {
     /// A process that connects to the database at another address.
     pub(crate) fn process_by_way_of(&self, address: SocketAddr, name: String) -> Process {
         let pool = pool(&self.dsn.replace(&self.address().to_string(), &address.to_string()), "torture");
-        let options = (*pool.raw().connect_options()).clone().application_name(&name);
-        pool.raw().set_connect_options(options);
+        let options = (*pool.raw_pool().connect_options()).clone().application_name(&name);
+        pool.raw_pool().set_connect_options(options);
         Process { name, pool }
     }
 
@@ -185,5 +185,5 @@ impl Ground {
 fn pool(dsn: &str, application_name: &'static str) -> PgPool {
     let options =
         db::Options { dsn: dsn.to_owned(), max_connections: 1, acquire_timeout: tests::PATIENCE, application_name };
-    db::pool(&options).unwrap()
+    db::create_pool(&options).unwrap()
 }

@@ -101,7 +101,7 @@ pub async fn create(tx: &mut PgConnection, holder: Holder, name: &str, edit: &Ed
     let prefix = const_hex::encode(rand::random::<[u8; 6]>());
     let secret = Secret(format!("cb_{prefix}_{}", URL_SAFE_NO_PAD.encode(rand::random::<[u8; 32]>())));
     let (kind, team_id, role) = holder.columns();
-    let id = workflows::id::at(edit.now);
+    let id = workflows::id::make_id(edit.now);
     let hash = digest(secret.reveal());
     sqlx::query!(
         r#"
@@ -132,7 +132,7 @@ pub async fn create(tx: &mut PgConnection, holder: Holder, name: &str, edit: &Ed
         revoked_on: None,
     };
     let after = Some(json!({ "prefix": key.prefix, "kind": kind, "team_id": team_id, "role": role, "name": name }));
-    audit::record(tx, edit, Entry { verb: "create", subject: format!("key:{id}"), before: None, after }).await?;
+    audit::record_entry(tx, edit, Entry { verb: "create", subject: format!("key:{id}"), before: None, after }).await?;
     Ok((key, secret))
 }
 
@@ -158,7 +158,7 @@ pub async fn revoke(tx: &mut PgConnection, id: Uuid, edit: &Edit) -> sqlx::Resul
         return find(tx, id).await;
     }
     let after = Some(json!({ "revoked_on": edit.now }));
-    audit::record(tx, edit, Entry { verb: "revoke", subject: format!("key:{id}"), before: None, after }).await?;
+    audit::record_entry(tx, edit, Entry { verb: "revoke", subject: format!("key:{id}"), before: None, after }).await?;
     Ok(key)
 }
 

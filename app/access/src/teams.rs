@@ -38,6 +38,6 @@ pub async fn create(tx: &mut PgConnection, name: &str, edit: &Edit) -> sqlx::Res
     .fetch_one(&mut *tx)
     .await?;
     let after = Some(json!({ "name": name }));
-    audit::record(tx, edit, Entry { verb: "create", subject: format!("team:{id}"), before: None, after }).await?;
+    audit::record_entry(tx, edit, Entry { verb: "create", subject: format!("team:{id}"), before: None, after }).await?;
     Ok((Team { id, name: name.to_owned(), created_on: edit.now }, secret))
 }

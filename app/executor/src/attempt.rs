@@ -4,6 +4,7 @@ use std::panic::AssertUnwindSafe;
 use std::time::Duration;
 
 use chrono::{DateTime, Utc};
+use db::failpoint::pass_point;
 use futures::FutureExt as _;
 use ledger::admission::queue;
 use ledger::backfills::refill_backfill;
@@ -13,7 +14,7 @@ use serde_json::{Value, json};
 use uuid::Uuid;
 use workflows::definition::action::Action;
 use workflows::definition::policies::Overlap;
-use workflows::inject::{self, Point};
+use workflows::failpoint::Point;
 use workflows::reasons::{Reason, ReasonCode};
 
 use super::Executor;
@@ -102,7 +103,7 @@ impl Executor {
 
     async fn carry_out(&self, run: &Claimed, registered: &mut Registered) -> Left {
         let ending = self.perform(run, registered).await;
-        inject::at(Point::I5);
+        pass_point(Point::I5);
         #[cfg(debug_assertions)]
         self.after_action.iter().for_each(|call| call());
         match ending {
@@ -167,7 +168,7 @@ impl Executor {
     }
 
     async fn try_hand_over(&self, run: &Claimed, sent: Sent) -> sqlx::Result<Option<RunState>> {
-        let mut tx = db::begin(&self.parts.pool).await?;
+        let mut tx = db::begin_transaction(&self.parts.pool).await?;
         let now = self.parts.clock.now();
         let max_age = f64::from(self.parts.settings.max_age_secs);
         let state = hand_over::hand_over(&mut tx, self.parts.instance, run.fence(), sent, max_age, now).await?;
@@ -221,7 +222,7 @@ impl Executor {
     }
 
     async fn ended(&self, run: &Claimed, verdict: &Verdict) {
-        inject::at(Point::I6);
+        pass_point(Point::I6);
         announce(run, verdict);
         if verdict.again_at.is_some() {
             return;

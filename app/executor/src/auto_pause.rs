@@ -9,7 +9,7 @@ use schedule::{Clock, WorkflowId};
 use workflows::audit::Edit;
 use workflows::notify::Notifier;
 use workflows::reasons::{Reason, ReasonCode};
-use workflows::{State, Workflow};
+use workflows::{State, Workflow, lock_workflow, save_workflow};
 
 use crate::claim::Claimed;
 
@@ -19,7 +19,7 @@ pub(crate) async fn pause_after(pool: &PgPool, clock: &Clock, notifier: &Notifie
         return;
     }
     match pause(pool, clock, WorkflowId(run.workflow_id)).await {
-        Ok(true) => notifier.notify(),
+        Ok(true) => notifier.request_notification(),
         Ok(false) => {}
         Err(error) => {
             tracing::warn!(workflow_id = run.workflow_id, %error, "failed runs not counted; the next failed run of the workflow counts them");
@@ -28,8 +28,8 @@ pub(crate) async fn pause_after(pool: &PgPool, clock: &Clock, notifier: &Notifie
 }
 
 async fn pause(pool: &PgPool, clock: &Clock, id: WorkflowId) -> sqlx::Result<bool> {
-    let mut tx = db::begin(pool).await?;
-    let Some(before) = workflows::lock(&mut tx, id, None, clock.now()).await? else { return Ok(false) };
+    let mut tx = db::begin_transaction(pool).await?;
+    let Some(before) = lock_workflow(&mut tx, id, None, clock.now()).await? else { return Ok(false) };
     let Some(most) = before.spec.policies.pause_after_failures.filter(|_| before.state == State::Active) else {
         return Ok(false);
     };
@@ -39,7 +39,7 @@ async fn pause(pool: &PgPool, clock: &Clock, id: WorkflowId) -> sqlx::Result<boo
     let edit = Edit { actor: "cronbox".to_owned(), now: clock.now(), traceparent: None };
     let reason = Reason::with_fact(ReasonCode::FailuresInARow, most).to_string();
     let next = Workflow { state: State::Paused, pause_reason: Some(reason), ..before.clone() };
-    workflows::save(&mut tx, &before, next, "pause", &edit).await?;
+    save_workflow(&mut tx, &before, next, "pause", &edit).await?;
     tx.commit().await?;
     Ok(true)
 }

@@ -37,6 +37,6 @@ fn next_times(run: &Claimed, now: DateTime<Utc>) -> Vec<DateTime<Utc>> {
         starts_at: None,
         ends_at: run.ends_at,
     };
-    let Some((cron, timezone)) = timing.parsed() else { return Vec::new() };
+    let Some((cron, timezone)) = timing.parsed_now() else { return Vec::new() };
     cron.times_after(now, timezone).take_while(|time| timing.is_before_end(*time)).take(5).collect()
 }

@@ -90,9 +90,9 @@ pub async fn recover_lost_runs(pool: &PgPool, settings: Settings, now: DateTime<
 
 /// Recovers a batch of lost runs, or one of them, in one transaction.
 async fn take_over(pool: &PgPool, only: Option<Uuid>, settings: Settings, now: DateTime<Utc>) -> sqlx::Result<Pass> {
-    let mut tx = db::begin(pool).await?;
+    let mut tx = db::begin_transaction(pool).await?;
     let done = take_over_locked(&mut tx, only, settings, now).await;
-    tx.finish(done).await
+    tx.commit_or_rollback(done).await
 }
 
 async fn take_over_locked(

@@ -4,8 +4,9 @@ use std::collections::HashMap;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use db::failpoint::pass_point;
 use tokio::task::{Id, JoinError, JoinSet};
-use workflows::inject::{self, Point};
+use workflows::failpoint::Point;
 
 use super::{Executor, Settings, heartbeat};
 use crate::claim::Slots;
@@ -129,7 +130,7 @@ impl Executor {
         }
         let started = claimed.len();
         for (run, registered) in claimed {
-            inject::at(Point::I4);
+            pass_point(Point::I4);
             running.start_attempt(run.team_id, self.clone().execute_attempt(run, registered));
         }
         self.has_unknown_claims.store(are_some_unknown, Ordering::SeqCst);

@@ -81,9 +81,9 @@ pub async fn end_stuck_runs(pool: &PgPool, now: DateTime<Utc>) -> sqlx::Result<P
 
 /// Ends a batch of stuck attempts, or one of them, in one transaction.
 async fn end_stuck(pool: &PgPool, only: Option<Uuid>, now: DateTime<Utc>) -> sqlx::Result<Pass> {
-    let mut tx = db::begin(pool).await?;
+    let mut tx = db::begin_transaction(pool).await?;
     let done = end_locked(&mut tx, only, now).await;
-    let (stuck, ended) = tx.finish(done).await?;
+    let (stuck, ended) = tx.commit_or_rollback(done).await?;
     for run in &stuck {
         tracing::error!(run_id = %run.id, "run {} did not stop at its timeout; the job `timeouts` ended it", run.id);
     }

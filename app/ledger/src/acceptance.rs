@@ -11,6 +11,7 @@ use db::{PgConnection, PgPool};
 use schedule::{Environment, WorkflowId};
 use uuid::Uuid;
 use workflows::audit::{self, Edit};
+use workflows::lock_workflow;
 use workflows::reasons::ReasonCode;
 
 use crate::backfills;
@@ -95,7 +96,7 @@ pub async fn accept_ledger(
     }
     // Runs accepted after this time are not from the backup, and none of them has started.
     accepted.abandoned = abandon_unfinished(pool, until.min(held_on), edit.now).await?;
-    let mut tx = db::begin(pool).await?;
+    let mut tx = db::begin_transaction(pool).await?;
     // In the transaction that ends the wait, so that no backfill takes a step in between.
     accepted.backfills_paused = backfills::pause_running(&mut tx, until.min(held_on), edit.now).await?;
     if keep == Keep::Nothing {
@@ -106,8 +107,12 @@ pub async fn accept_ledger(
         "until": until, "missed": accepted.missed, "abandoned": accepted.abandoned,
         "backfills_paused": accepted.backfills_paused,
     }));
-    audit::record(&mut tx, edit, audit::Entry { verb: "accept", subject: "ledger".to_owned(), before: None, after })
-        .await?;
+    audit::record_entry(
+        &mut tx,
+        edit,
+        audit::Entry { verb: "accept", subject: "ledger".to_owned(), before: None, after },
+    )
+    .await?;
     tx.commit().await?;
     Ok(accepted)
 }
@@ -130,8 +135,8 @@ async fn read_hold_start(pool: &PgPool, environment: &Environment) -> anyhow::Re
 async fn mark_gap(pool: &PgPool, id: WorkflowId, until: DateTime<Utc>, now: DateTime<Utc>) -> sqlx::Result<u64> {
     let mut missed = 0;
     loop {
-        let mut tx = db::begin(pool).await?;
-        if workflows::lock(&mut tx, id, None, now).await?.is_none() {
+        let mut tx = db::begin_transaction(pool).await?;
+        if lock_workflow(&mut tx, id, None, now).await?.is_none() {
             return Ok(missed);
         }
         let Some(cursor) = ledger_cursor::read_cursor(&mut tx, id).await?.cursor.filter(|cursor| *cursor < until)
@@ -167,7 +172,7 @@ async fn mark_gap(pool: &PgPool, id: WorkflowId, until: DateTime<Utc>, now: Date
 async fn abandon_unfinished(pool: &PgPool, until: DateTime<Utc>, now: DateTime<Utc>) -> sqlx::Result<u64> {
     let mut abandoned = 0;
     loop {
-        let mut tx = db::begin(pool).await?;
+        let mut tx = db::begin_transaction(pool).await?;
         let ids = lock_unfinished(&mut tx, until).await?;
         if ids.is_empty() {
             return Ok(abandoned);

@@ -47,7 +47,7 @@ pub async fn fire_now(
 ) -> sqlx::Result<ManualOutcome> {
     let run = runs::New {
         inputs: inputs.map(Value::Object),
-        ..runs::New::unscheduled(workflows::id::at(edit.now), Trigger::Manual, edit.now)
+        ..runs::New::unscheduled(workflows::id::make_id(edit.now), Trigger::Manual, edit.now)
     };
     admit(tx, workflow, &run, "fire", json!({"inputs": run.inputs}), edit).await
 }
@@ -71,7 +71,7 @@ pub async fn retry_run(
         occurrence_id: before.occurrence_id,
         scheduled_time: before.scheduled_time,
         inputs: before.inputs,
-        ..runs::New::unscheduled(workflows::id::at(edit.now), Trigger::Retry, edit.now)
+        ..runs::New::unscheduled(workflows::id::make_id(edit.now), Trigger::Retry, edit.now)
     };
     let outcome = admit(tx, workflow, &run, "retry", json!({"of": id}), edit).await?;
     if outcome == ManualOutcome::Run(run.id) {
@@ -92,7 +92,7 @@ async fn admit(
         return Ok(ManualOutcome::Overlap(reason));
     }
     let subject = format!("run:{} of workflow:{}", run.id, workflow.id);
-    audit::record(tx, edit, Entry { verb, subject, before: None, after: Some(after) }).await?;
+    audit::record_entry(tx, edit, Entry { verb, subject, before: None, after: Some(after) }).await?;
     tracing::info!(step = 7, workflow_id = workflow.id.0, run_id = %run.id, "manual {verb} of workflow {}", workflow.id);
     Ok(ManualOutcome::Run(run.id))
 }

@@ -130,7 +130,7 @@ pub async fn record_occurrence(tx: &mut PgConnection, entry: &Entry<'_>) -> sqlx
             OR o.decision = 'skipped_paused' AND excluded.decision = 'backfilled'
         RETURNING id
         "#,
-        workflows::id::at(entry.now),
+        workflows::id::make_id(entry.now),
         entry.workflow_id.0,
         entry.time,
         entry.decision.as_str(),

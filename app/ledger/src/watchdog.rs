@@ -13,6 +13,7 @@ use chrono::{DateTime, TimeDelta, Utc};
 use db::PgPool;
 use schedule::WorkflowId;
 use schedule::delivery::GRACE;
+use workflows::try_lock_workflow;
 
 use crate::job_failures;
 
@@ -86,8 +87,8 @@ async fn resume(pool: &PgPool, now: DateTime<Utc>, done: &mut Pass) -> sqlx::Res
 }
 
 async fn resume_one(pool: &PgPool, workflow: WorkflowId, now: DateTime<Utc>) -> sqlx::Result<bool> {
-    let mut tx = db::begin(pool).await?;
-    let locked = workflows::try_lock(&mut tx, workflow, now).await?;
+    let mut tx = db::begin_transaction(pool).await?;
+    let locked = try_lock_workflow(&mut tx, workflow, now).await?;
     tx.commit().await?;
     Ok(locked.is_some())
 }

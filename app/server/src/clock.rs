@@ -104,7 +104,7 @@ pub(crate) async fn sample(pool: &PgPool, clock: &Clock, clock_skew: &ClockSkew)
     let requested = Instant::now();
     let time = cronbox_now(&mut connection).await?;
     let (answered, own, believed) = (Instant::now(), Clock::System.now(), clock.now());
-    clock.observe(time, requested);
+    clock.observe_time(time, requested);
     clock_skew.set(skew(own, time, answered - requested));
     let step = skew(believed, time, answered - requested);
     let is_first = clock_skew.note_sample();

@@ -102,7 +102,7 @@ pub struct Config {
     /// Exits or stops at a named point, for example `I5:1:kill`. Not in a release.
     #[cfg(debug_assertions)]
     #[arg(long, env = "CRONBOX_FAULT", hide = true)]
-    pub fault: Option<workflows::inject::Fault>,
+    pub fault: Option<db::failpoint::Fault>,
     /// By how many seconds this instance's own clock is wrong. Not in a release.
     #[cfg(debug_assertions)]
     #[arg(long, env = "CRONBOX_CLOCK_OFFSET_SECS", hide = true, default_value_t = 0, allow_negative_numbers = true)]

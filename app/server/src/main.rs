@@ -63,7 +63,7 @@ struct Database {
 impl Database {
     /// One command needs one connection.
     async fn connect(&self) -> anyhow::Result<PgPool> {
-        db::connect(&self.options()).await
+        db::connect_pool(&self.options()).await
     }
 
     fn options(&self) -> db::Options {
@@ -170,11 +170,11 @@ async fn main() -> ExitCode {
 async fn serve(config: Config) -> anyhow::Result<()> {
     #[cfg(debug_assertions)]
     {
-        config.fault.iter().cloned().for_each(workflows::inject::arm);
+        config.fault.iter().cloned().for_each(db::failpoint::arm_fault);
         schedule::offset_machine_clock(config.clock_offset_secs);
     }
     let shutdown = shutdown()?;
-    let pool = db::connect(&config.database()).await?;
+    let pool = db::connect_pool(&config.database()).await?;
     db::check_migrated(&pool).await?;
     db::load_zones(&mut *pool.acquire().await?).await.context("cannot read the zone data in force")?;
     let listener = app::listen(config.bind_addr).with_context(|| {
@@ -190,7 +190,7 @@ async fn serve(config: Config) -> anyhow::Result<()> {
 }
 
 async fn migrate(database: &Database) -> anyhow::Result<()> {
-    db::migrate(&database.options()).await?;
+    db::migrate_schema(&database.options()).await?;
     let pool = database.connect().await?;
     let edit = command_line_edit(&mut *pool.acquire().await?).await?;
     zones::store_bundled(&pool, &edit).await.map(drop)
@@ -202,7 +202,7 @@ async fn update_zones(database: &Database, file: &Path) -> anyhow::Result<()> {
     let pool = database.connect().await?;
     db::check_migrated(&pool).await?;
     let edit = command_line_edit(&mut *pool.acquire().await?).await?;
-    match zones::store(&pool, &set, &edit).await? {
+    match zones::store_zones(&pool, &set, &edit).await? {
         Stored::Unchanged => println!("zone data {} are already in force", set.version()),
         Stored::Changed { in_force_from, workflows } => {
             let (version, from) = (set.version(), in_force_from.to_rfc3339_opts(SecondsFormat::Secs, true));
@@ -213,9 +213,9 @@ async fn update_zones(database: &Database, file: &Path) -> anyhow::Result<()> {
 }
 
 async fn create_team(database: &Database, name: &str) -> anyhow::Result<()> {
-    field::name("name", name).map_err(|error| anyhow::anyhow!("--{}", error.detail))?;
+    field::check_name("name", name).map_err(|error| anyhow::anyhow!("--{}", error.detail))?;
     let pool = database.connect().await?;
-    let mut tx = db::begin(&pool).await?;
+    let mut tx = db::begin_transaction(&pool).await?;
     let edit = command_line_edit(&mut tx).await?;
     let (team, secret) = teams::create(&mut tx, name, &edit).await.context("cannot create the team")?;
     tx.commit().await?;
@@ -231,10 +231,10 @@ async fn create_key(
     role: Option<Role>,
     name: &str,
 ) -> anyhow::Result<()> {
-    field::name("name", name).map_err(|error| anyhow::anyhow!("--{}", error.detail))?;
+    field::check_name("name", name).map_err(|error| anyhow::anyhow!("--{}", error.detail))?;
     let holder = api::keys::holder(kind, team, role).map_err(|error| anyhow::anyhow!(error.detail))?;
     let pool = database.connect().await?;
-    let mut tx = db::begin(&pool).await?;
+    let mut tx = db::begin_transaction(&pool).await?;
     let edit = command_line_edit(&mut tx).await?;
     let (_, secret) = keys::create(&mut tx, holder, name, &edit).await.context("cannot create the key")?;
     tx.commit().await?;

@@ -33,7 +33,7 @@ pub async fn serve(listener: TcpListener, app: App, shutdown: Shutdown) -> anyho
     let executor = app.executor(client);
     let mut executing = tokio::spawn(executor.execute_until(shutdown.clone()));
     let mut taking_turns = tokio::spawn(turns(app.clone(), shutdown.clone()));
-    let notifying = tokio::spawn(app.notifier.clone().run(app.pool.clone()));
+    let notifying = tokio::spawn(app.notifier.clone().send_notifications(app.pool.clone()));
     let sweeping = tokio::spawn(sweep(app.clone()));
     let forgetting = tokio::spawn(forget_deleted(app.clone()));
     let sampling = tokio::spawn(keep_sampling(app.clone()));

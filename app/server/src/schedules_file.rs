@@ -15,7 +15,7 @@ use schedule::WorkflowId;
 use workflows::audit::Edit;
 use workflows::definition::field::FieldError;
 use workflows::definition::spec::{self, Bounds, Spec};
-use workflows::{State, Workflow};
+use workflows::{State, Workflow, create_workflow, find_workflow, lock_workflow, save_workflow};
 
 use crate::App;
 use document::{Complaint, Definition, Team};
@@ -76,7 +76,7 @@ pub async fn load(app: &App, path: &Path) -> anyhow::Result<Loaded> {
         let edit = Edit { actor: format!("file:{name}"), now: app.clock.now(), traceparent: None };
         match apply(app, name, &wanted, &edit).await {
             Ok(loaded) => {
-                app.notifier.notify();
+                app.notifier.request_notification();
                 let Loaded { created, changed, unchanged, spent } = loaded;
                 tracing::info!(
                     step = 1,
@@ -105,7 +105,7 @@ async fn out_of_reach(app: &App, wanted: &[Definition]) -> Vec<Complaint> {
 }
 
 async fn apply(app: &App, file: &str, wanted: &[Definition], edit: &Edit) -> Result<Loaded, Stopped> {
-    let mut tx = db::begin(&app.pool).await?;
+    let mut tx = db::begin_transaction(&app.pool).await?;
     lock_teams(&mut tx, wanted).await?;
     let (mut plans, mut complaints) = (Vec::new(), Vec::new());
     let bounds = app.bounds(edit.now);
@@ -127,7 +127,7 @@ async fn apply(app: &App, file: &str, wanted: &[Definition], edit: &Edit) -> Res
                 loaded.spent += 1;
             }
             Plan::Create(team_id, spec) => {
-                workflows::create(&mut tx, team_id, spec, Some(file), edit).await?;
+                create_workflow(&mut tx, team_id, spec, Some(file), edit).await?;
                 loaded.created += 1;
             }
             Plan::Change(id, spec) => {
@@ -155,11 +155,11 @@ async fn plan(
         )));
     };
     let current = match find_current(tx, team_id, &definition.body.name).await? {
-        Some(id) => workflows::find(tx, id, None).await?.map(|(workflow, _)| workflow),
+        Some(id) => find_workflow(tx, id, None).await?.map(|(workflow, _)| workflow),
         None => None,
     };
     let existing = current.as_ref().map(|workflow| &workflow.spec);
-    let spec = match Spec::new(definition.body.clone(), existing, bounds) {
+    let spec = match definition.body.clone().into_spec(existing, bounds) {
         Ok(spec) => spec,
         Err(error) if error.code == spec::NEVER_FIRES => return Ok(Ok(Plan::Spent(definition.complain(&error)))),
         Err(error) => return Ok(Err(error)),
@@ -179,12 +179,12 @@ async fn plan(
 
 /// Changes a workflow, which is read again under its lock. The file now manages it, even if the API created it.
 async fn change(tx: &mut PgConnection, file: &str, id: WorkflowId, spec: Spec, edit: &Edit) -> Result<(), Stopped> {
-    let before = workflows::lock(tx, id, None, edit.now).await?.filter(|before| before.state != State::Archived);
+    let before = lock_workflow(tx, id, None, edit.now).await?.filter(|before| before.state != State::Archived);
     let Some(before) = before.filter(|before| before.spec.name == spec.name) else {
         return Err(Stopped::Crossed);
     };
     let next = Workflow { spec, managed_by: Some(file.to_owned()), ..before.clone() };
-    workflows::save(tx, &before, next, "load", edit).await?;
+    save_workflow(tx, &before, next, "load", edit).await?;
     Ok(())
 }
 

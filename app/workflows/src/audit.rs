@@ -32,7 +32,7 @@ pub struct Entry<'a> {
 ///
 /// # Errors
 /// Fails if the database cannot be reached or refuses the statement.
-pub async fn record(tx: &mut PgConnection, edit: &Edit, entry: Entry<'_>) -> sqlx::Result<()> {
+pub async fn record_entry(tx: &mut PgConnection, edit: &Edit, entry: Entry<'_>) -> sqlx::Result<()> {
     sqlx::query!(
         r#"
         -- record an audit entry

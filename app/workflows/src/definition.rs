@@ -5,5 +5,4 @@ pub mod body;
 pub mod field;
 pub mod patch;
 pub mod policies;
-pub mod schedules;
 pub mod spec;

@@ -56,7 +56,7 @@ pub struct Orphan {
 ///
 /// # Errors
 /// Fails if the database cannot be reached or refuses the statement.
-pub async fn request(tx: &mut PgConnection, force: bool, edit: &Edit) -> sqlx::Result<Sweep> {
+pub async fn request_sweep(tx: &mut PgConnection, force: bool, edit: &Edit) -> sqlx::Result<Sweep> {
     let sweep = sqlx::query_as!(
         Sweep,
         r#"
@@ -74,7 +74,7 @@ pub async fn request(tx: &mut PgConnection, force: bool, edit: &Edit) -> sqlx::R
     .await?;
     let subject = format!("sweep:{}", sweep.id);
     let entry = Entry { verb: "drift.check", subject, before: None, after: Some(json!({"force": force})) };
-    audit::record(tx, edit, entry).await?;
+    audit::record_entry(tx, edit, entry).await?;
     Ok(sweep)
 }
 
@@ -82,7 +82,7 @@ pub async fn request(tx: &mut PgConnection, force: bool, edit: &Edit) -> sqlx::R
 ///
 /// # Errors
 /// Fails if the database cannot be reached or refuses the statement.
-pub async fn open(db: &mut PgConnection) -> sqlx::Result<Option<Sweep>> {
+pub async fn find_open_sweep(db: &mut PgConnection) -> sqlx::Result<Option<Sweep>> {
     sqlx::query_as!(
         Sweep,
         r#"
@@ -100,7 +100,7 @@ pub async fn open(db: &mut PgConnection) -> sqlx::Result<Option<Sweep>> {
 ///
 /// # Errors
 /// Fails if the database cannot be reached or refuses the statement.
-pub async fn last(db: &mut PgConnection) -> sqlx::Result<Option<Sweep>> {
+pub async fn find_last_sweep(db: &mut PgConnection) -> sqlx::Result<Option<Sweep>> {
     sqlx::query_as!(
         Sweep,
         r#"
@@ -120,7 +120,7 @@ pub async fn last(db: &mut PgConnection) -> sqlx::Result<Option<Sweep>> {
 ///
 /// # Errors
 /// Fails if the database cannot be reached or refuses the statement.
-pub async fn workflows(db: &mut PgConnection, limit: i64) -> sqlx::Result<Vec<Drifted>> {
+pub async fn list_drifted_workflows(db: &mut PgConnection, limit: i64) -> sqlx::Result<Vec<Drifted>> {
     sqlx::query_as!(
         Drifted,
         r#"
@@ -142,7 +142,7 @@ pub async fn workflows(db: &mut PgConnection, limit: i64) -> sqlx::Result<Vec<Dr
 ///
 /// # Errors
 /// Fails if the database cannot be reached or refuses the statement.
-pub async fn orphans(db: &mut PgConnection, limit: i64) -> sqlx::Result<Vec<Orphan>> {
+pub async fn list_orphans(db: &mut PgConnection, limit: i64) -> sqlx::Result<Vec<Orphan>> {
     sqlx::query_as!(
         Orphan,
         r#"

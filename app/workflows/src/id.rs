@@ -10,7 +10,7 @@ static GIVEN: AtomicU32 = AtomicU32::new(0);
 
 /// Returns a uuid v7 with the time of the business clock.
 #[must_use]
-pub fn at(now: DateTime<Utc>) -> Uuid {
+pub fn make_id(now: DateTime<Utc>) -> Uuid {
     let seconds = u64::try_from(now.timestamp()).unwrap_or_default();
     let given = GIVEN.fetch_add(1, Ordering::Relaxed);
     // 32 bits of counter leave 42 random bits, which separate two processes with equal counters.
@@ -22,9 +22,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn ids_of_one_moment_sort_in_the_order_in_which_they_were_given() {
+    fn ids_of_one_moment_sort_by_creation() {
         let now = DateTime::UNIX_EPOCH;
-        let ids: Vec<_> = (0..1000).map(|_| at(now)).collect();
+        let ids: Vec<_> = (0..1000).map(|_| make_id(now)).collect();
         assert!(ids.is_sorted());
     }
 }

@@ -1,7 +1,8 @@
 //! Steps 1 and 2 of 7: what a client defines. Workflows, their edits, and the write half of the outbox.
 //!
 //! An edit changes the row of a workflow, its audit entry, its schedule version and its outbox row in one transaction
-//! ([`create`], [`save`], [`erase`]). The outbox row says "check this workflow"; the publisher reads it.
+//! ([`create_workflow`], [`save_workflow`], [`erase_workflow`]). The outbox row says "check this workflow"; the publisher
+//! reads it.
 //!
 //! | step | file |
 //! |---|---|
@@ -16,8 +17,8 @@ pub mod audit;
 pub mod database_time;
 pub mod definition;
 pub mod drift;
+pub mod failpoint;
 pub mod id;
-pub mod inject;
 pub mod notify;
 pub mod outbox;
 pub mod reasons;
@@ -27,6 +28,6 @@ mod workflow;
 pub mod zones;
 
 pub use workflow::{
-    CLOCK_SKEW, Filter, Saved, State, Sync, SyncStatus, Workflow, cancel_live_runs, create, erase, find,
-    find_locked_for_fire, list, lock, lock_row, save, try_lock,
+    CLOCK_SKEW, Filter, Saved, State, Sync, SyncStatus, Workflow, cancel_live_runs, create_workflow, erase_workflow,
+    find_locked_for_fire, find_workflow, list_workflows, lock_row, lock_workflow, save_workflow, try_lock_workflow,
 };

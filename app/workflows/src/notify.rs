@@ -20,12 +20,12 @@ pub struct Notifier(Arc<Notify>);
 
 impl Notifier {
     /// Requests a notification soon.
-    pub fn notify(&self) {
+    pub fn request_notification(&self) {
         self.0.notify_one();
     }
 
     /// Sends notifications until the task is dropped.
-    pub async fn run(self, pool: PgPool) {
+    pub async fn send_notifications(self, pool: PgPool) {
         loop {
             self.0.notified().await;
             if let Err(error) = send_notification(&pool).await {

@@ -64,7 +64,7 @@ pub struct Payload {
 ///
 /// # Errors
 /// Fails if the database cannot be reached or refuses the statement.
-pub async fn enqueue(tx: &mut PgConnection, event: &Event, now: DateTime<Utc>) -> sqlx::Result<()> {
+pub async fn enqueue_event(tx: &mut PgConnection, event: &Event, now: DateTime<Utc>) -> sqlx::Result<()> {
     sqlx::query!(
         r#"
         -- enqueue: the publication first, so that a workflow's rows are inserted under its lock
@@ -165,7 +165,7 @@ pub enum Progress {
 ///
 /// # Errors
 /// Fails if the database cannot be reached or refuses the statement.
-pub async fn progress(db: &mut PgConnection, workflow: WorkflowId, revision: i64) -> sqlx::Result<Progress> {
+pub async fn read_progress(db: &mut PgConnection, workflow: WorkflowId, revision: i64) -> sqlx::Result<Progress> {
     let open = sqlx::query_scalar!(
         r#"
         -- progress of a revision

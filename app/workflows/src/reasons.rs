@@ -44,7 +44,8 @@ impl Reason {
     pub fn parse(text: &str) -> Option<Self> {
         ReasonCode::ALL.into_iter().find_map(|code| {
             let stored = if code.has_fact() { format!("{}:{{}}", code.as_str()) } else { code.as_str().to_owned() };
-            Self::by_template(code, &stored, text).or_else(|| Self::by_template(code, before::sentence(code), text))
+            Self::by_template(code, &stored, text)
+                .or_else(|| Self::by_template(code, before::sentence_before(code), text))
         })
     }
 
@@ -61,7 +62,7 @@ impl Reason {
             ReasonCode::InstanceLostAfterCancel => Self::parse(&self.fact).map(|cause| cause.sentence_before()),
             _ => None,
         };
-        before::sentence(self.code).replace("{}", fact.as_ref().unwrap_or(&self.fact))
+        before::sentence_before(self.code).replace("{}", fact.as_ref().unwrap_or(&self.fact))
     }
 
     fn by_template(code: ReasonCode, template: &str, text: &str) -> Option<Self> {
@@ -84,16 +85,21 @@ pub fn as_answered(
     stored: Option<String>,
     may_be: impl Fn(ReasonCode) -> bool,
 ) -> (Option<String>, Option<ReasonCode>) {
-    match stored.as_deref().and_then(Reason::parse).filter(|reason| may_be(reason.code)) {
-        Some(reason) => (Some(reason.sentence_before()), Some(reason.code)),
-        None => (stored, None),
-    }
+    let (text, code) = stored.map(|stored| answer_text(stored, may_be)).unzip();
+    (text, code.flatten())
 }
 
 /// As [`as_answered`], for the `pause_reason` of a workflow: a person has written every other text.
 #[must_use]
-pub fn of_a_pause(stored: Option<String>) -> (Option<String>, Option<ReasonCode>) {
-    as_answered(stored, |code| code == ReasonCode::FailuresInARow)
+pub fn answer_pause_reason(stored: String) -> (String, Option<ReasonCode>) {
+    answer_text(stored, |code| code == ReasonCode::FailuresInARow)
+}
+
+fn answer_text(stored: String, may_be: impl Fn(ReasonCode) -> bool) -> (String, Option<ReasonCode>) {
+    match Reason::parse(&stored).filter(|reason| may_be(reason.code)) {
+        Some(reason) => (reason.sentence_before(), Some(reason.code)),
+        None => (stored, None),
+    }
 }
 
 #[cfg(test)]

@@ -1,17 +1,17 @@
 //! Step 1 of 7: workflows and their edits.
 //!
-//! Every change goes through [`create`], [`save`] or [`erase`]: the row, its audit entry and, when
-//! the timing or the state changes, its schedule version and its outbox row, in one transaction.
+//! Every change goes through [`create_workflow`], [`save_workflow`] or [`erase_workflow`]: the row, its audit entry
+//! and, when the timing or the state changes, its schedule version and its outbox row, in one transaction.
 
 mod edit;
 mod live_runs;
-mod lock;
+mod read;
 mod record;
-mod table;
 mod write;
 
-pub use edit::{create, erase, save};
+pub use edit::{create_workflow, erase_workflow, save_workflow};
 pub use live_runs::cancel_live_runs;
-pub use lock::{CLOCK_SKEW, find_locked_for_fire, lock, lock_row, try_lock};
+pub use read::{
+    CLOCK_SKEW, find_locked_for_fire, find_workflow, list_workflows, lock_row, lock_workflow, try_lock_workflow,
+};
 pub use record::{Filter, Saved, State, Sync, SyncStatus, Workflow};
-pub use table::{find, list};

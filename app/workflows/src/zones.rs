@@ -64,7 +64,7 @@ pub async fn store_bundled(pool: &PgPool, edit: &Edit) -> anyhow::Result<Stored>
 ///
 /// # Errors
 /// Fails if the database does not answer, or if it has other data under the same version.
-pub async fn store(pool: &PgPool, set: &ZoneSet, edit: &Edit) -> anyhow::Result<Stored> {
+pub async fn store_zones(pool: &PgPool, set: &ZoneSet, edit: &Edit) -> anyhow::Result<Stored> {
     store_chosen(pool, set, Choice::Given, edit).await
 }
 
@@ -106,7 +106,7 @@ async fn insert_unless_outrun(
     timings: &[Timing],
     edit: &Edit,
 ) -> anyhow::Result<Option<Stored>> {
-    let mut tx = db::begin(pool).await?;
+    let mut tx = db::begin_transaction(pool).await?;
     lock_changes(&mut tx).await?;
     if db::read_zone_change(&mut tx).await?.map(|change| change.id) != last {
         return Ok(None);
@@ -125,7 +125,7 @@ async fn insert_unless_outrun(
         before: Some(json!({ "version": before.version().to_string() })),
         after: Some(json!({ "version": set.version().to_string(), "changed_workflows": workflows.len() })),
     };
-    audit::record(&mut tx, edit, entry).await?;
+    audit::record_entry(&mut tx, edit, entry).await?;
     tx.commit().await?;
     for workflow in &workflows {
         tracing::info!(workflow_id = workflow, version = %set.version(), "next times changed with the zone data");

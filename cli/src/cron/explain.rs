@@ -1,7 +1,7 @@
 //! The explanation of one cron: a pure function of the request and the clock.
 
 use chrono::{DateTime, Datelike, SecondsFormat, Utc};
-use schedule::{Clock, Cron, CronError, Timezone, Upcoming, ZoneSet, compile, parse_timezone};
+use schedule::{Clock, Cron, CronError, Timezone, Upcoming, ZoneSet, compile_cron, parse_timezone};
 use serde::{Deserialize, Serialize};
 
 /// How many times are shown by default.
@@ -78,15 +78,15 @@ pub(crate) fn explain_cron(request: &Request, clock: &Clock) -> Result<Explanati
         return Err(refusal("invalid_count", format!("count: {count} is above {MAX_COUNT}"), Some("count")));
     }
     cron.must_fire_after(from, timezone).map_err(|error| of_cron(&request.cron, &error))?;
-    let compiled = compile(&cron, timezone);
+    let compiled = compile_cron(&cron, timezone);
     Ok(Explanation {
         normalized: cron.to_string(),
         eventbridge: compiled.expression,
         eventbridge_timezone: compiled.timezone.name().to_owned(),
         coverage: compiled.coverage.as_str(),
-        description: cron.describe(),
+        description: cron.describe_times(),
         zone_data: ZoneSet::installed().version().to_string(),
-        next: cron.upcoming(from, timezone).take(count as usize).map(next).collect(),
+        next: cron.upcoming_times(from, timezone).take(count as usize).map(next).collect(),
         timezone,
     })
 }

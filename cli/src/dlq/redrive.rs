@@ -165,7 +165,7 @@ impl Redrive<'_> {
 async fn post(client: &Client, fire: &Fire) -> anyhow::Result<Delivered> {
     let path = format!("/cron/workflows/{}:invoke", fire.workflow_id);
     let (status, body) = client.post_for_answer(&path, &serde_json::to_value(fire)?).await?;
-    match Delivered::read(status, &body) {
+    match Delivered::parse_answer(status, &body) {
         Some(delivered) => Ok(delivered),
         None => {
             let problem = serde_json::from_slice::<serde_json::Value>(&body).unwrap_or_default();

@@ -89,7 +89,7 @@ pub(crate) async fn claim_due_workflows(
 ) -> sqlx::Result<Batch> {
     // The clock is read before the claim is sent, so that this lease ends before the database's.
     let lease = Lease::new(span.now(), span);
-    let mut tx = db::begin(pool).await?;
+    let mut tx = db::begin_transaction(pool).await?;
     injector.pass_point(Point::P1).await;
     injector.pass_point(Point::P2).await;
     let mut claims = lease_due(&mut tx, claimant, choice).await?;

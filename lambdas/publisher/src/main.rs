@@ -33,7 +33,7 @@ async fn run() -> anyhow::Result<()> {
     let login = Login::new(database, if listen { of_daemon } else { of_drain });
     let options = login.load_options().await?;
     // A Lambda connects when it is invoked, so that its start does not wait for the database.
-    let pool = if is_lambda { db::pool(&options)? } else { db::connect(&options).await? };
+    let pool = if is_lambda { db::create_pool(&options)? } else { db::connect_pool(&options).await? };
     let publisher = Publisher::new(config, pool, publisher::scheduler_client(None).await, Clock::System);
     if once {
         print(ending_at(stop()?, &publisher, publisher.publish_once()).await)

@@ -142,7 +142,7 @@ impl Publisher {
             #[cfg(debug_assertions)]
             fault: None,
         };
-        Self::new(config, db::pool(&options).unwrap(), scheduler_client(Some(endpoint)).await, Clock::System)
+        Self::new(config, db::create_pool(&options).unwrap(), scheduler_client(Some(endpoint)).await, Clock::System)
     }
 
     /// Returns the same publisher, if it has no clones, with another pause between two polls of its daemon.

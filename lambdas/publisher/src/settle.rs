@@ -33,7 +33,7 @@ pub(crate) async fn settle_claims(
     settlements: &[Settlement],
     injector: &Injector,
 ) -> sqlx::Result<Settled> {
-    let mut tx = db::begin(pool).await?;
+    let mut tx = db::begin_transaction(pool).await?;
     let free = lock_free(&mut tx, settlements).await?;
     let is_free = |settlement: &&Settlement| free.contains(&settlement.claim.workflow_id.0);
     let mine = || settlements.iter().filter(is_free);

@@ -217,7 +217,7 @@ impl Publisher {
     ) -> anyhow::Result<Ownership> {
         let sent = span.now();
         let now = self.clock().now();
-        let mut tx = db::begin(self.pool()).await?;
+        let mut tx = db::begin_transaction(self.pool()).await?;
         if lock_turn(&mut tx, turn, self.owner()).await? == Ownership::Lost {
             return Ok(Ownership::Lost);
         }
@@ -251,7 +251,7 @@ impl Publisher {
                 _ => Orphans::default(),
             };
             let was_forced = turn.force;
-            let mut tx = db::begin(self.pool()).await?;
+            let mut tx = db::begin_transaction(self.pool()).await?;
             if !span.may_claim() || lock_turn(&mut tx, turn, self.owner()).await? == Ownership::Lost {
                 return Ok(End::Stopped);
             }

@@ -98,7 +98,7 @@ impl Runner {
             tracing::error!(step = 6, status = 0, accepted = false, "event refused: it is not a fire: {error}");
         })?;
         let delivered = self.try_often(&fire).await.and_then(|Answer { status, body }| {
-            let read = Delivered::read(status, &body).ok_or(DeliverError::NotTheApp { status })?;
+            let read = Delivered::parse_answer(status, &body).ok_or(DeliverError::NotTheApp { status })?;
             Ok((status, read))
         });
         log(&fire, &delivered);

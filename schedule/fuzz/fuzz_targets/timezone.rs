@@ -9,7 +9,7 @@ fuzz_target!(|text: &str| {
         Ok(tz) => assert_eq!(tz.name(), text),
         Err(error) => {
             assert!(!error.to_string().is_empty());
-            assert!(error.suggestions().iter().all(|name| schedule::parse_timezone(name).is_ok()));
+            assert!(error.similar_names().iter().all(|name| schedule::parse_timezone(name).is_ok()));
         }
     }
 });

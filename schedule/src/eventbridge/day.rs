@@ -4,7 +4,7 @@ use crate::{
     Cron,
     bits::Bits,
     days::{Days, MonthDays, Rule, Shape, Weekdays},
-    eventbridge::form::{Coverage, forms, hull, written},
+    eventbridge::form::{Coverage, find_hull, list_forms, write_set},
     field::{FIRST_YEAR, LAST_YEAR, MONTH_DAY, WEEKDAYS},
 };
 
@@ -48,9 +48,9 @@ impl Day {
     fn texts(self) -> Vec<(String, Self)> {
         match self {
             Self::Dates(dates) => {
-                let exact = (written(dates.into(), &MONTH_DAY), self);
-                let wider = hull(dates.into());
-                let wider = (written(wider, &MONTH_DAY), Self::Dates(wider.low() as u32));
+                let exact = (write_set(dates.into(), &MONTH_DAY), self);
+                let wider = find_hull(dates.into());
+                let wider = (write_set(wider, &MONTH_DAY), Self::Dates(wider.low_bits() as u32));
                 vec![exact, wider]
             }
             Self::Nearest(date) => vec![(format!("{date}W"), self)],
@@ -98,7 +98,7 @@ fn plain_forms(days: &Days) -> Vec<DayForm> {
         return vec![day.form(weekday_names(days.weekdays.plain), days.weekdays.plain.count_ones(), Coverage::Exact)];
     }
     let day = Day::Dates(days.month_days.plain);
-    let forms = forms(days.month_days.plain.into(), &MONTH_DAY).into_iter();
+    let forms = list_forms(days.month_days.plain.into(), &MONTH_DAY).into_iter();
     forms.map(|form| day.form(form.text, form.count, form.coverage)).collect()
 }
 
@@ -128,7 +128,7 @@ impl Months {
         let mut shapes: Vec<(Shape, u32)> = Vec::with_capacity(28);
         for year in (FIRST_YEAR..=LAST_YEAR).filter(|year| cron.years.contains((year - FIRST_YEAR) as u32)) {
             for month in Bits::from(cron.months).iter() {
-                let shape = Shape::of(year, month);
+                let shape = Shape::of_month(year, month);
                 match shapes.iter_mut().find(|(known, _)| *known == shape) {
                     Some((_, count)) => *count += 1,
                     None => shapes.push((shape, 1)),
@@ -140,11 +140,11 @@ impl Months {
 
     /// How many days match, over all months.
     fn days(&self, days: &Days) -> u32 {
-        self.0.iter().map(|(shape, count)| days.mask(*shape).count_ones() * count).sum()
+        self.0.iter().map(|(shape, count)| days.matching_days(*shape).count_ones() * count).sum()
     }
 
     fn contains(&self, outer: &Days, inner: &Days) -> bool {
-        self.0.iter().all(|(shape, _)| inner.mask(*shape) & !outer.mask(*shape) == 0)
+        self.0.iter().all(|(shape, _)| inner.matching_days(*shape) & !outer.matching_days(*shape) == 0)
     }
 
     /// Every date and every weekday on which the days ever fall.
@@ -152,10 +152,10 @@ impl Months {
         let mut dates = 0;
         let mut weekdays = 0;
         for (shape, _) in &self.0 {
-            let mask = days.mask(*shape);
+            let mask = days.matching_days(*shape);
             dates |= mask;
             for date in Bits::from(mask).iter() {
-                weekdays |= 1 << shape.weekday(date);
+                weekdays |= 1 << shape.weekday_of(date);
             }
         }
         (dates, weekdays)

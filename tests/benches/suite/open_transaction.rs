@@ -9,7 +9,7 @@ const WORKFLOWS: i64 = 20_000;
 pub(crate) async fn all() -> Vec<Row> {
     let backlog = Backlog::new(0, None).await;
     backlog.fill(ROWS, WORKFLOWS).await;
-    let mut open = db::begin(&backlog.pool).await.unwrap();
+    let mut open = db::begin_transaction(&backlog.pool).await.unwrap();
     sqlx::raw_sql("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ; SELECT 1 FROM workflows LIMIT 1")
         .execute(&mut *open)
         .await

@@ -8,7 +8,9 @@ use local::stack::{Publishing, StackOptions};
 use schedule::{Clock, WorkflowId};
 use serde_json::json;
 use tests::Story;
-use workflows::definition::spec::{Bounds, Spec};
+use workflows::definition::body::WorkflowBody;
+use workflows::definition::spec::Bounds;
+use workflows::{lock_workflow, save_workflow};
 
 use crate::backlog::Backlog;
 use crate::millis;
@@ -122,15 +124,15 @@ async fn without_notifications(edits: u32) -> Row {
 }
 
 async fn edit_silently(backlog: &Backlog, nth: u32) {
-    let mut tx = db::begin(&backlog.pool).await.unwrap();
+    let mut tx = db::begin_transaction(&backlog.pool).await.unwrap();
     let id: i64 = sqlx::query_scalar("SELECT id FROM workflows").fetch_one(&mut *tx).await.unwrap();
     let now = Clock::System.now();
-    let before = workflows::lock(&mut tx, WorkflowId(id), None, now).await.unwrap().unwrap();
-    let mut body = before.spec.to_body();
+    let before = lock_workflow(&mut tx, WorkflowId(id), None, now).await.unwrap().unwrap();
+    let mut body = WorkflowBody::from_spec(&before.spec);
     body.cron_schedule = Some(format!("{nth} 7 * * *"));
-    let spec = Spec::new(body, None, &bounds(now)).unwrap();
+    let spec = body.into_spec(None, &bounds(now)).unwrap();
     let next = workflows::Workflow { spec, ..before.clone() };
-    workflows::save(&mut tx, &before, next, "update", &bench_edit()).await.unwrap();
+    save_workflow(&mut tx, &before, next, "update", &bench_edit()).await.unwrap();
     tx.commit().await.unwrap();
 }
 

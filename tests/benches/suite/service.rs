@@ -28,7 +28,7 @@ pub(crate) struct Service {
 impl Service {
     /// Starts the app. Without executor slots, its runs stay accepted.
     pub(crate) async fn app(backlog: &Backlog, executor_slots: usize) -> Service {
-        let mut tx = db::begin(&backlog.pool).await.unwrap();
+        let mut tx = db::begin_transaction(&backlog.pool).await.unwrap();
         let (team, _) = teams::create(&mut tx, "bench", &bench_edit()).await.unwrap();
         let (_, admin) = keys::create(&mut tx, Holder::Admin, "bench", &bench_edit()).await.unwrap();
         let (_, scheduler) = keys::create(&mut tx, Holder::Scheduler, "bench", &bench_edit()).await.unwrap();

@@ -9,7 +9,7 @@ use crate::steps::{fire, hourly, story_without_executor};
 
 /// Locks a workflow's row, so that other transactions wait for it.
 pub(crate) async fn lock_workflow(s: &Story, wf: WorkflowId) -> Transaction {
-    let mut tx = db::begin(&s.pool).await.unwrap();
+    let mut tx = db::begin_transaction(&s.pool).await.unwrap();
     let lock = "SELECT 1 FROM workflows WHERE id = $1 FOR NO KEY UPDATE";
     sqlx::query(lock).bind(wf.0).execute(&mut *tx).await.unwrap();
     tx

@@ -16,7 +16,7 @@ use crate::steps::{fire_on_time, hourly, story_without_executor};
 pub(crate) async fn one_connection(s: &Story) -> PgPool {
     let (dsn, acquire_timeout) = (s.dsn(), Duration::from_secs(60));
     let options = db::Options { dsn, max_connections: 1, acquire_timeout, application_name: "one" };
-    db::connect(&options).await.unwrap()
+    db::connect_pool(&options).await.unwrap()
 }
 
 /// The number of rows and index entries of a table that were read so far.

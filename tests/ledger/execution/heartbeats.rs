@@ -62,7 +62,7 @@ async fn executor(s: &Story, dsn: String, lease_secs: u64) -> Executor {
     let mut config = s.app().config.clone();
     config.database_url = dsn;
     (config.executor_slots, config.lost_after_secs, config.heartbeat_ms) = (4, lease_secs, HEARTBEAT_MS);
-    let pool = db::connect(&config.database()).await.unwrap();
+    let pool = db::connect_pool(&config.database()).await.unwrap();
     let client = Client::new(Allowed::new(vec!["127.0.0.0/8".parse().unwrap()])).unwrap();
     app::App::new(config, pool, s.clock.clone()).executor(client)
 }
@@ -134,7 +134,7 @@ async fn lock_one_of_two() {
     let renewed = Instant::now();
     heart.beats_at(renewed).await;
 
-    let mut tx = db::begin(&s.pool).await.unwrap();
+    let mut tx = db::begin_transaction(&s.pool).await.unwrap();
     sqlx::query("SELECT FROM runs WHERE id = $1 FOR UPDATE").bind(ids[0]).execute(&mut *tx).await.unwrap();
     heart.beats_at(renewed + Duration::from_secs(LEASE_SECS) * 2 / 3).await;
     assert_eq!(heart.executor.under_way().len(), 2, "the next renewal may succeed");
@@ -193,7 +193,7 @@ async fn lock_an_unknown_claim() {
     let unknown = accept(&s, wf).await;
     claim().await;
     tokio::time::timeout(PATIENCE, way.wait_until_lost()).await.expect("the run is not claimed");
-    let mut tx = db::begin(&s.pool).await.unwrap();
+    let mut tx = db::begin_transaction(&s.pool).await.unwrap();
     sqlx::query("SELECT FROM runs WHERE id = $1 FOR UPDATE").bind(unknown).execute(&mut *tx).await.unwrap();
     let other = accept(&s, wf).await;
     claim().await;

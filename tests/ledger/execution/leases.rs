@@ -24,7 +24,7 @@ const LONG_LEASE: [(&str, &str); 1] = [("CRONBOX_LOST_AFTER_SECS", "3600")];
 async fn claims_leave_out_what_their_process_executes() {
     let s = idle().await;
     let id = accept(&s, s.create_with(json!({})).await).await;
-    let mut tx = db::begin(&s.pool).await.unwrap();
+    let mut tx = db::begin_transaction(&s.pool).await.unwrap();
     let lease = Lease { instance: uuid::Uuid::new_v4(), secs: 120.0 };
     let slots = claim::Slots { free: 10, of_a_team: 10, used: Vec::new() };
     let beside = claim::claim_due_runs(&mut tx, lease, &slots, &[id], s.clock.now()).await.unwrap();
@@ -192,7 +192,7 @@ async fn recovery_advances_only_queues_of_ended_runs() {
                          locked_at = cronbox_now() - INTERVAL '1 hour'",
     )
     .await;
-    let mut tx = db::begin(&s.pool).await.unwrap();
+    let mut tx = db::begin_transaction(&s.pool).await.unwrap();
     sqlx::query("SELECT FROM workflows WHERE id = $1 FOR UPDATE").bind(goes_on.0).execute(&mut *tx).await.unwrap();
     let all = "lost runs: 1 continue, 1 abandoned, 0 cancelled";
     assert_eq!(s.job("recovery").await, Did::All(all.to_owned()));
@@ -270,7 +270,7 @@ async fn archiving_and_heartbeats_never_deadlock() {
             sqlx::query(claimed).bind(id).bind(lease.instance).execute(&s.pool).await.unwrap();
         }
         let attempts = [last, first].map(|id| Fence { id, attempt: 1 });
-        let mut tx = db::begin(&s.pool).await.unwrap();
+        let mut tx = db::begin_transaction(&s.pool).await.unwrap();
         sqlx::query("SELECT FROM runs WHERE id = $1 FOR UPDATE").bind(first).execute(&mut *tx).await.unwrap();
         let instance = async {
             s.until(WAITING, 1).await;

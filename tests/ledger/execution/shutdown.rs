@@ -280,7 +280,7 @@ async fn claim_all(s: &Story, instance: uuid::Uuid) -> Vec<Claimed> {
 async fn handed_over(s: &Story, sent: Sent) {
     let instance = uuid::Uuid::new_v4();
     for run in claim_all(s, instance).await {
-        let mut tx = db::begin(&s.pool).await.unwrap();
+        let mut tx = db::begin_transaction(&s.pool).await.unwrap();
         let state = executor::hand_over::hand_over(&mut tx, instance, run.fence(), sent, A_DAY_SECS, s.clock.now())
             .await
             .unwrap();
@@ -330,7 +330,7 @@ async fn runs_of_archived_workflows_end_at_shutdown() {
         let run = claim_all(&s, instance).await.remove(0);
         s.archive(wf).await;
         s.execute("UPDATE runs SET cancel_requested_on = NULL, cancel_reason = NULL").await;
-        let mut tx = db::begin(&s.pool).await.unwrap();
+        let mut tx = db::begin_transaction(&s.pool).await.unwrap();
         let state = executor::hand_over::hand_over(&mut tx, instance, run.fence(), sent, A_DAY_SECS, s.clock.now())
             .await
             .unwrap();

@@ -23,7 +23,7 @@ async fn workflows(s: &Story, count: usize) -> Vec<WorkflowId> {
 async fn wait_long_for_locks(s: &Story) {
     let mut connections = Vec::new();
     for _ in 0..s.app().config.db_max_connections {
-        let mut connection = s.pool.raw().acquire().await.unwrap();
+        let mut connection = s.pool.raw_pool().acquire().await.unwrap();
         sqlx::raw_sql("SET lock_timeout = 0; SET statement_timeout = 0").execute(&mut *connection).await.unwrap();
         connections.push(connection);
     }
@@ -87,7 +87,7 @@ async fn locked_workflows_delay_only_their_own_fires() {
     let all = workflows(&s, 20).await;
     s.now_is("2026-03-02T09:00:05Z").await;
     wait_long_for_locks(&s).await;
-    let mut holder = db::begin(&s.pool).await.unwrap();
+    let mut holder = db::begin_transaction(&s.pool).await.unwrap();
     // More workflows than concurrent batches, and fired first, so that they could block every batch.
     let (locked, free) = all.split_at(4);
     let lock = "SELECT 1 FROM workflows WHERE id <= $1 FOR NO KEY UPDATE";
@@ -122,7 +122,7 @@ async fn two_batches_are_decided_at_once() {
     let all = workflows(&s, 8).await;
     s.now_is("2026-03-02T09:00:05Z").await;
     wait_long_for_locks(&s).await;
-    let mut locker = db::begin(&s.pool).await.unwrap();
+    let mut locker = db::begin_transaction(&s.pool).await.unwrap();
     sqlx::raw_sql("LOCK TABLE occurrences IN EXCLUSIVE MODE").execute(&mut *locker).await.unwrap();
     let nine = "2026-03-02T09:00:00Z";
     let more = async {

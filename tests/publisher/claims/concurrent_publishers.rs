@@ -17,7 +17,7 @@ const IN_THE_AIR: usize = 64;
 async fn four_publishers_share_workflows_evenly() {
     let world = World::new().await;
     let publishers = join_all((0..4).map(|_| world.publisher())).await;
-    let mut tx = db::begin(&world.pool).await.unwrap();
+    let mut tx = db::begin_transaction(&world.pool).await.unwrap();
     for _ in 0..1000 {
         world.create_in(&mut tx, json!({"cron_schedule": "0 9 * * *"})).await;
     }

@@ -291,7 +291,7 @@ async fn repairs_requested_during_calls_are_made() {
     let publisher = world.publisher().await;
     let draining = tokio::spawn(async move { publisher.drain_outbox(soon()).await.unwrap() });
     world.front.arrival(&name(workflow)).await;
-    let mut tx = db::begin(&world.pool).await.unwrap();
+    let mut tx = db::begin_transaction(&world.pool).await.unwrap();
     workflows::outbox::enqueue_orphan_cleanup(&mut tx, workflow, world.clock.now()).await.unwrap();
     tx.commit().await.unwrap();
     world.calls();

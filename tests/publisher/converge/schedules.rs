@@ -73,7 +73,7 @@ async fn the_hash_of_a_schedule_is_fixed() {
     let identity =
         "INSERT INTO database_identity (uuid, environment) VALUES ('00000000-0000-4000-8000-000000000001', 'dev')";
     sqlx::query(identity).execute(&world.pool).await.unwrap();
-    let mut tx = db::begin(&world.pool).await.unwrap();
+    let mut tx = db::begin_transaction(&world.pool).await.unwrap();
     let fields = json!({
         "cron_schedule": "30 9 * * MON-FRI", "timezone": "Europe/Paris",
         "starts_at": "2026-03-03T10:00:00.5Z", "ends_at": "2027-03-02T10:00:00Z",
@@ -198,7 +198,7 @@ async fn orphan_cleanup_removes_the_fired_orphan() {
     // A late request creates the schedule again, long after its delete was settled.
     world.meddle(Method::POST, workflow, manual_schedule("cron(* * * * ? *)")).await;
 
-    let mut tx = db::begin(&world.pool).await.unwrap();
+    let mut tx = db::begin_transaction(&world.pool).await.unwrap();
     workflows::outbox::enqueue_orphan_cleanup(&mut tx, workflow, world.clock.now()).await.unwrap();
     tx.commit().await.unwrap();
     world.publish().await;
@@ -210,7 +210,7 @@ async fn orphan_cleanup_removes_the_fired_orphan() {
 #[tokio::test]
 async fn windows_start_early_and_end_with_deletion() {
     let world = World::new().await;
-    let mut tx = db::begin(&world.pool).await.unwrap();
+    let mut tx = db::begin_transaction(&world.pool).await.unwrap();
     let fields = json!({
         "cron_schedule": "*/10 12 * * *", "starts_at": "2026-03-02T12:00:30Z", "ends_at": "2026-03-02T13:00:00.5Z"
     });
@@ -246,7 +246,7 @@ async fn an_unknown_timezone_keeps_the_last_schedule() {
     let workflow = world.create("0 9 * * *", "Europe/Paris").await;
     world.publish().await;
     world.calls();
-    let mut tx = db::begin(&world.pool).await.unwrap();
+    let mut tx = db::begin_transaction(&world.pool).await.unwrap();
     sqlx::query("UPDATE workflows SET timezone = 'Mars/Phobos', revision = 2 WHERE id = $1")
         .bind(workflow.0)
         .execute(&mut *tx)

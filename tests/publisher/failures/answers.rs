@@ -201,7 +201,7 @@ async fn conflicting_updates_are_retried() {
 #[tokio::test]
 async fn a_start_that_passed_fails_no_workflow() {
     let world = World::new().await;
-    let mut tx = db::begin(&world.pool).await.unwrap();
+    let mut tx = db::begin_transaction(&world.pool).await.unwrap();
     let fields = json!({"cron_schedule": "30 12 * * *", "starts_at": "2026-03-02T10:05:00Z"});
     let workflow = world.create_in(&mut tx, fields).await;
     tx.commit().await.unwrap();
@@ -228,7 +228,7 @@ async fn a_start_that_passed_fails_no_workflow() {
 #[tokio::test]
 async fn an_end_that_passed_fails_no_workflow() {
     let world = World::new().await;
-    let mut tx = db::begin(&world.pool).await.unwrap();
+    let mut tx = db::begin_transaction(&world.pool).await.unwrap();
     let fields = json!({"cron_schedule": "* * * * *", "ends_at": "2026-03-02T10:05:00Z"});
     let workflow = world.create_in(&mut tx, fields).await;
     tx.commit().await.unwrap();

@@ -33,8 +33,8 @@ impl World {
         let sweeping = tokio::spawn(async move { publisher.sweep_schedules(soon()).await.unwrap() });
         self.front.arrival(delayed).await;
         let edit = Edit { actor: "test".to_owned(), now: self.clock.now(), traceparent: None };
-        let mut tx = db::begin(&self.pool).await.unwrap();
-        workflows::drift::request(&mut tx, true, &edit).await.unwrap();
+        let mut tx = db::begin_transaction(&self.pool).await.unwrap();
+        workflows::drift::request_sweep(&mut tx, true, &edit).await.unwrap();
         tx.commit().await.unwrap();
         self.front.release();
         match sweeping.await.unwrap() {

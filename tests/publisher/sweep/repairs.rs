@@ -50,7 +50,7 @@ async fn a_sweep_undoes_manual_changes() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn windows_with_seconds_are_no_drift() {
     let world = World::new().await;
-    let mut tx = db::begin(&world.pool).await.unwrap();
+    let mut tx = db::begin_transaction(&world.pool).await.unwrap();
     let fields = json!({
         "cron_schedule": "0 9 * * *", "starts_at": "2026-03-03T10:00:30.5Z", "ends_at": "2027-03-02T10:00:30.5Z",
     });
@@ -159,7 +159,7 @@ async fn unneeded_schedules_are_changes_not_orphans() {
     let archived = workflows[0];
     world.set_state(archived, workflows::State::Archived).await;
     world.publish().await;
-    let mut tx = db::begin(&world.pool).await.unwrap();
+    let mut tx = db::begin_transaction(&world.pool).await.unwrap();
     let never = world.create_in(&mut tx, json!({})).await;
     tx.commit().await.unwrap();
     world.make_like(workflows[1], &name(archived)).await;

@@ -23,7 +23,7 @@ impl World {
 
     /// Deletes one row without the app.
     pub(super) async fn lose_workflow(&self, id: WorkflowId) {
-        let mut tx = db::begin(&self.pool).await.unwrap();
+        let mut tx = db::begin_transaction(&self.pool).await.unwrap();
         sqlx::query("SET LOCAL session_replication_role = replica").execute(&mut *tx).await.unwrap();
         sqlx::query("DELETE FROM workflows WHERE id = $1").bind(id.0).execute(&mut *tx).await.unwrap();
         tx.commit().await.unwrap();
@@ -46,7 +46,7 @@ impl World {
 
     /// A fire of a workflow without a row requests a check of its schedule.
     async fn clean_up(&self, id: WorkflowId) -> OrphanCleanup {
-        let mut tx = db::begin(&self.pool).await.unwrap();
+        let mut tx = db::begin_transaction(&self.pool).await.unwrap();
         let cleanup = outbox::enqueue_orphan_cleanup(&mut tx, id, self.clock.now()).await.unwrap();
         tx.commit().await.unwrap();
         cleanup

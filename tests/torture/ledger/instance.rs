@@ -108,7 +108,7 @@ impl Stage {
         sqlx::raw_sql(FINDINGS).execute(&mut *ground.admin.connection().await).await.unwrap();
         let how = Edit { actor: "torture".to_owned(), now: "2026-01-01T00:00:00Z".parse().unwrap(), traceparent: None };
         let process = ground.process();
-        let mut tx = db::begin(&process.pool).await.unwrap();
+        let mut tx = db::begin_transaction(&process.pool).await.unwrap();
         let (team, signing) = teams::create(&mut tx, "ledger", &how).await.unwrap();
         let (_, admin) = keys::create(&mut tx, Holder::Admin, "operator", &how).await.unwrap();
         let (_, scheduler) = keys::create(&mut tx, Holder::Scheduler, "runner", &how).await.unwrap();

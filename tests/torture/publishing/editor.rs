@@ -7,10 +7,10 @@ use db::{PgPool, Transaction};
 use schedule::{Clock, WorkflowId};
 use serde_json::{Value, json};
 use workflows::audit::Edit;
-use workflows::definition::body::WorkflowBody;
-use workflows::definition::patch::{PatchKind, patched};
-use workflows::definition::spec::{Bounds, Spec};
-use workflows::{State, Workflow};
+use workflows::definition::body::{WorkflowBody, patch_workflow};
+use workflows::definition::patch::PatchKind;
+use workflows::definition::spec::Bounds;
+use workflows::{State, Workflow, create_workflow, erase_workflow, lock_workflow, save_workflow};
 
 use crate::publishing::oracle::{CRONS, Committed, EVERY_MINUTE, Oracle, TIMEZONES};
 use crate::random::Dice;
@@ -80,21 +80,21 @@ impl Editor {
         let (timezone, name) = (self.timezone(), format!("w{}", self.dice.between(0, u64::MAX)));
         let body = json!({"name": name, "action": {"type": "log", "message": "m"}, "cron_schedule": cron, "timezone": timezone});
         let body: WorkflowBody = serde_json::from_value(body).unwrap();
-        let spec = Spec::new(body, None, &bounds(self.clock.now())).unwrap();
-        let mut tx = db::begin(&self.pool).await?;
+        let spec = body.into_spec(None, &bounds(self.clock.now())).unwrap();
+        let mut tx = db::begin_transaction(&self.pool).await?;
         self.turnstile.wait("E1").await;
-        let made = workflows::create(&mut tx, self.team, spec, None, &self.how()).await?;
+        let made = create_workflow(&mut tx, self.team, spec, None, &self.how()).await?;
         self.finish(tx, &made, None).await
     }
 
     async fn change(&self, target: Option<i64>, verb: Verb) -> sqlx::Result<()> {
         let Some(target) = target else { return Ok(()) };
-        let mut tx = db::begin(&self.pool).await?;
-        let locked = workflows::lock(&mut tx, WorkflowId(target), None, self.clock.now()).await?;
+        let mut tx = db::begin_transaction(&self.pool).await?;
+        let locked = lock_workflow(&mut tx, WorkflowId(target), None, self.clock.now()).await?;
         let Some(before) = locked else { return Ok(()) };
         self.turnstile.wait("E1").await;
         if verb == Verb::Delete {
-            workflows::erase(&mut tx, &before, &self.how()).await?;
+            erase_workflow(&mut tx, &before, &self.how()).await?;
             return self.finish(tx, &before, Some("deleted")).await;
         }
         // An archived workflow does not change any more.
@@ -103,7 +103,7 @@ impl Editor {
         }
         // The only valid edit of an ended workflow is another window.
         let Some(next) = self.changed(&before, verb) else { return Ok(()) };
-        workflows::save(&mut tx, &before, next.clone(), "update", &self.how()).await?;
+        save_workflow(&mut tx, &before, next.clone(), "update", &self.how()).await?;
         self.finish(tx, &next, None).await
     }
 
@@ -122,8 +122,8 @@ impl Editor {
     }
 
     fn patched(&self, next: Workflow, fields: Value) -> Option<Workflow> {
-        let body = patched(&next.spec, fields.as_object().unwrap().clone(), PatchKind::Merge).unwrap();
-        let spec = Spec::new(body, Some(&next.spec), &bounds(self.clock.now())).ok()?;
+        let (fields, bounds) = (fields.as_object().unwrap().clone(), bounds(self.clock.now()));
+        let spec = patch_workflow(&next.spec, fields, PatchKind::Merge, &bounds).ok()?;
         Some(Workflow { spec, ..next })
     }
 
@@ -139,7 +139,7 @@ impl Editor {
     async fn clean_up(&self) -> sqlx::Result<()> {
         let ever = self.oracle.lock().unwrap_or_else(PoisonError::into_inner).ever();
         let Some(target) = self.dice.pick(&ever) else { return Ok(()) };
-        let mut tx = db::begin(&self.pool).await?;
+        let mut tx = db::begin_transaction(&self.pool).await?;
         workflows::outbox::enqueue_orphan_cleanup(&mut tx, WorkflowId(*target), self.clock.now()).await?;
         self.turnstile.wait("E2").await;
         tx.commit().await

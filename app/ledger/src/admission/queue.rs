@@ -8,7 +8,7 @@ use db::{PgConnection, PgPool};
 use schedule::WorkflowId;
 use uuid::Uuid;
 use workflows::reasons::ReasonCode;
-use workflows::{State, Workflow};
+use workflows::{State, Workflow, lock_workflow};
 
 use crate::admission::promote::{defer_automatic_runs, promote_queued_runs};
 use crate::job_failures;
@@ -97,8 +97,8 @@ pub async fn has_queued_run(db: &mut PgConnection, workflow: WorkflowId) -> sqlx
 /// # Errors
 /// Fails if the database cannot be reached or refuses the statement.
 pub async fn advance_workflow(pool: &PgPool, workflow: WorkflowId, now: DateTime<Utc>) -> sqlx::Result<Pass> {
-    let mut tx = db::begin(pool).await?;
-    let done = match workflows::lock(&mut tx, workflow, None, now).await? {
+    let mut tx = db::begin_transaction(pool).await?;
+    let done = match lock_workflow(&mut tx, workflow, None, now).await? {
         Some(workflow) => advance_locked(&mut tx, &workflow, now).await?,
         None => Pass::default(),
     };

@@ -4,7 +4,7 @@ use chrono::{DateTime, Utc};
 use db::{PgConnection, PgPool};
 use schedule::WorkflowId;
 use uuid::Uuid;
-use workflows::Workflow;
+use workflows::{Workflow, lock_workflow};
 
 use super::select::{self, Selected, Timetable};
 use super::{Backfill, State, table};
@@ -74,7 +74,7 @@ pub async fn refill_backfill(pool: &PgPool, id: Uuid, workflow: WorkflowId, now:
 }
 
 async fn step_one(pool: &PgPool, id: Uuid, workflow: WorkflowId, now: DateTime<Utc>) -> sqlx::Result<Pass> {
-    let mut tx = db::begin(pool).await?;
+    let mut tx = db::begin_transaction(pool).await?;
     let step = step(&mut tx, id, workflow, now).await?;
     tx.commit().await?;
     Ok(step)
@@ -82,7 +82,7 @@ async fn step_one(pool: &PgPool, id: Uuid, workflow: WorkflowId, now: DateTime<U
 
 /// Advances one backfill. Locks the workflow first, then the backfill; later statements read them.
 async fn step(tx: &mut PgConnection, id: Uuid, workflow: WorkflowId, now: DateTime<Utc>) -> sqlx::Result<Pass> {
-    let Some(workflow) = workflows::lock(tx, workflow, None, now).await? else { return Ok(Pass::default()) };
+    let Some(workflow) = lock_workflow(tx, workflow, None, now).await? else { return Ok(Pass::default()) };
     let Some(backfill) = table::find_running(tx, id).await? else { return Ok(Pass::default()) };
     if workflow.state == workflows::State::Archived {
         table::enter_state(tx, id, State::Cancelled, now).await?;
@@ -123,7 +123,7 @@ async fn start(
     selected: &Selected,
     now: DateTime<Utc>,
 ) -> sqlx::Result<()> {
-    let id = workflows::id::at(now);
+    let id = workflows::id::make_id(now);
     let occurrence = match selected.occurrence {
         Some(occurrence) => Some(occurrence),
         None => record(tx, workflow, selected, id, now).await?,

@@ -85,7 +85,7 @@ pub async fn create_backfill(
         BackfillOutcome::Counted(total, _) => total,
         refused => return Ok(refused),
     };
-    let id = workflows::id::at(edit.now);
+    let id = workflows::id::make_id(edit.now);
     table::insert_backfill(tx, id, workflow.id, request, timing_revision(workflow, request), total, edit).await?;
     record(
         tx,
@@ -135,5 +135,5 @@ async fn record(
     edit: &Edit,
 ) -> sqlx::Result<()> {
     let subject = format!("backfill:{id} of workflow:{workflow_id}");
-    audit::record(tx, edit, Entry { verb, subject, before: None, after }).await
+    audit::record_entry(tx, edit, Entry { verb, subject, before: None, after }).await
 }

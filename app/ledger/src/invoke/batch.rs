@@ -10,11 +10,12 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use chrono::{DateTime, TimeDelta, Utc};
 use db::PgPool;
+use db::failpoint::pass_point;
 use moka::future::Cache;
 use schedule::{Fire, WorkflowId};
 use tokio::sync::oneshot;
 use uuid::Uuid;
-use workflows::inject::{self, Point};
+use workflows::failpoint::Point;
 
 use super::{Answer, cases, on_time};
 
@@ -129,7 +130,7 @@ async fn decide_together(ledger: Ledger, batch: Vec<Waiting>) {
         Err(error) => return answer_all(batch, error),
     };
     if !accepted.is_empty() {
-        inject::at(Point::I2);
+        pass_point(Point::I2);
     }
     for Waiting { fire, asker } in batch {
         match accepted.remove(&fire.workflow_id.0) {
@@ -169,15 +170,15 @@ async fn decide_singly(ledger: Ledger, Waiting { fire, asker }: Waiting) {
 }
 
 async fn in_its_own_transaction(ledger: &Ledger, fire: &Fire) -> sqlx::Result<Answer> {
-    let mut tx = db::begin(&ledger.pool).await?;
+    let mut tx = db::begin_transaction(&ledger.pool).await?;
     let cases::Outcome { answer, replaced } = cases::decide_under_lock(&mut tx, fire, ledger.kept).await?;
     let is_accepted = matches!(answer, Answer::Accepted(_));
     if is_accepted {
-        inject::at(Point::I1);
+        pass_point(Point::I1);
     }
     tx.commit().await?;
     if is_accepted {
-        inject::at(Point::I2);
+        pass_point(Point::I2);
     }
     for time in replaced {
         ledger.runs.invalidate(&(fire.workflow_id, time)).await;

@@ -194,7 +194,7 @@ impl Case<'_> {
     }
 
     async fn run(&self, tx: &mut PgConnection, trigger: Trigger, state: RunState) -> sqlx::Result<Answer> {
-        let id = workflows::id::at(self.now);
+        let id = workflows::id::make_id(self.now);
         let entry = Entry { run_id: Some(id), ..self.entry(Decision::Fired, None) };
         let Recorded::Ours(occurrence) = record_occurrence(tx, &entry).await? else {
             // Cannot happen under the workflow's lock; the UNIQUE constraint guards it nevertheless.
@@ -214,7 +214,13 @@ impl Case<'_> {
 
     fn run_after(&self) -> DateTime<Utc> {
         let spread_secs = self.workflow.spec.policies.spread_secs;
-        spread::run_after(self.workflow.id, spread_secs, self.workflow.spec.timing.parsed(), self.due.time, self.now)
+        spread::run_after(
+            self.workflow.id,
+            spread_secs,
+            self.workflow.spec.timing.parsed_now(),
+            self.due.time,
+            self.now,
+        )
     }
 
     /// Records a decision without a run; an existing row is not changed.

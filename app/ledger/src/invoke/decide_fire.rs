@@ -6,9 +6,10 @@ use std::time::Duration;
 
 use chrono::TimeDelta;
 use db::PgPool;
+use db::failpoint::pass_point;
 use moka::future::Cache;
 use schedule::{Fire, WorkflowId};
-use workflows::inject::{self, Point};
+use workflows::failpoint::Point;
 
 use super::Answer;
 use super::batch::{FireBatches, Runs};
@@ -72,7 +73,7 @@ impl FireDecider {
         });
         match decided.await {
             Ok(run) if accepted == Some(run) => {
-                inject::at(Point::I3);
+                pass_point(Point::I3);
                 Ok(Answer::Accepted(run))
             }
             Ok(run) => Ok(Answer::Duplicate(run)),

@@ -5,7 +5,7 @@
 
 use chrono::{DateTime, Utc};
 use db::PgConnection;
-use schedule::{Cron, Fire, compile};
+use schedule::{Cron, Fire, compile_cron};
 
 use crate::versions::{self, Version};
 
@@ -14,12 +14,12 @@ pub(super) async fn is_disagreement(tx: &mut PgConnection, fire: &Fire, in_force
     // A manual call names no revision.
     let Some(revision) = fire.revision else { return Ok(false) };
     let Ok(Some((cron, timezone))) = in_force.timing.parsed_at(fire.scheduled_time) else { return Ok(false) };
-    let published = compile(&cron, timezone);
+    let published = compile_cron(&cron, timezone);
     if revision.0 != in_force.revision {
         // EventBridge keeps the old revision while the expression stays the same.
         let other = versions::find_by_revision(tx, fire.workflow_id, revision).await?;
         let other = other.and_then(|other| other.timing.parsed_at(fire.scheduled_time).ok().flatten());
-        if other.is_none_or(|(cron, timezone)| compile(&cron, timezone) != published) {
+        if other.is_none_or(|(cron, timezone)| compile_cron(&cron, timezone) != published) {
             return Ok(false);
         }
     }

@@ -7,13 +7,14 @@
 use std::collections::HashMap;
 
 use chrono::{DateTime, TimeDelta, Utc};
+use db::failpoint::pass_point;
 use db::{PgConnection, PgPool};
 use schedule::delivery::GRACE;
 use schedule::{Cron, Fire, Timezone};
 use uuid::Uuid;
 use workflows::definition::policies::CatchUp;
 use workflows::definition::spec::Timing;
-use workflows::inject::{self, Point};
+use workflows::failpoint::Point;
 use workflows::{CLOCK_SKEW, State};
 
 use crate::spread;
@@ -26,7 +27,7 @@ pub(super) type Accepted = HashMap<i64, Uuid>;
 pub(super) async fn accept_fires<'a>(pool: &PgPool, fires: impl Iterator<Item = &'a Fire>) -> sqlx::Result<Accepted> {
     let mut fires: Vec<_> = fires.collect();
     fires.sort_unstable_by_key(|fire| fire.workflow_id.0);
-    let mut tx = db::begin(pool).await?;
+    let mut tx = db::begin_transaction(pool).await?;
     let locked = lock_workflows(&mut tx, &fires).await?;
     fires.retain(|fire| locked.binary_search(&fire.workflow_id.0).is_ok());
     let candidates = read(&mut tx, &fires).await?;
@@ -37,7 +38,7 @@ pub(super) async fn accept_fires<'a>(pool: &PgPool, fires: impl Iterator<Item = 
     }
     let accepted = accept(&mut tx, &started).await?;
     if !accepted.is_empty() {
-        inject::at(Point::I1);
+        pass_point(Point::I1);
     }
     tx.commit().await?;
     Ok(accepted)
@@ -150,8 +151,8 @@ fn is_overtaken(fire: &Fire, candidate: &Candidate, timing: Option<(Cron, Timezo
 /// Records the fires and their runs. The UNIQUE constraint still prevents a second decision.
 async fn accept(tx: &mut PgConnection, started: &[Started<'_>]) -> sqlx::Result<Accepted> {
     let all = started.iter();
-    let occurrences: Vec<Uuid> = all.clone().map(|one| workflows::id::at(one.now)).collect();
-    let runs: Vec<Uuid> = all.clone().map(|one| workflows::id::at(one.now)).collect();
+    let occurrences: Vec<Uuid> = all.clone().map(|one| workflows::id::make_id(one.now)).collect();
+    let runs: Vec<Uuid> = all.clone().map(|one| workflows::id::make_id(one.now)).collect();
     let workflows: Vec<_> = all.clone().map(|one| one.fire.workflow_id.0).collect();
     let times: Vec<_> = all.clone().map(|one| one.fire.scheduled_time).collect();
     let revisions: Vec<_> = all.clone().map(|one| one.revision).collect();

@@ -78,7 +78,7 @@ pub async fn record_not_run(
     if times.is_empty() {
         return Ok(0);
     }
-    let ids: Vec<_> = times.iter().map(|_| workflows::id::at(now)).collect();
+    let ids: Vec<_> = times.iter().map(|_| workflows::id::make_id(now)).collect();
     let due_times: Vec<_> = times.iter().map(|not_run| not_run.time).collect();
     let decisions: Vec<_> = times.iter().map(|not_run| not_run.decision.as_str().to_owned()).collect();
     let reasons: Vec<_> = times.iter().map(|not_run| not_run.reason.as_str().to_owned()).collect();

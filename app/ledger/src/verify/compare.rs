@@ -81,7 +81,7 @@ pub async fn compare_span(pool: &PgPool, span: Span, cursor: Cursor) -> sqlx::Re
 
 /// Compares a page of workflows from a position on; returns where the slice continues, `None` if it is complete.
 async fn compare_page(pool: &PgPool, slice: Span, at: Position, mut findings: Findings) -> sqlx::Result<Evaluated> {
-    let mut tx = db::begin(pool).await?;
+    let mut tx = db::begin_transaction(pool).await?;
     // In one snapshot the page has all rows of a workflow that is deleted meanwhile, or none, and a prune together
     // with its mark.
     use_one_snapshot(&mut tx).await?;

@@ -4,9 +4,9 @@ use chrono::{DateTime, TimeDelta, Utc};
 use db::{PgConnection, PgPool};
 use schedule::WorkflowId;
 use schedule::delivery::GRACE;
-use workflows::Workflow;
 use workflows::definition::policies::CatchUp;
 use workflows::reasons::ReasonCode;
+use workflows::{Workflow, try_lock_workflow};
 
 use super::Pass;
 use crate::admission::verdict;
@@ -44,8 +44,8 @@ pub(super) async fn process_workflow(
 ) -> sqlx::Result<Account> {
     let mut may_run = CAUGHT_UP_A_PASS;
     for nth in 0..STRETCHES_A_PASS {
-        let mut tx = db::begin(pool).await?;
-        let Some(workflow) = workflows::try_lock(&mut tx, id, now).await? else { return Ok(Account::Settled) };
+        let mut tx = db::begin_transaction(pool).await?;
+        let Some(workflow) = try_lock_workflow(&mut tx, id, now).await? else { return Ok(Account::Settled) };
         let Some(stretch) = Stretch::read(&mut tx, &workflow, kept, now).await? else { return Ok(Account::Settled) };
         let settled = stretch.settle(&mut tx, may_run).await?;
         tx.commit().await?;
@@ -165,7 +165,7 @@ impl<'a> Stretch<'a> {
 
     /// Runs a time late, unless another transaction has decided it meanwhile.
     async fn catch_up(&self, tx: &mut PgConnection, due: &DueTime) -> sqlx::Result<bool> {
-        let id = workflows::id::at(self.now);
+        let id = workflows::id::make_id(self.now);
         let entry = Entry {
             workflow_id: self.workflow.id,
             time: due.time,

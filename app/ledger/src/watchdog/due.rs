@@ -76,9 +76,9 @@ pub(super) async fn list_ended_pauses(db: &mut PgConnection, now: DateTime<Utc>)
 ///
 /// Normally every workflow takes this path: a few statements for hundreds of workflows.
 pub(super) async fn settle_quiet(pool: &PgPool, batch: &[Key], now: DateTime<Utc>) -> sqlx::Result<Vec<WorkflowId>> {
-    let mut tx = db::begin(pool).await?;
+    let mut tx = db::begin_transaction(pool).await?;
     let done = settle_batch(&mut tx, batch, now).await;
-    tx.finish(done).await
+    tx.commit_or_rollback(done).await
 }
 
 async fn settle_batch(tx: &mut PgConnection, batch: &[Key], now: DateTime<Utc>) -> sqlx::Result<Vec<WorkflowId>> {

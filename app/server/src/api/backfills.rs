@@ -12,6 +12,7 @@ use utoipa::{IntoParams, ToSchema};
 use uuid::Uuid;
 use workflows::audit::Edit;
 use workflows::definition::field::{self, FieldError};
+use workflows::lock_workflow;
 
 use super::auth::{Caller, Editor, Viewer};
 use super::edit::lock_alive;
@@ -109,7 +110,7 @@ pub(super) async fn ask(
     edit: &Edit,
 ) -> Result<Response, Error> {
     let request = parse_request(app, &body, edit.now)?;
-    let mut tx = db::begin(&app.pool).await?;
+    let mut tx = db::begin_transaction(&app.pool).await?;
     let workflow = lock_alive(&mut tx, id, caller.team_id(), edit.now).await?;
     let outcome = match body.dry_run {
         Some(true) => backfills::count_selected_times(&mut tx, &workflow, &request, edit.now).await?,
@@ -145,7 +146,7 @@ fn nothing_selected(timing: Timing) -> &'static str {
 }
 
 fn parse_request(app: &App, body: &BackfillBody, now: DateTime<Utc>) -> Result<BackfillRequest, FieldError> {
-    let (start, end) = (field::instant("start", body.start)?, field::instant("end", body.end)?);
+    let (start, end) = (field::check_instant("start", body.start)?, field::check_instant("end", body.end)?);
     let earliest = now - app.config.ledger_kept();
     if start >= end {
         return Err(FieldError::invalid("end", "end must be later than start"));
@@ -216,10 +217,10 @@ pub(super) async fn act(
         _ => return Err(Error::not_found()),
     };
     let edit = caller.edit(app.clock.now(), trace);
-    let mut tx = db::begin(&app.pool).await?;
+    let mut tx = db::begin_transaction(&app.pool).await?;
     let seen = backfills::find_backfill(&mut tx, id, caller.team_id()).await?.ok_or_else(Error::not_found)?;
     // A job that advances the backfill locks the workflow, so read after this lock what the job did.
-    workflows::lock(&mut tx, WorkflowId(seen.workflow_id), None, edit.now).await?.ok_or_else(Error::not_found)?;
+    lock_workflow(&mut tx, WorkflowId(seen.workflow_id), None, edit.now).await?.ok_or_else(Error::not_found)?;
     let current = backfills::find_backfill(&mut tx, id, caller.team_id()).await?.ok_or_else(Error::not_found)?;
     if !backfills::apply_verb(&mut tx, &current, verb, &edit).await? {
         return Err(Error::conflict("backfill_ended", "the backfill has already ended"));

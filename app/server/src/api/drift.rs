@@ -81,10 +81,10 @@ pub struct CheckBody {
 pub(super) async fn show(State(app): State<App>, Admin(_): Admin) -> Result<Json<DriftView>, Error> {
     let mut connection = app.pool.acquire().await?;
     // Read the open sweep first: if it finishes between the two statements, it is shown as the last.
-    let open = drift::open(&mut connection).await?;
-    let last = drift::last(&mut connection).await?;
-    let workflows = drift::workflows(&mut connection, SHOWN).await?;
-    let orphans = drift::orphans(&mut connection, SHOWN).await?;
+    let open = drift::find_open_sweep(&mut connection).await?;
+    let last = drift::find_last_sweep(&mut connection).await?;
+    let workflows = drift::list_drifted_workflows(&mut connection, SHOWN).await?;
+    let orphans = drift::list_orphans(&mut connection, SHOWN).await?;
     Ok(Json(DriftView {
         last: last.map(SweepView::from),
         open: open.map(SweepView::from),
@@ -102,8 +102,8 @@ pub(super) async fn check(
     Trace(trace): Trace,
     OptionalBody(body): OptionalBody<CheckBody>,
 ) -> Result<(StatusCode, Json<SweepView>), Error> {
-    let mut tx = db::begin(&app.pool).await?;
-    let sweep = drift::request(&mut tx, body.force, &caller.edit(app.clock.now(), trace)).await?;
+    let mut tx = db::begin_transaction(&app.pool).await?;
+    let sweep = drift::request_sweep(&mut tx, body.force, &caller.edit(app.clock.now(), trace)).await?;
     tx.commit().await?;
     Ok((StatusCode::ACCEPTED, Json(sweep.into())))
 }

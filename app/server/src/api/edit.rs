@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use chrono::{DateTime, Utc};
+use db::failpoint::pass_point;
 use db::{PgConnection, Transaction};
 use schedule::WorkflowId;
 use serde::Deserialize;
@@ -10,9 +11,9 @@ use utoipa::IntoParams;
 use workflows::audit::Edit;
 use workflows::definition::field::FieldError;
 use workflows::definition::spec::Spec;
-use workflows::inject::{self, Point};
+use workflows::failpoint::Point;
 use workflows::outbox::{self, Progress};
-use workflows::{Saved, Workflow};
+use workflows::{Saved, Workflow, erase_workflow, find_workflow, lock_workflow, save_workflow};
 
 use super::auth::Caller;
 use super::error::Error;
@@ -47,8 +48,8 @@ impl LockedEdit {
         if_match: &IfMatch,
         wait: Option<Duration>,
     ) -> Result<Self, Error> {
-        let mut tx = db::begin(&app.pool).await?;
-        let locked = workflows::lock(&mut tx, id, caller.team_id(), app.clock.now()).await?;
+        let mut tx = db::begin_transaction(&app.pool).await?;
+        let locked = lock_workflow(&mut tx, id, caller.team_id(), app.clock.now()).await?;
         let before = locked.ok_or_else(Error::not_found)?;
         // Read the clock under the lock: then a fire that was decided while this edit waited lies before it.
         let edit = caller.edit(app.clock.now(), trace);
@@ -79,12 +80,12 @@ impl LockedEdit {
 
     /// Saves the workflow, commits, notifies the publisher, and waits for EventBridge if the client requested it.
     pub(super) async fn save(mut self, app: &App, next: Workflow, verb: &str) -> Result<(), Error> {
-        let saved = workflows::save(&mut self.tx, &self.before, next, verb, &self.edit).await?;
+        let saved = save_workflow(&mut self.tx, &self.before, next, verb, &self.edit).await?;
         self.tx.commit().await?;
-        inject::at(Point::A3);
+        pass_point(Point::A3);
         let wait = match saved {
             Saved::Enqueued => {
-                app.notifier.notify();
+                app.notifier.request_notification();
                 self.wait
             }
             Saved::Changed | Saved::Unchanged => None,
@@ -94,10 +95,10 @@ impl LockedEdit {
 
     /// Deletes the workflow, commits, notifies the publisher, and waits for EventBridge if the client requested it.
     pub(super) async fn erase(mut self, app: &App) -> Result<(), Error> {
-        workflows::erase(&mut self.tx, &self.before, &self.edit).await?;
+        erase_workflow(&mut self.tx, &self.before, &self.edit).await?;
         self.tx.commit().await?;
         app.decider.forget_workflows([self.before.id].into());
-        app.notifier.notify();
+        app.notifier.request_notification();
         awaited(app, self.before.id, self.before.revision.0 + 1, self.wait).await
     }
 }
@@ -109,7 +110,7 @@ pub(super) async fn lock_alive(
     team_id: Option<i64>,
     now: DateTime<Utc>,
 ) -> Result<Workflow, Error> {
-    let workflow = workflows::lock(tx, id, team_id, now).await?.ok_or_else(Error::not_found)?;
+    let workflow = lock_workflow(tx, id, team_id, now).await?.ok_or_else(Error::not_found)?;
     alive(&workflow)?;
     Ok(workflow)
 }
@@ -140,7 +141,7 @@ pub(super) async fn applied(app: &App, id: WorkflowId, revision: i64, wait: Opti
 /// Returns the workflow after an edit.
 pub(super) async fn read_saved(app: &App, id: WorkflowId) -> Result<Read, Error> {
     let mut connection = app.pool.acquire().await?;
-    let found = workflows::find(&mut connection, id, None).await?.ok_or_else(Error::not_found)?;
+    let found = find_workflow(&mut connection, id, None).await?.ok_or_else(Error::not_found)?;
     Ok(Read(view(found, app.clock.now())))
 }
 
@@ -153,7 +154,7 @@ async fn awaited(app: &App, id: WorkflowId, revision: i64, wait: Option<Duration
     let mut pause = Duration::from_millis(5);
     loop {
         let mut connection = app.pool.acquire().await?;
-        let progress = outbox::progress(&mut connection, id, revision).await?;
+        let progress = outbox::read_progress(&mut connection, id, revision).await?;
         drop(connection);
         if progress == Progress::Settled || tokio::time::Instant::now() >= until {
             return Ok(());

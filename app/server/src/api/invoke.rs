@@ -143,7 +143,7 @@ fn account(app: &App, fire: &Fire, answer: Answer) {
     );
     match answer {
         Answer::Accepted(_) => app.wake.notify(),
-        Answer::Gone(OrphanCleanup::Enqueued) => app.notifier.notify(),
+        Answer::Gone(OrphanCleanup::Enqueued) => app.notifier.request_notification(),
         Answer::Declined(Reason::Disagrees) => {
             app.metrics.fires_disagree.inc();
             tracing::warn!(

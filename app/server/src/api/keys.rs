@@ -95,8 +95,8 @@ pub(super) async fn create_team(
     Trace(trace): Trace,
     Body(body): Body<TeamBody>,
 ) -> Result<Response, Error> {
-    field::name("name", &body.name)?;
-    let mut tx = db::begin(&app.pool).await?;
+    field::check_name("name", &body.name)?;
+    let mut tx = db::begin_transaction(&app.pool).await?;
     let (team, secret) = teams::create(&mut tx, &body.name, &caller.edit(app.clock.now(), trace)).await?;
     tx.commit().await?;
     let view = TeamView {
@@ -117,9 +117,9 @@ pub(super) async fn create(
     Trace(trace): Trace,
     Body(body): Body<KeyBody>,
 ) -> Result<Response, Error> {
-    field::name("name", &body.name)?;
+    field::check_name("name", &body.name)?;
     let holder = holder(body.kind, body.team_id, body.role)?;
-    let mut tx = db::begin(&app.pool).await?;
+    let mut tx = db::begin_transaction(&app.pool).await?;
     let (key, secret) = keys::create(&mut tx, holder, &body.name, &caller.edit(app.clock.now(), trace)).await?;
     tx.commit().await?;
     let view = NewKeyView { key: secret.reveal().to_owned(), shown: key.into() };
@@ -154,7 +154,7 @@ pub(super) async fn revoke(
     if verb != "revoke" {
         return Err(Error::not_found());
     }
-    let mut tx = db::begin(&app.pool).await?;
+    let mut tx = db::begin_transaction(&app.pool).await?;
     let key = keys::revoke(&mut tx, id, &caller.edit(app.clock.now(), trace)).await?.ok_or_else(Error::not_found)?;
     tx.commit().await?;
     app.gate.forget_all();

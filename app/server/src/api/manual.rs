@@ -72,14 +72,14 @@ pub(super) async fn act_on_run(
 }
 
 fn read<T: serde::de::DeserializeOwned>(body: Value) -> Result<T, Error> {
-    field::read("", or_empty(body)).map_err(Error::from)
+    field::parse_document("", or_empty(body)).map_err(Error::from)
 }
 
 async fn fire(app: &App, caller: &Caller, id: WorkflowId, body: FireBody, edit: &Edit) -> Result<Response, Error> {
     if let Some(inputs) = &body.inputs {
         field::no_nul("inputs", &Value::Object(inputs.clone()))?;
     }
-    let mut tx = db::begin(&app.pool).await?;
+    let mut tx = db::begin_transaction(&app.pool).await?;
     let workflow = lock_alive(&mut tx, id, caller.team_id(), edit.now).await?;
     let outcome = manual::fire_now(&mut tx, &workflow, body.inputs, edit).await?;
     tx.commit().await?;
@@ -87,7 +87,7 @@ async fn fire(app: &App, caller: &Caller, id: WorkflowId, body: FireBody, edit: 
 }
 
 async fn retry(app: &App, caller: &Caller, id: Uuid, edit: &Edit) -> Result<Response, Error> {
-    let mut tx = db::begin(&app.pool).await?;
+    let mut tx = db::begin_transaction(&app.pool).await?;
     let run = runs::find_run(&mut tx, id, caller.team_id()).await?.ok_or_else(Error::not_found)?;
     let workflow = lock_alive(&mut tx, WorkflowId(run.workflow_id), caller.team_id(), edit.now).await?;
     let outcome = manual::retry_run(&mut tx, &workflow, id, edit).await?;
@@ -113,14 +113,14 @@ fn answer(app: &App, outcome: ManualOutcome) -> Result<Response, Error> {
 
 /// Cancelling a cancelled run changes nothing; a run that ended otherwise keeps its state.
 async fn cancel(app: &App, caller: &Caller, id: Uuid, edit: &Edit) -> Result<Json<RunView>, Error> {
-    let mut tx = db::begin(&app.pool).await?;
+    let mut tx = db::begin_transaction(&app.pool).await?;
     let before = runs::find_run(&mut tx, id, caller.team_id()).await?.ok_or_else(Error::not_found)?;
     let cancelled = runs::cancel_run(&mut tx, id, edit.now).await?;
     let after = runs::find_run(&mut tx, id, caller.team_id()).await?.ok_or_else(Error::not_found)?;
     match cancelled {
         Cancelled::Requested | Cancelled::Done => {
             let subject = format!("run:{id} of workflow:{}", before.workflow_id);
-            audit::record(&mut tx, edit, Entry { verb: "cancel", subject, before: None, after: None }).await?;
+            audit::record_entry(&mut tx, edit, Entry { verb: "cancel", subject, before: None, after: None }).await?;
         }
         Cancelled::TooLate if after.state == RunState::Cancelled => {}
         Cancelled::TooLate => return Err(Error::conflict("run_ended", "the run has already ended")),

@@ -65,7 +65,7 @@ pub(super) async fn list(
     let filter = Filter { status: params.status, workflow_id: params.workflow_id };
     let before = page::cursor(params.cursor.as_deref())?;
     let mut connection = app.pool.acquire().await?;
-    let found = operate::list(&mut connection, filter, before, limit + 1).await?;
+    let found = operate::list_rows(&mut connection, filter, before, limit + 1).await?;
     let items = found.into_iter().map(OutboxView::from).collect();
     Ok(Json(Page::cut(items, limit, |item: &OutboxView| item.id.to_string())))
 }
@@ -79,16 +79,16 @@ pub(super) async fn act(
     OptionalBody(EmptyBody {}): OptionalBody<EmptyBody>,
 ) -> Result<Json<OutboxView>, Error> {
     let edit = caller.edit(app.clock.now(), trace);
-    let mut tx = db::begin(&app.pool).await?;
+    let mut tx = db::begin_transaction(&app.pool).await?;
     let operated = match verb.as_str() {
-        "retry" => operate::retry(&mut tx, id, &edit).await?,
-        "discard" => operate::discard(&mut tx, id, &edit).await?,
+        "retry" => operate::retry_row(&mut tx, id, &edit).await?,
+        "discard" => operate::discard_row(&mut tx, id, &edit).await?,
         _ => return Err(Error::not_found()),
     };
     match operated {
         Operated::Done(row) => {
             tx.commit().await?;
-            app.notifier.notify();
+            app.notifier.request_notification();
             Ok(Json(row.into()))
         }
         Operated::Unknown => Err(Error::not_found()),

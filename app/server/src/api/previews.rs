@@ -3,12 +3,12 @@
 use axum::Json;
 use axum::extract::State;
 use chrono::{DateTime, SecondsFormat, Utc};
-use schedule::{Cron, CronError, Timezone, Upcoming, WorkflowId, ZoneSet, compile};
+use schedule::{Cron, CronError, Timezone, Upcoming, WorkflowId, ZoneSet, compile_cron};
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
-use workflows::Workflow;
 use workflows::definition::field::{self, FieldError};
 use workflows::definition::spec;
+use workflows::{Workflow, find_workflow};
 
 use super::auth::Viewer;
 use super::error::{Error, Problem};
@@ -99,21 +99,21 @@ pub(super) async fn explain(
     Viewer(_): Viewer,
     Body(body): Body<ExplainBody>,
 ) -> Result<Json<ExplanationView>, Error> {
-    let timezone = body.timezone.as_deref().map(spec::timezone).transpose()?.unwrap_or(Timezone::UTC);
-    let from = body.from.map(|from| field::instant("from", from)).transpose()?.unwrap_or_else(|| app.clock.now());
+    let timezone = body.timezone.as_deref().map(spec::check_timezone).transpose()?.unwrap_or(Timezone::UTC);
+    let from = body.from.map(|from| field::check_instant("from", from)).transpose()?.unwrap_or_else(|| app.clock.now());
     let count = count("count", body.count.map(i64::from))?;
     let refused = |error: CronError| FieldError::of_cron("cron", &body.cron, &error);
     let cron = Cron::parse(&body.cron).map_err(refused)?;
     cron.must_fire_after(from, timezone).map_err(refused)?;
-    let compiled = compile(&cron, timezone);
+    let compiled = compile_cron(&cron, timezone);
     Ok(Json(ExplanationView {
         normalized: cron.to_string(),
         eventbridge: compiled.expression,
         eventbridge_timezone: compiled.timezone.name().to_owned(),
         coverage: compiled.coverage.as_str(),
-        description: cron.describe(),
+        description: cron.describe_times(),
         zone_data: ZoneSet::installed().version().to_string(),
-        next: cron.upcoming(from, timezone).take(count).map(TimeView::from).collect(),
+        next: cron.upcoming_times(from, timezone).take(count).map(TimeView::from).collect(),
     }))
 }
 
@@ -129,7 +129,7 @@ pub(super) async fn next(
 ) -> Result<Json<NextView>, Error> {
     let count = count("n", params.n)?;
     let mut connection = app.pool.acquire().await?;
-    let (workflow, _) = workflows::find(&mut connection, id, caller.team_id()).await?.ok_or_else(Error::not_found)?;
+    let (workflow, _) = find_workflow(&mut connection, id, caller.team_id()).await?.ok_or_else(Error::not_found)?;
     Ok(Json(preview(&workflow, app.clock.now(), count)))
 }
 
@@ -141,7 +141,7 @@ fn preview(workflow: &Workflow, now: DateTime<Utc>, count: usize) -> NextView {
     };
     let cron = timing.parsed_cron().filter(|_| workflow.state != workflows::State::Archived);
     let items = cron.map(|cron| {
-        let times = cron.upcoming(timing.first_instant_after(now), timezone);
+        let times = cron.upcoming_times(timing.first_instant_after(now), timezone);
         let times = times.take_while(|time| timing.is_before_end(time.utc)).take(count);
         times.map(|time| TimeView::of(workflow, time)).collect()
     });

@@ -11,6 +11,7 @@ use serde_json::Value;
 use utoipa::{IntoParams, ToSchema};
 use uuid::Uuid;
 use workflows::definition::field::{self, FieldError};
+use workflows::find_workflow;
 use workflows::reasons::{self, ReasonCode};
 
 use super::auth::Viewer;
@@ -157,8 +158,8 @@ pub(super) async fn occurrences(
     let filter = occurrences::Filter {
         workflow_id: id,
         decision: params.decision,
-        from: params.from.map(|time| field::instant("from", time)).transpose()?,
-        to: params.to.map(|time| field::instant("to", time)).transpose()?,
+        from: params.from.map(|time| field::check_instant("from", time)).transpose()?,
+        to: params.to.map(|time| field::check_instant("to", time)).transpose()?,
         before: page::cursor(params.cursor.as_deref())?,
         limit: limit + 1,
     };
@@ -175,8 +176,8 @@ async fn page_of_runs(app: &App, team_id: Option<i64>, params: RunParams) -> Res
         workflow_id: params.workflow_id,
         state: params.state,
         trigger: params.trigger,
-        from: params.from.map(|time| field::instant("from", time)).transpose()?,
-        to: params.to.map(|time| field::instant("to", time)).transpose()?,
+        from: params.from.map(|time| field::check_instant("from", time)).transpose()?,
+        to: params.to.map(|time| field::check_instant("to", time)).transpose()?,
         before: page::cursor(params.cursor.as_deref())?,
         limit: limit + 1,
     };
@@ -188,7 +189,7 @@ async fn page_of_runs(app: &App, team_id: Option<i64>, params: RunParams) -> Res
 
 async fn visible(app: &App, id: WorkflowId, team_id: Option<i64>) -> Result<(), Error> {
     let mut connection = app.pool.acquire().await?;
-    workflows::find(&mut connection, id, team_id).await?.map(drop).ok_or_else(Error::not_found)
+    find_workflow(&mut connection, id, team_id).await?.map(drop).ok_or_else(Error::not_found)
 }
 
 impl From<Run> for RunView {

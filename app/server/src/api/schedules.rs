@@ -11,17 +11,16 @@ use chrono::{DateTime, Utc};
 use schedule::WorkflowId;
 use serde::Serialize;
 use utoipa::ToSchema;
+use workflows::definition::body::{self, ScheduleBody};
 use workflows::definition::policies::{CatchUp, Overlap};
-use workflows::definition::schedules::{self, ScheduleBody};
 use workflows::reasons::{self, ReasonCode};
-use workflows::{Sync, Workflow};
+use workflows::{Sync, Workflow, find_workflow};
 
 use super::auth::{Editor, Viewer};
 use super::edit::{LockedEdit, WriteParams, wait};
 use super::error::{Error, Problem};
 use super::extract::{Body, Id, IfMatch, Params, Patch, Trace};
 use super::page::Page;
-use super::view::SyncView;
 use super::workflows::{ListParams, select};
 use crate::App;
 
@@ -56,7 +55,7 @@ pub struct ScheduleView {
     version: i64,
     /// Raised by each change of timing or state.
     revision: i64,
-    sync: SyncView,
+    sync: Sync,
     /// The next time that it will run.
     next_fire_at: Option<DateTime<Utc>>,
     updated_on: DateTime<Utc>,
@@ -112,7 +111,7 @@ pub(super) async fn put(
     let wait = wait(params.wait)?;
     let change = LockedEdit::begin(&app, &caller, trace, id, &if_match, wait).await?.require_writable()?;
     let had_none = change.before.spec.timing.cron.is_none();
-    let spec = body.onto(&change.before.spec, &app.bounds(change.edit.now))?;
+    let spec = body.apply_to(&change.before.spec, &app.bounds(change.edit.now))?;
     change.save_spec(&app, spec, "schedule").await?;
     Ok((if had_none { StatusCode::CREATED } else { StatusCode::OK }, read(&app, id, None).await?))
 }
@@ -134,8 +133,8 @@ pub(super) async fn patch(
 ) -> Result<Read, Error> {
     let wait = wait(params.wait)?;
     let change = LockedEdit::begin(&app, &caller, trace, id, &if_match, wait).await?.require_writable()?;
-    let current = ScheduleBody::of(&change.before.spec).ok_or_else(|| no_schedule(id))?;
-    let spec = current.patched(patch, kind)?.onto(&change.before.spec, &app.bounds(change.edit.now))?;
+    let patched = body::patch_schedule(&change.before.spec, patch, kind, &app.bounds(change.edit.now))?;
+    let spec = patched.ok_or_else(|| no_schedule(id))?;
     change.save_spec(&app, spec, "schedule").await?;
     read(&app, id, None).await
 }
@@ -157,14 +156,14 @@ pub(super) async fn delete(
     if change.before.spec.timing.cron.is_none() {
         return Err(no_schedule(id));
     }
-    let spec = schedules::cleared(&change.before.spec);
+    let spec = body::remove_schedule(&change.before.spec);
     change.save_spec(&app, spec, "unschedule").await?;
     Ok(StatusCode::NO_CONTENT)
 }
 
 async fn read(app: &App, id: WorkflowId, team_id: Option<i64>) -> Result<Read, Error> {
     let mut connection = app.pool.acquire().await?;
-    let found = workflows::find(&mut connection, id, team_id).await?.ok_or_else(Error::not_found)?;
+    let found = find_workflow(&mut connection, id, team_id).await?.ok_or_else(Error::not_found)?;
     ScheduleView::of(found, app.clock.now()).map(Read).ok_or_else(|| no_schedule(id))
 }
 
@@ -178,7 +177,7 @@ impl ScheduleView {
     fn of((workflow, sync): (Workflow, Sync), now: DateTime<Utc>) -> Option<Self> {
         let next_fire_at = workflow.next_fire_at(now);
         let (timing, policies) = (workflow.spec.timing, workflow.spec.policies);
-        let (pause_reason, pause_reason_code) = reasons::of_a_pause(workflow.pause_reason);
+        let (pause_reason, pause_reason_code) = workflow.pause_reason.map(reasons::answer_pause_reason).unzip();
         Some(Self {
             workflow_id: workflow.id,
             team_id: workflow.team_id,
@@ -195,12 +194,12 @@ impl ScheduleView {
             pause_after_failures: policies.pause_after_failures,
             state: workflow.state,
             pause_reason,
-            pause_reason_code,
+            pause_reason_code: pause_reason_code.flatten(),
             pause_until: workflow.pause_until,
             managed_by: workflow.managed_by,
             version: workflow.version,
             revision: workflow.revision.0,
-            sync: sync.into(),
+            sync,
             next_fire_at,
             updated_on: workflow.updated_on,
         })

@@ -9,6 +9,7 @@ use schedule::WorkflowId;
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 use workflows::definition::field::FieldError;
+use workflows::find_workflow;
 
 use super::auth::Viewer;
 use super::error::{Error, Problem};
@@ -114,7 +115,7 @@ pub(super) async fn show(
     };
     let mut connection = app.pool.acquire().await?;
     if let Some(id) = params.workflow_id {
-        let found = workflows::find(&mut connection, WorkflowId(id), caller.team_id()).await?;
+        let found = find_workflow(&mut connection, WorkflowId(id), caller.team_id()).await?;
         found.ok_or_else(Error::not_found)?;
     }
     let to = app.clock.now();

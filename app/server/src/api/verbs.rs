@@ -58,16 +58,16 @@ impl Change {
         let body = or_empty(body);
         match verb {
             "pause" => {
-                let PauseBody { reason, until } = field::read("", body)?;
-                reason.as_deref().map_or(Ok(()), |reason| field::text("reason", reason, 0, 500))?;
-                let until = until.map(|until| field::instant("until", until)).transpose()?;
+                let PauseBody { reason, until } = field::parse_document("", body)?;
+                reason.as_deref().map_or(Ok(()), |reason| field::check_text("reason", reason, 0, 500))?;
+                let until = until.map(|until| field::check_instant("until", until)).transpose()?;
                 if until.is_some_and(|until| until <= now) {
                     return Err(FieldError::invalid("until", "until must be in the future").into());
                 }
                 Ok(Self::Pause { reason, until })
             }
-            "archive" => field::read::<EmptyBody>("", body).map(|_| Self::Archive).map_err(Error::from),
-            "resume" => field::read::<EmptyBody>("", body).map(|_| Self::Resume).map_err(Error::from),
+            "archive" => field::parse_document::<EmptyBody>("", body).map(|_| Self::Archive).map_err(Error::from),
+            "resume" => field::parse_document::<EmptyBody>("", body).map(|_| Self::Resume).map_err(Error::from),
             _ => Err(Error::not_found()),
         }
     }

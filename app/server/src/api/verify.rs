@@ -97,7 +97,7 @@ pub(super) async fn verify(
     Admin(_): Admin,
     Params(params): Params<VerifyParams>,
 ) -> Result<Json<VerifyView>, Error> {
-    let span = Span { from: field::instant("from", params.from)?, to: field::instant("to", params.to)? };
+    let span = Span { from: field::check_instant("from", params.from)?, to: field::check_instant("to", params.to)? };
     let cursor = page::cursor(params.cursor.as_deref())?;
     let (kept, now) = (app.config.ledger_kept(), app.clock.now());
     let mut connection = app.pool.acquire().await?;

@@ -11,7 +11,7 @@ use utoipa::ToSchema;
 use workflows::definition::action;
 use workflows::definition::policies::{CatchUp, OnLost, Overlap};
 use workflows::reasons::{self, ReasonCode};
-use workflows::{State, Sync, SyncStatus, Workflow};
+use workflows::{State, Sync, Workflow};
 
 /// A workflow.
 #[derive(Serialize, ToSchema)]
@@ -53,28 +53,11 @@ pub struct WorkflowView {
     version: i64,
     /// Raised by each change of timing or state.
     revision: i64,
-    sync: SyncView,
+    sync: Sync,
     /// The next time that it will run by its schedule.
     next_fire_at: Option<DateTime<Utc>>,
     created_on: DateTime<Utc>,
     updated_on: DateTime<Utc>,
-}
-
-/// How far EventBridge has applied the workflow's edits.
-#[derive(Serialize, ToSchema)]
-pub struct SyncView {
-    status: SyncStatus,
-    desired_revision: Option<i64>,
-    applied_revision: Option<i64>,
-    last_error: Option<String>,
-    applied_at: Option<DateTime<Utc>>,
-}
-
-impl From<Sync> for SyncView {
-    fn from(sync: Sync) -> Self {
-        let Sync { status, desired_revision, applied_revision, last_error, applied_at } = sync;
-        Self { status, desired_revision, applied_revision, last_error, applied_at }
-    }
 }
 
 /// A workflow with its ETag.
@@ -91,7 +74,7 @@ impl IntoResponse for Read {
 pub fn view((workflow, sync): (Workflow, Sync), now: DateTime<Utc>) -> WorkflowView {
     let next_fire_at = workflow.next_fire_at(now);
     let policies = workflow.spec.policies;
-    let (pause_reason, pause_reason_code) = reasons::of_a_pause(workflow.pause_reason);
+    let (pause_reason, pause_reason_code) = workflow.pause_reason.map(reasons::answer_pause_reason).unzip();
     WorkflowView {
         id: workflow.id,
         team_id: workflow.team_id,
@@ -100,13 +83,13 @@ pub fn view((workflow, sync): (Workflow, Sync), now: DateTime<Utc>) -> WorkflowV
         cron_schedule: workflow.spec.timing.cron,
         timezone: workflow.spec.timing.timezone,
         is_api: workflow.spec.is_api,
-        action: action::redacted(&workflow.spec.action),
+        action: action::redact_action(&workflow.spec.action),
         starting_inputs: workflow.spec.starting_inputs,
         starts_at: workflow.spec.timing.starts_at,
         ends_at: workflow.spec.timing.ends_at,
         state: workflow.state,
         pause_reason,
-        pause_reason_code,
+        pause_reason_code: pause_reason_code.flatten(),
         pause_until: workflow.pause_until,
         overlap_policy: policies.overlap,
         max_concurrent: policies.max_concurrent,
@@ -120,7 +103,7 @@ pub fn view((workflow, sync): (Workflow, Sync), now: DateTime<Utc>) -> WorkflowV
         managed_by: workflow.managed_by,
         version: workflow.version,
         revision: workflow.revision.0,
-        sync: sync.into(),
+        sync,
         next_fire_at,
         created_on: workflow.created_on,
         updated_on: workflow.updated_on,

@@ -9,11 +9,9 @@ use schedule::WorkflowId;
 use serde::Deserialize;
 use serde_json::Value;
 use utoipa::IntoParams;
-use workflows::definition::body::WorkflowBody;
+use workflows::definition::body::{self, WorkflowBody};
 use workflows::definition::field::{self, FieldError};
-use workflows::definition::patch;
-use workflows::definition::spec::Spec;
-use workflows::{Filter, SyncStatus, Workflow};
+use workflows::{Filter, SyncStatus, Workflow, create_workflow, find_workflow, list_workflows};
 
 use super::auth::{Admin, Caller, Editor, Viewer};
 use super::edit::{LockedEdit, WriteParams, applied, read_saved, wait};
@@ -71,12 +69,12 @@ pub(super) async fn create(
             return Err(FieldError::new("missing_field", "team_id", detail).into());
         }
     };
-    let spec = Spec::new(body, None, &app.bounds(edit.now))?;
+    let spec = body.into_spec(None, &app.bounds(edit.now))?;
     actions::check_reach(&spec.action, &app.allowed).await?;
-    let mut tx = db::begin(&app.pool).await?;
-    let made = workflows::create(&mut tx, team_id, spec, None, &edit).await?;
+    let mut tx = db::begin_transaction(&app.pool).await?;
+    let made = create_workflow(&mut tx, team_id, spec, None, &edit).await?;
     tx.commit().await?;
-    app.notifier.notify();
+    app.notifier.request_notification();
     let location = format!("/api/v1/workflows/{}", made.id);
     let read = applied(&app, made.id, made.revision.0, wait).await?;
     Ok((StatusCode::CREATED, [(header::LOCATION, location)], read).into_response())
@@ -88,7 +86,7 @@ pub(super) async fn create(
               (status = "4XX", body = Problem, content_type = "application/problem+json")))]
 pub(super) async fn get(State(app): State<App>, Viewer(caller): Viewer, Id(id): Id<WorkflowId>) -> Result<Read, Error> {
     let mut connection = app.pool.acquire().await?;
-    let found = workflows::find(&mut connection, id, caller.team_id()).await?.ok_or_else(Error::not_found)?;
+    let found = find_workflow(&mut connection, id, caller.team_id()).await?.ok_or_else(Error::not_found)?;
     Ok(Read(view(found, app.clock.now())))
 }
 
@@ -115,7 +113,7 @@ pub(super) async fn select(
     scheduled: bool,
 ) -> Result<(Vec<(Workflow, workflows::Sync)>, i64), Error> {
     let limit = page::limit(params.limit)?;
-    params.q.as_deref().map_or(Ok(()), |q| field::text("q", q, 0, 200))?;
+    params.q.as_deref().map_or(Ok(()), |q| field::check_text("q", q, 0, 200))?;
     if params.team_id.is_some_and(|requested| caller.team_id().is_some_and(|own| own != requested)) {
         // The list of another team is empty, like that of a team that does not exist.
         return Ok((Vec::new(), limit));
@@ -131,7 +129,7 @@ pub(super) async fn select(
         limit: limit + 1,
     };
     let mut connection = app.pool.acquire().await?;
-    Ok((workflows::list(&mut connection, &filter).await?, limit))
+    Ok((list_workflows(&mut connection, &filter).await?, limit))
 }
 
 /// Change a workflow. `application/json` replaces the fields sent; `application/merge-patch+json` is RFC 7396.
@@ -153,9 +151,7 @@ pub(super) async fn patch(
     // Before the transaction, because a name server may be slow.
     actions::check_reach(patch.get("action").unwrap_or(&Value::Null), &app.allowed).await?;
     let change = LockedEdit::begin(&app, &caller, trace, id, &if_match, wait).await?.require_writable()?;
-    let existing = &change.before.spec;
-    let body = patch::patched(existing, patch, kind)?;
-    let spec = Spec::new(body, Some(existing), &app.bounds(change.edit.now))?;
+    let spec = body::patch_workflow(&change.before.spec, patch, kind, &app.bounds(change.edit.now))?;
     change.save_spec(&app, spec, "update").await?;
     read_saved(&app, id).await
 }

@@ -19,7 +19,7 @@ pub(super) async fn watchdog(app: &App) -> anyhow::Result<Did> {
         app.wake.notify();
     }
     if pass.resumed > 0 {
-        app.notifier.notify();
+        app.notifier.request_notification();
     }
     if pass.unjudged > 0 {
         tracing::error!(

@@ -84,7 +84,7 @@ impl Definition {
         let mut members: Map<String, Value> =
             entry.value.into_iter().map(|(name, value)| (name, value.value)).collect();
         let team = team(&mut members).map_err(|error| lines.complain(&error))?;
-        let body = field::read("", Value::Object(members)).map_err(|error| lines.complain(&error))?;
+        let body = field::parse_document("", Value::Object(members)).map_err(|error| lines.complain(&error))?;
         Ok(Self { team, body, lines })
     }
 
@@ -102,7 +102,7 @@ impl Definition {
 fn team(members: &mut Map<String, Value>) -> Result<Team, FieldError> {
     match (members.remove("team"), members.remove("team_id")) {
         (Some(Value::String(name)), None) => Ok(Team::Named(name)),
-        (None, Some(id)) => field::read("team_id", id).map(Team::Numbered),
+        (None, Some(id)) => field::parse_document("team_id", id).map(Team::Numbered),
         (Some(_), None) => Err(FieldError::invalid("team", "team must be the name of a team")),
         (Some(_), Some(_)) => Err(FieldError::invalid("team", "write team or team_id, not both")),
         (None, None) => Err(FieldError::new("missing_field", "team", "write team or team_id")),

@@ -51,6 +51,7 @@ impl Action {
     /// # Errors
     /// Returns the field of the action that is not valid.
     pub fn parse(document: &Value) -> Result<Self, FieldError> {
+        field::no_nul("action", document)?;
         let Value::Object(members) = document else {
             return Err(FieldError::invalid("action", "action must be an object with a type"));
         };
@@ -66,7 +67,7 @@ impl Action {
 
 /// Returns the action as the API shows it: header values are secrets, so they become null.
 #[must_use]
-pub fn redacted(document: &Value) -> Value {
+pub fn redact_action(document: &Value) -> Value {
     let mut shown = document.clone();
     if let Some(headers) = shown.get_mut("headers").and_then(Value::as_object_mut) {
         headers.values_mut().for_each(|value| *value = Value::Null);
@@ -76,8 +77,8 @@ pub fn redacted(document: &Value) -> Value {
 
 impl Log {
     fn parse(document: Value) -> Result<Self, FieldError> {
-        let log: Self = read(document)?;
-        field::text("action.message", &log.message, 1, 10_000)?;
+        let log: Self = parse_fields(document)?;
+        field::check_text("action.message", &log.message, 1, 10_000)?;
         Ok(log)
     }
 }
@@ -93,7 +94,7 @@ struct Written {
 
 impl Http {
     fn parse(document: Value) -> Result<Self, FieldError> {
-        let written: Written = read(document)?;
+        let written: Written = parse_fields(document)?;
         Ok(Self {
             method: method(&written.method)?,
             url: url(&written.url)?,
@@ -103,8 +104,8 @@ impl Http {
     }
 }
 
-fn read<T: serde::de::DeserializeOwned>(document: Value) -> Result<T, FieldError> {
-    field::read("action", document)
+fn parse_fields<T: serde::de::DeserializeOwned>(document: Value) -> Result<T, FieldError> {
+    field::parse_document("action", document)
 }
 
 fn method(written: &str) -> Result<Method, FieldError> {
@@ -150,7 +151,7 @@ fn header(name: &str, value: &Value) -> Result<(HeaderName, HeaderValue), FieldE
     let Value::String(text) = value else {
         return Err(FieldError::invalid(&field, "header values are write-only: send the value again"));
     };
-    field::text(&field, text, 0, 4_096)?;
+    field::check_text(&field, text, 0, 4_096)?;
     let mut value = HeaderValue::from_str(text)
         .map_err(|_| FieldError::invalid(&field, "the value of the header is not valid: use printable ASCII"))?;
     value.set_sensitive(true);
@@ -185,8 +186,9 @@ mod tests {
         }
     }
 
+    /// The API shows header values as null. A client that sends such an action back must not empty its headers.
     #[test]
-    fn a_header_that_was_read_back_is_not_written_as_empty() {
+    fn null_headers_are_refused() {
         let (_, detail) = refused(json!({"method": "GET", "url": "https://a.example", "headers": {"a": null}}));
         assert_eq!(detail, "header values are write-only: send the value again");
     }

@@ -1,86 +1,182 @@
-//! Step 1 of 7: the fields of a workflow in a request.
+//! Step 1 of 7: what a client writes, a workflow or only its schedule, and its validation.
+//!
+//! A schedule has no row of its own: it is the timing of a workflow with a cron. So a write of a schedule is an edit of
+//! the workflow by [`crate::save_workflow`], with the workflow's version and ETag.
 
 use chrono::{DateTime, Utc};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use utoipa::ToSchema;
 
-use crate::definition::field::FieldError;
+use crate::definition::action::Action;
+use crate::definition::field::{self, FieldError};
+use crate::definition::patch::{self, PatchKind};
 use crate::definition::policies::{CatchUp, OnLost, Overlap, Policies};
+use crate::definition::spec::{Bounds, Spec, Timing};
 
-/// A workflow in a request.
-#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
-#[serde(deny_unknown_fields)]
-pub struct WorkflowBody {
-    /// The owner, at creation only: needed with an admin key, else the key's team.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub team_id: Option<i64>,
-    /// Unique in its team among the workflows that are not archived; one line, at most 200 characters.
-    pub name: String,
-    /// For people; at most 2,000 characters.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub description: Option<String>,
-    /// Cron, for example `0 9 * * MON-FRI`; absent = no schedule.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schema(example = "0 9 * * MON-FRI")]
-    pub cron_schedule: Option<String>,
-    /// IANA timezone of the cron; absent = UTC.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schema(example = "Europe/Paris")]
-    pub timezone: Option<String>,
-    /// A label: the workflow is also called by API.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub is_api: Option<bool>,
-    /// `{"type":"log","message":".."}` or `{"type":"http","method":"POST","url":"..","headers"?,"body"?}`
-    #[schema(value_type = Object, example = json!({"type": "log", "message": "hello"}))]
-    pub action: Value,
-    /// Inputs passed to each run; an object.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schema(value_type = Option<Object>)]
-    pub starting_inputs: Option<Map<String, Value>>,
-    /// No time before this one is due.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub starts_at: Option<DateTime<Utc>>,
-    /// No time at or after this one is due.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub ends_at: Option<DateTime<Utc>>,
-    /// What happens to a fire while a previous run has not ended; absent = `skip`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub overlap_policy: Option<Overlap>,
-    /// How many runs may be active at once under `concurrent`, 1 to 100; absent = 10.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub max_concurrent: Option<i32>,
-    /// Which missed times run late; absent = `skip`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub catch_up_policy: Option<CatchUp>,
-    /// Seconds. A missed time that is older does not run any more, 60 to 2592000; absent = 86400.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub catch_up_window_secs: Option<i32>,
-    /// Seconds. Each run starts later by a fixed part of this span, which the workflow's id determines, 0 to 3600;
-    /// absent = 0.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub spread_secs: Option<i32>,
-    /// How many seconds one attempt of a run may take, 1 to 86400; absent = 300.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub timeout_secs: Option<i32>,
-    /// How many attempts may fail before the run fails, 1 to 20; absent = 1.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub max_attempts: Option<i32>,
-    /// What happens to a run whose instance was lost; absent = `retry`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub on_lost: Option<OnLost>,
-    /// After how many failed runs in a row the workflow is paused, 1 to 1000; absent = never.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub pause_after_failures: Option<i32>,
+/// Defines a body: its first fields, the fields that both bodies have, and its last fields. The order is that of an
+/// error which lists the fields. `#[serde(flatten)]` is no alternative, because it permits unknown fields.
+macro_rules! define_body {
+    ($(#[$about:meta])* $name:ident { $($first:tt)* } .. { $($last:tt)* }) => {
+        $(#[$about])*
+        #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+        #[serde(deny_unknown_fields)]
+        pub struct $name {
+            $($first)*
+            /// No time before this one is due.
+            #[serde(default, skip_serializing_if = "Option::is_none")]
+            pub starts_at: Option<DateTime<Utc>>,
+            /// No time at or after this one is due.
+            #[serde(default, skip_serializing_if = "Option::is_none")]
+            pub ends_at: Option<DateTime<Utc>>,
+            /// What happens to a fire while a previous run has not ended; absent = `skip`.
+            #[serde(default, skip_serializing_if = "Option::is_none")]
+            pub overlap_policy: Option<Overlap>,
+            /// How many runs may be active at once under `concurrent`, 1 to 100; absent = 10.
+            #[serde(default, skip_serializing_if = "Option::is_none")]
+            pub max_concurrent: Option<i32>,
+            /// Which missed times run late; absent = `skip`.
+            #[serde(default, skip_serializing_if = "Option::is_none")]
+            pub catch_up_policy: Option<CatchUp>,
+            /// Seconds. A missed time that is older does not run any more, 60 to 2592000; absent = 86400.
+            #[serde(default, skip_serializing_if = "Option::is_none")]
+            pub catch_up_window_secs: Option<i32>,
+            /// Seconds. Each run starts later by a fixed part of this span, which the workflow's id determines, 0 to 3600;
+            /// absent = 0.
+            #[serde(default, skip_serializing_if = "Option::is_none")]
+            pub spread_secs: Option<i32>,
+            $($last)*
+        }
+    };
+}
+
+define_body! {
+    /// A workflow in a request.
+    WorkflowBody {
+        /// The owner, at creation only: needed with an admin key, else the key's team.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        pub team_id: Option<i64>,
+        /// Unique in its team among the workflows that are not archived; one line, at most 200 characters.
+        pub name: String,
+        /// For people; at most 2,000 characters.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        pub description: Option<String>,
+        /// Cron, for example `0 9 * * MON-FRI`; absent = no schedule.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        #[schema(example = "0 9 * * MON-FRI")]
+        pub cron_schedule: Option<String>,
+        /// IANA timezone of the cron; absent = UTC.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        #[schema(example = "Europe/Paris")]
+        pub timezone: Option<String>,
+        /// A label: the workflow is also called by API.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        pub is_api: Option<bool>,
+        /// `{"type":"log","message":".."}` or `{"type":"http","method":"POST","url":"..","headers"?,"body"?}`
+        #[schema(value_type = Object, example = json!({"type": "log", "message": "hello"}))]
+        pub action: Value,
+        /// Inputs passed to each run; an object.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        #[schema(value_type = Option<Object>)]
+        pub starting_inputs: Option<Map<String, Value>>,
+    } .. {
+        /// How many seconds one attempt of a run may take, 1 to 86400; absent = 300.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        pub timeout_secs: Option<i32>,
+        /// How many attempts may fail before the run fails, 1 to 20; absent = 1.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        pub max_attempts: Option<i32>,
+        /// What happens to a run whose instance was lost; absent = `retry`.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        pub on_lost: Option<OnLost>,
+        /// After how many failed runs in a row the workflow is paused, 1 to 1000; absent = never.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        pub pause_after_failures: Option<i32>,
+    }
+}
+
+define_body! {
+    /// A schedule in a request; in a PUT an absent field takes its default.
+    ScheduleBody {
+        /// Cron, for example `0 9 * * MON-FRI`.
+        #[schema(example = "0 9 * * MON-FRI")]
+        pub cron_schedule: String,
+        /// IANA timezone of the cron; absent = UTC.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        #[schema(example = "Europe/Paris")]
+        pub timezone: Option<String>,
+    } .. {
+        /// After how many failed runs in a row the workflow is paused, 1 to 1000; absent = never.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        pub pause_after_failures: Option<i32>,
+    }
 }
 
 impl WorkflowBody {
-    /// Validates the policies; an absent one has its default.
+    /// Returns the body that would write a workflow again; a PATCH changes it.
+    #[must_use]
+    pub fn from_spec(spec: &Spec) -> Self {
+        Self {
+            team_id: None,
+            name: spec.name.clone(),
+            description: spec.description.clone(),
+            cron_schedule: spec.timing.cron.clone(),
+            timezone: spec.timing.timezone.clone(),
+            is_api: Some(spec.is_api),
+            action: spec.action.clone(),
+            starting_inputs: Some(spec.starting_inputs.clone()),
+            starts_at: spec.timing.starts_at,
+            ends_at: spec.timing.ends_at,
+            overlap_policy: Some(spec.policies.overlap),
+            max_concurrent: Some(spec.policies.max_concurrent),
+            catch_up_policy: Some(spec.policies.catch_up),
+            catch_up_window_secs: Some(spec.policies.catch_up_window_secs),
+            spread_secs: Some(spec.policies.spread_secs),
+            timeout_secs: Some(spec.policies.timeout_secs),
+            max_attempts: Some(spec.policies.max_attempts),
+            on_lost: Some(spec.policies.on_lost),
+            pause_after_failures: spec.policies.pause_after_failures,
+        }
+    }
+
+    /// Validates the fields and returns those of the workflow; `existing` is the current workflow.
+    ///
+    /// Fields that do not change are not validated again: a timezone that newer zone data dropped, or a cron without a
+    /// further time, must not prevent a rename.
     ///
     /// # Errors
-    /// Returns the first field that is out of its bounds.
-    pub fn policies(&self) -> Result<Policies, FieldError> {
-        let usual = Policies::default();
+    /// Returns the first field that is not valid.
+    pub fn into_spec(mut self, existing: Option<&Spec>, bounds: &Bounds) -> Result<Spec, FieldError> {
+        Action::parse(&self.action)?;
+        field::check_name("name", &self.name)?;
+        self.description.as_deref().map_or(Ok(()), |text| field::check_text("description", text, 0, 2_000))?;
+        let starting_inputs = self.starting_inputs.take().unwrap_or_default();
+        field::no_nul("starting_inputs", &Value::Object(starting_inputs.clone()))?;
+        let starts_at = self.starts_at.map(|time| field::check_instant("starts_at", time)).transpose()?;
+        let ends_at = self.ends_at.map(|time| field::check_instant("ends_at", time)).transpose()?;
+        let policies = self.policies()?;
+        if existing.is_none_or(|existing| existing.policies.catch_up_window_secs != policies.catch_up_window_secs) {
+            policies.check_window(bounds.retention)?;
+        }
+        let written = Timing { cron: self.cron_schedule, timezone: self.timezone, starts_at, ends_at };
+        let timing = match existing.map(|existing| &existing.timing) {
+            Some(existing) if existing.names_same_times(&written) => existing.clone(),
+            existing => written.into_canonical(existing, bounds.now)?,
+        };
+        Ok(Spec {
+            name: self.name,
+            description: self.description,
+            timing,
+            is_api: self.is_api.unwrap_or(false),
+            action: self.action,
+            starting_inputs,
+            policies,
+        })
+    }
+
+    /// Validates the policies; an absent one has its default.
+    fn policies(&self) -> Result<Policies, FieldError> {
+        let usual = Policies::DEFAULT;
         Ok(Policies {
             overlap: self.overlap_policy.unwrap_or(usual.overlap),
             max_concurrent: within("max_concurrent", self.max_concurrent, usual.max_concurrent, 1, 100)?,
@@ -108,5 +204,147 @@ fn within(field: &str, written: Option<i32>, usual: i32, least: i32, most: i32) 
     match written.unwrap_or(usual) {
         value if (least..=most).contains(&value) => Ok(value),
         _ => Err(FieldError::invalid(field, format!("{field} must be from {least} to {most}"))),
+    }
+}
+
+impl ScheduleBody {
+    /// Returns the workflow with this schedule and otherwise unchanged.
+    ///
+    /// # Errors
+    /// Returns the first field that is not valid.
+    pub fn apply_to(self, existing: &Spec, bounds: &Bounds) -> Result<Spec, FieldError> {
+        let body = WorkflowBody {
+            cron_schedule: Some(self.cron_schedule),
+            timezone: self.timezone,
+            starts_at: self.starts_at,
+            ends_at: self.ends_at,
+            overlap_policy: self.overlap_policy,
+            max_concurrent: self.max_concurrent,
+            catch_up_policy: self.catch_up_policy,
+            catch_up_window_secs: self.catch_up_window_secs,
+            spread_secs: self.spread_secs,
+            pause_after_failures: self.pause_after_failures,
+            ..WorkflowBody::from_spec(existing)
+        };
+        body.into_spec(Some(existing), bounds)
+    }
+
+    /// Returns the body that would write a workflow's schedule again; `None` without a cron.
+    fn from_spec(spec: &Spec) -> Option<Self> {
+        let policies = &spec.policies;
+        Some(Self {
+            cron_schedule: spec.timing.cron.clone()?,
+            timezone: spec.timing.timezone.clone(),
+            starts_at: spec.timing.starts_at,
+            ends_at: spec.timing.ends_at,
+            overlap_policy: Some(policies.overlap),
+            max_concurrent: Some(policies.max_concurrent),
+            catch_up_policy: Some(policies.catch_up),
+            catch_up_window_secs: Some(policies.catch_up_window_secs),
+            spread_secs: Some(policies.spread_secs),
+            pause_after_failures: policies.pause_after_failures,
+        })
+    }
+}
+
+/// Returns a workflow after a patch.
+///
+/// # Errors
+/// Returns the field that the patch makes invalid.
+pub fn patch_workflow(
+    existing: &Spec,
+    patch: Map<String, Value>,
+    kind: PatchKind,
+    bounds: &Bounds,
+) -> Result<Spec, FieldError> {
+    patched_body(existing, patch, kind)?.into_spec(Some(existing), bounds)
+}
+
+fn patched_body(existing: &Spec, patch: Map<String, Value>, kind: PatchKind) -> Result<WorkflowBody, FieldError> {
+    if patch.contains_key("team_id") {
+        return Err(FieldError::new("immutable_field", "team_id", "team_id cannot be changed"));
+    }
+    let document = serde_json::to_value(WorkflowBody::from_spec(existing))
+        .map_err(|error| FieldError::invalid("", format!("the stored workflow cannot be patched: {error}")))?;
+    field::parse_document("", patch::apply_patch(document, patch, kind))
+}
+
+/// Returns a workflow after a patch of its schedule; `None` if it has none.
+///
+/// # Errors
+/// Returns the field that the patch makes invalid.
+pub fn patch_schedule(
+    existing: &Spec,
+    patch: Map<String, Value>,
+    kind: PatchKind,
+    bounds: &Bounds,
+) -> Result<Option<Spec>, FieldError> {
+    let Some(current) = ScheduleBody::from_spec(existing) else { return Ok(None) };
+    let document = serde_json::to_value(current)
+        .map_err(|error| FieldError::invalid("", format!("the stored schedule cannot be patched: {error}")))?;
+    let body: ScheduleBody = field::parse_document("", patch::apply_patch(document, patch, kind))?;
+    body.apply_to(existing, bounds).map(Some)
+}
+
+/// Returns the workflow without a schedule; its policies do not change.
+#[must_use]
+pub fn remove_schedule(current: &Spec) -> Spec {
+    let timing = Timing { cron: None, ..current.timing.clone() };
+    Spec { timing, ..current.clone() }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn current() -> Spec {
+        Spec {
+            name: "nightly".into(),
+            description: Some("books".into()),
+            timing: Timing {
+                cron: Some("0 9 * * *".into()),
+                timezone: Some("Europe/Paris".into()),
+                ..Timing::default()
+            },
+            is_api: true,
+            action: json!({"type": "http", "method": "GET", "url": "https://a.example", "headers": {"a": "1", "b": "2"}}),
+            starting_inputs: Map::new(),
+            policies: Policies::DEFAULT,
+        }
+    }
+
+    fn patch(document: Value, kind: PatchKind) -> Result<WorkflowBody, FieldError> {
+        let Value::Object(members) = document else { panic!("a patch is an object") };
+        patched_body(&current(), members, kind)
+    }
+
+    #[test]
+    fn replace_takes_null_as_absent() {
+        let body = patch(json!({"cron_schedule": null, "action": {"type": "log"}}), PatchKind::Replace).unwrap();
+        assert_eq!(body.cron_schedule.as_deref(), Some("0 9 * * *"));
+        assert_eq!(body.action, json!({"type": "log"}));
+    }
+
+    #[test]
+    fn merge_removes_by_null_and_goes_deep() {
+        let document = json!({"cron_schedule": null, "is_api": null, "action": {"headers": {"a": null}}});
+        let body = patch(document, PatchKind::Merge).unwrap();
+        assert_eq!((body.cron_schedule, body.is_api), (None, None));
+        assert_eq!(body.action["headers"], json!({"b": "2"}));
+    }
+
+    #[test]
+    fn merge_refuses_null_for_a_required_field() {
+        let error = patch(json!({"name": null}), PatchKind::Merge).unwrap_err();
+        assert_eq!((error.code, error.field.as_str()), ("missing_field", "name"));
+    }
+
+    #[test]
+    fn refused_patches_name_their_field() {
+        assert_eq!(patch(json!({"team_id": 2}), PatchKind::Merge).unwrap_err().code, "immutable_field");
+        let error = patch(json!({"state": "paused"}), PatchKind::Replace).unwrap_err();
+        assert_eq!((error.code, error.field.as_str()), ("unknown_field", "state"));
     }
 }

@@ -42,7 +42,7 @@ impl FieldError {
 ///
 /// # Errors
 /// Fails if the text is too short, too long, blank where it must not be, or has control characters.
-pub fn text(field: &str, value: &str, min: usize, max: usize) -> Result<(), FieldError> {
+pub fn check_text(field: &str, value: &str, min: usize, max: usize) -> Result<(), FieldError> {
     let length = value.chars().count();
     if length > max {
         return Err(FieldError::invalid(field, format!("{field} has {length} characters: at most {max} are allowed")));
@@ -59,9 +59,9 @@ pub fn text(field: &str, value: &str, min: usize, max: usize) -> Result<(), Fiel
 /// Checks a name: a text of one line.
 ///
 /// # Errors
-/// Fails like [`text`], or if the name contains a line break or a tab.
-pub fn name(field: &str, value: &str) -> Result<(), FieldError> {
-    text(field, value, 1, 200)?;
+/// Fails like [`check_text`], or if the name contains a line break or a tab.
+pub fn check_name(field: &str, value: &str) -> Result<(), FieldError> {
+    check_text(field, value, 1, 200)?;
     if value.chars().any(char::is_control) {
         return Err(FieldError::invalid(field, format!("{field} must be one line")));
     }
@@ -75,7 +75,7 @@ pub fn name(field: &str, value: &str) -> Result<(), FieldError> {
 ///
 /// # Errors
 /// Fails if the year is outside of this span.
-pub fn instant(field: &str, value: DateTime<Utc>) -> Result<DateTime<Utc>, FieldError> {
+pub fn check_instant(field: &str, value: DateTime<Utc>) -> Result<DateTime<Utc>, FieldError> {
     if (1970..=9999).contains(&value.year()) {
         Ok(value.trunc_subsecs(6))
     } else {
@@ -105,7 +105,7 @@ pub fn no_nul(field: &str, value: &Value) -> Result<(), FieldError> {
 ///
 /// # Errors
 /// Returns the field and what serde reports about it.
-pub fn read<T: DeserializeOwned>(prefix: &str, value: Value) -> Result<T, FieldError> {
+pub fn parse_document<T: DeserializeOwned>(prefix: &str, value: Value) -> Result<T, FieldError> {
     serde_path_to_error::deserialize(value).map_err(|error| {
         let path = error.path().to_string();
         from_serde(prefix, &path, &error.into_inner().to_string())

@@ -8,12 +8,11 @@ use utoipa::ToSchema;
 use crate::definition::field::FieldError;
 
 /// What happens to a fire while a previous run has not ended.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, sqlx::Type, Serialize, Deserialize, ToSchema)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, sqlx::Type, Serialize, Deserialize, ToSchema)]
 #[sqlx(type_name = "text", rename_all = "snake_case")]
 #[serde(rename_all = "snake_case")]
 pub enum Overlap {
     /// It is not run, and the ledger records it as skipped.
-    #[default]
     Skip,
     /// It waits, behind at most 99 other runs.
     Queue,
@@ -26,26 +25,24 @@ pub enum Overlap {
 }
 
 /// Which missed times run late.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, sqlx::Type, Serialize, Deserialize, ToSchema)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, sqlx::Type, Serialize, Deserialize, ToSchema)]
 #[sqlx(type_name = "text", rename_all = "snake_case")]
 #[serde(rename_all = "snake_case")]
 pub enum CatchUp {
     /// None.
     None,
     /// Only the newest.
-    #[default]
     Skip,
     /// All, the oldest first.
     RunAll,
 }
 
 /// What happens to a run whose instance was lost.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, sqlx::Type, Serialize, Deserialize, ToSchema)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, sqlx::Type, Serialize, Deserialize, ToSchema)]
 #[sqlx(type_name = "text", rename_all = "snake_case")]
 #[serde(rename_all = "snake_case")]
 pub enum OnLost {
     /// The same run continues, under the same id.
-    #[default]
     Retry,
     /// It is abandoned.
     Abandon,
@@ -74,23 +71,20 @@ pub struct Policies {
     pub pause_after_failures: Option<i32>,
 }
 
-impl Default for Policies {
-    fn default() -> Self {
-        Self {
-            overlap: Overlap::default(),
-            max_concurrent: 10,
-            catch_up: CatchUp::default(),
-            catch_up_window_secs: 24 * 60 * 60,
-            spread_secs: 0,
-            timeout_secs: 300,
-            max_attempts: 1,
-            on_lost: OnLost::default(),
-            pause_after_failures: None,
-        }
-    }
-}
-
 impl Policies {
+    /// The policies of a workflow whose client wrote none.
+    pub const DEFAULT: Self = Self {
+        overlap: Overlap::Skip,
+        max_concurrent: 10,
+        catch_up: CatchUp::Skip,
+        catch_up_window_secs: 24 * 60 * 60,
+        spread_secs: 0,
+        timeout_secs: 300,
+        max_attempts: 1,
+        on_lost: OnLost::Retry,
+        pause_after_failures: None,
+    };
+
     /// Refuses a catch-up window longer than the ledger keeps its rows, because a pruned time could run again.
     ///
     /// # Errors

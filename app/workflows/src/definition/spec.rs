@@ -1,12 +1,10 @@
-//! Step 1 of 7: validates the fields of a workflow in a request.
+//! Step 1 of 7: the validated fields of a workflow, and when it is due.
 
 use chrono::{DateTime, SecondsFormat, TimeDelta, Utc};
 use schedule::{Cron, CronError, Timezone, TimezoneError, TimezoneHistory, ZoneHistory};
 use serde_json::{Map, Value};
 
-use crate::definition::action::Action;
-use crate::definition::body::WorkflowBody;
-use crate::definition::field::{self, FieldError};
+use crate::definition::field::FieldError;
 use crate::definition::policies::Policies;
 
 /// The validated fields of a workflow.
@@ -20,7 +18,7 @@ pub struct Spec {
     pub timing: Timing,
     /// A label.
     pub is_api: bool,
-    /// The action's document; [`Action::parse`] parses it.
+    /// The action's document; [`Action::parse`](crate::definition::action::Action::parse) parses it.
     pub action: Value,
     /// Inputs passed to each run.
     pub starting_inputs: Map<String, Value>,
@@ -54,73 +52,6 @@ pub struct Bounds {
     pub retention: TimeDelta,
 }
 
-impl Spec {
-    /// Validates a body; `existing` is the current workflow.
-    ///
-    /// Fields that do not change are not validated again: a timezone that newer zone data dropped, or a cron without a
-    /// further time, must not prevent a rename.
-    ///
-    /// # Errors
-    /// Returns the first field that is not valid.
-    pub fn new(body: WorkflowBody, existing: Option<&Self>, bounds: &Bounds) -> Result<Self, FieldError> {
-        field::name("name", &body.name)?;
-        body.description.as_deref().map_or(Ok(()), |text| field::text("description", text, 0, 2_000))?;
-        field::no_nul("action", &body.action)?;
-        Action::parse(&body.action)?;
-        let policies = body.policies()?;
-        if existing.is_none_or(|existing| existing.policies.catch_up_window_secs != policies.catch_up_window_secs) {
-            policies.check_window(bounds.retention)?;
-        }
-        let starting_inputs = body.starting_inputs.unwrap_or_default();
-        field::no_nul("starting_inputs", &Value::Object(starting_inputs.clone()))?;
-        let written = Timing {
-            cron: body.cron_schedule,
-            timezone: body.timezone,
-            starts_at: body.starts_at.map(|time| field::instant("starts_at", time)).transpose()?,
-            ends_at: body.ends_at.map(|time| field::instant("ends_at", time)).transpose()?,
-        };
-        let timing = match existing.map(|existing| &existing.timing) {
-            Some(existing) if existing.names_same_times(&written) => existing.clone(),
-            existing => written.validated(existing, bounds.now)?,
-        };
-        Ok(Self {
-            name: body.name,
-            description: body.description,
-            timing,
-            is_api: body.is_api.unwrap_or(false),
-            action: body.action,
-            starting_inputs,
-            policies,
-        })
-    }
-
-    /// Returns the body that would write this workflow again; a PATCH changes it.
-    #[must_use]
-    pub fn to_body(&self) -> WorkflowBody {
-        WorkflowBody {
-            team_id: None,
-            name: self.name.clone(),
-            description: self.description.clone(),
-            cron_schedule: self.timing.cron.clone(),
-            timezone: self.timing.timezone.clone(),
-            is_api: Some(self.is_api),
-            action: self.action.clone(),
-            starting_inputs: Some(self.starting_inputs.clone()),
-            starts_at: self.timing.starts_at,
-            ends_at: self.timing.ends_at,
-            overlap_policy: Some(self.policies.overlap),
-            max_concurrent: Some(self.policies.max_concurrent),
-            catch_up_policy: Some(self.policies.catch_up),
-            catch_up_window_secs: Some(self.policies.catch_up_window_secs),
-            spread_secs: Some(self.policies.spread_secs),
-            timeout_secs: Some(self.policies.timeout_secs),
-            max_attempts: Some(self.policies.max_attempts),
-            on_lost: Some(self.policies.on_lost),
-            pause_after_failures: self.policies.pause_after_failures,
-        }
-    }
-}
-
 impl Timing {
     /// Parses its cron; `None` without one, or if it is not known any more.
     #[must_use]
@@ -138,7 +69,7 @@ impl Timing {
 
     /// Returns its cron and its timezone of now; `None` without a cron, or if one of them is not known any more.
     #[must_use]
-    pub fn parsed(&self) -> Option<(Cron, Timezone)> {
+    pub fn parsed_now(&self) -> Option<(Cron, Timezone)> {
         Some((self.parsed_cron()?, self.parsed_timezone().ok()?))
     }
 
@@ -148,7 +79,7 @@ impl Timing {
     /// Fails if one of them is no longer known.
     pub fn parsed_at(&self, time: DateTime<Utc>) -> Result<Option<(Cron, Timezone)>, Unknown> {
         let Some((cron, timezone)) = self.parsed_over(&ZoneHistory::installed())? else { return Ok(None) };
-        Ok(Some((cron, timezone.at(time).ok_or(Unknown)?)))
+        Ok(Some((cron, timezone.timezone_at(time).ok_or(Unknown)?)))
     }
 
     /// Returns its cron and its timezone's rules over time; `None` if it has no cron.
@@ -206,8 +137,8 @@ impl Timing {
     }
 
     /// Returns the timing to store: canonical, or with the existing texts if they name the same times.
-    fn validated(self, existing: Option<&Self>, now: DateTime<Utc>) -> Result<Self, FieldError> {
-        let timezone = self.timezone.as_deref().map(timezone).transpose()?.unwrap_or(Timezone::UTC);
+    pub(super) fn into_canonical(self, existing: Option<&Self>, now: DateTime<Utc>) -> Result<Self, FieldError> {
+        let timezone = self.timezone.as_deref().map(check_timezone).transpose()?.unwrap_or(Timezone::UTC);
         if let (Some(starts_at), Some(ends_at)) = (self.starts_at, self.ends_at)
             && starts_at >= ends_at
         {
@@ -265,7 +196,7 @@ fn name_same_times(one: &str, another: &str) -> bool {
 ///
 /// # Errors
 /// Returns `invalid_timezone` with similar names.
-pub fn timezone(name: &str) -> Result<Timezone, FieldError> {
+pub fn check_timezone(name: &str) -> Result<Timezone, FieldError> {
     schedule::parse_timezone(name).map_err(|error| FieldError::new(error.code(), "timezone", error.to_string()))
 }
 

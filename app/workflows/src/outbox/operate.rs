@@ -79,7 +79,12 @@ pub enum Operated {
 ///
 /// # Errors
 /// Fails if the database cannot be reached or refuses the statement.
-pub async fn list(db: &mut PgConnection, filter: Filter, before: Option<i64>, limit: i64) -> sqlx::Result<Vec<Row>> {
+pub async fn list_rows(
+    db: &mut PgConnection,
+    filter: Filter,
+    before: Option<i64>,
+    limit: i64,
+) -> sqlx::Result<Vec<Row>> {
     sqlx::query_as!(
         Row,
         r#"
@@ -108,7 +113,7 @@ pub async fn list(db: &mut PgConnection, filter: Filter, before: Option<i64>, li
 ///
 /// # Errors
 /// Fails if the database cannot be reached or refuses the statement.
-pub async fn retry(tx: &mut PgConnection, id: i64, edit: &Edit) -> sqlx::Result<Operated> {
+pub async fn retry_row(tx: &mut PgConnection, id: i64, edit: &Edit) -> sqlx::Result<Operated> {
     let Some(before) = lock(tx, id).await? else { return Ok(Operated::Unknown) };
     if !matches!(before.status, Status::Pending | Status::Failed) {
         return Ok(Operated::Refused(before.status));
@@ -122,7 +127,7 @@ pub async fn retry(tx: &mut PgConnection, id: i64, edit: &Edit) -> sqlx::Result<
 ///
 /// # Errors
 /// Fails if the database cannot be reached or refuses the statement.
-pub async fn discard(tx: &mut PgConnection, id: i64, edit: &Edit) -> sqlx::Result<Operated> {
+pub async fn discard_row(tx: &mut PgConnection, id: i64, edit: &Edit) -> sqlx::Result<Operated> {
     let Some(before) = lock(tx, id).await? else { return Ok(Operated::Unknown) };
     if before.status != Status::Failed {
         return Ok(Operated::Refused(before.status));
@@ -141,7 +146,7 @@ async fn done(tx: &mut PgConnection, verb: &str, before: Row, edit: &Edit) -> sq
         before: Some(seen(&before)),
         after: Some(seen(&after)),
     };
-    audit::record(tx, edit, entry).await?;
+    audit::record_entry(tx, edit, entry).await?;
     Ok(Operated::Done(after))
 }
 
@@ -163,7 +168,7 @@ async fn lock(tx: &mut PgConnection, id: i64) -> sqlx::Result<Option<Row>> {
 }
 
 async fn find(tx: &mut PgConnection, id: i64) -> sqlx::Result<Option<Row>> {
-    Ok(list(tx, Filter::default(), Some(id.saturating_add(1)), 1).await?.pop().filter(|row| row.id == id))
+    Ok(list_rows(tx, Filter::default(), Some(id.saturating_add(1)), 1).await?.pop().filter(|row| row.id == id))
 }
 
 async fn reopen(tx: &mut PgConnection, id: i64) -> sqlx::Result<()> {

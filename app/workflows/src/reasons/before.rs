@@ -3,7 +3,7 @@
 use super::code::ReasonCode;
 
 /// The old sentence, with `{}` in the place of the fact; the code itself where it was stored already.
-pub(super) fn sentence(code: ReasonCode) -> &'static str {
+pub(super) fn sentence_before(code: ReasonCode) -> &'static str {
     match code {
         ReasonCode::BeforeActivation => "it lies before the schedule's last activation",
         ReasonCode::OlderThanCatchUpWindow => "older than the catch-up window",

@@ -5,13 +5,14 @@
 
 use chrono::{DateTime, Utc};
 use db::PgConnection;
+use db::failpoint::pass_point;
 use schedule::Revision;
 
 use super::write::{self, Change};
 use super::{Saved, State, Workflow, live_runs};
 use crate::audit::{self, Edit, Entry};
 use crate::definition::spec::Spec;
-use crate::inject::{self, Point};
+use crate::failpoint::Point;
 use crate::outbox::{self, Op};
 use crate::reasons::ReasonCode;
 use crate::trigger::Trigger;
@@ -20,7 +21,7 @@ use crate::trigger::Trigger;
 ///
 /// # Errors
 /// Fails if the database refuses the statement; a name that is taken violates `workflows_team_id_name_key`.
-pub async fn create(
+pub async fn create_workflow(
     tx: &mut PgConnection,
     team_id: i64,
     spec: Spec,
@@ -28,7 +29,7 @@ pub async fn create(
     edit: &Edit,
 ) -> sqlx::Result<Workflow> {
     let revision = i64::from(spec.timing.cron.is_some());
-    let id = write::insert(tx, team_id, &spec, revision, managed_by, edit.now).await?;
+    let id = write::insert_workflow(tx, team_id, &spec, revision, managed_by, edit.now).await?;
     let made = Workflow {
         id,
         team_id,
@@ -45,20 +46,21 @@ pub async fn create(
     tracing::info!(step = 1, workflow_id = id.0, "edit: workflow {id} created: {}", in_words(&made));
     if revision > 0 {
         write::begin_versions(tx, &made, edit.now).await?;
-        write::watch(tx, made.id, edit.now).await?;
-        outbox::enqueue(tx, &made.event(edit), edit.now).await?;
+        write::watch_workflow(tx, made.id, edit.now).await?;
+        outbox::enqueue_event(tx, &made.outbox_event(edit), edit.now).await?;
     }
-    let entry = Entry { verb: "create", subject: made.subject(), before: None, after: Some(made.document()) };
-    audit::record(tx, edit, entry).await?;
+    let entry =
+        Entry { verb: "create", subject: made.audit_subject(), before: None, after: Some(made.audit_document()) };
+    audit::record_entry(tx, edit, entry).await?;
     Ok(made)
 }
 
-/// Changes `before`, which [`super::lock()`] has locked, to `next`. Raises the version, and the revision if due times
-/// change.
+/// Changes `before`, which [`super::lock_workflow`] has locked, to `next`. Raises the version, and the revision if due
+/// times change.
 ///
 /// # Errors
 /// Fails if the database refuses the statement; a name that is taken violates `workflows_team_id_name_key`.
-pub async fn save(
+pub async fn save_workflow(
     tx: &mut PgConnection,
     before: &Workflow,
     next: Workflow,
@@ -68,7 +70,7 @@ pub async fn save(
     save_since(tx, before, next, verb, edit, None).await
 }
 
-/// As [`save`]. If the change was foreseen, the new timing is in force since that past moment.
+/// As [`save_workflow`]. If the change was foreseen, the new timing is in force since that past moment.
 pub(super) async fn save_since(
     tx: &mut PgConnection,
     before: &Workflow,
@@ -82,41 +84,38 @@ pub(super) async fn save_since(
     if stays && before.state == next.state && pause(before) == pause(&next) {
         return Ok(Saved::Unchanged);
     }
-    let changes_due_times = before.changes_due_times(&next);
-    next.version = before.version + 1;
-    next.revision = Revision(before.revision.0 + i64::from(changes_due_times));
-    next.updated_on = edit.now;
-    let change = changes_due_times.then(|| Change {
+    let planned = before.plan_edit(&mut next, verb, edit);
+    let change = planned.event.is_some().then(|| Change {
         since: foreseen.unwrap_or(edit.now),
-        is_activated: before.is_activated_by(&next),
+        is_activated: planned.is_activated,
         is_foreseen: foreseen.is_some(),
     });
-    write::update(tx, &next, change).await?;
+    write::update_workflow(tx, &next, change).await?;
     if next.state == State::Archived && before.state != State::Archived {
         live_runs::cancel_live_runs(tx, next.id, &Trigger::ALL, ReasonCode::WorkflowArchived, edit.now).await?;
     }
-    inject::at(Point::A1);
+    pass_point(Point::A1);
     tracing::info!(step = 1, workflow_id = next.id.0, "edit: {verb} of workflow {}: {}", next.id, in_words(&next));
-    if changes_due_times {
-        outbox::enqueue(tx, &next.event(edit), edit.now).await?;
-        inject::at(Point::A2);
+    if let Some(event) = &planned.event {
+        outbox::enqueue_event(tx, event, edit.now).await?;
+        pass_point(Point::A2);
     }
-    let entry = Entry { verb, subject: next.subject(), before: Some(before.document()), after: Some(next.document()) };
-    audit::record(tx, edit, entry).await?;
-    Ok(if changes_due_times { Saved::Enqueued } else { Saved::Changed })
+    audit::record_entry(tx, edit, planned.entry).await?;
+    Ok(if planned.event.is_some() { Saved::Enqueued } else { Saved::Changed })
 }
 
-/// Deletes a workflow, which [`super::lock()`] has locked, with its runs, occurrences and schedule versions.
+/// Deletes a workflow, which [`super::lock_workflow`] has locked, with its runs, occurrences and schedule versions.
 ///
 /// # Errors
 /// Fails if the database cannot be reached or refuses the statement.
-pub async fn erase(tx: &mut PgConnection, before: &Workflow, edit: &Edit) -> sqlx::Result<()> {
-    let event = before.event_of(Op::Delete, Revision(before.revision.0 + 1), edit);
-    write::delete(tx, before.id).await?;
+pub async fn erase_workflow(tx: &mut PgConnection, before: &Workflow, edit: &Edit) -> sqlx::Result<()> {
+    let event = before.outbox_event_of(Op::Delete, Revision(before.revision.0 + 1), edit);
+    write::delete_workflow(tx, before.id).await?;
     tracing::info!(step = 1, workflow_id = before.id.0, "edit: workflow {} deleted", before.id);
-    outbox::enqueue(tx, &event, edit.now).await?;
-    let entry = Entry { verb: "delete", subject: before.subject(), before: Some(before.document()), after: None };
-    audit::record(tx, edit, entry).await
+    outbox::enqueue_event(tx, &event, edit.now).await?;
+    let entry =
+        Entry { verb: "delete", subject: before.audit_subject(), before: Some(before.audit_document()), after: None };
+    audit::record_entry(tx, edit, entry).await
 }
 
 fn in_words(workflow: &Workflow) -> String {

@@ -8,8 +8,9 @@ use sqlx::error::BoxDynError;
 use sqlx::postgres::{PgArgumentBuffer, PgTypeInfo, PgValueRef};
 use sqlx::{Decode, Encode, Postgres};
 
-use crate::audit::Edit;
+use crate::audit::{Edit, Entry};
 use crate::definition::action;
+use crate::definition::body::WorkflowBody;
 use crate::definition::spec::Spec;
 use crate::outbox::{Event, Op, Payload};
 
@@ -112,19 +113,21 @@ pub struct Workflow {
     pub updated_on: DateTime<Utc>,
 }
 
-/// How far EventBridge has applied the edits of a workflow.
-#[derive(Clone, Debug)]
+/// How far EventBridge has applied the workflow's edits.
+// The API shows it as it is, without descriptions of its fields.
+#[derive(Clone, Debug, serde::Serialize, utoipa::ToSchema)]
+#[schema(as = SyncView)]
 pub struct Sync {
-    /// The result of `sync_status()`.
-    pub status: SyncStatus,
-    /// The newest requested revision.
-    pub desired_revision: Option<i64>,
-    /// The revision that EventBridge has acknowledged.
-    pub applied_revision: Option<i64>,
-    /// The last error, for the workflow's owner.
-    pub last_error: Option<String>,
-    /// When EventBridge last acknowledged an edit.
-    pub applied_at: Option<DateTime<Utc>>,
+    // The result of `sync_status()`.
+    pub(super) status: SyncStatus,
+    // The newest requested revision.
+    pub(super) desired_revision: Option<i64>,
+    // The revision that EventBridge has acknowledged.
+    pub(super) applied_revision: Option<i64>,
+    // The last error, for the workflow's owner.
+    pub(super) last_error: Option<String>,
+    // When EventBridge last acknowledged an edit.
+    pub(super) applied_at: Option<DateTime<Utc>>,
 }
 
 /// Which workflows the caller may see, and filters.
@@ -159,14 +162,30 @@ pub enum Saved {
     Enqueued,
 }
 
+/// What an edit writes besides the row of the workflow.
+pub(super) struct PlannedEdit<'a> {
+    /// The row of the outbox; `None` = the same times are due as before.
+    pub(super) event: Option<Event>,
+    /// Whether times missed before are never caught up.
+    pub(super) is_activated: bool,
+    /// The entry of the audit log.
+    pub(super) entry: Entry<'a>,
+}
+
 impl Workflow {
     /// The next time that it will run by its schedule.
     #[must_use]
     pub fn next_fire_at(&self, now: DateTime<Utc>) -> Option<DateTime<Utc>> {
         let from = self.active_from(now)?;
         let timing = &self.spec.timing;
-        let (cron, timezone) = timing.parsed()?;
+        let (cron, timezone) = timing.parsed_now()?;
         cron.next_after(timing.first_instant_after(from), timezone).filter(|next| timing.is_before_end(*next))
+    }
+
+    /// Returns the workflow after a resume.
+    #[must_use]
+    pub fn resumed(&self) -> Self {
+        Self { state: State::Active, pause_reason: None, pause_until: None, ..self.clone() }
     }
 
     /// Returns since when, from `now` on, its times are due: after a pause with an end, from that end on.
@@ -178,14 +197,37 @@ impl Workflow {
         }
     }
 
-    pub(super) fn subject(&self) -> String {
+    /// Gives `next` its version, revision and time, and returns what the edit writes besides its row.
+    pub(super) fn plan_edit<'a>(&self, next: &mut Self, verb: &'a str, edit: &Edit) -> PlannedEdit<'a> {
+        let changes_due_times = self.changes_due_times(next);
+        next.version = self.version + 1;
+        next.revision = Revision(self.revision.0 + i64::from(changes_due_times));
+        next.updated_on = edit.now;
+        let (before, after) = (WorkflowBody::from_spec(&self.spec), WorkflowBody::from_spec(&next.spec));
+        PlannedEdit {
+            event: changes_due_times.then(|| next.outbox_event(edit)),
+            is_activated: self.is_activated_by(next),
+            entry: Entry {
+                verb,
+                subject: next.audit_subject(),
+                before: Some(self.redact_body(before)),
+                after: Some(next.redact_body(after)),
+            },
+        }
+    }
+
+    pub(super) fn audit_subject(&self) -> String {
         format!("workflow:{}", self.id)
     }
 
     /// Returns the document for the audit log: everything except header values.
-    pub(super) fn document(&self) -> Value {
-        let mut document = serde_json::to_value(self.spec.to_body()).unwrap_or_default();
-        document["action"] = action::redacted(&self.spec.action);
+    pub(super) fn audit_document(&self) -> Value {
+        self.redact_body(WorkflowBody::from_spec(&self.spec))
+    }
+
+    fn redact_body(&self, body: WorkflowBody) -> Value {
+        let action = action::redact_action(&body.action);
+        let mut document = serde_json::to_value(WorkflowBody { action, ..body }).unwrap_or_default();
         document["team_id"] = json!(self.team_id);
         document["state"] = json!(self.state);
         document["pause_reason"] = json!(self.pause_reason);
@@ -196,12 +238,12 @@ impl Workflow {
         document
     }
 
-    pub(super) fn event(&self, edit: &Edit) -> Event {
+    pub(super) fn outbox_event(&self, edit: &Edit) -> Event {
         let wanted = self.state != State::Archived && self.spec.timing.cron.is_some();
-        self.event_of(if wanted { Op::Upsert } else { Op::Delete }, self.revision, edit)
+        self.outbox_event_of(if wanted { Op::Upsert } else { Op::Delete }, self.revision, edit)
     }
 
-    pub(super) fn event_of(&self, op: Op, revision: Revision, edit: &Edit) -> Event {
+    pub(super) fn outbox_event_of(&self, op: Op, revision: Revision, edit: &Edit) -> Event {
         Event {
             workflow: self.id,
             revision,
@@ -218,7 +260,7 @@ impl Workflow {
     }
 
     /// Whether other times are due by `next`, or from another moment on.
-    pub(super) fn changes_due_times(&self, next: &Self) -> bool {
+    fn changes_due_times(&self, next: &Self) -> bool {
         let never_had_a_cron = self.revision.0 == 0 && next.spec.timing.cron.is_none();
         !never_had_a_cron
             && (self.spec.timing != next.spec.timing
@@ -227,8 +269,10 @@ impl Workflow {
     }
 
     /// Whether `next` is activated anew, so that times missed before are never caught up.
-    pub(super) fn is_activated_by(&self, next: &Self) -> bool {
-        !self.spec.timing.has_same_texts(&next.spec.timing)
+    fn is_activated_by(&self, next: &Self) -> bool {
+        let (timing, next_timing) = (&self.spec.timing, &next.spec.timing);
+        timing.cron != next_timing.cron
+            || timing.timezone != next_timing.timezone
             || self.state == State::Paused && next.state == State::Active
     }
 }

@@ -1,4 +1,4 @@
-//! Step 1 of 7: the statements that write the table `workflows`; `table.rs` has those that read it.
+//! Step 1 of 7: the statements that write the table `workflows`; `read.rs` has those that read it.
 
 use chrono::{DateTime, Utc};
 use db::PgConnection;
@@ -9,7 +9,7 @@ use super::{State, Workflow};
 use crate::definition::policies::{CatchUp, OnLost, Overlap};
 use crate::definition::spec::Spec;
 
-pub(super) async fn insert(
+pub(super) async fn insert_workflow(
     tx: &mut PgConnection,
     team_id: i64,
     spec: &Spec,
@@ -71,7 +71,11 @@ pub(super) struct Change {
 /// `since`, or since just after the last version, the newest decision and the cursor, even if the clock went back:
 /// existing decisions do not change, and each later time is enumerated. `ledger_cursor` begins just before the first
 /// version, because a time at its very beginning is due.
-pub(super) async fn update(tx: &mut PgConnection, next: &Workflow, change: Option<Change>) -> sqlx::Result<()> {
+pub(super) async fn update_workflow(
+    tx: &mut PgConnection,
+    next: &Workflow,
+    change: Option<Change>,
+) -> sqlx::Result<()> {
     let policies = &next.spec.policies;
     sqlx::query!(
         r#"
@@ -164,7 +168,7 @@ pub(super) async fn begin_versions(
 /// Makes the watchdog check a new workflow from its first version on.
 ///
 /// `ledger_cursor` begins just before it, because a time at its very beginning is due.
-pub(super) async fn watch(tx: &mut PgConnection, id: WorkflowId, since: DateTime<Utc>) -> sqlx::Result<()> {
+pub(super) async fn watch_workflow(tx: &mut PgConnection, id: WorkflowId, since: DateTime<Utc>) -> sqlx::Result<()> {
     sqlx::query!(
         r#"
         -- watch a new workflow
@@ -180,7 +184,7 @@ pub(super) async fn watch(tx: &mut PgConnection, id: WorkflowId, since: DateTime
     .map(drop)
 }
 
-pub(super) async fn delete(tx: &mut PgConnection, id: WorkflowId) -> sqlx::Result<()> {
+pub(super) async fn delete_workflow(tx: &mut PgConnection, id: WorkflowId) -> sqlx::Result<()> {
     sqlx::query!(
         r#"
         -- delete a workflow: its runs, occurrences and versions go along; publication and audit stay

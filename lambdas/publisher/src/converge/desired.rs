@@ -115,5 +115,5 @@ fn compile(cron: &str, timezone: Option<&str>) -> Result<Compiled, Undecided> {
     let cron = Cron::parse(cron).map_err(|error| Undecided::Unreadable { field: "cron", reason: error.to_string() })?;
     let timezone = schedule::parse_timezone(timezone.unwrap_or("UTC"))
         .map_err(|error| Undecided::Unreadable { field: "timezone", reason: error.to_string() })?;
-    Ok(schedule::compile(&cron, timezone))
+    Ok(schedule::compile_cron(&cron, timezone))
 }

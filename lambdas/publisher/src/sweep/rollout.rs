@@ -100,7 +100,7 @@ impl Publisher {
     /// Removes the next workflows from the rollout's queue and returns their number; 0 = there are none, or they must
     /// wait.
     pub(crate) async fn roll_out(&self) -> sqlx::Result<u64> {
-        let mut tx = db::begin(self.pool()).await?;
+        let mut tx = db::begin_transaction(self.pool()).await?;
         let now = self.clock().now();
         let taken = match lock_stage(&mut tx, self.claimant().generation).await? {
             Some(Stage::Canaries) => {

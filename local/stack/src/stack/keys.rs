@@ -33,7 +33,7 @@ impl Keys {
     /// Fails if the database cannot be reached or refuses the statement.
     pub async fn create_for_team(pool: &PgPool, team: &str, now: DateTime<Utc>) -> Result<Keys> {
         let edit = Edit { actor: "local".to_owned(), now, traceparent: None };
-        let mut tx = db::begin(pool).await?;
+        let mut tx = db::begin_transaction(pool).await?;
         let found =
             sqlx::query_scalar("SELECT id FROM teams WHERE name = $1").bind(team).fetch_optional(&mut *tx).await?;
         let team_id = match found {

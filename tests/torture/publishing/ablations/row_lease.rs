@@ -31,7 +31,7 @@ impl RowPublisher {
     }
 
     async fn lease(&self) -> sqlx::Result<Option<(i64, i64)>> {
-        let mut tx = db::begin(&self.pool).await?;
+        let mut tx = db::begin_transaction(&self.pool).await?;
         self.turnstile.wait("P2").await;
         let row: Option<(i64, i64)> = sqlx::query_as(
             "SELECT o.id, o.aggregate_id FROM outbox_events AS o

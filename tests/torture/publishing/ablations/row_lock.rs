@@ -6,7 +6,7 @@ impl RowPublisher {
     /// Processes rows until none is free or a call fails.
     pub(crate) async fn drain_under_lock(&self) -> sqlx::Result<()> {
         loop {
-            let mut tx = db::begin(&self.pool).await?;
+            let mut tx = db::begin_transaction(&self.pool).await?;
             self.turnstile.wait("P2").await;
             let row: Option<(i64, i64)> = sqlx::query_as(
                 "SELECT id, aggregate_id FROM outbox_events WHERE processed_on IS NULL

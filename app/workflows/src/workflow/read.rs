@@ -1,14 +1,22 @@
-//! Step 1 of 7: the statements that lock and read the table `workflows`.
+//! Steps 1 and 7 of 7: locks and reads workflows.
+//!
+//! A pause that is over may not be ended by the watchdog yet, so the lock ends it first. Then no edit, fire or pass of
+//! the watchdog can lose a time that was due since.
 
-use chrono::{DateTime, Utc};
+use chrono::{DateTime, TimeDelta, Utc};
 use db::PgConnection;
 use schedule::{Revision, WorkflowId};
 use serde_json::{Map, Value};
 use sqlx::types::Json;
 
+use super::edit::save_since;
 use super::{Filter, State, Sync, SyncStatus, Workflow};
+use crate::audit::Edit;
 use crate::definition::policies::{CatchUp, OnLost, Overlap, Policies};
 use crate::definition::spec::{Spec, Timing};
+
+/// A fire further in the future than this means that a clock is wrong.
+pub const CLOCK_SKEW: TimeDelta = TimeDelta::minutes(5);
 
 /// Selects workflows with their synchronization, by a comment, a condition and its arguments. Lists the columns of
 /// [`Row`] once; `query_as!` accepts only literals.
@@ -36,8 +44,72 @@ macro_rules! select_workflows {
     };
 }
 
-/// Locks a workflow's row; NO KEY, so that runs of it can be inserted meanwhile.
-pub(super) async fn lock_row(tx: &mut PgConnection, id: WorkflowId) -> sqlx::Result<()> {
+/// Locks one workflow until the transaction ends, and returns it.
+///
+/// A later statement than the one that waited for the lock reads it, so that the caller sees the newest row.
+///
+/// # Errors
+/// Fails if the database cannot be reached or refuses the statement.
+pub async fn lock_workflow(
+    tx: &mut PgConnection,
+    id: WorkflowId,
+    team_id: Option<i64>,
+    now: DateTime<Utc>,
+) -> sqlx::Result<Option<Workflow>> {
+    lock_row(tx, id).await?;
+    read_locked(tx, id, team_id, now).await
+}
+
+/// Returns a locked workflow for a fire of `time`, which may arrive a moment early: a pause that ends at this time is
+/// over then.
+///
+/// `now` was read under the lock, because a request may have waited for its connection and for the lock, and may be late
+/// by now.
+///
+/// # Errors
+/// Fails if the database cannot be reached or refuses the statement.
+pub async fn find_locked_for_fire(
+    tx: &mut PgConnection,
+    id: WorkflowId,
+    time: DateTime<Utc>,
+    now: DateTime<Utc>,
+) -> sqlx::Result<Option<Workflow>> {
+    let at = if time > now + CLOCK_SKEW { now } else { now.max(time) };
+    read_locked(tx, id, None, at).await
+}
+
+/// As [`lock_workflow`], but returns `None` if another transaction has locked the workflow, or if it does not exist.
+///
+/// # Errors
+/// Fails if the database cannot be reached or refuses the statement.
+pub async fn try_lock_workflow(
+    tx: &mut PgConnection,
+    id: WorkflowId,
+    now: DateTime<Utc>,
+) -> sqlx::Result<Option<Workflow>> {
+    if try_lock_row(tx, id).await? { read_locked(tx, id, None, now).await } else { Ok(None) }
+}
+
+async fn read_locked(
+    tx: &mut PgConnection,
+    id: WorkflowId,
+    team_id: Option<i64>,
+    now: DateTime<Utc>,
+) -> sqlx::Result<Option<Workflow>> {
+    let found = find_workflow(tx, id, team_id).await?.map(|(workflow, _)| workflow);
+    let Some(workflow) = found else { return Ok(None) };
+    let Some(over) = workflow.pause_until.filter(|until| *until <= now) else { return Ok(Some(workflow)) };
+    let edit = Edit { actor: "cronbox".to_owned(), now, traceparent: None };
+    save_since(tx, &workflow, workflow.resumed(), "resume", &edit, Some(over)).await?;
+    Ok(find_workflow(tx, id, team_id).await?.map(|(workflow, _)| workflow))
+}
+
+/// Locks one workflow until the transaction ends, if it exists. A later statement reads it. The lock is NO KEY, so that
+/// runs of the workflow can be inserted meanwhile.
+///
+/// # Errors
+/// Fails if the database cannot be reached or refuses the statement.
+pub async fn lock_row(tx: &mut PgConnection, id: WorkflowId) -> sqlx::Result<()> {
     sqlx::query!(
         r#"
         -- lock a workflow
@@ -51,7 +123,7 @@ pub(super) async fn lock_row(tx: &mut PgConnection, id: WorkflowId) -> sqlx::Res
 }
 
 /// Locks a workflow's row, unless another transaction has locked it.
-pub(super) async fn try_lock_row(tx: &mut PgConnection, id: WorkflowId) -> sqlx::Result<bool> {
+async fn try_lock_row(tx: &mut PgConnection, id: WorkflowId) -> sqlx::Result<bool> {
     let locked = sqlx::query!(
         r#"
         -- lock a free workflow
@@ -68,7 +140,7 @@ pub(super) async fn try_lock_row(tx: &mut PgConnection, id: WorkflowId) -> sqlx:
 ///
 /// # Errors
 /// Fails if the database cannot be reached or refuses the statement.
-pub async fn find(
+pub async fn find_workflow(
     db: &mut PgConnection,
     id: WorkflowId,
     team_id: Option<i64>,
@@ -90,7 +162,7 @@ pub async fn find(
 ///
 /// # Errors
 /// Fails if the database cannot be reached or refuses the statement.
-pub async fn list(db: &mut PgConnection, filter: &Filter) -> sqlx::Result<Vec<(Workflow, Sync)>> {
+pub async fn list_workflows(db: &mut PgConnection, filter: &Filter) -> sqlx::Result<Vec<(Workflow, Sync)>> {
     let rows = select_workflows!(
         "-- list workflows by key: a page never skips what another page's edits move\n",
         r#"

@@ -1,0 +1,27 @@
+//! Steps 1 and 7 of 7: the names of the points at which a test kills or stops the app.
+//!
+//! The names are API. Each new await in the path of an edit, an invoke or a run adds one, and passes it by
+//! [`db::failpoint::pass_point`].
+
+/// The points, in the order in which an edit, an invoke and a run pass them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Point {
+    /// An edit has changed the workflow's row.
+    A1,
+    /// An edit has inserted the outbox row.
+    A2,
+    /// An edit is committed, and the publisher is not notified yet.
+    A3,
+    /// An invoke has inserted the run.
+    I1,
+    /// The invoke is committed.
+    I2,
+    /// The run is in the cache, and the executor is not notified yet.
+    I3,
+    /// An executor has claimed the run.
+    I4,
+    /// The action is done, and its outcome is not written yet.
+    I5,
+    /// The outcome is written, and the slot is not given to the next run yet.
+    I6,
+}
