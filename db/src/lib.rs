@@ -8,11 +8,11 @@
 mod connection;
 /// It is here because both binaries with named points connect through this crate.
 pub mod failpoint;
-mod leftovers;
 mod listener;
 mod migrate;
 mod options;
 mod pool;
+mod proof;
 mod server;
 mod tls;
 mod transaction;

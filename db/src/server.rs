@@ -1,24 +1,25 @@
 //! What a pool knows about the server behind its connections.
 //!
 //! After a failover a name may still lead to the old writer, and a host that has disappeared sends nothing. So each
-//! connection checks that its server accepts writes: when it is opened, and before each use, instead of sqlx's ping.
+//! connection checks that its server accepts writes: when it is opened, when it is returned, and before a use after a
+//! pause, instead of sqlx's ping.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use sqlx::PgConnection;
+use sqlx::pool::PoolConnectionMetadata;
 use sqlx::postgres::PgPoolOptions;
 
-use crate::leftovers::rollback_leftovers;
+use crate::proof::{LONGEST_LIFE, Proof, prove_returned, prove_server};
 
 /// How long the server may send nothing within a statement; longer than the server's `statement_timeout` of 15 s.
 pub const STATEMENT_LIMIT: Duration = Duration::from_secs(20);
 /// The time limit of this check; less than half of the time for which a caller waits for a connection.
 const PROOF_LIMIT: Duration = Duration::from_secs(2);
-/// How long a connection is used, so that none to a server that lost its writer role is kept.
-const LONGEST_LIFE: Duration = Duration::from_secs(300);
-/// Connections that were opened together are closed within this span, one after another.
-const LIFE_SPREAD_SECS: u64 = 60;
+/// A connection that was proven when it was returned needs no other proof within this time. At high load a proof at each
+/// use costs as much as the use.
+const PROVEN_FOR: Duration = Duration::from_millis(500);
 
 /// What the connections of one pool have found; clones share it.
 #[derive(Clone, Debug, Default)]
@@ -30,14 +31,6 @@ struct Met {
     silent_since: Option<Instant>,
     /// Why the last connection was refused.
     refusal: Option<&'static str>,
-}
-
-/// The result of the check.
-#[derive(Clone, Copy, sqlx::FromRow)]
-struct Proof {
-    is_recovering: bool,
-    is_read_only: bool,
-    backend: i32,
 }
 
 impl Server {
@@ -55,7 +48,7 @@ impl Server {
             })
             .before_acquire(move |connection, met| {
                 let server = acquired.clone();
-                Box::pin(async move { Ok(server.still_accepts(connection, met.age).await) })
+                Box::pin(async move { Ok(server.still_accepts(connection, met).await) })
             })
             .after_release(move |connection, met| {
                 let server = released.clone();
@@ -75,24 +68,21 @@ impl Server {
     }
 
     async fn accept(&self, connection: &mut PgConnection) -> sqlx::Result<()> {
-        let proof = within_limit(PROOF_LIMIT, prove(connection)).await?;
+        let proof = within_limit(PROOF_LIMIT, prove_server(connection)).await?;
         let refusal = proof.refusal();
         self.met(|met| met.refusal = refusal);
         refusal.map_or(Ok(()), |refusal| Err(sqlx::Error::Io(std::io::Error::other(refusal))))
     }
 
-    async fn still_accepts(&self, connection: &mut PgConnection, age: Duration) -> bool {
-        if self.is_silent(age) {
+    async fn still_accepts(&self, connection: &mut PgConnection, met: PoolConnectionMetadata) -> bool {
+        if self.is_silent(met.age) {
             return false;
         }
-        match within_limit(PROOF_LIMIT, prove(connection)).await {
-            Ok(proof) => match proof.refusal() {
-                None => age < proof.longest_life(),
-                Some(refusal) => {
-                    tracing::warn!("connection closed: {refusal}");
-                    false
-                }
-            },
+        if met.idle_for < PROVEN_FOR {
+            return true;
+        }
+        match within_limit(PROOF_LIMIT, prove_server(connection)).await {
+            Ok(proof) => is_usable(proof, met.age),
             Err(error) => {
                 if is_timeout(&error) {
                     self.fell_silent();
@@ -107,8 +97,8 @@ impl Server {
         if self.is_silent(age) {
             return Ok(false);
         }
-        match within_limit(STATEMENT_LIMIT, rollback_leftovers(connection)).await {
-            Ok(()) => Ok(true),
+        match within_limit(STATEMENT_LIMIT, prove_returned(connection)).await {
+            Ok(proof) => Ok(is_usable(proof, age)),
             Err(error) if is_timeout(&error) => {
                 self.fell_silent();
                 Err(error)
@@ -126,32 +116,13 @@ impl Server {
     }
 }
 
-impl Proof {
-    fn refusal(self) -> Option<&'static str> {
-        if self.is_recovering {
-            Some("its server is in recovery and cannot write")
-        } else if self.is_read_only {
-            Some("its server is read-only")
-        } else {
-            None
-        }
+/// Whether a connection of this age may be used again.
+fn is_usable(proof: Proof, age: Duration) -> bool {
+    if let Some(refusal) = proof.refusal() {
+        tracing::warn!("connection closed: {refusal}");
+        return false;
     }
-
-    fn longest_life(self) -> Duration {
-        LONGEST_LIFE - Duration::from_secs(u64::from(self.backend.unsigned_abs()) % LIFE_SPREAD_SECS)
-    }
-}
-
-async fn prove(connection: &mut PgConnection) -> sqlx::Result<Proof> {
-    // A prepared statement, so that it costs as much as a ping.
-    sqlx::query_as(
-        "-- prove_server: it can write
-         SELECT pg_is_in_recovery() AS is_recovering,
-                current_setting('transaction_read_only') = 'on' AS is_read_only,
-                pg_backend_pid() AS backend",
-    )
-    .fetch_one(connection)
-    .await
+    age < proof.longest_life()
 }
 
 pub(crate) async fn within_limit<T>(limit: Duration, work: impl Future<Output = sqlx::Result<T>>) -> sqlx::Result<T> {

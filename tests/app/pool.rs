@@ -58,19 +58,19 @@ async fn returned_connections_roll_back_open_transactions() {
     s.end().await;
 }
 
-/// A caller may repeat failed statements at once, for example row by row, so `finish` must have unlocked its rows.
+/// A caller may repeat failed statements at once, for example row by row, so `commit_or_rollback` must have unlocked its rows.
 ///
 /// Postgres unlocks them after an error of its own. After an error in the client, such as an unknown value, it does
 /// not.
 #[tokio::test]
-async fn finish_frees_locks_of_failed_statements() {
+async fn rollback_frees_locks_of_failed_statements() {
     let s = Story::today().await;
     let pool = pool(&s, 2).await;
     s.execute("CREATE TABLE numbers (n INTEGER); INSERT INTO numbers VALUES (1)").await;
     let lock = "SELECT n FROM numbers FOR UPDATE NOWAIT";
     let mut failed = db::begin_transaction(&pool).await.unwrap();
     sqlx::query(lock).execute(&mut *failed).await.unwrap();
-    failed.finish::<()>(Err(sqlx::Error::RowNotFound)).await.unwrap_err();
+    failed.commit_or_rollback::<()>(Err(sqlx::Error::RowNotFound)).await.unwrap_err();
     let dsn = s.dsn();
     // This runtime is blocked meanwhile, so the pool, which rolls back what it finds open, has no turn.
     let locked = std::thread::spawn(move || {

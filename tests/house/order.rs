@@ -132,7 +132,7 @@ static HOUSES: [House; 14] = [
             ("uses of a pool", "listener migrate transaction zones"),
             ("pool", "pool"),
             ("connection", "connection"),
-            ("server", "server leftovers"),
+            ("server", "server proof"),
             ("settings", "failpoint options tls"),
         ],
     },

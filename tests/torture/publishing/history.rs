@@ -124,7 +124,7 @@ impl<'a> History<'a> {
         let scheduler = Scheduler::new(Options::default(), stand_in_clock(&clock));
         let group = NewGroup { name: GROUP.to_owned(), tags: Vec::new(), client_token: None };
         scheduler.lock_store().create_group(group, start).unwrap();
-        let router = api::router(scheduler.clone());
+        let router = api::scheduler_router(scheduler.clone());
         let wire = Wire::new(router, turnstile.clone(), dice.clone(), clock.clone(), variant.window());
         let sweeping = match variant {
             Variant::Shipped => {

@@ -1,0 +1,77 @@
+//! What a connection proves: that its server accepts writes, and that its last caller left no transaction open.
+
+use std::time::Duration;
+
+use sqlx::error::DatabaseError;
+use sqlx::{Executor as _, FromRow as _, PgConnection, Row as _};
+
+/// How long a connection is used, so that none to a server that lost its writer role is kept.
+pub(crate) const LONGEST_LIFE: Duration = Duration::from_secs(300);
+/// Connections that were opened together are closed within this span, one after another.
+const LIFE_SPREAD_SECS: u64 = 60;
+/// SQLSTATE of a statement after one that failed, within the same transaction.
+const IN_FAILED_TRANSACTION: &str = "25P02";
+
+/// The columns of a proof.
+macro_rules! prove {
+    ($($before:literal)?) => {
+        concat!(
+            $($before,)?
+            "pg_is_in_recovery() AS is_recovering,
+             current_setting('transaction_read_only') = 'on' AS is_read_only,
+             pg_backend_pid() AS backend"
+        )
+    };
+}
+
+/// What a server has answered.
+#[derive(Clone, Copy, sqlx::FromRow)]
+pub(crate) struct Proof {
+    is_recovering: bool,
+    is_read_only: bool,
+    backend: i32,
+}
+
+impl Proof {
+    /// Returns why the connection cannot be used; `None` = it can.
+    pub(crate) fn refusal(self) -> Option<&'static str> {
+        if self.is_recovering {
+            Some("its server is in recovery and cannot write")
+        } else if self.is_read_only {
+            Some("its server is read-only")
+        } else {
+            None
+        }
+    }
+
+    /// Returns how long this connection is used.
+    pub(crate) fn longest_life(self) -> Duration {
+        LONGEST_LIFE - Duration::from_secs(u64::from(self.backend.unsigned_abs()) % LIFE_SPREAD_SECS)
+    }
+}
+
+/// Asks the server whether it accepts writes.
+pub(crate) async fn prove_server(connection: &mut PgConnection) -> sqlx::Result<Proof> {
+    // A prepared statement, so that it costs as much as a ping.
+    sqlx::query_as(prove!("-- prove_server: it can write\n SELECT ")).fetch_one(connection).await
+}
+
+/// Ends a transaction that was left open on a connection, and asks the server whether it accepts writes.
+///
+/// It checks first, because a `ROLLBACK` without a transaction writes a warning into the server's log each time.
+/// Outside of a transaction a simple query starts at its own `now()`.
+pub(crate) async fn prove_returned(connection: &mut PgConnection) -> sqlx::Result<Proof> {
+    let check = prove!("SELECT now() <> statement_timestamp() AS is_open, ");
+    match sqlx::raw_sql(check).fetch_one(&mut *connection).await {
+        Ok(row) if !row.try_get::<bool, _>("is_open")? => return Proof::from_row(&row),
+        Ok(_) => {}
+        Err(error) if code(&error).as_deref() == Some(IN_FAILED_TRANSACTION) => {}
+        Err(error) => return Err(error),
+    }
+    connection.execute("ROLLBACK").await?;
+    prove_server(connection).await
+}
+
+fn code(error: &sqlx::Error) -> Option<String> {
+    error.as_database_error().and_then(DatabaseError::code).map(Into::into)
+}
