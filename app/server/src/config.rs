@@ -13,7 +13,7 @@ use ledger::identity::DEFAULT_ENVIRONMENT;
 use schedule::{Environment, Timezone};
 
 use crate::cadence::When;
-use crate::prune;
+use crate::jobs::prune;
 
 /// Settings of `cronbox-app serve`.
 #[derive(Args, Clone)]

@@ -6,6 +6,7 @@
 
 mod job;
 mod passes;
+pub mod prune;
 mod registry;
 mod table;
 mod turns;

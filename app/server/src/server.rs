@@ -18,7 +18,7 @@ use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::sync::Semaphore;
 use tower::ServiceExt as _;
 
-use crate::api::auth::Peer;
+use crate::api::request::auth::Peer;
 use crate::config::Config;
 
 /// The largest request line with all headers, in bytes.

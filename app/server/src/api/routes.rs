@@ -7,13 +7,12 @@ use axum::routing::MethodRouter;
 use utoipa::OpenApi;
 
 use super::openapi::{self, Key};
-use super::{
-    backfills, drift, invoke, jobs, keys, manual, ops, outbox, previews, runs, schedules, stats, verbs, verify,
-    workflows,
-};
+use super::operations::{drift, health, jobs, keys, outbox, stats, verify};
+use super::runs::{self, backfills, invoke, manual};
+use super::workflows::{self, previews, schedules, verbs};
 use crate::App;
 
-/// Which callers a route accepts. The handler enforces it by the type of its caller in `auth.rs`.
+/// Which callers a route accepts. The handler enforces it by the type of its caller in `request/auth.rs`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Access {
     /// Every caller, without a key, too.
@@ -114,9 +113,9 @@ routes! {
         Admin     post   "/api/v1/drift:check"                  drift::check;
         Viewer    get    "/api/v1/stats"                        stats::show;
         Admin     get    "/api/v1/verify"                       verify::verify;
-        Open      get    "/healthz"                             ops::healthz;
-        Open      get    "/readyz"                              ops::readyz;
-        Open      get    "/metrics"                             ops::metrics;
+        Open      get    "/healthz"                             health::healthz;
+        Open      get    "/readyz"                              health::readyz;
+        Open      get    "/metrics"                             health::metrics;
     }
     verbs {
         Editor    post   "/api/v1/workflows/{id}:archive"       verbs::act                => openapi::archive;

@@ -1,5 +1,9 @@
 //! Step 7 of 7: the API that reads runs and occurrences.
 
+pub mod backfills;
+pub mod invoke;
+pub mod manual;
+
 use axum::Json;
 use axum::extract::State;
 use chrono::{DateTime, Utc};
@@ -13,10 +17,10 @@ use uuid::Uuid;
 use workflows::definition::field::{self, FieldError};
 use workflows::reasons::{self, ReasonCode};
 
-use super::auth::Viewer;
-use super::error::{Error, Problem};
-use super::extract::{Id, Params};
-use super::page::{self, Page};
+use super::request::auth::Viewer;
+use super::request::error::{Error, Problem};
+use super::request::extract::{Id, Params};
+use super::request::page::{self, Page};
 use crate::App;
 
 /// A run.
@@ -102,7 +106,7 @@ pub struct OccurrenceParams {
 #[utoipa::path(get, path = "/api/v1/runs", tag = "runs", params(RunParams),
     responses((status = 200, body = Page<RunView>),
               (status = "4XX", body = Problem, content_type = "application/problem+json")))]
-pub(super) async fn list(
+pub(crate) async fn list(
     State(app): State<App>,
     Viewer(caller): Viewer,
     Params(params): Params<RunParams>,
@@ -114,7 +118,7 @@ pub(super) async fn list(
 #[utoipa::path(get, path = "/api/v1/runs/{id}", tag = "runs", params(("id" = Uuid, Path)),
     responses((status = 200, body = RunView),
               (status = "4XX", body = Problem, content_type = "application/problem+json")))]
-pub(super) async fn get(
+pub(crate) async fn get(
     State(app): State<App>,
     Viewer(caller): Viewer,
     Id(id): Id<Uuid>,
@@ -128,7 +132,7 @@ pub(super) async fn get(
 #[utoipa::path(get, path = "/api/v1/schedules/{id}/runs", tag = "schedules", params(("id" = i64, Path), RunParams),
     responses((status = 200, body = Page<RunView>),
               (status = "4XX", body = Problem, content_type = "application/problem+json")))]
-pub(super) async fn of_schedule(
+pub(crate) async fn of_schedule(
     State(app): State<App>,
     Viewer(caller): Viewer,
     Id(id): Id<WorkflowId>,
@@ -146,7 +150,7 @@ pub(super) async fn of_schedule(
     params(("id" = i64, Path), OccurrenceParams),
     responses((status = 200, body = Page<OccurrenceView>),
               (status = "4XX", body = Problem, content_type = "application/problem+json")))]
-pub(super) async fn occurrences(
+pub(crate) async fn occurrences(
     State(app): State<App>,
     Viewer(caller): Viewer,
     Id(id): Id<WorkflowId>,

@@ -1,5 +1,11 @@
 //! Step 1 of 7: the workflows of a team. Change and outbox row commit together; then the publisher is notified.
 
+pub mod edit;
+pub mod previews;
+pub mod schedules;
+pub mod verbs;
+pub mod view;
+
 use axum::Json;
 use axum::extract::State;
 use axum::http::{StatusCode, header};
@@ -15,13 +21,13 @@ use workflows::definition::patch;
 use workflows::definition::spec::Spec;
 use workflows::{Filter, SyncStatus, Workflow};
 
-use super::auth::{Admin, Caller, Editor, Viewer};
-use super::edit::{LockedEdit, WriteParams, applied, read_saved, wait};
-use super::error::{Error, Problem};
-use super::extract::{Body, Id, IfMatch, Params, Patch, Trace};
-use super::page::{self, Page};
-use super::view::{Read, WorkflowView, view};
+use super::request::auth::{Admin, Caller, Editor, Viewer};
+use super::request::error::{Error, Problem};
+use super::request::extract::{Body, Id, IfMatch, Params, Patch, Trace};
+use super::request::page::{self, Page};
 use crate::App;
+use edit::{LockedEdit, WriteParams, applied, read_saved, wait};
+use view::{Read, WorkflowView, view};
 
 /// Filters of a list of workflows.
 #[derive(Deserialize, IntoParams)]
@@ -50,7 +56,7 @@ pub struct ListParams {
 #[utoipa::path(post, path = "/api/v1/workflows", tag = "workflows", request_body = WorkflowBody, params(WriteParams),
     responses((status = 201, body = WorkflowView, headers(("Location" = String), ("ETag" = String))),
               (status = "4XX", body = Problem, content_type = "application/problem+json")))]
-pub(super) async fn create(
+pub(crate) async fn create(
     State(app): State<App>,
     Editor(caller): Editor,
     Trace(trace): Trace,
@@ -86,7 +92,7 @@ pub(super) async fn create(
 #[utoipa::path(get, path = "/api/v1/workflows/{id}", tag = "workflows", params(("id" = i64, Path)),
     responses((status = 200, body = WorkflowView, headers(("ETag" = String))),
               (status = "4XX", body = Problem, content_type = "application/problem+json")))]
-pub(super) async fn get(State(app): State<App>, Viewer(caller): Viewer, Id(id): Id<WorkflowId>) -> Result<Read, Error> {
+pub(crate) async fn get(State(app): State<App>, Viewer(caller): Viewer, Id(id): Id<WorkflowId>) -> Result<Read, Error> {
     let mut connection = app.pool.acquire().await?;
     let found = workflows::find(&mut connection, id, caller.team_id()).await?.ok_or_else(Error::not_found)?;
     Ok(Read(view(found, app.clock.now())))
@@ -96,7 +102,7 @@ pub(super) async fn get(State(app): State<App>, Viewer(caller): Viewer, Id(id): 
 #[utoipa::path(get, path = "/api/v1/workflows", tag = "workflows", params(ListParams),
     responses((status = 200, body = Page<WorkflowView>),
               (status = "4XX", body = Problem, content_type = "application/problem+json")))]
-pub(super) async fn list(
+pub(crate) async fn list(
     State(app): State<App>,
     Viewer(caller): Viewer,
     Params(params): Params<ListParams>,
@@ -108,7 +114,7 @@ pub(super) async fn list(
 }
 
 /// Reads the workflows of one page and one more, and returns the size of a page.
-pub(super) async fn select(
+async fn select(
     app: &App,
     caller: &Caller,
     params: ListParams,
@@ -140,7 +146,7 @@ pub(super) async fn select(
     request_body(content((Object = "application/json"), (Object = "application/merge-patch+json"))),
     responses((status = 200, body = WorkflowView, headers(("ETag" = String))),
               (status = "4XX", body = Problem, content_type = "application/problem+json")))]
-pub(super) async fn patch(
+pub(crate) async fn patch(
     State(app): State<App>,
     Editor(caller): Editor,
     Trace(trace): Trace,
@@ -164,7 +170,7 @@ pub(super) async fn patch(
 #[utoipa::path(delete, path = "/api/v1/workflows/{id}", tag = "workflows",
     params(("id" = i64, Path), ("If-Match" = Option<String>, Header), WriteParams),
     responses((status = 204), (status = "4XX", body = Problem, content_type = "application/problem+json")))]
-pub(super) async fn delete(
+pub(crate) async fn delete(
     State(app): State<App>,
     Admin(caller): Admin,
     Trace(trace): Trace,

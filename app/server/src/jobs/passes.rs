@@ -6,10 +6,9 @@ use executor::{recover, timeouts};
 use ledger::admission::queue;
 use ledger::{backfills, watchdog};
 
-use super::Did;
+use super::{Did, prune};
 use crate::App;
 use crate::metrics::{FailedJob, MetricLabel, Metrics};
-use crate::prune;
 
 /// Decides the due times that have no decision.
 pub(super) async fn watchdog(app: &App) -> anyhow::Result<Did> {

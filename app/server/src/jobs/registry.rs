@@ -4,10 +4,9 @@ use executor::{recover, timeouts};
 use ledger::admission::queue;
 use ledger::{backfills, watchdog};
 
-use super::{Job, passes};
+use super::{Job, passes, prune};
 use crate::cadence::When;
 use crate::config::Config;
-use crate::prune;
 
 /// All jobs, in reading order.
 #[must_use]

@@ -16,14 +16,14 @@ use workflows::definition::schedules::{self, ScheduleBody};
 use workflows::reasons::{self, ReasonCode};
 use workflows::{Sync, Workflow};
 
-use super::auth::{Editor, Viewer};
 use super::edit::{LockedEdit, WriteParams, wait};
-use super::error::{Error, Problem};
-use super::extract::{Body, Id, IfMatch, Params, Patch, Trace};
-use super::page::Page;
 use super::view::SyncView;
-use super::workflows::{ListParams, select};
+use super::{ListParams, select};
 use crate::App;
+use crate::api::request::auth::{Editor, Viewer};
+use crate::api::request::error::{Error, Problem};
+use crate::api::request::extract::{Body, Id, IfMatch, Params, Patch, Trace};
+use crate::api::request::page::Page;
 
 /// A schedule.
 #[derive(Serialize, ToSchema)]
@@ -63,7 +63,7 @@ pub struct ScheduleView {
 }
 
 /// A schedule with its ETag.
-pub(super) struct Read(ScheduleView);
+pub(crate) struct Read(ScheduleView);
 
 impl IntoResponse for Read {
     fn into_response(self) -> Response {
@@ -75,7 +75,7 @@ impl IntoResponse for Read {
 #[utoipa::path(get, path = "/api/v1/schedules", tag = "schedules", params(ListParams),
     responses((status = 200, body = Page<ScheduleView>),
               (status = "4XX", body = Problem, content_type = "application/problem+json")))]
-pub(super) async fn list(
+pub(crate) async fn list(
     State(app): State<App>,
     Viewer(caller): Viewer,
     Params(params): Params<ListParams>,
@@ -90,7 +90,7 @@ pub(super) async fn list(
 #[utoipa::path(get, path = "/api/v1/schedules/{id}", tag = "schedules", params(("id" = i64, Path)),
     responses((status = 200, body = ScheduleView, headers(("ETag" = String))),
               (status = "4XX", body = Problem, content_type = "application/problem+json")))]
-pub(super) async fn get(State(app): State<App>, Viewer(caller): Viewer, Id(id): Id<WorkflowId>) -> Result<Read, Error> {
+pub(crate) async fn get(State(app): State<App>, Viewer(caller): Viewer, Id(id): Id<WorkflowId>) -> Result<Read, Error> {
     read(&app, id, caller.team_id()).await
 }
 
@@ -100,7 +100,7 @@ pub(super) async fn get(State(app): State<App>, Viewer(caller): Viewer, Id(id): 
     responses((status = 200, body = ScheduleView, headers(("ETag" = String))),
               (status = 201, description = "The schedule was created", body = ScheduleView, headers(("ETag" = String))),
               (status = "4XX", body = Problem, content_type = "application/problem+json")))]
-pub(super) async fn put(
+pub(crate) async fn put(
     State(app): State<App>,
     Editor(caller): Editor,
     Trace(trace): Trace,
@@ -123,7 +123,7 @@ pub(super) async fn put(
     request_body(content((Object = "application/json"), (Object = "application/merge-patch+json"))),
     responses((status = 200, body = ScheduleView, headers(("ETag" = String))),
               (status = "4XX", body = Problem, content_type = "application/problem+json")))]
-pub(super) async fn patch(
+pub(crate) async fn patch(
     State(app): State<App>,
     Editor(caller): Editor,
     Trace(trace): Trace,
@@ -144,7 +144,7 @@ pub(super) async fn patch(
 #[utoipa::path(delete, path = "/api/v1/schedules/{id}", tag = "schedules",
     params(("id" = i64, Path), ("If-Match" = Option<String>, Header), WriteParams),
     responses((status = 204), (status = "4XX", body = Problem, content_type = "application/problem+json")))]
-pub(super) async fn delete(
+pub(crate) async fn delete(
     State(app): State<App>,
     Editor(caller): Editor,
     Trace(trace): Trace,

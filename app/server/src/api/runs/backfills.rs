@@ -13,12 +13,12 @@ use uuid::Uuid;
 use workflows::audit::Edit;
 use workflows::definition::field::{self, FieldError};
 
-use super::auth::{Caller, Editor, Viewer};
-use super::edit::lock_alive;
-use super::error::{Error, Problem};
-use super::extract::{EmptyBody, Id, OptionalBody, Params, Trace};
-use super::page::{self, Page};
 use crate::App;
+use crate::api::request::auth::{Caller, Editor, Viewer};
+use crate::api::request::error::{Error, Problem};
+use crate::api::request::extract::{self, EmptyBody, Id, OptionalBody, Params, Trace};
+use crate::api::request::page::{self, Page};
+use crate::api::workflows::edit::lock_alive;
 
 /// The past times to run.
 #[derive(Deserialize, ToSchema)]
@@ -170,7 +170,7 @@ fn parse_request(app: &App, body: &BackfillBody, now: DateTime<Utc>) -> Result<B
 #[utoipa::path(get, path = "/api/v1/backfills", tag = "schedules", params(BackfillParams),
     responses((status = 200, body = Page<BackfillView>),
               (status = "4XX", body = Problem, content_type = "application/problem+json")))]
-pub(super) async fn list(
+pub(crate) async fn list(
     State(app): State<App>,
     Viewer(caller): Viewer,
     Params(params): Params<BackfillParams>,
@@ -192,7 +192,7 @@ pub(super) async fn list(
 #[utoipa::path(get, path = "/api/v1/backfills/{id}", tag = "schedules", params(("id" = Uuid, Path)),
     responses((status = 200, body = BackfillView),
               (status = "4XX", body = Problem, content_type = "application/problem+json")))]
-pub(super) async fn get(
+pub(crate) async fn get(
     State(app): State<App>,
     Viewer(caller): Viewer,
     Id(id): Id<Uuid>,
@@ -201,11 +201,11 @@ pub(super) async fn get(
 }
 
 /// Pauses, resumes or cancels a backfill.
-pub(super) async fn act(
+pub(crate) async fn act(
     State(app): State<App>,
     Editor(caller): Editor,
     Trace(trace): Trace,
-    super::extract::Verb(id, verb): super::extract::Verb<Uuid>,
+    extract::Verb(id, verb): extract::Verb<Uuid>,
     OptionalBody(EmptyBody {}): OptionalBody<EmptyBody>,
 ) -> Result<Json<BackfillView>, Error> {
     let verb = match verb.as_str() {

@@ -8,11 +8,11 @@ use serde_json::Value;
 use utoipa::{IntoParams, ToSchema};
 use workflows::outbox::operate::{self, Filter, Operated, Row, Status};
 
-use super::auth::Admin;
-use super::error::{Error, Problem};
-use super::extract::{EmptyBody, OptionalBody, Params, Trace, Verb};
-use super::page::{self, Page};
 use crate::App;
+use crate::api::request::auth::Admin;
+use crate::api::request::error::{Error, Problem};
+use crate::api::request::extract::{EmptyBody, OptionalBody, Params, Trace, Verb};
+use crate::api::request::page::{self, Page};
 
 /// An outbox row.
 #[derive(Serialize, ToSchema)]
@@ -56,7 +56,7 @@ pub struct OutboxParams {
 #[utoipa::path(get, path = "/api/v1/outbox", tag = "operations", params(OutboxParams),
     responses((status = 200, body = Page<OutboxView>),
               (status = "4XX", body = Problem, content_type = "application/problem+json")))]
-pub(super) async fn list(
+pub(crate) async fn list(
     State(app): State<App>,
     Admin(_): Admin,
     Params(params): Params<OutboxParams>,
@@ -71,7 +71,7 @@ pub(super) async fn list(
 }
 
 /// Retry or discard an outbox row.
-pub(super) async fn act(
+pub(crate) async fn act(
     State(app): State<App>,
     Admin(caller): Admin,
     Trace(trace): Trace,

@@ -1,27 +1,10 @@
 //! Steps 1 and 7 of 7: the HTTP API, in reading order.
 
-pub mod auth;
-pub mod backfills;
-pub mod drift;
-pub mod edit;
-pub mod error;
-pub mod extract;
-pub mod invoke;
-pub mod jobs;
-pub mod keys;
-pub mod manual;
 pub mod openapi;
-pub mod ops;
-pub mod outbox;
-pub mod page;
-pub mod previews;
+pub mod operations;
+pub mod request;
 pub mod routes;
 pub mod runs;
-pub mod schedules;
-pub mod stats;
-pub mod verbs;
-pub mod verify;
-pub mod view;
 pub mod workflows;
 
 use std::time::Duration;
@@ -36,8 +19,8 @@ use utoipa::OpenApi as _;
 use utoipa_swagger_ui::SwaggerUi;
 
 use crate::App;
-use error::Error;
-use extract::Deadline;
+use request::error::Error;
+use request::extract::Deadline;
 
 /// All routes of the table, and the page of their description.
 pub fn router(app: App) -> Router {

@@ -12,11 +12,11 @@ use utoipa::{IntoParams, ToSchema};
 use uuid::Uuid;
 use workflows::definition::field::{self, FieldError};
 
-use super::auth::Admin;
-use super::error::{Error, Problem};
-use super::extract::{Body, EmptyBody, OptionalBody, Params, Trace, Verb};
-use super::page::{self, Page};
 use crate::App;
+use crate::api::request::auth::Admin;
+use crate::api::request::error::{Error, Problem};
+use crate::api::request::extract::{Body, EmptyBody, OptionalBody, Params, Trace, Verb};
+use crate::api::request::page::{self, Page};
 
 /// The team to create.
 #[derive(Deserialize, ToSchema)]
@@ -89,7 +89,7 @@ pub struct KeyParams {
 /// Create a team.
 #[utoipa::path(post, path = "/api/v1/teams", tag = "keys", request_body = TeamBody,
     responses((status = 201, body = TeamView), (status = "4XX", body = Problem, content_type = "application/problem+json")))]
-pub(super) async fn create_team(
+pub(crate) async fn create_team(
     State(app): State<App>,
     Admin(caller): Admin,
     Trace(trace): Trace,
@@ -111,7 +111,7 @@ pub(super) async fn create_team(
 /// Create a key. Only this answer contains it.
 #[utoipa::path(post, path = "/api/v1/keys", tag = "keys", request_body = KeyBody,
     responses((status = 201, body = NewKeyView), (status = "4XX", body = Problem, content_type = "application/problem+json")))]
-pub(super) async fn create(
+pub(crate) async fn create(
     State(app): State<App>,
     Admin(caller): Admin,
     Trace(trace): Trace,
@@ -129,7 +129,7 @@ pub(super) async fn create(
 /// List keys, without their secrets.
 #[utoipa::path(get, path = "/api/v1/keys", tag = "keys", params(KeyParams),
     responses((status = 200, body = Page<KeyView>), (status = "4XX", body = Problem, content_type = "application/problem+json")))]
-pub(super) async fn list(
+pub(crate) async fn list(
     State(app): State<App>,
     Admin(_): Admin,
     Params(params): Params<KeyParams>,
@@ -144,7 +144,7 @@ pub(super) async fn list(
 /// Revoke a key; it is refused within 5 seconds.
 #[utoipa::path(post, path = "/api/v1/keys/{id}:revoke", tag = "keys", params(("id" = Uuid, Path)),
     responses((status = 200, body = KeyView), (status = "4XX", body = Problem, content_type = "application/problem+json")))]
-pub(super) async fn revoke(
+pub(crate) async fn revoke(
     State(app): State<App>,
     Admin(caller): Admin,
     Trace(trace): Trace,

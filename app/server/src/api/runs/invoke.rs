@@ -14,10 +14,10 @@ use uuid::Uuid;
 use workflows::definition::field::FieldError;
 use workflows::outbox::OrphanCleanup;
 
-use super::auth::Scheduler;
-use super::error::{Error, Problem};
-use super::extract::{self, Verb};
 use crate::App;
+use crate::api::request::auth::Scheduler;
+use crate::api::request::error::{Error, Problem};
+use crate::api::request::extract::{self, Verb};
 use crate::metrics::{Answered, MetricLabel};
 
 /// A fire, as in the schedule's Input; unknown fields are ignored.
@@ -56,7 +56,7 @@ pub struct Verdict {
               (status = 410, body = Problem, content_type = "application/problem+json", description = "workflow_gone"),
               (status = "4XX", body = Problem, content_type = "application/problem+json"),
               (status = 503, body = Problem, content_type = "application/problem+json")))]
-pub(super) async fn invoke(
+pub(crate) async fn invoke(
     State(app): State<App>,
     Scheduler: Scheduler,
     Verb(id, verb): Verb<WorkflowId>,

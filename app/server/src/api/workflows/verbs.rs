@@ -9,12 +9,12 @@ use utoipa::ToSchema;
 use workflows::Workflow;
 use workflows::definition::field::{self, FieldError};
 
-use super::auth::Editor;
 use super::edit::{LockedEdit, WriteParams, alive, read_saved, wait};
-use super::error::Error;
-use super::extract::{EmptyBody, IfMatch, OptionalBody, Params, Trace, Verb, or_empty};
 use super::view::Read;
 use crate::App;
+use crate::api::request::auth::Editor;
+use crate::api::request::error::Error;
+use crate::api::request::extract::{EmptyBody, IfMatch, OptionalBody, Params, Trace, Verb, or_empty};
 
 /// Reason and end of a pause.
 #[derive(Default, Deserialize, ToSchema)]
@@ -29,7 +29,7 @@ pub struct PauseBody {
 }
 
 /// Archive, pause or resume a workflow.
-pub(super) async fn act(
+pub(crate) async fn act(
     State(app): State<App>,
     Editor(caller): Editor,
     Trace(trace): Trace,

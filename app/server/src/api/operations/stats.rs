@@ -10,10 +10,10 @@ use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 use workflows::definition::field::FieldError;
 
-use super::auth::Viewer;
-use super::error::{Error, Problem};
-use super::extract::Params;
 use crate::App;
+use crate::api::request::auth::Viewer;
+use crate::api::request::error::{Error, Problem};
+use crate::api::request::extract::Params;
 
 /// A week. For a longer span use `/schedules/{id}/occurrences`.
 const MAX_HOURS: i64 = 168;
@@ -103,7 +103,7 @@ pub struct RecoveriesView {
 #[utoipa::path(get, path = "/api/v1/stats", tag = "operations", params(StatsParams),
     responses((status = 200, body = StatsView),
               (status = "4XX", body = Problem, content_type = "application/problem+json")))]
-pub(super) async fn show(
+pub(crate) async fn show(
     State(app): State<App>,
     Viewer(caller): Viewer,
     Params(params): Params<StatsParams>,

@@ -11,11 +11,11 @@ use utoipa::{IntoParams, ToSchema};
 use uuid::Uuid;
 use workflows::definition::field::{self, FieldError};
 
-use super::auth::Admin;
-use super::error::{Error, Problem};
-use super::extract::Params;
-use super::page;
 use crate::App;
+use crate::api::request::auth::Admin;
+use crate::api::request::error::{Error, Problem};
+use crate::api::request::extract::Params;
+use crate::api::request::page;
 
 /// The span to verify.
 #[derive(Deserialize, IntoParams)]
@@ -92,7 +92,7 @@ pub struct UnjudgedView {
 #[utoipa::path(get, path = "/api/v1/verify", tag = "operations", params(VerifyParams),
     responses((status = 200, body = VerifyView),
               (status = "4XX", body = Problem, content_type = "application/problem+json")))]
-pub(super) async fn verify(
+pub(crate) async fn verify(
     State(app): State<App>,
     Admin(_): Admin,
     Params(params): Params<VerifyParams>,

@@ -15,13 +15,13 @@ use uuid::Uuid;
 use workflows::audit::{self, Edit, Entry};
 use workflows::definition::field;
 
-use super::auth::{Caller, Editor};
+use super::RunView;
 use super::backfills::{self, BackfillBody};
-use super::edit::lock_alive;
-use super::error::Error;
-use super::extract::{EmptyBody, OptionalBody, Trace, Verb, or_empty};
-use super::runs::RunView;
 use crate::App;
+use crate::api::request::auth::{Caller, Editor};
+use crate::api::request::error::Error;
+use crate::api::request::extract::{EmptyBody, OptionalBody, Trace, Verb, or_empty};
+use crate::api::workflows::edit::lock_alive;
 
 /// Options of a manual fire.
 #[derive(Default, Deserialize, ToSchema)]
@@ -40,7 +40,7 @@ pub struct ManualRunView {
 }
 
 /// Fires a schedule's workflow, or backfills it.
-pub(super) async fn act_on_schedule(
+pub(crate) async fn act_on_schedule(
     State(app): State<App>,
     Editor(caller): Editor,
     Trace(trace): Trace,
@@ -56,7 +56,7 @@ pub(super) async fn act_on_schedule(
 }
 
 /// Cancels a run, or repeats one.
-pub(super) async fn act_on_run(
+pub(crate) async fn act_on_run(
     State(app): State<App>,
     Editor(caller): Editor,
     Trace(trace): Trace,

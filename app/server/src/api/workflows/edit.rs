@@ -14,11 +14,11 @@ use workflows::inject::{self, Point};
 use workflows::outbox::{self, Progress};
 use workflows::{Saved, Workflow};
 
-use super::auth::Caller;
-use super::error::Error;
-use super::extract::IfMatch;
 use super::view::{Read, view};
 use crate::App;
+use crate::api::request::auth::Caller;
+use crate::api::request::error::Error;
+use crate::api::request::extract::IfMatch;
 
 /// How long a write waits for EventBridge.
 #[derive(Deserialize, IntoParams)]
@@ -103,7 +103,7 @@ impl LockedEdit {
 }
 
 /// Locks a workflow that the team may see, for a change of its runs, and refuses an archived one.
-pub(super) async fn lock_alive(
+pub(crate) async fn lock_alive(
     tx: &mut PgConnection,
     id: WorkflowId,
     team_id: Option<i64>,

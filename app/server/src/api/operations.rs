@@ -1,0 +1,9 @@
+//! The API of operators: outbox, drift, jobs, keys, statistics, verification and health.
+
+pub mod drift;
+pub mod health;
+pub mod jobs;
+pub mod keys;
+pub mod outbox;
+pub mod stats;
+pub mod verify;
