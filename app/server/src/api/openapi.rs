@@ -5,8 +5,9 @@ use utoipa::openapi::security::{ApiKey, ApiKeyValue, SecurityScheme};
 
 use super::operations::outbox;
 use super::request::error::Problem;
+use super::request::extract::WriteParams;
 use super::runs::{self, backfills, manual};
-use super::workflows::{edit, verbs, view};
+use super::workflows::{verbs, view};
 
 /// Adds the header with the key.
 pub(super) struct Key;
@@ -22,14 +23,14 @@ impl Modify for Key {
 
 #[utoipa::path(post, path = "/api/v1/workflows/{id}:archive", tag = "workflows",
     description = "Archive a workflow permanently; its history is kept. Repeating it changes nothing.",
-    params(("id" = i64, Path), ("If-Match" = Option<String>, Header), edit::WriteParams),
+    params(("id" = i64, Path), ("If-Match" = Option<String>, Header), WriteParams),
     responses((status = 200, body = view::WorkflowView), (status = "4XX", body = Problem, content_type = "application/problem+json")))]
 #[expect(dead_code, reason = "only describes a verb of verbs::act")]
 fn archive() {}
 
 #[utoipa::path(post, path = "/api/v1/workflows/{id}:pause", tag = "workflows",
     description = "Pause a workflow: no time is due until it is resumed. The app applies it at once, EventBridge shortly after.",
-    params(("id" = i64, Path), ("If-Match" = Option<String>, Header), edit::WriteParams),
+    params(("id" = i64, Path), ("If-Match" = Option<String>, Header), WriteParams),
     request_body = Option<verbs::PauseBody>,
     responses((status = 200, body = view::WorkflowView), (status = "4XX", body = Problem, content_type = "application/problem+json")))]
 #[expect(dead_code, reason = "only describes a verb of verbs::act")]
@@ -37,7 +38,7 @@ fn pause() {}
 
 #[utoipa::path(post, path = "/api/v1/workflows/{id}:resume", tag = "workflows",
     description = "Resume a workflow. Times during the pause do not run.",
-    params(("id" = i64, Path), ("If-Match" = Option<String>, Header), edit::WriteParams),
+    params(("id" = i64, Path), ("If-Match" = Option<String>, Header), WriteParams),
     responses((status = 200, body = view::WorkflowView), (status = "4XX", body = Problem, content_type = "application/problem+json")))]
 #[expect(dead_code, reason = "only describes a verb of verbs::act")]
 fn resume() {}

@@ -23,10 +23,10 @@ use workflows::{Filter, SyncStatus, Workflow};
 
 use super::request::auth::{Admin, Caller, Editor, Viewer};
 use super::request::error::{Error, Problem};
-use super::request::extract::{Body, Id, IfMatch, Params, Patch, Trace};
+use super::request::extract::{Body, EditRequest, Id, Params, Patch, Trace, WriteParams};
 use super::request::page::{self, Page};
 use crate::App;
-use edit::{LockedEdit, WriteParams, applied, read_saved, wait};
+use edit::{LockedEdit, applied, parse_wait, read_saved};
 use view::{Read, WorkflowView, view};
 
 /// Filters of a list of workflows.
@@ -63,7 +63,7 @@ pub(crate) async fn create(
     Params(params): Params<WriteParams>,
     Body(body): Body<WorkflowBody>,
 ) -> Result<Response, Error> {
-    let wait = wait(params.wait)?;
+    let wait = parse_wait(params.wait)?;
     let edit = caller.edit(app.clock.now(), trace);
     let team_id = match (caller.team_id(), body.team_id) {
         (Some(own), None) => own,
@@ -149,19 +149,17 @@ async fn select(
 pub(crate) async fn patch(
     State(app): State<App>,
     Editor(caller): Editor,
-    Trace(trace): Trace,
-    Id(id): Id<WorkflowId>,
-    if_match: IfMatch,
-    Params(params): Params<WriteParams>,
+    request: EditRequest,
     Patch(patch, kind): Patch,
 ) -> Result<Read, Error> {
-    let wait = wait(params.wait)?;
+    let id = request.id;
+    parse_wait(request.wait)?;
     // Before the transaction, because a name server may be slow.
     actions::check_reach(patch.get("action").unwrap_or(&Value::Null), &app.allowed).await?;
-    let change = LockedEdit::begin(&app, &caller, trace, id, &if_match, wait).await?.require_writable()?;
+    let change = LockedEdit::begin_writable(&app, &caller, request).await?;
     let existing = &change.before.spec;
     let body = patch::patched(existing, patch, kind)?;
-    let spec = Spec::new(body, Some(existing), &app.bounds(change.edit.now))?;
+    let spec = Spec::new(body, Some(existing), &change.bounds)?;
     change.save_spec(&app, spec, "update").await?;
     read_saved(&app, id).await
 }
@@ -173,12 +171,8 @@ pub(crate) async fn patch(
 pub(crate) async fn delete(
     State(app): State<App>,
     Admin(caller): Admin,
-    Trace(trace): Trace,
-    Id(id): Id<WorkflowId>,
-    if_match: IfMatch,
-    Params(params): Params<WriteParams>,
+    request: EditRequest,
 ) -> Result<StatusCode, Error> {
-    let wait = wait(params.wait)?;
-    LockedEdit::begin(&app, &caller, trace, id, &if_match, wait).await?.erase(&app).await?;
+    LockedEdit::begin(&app, &caller, request).await?.erase(&app).await?;
     Ok(StatusCode::NO_CONTENT)
 }

@@ -2,14 +2,13 @@
 
 use std::time::Duration;
 
+use axum::http::StatusCode;
 use chrono::{DateTime, Utc};
 use db::{PgConnection, Transaction};
 use schedule::WorkflowId;
-use serde::Deserialize;
-use utoipa::IntoParams;
 use workflows::audit::Edit;
 use workflows::definition::field::FieldError;
-use workflows::definition::spec::Spec;
+use workflows::definition::spec::{Bounds, Spec};
 use workflows::inject::{self, Point};
 use workflows::outbox::{self, Progress};
 use workflows::{Saved, Workflow};
@@ -18,52 +17,42 @@ use super::view::{Read, view};
 use crate::App;
 use crate::api::request::auth::Caller;
 use crate::api::request::error::Error;
-use crate::api::request::extract::IfMatch;
-
-/// How long a write waits for EventBridge.
-#[derive(Deserialize, IntoParams)]
-#[serde(deny_unknown_fields)]
-#[into_params(parameter_in = Query)]
-pub struct WriteParams {
-    /// Seconds, at most 25, to wait until EventBridge has applied the edit; `sync.status` is the result.
-    pub(super) wait: Option<u64>,
-}
+use crate::api::request::extract::{EditRequest, IfMatch};
 
 /// An edit in progress: the workflow is locked until the commit.
 pub(super) struct LockedEdit {
     tx: Transaction,
     pub(super) before: Workflow,
-    pub(super) edit: Edit,
+    /// The bounds that its fields are validated against.
+    pub(super) bounds: Bounds,
+    edit: Edit,
     wait: Option<Duration>,
 }
 
 impl LockedEdit {
     /// Locks a workflow that the caller may see, and refuses the edit if the client saw another version.
-    pub(super) async fn begin(
-        app: &App,
-        caller: &Caller,
-        trace: String,
-        id: WorkflowId,
-        if_match: &IfMatch,
-        wait: Option<Duration>,
-    ) -> Result<Self, Error> {
+    pub(super) async fn begin(app: &App, caller: &Caller, request: EditRequest) -> Result<Self, Error> {
+        let EditRequest { trace, id, if_match, wait } = request;
+        let wait = parse_wait(wait)?;
         let mut tx = db::begin(&app.pool).await?;
         let locked = workflows::lock(&mut tx, id, caller.team_id(), app.clock.now()).await?;
         let before = locked.ok_or_else(Error::not_found)?;
         // Read the clock under the lock: then a fire that was decided while this edit waited lies before it.
         let edit = caller.edit(app.clock.now(), trace);
-        if_match.check(before.version)?;
-        Ok(Self { tx, before, edit, wait })
+        check_version(&if_match, before.version)?;
+        let bounds = app.bounds(edit.now);
+        Ok(Self { tx, before, bounds, edit, wait })
     }
 
-    /// Refuses an edit of an archived workflow, which is final, and of a workflow that a file manages.
+    /// As [`Self::begin`], and refuses an archived workflow, which is final, and a workflow that a file manages.
     ///
     /// The verbs do not check this: an operator must be able to pause a workflow of a file, and to archive it after the
     /// file no longer contains it.
-    pub(super) fn require_writable(self) -> Result<Self, Error> {
-        alive(&self.before)?;
-        match &self.before.managed_by {
-            None => Ok(self),
+    pub(super) async fn begin_writable(app: &App, caller: &Caller, request: EditRequest) -> Result<Self, Error> {
+        let locked = Self::begin(app, caller, request).await?;
+        alive(&locked.before)?;
+        match &locked.before.managed_by {
+            None => Ok(locked),
             Some(file) => {
                 let detail = format!("the workflow is managed by the file {file}: edit the file, then restart the app");
                 Err(Error::conflict("managed", &detail))
@@ -124,7 +113,21 @@ pub(super) fn alive(workflow: &Workflow) -> Result<(), Error> {
     }
 }
 
-pub(super) fn wait(seconds: Option<u64>) -> Result<Option<Duration>, FieldError> {
+/// Refuses an edit if the client saw another version than the current one.
+fn check_version(if_match: &IfMatch, version: i64) -> Result<(), Error> {
+    match if_match {
+        IfMatch::Anything => Ok(()),
+        IfMatch::Versions(versions) if versions.contains(&version) => Ok(()),
+        IfMatch::Versions(_) => Err(Error::Refused(
+            StatusCode::PRECONDITION_FAILED,
+            "version_mismatch",
+            format!("the workflow has version {version} now: read it again"),
+        )),
+    }
+}
+
+/// Validates how many seconds a client waits for EventBridge.
+pub(super) fn parse_wait(seconds: Option<u64>) -> Result<Option<Duration>, FieldError> {
     match seconds {
         Some(26..) => Err(FieldError::invalid("wait", "wait must be from 0 to 25 seconds")),
         seconds => Ok(seconds.map(Duration::from_secs)),

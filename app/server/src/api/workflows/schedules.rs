@@ -16,13 +16,13 @@ use workflows::definition::schedules::{self, ScheduleBody};
 use workflows::reasons::{self, ReasonCode};
 use workflows::{Sync, Workflow};
 
-use super::edit::{LockedEdit, WriteParams, wait};
+use super::edit::LockedEdit;
 use super::view::SyncView;
 use super::{ListParams, select};
 use crate::App;
 use crate::api::request::auth::{Editor, Viewer};
 use crate::api::request::error::{Error, Problem};
-use crate::api::request::extract::{Body, Id, IfMatch, Params, Patch, Trace};
+use crate::api::request::extract::{Body, EditRequest, Id, Params, Patch, WriteParams};
 use crate::api::request::page::Page;
 
 /// A schedule.
@@ -103,16 +103,13 @@ pub(crate) async fn get(State(app): State<App>, Viewer(caller): Viewer, Id(id): 
 pub(crate) async fn put(
     State(app): State<App>,
     Editor(caller): Editor,
-    Trace(trace): Trace,
-    Id(id): Id<WorkflowId>,
-    if_match: IfMatch,
-    Params(params): Params<WriteParams>,
+    request: EditRequest,
     Body(body): Body<ScheduleBody>,
 ) -> Result<(StatusCode, Read), Error> {
-    let wait = wait(params.wait)?;
-    let change = LockedEdit::begin(&app, &caller, trace, id, &if_match, wait).await?.require_writable()?;
+    let id = request.id;
+    let change = LockedEdit::begin_writable(&app, &caller, request).await?;
     let had_none = change.before.spec.timing.cron.is_none();
-    let spec = body.onto(&change.before.spec, &app.bounds(change.edit.now))?;
+    let spec = body.onto(&change.before.spec, &change.bounds)?;
     change.save_spec(&app, spec, "schedule").await?;
     Ok((if had_none { StatusCode::CREATED } else { StatusCode::OK }, read(&app, id, None).await?))
 }
@@ -126,16 +123,13 @@ pub(crate) async fn put(
 pub(crate) async fn patch(
     State(app): State<App>,
     Editor(caller): Editor,
-    Trace(trace): Trace,
-    Id(id): Id<WorkflowId>,
-    if_match: IfMatch,
-    Params(params): Params<WriteParams>,
+    request: EditRequest,
     Patch(patch, kind): Patch,
 ) -> Result<Read, Error> {
-    let wait = wait(params.wait)?;
-    let change = LockedEdit::begin(&app, &caller, trace, id, &if_match, wait).await?.require_writable()?;
+    let id = request.id;
+    let change = LockedEdit::begin_writable(&app, &caller, request).await?;
     let current = ScheduleBody::of(&change.before.spec).ok_or_else(|| no_schedule(id))?;
-    let spec = current.patched(patch, kind)?.onto(&change.before.spec, &app.bounds(change.edit.now))?;
+    let spec = current.patched(patch, kind)?.onto(&change.before.spec, &change.bounds)?;
     change.save_spec(&app, spec, "schedule").await?;
     read(&app, id, None).await
 }
@@ -147,13 +141,10 @@ pub(crate) async fn patch(
 pub(crate) async fn delete(
     State(app): State<App>,
     Editor(caller): Editor,
-    Trace(trace): Trace,
-    Id(id): Id<WorkflowId>,
-    if_match: IfMatch,
-    Params(params): Params<WriteParams>,
+    request: EditRequest,
 ) -> Result<StatusCode, Error> {
-    let wait = wait(params.wait)?;
-    let change = LockedEdit::begin(&app, &caller, trace, id, &if_match, wait).await?.require_writable()?;
+    let id = request.id;
+    let change = LockedEdit::begin_writable(&app, &caller, request).await?;
     if change.before.spec.timing.cron.is_none() {
         return Err(no_schedule(id));
     }

@@ -9,12 +9,14 @@ use utoipa::ToSchema;
 use workflows::Workflow;
 use workflows::definition::field::{self, FieldError};
 
-use super::edit::{LockedEdit, WriteParams, alive, read_saved, wait};
+use super::edit::{LockedEdit, alive, parse_wait, read_saved};
 use super::view::Read;
 use crate::App;
 use crate::api::request::auth::Editor;
 use crate::api::request::error::Error;
-use crate::api::request::extract::{EmptyBody, IfMatch, OptionalBody, Params, Trace, Verb, or_empty};
+use crate::api::request::extract::{
+    EditRequest, EmptyBody, IfMatch, OptionalBody, Params, Trace, Verb, WriteParams, or_empty,
+};
 
 /// Reason and end of a pause.
 #[derive(Default, Deserialize, ToSchema)]
@@ -35,12 +37,12 @@ pub(crate) async fn act(
     Trace(trace): Trace,
     Verb(id, verb): Verb<WorkflowId>,
     if_match: IfMatch,
-    Params(params): Params<WriteParams>,
+    Params(WriteParams { wait }): Params<WriteParams>,
     OptionalBody(body): OptionalBody<Value>,
 ) -> Result<Read, Error> {
-    let wait = wait(params.wait)?;
+    parse_wait(wait)?;
     let change = Change::read(&verb, body, app.clock.now())?;
-    let edit = LockedEdit::begin(&app, &caller, trace, id, &if_match, wait).await?;
+    let edit = LockedEdit::begin(&app, &caller, EditRequest { trace, id, if_match, wait }).await?;
     let next = change.of(&edit.before)?;
     edit.save(&app, next, &verb).await?;
     read_saved(&app, id).await
