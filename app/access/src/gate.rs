@@ -26,9 +26,12 @@ const _: () = assert!(BELIEVED_FOR.as_secs() < 5, "a revoked key opens nothing a
 pub struct Caller {
     id: Uuid,
     prefix: String,
-    kind: Kind,
-    team_id: Option<i64>,
-    role: Option<Role>,
+    /// What its key gives access to.
+    pub kind: Kind,
+    /// The team that the caller is restricted to; `None` for an admin.
+    pub team_id: Option<i64>,
+    /// The permissions of its team key; `None` for any other key.
+    pub role: Option<Role>,
 }
 
 /// The rate limits of keys and addresses; 0 = no limit.
@@ -54,24 +57,6 @@ pub enum Admission {
 }
 
 impl Caller {
-    /// The team that the caller is restricted to; `None` for an admin.
-    #[must_use]
-    pub fn team_id(&self) -> Option<i64> {
-        self.team_id
-    }
-
-    /// What its key gives access to.
-    #[must_use]
-    pub fn kind(&self) -> Kind {
-        self.kind
-    }
-
-    /// The permissions of its team key; `None` for any other key.
-    #[must_use]
-    pub fn role(&self) -> Option<Role> {
-        self.role
-    }
-
     /// The actor, time and trace for the audit log.
     #[must_use]
     pub fn edit(&self, now: DateTime<Utc>, traceparent: String) -> Edit {

@@ -111,7 +111,7 @@ pub(crate) async fn list(
     Viewer(caller): Viewer,
     Params(params): Params<RunParams>,
 ) -> Result<Json<Page<RunView>>, Error> {
-    page_of_runs(&app, caller.team_id(), params).await
+    page_of_runs(&app, caller.team_id, params).await
 }
 
 /// Read a run.
@@ -124,7 +124,7 @@ pub(crate) async fn get(
     Id(id): Id<Uuid>,
 ) -> Result<Json<RunView>, Error> {
     let mut connection = app.pool.acquire().await?;
-    let run = runs::find(&mut connection, id, caller.team_id()).await?.ok_or_else(Error::not_found)?;
+    let run = runs::find(&mut connection, id, caller.team_id).await?.ok_or_else(Error::not_found)?;
     Ok(Json(run.into()))
 }
 
@@ -138,11 +138,11 @@ pub(crate) async fn of_schedule(
     Id(id): Id<WorkflowId>,
     Params(params): Params<RunParams>,
 ) -> Result<Json<Page<RunView>>, Error> {
-    visible(&app, id, caller.team_id()).await?;
+    visible(&app, id, caller.team_id).await?;
     if params.workflow_id.is_some_and(|requested| requested != id.0) {
         return Err(FieldError::invalid("workflow_id", "workflow_id must be the id in the path").into());
     }
-    page_of_runs(&app, caller.team_id(), RunParams { workflow_id: Some(id.0), ..params }).await
+    page_of_runs(&app, caller.team_id, RunParams { workflow_id: Some(id.0), ..params }).await
 }
 
 /// List the occurrences of a schedule, the newest first: one decision for every due time.
@@ -156,7 +156,7 @@ pub(crate) async fn occurrences(
     Id(id): Id<WorkflowId>,
     Params(params): Params<OccurrenceParams>,
 ) -> Result<Json<Page<OccurrenceView>>, Error> {
-    visible(&app, id, caller.team_id()).await?;
+    visible(&app, id, caller.team_id).await?;
     let limit = page::limit(params.limit)?;
     let filter = occurrences::Filter {
         workflow_id: id,

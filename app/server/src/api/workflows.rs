@@ -65,7 +65,7 @@ pub(crate) async fn create(
 ) -> Result<Response, Error> {
     let wait = parse_wait(params.wait)?;
     let edit = caller.edit(app.clock.now(), trace);
-    let team_id = match (caller.team_id(), body.team_id) {
+    let team_id = match (caller.team_id, body.team_id) {
         (Some(own), None) => own,
         (Some(own), Some(requested)) if own == requested => own,
         (Some(_), Some(_)) => {
@@ -94,7 +94,7 @@ pub(crate) async fn create(
               (status = "4XX", body = Problem, content_type = "application/problem+json")))]
 pub(crate) async fn get(State(app): State<App>, Viewer(caller): Viewer, Id(id): Id<WorkflowId>) -> Result<Read, Error> {
     let mut connection = app.pool.acquire().await?;
-    let found = workflows::find(&mut connection, id, caller.team_id()).await?.ok_or_else(Error::not_found)?;
+    let found = workflows::find(&mut connection, id, caller.team_id).await?.ok_or_else(Error::not_found)?;
     Ok(Read(view(found, app.clock.now())))
 }
 
@@ -122,12 +122,12 @@ async fn select(
 ) -> Result<(Vec<(Workflow, workflows::Sync)>, i64), Error> {
     let limit = page::limit(params.limit)?;
     params.q.as_deref().map_or(Ok(()), |q| field::text("q", q, 0, 200))?;
-    if params.team_id.is_some_and(|requested| caller.team_id().is_some_and(|own| own != requested)) {
+    if params.team_id.is_some_and(|requested| caller.team_id.is_some_and(|own| own != requested)) {
         // The list of another team is empty, like that of a team that does not exist.
         return Ok((Vec::new(), limit));
     }
     let filter = Filter {
-        team_id: caller.team_id().or(params.team_id),
+        team_id: caller.team_id.or(params.team_id),
         state: params.state,
         sync: params.sync,
         q: params.q,

@@ -114,11 +114,11 @@ pub(crate) async fn show(
     };
     let mut connection = app.pool.acquire().await?;
     if let Some(id) = params.workflow_id {
-        let found = workflows::find(&mut connection, WorkflowId(id), caller.team_id()).await?;
+        let found = workflows::find(&mut connection, WorkflowId(id), caller.team_id).await?;
         found.ok_or_else(Error::not_found)?;
     }
     let to = app.clock.now();
-    let scope = Scope { team_id: caller.team_id(), workflow_id: params.workflow_id, from: to - hours, to };
+    let scope = Scope { team_id: caller.team_id, workflow_id: params.workflow_id, from: to - hours, to };
     let stats = stats::read(&mut connection, scope).await?;
     Ok(Json(StatsView::of(&stats, scope)))
 }

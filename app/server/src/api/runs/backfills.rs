@@ -110,7 +110,7 @@ pub(super) async fn ask(
 ) -> Result<Response, Error> {
     let request = parse_request(app, &body, edit.now)?;
     let mut tx = db::begin(&app.pool).await?;
-    let workflow = lock_alive(&mut tx, id, caller.team_id(), edit.now).await?;
+    let workflow = lock_alive(&mut tx, id, caller.team_id, edit.now).await?;
     let outcome = match body.dry_run {
         Some(true) => backfills::count(&mut tx, &workflow, &request, edit.now).await?,
         Some(false) | None => backfills::begin(&mut tx, &workflow, &request, edit).await?,
@@ -177,7 +177,7 @@ pub(crate) async fn list(
 ) -> Result<Json<Page<BackfillView>>, Error> {
     let limit = page::limit(params.limit)?;
     let filter = Filter {
-        team_id: caller.team_id(),
+        team_id: caller.team_id,
         workflow_id: params.workflow_id,
         state: params.state,
         before: page::cursor(params.cursor.as_deref())?,
@@ -197,7 +197,7 @@ pub(crate) async fn get(
     Viewer(caller): Viewer,
     Id(id): Id<Uuid>,
 ) -> Result<Json<BackfillView>, Error> {
-    read(&mut *app.pool.acquire().await?, id, caller.team_id()).await.map(Json)
+    read(&mut *app.pool.acquire().await?, id, caller.team_id).await.map(Json)
 }
 
 /// Pauses, resumes or cancels a backfill.
@@ -216,14 +216,14 @@ pub(crate) async fn act(
     };
     let edit = caller.edit(app.clock.now(), trace);
     let mut tx = db::begin(&app.pool).await?;
-    let seen = backfills::find(&mut tx, id, caller.team_id()).await?.ok_or_else(Error::not_found)?;
+    let seen = backfills::find(&mut tx, id, caller.team_id).await?.ok_or_else(Error::not_found)?;
     // A job that advances the backfill locks the workflow, so read after this lock what the job did.
     workflows::lock(&mut tx, WorkflowId(seen.workflow_id), None, edit.now).await?.ok_or_else(Error::not_found)?;
-    let current = backfills::find(&mut tx, id, caller.team_id()).await?.ok_or_else(Error::not_found)?;
+    let current = backfills::find(&mut tx, id, caller.team_id).await?.ok_or_else(Error::not_found)?;
     if !backfills::operate(&mut tx, &current, verb, &edit).await? {
         return Err(Error::conflict("backfill_ended", "the backfill has already ended"));
     }
-    let view = read(&mut tx, id, caller.team_id()).await?;
+    let view = read(&mut tx, id, caller.team_id).await?;
     tx.commit().await?;
     Ok(Json(view))
 }

@@ -80,7 +80,7 @@ async fn fire(app: &App, caller: &Caller, id: WorkflowId, body: FireBody, edit: 
         field::no_nul("inputs", &Value::Object(inputs.clone()))?;
     }
     let mut tx = db::begin(&app.pool).await?;
-    let workflow = lock_alive(&mut tx, id, caller.team_id(), edit.now).await?;
+    let workflow = lock_alive(&mut tx, id, caller.team_id, edit.now).await?;
     let outcome = manual::fire(&mut tx, &workflow, body.inputs, edit).await?;
     tx.commit().await?;
     answer(app, outcome)
@@ -88,8 +88,8 @@ async fn fire(app: &App, caller: &Caller, id: WorkflowId, body: FireBody, edit: 
 
 async fn retry(app: &App, caller: &Caller, id: Uuid, edit: &Edit) -> Result<Response, Error> {
     let mut tx = db::begin(&app.pool).await?;
-    let run = runs::find(&mut tx, id, caller.team_id()).await?.ok_or_else(Error::not_found)?;
-    let workflow = lock_alive(&mut tx, WorkflowId(run.workflow_id), caller.team_id(), edit.now).await?;
+    let run = runs::find(&mut tx, id, caller.team_id).await?.ok_or_else(Error::not_found)?;
+    let workflow = lock_alive(&mut tx, WorkflowId(run.workflow_id), caller.team_id, edit.now).await?;
     let outcome = manual::retry(&mut tx, &workflow, id, edit).await?;
     tx.commit().await?;
     answer(app, outcome)
@@ -114,9 +114,9 @@ fn answer(app: &App, outcome: ManualOutcome) -> Result<Response, Error> {
 /// Cancelling a cancelled run changes nothing; a run that ended otherwise keeps its state.
 async fn cancel(app: &App, caller: &Caller, id: Uuid, edit: &Edit) -> Result<Json<RunView>, Error> {
     let mut tx = db::begin(&app.pool).await?;
-    let before = runs::find(&mut tx, id, caller.team_id()).await?.ok_or_else(Error::not_found)?;
+    let before = runs::find(&mut tx, id, caller.team_id).await?.ok_or_else(Error::not_found)?;
     let cancelled = runs::cancel(&mut tx, id, edit.now).await?;
-    let after = runs::find(&mut tx, id, caller.team_id()).await?.ok_or_else(Error::not_found)?;
+    let after = runs::find(&mut tx, id, caller.team_id).await?.ok_or_else(Error::not_found)?;
     match cancelled {
         Cancelled::Requested | Cancelled::Done => {
             let subject = format!("run:{id} of workflow:{}", before.workflow_id);

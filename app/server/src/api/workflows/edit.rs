@@ -35,7 +35,7 @@ impl LockedEdit {
         let EditRequest { trace, id, if_match, wait } = request;
         let wait = parse_wait(wait)?;
         let mut tx = db::begin(&app.pool).await?;
-        let locked = workflows::lock(&mut tx, id, caller.team_id(), app.clock.now()).await?;
+        let locked = workflows::lock(&mut tx, id, caller.team_id, app.clock.now()).await?;
         let before = locked.ok_or_else(Error::not_found)?;
         // Read the clock under the lock: then a fire that was decided while this edit waited lies before it.
         let edit = caller.edit(app.clock.now(), trace);

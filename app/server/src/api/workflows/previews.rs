@@ -129,7 +129,7 @@ pub(crate) async fn next(
 ) -> Result<Json<NextView>, Error> {
     let count = count("n", params.n)?;
     let mut connection = app.pool.acquire().await?;
-    let (workflow, _) = workflows::find(&mut connection, id, caller.team_id()).await?.ok_or_else(Error::not_found)?;
+    let (workflow, _) = workflows::find(&mut connection, id, caller.team_id).await?.ok_or_else(Error::not_found)?;
     Ok(Json(preview(&workflow, app.clock.now(), count)))
 }
 

@@ -91,7 +91,7 @@ pub(crate) async fn list(
     responses((status = 200, body = ScheduleView, headers(("ETag" = String))),
               (status = "4XX", body = Problem, content_type = "application/problem+json")))]
 pub(crate) async fn get(State(app): State<App>, Viewer(caller): Viewer, Id(id): Id<WorkflowId>) -> Result<Read, Error> {
-    read(&app, id, caller.team_id()).await
+    read(&app, id, caller.team_id).await
 }
 
 /// Create or replace a workflow's schedule; an absent field takes its default.
