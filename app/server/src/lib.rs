@@ -22,4 +22,4 @@ mod state;
 pub use config::Config;
 pub use run::serve;
 pub use server::listen;
-pub use state::{App, Parts, Requests};
+pub use state::{App, Parts};

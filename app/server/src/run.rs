@@ -9,6 +9,7 @@ use schedule::Clock;
 use tokio::net::TcpListener;
 use workflows::{audit, zones};
 
+use crate::api::request::in_flight;
 use crate::{App, api, jobs, server};
 
 /// How long requests whose connections were closed may take to end at shutdown.
@@ -44,7 +45,7 @@ pub async fn serve(listener: TcpListener, app: App, shutdown: Shutdown) -> anyho
         ended = (&mut executing).await.and((&mut taking_turns).await);
     };
     server::serve(listener, api::router(app.clone()), &app.config, drained).await;
-    if tokio::time::timeout(REQUESTS_END, app.requests.all_ended()).await.is_err() {
+    if tokio::time::timeout(REQUESTS_END, in_flight::await_requests(&app)).await.is_err() {
         tracing::warn!("requests cut off at shutdown; Postgres rolls back their open transactions");
     }
     notifying.abort();

@@ -108,7 +108,7 @@ async fn apply(app: &App, file: &str, wanted: &[Definition], edit: &Edit) -> Res
     let mut tx = db::begin(&app.pool).await?;
     lock_teams(&mut tx, wanted).await?;
     let (mut plans, mut complaints) = (Vec::new(), Vec::new());
-    let bounds = app.bounds(edit.now);
+    let bounds = Bounds { now: edit.now, retention: app.ledger_kept };
     for definition in wanted {
         match plan(&mut tx, file, definition, &bounds).await? {
             Ok(plan) => plans.push(plan),

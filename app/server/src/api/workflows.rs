@@ -18,7 +18,7 @@ use utoipa::IntoParams;
 use workflows::definition::body::WorkflowBody;
 use workflows::definition::field::{self, FieldError};
 use workflows::definition::patch;
-use workflows::definition::spec::Spec;
+use workflows::definition::spec::{Bounds, Spec};
 use workflows::{Filter, SyncStatus, Workflow};
 
 use super::request::auth::{Admin, Caller, Editor, Viewer};
@@ -77,7 +77,8 @@ pub(crate) async fn create(
             return Err(FieldError::new("missing_field", "team_id", detail).into());
         }
     };
-    let spec = Spec::new(body, None, &app.bounds(edit.now))?;
+    let bounds = Bounds { now: edit.now, retention: app.ledger_kept };
+    let spec = Spec::new(body, None, &bounds)?;
     actions::check_reach(&spec.action, &app.allowed).await?;
     let mut tx = db::begin(&app.pool).await?;
     let made = workflows::create(&mut tx, team_id, spec, None, &edit).await?;

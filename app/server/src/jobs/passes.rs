@@ -12,7 +12,7 @@ use crate::metrics::{FailedJob, MetricLabel, Metrics};
 
 /// Decides the due times that have no decision.
 pub(super) async fn watchdog(app: &App) -> anyhow::Result<Did> {
-    let pass = watchdog::pass(&app.pool, app.config.ledger_kept(), app.database_time().await?).await?;
+    let pass = watchdog::pass(&app.pool, app.ledger_kept, app.database_time().await?).await?;
     count_watchdog(&pass, &app.metrics);
     if pass.caught_up > 0 {
         app.wake.notify();

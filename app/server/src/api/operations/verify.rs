@@ -99,7 +99,7 @@ pub(crate) async fn verify(
 ) -> Result<Json<VerifyView>, Error> {
     let span = Span { from: field::instant("from", params.from)?, to: field::instant("to", params.to)? };
     let cursor = page::cursor(params.cursor.as_deref())?;
-    let (kept, now) = (app.config.ledger_kept(), app.clock.now());
+    let (kept, now) = (app.ledger_kept, app.clock.now());
     let mut connection = app.pool.acquire().await?;
     let cursor = verify::start(&mut connection, span, cursor, kept, now).await?.map_err(refused)?;
     drop(connection);

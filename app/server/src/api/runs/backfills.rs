@@ -146,7 +146,7 @@ fn nothing_selected(timing: Timing) -> &'static str {
 
 fn parse_request(app: &App, body: &BackfillBody, now: DateTime<Utc>) -> Result<BackfillRequest, FieldError> {
     let (start, end) = (field::instant("start", body.start)?, field::instant("end", body.end)?);
-    let earliest = now - app.config.ledger_kept();
+    let earliest = now - app.ledger_kept;
     if start >= end {
         return Err(FieldError::invalid("end", "end must be later than start"));
     }

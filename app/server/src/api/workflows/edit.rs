@@ -40,7 +40,7 @@ impl LockedEdit {
         // Read the clock under the lock: then a fire that was decided while this edit waited lies before it.
         let edit = caller.edit(app.clock.now(), trace);
         check_version(&if_match, before.version)?;
-        let bounds = app.bounds(edit.now);
+        let bounds = Bounds { now: edit.now, retention: app.ledger_kept };
         Ok(Self { tx, before, bounds, edit, wait })
     }
 
