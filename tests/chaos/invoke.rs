@@ -6,8 +6,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use access::keys::{self, Holder};
-use access::teams;
+use access::keys::{Holder, create_key};
+use access::teams::create_team;
 use chrono::{DateTime, FixedOffset, SecondsFormat, TimeDelta, Utc};
 use db::PgPool;
 use reqwest::Method;
@@ -102,8 +102,8 @@ impl Storm {
         let pool = db::connect(&app::config::database(dsn, 10)).await.unwrap();
         let how = Edit { actor: "chaos".to_owned(), now: Clock::System.now(), traceparent: None };
         let mut tx = db::begin(&pool).await.unwrap();
-        let (team, _) = teams::create(&mut tx, "chaos", &how).await.unwrap();
-        let (_, key) = keys::create(&mut tx, Holder::Scheduler, "runner", &how).await.unwrap();
+        let (team, _) = create_team(&mut tx, "chaos", &how).await.unwrap();
+        let (_, key) = create_key(&mut tx, Holder::Scheduler, "runner", &how).await.unwrap();
         tx.commit().await.unwrap();
         let workflows: Vec<i64> = sqlx::query_scalar(WORKFLOWS_OF_AN_HOUR)
             .bind(team.id)
@@ -114,7 +114,7 @@ impl Storm {
         sqlx::query(THEIR_VERSIONS).execute(&pool).await.unwrap();
         let mut instances = Vec::new();
         for _ in 0..3 {
-            instances.push(Instance::start(dsn, key.reveal()).await);
+            instances.push(Instance::start(dsn, key.reveal_text()).await);
         }
         Storm { pool, instances, fires: fires(&workflows) }
     }

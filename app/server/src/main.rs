@@ -217,10 +217,10 @@ async fn create_team(database: &Database, name: &str) -> anyhow::Result<()> {
     let pool = database.connect().await?;
     let mut tx = db::begin(&pool).await?;
     let edit = command_line_edit(&mut tx).await?;
-    let (team, secret) = teams::create(&mut tx, name, &edit).await.context("cannot create the team")?;
+    let (team, secret) = teams::create_team(&mut tx, name, &edit).await.context("cannot create the team")?;
     tx.commit().await?;
     println!("{}", team.id);
-    eprintln!("signing secret, shown once: {}", secret.reveal());
+    eprintln!("signing secret, shown once: {}", secret.reveal_text());
     Ok(())
 }
 
@@ -236,9 +236,9 @@ async fn create_key(
     let pool = database.connect().await?;
     let mut tx = db::begin(&pool).await?;
     let edit = command_line_edit(&mut tx).await?;
-    let (_, secret) = keys::create(&mut tx, holder, name, &edit).await.context("cannot create the key")?;
+    let (_, secret) = keys::create_key(&mut tx, holder, name, &edit).await.context("cannot create the key")?;
     tx.commit().await?;
-    println!("{}", secret.reveal());
+    println!("{}", secret.reveal_text());
     Ok(())
 }
 

@@ -82,7 +82,7 @@ async fn keep_sampling(app: App) {
 async fn sweep(app: App) {
     loop {
         tokio::time::sleep(Duration::from_secs(60)).await;
-        app.gate.sweep();
+        app.gate.remove_idle_entries();
     }
 }
 

@@ -64,7 +64,7 @@ pub(crate) async fn create(
     Body(body): Body<WorkflowBody>,
 ) -> Result<Response, Error> {
     let wait = parse_wait(params.wait)?;
-    let edit = caller.edit(app.clock.now(), trace);
+    let edit = caller.edit_at(app.clock.now(), trace);
     let team_id = match (caller.team_id, body.team_id) {
         (Some(own), None) => own,
         (Some(own), Some(requested)) if own == requested => own,

@@ -103,7 +103,7 @@ pub(crate) async fn check(
     OptionalBody(body): OptionalBody<CheckBody>,
 ) -> Result<(StatusCode, Json<SweepView>), Error> {
     let mut tx = db::begin(&app.pool).await?;
-    let sweep = drift::request(&mut tx, body.force, &caller.edit(app.clock.now(), trace)).await?;
+    let sweep = drift::request(&mut tx, body.force, &caller.edit_at(app.clock.now(), trace)).await?;
     tx.commit().await?;
     Ok((StatusCode::ACCEPTED, Json(sweep.into())))
 }

@@ -97,12 +97,12 @@ pub(crate) async fn create_team(
 ) -> Result<Response, Error> {
     field::name("name", &body.name)?;
     let mut tx = db::begin(&app.pool).await?;
-    let (team, secret) = teams::create(&mut tx, &body.name, &caller.edit(app.clock.now(), trace)).await?;
+    let (team, secret) = teams::create_team(&mut tx, &body.name, &caller.edit_at(app.clock.now(), trace)).await?;
     tx.commit().await?;
     let view = TeamView {
         id: team.id,
         name: team.name,
-        signing_secret: secret.reveal().to_owned(),
+        signing_secret: secret.reveal_text().to_owned(),
         created_on: team.created_on,
     };
     Ok((StatusCode::CREATED, [(header::CACHE_CONTROL, "no-store")], Json(view)).into_response())
@@ -120,9 +120,9 @@ pub(crate) async fn create(
     field::name("name", &body.name)?;
     let holder = holder(body.kind, body.team_id, body.role)?;
     let mut tx = db::begin(&app.pool).await?;
-    let (key, secret) = keys::create(&mut tx, holder, &body.name, &caller.edit(app.clock.now(), trace)).await?;
+    let (key, secret) = keys::create_key(&mut tx, holder, &body.name, &caller.edit_at(app.clock.now(), trace)).await?;
     tx.commit().await?;
-    let view = NewKeyView { key: secret.reveal().to_owned(), shown: key.into() };
+    let view = NewKeyView { key: secret.reveal_text().to_owned(), shown: key.into() };
     Ok((StatusCode::CREATED, [(header::CACHE_CONTROL, "no-store")], Json(view)).into_response())
 }
 
@@ -136,7 +136,7 @@ pub(crate) async fn list(
 ) -> Result<Json<Page<KeyView>>, Error> {
     let limit = page::limit(params.limit)?;
     let mut connection = app.pool.acquire().await?;
-    let found = keys::list(&mut connection, page::cursor(params.cursor.as_deref())?, limit + 1).await?;
+    let found = keys::list_keys(&mut connection, page::cursor(params.cursor.as_deref())?, limit + 1).await?;
     let items = found.into_iter().map(KeyView::from).collect();
     Ok(Json(Page::cut(items, limit, |item: &KeyView| item.id.to_string())))
 }
@@ -155,7 +155,8 @@ pub(crate) async fn revoke(
         return Err(Error::not_found());
     }
     let mut tx = db::begin(&app.pool).await?;
-    let key = keys::revoke(&mut tx, id, &caller.edit(app.clock.now(), trace)).await?.ok_or_else(Error::not_found)?;
+    let key =
+        keys::revoke_key(&mut tx, id, &caller.edit_at(app.clock.now(), trace)).await?.ok_or_else(Error::not_found)?;
     tx.commit().await?;
     app.gate.forget_all();
     Ok(Json(key.into()))

@@ -78,7 +78,7 @@ pub(crate) async fn act(
     Verb(id, verb): Verb<i64>,
     OptionalBody(EmptyBody {}): OptionalBody<EmptyBody>,
 ) -> Result<Json<OutboxView>, Error> {
-    let edit = caller.edit(app.clock.now(), trace);
+    let edit = caller.edit_at(app.clock.now(), trace);
     let mut tx = db::begin(&app.pool).await?;
     let operated = match verb.as_str() {
         "retry" => operate::retry(&mut tx, id, &edit).await?,

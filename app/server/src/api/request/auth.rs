@@ -37,7 +37,7 @@ impl FromRequestParts<App> for Caller {
         let peer = parts.extensions.get::<Peer>().map_or(IpAddr::from([0, 0, 0, 0]), |peer| peer.0);
         match presented {
             None => Err(Error::unauthorized()),
-            Some(presented) => admitted(app, app.gate.admit(&app.pool, presented, peer, app.clock.now()).await?),
+            Some(presented) => admitted(app, app.gate.admit_key(&app.pool, presented, peer, app.clock.now()).await?),
         }
     }
 }

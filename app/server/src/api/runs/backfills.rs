@@ -214,7 +214,7 @@ pub(crate) async fn act(
         "cancel" => Verb::Cancel,
         _ => return Err(Error::not_found()),
     };
-    let edit = caller.edit(app.clock.now(), trace);
+    let edit = caller.edit_at(app.clock.now(), trace);
     let mut tx = db::begin(&app.pool).await?;
     let seen = backfills::find(&mut tx, id, caller.team_id).await?.ok_or_else(Error::not_found)?;
     // A job that advances the backfill locks the workflow, so read after this lock what the job did.

@@ -47,7 +47,7 @@ pub(crate) async fn act_on_schedule(
     Verb(id, verb): Verb<WorkflowId>,
     OptionalBody(body): OptionalBody<Value>,
 ) -> Result<Response, Error> {
-    let edit = caller.edit(app.clock.now(), trace);
+    let edit = caller.edit_at(app.clock.now(), trace);
     match verb.as_str() {
         "fire" => fire(&app, &caller, id, read(body)?, &edit).await,
         "backfill" => backfills::ask(&app, &caller, id, read::<BackfillBody>(body)?, &edit).await,
@@ -63,7 +63,7 @@ pub(crate) async fn act_on_run(
     Verb(id, verb): Verb<Uuid>,
     OptionalBody(EmptyBody {}): OptionalBody<EmptyBody>,
 ) -> Result<Response, Error> {
-    let edit = caller.edit(app.clock.now(), trace);
+    let edit = caller.edit_at(app.clock.now(), trace);
     match verb.as_str() {
         "cancel" => cancel(&app, &caller, id, &edit).await.map(IntoResponse::into_response),
         "retry" => retry(&app, &caller, id, &edit).await,

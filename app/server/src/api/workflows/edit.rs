@@ -38,7 +38,7 @@ impl LockedEdit {
         let locked = workflows::lock(&mut tx, id, caller.team_id, app.clock.now()).await?;
         let before = locked.ok_or_else(Error::not_found)?;
         // Read the clock under the lock: then a fire that was decided while this edit waited lies before it.
-        let edit = caller.edit(app.clock.now(), trace);
+        let edit = caller.edit_at(app.clock.now(), trace);
         check_version(&if_match, before.version)?;
         let bounds = Bounds { now: edit.now, retention: app.ledger_kept };
         Ok(Self { tx, before, bounds, edit, wait })
