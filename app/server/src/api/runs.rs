@@ -106,7 +106,7 @@ pub struct OccurrenceParams {
 #[utoipa::path(get, path = "/api/v1/runs", tag = "runs", params(RunParams),
     responses((status = 200, body = Page<RunView>),
               (status = "4XX", body = Problem, content_type = "application/problem+json")))]
-pub(crate) async fn list(
+pub(crate) async fn list_runs(
     State(app): State<App>,
     Viewer(caller): Viewer,
     Params(params): Params<RunParams>,
@@ -118,7 +118,7 @@ pub(crate) async fn list(
 #[utoipa::path(get, path = "/api/v1/runs/{id}", tag = "runs", params(("id" = Uuid, Path)),
     responses((status = 200, body = RunView),
               (status = "4XX", body = Problem, content_type = "application/problem+json")))]
-pub(crate) async fn get(
+pub(crate) async fn get_run(
     State(app): State<App>,
     Viewer(caller): Viewer,
     Id(id): Id<Uuid>,
@@ -132,7 +132,7 @@ pub(crate) async fn get(
 #[utoipa::path(get, path = "/api/v1/schedules/{id}/runs", tag = "schedules", params(("id" = i64, Path), RunParams),
     responses((status = 200, body = Page<RunView>),
               (status = "4XX", body = Problem, content_type = "application/problem+json")))]
-pub(crate) async fn of_schedule(
+pub(crate) async fn list_schedule_runs(
     State(app): State<App>,
     Viewer(caller): Viewer,
     Id(id): Id<WorkflowId>,
@@ -150,7 +150,7 @@ pub(crate) async fn of_schedule(
     params(("id" = i64, Path), OccurrenceParams),
     responses((status = 200, body = Page<OccurrenceView>),
               (status = "4XX", body = Problem, content_type = "application/problem+json")))]
-pub(crate) async fn occurrences(
+pub(crate) async fn list_occurrences(
     State(app): State<App>,
     Viewer(caller): Viewer,
     Id(id): Id<WorkflowId>,

@@ -56,7 +56,7 @@ pub struct ListParams {
 #[utoipa::path(post, path = "/api/v1/workflows", tag = "workflows", request_body = WorkflowBody, params(WriteParams),
     responses((status = 201, body = WorkflowView, headers(("Location" = String), ("ETag" = String))),
               (status = "4XX", body = Problem, content_type = "application/problem+json")))]
-pub(crate) async fn create(
+pub(crate) async fn create_workflow(
     State(app): State<App>,
     Editor(caller): Editor,
     Trace(trace): Trace,
@@ -93,7 +93,11 @@ pub(crate) async fn create(
 #[utoipa::path(get, path = "/api/v1/workflows/{id}", tag = "workflows", params(("id" = i64, Path)),
     responses((status = 200, body = WorkflowView, headers(("ETag" = String))),
               (status = "4XX", body = Problem, content_type = "application/problem+json")))]
-pub(crate) async fn get(State(app): State<App>, Viewer(caller): Viewer, Id(id): Id<WorkflowId>) -> Result<Read, Error> {
+pub(crate) async fn get_workflow(
+    State(app): State<App>,
+    Viewer(caller): Viewer,
+    Id(id): Id<WorkflowId>,
+) -> Result<Read, Error> {
     let mut connection = app.pool.acquire().await?;
     let found = workflows::find(&mut connection, id, caller.team_id).await?.ok_or_else(Error::not_found)?;
     Ok(Read(view(found, app.clock.now())))
@@ -103,7 +107,7 @@ pub(crate) async fn get(State(app): State<App>, Viewer(caller): Viewer, Id(id): 
 #[utoipa::path(get, path = "/api/v1/workflows", tag = "workflows", params(ListParams),
     responses((status = 200, body = Page<WorkflowView>),
               (status = "4XX", body = Problem, content_type = "application/problem+json")))]
-pub(crate) async fn list(
+pub(crate) async fn list_workflows(
     State(app): State<App>,
     Viewer(caller): Viewer,
     Params(params): Params<ListParams>,
@@ -147,7 +151,7 @@ async fn select(
     request_body(content((Object = "application/json"), (Object = "application/merge-patch+json"))),
     responses((status = 200, body = WorkflowView, headers(("ETag" = String))),
               (status = "4XX", body = Problem, content_type = "application/problem+json")))]
-pub(crate) async fn patch(
+pub(crate) async fn patch_workflow(
     State(app): State<App>,
     Editor(caller): Editor,
     request: EditRequest,
@@ -169,7 +173,7 @@ pub(crate) async fn patch(
 #[utoipa::path(delete, path = "/api/v1/workflows/{id}", tag = "workflows",
     params(("id" = i64, Path), ("If-Match" = Option<String>, Header), WriteParams),
     responses((status = 204), (status = "4XX", body = Problem, content_type = "application/problem+json")))]
-pub(crate) async fn delete(
+pub(crate) async fn delete_workflow(
     State(app): State<App>,
     Admin(caller): Admin,
     request: EditRequest,

@@ -78,7 +78,7 @@ pub struct CheckBody {
 /// Show the last sweep, the open one, and the current differences.
 #[utoipa::path(get, path = "/api/v1/drift", tag = "operations",
     responses((status = 200, body = DriftView), (status = "4XX", body = Problem, content_type = "application/problem+json")))]
-pub(crate) async fn show(State(app): State<App>, Admin(_): Admin) -> Result<Json<DriftView>, Error> {
+pub(crate) async fn show_drift(State(app): State<App>, Admin(_): Admin) -> Result<Json<DriftView>, Error> {
     let mut connection = app.pool.acquire().await?;
     // Read the open sweep first: if it finishes between the two statements, it is shown as the last.
     let open = drift::open(&mut connection).await?;
@@ -96,7 +96,7 @@ pub(crate) async fn show(State(app): State<App>, Admin(_): Admin) -> Result<Json
 /// Request a sweep. The publisher starts it at its next tick. If one is already open, the answer is that one.
 #[utoipa::path(post, path = "/api/v1/drift:check", tag = "operations", request_body = Option<CheckBody>,
     responses((status = 202, body = SweepView), (status = "4XX", body = Problem, content_type = "application/problem+json")))]
-pub(crate) async fn check(
+pub(crate) async fn check_drift(
     State(app): State<App>,
     Admin(caller): Admin,
     Trace(trace): Trace,

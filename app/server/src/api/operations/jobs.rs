@@ -43,7 +43,7 @@ pub struct JobView {
 /// List the background jobs.
 #[utoipa::path(get, path = "/api/v1/jobs", tag = "operations",
     responses((status = 200, body = JobsView), (status = "4XX", body = Problem, content_type = "application/problem+json")))]
-pub(crate) async fn list(State(app): State<App>, Viewer(_): Viewer) -> Result<Json<JobsView>, Error> {
+pub(crate) async fn list_jobs(State(app): State<App>, Viewer(_): Viewer) -> Result<Json<JobsView>, Error> {
     let mut connection = app.pool.acquire().await?;
     let found = jobs::list(&mut connection).await?;
     let known = jobs::registry(&app.config);

@@ -111,7 +111,7 @@ pub(crate) async fn create_team(
 /// Create a key. Only this answer contains it.
 #[utoipa::path(post, path = "/api/v1/keys", tag = "keys", request_body = KeyBody,
     responses((status = 201, body = NewKeyView), (status = "4XX", body = Problem, content_type = "application/problem+json")))]
-pub(crate) async fn create(
+pub(crate) async fn create_key(
     State(app): State<App>,
     Admin(caller): Admin,
     Trace(trace): Trace,
@@ -129,7 +129,7 @@ pub(crate) async fn create(
 /// List keys, without their secrets.
 #[utoipa::path(get, path = "/api/v1/keys", tag = "keys", params(KeyParams),
     responses((status = 200, body = Page<KeyView>), (status = "4XX", body = Problem, content_type = "application/problem+json")))]
-pub(crate) async fn list(
+pub(crate) async fn list_keys(
     State(app): State<App>,
     Admin(_): Admin,
     Params(params): Params<KeyParams>,
@@ -144,7 +144,7 @@ pub(crate) async fn list(
 /// Revoke a key; it is refused within 5 seconds.
 #[utoipa::path(post, path = "/api/v1/keys/{id}:revoke", tag = "keys", params(("id" = Uuid, Path)),
     responses((status = 200, body = KeyView), (status = "4XX", body = Problem, content_type = "application/problem+json")))]
-pub(crate) async fn revoke(
+pub(crate) async fn revoke_key(
     State(app): State<App>,
     Admin(caller): Admin,
     Trace(trace): Trace,

@@ -56,7 +56,7 @@ pub struct OutboxParams {
 #[utoipa::path(get, path = "/api/v1/outbox", tag = "operations", params(OutboxParams),
     responses((status = 200, body = Page<OutboxView>),
               (status = "4XX", body = Problem, content_type = "application/problem+json")))]
-pub(crate) async fn list(
+pub(crate) async fn list_outbox(
     State(app): State<App>,
     Admin(_): Admin,
     Params(params): Params<OutboxParams>,
@@ -71,7 +71,7 @@ pub(crate) async fn list(
 }
 
 /// Retry or discard an outbox row.
-pub(crate) async fn act(
+pub(crate) async fn change_outbox_row(
     State(app): State<App>,
     Admin(caller): Admin,
     Trace(trace): Trace,

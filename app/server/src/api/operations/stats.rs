@@ -103,7 +103,7 @@ pub struct RecoveriesView {
 #[utoipa::path(get, path = "/api/v1/stats", tag = "operations", params(StatsParams),
     responses((status = 200, body = StatsView),
               (status = "4XX", body = Problem, content_type = "application/problem+json")))]
-pub(crate) async fn show(
+pub(crate) async fn show_stats(
     State(app): State<App>,
     Viewer(caller): Viewer,
     Params(params): Params<StatsParams>,

@@ -92,7 +92,7 @@ pub struct UnjudgedView {
 #[utoipa::path(get, path = "/api/v1/verify", tag = "operations", params(VerifyParams),
     responses((status = 200, body = VerifyView),
               (status = "4XX", body = Problem, content_type = "application/problem+json")))]
-pub(crate) async fn verify(
+pub(crate) async fn verify_ledger(
     State(app): State<App>,
     Admin(_): Admin,
     Params(params): Params<VerifyParams>,

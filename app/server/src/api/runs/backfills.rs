@@ -170,7 +170,7 @@ fn parse_request(app: &App, body: &BackfillBody, now: DateTime<Utc>) -> Result<B
 #[utoipa::path(get, path = "/api/v1/backfills", tag = "schedules", params(BackfillParams),
     responses((status = 200, body = Page<BackfillView>),
               (status = "4XX", body = Problem, content_type = "application/problem+json")))]
-pub(crate) async fn list(
+pub(crate) async fn list_backfills(
     State(app): State<App>,
     Viewer(caller): Viewer,
     Params(params): Params<BackfillParams>,
@@ -192,7 +192,7 @@ pub(crate) async fn list(
 #[utoipa::path(get, path = "/api/v1/backfills/{id}", tag = "schedules", params(("id" = Uuid, Path)),
     responses((status = 200, body = BackfillView),
               (status = "4XX", body = Problem, content_type = "application/problem+json")))]
-pub(crate) async fn get(
+pub(crate) async fn get_backfill(
     State(app): State<App>,
     Viewer(caller): Viewer,
     Id(id): Id<Uuid>,
@@ -201,7 +201,7 @@ pub(crate) async fn get(
 }
 
 /// Pauses, resumes or cancels a backfill.
-pub(crate) async fn act(
+pub(crate) async fn change_backfill(
     State(app): State<App>,
     Editor(caller): Editor,
     Trace(trace): Trace,

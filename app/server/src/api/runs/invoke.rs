@@ -56,7 +56,7 @@ pub struct Verdict {
               (status = 410, body = Problem, content_type = "application/problem+json", description = "workflow_gone"),
               (status = "4XX", body = Problem, content_type = "application/problem+json"),
               (status = 503, body = Problem, content_type = "application/problem+json")))]
-pub(crate) async fn invoke(
+pub(crate) async fn invoke_workflow(
     State(app): State<App>,
     Scheduler: Scheduler,
     Verb(id, verb): Verb<WorkflowId>,

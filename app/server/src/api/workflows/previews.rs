@@ -94,7 +94,7 @@ pub struct NextView {
 #[utoipa::path(post, path = "/api/v1/cron:explain", tag = "schedules", request_body = ExplainBody,
     responses((status = 200, body = ExplanationView),
               (status = "4XX", body = Problem, content_type = "application/problem+json")))]
-pub(crate) async fn explain(
+pub(crate) async fn explain_cron(
     State(app): State<App>,
     Viewer(_): Viewer,
     Body(body): Body<ExplainBody>,
@@ -121,7 +121,7 @@ pub(crate) async fn explain(
 #[utoipa::path(get, path = "/api/v1/schedules/{id}/next", tag = "schedules", params(("id" = i64, Path), NextParams),
     responses((status = 200, body = NextView),
               (status = "4XX", body = Problem, content_type = "application/problem+json")))]
-pub(crate) async fn next(
+pub(crate) async fn list_next_times(
     State(app): State<App>,
     Viewer(caller): Viewer,
     Id(id): Id<WorkflowId>,

@@ -75,7 +75,7 @@ impl IntoResponse for Read {
 #[utoipa::path(get, path = "/api/v1/schedules", tag = "schedules", params(ListParams),
     responses((status = 200, body = Page<ScheduleView>),
               (status = "4XX", body = Problem, content_type = "application/problem+json")))]
-pub(crate) async fn list(
+pub(crate) async fn list_schedules(
     State(app): State<App>,
     Viewer(caller): Viewer,
     Params(params): Params<ListParams>,
@@ -90,7 +90,11 @@ pub(crate) async fn list(
 #[utoipa::path(get, path = "/api/v1/schedules/{id}", tag = "schedules", params(("id" = i64, Path)),
     responses((status = 200, body = ScheduleView, headers(("ETag" = String))),
               (status = "4XX", body = Problem, content_type = "application/problem+json")))]
-pub(crate) async fn get(State(app): State<App>, Viewer(caller): Viewer, Id(id): Id<WorkflowId>) -> Result<Read, Error> {
+pub(crate) async fn get_schedule(
+    State(app): State<App>,
+    Viewer(caller): Viewer,
+    Id(id): Id<WorkflowId>,
+) -> Result<Read, Error> {
     read(&app, id, caller.team_id).await
 }
 
@@ -100,7 +104,7 @@ pub(crate) async fn get(State(app): State<App>, Viewer(caller): Viewer, Id(id): 
     responses((status = 200, body = ScheduleView, headers(("ETag" = String))),
               (status = 201, description = "The schedule was created", body = ScheduleView, headers(("ETag" = String))),
               (status = "4XX", body = Problem, content_type = "application/problem+json")))]
-pub(crate) async fn put(
+pub(crate) async fn put_schedule(
     State(app): State<App>,
     Editor(caller): Editor,
     request: EditRequest,
@@ -120,7 +124,7 @@ pub(crate) async fn put(
     request_body(content((Object = "application/json"), (Object = "application/merge-patch+json"))),
     responses((status = 200, body = ScheduleView, headers(("ETag" = String))),
               (status = "4XX", body = Problem, content_type = "application/problem+json")))]
-pub(crate) async fn patch(
+pub(crate) async fn patch_schedule(
     State(app): State<App>,
     Editor(caller): Editor,
     request: EditRequest,
@@ -138,7 +142,7 @@ pub(crate) async fn patch(
 #[utoipa::path(delete, path = "/api/v1/schedules/{id}", tag = "schedules",
     params(("id" = i64, Path), ("If-Match" = Option<String>, Header), WriteParams),
     responses((status = 204), (status = "4XX", body = Problem, content_type = "application/problem+json")))]
-pub(crate) async fn delete(
+pub(crate) async fn delete_schedule(
     State(app): State<App>,
     Editor(caller): Editor,
     request: EditRequest,

@@ -31,7 +31,7 @@ pub struct PauseBody {
 }
 
 /// Archive, pause or resume a workflow.
-pub(crate) async fn act(
+pub(crate) async fn change_state(
     State(app): State<App>,
     Editor(caller): Editor,
     Trace(trace): Trace,
