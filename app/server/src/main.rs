@@ -232,7 +232,8 @@ async fn create_key(
     name: &str,
 ) -> anyhow::Result<()> {
     field::name("name", name).map_err(|error| anyhow::anyhow!("--{}", error.detail))?;
-    let holder = api::operations::keys::holder(kind, team, role).map_err(|error| anyhow::anyhow!(error.detail))?;
+    let holder =
+        api::operations::keys::parse_holder(kind, team, role).map_err(|error| anyhow::anyhow!(error.detail))?;
     let pool = database.connect().await?;
     let mut tx = db::begin(&pool).await?;
     let edit = command_line_edit(&mut tx).await?;

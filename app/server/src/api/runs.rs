@@ -157,23 +157,23 @@ pub(crate) async fn list_occurrences(
     Params(params): Params<OccurrenceParams>,
 ) -> Result<Json<Page<OccurrenceView>>, Error> {
     visible(&app, id, caller.team_id).await?;
-    let limit = page::limit(params.limit)?;
+    let limit = page::parse_limit(params.limit)?;
     let filter = occurrences::Filter {
         workflow_id: id,
         decision: params.decision,
         from: params.from.map(|time| field::instant("from", time)).transpose()?,
         to: params.to.map(|time| field::instant("to", time)).transpose()?,
-        before: page::cursor(params.cursor.as_deref())?,
+        before: page::parse_cursor(params.cursor.as_deref())?,
         limit: limit + 1,
     };
     let mut connection = app.pool.acquire().await?;
     let found = occurrences::list(&mut connection, &filter).await?;
     let items = found.into_iter().map(OccurrenceView::from).collect();
-    Ok(Json(Page::cut(items, limit, |item: &OccurrenceView| item.scheduled_time.to_rfc3339())))
+    Ok(Json(Page::from_rows(items, limit, |item: &OccurrenceView| item.scheduled_time.to_rfc3339())))
 }
 
 async fn page_of_runs(app: &App, team_id: Option<i64>, params: RunParams) -> Result<Json<Page<RunView>>, Error> {
-    let limit = page::limit(params.limit)?;
+    let limit = page::parse_limit(params.limit)?;
     let filter = Filter {
         team_id,
         workflow_id: params.workflow_id,
@@ -181,13 +181,13 @@ async fn page_of_runs(app: &App, team_id: Option<i64>, params: RunParams) -> Res
         trigger: params.trigger,
         from: params.from.map(|time| field::instant("from", time)).transpose()?,
         to: params.to.map(|time| field::instant("to", time)).transpose()?,
-        before: page::cursor(params.cursor.as_deref())?,
+        before: page::parse_cursor(params.cursor.as_deref())?,
         limit: limit + 1,
     };
     let mut connection = app.pool.acquire().await?;
     let found = runs::list(&mut connection, &filter).await?;
     let items = found.into_iter().map(RunView::from).collect();
-    Ok(Json(Page::cut(items, limit, |item: &RunView| item.id.to_string())))
+    Ok(Json(Page::from_rows(items, limit, |item: &RunView| item.id.to_string())))
 }
 
 async fn visible(app: &App, id: WorkflowId, team_id: Option<i64>) -> Result<(), Error> {

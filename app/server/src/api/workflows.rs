@@ -26,8 +26,8 @@ use super::request::error::{Error, Problem};
 use super::request::extract::{Body, EditRequest, Id, Params, Patch, Trace, WriteParams};
 use super::request::page::{self, Page};
 use crate::App;
-use edit::{LockedEdit, applied, parse_wait, read_saved};
-use view::{Read, WorkflowView, view};
+use edit::{LockedEdit, parse_wait, read_saved, read_when_applied};
+use view::{Read, WorkflowView, view_workflow};
 
 /// Filters of a list of workflows.
 #[derive(Deserialize, IntoParams)]
@@ -85,7 +85,7 @@ pub(crate) async fn create_workflow(
     tx.commit().await?;
     app.notifier.notify();
     let location = format!("/api/v1/workflows/{}", made.id);
-    let read = applied(&app, made.id, made.revision.0, wait).await?;
+    let read = read_when_applied(&app, made.id, made.revision.0, wait).await?;
     Ok((StatusCode::CREATED, [(header::LOCATION, location)], read).into_response())
 }
 
@@ -100,7 +100,7 @@ pub(crate) async fn get_workflow(
 ) -> Result<Read, Error> {
     let mut connection = app.pool.acquire().await?;
     let found = workflows::find(&mut connection, id, caller.team_id).await?.ok_or_else(Error::not_found)?;
-    Ok(Read(view(found, app.clock.now())))
+    Ok(Read(view_workflow(found, app.clock.now())))
 }
 
 /// List workflows, in the order of their ids.
@@ -112,20 +112,20 @@ pub(crate) async fn list_workflows(
     Viewer(caller): Viewer,
     Params(params): Params<ListParams>,
 ) -> Result<Json<Page<WorkflowView>>, Error> {
-    let (found, limit) = select(&app, &caller, params, false).await?;
+    let (found, limit) = select_workflows(&app, &caller, params, false).await?;
     let now = app.clock.now();
-    let items = found.into_iter().map(|found| view(found, now)).collect();
-    Ok(Json(Page::cut(items, limit, |item: &WorkflowView| item.id.to_string())))
+    let items = found.into_iter().map(|found| view_workflow(found, now)).collect();
+    Ok(Json(Page::from_rows(items, limit, |item: &WorkflowView| item.id.to_string())))
 }
 
 /// Reads the workflows of one page and one more, and returns the size of a page.
-async fn select(
+async fn select_workflows(
     app: &App,
     caller: &Caller,
     params: ListParams,
     scheduled: bool,
 ) -> Result<(Vec<(Workflow, workflows::Sync)>, i64), Error> {
-    let limit = page::limit(params.limit)?;
+    let limit = page::parse_limit(params.limit)?;
     params.q.as_deref().map_or(Ok(()), |q| field::text("q", q, 0, 200))?;
     if params.team_id.is_some_and(|requested| caller.team_id.is_some_and(|own| own != requested)) {
         // The list of another team is empty, like that of a team that does not exist.
@@ -138,7 +138,7 @@ async fn select(
         q: params.q,
         timezone_changed: params.timezone_changed,
         scheduled,
-        after: page::cursor(params.cursor.as_deref())?,
+        after: page::parse_cursor(params.cursor.as_deref())?,
         limit: limit + 1,
     };
     let mut connection = app.pool.acquire().await?;
@@ -178,6 +178,6 @@ pub(crate) async fn delete_workflow(
     Admin(caller): Admin,
     request: EditRequest,
 ) -> Result<StatusCode, Error> {
-    LockedEdit::begin(&app, &caller, request).await?.erase(&app).await?;
+    LockedEdit::begin(&app, &caller, request).await?.erase_workflow(&app).await?;
     Ok(StatusCode::NO_CONTENT)
 }

@@ -118,7 +118,7 @@ pub(crate) async fn create_key(
     Body(body): Body<KeyBody>,
 ) -> Result<Response, Error> {
     field::name("name", &body.name)?;
-    let holder = holder(body.kind, body.team_id, body.role)?;
+    let holder = parse_holder(body.kind, body.team_id, body.role)?;
     let mut tx = db::begin(&app.pool).await?;
     let (key, secret) = keys::create_key(&mut tx, holder, &body.name, &caller.edit_at(app.clock.now(), trace)).await?;
     tx.commit().await?;
@@ -134,11 +134,11 @@ pub(crate) async fn list_keys(
     Admin(_): Admin,
     Params(params): Params<KeyParams>,
 ) -> Result<Json<Page<KeyView>>, Error> {
-    let limit = page::limit(params.limit)?;
+    let limit = page::parse_limit(params.limit)?;
     let mut connection = app.pool.acquire().await?;
-    let found = keys::list_keys(&mut connection, page::cursor(params.cursor.as_deref())?, limit + 1).await?;
+    let found = keys::list_keys(&mut connection, page::parse_cursor(params.cursor.as_deref())?, limit + 1).await?;
     let items = found.into_iter().map(KeyView::from).collect();
-    Ok(Json(Page::cut(items, limit, |item: &KeyView| item.id.to_string())))
+    Ok(Json(Page::from_rows(items, limit, |item: &KeyView| item.id.to_string())))
 }
 
 /// Revoke a key; it is refused within 5 seconds.
@@ -166,7 +166,7 @@ pub(crate) async fn revoke_key(
 ///
 /// # Errors
 /// Returns the field that is missing or not allowed.
-pub fn holder(kind: Kind, team_id: Option<i64>, role: Option<Role>) -> Result<Holder, FieldError> {
+pub fn parse_holder(kind: Kind, team_id: Option<i64>, role: Option<Role>) -> Result<Holder, FieldError> {
     match (kind, team_id, role) {
         (Kind::Admin, None, None) => Ok(Holder::Admin),
         (Kind::Scheduler, None, None) => Ok(Holder::Scheduler),

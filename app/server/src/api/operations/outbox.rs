@@ -61,13 +61,13 @@ pub(crate) async fn list_outbox(
     Admin(_): Admin,
     Params(params): Params<OutboxParams>,
 ) -> Result<Json<Page<OutboxView>>, Error> {
-    let limit = page::limit(params.limit)?;
+    let limit = page::parse_limit(params.limit)?;
     let filter = Filter { status: params.status, workflow_id: params.workflow_id };
-    let before = page::cursor(params.cursor.as_deref())?;
+    let before = page::parse_cursor(params.cursor.as_deref())?;
     let mut connection = app.pool.acquire().await?;
     let found = operate::list(&mut connection, filter, before, limit + 1).await?;
     let items = found.into_iter().map(OutboxView::from).collect();
-    Ok(Json(Page::cut(items, limit, |item: &OutboxView| item.id.to_string())))
+    Ok(Json(Page::from_rows(items, limit, |item: &OutboxView| item.id.to_string())))
 }
 
 /// Retry or discard an outbox row.

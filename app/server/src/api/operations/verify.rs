@@ -98,7 +98,7 @@ pub(crate) async fn verify_ledger(
     Params(params): Params<VerifyParams>,
 ) -> Result<Json<VerifyView>, Error> {
     let span = Span { from: field::instant("from", params.from)?, to: field::instant("to", params.to)? };
-    let cursor = page::cursor(params.cursor.as_deref())?;
+    let cursor = page::parse_cursor(params.cursor.as_deref())?;
     let (kept, now) = (app.ledger_kept, app.clock.now());
     let mut connection = app.pool.acquire().await?;
     let cursor = verify::start(&mut connection, span, cursor, kept, now).await?.map_err(refused)?;
@@ -141,7 +141,7 @@ fn view(span: Span, findings: Findings) -> VerifyView {
         undecided_workflows: findings.undecided_workflows,
         differences: findings.differences.into_iter().map(DifferenceView::from).collect(),
         compared_from: findings.compared_from,
-        next_cursor: findings.next.map(page::encode),
+        next_cursor: findings.next.map(page::encode_cursor),
     }
 }
 

@@ -82,7 +82,7 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for Body<T> {
 
     async fn from_request(request: Request, _: &S) -> Result<Self, Error> {
         content_type(request.headers(), &["application/json"])?;
-        parse(&read(request).await?).map(Self)
+        parse_json(&read_body(request).await?).map(Self)
     }
 }
 
@@ -91,12 +91,12 @@ impl<T: DeserializeOwned + Default, S: Send + Sync> FromRequest<S> for OptionalB
 
     async fn from_request(request: Request, _: &S) -> Result<Self, Error> {
         let headers = request.headers().clone();
-        let bytes = read(request).await?;
+        let bytes = read_body(request).await?;
         if bytes.is_empty() {
             return Ok(Self(T::default()));
         }
         content_type(&headers, &["application/json"])?;
-        parse(&bytes).map(Self)
+        parse_json(&bytes).map(Self)
     }
 }
 
@@ -108,7 +108,7 @@ impl<S: Send + Sync> FromRequest<S> for Patch {
             "application/json" => PatchKind::Replace,
             _ => PatchKind::Merge,
         };
-        match parse(&read(request).await?)? {
+        match parse_json(&read_body(request).await?)? {
             Value::Object(members) => Ok(Self(members, kind)),
             _ => Err(FieldError::invalid("", "a patch must be a JSON object").into()),
         }
@@ -192,7 +192,7 @@ pub fn or_empty(body: Value) -> Value {
 ///
 /// # Errors
 /// Returns 400 with the field.
-pub fn parse<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Error> {
+pub fn parse_json<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Error> {
     let mut deserializer = serde_json::Deserializer::from_slice(bytes);
     let parsed = serde_path_to_error::deserialize(&mut deserializer).map_err(|error| {
         let path = error.path().to_string();
@@ -213,7 +213,7 @@ pub fn parse<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Error> {
 ///
 /// # Errors
 /// Returns 413, 408, or 400 for a body that ended early.
-pub async fn read(request: Request) -> Result<Bytes, Error> {
+pub async fn read_body(request: Request) -> Result<Bytes, Error> {
     let deadline = request.extensions().get::<Deadline>().copied();
     let reading = to_bytes(request.into_body(), BODY_LIMIT);
     let read = match deadline {

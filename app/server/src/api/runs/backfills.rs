@@ -101,7 +101,7 @@ pub struct BackfillParams {
 }
 
 /// Requests a backfill: answers 202, or 200 with what it would do.
-pub(super) async fn ask(
+pub(super) async fn request_backfill(
     app: &App,
     caller: &Caller,
     id: WorkflowId,
@@ -175,17 +175,17 @@ pub(crate) async fn list_backfills(
     Viewer(caller): Viewer,
     Params(params): Params<BackfillParams>,
 ) -> Result<Json<Page<BackfillView>>, Error> {
-    let limit = page::limit(params.limit)?;
+    let limit = page::parse_limit(params.limit)?;
     let filter = Filter {
         team_id: caller.team_id,
         workflow_id: params.workflow_id,
         state: params.state,
-        before: page::cursor(params.cursor.as_deref())?,
+        before: page::parse_cursor(params.cursor.as_deref())?,
         limit: limit + 1,
     };
     let mut connection = app.pool.acquire().await?;
     let items = backfills::list(&mut connection, &filter).await?.into_iter().map(BackfillView::from).collect();
-    Ok(Json(Page::cut(items, limit, |item: &BackfillView| item.id.to_string())))
+    Ok(Json(Page::from_rows(items, limit, |item: &BackfillView| item.id.to_string())))
 }
 
 /// Read a backfill and its progress.

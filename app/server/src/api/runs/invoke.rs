@@ -65,14 +65,14 @@ pub(crate) async fn invoke_workflow(
     if verb != "invoke" {
         return Err(Error::not_found());
     }
-    let fire = fire(id, &extract::read(request).await?)?;
+    let fire = fire(id, &extract::read_body(request).await?)?;
     let answer = app.decider.decide_fire(&fire).await?;
     account(&app, &fire, answer);
     answered(answer)
 }
 
 fn fire(id: WorkflowId, body: &[u8]) -> Result<Fire, Error> {
-    let mut event: Value = extract::parse(body)?;
+    let mut event: Value = extract::parse_json(body)?;
     let Some(members) = event.as_object_mut() else {
         return Err(FieldError::invalid("", "the body must be a JSON object").into());
     };

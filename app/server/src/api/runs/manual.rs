@@ -50,7 +50,7 @@ pub(crate) async fn act_on_schedule(
     let edit = caller.edit_at(app.clock.now(), trace);
     match verb.as_str() {
         "fire" => fire(&app, &caller, id, read(body)?, &edit).await,
-        "backfill" => backfills::ask(&app, &caller, id, read::<BackfillBody>(body)?, &edit).await,
+        "backfill" => backfills::request_backfill(&app, &caller, id, read::<BackfillBody>(body)?, &edit).await,
         _ => Err(Error::not_found()),
     }
 }

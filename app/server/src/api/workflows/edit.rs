@@ -13,7 +13,7 @@ use workflows::inject::{self, Point};
 use workflows::outbox::{self, Progress};
 use workflows::{Saved, Workflow};
 
-use super::view::{Read, view};
+use super::view::{Read, view_workflow};
 use crate::App;
 use crate::api::request::auth::Caller;
 use crate::api::request::error::Error;
@@ -50,7 +50,7 @@ impl LockedEdit {
     /// file no longer contains it.
     pub(super) async fn begin_writable(app: &App, caller: &Caller, request: EditRequest) -> Result<Self, Error> {
         let locked = Self::begin(app, caller, request).await?;
-        alive(&locked.before)?;
+        refuse_archived(&locked.before)?;
         match &locked.before.managed_by {
             None => Ok(locked),
             Some(file) => {
@@ -60,14 +60,14 @@ impl LockedEdit {
         }
     }
 
-    /// Saves the workflow with these fields, as [`Self::save`].
+    /// Saves the workflow with these fields, as [`Self::save_workflow`].
     pub(super) async fn save_spec(self, app: &App, spec: Spec, verb: &str) -> Result<(), Error> {
         let next = Workflow { spec, ..self.before.clone() };
-        self.save(app, next, verb).await
+        self.save_workflow(app, next, verb).await
     }
 
     /// Saves the workflow, commits, notifies the publisher, and waits for EventBridge if the client requested it.
-    pub(super) async fn save(mut self, app: &App, next: Workflow, verb: &str) -> Result<(), Error> {
+    pub(super) async fn save_workflow(mut self, app: &App, next: Workflow, verb: &str) -> Result<(), Error> {
         let saved = workflows::save(&mut self.tx, &self.before, next, verb, &self.edit).await?;
         self.tx.commit().await?;
         inject::at(Point::A3);
@@ -82,7 +82,7 @@ impl LockedEdit {
     }
 
     /// Deletes the workflow, commits, notifies the publisher, and waits for EventBridge if the client requested it.
-    pub(super) async fn erase(mut self, app: &App) -> Result<(), Error> {
+    pub(super) async fn erase_workflow(mut self, app: &App) -> Result<(), Error> {
         workflows::erase(&mut self.tx, &self.before, &self.edit).await?;
         self.tx.commit().await?;
         app.decider.forget([self.before.id].into());
@@ -99,12 +99,12 @@ pub(crate) async fn lock_alive(
     now: DateTime<Utc>,
 ) -> Result<Workflow, Error> {
     let workflow = workflows::lock(tx, id, team_id, now).await?.ok_or_else(Error::not_found)?;
-    alive(&workflow)?;
+    refuse_archived(&workflow)?;
     Ok(workflow)
 }
 
 /// Refuses a change of an archived workflow, which is final.
-pub(super) fn alive(workflow: &Workflow) -> Result<(), Error> {
+pub(super) fn refuse_archived(workflow: &Workflow) -> Result<(), Error> {
     match workflow.state {
         workflows::State::Archived => {
             Err(Error::conflict("archived", "the workflow is archived and cannot be changed"))
@@ -135,7 +135,12 @@ pub(super) fn parse_wait(seconds: Option<u64>) -> Result<Option<Duration>, Field
 }
 
 /// Returns the workflow after EventBridge has applied `revision` or refused it, or after `wait`.
-pub(super) async fn applied(app: &App, id: WorkflowId, revision: i64, wait: Option<Duration>) -> Result<Read, Error> {
+pub(super) async fn read_when_applied(
+    app: &App,
+    id: WorkflowId,
+    revision: i64,
+    wait: Option<Duration>,
+) -> Result<Read, Error> {
     awaited(app, id, revision, wait).await?;
     read_saved(app, id).await
 }
@@ -144,7 +149,7 @@ pub(super) async fn applied(app: &App, id: WorkflowId, revision: i64, wait: Opti
 pub(super) async fn read_saved(app: &App, id: WorkflowId) -> Result<Read, Error> {
     let mut connection = app.pool.acquire().await?;
     let found = workflows::find(&mut connection, id, None).await?.ok_or_else(Error::not_found)?;
-    Ok(Read(view(found, app.clock.now())))
+    Ok(Read(view_workflow(found, app.clock.now())))
 }
 
 /// Waits until EventBridge has applied `revision` or refused it, or until `wait` has passed.

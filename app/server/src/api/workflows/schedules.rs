@@ -18,7 +18,7 @@ use workflows::{Sync, Workflow};
 
 use super::edit::LockedEdit;
 use super::view::SyncView;
-use super::{ListParams, select};
+use super::{ListParams, select_workflows};
 use crate::App;
 use crate::api::request::auth::{Editor, Viewer};
 use crate::api::request::error::{Error, Problem};
@@ -80,10 +80,10 @@ pub(crate) async fn list_schedules(
     Viewer(caller): Viewer,
     Params(params): Params<ListParams>,
 ) -> Result<Json<Page<ScheduleView>>, Error> {
-    let (found, limit) = select(&app, &caller, params, true).await?;
+    let (found, limit) = select_workflows(&app, &caller, params, true).await?;
     let now = app.clock.now();
     let items = found.into_iter().filter_map(|found| ScheduleView::of(found, now)).collect();
-    Ok(Json(Page::cut(items, limit, |item: &ScheduleView| item.workflow_id.to_string())))
+    Ok(Json(Page::from_rows(items, limit, |item: &ScheduleView| item.workflow_id.to_string())))
 }
 
 /// Read a workflow's schedule.

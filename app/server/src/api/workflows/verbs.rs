@@ -9,7 +9,7 @@ use utoipa::ToSchema;
 use workflows::Workflow;
 use workflows::definition::field::{self, FieldError};
 
-use super::edit::{LockedEdit, alive, parse_wait, read_saved};
+use super::edit::{LockedEdit, parse_wait, read_saved, refuse_archived};
 use super::view::Read;
 use crate::App;
 use crate::api::request::auth::Editor;
@@ -44,7 +44,7 @@ pub(crate) async fn change_state(
     let change = Change::read(&verb, body, app.clock.now())?;
     let edit = LockedEdit::begin(&app, &caller, EditRequest { trace, id, if_match, wait }).await?;
     let next = change.of(&edit.before)?;
-    edit.save(&app, next, &verb).await?;
+    edit.save_workflow(&app, next, &verb).await?;
     read_saved(&app, id).await
 }
 
@@ -81,12 +81,12 @@ impl Change {
                 Ok(Workflow { state: workflows::State::Archived, pause_reason: None, pause_until: None, ..next })
             }
             Self::Pause { reason, until } => {
-                alive(before)?;
+                refuse_archived(before)?;
                 let state = workflows::State::Paused;
                 Ok(Workflow { state, pause_reason: reason.clone(), pause_until: *until, ..next })
             }
             Self::Resume => {
-                alive(before)?;
+                refuse_archived(before)?;
                 Ok(before.resumed())
             }
         }

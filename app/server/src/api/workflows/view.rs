@@ -88,7 +88,7 @@ impl IntoResponse for Read {
 
 /// The view of a workflow at `now`.
 #[must_use]
-pub fn view((workflow, sync): (Workflow, Sync), now: DateTime<Utc>) -> WorkflowView {
+pub fn view_workflow((workflow, sync): (Workflow, Sync), now: DateTime<Utc>) -> WorkflowView {
     let next_fire_at = workflow.next_fire_at(now);
     let policies = workflow.spec.policies;
     let (pause_reason, pause_reason_code) = reasons::of_a_pause(workflow.pause_reason);
