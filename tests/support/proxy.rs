@@ -31,7 +31,8 @@ impl Proxy {
         F: Future<Output = std::io::Result<()>> + Send + 'static,
     {
         let target = host_of(dsn).to_owned();
-        let listener = app::listen(([127, 0, 0, 1], 0).into()).unwrap_or_else(|error| panic!("no port: {error}"));
+        let listener =
+            app::bind_listener(([127, 0, 0, 1], 0).into()).unwrap_or_else(|error| panic!("no port: {error}"));
         let address = listener.local_addr().unwrap_or_else(|error| panic!("no address: {error}"));
         tokio::spawn(accept(listener, target.clone(), pass));
         Self { address, target }

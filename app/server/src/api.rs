@@ -18,8 +18,8 @@ use request::error::Error;
 use request::in_flight;
 
 /// All routes of the table, and the page of their description.
-pub fn router(app: App) -> Router {
-    routes::router()
+pub fn build_router(app: App) -> Router {
+    routes::register_routes()
         .merge(SwaggerUi::new("/docs").url("/openapi.json", routes::Api::openapi()))
         .fallback(|| async { Error::not_found() })
         .method_not_allowed_fallback(method_not_allowed)

@@ -12,6 +12,6 @@ mod table;
 mod turns;
 
 pub use job::{Did, Job, JobFunction};
-pub use registry::registry;
-pub use table::{LastResult, Status, list};
+pub use registry::all_jobs;
+pub use table::{LastResult, Status, list_statuses};
 pub(crate) use turns::take_turns;

@@ -20,6 +20,6 @@ mod server;
 mod state;
 
 pub use config::Config;
-pub use run::serve;
-pub use server::listen;
+pub use run::serve_app;
+pub use server::bind_listener;
 pub use state::{App, Parts};

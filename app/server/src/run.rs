@@ -10,7 +10,8 @@ use tokio::net::TcpListener;
 use workflows::{audit, zones};
 
 use crate::api::request::in_flight;
-use crate::{App, api, jobs, server};
+use crate::server::serve_connections;
+use crate::{App, api, jobs};
 
 /// How long requests whose connections were closed may take to end at shutdown.
 const REQUESTS_END: Duration = Duration::from_secs(2);
@@ -22,7 +23,7 @@ const REQUESTS_END: Duration = Duration::from_secs(2);
 /// # Errors
 /// Fails if the HTTP client of the actions cannot be set up, if a lease is too short for its heartbeat, or if the
 /// database does not return the time.
-pub async fn serve(listener: TcpListener, app: App, shutdown: Shutdown) -> anyhow::Result<()> {
+pub async fn serve_app(listener: TcpListener, app: App, shutdown: Shutdown) -> anyhow::Result<()> {
     anyhow::ensure!(
         app.config.heartbeat_ms * 6 <= app.config.lost_after_secs * 1_000,
         "CRONBOX_LOST_AFTER_SECS must be at least six times CRONBOX_HEARTBEAT_MS: with less, runs that still execute \
@@ -31,7 +32,7 @@ pub async fn serve(listener: TcpListener, app: App, shutdown: Shutdown) -> anyho
     let client = Client::new(app.allowed.clone())?;
     app.database_time().await?;
     identity::begin(&app.pool, &app.config.env, app.config.restored).await?;
-    let executor = app.executor(client);
+    let executor = app.new_executor(client);
     let mut executing = tokio::spawn(executor.run(shutdown.clone()));
     let mut taking_turns = tokio::spawn(turns(app.clone(), shutdown.clone()));
     let notifying = tokio::spawn(app.notifier.clone().run(app.pool.clone()));
@@ -44,7 +45,7 @@ pub async fn serve(listener: TcpListener, app: App, shutdown: Shutdown) -> anyho
         shutdown.draining().await;
         ended = (&mut executing).await.and((&mut taking_turns).await);
     };
-    server::serve(listener, api::router(app.clone()), &app.config, drained).await;
+    serve_connections(listener, api::build_router(app.clone()), &app.config, drained).await;
     if tokio::time::timeout(REQUESTS_END, in_flight::await_requests(&app)).await.is_err() {
         tracing::warn!("requests cut off at shutdown; Postgres rolls back their open transactions");
     }

@@ -68,7 +68,7 @@ impl App {
         let ledger_kept = config.ledger_kept();
         Self(Arc::new(Parts {
             instance: Uuid::new_v4(),
-            gate: Gate::new(config.limits()),
+            gate: Gate::new(config.rate_limits()),
             decider: FireDecider::new(pool.clone(), ledger_kept),
             allowed: Allowed::new(config.action_allow_cidrs.clone()),
             notifier: Notifier::default(),
@@ -88,17 +88,17 @@ impl App {
     /// # Errors
     /// Fails if the database does not answer.
     pub async fn database_time(&self) -> sqlx::Result<DateTime<Utc>> {
-        clock::sample(&self.pool, &self.clock, &self.clock_skew).await
+        clock::sample_clock(&self.pool, &self.clock, &self.clock_skew).await
     }
 
     /// Creates an executor of this instance, which has claimed nothing yet.
     #[must_use]
-    pub fn executor(&self, client: Client) -> Executor {
+    pub fn new_executor(&self, client: Client) -> Executor {
         let parts = executor::Parts {
             instance: self.instance,
             pool: self.pool.clone(),
             clock: self.clock.clone(),
-            settings: self.config.executor(),
+            settings: self.config.executor_settings(),
             wake: self.wake.clone(),
             notifier: self.notifier.clone(),
         };

@@ -153,14 +153,14 @@ impl Stage {
         let app = App::new(config, process.pool.clone(), Clock::fixed(now + skew));
         let panics = Arc::new(AtomicBool::new(false));
         let armed = Arc::clone(&panics);
-        let executor = app.executor(self.client.clone()).after_each_action(Arc::new(move || {
+        let executor = app.new_executor(self.client.clone()).after_each_action(Arc::new(move || {
             if armed.swap(false, Ordering::SeqCst) {
                 // A panic without output on stderr.
                 std::panic::resume_unwind(Box::new("torture"));
             }
         }));
         let instance = Instance {
-            router: api::router(app.clone()),
+            router: api::build_router(app.clone()),
             app,
             process,
             tap,

@@ -134,7 +134,7 @@ routes! {
 }
 
 /// Registers every operation of [`ROUTES`].
-pub(super) fn router() -> Router<App> {
+pub(super) fn register_routes() -> Router<App> {
     let mut served = BTreeSet::new();
     let mut router = Router::new();
     for route in ROUTES {

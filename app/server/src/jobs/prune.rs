@@ -61,7 +61,7 @@ struct Batch {
 ///
 /// # Errors
 /// Fails if the database fails; earlier batches remain removed.
-pub async fn pass(pool: &PgPool, settings: Settings, now: DateTime<Utc>) -> sqlx::Result<Pass> {
+pub async fn remove_old_rows(pool: &PgPool, settings: Settings, now: DateTime<Utc>) -> sqlx::Result<Pass> {
     let ages = ages(settings, now);
     let (mut pass, mut failed) = (Pass::default(), Vec::new());
     let mut connection = pool.acquire().await?;
@@ -97,7 +97,7 @@ fn ages(settings: Settings, now: DateTime<Utc>) -> Ages {
 
 /// Removes a batch, except the rows of workflows that have failed.
 async fn remove_batch(db: &mut PgConnection, kind: Kind, ages: &Ages, failed: &mut Vec<i64>) -> sqlx::Result<Batch> {
-    match old_rows::remove(db, kind, ages, Scope::Except(failed)).await {
+    match old_rows::remove_rows(db, kind, ages, Scope::Except(failed)).await {
         Ok(removed) => Ok(Batch { removed, may_be_more: removed >= BATCH.unsigned_abs() }),
         // One workflow makes the statement for all fail, so give each its own statement.
         Err(error) if job_failures::concerns_one_workflow(&error) => remove_singly(db, kind, ages, failed).await,
@@ -109,7 +109,7 @@ async fn remove_batch(db: &mut PgConnection, kind: Kind, ages: &Ages, failed: &m
 async fn remove_singly(db: &mut PgConnection, kind: Kind, ages: &Ages, failed: &mut Vec<i64>) -> sqlx::Result<Batch> {
     let mut removed = 0;
     for workflow in old_rows::workflows_of_batch(db, kind, ages, failed).await? {
-        match old_rows::remove(db, kind, ages, Scope::Only(workflow)).await {
+        match old_rows::remove_rows(db, kind, ages, Scope::Only(workflow)).await {
             Ok(rows) => removed += rows,
             Err(error) => {
                 job_failures::skip_failed(JOB, workflow, error)?;
@@ -138,7 +138,7 @@ impl Pass {
 
     /// Returns how many rows it removed.
     #[must_use]
-    pub fn removed(&self) -> u64 {
+    pub fn removed_rows(&self) -> u64 {
         self.outbox + self.runs + self.occurrences + self.disagreements
     }
 

@@ -52,7 +52,7 @@ pub(crate) async fn show_readiness(State(app): State<App>) -> Result<Json<Readin
     identity::prove_writable(&mut connection).await?;
     Ok(Json(Readiness {
         health: health(&app),
-        clock_skew_seconds: app.clock_skew.seconds(),
+        clock_skew_seconds: app.clock_skew.as_seconds(),
         takes_jobs: app.config.jobs_enabled && app.clock_skew.permits_jobs(),
         held: identity::read_hold(&mut connection).await?,
     }))
@@ -61,7 +61,8 @@ pub(crate) async fn show_readiness(State(app): State<App>) -> Result<Json<Readin
 /// Counters of this instance and gauges of the ledger, in Prometheus' text format.
 #[utoipa::path(get, path = "/metrics", tag = "operations", responses((status = 200, body = String, content_type = "application/openmetrics-text")))]
 pub(crate) async fn show_metrics(State(app): State<App>) -> Result<Response, Error> {
-    let text = app.metrics.render(&app.pool, app.clock.now(), &app.clock_skew).await.map_err(anyhow::Error::from)?;
+    let text =
+        app.metrics.render_metrics(&app.pool, app.clock.now(), &app.clock_skew).await.map_err(anyhow::Error::from)?;
     let kind = "application/openmetrics-text; version=1.0.0; charset=utf-8";
     Ok((StatusCode::OK, [(header::CONTENT_TYPE, kind)], text).into_response())
 }

@@ -45,8 +45,8 @@ pub struct JobView {
     responses((status = 200, body = JobsView), (status = "4XX", body = Problem, content_type = "application/problem+json")))]
 pub(crate) async fn list_jobs(State(app): State<App>, Viewer(_): Viewer) -> Result<Json<JobsView>, Error> {
     let mut connection = app.pool.acquire().await?;
-    let found = jobs::list(&mut connection).await?;
-    let known = jobs::registry(&app.config);
+    let found = jobs::list_statuses(&mut connection).await?;
+    let known = jobs::all_jobs(&app.config);
     let zone = app.config.jobs_timezone.name();
     let items = found.into_iter().map(|job| view(job, &known, zone)).collect();
     Ok(Json(JobsView { items }))
