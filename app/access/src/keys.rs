@@ -274,7 +274,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_a_key_of_our_form_is_looked_up() {
+    fn other_forms_of_keys_are_refused() {
         let secret = "s".repeat(43);
         assert_eq!(prefix_of(&format!("cb_0123456789ab_{secret}")), Some("0123456789ab"));
         for wrong in ["", "cb_", "cb_0123456789ab_short", "xx_0123456789ab_", &format!("cb_short_{secret}")] {

@@ -120,8 +120,9 @@ fn connection(
 mod tests {
     use super::*;
 
+    /// A thousand fires of one minute connect before the app has accepted the first of them.
     #[tokio::test]
-    async fn a_thousand_fires_on_one_minute_get_in_before_the_first_is_accepted() {
+    async fn the_backlog_has_room_for_fires() {
         let listener = bind_listener("127.0.0.1:0".parse().unwrap()).unwrap();
         let address = listener.local_addr().unwrap();
         let mut waiting = Vec::new();

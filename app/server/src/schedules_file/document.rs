@@ -157,15 +157,16 @@ mod tests {
     }
 
     #[test]
-    fn words_are_words() {
+    fn yes_and_no_are_texts() {
         let text = "workflows:\n  - team: no\n    name: yes\n    action: {type: log, message: off}\n";
         let [definition] = &parse_document(text).unwrap()[..] else { panic!("there is one") };
         assert_eq!((&definition.team, &*definition.body.name), (&Team::Named("no".into()), "yes"));
         assert_eq!(definition.body.action["message"], "off");
     }
 
+    /// The text may contain header values.
     #[test]
-    fn a_complaint_about_yaml_shows_none_of_the_text() {
+    fn yaml_complaints_show_no_text() {
         let reply = complaints("workflows:\n  - action: {headers: {authorization: hunter2}}\n    action: {}\n");
         assert!(reply.len() == 1 && !reply[0].contains("hunter2"), "{reply:?}");
     }
