@@ -27,7 +27,7 @@ use super::request::extract::{Body, EditRequest, Id, Params, Patch, Trace, Write
 use super::request::page::{self, Page};
 use crate::App;
 use edit::{LockedEdit, parse_wait, read_saved, read_when_applied};
-use view::{Read, WorkflowView, view_workflow};
+use view::{WorkflowAnswer, WorkflowView, view_workflow};
 
 /// Filters of a list of workflows.
 #[derive(Deserialize, IntoParams)]
@@ -97,10 +97,10 @@ pub(crate) async fn get_workflow(
     State(app): State<App>,
     Viewer(caller): Viewer,
     Id(id): Id<WorkflowId>,
-) -> Result<Read, Error> {
+) -> Result<WorkflowAnswer, Error> {
     let mut connection = app.pool.acquire().await?;
     let found = workflows::find(&mut connection, id, caller.team_id).await?.ok_or_else(Error::not_found)?;
-    Ok(Read(view_workflow(found, app.clock.now())))
+    Ok(WorkflowAnswer(view_workflow(found, app.clock.now())))
 }
 
 /// List workflows, in the order of their ids.
@@ -156,7 +156,7 @@ pub(crate) async fn patch_workflow(
     Editor(caller): Editor,
     request: EditRequest,
     Patch(patch, kind): Patch,
-) -> Result<Read, Error> {
+) -> Result<WorkflowAnswer, Error> {
     let id = request.id;
     parse_wait(request.wait)?;
     // Before the transaction, because a name server may be slow.

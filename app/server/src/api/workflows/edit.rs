@@ -13,7 +13,7 @@ use workflows::inject::{self, Point};
 use workflows::outbox::{self, Progress};
 use workflows::{Saved, Workflow};
 
-use super::view::{Read, view_workflow};
+use super::view::{WorkflowAnswer, view_workflow};
 use crate::App;
 use crate::api::request::auth::Caller;
 use crate::api::request::error::Error;
@@ -140,16 +140,16 @@ pub(super) async fn read_when_applied(
     id: WorkflowId,
     revision: i64,
     wait: Option<Duration>,
-) -> Result<Read, Error> {
+) -> Result<WorkflowAnswer, Error> {
     awaited(app, id, revision, wait).await?;
     read_saved(app, id).await
 }
 
 /// Returns the workflow after an edit.
-pub(super) async fn read_saved(app: &App, id: WorkflowId) -> Result<Read, Error> {
+pub(super) async fn read_saved(app: &App, id: WorkflowId) -> Result<WorkflowAnswer, Error> {
     let mut connection = app.pool.acquire().await?;
     let found = workflows::find(&mut connection, id, None).await?.ok_or_else(Error::not_found)?;
-    Ok(Read(view_workflow(found, app.clock.now())))
+    Ok(WorkflowAnswer(view_workflow(found, app.clock.now())))
 }
 
 /// Waits until EventBridge has applied `revision` or refused it, or until `wait` has passed.

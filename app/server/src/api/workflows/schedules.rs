@@ -63,9 +63,9 @@ pub struct ScheduleView {
 }
 
 /// A schedule with its ETag.
-pub(crate) struct Read(ScheduleView);
+pub(crate) struct ScheduleAnswer(ScheduleView);
 
-impl IntoResponse for Read {
+impl IntoResponse for ScheduleAnswer {
     fn into_response(self) -> Response {
         ([(header::ETAG, format!("\"{}\"", self.0.version))], Json(self.0)).into_response()
     }
@@ -94,7 +94,7 @@ pub(crate) async fn get_schedule(
     State(app): State<App>,
     Viewer(caller): Viewer,
     Id(id): Id<WorkflowId>,
-) -> Result<Read, Error> {
+) -> Result<ScheduleAnswer, Error> {
     read(&app, id, caller.team_id).await
 }
 
@@ -109,7 +109,7 @@ pub(crate) async fn put_schedule(
     Editor(caller): Editor,
     request: EditRequest,
     Body(body): Body<ScheduleBody>,
-) -> Result<(StatusCode, Read), Error> {
+) -> Result<(StatusCode, ScheduleAnswer), Error> {
     let id = request.id;
     let change = LockedEdit::begin_writable(&app, &caller, request).await?;
     let had_none = change.before.spec.timing.cron.is_none();
@@ -129,7 +129,7 @@ pub(crate) async fn patch_schedule(
     Editor(caller): Editor,
     request: EditRequest,
     Patch(patch, kind): Patch,
-) -> Result<Read, Error> {
+) -> Result<ScheduleAnswer, Error> {
     let id = request.id;
     let change = LockedEdit::begin_writable(&app, &caller, request).await?;
     let current = ScheduleBody::of(&change.before.spec).ok_or_else(|| no_schedule(id))?;
@@ -157,10 +157,10 @@ pub(crate) async fn delete_schedule(
     Ok(StatusCode::NO_CONTENT)
 }
 
-async fn read(app: &App, id: WorkflowId, team_id: Option<i64>) -> Result<Read, Error> {
+async fn read(app: &App, id: WorkflowId, team_id: Option<i64>) -> Result<ScheduleAnswer, Error> {
     let mut connection = app.pool.acquire().await?;
     let found = workflows::find(&mut connection, id, team_id).await?.ok_or_else(Error::not_found)?;
-    ScheduleView::of(found, app.clock.now()).map(Read).ok_or_else(|| no_schedule(id))
+    ScheduleView::of(found, app.clock.now()).map(ScheduleAnswer).ok_or_else(|| no_schedule(id))
 }
 
 fn no_schedule(id: WorkflowId) -> Error {

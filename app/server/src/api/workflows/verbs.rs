@@ -10,7 +10,7 @@ use workflows::Workflow;
 use workflows::definition::field::{self, FieldError};
 
 use super::edit::{LockedEdit, parse_wait, read_saved, refuse_archived};
-use super::view::Read;
+use super::view::WorkflowAnswer;
 use crate::App;
 use crate::api::request::auth::Editor;
 use crate::api::request::error::Error;
@@ -39,7 +39,7 @@ pub(crate) async fn change_state(
     if_match: IfMatch,
     Params(WriteParams { wait }): Params<WriteParams>,
     OptionalBody(body): OptionalBody<Value>,
-) -> Result<Read, Error> {
+) -> Result<WorkflowAnswer, Error> {
     parse_wait(wait)?;
     let change = Change::read(&verb, body, app.clock.now())?;
     let edit = LockedEdit::begin(&app, &caller, EditRequest { trace, id, if_match, wait }).await?;

@@ -78,9 +78,9 @@ impl From<Sync> for SyncView {
 }
 
 /// A workflow with its ETag.
-pub struct Read(pub WorkflowView);
+pub struct WorkflowAnswer(pub WorkflowView);
 
-impl IntoResponse for Read {
+impl IntoResponse for WorkflowAnswer {
     fn into_response(self) -> Response {
         ([(header::ETAG, format!("\"{}\"", self.0.version))], Json(self.0)).into_response()
     }
