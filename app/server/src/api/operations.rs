@@ -1,4 +1,4 @@
-//! The API of operators: outbox, drift, jobs, keys, statistics, verification and health.
+//! Steps 1, 2, 4 and 7 of 7: the API of operators: outbox, drift, jobs, keys, statistics, verification and health.
 
 pub mod drift;
 pub mod health;
