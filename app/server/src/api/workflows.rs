@@ -178,6 +178,6 @@ pub(crate) async fn delete_workflow(
     Admin(caller): Admin,
     request: EditRequest,
 ) -> Result<StatusCode, Error> {
-    LockedEdit::begin(&app, &caller, request).await?.erase_workflow(&app).await?;
+    LockedEdit::begin(&app, &caller, request).await?.erase_and_commit(&app).await?;
     Ok(StatusCode::NO_CONTENT)
 }

@@ -60,14 +60,14 @@ impl LockedEdit {
         }
     }
 
-    /// Saves the workflow with these fields, as [`Self::save_workflow`].
+    /// Saves the workflow with these fields, as [`Self::save_and_commit`].
     pub(super) async fn save_spec(self, app: &App, spec: Spec, verb: &str) -> Result<(), Error> {
         let next = Workflow { spec, ..self.before.clone() };
-        self.save_workflow(app, next, verb).await
+        self.save_and_commit(app, next, verb).await
     }
 
     /// Saves the workflow, commits, notifies the publisher, and waits for EventBridge if the client requested it.
-    pub(super) async fn save_workflow(mut self, app: &App, next: Workflow, verb: &str) -> Result<(), Error> {
+    pub(super) async fn save_and_commit(mut self, app: &App, next: Workflow, verb: &str) -> Result<(), Error> {
         let saved = workflows::save(&mut self.tx, &self.before, next, verb, &self.edit).await?;
         self.tx.commit().await?;
         inject::at(Point::A3);
@@ -82,7 +82,7 @@ impl LockedEdit {
     }
 
     /// Deletes the workflow, commits, notifies the publisher, and waits for EventBridge if the client requested it.
-    pub(super) async fn erase_workflow(mut self, app: &App) -> Result<(), Error> {
+    pub(super) async fn erase_and_commit(mut self, app: &App) -> Result<(), Error> {
         workflows::erase(&mut self.tx, &self.before, &self.edit).await?;
         self.tx.commit().await?;
         app.decider.forget([self.before.id].into());

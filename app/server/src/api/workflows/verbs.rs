@@ -44,7 +44,7 @@ pub(crate) async fn change_state(
     let change = Change::read(&verb, body, app.clock.now())?;
     let edit = LockedEdit::begin(&app, &caller, EditRequest { trace, id, if_match, wait }).await?;
     let next = change.of(&edit.before)?;
-    edit.save_workflow(&app, next, &verb).await?;
+    edit.save_and_commit(&app, next, &verb).await?;
     read_saved(&app, id).await
 }
 
