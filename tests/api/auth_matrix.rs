@@ -35,6 +35,16 @@ fn the_table_of_routes_agrees_with_openapi() {
     assert_eq!(rows.collect::<BTreeSet<_>>(), described());
 }
 
+/// Generators of clients name their functions by the operations.
+#[test]
+fn operations_have_different_names() {
+    let mut names = BTreeSet::new();
+    for route in ROUTES {
+        let name = route.operation.rsplit("::").next().unwrap().trim();
+        assert!(names.insert(name), "two operations are called {name}");
+    }
+}
+
 /// Whether this caller is let in. Any status except 401 and 403 counts as let in.
 fn opens(access: Access, caller: &str) -> bool {
     match caller {

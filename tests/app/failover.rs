@@ -102,7 +102,7 @@ async fn sessions_that_turn_read_only_are_closed() {
 #[tokio::test]
 async fn read_only_errors_close_their_session() {
     let s = Story::today().await;
-    let pool = db::connect_pool(&app::config::database(&s.dsn(), 1)).await.unwrap();
+    let pool = db::connect_pool(&app::config::database_options(&s.dsn(), 1)).await.unwrap();
     let pid = "SELECT pg_backend_pid()";
     let refused: i32 = sqlx::query_scalar(pid).fetch_one(&pool).await.unwrap();
     let write = "DO $$ BEGIN RAISE unique_violation; END $$";
@@ -129,7 +129,7 @@ async fn read_only_errors_close_their_session() {
 #[tokio::test]
 async fn idle_sessions_prove_that_they_write() {
     let s = Story::today().await;
-    let pool = db::connect_pool(&app::config::database(&s.dsn(), 1)).await.unwrap();
+    let pool = db::connect_pool(&app::config::database_options(&s.dsn(), 1)).await.unwrap();
     let pid = "SELECT pg_backend_pid()";
     let demoted: i32 = sqlx::query_scalar(pid).fetch_one(&pool).await.unwrap();
     sqlx::raw_sql("SET default_transaction_read_only = on").execute(&pool).await.unwrap();
@@ -171,7 +171,7 @@ async fn published(s: &Story, wf: WorkflowId, expected: &str) {
 async fn isolation_does_not_follow_the_database() {
     let s = Story::today().await;
     Server::of(&s).await.alter("SET default_transaction_isolation = 'repeatable read'").await;
-    let pool = db::connect_pool(&app::config::database(&s.dsn(), 1)).await.unwrap();
+    let pool = db::connect_pool(&app::config::database_options(&s.dsn(), 1)).await.unwrap();
     let isolation: String = sqlx::query_scalar("SHOW transaction_isolation").fetch_one(&pool).await.unwrap();
     assert_eq!(isolation, "read committed");
     pool.close().await;
@@ -183,7 +183,7 @@ async fn isolation_does_not_follow_the_database() {
 async fn statements_end_when_the_server_vanishes() {
     let database = Database::clone_template().await.unwrap();
     let way = Way::to(&database.dsn()).await;
-    let pool = db::connect_pool(&app::config::database(&way.dsn(&database.dsn()), 4)).await.unwrap();
+    let pool = db::connect_pool(&app::config::database_options(&way.dsn(&database.dsn()), 4)).await.unwrap();
     let mut connection = pool.acquire().await.unwrap();
     let mut transaction = db::begin_transaction(&pool).await.unwrap();
     way.silence();
@@ -208,7 +208,7 @@ async fn statements_end_when_the_server_vanishes() {
 async fn listeners_notice_a_server_that_vanished() {
     let database = Database::clone_template().await.unwrap();
     let way = Way::to(&database.dsn()).await;
-    let pool = db::connect_pool(&app::config::database(&way.dsn(&database.dsn()), 2)).await.unwrap();
+    let pool = db::connect_pool(&app::config::database_options(&way.dsn(&database.dsn()), 2)).await.unwrap();
     let mut listener = Listener::connect(&pool, "somewhere").await.unwrap();
     way.silence();
     tokio::time::pause();
@@ -218,7 +218,7 @@ async fn listeners_notice_a_server_that_vanished() {
     tokio::time::resume();
 
     let mut listener = Listener::connect(&pool, "somewhere").await.unwrap();
-    let notifier = db::connect_pool(&app::config::database(&database.dsn(), 1)).await.unwrap();
+    let notifier = db::connect_pool(&app::config::database_options(&database.dsn(), 1)).await.unwrap();
     sqlx::query("NOTIFY somewhere").execute(&notifier).await.unwrap();
     tokio::time::timeout(PATIENCE, listener.next_notification()).await.expect("a notification").unwrap();
     database.remove_clone().await.unwrap();

@@ -22,7 +22,7 @@ fn migrator(sql: &'static str, is_alone: bool) -> Migrator {
 }
 
 fn options(s: &Story) -> db::Options {
-    db::Options { application_name: "migrate", ..app::config::database(&s.dsn(), 1) }
+    db::Options { application_name: "migrate", ..app::config::database_options(&s.dsn(), 1) }
 }
 
 /// A migration's statement may take as long as it needs. It must not wait long for a lock, because all other sessions
@@ -244,7 +244,7 @@ async fn two_migrates_may_start_at_once() {
     for done in [first, second] {
         assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
     }
-    let pool = db::connect_pool(&app::config::database(&dsn, 1)).await.unwrap();
+    let pool = db::connect_pool(&app::config::database_options(&dsn, 1)).await.unwrap();
     db::check_migrated(&pool).await.unwrap();
     let zone_data: i64 = sqlx::query_scalar("SELECT count(*) FROM zone_data").fetch_one(&pool).await.unwrap();
     assert_eq!(zone_data, 1, "stored by one of them");

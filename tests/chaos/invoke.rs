@@ -6,8 +6,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use access::keys::{self, Holder};
-use access::teams;
+use access::keys::{Holder, create_key};
+use access::teams::create_team;
 use chrono::{DateTime, FixedOffset, SecondsFormat, TimeDelta, Utc};
 use db::PgPool;
 use reqwest::Method;
@@ -99,11 +99,11 @@ fn spawn(dsn: &str, address: &str) -> Child {
 
 impl Storm {
     async fn on(dsn: &str) -> Storm {
-        let pool = db::connect_pool(&app::config::database(dsn, 10)).await.unwrap();
+        let pool = db::connect_pool(&app::config::database_options(dsn, 10)).await.unwrap();
         let how = Edit { actor: "chaos".to_owned(), now: Clock::System.now(), traceparent: None };
         let mut tx = db::begin_transaction(&pool).await.unwrap();
-        let (team, _) = teams::create(&mut tx, "chaos", &how).await.unwrap();
-        let (_, key) = keys::create(&mut tx, Holder::Scheduler, "runner", &how).await.unwrap();
+        let (team, _) = create_team(&mut tx, "chaos", &how).await.unwrap();
+        let (_, key) = create_key(&mut tx, Holder::Scheduler, "runner", &how).await.unwrap();
         tx.commit().await.unwrap();
         let workflows: Vec<i64> = sqlx::query_scalar(WORKFLOWS_OF_AN_HOUR)
             .bind(team.id)
@@ -114,7 +114,7 @@ impl Storm {
         sqlx::query(THEIR_VERSIONS).execute(&pool).await.unwrap();
         let mut instances = Vec::new();
         for _ in 0..3 {
-            instances.push(Instance::start(dsn, key.reveal()).await);
+            instances.push(Instance::start(dsn, key.reveal_text()).await);
         }
         Storm { pool, instances, fires: fires(&workflows) }
     }
@@ -234,7 +234,7 @@ async fn killed_instances_make_no_second_run() {
     server = server.restart_at_once(way.cut()).await;
     way.lead_to(&server.dsn());
     way.mend().await;
-    storm.pool = db::connect_pool(&app::config::database(&server.dsn(), 10)).await.unwrap();
+    storm.pool = db::connect_pool(&app::config::database_options(&server.dsn(), 10)).await.unwrap();
 
     let reply = storm.check_answers(clients).await;
 
@@ -244,7 +244,7 @@ async fn killed_instances_make_no_second_run() {
 }
 
 async fn until_runs(dsn: &str, enough: i64) {
-    let (pool, began) = (db::connect_pool(&app::config::database(dsn, 10)).await.unwrap(), Instant::now());
+    let (pool, began) = (db::connect_pool(&app::config::database_options(dsn, 10)).await.unwrap(), Instant::now());
     while sqlx::query_scalar::<_, i64>("SELECT COUNT(*) FROM runs").fetch_one(&pool).await.unwrap() < enough {
         assert!(began.elapsed() < Duration::from_secs(60), "the storm stalls");
         tokio::time::sleep(Duration::from_millis(2)).await;

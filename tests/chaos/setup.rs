@@ -48,7 +48,7 @@ impl Field {
 
     /// A field on a database behind a proxy, so that its server can be restarted at another address.
     pub(crate) async fn behind(way: &Way, postgres: &Postgres, seed: u64) -> Field {
-        let any_port = || app::listen("127.0.0.1:0".parse().unwrap()).unwrap();
+        let any_port = || app::bind_listener("127.0.0.1:0".parse().unwrap()).unwrap();
         let ground = Ground {
             database: Database::Elsewhere(way.dsn(&postgres.dsn("cronbox"))),
             app: any_port(),

@@ -41,7 +41,7 @@ impl Front {
             delayed: watch::channel(0).0,
             release: Semaphore::new(0),
         }));
-        let listener = app::listen("127.0.0.1:0".parse().unwrap()).unwrap();
+        let listener = app::bind_listener("127.0.0.1:0".parse().unwrap()).unwrap();
         let url = format!("http://{}", listener.local_addr().unwrap());
         let router = Router::new().fallback(pass).with_state(front.clone());
         tokio::spawn(async move { axum::serve(listener, router).await });

@@ -31,10 +31,12 @@ static HOUSES: [House; 14] = [
             ("process", "lib main"),
             ("run", "run server"),
             ("API", "api"),
+            ("handlers", "api/operations api/runs api/workflows"),
+            ("requests", "api/request"),
             ("jobs and schedules file", "jobs schedules_file"),
             ("state", "state"),
             ("settings", "config"),
-            ("parts of an instance", "cadence clock metrics prune"),
+            ("parts of an instance", "cadence clock jobs/prune metrics"),
         ],
     },
     House {

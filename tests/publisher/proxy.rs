@@ -85,7 +85,7 @@ impl Front {
             release: Semaphore::new(0),
             tide: Tide { is_out: AtomicBool::new(false), waiting: watch::channel(0).0, turns: Semaphore::new(0) },
         }));
-        let listener = app::listen("127.0.0.1:0".parse().unwrap()).unwrap();
+        let listener = app::bind_listener("127.0.0.1:0".parse().unwrap()).unwrap();
         let endpoint = format!("http://{}", listener.local_addr().unwrap());
         let app = Router::new().fallback(pass).with_state(front.clone());
         tokio::spawn(async move { axum::serve(listener, app).await });

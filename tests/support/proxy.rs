@@ -33,7 +33,8 @@ impl Proxy {
     /// Opens a proxy to the host of `dsn`; each connection gets an observer from `observe`.
     pub(crate) fn open<O: Observer>(dsn: &str, observe: impl Fn() -> O + Send + 'static) -> Self {
         let target = host_of(dsn).to_owned();
-        let listener = app::listen(([127, 0, 0, 1], 0).into()).unwrap_or_else(|error| panic!("no port: {error}"));
+        let listener =
+            app::bind_listener(([127, 0, 0, 1], 0).into()).unwrap_or_else(|error| panic!("no port: {error}"));
         let address = listener.local_addr().unwrap_or_else(|error| panic!("no address: {error}"));
         tokio::spawn(accept(listener, target.clone(), observe));
         Self { address, target }

@@ -230,7 +230,8 @@ impl Way {
     /// Opens a proxy to the host of `dsn`.
     pub async fn to(dsn: &str) -> Self {
         let target = host_of(dsn).to_owned();
-        let listener = app::listen(([127, 0, 0, 1], 0).into()).unwrap_or_else(|error| panic!("no port: {error}"));
+        let listener =
+            app::bind_listener(([127, 0, 0, 1], 0).into()).unwrap_or_else(|error| panic!("no port: {error}"));
         let address = listener.local_addr().unwrap_or_else(|error| panic!("no address: {error}"));
         let silence = Arc::new(Silence::default());
         let passing = Some(tokio::spawn(pass(listener, target.clone(), silence.clone())));
@@ -273,7 +274,7 @@ impl Way {
 
     /// Accepts connections again.
     pub async fn mend(&mut self) {
-        let listener = app::listen(self.address).unwrap_or_else(|error| panic!("the port is gone: {error}"));
+        let listener = app::bind_listener(self.address).unwrap_or_else(|error| panic!("the port is gone: {error}"));
         self.passing = Some(tokio::spawn(pass(listener, self.target.clone(), self.silence.clone())));
     }
 }

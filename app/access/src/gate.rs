@@ -12,10 +12,11 @@ use chrono::{DateTime, Utc};
 use db::PgPool;
 use governor::{DefaultKeyedRateLimiter, Quota, RateLimiter};
 use moka::future::Cache;
+use sha2::{Digest as _, Sha256};
 use uuid::Uuid;
 use workflows::audit::Edit;
 
-use crate::keys::{self, Key, Kind, Role};
+use crate::keys::{Key, Kind, Role, verify_key};
 
 /// How long a key is cached without reading the database.
 const BELIEVED_FOR: Duration = Duration::from_secs(4);
@@ -26,9 +27,12 @@ const _: () = assert!(BELIEVED_FOR.as_secs() < 5, "a revoked key opens nothing a
 pub struct Caller {
     id: Uuid,
     prefix: String,
-    kind: Kind,
-    team_id: Option<i64>,
-    role: Option<Role>,
+    /// What its key gives access to.
+    pub kind: Kind,
+    /// The team that the caller is restricted to; `None` for an admin.
+    pub team_id: Option<i64>,
+    /// The permissions of its team key; `None` for any other key.
+    pub role: Option<Role>,
 }
 
 /// The rate limits of keys and addresses; 0 = no limit.
@@ -54,27 +58,9 @@ pub enum Admission {
 }
 
 impl Caller {
-    /// The team that the caller is restricted to; `None` for an admin.
-    #[must_use]
-    pub fn team_id(&self) -> Option<i64> {
-        self.team_id
-    }
-
-    /// What its key gives access to.
-    #[must_use]
-    pub fn kind(&self) -> Kind {
-        self.kind
-    }
-
-    /// The permissions of its team key; `None` for any other key.
-    #[must_use]
-    pub fn role(&self) -> Option<Role> {
-        self.role
-    }
-
     /// The actor, time and trace for the audit log.
     #[must_use]
-    pub fn edit(&self, now: DateTime<Utc>, traceparent: String) -> Edit {
+    pub fn edit_at(&self, now: DateTime<Utc>, traceparent: String) -> Edit {
         Edit { actor: format!("key:{}", self.prefix), now, traceparent: Some(traceparent) }
     }
 }
@@ -111,7 +97,7 @@ impl Gate {
     }
 
     /// Removes idle entries of the limiters; called periodically.
-    pub fn sweep(&self) {
+    pub fn remove_idle_entries(&self) {
         self.bad.iter().for_each(|limiter| limiter.retain_recent());
         self.good.iter().for_each(|limiter| limiter.retain_recent());
     }
@@ -120,16 +106,17 @@ impl Gate {
     ///
     /// # Errors
     /// Fails if the database does not answer.
-    pub async fn admit(
+    pub async fn admit_key(
         &self,
         pool: &PgPool,
         presented: &str,
         peer: IpAddr,
         now: DateTime<Utc>,
     ) -> Result<Admission, Arc<sqlx::Error>> {
-        let looked_up = self.believed.try_get_with(keys::digest(presented), async {
+        // By its digest, so that the cache has no key.
+        let looked_up = self.believed.try_get_with(Sha256::digest(presented).into(), async {
             let mut connection = pool.acquire().await?;
-            Ok::<_, sqlx::Error>(keys::verify(&mut connection, presented, now).await?.map(Caller::from))
+            Ok::<_, sqlx::Error>(verify_key(&mut connection, presented, now).await?.map(Caller::from))
         });
         let Some(caller) = looked_up.await? else { return Ok(self.refuse(peer)) };
         if caller.kind != Kind::Scheduler

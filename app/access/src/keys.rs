@@ -81,14 +81,14 @@ impl Holder {
     }
 }
 
-/// A key's text; only `reveal` returns it.
+/// A key's text; only `reveal_text` returns it.
 #[derive(Clone)]
 pub struct Secret(pub(crate) String);
 
 impl Secret {
     /// Returns the text, to be shown once.
     #[must_use]
-    pub fn reveal(&self) -> &str {
+    pub fn reveal_text(&self) -> &str {
         &self.0
     }
 }
@@ -97,12 +97,12 @@ impl Secret {
 ///
 /// # Errors
 /// Fails if the database refuses the statement; an unknown team violates `api_keys_team_id_fkey`.
-pub async fn create(tx: &mut PgConnection, holder: Holder, name: &str, edit: &Edit) -> sqlx::Result<(Key, Secret)> {
+pub async fn create_key(tx: &mut PgConnection, holder: Holder, name: &str, edit: &Edit) -> sqlx::Result<(Key, Secret)> {
     let prefix = const_hex::encode(rand::random::<[u8; 6]>());
     let secret = Secret(format!("cb_{prefix}_{}", URL_SAFE_NO_PAD.encode(rand::random::<[u8; 32]>())));
     let (kind, team_id, role) = holder.columns();
     let id = workflows::id::make_id(edit.now);
-    let hash = digest(secret.reveal());
+    let hash = digest(secret.reveal_text());
     sqlx::query!(
         r#"
         -- create a key
@@ -140,7 +140,7 @@ pub async fn create(tx: &mut PgConnection, holder: Holder, name: &str, edit: &Ed
 ///
 /// # Errors
 /// Fails if the database cannot be reached or refuses the statement.
-pub async fn revoke(tx: &mut PgConnection, id: Uuid, edit: &Edit) -> sqlx::Result<Option<Key>> {
+pub async fn revoke_key(tx: &mut PgConnection, id: Uuid, edit: &Edit) -> sqlx::Result<Option<Key>> {
     let key = sqlx::query_as!(
         Key,
         r#"
@@ -182,7 +182,7 @@ async fn find(db: &mut PgConnection, id: Uuid) -> sqlx::Result<Option<Key>> {
 ///
 /// # Errors
 /// Fails if the database cannot be reached or refuses the statement.
-pub async fn list(db: &mut PgConnection, after: Option<Uuid>, limit: i64) -> sqlx::Result<Vec<Key>> {
+pub async fn list_keys(db: &mut PgConnection, after: Option<Uuid>, limit: i64) -> sqlx::Result<Vec<Key>> {
     sqlx::query_as!(
         Key,
         r#"
@@ -205,7 +205,7 @@ pub async fn list(db: &mut PgConnection, after: Option<Uuid>, limit: i64) -> sql
 ///
 /// # Errors
 /// Fails if the database cannot be reached or refuses the statement.
-pub async fn verify(db: &mut PgConnection, presented: &str, now: DateTime<Utc>) -> sqlx::Result<Option<Key>> {
+pub async fn verify_key(db: &mut PgConnection, presented: &str, now: DateTime<Utc>) -> sqlx::Result<Option<Key>> {
     let Some(prefix) = prefix_of(presented) else { return Ok(None) };
     let Some((key, hash)) = by_prefix(db, prefix).await? else { return Ok(None) };
     if key.revoked_on.is_some() || !bool::from(digest(presented).ct_eq(&hash)) {
@@ -215,9 +215,8 @@ pub async fn verify(db: &mut PgConnection, presented: &str, now: DateTime<Utc>) 
     Ok(Some(key))
 }
 
-/// SHA-256 of a key, by which it is stored and cached.
-#[must_use]
-pub fn digest(key: &str) -> [u8; 32] {
+/// SHA-256 of a key, by which it is stored.
+fn digest(key: &str) -> [u8; 32] {
     Sha256::digest(key).into()
 }
 
@@ -275,7 +274,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_a_key_of_our_form_is_looked_up() {
+    fn other_forms_of_keys_are_refused() {
         let secret = "s".repeat(43);
         assert_eq!(prefix_of(&format!("cb_0123456789ab_{secret}")), Some("0123456789ab"));
         for wrong in ["", "cb_", "cb_0123456789ab_short", "xx_0123456789ab_", &format!("cb_short_{secret}")] {

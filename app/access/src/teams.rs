@@ -24,7 +24,7 @@ pub struct Team {
 ///
 /// # Errors
 /// Fails if the database refuses the statement; a name that is taken violates `teams_name_key`.
-pub async fn create(tx: &mut PgConnection, name: &str, edit: &Edit) -> sqlx::Result<(Team, Secret)> {
+pub async fn create_team(tx: &mut PgConnection, name: &str, edit: &Edit) -> sqlx::Result<(Team, Secret)> {
     let secret = Secret(format!("whsec_{}", STANDARD.encode(rand::random::<[u8; 32]>())));
     let id = sqlx::query_scalar!(
         r#"
@@ -32,7 +32,7 @@ pub async fn create(tx: &mut PgConnection, name: &str, edit: &Edit) -> sqlx::Res
         INSERT INTO teams (name, signing_secret, created_on) VALUES ($1, $2, $3) RETURNING id
         "#,
         name,
-        secret.reveal(),
+        secret.reveal_text(),
         edit.now,
     )
     .fetch_one(&mut *tx)

@@ -49,7 +49,7 @@ impl SkewClass {
 impl ClockSkew {
     /// Seconds; positive if this instance's clock is ahead of the database's.
     #[must_use]
-    pub fn seconds(&self) -> f64 {
+    pub fn as_seconds(&self) -> f64 {
         self.get().as_seconds_f64()
     }
 
@@ -97,7 +97,7 @@ pub(crate) fn of_database(clock: Clock) -> Clock {
 ///
 /// # Errors
 /// Fails if the database does not answer.
-pub(crate) async fn sample(pool: &PgPool, clock: &Clock, clock_skew: &ClockSkew) -> sqlx::Result<DateTime<Utc>> {
+pub(crate) async fn sample_clock(pool: &PgPool, clock: &Clock, clock_skew: &ClockSkew) -> sqlx::Result<DateTime<Utc>> {
     let Clock::Sampled(clock) = clock else { return Ok(clock.now()) };
     let mut connection = pool.acquire().await?;
     // The round trip begins after the connection is acquired, because the wait for it is not part of the trip.

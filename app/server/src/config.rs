@@ -13,7 +13,7 @@ use ledger::identity::DEFAULT_ENVIRONMENT;
 use schedule::{Environment, Timezone};
 
 use crate::cadence::When;
-use crate::prune;
+use crate::jobs::prune;
 
 /// Settings of `cronbox-app serve`.
 #[derive(Args, Clone)]
@@ -132,7 +132,7 @@ impl Config {
     }
 
     /// The settings of the executor of this instance.
-    pub(crate) fn executor(&self) -> executor::Settings {
+    pub(crate) fn executor_settings(&self) -> executor::Settings {
         executor::Settings {
             slots: self.executor_slots,
             slots_of_a_team: self.slots_of_a_team(),
@@ -151,12 +151,12 @@ impl Config {
     }
 
     /// When a lost run is abandoned instead of continued.
-    pub(crate) fn recovery(&self) -> recovery::Settings {
+    pub(crate) fn recovery_settings(&self) -> recovery::Settings {
         recovery::Settings { max_attempts: self.recovery_max_attempts, max_age_secs: self.recovery_max_age_secs }
     }
 
     /// For how long rows are kept.
-    pub(crate) fn prune(&self) -> prune::Settings {
+    pub(crate) fn prune_settings(&self) -> prune::Settings {
         prune::Settings {
             outbox_days: self.outbox_keep_days,
             outbox_failed_days: self.outbox_keep_failed_days,
@@ -165,20 +165,20 @@ impl Config {
     }
 
     /// The rate limits of keys and addresses.
-    pub(crate) fn limits(&self) -> gate::Limits {
+    pub(crate) fn rate_limits(&self) -> gate::Limits {
         gate::Limits { key_requests_per_sec: self.key_requests_per_sec, bad_keys_per_min: self.bad_keys_per_min }
     }
 
     /// The options of the database connection.
     #[must_use]
-    pub fn database(&self) -> db::Options {
-        database(&db::with_ca(&self.database_url, self.db_ca_file.as_deref()), self.db_max_connections)
+    pub fn database_options(&self) -> db::Options {
+        database_options(&db::with_ca(&self.database_url, self.db_ca_file.as_deref()), self.db_max_connections)
     }
 }
 
 /// The options of one command that needs few connections, or of the server that needs many.
 #[must_use]
-pub fn database(dsn: &str, max_connections: u32) -> db::Options {
+pub fn database_options(dsn: &str, max_connections: u32) -> db::Options {
     db::Options {
         dsn: dsn.to_owned(),
         max_connections,

@@ -6,11 +6,12 @@
 
 mod job;
 mod passes;
+pub mod prune;
 mod registry;
 mod table;
 mod turns;
 
 pub use job::{Did, Job, JobFunction};
-pub use registry::registry;
-pub use table::{LastResult, Status, list};
+pub use registry::all_jobs;
+pub use table::{LastResult, Status, list_statuses};
 pub(crate) use turns::take_turns;

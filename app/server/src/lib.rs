@@ -2,8 +2,8 @@
 //!
 //! | step | file |
 //! |---|---|
-//! | 1 edit | `api/workflows.rs`, `api/schedules.rs`, `api/verbs.rs`, `schedules_file.rs` -> the crate `workflows` |
-//! | 7 run | `api/invoke.rs`, `jobs/` -> the crate `ledger`; `run.rs` -> the crate `executor` |
+//! | 1 edit | `api/workflows.rs`, `api/workflows/`, `schedules_file.rs` -> the crate `workflows` |
+//! | 7 run | `api/runs/invoke.rs`, `jobs/` -> the crate `ledger`; `run.rs` -> the crate `executor` |
 //!
 //! Steps 3 to 6 are the publisher's, EventBridge's and the runner's. This crate imports the other crates of the app; only
 //! `local` and the tests import it. It must not depend on an AWS client, and its API has no SQL.
@@ -14,13 +14,12 @@ pub mod clock;
 pub mod config;
 pub mod jobs;
 pub mod metrics;
-pub mod prune;
 mod run;
 pub mod schedules_file;
 mod server;
 mod state;
 
 pub use config::Config;
-pub use run::serve;
-pub use server::listen;
-pub use state::{App, Parts, Requests};
+pub use run::serve_app;
+pub use server::bind_listener;
+pub use state::{App, Parts};

@@ -6,8 +6,10 @@ use std::process::ExitCode;
 use access::keys::{Kind, Role};
 use access::{keys, teams};
 use anyhow::Context as _;
-use app::config::{Config, database};
-use app::{App, api, schedules_file};
+use app::App;
+use app::api::operations::keys::parse_holder;
+use app::config::{Config, database_options};
+use app::schedules_file::load_schedules;
 use chrono::{DateTime, SecondsFormat, Utc};
 use clap::error::ErrorKind;
 use clap::{Args, Parser, Subcommand};
@@ -67,7 +69,7 @@ impl Database {
     }
 
     fn options(&self) -> db::Options {
-        database(&db::with_ca(&self.database_url, self.db_ca_file.as_deref()), 1)
+        database_options(&db::with_ca(&self.database_url, self.db_ca_file.as_deref()), 1)
     }
 }
 
@@ -174,19 +176,19 @@ async fn serve(config: Config) -> anyhow::Result<()> {
         schedule::offset_machine_clock(config.clock_offset_secs);
     }
     let shutdown = shutdown()?;
-    let pool = db::connect_pool(&config.database()).await?;
+    let pool = db::connect_pool(&config.database_options()).await?;
     db::check_migrated(&pool).await?;
     db::load_zones(&mut *pool.acquire().await?).await.context("cannot read the zone data in force")?;
-    let listener = app::listen(config.bind_addr).with_context(|| {
+    let listener = app::bind_listener(config.bind_addr).with_context(|| {
         format!("cannot listen on {}: stop what uses it, or choose another CRONBOX_BIND_ADDR", config.bind_addr)
     })?;
     let app = App::new(config, pool, Clock::System);
     if let Some(file) = &app.config.schedules {
         app.database_time().await?;
-        schedules_file::load(&app, file).await?;
+        load_schedules(&app, file).await?;
     }
     tracing::info!(env = %app.config.env, "app listens on http://{}", listener.local_addr()?);
-    app::serve(listener, app, shutdown).await
+    app::serve_app(listener, app, shutdown).await
 }
 
 async fn migrate(database: &Database) -> anyhow::Result<()> {
@@ -217,10 +219,10 @@ async fn create_team(database: &Database, name: &str) -> anyhow::Result<()> {
     let pool = database.connect().await?;
     let mut tx = db::begin_transaction(&pool).await?;
     let edit = command_line_edit(&mut tx).await?;
-    let (team, secret) = teams::create(&mut tx, name, &edit).await.context("cannot create the team")?;
+    let (team, secret) = teams::create_team(&mut tx, name, &edit).await.context("cannot create the team")?;
     tx.commit().await?;
     println!("{}", team.id);
-    eprintln!("signing secret, shown once: {}", secret.reveal());
+    eprintln!("signing secret, shown once: {}", secret.reveal_text());
     Ok(())
 }
 
@@ -232,13 +234,13 @@ async fn create_key(
     name: &str,
 ) -> anyhow::Result<()> {
     field::check_name("name", name).map_err(|error| anyhow::anyhow!("--{}", error.detail))?;
-    let holder = api::keys::holder(kind, team, role).map_err(|error| anyhow::anyhow!(error.detail))?;
+    let holder = parse_holder(kind, team, role).map_err(|error| anyhow::anyhow!(error.detail))?;
     let pool = database.connect().await?;
     let mut tx = db::begin_transaction(&pool).await?;
     let edit = command_line_edit(&mut tx).await?;
-    let (_, secret) = keys::create(&mut tx, holder, name, &edit).await.context("cannot create the key")?;
+    let (_, secret) = keys::create_key(&mut tx, holder, name, &edit).await.context("cannot create the key")?;
     tx.commit().await?;
-    println!("{}", secret.reveal());
+    println!("{}", secret.reveal_text());
     Ok(())
 }
 

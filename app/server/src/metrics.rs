@@ -45,7 +45,7 @@ impl Metrics {
     ///
     /// # Errors
     /// Writing into a `String` never fails.
-    pub async fn render(
+    pub async fn render_metrics(
         &self,
         pool: &PgPool,
         now: DateTime<Utc>,
@@ -82,9 +82,9 @@ impl Metrics {
         registry.register(
             "clock_skew_seconds",
             "How far this instance's clock is ahead of the database's; above 30 or below -30 it takes no jobs",
-            ConstGauge::new(clock_skew.seconds()),
+            ConstGauge::new(clock_skew.as_seconds()),
         );
-        self.ledger.register(&mut registry, pool, now).await;
+        self.ledger.register_gauges(&mut registry, pool, now).await;
         let mut text = String::new();
         encode(&mut text, &registry)?;
         Ok(text)

@@ -9,7 +9,9 @@ use schedule::Clock;
 use tokio::net::TcpListener;
 use workflows::{audit, zones};
 
-use crate::{App, api, jobs, server};
+use crate::api::request::in_flight;
+use crate::server::serve_connections;
+use crate::{App, api, jobs};
 
 /// How long requests whose connections were closed may take to end at shutdown.
 const REQUESTS_END: Duration = Duration::from_secs(2);
@@ -21,7 +23,7 @@ const REQUESTS_END: Duration = Duration::from_secs(2);
 /// # Errors
 /// Fails if the HTTP client of the actions cannot be set up, if a lease is too short for its heartbeat, or if the
 /// database does not return the time.
-pub async fn serve(listener: TcpListener, app: App, shutdown: Shutdown) -> anyhow::Result<()> {
+pub async fn serve_app(listener: TcpListener, app: App, shutdown: Shutdown) -> anyhow::Result<()> {
     anyhow::ensure!(
         app.config.heartbeat_ms * 6 <= app.config.lost_after_secs * 1_000,
         "CRONBOX_LOST_AFTER_SECS must be at least six times CRONBOX_HEARTBEAT_MS: with less, runs that still execute \
@@ -30,7 +32,7 @@ pub async fn serve(listener: TcpListener, app: App, shutdown: Shutdown) -> anyho
     let client = Client::new(app.allowed.clone())?;
     app.database_time().await?;
     identity::prepare_identity(&app.pool, &app.config.env, app.config.restored).await?;
-    let executor = app.executor(client);
+    let executor = app.new_executor(client);
     let mut executing = tokio::spawn(executor.execute_until(shutdown.clone()));
     let mut taking_turns = tokio::spawn(turns(app.clone(), shutdown.clone()));
     let notifying = tokio::spawn(app.notifier.clone().send_notifications(app.pool.clone()));
@@ -43,8 +45,8 @@ pub async fn serve(listener: TcpListener, app: App, shutdown: Shutdown) -> anyho
         shutdown.wait_for_drain().await;
         ended = (&mut executing).await.and((&mut taking_turns).await);
     };
-    server::serve(listener, api::router(app.clone()), &app.config, drained).await;
-    if tokio::time::timeout(REQUESTS_END, app.requests.all_ended()).await.is_err() {
+    serve_connections(listener, api::build_router(app.clone()), &app.config, drained).await;
+    if tokio::time::timeout(REQUESTS_END, in_flight::await_requests(&app)).await.is_err() {
         tracing::warn!("requests cut off at shutdown; Postgres rolls back their open transactions");
     }
     notifying.abort();
@@ -81,7 +83,7 @@ async fn keep_sampling(app: App) {
 async fn sweep(app: App) {
     loop {
         tokio::time::sleep(Duration::from_secs(60)).await;
-        app.gate.sweep();
+        app.gate.remove_idle_entries();
     }
 }
 

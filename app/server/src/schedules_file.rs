@@ -62,11 +62,11 @@ enum Plan {
 ///
 /// # Errors
 /// Fails if the file cannot be read, if it is not valid (each complaint has its line), or if the database fails.
-pub async fn load(app: &App, path: &Path) -> anyhow::Result<Loaded> {
+pub async fn load_schedules(app: &App, path: &Path) -> anyhow::Result<Loaded> {
     let shown = path.display();
     let text = tokio::fs::read_to_string(path).await.with_context(|| format!("cannot read {shown}"))?;
     let name = path.file_name().and_then(|name| name.to_str()).with_context(|| format!("{shown} names no file"))?;
-    let wanted = document::read(&text).map_err(|complaints| file_error(path, &complaints))?;
+    let wanted = document::parse_document(&text).map_err(|complaints| file_error(path, &complaints))?;
     // Before any transaction, because name resolution may be slow.
     let refused = out_of_reach(app, &wanted).await;
     if !refused.is_empty() {
@@ -98,7 +98,7 @@ async fn out_of_reach(app: &App, wanted: &[Definition]) -> Vec<Complaint> {
     let mut refused = Vec::new();
     for definition in wanted {
         if let Err(error) = actions::check_reach(&definition.body.action, &app.allowed).await {
-            refused.push(definition.complain(&error));
+            refused.push(definition.complaint_about(&error));
         }
     }
     refused
@@ -108,11 +108,11 @@ async fn apply(app: &App, file: &str, wanted: &[Definition], edit: &Edit) -> Res
     let mut tx = db::begin_transaction(&app.pool).await?;
     lock_teams(&mut tx, wanted).await?;
     let (mut plans, mut complaints) = (Vec::new(), Vec::new());
-    let bounds = app.bounds(edit.now);
+    let bounds = Bounds { now: edit.now, retention: app.ledger_kept };
     for definition in wanted {
         match plan(&mut tx, file, definition, &bounds).await? {
             Ok(plan) => plans.push(plan),
-            Err(error) => complaints.push(definition.complain(&error)),
+            Err(error) => complaints.push(definition.complaint_about(&error)),
         }
     }
     if !complaints.is_empty() {
@@ -161,7 +161,9 @@ async fn plan(
     let existing = current.as_ref().map(|workflow| &workflow.spec);
     let spec = match definition.body.clone().into_spec(existing, bounds) {
         Ok(spec) => spec,
-        Err(error) if error.code == spec::NEVER_FIRES => return Ok(Ok(Plan::Spent(definition.complain(&error)))),
+        Err(error) if error.code == spec::NEVER_FIRES => {
+            return Ok(Ok(Plan::Spent(definition.complaint_about(&error))));
+        }
         Err(error) => return Ok(Err(error)),
     };
     Ok(match current {

@@ -18,7 +18,7 @@ use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::sync::Semaphore;
 use tower::ServiceExt as _;
 
-use crate::api::auth::Peer;
+use crate::api::request::auth::Peer;
 use crate::config::Config;
 
 /// The largest request line with all headers, in bytes.
@@ -32,7 +32,7 @@ const BACKLOG: u32 = 4096;
 ///
 /// # Errors
 /// Fails if the address is in use, or is not an address of this machine.
-pub fn listen(address: SocketAddr) -> io::Result<TcpListener> {
+pub fn bind_listener(address: SocketAddr) -> io::Result<TcpListener> {
     let socket = if address.is_ipv4() { TcpSocket::new_v4() } else { TcpSocket::new_v6() }?;
     socket.set_reuseaddr(true)?;
     socket.bind(address)?;
@@ -43,7 +43,12 @@ pub fn listen(address: SocketAddr) -> io::Result<TcpListener> {
 const CONNECTIONS_END: Duration = Duration::from_secs(3);
 
 /// Serves until `shutdown`, then lets the active requests end.
-pub(crate) async fn serve(listener: TcpListener, router: Router, config: &Config, shutdown: impl Future<Output = ()>) {
+pub(crate) async fn serve_connections(
+    listener: TcpListener,
+    router: Router,
+    config: &Config,
+    shutdown: impl Future<Output = ()>,
+) {
     let places = Arc::new(Semaphore::new(config.max_connections));
     let connections = GracefulShutdown::new();
     tokio::pin!(shutdown);
@@ -115,9 +120,10 @@ fn connection(
 mod tests {
     use super::*;
 
+    /// A thousand fires of one minute connect before the app has accepted the first of them.
     #[tokio::test]
-    async fn a_thousand_fires_on_one_minute_get_in_before_the_first_is_accepted() {
-        let listener = listen("127.0.0.1:0".parse().unwrap()).unwrap();
+    async fn the_backlog_has_room_for_fires() {
+        let listener = bind_listener("127.0.0.1:0".parse().unwrap()).unwrap();
         let address = listener.local_addr().unwrap();
         let mut waiting = Vec::new();
         for nth in 0..1000 {

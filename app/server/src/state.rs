@@ -1,11 +1,10 @@
 //! Steps 1 and 7 of 7: the state of one instance of the app, which its handlers and jobs use.
 
-use std::future::Future;
 use std::ops::Deref;
 use std::sync::Arc;
 
 use access::gate::Gate;
-use chrono::{DateTime, Utc};
+use chrono::{DateTime, TimeDelta, Utc};
 use db::PgPool;
 use executor::actions::Client;
 use executor::actions::address::Allowed;
@@ -14,7 +13,6 @@ use ledger::invoke::FireDecider;
 use schedule::Clock;
 use tokio_util::task::TaskTracker;
 use uuid::Uuid;
-use workflows::definition::spec::Bounds;
 use workflows::notify::Notifier;
 
 use crate::clock::{self, ClockSkew};
@@ -31,6 +29,8 @@ pub struct Parts {
     pub instance: Uuid,
     /// The configuration.
     pub config: Config,
+    /// How long occurrences are kept, by the configuration.
+    pub ledger_kept: TimeDelta,
     /// The database.
     pub pool: PgPool,
     /// Business time: the database's, or a test's.
@@ -49,28 +49,8 @@ pub struct Parts {
     pub wake: Wake,
     /// The metrics of `/metrics`.
     pub metrics: Metrics,
-    /// Requests in progress; each is completed.
-    pub requests: Requests,
-}
-
-/// Requests in progress; a shutdown waits for them.
-#[derive(Clone, Default)]
-pub struct Requests(TaskTracker);
-
-impl Requests {
-    /// Starts a request that a disconnect does not cancel.
-    pub fn spawn<T: Send + 'static>(
-        &self,
-        request: impl Future<Output = T> + Send + 'static,
-    ) -> tokio::task::JoinHandle<T> {
-        self.0.spawn(request)
-    }
-
-    /// Waits until the requests in progress have ended; the caller starts no more.
-    pub(crate) async fn all_ended(&self) {
-        self.0.close();
-        self.0.wait().await;
-    }
+    /// Requests in flight; each is completed.
+    pub requests: TaskTracker,
 }
 
 impl Deref for App {
@@ -85,16 +65,18 @@ impl App {
     /// Creates an instance on a migrated database; a running clock becomes the database's.
     #[must_use]
     pub fn new(config: Config, pool: PgPool, clock: Clock) -> Self {
+        let ledger_kept = config.ledger_kept();
         Self(Arc::new(Parts {
             instance: Uuid::new_v4(),
-            gate: Gate::new(config.limits()),
-            decider: FireDecider::new(pool.clone(), config.ledger_kept()),
+            gate: Gate::new(config.rate_limits()),
+            decider: FireDecider::new(pool.clone(), ledger_kept),
             allowed: Allowed::new(config.action_allow_cidrs.clone()),
             notifier: Notifier::default(),
             wake: Wake::default(),
             metrics: Metrics::default(),
-            requests: Requests::default(),
+            requests: TaskTracker::default(),
             config,
+            ledger_kept,
             pool,
             clock: clock::of_database(clock),
             clock_skew: ClockSkew::default(),
@@ -106,22 +88,17 @@ impl App {
     /// # Errors
     /// Fails if the database does not answer.
     pub async fn database_time(&self) -> sqlx::Result<DateTime<Utc>> {
-        clock::sample(&self.pool, &self.clock, &self.clock_skew).await
-    }
-
-    /// The bounds that an edit at this time is validated against.
-    pub(crate) fn bounds(&self, now: DateTime<Utc>) -> Bounds {
-        Bounds { now, retention: self.config.ledger_kept() }
+        clock::sample_clock(&self.pool, &self.clock, &self.clock_skew).await
     }
 
     /// Creates an executor of this instance, which has claimed nothing yet.
     #[must_use]
-    pub fn executor(&self, client: Client) -> Executor {
+    pub fn new_executor(&self, client: Client) -> Executor {
         let parts = executor::Parts {
             instance: self.instance,
             pool: self.pool.clone(),
             clock: self.clock.clone(),
-            settings: self.config.executor(),
+            settings: self.config.executor_settings(),
             wake: self.wake.clone(),
             notifier: self.notifier.clone(),
         };

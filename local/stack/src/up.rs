@@ -45,7 +45,7 @@ pub async fn run_all_parts(args: UpArgs, shutdown: impl Future<Output = ()>) -> 
 
 /// Binds an address; the error says what to do if that fails.
 fn listen(address: SocketAddr, option: &str) -> Result<TcpListener> {
-    app::listen(address).with_context(|| cannot_listen(address, option))
+    app::bind_listener(address).with_context(|| cannot_listen(address, option))
 }
 
 /// The stand-in starts empty, so forget the last known schedules: the publisher then checks every workflow.

@@ -68,7 +68,7 @@ impl Backlog {
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
         let database = Database::clone_template().await.unwrap();
-        let pool = db::connect_pool(&app::config::database(&database.dsn(), 10)).await.unwrap();
+        let pool = db::connect_pool(&app::config::database_options(&database.dsn(), 10)).await.unwrap();
         Backlog { pool, database, endpoint, _stand_in: stand_in }
     }
 

@@ -4,8 +4,8 @@ use std::net::SocketAddr;
 use std::process::Stdio;
 use std::time::{Duration, Instant};
 
-use access::keys::{self, Holder};
-use access::teams;
+use access::keys::{Holder, create_key};
+use access::teams::create_team;
 use local::config::target_folder;
 use schedule::Clock;
 use tests::Api;
@@ -29,9 +29,9 @@ impl Service {
     /// Starts the app. Without executor slots, its runs stay accepted.
     pub(crate) async fn app(backlog: &Backlog, executor_slots: usize) -> Service {
         let mut tx = db::begin_transaction(&backlog.pool).await.unwrap();
-        let (team, _) = teams::create(&mut tx, "bench", &bench_edit()).await.unwrap();
-        let (_, admin) = keys::create(&mut tx, Holder::Admin, "bench", &bench_edit()).await.unwrap();
-        let (_, scheduler) = keys::create(&mut tx, Holder::Scheduler, "bench", &bench_edit()).await.unwrap();
+        let (team, _) = create_team(&mut tx, "bench", &bench_edit()).await.unwrap();
+        let (_, admin) = create_key(&mut tx, Holder::Admin, "bench", &bench_edit()).await.unwrap();
+        let (_, scheduler) = create_key(&mut tx, Holder::Scheduler, "bench", &bench_edit()).await.unwrap();
         tx.commit().await.unwrap();
         let address: SocketAddr = ([127, 0, 0, 1], free_port()).into();
         let mut command = Command::new(program("cronbox-app"));
@@ -40,7 +40,7 @@ impl Service {
         command.env("CRONBOX_EXECUTOR_SLOTS", executor_slots.to_string());
         // The environment of the publishers: another one would hold the database as a clone.
         command.env("CRONBOX_ENV", ENVIRONMENT);
-        let (admin, scheduler) = (admin.reveal().to_owned(), scheduler.reveal().to_owned());
+        let (admin, scheduler) = (admin.reveal_text().to_owned(), scheduler.reveal_text().to_owned());
         Service::start(command, address, team.id, admin, scheduler).await
     }
 

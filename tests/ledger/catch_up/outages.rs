@@ -37,7 +37,7 @@ impl Place {
     async fn at_five_past_nine() -> Place {
         let dsn = Database::clone_template().await.unwrap().dsn();
         let to_database = Way::to(&dsn).await;
-        let any_port = || app::listen("127.0.0.1:0".parse().unwrap()).unwrap();
+        let any_port = || app::bind_listener("127.0.0.1:0".parse().unwrap()).unwrap();
         let ground = Ground {
             database: Database::Elsewhere(to_database.dsn(&dsn)),
             app: any_port(),

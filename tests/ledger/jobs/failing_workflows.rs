@@ -40,7 +40,7 @@ async fn refuse_removals_of(s: &Story, wf: WorkflowId) {
 
 /// Runs a job that must fail at its end, and count the failure in `/metrics`.
 async fn fails_at_its_end(s: &Story, name: &str) {
-    let job = app::jobs::registry(&s.app().config).into_iter().find(|job| job.name == name).unwrap();
+    let job = app::jobs::all_jobs(&s.app().config).into_iter().find(|job| job.name == name).unwrap();
     let app = Stack::app(s).clone();
     let failed = (job.run)(app).await.expect_err("a workflow failed");
     assert!(failed.to_string().starts_with("1 workflows failed"), "{name}: {failed:#}");

@@ -41,7 +41,7 @@ async fn until_run(s: &Story, name: &str, turns: i64) -> Value {
 
 /// Waits until the apps have registered all jobs.
 async fn until_registered(s: &Story) {
-    let jobs = i64::try_from(app::jobs::registry(&s.app().config).len()).unwrap();
+    let jobs = i64::try_from(app::jobs::all_jobs(&s.app().config).len()).unwrap();
     s.until("SELECT count(*) FROM jobs", jobs).await;
 }
 
@@ -153,7 +153,7 @@ async fn failed_jobs_record_the_error_and_repeat() {
 #[tokio::test]
 async fn an_operator_can_run_a_job() {
     let s = Story::at("2026-03-02T08:30:00Z").await;
-    for job in app::jobs::registry(&s.app().config) {
+    for job in app::jobs::all_jobs(&s.app().config) {
         assert_eq!(s.job(job.name).await, Did::Nothing, "{}", job.name);
     }
     s.end().await;

@@ -33,7 +33,7 @@ impl Secured {
         .unwrap();
         let mut admin = PgConnection::connect(&postgres.dsn("postgres")).await.unwrap();
         sqlx::raw_sql("CREATE DATABASE cronbox").execute(&mut admin).await.unwrap();
-        db::migrate_schema(&app::config::database(&postgres.dsn(DATABASE), 1)).await.unwrap();
+        db::migrate_schema(&app::config::database_options(&postgres.dsn(DATABASE), 1)).await.unwrap();
 
         let (ca, issuer) = authority();
         let key = KeyPair::generate().unwrap();

@@ -72,7 +72,7 @@ impl History<'_> {
             Action::Manual => self.request_manually(instance).await,
             Action::Execute => Some(self.execute(actor, instance)),
             Action::Job => {
-                let jobs = app::jobs::registry(&instance.app.config);
+                let jobs = app::jobs::all_jobs(&instance.app.config);
                 let names: Vec<&str> = jobs.iter().map(|job| job.name).filter(|name| *name != "prune").collect();
                 job(self.dice.pick(&names)?, instance)
             }
@@ -260,7 +260,7 @@ impl History<'_> {
 }
 
 fn job(name: &str, instance: &Instance) -> Option<Life> {
-    let job = app::jobs::registry(&instance.app.config).into_iter().find(|job| job.name == name)?;
+    let job = app::jobs::all_jobs(&instance.app.config).into_iter().find(|job| job.name == name)?;
     let app = instance.app.clone();
     // A cut connection ends a turn, and the next turn does the rest.
     let run = async move { (job.run)(app).await.map_or((), drop) }.boxed_local();

@@ -4,8 +4,8 @@ use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
-use access::keys::Holder;
-use access::{keys, teams};
+use access::keys::{Holder, create_key};
+use access::teams::create_team;
 use app::{App, api};
 use axum::Router;
 use axum::body::{Body, to_bytes};
@@ -109,16 +109,16 @@ impl Stage {
         let how = Edit { actor: "torture".to_owned(), now: "2026-01-01T00:00:00Z".parse().unwrap(), traceparent: None };
         let process = ground.process();
         let mut tx = db::begin_transaction(&process.pool).await.unwrap();
-        let (team, signing) = teams::create(&mut tx, "ledger", &how).await.unwrap();
-        let (_, admin) = keys::create(&mut tx, Holder::Admin, "operator", &how).await.unwrap();
-        let (_, scheduler) = keys::create(&mut tx, Holder::Scheduler, "runner", &how).await.unwrap();
+        let (team, signing) = create_team(&mut tx, "ledger", &how).await.unwrap();
+        let (_, admin) = create_key(&mut tx, Holder::Admin, "operator", &how).await.unwrap();
+        let (_, scheduler) = create_key(&mut tx, Holder::Scheduler, "runner", &how).await.unwrap();
         tx.commit().await.unwrap();
         ground.ended(process);
-        for secret in [admin.reveal(), scheduler.reveal(), signing.reveal(), super::PASSWORD] {
+        for secret in [admin.reveal_text(), scheduler.reveal_text(), signing.reveal_text(), super::PASSWORD] {
             watch_secret(secret);
         }
         let (receiver, receives_at) = Receiver::listen().await;
-        let (admin, scheduler) = (admin.reveal().to_owned(), scheduler.reveal().to_owned());
+        let (admin, scheduler) = (admin.reveal_text().to_owned(), scheduler.reveal_text().to_owned());
         let client = Client::new(Allowed::new(vec!["127.0.0.0/8".parse().unwrap()])).unwrap();
         let config = ["app", "--database-url", "unused", "--action-allow-cidrs", "127.0.0.0/8", "--env", "dev"];
         let Settings { config } = Settings::parse_from(config);
@@ -153,14 +153,14 @@ impl Stage {
         let app = App::new(config, process.pool.clone(), Clock::fixed(now + skew));
         let panics = Arc::new(AtomicBool::new(false));
         let armed = Arc::clone(&panics);
-        let executor = app.executor(self.client.clone()).after_each_action(Arc::new(move || {
+        let executor = app.new_executor(self.client.clone()).after_each_action(Arc::new(move || {
             if armed.swap(false, Ordering::SeqCst) {
                 // A panic without output on stderr.
                 std::panic::resume_unwind(Box::new("torture"));
             }
         }));
         let instance = Instance {
-            router: api::router(app.clone()),
+            router: api::build_router(app.clone()),
             app,
             process,
             tap,

@@ -3,7 +3,11 @@
 use utoipa::Modify;
 use utoipa::openapi::security::{ApiKey, ApiKeyValue, SecurityScheme};
 
-use super::{backfills, edit, manual, outbox, runs, verbs, view};
+use super::operations::outbox;
+use super::request::error::Problem;
+use super::request::extract::WriteParams;
+use super::runs::{self, backfills, manual};
+use super::workflows::{verbs, view};
 
 /// Adds the header with the key.
 pub(super) struct Key;
@@ -19,81 +23,81 @@ impl Modify for Key {
 
 #[utoipa::path(post, path = "/api/v1/workflows/{id}:archive", tag = "workflows",
     description = "Archive a workflow permanently; its history is kept. Repeating it changes nothing.",
-    params(("id" = i64, Path), ("If-Match" = Option<String>, Header), edit::WriteParams),
-    responses((status = 200, body = view::WorkflowView), (status = "4XX", body = super::error::Problem, content_type = "application/problem+json")))]
-#[expect(dead_code, reason = "only describes a verb of verbs::act")]
-fn archive() {}
+    params(("id" = i64, Path), ("If-Match" = Option<String>, Header), WriteParams),
+    responses((status = 200, body = view::WorkflowView), (status = "4XX", body = Problem, content_type = "application/problem+json")))]
+#[expect(dead_code, reason = "only describes a verb of verbs::change_state")]
+fn archive_workflow() {}
 
 #[utoipa::path(post, path = "/api/v1/workflows/{id}:pause", tag = "workflows",
     description = "Pause a workflow: no time is due until it is resumed. The app applies it at once, EventBridge shortly after.",
-    params(("id" = i64, Path), ("If-Match" = Option<String>, Header), edit::WriteParams),
+    params(("id" = i64, Path), ("If-Match" = Option<String>, Header), WriteParams),
     request_body = Option<verbs::PauseBody>,
-    responses((status = 200, body = view::WorkflowView), (status = "4XX", body = super::error::Problem, content_type = "application/problem+json")))]
-#[expect(dead_code, reason = "only describes a verb of verbs::act")]
-fn pause() {}
+    responses((status = 200, body = view::WorkflowView), (status = "4XX", body = Problem, content_type = "application/problem+json")))]
+#[expect(dead_code, reason = "only describes a verb of verbs::change_state")]
+fn pause_workflow() {}
 
 #[utoipa::path(post, path = "/api/v1/workflows/{id}:resume", tag = "workflows",
     description = "Resume a workflow. Times during the pause do not run.",
-    params(("id" = i64, Path), ("If-Match" = Option<String>, Header), edit::WriteParams),
-    responses((status = 200, body = view::WorkflowView), (status = "4XX", body = super::error::Problem, content_type = "application/problem+json")))]
-#[expect(dead_code, reason = "only describes a verb of verbs::act")]
-fn resume() {}
+    params(("id" = i64, Path), ("If-Match" = Option<String>, Header), WriteParams),
+    responses((status = 200, body = view::WorkflowView), (status = "4XX", body = Problem, content_type = "application/problem+json")))]
+#[expect(dead_code, reason = "only describes a verb of verbs::change_state")]
+fn resume_workflow() {}
 
 #[utoipa::path(post, path = "/api/v1/outbox/{id}:retry", tag = "operations",
     description = "Publish the workflow of the row again, at once and with a new count of attempts.",
     params(("id" = i64, Path)),
-    responses((status = 200, body = outbox::OutboxView), (status = "4XX", body = super::error::Problem, content_type = "application/problem+json")))]
-#[expect(dead_code, reason = "only describes a verb of outbox::act")]
-fn retry() {}
+    responses((status = 200, body = outbox::OutboxView), (status = "4XX", body = Problem, content_type = "application/problem+json")))]
+#[expect(dead_code, reason = "only describes a verb of outbox::change_outbox_row")]
+fn retry_outbox_row() {}
 
 #[utoipa::path(post, path = "/api/v1/outbox/{id}:discard", tag = "operations",
     description = "Discard a failed row: its edit is not published, and alarms do not count it any more.",
     params(("id" = i64, Path)),
-    responses((status = 200, body = outbox::OutboxView), (status = "4XX", body = super::error::Problem, content_type = "application/problem+json")))]
-#[expect(dead_code, reason = "only describes a verb of outbox::act")]
-fn discard() {}
+    responses((status = 200, body = outbox::OutboxView), (status = "4XX", body = Problem, content_type = "application/problem+json")))]
+#[expect(dead_code, reason = "only describes a verb of outbox::change_outbox_row")]
+fn discard_outbox_row() {}
 
 #[utoipa::path(post, path = "/api/v1/schedules/{id}:fire", tag = "schedules",
     description = "Run the workflow now, in addition to its schedule: the run has its own id and no occurrence. 409 `overlap` if the overlap policy refuses it.",
     params(("id" = i64, Path)), request_body = Option<manual::FireBody>,
-    responses((status = 202, body = manual::ManualRunView, headers(("Location" = String))), (status = "4XX", body = super::error::Problem, content_type = "application/problem+json")))]
+    responses((status = 202, body = manual::ManualRunView, headers(("Location" = String))), (status = "4XX", body = Problem, content_type = "application/problem+json")))]
 #[expect(dead_code, reason = "only describes a verb of manual::act_on_schedule")]
-fn fire() {}
+fn fire_schedule() {}
 
 #[utoipa::path(post, path = "/api/v1/schedules/{id}:backfill", tag = "schedules",
     description = "Run past times, at most 10,000, in addition to the schedule. With `dry_run` the answer only counts and lists them.",
     params(("id" = i64, Path)), request_body = backfills::BackfillBody,
     responses((status = 200, description = "The times that it would run", body = backfills::DryRunView),
-              (status = 202, body = backfills::BackfillView, headers(("Location" = String))), (status = "4XX", body = super::error::Problem, content_type = "application/problem+json")))]
+              (status = 202, body = backfills::BackfillView, headers(("Location" = String))), (status = "4XX", body = Problem, content_type = "application/problem+json")))]
 #[expect(dead_code, reason = "only describes a verb of manual::act_on_schedule")]
-fn backfill() {}
+fn backfill_schedule() {}
 
 #[utoipa::path(post, path = "/api/v1/backfills/{id}:pause", tag = "schedules",
     description = "Pause a backfill: it creates no further runs. Existing runs continue.", params(("id" = Uuid, Path)),
-    responses((status = 200, body = backfills::BackfillView), (status = "4XX", body = super::error::Problem, content_type = "application/problem+json")))]
-#[expect(dead_code, reason = "only describes a verb of backfills::act")]
+    responses((status = 200, body = backfills::BackfillView), (status = "4XX", body = Problem, content_type = "application/problem+json")))]
+#[expect(dead_code, reason = "only describes a verb of backfills::change_backfill")]
 fn pause_backfill() {}
 
 #[utoipa::path(post, path = "/api/v1/backfills/{id}:resume", tag = "schedules",
     description = "Resume a paused backfill.", params(("id" = Uuid, Path)),
-    responses((status = 200, body = backfills::BackfillView), (status = "4XX", body = super::error::Problem, content_type = "application/problem+json")))]
-#[expect(dead_code, reason = "only describes a verb of backfills::act")]
+    responses((status = 200, body = backfills::BackfillView), (status = "4XX", body = Problem, content_type = "application/problem+json")))]
+#[expect(dead_code, reason = "only describes a verb of backfills::change_backfill")]
 fn resume_backfill() {}
 
 #[utoipa::path(post, path = "/api/v1/backfills/{id}:cancel", tag = "schedules",
     description = "Cancel a backfill permanently, with its runs that have not started. Running ones continue.",
-    params(("id" = Uuid, Path)), responses((status = 200, body = backfills::BackfillView), (status = "4XX", body = super::error::Problem, content_type = "application/problem+json")))]
-#[expect(dead_code, reason = "only describes a verb of backfills::act")]
+    params(("id" = Uuid, Path)), responses((status = 200, body = backfills::BackfillView), (status = "4XX", body = Problem, content_type = "application/problem+json")))]
+#[expect(dead_code, reason = "only describes a verb of backfills::change_backfill")]
 fn cancel_backfill() {}
 
 #[utoipa::path(post, path = "/api/v1/runs/{id}:cancel", tag = "runs",
     description = "Cancel a run: at once if it has not started, otherwise at the next heartbeat of its executor. 409 `run_ended` if it has ended and was not cancelled.",
-    params(("id" = Uuid, Path)), responses((status = 200, body = runs::RunView), (status = "4XX", body = super::error::Problem, content_type = "application/problem+json")))]
+    params(("id" = Uuid, Path)), responses((status = 200, body = runs::RunView), (status = "4XX", body = Problem, content_type = "application/problem+json")))]
 #[expect(dead_code, reason = "only describes a verb of manual::act_on_run")]
 fn cancel_run() {}
 
 #[utoipa::path(post, path = "/api/v1/runs/{id}:retry", tag = "runs",
     description = "Repeat a run that has ended: a new run with the same inputs and the same occurrence. 409 `run_live` if the run, or another run of its scheduled time, has not ended.",
-    params(("id" = Uuid, Path)), responses((status = 202, body = manual::ManualRunView, headers(("Location" = String))), (status = "4XX", body = super::error::Problem, content_type = "application/problem+json")))]
+    params(("id" = Uuid, Path)), responses((status = 202, body = manual::ManualRunView, headers(("Location" = String))), (status = "4XX", body = Problem, content_type = "application/problem+json")))]
 #[expect(dead_code, reason = "only describes a verb of manual::act_on_run")]
 fn retry_run() {}

@@ -7,13 +7,12 @@ use axum::routing::MethodRouter;
 use utoipa::OpenApi;
 
 use super::openapi::{self, Key};
-use super::{
-    backfills, drift, invoke, jobs, keys, manual, ops, outbox, previews, runs, schedules, stats, verbs, verify,
-    workflows,
-};
+use super::operations::{drift, health, jobs, keys, outbox, stats, verify};
+use super::runs::{self, backfills, invoke, manual};
+use super::workflows::{self, previews, schedules, verbs};
 use crate::App;
 
-/// Which callers a route accepts. The handler enforces it by the type of its caller in `auth.rs`.
+/// Which callers a route accepts. The handler enforces it by the type of its caller in `request/auth.rs`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Access {
     /// Every caller, without a key, too.
@@ -86,56 +85,56 @@ macro_rules! routes {
 routes! {
     handlers {
         Admin     post   "/api/v1/teams"                        keys::create_team;
-        Admin     get    "/api/v1/keys"                         keys::list;
-        Admin     post   "/api/v1/keys"                         keys::create;
-        Admin     post   "/api/v1/keys/{id}:revoke"             keys::revoke;
-        Viewer    get    "/api/v1/workflows"                    workflows::list;
-        Editor    post   "/api/v1/workflows"                    workflows::create;
-        Viewer    get    "/api/v1/workflows/{id}"               workflows::get;
-        Editor    patch  "/api/v1/workflows/{id}"               workflows::patch;
-        Admin     delete "/api/v1/workflows/{id}"               workflows::delete;
-        Viewer    post   "/api/v1/cron:explain"                 previews::explain;
-        Viewer    get    "/api/v1/schedules"                    schedules::list;
-        Viewer    get    "/api/v1/schedules/{id}"               schedules::get;
-        Editor    put    "/api/v1/schedules/{id}"               schedules::put;
-        Editor    patch  "/api/v1/schedules/{id}"               schedules::patch;
-        Editor    delete "/api/v1/schedules/{id}"               schedules::delete;
-        Viewer    get    "/api/v1/schedules/{id}/next"          previews::next;
-        Viewer    get    "/api/v1/schedules/{id}/runs"          runs::of_schedule;
-        Viewer    get    "/api/v1/schedules/{id}/occurrences"   runs::occurrences;
-        Viewer    get    "/api/v1/runs"                         runs::list;
-        Viewer    get    "/api/v1/runs/{id}"                    runs::get;
-        Viewer    get    "/api/v1/backfills"                    backfills::list;
-        Viewer    get    "/api/v1/backfills/{id}"               backfills::get;
-        Scheduler post   "/api/v1/cron/workflows/{id}:invoke"   invoke::invoke;
-        Viewer    get    "/api/v1/jobs"                         jobs::list;
-        Admin     get    "/api/v1/outbox"                       outbox::list;
-        Admin     get    "/api/v1/drift"                        drift::show;
-        Admin     post   "/api/v1/drift:check"                  drift::check;
-        Viewer    get    "/api/v1/stats"                        stats::show;
-        Admin     get    "/api/v1/verify"                       verify::verify;
-        Open      get    "/healthz"                             ops::healthz;
-        Open      get    "/readyz"                              ops::readyz;
-        Open      get    "/metrics"                             ops::metrics;
+        Admin     get    "/api/v1/keys"                         keys::list_keys;
+        Admin     post   "/api/v1/keys"                         keys::create_key;
+        Admin     post   "/api/v1/keys/{id}:revoke"             keys::revoke_key;
+        Viewer    get    "/api/v1/workflows"                    workflows::list_workflows;
+        Editor    post   "/api/v1/workflows"                    workflows::create_workflow;
+        Viewer    get    "/api/v1/workflows/{id}"               workflows::get_workflow;
+        Editor    patch  "/api/v1/workflows/{id}"               workflows::patch_workflow;
+        Admin     delete "/api/v1/workflows/{id}"               workflows::delete_workflow;
+        Viewer    post   "/api/v1/cron:explain"                 previews::explain_cron;
+        Viewer    get    "/api/v1/schedules"                    schedules::list_schedules;
+        Viewer    get    "/api/v1/schedules/{id}"               schedules::get_schedule;
+        Editor    put    "/api/v1/schedules/{id}"               schedules::put_schedule;
+        Editor    patch  "/api/v1/schedules/{id}"               schedules::patch_schedule;
+        Editor    delete "/api/v1/schedules/{id}"               schedules::delete_schedule;
+        Viewer    get    "/api/v1/schedules/{id}/next"          previews::list_next_times;
+        Viewer    get    "/api/v1/schedules/{id}/runs"          runs::list_schedule_runs;
+        Viewer    get    "/api/v1/schedules/{id}/occurrences"   runs::list_occurrences;
+        Viewer    get    "/api/v1/runs"                         runs::list_runs;
+        Viewer    get    "/api/v1/runs/{id}"                    runs::get_run;
+        Viewer    get    "/api/v1/backfills"                    backfills::list_backfills;
+        Viewer    get    "/api/v1/backfills/{id}"               backfills::get_backfill;
+        Scheduler post   "/api/v1/cron/workflows/{id}:invoke"   invoke::invoke_workflow;
+        Viewer    get    "/api/v1/jobs"                         jobs::list_jobs;
+        Admin     get    "/api/v1/outbox"                       outbox::list_outbox;
+        Admin     get    "/api/v1/drift"                        drift::show_drift;
+        Admin     post   "/api/v1/drift:check"                  drift::check_drift;
+        Viewer    get    "/api/v1/stats"                        stats::show_stats;
+        Admin     get    "/api/v1/verify"                       verify::verify_ledger;
+        Open      get    "/healthz"                             health::show_health;
+        Open      get    "/readyz"                              health::show_readiness;
+        Open      get    "/metrics"                             health::show_metrics;
     }
     verbs {
-        Editor    post   "/api/v1/workflows/{id}:archive"       verbs::act                => openapi::archive;
-        Editor    post   "/api/v1/workflows/{id}:pause"         verbs::act                => openapi::pause;
-        Editor    post   "/api/v1/workflows/{id}:resume"        verbs::act                => openapi::resume;
-        Editor    post   "/api/v1/schedules/{id}:fire"          manual::act_on_schedule  => openapi::fire;
-        Editor    post   "/api/v1/schedules/{id}:backfill"      manual::act_on_schedule  => openapi::backfill;
-        Editor    post   "/api/v1/runs/{id}:cancel"             manual::act_on_run       => openapi::cancel_run;
-        Editor    post   "/api/v1/runs/{id}:retry"              manual::act_on_run       => openapi::retry_run;
-        Editor    post   "/api/v1/backfills/{id}:pause"         backfills::act            => openapi::pause_backfill;
-        Editor    post   "/api/v1/backfills/{id}:resume"        backfills::act            => openapi::resume_backfill;
-        Editor    post   "/api/v1/backfills/{id}:cancel"        backfills::act            => openapi::cancel_backfill;
-        Admin     post   "/api/v1/outbox/{id}:retry"            outbox::act               => openapi::retry;
-        Admin     post   "/api/v1/outbox/{id}:discard"          outbox::act               => openapi::discard;
+        Editor    post   "/api/v1/workflows/{id}:archive"       verbs::change_state         => openapi::archive_workflow;
+        Editor    post   "/api/v1/workflows/{id}:pause"         verbs::change_state         => openapi::pause_workflow;
+        Editor    post   "/api/v1/workflows/{id}:resume"        verbs::change_state         => openapi::resume_workflow;
+        Editor    post   "/api/v1/schedules/{id}:fire"          manual::act_on_schedule     => openapi::fire_schedule;
+        Editor    post   "/api/v1/schedules/{id}:backfill"      manual::act_on_schedule     => openapi::backfill_schedule;
+        Editor    post   "/api/v1/runs/{id}:cancel"             manual::act_on_run          => openapi::cancel_run;
+        Editor    post   "/api/v1/runs/{id}:retry"              manual::act_on_run          => openapi::retry_run;
+        Editor    post   "/api/v1/backfills/{id}:pause"         backfills::change_backfill  => openapi::pause_backfill;
+        Editor    post   "/api/v1/backfills/{id}:resume"        backfills::change_backfill  => openapi::resume_backfill;
+        Editor    post   "/api/v1/backfills/{id}:cancel"        backfills::change_backfill  => openapi::cancel_backfill;
+        Admin     post   "/api/v1/outbox/{id}:retry"            outbox::change_outbox_row   => openapi::retry_outbox_row;
+        Admin     post   "/api/v1/outbox/{id}:discard"          outbox::change_outbox_row   => openapi::discard_outbox_row;
     }
 }
 
 /// Registers every operation of [`ROUTES`].
-pub(super) fn router() -> Router<App> {
+pub(super) fn register_routes() -> Router<App> {
     let mut served = BTreeSet::new();
     let mut router = Router::new();
     for route in ROUTES {

@@ -1,5 +1,9 @@
 //! Step 7 of 7: the API that reads runs and occurrences.
 
+pub mod backfills;
+pub mod invoke;
+pub mod manual;
+
 use axum::Json;
 use axum::extract::State;
 use chrono::{DateTime, Utc};
@@ -14,10 +18,10 @@ use workflows::definition::field::{self, FieldError};
 use workflows::find_workflow;
 use workflows::reasons::{self, ReasonCode};
 
-use super::auth::Viewer;
-use super::error::{Error, Problem};
-use super::extract::{Id, Params};
-use super::page::{self, Page};
+use super::request::auth::Viewer;
+use super::request::error::{Error, Problem};
+use super::request::extract::{Id, Params};
+use super::request::page::{self, Page};
 use crate::App;
 
 /// A run.
@@ -103,25 +107,25 @@ pub struct OccurrenceParams {
 #[utoipa::path(get, path = "/api/v1/runs", tag = "runs", params(RunParams),
     responses((status = 200, body = Page<RunView>),
               (status = "4XX", body = Problem, content_type = "application/problem+json")))]
-pub(super) async fn list(
+pub(crate) async fn list_runs(
     State(app): State<App>,
     Viewer(caller): Viewer,
     Params(params): Params<RunParams>,
 ) -> Result<Json<Page<RunView>>, Error> {
-    page_of_runs(&app, caller.team_id(), params).await
+    page_of_runs(&app, caller.team_id, params).await
 }
 
 /// Read a run.
 #[utoipa::path(get, path = "/api/v1/runs/{id}", tag = "runs", params(("id" = Uuid, Path)),
     responses((status = 200, body = RunView),
               (status = "4XX", body = Problem, content_type = "application/problem+json")))]
-pub(super) async fn get(
+pub(crate) async fn get_run(
     State(app): State<App>,
     Viewer(caller): Viewer,
     Id(id): Id<Uuid>,
 ) -> Result<Json<RunView>, Error> {
     let mut connection = app.pool.acquire().await?;
-    let run = runs::find_run(&mut connection, id, caller.team_id()).await?.ok_or_else(Error::not_found)?;
+    let run = runs::find_run(&mut connection, id, caller.team_id).await?.ok_or_else(Error::not_found)?;
     Ok(Json(run.into()))
 }
 
@@ -129,17 +133,17 @@ pub(super) async fn get(
 #[utoipa::path(get, path = "/api/v1/schedules/{id}/runs", tag = "schedules", params(("id" = i64, Path), RunParams),
     responses((status = 200, body = Page<RunView>),
               (status = "4XX", body = Problem, content_type = "application/problem+json")))]
-pub(super) async fn of_schedule(
+pub(crate) async fn list_schedule_runs(
     State(app): State<App>,
     Viewer(caller): Viewer,
     Id(id): Id<WorkflowId>,
     Params(params): Params<RunParams>,
 ) -> Result<Json<Page<RunView>>, Error> {
-    visible(&app, id, caller.team_id()).await?;
+    visible(&app, id, caller.team_id).await?;
     if params.workflow_id.is_some_and(|requested| requested != id.0) {
         return Err(FieldError::invalid("workflow_id", "workflow_id must be the id in the path").into());
     }
-    page_of_runs(&app, caller.team_id(), RunParams { workflow_id: Some(id.0), ..params }).await
+    page_of_runs(&app, caller.team_id, RunParams { workflow_id: Some(id.0), ..params }).await
 }
 
 /// List the occurrences of a schedule, the newest first: one decision for every due time.
@@ -147,30 +151,30 @@ pub(super) async fn of_schedule(
     params(("id" = i64, Path), OccurrenceParams),
     responses((status = 200, body = Page<OccurrenceView>),
               (status = "4XX", body = Problem, content_type = "application/problem+json")))]
-pub(super) async fn occurrences(
+pub(crate) async fn list_occurrences(
     State(app): State<App>,
     Viewer(caller): Viewer,
     Id(id): Id<WorkflowId>,
     Params(params): Params<OccurrenceParams>,
 ) -> Result<Json<Page<OccurrenceView>>, Error> {
-    visible(&app, id, caller.team_id()).await?;
-    let limit = page::limit(params.limit)?;
+    visible(&app, id, caller.team_id).await?;
+    let limit = page::parse_limit(params.limit)?;
     let filter = occurrences::Filter {
         workflow_id: id,
         decision: params.decision,
         from: params.from.map(|time| field::check_instant("from", time)).transpose()?,
         to: params.to.map(|time| field::check_instant("to", time)).transpose()?,
-        before: page::cursor(params.cursor.as_deref())?,
+        before: page::parse_cursor(params.cursor.as_deref())?,
         limit: limit + 1,
     };
     let mut connection = app.pool.acquire().await?;
     let found = occurrences::list_occurrences(&mut connection, &filter).await?;
     let items = found.into_iter().map(OccurrenceView::from).collect();
-    Ok(Json(Page::cut(items, limit, |item: &OccurrenceView| item.scheduled_time.to_rfc3339())))
+    Ok(Json(Page::from_rows(items, limit, |item: &OccurrenceView| item.scheduled_time.to_rfc3339())))
 }
 
 async fn page_of_runs(app: &App, team_id: Option<i64>, params: RunParams) -> Result<Json<Page<RunView>>, Error> {
-    let limit = page::limit(params.limit)?;
+    let limit = page::parse_limit(params.limit)?;
     let filter = Filter {
         team_id,
         workflow_id: params.workflow_id,
@@ -178,13 +182,13 @@ async fn page_of_runs(app: &App, team_id: Option<i64>, params: RunParams) -> Res
         trigger: params.trigger,
         from: params.from.map(|time| field::check_instant("from", time)).transpose()?,
         to: params.to.map(|time| field::check_instant("to", time)).transpose()?,
-        before: page::cursor(params.cursor.as_deref())?,
+        before: page::parse_cursor(params.cursor.as_deref())?,
         limit: limit + 1,
     };
     let mut connection = app.pool.acquire().await?;
     let found = runs::list_runs(&mut connection, &filter).await?;
     let items = found.into_iter().map(RunView::from).collect();
-    Ok(Json(Page::cut(items, limit, |item: &RunView| item.id.to_string())))
+    Ok(Json(Page::from_rows(items, limit, |item: &RunView| item.id.to_string())))
 }
 
 async fn visible(app: &App, id: WorkflowId, team_id: Option<i64>) -> Result<(), Error> {

@@ -1,5 +1,11 @@
 //! Step 1 of 7: the workflows of a team. Change and outbox row commit together; then the publisher is notified.
 
+pub mod edit;
+pub mod previews;
+pub mod schedules;
+pub mod verbs;
+pub mod view;
+
 use axum::Json;
 use axum::extract::State;
 use axum::http::{StatusCode, header};
@@ -11,15 +17,16 @@ use serde_json::Value;
 use utoipa::IntoParams;
 use workflows::definition::body::{self, WorkflowBody};
 use workflows::definition::field::{self, FieldError};
-use workflows::{Filter, SyncStatus, Workflow, create_workflow, find_workflow, list_workflows};
+use workflows::definition::spec::Bounds;
+use workflows::{Filter, SyncStatus, Workflow};
 
-use super::auth::{Admin, Caller, Editor, Viewer};
-use super::edit::{LockedEdit, WriteParams, applied, read_saved, wait};
-use super::error::{Error, Problem};
-use super::extract::{Body, Id, IfMatch, Params, Patch, Trace};
-use super::page::{self, Page};
-use super::view::{Read, WorkflowView, view};
+use super::request::auth::{Admin, Caller, Editor, Viewer};
+use super::request::error::{Error, Problem};
+use super::request::extract::{Body, EditRequest, Id, Params, Patch, Trace, WriteParams};
+use super::request::page::{self, Page};
 use crate::App;
+use edit::{LockedEdit, parse_wait, read_saved, read_when_applied};
+use view::{WorkflowAnswer, WorkflowView, view_workflow};
 
 /// Filters of a list of workflows.
 #[derive(Deserialize, IntoParams)]
@@ -48,16 +55,16 @@ pub struct ListParams {
 #[utoipa::path(post, path = "/api/v1/workflows", tag = "workflows", request_body = WorkflowBody, params(WriteParams),
     responses((status = 201, body = WorkflowView, headers(("Location" = String), ("ETag" = String))),
               (status = "4XX", body = Problem, content_type = "application/problem+json")))]
-pub(super) async fn create(
+pub(crate) async fn create_workflow(
     State(app): State<App>,
     Editor(caller): Editor,
     Trace(trace): Trace,
     Params(params): Params<WriteParams>,
     Body(body): Body<WorkflowBody>,
 ) -> Result<Response, Error> {
-    let wait = wait(params.wait)?;
-    let edit = caller.edit(app.clock.now(), trace);
-    let team_id = match (caller.team_id(), body.team_id) {
+    let wait = parse_wait(params.wait)?;
+    let edit = caller.edit_at(app.clock.now(), trace);
+    let team_id = match (caller.team_id, body.team_id) {
         (Some(own), None) => own,
         (Some(own), Some(requested)) if own == requested => own,
         (Some(_), Some(_)) => {
@@ -69,14 +76,15 @@ pub(super) async fn create(
             return Err(FieldError::new("missing_field", "team_id", detail).into());
         }
     };
-    let spec = body.into_spec(None, &app.bounds(edit.now))?;
+    let bounds = Bounds { now: edit.now, retention: app.ledger_kept };
+    let spec = body.into_spec(None, &bounds)?;
     actions::check_reach(&spec.action, &app.allowed).await?;
     let mut tx = db::begin_transaction(&app.pool).await?;
     let made = create_workflow(&mut tx, team_id, spec, None, &edit).await?;
     tx.commit().await?;
     app.notifier.request_notification();
     let location = format!("/api/v1/workflows/{}", made.id);
-    let read = applied(&app, made.id, made.revision.0, wait).await?;
+    let read = read_when_applied(&app, made.id, made.revision.0, wait).await?;
     Ok((StatusCode::CREATED, [(header::LOCATION, location)], read).into_response())
 }
 
@@ -84,48 +92,52 @@ pub(super) async fn create(
 #[utoipa::path(get, path = "/api/v1/workflows/{id}", tag = "workflows", params(("id" = i64, Path)),
     responses((status = 200, body = WorkflowView, headers(("ETag" = String))),
               (status = "4XX", body = Problem, content_type = "application/problem+json")))]
-pub(super) async fn get(State(app): State<App>, Viewer(caller): Viewer, Id(id): Id<WorkflowId>) -> Result<Read, Error> {
+pub(crate) async fn get_workflow(
+    State(app): State<App>,
+    Viewer(caller): Viewer,
+    Id(id): Id<WorkflowId>,
+) -> Result<WorkflowAnswer, Error> {
     let mut connection = app.pool.acquire().await?;
-    let found = find_workflow(&mut connection, id, caller.team_id()).await?.ok_or_else(Error::not_found)?;
-    Ok(Read(view(found, app.clock.now())))
+    let found = find_workflow(&mut connection, id, caller.team_id).await?.ok_or_else(Error::not_found)?;
+    Ok(WorkflowAnswer(view_workflow(found, app.clock.now())))
 }
 
 /// List workflows, in the order of their ids.
 #[utoipa::path(get, path = "/api/v1/workflows", tag = "workflows", params(ListParams),
     responses((status = 200, body = Page<WorkflowView>),
               (status = "4XX", body = Problem, content_type = "application/problem+json")))]
-pub(super) async fn list(
+pub(crate) async fn list_workflows(
     State(app): State<App>,
     Viewer(caller): Viewer,
     Params(params): Params<ListParams>,
 ) -> Result<Json<Page<WorkflowView>>, Error> {
-    let (found, limit) = select(&app, &caller, params, false).await?;
+    let (found, limit) = select_workflows(&app, &caller, params, false).await?;
     let now = app.clock.now();
-    let items = found.into_iter().map(|found| view(found, now)).collect();
-    Ok(Json(Page::cut(items, limit, |item: &WorkflowView| item.id.to_string())))
+    let items = found.into_iter().map(|found| view_workflow(found, now)).collect();
+    Ok(Json(Page::from_rows(items, limit, |item: &WorkflowView| item.id.to_string())))
 }
 
 /// Reads the workflows of one page and one more, and returns the size of a page.
-pub(super) async fn select(
+async fn select_workflows(
     app: &App,
     caller: &Caller,
     params: ListParams,
     scheduled: bool,
 ) -> Result<(Vec<(Workflow, workflows::Sync)>, i64), Error> {
-    let limit = page::limit(params.limit)?;
+    let limit = page::parse_limit(params.limit)?;
     params.q.as_deref().map_or(Ok(()), |q| field::check_text("q", q, 0, 200))?;
-    if params.team_id.is_some_and(|requested| caller.team_id().is_some_and(|own| own != requested)) {
+    if params.team_id.is_some_and(|requested| caller.team_id.is_some_and(|own| own != requested)) {
         // The list of another team is empty, like that of a team that does not exist.
         return Ok((Vec::new(), limit));
     }
     let filter = Filter {
-        team_id: caller.team_id().or(params.team_id),
+        team_id: caller.team_id.or(params.team_id),
         state: params.state,
         sync: params.sync,
         q: params.q,
         timezone_changed: params.timezone_changed,
         scheduled,
-        after: page::cursor(params.cursor.as_deref())?,
+        after: page::parse_cursor(params.cursor.as_deref())?,
         limit: limit + 1,
     };
     let mut connection = app.pool.acquire().await?;
@@ -138,20 +150,18 @@ pub(super) async fn select(
     request_body(content((Object = "application/json"), (Object = "application/merge-patch+json"))),
     responses((status = 200, body = WorkflowView, headers(("ETag" = String))),
               (status = "4XX", body = Problem, content_type = "application/problem+json")))]
-pub(super) async fn patch(
+pub(crate) async fn patch_workflow(
     State(app): State<App>,
     Editor(caller): Editor,
-    Trace(trace): Trace,
-    Id(id): Id<WorkflowId>,
-    if_match: IfMatch,
-    Params(params): Params<WriteParams>,
+    request: EditRequest,
     Patch(patch, kind): Patch,
-) -> Result<Read, Error> {
-    let wait = wait(params.wait)?;
+) -> Result<WorkflowAnswer, Error> {
+    let id = request.id;
+    parse_wait(request.wait)?;
     // Before the transaction, because a name server may be slow.
     actions::check_reach(patch.get("action").unwrap_or(&Value::Null), &app.allowed).await?;
-    let change = LockedEdit::begin(&app, &caller, trace, id, &if_match, wait).await?.require_writable()?;
-    let spec = body::patch_workflow(&change.before.spec, patch, kind, &app.bounds(change.edit.now))?;
+    let change = LockedEdit::begin_writable(&app, &caller, request).await?;
+    let spec = body::patch_workflow(&change.before.spec, patch, kind, &change.bounds)?;
     change.save_spec(&app, spec, "update").await?;
     read_saved(&app, id).await
 }
@@ -160,15 +170,11 @@ pub(super) async fn patch(
 #[utoipa::path(delete, path = "/api/v1/workflows/{id}", tag = "workflows",
     params(("id" = i64, Path), ("If-Match" = Option<String>, Header), WriteParams),
     responses((status = 204), (status = "4XX", body = Problem, content_type = "application/problem+json")))]
-pub(super) async fn delete(
+pub(crate) async fn delete_workflow(
     State(app): State<App>,
     Admin(caller): Admin,
-    Trace(trace): Trace,
-    Id(id): Id<WorkflowId>,
-    if_match: IfMatch,
-    Params(params): Params<WriteParams>,
+    request: EditRequest,
 ) -> Result<StatusCode, Error> {
-    let wait = wait(params.wait)?;
-    LockedEdit::begin(&app, &caller, trace, id, &if_match, wait).await?.erase(&app).await?;
+    LockedEdit::begin(&app, &caller, request).await?.erase_and_commit(&app).await?;
     Ok(StatusCode::NO_CONTENT)
 }

@@ -6,14 +6,13 @@ use executor::{recovery, timeouts};
 use ledger::admission::queue;
 use ledger::{backfills, watchdog};
 
-use super::Did;
+use super::{Did, prune};
 use crate::App;
 use crate::metrics::{FailedJob, MetricLabel, Metrics};
-use crate::prune;
 
 /// Decides the due times that have no decision.
-pub(super) async fn watchdog(app: &App) -> anyhow::Result<Did> {
-    let pass = watchdog::decide_overdue_times(&app.pool, app.config.ledger_kept(), app.database_time().await?).await?;
+pub(super) async fn run_watchdog(app: &App) -> anyhow::Result<Did> {
+    let pass = watchdog::decide_overdue_times(&app.pool, app.ledger_kept, app.database_time().await?).await?;
     count_watchdog(&pass, &app.metrics);
     if pass.caught_up > 0 {
         app.wake.notify();
@@ -32,7 +31,7 @@ pub(super) async fn watchdog(app: &App) -> anyhow::Result<Did> {
 }
 
 /// Starts the runs that wait for a slot.
-pub(super) async fn queue(app: &App) -> anyhow::Result<Did> {
+pub(super) async fn run_queue(app: &App) -> anyhow::Result<Did> {
     let pass = queue::advance_all(&app.pool, app.database_time().await?).await?;
     if pass.changed_runs() > 0 {
         app.wake.notify();
@@ -42,7 +41,7 @@ pub(super) async fn queue(app: &App) -> anyhow::Result<Did> {
 }
 
 /// Advances each running backfill.
-pub(super) async fn backfills(app: &App) -> anyhow::Result<Did> {
+pub(super) async fn run_backfills(app: &App) -> anyhow::Result<Did> {
     let pass = backfills::advance_backfills(&app.pool, app.database_time().await?).await?;
     if pass.started > 0 {
         app.wake.notify();
@@ -56,8 +55,8 @@ pub(super) async fn backfills(app: &App) -> anyhow::Result<Did> {
 }
 
 /// Recovers the runs of lost instances.
-pub(super) async fn recovery(app: &App) -> anyhow::Result<Did> {
-    let pass = recovery::recover_lost_runs(&app.pool, app.config.recovery(), app.database_time().await?).await?;
+pub(super) async fn run_recovery(app: &App) -> anyhow::Result<Did> {
+    let pass = recovery::recover_lost_runs(&app.pool, app.config.recovery_settings(), app.database_time().await?).await?;
     app.wake.notify();
     fail_at_end(recovery::JOB, pass.failed, &app.metrics)?;
     Ok(match pass.lost {
@@ -68,7 +67,7 @@ pub(super) async fn recovery(app: &App) -> anyhow::Result<Did> {
 }
 
 /// Ends the attempts that did not end at their timeout.
-pub(super) async fn timeouts(app: &App) -> anyhow::Result<Did> {
+pub(super) async fn run_timeouts(app: &App) -> anyhow::Result<Did> {
     let pass = timeouts::end_stuck_runs(&app.pool, app.database_time().await?).await?;
     app.wake.notify();
     fail_at_end(timeouts::JOB, pass.failed, &app.metrics)?;
@@ -80,10 +79,10 @@ pub(super) async fn timeouts(app: &App) -> anyhow::Result<Did> {
 }
 
 /// Removes old rows.
-pub(super) async fn prune(app: &App) -> anyhow::Result<Did> {
-    let pass = prune::pass(&app.pool, app.config.prune(), app.database_time().await?).await?;
+pub(super) async fn run_prune(app: &App) -> anyhow::Result<Did> {
+    let pass = prune::remove_old_rows(&app.pool, app.config.prune_settings(), app.database_time().await?).await?;
     fail_at_end(prune::JOB, pass.failed, &app.metrics)?;
-    Ok(match (pass.removed(), pass.may_be_more) {
+    Ok(match (pass.removed_rows(), pass.may_be_more) {
         (0, _) => Did::Nothing,
         (_, false) => Did::All(pass.in_words()),
         (_, true) => Did::Some(pass.in_words()),

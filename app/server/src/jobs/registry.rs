@@ -4,44 +4,43 @@ use executor::{recovery, timeouts};
 use ledger::admission::queue;
 use ledger::{backfills, watchdog};
 
-use super::{Job, passes};
+use super::{Job, passes, prune};
 use crate::cadence::When;
 use crate::config::Config;
-use crate::prune;
 
 /// All jobs, in reading order.
 #[must_use]
-pub fn registry(config: &Config) -> Vec<Job> {
+pub fn all_jobs(config: &Config) -> Vec<Job> {
     vec![
         Job {
             name: watchdog::JOB,
             when: config.job_watchdog.clone(),
-            run: |app| Box::pin(async move { passes::watchdog(&app).await }),
+            run: |app| Box::pin(async move { passes::run_watchdog(&app).await }),
         },
         Job {
             name: queue::JOB,
             when: config.job_queue.clone(),
-            run: |app| Box::pin(async move { passes::queue(&app).await }),
+            run: |app| Box::pin(async move { passes::run_queue(&app).await }),
         },
         Job {
             name: backfills::JOB,
             when: config.job_backfills.clone(),
-            run: |app| Box::pin(async move { passes::backfills(&app).await }),
+            run: |app| Box::pin(async move { passes::run_backfills(&app).await }),
         },
         Job {
             name: recovery::JOB,
             when: When::every_secs(config.recovery_interval_secs),
-            run: |app| Box::pin(async move { passes::recovery(&app).await }),
+            run: |app| Box::pin(async move { passes::run_recovery(&app).await }),
         },
         Job {
             name: timeouts::JOB,
             when: config.job_timeouts.clone(),
-            run: |app| Box::pin(async move { passes::timeouts(&app).await }),
+            run: |app| Box::pin(async move { passes::run_timeouts(&app).await }),
         },
         Job {
             name: prune::JOB,
             when: config.job_prune.clone(),
-            run: |app| Box::pin(async move { passes::prune(&app).await }),
+            run: |app| Box::pin(async move { passes::run_prune(&app).await }),
         },
     ]
 }

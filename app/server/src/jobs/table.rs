@@ -53,7 +53,7 @@ pub(super) struct Ended {
 }
 
 /// Inserts the rows of jobs that have none.
-pub(super) async fn register(db: &mut PgConnection, names: &[&str], waits: &[f64]) -> sqlx::Result<()> {
+pub(super) async fn register_jobs(db: &mut PgConnection, names: &[&str], waits: &[f64]) -> sqlx::Result<()> {
     let names: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
     sqlx::query!(
         r#"
@@ -101,7 +101,12 @@ pub(super) async fn take_due(
 }
 
 /// Renews a lease; returns false if another instance has it now.
-pub(super) async fn renew(db: &mut PgConnection, name: &str, instance: Uuid, lease: Duration) -> sqlx::Result<bool> {
+pub(super) async fn renew_lease(
+    db: &mut PgConnection,
+    name: &str,
+    instance: Uuid,
+    lease: Duration,
+) -> sqlx::Result<bool> {
     let renewed = sqlx::query!(
         r#"
         -- renew a job's lease
@@ -117,7 +122,7 @@ pub(super) async fn renew(db: &mut PgConnection, name: &str, instance: Uuid, lea
 }
 
 /// Writes the result of a turn and releases the job, if this instance still has the lease.
-pub(super) async fn settle(db: &mut PgConnection, name: &str, instance: Uuid, ended: &Ended) -> sqlx::Result<()> {
+pub(super) async fn record_turn(db: &mut PgConnection, name: &str, instance: Uuid, ended: &Ended) -> sqlx::Result<()> {
     sqlx::query!(
         r#"
         -- settle a job's turn
@@ -157,7 +162,7 @@ pub(super) async fn release_all(db: &mut PgConnection, instance: Uuid) -> sqlx::
 ///
 /// # Errors
 /// Fails if the database cannot be reached or refuses the statement.
-pub async fn list(db: &mut PgConnection) -> sqlx::Result<Vec<Status>> {
+pub async fn list_statuses(db: &mut PgConnection) -> sqlx::Result<Vec<Status>> {
     sqlx::query_as!(
         Status,
         r#"

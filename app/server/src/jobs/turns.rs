@@ -12,7 +12,7 @@ use ledger::identity;
 use tokio::task::JoinSet;
 
 use super::table::{self, Ended, LastResult};
-use super::{Did, Job, registry};
+use super::{Did, Job, all_jobs};
 use crate::App;
 
 /// How often to check for due jobs.
@@ -30,7 +30,7 @@ const AFTER_FAILURE: Duration = Duration::from_secs(5);
 
 /// Runs all jobs until `shutdown`, then lets active turns end or releases their leases.
 pub(crate) async fn take_turns(app: App, shutdown: Shutdown) {
-    let jobs = registry(&app.config);
+    let jobs = all_jobs(&app.config);
     let mut under_way = JoinSet::new();
     let (mut registered, mut hold_log) = (false, HoldLog::default());
     loop {
@@ -82,7 +82,7 @@ async fn take_due_jobs(
     if !*registered {
         let timezone = app.config.jobs_timezone;
         let wait = |job: &Job| job.when.first_wait(app.clock.now(), timezone).as_secs_f64();
-        table::register(&mut connection, &names, &jobs.iter().map(wait).collect::<Vec<_>>()).await?;
+        table::register_jobs(&mut connection, &names, &jobs.iter().map(wait).collect::<Vec<_>>()).await?;
         *registered = true;
     }
     let taken = table::take_due(&mut connection, &names, app.instance, LEASE, app.clock.now()).await?;
@@ -137,7 +137,7 @@ fn ended(app: &App, job: &Job, done: anyhow::Result<Did>, took: Duration) -> End
 
 async fn settle(app: &App, name: &str, ended: &Ended) -> sqlx::Result<()> {
     let mut connection = app.pool.acquire().await?;
-    table::settle(&mut connection, name, app.instance, ended).await
+    table::record_turn(&mut connection, name, app.instance, ended).await
 }
 
 /// Renews the lease; returns when it is lost, or may be lost.
@@ -158,7 +158,7 @@ async fn until_lost(app: &App, name: &str) {
 
 async fn renewed(app: &App, name: &str) -> sqlx::Result<bool> {
     let mut connection = app.pool.acquire().await?;
-    table::renew(&mut connection, name, app.instance, LEASE).await
+    table::renew_lease(&mut connection, name, app.instance, LEASE).await
 }
 
 async fn end(app: &App, mut under_way: JoinSet<()>, shutdown: &Shutdown) {

@@ -36,7 +36,7 @@ impl Default for Ledger {
 
 impl Ledger {
     /// Adds the gauges. If the database fails, `/metrics` has only the counters of this process.
-    pub(super) async fn register(&self, registry: &mut Registry, pool: &PgPool, now: DateTime<Utc>) {
+    pub(super) async fn register_gauges(&self, registry: &mut Registry, pool: &PgPool, now: DateTime<Utc>) {
         let read = self.0.try_get_with((), async {
             let mut connection = pool.acquire().await?;
             let scope = Scope { team_id: None, workflow_id: None, from: now - OF, to: now };

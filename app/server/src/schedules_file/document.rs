@@ -51,7 +51,7 @@ pub(super) struct Complaint {
 /// # Errors
 /// Returns all errors of the file itself: YAML, fields, owners. Crons and timezones are validated later, together with
 /// the existing workflow.
-pub(super) fn read(text: &str) -> Result<Vec<Definition>, Vec<Complaint>> {
+pub(super) fn parse_document(text: &str) -> Result<Vec<Definition>, Vec<Complaint>> {
     let options = serde_saphyr::options! {
         // Only `true` and `false` are booleans, because a name or a message may be `no`.
         strict_booleans: true,
@@ -89,7 +89,7 @@ impl Definition {
     }
 
     /// Returns a complaint about one of its fields.
-    pub(super) fn complain(&self, error: &FieldError) -> Complaint {
+    pub(super) fn complaint_about(&self, error: &FieldError) -> Complaint {
         self.lines.complain(error)
     }
 
@@ -138,7 +138,7 @@ mod tests {
     use super::*;
 
     fn complaints(text: &str) -> Vec<String> {
-        let complaints = read(text).expect_err("it is wrong");
+        let complaints = parse_document(text).expect_err("it is wrong");
         complaints.iter().map(|complaint| format!("{}: {}", complaint.line, complaint.detail)).collect()
     }
 
@@ -157,15 +157,16 @@ mod tests {
     }
 
     #[test]
-    fn words_are_words() {
+    fn yes_and_no_are_texts() {
         let text = "workflows:\n  - team: no\n    name: yes\n    action: {type: log, message: off}\n";
-        let [definition] = &read(text).unwrap()[..] else { panic!("there is one") };
+        let [definition] = &parse_document(text).unwrap()[..] else { panic!("there is one") };
         assert_eq!((&definition.team, &*definition.body.name), (&Team::Named("no".into()), "yes"));
         assert_eq!(definition.body.action["message"], "off");
     }
 
+    /// The text may contain header values.
     #[test]
-    fn a_complaint_about_yaml_shows_none_of_the_text() {
+    fn yaml_complaints_show_no_text() {
         let reply = complaints("workflows:\n  - action: {headers: {authorization: hunter2}}\n    action: {}\n");
         assert!(reply.len() == 1 && !reply[0].contains("hunter2"), "{reply:?}");
     }

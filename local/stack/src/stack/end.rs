@@ -92,7 +92,7 @@ fn block_on<T>(work: impl Future<Output = Result<T>>) -> Result<T> {
 }
 
 async fn count_pending(dsn: &str) -> Result<Pending> {
-    let pool = db::connect_pool(&app::config::database(dsn, 1)).await?;
+    let pool = db::connect_pool(&app::config::database_options(dsn, 1)).await?;
     let left = Pending::count_in_database(&mut *pool.acquire().await?).await?;
     pool.close().await;
     Ok(left)

@@ -5,8 +5,8 @@ use std::io::Write;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
-use access::keys::{self, Holder, Role};
-use access::teams;
+use access::keys::{Holder, Role, create_key};
+use access::teams::create_team;
 use anyhow::{Context, Result};
 use chrono::{DateTime, Utc};
 use db::PgPool;
@@ -38,16 +38,16 @@ impl Keys {
             sqlx::query_scalar("SELECT id FROM teams WHERE name = $1").bind(team).fetch_optional(&mut *tx).await?;
         let team_id = match found {
             Some(id) => id,
-            None => teams::create(&mut tx, team, &edit).await?.0.id,
+            None => create_team(&mut tx, team, &edit).await?.0.id,
         };
-        let (_, admin) = keys::create(&mut tx, Holder::Admin, "local admin", &edit).await?;
-        let (_, scheduler) = keys::create(&mut tx, Holder::Scheduler, "local runner", &edit).await?;
-        let (_, editor) = keys::create(&mut tx, Holder::Team(team_id, Role::Editor), "local editor", &edit).await?;
+        let (_, admin) = create_key(&mut tx, Holder::Admin, "local admin", &edit).await?;
+        let (_, scheduler) = create_key(&mut tx, Holder::Scheduler, "local runner", &edit).await?;
+        let (_, editor) = create_key(&mut tx, Holder::Team(team_id, Role::Editor), "local editor", &edit).await?;
         tx.commit().await?;
         Ok(Keys {
-            admin: admin.reveal().to_owned(),
-            scheduler: scheduler.reveal().to_owned(),
-            editor: editor.reveal().to_owned(),
+            admin: admin.reveal_text().to_owned(),
+            scheduler: scheduler.reveal_text().to_owned(),
+            editor: editor.reveal_text().to_owned(),
             team_id,
         })
     }

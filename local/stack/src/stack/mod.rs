@@ -122,7 +122,7 @@ impl Stack {
     /// # Errors
     /// Returns a sentence that says what is missing or which part does not start.
     pub async fn start(options: StackOptions) -> Result<Stack> {
-        let any_port = || app::listen((Ipv4Addr::LOCALHOST, 0).into()).context("no free port on 127.0.0.1");
+        let any_port = || app::bind_listener((Ipv4Addr::LOCALHOST, 0).into()).context("no free port on 127.0.0.1");
         let ground = Ground {
             database: Database::clone_template().await?,
             app: any_port()?,
@@ -140,7 +140,7 @@ impl Stack {
         let clock = options.now.map_or(Clock::System, Clock::fixed);
         let mut config = parts::app_config(ground.database.dsn(), &ground.app)?;
         (options.app)(&mut config);
-        let pool = db::connect_pool(&config.database()).await?;
+        let pool = db::connect_pool(&config.database_options()).await?;
         if let Some(now) = options.now {
             database::take_clock(&pool, now).await?;
         }
@@ -222,9 +222,9 @@ impl Stack {
     /// # Errors
     /// Fails if the instance does not start.
     pub async fn another_app_at(&mut self, dsn: String) -> Result<String> {
-        let listener = app::listen((Ipv4Addr::LOCALHOST, 0).into())?;
+        let listener = app::bind_listener((Ipv4Addr::LOCALHOST, 0).into())?;
         let config = parts::app_config(dsn, &listener)?;
-        let pool = db::connect_pool(&config.database()).await?;
+        let pool = db::connect_pool(&config.database_options()).await?;
         let app = Instance::start_serving(listener, App::new(config, pool, self.clock.clone()), &self.stop)?;
         let url = app.url.clone();
         self.apps.push(app);
@@ -255,7 +255,7 @@ impl Stack {
     /// # Errors
     /// Fails if the database does not answer.
     pub async fn another_publisher(&self) -> Result<Publisher> {
-        let pool = db::connect_pool(&app::config::database(&self.dsn(), 5)).await?;
+        let pool = db::connect_pool(&app::config::database_options(&self.dsn(), 5)).await?;
         Ok(Publisher::new(parts::publisher_config()?, pool, self.scheduler.clone(), self.clock.clone()))
     }
 }

@@ -50,7 +50,7 @@ pub(super) struct Instance {
 impl Instance {
     pub(super) fn start_serving(listener: TcpListener, app: App, stop: &Stop) -> Result<Instance> {
         let url = format!("http://{}", listener.local_addr()?);
-        let serving = tokio::spawn(app::serve(listener, app.clone(), stop.apps.clone().into()));
+        let serving = tokio::spawn(app::serve_app(listener, app.clone(), stop.apps.clone().into()));
         Ok(Instance { url, app, serving })
     }
 }

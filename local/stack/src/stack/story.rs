@@ -122,7 +122,7 @@ impl Stack {
     /// # Panics
     /// Panics if the job does not exist or fails.
     pub async fn job(&self, name: &str) -> Did {
-        let jobs = app::jobs::registry(&self.app().config);
+        let jobs = app::jobs::all_jobs(&self.app().config);
         let Some(job) = jobs.into_iter().find(|job| job.name == name) else { panic!("there is no job {name}") };
         (job.run)(self.app().clone()).await.unwrap_or_else(|error| panic!("{name} failed: {error:#}"))
     }

@@ -15,13 +15,13 @@ use uuid::Uuid;
 use workflows::audit::{self, Edit, Entry};
 use workflows::definition::field;
 
-use super::auth::{Caller, Editor};
+use super::RunView;
 use super::backfills::{self, BackfillBody};
-use super::edit::lock_alive;
-use super::error::Error;
-use super::extract::{EmptyBody, OptionalBody, Trace, Verb, or_empty};
-use super::runs::RunView;
 use crate::App;
+use crate::api::request::auth::{Caller, Editor};
+use crate::api::request::error::Error;
+use crate::api::request::extract::{EmptyBody, OptionalBody, Trace, Verb, or_empty};
+use crate::api::workflows::edit::lock_alive;
 
 /// Options of a manual fire.
 #[derive(Default, Deserialize, ToSchema)]
@@ -40,30 +40,30 @@ pub struct ManualRunView {
 }
 
 /// Fires a schedule's workflow, or backfills it.
-pub(super) async fn act_on_schedule(
+pub(crate) async fn act_on_schedule(
     State(app): State<App>,
     Editor(caller): Editor,
     Trace(trace): Trace,
     Verb(id, verb): Verb<WorkflowId>,
     OptionalBody(body): OptionalBody<Value>,
 ) -> Result<Response, Error> {
-    let edit = caller.edit(app.clock.now(), trace);
+    let edit = caller.edit_at(app.clock.now(), trace);
     match verb.as_str() {
         "fire" => fire(&app, &caller, id, read(body)?, &edit).await,
-        "backfill" => backfills::ask(&app, &caller, id, read::<BackfillBody>(body)?, &edit).await,
+        "backfill" => backfills::request_backfill(&app, &caller, id, read::<BackfillBody>(body)?, &edit).await,
         _ => Err(Error::not_found()),
     }
 }
 
 /// Cancels a run, or repeats one.
-pub(super) async fn act_on_run(
+pub(crate) async fn act_on_run(
     State(app): State<App>,
     Editor(caller): Editor,
     Trace(trace): Trace,
     Verb(id, verb): Verb<Uuid>,
     OptionalBody(EmptyBody {}): OptionalBody<EmptyBody>,
 ) -> Result<Response, Error> {
-    let edit = caller.edit(app.clock.now(), trace);
+    let edit = caller.edit_at(app.clock.now(), trace);
     match verb.as_str() {
         "cancel" => cancel(&app, &caller, id, &edit).await.map(IntoResponse::into_response),
         "retry" => retry(&app, &caller, id, &edit).await,
@@ -80,7 +80,7 @@ async fn fire(app: &App, caller: &Caller, id: WorkflowId, body: FireBody, edit: 
         field::no_nul("inputs", &Value::Object(inputs.clone()))?;
     }
     let mut tx = db::begin_transaction(&app.pool).await?;
-    let workflow = lock_alive(&mut tx, id, caller.team_id(), edit.now).await?;
+    let workflow = lock_alive(&mut tx, id, caller.team_id, edit.now).await?;
     let outcome = manual::fire_now(&mut tx, &workflow, body.inputs, edit).await?;
     tx.commit().await?;
     answer(app, outcome)
@@ -88,8 +88,8 @@ async fn fire(app: &App, caller: &Caller, id: WorkflowId, body: FireBody, edit: 
 
 async fn retry(app: &App, caller: &Caller, id: Uuid, edit: &Edit) -> Result<Response, Error> {
     let mut tx = db::begin_transaction(&app.pool).await?;
-    let run = runs::find_run(&mut tx, id, caller.team_id()).await?.ok_or_else(Error::not_found)?;
-    let workflow = lock_alive(&mut tx, WorkflowId(run.workflow_id), caller.team_id(), edit.now).await?;
+    let run = runs::find_run(&mut tx, id, caller.team_id).await?.ok_or_else(Error::not_found)?;
+    let workflow = lock_alive(&mut tx, WorkflowId(run.workflow_id), caller.team_id, edit.now).await?;
     let outcome = manual::retry_run(&mut tx, &workflow, id, edit).await?;
     tx.commit().await?;
     answer(app, outcome)
@@ -114,9 +114,9 @@ fn answer(app: &App, outcome: ManualOutcome) -> Result<Response, Error> {
 /// Cancelling a cancelled run changes nothing; a run that ended otherwise keeps its state.
 async fn cancel(app: &App, caller: &Caller, id: Uuid, edit: &Edit) -> Result<Json<RunView>, Error> {
     let mut tx = db::begin_transaction(&app.pool).await?;
-    let before = runs::find_run(&mut tx, id, caller.team_id()).await?.ok_or_else(Error::not_found)?;
+    let before = runs::find_run(&mut tx, id, caller.team_id).await?.ok_or_else(Error::not_found)?;
     let cancelled = runs::cancel_run(&mut tx, id, edit.now).await?;
-    let after = runs::find_run(&mut tx, id, caller.team_id()).await?.ok_or_else(Error::not_found)?;
+    let after = runs::find_run(&mut tx, id, caller.team_id).await?.ok_or_else(Error::not_found)?;
     match cancelled {
         Cancelled::Requested | Cancelled::Done => {
             let subject = format!("run:{id} of workflow:{}", before.workflow_id);

@@ -11,11 +11,11 @@ use utoipa::{IntoParams, ToSchema};
 use uuid::Uuid;
 use workflows::definition::field::{self, FieldError};
 
-use super::auth::Admin;
-use super::error::{Error, Problem};
-use super::extract::Params;
-use super::page;
 use crate::App;
+use crate::api::request::auth::Admin;
+use crate::api::request::error::{Error, Problem};
+use crate::api::request::extract::Params;
+use crate::api::request::page;
 
 /// The span to verify.
 #[derive(Deserialize, IntoParams)]
@@ -92,14 +92,14 @@ pub struct UnjudgedView {
 #[utoipa::path(get, path = "/api/v1/verify", tag = "operations", params(VerifyParams),
     responses((status = 200, body = VerifyView),
               (status = "4XX", body = Problem, content_type = "application/problem+json")))]
-pub(super) async fn verify(
+pub(crate) async fn verify_ledger(
     State(app): State<App>,
     Admin(_): Admin,
     Params(params): Params<VerifyParams>,
 ) -> Result<Json<VerifyView>, Error> {
     let span = Span { from: field::check_instant("from", params.from)?, to: field::check_instant("to", params.to)? };
-    let cursor = page::cursor(params.cursor.as_deref())?;
-    let (kept, now) = (app.config.ledger_kept(), app.clock.now());
+    let cursor = page::parse_cursor(params.cursor.as_deref())?;
+    let (kept, now) = (app.ledger_kept, app.clock.now());
     let mut connection = app.pool.acquire().await?;
     let cursor = verify::find_start(&mut connection, span, cursor, kept, now).await?.map_err(refused)?;
     drop(connection);
@@ -141,7 +141,7 @@ fn view(span: Span, findings: Findings) -> VerifyView {
         undecided_workflows: findings.undecided_workflows,
         differences: findings.differences.into_iter().map(DifferenceView::from).collect(),
         compared_from: findings.compared_from,
-        next_cursor: findings.next.map(page::encode),
+        next_cursor: findings.next.map(page::encode_cursor),
     }
 }
 

@@ -12,11 +12,11 @@ use utoipa::{IntoParams, ToSchema};
 use uuid::Uuid;
 use workflows::definition::field::{self, FieldError};
 
-use super::auth::Admin;
-use super::error::{Error, Problem};
-use super::extract::{Body, EmptyBody, OptionalBody, Params, Trace, Verb};
-use super::page::{self, Page};
 use crate::App;
+use crate::api::request::auth::Admin;
+use crate::api::request::error::{Error, Problem};
+use crate::api::request::extract::{Body, EmptyBody, OptionalBody, Params, Trace, Verb};
+use crate::api::request::page::{self, Page};
 
 /// The team to create.
 #[derive(Deserialize, ToSchema)]
@@ -89,7 +89,7 @@ pub struct KeyParams {
 /// Create a team.
 #[utoipa::path(post, path = "/api/v1/teams", tag = "keys", request_body = TeamBody,
     responses((status = 201, body = TeamView), (status = "4XX", body = Problem, content_type = "application/problem+json")))]
-pub(super) async fn create_team(
+pub(crate) async fn create_team(
     State(app): State<App>,
     Admin(caller): Admin,
     Trace(trace): Trace,
@@ -97,12 +97,12 @@ pub(super) async fn create_team(
 ) -> Result<Response, Error> {
     field::check_name("name", &body.name)?;
     let mut tx = db::begin_transaction(&app.pool).await?;
-    let (team, secret) = teams::create(&mut tx, &body.name, &caller.edit(app.clock.now(), trace)).await?;
+    let (team, secret) = teams::create_team(&mut tx, &body.name, &caller.edit_at(app.clock.now(), trace)).await?;
     tx.commit().await?;
     let view = TeamView {
         id: team.id,
         name: team.name,
-        signing_secret: secret.reveal().to_owned(),
+        signing_secret: secret.reveal_text().to_owned(),
         created_on: team.created_on,
     };
     Ok((StatusCode::CREATED, [(header::CACHE_CONTROL, "no-store")], Json(view)).into_response())
@@ -111,40 +111,40 @@ pub(super) async fn create_team(
 /// Create a key. Only this answer contains it.
 #[utoipa::path(post, path = "/api/v1/keys", tag = "keys", request_body = KeyBody,
     responses((status = 201, body = NewKeyView), (status = "4XX", body = Problem, content_type = "application/problem+json")))]
-pub(super) async fn create(
+pub(crate) async fn create_key(
     State(app): State<App>,
     Admin(caller): Admin,
     Trace(trace): Trace,
     Body(body): Body<KeyBody>,
 ) -> Result<Response, Error> {
     field::check_name("name", &body.name)?;
-    let holder = holder(body.kind, body.team_id, body.role)?;
+    let holder = parse_holder(body.kind, body.team_id, body.role)?;
     let mut tx = db::begin_transaction(&app.pool).await?;
-    let (key, secret) = keys::create(&mut tx, holder, &body.name, &caller.edit(app.clock.now(), trace)).await?;
+    let (key, secret) = keys::create_key(&mut tx, holder, &body.name, &caller.edit_at(app.clock.now(), trace)).await?;
     tx.commit().await?;
-    let view = NewKeyView { key: secret.reveal().to_owned(), shown: key.into() };
+    let view = NewKeyView { key: secret.reveal_text().to_owned(), shown: key.into() };
     Ok((StatusCode::CREATED, [(header::CACHE_CONTROL, "no-store")], Json(view)).into_response())
 }
 
 /// List keys, without their secrets.
 #[utoipa::path(get, path = "/api/v1/keys", tag = "keys", params(KeyParams),
     responses((status = 200, body = Page<KeyView>), (status = "4XX", body = Problem, content_type = "application/problem+json")))]
-pub(super) async fn list(
+pub(crate) async fn list_keys(
     State(app): State<App>,
     Admin(_): Admin,
     Params(params): Params<KeyParams>,
 ) -> Result<Json<Page<KeyView>>, Error> {
-    let limit = page::limit(params.limit)?;
+    let limit = page::parse_limit(params.limit)?;
     let mut connection = app.pool.acquire().await?;
-    let found = keys::list(&mut connection, page::cursor(params.cursor.as_deref())?, limit + 1).await?;
+    let found = keys::list_keys(&mut connection, page::parse_cursor(params.cursor.as_deref())?, limit + 1).await?;
     let items = found.into_iter().map(KeyView::from).collect();
-    Ok(Json(Page::cut(items, limit, |item: &KeyView| item.id.to_string())))
+    Ok(Json(Page::from_rows(items, limit, |item: &KeyView| item.id.to_string())))
 }
 
 /// Revoke a key; it is refused within 5 seconds.
 #[utoipa::path(post, path = "/api/v1/keys/{id}:revoke", tag = "keys", params(("id" = Uuid, Path)),
     responses((status = 200, body = KeyView), (status = "4XX", body = Problem, content_type = "application/problem+json")))]
-pub(super) async fn revoke(
+pub(crate) async fn revoke_key(
     State(app): State<App>,
     Admin(caller): Admin,
     Trace(trace): Trace,
@@ -155,7 +155,8 @@ pub(super) async fn revoke(
         return Err(Error::not_found());
     }
     let mut tx = db::begin_transaction(&app.pool).await?;
-    let key = keys::revoke(&mut tx, id, &caller.edit(app.clock.now(), trace)).await?.ok_or_else(Error::not_found)?;
+    let key =
+        keys::revoke_key(&mut tx, id, &caller.edit_at(app.clock.now(), trace)).await?.ok_or_else(Error::not_found)?;
     tx.commit().await?;
     app.gate.forget_all();
     Ok(Json(key.into()))
@@ -165,7 +166,7 @@ pub(super) async fn revoke(
 ///
 /// # Errors
 /// Returns the field that is missing or not allowed.
-pub fn holder(kind: Kind, team_id: Option<i64>, role: Option<Role>) -> Result<Holder, FieldError> {
+pub fn parse_holder(kind: Kind, team_id: Option<i64>, role: Option<Role>) -> Result<Holder, FieldError> {
     match (kind, team_id, role) {
         (Kind::Admin, None, None) => Ok(Holder::Admin),
         (Kind::Scheduler, None, None) => Ok(Holder::Scheduler),

@@ -53,7 +53,7 @@ impl<'a> Scope<'a> {
 }
 
 /// Removes a batch of old rows; returns how many.
-pub(super) async fn remove(db: &mut PgConnection, kind: Kind, ages: &Ages, scope: Scope<'_>) -> sqlx::Result<u64> {
+pub(super) async fn remove_rows(db: &mut PgConnection, kind: Kind, ages: &Ages, scope: Scope<'_>) -> sqlx::Result<u64> {
     match kind {
         Kind::Outbox => remove_outbox(db, ages, scope).await,
         Kind::Runs => remove_runs(db, ages, scope).await,

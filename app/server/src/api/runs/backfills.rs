@@ -14,12 +14,12 @@ use workflows::audit::Edit;
 use workflows::definition::field::{self, FieldError};
 use workflows::lock_workflow;
 
-use super::auth::{Caller, Editor, Viewer};
-use super::edit::lock_alive;
-use super::error::{Error, Problem};
-use super::extract::{EmptyBody, Id, OptionalBody, Params, Trace};
-use super::page::{self, Page};
 use crate::App;
+use crate::api::request::auth::{Caller, Editor, Viewer};
+use crate::api::request::error::{Error, Problem};
+use crate::api::request::extract::{self, EmptyBody, Id, OptionalBody, Params, Trace};
+use crate::api::request::page::{self, Page};
+use crate::api::workflows::edit::lock_alive;
 
 /// The past times to run.
 #[derive(Deserialize, ToSchema)]
@@ -102,7 +102,7 @@ pub struct BackfillParams {
 }
 
 /// Requests a backfill: answers 202, or 200 with what it would do.
-pub(super) async fn ask(
+pub(super) async fn request_backfill(
     app: &App,
     caller: &Caller,
     id: WorkflowId,
@@ -111,7 +111,7 @@ pub(super) async fn ask(
 ) -> Result<Response, Error> {
     let request = parse_request(app, &body, edit.now)?;
     let mut tx = db::begin_transaction(&app.pool).await?;
-    let workflow = lock_alive(&mut tx, id, caller.team_id(), edit.now).await?;
+    let workflow = lock_alive(&mut tx, id, caller.team_id, edit.now).await?;
     let outcome = match body.dry_run {
         Some(true) => backfills::count_selected_times(&mut tx, &workflow, &request, edit.now).await?,
         Some(false) | None => backfills::create_backfill(&mut tx, &workflow, &request, edit).await?,
@@ -147,7 +147,7 @@ fn nothing_selected(timing: Timing) -> &'static str {
 
 fn parse_request(app: &App, body: &BackfillBody, now: DateTime<Utc>) -> Result<BackfillRequest, FieldError> {
     let (start, end) = (field::check_instant("start", body.start)?, field::check_instant("end", body.end)?);
-    let earliest = now - app.config.ledger_kept();
+    let earliest = now - app.ledger_kept;
     if start >= end {
         return Err(FieldError::invalid("end", "end must be later than start"));
     }
@@ -171,43 +171,43 @@ fn parse_request(app: &App, body: &BackfillBody, now: DateTime<Utc>) -> Result<B
 #[utoipa::path(get, path = "/api/v1/backfills", tag = "schedules", params(BackfillParams),
     responses((status = 200, body = Page<BackfillView>),
               (status = "4XX", body = Problem, content_type = "application/problem+json")))]
-pub(super) async fn list(
+pub(crate) async fn list_backfills(
     State(app): State<App>,
     Viewer(caller): Viewer,
     Params(params): Params<BackfillParams>,
 ) -> Result<Json<Page<BackfillView>>, Error> {
-    let limit = page::limit(params.limit)?;
+    let limit = page::parse_limit(params.limit)?;
     let filter = Filter {
-        team_id: caller.team_id(),
+        team_id: caller.team_id,
         workflow_id: params.workflow_id,
         state: params.state,
-        before: page::cursor(params.cursor.as_deref())?,
+        before: page::parse_cursor(params.cursor.as_deref())?,
         limit: limit + 1,
     };
     let mut connection = app.pool.acquire().await?;
     let items =
         backfills::list_backfills(&mut connection, &filter).await?.into_iter().map(BackfillView::from).collect();
-    Ok(Json(Page::cut(items, limit, |item: &BackfillView| item.id.to_string())))
+    Ok(Json(Page::from_rows(items, limit, |item: &BackfillView| item.id.to_string())))
 }
 
 /// Read a backfill and its progress.
 #[utoipa::path(get, path = "/api/v1/backfills/{id}", tag = "schedules", params(("id" = Uuid, Path)),
     responses((status = 200, body = BackfillView),
               (status = "4XX", body = Problem, content_type = "application/problem+json")))]
-pub(super) async fn get(
+pub(crate) async fn get_backfill(
     State(app): State<App>,
     Viewer(caller): Viewer,
     Id(id): Id<Uuid>,
 ) -> Result<Json<BackfillView>, Error> {
-    read(&mut *app.pool.acquire().await?, id, caller.team_id()).await.map(Json)
+    read(&mut *app.pool.acquire().await?, id, caller.team_id).await.map(Json)
 }
 
 /// Pauses, resumes or cancels a backfill.
-pub(super) async fn act(
+pub(crate) async fn change_backfill(
     State(app): State<App>,
     Editor(caller): Editor,
     Trace(trace): Trace,
-    super::extract::Verb(id, verb): super::extract::Verb<Uuid>,
+    extract::Verb(id, verb): extract::Verb<Uuid>,
     OptionalBody(EmptyBody {}): OptionalBody<EmptyBody>,
 ) -> Result<Json<BackfillView>, Error> {
     let verb = match verb.as_str() {
@@ -216,16 +216,16 @@ pub(super) async fn act(
         "cancel" => Verb::Cancel,
         _ => return Err(Error::not_found()),
     };
-    let edit = caller.edit(app.clock.now(), trace);
+    let edit = caller.edit_at(app.clock.now(), trace);
     let mut tx = db::begin_transaction(&app.pool).await?;
-    let seen = backfills::find_backfill(&mut tx, id, caller.team_id()).await?.ok_or_else(Error::not_found)?;
+    let seen = backfills::find_backfill(&mut tx, id, caller.team_id).await?.ok_or_else(Error::not_found)?;
     // A job that advances the backfill locks the workflow, so read after this lock what the job did.
     lock_workflow(&mut tx, WorkflowId(seen.workflow_id), None, edit.now).await?.ok_or_else(Error::not_found)?;
-    let current = backfills::find_backfill(&mut tx, id, caller.team_id()).await?.ok_or_else(Error::not_found)?;
+    let current = backfills::find_backfill(&mut tx, id, caller.team_id).await?.ok_or_else(Error::not_found)?;
     if !backfills::apply_verb(&mut tx, &current, verb, &edit).await? {
         return Err(Error::conflict("backfill_ended", "the backfill has already ended"));
     }
-    let view = read(&mut tx, id, caller.team_id()).await?;
+    let view = read(&mut tx, id, caller.team_id).await?;
     tx.commit().await?;
     Ok(Json(view))
 }

@@ -9,12 +9,14 @@ use utoipa::ToSchema;
 use workflows::Workflow;
 use workflows::definition::field::{self, FieldError};
 
-use super::auth::Editor;
-use super::edit::{LockedEdit, WriteParams, alive, read_saved, wait};
-use super::error::Error;
-use super::extract::{EmptyBody, IfMatch, OptionalBody, Params, Trace, Verb, or_empty};
-use super::view::Read;
+use super::edit::{LockedEdit, parse_wait, read_saved, refuse_archived};
+use super::view::WorkflowAnswer;
 use crate::App;
+use crate::api::request::auth::Editor;
+use crate::api::request::error::Error;
+use crate::api::request::extract::{
+    EditRequest, EmptyBody, IfMatch, OptionalBody, Params, Trace, Verb, WriteParams, or_empty,
+};
 
 /// Reason and end of a pause.
 #[derive(Default, Deserialize, ToSchema)]
@@ -29,20 +31,20 @@ pub struct PauseBody {
 }
 
 /// Archive, pause or resume a workflow.
-pub(super) async fn act(
+pub(crate) async fn change_state(
     State(app): State<App>,
     Editor(caller): Editor,
     Trace(trace): Trace,
     Verb(id, verb): Verb<WorkflowId>,
     if_match: IfMatch,
-    Params(params): Params<WriteParams>,
+    Params(WriteParams { wait }): Params<WriteParams>,
     OptionalBody(body): OptionalBody<Value>,
-) -> Result<Read, Error> {
-    let wait = wait(params.wait)?;
+) -> Result<WorkflowAnswer, Error> {
+    parse_wait(wait)?;
     let change = Change::read(&verb, body, app.clock.now())?;
-    let edit = LockedEdit::begin(&app, &caller, trace, id, &if_match, wait).await?;
+    let edit = LockedEdit::begin(&app, &caller, EditRequest { trace, id, if_match, wait }).await?;
     let next = change.of(&edit.before)?;
-    edit.save(&app, next, &verb).await?;
+    edit.save_and_commit(&app, next, &verb).await?;
     read_saved(&app, id).await
 }
 
@@ -79,12 +81,12 @@ impl Change {
                 Ok(Workflow { state: workflows::State::Archived, pause_reason: None, pause_until: None, ..next })
             }
             Self::Pause { reason, until } => {
-                alive(before)?;
+                refuse_archived(before)?;
                 let state = workflows::State::Paused;
                 Ok(Workflow { state, pause_reason: reason.clone(), pause_until: *until, ..next })
             }
             Self::Resume => {
-                alive(before)?;
+                refuse_archived(before)?;
                 Ok(before.resumed())
             }
         }

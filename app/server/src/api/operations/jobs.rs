@@ -7,9 +7,9 @@ use serde::Serialize;
 use utoipa::ToSchema;
 use uuid::Uuid;
 
-use super::auth::Viewer;
-use super::error::{Error, Problem};
 use crate::App;
+use crate::api::request::auth::Viewer;
+use crate::api::request::error::{Error, Problem};
 use crate::cadence::When;
 use crate::jobs::{self, Job, LastResult, Status};
 
@@ -43,10 +43,10 @@ pub struct JobView {
 /// List the background jobs.
 #[utoipa::path(get, path = "/api/v1/jobs", tag = "operations",
     responses((status = 200, body = JobsView), (status = "4XX", body = Problem, content_type = "application/problem+json")))]
-pub(super) async fn list(State(app): State<App>, Viewer(_): Viewer) -> Result<Json<JobsView>, Error> {
+pub(crate) async fn list_jobs(State(app): State<App>, Viewer(_): Viewer) -> Result<Json<JobsView>, Error> {
     let mut connection = app.pool.acquire().await?;
-    let found = jobs::list(&mut connection).await?;
-    let known = jobs::registry(&app.config);
+    let found = jobs::list_statuses(&mut connection).await?;
+    let known = jobs::all_jobs(&app.config);
     let zone = app.config.jobs_timezone.name();
     let items = found.into_iter().map(|job| view(job, &known, zone)).collect();
     Ok(Json(JobsView { items }))

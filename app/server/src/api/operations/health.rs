@@ -9,8 +9,8 @@ use schedule::ZoneSet;
 use serde::Serialize;
 use utoipa::ToSchema;
 
-use super::error::{Error, Problem};
 use crate::App;
+use crate::api::request::error::{Error, Problem};
 
 /// The health of the app.
 #[derive(Serialize, ToSchema)]
@@ -40,19 +40,19 @@ pub struct Readiness {
 
 /// The process is alive.
 #[utoipa::path(get, path = "/healthz", tag = "operations", responses((status = 200, body = Health)))]
-pub(super) async fn healthz(State(app): State<App>) -> Json<Health> {
+pub(crate) async fn show_health(State(app): State<App>) -> Json<Health> {
     Json(health(&app))
 }
 
 /// The process can serve: Postgres answers and accepts writes.
 #[utoipa::path(get, path = "/readyz", tag = "operations",
     responses((status = 200, body = Readiness), (status = 503, body = Problem, content_type = "application/problem+json")))]
-pub(super) async fn readyz(State(app): State<App>) -> Result<Json<Readiness>, Error> {
+pub(crate) async fn show_readiness(State(app): State<App>) -> Result<Json<Readiness>, Error> {
     let mut connection = app.pool.acquire().await?;
     identity::prove_writable(&mut connection).await?;
     Ok(Json(Readiness {
         health: health(&app),
-        clock_skew_seconds: app.clock_skew.seconds(),
+        clock_skew_seconds: app.clock_skew.as_seconds(),
         takes_jobs: app.config.jobs_enabled && app.clock_skew.permits_jobs(),
         held: identity::read_hold(&mut connection).await?,
     }))
@@ -60,8 +60,9 @@ pub(super) async fn readyz(State(app): State<App>) -> Result<Json<Readiness>, Er
 
 /// Counters of this instance and gauges of the ledger, in Prometheus' text format.
 #[utoipa::path(get, path = "/metrics", tag = "operations", responses((status = 200, body = String, content_type = "application/openmetrics-text")))]
-pub(super) async fn metrics(State(app): State<App>) -> Result<Response, Error> {
-    let text = app.metrics.render(&app.pool, app.clock.now(), &app.clock_skew).await.map_err(anyhow::Error::from)?;
+pub(crate) async fn show_metrics(State(app): State<App>) -> Result<Response, Error> {
+    let text =
+        app.metrics.render_metrics(&app.pool, app.clock.now(), &app.clock_skew).await.map_err(anyhow::Error::from)?;
     let kind = "application/openmetrics-text; version=1.0.0; charset=utf-8";
     Ok((StatusCode::OK, [(header::CONTENT_TYPE, kind)], text).into_response())
 }

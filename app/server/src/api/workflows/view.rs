@@ -61,9 +61,9 @@ pub struct WorkflowView {
 }
 
 /// A workflow with its ETag.
-pub struct Read(pub WorkflowView);
+pub struct WorkflowAnswer(pub WorkflowView);
 
-impl IntoResponse for Read {
+impl IntoResponse for WorkflowAnswer {
     fn into_response(self) -> Response {
         ([(header::ETAG, format!("\"{}\"", self.0.version))], Json(self.0)).into_response()
     }
@@ -71,7 +71,7 @@ impl IntoResponse for Read {
 
 /// The view of a workflow at `now`.
 #[must_use]
-pub fn view((workflow, sync): (Workflow, Sync), now: DateTime<Utc>) -> WorkflowView {
+pub fn view_workflow((workflow, sync): (Workflow, Sync), now: DateTime<Utc>) -> WorkflowView {
     let next_fire_at = workflow.next_fire_at(now);
     let policies = workflow.spec.policies;
     let (pause_reason, pause_reason_code) = workflow.pause_reason.map(reasons::answer_pause_reason).unzip();

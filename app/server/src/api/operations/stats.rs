@@ -11,10 +11,10 @@ use utoipa::{IntoParams, ToSchema};
 use workflows::definition::field::FieldError;
 use workflows::find_workflow;
 
-use super::auth::Viewer;
-use super::error::{Error, Problem};
-use super::extract::Params;
 use crate::App;
+use crate::api::request::auth::Viewer;
+use crate::api::request::error::{Error, Problem};
+use crate::api::request::extract::Params;
 
 /// A week. For a longer span use `/schedules/{id}/occurrences`.
 const MAX_HOURS: i64 = 168;
@@ -104,7 +104,7 @@ pub struct RecoveriesView {
 #[utoipa::path(get, path = "/api/v1/stats", tag = "operations", params(StatsParams),
     responses((status = 200, body = StatsView),
               (status = "4XX", body = Problem, content_type = "application/problem+json")))]
-pub(super) async fn show(
+pub(crate) async fn show_stats(
     State(app): State<App>,
     Viewer(caller): Viewer,
     Params(params): Params<StatsParams>,
@@ -115,11 +115,11 @@ pub(super) async fn show(
     };
     let mut connection = app.pool.acquire().await?;
     if let Some(id) = params.workflow_id {
-        let found = find_workflow(&mut connection, WorkflowId(id), caller.team_id()).await?;
+        let found = find_workflow(&mut connection, WorkflowId(id), caller.team_id).await?;
         found.ok_or_else(Error::not_found)?;
     }
     let to = app.clock.now();
-    let scope = Scope { team_id: caller.team_id(), workflow_id: params.workflow_id, from: to - hours, to };
+    let scope = Scope { team_id: caller.team_id, workflow_id: params.workflow_id, from: to - hours, to };
     let stats = stats::read_stats(&mut connection, scope).await?;
     Ok(Json(StatsView::of(&stats, scope)))
 }

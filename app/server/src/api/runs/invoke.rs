@@ -14,10 +14,10 @@ use uuid::Uuid;
 use workflows::definition::field::FieldError;
 use workflows::outbox::OrphanCleanup;
 
-use super::auth::Scheduler;
-use super::error::{Error, Problem};
-use super::extract::{self, Verb};
 use crate::App;
+use crate::api::request::auth::Scheduler;
+use crate::api::request::error::{Error, Problem};
+use crate::api::request::extract::{self, Verb};
 use crate::metrics::{Answered, MetricLabel};
 
 /// A fire, as in the schedule's Input; unknown fields are ignored.
@@ -56,7 +56,7 @@ pub struct Verdict {
               (status = 410, body = Problem, content_type = "application/problem+json", description = "workflow_gone"),
               (status = "4XX", body = Problem, content_type = "application/problem+json"),
               (status = 503, body = Problem, content_type = "application/problem+json")))]
-pub(super) async fn invoke(
+pub(crate) async fn invoke_workflow(
     State(app): State<App>,
     Scheduler: Scheduler,
     Verb(id, verb): Verb<WorkflowId>,
@@ -65,14 +65,14 @@ pub(super) async fn invoke(
     if verb != "invoke" {
         return Err(Error::not_found());
     }
-    let fire = fire(id, &extract::read(request).await?)?;
+    let fire = fire(id, &extract::read_body(request).await?)?;
     let answer = app.decider.decide_fire(&fire).await?;
     account(&app, &fire, answer);
     answered(answer)
 }
 
 fn fire(id: WorkflowId, body: &[u8]) -> Result<Fire, Error> {
-    let mut event: Value = extract::parse(body)?;
+    let mut event: Value = extract::parse_json(body)?;
     let Some(members) = event.as_object_mut() else {
         return Err(FieldError::invalid("", "the body must be a JSON object").into());
     };

@@ -4,10 +4,12 @@ use axum::body::{Bytes, to_bytes};
 use axum::extract::{FromRequest, FromRequestParts, Path, Request};
 use axum::http::request::Parts;
 use axum::http::{HeaderMap, StatusCode, header};
+use schedule::WorkflowId;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 use std::str::FromStr;
+use utoipa::IntoParams;
 use workflows::definition::field::{self, FieldError};
 use workflows::definition::patch::PatchKind;
 
@@ -47,6 +49,27 @@ pub enum IfMatch {
     Versions(Vec<i64>),
 }
 
+/// How long a write waits for EventBridge.
+#[derive(Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub struct WriteParams {
+    /// Seconds, at most 25, to wait until EventBridge has applied the edit; `sync.status` is the result.
+    pub wait: Option<u64>,
+}
+
+/// What a request to edit a workflow has besides its key and its body.
+pub struct EditRequest {
+    /// The `traceparent` of the request, or a new one.
+    pub trace: String,
+    /// The workflow.
+    pub id: WorkflowId,
+    /// Which versions the client has seen.
+    pub if_match: IfMatch,
+    /// How many seconds the client waits for EventBridge; not validated yet.
+    pub wait: Option<u64>,
+}
+
 /// When the request times out; a body that is not complete by then is refused.
 #[derive(Clone, Copy)]
 pub struct Deadline(pub tokio::time::Instant);
@@ -59,7 +82,7 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for Body<T> {
 
     async fn from_request(request: Request, _: &S) -> Result<Self, Error> {
         content_type(request.headers(), &["application/json"])?;
-        parse(&read(request).await?).map(Self)
+        parse_json(&read_body(request).await?).map(Self)
     }
 }
 
@@ -68,12 +91,12 @@ impl<T: DeserializeOwned + Default, S: Send + Sync> FromRequest<S> for OptionalB
 
     async fn from_request(request: Request, _: &S) -> Result<Self, Error> {
         let headers = request.headers().clone();
-        let bytes = read(request).await?;
+        let bytes = read_body(request).await?;
         if bytes.is_empty() {
             return Ok(Self(T::default()));
         }
         content_type(&headers, &["application/json"])?;
-        parse(&bytes).map(Self)
+        parse_json(&bytes).map(Self)
     }
 }
 
@@ -85,7 +108,7 @@ impl<S: Send + Sync> FromRequest<S> for Patch {
             "application/json" => PatchKind::Replace,
             _ => PatchKind::Merge,
         };
-        match parse(&read(request).await?)? {
+        match parse_json(&read_body(request).await?)? {
             Value::Object(members) => Ok(Self(members, kind)),
             _ => Err(FieldError::invalid("", "a patch must be a JSON object").into()),
         }
@@ -139,30 +162,23 @@ impl<S: Send + Sync> FromRequestParts<S> for IfMatch {
     }
 }
 
-impl IfMatch {
-    /// Refuses an edit if the client saw another version than the current one.
-    ///
-    /// # Errors
-    /// Returns 412 if the versions differ.
-    pub fn check(&self, version: i64) -> Result<(), Error> {
-        match self {
-            IfMatch::Anything => Ok(()),
-            IfMatch::Versions(versions) if versions.contains(&version) => Ok(()),
-            IfMatch::Versions(_) => Err(Error::Refused(
-                StatusCode::PRECONDITION_FAILED,
-                "version_mismatch",
-                format!("the workflow has version {version} now: read it again"),
-            )),
-        }
-    }
-}
-
 impl<S: Send + Sync> FromRequestParts<S> for Trace {
     type Rejection = std::convert::Infallible;
 
     async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Self::Rejection> {
-        let sent = parts.headers.get("traceparent").and_then(|value| value.to_str().ok());
-        Ok(Self(sent.filter(|text| is_traceparent(text)).map_or_else(new_traceparent, str::to_owned)))
+        Ok(Self(read_traceparent(&parts.headers)))
+    }
+}
+
+impl<S: Send + Sync> FromRequestParts<S> for EditRequest {
+    type Rejection = Error;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Error> {
+        let trace = read_traceparent(&parts.headers);
+        let Id(id) = Id::<WorkflowId>::from_request_parts(parts, state).await?;
+        let if_match = IfMatch::from_request_parts(parts, state).await?;
+        let Params(WriteParams { wait }) = Params::<WriteParams>::from_request_parts(parts, state).await?;
+        Ok(Self { trace, id, if_match, wait })
     }
 }
 
@@ -176,7 +192,7 @@ pub fn or_empty(body: Value) -> Value {
 ///
 /// # Errors
 /// Returns 400 with the field.
-pub fn parse<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Error> {
+pub fn parse_json<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Error> {
     let mut deserializer = serde_json::Deserializer::from_slice(bytes);
     let parsed = serde_path_to_error::deserialize(&mut deserializer).map_err(|error| {
         let path = error.path().to_string();
@@ -197,7 +213,7 @@ pub fn parse<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Error> {
 ///
 /// # Errors
 /// Returns 413, 408, or 400 for a body that ended early.
-pub async fn read(request: Request) -> Result<Bytes, Error> {
+pub async fn read_body(request: Request) -> Result<Bytes, Error> {
     let deadline = request.extensions().get::<Deadline>().copied();
     let reading = to_bytes(request.into_body(), BODY_LIMIT);
     let read = match deadline {
@@ -225,6 +241,12 @@ fn content_type<'a>(headers: &HeaderMap, accepted: &[&'a str]) -> Result<&'a str
             format!("send the body as {}", accepted.join(" or ")),
         )
     })
+}
+
+/// Returns the `traceparent` that the client sent, or a new one.
+fn read_traceparent(headers: &HeaderMap) -> String {
+    let sent = headers.get("traceparent").and_then(|value| value.to_str().ok());
+    sent.filter(|text| is_traceparent(text)).map_or_else(new_traceparent, str::to_owned)
 }
 
 /// W3C Trace Context, version 00.

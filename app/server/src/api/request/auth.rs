@@ -37,7 +37,7 @@ impl FromRequestParts<App> for Caller {
         let peer = parts.extensions.get::<Peer>().map_or(IpAddr::from([0, 0, 0, 0]), |peer| peer.0);
         match presented {
             None => Err(Error::unauthorized()),
-            Some(presented) => admitted(app, app.gate.admit(&app.pool, presented, peer, app.clock.now()).await?),
+            Some(presented) => admitted(app, app.gate.admit_key(&app.pool, presented, peer, app.clock.now()).await?),
         }
     }
 }
@@ -68,7 +68,7 @@ impl FromRequestParts<App> for Viewer {
 
     async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Self, Error> {
         let caller = Caller::from_request_parts(parts, app).await?;
-        match caller.kind() {
+        match caller.kind {
             Kind::Admin | Kind::Team => Ok(Self(caller)),
             Kind::Scheduler => Err(Error::forbidden("a scheduler key can only call :invoke")),
         }
@@ -80,7 +80,7 @@ impl FromRequestParts<App> for Editor {
 
     async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Self, Error> {
         let Viewer(caller) = Viewer::from_request_parts(parts, app).await?;
-        match caller.role() {
+        match caller.role {
             Some(Role::Viewer) => Err(Error::forbidden("this key can only read: use one with the role editor")),
             Some(Role::Editor) | None => Ok(Self(caller)),
         }
@@ -92,7 +92,7 @@ impl FromRequestParts<App> for Admin {
 
     async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Self, Error> {
         let caller = Caller::from_request_parts(parts, app).await?;
-        match caller.kind() {
+        match caller.kind {
             Kind::Admin => Ok(Self(caller)),
             Kind::Team | Kind::Scheduler => Err(Error::forbidden("use an admin key")),
         }
@@ -104,7 +104,7 @@ impl FromRequestParts<App> for Scheduler {
 
     async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Self, Error> {
         let caller = Caller::from_request_parts(parts, app).await?;
-        match caller.kind() {
+        match caller.kind {
             Kind::Scheduler => Ok(Self),
             Kind::Admin | Kind::Team => Err(Error::forbidden("use a scheduler key")),
         }

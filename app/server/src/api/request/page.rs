@@ -23,11 +23,11 @@ pub struct Page<T> {
 
 impl<T> Page<T> {
     /// Cuts a list that was read with one extra row, which says whether more rows follow.
-    pub fn cut(mut items: Vec<T>, limit: i64, key: impl Fn(&T) -> String) -> Self {
+    pub fn from_rows(mut items: Vec<T>, limit: i64, key: impl Fn(&T) -> String) -> Self {
         let limit = usize::try_from(limit).unwrap_or(usize::MAX);
         let more = items.len() > limit;
         items.truncate(limit);
-        let next_cursor = if more { items.last().map(|last| encode(key(last))) } else { None };
+        let next_cursor = if more { items.last().map(|last| encode_cursor(key(last))) } else { None };
         Self { items, next_cursor }
     }
 }
@@ -36,7 +36,7 @@ impl<T> Page<T> {
 ///
 /// # Errors
 /// Fails if the value is outside of this range.
-pub fn limit(limit: Option<i64>) -> Result<i64, FieldError> {
+pub fn parse_limit(limit: Option<i64>) -> Result<i64, FieldError> {
     match limit {
         None => Ok(DEFAULT_LIMIT),
         Some(limit) if (1..=MAX_LIMIT).contains(&limit) => Ok(limit),
@@ -45,7 +45,7 @@ pub fn limit(limit: Option<i64>) -> Result<i64, FieldError> {
 }
 
 /// Encodes a key as a cursor.
-pub fn encode(key: impl ToString) -> String {
+pub fn encode_cursor(key: impl ToString) -> String {
     URL_SAFE_NO_PAD.encode(key.to_string())
 }
 
@@ -53,7 +53,7 @@ pub fn encode(key: impl ToString) -> String {
 ///
 /// # Errors
 /// Fails if the cursor is not one that a page returned.
-pub fn cursor<K: FromStr>(cursor: Option<&str>) -> Result<Option<K>, FieldError> {
+pub fn parse_cursor<K: FromStr>(cursor: Option<&str>) -> Result<Option<K>, FieldError> {
     let Some(cursor) = cursor else { return Ok(None) };
     let key = URL_SAFE_NO_PAD.decode(cursor).ok().and_then(|bytes| String::from_utf8(bytes).ok());
     match key.and_then(|key| key.parse().ok()) {

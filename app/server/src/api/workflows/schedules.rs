@@ -16,13 +16,13 @@ use workflows::definition::policies::{CatchUp, Overlap};
 use workflows::reasons::{self, ReasonCode};
 use workflows::{Sync, Workflow, find_workflow};
 
-use super::auth::{Editor, Viewer};
-use super::edit::{LockedEdit, WriteParams, wait};
-use super::error::{Error, Problem};
-use super::extract::{Body, Id, IfMatch, Params, Patch, Trace};
-use super::page::Page;
-use super::workflows::{ListParams, select};
+use super::edit::LockedEdit;
+use super::{ListParams, select_workflows};
 use crate::App;
+use crate::api::request::auth::{Editor, Viewer};
+use crate::api::request::error::{Error, Problem};
+use crate::api::request::extract::{Body, EditRequest, Id, Params, Patch, WriteParams};
+use crate::api::request::page::Page;
 
 /// A schedule.
 #[derive(Serialize, ToSchema)]
@@ -62,9 +62,9 @@ pub struct ScheduleView {
 }
 
 /// A schedule with its ETag.
-pub(super) struct Read(ScheduleView);
+pub(crate) struct ScheduleAnswer(ScheduleView);
 
-impl IntoResponse for Read {
+impl IntoResponse for ScheduleAnswer {
     fn into_response(self) -> Response {
         ([(header::ETAG, format!("\"{}\"", self.0.version))], Json(self.0)).into_response()
     }
@@ -74,23 +74,27 @@ impl IntoResponse for Read {
 #[utoipa::path(get, path = "/api/v1/schedules", tag = "schedules", params(ListParams),
     responses((status = 200, body = Page<ScheduleView>),
               (status = "4XX", body = Problem, content_type = "application/problem+json")))]
-pub(super) async fn list(
+pub(crate) async fn list_schedules(
     State(app): State<App>,
     Viewer(caller): Viewer,
     Params(params): Params<ListParams>,
 ) -> Result<Json<Page<ScheduleView>>, Error> {
-    let (found, limit) = select(&app, &caller, params, true).await?;
+    let (found, limit) = select_workflows(&app, &caller, params, true).await?;
     let now = app.clock.now();
     let items = found.into_iter().filter_map(|found| ScheduleView::of(found, now)).collect();
-    Ok(Json(Page::cut(items, limit, |item: &ScheduleView| item.workflow_id.to_string())))
+    Ok(Json(Page::from_rows(items, limit, |item: &ScheduleView| item.workflow_id.to_string())))
 }
 
 /// Read a workflow's schedule.
 #[utoipa::path(get, path = "/api/v1/schedules/{id}", tag = "schedules", params(("id" = i64, Path)),
     responses((status = 200, body = ScheduleView, headers(("ETag" = String))),
               (status = "4XX", body = Problem, content_type = "application/problem+json")))]
-pub(super) async fn get(State(app): State<App>, Viewer(caller): Viewer, Id(id): Id<WorkflowId>) -> Result<Read, Error> {
-    read(&app, id, caller.team_id()).await
+pub(crate) async fn get_schedule(
+    State(app): State<App>,
+    Viewer(caller): Viewer,
+    Id(id): Id<WorkflowId>,
+) -> Result<ScheduleAnswer, Error> {
+    read(&app, id, caller.team_id).await
 }
 
 /// Create or replace a workflow's schedule; an absent field takes its default.
@@ -99,19 +103,16 @@ pub(super) async fn get(State(app): State<App>, Viewer(caller): Viewer, Id(id): 
     responses((status = 200, body = ScheduleView, headers(("ETag" = String))),
               (status = 201, description = "The schedule was created", body = ScheduleView, headers(("ETag" = String))),
               (status = "4XX", body = Problem, content_type = "application/problem+json")))]
-pub(super) async fn put(
+pub(crate) async fn put_schedule(
     State(app): State<App>,
     Editor(caller): Editor,
-    Trace(trace): Trace,
-    Id(id): Id<WorkflowId>,
-    if_match: IfMatch,
-    Params(params): Params<WriteParams>,
+    request: EditRequest,
     Body(body): Body<ScheduleBody>,
-) -> Result<(StatusCode, Read), Error> {
-    let wait = wait(params.wait)?;
-    let change = LockedEdit::begin(&app, &caller, trace, id, &if_match, wait).await?.require_writable()?;
+) -> Result<(StatusCode, ScheduleAnswer), Error> {
+    let id = request.id;
+    let change = LockedEdit::begin_writable(&app, &caller, request).await?;
     let had_none = change.before.spec.timing.cron.is_none();
-    let spec = body.apply_to(&change.before.spec, &app.bounds(change.edit.now))?;
+    let spec = body.apply_to(&change.before.spec, &change.bounds)?;
     change.save_spec(&app, spec, "schedule").await?;
     Ok((if had_none { StatusCode::CREATED } else { StatusCode::OK }, read(&app, id, None).await?))
 }
@@ -122,18 +123,15 @@ pub(super) async fn put(
     request_body(content((Object = "application/json"), (Object = "application/merge-patch+json"))),
     responses((status = 200, body = ScheduleView, headers(("ETag" = String))),
               (status = "4XX", body = Problem, content_type = "application/problem+json")))]
-pub(super) async fn patch(
+pub(crate) async fn patch_schedule(
     State(app): State<App>,
     Editor(caller): Editor,
-    Trace(trace): Trace,
-    Id(id): Id<WorkflowId>,
-    if_match: IfMatch,
-    Params(params): Params<WriteParams>,
+    request: EditRequest,
     Patch(patch, kind): Patch,
-) -> Result<Read, Error> {
-    let wait = wait(params.wait)?;
-    let change = LockedEdit::begin(&app, &caller, trace, id, &if_match, wait).await?.require_writable()?;
-    let patched = body::patch_schedule(&change.before.spec, patch, kind, &app.bounds(change.edit.now))?;
+) -> Result<ScheduleAnswer, Error> {
+    let id = request.id;
+    let change = LockedEdit::begin_writable(&app, &caller, request).await?;
+    let patched = body::patch_schedule(&change.before.spec, patch, kind, &change.bounds)?;
     let spec = patched.ok_or_else(|| no_schedule(id))?;
     change.save_spec(&app, spec, "schedule").await?;
     read(&app, id, None).await
@@ -143,16 +141,13 @@ pub(super) async fn patch(
 #[utoipa::path(delete, path = "/api/v1/schedules/{id}", tag = "schedules",
     params(("id" = i64, Path), ("If-Match" = Option<String>, Header), WriteParams),
     responses((status = 204), (status = "4XX", body = Problem, content_type = "application/problem+json")))]
-pub(super) async fn delete(
+pub(crate) async fn delete_schedule(
     State(app): State<App>,
     Editor(caller): Editor,
-    Trace(trace): Trace,
-    Id(id): Id<WorkflowId>,
-    if_match: IfMatch,
-    Params(params): Params<WriteParams>,
+    request: EditRequest,
 ) -> Result<StatusCode, Error> {
-    let wait = wait(params.wait)?;
-    let change = LockedEdit::begin(&app, &caller, trace, id, &if_match, wait).await?.require_writable()?;
+    let id = request.id;
+    let change = LockedEdit::begin_writable(&app, &caller, request).await?;
     if change.before.spec.timing.cron.is_none() {
         return Err(no_schedule(id));
     }
@@ -161,10 +156,10 @@ pub(super) async fn delete(
     Ok(StatusCode::NO_CONTENT)
 }
 
-async fn read(app: &App, id: WorkflowId, team_id: Option<i64>) -> Result<Read, Error> {
+async fn read(app: &App, id: WorkflowId, team_id: Option<i64>) -> Result<ScheduleAnswer, Error> {
     let mut connection = app.pool.acquire().await?;
     let found = find_workflow(&mut connection, id, team_id).await?.ok_or_else(Error::not_found)?;
-    ScheduleView::of(found, app.clock.now()).map(Read).ok_or_else(|| no_schedule(id))
+    ScheduleView::of(found, app.clock.now()).map(ScheduleAnswer).ok_or_else(|| no_schedule(id))
 }
 
 fn no_schedule(id: WorkflowId) -> Error {

@@ -10,10 +10,10 @@ use workflows::definition::field::{self, FieldError};
 use workflows::definition::spec;
 use workflows::{Workflow, find_workflow};
 
-use super::auth::Viewer;
-use super::error::{Error, Problem};
-use super::extract::{Body, Id, Params};
 use crate::App;
+use crate::api::request::auth::Viewer;
+use crate::api::request::error::{Error, Problem};
+use crate::api::request::extract::{Body, Id, Params};
 
 /// Times in an answer if the client names no count.
 const DEFAULT_COUNT: usize = 10;
@@ -94,7 +94,7 @@ pub struct NextView {
 #[utoipa::path(post, path = "/api/v1/cron:explain", tag = "schedules", request_body = ExplainBody,
     responses((status = 200, body = ExplanationView),
               (status = "4XX", body = Problem, content_type = "application/problem+json")))]
-pub(super) async fn explain(
+pub(crate) async fn explain_cron(
     State(app): State<App>,
     Viewer(_): Viewer,
     Body(body): Body<ExplainBody>,
@@ -121,7 +121,7 @@ pub(super) async fn explain(
 #[utoipa::path(get, path = "/api/v1/schedules/{id}/next", tag = "schedules", params(("id" = i64, Path), NextParams),
     responses((status = 200, body = NextView),
               (status = "4XX", body = Problem, content_type = "application/problem+json")))]
-pub(super) async fn next(
+pub(crate) async fn list_next_times(
     State(app): State<App>,
     Viewer(caller): Viewer,
     Id(id): Id<WorkflowId>,
@@ -129,7 +129,7 @@ pub(super) async fn next(
 ) -> Result<Json<NextView>, Error> {
     let count = count("n", params.n)?;
     let mut connection = app.pool.acquire().await?;
-    let (workflow, _) = find_workflow(&mut connection, id, caller.team_id()).await?.ok_or_else(Error::not_found)?;
+    let (workflow, _) = find_workflow(&mut connection, id, caller.team_id).await?.ok_or_else(Error::not_found)?;
     Ok(Json(preview(&workflow, app.clock.now(), count)))
 }
 

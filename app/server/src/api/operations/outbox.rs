@@ -8,11 +8,11 @@ use serde_json::Value;
 use utoipa::{IntoParams, ToSchema};
 use workflows::outbox::operate::{self, Filter, Operated, Row, Status};
 
-use super::auth::Admin;
-use super::error::{Error, Problem};
-use super::extract::{EmptyBody, OptionalBody, Params, Trace, Verb};
-use super::page::{self, Page};
 use crate::App;
+use crate::api::request::auth::Admin;
+use crate::api::request::error::{Error, Problem};
+use crate::api::request::extract::{EmptyBody, OptionalBody, Params, Trace, Verb};
+use crate::api::request::page::{self, Page};
 
 /// An outbox row.
 #[derive(Serialize, ToSchema)]
@@ -56,29 +56,29 @@ pub struct OutboxParams {
 #[utoipa::path(get, path = "/api/v1/outbox", tag = "operations", params(OutboxParams),
     responses((status = 200, body = Page<OutboxView>),
               (status = "4XX", body = Problem, content_type = "application/problem+json")))]
-pub(super) async fn list(
+pub(crate) async fn list_outbox(
     State(app): State<App>,
     Admin(_): Admin,
     Params(params): Params<OutboxParams>,
 ) -> Result<Json<Page<OutboxView>>, Error> {
-    let limit = page::limit(params.limit)?;
+    let limit = page::parse_limit(params.limit)?;
     let filter = Filter { status: params.status, workflow_id: params.workflow_id };
-    let before = page::cursor(params.cursor.as_deref())?;
+    let before = page::parse_cursor(params.cursor.as_deref())?;
     let mut connection = app.pool.acquire().await?;
     let found = operate::list_rows(&mut connection, filter, before, limit + 1).await?;
     let items = found.into_iter().map(OutboxView::from).collect();
-    Ok(Json(Page::cut(items, limit, |item: &OutboxView| item.id.to_string())))
+    Ok(Json(Page::from_rows(items, limit, |item: &OutboxView| item.id.to_string())))
 }
 
 /// Retry or discard an outbox row.
-pub(super) async fn act(
+pub(crate) async fn change_outbox_row(
     State(app): State<App>,
     Admin(caller): Admin,
     Trace(trace): Trace,
     Verb(id, verb): Verb<i64>,
     OptionalBody(EmptyBody {}): OptionalBody<EmptyBody>,
 ) -> Result<Json<OutboxView>, Error> {
-    let edit = caller.edit(app.clock.now(), trace);
+    let edit = caller.edit_at(app.clock.now(), trace);
     let mut tx = db::begin_transaction(&app.pool).await?;
     let operated = match verb.as_str() {
         "retry" => operate::retry_row(&mut tx, id, &edit).await?,

@@ -2,69 +2,58 @@
 
 use std::time::Duration;
 
+use axum::http::StatusCode;
 use chrono::{DateTime, Utc};
 use db::failpoint::pass_point;
 use db::{PgConnection, Transaction};
 use schedule::WorkflowId;
-use serde::Deserialize;
-use utoipa::IntoParams;
 use workflows::audit::Edit;
 use workflows::definition::field::FieldError;
-use workflows::definition::spec::Spec;
+use workflows::definition::spec::{Bounds, Spec};
 use workflows::failpoint::Point;
 use workflows::outbox::{self, Progress};
 use workflows::{Saved, Workflow, erase_workflow, find_workflow, lock_workflow, save_workflow};
 
-use super::auth::Caller;
-use super::error::Error;
-use super::extract::IfMatch;
-use super::view::{Read, view};
+use super::view::{WorkflowAnswer, view_workflow};
 use crate::App;
-
-/// How long a write waits for EventBridge.
-#[derive(Deserialize, IntoParams)]
-#[serde(deny_unknown_fields)]
-#[into_params(parameter_in = Query)]
-pub struct WriteParams {
-    /// Seconds, at most 25, to wait until EventBridge has applied the edit; `sync.status` is the result.
-    pub(super) wait: Option<u64>,
-}
+use crate::api::request::auth::Caller;
+use crate::api::request::error::Error;
+use crate::api::request::extract::{EditRequest, IfMatch};
 
 /// An edit in progress: the workflow is locked until the commit.
 pub(super) struct LockedEdit {
     tx: Transaction,
     pub(super) before: Workflow,
-    pub(super) edit: Edit,
+    /// The bounds that its fields are validated against.
+    pub(super) bounds: Bounds,
+    edit: Edit,
     wait: Option<Duration>,
 }
 
 impl LockedEdit {
     /// Locks a workflow that the caller may see, and refuses the edit if the client saw another version.
-    pub(super) async fn begin(
-        app: &App,
-        caller: &Caller,
-        trace: String,
-        id: WorkflowId,
-        if_match: &IfMatch,
-        wait: Option<Duration>,
-    ) -> Result<Self, Error> {
+    pub(super) async fn begin(app: &App, caller: &Caller, request: EditRequest) -> Result<Self, Error> {
+        let EditRequest { trace, id, if_match, wait } = request;
+        let wait = parse_wait(wait)?;
         let mut tx = db::begin_transaction(&app.pool).await?;
-        let locked = lock_workflow(&mut tx, id, caller.team_id(), app.clock.now()).await?;
+        let locked = lock_workflow(&mut tx, id, caller.team_id, app.clock.now()).await?;
         let before = locked.ok_or_else(Error::not_found)?;
         // Read the clock under the lock: then a fire that was decided while this edit waited lies before it.
-        let edit = caller.edit(app.clock.now(), trace);
-        if_match.check(before.version)?;
-        Ok(Self { tx, before, edit, wait })
+        let edit = caller.edit_at(app.clock.now(), trace);
+        check_version(&if_match, before.version)?;
+        let bounds = Bounds { now: edit.now, retention: app.ledger_kept };
+        Ok(Self { tx, before, bounds, edit, wait })
     }
 
-    /// Refuses an edit of an archived workflow, which is final, and of a workflow that a file manages.
+    /// As [`Self::begin`], and refuses an archived workflow, which is final, and a workflow that a file manages.
     ///
     /// The verbs do not check this: an operator must be able to pause a workflow of a file, and to archive it after the
     /// file no longer contains it.
-    pub(super) fn require_writable(self) -> Result<Self, Error> {
-        alive(&self.before)?;
-        match &self.before.managed_by {
-            None => Ok(self),
+    pub(super) async fn begin_writable(app: &App, caller: &Caller, request: EditRequest) -> Result<Self, Error> {
+        let locked = Self::begin(app, caller, request).await?;
+        refuse_archived(&locked.before)?;
+        match &locked.before.managed_by {
+            None => Ok(locked),
             Some(file) => {
                 let detail = format!("the workflow is managed by the file {file}: edit the file, then restart the app");
                 Err(Error::conflict("managed", &detail))
@@ -72,14 +61,14 @@ impl LockedEdit {
         }
     }
 
-    /// Saves the workflow with these fields, as [`Self::save`].
+    /// Saves the workflow with these fields, as [`Self::save_and_commit`].
     pub(super) async fn save_spec(self, app: &App, spec: Spec, verb: &str) -> Result<(), Error> {
         let next = Workflow { spec, ..self.before.clone() };
-        self.save(app, next, verb).await
+        self.save_and_commit(app, next, verb).await
     }
 
     /// Saves the workflow, commits, notifies the publisher, and waits for EventBridge if the client requested it.
-    pub(super) async fn save(mut self, app: &App, next: Workflow, verb: &str) -> Result<(), Error> {
+    pub(super) async fn save_and_commit(mut self, app: &App, next: Workflow, verb: &str) -> Result<(), Error> {
         let saved = save_workflow(&mut self.tx, &self.before, next, verb, &self.edit).await?;
         self.tx.commit().await?;
         pass_point(Point::A3);
@@ -94,7 +83,7 @@ impl LockedEdit {
     }
 
     /// Deletes the workflow, commits, notifies the publisher, and waits for EventBridge if the client requested it.
-    pub(super) async fn erase(mut self, app: &App) -> Result<(), Error> {
+    pub(super) async fn erase_and_commit(mut self, app: &App) -> Result<(), Error> {
         erase_workflow(&mut self.tx, &self.before, &self.edit).await?;
         self.tx.commit().await?;
         app.decider.forget_workflows([self.before.id].into());
@@ -104,19 +93,19 @@ impl LockedEdit {
 }
 
 /// Locks a workflow that the team may see, for a change of its runs, and refuses an archived one.
-pub(super) async fn lock_alive(
+pub(crate) async fn lock_alive(
     tx: &mut PgConnection,
     id: WorkflowId,
     team_id: Option<i64>,
     now: DateTime<Utc>,
 ) -> Result<Workflow, Error> {
     let workflow = lock_workflow(tx, id, team_id, now).await?.ok_or_else(Error::not_found)?;
-    alive(&workflow)?;
+    refuse_archived(&workflow)?;
     Ok(workflow)
 }
 
 /// Refuses a change of an archived workflow, which is final.
-pub(super) fn alive(workflow: &Workflow) -> Result<(), Error> {
+pub(super) fn refuse_archived(workflow: &Workflow) -> Result<(), Error> {
     match workflow.state {
         workflows::State::Archived => {
             Err(Error::conflict("archived", "the workflow is archived and cannot be changed"))
@@ -125,7 +114,21 @@ pub(super) fn alive(workflow: &Workflow) -> Result<(), Error> {
     }
 }
 
-pub(super) fn wait(seconds: Option<u64>) -> Result<Option<Duration>, FieldError> {
+/// Refuses an edit if the client saw another version than the current one.
+fn check_version(if_match: &IfMatch, version: i64) -> Result<(), Error> {
+    match if_match {
+        IfMatch::Anything => Ok(()),
+        IfMatch::Versions(versions) if versions.contains(&version) => Ok(()),
+        IfMatch::Versions(_) => Err(Error::Refused(
+            StatusCode::PRECONDITION_FAILED,
+            "version_mismatch",
+            format!("the workflow has version {version} now: read it again"),
+        )),
+    }
+}
+
+/// Validates how many seconds a client waits for EventBridge.
+pub(super) fn parse_wait(seconds: Option<u64>) -> Result<Option<Duration>, FieldError> {
     match seconds {
         Some(26..) => Err(FieldError::invalid("wait", "wait must be from 0 to 25 seconds")),
         seconds => Ok(seconds.map(Duration::from_secs)),
@@ -133,16 +136,21 @@ pub(super) fn wait(seconds: Option<u64>) -> Result<Option<Duration>, FieldError>
 }
 
 /// Returns the workflow after EventBridge has applied `revision` or refused it, or after `wait`.
-pub(super) async fn applied(app: &App, id: WorkflowId, revision: i64, wait: Option<Duration>) -> Result<Read, Error> {
+pub(super) async fn read_when_applied(
+    app: &App,
+    id: WorkflowId,
+    revision: i64,
+    wait: Option<Duration>,
+) -> Result<WorkflowAnswer, Error> {
     awaited(app, id, revision, wait).await?;
     read_saved(app, id).await
 }
 
 /// Returns the workflow after an edit.
-pub(super) async fn read_saved(app: &App, id: WorkflowId) -> Result<Read, Error> {
+pub(super) async fn read_saved(app: &App, id: WorkflowId) -> Result<WorkflowAnswer, Error> {
     let mut connection = app.pool.acquire().await?;
     let found = find_workflow(&mut connection, id, None).await?.ok_or_else(Error::not_found)?;
-    Ok(Read(view(found, app.clock.now())))
+    Ok(WorkflowAnswer(view_workflow(found, app.clock.now())))
 }
 
 /// Waits until EventBridge has applied `revision` or refused it, or until `wait` has passed.

@@ -9,10 +9,10 @@ use serde_json::Value;
 use utoipa::ToSchema;
 use workflows::drift::{self, Drifted, Orphan, Sweep};
 
-use super::auth::Admin;
-use super::error::{Error, Problem};
-use super::extract::{OptionalBody, Trace};
 use crate::App;
+use crate::api::request::auth::Admin;
+use crate::api::request::error::{Error, Problem};
+use crate::api::request::extract::{OptionalBody, Trace};
 
 /// How many differences are listed; the report counts all of them.
 const SHOWN: i64 = 200;
@@ -78,7 +78,7 @@ pub struct CheckBody {
 /// Show the last sweep, the open one, and the current differences.
 #[utoipa::path(get, path = "/api/v1/drift", tag = "operations",
     responses((status = 200, body = DriftView), (status = "4XX", body = Problem, content_type = "application/problem+json")))]
-pub(super) async fn show(State(app): State<App>, Admin(_): Admin) -> Result<Json<DriftView>, Error> {
+pub(crate) async fn show_drift(State(app): State<App>, Admin(_): Admin) -> Result<Json<DriftView>, Error> {
     let mut connection = app.pool.acquire().await?;
     // Read the open sweep first: if it finishes between the two statements, it is shown as the last.
     let open = drift::find_open_sweep(&mut connection).await?;
@@ -96,14 +96,14 @@ pub(super) async fn show(State(app): State<App>, Admin(_): Admin) -> Result<Json
 /// Request a sweep. The publisher starts it at its next tick. If one is already open, the answer is that one.
 #[utoipa::path(post, path = "/api/v1/drift:check", tag = "operations", request_body = Option<CheckBody>,
     responses((status = 202, body = SweepView), (status = "4XX", body = Problem, content_type = "application/problem+json")))]
-pub(super) async fn check(
+pub(crate) async fn check_drift(
     State(app): State<App>,
     Admin(caller): Admin,
     Trace(trace): Trace,
     OptionalBody(body): OptionalBody<CheckBody>,
 ) -> Result<(StatusCode, Json<SweepView>), Error> {
     let mut tx = db::begin_transaction(&app.pool).await?;
-    let sweep = drift::request_sweep(&mut tx, body.force, &caller.edit(app.clock.now(), trace)).await?;
+    let sweep = drift::request_sweep(&mut tx, body.force, &caller.edit_at(app.clock.now(), trace)).await?;
     tx.commit().await?;
     Ok((StatusCode::ACCEPTED, Json(sweep.into())))
 }

@@ -61,7 +61,7 @@ struct Batch {
 ///
 /// # Errors
 /// Fails if the database fails; earlier batches remain removed.
-pub async fn pass(pool: &PgPool, settings: Settings, now: DateTime<Utc>) -> sqlx::Result<Pass> {
+pub async fn remove_old_rows(pool: &PgPool, settings: Settings, now: DateTime<Utc>) -> sqlx::Result<Pass> {
     let ages = ages(settings, now);
     let (mut pass, mut failed) = (Pass::default(), Vec::new());
     let mut connection = pool.acquire().await?;
@@ -73,7 +73,7 @@ pub async fn pass(pool: &PgPool, settings: Settings, now: DateTime<Utc>) -> sqlx
             pass.add(kind, &batch);
         }
         let disagreements = zone_rows::remove_disagreements(&mut connection, ages.runs).await?;
-        pass.add_disagreements(disagreements);
+        pass.add_disagreements(&Batch::of_statement(disagreements));
         if !pass.may_be_more {
             break;
         }
@@ -97,8 +97,8 @@ fn ages(settings: Settings, now: DateTime<Utc>) -> Ages {
 
 /// Removes a batch, except the rows of workflows that have failed.
 async fn remove_batch(db: &mut PgConnection, kind: Kind, ages: &Ages, failed: &mut Vec<i64>) -> sqlx::Result<Batch> {
-    match old_rows::remove(db, kind, ages, Scope::Except(failed)).await {
-        Ok(removed) => Ok(Batch { removed, may_be_more: removed >= BATCH.unsigned_abs() }),
+    match old_rows::remove_rows(db, kind, ages, Scope::Except(failed)).await {
+        Ok(removed) => Ok(Batch::of_statement(removed)),
         // One workflow makes the statement for all fail, so give each its own statement.
         Err(error) if job_failures::concerns_one_workflow(&error) => remove_singly(db, kind, ages, failed).await,
         Err(error) => Err(error),
@@ -109,7 +109,7 @@ async fn remove_batch(db: &mut PgConnection, kind: Kind, ages: &Ages, failed: &m
 async fn remove_singly(db: &mut PgConnection, kind: Kind, ages: &Ages, failed: &mut Vec<i64>) -> sqlx::Result<Batch> {
     let mut removed = 0;
     for workflow in old_rows::workflows_of_batch(db, kind, ages, failed).await? {
-        match old_rows::remove(db, kind, ages, Scope::Only(workflow)).await {
+        match old_rows::remove_rows(db, kind, ages, Scope::Only(workflow)).await {
             Ok(rows) => removed += rows,
             Err(error) => {
                 job_failures::skip_failed(JOB, workflow, error)?;
@@ -118,6 +118,13 @@ async fn remove_singly(db: &mut PgConnection, kind: Kind, ages: &Ages, failed: &
         }
     }
     Ok(Batch { removed, may_be_more: true })
+}
+
+impl Batch {
+    /// The result of one statement, which removes at most [`BATCH`] rows.
+    fn of_statement(removed: u64) -> Self {
+        Self { removed, may_be_more: removed >= BATCH.unsigned_abs() }
+    }
 }
 
 impl Pass {
@@ -131,14 +138,14 @@ impl Pass {
         self.may_be_more |= batch.may_be_more;
     }
 
-    fn add_disagreements(&mut self, removed: u64) {
-        self.disagreements += removed;
-        self.may_be_more |= removed >= BATCH.unsigned_abs();
+    fn add_disagreements(&mut self, batch: &Batch) {
+        self.disagreements += batch.removed;
+        self.may_be_more |= batch.may_be_more;
     }
 
     /// Returns how many rows it removed.
     #[must_use]
-    pub fn removed(&self) -> u64 {
+    pub fn removed_rows(&self) -> u64 {
         self.outbox + self.runs + self.occurrences + self.disagreements
     }
 

@@ -1,0 +1,33 @@
+//! Steps 1 and 7 of 7: the HTTP API, in reading order.
+
+pub mod openapi;
+pub mod operations;
+pub mod request;
+pub mod routes;
+pub mod runs;
+pub mod workflows;
+
+use axum::Router;
+use axum::http::StatusCode;
+use axum::middleware;
+use utoipa::OpenApi as _;
+use utoipa_swagger_ui::SwaggerUi;
+
+use crate::App;
+use request::error::Error;
+use request::in_flight;
+
+/// All routes of the table, and the page of their description.
+pub fn build_router(app: App) -> Router {
+    routes::register_routes()
+        .merge(SwaggerUi::new("/docs").url("/openapi.json", routes::Api::openapi()))
+        .fallback(|| async { Error::not_found() })
+        .method_not_allowed_fallback(method_not_allowed)
+        .layer(middleware::from_fn_with_state(app.clone(), in_flight::complete_request))
+        .with_state(app)
+}
+
+async fn method_not_allowed() -> Error {
+    let detail = "this resource has no such method".to_owned();
+    Error::Refused(StatusCode::METHOD_NOT_ALLOWED, "method_not_allowed", detail)
+}

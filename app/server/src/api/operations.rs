@@ -1,0 +1,9 @@
+//! Steps 1, 2, 4 and 7 of 7: the API of operators: outbox, drift, jobs, keys, statistics, verification and health.
+
+pub mod drift;
+pub mod health;
+pub mod jobs;
+pub mod keys;
+pub mod outbox;
+pub mod stats;
+pub mod verify;
