@@ -80,7 +80,7 @@ pub(crate) async fn create_workflow(
     let spec = body.into_spec(None, &bounds)?;
     actions::check_reach(&spec.action, &app.allowed).await?;
     let mut tx = db::begin_transaction(&app.pool).await?;
-    let made = create_workflow(&mut tx, team_id, spec, None, &edit).await?;
+    let made = workflows::create_workflow(&mut tx, team_id, spec, None, &edit).await?;
     tx.commit().await?;
     app.notifier.request_notification();
     let location = format!("/api/v1/workflows/{}", made.id);
@@ -98,7 +98,7 @@ pub(crate) async fn get_workflow(
     Id(id): Id<WorkflowId>,
 ) -> Result<WorkflowAnswer, Error> {
     let mut connection = app.pool.acquire().await?;
-    let found = find_workflow(&mut connection, id, caller.team_id).await?.ok_or_else(Error::not_found)?;
+    let found = workflows::find_workflow(&mut connection, id, caller.team_id).await?.ok_or_else(Error::not_found)?;
     Ok(WorkflowAnswer(view_workflow(found, app.clock.now())))
 }
 
@@ -141,7 +141,7 @@ async fn select_workflows(
         limit: limit + 1,
     };
     let mut connection = app.pool.acquire().await?;
-    Ok((list_workflows(&mut connection, &filter).await?, limit))
+    Ok((workflows::list_workflows(&mut connection, &filter).await?, limit))
 }
 
 /// Change a workflow. `application/json` replaces the fields sent; `application/merge-patch+json` is RFC 7396.
