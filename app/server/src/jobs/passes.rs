@@ -56,7 +56,8 @@ pub(super) async fn run_backfills(app: &App) -> anyhow::Result<Did> {
 
 /// Recovers the runs of lost instances.
 pub(super) async fn run_recovery(app: &App) -> anyhow::Result<Did> {
-    let pass = recovery::recover_lost_runs(&app.pool, app.config.recovery_settings(), app.database_time().await?).await?;
+    let pass =
+        recovery::recover_lost_runs(&app.pool, app.config.recovery_settings(), app.database_time().await?).await?;
     app.wake.notify();
     fail_at_end(recovery::JOB, pass.failed, &app.metrics)?;
     Ok(match pass.lost {
