@@ -257,7 +257,7 @@ async fn by_prefix(db: &mut PgConnection, prefix: &str) -> sqlx::Result<Option<(
 async fn touch(db: &mut PgConnection, id: Uuid, now: DateTime<Utc>) -> sqlx::Result<()> {
     sqlx::query!(
         r#"
-        -- touch a key: once a minute is enough to see whether anybody uses it
+        -- touch a key: at most once a minute, which is enough to see whether it is in use
         UPDATE api_keys SET last_used_on = $2
          WHERE id = $1 AND (last_used_on IS NULL OR last_used_on < $2::timestamptz - INTERVAL '1 minute')
         "#,

@@ -49,7 +49,7 @@ async fn failed_in_a_row(tx: &mut PgConnection, id: WorkflowId, most: i32) -> sq
     let since = counted_since(tx, id).await?;
     sqlx::query_scalar!(
         r#"
-        -- failed runs in a row; cancelled and abandoned ones say nothing about the workflow
+        -- failed runs in a row; cancelled and abandoned runs say nothing about the workflow
         SELECT count(*) FILTER (WHERE state IN ('failed', 'timed_out')) AS "count!"
           FROM (SELECT state FROM runs
                  WHERE workflow_id = $1 AND state IN ('succeeded', 'failed', 'timed_out') AND created_on >= $2
@@ -67,7 +67,7 @@ async fn failed_in_a_row(tx: &mut PgConnection, id: WorkflowId, most: i32) -> sq
 async fn counted_since(tx: &mut PgConnection, id: WorkflowId) -> sqlx::Result<DateTime<Utc>> {
     sqlx::query_scalar!(
         r#"
-        -- a resume begins a new count; without a schedule the last edit does
+        -- a resume begins a new count; if the workflow has no schedule, its last edit does
         SELECT COALESCE(schedule_activated_at, updated_on) AS "since!" FROM workflows WHERE id = $1
         "#,
         id.0,

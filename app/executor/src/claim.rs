@@ -175,7 +175,7 @@ pub async fn claim_due_runs(
                  WHERE r.state = 'accepted' AND r.team_id = s.team_id
                        -- the caller's sample may be behind the time at which a fire was decided just now
                    AND r.run_after <= GREATEST($3, cronbox_now())
-                       -- an attempt that this process has not ended yet: the next one waits for its end
+                       -- a run whose attempt this process has not ended yet waits until that attempt has ended
                    AND r.id <> ALL($5)
                    AND (r.handed_over_until IS NULL OR r.handed_over_until >= $3)
                        -- a scalar subquery, because a join could read all workflows
@@ -189,7 +189,8 @@ pub async fn claim_due_runs(
                  ORDER BY r.run_after
                  LIMIT 2 * LEAST($2, s.room)) AS c
         ), locked AS MATERIALIZED (
-            -- one by one in their order, so that LIMIT ends the locking, and never by a join with all accepted runs
+            -- locks the rows one by one in their order, so that LIMIT ends the locking; a join could lock all accepted
+            -- runs
             SELECT r.id, c.team_id, c.room, c.place
               FROM (SELECT * FROM candidates ORDER BY place, run_after) AS c
              CROSS JOIN LATERAL (SELECT id FROM runs WHERE id = c.id AND state = 'accepted' FOR UPDATE SKIP LOCKED) AS r
@@ -347,8 +348,9 @@ pub async fn renew_leases(db: &mut PgConnection, lease: Lease, executing: &[Fenc
     sqlx::query_as!(
         Beat,
         r#"
-        -- renew leases: only of attempts that the process executes; one that is not returned has lost its run. A row that
-        -- another transaction has locked is left for the next renewal, because the other runs must not wait for it
+        -- renew leases: only of attempts that the process executes; an attempt that is not returned has lost its run. A
+        -- row that another transaction has locked is renewed by the next heartbeat, because the other runs must not
+        -- wait for it
         WITH executed AS (
             SELECT r.id, r.attempt, r.cancel_requested_on IS NOT NULL AS is_cancelled
               FROM UNNEST($2::uuid[], $3::int[]) AS ours (id, attempt)
@@ -389,8 +391,8 @@ pub async fn release_attempts(db: &mut PgConnection, instance: Uuid, stopped: &[
     sqlx::query_as!(
         Fence,
         r#"
-        -- release attempts that stopped: they may have been sent, so on_lost decides. A row that another transaction has
-        -- locked is left for the next time, because the heartbeat must not wait for it
+        -- release attempts that stopped: their requests may have been sent, so on_lost decides. A row that another
+        -- transaction has locked is released by the next heartbeat, because this one must not wait for it
         WITH stopped AS (
             SELECT r.id, r.attempt
               FROM UNNEST($2::uuid[], $3::int[]) AS executed (id, attempt)
@@ -446,8 +448,9 @@ pub async fn hand_over_unknown(
     sqlx::query_as!(
         Unknown,
         r#"
-        -- hand over unknown claims: nothing of them was sent, so they are accepted again whatever on_lost says. A row
-        -- that another transaction has locked is left for the next time, because the executor must not wait for it
+        -- hand over unknown claims: no request of these runs was sent, so they are accepted again whatever on_lost
+        -- says. A row that another transaction has locked is handed over by the next poll, because the executor must
+        -- not wait for it
         WITH unknown AS (
             SELECT r.id
               FROM runs r

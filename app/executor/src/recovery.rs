@@ -199,7 +199,7 @@ impl Pass {
 async fn lost_runs(db: &mut PgConnection) -> sqlx::Result<Vec<(Uuid, i64)>> {
     let rows = sqlx::query!(
         r#"
-        -- lost runs: locked one by one later
+        -- lost runs: this statement locks none; each is locked one by one later
         SELECT id, workflow_id
           FROM runs
          WHERE state = 'running' AND lease_until <= cronbox_now()
@@ -217,7 +217,8 @@ async fn lock_lost(tx: &mut PgConnection, only: Option<Uuid>, limit: i64) -> sql
     sqlx::query_as!(
         Lost,
         r#"
-        -- lock lost runs: those of a paused workflow wait, and are left out here, or they would fill each pass
+        -- lock lost runs: without the runs of a paused workflow, which wait until it is resumed, and would fill each
+        -- pass
         SELECT r.id, r.workflow_id, r.recoveries, r.created_on, r.cancel_requested_on IS NOT NULL AS "is_cancelled!",
                w.on_lost AS "on_lost: OnLost", w.state AS "workflow_state: State"
           FROM runs r JOIN workflows w ON w.id = r.workflow_id
@@ -238,7 +239,7 @@ async fn lock_lost(tx: &mut PgConnection, only: Option<Uuid>, limit: i64) -> sql
 async fn let_go_on(tx: &mut PgConnection, ids: &[Uuid], now: DateTime<Utc>) -> sqlx::Result<()> {
     sqlx::query!(
         r#"
-        -- let lost runs go on: locked by this transaction, so nothing else has changed them
+        -- continue lost runs: this transaction has locked them, so no other has changed them
         UPDATE runs
            SET state = 'accepted', recoveries = recoveries + 1, run_after = LEAST(run_after, $2),
                locked_by = NULL, locked_at = NULL, lease_until = NULL

@@ -138,7 +138,7 @@ fn stuck_since(now: DateTime<Utc>) -> DateTime<Utc> {
 async fn stuck_runs(db: &mut PgConnection, now: DateTime<Utc>) -> sqlx::Result<Vec<(Uuid, i64)>> {
     let rows = sqlx::query!(
         r#"
-        -- stuck runs: locked one by one later
+        -- stuck runs: this statement locks none; each is locked one by one later
         SELECT r.id, r.workflow_id
           FROM runs r JOIN workflows w ON w.id = r.workflow_id
          WHERE r.state = 'running' AND r.started_on + make_interval(secs => w.timeout_secs) <= $1
@@ -159,7 +159,7 @@ async fn lock_stuck(tx: &mut PgConnection, only: Option<Uuid>, now: DateTime<Utc
     sqlx::query_as!(
         Stuck,
         r#"
-        -- lock stuck runs: renewed after their timeout, so an executor is at them
+        -- lock stuck runs: their leases were renewed after the timeout, so an executor still has them
         SELECT r.id, r.workflow_id, r.tries, w.max_attempts, r.cancel_requested_on IS NOT NULL AS "is_cancelled!"
           FROM runs r JOIN workflows w ON w.id = r.workflow_id
          WHERE r.state = 'running' AND r.started_on + make_interval(secs => w.timeout_secs) <= $1
@@ -181,7 +181,7 @@ async fn lock_stuck(tx: &mut PgConnection, only: Option<Uuid>, now: DateTime<Utc
 async fn try_again(tx: &mut PgConnection, id: Uuid, run_after: DateTime<Utc>) -> sqlx::Result<()> {
     sqlx::query!(
         r#"
-        -- try a stuck run again: its executor loses it
+        -- try a stuck run again: the executor that has it loses it
         UPDATE runs
            SET state = 'accepted', tries = tries + 1, run_after = $2, error = $3,
                locked_by = NULL, locked_at = NULL, lease_until = NULL

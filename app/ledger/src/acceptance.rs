@@ -186,7 +186,7 @@ async fn abandon_unfinished(pool: &PgPool, until: DateTime<Utc>, now: DateTime<U
 async fn workflows_after(db: &mut PgConnection, last: WorkflowId) -> sqlx::Result<Vec<WorkflowId>> {
     let ids = sqlx::query_scalar!(
         r#"
-        -- workflows after one, by id; those that never had a cron have no cursor
+        -- the next workflows by id; workflows that never had a cron have no cursor
         SELECT id FROM workflows WHERE id > $1 AND ledger_cursor IS NOT NULL ORDER BY id LIMIT $2
         "#,
         last.0,
@@ -219,7 +219,7 @@ async fn lock_unfinished(tx: &mut PgConnection, until: DateTime<Utc>) -> sqlx::R
 async fn forget_schedules(tx: &mut PgConnection) -> sqlx::Result<()> {
     sqlx::query!(
         r#"
-        -- forget schedules: what the backup names belongs to the original
+        -- forget schedules: the schedules that the backup names belong to the original
         UPDATE publications SET schedule_name = NULL, spec_hash = NULL
         "#
     )
@@ -231,7 +231,7 @@ async fn forget_schedules(tx: &mut PgConnection) -> sqlx::Result<()> {
 async fn release_hold(tx: &mut PgConnection, environment: &Environment, keep: Keep) -> sqlx::Result<()> {
     sqlx::query!(
         r#"
-        -- release hold: from now on this server, database and environment are this identity
+        -- release hold: from now on the identity belongs to this server, database and environment
         INSERT INTO database_identity AS i (environment) VALUES ($1)
         ON CONFLICT (singleton) DO UPDATE
            SET uuid = CASE WHEN $2 THEN i.uuid ELSE gen_random_uuid() END,

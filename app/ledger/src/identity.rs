@@ -37,7 +37,7 @@ pub async fn prepare_identity(pool: &PgPool, environment: &Environment, is_resto
 pub async fn claim_identity(db: &mut PgConnection, environment: &Environment) -> sqlx::Result<()> {
     sqlx::query!(
         r#"
-        -- claim identity: two who find none make one
+        -- claim identity: if two processes find none, only one row is inserted
         INSERT INTO database_identity AS i (environment) VALUES ($1)
         ON CONFLICT (singleton) DO UPDATE
            SET held_on = cronbox_now(), held_reason = COALESCE(cronbox_hold(), 'cloned')
@@ -120,7 +120,7 @@ pub async fn mark_restored(db: &mut PgConnection) -> sqlx::Result<()> {
 pub async fn prove_writable(db: &mut PgConnection) -> sqlx::Result<()> {
     sqlx::query!(
         r#"
-        -- prove_writable: refused by a server that is read-only; changes no row
+        -- prove_writable: a server that is read-only refuses it; it changes no row
         UPDATE jobs SET locked_by = locked_by WHERE false
         "#
     )

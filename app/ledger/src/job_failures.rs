@@ -23,7 +23,7 @@ pub fn skip_failed(job: &'static str, workflow_id: i64, error: sqlx::Error) -> s
 pub(crate) async fn store_failed(db: &mut PgConnection, job: &'static str, failed: &[i64]) -> sqlx::Result<()> {
     sqlx::query!(
         r#"
-        -- store failed workflows: those of this pass only; one that failed before keeps its time
+        -- store failed workflows: only those of this pass; a workflow that failed before keeps its time
         WITH recovered AS (
             DELETE FROM job_failures WHERE job = $1 AND workflow_id <> ALL($2::bigint[])
         )

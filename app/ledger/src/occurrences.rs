@@ -116,7 +116,7 @@ pub async fn record_occurrence(tx: &mut PgConnection, entry: &Entry<'_>) -> sqlx
     let lateness_s = (entry.now - entry.time).num_seconds();
     let id = sqlx::query_scalar!(
         r#"
-        -- record a decision: an existing row wins, but a run may still redeem a missed one
+        -- record a decision: an existing row wins, but a missed time may still run
         INSERT INTO occurrences AS o (id, workflow_id, scheduled_time, decision, reason, revision, run_id, raw_time,
                                       execution_id, attempt, lateness_s, decided_on, created_on, updated_on)
         VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $12, $12)
@@ -162,7 +162,7 @@ pub async fn skip_replaced(
 ) -> sqlx::Result<()> {
     sqlx::query!(
         r#"
-        -- skip the times of replaced runs: fired turns into skipped_overlap, nothing else does
+        -- skip the times of replaced runs: only the decision fired becomes skipped_overlap
         UPDATE occurrences
            SET decision = 'skipped_overlap', reason = $2, run_id = NULL, updated_on = $3
          WHERE run_id = ANY($1) AND decision = 'fired'

@@ -196,7 +196,7 @@ async fn live(db: &mut PgConnection, scope: Scope) -> sqlx::Result<Stats> {
 async fn watch_at(db: &mut PgConnection, scope: Scope) -> sqlx::Result<Option<DateTime<Utc>>> {
     sqlx::query_scalar!(
         r#"
-        -- the earliest time that the watchdog still has to account for
+        -- the earliest time that the watchdog still has to decide
         SELECT min(watch_at)
           FROM workflows
          WHERE watch_at IS NOT NULL

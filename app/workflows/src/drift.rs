@@ -86,7 +86,7 @@ pub async fn find_open_sweep(db: &mut PgConnection) -> sqlx::Result<Option<Sweep
     sqlx::query_as!(
         Sweep,
         r#"
-        -- the open sweep: there is one at most
+        -- the open sweep: there is at most one
         SELECT id, requested_by, force, requested_on, started_on, finished_on, report
           FROM sweeps
          WHERE finished_on IS NULL

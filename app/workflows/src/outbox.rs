@@ -125,7 +125,8 @@ pub async fn enqueue_orphan_cleanup(
 ) -> sqlx::Result<OrphanCleanup> {
     let healed = sqlx::query!(
         r#"
-        -- heal an orphan: the publisher's belief about the schedule is wrong, so forget it (spec_hash) and call
+        -- clean up an orphan: the last known state of the schedule (spec_hash) is wrong, so it is cleared and the
+        -- publisher calls
         WITH publication AS (
             UPDATE publications
                SET spec_hash = NULL,

@@ -109,8 +109,8 @@ pub(crate) async fn renew_leases(pool: &PgPool, keys: &[(i64, i64)]) -> sqlx::Re
     let (ids, epochs): (Vec<i64>, Vec<i64>) = keys.iter().copied().unzip();
     sqlx::query_scalar!(
         r#"
-        -- renew: not what has lapsed, because another publisher may be taking it over at this moment; and
-        -- in order, without waiting, because an edit may lock several publications in another order
+        -- renew: only leases that have not expired, because another publisher may be taking over an expired one; and in
+        -- order, without waiting, because an edit may lock several publications in another order
         WITH mine AS MATERIALIZED (
             SELECT p.workflow_id
               FROM publications AS p
@@ -174,7 +174,7 @@ pub(crate) async fn count_due(pool: &PgPool) -> sqlx::Result<u64> {
 pub(crate) async fn count_remaining(pool: &PgPool) -> sqlx::Result<u64> {
     let count = sqlx::query_scalar!(
         r#"
-        -- count remaining: a verify pass or an end that lies ahead is no backlog
+        -- count remaining: a verify pass or an end in the future is no backlog
         SELECT COUNT(*) AS "count!"
           FROM publications
          WHERE due_at IS NOT NULL
@@ -207,7 +207,7 @@ pub(crate) async fn next_due(pool: &PgPool) -> sqlx::Result<Option<Duration>> {
 pub(crate) async fn next_retry(pool: &PgPool) -> sqlx::Result<Option<Duration>> {
     let secs = sqlx::query_scalar!(
         r#"
-        -- next retry: a verify pass or an end that lies ahead is no failure
+        -- next retry: a verify pass or an end in the future is no failure
         SELECT EXTRACT(EPOCH FROM due_at - cronbox_now())::float8 AS "secs!"
           FROM publications
          WHERE due_at > cronbox_now()
@@ -247,8 +247,8 @@ async fn lease_due(tx: &mut PgConnection, claimant: &Claimant, choice: Choice) -
                lease_owner = $1,
                lease_until = cronbox_now() + make_interval(secs => $2),
                attempt_count = p.attempt_count + 1,
-               -- a takeover: the former owner's last request may have been applied, or still be on
-               -- its way for as long as its signature is good; so call, and check again after that
+               -- a takeover: the last request of the former owner may have been applied, or may still arrive while its
+               -- signature is valid; so this owner calls, and a verify pass checks again after that
                spec_hash = CASE WHEN due.is_takeover THEN NULL ELSE p.spec_hash END,
                verify_at = CASE WHEN due.is_takeover THEN GREATEST(p.verify_at, cronbox_now() + INTERVAL '16 minutes')
                                 ELSE p.verify_at END
@@ -296,8 +296,8 @@ async fn cover(tx: &mut PgConnection, claims: &mut [Claim]) -> sqlx::Result<()> 
     let ids: Vec<i64> = claims.iter().map(|claim| claim.workflow_id.0).collect();
     let newest = sqlx::query!(
         r#"
-        -- cover: a statement later than the one that locked, so that it sees every row that was
-        -- inserted under the lock before us
+        -- cover: a later statement than the one that locked, so that it sees every row that earlier owners of the lock
+        -- inserted
         SELECT claimed.workflow_id AS "workflow_id!", newest.id, newest.payload ->> 'traceparent' AS traceparent
           FROM unnest($1::bigint[]) AS claimed (workflow_id)
          CROSS JOIN LATERAL (

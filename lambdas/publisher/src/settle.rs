@@ -67,8 +67,8 @@ async fn lock_free(tx: &mut PgConnection, settlements: &[Settlement]) -> sqlx::R
     let (ids, epochs) = keys(settlements);
     let locked = sqlx::query_scalar!(
         r#"
-        -- lock free: by epoch, so that an owner who was taken over changes nothing; and only while the
-        -- lease exists, so that a settle whose commit went unanswered is not done twice
+        -- lock free: by epoch, so that a former owner changes nothing; and only while the lease exists, so that a
+        -- settle whose commit got no reply is not done twice
         SELECT p.workflow_id
           FROM publications AS p
           JOIN unnest($1::bigint[], $2::bigint[]) AS mine (workflow_id, epoch)
@@ -90,7 +90,7 @@ async fn list_ours(tx: &mut PgConnection, settlements: &[Settlement]) -> sqlx::R
     let (ids, epochs) = keys(settlements);
     let ours = sqlx::query_scalar!(
         r#"
-        -- list ours: what was taken over is not ours to settle, however often it is tried
+        -- list ours: a publication that another publisher has taken over is not this claim's to settle
         SELECT p.workflow_id
           FROM publications AS p
           JOIN unnest($1::bigint[], $2::bigint[]) AS mine (workflow_id, epoch)
@@ -114,7 +114,7 @@ async fn superseded<'a>(
         settlements.map(|settlement| (settlement.claim.workflow_id.0, settlement.claim.seen)).unzip();
     let newer = sqlx::query_scalar!(
         r#"
-        -- superseded: later than the lock, so that an edit that was committed before it is seen
+        -- superseded: a later statement than the lock, so that it sees an edit that was committed before
         SELECT mine.workflow_id AS "workflow_id!"
           FROM unnest($1::bigint[], $2::bigint[]) AS mine (workflow_id, seen)
          WHERE EXISTS (

@@ -52,7 +52,7 @@ fn listen(address: SocketAddr, option: &str) -> Result<TcpListener> {
 async fn refill(stack: &Stack) -> Result<()> {
     sqlx::query(
         "
-        -- repair at start: an unknown hash is always called for
+        -- repair at start: the publisher always calls for a schedule with an unknown hash
         UPDATE publications SET spec_hash = NULL, due_at = cronbox_now(), lease_owner = NULL, lease_until = NULL
         ",
     )

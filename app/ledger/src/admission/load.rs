@@ -75,7 +75,7 @@ pub(crate) async fn read_load(tx: &mut PgConnection, workflow: &Workflow) -> sql
     sqlx::query_as!(
         Load,
         r#"
-        -- load of a workflow: a run whose instance is dead counts until recovery has ended it or lets it go on
+        -- load of a workflow: a run whose instance was lost counts until recovery ends or continues it
         SELECT count(*) FILTER (WHERE busy AND live) AS "live!",
                count(*) FILTER (WHERE live AND NOT never_started) AS "started!",
                count(*) FILTER (WHERE busy AND NOT live) AS "made_up!",

@@ -16,7 +16,7 @@ use crate::runs::Trigger;
 pub(crate) async fn defer_automatic_runs(tx: &mut PgConnection, workflow: WorkflowId) -> sqlx::Result<()> {
     sqlx::query!(
         r#"
-        -- defer automatic runs; one that an executor has claimed meanwhile goes on
+        -- queue automatic runs again; a run that an executor has claimed meanwhile continues
         UPDATE runs SET state = 'queued'
          WHERE workflow_id = $1 AND state = 'accepted' AND trigger IN ('schedule', 'catch_up')
         "#,
@@ -56,7 +56,7 @@ async fn first(tx: &mut PgConnection, workflow: &Workflow) -> sqlx::Result<Optio
     sqlx::query_as!(
         Waiting,
         r#"
-        -- the first that waits: live before deferred; under a pause only manual runs, retries and backfills
+        -- the first run that waits: live before deferred; during a pause only manual runs, retries and backfills
         SELECT id, trigger AS "trigger: Trigger"
           FROM runs
          WHERE workflow_id = $1 AND state = 'queued'

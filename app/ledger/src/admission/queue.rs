@@ -167,9 +167,9 @@ async fn lock_expired(tx: &mut PgConnection, workflow: &Workflow, now: DateTime<
     sqlx::query_as!(
         Expired,
         r#"
-        -- lock expired runs, but not one that is being claimed; a manual run, a retry or a backfill does not expire.
-        -- A queued run may be one that was accepted and deferred by a pause: between two tries it waits until the workflow is
-        -- resumed, and no pause has it expire before the time that its spread gave it
+        -- lock expired runs, but not a run that is being claimed; a manual run, a retry or a backfill does not expire.
+        -- A pause may have queued an accepted run again: between two tries it waits until the workflow is resumed, and
+        -- it never expires before the start that its spread gave it
         SELECT id, state = 'queued' AS "is_queued!", COALESCE(handed_over_until < $2, FALSE) AS "is_handed_over!"
           FROM runs
          WHERE workflow_id = $1 AND state IN ('accepted', 'queued')

@@ -165,7 +165,7 @@ async fn lock_waiting_fires(tx: &mut PgConnection, workflow: WorkflowId) -> sqlx
 async fn cancel_waiting(tx: &mut PgConnection, runs: &[Uuid], now: DateTime<Utc>) -> sqlx::Result<()> {
     sqlx::query!(
         r#"
-        -- cancel the runs whose place a newer fire takes: locked by this transaction
+        -- cancel the runs that a newer fire replaces: this transaction has locked them
         UPDATE runs
            SET state = 'cancelled', cancel_requested_on = $2, finished_on = $2,
                error = 'replaced_before_start'

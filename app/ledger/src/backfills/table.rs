@@ -55,7 +55,7 @@ pub(super) async fn find_running(tx: &mut PgConnection, id: Uuid) -> sqlx::Resul
     let row = sqlx::query_as!(
         Row,
         r#"
-        -- find a running backfill; its live runs are counted by the workflow's live runs, which are few
+        -- find a running backfill; it counts its live runs among the live runs of the workflow, which are few
         SELECT b.id, b.workflow_id, b.start_at, b.end_at, b.run_order AS "run_order: Order",
                b.only_decided AS "only_decided: Only", b.max_concurrent, b.state AS "state: State", b.cursor_at,
                b.timing AS "timing: Timing", b.timing_revision, b.total, b.started, b.requested_by, b.created_on,
@@ -82,7 +82,7 @@ pub async fn list_backfills(db: &mut PgConnection, filter: &Filter) -> sqlx::Res
     let rows = sqlx::query_as!(
         Row,
         r#"
-        -- list backfills by key: ids are made in the order of time (uuid v7)
+        -- list backfills by key: ids ascend with time (uuid v7)
         SELECT b.id, b.workflow_id, b.start_at, b.end_at, b.run_order AS "run_order: Order",
                b.only_decided AS "only_decided: Only", b.max_concurrent, b.state AS "state: State", b.cursor_at,
                b.timing AS "timing: Timing", b.timing_revision, b.total, b.started, b.requested_by, b.created_on,
@@ -227,7 +227,7 @@ pub(super) async fn enter_state(tx: &mut PgConnection, id: Uuid, state: State, n
     let ended = matches!(state, State::Cancelled | State::Finished).then_some(now);
     sqlx::query!(
         r#"
-        -- have a backfill enter a state; a final one stays
+        -- change the state of a backfill; a final state does not change
         UPDATE backfills
            SET state = $2, updated_on = $3, finished_on = $4
          WHERE id = $1 AND state IN ('running', 'paused')

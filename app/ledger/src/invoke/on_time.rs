@@ -53,7 +53,7 @@ async fn lock_workflows(tx: &mut PgConnection, fires: &[&Fire]) -> sqlx::Result<
     let ids: Vec<_> = fires.iter().map(|fire| fire.workflow_id.0).collect();
     sqlx::query_scalar!(
         r#"
-        -- lock the workflows of a batch: it waits for none, so two batches cannot block each other
+        -- lock the workflows of a batch: it waits for no lock, so two batches cannot block each other
         SELECT id FROM workflows WHERE id = ANY($1) ORDER BY id FOR NO KEY UPDATE SKIP LOCKED
         "#,
         &ids,
@@ -78,9 +78,9 @@ async fn read(tx: &mut PgConnection, fires: &[&Fire]) -> sqlx::Result<HashMap<i6
     let (ids, times): (Vec<_>, Vec<_>) = fires.iter().map(|fire| (fire.workflow_id.0, fire.scheduled_time)).unzip();
     let rows = sqlx::query!(
         r#"
-        -- those that may start at once: active, not decided yet, and nothing of theirs goes on or waits. The last two
-        -- conditions are subqueries of one row, because NOT EXISTS becomes a join, and a plan that was made in a quiet
-        -- minute then reads every active run for each batch
+        -- workflows that may start at once: active, not decided yet, and without a run that is active or waits. The
+        -- last two conditions are subqueries of one row, because NOT EXISTS becomes a join, and a plan that Postgres
+        -- made in a quiet minute then reads every active run for each batch
         SELECT (SELECT cronbox_now()) AS "now!", w.id, w.team_id, w.catch_up_policy AS "catch_up: CatchUp", w.spread_secs, w.catch_up_window_secs, v.revision, v.valid_from, v.cron, v.timezone,
                v.starts_at, v.ends_at
           FROM unnest($1::bigint[], $2::timestamptz[]) AS f (id, time)

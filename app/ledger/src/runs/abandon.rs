@@ -28,7 +28,7 @@ async fn give_up(
 ) -> sqlx::Result<Vec<Uuid>> {
     sqlx::query_scalar!(
         r#"
-        -- give up runs; what ended meanwhile stays as it ended
+        -- abandon runs; a run that ended meanwhile keeps its state
         UPDATE runs r
            SET state = 'abandoned', error = given.reason, finished_on = $3,
                locked_by = NULL, locked_at = NULL, lease_until = NULL
@@ -47,7 +47,7 @@ async fn give_up(
 async fn take_back(tx: &mut PgConnection, ids: &[Uuid], now: DateTime<Utc>) -> sqlx::Result<()> {
     sqlx::query!(
         r#"
-        -- the ledger says of a time whose run was given up: abandoned, not fired
+        -- the times of abandoned runs become abandoned instead of fired
         UPDATE occurrences o
            SET decision = 'abandoned', reason = r.error, updated_on = $2
           FROM runs r

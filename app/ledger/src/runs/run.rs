@@ -200,7 +200,7 @@ pub async fn list_runs(db: &mut PgConnection, filter: &Filter) -> sqlx::Result<V
     sqlx::query_as!(
         Run,
         r#"
-        -- list runs by key: ids are made in the order of time (uuid v7)
+        -- list runs by key: ids ascend with time (uuid v7)
         SELECT r.id, r.workflow_id, r.trigger AS "trigger: Trigger", r.state AS "state: RunState", r.scheduled_time,
                r.attempt, r.created_on, r.started_on, r.finished_on, r.duration_ms, r.result, r.error
           FROM runs r JOIN workflows w ON w.id = r.workflow_id

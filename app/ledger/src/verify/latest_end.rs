@@ -50,7 +50,7 @@ async fn behind(
     sqlx::query_as!(
         Behind,
         r#"
-        -- workflows that the watchdog has yet to account for, the most behind first
+        -- workflows with times that the watchdog has not decided yet, the earliest first
         SELECT id, watch_at AS "watch_at!", COALESCE(ledger_cursor, watch_at) AS "accounted!"
           FROM workflows w
          WHERE watch_at < $1 AND (watch_at, id) > ($2, $3)

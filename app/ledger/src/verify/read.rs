@@ -48,7 +48,7 @@ pub(super) async fn read_workflows(tx: &mut PgConnection, from: i64) -> sqlx::Re
     sqlx::query_as!(
         Workflow,
         r#"
-        -- a page of workflows, whatever their state: an archived one had due times, too
+        -- a page of workflows, whatever their state: an archived workflow had due times, too
         SELECT w.id AS "id!", w.ledger_since,
                CASE WHEN f.workflow_id IS NOT NULL THEN
                     COALESCE(w.ledger_cursor, w.watch_at - INTERVAL '1 microsecond')

@@ -22,7 +22,7 @@ pub async fn find_in_force(
     let row = sqlx::query_as!(
         Row,
         r#"
-        -- the version in force at a time, and what came after it
+        -- the version in force at a time, and the version after it
         SELECT v.workflow_id, v.revision, v.valid_from, v.cron, v.timezone, v.state AS "state: State",
                v.starts_at, v.ends_at, n.valid_from AS "ended_on?", n.state AS "next_state?: State"
           FROM (SELECT * FROM schedule_versions
@@ -55,7 +55,7 @@ pub async fn read_over(
     let rows = sqlx::query_as!(
         Row,
         r#"
-        -- the versions over a span: from the one in force at its beginning on
+        -- the versions over a span: the first is the version in force at its beginning
         SELECT workflow_id AS "workflow_id!", revision AS "revision!", valid_from AS "valid_from!", cron, timezone,
                state AS "state!: State", starts_at, ends_at, ended_on, next_state AS "next_state: State"
           FROM (SELECT *, lead(valid_from) OVER later AS ended_on, lead(state) OVER later AS next_state
@@ -88,7 +88,7 @@ pub async fn read_of_all(
     let rows = sqlx::query_as!(
         Row,
         r#"
-        -- the versions of many workflows: of each from the one in force at its instant on
+        -- the versions of many workflows: the first of each is the version in force at its instant
         SELECT requested.id AS "workflow_id!", v.revision, v.valid_from, v.cron, v.timezone, v.state AS "state: State",
                v.starts_at, v.ends_at, v.ended_on, v.next_state AS "next_state: State"
           FROM unnest($1::bigint[], $2::timestamptz[]) AS requested (id, after)
@@ -162,7 +162,7 @@ pub async fn find_by_revision(
     let row = sqlx::query_as!(
         Row,
         r#"
-        -- the version of a revision, and what came after it
+        -- the version of a revision, and the version after it
         SELECT v.workflow_id, v.revision, v.valid_from, v.cron, v.timezone, v.state AS "state: State",
                v.starts_at, v.ends_at, n.valid_from AS "ended_on?", n.state AS "next_state?: State"
           FROM schedule_versions v

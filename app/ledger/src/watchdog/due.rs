@@ -63,7 +63,7 @@ pub(super) async fn list_after(
 pub(super) async fn list_ended_pauses(db: &mut PgConnection, now: DateTime<Utc>) -> sqlx::Result<Vec<i64>> {
     sqlx::query_scalar!(
         r#"
-        -- pauses that are over; more of them are the next pass's
+        -- pauses that are over; the next pass ends those beyond the limit
         SELECT id FROM workflows WHERE pause_until <= $1 ORDER BY pause_until LIMIT 1000
         "#,
         now,
@@ -123,7 +123,7 @@ async fn lock_batch(
     let ids: Vec<_> = batch.iter().map(|key| key.id).collect();
     let rows = sqlx::query!(
         r#"
-        -- lock a batch: not those whose pause is over, because that pause must end first
+        -- lock a batch: without workflows whose pause is over, because that pause must end first
         SELECT id, COALESCE(ledger_cursor, $2) AS "cursor!"
           FROM workflows
          WHERE id = ANY($1) AND watch_at <= $2 AND (pause_until IS NULL OR pause_until > $3)

@@ -69,8 +69,8 @@ async fn keep_runs_due(db: &mut PgConnection, before: DateTime<Utc>) -> sqlx::Re
 async fn shorten_run_leases(db: &mut PgConnection) -> sqlx::Result<()> {
     sqlx::query!(
         r#"
-        -- shorten the leases of runs: to a whole lease from now, which takes nothing from an owner that lives; a row that
-        -- is locked is being renewed or settled
+        -- shorten the leases of runs: to a full lease from now, so that an owner that lives has time to renew; a row
+        -- that is locked is being renewed or settled
         WITH leased AS MATERIALIZED (
             SELECT id
               FROM runs
@@ -93,8 +93,8 @@ async fn shorten_run_leases(db: &mut PgConnection) -> sqlx::Result<()> {
 async fn shorten_leases(db: &mut PgConnection) -> sqlx::Result<()> {
     sqlx::query!(
         r#"
-        -- shorten leases: to a whole lease from now, which takes nothing from an owner that lives; what is locked is
-        -- being renewed or settled
+        -- shorten leases: to a full lease from now, so that an owner that lives has time to renew; a row that is locked
+        -- is being renewed or settled
         WITH latest AS (
             SELECT cronbox_now() + make_interval(secs => $1) AS ends_on
         ), leased AS MATERIALIZED (

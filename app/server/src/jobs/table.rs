@@ -57,7 +57,8 @@ pub(super) async fn register_jobs(db: &mut PgConnection, names: &[&str], waits: 
     let names: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
     sqlx::query!(
         r#"
-        -- register jobs: a plan earlier than the stored one wins; ordered, because instances start together
+        -- register jobs: an earlier due time than the stored one wins; in order, because instances that start together
+        -- would block each other
         INSERT INTO jobs (name, next_run)
         SELECT name, cronbox_now() + make_interval(secs => wait)
           FROM UNNEST($1::text[], $2::float8[]) AS j (name, wait)
@@ -83,7 +84,8 @@ pub(super) async fn take_due(
     let names: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
     sqlx::query_scalar!(
         r#"
-        -- take jobs: guarded, so that of two instances that see one due only one gets it; counted first, so that a crash counts
+        -- take jobs: the condition is checked again under the lock, so that only one of two instances gets a job; the
+        -- turn is counted first, so that a crash counts
         UPDATE jobs
            SET locked_by = $2, locked_until = cronbox_now() + make_interval(secs => $3), last_run = $4,
                run_count = run_count + 1
@@ -148,7 +150,7 @@ pub(super) async fn record_turn(db: &mut PgConnection, name: &str, instance: Uui
 pub(super) async fn release_all(db: &mut PgConnection, instance: Uuid) -> sqlx::Result<()> {
     sqlx::query!(
         r#"
-        -- release jobs: only one's own
+        -- release jobs: only those of this instance
         UPDATE jobs SET locked_by = NULL, locked_until = NULL WHERE locked_by = $1
         "#,
         instance,

@@ -154,7 +154,7 @@ async fn done(tx: &mut PgConnection, verb: &str, before: Row, edit: &Edit) -> sq
 async fn lock(tx: &mut PgConnection, id: i64) -> sqlx::Result<Option<Row>> {
     sqlx::query_scalar!(
         r#"
-        -- lock: before the row is read, because a publisher may be settling it
+        -- lock: the publication is locked before the row is read, because a publisher may be settling it
         SELECT workflow_id
           FROM publications
          WHERE workflow_id = (SELECT aggregate_id FROM outbox_events WHERE id = $1)
@@ -187,8 +187,8 @@ async fn reopen(tx: &mut PgConnection, id: i64) -> sqlx::Result<()> {
 async fn repair(tx: &mut PgConnection, workflow_id: i64) -> sqlx::Result<()> {
     sqlx::query!(
         r#"
-        -- repair: what exists there is unknown now (spec_hash), so the publisher calls; a settle of a
-        -- call in flight sees by `repairs` that it was requested meanwhile
+        -- repair: the state in EventBridge is unknown now (spec_hash), so the publisher calls; a settle of a call in
+        -- flight sees by `repairs` that this was requested meanwhile
         UPDATE publications
            SET attempt_count = 0,
                failures = 0,
@@ -209,7 +209,7 @@ async fn repair(tx: &mut PgConnection, workflow_id: i64) -> sqlx::Result<()> {
 async fn let_go(tx: &mut PgConnection, id: i64) -> sqlx::Result<()> {
     sqlx::query!(
         r#"
-        -- let go: `failed_on` stays, for the record
+        -- discard: `failed_on` keeps its value, for the record
         UPDATE outbox_events SET processed_on = cronbox_now() WHERE id = $1
         "#,
         id,

@@ -22,7 +22,8 @@ pub async fn cancel_live_runs(
     let triggers: Vec<String> = triggers.iter().map(|trigger| trigger.as_str().to_owned()).collect();
     let cancelled = sqlx::query!(
         r#"
-        -- cancel live runs: locked in the order of their ids; a run that is being claimed is cancelled like one that runs
+        -- cancel live runs: locked in the order of their ids; a run that is being claimed is cancelled like a running
+        -- one
         WITH live AS MATERIALIZED (
             SELECT id FROM runs
              WHERE workflow_id = $1 AND trigger = ANY($2) AND state IN ('accepted', 'queued', 'running')

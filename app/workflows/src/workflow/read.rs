@@ -126,7 +126,7 @@ pub async fn lock_row(tx: &mut PgConnection, id: WorkflowId) -> sqlx::Result<()>
 async fn try_lock_row(tx: &mut PgConnection, id: WorkflowId) -> sqlx::Result<bool> {
     let locked = sqlx::query!(
         r#"
-        -- lock a free workflow
+        -- lock a workflow that no other transaction has locked
         SELECT id FROM workflows WHERE id = $1 FOR NO KEY UPDATE SKIP LOCKED
         "#,
         id.0

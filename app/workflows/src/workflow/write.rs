@@ -187,7 +187,7 @@ pub(super) async fn watch_workflow(tx: &mut PgConnection, id: WorkflowId, since:
 pub(super) async fn delete_workflow(tx: &mut PgConnection, id: WorkflowId) -> sqlx::Result<()> {
     sqlx::query!(
         r#"
-        -- delete a workflow: its runs, occurrences and versions go along; publication and audit stay
+        -- delete a workflow: its runs, occurrences and versions are deleted with it; publication and audit remain
         DELETE FROM workflows WHERE id = $1
         "#,
         id.0

@@ -112,8 +112,9 @@ async fn raise_or_read(
 ) -> sqlx::Result<Option<Read>> {
     let read = sqlx::query!(
         r#"
-        -- raise or read: a rollout that was under way starts again, because it was of an older generation. A publisher of
-        -- another environment, and one that must wait, raise nothing: the one that belongs here would be outdated
+        -- raise or read: a rollout in progress starts again, because it was of an older generation. A publisher of
+        -- another environment, or of a database that waits for acceptance, raises nothing: it would make the right
+        -- publisher outdated
         WITH raised AS (
             UPDATE config_generation
                SET generation = $1, template = $2, raised_on = cronbox_now(), raised_by = $3,
@@ -154,7 +155,7 @@ async fn raise_or_read(
 async fn make_rows(pool: &PgPool, environment: &Environment) -> sqlx::Result<()> {
     sqlx::query!(
         r#"
-        -- make rows: two who find none make one
+        -- make rows: if two publishers find none, only one row of each is inserted
         WITH generation AS (
             INSERT INTO config_generation DEFAULT VALUES ON CONFLICT DO NOTHING
         )

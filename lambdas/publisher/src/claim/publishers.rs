@@ -17,7 +17,7 @@ const FORGOTTEN: Duration = Duration::from_secs(3600);
 pub(crate) async fn join_publishers(tx: &mut PgConnection, owner: &str) -> sqlx::Result<u32> {
     let others = sqlx::query_scalar!(
         r#"
-        -- join: the others as they stood before, and ourselves
+        -- join: records this publisher, and counts the others
         WITH me AS (
             INSERT INTO publishers (owner, live_until)
             VALUES ($1, cronbox_now() + make_interval(secs => $2))

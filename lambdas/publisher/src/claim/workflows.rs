@@ -67,7 +67,7 @@ pub(crate) use joined_row;
 pub(crate) async fn read_workflows(pool: &PgPool, ids: &[i64]) -> sqlx::Result<Vec<Workflow>> {
     let rows = sqlx::query!(
         r#"
-        -- read: the publication too, because a deleted workflow's revision lives on only there
+        -- read: the publication too, because only it has the revision of a deleted workflow
         SELECT p.workflow_id AS "workflow_id!",
                p.desired_revision AS "desired_revision!",
                COALESCE(p.removal_revision >= p.desired_revision, FALSE) AS "is_removal_requested!",

@@ -66,7 +66,7 @@ async fn list_failed(pool: &PgPool, after: i64) -> sqlx::Result<Vec<Failed>> {
     sqlx::query_as!(
         Failed,
         r#"
-        -- list failed: not what an operator has discarded since
+        -- list failed: without those that an operator has discarded since
         SELECT p.workflow_id, p.refused_hash
           FROM publications AS p
          WHERE p.error_class = 'permanent'
@@ -89,7 +89,7 @@ async fn list_failed(pool: &PgPool, after: i64) -> sqlx::Result<Vec<Failed>> {
 async fn enqueue_revived(pool: &PgPool, ids: &[i64], now: DateTime<Utc>) -> sqlx::Result<u64> {
     let enqueued = sqlx::query!(
         r#"
-        -- enqueue revived: not what was edited or claimed since
+        -- enqueue revived: without workflows that were edited or claimed since
         WITH failed AS MATERIALIZED (
             SELECT workflow_id
               FROM publications

@@ -101,7 +101,7 @@ impl Gauges {
 async fn lag_secs(pool: &PgPool) -> sqlx::Result<f64> {
     let secs = sqlx::query_scalar!(
         r#"
-        -- lag: by id, which the index has; the oldest id is the oldest edit but for a commit's length
+        -- lag: by id, which the index has; the lowest id is the oldest edit, except for the duration of a commit
         SELECT EXTRACT(EPOCH FROM cronbox_now() - created_on)::float8 AS "secs!"
           FROM outbox_events
          WHERE processed_on IS NULL
@@ -119,7 +119,7 @@ async fn lag_secs(pool: &PgPool) -> sqlx::Result<f64> {
 async fn held(pool: &PgPool) -> sqlx::Result<i64> {
     let is_held = sqlx::query_scalar!(
         r#"
-        -- held: also by a server or database that is another one, of which no process has taken note yet
+        -- held: also if the server or database is another one and no process has recorded that yet
         SELECT cronbox_hold() IS NOT NULL AS "is_held!"
         "#
     )

@@ -57,8 +57,8 @@ pub(super) fn published_params<'a>(settlement: &'a Settlement, superseded: &Hash
 pub(super) async fn mark_processed(tx: &mut PgConnection, published: &[Published<'_>]) -> sqlx::Result<Marked> {
     let marked = sqlx::query!(
         r#"
-        -- mark processed: all that the claim covered, however many edits those were. First by
-        -- workflow, then by id, both sorted or listed: whatever the statistics, no plan reads the table
+        -- mark processed: all rows that the claim covers, however many edits they are. First by workflow, then by id,
+        -- both sorted or listed, so that no plan reads the complete table, whatever the statistics
         WITH covered AS MATERIALIZED (
             SELECT open.id, s.attempt
               FROM jsonb_to_recordset($1) AS s (workflow_id bigint, seen bigint, attempt integer)
@@ -96,14 +96,15 @@ pub(super) async fn settle_published(tx: &mut PgConnection, published: &[Publish
         -- settle published
         UPDATE publications AS p
            SET applied_revision = s.revision,
-               -- a repair requested during the call has made it unknown; this call cannot know more
+               -- a repair that was requested during the call has made the state unknown, and this call does not change
+               -- that
                spec_hash = CASE WHEN r.is_requested THEN NULL ELSE s.spec_hash END,
                refused_hash = NULL,
                failures = 0,
                schedule_name = s.schedule_name,
                template = s.template,
-               -- what permitted a removal ends here: if the row vanishes again, the guard for orphans decides again.
-               -- A delete event that came during the call stays
+               -- the permission for a removal ends here: if the row vanishes again, the orphan guard decides again. A
+               -- delete event that arrived during the call remains
                removal_revision = CASE WHEN s.schedule_name IS NULL OR s.is_superseded THEN p.removal_revision END,
                applied_on = cronbox_now(),
                attempt_count = 0,
@@ -127,7 +128,7 @@ pub(super) async fn settle_published(tx: &mut PgConnection, published: &[Publish
                schedule_name text, template integer, changes_on timestamptz, is_verified boolean,
                is_in_doubt boolean, is_superseded boolean)
          CROSS JOIN LATERAL (
-               -- an app of an older version does not count its repairs
+               -- an app of an older version does not count the repairs that it requests
                SELECT before.repairs <> s.repairs OR (s.was_known AND before.spec_hash IS NULL) AS is_requested,
                       CASE WHEN s.is_in_doubt THEN GREATEST(before.verify_at, cronbox_now() + INTERVAL '16 minutes')
                            WHEN s.is_verified THEN NULL

@@ -61,7 +61,7 @@ pub(super) fn unpublished_params<'a>(settlement: &'a Settlement, superseded: &Ha
 pub(super) async fn mirror_errors(tx: &mut PgConnection, unpublished: &[Unpublished<'_>]) -> sqlx::Result<()> {
     sqlx::query!(
         r#"
-        -- mirror errors: rows that a newer edit has superseded are not given up, that edit settles them
+        -- mirror errors: rows that a newer edit has superseded do not fail, because that edit settles them
         WITH covered AS MATERIALIZED (
             SELECT open.id, s.*
               FROM jsonb_to_recordset($1) AS s (
@@ -96,7 +96,7 @@ pub(super) async fn mirror_errors(tx: &mut PgConnection, unpublished: &[Unpublis
 pub(super) async fn settle_unpublished(tx: &mut PgConnection, unpublished: &[Unpublished<'_>]) -> sqlx::Result<()> {
     sqlx::query!(
         r#"
-        -- settle unpublished: an edit meanwhile has reset attempts and class; keep that
+        -- settle unpublished: an edit during the call has reset attempts and class, which this keeps
         UPDATE publications AS p
            SET attempt_count = CASE -- what the environment refuses says nothing about earlier attempts either
                                     WHEN s.error_class = 'environment' THEN 0
@@ -114,11 +114,11 @@ pub(super) async fn settle_unpublished(tx: &mut PgConnection, unpublished: &[Unp
                verify_at = v.verify_at,
                due_at = CASE
                    WHEN s.is_superseded THEN cronbox_now()
-                   -- not called: as due as it was
+                   -- not called: the workflow stays due as before
                    WHEN s.error_class IS NULL THEN p.due_at
                    ELSE LEAST(
                        cronbox_now() + make_interval(secs => s.wait_secs),
-                       -- a verify pass that could not be done waits with the rest
+                       -- a verify pass that was due and could not be done waits until the next attempt
                        CASE WHEN v.verify_at > cronbox_now() THEN v.verify_at END,
                        CASE WHEN s.changes_on IS NOT NULL
                             THEN GREATEST(s.changes_on, cronbox_now()) + INTERVAL '60 seconds' END
@@ -130,7 +130,7 @@ pub(super) async fn settle_unpublished(tx: &mut PgConnection, unpublished: &[Unp
                is_in_doubt boolean, is_superseded boolean)
          CROSS JOIN LATERAL (
                SELECT before.workflow_id,
-                      -- never shortened: a request signed just now may arrive for another quarter of an hour
+                      -- never made earlier: a request that was signed just now may arrive within the next 15 minutes
                       CASE WHEN s.is_in_doubt THEN GREATEST(before.verify_at, cronbox_now() + INTERVAL '16 minutes')
                            WHEN s.is_verified THEN NULL
                            ELSE before.verify_at END AS verify_at

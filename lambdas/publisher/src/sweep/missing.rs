@@ -29,9 +29,9 @@ pub(crate) async fn enqueue_missing(
 ) -> sqlx::Result<Missing> {
     let found = sqlx::query!(
         r#"
-        -- enqueue missing: only what existed since half a minute before the sweep began, or else the page
-        -- on which it would have been may have been read before it was made. A failed workflow is tried
-        -- once for each time that its schedule goes missing; one that is backed off is tried anyway
+        -- enqueue missing: only schedules that existed half a minute before the sweep began, because the sweep may have
+        -- read the page of a newer one before it was created. A failed workflow is tried once each time that its
+        -- schedule goes missing; a workflow that is backed off is tried anyway
         WITH missing AS MATERIALIZED (
             SELECT p.workflow_id, COALESCE(p.error_class = 'permanent' AND p.drift = 'missing', FALSE) AS was_tried
               FROM workflows AS w
@@ -91,8 +91,8 @@ pub(crate) async fn enqueue_never_published(
 ) -> sqlx::Result<u64> {
     let enqueued = sqlx::query!(
         r#"
-        -- enqueue never published: an edit makes the publication in its own transaction, so one that is
-        -- missing was lost
+        -- enqueue never published: an edit inserts the publication in its own transaction, so a missing publication was
+        -- lost
         WITH missing AS MATERIALIZED (
             SELECT w.id, w.revision
               FROM workflows AS w

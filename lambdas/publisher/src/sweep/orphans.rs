@@ -62,8 +62,8 @@ pub(crate) async fn enqueue_deletions(
         names.iter().map(|name| (name.to_string(), name.workflow_id().0)).unzip();
     let enqueued = sqlx::query!(
         r#"
-        -- enqueue deletions: under a publication of its own, so that it is deleted under a claim; should
-        -- a workflow of this id come to be meanwhile, the two cannot cross
+        -- enqueue deletions: each orphan gets a publication, so that it is deleted under a claim; if a workflow with
+        -- this id is created meanwhile, the claim keeps the two apart
         WITH forgotten AS (
             DELETE FROM orphans WHERE name = ANY($1)
         ), publication AS (
@@ -141,7 +141,7 @@ async fn census(tx: &mut PgConnection, turn: &Turn) -> sqlx::Result<Census> {
     sqlx::query_as!(
         Census,
         r#"
-        -- census: ripe is what an earlier sweep saw, and this one, ten minutes later at least
+        -- census: an orphan is ripe if an earlier sweep listed it, and this one at least ten minutes later
         SELECT (SELECT COUNT(*) FROM sightings WHERE sweep_id = s.id) AS "ours!",
                (SELECT COUNT(*) FROM orphans WHERE foreign_identity IS NULL) AS "existing!",
                (SELECT COUNT(*) FROM orphans AS o
@@ -160,7 +160,7 @@ async fn census(tx: &mut PgConnection, turn: &Turn) -> sqlx::Result<Census> {
 async fn list_ripe(tx: &mut PgConnection, turn: &Turn, after: &str, limit: i64) -> sqlx::Result<Vec<String>> {
     sqlx::query_scalar!(
         r#"
-        -- list ripe: as the census counts them
+        -- list ripe: the orphans that the census counts as ripe
         SELECT o.name
           FROM orphans AS o
           JOIN sweeps AS s ON s.id = $1

@@ -59,8 +59,8 @@ pub(crate) async fn enqueue_repairs(
 ) -> sqlx::Result<Vec<i64>> {
     sqlx::query_scalar!(
         r#"
-        -- enqueue repairs: not what was claimed or edited since the comparison, that is being seen
-        -- to; and the existing schedule is unknown now (spec_hash), so that the publisher calls
+        -- enqueue repairs: without workflows that were claimed or edited since the comparison, because publishers
+        -- already process them; spec_hash is cleared, so that the publisher calls
         WITH free AS MATERIALIZED (
             SELECT p.workflow_id, f.class
               FROM jsonb_to_recordset($1) AS f (workflow_id bigint, epoch bigint, class text)
@@ -101,7 +101,7 @@ pub(crate) async fn enqueue_unpublished(
 ) -> sqlx::Result<u64> {
     let enqueued = sqlx::query!(
         r#"
-        -- enqueue unpublished: one that has a publication by now is being seen to
+        -- enqueue unpublished: a publisher already processes a workflow that has a publication by now
         WITH made AS (
             INSERT INTO publications (workflow_id, desired_revision, due_at, drift)
             SELECT workflow_id, revision, cronbox_now(), class
@@ -147,7 +147,7 @@ pub(crate) async fn adopt_schedules(tx: &mut PgConnection, adopted: &[Adopted]) 
 pub(crate) async fn confirm_schedules(tx: &mut PgConnection, confirmed: &[Confirmed]) -> sqlx::Result<()> {
     sqlx::query!(
         r#"
-        -- confirm: not what was claimed since
+        -- confirm: without workflows that were claimed since
         WITH good AS MATERIALIZED (
             SELECT p.workflow_id, c.modified_on
               FROM jsonb_to_recordset($1) AS c (workflow_id bigint, epoch bigint, modified_on timestamptz)

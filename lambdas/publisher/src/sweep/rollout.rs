@@ -124,7 +124,7 @@ impl Publisher {
 async fn lock_stage(tx: &mut PgConnection, generation: Generation) -> sqlx::Result<Option<Stage>> {
     let locked = sqlx::query!(
         r#"
-        -- lock the rollout: one publisher at a time, or two would choose canaries
+        -- lock the rollout: by one publisher at a time, or two would each choose canaries
         SELECT canaries, canaries_on IS NOT NULL AS "has_canaries!"
           FROM config_generation
          WHERE (generation, template) = ($1, $2)
@@ -141,7 +141,7 @@ async fn lock_stage(tx: &mut PgConnection, generation: Generation) -> sqlx::Resu
     }
     let is_waiting = sqlx::query_scalar!(
         r#"
-        -- canaries: published is what is known to exist as wanted
+        -- canaries: published are those whose schedule is known to exist as required
         SELECT EXISTS (
                SELECT FROM publications
                 WHERE workflow_id = ANY($1)
@@ -204,7 +204,7 @@ async fn take(tx: &mut PgConnection, limit: i64) -> sqlx::Result<Vec<Queued>> {
 async fn remember_canaries(tx: &mut PgConnection, canaries: &[i64]) -> sqlx::Result<()> {
     sqlx::query!(
         r#"
-        -- remember canaries: none is none yet
+        -- remember canaries: an empty list means that none is chosen yet
         UPDATE config_generation
            SET canaries = $1, canaries_on = cronbox_now()
          WHERE cardinality($1::bigint[]) > 0

@@ -11,7 +11,7 @@ const AT_ONCE: i64 = 10_000;
 pub(crate) async fn prune_tombstones(tx: &mut PgConnection) -> sqlx::Result<()> {
     sqlx::query!(
         r#"
-        -- tombstones: a month, which is longer than processed outbox rows and dead letters are kept
+        -- tombstones: kept for a month, which is longer than processed outbox rows and dead letters are kept
         WITH old AS MATERIALIZED (
             SELECT p.workflow_id
               FROM publications AS p

@@ -64,7 +64,7 @@ pub(crate) async fn request_sweep(pool: &PgPool, requested_by: &str) -> sqlx::Re
 pub(crate) async fn request_if_time(pool: &PgPool) -> sqlx::Result<()> {
     sqlx::query!(
         r#"
-        -- request if time: two who find it is time insert one
+        -- request if time: if two publishers find that a sweep is due, only one row is inserted
         INSERT INTO sweeps (requested_by, requested_on)
         SELECT 'publisher', cronbox_now()
          WHERE NOT EXISTS (
@@ -91,7 +91,7 @@ pub(crate) async fn take_turn(
 ) -> sqlx::Result<Option<Turn>> {
     let taken = sqlx::query!(
         r#"
-        -- take: a publisher that waited for the row's lock checks the lease again, so only one gets it
+        -- take: a publisher that waited for the row's lock checks the lease again, so only one publisher gets it
         UPDATE sweeps
            SET locked_by = $1,
                locked_until = cronbox_now() + make_interval(secs => $2),
@@ -128,8 +128,8 @@ pub(crate) async fn take_turn(
 pub(crate) async fn lock_turn(tx: &mut PgConnection, turn: &mut Turn, owner: &str) -> sqlx::Result<Ownership> {
     let force = sqlx::query_scalar!(
         r#"
-        -- lock turn: by owner, so that a publisher that was taken over records no page; nor one of an
-        -- older generation, nor one of a ledger that was held meanwhile
+        -- lock turn: by owner, so that a former owner records no page; neither does a publisher of an older generation,
+        -- nor one whose database waits for acceptance by now
         SELECT force
           FROM sweeps
          WHERE id = $1
@@ -209,8 +209,8 @@ pub(crate) async fn release_turn(pool: &PgPool, turn: &Turn, owner: &str) -> sql
 pub(crate) async fn finish_turn(tx: &mut PgConnection, turn: &Turn) -> sqlx::Result<()> {
     sqlx::query!(
         r#"
-        -- finish: what was seen is of no use to the next sweep, nor are reports of last week, nor changes
-        -- that wait for force: the sweep that is forced finds them again
+        -- finish: the next sweep needs neither the list of seen workflows, nor reports of last week, nor changes that
+        -- wait for force, because a forced sweep finds them again
         WITH forgotten AS (
             DELETE FROM sightings WHERE sweep_id = $1
         ), refused AS (

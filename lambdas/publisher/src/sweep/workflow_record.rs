@@ -34,8 +34,8 @@ pub(crate) struct Publication {
 pub(crate) async fn read_records(pool: &PgPool, ids: &[i64]) -> sqlx::Result<Vec<WorkflowRecord>> {
     let rows = sqlx::query!(
         r#"
-        -- known: busy is also what was published within half a minute, because AWS's reads lag
-        -- behind its writes; and what is backed off or given up, because that is reported elsewhere
+        -- known: a workflow is also busy if it was published within half a minute, because AWS's reads lag behind its
+        -- writes; and if it is backed off or failed, because that is reported elsewhere
         SELECT requested.workflow_id AS "workflow_id!",
                p.epoch AS "epoch?",
                p.desired_revision AS "desired_revision?",

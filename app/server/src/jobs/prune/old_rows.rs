@@ -79,7 +79,7 @@ async fn remove_outbox(db: &mut PgConnection, ages: &Ages, scope: Scope<'_>) -> 
     let (only, except) = scope.parameters();
     let removed = sqlx::query!(
         r#"
-        -- remove old outbox rows: by created_on too, because it is indexed and comes first
+        -- remove old outbox rows: by created_on too, because it is indexed and never later than the other times
         WITH old AS MATERIALIZED (
             SELECT id FROM outbox_events
              WHERE created_on < GREATEST($1::timestamptz, $2::timestamptz)
@@ -127,7 +127,7 @@ async fn remove_runs(db: &mut PgConnection, ages: &Ages, scope: Scope<'_>) -> sq
     let (only, except) = scope.parameters();
     let removed = sqlx::query_scalar!(
         r#"
-        -- remove old runs that have ended; a backfill goes on counting those of its own
+        -- remove old runs that have ended; the runs of a backfill remain counted in it
         WITH old AS MATERIALIZED (
             SELECT id FROM runs
              WHERE finished_on < $1
@@ -180,7 +180,8 @@ async fn remove_occurrences(db: &mut PgConnection, ages: &Ages, scope: Scope<'_>
     let (only, except) = scope.parameters();
     let removed = sqlx::query!(
         r#"
-        -- remove old occurrences: not one that a late fire could ask for, that the watchdog has yet to pass, or a newest
+        -- remove old occurrences: not one that a late fire may need, one that the watchdog has not passed, or the
+        -- newest of a workflow
         WITH old AS MATERIALIZED (
             SELECT o.id FROM occurrences o JOIN workflows w ON w.id = o.workflow_id
              WHERE o.decided_on < $1 AND o.scheduled_time < $1

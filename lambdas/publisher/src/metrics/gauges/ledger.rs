@@ -19,7 +19,7 @@ pub(crate) struct Decisions {
 pub(super) async fn lag_secs(pool: &PgPool) -> sqlx::Result<f64> {
     let secs = sqlx::query_scalar!(
         r#"
-        -- ledger lag: the watchdog decides a time once its grace is over, so that is no lag
+        -- ledger lag: the watchdog decides a time when its grace is over, so the grace is no lag
         SELECT EXTRACT(EPOCH FROM cronbox_now() - make_interval(secs => $1) - min(watch_at))::float8
           FROM workflows
          WHERE watch_at IS NOT NULL
@@ -50,7 +50,8 @@ pub(super) async fn count_decisions(pool: &PgPool) -> sqlx::Result<Decisions> {
 pub(super) async fn runs_abandoned(pool: &PgPool) -> sqlx::Result<i64> {
     sqlx::query_scalar!(
         r#"
-        -- runs abandoned in the last hour: what a shutdown cuts off is no loss, or each deployment would raise an alarm
+        -- runs abandoned in the last hour: without those that a shutdown interrupted, or each deployment would raise an
+        -- alarm
         SELECT count(*) AS "count!"
           FROM runs
          WHERE state = 'abandoned' AND finished_on > cronbox_now() - INTERVAL '1 hour'
@@ -64,7 +65,7 @@ pub(super) async fn runs_abandoned(pool: &PgPool) -> sqlx::Result<i64> {
 pub(super) async fn runs_waiting_secs(pool: &PgPool) -> sqlx::Result<f64> {
     let secs = sqlx::query_scalar!(
         r#"
-        -- runs waiting: of those that a free executor would start now, not of those that wait for a predecessor
+        -- runs waiting: only runs that a free executor would start now, without those that wait for an earlier run
         SELECT EXTRACT(EPOCH FROM cronbox_now() - GREATEST(r.run_after, r.created_on))::float8 AS "secs!"
           FROM runs AS r
           JOIN workflows AS w ON w.id = r.workflow_id
