@@ -57,7 +57,7 @@ impl App {
                     while let Ok(Some(line)) = lines.next_line().await {
                         // Shows the log if the test fails.
                         println!("app: {line}");
-                        if line.contains("stopping") {
+                        if line.contains("shutdown started") {
                             heard.notify_one();
                         }
                     }
