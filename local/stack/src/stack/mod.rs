@@ -155,7 +155,7 @@ impl Stack {
         let stand_in = served.stand_in.clone();
         let scheduler = publisher::scheduler_client(Some(&served.endpoint)).await;
         scheduler.create_schedule_group().name(GROUP).send().await.context("cannot create the schedule group")?;
-        let app = Instance::start_serving(ground.app, App::new(config, pool.clone(), clock.clone()), &stop)?;
+        let app = Instance::start_serving(ground.app, App::new(config, pool.clone(), clock.clone()), &stop).await?;
         parts::register_runner(&stand_in, &app.url, &keys)?;
         let mut publisher_config = parts::publisher_config()?;
         (options.publisher)(&mut publisher_config);
@@ -225,7 +225,7 @@ impl Stack {
         let listener = app::bind_listener((Ipv4Addr::LOCALHOST, 0).into())?;
         let config = parts::app_config(dsn, &listener)?;
         let pool = db::connect_pool(&config.database_options()).await?;
-        let app = Instance::start_serving(listener, App::new(config, pool, self.clock.clone()), &self.stop)?;
+        let app = Instance::start_serving(listener, App::new(config, pool, self.clock.clone()), &self.stop).await?;
         let url = app.url.clone();
         self.apps.push(app);
         Ok(url)

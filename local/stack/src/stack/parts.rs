@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use app::App;
 use app::cadence::When;
 use futures::future::BoxFuture;
@@ -48,9 +48,17 @@ pub(super) struct Instance {
 }
 
 impl Instance {
-    pub(super) fn start_serving(listener: TcpListener, app: App, stop: &Stop) -> Result<Instance> {
+    /// Starts an instance, and waits until it answers, so that a change of the database's clock never fails its start.
+    pub(super) async fn start_serving(listener: TcpListener, app: App, stop: &Stop) -> Result<Instance> {
         let url = format!("http://{}", listener.local_addr()?);
-        let serving = tokio::spawn(app::serve_app(listener, app.clone(), stop.apps.clone().into()));
+        let mut serving = tokio::spawn(app::serve_app(listener, app.clone(), stop.apps.clone().into()));
+        tokio::select! {
+            ended = &mut serving => {
+                ended??;
+                bail!("the app ended before it served {url}");
+            }
+            answer = reqwest::get(format!("{url}/healthz")) => drop(answer.context("the app does not answer")?),
+        }
         Ok(Instance { url, app, serving })
     }
 }
