@@ -72,7 +72,7 @@ impl Note {
 #[derive(Clone, Debug)]
 pub struct Times(Upcomings);
 
-/// The times of a cron after an instant, with notes; returned by [`Cron::upcoming`].
+/// The times of a cron after an instant, with notes; returned by [`Cron::upcoming_times`].
 ///
 /// ```
 /// let cron = schedule::Cron::parse("@hourly")?;

@@ -61,6 +61,11 @@ impl Executor {
         }
     }
 
+    /// Releases the attempts that stopped, as each heartbeat does.
+    pub async fn release_stopped_attempts(&self) {
+        self.release_stopped().await;
+    }
+
     /// The attempts in progress.
     #[must_use]
     pub fn under_way(&self) -> Vec<Fence> {

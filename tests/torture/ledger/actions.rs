@@ -178,7 +178,12 @@ impl History<'_> {
         let (executor, turnstile, dice) = (instance.executor.clone(), self.turnstile.clone(), self.dice.clone());
         let (passed, start, hand_over_chance) =
             (Arc::clone(&self.passed), Instant::now(), self.profile.hand_over_chance());
+        let is_calm = self.is_calm;
         let run = async move {
+            // An instance has heartbeats also while it executes nothing.
+            if is_calm {
+                executor.release_stopped_attempts().await;
+            }
             let now = || start + Duration::from_secs(passed.load(Ordering::Relaxed));
             let working = executor.execute_stepwise(async || {
                 turnstile.wait_as(actor, STEP).await;
