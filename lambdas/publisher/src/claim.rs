@@ -204,13 +204,15 @@ pub(crate) async fn next_due(pool: &PgPool) -> sqlx::Result<Option<Duration>> {
 }
 
 /// Returns how long until the next failed workflow is tried again, `None` if none waits.
+///
+/// A retry that became due after the last claim, or whose row was locked, is tried again after a second.
 pub(crate) async fn next_retry(pool: &PgPool) -> sqlx::Result<Option<Duration>> {
     let secs = sqlx::query_scalar!(
         r#"
         -- next retry: a verify pass or an end in the future is no failure
-        SELECT EXTRACT(EPOCH FROM due_at - cronbox_now())::float8 AS "secs!"
+        SELECT CASE WHEN due_at > cronbox_now() THEN EXTRACT(EPOCH FROM due_at - cronbox_now())::float8 ELSE 1 END AS "secs!"
           FROM publications
-         WHERE due_at > cronbox_now()
+         WHERE due_at IS NOT NULL AND (due_at > cronbox_now() OR lease_until IS NULL)
            AND error_class IN ('transient', 'environment', 'unclassified')
          ORDER BY due_at
          LIMIT 1
