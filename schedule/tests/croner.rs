@@ -89,16 +89,14 @@ proptest! {
     }
 }
 
-/// In croner, a job at 01:30 fires at 01:30 and at the end of the gap. In ours, it fires only at 01:30.
+/// croner 4.0.2 also fired at the end of the gap, at 03:00; 4.0.3 does not.
 #[test]
-fn croner_fires_twice_before_a_gap() {
+fn a_job_before_a_gap_fires_once() {
     let new_york = zone("America/New_York");
     let after = "2026-03-08T05:00:00Z".parse().expect("a time");
-    assert_eq!(
-        local(&croner("30 1 * * *", new_york, after, 3), new_york),
-        ["03-08 01:30 -0500", "03-08 03:00 -0400", "03-09 01:30 -0400"]
-    );
-    assert_eq!(local(&ours("30 1 * * *", new_york, after, 2), new_york), ["03-08 01:30 -0500", "03-09 01:30 -0400"]);
+    for times in [croner("30 1 * * *", new_york, after, 2), ours("30 1 * * *", new_york, after, 2)] {
+        assert_eq!(local(&times, new_york), ["03-08 01:30 -0500", "03-09 01:30 -0400"]);
+    }
 }
 
 /// In croner, the job fires at the end of the gap. Ours skips the time.

@@ -60,7 +60,7 @@ impl Ablation {
         match self {
             Ablation::Shipped => &[],
             Ablation::R0 => &[4, 12, 1, 6, 9],
-            Ablation::R1 => &[9, 10, 11, 6],
+            Ablation::R1 => &[101, 102, 105, 1, 6],
             Ablation::R2 => &[4, 6, 7, 1],
             Ablation::R3 => &[1, 2, 3, 4],
             Ablation::R4 => &[1, 4, 2, 3],
@@ -86,12 +86,15 @@ impl Ablation {
         match self {
             Ablation::Shipped | Ablation::R5 => Vec::new(),
             Ablation::R0 => vec![rewrite("renew leases", "r.id = own.id AND r.attempt = own.attempt AND ", "")],
-            Ablation::R1 => vec![rewrite(
-                "renew leases",
-                "FROM executed LEFT JOIN",
-                "FROM (SELECT id, attempt, FALSE AS is_cancelled
-                         FROM UNNEST($2::uuid[], $3::int[]) AS claimed (id, attempt)) AS executed LEFT JOIN",
-            )],
+            Ablation::R1 => vec![
+                rewrite("renew leases", "renewed.id IS NOT NULL", "TRUE"),
+                rewrite(
+                    "renew leases",
+                    "FROM executed LEFT JOIN",
+                    "FROM (SELECT id, attempt, FALSE AS is_cancelled
+                             FROM UNNEST($2::uuid[], $3::int[]) AS claimed (id, attempt)) AS executed LEFT JOIN",
+                ),
+            ],
             Ablation::R2 => vec![Rewrite {
                 statement: "lock lost runs",
                 from: "r.lease_until <= cronbox_now()",
