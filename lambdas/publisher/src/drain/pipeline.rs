@@ -38,6 +38,9 @@ const TURN: Duration = Duration::from_secs(30);
 const TURN_PAUSE: Duration = Duration::from_secs(3);
 /// How often a claim is repeated while calls are in flight; a lost notification delays an edit no longer than this.
 const CLAIM_AGAIN: Duration = Duration::from_millis(300);
+/// The shortest time between two claims while calls are in flight and few workflows are due. With each edit a claim of its
+/// own, edits and claims compete for the same processors: at 1,000 edits per second the publisher claimed 1 or 2 at a time.
+const CLAIM_PAUSE: Duration = Duration::from_millis(10);
 
 /// How many batches may be in flight at once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -83,8 +86,10 @@ impl Publisher {
         let mut retrying = pin!(Fuse::terminated());
         loop {
             let is_pausing = hand.pauses_claims(span.now());
-            if claiming.is_terminated() && !is_pausing && hand.may_claim() && span.may_claim() {
-                hand.is_stale = false;
+            let may_claim = claiming.is_terminated() && !is_pausing && hand.may_claim() && span.may_claim();
+            let may_claim_at = hand.may_claim_at();
+            if may_claim && may_claim_at <= Instant::now() {
+                hand.begin_claim(Instant::now());
                 claiming.set(claim_due_workflows(self.pool(), self.claimant(), choice, span, self.injector()).fuse());
             }
             if settling.is_terminated()
@@ -118,6 +123,7 @@ impl Publisher {
                 settled = &mut settling => hand.settled(settled, span.now()),
                 settled = &mut retrying => hand.settled_locked(settled),
                 () = tokio::time::sleep_until(ripening), if hand.ripens_at.is_some() && settling.is_terminated() => {}
+                () = tokio::time::sleep_until(may_claim_at), if may_claim && claiming.is_terminated() => {}
                 () = span.wait_for_notification(), if hand.claims_beside_calls() => hand.changed(),
                 () = tokio::time::sleep_until(hand.claims_again_at),
                     if (hand.is_dry || is_pausing) && hand.claims_beside_calls() =>
@@ -204,6 +210,10 @@ struct Hand {
     turn_ends_at: StdInstant,
     ripens_at: Option<Instant>,
     claims_again_at: Instant,
+    /// When the last claim began.
+    claim_began_at: Instant,
+    /// Whether the last claim returned a full batch, so that more are due.
+    was_full: bool,
     /// Whether a workflow may have become due since the last claim began.
     is_stale: bool,
     is_dry: bool,
@@ -227,6 +237,8 @@ impl Hand {
             turn_ends_at: now + TURN,
             ripens_at: None,
             claims_again_at: Instant::now(),
+            claim_began_at: Instant::now(),
+            was_full: true,
             is_stale: false,
             is_dry: false,
             report: Report::default(),
@@ -243,6 +255,17 @@ impl Hand {
         };
         let is_wanted = self.choice == Choice::Usual || self.claimed == 0;
         has_room && is_wanted && !self.is_dry && self.error.is_none()
+    }
+
+    /// Returns when the next claim may begin: at once if no call is in flight, or if more workflows than a batch are due.
+    fn may_claim_at(&self) -> Instant {
+        let waits = self.unanswered > 0 && !self.was_full;
+        self.claim_began_at + if waits { CLAIM_PAUSE } else { Duration::ZERO }
+    }
+
+    fn begin_claim(&mut self, now: Instant) {
+        self.is_stale = false;
+        self.claim_began_at = now;
     }
 
     /// Whether claims pause, so that the pipeline ends with the calls in flight; if these are slow, claims continue.
@@ -275,6 +298,7 @@ impl Hand {
     fn claimed(&mut self, count: usize) {
         // A claim that overlapped a settle or a notification may have missed what became due by it.
         self.is_dry = count == 0 && !self.is_stale;
+        self.was_full = count >= self.batch;
         self.claims_again_at = Instant::now() + CLAIM_AGAIN;
         self.claimed += count;
         self.unsettled += count;
@@ -356,5 +380,18 @@ mod tests {
         let mut hand = Hand::new(Choice::Usual, Flight::Overlapping, 1, Vec::new(), began);
         let pauses = [0, 29, 30, 32, 33, 62, 63, 66].map(|secs| hand.pauses_claims(began + Duration::from_secs(secs)));
         assert_eq!(pauses, [false, false, true, true, false, false, true, false]);
+    }
+
+    #[test]
+    fn small_claims_beside_calls_have_a_pause() {
+        let began = Instant::now();
+        let mut hand = Hand::new(Choice::Usual, Flight::Overlapping, 2, Vec::new(), StdInstant::now());
+        hand.begin_claim(began);
+        hand.claimed(2);
+        assert_eq!(hand.may_claim_at(), began, "after a full batch more are due");
+        hand.claimed(1);
+        assert_eq!(hand.may_claim_at(), began + CLAIM_PAUSE, "the next edits share a claim");
+        hand.unanswered = 0;
+        assert_eq!(hand.may_claim_at(), began, "no call is in flight");
     }
 }
