@@ -34,7 +34,7 @@ static HOUSES: [House; 14] = [
             ("handlers", "api/operations api/runs api/workflows"),
             ("requests", "api/request"),
             ("jobs and schedules file", "jobs schedules_file"),
-            ("state", "state"),
+            ("state", "pools state"),
             ("settings", "config"),
             ("parts of an instance", "cadence clock jobs/prune metrics"),
         ],
@@ -135,7 +135,7 @@ static HOUSES: [House; 14] = [
             ("pool", "pool"),
             ("connection", "connection"),
             ("server", "server proof"),
-            ("settings", "failpoint options tls"),
+            ("settings", "failpoint limits options tls"),
         ],
     },
     House {

@@ -33,9 +33,12 @@ pub struct Config {
     /// A YAML file of workflows, loaded before the app listens.
     #[arg(long, env = "CRONBOX_SCHEDULES_FILE", value_name = "FILE")]
     pub schedules: Option<PathBuf>,
-    /// Database connections at most.
-    #[arg(long, env = "CRONBOX_DB_MAX_CONNECTIONS", default_value_t = 32)]
+    /// Database connections at most, of all pools together; at least 8.
+    #[arg(long, env = "CRONBOX_DB_MAX_CONNECTIONS", default_value_t = 32, value_parser = clap::value_parser!(u32).range(8..))]
     pub db_max_connections: u32,
+    /// How long an edit waits for a lock in the database, in milliseconds.
+    #[arg(long, env = "CRONBOX_EDIT_LOCK_TIMEOUT_MS", default_value_t = 1_000, value_parser = clap::value_parser!(u64).range(1..))]
+    pub edit_lock_timeout_ms: u64,
     /// Private networks that http actions may reach, for example 10.1.0.0/16,127.0.0.0/8
     #[arg(long, env = "CRONBOX_ACTION_ALLOW_CIDRS", value_delimiter = ',')]
     pub action_allow_cidrs: Vec<IpNet>,

@@ -6,10 +6,10 @@ use std::process::ExitCode;
 use access::keys::{Kind, Role};
 use access::{keys, teams};
 use anyhow::Context as _;
-use app::App;
 use app::api::operations::keys::parse_holder;
 use app::config::{Config, database_options};
 use app::schedules_file::load_schedules;
+use app::{App, Pools};
 use chrono::{DateTime, SecondsFormat, Utc};
 use clap::error::ErrorKind;
 use clap::{Args, Parser, Subcommand};
@@ -176,13 +176,13 @@ async fn serve(config: Config) -> anyhow::Result<()> {
         schedule::offset_machine_clock(config.clock_offset_secs);
     }
     let shutdown = shutdown()?;
-    let pool = db::connect_pool(&config.database_options()).await?;
-    db::check_migrated(&pool).await?;
-    db::load_zones(&mut *pool.acquire().await?).await.context("cannot read the zone data in force")?;
+    let pools = Pools::connect(&config).await?;
+    db::check_migrated(&pools.work).await?;
+    db::load_zones(&mut *pools.work.acquire().await?).await.context("cannot read the zone data in force")?;
     let listener = app::bind_listener(config.bind_addr).with_context(|| {
         format!("cannot listen on {}: stop what uses it, or choose another CRONBOX_BIND_ADDR", config.bind_addr)
     })?;
-    let app = App::new(config, pool, Clock::System);
+    let app = App::new(config, pools, Clock::System);
     if let Some(file) = &app.config.schedules {
         app.database_time().await?;
         load_schedules(&app, file).await?;

@@ -5,7 +5,6 @@ use std::sync::Arc;
 
 use access::gate::Gate;
 use chrono::{DateTime, TimeDelta, Utc};
-use db::PgPool;
 use executor::actions::Client;
 use executor::actions::address::Allowed;
 use executor::{Executor, Wake};
@@ -18,6 +17,7 @@ use workflows::notify::Notifier;
 use crate::clock::{self, ClockSkew};
 use crate::config::Config;
 use crate::metrics::Metrics;
+use crate::pools::Pools;
 
 /// One instance of the app; any number of instances may share a database.
 #[derive(Clone)]
@@ -31,8 +31,8 @@ pub struct Parts {
     pub config: Config,
     /// How long occurrences are kept, by the configuration.
     pub ledger_kept: TimeDelta,
-    /// The database.
-    pub pool: PgPool,
+    /// The connections to the database, by purpose.
+    pub pools: Pools,
     /// Business time: the database's, or a test's.
     pub clock: Clock,
     /// How far this instance's own clock differs from the database's.
@@ -64,12 +64,13 @@ impl Deref for App {
 impl App {
     /// Creates an instance on a migrated database; a running clock becomes the database's.
     #[must_use]
-    pub fn new(config: Config, pool: PgPool, clock: Clock) -> Self {
+    pub fn new(config: Config, pools: impl Into<Pools>, clock: Clock) -> Self {
+        let pools = pools.into();
         let ledger_kept = config.ledger_kept();
         Self(Arc::new(Parts {
             instance: Uuid::new_v4(),
             gate: Gate::new(config.rate_limits()),
-            decider: FireDecider::new(pool.clone(), ledger_kept),
+            decider: FireDecider::new(pools.fires.clone(), ledger_kept),
             allowed: Allowed::new(config.action_allow_cidrs.clone()),
             notifier: Notifier::default(),
             wake: Wake::default(),
@@ -77,7 +78,7 @@ impl App {
             requests: TaskTracker::default(),
             config,
             ledger_kept,
-            pool,
+            pools,
             clock: clock::of_database(clock),
             clock_skew: ClockSkew::default(),
         }))
@@ -88,7 +89,7 @@ impl App {
     /// # Errors
     /// Fails if the database does not answer.
     pub async fn database_time(&self) -> sqlx::Result<DateTime<Utc>> {
-        clock::sample_clock(&self.pool, &self.clock, &self.clock_skew).await
+        clock::sample_clock(&self.pools.work, &self.clock, &self.clock_skew).await
     }
 
     /// Creates an executor of this instance, which has claimed nothing yet.
@@ -96,7 +97,8 @@ impl App {
     pub fn new_executor(&self, client: Client) -> Executor {
         let parts = executor::Parts {
             instance: self.instance,
-            pool: self.pool.clone(),
+            pool: self.pools.work.clone(),
+            leases: self.pools.leases.clone(),
             clock: self.clock.clone(),
             settings: self.config.executor_settings(),
             wake: self.wake.clone(),

@@ -79,7 +79,7 @@ pub(crate) async fn create_workflow(
     let bounds = Bounds { now: edit.now, retention: app.ledger_kept };
     let spec = body.into_spec(None, &bounds)?;
     actions::check_reach(&spec.action, &app.allowed).await?;
-    let mut tx = db::begin_transaction(&app.pool).await?;
+    let mut tx = db::begin_transaction(&app.pools.edits).await?;
     let made = workflows::create_workflow(&mut tx, team_id, spec, None, &edit).await?;
     tx.commit().await?;
     app.notifier.request_notification();
@@ -97,7 +97,7 @@ pub(crate) async fn get_workflow(
     Viewer(caller): Viewer,
     Id(id): Id<WorkflowId>,
 ) -> Result<WorkflowAnswer, Error> {
-    let mut connection = app.pool.acquire().await?;
+    let mut connection = app.pools.reads.acquire().await?;
     let found = workflows::find_workflow(&mut connection, id, caller.team_id).await?.ok_or_else(Error::not_found)?;
     Ok(WorkflowAnswer(view_workflow(found, app.clock.now())))
 }
@@ -140,7 +140,7 @@ async fn select_workflows(
         after: page::parse_cursor(params.cursor.as_deref())?,
         limit: limit + 1,
     };
-    let mut connection = app.pool.acquire().await?;
+    let mut connection = app.pools.reads.acquire().await?;
     Ok((workflows::list_workflows(&mut connection, &filter).await?, limit))
 }
 

@@ -91,7 +91,9 @@ pub(super) fn app_config(dsn: String, listener: &TcpListener) -> Result<app::Con
         bind_addr: listener.local_addr()?,
         env: parse_environment()?,
         schedules: None,
-        db_max_connections: 16,
+        db_max_connections: 32,
+        // A test may hold a lock for longer than a second.
+        edit_lock_timeout_ms: 5_000,
         // Actions may call servers on this machine.
         action_allow_cidrs: ["127.0.0.0/8", "::1/128"].iter().map(|net| net.parse()).collect::<Result<_, _>>()?,
         executor_slots: 256,

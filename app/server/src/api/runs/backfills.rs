@@ -110,7 +110,7 @@ pub(super) async fn request_backfill(
     edit: &Edit,
 ) -> Result<Response, Error> {
     let request = parse_request(app, &body, edit.now)?;
-    let mut tx = db::begin_transaction(&app.pool).await?;
+    let mut tx = db::begin_transaction(&app.pools.edits).await?;
     let workflow = lock_alive(&mut tx, id, caller.team_id, edit.now).await?;
     let outcome = match body.dry_run {
         Some(true) => backfills::count_selected_times(&mut tx, &workflow, &request, edit.now).await?,
@@ -184,7 +184,7 @@ pub(crate) async fn list_backfills(
         before: page::parse_cursor(params.cursor.as_deref())?,
         limit: limit + 1,
     };
-    let mut connection = app.pool.acquire().await?;
+    let mut connection = app.pools.reads.acquire().await?;
     let items =
         backfills::list_backfills(&mut connection, &filter).await?.into_iter().map(BackfillView::from).collect();
     Ok(Json(Page::from_rows(items, limit, |item: &BackfillView| item.id.to_string())))
@@ -199,7 +199,7 @@ pub(crate) async fn get_backfill(
     Viewer(caller): Viewer,
     Id(id): Id<Uuid>,
 ) -> Result<Json<BackfillView>, Error> {
-    read(&mut *app.pool.acquire().await?, id, caller.team_id).await.map(Json)
+    read(&mut *app.pools.reads.acquire().await?, id, caller.team_id).await.map(Json)
 }
 
 /// Pauses, resumes or cancels a backfill.
@@ -217,7 +217,7 @@ pub(crate) async fn change_backfill(
         _ => return Err(Error::not_found()),
     };
     let edit = caller.edit_at(app.clock.now(), trace);
-    let mut tx = db::begin_transaction(&app.pool).await?;
+    let mut tx = db::begin_transaction(&app.pools.edits).await?;
     let seen = backfills::find_backfill(&mut tx, id, caller.team_id).await?.ok_or_else(Error::not_found)?;
     // A job that advances the backfill locks the workflow, so read after this lock what the job did.
     lock_workflow(&mut tx, WorkflowId(seen.workflow_id), None, edit.now).await?.ok_or_else(Error::not_found)?;

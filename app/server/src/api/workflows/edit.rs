@@ -35,7 +35,7 @@ impl LockedEdit {
     pub(super) async fn begin(app: &App, caller: &Caller, request: EditRequest) -> Result<Self, Error> {
         let EditRequest { trace, id, if_match, wait } = request;
         let wait = parse_wait(wait)?;
-        let mut tx = db::begin_transaction(&app.pool).await?;
+        let mut tx = db::begin_transaction(&app.pools.edits).await?;
         let locked = lock_workflow(&mut tx, id, caller.team_id, app.clock.now()).await?;
         let before = locked.ok_or_else(Error::not_found)?;
         // Read the clock under the lock: then a fire that was decided while this edit waited lies before it.
@@ -148,7 +148,7 @@ pub(super) async fn read_when_applied(
 
 /// Returns the workflow after an edit.
 pub(super) async fn read_saved(app: &App, id: WorkflowId) -> Result<WorkflowAnswer, Error> {
-    let mut connection = app.pool.acquire().await?;
+    let mut connection = app.pools.edits.acquire().await?;
     let found = find_workflow(&mut connection, id, None).await?.ok_or_else(Error::not_found)?;
     Ok(WorkflowAnswer(view_workflow(found, app.clock.now())))
 }
@@ -161,7 +161,7 @@ async fn awaited(app: &App, id: WorkflowId, revision: i64, wait: Option<Duration
     let until = tokio::time::Instant::now() + wait;
     let mut pause = Duration::from_millis(5);
     loop {
-        let mut connection = app.pool.acquire().await?;
+        let mut connection = app.pools.edits.acquire().await?;
         let progress = outbox::read_progress(&mut connection, id, revision).await?;
         drop(connection);
         if progress == Progress::Settled || tokio::time::Instant::now() >= until {
