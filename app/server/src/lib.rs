@@ -13,6 +13,7 @@ pub mod cadence;
 pub mod clock;
 pub mod config;
 pub mod jobs;
+mod lines;
 pub mod metrics;
 mod pools;
 mod run;

@@ -1,5 +1,7 @@
 //! The app's command line: `cronbox-app serve`, `cronbox-app migrate`, `cronbox-app teams create` and others.
 
+mod team_limits_command;
+
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -17,6 +19,7 @@ use db::{PgConnection, PgPool};
 use executor::Shutdown;
 use ledger::acceptance::{self, Keep};
 use schedule::{Clock, Environment, ZoneSet};
+use team_limits_command::NamedLimits;
 use tokio::signal::unix::{SignalKind, signal};
 use tracing_subscriber::EnvFilter;
 use workflows::audit::Edit;
@@ -82,6 +85,16 @@ enum Teams {
         /// Unique name.
         #[arg(long)]
         name: String,
+    },
+    /// Change the limits of a team that are named, and print all of them; null = the default of the operator.
+    Limits {
+        #[command(flatten)]
+        database: Database,
+        /// The team.
+        #[arg(long)]
+        team: i64,
+        #[command(flatten)]
+        limits: NamedLimits,
     },
 }
 
@@ -152,6 +165,7 @@ async fn main() -> ExitCode {
         Command::Migrate(database) => migrate(&database).await,
         Command::Zones(Zones::Update { database, file }) => update_zones(&database, &file).await,
         Command::Teams(Teams::Create { database, name }) => create_team(&database, &name).await,
+        Command::Teams(Teams::Limits { database, team, limits }) => set_team_limits(&database, team, &limits).await,
         Command::Keys(Keys::Create { database, kind, team, role, name }) => {
             create_key(&database, kind, team, role, &name).await
         }
@@ -195,6 +209,10 @@ async fn migrate(database: &Database) -> anyhow::Result<()> {
     db::migrate_schema(&database.options()).await?;
     let pool = database.connect().await?;
     let edit = command_line_edit(&mut *pool.acquire().await?).await?;
+    let counted = workflows::count_uncounted_workflows(&pool).await?;
+    if counted > 0 {
+        tracing::info!(workflows = counted, "workflows of an older version counted for the limits of their teams");
+    }
     zones::store_bundled(&pool, &edit).await.map(drop)
 }
 
@@ -223,6 +241,16 @@ async fn create_team(database: &Database, name: &str) -> anyhow::Result<()> {
     tx.commit().await?;
     println!("{}", team.id);
     eprintln!("signing secret, shown once: {}", secret.reveal_text());
+    Ok(())
+}
+
+async fn set_team_limits(database: &Database, team: i64, named: &NamedLimits) -> anyhow::Result<()> {
+    let pool = database.connect().await?;
+    let mut tx = db::begin_transaction(&pool).await?;
+    let edit = command_line_edit(&mut tx).await?;
+    let limits = team_limits_command::change_limits(&mut tx, team, named, &edit).await?;
+    tx.commit().await?;
+    println!("{}", serde_json::to_string(&limits)?);
     Ok(())
 }
 

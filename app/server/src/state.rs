@@ -5,19 +5,24 @@ use std::sync::Arc;
 
 use access::gate::Gate;
 use chrono::{DateTime, TimeDelta, Utc};
+use db::PgPool;
 use executor::actions::Client;
 use executor::actions::address::Allowed;
 use executor::{Executor, Wake};
 use ledger::invoke::FireDecider;
-use schedule::Clock;
+use schedule::{Clock, WorkflowId};
 use tokio_util::task::TaskTracker;
 use uuid::Uuid;
 use workflows::notify::Notifier;
 
 use crate::clock::{self, ClockSkew};
 use crate::config::Config;
+use crate::lines::Lines;
 use crate::metrics::Metrics;
 use crate::pools::Pools;
+
+/// How many edits of one workflow wait for their turn at most.
+const EDITS_THAT_WAIT: usize = 100;
 
 /// One instance of the app; any number of instances may share a database.
 #[derive(Clone)]
@@ -51,6 +56,12 @@ pub struct Parts {
     pub metrics: Metrics,
     /// Requests in flight; each is completed.
     pub requests: TaskTracker,
+    /// The edits of a workflow by the callers of one team, which begin one after another.
+    pub(crate) edits_of_row: Lines<(Option<i64>, WorkflowId)>,
+    /// The edits of a team, which use half of the connections for edits at most.
+    pub(crate) edits_of_team: Lines<Option<i64>>,
+    /// The lists of a team, which use a third of the connections for reads at most.
+    pub(crate) lists_of_team: Lines<Option<i64>>,
 }
 
 impl Deref for App {
@@ -69,13 +80,16 @@ impl App {
         let ledger_kept = config.ledger_kept();
         Self(Arc::new(Parts {
             instance: Uuid::new_v4(),
-            gate: Gate::new(config.rate_limits()),
+            gate: Gate::new(config.gate_limits()),
             decider: FireDecider::new(pools.fires.clone(), ledger_kept),
             allowed: Allowed::new(config.action_allow_cidrs.clone()),
             notifier: Notifier::default(),
             wake: Wake::default(),
             metrics: Metrics::default(),
             requests: TaskTracker::default(),
+            edits_of_row: Lines::new(1, EDITS_THAT_WAIT),
+            edits_of_team: Lines::new(share(&pools.edits, 2), usize::MAX),
+            lists_of_team: Lines::new(share(&pools.reads, 3), usize::MAX),
             config,
             ledger_kept,
             pools,
@@ -106,4 +120,10 @@ impl App {
         };
         Executor::new(parts, client)
     }
+}
+
+/// How many connections of a pool one team may use, if that is one in `parts`.
+fn share(pool: &PgPool, parts: u32) -> usize {
+    let share = (pool.raw_pool().options().get_max_connections() / parts).max(1);
+    usize::try_from(share).unwrap_or(usize::MAX)
 }

@@ -127,6 +127,13 @@ pub(super) fn app_config(dsn: String, listener: &TcpListener) -> Result<app::Con
         max_connections: 8_192,
         key_requests_per_sec: 0,
         bad_keys_per_min: 0,
+        key_requests_in_flight: 0,
+        team_requests_in_flight: 0,
+        team_edits_in_flight: 0,
+        team_lists_in_flight: 0,
+        team_workflows: 0,
+        team_fires_per_minute: 0,
+        team_input_bytes: 0,
     })
 }
 
