@@ -41,3 +41,7 @@ ALTER TABLE workflows
 
 COMMENT ON COLUMN workflows.fires_per_hour IS 'How many times the cron fires in an hour in which it fires, 0 without one; NULL = written by an older version, not counted yet';
 COMMENT ON COLUMN workflows.input_bytes    IS 'Bytes of starting_inputs and action as JSON; NULL = written by an older version, not counted yet';
+
+-- The audit log grew by the complete object twice with each edit.
+COMMENT ON COLUMN audit_log.before IS 'What the change changed, as it was before; of a value above 1 KiB its sha256 and bytes; entries of version 0.1 have the complete state; secrets redacted; NULL at a create';
+COMMENT ON COLUMN audit_log.after  IS 'The same as it was after the change; NULL at a delete';
