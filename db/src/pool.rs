@@ -74,7 +74,19 @@ pub async fn connect_pool(options: &Options) -> anyhow::Result<PgPool> {
 /// # Errors
 /// Fails if the DSN cannot be parsed. The error never repeats the DSN, because it contains a password.
 pub fn create_pool(options: &Options) -> anyhow::Result<PgPool> {
-    let server = Server::default();
+    create_guarded(options, Server::default())
+}
+
+/// Creates another pool to the database of `pool`, as [`create_pool`]. What one of them finds out about the server, for
+/// example that it is silent, counts for the connections of both.
+///
+/// # Errors
+/// Fails if the DSN cannot be parsed.
+pub fn create_pool_beside(pool: &PgPool, options: &Options) -> anyhow::Result<PgPool> {
+    create_guarded(options, pool.server.clone())
+}
+
+fn create_guarded(options: &Options, server: Server) -> anyhow::Result<PgPool> {
     let guarded = server.guard_pool(
         PgPoolOptions::new().max_connections(options.max_connections).acquire_timeout(options.acquire_timeout),
     );

@@ -62,12 +62,13 @@ impl Pools {
             ..TransactionLimits::default()
         };
         let limits_of_reads = TransactionLimits { statement: Some(READ_LIMIT), ..TransactionLimits::default() };
+        let beside = |max_connections| db::create_pool_beside(&fires, &sized(max_connections));
         Ok(Self {
+            leases: beside(sizes.leases)?,
+            work: beside(sizes.work)?,
+            edits: beside(sizes.edits)?.with_limits(limits_of_edits),
+            reads: beside(sizes.reads)?.with_limits(limits_of_reads),
             fires,
-            leases: db::create_pool(&sized(sizes.leases))?,
-            work: db::create_pool(&sized(sizes.work))?,
-            edits: db::create_pool(&sized(sizes.edits))?.with_limits(limits_of_edits),
-            reads: db::create_pool(&sized(sizes.reads))?.with_limits(limits_of_reads),
         })
     }
 
