@@ -59,7 +59,7 @@ pub struct Parts {
     /// The edits of a workflow by the callers of one team, which begin one after another.
     pub(crate) edits_of_row: Lines<(Option<i64>, WorkflowId)>,
     /// The edits of a team, which use half of the connections for edits at most.
-    pub(crate) edits_of_team: Lines<Option<i64>>,
+    pub(crate) edits_of_team: Lines<i64>,
     /// The lists of a team, which use a third of the connections for reads at most.
     pub(crate) lists_of_team: Lines<Option<i64>>,
 }

@@ -23,6 +23,7 @@ use workflows::definition::spec::Bounds;
 use workflows::{Filter, SyncStatus, Workflow};
 
 use super::request::auth::{Admin, Caller, Editor, Viewer};
+use super::request::edit_transaction::wait_team_turn;
 use super::request::error::{Error, Problem};
 use super::request::extract::{Body, EditRequest, Id, Params, Patch, Trace, WriteParams};
 use super::request::limits::EditPlace;
@@ -85,7 +86,7 @@ pub(crate) async fn create_workflow(
     let spec = body.into_spec(None, &bounds)?;
     actions::check_reach(&spec.action, &app.allowed).await?;
     let growth = Growth::of_new(&spec);
-    let turn = app.edits_of_team.wait_turn(caller.team_id).await?;
+    let turn = wait_team_turn(&app, &caller).await?;
     let mut tx = db::begin_transaction(&app.pools.edits).await?;
     let made = workflows::create_workflow(&mut tx, team_id, spec, None, &edit).await?;
     check_quota(&app, &mut tx, team_id, growth).await?;

@@ -14,7 +14,7 @@ use crate::lines::{LineFull, Turn};
 pub(crate) struct EditTransaction {
     tx: Transaction,
     // After the transaction, because what is declared first is dropped first.
-    _turns: (Turn<(Option<i64>, WorkflowId)>, Turn<Option<i64>>),
+    _turns: (Turn<(Option<i64>, WorkflowId)>, Option<Turn<i64>>),
 }
 
 impl EditTransaction {
@@ -26,7 +26,7 @@ impl EditTransaction {
     /// Returns 429 if too many edits of the workflow wait, or the failure of the database.
     pub(crate) async fn begin(app: &App, caller: &Caller, id: WorkflowId) -> Result<Self, Error> {
         let of_row = app.edits_of_row.wait_turn((caller.team_id, id)).await?;
-        let of_team = app.edits_of_team.wait_turn(caller.team_id).await?;
+        let of_team = wait_team_turn(app, caller).await?;
         let tx = db::begin_transaction(&app.pools.edits).await?;
         Ok(Self { tx, _turns: (of_row, of_team) })
     }
@@ -37,6 +37,17 @@ impl EditTransaction {
     /// Fails if the database fails; after a connection error it is unknown whether the changes are committed.
     pub(crate) async fn commit(self) -> sqlx::Result<()> {
         self.tx.commit().await
+    }
+}
+
+/// Waits until the team has less than its share of the connections for edits. An admin belongs to no team.
+///
+/// # Errors
+/// Never fails, because any number of edits may wait; the limit of edits in flight is below it.
+pub(crate) async fn wait_team_turn(app: &App, caller: &Caller) -> Result<Option<Turn<i64>>, Error> {
+    match caller.team_id {
+        Some(team_id) => Ok(Some(app.edits_of_team.wait_turn(team_id).await?)),
+        None => Ok(None),
     }
 }
 
