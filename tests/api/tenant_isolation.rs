@@ -119,10 +119,10 @@ async fn edits_of_one_row_block_nothing_else() {
     let pools = &s.app().pools;
     without_timeouts(&pools.edits).await;
     let holder = lock_workflow(&s, edited).await;
-    let refused = Arc::new(AtomicUsize::new(0));
+    let (editor, refused) = (s.editor(), Arc::new(AtomicUsize::new(0)));
     let edits: Vec<_> = (0..250)
         .map(|_| {
-            let (editor, refused) = (s.editor(), Arc::clone(&refused));
+            let (editor, refused) = (editor.clone(), Arc::clone(&refused));
             tokio::spawn(async move {
                 let answer = editor.patch(&format!("/api/v1/workflows/{edited}"), &json!({"description": "x"})).await;
                 refused.fetch_add(usize::from(answer.status == 429), Ordering::SeqCst);

@@ -33,7 +33,7 @@ pub enum Load {
 
 impl Load {
     /// What is counted of it, if it is.
-    pub(in crate::api) fn counted_work(self) -> Option<Work> {
+    pub(crate) fn counted_work(self) -> Option<Work> {
         match self {
             Load::Open | Load::Fire => None,
             Load::Read => Some(Work::Read),
