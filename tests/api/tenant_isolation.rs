@@ -141,8 +141,8 @@ async fn edits_of_one_row_block_nothing_else() {
     holder.rollback().await.unwrap();
     for edit in edits {
         let answer = edit.await.unwrap();
-        // On a busy machine, the first may have reached the limit of a statement.
-        assert!(matches!(answer.status, 200 | 429 | 503), "{answer:?}");
+        // On a busy machine, the first may have reached the limit of a statement, and the last that of a request.
+        assert!(matches!(answer.status, 200 | 408 | 429 | 503), "{answer:?}");
     }
     assert_no_timeouts(&s);
     s.end_early().await;
