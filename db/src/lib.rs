@@ -8,6 +8,7 @@
 mod connection;
 /// It is here because both binaries with named points connect through this crate.
 pub mod failpoint;
+mod limits;
 mod listener;
 mod migrate;
 mod options;
@@ -19,10 +20,11 @@ mod transaction;
 mod zones;
 
 pub use connection::{AcquiredConnection, PgConnection};
+pub use limits::TransactionLimits;
 pub use listener::Listener;
 pub use migrate::{MIGRATOR, check_migrated, migrate_by, migrate_schema};
 pub use options::Options;
-pub use pool::{PgPool, connect_pool, create_pool, log_in_anew};
+pub use pool::{PgPool, PoolUse, connect_pool, create_pool, create_pool_beside, log_in_anew};
 pub use server::STATEMENT_LIMIT;
 pub use tls::{ca_file, with_ca};
 pub use transaction::{Transaction, begin_transaction};

@@ -1,5 +1,8 @@
 //! The pool, whose connections can write and whose statements have a limit.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+
 use anyhow::{Context, bail};
 use futures::future::BoxFuture;
 use futures::stream::BoxStream;
@@ -8,6 +11,7 @@ use sqlx::postgres::{PgPoolOptions, PgQueryResult, PgRow, PgStatement, PgTypeInf
 use sqlx::{Describe, Either, Execute, Executor, Postgres, SqlStr};
 
 use crate::connection::{AcquiredConnection, PgConnection};
+use crate::limits::TransactionLimits;
 use crate::options::{Options, connect_options, server_address};
 use crate::server::Server;
 
@@ -16,6 +20,27 @@ use crate::server::Server;
 pub struct PgPool {
     raw: sqlx::PgPool,
     server: Server,
+    /// The statement that begins a transaction.
+    begin: Arc<str>,
+    waits: Arc<Waits>,
+}
+
+/// Callers that wait for a connection, and those that got none.
+#[derive(Debug, Default)]
+struct Waits {
+    waiting: AtomicUsize,
+    timed_out: AtomicU64,
+}
+
+/// The use of a pool at one moment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PoolUse {
+    /// Connections that callers use now.
+    pub used: usize,
+    /// Callers that wait for a connection now.
+    pub waiting: usize,
+    /// Callers that got no connection in time, since the start.
+    pub timed_out: u64,
 }
 
 /// Opens a pool and checks that it reaches a database that accepts writes.
@@ -49,11 +74,24 @@ pub async fn connect_pool(options: &Options) -> anyhow::Result<PgPool> {
 /// # Errors
 /// Fails if the DSN cannot be parsed. The error never repeats the DSN, because it contains a password.
 pub fn create_pool(options: &Options) -> anyhow::Result<PgPool> {
-    let server = Server::default();
+    create_guarded(options, Server::default())
+}
+
+/// Creates another pool to the database of `pool`, as [`create_pool`]. What one of them finds out about the server, for
+/// example that it is silent, counts for the connections of both.
+///
+/// # Errors
+/// Fails if the DSN cannot be parsed.
+pub fn create_pool_beside(pool: &PgPool, options: &Options) -> anyhow::Result<PgPool> {
+    create_guarded(options, pool.server.clone())
+}
+
+fn create_guarded(options: &Options, server: Server) -> anyhow::Result<PgPool> {
     let guarded = server.guard_pool(
         PgPoolOptions::new().max_connections(options.max_connections).acquire_timeout(options.acquire_timeout),
     );
-    Ok(PgPool { raw: guarded.connect_lazy_with(connect_options(options)?), server })
+    let raw = guarded.connect_lazy_with(connect_options(options)?);
+    Ok(PgPool { raw, server, begin: TransactionLimits::default().begin_statement(), waits: Arc::default() })
 }
 
 /// Changes the login of new connections; open ones are not affected.
@@ -71,7 +109,35 @@ impl PgPool {
     /// # Errors
     /// Fails if no connection is free within the pool's `acquire_timeout`, or if the server refuses the login.
     pub async fn acquire(&self) -> sqlx::Result<AcquiredConnection> {
-        Ok(AcquiredConnection(PgConnection::new(self.raw.acquire().await?, self.server.clone())))
+        let waiting = Waiting::begin(&self.waits);
+        let acquired = self.raw.acquire().await;
+        drop(waiting);
+        if matches!(acquired, Err(sqlx::Error::PoolTimedOut)) {
+            self.waits.timed_out.fetch_add(1, Ordering::Relaxed);
+        }
+        Ok(AcquiredConnection(PgConnection::new(acquired?, self.server.clone())))
+    }
+
+    /// The same connections; a transaction on them begins with these limits.
+    #[must_use]
+    pub fn with_limits(self, limits: TransactionLimits) -> Self {
+        Self { begin: limits.begin_statement(), ..self }
+    }
+
+    /// The statement that begins a transaction on a connection of this pool.
+    pub(crate) fn begin_statement(&self) -> Arc<str> {
+        Arc::clone(&self.begin)
+    }
+
+    /// How many connections are used, and how many callers wait for one.
+    #[must_use]
+    pub fn current_use(&self) -> PoolUse {
+        let open = usize::try_from(self.raw.size()).unwrap_or(usize::MAX);
+        PoolUse {
+            used: open.saturating_sub(self.raw.num_idle()),
+            waiting: self.waits.waiting.load(Ordering::Relaxed),
+            timed_out: self.waits.timed_out.load(Ordering::Relaxed),
+        }
     }
 
     /// Closes all connections after they are returned.
@@ -83,6 +149,22 @@ impl PgPool {
     #[must_use]
     pub fn raw_pool(&self) -> &sqlx::PgPool {
         &self.raw
+    }
+}
+
+/// A caller that waits for a connection. Dropping it ends the wait, also that of a cancelled caller.
+struct Waiting<'a>(&'a Waits);
+
+impl<'a> Waiting<'a> {
+    fn begin(waits: &'a Waits) -> Self {
+        waits.waiting.fetch_add(1, Ordering::Relaxed);
+        Self(waits)
+    }
+}
+
+impl Drop for Waiting<'_> {
+    fn drop(&mut self) {
+        self.0.waiting.fetch_sub(1, Ordering::Relaxed);
     }
 }
 

@@ -6,7 +6,7 @@
 
 use std::ops::{Deref, DerefMut};
 
-use sqlx::Executor as _;
+use sqlx::{AssertSqlSafe, Executor as _};
 
 use crate::connection::{AcquiredConnection, PgConnection};
 use crate::pool::PgPool;
@@ -15,7 +15,7 @@ use crate::pool::PgPool;
 #[derive(Debug)]
 pub struct Transaction(AcquiredConnection);
 
-/// Begins a transaction; dropping the returned future leaves no open transaction.
+/// Begins a transaction with the limits of the pool; dropping the returned future leaves no open transaction.
 ///
 /// # Errors
 /// Fails like [`PgPool::acquire`].
@@ -23,7 +23,8 @@ pub async fn begin_transaction(pool: &PgPool) -> sqlx::Result<Transaction> {
     let pool = pool.clone();
     let started = tokio::spawn(async move {
         let mut connection = pool.acquire().await?;
-        connection.execute("BEGIN").await?;
+        // Made of numbers only.
+        connection.execute(AssertSqlSafe(pool.begin_statement())).await?;
         Ok(Transaction(connection))
     });
     match started.await {

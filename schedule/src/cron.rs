@@ -34,6 +34,12 @@ pub struct Cron {
 }
 
 impl Cron {
+    /// How many times it fires in an hour in which it fires, 1 to 60.
+    #[must_use]
+    pub fn fires_per_hour(&self) -> u32 {
+        self.minutes.count_ones()
+    }
+
     /// Whether every hour is named. Such a cron follows elapsed time, so it fires in both hours of a fold.
     pub(crate) fn has_open_hour(&self) -> bool {
         self.hours == HOUR.all_values().low_bits()

@@ -13,6 +13,7 @@ fn page_lists_problem_codes() {
     let app = sources("app");
     let mut codes = found(&app, r#"(?:FieldError|Self)::new\(\s*"([a-z_]+)""#);
     codes.extend(found(&app, r#"Error::conflict\(\s*"([a-z_]+)""#));
+    codes.extend(found(&app, r#"Error::limited\(\s*"([a-z_]+)""#));
     codes.extend(found(&app, r#"StatusCode::\w+,\s*"([a-z_]+)""#));
     codes.extend(found(&app, r#""((?:missing|unknown|duplicate)_field)""#));
     // A cron and a timezone bring their own codes.
@@ -26,7 +27,7 @@ fn page_lists_problem_codes() {
 /// The test above finds only codes that are written where the error is made.
 #[test]
 fn problem_codes_are_literals() {
-    let made = found(&sources("app"), r"(?:FieldError::new|Error::conflict)\(\s*([^,\s]+),");
+    let made = found(&sources("app"), r"(?:FieldError::new|Error::conflict|Error::limited)\(\s*([^,\s]+),");
     let named = ["NEVER_FIRES", "code", "error.code()"];
     let others: Vec<_> = made.iter().filter(|code| !code.starts_with('"') && !named.contains(&code.as_str())).collect();
     assert!(others.is_empty(), "the codes of {others:?} are not compared with docs/errors.md");

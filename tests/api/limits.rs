@@ -56,6 +56,21 @@ async fn scheduler_keys_have_no_request_limit() {
     s.end().await;
 }
 
+/// A fire would wait for the same lock, and a later edit for this one.
+#[tokio::test]
+async fn edits_wait_briefly_for_locks() {
+    let s = Story::with_app(|config| config.edit_lock_timeout_ms = 100).await;
+    let id = s.create("0 9 * * *", "UTC").await;
+    let path = format!("/api/v1/workflows/{id}");
+    let holder = crate::tenant_isolation::lock_workflow(&s, id).await;
+    let busy = s.editor().patch(&path, &json!({"description": "x"})).await;
+    busy.refused(503, "database_busy", None);
+    assert!(busy.headers.contains_key("retry-after"));
+    holder.rollback().await.unwrap();
+    s.editor().patch(&path, &json!({"description": "x"})).await.expect(200);
+    s.end().await;
+}
+
 /// Opens 200 connections that never complete a request.
 async fn slow_clients(s: &Story) -> Vec<TcpStream> {
     let address = s.url().strip_prefix("http://").unwrap().to_owned();

@@ -14,6 +14,7 @@ mod patches;
 mod previews;
 mod schedules;
 mod secrets;
+mod team_limits;
 mod tenant_isolation;
 mod timestamps;
 mod validation;

@@ -1,8 +1,21 @@
-//! Tenant isolation: the API answers for another team's object as for one that does not exist.
+//! Tenant isolation: the API answers for another team's object as for one that does not exist, and no team delays the
+//! fires, the runs or the edits of another one.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use chrono::{DateTime, TimeDelta, Utc};
+use db::{PgPool, Transaction};
 use reqwest::Method;
+use schedule::WorkflowId;
 use serde_json::{Value, json};
-use tests::{Api, Story};
+use tests::{Api, PATIENCE, Story};
+use tokio::net::TcpListener;
+
+/// The number of backends that wait for a lock.
+pub(crate) const WAITING: &str =
+    "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database()";
 
 /// The answer is the same as that for an object that does not exist.
 #[tokio::test]
@@ -94,8 +107,188 @@ async fn lists_show_only_the_own_team() {
     s.end().await;
 }
 
+/// The edits of one team used all connections, while each waited for the lock of the same row. Fires of other teams were
+/// answered after the runner's limit, and heartbeats failed.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn edits_of_one_row_block_nothing_else() {
+    let s = Story::with_app(|config| (config.heartbeat_ms, config.edit_lock_timeout_ms) = (50, 600_000)).await;
+    let edited = s.create("0 9 * * *", "UTC").await;
+    let stranger = another_team(&s, "strangers").await;
+    let fired = minutely(&stranger).await;
+    let _receiver = run_without_end(&s, &stranger).await;
+    let pools = &s.app().pools;
+    without_timeouts(&pools.edits).await;
+    let holder = lock_workflow(&s, edited).await;
+    let (editor, refused) = (s.editor(), Arc::new(AtomicUsize::new(0)));
+    let edits: Vec<_> = (0..250)
+        .map(|_| {
+            let (editor, refused) = (editor.clone(), Arc::clone(&refused));
+            tokio::spawn(async move {
+                let answer = editor.patch(&format!("/api/v1/workflows/{edited}"), &json!({"description": "x"})).await;
+                refused.fetch_add(usize::from(answer.status == 429), Ordering::SeqCst);
+                answer
+            })
+        })
+        .collect();
+    // One edit waits for the lock, a hundred for their turn, and the others are refused.
+    until(|| refused.load(Ordering::SeqCst) >= 100).await;
+    let edits_now = pools.edits.current_use();
+    assert!(edits_now.used < 4 && edits_now.waiting == 0, "the others wait in the process: {edits_now:?}");
+    fire_next_minute(&s, fired).await;
+    lease_is_renewed(&s).await;
+    stranger.patch(&format!("/api/v1/workflows/{fired}"), &json!({"description": "x"})).await.expect(200);
+    assert!(edits.iter().any(|edit| !edit.is_finished()), "the row is still locked");
+    holder.rollback().await.unwrap();
+    for edit in edits {
+        let answer = edit.await.unwrap();
+        // On a busy machine, the first may have reached the limit of a statement, and the last that of a request.
+        assert!(matches!(answer.status, 200 | 408 | 429 | 503), "{answer:?}");
+        assert!(answer.status != 429 || answer.json["code"] == "edit_queue_full", "{answer:?}");
+    }
+    assert_no_timeouts(&s);
+    s.end_early().await;
+}
+
+/// One viewer's lists turned the fires of all teams into 503.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn lists_use_no_connection_of_fires() {
+    let s = Story::with_app(|config| config.heartbeat_ms = 50).await;
+    let stranger = another_team(&s, "strangers").await;
+    let fired = minutely(&stranger).await;
+    let _receiver = run_without_end(&s, &stranger).await;
+    let pools = &s.app().pools;
+    without_timeouts(&pools.reads).await;
+    // A team uses a third of the connections at most, so four callers list.
+    let mut callers = vec![s.admin(), s.editor()];
+    for name in ["b", "c"] {
+        callers.push(another_team(&s, name).await);
+    }
+    let mut tx = db::begin_transaction(&s.pool).await.unwrap();
+    sqlx::raw_sql("LOCK TABLE backfills IN ACCESS EXCLUSIVE MODE").execute(&mut *tx).await.unwrap();
+    let is_over = Arc::new(AtomicBool::new(false));
+    let lists: Vec<_> = callers
+        .iter()
+        .flat_map(|caller| std::iter::repeat_n(caller.clone(), 10))
+        .map(|caller| {
+            let is_over = Arc::clone(&is_over);
+            tokio::spawn(async move {
+                while !is_over.load(Ordering::SeqCst) {
+                    caller.get("/api/v1/backfills").await;
+                }
+            })
+        })
+        .collect();
+    let all = usize::try_from(pools.reads.raw_pool().options().get_max_connections()).unwrap();
+    until(|| pools.reads.current_use().used == all && pools.reads.current_use().waiting > 0).await;
+    fire_next_minute(&s, fired).await;
+    lease_is_renewed(&s).await;
+    stranger.patch(&format!("/api/v1/workflows/{fired}"), &json!({"description": "x"})).await.expect(200);
+    is_over.store(true, Ordering::SeqCst);
+    tx.rollback().await.unwrap();
+    for list in lists {
+        list.await.unwrap();
+    }
+    assert_no_timeouts(&s);
+    s.end_early().await;
+}
+
+/// Any caller may name any id, so this must not lock the row, nor wait for it.
+#[tokio::test]
+async fn workflows_of_other_teams_are_not_locked() {
+    let s = Story::today().await;
+    let id = s.create("0 9 * * *", "UTC").await;
+    let stranger = another_team(&s, "strangers").await;
+    let holder = lock_workflow(&s, id).await;
+    let patch = json!({"description": "x"});
+    let answer = stranger.patch(&format!("/api/v1/workflows/{id}"), &patch);
+    tokio::time::timeout(PATIENCE, answer).await.expect("it waits for the lock").refused(404, "not_found", None);
+    stranger.post_empty(&format!("/api/v1/schedules/{id}:fire")).await.refused(404, "not_found", None);
+    holder.rollback().await.unwrap();
+    s.end().await;
+}
+
+/// A workflow that is due each minute.
+async fn minutely(team: &Api) -> WorkflowId {
+    let body = json!({"name": "minutely", "cron_schedule": "* * * * *", "overlap_policy": "concurrent",
+                      "max_concurrent": 100, "action": {"type": "log", "message": "hi"}});
+    WorkflowId(team.post("/api/v1/workflows", &body).await.expect(201).id())
+}
+
+/// Starts a run whose receiver never answers, and waits until it executes.
+async fn run_without_end(s: &Story, team: &Api) -> TcpListener {
+    let receiver = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("http://{}", receiver.local_addr().unwrap());
+    let body = json!({"name": "endless", "action": {"type": "http", "method": "POST", "url": url}});
+    let id = team.post("/api/v1/workflows", &body).await.expect(201).id();
+    team.post_empty(&format!("/api/v1/schedules/{id}:fire")).await.expect(202);
+    s.until("SELECT count(*) FROM runs WHERE state = 'running'", 1).await;
+    receiver
+}
+
+/// Delivers the fire of the next minute, which a clock may permit five minutes early.
+async fn fire_next_minute(s: &Story, workflow: WorkflowId) {
+    let next = s.clock.now() + TimeDelta::minutes(1);
+    let minute = DateTime::<Utc>::from_timestamp(next.timestamp() / 60 * 60, 0).unwrap();
+    let answer = s.invoke(workflow, &minute.to_rfc3339()).await;
+    assert_eq!((answer.status, &answer.body["accepted"]), (202, &json!(true)), "{}", answer.body);
+}
+
+/// Waits until a heartbeat has renewed the lease of the run that has no end.
+async fn lease_is_renewed(s: &Story) {
+    let lease = "SELECT lease_until::text FROM runs WHERE state = 'running' AND workflow_id =
+                    (SELECT id FROM workflows WHERE name = 'endless')";
+    let (before, began) = (s.table(lease).await, Instant::now());
+    assert!(!before.is_empty(), "the run was stopped");
+    while s.table(lease).await == before {
+        assert!(began.elapsed() < PATIENCE, "no heartbeat renews the lease");
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    assert_eq!(s.count("SELECT count(*) FROM runs WHERE attempt > 1 OR recoveries > 0").await, 0);
+}
+
+/// Asserts that each fire, heartbeat, edit and job got its connection in time.
+fn assert_no_timeouts(s: &Story) {
+    let pools = &s.app().pools;
+    for (name, pool) in
+        [("fires", &pools.fires), ("leases", &pools.leases), ("work", &pools.work), ("edits", &pools.edits)]
+    {
+        assert_eq!(pool.current_use().timed_out, 0, "{name}");
+    }
+}
+
+/// Removes the limits of all connections of a pool, so that they wait as long as the test holds a lock.
+async fn without_timeouts(pool: &PgPool) {
+    let mut connections = Vec::new();
+    for _ in 0..pool.raw_pool().options().get_max_connections() {
+        let mut connection = pool.raw_pool().acquire().await.unwrap();
+        sqlx::raw_sql("SET lock_timeout = 0; SET statement_timeout = 0").execute(&mut *connection).await.unwrap();
+        connections.push(connection);
+    }
+}
+
+async fn until(is_met: impl Fn() -> bool) {
+    let began = Instant::now();
+    while !is_met() {
+        assert!(began.elapsed() < PATIENCE, "the barrier is never reached");
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+}
+
+/// Locks a workflow's row, so that other transactions wait for it.
+pub(crate) async fn lock_workflow(s: &Story, workflow: WorkflowId) -> Transaction {
+    let mut tx = db::begin_transaction(&s.pool).await.unwrap();
+    let lock = "SELECT 1 FROM workflows WHERE id = $1 FOR NO KEY UPDATE";
+    sqlx::query(lock).bind(workflow.0).execute(&mut *tx).await.unwrap();
+    tx
+}
+
 async fn stranger(s: &Story) -> Api {
-    let team = s.admin().post("/api/v1/teams", &json!({"name": "strangers"})).await.expect(201).id();
+    another_team(s, "strangers").await
+}
+
+/// An editor of a team that did not exist before.
+pub(crate) async fn another_team(s: &Story, name: &str) -> Api {
+    let team = s.admin().post("/api/v1/teams", &json!({"name": name})).await.expect(201).id();
     let body = json!({"name": "o", "kind": "team", "team_id": team, "role": "editor"});
     let key = s.admin().post("/api/v1/keys", &body).await.expect(201).json;
     Api::new(s.url(), key["key"].as_str().unwrap())

@@ -1,9 +1,10 @@
-//! The database pool: after a cancelled call, no transaction stays open in the pool.
+//! The database pool: after a cancelled call, no transaction stays open in the pool; its limits and its use.
 
 use std::time::Duration;
 
-use db::PgPool;
+use db::{PgPool, PoolUse, TransactionLimits};
 use futures::future::join_all;
+use serde_json::json;
 use sqlx::{Connection as _, PgConnection};
 use tests::{PATIENCE, Story};
 
@@ -82,5 +83,67 @@ async fn rollback_frees_locks_of_failed_statements() {
     });
     locked.join().unwrap().expect("the row is free");
     pool.close().await;
+    s.end().await;
+}
+
+/// The limits of one purpose must not outlive its transaction: behind a pooler, the connection is another client's then.
+#[tokio::test]
+async fn transactions_begin_with_limits_of_their_pool() {
+    let s = Story::today().await;
+    let of_login = pool(&s, 1).await;
+    let limits =
+        TransactionLimits { lock: Some(Duration::from_millis(1_234)), statement: Some(Duration::from_secs(7)) };
+    let limited = of_login.clone().with_limits(limits);
+    let before = limits_of(&mut *of_login.acquire().await.unwrap()).await;
+    let mut tx = db::begin_transaction(&limited).await.unwrap();
+    assert_eq!(limits_of(&mut tx).await, "1234ms 7s");
+    tx.commit().await.unwrap();
+    assert_eq!(limits_of(&mut *limited.acquire().await.unwrap()).await, before);
+    let mut tx = db::begin_transaction(&of_login).await.unwrap();
+    assert_eq!(limits_of(&mut tx).await, before);
+    tx.rollback().await.unwrap();
+    of_login.close().await;
+    s.end().await;
+}
+
+async fn limits_of(connection: &mut db::PgConnection) -> String {
+    let limits = "SELECT current_setting('lock_timeout') || ' ' || current_setting('statement_timeout')";
+    sqlx::query_scalar(limits).fetch_one(connection).await.unwrap()
+}
+
+/// A wait that is cancelled is over.
+#[tokio::test]
+async fn pools_count_who_waits() {
+    let s = Story::today().await;
+    let pool = pool(&s, 1).await;
+    let only_one = pool.acquire().await.unwrap();
+    let mut waiting = Box::pin(pool.acquire());
+    assert!(futures::poll!(&mut waiting).is_pending());
+    assert_eq!(pool.current_use(), PoolUse { used: 1, waiting: 1, timed_out: 0 });
+    drop(waiting);
+    assert_eq!(pool.current_use(), PoolUse { used: 1, waiting: 0, timed_out: 0 });
+    drop(only_one);
+    pool.close().await;
+    s.end().await;
+}
+
+/// Edits, lists and jobs use up their own connections only.
+#[tokio::test]
+async fn each_purpose_has_its_connections() {
+    let s = Story::today().await;
+    let pools = &s.app().pools;
+    let mut used = Vec::new();
+    for pool in [&pools.work, &pools.edits, &pools.reads] {
+        for _ in 0..pool.raw_pool().options().get_max_connections() {
+            used.push(pool.acquire().await.unwrap());
+        }
+    }
+    let invoke = "/api/v1/cron/workflows/999999:invoke";
+    s.scheduler_key().post(invoke, &json!({"scheduled_time": "2026-03-02T09:00:00Z"})).await.expect(410);
+    drop(pools.leases.acquire().await.unwrap());
+    let most: u32 = pools.by_name().iter().map(|(_, pool)| pool.raw_pool().options().get_max_connections()).sum();
+    assert_eq!(most, s.app().config.db_max_connections);
+    drop(used);
+    s.editor().get("/api/v1/workflows").await.expect(200);
     s.end().await;
 }

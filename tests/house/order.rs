@@ -28,15 +28,15 @@ static HOUSES: [House; 14] = [
         name: "app",
         src: "app/server/src",
         rooms: &[
-            ("process", "lib main"),
+            ("process", "lib main team_limits_command"),
             ("run", "run server"),
             ("API", "api"),
             ("handlers", "api/operations api/runs api/workflows"),
             ("requests", "api/request"),
             ("jobs and schedules file", "jobs schedules_file"),
-            ("state", "state"),
+            ("state", "pools state"),
             ("settings", "config"),
-            ("parts of an instance", "cadence clock jobs/prune metrics"),
+            ("parts of an instance", "cadence clock jobs/prune lines metrics"),
         ],
     },
     House {
@@ -66,7 +66,13 @@ static HOUSES: [House; 14] = [
     House {
         name: "access",
         src: "app/access/src",
-        rooms: &[("crate", "lib"), ("gate", "gate"), ("teams", "teams"), ("keys", "keys")],
+        rooms: &[
+            ("crate", "lib"),
+            ("gate", "gate"),
+            ("teams", "teams"),
+            ("keys", "keys"),
+            ("limits", "in_flight limits"),
+        ],
     },
     House {
         name: "workflows",
@@ -135,7 +141,7 @@ static HOUSES: [House; 14] = [
             ("pool", "pool"),
             ("connection", "connection"),
             ("server", "server proof"),
-            ("settings", "failpoint options tls"),
+            ("settings", "failpoint limits options tls"),
         ],
     },
     House {

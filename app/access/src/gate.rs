@@ -16,7 +16,9 @@ use sha2::{Digest as _, Sha256};
 use uuid::Uuid;
 use workflows::audit::Edit;
 
+use crate::in_flight::{Counted, Full, InFlight, Place};
 use crate::keys::{Key, Kind, Role, verify_key};
+use crate::limits::TeamLimits;
 
 /// How long a key is cached without reading the database.
 const BELIEVED_FOR: Duration = Duration::from_secs(4);
@@ -33,15 +35,41 @@ pub struct Caller {
     pub team_id: Option<i64>,
     /// The permissions of its team key; `None` for any other key.
     pub role: Option<Role>,
+    /// The limits of its team, with the defaults of the operator.
+    limits: TeamLimits,
 }
 
-/// The rate limits of keys and addresses; 0 = no limit.
+/// What a request does to the database.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Work {
+    /// It reads an object, or computes.
+    Read,
+    /// It reads many rows.
+    List,
+    /// It writes.
+    Edit,
+}
+
+/// The places of one request among those in progress, until they are dropped.
+#[derive(Debug)]
+pub struct Places {
+    /// Among all requests of its key and of its team.
+    pub requests: Vec<Place>,
+    /// Among the edits or the lists of its team.
+    pub work: Option<Place>,
+}
+
+/// The limits of keys, addresses and teams; 0 = no limit.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
     /// Requests a second for one admin or team key.
     pub key_requests_per_sec: u32,
     /// Unknown or revoked keys a minute that one address may try.
     pub bad_keys_per_min: u32,
+    /// Requests of one admin or team key in progress on this instance.
+    pub key_requests_in_flight: i64,
+    /// The limits of a team for which no admin has set others.
+    pub team: TeamLimits,
 }
 
 /// The decision about the key of a request.
@@ -63,11 +91,9 @@ impl Caller {
     pub fn edit_at(&self, now: DateTime<Utc>, traceparent: String) -> Edit {
         Edit { actor: format!("key:{}", self.prefix), now, traceparent: Some(traceparent) }
     }
-}
 
-impl From<Key> for Caller {
-    fn from(key: Key) -> Self {
-        Self { id: key.id, prefix: key.prefix, kind: key.kind, team_id: key.team_id, role: key.role }
+    fn of_key(key: Key, limits: TeamLimits) -> Self {
+        Self { id: key.id, prefix: key.prefix, kind: key.kind, team_id: key.team_id, role: key.role, limits }
     }
 }
 
@@ -77,6 +103,8 @@ pub struct Gate {
     believed: Cache<[u8; 32], Option<Caller>>,
     bad: Option<Arc<DefaultKeyedRateLimiter<IpAddr>>>,
     good: Option<Arc<DefaultKeyedRateLimiter<Uuid>>>,
+    in_flight: InFlight,
+    limits: Limits,
 }
 
 impl Gate {
@@ -88,6 +116,8 @@ impl Gate {
             bad: NonZeroU32::new(limits.bad_keys_per_min).map(|n| Arc::new(RateLimiter::keyed(Quota::per_minute(n)))),
             good: NonZeroU32::new(limits.key_requests_per_sec)
                 .map(|n| Arc::new(RateLimiter::keyed(Quota::per_second(n)))),
+            in_flight: InFlight::default(),
+            limits,
         }
     }
 
@@ -116,7 +146,8 @@ impl Gate {
         // By its digest, so that the cache has no key.
         let looked_up = self.believed.try_get_with(Sha256::digest(presented).into(), async {
             let mut connection = pool.acquire().await?;
-            Ok::<_, sqlx::Error>(verify_key(&mut connection, presented, now).await?.map(Caller::from))
+            let found = verify_key(&mut connection, presented, now).await?;
+            Ok::<_, sqlx::Error>(found.map(|(key, own)| Caller::of_key(key, own.or(self.limits.team))))
         });
         let Some(caller) = looked_up.await? else { return Ok(self.refuse(peer)) };
         if caller.kind != Kind::Scheduler
@@ -125,6 +156,30 @@ impl Gate {
             return Ok(Admission::TooManyRequests);
         }
         Ok(Admission::Admitted(caller))
+    }
+
+    /// Counts a request of this caller while its places exist. An admin belongs to no team, so only its key is counted.
+    ///
+    /// # Errors
+    /// Fails if the caller's key or team has as many in progress as it may have.
+    pub fn take_places(&self, caller: &Caller, work: Work) -> Result<Places, Full> {
+        let of_key = Some(self.limits.key_requests_in_flight);
+        let mut requests = vec![self.in_flight.take_place(Counted::Key(caller.id), of_key)?];
+        let Some(team_id) = caller.team_id else { return Ok(Places { requests, work: None }) };
+        let limits = &caller.limits;
+        requests.push(self.in_flight.take_place(Counted::Team(team_id), limits.requests_in_flight)?);
+        let work = match work {
+            Work::Read => None,
+            Work::List => Some(self.in_flight.take_place(Counted::Lists(team_id), limits.lists_in_flight)?),
+            Work::Edit => Some(self.in_flight.take_place(Counted::Edits(team_id), limits.edits_in_flight)?),
+        };
+        Ok(Places { requests, work })
+    }
+
+    /// The limits of keys, addresses and teams.
+    #[must_use]
+    pub fn limits(&self) -> &Limits {
+        &self.limits
     }
 
     fn refuse(&self, peer: IpAddr) -> Admission {

@@ -13,6 +13,8 @@ use subtle::ConstantTimeEq as _;
 use uuid::Uuid;
 use workflows::audit::{self, Edit, Entry};
 
+use crate::limits::TeamLimits;
+
 /// What a key gives access to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, sqlx::Type, serde::Serialize, serde::Deserialize, utoipa::ToSchema)]
 #[sqlx(type_name = "text", rename_all = "lowercase")]
@@ -201,18 +203,22 @@ pub async fn list_keys(db: &mut PgConnection, after: Option<Uuid>, limit: i64) -
     .await
 }
 
-/// Returns the active key that matches `presented`, if one does.
+/// Returns the active key that matches `presented`, if one does, and the limits of its team for requests in flight.
 ///
 /// # Errors
 /// Fails if the database cannot be reached or refuses the statement.
-pub async fn verify_key(db: &mut PgConnection, presented: &str, now: DateTime<Utc>) -> sqlx::Result<Option<Key>> {
+pub async fn verify_key(
+    db: &mut PgConnection,
+    presented: &str,
+    now: DateTime<Utc>,
+) -> sqlx::Result<Option<(Key, TeamLimits)>> {
     let Some(prefix) = prefix_of(presented) else { return Ok(None) };
-    let Some((key, hash)) = by_prefix(db, prefix).await? else { return Ok(None) };
+    let Some((key, limits, hash)) = by_prefix(db, prefix).await? else { return Ok(None) };
     if key.revoked_on.is_some() || !bool::from(digest(presented).ct_eq(&hash)) {
         return Ok(None);
     }
     touch(db, key.id, now).await?;
-    Ok(Some(key))
+    Ok(Some((key, limits)))
 }
 
 /// SHA-256 of a key, by which it is stored.
@@ -225,14 +231,15 @@ fn prefix_of(presented: &str) -> Option<&str> {
     (prefix.len() == 12 && secret.len() == 43 && presented.is_ascii()).then_some(prefix)
 }
 
-async fn by_prefix(db: &mut PgConnection, prefix: &str) -> sqlx::Result<Option<(Key, Vec<u8>)>> {
+async fn by_prefix(db: &mut PgConnection, prefix: &str) -> sqlx::Result<Option<(Key, TeamLimits, Vec<u8>)>> {
     let row = sqlx::query!(
         r#"
         -- find a key by its public part
-        SELECT id, prefix, hash, kind AS "kind: Kind", team_id, role AS "role: Role", name, created_on, last_used_on,
-               revoked_on
-          FROM api_keys
-         WHERE prefix = $1
+        SELECT k.id, k.prefix, k.hash, k.kind AS "kind: Kind", k.team_id, k.role AS "role: Role", k.name, k.created_on,
+               k.last_used_on, k.revoked_on, l.requests_in_flight AS "requests_in_flight?",
+               l.edits_in_flight AS "edits_in_flight?", l.lists_in_flight AS "lists_in_flight?"
+          FROM api_keys k LEFT JOIN team_limits l ON l.team_id = k.team_id
+         WHERE k.prefix = $1
         "#,
         prefix,
     )
@@ -250,7 +257,13 @@ async fn by_prefix(db: &mut PgConnection, prefix: &str) -> sqlx::Result<Option<(
             last_used_on: row.last_used_on,
             revoked_on: row.revoked_on,
         };
-        (key, row.hash)
+        let limits = TeamLimits {
+            requests_in_flight: row.requests_in_flight,
+            edits_in_flight: row.edits_in_flight,
+            lists_in_flight: row.lists_in_flight,
+            ..TeamLimits::default()
+        };
+        (key, limits, row.hash)
     }))
 }
 

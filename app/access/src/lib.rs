@@ -1,9 +1,11 @@
-//! Who may call the API, and how often: teams, their keys and roles, the cache of keys and the rate limits.
+//! Who may call the API, and how much: teams, their keys and roles, their limits, the cache of keys and the rate limits.
 //!
 //! It belongs to no step: each request passes it before step 1 (an edit) or step 7 (a fire). This crate imports
 //! `workflows` for the audit log and the signing secret of a team, and `db`. It must not import the ledger or the
 //! executor, and it must not depend on axum: the API translates its answers.
 
 pub mod gate;
+pub mod in_flight;
 pub mod keys;
+pub mod limits;
 pub mod teams;

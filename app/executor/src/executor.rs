@@ -21,6 +21,8 @@ pub struct Parts {
     pub instance: Uuid,
     /// The database.
     pub pool: PgPool,
+    /// The connections that renew leases, which wait for nothing else.
+    pub leases: PgPool,
     /// Business time.
     pub clock: Clock,
     /// Its settings.
@@ -104,7 +106,7 @@ impl Executor {
             return;
         }
         let released = async {
-            let mut connection = self.parts.pool.acquire().await?;
+            let mut connection = self.parts.leases.acquire().await?;
             claim::release_attempts(&mut connection, self.parts.instance, &stopped).await
         };
         match released.await {

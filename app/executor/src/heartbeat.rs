@@ -49,7 +49,7 @@ async fn renew(
     ours: &[Fence],
     now: &(dyn Fn() -> Instant + Sync),
 ) -> sqlx::Result<(Instant, Vec<Beat>)> {
-    let mut connection = executor.parts.pool.acquire().await?;
+    let mut connection = executor.parts.leases.acquire().await?;
     let requested = now();
     Ok((requested, claim::renew_leases(&mut connection, executor.run_lease(), ours).await?))
 }

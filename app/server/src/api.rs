@@ -19,7 +19,7 @@ use request::in_flight;
 
 /// All routes of the table, and the page of their description.
 pub fn build_router(app: App) -> Router {
-    routes::register_routes()
+    routes::register_routes(&app)
         .merge(SwaggerUi::new("/docs").url("/openapi.json", routes::Api::openapi()))
         .fallback(|| async { Error::not_found() })
         .method_not_allowed_fallback(method_not_allowed)

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use access::gate;
+use access::limits::TeamLimits;
 use chrono::TimeDelta;
 use clap::Args;
 use executor::recovery;
@@ -33,9 +34,12 @@ pub struct Config {
     /// A YAML file of workflows, loaded before the app listens.
     #[arg(long, env = "CRONBOX_SCHEDULES_FILE", value_name = "FILE")]
     pub schedules: Option<PathBuf>,
-    /// Database connections at most.
-    #[arg(long, env = "CRONBOX_DB_MAX_CONNECTIONS", default_value_t = 32)]
+    /// Database connections at most, of all pools together; at least 8.
+    #[arg(long, env = "CRONBOX_DB_MAX_CONNECTIONS", default_value_t = 32, value_parser = clap::value_parser!(u32).range(8..))]
     pub db_max_connections: u32,
+    /// How long an edit waits for a lock in the database, in milliseconds.
+    #[arg(long, env = "CRONBOX_EDIT_LOCK_TIMEOUT_MS", default_value_t = 1_000, value_parser = clap::value_parser!(u64).range(1..))]
+    pub edit_lock_timeout_ms: u64,
     /// Private networks that http actions may reach, for example 10.1.0.0/16,127.0.0.0/8
     #[arg(long, env = "CRONBOX_ACTION_ALLOW_CIDRS", value_delimiter = ',')]
     pub action_allow_cidrs: Vec<IpNet>,
@@ -122,6 +126,27 @@ pub struct Config {
     /// Unknown or revoked keys a minute that one address may try. 0 = no limit
     #[arg(long, env = "CRONBOX_BAD_KEYS_PER_MIN", default_value_t = 60)]
     pub bad_keys_per_min: u32,
+    /// Requests of one admin or team key in progress on this instance. 0 = no limit
+    #[arg(long, env = "CRONBOX_KEY_REQUESTS_IN_FLIGHT", default_value_t = 128, value_parser = clap::value_parser!(i64).range(0..))]
+    pub key_requests_in_flight: i64,
+    /// Requests of one team in progress on this instance, unless an admin has set its limit. 0 = no limit
+    #[arg(long, env = "CRONBOX_TEAM_REQUESTS_IN_FLIGHT", default_value_t = 256, value_parser = clap::value_parser!(i64).range(0..))]
+    pub team_requests_in_flight: i64,
+    /// Edits of one team in progress on this instance, unless an admin has set its limit. 0 = no limit
+    #[arg(long, env = "CRONBOX_TEAM_EDITS_IN_FLIGHT", default_value_t = 64, value_parser = clap::value_parser!(i64).range(0..))]
+    pub team_edits_in_flight: i64,
+    /// Lists and statistics of one team in progress on this instance, unless an admin has set its limit. 0 = no limit
+    #[arg(long, env = "CRONBOX_TEAM_LISTS_IN_FLIGHT", default_value_t = 16, value_parser = clap::value_parser!(i64).range(0..))]
+    pub team_lists_in_flight: i64,
+    /// Workflows of one team that are not archived, unless an admin has set its limit. 0 = no limit
+    #[arg(long, env = "CRONBOX_TEAM_WORKFLOWS", default_value_t = 10_000, value_parser = clap::value_parser!(i64).range(0..))]
+    pub team_workflows: i64,
+    /// Fires a minute of the workflows of one team, unless an admin has set its limit. 0 = no limit
+    #[arg(long, env = "CRONBOX_TEAM_FIRES_PER_MINUTE", default_value_t = 1_000, value_parser = clap::value_parser!(i64).range(0..))]
+    pub team_fires_per_minute: i64,
+    /// Bytes of inputs and actions of the workflows of one team, unless an admin has set its limit. 0 = no limit
+    #[arg(long, env = "CRONBOX_TEAM_INPUT_BYTES", default_value_t = 268_435_456, value_parser = clap::value_parser!(i64).range(0..))]
+    pub team_input_bytes: i64,
 }
 
 impl Config {
@@ -164,9 +189,28 @@ impl Config {
         }
     }
 
-    /// The rate limits of keys and addresses.
-    pub(crate) fn rate_limits(&self) -> gate::Limits {
-        gate::Limits { key_requests_per_sec: self.key_requests_per_sec, bad_keys_per_min: self.bad_keys_per_min }
+    /// The limits of keys, addresses and teams.
+    pub(crate) fn gate_limits(&self) -> gate::Limits {
+        gate::Limits {
+            key_requests_per_sec: self.key_requests_per_sec,
+            bad_keys_per_min: self.bad_keys_per_min,
+            key_requests_in_flight: self.key_requests_in_flight,
+            team: self.team_limits(),
+        }
+    }
+
+    /// The limits of a team for which no admin has set others. The executor has its own default for running runs.
+    #[must_use]
+    pub fn team_limits(&self) -> TeamLimits {
+        TeamLimits {
+            running_runs: None,
+            workflows: Some(self.team_workflows),
+            fires_per_minute: Some(self.team_fires_per_minute),
+            input_bytes: Some(self.team_input_bytes),
+            requests_in_flight: Some(self.team_requests_in_flight),
+            edits_in_flight: Some(self.team_edits_in_flight),
+            lists_in_flight: Some(self.team_lists_in_flight),
+        }
     }
 
     /// The options of the database connection.

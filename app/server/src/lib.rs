@@ -13,13 +13,16 @@ pub mod cadence;
 pub mod clock;
 pub mod config;
 pub mod jobs;
+mod lines;
 pub mod metrics;
+mod pools;
 mod run;
 pub mod schedules_file;
 mod server;
 mod state;
 
 pub use config::Config;
+pub use pools::Pools;
 pub use run::serve_app;
 pub use server::bind_listener;
 pub use state::{App, Parts};

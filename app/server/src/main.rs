@@ -1,15 +1,17 @@
 //! The app's command line: `cronbox-app serve`, `cronbox-app migrate`, `cronbox-app teams create` and others.
 
+mod team_limits_command;
+
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use access::keys::{Kind, Role};
 use access::{keys, teams};
 use anyhow::Context as _;
-use app::App;
 use app::api::operations::keys::parse_holder;
 use app::config::{Config, database_options};
 use app::schedules_file::load_schedules;
+use app::{App, Pools};
 use chrono::{DateTime, SecondsFormat, Utc};
 use clap::error::ErrorKind;
 use clap::{Args, Parser, Subcommand};
@@ -17,6 +19,7 @@ use db::{PgConnection, PgPool};
 use executor::Shutdown;
 use ledger::acceptance::{self, Keep};
 use schedule::{Clock, Environment, ZoneSet};
+use team_limits_command::NamedLimits;
 use tokio::signal::unix::{SignalKind, signal};
 use tracing_subscriber::EnvFilter;
 use workflows::audit::Edit;
@@ -82,6 +85,16 @@ enum Teams {
         /// Unique name.
         #[arg(long)]
         name: String,
+    },
+    /// Change the limits of a team that are named, and print all of them; null = the default of the operator.
+    Limits {
+        #[command(flatten)]
+        database: Database,
+        /// The team.
+        #[arg(long)]
+        team: i64,
+        #[command(flatten)]
+        limits: NamedLimits,
     },
 }
 
@@ -152,6 +165,7 @@ async fn main() -> ExitCode {
         Command::Migrate(database) => migrate(&database).await,
         Command::Zones(Zones::Update { database, file }) => update_zones(&database, &file).await,
         Command::Teams(Teams::Create { database, name }) => create_team(&database, &name).await,
+        Command::Teams(Teams::Limits { database, team, limits }) => set_team_limits(&database, team, &limits).await,
         Command::Keys(Keys::Create { database, kind, team, role, name }) => {
             create_key(&database, kind, team, role, &name).await
         }
@@ -176,13 +190,13 @@ async fn serve(config: Config) -> anyhow::Result<()> {
         schedule::offset_machine_clock(config.clock_offset_secs);
     }
     let shutdown = shutdown()?;
-    let pool = db::connect_pool(&config.database_options()).await?;
-    db::check_migrated(&pool).await?;
-    db::load_zones(&mut *pool.acquire().await?).await.context("cannot read the zone data in force")?;
+    let pools = Pools::connect(&config).await?;
+    db::check_migrated(&pools.work).await?;
+    db::load_zones(&mut *pools.work.acquire().await?).await.context("cannot read the zone data in force")?;
     let listener = app::bind_listener(config.bind_addr).with_context(|| {
         format!("cannot listen on {}: stop what uses it, or choose another CRONBOX_BIND_ADDR", config.bind_addr)
     })?;
-    let app = App::new(config, pool, Clock::System);
+    let app = App::new(config, pools, Clock::System);
     if let Some(file) = &app.config.schedules {
         app.database_time().await?;
         load_schedules(&app, file).await?;
@@ -195,6 +209,10 @@ async fn migrate(database: &Database) -> anyhow::Result<()> {
     db::migrate_schema(&database.options()).await?;
     let pool = database.connect().await?;
     let edit = command_line_edit(&mut *pool.acquire().await?).await?;
+    let counted = workflows::count_uncounted_workflows(&pool).await?;
+    if counted > 0 {
+        tracing::info!(workflows = counted, "workflows of an older version counted for the limits of their teams");
+    }
     zones::store_bundled(&pool, &edit).await.map(drop)
 }
 
@@ -223,6 +241,16 @@ async fn create_team(database: &Database, name: &str) -> anyhow::Result<()> {
     tx.commit().await?;
     println!("{}", team.id);
     eprintln!("signing secret, shown once: {}", secret.reveal_text());
+    Ok(())
+}
+
+async fn set_team_limits(database: &Database, team: i64, named: &NamedLimits) -> anyhow::Result<()> {
+    let pool = database.connect().await?;
+    let mut tx = db::begin_transaction(&pool).await?;
+    let edit = command_line_edit(&mut tx).await?;
+    let limits = team_limits_command::change_limits(&mut tx, team, named, &edit).await?;
+    tx.commit().await?;
+    println!("{}", serde_json::to_string(&limits)?);
     Ok(())
 }
 

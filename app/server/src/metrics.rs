@@ -2,6 +2,7 @@
 
 mod labels;
 mod ledger;
+mod pools;
 
 use chrono::{DateTime, Utc};
 use db::PgPool;
@@ -41,13 +42,14 @@ pub struct Metrics {
 }
 
 impl Metrics {
-    /// Renders the counters and the ledger's gauges in Prometheus' text format.
+    /// Renders the counters, the use of the `pools` and the ledger's gauges in Prometheus' text format.
     ///
     /// # Errors
     /// Writing into a `String` never fails.
     pub async fn render_metrics(
         &self,
         pool: &PgPool,
+        pools: &[(&'static str, &PgPool)],
         now: DateTime<Utc>,
         clock_skew: &ClockSkew,
     ) -> Result<String, std::fmt::Error> {
@@ -84,6 +86,7 @@ impl Metrics {
             "How far this instance's clock is ahead of the database's; above 30 or below -30 it takes no jobs",
             ConstGauge::new(clock_skew.as_seconds()),
         );
+        pools::register_gauges(&mut registry, pools);
         self.ledger.register_gauges(&mut registry, pool, now).await;
         let mut text = String::new();
         encode(&mut text, &registry)?;

@@ -31,15 +31,15 @@ pub async fn serve_app(listener: TcpListener, app: App, shutdown: Shutdown) -> a
     );
     let client = Client::new(app.allowed.clone())?;
     app.database_time().await?;
-    identity::prepare_identity(&app.pool, &app.config.env, app.config.restored).await?;
+    identity::prepare_identity(&app.pools.work, &app.config.env, app.config.restored).await?;
     let executor = app.new_executor(client);
     let mut executing = tokio::spawn(executor.execute_until(shutdown.clone()));
     let mut taking_turns = tokio::spawn(turns(app.clone(), shutdown.clone()));
-    let notifying = tokio::spawn(app.notifier.clone().send_notifications(app.pool.clone()));
+    let notifying = tokio::spawn(app.notifier.clone().send_notifications(app.pools.work.clone()));
     let sweeping = tokio::spawn(sweep(app.clone()));
     let forgetting = tokio::spawn(forget_deleted(app.clone()));
     let sampling = tokio::spawn(keep_sampling(app.clone()));
-    let following = tokio::spawn(zones::follow_zones(app.pool.clone()));
+    let following = tokio::spawn(zones::follow_zones(app.pools.work.clone()));
     let mut ended = Ok(());
     let drained = async {
         shutdown.wait_for_drain().await;
@@ -105,7 +105,7 @@ async fn forget_deleted(app: App) {
 }
 
 async fn forget_once(app: &App, newest: Option<i64>) -> sqlx::Result<i64> {
-    let mut connection = app.pool.acquire().await?;
+    let mut connection = app.pools.work.acquire().await?;
     let Some(newest) = newest else { return audit::newest_id(&mut connection).await };
     let deleted = audit::deleted_workflows(&mut connection, newest - COMMIT_ORDER_MARGIN).await?;
     let read = deleted.last().map_or(newest, |(id, _)| newest.max(*id));

@@ -105,7 +105,7 @@ async fn out_of_reach(app: &App, wanted: &[Definition]) -> Vec<Complaint> {
 }
 
 async fn apply(app: &App, file: &str, wanted: &[Definition], edit: &Edit) -> Result<Loaded, Stopped> {
-    let mut tx = db::begin_transaction(&app.pool).await?;
+    let mut tx = db::begin_transaction(&app.pools.work).await?;
     lock_teams(&mut tx, wanted).await?;
     let (mut plans, mut complaints) = (Vec::new(), Vec::new());
     let bounds = Bounds { now: edit.now, retention: app.ledger_kept };

@@ -10,14 +10,19 @@ use executor::actions::Client;
 use executor::actions::address::Allowed;
 use executor::{Executor, Wake};
 use ledger::invoke::FireDecider;
-use schedule::Clock;
+use schedule::{Clock, WorkflowId};
 use tokio_util::task::TaskTracker;
 use uuid::Uuid;
 use workflows::notify::Notifier;
 
 use crate::clock::{self, ClockSkew};
 use crate::config::Config;
+use crate::lines::Lines;
 use crate::metrics::Metrics;
+use crate::pools::Pools;
+
+/// How many edits of one workflow wait for their turn at most.
+const EDITS_THAT_WAIT: usize = 100;
 
 /// One instance of the app; any number of instances may share a database.
 #[derive(Clone)]
@@ -31,8 +36,8 @@ pub struct Parts {
     pub config: Config,
     /// How long occurrences are kept, by the configuration.
     pub ledger_kept: TimeDelta,
-    /// The database.
-    pub pool: PgPool,
+    /// The connections to the database, by purpose.
+    pub pools: Pools,
     /// Business time: the database's, or a test's.
     pub clock: Clock,
     /// How far this instance's own clock differs from the database's.
@@ -51,6 +56,12 @@ pub struct Parts {
     pub metrics: Metrics,
     /// Requests in flight; each is completed.
     pub requests: TaskTracker,
+    /// The edits of a workflow by the callers of one team, which begin one after another.
+    pub(crate) edits_of_row: Lines<(Option<i64>, WorkflowId)>,
+    /// The edits of a team, which use half of the connections for edits at most.
+    pub(crate) edits_of_team: Lines<i64>,
+    /// The lists of a team, which use a third of the connections for reads at most.
+    pub(crate) lists_of_team: Lines<Option<i64>>,
 }
 
 impl Deref for App {
@@ -64,20 +75,24 @@ impl Deref for App {
 impl App {
     /// Creates an instance on a migrated database; a running clock becomes the database's.
     #[must_use]
-    pub fn new(config: Config, pool: PgPool, clock: Clock) -> Self {
+    pub fn new(config: Config, pools: impl Into<Pools>, clock: Clock) -> Self {
+        let pools = pools.into();
         let ledger_kept = config.ledger_kept();
         Self(Arc::new(Parts {
             instance: Uuid::new_v4(),
-            gate: Gate::new(config.rate_limits()),
-            decider: FireDecider::new(pool.clone(), ledger_kept),
+            gate: Gate::new(config.gate_limits()),
+            decider: FireDecider::new(pools.fires.clone(), ledger_kept),
             allowed: Allowed::new(config.action_allow_cidrs.clone()),
             notifier: Notifier::default(),
             wake: Wake::default(),
             metrics: Metrics::default(),
             requests: TaskTracker::default(),
+            edits_of_row: Lines::new(1, EDITS_THAT_WAIT),
+            edits_of_team: Lines::new(share(&pools.edits, 2), usize::MAX),
+            lists_of_team: Lines::new(share(&pools.reads, 3), usize::MAX),
             config,
             ledger_kept,
-            pool,
+            pools,
             clock: clock::of_database(clock),
             clock_skew: ClockSkew::default(),
         }))
@@ -88,7 +103,7 @@ impl App {
     /// # Errors
     /// Fails if the database does not answer.
     pub async fn database_time(&self) -> sqlx::Result<DateTime<Utc>> {
-        clock::sample_clock(&self.pool, &self.clock, &self.clock_skew).await
+        clock::sample_clock(&self.pools.work, &self.clock, &self.clock_skew).await
     }
 
     /// Creates an executor of this instance, which has claimed nothing yet.
@@ -96,7 +111,8 @@ impl App {
     pub fn new_executor(&self, client: Client) -> Executor {
         let parts = executor::Parts {
             instance: self.instance,
-            pool: self.pool.clone(),
+            pool: self.pools.work.clone(),
+            leases: self.pools.leases.clone(),
             clock: self.clock.clone(),
             settings: self.config.executor_settings(),
             wake: self.wake.clone(),
@@ -104,4 +120,10 @@ impl App {
         };
         Executor::new(parts, client)
     }
+}
+
+/// How many connections of a pool one team may use, if that is one in `parts`.
+fn share(pool: &PgPool, parts: u32) -> usize {
+    let share = (pool.raw_pool().options().get_max_connections() / parts).max(1);
+    usize::try_from(share).unwrap_or(usize::MAX)
 }

@@ -1,4 +1,9 @@
 //! Step 1 of 7: the audit log: actor and content of each change. Append-only, written in the transaction of the change.
+//!
+//! An entry has what the change changed, and of a large value only its digest, so that its size does not depend on the
+//! size of the object. Entries of version 0.1 have the complete object before and after.
+
+mod difference;
 
 use chrono::{DateTime, Utc};
 use db::PgConnection;
@@ -16,7 +21,7 @@ pub struct Edit {
     pub traceparent: Option<String>,
 }
 
-/// One entry of the log; `before` and `after` contain no secrets.
+/// One entry of the log; `before` and `after` contain no secrets. If both exist, the log gets their difference.
 pub struct Entry<'a> {
     /// The action: `create`, `update`, `pause`, ..
     pub verb: &'a str,
@@ -33,6 +38,7 @@ pub struct Entry<'a> {
 /// # Errors
 /// Fails if the database cannot be reached or refuses the statement.
 pub async fn record_entry(tx: &mut PgConnection, edit: &Edit, entry: Entry<'_>) -> sqlx::Result<()> {
+    let (before, after) = difference::reduce_states(entry.before, entry.after);
     sqlx::query!(
         r#"
         -- record an audit entry
@@ -43,8 +49,8 @@ pub async fn record_entry(tx: &mut PgConnection, edit: &Edit, entry: Entry<'_>) 
         edit.actor,
         entry.verb,
         entry.subject,
-        entry.before,
-        entry.after,
+        before,
+        after,
     )
     .execute(tx)
     .await

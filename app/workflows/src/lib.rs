@@ -28,6 +28,7 @@ mod workflow;
 pub mod zones;
 
 pub use workflow::{
-    CLOCK_SKEW, Filter, Saved, State, Sync, SyncStatus, Workflow, cancel_live_runs, create_workflow, erase_workflow,
-    find_locked_for_fire, find_workflow, list_workflows, lock_row, lock_workflow, save_workflow, try_lock_workflow,
+    CLOCK_SKEW, Filter, Saved, State, Sync, SyncStatus, Workflow, cancel_live_runs, count_uncounted_workflows,
+    create_workflow, erase_workflow, find_locked_for_fire, find_workflow, list_workflows, lock_row, lock_workflow,
+    save_workflow, try_lock_workflow,
 };

@@ -7,6 +7,7 @@ mod edit;
 mod live_runs;
 mod read;
 mod record;
+mod usage;
 mod write;
 
 pub use edit::{create_workflow, erase_workflow, save_workflow};
@@ -15,3 +16,4 @@ pub use read::{
     CLOCK_SKEW, find_locked_for_fire, find_workflow, list_workflows, lock_row, lock_workflow, try_lock_workflow,
 };
 pub use record::{Filter, Saved, State, Sync, SyncStatus, Workflow};
+pub use usage::count_uncounted_workflows;

@@ -22,10 +22,12 @@ async fn workflows(s: &Story, count: usize) -> Vec<WorkflowId> {
 /// Removes the lock and statement timeouts of all the app's connections.
 async fn wait_long_for_locks(s: &Story) {
     let mut connections = Vec::new();
-    for _ in 0..s.app().config.db_max_connections {
-        let mut connection = s.pool.raw_pool().acquire().await.unwrap();
-        sqlx::raw_sql("SET lock_timeout = 0; SET statement_timeout = 0").execute(&mut *connection).await.unwrap();
-        connections.push(connection);
+    for (_, pool) in s.app().pools.by_name() {
+        for _ in 0..pool.raw_pool().options().get_max_connections() {
+            let mut connection = pool.raw_pool().acquire().await.unwrap();
+            sqlx::raw_sql("SET lock_timeout = 0; SET statement_timeout = 0").execute(&mut *connection).await.unwrap();
+            connections.push(connection);
+        }
     }
 }
 

@@ -13,7 +13,7 @@ use db::PgPool;
 use db::failpoint::pass_point;
 use moka::future::Cache;
 use schedule::{Fire, WorkflowId};
-use tokio::sync::oneshot;
+use tokio::sync::{Semaphore, oneshot};
 use uuid::Uuid;
 use workflows::failpoint::Point;
 
@@ -43,6 +43,9 @@ struct Ledger {
     kept: TimeDelta,
     /// The cache, which removes a run that a newer fire replaced.
     runs: Runs,
+    /// The connections for fires that get their own transaction. Such a fire may wait for a lock, so batches and the
+    /// keys of their callers have connections besides.
+    singly: Arc<Semaphore>,
 }
 
 #[derive(Default)]
@@ -61,7 +64,9 @@ type Decided = Result<Answer, Arc<sqlx::Error>>;
 
 impl FireBatches {
     pub(super) fn new(pool: PgPool, kept: TimeDelta, runs: Runs) -> Self {
-        Self { ledger: Ledger { pool, kept, runs }, gathering: Arc::default() }
+        let connections = usize::try_from(pool.raw_pool().options().get_max_connections()).unwrap_or(usize::MAX);
+        let singly = Arc::new(Semaphore::new(connections.saturating_sub(AT_ONCE + 1).max(1)));
+        Self { ledger: Ledger { pool, kept, runs, singly }, gathering: Arc::default() }
     }
 
     /// Decides a fire in a batch with concurrent ones; answers after the commit.
@@ -170,6 +175,10 @@ async fn decide_singly(ledger: Ledger, Waiting { fire, asker }: Waiting) {
 }
 
 async fn in_its_own_transaction(ledger: &Ledger, fire: &Fire) -> sqlx::Result<Answer> {
+    let patience = ledger.pool.raw_pool().options().get_acquire_timeout();
+    let Ok(Ok(_connection)) = tokio::time::timeout(patience, ledger.singly.acquire()).await else {
+        return Err(sqlx::Error::PoolTimedOut);
+    };
     let mut tx = db::begin_transaction(&ledger.pool).await?;
     let cases::Outcome { answer, replaced } = cases::decide_under_lock(&mut tx, fire, ledger.kept).await?;
     let is_accepted = matches!(answer, Answer::Accepted(_));

@@ -6,4 +6,5 @@ pub mod jobs;
 pub mod keys;
 pub mod outbox;
 pub mod stats;
+pub mod team_limits;
 pub mod verify;

@@ -1,7 +1,9 @@
 //! Steps 1 and 7 of 7: what all handlers share: requests in flight, the caller, bodies and queries, pages and errors.
 
 pub mod auth;
+pub(crate) mod edit_transaction;
 pub mod error;
 pub mod extract;
 pub(crate) mod in_flight;
+pub mod limits;
 pub mod page;

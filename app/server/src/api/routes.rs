@@ -2,12 +2,13 @@
 
 use std::collections::BTreeSet;
 
-use axum::Router;
 use axum::routing::MethodRouter;
+use axum::{Router, middleware};
 use utoipa::OpenApi;
 
 use super::openapi::{self, Key};
-use super::operations::{drift, health, jobs, keys, outbox, stats, verify};
+use super::operations::{drift, health, jobs, keys, outbox, stats, team_limits, verify};
+use super::request::limits::{self, Load};
 use super::runs::{self, backfills, invoke, manual};
 use super::workflows::{self, previews, schedules, verbs};
 use crate::App;
@@ -31,6 +32,8 @@ pub enum Access {
 pub struct Route {
     /// Which callers it accepts.
     pub access: Access,
+    /// What a request does, by which it is counted.
+    pub load: Load,
     /// The HTTP method, in lower case.
     pub method: &'static str,
     /// The path, with `{id}` and the verb.
@@ -47,13 +50,14 @@ pub struct Route {
 /// operations of a path, because axum has no pattern `{id}:verb`; another function describes each.
 macro_rules! routes {
     (
-        handlers { $($access:ident $method:ident $path:literal $($handler:ident)::+;)+ }
-        verbs { $($verb_access:ident $verb_method:ident $verb_path:literal $($server:ident)::+ => $($verb:ident)::+;)+ }
+        handlers { $($access:ident $load:ident $method:ident $path:literal $($handler:ident)::+;)+ }
+        verbs { $($verb_access:ident $verb_load:ident $verb_method:ident $verb_path:literal $($server:ident)::+ => $($verb:ident)::+;)+ }
     ) => {
         /// All operations.
         pub static ROUTES: &[Route] = &[
             $(Route {
                 access: Access::$access,
+                load: Load::$load,
                 method: stringify!($method),
                 path: $path,
                 operation: stringify!($($handler)::+),
@@ -62,6 +66,7 @@ macro_rules! routes {
             },)+
             $(Route {
                 access: Access::$verb_access,
+                load: Load::$verb_load,
                 method: stringify!($verb_method),
                 path: $verb_path,
                 operation: stringify!($($verb)::+),
@@ -84,64 +89,71 @@ macro_rules! routes {
 
 routes! {
     handlers {
-        Admin     post   "/api/v1/teams"                        keys::create_team;
-        Admin     get    "/api/v1/keys"                         keys::list_keys;
-        Admin     post   "/api/v1/keys"                         keys::create_key;
-        Admin     post   "/api/v1/keys/{id}:revoke"             keys::revoke_key;
-        Viewer    get    "/api/v1/workflows"                    workflows::list_workflows;
-        Editor    post   "/api/v1/workflows"                    workflows::create_workflow;
-        Viewer    get    "/api/v1/workflows/{id}"               workflows::get_workflow;
-        Editor    patch  "/api/v1/workflows/{id}"               workflows::patch_workflow;
-        Admin     delete "/api/v1/workflows/{id}"               workflows::delete_workflow;
-        Viewer    post   "/api/v1/cron:explain"                 previews::explain_cron;
-        Viewer    get    "/api/v1/schedules"                    schedules::list_schedules;
-        Viewer    get    "/api/v1/schedules/{id}"               schedules::get_schedule;
-        Editor    put    "/api/v1/schedules/{id}"               schedules::put_schedule;
-        Editor    patch  "/api/v1/schedules/{id}"               schedules::patch_schedule;
-        Editor    delete "/api/v1/schedules/{id}"               schedules::delete_schedule;
-        Viewer    get    "/api/v1/schedules/{id}/next"          previews::list_next_times;
-        Viewer    get    "/api/v1/schedules/{id}/runs"          runs::list_schedule_runs;
-        Viewer    get    "/api/v1/schedules/{id}/occurrences"   runs::list_occurrences;
-        Viewer    get    "/api/v1/runs"                         runs::list_runs;
-        Viewer    get    "/api/v1/runs/{id}"                    runs::get_run;
-        Viewer    get    "/api/v1/backfills"                    backfills::list_backfills;
-        Viewer    get    "/api/v1/backfills/{id}"               backfills::get_backfill;
-        Scheduler post   "/api/v1/cron/workflows/{id}:invoke"   invoke::invoke_workflow;
-        Viewer    get    "/api/v1/jobs"                         jobs::list_jobs;
-        Admin     get    "/api/v1/outbox"                       outbox::list_outbox;
-        Admin     get    "/api/v1/drift"                        drift::show_drift;
-        Admin     post   "/api/v1/drift:check"                  drift::check_drift;
-        Viewer    get    "/api/v1/stats"                        stats::show_stats;
-        Admin     get    "/api/v1/verify"                       verify::verify_ledger;
-        Open      get    "/healthz"                             health::show_health;
-        Open      get    "/readyz"                              health::show_readiness;
-        Open      get    "/metrics"                             health::show_metrics;
+        Admin     Edit post   "/api/v1/teams"                        keys::create_team;
+        Viewer    Read get    "/api/v1/teams/{id}/limits"            team_limits::get_team_limits;
+        Admin     Edit put    "/api/v1/teams/{id}/limits"            team_limits::put_team_limits;
+        Admin     List get    "/api/v1/keys"                         keys::list_keys;
+        Admin     Edit post   "/api/v1/keys"                         keys::create_key;
+        Admin     Edit post   "/api/v1/keys/{id}:revoke"             keys::revoke_key;
+        Viewer    List get    "/api/v1/workflows"                    workflows::list_workflows;
+        Editor    Edit post   "/api/v1/workflows"                    workflows::create_workflow;
+        Viewer    Read get    "/api/v1/workflows/{id}"               workflows::get_workflow;
+        Editor    Edit patch  "/api/v1/workflows/{id}"               workflows::patch_workflow;
+        Admin     Edit delete "/api/v1/workflows/{id}"               workflows::delete_workflow;
+        Viewer    Read post   "/api/v1/cron:explain"                 previews::explain_cron;
+        Viewer    List get    "/api/v1/schedules"                    schedules::list_schedules;
+        Viewer    Read get    "/api/v1/schedules/{id}"               schedules::get_schedule;
+        Editor    Edit put    "/api/v1/schedules/{id}"               schedules::put_schedule;
+        Editor    Edit patch  "/api/v1/schedules/{id}"               schedules::patch_schedule;
+        Editor    Edit delete "/api/v1/schedules/{id}"               schedules::delete_schedule;
+        Viewer    Read get    "/api/v1/schedules/{id}/next"          previews::list_next_times;
+        Viewer    List get    "/api/v1/schedules/{id}/runs"          runs::list_schedule_runs;
+        Viewer    List get    "/api/v1/schedules/{id}/occurrences"   runs::list_occurrences;
+        Viewer    List get    "/api/v1/runs"                         runs::list_runs;
+        Viewer    Read get    "/api/v1/runs/{id}"                    runs::get_run;
+        Viewer    List get    "/api/v1/backfills"                    backfills::list_backfills;
+        Viewer    Read get    "/api/v1/backfills/{id}"               backfills::get_backfill;
+        Scheduler Fire post   "/api/v1/cron/workflows/{id}:invoke"   invoke::invoke_workflow;
+        Viewer    Read get    "/api/v1/jobs"                         jobs::list_jobs;
+        Admin     List get    "/api/v1/outbox"                       outbox::list_outbox;
+        Admin     List get    "/api/v1/drift"                        drift::show_drift;
+        Admin     Edit post   "/api/v1/drift:check"                  drift::check_drift;
+        Viewer    List get    "/api/v1/stats"                        stats::show_stats;
+        Admin     List get    "/api/v1/verify"                       verify::verify_ledger;
+        Open      Open get    "/healthz"                             health::show_health;
+        Open      Open get    "/readyz"                              health::show_readiness;
+        Open      Open get    "/metrics"                             health::show_metrics;
     }
     verbs {
-        Editor    post   "/api/v1/workflows/{id}:archive"       verbs::change_state         => openapi::archive_workflow;
-        Editor    post   "/api/v1/workflows/{id}:pause"         verbs::change_state         => openapi::pause_workflow;
-        Editor    post   "/api/v1/workflows/{id}:resume"        verbs::change_state         => openapi::resume_workflow;
-        Editor    post   "/api/v1/schedules/{id}:fire"          manual::act_on_schedule     => openapi::fire_schedule;
-        Editor    post   "/api/v1/schedules/{id}:backfill"      manual::act_on_schedule     => openapi::backfill_schedule;
-        Editor    post   "/api/v1/runs/{id}:cancel"             manual::act_on_run          => openapi::cancel_run;
-        Editor    post   "/api/v1/runs/{id}:retry"              manual::act_on_run          => openapi::retry_run;
-        Editor    post   "/api/v1/backfills/{id}:pause"         backfills::change_backfill  => openapi::pause_backfill;
-        Editor    post   "/api/v1/backfills/{id}:resume"        backfills::change_backfill  => openapi::resume_backfill;
-        Editor    post   "/api/v1/backfills/{id}:cancel"        backfills::change_backfill  => openapi::cancel_backfill;
-        Admin     post   "/api/v1/outbox/{id}:retry"            outbox::change_outbox_row   => openapi::retry_outbox_row;
-        Admin     post   "/api/v1/outbox/{id}:discard"          outbox::change_outbox_row   => openapi::discard_outbox_row;
+        Editor    Edit post   "/api/v1/workflows/{id}:archive"       verbs::change_state         => openapi::archive_workflow;
+        Editor    Edit post   "/api/v1/workflows/{id}:pause"         verbs::change_state         => openapi::pause_workflow;
+        Editor    Edit post   "/api/v1/workflows/{id}:resume"        verbs::change_state         => openapi::resume_workflow;
+        Editor    Edit post   "/api/v1/schedules/{id}:fire"          manual::act_on_schedule     => openapi::fire_schedule;
+        Editor    Edit post   "/api/v1/schedules/{id}:backfill"      manual::act_on_schedule     => openapi::backfill_schedule;
+        Editor    Edit post   "/api/v1/runs/{id}:cancel"             manual::act_on_run          => openapi::cancel_run;
+        Editor    Edit post   "/api/v1/runs/{id}:retry"              manual::act_on_run          => openapi::retry_run;
+        Editor    Edit post   "/api/v1/backfills/{id}:pause"         backfills::change_backfill  => openapi::pause_backfill;
+        Editor    Edit post   "/api/v1/backfills/{id}:resume"        backfills::change_backfill  => openapi::resume_backfill;
+        Editor    Edit post   "/api/v1/backfills/{id}:cancel"        backfills::change_backfill  => openapi::cancel_backfill;
+        Admin     Edit post   "/api/v1/outbox/{id}:retry"            outbox::change_outbox_row   => openapi::retry_outbox_row;
+        Admin     Edit post   "/api/v1/outbox/{id}:discard"          outbox::change_outbox_row   => openapi::discard_outbox_row;
     }
 }
 
-/// Registers every operation of [`ROUTES`].
-pub(super) fn register_routes() -> Router<App> {
+/// Registers every operation of [`ROUTES`], each with the limits of its load.
+pub(super) fn register_routes(app: &App) -> Router<App> {
     let mut served = BTreeSet::new();
     let mut router = Router::new();
     for route in ROUTES {
         let pattern = route.pattern();
-        // The verbs of a path share a handler. Two handlers for the same method and pattern panic here.
+        // The verbs of a path share a handler and its limits. Two handlers for the same method and pattern panic here.
         if served.insert((route.method, pattern.clone(), route.handler)) {
-            router = router.route(&pattern, (route.serve)());
+            let handler = match route.load.counted_work() {
+                Some(work) => (route.serve)()
+                    .route_layer(middleware::from_fn_with_state((app.clone(), work), limits::count_request)),
+                None => (route.serve)(),
+            };
+            router = router.route(&pattern, handler);
         }
     }
     router

@@ -124,7 +124,7 @@ pub(crate) async fn get_run(
     Viewer(caller): Viewer,
     Id(id): Id<Uuid>,
 ) -> Result<Json<RunView>, Error> {
-    let mut connection = app.pool.acquire().await?;
+    let mut connection = app.pools.reads.acquire().await?;
     let run = runs::find_run(&mut connection, id, caller.team_id).await?.ok_or_else(Error::not_found)?;
     Ok(Json(run.into()))
 }
@@ -167,7 +167,7 @@ pub(crate) async fn list_occurrences(
         before: page::parse_cursor(params.cursor.as_deref())?,
         limit: limit + 1,
     };
-    let mut connection = app.pool.acquire().await?;
+    let mut connection = app.pools.reads.acquire().await?;
     let found = occurrences::list_occurrences(&mut connection, &filter).await?;
     let items = found.into_iter().map(OccurrenceView::from).collect();
     Ok(Json(Page::from_rows(items, limit, |item: &OccurrenceView| item.scheduled_time.to_rfc3339())))
@@ -185,14 +185,14 @@ async fn page_of_runs(app: &App, team_id: Option<i64>, params: RunParams) -> Res
         before: page::parse_cursor(params.cursor.as_deref())?,
         limit: limit + 1,
     };
-    let mut connection = app.pool.acquire().await?;
+    let mut connection = app.pools.reads.acquire().await?;
     let found = runs::list_runs(&mut connection, &filter).await?;
     let items = found.into_iter().map(RunView::from).collect();
     Ok(Json(Page::from_rows(items, limit, |item: &RunView| item.id.to_string())))
 }
 
 async fn visible(app: &App, id: WorkflowId, team_id: Option<i64>) -> Result<(), Error> {
-    let mut connection = app.pool.acquire().await?;
+    let mut connection = app.pools.reads.acquire().await?;
     find_workflow(&mut connection, id, team_id).await?.map(drop).ok_or_else(Error::not_found)
 }
 

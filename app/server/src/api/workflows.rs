@@ -2,10 +2,12 @@
 
 pub mod edit;
 pub mod previews;
+mod quota;
 pub mod schedules;
 pub mod verbs;
 pub mod view;
 
+use access::limits::Growth;
 use axum::Json;
 use axum::extract::State;
 use axum::http::{StatusCode, header};
@@ -21,11 +23,14 @@ use workflows::definition::spec::Bounds;
 use workflows::{Filter, SyncStatus, Workflow};
 
 use super::request::auth::{Admin, Caller, Editor, Viewer};
+use super::request::edit_transaction::wait_team_turn;
 use super::request::error::{Error, Problem};
 use super::request::extract::{Body, EditRequest, Id, Params, Patch, Trace, WriteParams};
+use super::request::limits::EditPlace;
 use super::request::page::{self, Page};
 use crate::App;
 use edit::{LockedEdit, parse_wait, read_saved, read_when_applied};
+use quota::check_quota;
 use view::{WorkflowAnswer, WorkflowView, view_workflow};
 
 /// Filters of a list of workflows.
@@ -60,6 +65,7 @@ pub(crate) async fn create_workflow(
     Editor(caller): Editor,
     Trace(trace): Trace,
     Params(params): Params<WriteParams>,
+    place: EditPlace,
     Body(body): Body<WorkflowBody>,
 ) -> Result<Response, Error> {
     let wait = parse_wait(params.wait)?;
@@ -79,9 +85,14 @@ pub(crate) async fn create_workflow(
     let bounds = Bounds { now: edit.now, retention: app.ledger_kept };
     let spec = body.into_spec(None, &bounds)?;
     actions::check_reach(&spec.action, &app.allowed).await?;
-    let mut tx = db::begin_transaction(&app.pool).await?;
+    let growth = Growth::of_new(&spec);
+    let turn = wait_team_turn(&app, &caller).await?;
+    let mut tx = db::begin_transaction(&app.pools.edits).await?;
     let made = workflows::create_workflow(&mut tx, team_id, spec, None, &edit).await?;
+    check_quota(&app, &mut tx, team_id, growth).await?;
     tx.commit().await?;
+    drop(turn);
+    place.release();
     app.notifier.request_notification();
     let location = format!("/api/v1/workflows/{}", made.id);
     let read = read_when_applied(&app, made.id, made.revision.0, wait).await?;
@@ -97,7 +108,7 @@ pub(crate) async fn get_workflow(
     Viewer(caller): Viewer,
     Id(id): Id<WorkflowId>,
 ) -> Result<WorkflowAnswer, Error> {
-    let mut connection = app.pool.acquire().await?;
+    let mut connection = app.pools.reads.acquire().await?;
     let found = workflows::find_workflow(&mut connection, id, caller.team_id).await?.ok_or_else(Error::not_found)?;
     Ok(WorkflowAnswer(view_workflow(found, app.clock.now())))
 }
@@ -140,7 +151,7 @@ async fn select_workflows(
         after: page::parse_cursor(params.cursor.as_deref())?,
         limit: limit + 1,
     };
-    let mut connection = app.pool.acquire().await?;
+    let mut connection = app.pools.reads.acquire().await?;
     Ok((workflows::list_workflows(&mut connection, &filter).await?, limit))
 }
 
@@ -157,7 +168,7 @@ pub(crate) async fn patch_workflow(
     Patch(patch, kind): Patch,
 ) -> Result<WorkflowAnswer, Error> {
     let id = request.id;
-    parse_wait(request.wait)?;
+    parse_wait(request.head.wait)?;
     // Before the transaction, because a name server may be slow.
     actions::check_reach(patch.get("action").unwrap_or(&Value::Null), &app.allowed).await?;
     let change = LockedEdit::begin_writable(&app, &caller, request).await?;

@@ -12,7 +12,7 @@ use crate::metrics::{FailedJob, MetricLabel, Metrics};
 
 /// Decides the due times that have no decision.
 pub(super) async fn run_watchdog(app: &App) -> anyhow::Result<Did> {
-    let pass = watchdog::decide_overdue_times(&app.pool, app.ledger_kept, app.database_time().await?).await?;
+    let pass = watchdog::decide_overdue_times(&app.pools.work, app.ledger_kept, app.database_time().await?).await?;
     count_watchdog(&pass, &app.metrics);
     if pass.caught_up > 0 {
         app.wake.notify();
@@ -32,7 +32,7 @@ pub(super) async fn run_watchdog(app: &App) -> anyhow::Result<Did> {
 
 /// Starts the runs that wait for a slot.
 pub(super) async fn run_queue(app: &App) -> anyhow::Result<Did> {
-    let pass = queue::advance_all(&app.pool, app.database_time().await?).await?;
+    let pass = queue::advance_all(&app.pools.work, app.database_time().await?).await?;
     if pass.changed_runs() > 0 {
         app.wake.notify();
     }
@@ -42,7 +42,7 @@ pub(super) async fn run_queue(app: &App) -> anyhow::Result<Did> {
 
 /// Advances each running backfill.
 pub(super) async fn run_backfills(app: &App) -> anyhow::Result<Did> {
-    let pass = backfills::advance_backfills(&app.pool, app.database_time().await?).await?;
+    let pass = backfills::advance_backfills(&app.pools.work, app.database_time().await?).await?;
     if pass.started > 0 {
         app.wake.notify();
     }
@@ -56,8 +56,8 @@ pub(super) async fn run_backfills(app: &App) -> anyhow::Result<Did> {
 
 /// Recovers the runs of lost instances.
 pub(super) async fn run_recovery(app: &App) -> anyhow::Result<Did> {
-    let pass =
-        recovery::recover_lost_runs(&app.pool, app.config.recovery_settings(), app.database_time().await?).await?;
+    let pass = recovery::recover_lost_runs(&app.pools.work, app.config.recovery_settings(), app.database_time().await?)
+        .await?;
     app.wake.notify();
     fail_at_end(recovery::JOB, pass.failed, &app.metrics)?;
     Ok(match pass.lost {
@@ -69,7 +69,7 @@ pub(super) async fn run_recovery(app: &App) -> anyhow::Result<Did> {
 
 /// Ends the attempts that did not end at their timeout.
 pub(super) async fn run_timeouts(app: &App) -> anyhow::Result<Did> {
-    let pass = timeouts::end_stuck_runs(&app.pool, app.database_time().await?).await?;
+    let pass = timeouts::end_stuck_runs(&app.pools.work, app.database_time().await?).await?;
     app.wake.notify();
     fail_at_end(timeouts::JOB, pass.failed, &app.metrics)?;
     Ok(match pass.tries {
@@ -81,7 +81,7 @@ pub(super) async fn run_timeouts(app: &App) -> anyhow::Result<Did> {
 
 /// Removes old rows.
 pub(super) async fn run_prune(app: &App) -> anyhow::Result<Did> {
-    let pass = prune::remove_old_rows(&app.pool, app.config.prune_settings(), app.database_time().await?).await?;
+    let pass = prune::remove_old_rows(&app.pools.work, app.config.prune_settings(), app.database_time().await?).await?;
     fail_at_end(prune::JOB, pass.failed, &app.metrics)?;
     Ok(match (pass.removed_rows(), pass.may_be_more) {
         (0, _) => Did::Nothing,

@@ -72,7 +72,7 @@ async fn take_due_jobs(
     hold_log: &mut HoldLog,
     under_way: &mut JoinSet<()>,
 ) -> sqlx::Result<()> {
-    let mut connection = app.pool.acquire().await?;
+    let mut connection = app.pools.leases.acquire().await?;
     hold_log.log(identity::read_hold(&mut connection).await?);
     // The other instances take the jobs, because a machine whose clock is so wrong cannot be trusted.
     if !app.clock_skew.permits_jobs() {
@@ -136,7 +136,7 @@ fn ended(app: &App, job: &Job, done: anyhow::Result<Did>, took: Duration) -> End
 }
 
 async fn settle(app: &App, name: &str, ended: &Ended) -> sqlx::Result<()> {
-    let mut connection = app.pool.acquire().await?;
+    let mut connection = app.pools.leases.acquire().await?;
     table::record_turn(&mut connection, name, app.instance, ended).await
 }
 
@@ -157,7 +157,7 @@ async fn until_lost(app: &App, name: &str) {
 }
 
 async fn renewed(app: &App, name: &str) -> sqlx::Result<bool> {
-    let mut connection = app.pool.acquire().await?;
+    let mut connection = app.pools.leases.acquire().await?;
     table::renew_lease(&mut connection, name, app.instance, LEASE).await
 }
 
@@ -170,7 +170,7 @@ async fn end(app: &App, mut under_way: JoinSet<()>, shutdown: &Shutdown) {
         () = shutdown.wait_for_hand_over() => {}
     }
     under_way.shutdown().await;
-    let released = async { table::release_all(&mut *app.pool.acquire().await?, app.instance).await };
+    let released = async { table::release_all(&mut *app.pools.leases.acquire().await?, app.instance).await };
     if let Err(error) = released.await {
         tracing::warn!(%error, "job leases not released; they expire");
     }

@@ -26,6 +26,33 @@ pub struct Spec {
     pub policies: Policies,
 }
 
+/// How much a workflow adds to the usage of its team.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Usage {
+    /// How many times its cron fires in an hour in which it fires; 0 without a cron.
+    pub fires_per_hour: i16,
+    /// Bytes of its inputs and its action as JSON.
+    pub input_bytes: i32,
+}
+
+impl Spec {
+    /// Returns how much it adds to the usage of its team.
+    #[must_use]
+    pub fn count_usage(&self) -> Usage {
+        let bytes = json_bytes(&self.starting_inputs) + json_bytes(&self.action);
+        let fires = self.timing.parsed_cron().map_or(0, |cron| cron.fires_per_hour());
+        Usage {
+            fires_per_hour: i16::try_from(fires).unwrap_or(i16::MAX),
+            input_bytes: i32::try_from(bytes).unwrap_or(i32::MAX),
+        }
+    }
+}
+
+/// The length of a document, which is never kept.
+fn json_bytes(document: &impl serde::Serialize) -> usize {
+    serde_json::to_vec(document).map_or(0, |json| json.len())
+}
+
 /// When a workflow is due.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Timing {

@@ -56,7 +56,10 @@ pub async fn lock_workflow(
     team_id: Option<i64>,
     now: DateTime<Utc>,
 ) -> sqlx::Result<Option<Workflow>> {
-    lock_row(tx, id).await?;
+    match team_id {
+        None => lock_row(tx, id).await?,
+        Some(team_id) => lock_row_of_team(tx, id, team_id).await?,
+    }
     read_locked(tx, id, team_id, now).await
 }
 
@@ -116,6 +119,21 @@ pub async fn lock_row(tx: &mut PgConnection, id: WorkflowId) -> sqlx::Result<()>
         SELECT id FROM workflows WHERE id = $1 FOR NO KEY UPDATE
         "#,
         id.0
+    )
+    .fetch_optional(tx)
+    .await
+    .map(drop)
+}
+
+/// As [`lock_row`], but neither locks nor waits for the workflow of another team, whose edits and fires it would delay.
+async fn lock_row_of_team(tx: &mut PgConnection, id: WorkflowId, team_id: i64) -> sqlx::Result<()> {
+    sqlx::query!(
+        r#"
+        -- lock a workflow of a team
+        SELECT id FROM workflows WHERE id = $1 AND team_id = $2 FOR NO KEY UPDATE
+        "#,
+        id.0,
+        team_id,
     )
     .fetch_optional(tx)
     .await

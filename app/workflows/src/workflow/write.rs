@@ -17,15 +17,17 @@ pub(super) async fn insert_workflow(
     managed_by: Option<&str>,
     now: DateTime<Utc>,
 ) -> sqlx::Result<WorkflowId> {
-    let policies = &spec.policies;
+    let (policies, usage) = (&spec.policies, spec.count_usage());
     sqlx::query_scalar!(
         r#"
         -- insert a workflow
         INSERT INTO workflows (team_id, name, description, is_api, action, starting_inputs,
                                cron_schedule, timezone, starts_at, ends_at, revision, created_on, updated_on,
                                overlap_policy, max_concurrent, catch_up_policy, catch_up_window_secs, spread_secs,
-                               timeout_secs, max_attempts, on_lost, pause_after_failures, managed_by)
-        VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21, $22)
+                               timeout_secs, max_attempts, on_lost, pause_after_failures, managed_by,
+                               fires_per_hour, input_bytes)
+        VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21, $22,
+                $23, $24)
         RETURNING id
         "#,
         team_id,
@@ -50,6 +52,8 @@ pub(super) async fn insert_workflow(
         policies.on_lost as OnLost,
         policies.pause_after_failures,
         managed_by,
+        usage.fires_per_hour,
+        usage.input_bytes,
     )
     .fetch_one(tx)
     .await
@@ -76,7 +80,7 @@ pub(super) async fn update_workflow(
     next: &Workflow,
     change: Option<Change>,
 ) -> sqlx::Result<()> {
-    let policies = &next.spec.policies;
+    let (policies, usage) = (&next.spec.policies, next.spec.count_usage());
     sqlx::query!(
         r#"
         -- update a workflow that this transaction has locked; $27 is NULL if the same times are due as before
@@ -98,6 +102,7 @@ pub(super) async fn update_workflow(
                version = $13, revision = $14, updated_on = $15, pause_until = $16, overlap_policy = $17,
                max_concurrent = $18, catch_up_policy = $19, catch_up_window_secs = $20, spread_secs = $21,
                timeout_secs = $22, max_attempts = $23, on_lost = $24, pause_after_failures = $25, managed_by = $26,
+               fires_per_hour = $30, input_bytes = $31,
                watch_at = LEAST(watch_at, (SELECT valid_from FROM version)),
                ledger_cursor = COALESCE(ledger_cursor, (SELECT valid_from FROM version) - INTERVAL '1 microsecond'),
                schedule_activated_at = CASE WHEN $28 THEN (SELECT valid_from FROM version) ELSE schedule_activated_at END
@@ -132,6 +137,8 @@ pub(super) async fn update_workflow(
         change.map(|change| change.since),
         change.is_some_and(|change| change.is_activated),
         change.is_some_and(|change| change.is_foreseen),
+        usage.fires_per_hour,
+        usage.input_bytes,
     )
     .execute(tx)
     .await

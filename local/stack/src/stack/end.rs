@@ -50,6 +50,7 @@ impl Stack {
         self.stop.apps.cancel();
         for app in std::mem::take(&mut self.apps) {
             app.serving.await.context("the app ended unexpectedly")??;
+            app.app.pools.close().await;
         }
         self.pool.close().await;
         self.database.remove_clone().await

@@ -16,7 +16,7 @@ use std::net::Ipv4Addr;
 use std::path::PathBuf;
 
 use anyhow::{Context, Result};
-use app::App;
+use app::{App, Pools};
 use aws_sdk_scheduler::Client;
 use chrono::{DateTime, Utc};
 use db::PgPool;
@@ -155,7 +155,8 @@ impl Stack {
         let stand_in = served.stand_in.clone();
         let scheduler = publisher::scheduler_client(Some(&served.endpoint)).await;
         scheduler.create_schedule_group().name(GROUP).send().await.context("cannot create the schedule group")?;
-        let app = Instance::start_serving(ground.app, App::new(config, pool.clone(), clock.clone()), &stop).await?;
+        let pools = Pools::connect(&config).await?;
+        let app = Instance::start_serving(ground.app, App::new(config, pools, clock.clone()), &stop).await?;
         parts::register_runner(&stand_in, &app.url, &keys)?;
         let mut publisher_config = parts::publisher_config()?;
         (options.publisher)(&mut publisher_config);
@@ -224,8 +225,8 @@ impl Stack {
     pub async fn another_app_at(&mut self, dsn: String) -> Result<String> {
         let listener = app::bind_listener((Ipv4Addr::LOCALHOST, 0).into())?;
         let config = parts::app_config(dsn, &listener)?;
-        let pool = db::connect_pool(&config.database_options()).await?;
-        let app = Instance::start_serving(listener, App::new(config, pool, self.clock.clone()), &self.stop).await?;
+        let pools = Pools::connect(&config).await?;
+        let app = Instance::start_serving(listener, App::new(config, pools, self.clock.clone()), &self.stop).await?;
         let url = app.url.clone();
         self.apps.push(app);
         Ok(url)

@@ -91,7 +91,9 @@ pub(super) fn app_config(dsn: String, listener: &TcpListener) -> Result<app::Con
         bind_addr: listener.local_addr()?,
         env: parse_environment()?,
         schedules: None,
-        db_max_connections: 16,
+        db_max_connections: 32,
+        // A test may hold a lock for longer than a second.
+        edit_lock_timeout_ms: 5_000,
         // Actions may call servers on this machine.
         action_allow_cidrs: ["127.0.0.0/8", "::1/128"].iter().map(|net| net.parse()).collect::<Result<_, _>>()?,
         executor_slots: 256,
@@ -125,6 +127,13 @@ pub(super) fn app_config(dsn: String, listener: &TcpListener) -> Result<app::Con
         max_connections: 8_192,
         key_requests_per_sec: 0,
         bad_keys_per_min: 0,
+        key_requests_in_flight: 0,
+        team_requests_in_flight: 0,
+        team_edits_in_flight: 0,
+        team_lists_in_flight: 0,
+        team_workflows: 0,
+        team_fires_per_minute: 0,
+        team_input_bytes: 0,
     })
 }
 

@@ -79,7 +79,7 @@ pub struct CheckBody {
 #[utoipa::path(get, path = "/api/v1/drift", tag = "operations",
     responses((status = 200, body = DriftView), (status = "4XX", body = Problem, content_type = "application/problem+json")))]
 pub(crate) async fn show_drift(State(app): State<App>, Admin(_): Admin) -> Result<Json<DriftView>, Error> {
-    let mut connection = app.pool.acquire().await?;
+    let mut connection = app.pools.reads.acquire().await?;
     // Read the open sweep first: if it finishes between the two statements, it is shown as the last.
     let open = drift::find_open_sweep(&mut connection).await?;
     let last = drift::find_last_sweep(&mut connection).await?;
@@ -102,7 +102,7 @@ pub(crate) async fn check_drift(
     Trace(trace): Trace,
     OptionalBody(body): OptionalBody<CheckBody>,
 ) -> Result<(StatusCode, Json<SweepView>), Error> {
-    let mut tx = db::begin_transaction(&app.pool).await?;
+    let mut tx = db::begin_transaction(&app.pools.edits).await?;
     let sweep = drift::request_sweep(&mut tx, body.force, &caller.edit_at(app.clock.now(), trace)).await?;
     tx.commit().await?;
     Ok((StatusCode::ACCEPTED, Json(sweep.into())))

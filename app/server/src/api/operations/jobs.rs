@@ -44,7 +44,7 @@ pub struct JobView {
 #[utoipa::path(get, path = "/api/v1/jobs", tag = "operations",
     responses((status = 200, body = JobsView), (status = "4XX", body = Problem, content_type = "application/problem+json")))]
 pub(crate) async fn list_jobs(State(app): State<App>, Viewer(_): Viewer) -> Result<Json<JobsView>, Error> {
-    let mut connection = app.pool.acquire().await?;
+    let mut connection = app.pools.reads.acquire().await?;
     let found = jobs::list_statuses(&mut connection).await?;
     let known = jobs::all_jobs(&app.config);
     let zone = app.config.jobs_timezone.name();

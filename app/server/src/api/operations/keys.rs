@@ -96,7 +96,7 @@ pub(crate) async fn create_team(
     Body(body): Body<TeamBody>,
 ) -> Result<Response, Error> {
     field::check_name("name", &body.name)?;
-    let mut tx = db::begin_transaction(&app.pool).await?;
+    let mut tx = db::begin_transaction(&app.pools.edits).await?;
     let (team, secret) = teams::create_team(&mut tx, &body.name, &caller.edit_at(app.clock.now(), trace)).await?;
     tx.commit().await?;
     let view = TeamView {
@@ -119,7 +119,7 @@ pub(crate) async fn create_key(
 ) -> Result<Response, Error> {
     field::check_name("name", &body.name)?;
     let holder = parse_holder(body.kind, body.team_id, body.role)?;
-    let mut tx = db::begin_transaction(&app.pool).await?;
+    let mut tx = db::begin_transaction(&app.pools.edits).await?;
     let (key, secret) = keys::create_key(&mut tx, holder, &body.name, &caller.edit_at(app.clock.now(), trace)).await?;
     tx.commit().await?;
     let view = NewKeyView { key: secret.reveal_text().to_owned(), shown: key.into() };
@@ -135,7 +135,7 @@ pub(crate) async fn list_keys(
     Params(params): Params<KeyParams>,
 ) -> Result<Json<Page<KeyView>>, Error> {
     let limit = page::parse_limit(params.limit)?;
-    let mut connection = app.pool.acquire().await?;
+    let mut connection = app.pools.reads.acquire().await?;
     let found = keys::list_keys(&mut connection, page::parse_cursor(params.cursor.as_deref())?, limit + 1).await?;
     let items = found.into_iter().map(KeyView::from).collect();
     Ok(Json(Page::from_rows(items, limit, |item: &KeyView| item.id.to_string())))
@@ -154,7 +154,7 @@ pub(crate) async fn revoke_key(
     if verb != "revoke" {
         return Err(Error::not_found());
     }
-    let mut tx = db::begin_transaction(&app.pool).await?;
+    let mut tx = db::begin_transaction(&app.pools.edits).await?;
     let key =
         keys::revoke_key(&mut tx, id, &caller.edit_at(app.clock.now(), trace)).await?.ok_or_else(Error::not_found)?;
     tx.commit().await?;

@@ -64,7 +64,7 @@ pub(crate) async fn list_outbox(
     let limit = page::parse_limit(params.limit)?;
     let filter = Filter { status: params.status, workflow_id: params.workflow_id };
     let before = page::parse_cursor(params.cursor.as_deref())?;
-    let mut connection = app.pool.acquire().await?;
+    let mut connection = app.pools.reads.acquire().await?;
     let found = operate::list_rows(&mut connection, filter, before, limit + 1).await?;
     let items = found.into_iter().map(OutboxView::from).collect();
     Ok(Json(Page::from_rows(items, limit, |item: &OutboxView| item.id.to_string())))
@@ -79,7 +79,7 @@ pub(crate) async fn change_outbox_row(
     OptionalBody(EmptyBody {}): OptionalBody<EmptyBody>,
 ) -> Result<Json<OutboxView>, Error> {
     let edit = caller.edit_at(app.clock.now(), trace);
-    let mut tx = db::begin_transaction(&app.pool).await?;
+    let mut tx = db::begin_transaction(&app.pools.edits).await?;
     let operated = match verb.as_str() {
         "retry" => operate::retry_row(&mut tx, id, &edit).await?,
         "discard" => operate::discard_row(&mut tx, id, &edit).await?,

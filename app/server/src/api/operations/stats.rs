@@ -113,7 +113,7 @@ pub(crate) async fn show_stats(
         hours @ 1..=MAX_HOURS => TimeDelta::hours(hours),
         _ => return Err(FieldError::invalid("hours", format!("hours must be from 1 to {MAX_HOURS}")).into()),
     };
-    let mut connection = app.pool.acquire().await?;
+    let mut connection = app.pools.reads.acquire().await?;
     if let Some(id) = params.workflow_id {
         let found = find_workflow(&mut connection, WorkflowId(id), caller.team_id).await?;
         found.ok_or_else(Error::not_found)?;

@@ -100,10 +100,10 @@ pub(crate) async fn verify_ledger(
     let span = Span { from: field::check_instant("from", params.from)?, to: field::check_instant("to", params.to)? };
     let cursor = page::parse_cursor(params.cursor.as_deref())?;
     let (kept, now) = (app.ledger_kept, app.clock.now());
-    let mut connection = app.pool.acquire().await?;
+    let mut connection = app.pools.reads.acquire().await?;
     let cursor = verify::find_start(&mut connection, span, cursor, kept, now).await?.map_err(refused)?;
     drop(connection);
-    Ok(Json(view(span, verify::compare_span(&app.pool, span, cursor).await?)))
+    Ok(Json(view(span, verify::compare_span(&app.pools.reads, span, cursor).await?)))
 }
 
 fn refused(unfit: Unfit) -> FieldError {

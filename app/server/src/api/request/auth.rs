@@ -1,5 +1,5 @@
-//! Steps 1 and 7 of 7: identifies the caller. `X-API-Key` becomes a [`Caller`], and a handler requires the role that it
-//! needs.
+//! Steps 1 and 7 of 7: identifies the caller. `X-API-Key` becomes a [`Caller`], once for each request, and a handler
+//! requires the role that it needs.
 //!
 //! The crate `access` decides whether a key is valid, and limits the rate of its requests.
 
@@ -8,10 +8,10 @@ use std::net::IpAddr;
 use access::gate::Admission;
 use access::keys::{Kind, Role};
 use axum::extract::FromRequestParts;
-use axum::http::StatusCode;
 use axum::http::request::Parts;
+use db::PgPool;
 
-use super::error::Error;
+use super::error::{Error, Limit};
 use crate::App;
 
 pub use access::gate::Caller;
@@ -33,21 +33,36 @@ impl FromRequestParts<App> for Caller {
     type Rejection = Error;
 
     async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Self, Error> {
-        let presented = parts.headers.get("x-api-key").and_then(|value| value.to_str().ok());
-        let peer = parts.extensions.get::<Peer>().map_or(IpAddr::from([0, 0, 0, 0]), |peer| peer.0);
-        match presented {
-            None => Err(Error::unauthorized()),
-            Some(presented) => admitted(app, app.gate.admit_key(&app.pool, presented, peer, app.clock.now()).await?),
+        match parts.extensions.get::<Caller>() {
+            Some(caller) => Ok(caller.clone()),
+            // Only the route of fires counts no requests, so that nothing has identified its caller yet.
+            None => identify_caller(parts, app, &app.pools.fires).await,
         }
     }
 }
 
+/// Returns the caller of a request; if its key is not cached, a connection of this pool reads it.
+///
+/// # Errors
+/// Returns 401 or 429, or the failure of the database.
+pub(super) async fn identify_caller(parts: &Parts, app: &App, pool: &PgPool) -> Result<Caller, Error> {
+    let presented = parts.headers.get("x-api-key").and_then(|value| value.to_str().ok());
+    let peer = parts.extensions.get::<Peer>().map_or(IpAddr::from([0, 0, 0, 0]), |peer| peer.0);
+    match presented {
+        None => Err(Error::unauthorized()),
+        Some(presented) => admitted(app, app.gate.admit_key(pool, presented, peer, app.clock.now()).await?),
+    }
+}
+
 fn admitted(app: &App, admission: Admission) -> Result<Caller, Error> {
-    let limited = |detail, seconds| Error::Later(StatusCode::TOO_MANY_REQUESTS, "rate_limited", detail, seconds);
+    let limits = app.gate.limits();
     match admission {
         Admission::Admitted(caller) => Ok(caller),
         Admission::TooManyRequests => {
-            Err(limited("too many requests with this key: wait for Retry-After seconds, then repeat", 1))
+            let detail = "too many requests with this key: wait for Retry-After seconds, then repeat".to_owned();
+            let quota = limits.key_requests_per_sec.into();
+            let limit = Limit { policy: "key-requests-per-second", quota, window_secs: Some(1), retry_secs: 1 };
+            Err(Error::limited("rate_limited", detail, limit))
         }
         Admission::Unknown => {
             app.metrics.bad_keys.inc();
@@ -55,10 +70,11 @@ fn admitted(app: &App, admission: Admission) -> Result<Caller, Error> {
         }
         Admission::TooManyUnknown => {
             app.metrics.bad_keys.inc();
-            Err(limited(
-                "too many unknown keys from this address: wait for Retry-After seconds, then send an active key",
-                60,
-            ))
+            let detail =
+                "too many unknown keys from this address: wait for Retry-After seconds, then send an active key";
+            let quota = limits.bad_keys_per_min.into();
+            let limit = Limit { policy: "unknown-keys-per-minute", quota, window_secs: Some(60), retry_secs: 60 };
+            Err(Error::limited("rate_limited", detail.to_owned(), limit))
         }
     }
 }

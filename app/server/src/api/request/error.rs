@@ -5,12 +5,13 @@
 //! | a field is not valid | `FieldError`, by `?` | 400, with `field` |
 //! | the database refused a constraint | [`Error::from`] a `sqlx::Error`, by the constraint's name | 400 or 409 |
 //! | the database is unavailable or busy | the same, by the kind of error | 503, `Retry-After` |
+//! | a limit of the key, the address or the team | [`Error::limited`] | 429, `Retry-After`, `RateLimit` |
 //! | an unknown error | `Error::Internal`, logged once here, never sent | 500 |
 
 use std::sync::Arc;
 
 use axum::Json;
-use axum::http::{HeaderValue, StatusCode, header};
+use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use serde::Serialize;
 use utoipa::ToSchema;
@@ -23,10 +24,41 @@ pub enum Error {
     Field(FieldError),
     /// Any other refusal: its status, its stable code and a sentence.
     Refused(StatusCode, &'static str, String),
-    /// 429 or 503: try again after this number of seconds.
+    /// 503: try again after this number of seconds.
     Later(StatusCode, &'static str, &'static str, u32),
+    /// 429: a limit is reached.
+    Limited(&'static str, String, Limit),
     /// 500: logged, never sent.
     Internal(anyhow::Error),
+}
+
+/// A limit of requests, for the headers `RateLimit-Policy`, `RateLimit` and `Retry-After`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limit {
+    /// What it limits: the name of the policy.
+    pub policy: &'static str,
+    /// How many requests it permits.
+    pub quota: i64,
+    /// In how many seconds; `None` = at once.
+    pub window_secs: Option<u32>,
+    /// After how many seconds a client may try again.
+    pub retry_secs: u32,
+}
+
+impl Limit {
+    /// The value of `RateLimit-Policy` (draft-ietf-httpapi-ratelimit-headers).
+    fn policy_header(&self) -> String {
+        let Self { policy, quota, .. } = self;
+        match self.window_secs {
+            Some(seconds) => format!("\"{policy}\";q={quota};w={seconds}"),
+            None => format!("\"{policy}\";q={quota};qu=\"concurrent-requests\""),
+        }
+    }
+
+    /// The value of `RateLimit`: no request is left until the seconds have passed.
+    fn remaining_header(&self) -> String {
+        format!("\"{}\";r=0;t={}", self.policy, self.retry_secs)
+    }
 }
 
 /// RFC 9457 `application/problem+json`.
@@ -85,6 +117,12 @@ impl Error {
         Self::Refused(StatusCode::CONFLICT, code, detail.into())
     }
 
+    /// 429.
+    #[must_use]
+    pub fn limited(code: &'static str, detail: String, limit: Limit) -> Self {
+        Self::Limited(code, detail, limit)
+    }
+
     fn problem(&self) -> (StatusCode, Problem) {
         let (status, code, detail, field) = match self {
             Error::Field(error) => {
@@ -93,6 +131,7 @@ impl Error {
             }
             Error::Refused(status, code, detail) => (*status, *code, detail.clone(), None),
             Error::Later(status, code, detail, _) => (*status, *code, (*detail).to_owned(), None),
+            Error::Limited(code, detail, _) => (StatusCode::TOO_MANY_REQUESTS, *code, detail.clone(), None),
             Error::Internal(_) => {
                 let detail = "cronbox has an error; its log has the cause".to_owned();
                 (StatusCode::INTERNAL_SERVER_ERROR, "internal", detail, None)
@@ -100,7 +139,7 @@ impl Error {
         };
         let cron_field = match self {
             Error::Field(error) => error.cron_field,
-            Error::Refused(..) | Error::Later(..) | Error::Internal(_) => None,
+            Error::Refused(..) | Error::Later(..) | Error::Limited(..) | Error::Internal(_) => None,
         };
         let title = status.canonical_reason().unwrap_or("Error");
         (status, Problem { kind: "about:blank", title, status: status.as_u16(), code, detail, field, cron_field })
@@ -116,13 +155,29 @@ impl IntoResponse for Error {
         let mut response = (status, Json(problem)).into_response();
         let headers = response.headers_mut();
         headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/problem+json"));
-        if let Error::Later(_, _, _, seconds) = self {
-            headers.insert(header::RETRY_AFTER, HeaderValue::from(seconds));
+        match &self {
+            Error::Later(_, _, _, seconds) => set_retry_after(headers, *seconds),
+            Error::Limited(_, _, limit) => set_limit(headers, limit),
+            Error::Field(_) | Error::Refused(..) | Error::Internal(_) => {}
         }
         if status == StatusCode::UNAUTHORIZED {
             headers.insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("ApiKey header=\"X-API-Key\""));
         }
         response
+    }
+}
+
+fn set_retry_after(headers: &mut HeaderMap, seconds: u32) {
+    headers.insert(header::RETRY_AFTER, HeaderValue::from(seconds));
+}
+
+fn set_limit(headers: &mut HeaderMap, limit: &Limit) {
+    set_retry_after(headers, limit.retry_secs);
+    for (name, value) in [("ratelimit-policy", limit.policy_header()), ("ratelimit", limit.remaining_header())] {
+        // Names of policies are ASCII.
+        if let Ok(value) = HeaderValue::try_from(value) {
+            headers.insert(name, value);
+        }
     }
 }
 
@@ -175,6 +230,7 @@ fn by_constraint(constraint: &str) -> Option<Error> {
         "workflows_team_id_name_key" => {
             Some(Error::conflict("name_taken", "another workflow of the team has this name and is not archived"))
         }
+        "team_limits_team_id_fkey" => Some(Error::not_found()),
         "teams_name_key" => Some(Error::conflict("name_taken", "another team has this name")),
         "workflows_team_id_fkey" | "api_keys_team_id_fkey" => {
             Some(FieldError::new("unknown_team", "team_id", "no team has this id").into())

@@ -14,6 +14,7 @@ use workflows::definition::field::{self, FieldError};
 use workflows::definition::patch::PatchKind;
 
 use super::error::Error;
+use super::limits::EditPlace;
 
 /// Largest request body in bytes: more than the largest action needs.
 const BODY_LIMIT: usize = 256 * 1024;
@@ -60,14 +61,22 @@ pub struct WriteParams {
 
 /// What a request to edit a workflow has besides its key and its body.
 pub struct EditRequest {
-    /// The `traceparent` of the request, or a new one.
-    pub trace: String,
     /// The workflow.
     pub id: WorkflowId,
+    /// Its headers and its query.
+    pub head: EditHead,
+}
+
+/// The headers and the query of a request to edit a workflow.
+pub struct EditHead {
+    /// The `traceparent` of the request, or a new one.
+    pub trace: String,
     /// Which versions the client has seen.
     pub if_match: IfMatch,
     /// How many seconds the client waits for EventBridge; not validated yet.
     pub wait: Option<u64>,
+    /// Its place among the edits of the team.
+    pub place: EditPlace,
 }
 
 /// When the request times out; a body that is not complete by then is refused.
@@ -174,11 +183,20 @@ impl<S: Send + Sync> FromRequestParts<S> for EditRequest {
     type Rejection = Error;
 
     async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Error> {
-        let trace = read_traceparent(&parts.headers);
         let Id(id) = Id::<WorkflowId>::from_request_parts(parts, state).await?;
+        Ok(Self { id, head: EditHead::from_request_parts(parts, state).await? })
+    }
+}
+
+impl<S: Send + Sync> FromRequestParts<S> for EditHead {
+    type Rejection = Error;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Error> {
+        let trace = read_traceparent(&parts.headers);
         let if_match = IfMatch::from_request_parts(parts, state).await?;
         let Params(WriteParams { wait }) = Params::<WriteParams>::from_request_parts(parts, state).await?;
-        Ok(Self { trace, id, if_match, wait })
+        let place = parts.extensions.get::<EditPlace>().cloned().unwrap_or_default();
+        Ok(Self { trace, if_match, wait, place })
     }
 }
 

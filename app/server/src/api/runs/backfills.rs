@@ -16,6 +16,7 @@ use workflows::lock_workflow;
 
 use crate::App;
 use crate::api::request::auth::{Caller, Editor, Viewer};
+use crate::api::request::edit_transaction::EditTransaction;
 use crate::api::request::error::{Error, Problem};
 use crate::api::request::extract::{self, EmptyBody, Id, OptionalBody, Params, Trace};
 use crate::api::request::page::{self, Page};
@@ -110,7 +111,7 @@ pub(super) async fn request_backfill(
     edit: &Edit,
 ) -> Result<Response, Error> {
     let request = parse_request(app, &body, edit.now)?;
-    let mut tx = db::begin_transaction(&app.pool).await?;
+    let mut tx = EditTransaction::begin(app, caller, id).await?;
     let workflow = lock_alive(&mut tx, id, caller.team_id, edit.now).await?;
     let outcome = match body.dry_run {
         Some(true) => backfills::count_selected_times(&mut tx, &workflow, &request, edit.now).await?,
@@ -184,7 +185,7 @@ pub(crate) async fn list_backfills(
         before: page::parse_cursor(params.cursor.as_deref())?,
         limit: limit + 1,
     };
-    let mut connection = app.pool.acquire().await?;
+    let mut connection = app.pools.reads.acquire().await?;
     let items =
         backfills::list_backfills(&mut connection, &filter).await?.into_iter().map(BackfillView::from).collect();
     Ok(Json(Page::from_rows(items, limit, |item: &BackfillView| item.id.to_string())))
@@ -199,7 +200,7 @@ pub(crate) async fn get_backfill(
     Viewer(caller): Viewer,
     Id(id): Id<Uuid>,
 ) -> Result<Json<BackfillView>, Error> {
-    read(&mut *app.pool.acquire().await?, id, caller.team_id).await.map(Json)
+    read(&mut *app.pools.reads.acquire().await?, id, caller.team_id).await.map(Json)
 }
 
 /// Pauses, resumes or cancels a backfill.
@@ -217,10 +218,10 @@ pub(crate) async fn change_backfill(
         _ => return Err(Error::not_found()),
     };
     let edit = caller.edit_at(app.clock.now(), trace);
-    let mut tx = db::begin_transaction(&app.pool).await?;
-    let seen = backfills::find_backfill(&mut tx, id, caller.team_id).await?.ok_or_else(Error::not_found)?;
+    let workflow_id = find_workflow_of(&app, id, &caller).await?;
+    let mut tx = EditTransaction::begin(&app, &caller, workflow_id).await?;
     // A job that advances the backfill locks the workflow, so read after this lock what the job did.
-    lock_workflow(&mut tx, WorkflowId(seen.workflow_id), None, edit.now).await?.ok_or_else(Error::not_found)?;
+    lock_workflow(&mut tx, workflow_id, None, edit.now).await?.ok_or_else(Error::not_found)?;
     let current = backfills::find_backfill(&mut tx, id, caller.team_id).await?.ok_or_else(Error::not_found)?;
     if !backfills::apply_verb(&mut tx, &current, verb, &edit).await? {
         return Err(Error::conflict("backfill_ended", "the backfill has already ended"));
@@ -228,6 +229,13 @@ pub(crate) async fn change_backfill(
     let view = read(&mut tx, id, caller.team_id).await?;
     tx.commit().await?;
     Ok(Json(view))
+}
+
+/// Returns the workflow of a backfill, which never changes.
+async fn find_workflow_of(app: &App, backfill: Uuid, caller: &Caller) -> Result<WorkflowId, Error> {
+    let mut connection = app.pools.edits.acquire().await?;
+    let found = backfills::find_backfill(&mut connection, backfill, caller.team_id).await?;
+    Ok(WorkflowId(found.ok_or_else(Error::not_found)?.workflow_id))
 }
 
 async fn read(db: &mut db::PgConnection, id: Uuid, team_id: Option<i64>) -> Result<BackfillView, Error> {

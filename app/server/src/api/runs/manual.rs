@@ -19,6 +19,7 @@ use super::RunView;
 use super::backfills::{self, BackfillBody};
 use crate::App;
 use crate::api::request::auth::{Caller, Editor};
+use crate::api::request::edit_transaction::EditTransaction;
 use crate::api::request::error::Error;
 use crate::api::request::extract::{EmptyBody, OptionalBody, Trace, Verb, or_empty};
 use crate::api::workflows::edit::lock_alive;
@@ -79,7 +80,7 @@ async fn fire(app: &App, caller: &Caller, id: WorkflowId, body: FireBody, edit: 
     if let Some(inputs) = &body.inputs {
         field::no_nul("inputs", &Value::Object(inputs.clone()))?;
     }
-    let mut tx = db::begin_transaction(&app.pool).await?;
+    let mut tx = EditTransaction::begin(app, caller, id).await?;
     let workflow = lock_alive(&mut tx, id, caller.team_id, edit.now).await?;
     let outcome = manual::fire_now(&mut tx, &workflow, body.inputs, edit).await?;
     tx.commit().await?;
@@ -87,12 +88,19 @@ async fn fire(app: &App, caller: &Caller, id: WorkflowId, body: FireBody, edit: 
 }
 
 async fn retry(app: &App, caller: &Caller, id: Uuid, edit: &Edit) -> Result<Response, Error> {
-    let mut tx = db::begin_transaction(&app.pool).await?;
-    let run = runs::find_run(&mut tx, id, caller.team_id).await?.ok_or_else(Error::not_found)?;
-    let workflow = lock_alive(&mut tx, WorkflowId(run.workflow_id), caller.team_id, edit.now).await?;
+    let workflow_id = find_workflow_of(app, id, caller).await?;
+    let mut tx = EditTransaction::begin(app, caller, workflow_id).await?;
+    let workflow = lock_alive(&mut tx, workflow_id, caller.team_id, edit.now).await?;
     let outcome = manual::retry_run(&mut tx, &workflow, id, edit).await?;
     tx.commit().await?;
     answer(app, outcome)
+}
+
+/// Returns the workflow of a run, which never changes.
+async fn find_workflow_of(app: &App, run: Uuid, caller: &Caller) -> Result<WorkflowId, Error> {
+    let mut connection = app.pools.edits.acquire().await?;
+    let run = runs::find_run(&mut connection, run, caller.team_id).await?.ok_or_else(Error::not_found)?;
+    Ok(WorkflowId(run.workflow_id))
 }
 
 /// The request is committed at this point.
@@ -113,7 +121,7 @@ fn answer(app: &App, outcome: ManualOutcome) -> Result<Response, Error> {
 
 /// Cancelling a cancelled run changes nothing; a run that ended otherwise keeps its state.
 async fn cancel(app: &App, caller: &Caller, id: Uuid, edit: &Edit) -> Result<Json<RunView>, Error> {
-    let mut tx = db::begin_transaction(&app.pool).await?;
+    let mut tx = db::begin_transaction(&app.pools.edits).await?;
     let before = runs::find_run(&mut tx, id, caller.team_id).await?.ok_or_else(Error::not_found)?;
     let cancelled = runs::cancel_run(&mut tx, id, edit.now).await?;
     let after = runs::find_run(&mut tx, id, caller.team_id).await?.ok_or_else(Error::not_found)?;
@@ -128,7 +136,7 @@ async fn cancel(app: &App, caller: &Caller, id: Uuid, edit: &Edit) -> Result<Jso
     tx.commit().await?;
     if cancelled == Cancelled::Done {
         // The slot of the run is free now, so start the next queued run without waiting for the job `queue`.
-        if let Err(error) = queue::advance_workflow(&app.pool, WorkflowId(before.workflow_id), edit.now).await {
+        if let Err(error) = queue::advance_workflow(&app.pools.edits, WorkflowId(before.workflow_id), edit.now).await {
             tracing::warn!(%error, "next queued run not started; the job `queue` starts it at its next turn");
         }
         app.wake.notify();

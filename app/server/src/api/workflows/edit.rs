@@ -2,10 +2,11 @@
 
 use std::time::Duration;
 
+use access::limits::Growth;
 use axum::http::StatusCode;
 use chrono::{DateTime, Utc};
+use db::PgConnection;
 use db::failpoint::pass_point;
-use db::{PgConnection, Transaction};
 use schedule::WorkflowId;
 use workflows::audit::Edit;
 use workflows::definition::field::FieldError;
@@ -14,35 +15,39 @@ use workflows::failpoint::Point;
 use workflows::outbox::{self, Progress};
 use workflows::{Saved, Workflow, erase_workflow, find_workflow, lock_workflow, save_workflow};
 
+use super::quota::check_quota;
 use super::view::{WorkflowAnswer, view_workflow};
 use crate::App;
 use crate::api::request::auth::Caller;
+use crate::api::request::edit_transaction::EditTransaction;
 use crate::api::request::error::Error;
-use crate::api::request::extract::{EditRequest, IfMatch};
+use crate::api::request::extract::{EditHead, EditRequest, IfMatch};
+use crate::api::request::limits::EditPlace;
 
 /// An edit in progress: the workflow is locked until the commit.
 pub(super) struct LockedEdit {
-    tx: Transaction,
+    tx: EditTransaction,
     pub(super) before: Workflow,
     /// The bounds that its fields are validated against.
     pub(super) bounds: Bounds,
     edit: Edit,
     wait: Option<Duration>,
+    place: EditPlace,
 }
 
 impl LockedEdit {
     /// Locks a workflow that the caller may see, and refuses the edit if the client saw another version.
     pub(super) async fn begin(app: &App, caller: &Caller, request: EditRequest) -> Result<Self, Error> {
-        let EditRequest { trace, id, if_match, wait } = request;
+        let EditRequest { id, head: EditHead { trace, if_match, wait, place } } = request;
         let wait = parse_wait(wait)?;
-        let mut tx = db::begin_transaction(&app.pool).await?;
+        let mut tx = EditTransaction::begin(app, caller, id).await?;
         let locked = lock_workflow(&mut tx, id, caller.team_id, app.clock.now()).await?;
         let before = locked.ok_or_else(Error::not_found)?;
         // Read the clock under the lock: then a fire that was decided while this edit waited lies before it.
         let edit = caller.edit_at(app.clock.now(), trace);
         check_version(&if_match, before.version)?;
         let bounds = Bounds { now: edit.now, retention: app.ledger_kept };
-        Ok(Self { tx, before, bounds, edit, wait })
+        Ok(Self { tx, before, bounds, edit, wait, place })
     }
 
     /// As [`Self::begin`], and refuses an archived workflow, which is final, and a workflow that a file manages.
@@ -69,9 +74,12 @@ impl LockedEdit {
 
     /// Saves the workflow, commits, notifies the publisher, and waits for EventBridge if the client requested it.
     pub(super) async fn save_and_commit(mut self, app: &App, next: Workflow, verb: &str) -> Result<(), Error> {
+        let growth = Growth::of_edit(&self.before.spec, &next.spec);
         let saved = save_workflow(&mut self.tx, &self.before, next, verb, &self.edit).await?;
+        check_quota(app, &mut self.tx, self.before.team_id, growth).await?;
         self.tx.commit().await?;
         pass_point(Point::A3);
+        self.place.release();
         let wait = match saved {
             Saved::Enqueued => {
                 app.notifier.request_notification();
@@ -86,6 +94,7 @@ impl LockedEdit {
     pub(super) async fn erase_and_commit(mut self, app: &App) -> Result<(), Error> {
         erase_workflow(&mut self.tx, &self.before, &self.edit).await?;
         self.tx.commit().await?;
+        self.place.release();
         app.decider.forget_workflows([self.before.id].into());
         app.notifier.request_notification();
         awaited(app, self.before.id, self.before.revision.0 + 1, self.wait).await
@@ -148,7 +157,7 @@ pub(super) async fn read_when_applied(
 
 /// Returns the workflow after an edit.
 pub(super) async fn read_saved(app: &App, id: WorkflowId) -> Result<WorkflowAnswer, Error> {
-    let mut connection = app.pool.acquire().await?;
+    let mut connection = app.pools.edits.acquire().await?;
     let found = find_workflow(&mut connection, id, None).await?.ok_or_else(Error::not_found)?;
     Ok(WorkflowAnswer(view_workflow(found, app.clock.now())))
 }
@@ -161,7 +170,7 @@ async fn awaited(app: &App, id: WorkflowId, revision: i64, wait: Option<Duration
     let until = tokio::time::Instant::now() + wait;
     let mut pause = Duration::from_millis(5);
     loop {
-        let mut connection = app.pool.acquire().await?;
+        let mut connection = app.pools.edits.acquire().await?;
         let progress = outbox::read_progress(&mut connection, id, revision).await?;
         drop(connection);
         if progress == Progress::Settled || tokio::time::Instant::now() >= until {

@@ -128,7 +128,7 @@ pub(crate) async fn list_next_times(
     Params(params): Params<NextParams>,
 ) -> Result<Json<NextView>, Error> {
     let count = count("n", params.n)?;
-    let mut connection = app.pool.acquire().await?;
+    let mut connection = app.pools.reads.acquire().await?;
     let (workflow, _) = find_workflow(&mut connection, id, caller.team_id).await?.ok_or_else(Error::not_found)?;
     Ok(Json(preview(&workflow, app.clock.now(), count)))
 }

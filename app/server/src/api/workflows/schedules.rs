@@ -157,7 +157,7 @@ pub(crate) async fn delete_schedule(
 }
 
 async fn read(app: &App, id: WorkflowId, team_id: Option<i64>) -> Result<ScheduleAnswer, Error> {
-    let mut connection = app.pool.acquire().await?;
+    let mut connection = app.pools.reads.acquire().await?;
     let found = find_workflow(&mut connection, id, team_id).await?.ok_or_else(Error::not_found)?;
     ScheduleView::of(found, app.clock.now()).map(ScheduleAnswer).ok_or_else(|| no_schedule(id))
 }

@@ -14,9 +14,7 @@ use super::view::WorkflowAnswer;
 use crate::App;
 use crate::api::request::auth::Editor;
 use crate::api::request::error::Error;
-use crate::api::request::extract::{
-    EditRequest, EmptyBody, IfMatch, OptionalBody, Params, Trace, Verb, WriteParams, or_empty,
-};
+use crate::api::request::extract::{EditHead, EditRequest, EmptyBody, OptionalBody, Verb, or_empty};
 
 /// Reason and end of a pause.
 #[derive(Default, Deserialize, ToSchema)]
@@ -34,15 +32,13 @@ pub struct PauseBody {
 pub(crate) async fn change_state(
     State(app): State<App>,
     Editor(caller): Editor,
-    Trace(trace): Trace,
     Verb(id, verb): Verb<WorkflowId>,
-    if_match: IfMatch,
-    Params(WriteParams { wait }): Params<WriteParams>,
+    head: EditHead,
     OptionalBody(body): OptionalBody<Value>,
 ) -> Result<WorkflowAnswer, Error> {
-    parse_wait(wait)?;
+    parse_wait(head.wait)?;
     let change = Change::read(&verb, body, app.clock.now())?;
-    let edit = LockedEdit::begin(&app, &caller, EditRequest { trace, id, if_match, wait }).await?;
+    let edit = LockedEdit::begin(&app, &caller, EditRequest { id, head }).await?;
     let next = change.of(&edit.before)?;
     edit.save_and_commit(&app, next, &verb).await?;
     read_saved(&app, id).await

@@ -1,0 +1,84 @@
+//! Step 1 of 7: the API of a team's limits: its members read them, an admin sets them.
+
+use access::limits::{TeamLimits, TeamUsage, find_team_limits, set_team_limits};
+use axum::Json;
+use axum::extract::State;
+use db::PgConnection;
+use serde::Serialize;
+use utoipa::ToSchema;
+use workflows::definition::field::FieldError;
+
+use crate::App;
+use crate::api::request::auth::{Admin, Viewer};
+use crate::api::request::error::{Error, Problem};
+use crate::api::request::extract::{Body, Id, Trace};
+
+/// The limits of a team, and what it uses.
+#[derive(Serialize, ToSchema)]
+pub struct TeamLimitsView {
+    team_id: i64,
+    /// What an admin has set; null = the default of the operator.
+    set: TeamLimits,
+    /// What is in force; null or 0 = no limit of the team.
+    in_force: TeamLimits,
+    usage: TeamUsageView,
+}
+
+/// What the workflows of a team that are not archived add up to.
+#[derive(Serialize, ToSchema)]
+pub struct TeamUsageView {
+    workflows: i64,
+    /// How many times their crons fire in an hour in which all of them fire: at most 60 for each fire a minute.
+    fires_per_hour: i64,
+    input_bytes: i64,
+}
+
+/// Read the limits of a team and its usage.
+#[utoipa::path(get, path = "/api/v1/teams/{id}/limits", tag = "keys", params(("id" = i64, Path)),
+    responses((status = 200, body = TeamLimitsView),
+              (status = "4XX", body = Problem, content_type = "application/problem+json")))]
+pub(crate) async fn get_team_limits(
+    State(app): State<App>,
+    Viewer(caller): Viewer,
+    Id(id): Id<i64>,
+) -> Result<Json<TeamLimitsView>, Error> {
+    if caller.team_id.is_some_and(|own| own != id) {
+        return Err(Error::not_found());
+    }
+    read(&app, &mut *app.pools.reads.acquire().await?, id).await.map(Json)
+}
+
+/// Set the limits of a team; an absent one takes the default of the operator. Every instance applies them within 5
+/// seconds.
+#[utoipa::path(put, path = "/api/v1/teams/{id}/limits", tag = "keys", params(("id" = i64, Path)),
+    request_body = TeamLimits,
+    responses((status = 200, body = TeamLimitsView),
+              (status = "4XX", body = Problem, content_type = "application/problem+json")))]
+pub(crate) async fn put_team_limits(
+    State(app): State<App>,
+    Admin(caller): Admin,
+    Trace(trace): Trace,
+    Id(id): Id<i64>,
+    Body(limits): Body<TeamLimits>,
+) -> Result<Json<TeamLimitsView>, Error> {
+    if let Some(field) = limits.find_negative() {
+        return Err(FieldError::invalid(field, format!("{field} must be 0 (no limit) or more")).into());
+    }
+    let mut tx = db::begin_transaction(&app.pools.edits).await?;
+    set_team_limits(&mut tx, id, limits, &caller.edit_at(app.clock.now(), trace)).await?;
+    let view = read(&app, &mut tx, id).await?;
+    tx.commit().await?;
+    app.gate.forget_all();
+    Ok(Json(view))
+}
+
+async fn read(app: &App, db: &mut PgConnection, team_id: i64) -> Result<TeamLimitsView, Error> {
+    let (set, usage) = find_team_limits(db, team_id).await?.ok_or_else(Error::not_found)?;
+    let TeamUsage { workflows, fires_per_hour, input_bytes } = usage;
+    Ok(TeamLimitsView {
+        team_id,
+        set,
+        in_force: set.or(app.config.team_limits()),
+        usage: TeamUsageView { workflows, fires_per_hour, input_bytes },
+    })
+}

@@ -1,0 +1,109 @@
+//! Steps 1 and 7 of 7: how many requests of a key and of a team are in progress. The table of routes says what each does.
+//!
+//! The runner's fires are never counted: they are limited by what the team's workflows may add up to.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use access::gate::{Places, Work};
+use access::in_flight::{Counted, Full, Place};
+use axum::extract::{FromRequestParts, Request, State};
+use axum::http::request::Parts;
+use axum::middleware::Next;
+use axum::response::Response;
+use db::PgPool;
+
+use super::auth::identify_caller;
+use super::error::{Error, Limit};
+use crate::App;
+
+/// What a request of a route does to the database.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Load {
+    /// It needs no key, and is not counted.
+    Open,
+    /// It delivers a fire, and is not counted.
+    Fire,
+    /// It reads an object, or computes.
+    Read,
+    /// It reads many rows.
+    List,
+    /// It writes.
+    Edit,
+}
+
+impl Load {
+    /// What is counted of it, if it is.
+    pub(crate) fn counted_work(self) -> Option<Work> {
+        match self {
+            Load::Open | Load::Fire => None,
+            Load::Read => Some(Work::Read),
+            Load::List => Some(Work::List),
+            Load::Edit => Some(Work::Edit),
+        }
+    }
+}
+
+/// The place of an edit among those of its team, until its transaction or its request has ended.
+#[derive(Clone, Debug, Default)]
+pub struct EditPlace(Arc<Mutex<Option<Place>>>);
+
+impl EditPlace {
+    /// Frees the place, because the rest of the request only waits for EventBridge.
+    pub fn release(&self) {
+        drop(self.0.lock().unwrap_or_else(PoisonError::into_inner).take());
+    }
+}
+
+impl<S: Send + Sync> FromRequestParts<S> for EditPlace {
+    type Rejection = std::convert::Infallible;
+
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Self::Rejection> {
+        Ok(parts.extensions.get::<Self>().cloned().unwrap_or_default())
+    }
+}
+
+/// Counts a request while it is in progress, or refuses it with 429. The handlers get its caller.
+pub(crate) async fn count_request(
+    State((app, work)): State<(App, Work)>,
+    request: Request,
+    next: Next,
+) -> Result<Response, Error> {
+    let (mut parts, body) = request.into_parts();
+    let caller = identify_caller(&parts, &app, pool_of_keys(&app, work)).await?;
+    let Places { requests, work: place } = app.gate.take_places(&caller, work).map_err(refused)?;
+    let edit = EditPlace(Arc::new(Mutex::new(place)));
+    let turn = match work {
+        Work::List => Some(app.lists_of_team.wait_turn(caller.team_id).await?),
+        Work::Read | Work::Edit => None,
+    };
+    parts.extensions.insert(caller);
+    parts.extensions.insert(edit.clone());
+    let response = next.run(Request::from_parts(parts, body)).await;
+    drop((turn, edit, requests));
+    Ok(response)
+}
+
+/// A key is read by a connection of the pool that its request uses, so that no other purpose waits for it.
+fn pool_of_keys(app: &App, work: Work) -> &PgPool {
+    match work {
+        Work::Edit => &app.pools.edits,
+        Work::Read | Work::List => &app.pools.reads,
+    }
+}
+
+fn refused(full: Full) -> Error {
+    let limit = |policy| Limit { policy, quota: full.limit, window_secs: None, retry_secs: 1 };
+    let detail = |what: &str| {
+        format!("{} {what} are in progress, which is the limit: wait for Retry-After seconds, then repeat", full.limit)
+    };
+    match full.counted {
+        Counted::Key(_) => {
+            Error::limited("limit_requests_in_flight", detail("requests with this key"), limit("key-requests"))
+        }
+        Counted::Team(_) => {
+            Error::limited("limit_requests_in_flight", detail("requests of the team"), limit("team-requests"))
+        }
+        Counted::Edits(_) => Error::limited("limit_edits_in_flight", detail("edits of the team"), limit("team-edits")),
+        Counted::Lists(_) => Error::limited("limit_lists_in_flight", detail("lists of the team"), limit("team-lists")),
+    }
+}

@@ -1,0 +1,71 @@
+//! `cronbox-app teams limits`: shows the limits of a team, and changes those that are named.
+
+use access::limits::{TeamLimits, find_team_limits, set_team_limits};
+use anyhow::Context as _;
+use clap::Args;
+use db::PgConnection;
+use workflows::audit::Edit;
+
+/// The limits to change.
+#[derive(Args)]
+pub(crate) struct NamedLimits {
+    /// First set all limits to the defaults of the operator.
+    #[arg(long)]
+    reset: bool,
+    /// Runs that all instances together execute at once. 0 = no limit
+    #[arg(long, value_parser = clap::value_parser!(i64).range(0..))]
+    running_runs: Option<i64>,
+    /// Workflows that are not archived. 0 = no limit
+    #[arg(long, value_parser = clap::value_parser!(i64).range(0..))]
+    workflows: Option<i64>,
+    /// Fires a minute of its workflows. 0 = no limit
+    #[arg(long, value_parser = clap::value_parser!(i64).range(0..))]
+    fires_per_minute: Option<i64>,
+    /// Bytes of inputs and actions of its workflows. 0 = no limit
+    #[arg(long, value_parser = clap::value_parser!(i64).range(0..))]
+    input_bytes: Option<i64>,
+    /// Requests in progress on one instance. 0 = no limit
+    #[arg(long, value_parser = clap::value_parser!(i64).range(0..))]
+    requests_in_flight: Option<i64>,
+    /// Edits in progress on one instance. 0 = no limit
+    #[arg(long, value_parser = clap::value_parser!(i64).range(0..))]
+    edits_in_flight: Option<i64>,
+    /// Lists and statistics in progress on one instance. 0 = no limit
+    #[arg(long, value_parser = clap::value_parser!(i64).range(0..))]
+    lists_in_flight: Option<i64>,
+}
+
+impl NamedLimits {
+    /// The limits that are named; the others are those of `current`, or the defaults after a reset.
+    fn over(&self, current: TeamLimits) -> TeamLimits {
+        let named = TeamLimits {
+            running_runs: self.running_runs,
+            workflows: self.workflows,
+            fires_per_minute: self.fires_per_minute,
+            input_bytes: self.input_bytes,
+            requests_in_flight: self.requests_in_flight,
+            edits_in_flight: self.edits_in_flight,
+            lists_in_flight: self.lists_in_flight,
+        };
+        named.or(if self.reset { TeamLimits::default() } else { current })
+    }
+}
+
+/// Sets the limits of a team that differ, and returns all of them.
+///
+/// # Errors
+/// Fails if the team does not exist, or if the database refuses the statement.
+pub(crate) async fn change_limits(
+    tx: &mut PgConnection,
+    team_id: i64,
+    named: &NamedLimits,
+    edit: &Edit,
+) -> anyhow::Result<TeamLimits> {
+    let found = find_team_limits(tx, team_id).await?;
+    let (current, _) = found.with_context(|| format!("no team has the id {team_id}"))?;
+    let limits = named.over(current);
+    if limits != current {
+        set_team_limits(tx, team_id, limits, edit).await?;
+    }
+    Ok(limits)
+}

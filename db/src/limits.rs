@@ -1,0 +1,42 @@
+//! The limits of the transactions of one pool.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+/// How long the statements of a transaction may take; `None` = as the login permits.
+///
+/// They are set by the statement that begins the transaction, so they cost no round trip, and they end with it: behind
+/// a pooler the next client of the connection has its own.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct TransactionLimits {
+    /// How long a statement waits for a lock.
+    pub lock: Option<Duration>,
+    /// How long a statement may take.
+    pub statement: Option<Duration>,
+}
+
+impl TransactionLimits {
+    /// Returns the statement that begins a transaction with these limits.
+    pub(crate) fn begin_statement(self) -> Arc<str> {
+        let mut begin = "BEGIN".to_owned();
+        for (setting, limit) in [("lock_timeout", self.lock), ("statement_timeout", self.statement)] {
+            if let Some(limit) = limit {
+                // 0 would be no limit.
+                begin.push_str(&format!("; SET LOCAL {setting} = {}", limit.as_millis().max(1)));
+            }
+        }
+        begin.into()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn limits_are_set_with_the_begin() {
+        let limits = TransactionLimits { lock: Some(Duration::from_secs(1)), statement: Some(Duration::ZERO) };
+        assert_eq!(&*limits.begin_statement(), "BEGIN; SET LOCAL lock_timeout = 1000; SET LOCAL statement_timeout = 1");
+        assert_eq!(&*TransactionLimits::default().begin_statement(), "BEGIN");
+    }
+}

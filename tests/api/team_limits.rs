@@ -1,0 +1,301 @@
+//! Limits of a team: over each, a request is refused with the limit's name; other teams do not notice.
+
+use db::Transaction;
+use schedule::WorkflowId;
+use serde_json::{Value, json};
+use tests::{Answer, Api, PATIENCE, Story};
+
+use crate::tenant_isolation::{WAITING, another_team};
+
+/// The body of a workflow.
+fn workflow(name: &str, cron: &str) -> Value {
+    json!({"name": name, "cron_schedule": cron, "action": {"type": "log", "message": "hi"}})
+}
+
+async fn set_limits(s: &Story, limits: Value) -> Answer {
+    let path = format!("/api/v1/teams/{}/limits", s.keys.team_id);
+    tests::send_request(s.admin().request(reqwest::Method::PUT, &path).json(&limits)).await
+}
+
+#[tokio::test]
+async fn workflows_of_a_team_are_limited() {
+    let mut s = Story::with_app(|config| config.team_workflows = 1).await;
+    let second = s.another_url().await;
+    let editor = s.editor();
+    let only = editor.post("/api/v1/workflows", &workflow("a", "0 9 * * *")).await.expect(201).id();
+    editor.post("/api/v1/workflows", &workflow("b", "0 9 * * *")).await.refused(409, "limit_workflows", None);
+    another_team(&s, "strangers").await.post("/api/v1/workflows", &workflow("b", "0 9 * * *")).await.expect(201);
+    editor.patch(&format!("/api/v1/workflows/{only}"), &json!({"description": "x"})).await.expect(200);
+    s.archive(WorkflowId(only)).await;
+    editor.post("/api/v1/workflows", &workflow("b", "0 9 * * *")).await.expect(201);
+    editor.post("/api/v1/workflows", &workflow("c", "0 9 * * *")).await.refused(409, "limit_workflows", None);
+    // Without a restart, and on an instance that did not get the request, too.
+    set_limits(&s, json!({"workflows": 2})).await.expect(200);
+    let there = Api::new(&second, &s.keys.editor);
+    there.post("/api/v1/workflows", &workflow("c", "0 9 * * *")).await.expect(201);
+    there.post("/api/v1/workflows", &workflow("d", "0 9 * * *")).await.refused(409, "limit_workflows", None);
+    editor.post("/api/v1/workflows", &workflow("d", "0 9 * * *")).await.refused(409, "limit_workflows", None);
+    s.end().await;
+}
+
+/// Two edits at once must not both take the last place.
+#[tokio::test]
+async fn concurrent_edits_exceed_no_limit() {
+    let s = Story::with_app(|config| config.team_workflows = 3).await;
+    let editor = s.editor();
+    let bodies: Vec<_> = (0..12).map(|i| workflow(&format!("w{i}"), "0 9 * * *")).collect();
+    let answers = futures::future::join_all(bodies.iter().map(|body| editor.post("/api/v1/workflows", body))).await;
+    assert_eq!(answers.iter().filter(|answer| answer.status == 201).count(), 3, "{answers:?}");
+    assert_eq!(answers.iter().filter(|answer| answer.json["code"] == "limit_workflows").count(), 9);
+    assert_eq!(s.count("SELECT count(*) FROM workflows").await, 3);
+    s.end().await;
+}
+
+#[tokio::test]
+async fn fires_of_a_team_are_limited() {
+    let s = Story::with_app(|config| config.team_fires_per_minute = 1).await;
+    let editor = s.editor();
+    let each_minute = editor.post("/api/v1/workflows", &workflow("a", "* * * * *")).await.expect(201).id();
+    let hourly = workflow("b", "0 * * * *");
+    editor.post("/api/v1/workflows", &hourly).await.refused(409, "limit_fires_per_minute", None);
+    another_team(&s, "strangers").await.post("/api/v1/workflows", &hourly).await.expect(201);
+    editor
+        .patch(&format!("/api/v1/schedules/{each_minute}"), &json!({"cron_schedule": "0-58 * * * *"}))
+        .await
+        .expect(200);
+    let hourly = editor.post("/api/v1/workflows", &hourly).await.expect(201).id();
+    let twice = json!({"cron_schedule": "0,30 * * * *"});
+    let path = format!("/api/v1/schedules/{hourly}");
+    editor.patch(&path, &twice).await.refused(409, "limit_fires_per_minute", None);
+    assert_eq!(editor.get(&path).await.expect(200).json["cron_schedule"], "0 * * * *", "nothing was changed");
+    set_limits(&s, json!({"fires_per_minute": 2})).await.expect(200);
+    editor.patch(&path, &twice).await.expect(200);
+    s.end().await;
+}
+
+#[tokio::test]
+async fn input_bytes_of_a_team_are_limited() {
+    let s = Story::with_app(|config| config.team_input_bytes = 2_000).await;
+    let editor = s.editor();
+    let with_inputs = |name: &str, bytes: usize| json!({"name": name, "starting_inputs": {"a": "x".repeat(bytes)}, "action": {"type": "log", "message": "hi"}});
+    let first = editor.post("/api/v1/workflows", &with_inputs("a", 1_500)).await.expect(201).id();
+    editor.post("/api/v1/workflows", &with_inputs("b", 1_000)).await.refused(409, "limit_input_bytes", None);
+    another_team(&s, "strangers").await.post("/api/v1/workflows", &with_inputs("b", 1_000)).await.expect(201);
+    // A team above its limit may shrink.
+    set_limits(&s, json!({"input_bytes": 1_000})).await.expect(200);
+    let path = format!("/api/v1/workflows/{first}");
+    editor.patch(&path, &json!({"starting_inputs": {"a": "x".repeat(1_400)}})).await.expect(200);
+    editor.patch(&path, &json!({"starting_inputs": {"a": "x".repeat(1_450)}})).await.refused(
+        409,
+        "limit_input_bytes",
+        None,
+    );
+    set_limits(&s, json!({"input_bytes": 0})).await.expect(200);
+    editor.post("/api/v1/workflows", &with_inputs("b", 100_000)).await.expect(201);
+    s.end().await;
+}
+
+#[tokio::test]
+async fn members_read_limits_that_admins_set() {
+    let s = Story::with_app(|config| config.team_workflows = 7).await;
+    s.create("* * * * *", "UTC").await;
+    let path = format!("/api/v1/teams/{}/limits", s.keys.team_id);
+    let set = set_limits(&s, json!({"lists_in_flight": 3, "running_runs": 5})).await.expect(200).json;
+    assert_eq!((&set["set"]["lists_in_flight"], &set["set"]["workflows"]), (&json!(3), &json!(null)));
+    assert_eq!((&set["in_force"]["workflows"], &set["in_force"]["running_runs"]), (&json!(7), &json!(5)));
+    assert_eq!((&set["usage"]["workflows"], &set["usage"]["fires_per_hour"]), (&json!(1), &json!(60)));
+    assert_eq!(s.editor().get(&path).await.expect(200).json, set);
+    another_team(&s, "strangers").await.get(&path).await.refused(404, "not_found", None);
+    set_limits(&s, json!({"lists_in_flight": -1})).await.refused(400, "invalid_field", Some("lists_in_flight"));
+    let missing = s.admin().request(reqwest::Method::PUT, "/api/v1/teams/999999/limits").json(&json!({}));
+    tests::send_request(missing).await.refused(404, "not_found", None);
+    let audited = s.table("SELECT verb || ' ' || after FROM audit_log WHERE subject LIKE 'team:%' AND verb = 'limits'");
+    assert_eq!(audited.await, r#"limits {"running_runs": 5, "lists_in_flight": 3}"#);
+    s.end().await;
+}
+
+/// An older version writes neither of the two columns.
+#[tokio::test]
+async fn workflows_of_older_versions_are_counted() {
+    let s = Story::today().await;
+    s.create("* * * * *", "UTC").await;
+    s.create("5,35 9 * * *", "UTC").await;
+    let archived = s.create("* * * * *", "UTC").await;
+    s.archive(archived).await;
+    let usage = "SELECT workflows || ' ' || fires_per_hour || ' ' || input_bytes FROM team_usage";
+    let counted = s.table(usage).await;
+    assert!(counted.starts_with("2 62 "), "{counted}");
+    s.execute("UPDATE workflows SET fires_per_hour = NULL, input_bytes = NULL").await;
+    assert_eq!(s.table(usage).await, "2 0 0");
+    assert_eq!(workflows::count_uncounted_workflows(&s.pool).await.unwrap(), 2);
+    // Postgres writes a blank after each colon and comma, so the bytes may differ a little.
+    assert!(s.table(usage).await.starts_with("2 62 "));
+    s.end().await;
+}
+
+/// Keeps every list of backfills waiting until it ends.
+async fn lock_backfills(s: &Story) -> Transaction {
+    let mut tx = db::begin_transaction(&s.pool).await.unwrap();
+    sqlx::raw_sql("LOCK TABLE backfills IN ACCESS EXCLUSIVE MODE").execute(&mut *tx).await.unwrap();
+    tx
+}
+
+/// Asserts that an answer names a limit of 1 that is reached.
+#[track_caller]
+fn assert_limited(answer: &Answer, code: &str, policy: &str) {
+    answer.refused(429, code, None);
+    let header = |name: &str| answer.headers[name].to_str().unwrap().to_owned();
+    assert_eq!(header("retry-after"), "1");
+    assert_eq!(header("ratelimit-policy"), format!("\"{policy}\";q=1;qu=\"concurrent-requests\""));
+    assert_eq!(header("ratelimit"), format!("\"{policy}\";r=0;t=1"));
+}
+
+#[tokio::test]
+async fn lists_in_flight_are_limited() {
+    let mut s = Story::with_app(|config| config.team_lists_in_flight = 1).await;
+    let second = s.another_url().await;
+    let (editor, stranger) = (s.editor(), another_team(&s, "strangers").await);
+    // The executor's statements must not wait for the same table.
+    let locked = lock_backfills(&s).await;
+    let first = tokio::spawn(async move { editor.get("/api/v1/backfills").await });
+    s.until(WAITING, 1).await;
+    assert_limited(&s.editor().get("/api/v1/runs").await, "limit_lists_in_flight", "team-lists");
+    stranger.get("/api/v1/runs").await.expect(200);
+    s.editor().get("/api/v1/jobs").await.expect(200);
+    locked.rollback().await.unwrap();
+    first.await.unwrap();
+    s.editor().get("/api/v1/runs").await.expect(200);
+    raised_limits_hold_everywhere(&s, &second).await;
+    s.end().await;
+}
+
+/// An admin lowers the limit of the second instance, which has none, and raises that of both.
+async fn raised_limits_hold_everywhere(s: &Story, second: &str) {
+    for (limit, is_limited) in [(1, true), (2, false)] {
+        set_limits(s, json!({"lists_in_flight": limit})).await.expect(200);
+        for url in [s.url(), second] {
+            let api = Api::new(url, &s.keys.editor);
+            let began = std::time::Instant::now();
+            // A key is cached for some seconds.
+            while second_list_is_limited(s, &api).await != is_limited {
+                assert!(began.elapsed() < PATIENCE, "{url} does not apply the limit {limit}");
+            }
+        }
+    }
+}
+
+/// Whether a list is refused while another one waits.
+async fn second_list_is_limited(s: &Story, api: &Api) -> bool {
+    let locked = lock_backfills(s).await;
+    let waiting = api.clone();
+    let first = tokio::spawn(async move { waiting.get("/api/v1/backfills").await });
+    s.until(WAITING, 1).await;
+    let second = api.get("/api/v1/runs").await.status;
+    locked.rollback().await.unwrap();
+    first.await.unwrap();
+    second == 429
+}
+
+#[tokio::test]
+async fn edits_in_flight_are_limited() {
+    let s = Story::with_app(|config| config.team_edits_in_flight = 1).await;
+    let (locked, other) = (s.create("0 9 * * *", "UTC").await, s.create("0 9 * * *", "UTC").await);
+    let stranger = another_team(&s, "strangers").await;
+    let edit = json!({"description": "x"});
+    let holder = crate::tenant_isolation::lock_workflow(&s, locked).await;
+    let (editor, body) = (s.editor(), edit.clone());
+    let first = tokio::spawn(async move { editor.patch(&format!("/api/v1/workflows/{locked}"), &body).await });
+    s.until(WAITING, 1).await;
+    let second = s.editor().patch(&format!("/api/v1/workflows/{other}"), &edit).await;
+    assert_limited(&second, "limit_edits_in_flight", "team-edits");
+    stranger.post("/api/v1/workflows", &workflow("a", "0 9 * * *")).await.expect(201);
+    s.editor().get("/api/v1/workflows").await.expect(200);
+    holder.rollback().await.unwrap();
+    first.await.unwrap();
+    s.editor().patch(&format!("/api/v1/workflows/{other}"), &edit).await.expect(200);
+    s.end().await;
+}
+
+/// A client that waits for EventBridge loads nothing.
+#[tokio::test]
+async fn committed_edits_free_their_place() {
+    let s = Story::with_app(|config| config.team_edits_in_flight = 1).await;
+    let (first, other) = (s.create("0 9 * * *", "UTC").await, s.create("0 9 * * *", "UTC").await);
+    let editor = s.editor();
+    let waiting = tokio::spawn(async move {
+        editor.patch(&format!("/api/v1/workflows/{first}?wait=25"), &json!({"cron_schedule": "0 10 * * *"})).await
+    });
+    s.until("SELECT count(*) FROM workflows WHERE cron_schedule = '0 10 * * *'", 1).await;
+    let path = format!("/api/v1/workflows/{other}");
+    let began = std::time::Instant::now();
+    // The commit is visible a moment before the place is free.
+    while s.editor().patch(&path, &json!({"description": "x"})).await.status == 429 {
+        assert!(began.elapsed() < PATIENCE, "the place is not freed");
+    }
+    assert!(!waiting.is_finished(), "it waits for the publisher");
+    s.publish().await;
+    waiting.await.unwrap().expect(200);
+    s.end().await;
+}
+
+#[tokio::test]
+async fn requests_in_flight_are_limited() {
+    let s = Story::with_app(|config| (config.team_requests_in_flight, config.key_requests_in_flight) = (1, 2)).await;
+    let (editor, admin) = (s.editor(), s.admin());
+    let stranger = another_team(&s, "strangers").await;
+    let locked = lock_backfills(&s).await;
+    let first = tokio::spawn(async move { editor.get("/api/v1/backfills").await });
+    s.until(WAITING, 1).await;
+    assert_limited(&s.editor().get("/api/v1/jobs").await, "limit_requests_in_flight", "team-requests");
+    stranger.get("/api/v1/jobs").await.expect(200);
+    // An admin belongs to no team, so only its key is counted.
+    let of_admin = [0, 1].map(|_| {
+        let admin = admin.clone();
+        tokio::spawn(async move { admin.get("/api/v1/backfills").await })
+    });
+    s.until(WAITING, 3).await;
+    let third = admin.get("/api/v1/jobs").await;
+    third.refused(429, "limit_requests_in_flight", None);
+    assert_eq!(third.headers["ratelimit-policy"], "\"key-requests\";q=2;qu=\"concurrent-requests\"");
+    s.scheduler_key().post("/api/v1/cron/workflows/1:invoke", &json!({})).await.expect(400);
+    locked.rollback().await.unwrap();
+    first.await.unwrap();
+    for waiting in of_admin {
+        waiting.await.unwrap();
+    }
+    s.editor().get("/api/v1/jobs").await.expect(200);
+    admin.get("/api/v1/jobs").await.expect(200);
+    s.end().await;
+}
+
+/// The remaining time is known, so that a client can wait for it.
+#[tokio::test]
+async fn rate_limits_name_their_policy() {
+    let s = Story::with_app(|config| config.key_requests_per_sec = 1).await;
+    let editor = s.editor();
+    let answers = futures::future::join_all((0..30).map(|_| editor.get("/api/v1/jobs"))).await;
+    let limited = answers.iter().find(|answer| answer.status == 429).expect("30 at once are above one a second");
+    limited.refused(429, "rate_limited", None);
+    assert_eq!(limited.headers["ratelimit-policy"], "\"key-requests-per-second\";q=1;w=1");
+    assert_eq!(limited.headers["ratelimit"], "\"key-requests-per-second\";r=0;t=1");
+    s.end().await;
+}
+
+/// Each edit stored all inputs twice, and no job removes entries.
+#[tokio::test]
+async fn large_edits_add_small_audit_entries() {
+    let s = Story::today().await;
+    let id = s.create("0 9 * * *", "UTC").await;
+    for nth in 0..5_u64 {
+        // Random, so that Postgres cannot compress it.
+        let noise: String = (0..15_000).map(|_| format!("{:016x}", rand::random::<u64>())).collect();
+        let patch = json!({"starting_inputs": {"nth": nth, "noise": noise}});
+        s.editor().patch(&format!("/api/v1/workflows/{id}"), &patch).await.expect(200);
+    }
+    let sizes = "SELECT max(octet_length(audit_log::text))::bigint FROM audit_log";
+    assert!(s.count(sizes).await < 10_000, "{} bytes", s.count(sizes).await);
+    let changed = "SELECT count(*) FROM audit_log WHERE verb = 'update' AND before ? 'starting_inputs'
+                    AND after -> 'starting_inputs' ? 'sha256' AND NOT after ? 'cron_schedule'";
+    assert_eq!(s.count(changed).await, 5, "each names what it changed, and nothing else");
+    s.end().await;
+}
