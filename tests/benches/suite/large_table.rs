@@ -1,0 +1,235 @@
+//! B13: what statements read does not grow with the ledger.
+//!
+//! The real routes and jobs run on a small table and on a large one, and `pg_stat_statements` says how many buffers each
+//! of their statements read. One statement that reads more at the large table is enough to fail.
+
+use std::net::Ipv4Addr;
+use std::path::Path;
+
+use executor::claim::{Finished, Lease, Slots, claim_due_runs, finish_run};
+use ledger::runs::RunState;
+use local::stack::{Database, Ground, KeysFrom, StackOptions};
+use serde_json::json;
+use tests::Story;
+use tests::measure::{PostgresMeter, StatementFigures, StatementStatistics, largest_growth};
+use tokio::process::Command;
+use uuid::Uuid;
+
+use crate::Size;
+use crate::history::History;
+use crate::table::Row;
+
+const NOW: &str = "2026-03-02T12:30:00Z";
+const SMALL: u64 = 50_000;
+const LARGE: u64 = 500_000;
+/// In the full size, if half of the free disk suffices.
+const FULL: u64 = 50_000_000;
+/// The most that a statement may read at the large table, as a multiple of what it reads at the small one.
+const GROWTH: f64 = 1.5;
+/// What a pass of the watchdog may write that finds every due time decided.
+const QUIET_WAL: f64 = 1024.0 * 1024.0;
+const TEAMS: usize = 20;
+/// More than five, so that a prepared statement has the plan that it keeps.
+const TIMES: usize = 12;
+const RUNS: usize = 64;
+
+/// The lists of a team; `{id}` is a workflow of it. Some filters fit no row.
+const LISTS: [(&str, &str); 15] = [
+    ("workflows", "/api/v1/workflows?limit=200"),
+    ("paused workflows", "/api/v1/workflows?limit=200&state=paused"),
+    ("schedules", "/api/v1/schedules?limit=200"),
+    ("one workflow", "/api/v1/workflows/{id}"),
+    ("runs", "/api/v1/runs?limit=200"),
+    ("failed runs", "/api/v1/runs?limit=200&state=failed"),
+    ("timed-out runs", "/api/v1/runs?limit=200&state=timed_out"),
+    ("runs of backfills", "/api/v1/runs?limit=200&trigger=backfill"),
+    ("runs of an hour", "/api/v1/runs?limit=200&from=2026-02-20T06:00:00Z&to=2026-02-20T07:00:00Z"),
+    ("failed runs of an hour", "/api/v1/runs?limit=200&state=failed&from=2026-02-20T06:00:00Z&to=2026-02-20T07:00:00Z"),
+    ("runs of a workflow", "/api/v1/schedules/{id}/runs?limit=200"),
+    ("failed runs of a workflow", "/api/v1/schedules/{id}/runs?limit=200&state=failed"),
+    ("occurrences", "/api/v1/schedules/{id}/occurrences?limit=200"),
+    ("missed occurrences", "/api/v1/schedules/{id}/occurrences?limit=200&decision=missed"),
+    ("backfills", "/api/v1/backfills?limit=200"),
+];
+
+pub(crate) async fn all(size: Size) -> Vec<Row> {
+    let mut ledger = LargeLedger::start().await;
+    ledger.grow_to(SMALL).await;
+    let small = ledger.measure_all().await;
+    let rows = ledger.largest_rows(size).await;
+    ledger.grow_to(rows).await;
+    let large = ledger.measure_all().await;
+    let mut compared: Vec<Row> =
+        small.into_iter().zip(large).map(|(small, large)| compare(rows, &small, &large)).collect();
+    compared.push(ledger.quiet_pass(rows).await);
+    ledger.story.end_early().await;
+    compared
+}
+
+/// The statements of one operation.
+struct Measured {
+    name: &'static str,
+    statements: Vec<StatementFigures>,
+}
+
+#[expect(clippy::cast_precision_loss, reason = "a number of buffers")]
+fn compare(rows: u64, small: &Measured, large: &Measured) -> Row {
+    let buffers = |measured: &Measured| measured.statements.iter().map(|one| one.buffers).sum::<i64>() as f64;
+    let figures = vec![("buffers at 50,000", buffers(small)), ("buffers", buffers(large))];
+    let Some(growth) = largest_growth(&small.statements, &large.statements) else {
+        return Row::new("B13", format!("{rows} occurrences and runs, {}", large.name), figures);
+    };
+    let mut row = Row::new("B13", format!("{rows} occurrences and runs, {}: {}", large.name, growth.label), figures);
+    row.figures.extend([("its buffers a call at 50,000", growth.small), ("a call", growth.large)]);
+    row.against("buffers of that statement, small against large", 1.0 / growth.factor(), 1.0 / GROWTH, 1.0 / GROWTH)
+}
+
+/// The ledger, the app on it, and the statistics of its statements.
+struct LargeLedger {
+    story: Story,
+    statistics: StatementStatistics,
+    history: History,
+}
+
+impl LargeLedger {
+    async fn start() -> LargeLedger {
+        let database = Database::clone_template().await.unwrap();
+        let statistics = StatementStatistics::enable_on(&database.dsn()).await;
+        let any_port = || app::bind_listener((Ipv4Addr::LOCALHOST, 0).into()).unwrap();
+        let ground = Ground { database, app: any_port(), scheduler: any_port(), keys: KeysFrom::Nowhere };
+        // Few connections, so that each executes every statement often enough to keep a plan.
+        let app = |config: &mut app::Config| (config.executor_slots, config.db_max_connections) = (0, 8);
+        let now = NOW.parse().unwrap();
+        let story = Story::on(ground, StackOptions { now: Some(now), app, ..StackOptions::default() }).await;
+        let mut teams = vec![story.keys.team_id];
+        for nth in 1..TEAMS {
+            let body = json!({"name": format!("history {nth}")});
+            teams.push(story.admin().post("/api/v1/teams", &body).await.expect(201).id());
+        }
+        LargeLedger { story, statistics, history: History::new(now, teams) }
+    }
+
+    async fn grow_to(&mut self, rows: u64) {
+        self.history.grow_to(self.statistics.uncounted(), rows).await;
+    }
+
+    /// The rows of the large table: in the full size as many as fit into half of the free disk.
+    async fn largest_rows(&mut self, size: Size) -> u64 {
+        if size == Size::Usual {
+            return LARGE;
+        }
+        let size = "SELECT pg_database_size(current_database())";
+        let bytes: i64 = sqlx::query_scalar(size).fetch_one(self.statistics.uncounted()).await.unwrap();
+        let folder = "SELECT current_setting('data_directory')";
+        let folder: String = sqlx::query_scalar(folder).fetch_one(self.statistics.uncounted()).await.unwrap();
+        let bytes_a_row = u64::try_from(bytes).unwrap() / self.history.rows();
+        FULL.min(free_bytes(Path::new(&folder)).await / 2 / bytes_a_row).max(LARGE)
+    }
+
+    async fn measure_all(&mut self) -> Vec<Measured> {
+        let mut all = Vec::new();
+        for (name, path) in LISTS {
+            let path = path.replace("{id}", &self.history.some_workflow().to_string());
+            all.push(self.measure_list(name, &path).await);
+        }
+        all.push(self.measure_list("statistics of a day", "/api/v1/stats?hours=24").await);
+        all.push(self.measure_claim().await);
+        all.push(self.measure_watchdog().await);
+        all.push(self.measure_verify().await);
+        all.push(self.measure_prune().await);
+        all
+    }
+
+    async fn measure_list(&mut self, name: &'static str, path: &str) -> Measured {
+        self.statistics.reset_figures().await;
+        for _ in 0..TIMES {
+            self.story.editor().get(path).await.expect(200);
+        }
+        self.measured(name).await
+    }
+
+    /// Claims and ends the runs, as an executor does.
+    async fn measure_claim(&mut self) -> Measured {
+        let fire = format!("/api/v1/schedules/{}:fire", self.history.some_workflow());
+        let policies = json!({"overlap_policy": "concurrent", "max_concurrent": 100});
+        self.story.edit(schedule::WorkflowId(self.history.some_workflow()), policies).await;
+        for _ in 0..RUNS {
+            self.story.editor().post(&fire, &json!({})).await.expect(202);
+        }
+        self.statistics.reset_figures().await;
+        let lease = Lease { instance: Uuid::new_v4(), secs: 120.0 };
+        let slots = Slots { free: 8, of_a_team: 1_000, used: Vec::new() };
+        let succeeded = Finished { state: RunState::Succeeded, result: None, error: None, failed_tries: 0 };
+        let (mut connection, mut ended) = (self.story.pool.acquire().await.unwrap(), 0);
+        while ended < RUNS {
+            let claimed = claim_due_runs(&mut connection, lease, &slots, &[], self.story.clock.now()).await.unwrap();
+            assert!(!claimed.is_empty(), "{ended} runs were claimed");
+            for run in &claimed {
+                let now = self.story.clock.now();
+                finish_run(&mut connection, lease.instance, run.fence(), &succeeded, now).await.unwrap();
+            }
+            ended += claimed.len();
+        }
+        drop(connection);
+        self.measured("claim and end of 64 runs").await
+    }
+
+    async fn measure_watchdog(&mut self) -> Measured {
+        self.history.make_due(self.statistics.uncounted(), 200).await;
+        self.statistics.reset_figures().await;
+        self.story.job("watchdog").await;
+        self.measured("watchdog pass over 200 workflows").await
+    }
+
+    /// Follows the pages of a day, at most ten.
+    async fn measure_verify(&mut self) -> Measured {
+        self.statistics.reset_figures().await;
+        let first = "/api/v1/verify?from=2026-03-01T11:00:00Z&to=2026-03-02T11:00:00Z".to_owned();
+        let mut next = Some(first.clone());
+        for _ in 0..10 {
+            let Some(path) = next.take() else { break };
+            let page = self.story.admin().get(&path).await.expect(200).json;
+            assert_eq!(page["differences"], json!([]), "the history agrees with its schedules");
+            next = page["next_cursor"].as_str().map(|cursor| format!("{first}&cursor={cursor}"));
+        }
+        self.measured("verify of a day").await
+    }
+
+    async fn measure_prune(&mut self) -> Measured {
+        self.history.add_old_day(self.statistics.uncounted()).await;
+        self.statistics.reset_figures().await;
+        self.story.job("prune").await;
+        self.measured("prune of a day").await
+    }
+
+    async fn measured(&mut self, name: &'static str) -> Measured {
+        Measured { name, statements: self.statistics.read_figures().await }
+    }
+
+    /// A pass of the watchdog for which each workflow is due, and every due time is decided.
+    #[expect(clippy::cast_precision_loss, reason = "a number of workflows and bytes")]
+    async fn quiet_pass(&mut self, rows: u64) -> Row {
+        let workflows = self.history.workflows();
+        self.history.make_due(self.statistics.uncounted(), workflows).await;
+        let meter = PostgresMeter::of(&self.story.pool).await;
+        let before = meter.read_usage().await;
+        self.story.job("watchdog").await;
+        let used = meter.read_usage().await.since(before);
+        let figures = vec![
+            ("workflows", workflows as f64),
+            ("WAL KB", used.wal_bytes as f64 / 1024.0),
+            ("Postgres CPU s", used.cpu_secs),
+        ];
+        Row::new("B13", format!("{rows} occurrences and runs, a quiet watchdog pass over all workflows"), figures)
+            .against("1 MB against its WAL", QUIET_WAL / used.wal_bytes as f64, 1.0, 1.0)
+    }
+}
+
+/// The free bytes of the disk of a folder.
+async fn free_bytes(folder: &Path) -> u64 {
+    let printed = Command::new("df").arg("-Pk").arg(folder).output().await.unwrap();
+    let text = String::from_utf8_lossy(&printed.stdout).into_owned();
+    let line = text.lines().last().unwrap_or_default();
+    let kilobytes: u64 = line.split_whitespace().nth(3).and_then(|free| free.parse().ok()).unwrap_or_default();
+    kilobytes * 1024
+}
