@@ -42,7 +42,7 @@ sqlx-check: setup ## fails if .sqlx differs from the statements and migrations
 openapi: ## regenerates docs/openapi.json
 	CRONBOX_UPDATE_OPENAPI=1 cargo test --workspace --test api openapi
 
-# B8 starts the deployed binaries. B12 needs four files for each run of a flood. SIZE=full: tables as large as the goals name.
+# B8 starts the deployed binaries. B12 opens thousands of files. SIZE=full: tables as large as the goals name.
 bench: setup $(if $(or $(findstring B8,$(ONLY)),$(if $(ONLY),,all)),lambdas) ## measures; prints a table and writes JSON to target/bench. ONLY=B5,B8 runs only these cases
 	cargo build --release --workspace --bins
 	ulimit -S -n $$(ulimit -H -n); cargo bench -p tests --bench suite -- $(if $(ONLY),--only $(ONLY)) $(if $(SIZE),--size $(SIZE))
