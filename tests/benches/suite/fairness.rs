@@ -10,9 +10,10 @@ use std::time::{Duration, Instant};
 use chrono::{DateTime, SecondsFormat, TimeDelta, Utc};
 use futures::stream::{self, StreamExt};
 use local::stack::StackOptions;
+use reqwest::Method;
 use schedule::WorkflowId;
 use serde_json::{Value, json};
-use tests::Story;
+use tests::{Story, send_request};
 
 use crate::load_generator::{invoke, send};
 use crate::receiver::Receiver;
@@ -99,7 +100,7 @@ impl Fleet {
         let now = BEGIN.parse().unwrap();
         let mut story = Story::with(StackOptions { now: Some(now), ..StackOptions::default() }).await;
         let urls = [story.url().to_owned(), story.another_url().await];
-        let (slow, quick) = (Receiver::holding().await, Receiver::answering(b"ok".to_vec()).await);
+        let (slow, quick) = (Receiver::delayed().await, Receiver::answering(b"ok".to_vec()).await);
         // Half as many again as both instances have slots, so that runs of the flood always wait.
         let runs = story.app().config.executor_slots * urls.len() * 3 / 2;
         let greedy = json!({"overlap_policy": "concurrent", "max_concurrent": 100, "action": slow.action()});
@@ -158,7 +159,11 @@ async fn workflows_of(story: &Story, name: &str, teams: usize, workflows: usize,
     let admin = story.admin();
     let mut ids = Vec::new();
     for nth in 0..teams {
-        ids.push(admin.post("/api/v1/teams", &json!({"name": format!("{name} {nth}")})).await.expect(201).id());
+        let id = admin.post("/api/v1/teams", &json!({"name": format!("{name} {nth}")})).await.expect(201).id();
+        // What a team may define is not what is measured. The answer does not matter: a version without limits has none.
+        let limits = json!({"workflows": 0, "fires_per_minute": 0, "input_bytes": 0});
+        send_request(admin.request(Method::PUT, &format!("/api/v1/teams/{id}/limits")).json(&limits)).await;
+        ids.push(id);
     }
     let made = (0..workflows).map(|nth| {
         let mut body =

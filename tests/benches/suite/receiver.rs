@@ -33,7 +33,7 @@ impl Receiver {
     }
 
     /// A receiver that answers a request only after [`Receiver::release_arrived`].
-    pub(crate) async fn holding() -> Receiver {
+    pub(crate) async fn delayed() -> Receiver {
         Receiver::start(0, Vec::new()).await
     }
 
