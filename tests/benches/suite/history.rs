@@ -46,6 +46,7 @@ impl History {
             .fetch_all(&mut *db)
             .await
             .unwrap();
+        self.make_partitions(db).await;
         for day in DAYS {
             self.add_day(db, day, made[0], made[made.len() - 1]).await;
         }
@@ -57,6 +58,7 @@ impl History {
 
     /// Adds a day that is past its retention, of the first workflows.
     pub(crate) async fn add_old_day(&self, db: &mut PgConnection) {
+        self.make_partitions(db).await;
         self.add_day(db, OLD_DAY, self.ids[0], self.ids[OLD_WORKFLOWS.min(self.ids.len()) - 1]).await;
     }
 
@@ -70,6 +72,16 @@ impl History {
         self.ids[0]
     }
 
+    /// Makes the partitions of all days, if this version has any.
+    async fn make_partitions(&self, db: &mut PgConnection) {
+        let has_partitions: bool = sqlx::query_scalar(HAS_PARTITIONS).fetch_one(&mut *db).await.unwrap();
+        if has_partitions {
+            let first = self.begin + TimeDelta::days(OLD_DAY);
+            let days = i32::try_from(DAYS.end - OLD_DAY).unwrap();
+            sqlx::query("SELECT make_day_partitions($1, $2)").bind(first).bind(days).execute(db).await.unwrap();
+        }
+    }
+
     async fn add_day(&self, db: &mut PgConnection, day: i64, first: i64, last: i64) {
         let day = (self.begin.date_naive() + TimeDelta::days(day)).and_time(NaiveTime::MIN).and_utc();
         sqlx::query(ADD_DAY).bind(day).bind(first).bind(last).execute(db).await.unwrap();
@@ -79,6 +91,8 @@ impl History {
 fn days() -> u64 {
     DAYS.count() as u64
 }
+
+const HAS_PARTITIONS: &str = "SELECT to_regproc('make_day_partitions') IS NOT NULL";
 
 /// Workflows number `$3` to `$4` of the teams `$2`, made at `$5` and published. The watchdog is to check them at `$1`.
 const ADD_WORKFLOWS: &str = r#"

@@ -20,7 +20,8 @@ use crate::Size;
 use crate::history::History;
 use crate::table::Row;
 
-const NOW: &str = "2026-03-02T12:30:00Z";
+/// Later than the time of the migrations, from which on each day may have a partition.
+const NOW: &str = "2040-03-02T12:30:00Z";
 const SMALL: u64 = 50_000;
 const LARGE: u64 = 500_000;
 /// In the full size, if half of the free disk suffices.
@@ -44,8 +45,8 @@ const LISTS: [(&str, &str); 15] = [
     ("failed runs", "/api/v1/runs?limit=200&state=failed"),
     ("timed-out runs", "/api/v1/runs?limit=200&state=timed_out"),
     ("runs of backfills", "/api/v1/runs?limit=200&trigger=backfill"),
-    ("runs of an hour", "/api/v1/runs?limit=200&from=2026-02-20T06:00:00Z&to=2026-02-20T07:00:00Z"),
-    ("failed runs of an hour", "/api/v1/runs?limit=200&state=failed&from=2026-02-20T06:00:00Z&to=2026-02-20T07:00:00Z"),
+    ("runs of an hour", "/api/v1/runs?limit=200&from=2040-02-20T06:00:00Z&to=2040-02-20T07:00:00Z"),
+    ("failed runs of an hour", "/api/v1/runs?limit=200&state=failed&from=2040-02-20T06:00:00Z&to=2040-02-20T07:00:00Z"),
     ("runs of a workflow", "/api/v1/schedules/{id}/runs?limit=200"),
     ("failed runs of a workflow", "/api/v1/schedules/{id}/runs?limit=200&state=failed"),
     ("occurrences", "/api/v1/schedules/{id}/occurrences?limit=200"),
@@ -205,7 +206,7 @@ impl LargeLedger {
     #[expect(clippy::cast_precision_loss, reason = "a number of due times")]
     async fn measure_verify(&mut self) -> Measured {
         self.statistics.reset_figures().await;
-        let first = "/api/v1/verify?from=2026-03-01T11:00:00Z&to=2026-03-02T11:00:00Z".to_owned();
+        let first = "/api/v1/verify?from=2040-03-01T11:00:00Z&to=2040-03-02T11:00:00Z".to_owned();
         let (mut next, mut due) = (Some(first.clone()), 0);
         for _ in 0..10 {
             let Some(path) = next.take() else { break };
