@@ -125,9 +125,11 @@ async fn until(statistics: &mut StatementStatistics, is_reached: &'static str) {
     }
 }
 
-const FIRST_TURN: &str = "SELECT last_duration_ms IS NOT NULL FROM jobs WHERE name = 'watchdog'";
-const NO_TURN: &str = "UPDATE jobs SET next_run = cronbox_now() + INTERVAL '1 day' WHERE name = 'watchdog'";
-const TURN: &str = "UPDATE jobs SET next_run = cronbox_now() WHERE name = 'watchdog'";
+// There may be several jobs of the watchdog, which share its work.
+const FIRST_TURN: &str =
+    "SELECT count(*) > 0 AND count(*) = count(last_duration_ms) FROM jobs WHERE name LIKE 'watchdog%'";
+const NO_TURN: &str = "UPDATE jobs SET next_run = cronbox_now() + INTERVAL '1 day' WHERE name LIKE 'watchdog%'";
+const TURN: &str = "UPDATE jobs SET next_run = cronbox_now() WHERE name LIKE 'watchdog%'";
 const DECIDED: &str = "SELECT count(*) FROM occurrences";
 
 /// No fire arrived in the hour before `$1`: the first `$2` workflows miss one time, 10 to 59 minutes ago, and the others

@@ -48,7 +48,7 @@ impl PostgresMeter {
     pub async fn read_usage(&self) -> PostgresUsage {
         // The insert position: with asynchronous commits the write position is behind it.
         let position = "SELECT (pg_current_wal_insert_lsn() - '0/0')::bigint";
-        let wal_bytes = sqlx::query_scalar(position)
+        let wal_bytes: i64 = sqlx::query_scalar(position)
             .fetch_one(&self.pool)
             .await
             .unwrap_or_else(|error| panic!("the position in the WAL is unknown: {error}"));
@@ -59,7 +59,7 @@ impl PostgresMeter {
     pub async fn read_row_updates(&self) -> RowUpdates {
         let sums = "SELECT COALESCE(sum(n_tup_upd), 0)::bigint, COALESCE(sum(n_tup_hot_upd), 0)::bigint
                       FROM pg_stat_user_tables";
-        let (updated, hot) = sqlx::query_as(sums)
+        let (updated, hot): (i64, i64) = sqlx::query_as(sums)
             .fetch_one(&self.pool)
             .await
             .unwrap_or_else(|error| panic!("the updates are unknown: {error}"));
