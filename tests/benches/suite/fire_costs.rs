@@ -1,12 +1,13 @@
 //! B7: what a fire writes from its decision to the end of its run, and how fast fires are decided that overlap.
 
 use chrono::{DateTime, SecondsFormat, TimeDelta, Utc};
-use executor::claim::{Lease, Slots, claim_due_runs};
+use executor::claim::{Lease, claim_due_runs};
 use schedule::Clock;
 use tests::measure::PostgresMeter;
 use uuid::Uuid;
 
 use crate::backlog::Backlog;
+use crate::free_slots;
 use crate::load_generator::{Answered, Request, invoke, send};
 use crate::service::Service;
 use crate::table::{Row, median};
@@ -110,10 +111,10 @@ async fn decided(app: &Service, workflows: std::ops::Range<usize>, time: DateTim
 /// Claims all accepted runs for an instance that never ends them.
 async fn start_all(backlog: &Backlog) {
     let lease = Lease { instance: Uuid::new_v4(), secs: 3_600.0 };
-    let slots = Slots { free: 1_000, of_a_team: 1_000_000, used: Vec::new() };
     let mut connection = backlog.pool.acquire().await.unwrap();
     loop {
-        let claimed = claim_due_runs(&mut connection, lease, &slots, &[], Clock::System.now()).await.unwrap();
+        let claimed =
+            claim_due_runs(&mut connection, lease, &free_slots(1_000), &[], Clock::System.now()).await.unwrap();
         if claimed.is_empty() {
             return;
         }

@@ -7,7 +7,7 @@ use std::net::Ipv4Addr;
 use std::path::Path;
 
 use chrono::{DateTime, TimeDelta, Utc};
-use executor::claim::{Finished, Lease, Slots, claim_due_runs, finish_run};
+use executor::claim::{Finished, Lease, claim_due_runs, finish_run};
 use ledger::runs::RunState;
 use local::stack::{Database, Ground, KeysFrom, StackOptions};
 use serde_json::json;
@@ -16,9 +16,9 @@ use tests::measure::{PostgresMeter, PostgresUsage, StatementFigures, StatementSt
 use tokio::process::Command;
 use uuid::Uuid;
 
-use crate::Size;
 use crate::history::History;
 use crate::table::Row;
+use crate::{Size, free_slots};
 
 /// Later than the time of the migrations, from which on each day may have a partition.
 const NOW: &str = "2040-03-02T12:30:00Z";
@@ -172,7 +172,7 @@ impl LargeLedger {
         }
         self.statistics.reset_figures().await;
         let lease = Lease { instance: Uuid::new_v4(), secs: 120.0 };
-        let slots = Slots { free: 8, of_a_team: 1_000, used: Vec::new() };
+        let slots = free_slots(8);
         let succeeded = Finished { state: RunState::Succeeded, result: None, error: None, failed_tries: 0 };
         let (mut connection, mut ended) = (self.story.pool.acquire().await.unwrap(), 0);
         while ended < RUNS {

@@ -33,6 +33,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Instant;
 
+use executor::claim::Slots;
 use local::config::target_folder;
 
 /// How many rows the cases with large tables have.
@@ -116,6 +117,11 @@ pub(crate) fn program(name: &str) -> PathBuf {
     let built = target_folder().join("release").join(name);
     assert!(built.exists(), "{name} is missing: run `cargo build --release --workspace --bins`");
     built
+}
+
+/// An executor with so many slots, which are all free for one team.
+pub(crate) fn free_slots(slots: i64) -> Slots {
+    Slots { free: slots, of_a_team: slots, used: Vec::new() }
 }
 
 pub(crate) fn free_port() -> u16 {
